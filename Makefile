@@ -1,0 +1,55 @@
+# `make smoke` and `make test` are all that a newcomer needs; each makes .venv from the lock first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.made-from-lock
+# Absent where torch is not wanted; `make parity` and `make bench` make it.
+TORCH_STAMP := $(VENV)/.torch-added
+
+.DEFAULT_GOAL := help
+.PHONY: help smoke test test-slow parity bench lint format lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("rembert needs Python 3.11 or newer, and $(PYTHON) is " \
+	  + sys.version.split()[0] + "\n  fix  make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12")'
+	@echo "making $(VENV) from requirements.txt: two to five minutes, once"
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.txt
+	@touch $@
+
+$(TORCH_STAMP): $(STAMP) tests/parity/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/parity/requirements.txt
+	@touch $@
+
+smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add ARGS='--gin.…' for more)
+	$(BIN)/python -m rembert.main --gin_file=gin/pretrain_smoke.gin $(ARGS)
+
+test: $(STAMP)  ## the test suite, under ten minutes on two cores
+	$(BIN)/python -m pytest -m 'not slow and not parity' $(ARGS)
+
+test-slow: $(STAMP)  ## the tests marked slow
+	$(BIN)/python -m pytest -m 'slow and not parity' $(ARGS)
+
+parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT (installs torch)
+	$(BIN)/python -m pytest tests/parity -m parity $(ARGS)
+
+bench: $(TORCH_STAMP)  ## measure beside what one would otherwise run (installs torch)
+	$(BIN)/python -m benchmarks.run $(ARGS)
+
+lint: $(STAMP)  ## ruff: format and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+format: $(STAMP)  ## rewrite the code as `make lint` wants it
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock:  ## write requirements.txt anew from setup.py's bounds
+	sh lock.sh
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build ./*.egg-info

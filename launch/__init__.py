@@ -1,0 +1,1 @@
+"""Running on machines: TPU VMs, clusters, containers."""

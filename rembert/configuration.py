@@ -1,0 +1,167 @@
+"""gin files and bindings in, frozen dataclasses out.
+
+gin builds these objects before anything is compiled; nothing under jit, scan or a data map is configurable. The classes
+know nothing of gin: the table below gives each its name in a gin file.
+"""
+
+import dataclasses
+import difflib
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from etils import epath
+
+import gin
+import rembert
+from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.masking import MaskingConfig
+from rembert.errors import UsageError
+from rembert.model.config import Execution, RemBertConfig
+from rembert.training.loop import TrainConfig
+from rembert.training.optimizer import OptimizerConfig
+from rembert.training.sharding import MeshConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+  """Which job a gin file is for.
+
+  Attributes:
+    mode: the job; `--mode` overrides it.
+    workdir: where it writes; `--workdir` overrides it. None is `runs/NAME` for `gin/NAME.gin`.
+  """
+
+  mode: str = 'pretrain'
+  workdir: str | None = None
+
+
+CONFIGURABLES = {
+  'run': RunConfig,
+  'RemBertConfig': RemBertConfig,
+  'execution': Execution,
+  'data': DataConfig,
+  'vocabulary': VocabularyConfig,
+  'masking': MaskingConfig,
+  'optimizer': OptimizerConfig,
+  'mesh': MeshConfig,
+  'train': TrainConfig,
+}
+for _name, _class in CONFIGURABLES.items():
+  gin.register(_name, module='rembert')(_class)
+
+Config = TypeVar('Config')
+
+
+def build(cls: type[Config]) -> Config:
+  """An instance of a class of the table with what has been bound; UsageError if the values do not fit."""
+  name = next(name for name, configurable in CONFIGURABLES.items() if configurable is cls)
+  try:
+    configured = gin.get_configurable(f'rembert.{name}')()
+    return cls(**{field.name: getattr(configured, field.name) for field in dataclasses.fields(cls)})
+  except UsageError as error:  # without the lines that gin adds to an exception on its way
+    raise UsageError(error.what, where=error.where, fix=error.fix) from None
+  except (TypeError, ValueError) as error:
+    raise UsageError(f'{name} cannot be built: {str(error).splitlines()[0]}', where=f'{name}.*') from error
+
+
+def search_paths(gin_file: str | None = None) -> list[str]:
+  """Where gin files and their includes are looked for: here, beside the file, in the project, in the installed copy."""
+  package = pathlib.Path(rembert.__file__).parent
+  paths = ['', *([str(pathlib.Path(gin_file).parent)] if gin_file else []), str(package.parent)]
+  return list(dict.fromkeys(paths))
+
+
+def find_gin_file(name: str) -> str:
+  """Path of a gin file given as typed; files that ship with the project are found from any folder."""
+  installed = pathlib.Path(rembert.__file__).parent / 'gin_files'
+  candidates = [pathlib.Path(folder) / name for folder in search_paths()]
+  candidates.append(
+    installed / pathlib.PurePath(name).relative_to('gin') if name.startswith('gin/') else installed / name
+  )
+  for candidate in candidates:
+    if candidate.is_file():
+      return str(candidate)
+  known = sorted(
+    str(file.relative_to(folder.parent) if folder.name == 'gin' else pathlib.Path('gin') / file.relative_to(folder))
+    for folder in (pathlib.Path(rembert.__file__).parent.parent / 'gin', installed)
+    for file in folder.rglob('*.gin')
+  )
+  near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+  raise UsageError(
+    f'no gin file {name}',
+    where=', '.join(str(candidate) for candidate in candidates),
+    fix=[f'did you mean {near[0]}?'] if near else [f'the project has {", ".join(known)}'],
+  )
+
+
+def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
+  """Parses files and then bindings, which win. Unknown and misspelt names are UsageErrors."""
+  gin.clear_config()
+  paths = [find_gin_file(name) for name in gin_files]
+  installed = str(pathlib.Path(rembert.__file__).parent / 'gin_files')
+  gin.config._LOCATION_PREFIXES.clear()
+  for folder in dict.fromkeys(folder for path in [*paths, None] for folder in search_paths(path)):
+    gin.add_config_file_search_path(folder)
+  gin.add_config_file_search_path(installed)
+  where = ''
+  try:
+    for path in paths:
+      where = path
+      gin.parse_config_file(path, skip_unknown=False)
+    for binding in bindings:
+      where = f'--gin.{binding}'
+      gin.parse_config(quoted_if_bare(binding), skip_unknown=False)
+  except UsageError:
+    raise
+  except OSError as error:
+    raise UsageError(f'a gin file cannot be read: {error}', where=where, fix='check the path of the include') from error
+  except (SyntaxError, ValueError, AttributeError, TypeError) as error:
+    raise _parse_error(error, where) from error
+
+
+def quoted_if_bare(binding: str) -> str:
+  """`a.b=dev` as `a.b='dev'`: the shell takes the quotes away that gin wants around a string."""
+  key, _, value = (part.strip() for part in binding.partition('='))
+  is_literal = re.fullmatch(r"""[-+.\d].*|['"({\[@%].*|True|False|None""", value) and not re.fullmatch(
+    r'(\.{0,2}/|\d+-).*', value
+  )
+  return f'{key} = {value}' if is_literal else f'{key} = {value!r}'
+
+
+def _parse_error(error: Exception, where: str) -> UsageError:
+  message = str(error).strip()
+  names = [f'{name}.{field.name}' for name, cls in CONFIGURABLES.items() for field in dataclasses.fields(cls)]
+  parameter = re.search(r"Configurable '(?:rembert\.)?(\w+)' doesn't have a parameter named '(\w+)'", message)
+  unknown = re.search(r"No configurable matching '([\w./]+)'", message)
+  wanted = f'{parameter[1]}.{parameter[2]}' if parameter else unknown[1] if unknown else None
+  if wanted is None:
+    line = next((line for line in message.splitlines() if line.strip()), type(error).__name__)
+    return UsageError(f'the configuration cannot be read: {line}', where=where, fix='gin syntax is NAME.FIELD = VALUE')
+  if parameter:
+    fields = [field.name for field in dataclasses.fields(CONFIGURABLES[parameter[1]])]
+    near = difflib.get_close_matches(parameter[2], fields, n=1, cutoff=0.5)
+    fix = f'did you mean {parameter[1]}.{near[0]}?' if near else f'{parameter[1]} has {", ".join(fields)}'
+  else:
+    near = difflib.get_close_matches(wanted, [*CONFIGURABLES, *names], n=1, cutoff=0.5)
+    fix = f'did you mean {near[0]}?' if near else f'there are {", ".join(CONFIGURABLES)}'
+  return UsageError(f'unknown name {wanted}', where=where, fix=fix)
+
+
+def save(workdir: epath.Path) -> None:
+  """Writes what was set (`config.gin`) and everything in effect (`operative_config.gin`) to the workdir."""
+  for name, text in (('config.gin', gin.config_str()), ('operative_config.gin', gin.operative_config_str())):
+    partial = workdir / f'{name}.partial'
+    partial.write_text(text)
+    partial.replace(workdir / name)
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+  """Lines `name: old → new` for everything that two JSON dicts do not agree on."""
+  as_json = lambda value: list(value) if isinstance(value, tuple) else value
+  return [
+    f'{name}: {before.get(name)!r} → {after.get(name)!r}'
+    for name in sorted({*before, *after})
+    if as_json(before.get(name)) != as_json(after.get(name))
+  ]

@@ -1,0 +1,217 @@
+"""Batches of masked rows from streams of documents, resumable at any step.
+
+The order of things is fixed by numbers alone: the language of row r of step n by (seed, n, r), its masks by the same;
+its text is the next row of that language. So a language's place in its documents, saved with each checkpoint, is all
+the state there is, and it does not depend on how many hosts read.
+"""
+
+import dataclasses
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
+from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, SHUFFLE_STREAM, languages_of_rows, random_stream
+from rembert.data.packing import Place, Row, pack
+from rembert.errors import UsageError
+
+Batch = dict[str, np.ndarray]
+
+# (language, split, number of documents to skip) → ids of the following documents, once through the corpus.
+OpenDocuments = Callable[[str, str, int], Iterator[np.ndarray]]
+
+
+class BatchSource(Protocol):
+  """Where training gets its batches: from text as it streams by, or from a store that is read by index."""
+
+  def batches(self, step: int, state: dict | None) -> Iterator[tuple[Batch, dict]]:
+    """This process's rows of the batches of steps `step`, `step` + 1, …, each with the state to resume after it."""
+
+  def evaluation_batches(self) -> Iterator[Batch]:
+    """This process's rows of a fixed set of held-out batches; the last is padded with rows of weight 0."""
+
+
+@dataclasses.dataclass
+class _Position:
+  """Where a language stands: the epoch and place at which its current window of rows begins, and the row in it."""
+
+  epoch: int = 0
+  document: int = 0
+  offset: int = 0
+  window: int = 0
+  row: int = 0
+
+
+class LanguageRows:
+  """Packed rows of one language without end, shuffled in windows.
+
+  A window is filled from the documents in their order, then shuffled by (seed, language, window). To resume, the window
+  is filled again from where it began: cheap, exact, and the state is five integers.
+  """
+
+  def __init__(
+    self,
+    language: str,
+    open_documents: OpenDocuments,
+    *,
+    sequence_length: int,
+    special: SpecialIds,
+    seed: int,
+    window: int,
+    state: Mapping[str, int] | None = None,
+  ):
+    self._language, self._open = language, open_documents
+    self._sequence_length, self._special, self._seed, self._window_size = sequence_length, special, seed, window
+    self._position = _Position(**(state or {}))
+    self._next_window_at = (self._position.epoch, Place(self._position.document, self._position.offset))
+    self._source: Iterator[tuple[Row, tuple[int, Place]]] | None = None
+    self._window: list[Row] = []
+
+  def state(self) -> dict[str, int]:
+    """The position of the next row; give it to a new `LanguageRows` to go on from here."""
+    return dataclasses.asdict(self._position)
+
+  def next(self) -> Row:
+    """The next row."""
+    if not self._window:
+      self._fill_window()
+    if self._position.row == self._window_size:
+      epoch, place = self._next_window_at
+      self._position = _Position(epoch, place.document, place.offset, self._position.window + 1)
+      self._fill_window()
+    row = self._window[self._position.row]
+    self._position.row += 1
+    return row
+
+  def _fill_window(self) -> None:
+    if self._source is None:
+      self._source = self._rows_from(*self._next_window_at)
+    rows = []
+    while len(rows) < self._window_size:
+      row, self._next_window_at = next(self._source)
+      rows.append(row)
+    shuffle = random_stream(
+      self._seed, SHUFFLE_STREAM, zlib.crc32(self._language.encode()), self._position.window
+    ).permutation(self._window_size)
+    self._window = [rows[i] for i in shuffle]
+
+  def _rows_from(self, epoch: int, place: Place) -> Iterator[tuple[Row, tuple[int, Place]]]:
+    is_whole_epoch = place == Place()
+    while True:
+      found = False
+      documents = self._open(self._language, 'train', place.document)
+      for row, next_place in pack(documents, self._sequence_length, self._special, start=place):
+        found = True
+        yield row, (epoch, next_place)
+      if is_whole_epoch and not found:
+        raise UsageError(
+          f'no text to train on in {self._language!r}',
+          where='data.languages',
+          fix='leave the language out, or lower data.held_out and data.min_characters',
+        )
+      epoch, place, is_whole_epoch = epoch + 1, Place(), True
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamedBatches:
+  """A `BatchSource` on documents that are read as they come.
+
+  With several processes each of them reads all rows and keeps its own: exact for any number of hosts, and affordable
+  for trying things; a token store is for the rest.
+
+  Attributes:
+    rates: sampling rate of each language; its order numbers the languages.
+    open_documents: see `OpenDocuments`.
+    batch_size: rows of the global batch.
+    sequence_length: S.
+    vocab_size: upper bound of random replacements.
+    seed: of everything random here.
+    special: ids of special pieces.
+    masking: shares.
+    shuffle_rows: rows per shuffled window and language.
+    evaluation_rows: held-out rows per language.
+    process: index of this process, and how many there are.
+  """
+
+  rates: Mapping[str, float]
+  open_documents: OpenDocuments
+  batch_size: int
+  sequence_length: int
+  vocab_size: int
+  seed: int
+  special: SpecialIds = SpecialIds()
+  masking: MaskingConfig = MaskingConfig()
+  shuffle_rows: int = 64
+  evaluation_rows: int = 32
+  process: tuple[int, int] = (0, 1)
+
+  @property
+  def languages(self) -> tuple[str, ...]:
+    """Codes in the order that `language` in a batch counts."""
+    return tuple(self.rates)
+
+  def batches(self, step: int = 0, state: dict | None = None) -> Iterator[tuple[Batch, dict]]:
+    """See `BatchSource`."""
+    streams = [
+      LanguageRows(
+        language,
+        self.open_documents,
+        sequence_length=self.sequence_length,
+        special=self.special,
+        seed=self.seed,
+        window=self.shuffle_rows,
+        state=(state or {}).get(language),
+      )
+      for language in self.rates
+    ]
+    while True:
+      languages = languages_of_rows(self.seed, step, self.batch_size, tuple(self.rates.values()))
+      rows = [streams[language].next() for language in languages]
+      yield (
+        self._masked(rows, languages, stream=MASK_STREAM, step=step),
+        {language: stream.state() for language, stream in zip(self.rates, streams, strict=True)},
+      )
+      step += 1
+
+  def evaluation_batches(self) -> Iterator[Batch]:
+    """See `BatchSource`."""
+    rows, languages, step = [], [], 0
+    for index, language in enumerate(self.rates):
+      documents = self.open_documents(language, 'validation', 0)
+      for count, (row, _) in enumerate(pack(documents, self.sequence_length, self.special)):
+        if count == self.evaluation_rows:
+          break
+        rows.append(row)
+        languages.append(index)
+        if len(rows) == self.batch_size:
+          yield self._masked(rows, np.array(languages, np.int32), stream=EVALUATION_STREAM, step=step)
+          rows, languages, step = [], [], step + 1
+    if rows:
+      empty = Row(*(np.zeros(self.sequence_length, np.int32) for _ in Row._fields))
+      missing = self.batch_size - len(rows)
+      rows, languages = rows + [empty] * missing, languages + [0] * missing
+      yield self._masked(rows, np.array(languages, np.int32), stream=EVALUATION_STREAM, step=step)
+
+  def _masked(self, rows: list[Row], languages: np.ndarray, *, stream: int, step: int) -> Batch:
+    index, count = self.process
+    share = self.batch_size // count
+    mine = slice(index * share, (index + 1) * share)
+    packed = Row(*(np.stack(field) for field in zip(*rows[mine], strict=True)))
+    masked = mask_rows(
+      packed.ids,
+      seed=self.seed,
+      stream=stream,
+      step=step,
+      first_row=mine.start,
+      special=self.special,
+      vocab_size=self.vocab_size,
+      config=self.masking,
+    )
+    return {
+      **masked,
+      'segment_ids': packed.segments,
+      'position_ids': packed.positions,
+      'language': languages[mine],
+    }

@@ -1,0 +1,65 @@
+"""What to read, in which languages, and how it becomes rows."""
+
+import dataclasses
+
+from rembert.errors import UsageError
+
+SAMPLE = 'sample'  # the corpus that comes with the project
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+  """Where text comes from and how it is sampled.
+
+  Attributes:
+    source: `dumps` (MediaWiki exports) or `tfds` (TensorFlow Datasets' `wikipedia`).
+    dumps: for `dumps`: a folder, a glob, or a list of them, local or `gs://`; `sample` is the small corpus that comes
+      with the project.
+    tfds: for `tfds`: the dataset with `{language}` in it.
+    tfds_data_dir: for `tfds`: where prepared datasets lie; None is TFDS's default.
+    languages: codes to use, or None for all that the dumps hold.
+    alpha: sampling rates are proportional to (sentences of a language) ** alpha; 0.5 for RemBERT (paper, A.7), 0.7 for
+      mBERT, 1 for as they come.
+    held_out: share of the documents that is kept for evaluation, chosen by a hash of their text.
+    min_characters: shorter documents are left out.
+    survey_documents: how many documents per language are read to count sentences; what lies beyond is extrapolated.
+    shuffle_rows: rows of one language are shuffled in windows of this many.
+  """
+
+  source: str = 'dumps'
+  dumps: str | tuple[str, ...] = SAMPLE
+  tfds: str = 'wikipedia/20230601.{language}'
+  tfds_data_dir: str | None = None
+  languages: tuple[str, ...] | None = None
+  alpha: float = 0.5
+  held_out: float = 0.005
+  min_characters: int = 100
+  survey_documents: int = 20_000
+  shuffle_rows: int = 64
+
+  def __post_init__(self):
+    if self.source not in ('dumps', 'tfds'):
+      raise UsageError(f'unknown data source {self.source!r}', where='data.source', fix="'dumps' or 'tfds'")
+    if not 0 <= self.held_out < 1:
+      raise UsageError('a share lies in [0, 1)', where=f'data.held_out = {self.held_out}', fix='0.005 keeps one in 200')
+    for name in ('languages', 'dumps'):
+      value = getattr(self, name)
+      if isinstance(value, str) and name == 'languages':
+        value = tuple(code.strip() for code in value.split(','))
+      object.__setattr__(self, name, tuple(value) if isinstance(value, list | tuple) else value)
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyConfig:
+  """Which SentencePiece model turns text into ids.
+
+  Attributes:
+    path: a `sentencepiece.model`, local or `gs://`; None trains one of `RemBertConfig.vocab_size` pieces on the corpus,
+      in the workdir.
+    sample_characters: how much text, over all languages, a vocabulary is trained on.
+    character_coverage: share of the characters that get pieces of their own; the rest falls back to bytes.
+  """
+
+  path: str | None = None
+  sample_characters: int = 50_000_000
+  character_coverage: float = 0.9995

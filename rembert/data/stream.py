@@ -1,0 +1,186 @@
+"""From a corpus to batches as its text streams by: survey, vocabulary, SeqIO tasks, `StreamedBatches`.
+
+What is found out on the way is kept in the workdir, so that a second start asks the corpus nothing twice.
+"""
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import jax
+from etils import epath
+
+from rembert.data.batches import StreamedBatches
+from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.masking import MaskingConfig, SpecialIds
+from rembert.data.mixture import sampling_rates
+from rembert.training.console import Console
+from rembert.training.loop import TrainConfig
+
+if TYPE_CHECKING:
+  from tasks.survey import LanguageStatistics
+  from tasks.wikipedia.corpus import Corpus
+
+
+@dataclasses.dataclass(frozen=True)
+class TextStream:
+  """An open corpus.
+
+  Attributes:
+    batches: the source of batches.
+    vocabulary: file of the SentencePiece model, in the workdir.
+    identity: what resuming depends on (sampling rates, vocabulary); JSON, by name.
+  """
+
+  batches: StreamedBatches
+  vocabulary: epath.Path
+  identity: dict
+
+
+def open_stream(
+  data: DataConfig,
+  vocabulary: VocabularyConfig,
+  masking: MaskingConfig,
+  train: TrainConfig,
+  *,
+  vocab_size: int,
+  workdir: epath.Path,
+  console: Console,
+) -> TextStream:
+  """Opens the corpus of `data`; UsageError where something is missing, before anything expensive is begun."""
+  # TensorFlow takes seconds to import: only who streams text pays.
+  from tasks.wikipedia.corpus import open_corpus
+
+  corpus = open_corpus(data)
+  special = None
+  if vocabulary.path is not None:
+    from tasks.vocabulary import check_vocabulary
+
+    special = check_vocabulary(vocabulary.path, vocab_size)
+
+  statistics = _surveyed(corpus, data, workdir / 'data' / 'statistics.json', console)
+  rates = sampling_rates({language: counts.sentences for language, counts in statistics.items()}, data.alpha)
+  _show_languages(console, statistics, rates)
+  vocabulary_file, special = _prepared_vocabulary(
+    corpus, vocabulary, special, statistics, rates, vocab_size=vocab_size, workdir=workdir, console=console
+  )
+  with console.task('opening SeqIO tasks'):
+    from tasks import mlm
+
+    mixture = mlm.register(corpus, str(vocabulary_file), rates)
+
+  batches = StreamedBatches(
+    rates=rates,
+    open_documents=mlm.open_documents(mixture),
+    batch_size=train.batch_size,
+    sequence_length=train.sequence_length,
+    vocab_size=vocab_size,
+    seed=train.seed,
+    special=special,
+    masking=masking,
+    shuffle_rows=data.shuffle_rows,
+    evaluation_rows=train.eval_rows,
+    process=(jax.process_index(), jax.process_count()),
+  )
+  digest = hashlib.sha256(vocabulary_file.read_bytes()).hexdigest()
+  identity = {'vocabulary': digest, **{f'rate of {language}': rate for language, rate in rates.items()}}
+  return TextStream(batches=batches, vocabulary=vocabulary_file, identity=identity)
+
+
+def _surveyed(
+  corpus: 'Corpus', data: DataConfig, file: epath.Path, console: Console
+) -> dict[str, 'LanguageStatistics']:
+  from tasks.survey import LanguageStatistics, survey
+
+  fingerprint = corpus.fingerprint() | {'survey_documents': data.survey_documents}
+  if file.exists():
+    saved = json.loads(file.read_text())
+    if saved['fingerprint'] == json.loads(json.dumps(fingerprint)):
+      return {language: LanguageStatistics(**counts) for language, counts in saved['languages'].items()}
+  done: set[str] = set()
+  with console.task('surveying the corpus') as update:
+
+    def on_progress(language: str, fraction: float) -> None:
+      if fraction == 1.0:
+        done.add(language)
+      finished = len(done) + (0.0 if language in done else fraction)
+      update(finished / len(corpus.languages), language)
+
+    statistics = survey(corpus, data.survey_documents, on_progress)
+  languages = {language: dataclasses.asdict(counts) for language, counts in statistics.items()}
+  _write(file, json.dumps({'fingerprint': fingerprint, 'languages': languages}, indent=1))
+  return statistics
+
+
+def _prepared_vocabulary(
+  corpus: 'Corpus',
+  vocabulary: VocabularyConfig,
+  special: SpecialIds | None,
+  statistics: dict[str, 'LanguageStatistics'],
+  rates: dict[str, float],
+  *,
+  vocab_size: int,
+  workdir: epath.Path,
+  console: Console,
+) -> tuple[epath.Path, SpecialIds]:
+  """The vocabulary as a file of the workdir: copied there, or trained there, unless that has been done already."""
+  from tasks.survey import sample_text
+  from tasks.vocabulary import check_vocabulary, text_budgets, train_vocabulary
+
+  file, origin_file = workdir / 'vocabulary' / 'sentencepiece.model', workdir / 'vocabulary' / 'origin.json'
+  if vocabulary.path is not None:
+    _write(file, epath.Path(vocabulary.path).read_bytes())
+    _write(origin_file, json.dumps({'copied_from': vocabulary.path}))
+    return file, special
+  origin = {'trained_on': corpus.fingerprint(), **dataclasses.asdict(vocabulary), 'size': vocab_size, 'rates': rates}
+  origin = json.loads(json.dumps(origin))
+  if not (file.exists() and origin_file.exists() and json.loads(origin_file.read_text()) == origin):
+    characters = {language: counts.characters for language, counts in statistics.items()}
+    budgets = text_budgets(characters, rates, vocabulary.sample_characters)
+    with console.task(f'training a vocabulary of {vocab_size:,} pieces'):
+      train_vocabulary(
+        sample_text(corpus, budgets), file, size=vocab_size, character_coverage=vocabulary.character_coverage
+      )
+    _write(origin_file, json.dumps(origin, indent=1))
+  return file, check_vocabulary(file, vocab_size)
+
+
+def _show_languages(
+  console: Console, statistics: dict[str, 'LanguageStatistics'], rates: dict[str, float], most: int = 24
+) -> None:
+  rows = [
+    (
+      language,
+      f'{counts.documents:,}',
+      f'{counts.held_out:,}',
+      f'{counts.sentences:,}' + ('' if counts.read == 1 else ' (extrapolated)'),
+      f'{rates[language]:.2%}' if language in rates else 'no text: left out',
+    )
+    for language, counts in sorted(statistics.items(), key=lambda item: -item[1].sentences)
+  ]
+  if len(rows) > most:
+    rest = [statistics[row[0]] for row in rows[most:]]
+    share = sum(rates.get(row[0], 0.0) for row in rows[most:])
+    rows[most:] = [
+      (
+        f'{len(rest)} more',
+        f'{sum(counts.documents for counts in rest):,}',
+        f'{sum(counts.held_out for counts in rest):,}',
+        f'{sum(counts.sentences for counts in rest):,}',
+        f'{share:.2%}',
+      )
+    ]
+  console.table('Languages', ('', 'documents', 'held out', 'sentences', 'sampled'), rows)
+  broken = sum(counts.broken_pages for counts in statistics.values())
+  if broken:
+    console.say(f'{broken} broken page(s) left out')
+  if not any(counts.held_out for counts in statistics.values()):
+    console.say('no document is held out: there will be no evaluation (data.held_out)')
+
+
+def _write(file: epath.Path, content: str | bytes) -> None:
+  file.parent.mkdir(parents=True, exist_ok=True)
+  partial = file.parent / f'{file.name}.partial'
+  partial.write_bytes(content if isinstance(content, bytes) else content.encode())
+  partial.replace(file)

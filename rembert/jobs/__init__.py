@@ -1,0 +1,1 @@
+"""The jobs, each a script that reads from top to bottom."""

@@ -1,0 +1,104 @@
+"""What a run is, in tables: parameters, devices, bytes, FLOPs. Shown at the start, and by `--dry_run`."""
+
+import dataclasses
+
+import jax
+
+from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.masking import MaskingConfig
+from rembert.model.config import Execution, RemBertConfig
+from rembert.model.parameter_counts import count_parameters
+from rembert.training import flops, sharding
+from rembert.training.console import Console, human_bytes
+from rembert.training.loop import TrainConfig
+from rembert.training.optimizer import OptimizerConfig
+from rembert.training.sharding import MeshConfig
+from rembert.training.state import Trainable
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainConfig:
+  """Everything that pre-training is told."""
+
+  model: RemBertConfig
+  execution: Execution
+  data: DataConfig
+  vocabulary: VocabularyConfig
+  masking: MaskingConfig
+  optimizer: OptimizerConfig
+  mesh: MeshConfig
+  train: TrainConfig
+
+  @property
+  def train_flops_per_step(self) -> int:
+    """Of the whole batch."""
+    slots = self.masking.slots(self.train.sequence_length)
+    return self.train.batch_size * flops.train_flops_per_row(self.model, self.train.sequence_length, slots)
+
+
+def show_parameters(console: Console, config: RemBertConfig) -> None:
+  """Counts by part of the model, in pre-training and in fine-tuning."""
+  counts = count_parameters(config)
+  head = ('MLM transform', 'output embedding', 'output bias')
+  rows = [(part, f'{count:,}', '' if part in head else f'{count:,}') for part, count in counts.by_part.items() if count]
+  rows.append(('all', f'{counts.pre_training:,}', f'{counts.fine_tuning:,}'))
+  console.table('Parameters', ('', 'pre-training', 'fine-tuning'), rows)
+
+
+def show_model(console: Console, config: RemBertConfig) -> None:
+  """Shapes in one line each."""
+  tied = ' (tied)' if config.tie_word_embeddings else ''
+  padding = ''
+  if config.padded_vocab_size != config.vocab_size:
+    padding = f', stored as {config.padded_vocab_size:,} rows'
+  console.facts(
+    'Model',
+    {
+      'vocabulary': f'{config.vocab_size:,}{padding}',
+      'embeddings': f'{config.input_embedding_size} in, {config.output_embedding_size} out{tied}',
+      'layers': f'{config.num_hidden_layers} × (hidden {config.hidden_size}, {config.num_attention_heads} heads of '
+      f'{config.head_dim}, feed-forward {config.intermediate_size}, {config.hidden_act})',
+    },
+  )
+
+
+def show_schedule(console: Console, config: PretrainConfig) -> None:
+  """Batch, steps, learning rate, FLOPs."""
+  train, optimizer = config.train, config.optimizer
+  tokens = train.steps * train.batch_size * train.sequence_length
+  console.facts(
+    'Training',
+    {
+      'batch': f'{train.batch_size} rows × {train.sequence_length} tokens, '
+      f'{config.masking.slots(train.sequence_length)} predictions a row'
+      + (f', in {train.accumulation_steps} parts' if train.accumulation_steps > 1 else ''),
+      'steps': f'{train.steps:,} ({tokens:.3g} tokens)',
+      'learning rate': f'{optimizer.learning_rate:g}, warm-up {optimizer.warmup_steps:,} steps, linear decay to 0',
+      'compute': f'{config.execution.dtype}, remat {config.execution.remat}',
+      'FLOPs': f'{config.train_flops_per_step:.3g} a step, {config.train_flops_per_step * train.steps:.3g} in all',
+    },
+  )
+
+
+def show_devices(
+  console: Console, trainable: Trainable, config: PretrainConfig, peak: tuple[float, str] | None
+) -> None:
+  """Devices, mesh, and what each device holds."""
+  devices, mesh = jax.devices(), trainable.mesh
+  shards = sharding.batch_shards(mesh)
+  state_bytes = {
+    'parameters': sharding.bytes_per_device(trainable.abstract_state.params, trainable.shardings.params),
+    'optimizer': sharding.bytes_per_device(trainable.abstract_state.opt_state, trainable.shardings.opt_state),
+  }
+  state_bytes['gradients'] = state_bytes['parameters']
+  console.facts(
+    'Devices',
+    {
+      'devices': f'{len(devices)} × {devices[0].device_kind} ({devices[0].platform}), '
+      f'{jax.process_count()} process(es), jax {jax.__version__}',
+      'mesh': ' · '.join(f'{axis} {size}' for axis, size in mesh.shape.items()),
+      'peak': f'{peak[0] / 1e12:.3g} TFLOP/s a device ({peak[1]})' if peak else 'unknown device: no MFU',
+      'bytes per device': ', '.join(f'{name} {human_bytes(count)}' for name, count in state_bytes.items())
+      + f'; {config.train.batch_size // shards} rows of the batch',
+    },
+  )

@@ -1,0 +1,49 @@
+"""The workdir: made, checked, and kept to one run."""
+
+import dataclasses
+
+from etils import epath
+
+from rembert import configuration
+from rembert.errors import UsageError
+from rembert.jobs.description import PretrainConfig
+
+# What decides which numbers a run produces, beside the model: resuming with another value would be another run.
+_DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')
+_TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')
+
+
+def prepare(workdir: epath.Path) -> None:
+  """Creates the workdir and makes sure that it can be written to."""
+  probe = workdir / '.writable'
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    probe.write_text('')
+    probe.unlink()
+  except Exception as error:  # local, gs:// and s3:// have no exception in common
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    raise UsageError(
+      f'the workdir cannot be written to: {reason}', where=str(workdir), fix='choose another: --workdir=DIR'
+    ) from error
+
+
+def identity(config: PretrainConfig) -> dict:
+  """What a checkpoint of this run is a checkpoint of, by gin name; JSON."""
+  parts = {
+    'RemBertConfig': dataclasses.asdict(config.model),
+    'masking': dataclasses.asdict(config.masking),
+    'data': {name: getattr(config.data, name) for name in _DATA_FIELDS},
+    'train': {name: getattr(config.train, name) for name in _TRAIN_FIELDS},
+  }
+  return {f'{part}.{name}': value for part, fields in parts.items() for name, value in fields.items()}
+
+
+def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:
+  """Raises UsageError with the differences if the workdir's checkpoints belong to another model or other data."""
+  differing = configuration.differences({name: before.get(name) for name in now}, now)
+  if differing:
+    raise UsageError(
+      'the workdir holds checkpoints of another run',
+      where=f'{workdir}; ' + '; '.join(differing),
+      fix=['take the old values to go on with that run', 'or another folder for a new one: --workdir=DIR'],
+    )

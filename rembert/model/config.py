@@ -1,0 +1,134 @@
+"""What the model is (`RemBertConfig`) and how it is computed (`Execution`)."""
+
+import dataclasses
+import math
+
+from rembert.errors import UsageError
+
+ACTIVATIONS = ('gelu', 'gelu_tanh')
+
+
+@dataclasses.dataclass(frozen=True)
+class RemBertConfig:
+  """The architecture, with Hugging Face's field names. The defaults are the released RemBERT (paper, Table 14).
+
+  The paper's text gives `output_embedding_size` as 1536; only 1664, the released value, yields its 995M parameters.
+
+  Attributes:
+    vocab_size: V, rows of the word embedding and of the output embedding.
+    input_embedding_size: I, width of the input embeddings; projected to `hidden_size` where the two differ.
+    output_embedding_size: E, width of the output embedding, which only pre-training uses.
+    hidden_size: H.
+    num_hidden_layers: L.
+    num_attention_heads: N; must divide `hidden_size`.
+    intermediate_size: F, width of the feed-forward layer.
+    max_position_embeddings: longest sequence.
+    type_vocab_size: number of token types (sentence A, sentence B).
+    hidden_act: `gelu` (erf; Hugging Face) or `gelu_tanh` (the approximation of the original TensorFlow code).
+    hidden_dropout_prob: dropout after the embeddings, the attention output and the feed-forward output.
+    attention_probs_dropout_prob: dropout on the attention weights.
+    classifier_dropout_prob: dropout before a fine-tuning head.
+    initializer_range: standard deviation of the truncated normal (cut at two) that fills kernels and tables.
+    layer_norm_eps: epsilon of every LayerNorm.
+    tie_word_embeddings: share one table between input and output, as BERT and ALBERT do; needs I = E.
+    pad_token_id: id of [PAD].
+    bos_token_id: id of [CLS].
+    eos_token_id: id of [SEP].
+    pad_vocab_to_multiple_of: tables are stored with V rounded up to a multiple of this, so that they tile the matrix
+      units and split over the `tensor` axis. The extra rows are zero, get no gradient, and do not count as parameters.
+  """
+
+  vocab_size: int = 250_300
+  input_embedding_size: int = 256
+  output_embedding_size: int = 1664
+  hidden_size: int = 1152
+  num_hidden_layers: int = 32
+  num_attention_heads: int = 18
+  intermediate_size: int = 4608
+  max_position_embeddings: int = 512
+  type_vocab_size: int = 2
+  hidden_act: str = 'gelu'
+  hidden_dropout_prob: float = 0.0
+  attention_probs_dropout_prob: float = 0.0
+  classifier_dropout_prob: float = 0.1
+  initializer_range: float = 0.02
+  layer_norm_eps: float = 1e-12
+  tie_word_embeddings: bool = False
+  pad_token_id: int = 0
+  bos_token_id: int = 312
+  eos_token_id: int = 313
+  pad_vocab_to_multiple_of: int = 128
+
+  def __post_init__(self):
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if field.type is int and (not isinstance(value, int) or value < (field.name == 'pad_vocab_to_multiple_of')):
+        raise UsageError(
+          f'{field.name} must be a whole number',
+          where=f'RemBertConfig.{field.name} = {value!r}',
+          fix='correct the binding',
+        )
+    if self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads:
+      raise UsageError(
+        f'{self.num_attention_heads} attention heads do not divide a hidden size of {self.hidden_size}',
+        where='RemBertConfig.num_attention_heads, RemBertConfig.hidden_size',
+        fix=f'take {self._head_counts()} heads, or a hidden size that is a multiple of {self.num_attention_heads}',
+      )
+    if self.tie_word_embeddings and self.input_embedding_size != self.output_embedding_size:
+      raise UsageError(
+        f'tied embeddings need one width, not {self.input_embedding_size} in and {self.output_embedding_size} out',
+        where='RemBertConfig.tie_word_embeddings = True',
+        fix='set output_embedding_size = input_embedding_size, or tie_word_embeddings = False',
+      )
+    if self.hidden_act not in ACTIVATIONS:
+      raise UsageError(
+        f'unknown activation {self.hidden_act!r}',
+        where='RemBertConfig.hidden_act',
+        fix=f'one of {", ".join(ACTIVATIONS)}',
+      )
+
+  def _head_counts(self) -> str:
+    near = [n for n in range(1, 2 * self.num_attention_heads + 1) if self.hidden_size % n == 0]
+    return ' or '.join(map(str, near[-3:]))
+
+  @property
+  def head_dim(self) -> int:
+    """D, the width of one attention head."""
+    return self.hidden_size // self.num_attention_heads
+
+  @property
+  def padded_vocab_size(self) -> int:
+    """V rounded up to a multiple of `pad_vocab_to_multiple_of`: the rows that the tables are stored with."""
+    return math.ceil(self.vocab_size / self.pad_vocab_to_multiple_of) * self.pad_vocab_to_multiple_of
+
+  @property
+  def projects_embeddings(self) -> bool:
+    """Whether an I → H projection exists; as in ALBERT, only where the two differ."""
+    return self.input_embedding_size != self.hidden_size
+
+
+REMAT_POLICIES = ('none', 'dots', 'full')
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+  """How the model is computed. Nothing here changes what it is, so a run may be resumed with other values.
+
+  Attributes:
+    dtype: of the activations and matrix products, `float32` or `bfloat16`. Parameters, LayerNorm statistics, softmax
+      and loss are float32 in either case.
+    remat: what the backward pass recomputes in each layer: `none`, `dots` (keeps the results of matrix products,
+      recomputes the rest) or `full` (keeps the layer's input alone).
+    unroll: how many layers one turn of the layer loop holds. 1 compiles fastest; more can run faster.
+  """
+
+  dtype: str = 'float32'
+  remat: str = 'none'
+  unroll: int = 1
+
+  def __post_init__(self):
+    for name, allowed in (('dtype', ('float32', 'bfloat16')), ('remat', REMAT_POLICIES)):
+      if getattr(self, name) not in allowed:
+        raise UsageError(
+          f'unknown {name} {getattr(self, name)!r}', where=f'execution.{name}', fix=f'one of {", ".join(allowed)}'
+        )

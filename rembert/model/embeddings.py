@@ -1,0 +1,64 @@
+"""Input embeddings: word + position + type at the input embedding size, then LayerNorm."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from rembert.model.config import RemBertConfig
+from rembert.model.partitioning import constrain, with_axes
+
+
+def kernel_initializer(config: RemBertConfig) -> nnx.Initializer:
+  """Truncated normal, cut at two standard deviations, as in the original TensorFlow code."""
+  return nnx.initializers.truncated_normal(config.initializer_range)
+
+
+def vocabulary_initializer(config: RemBertConfig) -> nnx.Initializer:
+  """`kernel_initializer` for a table of V rows; the rows that only pad it are zero."""
+  fill = kernel_initializer(config)
+
+  def initialize(key, shape, dtype=jnp.float32):
+    table = fill(key, shape, dtype)
+    return jnp.where(jnp.arange(shape[0])[:, None] < config.vocab_size, table, 0)
+
+  return initialize
+
+
+def layer_norm(config: RemBertConfig, features: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.LayerNorm:
+  """LayerNorm with float32 statistics. The fast variance, E[x²] − E[x]², is too coarse for an epsilon of 1e-12."""
+  return nnx.LayerNorm(features, epsilon=config.layer_norm_eps, use_fast_variance=False, dtype=dtype, rngs=rngs)
+
+
+class RemBertEmbeddings(nnx.Module):
+  """Word, absolute position and token-type embeddings, all of width I; summed, normalised, dropped out.
+
+  Width I is the paper's small input side (section 3); the projection to H belongs to the encoder.
+  """
+
+  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
+    init, width = kernel_initializer(config), config.input_embedding_size
+    table = lambda rows, fill, *axes: nnx.Embed(
+      rows, width, dtype=dtype, embedding_init=with_axes(fill, *axes), rngs=rngs
+    )
+    self.word = table(config.padded_vocab_size, vocabulary_initializer(config), 'vocab', 'embed')
+    self.position = table(config.max_position_embeddings, init, None, 'embed')
+    self.token_type = table(config.type_vocab_size, init, None, 'embed')
+    self.norm = layer_norm(config, width, dtype, rngs)
+    self.dropout = nnx.Dropout(config.hidden_dropout_prob)
+
+  def __call__(
+    self,
+    input_ids_BxS: jax.Array,
+    token_type_ids_BxS: jax.Array | None = None,
+    position_ids_BxS: jax.Array | None = None,
+    *,
+    dropout_key: jax.Array | None = None,
+  ) -> jax.Array:
+    """Ids (int32) to x_BxSxI; types default to 0, positions to 0…S−1."""
+    if position_ids_BxS is None:
+      position_ids_BxS = jnp.arange(input_ids_BxS.shape[1])[None]
+    if token_type_ids_BxS is None:
+      token_type_ids_BxS = jnp.zeros_like(input_ids_BxS)
+    x_BxSxI = self.word(input_ids_BxS) + self.position(position_ids_BxS) + self.token_type(token_type_ids_BxS)
+    x_BxSxI = self.norm(constrain(x_BxSxI, 'batch', None, None))
+    return self.dropout(x_BxSxI, deterministic=dropout_key is None, rngs=dropout_key)

@@ -1,0 +1,190 @@
+"""The encoder: embeddings, the I → H projection, a stack of post-LN Transformer layers, and an optional pooler."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from rembert.model.attention import SelfAttention, padding_mask, segment_mask
+from rembert.model.config import Execution, RemBertConfig
+from rembert.model.embeddings import RemBertEmbeddings, kernel_initializer, layer_norm
+from rembert.model.partitioning import constrain, with_axes
+
+
+@functools.partial(jax.tree_util.register_dataclass)
+@dataclasses.dataclass
+class EncoderOutput:
+  """What the encoder returns.
+
+  Attributes:
+    last_hidden_state: [B, S, H].
+    pooler_output: [B, H], or None without a pooler.
+    hidden_states: [L + 1, B, S, H], the projected embeddings first (as Hugging Face counts), or None unless asked for.
+  """
+
+  last_hidden_state: jax.Array
+  pooler_output: jax.Array | None = None
+  hidden_states: jax.Array | None = None
+
+
+def activation(name: str):
+  """GELU by `RemBertConfig.hidden_act`: exact (`gelu`) or the tanh approximation (`gelu_tanh`)."""
+  return functools.partial(jax.nn.gelu, approximate=name == 'gelu_tanh')
+
+
+class FeedForward(nnx.Module):
+  """H → F, GELU, F → H."""
+
+  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
+    init, zeros = kernel_initializer(config), nnx.initializers.zeros
+    self.up = nnx.Linear(
+      config.hidden_size,
+      config.intermediate_size,
+      dtype=dtype,
+      kernel_init=with_axes(init, 'embed', 'mlp'),
+      bias_init=with_axes(zeros, 'mlp'),
+      rngs=rngs,
+    )
+    self.down = nnx.Linear(
+      config.intermediate_size,
+      config.hidden_size,
+      dtype=dtype,
+      kernel_init=with_axes(init, 'mlp', 'embed'),
+      bias_init=with_axes(zeros, None),
+      rngs=rngs,
+    )
+    self.activation = activation(config.hidden_act)
+
+  def __call__(self, x_BxSxH: jax.Array) -> jax.Array:
+    """x_BxSxH to x_BxSxH."""
+    x_BxSxF = constrain(self.activation(self.up(x_BxSxH)), 'batch', None, 'mlp')
+    return self.down(x_BxSxF)
+
+
+class TransformerLayer(nnx.Module):
+  """BERT's layer: LayerNorm after each residual sum (post-LN), dropout on each branch."""
+
+  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
+    self.attention = SelfAttention(config, dtype, rngs=rngs)
+    self.attention_norm = layer_norm(config, config.hidden_size, dtype, rngs)
+    self.feed_forward = FeedForward(config, dtype, rngs=rngs)
+    self.output_norm = layer_norm(config, config.hidden_size, dtype, rngs)
+    self.dropout = nnx.Dropout(config.hidden_dropout_prob)
+
+  def __call__(
+    self, x_BxSxH: jax.Array, mask: jax.Array | None = None, *, dropout_key: jax.Array | None = None
+  ) -> jax.Array:
+    """x_BxSxH to x_BxSxH; no dropout without a key."""
+    keys = [None] * 3 if dropout_key is None else jax.random.split(dropout_key, 3)
+    drop = lambda x, key: self.dropout(x, deterministic=key is None, rngs=key)
+    attended_BxSxH = self.attention(x_BxSxH, mask, dropout_key=keys[0])
+    x_BxSxH = self.attention_norm(x_BxSxH + drop(attended_BxSxH, keys[1]))
+    x_BxSxH = self.output_norm(x_BxSxH + drop(self.feed_forward(x_BxSxH), keys[2]))
+    return constrain(x_BxSxH, 'batch', None, None)
+
+
+_REMAT = {
+  'dots': functools.partial(jax.checkpoint, policy=jax.checkpoint_policies.dots_saveable),
+  'full': jax.checkpoint,
+}
+
+
+class RemBertEncoder(nnx.Module):
+  """Everything that fine-tuning keeps (paper, section 3): embeddings, projection, layers, optional pooler.
+
+  The layers' parameters are stacked along a leading axis and walked by one loop, so that compile time and program size
+  do not grow with depth.
+  """
+
+  def __init__(
+    self,
+    config: RemBertConfig,
+    execution: Execution = Execution(),
+    *,
+    add_pooler: bool = True,
+    rngs: nnx.Rngs,
+  ):
+    self.config, self.execution = config, execution
+    dtype, init = jnp.dtype(execution.dtype), kernel_initializer(config)
+    self.embeddings = RemBertEmbeddings(config, dtype, rngs=rngs)
+    self.projection = nnx.data(None)
+    if config.projects_embeddings:
+      self.projection = nnx.Linear(
+        config.input_embedding_size,
+        config.hidden_size,
+        dtype=dtype,
+        kernel_init=with_axes(init, None, 'embed'),
+        rngs=rngs,
+      )
+
+    @nnx.split_rngs(splits=config.num_hidden_layers)
+    @nnx.vmap(in_axes=0, out_axes=0, transform_metadata={nnx.PARTITION_NAME: 'layers'})
+    def stacked_layers(rngs: nnx.Rngs) -> TransformerLayer:
+      return TransformerLayer(config, dtype, rngs=rngs)
+
+    self.layers = stacked_layers(rngs)
+    self.pooler = nnx.data(None)
+    if add_pooler:
+      self.pooler = nnx.Linear(
+        config.hidden_size,
+        config.hidden_size,
+        dtype=dtype,
+        kernel_init=with_axes(init, 'embed', None),
+        rngs=rngs,
+      )
+
+  def __call__(
+    self,
+    input_ids_BxS: jax.Array,
+    token_type_ids_BxS: jax.Array | None = None,
+    attention_mask_BxS: jax.Array | None = None,
+    *,
+    segment_ids_BxS: jax.Array | None = None,
+    position_ids_BxS: jax.Array | None = None,
+    output_hidden_states: bool = False,
+    dropout_key: jax.Array | None = None,
+  ) -> EncoderOutput:
+    """Runs the encoder.
+
+    Args:
+      input_ids_BxS: int32 ids.
+      token_type_ids_BxS: int32, 0 for the first text and 1 for the second; default 0.
+      attention_mask_BxS: 1 for tokens, 0 for padding; default all tokens.
+      segment_ids_BxS: for packed rows instead of `attention_mask_BxS`: which document a token belongs to, from 1; 0 is
+        padding. Attention never crosses from one to another.
+      position_ids_BxS: int32, default 0…S−1; packed rows restart them with each document.
+      output_hidden_states: return the output of every layer too.
+      dropout_key: a key to draw dropout from; without one nothing is dropped.
+    """
+    mask = None
+    if segment_ids_BxS is not None:
+      mask = segment_mask(segment_ids_BxS)
+    elif attention_mask_BxS is not None:
+      mask = padding_mask(attention_mask_BxS)
+    embedding_key, layers_key = (None, None) if dropout_key is None else jax.random.split(dropout_key)
+
+    x = self.embeddings(input_ids_BxS, token_type_ids_BxS, position_ids_BxS, dropout_key=embedding_key)
+    x_BxSxH = x if self.projection is None else self.projection(x)
+    x_BxSxH = constrain(x_BxSxH, 'batch', None, None)
+    last_BxSxH, hidden_LxBxSxH = self._run_layers(x_BxSxH, mask, layers_key, output_hidden_states)
+
+    return EncoderOutput(
+      last_hidden_state=last_BxSxH,
+      pooler_output=None if self.pooler is None else jnp.tanh(self.pooler(last_BxSxH[:, 0])),
+      hidden_states=jnp.concatenate([x_BxSxH[None], hidden_LxBxSxH]) if output_hidden_states else None,
+    )
+
+  def _run_layers(self, x_BxSxH, mask, dropout_key, output_hidden_states):
+    graphdef, stacked = nnx.split(self.layers)
+    keys_L = None if dropout_key is None else jax.random.split(dropout_key, self.config.num_hidden_layers)
+
+    def run_layer(x_BxSxH, layer_and_key):
+      parameters, key = layer_and_key
+      x_BxSxH = nnx.merge(graphdef, parameters)(x_BxSxH, mask, dropout_key=key)
+      return x_BxSxH, x_BxSxH if output_hidden_states else None
+
+    if self.execution.remat in _REMAT:
+      run_layer = _REMAT[self.execution.remat](run_layer, prevent_cse=False)
+    return jax.lax.scan(run_layer, x_BxSxH, (stacked, keys_L), unroll=self.execution.unroll)

@@ -1,0 +1,1 @@
+"""Tables and pictures from what runs leave behind."""

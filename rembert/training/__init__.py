@@ -1,0 +1,1 @@
+"""From batches to a trained state: losses, optimizer, sharding, step, loop, checkpoints, preemption, tracking."""

@@ -1,0 +1,141 @@
+"""What a person at the keyboard sees: a header, progress with rate and time left, a closing table.
+
+In a terminal Rich draws a live bar; elsewhere (a log file, CI) the same facts come as plain lines.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import rich.box
+import rich.console
+import rich.progress
+import rich.table
+
+# A plain log says something at least this often while a task is under way.
+_PLAIN_EVERY_SECONDS = 15
+
+
+def human_bytes(count: float) -> str:
+  """1234567 as `1.2 MB`."""
+  for unit in ('B', 'kB', 'MB', 'GB'):
+    if abs(count) < 1000:
+      return f'{count:.3g} {unit}'
+    count /= 1000
+  return f'{count:.3g} TB'
+
+
+def human_duration(seconds: float) -> str:
+  """3725 as `1:02:05`."""
+  minutes, seconds = divmod(round(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f'{hours}:{minutes:02d}:{seconds:02d}' if hours else f'{minutes}:{seconds:02d}'
+
+
+class Console:
+  """Prints for one process; others stay silent (`is_quiet`)."""
+
+  def __init__(self, *, is_quiet: bool = False, console: rich.console.Console | None = None):
+    self.rich = console or rich.console.Console(quiet=is_quiet, highlight=False, soft_wrap=False)
+    self.is_live = self.rich.is_terminal and not is_quiet
+
+  def say(self, text: str) -> None:
+    """One line."""
+    self.rich.print(text, markup=False, soft_wrap=True)
+
+  def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table; the first column to the left, the others to the right."""
+    table = rich.table.Table(title=title, title_justify='left', box=rich.box.SIMPLE_HEAD, pad_edge=False)
+    for index, column in enumerate(columns):
+      table.add_column(column, justify='left' if index == 0 else 'right', overflow='fold')
+    for row in rows:
+      table.add_row(*row)
+    self.rich.print(table)
+
+  def facts(self, title: str, facts: Mapping[str, str]) -> None:
+    """Names and values, one pair a line."""
+    table = rich.table.Table(title=title, title_justify='left', box=rich.box.SIMPLE, show_header=False, pad_edge=False)
+    table.add_column(style='bold', no_wrap=True)
+    table.add_column(overflow='fold')
+    for name, value in facts.items():
+      table.add_row(name, value)
+    self.rich.print(table)
+
+  @contextlib.contextmanager
+  def task(self, description: str) -> Iterator[Callable[[float, str], None]]:
+    """Progress of one thing before or beside training; yields update(fraction, note)."""
+    start = said = time.monotonic()
+    if self.is_live:
+      with _progress(self.rich, '{task.fields[note]}') as progress:
+        bar = progress.add_task(description, total=1.0, note='')
+        yield lambda fraction, note='': progress.update(bar, completed=fraction, note=note)
+        progress.update(bar, completed=1.0, note='')
+      return
+
+    def update(fraction: float, note: str = '') -> None:
+      nonlocal said
+      if time.monotonic() - said > _PLAIN_EVERY_SECONDS:
+        said = time.monotonic()
+        self.say(f'{description}: {fraction:.0%} {note}')
+
+    yield update
+    self.say(f'{description}: done in {time.monotonic() - start:.1f} s')
+
+  @contextlib.contextmanager
+  def training(self, start: int, steps: int) -> Iterator['TrainingProgress']:
+    """Progress of the training loop from step `start` to `steps`."""
+    if not self.is_live:
+      yield TrainingProgress(self, start, steps, None)
+      return
+    with _progress(self.rich, '{task.fields[note]}') as progress:
+      yield TrainingProgress(self, start, steps, progress)
+
+
+def _progress(console: rich.console.Console, note: str) -> rich.progress.Progress:
+  return rich.progress.Progress(
+    rich.progress.TextColumn('{task.description}'),
+    rich.progress.BarColumn(bar_width=None),
+    rich.progress.TaskProgressColumn(),
+    rich.progress.TextColumn(note),
+    rich.progress.TimeElapsedColumn(),
+    rich.progress.TextColumn('left'),
+    rich.progress.TimeRemainingColumn(),
+    console=console,
+    expand=True,
+  )
+
+
+class TrainingProgress:
+  """The bar, or the lines, of the training loop."""
+
+  def __init__(self, console: Console, start: int, steps: int, progress: rich.progress.Progress | None):
+    self._console, self._start, self._steps, self._progress = console, start, steps, progress
+    self._began = time.monotonic()
+    self._bar = progress.add_task('training', completed=start, total=steps, note='') if progress else None
+
+  def step(self, step: int) -> None:
+    """Update number `step` has been made."""
+    if self._progress:
+      self._progress.update(self._bar, completed=step)
+
+  def metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+    """A row of training metrics."""
+    note = (
+      f'loss {metrics["loss"]:.3f} · accuracy {metrics["accuracy"]:.1%}'
+      f' · {metrics.get("tokens_per_second", 0) / 1000:.1f}k tokens/s'
+    )
+    if 'mfu' in metrics:
+      note += f' · MFU {metrics["mfu"]:.0%}'
+    if self._progress:
+      self._progress.update(self._bar, note=note)
+      return
+    elapsed = time.monotonic() - self._began
+    left = elapsed / max(step - self._start, 1) * (self._steps - step)
+    self._console.say(f'step {step}/{self._steps} · {note} · {human_duration(left)} left')
+
+  def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
+    """A row of evaluation metrics."""
+    self._console.say(
+      f'step {step} · held-out loss {metrics["eval/loss"]:.3f} (frequency alone {metrics["eval/unigram_entropy"]:.3f})'
+      f' · accuracy {metrics["eval/accuracy"]:.1%}'
+    )

@@ -1,0 +1,47 @@
+"""Evaluation on held-out text: loss and accuracy, over all languages and for each; what frequency alone would give."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import jax
+import numpy as np
+
+from rembert.training.losses import MlmSums
+
+
+def evaluate(
+  eval_step: Callable[..., MlmSums],
+  params: dict,
+  batches: Iterable[dict[str, jax.Array]],
+  languages: Sequence[str],
+  *,
+  is_stopped: Callable[[], bool] = lambda: False,
+) -> dict[str, float] | None:
+  """Metrics with keys `eval/loss`, `eval/accuracy` and the same with `/LANGUAGE` behind; None if stopped midway."""
+  totals = MlmSums(*(np.zeros(len(languages)) for _ in MlmSums._fields))
+  for batch in batches:
+    if is_stopped():
+      return None
+    totals = jax.tree.map(np.add, totals, jax.device_get(eval_step(params, batch)))
+  weight = max(float(totals.weight.sum()), 1.0)
+  metrics = {'eval/loss': totals.loss.sum() / weight, 'eval/accuracy': totals.correct.sum() / weight}
+  for index, language in enumerate(languages):
+    if totals.weight[index]:
+      metrics[f'eval/loss/{language}'] = totals.loss[index] / totals.weight[index]
+      metrics[f'eval/accuracy/{language}'] = totals.correct[index] / totals.weight[index]
+  return {name: float(value) for name, value in metrics.items()}
+
+
+def unigram_entropy(batches: Iterable[dict[str, np.ndarray]], *, first_piece: int, vocab_size: int) -> float:
+  """Entropy, in nats, of the pieces of masked batches before they were masked.
+
+  The lowest loss that a model can have on this text if it knows how frequent each piece is, here, and nothing else. The
+  frequencies are those of the text itself, so no model trained elsewhere without context can reach it.
+  """
+  counts = np.zeros(vocab_size, np.int64)
+  for batch in batches:
+    ids = np.array(batch['input_ids'])
+    rows, slots = np.nonzero(batch['weights'])
+    ids[rows, batch['masked_positions'][rows, slots]] = batch['targets'][rows, slots]
+    counts += np.bincount(ids[(batch['segment_ids'] > 0) & (ids >= first_piece)], minlength=vocab_size)
+  shares = counts[counts > 0] / max(counts.sum(), 1)
+  return float(-(shares * np.log(shares)).sum())

@@ -1,0 +1,97 @@
+"""BERT's AdamW: no bias correction, decoupled decay that spares LayerNorm and biases, linear warm-up and decay."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from rembert.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+  """AdamW as RemBERT was trained with (paper, Table 14; google-research/bert, optimization.py).
+
+  Attributes:
+    learning_rate: peak, reached at the end of the warm-up.
+    warmup_steps: linear from zero.
+    b1: decay of the first moment.
+    b2: decay of the second moment.
+    eps: added to the root of the second moment.
+    weight_decay: decoupled, scaled by the learning rate; not on LayerNorm and biases. Embeddings do decay.
+    clip_norm: gradients are scaled to at most this global norm; 0 switches it off.
+    bias_correction: Adam's; BERT's optimizer has none.
+  """
+
+  learning_rate: float = 2e-4
+  warmup_steps: int = 15_000
+  b1: float = 0.9
+  b2: float = 0.999
+  eps: float = 1e-6
+  weight_decay: float = 0.01
+  clip_norm: float = 1.0
+  bias_correction: bool = False
+
+  def __post_init__(self):
+    for name in ('learning_rate', 'eps', 'weight_decay', 'clip_norm', 'warmup_steps'):
+      if getattr(self, name) < 0:
+        raise UsageError(f'{name} is negative', where=f'optimizer.{name} = {getattr(self, name)}', fix='make it ≥ 0')
+
+
+def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.Schedule:
+  """BERT's schedule: linear warm-up, then a linear decay to zero that is counted from step 0.
+
+  The two lines do not meet: at the end of the warm-up the rate drops to peak · (1 − warmup/total). So does BERT's.
+  """
+
+  def schedule(step):
+    step = jnp.asarray(step, jnp.float32)
+    decayed = config.learning_rate * (1 - jnp.minimum(step, total_steps) / total_steps)
+    warming_up = config.learning_rate * step / max(config.warmup_steps, 1)
+    return jnp.where(step < config.warmup_steps, warming_up, decayed)
+
+  return schedule
+
+
+class _Moments(NamedTuple):
+  mu: optax.Updates
+  nu: optax.Updates
+
+
+def scale_by_uncorrected_adam(b1: float, b2: float, eps: float) -> optax.GradientTransformation:
+  """m / (√v + ε) from raw moving averages. `optax.scale_by_adam` always corrects their bias; BERT never does."""
+
+  def init(params):
+    zeros = optax.tree.zeros_like(params)
+    return _Moments(mu=zeros, nu=zeros)
+
+  def update(updates, state, params=None):
+    del params
+    mu = optax.tree.update_moment(updates, state.mu, b1, 1)
+    nu = optax.tree.update_moment(updates, state.nu, b2, 2)
+    return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu), _Moments(mu, nu)
+
+  return optax.GradientTransformation(init, update)
+
+
+def decays(params: optax.Params) -> optax.Params:
+  """Tree of bools: which parameters decay. All but LayerNorms and biases (the output bias included), as in BERT."""
+
+  def is_decayed(path, _):
+    names = [str(getattr(key, 'key', key)) for key in path]
+    return names[-1] != 'bias' and not any('norm' in name for name in names)
+
+  return jax.tree_util.tree_map_with_path(is_decayed, params)
+
+
+def make_optimizer(config: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:
+  """Clip, Adam, decay, learning rate: param −= lr · (m / (√v + ε) + decay · param)."""
+  adam = optax.scale_by_adam if config.bias_correction else scale_by_uncorrected_adam
+  return optax.chain(
+    optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
+    adam(b1=config.b1, b2=config.b2, eps=config.eps),
+    optax.add_decayed_weights(config.weight_decay, mask=decays),
+    optax.scale_by_learning_rate(learning_rate_schedule(config, total_steps)),
+  )

@@ -1,0 +1,109 @@
+"""The device mesh, and where parameters, optimizer state and batches live on it."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from rembert.errors import UsageError
+from rembert.model.partitioning import MESH_AXES, partition_spec
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshConfig:
+  """How many devices each mesh axis has.
+
+  Attributes:
+    data: replicas of the model, each with its share of the batch; −1 takes all devices that the others leave.
+    fsdp: the batch and the parameters both split.
+    tensor: attention heads, feed-forward width and vocabulary split.
+  """
+
+  data: int = -1
+  fsdp: int = 1
+  tensor: int = 1
+
+
+def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Mesh:
+  """A mesh over all devices, or UsageError. A mesh smaller than the machine would silently leave devices idle."""
+  devices = jax.devices() if devices is None else devices
+  sizes = {axis: getattr(config, axis) for axis in MESH_AXES}
+  text = ' · '.join(f'{axis} {size}' for axis, size in sizes.items())
+  if any(size < 1 for axis, size in sizes.items() if axis != 'data') or sizes['data'] == 0 or sizes['data'] < -1:
+    raise UsageError(f'mesh sizes must be positive, not {text}', where='mesh.*', fix='only mesh.data may be -1')
+  if sizes['data'] == -1:
+    sizes['data'] = max(1, len(devices) // (sizes['fsdp'] * sizes['tensor']))
+  if math.prod(sizes.values()) != len(devices):
+    raise UsageError(
+      f'a mesh of {text} does not cover {len(devices)} device(s)',
+      where='mesh.data, mesh.fsdp, mesh.tensor',
+      fix='make their product the number of devices, or leave mesh.data at -1',
+    )
+  return jax.make_mesh(tuple(sizes.values()), MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES), devices=devices)
+
+
+def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
+  """NamedSharding for every parameter, by the rule table.
+
+  Args:
+    axes: tree of `PartitionSpec`s that hold logical names (`nnx.get_partition_spec`).
+    abstract_params: tree of shapes.
+    mesh: of `make_mesh`.
+
+  Raises:
+    UsageError: where an axis of a parameter does not divide by the mesh axis that it is split over.
+  """
+
+  def sharding(path, leaf, names):
+    spec = partition_spec(tuple(names))
+    for dimension, name, mesh_axis in zip(leaf.shape, names, spec, strict=False):
+      if mesh_axis is not None and dimension % mesh.shape[mesh_axis]:
+        fix = f'choose another mesh.{mesh_axis}, or sizes that divide'
+        if name == 'vocab':
+          fix = f'RemBertConfig.pad_vocab_to_multiple_of = {128 * mesh.shape[mesh_axis]}'
+        raise UsageError(
+          f'{dimension} ({name}) does not divide over {mesh.shape[mesh_axis]} devices of the `{mesh_axis}` axis',
+          where=f'parameter {"/".join(str(getattr(key, "key", key)) for key in path)}, mesh.{mesh_axis}',
+          fix=fix,
+        )
+    return NamedSharding(mesh, spec)
+
+  return jax.tree_util.tree_map_with_path(sharding, abstract_params, axes)
+
+
+def optimizer_shardings(
+  optimizer: optax.GradientTransformation, abstract_opt_state: optax.OptState, shardings: dict, mesh: Mesh
+) -> optax.OptState:
+  """Moments lie where their parameters lie; counters are everywhere."""
+  return optax.tree.map_params(
+    optimizer,
+    lambda _, sharding: sharding,
+    abstract_opt_state,
+    shardings,
+    transform_non_params=lambda _: NamedSharding(mesh, PartitionSpec()),
+  )
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+  """Rows are split over `data` and `fsdp`; everything else in a batch is whole."""
+  return NamedSharding(mesh, partition_spec(('batch',)))
+
+
+def batch_shards(mesh: Mesh) -> int:
+  """Into how many parts a batch is split."""
+  return mesh.shape['data'] * mesh.shape['fsdp']
+
+
+def to_device(local_batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
+  """This process's rows of a batch as its part of the global, sharded arrays."""
+  sharding = batch_sharding(mesh)
+  return {name: jax.make_array_from_process_local_data(sharding, rows) for name, rows in local_batch.items()}
+
+
+def bytes_per_device(abstract_tree, shardings) -> int:
+  """Bytes that one device holds of a tree of arrays."""
+  shard = lambda leaf, sharding: math.prod(sharding.shard_shape(leaf.shape)) * np.dtype(leaf.dtype).itemsize
+  return sum(jax.tree.leaves(jax.tree.map(shard, abstract_tree, shardings)))

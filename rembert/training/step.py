@@ -1,0 +1,104 @@
+"""One update, and one evaluation, as pure functions of pytrees."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+from rembert.training.losses import MlmSums, mlm_row_sums
+from rembert.training.state import Trainable, TrainState
+
+Batch = dict[str, jax.Array]
+
+
+class StepMetrics(NamedTuple):
+  """What a training step reports; float32 scalars over the global batch.
+
+  Attributes:
+    sums: loss, correct predictions and weight over all masked positions.
+    tokens: positions that are not padding.
+    grad_norm: global norm of the mean gradient, before clipping.
+  """
+
+  sums: MlmSums
+  tokens: jax.Array
+  grad_norm: jax.Array
+
+
+def masked_lm_row_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> MlmSums:
+  """Runs the model on a batch of packed, masked rows (`rembert.data.batches`); sums per row, [B]."""
+  logits_BxKxV = nnx.merge(graphdef, params)(
+    batch['input_ids'],
+    segment_ids_BxS=batch['segment_ids'],
+    position_ids_BxS=batch['position_ids'],
+    masked_positions_BxK=batch['masked_positions'],
+    dropout_key=dropout_key,
+  )
+  return mlm_row_sums(logits_BxKxV, batch['targets'], batch['weights'])
+
+
+def make_train_step(
+  trainable: Trainable, *, accumulation_steps: int = 1, dropout_seed: int | None = None
+) -> Callable[[TrainState, Batch], tuple[TrainState, StepMetrics]]:
+  """The jitted update; the old state is donated.
+
+  Args:
+    trainable: model, optimizer and shardings.
+    accumulation_steps: the batch is run in this many parts, one after the other. Gradients are added as sums and
+      divided once by the weight of the whole batch, so the result is that of one large batch.
+    dropout_seed: seed of dropout, or None where the model has none.
+  """
+
+  def microbatch_gradients(params, microbatch, key):
+    def loss_sum(params):
+      sums = jax.tree.map(jnp.sum, masked_lm_row_sums(trainable.graphdef, params, microbatch, key))
+      return sums.loss, sums
+
+    return jax.grad(loss_sum, has_aux=True)(params)
+
+  def all_gradients(params, batch, key):
+    if accumulation_steps == 1:
+      return microbatch_gradients(params, batch, key)
+    # Rows are dealt out in turn (row r goes to part r mod A), so that each part stays spread over all devices.
+    deal = lambda rows: jnp.swapaxes(rows.reshape(-1, accumulation_steps, *rows.shape[1:]), 0, 1)
+    parts = jax.tree.map(deal, batch)
+    keys = None if key is None else jax.random.split(key, accumulation_steps)
+
+    def add_part(totals, part):
+      return jax.tree.map(jnp.add, totals, microbatch_gradients(params, *part)), None
+
+    zeros = (optax.tree.zeros_like(params), MlmSums(*(jnp.zeros(()) for _ in MlmSums._fields)))
+    return jax.lax.scan(add_part, zeros, (parts, keys))[0]
+
+  def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
+    key = None
+    if dropout_seed is not None:
+      key = jax.random.fold_in(jax.random.key(dropout_seed), state.step)
+    gradients, sums = all_gradients(state.params, batch, key)
+    weight = jnp.maximum(sums.weight, 1)
+    gradients = jax.tree.map(lambda g: g / weight, gradients)
+    updates, opt_state = trainable.optimizer.update(gradients, state.opt_state, state.params)
+    metrics = StepMetrics(
+      sums=sums,
+      tokens=jnp.sum(batch['segment_ids'] > 0, dtype=jnp.float32),
+      grad_norm=optax.tree.norm(gradients),
+    )
+    params = optax.apply_updates(state.params, updates)
+    return TrainState(state.step + 1, params, opt_state), metrics
+
+  return jax.jit(
+    train_step, donate_argnums=0, in_shardings=(trainable.shardings, None), out_shardings=(trainable.shardings, None)
+  )
+
+
+def make_eval_step(trainable: Trainable, num_languages: int) -> Callable[[dict, Batch], MlmSums]:
+  """The jitted evaluation: (params, batch) to sums per language, each [num_languages]."""
+
+  def eval_step(params: dict, batch: Batch) -> MlmSums:
+    rows = masked_lm_row_sums(trainable.graphdef, params, batch)
+    return jax.tree.map(lambda sums: jax.ops.segment_sum(sums, batch['language'], num_languages), rows)
+
+  return jax.jit(eval_step, in_shardings=(trainable.shardings.params, None))

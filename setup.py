@@ -1,0 +1,57 @@
+"""Packaging of `rembert`. Versions that work together are pinned in requirements.txt; here are the bounds."""
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+ROOT = pathlib.Path(__file__).parent
+
+REQUIREMENTS = [
+  'absl-py>=2.1',
+  'etils[epath]>=1.9',
+  'flax>=0.12.8,<0.13',
+  'gin-config>=0.5,<0.6',
+  'grain>=0.2.12,<0.3',
+  'jax>=0.10.2,<0.13',
+  'matplotlib>=3.9,<4',
+  'mwparserfromhell>=0.7,<0.8',  # wikitext parser
+  'numpy>=2.0,<3',
+  'optax>=0.2.5,<0.3',
+  'orbax-checkpoint>=0.12,<0.13',
+  'protobuf>=6,<7',  # apache-beam stops at 6; see sentencepiece
+  'rich>=14,<16',
+  'sentencepiece==0.2.2',  # 0.2.1 crashes, 0.2.3 needs protobuf 7
+  'seqio==0.0.20',
+  't5==0.9.4',
+  'tensorboardX>=2.6.2,<3',  # event files without importing TensorFlow
+  'tensorflow>=2.21,<2.22',
+  'tensorflow-datasets>=4.9.8,<5',
+  'tensorflow-text>=2.21,<2.22',
+]
+
+EXTRAS = {
+  'tpu': ['jax[tpu]'],
+  'cuda': ['jax[cuda12]'],
+  'prepare': ['apache-beam>=2.77,<3'],
+  'dev': ['hypothesis>=6.100', 'pytest>=8.3,<10', 'ruff==0.17.5'],
+}
+
+
+# gin/ is no package (an __init__.py there would hide gin-config from anyone who stands in the repository root); an
+# installed copy carries it as data, as `rembert/gin_files`.
+PACKAGES = find_packages(include=['rembert', 'rembert.*', 'tasks', 'tasks.*', 'launch', 'launch.*'])
+
+setup(
+  name='rembert',
+  version='0.1.0',
+  description='RemBERT in JAX: multilingual pre-training with decoupled embeddings',
+  long_description=(ROOT / 'README.md').read_text(encoding='utf-8') if (ROOT / 'README.md').exists() else '',
+  long_description_content_type='text/markdown',
+  license='Apache-2.0',
+  python_requires='>=3.11',
+  packages=[*PACKAGES, 'rembert.gin_files'],
+  package_dir={'rembert.gin_files': 'gin'},
+  package_data={'rembert.gin_files': ['**/*.gin'], 'tasks.wikipedia': ['sample/*']},
+  install_requires=REQUIREMENTS,
+  extras_require=EXTRAS,
+)

@@ -1,0 +1,1 @@
+"""What an example is: SeqIO sources, preprocessors, vocabularies and metrics. Importing this package alone is light."""

@@ -1,0 +1,74 @@
+"""SeqIO tasks `wikipedia.{language}` and the mixture `wikipedia`: what an example of pre-training is.
+
+An example is the ids of one document. Packing into rows and masking come after (`rembert.data`), because they depend on
+the step; SeqIO's own MLM converter gives no loss on the tokens that are kept or replaced at random.
+"""
+
+import functools
+import os
+from collections.abc import Iterator, Mapping
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+import numpy as np
+import seqio
+import tensorflow as tf
+
+from rembert.data.batches import OpenDocuments
+from tasks.wikipedia.corpus import Corpus
+
+tf.config.set_visible_devices([], 'GPU')  # the accelerator belongs to JAX
+
+MIXTURE = 'wikipedia'
+
+
+def task_name(language: str) -> str:
+  """Name of a language's task in the SeqIO registry."""
+  return f'{MIXTURE}.{language}'
+
+
+def _join_paragraphs(dataset: tf.data.Dataset) -> tf.data.Dataset:
+  """Line breaks become spaces: a vocabulary without normalisation has no piece for them."""
+
+  def join(example):
+    return {**example, 'ids': tf.strings.regex_replace(example['ids'], r'\s+', ' ')}
+
+  return dataset.map(join)
+
+
+def register(corpus: Corpus, vocabulary_file: str, rates: Mapping[str, float]) -> seqio.Mixture:
+  """Adds a task per language of `rates` and their mixture to SeqIO's registries, in place of any of that name."""
+  vocabulary = seqio.SentencePieceVocabulary(vocabulary_file)
+  if MIXTURE in seqio.MixtureRegistry.names():
+    seqio.MixtureRegistry.remove(MIXTURE)
+  for language in rates:
+    if task_name(language) in seqio.TaskRegistry.names():
+      seqio.TaskRegistry.remove(task_name(language))
+    seqio.TaskRegistry.add(
+      task_name(language),
+      source=corpus.source(language),
+      preprocessors=[
+        functools.partial(seqio.preprocessors.rekey, key_map={'ids': 'text'}),
+        _join_paragraphs,
+        functools.partial(seqio.preprocessors.tokenize, copy_pretokenized=False),
+      ],
+      output_features={'ids': seqio.Feature(vocabulary, add_eos=False, dtype=tf.int32)},
+    )
+  return seqio.MixtureRegistry.add(MIXTURE, [(task_name(language), rate) for language, rate in rates.items()])
+
+
+def open_documents(mixture: seqio.Mixture) -> OpenDocuments:
+  """Reads the mixture's tasks, one language at a time, from any document on, in the order of their source."""
+  tasks = {task.name: task for task in mixture.tasks}
+
+  def documents(language: str, split: str, skip: int) -> Iterator[np.ndarray]:
+    dataset = tasks[task_name(language)].get_dataset(
+      sequence_length=None, split=split, shuffle=False, num_epochs=1, trim_output_features=False
+    )
+    options = tf.data.Options()
+    options.deterministic = True
+    options.threading.private_threadpool_size = 1  # a hundred languages are open at once
+    for example in dataset.skip(skip).with_options(options).as_numpy_iterator():
+      yield example['ids']
+
+  return documents

@@ -1,0 +1,87 @@
+"""What a corpus holds, language by language: documents, sentences, characters. The sampling rates rest on it."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+
+from rembert.errors import UsageError
+from tasks.wikipedia.cleaning import count_sentences
+from tasks.wikipedia.corpus import Corpus, ReadProgress
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageStatistics:
+  """Counts of one language.
+
+  Attributes:
+    documents: to train on.
+    held_out: documents kept for evaluation.
+    sentences: in the documents to train on.
+    characters: likewise.
+    read: share of the data that was read for these counts; below 1 they are extrapolated from it.
+    broken_pages: pages that could not be read and were left out.
+  """
+
+  documents: int
+  held_out: int
+  sentences: int
+  characters: int
+  read: float = 1.0
+  broken_pages: int = 0
+
+
+def survey_language(
+  corpus: Corpus, language: str, limit: int, on_progress: Callable[[float], None] = lambda fraction: None
+) -> LanguageStatistics:
+  """Reads up to `limit` documents of a language and counts."""
+  progress = ReadProgress()
+  documents = held_out = sentences = characters = 0
+  for document, is_held_out in itertools.islice(corpus.documents(language, progress), limit):
+    on_progress(progress.fraction)
+    if is_held_out:
+      held_out += 1
+      continue
+    documents += 1
+    sentences += count_sentences(document.text.split('\n'), language)
+    characters += len(document.text)
+  read = progress.fraction if documents + held_out == limit else 1.0
+  whole = lambda count: round(count / read)
+  return LanguageStatistics(
+    documents=whole(documents),
+    held_out=whole(held_out),
+    sentences=whole(sentences),
+    characters=whole(characters),
+    read=read,
+    broken_pages=progress.counts.broken_pages if progress.counts else 0,
+  )
+
+
+def survey(
+  corpus: Corpus, limit: int, on_progress: Callable[[str, float], None] = lambda language, fraction: None
+) -> dict[str, LanguageStatistics]:
+  """Statistics of every language; UsageError if the whole corpus holds no text."""
+  statistics = {}
+  for language in corpus.languages:
+    statistics[language] = survey_language(
+      corpus, language, limit, lambda fraction, language=language: on_progress(language, fraction)
+    )
+    on_progress(language, 1.0)
+  if not any(counts.documents for counts in statistics.values()):
+    raise UsageError(
+      'the corpus holds no text to train on',
+      where=f'data.dumps, data.languages = {", ".join(corpus.languages)}',
+      fix='check that the dumps are of articles (pages-articles), or lower data.min_characters and data.held_out',
+    )
+  return statistics
+
+
+def sample_text(corpus: Corpus, characters: Mapping[str, int]) -> Iterator[str]:
+  """Paragraphs to train a vocabulary on: of each language the first so many characters of its training documents."""
+  for language, budget in characters.items():
+    for document, is_held_out in corpus.documents(language):
+      if is_held_out:
+        continue
+      yield from document.text.split('\n')
+      budget -= len(document.text)
+      if budget <= 0:
+        break

@@ -1,0 +1,187 @@
+"""SentencePiece vocabularies with the special ids of the released RemBERT: train one, or check one.
+
+  python -m tasks.vocabulary --dumps=FOLDER --size=32000 --output=vocabulary/sentencepiece.model
+
+Layout: [PAD] 0, [UNK] 2, [CLS] 312, [SEP] 313, [MASK] 314 at any size, unused pieces between them, then 256 byte
+pieces (a character without a piece of its own becomes its UTF-8 bytes, never [UNK]), then what the unigram model
+learnt. Text is not normalised beyond collapsing spaces: what goes in comes out, and offsets can be trusted.
+"""
+
+import io
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import sentencepiece
+from etils import epath
+
+from rembert.data.masking import SpecialIds
+from rembert.errors import UsageError
+
+SPECIAL_PIECES = {'[PAD]': 0, '[UNK]': 2, '[CLS]': 312, '[SEP]': 313, '[MASK]': 314}
+_BYTES = 256
+SMALLEST_SIZE = SPECIAL_PIECES['[MASK]'] + 1 + _BYTES + 1
+
+
+def train_vocabulary(
+  texts: Iterable[str], path: epath.PathLike, *, size: int, character_coverage: float = 0.9995, threads: int = 16
+) -> None:
+  """Trains a unigram vocabulary of exactly `size` pieces on `texts` and writes it to `path` at once.
+
+  Raises:
+    UsageError: the text does not support so many pieces, or `size` does not hold the special ones.
+  """
+  if size < SMALLEST_SIZE:
+    raise UsageError(
+      f'{size} pieces do not hold the special ids and {_BYTES} bytes',
+      where='RemBertConfig.vocab_size',
+      fix=f'at least {SMALLEST_SIZE}',
+    )
+  reserved = [piece for piece in range(SPECIAL_PIECES['[MASK]']) if piece not in SPECIAL_PIECES.values()]
+  model = io.BytesIO()
+  try:
+    sentencepiece.SentencePieceTrainer.train(
+      sentence_iterator=_pieces_of_bounded_length(texts),
+      model_writer=model,
+      model_type='unigram',
+      vocab_size=size,
+      character_coverage=character_coverage,
+      byte_fallback=True,
+      normalization_rule_name='identity',
+      max_sentence_length=_LONGEST_SENTENCE * 4,
+      num_threads=threads,
+      pad_id=SPECIAL_PIECES['[PAD]'],
+      pad_piece='[PAD]',
+      unk_id=SPECIAL_PIECES['[UNK]'],
+      unk_piece='[UNK]',
+      bos_id=SPECIAL_PIECES['[CLS]'],
+      bos_piece='[CLS]',
+      eos_id=SPECIAL_PIECES['[SEP]'],
+      eos_piece='[SEP]',
+      # Control pieces take the lowest free ids, in order: the gaps, then [MASK]. Text can never produce them.
+      control_symbols=[f'[unused{index}]' for index in reserved] + ['[MASK]'],
+      minloglevel=2,
+    )
+  except RuntimeError as error:
+    raise _training_error(error, size) from error
+  path = epath.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  partial = path.parent / f'{path.name}.partial'
+  partial.write_bytes(model.getvalue())
+  partial.replace(path)
+
+
+_LONGEST_SENTENCE = 4000  # characters; SentencePiece would skip longer lines without a word
+
+
+def _pieces_of_bounded_length(texts: Iterable[str]) -> Iterator[str]:
+  for text in texts:
+    for start in range(0, len(text), _LONGEST_SENTENCE):
+      yield text[start : start + _LONGEST_SENTENCE]
+
+
+def _training_error(error: RuntimeError, size: int) -> UsageError:
+  message = str(error)
+  most = re.search(r'value <= (\d+)', message)
+  least = re.search(r'required_chars.*?(\d+) vs (\d+)|smaller than required_chars', message)
+  if most:
+    return UsageError(
+      f'the corpus supports a vocabulary of {most[1]} pieces at most, not {size}',
+      where='RemBertConfig.vocab_size, or --size',
+      fix=[f'--gin.RemBertConfig.vocab_size={most[1]}', 'or more text'],
+    )
+  if least:
+    return UsageError(
+      f'a vocabulary of {size} pieces cannot hold the characters of the corpus',
+      where='vocabulary.character_coverage',
+      fix=['a larger RemBertConfig.vocab_size', 'or a lower coverage; the rest falls back to bytes: 0.995'],
+    )
+  return UsageError(
+    f'SentencePiece could not train a vocabulary: {message.splitlines()[-1] if message else error!r}',
+    where='the corpus',
+    fix='check that it holds text',
+  )
+
+
+def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
+  """Loads a vocabulary and returns its special ids.
+
+  Raises:
+    UsageError: no such file, not a SentencePiece model, special ids missing, or more pieces than `vocab_size`.
+  """
+  path = epath.Path(path)
+  alternative = 'train one on your corpus: --gin.vocabulary.path=None, or python -m tasks.vocabulary --help'
+  try:
+    content = path.read_bytes()
+  except Exception as error:  # whatever the file system raises: no file, no network, no permission
+    reason = type(error).__name__ if not str(error) else str(error).splitlines()[0]
+    raise UsageError(
+      f'the vocabulary cannot be read: {reason}', where=f'vocabulary.path = {path}', fix=alternative
+    ) from error
+  processor = sentencepiece.SentencePieceProcessor()
+  try:
+    processor.LoadFromSerializedProto(content)
+  except RuntimeError as error:
+    raise UsageError('not a SentencePiece model', where=str(path), fix=alternative) from error
+  wrong = {piece: processor.piece_to_id(piece) for piece in SPECIAL_PIECES}
+  wrong = {piece: found for piece, found in wrong.items() if found != SPECIAL_PIECES[piece]}
+  if wrong:
+    raise UsageError(
+      'the vocabulary has other special ids than RemBERT: '
+      + ', '.join(f'{piece} is {found}, not {SPECIAL_PIECES[piece]}' for piece, found in wrong.items()),
+      where=str(path),
+      fix=alternative,
+    )
+  if processor.get_piece_size() > vocab_size:
+    raise UsageError(
+      f'the vocabulary has {processor.get_piece_size()} pieces, the model {vocab_size}',
+      where=f'RemBertConfig.vocab_size, {path}',
+      fix=f'--gin.RemBertConfig.vocab_size={processor.get_piece_size()}',
+    )
+  return SpecialIds()
+
+
+def text_budgets(characters: Mapping[str, int], rates: Mapping[str, float], total: int) -> dict[str, int]:
+  """Characters to read of each language for a vocabulary, by sampling rate, at most what there is."""
+  return {language: min(characters[language], math.ceil(rate * total)) for language, rate in rates.items()}
+
+
+def main(argv: list[str] | None = None) -> int:
+  """The command line."""
+  import argparse
+
+  from rembert.data.config import SAMPLE, DataConfig
+  from rembert.data.mixture import sampling_rates
+  from tasks.survey import sample_text, survey
+  from tasks.wikipedia.corpus import open_corpus
+
+  parser = argparse.ArgumentParser(
+    prog='python -m tasks.vocabulary',
+    description='Train a SentencePiece vocabulary on MediaWiki dumps.',
+    epilog='example:\n  python -m tasks.vocabulary --dumps=dumps/ --languages=de,el,th --size=32000 --output=v.model',
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument('--dumps', default=SAMPLE, help='folder or glob of dumps (default: the sample corpus)')
+  parser.add_argument('--languages', default=None, help='codes, comma separated (default: all)')
+  parser.add_argument('--size', type=int, required=True, help=f'pieces, special ones included; {SMALLEST_SIZE} or more')
+  parser.add_argument('--alpha', type=float, default=0.5, help='smoothing of the languages (default 0.5)')
+  parser.add_argument('--coverage', type=float, default=0.9995, help='share of characters with own pieces')
+  parser.add_argument('--characters', type=int, default=50_000_000, help='how much text to train on')
+  parser.add_argument('--output', required=True, help='the file to write')
+  options = parser.parse_args(argv)
+  try:
+    corpus = open_corpus(DataConfig(dumps=options.dumps, languages=options.languages, held_out=0.0))
+    statistics = survey(corpus, DataConfig.survey_documents)
+    rates = sampling_rates({language: counts.sentences for language, counts in statistics.items()}, options.alpha)
+    characters = {language: counts.characters for language, counts in statistics.items()}
+    texts = sample_text(corpus, text_budgets(characters, rates, options.characters))
+    train_vocabulary(texts, options.output, size=options.size, character_coverage=options.coverage)
+  except UsageError as error:
+    print(f'tasks.vocabulary: {error}')
+    return error.exit_code
+  print(f'{options.size} pieces from {len(rates)} language(s): {options.output}')
+  return 0
+
+
+if __name__ == '__main__':
+  raise SystemExit(main())

@@ -1,0 +1,201 @@
+"""Where documents come from, behind one interface: MediaWiki dumps, or TensorFlow Datasets' `wikipedia`."""
+
+import dataclasses
+import functools
+import importlib.resources
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from etils import epath
+
+from rembert.data.config import SAMPLE, DataConfig
+from rembert.errors import UsageError
+from tasks.wikipedia.documents import Document, is_held_out, read_documents
+from tasks.wikipedia.dumps import Dump, ReadCounts, find_dumps
+
+if TYPE_CHECKING:
+  import seqio
+
+SPLITS = ('train', 'validation')
+
+
+@dataclasses.dataclass
+class ReadProgress:
+  """How far `Corpus.documents` has come; filled while reading.
+
+  Attributes:
+    fraction: of the language's data read so far, 0 to 1.
+    counts: pages read, dropped and broken, where the source is a dump.
+  """
+
+  fraction: float = 0.0
+  counts: ReadCounts | None = None
+
+
+class Corpus(Protocol):
+  """Documents by language, and the SeqIO data sources that stream them."""
+
+  languages: tuple[str, ...]
+
+  def documents(self, language: str, progress: ReadProgress | None = None) -> Iterator[tuple[Document, bool]]:
+    """All documents of a language in a fixed order, each with whether it is held out."""
+
+  def fingerprint(self) -> dict:
+    """What identifies the text without reading it; JSON."""
+
+  def source(self, language: str) -> 'seqio.DataSource':
+    """The same as a SeqIO source with splits `train` and `validation`; examples have `text`, `title`, `language`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DumpCorpus:
+  """MediaWiki exports on disk or in a bucket.
+
+  Attributes:
+    dumps: the files of each language.
+    held_out: share of held-out documents.
+    min_characters: shorter documents are left out.
+  """
+
+  dumps: Mapping[str, Sequence[Dump]]
+  held_out: float
+  min_characters: int
+
+  @property
+  def languages(self) -> tuple[str, ...]:
+    """Codes, sorted."""
+    return tuple(sorted(self.dumps))
+
+  def documents(self, language: str, progress: ReadProgress | None = None) -> Iterator[tuple[Document, bool]]:
+    """See `Corpus`."""
+    progress = progress or ReadProgress()
+    progress.counts = ReadCounts()
+    size = sum(epath.Path(dump.path).stat().length for dump in self.dumps[language])
+    for document in read_documents(
+      self.dumps[language],
+      split='all',
+      held_out=self.held_out,
+      min_characters=self.min_characters,
+      counts=progress.counts,
+    ):
+      progress.fraction = min(1.0, progress.counts.bytes_read / max(size, 1))
+      yield document, is_held_out(document.text, self.held_out)
+    progress.fraction = 1.0
+
+  def fingerprint(self) -> dict:
+    """See `Corpus`: names and sizes of the files."""
+    files = {
+      language: [(epath.Path(dump.path).name, epath.Path(dump.path).stat().length) for dump in dumps]
+      for language, dumps in self.dumps.items()
+    }
+    return {'files': files, 'held_out': self.held_out, 'min_characters': self.min_characters}
+
+  def source(self, language: str) -> 'seqio.DataSource':
+    """See `Corpus`."""
+    import seqio
+    import tensorflow as tf
+
+    def examples(split: str) -> Iterator[dict[str, str]]:
+      for document in read_documents(
+        self.dumps[language], split=split, held_out=self.held_out, min_characters=self.min_characters
+      ):
+        yield {'text': document.text, 'title': document.title, 'language': document.language}
+
+    def dataset(split: str, shuffle_files: bool, seed: int | None = None) -> 'tf.data.Dataset':
+      del shuffle_files, seed  # one stream, in order: rows are shuffled after packing, reproducibly
+      signature = {name: tf.TensorSpec((), tf.string) for name in ('text', 'title', 'language')}
+      return tf.data.Dataset.from_generator(functools.partial(examples, split), output_signature=signature)
+
+    return seqio.FunctionDataSource(dataset_fn=dataset, splits=SPLITS)
+
+
+@dataclasses.dataclass(frozen=True)
+class TfdsCorpus:
+  """TensorFlow Datasets' `wikipedia`, whose articles are already plain text.
+
+  TFDS has one split, `train`; its last documents are held out.
+
+  Attributes:
+    languages: codes.
+    dataset: TFDS name with `{language}` in it.
+    data_dir: where prepared datasets lie; None for TFDS's default.
+    held_out: share of held-out documents.
+  """
+
+  languages: tuple[str, ...]
+  dataset: str
+  data_dir: str | None
+  held_out: float
+
+  def check(self) -> None:
+    """Raises UsageError, naming the local alternative, if a language cannot be read."""
+    for language in self.languages:
+      self._examples(language)
+
+  def documents(self, language: str, progress: ReadProgress | None = None) -> Iterator[tuple[Document, bool]]:
+    """See `Corpus`."""
+    progress = progress or ReadProgress()
+    total, first_held_out = self._examples(language)
+    for split in SPLITS:
+      offset = 0 if split == 'train' else first_held_out
+      for index, example in enumerate(self.source(language).get_dataset(split, shuffle=False).as_numpy_iterator()):
+        progress.fraction = (offset + index + 1) / total
+        text, title = example['text'].decode(), example['title'].decode()
+        yield Document(language=language, title=title, text=text), split == 'validation'
+
+  def fingerprint(self) -> dict:
+    """See `Corpus`: dataset names, and the held-out share."""
+    return {'datasets': [self._name(language) for language in self.languages], 'held_out': self.held_out}
+
+  def source(self, language: str) -> 'seqio.DataSource':
+    """See `Corpus`."""
+    import seqio
+
+    _, first_held_out = self._examples(language)
+    return seqio.TfdsDataSource(
+      self._name(language),
+      tfds_data_dir=self.data_dir,
+      splits={'train': f'train[:{first_held_out}]', 'validation': f'train[{first_held_out}:]'},
+    )
+
+  def _name(self, language: str) -> str:
+    return self.dataset.format(language=language)
+
+  def _examples(self, language: str) -> tuple[int, int]:
+    """Number of documents, and the number of the first that is held out."""
+    import tensorflow_datasets as tfds
+
+    reason = 'it has not been prepared there'
+    total = 0
+    try:
+      builder = tfds.builder(self._name(language), data_dir=self.data_dir, try_gcs=self.data_dir is None)
+      total = builder.info.splits['train'].num_examples if builder.info.splits else 0
+    except Exception as error:  # TFDS raises whatever its file system and parsers raise
+      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if not total:
+      raise UsageError(
+        f'TensorFlow Datasets cannot read {self._name(language)}: {reason}',
+        where=f'data.tfds, data.tfds_data_dir = {self.data_dir}',
+        fix=[
+          f'prepare it:  tfds build {self._name(language)} --data_dir=DIR, then --gin.data.tfds_data_dir=DIR',
+          'or read dumps from dumps.wikimedia.org:  --gin.data.source=dumps --gin.data.dumps=FOLDER',
+        ],
+      )
+    return total, total - max(1, round(total * self.held_out))
+
+
+def open_corpus(config: DataConfig) -> Corpus:
+  """The corpus that `config` names; UsageError where it does not exist or a language is missing."""
+  if config.source == 'tfds':
+    if not config.languages:
+      raise UsageError(
+        'TFDS needs a list of languages', where='data.languages', fix="--gin.data.languages=\"('en', 'de')\""
+      )
+    corpus = TfdsCorpus(config.languages, config.tfds, config.tfds_data_dir, config.held_out)
+    corpus.check()
+    return corpus
+  pattern = config.dumps
+  if pattern == SAMPLE:
+    pattern = str(importlib.resources.files('tasks.wikipedia') / 'sample')
+  dumps = find_dumps(pattern, config.languages)
+  return DumpCorpus(dumps=dumps, held_out=config.held_out, min_characters=config.min_characters)

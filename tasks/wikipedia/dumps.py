@@ -1,0 +1,455 @@
+"""MediaWiki XML exports, read as a stream: find the dumps of each language, then their pages one at a time.
+
+A dump is never held in memory. The decompressed bytes are cut at `<page>` … `</page>` and every page is parsed by
+itself, so that a page that is broken costs that page only, and a dump that was cut off gives all the pages before the
+cut. What was lost is counted in `ReadCounts`, never passed over.
+
+The language of a dump is that of its file name. Headers lie: extracts are often made with the header of another wiki.
+"""
+
+import bz2
+import codecs
+import dataclasses
+import difflib
+import fnmatch
+import html
+import lzma
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from xml.etree import ElementTree
+
+from absl import logging
+from etils import epath
+
+from rembert.errors import UsageError
+from tasks.wikipedia import languages as wikipedia_languages
+
+_CHUNK = 1 << 20  # bytes, compressed or not, that are held at a time beside the page being read
+_LARGEST_PAGE = 64 << 20  # MediaWiki refuses articles above 2 MiB; with a history a page can be longer, up to a point
+_LARGEST_HEADER = 1 << 20  # a real one is a few KiB; beyond this the file is something else
+
+_DUMP_NAME = re.compile(r'(?P<database>[a-z][a-z0-9_-]*wiki)[-_.].*\.xml(-p\d+p\d+)?(\.(bz2|gz|xz))?', re.ASCII)
+_DUMP_SUFFIX = re.compile(r'.*\.(xml|xml\.bz2|xml\.gz|xz|xml-p\d+p\d+(\.(bz2|gz|xz))?)', re.ASCII)
+# Beside the articles, a mirror's folder holds files of the same wiki that have no article text.
+_WITHOUT_TEXT = re.compile(r'-(abstract|stub|pages-logging|pages-meta-history|siteinfo|flow)[^/]*$')
+
+
+@dataclasses.dataclass(frozen=True)
+class Dump:
+  """One dump file.
+
+  Attributes:
+    language: Wikipedia's code for the language (`languages.language_of_database`).
+    path: where the file lies, local or remote.
+    database: the first part of the file name: `enwiki`, `zh_min_nanwiki`.
+  """
+
+  language: str
+  path: epath.Path
+  database: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+  """The newest revision of one page.
+
+  Attributes:
+    title: as shown, with spaces.
+    namespace: 0 for articles.
+    page_id: unique within a wiki; 0 where the export has none.
+    is_redirect: whether the page only points at another.
+    text: wikitext.
+  """
+
+  title: str
+  namespace: int
+  page_id: int
+  is_redirect: bool
+  text: str
+
+
+@dataclasses.dataclass
+class ReadCounts:
+  """What was read and what was lost, filled while reading; several dumps add up in one object.
+
+  Attributes:
+    pages: whole pages, of every namespace.
+    redirects: of these, redirects.
+    other_namespaces: of these, pages that are neither articles nor redirects.
+    broken_pages: pages lost because they are not well-formed, not closed, or larger than 64 MiB.
+    truncated: whether a file ended before its closing tag, or its archive before its end.
+    bytes_read: compressed bytes read so far.
+    bytes_total: compressed bytes of the files opened so far.
+  """
+
+  pages: int = 0
+  redirects: int = 0
+  other_namespaces: int = 0
+  broken_pages: int = 0
+  truncated: bool = False
+  bytes_read: int = 0
+  bytes_total: int = 0
+
+
+# --- finding -------------------------------------------------------------------------------------------------------
+
+
+def find_dumps(pattern: str | Sequence[str], languages: Sequence[str] | None = None) -> dict[str, list[Dump]]:
+  """Returns the dumps of each language, languages and files in sorted order.
+
+  Args:
+    pattern: a folder (searched with everything below it), a file, a glob, or several of these in a list or separated
+      by commas; local, or on any store that `etils.epath` knows (`gs://…`).
+    languages: the languages to return, by Wikipedia code or database name; all that are there when None.
+
+  Raises:
+    UsageError: nothing matches, a file name does not tell its language, or a requested language has no dump.
+  """
+  patterns = _patterns(pattern)
+  paths = sorted({str(path) for p in patterns for path in _matches(p)})
+  if not paths:
+    raise UsageError(
+      'no dump found', where=', '.join(patterns) or 'an empty pattern', fix=[_what_is_there(p) for p in patterns]
+    )
+  found: dict[str, list[Dump]] = {}
+  for path in map(epath.Path, paths):
+    name = _DUMP_NAME.fullmatch(path.name)
+    language = wikipedia_languages.language_of_database(name['database']) if name else None
+    if language is None:
+      raise UsageError(
+        f'the file name {path.name} does not tell a Wikipedia language',
+        where=str(path),
+        fix='name it like enwiki-20230501-pages-articles.xml.bz2, or choose the files with a glob: */*wiki-*.xml.bz2',
+      )
+    found.setdefault(language, []).append(Dump(language, path, name['database']))
+  if languages is None:
+    return {language: found[language] for language in sorted(found)}
+  wanted = [wikipedia_languages.language_of_database(language) or language for language in languages]
+  missing = [language for language in wanted if language not in found]
+  if missing:
+    near = {m: difflib.get_close_matches(m, found, n=1, cutoff=0.5) for m in missing}
+    raise UsageError(
+      f'no dump of {", ".join(missing)}',
+      where=', '.join(patterns),
+      fix=[f'did you mean {near[m][0]!r} for {m!r}?' for m in missing if near[m]]
+      + [f'choose among {_shortened(sorted(found))}, or add the missing dumps'],
+    )
+  return {language: found[language] for language in sorted(set(wanted))}
+
+
+def _patterns(pattern: str | Sequence[str]) -> list[str]:
+  if not isinstance(pattern, str):
+    return [part for item in pattern for part in _patterns(str(item))]
+  if ',' in pattern and not epath.Path(pattern).exists():
+    return [part.strip() for part in pattern.split(',') if part.strip()]
+  return [pattern.strip()] if pattern.strip() else []
+
+
+def _split_glob(pattern: str) -> tuple[epath.Path, str]:
+  """The folder above the first component with a wildcard, and the rest."""
+  parts = pattern.split('/')
+  first = next((i for i, part in enumerate(parts) if re.search(r'[*?\[]', part)), len(parts))
+  root = '/'.join(parts[:first]) or ('/' if pattern.startswith('/') else '.')
+  return epath.Path(root), '/'.join(parts[first:])
+
+
+def _matches(pattern: str) -> Iterable[epath.Path]:
+  path = epath.Path(pattern).expanduser()
+  if path.is_dir():
+    for folder, _, names in path.walk():
+      for name in names:
+        if _DUMP_SUFFIX.fullmatch(name) and not name.startswith('.') and not _WITHOUT_TEXT.search(name):
+          yield folder / name
+    return
+  if path.exists():
+    yield path
+    return
+  root, rest = _split_glob(str(path))
+  if not rest or not root.exists():
+    return
+  if '**' in rest:  # epath refuses it; the walk is the same work on a local disk
+    for folder, _, names in root.walk():
+      for name in names:
+        inside = str(folder / name).removeprefix(str(root)).lstrip('/')
+        if fnmatch.fnmatchcase(inside, rest.replace('**/', '*')) and _DUMP_SUFFIX.fullmatch(name):
+          yield folder / name
+    return
+  for match in root.glob(rest):
+    if match.is_dir():
+      yield from _matches(str(match))
+    elif _DUMP_SUFFIX.fullmatch(match.name):
+      yield match
+
+
+def _what_is_there(pattern: str) -> str:
+  root, _ = _split_glob(str(epath.Path(pattern).expanduser()))
+  while not root.is_dir() and root.parent != root:
+    root = root.parent
+  names = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
+  looked_for = 'looked for *.xml, *.xml.bz2, *.xml.gz and *.xml.xz'
+  return f'{looked_for}; {root} holds {_shortened(names) if names else "nothing"}'
+
+
+def _shortened(names: Sequence[str], most: int = 12) -> str:
+  return ', '.join(names[:most]) + (f', … ({len(names)} in all)' if len(names) > most else '')
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+def read_pages(path: epath.PathLike, *, counts: ReadCounts | None = None) -> Iterator[Page]:
+  """Yields the pages of one dump in file order, in constant memory.
+
+  Plain, gzip, bzip2 (one stream or many) and xz, told apart by their first bytes; UTF-8, or UTF-16 with a byte order
+  mark. Of a page with a history, the last revision in the file is taken.
+
+  Raises:
+    UsageError: the file cannot be opened, is not a MediaWiki export, or is damaged before its first whole page.
+  """
+  path = epath.Path(path)
+  counts = ReadCounts() if counts is None else counts
+  pages = broken = 0
+  archive, splitter = _Archive(path, counts), _Splitter()
+  namespaces: Mapping[str, int] = {}
+  for fragment in splitter.split(_as_utf8(archive.chunks())):
+    if not pages:
+      namespaces = {name.casefold(): number for number, name in _namespaces(splitter.header).items()}
+    counts.broken_pages += splitter.lost - broken
+    broken = splitter.lost
+    page = _parse_page(fragment, namespaces)
+    if page is None:
+      counts.broken_pages += 1
+      continue
+    pages += 1
+    counts.pages += 1
+    counts.redirects += page.is_redirect
+    counts.other_namespaces += page.namespace != 0 and not page.is_redirect
+    yield page
+  counts.broken_pages += splitter.lost - broken
+  if not splitter.is_export and not archive.damage:
+    raise _not_an_export(path)
+  if splitter.is_closed and not archive.damage:
+    return
+  counts.truncated = True
+  damage = archive.damage or 'the closing tag </mediawiki> is missing'
+  if not pages:
+    raise UsageError(f'no whole page in {path.name}', where=f'{path}: {damage}', fix='fetch the file again')
+  logging.warning('%s: %s; it gave %d whole pages.', path, damage, pages)
+
+
+def read_articles(path: epath.PathLike, *, counts: ReadCounts | None = None) -> Iterator[Page]:
+  """Yields the pages of namespace 0 that are no redirects; otherwise as `read_pages`."""
+  for page in read_pages(path, counts=counts):
+    if page.namespace == 0 and not page.is_redirect:
+      yield page
+
+
+def read_namespaces(path: epath.PathLike) -> dict[int, str]:
+  """Returns the namespace names in the header of a dump, `{6: 'Datei', 14: 'Kategorie', …}`; empty without one.
+
+  Raises:
+    UsageError: the file cannot be opened or is not a MediaWiki export.
+  """
+  path = epath.Path(path)
+  archive, splitter = _Archive(path, ReadCounts()), _Splitter()
+  next(splitter.split(_as_utf8(archive.chunks())), None)
+  if not splitter.is_export and not archive.damage:
+    raise _not_an_export(path)
+  return _namespaces(splitter.header)
+
+
+def _not_an_export(path: epath.Path) -> UsageError:
+  return UsageError(
+    f'{path.name} is not a MediaWiki export',
+    where=f'{path}: neither <mediawiki> nor <page> in its first MiB',
+    fix='use a file called *-pages-articles*.xml, plain or as .bz2, .gz or .xz (others must be unpacked first)',
+  )
+
+
+class _Archive:
+  """The decompressed bytes of a file, in chunks; what stopped them short is kept in `damage`."""
+
+  def __init__(self, path: epath.Path, counts: ReadCounts):
+    self.damage = ''
+    self._path, self._counts = path, counts
+
+  def chunks(self) -> Iterator[bytes]:
+    try:
+      file = self._path.open('rb')
+      self._counts.bytes_total += self._path.stat().length
+    except (OSError, ValueError) as error:
+      raise UsageError(f'cannot open the dump {self._path.name}', where=f'{self._path}: {error}') from error
+    with file:
+      first = file.read(_CHUNK)
+      self._counts.bytes_read += len(first)
+      if first.startswith(b'BZh'):
+        yield from self._decompressed(file, first, bz2.BZ2Decompressor)
+      elif first.startswith(b'\xfd7zXZ\x00'):
+        yield from self._decompressed(file, first, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ))
+      elif first.startswith(b'\x1f\x8b'):
+        yield from self._decompressed(file, first, _GzipDecompressor)
+      else:
+        yield from self._raw(file, first)
+
+  def _raw(self, file, data: bytes) -> Iterator[bytes]:
+    while data:
+      yield data
+      data = file.read(_CHUNK)
+      self._counts.bytes_read += len(data)
+
+  def _decompressed(self, file, first: bytes, new_decompressor) -> Iterator[bytes]:
+    data = self._raw(file, first)
+    decompressor, pending, is_between_streams = new_decompressor(), b'', True
+    while True:
+      if not pending and (is_between_streams or decompressor.needs_input):
+        pending = next(data, b'')
+        if not pending:
+          if not is_between_streams:
+            self.damage = 'the archive ends before its end marker'
+          return
+      if is_between_streams:
+        pending = pending.lstrip(b'\0')  # xz and gzip files may be padded between streams
+        if not pending:
+          continue
+        is_between_streams = False
+      try:
+        # The cap keeps an archive that expands a thousandfold from filling the memory.
+        chunk = decompressor.decompress(pending, _CHUNK)
+      except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+        self.damage = f'the archive is damaged ({error})'
+        return
+      pending = b''
+      if chunk:
+        yield chunk
+      if decompressor.eof:
+        pending = decompressor.unused_data
+        decompressor, is_between_streams = new_decompressor(), True
+
+
+class _GzipDecompressor:
+  """`zlib` behind the interface that the decompressors of `bz2` and `lzma` share."""
+
+  def __init__(self):
+    self._inflate = zlib.decompressobj(wbits=31)
+    self._may_hold_more = False
+
+  def decompress(self, data: bytes, max_length: int) -> bytes:
+    chunk = self._inflate.decompress(self._inflate.unconsumed_tail + data, max_length)
+    self._may_hold_more = len(chunk) == max_length
+    return chunk
+
+  @property
+  def eof(self) -> bool:
+    return self._inflate.eof
+
+  @property
+  def needs_input(self) -> bool:
+    return not self._inflate.unconsumed_tail and not self._may_hold_more
+
+  @property
+  def unused_data(self) -> bytes:
+    return self._inflate.unused_data
+
+
+def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
+  """The same text as UTF-8 without a byte order mark, whatever mark it begins with."""
+  first = next(chunks, b'')
+  encoding = None
+  if first.startswith(codecs.BOM_UTF8):
+    first = first[len(codecs.BOM_UTF8) :]
+  elif first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    encoding = 'utf-16'
+  elif first.startswith((b'<\0', b'\0<')):
+    encoding = 'utf-16-le' if first.startswith(b'<') else 'utf-16-be'
+  if encoding is None:
+    yield first
+    yield from chunks
+    return
+  decoder = codecs.getincrementaldecoder(encoding)(errors='replace')
+  yield decoder.decode(first).encode('utf-8', 'replace')
+  for chunk in chunks:
+    yield decoder.decode(chunk).encode('utf-8', 'replace')
+
+
+class _Splitter:
+  """Cuts a byte stream into pages.
+
+  Attributes:
+    header: what stands before the first page.
+    lost: pages so far that were not closed or were too large.
+    is_export: whether the first 1 MiB held a page or the root element of an export.
+    is_closed: whether the end of the export was seen after the last page.
+  """
+
+  def __init__(self):
+    self.header, self.lost, self.is_export, self.is_closed = b'', 0, False, False
+
+  def split(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields `<page>` … `</page>`; nothing when it is no export."""
+    buffer, searched, is_in_header, is_skipping = bytearray(), 0, True, False
+    for chunk in chunks:
+      buffer += chunk
+      if is_in_header:
+        start = buffer.find(b'<page>')
+        if start < 0 and len(buffer) < _LARGEST_HEADER:
+          continue
+        self._end_header(buffer, start)
+        is_in_header = False
+        if not self.is_export:
+          return
+      begin = 0
+      while (end := buffer.find(b'</page>', max(begin, searched))) >= 0:
+        end += len(b'</page>')
+        # A page that was never closed is followed by the next one's opening: only the last opening counts.
+        start = buffer.rfind(b'<page>', begin, end)
+        self.lost += buffer.count(b'<page>', begin, max(start, begin))
+        if start >= 0:
+          yield bytes(buffer[start:end])
+        elif not is_skipping:
+          self.lost += 1
+        begin, is_skipping = end, False
+      del buffer[:begin]
+      searched = max(0, len(buffer) - len(b'</page>') + 1)
+      if len(buffer) > _LARGEST_PAGE:
+        self.lost += not is_skipping
+        is_skipping = True
+        del buffer[: -len(b'</mediawiki>')]
+        searched = 0
+    if is_in_header:
+      self._end_header(buffer, -1)
+    self.lost += buffer.count(b'<page>')
+    self.is_closed = b'</mediawiki>' in buffer
+
+  def _end_header(self, buffer: bytearray, first_page: int) -> None:
+    self.header = bytes(buffer if first_page < 0 else buffer[:first_page])
+    # Pages without a root element are a piece cut out of a dump: as good as any.
+    self.is_export = first_page >= 0 or b'<mediawiki' in self.header
+
+
+def _parse_page(fragment: bytes, namespaces: Mapping[str, int]) -> Page | None:
+  """The page, None where it is broken. Inside an element no document type can stand, so no entity can be declared."""
+  try:
+    page = ElementTree.fromstring(fragment)
+    title = page.findtext('title')
+    revisions = page.findall('revision')
+    if not title or not revisions:
+      return None
+    text = revisions[-1].findtext('text') or ''
+    number = page.findtext('ns')
+    # Exports before version 0.6 (2012) have no <ns>, before 0.4 no <redirect>.
+    namespace = int(number) if number is not None else namespaces.get(title.partition(':')[0].casefold(), 0)
+    is_redirect = page.find('redirect') is not None or _REDIRECT.match(text) is not None
+    return Page(title, namespace, int(page.findtext('id') or 0), is_redirect, text)
+  except (ElementTree.ParseError, ValueError):
+    return None
+
+
+# `#REDIRECT [[…]]` in any language: one word right after the sign, while a list item has a blank there.
+_REDIRECT = re.compile(r'\s*#[^\W\d][^\[\]\n]{0,40}\[\[')
+_NAMESPACE = re.compile(rb'<namespace\s[^>]*key="(-?\d+)"[^>]*>([^<]+)</namespace>')
+
+
+def _namespaces(header: bytes) -> dict[int, str]:
+  # By pattern: a header that was cut off is no document that a parser would take.
+  return {int(key): html.unescape(name.decode('utf-8', 'replace')) for key, name in _NAMESPACE.findall(header)}

@@ -1,0 +1,26 @@
+"""Eight CPU devices for every test, and the few things that many tests share."""
+
+import pathlib
+
+import jax
+import pytest
+
+jax.config.update('jax_platforms', 'cpu')
+jax.config.update('jax_num_cpu_devices', 8)
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+@pytest.fixture
+def root() -> pathlib.Path:
+  """The project's folder."""
+  return ROOT
+
+
+@pytest.fixture
+def shared_data() -> pathlib.Path:
+  """Real dumps and texts beside the project; tests that want them are skipped where there are none."""
+  folder = ROOT.parent / 'shared' / 'data'
+  if not folder.is_dir():
+    pytest.skip(f'no real data at {folder}')
+  return folder
