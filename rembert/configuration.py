@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import pathlib
 import re
+import tokenize
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -117,7 +118,7 @@ def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
     raise
   except OSError as error:
     raise UsageError(f'a gin file cannot be read: {error}', where=where, fix='check the path of the include') from error
-  except (SyntaxError, ValueError, AttributeError, TypeError) as error:
+  except (SyntaxError, tokenize.TokenError, ValueError, AttributeError, TypeError) as error:
     raise _parse_error(error, where) from error
 
 

@@ -4,20 +4,17 @@ An example is the ids of one document. Packing into rows and masking come after 
 the step; SeqIO's own MLM converter gives no loss on the tokens that are kept or replaced at random.
 """
 
-import functools
-import os
-from collections.abc import Iterator, Mapping
+from tasks.tensorflow_import import tensorflow as tf
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+# isort: split
+import functools
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import seqio
-import tensorflow as tf
 
 from rembert.data.batches import OpenDocuments
 from tasks.wikipedia.corpus import Corpus
-
-tf.config.set_visible_devices([], 'GPU')  # the accelerator belongs to JAX
 
 MIXTURE = 'wikipedia'
 
@@ -25,15 +22,6 @@ MIXTURE = 'wikipedia'
 def task_name(language: str) -> str:
   """Name of a language's task in the SeqIO registry."""
   return f'{MIXTURE}.{language}'
-
-
-def _join_paragraphs(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Line breaks become spaces: a vocabulary without normalisation has no piece for them."""
-
-  def join(example):
-    return {**example, 'ids': tf.strings.regex_replace(example['ids'], r'\s+', ' ')}
-
-  return dataset.map(join)
 
 
 def register(corpus: Corpus, vocabulary_file: str, rates: Mapping[str, float]) -> seqio.Mixture:
@@ -49,7 +37,6 @@ def register(corpus: Corpus, vocabulary_file: str, rates: Mapping[str, float]) -
       source=corpus.source(language),
       preprocessors=[
         functools.partial(seqio.preprocessors.rekey, key_map={'ids': 'text'}),
-        _join_paragraphs,
         functools.partial(seqio.preprocessors.tokenize, copy_pretokenized=False),
       ],
       output_features={'ids': seqio.Feature(vocabulary, add_eos=False, dtype=tf.int32)},

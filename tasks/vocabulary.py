@@ -4,12 +4,15 @@
 
 Layout: [PAD] 0, [UNK] 2, [CLS] 312, [SEP] 313, [MASK] 314 at any size, unused pieces between them, then 256 byte
 pieces (a character without a piece of its own becomes its UTF-8 bytes, never [UNK]), then what the unigram model
-learnt. Text is not normalised beyond collapsing spaces: what goes in comes out, and offsets can be trusted.
+learnt. Text is not normalised but for white space: every kind of it becomes a space, and several become one. Character
+by character, what goes in comes out, and offsets can be trusted.
 """
 
+import contextlib
 import io
 import math
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 
 import sentencepiece
@@ -20,6 +23,7 @@ from rembert.errors import UsageError
 
 SPECIAL_PIECES = {'[PAD]': 0, '[UNK]': 2, '[CLS]': 312, '[SEP]': 313, '[MASK]': 314}
 _BYTES = 256
+_SPACES = '\t\n\v\f\r\u0085\u00a0\u2028\u2029\u202f\u3000'
 SMALLEST_SIZE = SPECIAL_PIECES['[MASK]'] + 1 + _BYTES + 1
 
 
@@ -39,6 +43,18 @@ def train_vocabulary(
     )
   reserved = [piece for piece in range(SPECIAL_PIECES['[MASK]']) if piece not in SPECIAL_PIECES.values()]
   model = io.BytesIO()
+  with tempfile.NamedTemporaryFile('w', suffix='.tsv') as rules:
+    rules.writelines(f'{ord(character):X}\t20\n' for character in _SPACES)
+    rules.flush()
+    _train(texts, model, size, character_coverage, threads, reserved, rules.name)
+  path = epath.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  partial = path.parent / f'{path.name}.partial'
+  partial.write_bytes(model.getvalue())
+  partial.replace(path)
+
+
+def _train(texts, model, size, character_coverage, threads, reserved, normalization_rules) -> None:
   try:
     sentencepiece.SentencePieceTrainer.train(
       sentence_iterator=_pieces_of_bounded_length(texts),
@@ -47,7 +63,7 @@ def train_vocabulary(
       vocab_size=size,
       character_coverage=character_coverage,
       byte_fallback=True,
-      normalization_rule_name='identity',
+      normalization_rule_tsv=normalization_rules,
       max_sentence_length=_LONGEST_SENTENCE * 4,
       num_threads=threads,
       pad_id=SPECIAL_PIECES['[PAD]'],
@@ -64,11 +80,6 @@ def train_vocabulary(
     )
   except RuntimeError as error:
     raise _training_error(error, size) from error
-  path = epath.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  partial = path.parent / f'{path.name}.partial'
-  partial.write_bytes(model.getvalue())
-  partial.replace(path)
 
 
 _LONGEST_SENTENCE = 4000  # characters; SentencePiece would skip longer lines without a word
@@ -103,6 +114,18 @@ def _training_error(error: RuntimeError, size: int) -> UsageError:
   )
 
 
+def _read(path: epath.Path) -> bytes | Exception:
+  """The file, or why it cannot be read: no file, no network, no permission; each file system has its own exceptions."""
+  is_remote = '://' in str(path)
+  if is_remote:  # through TensorFlow, whose file systems log every attempt
+    from tasks.tensorflow_import import without_chatter
+  with without_chatter() if is_remote else contextlib.nullcontext():
+    try:
+      return path.read_bytes()
+    except Exception as error:
+      return error
+
+
 def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
   """Loads a vocabulary and returns its special ids.
 
@@ -111,13 +134,12 @@ def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
   """
   path = epath.Path(path)
   alternative = 'train one on your corpus: --gin.vocabulary.path=None, or python -m tasks.vocabulary --help'
-  try:
-    content = path.read_bytes()
-  except Exception as error:  # whatever the file system raises: no file, no network, no permission
-    reason = type(error).__name__ if not str(error) else str(error).splitlines()[0]
+  content = _read(path)
+  if isinstance(content, Exception):
+    reason = type(content).__name__ if not str(content) else str(content).splitlines()[0]
     raise UsageError(
       f'the vocabulary cannot be read: {reason}', where=f'vocabulary.path = {path}', fix=alternative
-    ) from error
+    ) from content
   processor = sentencepiece.SentencePieceProcessor()
   try:
     processor.LoadFromSerializedProto(content)

@@ -15,6 +15,7 @@ from rembert.data.batches import StreamedBatches
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig, SpecialIds
 from rembert.data.mixture import sampling_rates
+from rembert.errors import UsageError
 from rembert.training.console import Console
 from rembert.training.loop import TrainConfig
 
@@ -50,14 +51,25 @@ def open_stream(
 ) -> TextStream:
   """Opens the corpus of `data`; UsageError where something is missing, before anything expensive is begun."""
   # TensorFlow takes seconds to import: only who streams text pays.
+  from tasks.vocabulary import check_vocabulary
   from tasks.wikipedia.corpus import open_corpus
 
-  corpus = open_corpus(data)
-  special = None
+  special, problems = None, []
   if vocabulary.path is not None:
-    from tasks.vocabulary import check_vocabulary
-
-    special = check_vocabulary(vocabulary.path, vocab_size)
+    try:
+      special = check_vocabulary(vocabulary.path, vocab_size)
+    except UsageError as error:
+      problems.append(error)
+  try:
+    corpus = open_corpus(data)
+  except UsageError as error:
+    problems.append(error)
+  if problems:  # all at once: who mends one should not meet the next only then
+    raise UsageError(
+      '; '.join(error.what for error in problems),
+      where='; '.join(error.where for error in problems),
+      fix=[fix for error in problems for fix in error.fix],
+    )
 
   statistics = _surveyed(corpus, data, workdir / 'data' / 'statistics.json', console)
   rates = sampling_rates({language: counts.sentences for language, counts in statistics.items()}, data.alpha)

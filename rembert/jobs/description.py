@@ -6,6 +6,7 @@ import jax
 
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
+from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.parameter_counts import count_parameters
 from rembert.training import flops, sharding
@@ -28,6 +29,14 @@ class PretrainConfig:
   optimizer: OptimizerConfig
   mesh: MeshConfig
   train: TrainConfig
+
+  def __post_init__(self):
+    if self.train.sequence_length > self.model.max_position_embeddings:
+      raise UsageError(
+        f'rows of {self.train.sequence_length} tokens, but positions for {self.model.max_position_embeddings}',
+        where='train.sequence_length, RemBertConfig.max_position_embeddings',
+        fix=f'--gin.train.sequence_length={self.model.max_position_embeddings}, or more positions',
+      )
 
   @property
   def train_flops_per_step(self) -> int:

@@ -62,13 +62,14 @@ class RemBertConfig:
   def __post_init__(self):
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
-      if field.type is int and (not isinstance(value, int) or value < (field.name == 'pad_vocab_to_multiple_of')):
+      least = 0 if field.name == 'num_hidden_layers' or field.name.endswith('_token_id') else 1
+      if field.type is int and (isinstance(value, bool) or not isinstance(value, int) or value < least):
         raise UsageError(
-          f'{field.name} must be a whole number',
+          f'{field.name} must be a whole number ≥ {least}',
           where=f'RemBertConfig.{field.name} = {value!r}',
           fix='correct the binding',
         )
-    if self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads:
+    if self.hidden_size % self.num_attention_heads:
       raise UsageError(
         f'{self.num_attention_heads} attention heads do not divide a hidden size of {self.hidden_size}',
         where='RemBertConfig.num_attention_heads, RemBertConfig.hidden_size',
@@ -132,3 +133,5 @@ class Execution:
         raise UsageError(
           f'unknown {name} {getattr(self, name)!r}', where=f'execution.{name}', fix=f'one of {", ".join(allowed)}'
         )
+    if isinstance(self.unroll, bool) or not isinstance(self.unroll, int) or self.unroll < 1:
+      raise UsageError('unroll must be a whole number ≥ 1', where=f'execution.unroll = {self.unroll!r}')

@@ -58,7 +58,7 @@ class Checkpoints:
   """
 
   def __init__(self, directory: epath.PathLike, *, keep: int = 3):
-    self.directory = epath.Path(directory)
+    self.directory = epath.Path(directory).resolve()  # Orbax wants no relative paths
     options = ocp.CheckpointManagerOptions(
       max_to_keep=keep, enable_async_checkpointing=True, cleanup_tmp_directories=True
     )

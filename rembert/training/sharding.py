@@ -14,33 +14,43 @@ from rembert.model.partitioning import MESH_AXES, partition_spec
 
 @dataclasses.dataclass(frozen=True)
 class MeshConfig:
-  """How many devices each mesh axis has.
+  """How many devices each mesh axis has; one of them may be −1 and takes all devices that the others leave.
 
   Attributes:
-    data: replicas of the model, each with its share of the batch; −1 takes all devices that the others leave.
+    data: replicas of the model, each with its share of the batch.
     fsdp: the batch and the parameters both split.
     tensor: attention heads, feed-forward width and vocabulary split.
+    require_platform: `tpu`, `gpu` or `cpu`; training refuses to start elsewhere. None takes what is there.
   """
 
   data: int = -1
   fsdp: int = 1
   tensor: int = 1
+  require_platform: str | None = None
 
 
 def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Mesh:
   """A mesh over all devices, or UsageError. A mesh smaller than the machine would silently leave devices idle."""
   devices = jax.devices() if devices is None else devices
+  if config.require_platform not in (None, devices[0].platform):
+    raise UsageError(
+      f'these devices are {devices[0].platform}, not {config.require_platform}',
+      where=f'mesh.require_platform = {config.require_platform!r}',
+      fix='check the installation of jax (extras `tpu`, `cuda`), or --gin.mesh.require_platform=None',
+    )
   sizes = {axis: getattr(config, axis) for axis in MESH_AXES}
   text = ' · '.join(f'{axis} {size}' for axis, size in sizes.items())
-  if any(size < 1 for axis, size in sizes.items() if axis != 'data') or sizes['data'] == 0 or sizes['data'] < -1:
-    raise UsageError(f'mesh sizes must be positive, not {text}', where='mesh.*', fix='only mesh.data may be -1')
-  if sizes['data'] == -1:
-    sizes['data'] = max(1, len(devices) // (sizes['fsdp'] * sizes['tensor']))
+  free = [axis for axis, size in sizes.items() if size == -1]
+  if len(free) > 1 or any(size < 1 for axis, size in sizes.items() if axis not in free):
+    raise UsageError(f'mesh sizes must be positive, not {text}', where='mesh.*', fix='one of them may be -1')
+  for axis in free:
+    taken = math.prod(size for other, size in sizes.items() if other != axis)
+    sizes[axis] = max(1, len(devices) // taken)
   if math.prod(sizes.values()) != len(devices):
     raise UsageError(
       f'a mesh of {text} does not cover {len(devices)} device(s)',
       where='mesh.data, mesh.fsdp, mesh.tensor',
-      fix='make their product the number of devices, or leave mesh.data at -1',
+      fix='make their product the number of devices, or one of them -1: it takes what the others leave',
     )
   return jax.make_mesh(tuple(sizes.values()), MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES), devices=devices)
 

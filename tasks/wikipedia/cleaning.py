@@ -132,12 +132,13 @@ class _Cleaner:
           heading = ''
         yield paragraph, False
 
-  # --- what is no prose ----------------------------------------------------------------------------------------------
+  # --- what is no prose --------------------------------------------------------------------------------------------
 
   def _without_blocks(self, text: str) -> str:
     text = _RESERVED.sub('', text).replace('\r\n', '\n').replace('\r', '\n')
     if '<' in text:
       text = _without_elements(text)
+    text = _SIMPLE_LINK.sub(r'\1', text)  # nine links in ten, at the speed of the pattern matcher
     if '{' in text or '[[' in text or '}}' in text or ']]' in text:
       text = self._without_nesting(text)
     if '-{' in text and self.language in _CONVERTED:
@@ -170,12 +171,14 @@ class _Cleaner:
         pieces.append('\n|')
         pieces.append('}' if text[position : position + 1] == '}' else '')
         continue
-      if not any(kind == opening for kind, _ in stack):
-        continue
-      if bracket == ']]' and stack[-1][0] != '[[':
-        continue
-      while stack[-1][0] != opening:
-        self._give_up(stack, out)
+      if not stack or stack[-1][0] != opening:
+        if bracket == ']]':
+          pieces.append(bracket)
+          continue
+        if not any(kind == opening for kind, _ in stack):
+          continue
+        while stack[-1][0] != opening:
+          self._give_up(stack, out)
       _, inside = stack.pop()
       pieces = stack[-1][1] if stack else out
       content = ''.join(inside)
@@ -199,6 +202,8 @@ class _Cleaner:
       if self._is_embedded(head.partition('|')[0]):
         # A picture that was never closed: its line is lost, the article is not.
         inside = [''.join(inside).partition('\n')[2]]
+      else:
+        pieces.append(kind)
     elif kind == '{{':
       pieces.append(_UNCLOSED)
     pieces.extend(inside)
@@ -261,7 +266,7 @@ class _Cleaner:
         break
     return text
 
-  # --- lines ---------------------------------------------------------------------------------------------------------
+  # --- lines -------------------------------------------------------------------------------------------------------
 
   def _prose(self, text: str) -> Iterator[tuple[str, bool]]:
     """The lines of each paragraph joined, and headings, in reading order."""
@@ -288,15 +293,17 @@ class _Cleaner:
       if skipped_level:
         continue
       is_plain = first not in _LINE_MARKS and line[:1] not in (' ', '\t')
-      if is_plain and stripped:
+      if is_plain and stripped and stripped.count(' | ') < _FEWEST_BARS:
         paragraph.append(stripped)
         is_at_top = False
         continue
       if paragraph:
         yield ' '.join(paragraph), False
         paragraph = []
-      if not stripped or first in '|!' and _TABLE_ROW.match(stripped) or stripped.startswith('----'):
+      if not stripped or stripped.startswith('----') or (first in '|!' and _TABLE_ROW.match(stripped)):
         continue
+      if stripped.count(' | ') >= _FEWEST_BARS:
+        continue  # a row of links to the neighbours of the article
       if first in '*#:;':
         item = stripped.lstrip('*#:; \t')
         if first == ':' and is_at_top and _ITALIC_LINE.fullmatch(item):
@@ -310,7 +317,7 @@ class _Cleaner:
     if paragraph:
       yield ' '.join(paragraph), False
 
-  # --- within a line -------------------------------------------------------------------------------------------------
+  # --- within a line -----------------------------------------------------------------------------------------------
 
   def _without_inline_markup(self, line: str) -> str:
     if _UNCLOSED in line:
@@ -319,6 +326,10 @@ class _Cleaner:
       line = head + (rest.replace(_UNCLOSED, '') if head.strip() else '')
     if '{{' in line:
       line = self._with_templates_read(line)
+    if '|' in line:
+      line = _BROKEN_LINK.sub(r'\1', line)
+      if 'px|' in line:
+        line = line.rpartition('|')[2]  # what is left of a picture that lost its brackets
     if '[' in line:
       line = _EXTERNAL_LINK.sub(r'\1', line)
     if '<' in line:
@@ -348,7 +359,7 @@ class _Cleaner:
     return line
 
 
-# --- elements ----------------------------------------------------------------------------------------------------------
+# --- elements ------------------------------------------------------------------------------------------------------
 
 # Dropped with what they hold.
 _DROPPED_ELEMENTS = (
@@ -438,6 +449,7 @@ _CLOSING = {'{{': '}}', '[[': ']]', '{|': '|}'}
 _OPENING = {closing: opening for opening, closing in _CLOSING.items()}
 # Tables begin and end at the start of a line. Of `|}}}` the first brace ends a table, of `|}}` none does.
 _BRACKET = re.compile(r'\{\{|\}\}|\[\[|\]\]|\n[ \t:]*\{\||\n[ \t]*\|\}(?!\}(?!\}))')
+_SIMPLE_LINK = re.compile(r'\[\[(?:[^\[\]{}|:\n]*+\|)?+([^\[\]{}|:=\n]++)\]\]')
 _FILE_NAME = re.compile(
   r'\.(?:jpe?g|png|svg|gif|og[gav]|webm|pdf|djvu|tiff?|webp|mp[34]|wav|xcf|midi?|flac|opus)\s*$', re.IGNORECASE
 )
@@ -462,54 +474,75 @@ _VARIANT = re.compile(r'[a-z]{2,3}(?:-[a-z]{2,6})?', re.IGNORECASE)
 
 # --- templates -----------------------------------------------------------------------------------------------------
 
-# Templates that stand in a sentence, and the number of the argument that is read there. All others are dropped.
+# Templates that stand in a sentence, and the number of the argument that is read there. All others are dropped:
+# notes, pronunciations, icons, and whatever stands beside the text.
 _ARGUMENT_SHOWN = {
   # words of another language, or of another script
-  **dict.fromkeys(('lang', 'langx', 'langue', 'llang', 'мова', 'unicode lang', 'lang-x', 'transl', 'translit'), 2),
-  **dict.fromkeys(('transliteration', 'wikt-lang', 'язык', 'lingua', 'langwithname', 'ngôn ngữ', 'rtl-lang'), 2),
-  **dict.fromkeys(('iast', 'unicode', 'script', 'polytonic', 'grc', 'nastaliq', 'hebrew', 'hebr', 'arab', 'jap'), 1),
-  **dict.fromkeys(('jis2004フォント', '補助漢字フォント', 'cp932フォント', 'ruby', 'ruby-ja', 'ruby-zh', 'nihongo', 'nhật'), 1),
-  **dict.fromkeys(('nihongo2', 'nihongo3', 'vie', 'lien', 'translitération', 'indic', 'persian', 'urdu'), 1),
+  **dict.fromkeys(('lang', 'langx', 'langue', 'llang', 'мова', 'язык', 'lingua', 'ngôn ngữ', 'en langue', 'lang-x'), 2),
+  **dict.fromkeys(('transl', 'translit', 'transliteration', 'wikt-lang', 'langwithname', 'rtl-lang', 'link audio'), 2),
+  **dict.fromkeys(
+    ('unicode', 'script', 'polytonic', 'iast', 'grc', 'nastaliq', 'hebrew', 'hebr', 'persian', 'urdu'), 1
+  ),
+  **dict.fromkeys(
+    ('nihongo', 'nihongo2', 'nihongo3', 'nhật', 'նիհոնգո', 'ruby', 'ruby-ja', 'ruby-zh', 'jap', 'vie'), 1
+  ),
+  **dict.fromkeys(
+    ('jis2004フォント', '補助漢字フォント', 'cp932フォント', 'indic', 'kor', 'angbr', 'angle bracket'), 1
+  ),
+  **dict.fromkeys(('latin', 'allemand', 'anglais', 'russo', 'latino', 'tedesco', 'inglese', 'francese', 'русский'), 1),
+  **dict.fromkeys(('ألمانية', 'إنجليزية', 'فرنسية', 'لاتينية', 'يونانية', 'روسية', 'إسبانية', 'إيطالية', 'تركية'), 1),
+  **dict.fromkeys(('آلمانی', 'انگلیسی', 'فرانسوی', 'لاتین', 'یونانی', 'روسی', 'عربی', 'فارسی', 'عبرية'), 1),
+  **dict.fromkeys(('de', 'en', 'fr', 'es', 'it', 'ru', 'la', 'pl', 'el', 'ja', 'pt', 'nl', 'sv', 'lt', 'lv', 'uk'), 1),
   # how words look
-  **dict.fromkeys(('nowrap', 'nobr', 'nobreak', 'nowrapped', 'nbr', 'small', 'smaller', 'big', 'larger', 'em', 'strong'), 1),
-  **dict.fromkeys(('sc', 'smallcaps', 'small caps', 'sc2', 'smcp', 'capitalletter', 'allcaps', 'uc', 'lc', 'mono'), 1),
-  **dict.fromkeys(('code', 'tt', 'kbd', 'samp', 'var', 'mvar', 'math', 'nobold', 'noitalic', 'noitalics', 'kursiv'), 1),
-  **dict.fromkeys(('sup', 'sub', 'underline', 'u', 'abbr', 'abréviation', 'abbrlink', 'tooltip', 'finedetail'), 1),
-  **dict.fromkeys(('"', "'", 'quote inline', 'qi', 'guil', '«', 'sic', 'sic?', 'as written', 'not a typo', 'typo'), 1),
-  **dict.fromkeys(('visible anchor', 'vanchor', 'anker', 'anchored', 'color', 'font color', 'dfn', 'strong', 'kor'), 1),
+  **dict.fromkeys(('nowrap', 'nobr', 'nobreak', 'nowrapped', 'nbr', 'tutto attaccato', 'ta', 'small', 'smaller'), 1),
+  **dict.fromkeys(('big', 'larger', 'em', 'strong', 'sc', 'sc2', 'smallcaps', 'small caps', 'smcp', 'allcaps'), 1),
+  **dict.fromkeys(
+    ('maiuscoletto', 'versaleta', 'versalita', 'aut', 'mono', 'code', 'tt', 'kbd', 'key', 'samp', 'var'), 1
+  ),
+  **dict.fromkeys(
+    ('mvar', 'math', 'chem2', 'nobold', 'noitalic', 'noitalics', 'sup', 'sub', 'underline', 'u', 'dfn'), 1
+  ),
+  **dict.fromkeys(('abbr', 'abréviation', 'abbrlink', 'tooltip', 'finedetail', 'color', 'font color', 'uc', 'lc'), 1),
+  **dict.fromkeys(('"', "'", '«', 'guil', 'sic', 'sic?', 'as written', 'not a typo', 'typo', 'visible anchor'), 1),
+  **dict.fromkeys(('vanchor', 'anker', 'lcfirst', 'ucfirst', 'quote inline', 'qi'), 1),
+  # doubted words
+  **dict.fromkeys(('citation needed span', 'fact span', 'cns', 'citazione necessaria', 'chiarire', 'senza fonte'), 1),
+  **dict.fromkeys(('要出典範囲', '要検証範囲', 'refnec', 'demande de source', 'référence nécessaire'), 1),
   # links that are not yet there, or lead elsewhere
-  **dict.fromkeys(('ill', 'interlanguage link', 'illm', 'link-interwiki', '仮リンク', 'link-en', 'le', 'нп', 'нп5'), 1),
-  **dict.fromkeys(('не переведено', 'не переведено 5', 'не переведено 2', 'не перекладено', 'нп3', 'нп2', 'link-ja'), 1),
-  **dict.fromkeys(('임시링크', '임시 링크', 'lien à traduire', 'liên kết ngôn ngữ', 'lknn', 'liên kết lang', 'nhl'), 1),
-  **dict.fromkeys(('flag', 'flagcountry', 'flagu', 'flagg', 'flag+link', '국기', 'bandiera2', 'bandera2', 'drapeau2'), 1),
-  **dict.fromkeys(('sclass', 'ship', 'uss', 'hms', 'wikt', 'linktext', 'section link', 'country', 'ship class'), 1),
+  **dict.fromkeys(
+    ('ill', 'interlanguage link', 'illm', 'link-interwiki', 'iw', '仮リンク', 'le', 'нп', 'нп2', 'нп3'), 1
+  ),
+  **dict.fromkeys(('нп4', 'нп5', 'не переведено', 'не переведено 2', 'не переведено 5', 'не перекладено', 'lknn'), 1),
+  **dict.fromkeys(('임시링크', '임시 링크', 'lien', 'liên kết ngôn ngữ', 'nhl', 'linktext', 'wikt', 'section link'), 1),
+  **dict.fromkeys(('flag', 'flagcountry', 'flagu', 'flagg', 'flag+link', '국기', 'drapeau2', 'դրոշ', 'դրոշավորում'), 1),
+  **dict.fromkeys(('sclass', 'ship', 'uss', 'hms', 'country'), 1),
   # numbers
-  **dict.fromkeys(('formatnum', 'nts', 'num', 'nombre', 'число', 'numero', 'fn', 'nbs', 'decimals', 's.', 'x10^'), 1),
-  **dict.fromkeys(('circa year', '要出典範囲', '要検証範囲', 'hl-範囲', 'citation needed span', 'fact span', 'cns'), 1),
+  **dict.fromkeys(('formatnum', 'nts', 'num', 'nombre', 'число', 'numero', 'fmtn', 'szám', 'decimals'), 1),
   # quotations
-  **dict.fromkeys(('quote', 'blockquote', 'cquote', 'quotation', 'bquote', 'rquote', 'cita', 'citazione', 'citation bloc'), 1),
-  **dict.fromkeys(('цитата', 'quote box', 'zitat', 'citat', 'cytat', 'citace', 'verse translation', 'poem', 'poemquote'), 1),
-}  # fmt: skip
+  **dict.fromkeys(('quote', 'blockquote', 'cquote', 'quotation', 'bquote', 'rquote', 'pull quote', 'poemquote'), 1),
+  **dict.fromkeys(('cita', 'citazione', 'citation bloc', 'цитата', 'zitat', 'citat', 'cytat', 'citace', 'քաղվածք'), 1),
+}
 
 # The name of the argument that holds the text, where it is not given by number.
-_NAMED_TEXT = ('text', 'quote', 'content', 'texte', 'trad', 'lt', 'текст', 'testo', 'texto', 'ru')
+_NAMED_TEXT = ('text', 'quote', 'content', 'texte', 'trad', 'lt', 'текст', 'testo', 'texto')
 
 _CONSTANT = {
-  **dict.fromkeys(('nbsp', 'space', 'spaces', 'sp', 'esd', 'thinsp', 'thin space', 'hair space', 'nbs', 'wj', 'zwsp'), ' '),
-  **dict.fromkeys(('snd', 'spnd', 'spaced ndash', 'spaced en dash', 'sndash', 'snds', 'spndash', 'тире', '--'), ' – '),
-  **dict.fromkeys(('ndash', 'endash', 'en dash', 'nsndns', 'ndash,'), '–'),
-  **dict.fromkeys(('mdash', 'emdash', 'em dash', '---', '—'), '—'),
+  **dict.fromkeys(('nbsp', 'space', 'spaces', 'sp', 'esd', 'thinsp', 'thin space', 'hair space', 'nbs'), ' '),
+  **dict.fromkeys(('snd', 'spnd', 'spaced ndash', 'spaced en dash', 'sndash', 'snds', 'spndash', '--'), ' – '),
+  **dict.fromkeys(('ndash', 'endash', 'en dash', 'nsndns'), '–'),
+  **dict.fromkeys(('mdash', 'emdash', 'em dash', '---', '—', 'тире'), '—'),
   **dict.fromkeys(('spaced mdash', 'smdash', 'spaced em dash'), ' — '),
   **dict.fromkeys(('·', '•', 'dot', 'bull', 'middot', '⋅'), ' · '),
   **dict.fromkeys(("'", 'apostrophe', '’'), '’'),
   **dict.fromkeys(("'s", 'apos-s', '’s'), '’s'),
   **dict.fromkeys(('...', '…', 'ellipsis'), '…'),
-  **dict.fromkeys(('!', 'pipe'), '|'),
   **dict.fromkeys(('1er', 'ier'), '1er'),
-  **dict.fromkeys(('e', 'ème', 'ème'), 'e'),
-  **{'er': 'er', 'ère': 're', 'n°': 'nº', 'number sign': '№', 'e-': 'e⁻', 'км²': 'км²', 'км2': 'км²', 'km²': 'km²', 'km2': 'km²'},
-  **{'=': '=', '(': '{', ')': '}', 'av': 'av.', 'av jc': 'av. J.-C.', 'ap jc': 'apr. J.-C.', 'ca': 'ca.', 'до н. э.': 'до н. э.'},
-}  # fmt: skip
+  **dict.fromkeys(('e', 'ème'), 'e'),
+  **dict.fromkeys(('км²', 'км2'), 'км²'),
+  **dict.fromkeys(('km²', 'km2'), 'km²'),
+  **{'!': '|', '=': '=', '(': '{', ')': '}', 'er': 'er', 'n°': 'nº', 'number sign': '№', 'eqm': '⇌'},
+  **{'av jc': 'av. J.-C.', 'ap jc': 'apr. J.-C.', 'до н. э.': 'до н. э.', 'градус цельсія': '°C'},
+}
 
 _Arguments = Mapping[str, str]
 
@@ -561,22 +594,31 @@ def _gapless(arguments: _Arguments) -> str:
 
 
 _COMPUTED: dict[str, Callable[[_Arguments], str]] = {
-  **dict.fromkeys(('convert', 'cvt', 'chuyển đổi', 'unidad', 'ud', 'convertir', 'wandle', 'հաշվել'), _converted),
-  **dict.fromkeys(('val', 'unité', 'unite', 'm', 'unità', 'число с единицей', 'e val'), _quantity),
+  **dict.fromkeys(('convert', 'cvt', 'chuyển đổi', 'unidad', 'convertir', 'conversie'), _converted),
+  **dict.fromkeys(('val', 'unité', 'unite', 'tmp', 'm', 'unità', 'число с единицей'), _quantity),
   **dict.fromkeys(('frac', 'sfrac', 'fraction', 'дробь', 'fracción'), _fraction),
   **dict.fromkeys(('読み仮名', '読み仮名 ruby不使用', 'ふりがな'), _reading),
   **dict.fromkeys(('s', 's-', 'sp-', '-s', '-s-'), _century),
   **dict.fromkeys(('tsl', 'translink', 'internal link helper'), _last),
-  **dict.fromkeys(('date', 'date-', 'date de naissance-', 'дата'), _joined),
-  **dict.fromkeys(('gaps', 'formatted number'), _gapless),
+  **dict.fromkeys(('date', 'date-', 'date de naissance', 'date de décès', 'daton', 'дата'), _joined),
+  **dict.fromkeys(('gaps', 'formatted number', 'chem'), _gapless),
   'circa': lambda arguments: f'c. {arguments.get("1", "")}'.rstrip(),
   'c.': lambda arguments: f'c. {arguments.get("1", "")}'.rstrip(),
   'as of': lambda arguments: f'As of {arguments.get("1", "")}'.rstrip(),
   'siglo': lambda arguments: f'siglo {arguments.get("1", "")}',
+  'séc': lambda arguments: f'século {arguments.get("1", "")}',
+  'segle': lambda arguments: f'segle {arguments.get("1", "")}',
+  'm s.l.m.': lambda arguments: f'{arguments.get("1", "")} m s.l.m.',
+  'exp': lambda arguments: f'×10^{arguments.get("1", "")}',
+  'euro': lambda arguments: f'{arguments.get("1", "")} €',
+  'us$': lambda arguments: f'US${arguments.get("1", "")}',
+  'incise': lambda arguments: f'– {arguments.get("1", "")} –',
+  'heure': lambda arguments: f'{arguments.get("1", "")} h {arguments.get("2", "")}'.rstrip(),
 }
 _PARSER_FUNCTION = re.compile(r'\s*(formatnum|lc|uc|lcfirst|ucfirst|nowrap)\s*:', re.IGNORECASE)
-_LANG_PREFIX = re.compile(r'lang-[a-z-]{2,12}( short)?|[a-z]{2,3}s|lang-en-short|wikt-[a-z]{2,3}')
-# German and some neighbours name them by code and a capital S: `{{laS|…}}`.
+# Families of templates with the text first: `{{lang-la|…}}`, `{{k-de|…}}` (Finnish), `{{link-de|…}}` (Chinese),
+# `{{script/Arabic|…}}`; German ones bear a code and a capital S, `{{laS|…}}`.
+_TEXT_FIRST = re.compile(r'lang-[a-z-]{2,14}\d?( short)?|(?:k|link)-[a-z]{2,3}|script/[a-z]+')
 _CODE_S = re.compile(r'[a-z]{2,3}S')
 
 
@@ -584,7 +626,7 @@ _CODE_S = re.compile(r'[a-z]{2,3}S')
 def _template_rule(name: str) -> Callable[[_Arguments], str] | None:
   """How a template reads in a sentence; None for those that are no part of one."""
   lower = ' '.join(name.replace('_', ' ').split()).lower()
-  if _CODE_S.fullmatch(name) or lower.startswith('lang-') and _LANG_PREFIX.fullmatch(lower):
+  if _CODE_S.fullmatch(name) or _TEXT_FIRST.fullmatch(lower):
     return lambda arguments: arguments.get('1', '')
   if lower in _COMPUTED:
     return _COMPUTED[lower]
@@ -643,6 +685,7 @@ _INNERMOST_TEMPLATE = re.compile(r'\{\{([^{}]*+)\}\}')
 # --- lines -----------------------------------------------------------------------------------------------------------
 
 _HEADING = re.compile(r'(={1,6})([^\n]+?)(={1,6})')
+_FEWEST_BARS = 2
 _LINE_MARKS = frozenset('*#:;|!-')
 _TABLE_ROW = re.compile(r'\||!(?=[^\n]*(?:!!|\|))')
 _ITALIC_LINE = re.compile(r"''(?!').{1,300}''\.?")
@@ -653,10 +696,12 @@ _UNSPACED = re.compile(
 
 
 def _is_long_enough(paragraph: str) -> bool:
-  if len(paragraph) > 200:
-    return any(c.isalpha() for c in paragraph)
-  words = sum(any(c.isalpha() for c in word) for word in paragraph.split())
-  return words >= _MIN_WORDS or len(_UNSPACED.findall(paragraph)) >= _MIN_UNSPACED
+  words = 0
+  for word in paragraph.split(maxsplit=40):
+    words += word[0].isalpha() or any(c.isalpha() for c in word)
+    if words == _MIN_WORDS:
+      return True
+  return len(_UNSPACED.findall(paragraph, 0, 400)) >= _MIN_UNSPACED
 
 
 # --- within a line ---------------------------------------------------------------------------------------------------
@@ -667,6 +712,8 @@ _EXTERNAL_LINK = re.compile(
   r'\[(?:(?:https?|ftps?|ircs?|gopher|git|svn)://|//|mailto:|news:|tel:)[^\s\[\]]*+[ \t]*+([^\]\n]{0,2000}+)\]',
   re.IGNORECASE,
 )
+# A link that lacks a bracket: `[[Vienna|Viennese]`, `[Vienna|Viennese]]`.
+_BROKEN_LINK = re.compile(r'\[[^\[\]|]{1,100}\|([^\[\]|]{1,100})\]')
 _URL = re.compile(r'\b(?:https?|ftps?|ircs?|gopher)://[^\s<>\[\]{}|"«»“”，。、；：（）「」]*', re.IGNORECASE)
 _BREAK = re.compile(r'<br\s*/?>|</?br>', re.IGNORECASE)
 _TAG = re.compile(r'</?[A-Za-z][A-Za-z0-9]*(?:[\s/][^<>]*)?>')
@@ -707,24 +754,36 @@ def _character(match: re.Match[str]) -> str:
 # --- the last touch --------------------------------------------------------------------------------------------------
 
 _INVISIBLE = re.compile('[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\ufff9-\uffff]')
+# Putting combining marks in order takes the square of their number; no writing stacks more than a few (Unicode's
+# stream-safe format allows 30).
+_MARKS = re.compile(r'([^\w\s\x00-\x7f]{30})[^\w\s\x00-\x7f]+')
+_LONGEST_UNCHECKED = 3000
 _CONTROL = re.compile('[\x00-\x1f\x7f-\x9f]')
-_BLANKS = re.compile(r'\s\s+|[^\S ]')
 _RESIDUE = re.compile(r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|''+|<!--|-->|</?ref\b[^<>]*>?|&nbsp;?")
-_AFTER_OPENING = re.compile(r'(?<=[(（])[\s,;:،؛，；：、|]++')
-_BEFORE_CLOSING = re.compile(r'(?<![\s,;:،؛，；：、|])[\s,;:،؛，；：、|]++(?=[)）])')
+_SEPARATORS = r',;:،؛，；：、|'
+# One cheap look decides whether the patterns below are tried: few paragraphs need them. It finds a sign that has
+# nothing before it to part or to close, and an opening one with nothing after it.
+_UNTIDY = re.compile(
+  rf'[{_SEPARATORS}.。！？।)）\](（«“„「『《\["](?:'
+  rf'(?<=[\s(（{_SEPARATORS}—–-][{_SEPARATORS}.。！？।)）\]])|(?<=[(（«“„「『《\["])(?=[\s{_SEPARATORS})）»”“」』》\]"/.–—-]))'
+)
+# What templates leave behind in parentheses: separators without a part, a language or `IPA:` without a word.
+_AFTER_OPENING = re.compile(rf'(?<=[(（])[\s{_SEPARATORS}]++')
+_BEFORE_CLOSING = re.compile(rf'(?<![\s{_SEPARATORS}])(?:[\s{_SEPARATORS}]|(?<=\s)[—–-](?=\s?[)）]))++(?=[)）])')
+_LABEL_ALONE = re.compile(r'(?<=[(（])[^\W\d_][\w\s.-]{1,30}:\s?[,;)]\s?|\b(?:IPA|AFI|API|МФА|ՄՀԱ):\s?(?=[,;)])')
 _EMPTY_PAIR = re.compile(
-  r'[(（]\s?[-–—/.]?\s?[)）]|«\s?»|“\s?”|„\s?[“”]|「\s?」|『\s?』|《\s?》|(?<=\s)\[\s?\]|(?<=\s)""(?=[\s,.;:)])'
+  r'[(（]\s?[-–—/.]?\s?[)）]|«\s?»|“\s?”|„\s?[“”]|「\s?」|『\s?』|《\s?》|(?<=\s)\[\s?\]|(?<=\s)""(?=[\s,.;:)]|$)'
 )
 _REPEATED = re.compile(r'([,;،؛，；、])(?:\s?[,;،؛，；、])+')
 _BLANK_BEFORE = re.compile(r'\s(?=[,.،](?:[\s)»”"\]]|$)|[,،](?=\w)|[)\]，。、；：！？）।])')
-_BLANK_AFTER = re.compile(r'(?<=[(（])\s')
-_ORPHANS = ' ,;:،؛，；：、。|·•*#=)）]}'
+_ORPHANS = ' ,;:،؛，；：、。|·•●▪■◦‣►*#=)）]}'
 _LEADING_DOT = re.compile(r'\.(?!\.|\w)')
-_SUSPECT = re.compile(r"[\[\]{}<>|&~=]|''|__|://|-\{|^[*#:;!|\-\s]|\s$", re.IGNORECASE)
+
+# What cleaning might take for markup, and so might not leave alone.
+_SUSPECT = re.compile(r"[\[\]{}<>|&~='_/](?:(?<=[\[\]{}<>|&~=])|(?<=''|__|//))|^[*#:;!\-]")
 
 
 def _tidy(paragraph: str) -> str:
-  paragraph = paragraph.translate(_UNHIDE) if _RESERVED.search(paragraph) else paragraph
   for _ in range(6):
     tidied = _tidied_once(paragraph)
     if tidied == paragraph:
@@ -734,20 +793,22 @@ def _tidy(paragraph: str) -> str:
 
 
 def _tidied_once(paragraph: str) -> str:
-  if not paragraph.isascii():
-    paragraph = _INVISIBLE.sub('', paragraph)
-    if not unicodedata.is_normalized('NFC', paragraph):
-      paragraph = unicodedata.normalize('NFC', paragraph)
-  paragraph = _CONTROL.sub(' ', paragraph)
+  paragraph = ' '.join(paragraph.split())
+  if not paragraph.isprintable():
+    paragraph = _CONTROL.sub(' ', _INVISIBLE.sub('', paragraph.translate(_UNHIDE)))
+  if len(paragraph) > _LONGEST_UNCHECKED and not paragraph.isascii():
+    paragraph = _MARKS.sub(r'\1', paragraph)
+  if not unicodedata.is_normalized('NFC', paragraph):
+    paragraph = unicodedata.normalize('NFC', paragraph)
   paragraph = _RESIDUE.sub('', paragraph)
-  paragraph = _BLANKS.sub(' ', paragraph)
-  if '(' in paragraph or '（' in paragraph:
-    paragraph = _AFTER_OPENING.sub('', paragraph)
-    paragraph = _BEFORE_CLOSING.sub('', paragraph)
-  paragraph = _EMPTY_PAIR.sub('', paragraph)
-  paragraph = _REPEATED.sub(r'\1', paragraph)
-  paragraph = _BLANKS.sub(' ', paragraph)
-  paragraph = _BLANK_BEFORE.sub('', paragraph)
+  if _UNTIDY.search(paragraph):
+    if '(' in paragraph or '（' in paragraph:
+      paragraph = _AFTER_OPENING.sub('', paragraph)
+      paragraph = _LABEL_ALONE.sub(lambda match: ')' if ')' in match[0] else '', paragraph)
+      paragraph = _BEFORE_CLOSING.sub('', paragraph)
+    paragraph = _EMPTY_PAIR.sub('', paragraph)
+    paragraph = _REPEATED.sub(r'\1', paragraph)
+    paragraph = _BLANK_BEFORE.sub('', paragraph)
   paragraph = paragraph.lstrip(_ORPHANS).rstrip(' |')
   return _LEADING_DOT.sub('', paragraph, count=1).lstrip() if paragraph.startswith('.') else paragraph
 

@@ -92,8 +92,10 @@ class DumpCorpus:
 
   def source(self, language: str) -> 'seqio.DataSource':
     """See `Corpus`."""
+    from tasks.tensorflow_import import tensorflow as tf
+
+    # isort: split
     import seqio
-    import tensorflow as tf
 
     def examples(split: str) -> Iterator[dict[str, str]]:
       for document in read_documents(

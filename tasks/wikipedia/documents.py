@@ -5,9 +5,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from tasks.wikipedia.cleaning import CleaningCounts, clean_wikitext
-
 from rembert.errors import UsageError
+from tasks.wikipedia.cleaning import CleaningCounts, clean_wikitext
 from tasks.wikipedia.dumps import Dump, ReadCounts, read_articles, read_namespaces
 
 _DIGEST_BYTES = 8

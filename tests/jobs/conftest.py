@@ -1,0 +1,103 @@
+"""Real runs of the program, as a user starts them."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+
+# Two languages and a model of two layers: seconds to train, and yet the whole way of a real run.
+SMALL = {
+  'data.languages': "('en', 'sw')",
+  'RemBertConfig.vocab_size': 1500,
+  'RemBertConfig.num_hidden_layers': 2,
+  'RemBertConfig.hidden_size': 32,
+  'RemBertConfig.input_embedding_size': 16,
+  'RemBertConfig.output_embedding_size': 48,
+  'RemBertConfig.intermediate_size': 64,
+  'execution.unroll': 1,
+  'data.shuffle_rows': 16,
+  'train.steps': 240,
+  'train.batch_size': 8,
+  'train.sequence_length': 64,
+  'train.log_every': 7,
+  'train.eval_every': 80,
+  'train.eval_rows': 8,
+  'train.checkpoint_every': 60,
+  'optimizer.warmup_steps': 20,
+}
+
+
+class Program:
+  """`python -m rembert.main` on the smoke configuration, shrunken."""
+
+  def __init__(self, workdir: pathlib.Path, devices: int = 1, **bindings):
+    self.workdir = workdir
+    values = SMALL | {name.replace('__', '.'): value for name, value in bindings.items()}
+    self.command = [
+      sys.executable,
+      '-m',
+      'rembert.main',
+      '--gin_file=gin/pretrain_smoke.gin',
+      f'--workdir={workdir}',
+      *(f'--gin.{name}={value}' for name, value in values.items()),
+    ]
+    self.environment = os.environ | {'JAX_PLATFORMS': 'cpu', 'JAX_NUM_CPU_DEVICES': str(devices)}
+
+  def start(self) -> subprocess.Popen:
+    """The program in the background; its output goes to a file beside the workdir."""
+    with open(self.workdir.parent / f'{self.workdir.name}.log', 'ab') as log:
+      return subprocess.Popen(self.command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
+
+  def run(self) -> subprocess.CompletedProcess:
+    """The program to its end."""
+    return subprocess.run(
+      self.command, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+  def stop_when(self, is_time, number: signal.Signals) -> int:
+    """Starts the program, sends the signal as soon as `is_time()`, and returns the exit code."""
+    process = self.start()
+    while not is_time():
+      assert process.poll() is None, f'ended early: {self.log()}'
+      time.sleep(0.002)
+    process.send_signal(number)
+    return process.wait(timeout=120)
+
+  def steps_logged(self) -> int:
+    """The last training step in metrics.jsonl."""
+    file = self.workdir / 'metrics.jsonl'
+    rows = [json.loads(line) for line in file.read_text().splitlines()[:-1]] if file.exists() else []
+    return max((row['step'] for row in rows), default=-1)
+
+  def log(self) -> str:
+    """What background runs have printed."""
+    return (self.workdir.parent / f'{self.workdir.name}.log').read_text()
+
+  def metrics(self) -> list[dict]:
+    """All rows of metrics.jsonl, without what depends on the clock."""
+    clocked = ('step_seconds', 'tokens_per_second', 'data_wait_share', 'mfu')
+    rows = [json.loads(line) for line in (self.workdir / 'metrics.jsonl').read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name not in clocked} for row in rows]
+
+
+@pytest.fixture
+def program():
+  """The class `Program`."""
+  return Program
+
+
+@pytest.fixture(scope='session')
+def uninterrupted(tmp_path_factory) -> Program:
+  """A small run from beginning to end."""
+  program = Program(tmp_path_factory.mktemp('uninterrupted') / 'run')
+  result = program.run()
+  assert result.returncode == 0, result.stderr
+  program.output = result.stdout
+  return program

@@ -1,0 +1,102 @@
+"""Whole runs: from the sample dumps to a picture; killed, stopped, repeated, and misused."""
+
+import signal
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+
+def final_state(workdir, step=240):
+  """The last checkpoint as NumPy arrays."""
+  with ocp.CheckpointManager(workdir / 'checkpoints') as manager:
+    return jax.tree.map(
+      np.asarray, manager.restore(step, args=ocp.args.Composite(state=ocp.args.StandardRestore())).state
+    )
+
+
+def assert_bitwise_equal(left, right):
+  jax.tree.map(np.testing.assert_array_equal, left, right)
+
+
+def test_a_run_learns_and_leaves_what_the_documentation_says(uninterrupted):
+  evaluations = [row for row in uninterrupted.metrics() if 'eval/loss' in row]
+  assert [row['step'] for row in evaluations] == [80, 160, 240]
+  assert evaluations[-1]['eval/loss'] < evaluations[0]['eval/loss'] < np.log(1500)
+  assert {f'eval/loss/{language}' for language in ('en', 'sw')} <= evaluations[-1].keys()
+  training = [row['step'] for row in uninterrupted.metrics() if 'loss' in row]
+  assert training == list(range(7, 240, 7))
+  for name in ('config.gin', 'operative_config.gin', 'loss.png', 'checkpoints/240', 'vocabulary/sentencepiece.model'):
+    assert (uninterrupted.workdir / name).exists(), name
+  assert list((uninterrupted.workdir / 'tensorboard').iterdir())
+  assert 'train.batch_size = 8' in (uninterrupted.workdir / 'operative_config.gin').read_text()
+  assert 'Held-out text after 240 steps' in uninterrupted.output
+  assert not list(uninterrupted.workdir.rglob('*.partial'))
+
+
+@pytest.mark.parametrize('step', [40, 130])
+def test_a_killed_run_goes_on_bitwise(step, program, uninterrupted, tmp_path):
+  killed = program(tmp_path / 'run')
+  assert killed.stop_when(lambda: killed.steps_logged() >= step, signal.SIGKILL) == -signal.SIGKILL
+  assert killed.run().returncode == 0
+  assert killed.metrics() == uninterrupted.metrics()
+  assert_bitwise_equal(final_state(killed.workdir), final_state(uninterrupted.workdir))
+
+
+def test_a_terminated_run_saves_says_so_and_goes_on_bitwise(program, uninterrupted, tmp_path):
+  stopped = program(tmp_path / 'run')
+  assert stopped.stop_when(lambda: stopped.steps_logged() >= 90, signal.SIGTERM) == 75
+  assert 'Repeat the command to go on' in stopped.log()
+  result = stopped.run()
+  assert result.returncode == 0, result.stderr
+  assert 'resuming from step' in result.stdout
+  assert stopped.metrics() == uninterrupted.metrics()
+  assert_bitwise_equal(final_state(stopped.workdir), final_state(uninterrupted.workdir))
+
+
+def test_a_finished_run_is_not_run_again(program, uninterrupted):
+  before = (uninterrupted.workdir / 'metrics.jsonl').read_bytes()
+  result = uninterrupted.run()
+  assert result.returncode == 0
+  assert 'is complete: 240 steps' in result.stdout
+  assert (uninterrupted.workdir / 'metrics.jsonl').read_bytes() == before
+
+
+def test_the_workdir_of_another_model_is_refused(program, uninterrupted):
+  result = program(uninterrupted.workdir, RemBertConfig__num_hidden_layers=3, train__seed=1).run()
+  assert result.returncode == 2
+  assert 'RemBertConfig.num_hidden_layers: 2 → 3' in result.stderr
+  assert 'train.seed: 0 → 1' in result.stderr
+  assert 'Traceback' not in result.stderr
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(program, tmp_path):
+  exploding = program(
+    tmp_path / 'run', optimizer__learning_rate=1e30, optimizer__warmup_steps=20, optimizer__clip_norm=0
+  )
+  result = exploding.run()
+  assert result.returncode == 1
+  assert 'is not finite' in result.stderr
+  assert 'Traceback' not in result.stderr
+  assert not list((exploding.workdir / 'checkpoints').glob('[0-9]*'))
+
+
+@pytest.mark.parametrize(
+  ('bindings', 'message'),
+  [
+    ({'data__dumps': '/no/such/folder'}, '/no/such/folder'),
+    ({'data__languages': "('en', 'xx')"}, 'xx'),
+    ({'RemBertConfig__vocab_size': 60_000}, 'supports a vocabulary of'),
+    ({'train__batch_size': 7, 'mesh__data': 1, 'train__accumulation_steps': 2}, 'does not divide'),
+    ({'mesh__data': 3}, 'does not cover'),
+    ({'vocabulary__path': '/no/such/vocabulary.model'}, 'python -m tasks.vocabulary'),
+    ({'train__sequence_length': 256}, 'max_position_embeddings'),
+  ],
+)
+def test_what_does_not_fit_is_told_in_one_message(bindings, message, program, tmp_path):
+  result = program(tmp_path / 'run', **bindings).run()
+  assert result.returncode == 2, result.stdout
+  assert message in result.stderr
+  assert 'fix' in result.stderr
+  assert 'Traceback' not in result.stderr

@@ -1,0 +1,95 @@
+"""SeqIO tasks: what they hold, and that any document can be the first."""
+
+import numpy as np
+import pytest
+import sentencepiece
+import seqio
+
+from rembert.data.config import DataConfig
+from tasks import mlm
+from tasks.survey import LanguageStatistics, sample_text, survey
+from tasks.vocabulary import train_vocabulary
+from tasks.wikipedia.corpus import open_corpus
+from tasks.wikipedia.documents import Document
+
+RATES = {'hi': 0.25, 'ru': 0.75}
+
+
+@pytest.fixture(scope='module')
+def corpus():
+  return open_corpus(DataConfig(languages=('hi', 'ru'), held_out=0.1))
+
+
+@pytest.fixture(scope='module')
+def vocabulary_file(corpus, tmp_path_factory):
+  file = tmp_path_factory.mktemp('vocabulary') / 'sentencepiece.model'
+  train_vocabulary(sample_text(corpus, {'hi': 10**6, 'ru': 10**6}), file, size=1500)
+  return str(file)
+
+
+@pytest.fixture(scope='module')
+def mixture(corpus, vocabulary_file):
+  return mlm.register(corpus, vocabulary_file, RATES)
+
+
+def test_tasks_and_mixture_are_seqio_s_own(mixture):
+  assert seqio.get_mixture_or_task('wikipedia') is mixture
+  assert {task.name for task in mixture.tasks} == {'wikipedia.hi', 'wikipedia.ru'}
+  assert [mixture.get_rate(seqio.TaskRegistry.get(f'wikipedia.{language}')) for language in RATES] == list(
+    RATES.values()
+  )
+
+
+def test_an_example_is_the_ids_of_one_document(mixture, corpus, vocabulary_file):
+  processor = sentencepiece.SentencePieceProcessor(model_file=vocabulary_file)
+  documents = mlm.open_documents(mixture)
+  for split, is_held_out in (('train', False), ('validation', True)):
+    expected = [document.text for document, held_out in corpus.documents('hi') if held_out == is_held_out]
+    ids = list(documents('hi', split, 0))
+    assert len(ids) == len(expected) > 0
+    assert [processor.decode(document.tolist()) for document in ids] == [' '.join(text.split()) for text in expected]
+
+
+def test_reading_from_any_document_gives_what_follows_it(mixture):
+  documents = mlm.open_documents(mixture)
+  everything = list(documents('ru', 'train', 0))
+  for skip in (1, 7, len(everything) - 1, len(everything)):
+    rest = list(documents('ru', 'train', skip))
+    assert len(rest) == len(everything) - skip
+    for left, right in zip(rest, everything[skip:], strict=True):
+      np.testing.assert_array_equal(left, right)
+
+
+def test_registering_another_corpus_replaces_the_first(corpus, vocabulary_file):
+  mlm.register(corpus, vocabulary_file, {'hi': 1.0})
+  assert [task.name for task in mlm.register(corpus, vocabulary_file, {'hi': 1.0}).tasks] == ['wikipedia.hi']
+  mlm.register(corpus, vocabulary_file, RATES)
+
+
+def test_a_survey_counts_what_a_plain_loop_counts(corpus):
+  from tasks.wikipedia.cleaning import count_sentences
+
+  counts = survey(corpus, limit=10_000)['ru']
+  training = [document for document, is_held_out in corpus.documents('ru') if not is_held_out]
+  assert counts.documents == len(training)
+  assert counts.characters == sum(len(document.text) for document in training)
+  assert counts.sentences == sum(count_sentences(document.text.split('\n'), 'ru') for document in training)
+  assert counts.held_out == sum(is_held_out for _, is_held_out in corpus.documents('ru'))
+  assert counts.read == 1
+
+
+class EvenCorpus:
+  """A thousand documents of two sentences, every tenth held out, read at an even pace."""
+
+  languages = ('en',)
+
+  def documents(self, language, progress):
+    for number in range(1000):
+      progress.fraction = (number + 1) / 1000
+      yield Document(language=language, title=str(number), text='One sentence. And another one.'), number % 10 == 0
+
+
+def test_a_survey_cut_short_extrapolates():
+  assert survey(EvenCorpus(), limit=100) == {
+    'en': LanguageStatistics(documents=900, held_out=100, sentences=1800, characters=900 * 30, read=0.1)
+  }

@@ -1,0 +1,112 @@
+"""gin in, dataclasses out; and what is misspelt is told."""
+
+import dataclasses
+import os
+
+import gin
+import pytest
+from etils import epath
+
+from rembert import configuration
+from rembert.errors import UsageError
+from rembert.jobs import pretrain
+from rembert.model.config import RemBertConfig
+from rembert.training.loop import TrainConfig
+
+
+@pytest.fixture(autouse=True)
+def clean_gin():
+  yield
+  gin.clear_config()
+
+
+def test_bindings_win_over_files_and_later_over_earlier():
+  configuration.load(['gin/pretrain_smoke.gin'], ['train.steps=5', 'train.steps = 7'])
+  assert configuration.build(TrainConfig).steps == 7
+  assert configuration.build(RemBertConfig).hidden_size == 128
+
+
+def test_later_files_win(tmp_path):
+  (tmp_path / 'mine.gin').write_text("include 'gin/pretrain_smoke.gin'\ntrain.steps = 3\n")
+  configuration.load([str(tmp_path / 'mine.gin')], [])
+  assert configuration.build(TrainConfig).steps == 3
+  configuration.load(['gin/pretrain_smoke.gin', str(tmp_path / 'mine.gin')], [])
+  assert configuration.build(TrainConfig).steps == 3
+
+
+def test_files_and_includes_are_found_from_any_folder(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  configuration.load(['gin/pretrain_large.gin'], [])
+  assert pretrain.configured().model == dataclasses.replace(RemBertConfig(), pad_vocab_to_multiple_of=1024)
+
+
+@pytest.mark.parametrize(
+  ('binding', 'message', 'fix'),
+  [
+    ('train.stepz=1', 'unknown name train.stepz', 'did you mean train.steps?'),
+    ('RemBertConfg.hidden_size=1', 'unknown name RemBertConfg', 'did you mean RemBertConfig?'),
+    ('train.steps=[1', 'cannot be read', 'gin syntax'),
+    ('train.steps=-1', 'must be a whole number', ''),
+    ('train.steps=many', 'must be a whole number', ''),
+    ('RemBertConfig.num_attention_heads=5', '5 attention heads do not divide', '4 or 8'),
+    ('RemBertConfig.hidden_act=relu', 'unknown activation', 'gelu_tanh'),
+    ('RemBertConfig.tie_word_embeddings=True', 'tied embeddings need one width', 'output_embedding_size'),
+    ('data.source=hdfs', 'unknown data source', "'dumps' or 'tfds'"),
+    ('execution.dtype=float16', 'unknown dtype', 'bfloat16'),
+  ],
+)
+def test_what_is_wrong_in_a_binding_is_told_with_what_to_do(binding, message, fix):
+  with pytest.raises(UsageError) as caught:
+    configuration.load(['gin/pretrain_smoke.gin'], [binding])
+    pretrain.configured()
+  assert message in str(caught.value)
+  assert fix in str(caught.value)
+  assert 'configurable' not in str(caught.value)
+
+
+def test_a_missing_gin_file_is_told_with_the_nearest_name():
+  with pytest.raises(UsageError, match='no gin file gin/pretrain_smok') as caught:
+    configuration.load(['gin/pretrain_smok.gin'], [])
+  assert caught.value.fix == ['did you mean gin/pretrain_smoke.gin?']
+
+
+def test_a_missing_include_is_told_with_the_file_that_wants_it(tmp_path):
+  (tmp_path / 'mine.gin').write_text("include 'nowhere.gin'\n")
+  with pytest.raises(UsageError, match='nowhere.gin') as caught:
+    configuration.load([str(tmp_path / 'mine.gin')], [])
+  assert 'mine.gin' in caught.value.where
+
+
+@pytest.mark.parametrize(
+  ('typed', 'read'),
+  [
+    ('a.b=dev', "a.b = 'dev'"),
+    ('a.b=/data/dumps', "a.b = '/data/dumps'"),
+    ('a.b=../dumps/*.bz2', "a.b = '../dumps/*.bz2'"),
+    ('a.b=gs://bucket/x', "a.b = 'gs://bucket/x'"),
+    ('a.b=2023-05', "a.b = '2023-05'"),
+    ("a.b='dev'", "a.b = 'dev'"),
+    ('a.b=1e-4', 'a.b = 1e-4'),
+    ('a.b=-1', 'a.b = -1'),
+    ('a.b=.5', 'a.b = .5'),
+    ('a.b=None', 'a.b = None'),
+    ("a.b=('en', 'de')", "a.b = ('en', 'de')"),
+    ('a.b=@name', 'a.b = @name'),
+    ('a.b=%MACRO', 'a.b = %MACRO'),
+  ],
+)
+def test_strings_need_no_second_pair_of_quotes(typed, read):
+  assert configuration.quoted_if_bare(typed) == read
+
+
+def test_what_is_saved_builds_the_same_run_again(tmp_path):
+  configuration.load(['gin/pretrain_smoke.gin'], ['train.seed=3', 'data.languages=en,sw'])
+  config = pretrain.configured()
+  configuration.save(epath.Path(tmp_path))
+  for name in ('config.gin', 'operative_config.gin'):
+    configuration.load([os.fspath(tmp_path / name)], [])
+    assert pretrain.configured() == config, name
+
+
+def test_differences_name_what_changed_and_nothing_else():
+  assert configuration.differences({'a': 1, 'b': [1, 2]}, {'a': 2, 'b': (1, 2)}) == ['a: 1 → 2']

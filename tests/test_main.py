@@ -1,0 +1,102 @@
+"""The command line: it teaches, it is light, and it ends with the right code."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from rembert import main
+
+ROOT = pathlib.Path(__file__).parent.parent
+GIN_FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob('gin/pretrain_*.gin'))
+
+
+def run(*arguments, cwd=ROOT, **environment):
+  return subprocess.run(
+    [sys.executable, *arguments],
+    cwd=cwd,
+    env=os.environ | {'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT), **environment},
+    capture_output=True,
+    text=True,
+    timeout=120,
+    check=False,
+  )
+
+
+def test_help_teaches_and_imports_nothing_heavy():
+  code = (
+    'import sys, rembert, rembert.main\n'
+    'try: rembert.main.main(["--help"])\n'
+    'except SystemExit as end: assert end.code == 0\n'
+    'heavy = {"jax", "tensorflow", "seqio", "t5", "flax", "numpy"} & set(sys.modules)\n'
+    'assert not heavy, heavy'
+  )
+  result = run('-c', code)
+  assert result.returncode == 0, result.stderr
+  for words in ('examples', 'gin/pretrain_smoke.gin', '--dry_run', 'train.batch_size', 'exit codes', '75'):
+    assert words in result.stdout
+
+
+@pytest.mark.parametrize('gin_file', GIN_FILES)
+def test_every_gin_file_passes_a_dry_run_without_data_or_tensorflow(gin_file, tmp_path):
+  code = (
+    'import sys, rembert.main\n'
+    f'assert rembert.main.main(["--gin_file={gin_file}", "--dry_run"]) == 0\n'
+    'import jax\n'
+    'assert not jax.live_arrays()\n'
+    'assert not {"tensorflow", "seqio", "t5"} & set(sys.modules)'
+  )
+  result = run('-c', code, cwd=tmp_path)
+  assert result.returncode == 0, result.stderr
+  assert 'pre-training' in result.stdout
+  assert not list(tmp_path.iterdir())
+
+
+def test_the_large_file_is_the_released_model():
+  result = run('-m', 'rembert.main', '--gin_file=gin/pretrain_large.gin', '--dry_run')
+  assert '994,591,804' in result.stdout
+  assert '575,920,384' in result.stdout
+
+
+@pytest.mark.parametrize('gin_file', GIN_FILES)
+def test_gin_files_open_with_what_they_are_and_how_to_run_them(gin_file):
+  header = (ROOT / gin_file).read_text().split('\nrun.mode')[0]
+  assert f'python -m rembert.main --gin_file={gin_file}' in header
+  assert 'Required:' in header
+  assert 'Often changed:' in header
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    ([], '--gin_file=FILE is missing'),
+    (['--gin_file=gin/pretrain_smoke.gin', '--steps=3'], 'unknown argument --steps=3'),
+    (['--gin_file=gin/pretrain_smoke.gin', '--gin.train.steps'], '--gin.NAME.FIELD=VALUE'),
+    (['--gin_file=gin/pretrain_smoke.gin', '--mode=dance'], "invalid choice: 'dance'"),
+  ],
+)
+def test_wrong_usage_exits_with_2(arguments, message, capsys):
+  with pytest.raises(SystemExit) as end:
+    main.main(arguments)
+  assert end.value.code == 2
+  assert message in capsys.readouterr().err
+
+
+def test_a_wrong_configuration_exits_with_2_and_without_a_traceback(capsys):
+  assert main.main(['--gin_file=gin/pretrain_smoke.gin', '--gin.train.stepz=3', '--dry_run']) == 2
+  error = capsys.readouterr().err
+  assert error.startswith('rembert: unknown name train.stepz')
+  assert 'did you mean train.steps?' in error
+
+
+def test_a_package_alone_is_light():
+  result = run('-c', 'import sys, rembert; assert not {"jax", "tensorflow", "numpy"} & set(sys.modules)')
+  assert result.returncode == 0, result.stderr
+
+
+def test_a_workdir_that_cannot_be_written_is_told(tmp_path, capsys):
+  (tmp_path / 'file').write_text('in the way')
+  assert main.main(['--gin_file=gin/pretrain_smoke.gin', f'--workdir={tmp_path}/file/run']) == 2
+  assert 'the workdir cannot be written to' in capsys.readouterr().err
