@@ -47,15 +47,19 @@ def register(corpus: Corpus, vocabulary_file: str, rates: Mapping[str, float]) -
 def open_documents(mixture: seqio.Mixture) -> OpenDocuments:
   """Reads the mixture's tasks, one language at a time, from any document on, in the order of their source."""
   tasks = {task.name: task for task in mixture.tasks}
+  options = tf.data.Options()
+  options.deterministic = True
+  options.threading.private_threadpool_size = 1  # a hundred languages are open at once
+
+  @functools.cache  # tracing a task's functions takes longer than an epoch of a small language
+  def dataset(language: str, split: str) -> tf.data.Dataset:
+    task = tasks[task_name(language)]
+    return task.get_dataset(
+      sequence_length=None, split=split, shuffle=False, num_epochs=1, trim_output_features=False
+    ).with_options(options)
 
   def documents(language: str, split: str, skip: int) -> Iterator[np.ndarray]:
-    dataset = tasks[task_name(language)].get_dataset(
-      sequence_length=None, split=split, shuffle=False, num_epochs=1, trim_output_features=False
-    )
-    options = tf.data.Options()
-    options.deterministic = True
-    options.threading.private_threadpool_size = 1  # a hundred languages are open at once
-    for example in dataset.skip(skip).with_options(options).as_numpy_iterator():
+    for example in dataset(language, split).skip(skip).as_numpy_iterator():
       yield example['ids']
 
   return documents

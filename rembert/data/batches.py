@@ -85,6 +85,11 @@ class LanguageRows:
     self._position.row += 1
     return row
 
+  def close(self) -> None:
+    """Lets go of the documents."""
+    if self._source is not None:
+      self._source.close()
+
   def _fill_window(self) -> None:
     if self._source is None:
       self._source = self._rows_from(*self._next_window_at)
@@ -166,14 +171,18 @@ class StreamedBatches:
       )
       for language in self.rates
     ]
-    while True:
-      languages = languages_of_rows(self.seed, step, self.batch_size, tuple(self.rates.values()))
-      rows = [streams[language].next() for language in languages]
-      yield (
-        self._masked(rows, languages, stream=MASK_STREAM, step=step),
-        {language: stream.state() for language, stream in zip(self.rates, streams, strict=True)},
-      )
-      step += 1
+    try:
+      while True:
+        languages = languages_of_rows(self.seed, step, self.batch_size, tuple(self.rates.values()))
+        rows = [streams[language].next() for language in languages]
+        yield (
+          self._masked(rows, languages, stream=MASK_STREAM, step=step),
+          {language: stream.state() for language, stream in zip(self.rates, streams, strict=True)},
+        )
+        step += 1
+    finally:
+      for stream in streams:
+        stream.close()
 
   def evaluation_batches(self) -> Iterator[Batch]:
     """See `BatchSource`."""
@@ -189,7 +198,8 @@ class StreamedBatches:
           yield self._masked(rows, np.array(languages, np.int32), stream=EVALUATION_STREAM, step=step)
           rows, languages, step = [], [], step + 1
     if rows:
-      empty = Row(*(np.zeros(self.sequence_length, np.int32) for _ in Row._fields))
+      zeros = np.zeros(self.sequence_length, np.int32)
+      empty = Row(ids=np.full_like(zeros, self.special.pad), segments=zeros, positions=zeros)
       missing = self.batch_size - len(rows)
       rows, languages = rows + [empty] * missing, languages + [0] * missing
       yield self._masked(rows, np.array(languages, np.int32), stream=EVALUATION_STREAM, step=step)

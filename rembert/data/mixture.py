@@ -11,7 +11,9 @@ MIXTURE_STREAM, MASK_STREAM, SHUFFLE_STREAM, EVALUATION_STREAM = range(4)
 def random_stream(seed: int, stream: int, *counter: int) -> np.random.Generator:
   """A generator that is a pure function of its arguments: Philox with (seed, stream) as key and up to 3 counters."""
   words = (0, *counter, *(0,) * (3 - len(counter)))  # the lowest word is left for the draws themselves
-  return np.random.Generator(np.random.Philox(key=(seed % 2**64, stream), counter=words))
+  # As uint64: a tuple with a large number in it would go through float64, and neighbouring seeds would be one.
+  key, words = np.array((seed % 2**64, stream), np.uint64), np.array(words, np.uint64)
+  return np.random.Generator(np.random.Philox(key=key, counter=words))
 
 
 def sampling_rates(sentences: Mapping[str, float], alpha: float) -> dict[str, float]:

@@ -34,6 +34,9 @@ def prefetch(items: Iterator[In], place: Callable[[In], Out], *, ahead: int = 2)
       put((None, StopIteration()))
     except BaseException as error:  # handed to the consumer
       put((None, error))
+    finally:
+      if hasattr(items, 'close'):
+        items.close()  # here, in the thread that runs it
 
   thread = threading.Thread(target=work, name='prefetch', daemon=True)
   thread.start()

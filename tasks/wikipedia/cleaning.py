@@ -32,6 +32,7 @@ from tasks.wikipedia import languages
 
 LARGEST_ARTICLE = 4_000_000  # characters; MediaWiki stores at most 2 MiB of wikitext, so more is damage
 _LARGEST_PARSED = 20_000  # characters of a paragraph that the parser is given
+_MOST_BARS = 100  # in a template that is part of a sentence
 _DEEPEST = 60  # templates, tables and links open within each other; MediaWiki itself stops at 40 templates
 _MOST_ROUNDS = 4
 _MIN_WORDS = 3
@@ -139,6 +140,9 @@ class _Cleaner:
     if '<' in text:
       text = _without_elements(text)
     text = _SIMPLE_LINK.sub(r'\1', text)  # nine links in ten, at the speed of the pattern matcher
+    text = _HALF_LINK.sub(lambda match: match[1] or match[2], text)
+    if '{{{' in text:
+      text = _PARAMETER.sub(r'\1', text)
     if '{' in text or '[[' in text or '}}' in text or ']]' in text:
       text = self._without_nesting(text)
     if '-{' in text and self.language in _CONVERTED:
@@ -210,7 +214,8 @@ class _Cleaner:
 
   def _template_left(self, content: str) -> str:
     """The template itself where it is part of a sentence, for the parser to read; else nothing."""
-    if len(content) <= _LARGEST_PARSED and _template_rule(_template_name(content)) is not None:
+    is_small = len(content) <= _LARGEST_PARSED and content.count('|') <= _MOST_BARS
+    if is_small and _template_rule(_template_name(content)) is not None:
       return '{{' + content.replace('\n', ' ') + '}}'
     return ''
 
@@ -348,7 +353,9 @@ class _Cleaner:
   def _with_templates_read(self, line: str) -> str:
     if self.may_parse and len(line) <= _LARGEST_PARSED:
       try:
-        return _read_nodes(mwparserfromhell.parse(line, skip_style_tags=True))
+        # Of all markup the parser is shown templates only: it tries every reading of a bracket or a tag that is
+        # never closed, which on a few kilobytes of them takes it minutes.
+        return _read_nodes(mwparserfromhell.parse(line.translate(_SHIELD), skip_style_tags=True)).translate(_UNSHIELD)
       except (ParserError, RecursionError, ValueError, OverflowError):
         pass
     self.counts.fallbacks += 1
@@ -381,6 +388,9 @@ _HIDDEN_CHARACTERS = "[]{}<>|'=*#:;_!-"
 _HIDE = {ord(c): chr(0xFDD2 + i) for i, c in enumerate(_HIDDEN_CHARACTERS)}
 _HIDE_SEPARATORS = {ord(c): _HIDE[ord(c)] for c in '|='}
 _UNHIDE = {0xFDD0: None, 0xFDD1: None} | {0xFDD2 + i: c for i, c in enumerate(_HIDDEN_CHARACTERS)}
+_SHIELDED_CHARACTERS = "[]<>'&:/"
+_SHIELD = {ord(c): chr(0xFDE4 + i) for i, c in enumerate(_SHIELDED_CHARACTERS)}
+_UNSHIELD = {0xFDE4 + i: c for i, c in enumerate(_SHIELDED_CHARACTERS)}
 
 
 def _without_elements(text: str) -> str:
@@ -402,15 +412,18 @@ def _without_elements(text: str) -> str:
     if match[3].endswith('/'):
       out.append(_NOTHING if name == 'nowiki' else '')
       continue
-    if match[1] or name in never_closed:
+    if match[1]:
       continue
-    end = _element_end(text, position, name)
+    end = None if name in never_closed else _element_end(text, position, name)
     if end is None:
       never_closed.add(name)
-    elif name == 'ref' and end.group()[1] != '/':
-      # Another reference opens before this one is closed: its end was forgotten.
-      newline = text.find('\n', position, end.start())
-      position = newline if newline >= 0 else end.start()
+    if name == 'ref' and (end is None or end.group()[1] != '/'):
+      # Its end was forgotten, or another opens before: the rest of the line is lost, the article is not.
+      stop = len(text) if end is None else end.start()
+      newline = text.find('\n', position, stop)
+      position = newline if newline >= 0 else stop
+    elif end is None:
+      continue
     else:
       content = text[position : end.start()]
       if name == 'nowiki':
@@ -450,6 +463,11 @@ _OPENING = {closing: opening for opening, closing in _CLOSING.items()}
 # Tables begin and end at the start of a line. Of `|}}}` the first brace ends a table, of `|}}` none does.
 _BRACKET = re.compile(r'\{\{|\}\}|\[\[|\]\]|\n[ \t:]*\{\||\n[ \t]*\|\}(?!\}(?!\}))')
 _SIMPLE_LINK = re.compile(r'\[\[(?:[^\[\]{}|:\n]*+\|)?+([^\[\]{}|:=\n]++)\]\]')
+# A link that lacks a bracket: `[[Vienna|Viennese]`, `[Vienna|Viennese]]`.
+_HALF_LINK = re.compile(
+  r'\[(?:\[[^\[\]|:\n]{1,100}\|([^\[\]|\n]{1,100})\](?!\])|(?<!\[\[)[^\[\]|:\n]{1,100}\|([^\[\]|\n]{1,100})\]\])'
+)
+_PARAMETER = re.compile(r'\{\{\{[^{}|]{0,100}(?:\|([^{}|]{0,1000}))?\}\}\}')
 _FILE_NAME = re.compile(
   r'\.(?:jpe?g|png|svg|gif|og[gav]|webm|pdf|djvu|tiff?|webp|mp[34]|wav|xcf|midi?|flac|opus)\s*$', re.IGNORECASE
 )
@@ -619,6 +637,7 @@ _PARSER_FUNCTION = re.compile(r'\s*(formatnum|lc|uc|lcfirst|ucfirst|nowrap)\s*:'
 # Families of templates with the text first: `{{lang-la|…}}`, `{{k-de|…}}` (Finnish), `{{link-de|…}}` (Chinese),
 # `{{script/Arabic|…}}`; German ones bear a code and a capital S, `{{laS|…}}`.
 _TEXT_FIRST = re.compile(r'lang-[a-z-]{2,14}\d?( short)?|(?:k|link)-[a-z]{2,3}|script/[a-z]+')
+_CENTURY = re.compile(r'[ivxlc]+er? siècle')  # French: `{{XIXe siècle}}` reads as it is called
 _CODE_S = re.compile(r'[a-z]{2,3}S')
 
 
@@ -628,6 +647,8 @@ def _template_rule(name: str) -> Callable[[_Arguments], str] | None:
   lower = ' '.join(name.replace('_', ' ').split()).lower()
   if _CODE_S.fullmatch(name) or _TEXT_FIRST.fullmatch(lower):
     return lambda arguments: arguments.get('1', '')
+  if _CENTURY.fullmatch(lower):
+    return lambda arguments: name
   if lower in _COMPUTED:
     return _COMPUTED[lower]
   number = _ARGUMENT_SHOWN.get(lower)
@@ -667,7 +688,7 @@ def _read_nodes(wikicode: mwparserfromhell.wikicode.Wikicode) -> str:
 
 
 def _read_template(template: Template) -> str:
-  name = str(template.name)
+  name = str(template.name).translate(_UNSHIELD)
   arguments: dict[str, str] = {}
   if function := _PARSER_FUNCTION.match(name):
     name, arguments['1'] = function[1], name[function.end() :].strip()
@@ -712,7 +733,6 @@ _EXTERNAL_LINK = re.compile(
   r'\[(?:(?:https?|ftps?|ircs?|gopher|git|svn)://|//|mailto:|news:|tel:)[^\s\[\]]*+[ \t]*+([^\]\n]{0,2000}+)\]',
   re.IGNORECASE,
 )
-# A link that lacks a bracket: `[[Vienna|Viennese]`, `[Vienna|Viennese]]`.
 _BROKEN_LINK = re.compile(r'\[[^\[\]|]{1,100}\|([^\[\]|]{1,100})\]')
 _URL = re.compile(r'\b(?:https?|ftps?|ircs?|gopher)://[^\s<>\[\]{}|"«»“”，。、；：（）「」]*', re.IGNORECASE)
 _BREAK = re.compile(r'<br\s*/?>|</?br>', re.IGNORECASE)
@@ -775,9 +795,10 @@ _EMPTY_PAIR = re.compile(
   r'[(（]\s?[-–—/.]?\s?[)）]|«\s?»|“\s?”|„\s?[“”]|「\s?」|『\s?』|《\s?》|(?<=\s)\[\s?\]|(?<=\s)""(?=[\s,.;:)]|$)'
 )
 _REPEATED = re.compile(r'([,;،؛，；、])(?:\s?[,;،؛，；、])+')
+_BEFORE_STOP = re.compile(r'[,;:،؛]\s?(?=\.(?:\s|$))')
 _BLANK_BEFORE = re.compile(r'\s(?=[,.،](?:[\s)»”"\]]|$)|[,،](?=\w)|[)\]，。、；：！？）।])')
 _ORPHANS = ' ,;:،؛，；：、。|·•●▪■◦‣►*#=)）]}'
-_LEADING_DOT = re.compile(r'\.(?!\.|\w)')
+_LEADING = re.compile(r'\.(?![.\w])|[-–—]\s')  # a dash is what a flag or an icon before it leaves
 
 # What cleaning might take for markup, and so might not leave alone.
 _SUSPECT = re.compile(r"[\[\]{}<>|&~='_/](?:(?<=[\[\]{}<>|&~=])|(?<=''|__|//))|^[*#:;!\-]")
@@ -804,13 +825,14 @@ def _tidied_once(paragraph: str) -> str:
   if _UNTIDY.search(paragraph):
     if '(' in paragraph or '（' in paragraph:
       paragraph = _AFTER_OPENING.sub('', paragraph)
-      paragraph = _LABEL_ALONE.sub(lambda match: ')' if ')' in match[0] else '', paragraph)
+      for _ in range(2):  # `(IPA: , German: )`
+        paragraph = _LABEL_ALONE.sub(lambda match: ')' if ')' in match[0] else '', paragraph)
       paragraph = _BEFORE_CLOSING.sub('', paragraph)
     paragraph = _EMPTY_PAIR.sub('', paragraph)
-    paragraph = _REPEATED.sub(r'\1', paragraph)
+    paragraph = _BEFORE_STOP.sub('', _REPEATED.sub(r'\1', paragraph))
     paragraph = _BLANK_BEFORE.sub('', paragraph)
   paragraph = paragraph.lstrip(_ORPHANS).rstrip(' |')
-  return _LEADING_DOT.sub('', paragraph, count=1).lstrip() if paragraph.startswith('.') else paragraph
+  return paragraph[leading.end() :] if (leading := _LEADING.match(paragraph)) else paragraph
 
 
 # --- sentences -------------------------------------------------------------------------------------------------------

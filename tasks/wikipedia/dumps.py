@@ -29,8 +29,9 @@ _CHUNK = 1 << 20  # bytes, compressed or not, that are held at a time beside the
 _LARGEST_PAGE = 64 << 20  # MediaWiki refuses articles above 2 MiB; with a history a page can be longer, up to a point
 _LARGEST_HEADER = 1 << 20  # a real one is a few KiB; beyond this the file is something else
 
-_DUMP_NAME = re.compile(r'(?P<database>[a-z][a-z0-9_-]*wiki)[-_.].*\.xml(-p\d+p\d+)?(\.(bz2|gz|xz))?', re.ASCII)
-_DUMP_SUFFIX = re.compile(r'.*\.(xml|xml\.bz2|xml\.gz|xz|xml-p\d+p\d+(\.(bz2|gz|xz))?)', re.ASCII)
+_ENDING = r'\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?'
+_DUMP_NAME = re.compile(rf'(?P<database>[a-z][a-z0-9_-]*?wiki)(?:[-_.].*)?{_ENDING}', re.ASCII)
+_DUMP_SUFFIX = re.compile(rf'.*{_ENDING}', re.ASCII)
 # Beside the articles, a mirror's folder holds files of the same wiki that have no article text.
 _WITHOUT_TEXT = re.compile(r'-(abstract|stub|pages-logging|pages-meta-history|siteinfo|flow)[^/]*$')
 

@@ -1,0 +1,209 @@
+"""One masked-LM training step on a CPU: forward, backward, clipping by global norm, AdamW.
+
+The same model, the same batch, four ways: this project, Hugging Face's torch RemBERT as its users train it (in float32
+and under bfloat16 autocast), and a plain JAX sketch (`benchmarks/sketch.py`). Weights and data are random.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from benchmarks.turns import Contestant
+from rembert.model.config import Execution, RemBertConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """A model and the shape of its batch; `slots` is K, the masked positions of a row."""
+
+  config: RemBertConfig
+  rows: int
+  length: int
+  slots: int
+
+  @property
+  def description(self) -> str:
+    """One line."""
+    config = self.config
+    return (
+      f'batch {self.rows} × {self.length}, {self.slots} masked a row · L {config.num_hidden_layers}, '
+      f'H {config.hidden_size}, {config.num_attention_heads} heads, V {config.vocab_size:,}, '
+      f'I {config.input_embedding_size}, E {config.output_embedding_size}'
+    )
+
+
+SETTINGS = {
+  'small': Setting(
+    RemBertConfig(
+      vocab_size=32_000,
+      input_embedding_size=128,
+      output_embedding_size=512,
+      hidden_size=256,
+      num_hidden_layers=4,
+      num_attention_heads=4,
+      intermediate_size=1024,
+    ),
+    rows=16,
+    length=128,
+    slots=20,
+  ),
+  'base': Setting(
+    RemBertConfig(
+      vocab_size=120_000,
+      input_embedding_size=128,
+      output_embedding_size=768,
+      hidden_size=768,
+      num_hidden_layers=12,
+      num_attention_heads=12,
+      intermediate_size=3072,
+    ),
+    rows=2,
+    length=512,
+    slots=77,
+  ),
+}
+LEARNING_RATE, WEIGHT_DECAY, EPSILON, CLIP_NORM = 2e-4, 0.01, 1e-6, 1.0
+
+OURS, SKETCH, TORCH, TORCH_BF16 = 'this project', 'plain JAX sketch', 'torch, float32', 'torch, bfloat16 autocast'
+
+
+def random_batch(setting: Setting) -> dict[str, np.ndarray]:
+  """Full rows; `labels` are the targets as Hugging Face wants them, −100 where there is none."""
+  random = np.random.default_rng(0)
+  rows, length, slots, vocabulary = setting.rows, setting.length, setting.slots, setting.config.vocab_size
+  positions = np.stack([np.sort(random.choice(length, slots, replace=False)) for _ in range(rows)])
+  targets = random.integers(315, vocabulary, (rows, slots))
+  labels = np.full((rows, length), -100)
+  np.put_along_axis(labels, positions, targets, axis=1)
+  return {
+    'input_ids': random.integers(315, vocabulary, (rows, length)).astype(np.int32),
+    'attention_mask': np.ones((rows, length), np.int32),
+    'masked_positions': positions.astype(np.int32),
+    'targets': targets.astype(np.int32),
+    'weights': np.ones((rows, slots), np.float32),
+    'labels': labels,
+  }
+
+
+# --- contestants: each returns a function that makes one step and gives back its loss ---------------------------------
+
+
+def prepare_ours(setting: Setting):
+  """The step that pre-training runs: packed rows, mesh, metrics."""
+  import jax
+
+  from rembert.training import optimizer, sharding, state, step
+
+  jax.config.update('jax_platforms', 'cpu')
+  mesh = sharding.make_mesh(sharding.MeshConfig())
+  options = optimizer.OptimizerConfig(LEARNING_RATE, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
+  trainable = state.masked_lm(
+    setting.config, Execution(), optimizer.make_optimizer(options, total_steps=1_000_000), mesh
+  )
+  drawn = random_batch(setting)
+  packed = {
+    'segment_ids': drawn['attention_mask'],
+    'position_ids': np.tile(np.arange(setting.length, dtype=np.int32), (setting.rows, 1)),
+    'language': np.zeros(setting.rows, np.int32),
+  }
+  names = ('input_ids', 'masked_positions', 'targets', 'weights')
+  with jax.set_mesh(mesh):
+    batch = sharding.to_device(packed | {name: drawn[name] for name in names}, mesh)
+    train_step = step.make_train_step(trainable)
+    train_state = trainable.init(0)
+
+  def run() -> float:
+    nonlocal train_state
+    with jax.set_mesh(mesh):
+      train_state, metrics = jax.block_until_ready(train_step(train_state, batch))
+    return float(metrics.sums.loss / metrics.sums.weight)
+
+  return run
+
+
+def prepare_sketch(setting: Setting):
+  """The sketch's step."""
+  import jax
+
+  from benchmarks import sketch
+
+  jax.config.update('jax_platforms', 'cpu')
+  config = setting.config
+  params = sketch.init_params(
+    jax.random.key(0),
+    V=config.vocab_size,
+    I=config.input_embedding_size,
+    E=config.output_embedding_size,
+    H=config.hidden_size,
+    F=config.intermediate_size,
+    L=config.num_hidden_layers,
+    S=config.max_position_embeddings,
+  )
+  batch = {name: jax.numpy.asarray(array) for name, array in random_batch(setting).items()}
+  opt_state = sketch.optimizer.init(params)
+
+  def run() -> float:
+    nonlocal params, opt_state
+    step = sketch.train_step(params, opt_state, batch, heads=config.num_attention_heads)
+    params, opt_state, loss = jax.block_until_ready(step)
+    return float(loss)
+
+  return run
+
+
+def prepare_torch(setting: Setting, autocast: bool):
+  """Hugging Face's model with labels, `AdamW` and `clip_grad_norm_`, as in its own examples."""
+  import torch
+  import transformers
+
+  fields = {field.name: getattr(setting.config, field.name) for field in dataclasses.fields(setting.config)}
+  fields.pop('pad_vocab_to_multiple_of')
+  torch.manual_seed(0)
+  model = transformers.RemBertForMaskedLM(transformers.RemBertConfig(**fields)).train()
+  optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=WEIGHT_DECAY)
+  batch = random_batch(setting)
+  names = ('input_ids', 'attention_mask', 'labels')
+  inputs = {name: torch.tensor(batch[name], dtype=torch.long) for name in names}
+
+  def run() -> float:
+    optimizer.zero_grad()
+    with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+      loss = model(**inputs).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
+    optimizer.step()
+    return loss.item()
+
+  return run
+
+
+def prepare_matmul(size: int):
+  """One large float32 product: what this machine gives at best."""
+  import jax
+
+  jax.config.update('jax_platforms', 'cpu')
+  x = jax.numpy.ones((size, size), jax.numpy.float32)
+  product = jax.jit(jax.numpy.matmul)
+
+  def run() -> None:
+    product(x, x).block_until_ready()
+
+  return run
+
+
+def contestants(setting_name: str) -> list[Contestant]:
+  """In the order in which they run; the first is this project, and ratios are taken to it."""
+  from rembert.training import flops
+
+  setting = SETTINGS[setting_name]
+  row_flops = flops.train_flops_per_row(setting.config, setting.length, setting.slots)
+  contestant = functools.partial(Contestant, flops=setting.rows * row_flops, tokens=setting.rows * setting.length)
+  size = 2048
+  return [
+    contestant(OURS, prepare_ours, (setting,)),
+    contestant(SKETCH, prepare_sketch, (setting,)),
+    contestant(TORCH, prepare_torch, (setting, False)),
+    contestant(TORCH_BF16, prepare_torch, (setting, True)),
+    Contestant(f'({size}³ float32 product)', prepare_matmul, (size,), flops=2 * size**3),
+  ]

@@ -1,0 +1,145 @@
+"""Contestants in processes of their own, measured in turn: A B C A B C …, never two at once.
+
+Of their own, because two numerical libraries in one process fight over its threads; in turn, because a shared machine
+is faster in one minute than in the next, and neighbours in time can be compared where averages cannot.
+"""
+
+import dataclasses
+import multiprocessing
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+
+@dataclasses.dataclass(frozen=True)
+class Contestant:
+  """One way to do a piece of work.
+
+  Attributes:
+    name: as it stands in the table.
+    prepare: called once in the contestant's own process; returns a function that does the work once and returns only
+      when it is done. Must be importable by name. ImportError means that a library is missing here.
+    arguments: of `prepare`; must pickle.
+    flops: useful floating-point operations of one run.
+    tokens: tokens that one run goes through, or None where that means nothing.
+  """
+
+  name: str
+  prepare: Callable[..., Callable[[], float | None]]
+  arguments: tuple
+  flops: int
+  tokens: int | None = None
+
+
+@dataclasses.dataclass
+class Measurement:
+  """What a contestant took.
+
+  Attributes:
+    seconds: of each run, in the order of the rounds; empty if there was none.
+    cpu_seconds: of each run, over all threads; where others use the machine too, they say more than `seconds`.
+    result: what the first run returned (a loss), to see that contestants do the same work.
+    preparation_seconds: imports, initialisation, compilation, warm-up.
+    peak_bytes: largest resident size of the process.
+    failure: why there is nothing to show, or ''.
+  """
+
+  seconds: list[float] = dataclasses.field(default_factory=list)
+  cpu_seconds: list[float] = dataclasses.field(default_factory=list)
+  result: float | None = None
+  preparation_seconds: float = 0.0
+  peak_bytes: int = 0
+  failure: str = ''
+
+  @property
+  def median(self) -> float:
+    """Seconds of one run."""
+    return statistics.median(self.seconds)
+
+  @property
+  def cpu_median(self) -> float:
+    """CPU seconds of one run."""
+    return statistics.median(self.cpu_seconds)
+
+
+def _serve(connection: Connection, contestant: Contestant, warm_up_runs: int) -> None:
+  try:
+    start = time.perf_counter()
+    run = contestant.prepare(*contestant.arguments)
+    result = run()
+    for _ in range(warm_up_runs - 1):
+      run()
+    connection.send(Measurement(result=result, preparation_seconds=time.perf_counter() - start))
+    while connection.recv():
+      start = time.perf_counter(), time.process_time()
+      run()
+      connection.send((time.perf_counter() - start[0], time.process_time() - start[1]))
+    connection.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+  except ImportError as error:
+    connection.send(Measurement(failure=f'{error.name or error} is not installed'))
+
+
+class _Process:
+  """A contestant's process, waiting on a pipe between its turns."""
+
+  def __init__(self, contestant: Contestant, warm_up_runs: int):
+    # Not fork: the child would inherit the threads' locks without the threads.
+    context = multiprocessing.get_context('spawn')
+    self._connection, theirs = context.Pipe()
+    self._process = context.Process(target=_serve, args=(theirs, contestant, warm_up_runs), daemon=True)
+    self._process.start()
+    theirs.close()  # else the end of a dead child would never be noticed
+    self.measurement = self._receive() or Measurement(failure=self._died())
+
+  def take_turn(self) -> None:
+    """One run, timed in the child, so that the pipe costs nothing."""
+    self._connection.send(True)
+    taken = self._receive()
+    if taken is None:
+      self.measurement = Measurement(failure=self._died())
+    else:
+      self.measurement.seconds.append(taken[0])
+      self.measurement.cpu_seconds.append(taken[1])
+
+  def finish(self) -> Measurement:
+    """Ends the process."""
+    if not self.measurement.failure:
+      self._connection.send(False)
+      self.measurement.peak_bytes = self._receive() or 0
+    self._process.join(timeout=30)
+    return self.measurement
+
+  def _receive(self):
+    try:
+      return self._connection.recv()
+    except EOFError:
+      return None
+
+  def _died(self) -> str:
+    self._process.join()
+    return f'died with exit code {self._process.exitcode}' + (' (out of memory?)' if self._process.exitcode < 0 else '')
+
+
+def measure_in_turn(
+  contestants: list[Contestant], rounds: int, say: Callable[[str], None], warm_up_runs: int = 2
+) -> dict[str, Measurement]:
+  """Measurements by name. All contestants are prepared first, one after the other; then they take turns."""
+  processes = {}
+  for contestant in contestants:
+    process = processes[contestant.name] = _Process(contestant, warm_up_runs)
+    measurement = process.measurement
+    say(f'{contestant.name}: {measurement.failure or f"ready after {measurement.preparation_seconds:.1f} s"}')
+  for turn in range(rounds):
+    for process in processes.values():
+      if not process.measurement.failure:
+        process.take_turn()
+    taken = [f'{process.measurement.seconds[-1]:.3f}' for process in processes.values() if process.measurement.seconds]
+    say(f'round {turn + 1} of {rounds}: {" · ".join(taken)} s')
+  return {name: process.finish() for name, process in processes.items()}
+
+
+def ratios(others: list[float], ours: list[float]) -> list[float]:
+  """How many times as long the others took, round by round."""
+  return [theirs / own for theirs, own in zip(others, ours, strict=True)]

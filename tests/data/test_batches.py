@@ -1,0 +1,239 @@
+"""Batches go on from any step as if nothing had been, whoever reads them; evaluation batches never change."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rembert.data.batches import LanguageRows, StreamedBatches
+from rembert.data.masking import SpecialIds
+from rembert.data.packing import pack
+from rembert.errors import UsageError
+
+S, B, WINDOW = 16, 4, 3
+VOCAB = 5000
+SPECIAL = SpecialIds()
+
+
+def documents_of(seed, count):
+  random = np.random.default_rng(seed)
+  return [random.integers(SPECIAL.first_piece, VOCAB, random.integers(1, 40)).astype(np.int32) for _ in range(count)]
+
+
+# 'de' has about 13 rows to an epoch, 'sw' fewer than its window holds: both wrap around within a few steps.
+CORPUS = {
+  ('de', 'train'): documents_of(0, 10),
+  ('en', 'train'): documents_of(1, 25),
+  ('sw', 'train'): [np.arange(400, 420, dtype=np.int32)],
+  ('de', 'validation'): documents_of(3, 3),
+  ('en', 'validation'): documents_of(4, 9),
+  ('sw', 'validation'): [],
+}
+RATES = {'de': 0.4, 'en': 0.35, 'sw': 0.25}
+
+
+def open_documents(language, split, skip):
+  return iter(CORPUS[language, split][skip:])
+
+
+SOURCE = StreamedBatches(
+  rates=RATES,
+  open_documents=open_documents,
+  batch_size=B,
+  sequence_length=S,
+  vocab_size=VOCAB,
+  seed=7,
+  shuffle_rows=WINDOW,
+  evaluation_rows=5,
+)
+STEPS = 60
+
+
+def assert_same(ours, theirs):
+  assert ours.keys() == theirs.keys()
+  for name in ours:
+    assert ours[name].dtype == theirs[name].dtype, name
+    np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+
+
+def unmasked(batch):
+  ids = batch['input_ids'].copy()
+  rows, slots = np.nonzero(batch['weights'])
+  ids[rows, batch['masked_positions'][rows, slots]] = batch['targets'][rows, slots]
+  return ids
+
+
+@pytest.fixture(scope='module')
+def uninterrupted():
+  return list(itertools.islice(SOURCE.batches(), STEPS))
+
+
+@given(step=st.integers(1, STEPS - 8))
+@settings(deadline=None)
+def test_resuming_after_any_step_is_bitwise_the_uninterrupted_run(uninterrupted, step):
+  # The state travels through a checkpoint, which is JSON.
+  state = json.loads(json.dumps(uninterrupted[step - 1][1]))
+  resumed = itertools.islice(SOURCE.batches(step, state), 8)
+  for (batch, next_state), (expected, expected_state) in zip(resumed, uninterrupted[step : step + 8], strict=True):
+    assert_same(batch, expected)
+    assert next_state == expected_state
+
+
+@pytest.mark.parametrize('language', RATES)
+@pytest.mark.parametrize('window', [1, 3, 64])
+def test_a_language_resumes_at_window_edges_and_epoch_wraps(language, window):
+  fresh = lambda state=None: LanguageRows(
+    language, open_documents, sequence_length=S, special=SPECIAL, seed=1, window=window, state=state
+  )
+  rows, states, stream = [], [], fresh()
+  for _ in range(3 * 64 + 5):
+    states.append(stream.state())
+    rows.append(stream.next())
+  assert states[-1]['epoch'] >= 1
+  starts = [n for n, state in enumerate(states[:-5]) if state['row'] in (0, 1, window - 1, window)]
+  for start in starts[:: max(1, len(starts) // 12)] + starts[-2:]:
+    again = fresh(states[start])
+    for expected in rows[start : start + 5]:
+      for ours, theirs in zip(again.next(), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_windows_are_shuffles_of_the_documents_in_order_epoch_after_epoch():
+  stream = LanguageRows('de', open_documents, sequence_length=S, special=SPECIAL, seed=1, window=4)
+  epoch = [row.ids.tobytes() for row, _ in pack(CORPUS['de', 'train'], S, SPECIAL)]
+  in_order = itertools.cycle(epoch)
+  moved = 0
+  for _ in range(10):
+    window = list(itertools.islice(in_order, 4))
+    drawn = [stream.next().ids.tobytes() for _ in range(4)]
+    assert sorted(drawn) == sorted(window)
+    moved += drawn != window
+  # A window stays as it is once in 24 times.
+  assert moved >= 6
+
+
+@pytest.mark.parametrize('count', [2, 4])
+def test_processes_read_disjoint_rows_that_join_to_the_one_process_batch(uninterrupted, count):
+  readers = [dataclasses.replace(SOURCE, process=(index, count)).batches() for index in range(count)]
+  for expected, expected_state in uninterrupted[:12]:
+    parts = [next(reader) for reader in readers]
+    assert_same({name: np.concatenate([batch[name] for batch, _ in parts]) for name in expected}, expected)
+    assert all(state == expected_state for _, state in parts)
+
+
+def test_a_run_may_be_resumed_with_another_number_of_processes(uninterrupted):
+  two = [dataclasses.replace(SOURCE, process=(index, 2)).batches() for index in range(2)]
+  state = [next(reader) for _ in range(9) for reader in two][-1][1]
+  four = [dataclasses.replace(SOURCE, process=(index, 4)).batches(9, state) for index in range(4)]
+  for expected, _ in uninterrupted[9:15]:
+    parts = [next(reader)[0] for reader in four]
+    assert_same({name: np.concatenate([batch[name] for batch in parts]) for name in expected}, expected)
+
+
+def test_evaluation_batches_are_shared_out_among_processes_too():
+  whole = list(SOURCE.evaluation_batches())
+  halves = [list(dataclasses.replace(SOURCE, process=(index, 2)).evaluation_batches()) for index in range(2)]
+  for expected, *parts in zip(whole, *halves, strict=True):
+    assert_same({name: np.concatenate([part[name] for part in parts]) for name in expected}, expected)
+
+
+def test_rows_come_from_the_language_they_are_labelled_with(uninterrupted):
+  owner = {}
+  for (language, split), documents in CORPUS.items():
+    if split == 'train':
+      for row, _ in pack(documents, S, SPECIAL):
+        owner[row.ids.tobytes()] = language
+  seen = set()
+  for batch, _ in uninterrupted:
+    for ids, language in zip(unmasked(batch), batch['language'], strict=True):
+      assert owner[ids.tobytes()] == SOURCE.languages[language]
+      seen.add(SOURCE.languages[language])
+  assert seen == set(RATES)
+
+
+def test_a_batch_has_the_names_shapes_and_types_that_the_step_takes(uninterrupted):
+  slots = 3
+  assert {name: (x.dtype, x.shape) for name, x in uninterrupted[0][0].items()} == {
+    'input_ids': (np.int32, (B, S)),
+    'segment_ids': (np.int32, (B, S)),
+    'position_ids': (np.int32, (B, S)),
+    'masked_positions': (np.int32, (B, slots)),
+    'targets': (np.int32, (B, slots)),
+    'weights': (np.float32, (B, slots)),
+    'language': (np.int32, (B,)),
+  }
+
+
+def test_a_yielded_state_does_not_change_afterwards():
+  batches = SOURCE.batches()
+  _, state = next(batches)
+  copy = json.loads(json.dumps(state))
+  for _ in range(5):
+    next(batches)
+  assert state == copy
+
+
+def test_other_seeds_give_other_batches(uninterrupted):
+  other, _ = next(dataclasses.replace(SOURCE, seed=8).batches())
+  assert np.any(other['input_ids'] != uninterrupted[0][0]['input_ids'])
+
+
+# --- evaluation -----------------------------------------------------------------------------------
+
+
+def test_evaluation_batches_are_the_same_every_time():
+  first, second = list(SOURCE.evaluation_batches()), list(SOURCE.evaluation_batches())
+  assert len(first) == len(second) > 1
+  for ours, theirs in zip(first, second, strict=True):
+    assert_same(ours, theirs)
+
+
+def test_evaluation_takes_the_first_held_out_rows_of_each_language():
+  expected = []
+  for index, language in enumerate(RATES):
+    held_out = [row.ids for row, _ in pack(CORPUS[language, 'validation'], S, SPECIAL)][:5]
+    expected += [(index, ids.tobytes()) for ids in held_out]
+  batches = list(SOURCE.evaluation_batches())
+  rows = [
+    (int(language), ids.tobytes())
+    for batch in batches
+    for language, ids, weights in zip(batch['language'], unmasked(batch), batch['weights'], strict=True)
+    if weights.any()
+  ]
+  assert rows == expected
+  assert len(expected) % B, 'the corpus of this test should leave a batch to pad'
+
+
+@pytest.mark.parametrize('pad', [0, 1])
+def test_the_last_evaluation_batch_is_padded_with_rows_of_weight_zero(pad):
+  special = SpecialIds(pad=pad)
+  source = dataclasses.replace(SOURCE, special=special)
+  rows = sum(min(5, len(list(pack(CORPUS[language, 'validation'], S, special)))) for language in RATES)
+  batches = list(source.evaluation_batches())
+  assert all(batch['input_ids'].shape == (B, S) for batch in batches)
+  assert len(batches) == -(-rows // B)
+  padding = {name: x[rows % B :] for name, x in batches[-1].items()}
+  assert len(padding['language']) > 0
+  for name in 'weights', 'targets', 'masked_positions', 'segment_ids', 'language':
+    assert not np.any(padding[name]), name
+  assert np.all(padding['input_ids'] == pad)
+  assert sum(np.any(batch['weights'], axis=1).sum() for batch in batches) == rows
+
+
+def test_without_held_out_text_there_is_no_evaluation():
+  assert list(dataclasses.replace(SOURCE, rates={'sw': 1.0}).evaluation_batches()) == []
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('documents', [[], [np.zeros(0, np.int32)] * 3], ids=['no documents', 'empty documents'])
+def test_a_language_without_text_is_a_usage_error(documents):
+  source = dataclasses.replace(SOURCE, rates={'xx': 1.0}, open_documents=lambda *_: iter(documents))
+  with pytest.raises(UsageError, match='xx') as error:
+    next(source.batches())
+  assert error.value.where == 'data.languages'

@@ -1,0 +1,97 @@
+"""Sampling rates by the paper's formula, and draws that are a pure function of (seed, step)."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.data.mixture import (
+  EVALUATION_STREAM,
+  MASK_STREAM,
+  MIXTURE_STREAM,
+  SHUFFLE_STREAM,
+  languages_of_rows,
+  random_stream,
+  sampling_rates,
+)
+
+TOLERANCE = 1e-12
+SIGMAS = 5  # of a share; the seeds are fixed
+
+counts = st.dictionaries(st.text(min_size=1, max_size=3), st.integers(0, 10**9), min_size=1).filter(
+  lambda counts: any(counts.values())
+)
+
+
+@given(sentences=counts, alpha=st.floats(0, 1))
+def test_rates_are_the_papers_smoothed_shares(sentences, alpha):
+  rates = sampling_rates(sentences, alpha)
+  # A.7: p = n / Σ n; then p ** α, renormalised.
+  total = sum(sentences.values())
+  smoothed = {language: (n / total) ** alpha for language, n in sentences.items() if n > 0}
+  assert rates == pytest.approx({language: p / sum(smoothed.values()) for language, p in smoothed.items()}, rel=1e-9)
+  assert sum(rates.values()) == pytest.approx(1, abs=TOLERANCE)
+  assert list(rates) == sorted(rates)
+
+
+def test_half_the_exponent_lifts_the_small_languages():
+  sentences = {'en': 1_000_000, 'sw': 10_000}
+  assert sampling_rates(sentences, 1.0)['sw'] == pytest.approx(1 / 101)
+  assert sampling_rates(sentences, 0.5)['sw'] == pytest.approx(1 / 11)
+  assert sampling_rates(sentences, 0.0)['sw'] == pytest.approx(1 / 2)
+
+
+def test_the_order_of_the_languages_is_not_that_of_the_survey():
+  assert list(sampling_rates({'sw': 1, 'de': 2, 'en': 3}, 0.5)) == ['de', 'en', 'sw']
+
+
+def test_draws_converge_to_the_rates():
+  rates = [0.5, 0.3, 0.15, 0.05]
+  drawn = np.concatenate([languages_of_rows(0, step, 500, rates) for step in range(100)])
+  shares = np.bincount(drawn, minlength=4) / drawn.size
+  for share, rate in zip(shares, rates, strict=True):
+    assert abs(share - rate) < SIGMAS * np.sqrt(rate * (1 - rate) / drawn.size)
+
+
+@given(seed=st.integers(-(2**63), 2**64 - 1), step=st.integers(0, 2**40), rows=st.integers(1, 64))
+def test_the_draw_is_a_pure_function(seed, step, rows):
+  rates = [0.2, 0.5, 0.3]
+  drawn = languages_of_rows(seed, step, rows, rates)
+  np.random.default_rng().random(rows)  # whatever else is drawn meanwhile
+  np.testing.assert_array_equal(languages_of_rows(seed, step, rows, rates), drawn)
+  assert drawn.dtype == np.int32
+  assert drawn.shape == (rows,)
+  assert np.all((drawn >= 0) & (drawn < 3))
+
+
+def test_neither_steps_nor_seeds_repeat_each_other():
+  rates = [0.5, 0.5]
+  draws = {languages_of_rows(seed, step, 64, rates).tobytes() for seed in range(10) for step in range(10)}
+  assert len(draws) == 100
+
+
+@pytest.mark.parametrize(('seed', 'other'), [(-1, -2), (2**63, 2**63 + 1), (0, 2**63)])
+def test_seeds_of_all_64_bits_are_told_apart(seed, other):
+  assert random_stream(seed, MASK_STREAM, 0).random() != random_stream(other, MASK_STREAM, 0).random()
+
+
+def test_one_language_is_drawn_always():
+  assert not np.any(languages_of_rows(0, 0, 100, [1.0]))
+
+
+def test_rates_that_do_not_quite_sum_to_one_draw_no_language_beyond_the_last():
+  assert languages_of_rows(0, 0, 10_000, [0.3, 0.3, 0.3999999]).max() == 2
+
+
+def test_streams_are_independent():
+  streams = (MIXTURE_STREAM, MASK_STREAM, SHUFFLE_STREAM, EVALUATION_STREAM)
+  draws = np.stack([random_stream(0, stream, 5).random(10_000) for stream in streams])
+  correlations = np.corrcoef(draws) - np.eye(4)
+  assert np.abs(correlations).max() < SIGMAS / np.sqrt(10_000)
+
+
+def test_neighbouring_counters_share_no_draws():
+  # The counter's lowest word belongs to the draws: however many one takes, they never run into the next counter's.
+  long = random_stream(0, MASK_STREAM, 0, 0).integers(0, 2**63, 4096)
+  others = [random_stream(0, MASK_STREAM, *counter).integers(0, 2**63, 4096) for counter in ((0, 1), (1, 0), (1, 1))]
+  assert len(set(np.concatenate([long, *others]).tolist())) == 4 * 4096

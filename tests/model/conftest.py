@@ -1,0 +1,70 @@
+"""Small models with nothing left at zero, so that every bias and every LayerNorm scale can be felt."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from rembert.model.config import Execution, RemBertConfig
+from rembert.model.heads import RemBertForMaskedLM
+
+# These tests compile for a minute and compute for a second: LLVM's optimisations cost more than they give. XLA's own
+# stay on. Read when the backend starts, which is after collection.
+os.environ['XLA_FLAGS'] = os.environ.get('XLA_FLAGS', '') + ' --xla_backend_optimization_level=0'
+
+# Hugging Face's tiny test model: I, E, H and F all differ, V is no multiple of 128.
+TINY = RemBertConfig(
+  vocab_size=99,
+  input_embedding_size=18,
+  output_embedding_size=43,
+  hidden_size=32,
+  num_hidden_layers=3,
+  num_attention_heads=4,
+  intermediate_size=37,
+  max_position_embeddings=48,
+  type_vocab_size=3,
+)
+
+
+def _build(config: RemBertConfig, execution: Execution = Execution(), *, add_pooler: bool = True) -> RemBertForMaskedLM:
+  """A model with every parameter drawn from N(0, 0.1²), LayerNorm scales about 1; the same for every `execution`."""
+  construct = lambda: RemBertForMaskedLM(config, execution, add_pooler=add_pooler, rngs=nnx.Rngs(0))
+  graphdef, shapes = nnx.split(nnx.eval_shape(construct))
+  random = np.random.default_rng(0)
+
+  def fill(path, leaf):
+    value = 0.1 * random.standard_normal(leaf.shape, np.float32) + (path[-1].key == 'scale')
+    return jnp.asarray(value, jnp.float32)
+
+  return nnx.merge(graphdef, jax.tree_util.tree_map_with_path(fill, nnx.to_pure_dict(shapes)))
+
+
+@pytest.fixture(scope='session')
+def tiny() -> RemBertConfig:
+  """`TINY`."""
+  return TINY
+
+
+@pytest.fixture(scope='session')
+def build():
+  """See `_build`."""
+  return _build
+
+
+@pytest.fixture(scope='session')
+def tiny_model() -> RemBertForMaskedLM:
+  """`TINY`, built; not to be changed."""
+  return _build(TINY)
+
+
+def _parameters(model: nnx.Module, dtype: type = np.float64) -> dict:
+  return jax.tree.map(lambda x: np.asarray(x, dtype), nnx.to_pure_dict(nnx.state(model, nnx.Param)))
+
+
+@pytest.fixture(scope='session')
+def parameters():
+  """A model's parameters as nested dicts of NumPy arrays, float64 unless told otherwise."""
+  return _parameters

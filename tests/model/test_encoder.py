@@ -1,0 +1,377 @@
+"""The whole encoder against NumPy in float64, and the properties that hold whatever its parameters are."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import erf
+
+from rembert.model.config import REMAT_POLICIES, Execution
+from rembert.model.encoder import RemBertEncoder
+
+TOLERANCE = 1e-5  # relative to the largest value of the reference
+BFLOAT16_TOLERANCE = 5e-2  # the same, for products of 8-bit mantissas
+
+
+def assert_close(actual, reference, tolerance=TOLERANCE):
+  error = np.abs(np.asarray(actual, np.float64) - np.asarray(reference, np.float64)).max()
+  assert error <= tolerance * np.abs(np.asarray(reference, np.float64)).max()
+
+
+# --- the reference: Hugging Face's RemBERT, written out for one row at a time ---------------------
+
+
+def gelu(x):
+  return x * 0.5 * (1 + erf(x / np.sqrt(2)))
+
+
+def gelu_tanh(x):
+  return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def layer_norm(x, p, epsilon):
+  mean = x.mean(-1, keepdims=True)
+  variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+  return (x - mean) / np.sqrt(variance + epsilon) * p['scale'] + p['bias']
+
+
+def reference_row(config, p, ids, types, positions, sees):
+  """Hidden states [L + 1, S, H] and pooled [H] of one row; `sees` [S, S] is True where a query sees a key."""
+  epsilon = config.layer_norm_eps
+  act = {'gelu': gelu, 'gelu_tanh': gelu_tanh}[config.hidden_act]
+  tables = p['embeddings']
+  x = (
+    tables['word']['embedding'][ids]
+    + tables['position']['embedding'][positions]
+    + tables['token_type']['embedding'][types]
+  )
+  x = layer_norm(x, tables['norm'], epsilon)
+  if config.input_embedding_size != config.hidden_size:
+    x = x @ p['projection']['kernel'] + p['projection']['bias']
+  states = [x]
+  for index in range(config.num_hidden_layers):
+    layer = jax.tree.map(lambda stacked, index=index: stacked[index], p['layers'])
+    qkv, output = layer['attention']['qkv'], layer['attention']['output']
+    attended = output['bias'].copy()
+    for head in range(config.num_attention_heads):
+      query, key, value = (x @ qkv['kernel'][:, i, head] + qkv['bias'][i, head] for i in range(3))
+      scores = np.where(sees, query @ key.T / np.sqrt(config.hidden_size // config.num_attention_heads), -np.inf)
+      weights = np.exp(scores - scores.max(-1, keepdims=True))
+      attended = attended + weights / weights.sum(-1, keepdims=True) @ value @ output['kernel'][head]
+    x = layer_norm(x + attended, layer['attention_norm'], epsilon)
+    up, down = layer['feed_forward']['up'], layer['feed_forward']['down']
+    fed = act(x @ up['kernel'] + up['bias']) @ down['kernel'] + down['bias']
+    x = layer_norm(x + fed, layer['output_norm'], epsilon)
+    states.append(x)
+  return np.stack(states), np.tanh(x[0] @ p['pooler']['kernel'] + p['pooler']['bias'])
+
+
+@pytest.fixture(scope='module')
+def batch(tiny):
+  """Four rows of 10; lengths 10, 7, 1 and 4."""
+  random = np.random.default_rng(0)
+  lengths = np.array([10, 7, 1, 4])
+  return {
+    'ids': random.integers(0, tiny.vocab_size, (4, 10)),
+    'types': random.integers(0, tiny.type_vocab_size, (4, 10)),
+    'mask': (np.arange(10) < lengths[:, None]).astype(np.int32),
+    'lengths': lengths,
+  }
+
+
+# --- against the reference ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  'fields',
+  [{}, {'hidden_act': 'gelu_tanh'}, {'input_embedding_size': 32}],
+  ids=['erf', 'tanh', 'without projection'],
+)
+def test_hidden_states_and_pooler_are_those_of_the_reference(tiny, build, parameters, batch, fields):
+  config = dataclasses.replace(tiny, **fields)
+  encoder = build(config).encoder
+  output = encoder(
+    jnp.asarray(batch['ids']), jnp.asarray(batch['types']), jnp.asarray(batch['mask']), output_hidden_states=True
+  )
+  p = parameters(encoder)
+  for row, length in enumerate(batch['lengths']):
+    sees = np.broadcast_to(np.arange(10) < length, (10, 10))
+    states, pooled = reference_row(config, p, batch['ids'][row], batch['types'][row], np.arange(10), sees)
+    assert_close(output.hidden_states[:, row], states)
+    assert_close(output.pooler_output[row], pooled)
+  np.testing.assert_array_equal(output.hidden_states[-1], output.last_hidden_state)
+  assert output.hidden_states.shape == (config.num_hidden_layers + 1, 4, 10, config.hidden_size)
+
+
+def test_the_two_gelus_differ_by_what_separates_tensorflow_from_hugging_face(tiny, build, batch):
+  erf_states, tanh_states = (
+    build(dataclasses.replace(tiny, hidden_act=act)).encoder(jnp.asarray(batch['ids'])).last_hidden_state
+    for act in ('gelu', 'gelu_tanh')
+  )
+  assert 1e-5 < np.abs(erf_states - tanh_states).max() < 1e-2
+
+
+def test_by_default_there_is_one_text_without_padding(tiny_model, batch):
+  ids = jnp.asarray(batch['ids'])
+  explicit = tiny_model.encoder(
+    ids, jnp.zeros_like(ids), jnp.ones_like(ids), position_ids_BxS=jnp.tile(jnp.arange(10), (4, 1))
+  )
+  assert_close(tiny_model.encoder(ids).last_hidden_state, explicit.last_hidden_state)
+
+
+def test_what_is_not_asked_for_is_not_returned(tiny, build, batch):
+  output = build(tiny, add_pooler=False).encoder(jnp.asarray(batch['ids']))
+  assert output.pooler_output is None
+  assert output.hidden_states is None
+
+
+# --- who feels whom -------------------------------------------------------------------------------
+
+
+def test_padding_is_not_felt_to_the_bit(tiny, tiny_model, batch):
+  run = nnx.jit(lambda model, ids: model(ids, None, jnp.asarray(batch['mask'])))
+  other = np.where(batch['mask'], batch['ids'], (batch['ids'] + 1) % tiny.vocab_size)
+  before, after = (run(tiny_model.encoder, jnp.asarray(ids)) for ids in (batch['ids'], other))
+  is_token = batch['mask'].astype(bool)
+  np.testing.assert_array_equal(before.last_hidden_state[is_token], after.last_hidden_state[is_token])
+  np.testing.assert_array_equal(before.pooler_output, after.pooler_output)
+  assert np.any(before.last_hidden_state[~is_token] != after.last_hidden_state[~is_token])
+
+
+def test_rows_do_not_see_each_other(tiny_model, batch):
+  run = nnx.jit(lambda model, ids: model(ids).last_hidden_state)
+  ids = batch['ids'].copy()
+  before = run(tiny_model.encoder, jnp.asarray(ids))
+  ids[0] = ids[0][::-1]
+  np.testing.assert_array_equal(before[1:], run(tiny_model.encoder, jnp.asarray(ids))[1:])
+
+
+def test_both_texts_of_a_pair_are_told_apart(tiny_model, batch):
+  ids = jnp.asarray(batch['ids'])
+  first, second = (tiny_model.encoder(ids, jnp.full_like(ids, t)).last_hidden_state for t in (0, 1))
+  assert np.abs(first - second).max() > 0.01
+
+
+PACKED = 24  # positions in a packed row
+
+
+@st.composite
+def packed_rows(draw):
+  """Lengths of up to four documents that fit into a row, and a seed for their ids."""
+  lengths = draw(st.lists(st.integers(1, 8), min_size=2, max_size=4).filter(lambda lengths: sum(lengths) <= PACKED))
+  return lengths, draw(st.integers(0, 2**32 - 1))
+
+
+def _packed(lengths, seed, vocab_size):
+  ids = np.zeros(PACKED, np.int32)
+  segments, positions = np.zeros(PACKED, np.int32), np.zeros(PACKED, np.int32)
+  random, at = np.random.default_rng(seed), 0
+  for number, length in enumerate(lengths, start=1):
+    ids[at : at + length] = random.integers(0, vocab_size, length)
+    segments[at : at + length], positions[at : at + length] = number, np.arange(length)
+    at += length
+  return ids, segments, positions
+
+
+@pytest.fixture(scope='module')
+def run_packed(tiny_model):
+  """ids, segments, positions, each [4, PACKED], to last hidden states; compiled once."""
+  run = nnx.jit(
+    lambda model, ids, segments, positions: model(ids, segment_ids_BxS=segments, position_ids_BxS=positions)
+  )
+  return lambda *arrays: np.asarray(run(tiny_model.encoder, *map(jnp.asarray, arrays)).last_hidden_state)
+
+
+@given(packed=packed_rows())
+@settings(deadline=None, max_examples=30)
+def test_packed_documents_do_not_see_each_other_to_the_bit(tiny, run_packed, packed):
+  lengths, seed = packed
+  ids, segments, positions = _packed(lengths, seed, tiny.vocab_size)
+  # Row 0 as it is; in row k all documents but the k-th, and the padding, hold other tokens.
+  rows = np.tile(ids, (4, 1))
+  others = np.random.default_rng(seed + 1).integers(0, tiny.vocab_size, (4, PACKED))
+  for row in range(1, 4):
+    rows[row] = np.where(segments == row, ids, others[row])
+  states = run_packed(rows, np.tile(segments, (4, 1)), np.tile(positions, (4, 1)))
+  for row in range(1, min(4, len(lengths) + 1)):
+    np.testing.assert_array_equal(states[row, segments == row], states[0, segments == row])
+
+
+@given(packed=packed_rows())
+@settings(deadline=None, max_examples=30)
+def test_a_packed_document_is_encoded_as_if_it_were_alone(tiny, run_packed, packed):
+  lengths, seed = packed
+  ids, segments, positions = _packed(lengths, seed, tiny.vocab_size)
+  together = run_packed(*(np.tile(x, (4, 1)) for x in (ids, segments, positions)))[0]
+  alone = np.zeros((3, 4, PACKED), np.int32)
+  for row, length in enumerate(lengths):
+    alone[0, row, :length] = ids[segments == row + 1]
+    alone[1, row, :length] = 1
+    alone[2, row] = np.arange(PACKED)
+  states = run_packed(*alone)
+  for row, length in enumerate(lengths):
+    assert_close(together[segments == row + 1], states[row, :length])
+
+
+def test_one_segment_is_the_same_as_no_packing(tiny_model, batch):
+  ids, mask = jnp.asarray(batch['ids']), jnp.asarray(batch['mask'])
+  padded = tiny_model.encoder(ids, None, mask).last_hidden_state
+  packed = tiny_model.encoder(ids, segment_ids_BxS=mask).last_hidden_state
+  is_token = batch['mask'].astype(bool)
+  assert_close(packed[is_token], padded[is_token])
+
+
+# --- how it is computed ---------------------------------------------------------------------------
+
+
+def _values_and_gradients(build, config, execution, ids):
+  """Hidden states, and the gradients of a fixed random projection of them."""
+  graphdef, params = nnx.split(build(config, execution).encoder)
+  direction = np.random.default_rng(5).standard_normal((*ids.shape, config.hidden_size)).astype(np.float32)
+
+  @jax.jit
+  def run(params):
+    def projected(params):
+      states = nnx.merge(graphdef, params)(jnp.asarray(ids)).last_hidden_state
+      return jnp.vdot(states.astype(jnp.float32), direction), states
+
+    return jax.value_and_grad(projected, has_aux=True)(params)
+
+  (_, states), gradients = run(nnx.to_pure_dict(params))
+  return states, gradients
+
+
+@pytest.fixture(scope='module')
+def plain(tiny, build, batch):
+  return _values_and_gradients(build, tiny, Execution(), batch['ids'])
+
+
+@pytest.mark.parametrize(
+  'execution',
+  # Three layers: 2 leaves one over, 8 is more than there are.
+  [Execution(remat=remat, unroll=unroll) for remat, unroll in zip(REMAT_POLICIES[1:], (2, 8), strict=True)],
+  ids=lambda execution: f'unroll {execution.unroll} remat {execution.remat}',
+)
+def test_unrolling_and_recomputing_change_neither_values_nor_gradients(tiny, build, batch, plain, execution):
+  states, gradients = _values_and_gradients(build, tiny, execution, batch['ids'])
+  assert_close(states, plain[0])
+  jax.tree.map(assert_close, gradients, plain[1])
+
+
+def test_bfloat16_keeps_float32_parameters_and_stays_close(tiny, build, batch, plain):
+  states, gradients = _values_and_gradients(build, tiny, Execution(dtype='bfloat16'), batch['ids'])
+  assert states.dtype == jnp.bfloat16
+  assert {x.dtype for x in jax.tree.leaves(gradients)} == {jnp.dtype('float32')}
+  assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves((states, gradients)))
+  assert_close(states.astype(np.float32), plain[0], BFLOAT16_TOLERANCE)
+
+
+def test_the_gradient_of_every_parameter_is_felt(plain):
+  for path, gradient in jax.tree_util.tree_leaves_with_path(plain[1]):
+    names = [key.key for key in path]
+    assert names[0] == 'pooler' or np.any(gradient), names
+
+
+def test_the_gradient_is_the_slope(tiny, build, batch, plain):
+  # Central differences of the NumPy reference in float64, along one random direction through all parameters at once.
+  encoder = build(tiny).encoder
+  p = jax.tree.map(lambda x: np.asarray(x, np.float64), nnx.to_pure_dict(nnx.state(encoder, nnx.Param)))
+  random = np.random.default_rng(6)
+  direction = jax.tree.map(lambda x: random.standard_normal(x.shape), p)
+  readout = np.random.default_rng(5).standard_normal((4, 10, tiny.hidden_size)).astype(np.float32)
+
+  def projected(scale):
+    moved = jax.tree.map(lambda x, d: x + scale * d, p, direction)
+    rows = [
+      reference_row(tiny, moved, ids, np.zeros(10, int), np.arange(10), np.ones((10, 10), bool))[0][-1]
+      for ids in batch['ids']
+    ]
+    return np.vdot(np.stack(rows), readout)
+
+  slope = (projected(1e-6) - projected(-1e-6)) / 2e-6
+  ours = sum(np.vdot(g, d) for g, d in zip(jax.tree.leaves(plain[1]), jax.tree.leaves(direction), strict=True))
+  assert ours == pytest.approx(slope, rel=1e-4)
+
+
+# --- dropout --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def dropout_run(tiny, build, batch):
+  """(parameters, key) to hidden states with half of the units and attention weights dropped; and the parameters."""
+  config = dataclasses.replace(tiny, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5)
+  graphdef, params = nnx.split(build(config).encoder)
+  ids = jnp.asarray(batch['ids'])
+  run = jax.jit(
+    lambda params, key: nnx.merge(graphdef, params)(ids, output_hidden_states=True, dropout_key=key).hidden_states
+  )
+  return run, nnx.to_pure_dict(params)
+
+
+def test_dropout_is_off_without_a_key_and_reproducible_with_one(dropout_run, plain):
+  run, params = dropout_run
+  assert_close(run(params, None)[-1], plain[0])
+  first, again, other = (run(params, jax.random.key(seed)) for seed in (1, 1, 2))
+  np.testing.assert_array_equal(first, again)
+  for states in np.asarray(first), np.asarray(other):
+    assert np.abs(states[-1] - plain[0]).max() > 0.01
+  assert np.abs(first - other).max() > 0.01
+
+
+def test_every_layer_drops_other_units(dropout_run):
+  # Layers whose only word is a large bias: where it is dropped the layer's output is low, elsewhere high.
+  run, params = dropout_run
+  layers = jax.tree.map(jnp.zeros_like, params['layers'])
+  layers['feed_forward']['down']['bias'] += 1000.0
+  for norm in 'attention_norm', 'output_norm':
+    layers[norm]['scale'] += 1.0
+  states = np.asarray(run(params | {'layers': layers}, jax.random.key(0)))[1:]
+  kept = (states > 0).reshape(len(states), -1)
+  # 1,280 units: independent masks agree on half of them, within five standard deviations.
+  slack = 5 * 0.5 / np.sqrt(kept.shape[1])
+  for one in range(len(kept)):
+    assert abs(kept[one].mean() - 0.5) < slack
+    for other in range(one):
+      assert abs((kept[one] == kept[other]).mean() - 0.5) < slack
+
+
+# --- initialisation -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def fresh(tiny):
+  config = dataclasses.replace(tiny, hidden_size=128, intermediate_size=512, vocab_size=3000, input_embedding_size=64)
+  construct = lambda: nnx.to_pure_dict(nnx.state(RemBertEncoder(config, rngs=nnx.Rngs(0))))
+  return jax.tree.map(np.asarray, jax.jit(construct)())
+
+
+def test_kernels_and_tables_begin_as_a_normal_cut_at_two_sigma(fresh):
+  filled = 0
+  for path, x in jax.tree_util.tree_leaves_with_path(fresh):
+    name = '/'.join(key.key for key in path)
+    if name.endswith(('kernel', 'embedding')):
+      x = x[:3000] if 'word' in name else x
+      assert np.abs(x).max() <= 2 * 0.02, name
+      assert abs(x.mean()) < 5 * 0.0176 / np.sqrt(x.size), name
+      # The cut leaves 0.87962566 of σ; the estimate's own standard error is below 0.6 / √n of it.
+      assert x.std() == pytest.approx(0.87962566 * 0.02, rel=5 * 0.6 / np.sqrt(x.size)), name
+      filled += 1
+  assert filled == 3 + 1 + 4 + 1
+
+
+def test_biases_begin_at_zero_and_scales_at_one(fresh):
+  for path, x in jax.tree_util.tree_leaves_with_path(fresh):
+    if path[-1].key in ('bias', 'scale'):
+      assert np.all(x == (path[-1].key == 'scale')), path
+
+
+def test_no_two_layers_and_no_two_kernels_begin_alike(fresh):
+  kernels = [x for path, x in jax.tree_util.tree_leaves_with_path(fresh['layers']) if path[-1].key == 'kernel']
+  heads = [layer.reshape(-1)[:1000] for kernel in kernels for layer in kernel]
+  correlations = np.corrcoef(heads) - np.eye(len(heads))
+  assert np.abs(correlations).max() < 0.2

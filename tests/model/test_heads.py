@@ -1,0 +1,175 @@
+"""The MLM head against NumPy: masked positions, padding rows of the vocabulary, tied embeddings."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from scipy.special import erf
+
+from rembert.model.config import Execution
+from rembert.model.heads import RemBertForMaskedLM
+from rembert.training.losses import mlm_row_sums
+
+TOLERANCE = 1e-5  # relative to the largest value of the reference
+BFLOAT16_TOLERANCE = 5e-2  # the same, for products of 8-bit mantissas
+
+
+def assert_close(actual, reference, tolerance=TOLERANCE):
+  error = np.abs(np.asarray(actual, np.float64) - np.asarray(reference, np.float64)).max()
+  assert error <= tolerance * np.abs(np.asarray(reference, np.float64)).max()
+
+
+def reference_logits(config, p, states, word_embedding):
+  """Hugging Face's `cls.predictions`, float64: [B, S, H] to [B, S, V] without padding rows."""
+  x = states @ p['transform']['kernel'] + p['transform']['bias']
+  x = 0.5 * x * (1 + erf(x / np.sqrt(2)))
+  x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + config.layer_norm_eps)
+  x = x * p['norm']['scale'] + p['norm']['bias']
+  table = word_embedding if config.tie_word_embeddings else p['output_embedding']
+  return (x @ table.T + p['bias'])[..., : config.vocab_size]
+
+
+@pytest.fixture(scope='module')
+def tied(tiny):
+  return dataclasses.replace(tiny, output_embedding_size=tiny.input_embedding_size, tie_word_embeddings=True)
+
+
+@pytest.fixture(scope='module')
+def states(tiny):
+  """Hidden states for the head alone, [3, 8, H]."""
+  return np.random.default_rng(1).standard_normal((3, 8, tiny.hidden_size)).astype(np.float32)
+
+
+@pytest.fixture(scope='module')
+def ids(tiny):
+  return jnp.asarray(np.random.default_rng(0).integers(0, tiny.vocab_size, (3, 8)), jnp.int32)
+
+
+def run_head(model, states, positions=None):
+  word_embedding = model.encoder.embeddings.word.embedding[...]
+  return np.asarray(model.mlm(jnp.asarray(states), positions, word_embedding_VxI=word_embedding))
+
+
+@pytest.mark.parametrize('is_tied', [False, True], ids=['output embedding', 'tied'])
+def test_logits_are_those_of_the_reference(tiny, tied, build, parameters, states, is_tied):
+  config = tied if is_tied else tiny
+  model = build(config)
+  p = parameters(model)
+  expected = reference_logits(config, p['mlm'], states, p['encoder']['embeddings']['word']['embedding'])
+  logits = run_head(model, states)
+  assert logits.shape == (3, 8, config.padded_vocab_size)
+  assert logits.dtype == np.float32
+  assert_close(logits[..., : config.vocab_size], expected)
+
+
+def test_the_head_at_masked_positions_gives_the_dense_logits_there(tiny, tiny_model, states):
+  positions = np.array([[0, 3, 7], [5, 5, 1], [2, 0, 0]], np.int32)
+  sparse, dense = run_head(tiny_model, states, jnp.asarray(positions)), run_head(tiny_model, states)
+  assert sparse.shape == (3, 3, 128)
+  for row, slot in np.ndindex(3, 3):
+    there = dense[row, positions[row, slot]]
+    assert_close(sparse[row, slot, : tiny.vocab_size], there[: tiny.vocab_size])
+    assert np.all(sparse[row, slot, tiny.vocab_size :] == -np.inf)
+
+
+def test_rows_that_pad_the_vocabulary_are_never_predicted(tiny, tiny_model, states):
+  # `tiny_model` has noise in those rows too: whatever they hold, the softmax gives them nothing.
+  logits = run_head(tiny_model, states)
+  assert np.all(logits[..., tiny.vocab_size :] == -np.inf)
+  assert np.all(np.isfinite(logits[..., : tiny.vocab_size]))
+
+
+def test_a_vocabulary_that_needs_no_padding_has_none(tiny, build, states):
+  assert np.all(np.isfinite(run_head(build(dataclasses.replace(tiny, vocab_size=128)), states)))
+
+
+def test_rows_that_pad_the_vocabulary_get_no_gradient(tied, build, ids):
+  graphdef, params = nnx.split(build(dataclasses.replace(tied, num_hidden_layers=0)))
+  untied_graphdef, untied = nnx.split(build(dataclasses.replace(tied, num_hidden_layers=0, tie_word_embeddings=False)))
+  positions, targets = jnp.asarray([[1, 2], [3, 4], [5, 6]]), jnp.asarray([[1, 98], [0, 5], [7, 7]])
+
+  def gradients(graphdef, params):
+    def loss(params):
+      logits = nnx.merge(graphdef, params)(ids, masked_positions_BxK=positions)
+      return mlm_row_sums(logits, targets, jnp.ones((3, 2))).loss.sum()
+
+    return jax.jit(jax.grad(loss))(nnx.to_pure_dict(params))
+
+  shared, split = gradients(graphdef, params), gradients(untied_graphdef, untied)
+  for table in (
+    shared['encoder']['embeddings']['word']['embedding'],
+    shared['mlm']['bias'],
+    split['encoder']['embeddings']['word']['embedding'],
+    split['mlm']['output_embedding'],
+  ):
+    assert not np.any(table[tied.vocab_size :])
+    assert np.any(table[: tied.vocab_size])
+    assert np.all(np.isfinite(table))
+
+
+def test_rows_that_pad_the_vocabulary_begin_at_zero(tiny):
+  def tables():
+    model = RemBertForMaskedLM(tiny, rngs=nnx.Rngs(0))
+    return model.mlm.output_embedding[...], model.encoder.embeddings.word.embedding[...], model.mlm.bias[...]
+
+  *tables, bias = jax.jit(tables)()
+  for table in tables:
+    assert not np.any(table[tiny.vocab_size :])
+    assert np.all(np.any(table[: tiny.vocab_size], axis=1))
+    assert np.abs(table).max() <= 2 * tiny.initializer_range
+  assert not np.any(bias)
+
+
+def test_tied_embeddings_share_the_table(tied, build, ids):
+  graphdef, state = nnx.split(build(tied))
+  params = nnx.to_pure_dict(state)
+  assert set(params['mlm']) == {'transform', 'norm', 'bias'}
+
+  # A piece that is not in the input: only its logit can feel its row of the shared table.
+  run = jax.jit(lambda params: nnx.merge(graphdef, params)(ids))
+  absent = next(piece for piece in range(tied.vocab_size) if piece not in np.asarray(ids))
+  word = params['encoder']['embeddings']['word']
+  before = run(params)
+  word['embedding'] = word['embedding'].at[absent].add(1.0)
+  changed = np.flatnonzero(np.any(np.asarray(before) != np.asarray(run(params)), axis=(0, 1)))
+  assert changed.tolist() == [absent]
+
+
+def test_the_gradient_of_a_tied_table_is_that_of_both_its_uses(tied, build, ids):
+  # The untied model with the same values in both tables: its two gradients must add up to the tied one.
+  tied = dataclasses.replace(tied, num_hidden_layers=0)
+  tied_graphdef, tied_state = nnx.split(build(tied))
+  untied_graphdef, _ = nnx.split(build(dataclasses.replace(tied, tie_word_embeddings=False)))
+  tied_params = nnx.to_pure_dict(tied_state)
+  table = tied_params['encoder']['embeddings']['word']['embedding']
+  untied_params = tied_params | {'mlm': tied_params['mlm'] | {'output_embedding': table}}
+  targets = (ids + 1) % tied.vocab_size
+
+  def gradient(graphdef, params):
+    loss = lambda params: mlm_row_sums(nnx.merge(graphdef, params)(ids), targets, jnp.ones(ids.shape)).loss.sum()
+    return jax.jit(jax.grad(loss))(params)
+
+  both = gradient(untied_graphdef, untied_params)
+  one = gradient(tied_graphdef, tied_params)
+  assert_close(
+    one['encoder']['embeddings']['word']['embedding'],
+    both['encoder']['embeddings']['word']['embedding'] + both['mlm']['output_embedding'],
+  )
+
+
+def test_bfloat16_gives_float32_logits_close_to_those_of_float32(tiny, build, tiny_model, states):
+  half = build(tiny, Execution(dtype='bfloat16'))
+  logits = run_head(half, jnp.asarray(states, jnp.bfloat16))
+  assert logits.dtype == np.float32
+  expected = run_head(tiny_model, jnp.asarray(states, jnp.bfloat16).astype(jnp.float32))
+  assert_close(logits[..., : tiny.vocab_size], expected[..., : tiny.vocab_size], BFLOAT16_TOLERANCE)
+
+
+def test_the_model_is_the_head_on_the_encoder_and_passes_options_through(tiny, tiny_model, ids):
+  segments = jnp.asarray([[1] * 5 + [0] * 3] * 3)
+  for options in {'attention_mask_BxS': segments}, {'segment_ids_BxS': segments}:
+    expected = run_head(tiny_model, tiny_model.encoder(ids, **options).last_hidden_state)
+    assert_close(tiny_model(ids, **options)[..., : tiny.vocab_size], expected[..., : tiny.vocab_size])

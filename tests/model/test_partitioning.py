@@ -1,0 +1,69 @@
+"""The table of logical axes, and what it does to the model's parameters and activations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec
+
+from rembert.model.config import RemBertConfig
+from rembert.model.heads import RemBertForMaskedLM
+from rembert.model.partitioning import LOGICAL_AXIS_RULES, MESH_AXES, constrain, partition_spec, with_axes
+from rembert.training.sharding import MeshConfig, make_mesh
+
+
+def test_logical_names_become_mesh_axes():
+  assert partition_spec(('batch', None, 'vocab')) == PartitionSpec(('data', 'fsdp'), None, 'tensor')
+  assert partition_spec(('layers', 'embed', 'mlp')) == PartitionSpec(None, 'fsdp', 'tensor')
+  assert partition_spec(()) == PartitionSpec()
+
+
+def test_a_name_that_the_table_lacks_is_an_error():
+  with pytest.raises(KeyError, match='hidden'):
+    partition_spec(('hidden',))
+
+
+def test_every_rule_names_axes_of_the_mesh():
+  named = {axis for rule in LOGICAL_AXIS_RULES.values() if rule for axis in ([rule] if isinstance(rule, str) else rule)}
+  assert named == set(MESH_AXES)
+
+
+@pytest.mark.parametrize('tied', [False, True])
+def test_every_parameter_names_its_axes_and_no_mesh_axis_twice(tied):
+  config = RemBertConfig(input_embedding_size=1664, tie_word_embeddings=tied)
+  model = nnx.eval_shape(lambda: RemBertForMaskedLM(config, add_pooler=True, rngs=nnx.Rngs(0)))
+  state = nnx.state(model, nnx.Param)
+  specs = nnx.to_pure_dict(nnx.get_partition_spec(state))
+  shapes = nnx.to_pure_dict(state)
+  large = 0
+  for (path, names), leaf in zip(jax.tree_util.tree_leaves_with_path(specs), jax.tree.leaves(shapes), strict=True):
+    mesh_axes = [axis for axis in partition_spec(tuple(names)) if axis is not None]
+    assert len(mesh_axes) == len(set(mesh_axes)), path
+    assert len(names) <= len(leaf.shape), path
+    if leaf.size > 1_000_000:
+      large += 1
+      assert 'fsdp' in mesh_axes, f'{path} would be whole on every device'
+  assert large >= 6
+
+
+def test_without_a_mesh_nothing_is_constrained():
+  x = jnp.arange(6.0).reshape(2, 3)
+  assert constrain(x, 'batch', 'mlp') is x
+
+
+def test_with_a_mesh_an_activation_is_laid_out_by_the_table():
+  mesh = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2))
+  x = np.arange(32.0, dtype=np.float32).reshape(4, 8)
+  with jax.set_mesh(mesh):
+    y = jax.jit(lambda x: constrain(x, 'batch', 'mlp') * 2)(x)
+  expected = NamedSharding(mesh, PartitionSpec(('data', 'fsdp'), 'tensor'))
+  assert y.sharding.is_equivalent_to(expected, y.ndim)
+  np.testing.assert_array_equal(y, 2 * x)
+
+
+def test_naming_the_axes_of_an_initializer_leaves_its_values_alone():
+  plain = nnx.initializers.normal()
+  named = with_axes(plain, 'vocab', 'embed')
+  value = lambda initializer: np.asarray(nnx.Param(initializer(jax.random.key(0), (4, 3), jnp.float32))[...])
+  np.testing.assert_array_equal(value(named), value(plain))
