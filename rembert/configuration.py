@@ -12,9 +12,9 @@ import tokenize
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import gin
 from etils import epath
 
-import gin
 import rembert
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig

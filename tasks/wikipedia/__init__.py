@@ -1,0 +1,1 @@
+"""Multilingual Wikipedia: dumps parsed, wikitext cleaned, documents by language."""
