@@ -79,7 +79,8 @@ def test_files_that_are_no_rembert_vocabulary_are_refused(tmp_path, model_file):
   sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=iter(['other special ids'] * 10),
     model_prefix=str(tmp_path / 'other'),
-    vocab_size=15,
+    vocab_size=40,
+    hard_vocab_limit=False,
     minloglevel=2,
   )
   with pytest.raises(UsageError, match='other special ids'):
