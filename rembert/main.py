@@ -8,6 +8,9 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from rembert.errors import UsageError
+from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal
+
 MODES = ('pretrain',)
 
 DESCRIPTION = """\
@@ -74,7 +77,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   return options, bindings
 
 
-def run(options: argparse.Namespace, bindings: Sequence[str]) -> int:
+def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) -> int:
   """Runs the job and returns its exit code."""
   from etils import epath
 
@@ -85,28 +88,28 @@ def run(options: argparse.Namespace, bindings: Sequence[str]) -> int:
   settings = configuration.build(configuration.RunConfig)
   job = {'pretrain': pretrain}.get(options.mode or settings.mode)
   if job is None:
-    raise configuration.UsageError(
-      f'unknown mode {settings.mode!r}', where='run.mode', fix=f'one of {", ".join(MODES)}'
-    )
+    raise UsageError(f'unknown mode {settings.mode!r}', where='run.mode', fix=f'one of {", ".join(MODES)}')
   config = job.configured()
   if options.dry_run:
     return job.dry_run(config)
   workdir = options.workdir or settings.workdir or f'runs/{pathlib.Path(options.gin_file[-1]).stem}'
-  return job.run(config, epath.Path(workdir))
+  return job.run(config, epath.Path(workdir), stop)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
   """The whole program; errors that a user can put right are told without a traceback."""
   options, bindings = parse(sys.argv[1:] if argv is None else argv)
-  from rembert.errors import UsageError
-
-  try:
-    return run(options, bindings)
-  except UsageError as error:
-    if options.traceback:
-      raise
-    print(f'rembert: {error}', file=sys.stderr)
-    return error.exit_code
+  with StopSignal() as stop:
+    try:
+      return run(options, bindings, stop)
+    except UsageError as error:
+      if options.traceback:
+        raise
+      print(f'rembert: {error}', file=sys.stderr)
+      return error.exit_code
+    except Stopped as signal:
+      print(f'rembert: stopped by {signal} before training; nothing is lost. Repeat the command.', file=sys.stderr)
+      return EXIT_STOPPED
 
 
 if __name__ == '__main__':

@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 from rembert.errors import UsageError
-from tasks.wikipedia.cleaning import count_sentences
 from tasks.wikipedia.corpus import Corpus, ReadProgress
+from tasks.wikipedia.sentences import count_sentences
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,9 +17,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import sentencepiece
 from etils import epath
+from sentencepiece import sentencepiece_model_pb2
 
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
+from tasks.storage import why_unreachable
 
 SPECIAL_PIECES = {'[PAD]': 0, '[UNK]': 2, '[CLS]': 312, '[SEP]': 313, '[MASK]': 314}
 _BYTES = 256
@@ -50,8 +52,15 @@ def train_vocabulary(
   path = epath.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
   partial = path.parent / f'{path.name}.partial'
-  partial.write_bytes(model.getvalue())
+  partial.write_bytes(_without_file_names(model.getvalue()))
   partial.replace(path)
+
+
+def _without_file_names(model: bytes) -> bytes:
+  """The model without the name of the temporary file of rules: a run is known by the bytes of its vocabulary."""
+  proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+  proto.normalizer_spec.ClearField('normalization_rule_tsv')
+  return proto.SerializeToString(deterministic=True)
 
 
 def _train(texts, model, size, character_coverage, threads, reserved, normalization_rules) -> None:
@@ -116,6 +125,8 @@ def _training_error(error: RuntimeError, size: int) -> UsageError:
 
 def _read(path: epath.Path) -> bytes | Exception:
   """The file, or why it cannot be read: no file, no network, no permission; each file system has its own exceptions."""
+  if reason := why_unreachable(str(path)):
+    return ConnectionError(reason)
   is_remote = '://' in str(path)
   if is_remote:  # through TensorFlow, whose file systems log every attempt
     from tasks.tensorflow_import import without_chatter

@@ -16,7 +16,7 @@ class DataConfig:
     dumps: for `dumps`: a folder, a glob, or a list of them, local or `gs://`; `sample` is the small corpus that comes
       with the project.
     tfds: for `tfds`: the dataset with `{language}` in it.
-    tfds_data_dir: for `tfds`: where prepared datasets lie; None is TFDS's default.
+    tfds_data_dir: for `tfds`: where prepared datasets lie; None is TFDS's default folder, then its public bucket.
     languages: codes to use, or None for all that the dumps hold.
     alpha: sampling rates are proportional to (sentences of a language) ** alpha; 0.5 for RemBERT (paper, A.7), 0.7 for
       mBERT, 1 for as they come.

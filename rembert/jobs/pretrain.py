@@ -19,7 +19,7 @@ from rembert.training.console import Console
 from rembert.training.evaluation import evaluate, unigram_entropy
 from rembert.training.loop import Meter, Stopwatch
 from rembert.training.optimizer import learning_rate_schedule, make_optimizer
-from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal
+from rembert.training.preemption import EXIT_STOPPED, StopSignal
 from rembert.training.step import make_eval_step, make_train_step
 from rembert.training.tracking import JsonlTracker, TensorBoardTracker, Trackers, read_jsonl
 
@@ -38,18 +38,9 @@ def dry_run(config: PretrainConfig) -> int:
   return 0
 
 
-def run(config: PretrainConfig, workdir: epath.Path) -> int:
+def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Trains, or goes on where the workdir stands. Returns the exit code: 0 done, 75 stopped and to be repeated."""
   console = Console(is_quiet=jax.process_index() > 0)
-  with StopSignal() as stop:
-    try:
-      return _pretrain(config, workdir, console, stop)
-    except Stopped as signal:
-      console.say(f'stopped by {signal} before training; nothing is lost. Repeat the command to begin again.')
-      return EXIT_STOPPED
-
-
-def _pretrain(config: PretrainConfig, workdir: epath.Path, console: Console, stop: StopSignal) -> int:
   train = config.train
   # --- workdir ---------------------------------------------------------------
   workdirs.prepare(workdir)

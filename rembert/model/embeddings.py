@@ -29,6 +29,15 @@ def layer_norm(config: RemBertConfig, features: int, dtype: jnp.dtype, rngs: nnx
   return nnx.LayerNorm(features, epsilon=config.layer_norm_eps, use_fast_variance=False, dtype=dtype, rngs=rngs)
 
 
+def _look_up(table: nnx.Embed, ids_BxS: jax.Array, row_axis: str | None = None) -> jax.Array:
+  """x_BxSxI from the rows of a table.
+
+  Each device looks up whole rows for its own part of the batch: the parts of a table that is split along I are brought
+  together first. Left to itself, the partitioner would do that to the far larger x_BxSxI, in every direction.
+  """
+  return jnp.take(constrain(table.embedding[...].astype(table.dtype), row_axis, None), ids_BxS, axis=0)
+
+
 class RemBertEmbeddings(nnx.Module):
   """Word, absolute position and token-type embeddings, all of width I; summed, normalised, dropped out.
 
@@ -59,6 +68,10 @@ class RemBertEmbeddings(nnx.Module):
       position_ids_BxS = jnp.arange(input_ids_BxS.shape[1])[None]
     if token_type_ids_BxS is None:
       token_type_ids_BxS = jnp.zeros_like(input_ids_BxS)
-    x_BxSxI = self.word(input_ids_BxS) + self.position(position_ids_BxS) + self.token_type(token_type_ids_BxS)
+    x_BxSxI = (
+      _look_up(self.word, input_ids_BxS, 'vocab')
+      + _look_up(self.position, position_ids_BxS)
+      + _look_up(self.token_type, token_type_ids_BxS)
+    )
     x_BxSxI = self.norm(constrain(x_BxSxI, 'batch', None, None))
     return self.dropout(x_BxSxI, deterministic=dropout_key is None, rngs=dropout_key)

@@ -58,8 +58,9 @@ def plot_loss(metrics_file: epath.PathLike, picture: epath.PathLike) -> None:
       color='#1f6feb',
       weight='bold',
     )
-  finite = [loss for _, loss in training if math.isfinite(loss)] + [row['eval/loss'] for row in evaluations]
-  axes.set_ylim(bottom=0, top=1.08 * max(finite) if finite else None)
+  drawn = [loss for _, loss in training]
+  drawn += [row[name] for row in evaluations for name in ('eval/loss', 'eval/unigram_entropy') if name in row]
+  axes.set_ylim(bottom=0, top=1.08 * max(filter(math.isfinite, drawn), default=1.0))
   axes.set(xlabel='step', ylabel='masked-language-model loss (nats)')
   axes.grid(alpha=0.25)
   axes.spines[['top', 'right']].set_visible(False)

@@ -17,9 +17,9 @@ _PLAIN_EVERY_SECONDS = 15
 
 
 def human_bytes(count: float) -> str:
-  """1234567 as `1.2 MB`."""
+  """1234567 as `1.23 MB`."""
   for unit in ('B', 'kB', 'MB', 'GB'):
-    if abs(count) < 1000:
+    if abs(count) < 999.5:  # what is more is rounded to 1000
       return f'{count:.3g} {unit}'
     count /= 1000
   return f'{count:.3g} TB'
@@ -36,7 +36,10 @@ class Console:
   """Prints for one process; others stay silent (`is_quiet`)."""
 
   def __init__(self, *, is_quiet: bool = False, console: rich.console.Console | None = None):
-    self.rich = console or rich.console.Console(quiet=is_quiet, highlight=False, soft_wrap=False)
+    # Neither markup nor emoji codes: a folder may be called `[base]` or `:de:`.
+    self.rich = console or rich.console.Console(
+      quiet=is_quiet, highlight=False, soft_wrap=False, markup=False, emoji=False
+    )
     self.is_live = self.rich.is_terminal and not is_quiet
 
   def say(self, text: str) -> None:

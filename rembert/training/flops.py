@@ -3,12 +3,15 @@
 XLA's own `cost_analysis` counts the body of the layer loop once, whatever the depth; hence the count here.
 """
 
+import re
+
 import jax
 import jax.numpy as jnp
 
 from rembert.model.config import RemBertConfig
 
-# Dense peak in FLOP/s of one JAX device at bfloat16, from the vendors' data sheets; keys are prefixes of `device_kind`.
+# Dense peak in FLOP/s of one JAX device at bfloat16, from the vendors' data sheets; keys are the first words of
+# `device_kind` (an `NVIDIA L40S` is no `NVIDIA L4`).
 # A v4 or v5p device is a whole chip (megacore).
 _PEAK_BF16 = {
   'TPU v2': 22.5e12,
@@ -50,7 +53,7 @@ def peak_flops_per_device() -> tuple[float, str] | None:
   if device.platform == 'cpu':
     return _measured_matmul_flops() / jax.local_device_count(), 'measured float32 product'
   for prefix in sorted(_PEAK_BF16, key=len, reverse=True):
-    if device.device_kind.startswith(prefix):
+    if re.match(rf'{prefix}\b', device.device_kind):
       return _PEAK_BF16[prefix], f'{prefix}, bfloat16'
   return None
 

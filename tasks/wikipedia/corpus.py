@@ -10,13 +10,16 @@ from etils import epath
 
 from rembert.data.config import SAMPLE, DataConfig
 from rembert.errors import UsageError
+from tasks.storage import why_unreachable
 from tasks.wikipedia.documents import Document, is_held_out, read_documents
 from tasks.wikipedia.dumps import Dump, ReadCounts, find_dumps
 
 if TYPE_CHECKING:
   import seqio
+  import tensorflow_datasets as tfds
 
 SPLITS = ('train', 'validation')
+PUBLIC_BUCKET = 'gs://tfds-data/datasets'  # where TFDS's authors publish prepared datasets
 
 
 @dataclasses.dataclass
@@ -44,7 +47,7 @@ class Corpus(Protocol):
     """What identifies the text without reading it; JSON."""
 
   def source(self, language: str) -> 'seqio.DataSource':
-    """The same as a SeqIO source with splits `train` and `validation`; examples have `text`, `title`, `language`."""
+    """The same as a SeqIO source with splits `train` and `validation`; examples have `text` and `title`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +118,12 @@ class DumpCorpus:
 class TfdsCorpus:
   """TensorFlow Datasets' `wikipedia`, whose articles are already plain text.
 
-  TFDS has one split, `train`; its last documents are held out.
+  TFDS has one split, `train`; its last documents are held out, one at least, for TFDS knows no empty split.
 
   Attributes:
     languages: codes.
     dataset: TFDS name with `{language}` in it.
-    data_dir: where prepared datasets lie; None for TFDS's default.
+    data_dir: where prepared datasets lie; None for TFDS's default folder and then its public bucket.
     held_out: share of held-out documents.
   """
 
@@ -130,14 +133,33 @@ class TfdsCorpus:
   held_out: float
 
   def check(self) -> None:
-    """Raises UsageError, naming the local alternative, if a language cannot be read."""
+    """Raises UsageError, naming the local alternative, if languages cannot be read; all of them at once."""
+    reasons = {}
     for language in self.languages:
-      self._examples(language)
+      try:
+        _prepared_builder(self._name(language), self.data_dir)
+      except LookupError as error:
+        reasons[language] = str(error)
+    if not reasons:
+      return
+    first = self._name(next(iter(reasons)))
+    shown = ', '.join(list(reasons)[:12]) + (', …' if len(reasons) > 12 else '')
+    more = f' and {len(reasons) - 1} more' if len(reasons) > 1 else ''
+    raise UsageError(
+      f'TensorFlow Datasets cannot read {first}{more}: {next(iter(reasons.values()))}',
+      where=f'data.tfds, data.tfds_data_dir = {self.data_dir}; languages: {shown}',
+      fix=[
+        # TFDS's extra does not name all that its command line imports.
+        'prepare it in an environment of its own:  pip install tensorflow "tensorflow-datasets[wikipedia]" mlcroissant '
+        f'importlib_resources; tfds build {first} --data_dir=DIR;  then here --gin.data.tfds_data_dir=DIR',
+        'or read dumps from dumps.wikimedia.org:  --gin.data.source=dumps --gin.data.dumps=FOLDER',
+      ],
+    )
 
   def documents(self, language: str, progress: ReadProgress | None = None) -> Iterator[tuple[Document, bool]]:
     """See `Corpus`."""
     progress = progress or ReadProgress()
-    total, first_held_out = self._examples(language)
+    total, first_held_out = self._lengths(language)
     for split in SPLITS:
       offset = 0 if split == 'train' else first_held_out
       for index, example in enumerate(self.source(language).get_dataset(split, shuffle=False).as_numpy_iterator()):
@@ -153,37 +175,51 @@ class TfdsCorpus:
     """See `Corpus`."""
     import seqio
 
-    _, first_held_out = self._examples(language)
+    _, first_held_out = self._lengths(language)
+    builder, folder = _prepared_builder(self._name(language), self.data_dir)
     return seqio.TfdsDataSource(
-      self._name(language),
-      tfds_data_dir=self.data_dir,
+      builder.get_reference().tfds_name(include_version=True),  # SeqIO takes no name without a version
+      tfds_data_dir=folder,
       splits={'train': f'train[:{first_held_out}]', 'validation': f'train[{first_held_out}:]'},
+      read_only=True,  # else what is missing would be downloaded and prepared, for hours, in the middle of a run
     )
 
   def _name(self, language: str) -> str:
     return self.dataset.format(language=language)
 
-  def _examples(self, language: str) -> tuple[int, int]:
+  def _lengths(self, language: str) -> tuple[int, int]:
     """Number of documents, and the number of the first that is held out."""
-    import tensorflow_datasets as tfds
+    builder, _ = _prepared_builder(self._name(language), self.data_dir)
+    total = builder.info.splits['train'].num_examples
+    return total, total - min(total - 1, max(1, round(total * self.held_out)))
 
-    reason = 'it has not been prepared there'
-    total = 0
+
+@functools.cache
+def _prepared_builder(name: str, data_dir: str | None) -> tuple['tfds.core.DatasetBuilder', str | None]:
+  """The builder of a prepared dataset of two documents or more, and the folder that it lies in.
+
+  Raises:
+    LookupError: there is none; with the reason.
+  """
+  import tensorflow_datasets as tfds
+
+  reasons = []
+  # TFDS itself no longer looks into its bucket (`try_gcs` does nothing), but reads there what it is pointed at.
+  for folder in [data_dir] if data_dir else [None, PUBLIC_BUCKET]:
+    if reason := why_unreachable(folder or ''):
+      reasons.append(reason)
+      continue
     try:
-      builder = tfds.builder(self._name(language), data_dir=self.data_dir, try_gcs=self.data_dir is None)
+      builder = tfds.builder(name, data_dir=folder)
       total = builder.info.splits['train'].num_examples if builder.info.splits else 0
     except Exception as error:  # TFDS raises whatever its file system and parsers raise
-      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if not total:
-      raise UsageError(
-        f'TensorFlow Datasets cannot read {self._name(language)}: {reason}',
-        where=f'data.tfds, data.tfds_data_dir = {self.data_dir}',
-        fix=[
-          f'prepare it:  tfds build {self._name(language)} --data_dir=DIR, then --gin.data.tfds_data_dir=DIR',
-          'or read dumps from dumps.wikimedia.org:  --gin.data.source=dumps --gin.data.dumps=FOLDER',
-        ],
-      )
-    return total, total - max(1, round(total * self.held_out))
+      reasons.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
+      continue
+    if total >= 2:
+      return builder, folder
+    where = 'there' if data_dir else f'in {folder or "~/tensorflow_datasets"}'
+    reasons.append(f'it holds {total} document(s)' if builder.info.splits else f'it has not been prepared {where}')
+  raise LookupError('; '.join(reasons))
 
 
 def open_corpus(config: DataConfig) -> Corpus:

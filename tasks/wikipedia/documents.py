@@ -5,9 +5,11 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from absl import logging
+
 from rembert.errors import UsageError
 from tasks.wikipedia.cleaning import CleaningCounts, clean_wikitext
-from tasks.wikipedia.dumps import Dump, ReadCounts, read_articles, read_namespaces
+from tasks.wikipedia.dumps import DamagedDump, Dump, Page, ReadCounts, read_articles, read_namespaces
 
 _DIGEST_BYTES = 8
 
@@ -71,6 +73,8 @@ def read_documents(
 ) -> Iterator[Document]:
   """Yields the documents of one language, in the order of the dumps and of the pages in them.
 
+  A damaged dump is left out with a warning where there is another one of the language.
+
   Remembers 8 bytes of each text so that each comes once: about 80 MB of memory for a million documents.
 
   Args:
@@ -82,7 +86,7 @@ def read_documents(
     document_counts: filled with what became of the articles.
 
   Raises:
-    UsageError: the split is not known, or a dump cannot be read (`dumps.read_pages`).
+    UsageError: the split is not known, a dump cannot be opened, or none of them gives pages (`dumps.read_pages`).
   """
   if split not in ('train', 'validation', 'all'):
     raise UsageError(f'no split called {split!r}', fix="one of 'train', 'validation', 'all'")
@@ -91,25 +95,43 @@ def read_documents(
 
 def _documents(dumps, split, held_out, min_characters, read_counts, counts) -> Iterator[Document]:
   seen: set[bytes] = set()
+  for dump, page, namespaces in _articles(dumps, read_counts):
+    counts.articles += 1
+    paragraphs = clean_wikitext(page.text, language=dump.language, namespaces=namespaces, counts=counts.cleaning)
+    text = '\n'.join(paragraphs)
+    if len(text) < min_characters:
+      counts.too_short += 1
+      continue
+    digest = _digest(text)
+    if digest in seen:
+      counts.duplicates += 1
+      continue
+    seen.add(digest)
+    if split != 'all' and is_held_out(text, held_out) != (split == 'validation'):
+      counts.other_split += 1
+      continue
+    counts.documents += 1
+    yield Document(dump.language, page.title, text)
+
+
+def _articles(dumps: Sequence[Dump], counts: ReadCounts | None) -> Iterator[tuple[Dump, Page, dict[int, str]]]:
+  """The articles of all dumps; of one that is damaged, a warning, or the error where no other is whole.
+
+  A dump that cannot be opened is always an error: it may be there again tomorrow, and documents are known by number.
+  """
+  error, is_any_read = None, False
   for dump in dumps:
-    namespaces = read_namespaces(dump.path)
-    for page in read_articles(dump.path, counts=read_counts):
-      counts.articles += 1
-      paragraphs = clean_wikitext(page.text, language=dump.language, namespaces=namespaces, counts=counts.cleaning)
-      text = '\n'.join(paragraphs)
-      if len(text) < min_characters:
-        counts.too_short += 1
-        continue
-      digest = _digest(text)
-      if digest in seen:
-        counts.duplicates += 1
-        continue
-      seen.add(digest)
-      if split != 'all' and is_held_out(text, held_out) != (split == 'validation'):
-        counts.other_split += 1
-        continue
-      counts.documents += 1
-      yield Document(dump.language, page.title, text)
+    try:
+      namespaces = read_namespaces(dump.path)
+      for page in read_articles(dump.path, counts=counts):
+        yield dump, page, namespaces
+    except DamagedDump as damaged:
+      logging.warning('%s is left out: %s', dump.path, damaged.what)
+      error = error or damaged
+    else:
+      is_any_read = True
+  if error is not None and not is_any_read:
+    raise error
 
 
 def _digest(text: str) -> bytes:

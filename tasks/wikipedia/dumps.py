@@ -36,6 +36,10 @@ _DUMP_SUFFIX = re.compile(rf'.*{_ENDING}', re.ASCII)
 _WITHOUT_TEXT = re.compile(r'-(abstract|stub|pages-logging|pages-meta-history|siteinfo|flow)[^/]*$')
 
 
+class DamagedDump(UsageError):
+  """A file that can be opened and gives no page: no export, or damaged before its first page. It stays that way."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Dump:
   """One dump file.
@@ -206,7 +210,8 @@ def read_pages(path: epath.PathLike, *, counts: ReadCounts | None = None) -> Ite
   mark. Of a page with a history, the last revision in the file is taken.
 
   Raises:
-    UsageError: the file cannot be opened, is not a MediaWiki export, or is damaged before its first whole page.
+    UsageError: the file cannot be opened.
+    DamagedDump: it is not a MediaWiki export, or is damaged before its first whole page.
   """
   path = epath.Path(path)
   counts = ReadCounts() if counts is None else counts
@@ -235,7 +240,7 @@ def read_pages(path: epath.PathLike, *, counts: ReadCounts | None = None) -> Ite
   counts.truncated = True
   damage = archive.damage or 'the closing tag </mediawiki> is missing'
   if not pages:
-    raise UsageError(f'no whole page in {path.name}', where=f'{path}: {damage}', fix='fetch the file again')
+    raise DamagedDump(f'no whole page in {path.name}', where=f'{path}: {damage}', fix='fetch the file again')
   logging.warning('%s: %s; it gave %d whole pages.', path, damage, pages)
 
 
@@ -250,7 +255,8 @@ def read_namespaces(path: epath.PathLike) -> dict[int, str]:
   """Returns the namespace names in the header of a dump, `{6: 'Datei', 14: 'Kategorie', …}`; empty without one.
 
   Raises:
-    UsageError: the file cannot be opened or is not a MediaWiki export.
+    UsageError: the file cannot be opened.
+    DamagedDump: it is not a MediaWiki export.
   """
   path = epath.Path(path)
   archive, splitter = _Archive(path, ReadCounts()), _Splitter()
@@ -260,8 +266,8 @@ def read_namespaces(path: epath.PathLike) -> dict[int, str]:
   return _namespaces(splitter.header)
 
 
-def _not_an_export(path: epath.Path) -> UsageError:
-  return UsageError(
+def _not_an_export(path: epath.Path) -> DamagedDump:
+  return DamagedDump(
     f'{path.name} is not a MediaWiki export',
     where=f'{path}: neither <mediawiki> nor <page> in its first MiB',
     fix='use a file called *-pages-articles*.xml, plain or as .bz2, .gz or .xz (others must be unpacked first)',
@@ -280,7 +286,11 @@ class _Archive:
       file = self._path.open('rb')
       self._counts.bytes_total += self._path.stat().length
     except (OSError, ValueError) as error:
-      raise UsageError(f'cannot open the dump {self._path.name}', where=f'{self._path}: {error}') from error
+      raise UsageError(
+        f'cannot open the dump {self._path.name}',
+        where=f'{self._path}: {error}',
+        fix='check that the file is there and that you may read it',
+      ) from error
     with file:
       first = file.read(_CHUNK)
       self._counts.bytes_read += len(first)

@@ -97,7 +97,8 @@ def program():
 def uninterrupted(tmp_path_factory) -> Program:
   """A small run from beginning to end."""
   program = Program(tmp_path_factory.mktemp('uninterrupted') / 'run')
+  start = time.monotonic()
   result = program.run()
   assert result.returncode == 0, result.stderr
-  program.output = result.stdout
+  program.output, program.seconds = result.stdout, time.monotonic() - start
   return program

@@ -1,6 +1,7 @@
 """Whole runs: from the sample dumps to a picture; killed, stopped, repeated, and misused."""
 
 import signal
+import subprocess
 
 import jax
 import numpy as np
@@ -53,6 +54,46 @@ def test_a_terminated_run_saves_says_so_and_goes_on_bitwise(program, uninterrupt
   assert 'resuming from step' in result.stdout
   assert stopped.metrics() == uninterrupted.metrics()
   assert_bitwise_equal(final_state(stopped.workdir), final_state(uninterrupted.workdir))
+
+
+MOMENTS = {
+  'surveying': lambda run: run.workdir.exists(),
+  'training the vocabulary': lambda run: (run.workdir / 'data' / 'statistics.json').exists(),
+  'compiling': lambda run: 'held-out rows: done' in run.log(),
+  'about to evaluate': lambda run: run.steps_logged() >= 77,
+  'in the middle of a save': lambda run: any((run.workdir / 'checkpoints').glob('*tmp*')),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize('moment', MOMENTS)
+def test_a_run_cut_off_at_its_weak_moments_goes_on_bitwise(moment, number, program, uninterrupted, tmp_path):
+  cut = program(tmp_path / 'run')
+  assert cut.stop_when(lambda: MOMENTS[moment](cut), number) == (75 if number == signal.SIGTERM else -number)
+  result = cut.run()
+  assert result.returncode == 0, result.stderr
+  assert cut.metrics() == uninterrupted.metrics()
+  assert_bitwise_equal(final_state(cut.workdir), final_state(uninterrupted.workdir))
+
+
+@pytest.mark.slow
+def test_a_run_cut_off_again_and_again_at_any_time_ends_as_if_nothing_had_happened(program, uninterrupted, tmp_path):
+  random = np.random.default_rng()
+  cut, cuts = program(tmp_path / 'run'), []
+  for _ in range(8):
+    process = cut.start()
+    after, number = random.uniform(1, uninterrupted.seconds), random.choice([signal.SIGKILL, signal.SIGTERM])
+    try:
+      assert process.wait(timeout=after) == 0, cut.log()
+    except subprocess.TimeoutExpired:
+      cuts.append((round(after, 3), number.name))
+      process.send_signal(number)
+      assert process.wait(timeout=120) in (75, -signal.SIGKILL), cut.log()
+  result = cut.run()
+  assert result.returncode == 0, (cuts, result.stderr)
+  assert cut.metrics() == uninterrupted.metrics(), cuts
+  assert_bitwise_equal(final_state(cut.workdir), final_state(uninterrupted.workdir))
 
 
 def test_a_finished_run_is_not_run_again(program, uninterrupted):

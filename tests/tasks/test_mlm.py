@@ -7,10 +7,9 @@ import seqio
 
 from rembert.data.config import DataConfig
 from tasks import mlm
-from tasks.survey import LanguageStatistics, sample_text, survey
+from tasks.survey import sample_text
 from tasks.vocabulary import train_vocabulary
 from tasks.wikipedia.corpus import open_corpus
-from tasks.wikipedia.documents import Document
 
 RATES = {'hi': 0.25, 'ru': 0.75}
 
@@ -64,32 +63,3 @@ def test_registering_another_corpus_replaces_the_first(corpus, vocabulary_file):
   mlm.register(corpus, vocabulary_file, {'hi': 1.0})
   assert [task.name for task in mlm.register(corpus, vocabulary_file, {'hi': 1.0}).tasks] == ['wikipedia.hi']
   mlm.register(corpus, vocabulary_file, RATES)
-
-
-def test_a_survey_counts_what_a_plain_loop_counts(corpus):
-  from tasks.wikipedia.cleaning import count_sentences
-
-  counts = survey(corpus, limit=10_000)['ru']
-  training = [document for document, is_held_out in corpus.documents('ru') if not is_held_out]
-  assert counts.documents == len(training)
-  assert counts.characters == sum(len(document.text) for document in training)
-  assert counts.sentences == sum(count_sentences(document.text.split('\n'), 'ru') for document in training)
-  assert counts.held_out == sum(is_held_out for _, is_held_out in corpus.documents('ru'))
-  assert counts.read == 1
-
-
-class EvenCorpus:
-  """A thousand documents of two sentences, every tenth held out, read at an even pace."""
-
-  languages = ('en',)
-
-  def documents(self, language, progress):
-    for number in range(1000):
-      progress.fraction = (number + 1) / 1000
-      yield Document(language=language, title=str(number), text='One sentence. And another one.'), number % 10 == 0
-
-
-def test_a_survey_cut_short_extrapolates():
-  assert survey(EvenCorpus(), limit=100) == {
-    'en': LanguageStatistics(documents=900, held_out=100, sentences=1800, characters=900 * 30, read=0.1)
-  }

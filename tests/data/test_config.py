@@ -1,0 +1,48 @@
+"""What is asked for is checked when it is asked for."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.data.config import SAMPLE, DataConfig, VocabularyConfig
+from rembert.errors import UsageError
+
+
+def test_nothing_asked_for_is_the_sample_corpus_in_all_its_languages():
+  config = DataConfig()
+  assert (config.source, config.dumps, config.languages) == ('dumps', SAMPLE, None)
+  assert VocabularyConfig().path is None
+
+
+@pytest.mark.parametrize('languages', ['de,sw', ' de , sw ', ['de', 'sw'], ('de', 'sw')])
+def test_languages_may_be_a_list_or_a_string_with_commas(languages):
+  assert DataConfig(languages=languages).languages == ('de', 'sw')
+
+
+def test_a_pattern_of_dumps_stays_a_string_and_a_list_becomes_a_tuple():
+  assert DataConfig(dumps='a,b').dumps == 'a,b'
+  assert DataConfig(dumps=['a', 'b']).dumps == ('a', 'b')
+
+
+def test_configurations_that_mean_the_same_are_equal_and_can_be_keys():
+  assert len({DataConfig(languages='de,sw'), DataConfig(languages=['de', 'sw'])}) == 1
+
+
+@pytest.mark.parametrize('source', ['dump', 'TFDS', ''])
+def test_an_unknown_source_is_refused_with_those_that_there_are(source):
+  with pytest.raises(UsageError, match='unknown data source') as caught:
+    DataConfig(source=source)
+  assert caught.value.where == 'data.source'
+  assert "'dumps' or 'tfds'" in caught.value.fix[0]
+
+
+@given(st.floats(0, 1, exclude_max=True))
+def test_any_share_below_one_may_be_held_out(held_out):
+  assert DataConfig(held_out=held_out).held_out == held_out
+
+
+@given(st.floats(max_value=0, exclude_max=True) | st.floats(min_value=1) | st.just(float('nan')))
+def test_a_share_that_is_none_is_refused_with_its_value(held_out):
+  with pytest.raises(UsageError, match='a share lies in') as caught:
+    DataConfig(held_out=held_out)
+  assert caught.value.where == f'data.held_out = {held_out}'

@@ -1,0 +1,262 @@
+"""An open corpus: what is found out is kept, what has changed is found out anew, what is missing is told at once."""
+
+import dataclasses
+import hashlib
+import io
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import rich.console
+import sentencepiece
+from etils import epath
+
+from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.masking import MaskingConfig
+from rembert.data.mixture import sampling_rates
+from rembert.data.stream import TextStream, open_stream
+from rembert.errors import UsageError
+from rembert.training.console import Console
+from rembert.training.loop import TrainConfig
+
+DATA = DataConfig(languages=('en', 'sw'), held_out=0.1)
+VOCABULARY = VocabularyConfig(sample_characters=100_000)
+SIZE = 1500
+
+
+@dataclasses.dataclass
+class Opened:
+  """A stream, and what was said while it was opened."""
+
+  stream: TextStream
+  said: str
+  workdir: pathlib.Path
+
+  def file(self, name):
+    return self.workdir / name
+
+  def kept(self):
+    """What opening left in the workdir: content and time of change of each file."""
+    files = (path for folder in ('data', 'vocabulary') for path in (self.workdir / folder).iterdir())
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def opened(workdir, data=DATA, vocabulary=VOCABULARY, size=SIZE):
+  text = io.StringIO()
+  stream = open_stream(
+    data,
+    vocabulary,
+    MaskingConfig(),
+    TrainConfig(batch_size=4, sequence_length=64, eval_rows=4),
+    vocab_size=size,
+    workdir=epath.Path(workdir),
+    console=Console(console=rich.console.Console(file=text, width=200)),
+  )
+  return Opened(stream, text.getvalue(), workdir)
+
+
+@pytest.fixture(scope='module')
+def first(tmp_path_factory):
+  """The corpus, opened in a workdir that was empty."""
+  return opened(tmp_path_factory.mktemp('run'))
+
+
+# --- the first opening -----------------------------------------------------------------------------------------------
+
+
+def test_opening_says_what_it_does_and_shows_the_languages(first):
+  for words in ('surveying the corpus', 'training a vocabulary of 1,500 pieces', 'opening SeqIO tasks', 'sampled'):
+    assert words in first.said
+
+
+def test_rates_follow_the_statistics_that_are_kept(first):
+  languages = json.loads(first.file('data/statistics.json').read_text())['languages']
+  assert set(languages) == {'en', 'sw'}
+  sentences = {language: counts['sentences'] for language, counts in languages.items()}
+  assert first.stream.batches.rates == sampling_rates(sentences, DATA.alpha)
+
+
+def test_the_vocabulary_lies_in_the_workdir(first):
+  assert str(first.stream.vocabulary) == str(first.file('vocabulary/sentencepiece.model'))
+  processor = sentencepiece.SentencePieceProcessor(model_file=str(first.stream.vocabulary))
+  assert processor.get_piece_size() == SIZE
+  assert processor.piece_to_id('[MASK]') == first.stream.batches.special.mask == 314
+
+
+def test_the_identity_holds_the_rates_and_the_vocabulary_and_is_json(first):
+  digest = hashlib.sha256(first.file('vocabulary/sentencepiece.model').read_bytes()).hexdigest()
+  rates = first.stream.batches.rates
+  expected = {'vocabulary': digest, 'rate of en': rates['en'], 'rate of sw': rates['sw']}
+  assert json.loads(json.dumps(first.stream.identity)) == expected
+
+
+def test_batches_hold_the_text_of_both_languages(first):
+  source = first.stream.batches
+  batches = source.batches(0, None)
+  languages = np.concatenate([next(batches)[0]['language'] for _ in range(8)])
+  assert set(languages) == {0, 1}
+  batch, state = next(batches)
+  batches.close()
+  assert batch['input_ids'].shape == (4, 64)
+  assert batch['input_ids'].max() < SIZE
+  assert set(state) == {'en', 'sw'}
+  assert [row.sum() > 0 for row in batch['weights']] == [True] * 4
+
+
+def test_held_out_rows_are_of_held_out_documents(first):
+  from tasks.wikipedia.corpus import open_corpus
+
+  processor = sentencepiece.SentencePieceProcessor(model_file=str(first.stream.vocabulary))
+  corpus = open_corpus(DATA)
+  beginnings = {
+    tuple(processor.encode(document.text)[:12]): is_held_out
+    for language in DATA.languages
+    for document, is_held_out in corpus.documents(language)
+  }
+  batch = next(first.stream.batches.evaluation_batches())
+  chosen = batch['weights'][0] > 0
+  ids = batch['input_ids'][0].copy()
+  ids[batch['masked_positions'][0][chosen]] = batch['targets'][0][chosen]
+  assert beginnings[tuple(ids[1:13])]
+
+
+# --- a later opening -------------------------------------------------------------------------------------------------
+
+
+def test_a_second_opening_asks_the_corpus_nothing_twice(first):
+  before = first.kept()
+  assert set(before) == {'statistics.json', 'sentencepiece.model', 'origin.json'}
+  second = opened(first.workdir)
+  assert second.kept() == before
+  assert 'surveying' not in second.said
+  assert 'training a vocabulary' not in second.said
+  assert second.stream.identity == first.stream.identity
+  left, right = (next(opening.stream.batches.batches(3, None))[0] for opening in (first, second))
+  assert left.keys() == right.keys()
+  for name in left:
+    np.testing.assert_array_equal(left[name], right[name])
+
+
+def test_a_vocabulary_trained_again_from_nothing_is_the_same(first, tmp_path):
+  assert opened(tmp_path).stream.identity == first.stream.identity
+
+
+@pytest.mark.parametrize(
+  'data',
+  [
+    dataclasses.replace(DATA, held_out=0.3),
+    dataclasses.replace(DATA, min_characters=1300),
+    dataclasses.replace(DATA, languages=('sw',)),
+    dataclasses.replace(DATA, survey_documents=5),
+  ],
+  ids=['held_out', 'min_characters', 'languages', 'survey_documents'],
+)
+def test_another_corpus_is_surveyed_anew_and_is_another_identity(data, first, tmp_path):
+  workdir = tmp_path / 'run'
+  _copy_kept(first, workdir)
+  other = opened(workdir, data)
+  assert 'surveying the corpus' in other.said
+  assert other.stream.identity != first.stream.identity
+  assert 'surveying' not in opened(workdir, data).said
+
+
+@pytest.mark.parametrize(
+  ('vocabulary', 'size'),
+  [(VOCABULARY, 1400), (dataclasses.replace(VOCABULARY, sample_characters=60_000), SIZE)],
+  ids=['size', 'sample'],
+)
+def test_another_vocabulary_is_trained_anew_without_another_survey(vocabulary, size, first, tmp_path):
+  workdir = tmp_path / 'run'
+  _copy_kept(first, workdir)
+  other = opened(workdir, vocabulary=vocabulary, size=size)
+  assert 'surveying' not in other.said
+  assert f'training a vocabulary of {size:,} pieces' in other.said
+  assert other.stream.identity['vocabulary'] != first.stream.identity['vocabulary']
+
+
+def test_a_vocabulary_that_was_half_written_is_not_taken_for_whole(first, tmp_path):
+  workdir = tmp_path / 'run'
+  _copy_kept(first, workdir)
+  (workdir / 'vocabulary' / 'origin.json').unlink()
+  assert opened(workdir).stream.identity == first.stream.identity
+
+
+def _copy_kept(first, workdir):
+  for folder in ('data', 'vocabulary'):
+    shutil.copytree(first.workdir / folder, workdir / folder)
+
+
+# --- a vocabulary of one's own ---------------------------------------------------------------------------------------
+
+
+def test_a_given_vocabulary_is_copied_and_followed_when_it_changes(first, tmp_path):
+  own = tmp_path / 'own.model'
+  own.write_bytes(first.file('vocabulary/sentencepiece.model').read_bytes())
+  given = VocabularyConfig(path=str(own))
+  run = opened(tmp_path / 'run', vocabulary=given)
+  assert 'training' not in run.said
+  assert run.file('vocabulary/sentencepiece.model').read_bytes() == own.read_bytes()
+  assert json.loads(run.file('vocabulary/origin.json').read_text()) == {'copied_from': str(own)}
+  assert run.stream.identity == first.stream.identity
+
+  other = tmp_path / 'other.model'
+  smaller = opened(tmp_path / 'smaller', size=1400)
+  other.write_bytes(smaller.file('vocabulary/sentencepiece.model').read_bytes())
+  changed = opened(tmp_path / 'run', vocabulary=VocabularyConfig(path=str(other)))
+  assert run.file('vocabulary/sentencepiece.model').read_bytes() == other.read_bytes()
+  assert changed.stream.identity['vocabulary'] != run.stream.identity['vocabulary']
+
+
+def test_from_a_given_vocabulary_back_to_none_one_is_trained(first, tmp_path):
+  own = first.file('vocabulary/sentencepiece.model')
+  opened(tmp_path, vocabulary=VocabularyConfig(path=str(own)))
+  assert 'training a vocabulary' in opened(tmp_path).said
+
+
+# --- what is missing -------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_vocabulary_and_a_missing_corpus_are_told_in_one_error(tmp_path):
+  data = DataConfig(dumps=str(tmp_path / 'no_dumps'))
+  with pytest.raises(UsageError) as caught:
+    opened(tmp_path / 'run', data, VocabularyConfig(path=str(tmp_path / 'no.model')))
+  error = caught.value
+  assert 'the vocabulary cannot be read' in error.what
+  assert 'no dump found' in error.what
+  assert 'no.model' in error.where
+  assert 'no_dumps' in error.where
+  assert any('--gin.vocabulary.path=None' in fix for fix in error.fix)
+  assert any('looked for' in fix for fix in error.fix)
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_vocabulary_of_another_size_is_told_before_the_survey(first, tmp_path):
+  given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
+  with pytest.raises(UsageError, match='1500 pieces, the model 1400'):
+    opened(tmp_path / 'run', vocabulary=given, size=1400)
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_language_without_text_is_left_out_and_said_to_be(first, tmp_path):
+  from tasks.wikipedia.corpus import open_corpus
+
+  folder = tmp_path / 'dumps'
+  folder.mkdir()
+  for language, dumps in open_corpus(DATA).dumps.items():
+    shutil.copy(dumps[0].path, folder / f'{language}wiki-1-pages-articles.xml.bz2')
+  (folder / 'xhwiki-1-pages-articles.xml').write_text('<mediawiki></mediawiki>')
+  given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
+  run = opened(tmp_path / 'run', DataConfig(dumps=str(folder), held_out=0.1), given)
+  assert 'no text: left out' in run.said
+  assert run.stream.batches.languages == ('en', 'sw')
+  assert set(run.stream.identity) == {'vocabulary', 'rate of en', 'rate of sw'}
+  assert next(run.stream.batches.batches(0, None))[0]['language'].max() <= 1
+
+
+def test_without_held_out_text_there_is_no_evaluation_and_that_is_said(first, tmp_path):
+  given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
+  run = opened(tmp_path, dataclasses.replace(DATA, held_out=0.0), given)
+  assert 'no document is held out' in run.said
+  assert not list(run.stream.batches.evaluation_batches())
