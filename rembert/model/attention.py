@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from rembert.model.building_blocks import linear
 from rembert.model.config import RemBertConfig
-from rembert.model.embeddings import kernel_initializer
-from rembert.model.partitioning import constrain, with_axes
+from rembert.model.partitioning import constrain
 
 # Half of the smallest float32: adding two of them, or subtracting the row's maximum, stays finite.
 _HIDDEN = -0.5 * jnp.finfo(jnp.float32).max.item()
@@ -37,38 +37,24 @@ def dot_product_attention(
   A hidden key gets a weight of exactly zero, so what it holds cannot be felt, to the bit. A query that sees nothing
   (padding) gets the mean of the values rather than NaN.
   """
-  scale = query_BxSxNxD.shape[-1] ** -0.5
-  scores_BxNxSxS = jnp.einsum('bqnd,bknd->bnqk', query_BxSxNxD * scale, key_BxSxNxD, preferred_element_type=jnp.float32)
+  # Heads beside the batch first, so that every product and every gradient is a plain batched one.
+  query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query_BxSxNxD, key_BxSxNxD, value_BxSxNxD))
+  scale = query.shape[-1] ** -0.5
+  scores_BxNxSxS = jnp.einsum('bnqd,bnkd->bnqk', query * scale, key, preferred_element_type=jnp.float32)
   if mask is not None:
     scores_BxNxSxS = jnp.where(mask, scores_BxNxSxS, _HIDDEN)
-  weights_BxNxSxS = jax.nn.softmax(scores_BxNxSxS, axis=-1).astype(value_BxSxNxD.dtype)
+  weights_BxNxSxS = jax.nn.softmax(scores_BxNxSxS, axis=-1).astype(value.dtype)
   weights_BxNxSxS = nnx.Dropout(dropout_rate)(weights_BxNxSxS, deterministic=dropout_key is None, rngs=dropout_key)
-  return jnp.einsum('bnqk,bknd->bqnd', weights_BxNxSxS, value_BxSxNxD)
+  return jnp.swapaxes(jnp.einsum('bnqk,bnkd->bnqd', weights_BxNxSxS, value), 1, 2)
 
 
 class SelfAttention(nnx.Module):
   """Query, key and value from one product with a [H, 3, N, D] kernel; attention; output projection [N, D, H]."""
 
   def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
-    init, zeros = kernel_initializer(config), nnx.initializers.zeros
     heads, head_dim, hidden = config.num_attention_heads, config.head_dim, config.hidden_size
-    self.qkv = nnx.LinearGeneral(
-      hidden,
-      (3, heads, head_dim),
-      dtype=dtype,
-      kernel_init=with_axes(init, 'embed', None, 'heads', None),
-      bias_init=with_axes(zeros, None, 'heads', None),
-      rngs=rngs,
-    )
-    self.output = nnx.LinearGeneral(
-      (heads, head_dim),
-      hidden,
-      axis=(-2, -1),
-      dtype=dtype,
-      kernel_init=with_axes(init, 'heads', None, 'embed'),
-      bias_init=with_axes(zeros, None),
-      rngs=rngs,
-    )
+    self.qkv = linear(config, hidden, (3, heads, head_dim), axes=('embed', None, 'heads', None), dtype=dtype, rngs=rngs)
+    self.output = linear(config, (heads, head_dim), hidden, axes=('heads', None, 'embed'), dtype=dtype, rngs=rngs)
     self.dropout_rate = config.attention_probs_dropout_prob
 
   def __call__(
@@ -76,6 +62,6 @@ class SelfAttention(nnx.Module):
   ) -> jax.Array:
     """x_BxSxH to x_BxSxH; `mask` as in `dot_product_attention`."""
     qkv_BxSx3xNxD = constrain(self.qkv(x_BxSxH), 'batch', None, None, 'heads', None)
-    query, key, value = jnp.moveaxis(qkv_BxSx3xNxD, 2, 0)
+    query, key, value = (qkv_BxSx3xNxD[:, :, part] for part in range(3))
     x_BxSxNxD = dot_product_attention(query, key, value, mask, dropout_rate=self.dropout_rate, dropout_key=dropout_key)
     return self.output(x_BxSxNxD)

@@ -4,29 +4,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from rembert.model.building_blocks import kernel_initializer, layer_norm, vocabulary_initializer
 from rembert.model.config import RemBertConfig
 from rembert.model.partitioning import constrain, with_axes
-
-
-def kernel_initializer(config: RemBertConfig) -> nnx.Initializer:
-  """Truncated normal, cut at two standard deviations, as in the original TensorFlow code."""
-  return nnx.initializers.truncated_normal(config.initializer_range)
-
-
-def vocabulary_initializer(config: RemBertConfig) -> nnx.Initializer:
-  """`kernel_initializer` for a table of V rows; the rows that only pad it are zero."""
-  fill = kernel_initializer(config)
-
-  def initialize(key, shape, dtype=jnp.float32):
-    table = fill(key, shape, dtype)
-    return jnp.where(jnp.arange(shape[0])[:, None] < config.vocab_size, table, 0)
-
-  return initialize
-
-
-def layer_norm(config: RemBertConfig, features: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.LayerNorm:
-  """LayerNorm with float32 statistics. The fast variance, E[x²] − E[x]², is too coarse for an epsilon of 1e-12."""
-  return nnx.LayerNorm(features, epsilon=config.layer_norm_eps, use_fast_variance=False, dtype=dtype, rngs=rngs)
 
 
 def _look_up(table: nnx.Embed, ids_BxS: jax.Array, row_axis: str | None = None) -> jax.Array:

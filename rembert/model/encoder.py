@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from flax import nnx
 
 from rembert.model.attention import SelfAttention, padding_mask, segment_mask
+from rembert.model.building_blocks import activation, layer_norm, linear
 from rembert.model.config import Execution, RemBertConfig
-from rembert.model.embeddings import RemBertEmbeddings, kernel_initializer, layer_norm
-from rembert.model.partitioning import constrain, with_axes
+from rembert.model.embeddings import RemBertEmbeddings
+from rembert.model.partitioning import constrain
 
 
 @functools.partial(jax.tree_util.register_dataclass)
@@ -29,32 +30,13 @@ class EncoderOutput:
   hidden_states: jax.Array | None = None
 
 
-def activation(name: str):
-  """GELU by `RemBertConfig.hidden_act`: exact (`gelu`) or the tanh approximation (`gelu_tanh`)."""
-  return functools.partial(jax.nn.gelu, approximate=name == 'gelu_tanh')
-
-
 class FeedForward(nnx.Module):
   """H → F, GELU, F → H."""
 
   def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
-    init, zeros = kernel_initializer(config), nnx.initializers.zeros
-    self.up = nnx.Linear(
-      config.hidden_size,
-      config.intermediate_size,
-      dtype=dtype,
-      kernel_init=with_axes(init, 'embed', 'mlp'),
-      bias_init=with_axes(zeros, 'mlp'),
-      rngs=rngs,
-    )
-    self.down = nnx.Linear(
-      config.intermediate_size,
-      config.hidden_size,
-      dtype=dtype,
-      kernel_init=with_axes(init, 'mlp', 'embed'),
-      bias_init=with_axes(zeros, None),
-      rngs=rngs,
-    )
+    hidden, wide = config.hidden_size, config.intermediate_size
+    self.up = linear(config, hidden, wide, axes=('embed', 'mlp'), dtype=dtype, rngs=rngs)
+    self.down = linear(config, wide, hidden, axes=('mlp', 'embed'), dtype=dtype, rngs=rngs)
     self.activation = activation(config.hidden_act)
 
   def __call__(self, x_BxSxH: jax.Array) -> jax.Array:
@@ -107,16 +89,12 @@ class RemBertEncoder(nnx.Module):
     rngs: nnx.Rngs,
   ):
     self.config, self.execution = config, execution
-    dtype, init = jnp.dtype(execution.dtype), kernel_initializer(config)
+    dtype, hidden = jnp.dtype(execution.dtype), config.hidden_size
     self.embeddings = RemBertEmbeddings(config, dtype, rngs=rngs)
     self.projection = nnx.data(None)
     if config.projects_embeddings:
-      self.projection = nnx.Linear(
-        config.input_embedding_size,
-        config.hidden_size,
-        dtype=dtype,
-        kernel_init=with_axes(init, None, 'embed'),
-        rngs=rngs,
+      self.projection = linear(
+        config, config.input_embedding_size, hidden, axes=(None, 'embed'), dtype=dtype, rngs=rngs
       )
 
     @nnx.split_rngs(splits=config.num_hidden_layers)
@@ -127,13 +105,7 @@ class RemBertEncoder(nnx.Module):
     self.layers = stacked_layers(rngs)
     self.pooler = nnx.data(None)
     if add_pooler:
-      self.pooler = nnx.Linear(
-        config.hidden_size,
-        config.hidden_size,
-        dtype=dtype,
-        kernel_init=with_axes(init, 'embed', None),
-        rngs=rngs,
-      )
+      self.pooler = linear(config, hidden, hidden, axes=('embed', None), dtype=dtype, rngs=rngs)
 
   def __call__(
     self,

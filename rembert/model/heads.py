@@ -4,9 +4,16 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from rembert.model.building_blocks import (
+  activation,
+  add_bias,
+  dot_general_of_rows,
+  layer_norm,
+  linear,
+  vocabulary_initializer,
+)
 from rembert.model.config import Execution, RemBertConfig
-from rembert.model.embeddings import kernel_initializer, layer_norm, vocabulary_initializer
-from rembert.model.encoder import RemBertEncoder, activation
+from rembert.model.encoder import RemBertEncoder
 from rembert.model.partitioning import constrain, with_axes
 
 
@@ -19,12 +26,8 @@ class MlmHead(nnx.Module):
 
   def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
     self.vocab_size, rows = config.vocab_size, config.padded_vocab_size
-    self.transform = nnx.Linear(
-      config.hidden_size,
-      config.output_embedding_size,
-      dtype=dtype,
-      kernel_init=with_axes(kernel_initializer(config), 'embed', None),
-      rngs=rngs,
+    self.transform = linear(
+      config, config.hidden_size, config.output_embedding_size, axes=('embed', None), dtype=dtype, rngs=rngs
     )
     self.activation = activation(config.hidden_act)
     self.norm = layer_norm(config, config.output_embedding_size, dtype, rngs)
@@ -45,10 +48,10 @@ class MlmHead(nnx.Module):
       x_BxSxH = jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
     x_BxKxE = self.norm(self.activation(self.transform(x_BxSxH)))
     table_VxE = word_embedding_VxI if self.output_embedding is None else self.output_embedding[...]
-    logits_BxKxV = jnp.einsum(
-      'bke,ve->bkv', x_BxKxE, table_VxE.astype(x_BxKxE.dtype), preferred_element_type=jnp.float32
+    logits_BxKxV = dot_general_of_rows(
+      x_BxKxE, table_VxE.astype(x_BxKxE.dtype), (((2,), (1,)), ((), ())), preferred_element_type=jnp.float32
     )
-    logits_BxKxV = constrain(logits_BxKxV + self.bias[...], 'batch', None, 'vocab')
+    logits_BxKxV = constrain(add_bias(logits_BxKxV, self.bias[...]), 'batch', None, 'vocab')
     if self.vocab_size < table_VxE.shape[0]:
       is_padding_V = jnp.arange(table_VxE.shape[0]) >= self.vocab_size
       logits_BxKxV = jnp.where(is_padding_V, -jnp.inf, logits_BxKxV)
