@@ -112,11 +112,23 @@ add_bias.defvjp(_add_bias_forward, _add_bias_backward)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def gelu(x: jax.Array, approximate: bool) -> jax.Array:
-  """x·Φ(x), exact or with the tanh approximation, computed in float32.
+  """x·Φ(x) in float32, exact or with the tanh approximation of Φ (Hendrycks and Gimpel, 2016).
 
   The backward pass is written out: it keeps `x` alone, and takes a third of the time of what JAX derives.
   """
-  return jax.nn.gelu(x.astype(jnp.float32), approximate=approximate).astype(x.dtype)
+  y = x.astype(jnp.float32)
+  if approximate:
+    share, _ = _approximate_normal_cdf(y)
+  else:
+    share = 0.5 * jax.lax.erfc(-math.sqrt(0.5) * y)
+  return (y * share).astype(x.dtype)
+
+
+def _approximate_normal_cdf(y):
+  """½(1 + tanh u) and its slope, as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits."""
+  share = jax.nn.sigmoid(2 * math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))
+  slope_of_u = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * y**2)
+  return share, 2 * share * (1 - share) * slope_of_u
 
 
 def _gelu_forward(x, approximate):
@@ -126,12 +138,10 @@ def _gelu_forward(x, approximate):
 def _gelu_backward(approximate, x, gradient):
   y = x.astype(jnp.float32)
   if approximate:
-    scale = math.sqrt(2 / math.pi)
-    tanh = jnp.tanh(scale * (y + 0.044715 * y**3))
-    slope = 0.5 * (1 + tanh) + 0.5 * y * (1 - tanh**2) * scale * (1 + 3 * 0.044715 * y**2)
+    share, density = _approximate_normal_cdf(y)
   else:
-    slope = 0.5 * jax.lax.erfc(-math.sqrt(0.5) * y) + y * jnp.exp(-0.5 * y**2) / math.sqrt(2 * math.pi)
-  return ((gradient.astype(jnp.float32) * slope).astype(x.dtype),)
+    share, density = 0.5 * jax.lax.erfc(-math.sqrt(0.5) * y), jnp.exp(-0.5 * y**2) / math.sqrt(2 * math.pi)
+  return ((gradient.astype(jnp.float32) * (share + y * density)).astype(x.dtype),)
 
 
 gelu.defvjp(_gelu_forward, _gelu_backward)
