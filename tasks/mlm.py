@@ -8,6 +8,7 @@ from tasks.tensorflow_import import tensorflow as tf
 
 # isort: split
 import functools
+import itertools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -17,6 +18,7 @@ from rembert.data.batches import OpenDocuments
 from tasks.wikipedia.corpus import Corpus
 
 MIXTURE = 'wikipedia'
+_TEXTS_AT_ONCE = 32
 
 
 def task_name(language: str) -> str:
@@ -44,22 +46,31 @@ def register(corpus: Corpus, vocabulary_file: str, rates: Mapping[str, float]) -
   return seqio.MixtureRegistry.add(MIXTURE, [(task_name(language), rate) for language, rate in rates.items()])
 
 
-def open_documents(mixture: seqio.Mixture) -> OpenDocuments:
-  """Reads the mixture's tasks, one language at a time, from any document on, in the order of their source."""
-  tasks = {task.name: task for task in mixture.tasks}
-  options = tf.data.Options()
-  options.deterministic = True
-  options.threading.private_threadpool_size = 1  # a hundred languages are open at once
+def open_documents(mixture: seqio.Mixture, corpus: Corpus) -> OpenDocuments:
+  """Reads the mixture's tasks, one language at a time, from any document on, in the order of their source.
 
-  @functools.cache  # tracing a task's functions takes longer than an epoch of a small language
-  def dataset(language: str, split: str) -> tf.data.Dataset:
+  The texts are read here and go through the task's preprocessors by the handful, inside TensorFlow. `task.get_dataset`
+  gives the same examples, but has TensorFlow's threads call Python for each text: an iterator of that kind that is let
+  go before its end waits for those threads while it holds the lock that they need, for ever.
+  """
+  tasks = {task.name: task for task in mixture.tasks}
+
+  @functools.cache
+  def encoder(language: str):
     task = tasks[task_name(language)]
-    return task.get_dataset(
-      sequence_length=None, split=split, shuffle=False, num_epochs=1, trim_output_features=False
-    ).with_options(options)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def ids(texts: tf.Tensor) -> tf.RaggedTensor:
+      examples = tf.data.Dataset.from_tensor_slices({'text': texts})
+      examples = task.preprocess_postcache(task.preprocess_precache(examples), sequence_length=None)
+      return examples.map(lambda example: example['ids']).ragged_batch(_TEXTS_AT_ONCE).get_single_element()
+
+    return ids.get_concrete_function()
 
   def documents(language: str, split: str, skip: int) -> Iterator[np.ndarray]:
-    for example in dataset(language, split).skip(skip).as_numpy_iterator():
-      yield example['ids']
+    texts = corpus.texts(language, split, skip)
+    while some := list(itertools.islice(texts, _TEXTS_AT_ONCE)):
+      ids = encoder(language)(tf.constant(some))
+      yield from np.split(ids.values.numpy(), ids.row_splits.numpy()[1:-1])
 
   return documents

@@ -84,7 +84,7 @@ def open_stream(
 
   batches = StreamedBatches(
     rates=rates,
-    open_documents=mlm.open_documents(mixture),
+    open_documents=mlm.open_documents(mixture, corpus),
     batch_size=train.batch_size,
     sequence_length=train.sequence_length,
     vocab_size=vocab_size,

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib.resources
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,6 +43,9 @@ class Corpus(Protocol):
 
   def documents(self, language: str, progress: ReadProgress | None = None) -> Iterator[tuple[Document, bool]]:
     """All documents of a language in a fixed order, each with whether it is held out."""
+
+  def texts(self, language: str, split: str, skip: int = 0) -> Iterator[str]:
+    """The texts of a split (`train`, `validation`) in the same order, without the first `skip`."""
 
   def fingerprint(self) -> dict:
     """What identifies the text without reading it; JSON."""
@@ -85,6 +89,13 @@ class DumpCorpus:
       yield document, is_held_out(document.text, self.held_out)
     progress.fraction = 1.0
 
+  def texts(self, language: str, split: str, skip: int = 0) -> Iterator[str]:
+    """See `Corpus`."""
+    return (document.text for document in itertools.islice(self._split(language, split), skip, None))
+
+  def _split(self, language: str, split: str) -> Iterator[Document]:
+    return read_documents(self.dumps[language], split=split, held_out=self.held_out, min_characters=self.min_characters)
+
   def fingerprint(self) -> dict:
     """See `Corpus`: names and sizes of the files."""
     files = {
@@ -101,9 +112,7 @@ class DumpCorpus:
     import seqio
 
     def examples(split: str) -> Iterator[dict[str, str]]:
-      for document in read_documents(
-        self.dumps[language], split=split, held_out=self.held_out, min_characters=self.min_characters
-      ):
+      for document in self._split(language, split):
         yield {'text': document.text, 'title': document.title, 'language': document.language}
 
     def dataset(split: str, shuffle_files: bool, seed: int | None = None) -> 'tf.data.Dataset':
@@ -166,6 +175,11 @@ class TfdsCorpus:
         progress.fraction = (offset + index + 1) / total
         text, title = example['text'].decode(), example['title'].decode()
         yield Document(language=language, title=title, text=text), split == 'validation'
+
+  def texts(self, language: str, split: str, skip: int = 0) -> Iterator[str]:
+    """See `Corpus`."""
+    dataset = self.source(language).get_dataset(split, shuffle=False).skip(skip)
+    return (example['text'].decode() for example in dataset.as_numpy_iterator())
 
   def fingerprint(self) -> dict:
     """See `Corpus`: dataset names, and the held-out share."""

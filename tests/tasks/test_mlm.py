@@ -41,7 +41,7 @@ def test_tasks_and_mixture_are_seqio_s_own(mixture):
 
 def test_an_example_is_the_ids_of_one_document(mixture, corpus, vocabulary_file):
   processor = sentencepiece.SentencePieceProcessor(model_file=vocabulary_file)
-  documents = mlm.open_documents(mixture)
+  documents = mlm.open_documents(mixture, corpus)
   for split, is_held_out in (('train', False), ('validation', True)):
     expected = [document.text for document, held_out in corpus.documents('hi') if held_out == is_held_out]
     ids = list(documents('hi', split, 0))
@@ -49,8 +49,28 @@ def test_an_example_is_the_ids_of_one_document(mixture, corpus, vocabulary_file)
     assert [processor.decode(document.tolist()) for document in ids] == [' '.join(text.split()) for text in expected]
 
 
-def test_reading_from_any_document_gives_what_follows_it(mixture):
-  documents = mlm.open_documents(mixture)
+def test_what_is_read_is_what_seqio_s_own_dataset_gives(mixture, corpus):
+  documents = mlm.open_documents(mixture, corpus)
+  for task in mixture.tasks:
+    for split in task.splits:
+      examples = task.get_dataset(sequence_length=None, split=split, shuffle=False, trim_output_features=False)
+      expected = [example['ids'] for example in examples.as_numpy_iterator()]
+      ids = list(documents(task.name.removeprefix('wikipedia.'), split, 0))
+      assert len(ids) == len(expected) > 0
+      for left, right in zip(ids, expected, strict=True):
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right)
+
+
+def test_reading_can_end_anywhere(mixture, corpus):
+  for _ in range(5):
+    documents = mlm.open_documents(mixture, corpus)('ru', 'train', 0)
+    next(documents)
+    documents.close()
+
+
+def test_reading_from_any_document_gives_what_follows_it(mixture, corpus):
+  documents = mlm.open_documents(mixture, corpus)
   everything = list(documents('ru', 'train', 0))
   for skip in (1, 7, len(everything) - 1, len(everything)):
     rest = list(documents('ru', 'train', skip))
