@@ -45,10 +45,13 @@ def test_padding_rows_of_the_vocabulary_are_no_work_to_boast_of(tiny):
 
 
 def traced_flops(jaxpr) -> int:
-  """Operations of all matrix products of a program; the body of a loop as often as it runs."""
+  """Operations of all matrix products of a program; the body of a loop as often as it runs.
+
+  A product with a vector is none of them: the gradient of the output bias is a sum, written as one.
+  """
   total = 0
   for equation in jaxpr.eqns:
-    if equation.primitive.name == 'dot_general':
+    if equation.primitive.name == 'dot_general' and all(operand.aval.ndim > 1 for operand in equation.invars):
       (contracted, _), _ = equation.params['dimension_numbers']
       depth = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
       total += 2 * depth * math.prod(equation.outvars[0].aval.shape)
