@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+import sys
 from collections.abc import Iterator
 
 import orbax.checkpoint as ocp
@@ -11,8 +12,9 @@ from etils import epath
 from rembert.errors import RunError
 from rembert.training.state import TrainState
 
-# Orbax narrates every file it touches; what matters to the user is said by the run.
-logging.getLogger('absl').setLevel(logging.ERROR)
+# Orbax narrates every file it touches, and a failure once per array; what matters to the user is said by the run.
+for _name in ('absl', 'asyncio'):
+  logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +37,12 @@ class Restored:
 def _fields(state: TrainState) -> dict:
   """A plain dict, so that a checkpoint can be read without this project."""
   return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+
+
+def _show_unless_loop_is_closed(unraisable) -> None:
+  """For `sys.unraisablehook`: when one array cannot be written, TensorStore tells a loop that is gone of all others."""
+  if str(unraisable.exc_value) != 'Event loop is closed':
+    sys.__unraisablehook__(unraisable)
 
 
 @contextlib.contextmanager
@@ -63,6 +71,7 @@ class Checkpoints:
       max_to_keep=keep, enable_async_checkpointing=True, cleanup_tmp_directories=True
     )
     self._manager = ocp.CheckpointManager(self.directory, options=options)
+    sys.unraisablehook = _show_unless_loop_is_closed
 
   def latest_step(self) -> int | None:
     """Step of the newest whole checkpoint, or None."""
