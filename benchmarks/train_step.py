@@ -91,13 +91,14 @@ def random_batch(setting: Setting) -> dict[str, np.ndarray]:
 
 def prepare_ours(setting: Setting):
   """The step that pre-training runs on a CPU: packed rows, mesh, metrics; layers unrolled, freed memory kept."""
+  from rembert.training.cpu_memory import keep_freed_memory
+
+  keep_freed_memory()  # as `rembert.main` does, before it imports JAX
   import jax
 
   from rembert.training import optimizer, sharding, state, step
-  from rembert.training.cpu_memory import keep_freed_memory
 
   jax.config.update('jax_platforms', 'cpu')
-  keep_freed_memory()
   mesh = sharding.make_mesh(sharding.MeshConfig())
   options = optimizer.OptimizerConfig(LEARNING_RATE, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
   trainable = state.masked_lm(

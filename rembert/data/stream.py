@@ -187,7 +187,10 @@ def _show_languages(
   broken = sum(counts.broken_pages for counts in statistics.values())
   if broken:
     console.say(f'{broken} broken page(s) left out')
-  if not any(counts.held_out for counts in statistics.values()):
+  left_out = [language for language in statistics if language not in rates]
+  if left_out:
+    console.say(f'nothing to train on, left out: {", ".join(left_out)}')
+  if not any(statistics[language].held_out for language in rates):
     console.say('no document is held out: there will be no evaluation (data.held_out)')
 
 

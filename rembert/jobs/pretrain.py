@@ -16,7 +16,6 @@ from rembert.report.plots import plot_loss
 from rembert.training import flops, sharding, state
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
-from rembert.training.cpu_memory import keep_freed_memory
 from rembert.training.evaluation import evaluate, unigram_entropy
 from rembert.training.loop import Meter, Stopwatch
 from rembert.training.optimizer import learning_rate_schedule, make_optimizer
@@ -59,8 +58,6 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
-  if jax.default_backend() == 'cpu':
-    keep_freed_memory()
   train.check_divides(sharding.batch_shards(mesh))
   optimizer = make_optimizer(config.optimizer, train.steps)
   trainable = state.masked_lm(config.model, config.execution, optimizer, mesh)

@@ -120,7 +120,7 @@ def gelu(x: jax.Array, approximate: bool) -> jax.Array:
   if approximate:
     share, _ = _approximate_normal_cdf(y)
   else:
-    share = 0.5 * jax.lax.erfc(-math.sqrt(0.5) * y)
+    share = 0.5 * (1 + jax.lax.erf(math.sqrt(0.5) * y))
   return (y * share).astype(x.dtype)
 
 
@@ -140,7 +140,7 @@ def _gelu_backward(approximate, x, gradient):
   if approximate:
     share, density = _approximate_normal_cdf(y)
   else:
-    share, density = 0.5 * jax.lax.erfc(-math.sqrt(0.5) * y), jnp.exp(-0.5 * y**2) / math.sqrt(2 * math.pi)
+    share, density = 0.5 * (1 + jax.lax.erf(math.sqrt(0.5) * y)), jnp.exp(-0.5 * y**2) / math.sqrt(2 * math.pi)
   return ((gradient.astype(jnp.float32) * (share + y * density)).astype(x.dtype),)
 
 

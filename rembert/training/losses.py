@@ -15,7 +15,7 @@ class MlmSums(NamedTuple):
 
   Attributes:
     loss: cross-entropy in nats.
-    correct: positions where the target has the highest logit.
+    correct: positions where no other piece has as high a logit as the target.
     weight: positions that count.
   """
 
@@ -34,7 +34,8 @@ def mlm_row_sums(logits_BxKxV: jax.Array, targets_BxK: jax.Array, weights_BxK: j
   """
   log_normalizer_BxK = jax.nn.logsumexp(logits_BxKxV, axis=-1)
   target_logits_BxK = jnp.take_along_axis(logits_BxKxV, targets_BxK[..., None], axis=-1)[..., 0]
-  is_correct_BxK = jnp.argmax(logits_BxKxV, axis=-1) == targets_BxK
+  # The target's rank: a plain sum, which an argmax is not, and which falls for no tie.
+  is_correct_BxK = jnp.sum(logits_BxKxV >= target_logits_BxK[..., None], axis=-1) == 1
   total = lambda x_BxK: jnp.sum(weights_BxK * x_BxK, axis=-1)
   return MlmSums(
     loss=total(log_normalizer_BxK - target_logits_BxK), correct=total(is_correct_BxK), weight=jnp.sum(weights_BxK, -1)

@@ -250,6 +250,7 @@ def test_a_language_without_text_is_left_out_and_said_to_be(first, tmp_path):
   given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
   run = opened(tmp_path / 'run', DataConfig(dumps=str(folder), held_out=0.1), given)
   assert 'no text: left out' in run.said
+  assert 'nothing to train on, left out: xh' in run.said
   assert run.stream.batches.languages == ('en', 'sw')
   assert set(run.stream.identity) == {'vocabulary', 'rate of en', 'rate of sw'}
   assert next(run.stream.batches.batches(0, None))[0]['language'].max() <= 1

@@ -3,12 +3,17 @@
 import subprocess
 import sys
 
+import pytest
+
+from rembert.training.cpu_memory import is_cpu_machine
+
 CODE = """
 import resource, sys
-import jax, jax.numpy as jnp
 from rembert.training.cpu_memory import keep_freed_memory
 
 assert not int(sys.argv[1]) or keep_freed_memory()
+import jax, jax.numpy as jnp
+
 step = jax.jit(lambda x: (x @ x @ x).sum())  # temporaries of 36 MB
 x = jnp.ones((3000, 3000))
 for _ in range(2):
@@ -27,3 +32,9 @@ def page_faults(is_kept: bool) -> int:
 
 def test_the_temporaries_of_a_step_are_not_fetched_anew_from_the_kernel():
   assert page_faults(is_kept=True) < 0.1 * page_faults(is_kept=False)
+
+
+@pytest.mark.parametrize(('platforms', 'is_cpu'), [('cpu', True), ('tpu', False), ('cuda,cpu', False)])
+def test_who_names_a_platform_is_believed(monkeypatch, platforms, is_cpu):
+  monkeypatch.setenv('JAX_PLATFORMS', platforms)
+  assert is_cpu_machine() == is_cpu
