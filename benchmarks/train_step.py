@@ -91,18 +91,19 @@ def random_batch(setting: Setting) -> dict[str, np.ndarray]:
 
 def prepare_ours(setting: Setting):
   """The step that pre-training runs on a CPU: packed rows, mesh, metrics; layers unrolled, freed memory kept."""
-  from rembert.training.cpu_memory import keep_freed_memory
-
-  keep_freed_memory()  # as `rembert.main` does, before it imports JAX
   import jax
 
-  from rembert.training import optimizer, sharding, state, step
+  from rembert.training import cpu_memory, optimizer, sharding, state, step
 
+  cpu_memory.keep_freed_memory_if_small(setting.config)
   jax.config.update('jax_platforms', 'cpu')
   mesh = sharding.make_mesh(sharding.MeshConfig())
   options = optimizer.OptimizerConfig(LEARNING_RATE, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
   trainable = state.masked_lm(
-    setting.config, Execution(unroll=4), optimizer.make_optimizer(options, total_steps=1_000_000), mesh
+    setting.config,
+    Execution(unroll=setting.config.num_hidden_layers),
+    optimizer.make_optimizer(options, total_steps=1_000_000),
+    mesh,
   )
   drawn = random_batch(setting)
   packed = {

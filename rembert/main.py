@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 
 from rembert.errors import UsageError
-from rembert.training.cpu_memory import is_cpu_machine, keep_freed_memory
 from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal
 
 MODES = ('pretrain',)
@@ -100,8 +99,6 @@ def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) 
 def main(argv: Sequence[str] | None = None) -> int:
   """The whole program; errors that a user can put right are told without a traceback."""
   options, bindings = parse(sys.argv[1:] if argv is None else argv)
-  if is_cpu_machine():
-    keep_freed_memory()  # before JAX is imported and starts its threads
   with StopSignal() as stop:
     try:
       return run(options, bindings, stop)

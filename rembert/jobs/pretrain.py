@@ -16,6 +16,7 @@ from rembert.report.plots import plot_loss
 from rembert.training import flops, sharding, state
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
+from rembert.training.cpu_memory import keep_freed_memory_if_small
 from rembert.training.evaluation import evaluate, unigram_entropy
 from rembert.training.loop import Meter, Stopwatch
 from rembert.training.optimizer import learning_rate_schedule, make_optimizer
@@ -40,6 +41,7 @@ def dry_run(config: PretrainConfig) -> int:
 
 def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Trains, or goes on where the workdir stands. Returns the exit code: 0 done, 75 stopped and to be repeated."""
+  keep_freed_memory_if_small(config.model)  # before JAX looks for devices
   console = Console(is_quiet=jax.process_index() > 0)
   train = config.train
   # --- workdir ---------------------------------------------------------------

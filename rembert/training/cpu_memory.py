@@ -1,25 +1,33 @@
-"""Memory of a run on a CPU: kept, rather than given back to the kernel after every step."""
+"""Memory of a small model's run on a CPU: kept, rather than given back to the kernel after every step."""
 
 import ctypes
 import os
 import pathlib
 
+from rembert.model.config import RemBertConfig
+from rembert.model.parameter_counts import count_parameters
+
 # <malloc.h>
 _SETTINGS = {
   -4: 0,  # M_MMAP_MAX: no block is mapped, and unmapped, by itself
-  -1: 2**31 - 1,  # M_TRIM_THRESHOLD: the top of the heap is not given back
+  -1: -1,  # M_TRIM_THRESHOLD: the top of the heap is never given back
   -2: 64 * 2**20,  # M_TOP_PAD: and grows by much at a time
   -8: 1,  # M_ARENA_MAX: XLA's threads share that heap; those of their own would shrink after all
 }
+_MOST_PARAMETERS = 50_000_000
 
 
-def keep_freed_memory() -> bool:
-  """Tells glibc to keep what is freed; returns whether there is a glibc to tell.
+def keep_freed_memory_if_small(config: RemBertConfig) -> bool:
+  """Tells glibc to keep what is freed, on a CPU and for up to 50 million parameters; returns whether it is told.
 
   XLA allocates the temporaries of a step in large blocks and frees them afterwards. glibc maps a large block anew each
-  time, and the kernel fills every page of it with zeros: a quarter of a small model's step. The resident size stays at
-  its peak, where it would be a moment later anyway. Takes effect only before the process has threads.
+  time, and the kernel fills every page of it with zeros: a quarter of a small model's step. In a heap, on the other
+  hand, large blocks leave gaps, which a large model cannot afford; zeroing is a small part of its step.
+
+  Takes effect only before JAX has started its threads.
   """
+  if not is_cpu_machine() or count_parameters(config).pre_training > _MOST_PARAMETERS:
+    return False
   try:
     mallopt = ctypes.CDLL(None).mallopt
   except (OSError, AttributeError):  # another C library
@@ -28,7 +36,7 @@ def keep_freed_memory() -> bool:
 
 
 def is_cpu_machine() -> bool:
-  """Whether JAX will run on the CPU, as far as can be told before it is imported."""
+  """Whether JAX will run on the CPU, as far as can be told before it has looked."""
   if platforms := os.environ.get('JAX_PLATFORMS'):
     return platforms == 'cpu'
   return not any(list(pathlib.Path('/dev').glob(pattern)) for pattern in ('accel*', 'vfio/[0-9]*', 'nvidia[0-9]*'))
