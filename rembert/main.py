@@ -5,6 +5,7 @@ python -m rembert.main --gin_file=gin/pretrain_smoke.gin
 
 import argparse
 import pathlib
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -107,10 +108,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise
       print(f'rembert: {error}', file=sys.stderr)
       return error.exit_code
-    except Stopped as signal:
-      print(f'rembert: stopped by {signal} before training; nothing is lost. Repeat the command.', file=sys.stderr)
+    except Stopped as stopped:
+      print(f'rembert: stopped by {stopped} before training; nothing is lost. Repeat the command.', file=sys.stderr)
       return EXIT_STOPPED
 
 
 if __name__ == '__main__':
-  sys.exit(main())
+  exit_code = main()
+  signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is written: a late signal must not turn it into a failure
+  sys.exit(exit_code)

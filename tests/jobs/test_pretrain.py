@@ -83,7 +83,8 @@ def test_a_run_cut_off_again_and_again_at_any_time_ends_as_if_nothing_had_happen
   cut, cuts = program(tmp_path / 'run'), []
   for _ in range(8):
     process = cut.start()
-    after, number = random.uniform(1, uninterrupted.seconds), random.choice([signal.SIGKILL, signal.SIGTERM])
+    after = random.uniform(1, uninterrupted.seconds)
+    number = signal.SIGKILL if random.random() < 0.5 else signal.SIGTERM
     try:
       assert process.wait(timeout=after) == 0, cut.log()
     except subprocess.TimeoutExpired:
