@@ -90,7 +90,7 @@ def test_a_run_cut_off_again_and_again_at_any_time_ends_as_if_nothing_had_happen
     except subprocess.TimeoutExpired:
       cuts.append((round(after, 3), number.name))
       process.send_signal(number)
-      assert process.wait(timeout=120) in (75, -signal.SIGKILL), cut.log()
+      assert process.wait(timeout=120) in (0, 75, -signal.SIGKILL), (cuts, cut.log())
   result = cut.run()
   assert result.returncode == 0, (cuts, result.stderr)
   assert cut.metrics() == uninterrupted.metrics(), cuts
