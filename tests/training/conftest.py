@@ -15,7 +15,7 @@ from rembert.training.state import Trainable, masked_lm
 from rembert.training.step import make_train_step
 
 # These tests compile for seconds and compute for none.
-COMPILER_OPTIONS = {'xla_cpu_use_fusion_emitters': False, 'xla_backend_optimization_level': 0}
+COMPILER_OPTIONS = {'xla_backend_optimization_level': 0}
 
 # Every width divides by eight devices, and all of them differ. 60 pieces are stored as 64 rows. Kernels begin large:
 # every gradient is far above rounding.
