@@ -20,7 +20,7 @@ Running the same command again resumes the run in its workdir."""
 
 EPILOG = """\
 examples
-  the sample corpus on a CPU, about two minutes:
+  the sample corpus on a CPU, about three minutes:
     python -m rembert.main --gin_file=gin/pretrain_smoke.gin
   your own MediaWiki dumps, in all the languages found there:
     python -m rembert.main --gin_file=gin/pretrain_smoke.gin --workdir=runs/mine \\
