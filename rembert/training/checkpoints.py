@@ -11,6 +11,7 @@ from etils import epath
 
 from rembert.errors import RunError
 from rembert.training.state import TrainState
+from rembert.training.tracking import is_remote
 
 # Orbax narrates every file it touches, and a failure once per array; what matters to the user is said by the run.
 for _name in ('absl', 'asyncio'):
@@ -66,7 +67,9 @@ class Checkpoints:
   """
 
   def __init__(self, directory: epath.PathLike, *, keep: int = 3):
-    self.directory = epath.Path(directory).resolve()  # Orbax wants no relative paths
+    self.directory = epath.Path(directory)
+    if not is_remote(directory):
+      self.directory = self.directory.resolve()  # Orbax wants no relative paths, and a bucket has no others
     options = ocp.CheckpointManagerOptions(
       max_to_keep=keep, enable_async_checkpointing=True, cleanup_tmp_directories=True
     )

@@ -2,6 +2,8 @@
 
 import json
 import os
+import tempfile
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -48,8 +50,13 @@ def read_jsonl(path: epath.PathLike) -> list[dict]:
   return rows
 
 
+def is_remote(path: epath.PathLike) -> bool:
+  """Whether a path is in a bucket, where files can be written but not appended to."""
+  return '://' in os.fspath(path)
+
+
 class JsonlTracker:
-  """`metrics.jsonl`: one object a line, written as it comes.
+  """`metrics.jsonl`: one object a line, written as it comes; in a bucket, the whole file anew each time.
 
   On resume, rows of what is run again are dropped, so that each stands there once: those after the restored step, and
   the evaluation at that step if it `is_evaluation_due` still.
@@ -61,36 +68,67 @@ class JsonlTracker:
     if is_evaluation_due:
       kept = [row for row in kept if row['step'] < resume_step or 'eval/loss' not in row]
     partial = self._path.parent / f'{self._path.name}.partial'
-    partial.write_text(''.join(json.dumps(row) + '\n' for row in kept))
+    self._text = ''.join(json.dumps(row) + '\n' for row in kept)
+    partial.write_text(self._text)
     partial.replace(self._path)
-    self._file = open(os.fspath(self._path), 'a', buffering=1)  # noqa: SIM115 - lives as long as the run
+    self._file = None
+    if not is_remote(self._path):
+      self._file = open(os.fspath(self._path), 'a', buffering=1)  # noqa: SIM115 - lives as long as the run
 
   def log(self, metrics: Metrics, *, step: int) -> None:
     """See `Tracker`."""
-    self._file.write(json.dumps({'step': step, **metrics}) + '\n')
+    line = json.dumps({'step': step, **metrics}) + '\n'
+    if self._file is not None:
+      self._file.write(line)
+    else:
+      self._text += line
+      self._path.write_text(self._text)
 
   def close(self) -> None:
     """See `Tracker`."""
-    self._file.close()
+    if self._file is not None:
+      self._file.close()
 
 
 class TensorBoardTracker:
-  """Event files for TensorBoard, through tensorboardX: no TensorFlow needed."""
+  """Event files for TensorBoard, through tensorboardX: no TensorFlow needed.
+
+  In a bucket they are written to a local folder first and copied now and then.
+  """
+
+  _COPY_EVERY_SECONDS = 60
 
   def __init__(self, directory: epath.PathLike, *, resume_step: int):
     import tensorboardX
 
+    self._directory = epath.Path(directory)
+    self._local = tempfile.TemporaryDirectory() if is_remote(directory) else None
+    self._copied = time.monotonic()
     # TensorBoard forgets what an earlier process wrote beyond this step.
-    self._writer = tensorboardX.SummaryWriter(os.fspath(directory), purge_step=resume_step + 1)
+    self._writer = tensorboardX.SummaryWriter(
+      self._local.name if self._local else os.fspath(directory), purge_step=resume_step + 1
+    )
 
   def log(self, metrics: Metrics, *, step: int) -> None:
     """See `Tracker`."""
     for name, value in metrics.items():
       self._writer.add_scalar(name if '/' in name else f'train/{name}', value, step)
+    if self._local and time.monotonic() - self._copied > self._COPY_EVERY_SECONDS:
+      self._copy()
 
   def close(self) -> None:
     """See `Tracker`."""
     self._writer.close()
+    if self._local:
+      self._copy()
+      self._local.cleanup()
+
+  def _copy(self) -> None:
+    self._writer.flush()
+    self._directory.mkdir(parents=True, exist_ok=True)
+    for file in epath.Path(self._local.name).iterdir():
+      (self._directory / file.name).write_bytes(file.read_bytes())
+    self._copied = time.monotonic()
 
 
 class Trackers:

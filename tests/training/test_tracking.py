@@ -6,6 +6,7 @@ import struct
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
+from rembert.training import tracking
 from rembert.training.tracking import JsonlTracker, MemoryTracker, TensorBoardTracker, Trackers, read_jsonl
 
 
@@ -164,3 +165,38 @@ def test_memory_keeps_what_was_logged_not_what_became_of_it():
   tracker.log(metrics, step=3)
   metrics['loss'] = 9.0
   assert tracker.rows == [{'step': 3, 'loss': 1.0}]
+
+
+# --- buckets --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('path', 'is_in_bucket'), [('gs://bucket/run', True), ('runs/mine', False), ('/runs/mine', False)]
+)
+def test_a_bucket_is_known_by_its_scheme(path, is_in_bucket):
+  assert tracking.is_remote(path) == is_in_bucket
+
+
+def test_where_nothing_can_be_appended_files_are_written_whole(metrics_file, tmp_path, monkeypatch):
+  monkeypatch.setattr(tracking, 'is_remote', lambda path: True)
+  rows = JsonlTracker(metrics_file, resume_step=20)
+  metrics_file.unlink()  # an open file would not come back
+  rows.log({'loss': 3.5}, step=30)
+  rows.close()
+  monkeypatch.undo()
+  assert rows_of(metrics_file) == [*EARLIER[:3], {'step': 30, 'loss': 3.5}]
+
+
+def test_event_files_are_copied_now_and_then_and_at_the_end(tmp_path, monkeypatch):
+  monkeypatch.setattr(tracking, 'is_remote', lambda path: True)
+  folder = tmp_path / 'tensorboard'
+  tracker = TensorBoardTracker(folder, resume_step=0)
+  tracker.log({'loss': 2.0}, step=10)
+  assert not folder.exists()
+  monkeypatch.setattr(TensorBoardTracker, '_COPY_EVERY_SECONDS', 0)
+  tracker.log({'loss': 1.5}, step=20)
+  assert len(list(folder.iterdir())) == 1
+  tracker.log({'loss': 1.0}, step=30)
+  tracker.close()
+  scalars = [value.simple_value for event in events_of(folder) for value in event.summary.value]
+  assert scalars == [2.0, 1.5, 1.0]
