@@ -20,6 +20,7 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
+from rembert.storage import write_whole
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
 from rembert.training.sharding import MeshConfig
@@ -153,9 +154,7 @@ def _parse_error(error: Exception, where: str) -> UsageError:
 def save(workdir: epath.Path) -> None:
   """Writes what was set (`config.gin`) and everything in effect (`operative_config.gin`) to the workdir."""
   for name, text in (('config.gin', gin.config_str()), ('operative_config.gin', gin.operative_config_str())):
-    partial = workdir / f'{name}.partial'
-    partial.write_text(text)
-    partial.replace(workdir / name)
+    write_whole(workdir / name, text)
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

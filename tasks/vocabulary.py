@@ -21,7 +21,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
-from tasks.storage import why_unreachable
+from rembert.storage import is_remote, why_unreachable, write_whole
 
 SPECIAL_PIECES = {'[PAD]': 0, '[UNK]': 2, '[CLS]': 312, '[SEP]': 313, '[MASK]': 314}
 _BYTES = 256
@@ -49,11 +49,7 @@ def train_vocabulary(
     rules.writelines(f'{ord(character):X}\t20\n' for character in _SPACES)
     rules.flush()
     _train(texts, model, size, character_coverage, threads, reserved, rules.name)
-  path = epath.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  partial = path.parent / f'{path.name}.partial'
-  partial.write_bytes(_without_file_names(model.getvalue()))
-  partial.replace(path)
+  write_whole(path, _without_file_names(model.getvalue()))
 
 
 def _without_file_names(model: bytes) -> bytes:
@@ -127,10 +123,9 @@ def _read(path: epath.Path) -> bytes | Exception:
   """The file, or why it cannot be read: no file, no network, no permission; each file system has its own exceptions."""
   if reason := why_unreachable(str(path)):
     return ConnectionError(reason)
-  is_remote = '://' in str(path)
-  if is_remote:  # through TensorFlow, whose file systems log every attempt
+  if is_remote(path):  # through TensorFlow, whose file systems log every attempt
     from tasks.tensorflow_import import without_chatter
-  with without_chatter() if is_remote else contextlib.nullcontext():
+  with without_chatter() if is_remote(path) else contextlib.nullcontext():
     try:
       return path.read_bytes()
     except Exception as error:

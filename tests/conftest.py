@@ -7,6 +7,9 @@ import pytest
 
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
+# Tests compile for minutes and compute for seconds: LLVM's optimisations cost more than they give. This process alone:
+# whole runs (tests/jobs) are compiled as they are for users, and so is the comparison in tests/parity.
+jax.config.update('jax_disable_most_optimizations', True)
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -17,7 +20,7 @@ def root() -> pathlib.Path:
   return ROOT
 
 
-@pytest.fixture
+@pytest.fixture(scope='session')
 def shared_data() -> pathlib.Path:
   """Real dumps and texts beside the project; tests that want them are skipped where there are none."""
   folder = ROOT.parent / 'shared' / 'data'

@@ -16,6 +16,7 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig, SpecialIds
 from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
+from rembert.storage import write_whole
 from rembert.training.console import Console
 from rembert.training.loop import TrainConfig
 
@@ -121,7 +122,7 @@ def _surveyed(
 
     statistics = survey(corpus, data.survey_documents, on_progress)
   languages = {language: dataclasses.asdict(counts) for language, counts in statistics.items()}
-  _write(file, json.dumps({'fingerprint': fingerprint, 'languages': languages}, indent=1))
+  write_whole(file, json.dumps({'fingerprint': fingerprint, 'languages': languages}, indent=1))
   return statistics
 
 
@@ -142,8 +143,8 @@ def _prepared_vocabulary(
 
   file, origin_file = workdir / 'vocabulary' / 'sentencepiece.model', workdir / 'vocabulary' / 'origin.json'
   if vocabulary.path is not None:
-    _write(file, epath.Path(vocabulary.path).read_bytes())
-    _write(origin_file, json.dumps({'copied_from': vocabulary.path}))
+    write_whole(file, epath.Path(vocabulary.path).read_bytes())
+    write_whole(origin_file, json.dumps({'copied_from': vocabulary.path}))
     return file, special
   origin = {'trained_on': corpus.fingerprint(), **dataclasses.asdict(vocabulary), 'size': vocab_size, 'rates': rates}
   origin = json.loads(json.dumps(origin))
@@ -154,7 +155,7 @@ def _prepared_vocabulary(
       train_vocabulary(
         sample_text(corpus, budgets), file, size=vocab_size, character_coverage=vocabulary.character_coverage
       )
-    _write(origin_file, json.dumps(origin, indent=1))
+    write_whole(origin_file, json.dumps(origin, indent=1))
   return file, check_vocabulary(file, vocab_size)
 
 
@@ -192,10 +193,3 @@ def _show_languages(
     console.say(f'nothing to train on, left out: {", ".join(left_out)}')
   if not any(statistics[language].held_out for language in rates):
     console.say('no document is held out: there will be no evaluation (data.held_out)')
-
-
-def _write(file: epath.Path, content: str | bytes) -> None:
-  file.parent.mkdir(parents=True, exist_ok=True)
-  partial = file.parent / f'{file.name}.partial'
-  partial.write_bytes(content if isinstance(content, bytes) else content.encode())
-  partial.replace(file)

@@ -117,15 +117,13 @@ def gelu(x: jax.Array, approximate: bool) -> jax.Array:
   The backward pass is written out: it keeps `x` alone, and takes a third of the time of what JAX derives.
   """
   y = x.astype(jnp.float32)
-  if approximate:
-    share, _ = _approximate_normal_cdf(y)
-  else:
-    share = 0.5 * (1 + jax.lax.erf(math.sqrt(0.5) * y))
-  return (y * share).astype(x.dtype)
+  return (y * _normal_cdf_and_slope(y, approximate)[0]).astype(x.dtype)
 
 
-def _approximate_normal_cdf(y):
-  """½(1 + tanh u) and its slope, as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits."""
+def _normal_cdf_and_slope(y, approximate):
+  if not approximate:
+    return 0.5 * (1 + jax.lax.erf(math.sqrt(0.5) * y)), jnp.exp(-0.5 * y**2) / math.sqrt(2 * math.pi)
+  # ½(1 + tanh u), as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits.
   share = jax.nn.sigmoid(2 * math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))
   slope_of_u = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * y**2)
   return share, 2 * share * (1 - share) * slope_of_u
@@ -137,10 +135,7 @@ def _gelu_forward(x, approximate):
 
 def _gelu_backward(approximate, x, gradient):
   y = x.astype(jnp.float32)
-  if approximate:
-    share, density = _approximate_normal_cdf(y)
-  else:
-    share, density = 0.5 * (1 + jax.lax.erf(math.sqrt(0.5) * y)), jnp.exp(-0.5 * y**2) / math.sqrt(2 * math.pi)
+  share, density = _normal_cdf_and_slope(y, approximate)
   return ((gradient.astype(jnp.float32) * (share + y * density)).astype(x.dtype),)
 
 

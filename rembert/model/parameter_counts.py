@@ -1,6 +1,7 @@
 """Parameters of a configuration, to the digit, without allocating one (paper, section A.1)."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 
@@ -32,6 +33,7 @@ def abstract_parameters(config: RemBertConfig, *, add_pooler: bool) -> dict:
   return nnx.to_pure_dict(nnx.state(model, nnx.Param))
 
 
+@functools.cache  # traces the modules; a run asks several times
 def count_parameters(config: RemBertConfig) -> ParameterCounts:
   """Counts from the shapes of the very modules that train."""
   parameters = abstract_parameters(config, add_pooler=True)

@@ -5,6 +5,7 @@ import math
 
 from etils import epath
 
+from rembert.storage import write_whole
 from rembert.training.tracking import read_jsonl
 
 
@@ -68,7 +69,4 @@ def plot_loss(metrics_file: epath.PathLike, picture: epath.PathLike) -> None:
     axes.legend(frameon=False)
   content = io.BytesIO()
   figure.savefig(content, format='png')
-  picture = epath.Path(picture)
-  partial = picture.parent / f'{picture.name}.partial'
-  partial.write_bytes(content.getvalue())
-  partial.replace(picture)
+  write_whole(picture, content.getvalue())

@@ -10,8 +10,8 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from rembert.errors import RunError
+from rembert.storage import is_remote
 from rembert.training.state import TrainState
-from rembert.training.tracking import is_remote
 
 # Orbax narrates every file it touches, and a failure once per array; what matters to the user is said by the run.
 for _name in ('absl', 'asyncio'):

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from etils import epath
 
+from rembert.storage import is_remote, write_whole
+
 Metrics = Mapping[str, float]
 
 
@@ -50,11 +52,6 @@ def read_jsonl(path: epath.PathLike) -> list[dict]:
   return rows
 
 
-def is_remote(path: epath.PathLike) -> bool:
-  """Whether a path is in a bucket, where files can be written but not appended to."""
-  return '://' in os.fspath(path)
-
-
 class JsonlTracker:
   """`metrics.jsonl`: one object a line, written as it comes; in a bucket, the whole file anew each time.
 
@@ -67,10 +64,8 @@ class JsonlTracker:
     kept = [row for row in read_jsonl(self._path) if row['step'] <= resume_step]
     if is_evaluation_due:
       kept = [row for row in kept if row['step'] < resume_step or 'eval/loss' not in row]
-    partial = self._path.parent / f'{self._path.name}.partial'
     self._text = ''.join(json.dumps(row) + '\n' for row in kept)
-    partial.write_text(self._text)
-    partial.replace(self._path)
+    write_whole(self._path, self._text)
     self._file = None
     if not is_remote(self._path):
       self._file = open(os.fspath(self._path), 'a', buffering=1)  # noqa: SIM115 - lives as long as the run

@@ -11,7 +11,7 @@ from etils import epath
 
 from rembert.data.config import SAMPLE, DataConfig
 from rembert.errors import UsageError
-from tasks.storage import why_unreachable
+from rembert.storage import why_unreachable
 from tasks.wikipedia.documents import Document, is_held_out, read_documents
 from tasks.wikipedia.dumps import Dump, ReadCounts, find_dumps
 
@@ -78,13 +78,7 @@ class DumpCorpus:
     progress = progress or ReadProgress()
     progress.counts = ReadCounts()
     size = sum(epath.Path(dump.path).stat().length for dump in self.dumps[language])
-    for document in read_documents(
-      self.dumps[language],
-      split='all',
-      held_out=self.held_out,
-      min_characters=self.min_characters,
-      counts=progress.counts,
-    ):
+    for document in self._split(language, 'all', progress.counts):
       progress.fraction = min(1.0, progress.counts.bytes_read / max(size, 1))
       yield document, is_held_out(document.text, self.held_out)
     progress.fraction = 1.0
@@ -93,8 +87,10 @@ class DumpCorpus:
     """See `Corpus`."""
     return (document.text for document in itertools.islice(self._split(language, split), skip, None))
 
-  def _split(self, language: str, split: str) -> Iterator[Document]:
-    return read_documents(self.dumps[language], split=split, held_out=self.held_out, min_characters=self.min_characters)
+  def _split(self, language: str, split: str, counts: ReadCounts | None = None) -> Iterator[Document]:
+    return read_documents(
+      self.dumps[language], split=split, held_out=self.held_out, min_characters=self.min_characters, counts=counts
+    )
 
   def fingerprint(self) -> dict:
     """See `Corpus`: names and sizes of the files."""

@@ -5,11 +5,9 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from absl import logging
-
 from rembert.errors import UsageError
 from tasks.wikipedia.cleaning import CleaningCounts, clean_wikitext
-from tasks.wikipedia.dumps import DamagedDump, Dump, Page, ReadCounts, read_articles, read_namespaces
+from tasks.wikipedia.dumps import DamagedDump, Dump, Page, ReadCounts, read_articles, read_namespaces, warn_once
 
 _DIGEST_BYTES = 8
 
@@ -126,7 +124,7 @@ def _articles(dumps: Sequence[Dump], counts: ReadCounts | None) -> Iterator[tupl
       for page in read_articles(dump.path, counts=counts):
         yield dump, page, namespaces
     except DamagedDump as damaged:
-      logging.warning('%s is left out: %s', dump.path, damaged.what)
+      warn_once('%s is left out: %s', dump.path, damaged.what)
       error = error or damaged
     else:
       is_any_read = True

@@ -12,14 +12,15 @@ import codecs
 import dataclasses
 import difflib
 import fnmatch
+import functools
 import html
+import logging
 import lzma
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
-from absl import logging
 from etils import epath
 
 from rembert.errors import UsageError
@@ -34,6 +35,12 @@ _DUMP_NAME = re.compile(rf'(?P<database>[a-z][a-z0-9_-]*?wiki)(?:[-_.].*)?{_ENDI
 _DUMP_SUFFIX = re.compile(rf'.*{_ENDING}', re.ASCII)
 # Beside the articles, a mirror's folder holds files of the same wiki that have no article text.
 _WITHOUT_TEXT = re.compile(r'-(abstract|stub|pages-logging|pages-meta-history|siteinfo|flow)[^/]*$')
+
+
+@functools.cache
+def warn_once(message: str, *arguments) -> None:
+  """Logs a warning, the first time: a dump is read in every epoch. Not through absl, whose logger a run silences."""
+  logging.getLogger(__name__).warning(message, *arguments)
 
 
 class DamagedDump(UsageError):
@@ -241,7 +248,7 @@ def read_pages(path: epath.PathLike, *, counts: ReadCounts | None = None) -> Ite
   damage = archive.damage or 'the closing tag </mediawiki> is missing'
   if not pages:
     raise DamagedDump(f'no whole page in {path.name}', where=f'{path}: {damage}', fix='fetch the file again')
-  logging.warning('%s: %s; it gave %d whole pages.', path, damage, pages)
+  warn_once('%s: %s; it gave %d whole pages.', path, damage, pages)
 
 
 def read_articles(path: epath.PathLike, *, counts: ReadCounts | None = None) -> Iterator[Page]:

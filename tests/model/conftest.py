@@ -1,7 +1,5 @@
 """Small models with nothing left at zero, so that every bias and every LayerNorm scale can be felt."""
 
-import os
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,10 +8,6 @@ from flax import nnx
 
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
-
-# These tests compile for a minute and compute for a second: LLVM's optimisations cost more than they give. XLA's own
-# stay on. Read when the backend starts, which is after collection.
-os.environ['XLA_FLAGS'] = os.environ.get('XLA_FLAGS', '') + ' --xla_backend_optimization_level=0'
 
 # Hugging Face's tiny test model: I, E, H and F all differ, V is no multiple of 128.
 TINY = RemBertConfig(

@@ -14,9 +14,6 @@ from rembert.training.sharding import MeshConfig, make_mesh, to_device
 from rembert.training.state import Trainable, masked_lm
 from rembert.training.step import make_train_step
 
-# These tests compile for seconds and compute for none.
-COMPILER_OPTIONS = {'xla_backend_optimization_level': 0}
-
 # Every width divides by eight devices, and all of them differ. 60 pieces are stored as 64 rows. Kernels begin large:
 # every gradient is far above rounding.
 TINY = RemBertConfig(
@@ -76,13 +73,13 @@ class Step:
     with jax.set_mesh(trainable.mesh):
       placed = to_device(_packed_batch(0), trainable.mesh)
       lowered = make_train_step(trainable, **options).lower(trainable.restore_target(), placed)
-      self.compiled = lowered.compile(compiler_options=COMPILER_OPTIONS)
+      self.compiled = lowered.compile()
 
   @functools.cached_property
   def init(self):
     """Seed to a fresh state."""
     with jax.set_mesh(self.trainable.mesh):
-      return self.trainable.init.lower(0).compile(compiler_options=COMPILER_OPTIONS)
+      return self.trainable.init.lower(0).compile()
 
   def __call__(self, state, batch):
     """One update: the state, and the metrics as NumPy."""

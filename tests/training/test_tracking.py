@@ -170,13 +170,6 @@ def test_memory_keeps_what_was_logged_not_what_became_of_it():
 # --- buckets --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-  ('path', 'is_in_bucket'), [('gs://bucket/run', True), ('runs/mine', False), ('/runs/mine', False)]
-)
-def test_a_bucket_is_known_by_its_scheme(path, is_in_bucket):
-  assert tracking.is_remote(path) == is_in_bucket
-
-
 def test_where_nothing_can_be_appended_files_are_written_whole(metrics_file, tmp_path, monkeypatch):
   monkeypatch.setattr(tracking, 'is_remote', lambda path: True)
   rows = JsonlTracker(metrics_file, resume_step=20)

@@ -1,5 +1,4 @@
 import itertools
-import pathlib
 import re
 import time
 import unicodedata
@@ -13,8 +12,6 @@ from tasks.wikipedia import cleaning
 from tasks.wikipedia.cleaning import CleaningCounts, clean_wikitext
 from tasks.wikipedia.dumps import find_dumps, read_articles, read_namespaces
 from tasks.wikipedia.sentences import count_sentences
-
-DUMPS = pathlib.Path(__file__).resolve().parents[3] / '../shared/data/dumps'
 
 
 def clean(text, language='en', **options):
@@ -281,12 +278,10 @@ _SCRIPTS = {
 
 
 @pytest.fixture(scope='module')
-def real():
+def real(shared_data):
   """Paragraphs and wikitext of articles of real dumps, by language: at most a million characters of each dump."""
-  if not DUMPS.exists():
-    pytest.skip('no real dumps: ../shared/data/dumps is absent')
   cleaned = {}
-  for language, dumps in find_dumps(str(DUMPS), list(itertools.chain(*_SCRIPTS.values()))).items():
+  for language, dumps in find_dumps(str(shared_data / 'dumps'), list(itertools.chain(*_SCRIPTS.values()))).items():
     for dump in dumps:
       namespaces, size = read_namespaces(dump.path), 0
       for page in read_articles(dump.path):

@@ -1,5 +1,4 @@
 import bz2
-import pathlib
 from xml.sax.saxutils import escape
 
 import pytest
@@ -7,8 +6,6 @@ import pytest
 from rembert.errors import UsageError
 from tasks.wikipedia.documents import Document, DocumentCounts, is_held_out, read_documents
 from tasks.wikipedia.dumps import ReadCounts, find_dumps
-
-DUMPS = pathlib.Path(__file__).resolve().parents[3] / '../shared/data/dumps'
 
 RIVER = "Die '''Donau''' ist ein [[Fluss]] in Europa und mündet in das Schwarze Meer. " * 2
 TOWN = 'Die Stadt liegt am Ufer der Donau und hat einen alten Hafen mit vielen Schiffen. ' * 2
@@ -94,10 +91,8 @@ def test_an_unknown_split_is_refused_at_the_call(tmp_path):
     read_documents([], split='test', held_out=0.1)
 
 
-def test_real_dumps_give_the_same_documents_every_time_and_each_text_once():
-  if not DUMPS.exists():
-    pytest.skip('no real dumps: ../shared/data/dumps is absent')
-  dumps = find_dumps(str(DUMPS), ['it'])['it']
+def test_real_dumps_give_the_same_documents_every_time_and_each_text_once(shared_data):
+  dumps = find_dumps(str(shared_data / 'dumps'), ['it'])['it']
   first, second = documents(dumps, 'train', 0.05), documents(dumps, 'train', 0.05)
   assert first == second
   assert len(first) > 400

@@ -1,7 +1,6 @@
 import bz2
 import gzip
 import lzma
-import pathlib
 import tracemalloc
 from xml.sax.saxutils import escape
 
@@ -12,8 +11,6 @@ from hypothesis import strategies as st
 from rembert.errors import UsageError
 from tasks.wikipedia import dumps
 from tasks.wikipedia.dumps import ReadCounts, find_dumps, read_articles, read_namespaces, read_pages
-
-DUMPS = pathlib.Path(__file__).resolve().parents[3] / '../shared/data/dumps'
 
 HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10" xml:lang="en">
   <siteinfo>
@@ -316,10 +313,8 @@ def test_an_export_without_pages_is_empty(tmp_path):
 
 
 @pytest.fixture(scope='module')
-def real():
-  if not DUMPS.exists():
-    pytest.skip('no real dumps: ../shared/data/dumps is absent')
-  return DUMPS
+def real(shared_data):
+  return shared_data / 'dumps'
 
 
 def test_the_language_is_that_of_the_file_name_where_headers_lie(real):

@@ -1,0 +1,39 @@
+"""Files wherever they are: local or in a bucket, reachable or not, and written so that no half of one is ever seen."""
+
+import functools
+import os
+import socket
+
+from etils import epath
+
+_GOOGLE_STORAGE = ('storage.googleapis.com', 443)
+_SECONDS = 10
+
+
+def is_remote(path: epath.PathLike) -> bool:
+  """Whether a path is in a bucket, where files can be written but not appended to."""
+  return '://' in os.fspath(path)
+
+
+@functools.cache
+def why_unreachable(path: str) -> str:
+  """Why a `gs://` path cannot be reached, or '' if its host answers (and for local paths).
+
+  TensorFlow's own client repeats a refused connection for minutes before it says so. Behind a proxy nothing is asked.
+  """
+  if not path.startswith('gs://') or os.environ.get('https_proxy') or os.environ.get('HTTPS_PROXY'):
+    return ''
+  try:
+    socket.create_connection(_GOOGLE_STORAGE, _SECONDS).close()
+  except OSError as error:
+    return f'{_GOOGLE_STORAGE[0]} cannot be reached ({error})'
+  return ''
+
+
+def write_whole(path: epath.PathLike, content: str | bytes) -> None:
+  """Writes a file at once: beside it first, then in its place. Makes its folder where there is none."""
+  path = epath.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  partial = path.parent / f'{path.name}.partial'
+  partial.write_bytes(content if isinstance(content, bytes) else content.encode())
+  partial.replace(path)

@@ -1,0 +1,53 @@
+"""Files in buckets and on disks: told apart, and never seen half."""
+
+import os
+import socket
+
+import pytest
+
+from rembert import storage
+from rembert.storage import is_remote, write_whole
+
+
+@pytest.mark.parametrize(
+  ('path', 'is_in_bucket'), [('gs://bucket/run', True), ('runs/mine', False), ('/runs/mine', False)]
+)
+def test_a_bucket_is_known_by_its_scheme(path, is_in_bucket):
+  assert is_remote(path) == is_in_bucket
+
+
+def test_a_file_is_written_in_place_of_the_old_one_or_not_at_all(tmp_path, monkeypatch):
+  def refuse(*_):
+    raise OSError('no space left')
+
+  file = tmp_path / 'folder' / 'file'
+  write_whole(file, 'before')
+  monkeypatch.setattr(os, 'replace', refuse)
+  with pytest.raises(OSError, match='no space'):
+    write_whole(file, b'after, cut')
+  assert file.read_text() == 'before'
+  monkeypatch.undo()
+  write_whole(file, b'after')
+  assert file.read_bytes() == b'after'
+  assert [path.name for path in file.parent.iterdir()] == ['file']
+
+
+def test_a_bucket_that_refuses_is_told_at_once_and_asked_once(monkeypatch):
+  asked = []
+
+  def refuse(address, timeout):
+    asked.append(address)
+    raise ConnectionRefusedError('refused')
+
+  monkeypatch.setattr(socket, 'create_connection', refuse)
+  for name in ('https_proxy', 'HTTPS_PROXY'):
+    monkeypatch.delenv(name, raising=False)
+  storage.why_unreachable.cache_clear()
+  assert [storage.why_unreachable('gs://bucket/file') for _ in range(2)] == [
+    'storage.googleapis.com cannot be reached (refused)'
+  ] * 2
+  assert storage.why_unreachable('/local/file') == ''
+  assert len(asked) == 1
+  monkeypatch.setenv('https_proxy', 'http://proxy')
+  assert storage.why_unreachable('gs://bucket/behind-a-proxy') == ''
+  storage.why_unreachable.cache_clear()
