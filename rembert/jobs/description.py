@@ -37,6 +37,12 @@ class PretrainConfig:
         where='train.sequence_length, RemBertConfig.max_position_embeddings',
         fix=f'--gin.train.sequence_length={self.model.max_position_embeddings}, or more positions',
       )
+    if self.optimizer.freeze_layers > self.model.num_hidden_layers:
+      raise UsageError(
+        f'{self.optimizer.freeze_layers} layers are to be frozen, and the model has {self.model.num_hidden_layers}',
+        where='optimizer.freeze_layers, RemBertConfig.num_hidden_layers',
+        fix=f'at most --gin.optimizer.freeze_layers={self.model.num_hidden_layers}',
+      )
 
   @property
   def train_flops_per_step(self) -> int:

@@ -7,10 +7,13 @@ from etils import epath
 from rembert import configuration
 from rembert.errors import UsageError
 from rembert.jobs.description import PretrainConfig
+from rembert.model.config import RemBertConfig
 
 # What decides which numbers a run produces, beside the model: resuming with another value would be another run.
 _DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')
 _TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')
+# A field that did not exist when a checkpoint was written had the effect of its default.
+_MODEL_DEFAULTS = {f'RemBertConfig.{field.name}': field.default for field in dataclasses.fields(RemBertConfig)}
 
 
 def prepare(workdir: epath.Path) -> None:
@@ -40,7 +43,7 @@ def identity(config: PretrainConfig) -> dict:
 
 def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:
   """Raises UsageError with the differences if the workdir's checkpoints belong to another model or other data."""
-  differing = configuration.differences({name: before.get(name) for name in now}, now)
+  differing = configuration.differences({name: before.get(name, _MODEL_DEFAULTS.get(name)) for name in now}, now)
   if differing:
     raise UsageError(
       'the workdir holds checkpoints of another run',

@@ -31,6 +31,8 @@ class RemBertConfig:
     initializer_range: standard deviation of the truncated normal (cut at two) that fills kernels and tables.
     layer_norm_eps: epsilon of every LayerNorm.
     tie_word_embeddings: share one table between input and output, as BERT and ALBERT do; needs I = E.
+    always_project_embeddings: have an I → H projection even where the two are equal, as Hugging Face's RemBERT does;
+      ALBERT and this project's own models have one only where they differ.
     pad_token_id: id of [PAD].
     bos_token_id: id of [CLS].
     eos_token_id: id of [SEP].
@@ -54,6 +56,7 @@ class RemBertConfig:
   initializer_range: float = 0.02
   layer_norm_eps: float = 1e-12
   tie_word_embeddings: bool = False
+  always_project_embeddings: bool = False
   pad_token_id: int = 0
   bos_token_id: int = 312
   eos_token_id: int = 313
@@ -104,8 +107,8 @@ class RemBertConfig:
 
   @property
   def projects_embeddings(self) -> bool:
-    """Whether an I → H projection exists; as in ALBERT, only where the two differ."""
-    return self.input_embedding_size != self.hidden_size
+    """Whether an I → H projection exists; as in ALBERT, only where the two differ, unless always wanted."""
+    return self.always_project_embeddings or self.input_embedding_size != self.hidden_size
 
 
 REMAT_POLICIES = ('none', 'dots', 'full')

@@ -16,18 +16,20 @@ from rembert.model.partitioning import constrain
 
 @functools.partial(jax.tree_util.register_dataclass)
 @dataclasses.dataclass
-class EncoderOutput:
-  """What the encoder returns.
+class ModelOutput:
+  """What the encoder and every model on top of it return.
 
   Attributes:
     last_hidden_state: [B, S, H].
     pooler_output: [B, H], or None without a pooler.
     hidden_states: [L + 1, B, S, H], the projected embeddings first (as Hugging Face counts), or None unless asked for.
+    logits: float32, of the shape that the head gives them; None of an encoder alone.
   """
 
   last_hidden_state: jax.Array
   pooler_output: jax.Array | None = None
   hidden_states: jax.Array | None = None
+  logits: jax.Array | None = None
 
 
 class FeedForward(nnx.Module):
@@ -109,46 +111,48 @@ class RemBertEncoder(nnx.Module):
 
   def __call__(
     self,
-    input_ids_BxS: jax.Array,
-    token_type_ids_BxS: jax.Array | None = None,
-    attention_mask_BxS: jax.Array | None = None,
+    input_ids: jax.Array,
+    token_type_ids: jax.Array | None = None,
+    attention_mask: jax.Array | None = None,
     *,
-    segment_ids_BxS: jax.Array | None = None,
-    position_ids_BxS: jax.Array | None = None,
+    segment_ids: jax.Array | None = None,
+    position_ids: jax.Array | None = None,
+    num_layers: int | None = None,
     output_hidden_states: bool = False,
     dropout_key: jax.Array | None = None,
-  ) -> EncoderOutput:
-    """Runs the encoder.
+  ) -> ModelOutput:
+    """Runs the encoder. The arguments bear Hugging Face's names; all of them are [B, S], int32.
 
     Args:
-      input_ids_BxS: int32 ids.
-      token_type_ids_BxS: int32, 0 for the first text and 1 for the second; default 0.
-      attention_mask_BxS: 1 for tokens, 0 for padding; default all tokens.
-      segment_ids_BxS: for packed rows instead of `attention_mask_BxS`: which document a token belongs to, from 1; 0 is
-        padding. Attention never crosses from one to another.
-      position_ids_BxS: int32, default 0…S−1; packed rows restart them with each document.
+      input_ids: ids of pieces.
+      token_type_ids: 0 for the first text and 1 for the second; default 0.
+      attention_mask: 1 for tokens, 0 for padding; default all tokens.
+      segment_ids: for packed rows instead of `attention_mask`: which document a token belongs to, from 1; 0 is padding.
+        Attention never crosses from one to another.
+      position_ids: default 0…S−1; packed rows restart them with each document.
+      num_layers: run the bottom layers only, this many of them; the rest is not computed.
       output_hidden_states: return the output of every layer too.
       dropout_key: a key to draw dropout from; without one nothing is dropped.
     """
     mask = None
-    if segment_ids_BxS is not None:
-      mask = segment_mask(segment_ids_BxS)
-    elif attention_mask_BxS is not None:
-      mask = padding_mask(attention_mask_BxS)
+    if segment_ids is not None:
+      mask = segment_mask(segment_ids)
+    elif attention_mask is not None:
+      mask = padding_mask(attention_mask)
     embedding_key, layers_key = (None, None) if dropout_key is None else jax.random.split(dropout_key)
 
-    x = self.embeddings(input_ids_BxS, token_type_ids_BxS, position_ids_BxS, dropout_key=embedding_key)
+    x = self.embeddings(input_ids, token_type_ids, position_ids, dropout_key=embedding_key)
     x_BxSxH = x if self.projection is None else self.projection(x)
     x_BxSxH = constrain(x_BxSxH, 'batch', None, None)
-    last_BxSxH, hidden_LxBxSxH = self._run_layers(x_BxSxH, mask, layers_key, output_hidden_states)
+    last_BxSxH, hidden_LxBxSxH = self._run_layers(x_BxSxH, mask, layers_key, num_layers, output_hidden_states)
 
-    return EncoderOutput(
+    return ModelOutput(
       last_hidden_state=last_BxSxH,
       pooler_output=None if self.pooler is None else jnp.tanh(self.pooler(last_BxSxH[:, 0])),
       hidden_states=jnp.concatenate([x_BxSxH[None], hidden_LxBxSxH]) if output_hidden_states else None,
     )
 
-  def _run_layers(self, x_BxSxH, mask, dropout_key, output_hidden_states):
+  def _run_layers(self, x_BxSxH, mask, dropout_key, num_layers, output_hidden_states):
     graphdef, stacked = nnx.split(self.layers)
     keys_L = None if dropout_key is None else jax.random.split(dropout_key, self.config.num_hidden_layers)
 
@@ -157,6 +161,8 @@ class RemBertEncoder(nnx.Module):
       x_BxSxH = nnx.merge(graphdef, parameters)(x_BxSxH, mask, dropout_key=key)
       return x_BxSxH, x_BxSxH if output_hidden_states else None
 
+    if num_layers is not None:
+      stacked, keys_L = jax.tree.map(lambda leaf: leaf[:num_layers], (stacked, keys_L))
     if self.execution.remat in _REMAT:
       run_layer = _REMAT[self.execution.remat](run_layer, prevent_cse=False)
     return jax.lax.scan(run_layer, x_BxSxH, (stacked, keys_L), unroll=self.execution.unroll)

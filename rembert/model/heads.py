@@ -1,9 +1,16 @@
-"""What sits on the encoder: the masked-language-model head, with an output embedding of its own."""
+"""What sits on the encoder: the MLM head with an output embedding of its own, the heads of fine-tuning, and none.
+
+B batch · S positions · K masked positions per row · C choices · H hidden · E output embedding · V vocabulary · n labels
+"""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from flax.traverse_util import flatten_dict
 
+from rembert.errors import UsageError
 from rembert.model.building_blocks import (
   activation,
   add_bias,
@@ -13,8 +20,10 @@ from rembert.model.building_blocks import (
   vocabulary_initializer,
 )
 from rembert.model.config import Execution, RemBertConfig
-from rembert.model.encoder import RemBertEncoder
+from rembert.model.encoder import ModelOutput, RemBertEncoder
 from rembert.model.partitioning import constrain, with_axes
+
+# --- pre-training -----------------------------------------------------------------------------------------------------
 
 
 class MlmHead(nnx.Module):
@@ -74,15 +83,194 @@ class RemBertForMaskedLM(nnx.Module):
 
   def __call__(
     self,
-    input_ids_BxS: jax.Array,
-    token_type_ids_BxS: jax.Array | None = None,
-    attention_mask_BxS: jax.Array | None = None,
+    input_ids: jax.Array,
+    token_type_ids: jax.Array | None = None,
+    attention_mask: jax.Array | None = None,
     *,
-    masked_positions_BxK: jax.Array | None = None,
+    masked_positions: jax.Array | None = None,
     **encoder_options,
-  ) -> jax.Array:
-    """Logits as `MlmHead` gives them; the other arguments are the encoder's."""
-    output = self.encoder(input_ids_BxS, token_type_ids_BxS, attention_mask_BxS, **encoder_options)
-    return self.mlm(
-      output.last_hidden_state, masked_positions_BxK, word_embedding_VxI=self.encoder.embeddings.word.embedding[...]
+  ) -> ModelOutput:
+    """`logits` as `MlmHead` gives them, at `masked_positions` [B, K] or everywhere; the rest is the encoder's."""
+    output = self.encoder(input_ids, token_type_ids, attention_mask, **encoder_options)
+    logits = self.mlm(
+      output.last_hidden_state, masked_positions, word_embedding_VxI=self.encoder.embeddings.word.embedding[...]
     )
+    return dataclasses.replace(output, logits=logits)
+
+
+# --- fine-tuning ------------------------------------------------------------------------------------------------------
+
+
+class _TaskModel(nnx.Module):
+  """An encoder, dropout, and one linear map whose name is Hugging Face's."""
+
+  _name = 'classifier'
+  _needs_pooler = False
+
+  def __init__(
+    self,
+    config: RemBertConfig,
+    execution: Execution = Execution(),
+    *,
+    num_labels: int,
+    rngs: nnx.Rngs,
+  ):
+    self.encoder = RemBertEncoder(config, execution, add_pooler=self._needs_pooler, rngs=rngs)
+    self.dropout = nnx.Dropout(config.classifier_dropout_prob)
+    dtype = jnp.dtype(execution.dtype)
+    head = linear(config, config.hidden_size, num_labels, axes=('embed', None), dtype=dtype, rngs=rngs)
+    setattr(self, self._name, head)
+
+  def _encode(self, input_ids, token_type_ids, attention_mask, dropout_key, options) -> tuple[ModelOutput, jax.Array]:
+    """The encoder's output, and the key for the head's own dropout."""
+    keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
+    return self.encoder(input_ids, token_type_ids, attention_mask, dropout_key=keys[0], **options), keys[1]
+
+  def _logits(self, x, dropout_key) -> jax.Array:
+    x = self.dropout(x, deterministic=dropout_key is None, rngs=dropout_key)
+    return getattr(self, self._name)(x).astype(jnp.float32)
+
+
+class RemBertForSequenceClassification(_TaskModel):
+  """Pooled output → dropout → H → n labels: sentence pairs (XNLI, PAWS-X)."""
+
+  _needs_pooler = True
+
+  def __call__(
+    self, input_ids, token_type_ids=None, attention_mask=None, *, dropout_key=None, **encoder_options
+  ) -> ModelOutput:
+    """`logits` [B, n]; the arguments are the encoder's."""
+    output, key = self._encode(input_ids, token_type_ids, attention_mask, dropout_key, encoder_options)
+    return dataclasses.replace(output, logits=self._logits(output.pooler_output, key))
+
+
+class RemBertForTokenClassification(_TaskModel):
+  """Every position → dropout → H → n labels: names and parts of speech."""
+
+  def __call__(
+    self, input_ids, token_type_ids=None, attention_mask=None, *, dropout_key=None, **encoder_options
+  ) -> ModelOutput:
+    """`logits` [B, S, n]; the arguments are the encoder's."""
+    output, key = self._encode(input_ids, token_type_ids, attention_mask, dropout_key, encoder_options)
+    return dataclasses.replace(output, logits=self._logits(output.last_hidden_state, key))
+
+
+class RemBertForQuestionAnswering(_TaskModel):
+  """Every position → H → 2: how well a span begins there, and ends there. No dropout of its own."""
+
+  _name = 'qa_outputs'
+
+  def __init__(self, config: RemBertConfig, execution: Execution = Execution(), *, num_labels: int = 2, rngs: nnx.Rngs):
+    super().__init__(config, execution, num_labels=num_labels, rngs=rngs)
+
+  def __call__(
+    self, input_ids, token_type_ids=None, attention_mask=None, *, dropout_key=None, **encoder_options
+  ) -> ModelOutput:
+    """`logits` [B, S, 2], start and end; the arguments are the encoder's."""
+    output, _ = self._encode(input_ids, token_type_ids, attention_mask, dropout_key, encoder_options)
+    return dataclasses.replace(output, logits=self._logits(output.last_hidden_state, None))
+
+
+class RemBertForMultipleChoice(_TaskModel):
+  """Pooled output of each choice → dropout → H → 1."""
+
+  _needs_pooler = True
+
+  def __init__(self, config: RemBertConfig, execution: Execution = Execution(), *, num_labels: int = 1, rngs: nnx.Rngs):
+    super().__init__(config, execution, num_labels=num_labels, rngs=rngs)
+
+  def __call__(
+    self, input_ids, token_type_ids=None, attention_mask=None, *, dropout_key=None, **encoder_options
+  ) -> ModelOutput:
+    """`logits` [B, C] for ids [B, C, S]; the encoder sees, and its outputs have, B·C rows."""
+    flat = lambda ids: None if ids is None else ids.reshape(-1, ids.shape[-1])
+    inputs = map(flat, (input_ids, token_type_ids, attention_mask))
+    output, key = self._encode(*inputs, dropout_key, encoder_options)
+    logits_BxC = self._logits(output.pooler_output, key).reshape(input_ids.shape[:-1])
+    return dataclasses.replace(output, logits=logits_BxC)
+
+
+# The name of a head, as `rembert.load`, `rembert.convert` and checkpoints spell it. None is the encoder alone.
+HEADS = {
+  'mlm': RemBertForMaskedLM,
+  'classification': RemBertForSequenceClassification,
+  'tagging': RemBertForTokenClassification,
+  'qa': RemBertForQuestionAnswering,
+  'multiple_choice': RemBertForMultipleChoice,
+}
+# Heads that fix the number of labels themselves.
+FIXED_LABELS = {'qa': 2, 'multiple_choice': 1}
+
+
+def build_model(
+  head: str | None,
+  config: RemBertConfig,
+  execution: Execution = Execution(),
+  *,
+  num_labels: int | None = None,
+  add_pooler: bool = True,
+  rngs: nnx.Rngs,
+) -> nnx.Module:
+  """A model with random parameters.
+
+  Args:
+    head: one of `HEADS`, or None for the encoder alone.
+    config: the architecture.
+    execution: how it is computed.
+    num_labels: for `classification` and `tagging`.
+    add_pooler: for the encoder alone and for `mlm`, which do not need one; the other heads know by themselves.
+    rngs: of the initialisation.
+
+  Raises:
+    UsageError: an unknown head, or one that needs to be told its number of labels.
+  """
+  if head is None:
+    return RemBertEncoder(config, execution, add_pooler=add_pooler, rngs=rngs)
+  if head not in HEADS:
+    raise UsageError(f'unknown head {head!r}', where='head', fix=f'one of {", ".join(HEADS)}, or none')
+  if head == 'mlm':
+    return RemBertForMaskedLM(config, execution, add_pooler=add_pooler, rngs=rngs)
+  num_labels = FIXED_LABELS.get(head, num_labels)
+  if not num_labels:
+    raise UsageError(f'the head {head!r} needs a number of labels', where='num_labels', fix='num_labels=3')
+  return HEADS[head](config, execution, num_labels=num_labels, rngs=rngs)
+
+
+def parameter_shapes(
+  head: str | None, config: RemBertConfig, *, num_labels: int | None = None, add_pooler: bool
+) -> dict[str, tuple[int, ...]]:
+  """Shape of every parameter by its path, `encoder/layers/…`; the encoder alone has `encoder/` before its own too."""
+  build = lambda: build_model(head, config, num_labels=num_labels, add_pooler=add_pooler, rngs=nnx.Rngs(0))
+  tree = nnx.to_pure_dict(nnx.state(nnx.eval_shape(build), nnx.Param))
+  paths = flatten_dict(tree if head else {'encoder': tree}, sep='/')
+  return {path: leaf.shape for path, leaf in paths.items()}
+
+
+# --- without training -------------------------------------------------------------------------------------------------
+
+
+def sentence_embeddings(
+  encoder: RemBertEncoder, input_ids: jax.Array, attention_mask: jax.Array, *, layer: int | None = None
+) -> jax.Array:
+  """Mean of a layer's output over a text's pieces, without [CLS] and [SEP] (paper, A.9), float32.
+
+  Args:
+    encoder: of any model; layers above `layer` are not run.
+    input_ids: [B, S].
+    attention_mask: [B, S], 0 for padding.
+    layer: 0 is the projected embeddings, L the last layer; None is the last. The layers around two thirds of the depth
+      tell translations best (paper, Figure 2).
+
+  Returns:
+    [B, H]; zero for a text without pieces.
+  """
+  config = encoder.config
+  if layer is not None and not 0 <= layer <= config.num_hidden_layers:
+    raise UsageError(
+      f'the model has no layer {layer}', where='layer', fix=f'0 (embeddings) to {config.num_hidden_layers} (last)'
+    )
+  states_BxSxH = encoder(input_ids, attention_mask=attention_mask, num_layers=layer).last_hidden_state
+  is_text_BxS = attention_mask.astype(bool) & (input_ids != config.bos_token_id) & (input_ids != config.eos_token_id)
+  weights_BxS = is_text_BxS.astype(jnp.float32)
+  total_BxH = jnp.einsum('bs,bsh->bh', weights_BxS, states_BxSxH.astype(jnp.float32))
+  return total_BxH / jnp.maximum(weights_BxS.sum(-1, keepdims=True), 1)

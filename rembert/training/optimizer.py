@@ -23,6 +23,8 @@ class OptimizerConfig:
     weight_decay: decoupled, scaled by the learning rate; not on LayerNorm and biases. Embeddings do decay.
     clip_norm: gradients are scaled to at most this global norm; 0 switches it off.
     bias_correction: Adam's; BERT's optimizer has none.
+    freeze_embeddings: the input embeddings and their LayerNorm stay as they are (paper, footnote 4).
+    freeze_layers: this many layers, from the bottom, stay as they are, and with the first of them the projection.
   """
 
   learning_rate: float = 2e-4
@@ -33,9 +35,11 @@ class OptimizerConfig:
   weight_decay: float = 0.01
   clip_norm: float = 1.0
   bias_correction: bool = False
+  freeze_embeddings: bool = False
+  freeze_layers: int = 0
 
   def __post_init__(self):
-    for name in ('learning_rate', 'eps', 'weight_decay', 'clip_norm', 'warmup_steps'):
+    for name in ('learning_rate', 'eps', 'weight_decay', 'clip_norm', 'warmup_steps', 'freeze_layers'):
       if getattr(self, name) < 0:
         raise UsageError(f'{name} is negative', where=f'optimizer.{name} = {getattr(self, name)}', fix='make it ≥ 0')
 
@@ -86,12 +90,54 @@ def decays(params: optax.Params) -> optax.Params:
   return jax.tree_util.tree_map_with_path(is_decayed, params)
 
 
+def frozen_parameters(config: OptimizerConfig, params: optax.Params) -> optax.Params:
+  """Tree of bools: which parameters are frozen as a whole. Layers are stacked: see `freeze` for the bottom ones."""
+
+  def is_frozen(path, leaf):
+    name = '/'.join(str(getattr(key, 'key', key)) for key in path)
+    if f'{name}/'.startswith('encoder/embeddings/'):
+      return config.freeze_embeddings
+    if name.startswith('encoder/layers/'):
+      return config.freeze_layers >= leaf.shape[0]
+    return name.startswith('encoder/projection/') and config.freeze_layers > 0
+
+  return jax.tree_util.tree_map_with_path(is_frozen, params)
+
+
+def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> optax.GradientTransformation:
+  """`optimizer` on what is not frozen; the rest gets no update, no decay, and no say in the clipping.
+
+  What is frozen as a whole has no moments either. The bottom layers are slices of stacked arrays: their gradients are
+  zero before the optimizer sees them, and so is their decay after.
+  """
+  if not config.freeze_embeddings and not config.freeze_layers:
+    return optimizer
+
+  def without_bottom_layers(updates, state, params=None):
+    del params
+
+    def is_slice(path):
+      return [str(getattr(key, 'key', key)) for key in path[:2]] == ['encoder', 'layers']
+
+    zeroed = lambda path, leaf: leaf.at[: config.freeze_layers].set(0) if is_slice(path) else leaf
+    # Leaves that another part of the optimizer looks after are no arrays here.
+    return jax.tree_util.tree_map_with_path(zeroed, updates), state
+
+  bottom = optax.GradientTransformation(lambda params: optax.EmptyState(), without_bottom_layers)
+  label = lambda params: jax.tree.map(
+    lambda is_frozen: 'frozen' if is_frozen else 'trained', frozen_parameters(config, params)
+  )
+  trained = optax.chain(bottom, optimizer, bottom)
+  return optax.partition({'trained': trained, 'frozen': optax.set_to_zero()}, label)
+
+
 def make_optimizer(config: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:
-  """Clip, Adam, decay, learning rate: param −= lr · (m / (√v + ε) + decay · param)."""
+  """Clip, Adam, decay, learning rate: param −= lr · (m / (√v + ε) + decay · param); not on what is frozen."""
   adam = optax.scale_by_adam if config.bias_correction else scale_by_uncorrected_adam
-  return optax.chain(
+  optimizer = optax.chain(
     optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
     adam(b1=config.b1, b2=config.b2, eps=config.eps),
     optax.add_decayed_weights(config.weight_decay, mask=decays),
     optax.scale_by_learning_rate(learning_rate_schedule(config, total_steps)),
   )
+  return freeze(optimizer, config)

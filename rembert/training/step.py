@@ -32,11 +32,11 @@ def masked_lm_row_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropo
   """Runs the model on a batch of packed, masked rows (`rembert.data.batches`); sums per row, [B]."""
   logits_BxKxV = nnx.merge(graphdef, params)(
     batch['input_ids'],
-    segment_ids_BxS=batch['segment_ids'],
-    position_ids_BxS=batch['position_ids'],
-    masked_positions_BxK=batch['masked_positions'],
+    segment_ids=batch['segment_ids'],
+    position_ids=batch['position_ids'],
+    masked_positions=batch['masked_positions'],
     dropout_key=dropout_key,
-  )
+  ).logits
   return mlm_row_sums(logits_BxKxV, batch['targets'], batch['weights'])
 
 

@@ -51,7 +51,7 @@ def reference_row(config, p, ids, types, positions, sees):
     + tables['token_type']['embedding'][types]
   )
   x = layer_norm(x, tables['norm'], epsilon)
-  if config.input_embedding_size != config.hidden_size:
+  if 'projection' in p:
     x = x @ p['projection']['kernel'] + p['projection']['bias']
   states = [x]
   for index in range(config.num_hidden_layers):
@@ -89,8 +89,13 @@ def batch(tiny):
 
 @pytest.mark.parametrize(
   'fields',
-  [{}, {'hidden_act': 'gelu_tanh'}, {'input_embedding_size': 32}],
-  ids=['erf', 'tanh', 'without projection'],
+  [
+    {},
+    {'hidden_act': 'gelu_tanh'},
+    {'input_embedding_size': 32},
+    {'input_embedding_size': 32, 'always_project_embeddings': True},
+  ],
+  ids=['erf', 'tanh', 'without projection', 'with a projection between equal widths'],
 )
 def test_hidden_states_and_pooler_are_those_of_the_reference(tiny, build, parameters, batch, fields):
   config = dataclasses.replace(tiny, **fields)
@@ -119,7 +124,7 @@ def test_the_two_gelus_differ_by_what_separates_tensorflow_from_hugging_face(tin
 def test_by_default_there_is_one_text_without_padding(tiny_model, batch):
   ids = jnp.asarray(batch['ids'])
   explicit = tiny_model.encoder(
-    ids, jnp.zeros_like(ids), jnp.ones_like(ids), position_ids_BxS=jnp.tile(jnp.arange(10), (4, 1))
+    ids, jnp.zeros_like(ids), jnp.ones_like(ids), position_ids=jnp.tile(jnp.arange(10), (4, 1))
   )
   assert_close(tiny_model.encoder(ids).last_hidden_state, explicit.last_hidden_state)
 
@@ -131,6 +136,35 @@ def test_what_is_not_asked_for_is_not_returned(tiny, build, batch):
 
 
 # --- who feels whom -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('kept', [0, 1, 3])
+def test_the_bottom_layers_alone_give_their_own_hidden_state_and_what_is_above_is_not_computed(
+  tiny, build, batch, kept
+):
+  ids, mask = jnp.asarray(batch['ids']), jnp.asarray(batch['mask'])
+  encoder = build(tiny).encoder
+  every = encoder(ids, attention_mask=mask, output_hidden_states=True).hidden_states
+  graphdef, state = nnx.split(encoder)
+  parameters = nnx.to_pure_dict(state)
+  parameters['layers'] = jax.tree.map(lambda leaf: leaf.at[kept:].set(jnp.nan), parameters['layers'])
+  bottom = nnx.merge(graphdef, parameters)(ids, attention_mask=mask, num_layers=kept)
+  assert_close(bottom.last_hidden_state, every[kept])
+
+
+# --- who feels whom -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('kept', [0, 1, 3])
+def test_the_bottom_layers_alone_give_their_own_hidden_state(tiny_model, batch, kept):
+  ids, mask = jnp.asarray(batch['ids']), jnp.asarray(batch['mask'])
+  run = jax.jit(lambda **options: tiny_model.encoder(ids, attention_mask=mask, **options), static_argnames='num_layers')
+  every = tiny_model.encoder(ids, attention_mask=mask, output_hidden_states=True).hidden_states
+  assert_close(tiny_model.encoder(ids, attention_mask=mask, num_layers=kept).last_hidden_state, every[kept])
+  # What is above is not computed.
+  flops = lambda layers: run.lower(num_layers=layers).as_text().count('dot_general')
+  assert run(num_layers=kept).last_hidden_state.shape == every[kept].shape
+  assert (flops(0) < flops(1)) or kept > 0
 
 
 def test_padding_is_not_felt_to_the_bit(tiny, tiny_model, batch):
@@ -181,9 +215,7 @@ def _packed(lengths, seed, vocab_size):
 @pytest.fixture(scope='module')
 def run_packed(tiny_model):
   """ids, segments, positions, each [4, PACKED], to last hidden states; compiled once."""
-  run = nnx.jit(
-    lambda model, ids, segments, positions: model(ids, segment_ids_BxS=segments, position_ids_BxS=positions)
-  )
+  run = nnx.jit(lambda model, ids, segments, positions: model(ids, segment_ids=segments, position_ids=positions))
   return lambda *arrays: np.asarray(run(tiny_model.encoder, *map(jnp.asarray, arrays)).last_hidden_state)
 
 
@@ -221,7 +253,7 @@ def test_a_packed_document_is_encoded_as_if_it_were_alone(tiny, run_packed, pack
 def test_one_segment_is_the_same_as_no_packing(tiny_model, batch):
   ids, mask = jnp.asarray(batch['ids']), jnp.asarray(batch['mask'])
   padded = tiny_model.encoder(ids, None, mask).last_hidden_state
-  packed = tiny_model.encoder(ids, segment_ids_BxS=mask).last_hidden_state
+  packed = tiny_model.encoder(ids, segment_ids=mask).last_hidden_state
   is_token = batch['mask'].astype(bool)
   assert_close(packed[is_token], padded[is_token])
 

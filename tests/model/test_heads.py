@@ -1,4 +1,4 @@
-"""The MLM head against NumPy: masked positions, padding rows of the vocabulary, tied embeddings."""
+"""The MLM head against NumPy: masked positions, padding rows, tied embeddings; the heads of fine-tuning; none."""
 
 import dataclasses
 
@@ -9,8 +9,9 @@ import pytest
 from flax import nnx
 from scipy.special import erf
 
+from rembert.errors import UsageError
 from rembert.model.config import Execution
-from rembert.model.heads import RemBertForMaskedLM
+from rembert.model.heads import HEADS, RemBertForMaskedLM, build_model, parameter_shapes, sentence_embeddings
 from rembert.training.losses import mlm_row_sums
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
@@ -93,7 +94,7 @@ def test_rows_that_pad_the_vocabulary_get_no_gradient(tied, build, ids):
 
   def gradients(graphdef, params):
     def loss(params):
-      logits = nnx.merge(graphdef, params)(ids, masked_positions_BxK=positions)
+      logits = nnx.merge(graphdef, params)(ids, masked_positions=positions).logits
       return mlm_row_sums(logits, targets, jnp.ones((3, 2))).loss.sum()
 
     return jax.jit(jax.grad(loss))(nnx.to_pure_dict(params))
@@ -129,7 +130,7 @@ def test_tied_embeddings_share_the_table(tied, build, ids):
   assert set(params['mlm']) == {'transform', 'norm', 'bias'}
 
   # A piece that is not in the input: only its logit can feel its row of the shared table.
-  run = jax.jit(lambda params: nnx.merge(graphdef, params)(ids))
+  run = jax.jit(lambda params: nnx.merge(graphdef, params)(ids).logits)
   absent = next(piece for piece in range(tied.vocab_size) if piece not in np.asarray(ids))
   word = params['encoder']['embeddings']['word']
   before = run(params)
@@ -149,7 +150,7 @@ def test_the_gradient_of_a_tied_table_is_that_of_both_its_uses(tied, build, ids)
   targets = (ids + 1) % tied.vocab_size
 
   def gradient(graphdef, params):
-    loss = lambda params: mlm_row_sums(nnx.merge(graphdef, params)(ids), targets, jnp.ones(ids.shape)).loss.sum()
+    loss = lambda params: mlm_row_sums(nnx.merge(graphdef, params)(ids).logits, targets, jnp.ones(ids.shape)).loss.sum()
     return jax.jit(jax.grad(loss))(params)
 
   both = gradient(untied_graphdef, untied_params)
@@ -170,6 +171,108 @@ def test_bfloat16_gives_float32_logits_close_to_those_of_float32(tiny, build, ti
 
 def test_the_model_is_the_head_on_the_encoder_and_passes_options_through(tiny, tiny_model, ids):
   segments = jnp.asarray([[1] * 5 + [0] * 3] * 3)
-  for options in {'attention_mask_BxS': segments}, {'segment_ids_BxS': segments}:
+  for options in {'attention_mask': segments}, {'segment_ids': segments}:
     expected = run_head(tiny_model, tiny_model.encoder(ids, **options).last_hidden_state)
-    assert_close(tiny_model(ids, **options)[..., : tiny.vocab_size], expected[..., : tiny.vocab_size])
+    assert_close(tiny_model(ids, **options).logits[..., : tiny.vocab_size], expected[..., : tiny.vocab_size])
+
+
+# --- fine-tuning ------------------------------------------------------------------------------------------------------
+
+TASK_HEADS = [head for head in HEADS if head != 'mlm']
+
+
+@pytest.fixture(scope='module', params=TASK_HEADS)
+def task(request, tiny):
+  """Head, model, and its parameters filled so that every bias is felt."""
+  build = lambda: build_model(request.param, tiny, num_labels=5, rngs=nnx.Rngs(0))
+  graphdef, shapes = nnx.split(nnx.eval_shape(build))
+  random = np.random.default_rng(2)
+  fill = lambda leaf: jnp.asarray(0.3 * random.standard_normal(leaf.shape), jnp.float32)
+  return request.param, nnx.merge(graphdef, jax.tree.map(fill, nnx.to_pure_dict(shapes)))
+
+
+def test_a_task_head_is_a_linear_map_of_what_it_is_said_to_see(task, tiny, parameters):
+  head, model = task
+  random = np.random.default_rng(3)
+  shape = (2, 3, 8) if head == 'multiple_choice' else (4, 8)
+  ids = random.integers(0, tiny.vocab_size, shape)
+  mask = np.ones(shape, int)
+  mask[0, ..., 6:] = 0
+  types = random.integers(0, 2, shape)
+  output = jax.jit(lambda *inputs: model(*inputs))(ids, types, mask)
+  p = parameters(model)
+  kernel, bias = (p['qa_outputs'] if head == 'qa' else p['classifier']).values()
+  kernel, bias = (kernel, bias) if kernel.ndim == 2 else (bias, kernel)
+  seen = output.pooler_output if head in ('classification', 'multiple_choice') else output.last_hidden_state
+  expected = np.asarray(seen, np.float64) @ kernel + bias
+  wanted = {'classification': (4, 5), 'tagging': (4, 8, 5), 'qa': (4, 8, 2), 'multiple_choice': (2, 3)}[head]
+  assert_close(output.logits, expected.reshape(wanted))
+  assert output.logits.shape == wanted
+  assert output.logits.dtype == jnp.float32
+  assert (output.pooler_output is None) == (head in ('tagging', 'qa'))
+
+
+def test_rows_of_choices_are_encoded_one_by_one(tiny):
+  model = build_model('multiple_choice', tiny, rngs=nnx.Rngs(0))
+  ids = np.random.default_rng(0).integers(0, tiny.vocab_size, (2, 3, 8))
+  together = jax.jit(model.__call__)(ids)
+  alone = jax.jit(model.__call__)(ids[1:, 2:])
+  assert_close(alone.logits[0, 0], together.logits[1, 2])
+  assert together.last_hidden_state.shape == (6, 8, tiny.hidden_size)
+
+
+def test_only_some_heads_drop_out_before_their_map(task, tiny):
+  # The encoder of this configuration drops nothing: a key is felt by the head alone.
+  head, model = task
+  ids = np.random.default_rng(0).integers(0, tiny.vocab_size, (2, 3, 8) if head == 'multiple_choice' else (4, 8))
+  run = jax.jit(lambda seed: model(ids, dropout_key=jax.random.key(seed)).logits)
+  plain = model(ids).logits
+  if head == 'qa':
+    assert np.array_equal(run(0), run(1))
+    return
+  draws = np.stack([run(seed) for seed in range(200)])
+  assert not np.array_equal(draws[0], draws[1])
+  assert np.array_equal(run(0), run(0))
+  # What is left is scaled up: on average nothing changes.
+  assert np.abs(draws.mean(0) - plain).max() < 5 * draws.std(0).max() / np.sqrt(len(draws))
+
+
+def test_heads_that_cannot_be_built_say_why(tiny):
+  with pytest.raises(UsageError, match="unknown head 'ner'"):
+    build_model('ner', tiny, rngs=nnx.Rngs(0))
+  with pytest.raises(UsageError, match='needs a number of labels'):
+    build_model('tagging', tiny, rngs=nnx.Rngs(0))
+
+
+def test_shapes_have_the_encoder_under_one_name_whatever_stands_on_it(tiny):
+  alone = parameter_shapes(None, tiny, add_pooler=True)
+  for head in ('mlm', 'classification'):
+    shapes = parameter_shapes(head, tiny, num_labels=3, add_pooler=True)
+    assert {path: shape for path, shape in shapes.items() if path.startswith('encoder/')} == alone
+  assert 'encoder/pooler/kernel' not in parameter_shapes('tagging', tiny, num_labels=3, add_pooler=True)
+
+
+# --- sentence embeddings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('layer', [0, 2, None])
+def test_a_sentence_is_the_mean_of_its_pieces_at_a_layer(tiny, tiny_model, layer):
+  tiny = dataclasses.replace(tiny, bos_token_id=1, eos_token_id=2)
+  encoder = tiny_model.encoder
+  ids = np.asarray([[1, 7, 8, 9, 2, 0, 0], [1, 5, 2, 6, 7, 8, 2], [1, 2, 0, 0, 0, 0, 0]])
+  mask = np.asarray([[1] * 5 + [0] * 2, [1] * 7, [1] * 2 + [0] * 5])
+  pieces = [[1, 2, 3], [1, 3, 4, 5], []]
+  states = np.asarray(encoder(ids, attention_mask=mask, output_hidden_states=True).hidden_states, np.float64)
+  of_layer = states[-1 if layer is None else layer]
+  expected = [of_layer[row, where].mean(0) if where else np.zeros(tiny.hidden_size) for row, where in enumerate(pieces)]
+  original, encoder.config = encoder.config, tiny
+  try:
+    embeddings = sentence_embeddings(encoder, jnp.asarray(ids), jnp.asarray(mask), layer=layer)
+  finally:
+    encoder.config = original
+  assert_close(embeddings, np.stack(expected))
+
+
+def test_a_layer_that_is_not_there_is_refused(tiny_model, ids):
+  with pytest.raises(UsageError, match='no layer 4'):
+    sentence_embeddings(tiny_model.encoder, ids, jnp.ones_like(ids), layer=4)

@@ -237,12 +237,12 @@ def run_ours(config: RemBertConfig, batch: dict, parameters: dict, pooler: dict)
 
   @jax.jit
   def all_logits(parameters):
-    return nnx.merge(graphdef, parameters)(*inputs)[..., : config.vocab_size]
+    return nnx.merge(graphdef, parameters)(*inputs).logits[..., : config.vocab_size]
 
   @jax.jit
   @functools.partial(jax.value_and_grad, has_aux=True)
   def loss_of(parameters):
-    logits = nnx.merge(graphdef, parameters)(*inputs, masked_positions_BxK=batch['masked_positions'])
+    logits = nnx.merge(graphdef, parameters)(*inputs, masked_positions=batch['masked_positions']).logits
     sums = jax.tree.map(jnp.sum, mlm_row_sums(logits, batch['targets'], batch['weights']))
     return sums.loss / sums.weight, logits[..., : config.vocab_size]
 

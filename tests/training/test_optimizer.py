@@ -11,7 +11,13 @@ from flax import nnx
 
 from rembert.errors import UsageError
 from rembert.model.heads import RemBertForMaskedLM
-from rembert.training.optimizer import OptimizerConfig, decays, learning_rate_schedule, make_optimizer
+from rembert.training.optimizer import (
+  OptimizerConfig,
+  decays,
+  frozen_parameters,
+  learning_rate_schedule,
+  make_optimizer,
+)
 
 TOLERANCE = 3e-6  # relative to the largest value of each parameter, after all steps
 RATE_TOLERANCE = 1e-7  # relative to the peak: 1 − step/total is rounded where it is 1, not where it is 0
@@ -209,3 +215,57 @@ def test_the_defaults_are_those_of_the_paper():
   assert OptimizerConfig() == OptimizerConfig(
     learning_rate=2e-4, warmup_steps=15_000, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.01, clip_norm=1.0
   )
+
+
+# --- freezing ---------------------------------------------------------------------------------------------------------
+
+FROZEN = {
+  'embeddings': ({'freeze_embeddings': True}, lambda name: name.startswith('encoder/embeddings')),
+  'the bottom layer': ({'freeze_layers': 1}, lambda name: False),
+  'embeddings and all layers': (
+    {'freeze_embeddings': True, 'freeze_layers': 2},
+    lambda name: name.startswith('encoder/'),
+  ),
+}
+
+
+@pytest.mark.parametrize('parts', FROZEN)
+def test_what_is_frozen_stays_to_the_bit_and_the_rest_is_trained_as_if_it_were_alone(parts, by_name):
+  bindings, is_frozen = FROZEN[parts]
+  config = dataclasses.replace(CONFIG, **bindings)
+  layers = config.freeze_layers
+
+  def without_frozen(tree):
+    tree = {name: np.zeros_like(leaf) if is_frozen(name) else leaf.copy() for name, leaf in by_name(tree).items()}
+    for name, leaf in tree.items():
+      if name.startswith('encoder/layers'):
+        leaf[:layers] = 0
+    return tree
+
+  before, frozen = by_name(random_tree(0)), by_name(run(make_optimizer(config, TOTAL)))
+  trained = reference(CONFIG, by_name, [without_frozen(gradient) for gradient in GRADIENTS])
+  for name, leaf in frozen.items():
+    kept = slice(None) if is_frozen(name) else slice(layers) if name.startswith('encoder/layers') else slice(0)
+    assert np.array_equal(leaf[kept], before[name][kept]), name
+    rest = slice(0) if is_frozen(name) else slice(layers, None) if name.startswith('encoder/layers') else slice(None)
+    assert np.allclose(leaf[rest], trained[name][rest], rtol=0, atol=TOLERANCE * np.abs(trained[name]).max()), name
+    assert leaf[rest].size == 0 or not np.array_equal(leaf[rest], before[name][rest]), name
+
+
+def test_the_projection_is_frozen_with_the_first_layer(tiny):
+  params = nnx.to_pure_dict(nnx.state(nnx.eval_shape(lambda: RemBertForMaskedLM(tiny, rngs=nnx.Rngs(0))), nnx.Param))
+  is_frozen = frozen_parameters(OptimizerConfig(freeze_layers=1), params)
+  assert all(jax.tree.leaves(is_frozen['encoder'].pop('projection')))
+  assert not any(jax.tree.leaves(is_frozen))
+
+
+def test_a_frozen_table_has_no_moments(by_name):
+  config = dataclasses.replace(CONFIG, freeze_embeddings=True)
+  shapes = lambda config: sorted(
+    leaf.shape for leaf in jax.tree.leaves(make_optimizer(config, TOTAL).init(random_tree(0))) if leaf.ndim
+  )
+  saved = shapes(CONFIG)
+  for leaf in jax.tree.leaves(random_tree(0)['encoder']['embeddings']):
+    for _ in range(2):
+      saved.remove(leaf.shape)
+  assert shapes(config) == saved

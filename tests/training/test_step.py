@@ -40,8 +40,8 @@ def dense(trainable):
 
   def mean_loss(params, batch):
     logits_BxSxV = nnx.merge(graphdef, params)(
-      batch['input_ids'], segment_ids_BxS=batch['segment_ids'], position_ids_BxS=batch['position_ids']
-    )
+      batch['input_ids'], segment_ids=batch['segment_ids'], position_ids=batch['position_ids']
+    ).logits
     log_softmax_BxSxV = jax.nn.log_softmax(logits_BxSxV)
     losses_BxS = -jnp.take_along_axis(log_softmax_BxSxV, batch['dense_targets'][..., None], axis=-1)[..., 0]
     return jnp.sum(losses_BxS * batch['dense_weights']) / jnp.sum(batch['dense_weights']), log_softmax_BxSxV

@@ -1,0 +1,112 @@
+"""A SentencePiece vocabulary as tokenizer files of Hugging Face, which `AutoTokenizer` loads as they are.
+
+The same pieces for the same text, piece by piece: white space, byte fall-back and all. (transformers' own class for
+RemBERT builds a tokenizer of its own from the vocabulary, without byte fall-back and with quotes rewritten; the files
+therefore ask for the general class.) Exceptions: text that spells a special piece, `[MASK]`, becomes it, as everywhere
+in Hugging Face; text that spells a byte piece, `<0x41>`, or contains SentencePiece's own `▁`, is no text.
+"""
+
+import json
+import pathlib
+import sys
+
+import sentencepiece
+import tokenizers
+from etils import epath
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+_SPECIAL = {
+  'pad_token': '[PAD]',
+  'unk_token': '[UNK]',
+  'cls_token': '[CLS]',
+  'sep_token': '[SEP]',
+  'mask_token': '[MASK]',
+  'bos_token': '[CLS]',
+  'eos_token': '[SEP]',
+}
+
+
+def write_tokenizer(vocabulary: epath.PathLike, folder: pathlib.Path, *, longest: int) -> None:
+  """Writes `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json` and the vocabulary itself.
+
+  Args:
+    vocabulary: the SentencePiece model.
+    folder: where to.
+    longest: positions of the model, beyond which a tokenizer is to cut.
+  """
+  content = epath.Path(vocabulary).read_bytes()
+  (folder / 'sentencepiece.model').write_bytes(content)
+  build_tokenizer(content).save(str(folder / 'tokenizer.json'))
+  config = {
+    **_SPECIAL,
+    'tokenizer_class': 'PreTrainedTokenizerFast',
+    'model_max_length': longest,
+    'model_input_names': ['input_ids', 'token_type_ids', 'attention_mask'],
+    'clean_up_tokenization_spaces': False,
+  }
+  (folder / 'tokenizer_config.json').write_text(json.dumps(config, indent=2, ensure_ascii=False))
+  (folder / 'special_tokens_map.json').write_text(json.dumps(_SPECIAL, indent=2))
+
+
+def build_tokenizer(model: bytes) -> tokenizers.Tokenizer:
+  """The tokenizer that does what a serialised SentencePiece unigram model does."""
+  proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+  pieces = [(piece.piece, piece.score) for piece in proto.pieces]
+  has_bytes = proto.trainer_spec.byte_fallback
+  tokenizer = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=proto.trainer_spec.unk_id, byte_fallback=has_bytes))
+  spec = proto.normalizer_spec
+  steps = _character_rules(model, spec)
+  if spec.remove_extra_whitespaces:
+    # Spaces alone: other white space is a character like any other, unless a rule has made it one.
+    steps += [
+      normalizers.Replace(tokenizers.Regex(r'\A +| +\z'), ''),
+      normalizers.Replace(tokenizers.Regex(' {2,}'), ' '),
+    ]
+  tokenizer.normalizer = normalizers.Sequence(steps)
+  scheme = 'always' if spec.add_dummy_prefix else 'never'
+  tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement='▁', prepend_scheme=scheme)
+  tokenizer.decoder = decoders.Sequence(
+    [
+      decoders.Replace('▁', ' '),
+      *([decoders.ByteFallback()] if has_bytes else []),
+      decoders.Fuse(),
+      *([decoders.Strip(' ', 1, 0)] if spec.add_dummy_prefix else []),
+    ]
+  )
+  tokenizer.add_special_tokens(
+    # A mask takes the space before it, as in transformers' RemBERT: `the [MASK]` has no empty word between.
+    [
+      tokenizers.AddedToken(piece, normalized=False, lstrip=piece == '[MASK]')
+      for piece in dict.fromkeys(_SPECIAL.values())
+    ]
+  )
+  tokenizer.post_processor = processors.TemplateProcessing(
+    single='[CLS]:0 $A:0 [SEP]:0',
+    pair='[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1',
+    special_tokens=[(piece, tokenizer.token_to_id(piece)) for piece in ('[CLS]', '[SEP]')],
+  )
+  return tokenizer
+
+
+def _character_rules(model: bytes, spec: sentencepiece_model_pb2.NormalizerSpec) -> list[normalizers.Normalizer]:
+  """What happens to single characters.
+
+  The tokenizers library applies a compiled map grapheme by grapheme, and loses an accent that stands on a replaced
+  space. Where all that the map does is to make spaces, as in vocabularies of this project, plain rules say the same.
+  """
+  compiled = spec.precompiled_charsmap
+  if not compiled:
+    return []
+  replacements = compiled[4 + int.from_bytes(compiled[:4], 'little') :]
+  if set(replacements.split(b'\0')) - {b' ', b''}:
+    return [normalizers.Precompiled(compiled)]
+  normalizer = sentencepiece.SentencePieceNormalizer(model_proto=model)
+  spaces = [
+    character
+    for character in map(chr, range(1, sys.maxunicode + 1))
+    if character != ' '
+    and character.isspace()
+    and normalizer.normalize(f'a{character}b') == normalizer.normalize('a b')
+  ]
+  return [normalizers.Replace(tokenizers.Regex('[' + ''.join(f'\\x{{{ord(c):x}}}' for c in spaces) + ']'), ' ')]

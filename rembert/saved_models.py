@@ -1,0 +1,171 @@
+"""Models in checkpoints of this project, read parameter by parameter and without their optimizer."""
+
+import dataclasses
+import functools
+import logging
+import re
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from etils import epath
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from rembert.errors import UsageError
+from rembert.model.config import RemBertConfig
+
+_CONFIG = 'RemBertConfig.'
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedModel:
+  """One checkpoint.
+
+  Attributes:
+    folder: the checkpoint: `WORKDIR/checkpoints/STEP`.
+    step: updates made when it was saved.
+    config: the architecture.
+    head: see `rembert.model.heads.HEADS`; None is an encoder alone.
+    labels: of a classifier, by index.
+    meta: all that the checkpoint says of itself.
+  """
+
+  folder: epath.Path
+  step: int
+  config: RemBertConfig
+  head: str | None
+  labels: tuple[str, ...]
+  meta: Mapping
+
+  @property
+  def workdir(self) -> epath.Path:
+    """The run that it belongs to."""
+    return self.folder.parent.parent
+
+  @property
+  def vocabulary(self) -> epath.Path | None:
+    """The SentencePiece model of the run, if there is one."""
+    file = self.workdir / 'vocabulary' / 'sentencepiece.model'
+    return file if file.exists() else None
+
+  @functools.cached_property
+  def shapes(self) -> dict[str, tuple[int, ...]]:
+    """Of all parameters, by path (`encoder/layers/…`)."""
+    return {path: tuple(leaf.shape) for path, leaf in self._metadata.items()}
+
+  @functools.cached_property
+  def _metadata(self) -> dict:
+    with _as_usage_error(self.folder):
+      metadata = ocp.PyTreeCheckpointer().metadata(self.folder / 'state')
+      tree = metadata.item_metadata.tree if hasattr(metadata, 'item_metadata') else metadata
+      return flatten_dict(tree['params'], sep='/')
+
+  def read(self, path: str) -> np.ndarray:
+    """One parameter, float32, whole, whatever devices it was saved from."""
+    leaf = self._metadata[path]
+    item = unflatten_dict({f'params/{path}': jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)}, sep='/')
+    how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), item)
+    with _as_usage_error(self.folder):
+      restored = ocp.PyTreeCheckpointer().restore(
+        self.folder / 'state', args=ocp.args.PyTreeRestore(item=item, restore_args=how, partial_restore=True)
+      )
+    return flatten_dict(restored, sep='/')[f'params/{path}'].astype(np.float32, copy=False)
+
+
+class _as_usage_error:
+  """Orbax and TensorStore raise types of their own."""
+
+  def __init__(self, folder: epath.Path):
+    self._folder = folder
+
+  def __enter__(self):
+    logging.getLogger('absl').setLevel(logging.CRITICAL)  # Orbax narrates every file it touches
+
+  def __exit__(self, _, error, __):
+    if isinstance(error, Exception):
+      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+      raise UsageError(
+        f'a checkpoint cannot be read: {reason}', where=str(self._folder), fix='try an earlier step'
+      ) from error
+
+
+def find_checkpoint(path: epath.PathLike, step: int | None = None) -> epath.Path | None:
+  """The checkpoint of a workdir (the newest, or that of `step`), or `path` itself if it is one; None if neither."""
+  path = epath.Path(path)
+  if (path / 'state').is_dir() and (path / 'meta').is_dir():
+    return path
+  folder = path / 'checkpoints'
+  if not folder.is_dir():
+    return None
+  steps = sorted(int(child.name) for child in folder.iterdir() if re.fullmatch(r'\d+', child.name))
+  if step is not None and step not in steps:
+    raise UsageError(f'there is no checkpoint of step {step}', where=str(folder), fix=f'there are {steps}')
+  return folder / str(steps[-1] if step is None else step) if steps else None
+
+
+def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
+  """The model in a workdir or checkpoint; UsageError if there is none.
+
+  Args:
+    path: a workdir, or one checkpoint in it.
+    step: which checkpoint of the workdir; the newest by default.
+  """
+  folder = find_checkpoint(path, step)
+  if folder is None:
+    raise UsageError(
+      'no checkpoint', where=str(path), fix='name a workdir with checkpoints/, or a folder of Hugging Face'
+    )
+  folder = epath.Path(folder) if '://' in str(folder) else epath.Path(folder).resolve()
+  with _as_usage_error(folder):
+    meta = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(folder / 'meta')
+  fields = {field.name for field in dataclasses.fields(RemBertConfig)}
+  given = {name.removeprefix(_CONFIG): value for name, value in meta.items() if name.startswith(_CONFIG)}
+  config = RemBertConfig(**{name: value for name, value in given.items() if name in fields})
+  return SavedModel(
+    folder=folder,
+    step=int(folder.name) if folder.name.isdigit() else 0,
+    config=config,
+    head=meta.get('head', 'mlm'),  # a run of pre-training does not say
+    labels=tuple(meta.get('labels') or ()),
+    meta=meta,
+  )
+
+
+def config_meta(config: RemBertConfig) -> dict:
+  """The configuration as a checkpoint's `meta` holds it."""
+  return {f'{_CONFIG}{name}': value for name, value in dataclasses.asdict(config).items()}
+
+
+def config_gin(config: RemBertConfig) -> str:
+  """The configuration as a gin file: `--gin_file=WORKDIR/config.gin` gives the same model."""
+  return ''.join(f'RemBertConfig.{name} = {value!r}\n' for name, value in dataclasses.asdict(config).items())
+
+
+def save_model(
+  workdir: epath.PathLike,
+  leaves: Mapping[str, np.ndarray],
+  config: RemBertConfig,
+  head: str | None,
+  labels: tuple[str, ...] = (),
+  **facts,
+) -> epath.Path:
+  """Writes parameters as the checkpoint of step 0 of a new workdir, at once, and returns its folder.
+
+  Args:
+    workdir: has no checkpoints yet.
+    leaves: parameters by path.
+    config: the architecture.
+    head: what they are the parameters of.
+    labels: of a classifier.
+    **facts: JSON, kept in `meta`.
+  """
+  workdir = epath.Path(workdir)
+  folder = workdir / 'checkpoints'
+  folder = folder if '://' in str(folder) else folder.resolve()
+  logging.getLogger('absl').setLevel(logging.CRITICAL)
+  meta = {**config_meta(config), 'head': head, 'labels': list(labels), **facts}
+  state = {'step': np.zeros((), np.int32), 'params': unflatten_dict(dict(leaves), sep='/')}
+  with ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(enable_async_checkpointing=False)) as manager:
+    manager.save(0, args=ocp.args.Composite(state=ocp.args.StandardSave(state), meta=ocp.args.JsonSave(meta)))
+  return folder / '0'
