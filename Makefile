@@ -8,7 +8,7 @@ STAMP := $(VENV)/.made-from-lock
 TORCH_STAMP := $(VENV)/.torch-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity bench lint format lock clean
+.PHONY: help smoke test test-slow parity golden bench lint format lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test-slow: $(STAMP)  ## the tests marked slow
 
 parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT (installs torch)
 	$(BIN)/python -m pytest tests/parity -m parity $(ARGS)
+
+golden: $(TORCH_STAMP)  ## make tests/golden anew: what Hugging Face's RemBERT computes (installs torch)
+	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py
 
 bench: $(TORCH_STAMP)  ## measure beside what one would otherwise run (installs torch)
 	$(BIN)/python -m benchmarks.run $(ARGS)

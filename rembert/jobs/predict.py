@@ -1,0 +1,188 @@
+"""What a model says about text: the best pieces for `[MASK]`, or embeddings of lines.
+
+python -m rembert.jobs.predict fill_mask runs/pretrain_smoke 'Die Donau ist ein [MASK] in Europa.'
+python -m rembert.jobs.predict embed exported/ sentences.txt embeddings.npz
+"""
+
+import argparse
+import io
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rembert.data.text import MASK, TextEncoder, cut, padded_rows
+from rembert.errors import UsageError
+from rembert.loading import LoadedModel, load
+from rembert.storage import write_whole
+from rembert.training.console import Console
+
+EPILOG = """\
+examples
+  the five best pieces for each mask, in any language of the model:
+    python -m rembert.jobs.predict fill_mask runs/pretrain_smoke 'Die Donau ist ein [MASK] in Europa.'
+  lines from a file or a pipe:
+    cat lines.txt | python -m rembert.jobs.predict fill_mask runs/pretrain_smoke
+  one vector a line, from layer 8 (the layers at two thirds of the depth tell translations best):
+    python -m rembert.jobs.predict embed runs/pretrain_smoke sentences.txt embeddings.npz --layer=8
+
+MODEL is a workdir, one checkpoint in it, or a folder of Hugging Face with the weights and sentencepiece.model.
+"""
+
+
+class Filled(NamedTuple):
+  """One candidate for a mask: its piece, id and probability."""
+
+  piece: str
+  id: int
+  probability: float
+
+
+def text_encoder(model: LoadedModel, vocabulary: str | None = None) -> TextEncoder:
+  """The vocabulary of a model; UsageError if it is nowhere, or another model's."""
+  from tasks.vocabulary import check_vocabulary
+
+  file = vocabulary or model.vocabulary
+  if file is None:
+    raise UsageError('no sentencepiece.model beside the model', where='--vocabulary', fix='--vocabulary=FILE')
+  check_vocabulary(file, model.config.vocab_size)
+  return TextEncoder(file)
+
+
+def fill_masks(model: LoadedModel, encoder: TextEncoder, text: str, top_k: int = 5) -> list[list[Filled]]:
+  """The `top_k` best pieces for every `[MASK]` of a text, in their order.
+
+  Probabilities are over the whole vocabulary, as in Hugging Face's pipeline.
+
+  Raises:
+    UsageError: the text has no mask, or is longer than the model.
+  """
+  ids = np.asarray([encoder.encode(text)])
+  masks = np.flatnonzero(ids[0] == encoder.special.mask)
+  if not masks.size:
+    raise UsageError(f'no {MASK} in the text', where=repr(text), fix=f'put {MASK} where a piece is to be found')
+  logits_MxV = np.asarray(model(ids).logits[0, masks], np.float64)
+  probabilities_MxV = np.exp(logits_MxV - logits_MxV.max(-1, keepdims=True))
+  probabilities_MxV /= probabilities_MxV.sum(-1, keepdims=True)
+  best_MxK = np.argsort(-logits_MxV, axis=-1, kind='stable')[:, :top_k]
+  return [
+    [Filled(encoder.piece(piece), int(piece), float(row[piece])) for piece in best]
+    for row, best in zip(probabilities_MxV, best_MxK, strict=True)
+  ]
+
+
+def embed_lines(
+  model: LoadedModel,
+  encoder: TextEncoder,
+  lines: Sequence[str],
+  *,
+  layer: int | None = None,
+  batch_size: int = 32,
+  on_progress: Callable[[float, str], None] = lambda fraction, note: None,
+) -> np.ndarray:
+  """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut."""
+  longest = model.config.max_position_embeddings
+  rows = [cut(encoder.encode(line), longest) for line in lines]
+  vectors = np.zeros((len(lines), model.config.hidden_size), np.float32)
+  done = 0
+  for chosen, ids, mask in padded_rows(rows, pad=encoder.special.pad, batch_size=batch_size, longest=longest):
+    vectors[chosen] = np.asarray(model.embed(ids, mask, layer=layer))[: len(chosen)]
+    done += len(chosen)
+    on_progress(done / len(lines), f'{done} lines')
+  return vectors
+
+
+# --- command line -----------------------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+  raw = argparse.RawDescriptionHelpFormatter
+  flags = argparse.ArgumentParser(
+    prog='python -m rembert.jobs.predict',
+    description='Ask a trained model.',
+    epilog=EPILOG,
+    formatter_class=raw,
+    allow_abbrev=False,
+  )
+  commands = flags.add_subparsers(dest='command', required=True, metavar='{fill_mask,embed}')
+  fill = commands.add_parser('fill_mask', help='the best pieces for every [MASK]', allow_abbrev=False)
+  embed = commands.add_parser('embed', help='one vector a line of text, to an .npz', allow_abbrev=False)
+  for command in (fill, embed):
+    command.add_argument('model', metavar='MODEL', help='workdir, checkpoint, or folder of Hugging Face')
+  fill.add_argument('text', nargs='*', metavar='TEXT', help='with [MASK] in it (default: lines of standard input)')
+  fill.add_argument('--top_k', type=int, default=5, metavar='K', help='candidates for each mask (default 5)')
+  embed.add_argument('lines', metavar='LINES', help='a text file, one sentence a line; - is standard input')
+  embed.add_argument('output', metavar='NPZ', help='the file to write: `embeddings` [lines, H], `layer`')
+  embed.add_argument('--layer', type=int, metavar='L', help='0 is the embeddings (default: the last)')
+  embed.add_argument('--batch_size', type=int, default=32, metavar='B', help='lines at a time (default 32)')
+  for command in (fill, embed):
+    command.add_argument('--vocabulary', metavar='FILE', help='sentencepiece.model (default: that beside the model)')
+    command.add_argument('--step', type=int, help='which checkpoint of a workdir (default: the newest)')
+    command.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+  return flags
+
+
+def _fill_mask(options: argparse.Namespace, console: Console) -> None:
+  texts = options.text or [line.rstrip('\n') for line in sys.stdin if line.strip()]
+  if options.top_k < 1:
+    raise UsageError('there is nothing to show', where=f'--top_k={options.top_k}', fix='--top_k=5')
+  model = load(options.model, 'mlm', step=options.step)
+  encoder = text_encoder(model, options.vocabulary)
+  for text in texts:
+    for number, candidates in enumerate(fill_masks(model, encoder, text, options.top_k), 1):
+      rows = [(_filled(text, number, found.piece), found.piece, f'{found.probability:.2%}') for found in candidates]
+      console.table(text if number == 1 else f'mask {number}', ('text', 'piece', 'probability'), rows)
+
+
+def _filled(text: str, number: int, piece: str) -> str:
+  """The text with its mask of this number filled in; `▁` begins a word."""
+  before, after = MASK.join(text.split(MASK)[:number]), MASK.join(text.split(MASK)[number:])
+  return before.rstrip() + piece.replace('▁', ' ') + after
+
+
+def _embed(options: argparse.Namespace, console: Console) -> None:
+  lines = _read_lines(options.lines)
+  if not lines:
+    raise UsageError('no lines to embed', where=options.lines, fix='one sentence a line')
+  if options.batch_size < 1:
+    raise UsageError('a batch has lines', where=f'--batch_size={options.batch_size}', fix='--batch_size=32')
+  model = load(options.model, step=options.step)
+  encoder = text_encoder(model, options.vocabulary)
+  layer = model.config.num_hidden_layers if options.layer is None else options.layer
+  with console.task('embedding') as progress:
+    vectors = embed_lines(model, encoder, lines, layer=layer, batch_size=options.batch_size, on_progress=progress)
+  content = io.BytesIO()
+  np.savez(content, embeddings=vectors, layer=layer)
+  write_whole(options.output, content.getvalue())
+  console.facts(
+    'Done', {'lines': f'{len(lines):,}', 'vectors': f'{vectors.shape[1]} wide, layer {layer}', 'file': options.output}
+  )
+
+
+def _read_lines(path: str) -> list[str]:
+  try:
+    text = sys.stdin.read() if path == '-' else pathlib.Path(path).read_text(encoding='utf-8')
+  except (OSError, UnicodeDecodeError) as error:
+    raise UsageError(
+      f'the lines cannot be read: {error}', where=path, fix='a UTF-8 file, one sentence a line'
+    ) from error
+  return text.removesuffix('\n').split('\n') if text else []  # not at the other line ends of Unicode
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """The command line; errors that a user can put right are told without a traceback."""
+  options = _parser().parse_args(argv)
+  try:
+    (_fill_mask if options.command == 'fill_mask' else _embed)(options, Console())
+  except UsageError as error:
+    if options.traceback:
+      raise
+    print(f'rembert.jobs.predict: {error}', file=sys.stderr)
+    return error.exit_code
+  return 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,65 @@
+"""Random checkpoints of this project, small, of every head."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from rembert.model.config import RemBertConfig
+from rembert.model.heads import parameter_shapes
+from rembert.saved_models import SavedModel, open_saved, save_model
+
+TINY = RemBertConfig(
+  vocab_size=331,
+  input_embedding_size=18,
+  output_embedding_size=43,
+  hidden_size=32,
+  num_hidden_layers=3,
+  num_attention_heads=4,
+  intermediate_size=37,
+  max_position_embeddings=48,
+)
+LABELS = ('O', 'B-PER', 'I-PER')
+
+
+def random_leaves(config: RemBertConfig, head: str | None, *, has_pooler: bool) -> dict[str, np.ndarray]:
+  """Every parameter random, padding rows zero."""
+  random = np.random.default_rng(0)
+  leaves = {}
+  for path, shape in parameter_shapes(head, config, num_labels=len(LABELS), add_pooler=has_pooler).items():
+    leaf = random.standard_normal(math.prod(shape), np.float32).reshape(shape)
+    if path in ('encoder/embeddings/word/embedding', 'mlm/output_embedding', 'mlm/bias'):
+      leaf[config.vocab_size :] = 0
+    leaves[path] = leaf
+  return leaves
+
+
+@pytest.fixture(scope='session')
+def tiny() -> RemBertConfig:
+  return TINY
+
+
+@pytest.fixture
+def saved(tmp_path):
+  """A checkpoint with random parameters; the fields of the configuration that differ are arguments."""
+
+  def save(head: str | None = 'mlm', *, has_pooler: bool = False, name: str = 'run', **fields) -> SavedModel:
+    config = dataclasses.replace(TINY, **fields)
+    labels = LABELS if head in ('classification', 'tagging') else ()
+    save_model(tmp_path / name, random_leaves(config, head, has_pooler=has_pooler), config, head, labels)
+    return open_saved(tmp_path / name)
+
+  return save
+
+
+@pytest.fixture(scope='session')
+def assert_same():
+  """Two sets of parameters are the same to the bit, names and all."""
+
+  def check(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    different = [path for path in ours if not np.array_equal(ours[path], theirs[path])]
+    assert not different
+
+  return check
