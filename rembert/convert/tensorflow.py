@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import pathlib
 import re
 
@@ -104,7 +103,7 @@ def describe(
       raise UsageError(
         f'the configuration cannot be read: {error}', where=str(config_file), fix='BERT’s JSON'
       ) from error
-  output = shapes.get('cls/predictions/transform/dense/bias', shapes.get(_TABLE_NAME, (0, 0))[1:])
+  output = shapes.get('cls/predictions/transform/dense/bias')
   has_projection = 'bert/encoder/embedding_hidden_mapping_in/kernel' in shapes
   known = {field.name for field in dataclasses.fields(RemBertConfig)}
   fields = {name: value for name, value in given.items() if name in known} | {
@@ -115,12 +114,12 @@ def describe(
     'intermediate_size': intermediate,
     'max_position_embeddings': positions,
     'type_vocab_size': types,
-    'tie_word_embeddings': bool(output) and _TABLE_NAME not in shapes,
+    'tie_word_embeddings': output is not None and _TABLE_NAME not in shapes,
     'always_project_embeddings': has_projection and width == hidden,
   }
   fields['hidden_act'] = hidden_act
   fields['num_attention_heads'] = num_attention_heads or given.get('num_attention_heads') or max(1, hidden // 64)
-  if output and math.prod(output):
+  if output is not None:  # without the MLM head nothing tells
     fields['output_embedding_size'] = output[0]
   return RemBertConfig(**fields)
 

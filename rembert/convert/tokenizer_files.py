@@ -2,8 +2,13 @@
 
 The same pieces for the same text, piece by piece: white space, byte fall-back and all. (transformers' own class for
 RemBERT builds a tokenizer of its own from the vocabulary, without byte fall-back and with quotes rewritten; the files
-therefore ask for the general class.) Exceptions: text that spells a special piece, `[MASK]`, becomes it, as everywhere
-in Hugging Face; text that spells a byte piece, `<0x41>`, or contains SentencePiece's own `▁`, is no text.
+therefore ask for the general class.) What remains:
+- Text that spells a special piece, `[MASK]`, becomes it, as everywhere in Hugging Face. Text that spells a byte piece,
+  `<0x41>`, or contains SentencePiece's own `▁`, is no text.
+- SentencePiece adds up scores in float32 from the beginning of a text. In a paragraph of a thousand characters two ways
+  to cut a word whose scores agree to four digits may change places: one line in some thousands.
+- A normaliser that replaces several characters at once (NFKC: half-width kana with a voiced mark) is applied by the
+  tokenizers library to one at a time.
 """
 
 import json
