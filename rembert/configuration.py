@@ -20,6 +20,7 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
+from rembert.model.parameter_counts import PaperFigures
 from rembert.storage import write_whole
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
@@ -42,6 +43,7 @@ class RunConfig:
 CONFIGURABLES = {
   'run': RunConfig,
   'RemBertConfig': RemBertConfig,
+  'paper': PaperFigures,
   'execution': Execution,
   'data': DataConfig,
   'vocabulary': VocabularyConfig,
