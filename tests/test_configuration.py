@@ -59,6 +59,12 @@ def test_files_and_includes_are_found_in_an_installed_copy(installed_copy):
   assert len(config.data.languages) > 100
 
 
+def test_includes_of_includes_are_found_in_an_installed_copy(installed_copy):
+  configuration.load(['gin/models/english_in128_out768.gin'], [])  # english_base, which includes ablation_base
+  config = configuration.build(RemBertConfig)
+  assert (config.vocab_size, config.hidden_size, config.output_embedding_size) == (30_522, 768, 768)
+
+
 def test_a_missing_file_is_answered_with_the_nearest_of_the_installed_copy(installed_copy):
   with pytest.raises(UsageError) as caught:
     configuration.load(['gin/pretrain_smok.gin'], [])
@@ -139,8 +145,9 @@ def test_strings_need_no_second_pair_of_quotes(typed, read):
   assert configuration.quoted_if_bare(typed) == read
 
 
-def test_what_is_saved_builds_the_same_run_again(tmp_path):
-  configuration.load(['gin/pretrain_smoke.gin'], ['train.seed=3', 'data.languages=en,sw'])
+@pytest.mark.parametrize('gin_file', ['gin/pretrain_smoke.gin', 'gin/pretrain_base.gin'])
+def test_what_is_saved_builds_the_same_run_again(gin_file, tmp_path):
+  configuration.load([gin_file], ['train.seed=3', 'data.languages=en,sw'])
   config = pretrain.configured()
   configuration.save(epath.Path(tmp_path))
   for name in ('config.gin', 'operative_config.gin'):
