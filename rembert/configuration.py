@@ -55,6 +55,9 @@ CONFIGURABLES = {
 for _name, _class in CONFIGURABLES.items():
   gin.register(_name, module='rembert')(_class)
 
+# gin would also look for files inside importable packages, and log an error for every folder where it finds none.
+del gin.config._FILE_READERS[1:]
+
 Config = TypeVar('Config')
 
 

@@ -36,10 +36,11 @@ def test_later_files_win(tmp_path):
   assert configuration.build(TrainConfig).steps == 3
 
 
-def test_files_and_includes_are_found_from_any_folder(tmp_path, monkeypatch):
+def test_files_and_includes_are_found_from_any_folder_without_a_word(tmp_path, monkeypatch, caplog):
   monkeypatch.chdir(tmp_path)
   configuration.load(['gin/pretrain_large.gin'], [])
   assert pretrain.configured().model == dataclasses.replace(RemBertConfig(), pad_vocab_to_multiple_of=1024)
+  assert not caplog.records
 
 
 @pytest.fixture
