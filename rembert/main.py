@@ -27,7 +27,7 @@ examples
         --gin.data.dumps=/path/to/dumps
   what a configuration amounts to, without running it:
     python -m rembert.main --gin_file=gin/pretrain_large.gin --dry_run
-  another of the paper's models, here the larger output embedding of Table 4; gin/models has one file for each:
+  another of the paper's models, of which gin/models has a file each:
     python -m rembert.main --gin_file=gin/pretrain_base.gin --gin_file=gin/models/in128_out3072.gin
 
 often changed
