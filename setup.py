@@ -38,7 +38,7 @@ EXTRAS = {
 
 
 # gin/ is no package (an __init__.py there would hide gin-config from anyone who stands in the repository root); an
-# installed copy carries it as data, as `rembert/gin_files`.
+# installed copy carries it as data, as `rembert/gin_files/gin`, so that 'gin/…' in an include means the same there.
 PACKAGES = find_packages(include=['rembert', 'rembert.*', 'tasks', 'tasks.*', 'launch', 'launch.*'])
 
 setup(
@@ -49,9 +49,9 @@ setup(
   long_description_content_type='text/markdown',
   license='Apache-2.0',
   python_requires='>=3.11',
-  packages=[*PACKAGES, 'rembert.gin_files'],
-  package_dir={'rembert.gin_files': 'gin'},
-  package_data={'rembert.gin_files': ['**/*.gin'], 'tasks.wikipedia': ['sample/*']},
+  packages=[*PACKAGES, 'rembert.gin_files.gin'],
+  package_dir={'rembert.gin_files.gin': 'gin'},
+  package_data={'rembert.gin_files.gin': ['**/*.gin'], 'tasks.wikipedia': ['sample/*']},
   install_requires=REQUIREMENTS,
   extras_require=EXTRAS,
 )

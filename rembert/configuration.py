@@ -20,6 +20,7 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
+from rembert.model.parameter_counts import PaperFigures
 from rembert.storage import write_whole
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
@@ -42,6 +43,7 @@ class RunConfig:
 CONFIGURABLES = {
   'run': RunConfig,
   'RemBertConfig': RemBertConfig,
+  'paper': PaperFigures,
   'execution': Execution,
   'data': DataConfig,
   'vocabulary': VocabularyConfig,
@@ -53,6 +55,9 @@ CONFIGURABLES = {
 for _name, _class in CONFIGURABLES.items():
   gin.register(_name, module='rembert')(_class)
 
+# gin would also look for files inside importable packages, and log an error for every folder where it finds none.
+del gin.config._FILE_READERS[1:]
+
 Config = TypeVar('Config')
 
 
@@ -60,6 +65,7 @@ def build(cls: type[Config]) -> Config:
   """An instance of a class of the table with what has been bound; UsageError if the values do not fit."""
   name = next(name for name, configurable in CONFIGURABLES.items() if configurable is cls)
   try:
+    _refuse_left_open(name)
     configured = gin.get_configurable(f'rembert.{name}')()
     return cls(**{field.name: getattr(configured, field.name) for field in dataclasses.fields(cls)})
   except UsageError as error:  # without the lines that gin adds to an exception on its way
@@ -68,27 +74,35 @@ def build(cls: type[Config]) -> Config:
     raise UsageError(f'{name} cannot be built: {str(error).splitlines()[0]}', where=f'{name}.*') from error
 
 
-def search_paths(gin_file: str | None = None) -> list[str]:
-  """Where gin files and their includes are looked for: here, beside the file, in the project, in the installed copy."""
+def _refuse_left_open(name: str) -> None:
+  values = gin.get_bindings(f'rembert.{name}')
+  left_open = [f'{name}.{field}' for field, value in values.items() if value is gin.REQUIRED]
+  if left_open:
+    raise UsageError(
+      'a gin file leaves open what another has to set: it is made to be included',
+      where=', '.join(left_open),
+      fix=['take a file that includes it', 'or set the values: ' + ' '.join(f'--gin.{field}=…' for field in left_open)],
+    )
+
+
+def search_paths(gin_files: Sequence[str] = ()) -> list[str]:
+  """Where gin files and includes are looked for: here, beside those given, in the project, in the installed copy."""
   package = pathlib.Path(rembert.__file__).parent
-  paths = ['', *([str(pathlib.Path(gin_file).parent)] if gin_file else []), str(package.parent)]
-  return list(dict.fromkeys(paths))
+  beside = [str(pathlib.Path(name).parent) for name in gin_files]
+  return list(dict.fromkeys(['', *beside, str(package.parent), str(package / 'gin_files')]))
 
 
 def find_gin_file(name: str) -> str:
   """Path of a gin file given as typed; files that ship with the project are found from any folder."""
-  installed = pathlib.Path(rembert.__file__).parent / 'gin_files'
   candidates = [pathlib.Path(folder) / name for folder in search_paths()]
-  candidates.append(
-    installed / pathlib.PurePath(name).relative_to('gin') if name.startswith('gin/') else installed / name
-  )
   for candidate in candidates:
     if candidate.is_file():
       return str(candidate)
+  package = pathlib.Path(rembert.__file__).parent
   known = sorted(
-    str(file.relative_to(folder.parent) if folder.name == 'gin' else pathlib.Path('gin') / file.relative_to(folder))
-    for folder in (pathlib.Path(rembert.__file__).parent.parent / 'gin', installed)
-    for file in folder.rglob('*.gin')
+    str(file.relative_to(folder))
+    for folder in (package.parent, package / 'gin_files')
+    for file in folder.glob('gin/**/*.gin')
   )
   near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
   raise UsageError(
@@ -102,11 +116,9 @@ def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
   """Parses files and then bindings, which win. Unknown and misspelt names are UsageErrors."""
   gin.clear_config()
   paths = [find_gin_file(name) for name in gin_files]
-  installed = str(pathlib.Path(rembert.__file__).parent / 'gin_files')
   gin.config._LOCATION_PREFIXES.clear()
-  for folder in dict.fromkeys(folder for path in [*paths, None] for folder in search_paths(path)):
+  for folder in search_paths(paths):
     gin.add_config_file_search_path(folder)
-  gin.add_config_file_search_path(installed)
   where = ''
   try:
     for path in paths:

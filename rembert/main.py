@@ -27,8 +27,8 @@ examples
         --gin.data.dumps=/path/to/dumps
   what a configuration amounts to, without running it:
     python -m rembert.main --gin_file=gin/pretrain_large.gin --dry_run
-  a larger output embedding (paper, Table 4):
-    python -m rembert.main --gin_file=gin/pretrain_base.gin --gin.RemBertConfig.output_embedding_size=3072
+  another of the paper's models, of which gin/models has a file each:
+    python -m rembert.main --gin_file=gin/pretrain_base.gin --gin_file=gin/models/in128_out3072.gin
 
 often changed
   train.steps train.batch_size train.sequence_length train.seed train.eval_every train.checkpoint_every

@@ -2,11 +2,13 @@
 
 import dataclasses
 import os
+import shutil
 
 import gin
 import pytest
 from etils import epath
 
+import rembert
 from rembert import configuration
 from rembert.errors import UsageError
 from rembert.jobs import pretrain
@@ -34,10 +36,52 @@ def test_later_files_win(tmp_path):
   assert configuration.build(TrainConfig).steps == 3
 
 
-def test_files_and_includes_are_found_from_any_folder(tmp_path, monkeypatch):
+def test_files_and_includes_are_found_from_any_folder_without_a_word(tmp_path, monkeypatch, caplog):
   monkeypatch.chdir(tmp_path)
   configuration.load(['gin/pretrain_large.gin'], [])
   assert pretrain.configured().model == dataclasses.replace(RemBertConfig(), pad_vocab_to_multiple_of=1024)
+  assert not caplog.records
+
+
+@pytest.fixture
+def installed_copy(tmp_path, monkeypatch, root):
+  """The project as pip lays it out, seen from a folder beside it: package, gin files within, no repository."""
+  package, elsewhere = tmp_path / 'site' / 'rembert', tmp_path / 'elsewhere'
+  shutil.copytree(root / 'gin', package / 'gin_files' / 'gin')
+  elsewhere.mkdir()
+  monkeypatch.chdir(elsewhere)
+  monkeypatch.setattr(rembert, '__file__', str(package / '__init__.py'))
+
+
+def test_files_and_includes_are_found_in_an_installed_copy(installed_copy):
+  configuration.load(['gin/pretrain_large.gin'], [])
+  config = pretrain.configured()
+  assert config.model == dataclasses.replace(RemBertConfig(), pad_vocab_to_multiple_of=1024)
+  assert len(config.data.languages) > 100
+
+
+def test_includes_of_includes_are_found_in_an_installed_copy(installed_copy):
+  configuration.load(['gin/models/english_in128_out768.gin'], [])  # english_base, which includes ablation_base
+  config = configuration.build(RemBertConfig)
+  assert (config.vocab_size, config.hidden_size, config.output_embedding_size) == (30_522, 768, 768)
+
+
+def test_a_missing_file_is_answered_with_the_nearest_of_the_installed_copy(installed_copy):
+  with pytest.raises(UsageError) as caught:
+    configuration.load(['gin/pretrain_smok.gin'], [])
+  assert caught.value.fix == ['did you mean gin/pretrain_smoke.gin?']
+
+
+def test_what_a_file_leaves_open_is_told_until_it_is_set(tmp_path):
+  (tmp_path / 'base.gin').write_text(
+    'RemBertConfig.hidden_size = %gin.REQUIRED\nRemBertConfig.num_attention_heads = 2\n'
+  )
+  configuration.load([str(tmp_path / 'base.gin')], [])
+  with pytest.raises(UsageError, match='made to be included') as caught:
+    configuration.build(RemBertConfig)
+  assert caught.value.where == 'RemBertConfig.hidden_size'
+  configuration.load([str(tmp_path / 'base.gin')], ['RemBertConfig.hidden_size=6'])
+  assert configuration.build(RemBertConfig).hidden_size == 6
 
 
 @pytest.mark.parametrize(
@@ -102,8 +146,9 @@ def test_strings_need_no_second_pair_of_quotes(typed, read):
   assert configuration.quoted_if_bare(typed) == read
 
 
-def test_what_is_saved_builds_the_same_run_again(tmp_path):
-  configuration.load(['gin/pretrain_smoke.gin'], ['train.seed=3', 'data.languages=en,sw'])
+@pytest.mark.parametrize('gin_file', ['gin/pretrain_smoke.gin', 'gin/pretrain_base.gin'])
+def test_what_is_saved_builds_the_same_run_again(gin_file, tmp_path):
+  configuration.load([gin_file], ['train.seed=3', 'data.languages=en,sw'])
   config = pretrain.configured()
   configuration.save(epath.Path(tmp_path))
   for name in ('config.gin', 'operative_config.gin'):

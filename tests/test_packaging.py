@@ -22,22 +22,40 @@ def test_the_lock_holds_one_seqio_and_no_nightlies():
   assert not re.search(r'https?://|index-url', (ROOT / 'requirements.txt').read_text())
 
 
-@pytest.mark.slow
-def test_an_installed_copy_runs_from_another_folder(tmp_path):
-  target, elsewhere = tmp_path / 'site', tmp_path / 'elsewhere'
-  elsewhere.mkdir()
+@pytest.fixture(scope='module')
+def installed(tmp_path_factory) -> pathlib.Path:
+  """A folder that the project has been installed into, as pip does it."""
+  target = tmp_path_factory.mktemp('site')
   pip = [sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps', '--target', str(target), str(ROOT)]
   subprocess.run(pip, check=True, timeout=300)
-  command = ['-m', 'rembert.main', '--gin_file=gin/pretrain_smoke.gin', '--workdir=run', '--gin.train.steps=3']
-  result = subprocess.run(
-    [sys.executable, *command, '--gin.train.eval_every=0', '--gin.train.log_every=1'],
-    cwd=elsewhere,
-    env=os.environ | {'PYTHONPATH': str(target), 'JAX_PLATFORMS': 'cpu'},
+  return target
+
+
+def run(installed, folder, *arguments):
+  return subprocess.run(
+    [sys.executable, '-m', 'rembert.main', *arguments],
+    cwd=folder,
+    env=os.environ | {'PYTHONPATH': str(installed), 'JAX_PLATFORMS': 'cpu'},
     capture_output=True,
     text=True,
     timeout=300,
     check=False,
   )
+
+
+@pytest.mark.slow
+def test_an_installed_copy_runs_from_another_folder(installed, tmp_path):
+  flags = ['--gin.train.steps=3', '--gin.train.eval_every=0', '--gin.train.log_every=1']
+  result = run(installed, tmp_path, '--gin_file=gin/pretrain_smoke.gin', '--workdir=run', *flags)
   assert result.returncode == 0, result.stderr
   assert 'step 3/3' in result.stdout
-  assert (elsewhere / 'run' / 'checkpoints' / '3').is_dir()
+  assert (tmp_path / 'run' / 'checkpoints' / '3').is_dir()
+
+
+@pytest.mark.slow
+def test_an_installed_copy_carries_every_gin_file_and_finds_their_includes(installed, tmp_path):
+  names = {str(path.relative_to(ROOT)) for path in ROOT.glob('gin/**/*.gin')}
+  assert names <= {str(path.relative_to(installed / 'rembert' / 'gin_files')) for path in installed.rglob('*.gin')}
+  result = run(installed, tmp_path, '--gin_file=gin/pretrain_large.gin', '--dry_run')
+  assert result.returncode == 0, result.stderr
+  assert '994,591,804' in result.stdout

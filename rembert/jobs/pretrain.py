@@ -34,7 +34,7 @@ def dry_run(config: PretrainConfig) -> int:
   """Prints model, counts and schedule; touches neither data nor devices."""
   console = Console()
   show_model(console, config.model)
-  show_parameters(console, config.model)
+  show_parameters(console, config.model, config.paper)
   show_schedule(console, config)
   return 0
 
@@ -66,7 +66,7 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   peak = flops.peak_flops_per_device()
   console.say(f'rembert {rembert.__version__} · pre-training in {workdir}')
   show_model(console, config.model)
-  show_parameters(console, config.model)
+  show_parameters(console, config.model, config.paper)
   show_devices(console, trainable, config, peak)
   show_schedule(console, config)
 

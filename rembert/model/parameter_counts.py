@@ -1,30 +1,92 @@
-"""Parameters of a configuration, to the digit, without allocating one (paper, section A.1)."""
+"""Parameters of a configuration, to the digit, without allocating one; and as the paper counts them (section A.1)."""
 
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import jax
 from flax import nnx
 
+from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
+
+HEAD_PARTS = ('MLM transform', 'output embedding', 'output bias')
+
+# Which parts the paper's figures leave out, by rule. Found by fitting its tables: it states no rule but that the head
+# does not count in fine-tuning (A.1).
+COUNTING_RULES = {
+  'everything': (),  # Table 7
+  'ablation': ('pooler', 'MLM transform', 'output bias'),  # Tables 2 to 6, 12 and 13
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class ParameterCounts:
-  """Numbers of parameters, the pooler and the MLM head's transform, LayerNorm and bias included; padding rows not.
+  """Numbers of parameters by part of the model, in the order of the computation; padding rows do not count.
 
   Attributes:
-    pre_training: encoder, pooler and MLM head.
-    fine_tuning: encoder and pooler; what is left when the head is dropped, before a task's own head.
-    by_part: the same by part of the model, in the order of the computation.
+    by_part: in pre-training: encoder, pooler, and the MLM head with its transform, LayerNorm and bias.
+    kept_by_part: what fine-tuning keeps of it, before a task's own head.
   """
 
-  pre_training: int
-  fine_tuning: int
   by_part: Mapping[str, int]
+  kept_by_part: Mapping[str, int]
+
+  @property
+  def pre_training(self) -> int:
+    """All parts together."""
+    return sum(self.by_part.values())
+
+  @property
+  def fine_tuning(self) -> int:
+    """All parts together that are kept."""
+    return sum(self.kept_by_part.values())
+
+  def without(self, parts: Collection[str]) -> 'ParameterCounts':
+    """The counts with some parts left out."""
+    rest = lambda by_part: {part: count for part, count in by_part.items() if part not in parts}
+    return ParameterCounts(by_part=rest(self.by_part), kept_by_part=rest(self.kept_by_part))
+
+
+@dataclasses.dataclass(frozen=True)
+class PaperFigures:
+  """What the paper prints for a configuration, to be shown beside the exact counts; says nothing to the model.
+
+  Attributes:
+    row: the table and row that the configuration reproduces, in a few words; empty if there is none.
+    pre_training_millions: parameters in pre-training, in millions, as printed; None if they are not.
+    fine_tuning_millions: the same in fine-tuning.
+    kept_layers: how many layers, from the bottom, fine-tuning keeps (Tables 5 and 13); None for all.
+    counting: by which of `COUNTING_RULES` the paper counted.
+  """
+
+  row: str = ''
+  pre_training_millions: int | None = None
+  fine_tuning_millions: int | None = None
+  kept_layers: int | None = None
+  counting: str = 'everything'
+
+  def __post_init__(self):
+    for name in ('pre_training_millions', 'fine_tuning_millions', 'kept_layers'):
+      value = getattr(self, name)
+      if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise UsageError(f'{name} must be a whole number ≥ 1, or None', where=f'paper.{name} = {value!r}')
+    if self.counting not in COUNTING_RULES:
+      raise UsageError(
+        f'unknown rule {self.counting!r}', where='paper.counting', fix=f'one of {", ".join(COUNTING_RULES)}'
+      )
+
+  def deviations(self, counts: ParameterCounts) -> tuple[float | None, float | None]:
+    """By how much counts in pre-training and in fine-tuning exceed what is printed, as a share of it."""
+    return tuple(
+      None if millions is None else count / (millions * 1_000_000) - 1
+      for count, millions in (
+        (counts.pre_training, self.pre_training_millions),
+        (counts.fine_tuning, self.fine_tuning_millions),
+      )
+    )
 
 
 def abstract_parameters(config: RemBertConfig, *, add_pooler: bool) -> dict:
@@ -34,13 +96,12 @@ def abstract_parameters(config: RemBertConfig, *, add_pooler: bool) -> dict:
 
 
 @functools.cache  # traces the modules; a run asks several times
-def count_parameters(config: RemBertConfig) -> ParameterCounts:
-  """Counts from the shapes of the very modules that train."""
+def _count_parts(config: RemBertConfig) -> Mapping[str, int]:
   parameters = abstract_parameters(config, add_pooler=True)
   padding = config.padded_vocab_size - config.vocab_size
   size = lambda tree: sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
   encoder, mlm = parameters['encoder'], parameters['mlm']
-  by_part = {
+  return {
     'word embedding': size(encoder['embeddings']['word']) - padding * config.input_embedding_size,
     'position and type embeddings': size(encoder['embeddings']) - size(encoder['embeddings']['word']),
     'embedding projection': size(encoder.get('projection', {})),
@@ -50,6 +111,22 @@ def count_parameters(config: RemBertConfig) -> ParameterCounts:
     'output embedding': 0 if config.tie_word_embeddings else config.vocab_size * config.output_embedding_size,
     'output bias': size(mlm['bias']) - padding,
   }
-  head = sum(by_part[part] for part in ('MLM transform', 'output embedding', 'output bias'))
-  total = sum(by_part.values())
-  return ParameterCounts(pre_training=total, fine_tuning=total - head, by_part=by_part)
+
+
+def count_parameters(config: RemBertConfig, *, kept_layers: int | None = None) -> ParameterCounts:
+  """Counts from the shapes of the very modules that train.
+
+  Args:
+    config: the model that is pre-trained.
+    kept_layers: how many of its layers, from the bottom, are fine-tuned; None, or more than there are, for all.
+  """
+  by_part = _count_parts(config)
+  kept_by_part = {part: count for part, count in by_part.items() if part not in HEAD_PARTS}
+  if kept_layers is not None and kept_layers < config.num_hidden_layers:
+    kept_by_part['Transformer layers'] = by_part['Transformer layers'] // config.num_hidden_layers * kept_layers
+  return ParameterCounts(by_part=by_part, kept_by_part=kept_by_part)
+
+
+def count_as_the_paper(config: RemBertConfig, paper: PaperFigures) -> ParameterCounts:
+  """Counts by the rule of the paper's row."""
+  return count_parameters(config, kept_layers=paper.kept_layers).without(COUNTING_RULES[paper.counting])

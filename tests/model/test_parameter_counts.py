@@ -1,4 +1,4 @@
-"""The paper's models, counted to the digit (first principles: A.1 of the paper; pooler and whole MLM head included)."""
+"""Counts to the digit (first principles: A.1 of the paper); the paper's own models are in tests/test_presets.py."""
 
 import dataclasses
 import math
@@ -6,8 +6,15 @@ import math
 import jax
 import pytest
 
+from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
-from rembert.model.parameter_counts import abstract_parameters, count_parameters
+from rembert.model.parameter_counts import (
+  PaperFigures,
+  ParameterCounts,
+  abstract_parameters,
+  count_as_the_paper,
+  count_parameters,
+)
 
 # The ablations' mBERT architecture (paper, A.2).
 MBERT = RemBertConfig(
@@ -19,68 +26,45 @@ MBERT = RemBertConfig(
   num_attention_heads=12,
   intermediate_size=3072,
 )
+COUPLED = dataclasses.replace(MBERT, input_embedding_size=768, output_embedding_size=768, tie_word_embeddings=True)
 ENGLISH = dataclasses.replace(MBERT, vocab_size=30_522)
 REMBERT = RemBertConfig()
-WIDE = {'hidden_size': 1024, 'num_attention_heads': 16, 'intermediate_size': 4096}
-
-# Name, configuration in pre-training, layers kept for fine-tuning, parameters in pre-training and in fine-tuning.
-ROWS = [
-  (
-    'Table 2 coupled',
-    dataclasses.replace(MBERT, input_embedding_size=768, output_embedding_size=768, tie_word_embeddings=True),
-    12,
-    178_913_472,
-    178_201_344,
-  ),
-  (
-    'Table 2 decoupled',
-    dataclasses.replace(MBERT, input_embedding_size=768, output_embedding_size=768),
-    12,
-    271_073_472,
-    178_201_344,
-  ),
-  ('Table 3 in 768 out 128', dataclasses.replace(MBERT, input_embedding_size=768), 12, 193_780_032, 178_201_344),
-  ('Table 4 out 128', MBERT, 12, 116_748_864, 101_170_176),
-  ('Table 4 out 768', dataclasses.replace(MBERT, output_embedding_size=768), 12, 194_042_304, 101_170_176),
-  ('Table 4 out 3072', dataclasses.replace(MBERT, output_embedding_size=3072), 12, 472_298_688, 101_170_176),
-  ('Table 5 23 to 12 layers', dataclasses.replace(MBERT, num_hidden_layers=23), 12, 194_715_456, 101_170_176),
-  ('Table 6 H 1024', dataclasses.replace(MBERT, output_embedding_size=768, **WIDE), 12, 260_831_168, 167_762_432),
-  (
-    'Table 6 L 23',
-    dataclasses.replace(MBERT, output_embedding_size=768, num_hidden_layers=23),
-    23,
-    272_008_896,
-    179_136_768,
-  ),
-  ('Table 12 tied 128', dataclasses.replace(MBERT, tie_word_embeddings=True), 12, 101_388_864, 101_170_176),
-  ('Table 13 out 128', ENGLISH, 12, 93_753_018, 89_716_992),
-  ('Table 13 out 768', dataclasses.replace(ENGLISH, output_embedding_size=768), 12, 113_780_538, 89_716_992),
-  ('Table 13 out 3072', dataclasses.replace(ENGLISH, output_embedding_size=3072), 12, 185_879_610, 89_716_992),
-  ('Table 13 15 to 12 layers', dataclasses.replace(ENGLISH, num_hidden_layers=15), 12, 115_016_634, 89_716_992),
-  ('Table 13 24 to 12 layers', dataclasses.replace(ENGLISH, num_hidden_layers=24), 12, 178_807_482, 89_716_992),
-  ('RemBERT as released', REMBERT, 32, 994_591_804, 575_920_384),
-  ('RemBERT V 250,000', dataclasses.replace(REMBERT, vocab_size=250_000), 32, 994_015_504, 575_843_584),
-  ('RemBERT out 1536', dataclasses.replace(REMBERT, output_embedding_size=1536), 32, 962_405_564, 575_920_384),
-  (
-    'RemBERT as printed',
-    dataclasses.replace(REMBERT, vocab_size=250_000, output_embedding_size=1536),
-    32,
-    961_867_664,
-    575_843_584,
-  ),
-]
+LAYER = 12 * 768**2 + 13 * 768
 
 
 @pytest.mark.parametrize(
-  ('config', 'kept_layers', 'pre_training', 'fine_tuning'), [r[1:] for r in ROWS], ids=[r[0] for r in ROWS]
+  ('config', 'pre_training', 'fine_tuning'),
+  [
+    (REMBERT, 994_591_804, 575_920_384),
+    (dataclasses.replace(REMBERT, vocab_size=250_000), 994_015_504, 575_843_584),
+    (dataclasses.replace(REMBERT, output_embedding_size=1536), 962_405_564, 575_920_384),
+  ],
+  ids=['as released', 'V 250,000', 'out 1536'],
 )
-def test_counts_are_the_papers_to_the_digit(config, kept_layers, pre_training, fine_tuning):
-  assert count_parameters(config).pre_training == pre_training
-  kept = dataclasses.replace(config, num_hidden_layers=kept_layers)
-  assert count_parameters(kept).fine_tuning == fine_tuning
+def test_counts_of_rembert_are_those_of_first_principles(config, pre_training, fine_tuning):
+  counts = count_parameters(config)
+  assert (counts.pre_training, counts.fine_tuning) == (pre_training, fine_tuning)
 
 
-@pytest.mark.parametrize('config', [REMBERT, ROWS[0][1], MBERT], ids=['released', 'coupled', 'ablation'])
+@pytest.mark.parametrize(
+  ('vocab_size', 'output_embedding_size', 'pre_training', 'fine_tuning'),
+  [
+    (250_300, 1664, '991.091', '574.592'),
+    (250_000, 1664, '990.515', '574.515'),
+    (250_300, 1536, '959.053', '574.592'),
+    (250_000, 1536, '958.515', '574.515'),
+  ],
+)
+def test_no_rembert_reaches_995_million_by_the_rule_of_the_ablations(
+  vocab_size, output_embedding_size, pre_training, fine_tuning
+):
+  config = dataclasses.replace(REMBERT, vocab_size=vocab_size, output_embedding_size=output_embedding_size)
+  counts = count_as_the_paper(config, PaperFigures(counting='ablation'))
+  assert f'{counts.pre_training / 1e6:.3f}' == pre_training
+  assert f'{counts.fine_tuning / 1e6:.3f}' == fine_tuning
+
+
+@pytest.mark.parametrize('config', [REMBERT, COUPLED, MBERT], ids=['released', 'coupled', 'ablation'])
 def test_every_part_has_the_size_that_its_formula_says(config):
   i, e, h = config.input_embedding_size, config.output_embedding_size, config.hidden_size
   f, v, layers = config.intermediate_size, config.vocab_size, config.num_hidden_layers
@@ -97,6 +81,54 @@ def test_every_part_has_the_size_that_its_formula_says(config):
   counts = count_parameters(config)
   assert dict(counts.by_part) == expected
   assert counts.pre_training == sum(expected.values())
+  head = expected['MLM transform'] + expected['output embedding'] + expected['output bias']
+  assert counts.fine_tuning == counts.pre_training - head
+
+
+def test_layers_that_fine_tuning_drops_count_in_pre_training_alone():
+  deep = dataclasses.replace(MBERT, num_hidden_layers=23)
+  counts = count_parameters(deep, kept_layers=12)
+  assert counts.pre_training == count_parameters(MBERT).pre_training + 11 * LAYER
+  assert counts.fine_tuning == count_parameters(MBERT).fine_tuning
+  assert count_parameters(deep).fine_tuning == counts.fine_tuning + 11 * LAYER
+
+
+@pytest.mark.parametrize('kept_layers', [None, 12, 13])
+def test_no_more_layers_are_kept_than_there_are(kept_layers):
+  assert count_parameters(MBERT, kept_layers=kept_layers) == count_parameters(MBERT)
+
+
+def test_modules_are_traced_once_for_all_counts_of_a_run(monkeypatch):
+  config, traced = dataclasses.replace(MBERT, vocab_size=1_234), []
+  trace = lambda config, **options: traced.append(config) or abstract_parameters(config, **options)
+  monkeypatch.setattr('rembert.model.parameter_counts.abstract_parameters', trace)
+  count_parameters(config)
+  count_parameters(config, kept_layers=3)
+  count_as_the_paper(config, PaperFigures(kept_layers=3))
+  assert traced == [config]
+
+
+def test_deviations_are_shares_of_what_is_printed():
+  counts = ParameterCounts(by_part={'layers': 90_000_000, 'head': 12_000_000}, kept_by_part={'layers': 45_000_000})
+  paper = PaperFigures(pre_training_millions=100, fine_tuning_millions=50)
+  assert paper.deviations(counts) == pytest.approx((0.02, -0.1))
+  assert PaperFigures(fine_tuning_millions=45).deviations(counts) == (None, 0.0)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'where'),
+  [
+    ({'pre_training_millions': '269M'}, 'paper.pre_training_millions'),
+    ({'fine_tuning_millions': 177.6}, 'paper.fine_tuning_millions'),
+    ({'kept_layers': 0}, 'paper.kept_layers'),
+    ({'kept_layers': True}, 'paper.kept_layers'),
+    ({'counting': 'generous'}, 'paper.counting'),
+  ],
+)
+def test_figures_that_cannot_be_are_refused_with_their_field(fields, where):
+  with pytest.raises(UsageError) as error:
+    PaperFigures(**fields)
+  assert error.value.where.startswith(where)
 
 
 def test_rembert_without_its_pooler_has_the_published_counts():

@@ -1,0 +1,264 @@
+"""gin/models: each file is the model of a row of the paper, to the digit, and says so."""
+
+import dataclasses
+import math
+import re
+import shlex
+
+import gin
+import pytest
+
+from rembert import configuration, main
+from rembert.errors import UsageError
+from rembert.jobs import pretrain
+from rembert.model.config import RemBertConfig
+from rembert.model.parameter_counts import PaperFigures, count_as_the_paper, count_parameters
+
+# Parameters in pre-training and in fine-tuning: from first principles (pooler and whole MLM head included), in millions
+# as the paper prints them, and in millions by the rule that it counts by. Tables 2 to 6 and 12, V = 120,000.
+MULTILINGUAL = {
+  'coupled768': (178_913_472, 178_201_344, 177, 177, '177.611', '177.611'),
+  'in768_out768': (271_073_472, 178_201_344, 269, 177, '269.771', '177.611'),
+  'in768_out128': (193_780_032, 178_201_344, 192, 177, '192.971', '177.611'),
+  'in128_out128': (116_748_864, 101_170_176, 115, 100, '115.940', '100.580'),
+  'in128_out768': (194_042_304, 101_170_176, 192, 100, '192.740', '100.580'),
+  'in128_out3072': (472_298_688, 101_170_176, 469, 100, '469.220', '100.580'),
+  'layers23to12': (194_715_456, 101_170_176, 193, 100, '193.906', '100.580'),
+  'hidden1024': (260_831_168, 167_762_432, 260, 168, '258.873', '166.713'),
+  'layers23': (272_008_896, 179_136_768, 270, 178, '270.706', '178.546'),
+  'coupled128': (101_388_864, 101_170_176, 100, 100, '100.580', '100.580'),
+}
+# The same for Table 13. The files have BERT's vocabulary of 30,522; the last two columns are with the paper's 30,000.
+ENGLISH = {
+  'english_coupled768': (110_104_890, 109_482_240, 110, 110, '108.491', '108.491'),
+  'english_in128_out128': (93_753_018, 89_716_992, 93, 89, '92.900', '89.060'),
+  'english_in128_out768': (113_780_538, 89_716_992, 112, 89, '112.100', '89.060'),
+  'english_in128_out3072': (185_879_610, 89_716_992, 181, 89, '181.220', '89.060'),
+  'english_layers15to12': (115_016_634, 89_716_992, 114, 89, '114.163', '89.060'),
+  'english_layers24to12': (178_807_482, 89_716_992, 178, 89, '177.954', '89.060'),
+}
+# Table 7: everything counts.
+REMBERT = {
+  'rembert': (994_591_804, 575_920_384, 995, 575, '994.592', '575.920'),
+  'rembert_paper_text': (961_867_664, 575_843_584, 995, 575, '961.868', '575.844'),
+}
+PRESETS = MULTILINGUAL | ENGLISH | REMBERT
+BASES = ('ablation_base', 'english_base')
+
+
+@pytest.fixture(autouse=True)
+def clean_gin():
+  yield
+  gin.clear_config()
+
+
+def gin_file(name: str) -> str:
+  return f'gin/models/{name}.gin'
+
+
+def loaded(*names: str) -> tuple[RemBertConfig, PaperFigures]:
+  """What the files give, one after the other."""
+  configuration.load([gin_file(name) for name in names], [])
+  return configuration.build(RemBertConfig), configuration.build(PaperFigures)
+
+
+def head_comment(root, name: str) -> str:
+  text = (root / gin_file(name)).read_text()
+  return re.sub(r'^# ?', '', text[: text.index('\n\n')], flags=re.MULTILINE)
+
+
+def as_printed(config: RemBertConfig, paper: PaperFigures, digits: int = 3) -> tuple[str, str]:
+  """Millions by the paper's rule."""
+  counts = count_as_the_paper(config, paper)
+  return tuple(f'{count / 1e6:.{digits}f}' for count in (counts.pre_training, counts.fine_tuning))
+
+
+def test_every_file_is_in_the_table(root):
+  assert {path.relative_to(root / 'gin' / 'models').as_posix() for path in root.glob('gin/models/**/*.gin')} == {
+    f'{name}.gin' for name in (*PRESETS, *BASES)
+  }
+
+
+# --- counts ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', PRESETS)
+def test_counts_are_exact_to_the_digit(name):
+  config, paper = loaded(name)
+  counts = count_parameters(config, kept_layers=paper.kept_layers)
+  assert (counts.pre_training, counts.fine_tuning) == PRESETS[name][:2]
+
+
+@pytest.mark.parametrize('name', PRESETS)
+def test_figures_are_those_that_the_paper_prints(name):
+  _, paper = loaded(name)
+  assert (paper.pre_training_millions, paper.fine_tuning_millions) == PRESETS[name][2:4]
+  assert re.match(r'Table \d+, ', paper.row)
+
+
+@pytest.mark.parametrize('name', [*MULTILINGUAL, *REMBERT])
+def test_the_papers_rule_gives_the_expected_millions(name):
+  assert as_printed(*loaded(name)) == PRESETS[name][4:]
+
+
+@pytest.mark.parametrize('name', MULTILINGUAL)
+def test_multilingual_figures_are_the_papers_rule_cut_to_whole_millions(name):
+  config, paper = loaded(name)
+  counts = count_as_the_paper(config, paper)
+  pooler = 0
+  if name == 'hidden1024':  # the one row that comes out otherwise: with the pooler, and rounded
+    pooler, cut = 1024 * 1024 + 1024, round
+  else:
+    cut = math.floor
+  millions = tuple(cut((count + pooler) / 1e6) for count in (counts.pre_training, counts.fine_tuning))
+  assert millions == PRESETS[name][2:4]
+
+
+@pytest.mark.parametrize('name', ENGLISH)
+def test_english_figures_are_the_papers_rule_rounded_with_a_vocabulary_of_30000(name):
+  config, paper = loaded(name)
+  assert config.vocab_size == 30_522
+  with_30000 = dataclasses.replace(config, vocab_size=30_000)
+  assert as_printed(with_30000, paper) == PRESETS[name][4:]
+  if name != 'english_coupled768':  # printed as BERT's own 110M
+    assert tuple(map(int, as_printed(with_30000, paper, digits=0))) == PRESETS[name][2:4]
+
+
+def test_with_30522_pieces_wide_english_tables_are_above_the_papers_figures():
+  rounded = {name: as_printed(*loaded(name), digits=0) for name in ENGLISH}
+  assert rounded == {
+    'english_coupled768': ('109', '109'),
+    'english_in128_out128': ('93', '89'),
+    'english_in128_out768': ('113', '89'),
+    'english_in128_out3072': ('183', '89'),
+    'english_layers15to12': ('114', '89'),
+    'english_layers24to12': ('178', '89'),
+  }
+
+
+def test_rembert_is_the_papers_995_million_only_with_the_released_width():
+  assert as_printed(*loaded('rembert'), digits=0)[0] == '995'
+  assert as_printed(*loaded('rembert_paper_text'), digits=0)[0] == '962'
+  assert math.floor(float(as_printed(*loaded('rembert'))[1])) == 575
+
+
+@pytest.mark.parametrize('name', PRESETS)
+def test_exact_counts_lie_within_two_percent_of_the_papers(name):
+  config, paper = loaded(name)
+  pre_training, fine_tuning = paper.deviations(count_parameters(config, kept_layers=paper.kept_layers))
+  assert abs(fine_tuning) <= 0.02
+  if name == 'english_in128_out3072':  # 30,522 pieces, not 30,000
+    assert pre_training == pytest.approx(0.027, abs=5e-4)
+  elif name == 'rembert_paper_text':  # 1536 out, not 1664
+    assert pre_training == pytest.approx(-0.033, abs=5e-4)
+  else:
+    assert abs(pre_training) <= 0.02
+
+
+# --- models ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', PRESETS)
+def test_heads_are_64_wide_and_nothing_is_dropped(name):
+  config, _ = loaded(name)
+  assert config.head_dim == 64
+  assert config.intermediate_size == 4 * config.hidden_size
+  assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0
+  assert config.tie_word_embeddings == ('coupled' in name)
+
+
+def test_the_released_model_is_the_default():
+  assert loaded('rembert')[0] == RemBertConfig()
+
+
+def test_rows_that_drop_layers_keep_twelve():
+  kept = {name: loaded(name)[1].kept_layers for name in PRESETS}
+  assert {name: layers for name, layers in kept.items() if layers} == dict.fromkeys(
+    ('layers23to12', 'english_layers15to12', 'english_layers24to12'), 12
+  )
+
+
+# --- files -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', PRESETS)
+def test_the_head_comment_has_the_counts_the_papers_figures_and_what_to_do(name, root):
+  head = head_comment(root, name)
+  pre_training, fine_tuning, in_millions = *PRESETS[name][:2], PRESETS[name][2:4]
+  assert re.match(r'(RemBERT .*\(Tables?|Table) \d+', head)
+  assert f'{pre_training:,} parameters to pre-train, {fine_tuning:,} to fine-tune.' in head
+  assert 'The paper says {}M and {}M'.format(*in_millions) in head
+  for words in ('\nPaper: ', f'--gin_file={gin_file(name)} --dry_run', '\nRequired: ', '\nOften changed: '):
+    assert words in head
+
+
+@pytest.mark.parametrize('name', PRESETS)
+def test_every_command_of_the_head_comment_is_a_configuration(name, root):
+  lines = head_comment(root, name).replace('\\\n', ' ').splitlines()
+  commands = [shlex.split(line) for line in lines if line.strip().startswith('python -m rembert.main')]
+  assert len(commands) == 2
+  for command in commands:
+    options, bindings = main.parse(command[3:])
+    configuration.load(options.gin_file, bindings)
+    run = pretrain.configured()
+    model, paper = loaded(name)
+    assert dataclasses.replace(run.model, pad_vocab_to_multiple_of=model.pad_vocab_to_multiple_of) == model
+    assert run.paper == paper
+
+
+@pytest.mark.parametrize('name', [*PRESETS, *BASES])
+def test_files_hold_the_model_and_the_papers_figures_alone(name, root):
+  statements = [line for line in (root / gin_file(name)).read_text().splitlines() if line and not line.startswith('#')]
+  assert statements
+  for statement in statements:
+    assert re.match(r"RemBertConfig\.\w+ = |paper\.\w+ = |include 'gin/models/\w+\.gin'$", statement), statement
+
+
+@pytest.mark.parametrize('first', PRESETS)
+def test_a_file_after_another_leaves_nothing_of_it(first):
+  for second in ('rembert', 'rembert_paper_text', 'coupled768', 'in128_out128', 'english_layers15to12'):
+    assert loaded(first, second) == loaded(second)
+
+
+@pytest.mark.parametrize('name', BASES)
+def test_a_base_by_itself_is_no_model(name):
+  with pytest.raises(UsageError, match='made to be included') as error:
+    loaded(name)
+  assert error.value.where == 'RemBertConfig.input_embedding_size, RemBertConfig.output_embedding_size'
+
+
+@pytest.mark.parametrize(
+  ('run', 'name'), [('gin/pretrain_large.gin', 'rembert'), ('gin/pretrain_base.gin', 'in128_out768')]
+)
+def test_training_takes_the_model_from_its_file(run, name, root):
+  configuration.load([run], [])
+  config = pretrain.configured()
+  model, paper = loaded(name)
+  assert config.model == dataclasses.replace(model, pad_vocab_to_multiple_of=1024)
+  assert config.paper == paper
+  for count in PRESETS[name][:2]:
+    assert f'{count:,} ' in (root / run).read_text()
+
+
+# --- dry run -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', PRESETS)
+def test_a_dry_run_shows_exact_counts_and_the_papers_in_80_columns(name, capsys, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '80')
+  assert main.main([f'--gin_file={gin_file(name)}', '--dry_run']) == 0
+  table = re.sub(r' +', ' ', capsys.readouterr().out)
+  pre_training, fine_tuning, *in_millions = PRESETS[name][:4]
+  row = loaded(name)[1].row
+  assert f'\n all {pre_training:,} {fine_tuning:,} \n' in table
+  assert f'\n the paper says ({row}) {in_millions[0]}M {in_millions[1]}M \n' in table
+  assert ('of another model' in table) == (name == 'rembert_paper_text')
+
+
+def test_a_dry_run_tells_an_overridden_preset_from_the_papers(capsys):
+  bindings = ['--gin.RemBertConfig.output_embedding_size=1024', '--dry_run']
+  assert main.main([f'--gin_file={gin_file("in128_out768")}', *bindings]) == 0
+  table = re.sub(r' +', ' ', capsys.readouterr().out)
+  assert '\n the paper says (Table 4, 768 out) 192M 100M \n' in table
+  assert '\n all, against the paper +17.17% +1.17% \n' in table
+  assert 'of another model' in table
