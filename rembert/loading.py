@@ -16,7 +16,7 @@ from rembert.convert.importing import ImportedModel, ImportOptions, read_hugging
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import ModelOutput, RemBertEncoder
-from rembert.model.heads import build_model, sentence_embeddings
+from rembert.model.heads import build_model, check_head, sentence_embeddings
 from rembert.saved_models import find_checkpoint, open_saved
 
 
@@ -141,6 +141,7 @@ def load(
   Raises:
     UsageError: nothing to load there, or it lacks the head.
   """
+  check_head(head)
   options = ImportOptions(head=head, num_hidden_layers=num_hidden_layers, num_labels=num_labels, allow_missing=new_head)
   return as_module(read_model(path, options, step), execution)
 

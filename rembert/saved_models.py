@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import logging
 import re
 from collections.abc import Mapping
 
@@ -12,6 +11,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from rembert import orbax_chatter
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 
@@ -80,7 +80,7 @@ class _as_usage_error:
     self._folder = folder
 
   def __enter__(self):
-    logging.getLogger('absl').setLevel(logging.CRITICAL)  # Orbax narrates every file it touches
+    orbax_chatter.silence()
 
   def __exit__(self, _, error, __):
     if isinstance(error, Exception):
@@ -163,7 +163,7 @@ def save_model(
   workdir = epath.Path(workdir)
   folder = workdir / 'checkpoints'
   folder = folder if '://' in str(folder) else folder.resolve()
-  logging.getLogger('absl').setLevel(logging.CRITICAL)
+  orbax_chatter.silence()
   meta = {**config_meta(config), 'head': head, 'labels': list(labels), **facts}
   state = {'step': np.zeros((), np.int32), 'params': unflatten_dict(dict(leaves), sep='/')}
   with ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(enable_async_checkpointing=False)) as manager:

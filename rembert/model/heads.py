@@ -202,6 +202,12 @@ HEADS = {
 FIXED_LABELS = {'qa': 2, 'multiple_choice': 1}
 
 
+def check_head(head: str | None) -> None:
+  """Raises UsageError for a name that is none of `HEADS`."""
+  if head is not None and head not in HEADS:
+    raise UsageError(f'unknown head {head!r}', where='head', fix=f'one of {", ".join(HEADS)}, or None')
+
+
 def build_model(
   head: str | None,
   config: RemBertConfig,
@@ -226,8 +232,7 @@ def build_model(
   """
   if head is None:
     return RemBertEncoder(config, execution, add_pooler=add_pooler, rngs=rngs)
-  if head not in HEADS:
-    raise UsageError(f'unknown head {head!r}', where='head', fix=f'one of {", ".join(HEADS)}, or none')
+  check_head(head)
   if head == 'mlm':
     return RemBertForMaskedLM(config, execution, add_pooler=add_pooler, rngs=rngs)
   num_labels = FIXED_LABELS.get(head, num_labels)

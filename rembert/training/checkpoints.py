@@ -2,20 +2,15 @@
 
 import contextlib
 import dataclasses
-import logging
-import sys
 from collections.abc import Iterator
 
 import orbax.checkpoint as ocp
 from etils import epath
 
+from rembert import orbax_chatter
 from rembert.errors import RunError
 from rembert.storage import is_remote
 from rembert.training.state import TrainState
-
-# Orbax narrates every file it touches, and a failure once per array; what matters to the user is said by the run.
-for _name in ('absl', 'asyncio'):
-  logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +33,6 @@ class Restored:
 def _fields(state: TrainState) -> dict:
   """A plain dict, so that a checkpoint can be read without this project."""
   return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
-
-
-def _show_unless_loop_is_closed(unraisable) -> None:
-  """For `sys.unraisablehook`: when one array cannot be written, TensorStore tells a loop that is gone of all others."""
-  if str(unraisable.exc_value) != 'Event loop is closed':
-    sys.__unraisablehook__(unraisable)
 
 
 @contextlib.contextmanager
@@ -70,11 +59,11 @@ class Checkpoints:
     self.directory = epath.Path(directory)
     if not is_remote(directory):
       self.directory = self.directory.resolve()  # Orbax wants no relative paths, and a bucket has no others
+    orbax_chatter.silence()
     options = ocp.CheckpointManagerOptions(
       max_to_keep=keep, enable_async_checkpointing=True, cleanup_tmp_directories=True
     )
     self._manager = ocp.CheckpointManager(self.directory, options=options)
-    sys.unraisablehook = _show_unless_loop_is_closed
 
   def latest_step(self) -> int | None:
     """Step of the newest whole checkpoint, or None."""

@@ -1,7 +1,8 @@
-"""Random checkpoints of this project, small, of every head."""
+"""Fixtures: random checkpoints of this project, small, of every head."""
 
 import dataclasses
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import parameter_shapes
 from rembert.saved_models import SavedModel, open_saved, save_model
+from tasks.vocabulary import train_vocabulary
 
 TINY = RemBertConfig(
   vocab_size=331,
@@ -35,11 +37,6 @@ def random_leaves(config: RemBertConfig, head: str | None, *, has_pooler: bool) 
   return leaves
 
 
-@pytest.fixture(scope='session')
-def tiny() -> RemBertConfig:
-  return TINY
-
-
 @pytest.fixture
 def saved(tmp_path):
   """A checkpoint with random parameters; the fields of the configuration that differ are arguments."""
@@ -63,3 +60,20 @@ def assert_same():
     assert not different
 
   return check
+
+
+@pytest.fixture(scope='session')
+def small_vocabulary(tmp_path_factory):
+  """A SentencePiece model of 590 pieces, trained on one sentence."""
+  file = tmp_path_factory.mktemp('vocabulary') / 'sentencepiece.model'
+  train_vocabulary(['der Fluss fließt durch die Stadt und in das Meer'] * 50, file, size=590)
+  return file
+
+
+@pytest.fixture
+def saved_with_vocabulary(saved, small_vocabulary):
+  """The workdir of a random masked-language model of 700 pieces, with a vocabulary of 590."""
+  workdir = saved('mlm', vocab_size=700).workdir
+  (workdir / 'vocabulary').mkdir()
+  shutil.copy(small_vocabulary, workdir / 'vocabulary' / 'sentencepiece.model')
+  return workdir

@@ -1,0 +1,100 @@
+"""The command line of the converter: what it writes, what it says, and that nothing is written where it refuses."""
+
+import pathlib
+import re
+
+import pytest
+
+import rembert
+from rembert.convert.__main__ import main, parser
+from rembert.saved_models import open_saved
+
+
+@pytest.fixture
+def run(saved_with_vocabulary):
+  return saved_with_vocabulary
+
+
+def test_there_and_back_again(run, tmp_path, capsys, assert_same):
+  there, back = tmp_path / 'there', tmp_path / 'back'
+  assert main(['to_hf', str(run), str(there)]) == 0
+  assert 'tokenizer    written' in capsys.readouterr().out
+  assert {file.name for file in there.iterdir()} == {
+    'README.md',
+    'config.json',
+    'model.safetensors',
+    'sentencepiece.model',
+    'special_tokens_map.json',
+    'tokenizer.json',
+    'tokenizer_config.json',
+  }
+  assert main(['from_hf', str(there), str(back)]) == 0
+  assert 'left out        nothing' in capsys.readouterr().out
+  before, after = open_saved(run), open_saved(back)
+  assert after.config == before.config
+  assert after.meta['converted_from'] == 'there'
+  assert_same({path: after.read(path) for path in after.shapes}, {path: before.read(path) for path in before.shapes})
+  vocabularies = [folder / 'vocabulary' / 'sentencepiece.model' for folder in (run, back)]
+  assert vocabularies[0].read_bytes() == vocabularies[1].read_bytes()
+
+
+def test_the_configuration_written_beside_is_the_model(run, tmp_path):
+  from rembert import configuration
+  from rembert.model.config import RemBertConfig
+
+  main(['to_hf', str(run), str(tmp_path / 'there')])
+  main(['from_hf', str(tmp_path / 'there'), str(tmp_path / 'back')])
+  configuration.load([str(tmp_path / 'back' / 'config.gin')], [])
+  assert configuration.build(RemBertConfig) == open_saved(run).config
+
+
+def test_the_model_card_holds_the_facts_and_no_path(run, tmp_path):
+  main(['to_hf', str(run), str(tmp_path / 'there')])
+  card = (tmp_path / 'there' / 'README.md').read_text()
+  assert card.startswith('---\nlibrary_name: transformers\n')
+  assert 'pipeline_tag: fill-mask' in card
+  assert '3 × 32, 4 heads' in card
+  assert re.search(r'parameters in pre-training \| [\d,]+ \|', card)
+  assert str(tmp_path) not in card
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'words'),
+  [
+    (['to_hf', 'nowhere', 'new'], 'no checkpoint'),
+    (['to_hf', 'run', 'new', '--step=7'], 'no checkpoint of step 7'),
+    (['to_hf', 'run', 'new', '--head=qa'], 'not for qa'),
+    (['to_hf', 'run', 'gs://bucket/new'], 'local disks'),
+    (['to_hf', 'run', 'run'], 'the destination exists'),
+    (['from_hf', 'run', 'new'], 'no model'),
+    (['from_hf', 'there', 'run'], 'the destination holds checkpoints'),
+    (['from_hf', 'there', 'new', '--head=tagging'], 'no head for tagging'),
+    (['from_hf', 'there', 'new', '--input_vocab_size=500', '--output_vocab_size=500'], '590 pieces, the model 500'),
+    (['from_hf', 'there', 'new', '--vocabulary=there/config.json'], 'not a SentencePiece model'),
+  ],
+  ids=lambda part: ' '.join(part) if isinstance(part, list) else None,
+)
+def test_what_cannot_be_done_is_told_and_nothing_is_written(run, tmp_path, monkeypatch, capsys, arguments, words):
+  monkeypatch.chdir(tmp_path)
+  assert main(['to_hf', 'run', 'there']) == 0
+  before = sorted(path for path in tmp_path.rglob('*'))
+  assert main(arguments) == 2
+  error = capsys.readouterr().err
+  assert words in error
+  assert '  fix ' in error
+  assert sorted(path for path in tmp_path.rglob('*')) == before
+
+
+def test_help_teaches_every_direction(capsys):
+  for arguments in ['--help'], *([direction, '--help'] for direction in ('from_hf', 'to_hf', 'from_tf')):
+    with pytest.raises(SystemExit) as stopped:
+      parser().parse_args(arguments)
+    assert stopped.value.code == 0
+  assert '--allow_missing' in capsys.readouterr().out
+
+
+def test_a_loaded_model_is_one_call_away(run, tmp_path):
+  main(['to_hf', str(run), str(tmp_path / 'there')])
+  ours, theirs = rembert.load(run, 'mlm'), rembert.load(tmp_path / 'there', 'mlm')
+  assert (ours([[1, 2, 3]]).logits == theirs([[1, 2, 3]]).logits).all()
+  assert pathlib.Path(theirs.vocabulary) == tmp_path / 'there' / 'sentencepiece.model'

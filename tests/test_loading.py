@@ -1,0 +1,91 @@
+"""`rembert.load`: the same numbers from whatever holds them, and clear words otherwise."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import rembert
+from rembert.convert.exporting import export
+from rembert.errors import UsageError
+
+IDS = np.asarray([[5, 7, 9, 11, 0], [5, 8, 2, 0, 0]])
+MASK = np.asarray([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]])
+
+
+def test_importing_the_package_imports_no_jax():
+  code = "import sys, rembert; assert not {'jax', 'tensorflow', 'numpy'} & set(sys.modules); rembert.load"
+  subprocess.run([sys.executable, '-c', code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize('head', [None, 'mlm', 'classification', 'tagging', 'qa', 'multiple_choice'])
+def test_a_workdir_a_checkpoint_and_an_export_give_the_same_model(saved, tmp_path, head):
+  model = saved(head, has_pooler=head in (None, 'classification', 'multiple_choice'))
+  export(model, tmp_path / 'exported')
+  ids, mask = (x[:, None].repeat(3, 1) if head == 'multiple_choice' else x for x in (IDS, MASK))
+  outputs = [
+    rembert.load(path, head)(ids, attention_mask=mask) for path in (model.workdir, model.folder, tmp_path / 'exported')
+  ]
+  for output in outputs[1:]:
+    assert np.array_equal(output.last_hidden_state, outputs[0].last_hidden_state)
+    assert (head is None) == (output.logits is None)
+    assert head is None or np.array_equal(output.logits, outputs[0].logits)
+  if head == 'mlm':
+    assert outputs[0].logits.shape == (2, 5, 331)
+
+
+def test_the_encoder_alone_is_that_of_the_model_with_a_head(saved):
+  model = saved('mlm', has_pooler=True)
+  alone, headed = rembert.load(model.workdir), rembert.load(model.workdir, 'mlm')
+  output = alone(IDS, attention_mask=MASK, output_hidden_states=True)
+  assert np.array_equal(output.last_hidden_state, headed(IDS, attention_mask=MASK).last_hidden_state)
+  assert output.hidden_states.shape == (4, 2, 5, 32)
+  assert output.pooler_output.shape == (2, 32)
+  assert output.logits is None
+
+
+def test_fewer_layers_are_the_bottom_ones(saved):
+  model = saved('mlm')
+  states = rembert.load(model.workdir)(IDS, attention_mask=MASK, output_hidden_states=True).hidden_states
+  kept = rembert.load(model.workdir, num_hidden_layers=2)(IDS, attention_mask=MASK)
+  np.testing.assert_allclose(kept.last_hidden_state, states[2], rtol=0, atol=1e-5 * np.abs(states[2]).max())
+
+
+def test_embeddings_leave_padding_and_special_pieces_out(saved):
+  model = rembert.load(saved('mlm', bos_token_id=5, eos_token_id=11).workdir)
+  states = model(IDS, attention_mask=MASK, output_hidden_states=True).hidden_states[1]
+  expected = np.stack([states[0, 1:3].mean(0), states[1, 1:3].mean(0)])
+  found = model.embed(IDS, MASK, layer=1)
+  np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_labels_come_along(saved):
+  model = rembert.load(saved('tagging').workdir, 'tagging')
+  assert model.labels == ('O', 'B-PER', 'I-PER')
+
+
+def test_a_new_head_is_drawn_on_request_alone(saved):
+  workdir = saved('mlm', has_pooler=True).workdir
+  with pytest.raises(UsageError, match='no head for classification'):
+    rembert.load(workdir, 'classification')
+  with pytest.raises(UsageError, match='missing'):
+    rembert.load(workdir, 'classification', num_labels=3)
+  model = rembert.load(workdir, 'classification', num_labels=3, new_head=True)
+  assert model(IDS).logits.shape == (2, 3)
+
+
+def test_ids_that_the_model_does_not_know_are_refused(saved):
+  model = rembert.load(saved('mlm').workdir, 'mlm')
+  for ids in [[331]], [[-1]]:
+    with pytest.raises(UsageError, match='pieces 0 to 330'):
+      model(ids)
+  with pytest.raises(UsageError, match='49 positions, and the model has 48'):
+    model(np.zeros((1, 49), int))
+
+
+def test_where_nothing_is_that_is_said(tmp_path):
+  with pytest.raises(UsageError, match='nothing to load'):
+    rembert.load(tmp_path)
+  with pytest.raises(UsageError, match="unknown head 'ner'"):
+    rembert.load(tmp_path, 'ner')
