@@ -16,6 +16,8 @@ from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 
 _CONFIG = 'RemBertConfig.'
+_CHUNK_BYTES = 16 << 20
+_FILE_BYTES = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +168,10 @@ def save_model(
   orbax_chatter.silence()
   meta = {**config_meta(config), 'head': head, 'labels': list(labels), **facts}
   state = {'step': np.zeros((), np.int32), 'params': unflatten_dict(dict(leaves), sep='/')}
-  with ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(enable_async_checkpointing=False)) as manager:
-    manager.save(0, args=ocp.args.Composite(state=ocp.args.StandardSave(state), meta=ocp.args.JsonSave(meta)))
+  # In small pieces: written whole, arrays and their compressed copies would be in memory three times.
+  pieces = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=_CHUNK_BYTES), state)
+  save = ocp.args.PyTreeSave(state, save_args=pieces, ocdbt_target_data_file_size=_FILE_BYTES)
+  options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)
+  with ocp.CheckpointManager(folder, options=options) as manager:
+    manager.save(0, args=ocp.args.Composite(state=save, meta=ocp.args.JsonSave(meta)))
   return folder / '0'
