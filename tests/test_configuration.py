@@ -53,6 +53,8 @@ def test_files_and_includes_are_found_from_any_folder(tmp_path, monkeypatch):
     ('RemBertConfig.tie_word_embeddings=True', 'tied embeddings need one width', 'output_embedding_size'),
     ('data.source=hdfs', 'unknown data source', "'dumps' or 'tfds'"),
     ('execution.dtype=float16', 'unknown dtype', 'bfloat16'),
+    ('execution.attention=flash', 'unknown attention', 'einsum, cudnn, splash'),
+    ('execution.attention=cudnn', 'computes in bfloat16, not float32', '--gin.execution.dtype=bfloat16'),
   ],
 )
 def test_what_is_wrong_in_a_binding_is_told_with_what_to_do(binding, message, fix):
