@@ -37,6 +37,7 @@ class PretrainConfig:
         where='train.sequence_length, RemBertConfig.max_position_embeddings',
         fix=f'--gin.train.sequence_length={self.model.max_position_embeddings}, or more positions',
       )
+    self.execution.check_model(self.model)
 
   @property
   def train_flops_per_step(self) -> int:
@@ -83,7 +84,7 @@ def show_schedule(console: Console, config: PretrainConfig) -> None:
       + (f', in {train.accumulation_steps} parts' if train.accumulation_steps > 1 else ''),
       'steps': f'{train.steps:,} ({tokens:.3g} tokens)',
       'learning rate': f'{optimizer.learning_rate:g}, warm-up {optimizer.warmup_steps:,} steps, linear decay to 0',
-      'compute': f'{config.execution.dtype}, remat {config.execution.remat}',
+      'compute': f'{config.execution.dtype}, remat {config.execution.remat}, attention {config.execution.attention}',
       'FLOPs': f'{config.train_flops_per_step:.3g} a step, {config.train_flops_per_step * train.steps:.3g} in all',
     },
   )
