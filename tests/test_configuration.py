@@ -97,6 +97,8 @@ def test_what_a_file_leaves_open_is_told_until_it_is_set(tmp_path):
     ('RemBertConfig.tie_word_embeddings=True', 'tied embeddings need one width', 'output_embedding_size'),
     ('data.source=hdfs', 'unknown data source', "'dumps' or 'tfds'"),
     ('execution.dtype=float16', 'unknown dtype', 'bfloat16'),
+    ('execution.attention=flash', 'unknown attention', 'einsum, cudnn, splash'),
+    ('execution.attention=cudnn', 'computes in bfloat16, not float32', '--gin.execution.dtype=bfloat16'),
   ],
 )
 def test_what_is_wrong_in_a_binding_is_told_with_what_to_do(binding, message, fix):

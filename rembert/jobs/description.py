@@ -48,6 +48,7 @@ class PretrainConfig:
         where='optimizer.freeze_layers, RemBertConfig.num_hidden_layers',
         fix=f'at most --gin.optimizer.freeze_layers={self.model.num_hidden_layers}',
       )
+    self.execution.check_model(self.model)
 
   @property
   def train_flops_per_step(self) -> int:
@@ -111,7 +112,7 @@ def show_schedule(console: Console, config: PretrainConfig) -> None:
       + (f', in {train.accumulation_steps} parts' if train.accumulation_steps > 1 else ''),
       'steps': f'{train.steps:,} ({tokens:.3g} tokens)',
       'learning rate': f'{optimizer.learning_rate:g}, warm-up {optimizer.warmup_steps:,} steps, linear decay to 0',
-      'compute': f'{config.execution.dtype}, remat {config.execution.remat}',
+      'compute': f'{config.execution.dtype}, remat {config.execution.remat}, attention {config.execution.attention}',
       'FLOPs': f'{config.train_flops_per_step:.3g} a step, {config.train_flops_per_step * train.steps:.3g} in all',
     },
   )

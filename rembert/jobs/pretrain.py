@@ -12,6 +12,7 @@ from rembert.data.prefetch import prefetch
 from rembert.data.stream import open_stream
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import PretrainConfig, show_devices, show_model, show_parameters, show_schedule
+from rembert.model.fused_attention import check_backend
 from rembert.report.plots import plot_loss
 from rembert.training import flops, sharding, state
 from rembert.training.checkpoints import Checkpoints
@@ -61,6 +62,9 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
   train.check_divides(sharding.batch_shards(mesh))
+  check_backend(
+    config.execution.attention, platform=mesh.devices.flat[0].platform, sequence_length=train.sequence_length
+  )
   optimizer = make_optimizer(config.optimizer, train.steps)
   trainable = state.masked_lm(config.model, config.execution, optimizer, mesh)
   peak = flops.peak_flops_per_device()

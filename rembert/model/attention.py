@@ -1,11 +1,15 @@
-"""Multi-head self-attention, and the masks that say who sees whom."""
+"""Multi-head self-attention: who sees whom, and the choice of who computes it."""
+
+import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from rembert.model.building_blocks import linear
-from rembert.model.config import RemBertConfig
+from rembert.model.config import Execution, RemBertConfig
+from rembert.model.fused_attention import cudnn_attention, splash_attention
 from rembert.model.partitioning import constrain
 
 # Half of the smallest float32: adding two of them, or subtracting the row's maximum, stays finite.
@@ -23,7 +27,33 @@ def segment_mask(segment_ids_BxS: jax.Array) -> jax.Array:
   return (same_BxSxS & (segment_ids_BxS > 0)[:, None, :])[:, None]
 
 
-def dot_product_attention(
+@functools.partial(jax.tree_util.register_dataclass)
+@dataclasses.dataclass(frozen=True)
+class Visibility:
+  """Who sees whom, said twice: for products and for kernels. Made once, before the layers; None is everybody.
+
+  The two agree on what tokens see. They differ on what padding sees, which nobody looks at: the mask of a padded batch
+  lets it see the tokens, as Hugging Face does, and that of packed rows nothing; by segments it sees padding.
+
+  Attributes:
+    mask: bool, broadcasts to [B, N, S, S], True where a key is seen.
+    segment_ids_BxS: int32, equal where two positions see each other; 0 is padding.
+  """
+
+  mask: jax.Array | None = None
+  segment_ids_BxS: jax.Array | None = None
+
+  @classmethod
+  def of(cls, attention_mask_BxS: jax.Array | None, segment_ids_BxS: jax.Array | None) -> 'Visibility':
+    """From what the encoder is given; segments win over Hugging Face's mask (1 token, 0 padding)."""
+    if segment_ids_BxS is not None:
+      return cls(segment_mask(segment_ids_BxS), segment_ids_BxS)
+    if attention_mask_BxS is not None:
+      return cls(padding_mask(attention_mask_BxS), attention_mask_BxS.astype(bool).astype(jnp.int32))
+    return cls()
+
+
+def einsum_attention(
   query_BxSxNxD: jax.Array,
   key_BxSxNxD: jax.Array,
   value_BxSxNxD: jax.Array,
@@ -32,7 +62,7 @@ def dot_product_attention(
   dropout_rate: float = 0.0,
   dropout_key: jax.Array | None = None,
 ) -> jax.Array:
-  """softmax(q·k/√D)·v with the softmax in float32; `mask` broadcasts to [B, N, S, S], True where a key is seen.
+  """softmax(q·k/√D)·v, [B, S, N, D], written out, the softmax in float32; `mask` as in `Visibility`.
 
   A hidden key gets a weight of exactly zero, so what it holds cannot be felt, to the bit. A query that sees nothing
   (padding) gets the mean of the values rather than NaN.
@@ -48,20 +78,61 @@ def dot_product_attention(
   return jnp.swapaxes(jnp.einsum('bnqk,bnkd->bnqd', weights_BxNxSxS, value), 1, 2)
 
 
-class SelfAttention(nnx.Module):
-  """Query, key and value from one product with a [H, 3, N, D] kernel; attention; output projection [N, D, H]."""
+KERNELS = {'cudnn': cudnn_attention, 'splash': splash_attention}
 
-  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
+
+def dot_product_attention(
+  query_BxSxNxD: jax.Array,
+  key_BxSxNxD: jax.Array,
+  value_BxSxNxD: jax.Array,
+  visibility: Visibility = Visibility(),
+  *,
+  backend: str = 'einsum',
+  dropout_rate: float = 0.0,
+  dropout_key: jax.Array | None = None,
+) -> jax.Array:
+  """softmax(q·k/√D)·v, [B, S, N, D], computed by one of `ATTENTION_BACKENDS`; dropout with `einsum` alone.
+
+  Raises:
+    UsageError: where a kernel does not run on these devices, or not for this S.
+    ValueError: for dropout with another backend. `Execution.check_model` tells a user of it before.
+  """
+  query, key, value = query_BxSxNxD, key_BxSxNxD, value_BxSxNxD
+  if backend == 'einsum':
+    return einsum_attention(query, key, value, visibility.mask, dropout_rate=dropout_rate, dropout_key=dropout_key)
+  if dropout_rate and dropout_key is not None:
+    raise ValueError(f'{backend} attention drops no weights')
+  return KERNELS[backend](query, key, value, visibility.segment_ids_BxS)
+
+
+class SelfAttention(nnx.Module):
+  """Query, key and value from one product with a [H, 3, N, D] kernel; attention; output projection [N, D, H].
+
+  Raises:
+    UsageError: for dropout of attention weights with a backend that has none.
+  """
+
+  def __init__(self, config: RemBertConfig, execution: Execution, *, rngs: nnx.Rngs):
+    execution.check_model(config)
+    dtype, self.backend = jnp.dtype(execution.dtype), execution.attention
     heads, head_dim, hidden = config.num_attention_heads, config.head_dim, config.hidden_size
     self.qkv = linear(config, hidden, (3, heads, head_dim), axes=('embed', None, 'heads', None), dtype=dtype, rngs=rngs)
     self.output = linear(config, (heads, head_dim), hidden, axes=('heads', None, 'embed'), dtype=dtype, rngs=rngs)
     self.dropout_rate = config.attention_probs_dropout_prob
 
   def __call__(
-    self, x_BxSxH: jax.Array, mask: jax.Array | None = None, *, dropout_key: jax.Array | None = None
+    self, x_BxSxH: jax.Array, visibility: Visibility = Visibility(), *, dropout_key: jax.Array | None = None
   ) -> jax.Array:
-    """x_BxSxH to x_BxSxH; `mask` as in `dot_product_attention`."""
+    """x_BxSxH to x_BxSxH."""
     qkv_BxSx3xNxD = constrain(self.qkv(x_BxSxH), 'batch', None, None, 'heads', None)
     query, key, value = (qkv_BxSx3xNxD[:, :, part] for part in range(3))
-    x_BxSxNxD = dot_product_attention(query, key, value, mask, dropout_rate=self.dropout_rate, dropout_key=dropout_key)
+    x_BxSxNxD = dot_product_attention(
+      query,
+      key,
+      value,
+      visibility,
+      backend=self.backend,
+      dropout_rate=self.dropout_rate,
+      dropout_key=dropout_key,
+    )
     return self.output(x_BxSxNxD)

@@ -112,6 +112,7 @@ class RemBertConfig:
 
 
 REMAT_POLICIES = ('none', 'dots', 'full')
+ATTENTION_BACKENDS = ('einsum', 'cudnn', 'splash')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,17 +125,46 @@ class Execution:
     remat: what the backward pass recomputes in each layer: `none`, `dots` (keeps the results of matrix products,
       recomputes the rest) or `full` (keeps the layer's input alone).
     unroll: how many layers one turn of the layer loop holds. 1 compiles fastest; more can run faster.
+    attention: who computes it: `einsum` (plain products, everywhere), or a fused kernel that never writes the [S, S]
+      weights to memory: `cudnn` (NVIDIA GPUs; bfloat16) or `splash` (TPUs; rows of a multiple of 128 tokens). The
+      kernels drop no attention weights.
   """
 
   dtype: str = 'float32'
   remat: str = 'none'
   unroll: int = 1
+  attention: str = 'einsum'
 
   def __post_init__(self):
-    for name, allowed in (('dtype', ('float32', 'bfloat16')), ('remat', REMAT_POLICIES)):
+    for name, allowed in (
+      ('dtype', ('float32', 'bfloat16')),
+      ('remat', REMAT_POLICIES),
+      ('attention', ATTENTION_BACKENDS),
+    ):
       if getattr(self, name) not in allowed:
         raise UsageError(
           f'unknown {name} {getattr(self, name)!r}', where=f'execution.{name}', fix=f'one of {", ".join(allowed)}'
         )
     if isinstance(self.unroll, bool) or not isinstance(self.unroll, int) or self.unroll < 1:
       raise UsageError('unroll must be a whole number ≥ 1', where=f'execution.unroll = {self.unroll!r}')
+    if self.attention == 'cudnn' and self.dtype != 'bfloat16':
+      raise UsageError(
+        f'cudnn attention computes in bfloat16, not {self.dtype}',
+        where="execution.attention = 'cudnn', execution.dtype",
+        fix='--gin.execution.dtype=bfloat16, or --gin.execution.attention=einsum',
+      )
+
+  def check_model(self, model: RemBertConfig) -> None:
+    """UsageError where the model asks for what `attention` cannot compute."""
+    if self.attention != 'einsum' and model.attention_probs_dropout_prob:
+      raise UsageError(
+        f'{self.attention} attention cannot drop attention weights',
+        where=f'RemBertConfig.attention_probs_dropout_prob = {model.attention_probs_dropout_prob}',
+        fix='--gin.execution.attention=einsum, or --gin.RemBertConfig.attention_probs_dropout_prob=0.0',
+      )
+    if self.attention == 'cudnn' and model.head_dim % 8:
+      raise UsageError(
+        f'cudnn attention needs heads of a multiple of 8 units, not {model.head_dim}',
+        where='RemBertConfig.hidden_size, RemBertConfig.num_attention_heads',
+        fix='--gin.execution.attention=einsum, or another number of heads',
+      )

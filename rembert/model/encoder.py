@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from rembert.model.attention import SelfAttention, padding_mask, segment_mask
+from rembert.model.attention import SelfAttention, Visibility
 from rembert.model.building_blocks import activation, layer_norm, linear
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.embeddings import RemBertEmbeddings
@@ -50,20 +50,21 @@ class FeedForward(nnx.Module):
 class TransformerLayer(nnx.Module):
   """BERT's layer: LayerNorm after each residual sum (post-LN), dropout on each branch."""
 
-  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
-    self.attention = SelfAttention(config, dtype, rngs=rngs)
+  def __init__(self, config: RemBertConfig, execution: Execution, *, rngs: nnx.Rngs):
+    dtype = jnp.dtype(execution.dtype)
+    self.attention = SelfAttention(config, execution, rngs=rngs)
     self.attention_norm = layer_norm(config, config.hidden_size, dtype, rngs)
     self.feed_forward = FeedForward(config, dtype, rngs=rngs)
     self.output_norm = layer_norm(config, config.hidden_size, dtype, rngs)
     self.dropout = nnx.Dropout(config.hidden_dropout_prob)
 
   def __call__(
-    self, x_BxSxH: jax.Array, mask: jax.Array | None = None, *, dropout_key: jax.Array | None = None
+    self, x_BxSxH: jax.Array, visibility: Visibility = Visibility(), *, dropout_key: jax.Array | None = None
   ) -> jax.Array:
     """x_BxSxH to x_BxSxH; no dropout without a key."""
     keys = [None] * 3 if dropout_key is None else jax.random.split(dropout_key, 3)
     drop = lambda x, key: self.dropout(x, deterministic=key is None, rngs=key)
-    attended_BxSxH = self.attention(x_BxSxH, mask, dropout_key=keys[0])
+    attended_BxSxH = self.attention(x_BxSxH, visibility, dropout_key=keys[0])
     x_BxSxH = self.attention_norm(x_BxSxH + drop(attended_BxSxH, keys[1]))
     x_BxSxH = self.output_norm(x_BxSxH + drop(self.feed_forward(x_BxSxH), keys[2]))
     return constrain(x_BxSxH, 'batch', None, None)
@@ -102,7 +103,7 @@ class RemBertEncoder(nnx.Module):
     @nnx.split_rngs(splits=config.num_hidden_layers)
     @nnx.vmap(in_axes=0, out_axes=0, transform_metadata={nnx.PARTITION_NAME: 'layers'})
     def stacked_layers(rngs: nnx.Rngs) -> TransformerLayer:
-      return TransformerLayer(config, dtype, rngs=rngs)
+      return TransformerLayer(config, execution, rngs=rngs)
 
     self.layers = stacked_layers(rngs)
     self.pooler = nnx.data(None)
@@ -134,17 +135,13 @@ class RemBertEncoder(nnx.Module):
       output_hidden_states: return the output of every layer too.
       dropout_key: a key to draw dropout from; without one nothing is dropped.
     """
-    mask = None
-    if segment_ids is not None:
-      mask = segment_mask(segment_ids)
-    elif attention_mask is not None:
-      mask = padding_mask(attention_mask)
+    visibility = Visibility.of(attention_mask, segment_ids)
     embedding_key, layers_key = (None, None) if dropout_key is None else jax.random.split(dropout_key)
 
     x = self.embeddings(input_ids, token_type_ids, position_ids, dropout_key=embedding_key)
     x_BxSxH = x if self.projection is None else self.projection(x)
     x_BxSxH = constrain(x_BxSxH, 'batch', None, None)
-    last_BxSxH, hidden_LxBxSxH = self._run_layers(x_BxSxH, mask, layers_key, num_layers, output_hidden_states)
+    last_BxSxH, hidden_LxBxSxH = self._run_layers(x_BxSxH, visibility, layers_key, num_layers, output_hidden_states)
 
     return ModelOutput(
       last_hidden_state=last_BxSxH,
@@ -152,13 +149,13 @@ class RemBertEncoder(nnx.Module):
       hidden_states=jnp.concatenate([x_BxSxH[None], hidden_LxBxSxH]) if output_hidden_states else None,
     )
 
-  def _run_layers(self, x_BxSxH, mask, dropout_key, num_layers, output_hidden_states):
+  def _run_layers(self, x_BxSxH, visibility, dropout_key, num_layers, output_hidden_states):
     graphdef, stacked = nnx.split(self.layers)
     keys_L = None if dropout_key is None else jax.random.split(dropout_key, self.config.num_hidden_layers)
 
     def run_layer(x_BxSxH, layer_and_key):
       parameters, key = layer_and_key
-      x_BxSxH = nnx.merge(graphdef, parameters)(x_BxSxH, mask, dropout_key=key)
+      x_BxSxH = nnx.merge(graphdef, parameters)(x_BxSxH, visibility, dropout_key=key)
       return x_BxSxH, x_BxSxH if output_hidden_states else None
 
     if num_layers is not None:

@@ -4,6 +4,8 @@ Modules name the axes of their parameters and activations; nobody but this table
 three axes: `data` (replicas), `fsdp` (batch and parameters split), `tensor` (heads, feed-forward and vocabulary split).
 """
 
+from collections.abc import Callable
+
 import jax
 from flax import nnx
 from jax.sharding import PartitionSpec
@@ -30,6 +32,32 @@ def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
   if jax.sharding.get_abstract_mesh().empty:
     return x
   return jax.lax.with_sharding_constraint(x, partition_spec(axes))
+
+
+def on_shards(
+  function: Callable, *, inputs: tuple[tuple[str | None, ...], ...], output: tuple[str | None, ...]
+) -> Callable:
+  """`function`, run by every device on its own part of the inputs; without a mesh, on all of them.
+
+  Args:
+    function: of arrays (or None) to one array; no part may need to know of another.
+    inputs: logical axes of each input. What they leave unsplit is whole on every device.
+    output: logical axes of what comes out.
+  """
+  if jax.sharding.get_abstract_mesh().empty:
+    return function
+  return jax.shard_map(
+    function,
+    in_specs=tuple(partition_spec(axes) for axes in inputs),
+    out_specs=partition_spec(output),
+    check_vma=False,  # Pallas kernels do not say over which mesh axes their outputs vary
+  )
+
+
+def platform() -> str:
+  """`cpu`, `gpu` or `tpu`: what is traced now will run there. With a mesh, its devices; they need not be here."""
+  device = jax.sharding.get_abstract_mesh().abstract_device
+  return jax.default_backend() if device is None else device.platform
 
 
 def with_axes(initializer: nnx.Initializer, *axes: str | None) -> nnx.Initializer:

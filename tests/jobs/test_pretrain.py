@@ -134,6 +134,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
     ({'mesh__data': 3}, 'does not cover'),
     ({'vocabulary__path': '/no/such/vocabulary.model'}, 'python -m tasks.vocabulary'),
     ({'train__sequence_length': 256}, 'max_position_embeddings'),
+    ({'execution__attention': 'splash'}, 'is a kernel for the TPU'),
   ],
 )
 def test_what_does_not_fit_is_told_in_one_message(bindings, message, program, tmp_path):

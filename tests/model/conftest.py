@@ -1,11 +1,14 @@
 """Small models with nothing left at zero, so that every bias and every LayerNorm scale can be felt."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 
+from rembert.model.attention import KERNELS
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
 
@@ -62,3 +65,9 @@ def _parameters(model: nnx.Module, dtype: type = np.float64) -> dict:
 def parameters():
   """A model's parameters as nested dicts of NumPy arrays, float64 unless told otherwise."""
   return _parameters
+
+
+@pytest.fixture
+def interpreted_splash(monkeypatch):
+  """Runs the TPU's kernel on the CPU, step by step, wherever `splash` is asked for."""
+  monkeypatch.setitem(KERNELS, 'splash', functools.partial(KERNELS['splash'], interpret=True))

@@ -1,4 +1,11 @@
-"""Attention against NumPy, and who sees whom."""
+"""Attention against NumPy, whoever computes it, and who sees whom."""
+
+import dataclasses
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -7,15 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rembert.model.attention import dot_product_attention, padding_mask, segment_mask
+from rembert.errors import UsageError
+from rembert.model.attention import (
+  Visibility,
+  dot_product_attention,
+  einsum_attention,
+  padding_mask,
+  segment_mask,
+)
+from rembert.model.config import Execution
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
+BFLOAT16_TOLERANCE = 2e-2  # the same, for products of 8-bit mantissas, one after the other
 
 B, S, N, D = 2, 6, 3, 4
 
 
-def assert_close(actual, reference):
-  assert np.abs(np.asarray(actual, np.float64) - reference).max() <= TOLERANCE * np.abs(reference).max()
+def assert_close(actual, reference, tolerance=TOLERANCE):
+  assert np.abs(np.asarray(actual, np.float64) - reference).max() <= tolerance * np.abs(reference).max()
 
 
 def reference(query, key, value, mask=None):
@@ -36,41 +52,41 @@ def qkv():
 
 
 def test_attention_is_the_textbooks(qkv):
-  assert_close(dot_product_attention(*qkv), reference(*qkv))
+  assert_close(einsum_attention(*qkv), reference(*qkv))
 
 
 def test_hidden_keys_are_left_out(qkv):
   attention_mask = np.array([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
   mask = np.repeat(attention_mask[:, None, :].astype(bool), S, axis=1)
-  actual = dot_product_attention(*qkv, padding_mask(jnp.asarray(attention_mask)))
+  actual = einsum_attention(*qkv, padding_mask(jnp.asarray(attention_mask)))
   assert_close(actual, reference(*qkv, mask))
 
 
 def test_what_a_hidden_key_holds_is_not_felt_to_the_bit(qkv):
   mask = padding_mask(jnp.asarray([[1, 1, 1, 1, 0, 0], [1, 1, 0, 1, 1, 1]]))
   query, key, value = (x.copy() for x in qkv)
-  before = dot_product_attention(query, key, value, mask)
+  before = einsum_attention(query, key, value, mask)
   for x in key, value:
     x[0, 4:], x[1, 2] = 1e4, -1e4
-  np.testing.assert_array_equal(dot_product_attention(query, key, value, mask), before)
+  np.testing.assert_array_equal(einsum_attention(query, key, value, mask), before)
 
 
 def test_a_query_that_sees_nothing_gets_the_mean_of_the_values(qkv):
   mask = jnp.zeros((B, 1, S, S), bool)
   expected = np.broadcast_to(qkv[2].astype(np.float64).mean(1, keepdims=True), (B, S, N, D))
-  assert_close(dot_product_attention(*qkv, mask), expected)
+  assert_close(einsum_attention(*qkv, mask), expected)
 
 
 def test_scores_too_large_for_bfloat16_sums_stay_finite(qkv):
   query, key, value = (jnp.asarray(100 * x, jnp.bfloat16) for x in qkv)
-  output = dot_product_attention(query, key, value, jnp.zeros((B, 1, S, S), bool).at[..., 0].set(True))
+  output = einsum_attention(query, key, value, jnp.zeros((B, 1, S, S), bool).at[..., 0].set(True))
   assert output.dtype == jnp.bfloat16
   np.testing.assert_array_equal(output, jnp.broadcast_to(value[:, :1], value.shape))
 
 
 def test_gradients_do_not_flow_to_hidden_keys(qkv):
   mask = padding_mask(jnp.asarray([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]]))
-  gradients = jax.grad(lambda qkv: jnp.sum(dot_product_attention(*qkv, mask) ** 2))(jnp.asarray(qkv))
+  gradients = jax.grad(lambda qkv: jnp.sum(einsum_attention(*qkv, mask) ** 2))(jnp.asarray(qkv))
   assert np.all(np.isfinite(gradients))
   assert not np.any(gradients[1:, 0, 3:])
   assert not np.any(gradients[1:, 1, 5:])
@@ -90,6 +106,111 @@ def test_tokens_see_their_own_segment_and_no_padding(segments):
   assert mask.shape == (1, 1, len(segments), len(segments))
   for query, key in np.ndindex(len(segments), len(segments)):
     assert mask[0, 0, query, key] == (segments[query] == segments[key] and segments[key] > 0)
+
+
+# --- one function, several backends ---------------------------------------------------------------
+
+
+def reference_with_gradients(query, key, value, cotangent, sees_BxSxS):
+  """Output of attention, and the gradients of its product with `cotangent`, worked out by hand; float64."""
+  query, key, value, cotangent = (np.swapaxes(x.astype(np.float64), 1, 2) for x in (query, key, value, cotangent))
+  transpose = lambda x: np.swapaxes(x, -1, -2)
+  scale = query.shape[-1] ** -0.5
+  scores = np.where(sees_BxSxS[:, None], scale * query @ transpose(key), -np.inf)
+  weights = np.exp(scores - scores.max(-1, keepdims=True))
+  weights /= weights.sum(-1, keepdims=True)
+  output = weights @ value
+  slopes = cotangent @ transpose(value)
+  slopes = weights * (slopes - (slopes * weights).sum(-1, keepdims=True))
+  gradients = scale * slopes @ key, scale * transpose(slopes) @ query, transpose(weights) @ cotangent
+  return [np.swapaxes(x, 1, 2) for x in (output, *gradients)]
+
+
+# What the encoder is given: Hugging Face's mask, or segment ids, or neither. Rows of 256 tokens.
+LENGTHS = {'whole': None, 'padded': [[256], [77]], 'packed': [[100, 3, 120], [1, 128, 127]]}
+
+
+class Rows:
+  """Random queries, keys and values [2, 256, 2, 64], who sees whom, and what is to come out."""
+
+  def __init__(self, name: str, dtype: str):
+    random = np.random.default_rng(0)
+    as_stored = lambda x: np.asarray(jnp.asarray(x, dtype), np.float32)
+    *qkv, cotangent = as_stored(random.standard_normal((4, 2, 256, 2, 64)))
+    segments = np.ones((2, 256), np.int32)
+    for row, lengths in enumerate(LENGTHS[name] or []):
+      segments[row] = np.repeat([*range(1, len(lengths) + 1), 0], [*lengths, 256 - sum(lengths)])
+    self.is_token = segments > 0
+    # Nothing looks at what padding gets: its cotangents are zero, and backends may differ there.
+    self.qkv, self.cotangent, self.dtype = qkv, np.where(self.is_token[..., None, None], cotangent, 0), dtype
+    self.masks = {'padded': (self.is_token.astype(np.int32), None), 'packed': (None, segments)}.get(name, (None, None))
+    sees_BxSxS = segments[:, :, None] == segments[:, None, :]
+    self.reference = reference_with_gradients(*self.qkv, self.cotangent, sees_BxSxS)
+
+  def assert_right(self, output, *gradients):
+    """Output at tokens, and all gradients of queries, keys and values."""
+    tolerance = BFLOAT16_TOLERANCE if self.dtype == 'bfloat16' else TOLERANCE
+    assert_close(np.asarray(output)[self.is_token], self.reference[0][self.is_token], tolerance)
+    for gradient, reference in zip(gradients, self.reference[1:], strict=True):
+      assert_close(gradient, reference, tolerance)
+
+
+def output_and_gradients(backend, dtype, query, key, value, cotangent, masks):
+  """Float32 arrays: the output, and the gradients of its product with `cotangent`."""
+  visibility = Visibility.of(*(None if mask is None else jnp.asarray(mask) for mask in masks))
+
+  @jax.jit
+  def run(*qkv):
+    output, pull_back = jax.vjp(lambda *qkv: dot_product_attention(*qkv, visibility, backend=backend), *qkv)
+    return output, *pull_back(jnp.asarray(cotangent, dtype))
+
+  return [x.astype(jnp.float32) for x in run(*(jnp.asarray(x, dtype) for x in (query, key, value)))]
+
+
+@pytest.mark.parametrize(('name', 'dtype'), [*((name, 'float32') for name in LENGTHS), ('packed', 'bfloat16')])
+def test_einsum_gives_the_textbooks_values_and_gradients(name, dtype):
+  rows = Rows(name, dtype)
+  rows.assert_right(*output_and_gradients('einsum', dtype, *rows.qkv, rows.cotangent, rows.masks))
+
+
+@pytest.mark.parametrize(('name', 'dtype'), [*((name, 'float32') for name in LENGTHS), ('packed', 'bfloat16')])
+def test_splash_gives_the_textbooks_values_and_gradients(name, dtype, interpreted_splash):
+  rows = Rows(name, dtype)
+  rows.assert_right(*output_and_gradients('splash', dtype, *rows.qkv, rows.cotangent, rows.masks))
+
+
+@pytest.mark.parametrize('name', LENGTHS)
+def test_cudnn_gives_the_textbooks_values_and_gradients(name, root, tmp_path):
+  if shutil.which('nvidia-smi') is None:
+    pytest.skip('no NVIDIA GPU here')
+  if not any(importlib.util.find_spec(f'jax_cuda{version}_plugin') for version in (12, 13)):
+    pytest.skip('a GPU, but jax is installed without CUDA')
+  rows = Rows(name, 'bfloat16')
+  masks = {f'mask{number}': mask for number, mask in enumerate(rows.masks) if mask is not None}
+  np.savez(tmp_path / 'in.npz', qkv=rows.qkv, cotangent=rows.cotangent, **masks)
+  # In a process of its own: this one has been told to see CPUs alone.
+  subprocess.run(
+    [sys.executable, '-m', 'tests.model.test_attention', tmp_path / 'in.npz', tmp_path / 'out.npz'],
+    cwd=root,
+    env=os.environ | {'JAX_PLATFORMS': 'cuda', 'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'},
+    check=True,
+  )
+  with np.load(tmp_path / 'out.npz') as computed:
+    rows.assert_right(*computed.values())
+
+
+def test_dropout_is_refused_where_it_would_be_left_out(qkv, interpreted_splash):
+  with pytest.raises(ValueError, match='drops no weights'):
+    dot_product_attention(*qkv, backend='splash', dropout_rate=0.1, dropout_key=jax.random.key(0))
+
+
+def test_a_model_that_drops_attention_weights_is_refused_by_the_kernels(tiny, build):
+  config = dataclasses.replace(tiny, attention_probs_dropout_prob=0.1)
+  with pytest.raises(UsageError, match='cannot drop attention weights'):
+    build(config, Execution(attention='splash'))
+
+
+# --- the module -----------------------------------------------------------------------------------
 
 
 def test_self_attention_is_four_linear_maps_around_attention(tiny, build, parameters):
@@ -118,9 +239,15 @@ def test_dropout_removes_weights_and_scales_up_the_rest(qkv):
   # With the identity as values, the output is the attention weights themselves.
   query, key = (jnp.asarray(np.random.default_rng(i).standard_normal((1, 64, 1, 64)), jnp.float32) for i in (0, 1))
   identity = jnp.eye(64)[None, :, None, :]
-  weights = np.asarray(dot_product_attention(query, key, identity, dropout_rate=0.25))
-  dropped = np.asarray(dot_product_attention(query, key, identity, dropout_rate=0.25, dropout_key=jax.random.key(0)))
+  weights = np.asarray(einsum_attention(query, key, identity, dropout_rate=0.25))
+  dropped = np.asarray(einsum_attention(query, key, identity, dropout_rate=0.25, dropout_key=jax.random.key(0)))
   kept = dropped != 0
   # 4,096 independent draws: within five standard deviations of their mean.
   assert abs(kept.mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 4096)
   np.testing.assert_allclose(dropped[kept], weights[kept] / 0.75, rtol=TOLERANCE)
+
+
+if __name__ == '__main__':  # what `test_cudnn_gives_the_textbooks_values_and_gradients` runs on the GPU
+  with np.load(sys.argv[1]) as given:
+    masks = [given.get('mask0'), given.get('mask1')]
+    np.savez(sys.argv[2], *output_and_gradients('cudnn', 'bfloat16', *given['qkv'], given['cotangent'], masks))

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from rembert.errors import UsageError
-from rembert.model.config import ACTIVATIONS, REMAT_POLICIES, Execution, RemBertConfig
+from rembert.model.config import ACTIVATIONS, ATTENTION_BACKENDS, REMAT_POLICIES, Execution, RemBertConfig
 
 
 def test_the_default_is_the_released_rembert():
@@ -105,6 +105,8 @@ def test_both_gelus_are_known(activation):
     ({'dtype': 'float16'}, 'execution.dtype'),
     ({'remat': 'some'}, 'execution.remat'),
     ({'unroll': 0}, 'execution.unroll'),
+    ({'attention': 'flash'}, 'execution.attention'),
+    ({'attention': 'cudnn', 'dtype': 'float32'}, 'execution.attention'),
   ],
 )
 def test_an_execution_that_cannot_be_is_refused_with_its_field(fields, where):
@@ -115,3 +117,23 @@ def test_an_execution_that_cannot_be_is_refused_with_its_field(fields, where):
 
 def test_every_remat_policy_is_accepted():
   assert [Execution(remat=remat).remat for remat in REMAT_POLICIES] == ['none', 'dots', 'full']
+
+
+@pytest.mark.parametrize('attention', ATTENTION_BACKENDS)
+def test_attention_weights_are_dropped_by_einsum_alone(attention):
+  execution = Execution(dtype='bfloat16', attention=attention)
+  execution.check_model(RemBertConfig())
+  dropping = RemBertConfig(attention_probs_dropout_prob=0.1)
+  if attention == 'einsum':
+    execution.check_model(dropping)
+  else:
+    with pytest.raises(UsageError, match='cannot drop attention weights') as error:
+      execution.check_model(dropping)
+    assert 'execution.attention=einsum' in error.value.fix[0]
+
+
+def test_cudnn_needs_heads_of_a_multiple_of_8_units():
+  narrow = RemBertConfig(hidden_size=120, num_attention_heads=10)
+  with pytest.raises(UsageError, match='multiple of 8 units, not 12'):
+    Execution(dtype='bfloat16', attention='cudnn').check_model(narrow)
+  Execution(dtype='bfloat16', attention='splash').check_model(narrow)

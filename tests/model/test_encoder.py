@@ -303,6 +303,34 @@ def test_bfloat16_keeps_float32_parameters_and_stays_close(tiny, build, batch, p
   assert_close(states.astype(np.float32), plain[0], BFLOAT16_TOLERANCE)
 
 
+@pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
+def test_splash_changes_neither_values_at_tokens_nor_gradients(tiny, build, packed, interpreted_splash):
+  config = dataclasses.replace(tiny, max_position_embeddings=128)
+  random = np.random.default_rng(7)
+  ids = jnp.asarray(random.integers(0, config.vocab_size, (2, 128)))
+  lengths = [[60, 5, 50], [128]] if packed else [[128], [33]]
+  segments = np.zeros((2, 128), np.int32)
+  for row, documents in enumerate(lengths):
+    segments[row, : sum(documents)] = np.repeat(np.arange(len(documents)) + 1, documents)
+  is_token = segments > 0
+  masks = {'segment_ids_BxS' if packed else 'attention_mask_BxS': jnp.asarray(segments)}
+  direction = is_token[..., None] * random.standard_normal((2, 128, config.hidden_size)).astype(np.float32)
+
+  def values_and_gradients(attention):
+    graphdef, params = nnx.split(build(config, Execution(attention=attention, remat='dots')).encoder)
+
+    def projected(params):
+      states = nnx.merge(graphdef, params)(ids, **masks).last_hidden_state
+      return jnp.vdot(states, direction), states
+
+    (_, states), gradients = jax.jit(jax.value_and_grad(projected, has_aux=True))(nnx.to_pure_dict(params))
+    return states[is_token], gradients
+
+  (states, gradients), (einsum_states, einsum_gradients) = map(values_and_gradients, ('splash', 'einsum'))
+  assert_close(states, einsum_states)
+  jax.tree.map(assert_close, gradients, einsum_gradients)
+
+
 def test_the_gradient_of_every_parameter_is_felt(plain):
   for path, gradient in jax.tree_util.tree_leaves_with_path(plain[1]):
     names = [key.key for key in path]

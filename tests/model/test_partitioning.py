@@ -5,11 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AbstractDevice, AbstractMesh, NamedSharding, PartitionSpec
 
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
-from rembert.model.partitioning import LOGICAL_AXIS_RULES, MESH_AXES, constrain, partition_spec, with_axes
+from rembert.model.partitioning import (
+  LOGICAL_AXIS_RULES,
+  MESH_AXES,
+  constrain,
+  on_shards,
+  partition_spec,
+  platform,
+  with_axes,
+)
 from rembert.training.sharding import MeshConfig, make_mesh
 
 
@@ -67,3 +75,22 @@ def test_naming_the_axes_of_an_initializer_leaves_its_values_alone():
   named = with_axes(plain, 'vocab', 'embed')
   value = lambda initializer: np.asarray(nnx.Param(initializer(jax.random.key(0), (4, 3), jnp.float32))[...])
   np.testing.assert_array_equal(value(named), value(plain))
+
+
+def test_on_shards_every_device_sees_its_own_part():
+  x, whole = jnp.arange(32.0).reshape(4, 8), jnp.ones(3)
+  largest = lambda x, nothing, whole: x.max(keepdims=True) + whole.sum()
+  split = lambda: on_shards(largest, inputs=(('batch', 'mlp'), ('batch',), (None,)), output=('batch', 'mlp'))
+  assert split() is largest  # without a mesh there is one part, the whole
+  with jax.set_mesh(make_mesh(MeshConfig(data=2, fsdp=2, tensor=2))):
+    parts = jax.jit(split())(x, None, whole)
+  np.testing.assert_array_equal(parts, np.arange(32.0).reshape(4, 2, 4).max(-1) + 3)
+
+
+def test_the_platform_is_that_of_the_mesh_which_need_not_be_here():
+  assert platform() == 'cpu'
+  tpu = AbstractDevice(device_kind='TPU v4', num_cores=1, platform='tpu')
+  with jax.sharding.use_abstract_mesh(AbstractMesh((1, 1, 1), MESH_AXES, abstract_device=tpu)):
+    assert platform() == 'tpu'
+  with jax.set_mesh(make_mesh(MeshConfig())):
+    assert platform() == 'cpu'
