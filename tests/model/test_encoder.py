@@ -313,7 +313,7 @@ def test_splash_changes_neither_values_at_tokens_nor_gradients(tiny, build, pack
   for row, documents in enumerate(lengths):
     segments[row, : sum(documents)] = np.repeat(np.arange(len(documents)) + 1, documents)
   is_token = segments > 0
-  masks = {'segment_ids_BxS' if packed else 'attention_mask_BxS': jnp.asarray(segments)}
+  masks = {'segment_ids' if packed else 'attention_mask': jnp.asarray(segments)}
   direction = is_token[..., None] * random.standard_normal((2, 128, config.hidden_size)).astype(np.float32)
 
   def values_and_gradients(attention):
