@@ -1,0 +1,262 @@
+"""Exports in the hands of transformers: loaded without a word, the same numbers, the same words in the blanks."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hugging_face_cases import CONFIGURATIONS, NUM_LABELS, TOLERANCE
+
+import rembert
+from rembert.convert import importing
+from rembert.convert.exporting import export
+from rembert.convert.importing import read_hugging_face
+from rembert.errors import UsageError
+from rembert.jobs.predict import fill_masks, text_encoder
+from rembert.saved_models import open_saved
+
+pytestmark = pytest.mark.parity
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+HEADS = (None, 'mlm', 'classification', 'tagging', 'qa', 'multiple_choice')
+
+
+def their_class(head):
+  import transformers
+
+  names = {
+    None: 'RemBertModel',
+    'mlm': 'RemBertForMaskedLM',
+    'classification': 'RemBertForSequenceClassification',
+    'tagging': 'RemBertForTokenClassification',
+    'qa': 'RemBertForQuestionAnswering',
+    'multiple_choice': 'RemBertForMultipleChoice',
+  }
+  return getattr(transformers, names[head])
+
+
+def relative(ours, theirs):
+  return np.abs(np.asarray(ours) - theirs).max() / np.abs(theirs).max()
+
+
+# --- ours → theirs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('fields', [{}, {'input_embedding_size': 32}], ids=['plain', 'I = H'])
+@pytest.mark.parametrize('head', HEADS, ids=str)
+def test_they_load_an_export_with_nothing_missing_left_over_or_new(saved, tmp_path, figures, head, fields):
+  import torch
+
+  model = saved(head, has_pooler=head in (None, 'classification', 'multiple_choice'), initializer_range=0.05, **fields)
+  export(model, tmp_path / 'exported')
+  theirs, loading = their_class(head).from_pretrained(tmp_path / 'exported', output_loading_info=True)
+  assert not any(loading.values()), loading
+  ids = np.random.default_rng(0).integers(1, 331, (2, 3, 9) if head == 'multiple_choice' else (4, 9))
+  mask = np.ones_like(ids)
+  mask[0, ..., 6:] = 0
+  with torch.no_grad():
+    output = theirs.eval()(torch.tensor(ids), attention_mask=torch.tensor(mask))
+  ours = rembert.load(tmp_path / 'exported', head)(ids, attention_mask=mask)
+  if head is None:
+    figure = relative(ours.last_hidden_state, output.last_hidden_state.numpy())
+  elif head == 'qa':
+    figure = relative(ours.logits, np.stack([output.start_logits.numpy(), output.end_logits.numpy()], axis=-1))
+  else:
+    figure = relative(ours.logits, output.logits.numpy())
+  figures.enter(f'export, {head}{", I = H" if fields else ""}', 'output', {'': figure})
+  assert figure <= TOLERANCE
+
+
+def test_a_tied_model_is_the_same_function_there(saved, tmp_path):
+  import torch
+
+  model = saved('mlm', output_embedding_size=18, tie_word_embeddings=True)
+  export(model, tmp_path / 'exported')
+  theirs, loading = their_class('mlm').from_pretrained(tmp_path / 'exported', output_loading_info=True)
+  assert not any(loading.values()), loading
+  ids = np.arange(1, 19).reshape(2, 9)
+  with torch.no_grad():
+    expected = theirs.eval()(torch.tensor(ids)).logits.numpy()
+  assert relative(rembert.load(model.workdir, 'mlm')(ids).logits, expected) <= TOLERANCE
+
+
+# --- theirs → ours → theirs -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def their_folder(tmp_path):
+  """A folder that transformers wrote, with random weights."""
+
+  def write(head, name='odd sizes', **options):
+    import hugging_face_models
+
+    model = hugging_face_models.random_model(CONFIGURATIONS[name], head)
+    model.save_pretrained(tmp_path / 'theirs', **options)
+    return tmp_path / 'theirs', model
+
+  return write
+
+
+def all_weights(folder):
+  return {
+    name: tensor for file in folder.glob('*.safetensors') for name, tensor in safetensors.numpy.load_file(file).items()
+  }
+
+
+@pytest.mark.parametrize('head', HEADS[1:])
+@pytest.mark.parametrize('name', ['odd sizes', 'I = H, projected', 'odd sizes, tanh'])
+def test_their_weights_come_back_to_them_to_the_bit(their_folder, tmp_path, head, name):
+  folder, _ = their_folder(head, name)
+  importing.save(read_hugging_face(folder), tmp_path / 'ours', None)
+  export(open_saved(tmp_path / 'ours'), tmp_path / 'again')
+  before, after = all_weights(folder), all_weights(tmp_path / 'again')
+  assert before.keys() == after.keys()
+  assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_their_shards_are_read(their_folder):
+  folder, model = their_folder('mlm', max_shard_size='50KB')
+  assert len(list(folder.glob('*.safetensors'))) > 2
+  imported = read_hugging_face(folder)
+  weight = model.cls.predictions.decoder.weight.detach().numpy()
+  assert np.array_equal(imported.leaves['mlm/output_embedding'][: len(weight)], weight)
+
+
+def test_torch_files_are_read_without_executing_anything(their_folder):
+  import pickle
+
+  import torch
+
+  folder, model = their_folder('classification')
+  whole = read_hugging_face(folder).leaves
+  (folder / 'model.safetensors').unlink()
+  file = folder / 'pytorch_model.bin'
+  torch.save(model.state_dict(), file)
+  leaves = read_hugging_face(folder).leaves
+  assert all(np.array_equal(leaves[path], leaf) for path, leaf in whole.items())
+
+  class Malicious:
+    def __reduce__(self):
+      return (pathlib.Path.touch, (folder / 'executed',))
+
+  for damage in (
+    lambda: torch.save({'x': Malicious()}, file),
+    lambda: file.write_bytes(pickle.dumps(Malicious())),
+    lambda: file.write_bytes(b'PK' + bytes(100)),
+  ):
+    damage()
+    with pytest.raises(UsageError, match='torch cannot read the weights'):
+      read_hugging_face(folder)
+  assert not (folder / 'executed').exists()
+
+
+def test_half_precision_of_theirs_is_read(their_folder):
+  import torch
+
+  folder, model = their_folder('mlm')
+  model.to(torch.bfloat16).save_pretrained(folder)
+  bias = read_hugging_face(folder).leaves['mlm/transform/bias']
+  assert np.array_equal(bias, model.cls.predictions.dense.bias.detach().float().numpy())
+
+
+def test_labels_go_there_and_come_back(their_folder, tmp_path):
+  import transformers
+
+  folder, model = their_folder('tagging')
+  model.config.id2label = {index: f'B-{index}' for index in range(NUM_LABELS)}
+  model.config.label2id = {label: index for index, label in model.config.id2label.items()}
+  model.save_pretrained(folder)
+  importing.save(read_hugging_face(folder), tmp_path / 'ours', None)
+  saved = open_saved(tmp_path / 'ours')
+  assert saved.labels == tuple(f'B-{index}' for index in range(NUM_LABELS))
+  export(saved, tmp_path / 'again')
+  assert transformers.AutoConfig.from_pretrained(tmp_path / 'again').id2label == model.config.id2label
+
+
+# --- a model that was trained here ------------------------------------------------------------------------------------
+
+TEXTS = (
+  'Die Donau ist ein [MASK] in Europa.',
+  'The [MASK] is the largest city of the country.',
+  'Mto huu una [MASK] mengi.',
+  '这座城市的[MASK]很大。',
+  'Η πόλη βρίσκεται στην [MASK] της χώρας.',
+  'แม่น้ำนี้ไหลผ่าน[MASK]ใหญ่',
+)
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory) -> pathlib.Path:
+  """The run of `make smoke` that REMBERT_SMOKE_RUN names; otherwise one of the same configuration, of 40 steps."""
+  if run := os.environ.get('REMBERT_SMOKE_RUN'):
+    return pathlib.Path(run)
+  workdir = tmp_path_factory.mktemp('trained') / 'smoke'
+  command = ['-m', 'rembert.main', '--gin_file=gin/pretrain_smoke.gin', f'--workdir={workdir}']
+  shorter = ['--gin.train.steps=40', '--gin.train.eval_every=0', '--gin.optimizer.warmup_steps=5']
+  subprocess.run([sys.executable, *command, *shorter], cwd=ROOT, check=True, timeout=600, capture_output=True)
+  return workdir
+
+
+def test_their_pipeline_fills_the_same_five_pieces_into_every_blank(trained, tmp_path):
+  import transformers
+
+  export(open_saved(trained), tmp_path / 'exported')
+  theirs = transformers.pipeline('fill-mask', str(tmp_path / 'exported'), top_k=5)
+  ours = rembert.load(trained, 'mlm')
+  encoder = text_encoder(ours)
+  for text in TEXTS:
+    [found] = fill_masks(ours, encoder, text, top_k=5)
+    expected = theirs(text)
+    assert [candidate.id for candidate in found] == [candidate['token'] for candidate in expected], text
+    probabilities = np.array([candidate['score'] for candidate in expected])
+    assert relative([candidate.probability for candidate in found], probabilities) <= TOLERANCE
+
+
+# --- the released weights ---------------------------------------------------------------------------------------------
+
+# transformers' own integration test: input, and the first three units of every position.
+RELEASED_IDS, RELEASED_TYPES = [[312, 56498, 313, 2125, 313]], [[0, 0, 0, 1, 1]]
+RELEASED_STATES = [
+  [0.0754, -0.2022, 0.1904],
+  [-0.3354, -0.3692, -0.4791],
+  [-0.2314, -0.6729, -0.0749],
+  [-0.0396, -0.3105, -0.4234],
+  [-0.1571, -0.0525, 0.5353],
+]
+# The same from the original TensorFlow code, as that test's comment records it.
+ORIGINAL_STATES = [
+  [0.07630594, -0.20146066, 0.19107051],
+  [-0.34056145, -0.36971670, -0.48082739],
+  [-0.22587086, -0.66563159, -0.07844287],
+  [-0.04145476, -0.30772182, -0.42316967],
+  [-0.15887849, -0.05452993, 0.53561008],
+]
+
+
+def released(variable: str) -> str:
+  """Where the released weights are; the test is skipped, and says so, where nobody has named them."""
+  path = os.environ.get(variable)
+  if not path:
+    pytest.skip(f'the released weights are not here: {variable}=PATH make parity compares with them')
+  return path
+
+
+def test_the_released_model_gives_the_states_that_transformers_records():
+  output = rembert.load(released('REMBERT_RELEASED_HF'))(RELEASED_IDS, RELEASED_TYPES)
+  np.testing.assert_allclose(output.last_hidden_state[0, :, :3], RELEASED_STATES, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+  ('hidden_act', 'states', 'tolerance'), [('gelu', RELEASED_STATES, 1e-4), ('gelu_tanh', ORIGINAL_STATES, 1e-4)]
+)
+def test_the_original_checkpoint_gives_both_by_its_two_gelus(hidden_act, states, tolerance):
+  from rembert.loading import as_module
+  from rembert.model.config import Execution
+
+  options = importing.ImportOptions(head=None)
+  imported = importing.read_tensorflow(released('REMBERT_RELEASED_TF'), options, hidden_act=hidden_act)
+  output = as_module(imported, Execution())(RELEASED_IDS, RELEASED_TYPES)
+  np.testing.assert_allclose(output.last_hidden_state[0, :, :3], states, rtol=tolerance, atol=tolerance)
