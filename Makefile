@@ -29,7 +29,7 @@ smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add 
 	$(BIN)/python -m rembert.main --gin_file=gin/pretrain_smoke.gin $(ARGS)
 
 test: $(STAMP)  ## the test suite, under ten minutes on two cores
-	$(BIN)/python -m pytest -m 'not slow and not parity' $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'not slow and not parity' $(ARGS)
 
 test-slow: $(STAMP)  ## the tests marked slow
 	$(BIN)/python -m pytest -m 'slow and not parity' $(ARGS)

@@ -20,6 +20,7 @@ REQUIREMENTS = [
   'orbax-checkpoint>=0.12,<0.13',
   'protobuf>=6,<7',  # apache-beam stops at 6; see sentencepiece
   'rich>=14,<16',
+  'safetensors>=0.5,<1',  # Hugging Face's format of weights
   'sentencepiece==0.2.2',  # 0.2.1 crashes, 0.2.3 needs protobuf 7
   'seqio==0.0.20',
   't5==0.9.4',
@@ -27,13 +28,14 @@ REQUIREMENTS = [
   'tensorflow>=2.21,<2.22',
   'tensorflow-datasets>=4.9.8,<5',
   'tensorflow-text>=2.21,<2.22',
+  'tokenizers>=0.21,<0.24',  # Hugging Face's format of tokenizers
 ]
 
 EXTRAS = {
   'tpu': ['jax[tpu]'],
   'cuda': ['jax[cuda12]'],
   'prepare': ['apache-beam>=2.77,<3'],
-  'dev': ['hypothesis>=6.100', 'pytest>=8.3,<10', 'ruff==0.17.5'],
+  'dev': ['hypothesis>=6.100', 'pytest>=8.3,<10', 'pytest-xdist>=3.6,<4', 'ruff==0.17.5', 'transformers>=5,<6'],
 }
 
 

@@ -8,12 +8,18 @@ from rembert import configuration
 from rembert.errors import UsageError
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
+from rembert.training.optimizer import OptimizerConfig
 
 # What decides which numbers a run produces, beside the model: resuming with another value would be another run.
 _DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')
 _TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')
+_OPTIMIZER_FIELDS = ('freeze_embeddings', 'freeze_layers')
 # A field that did not exist when a checkpoint was written had the effect of its default.
-_MODEL_DEFAULTS = {f'RemBertConfig.{field.name}': field.default for field in dataclasses.fields(RemBertConfig)}
+_DEFAULTS = {
+  f'{name}.{field.name}': field.default
+  for name, cls in (('RemBertConfig', RemBertConfig), ('optimizer', OptimizerConfig))
+  for field in dataclasses.fields(cls)
+}
 
 
 def prepare(workdir: epath.Path) -> None:
@@ -36,6 +42,7 @@ def identity(config: PretrainConfig) -> dict:
     'RemBertConfig': dataclasses.asdict(config.model),
     'masking': dataclasses.asdict(config.masking),
     'data': {name: getattr(config.data, name) for name in _DATA_FIELDS},
+    'optimizer': {name: getattr(config.optimizer, name) for name in _OPTIMIZER_FIELDS},
     'train': {name: getattr(config.train, name) for name in _TRAIN_FIELDS},
   }
   return {f'{part}.{name}': value for part, fields in parts.items() for name, value in fields.items()}
@@ -43,7 +50,7 @@ def identity(config: PretrainConfig) -> dict:
 
 def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:
   """Raises UsageError with the differences if the workdir's checkpoints belong to another model or other data."""
-  differing = configuration.differences({name: before.get(name, _MODEL_DEFAULTS.get(name)) for name in now}, now)
+  differing = configuration.differences({name: before.get(name, _DEFAULTS.get(name)) for name in now}, now)
   if differing:
     raise UsageError(
       'the workdir holds checkpoints of another run',

@@ -87,13 +87,15 @@ def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
 def optimizer_shardings(
   optimizer: optax.GradientTransformation, abstract_opt_state: optax.OptState, shardings: dict, mesh: Mesh
 ) -> optax.OptState:
-  """Moments lie where their parameters lie; counters are everywhere."""
+  """Moments lie where their parameters lie; counters are everywhere. Frozen parameters have no moments."""
+  is_absent = lambda leaf: isinstance(leaf, optax.MaskedNode)
   return optax.tree.map_params(
     optimizer,
-    lambda _, sharding: sharding,
+    lambda leaf, sharding: leaf if is_absent(leaf) else sharding,
     abstract_opt_state,
     shardings,
     transform_non_params=lambda _: NamedSharding(mesh, PartitionSpec()),
+    is_leaf=is_absent,
   )
 
 

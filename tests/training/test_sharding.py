@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from rembert.errors import UsageError
+from rembert.training.optimizer import OptimizerConfig, make_optimizer
 from rembert.training.sharding import MeshConfig, batch_shards, bytes_per_device, make_mesh, to_device
 
 MESHES = [(8, 1, 1), (2, 4, 1), (2, 2, 2), (1, 8, 1)]
@@ -139,6 +140,21 @@ def test_parameters_and_moments_are_born_where_the_table_says(step, by_name, siz
       for shard in array.addressable_shards:
         whole[shard.index] = shard.data
       np.testing.assert_array_equal(whole, array)
+
+
+def test_frozen_parameters_have_no_moments_and_those_of_the_others_lie_as_ever(trainable, by_name):
+  freezing = make_optimizer(OptimizerConfig(freeze_embeddings=True, freeze_layers=1), 10)
+  plain, frozen = trainable((2, 2, 2)), trainable((2, 2, 2), optimizer=freezing)
+  place = lambda state: by_name(optax.tree.get(state.opt_state, 'mu'))
+  expected = {
+    name: sharding
+    for name, sharding in place(plain.shardings).items()
+    if not name.startswith(('encoder/embeddings/', 'encoder/projection/'))
+  }
+  assert place(frozen.shardings) == expected
+  assert {name: leaf.shape for name, leaf in place(frozen.abstract_state).items()} == {
+    name: leaf.shape for name, leaf in place(plain.abstract_state).items() if name in expected
+  }
 
 
 @each_mesh
