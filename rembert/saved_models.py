@@ -171,7 +171,7 @@ def save_model(
   # In small pieces: written whole, arrays and their compressed copies would be in memory three times.
   pieces = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=_CHUNK_BYTES), state)
   save = ocp.args.PyTreeSave(state, save_args=pieces, ocdbt_target_data_file_size=_FILE_BYTES)
-  options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)
+  options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False, cleanup_tmp_directories=True)
   with ocp.CheckpointManager(folder, options=options) as manager:
     manager.save(0, args=ocp.args.Composite(state=save, meta=ocp.args.JsonSave(meta)))
   return folder / '0'

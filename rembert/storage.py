@@ -1,10 +1,14 @@
 """Files wherever they are: local or in a bucket, reachable or not, and written so that no half of one is ever seen."""
 
+import contextlib
 import functools
 import os
 import socket
+from collections.abc import Iterator
 
 from etils import epath
+
+from rembert.errors import RunError, UsageError
 
 _GOOGLE_STORAGE = ('storage.googleapis.com', 443)
 _SECONDS = 10
@@ -37,3 +41,15 @@ def write_whole(path: epath.PathLike, content: str | bytes) -> None:
   partial = path.parent / f'{path.name}.partial'
   partial.write_bytes(content if isinstance(content, bytes) else content.encode())
   partial.replace(path)
+
+
+@contextlib.contextmanager
+def write_errors(what: str, where: epath.PathLike, *, fix: str = 'make room or mend the storage') -> Iterator[None]:
+  """Turns whatever goes wrong while `what` is written into one RunError: every storage has exceptions of its own."""
+  try:
+    yield
+  except UsageError:
+    raise
+  except Exception as error:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    raise RunError(f'{what} could not be written: {reason}', where=os.fspath(where), fix=fix) from error

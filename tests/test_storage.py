@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from rembert import storage
+from rembert.errors import RunError, UsageError
 from rembert.storage import is_remote, write_whole
 
 
@@ -51,3 +52,17 @@ def test_a_bucket_that_refuses_is_told_at_once_and_asked_once(monkeypatch):
   monkeypatch.setenv('https_proxy', 'http://proxy')
   assert storage.why_unreachable('gs://bucket/behind-a-proxy') == ''
   storage.why_unreachable.cache_clear()
+
+
+def test_whatever_goes_wrong_in_writing_is_one_error_and_advice_is_left_as_it_is():
+  def fail(error):
+    with storage.write_errors('the picture', 'runs/x.png', fix='make room'):
+      raise error
+
+  with pytest.raises(RunError, match='the picture could not be written: no space left') as caught:
+    fail(OSError('no space left\non the device'))
+  assert (caught.value.where, caught.value.fix, caught.value.exit_code) == ('runs/x.png', ['make room'], 1)
+  with pytest.raises(RunError, match='written: KeyError'):
+    fail(KeyError())
+  with pytest.raises(UsageError, match='the folder exists'):
+    fail(UsageError('the folder exists'))

@@ -16,7 +16,7 @@ from rembert.convert.tokenizer_files import write_tokenizer
 from rembert.errors import UsageError
 from rembert.model.heads import HEADS
 from rembert.saved_models import SavedModel
-from rembert.storage import is_remote
+from rembert.storage import is_remote, write_errors
 
 _POOLED = (None, 'classification', 'multiple_choice')
 AS_SAVED = 'as saved'
@@ -74,7 +74,7 @@ def export(
   tensors = _Tensors(saved, model, head)
   vocabulary = saved.vocabulary if vocabulary is None else epath.Path(vocabulary)
   folder = pathlib.Path(folder)
-  with huggingface.new_folder(folder) as partial:
+  with write_errors('the export', folder), huggingface.new_folder(folder) as partial:
     content = huggingface.config_json(saved.config, head, saved.labels)
     (partial / 'config.json').write_text(json.dumps(content, indent=2))
     if vocabulary is not None:

@@ -3,6 +3,7 @@
 Whatever they come from, one function compares what there is with what the wanted model has, and assembles it.
 """
 
+import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
@@ -16,8 +17,8 @@ from rembert.convert.tensors import Renamed, Resized, Tensors, assemble, check
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import FIXED_LABELS, HEADS, parameter_shapes
-from rembert.saved_models import SavedModel, config_gin, save_model
-from rembert.storage import write_whole
+from rembert.saved_models import SavedModel, config_gin, find_checkpoint, save_model
+from rembert.storage import write_errors, write_whole
 
 AS_SAVED = 'as saved'
 
@@ -145,12 +146,17 @@ def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.Pat
     **facts: JSON, kept with the checkpoint: where the model came from.
   """
   workdir = epath.Path(workdir)
-  if (workdir / 'checkpoints').exists():
+  if find_checkpoint(workdir):
     raise UsageError('the destination holds checkpoints', where=str(workdir), fix='name a new folder')
-  if vocabulary is not None:
-    write_whole(workdir / 'vocabulary' / 'sentencepiece.model', epath.Path(vocabulary).read_bytes())
-  write_whole(workdir / 'config.gin', config_gin(imported.config))
-  save_model(workdir, imported.leaves, imported.config, imported.head, imported.labels, **facts)
+  is_new = not workdir.exists()
+  with write_errors('the workdir', workdir), contextlib.ExitStack() as on_failure:
+    if is_new:
+      on_failure.callback(lambda: workdir.exists() and workdir.rmtree())
+    if vocabulary is not None:
+      write_whole(workdir / 'vocabulary' / 'sentencepiece.model', epath.Path(vocabulary).read_bytes())
+    write_whole(workdir / 'config.gin', config_gin(imported.config))
+    save_model(workdir, imported.leaves, imported.config, imported.head, imported.labels, **facts)
+    on_failure.pop_all()  # all is well: nothing to take away
 
 
 # --- sources ----------------------------------------------------------------------------------------------------------

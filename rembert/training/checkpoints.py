@@ -1,16 +1,15 @@
 """Checkpoints with Orbax: written in the background, visible only when whole."""
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
 
 import orbax.checkpoint as ocp
 from etils import epath
 
 from rembert import orbax_chatter
-from rembert.errors import RunError
-from rembert.storage import is_remote
+from rembert.storage import is_remote, write_errors
 from rembert.training.state import TrainState
+
+_FIX = 'make room or mend the storage, then repeat the command: it goes on from the last whole checkpoint'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,19 +32,6 @@ class Restored:
 def _fields(state: TrainState) -> dict:
   """A plain dict, so that a checkpoint can be read without this project."""
   return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
-
-
-@contextlib.contextmanager
-def _storage_errors(directory: epath.Path) -> Iterator[None]:
-  try:
-    yield
-  except Exception as error:  # TensorStore, the file system and Orbax's threads raise types of their own
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    raise RunError(
-      f'a checkpoint could not be written: {reason}',
-      where=str(directory),
-      fix='make room or mend the storage, then repeat the command: it goes on from the last whole checkpoint',
-    ) from error
 
 
 class Checkpoints:
@@ -87,7 +73,7 @@ class Checkpoints:
 
   def save(self, step: int, state: TrainState, data: dict, meta: dict) -> None:
     """Begins to save; waits only for a save that is still being written. RunError if that one failed."""
-    with _storage_errors(self.directory):
+    with write_errors('a checkpoint', self.directory, fix=_FIX):
       self._manager.save(
         step,
         args=ocp.args.Composite(
@@ -98,7 +84,7 @@ class Checkpoints:
 
   def wait(self) -> None:
     """Returns when everything is on disk; RunError if it could not be written."""
-    with _storage_errors(self.directory):
+    with write_errors('a checkpoint', self.directory, fix=_FIX):
       self._manager.wait_until_finished()
 
   def close(self) -> None:

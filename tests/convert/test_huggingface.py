@@ -9,7 +9,7 @@ import safetensors.numpy
 
 from rembert.convert.exporting import export
 from rembert.convert.importing import ImportOptions, read_hugging_face, read_saved
-from rembert.errors import UsageError
+from rembert.errors import RunError, UsageError
 from rembert.model.heads import HEADS
 from rembert.saved_models import open_saved
 
@@ -267,7 +267,7 @@ def test_folders_without_a_model_say_what_they_lack(exported, tmp_path):
 def test_an_export_is_whole_or_not_there(saved, tmp_path, monkeypatch):
   model = saved('mlm')
   monkeypatch.setattr(safetensors.numpy, 'save_file', lambda *_, **__: (_ for _ in ()).throw(OSError('disk full')))
-  with pytest.raises(OSError, match='disk full'):
+  with pytest.raises(RunError, match='the export could not be written: disk full'):
     export(model, tmp_path / 'exported')
   assert {path.name for path in tmp_path.iterdir()} == {'run'}
   (tmp_path / 'full').mkdir()

@@ -98,3 +98,22 @@ def test_a_loaded_model_is_one_call_away(run, tmp_path):
   ours, theirs = rembert.load(run, 'mlm'), rembert.load(tmp_path / 'there', 'mlm')
   assert (ours([[1, 2, 3]]).logits == theirs([[1, 2, 3]]).logits).all()
   assert pathlib.Path(theirs.vocabulary) == tmp_path / 'there' / 'sentencepiece.model'
+
+
+def test_a_disk_that_fills_up_costs_nothing(run, tmp_path, monkeypatch, capsys):
+  from rembert.convert import importing
+
+  def fail(*_, **__):
+    raise OSError('no space left on device')
+
+  main(['to_hf', str(run), str(tmp_path / 'there')])
+  (tmp_path / 'mine').mkdir()
+  (tmp_path / 'mine' / 'notes').write_text('precious')
+  with monkeypatch.context() as full:
+    full.setattr(importing, 'save_model', fail)
+    for destination in 'new', 'mine':
+      assert main(['from_hf', str(tmp_path / 'there'), str(tmp_path / destination)]) == 1
+      assert 'the workdir could not be written: no space left on device' in capsys.readouterr().err
+  assert not (tmp_path / 'new').exists()
+  assert (tmp_path / 'mine' / 'notes').read_text() == 'precious'
+  assert main(['from_hf', str(tmp_path / 'there'), str(tmp_path / 'mine')]) == 0
