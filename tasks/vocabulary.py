@@ -19,6 +19,7 @@ import sentencepiece
 from etils import epath
 from sentencepiece import sentencepiece_model_pb2
 
+from rembert.command_line import run_command
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 from rembert.storage import is_remote, why_unreachable, write_whole
@@ -197,18 +198,17 @@ def main(argv: list[str] | None = None) -> int:
   parser.add_argument('--characters', type=int, default=50_000_000, help='how much text to train on')
   parser.add_argument('--output', required=True, help='the file to write')
   options = parser.parse_args(argv)
-  try:
+
+  def train():
     corpus = open_corpus(DataConfig(dumps=options.dumps, languages=options.languages, held_out=0.0))
     statistics = survey(corpus, DataConfig.survey_documents)
     rates = sampling_rates({language: counts.sentences for language, counts in statistics.items()}, options.alpha)
     characters = {language: counts.characters for language, counts in statistics.items()}
     texts = sample_text(corpus, text_budgets(characters, rates, options.characters))
     train_vocabulary(texts, options.output, size=options.size, character_coverage=options.coverage)
-  except UsageError as error:
-    print(f'tasks.vocabulary: {error}')
-    return error.exit_code
-  print(f'{options.size} pieces from {len(rates)} language(s): {options.output}')
-  return 0
+    print(f'{options.size} pieces from {len(rates)} language(s): {options.output}')
+
+  return run_command('tasks.vocabulary', train)
 
 
 if __name__ == '__main__':

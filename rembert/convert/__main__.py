@@ -6,6 +6,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from rembert.command_line import run_command
 from rembert.errors import UsageError
 
 DESCRIPTION = """\
@@ -176,14 +177,8 @@ def _some(names: Sequence[str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
   """Converts; errors that a user can put right are told without a traceback."""
   options = parser().parse_args(argv)
-  try:
-    to_hugging_face(options) if options.direction == 'to_hf' else from_foreign(options)
-  except UsageError as error:
-    if options.traceback:
-      raise
-    print(f'rembert.convert: {error}', file=sys.stderr)
-    return error.exit_code
-  return 0
+  direction = to_hugging_face if options.direction == 'to_hf' else from_foreign
+  return run_command('rembert.convert', lambda: direction(options), show_traceback=options.traceback)
 
 
 if __name__ == '__main__':

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rembert.command_line import run_command
 from rembert.data.text import MASK, TextEncoder, cut, padded_rows
 from rembert.errors import UsageError
 from rembert.loading import LoadedModel, load
@@ -174,14 +175,8 @@ def _read_lines(path: str) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; errors that a user can put right are told without a traceback."""
   options = _parser().parse_args(argv)
-  try:
-    (_fill_mask if options.command == 'fill_mask' else _embed)(options, Console())
-  except UsageError as error:
-    if options.traceback:
-      raise
-    print(f'rembert.jobs.predict: {error}', file=sys.stderr)
-    return error.exit_code
-  return 0
+  command = _fill_mask if options.command == 'fill_mask' else _embed
+  return run_command('rembert.jobs.predict', lambda: command(options, Console()), show_traceback=options.traceback)
 
 
 if __name__ == '__main__':

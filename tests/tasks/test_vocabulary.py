@@ -97,4 +97,4 @@ def test_the_command_line_trains_one(tmp_path, capsys):
   assert vocabulary.main(['--languages=sw', '--size=900', f'--output={file}']) == 0
   assert vocabulary.check_vocabulary(file, 900)
   assert vocabulary.main(['--languages=xx', '--size=900', f'--output={file}']) == 2
-  assert 'xx' in capsys.readouterr().out
+  assert 'xx' in capsys.readouterr().err
