@@ -12,7 +12,9 @@ class DataConfig:
   """Where text comes from and how it is sampled.
 
   Attributes:
-    source: `dumps` (MediaWiki exports) or `tfds` (TensorFlow Datasets' `wikipedia`).
+    source: `dumps` (MediaWiki exports), `tfds` (TensorFlow Datasets' `wikipedia`), both streamed; or `store`.
+    store: for `store`: the folder that `python -m tasks.token_store` made. It has a vocabulary of its own.
+    read_threads: for `store`: threads that prepare batches ahead.
     dumps: for `dumps`: a folder, a glob, or a list of them, local or `gs://`; `sample` is the small corpus that comes
       with the project.
     tfds: for `tfds`: the dataset with `{language}` in it.
@@ -27,6 +29,8 @@ class DataConfig:
   """
 
   source: str = 'dumps'
+  store: str | None = None
+  read_threads: int = 1
   dumps: str | tuple[str, ...] = SAMPLE
   tfds: str = 'wikipedia/20230601.{language}'
   tfds_data_dir: str | None = None
@@ -38,8 +42,12 @@ class DataConfig:
   shuffle_rows: int = 64
 
   def __post_init__(self):
-    if self.source not in ('dumps', 'tfds'):
-      raise UsageError(f'unknown data source {self.source!r}', where='data.source', fix="'dumps' or 'tfds'")
+    if self.source not in ('dumps', 'tfds', 'store'):
+      raise UsageError(f'unknown data source {self.source!r}', where='data.source', fix="'dumps', 'tfds' or 'store'")
+    if self.source == 'store' and not self.store:
+      raise UsageError('no token store is named', where='data.store', fix='--gin.data.store=FOLDER')
+    if self.read_threads < 1:
+      raise UsageError('reading takes a thread', where=f'data.read_threads = {self.read_threads}', fix='1 or more')
     if not 0 <= self.held_out < 1:
       raise UsageError('a share lies in [0, 1)', where=f'data.held_out = {self.held_out}', fix='0.005 keeps one in 200')
     for name in ('languages', 'dumps'):

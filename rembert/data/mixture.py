@@ -28,3 +28,38 @@ def languages_of_rows(seed: int, step: int, rows: int, rates: Sequence[float]) -
   uniform = random_stream(seed, MIXTURE_STREAM, step).random(rows)
   bounds = np.cumsum(rates)
   return np.minimum(np.searchsorted(bounds / bounds[-1], uniform, side='right'), len(rates) - 1).astype(np.int32)
+
+
+_PROPORTION_BITS = 30  # times 2³² rows still fits into 64 bits
+
+
+def row_proportions(rates: Sequence[float]) -> np.ndarray:
+  """Rates as whole numbers, int64, at least 1 each: of so many rows in all, so many are a language's."""
+  return np.maximum(1, np.round(np.asarray(rates, np.float64) * 2**_PROPORTION_BITS)).astype(np.int64)
+
+
+def interleaved(rows: np.ndarray, proportions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """The language of global row numbers, and which row of that language each is, without counting from the start.
+
+  Of the first k rows, languages before the last take theirs one after the other: language l gets what a share of
+  p_l / (p_l + … + p_L) of the rows that the languages before it left comes to, rounded up. A row belongs to the
+  language whose number goes up at it (the closed form that Grain's mixtures use).
+
+  Args:
+    rows: int64 [N], numbers below 2³².
+    proportions: int64 [L], of `row_proportions`.
+
+  Returns:
+    Language, int32 [N], and number in the language from 0, int64 [N].
+  """
+  languages, ordinals = np.full(len(rows), -1, np.int32), np.zeros(len(rows), np.int64)
+  before, after = rows.astype(np.int64), rows.astype(np.int64) + 1
+  remaining = int(proportions.sum())
+  is_open = np.ones(len(rows), bool)
+  for language, share in enumerate(proportions.tolist()):
+    left_before, left_after = before * (remaining - share) // remaining, after * (remaining - share) // remaining
+    is_its = is_open & (after - left_after != before - left_before)
+    languages[is_its], ordinals[is_its] = language, (before - left_before)[is_its]
+    is_open &= ~is_its
+    before, after, remaining = left_before, left_after, remaining - share
+  return languages, ordinals

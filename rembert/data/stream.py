@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import jax
 from etils import epath
 
-from rembert.data.batches import StreamedBatches
+from rembert.data.batches import OpenedData, StreamedBatches
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig, SpecialIds
 from rembert.data.mixture import sampling_rates
@@ -25,21 +25,6 @@ if TYPE_CHECKING:
   from tasks.wikipedia.corpus import Corpus
 
 
-@dataclasses.dataclass(frozen=True)
-class TextStream:
-  """An open corpus.
-
-  Attributes:
-    batches: the source of batches.
-    vocabulary: file of the SentencePiece model, in the workdir.
-    identity: what resuming depends on (sampling rates, vocabulary); JSON, by name.
-  """
-
-  batches: StreamedBatches
-  vocabulary: epath.Path
-  identity: dict
-
-
 def open_stream(
   data: DataConfig,
   vocabulary: VocabularyConfig,
@@ -49,7 +34,7 @@ def open_stream(
   vocab_size: int,
   workdir: epath.Path,
   console: Console,
-) -> TextStream:
+) -> OpenedData:
   """Opens the corpus of `data`; UsageError where something is missing, before anything expensive is begun."""
   # TensorFlow takes seconds to import: only who streams text pays.
   from tasks.vocabulary import check_vocabulary
@@ -98,7 +83,7 @@ def open_stream(
   )
   digest = hashlib.sha256(vocabulary_file.read_bytes()).hexdigest()
   identity = {'vocabulary': digest, **{f'rate of {language}': rate for language, rate in rates.items()}}
-  return TextStream(batches=batches, vocabulary=vocabulary_file, identity=identity)
+  return OpenedData(batches=batches, vocabulary=vocabulary_file, identity=identity)
 
 
 def _surveyed(

@@ -10,8 +10,10 @@ from rembert.data.mixture import (
   MASK_STREAM,
   MIXTURE_STREAM,
   SHUFFLE_STREAM,
+  interleaved,
   languages_of_rows,
   random_stream,
+  row_proportions,
   sampling_rates,
 )
 
@@ -95,3 +97,34 @@ def test_neighbouring_counters_share_no_draws():
   long = random_stream(0, MASK_STREAM, 0, 0).integers(0, 2**63, 4096)
   others = [random_stream(0, MASK_STREAM, *counter).integers(0, 2**63, 4096) for counter in ((0, 1), (1, 0), (1, 1))]
   assert len(set(np.concatenate([long, *others]).tolist())) == 4 * 4096
+
+
+# --- exact proportions ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=12), st.integers(0, 2**31))
+def test_interleaving_counts_every_language_without_counting_from_the_start(weights, start):
+  rates = np.array(weights) / sum(weights)
+  proportions = row_proportions(rates)
+  rows = np.arange(start, start + 50)
+  languages, ordinals = interleaved(rows, proportions)
+  assert np.all((languages >= 0) & (languages < len(rates)))
+  # Whoever asks for a row alone gets the same.
+  for row in (0, 17, 49):
+    alone = interleaved(rows[row : row + 1], proportions)
+    assert (alone[0][0], alone[1][0]) == (languages[row], ordinals[row])
+  # The numbers in a language go up by one with each of its rows, and are its share of all rows before.
+  for language in np.unique(languages):
+    of_language = ordinals[languages == language]
+    assert np.array_equal(of_language, np.arange(of_language[0], of_language[0] + len(of_language)))
+  share = proportions[languages] / proportions.sum()
+  assert np.all(np.abs(ordinals - rows * share) <= len(rates) + 1)
+
+
+def test_the_realised_draw_has_every_language_at_its_rate_and_skips_no_row():
+  rates = sampling_rates({f'language {index}': 10 ** (index / 8) for index in range(40)}, 0.5)
+  languages, ordinals = interleaved(np.arange(100_000), row_proportions(tuple(rates.values())))
+  for language, rate in enumerate(rates.values()):
+    of_language = ordinals[languages == language]
+    assert np.array_equal(of_language, np.arange(len(of_language)))
+    assert abs(len(of_language) - rate * 100_000) < len(rates)

@@ -13,10 +13,11 @@ import rich.console
 import sentencepiece
 from etils import epath
 
+from rembert.data.batches import OpenedData
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
-from rembert.data.stream import TextStream, open_stream
+from rembert.data.stream import open_stream
 from rembert.errors import UsageError
 from rembert.training.console import Console
 from rembert.training.loop import TrainConfig
@@ -30,7 +31,7 @@ SIZE = 1500
 class Opened:
   """A stream, and what was said while it was opened."""
 
-  stream: TextStream
+  stream: OpenedData
   said: str
   workdir: pathlib.Path
 

@@ -1,0 +1,117 @@
+"""From `data.source` to batches: text as it streams by, or a token store."""
+
+import jax
+from etils import epath
+
+from rembert.data.batches import OpenedData
+from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.masking import MaskingConfig
+from rembert.data.mixture import sampling_rates
+from rembert.data.stored_batches import StoredBatches
+from rembert.data.token_store import VOCABULARY, TokenStore
+from rembert.errors import UsageError
+from rembert.storage import write_whole
+from rembert.training.console import Console
+from rembert.training.loop import TrainConfig
+
+
+def open_data(
+  data: DataConfig,
+  vocabulary: VocabularyConfig,
+  masking: MaskingConfig,
+  train: TrainConfig,
+  *,
+  vocab_size: int,
+  workdir: epath.Path,
+  console: Console,
+) -> OpenedData:
+  """Opens what `data` names; UsageError where something is missing, before anything expensive is begun."""
+  if data.source != 'store':
+    from rembert.data.stream import open_stream
+
+    return open_stream(data, vocabulary, masking, train, vocab_size=vocab_size, workdir=workdir, console=console)
+  return open_store(data, masking, train, vocab_size=vocab_size, workdir=workdir, console=console)
+
+
+def open_store(
+  data: DataConfig,
+  masking: MaskingConfig,
+  train: TrainConfig,
+  *,
+  vocab_size: int,
+  workdir: epath.Path,
+  console: Console,
+) -> OpenedData:
+  """Opens a token store; imports neither TensorFlow nor SeqIO."""
+  store = TokenStore(data.store)
+  _refuse_other_model(store, train.sequence_length, vocab_size)
+  languages = _chosen(store, data.languages)
+  rates = sampling_rates({language: store.languages[language].sentences for language in languages}, data.alpha)
+  rates = {language: rate for language, rate in rates.items() if store.rows(language, 'train')}
+  if not rates:
+    raise UsageError('the store holds no rows to train on', where=str(store.folder), fix='choose other languages')
+  rates = {language: rate / sum(rates.values()) for language, rate in rates.items()}
+  _show_languages(console, store, rates)
+  file = workdir / 'vocabulary' / 'sentencepiece.model'
+  write_whole(file, (store.folder / VOCABULARY).read_bytes())
+  batches = StoredBatches(
+    store=store,
+    rates=rates,
+    batch_size=train.batch_size,
+    vocab_size=vocab_size,
+    seed=train.seed,
+    masking=masking,
+    evaluation_rows=train.eval_rows,
+    process=(jax.process_index(), jax.process_count()),
+    read_threads=data.read_threads,
+  )
+  identity = {'store': store.manifest_hash, **{f'rate of {language}': rate for language, rate in rates.items()}}
+  return OpenedData(batches=batches, vocabulary=file, identity=identity)
+
+
+def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int) -> None:
+  if store.sequence_length != sequence_length:
+    raise UsageError(
+      f'the store has rows of {store.sequence_length} tokens, and training wants {sequence_length}',
+      where=f'{store.folder}, train.sequence_length',
+      fix=f'--gin.train.sequence_length={store.sequence_length}, or a store with --sequence_length={sequence_length}',
+    )
+  if store.vocab_size > vocab_size:
+    raise UsageError(
+      f'the store has a vocabulary of {store.vocab_size:,} pieces, and the model one of {vocab_size:,}',
+      where=f'{store.folder}, RemBertConfig.vocab_size',
+      fix=f'--gin.RemBertConfig.vocab_size={store.vocab_size}',
+    )
+
+
+def _chosen(store: TokenStore, languages: tuple[str, ...] | None) -> list[str]:
+  missing = [language for language in languages or () if language not in store.languages]
+  if missing:
+    raise UsageError(
+      f'the store lacks {", ".join(missing)}',
+      where='data.languages',
+      fix=f'it has {", ".join(store.languages)}',
+    )
+  return list(languages or store.languages)
+
+
+def _show_languages(console: Console, store: TokenStore, rates: dict[str, float], most: int = 24) -> None:
+  rows = [
+    (
+      language,
+      f'{store.languages[language].sentences:,}',
+      f'{store.rows(language, "train"):,}',
+      f'{store.rows(language, "validation"):,}',
+      f'{rate:.2%}',
+    )
+    for language, rate in sorted(rates.items(), key=lambda item: -item[1])
+  ]
+  if len(rows) > most:
+    rest = [row[0] for row in rows[most:]]
+    total = lambda split: sum(store.rows(language, split) for language in rest)
+    sentences = sum(store.languages[language].sentences for language in rest)
+    share = sum(rates[language] for language in rest)
+    rows[most:] = [
+      (f'{len(rest)} more', f'{sentences:,}', f'{total("train"):,}', f'{total("validation"):,}', f'{share:.2%}')
+    ]
+  console.table(f'Languages of {store.folder}', ('', 'sentences', 'rows', 'held out', 'sampled'), rows)
