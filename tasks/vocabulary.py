@@ -191,7 +191,7 @@ def main(argv: list[str] | None = None) -> int:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   parser.add_argument('--dumps', default=SAMPLE, help='folder or glob of dumps (default: the sample corpus)')
-  parser.add_argument('--languages', default=None, help='codes, comma separated (default: all)')
+  parser.add_argument('--languages', default=None, help='codes, comma separated, or mbert or rembert (default: all)')
   parser.add_argument('--size', type=int, required=True, help=f'pieces, special ones included; {SMALLEST_SIZE} or more')
   parser.add_argument('--alpha', type=float, default=0.5, help='smoothing of the languages (default 0.5)')
   parser.add_argument('--coverage', type=float, default=0.9995, help='share of characters with own pieces')
@@ -200,7 +200,7 @@ def main(argv: list[str] | None = None) -> int:
   options = parser.parse_args(argv)
 
   def train():
-    corpus = open_corpus(DataConfig(dumps=options.dumps, languages=options.languages, held_out=0.0))
+    corpus = open_corpus(DataConfig(dumps=options.dumps, languages=options.languages, held_out=0.0), print)
     statistics = survey(corpus, DataConfig.survey_documents)
     rates = sampling_rates({language: counts.sentences for language, counts in statistics.items()}, options.alpha)
     characters = {language: counts.characters for language, counts in statistics.items()}

@@ -17,7 +17,8 @@ class DataConfig:
       with the project.
     tfds: for `tfds`: the dataset with `{language}` in it.
     tfds_data_dir: for `tfds`: where prepared datasets lie; None is TFDS's default folder, then its public bucket.
-    languages: codes to use, or None for all that the dumps hold.
+    languages: codes to use, or None for all that the dumps hold. `mbert` and `rembert` stand for the languages of these
+      models (`tasks.wikipedia.languages`), as far as the corpus holds them; a code by itself has to be there.
     alpha: sampling rates are proportional to (sentences of a language) ** alpha; 0.5 for RemBERT (paper, A.7), 0.7 for
       mBERT, 1 for as they come.
     held_out: share of the documents that is kept for evaluation, chosen by a hash of their text.

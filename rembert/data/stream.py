@@ -62,7 +62,7 @@ def open_stream(
     except UsageError as error:
       problems.append(error)
   try:
-    corpus = open_corpus(data)
+    corpus = open_corpus(data, console.say)
   except UsageError as error:
     problems.append(error)
   if problems:  # all at once: who mends one should not meet the next only then
