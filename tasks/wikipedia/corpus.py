@@ -14,7 +14,7 @@ from rembert.errors import UsageError
 from rembert.storage import why_unreachable
 from tasks.wikipedia.documents import Document, is_held_out, read_documents
 from tasks.wikipedia.dumps import Dump, ReadCounts, find_dumps
-from tasks.wikipedia.languages import LISTS, without_lists
+from tasks.wikipedia.languages import LISTS, missing_in_words, without_lists
 
 if TYPE_CHECKING:
   import seqio
@@ -250,10 +250,8 @@ def open_corpus(config: DataConfig, say: Callable[[str], None] = lambda line: No
   """
   codes, listed = (None, ()) if config.languages is None else without_lists(config.languages)
   corpus = _tfds_corpus(config, codes, listed) if config.source == 'tfds' else _dump_corpus(config, codes, listed)
-  missing = [language for language in listed if language not in corpus.languages]
-  if missing:
-    name = ' and '.join(name for name in config.languages if name in LISTS)
-    say(f'{len(missing)} of the {len(listed)} Wikipedias of {name} are not in the corpus: {", ".join(missing)}')
+  if missing := missing_in_words(config.languages or (), corpus.languages):
+    say(missing)
   return corpus
 
 

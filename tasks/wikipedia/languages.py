@@ -1,6 +1,6 @@
 """Wikipedia's codes for its editions, the names of their databases, and the language lists of published models."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 # The languages of multilingual BERT, cased: the 104 entries of google-research/bert's multilingual.md, in its order. It
 # names languages, not codes; the codes are Wikipedia's. "Norwegian (Bokmal)" is `no`. Chinese is two of the entries and
@@ -103,3 +103,13 @@ def without_lists(languages: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
   codes = tuple(language for language in languages if language not in LISTS)
   listed = {edition_of(code) for language in languages for code in LISTS.get(language, ())}
   return codes, tuple(sorted(listed - {None}))
+
+
+def missing_in_words(languages: Sequence[str], there: Collection[str]) -> str:
+  """One line that names the editions of the lists in `languages` that are not `there`; empty if all are."""
+  _, listed = without_lists(languages)
+  missing = [language for language in listed if language not in there]
+  lists = ' and '.join(language for language in languages if language in LISTS)
+  if not missing:
+    return ''
+  return f'{len(missing)} of the {len(listed)} Wikipedias of {lists} are not there: {", ".join(missing)}'

@@ -112,7 +112,7 @@ def test_of_a_list_of_languages_those_that_are_there_are_taken_and_the_others_na
   corpus = open_corpus(DataConfig(dumps=str(folder), languages=name), said.append)
   assert corpus.languages == ('de', 'sw')
   (line,) = said
-  assert f'Wikipedias of {name} are not in the corpus: ' in line
+  assert f'Wikipedias of {name} are not there: ' in line
   missing = line.partition(': ')[2].split(', ')
   assert {'he', 'zh', 'tl'} <= set(missing)
   assert {'de', 'sw', 'ext', 'hmn', 'iw'}.isdisjoint(missing)
