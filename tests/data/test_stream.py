@@ -189,6 +189,20 @@ def _copy_kept(first, workdir):
     shutil.copytree(first.workdir / folder, workdir / folder)
 
 
+def test_limits_of_the_rates_are_shown_and_are_another_identity(first, tmp_path):
+  assert 'no language above' not in first.said
+  _copy_kept(first, tmp_path / 'run')
+  given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
+  before = first.stream.batches.rates
+  limited = opened(tmp_path / 'run', dataclasses.replace(DATA, max_share=max(before.values()) - 0.001), given)
+  assert 'surveying' not in limited.said
+  assert 'no language above 0.' in limited.said
+  assert max(limited.stream.batches.rates.values()) == pytest.approx(max(before.values()) - 0.001)
+  assert limited.stream.identity != first.stream.identity
+  with pytest.raises(UsageError, match='do not make up a whole'):
+    opened(tmp_path / 'run', dataclasses.replace(DATA, max_share=0.3), given)
+
+
 # --- a vocabulary of one's own ---------------------------------------------------------------------------------------
 
 
