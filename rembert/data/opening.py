@@ -5,14 +5,17 @@ from etils import epath
 
 from rembert.data.batches import OpenedData
 from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.language_table import show_languages
 from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
 from rembert.data.stored_batches import StoredBatches
-from rembert.data.token_store import VOCABULARY, TokenStore
+from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
 from rembert.errors import UsageError
 from rembert.storage import write_whole
 from rembert.training.console import Console
 from rembert.training.loop import TrainConfig
+from tasks.survey import LanguageStatistics
+from tasks.wikipedia.languages import missing_in_words, without_lists
 
 
 def open_data(
@@ -45,13 +48,14 @@ def open_store(
   """Opens a token store; imports neither TensorFlow nor SeqIO."""
   store = TokenStore(data.store)
   _refuse_other_model(store, train.sequence_length, vocab_size)
-  languages = _chosen(store, data.languages)
-  rates = sampling_rates({language: store.languages[language].sentences for language in languages}, data.alpha)
-  rates = {language: rate for language, rate in rates.items() if store.rows(language, 'train')}
-  if not rates:
+  languages = _chosen(store, data.languages, console)
+  statistics = {language: _statistics(store.languages[language]) for language in languages}
+  # What has sentences and no row to train on is left out like what has none.
+  sentences = {language: counts.sentences for language, counts in statistics.items() if store.rows(language, 'train')}
+  if not any(sentences.values()):
     raise UsageError('the store holds no rows to train on', where=str(store.folder), fix='choose other languages')
-  rates = {language: rate / sum(rates.values()) for language, rate in rates.items()}
-  _show_languages(console, store, rates)
+  rates = sampling_rates(sentences, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
+  show_languages(console, statistics, rates, limits_of=data)
   file = workdir / 'vocabulary' / 'sentencepiece.model'
   write_whole(file, (store.folder / VOCABULARY).read_bytes())
   batches = StoredBatches(
@@ -84,34 +88,24 @@ def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int
     )
 
 
-def _chosen(store: TokenStore, languages: tuple[str, ...] | None) -> list[str]:
-  missing = [language for language in languages or () if language not in store.languages]
+def _chosen(store: TokenStore, languages: tuple[str, ...] | None, console: Console) -> list[str]:
+  if languages is None:
+    return list(store.languages)
+  codes, listed = without_lists(languages)
+  missing = [code for code in codes if code not in store.languages]
   if missing:
-    raise UsageError(
-      f'the store lacks {", ".join(missing)}',
-      where='data.languages',
-      fix=f'it has {", ".join(store.languages)}',
-    )
-  return list(languages or store.languages)
+    fix = f'it has {", ".join(store.languages)}'
+    raise UsageError(f'the store lacks {", ".join(missing)}', where='data.languages', fix=fix)
+  if line := missing_in_words(languages, store.languages):
+    console.say(line)
+  return sorted({*codes, *(language for language in listed if language in store.languages)})
 
 
-def _show_languages(console: Console, store: TokenStore, rates: dict[str, float], most: int = 24) -> None:
-  rows = [
-    (
-      language,
-      f'{store.languages[language].sentences:,}',
-      f'{store.rows(language, "train"):,}',
-      f'{store.rows(language, "validation"):,}',
-      f'{rate:.2%}',
-    )
-    for language, rate in sorted(rates.items(), key=lambda item: -item[1])
-  ]
-  if len(rows) > most:
-    rest = [row[0] for row in rows[most:]]
-    total = lambda split: sum(store.rows(language, split) for language in rest)
-    sentences = sum(store.languages[language].sentences for language in rest)
-    share = sum(rates[language] for language in rest)
-    rows[most:] = [
-      (f'{len(rest)} more', f'{sentences:,}', f'{total("train"):,}', f'{total("validation"):,}', f'{share:.2%}')
-    ]
-  console.table(f'Languages of {store.folder}', ('', 'sentences', 'rows', 'held out', 'sampled'), rows)
+def _statistics(part: StoredLanguage) -> LanguageStatistics:
+  return LanguageStatistics(
+    documents=part.documents['train'],
+    held_out=part.documents['validation'],
+    sentences=part.sentences,
+    characters=part.characters,
+    broken_pages=part.lost.get('broken pages', 0),
+  )

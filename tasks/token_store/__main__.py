@@ -28,6 +28,7 @@ examples
     python -m tasks.token_store --text=text/ --vocabulary=sentencepiece.model --output=store
   datasets that TensorFlow Datasets has prepared (wikipedia, wiki40b, c4):
     python -m tasks.token_store --tfds='wikipedia/20230601.{language}' --languages=de,sw --vocabulary=… --output=store
+    python -m tasks.token_store --tfds='c4/multilingual[{language}]' --languages=de,sw --vocabulary=… --output=store
   somewhere else; flags that are not named here go to Beam:
     python -m tasks.token_store --dumps=gs://… --vocabulary=gs://… --output=gs://… --runner=DataflowRunner --project=…
   compare every shard of a store with its checksum:
@@ -50,9 +51,9 @@ def parser() -> argparse.ArgumentParser:
   source = flags.add_mutually_exclusive_group(required=True)
   source.add_argument('--dumps', metavar='FOLDER', help='MediaWiki dumps: a folder or glob, local or gs://')
   source.add_argument('--text', metavar='FOLDER', help='plain text, LL.txt[.xz|.gz|.bz2]; blank lines part documents')
-  source.add_argument('--tfds', metavar='NAME', help='a dataset of TensorFlow Datasets with {language} in its name')
+  source.add_argument('--tfds', metavar='NAME', help='a prepared dataset, {language} in its name or [split]')
   flags.add_argument('--tfds_data_dir', metavar='DIR', help='where prepared datasets lie')
-  flags.add_argument('--languages', metavar='CODES', help='comma separated (default: all that are there)')
+  flags.add_argument('--languages', metavar='CODES', help='codes, or mbert, rembert (default: all that are there)')
   flags.add_argument('--vocabulary', required=True, metavar='FILE', help='sentencepiece.model of RemBERT’s layout')
   flags.add_argument('--output', required=True, metavar='STORE', help='folder of the store')
   flags.add_argument('--sequence_length', type=int, default=512, metavar='S', help='tokens in a row (default 512)')
@@ -176,7 +177,7 @@ def _recipe(config, vocabulary_hash: str, parts: list) -> dict:
   for name in ('folder', 'vocabulary', 'special'):
     del fields[name]
   sources = [
-    (part.language, part.kind, part.path.rsplit('/', 1)[-1], part.start, part.stop, part.size) for part in parts
+    dataclasses.astuple(dataclasses.replace(part, path=part.path.rsplit('/', 1)[-1], data_dir=None)) for part in parts
   ]
   return fields | {'vocabulary': vocabulary_hash, 'sources': sources}
 

@@ -14,7 +14,7 @@ from etils import epath
 from rembert.errors import UsageError
 from tasks.wikipedia.cleaning import clean_wikitext
 from tasks.wikipedia.dumps import DamagedDump, ReadCounts, find_dumps, read_articles, read_namespaces
-from tasks.wikipedia.languages import language_of_database
+from tasks.wikipedia.languages import language_of_database, without_lists
 
 _TEXT_NAME = re.compile(r'(?P<language>[\w-]+)\.txt(\.(xz|gz|bz2))?')
 _OPEN = {'.xz': lzma.open, '.gz': gzip.open, '.bz2': bz2.open}
@@ -31,6 +31,7 @@ class Part:
     language: code.
     kind: `dump`, `tfds` or `text`.
     path: of the file; for `tfds` the name of the dataset.
+    split: for `tfds`.
     start: first example, for `tfds`.
     stop: example after the last, for `tfds`.
     data_dir: where prepared datasets lie, for `tfds`.
@@ -40,6 +41,7 @@ class Part:
   language: str
   kind: str
   path: str
+  split: str = ''
   start: int = 0
   stop: int = 0
   data_dir: str | None = None
@@ -69,8 +71,9 @@ class RawDocument:
 
 
 def dump_parts(pattern: str, languages: Sequence[str] | None) -> list[Part]:
-  """A part for each dump; UsageError where there is none, or a language is missing."""
-  dumps = find_dumps(pattern, languages)
+  """A part for each dump; UsageError where there is none, or a language is missing that was named by its code."""
+  codes, listed = (None, ()) if languages is None else without_lists(languages)
+  dumps = find_dumps(pattern, codes, where_there=listed)
   return [
     Part(language, 'dump', str(dump.path), size=epath.Path(dump.path).stat().length)
     for language, files in dumps.items()
@@ -88,34 +91,49 @@ def text_parts(folder: str, languages: Sequence[str] | None) -> list[Part]:
       found.setdefault(language, []).append(Part(language, 'text', str(file), size=file.stat().length))
   if not found:
     raise UsageError('no text files', where=folder, fix='name a folder with de.txt, en.txt.xz, …')
-  missing = [language for language in languages or () if language not in found]
+  codes, listed = (tuple(found), ()) if languages is None else without_lists(languages)
+  missing = [language for language in codes if language not in found]
   if missing:
     raise UsageError(f'no text in {", ".join(missing)}', where=folder, fix=f'there are {", ".join(sorted(found))}')
-  return [part for language in sorted(found) if not languages or language in languages for part in found[language]]
+  return [part for language in sorted(found) if language in {*codes, *listed} for part in found[language]]
 
 
 def tfds_parts(dataset: str, data_dir: str | None, languages: Sequence[str]) -> list[Part]:
-  """Ranges of examples of `dataset`, a name with `{language}` in it; UsageError where it is not prepared."""
-  import tensorflow_datasets as tfds
+  """Ranges of examples of a prepared dataset, or UsageError.
 
+  Args:
+    dataset: a name with `{language}` in its configuration, `wiki40b/{language}`, or in its split, in brackets:
+      `c4/multilingual[{language}]`. Without brackets the split is `train`.
+    data_dir: where prepared datasets lie; None is TFDS's own folder.
+    languages: codes, as the dataset spells them, or lists by name.
+  """
+  codes, listed = without_lists(languages)
+  name, _, split = dataset.rstrip(']').partition('[')
   parts = []
-  for language in languages:
-    name = dataset.format(language=language)
+  for language in (*codes, *listed):
+    of_language = (name.format(language=language), (split or 'train').format(language=language))
     try:
-      info = tfds.builder(name, data_dir=data_dir).info.splits['train']
-    except Exception as error:  # TFDS raises types of its own for names, versions and folders
+      info = _prepared(of_language[0], data_dir).info.splits[of_language[1]]
+    except Exception as error:  # TFDS raises types of its own for names, versions, splits and folders
       reason = str(error).splitlines()[0] if str(error) else type(error).__name__
       raise UsageError(
-        f'TensorFlow Datasets cannot read {name}: {reason}',
+        f'TensorFlow Datasets cannot read {of_language[0]}, split {of_language[1]}: {reason}',
         where=f'--tfds={dataset}, --tfds_data_dir={data_dir}',
         fix='prepare it first (tfds build), and name its folder: --tfds_data_dir=DIR',
       ) from error
     total = info.num_examples
     for start in range(0, total, _EXAMPLES_PER_PART):
       stop = min(total, start + _EXAMPLES_PER_PART)
-      size = int(info.num_bytes * (stop - start) / max(total, 1))
-      parts.append(Part(language, 'tfds', name, start, stop, data_dir, size))
+      size = int(info.num_bytes * (stop - start) / total)
+      parts.append(Part(language, 'tfds', of_language[0], of_language[1], start, stop, data_dir, size))
   return parts
+
+
+def _prepared(name: str, data_dir: str | None):
+  """A dataset's reader, from its files alone: the code that once prepared it may want packages that are not here."""
+  import tensorflow_datasets as tfds
+
+  return tfds.core.read_only_builder.builder_from_files(name, data_dir=data_dir)
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
@@ -161,8 +179,8 @@ def _read_tfds(part: Part, lost: dict[str, int]) -> Iterator[RawDocument]:
   del lost
   import tensorflow_datasets as tfds
 
-  builder = tfds.builder(part.path, data_dir=part.data_dir)
-  split = tfds.core.ReadInstruction('train', from_=part.start, to=part.stop, unit='abs')
+  builder = _prepared(part.path, part.data_dir)
+  split = tfds.core.ReadInstruction(part.split, from_=part.start, to=part.stop, unit='abs')
   for example in tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False)):
     title = example.get('title', b'').decode()
     yield RawDocument(part.language, part.kind, title, example['text'].decode())

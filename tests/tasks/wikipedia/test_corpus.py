@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prepared_datasets import prepare_dataset
 
 from rembert.data.config import DataConfig
 from rembert.errors import UsageError
@@ -227,34 +228,13 @@ TFDS_DOCUMENTS = {'sw': 30, 'de': 7}
 @pytest.fixture(scope='module')
 def prepared(tmp_path_factory):
   """TFDS's `wikipedia` in two languages, prepared on disk as `tfds build` leaves it."""
-  from tasks.tensorflow_import import tensorflow  # noqa: F401
-
-  # isort: split
-  import tensorflow_datasets as tfds
-
-  class Wikipedia(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    VERSION = tfds.core.Version('1.0.0')
-    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=f'20230601.{language}') for language in TFDS_DOCUMENTS]  # noqa: RUF012
-
-    url_infos = None  # nothing is downloaded
-
-    def _info(self):
-      text = tfds.features.Text()
-      return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict({'title': text, 'text': text}))
-
-    def _split_generators(self, download_manager):
-      return {'train': self._generate_examples()}
-
-    def _generate_examples(self):
-      for number in range(TFDS_DOCUMENTS[self.builder_config.name.partition('.')[2]]):
-        yield number, {'title': f'Mahali {number}', 'text': f'Soko la mahali {number} – lina watu wengi.'}
-
-  folder = tmp_path_factory.mktemp('tfds')
-  tfds.disable_progress_bar()
-  for language in TFDS_DOCUMENTS:
-    builder = Wikipedia(data_dir=folder, config=f'20230601.{language}')
-    builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
-  return folder
+  documents = {
+    f'20230601.{language}': [
+      {'title': f'Mahali {number}', 'text': f'Soko la mahali {number} – lina watu wengi.'} for number in range(count)
+    ]
+    for language, count in TFDS_DOCUMENTS.items()
+  }
+  return prepare_dataset('wikipedia', documents, tmp_path_factory.mktemp('tfds'))
 
 
 def open_tfds(folder, languages=('sw', 'de'), **options):
