@@ -5,6 +5,7 @@ counted on the way: step 1,000,000 costs what step 0 costs, resuming is exact, a
 """
 
 import dataclasses
+import functools
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,13 @@ from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, interleaved, ro
 from rembert.data.token_store import TokenStore
 
 _ROUNDS = 4  # of the block cipher that permutes row numbers; Grain's own default
+# Up to here a permutation is kept as a table: the cipher is slow where there are far fewer rows than it has blocks.
+_LARGEST_TABLE = 1 << 16
+
+
+@functools.lru_cache(maxsize=512)
+def _permutation(count: int, seed: int) -> np.ndarray:
+  return np.random.Generator(np.random.Philox(seed)).permutation(count).astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +76,7 @@ class StoredBatches:
     indices = np.empty(len(languages), np.int64)
     for language in np.unique(languages):
       chosen = languages == language
-      indices[chosen] = [self._shuffled(int(language), int(ordinal)) for ordinal in ordinals[chosen]]
+      indices[chosen] = self._shuffled(int(language), ordinals[chosen])
     return languages, indices
 
   def batch(self, step: int) -> Batch:
@@ -105,14 +113,21 @@ class StoredBatches:
     share = self.batch_size // count
     return slice(index * share, (index + 1) * share)
 
-  def _shuffled(self, language: int, ordinal: int) -> int:
-    """The row shown as number `ordinal` of a language: epoch after epoch, each a permutation of its own."""
+  def _shuffled(self, language: int, ordinals: np.ndarray) -> np.ndarray:
+    """The rows shown as numbers `ordinals` of a language: epoch after epoch, each a permutation of its own."""
     name = self.languages[language]
-    epoch, place = divmod(ordinal, self.store.rows(name, 'train'))
-    seed = zlib.crc32(f'{self.seed} {name} {epoch}'.encode())
-    return grain.experimental.index_shuffle(
-      index=place, max_index=self.store.rows(name, 'train') - 1, seed=seed, rounds=_ROUNDS
-    )
+    count = self.store.rows(name, 'train')
+    epochs, places = np.divmod(ordinals, count)
+    rows = np.empty(len(ordinals), np.int64)
+    for epoch in np.unique(epochs):
+      chosen = epochs == epoch
+      seed = zlib.crc32(f'{self.seed} {name} {epoch}'.encode())
+      if count <= _LARGEST_TABLE:
+        rows[chosen] = _permutation(count, seed)[places[chosen]]
+      else:
+        shuffle = functools.partial(grain.experimental.index_shuffle, max_index=count - 1, seed=seed, rounds=_ROUNDS)
+        rows[chosen] = [shuffle(index=place) for place in places[chosen].tolist()]
+    return rows
 
   def _read(self, split: str, languages: np.ndarray, indices: np.ndarray, *, stream: int, step: int) -> Batch:
     ids = np.full((len(languages), self.store.sequence_length), self.special.pad, np.int32)

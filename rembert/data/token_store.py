@@ -27,6 +27,7 @@ FORMAT = 1
 MANIFEST = 'manifest.json'
 VOCABULARY = 'vocabulary/sentencepiece.model'
 SPLITS = ('train', 'validation')
+_READER_OPTIONS = 'readahead_buffer_size:0'  # rows are read one here, one there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,17 +163,27 @@ class TokenStore:
     return self.languages[language].rows(split)
 
   @functools.cache  # noqa: B019 - a store lives as long as the run
-  def _source(self, language: str, split: str):
-    import grain
+  def _readers(self, language: str, split: str) -> tuple[list, np.ndarray]:
+    """The shards of a split, open, and the number of the first row of each."""
+    from array_record.python import array_record_module
 
-    files = [str(self.folder / shard.file) for shard in self.languages[language].shards[split]]
-    return grain.sources.ArrayRecordDataSource(files)
+    shards = self.languages[language].shards[split]
+    open_shard = lambda shard: array_record_module.ArrayRecordReader(str(self.folder / shard.file), _READER_OPTIONS)
+    first_rows = np.cumsum([0, *(shard.rows for shard in shards)])
+    return [open_shard(shard) for shard in shards], first_rows
 
   def read(self, language: str, split: str, indices: Sequence[int]) -> np.ndarray:
     """Rows by their numbers in a split, ids [len(indices), S] int32; UsageError if a shard is damaged."""
+    indices = np.asarray(indices, np.int64)
+    ids = np.empty((len(indices), self.sequence_length), np.int32)
     try:
-      records = self._source(language, split).__getitems__([int(index) for index in indices])
-      ids = np.frombuffer(b''.join(records), self._dtype).reshape(len(records), self.sequence_length)
+      readers, first_rows = self._readers(language, split)
+      shards = np.searchsorted(first_rows, indices, side='right') - 1
+      for shard in np.unique(shards):
+        chosen = np.flatnonzero(shards == shard)
+        # One call a shard: the records are fetched and decompressed outside Python.
+        records = readers[shard].read((indices[chosen] - first_rows[shard]).tolist())
+        ids[chosen] = np.frombuffer(b''.join(records), self._dtype).reshape(len(chosen), self.sequence_length)
     except Exception as error:  # ArrayRecord raises types of its own
       reason = str(error).splitlines()[0] if str(error) else type(error).__name__
       raise UsageError(
@@ -180,7 +191,7 @@ class TokenStore:
         where=str(self.folder / language),
         fix=f'python -m tasks.token_store verify {self.folder} names the file',
       ) from error
-    return ids.astype(np.int32)
+    return ids
 
   def packed(self, ids_NxS: np.ndarray) -> Row:
     """Rows with their segments and positions, [N, S] each."""

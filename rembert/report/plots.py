@@ -1,10 +1,12 @@
-"""Pictures of a run."""
+"""Pictures of a run, and of what it reads."""
 
 import io
 import math
+from collections.abc import Mapping
 
 from etils import epath
 
+from rembert.data.mixture import sampling_rates
 from rembert.storage import write_whole
 from rembert.training.tracking import read_jsonl
 
@@ -67,6 +69,42 @@ def plot_loss(metrics_file: epath.PathLike, picture: epath.PathLike) -> None:
   axes.spines[['top', 'right']].set_visible(False)
   if training or evaluations:
     axes.legend(frameon=False)
+  _save(figure, picture)
+
+
+def plot_languages(sentences: Mapping[str, int], tokens: Mapping[str, int], picture: epath.PathLike) -> None:
+  """Draws how much there is of every language, and how often it would be drawn with α of 1, 0.7 and 0.5; a PNG.
+
+  Args:
+    sentences: in the training documents; the rates rest on them.
+    tokens: likewise; languages without any are not drawn.
+    picture: the file.
+  """
+  from matplotlib.backends.backend_agg import FigureCanvasAgg
+  from matplotlib.figure import Figure
+
+  languages = sorted((language for language in tokens if tokens[language]), key=lambda language: -tokens[language])
+  figure = Figure(figsize=(max(6.0, 2 + 0.16 * len(languages)), 6), dpi=110, layout='constrained')
+  FigureCanvasAgg(figure)
+  size, share = figure.subplots(2, 1, sharex=True)
+  size.bar(range(len(languages)), [tokens[language] for language in languages], color='#1f6feb', alpha=0.8)
+  size.set(yscale='log', ylabel='tokens')
+  for alpha, color in (1.0, '#9aa5b1'), (0.7, '#bf8700'), (0.5, '#1f6feb'):
+    rates = sampling_rates({language: sentences[language] for language in languages}, alpha)
+    drawn = [100 * rates.get(language, math.nan) for language in languages]
+    share.plot(drawn, color=color, marker='.', linewidth=1, label=f'α = {alpha:g}' + (', as they come' * (alpha == 1)))
+  share.set(yscale='log', ylabel='share of the rows (%)')
+  share.set_xticks(range(len(languages)), languages, rotation=90, fontsize=7)
+  share.set_xlim(-1, len(languages))
+  for axes in size, share:
+    axes.grid(alpha=0.25, axis='y')
+    axes.spines[['top', 'right']].set_visible(False)
+  if languages:
+    share.legend(frameon=False)
+  _save(figure, picture)
+
+
+def _save(figure, picture: epath.PathLike) -> None:
   content = io.BytesIO()
   figure.savefig(content, format='png')
   write_whole(picture, content.getvalue())

@@ -1,18 +1,22 @@
 """The command line: `python -m tasks.token_store --dumps=FOLDER --vocabulary=FILE --output=STORE`."""
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
 import json
+import logging
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from etils import epath
 
 from rembert.command_line import run_command
 from rembert.data.token_store import FORMAT, MANIFEST, VOCABULARY, TokenStore, altered_shards, row_dtype
 from rembert.errors import RunError, UsageError
+from rembert.report.plots import plot_languages
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console, human_bytes
 
@@ -74,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
 
 def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   """The whole of it."""
+  logging.getLogger().setLevel(logging.ERROR)  # Beam says much on it, from its import on
   from tasks.token_store.pipeline import StoreConfig
   from tasks.vocabulary import check_vocabulary, piece_count
 
@@ -142,6 +147,11 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
     'languages': languages,
   }
   with write_errors('the store', output):
+    plot_languages(
+      {language: part['sentences'] for language, part in languages.items()},
+      {language: part['tokens']['train'] for language, part in languages.items()},
+      output / 'languages.png',
+    )
     write_whole(output / MANIFEST, json.dumps(manifest, indent=1))
   _show(console, TokenStore(output))
 
@@ -213,7 +223,7 @@ def _run_pipeline(parts: list, config, options: argparse.Namespace, beam_flags: 
     mode = 'multi_processing' if options.workers > 1 else 'in_memory'
     flags += [f'--direct_num_workers={options.workers}', f'--direct_running_mode={mode}']
   try:
-    with beam.Pipeline(runner=runner, options=PipelineOptions(flags)) as pipeline:
+    with _quiet_processes(options), beam.Pipeline(runner=runner, options=PipelineOptions(flags)) as pipeline:
       build(pipeline, parts, config)
   except UsageError:
     raise
@@ -226,6 +236,22 @@ def _run_pipeline(parts: list, config, options: argparse.Namespace, beam_flags: 
       where=f'{options.output}, {options.runner}',
       fix=['mend the cause and repeat the command: languages that are done are kept', 'or look closer: --traceback'],
     ) from error
+
+
+@contextlib.contextmanager
+def _quiet_processes(options: argparse.Namespace) -> Iterator[None]:
+  """Beam's processes on this machine narrate their start on standard error, whatever level they are given."""
+  if options.runner != 'DirectRunner' or options.workers == 1 or options.traceback:
+    yield
+    return
+  kept = os.dup(2)
+  with open(os.devnull, 'wb') as nowhere:
+    os.dup2(nowhere.fileno(), 2)
+  try:
+    yield
+  finally:
+    os.dup2(kept, 2)
+    os.close(kept)
 
 
 def _show(console: Console, store: TokenStore) -> None:
@@ -257,6 +283,7 @@ def _show(console: Console, store: TokenStore) -> None:
       'rows': f'{sum(part.rows("train") for part in store.languages.values()):,} of {store.sequence_length}',
       'bytes': human_bytes(sum(shard.bytes for shard in store.shards())),
       'folder': str(store.folder),
+      'picture': str(store.folder / 'languages.png'),
     },
   )
 

@@ -8,7 +8,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from rembert.report.plots import plot_loss
+from rembert.report.plots import plot_languages, plot_loss
 
 RED, BLUE, GREY = '#d1242f', '#1f6feb', '#9aa5b1'
 TRAINING = [{'step': 10 * n, 'loss': 7.0 - 0.2 * n, 'accuracy': 0.1} for n in range(1, 11)]
@@ -147,3 +147,25 @@ def test_a_picture_is_replaced(draw):
   _, before = draw(TRAINING)
   _, after = draw([*TRAINING, *EVALUATIONS])
   assert np.any(before != after)
+
+
+# --- languages --------------------------------------------------------------------------------------------------------
+
+
+def test_languages_stand_by_size_with_the_share_that_each_alpha_gives_them(tmp_path, monkeypatch):
+  figures, savefig = [], matplotlib.figure.Figure.savefig
+  monkeypatch.setattr(
+    matplotlib.figure.Figure,
+    'savefig',
+    lambda figure, *args, **kw: figures.append(figure) or savefig(figure, *args, **kw),
+  )
+  sentences = {'sw': 100, 'de': 10_000, 'xx': 0}
+  plot_languages(sentences, {'sw': 2000, 'de': 300_000, 'xx': 0}, tmp_path / 'languages.png')
+  with PIL.Image.open(tmp_path / 'languages.png') as picture:
+    assert picture.format == 'PNG'
+  size, share = figures[0].axes
+  assert [bar.get_height() for bar in size.patches] == [300_000, 2000]
+  assert [label.get_text() for label in share.get_xticklabels()] == ['de', 'sw']
+  drawn = {line.get_label(): line.get_ydata() for line in share.get_lines()}
+  np.testing.assert_allclose(drawn['α = 0.5'], [100 * 100 / 110, 100 * 10 / 110])
+  np.testing.assert_allclose(drawn['α = 1, as they come'], [100 * 10_000 / 10_100, 100 * 100 / 10_100])
