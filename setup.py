@@ -8,6 +8,7 @@ ROOT = pathlib.Path(__file__).parent
 
 REQUIREMENTS = [
   'absl-py>=2.1',
+  'array-record>=0.8,<0.9',  # rows of token stores
   'etils[epath]>=1.9',
   'flax>=0.12.8,<0.13',
   'gin-config>=0.5,<0.6',

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import logging
 import os
@@ -79,6 +80,10 @@ def parser() -> argparse.ArgumentParser:
 def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   """The whole of it."""
   logging.getLogger().setLevel(logging.ERROR)  # Beam says much on it, from its import on
+  if importlib.util.find_spec('apache_beam') is None:
+    raise UsageError(
+      'Apache Beam is not installed', where='python -m tasks.token_store', fix='pip install "apache-beam>=2.77,<3"'
+    )
   from tasks.token_store.pipeline import StoreConfig
   from tasks.vocabulary import check_vocabulary, piece_count
 
