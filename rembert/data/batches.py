@@ -134,7 +134,8 @@ class StreamedBatches:
     vocab_size: upper bound of random replacements.
     seed: of everything random here.
     special: ids of special pieces.
-    masking: shares.
+    masking: shares and spans.
+    begins_word_V: whether a piece begins a word, bool; needed where `masking` asks for whole words.
     shuffle_rows: rows per shuffled window and language.
     evaluation_rows: held-out rows per language.
     process: index of this process, and how many there are.
@@ -148,6 +149,7 @@ class StreamedBatches:
   seed: int
   special: SpecialIds = SpecialIds()
   masking: MaskingConfig = MaskingConfig()
+  begins_word_V: np.ndarray | None = None
   shuffle_rows: int = 64
   evaluation_rows: int = 32
   process: tuple[int, int] = (0, 1)
@@ -218,6 +220,7 @@ class StreamedBatches:
       special=self.special,
       vocab_size=self.vocab_size,
       config=self.masking,
+      begins_word_V=self.begins_word_V,
     )
     return {
       **masked,

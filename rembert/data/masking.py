@@ -48,6 +48,13 @@ class MaskingConfig:
         'the longest span is a whole number ≥ 1', where=f'masking.ngram = {self.ngram!r}', fix='1, or 3 as in ALBERT'
       )
 
+  @property
+  def manner(self) -> str:
+    """How pieces are chosen, in words."""
+    if self.ngram > 1:
+      return f'in spans of 1 to {self.ngram} {"words" if self.whole_word else "pieces"}'
+    return 'as whole words' if self.whole_word else 'one by one'
+
   def slots(self, sequence_length: int) -> int:
     """K, the fixed number of predictions per row: enough for a full row."""
     return max(1, math.ceil(sequence_length * self.rate))
