@@ -8,7 +8,8 @@ import numpy as np
 from rembert.data import counter_random
 
 # A run without a space that is longer is no word, but Chinese, Japanese or Thai, an address, or characters spelt in
-# bytes. Words of real languages stay below in vocabularies of a useful size.
+# bytes. Even in the small vocabulary of the smoke run (5,000 pieces) such runs hold 0.5 % of the pieces of English and
+# 1.3 % of German, but 78 % of Thai and 98 % of Japanese.
 LONGEST_WORD = 8
 
 _NEVER = np.uint64(2**64 - 1)  # sorts behind every number that is drawn
@@ -73,7 +74,7 @@ def chosen_spans(
     Whether a token is chosen, bool [B, S].
   """
   rows, sequence_length = is_candidate_BxS.shape
-  is_chosen_BxS = np.zeros_like(is_candidate_BxS)
+  is_chosen_BxS = np.zeros((rows, sequence_length), bool)
   candidate_C = np.flatnonzero(is_candidate_BxS)  # where in the line of all tokens
   if not len(candidate_C):
     return is_chosen_BxS

@@ -22,6 +22,9 @@ class MaskingConfig:
       another or as itself on its own, as in BERT's and ALBERT's whole-word masking. See `chosen_spans`.
     ngram: longest span of neighbours that are chosen together, words with `whole_word`, else pieces; spans of 1, 2, …
       are drawn in proportion to 1, 1/2, …. ALBERT has 3 with whole words.
+
+  Held-out rows are masked in the same way. Whole words are harder to guess than pieces: losses compare within one
+  manner of masking only.
   """
 
   rate: float = 0.15

@@ -126,8 +126,9 @@ def test_a_row_of_special_pieces_has_nothing_to_predict_beside_others_that_have(
   np.testing.assert_array_equal(out['input_ids'][1], ids[1])
 
 
-def test_no_rows_are_masked_to_no_rows():
-  assert {name: x.shape for name, x in masked(np.zeros((0, S), np.int32)).items()} == {
+@pytest.mark.parametrize('config', CONFIGS, ids=NAMES)
+def test_no_rows_are_masked_to_no_rows(config):
+  assert {name: x.shape for name, x in masked(np.zeros((0, S), np.int32), config=config).items()} == {
     'input_ids': (0, S),
     'masked_positions': (0, 10),
     'targets': (0, 10),
@@ -156,12 +157,13 @@ def test_types_and_shapes_are_what_the_model_takes():
   }
 
 
-def test_no_row_is_changed_that_cannot_be_written_to_or_lies_apart():
+@pytest.mark.parametrize('config', CONFIGS, ids=NAMES)
+def test_rows_that_are_read_only_or_lie_column_by_column_are_masked_alike(config):
   ids = np.arange(315, 315 + 2 * S, dtype=np.int32).reshape(2, S)
   columns = np.asfortranarray(ids)
   columns.flags.writeable = False
-  expected = masked(ids)
-  for name, values in masked(columns).items():
+  expected = masked(ids, config=config)
+  for name, values in masked(columns, config=config).items():
     np.testing.assert_array_equal(values, expected[name])
 
 
@@ -313,6 +315,23 @@ def test_rows_of_a_step_are_masked_each_in_its_own_way():
 def test_row_r_of_one_step_is_not_row_r_plus_one_of_another():
   same = np.tile(IDS[:1], (20, 1))
   assert len({row.tobytes() for step in range(20) for row in masked(same, step=step)['masked_positions']}) == 400
+
+
+# Positions and what is shown there, of two rows of 30 pieces; made by printing what the test compares.
+OF_EARLIER_VERSIONS = [
+  ([[4, 11, 15, 20, 23], [3, 9, 13, 25, 29]], [[639, 325, 314, 314, 314], [317, 314, 314, 314, 314]]),
+  ([[11, 15, 16, 20, 23], [3, 4, 9, 10, 29]], [[325, 314, 314, 314, 314], [317, 507, 314, 477, 314]]),
+  ([[4, 11, 23, 24, 25], [13, 14, 25, 26, 27]], [[639, 325, 314, 338, 339], [314, 314, 314, 482, 314]]),
+  ([[1, 11, 21, 22, 23], [3, 4, 9, 10, 30]], [[314, 325, 314, 314, 314], [317, 507, 314, 477, 314]]),
+]
+
+
+@pytest.mark.parametrize(('config', 'expected'), zip(CONFIGS, OF_EARLIER_VERSIONS, strict=True), ids=NAMES)
+def test_masks_are_those_of_earlier_versions(config, expected):
+  # Else a run that is resumed after an upgrade would no longer be the uninterrupted one.
+  out = masked(np.tile(np.array([SPECIAL.cls, *range(315, 345), SPECIAL.sep], np.int32), (2, 1)), config=config)
+  shown = np.take_along_axis(out['input_ids'], out['masked_positions'], axis=1)
+  assert (out['masked_positions'].tolist(), shown.tolist()) == expected
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
