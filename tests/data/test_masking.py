@@ -326,7 +326,7 @@ OF_EARLIER_VERSIONS = [
 ]
 
 
-@pytest.mark.parametrize(('config', 'expected'), zip(CONFIGS, OF_EARLIER_VERSIONS, strict=True), ids=NAMES)
+@pytest.mark.parametrize(('config', 'expected'), list(zip(CONFIGS, OF_EARLIER_VERSIONS, strict=True)), ids=NAMES)
 def test_masks_are_those_of_earlier_versions(config, expected):
   # Else a run that is resumed after an upgrade would no longer be the uninterrupted one.
   out = masked(np.tile(np.array([SPECIAL.cls, *range(315, 345), SPECIAL.sep], np.int32), (2, 1)), config=config)
