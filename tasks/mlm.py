@@ -18,12 +18,25 @@ from rembert.data.batches import OpenDocuments
 from tasks.wikipedia.corpus import Corpus
 
 MIXTURE = 'wikipedia'
-_TEXTS_AT_ONCE = 32
+TEXTS_AT_ONCE = 32
 
 
 def task_name(language: str) -> str:
   """Name of a language's task in the SeqIO registry."""
   return f'{MIXTURE}.{language}'
+
+
+def language_task(language: str, source: seqio.DataSource, vocabulary: seqio.Vocabulary) -> seqio.Task:
+  """What an example of a language is: the `text` of a document as `ids`."""
+  return seqio.Task(
+    task_name(language),
+    source=source,
+    preprocessors=[
+      functools.partial(seqio.preprocessors.rekey, key_map={'ids': 'text'}),
+      functools.partial(seqio.preprocessors.tokenize, copy_pretokenized=False),
+    ],
+    output_features={'ids': seqio.Feature(vocabulary, add_eos=False, dtype=tf.int32)},
+  )
 
 
 def register(corpus: Corpus, vocabulary_file: str, rates: Mapping[str, float]) -> seqio.Mixture:
@@ -34,16 +47,33 @@ def register(corpus: Corpus, vocabulary_file: str, rates: Mapping[str, float]) -
   for language in rates:
     if task_name(language) in seqio.TaskRegistry.names():
       seqio.TaskRegistry.remove(task_name(language))
-    seqio.TaskRegistry.add(
-      task_name(language),
-      source=corpus.source(language),
-      preprocessors=[
-        functools.partial(seqio.preprocessors.rekey, key_map={'ids': 'text'}),
-        functools.partial(seqio.preprocessors.tokenize, copy_pretokenized=False),
-      ],
-      output_features={'ids': seqio.Feature(vocabulary, add_eos=False, dtype=tf.int32)},
-    )
+    seqio.TaskRegistry.add_provider(task_name(language), language_task(language, corpus.source(language), vocabulary))
   return seqio.MixtureRegistry.add(MIXTURE, [(task_name(language), rate) for language, rate in rates.items()])
+
+
+def task_of_texts(language: str, vocabulary_file: str) -> seqio.Task:
+  """`language_task` without a source of its own, for texts that someone else reads: see `encoder`."""
+  nothing = seqio.FunctionDataSource(lambda split, shuffle_files, seed=None: None, splits=('train',))
+  return language_task(language, nothing, seqio.SentencePieceVocabulary(vocabulary_file))
+
+
+def encoder(task: seqio.Task):
+  """Texts to their ids, by the task's own preprocessors inside TensorFlow, many at once."""
+
+  @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+  def ids(texts: tf.Tensor) -> tf.RaggedTensor:
+    examples = tf.data.Dataset.from_tensor_slices({'text': texts})
+    examples = task.preprocess_postcache(task.preprocess_precache(examples), sequence_length=None)
+    return examples.map(lambda example: example['ids']).ragged_batch(TEXTS_AT_ONCE).get_single_element()
+
+  function = ids.get_concrete_function()
+
+  def encode(texts: list[str]) -> list[np.ndarray]:
+    """Ids of each of at most `TEXTS_AT_ONCE` texts."""
+    ids = function(tf.constant(texts))
+    return np.split(ids.values.numpy(), ids.row_splits.numpy()[1:-1])
+
+  return encode
 
 
 def open_documents(mixture: seqio.Mixture, corpus: Corpus) -> OpenDocuments:
@@ -56,21 +86,12 @@ def open_documents(mixture: seqio.Mixture, corpus: Corpus) -> OpenDocuments:
   tasks = {task.name: task for task in mixture.tasks}
 
   @functools.cache
-  def encoder(language: str):
-    task = tasks[task_name(language)]
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-    def ids(texts: tf.Tensor) -> tf.RaggedTensor:
-      examples = tf.data.Dataset.from_tensor_slices({'text': texts})
-      examples = task.preprocess_postcache(task.preprocess_precache(examples), sequence_length=None)
-      return examples.map(lambda example: example['ids']).ragged_batch(_TEXTS_AT_ONCE).get_single_element()
-
-    return ids.get_concrete_function()
+  def encode(language: str):
+    return encoder(tasks[task_name(language)])
 
   def documents(language: str, split: str, skip: int) -> Iterator[np.ndarray]:
     texts = corpus.texts(language, split, skip)
-    while some := list(itertools.islice(texts, _TEXTS_AT_ONCE)):
-      ids = encoder(language)(tf.constant(some))
-      yield from np.split(ids.values.numpy(), ids.row_splits.numpy()[1:-1])
+    while some := list(itertools.islice(texts, TEXTS_AT_ONCE)):
+      yield from encode(language)(some)
 
   return documents

@@ -1,6 +1,7 @@
-"""SentencePiece vocabularies with the special ids of the released RemBERT: train one, or check one.
+"""SentencePiece vocabularies with the special ids of the released RemBERT: train one, check one, report on one.
 
   python -m tasks.vocabulary --dumps=FOLDER --size=32000 --output=vocabulary/sentencepiece.model
+  python -m tasks.vocabulary report --vocabulary=vocabulary/sentencepiece.model --dumps=FOLDER
 
 Layout: [PAD] 0, [UNK] 2, [CLS] 312, [SEP] 313, [MASK] 314 at any size, unused pieces between them, then 256 byte
 pieces (a character without a piece of its own becomes its UTF-8 bytes, never [UNK]), then what the unigram model
@@ -134,25 +135,33 @@ def _read(path: epath.Path) -> bytes | Exception:
       return error
 
 
+_ALTERNATIVE = 'train one on your corpus: --gin.vocabulary.path=None, or python -m tasks.vocabulary --help'
+
+
+def load_vocabulary(path: epath.PathLike) -> sentencepiece.SentencePieceProcessor:
+  """Loads any SentencePiece model; UsageError if there is no such file, or it is none."""
+  path = epath.Path(path)
+  content = _read(path)
+  if isinstance(content, Exception):
+    reason = type(content).__name__ if not str(content) else str(content).splitlines()[0]
+    raise UsageError(
+      f'the vocabulary cannot be read: {reason}', where=f'vocabulary.path = {path}', fix=_ALTERNATIVE
+    ) from content
+  processor = sentencepiece.SentencePieceProcessor()
+  try:
+    processor.LoadFromSerializedProto(content)
+  except RuntimeError as error:
+    raise UsageError('not a SentencePiece model', where=str(path), fix=_ALTERNATIVE) from error
+  return processor
+
+
 def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
   """Loads a vocabulary and returns its special ids.
 
   Raises:
     UsageError: no such file, not a SentencePiece model, special ids missing, or more pieces than `vocab_size`.
   """
-  path = epath.Path(path)
-  alternative = 'train one on your corpus: --gin.vocabulary.path=None, or python -m tasks.vocabulary --help'
-  content = _read(path)
-  if isinstance(content, Exception):
-    reason = type(content).__name__ if not str(content) else str(content).splitlines()[0]
-    raise UsageError(
-      f'the vocabulary cannot be read: {reason}', where=f'vocabulary.path = {path}', fix=alternative
-    ) from content
-  processor = sentencepiece.SentencePieceProcessor()
-  try:
-    processor.LoadFromSerializedProto(content)
-  except RuntimeError as error:
-    raise UsageError('not a SentencePiece model', where=str(path), fix=alternative) from error
+  processor = load_vocabulary(path)
   wrong = {piece: processor.piece_to_id(piece) for piece in SPECIAL_PIECES}
   wrong = {piece: found for piece, found in wrong.items() if found != SPECIAL_PIECES[piece]}
   if wrong:
@@ -160,7 +169,7 @@ def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
       'the vocabulary has other special ids than RemBERT: '
       + ', '.join(f'{piece} is {found}, not {SPECIAL_PIECES[piece]}' for piece, found in wrong.items()),
       where=str(path),
-      fix=alternative,
+      fix=_ALTERNATIVE,
     )
   if processor.get_piece_size() > vocab_size:
     raise UsageError(
@@ -185,28 +194,42 @@ def begins_word(path: epath.PathLike, vocab_size: int) -> np.ndarray:
   return begins_V
 
 
+def piece_count(path: epath.PathLike) -> int:
+  """Number of pieces of a vocabulary that `check_vocabulary` has passed."""
+  processor = sentencepiece.SentencePieceProcessor()
+  processor.LoadFromSerializedProto(epath.Path(path).read_bytes())
+  return processor.get_piece_size()
+
+
 def text_budgets(characters: Mapping[str, int], rates: Mapping[str, float], total: int) -> dict[str, int]:
   """Characters to read of each language for a vocabulary, by sampling rate, at most what there is."""
   return {language: min(characters[language], math.ceil(rate * total)) for language, rate in rates.items()}
 
 
 def main(argv: list[str] | None = None) -> int:
-  """The command line."""
+  """The command line: trains one, or reports on one where the first word is `report`."""
   import argparse
+  import sys
 
   from rembert.data.config import SAMPLE, DataConfig
   from rembert.data.mixture import sampling_rates
   from tasks.survey import sample_text, survey
   from tasks.wikipedia.corpus import open_corpus
 
+  argv = sys.argv[1:] if argv is None else argv
+  if argv[:1] == ['report']:
+    from tasks import vocabulary_report
+
+    return vocabulary_report.main(argv[1:])
   parser = argparse.ArgumentParser(
     prog='python -m tasks.vocabulary',
     description='Train a SentencePiece vocabulary on MediaWiki dumps.',
-    epilog='example:\n  python -m tasks.vocabulary --dumps=dumps/ --languages=de,el,th --size=32000 --output=v.model',
+    epilog='example:\n  python -m tasks.vocabulary --dumps=dumps/ --languages=de,el,th --size=32000 --output=v.model\n'
+    'what one makes of each language:\n  python -m tasks.vocabulary report --help',
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   parser.add_argument('--dumps', default=SAMPLE, help='folder or glob of dumps (default: the sample corpus)')
-  parser.add_argument('--languages', default=None, help='codes, comma separated (default: all)')
+  parser.add_argument('--languages', default=None, help='codes, comma separated, or mbert or rembert (default: all)')
   parser.add_argument('--size', type=int, required=True, help=f'pieces, special ones included; {SMALLEST_SIZE} or more')
   parser.add_argument('--alpha', type=float, default=0.5, help='smoothing of the languages (default 0.5)')
   parser.add_argument('--coverage', type=float, default=0.9995, help='share of characters with own pieces')
@@ -215,7 +238,7 @@ def main(argv: list[str] | None = None) -> int:
   options = parser.parse_args(argv)
 
   def train():
-    corpus = open_corpus(DataConfig(dumps=options.dumps, languages=options.languages, held_out=0.0))
+    corpus = open_corpus(DataConfig(dumps=options.dumps, languages=options.languages, held_out=0.0), print)
     statistics = survey(corpus, DataConfig.survey_documents)
     rates = sampling_rates({language: counts.sentences for language, counts in statistics.items()}, options.alpha)
     characters = {language: counts.characters for language, counts in statistics.items()}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
+from etils import epath
 
 from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
 from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, SHUFFLE_STREAM, languages_of_rows, random_stream
@@ -31,6 +32,21 @@ class BatchSource(Protocol):
 
   def evaluation_batches(self) -> Iterator[Batch]:
     """This process's rows of a fixed set of held-out batches; the last is padded with rows of weight 0."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenedData:
+  """Text made ready for training.
+
+  Attributes:
+    batches: the source of batches.
+    vocabulary: file of the SentencePiece model, in the workdir.
+    identity: what resuming depends on (sampling rates, vocabulary); JSON, by name.
+  """
+
+  batches: BatchSource
+  vocabulary: epath.Path
+  identity: dict
 
 
 @dataclasses.dataclass
@@ -210,21 +226,43 @@ class StreamedBatches:
     index, count = self.process
     share = self.batch_size // count
     mine = slice(index * share, (index + 1) * share)
-    packed = Row(*(np.stack(field) for field in zip(*rows[mine], strict=True)))
-    masked = mask_rows(
-      packed.ids,
+    return masked_batch(
+      Row(*(np.stack(field) for field in zip(*rows[mine], strict=True))),
+      languages[mine],
       seed=self.seed,
       stream=stream,
       step=step,
       first_row=mine.start,
       special=self.special,
       vocab_size=self.vocab_size,
-      config=self.masking,
+      masking=self.masking,
       begins_word_V=self.begins_word_V,
     )
-    return {
-      **masked,
-      'segment_ids': packed.segments,
-      'position_ids': packed.positions,
-      'language': languages[mine],
-    }
+
+
+def masked_batch(
+  packed: Row,
+  languages: np.ndarray,
+  *,
+  seed: int,
+  stream: int,
+  step: int,
+  first_row: int,
+  special: SpecialIds,
+  vocab_size: int,
+  masking: MaskingConfig,
+  begins_word_V: np.ndarray | None,
+) -> Batch:
+  """Packed rows [N, S] and their languages [N] as a batch, masked as rows `first_row`… of a step."""
+  masked = mask_rows(
+    packed.ids,
+    seed=seed,
+    stream=stream,
+    step=step,
+    first_row=first_row,
+    special=special,
+    vocab_size=vocab_size,
+    config=masking,
+    begins_word_V=begins_word_V,
+  )
+  return {**masked, 'segment_ids': packed.segments, 'position_ids': packed.positions, 'language': languages}

@@ -12,14 +12,21 @@ class DataConfig:
   """Where text comes from and how it is sampled.
 
   Attributes:
-    source: `dumps` (MediaWiki exports) or `tfds` (TensorFlow Datasets' `wikipedia`).
+    source: `dumps` (MediaWiki exports), `tfds` (TensorFlow Datasets' `wikipedia`), both streamed; or `store`.
+    store: for `store`: the folder that `python -m tasks.token_store` made. It has a vocabulary of its own.
+    read_threads: for `store`: threads that prepare batches ahead.
     dumps: for `dumps`: a folder, a glob, or a list of them, local or `gs://`; `sample` is the small corpus that comes
       with the project.
     tfds: for `tfds`: the dataset with `{language}` in it.
     tfds_data_dir: for `tfds`: where prepared datasets lie; None is TFDS's default folder, then its public bucket.
-    languages: codes to use, or None for all that the dumps hold.
+    languages: codes to use, or None for all that the dumps hold. `mbert` and `rembert` stand for the languages of these
+      models (`tasks.wikipedia.languages`), as far as the corpus holds them; a code by itself has to be there.
     alpha: sampling rates are proportional to (sentences of a language) ** alpha; 0.5 for RemBERT (paper, A.7), 0.7 for
       mBERT, 1 for as they come.
+    max_share: no language is drawn more often than this; what is cut off goes to the others in proportion. None: no
+      limit.
+    max_upsampling: no language's sentences are drawn more than this many times as often as the average sentence of the
+      corpus: rate of l ≤ max_upsampling · (sentences of l) / (sentences of all). 1 is alpha = 1; None: no limit.
     held_out: share of the documents that is kept for evaluation, chosen by a hash of their text.
     min_characters: shorter documents are left out.
     survey_documents: how many documents per language are read to count sentences; what lies beyond is extrapolated.
@@ -27,21 +34,37 @@ class DataConfig:
   """
 
   source: str = 'dumps'
+  store: str | None = None
+  read_threads: int = 1
   dumps: str | tuple[str, ...] = SAMPLE
   tfds: str = 'wikipedia/20230601.{language}'
   tfds_data_dir: str | None = None
   languages: tuple[str, ...] | None = None
   alpha: float = 0.5
+  max_share: float | None = None
+  max_upsampling: float | None = None
   held_out: float = 0.005
   min_characters: int = 100
   survey_documents: int = 20_000
   shuffle_rows: int = 64
 
   def __post_init__(self):
-    if self.source not in ('dumps', 'tfds'):
-      raise UsageError(f'unknown data source {self.source!r}', where='data.source', fix="'dumps' or 'tfds'")
+    if self.source not in ('dumps', 'tfds', 'store'):
+      raise UsageError(f'unknown data source {self.source!r}', where='data.source', fix="'dumps', 'tfds' or 'store'")
+    if self.source == 'store' and not self.store:
+      raise UsageError('no token store is named', where='data.store', fix='--gin.data.store=FOLDER')
+    if self.read_threads < 1:
+      raise UsageError('reading takes a thread', where=f'data.read_threads = {self.read_threads}', fix='1 or more')
     if not 0 <= self.held_out < 1:
       raise UsageError('a share lies in [0, 1)', where=f'data.held_out = {self.held_out}', fix='0.005 keeps one in 200')
+    if self.max_share is not None and not 0 < self.max_share <= 1:
+      raise UsageError('a share lies in (0, 1]', where=f'data.max_share = {self.max_share}', fix='0.2, or None')
+    if self.max_upsampling is not None and not self.max_upsampling >= 1:
+      raise UsageError(
+        'not every sentence can be drawn less often than the average',
+        where=f'data.max_upsampling = {self.max_upsampling}',
+        fix='10 allows ten times as often, None any number',
+      )
     for name in ('languages', 'dumps'):
       value = getattr(self, name)
       if isinstance(value, str) and name == 'languages':

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rembert.errors import UsageError
+
 # Every random draw of the data path has a stream of its own, so that none disturbs another.
 MIXTURE_STREAM, MASK_STREAM, SHUFFLE_STREAM, EVALUATION_STREAM = range(4)
 
@@ -16,11 +18,64 @@ def random_stream(seed: int, stream: int, *counter: int) -> np.random.Generator:
   return np.random.Generator(np.random.Philox(key=key, counter=words))
 
 
-def sampling_rates(sentences: Mapping[str, float], alpha: float) -> dict[str, float]:
-  """p_l ∝ n_l ** alpha, summing to 1 (paper, A.7). Languages without sentences are left out."""
+def sampling_rates(
+  sentences: Mapping[str, float],
+  alpha: float,
+  *,
+  max_share: float | None = None,
+  max_upsampling: float | None = None,
+) -> dict[str, float]:
+  """p_l ∝ n_l ** alpha, summing to 1 (paper, A.7), under the limits that are given.
+
+  With them p_l = min(limit_l, c · n_l ** alpha), where limit_l = min(max_share, max_upsampling · n_l / Σ n) and c is
+  the one number that makes the sum 1: what a limit takes from a language goes to the others in proportion.
+
+  Args:
+    sentences: n_l of each language; those without are left out.
+    alpha: the exponent.
+    max_share: the most that any language gets.
+    max_upsampling: a sentence is drawn at most this many times as often as the average sentence of the corpus.
+
+  Raises:
+    UsageError: the limits leave a part of the draws to nobody.
+  """
   counts = {language: count for language, count in sorted(sentences.items()) if count > 0}
-  weights = np.array(list(counts.values()), np.float64) ** alpha
-  return dict(zip(counts, (weights / weights.sum()).tolist(), strict=True))
+  numbers = np.array(list(counts.values()), np.float64)
+  weights = numbers**alpha
+  rates = weights / weights.sum()
+  limits = np.full_like(rates, 1.0 if max_share is None else max_share)
+  if max_upsampling is not None:
+    limits = np.minimum(limits, max_upsampling * (numbers / numbers.sum()))
+  if limits.sum() < 1 - _ROUNDING:
+    raise _impossible(len(counts), max_share, max_upsampling)
+  return dict(zip(counts, _limited(rates, limits).tolist(), strict=True))
+
+
+_ROUNDING = 1e-12  # ten limits of 0.1 sum to a little less than 1
+
+
+def _limited(rates: np.ndarray, limits: np.ndarray) -> np.ndarray:
+  """min(limits, c · rates) with the sum of 1; the rates themselves, to the bit, where no limit is passed."""
+  is_held, scale = np.zeros(rates.shape, bool), 1.0
+  # A scale that has grown only holds more: at most one round for each language.
+  while (passing := ~is_held & (scale * rates > limits)).any():
+    is_held |= passing
+    if is_held.all():
+      return limits
+    scale = (1 - limits[is_held].sum()) / rates[~is_held].sum()
+  return np.where(is_held, limits, scale * rates) if is_held.any() else rates
+
+
+def _impossible(languages: int, max_share: float | None, max_upsampling: float | None) -> UsageError:
+  given = {'data.max_share': max_share, 'data.max_upsampling': max_upsampling}
+  given = {name: value for name, value in given.items() if value is not None}
+  least = {'data.max_share': f'1/{languages} = {1 / languages:.4g}', 'data.max_upsampling': '1'}
+  together = ', more if both are given' if len(given) > 1 else ''
+  return UsageError(
+    f'{languages} language(s) within their limits do not make up a whole',
+    where=', '.join(f'{name} = {value}' for name, value in given.items()),
+    fix=[f'{name} of at least {least[name]}{together}, or None' for name in given],
+  )
 
 
 def languages_of_rows(seed: int, step: int, rows: int, rates: Sequence[float]) -> np.ndarray:
@@ -28,3 +83,38 @@ def languages_of_rows(seed: int, step: int, rows: int, rates: Sequence[float]) -
   uniform = random_stream(seed, MIXTURE_STREAM, step).random(rows)
   bounds = np.cumsum(rates)
   return np.minimum(np.searchsorted(bounds / bounds[-1], uniform, side='right'), len(rates) - 1).astype(np.int32)
+
+
+_PROPORTION_BITS = 30  # times 2³² rows still fits into 64 bits
+
+
+def row_proportions(rates: Sequence[float]) -> np.ndarray:
+  """Rates as whole numbers, int64, at least 1 each: of so many rows in all, so many are a language's."""
+  return np.maximum(1, np.round(np.asarray(rates, np.float64) * 2**_PROPORTION_BITS)).astype(np.int64)
+
+
+def interleaved(rows: np.ndarray, proportions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """The language of global row numbers, and which row of that language each is, without counting from the start.
+
+  Of the first k rows, languages before the last take theirs one after the other: language l gets what a share of
+  p_l / (p_l + … + p_L) of the rows that the languages before it left comes to, rounded up. A row belongs to the
+  language whose number goes up at it (the closed form that Grain's mixtures use).
+
+  Args:
+    rows: int64 [N], numbers below 2³².
+    proportions: int64 [L], of `row_proportions`.
+
+  Returns:
+    Language, int32 [N], and number in the language from 0, int64 [N].
+  """
+  languages, ordinals = np.full(len(rows), -1, np.int32), np.zeros(len(rows), np.int64)
+  before, after = rows.astype(np.int64), rows.astype(np.int64) + 1
+  remaining = int(proportions.sum())
+  is_open = np.ones(len(rows), bool)
+  for language, share in enumerate(proportions.tolist()):
+    left_before, left_after = before * (remaining - share) // remaining, after * (remaining - share) // remaining
+    is_its = is_open & (after - left_after != before - left_before)
+    languages[is_its], ordinals[is_its] = language, (before - left_before)[is_its]
+    is_open &= ~is_its
+    before, after, remaining = left_before, left_after, remaining - share
+  return languages, ordinals

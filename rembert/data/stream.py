@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import jax
 from etils import epath
 
-from rembert.data.batches import StreamedBatches
+from rembert.data.batches import OpenedData, StreamedBatches
 from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.language_table import show_languages
 from rembert.data.masking import MaskingConfig, SpecialIds
 from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
@@ -25,21 +26,6 @@ if TYPE_CHECKING:
   from tasks.wikipedia.corpus import Corpus
 
 
-@dataclasses.dataclass(frozen=True)
-class TextStream:
-  """An open corpus.
-
-  Attributes:
-    batches: the source of batches.
-    vocabulary: file of the SentencePiece model, in the workdir.
-    identity: what resuming depends on (sampling rates, vocabulary); JSON, by name.
-  """
-
-  batches: StreamedBatches
-  vocabulary: epath.Path
-  identity: dict
-
-
 def open_stream(
   data: DataConfig,
   vocabulary: VocabularyConfig,
@@ -49,7 +35,7 @@ def open_stream(
   vocab_size: int,
   workdir: epath.Path,
   console: Console,
-) -> TextStream:
+) -> OpenedData:
   """Opens the corpus of `data`; UsageError where something is missing, before anything expensive is begun."""
   # TensorFlow takes seconds to import: only who streams text pays.
   from tasks.vocabulary import begins_word, check_vocabulary
@@ -62,7 +48,7 @@ def open_stream(
     except UsageError as error:
       problems.append(error)
   try:
-    corpus = open_corpus(data)
+    corpus = open_corpus(data, console.say)
   except UsageError as error:
     problems.append(error)
   if problems:  # all at once: who mends one should not meet the next only then
@@ -73,8 +59,9 @@ def open_stream(
     )
 
   statistics = _surveyed(corpus, data, workdir / 'data' / 'statistics.json', console)
-  rates = sampling_rates({language: counts.sentences for language, counts in statistics.items()}, data.alpha)
-  _show_languages(console, statistics, rates)
+  sentences = {language: counts.sentences for language, counts in statistics.items()}
+  rates = sampling_rates(sentences, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
+  show_languages(console, statistics, rates, limits_of=data)
   vocabulary_file, special = _prepared_vocabulary(
     corpus, vocabulary, special, statistics, rates, vocab_size=vocab_size, workdir=workdir, console=console
   )
@@ -99,7 +86,7 @@ def open_stream(
   )
   digest = hashlib.sha256(vocabulary_file.read_bytes()).hexdigest()
   identity = {'vocabulary': digest, **{f'rate of {language}': rate for language, rate in rates.items()}}
-  return TextStream(batches=batches, vocabulary=vocabulary_file, identity=identity)
+  return OpenedData(batches=batches, vocabulary=vocabulary_file, identity=identity)
 
 
 def _surveyed(
@@ -158,39 +145,3 @@ def _prepared_vocabulary(
       )
     write_whole(origin_file, json.dumps(origin, indent=1))
   return file, check_vocabulary(file, vocab_size)
-
-
-def _show_languages(
-  console: Console, statistics: dict[str, 'LanguageStatistics'], rates: dict[str, float], most: int = 24
-) -> None:
-  rows = [
-    (
-      language,
-      f'{counts.documents:,}',
-      f'{counts.held_out:,}',
-      f'{counts.sentences:,}' + ('' if counts.read == 1 else ' (extrapolated)'),
-      f'{rates[language]:.2%}' if language in rates else 'no text: left out',
-    )
-    for language, counts in sorted(statistics.items(), key=lambda item: -item[1].sentences)
-  ]
-  if len(rows) > most:
-    rest = [statistics[row[0]] for row in rows[most:]]
-    share = sum(rates.get(row[0], 0.0) for row in rows[most:])
-    rows[most:] = [
-      (
-        f'{len(rest)} more',
-        f'{sum(counts.documents for counts in rest):,}',
-        f'{sum(counts.held_out for counts in rest):,}',
-        f'{sum(counts.sentences for counts in rest):,}',
-        f'{share:.2%}',
-      )
-    ]
-  console.table('Languages', ('', 'documents', 'held out', 'sentences', 'sampled'), rows)
-  broken = sum(counts.broken_pages for counts in statistics.values())
-  if broken:
-    console.say(f'{broken} broken page(s) left out')
-  left_out = [language for language in statistics if language not in rates]
-  if left_out:
-    console.say(f'nothing to train on, left out: {", ".join(left_out)}')
-  if not any(statistics[language].held_out for language in rates):
-    console.say('no document is held out: there will be no evaluation (data.held_out)')

@@ -8,8 +8,8 @@ from etils import epath
 
 import rembert
 from rembert import configuration
+from rembert.data.opening import open_data
 from rembert.data.prefetch import prefetch
-from rembert.data.stream import open_stream
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import PretrainConfig, show_devices, show_model, show_parameters, show_schedule
 from rembert.model.fused_attention import check_backend
@@ -75,7 +75,7 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   show_schedule(console, config)
 
   # --- data ------------------------------------------------------------------
-  stream = open_stream(
+  opened = open_data(
     config.data,
     config.vocabulary,
     config.masking,
@@ -84,8 +84,8 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
     workdir=workdir,
     console=console,
   )
-  source = stream.batches
-  identity = workdirs.identity(config) | stream.identity
+  source = opened.batches
+  identity = workdirs.identity(config) | opened.identity
   with console.task('held-out rows'):
     held_out = list(source.evaluation_batches()) if train.eval_every else []
     entropy = unigram_entropy(held_out, first_piece=source.special.first_piece, vocab_size=config.model.vocab_size)

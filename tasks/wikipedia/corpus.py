@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import importlib.resources
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from etils import epath
@@ -14,6 +14,7 @@ from rembert.errors import UsageError
 from rembert.storage import why_unreachable
 from tasks.wikipedia.documents import Document, is_held_out, read_documents
 from tasks.wikipedia.dumps import Dump, ReadCounts, find_dumps
+from tasks.wikipedia.languages import LISTS, missing_in_words, without_lists
 
 if TYPE_CHECKING:
   import seqio
@@ -139,12 +140,7 @@ class TfdsCorpus:
 
   def check(self) -> None:
     """Raises UsageError, naming the local alternative, if languages cannot be read; all of them at once."""
-    reasons = {}
-    for language in self.languages:
-      try:
-        _prepared_builder(self._name(language), self.data_dir)
-      except LookupError as error:
-        reasons[language] = str(error)
+    reasons = self.unreadable()
     if not reasons:
       return
     first = self._name(next(iter(reasons)))
@@ -160,6 +156,16 @@ class TfdsCorpus:
         'or read dumps from dumps.wikimedia.org:  --gin.data.source=dumps --gin.data.dumps=FOLDER',
       ],
     )
+
+  def unreadable(self) -> dict[str, str]:
+    """Languages that cannot be read, each with the reason."""
+    reasons = {}
+    for language in self.languages:
+      try:
+        _prepared_builder(self._name(language), self.data_dir)
+      except LookupError as error:
+        reasons[language] = str(error)
+    return reasons
 
   def documents(self, language: str, progress: ReadProgress | None = None) -> Iterator[tuple[Document, bool]]:
     """See `Corpus`."""
@@ -232,18 +238,42 @@ def _prepared_builder(name: str, data_dir: str | None) -> tuple['tfds.core.Datas
   raise LookupError('; '.join(reasons))
 
 
-def open_corpus(config: DataConfig) -> Corpus:
-  """The corpus that `config` names; UsageError where it does not exist or a language is missing."""
-  if config.source == 'tfds':
-    if not config.languages:
-      raise UsageError(
-        'TFDS needs a list of languages', where='data.languages', fix="--gin.data.languages=\"('en', 'de')\""
-      )
-    corpus = TfdsCorpus(config.languages, config.tfds, config.tfds_data_dir, config.held_out)
-    corpus.check()
-    return corpus
+def open_corpus(config: DataConfig, say: Callable[[str], None] = lambda line: None) -> Corpus:
+  """The corpus that `config` names.
+
+  Args:
+    config: a language given by its code must be there; of a list of languages, those that are there are taken.
+    say: is told in one line which languages of a list are missing.
+
+  Raises:
+    UsageError: the corpus does not exist, a language given by its code is missing, or none of a list is there.
+  """
+  codes, listed = (None, ()) if config.languages is None else without_lists(config.languages)
+  corpus = _tfds_corpus(config, codes, listed) if config.source == 'tfds' else _dump_corpus(config, codes, listed)
+  if missing := missing_in_words(config.languages or (), corpus.languages):
+    say(missing)
+  return corpus
+
+
+def _tfds_corpus(config: DataConfig, codes: tuple[str, ...] | None, listed: tuple[str, ...]) -> TfdsCorpus:
+  if not codes and not listed:
+    raise UsageError(
+      'TFDS needs a list of languages',
+      where='data.languages',
+      fix=["--gin.data.languages=\"('en', 'de')\"", f'or a list by its name: {", ".join(LISTS)}'],
+    )
+  of_languages = lambda languages: TfdsCorpus(languages, config.tfds, config.tfds_data_dir, config.held_out)
+  unreadable = of_languages(listed).unreadable()
+  there = [language for language in listed if language not in unreadable]
+  # With nothing at all to read, the reasons are those of all that was asked for.
+  corpus = of_languages(tuple(dict.fromkeys((*codes, *(there if codes or there else listed)))))
+  corpus.check()
+  return corpus
+
+
+def _dump_corpus(config: DataConfig, codes: tuple[str, ...] | None, listed: tuple[str, ...]) -> DumpCorpus:
   pattern = config.dumps
   if pattern == SAMPLE:
     pattern = str(importlib.resources.files('tasks.wikipedia') / 'sample')
-  dumps = find_dumps(pattern, config.languages)
+  dumps = find_dumps(pattern, codes, where_there=listed)
   return DumpCorpus(dumps=dumps, held_out=config.held_out, min_characters=config.min_characters)

@@ -107,16 +107,20 @@ class ReadCounts:
 # --- finding -------------------------------------------------------------------------------------------------------
 
 
-def find_dumps(pattern: str | Sequence[str], languages: Sequence[str] | None = None) -> dict[str, list[Dump]]:
+def find_dumps(
+  pattern: str | Sequence[str], languages: Sequence[str] | None = None, *, where_there: Sequence[str] = ()
+) -> dict[str, list[Dump]]:
   """Returns the dumps of each language, languages and files in sorted order.
 
   Args:
     pattern: a folder (searched with everything below it), a file, a glob, or several of these in a list or separated
       by commas; local, or on any store that `etils.epath` knows (`gs://…`).
     languages: the languages to return, by Wikipedia code or database name; all that are there when None.
+    where_there: editions to return as well, those of them that have a dump.
 
   Raises:
-    UsageError: nothing matches, a file name does not tell its language, or a requested language has no dump.
+    UsageError: nothing matches, a file name does not tell its language, a requested language has no dump, or no
+      language is left.
   """
   patterns = _patterns(pattern)
   paths = sorted({str(path) for p in patterns for path in _matches(p)})
@@ -137,7 +141,7 @@ def find_dumps(pattern: str | Sequence[str], languages: Sequence[str] | None = N
     found.setdefault(language, []).append(Dump(language, path, name['database']))
   if languages is None:
     return {language: found[language] for language in sorted(found)}
-  wanted = [wikipedia_languages.language_of_database(language) or language for language in languages]
+  wanted = [wikipedia_languages.edition_of(language) or language for language in languages]
   missing = [language for language in wanted if language not in found]
   if missing:
     near = {m: difflib.get_close_matches(m, found, n=1, cutoff=0.5) for m in missing}
@@ -147,7 +151,14 @@ def find_dumps(pattern: str | Sequence[str], languages: Sequence[str] | None = N
       fix=[f'did you mean {near[m][0]!r} for {m!r}?' for m in missing if near[m]]
       + [f'choose among {_shortened(sorted(found))}, or add the missing dumps'],
     )
-  return {language: found[language] for language in sorted(set(wanted))}
+  chosen = {*wanted, *(language for language in where_there if language in found)}
+  if not chosen:
+    raise UsageError(
+      f'no dump of any of the {len(where_there)} languages asked for',
+      where=', '.join(patterns),
+      fix=f'choose among {_shortened(sorted(found))}, or add dumps',
+    )
+  return {language: found[language] for language in sorted(chosen)}
 
 
 def _patterns(pattern: str | Sequence[str]) -> list[str]:

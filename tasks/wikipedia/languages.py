@@ -1,6 +1,42 @@
-"""Wikipedia's codes for its editions, and the names of their databases."""
+"""Wikipedia's codes for its editions, the names of their databases, and the language lists of published models."""
 
-# Databases that were named before the code of their edition was settled, and the codes that were given up since.
+from collections.abc import Collection, Sequence
+
+# The languages of multilingual BERT, cased: the 104 entries of google-research/bert's multilingual.md, in its order. It
+# names languages, not codes; the codes are Wikipedia's. "Norwegian (Bokmal)" is `no`. Chinese is two of the entries and
+# one Wikipedia, so that 104 languages are 103 editions. The last two are those that only the cased model has.
+_MBERT = """
+  af sq ar an hy ast az ba eu bar be bn bpy bs br bg my ca ceb ce zh-Hans zh-Hant cv hr cs da nl en et fi fr gl ka de el
+  gu ht he hi hu is io id ga it ja jv kn kk ky ko la lv lt lmo nds lb mk mg ms ml mr min ne new no nn oc fa pms pl pt pa
+  ro ru sco sr sh scn sk sl azb es su sw sv tl tg ta tt te tr uk ur uz vi vo war cy fy pnb yo
+  th mn
+"""
+MBERT = tuple(_MBERT.split())
+
+# RemBERT's 110 are not published. Its README says "mC4 and Wikipedia corpus over 110 languages"; the model card at
+# Hugging Face names the 103 codes below: the 101 languages of mC4, with bs and hr, which mC4 lacks.
+_ON_REMBERTS_CARD = """
+  af am ar az be bg bn bs ca ceb co cs cy da de el en eo es et eu fa fi fil fr fy ga gd gl gu ha haw hi hmn hr ht hu hy
+  id ig is it iw ja jv ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms mt my ne nl no ny pa pl ps pt ro ru sd
+  si sk sl sm sn so sq sr st su sv sw ta te tg th tr uk ur uz vi xh yi yo zh zu
+"""
+# Inferred: mC4 also has these six, the same languages in Latin letters, which no Wikipedia is written in.
+ROMANISED = ('bg-Latn', 'el-Latn', 'hi-Latn', 'ja-Latn', 'ru-Latn', 'zh-Latn')
+_CHINESE_SCRIPTS = ('zh-Hans', 'zh-Hant')
+# Inferred: what makes them 110. The rule here counts Chinese by its scripts, as multilingual BERT's list does. The
+# other sum that comes out right is mC4's `und`, text of no known language. The Wikipedias are the same by either.
+REMBERT = tuple(sorted({*_ON_REMBERTS_CARD.split(), *ROMANISED, *_CHINESE_SCRIPTS} - {'zh'}))
+
+LISTS = {'mbert': MBERT, 'rembert': REMBERT}
+
+# Codes of the lists that have no Wikipedia: Hmong is in the crawl alone.
+WITHOUT_EDITION = frozenset({'hmn', *ROMANISED})
+
+# Codes of the lists whose Wikipedia has another one. `fil`, standardised Tagalog, has none but the Tagalog one.
+_EDITIONS = {'fil': 'tl', **dict.fromkeys(_CHINESE_SCRIPTS, 'zh')}
+
+# Databases that were named before the code of their edition was settled, and the codes that were given up since. `nb`,
+# Bokmål, was never a database: it is what nowiki is written in.
 _RENAMED = {
   'be-x-old': 'be-tarask',
   'in': 'id',
@@ -34,3 +70,46 @@ def language_of_database(database: str) -> str | None:
   if not code or code in _NO_EDITION or code.startswith('wikimania') or not code.replace('-', '').isalpha():
     return None
   return _RENAMED.get(code, code)
+
+
+def edition_of(code: str) -> str | None:
+  """Returns the code of the Wikipedia that a language code stands for, None where there is none.
+
+  Args:
+    code: of one of `LISTS`, or whatever `language_of_database` takes; what neither knows is taken for an edition.
+
+  >>> edition_of('iw'), edition_of('zh-Hant'), edition_of('fil'), edition_of('hmn')
+  ('he', 'zh', 'tl', None)
+  """
+  return None if code in WITHOUT_EDITION else _EDITIONS.get(code) or language_of_database(code)
+
+
+def database_of(edition: str) -> str:
+  """Returns the name of an edition's database, which its dumps are named after.
+
+  >>> database_of('no'), database_of('be-tarask'), database_of('zh-min-nan')
+  ('nowiki', 'be_x_oldwiki', 'zh_min_nanwiki')
+  """
+  return {'be-tarask': 'be_x_old'}.get(edition, edition).replace('-', '_') + 'wiki'
+
+
+def without_lists(languages: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+  """Parts what was asked for into codes, as they were given, and the editions of the lists that were named, sorted.
+
+  >>> codes, editions = without_lists(['ext', 'mbert'])
+  >>> codes, len(editions)
+  (('ext',), 103)
+  """
+  codes = tuple(language for language in languages if language not in LISTS)
+  listed = {edition_of(code) for language in languages for code in LISTS.get(language, ())}
+  return codes, tuple(sorted(listed - {None}))
+
+
+def missing_in_words(languages: Sequence[str], there: Collection[str]) -> str:
+  """One line that names the editions of the lists in `languages` that are not `there`; empty if all are."""
+  _, listed = without_lists(languages)
+  missing = [language for language in listed if language not in there]
+  lists = ' and '.join(language for language in languages if language in LISTS)
+  if not missing:
+    return ''
+  return f'{len(missing)} of the {len(listed)} Wikipedias of {lists} are not there: {", ".join(missing)}'

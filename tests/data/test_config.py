@@ -46,3 +46,14 @@ def test_a_share_that_is_none_is_refused_with_its_value(held_out):
   with pytest.raises(UsageError, match='a share lies in') as caught:
     DataConfig(held_out=held_out)
   assert caught.value.where == f'data.held_out = {held_out}'
+
+
+@pytest.mark.parametrize('field', ['max_share', 'max_upsampling'])
+@pytest.mark.parametrize('value', [0, -1, float('nan'), 0.5, 1, 7])
+def test_limits_that_no_corpus_could_keep_are_refused(field, value):
+  if (0 < value <= 1) if field == 'max_share' else value >= 1:
+    assert getattr(DataConfig(**{field: value}), field) == value
+    return
+  with pytest.raises(UsageError) as caught:
+    DataConfig(**{field: value})
+  assert caught.value.where == f'data.{field} = {value}'

@@ -1,8 +1,10 @@
 """Sampling rates by the paper's formula, and draws that are a pure function of (seed, step)."""
 
+import itertools
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rembert.data.mixture import (
@@ -10,10 +12,13 @@ from rembert.data.mixture import (
   MASK_STREAM,
   MIXTURE_STREAM,
   SHUFFLE_STREAM,
+  interleaved,
   languages_of_rows,
   random_stream,
+  row_proportions,
   sampling_rates,
 )
+from rembert.errors import UsageError
 
 TOLERANCE = 1e-12
 SIGMAS = 5  # of a share; the seeds are fixed
@@ -43,6 +48,93 @@ def test_half_the_exponent_lifts_the_small_languages():
 
 def test_the_order_of_the_languages_is_not_that_of_the_survey():
   assert list(sampling_rates({'sw': 1, 'de': 2, 'en': 3}, 0.5)) == ['de', 'en', 'sw']
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+limits = st.fixed_dictionaries(
+  {'max_share': st.none() | st.floats(0.01, 1), 'max_upsampling': st.none() | st.floats(1, 50)}
+)
+
+
+def limit_of(count, total, max_share, max_upsampling):
+  """The most that a language may get, by the formula of the docstring."""
+  return min(1 if max_share is None else max_share, 1 if max_upsampling is None else max_upsampling * count / total)
+
+
+@given(sentences=counts, alpha=st.floats(0, 1), limits=limits)
+def test_limited_rates_are_a_scaled_part_of_the_smoothed_ones_and_sum_to_one(sentences, alpha, limits):
+  total = sum(sentences.values())
+  most = {language: limit_of(count, total, **limits) for language, count in sentences.items() if count > 0}
+  if sum(most.values()) < 1 - 1e-9:
+    with pytest.raises(UsageError, match='do not make up a whole'):
+      sampling_rates(sentences, alpha, **limits)
+    return
+  assume(sum(most.values()) >= 1)
+  rates, free = sampling_rates(sentences, alpha, **limits), sampling_rates(sentences, alpha)
+  assert list(rates) == list(free)
+  assert sum(rates.values()) == pytest.approx(1, abs=1e-9)
+  assert all(rate <= most[language] * (1 + TOLERANCE) for language, rate in rates.items())
+  # Who is below the limit has one factor in common, and whoever is at it would pass it by that factor.
+  below = [language for language, rate in rates.items() if rate < most[language] * (1 - 1e-9)]
+  if below:
+    scale = rates[below[0]] / free[below[0]]
+    assert [rates[language] for language in below] == pytest.approx([scale * free[language] for language in below])
+    assert all(scale * free[language] >= most[language] * (1 - 1e-9) for language in free.keys() - below)
+  # The larger corpus never gets less.
+  ordered = sorted(rates, key=sentences.get)
+  assert all(rates[a] <= rates[b] * (1 + 1e-9) for a, b in itertools.pairwise(ordered))
+
+
+@given(sentences=counts, alpha=st.floats(0, 1), share=st.floats(0.05, 1))
+def test_a_share_that_is_held_stays_when_it_is_held_again(sentences, alpha, share):
+  assume(sum(count > 0 for count in sentences.values()) * share >= 1)
+  once = sampling_rates(sentences, alpha, max_share=share)
+  assert sampling_rates(once, 1.0, max_share=share) == pytest.approx(once, rel=1e-9)
+
+
+@given(sentences=counts, alpha=st.floats(0, 1))
+def test_limits_that_nobody_passes_change_no_bit(sentences, alpha):
+  assert sampling_rates(sentences, alpha, max_share=1.0, max_upsampling=1e300) == sampling_rates(sentences, alpha)
+
+
+def test_what_a_limit_takes_goes_to_the_others_in_proportion():
+  sentences = {'en': 70, 'de': 20, 'sw': 10}
+  assert sampling_rates(sentences, 1.0, max_share=0.4) == pytest.approx({'de': 0.4, 'en': 0.4, 'sw': 0.2})
+  assert sampling_rates(sentences, 1.0, max_share=0.6) == pytest.approx({'de': 0.4 * 2 / 3, 'en': 0.6, 'sw': 0.4 / 3})
+
+
+def test_a_tiny_language_is_not_repeated_beyond_the_limit():
+  sentences = {'en': 990_000, 'sw': 9_900, 'xh': 100}
+  assert sampling_rates(sentences, 0.5)['xh'] == pytest.approx(0.00901, rel=1e-2)  # 90 times its share
+  rates = sampling_rates(sentences, 0.5, max_upsampling=5)
+  assert rates['xh'] == pytest.approx(5 * 0.0001)
+  assert rates['sw'] == pytest.approx(5 * 0.0099)
+  assert rates['en'] == pytest.approx(1 - 5 * 0.01)
+
+
+@given(sentences=counts, alpha=st.floats(0, 1))
+def test_no_upsampling_at_all_is_the_corpus_as_it_comes(sentences, alpha):
+  assert sampling_rates(sentences, alpha, max_upsampling=1) == pytest.approx(sampling_rates(sentences, 1.0), rel=1e-9)
+
+
+def test_the_least_share_is_possible_and_less_is_told():
+  languages = {f'{n:02}': n + 1 for n in range(10)}
+  assert sampling_rates(languages, 0.5, max_share=0.1) == pytest.approx(dict.fromkeys(languages, 0.1), abs=TOLERANCE)
+  with pytest.raises(UsageError, match=r'10 language\(s\)') as caught:
+    sampling_rates(languages, 0.5, max_share=0.09)
+  assert caught.value.where == 'data.max_share = 0.09'
+  assert '1/10 = 0.1' in caught.value.fix[0]
+
+
+def test_limits_that_exclude_each_other_are_told_together():
+  sentences = {'en': 99, 'sw': 1}
+  with pytest.raises(UsageError) as caught:
+    sampling_rates(sentences, 0.5, max_share=0.6, max_upsampling=2)
+  assert caught.value.where == 'data.max_share = 0.6, data.max_upsampling = 2'
+
+
+# --- draws -----------------------------------------------------------------------------------------------------------
 
 
 def test_draws_converge_to_the_rates():
@@ -95,3 +187,34 @@ def test_neighbouring_counters_share_no_draws():
   long = random_stream(0, MASK_STREAM, 0, 0).integers(0, 2**63, 4096)
   others = [random_stream(0, MASK_STREAM, *counter).integers(0, 2**63, 4096) for counter in ((0, 1), (1, 0), (1, 1))]
   assert len(set(np.concatenate([long, *others]).tolist())) == 4 * 4096
+
+
+# --- exact proportions ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=12), st.integers(0, 2**31))
+def test_interleaving_counts_every_language_without_counting_from_the_start(weights, start):
+  rates = np.array(weights) / sum(weights)
+  proportions = row_proportions(rates)
+  rows = np.arange(start, start + 50)
+  languages, ordinals = interleaved(rows, proportions)
+  assert np.all((languages >= 0) & (languages < len(rates)))
+  # Whoever asks for a row alone gets the same.
+  for row in (0, 17, 49):
+    alone = interleaved(rows[row : row + 1], proportions)
+    assert (alone[0][0], alone[1][0]) == (languages[row], ordinals[row])
+  # The numbers in a language go up by one with each of its rows, and are its share of all rows before.
+  for language in np.unique(languages):
+    of_language = ordinals[languages == language]
+    assert np.array_equal(of_language, np.arange(of_language[0], of_language[0] + len(of_language)))
+  share = proportions[languages] / proportions.sum()
+  assert np.all(np.abs(ordinals - rows * share) <= len(rates) + 1)
+
+
+def test_the_realised_draw_has_every_language_at_its_rate_and_skips_no_row():
+  rates = sampling_rates({f'language {index}': 10 ** (index / 8) for index in range(40)}, 0.5)
+  languages, ordinals = interleaved(np.arange(100_000), row_proportions(tuple(rates.values())))
+  for language, rate in enumerate(rates.values()):
+    of_language = ordinals[languages == language]
+    assert np.array_equal(of_language, np.arange(len(of_language)))
+    assert abs(len(of_language) - rate * 100_000) < len(rates)

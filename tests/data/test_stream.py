@@ -13,10 +13,11 @@ import rich.console
 import sentencepiece
 from etils import epath
 
+from rembert.data.batches import OpenedData
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
-from rembert.data.stream import TextStream, open_stream
+from rembert.data.stream import open_stream
 from rembert.errors import UsageError
 from rembert.training.console import Console
 from rembert.training.loop import TrainConfig
@@ -31,7 +32,7 @@ SPECIAL_AND_BYTES = 315 + 256
 class Opened:
   """A stream, and what was said while it was opened."""
 
-  stream: TextStream
+  stream: OpenedData
   said: str
   workdir: pathlib.Path
 
@@ -200,6 +201,20 @@ def test_a_vocabulary_that_was_half_written_is_not_taken_for_whole(first, tmp_pa
 def _copy_kept(first, workdir):
   for folder in ('data', 'vocabulary'):
     shutil.copytree(first.workdir / folder, workdir / folder)
+
+
+def test_limits_of_the_rates_are_shown_and_are_another_identity(first, tmp_path):
+  assert 'no language above' not in first.said
+  _copy_kept(first, tmp_path / 'run')
+  given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
+  before = first.stream.batches.rates
+  limited = opened(tmp_path / 'run', dataclasses.replace(DATA, max_share=max(before.values()) - 0.001), given)
+  assert 'surveying' not in limited.said
+  assert 'no language above 0.' in limited.said
+  assert max(limited.stream.batches.rates.values()) == pytest.approx(max(before.values()) - 0.001)
+  assert limited.stream.identity != first.stream.identity
+  with pytest.raises(UsageError, match='do not make up a whole'):
+    opened(tmp_path / 'run', dataclasses.replace(DATA, max_share=0.3), given)
 
 
 # --- a vocabulary of one's own ---------------------------------------------------------------------------------------

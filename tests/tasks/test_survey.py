@@ -2,6 +2,8 @@
 
 import bz2
 import dataclasses
+import hashlib
+import itertools
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from rembert.data.config import DataConfig
 from rembert.errors import UsageError
-from tasks.survey import LanguageStatistics, sample_text, survey, survey_language
+from tasks.survey import LanguageStatistics, sample_text, spread, survey, survey_language
 from tasks.wikipedia import dumps
 from tasks.wikipedia.corpus import open_corpus
 from tasks.wikipedia.documents import Document, is_held_out
@@ -150,20 +152,49 @@ def test_a_language_without_text_beside_one_with_text_counts_nothing():
 # --- text for a vocabulary -------------------------------------------------------------------------------------------
 
 
+def hash_of(text):
+  return hashlib.blake2b(text.encode(), digest_size=8, person=b'vocabulary').digest()
+
+
+@given(st.lists(st.text('ab.', min_size=1, max_size=30), max_size=40), st.integers(0, 300))
+def test_a_spread_is_the_lowest_hashes_that_hold_enough_in_the_order_of_the_text(texts, characters):
+  read = list(itertools.accumulate(map(len, texts)))
+  texts = texts[: sum(before < 8 * characters for before in [0, *read][: len(texts)]) or 1]
+  by_hash = sorted(range(len(texts)), key=lambda number: (hash_of(texts[number]), -number))
+  held = list(itertools.accumulate(len(texts[number]) for number in by_hash))
+  enough = next((n for n, count in enumerate(held) if count >= characters), len(held))
+  assert spread(texts, characters) == [texts[number] for number in sorted(by_hash[: enough + 1])]
+
+
+@given(st.sets(st.text(min_size=1, max_size=30), max_size=20).map(list), st.integers(100, 300), st.randoms())
+def test_what_is_taken_does_not_depend_on_the_order(texts, characters, random):
+  shuffled = random.sample(texts, len(texts))
+  assert sorted(spread(shuffled, characters)) == sorted(spread(texts, characters))
+
+
+def test_a_spread_comes_from_all_that_is_read_and_little_is_read():
+  texts = [f'{number:010}' for number in range(100_000)]
+  unread = iter(texts)
+  taken = [int(text) for text in spread(unread, 8_000)]
+  assert len(taken) == 800
+  assert next(unread) == '0000006400'
+  for begin in range(0, 6400, 800):  # about 100 from each eighth
+    assert 60 < sum(begin <= number < begin + 800 for number in taken) < 140
+
+
 @given(_DOCUMENTS, st.integers(1, 200))
-def test_a_sample_never_holds_held_out_text_and_stops_with_the_document_that_fills_its_budget(documents, budget):
+def test_a_sample_never_holds_held_out_text(documents, budget):
   sampled = list(sample_text(ListedCorpus({'en': documents}), {'en': budget}))
   training = [text for text, held_out in documents if not held_out]
-  enough = next((n for n in range(len(training)) if sum(map(len, training[: n + 1])) >= budget), len(training))
-  assert sampled == [line for text in training[: enough + 1] for line in text.split('\n')]
+  assert sampled == [line for text in spread(training, budget) for line in text.split('\n')]
 
 
-def test_each_language_has_its_own_budget_and_the_rest_is_not_read():
-  listed = {'de': [('x' * 100, False)] * 10, 'sw': [('y' * 100, False)] * 10}
+def test_each_language_has_its_own_budget_and_what_lies_far_behind_is_not_read():
+  listed = {'de': [('x' * 100, False)] * 90, 'sw': [('y' * 100, False)] * 90}
   corpus = ListedCorpus(listed)
   texts = list(sample_text(corpus, {'de': 250, 'sw': 100}))
   assert [text[0] for text in texts] == ['x', 'x', 'x', 'y']
-  assert corpus.asked_for == 4
+  assert corpus.asked_for == 20 + 8
 
 
 def test_the_sample_of_real_text_is_its_training_documents():

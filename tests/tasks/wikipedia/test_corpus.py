@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prepared_datasets import prepare_dataset
 
 from rembert.data.config import DataConfig
 from rembert.errors import UsageError
@@ -105,6 +106,38 @@ def test_the_sample_corpus_comes_with_the_project():
   assert sum(1 for _ in corpus.documents('en')) > 20
 
 
+@pytest.mark.parametrize('name', ['mbert', 'rembert'])
+def test_of_a_list_of_languages_those_that_are_there_are_taken_and_the_others_named_in_a_line(folder, name, write_dump):
+  write_dump(folder, 'ext', articles(3))
+  said = []
+  corpus = open_corpus(DataConfig(dumps=str(folder), languages=name), said.append)
+  assert corpus.languages == ('de', 'sw')
+  (line,) = said
+  assert f'Wikipedias of {name} are not there: ' in line
+  missing = line.partition(': ')[2].split(', ')
+  assert {'he', 'zh', 'tl'} <= set(missing)
+  assert {'de', 'sw', 'ext', 'hmn', 'iw'}.isdisjoint(missing)
+
+
+def test_a_code_beside_a_list_has_to_be_there(folder):
+  assert opened(folder, languages='sw,mbert').languages == ('de', 'sw')
+  with pytest.raises(UsageError, match='no dump of ext'):
+    opened(folder, languages='ext,mbert')
+
+
+def test_codes_alone_say_nothing(folder):
+  said = []
+  assert open_corpus(DataConfig(dumps=str(folder), languages='sw'), said.append).languages == ('sw',)
+  assert not said
+
+
+def test_a_list_of_which_nothing_is_there_is_an_error(tmp_path, write_dump):
+  write_dump(tmp_path, 'ext', articles(3))
+  with pytest.raises(UsageError, match='no dump of any of the 103 languages') as caught:
+    opened(tmp_path, languages='mbert')
+  assert 'ext' in told(caught.value).fix[0]
+
+
 # --- dumps that are not there, or broken -----------------------------------------------------------------------------
 
 
@@ -195,34 +228,13 @@ TFDS_DOCUMENTS = {'sw': 30, 'de': 7}
 @pytest.fixture(scope='module')
 def prepared(tmp_path_factory):
   """TFDS's `wikipedia` in two languages, prepared on disk as `tfds build` leaves it."""
-  from tasks.tensorflow_import import tensorflow  # noqa: F401
-
-  # isort: split
-  import tensorflow_datasets as tfds
-
-  class Wikipedia(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    VERSION = tfds.core.Version('1.0.0')
-    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=f'20230601.{language}') for language in TFDS_DOCUMENTS]  # noqa: RUF012
-
-    url_infos = None  # nothing is downloaded
-
-    def _info(self):
-      text = tfds.features.Text()
-      return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict({'title': text, 'text': text}))
-
-    def _split_generators(self, download_manager):
-      return {'train': self._generate_examples()}
-
-    def _generate_examples(self):
-      for number in range(TFDS_DOCUMENTS[self.builder_config.name.partition('.')[2]]):
-        yield number, {'title': f'Mahali {number}', 'text': f'Soko la mahali {number} – lina watu wengi.'}
-
-  folder = tmp_path_factory.mktemp('tfds')
-  tfds.disable_progress_bar()
-  for language in TFDS_DOCUMENTS:
-    builder = Wikipedia(data_dir=folder, config=f'20230601.{language}')
-    builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
-  return folder
+  documents = {
+    f'20230601.{language}': [
+      {'title': f'Mahali {number}', 'text': f'Soko la mahali {number} – lina watu wengi.'} for number in range(count)
+    ]
+    for language, count in TFDS_DOCUMENTS.items()
+  }
+  return prepare_dataset('wikipedia', documents, tmp_path_factory.mktemp('tfds'))
 
 
 def open_tfds(folder, languages=('sw', 'de'), **options):
@@ -305,4 +317,18 @@ def test_reading_never_begins_to_download(prepared, tmp_path):
 def test_tfds_wants_a_list_of_languages():
   with pytest.raises(UsageError, match='needs a list of languages') as caught:
     open_corpus(DataConfig(source='tfds'))
+  told(caught.value)
+
+
+def test_of_a_list_of_languages_tfds_gives_those_that_are_prepared(prepared):
+  said = []
+  data = DataConfig(source='tfds', tfds_data_dir=str(prepared), languages='rembert')
+  assert open_corpus(data, said.append).languages == ('de', 'sw')
+  assert len(said) == 1
+  assert said[0].startswith('100 of the 102 Wikipedias of rembert')
+
+
+def test_a_list_of_which_nothing_is_prepared_is_an_error(tmp_path):
+  with pytest.raises(UsageError, match=r'cannot read wikipedia/20230601\.af and 101 more') as caught:
+    open_corpus(DataConfig(source='tfds', tfds_data_dir=str(tmp_path / 'empty'), languages='rembert'))
   told(caught.value)

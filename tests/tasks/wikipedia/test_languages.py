@@ -1,6 +1,20 @@
+"""Codes, editions and databases; the languages of multilingual BERT and of RemBERT, counted."""
+
 import pytest
 
-from tasks.wikipedia.languages import language_of_database
+from rembert import configuration
+from rembert.data.config import DataConfig
+from tasks.wikipedia.languages import (
+  LISTS,
+  MBERT,
+  REMBERT,
+  ROMANISED,
+  WITHOUT_EDITION,
+  database_of,
+  edition_of,
+  language_of_database,
+  without_lists,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,3 +47,94 @@ def test_databases_that_are_no_language_edition_have_no_language(database):
 def test_a_language_code_is_its_own_database_name():
   for code in ('en', 'de-formal', 'simple', 'zh-yue', 'be-tarask'):
     assert language_of_database(code) == code
+
+
+@pytest.mark.parametrize(
+  ('edition', 'database'),
+  [
+    ('no', 'nowiki'),
+    ('he', 'hewiki'),
+    ('zh', 'zhwiki'),
+    ('simple', 'simplewiki'),
+    ('zh-min-nan', 'zh_min_nanwiki'),
+    ('be-tarask', 'be_x_oldwiki'),
+  ],
+)
+def test_an_edition_and_its_database_name_each_other(edition, database):
+  assert database_of(edition) == database
+  assert language_of_database(database) == edition
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(('name', 'count'), [('mbert', 104), ('rembert', 110)])
+def test_a_list_has_as_many_codes_as_was_published_none_of_them_twice(name, count):
+  assert len(LISTS[name]) == len(set(LISTS[name])) == count
+
+
+@pytest.mark.parametrize(('name', 'count'), [('mbert', 103), ('rembert', 102)])
+def test_every_code_of_a_list_is_a_wikipedia_or_known_to_be_none(name, count):
+  editions = {code: edition_of(code) for code in LISTS[name]}
+  assert {code for code, edition in editions.items() if edition is None} == WITHOUT_EDITION & set(LISTS[name])
+  there = sorted({edition for edition in editions.values() if edition is not None})
+  assert without_lists([name]) == ((), tuple(there))
+  assert len(there) == count
+  assert [language_of_database(database_of(edition)) for edition in there] == there
+  assert [edition_of(edition) for edition in there] == there
+
+
+def test_rembert_is_what_its_card_names_and_seven_more():
+  card = {*REMBERT, 'zh'} - {'zh-Hans', 'zh-Hant', *ROMANISED}
+  assert len(card) == 103
+  assert {'bs', 'hr', 'iw', 'fil', 'hmn', 'zu'} <= card
+  assert {'tl', 'he', 'nb', 'und'}.isdisjoint(REMBERT)
+
+
+def test_only_the_cased_model_of_multilingual_bert_has_thai_and_mongolian():
+  assert MBERT[-2:] == ('th', 'mn')
+  assert MBERT[:102] == tuple(code for code in MBERT if code not in ('th', 'mn'))
+
+
+@pytest.mark.parametrize(
+  ('code', 'edition'),
+  [
+    ('iw', 'he'),
+    ('no', 'no'),
+    ('nb', 'no'),
+    ('fil', 'tl'),
+    ('jv', 'jv'),
+    ('zh-Hans', 'zh'),
+    ('zh-Hant', 'zh'),
+    ('hmn', None),
+    *((code, None) for code in ROMANISED),
+    ('haw', 'haw'),
+    ('ceb', 'ceb'),
+    ('sr', 'sr'),
+    ('simple', 'simple'),
+  ],
+)
+def test_codes_of_the_crawl_are_mapped_to_wikipedias(code, edition):
+  assert edition_of(code) == edition
+
+
+def test_lists_may_stand_among_codes_and_overlap():
+  codes, editions = without_lists(('ext', 'mbert', 'iw', 'rembert'))
+  assert codes == ('ext', 'iw')
+  assert set(editions) == set(without_lists(['mbert'])[1]) | set(without_lists(['rembert'])[1])
+  assert without_lists(('de', 'sw')) == (('de', 'sw'), ())
+
+
+@pytest.mark.parametrize(('gin_file', 'name'), [('pretrain_large', 'rembert'), ('pretrain_base', 'mbert')])
+def test_the_gin_files_take_the_lists_by_their_names(gin_file, name):
+  configuration.load([f'gin/{gin_file}.gin'], [])
+  assert configuration.build(DataConfig).languages == (name,)
+
+
+def test_every_edition_of_the_real_dumps_is_understood(shared_data):
+  databases = sorted(path.name.removesuffix('-mini.xml.bz2') for path in (shared_data / 'dumps' / 'mini').iterdir())
+  if not databases:
+    pytest.skip('no dumps there')
+  editions = [language_of_database(database) for database in databases]
+  assert [database_of(edition) for edition in editions] == databases
+  assert len(set(editions) & {edition_of(code) for code in MBERT}) > 70

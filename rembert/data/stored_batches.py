@@ -1,0 +1,135 @@
+"""Batches from a token store: row r of step n is a pure function of (seed, n, r), whoever reads it and when.
+
+The language of every row, the number of the row in its language and its masks all follow from numbers alone. Nothing is
+counted on the way: step 1,000,000 costs what step 0 costs, resuming is exact, and hosts need not agree on anything.
+"""
+
+import dataclasses
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+
+import grain
+import numpy as np
+
+from rembert.data.batches import Batch, masked_batch
+from rembert.data.masking import MaskingConfig
+from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, interleaved, row_proportions
+from rembert.data.token_store import TokenStore
+
+_ROUNDS = 4  # of the block cipher that permutes row numbers; Grain's own default
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredBatches:
+  """A `BatchSource` on a token store.
+
+  Languages are interleaved in exact proportion: of the first n rows, every language has its share to less than the
+  number of languages. Each epoch of a language shows every row once, in an order of its own.
+
+  Attributes:
+    store: where the rows are.
+    rates: sampling rate of each language; its order numbers the languages.
+    batch_size: rows of the global batch.
+    vocab_size: upper bound of random replacements.
+    seed: of everything random here.
+    masking: shares and spans.
+    begins_word_V: whether a piece begins a word, bool; needed where `masking` asks for whole words.
+    evaluation_rows: held-out rows per language.
+    process: index of this process, and how many there are.
+    read_threads: threads that prepare batches ahead.
+  """
+
+  store: TokenStore
+  rates: Mapping[str, float]
+  batch_size: int
+  vocab_size: int
+  seed: int
+  masking: MaskingConfig = MaskingConfig()
+  begins_word_V: np.ndarray | None = None
+  evaluation_rows: int = 32
+  process: tuple[int, int] = (0, 1)
+  read_threads: int = 1
+
+  @property
+  def languages(self) -> tuple[str, ...]:
+    """Codes in the order that `language` in a batch counts."""
+    return tuple(self.rates)
+
+  @property
+  def special(self):
+    """Ids of special pieces."""
+    return self.store.special
+
+  def rows_of(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Language, int32, and number in that language's split, int64, of this process's rows of a step."""
+    languages, ordinals = interleaved(
+      np.arange(step * self.batch_size + self._mine.start, step * self.batch_size + self._mine.stop),
+      row_proportions(tuple(self.rates.values())),
+    )
+    indices = np.empty(len(languages), np.int64)
+    for language in np.unique(languages):
+      chosen = languages == language
+      indices[chosen] = [self._shuffled(int(language), int(ordinal)) for ordinal in ordinals[chosen]]
+    return languages, indices
+
+  def batch(self, step: int) -> Batch:
+    """This process's rows of one step."""
+    languages, indices = self.rows_of(step)
+    return self._read('train', languages, indices, stream=MASK_STREAM, step=step)
+
+  def batches(self, step: int = 0, state: dict | None = None) -> Iterator[tuple[Batch, dict]]:
+    """See `BatchSource`; there is no state but the step."""
+    del state
+    # An index is a step: Grain's threads prepare some ahead and hand them over in order.
+    steps = grain.MapDataset.range(step, sys.maxsize).map(self.batch)
+    options = grain.ReadOptions(num_threads=self.read_threads, prefetch_buffer_size=max(2, 2 * self.read_threads))
+    for batch in steps.to_iter_dataset(options):
+      yield batch, {}
+
+  def evaluation_batches(self) -> Iterator[Batch]:
+    """See `BatchSource`: the first held-out rows of every language."""
+    rows = [
+      (number, index)
+      for number, language in enumerate(self.rates)
+      for index in range(min(self.evaluation_rows, self.store.rows(language, 'validation')))
+    ]
+    for step, start in enumerate(range(0, len(rows), self.batch_size)):
+      some = rows[start : start + self.batch_size]
+      # Padding rows: number −1 of the first language stands for no row.
+      some += [(0, -1)] * (self.batch_size - len(some))
+      languages, indices = (np.array(column) for column in zip(*some[self._mine], strict=True))
+      yield self._read('validation', languages.astype(np.int32), indices, stream=EVALUATION_STREAM, step=step)
+
+  @property
+  def _mine(self) -> slice:
+    index, count = self.process
+    share = self.batch_size // count
+    return slice(index * share, (index + 1) * share)
+
+  def _shuffled(self, language: int, ordinal: int) -> int:
+    """The row shown as number `ordinal` of a language: epoch after epoch, each a permutation of its own."""
+    name = self.languages[language]
+    epoch, place = divmod(ordinal, self.store.rows(name, 'train'))
+    seed = zlib.crc32(f'{self.seed} {name} {epoch}'.encode())
+    return grain.experimental.index_shuffle(
+      index=place, max_index=self.store.rows(name, 'train') - 1, seed=seed, rounds=_ROUNDS
+    )
+
+  def _read(self, split: str, languages: np.ndarray, indices: np.ndarray, *, stream: int, step: int) -> Batch:
+    ids = np.full((len(languages), self.store.sequence_length), self.special.pad, np.int32)
+    for language in np.unique(languages[indices >= 0]):
+      chosen = np.flatnonzero((languages == language) & (indices >= 0))
+      ids[chosen] = self.store.read(self.languages[language], split, indices[chosen])
+    return masked_batch(
+      self.store.packed(ids),
+      languages,
+      seed=self.seed,
+      stream=stream,
+      step=step,
+      first_row=self._mine.start,
+      special=self.special,
+      vocab_size=self.vocab_size,
+      masking=self.masking,
+      begins_word_V=self.begins_word_V,
+    )

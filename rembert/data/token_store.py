@@ -1,0 +1,201 @@
+"""A token store, read by index: packed rows of ids in ArrayRecord shards, a folder per language, and a manifest.
+
+    STORE/manifest.json                                written last: a store without it is unfinished
+    STORE/vocabulary/sentencepiece.model
+    STORE/de/train-00000-of-00004.array_record         rows of `sequence_length` ids, one record each
+    STORE/de/validation-00000-of-00001.array_record
+    STORE/de/language.json                             the language's part of the manifest, written when it is done
+
+A record is the ids of a row, little-endian, of the manifest's `dtype`. Segments and positions follow from them: every
+document begins with [CLS], and [PAD] is in no text.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from etils import epath
+
+from rembert.data.masking import SpecialIds
+from rembert.data.packing import Row
+from rembert.errors import UsageError
+
+FORMAT = 1
+MANIFEST = 'manifest.json'
+VOCABULARY = 'vocabulary/sentencepiece.model'
+SPLITS = ('train', 'validation')
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+  """One file of rows.
+
+  Attributes:
+    file: path below the store.
+    rows: records in it.
+    bytes: size.
+    sha256: of the content.
+  """
+
+  file: str
+  rows: int
+  bytes: int
+  sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredLanguage:
+  """What a store holds of a language.
+
+  Attributes:
+    shards: of each split.
+    documents: of each split.
+    tokens: pieces of text in the rows of each split, without [CLS], [SEP] and [PAD].
+    sentences: in the training documents.
+    characters: in the training documents.
+    lost: what was left out, and why, in counts.
+  """
+
+  shards: Mapping[str, tuple[Shard, ...]]
+  documents: Mapping[str, int]
+  tokens: Mapping[str, int]
+  sentences: int
+  characters: int
+  lost: Mapping[str, int]
+
+  def rows(self, split: str) -> int:
+    """Rows of a split."""
+    return sum(shard.rows for shard in self.shards[split])
+
+  @classmethod
+  def of_json(cls, content: dict) -> 'StoredLanguage':
+    """The inverse of `dataclasses.asdict`."""
+    shards = {split: tuple(Shard(**shard) for shard in content['shards'][split]) for split in SPLITS}
+    return cls(**(content | {'shards': shards}))
+
+
+def row_dtype(vocab_size: int) -> np.dtype:
+  """The smallest type that holds every id."""
+  return np.dtype('<u2' if vocab_size <= 1 << 16 else '<u4')
+
+
+def segments_and_positions(ids_NxS: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray]:
+  """Whose token is whose, and where in its document: int32 [N, S] each, as `packing.pack` gives them."""
+  is_token = ids_NxS != special.pad
+  starts = ids_NxS == special.cls
+  segments = np.cumsum(starts, axis=1, dtype=np.int32) * is_token
+  columns = np.arange(ids_NxS.shape[1], dtype=np.int32)
+  positions = columns - np.maximum.accumulate(np.where(starts, columns, 0), axis=1)
+  return segments, (positions * is_token).astype(np.int32)
+
+
+class TokenStore:
+  """An open store.
+
+  Attributes:
+    folder: where it lies.
+    sequence_length: S of every row.
+    vocab_size: pieces of its vocabulary.
+    vocabulary_hash: SHA-256 of the SentencePiece model.
+    special: ids of special pieces.
+    languages: what there is of each.
+    manifest_hash: SHA-256 of the manifest: two stores with the same are the same.
+  """
+
+  def __init__(self, folder: epath.PathLike):
+    self.folder = epath.Path(folder)
+    content = self._read_manifest()
+    self.manifest_hash = hashlib.sha256(content).hexdigest()
+    manifest = json.loads(content)
+    if manifest.get('format') != FORMAT:
+      raise UsageError(
+        f'a store of format {manifest.get("format")!r}, and this program reads {FORMAT}',
+        where=str(self.folder / MANIFEST),
+        fix='make the store anew: python -m tasks.token_store --help',
+      )
+    self.sequence_length: int = manifest['sequence_length']
+    self.vocab_size: int = manifest['vocabulary']['pieces']
+    self.vocabulary_hash: str = manifest['vocabulary']['sha256']
+    self.special = SpecialIds(**manifest['special'])
+    self._dtype = np.dtype(manifest['dtype'])
+    self.languages = {code: StoredLanguage.of_json(part) for code, part in manifest['languages'].items()}
+    self._refuse_missing_shards()
+
+  def _read_manifest(self) -> bytes:
+    file = self.folder / MANIFEST
+    if file.exists():
+      return file.read_bytes()
+    done = [path.parent.name for path in self.folder.glob('*/language.json')] if self.folder.is_dir() else []
+    if done:
+      raise UsageError(
+        f'the store is unfinished: {len(done)} languages are done, and there is no manifest',
+        where=str(self.folder),
+        fix='repeat the command that makes it: python -m tasks.token_store goes on where it stopped',
+      )
+    raise UsageError('no token store', where=str(file), fix='make one: python -m tasks.token_store --help')
+
+  def _refuse_missing_shards(self) -> None:
+    wrong = []
+    for shard in self.shards():
+      file = self.folder / shard.file
+      size = file.stat().length if file.exists() else None
+      if size != shard.bytes:
+        wrong.append(
+          f'{shard.file} is missing' if size is None else f'{shard.file} has {size} bytes, not {shard.bytes}'
+        )
+    if wrong:
+      raise UsageError(
+        f'{len(wrong)} shards of the store are missing or altered',
+        where=f'{self.folder}: ' + '; '.join(wrong[:5]) + (' …' if len(wrong) > 5 else ''),
+        fix='fetch them again; or delete the manifest and these languages, and repeat python -m tasks.token_store',
+      )
+
+  def shards(self) -> list[Shard]:
+    """All of them."""
+    return [shard for part in self.languages.values() for split in SPLITS for shard in part.shards[split]]
+
+  def rows(self, language: str, split: str) -> int:
+    """Number of rows of a split."""
+    return self.languages[language].rows(split)
+
+  @functools.cache  # noqa: B019 - a store lives as long as the run
+  def _source(self, language: str, split: str):
+    import grain
+
+    files = [str(self.folder / shard.file) for shard in self.languages[language].shards[split]]
+    return grain.sources.ArrayRecordDataSource(files)
+
+  def read(self, language: str, split: str, indices: Sequence[int]) -> np.ndarray:
+    """Rows by their numbers in a split, ids [len(indices), S] int32; UsageError if a shard is damaged."""
+    try:
+      records = self._source(language, split).__getitems__([int(index) for index in indices])
+      ids = np.frombuffer(b''.join(records), self._dtype).reshape(len(records), self.sequence_length)
+    except Exception as error:  # ArrayRecord raises types of its own
+      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+      raise UsageError(
+        f'a shard of {language!r} cannot be read: {reason}',
+        where=str(self.folder / language),
+        fix=f'python -m tasks.token_store verify {self.folder} names the file',
+      ) from error
+    return ids.astype(np.int32)
+
+  def packed(self, ids_NxS: np.ndarray) -> Row:
+    """Rows with their segments and positions, [N, S] each."""
+    return Row(ids_NxS, *segments_and_positions(ids_NxS, self.special))
+
+
+def sha256_of(file: epath.Path) -> str:
+  """Of a file's content, read in pieces."""
+  digest = hashlib.sha256()
+  with file.open('rb') as stream:
+    while piece := stream.read(1 << 22):
+      digest.update(piece)
+  return digest.hexdigest()
+
+
+def altered_shards(store: TokenStore) -> list[str]:
+  """Files whose content is not what the manifest says; reads the whole store."""
+  return [shard.file for shard in store.shards() if sha256_of(store.folder / shard.file) != shard.sha256]

@@ -1,0 +1,306 @@
+"""What a vocabulary makes of each language: how much of it has pieces of its own, and how many pieces it takes.
+
+  python -m tasks.vocabulary report --vocabulary=sentencepiece.model --dumps=FOLDER
+  python -m tasks.vocabulary report --vocabulary=sentencepiece.model --text=FOLDER --output=report.json
+
+A language whose words fall into many pieces fills its rows with little text; one whose characters fall back to bytes is
+hardly read at all. Both are seen here, before anything is trained.
+"""
+
+import argparse
+import bz2
+import dataclasses
+import gzip
+import json
+import lzma
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from etils import epath
+
+from rembert.command_line import run_command
+from rembert.data.config import SAMPLE, DataConfig
+from rembert.errors import UsageError
+from rembert.storage import write_errors, write_whole
+from rembert.training.console import Console
+from tasks.survey import spread
+from tasks.vocabulary import load_vocabulary
+from tasks.wikipedia.corpus import open_corpus
+from tasks.wikipedia.documents import Document, is_held_out
+from tasks.wikipedia.languages import missing_in_words, without_lists
+
+if TYPE_CHECKING:
+  import sentencepiece
+
+# Scripts that put no blank between words: a word count would say nothing.
+_WITHOUT_SPACES = frozenset({'bo', 'dz', 'gan', 'ja', 'km', 'lo', 'my', 'shn', 'th', 'wuu', 'yue', 'zh'})
+
+_BLANK = '\N{LOWER ONE EIGHTH BLOCK}'  # what stands for a space inside pieces
+_DOCUMENTS_AT_ONCE = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class PieceStatistics:
+  """What a vocabulary makes of some text. Characters are counted without blanks, after the vocabulary's normalisation.
+
+  Attributes:
+    documents: read.
+    words: between white space.
+    characters: in all.
+    pieces: that the text becomes.
+    coverage: share of the characters that lie in pieces of the vocabulary's own, neither bytes nor [UNK].
+    pieces_per_word: pieces for each word, None where the script puts no blanks between words.
+    pieces_per_character: pieces for each character.
+    byte_fallback: share of the pieces that are single bytes.
+    unknown: share of the pieces that are [UNK].
+    used: share of the vocabulary's own pieces that occur.
+  """
+
+  documents: int
+  words: int
+  characters: int
+  pieces: int
+  coverage: float
+  pieces_per_word: float | None
+  pieces_per_character: float
+  byte_fallback: float
+  unknown: float
+  used: float
+
+
+class PieceCounter:
+  """Counts how often each piece of a vocabulary occurs; counters of several languages add up."""
+
+  def __init__(self, processor: 'sentencepiece.SentencePieceProcessor'):
+    self._processor = processor
+    ids = range(processor.get_piece_size())
+    pieces = [processor.id_to_piece(piece) for piece in ids]
+    is_byte = np.array([processor.is_byte(piece) for piece in ids])
+    is_special = [
+      processor.is_control(piece) or processor.is_unknown(piece) or processor.is_unused(piece) for piece in ids
+    ]
+    self.is_own = ~is_byte & ~np.array(is_special)
+    self._is_byte = is_byte
+    # A character in bytes is counted at its first one: the others look like 10xxxxxx.
+    begins = [byte and int(piece[3:-1], 16) & 0xC0 != 0x80 for byte, piece in zip(is_byte, pieces, strict=True)]
+    self._begins_character = np.array(begins)
+    self._length = np.array([len(piece.replace(_BLANK, '')) for piece in pieces])
+    self.counts = np.zeros(len(pieces), np.int64)
+    self.documents = self.words = self.unknown_characters = 0
+
+  def add_texts(self, texts: Sequence[str]) -> None:
+    """Counts some documents."""
+    unknown = self._processor.unk_id()
+    for text, ids in zip(texts, self._processor.encode(list(texts)), strict=True):
+      self.documents += 1
+      self.words += len(text.split())
+      if unknown in ids:  # one [UNK] may stand for several characters: only its surface tells
+        surfaces = self._processor.encode(text, out_type=str)
+        shown = (surface for surface, piece in zip(surfaces, ids, strict=True) if piece == unknown)
+        self.unknown_characters += sum(len(surface.replace(_BLANK, '')) for surface in shown)
+      self.counts += np.bincount(np.asarray(ids, np.int64), minlength=len(self.counts))
+
+  def add(self, other: 'PieceCounter') -> None:
+    """Adds what another counter of the same vocabulary has counted."""
+    self.counts += other.counts
+    self.documents += other.documents
+    self.words += other.words
+    self.unknown_characters += other.unknown_characters
+
+  def statistics(self, *, has_spaces: bool = True) -> PieceStatistics:
+    """The counts as rates; all zero of an empty text."""
+    pieces = int(self.counts.sum())
+    own_characters = int((self.counts * self._length)[self.is_own].sum())
+    characters = own_characters + int(self.counts[self._begins_character].sum()) + self.unknown_characters
+    share = lambda part, whole: float(part / whole) if whole else 0.0
+    return PieceStatistics(
+      documents=self.documents,
+      words=self.words,
+      characters=characters,
+      pieces=pieces,
+      coverage=share(own_characters, characters),
+      pieces_per_word=share(pieces, self.words) if has_spaces else None,
+      pieces_per_character=share(pieces, characters),
+      byte_fallback=share(self.counts[self._is_byte].sum(), pieces),
+      unknown=share(self.counts[self._processor.unk_id()], pieces),
+      used=share((self.counts[self.is_own] > 0).sum(), self.is_own.sum()),
+    )
+
+
+def has_spaces(language: str) -> bool:
+  """Whether a language puts blanks between its words; by its code, whatever script or region comes after."""
+  return language.removeprefix('zh-min-').split('-')[0] not in _WITHOUT_SPACES or language.endswith('-Latn')
+
+
+# --- text files ------------------------------------------------------------------------------------------------------
+
+_TEXT_NAME = re.compile(r'(?P<language>[a-zA-Z]{2,}(?:-[a-zA-Z]+)*)\.txt(?P<packed>\.(?:xz|bz2|gz))?')
+_OPENERS = {'.xz': lzma.open, '.bz2': bz2.open, '.gz': gzip.open}
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFiles:
+  """Plain text, a file for each language: a blank line ends a document.
+
+  Attributes:
+    files: of each language, `LL.txt`, also packed (`.xz`, `.bz2`, `.gz`).
+    held_out: share of held-out documents.
+  """
+
+  files: Mapping[str, epath.Path]
+  held_out: float = 0.0
+
+  @property
+  def languages(self) -> tuple[str, ...]:
+    """Codes, as the files are named, sorted."""
+    return tuple(sorted(self.files))
+
+  def documents(self, language: str) -> Iterator[tuple[Document, bool]]:
+    """As `Corpus.documents`."""
+    lines: list[str] = []
+    try:
+      with self.files[language].open('rb') as packed:
+        opener = _OPENERS.get(_TEXT_NAME.fullmatch(self.files[language].name)['packed'])
+        for line in opener(packed) if opener else packed:
+          line = line.decode('utf-8', 'replace').strip()
+          if line:
+            lines.append(line)
+          elif lines:
+            yield self._document(language, lines)
+            lines = []
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+      raise UsageError(
+        f'the text cannot be read: {error}', where=str(self.files[language]), fix='check that the file is whole'
+      ) from error
+    if lines:
+      yield self._document(language, lines)
+
+  def _document(self, language: str, lines: Sequence[str]) -> tuple[Document, bool]:
+    text = '\n'.join(lines)
+    return Document(language=language, title='', text=text), is_held_out(text, self.held_out)
+
+
+def open_text_files(folder: epath.PathLike, languages: Sequence[str] | None, held_out: float = 0.0) -> TextFiles:
+  """The text files of a folder; UsageError where there is none or a language given by its code has none."""
+  folder = epath.Path(folder)
+  there = {}
+  for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+    if name := _TEXT_NAME.fullmatch(path.name):
+      there[name['language']] = path
+  codes, listed = (tuple(there), ()) if languages is None else without_lists(languages)
+  missing = [code for code in codes if code not in there]
+  chosen = {code: there[code] for code in (*codes, *listed) if code in there}
+  if missing or not chosen:
+    raise UsageError(
+      f'no text of {", ".join(missing)}' if missing else 'no text found',
+      where=str(folder),
+      fix='files are named by language: de.txt, or de.txt.xz, .bz2, .gz',
+    )
+  return TextFiles(chosen, held_out)
+
+
+# --- report ----------------------------------------------------------------------------------------------------------
+
+
+def report(
+  processor: 'sentencepiece.SentencePieceProcessor', texts: Iterable[tuple[str, Iterable[str]]]
+) -> tuple[dict[str, PieceStatistics], PieceStatistics]:
+  """Statistics of each language's texts, and of all together; languages without text are left out."""
+  of_language, whole = {}, PieceCounter(processor)
+  for language, documents in texts:
+    counter, some = PieceCounter(processor), []
+    for text in documents:
+      some.append(text)
+      if len(some) == _DOCUMENTS_AT_ONCE:
+        counter.add_texts(some)
+        some = []
+    counter.add_texts(some)
+    if counter.documents:
+      of_language[language] = counter.statistics(has_spaces=has_spaces(language))
+      whole.add(counter)
+  return of_language, whole.statistics(has_spaces=False)
+
+
+def _row(name: str, counts: PieceStatistics) -> tuple[str, ...]:
+  return (
+    name,
+    f'{counts.documents:,}',
+    f'{counts.characters:,}',
+    f'{counts.coverage:.2%}',
+    '' if counts.pieces_per_word is None else f'{counts.pieces_per_word:.2f}',
+    f'{counts.pieces_per_character:.3f}',
+    f'{counts.byte_fallback:.2%}',
+    f'{counts.unknown:.2%}',
+    f'{counts.used:.1%}',
+  )
+
+
+_COLUMNS = ('', 'texts', 'characters', 'covered', '/word', '/char', 'bytes', 'unknown', 'used')
+
+
+def main(argv: Sequence[str]) -> int:
+  """The command line behind `report`."""
+  parser = argparse.ArgumentParser(
+    prog='python -m tasks.vocabulary report',
+    description='What a vocabulary makes of each language.',
+    epilog='columns: covered, characters in pieces of their own; /word and /char, pieces for each; bytes and unknown, '
+    'shares of the pieces; used, share of the vocabulary',
+  )
+  parser.add_argument('--vocabulary', required=True, help='a SentencePiece model')
+  source = parser.add_mutually_exclusive_group()
+  source.add_argument('--dumps', default=SAMPLE, help='folder or glob of dumps (default: the sample corpus)')
+  source.add_argument('--text', help='instead of dumps, a folder of LL.txt, .txt.xz, .txt.bz2 or .txt.gz')
+  parser.add_argument('--languages', help='codes, comma separated, or mbert or rembert (default: all)')
+  parser.add_argument(
+    '--held_out', type=float, help='only documents that a run with this data.held_out never trains on (default: all)'
+  )
+  parser.add_argument('--characters', type=int, default=1_000_000, help='text of each language (default 1,000,000)')
+  parser.add_argument('--output', help='also write it all as JSON')
+  options = parser.parse_args(argv)
+
+  def show():
+    console = Console()
+    processor = load_vocabulary(options.vocabulary)
+    data = DataConfig(dumps=options.dumps, languages=options.languages, held_out=options.held_out or 0.0)
+    if options.text:
+      corpus = open_text_files(options.text, data.languages, data.held_out)
+      if missing := missing_in_words(data.languages or (), corpus.languages):
+        console.say(missing)
+    else:
+      corpus = open_corpus(data, console.say)
+
+    def texts() -> Iterator[tuple[str, list[str]]]:
+      with console.task('reading') as update:
+        for number, language in enumerate(corpus.languages):
+          update(number / len(corpus.languages), language)
+          documents = corpus.documents(language)
+          chosen = (document.text for document, is_out in documents if is_out or options.held_out is None)
+          yield language, spread(chosen, options.characters)
+
+    of_language, whole = report(processor, texts())
+    if not of_language:
+      raise UsageError(
+        'there is no text to report on', where=options.text or options.dumps, fix='a larger --held_out, or none'
+      )
+    own = int(PieceCounter(processor).is_own.sum())
+    title = f'{options.vocabulary}: {processor.get_piece_size():,} pieces, {own:,} of text'
+    console.table(title, _COLUMNS, [*(_row(*item) for item in of_language.items()), _row('all', whole)])
+    left_out = [language for language in corpus.languages if language not in of_language]
+    if left_out:
+      console.say(f'no text: {", ".join(left_out)}')
+    if options.output:
+      content = {
+        'vocabulary': options.vocabulary,
+        'pieces': processor.get_piece_size(),
+        'own_pieces': own,
+        'held_out': options.held_out,
+        'languages': {language: dataclasses.asdict(counts) for language, counts in of_language.items()},
+        'all': dataclasses.asdict(whole),
+      }
+      with write_errors('the report', options.output):
+        write_whole(options.output, json.dumps(content, indent=1))
+
+  return run_command('tasks.vocabulary report', show)

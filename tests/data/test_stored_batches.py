@@ -1,0 +1,201 @@
+"""Batches from a store: a function of (seed, step, row), the same for any number of readers, each row once an epoch."""
+
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.masking import MaskingConfig
+from rembert.data.opening import open_data
+from rembert.data.packing import pack
+from rembert.data.stored_batches import StoredBatches
+from rembert.data.token_store import TokenStore
+from rembert.errors import UsageError
+from rembert.training.console import Console
+from rembert.training.loop import TrainConfig
+from tasks.vocabulary import begins_word
+
+B = 12
+
+
+@pytest.fixture(scope='module')
+def store(small_store):
+  return TokenStore(small_store.folder)
+
+
+@pytest.fixture
+def source(store):
+  """Batches of a process, by default the only one."""
+
+  def make(process=(0, 1), seed=0, **options):
+    rates = {'el': 0.5, 'sw': 0.3, 'th': 0.2}
+    return StoredBatches(
+      store=store, rates=rates, batch_size=B, vocab_size=1500, seed=seed, process=process, evaluation_rows=7, **options
+    )
+
+  return make
+
+
+def unmasked(batch):
+  """The rows as they are in the store."""
+  ids = batch['input_ids'].copy()
+  for row, (positions, targets, weights) in enumerate(
+    zip(batch['masked_positions'], batch['targets'], batch['weights'], strict=True)
+  ):
+    ids[row, positions[weights > 0]] = targets[weights > 0]
+  return ids
+
+
+def assert_same(one, other):
+  assert one.keys() == other.keys()
+  for name in one:
+    assert np.array_equal(one[name], other[name]), name
+
+
+@pytest.mark.parametrize('processes', [1, 2, 4])
+@pytest.mark.parametrize('step', [0, 7, 1_000_000])
+def test_any_number_of_processes_reads_the_same_batch(source, processes, step):
+  whole = source().batch(step)
+  parts = [source(process=(index, processes)).batch(step) for index in range(processes)]
+  assert_same({name: np.concatenate([part[name] for part in parts]) for name in whole}, whole)
+
+
+def test_the_iterator_gives_the_batches_of_its_steps_from_wherever_it_begins(source):
+  for start in 0, 5, 1_000_000:
+    for threads in 1, 3:
+      stream = source(read_threads=threads).batches(start)
+      for step, (batch, state) in zip(range(start, start + 4), stream, strict=False):
+        assert_same(batch, source().batch(step))
+        assert state == {}
+
+
+def test_every_row_comes_once_an_epoch_in_an_order_of_its_own(source, store):
+  languages, indices = map(np.concatenate, zip(*(source().rows_of(step) for step in range(200)), strict=True))
+  for number, language in enumerate(('el', 'sw', 'th')):
+    drawn = indices[languages == number]
+    count = store.rows(language, 'train')
+    epochs = [drawn[start : start + count] for start in range(0, len(drawn) - count, count)]
+    assert epochs, 'too few steps to see an epoch'
+    for epoch in epochs:
+      assert np.array_equal(np.sort(epoch), np.arange(count))
+    assert not np.array_equal(epochs[0], np.arange(count))
+    assert len(epochs) < 2 or not np.array_equal(epochs[0], epochs[1])
+
+
+def test_seeds_and_steps_draw_other_rows_and_masks(source):
+  first = source().batch(0)
+  for other in source(seed=1).batch(0), source().batch(1):
+    assert not np.array_equal(other['input_ids'], first['input_ids'])
+
+
+def test_rows_are_whole_rows_of_their_language(source, store):
+  batch = source().batch(3)
+  ids = unmasked(batch)
+  for row, language in enumerate(batch['language']):
+    every = store.read(('el', 'sw', 'th')[language], 'train', range(store.rows(('el', 'sw', 'th')[language], 'train')))
+    assert np.any(np.all(every == ids[row], axis=1))
+
+
+def test_held_out_rows_are_the_first_of_each_language_and_padding_weighs_nothing(source, store):
+  batches = list(source().evaluation_batches())
+  ids = np.concatenate([unmasked(batch) for batch in batches])
+  expected = [store.read(language, 'validation', range(7)) for language in ('el', 'sw', 'th')]
+  assert np.array_equal(ids[:21], np.concatenate(expected))
+  assert not np.any(ids[21:])
+  assert not any(np.any(batch['weights'][9:]) for batch in batches[1:])
+  halves = [list(source(process=(index, 2)).evaluation_batches()) for index in range(2)]
+  for whole, *parts in zip(batches, *halves, strict=True):
+    assert_same({name: np.concatenate([part[name] for part in parts]) for name in whole}, whole)
+
+
+def test_the_store_holds_what_the_seqio_tasks_give(small_store, store):
+  # The store's documents, in the order of their hashes, through the registered tasks, packed by themselves.
+  from tasks import mlm
+  from tasks.token_store.pipeline import digest_of, number_of_shards
+  from tasks.wikipedia.corpus import open_corpus
+
+  corpus = open_corpus(DataConfig(dumps=str(small_store.command[0].split('=')[1]), languages=('el',), held_out=0.1))
+  mixture = mlm.register(corpus, str(small_store.vocabulary), {'el': 1.0})
+  [task] = mixture.tasks
+  shards = len(store.languages['el'].shards['train'])
+
+  class Config:
+    held_out = 0.1
+
+  for split in 'train', 'validation':
+    total = number_of_shards(shards, split, Config)
+    texts = corpus.texts('el', split)
+    examples = task.get_dataset(sequence_length=None, split=split, shuffle=False).as_numpy_iterator()
+    by_shard = [[] for _ in range(total)]
+    for text, example in zip(texts, examples, strict=True):
+      digest = digest_of(text)
+      by_shard[int.from_bytes(digest[:8], 'big') % total].append((digest, example['ids']))
+    documents = [[ids for _, ids in sorted(shard, key=lambda pair: pair[0])] for shard in by_shard]
+    rows = itertools.chain(*(pack(shard, 64, store.special) for shard in documents))
+    expected = np.stack([row.ids for row, _ in rows])
+    assert np.array_equal(store.read('el', split, range(store.rows('el', split))), expected)
+
+
+# --- opened by the job ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def open_it(small_store, tmp_path):
+  def open_it(vocab_size=1500, sequence_length=64, masking=MaskingConfig(), **data):
+    return open_data(
+      DataConfig(source='store', store=str(small_store.folder), **data),
+      VocabularyConfig(),
+      masking,
+      TrainConfig(batch_size=B, sequence_length=sequence_length),
+      vocab_size=vocab_size,
+      workdir=tmp_path,
+      console=Console(is_quiet=True),
+    )
+
+  return open_it
+
+
+def test_rates_come_from_the_sentences_of_the_store(open_it, small_store, store):
+  opened = open_it(alpha=0.5)
+  weights = np.sqrt([store.languages[language].sentences for language in ('el', 'sw', 'th')])
+  assert list(opened.batches.rates) == ['el', 'sw', 'th']
+  np.testing.assert_allclose(list(opened.batches.rates.values()), weights / weights.sum())
+  assert opened.identity['store'] == store.manifest_hash
+  assert opened.vocabulary.read_bytes() == small_store.vocabulary.read_bytes()
+
+
+def test_whole_words_are_those_of_the_stores_vocabulary(open_it, small_store):
+  assert open_it().batches.begins_word_V is None
+  source = open_it(masking=MaskingConfig(whole_word=True)).batches
+  np.testing.assert_array_equal(source.begins_word_V, begins_word(small_store.vocabulary, 1500))
+  assert np.all(source.batch(3)['weights'].sum(axis=1) > 0)
+  assert_same(source.batch(3), next(source.batches(3))[0])
+
+
+@pytest.mark.parametrize(
+  ('options', 'words'),
+  [
+    ({'sequence_length': 128}, 'rows of 64 tokens, and training wants 128'),
+    ({'vocab_size': 1000}, '1,500 pieces, and the model one of 1,000'),
+    ({'languages': ('el', 'de')}, 'the store lacks de'),
+  ],
+)
+def test_a_store_of_another_model_is_refused(open_it, options, words):
+  with pytest.raises(UsageError, match=words):
+    open_it(**options)
+
+
+def test_reading_a_store_imports_neither_tensorflow_nor_seqio_nor_t5(small_store):
+  code = f"""
+import sys
+from rembert.data.opening import open_data
+from rembert.data.stored_batches import StoredBatches
+from rembert.data.token_store import TokenStore
+store = TokenStore({str(small_store.folder)!r})
+next(StoredBatches(store=store, rates={{'el': 1.0}}, batch_size=4, vocab_size=1500, seed=0).batches(0))
+assert not {{'tensorflow', 'seqio', 't5', 'apache_beam'}} & set(sys.modules)
+"""
+  subprocess.run([sys.executable, '-c', code], check=True, timeout=120)

@@ -1,0 +1,114 @@
+"""Token stores as they are read: whole, or refused; rows as they were packed."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.data.masking import SpecialIds
+from rembert.data.packing import pack
+from rembert.data.token_store import TokenStore, altered_shards, row_dtype, segments_and_positions
+from rembert.errors import UsageError
+from tasks.token_store.__main__ import main
+
+SPECIAL = SpecialIds()
+
+
+@pytest.fixture
+def copy(small_store, tmp_path):
+  """A store to spoil."""
+  return shutil.copytree(small_store.folder, tmp_path / 'store')
+
+
+def some_shard(folder):
+  return next(folder / shard.file for shard in TokenStore(folder).shards())
+
+
+@given(st.lists(st.lists(st.integers(315, 999), max_size=40), max_size=12))
+def test_segments_and_positions_follow_from_the_ids_alone(documents):
+  rows = [row for row, _ in pack(map(np.array, documents), 16, SPECIAL)]
+  if rows:
+    segments, positions = segments_and_positions(np.stack([row.ids for row in rows]), SPECIAL)
+    assert np.array_equal(segments, [row.segments for row in rows])
+    assert np.array_equal(positions, [row.positions for row in rows])
+    assert segments.dtype == positions.dtype == np.int32
+
+
+def test_rows_are_stored_in_the_smallest_type_that_holds_them():
+  assert row_dtype(65_536) == np.uint16
+  assert row_dtype(65_537) == row_dtype(250_300) == np.uint32
+
+
+def test_rows_are_read_by_number_in_any_order(small_store):
+  store = TokenStore(small_store.folder)
+  assert set(store.languages) == {'el', 'sw', 'th'}
+  count = store.rows('el', 'train')
+  every = store.read('el', 'train', range(count))
+  assert every.shape == (count, 64)
+  assert every.dtype == np.int32
+  assert np.all(every[:, 0] == SPECIAL.cls)
+  order = np.random.default_rng(0).permutation(count)
+  assert np.array_equal(store.read('el', 'train', order), every[order])
+  assert len(store.languages['el'].shards['train']) > 1
+
+
+def test_tokens_and_documents_are_counted_as_they_are(small_store):
+  store = TokenStore(small_store.folder)
+  for language, part in store.languages.items():
+    for split in ('train', 'validation'):
+      ids = store.read(language, split, range(store.rows(language, split)))
+      is_text = ~np.isin(ids, (SPECIAL.pad, SPECIAL.cls, SPECIAL.sep))
+      assert is_text.sum() == part.tokens[split]
+    assert part.documents['train'] > part.documents['validation'] > 0
+    assert part.sentences > part.documents['train']
+
+
+def test_a_whole_store_is_verified_and_an_altered_one_named(copy, capsys):
+  assert main(['verify', str(copy)]) == 0
+  assert 'are whole' in capsys.readouterr().out
+  shard = some_shard(copy)
+  content = bytearray(shard.read_bytes())
+  content[len(content) // 2] ^= 1
+  shard.write_bytes(content)
+  assert altered_shards(TokenStore(copy)) == [str(shard.relative_to(copy))]
+  assert main(['verify', str(copy)]) == 2
+  assert shard.name in capsys.readouterr().err
+
+
+def test_shards_that_are_missing_or_cut_are_named_at_once(copy):
+  shard = some_shard(copy)
+  shard.write_bytes(shard.read_bytes()[:-10])
+  with pytest.raises(UsageError, match='missing or altered') as caught:
+    TokenStore(copy)
+  assert f'{shard.name} has' in str(caught.value)
+  shard.unlink()
+  with pytest.raises(UsageError) as caught:
+    TokenStore(copy)
+  assert f'{shard.name} is missing' in str(caught.value)
+
+
+def test_a_damaged_row_is_a_usage_error(copy):
+  for shard in TokenStore(copy).shards():
+    file = copy / shard.file
+    file.write_bytes(bytes(len(file.read_bytes())))
+  store = TokenStore(copy)
+  with pytest.raises(UsageError, match='cannot be read'):
+    store.read('el', 'train', [0, 1])
+
+
+def test_a_store_without_manifest_is_unfinished_or_none_at_all(copy, tmp_path):
+  (copy / 'manifest.json').unlink()
+  with pytest.raises(UsageError, match='unfinished: 3 languages are done'):
+    TokenStore(copy)
+  with pytest.raises(UsageError, match='no token store'):
+    TokenStore(tmp_path / 'nowhere')
+
+
+def test_a_store_of_another_format_is_refused(copy):
+  manifest = json.loads((copy / 'manifest.json').read_text())
+  (copy / 'manifest.json').write_text(json.dumps(manifest | {'format': 99}))
+  with pytest.raises(UsageError, match='format 99'):
+    TokenStore(copy)

@@ -1,0 +1,38 @@
+"""Datasets of TensorFlow Datasets, prepared on disk as `tfds build` leaves them; nothing is downloaded."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+
+
+def prepare_dataset(
+  dataset: str, documents: Mapping[str, Sequence[Mapping[str, str]]], folder: pathlib.Path, *, split: str = 'train'
+) -> pathlib.Path:
+  """Prepares `dataset/CONFIG`, version 1.0.0, for every configuration of `documents`; returns `folder`."""
+  from tasks.tensorflow_import import tensorflow  # noqa: F401
+
+  # isort: split
+  import tensorflow_datasets as tfds
+
+  class Prepared(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    name = dataset
+    VERSION = tfds.core.Version('1.0.0')
+    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config) for config in documents]  # noqa: RUF012
+
+    url_infos = None  # nothing is downloaded
+
+    def _info(self):
+      fields = next(iter(documents.values()))[0]
+      features = tfds.features.FeaturesDict({field: tfds.features.Text() for field in fields})
+      return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, download_manager):
+      return {split: self._generate_examples()}
+
+    def _generate_examples(self):
+      yield from enumerate(documents[self.builder_config.name])
+
+  tfds.disable_progress_bar()
+  for config in documents:
+    builder = Prepared(data_dir=folder, config=config)
+    builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
+  return folder

@@ -1,0 +1,239 @@
+"""Reports on vocabularies: every number is the one that a plain count gives."""
+
+import bz2
+import gzip
+import itertools
+import json
+import lzma
+import re
+
+import numpy as np
+import pytest
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.data.config import DataConfig
+from rembert.errors import UsageError
+from tasks import vocabulary, vocabulary_report
+from tasks.survey import sample_text, spread
+from tasks.vocabulary_report import PieceCounter, has_spaces, open_text_files, report
+from tasks.wikipedia.corpus import open_corpus
+
+LANGUAGES = ('de', 'el', 'ja', 'th')
+SIZE = 1500
+
+
+@pytest.fixture(scope='module')
+def corpus():
+  return open_corpus(DataConfig(languages=LANGUAGES, held_out=0.2))
+
+
+@pytest.fixture(scope='module')
+def model_file(tmp_path_factory, corpus):
+  """Of German, Greek and Thai alone: much of Japanese is left to the bytes."""
+  file = tmp_path_factory.mktemp('vocabulary') / 'sentencepiece.model'
+  vocabulary.train_vocabulary(sample_text(corpus, dict.fromkeys(('de', 'el', 'th'), 50_000)), file, size=SIZE)
+  return file
+
+
+@pytest.fixture(scope='module')
+def processor(model_file):
+  return vocabulary.load_vocabulary(model_file)
+
+
+@pytest.fixture(scope='module')
+def without_bytes(tmp_path_factory):
+  """A vocabulary as the released one is: what it lacks is [UNK]."""
+  prefix = tmp_path_factory.mktemp('unknown') / 'small'
+  sentencepiece.SentencePieceTrainer.train(
+    sentence_iterator=iter(['ein Haus und ein Garten', 'und eine Tür'] * 20),
+    model_prefix=str(prefix),
+    vocab_size=30,
+    hard_vocab_limit=False,
+    minloglevel=2,
+  )
+  return vocabulary.load_vocabulary(f'{prefix}.model')
+
+
+def plainly(processor, texts, *, words=True):
+  """The statistics, piece by piece."""
+  characters = covered = pieces = bytes_ = unknown = 0
+  used = set()
+  for text in texts:
+    for piece in processor.encode(text, out_type=str):
+      pieces += 1
+      letters = piece.replace('▁', '')
+      if re.fullmatch('<0x[0-9A-F]{2}>', piece):
+        bytes_ += 1
+        characters += not 0x80 <= int(piece[3:5], 16) < 0xC0
+      elif processor.piece_to_id(piece) == processor.unk_id():
+        unknown += 1
+        characters += len(letters)
+      else:
+        used.add(piece)
+        covered += len(letters)
+        characters += len(letters)
+  own = [
+    number
+    for number in range(processor.get_piece_size())
+    if not (processor.is_byte(number) or processor.is_control(number) or processor.is_unknown(number))
+  ]
+  word_count = sum(len(text.split()) for text in texts)
+  return {
+    'documents': len(texts),
+    'words': word_count,
+    'characters': characters,
+    'pieces': pieces,
+    'coverage': covered / characters if characters else 0,
+    'pieces_per_word': pieces / word_count if words else None,
+    'pieces_per_character': pieces / characters if characters else 0,
+    'byte_fallback': bytes_ / pieces if pieces else 0,
+    'unknown': unknown / pieces if pieces else 0,
+    'used': len(used) / len(own),
+  }
+
+
+def counted(processor, texts):
+  counter = PieceCounter(processor)
+  counter.add_texts(texts)
+  return counter
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_number_is_that_of_a_plain_count(processor, corpus):
+  texts = {language: [document.text for document, _ in corpus.documents(language)] for language in LANGUAGES}
+  of_language, whole = report(processor, texts.items())
+  assert list(of_language) == list(LANGUAGES)
+  for language, statistics in of_language.items():
+    assert vars(statistics) == pytest.approx(plainly(processor, texts[language], words=language in ('de', 'el')))
+    # This vocabulary normalises nothing but white space.
+    assert statistics.characters == sum(len(re.sub(r'\s', '', text)) for text in texts[language])
+  assert vars(whole) == pytest.approx(plainly(processor, list(itertools.chain(*texts.values())), words=False))
+
+
+def test_a_language_that_the_vocabulary_was_not_trained_on_falls_back_to_bytes(processor, corpus):
+  texts = {language: [document.text for document, _ in corpus.documents(language)] for language in LANGUAGES}
+  of_language, _ = report(processor, texts.items())
+  assert of_language['ja'].coverage < 0.5 < 0.99 < of_language['el'].coverage
+  assert of_language['ja'].byte_fallback > 0.5 > 0.01 > of_language['el'].byte_fallback
+  assert of_language['ja'].unknown == 0
+
+
+def test_without_bytes_what_is_missing_is_unknown(without_bytes):
+  texts = ['ein Haus am 北京市 und ein ☃', 'Garten']
+  statistics = counted(without_bytes, texts).statistics()
+  assert vars(statistics) == pytest.approx(plainly(without_bytes, texts))
+  assert statistics.characters == len('einHausam北京市undein☃Garten')
+  assert statistics.unknown > 0
+  assert statistics.byte_fallback == 0
+  assert statistics.coverage < 1 - 4 / statistics.characters + 1e-9
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=('Cs', 'Cc', 'Zs', 'Zl', 'Zp')), max_size=40), max_size=5))
+def test_no_character_is_lost_and_none_counted_twice(processor, texts):
+  texts = [text.replace('▁', '') for text in texts]
+  counter = counted(processor, texts)
+  assert counter.statistics().characters == sum(map(len, texts))
+  assert counter.counts.sum() == sum(len(processor.encode(text)) for text in texts)
+
+
+def test_counters_add_up(without_bytes):
+  texts = ['ein Haus', 'eine Tür 北京', '', 'und']
+  together, parts = counted(without_bytes, texts), counted(without_bytes, texts[:2])
+  parts.add(counted(without_bytes, texts[2:]))
+  assert parts.statistics() == together.statistics()
+  np.testing.assert_array_equal(parts.counts, together.counts)
+
+
+def test_no_text_is_all_zero_and_a_language_without_is_left_out(processor):
+  assert set(vars(counted(processor, []).statistics()).values()) == {0}
+  assert report(processor, [('de', [])])[0] == {}
+
+
+def test_scripts_without_spaces_are_known_by_the_code():
+  assert [
+    code for code in ('ja', 'zh', 'zh-TW', 'zh-yue', 'zh-classical', 'th', 'lo', 'km', 'my') if has_spaces(code)
+  ] == []
+  for code in ('de', 'ko', 'vi', 'bo-Latn', 'ja-Latn', 'zh-min-nan', 'tha'):
+    assert has_spaces(code), code
+
+
+# --- text files ------------------------------------------------------------------------------------------------------
+
+
+def test_text_files_packed_or_not_give_documents_between_blank_lines(tmp_path):
+  text = 'eins\nzwei\n\n\n drei \n\nvier'
+  (tmp_path / 'de.txt').write_text(text)
+  (tmp_path / 'zh-TW.txt.xz').write_bytes(lzma.compress(text.encode()))
+  (tmp_path / 'el.txt.bz2').write_bytes(bz2.compress(text.encode()))
+  (tmp_path / 'sw.txt.gz').write_bytes(gzip.compress(text.encode()))
+  (tmp_path / 'README.md').write_text('no text')
+  files = open_text_files(tmp_path, None)
+  assert files.languages == ('de', 'el', 'sw', 'zh-TW')
+  for language in files.languages:
+    assert [document.text for document, _ in files.documents(language)] == ['eins\nzwei', 'drei', 'vier']
+  assert open_text_files(tmp_path, ['sw']).languages == ('sw',)
+  assert open_text_files(tmp_path, ['mbert']).languages == ('de', 'el', 'sw')
+
+
+def test_text_that_is_missing_or_damaged_is_told(tmp_path):
+  with pytest.raises(UsageError, match='no text found'):
+    open_text_files(tmp_path / 'nowhere', None)
+  (tmp_path / 'de.txt.xz').write_bytes(lzma.compress(b'eins' * 1000)[:-20])
+  with pytest.raises(UsageError, match='no text of sw'):
+    open_text_files(tmp_path, ['de', 'sw'])
+  with pytest.raises(UsageError, match='cannot be read') as caught:
+    list(open_text_files(tmp_path, ['de']).documents('de'))
+  assert 'de.txt.xz' in caught.value.where
+
+
+def test_real_text_files_are_read(shared_data, processor):
+  files = open_text_files(shared_data / 'text', ['gd', 'he'])
+  texts = {language: [document.text for document, _ in files.documents(language)] for language in files.languages}
+  of_language, _ = report(processor, texts.items())
+  assert of_language['gd'].coverage > 0.9 > 0.2 > of_language['he'].coverage
+
+
+# --- command line ----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line_shows_and_writes_the_numbers(model_file, processor, corpus, tmp_path, capsys):
+  output = tmp_path / 'report.json'
+  arguments = ['report', f'--vocabulary={model_file}', '--languages=el,ja', f'--output={output}', '--characters=10000']
+  assert vocabulary.main(arguments) == 0
+  shown, written = capsys.readouterr().out, json.loads(output.read_text())
+  texts = {
+    language: spread((document.text for document, _ in corpus.documents(language)), 10_000) for language in ('el', 'ja')
+  }
+  of_language, whole = report(processor, texts.items())
+  assert written['languages'] == {language: vars(statistics) for language, statistics in of_language.items()}
+  assert written['all'] == vars(whole)
+  assert (written['pieces'], written['own_pieces']) == (SIZE, SIZE - 315 - 256)
+  for language, statistics in of_language.items():
+    (row,) = (
+      line for line in shown.splitlines() if line.startswith(f' {language} ') or line.startswith(f'{language} ')
+    )
+    assert f'{statistics.coverage:.2%}' in row
+    assert f'{statistics.pieces_per_character:.3f}' in row
+
+
+def test_only_held_out_text_is_read_where_that_is_asked_for(model_file, corpus, tmp_path):
+  output = tmp_path / 'report.json'
+  arguments = ['report', f'--vocabulary={model_file}', '--languages=de', '--held_out=0.2', f'--output={output}']
+  assert vocabulary.main(arguments) == 0
+  held_out = sum(is_held_out for _, is_held_out in corpus.documents('de'))
+  assert json.loads(output.read_text())['languages']['de']['documents'] == held_out > 0
+
+
+def test_what_is_wrong_is_told_in_one_message(model_file, tmp_path, capsys):
+  (tmp_path / 'de.txt').write_text('')
+  for arguments, message in (
+    (['--vocabulary=missing.model'], 'cannot be read'),
+    ([f'--vocabulary={model_file}', '--languages=xx'], 'no dump of xx'),
+    ([f'--vocabulary={model_file}', f'--text={tmp_path}'], 'no text to report on'),
+  ):
+    assert vocabulary_report.main(arguments) == 2
+    assert message in capsys.readouterr().err
