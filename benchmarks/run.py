@@ -13,11 +13,11 @@ import statistics
 import rich.console
 import rich.table
 
-from benchmarks import train_step
+from benchmarks import masking, train_step
 from benchmarks.turns import Contestant, Measurement, measure_in_turn, ratios
 
 # Each has SETTINGS, by name, with a `description`; and contestants(setting), ours first.
-BENCHMARKS = {'train_step': train_step}
+BENCHMARKS = {'train_step': train_step, 'masking': masking}
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'torch', 'transformers')
 
 EXAMPLES = """
@@ -30,6 +30,7 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
 
   python -m benchmarks.run                                      everything (small: a minute; base: five, and 20 GB)
   python -m benchmarks.run --only train_step --setting small    one table
+  python -m benchmarks.run --only masking                       rows masked on one core; seconds
   python -m benchmarks.run --rounds 15                          quieter figures
 
 torch is installed by `make bench`; without it the table says that half of the comparison is missing.
@@ -116,7 +117,7 @@ def table(title: str, contestants: list[Contestant], measured: dict[str, Measure
       f'{own.median:.3f}',
       f'{own.cpu_median:.3f}',
       f'{contestant.tokens / own.median:,.0f}' if contestant.tokens else '',
-      f'{contestant.flops / own.median / 1e9:,.0f}',
+      f'{contestant.flops / own.median / 1e9:,.0f}' if contestant.flops else '',
       f'{statistics.median(ratio):.2f}' if ratio else '',
       f'{min(ratio):.2f} … {max(ratio):.2f}' if ratio else '',
       f'{statistics.median(cpu_ratio):.2f}' if cpu_ratio else '',

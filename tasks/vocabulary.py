@@ -16,6 +16,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
 import sentencepiece
 from etils import epath
 from sentencepiece import sentencepiece_model_pb2
@@ -177,6 +178,20 @@ def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
       fix=f'--gin.RemBertConfig.vocab_size={processor.get_piece_size()}',
     )
   return SpecialIds()
+
+
+def begins_word(path: epath.PathLike, vocab_size: int) -> np.ndarray:
+  """Whether a piece begins a word, for whole-word masking; bool [`vocab_size`].
+
+  Ordinary pieces do with `▁`, SentencePiece's sign for the space before. Special and unused ones always do, and ids
+  that the vocabulary does not reach. Bytes never do: they are characters within a word, or follow a `▁` of their own.
+  """
+  proto = sentencepiece_model_pb2.ModelProto.FromString(epath.Path(path).read_bytes())
+  types = sentencepiece_model_pb2.ModelProto.SentencePiece.Type
+  in_words = (types.NORMAL, types.USER_DEFINED, types.BYTE)
+  begins_V = np.ones(vocab_size, bool)
+  begins_V[: len(proto.pieces)] = [p.piece.startswith('▁') or p.type not in in_words for p in proto.pieces]
+  return begins_V
 
 
 def piece_count(path: epath.PathLike) -> int:

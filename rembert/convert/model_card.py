@@ -5,6 +5,7 @@ import math
 import re
 
 import rembert
+from rembert.data.masking import MaskingConfig
 from rembert.model.parameter_counts import count_parameters
 from rembert.saved_models import SavedModel
 
@@ -87,7 +88,8 @@ def _training(saved: SavedModel, rates: dict[str, float]) -> str:
     rows['steps'] = f'{saved.step:,} of {meta["train.batch_size"]} rows × {meta["train.sequence_length"]} tokens'
     rows['tokens'] = f'{tokens:.3g}'
     rows['seed'] = f'{meta["train.seed"]}'
-    rows['masking'] = f'{meta["masking.rate"]:.0%} of the pieces'
+    fields = {name.removeprefix('masking.'): value for name, value in meta.items() if name.startswith('masking.')}
+    rows['masking'] = f'{fields["rate"]:.0%} of the pieces, {MaskingConfig(**fields).manner}'
   text = '## Training\n\n' + _table(('', ''), list(rows.items())) if rows else ''
   if rates:
     drawn = sorted(rates.items(), key=lambda pair: -pair[1])

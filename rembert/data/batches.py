@@ -150,7 +150,8 @@ class StreamedBatches:
     vocab_size: upper bound of random replacements.
     seed: of everything random here.
     special: ids of special pieces.
-    masking: shares.
+    masking: shares and spans.
+    begins_word_V: whether a piece begins a word, bool; needed where `masking` asks for whole words.
     shuffle_rows: rows per shuffled window and language.
     evaluation_rows: held-out rows per language.
     process: index of this process, and how many there are.
@@ -164,6 +165,7 @@ class StreamedBatches:
   seed: int
   special: SpecialIds = SpecialIds()
   masking: MaskingConfig = MaskingConfig()
+  begins_word_V: np.ndarray | None = None
   shuffle_rows: int = 64
   evaluation_rows: int = 32
   process: tuple[int, int] = (0, 1)
@@ -234,6 +236,7 @@ class StreamedBatches:
       special=self.special,
       vocab_size=self.vocab_size,
       masking=self.masking,
+      begins_word_V=self.begins_word_V,
     )
 
 
@@ -248,6 +251,7 @@ def masked_batch(
   special: SpecialIds,
   vocab_size: int,
   masking: MaskingConfig,
+  begins_word_V: np.ndarray | None,
 ) -> Batch:
   """Packed rows [N, S] and their languages [N] as a batch, masked as rows `first_row`… of a step."""
   masked = mask_rows(
@@ -259,5 +263,6 @@ def masked_batch(
     special=special,
     vocab_size=vocab_size,
     config=masking,
+    begins_word_V=begins_word_V,
   )
   return {**masked, 'segment_ids': packed.segments, 'position_ids': packed.positions, 'language': languages}

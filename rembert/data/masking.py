@@ -5,7 +5,9 @@ import math
 
 import numpy as np
 
-from rembert.data.mixture import random_stream
+from rembert.data import counter_random
+from rembert.data.chosen_tokens import chosen_spans, chosen_tokens
+from rembert.errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,11 +18,45 @@ class MaskingConfig:
     rate: share of a row's tokens to predict, [CLS] and [SEP] counted in the row's length but never chosen.
     mask_share: share of the chosen tokens shown as [MASK].
     random_share: share shown as a random piece; the rest is shown as it is. All of them are predicted.
+    whole_word: choose words rather than pieces: all pieces of a word or none. Each piece is still shown as [MASK], as
+      another or as itself on its own, as in BERT's and ALBERT's whole-word masking. See `chosen_spans`.
+    ngram: longest span of neighbours that are chosen together, words with `whole_word`, else pieces; spans of 1, 2, …
+      are drawn in proportion to 1, 1/2, …. ALBERT has 3 with whole words.
+
+  Held-out rows are masked in the same way. Whole words are harder to guess than pieces: losses compare within one
+  manner of masking only.
   """
 
   rate: float = 0.15
   mask_share: float = 0.8
   random_share: float = 0.1
+  whole_word: bool = False
+  ngram: int = 1
+
+  def __post_init__(self):
+    if not 0 < self.rate <= 1:
+      raise UsageError(
+        'a share of the tokens lies in (0, 1]', where=f'masking.rate = {self.rate!r}', fix='0.15 is BERT'
+      )
+    if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1 + 1e-9:
+      raise UsageError(
+        'the shares shown as [MASK] and as a random piece are more than the chosen tokens',
+        where=f'masking.mask_share = {self.mask_share!r}, masking.random_share = {self.random_share!r}',
+        fix='neither below 0, together at most 1; 0.8 and 0.1 are BERT',
+      )
+    if not isinstance(self.whole_word, bool):
+      raise UsageError('True or False', where=f'masking.whole_word = {self.whole_word!r}', fix='correct the binding')
+    if isinstance(self.ngram, bool) or not isinstance(self.ngram, int) or self.ngram < 1:
+      raise UsageError(
+        'the longest span is a whole number ≥ 1', where=f'masking.ngram = {self.ngram!r}', fix='1, or 3 as in ALBERT'
+      )
+
+  @property
+  def manner(self) -> str:
+    """How pieces are chosen, in words."""
+    if self.ngram > 1:
+      return f'in spans of 1 to {self.ngram} {"words" if self.whole_word else "pieces"}'
+    return 'as whole words' if self.whole_word else 'one by one'
 
   def slots(self, sequence_length: int) -> int:
     """K, the fixed number of predictions per row: enough for a full row."""
@@ -43,56 +79,6 @@ class SpecialIds:
     return self.mask + 1
 
 
-def mask_row(
-  ids_S: np.ndarray,
-  random: np.random.Generator,
-  *,
-  special: SpecialIds,
-  vocab_size: int,
-  config: MaskingConfig,
-  slots: int,
-) -> dict[str, np.ndarray]:
-  """Masks one row.
-
-  Args:
-    ids_S: int32, packed and padded.
-    random: the row's own generator.
-    special: ids that are never chosen.
-    vocab_size: random replacements are drawn uniformly from [`special.first_piece`, `vocab_size`).
-    config: shares.
-    slots: K.
-
-  Returns:
-    `input_ids` [S]; `masked_positions` [K] in ascending order, `targets` [K] and `weights` [K] (float32), of which the
-    slots beyond the row's number of predictions have position 0 and weight 0.
-  """
-  length = np.count_nonzero(ids_S != special.pad)
-  candidates = np.flatnonzero((ids_S != special.pad) & (ids_S != special.cls) & (ids_S != special.sep))
-  count = min(slots, len(candidates), max(1, round(length * config.rate)))
-  chosen = np.sort(random.permutation(candidates)[:count])
-
-  kind = random.random(count)
-  replacements = random.integers(special.first_piece, vocab_size, count)
-  shown = np.where(
-    kind < config.mask_share,
-    special.mask,
-    np.where(kind < config.mask_share + config.random_share, replacements, ids_S[chosen]),
-  )
-  input_ids_S = ids_S.copy()
-  input_ids_S[chosen] = shown
-
-  row = {
-    'input_ids': input_ids_S,
-    'masked_positions': np.zeros(slots, np.int32),
-    'targets': np.zeros(slots, np.int32),
-    'weights': np.zeros(slots, np.float32),
-  }
-  row['masked_positions'][:count] = chosen
-  row['targets'][:count] = ids_S[chosen]
-  row['weights'][:count] = 1
-  return row
-
-
 def mask_rows(
   ids_BxS: np.ndarray,
   *,
@@ -103,18 +89,87 @@ def mask_rows(
   special: SpecialIds,
   vocab_size: int,
   config: MaskingConfig,
+  begins_word_V: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-  """Masks rows `first_row`… of a step. Row r's masks depend on (seed, step, r) alone, not on who reads it with whom."""
-  slots = config.slots(ids_BxS.shape[1])
-  rows = [
-    mask_row(
-      ids_S,
-      random_stream(seed, stream, step, first_row + r),
-      special=special,
-      vocab_size=vocab_size,
-      config=config,
-      slots=slots,
-    )
-    for r, ids_S in enumerate(ids_BxS)
-  ]
-  return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+  """Masks rows `first_row`… of a step, all at once.
+
+  Row r's masks depend on its ids and (seed, stream, step, r) alone, not on who reads it with whom.
+
+  A row of n tokens, padding not counted, has max(1, round(n · `rate`)) predictions, but no more than K and no more than
+  there are candidates: everything but [PAD], [CLS] and [SEP]. A row without candidates has none. Whole words and spans
+  can leave some of that unused, when none of them fits into what is left.
+
+  Args:
+    ids_BxS: int32, packed and padded.
+    seed: of the run.
+    stream: what the masks are for (`rembert.data.mixture`).
+    step: of training; or number of the batch in evaluation.
+    first_row: number of the first row in the global batch.
+    special: ids that are never chosen.
+    vocab_size: random replacements are drawn uniformly from [`special.first_piece`, `vocab_size`).
+    config: shares and spans.
+    begins_word_V: whether a piece begins a word, bool; needed with `config.whole_word`.
+
+  Returns:
+    `input_ids` [B, S] int32; `masked_positions` [B, K] int32 in ascending order, `targets` [B, K] int32 and `weights`
+    [B, K] float32, of which the slots beyond a row's number of predictions have position, target and weight 0.
+
+  Raises:
+    ValueError: no piece to replace a token with, or whole words and no `begins_word_V`.
+  """
+  if vocab_size <= special.first_piece:
+    raise ValueError(f'no ordinary piece among {vocab_size}: the first is {special.first_piece}')
+  if config.whole_word and begins_word_V is None:
+    raise ValueError('whole words need to know which pieces begin one: begins_word_V')
+  rows, sequence_length = ids_BxS.shape
+  slots = config.slots(sequence_length)
+  states_B = counter_random.row_states(seed, stream, step, first_row, rows)
+
+  is_token_BxS = ids_BxS != special.pad
+  is_candidate_BxS = is_token_BxS & (ids_BxS != special.cls) & (ids_BxS != special.sep)
+  lengths_B = np.count_nonzero(is_token_BxS, axis=1)
+  budget_B = np.clip(np.rint(lengths_B * config.rate), 1, slots).astype(np.int64)  # rint rounds as round does
+  budget_B = np.minimum(budget_B, np.count_nonzero(is_candidate_BxS, axis=1))
+  if config.whole_word or config.ngram > 1:
+    begins_BxS = begins_word_V[ids_BxS] if config.whole_word else is_candidate_BxS
+    is_chosen_BxS = chosen_spans(states_B, is_candidate_BxS, begins_BxS, budget_B, longest=config.ngram)
+  else:
+    is_chosen_BxS = chosen_tokens(states_B, is_candidate_BxS, budget_B)
+
+  # From here on the N chosen tokens of all rows stand in one line, row by row and in ascending order.
+  chosen_N = np.flatnonzero(is_chosen_BxS)
+  row_N, position_N = np.divmod(chosen_N, sequence_length)
+  targets_N = ids_BxS.reshape(-1)[chosen_N]
+  shown_N = _shown(states_B[row_N], position_N, targets_N, special, vocab_size, config)
+  input_ids_BxS = ids_BxS.copy()
+  input_ids_BxS.reshape(-1)[chosen_N] = shown_N
+
+  counts_B = np.bincount(row_N, minlength=rows)
+  slot_N = np.arange(len(chosen_N)) + (np.arange(rows) * slots - np.cumsum(counts_B) + counts_B)[row_N]
+  masked = {
+    'input_ids': input_ids_BxS,
+    'masked_positions': np.zeros((rows, slots), np.int32),
+    'targets': np.zeros((rows, slots), np.int32),
+    'weights': np.zeros((rows, slots), np.float32),
+  }
+  for name, values in ('masked_positions', position_N), ('targets', targets_N), ('weights', 1):
+    masked[name].reshape(-1)[slot_N] = values
+  return masked
+
+
+def _shown(
+  states_N: np.ndarray,
+  position_N: np.ndarray,
+  targets_N: np.ndarray,
+  special: SpecialIds,
+  vocab_size: int,
+  config: MaskingConfig,
+) -> np.ndarray:
+  """What the model sees instead of each chosen token, drawn for each on its own."""
+  purposes = np.array([[counter_random.KIND], [counter_random.REPLACEMENT]], np.uint64)
+  offsets_2xN = counter_random.offsets(position_N.astype(np.uint64) + purposes)
+  kind_N, replacement_N = counter_random.uniform(counter_random.bits(states_N, offsets_2xN))
+  pieces = vocab_size - special.first_piece
+  replacement_N = special.first_piece + (replacement_N * pieces).astype(np.int32)
+  is_replaced_N = kind_N < config.mask_share + config.random_share
+  return np.where(kind_N < config.mask_share, special.mask, np.where(is_replaced_N, replacement_N, targets_N))

@@ -15,6 +15,7 @@ from rembert.storage import write_whole
 from rembert.training.console import Console
 from rembert.training.loop import TrainConfig
 from tasks.survey import LanguageStatistics
+from tasks.vocabulary import begins_word
 from tasks.wikipedia.languages import missing_in_words, without_lists
 
 
@@ -65,6 +66,7 @@ def open_store(
     vocab_size=vocab_size,
     seed=train.seed,
     masking=masking,
+    begins_word_V=begins_word(file, vocab_size) if masking.whole_word else None,
     evaluation_rows=train.eval_rows,
     process=(jax.process_index(), jax.process_count()),
     read_threads=data.read_threads,

@@ -41,7 +41,8 @@ class StoredBatches:
     batch_size: rows of the global batch.
     vocab_size: upper bound of random replacements.
     seed: of everything random here.
-    masking: shares.
+    masking: shares and spans.
+    begins_word_V: whether a piece begins a word, bool; needed where `masking` asks for whole words.
     evaluation_rows: held-out rows per language.
     process: index of this process, and how many there are.
     read_threads: threads that prepare batches ahead.
@@ -53,6 +54,7 @@ class StoredBatches:
   vocab_size: int
   seed: int
   masking: MaskingConfig = MaskingConfig()
+  begins_word_V: np.ndarray | None = None
   evaluation_rows: int = 32
   process: tuple[int, int] = (0, 1)
   read_threads: int = 1
@@ -144,4 +146,5 @@ class StoredBatches:
       special=self.special,
       vocab_size=self.vocab_size,
       masking=self.masking,
+      begins_word_V=self.begins_word_V,
     )

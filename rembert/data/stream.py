@@ -38,7 +38,7 @@ def open_stream(
 ) -> OpenedData:
   """Opens the corpus of `data`; UsageError where something is missing, before anything expensive is begun."""
   # TensorFlow takes seconds to import: only who streams text pays.
-  from tasks.vocabulary import check_vocabulary
+  from tasks.vocabulary import begins_word, check_vocabulary
   from tasks.wikipedia.corpus import open_corpus
 
   special, problems = None, []
@@ -79,6 +79,7 @@ def open_stream(
     seed=train.seed,
     special=special,
     masking=masking,
+    begins_word_V=begins_word(vocabulary_file, vocab_size) if masking.whole_word else None,
     shuffle_rows=data.shuffle_rows,
     evaluation_rows=train.eval_rows,
     process=(jax.process_index(), jax.process_count()),

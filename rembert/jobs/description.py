@@ -110,6 +110,7 @@ def show_schedule(console: Console, config: PretrainConfig) -> None:
       'batch': f'{train.batch_size} rows × {train.sequence_length} tokens, '
       f'{config.masking.slots(train.sequence_length)} predictions a row'
       + (f', in {train.accumulation_steps} parts' if train.accumulation_steps > 1 else ''),
+      'masking': f'{config.masking.rate:.0%} of the pieces, {config.masking.manner}',
       'steps': f'{train.steps:,} ({tokens:.3g} tokens)',
       'learning rate': f'{optimizer.learning_rate:g}, warm-up {optimizer.warmup_steps:,} steps, linear decay to 0',
       'compute': f'{config.execution.dtype}, remat {config.execution.remat}, attention {config.execution.attention}',

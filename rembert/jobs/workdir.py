@@ -5,6 +5,7 @@ import dataclasses
 from etils import epath
 
 from rembert import configuration
+from rembert.data.masking import MaskingConfig
 from rembert.errors import UsageError
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
@@ -17,7 +18,7 @@ _OPTIMIZER_FIELDS = ('freeze_embeddings', 'freeze_layers')
 # A field that did not exist when a checkpoint was written had the effect of its default.
 _DEFAULTS = {
   f'{name}.{field.name}': field.default
-  for name, cls in (('RemBertConfig', RemBertConfig), ('optimizer', OptimizerConfig))
+  for name, cls in (('RemBertConfig', RemBertConfig), ('masking', MaskingConfig), ('optimizer', OptimizerConfig))
   for field in dataclasses.fields(cls)
 }
 

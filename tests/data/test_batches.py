@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rembert.data.batches import LanguageRows, StreamedBatches
-from rembert.data.masking import SpecialIds
+from rembert.data.masking import MaskingConfig, SpecialIds
 from rembert.data.packing import pack
 from rembert.errors import UsageError
 
@@ -166,6 +166,28 @@ def test_a_batch_has_the_names_shapes_and_types_that_the_step_takes(uninterrupte
     'weights': (np.float32, (B, slots)),
     'language': (np.int32, (B,)),
   }
+
+
+def test_whole_words_go_through_to_the_masks_and_resume_bitwise():
+  begins_word_V = np.arange(VOCAB) % 3 > 0
+  source = dataclasses.replace(SOURCE, masking=MaskingConfig(rate=0.5, whole_word=True), begins_word_V=begins_word_V)
+  batches = list(itertools.islice(source.batches(), 12))
+  resumed = itertools.islice(source.batches(6, json.loads(json.dumps(batches[5][1]))), 6)
+  for (batch, _), (expected, _) in zip(resumed, batches[6:], strict=True):
+    assert_same(batch, expected)
+  cut = 0
+  for batch in [batch for batch, _ in batches] + list(source.evaluation_batches()):
+    is_chosen = np.zeros((B, S), bool)
+    rows, slots = np.nonzero(batch['weights'])
+    is_chosen[rows, batch['masked_positions'][rows, slots]] = True
+    ids = unmasked(batch)
+    goes_on = ~begins_word_V[ids[:, 1:]] & (ids[:, :-1] >= SPECIAL.first_piece) & (ids[:, 1:] >= SPECIAL.first_piece)
+    cut += np.sum(goes_on & (is_chosen[:, 1:] != is_chosen[:, :-1]))
+    assert is_chosen.any()
+  # Only a word longer than its row's budget may be chosen in part, and the corpus has next to none.
+  assert cut <= 2
+  with pytest.raises(ValueError, match='begins_word_V'):
+    next(dataclasses.replace(source, begins_word_V=None).batches())
 
 
 def test_a_yielded_state_does_not_change_afterwards():

@@ -16,6 +16,7 @@ from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.training.console import Console
 from rembert.training.loop import TrainConfig
+from tasks.vocabulary import begins_word
 
 B = 12
 
@@ -143,11 +144,11 @@ def test_the_store_holds_what_the_seqio_tasks_give(small_store, store):
 
 @pytest.fixture
 def open_it(small_store, tmp_path):
-  def open_it(vocab_size=1500, sequence_length=64, **data):
+  def open_it(vocab_size=1500, sequence_length=64, masking=MaskingConfig(), **data):
     return open_data(
       DataConfig(source='store', store=str(small_store.folder), **data),
       VocabularyConfig(),
-      MaskingConfig(),
+      masking,
       TrainConfig(batch_size=B, sequence_length=sequence_length),
       vocab_size=vocab_size,
       workdir=tmp_path,
@@ -164,6 +165,14 @@ def test_rates_come_from_the_sentences_of_the_store(open_it, small_store, store)
   np.testing.assert_allclose(list(opened.batches.rates.values()), weights / weights.sum())
   assert opened.identity['store'] == store.manifest_hash
   assert opened.vocabulary.read_bytes() == small_store.vocabulary.read_bytes()
+
+
+def test_whole_words_are_those_of_the_stores_vocabulary(open_it, small_store):
+  assert open_it().batches.begins_word_V is None
+  source = open_it(masking=MaskingConfig(whole_word=True)).batches
+  np.testing.assert_array_equal(source.begins_word_V, begins_word(small_store.vocabulary, 1500))
+  assert np.all(source.batch(3)['weights'].sum(axis=1) > 0)
+  assert_same(source.batch(3), next(source.batches(3))[0])
 
 
 @pytest.mark.parametrize(

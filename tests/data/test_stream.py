@@ -25,6 +25,7 @@ from rembert.training.loop import TrainConfig
 DATA = DataConfig(languages=('en', 'sw'), held_out=0.1)
 VOCABULARY = VocabularyConfig(sample_characters=100_000)
 SIZE = 1500
+SPECIAL_AND_BYTES = 315 + 256
 
 
 @dataclasses.dataclass
@@ -44,12 +45,12 @@ class Opened:
     return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
-def opened(workdir, data=DATA, vocabulary=VOCABULARY, size=SIZE):
+def opened(workdir, data=DATA, vocabulary=VOCABULARY, size=SIZE, masking=MaskingConfig()):
   text = io.StringIO()
   stream = open_stream(
     data,
     vocabulary,
-    MaskingConfig(),
+    masking,
     TrainConfig(batch_size=4, sequence_length=64, eval_rows=4),
     vocab_size=size,
     workdir=epath.Path(workdir),
@@ -104,6 +105,19 @@ def test_batches_hold_the_text_of_both_languages(first):
   assert batch['input_ids'].max() < SIZE
   assert set(state) == {'en', 'sw'}
   assert [row.sum() > 0 for row in batch['weights']] == [True] * 4
+
+
+def test_whole_words_are_those_of_the_vocabulary(first):
+  assert first.stream.batches.begins_word_V is None
+  words = opened(first.workdir, masking=MaskingConfig(whole_word=True)).stream.batches
+  processor = sentencepiece.SentencePieceProcessor(model_file=str(first.stream.vocabulary))
+  pieces = [processor.id_to_piece(piece) for piece in range(SPECIAL_AND_BYTES, SIZE)]
+  assert words.begins_word_V[SPECIAL_AND_BYTES:].tolist() == [piece.startswith('▁') for piece in pieces]
+  batch = next(words.batches(0, None))[0]
+  chosen = np.zeros((4, 64), bool)
+  rows, slots = np.nonzero(batch['weights'])
+  chosen[rows, batch['masked_positions'][rows, slots]] = True
+  assert chosen.sum(axis=1).min() > 0
 
 
 def test_held_out_rows_are_of_held_out_documents(first):

@@ -56,6 +56,27 @@ def test_all_white_space_is_one_space(processor):
   assert processor.encode('eins\n\tzwei\u00a0\u3000drei') == processor.encode('eins zwei drei')
 
 
+def test_words_begin_where_the_text_has_a_space(model_file, processor):
+  begins_V = vocabulary.begins_word(model_file, 1600)
+  assert begins_V.shape == (1600,)
+  text = 'Die Donaudampfschifffahrt, η θάλασσα 🌊🌊 และ (x)'
+  words = []
+  for piece in processor.encode(text):
+    words = [*words, [piece]] if begins_V[piece] else [*words[:-1], [*words[-1], piece]]
+  assert [processor.decode(word) for word in words] == text.split()
+  assert max(len(word) for word in words) >= 8  # the waves are bytes
+
+
+def test_special_and_unused_pieces_begin_words_and_bytes_do_not(model_file, processor):
+  begins_V = vocabulary.begins_word(model_file, 1600)
+  assert begins_V[:315].all()
+  assert begins_V[1500:].all()
+  is_byte = [processor.is_byte(piece) for piece in range(1500)]
+  assert sum(is_byte) == 256
+  assert not begins_V[:1500][is_byte].any()
+  assert begins_V[processor.piece_to_id('▁')]
+
+
 def test_a_corpus_too_small_for_the_vocabulary_is_told_with_the_size_that_it_supports(tmp_path):
   with pytest.raises(UsageError, match='supports a vocabulary of') as caught:
     vocabulary.train_vocabulary(['ein kleiner Text', 'noch einer'] * 20, tmp_path / 'v.model', size=5000)

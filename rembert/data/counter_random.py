@@ -1,0 +1,82 @@
+"""Random numbers by their coordinates: number n of row r of step s is the same in whatever company it is asked for.
+
+A tree of SplitMix64 generators (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014;
+the finaliser is Stafford's variant 13, as in Java's SplittableRandom). Its output number n is `mix(state + γ(n + 1))`,
+so any of them can be had without those before it, and for a whole array at once; NumPy's own counter-based generator
+costs a Python object a row. An output is the state of a generator one level down:
+
+    seed → stream → step → row → number
+
+With the levels above the same, different coordinates never share a state: γ is odd and `mix` a bijection.
+"""
+
+import numpy as np
+
+_WORD = 2**64 - 1
+_GAMMA = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, odd
+_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LAST_SHIFT = 31
+
+# Which of a row's random numbers are for what in masking: number purpose + position. No row is 2**32 tokens long.
+CHOICE, SPAN_LENGTH, KIND, REPLACEMENT = (purpose << 32 for purpose in range(4))
+
+
+def _mixed(word: int) -> int:
+  for shift, factor in _MIX:
+    word = (word ^ word >> shift) * factor & _WORD
+  return word ^ word >> _LAST_SHIFT
+
+
+def _mix(words: np.ndarray) -> np.ndarray:
+  """As `_mixed`, in place, for each of an array of uint64."""
+  shifted = np.empty_like(words)
+  for shift, factor in _MIX:
+    np.right_shift(words, np.uint64(shift), out=shifted)
+    np.bitwise_xor(words, shifted, out=words)
+    np.multiply(words, np.uint64(factor), out=words)  # modulo 2**64
+  np.right_shift(words, np.uint64(_LAST_SHIFT), out=shifted)
+  return np.bitwise_xor(words, shifted, out=words)
+
+
+def offsets(numbers: np.ndarray) -> np.ndarray:
+  """What takes a state to each of its outputs, uint64; for `bits`."""
+  return (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(_GAMMA)
+
+
+def bits(states: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+  """64 random bits for each pair of a state and an offset, uint64, broadcast against each other."""
+  return _mix(np.add(states, offsets))
+
+
+def row_states(seed: int, stream: int, step: int, first_row: int, rows: int) -> np.ndarray:
+  """The states of rows `first_row`, `first_row` + 1, … of a step, uint64 [rows]. Integers count modulo 2**64."""
+  state = 0
+  for coordinate in (seed, stream, step):
+    state = _mixed(state + (coordinate + 1) * _GAMMA & _WORD)
+  return bits(np.array([state], np.uint64), offsets(np.arange(first_row, first_row + rows)))
+
+
+def distinct_bits(states_B: np.ndarray, first_number: int, count: int) -> tuple[np.ndarray, int]:
+  """Numbers of which no two in a row are alike, to put the row's members into random order by.
+
+  The lowest bits are the column, so that sorting the numbers is enough to know whose they are. What is above decides:
+  47 bits for 65,536 columns.
+
+  Args:
+    states_B: of the rows, uint64.
+    first_number: of each row's random numbers.
+    count: how many, S.
+
+  Returns:
+    The numbers, uint64 [B, S]; and a mask for the bits that hold the column. No number is all ones.
+  """
+  columns_S = np.arange(count, dtype=np.uint64)
+  column_bits = (1 << count.bit_length()) - 1
+  numbers_BxS = bits(states_B[:, None], offsets(columns_S + np.uint64(first_number)))
+  np.bitwise_and(numbers_BxS, np.uint64(_WORD - column_bits), out=numbers_BxS)
+  return np.bitwise_or(numbers_BxS, columns_S, out=numbers_BxS), column_bits
+
+
+def uniform(random_bits: np.ndarray) -> np.ndarray:
+  """Bits to float64 in [0, 1), all multiples of 2**-53 equally likely."""
+  return (random_bits >> np.uint64(11)) * 2.0**-53

@@ -1,0 +1,42 @@
+"""What a run is known by: what changes its numbers is held against its checkpoints, and nothing older is refused."""
+
+import pytest
+from etils import epath
+
+from rembert import configuration
+from rembert.errors import UsageError
+from rembert.jobs import workdir as workdirs
+from rembert.jobs.pretrain import configured
+
+WORKDIR = epath.Path('runs/some')
+BINDINGS = ['RemBertConfig.num_hidden_layers = 2', 'masking.rate = 0.2']
+
+
+def identity(*bindings):
+  configuration.load([], [*BINDINGS, *bindings])
+  return workdirs.identity(configured())
+
+
+@pytest.mark.parametrize(
+  ('binding', 'difference'),
+  [
+    ('masking.rate = 0.3', 'masking.rate'),
+    ('masking.mask_share = 0.7', 'masking.mask_share'),
+    ('masking.random_share = 0.2', 'masking.random_share'),
+    ('masking.whole_word = True', 'masking.whole_word'),
+    ('masking.ngram = 3', 'masking.ngram'),
+  ],
+)
+def test_other_masks_are_another_run(binding, difference):
+  with pytest.raises(UsageError, match='another run') as error:
+    workdirs.refuse_other_run(identity(), identity(binding), WORKDIR)
+  assert difference in error.value.where
+  workdirs.refuse_other_run(identity(binding), identity(binding), WORKDIR)
+
+
+def test_a_checkpoint_from_before_whole_words_chose_piece_by_piece():
+  before = {name: value for name, value in identity().items() if name not in ('masking.whole_word', 'masking.ngram')}
+  workdirs.refuse_other_run(before, identity(), WORKDIR)
+  for binding in 'masking.whole_word = True', 'masking.ngram = 2':
+    with pytest.raises(UsageError, match='another run'):
+      workdirs.refuse_other_run(before, identity(binding), WORKDIR)
