@@ -18,6 +18,7 @@ from etils import epath
 import rembert
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
+from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.parameter_counts import PaperFigures
@@ -48,6 +49,7 @@ CONFIGURABLES = {
   'data': DataConfig,
   'vocabulary': VocabularyConfig,
   'masking': MaskingConfig,
+  'packing': PackingConfig,
   'optimizer': OptimizerConfig,
   'mesh': MeshConfig,
   'train': TrainConfig,

@@ -95,7 +95,7 @@ def test_what_a_file_leaves_open_is_told_until_it_is_set(tmp_path):
     ('RemBertConfig.num_attention_heads=5', '5 attention heads do not divide', '4 or 8'),
     ('RemBertConfig.hidden_act=relu', 'unknown activation', 'gelu_tanh'),
     ('RemBertConfig.tie_word_embeddings=True', 'tied embeddings need one width', 'output_embedding_size'),
-    ('data.source=hdfs', 'unknown data source', "'dumps' or 'tfds'"),
+    ('data.source=hdfs', 'unknown data source', "'dumps', 'tfds' or 'store'"),
     ('execution.dtype=float16', 'unknown dtype', 'bfloat16'),
     ('execution.attention=flash', 'unknown attention', 'einsum, cudnn, splash'),
     ('execution.attention=cudnn', 'computes in bfloat16, not float32', '--gin.execution.dtype=bfloat16'),

@@ -15,7 +15,7 @@ from etils import epath
 
 from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
 from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, SHUFFLE_STREAM, languages_of_rows, random_stream
-from rembert.data.packing import Place, Row, pack
+from rembert.data.packing import PackingConfig, Place, Row, pack
 from rembert.errors import UsageError
 
 Batch = dict[str, np.ndarray]
@@ -76,10 +76,12 @@ class LanguageRows:
     special: SpecialIds,
     seed: int,
     window: int,
+    packing: PackingConfig = PackingConfig(),
     state: Mapping[str, int] | None = None,
   ):
     self._language, self._open = language, open_documents
     self._sequence_length, self._special, self._seed, self._window_size = sequence_length, special, seed, window
+    self._packing = packing
     self._position = _Position(**(state or {}))
     self._next_window_at = (self._position.epoch, Place(self._position.document, self._position.offset))
     self._source: Iterator[tuple[Row, tuple[int, Place]]] | None = None
@@ -123,7 +125,7 @@ class LanguageRows:
     while True:
       found = False
       documents = self._open(self._language, 'train', place.document)
-      for row, next_place in pack(documents, self._sequence_length, self._special, start=place):
+      for row, next_place in pack(documents, self._sequence_length, self._special, start=place, config=self._packing):
         found = True
         yield row, (epoch, next_place)
       if is_whole_epoch and not found:
@@ -152,6 +154,7 @@ class StreamedBatches:
     special: ids of special pieces.
     masking: shares and spans.
     begins_word_V: whether a piece begins a word, bool; needed where `masking` asks for whole words.
+    packing: how documents fill rows.
     shuffle_rows: rows per shuffled window and language.
     evaluation_rows: held-out rows per language.
     process: index of this process, and how many there are.
@@ -166,6 +169,7 @@ class StreamedBatches:
   special: SpecialIds = SpecialIds()
   masking: MaskingConfig = MaskingConfig()
   begins_word_V: np.ndarray | None = None
+  packing: PackingConfig = PackingConfig()
   shuffle_rows: int = 64
   evaluation_rows: int = 32
   process: tuple[int, int] = (0, 1)
@@ -185,6 +189,7 @@ class StreamedBatches:
         special=self.special,
         seed=self.seed,
         window=self.shuffle_rows,
+        packing=self.packing,
         state=(state or {}).get(language),
       )
       for language in self.rates
@@ -207,7 +212,7 @@ class StreamedBatches:
     rows, languages, step = [], [], 0
     for index, language in enumerate(self.rates):
       documents = self.open_documents(language, 'validation', 0)
-      for count, (row, _) in enumerate(pack(documents, self.sequence_length, self.special)):
+      for count, (row, _) in enumerate(pack(documents, self.sequence_length, self.special, config=self.packing)):
         if count == self.evaluation_rows:
           break
         rows.append(row)

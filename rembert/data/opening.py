@@ -8,6 +8,7 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.language_table import show_languages
 from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
+from rembert.data.packing import PackingConfig
 from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
 from rembert.errors import UsageError
@@ -23,6 +24,7 @@ def open_data(
   data: DataConfig,
   vocabulary: VocabularyConfig,
   masking: MaskingConfig,
+  packing: PackingConfig,
   train: TrainConfig,
   *,
   vocab_size: int,
@@ -33,7 +35,15 @@ def open_data(
   if data.source != 'store':
     from rembert.data.stream import open_stream
 
-    return open_stream(data, vocabulary, masking, train, vocab_size=vocab_size, workdir=workdir, console=console)
+    return open_stream(
+      data, vocabulary, masking, packing, train, vocab_size=vocab_size, workdir=workdir, console=console
+    )
+  if packing != PackingConfig():
+    raise UsageError(
+      'the rows of a store are packed already',
+      where='packing.*, data.source',
+      fix='leave packing as it is; a store is packed otherwise by python -m tasks.token_store --help',
+    )
   return open_store(data, masking, train, vocab_size=vocab_size, workdir=workdir, console=console)
 
 

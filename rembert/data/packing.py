@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rembert.data.masking import SpecialIds
+from rembert.data.mixture import LENGTH_STREAM, random_stream
+from rembert.errors import UsageError
 
 # A gap at the end of a row that is too short to hold this many tokens stays padding: scraps teach little.
 _SHORTEST_SEGMENT = 8
@@ -34,12 +36,45 @@ class Place:
   offset: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class PackingConfig:
+  """How documents fill rows.
+
+  Attributes:
+    one_document_a_row: begin every row with a new document or the rest of one, and leave what it does not fill empty,
+      as BERT's data was made; by default rows are filled up with the documents that follow.
+    short_rows: share of rows that end early, at a length drawn uniformly: BERT's `short_seq_prob`, 0.1 there, so that
+      short inputs are not strange to the model. What a short row leaves goes on in the next.
+  """
+
+  one_document_a_row: bool = False
+  short_rows: float = 0.0
+
+  def __post_init__(self):
+    if not isinstance(self.one_document_a_row, bool):
+      raise UsageError(
+        'True or False', where=f'packing.one_document_a_row = {self.one_document_a_row!r}', fix='correct the binding'
+      )
+    if not 0 <= self.short_rows <= 1:
+      raise UsageError('a share lies in [0, 1]', where=f'packing.short_rows = {self.short_rows!r}', fix='0.1 is BERT')
+
+  def capacity(self, sequence_length: int, start: Place) -> int:
+    """Tokens of the row that begins at a place, [CLS] and [SEP] included: a function of the place alone."""
+    if not self.short_rows:
+      return sequence_length
+    random = random_stream(0, LENGTH_STREAM, start.document, start.offset)
+    if random.random() >= self.short_rows:
+      return sequence_length
+    return int(random.integers(min(_SHORTEST_SEGMENT + 2, sequence_length), sequence_length + 1))
+
+
 def pack(
   documents: Iterable[np.ndarray],
   sequence_length: int,
   special: SpecialIds,
   *,
   start: Place = Place(),
+  config: PackingConfig = PackingConfig(),
 ) -> Iterator[tuple[Row, Place]]:
   """Packs documents in order; a document that does not fit goes on in the next row, with [CLS] and [SEP] again.
 
@@ -48,12 +83,13 @@ def pack(
     sequence_length: S.
     special: ids of [CLS], [SEP], [PAD].
     start: where to begin; packing from a place that was yielded gives the very rows that followed it.
+    config: how rows are filled.
 
   Yields:
     A row, and the place at which the next one begins. The last row may be short.
   """
   segments: list[np.ndarray] = []
-  room = sequence_length
+  room = config.capacity(sequence_length, start)
 
   def row() -> Row:
     lengths = [len(segment) + 2 for segment in segments]
@@ -76,9 +112,10 @@ def pack(
       segments.append(piece)
       offset += len(piece)
       room -= len(piece) + 2
-      if room < _SHORTEST_SEGMENT + 2:
-        yield row(), Place(number, offset) if offset < len(document) else Place(number + 1)
-        segments, room = [], sequence_length
+      if room < _SHORTEST_SEGMENT + 2 or config.one_document_a_row:
+        place = Place(number, offset) if offset < len(document) else Place(number + 1)
+        yield row(), place
+        segments, room = [], config.capacity(sequence_length, place)
     offset = 0
   if segments:
     yield row(), Place(number + 1)

@@ -16,6 +16,7 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.language_table import show_languages
 from rembert.data.masking import MaskingConfig, SpecialIds
 from rembert.data.mixture import sampling_rates
+from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.storage import write_whole
 from rembert.training.console import Console
@@ -30,6 +31,7 @@ def open_stream(
   data: DataConfig,
   vocabulary: VocabularyConfig,
   masking: MaskingConfig,
+  packing: PackingConfig,
   train: TrainConfig,
   *,
   vocab_size: int,
@@ -80,6 +82,7 @@ def open_stream(
     special=special,
     masking=masking,
     begins_word_V=begins_word(vocabulary_file, vocab_size) if masking.whole_word else None,
+    packing=packing,
     shuffle_rows=data.shuffle_rows,
     evaluation_rows=train.eval_rows,
     process=(jax.process_index(), jax.process_count()),

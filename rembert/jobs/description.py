@@ -6,6 +6,7 @@ import jax
 
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
+from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.parameter_counts import PaperFigures, count_as_the_paper, count_parameters
@@ -31,6 +32,7 @@ class PretrainConfig:
   data: DataConfig
   vocabulary: VocabularyConfig
   masking: MaskingConfig
+  packing: PackingConfig
   optimizer: OptimizerConfig
   mesh: MeshConfig
   train: TrainConfig

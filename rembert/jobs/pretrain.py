@@ -79,6 +79,7 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
     config.data,
     config.vocabulary,
     config.masking,
+    config.packing,
     train,
     vocab_size=config.model.vocab_size,
     workdir=workdir,

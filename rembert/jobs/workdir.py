@@ -6,6 +6,7 @@ from etils import epath
 
 from rembert import configuration
 from rembert.data.masking import MaskingConfig
+from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
@@ -15,10 +16,21 @@ from rembert.training.optimizer import OptimizerConfig
 _DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')
 _TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')
 _OPTIMIZER_FIELDS = ('freeze_embeddings', 'freeze_layers')
+_CLASSES = {
+  'RemBertConfig': RemBertConfig,
+  'masking': MaskingConfig,
+  'packing': PackingConfig,
+  'optimizer': OptimizerConfig,
+}
 # A field that did not exist when a checkpoint was written had the effect of its default.
 _DEFAULTS = {
   f'{name}.{field.name}': field.default
-  for name, cls in (('RemBertConfig', RemBertConfig), ('masking', MaskingConfig), ('optimizer', OptimizerConfig))
+  for name, cls in (
+    ('RemBertConfig', RemBertConfig),
+    ('masking', MaskingConfig),
+    ('packing', PackingConfig),
+    ('optimizer', OptimizerConfig),
+  )
   for field in dataclasses.fields(cls)
 }
 
@@ -42,6 +54,7 @@ def identity(config: PretrainConfig) -> dict:
   parts = {
     'RemBertConfig': dataclasses.asdict(config.model),
     'masking': dataclasses.asdict(config.masking),
+    'packing': dataclasses.asdict(config.packing),
     'data': {name: getattr(config.data, name) for name in _DATA_FIELDS},
     'optimizer': {name: getattr(config.optimizer, name) for name in _OPTIMIZER_FIELDS},
     'train': {name: getattr(config.train, name) for name in _TRAIN_FIELDS},

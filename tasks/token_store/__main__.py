@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from etils import epath
 
 from rembert.command_line import run_command
+from rembert.data.packing import PackingConfig
 from rembert.data.token_store import FORMAT, MANIFEST, VOCABULARY, TokenStore, altered_shards, row_dtype
 from rembert.errors import RunError, UsageError
 from rembert.report.plots import plot_languages
@@ -67,6 +68,8 @@ def parser() -> argparse.ArgumentParser:
   flags.add_argument(
     '--dedupe', choices=('paragraphs', 'documents', 'none'), default='paragraphs', help='what comes once (default both)'
   )
+  flags.add_argument('--one_document_a_row', action='store_true', help='do not fill rows up with the next documents')
+  flags.add_argument('--short_rows', type=float, default=0.0, help='share of rows that end early (BERT has 0.1)')
   flags.add_argument('--shard_mb', type=float, default=64, help='input to a shard, MB (default 64)')
   flags.add_argument(
     '--group_mb', type=float, default=256, help='languages done together, MB of input; 0: all at once (default 256)'
@@ -101,6 +104,7 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
     min_characters=options.min_characters,
     dedupe=options.dedupe,
     shard_bytes=max(1, int(options.shard_mb * (1 << 20))),
+    packing=PackingConfig(options.one_document_a_row, options.short_rows),
     special=special,
   )
   _check(config)

@@ -16,7 +16,7 @@ import numpy as np
 from etils import epath
 
 from rembert.data.masking import SpecialIds
-from rembert.data.packing import pack
+from rembert.data.packing import PackingConfig, pack
 from rembert.data.token_store import SPLITS, Shard, StoredLanguage, row_dtype, sha256_of
 from rembert.storage import write_whole
 from tasks.token_store.sources import Part, RawDocument, clean, read_part
@@ -40,6 +40,7 @@ class StoreConfig:
     min_characters: shorter documents are left out.
     dedupe: `paragraphs` (each once in a language, as are documents), `documents` or `none`.
     shard_bytes: bytes of input to a shard.
+    packing: how documents fill rows.
     special: ids of special pieces.
   """
 
@@ -51,6 +52,7 @@ class StoreConfig:
   min_characters: int = 100
   dedupe: str = 'paragraphs'
   shard_bytes: int = 64 << 20
+  packing: PackingConfig = PackingConfig()
   special: SpecialIds = SpecialIds()
 
 
@@ -294,8 +296,9 @@ class _WriteShard(beam.DoFn):
     total = number_of_shards(self._shards[language], split, self._config)
     file = f'{language}/{split}-{index:05}-of-{total:05}.array_record'
     ids = (np.frombuffer(document.ids, '<u4') for document in documents)
+    packed = pack(ids, self._config.sequence_length, self._config.special, config=self._config.packing)
     rows = write_rows(
-      (row.ids for row, _ in pack(ids, self._config.sequence_length, self._config.special)),
+      (row.ids for row, _ in packed),
       epath.Path(self._config.folder) / file,
       row_dtype(self._config.vocab_size),
     )

@@ -33,7 +33,7 @@ def test_an_unknown_source_is_refused_with_those_that_there_are(source):
   with pytest.raises(UsageError, match='unknown data source') as caught:
     DataConfig(source=source)
   assert caught.value.where == 'data.source'
-  assert "'dumps' or 'tfds'" in caught.value.fix[0]
+  assert "'dumps', 'tfds' or 'store'" in caught.value.fix[0]
 
 
 @given(st.floats(0, 1, exclude_max=True))
@@ -57,3 +57,10 @@ def test_limits_that_no_corpus_could_keep_are_refused(field, value):
   with pytest.raises(UsageError) as caught:
     DataConfig(**{field: value})
   assert caught.value.where == f'data.{field} = {value}'
+
+
+def test_a_store_has_to_be_named():
+  with pytest.raises(UsageError, match='no token store is named'):
+    DataConfig(source='store')
+  with pytest.raises(UsageError, match='reading takes a thread'):
+    DataConfig(source='store', store='x', read_threads=0)

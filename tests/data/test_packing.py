@@ -3,11 +3,13 @@
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rembert.data.masking import SpecialIds
-from rembert.data.packing import Place, pack
+from rembert.data.packing import PackingConfig, Place, pack
+from rembert.errors import UsageError
 
 SPECIAL = SpecialIds()
 
@@ -21,6 +23,9 @@ def corpora(draw):
 
 
 sequence_lengths = st.integers(10, 70)
+manners = st.sampled_from(
+  [PackingConfig(), PackingConfig(one_document_a_row=True), PackingConfig(short_rows=0.5), PackingConfig(True, 1.0)]
+)
 
 
 def segments_of(row):
@@ -28,23 +33,23 @@ def segments_of(row):
   return [row.ids[row.segments == number] for number in range(1, row.segments.max() + 1)]
 
 
-@given(documents=corpora(), sequence_length=sequence_lengths)
+@given(documents=corpora(), sequence_length=sequence_lengths, config=manners)
 @settings(deadline=None)
-def test_every_token_of_every_document_appears_once_and_in_order(documents, sequence_length):
+def test_every_token_of_every_document_appears_once_and_in_order(documents, sequence_length, config):
   packed = [
     token
-    for row, _ in pack(documents, sequence_length, SPECIAL)
+    for row, _ in pack(documents, sequence_length, SPECIAL, config=config)
     for segment in segments_of(row)
     for token in segment[1:-1]
   ]
   np.testing.assert_array_equal(packed, np.concatenate([[], *documents]))
 
 
-@given(documents=corpora(), sequence_length=sequence_lengths)
+@given(documents=corpora(), sequence_length=sequence_lengths, config=manners)
 @settings(deadline=None)
-def test_each_segment_is_a_piece_of_one_document_between_cls_and_sep(documents, sequence_length):
+def test_each_segment_is_a_piece_of_one_document_between_cls_and_sep(documents, sequence_length, config):
   owner = {token: number for number, document in enumerate(documents) for token in document.tolist()}
-  for row, _ in pack(documents, sequence_length, SPECIAL):
+  for row, _ in pack(documents, sequence_length, SPECIAL, config=config):
     for segment in segments_of(row):
       assert segment[0] == SPECIAL.cls
       assert segment[-1] == SPECIAL.sep
@@ -52,10 +57,10 @@ def test_each_segment_is_a_piece_of_one_document_between_cls_and_sep(documents, 
       assert len({owner[token] for token in segment[1:-1].tolist()}) == 1
 
 
-@given(documents=corpora(), sequence_length=sequence_lengths)
+@given(documents=corpora(), sequence_length=sequence_lengths, config=manners)
 @settings(deadline=None)
-def test_segments_are_numbered_and_positions_restart_with_each(documents, sequence_length):
-  for row, _ in pack(documents, sequence_length, SPECIAL):
+def test_segments_are_numbered_and_positions_restart_with_each(documents, sequence_length, config):
+  for row, _ in pack(documents, sequence_length, SPECIAL, config=config):
     assert all(x.shape == (sequence_length,) and x.dtype == np.int32 for x in row)
     used = np.count_nonzero(row.segments)
     # Numbers rise by one where a new document begins; all that follows is padding.
@@ -69,31 +74,31 @@ def test_segments_are_numbered_and_positions_restart_with_each(documents, sequen
       np.testing.assert_array_equal(positions, np.arange(len(positions)))
 
 
-@given(documents=corpora(), sequence_length=sequence_lengths)
+@given(documents=corpora(), sequence_length=sequence_lengths, config=st.just(PackingConfig()))
 @settings(deadline=None)
-def test_all_rows_but_the_last_are_full_up_to_a_scrap(documents, sequence_length):
-  rows = [row for row, _ in pack(documents, sequence_length, SPECIAL)]
+def test_all_rows_but_the_last_are_full_up_to_a_scrap(documents, sequence_length, config):
+  rows = [row for row, _ in pack(documents, sequence_length, SPECIAL, config=config)]
   for row in rows[:-1]:
     # A gap is left only where fewer than 8 tokens would fit beside [CLS] and [SEP].
     assert np.count_nonzero(row.segments == 0) < 8 + 2
 
 
-@given(documents=corpora(), sequence_length=sequence_lengths)
+@given(documents=corpora(), sequence_length=sequence_lengths, config=manners)
 @settings(deadline=None)
-def test_packing_from_any_place_that_was_yielded_gives_the_very_rows_that_followed(documents, sequence_length):
-  whole = list(pack(documents, sequence_length, SPECIAL))
+def test_packing_from_any_place_that_was_yielded_gives_the_very_rows_that_followed(documents, sequence_length, config):
+  whole = list(pack(documents, sequence_length, SPECIAL, config=config))
   for index, (_, place) in enumerate(whole):
-    again = list(pack(documents[place.document :], sequence_length, SPECIAL, start=place))
+    again = list(pack(documents[place.document :], sequence_length, SPECIAL, start=place, config=config))
     assert [next_place for _, next_place in again] == [next_place for _, next_place in whole[index + 1 :]]
     for (row, _), (expected, _) in zip(again, whole[index + 1 :], strict=True):
       for ours, theirs in zip(row, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@given(documents=corpora(), sequence_length=sequence_lengths)
+@given(documents=corpora(), sequence_length=sequence_lengths, config=manners)
 @settings(deadline=None)
-def test_places_only_move_forward_and_end_behind_the_last_document_with_text(documents, sequence_length):
-  places = [(place.document, place.offset) for _, place in pack(documents, sequence_length, SPECIAL)]
+def test_places_only_move_forward_and_end_behind_the_last_document_with_text(documents, sequence_length, config):
+  places = [(place.document, place.offset) for _, place in pack(documents, sequence_length, SPECIAL, config=config)]
   assert places == sorted(set(places))
   if places:
     rest = documents[places[-1][0] :]
@@ -127,3 +132,31 @@ def test_documents_are_read_no_further_than_the_rows_that_are_taken():
 def test_no_documents_no_rows():
   assert list(pack([], 20, SPECIAL)) == []
   assert list(pack([np.zeros(0, np.int32)] * 3, 20, SPECIAL)) == []
+
+
+# --- other manners ----------------------------------------------------------------------------------------------------
+
+
+def test_unpacked_rows_hold_one_document_each_or_a_part_of_it():
+  documents = [np.arange(begin, begin + length) for begin, length in ((400, 5), (500, 70), (600, 14))]
+  rows = [row for row, _ in pack(documents, 32, SPECIAL, config=PackingConfig(one_document_a_row=True))]
+  assert [row.segments.max() for row in rows] == [1] * 5
+  assert [np.count_nonzero(row.segments) - 2 for row in rows] == [5, 30, 30, 10, 14]
+
+
+def test_the_share_of_short_rows_is_as_asked_and_their_lengths_are_spread():
+  documents = [np.arange(1000, 1000 + 200_000)]
+  lengths = np.array(
+    [np.count_nonzero(row.segments) for row, _ in pack(documents, 64, SPECIAL, config=PackingConfig(short_rows=0.25))]
+  )
+  share = np.mean(lengths[:-1] < 64)
+  assert abs(share - 0.25 * 54 / 55) < 5 * np.sqrt(0.25 * 0.75 / len(lengths))
+  assert lengths[:-1].min() < 14
+  short = lengths[:-1][lengths[:-1] < 64]
+  assert abs(short.mean() - 36.5) < 5 * 16 / np.sqrt(len(short))
+
+
+@pytest.mark.parametrize('fields', [{'one_document_a_row': 1}, {'short_rows': -0.1}, {'short_rows': 1.5}])
+def test_manners_that_mean_nothing_are_refused(fields):
+  with pytest.raises(UsageError, match=r'True or False|a share lies'):
+    PackingConfig(**fields)

@@ -10,7 +10,7 @@ import pytest
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.opening import open_data
-from rembert.data.packing import pack
+from rembert.data.packing import PackingConfig, pack
 from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
@@ -144,11 +144,12 @@ def test_the_store_holds_what_the_seqio_tasks_give(small_store, store):
 
 @pytest.fixture
 def open_it(small_store, tmp_path):
-  def open_it(vocab_size=1500, sequence_length=64, masking=MaskingConfig(), **data):
+  def open_it(vocab_size=1500, sequence_length=64, masking=MaskingConfig(), packing=PackingConfig(), **data):
     return open_data(
       DataConfig(source='store', store=str(small_store.folder), **data),
       VocabularyConfig(),
       masking,
+      packing,
       TrainConfig(batch_size=B, sequence_length=sequence_length),
       vocab_size=vocab_size,
       workdir=tmp_path,
@@ -181,6 +182,7 @@ def test_whole_words_are_those_of_the_stores_vocabulary(open_it, small_store):
     ({'sequence_length': 128}, 'rows of 64 tokens, and training wants 128'),
     ({'vocab_size': 1000}, '1,500 pieces, and the model one of 1,000'),
     ({'languages': ('el', 'de')}, 'the store lacks de'),
+    ({'packing': PackingConfig(short_rows=0.1)}, 'packed already'),
   ],
 )
 def test_a_store_of_another_model_is_refused(open_it, options, words):

@@ -17,6 +17,7 @@ from rembert.data.batches import OpenedData
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
+from rembert.data.packing import PackingConfig
 from rembert.data.stream import open_stream
 from rembert.errors import UsageError
 from rembert.training.console import Console
@@ -51,6 +52,7 @@ def opened(workdir, data=DATA, vocabulary=VOCABULARY, size=SIZE, masking=Masking
     data,
     vocabulary,
     masking,
+    PackingConfig(),
     TrainConfig(batch_size=4, sequence_length=64, eval_rows=4),
     vocab_size=size,
     workdir=epath.Path(workdir),
