@@ -194,13 +194,6 @@ def begins_word(path: epath.PathLike, vocab_size: int) -> np.ndarray:
   return begins_V
 
 
-def piece_count(path: epath.PathLike) -> int:
-  """Number of pieces of a vocabulary that `check_vocabulary` has passed."""
-  processor = sentencepiece.SentencePieceProcessor()
-  processor.LoadFromSerializedProto(epath.Path(path).read_bytes())
-  return processor.get_piece_size()
-
-
 def text_budgets(characters: Mapping[str, int], rates: Mapping[str, float], total: int) -> dict[str, int]:
   """Characters to read of each language for a vocabulary, by sampling rate, at most what there is."""
   return {language: min(characters[language], math.ceil(rate * total)) for language, rate in rates.items()}

@@ -8,13 +8,9 @@ hardly read at all. Both are seen here, before anything is trained.
 """
 
 import argparse
-import bz2
 import dataclasses
-import gzip
 import json
-import lzma
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,6 +23,7 @@ from rembert.errors import UsageError
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console
 from tasks.survey import spread
+from tasks.text_files import DAMAGED, read_text_documents
 from tasks.vocabulary import load_vocabulary
 from tasks.wikipedia.corpus import open_corpus
 from tasks.wikipedia.documents import Document, is_held_out
@@ -137,8 +134,7 @@ def has_spaces(language: str) -> bool:
 
 # --- text files ------------------------------------------------------------------------------------------------------
 
-_TEXT_NAME = re.compile(r'(?P<language>[a-zA-Z]{2,}(?:-[a-zA-Z]+)*)\.txt(?P<packed>\.(?:xz|bz2|gz))?')
-_OPENERS = {'.xz': lzma.open, '.bz2': bz2.open, '.gz': gzip.open}
+_TEXT_NAME = re.compile(r'(?P<language>[a-zA-Z]{2,}(?:-[a-zA-Z]+)*)\.txt(?:\.(?:xz|bz2|gz))?')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,23 +156,13 @@ class TextFiles:
 
   def documents(self, language: str) -> Iterator[tuple[Document, bool]]:
     """As `Corpus.documents`."""
-    lines: list[str] = []
     try:
-      with self.files[language].open('rb') as packed:
-        opener = _OPENERS.get(_TEXT_NAME.fullmatch(self.files[language].name)['packed'])
-        for line in opener(packed) if opener else packed:
-          line = line.decode('utf-8', 'replace').strip()
-          if line:
-            lines.append(line)
-          elif lines:
-            yield self._document(language, lines)
-            lines = []
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+      for paragraphs in read_text_documents(self.files[language]):
+        yield self._document(language, paragraphs)
+    except DAMAGED as error:
       raise UsageError(
         f'the text cannot be read: {error}', where=str(self.files[language]), fix='check that the file is whole'
       ) from error
-    if lines:
-      yield self._document(language, lines)
 
   def _document(self, language: str, lines: Sequence[str]) -> tuple[Document, bool]:
     text = '\n'.join(lines)

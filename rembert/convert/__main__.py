@@ -97,7 +97,7 @@ def from_foreign(options: argparse.Namespace) -> None:
   if find_checkpoint(destination):
     raise UsageError('the destination holds checkpoints', where=str(destination), fix='name a new folder')
   import_options = importing.ImportOptions(
-    head=importing.AS_SAVED if options.head is None else None if options.head == 'none' else options.head,
+    head=_head(options),
     num_hidden_layers=options.num_hidden_layers,
     num_labels=options.num_labels,
     allow_missing=options.allow_missing,
@@ -147,12 +147,11 @@ def to_hugging_face(options: argparse.Namespace) -> None:
 
   console = Console()
   saved = open_saved(options.source, options.step)
-  head = exporting.AS_SAVED if options.head is None else None if options.head == 'none' else options.head
   with console.task('writing') as progress:
     exported = exporting.export(
       saved,
       options.destination,
-      head=head,
+      head=_head(options),
       vocabulary=options.vocabulary,
       shard_bytes=int(options.shard_gb * 1e9),
       on_progress=progress,
@@ -168,6 +167,13 @@ def to_hugging_face(options: argparse.Namespace) -> None:
       'folder': options.destination,
     },
   )
+
+
+def _head(options: argparse.Namespace) -> str | None:
+  """`--head` as the converters take it: not given is as saved, `none` is the encoder alone."""
+  from rembert.convert.importing import AS_SAVED
+
+  return {None: AS_SAVED, 'none': None}.get(options.head, options.head)
 
 
 def _some(names: Sequence[str]) -> str:

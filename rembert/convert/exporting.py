@@ -10,16 +10,15 @@ import numpy as np
 from etils import epath
 
 from rembert.convert import huggingface
+from rembert.convert.importing import AS_SAVED
 from rembert.convert.model_card import model_card
 from rembert.convert.names import ENCODER_PREFIX, Slot, slots
 from rembert.convert.tokenizer_files import write_tokenizer
 from rembert.errors import UsageError
-from rembert.model.heads import HEADS
 from rembert.saved_models import SavedModel
 from rembert.storage import is_remote, write_errors
 
 _POOLED = (None, 'classification', 'multiple_choice')
-AS_SAVED = 'as saved'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +135,3 @@ class _Tensors:
     if self._leaf[0] != slot.leaf:
       self._leaf = (slot.leaf, self._saved.read(slot.leaf))
     return slot.take(self._leaf[1], huggingface.FORM)
-
-
-HEAD_CHOICES = ('none', *HEADS)

@@ -8,6 +8,7 @@ import rembert
 from rembert.data.masking import MaskingConfig
 from rembert.model.parameter_counts import count_parameters
 from rembert.saved_models import SavedModel
+from rembert.training.tracking import read_jsonl
 
 _PIPELINES = {
   None: 'feature-extraction',
@@ -99,8 +100,7 @@ def _training(saved: SavedModel, rates: dict[str, float]) -> str:
 
 
 def _evaluation(saved: SavedModel) -> str:
-  file = saved.workdir / 'metrics.jsonl'
-  rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+  rows = read_jsonl(saved.workdir / 'metrics.jsonl')
   rows = [row for row in rows if 'eval/loss' in row and row['step'] <= saved.step]
   if not rows:
     return ''

@@ -88,13 +88,13 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
       'Apache Beam is not installed', where='python -m tasks.token_store', fix='pip install "apache-beam>=2.77,<3"'
     )
   from tasks.token_store.pipeline import StoreConfig
-  from tasks.vocabulary import check_vocabulary, piece_count
+  from tasks.vocabulary import check_vocabulary, load_vocabulary
 
   console, output = Console(), epath.Path(options.output)
   parts = _parts(options)
   content = epath.Path(options.vocabulary)
   special = check_vocabulary(options.vocabulary, sys.maxsize)
-  pieces = piece_count(options.vocabulary)
+  pieces = load_vocabulary(options.vocabulary).get_piece_size()
   config = StoreConfig(
     folder=options.output,
     vocabulary=options.vocabulary,

@@ -1,10 +1,6 @@
 """Where documents come from: MediaWiki dumps, TensorFlow Datasets, or plain text, in parts for many workers."""
 
-import bz2
 import dataclasses
-import gzip
-import io
-import lzma
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -12,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from etils import epath
 
 from rembert.errors import UsageError
+from tasks.text_files import DAMAGED, read_text_documents
 from tasks.wikipedia.cleaning import clean_wikitext
 from tasks.wikipedia.dumps import DamagedDump, ReadCounts, find_dumps, read_articles, read_namespaces
 from tasks.wikipedia.languages import language_of_database, without_lists
 
 _TEXT_NAME = re.compile(r'(?P<language>[\w-]+)\.txt(\.(xz|gz|bz2))?')
-_OPEN = {'.xz': lzma.open, '.gz': gzip.open, '.bz2': bz2.open}
 _EXAMPLES_PER_PART = 20_000
 # Marks that TFDS's `wiki40b` puts between the parts of an article.
 _WIKI40B_MARK = re.compile(r'\n?_(START_ARTICLE|START_SECTION|START_PARAGRAPH)_\n')
@@ -158,21 +154,11 @@ def _read_dump(part: Part, lost: dict[str, int]) -> Iterator[RawDocument]:
 
 
 def _read_text(part: Part, lost: dict[str, int]) -> Iterator[RawDocument]:
-  path = epath.Path(part.path)
-  paragraphs: list[str] = []
-  with path.open('rb') as stream:
-    opened = _OPEN.get(path.suffix, lambda stream: stream)(stream)
-    try:
-      for line in io.TextIOWrapper(opened, encoding='utf-8', errors='replace'):
-        if line.strip():
-          paragraphs.append(line.strip())
-        elif paragraphs:
-          yield RawDocument(part.language, part.kind, '', '\n'.join(paragraphs))
-          paragraphs = []
-    except (EOFError, OSError, lzma.LZMAError):  # an archive that is cut off: what came before counts
-      lost['truncated files'] = lost.get('truncated files', 0) + 1
-  if paragraphs:
-    yield RawDocument(part.language, part.kind, '', '\n'.join(paragraphs))
+  try:
+    for paragraphs in read_text_documents(epath.Path(part.path)):
+      yield RawDocument(part.language, part.kind, '', '\n'.join(paragraphs))
+  except DAMAGED:  # an archive that is cut off: what came before counts
+    lost['truncated files'] = lost.get('truncated files', 0) + 1
 
 
 def _read_tfds(part: Part, lost: dict[str, int]) -> Iterator[RawDocument]:
