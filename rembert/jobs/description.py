@@ -8,12 +8,17 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
+from rembert.hosts.joining import HostsConfig
+from rembert.hosts.together import Hosts
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.parameter_counts import PaperFigures, count_as_the_paper, count_parameters
 from rembert.training import flops, sharding
-from rembert.training.console import Console, human_bytes
+from rembert.training.console import Console, human_bytes, human_duration
+from rembert.training.goodput import Account
+from rembert.training.guards import GuardsConfig
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
+from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable
 
@@ -35,7 +40,10 @@ class PretrainConfig:
   packing: PackingConfig
   optimizer: OptimizerConfig
   mesh: MeshConfig
+  hosts: HostsConfig
   train: TrainConfig
+  guards: GuardsConfig
+  profile: ProfileConfig
 
   def __post_init__(self):
     if self.train.sequence_length > self.model.max_position_embeddings:
@@ -143,3 +151,21 @@ def show_devices(
       + f'; {config.train.batch_size // shards} rows of the batch',
     },
   )
+
+
+def show_hosts(console: Console, hosts: Hosts) -> None:
+  """Who takes part: JAX's own messages about a lost process give its number alone."""
+  if len(hosts.names) > 1:
+    console.say(f'{len(hosts.names)} hosts: {", ".join(hosts.names)}')
+
+
+def show_account(console: Console, account: Account) -> None:
+  """Where the time of the whole run went, restarts included."""
+  parts = account.by_activity | {'between restarts': account.restart, 'steps made again': account.lost}
+  rows = [
+    (name, human_duration(seconds), f'{seconds / max(account.total, 1e-9):.1%}')
+    for name, seconds in parts.items()
+    if seconds >= 0.5
+  ]
+  rows.append((f'all, {account.starts} start(s)', human_duration(account.total), ''))
+  console.table(f'{account.productive_share:.1%} of the time went into steps', ('', 'time', 'share'), rows)
