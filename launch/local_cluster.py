@@ -48,14 +48,6 @@ def environments(processes: int, devices: int, port: int, *, base: Mapping[str, 
   ]
 
 
-def start(command: Sequence[str], processes: int, devices: int, **options) -> list[subprocess.Popen]:
-  """Starts all processes; `options` are Popen's."""
-  return [
-    subprocess.Popen(list(command), env=environment, **options)
-    for environment in environments(processes, devices, free_port())
-  ]
-
-
 def joint_exit_code(codes: Sequence[int]) -> int:
   """One exit code for all."""
   return next((code for code in (2, 1, EXIT_STOPPED) if code in codes), 1 if any(codes) else 0)
@@ -74,10 +66,7 @@ def _pass_on(index: int, process: subprocess.Popen) -> threading.Thread:
 
 def run(command: Sequence[str], processes: int, devices: int) -> int:
   """Runs the cluster to its end; returns its exit code."""
-  started = start(
-    command, processes, devices, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace'
-  )
-  copies = [_pass_on(index, process) for index, process in enumerate(started)]
+  started: list[subprocess.Popen] = []
 
   def on_signal(number: int, _) -> None:
     for process in started:
@@ -85,6 +74,10 @@ def run(command: Sequence[str], processes: int, devices: int) -> int:
         process.send_signal(number)
 
   previous = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+  for environment in environments(processes, devices, free_port()):
+    piped = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT, 'text': True, 'errors': 'replace'}
+    started.append(subprocess.Popen(list(command), env=environment, **piped))
+  copies = [_pass_on(index, process) for index, process in enumerate(started)]
   first_end = None
   while any(process.poll() is None for process in started):
     time.sleep(0.1)

@@ -151,6 +151,9 @@ def _run(
   eval_step = make_eval_step(trainable, len(source.languages))
   with console.task('compiling'), goodput.activity('compile'):
     train_step = train_step.lower(trainable.restore_target(), first[0]).compile()
+    if held_out:  # now, not at the first evaluation: a signal ends a compilation only where nothing can be lost
+      eval_batch = sharding.to_device(held_out[0], mesh)
+      eval_step = eval_step.lower(trainable.restore_target().params, eval_batch).compile()
 
   # --- watchers --------------------------------------------------------------
   metrics_file = workdir / 'metrics.jsonl'

@@ -50,8 +50,7 @@ class Goodput:
     now = time.time()
     self.session = Session(began=began or now, last_seen=now)
     self.session.seconds['start'] = now - self.session.began
-    self._written = 0.0
-    self._mark = time.perf_counter()
+    self._written = self._mark = time.perf_counter()
     self._activity = 'start'
 
   @contextlib.contextmanager

@@ -77,7 +77,7 @@ class LossGuard:
     self._skipped_in_a_row += 1
     what = 'loss' if not math.isfinite(loss) else 'gradient'
     if self._skipped_in_a_row > self._config.max_skipped_updates:
-      in_a_row = f', the {self._skipped_in_a_row}th in a row' if self._skipped_in_a_row > 1 else ''
+      in_a_row = f', after {self._skipped_in_a_row - 1} skipped updates in a row' if self._skipped_in_a_row > 1 else ''
       raise RunError(
         f'the {what} of step {step} is not finite{in_a_row}',
         where=f'loss sum {loss}, gradient norm {grad_norm}',
