@@ -12,37 +12,26 @@ import jax
 from etils import epath
 
 from rembert.data.batches import OpenedData, StreamedBatches
-from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.language_table import show_languages
-from rembert.data.masking import MaskingConfig, SpecialIds
+from rembert.data.masking import SpecialIds
 from rembert.data.mixture import sampling_rates
-from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.storage import write_whole
 from rembert.training.console import Console
-from rembert.training.loop import TrainConfig
 
 if TYPE_CHECKING:
   from tasks.survey import LanguageStatistics
   from tasks.wikipedia.corpus import Corpus
 
 
-def open_stream(
-  data: DataConfig,
-  vocabulary: VocabularyConfig,
-  masking: MaskingConfig,
-  packing: PackingConfig,
-  train: TrainConfig,
-  *,
-  vocab_size: int,
-  workdir: epath.Path,
-  console: Console,
-) -> OpenedData:
-  """Opens the corpus of `data`; UsageError where something is missing, before anything expensive is begun."""
+def open_stream(request: DataRequest, *, workdir: epath.Path, console: Console) -> OpenedData:
+  """Opens the corpus of `request`; UsageError where something is missing, before anything expensive is begun."""
   # TensorFlow takes seconds to import: only who streams text pays.
   from tasks.vocabulary import begins_word, check_vocabulary
   from tasks.wikipedia.corpus import open_corpus
 
+  data, vocabulary, vocab_size = request.data, request.vocabulary, request.vocab_size
   special, problems = None, []
   if vocabulary.path is not None:
     try:
@@ -75,16 +64,16 @@ def open_stream(
   batches = StreamedBatches(
     rates=rates,
     open_documents=mlm.open_documents(mixture, corpus),
-    batch_size=train.batch_size,
-    sequence_length=train.sequence_length,
+    batch_size=request.batch_size,
+    sequence_length=request.sequence_length,
     vocab_size=vocab_size,
-    seed=train.seed,
+    seed=request.seed,
     special=special,
-    masking=masking,
-    begins_word_V=begins_word(vocabulary_file, vocab_size) if masking.whole_word else None,
-    packing=packing,
+    masking=request.masking,
+    begins_word_V=begins_word(vocabulary_file, vocab_size) if request.masking.whole_word else None,
+    packing=request.packing,
     shuffle_rows=data.shuffle_rows,
-    evaluation_rows=train.eval_rows,
+    evaluation_rows=request.evaluation_rows,
     process=(jax.process_index(), jax.process_count()),
   )
   digest = hashlib.sha256(vocabulary_file.read_bytes()).hexdigest()

@@ -75,16 +75,7 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   show_schedule(console, config)
 
   # --- data ------------------------------------------------------------------
-  opened = open_data(
-    config.data,
-    config.vocabulary,
-    config.masking,
-    config.packing,
-    train,
-    vocab_size=config.model.vocab_size,
-    workdir=workdir,
-    console=console,
-  )
+  opened = open_data(config.data_request, workdir=workdir, console=console)
   source = opened.batches
   identity = workdirs.identity(config) | opened.identity
   with console.task('held-out rows'):

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.config import DataConfig, DataRequest
 from rembert.data.masking import MaskingConfig
 from rembert.data.opening import open_data
 from rembert.data.packing import PackingConfig, pack
@@ -15,7 +15,6 @@ from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.training.console import Console
-from rembert.training.loop import TrainConfig
 from tasks.vocabulary import begins_word
 
 B = 12
@@ -145,16 +144,16 @@ def test_the_store_holds_what_the_seqio_tasks_give(small_store, store):
 @pytest.fixture
 def open_it(small_store, tmp_path):
   def open_it(vocab_size=1500, sequence_length=64, masking=MaskingConfig(), packing=PackingConfig(), **data):
-    return open_data(
+    request = DataRequest(
       DataConfig(source='store', store=str(small_store.folder), **data),
-      VocabularyConfig(),
-      masking,
-      packing,
-      TrainConfig(batch_size=B, sequence_length=sequence_length),
+      batch_size=B,
+      sequence_length=sequence_length,
       vocab_size=vocab_size,
-      workdir=tmp_path,
-      console=Console(is_quiet=True),
+      evaluation_rows=7,
+      masking=masking,
+      packing=packing,
     )
+    return open_data(request, workdir=tmp_path, console=Console(is_quiet=True))
 
   return open_it
 
