@@ -91,16 +91,8 @@ def _surveyed(
     saved = json.loads(file.read_text())
     if saved['fingerprint'] == json.loads(json.dumps(fingerprint)):
       return {language: LanguageStatistics(**counts) for language, counts in saved['languages'].items()}
-  done: set[str] = set()
   with console.task('surveying the corpus') as update:
-
-    def on_progress(language: str, fraction: float) -> None:
-      if fraction == 1.0:
-        done.add(language)
-      finished = len(done) + (0.0 if language in done else fraction)
-      update(finished / len(corpus.languages), language)
-
-    statistics = survey(corpus, data.survey_documents, on_progress)
+    statistics = survey(corpus, data.survey_documents, update)
   languages = {language: dataclasses.asdict(counts) for language, counts in statistics.items()}
   write_whole(file, json.dumps({'fingerprint': fingerprint, 'languages': languages}, indent=1))
   return statistics
@@ -118,8 +110,7 @@ def _prepared_vocabulary(
   console: Console,
 ) -> tuple[epath.Path, SpecialIds]:
   """The vocabulary as a file of the workdir: copied there, or trained there, unless that has been done already."""
-  from tasks.survey import sample_text
-  from tasks.vocabulary import check_vocabulary, text_budgets, train_vocabulary
+  from tasks.vocabulary import check_vocabulary, train_on_corpus
 
   file, origin_file = workdir / 'vocabulary' / 'sentencepiece.model', workdir / 'vocabulary' / 'origin.json'
   if vocabulary.path is not None:
@@ -129,11 +120,15 @@ def _prepared_vocabulary(
   origin = {'trained_on': corpus.fingerprint(), **dataclasses.asdict(vocabulary), 'size': vocab_size, 'rates': rates}
   origin = json.loads(json.dumps(origin))
   if not (file.exists() and origin_file.exists() and json.loads(origin_file.read_text()) == origin):
-    characters = {language: counts.characters for language, counts in statistics.items()}
-    budgets = text_budgets(characters, rates, vocabulary.sample_characters)
-    with console.task(f'training a vocabulary of {vocab_size:,} pieces'):
-      train_vocabulary(
-        sample_text(corpus, budgets), file, size=vocab_size, character_coverage=vocabulary.character_coverage
-      )
+    train_on_corpus(
+      corpus,
+      file,
+      statistics=statistics,
+      rates=rates,
+      size=vocab_size,
+      characters=vocabulary.sample_characters,
+      character_coverage=vocabulary.character_coverage,
+      console=console,
+    )
     write_whole(origin_file, json.dumps(origin, indent=1))
   return file, check_vocabulary(file, vocab_size)
