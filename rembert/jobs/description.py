@@ -4,7 +4,7 @@ import dataclasses
 
 import jax
 
-from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
@@ -59,6 +59,21 @@ class PretrainConfig:
         fix=f'at most --gin.optimizer.freeze_layers={self.model.num_hidden_layers}',
       )
     self.execution.check_model(self.model)
+
+  @property
+  def data_request(self) -> DataRequest:
+    """What the run asks of its data."""
+    return DataRequest(
+      data=self.data,
+      batch_size=self.train.batch_size,
+      sequence_length=self.train.sequence_length,
+      vocab_size=self.model.vocab_size,
+      evaluation_rows=self.train.eval_rows,
+      seed=self.train.seed,
+      vocabulary=self.vocabulary,
+      masking=self.masking,
+      packing=self.packing,
+    )
 
   @property
   def train_flops_per_step(self) -> int:

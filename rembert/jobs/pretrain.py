@@ -105,16 +105,7 @@ def _run(
 
   # --- data: surveyed, and a vocabulary trained, by the first host; the others find it in the workdir -----------
   with hosts.first_goes_first('data'):
-    opened = open_data(
-      config.data,
-      config.vocabulary,
-      config.masking,
-      config.packing,
-      train,
-      vocab_size=config.model.vocab_size,
-      workdir=workdir,
-      console=console,
-    )
+    opened = open_data(config.data_request, workdir=workdir, console=console)
   source = opened.batches
   identity = workdirs.identity(config) | opened.identity
   with console.task('held-out rows'):
