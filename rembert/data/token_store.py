@@ -181,8 +181,8 @@ class TokenStore:
       shards = np.searchsorted(first_rows, indices, side='right') - 1
       for shard in np.unique(shards):
         chosen = np.flatnonzero(shards == shard)
-        # A call for each: more than one record at a time goes through a pool of threads, and handing it over takes up to
-        # ten times as long as reading it. Where it is the disk that is slow, `data.read_threads` hides it.
+        # A call for each: several records at a time go through a pool of threads, and handing them over takes up to ten
+        # times as long as reading them. Where it is the disk that is slow, `data.read_threads` hides it.
         read = readers[shard].read
         records = [read([record])[0] for record in (indices[chosen] - first_rows[shard]).tolist()]
         ids[chosen] = np.frombuffer(b''.join(records), self._dtype).reshape(len(chosen), self.sequence_length)
