@@ -65,7 +65,7 @@ class Setting:
     files = sum(len(dumps) for dumps in self.dumps)
     return (
       f'{files} dumps in {len(self.dumps)} languages, {self.size.articles:,} articles, '
-      f'{self.size.megabytes:.1f} MB of wikitext, {self.passes} times'
+      f'{self.size.megabytes:.1f} MB of wikitext, {self.passes} ×'
     )
 
 
