@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from-lock
 # Absent where torch is not wanted; `make parity` and `make bench` make it.
 TORCH_STAMP := $(VENV)/.torch-added
+BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
 .PHONY: help smoke test test-slow parity golden bench lint format lock clean
@@ -25,6 +26,10 @@ $(TORCH_STAMP): $(STAMP) tests/parity/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/parity/requirements.txt
 	@touch $@
 
+$(BENCH_STAMP): $(TORCH_STAMP) benchmarks/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/requirements.txt
+	@touch $@
+
 smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add ARGS='--gin.…' for more)
 	$(BIN)/python -m rembert.main --gin_file=gin/pretrain_smoke.gin $(ARGS)
 
@@ -40,7 +45,7 @@ parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT (installs torch)
 golden: $(TORCH_STAMP)  ## make tests/golden anew: what Hugging Face's RemBERT computes (installs torch)
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py
 
-bench: $(TORCH_STAMP)  ## measure beside what one would otherwise run (installs torch)
+bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs torch, datasets, wikiextractor)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 lint: $(STAMP)  ## ruff: format and lint
