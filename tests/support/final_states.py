@@ -8,11 +8,12 @@ import orbax.checkpoint as ocp
 
 
 def final_state(workdir: pathlib.Path, step: int) -> dict:
-  """The state in a checkpoint, as NumPy arrays."""
-  with ocp.CheckpointManager(workdir / 'checkpoints') as manager:
-    return jax.tree.map(
-      np.asarray, manager.restore(step, args=ocp.args.Composite(state=ocp.args.StandardRestore())).state
-    )
+  """The state in a checkpoint, as NumPy arrays, whatever mesh it was saved on."""
+  folder, reader = workdir / 'checkpoints' / str(step) / 'state', ocp.PyTreeCheckpointer()
+  as_numpy = jax.tree.map(
+    lambda _: ocp.RestoreArgs(restore_type=np.ndarray), reader.metadata(folder).item_metadata.tree
+  )
+  return reader.restore(folder, args=ocp.args.PyTreeRestore(restore_args=as_numpy))
 
 
 def assert_bitwise_equal(left: dict, right: dict) -> None:
