@@ -83,17 +83,20 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   import jax
   from etils import epath
 
-  from rembert.data.config import DataConfig
+  from rembert.data.config import DataConfig, DataRequest
   from rembert.data.opening import open_store
   from rembert.training.console import Console
-  from rembert.training.loop import TrainConfig
 
   jax.config.update('jax_platforms', 'cpu')
-  opened = open_store(
-    DataConfig(source='store', store=str(folder)),
-    MaskingConfig(),
-    TrainConfig(steps=1_000_000, batch_size=setting.rows, sequence_length=setting.length),
+  request = DataRequest(
+    data=DataConfig(source='store', store=str(folder)),
+    batch_size=setting.rows,
+    sequence_length=setting.length,
     vocab_size=setting.pieces,
+    evaluation_rows=64,
+  )
+  opened = open_store(
+    request,
     workdir=epath.Path(folder.parent / 'workdir'),
     console=Console(is_quiet=True),
   )

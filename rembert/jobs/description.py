@@ -183,4 +183,5 @@ def show_account(console: Console, account: Account) -> None:
     if seconds >= 0.5
   ]
   rows.append((f'all, {account.starts} start(s)', human_duration(account.total), ''))
-  console.table(f'{account.productive_share:.1%} of the time went into steps', ('', 'time', 'share'), rows)
+  console.table('Time', ('', 'time', 'share'), rows)
+  console.say(f'{account.productive_share:.1%} of the time went into steps that count.')
