@@ -111,7 +111,7 @@ class RemBertConfig:
     return self.always_project_embeddings or self.input_embedding_size != self.hidden_size
 
 
-REMAT_POLICIES = ('none', 'dots', 'full')
+REMAT_POLICIES = ('none', 'dots', 'dots_and_attention', 'full', 'offload')
 ATTENTION_BACKENDS = ('einsum', 'cudnn', 'splash')
 
 
@@ -122,8 +122,12 @@ class Execution:
   Attributes:
     dtype: of the activations and matrix products, `float32` or `bfloat16`. Parameters, LayerNorm statistics, softmax
       and loss are float32 in either case.
-    remat: what the backward pass recomputes in each layer: `none`, `dots` (keeps the results of matrix products,
-      recomputes the rest) or `full` (keeps the layer's input alone).
+    remat: what the backward pass finds of each layer; the rest it computes again, with the same result. From the most
+      memory to the least: `none` keeps everything; `dots` the results of all matrix products, [S, S] scores included;
+      `dots_and_attention` those of products with parameters and what attention gives, so that scores are not kept and
+      a fused kernel does not run twice; `full` the layer's input alone. `offload` keeps what `dots_and_attention` does,
+      but in the host's memory: as little on the device as `full`, at the price of 6 · H + F values for each token and
+      layer that travel to the host and back.
     unroll: how many layers one turn of the layer loop holds. 1 compiles fastest; more can run faster.
     attention: who computes it: `einsum` (plain products, everywhere), or a fused kernel that never writes the [S, S]
       weights to memory: `cudnn` (NVIDIA GPUs; bfloat16) or `splash` (TPUs; rows of a multiple of 128 tokens). The
