@@ -150,7 +150,7 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
 
   of_table = (jnp.zeros((pieces, width)), jnp.zeros(pieces)) if has_gradients else None
   chunks = (in_chunks(x_BxKxE), in_chunks(targets_BxK), in_chunks(weights_BxK.astype(jnp.float32)))
-  of_table, (scores, x_gradient) = jax.lax.scan(add_chunk, of_table, chunks)
+  of_table, (scores, x_gradient) = jax.lax.scan(add_chunk, of_table, chunks, unroll=number_of_chunks == 1)
   loss_BxK, is_correct_BxK = map(in_rows, scores)
   total = lambda of_slots: jnp.sum(weights_BxK * of_slots, axis=-1, dtype=jnp.float32)
   sums = MlmSums(loss=total(loss_BxK), correct=total(is_correct_BxK), weight=total(jnp.ones_like(loss_BxK)))
