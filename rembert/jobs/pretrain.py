@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import time
 
 import jax
 from etils import epath
@@ -12,6 +13,7 @@ from rembert.data.opening import open_data
 from rembert.data.prefetch import prefetch
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import PretrainConfig, show_devices, show_model, show_parameters, show_schedule
+from rembert.jobs.initial_parameters import open_initial
 from rembert.model.fused_attention import check_backend
 from rembert.report.plots import plot_loss
 from rembert.training import flops, sharding, state
@@ -22,6 +24,7 @@ from rembert.training.evaluation import evaluate, unigram_entropy
 from rembert.training.loop import Meter, Stopwatch
 from rembert.training.optimizer import learning_rate_schedule, make_optimizer
 from rembert.training.preemption import EXIT_STOPPED, StopSignal
+from rembert.training.save_schedule import SaveSchedule
 from rembert.training.step import make_eval_step, make_train_step
 from rembert.training.tracking import JsonlTracker, TensorBoardTracker, Trackers, read_jsonl
 
@@ -48,15 +51,19 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   # --- workdir ---------------------------------------------------------------
   workdirs.prepare(workdir)
   metrics_file = workdir / 'metrics.jsonl'
-  checkpoints = Checkpoints(workdir / 'checkpoints', keep=train.keep_checkpoints)
-  latest = checkpoints.latest_step()
-  if latest is not None:
-    meta = checkpoints.restore_meta(latest)
-    workdirs.refuse_other_run(meta, workdirs.identity(config), workdir)
-    if latest >= train.steps and not meta['is_evaluation_due']:
-      console.say(f'{workdir} is complete: {latest} steps')
-      show_result(console, workdir, latest)
+  checkpoints = Checkpoints(
+    workdir / 'checkpoints', keep=train.keep_checkpoints, keep_every=train.keep_every, say=console.say
+  )
+  newest = checkpoints.newest()
+  if newest is not None:
+    workdirs.refuse_other_run(newest.meta, workdirs.identity(config), workdir)
+    if newest.step >= train.steps and not newest.meta['is_evaluation_due']:
+      console.say(f'{workdir} is complete: {newest.step} steps')
+      show_result(console, workdir, newest.step)
       return 0
+  initial = None
+  if newest is None and train.init_from is not None:
+    initial = open_initial(train.init_from, train.init_from_parts, config.model)
   configuration.save(workdir)
 
   # --- devices ---------------------------------------------------------------
@@ -91,18 +98,22 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
     held_out = list(source.evaluation_batches()) if train.eval_every else []
     entropy = unigram_entropy(held_out, first_piece=source.special.first_piece, vocab_size=config.model.vocab_size)
 
-  # --- restore: this workdir, else from scratch --------------------------------
+  # --- restore: this workdir → train.init_from → from scratch ------------------
   stop.defer()
   with jax.set_mesh(mesh), contextlib.ExitStack() as stack:
-    if latest is not None:
-      workdirs.refuse_other_run(meta, identity, workdir)
-      restored = checkpoints.restore(latest, trainable.restore_target())
-      start, train_state, data_state, meter = latest, restored.state, restored.data, Meter(restored.meta['interval'])
-      is_evaluation_due = restored.meta['is_evaluation_due']
+    if newest is not None:
+      workdirs.refuse_other_run(newest.meta, identity, workdir)
+      restored = checkpoints.restore_newest(trainable.restore_target())
+      start, train_state, data_state = restored.step, restored.state, restored.data
+      meter, is_evaluation_due = Meter(restored.meta['interval']), restored.meta['is_evaluation_due']
       console.say(f'resuming from step {start}')
     else:
-      start, train_state, data_state, meter = 0, trainable.init(train.seed), {}, Meter()
-      is_evaluation_due = False
+      start, train_state, data_state = 0, trainable.init(train.seed), {}
+      meter, is_evaluation_due = Meter(), False
+      if initial is not None:
+        initial.check_vocabulary(opened.vocabulary)
+        with console.task(f'parameters from {train.init_from}') as progress:
+          train_state = initial.put_into(train_state, progress)
 
     # --- trackers --------------------------------------------------------------
     trackers = Trackers(
@@ -148,12 +159,18 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
       return metrics is not None
 
     def save(step: int) -> None:
-      checkpoints.save(
-        step, train_state, data_state, {**identity, 'interval': meter.saved(), 'is_evaluation_due': is_evaluation_due}
-      )
+      meta = {**identity, 'interval': meter.saved(), 'is_evaluation_due': is_evaluation_due}
+      checkpoints.save(step, train_state, data_state, meta, is_temporary=not schedule.is_permanent(step))
+      schedule.saved(time.monotonic())
 
     step, pending, watch = start, None, Stopwatch()
-    last_saved = latest
+    last_saved = None if newest is None else start
+    schedule = SaveSchedule(
+      steps=train.steps,
+      every=train.checkpoint_every,
+      temporary_seconds=60 * train.temporary_checkpoint_minutes,
+      now=time.monotonic(),
+    )
     progress = stack.enter_context(console.training(start, train.steps))
     if is_evaluation_due:
       is_evaluation_due = not run_evaluation(step)
@@ -173,7 +190,9 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
 
       is_last = step == train.steps
       is_evaluation_due = bool(held_out) and (is_last or (train.eval_every > 0 and step % train.eval_every == 0))
-      is_save_due = is_last or step % train.checkpoint_every == 0
+      is_save_due = schedule.is_permanent(step) or (
+        schedule.is_due(step, time.monotonic()) and not checkpoints.is_saving()
+      )
       if step % train.log_every == 0 or is_evaluation_due or is_save_due or stop.requested:
         meter.add(*pending)
         pending = None

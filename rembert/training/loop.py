@@ -23,8 +23,14 @@ class TrainConfig:
     log_every: steps between rows of metrics.
     eval_every: steps between evaluations; one is made at the end in any case. 0 for none.
     eval_rows: held-out rows per language.
-    checkpoint_every: steps between checkpoints; one is saved at the end and when stopped in any case.
-    keep_checkpoints: how many of the newest are kept.
+    checkpoint_every: steps between permanent checkpoints; one is saved at the end in any case.
+    keep_checkpoints: how many of the newest permanent ones are kept.
+    keep_every: permanent ones at multiples of this step are kept for ever, whatever their number; 0 for none.
+    temporary_checkpoint_minutes: time without a checkpoint after which a temporary one is saved; 0 for none. It is
+      deleted when there is a newer one of either kind, and so is the one that is saved when the run is stopped.
+    init_from: a workdir, a checkpoint or a folder of Hugging Face whose parameters a new run begins with. A run that is
+      resumed does not look at it.
+    init_from_parts: `all` parameters, or the `encoder` alone: the head is then drawn as ever.
   """
 
   steps: int = 1_760_000
@@ -37,13 +43,36 @@ class TrainConfig:
   eval_rows: int = 64
   checkpoint_every: int = 5_000
   keep_checkpoints: int = 3
+  keep_every: int = 0
+  temporary_checkpoint_minutes: float = 10
+  init_from: str | None = None
+  init_from_parts: str = 'all'
 
   def __post_init__(self):
     for field in dataclasses.fields(self):
+      if field.type is not int:
+        continue
       value = getattr(self, field.name)
-      least = 0 if field.name in ('seed', 'eval_every') else 1
+      least = 0 if field.name in ('seed', 'eval_every', 'keep_every') else 1
       if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f'{field.name} must be a whole number ≥ {least}', where=f'train.{field.name} = {value!r}')
+    if self.keep_every % self.checkpoint_every:
+      raise UsageError(
+        f'there are no checkpoints at every {self.keep_every} steps to be kept',
+        where=f'train.keep_every = {self.keep_every}, train.checkpoint_every = {self.checkpoint_every}',
+        fix=f'a multiple of it, --gin.train.keep_every={10 * self.checkpoint_every} for one',
+      )
+    minutes = self.temporary_checkpoint_minutes
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 <= minutes < math.inf:
+      raise UsageError(
+        'temporary_checkpoint_minutes must be a number ≥ 0', where=f'train.temporary_checkpoint_minutes = {minutes!r}'
+      )
+    if self.init_from_parts not in ('all', 'encoder'):
+      raise UsageError(
+        f'{self.init_from_parts!r} is no part of a model',
+        where='train.init_from_parts',
+        fix="'all', or 'encoder' for the encoder alone",
+      )
 
   def check_divides(self, batch_shards: int) -> None:
     """Raises UsageError unless every device gets equally many rows of every part of the batch."""

@@ -142,7 +142,12 @@ def test_a_stopwatch_reads_the_time_since_its_last_reading(monkeypatch):
 
 
 @pytest.mark.parametrize(
-  'name', [name for name in TrainConfig.__dataclass_fields__ if name not in ('seed', 'eval_every')]
+  'name',
+  [
+    name
+    for name, field in TrainConfig.__dataclass_fields__.items()
+    if field.type is int and name not in ('seed', 'eval_every', 'keep_every')
+  ],
 )
 @pytest.mark.parametrize('value', [0, -1, 1.0, True, '8', None])
 def test_counts_are_whole_numbers_from_one(name, value):
@@ -151,7 +156,24 @@ def test_counts_are_whole_numbers_from_one(name, value):
   assert error.value.where == f'train.{name} = {value!r}'
 
 
-@pytest.mark.parametrize('name', ['seed', 'eval_every'])
+@pytest.mark.parametrize(
+  ('fields', 'message'),
+  [
+    ({'temporary_checkpoint_minutes': -1}, 'temporary_checkpoint_minutes must be a number'),
+    ({'temporary_checkpoint_minutes': math.inf}, 'temporary_checkpoint_minutes must be a number'),
+    ({'temporary_checkpoint_minutes': True}, 'temporary_checkpoint_minutes must be a number'),
+    ({'temporary_checkpoint_minutes': '10'}, 'temporary_checkpoint_minutes must be a number'),
+    ({'init_from_parts': 'head'}, "'head' is no part of a model"),
+    ({'keep_every': 7_500}, 'no checkpoints at every 7500 steps'),
+  ],
+)
+def test_what_checkpoints_are_told_is_checked(fields, message):
+  with pytest.raises(UsageError, match=message):
+    TrainConfig(**fields)
+  TrainConfig(temporary_checkpoint_minutes=0.5, keep_every=10_000)
+
+
+@pytest.mark.parametrize('name', ['seed', 'eval_every', 'keep_every'])
 def test_a_seed_may_be_zero_and_evaluation_may_be_off(name):
   assert getattr(TrainConfig(**{name: 0}), name) == 0
   with pytest.raises(UsageError, match=f'{name} must be a whole number ≥ 0'):
