@@ -69,5 +69,9 @@ def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:
     raise UsageError(
       'the workdir holds checkpoints of another run',
       where=f'{workdir}; ' + '; '.join(differing),
-      fix=['take the old values to go on with that run', 'or another folder for a new one: --workdir=DIR'],
+      fix=[
+        'take the old values to go on with that run',
+        'or another folder for a new one: --workdir=DIR',
+        f'which can begin with these parameters, if they fit: --gin.train.init_from={workdir}',
+      ],
     )

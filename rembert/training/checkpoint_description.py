@@ -41,27 +41,46 @@ class Description:
   arrays: dict[str, list] | None
 
 
-def with_description(meta: Mapping, data: Mapping, fields: Mapping, *, is_temporary: bool) -> dict:
-  """`meta` with what `describe` reads and what is checked on restoring: all processes make it, one writes it."""
+def with_description(
+  meta: Mapping, fields: Mapping, *, data: Mapping | None = None, is_temporary: bool = False
+) -> dict:
+  """`meta` with what `describe` reads and what is checked on restoring.
+
+  Args:
+    meta: JSON.
+    fields: the item `state`. All processes call this; one writes what it gives.
+    data: the item `data`; None if there is to be none.
+    is_temporary: see `Description`.
+  """
   sums = checksums.of_tree(fields)
+  items = {'meta': meta} if data is None else {'meta': meta, 'data': data}
   own = {
     'is_temporary': is_temporary,
     'arrays': {name: [*described, sums[name]] for name, described in shapes(fields).items()},
-    'json': {'data': checksums.of_json(data), 'meta': checksums.of_json(meta)},
+    'json': {name: checksums.of_json(content) for name, content in items.items()},
   }
   return {**meta, _OWN: own}
 
 
+def without_description(meta: Mapping) -> tuple[dict, dict[str, list]]:
+  """`meta` as it was given, and dtype, shape and checksum of every array as far as it says them."""
+  return {name: value for name, value in meta.items() if name != _OWN}, meta.get(_OWN, {}).get('arrays', {})
+
+
 def describe(folder: epath.Path) -> Description:
   """Reads the description of the checkpoint in `folder`, whose name is its step; `Damaged` if it is not as written."""
-  data, meta = _read_json(folder, 'data'), _read_json(folder, 'meta')
+  meta = _read_json(folder, 'meta')
   own = meta.pop(_OWN, {})
-  for name, content in (('data', data), ('meta', meta)):
-    if own and own['json'][name] != checksums.of_json(content):
+  items = {'meta': meta, 'data': {}}
+  # What was converted from elsewhere has no `data`, and says that it has none; what is older says nothing.
+  if 'data' in own.get('json', {}) or (folder / 'data').exists():
+    items['data'] = _read_json(folder, 'data')
+  for name, number in own.get('json', {}).items():
+    if checksums.of_json(items[name]) != number:
       raise Damaged(f'the item `{name}` is not as it was written')
   if not (folder / 'state').is_dir():
     raise Damaged('the item `state` is missing')
-  return Description(int(folder.name), data, meta, own.get('is_temporary', False), own.get('arrays'))
+  return Description(int(folder.name), items['data'], meta, own.get('is_temporary', False), own.get('arrays'))
 
 
 def leaf_name(path: tuple) -> str:

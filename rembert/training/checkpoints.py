@@ -234,7 +234,7 @@ class Checkpoints:
         args=ocp.args.Composite(
           state=ocp.args.StandardSave(fields),
           data=ocp.args.JsonSave(data),
-          meta=ocp.args.JsonSave(with_description(meta, data, fields, is_temporary=is_temporary)),
+          meta=ocp.args.JsonSave(with_description(meta, fields, data=data, is_temporary=is_temporary)),
         ),
         force=True,
       )
