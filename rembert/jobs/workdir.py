@@ -10,6 +10,7 @@ from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
+from rembert.storage import check_bucket_client
 from rembert.training.optimizer import OptimizerConfig
 
 # What decides which numbers a run produces, beside the model: resuming with another value would be another run.
@@ -37,6 +38,7 @@ _DEFAULTS = {
 
 def prepare(workdir: epath.Path) -> None:
   """Creates the workdir and makes sure that it can be written to."""
+  check_bucket_client(workdir)
   probe = workdir / '.writable'
   try:
     workdir.mkdir(parents=True, exist_ok=True)

@@ -123,7 +123,10 @@ class Checkpoints:
         return found
       damaged.append(f'{step} ({reason})')
       self._put_aside(step, reason)
-    left = sorted(path.name for path in self.directory.iterdir() if path.name.startswith(_DAMAGED))
+    try:
+      left = sorted(path.name for path in self.directory.iterdir() if path.name.startswith(_DAMAGED))
+    except FileNotFoundError:  # a bucket knows no empty folders
+      left = []
     if left:  # never a silent start from scratch, not when the command is repeated either
       raise RunError(
         'no checkpoint is whole',

@@ -1,4 +1,4 @@
-"""Whole runs and their checkpoints: temporary ones, damaged ones, an export while training goes on, given parameters."""
+"""Whole runs and their checkpoints: temporary, damaged, exported while training goes on, begun from others."""
 
 import json
 import shutil
