@@ -9,7 +9,7 @@ TORCH_STAMP := $(VENV)/.torch-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity golden bench lint format lock clean
+.PHONY: help smoke test test-slow parity gcs golden bench lint format lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,13 +34,17 @@ smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add 
 	$(BIN)/python -m rembert.main --gin_file=gin/pretrain_smoke.gin $(ARGS)
 
 test: $(STAMP)  ## the test suite, under ten minutes on two cores
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'not slow and not parity' $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'not slow and not parity and not gcs' $(ARGS)
 
 test-slow: $(STAMP)  ## the tests marked slow
-	$(BIN)/python -m pytest -m 'slow and not parity' $(ARGS)
+	$(BIN)/python -m pytest -m 'slow and not parity and not gcs' $(ARGS)
 
 parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT (installs torch)
 	$(BIN)/python -m pytest tests/parity -m parity $(ARGS)
+
+gcs: $(STAMP)  ## a run in a bucket of an emulated Google Cloud Storage (installs the emulator)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/gcs/requirements.txt
+	$(BIN)/python -m pytest tests/gcs -m gcs $(ARGS)
 
 golden: $(TORCH_STAMP)  ## make tests/golden anew: what Hugging Face's RemBERT computes (installs torch)
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py

@@ -35,6 +35,9 @@ REQUIREMENTS = [
 EXTRAS = {
   'tpu': ['jax[tpu]'],
   'cuda': ['jax[cuda12]'],
+  # Orbax asks google-cloud-storage before it deletes a checkpoint in a bucket; gcsfs is what etils reads buckets with
+  # where there is no TensorFlow.
+  'gcs': ['gcsfs>=2025.1', 'google-cloud-storage>=2.18'],
   'prepare': ['apache-beam>=2.77,<3'],
   'dev': ['hypothesis>=6.100', 'pytest>=8.3,<10', 'pytest-xdist>=3.6,<4', 'ruff==0.17.5', 'transformers>=5,<6'],
 }

@@ -17,7 +17,7 @@ from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import ModelOutput, RemBertEncoder
 from rembert.model.heads import build_model, check_head, sentence_embeddings
-from rembert.saved_models import find_checkpoint, open_saved
+from rembert.saved_models import find_checkpoint, read_newest
 
 
 class LoadedModel:
@@ -154,7 +154,7 @@ def read_model(
   """Parameters and configuration of whatever `path` holds."""
   options = options or ImportOptions()
   if find_checkpoint(path, step) is not None:
-    return read_saved(open_saved(path, step), options)
+    return read_newest(path, step, lambda saved: read_saved(saved, options))
   if huggingface.is_model_folder(pathlib.Path(path)):
     return read_hugging_face(path, options)
   raise UsageError(

@@ -3,7 +3,8 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -11,13 +12,18 @@ import orbax.checkpoint as ocp
 from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from rembert import orbax_chatter
+from rembert import checksums, orbax_chatter
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
+from rembert.storage import is_remote
+from rembert.training.checkpoint_description import with_description, without_description
 
 _MODEL = 'RemBertConfig'  # as gin calls it
 _CHUNK_BYTES = 16 << 20
 _FILE_BYTES = 64 << 20
+_TRIES = 5
+
+Read = TypeVar('Read')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +37,7 @@ class SavedModel:
     head: see `rembert.model.heads.HEADS`; None is an encoder alone.
     labels: of a classifier, by index.
     meta: all that the checkpoint says of itself.
+    arrays: dtype, shape and checksum of its arrays by path, as far as it says them.
   """
 
   folder: epath.Path
@@ -39,6 +46,7 @@ class SavedModel:
   head: str | None
   labels: tuple[str, ...]
   meta: Mapping
+  arrays: Mapping[str, list] = dataclasses.field(default_factory=dict, repr=False)
 
   @property
   def workdir(self) -> epath.Path:
@@ -64,7 +72,7 @@ class SavedModel:
       return flatten_dict(tree['params'], sep='/')
 
   def read(self, path: str) -> np.ndarray:
-    """One parameter, float32, whole, whatever devices it was saved from."""
+    """One parameter, float32, whole, whatever devices it was saved from; UsageError if it is not what was saved."""
     leaf = self._metadata[path]
     item = unflatten_dict({f'params/{path}': jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)}, sep='/')
     how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), item)
@@ -72,7 +80,11 @@ class SavedModel:
       restored = ocp.PyTreeCheckpointer().restore(
         self.folder / 'state', args=ocp.args.PyTreeRestore(item=item, restore_args=how, partial_restore=True)
       )
-    return flatten_dict(restored, sep='/')[f'params/{path}'].astype(np.float32, copy=False)
+      parameter = flatten_dict(restored, sep='/')[f'params/{path}']
+      described = self.arrays.get(f'params/{path}')
+      if described is not None and described[2] != checksums.of_array(parameter):
+        raise ValueError(f'{path} is not as it was saved')
+    return parameter.astype(np.float32, copy=False)
 
 
 class _as_usage_error:
@@ -100,7 +112,9 @@ def find_checkpoint(path: epath.PathLike, step: int | None = None) -> epath.Path
   folder = path / 'checkpoints'
   if not folder.is_dir():
     return None
-  steps = sorted(int(child.name) for child in folder.iterdir() if re.fullmatch(r'\d+', child.name))
+  found = [child for child in folder.iterdir() if re.fullmatch(r'\d+', child.name)]
+  # A save that goes on has no such name on a disk; in a bucket, where nothing can be renamed, it has.
+  steps = sorted(int(child.name) for child in found if ocp.utils.is_checkpoint_finalized(child))
   if step is not None and step not in steps:
     raise UsageError(f'there is no checkpoint of step {step}', where=str(folder), fix=f'there are {steps}')
   return folder / str(steps[-1] if step is None else step) if steps else None
@@ -118,9 +132,9 @@ def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
     raise UsageError(
       'no checkpoint', where=str(path), fix='name a workdir with checkpoints/, or a folder of Hugging Face'
     )
-  folder = epath.Path(folder) if '://' in str(folder) else epath.Path(folder).resolve()
+  folder = _absolute(folder)
   with _as_usage_error(folder):
-    meta = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(folder / 'meta')
+    meta, arrays = without_description(ocp.JsonCheckpointHandler().restore(folder / 'meta'))
   fields = {field.name for field in dataclasses.fields(RemBertConfig)}
   config = RemBertConfig(**{name: meta[f'{_MODEL}.{name}'] for name in fields if f'{_MODEL}.{name}' in meta})
   return SavedModel(
@@ -130,6 +144,7 @@ def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
     head=meta.get('head', 'mlm'),  # a run of pre-training does not say
     labels=tuple(meta.get('labels') or ()),
     meta=meta,
+    arrays=arrays,
   )
 
 
@@ -143,6 +158,27 @@ def config_meta(name: str, config, fields: Sequence[str] | None = None) -> dict:
   """
   values = dataclasses.asdict(config)
   return {f'{name}.{field}': values[field] for field in (values if fields is None else fields)}
+
+
+def read_newest(path: epath.PathLike, step: int | None, read: Callable[[SavedModel], Read]) -> Read:
+  """`read(open_saved(path, step))` of a run that may go on training, and delete the checkpoint while it is read.
+
+  The newest is then read anew. What `read` has done until its UsageError must be undone by then.
+  """
+  for _ in range(_TRIES):
+    folder = find_checkpoint(path, step)
+    try:
+      return read(open_saved(path, step))
+    except UsageError:
+      newest = find_checkpoint(path)
+      if step is not None or newest is None or newest == folder:
+        raise
+  return read(open_saved(path, step))
+
+
+def _absolute(folder: epath.PathLike) -> epath.Path:
+  """Orbax wants no relative paths, and a bucket has no others."""
+  return epath.Path(folder) if is_remote(folder) else epath.Path(folder).resolve()
 
 
 def config_gin(config: RemBertConfig) -> str:
@@ -169,8 +205,7 @@ def save_model(
     **facts: JSON, kept in `meta`.
   """
   workdir = epath.Path(workdir)
-  folder = workdir / 'checkpoints'
-  folder = folder if '://' in str(folder) else folder.resolve()
+  folder = _absolute(workdir / 'checkpoints')
   orbax_chatter.silence()
   meta = {**config_meta(_MODEL, config), 'head': head, 'labels': list(labels), **facts}
   state = {'step': np.zeros((), np.int32), 'params': unflatten_dict(dict(leaves), sep='/')}
@@ -179,5 +214,5 @@ def save_model(
   save = ocp.args.PyTreeSave(state, save_args=pieces, ocdbt_target_data_file_size=_FILE_BYTES)
   options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False, cleanup_tmp_directories=True)
   with ocp.CheckpointManager(folder, options=options) as manager:
-    manager.save(0, args=ocp.args.Composite(state=save, meta=ocp.args.JsonSave(meta)))
+    manager.save(0, args=ocp.args.Composite(state=save, meta=ocp.args.JsonSave(with_description(meta, state))))
   return folder / '0'

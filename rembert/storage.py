@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib.util
 import os
 import socket
 from collections.abc import Iterator
@@ -32,6 +33,21 @@ def why_unreachable(path: str) -> str:
   except OSError as error:
     return f'{_GOOGLE_STORAGE[0]} cannot be reached ({error})'
   return ''
+
+
+def check_bucket_client(path: epath.PathLike) -> None:
+  """Raises UsageError where Orbax could write checkpoints to `path` and would fail at the first one to be deleted."""
+  if os.fspath(path).startswith('gs://') and not _is_installed('google.cloud.storage'):
+    raise UsageError(
+      'checkpoints in a bucket need google-cloud-storage', where=os.fspath(path), fix='pip install google-cloud-storage'
+    )
+
+
+def _is_installed(module: str) -> bool:
+  try:
+    return importlib.util.find_spec(module) is not None
+  except ModuleNotFoundError:  # not even its parent is there
+    return False
 
 
 def write_whole(path: epath.PathLike, content: str | bytes) -> None:

@@ -8,7 +8,7 @@ import pytest
 from random_checkpoints import TINY
 
 from rembert.errors import UsageError
-from rembert.saved_models import find_checkpoint, open_saved, save_model
+from rembert.saved_models import find_checkpoint, open_saved, read_newest, save_model
 
 
 def test_the_newest_checkpoint_is_taken_unless_another_is_named(saved):
@@ -63,3 +63,44 @@ def test_a_checkpoint_in_half_precision_is_read_as_float32(tmp_path):
   leaf = open_saved(tmp_path).read('encoder/x/kernel')
   assert leaf.dtype == np.float32
   assert np.array_equal(leaf, [[0, 1, 2], [3, 4, 5]])
+
+
+def test_an_altered_parameter_is_not_passed_on(saved):
+  model = saved('mlm')
+  [largest] = sorted(pathlib.Path(model.folder / 'state').rglob('d/*'), key=lambda file: file.stat().st_size)[-1:]
+  content = bytearray(largest.read_bytes())
+  content[len(content) // 2] ^= 0x10
+  largest.write_bytes(bytes(content))
+  again = open_saved(model.folder)
+  with pytest.raises(UsageError, match='a checkpoint cannot be read'):
+    [again.read(path) for path in again.shapes]
+
+
+def test_a_checkpoint_that_a_run_deletes_meanwhile_is_left_for_the_newer_one(saved):
+  checkpoints = saved('mlm').workdir / 'checkpoints'
+  seen = []
+
+  def read(model):
+    seen.append(model.step)
+    leaves = {}
+    for path in model.shapes:
+      if len(leaves) == 3 and model.step < 2:  # the run saves another one and deletes this one
+        shutil.copytree(model.folder, checkpoints / str(model.step + 1))
+        shutil.rmtree(model.folder)
+      leaves[path] = model.read(path)
+    return leaves
+
+  assert len(read_newest(checkpoints.parent, None, read)) > 3
+  assert seen == [0, 1, 2]
+
+
+def test_a_checkpoint_that_was_named_is_not_exchanged_for_another(saved):
+  folder = saved('mlm').folder
+  shutil.copytree(folder, folder.parent / '5')
+
+  def read(model):
+    shutil.rmtree(folder)
+    return model.read('mlm/bias')
+
+  with pytest.raises(UsageError, match='cannot be read'):
+    read_newest(folder.parent.parent, 0, read)

@@ -66,3 +66,12 @@ def test_whatever_goes_wrong_in_writing_is_one_error_and_advice_is_left_as_it_is
     fail(KeyError())
   with pytest.raises(UsageError, match='the folder exists'):
     fail(UsageError('the folder exists'))
+
+
+def test_a_bucket_without_its_client_is_told_before_anything_is_written(monkeypatch):
+  storage.check_bucket_client('/runs/mine')
+  monkeypatch.setattr(storage.importlib.util, 'find_spec', lambda name: None)
+  storage.check_bucket_client('/runs/mine')
+  with pytest.raises(UsageError, match='google-cloud-storage') as error:
+    storage.check_bucket_client('gs://bucket/run')
+  assert 'pip install google-cloud-storage' in error.value.fix[0]

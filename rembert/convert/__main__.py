@@ -142,13 +142,13 @@ def from_foreign(options: argparse.Namespace) -> None:
 def to_hugging_face(options: argparse.Namespace) -> None:
   """`to_hf`."""
   from rembert.convert import exporting
-  from rembert.saved_models import open_saved
+  from rembert.saved_models import SavedModel, read_newest
   from rembert.training.console import Console
 
   console = Console()
-  saved = open_saved(options.source, options.step)
-  with console.task('writing') as progress:
-    exported = exporting.export(
+
+  def export(saved: SavedModel) -> tuple[SavedModel, exporting.Export]:
+    return saved, exporting.export(
       saved,
       options.destination,
       head=_head(options),
@@ -156,6 +156,9 @@ def to_hugging_face(options: argparse.Namespace) -> None:
       shard_bytes=int(options.shard_gb * 1e9),
       on_progress=progress,
     )
+
+  with console.task('writing') as progress:
+    saved, exported = read_newest(options.source, options.step, export)
   console.facts(
     'Done',
     {

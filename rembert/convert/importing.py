@@ -17,8 +17,8 @@ from rembert.convert.tensors import Renamed, Resized, Tensors, assemble, check
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import FIXED_LABELS, HEADS, parameter_shapes
-from rembert.saved_models import SavedModel, config_gin, find_checkpoint, save_model
-from rembert.storage import write_errors, write_whole
+from rembert.saved_models import SavedModel, config_gin, find_checkpoint, open_saved, save_model
+from rembert.storage import is_remote, write_errors, write_whole
 
 AS_SAVED = 'as saved'
 
@@ -77,13 +77,17 @@ def read_hugging_face(
   on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> ImportedModel:
   """The model in a folder of Hugging Face, of any head; UsageError where it is damaged or does not fit."""
+  return _import(_hugging_face_source(folder), options, on_progress)
+
+
+def _hugging_face_source(folder: epath.PathLike) -> 'Source':
   folder = pathlib.Path(folder)
   description = huggingface.read_description(folder)
   weights = huggingface.open_weights(folder)
   names = {name.removeprefix(ENCODER_PREFIX): name for name in weights.shapes if not huggingface.is_buffer(name)}
   tensors, config = _without_redundant(Renamed(weights, names), description.config)
   vocabulary = folder / 'sentencepiece.model'
-  source = _Source(
+  return Source(
     tensors,
     config,
     form=huggingface.FORM,
@@ -92,7 +96,6 @@ def read_hugging_face(
     path=str(folder),
     vocabulary=vocabulary if vocabulary.is_file() else None,
   )
-  return _import(source, options, on_progress)
 
 
 def read_tensorflow(
@@ -106,7 +109,7 @@ def read_tensorflow(
 
   checkpoint = tensorflow.TensorFlowCheckpoint(path)
   vocabulary = epath.Path(checkpoint.prefix).parent / 'sentencepiece.model'
-  source = _Source(
+  source = Source(
     checkpoint,
     tensorflow.describe(checkpoint, **description),
     form=tensorflow.FORM,
@@ -124,8 +127,12 @@ def read_saved(
   on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> ImportedModel:
   """The model in a checkpoint of this project."""
-  source = _Source(
-    _SavedTensors(saved, options.num_hidden_layers),
+  return _import(_saved_source(saved, options.num_hidden_layers), options, on_progress)
+
+
+def _saved_source(saved: SavedModel, num_hidden_layers: int | None = None) -> 'Source':
+  return Source(
+    _SavedTensors(saved, num_hidden_layers),
     saved.config,
     form=OURS,
     head=saved.head,
@@ -133,7 +140,19 @@ def read_saved(
     path=str(saved.folder),
     vocabulary=saved.vocabulary,
   )
-  return _import(source, options, on_progress)
+
+
+def open_source(path: epath.PathLike) -> 'Source':
+  """The tensors of a workdir, a checkpoint or a folder of Hugging Face, unread; UsageError if there are none."""
+  if find_checkpoint(path) is not None:
+    return _saved_source(open_saved(path))
+  if not is_remote(path) and huggingface.is_model_folder(pathlib.Path(path)):
+    return _hugging_face_source(path)
+  raise UsageError(
+    'nothing to load',
+    where=str(path),
+    fix='name a workdir with checkpoints/, one checkpoint in it, or a folder of Hugging Face with config.json',
+  )
 
 
 def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.PathLike | None, **facts) -> None:
@@ -163,7 +182,7 @@ def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.Pat
 
 
 @dataclasses.dataclass(frozen=True)
-class _Source:
+class Source:
   """A checkpoint: tensors under the names of the table, and what it says of itself."""
 
   tensors: Tensors
@@ -229,7 +248,7 @@ def _without_redundant(tensors: Renamed, config: RemBertConfig) -> tuple[Renamed
 # --- from tensors to parameters ---------------------------------------------------------------------------------------
 
 
-def _import(source: _Source, options: ImportOptions, on_progress) -> ImportedModel:
+def _import(source: Source, options: ImportOptions, on_progress) -> ImportedModel:
   form, tensors, config = source.form, source.tensors, source.config
   head = source.head if options.head == AS_SAVED else options.head
   num_labels = _num_labels(source, head, options.num_labels)
@@ -303,7 +322,7 @@ def _untied(config: RemBertConfig) -> RemBertConfig:
   return dataclasses.replace(config, tie_word_embeddings=False)
 
 
-def _num_labels(source: _Source, head: str | None, asked_for: int | None) -> int | None:
+def _num_labels(source: Source, head: str | None, asked_for: int | None) -> int | None:
   if head not in _CLASSIFIERS:
     return FIXED_LABELS.get(head)
   [bias] = source.names(source.slots(source.config, head), 'classifier/bias')
@@ -317,7 +336,7 @@ def _num_labels(source: _Source, head: str | None, asked_for: int | None) -> int
   return num_labels
 
 
-def _labels(source: _Source, head: str | None, num_labels: int | None) -> tuple[str, ...]:
+def _labels(source: Source, head: str | None, num_labels: int | None) -> tuple[str, ...]:
   if head not in _CLASSIFIERS:
     return ()
   if len(source.labels) == num_labels:

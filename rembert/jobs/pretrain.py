@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import time
 from collections.abc import Callable
 
 import jax
@@ -23,9 +24,10 @@ from rembert.jobs.description import (
   show_parameters,
   show_schedule,
 )
+from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.workdir_lock import locked
 from rembert.model.fused_attention import check_backend
-from rembert.report.plots import plot_loss
+from rembert.report.plots import LossPicture, plot_loss
 from rembert.training import flops, sharding, state
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
@@ -38,6 +40,7 @@ from rembert.training.meter import Meter
 from rembert.training.optimizer import learning_rate_schedule, make_optimizer
 from rembert.training.preemption import EXIT_STOPPED, StopSignal
 from rembert.training.profiling import Profiler
+from rembert.training.save_schedule import SaveSchedule
 from rembert.training.step import make_eval_step, make_train_step
 from rembert.training.tracking import JsonlTracker, TensorBoardTracker, Trackers, read_jsonl
 from rembert.training.watchdog import Watchdog
@@ -74,16 +77,20 @@ def _run(
     stack.enter_context(locked(workdir, console.say))
   hosts.wait_for_all('workdir')
   goodput = Goodput(workdir / 'goodput.json', is_writer=hosts.is_first)
-  checkpoints = Checkpoints(workdir / 'checkpoints', keep=train.keep_checkpoints)
+  checkpoints = Checkpoints(
+    workdir / 'checkpoints', keep=train.keep_checkpoints, keep_every=train.keep_every, say=console.say
+  )
   stack.callback(checkpoints.close)
-  latest = checkpoints.latest_step()
-  if latest is not None:
-    meta = checkpoints.restore_meta(latest)
-    workdirs.refuse_other_run(meta, workdirs.identity(config), workdir)
-    if latest >= train.steps and not meta['is_evaluation_due']:
-      console.say(f'{workdir} is complete: {latest} steps')
-      show_result(console, workdir, latest)
+  newest = checkpoints.newest()
+  if newest is not None:
+    workdirs.refuse_other_run(newest.meta, workdirs.identity(config), workdir)
+    if newest.step >= train.steps and not newest.meta['is_evaluation_due']:
+      console.say(f'{workdir} is complete: {newest.step} steps')
+      show_result(console, workdir, newest.step)
       return 0
+  initial = None
+  if newest is None and train.init_from is not None:
+    initial = open_initial(train.init_from, train.init_from_parts, config.model)
   if hosts.is_first:
     configuration.save(workdir)
 
@@ -113,24 +120,28 @@ def _run(
     counts = hosts.total(piece_counts(held_out, vocab_size=config.model.vocab_size))
     entropy = unigram_entropy(counts, first_piece=source.special.first_piece)
 
-  # --- restore: this workdir, else from scratch --------------------------------
+  # --- restore: this workdir → train.init_from → from scratch -------------------
   stack.enter_context(jax.set_mesh(mesh))
-  if latest is not None:
-    workdirs.refuse_other_run(meta, identity, workdir)
-    restored = checkpoints.restore(latest, trainable.restore_target())
+  if newest is not None:
+    workdirs.refuse_other_run(newest.meta, identity, workdir)
+    restored = checkpoints.restore_newest(trainable.restore_target())
     position = Position(
-      step=latest,
+      step=restored.step,
       state=restored.state,
       data=restored.data,
       meter=Meter(restored.meta['interval']),
       guard=LossGuard(config.guards, restored.meta.get('guard')),
       is_evaluation_due=restored.meta['is_evaluation_due'],
     )
-    console.say(f'resuming from step {latest}')
+    console.say(f'resuming from step {position.step}')
   else:
     position = Position(
       step=0, state=trainable.init(train.seed), data={}, meter=Meter(), guard=LossGuard(config.guards)
     )
+    if initial is not None:
+      initial.check_vocabulary(opened.vocabulary)
+      with console.task(f'parameters from {train.init_from}') as progress:
+        position.state = initial.put_into(position.state, progress)
 
   # --- compile ---------------------------------------------------------------
   on_device = lambda item: (sharding.to_device(item[0], mesh), item[1])
@@ -153,6 +164,7 @@ def _run(
     trackers = Trackers(
       JsonlTracker(metrics_file, resume_step=position.step, is_evaluation_due=position.is_evaluation_due),
       TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
+      LossPicture(metrics_file, workdir / 'loss.png'),
     )
   watchers = Watchers(
     console=console,
@@ -178,8 +190,16 @@ def _run(
       'guard': position.guard.saved(),
       'is_evaluation_due': position.is_evaluation_due,
     }
-    checkpoints.save(position.step, position.state, position.data, meta)
+    is_temporary = not schedule.is_permanent(position.step)
+    checkpoints.save(position.step, position.state, position.data, meta, is_temporary=is_temporary)
+    schedule.saved(time.monotonic())
 
+  schedule = SaveSchedule(
+    steps=train.steps,
+    every=train.checkpoint_every,
+    temporary_seconds=60 * train.temporary_checkpoint_minutes,
+    now=time.monotonic(),
+  )
   loop = Loop(
     train,
     config.guards,
@@ -187,6 +207,11 @@ def _run(
     train_step=train_step,
     evaluate=evaluate_held_out if held_out else None,
     save=save,
+    is_save_permanent=schedule.is_permanent,
+    # The first host's clock decides for all; and a save that is still being written is not waited for.
+    wants_to_save=lambda step: (
+      hosts.is_first and schedule.is_due(step, time.monotonic()) and not checkpoints.is_saving()
+    ),
     learning_rate=learning_rate_schedule(config.optimizer, train.steps),
     numbers=Numbers(
       positions_per_step=train.batch_size * train.sequence_length,

@@ -9,6 +9,7 @@ from rembert.errors import UsageError
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
 from rembert.saved_models import config_meta
+from rembert.storage import check_bucket_client
 from rembert.training.optimizer import OptimizerConfig
 
 # What decides which numbers a run produces, beside the model: resuming with another value would be another run.
@@ -26,6 +27,7 @@ _DEFAULTS = {
 
 def prepare(workdir: epath.Path) -> None:
   """Creates the workdir and makes sure that it can be written to."""
+  check_bucket_client(workdir)
   probe = workdir / '.writable'
   try:
     workdir.mkdir(parents=True, exist_ok=True)
@@ -57,5 +59,9 @@ def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:
     raise UsageError(
       'the workdir holds checkpoints of another run',
       where=f'{workdir}; ' + '; '.join(differing),
-      fix=['take the old values to go on with that run', 'or another folder for a new one: --workdir=DIR'],
+      fix=[
+        'take the old values to go on with that run',
+        'or another folder for a new one: --workdir=DIR',
+        f'which can begin with these parameters, if they fit: --gin.train.init_from={workdir}',
+      ],
     )

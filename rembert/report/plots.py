@@ -11,6 +11,22 @@ from rembert.storage import write_whole
 from rembert.training.tracking import read_jsonl
 
 
+class LossPicture:
+  """A tracker that draws `plot_loss` anew after every evaluation; to be told after the one that writes the metrics."""
+
+  def __init__(self, metrics_file: epath.PathLike, picture: epath.PathLike):
+    self._metrics_file, self._picture = metrics_file, picture
+
+  def log(self, metrics: Mapping[str, float], *, step: int) -> None:
+    """See `rembert.training.tracking.Tracker`."""
+    del step
+    if 'eval/loss' in metrics:
+      plot_loss(self._metrics_file, self._picture)
+
+  def close(self) -> None:
+    """Nothing is open."""
+
+
 def plot_loss(metrics_file: epath.PathLike, picture: epath.PathLike) -> None:
   """Draws training loss, held-out loss, and the loss that frequency alone would give, over steps; writes a PNG at once.
 

@@ -1,15 +1,36 @@
-"""Checkpoints with Orbax: written in the background, visible only when whole."""
+"""Checkpoints with Orbax: written in the background, visible only when whole, checked when they are read."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+import jax
+import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
+from jax.experimental import multihost_utils
+from orbax.checkpoint import checkpoint_managers as policies
 
-from rembert import orbax_chatter
+from rembert import checksums, orbax_chatter
+from rembert.errors import RunError, UsageError
 from rembert.storage import is_remote, write_errors
+from rembert.training.checkpoint_description import (
+  Damaged,
+  Description,
+  describe,
+  in_one_line,
+  is_damage,
+  leaf_name,
+  refuse_other_state,
+  shapes,
+  with_description,
+)
 from rembert.training.state import TrainState
 
 _FIX = 'make room or mend the storage, then repeat the command: it goes on from the last whole checkpoint'
+_DAMAGED = 'damaged-'
+
+Read = TypeVar('Read')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,8 +40,8 @@ class Restored:
   Attributes:
     step: updates made when it was saved.
     state: sharded as the target said.
-    data: where the batch source stood; JSON.
-    meta: what the state is a state of (model, data), and what the loop carries from step to step; JSON.
+    data: see `Description`.
+    meta: see `Description`.
   """
 
   step: int
@@ -29,58 +50,201 @@ class Restored:
   meta: dict
 
 
-def _fields(state: TrainState) -> dict:
-  """A plain dict, so that a checkpoint can be read without this project."""
-  return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+@dataclasses.dataclass
+class _Preservation(policies.PreservationPolicy):
+  """The newest checkpoint of all; of the permanent ones the newest `keep`, and those at multiples of `keep_every`."""
+
+  keep: int
+  keep_every: int
+  temporary: set[int]
+
+  def should_preserve(self, checkpoints: Sequence, *, context) -> list[bool]:
+    """See Orbax."""
+    permanent = [checkpoint for checkpoint in checkpoints if checkpoint.step not in self.temporary]
+    rules = [policies.LatestN(self.keep)] + ([policies.EveryNSteps(self.keep_every)] if self.keep_every else [])
+    is_kept = policies.AnyPreservationPolicy(rules).should_preserve(permanent, context=context)
+    kept = {checkpoint.step for checkpoint, keep in zip(permanent, is_kept, strict=True) if keep}
+    return [checkpoint.step in kept or checkpoint is checkpoints[-1] for checkpoint in checkpoints]
 
 
 class Checkpoints:
   """The checkpoints of one workdir: items `state`, `data` and `meta` per step.
 
   A save is copied off the device at once and written by threads. Orbax writes to a temporary folder and renames it, so
-  a process that is killed meanwhile leaves the checkpoint before it as the latest.
+  a process that is killed meanwhile leaves the checkpoint before it as the latest. Older checkpoints are deleted only
+  after that. All processes call every method.
+
+  Args:
+    directory: of the checkpoints, local or in a bucket.
+    keep: how many of the newest permanent ones stay.
+    keep_every: permanent ones at multiples of this step stay for ever; 0 for none.
+    say: told, in one line, of a checkpoint that is damaged.
   """
 
-  def __init__(self, directory: epath.PathLike, *, keep: int = 3):
+  def __init__(
+    self, directory: epath.PathLike, *, keep: int = 3, keep_every: int = 0, say: Callable[[str], None] = print
+  ):
     self.directory = epath.Path(directory)
     if not is_remote(directory):
       self.directory = self.directory.resolve()  # Orbax wants no relative paths, and a bucket has no others
+    self._say = say
     orbax_chatter.silence()
+    self._temporary: set[int] = set()
     options = ocp.CheckpointManagerOptions(
-      max_to_keep=keep, enable_async_checkpointing=True, cleanup_tmp_directories=True
+      preservation_policy=_Preservation(keep, keep_every, self._temporary),
+      enable_async_checkpointing=True,
+      cleanup_tmp_directories=True,
+      # Made in the background, a folder that cannot be made leaves threads waiting for it, and with them the process,
+      # for five minutes.
+      async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
     )
     self._manager = ocp.CheckpointManager(self.directory, options=options)
+    self._temporary |= {step for step in self._manager.all_steps() if self._is_temporary(step)}
+
+  # --- what there is ---------------------------------------------------------
 
   def latest_step(self) -> int | None:
-    """Step of the newest whole checkpoint, or None."""
+    """Step of the newest checkpoint, damaged or not, or None."""
     return self._manager.latest_step()
 
-  def restore_meta(self, step: int) -> dict:
-    """The `meta` item alone: small, and enough to see whether the state would fit."""
-    return self._manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore())).meta
+  def newest(self) -> Description | None:
+    """The newest checkpoint that can describe itself, or None if there never was one; damaged ones are put aside.
+
+    Raises:
+      RunError: there were checkpoints, and none is whole; or they cannot be reached.
+    """
+    return self._first_whole(lambda step: describe(self.directory / str(step)))
+
+  def _first_whole(self, read: Callable[[int], Read]) -> Read | None:
+    damaged = []
+    while (step := self.latest_step()) is not None:
+      found, reason = self._agreed(step, read)
+      if not reason:
+        return found
+      damaged.append(f'{step} ({reason})')
+      self._put_aside(step, reason)
+    try:
+      left = sorted(path.name for path in self.directory.iterdir() if path.name.startswith(_DAMAGED))
+    except FileNotFoundError:  # a bucket knows no empty folders
+      left = []
+    if left:  # never a silent start from scratch, not when the command is repeated either
+      raise RunError(
+        'no checkpoint is whole',
+        where=f'{self.directory}: ' + ', '.join(damaged or left),
+        fix=[
+          f'mend the files of one of {", ".join(left)} and give it back its name, the step',
+          'or begin a new run in another folder: --workdir=DIR',
+        ],
+      )
+    return None
+
+  def _agreed(self, step: int, read: Callable[[int], Read]) -> tuple[Read | None, str]:
+    """What was read, and why it could not be: damage that one host sees is damage for all."""
+    found, reason, is_unreachable = None, '', False
+    for _ in range(2):  # a second time, since a checkpoint must not be given up for a hiccup of the storage
+      try:
+        found, reason = read(step), ''
+      except UsageError:
+        raise
+      except Exception as error:
+        reason, is_unreachable = in_one_line(error), not is_damage(error)
+      if not reason:
+        break
+    verdict = _of_all_processes(2 if reason and is_unreachable else 1 if reason else 0)
+    if verdict == 2:
+      raise RunError(
+        f'checkpoint {step} cannot be reached: {reason or "by another process"}',
+        where=str(self.directory),
+        fix='mend the storage or the access to it, then repeat the command',
+      )
+    return found, (reason or 'found by another process') if verdict else ''
+
+  def _put_aside(self, step: int, reason: str) -> None:
+    names = (f'{_DAMAGED}{step}{suffix}' for suffix in ('', *(f'-{number}' for number in range(2, 1000))))
+    name = next(name for name in names if not (self.directory / name).exists())
+    _of_all_processes(0)  # all have looked, and found the same name
+    if jax.process_index() == 0:
+      with write_errors('a damaged checkpoint', self.directory, fix='mend the storage, then repeat the command'):
+        (self.directory / str(step)).rename(self.directory / name)
+    _of_all_processes(0)
+    self._manager.reload()
+    before = self.latest_step()
+    instead = 'there is none before it' if before is None else f'{before} is used instead'
+    self._say(f'checkpoint {step} is damaged: {reason}. It is put aside as {self.directory.name}/{name}; {instead}.')
+
+  def _is_temporary(self, step: int) -> bool:
+    try:
+      return describe(self.directory / str(step)).is_temporary
+    except Exception:  # damaged: told when it is restored, not when it is counted
+      return False
+
+  # --- restoring -------------------------------------------------------------
+
+  def restore_newest(self, target: TrainState) -> Restored | None:
+    """The newest whole checkpoint in the shapes, dtypes and shardings of `target`, whatever mesh it was saved from.
+
+    Damaged ones are put aside under another name and the one before is taken, with a line that says so.
+
+    Raises:
+      RunError: there were checkpoints, and none is whole; or they cannot be reached.
+      UsageError: the checkpoint holds the state of another model or optimizer.
+    """
+    return self._first_whole(lambda step: self._restore(step, target))
 
   def restore(self, step: int, target: TrainState) -> Restored:
-    """Reads a checkpoint into the shapes and shardings of `target`."""
-    items = self._manager.restore(
-      step,
-      args=ocp.args.Composite(
-        state=ocp.args.StandardRestore(_fields(target)),
-        data=ocp.args.JsonRestore(),
-        meta=ocp.args.JsonRestore(),
-      ),
-    )
-    return Restored(step=step, state=TrainState(**items.state), data=items.data, meta=items.meta)
+    """The checkpoint of one step; RunError if it is damaged. See `restore_newest`."""
+    restored, reason = self._agreed(step, lambda step: self._restore(step, target))
+    if reason:
+      raise RunError(f'checkpoint {step} is damaged: {reason}', where=str(self.directory), fix='take the one before')
+    return restored
 
-  def save(self, step: int, state: TrainState, data: dict, meta: dict) -> None:
+  def _restore(self, step: int, target: TrainState) -> Restored:
+    description = describe(self.directory / str(step))
+    fields, arrays = _fields(target), description.arrays
+    if arrays is not None:
+      refuse_other_state(arrays, shapes(fields), self.directory / str(step))
+    # In the dtypes that it was saved in, or the checksums would be of other bits.
+    dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[leaf_name(path)][0])
+    as_saved = jax.tree_util.tree_map_with_path(
+      lambda path, leaf: jax.ShapeDtypeStruct(leaf.shape, dtype_of(path, leaf), sharding=leaf.sharding), fields
+    )
+    # Not by way of the manager: it ends with a barrier that a host which meets damage would never reach.
+    handler = ocp.StandardCheckpointHandler()
+    state = handler.restore(self.directory / str(step) / 'state', args=ocp.args.StandardRestore(as_saved))
+    handler.close()
+    if arrays is not None:
+      found = checksums.of_tree(state)
+      differing = [name for name, number in found.items() if arrays[name][2] != number]
+      if differing:
+        raise Damaged(f'{len(differing)} array(s) are not as they were saved, {differing[0]} for one')
+    state = jax.tree.map(
+      lambda leaf, wanted: leaf if leaf.dtype == wanted.dtype else leaf.astype(wanted.dtype), state, fields
+    )
+    return Restored(step=step, state=TrainState(**state), data=description.data, meta=description.meta)
+
+  # --- saving ----------------------------------------------------------------
+
+  def save(self, step: int, state: TrainState, data: dict, meta: dict, *, is_temporary: bool = False) -> None:
     """Begins to save; waits only for a save that is still being written. RunError if that one failed."""
+    fields = _fields(state)
+    narrow = [name for name, (dtype, _) in shapes(fields['params']).items() if dtype != 'float32']
+    if narrow:
+      raise TypeError(f'master weights are float32, and {narrow[0]} is not')
+    (self._temporary.add if is_temporary else self._temporary.discard)(step)
     with write_errors('a checkpoint', self.directory, fix=_FIX):
       self._manager.save(
         step,
         args=ocp.args.Composite(
-          state=ocp.args.StandardSave(_fields(state)), data=ocp.args.JsonSave(data), meta=ocp.args.JsonSave(meta)
+          state=ocp.args.StandardSave(fields),
+          data=ocp.args.JsonSave(data),
+          meta=ocp.args.JsonSave(with_description(meta, fields, data=data, is_temporary=is_temporary)),
         ),
         force=True,
       )
+
+  def is_saving(self) -> bool:
+    """Whether the last save is still being written."""
+    return self._manager.is_saving_in_progress()
 
   def wait(self) -> None:
     """Returns when everything is on disk; RunError if it could not be written."""
@@ -89,5 +253,19 @@ class Checkpoints:
 
   def close(self) -> None:
     """Waits, then lets go of the threads."""
-    self.wait()
-    self._manager.close()
+    try:
+      self.wait()
+    finally:
+      self._manager.close()
+
+
+def _fields(state: TrainState) -> dict:
+  """A plain dict, so that a checkpoint can be read without this project."""
+  return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+
+
+def _of_all_processes(verdict: int) -> int:
+  """The worst verdict of all; every process waits for every other."""
+  if jax.process_count() == 1:
+    return verdict
+  return int(np.max(multihost_utils.process_allgather(np.int32(verdict))))

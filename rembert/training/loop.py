@@ -33,8 +33,14 @@ class TrainConfig:
     log_every: steps between rows of metrics.
     eval_every: steps between evaluations; one is made at the end in any case. 0 for none.
     eval_rows: held-out rows per language.
-    checkpoint_every: steps between checkpoints; one is saved at the end and when stopped in any case.
-    keep_checkpoints: how many of the newest are kept.
+    checkpoint_every: steps between permanent checkpoints; one is saved at the end in any case.
+    keep_checkpoints: how many of the newest permanent ones are kept.
+    keep_every: permanent ones at multiples of this step are kept for ever, whatever their number; 0 for none.
+    temporary_checkpoint_minutes: time without a checkpoint after which a temporary one is saved; 0 for none. It is
+      deleted when there is a newer one of either kind, and so is the one that is saved when the run is stopped.
+    init_from: a workdir, a checkpoint or a folder of Hugging Face whose parameters a new run begins with. A run that is
+      resumed does not look at it.
+    init_from_parts: `all` parameters, or the `encoder` alone: the head is then drawn as ever.
   """
 
   steps: int = 1_760_000
@@ -47,13 +53,36 @@ class TrainConfig:
   eval_rows: int = 64
   checkpoint_every: int = 5_000
   keep_checkpoints: int = 3
+  keep_every: int = 0
+  temporary_checkpoint_minutes: float = 10
+  init_from: str | None = None
+  init_from_parts: str = 'all'
 
   def __post_init__(self):
     for field in dataclasses.fields(self):
+      if field.type is not int:
+        continue
       value = getattr(self, field.name)
-      least = 0 if field.name in ('seed', 'eval_every') else 1
+      least = 0 if field.name in ('seed', 'eval_every', 'keep_every') else 1
       if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f'{field.name} must be a whole number ≥ {least}', where=f'train.{field.name} = {value!r}')
+    if self.keep_every % self.checkpoint_every:
+      raise UsageError(
+        f'there are no checkpoints at every {self.keep_every} steps to be kept',
+        where=f'train.keep_every = {self.keep_every}, train.checkpoint_every = {self.checkpoint_every}',
+        fix=f'a multiple of it, --gin.train.keep_every={10 * self.checkpoint_every} for one',
+      )
+    minutes = self.temporary_checkpoint_minutes
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 <= minutes < math.inf:
+      raise UsageError(
+        'temporary_checkpoint_minutes must be a number ≥ 0', where=f'train.temporary_checkpoint_minutes = {minutes!r}'
+      )
+    if self.init_from_parts not in ('all', 'encoder'):
+      raise UsageError(
+        f'{self.init_from_parts!r} is no part of a model',
+        where='train.init_from_parts',
+        fix="'all', or 'encoder' for the encoder alone",
+      )
 
   def check_divides(self, batch_shards: int) -> None:
     """Raises UsageError unless every device gets equally many rows of every part of the batch."""
@@ -130,6 +159,8 @@ class Loop:
     train_step: Callable[[TrainState, dict], tuple[TrainState, StepMetrics]],
     evaluate: Callable[[dict, Callable[[], bool]], Metrics | None] | None,
     save: Callable[[Position], None],
+    is_save_permanent: Callable[[int], bool],
+    wants_to_save: Callable[[int], bool],
     learning_rate: Callable[[int], jax.Array],
     numbers: Numbers,
     stop: StopSignal,
@@ -143,6 +174,8 @@ class Loop:
       train_step: the compiled update.
       evaluate: (params, is_stopped) to metrics, or None if stopped midway; None where there is nothing to evaluate on.
       save: begins a checkpoint.
+      is_save_permanent: of a step, whether all hosts save after it, as they all know.
+      wants_to_save: of a step, whether this host's clock wants one after it; all hosts then do a step later.
       learning_rate: of the update that follows as many as given.
       numbers: for rates.
       stop: set when this process is asked to end.
@@ -150,6 +183,7 @@ class Loop:
     """
     self.position, self.is_stopping = position, False
     self._config, self._train_step, self._evaluate, self._save = config, train_step, evaluate, save
+    self._is_save_permanent, self._wants_to_save = is_save_permanent, wants_to_save
     self._learning_rate, self._numbers, self._stop, self._watchers = learning_rate, numbers, stop, watchers
     self._agreement, self._decided = Agreement(), Want.NOTHING
     self._step_times = StepTimes(guards)
@@ -177,7 +211,7 @@ class Loop:
         is_last or _is_multiple(step, self._config.eval_every)
       )
       self._exchange(self._wanted())
-      is_save_due = is_last or step % self._config.checkpoint_every == 0 or Want.SAVE in self._decided
+      is_save_due = self._is_save_permanent(step) or Want.SAVE in self._decided
       is_log_due = step % self._config.log_every == 0
       if is_log_due or is_save_due or position.is_evaluation_due or self.is_stopping:
         self._take_metrics()
@@ -262,6 +296,8 @@ class Loop:
 
   def _wanted(self) -> Want:
     wanted = Want.STOP if self._stop.requested else Want.NOTHING
+    if self._wants_to_save(self.position.step):
+      wanted |= Want.SAVE
     return wanted | (Want.PROFILE if self._watchers.profiler.is_wanted() else Want.NOTHING)
 
   def _exchange(self, wanted: Want) -> None:

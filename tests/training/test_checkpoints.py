@@ -1,8 +1,12 @@
 """Checkpoints give back the very bits, onto any mesh; what was not written whole was never there."""
 
+import dataclasses
 import json
+import os
 import pathlib
 import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -15,7 +19,7 @@ from rembert.errors import RunError
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.optimizer import OptimizerConfig, make_optimizer
 
-ONE, EIGHT = (1, 1, 1), (2, 2, 2)
+ONE, EIGHT, FLAT = (1, 1, 1), (2, 2, 2), (4, 2, 1)
 DATA = {'de': {'epoch': 0, 'document': 17}, 'sw': {'epoch': 2, 'document': 0}}
 META = {'RemBertConfig.hidden_size': 16, 'interval': {'loss': 1 / 3, 'steps': 2.0}, 'is_evaluation_due': True}
 
@@ -59,8 +63,8 @@ def opened(tmp_path):
     checkpoints._manager.close()
 
 
-@pytest.mark.parametrize('restored_on', [ONE, EIGHT], ids=['to one device', 'to eight'])
-@pytest.mark.parametrize('saved_on', [ONE, EIGHT], ids=['from one device', 'from eight'])
+@pytest.mark.parametrize('restored_on', [ONE, EIGHT, FLAT], ids=['to one device', 'to 2·2·2', 'to 4·2·1'])
+@pytest.mark.parametrize('saved_on', [ONE, EIGHT, FLAT], ids=['from one device', 'from 2·2·2', 'from 4·2·1'])
 def test_a_state_comes_back_to_the_bit_and_to_its_place(opened, trained, target, saved_on, restored_on):
   state, expected = trained(saved_on)
   writing = opened()
@@ -122,12 +126,102 @@ def test_only_the_newest_are_kept(opened, small):
   assert sorted(int(path.name) for path in checkpoints.directory.iterdir()) == [10, 12]
 
 
+def save_all(checkpoints, state, steps, temporary=()):
+  for number in steps:
+    checkpoints.save(number, state, DATA, META, is_temporary=number in temporary)
+  checkpoints.wait()
+  return sorted(int(path.name) for path in checkpoints.directory.iterdir())
+
+
+def test_a_temporary_one_goes_when_there_is_a_newer_one_of_either_kind(opened, small):
+  checkpoints = opened(keep=2)
+  assert save_all(checkpoints, small, [10, 13], temporary=[13]) == [10, 13]
+  assert save_all(checkpoints, small, [16], temporary=[16]) == [10, 16]
+  assert save_all(checkpoints, small, [20]) == [10, 20]
+  assert save_all(checkpoints, small, [25], temporary=[25]) == [10, 20, 25]
+  # What is temporary is known to the next process too.
+  assert save_all(opened(keep=2), small, [27], temporary=[27]) == [10, 20, 27]
+  assert save_all(opened(keep=2), small, [30]) == [20, 30]
+
+
+def test_a_temporary_one_stays_until_the_newer_one_is_whole(opened, small, monkeypatch):
+  checkpoints = opened()
+  save_all(checkpoints, small, [10, 13], temporary=[13])
+
+  async def full_disk(self):
+    raise OSError('No space left on device')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(AtomicRenameTemporaryPath, 'finalize', full_disk)
+    with pytest.raises(RunError, match='No space left'):
+      save_all(checkpoints, small, [20])
+  assert opened().newest().step == 13
+
+
+def test_multiples_are_kept_for_ever(opened, small):
+  assert save_all(opened(keep=1, keep_every=20), small, [10, 20, 23, 30, 40, 50, 60, 70], temporary=[23]) == [
+    20,
+    40,
+    60,
+    70,
+  ]
+
+
+def test_master_weights_in_half_precision_are_refused(opened, small):
+  half = dataclasses.replace(small, params=jax.tree.map(lambda leaf: leaf.astype('bfloat16'), small.params))
+  with pytest.raises(TypeError, match='master weights are float32'):
+    opened().save(1, half, DATA, META)
+
+
+def test_moments_of_another_width_are_converted(opened, small, target):
+  narrow = lambda leaf: leaf.astype('bfloat16') if leaf.ndim else leaf
+  halved = dataclasses.replace(small, opt_state=jax.tree.map(narrow, small.opt_state))
+  writing = opened()
+  writing.save(2, halved, DATA, META)
+  writing.wait()
+  restored = opened().restore(2, target(EIGHT)).state
+  assert {leaf.dtype.name for leaf in jax.tree.leaves(restored.opt_state) if leaf.ndim} == {'float32'}
+  jax.tree.map(
+    lambda left, right: np.testing.assert_array_equal(left, np.asarray(right, np.float32)),
+    jax.device_get(restored.opt_state),
+    jax.device_get(halved.opt_state),
+  )
+
+
+READER = """
+import sys
+import jax, numpy as np, orbax.checkpoint as ocp
+assert len(jax.devices()) == 1
+how = ocp.RestoreArgs(restore_type=np.ndarray)
+reader = ocp.PyTreeCheckpointer()
+tree = reader.metadata(sys.argv[1]).item_metadata.tree
+read = reader.restore(sys.argv[1], args=ocp.args.PyTreeRestore(restore_args=jax.tree.map(lambda _: how, tree)))
+leaves = jax.tree_util.tree_leaves_with_path(read['params'])
+np.savez(sys.argv[2], **{jax.tree_util.keystr(path, simple=True, separator='.'): leaf for path, leaf in leaves})
+"""
+
+
+def test_a_process_with_one_device_reads_what_eight_have_saved(opened, trained, tmp_path):
+  state, expected = trained(EIGHT)
+  writing = opened()
+  writing.save(2, state, DATA, META)
+  writing.wait()
+  command = [sys.executable, '-c', READER, str(writing.directory / '2' / 'state'), str(tmp_path / 'read.npz')]
+  subprocess.run(command, check=True, env=os.environ | {'JAX_PLATFORMS': 'cpu'}, timeout=120)
+  read = np.load(tmp_path / 'read.npz')
+  leaves = jax.tree_util.tree_leaves_with_path(expected.params)
+  assert len(read.files) == len(leaves)
+  for path, leaf in leaves:
+    np.testing.assert_array_equal(read[jax.tree_util.keystr(path, simple=True, separator='.')], leaf)
+
+
 def test_meta_is_read_without_touching_the_state(opened, small):
   writing = opened()
   writing.save(5, small, DATA, META)
   writing.wait()
-  shutil.rmtree(writing.directory / '5' / 'state')
-  assert opened().restore_meta(5) == META
+  for file in (writing.directory / '5' / 'state').iterdir():
+    file.rmtree() if file.is_dir() else file.unlink()
+  assert opened().newest().meta == META
 
 
 def test_a_checkpoint_is_readable_without_this_project(opened, trained):
@@ -208,8 +302,37 @@ def test_what_a_killed_process_leaves_half_written_is_not_the_latest_and_is_clea
   shutil.rmtree(half / 'meta')
   again = opened()
   assert again.latest_step() == 1
-  assert again.restore_meta(1) == META
+  assert again.newest().meta == META
   again.save(3, small, DATA, META)
   again.wait()
   assert again.latest_step() == 3
   assert not half.exists()
+
+
+VANISHING = """
+import shutil, sys
+import jax.numpy as jnp
+from rembert.errors import RunError
+from rembert.training.checkpoints import Checkpoints
+from rembert.training.state import TrainState
+checkpoints = Checkpoints(sys.argv[1])
+state = TrainState(step=jnp.int32(1), params={'x': jnp.ones(1000)}, opt_state=())
+checkpoints.save(1, state, {}, {})
+checkpoints.wait()
+shutil.rmtree(sys.argv[1])
+open(sys.argv[1], 'w').close()  # another thing has taken its place
+try:
+  checkpoints.save(2, state, {}, {})
+  checkpoints.close()
+except RunError as error:
+  sys.exit(str(error))
+"""
+
+
+def test_a_folder_that_vanishes_does_not_keep_the_process(tmp_path):
+  command = [sys.executable, '-c', VANISHING, str(tmp_path / 'checkpoints')]
+  result = subprocess.run(
+    command, check=False, env=os.environ | {'JAX_PLATFORMS': 'cpu'}, timeout=100, capture_output=True, text=True
+  )
+  assert result.returncode == 1, result.stderr
+  assert 'a checkpoint could not be written' in result.stderr

@@ -36,7 +36,7 @@ class Stop:
 class Run:
   """A loop around a step that adds its batch to a counter; everything that happens is written down in order."""
 
-  def __init__(self, folder, *, position=None, losses=None, guards=None, **config):
+  def __init__(self, folder, *, position=None, losses=None, guards=None, wanted_saves=(), **config):
     self.events, self.saved, self.losses = [], {}, losses or {}
     self.config = TrainConfig(**{'steps': 10, 'log_every': 3, 'eval_every': 4, 'checkpoint_every': 5} | config)
     self.stop, self.tracker, self.console = Stop(), MemoryTracker(), Console(is_quiet=True)
@@ -57,6 +57,8 @@ class Run:
       train_step=self._train_step,
       evaluate=self._evaluate if self.config.eval_every else None,
       save=self._save,
+      is_save_permanent=lambda step: step % self.config.checkpoint_every == 0 or step == self.config.steps,
+      wants_to_save=lambda step: step in wanted_saves,
       learning_rate=lambda updates: jnp.float32(updates),
       numbers=Numbers(positions_per_step=8, flops_per_step=1, peak_flops=None),
       stop=self.stop,
@@ -132,6 +134,11 @@ def test_everything_happens_after_its_step_and_in_order(tmp_path):
   assert not run.loop.is_stopping
 
 
+def test_a_save_that_the_clock_wants_is_made_at_once_and_only_once(tmp_path):
+  events = Run(tmp_path, wanted_saves=(2, 7)).run().events
+  assert [event for event in events if event.startswith('save')] == ['save 2', 'save 5', 'save 7', 'save 10']
+
+
 def test_a_row_of_metrics_is_that_of_the_steps_since_the_row_before(tmp_path):
   rows = [row for row in Run(tmp_path).run().tracker.rows if 'loss' in row]
   assert [row['loss'] for row in rows] == [(2 + 4 + 6) / 6, (8 + 10 + 12) / 6, (14 + 16 + 18) / 6]
@@ -189,7 +196,12 @@ def test_too_many_in_a_row_end_the_run_before_anything_of_it_is_saved(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'name', [name for name in TrainConfig.__dataclass_fields__ if name not in ('seed', 'eval_every')]
+  'name',
+  [
+    name
+    for name, field in TrainConfig.__dataclass_fields__.items()
+    if field.type is int and name not in ('seed', 'eval_every', 'keep_every')
+  ],
 )
 @pytest.mark.parametrize('value', [0, -1, 1.0, True, '8', None])
 def test_counts_are_whole_numbers_from_one(name, value):
@@ -198,7 +210,24 @@ def test_counts_are_whole_numbers_from_one(name, value):
   assert error.value.where == f'train.{name} = {value!r}'
 
 
-@pytest.mark.parametrize('name', ['seed', 'eval_every'])
+@pytest.mark.parametrize(
+  ('fields', 'message'),
+  [
+    ({'temporary_checkpoint_minutes': -1}, 'temporary_checkpoint_minutes must be a number'),
+    ({'temporary_checkpoint_minutes': math.inf}, 'temporary_checkpoint_minutes must be a number'),
+    ({'temporary_checkpoint_minutes': True}, 'temporary_checkpoint_minutes must be a number'),
+    ({'temporary_checkpoint_minutes': '10'}, 'temporary_checkpoint_minutes must be a number'),
+    ({'init_from_parts': 'head'}, "'head' is no part of a model"),
+    ({'keep_every': 7_500}, 'no checkpoints at every 7500 steps'),
+  ],
+)
+def test_what_checkpoints_are_told_is_checked(fields, message):
+  with pytest.raises(UsageError, match=message):
+    TrainConfig(**fields)
+  TrainConfig(temporary_checkpoint_minutes=0.5, keep_every=10_000)
+
+
+@pytest.mark.parametrize('name', ['seed', 'eval_every', 'keep_every'])
 def test_a_seed_may_be_zero_and_evaluation_may_be_off(name):
   assert getattr(TrainConfig(**{name: 0}), name) == 0
   with pytest.raises(UsageError, match=f'{name} must be a whole number ≥ 0'):

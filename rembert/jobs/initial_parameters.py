@@ -1,0 +1,104 @@
+"""What a new run begins with when it is given parameters: those of another run, or of a folder of Hugging Face."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from etils import epath
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from rembert.convert.importing import Source, open_source
+from rembert.convert.names import Slot
+from rembert.convert.tensors import check
+from rembert.errors import UsageError
+from rembert.model.config import RemBertConfig
+from rembert.training.state import TrainState
+
+# With other values the same parameters are another function, though every shape fits.
+_FUNCTION_FIELDS = ('num_attention_heads', 'hidden_act', 'layer_norm_eps')
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialParameters:
+  """Parameters that fit a run's model, not yet read."""
+
+  source: Source
+  slots: tuple[Slot, ...]
+
+  def check_vocabulary(self, vocabulary: epath.PathLike) -> None:
+    """Raises UsageError if the parameters are rows for other pieces than those of `vocabulary`."""
+    theirs = self.source.vocabulary
+    if theirs is not None and epath.Path(theirs).read_bytes() != epath.Path(vocabulary).read_bytes():
+      raise UsageError(
+        'the parameters to begin with were trained with another vocabulary',
+        where=f'{theirs}, {vocabulary}',
+        fix=f'--gin.vocabulary.path={theirs}, and a token store made with it if there is one',
+      )
+
+  def put_into(self, state: TrainState, on_progress: Callable[[float], None] = lambda fraction: None) -> TrainState:
+    """`state` with these parameters in the place of its own, whose memory is given up one by one.
+
+    Each is read by all hosts and laid down in shards. In a host's memory there is one at a time; on the devices there
+    is one more than the state holds.
+    """
+    params = flatten_dict(state.params, sep='/')
+    by_leaf = [(leaf, list(slots)) for leaf, slots in itertools.groupby(self.slots, key=lambda slot: slot.leaf)]
+    for number, (leaf, slots) in enumerate(by_leaf, 1):
+      fresh = params[leaf]
+      whole = np.zeros(fresh.shape, np.float32)
+      for slot in slots:
+        slot.put(whole, self.source.tensors.read(slot.name(self.source.form)), self.source.form)
+      sharding = fresh.sharding
+      fresh.delete()
+      # A copy, since what is laid down must not share memory with an array that Python may reuse.
+      params[leaf] = jax.make_array_from_callback(whole.shape, sharding, lambda index, whole=whole: whole[index].copy())
+      on_progress(number / len(by_leaf))
+    return dataclasses.replace(state, params=unflatten_dict(params, sep='/'))
+
+
+def open_initial(path: epath.PathLike, parts: str, config: RemBertConfig) -> InitialParameters:
+  """The parameters of a workdir, a checkpoint or a folder of Hugging Face, for a model to be pre-trained.
+
+  Args:
+    path: where they are.
+    parts: `all`, or `encoder`.
+    config: of the new model.
+
+  Raises:
+    UsageError: nothing is there, or parameters are missing, of another shape, or of another architecture.
+  """
+  source = open_source(path)
+  wanted = [
+    slot for slot in source.slots(config, 'mlm', has_pooler=False) if parts == 'all' or slot.leaf.startswith('encoder/')
+  ]
+  differing = [
+    f'--gin.RemBertConfig.{field.name}={getattr(source.config, field.name)}'
+    for field in dataclasses.fields(RemBertConfig)
+    if field.name in _FUNCTION_FIELDS and getattr(source.config, field.name) != getattr(config, field.name)
+  ]
+  if source.config.num_hidden_layers != config.num_hidden_layers:
+    differing.append(f'--gin.RemBertConfig.num_hidden_layers={source.config.num_hidden_layers}')
+  try:
+    check(source.tensors, wanted, source.form, where=source.path, allow_unexpected=True)
+  except UsageError as error:
+    shapes = [field for field in _shape_fields(parts) if getattr(source.config, field) != getattr(config, field)]
+    fixes = [f'--gin.RemBertConfig.{field}={getattr(source.config, field)}' for field in shapes]
+    if parts == 'all':
+      fixes.append('--gin.train.init_from_parts=encoder begins with a fresh head')
+    raise UsageError(error.what, where=f'train.init_from = {source.path}', fix=fixes) from error
+  if differing:
+    raise UsageError(
+      'the parameters to begin with are of another architecture',
+      where=f'train.init_from = {source.path}',
+      fix='take theirs: ' + ' '.join(differing),
+    )
+  # The layers of a folder of Hugging Face come one by one, and each of our parameters holds all of them.
+  return InitialParameters(source, tuple(sorted(wanted, key=lambda slot: slot.leaf)))
+
+
+def _shape_fields(parts: str) -> list[str]:
+  encoder = ['vocab_size', 'input_embedding_size', 'hidden_size', 'num_hidden_layers', 'num_attention_heads']
+  encoder += ['intermediate_size', 'max_position_embeddings', 'type_vocab_size']
+  return encoder + (['output_embedding_size', 'tie_word_embeddings'] if parts == 'all' else [])
