@@ -3,15 +3,17 @@
 import logging
 import sys
 
+# When one array cannot be read or written, all others that were under way are told so, each to nobody.
+_TOLD_ONCE_MORE = ('Event loop is closed', 'Encountered error while reading array index')
+
 
 def silence() -> None:
   """Lets only exceptions through; what matters to the user is said by whoever saves or restores."""
   for name in ('absl', 'asyncio'):
     logging.getLogger(name).setLevel(logging.CRITICAL)
-  sys.unraisablehook = _show_unless_loop_is_closed
+  sys.unraisablehook = _show_unless_told_once_more
 
 
-def _show_unless_loop_is_closed(unraisable) -> None:
-  """When one array cannot be read or written, TensorStore tells a loop that is gone of all others."""
-  if str(unraisable.exc_value) != 'Event loop is closed':
+def _show_unless_told_once_more(unraisable) -> None:
+  if not str(unraisable.exc_value).startswith(_TOLD_ONCE_MORE):
     sys.__unraisablehook__(unraisable)

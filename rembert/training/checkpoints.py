@@ -15,7 +15,6 @@ from rembert import checksums, orbax_chatter
 from rembert.errors import RunError, UsageError
 from rembert.storage import is_remote, write_errors
 from rembert.training.checkpoint_description import (
-  Damaged,
   Description,
   describe,
   in_one_line,
@@ -115,10 +114,10 @@ class Checkpoints:
     """
     return self._first_whole(lambda step: describe(self.directory / str(step)))
 
-  def _first_whole(self, read: Callable[[int], Read]) -> Read | None:
+  def _first_whole(self, read: Callable[[int], Read], check: Callable[[Read], str] = lambda found: '') -> Read | None:
     damaged = []
     while (step := self.latest_step()) is not None:
-      found, reason = self._agreed(step, read)
+      found, reason = self._agreed(step, read, check)
       if not reason:
         return found
       damaged.append(f'{step} ({reason})')
@@ -138,26 +137,35 @@ class Checkpoints:
       )
     return None
 
-  def _agreed(self, step: int, read: Callable[[int], Read]) -> tuple[Read | None, str]:
-    """What was read, and why it could not be: damage that one host sees is damage for all."""
-    found, reason, is_unreachable = None, '', False
-    for _ in range(2):  # a second time, since a checkpoint must not be given up for a hiccup of the storage
+  def _agreed(
+    self, step: int, read: Callable[[int], Read], check: Callable[[Read], str] = lambda found: ''
+  ) -> tuple[Read | None, str]:
+    """What was read, and what is wrong with it: damage that one host sees is damage for all.
+
+    Hosts read by themselves, and tell each other how it went; then all of them check together. Both is done a second
+    time where it fails, since a checkpoint must not be given up for a hiccup of the storage.
+    """
+    for _ in range(2):
+      found, error = None, None
       try:
-        found, reason = read(step), ''
-      except UsageError:
-        raise
-      except Exception as error:
-        reason, is_unreachable = in_one_line(error), not is_damage(error)
+        found = read(step)
+      except Exception as caught:
+        error = caught
+      verdict = _of_all_processes(_severity(error))
+      reason = in_one_line(error) if error else 'by what another process has found' if verdict else check(found)
       if not reason:
+        return found, ''
+      if verdict == _MISUSED:
         break
-    verdict = _of_all_processes(2 if reason and is_unreachable else 1 if reason else 0)
-    if verdict == 2:
+    if verdict == _MISUSED and isinstance(error, UsageError):
+      raise error
+    if verdict in (_OUT_OF_REACH, _MISUSED):
       raise RunError(
-        f'checkpoint {step} cannot be reached: {reason or "by another process"}',
+        f'checkpoint {step} cannot be read: {reason}',
         where=str(self.directory),
         fix='mend the storage or the access to it, then repeat the command',
       )
-    return found, (reason or 'found by another process') if verdict else ''
+    return None, reason
 
   def _put_aside(self, step: int, reason: str) -> None:
     names = (f'{_DAMAGED}{step}{suffix}' for suffix in ('', *(f'-{number}' for number in range(2, 1000))))
@@ -189,38 +197,32 @@ class Checkpoints:
       RunError: there were checkpoints, and none is whole; or they cannot be reached.
       UsageError: the checkpoint holds the state of another model or optimizer.
     """
-    return self._first_whole(lambda step: self._restore(step, target))
+    found = self._first_whole(lambda step: self._read(step, target), _what_differs)
+    return found and _restored(*found, target)
 
   def restore(self, step: int, target: TrainState) -> Restored:
     """The checkpoint of one step; RunError if it is damaged. See `restore_newest`."""
-    restored, reason = self._agreed(step, lambda step: self._restore(step, target))
+    found, reason = self._agreed(step, lambda step: self._read(step, target), _what_differs)
     if reason:
       raise RunError(f'checkpoint {step} is damaged: {reason}', where=str(self.directory), fix='take the one before')
-    return restored
+    return _restored(*found, target)
 
-  def _restore(self, step: int, target: TrainState) -> Restored:
-    description = describe(self.directory / str(step))
-    fields, arrays = _fields(target), description.arrays
+  def _read(self, step: int, target: TrainState) -> tuple[Description, dict]:
+    """The state in the dtypes that it was saved in: checksums are of those bits."""
+    folder, fields = self.directory / str(step), _fields(target)
+    description = describe(folder)
+    arrays = description.arrays
     if arrays is not None:
-      refuse_other_state(arrays, shapes(fields), self.directory / str(step))
-    # In the dtypes that it was saved in, or the checksums would be of other bits.
+      refuse_other_state(arrays, shapes(fields), folder)
     dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[leaf_name(path)][0])
     as_saved = jax.tree_util.tree_map_with_path(
       lambda path, leaf: jax.ShapeDtypeStruct(leaf.shape, dtype_of(path, leaf), sharding=leaf.sharding), fields
     )
     # Not by way of the manager: it ends with a barrier that a host which meets damage would never reach.
     handler = ocp.StandardCheckpointHandler()
-    state = handler.restore(self.directory / str(step) / 'state', args=ocp.args.StandardRestore(as_saved))
+    state = handler.restore(folder / 'state', args=ocp.args.StandardRestore(as_saved))
     handler.close()
-    if arrays is not None:
-      found = checksums.of_tree(state)
-      differing = [name for name, number in found.items() if arrays[name][2] != number]
-      if differing:
-        raise Damaged(f'{len(differing)} array(s) are not as they were saved, {differing[0]} for one')
-    state = jax.tree.map(
-      lambda leaf, wanted: leaf if leaf.dtype == wanted.dtype else leaf.astype(wanted.dtype), state, fields
-    )
-    return Restored(step=step, state=TrainState(**state), data=description.data, meta=description.meta)
+    return description, state
 
   # --- saving ----------------------------------------------------------------
 
@@ -259,9 +261,36 @@ class Checkpoints:
       self._manager.close()
 
 
+def _what_differs(found: tuple[Description, dict]) -> str:
+  """What is not as it was saved; all processes ask together, and get one answer."""
+  description, state = found
+  if description.arrays is None:
+    return ''
+  sums = checksums.of_tree(state)
+  differing = [name for name, number in sums.items() if description.arrays[name][2] != number]
+  return f'{len(differing)} array(s) are not as they were saved, {differing[0]} for one' if differing else ''
+
+
+def _restored(description: Description, state: dict, target: TrainState) -> Restored:
+  cast = lambda leaf, wanted: leaf if leaf.dtype == wanted.dtype else leaf.astype(wanted.dtype)
+  state = TrainState(**jax.tree.map(cast, state, _fields(target)))
+  return Restored(step=description.step, state=state, data=description.data, meta=description.meta)
+
+
 def _fields(state: TrainState) -> dict:
   """A plain dict, so that a checkpoint can be read without this project."""
   return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+
+
+_WELL, _DAMAGED_HERE, _OUT_OF_REACH, _MISUSED = range(4)
+
+
+def _severity(error: Exception | None) -> int:
+  if error is None:
+    return _WELL
+  if isinstance(error, UsageError):
+    return _MISUSED
+  return _DAMAGED_HERE if is_damage(error) else _OUT_OF_REACH
 
 
 def _of_all_processes(verdict: int) -> int:

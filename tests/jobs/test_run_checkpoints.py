@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from test_pretrain import assert_bitwise_equal, final_state
+from final_states import assert_bitwise_equal, final_state
 
 from rembert.convert.__main__ import main as convert
 from rembert.saved_models import open_saved
@@ -43,7 +43,7 @@ def test_saving_all_the_time_changes_nothing_and_exports_go_on_beside_it(program
   assert len(exported) > 1
   assert set(exported) == {32}
   assert saving.metrics() == uninterrupted.metrics()
-  assert_bitwise_equal(final_state(saving.workdir), final_state(uninterrupted.workdir))
+  assert_bitwise_equal(final_state(saving.workdir, 240), final_state(uninterrupted.workdir, 240))
   assert steps(saving) == [240]
 
 
@@ -60,7 +60,7 @@ def test_a_run_goes_on_bitwise_from_the_checkpoint_before_a_damaged_one(copied, 
   assert line.startswith('checkpoint 180 is damaged')
   assert 'resuming from step 120' in result.stdout
   assert copied.metrics() == uninterrupted.metrics()
-  assert_bitwise_equal(final_state(copied.workdir), final_state(uninterrupted.workdir))
+  assert_bitwise_equal(final_state(copied.workdir, 240), final_state(uninterrupted.workdir, 240))
 
 
 def test_a_run_without_a_whole_checkpoint_does_not_start_from_scratch(copied):

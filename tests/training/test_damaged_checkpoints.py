@@ -198,7 +198,7 @@ def test_storage_out_of_reach_is_no_damage(folder, restored, monkeypatch):
 
   with monkeypatch.context() as patch:
     patch.setattr(StandardCheckpointHandler, 'restore', unreachable)
-    with pytest.raises(RunError, match='cannot be reached'):
+    with pytest.raises(RunError, match='cannot be read: UNAVAILABLE'):
       restored(folder)
   assert restored(folder)[0].step == 2
 
