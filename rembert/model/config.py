@@ -126,8 +126,8 @@ class Execution:
       memory to the least: `none` keeps everything; `dots` the results of all matrix products, [S, S] scores included;
       `dots_and_attention` those of products with parameters and what attention gives, so that scores are not kept and
       a fused kernel does not run twice; `full` the layer's input alone. `offload` keeps what `dots_and_attention` does,
-      but in the host's memory: as little on the device as `full`, at the price of 6 · H + F values for each token and
-      layer that travel to the host and back.
+      but in the host's memory: little more on the device than with `full`, at the price of 6 · H + F values for each
+      token and layer that travel to the host and back.
     unroll: how many layers one turn of the layer loop holds. 1 compiles fastest; more can run faster.
     attention: who computes it: `einsum` (plain products, everywhere), or a fused kernel that never writes the [S, S]
       weights to memory: `cudnn` (NVIDIA GPUs; bfloat16) or `splash` (TPUs; rows of a multiple of 128 tokens). The

@@ -64,7 +64,7 @@ def check_remat(remat: str, device: jax.Device) -> None:
     raise UsageError(
       f'these devices ({device.platform}) cannot keep activations in the memory of the host ({HOST_MEMORY})',
       where="execution.remat = 'offload'",
-      fix='--gin.execution.remat=full, which needs as little memory on the device',
+      fix="--gin.execution.remat=full, which needs as little of the device's memory",
     )
 
 

@@ -9,6 +9,7 @@ import optax
 import pytest
 from flax import nnx
 
+from rembert.training.optimizer import OptimizerConfig, make_optimizer
 from rembert.training.sharding import to_device
 from rembert.training.step import make_eval_step, make_train_step, masked_lm_row_sums
 
@@ -231,3 +232,21 @@ def test_evaluation_sums_are_those_of_each_language(trainable, step, dense, para
   np.testing.assert_array_equal(sums.correct, expected[1])
   np.testing.assert_array_equal(sums.weight, expected[2])
   assert expected[2][1] == 0 < expected[2][3]
+
+
+# --- the first moment in bfloat16 -------------------------------------------------------------------------------------
+
+
+def test_a_first_moment_in_bfloat16_trains_as_one_in_float32_does(step, packed_batch):
+  # Eight batches, seen 25 times: 200 steps that learn them by heart, from 5.0 down to 2.3 nats.
+  batches = [packed_batch(seed % 8) for seed in range(200)]
+
+  def losses(mu_dtype):
+    config = OptimizerConfig(learning_rate=1e-3, warmup_steps=20, mu_dtype=mu_dtype)
+    _, metrics = step(optimizer=make_optimizer(config, len(batches))).run(batches)
+    return np.array([of_step.sums.loss / of_step.sums.weight for of_step in metrics])
+
+  full, half = losses('float32'), losses('bfloat16')
+  assert full[-8:].mean() < full[:8].mean() / 1.5
+  np.testing.assert_allclose(half, full, rtol=1e-3)
+  assert np.any(half != full)
