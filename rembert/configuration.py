@@ -26,6 +26,7 @@ from rembert.storage import write_whole
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
 from rembert.training.sharding import MeshConfig
+from rembert.training.xla_flags import HardwareConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +53,7 @@ CONFIGURABLES = {
   'packing': PackingConfig,
   'optimizer': OptimizerConfig,
   'mesh': MeshConfig,
+  'hardware': HardwareConfig,
   'train': TrainConfig,
 }
 for _name, _class in CONFIGURABLES.items():

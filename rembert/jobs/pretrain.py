@@ -11,18 +11,25 @@ from rembert import configuration
 from rembert.data.opening import open_data
 from rembert.data.prefetch import prefetch
 from rembert.jobs import workdir as workdirs
-from rembert.jobs.description import PretrainConfig, show_devices, show_model, show_parameters, show_schedule
-from rembert.model.fused_attention import check_backend
+from rembert.jobs.description import (
+  PretrainConfig,
+  make_step,
+  make_trainable,
+  show_devices,
+  show_model,
+  show_parameters,
+  show_schedule,
+)
 from rembert.report.plots import plot_loss
-from rembert.training import flops, sharding, state
+from rembert.training import flops, sharding, xla_flags
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
 from rembert.training.cpu_memory import keep_freed_memory_if_small
 from rembert.training.evaluation import evaluate, unigram_entropy
 from rembert.training.loop import Meter, Stopwatch
-from rembert.training.optimizer import learning_rate_schedule, make_optimizer
+from rembert.training.optimizer import learning_rate_schedule
 from rembert.training.preemption import EXIT_STOPPED, StopSignal
-from rembert.training.step import make_eval_step, make_train_step
+from rembert.training.step import make_eval_step
 from rembert.training.tracking import JsonlTracker, TensorBoardTracker, Trackers, read_jsonl
 
 
@@ -43,7 +50,10 @@ def dry_run(config: PretrainConfig) -> int:
 def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Trains, or goes on where the workdir stands. Returns the exit code: 0 done, 75 stopped and to be repeated."""
   keep_freed_memory_if_small(config.model)  # before JAX looks for devices
+  variable, flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # likewise
   console = Console(is_quiet=jax.process_index() > 0)
+  if flags:
+    console.say(f'{variable}: {" ".join(flags)}')
   train = config.train
   # --- workdir ---------------------------------------------------------------
   workdirs.prepare(workdir)
@@ -61,12 +71,7 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
-  train.check_divides(sharding.batch_shards(mesh))
-  check_backend(
-    config.execution.attention, platform=mesh.devices.flat[0].platform, sequence_length=train.sequence_length
-  )
-  optimizer = make_optimizer(config.optimizer, train.steps)
-  trainable = state.masked_lm(config.model, config.execution, optimizer, mesh)
+  trainable = make_trainable(config, mesh)
   peak = flops.peak_flops_per_device()
   console.say(f'rembert {rembert.__version__} · pre-training in {workdir}')
   show_model(console, config.model)
@@ -117,8 +122,7 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
     batches = prefetch(source.batches(start, data_state), on_device)
     stack.callback(batches.close)
     upcoming = next(batches)
-    dropout_seed = train.seed if config.model.hidden_dropout_prob or config.model.attention_probs_dropout_prob else None
-    train_step = make_train_step(trainable, accumulation_steps=train.accumulation_steps, dropout_seed=dropout_seed)
+    train_step = make_step(config, trainable)
     eval_step = make_eval_step(trainable, len(source.languages))
     with console.task('compiling'):
       train_step = train_step.lower(trainable.restore_target(), upcoming[0]).compile()
