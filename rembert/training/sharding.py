@@ -61,7 +61,9 @@ def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Me
   types = (AxisType.Auto,) * len(MESH_AXES)
   slices = slice_count(devices)
   if slices == 1:
-    return jax.make_mesh(tuple(sizes.values()), MESH_AXES, axis_types=types, devices=devices)
+    # A slice of 4 × 4 × 4 has no axis of 8: then an axis of the mesh takes a part of one of the slice's.
+    arranged = mesh_utils.create_device_mesh(tuple(sizes.values()), devices, allow_split_physical_axes=True)
+    return Mesh(arranged, MESH_AXES, axis_types=types)
   if sizes['data'] % slices:
     raise UsageError(
       f'{sizes["data"]} replicas do not divide over {slices} slices',
@@ -69,7 +71,7 @@ def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Me
       fix=f"a multiple of {slices}: the links between slices are too slow for anything but replicas' gradients",
     )
   within = (sizes['data'] // slices, sizes['fsdp'], sizes['tensor'])
-  arranged = mesh_utils.create_hybrid_device_mesh(within, (slices, 1, 1), devices)
+  arranged = mesh_utils.create_hybrid_device_mesh(within, (slices, 1, 1), devices, allow_split_physical_axes=True)
   return Mesh(arranged, MESH_AXES, axis_types=types)
 
 

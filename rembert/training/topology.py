@@ -13,6 +13,16 @@ from rembert.errors import UsageError
 
 EXAMPLES = 'v4:4x4x4, v5e:8x8, v5p:4x4x4, v6e:8x8, 2*v5e:16x16 (two slices), cpu:8'
 
+# Of libtpu the compiler alone is wanted: it need not ask the metadata server what machine this is, nor take the lock on
+# chips that another process may hold, nor complain that there are none.
+_ENVIRONMENT = {
+  'TPU_SKIP_MDS_QUERY': '1',
+  'ALLOW_MULTIPLE_LIBTPU_LOAD': '1',
+  'TPU_ACCELERATOR_TYPE': 'v4-8',
+  'TPU_WORKER_HOSTNAMES': 'localhost',
+  'TPU_WORKER_ID': '0',
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
@@ -66,9 +76,8 @@ def _cpu_devices(topology: Topology) -> Sequence[jax.Device]:
 def _tpu_devices(topology: Topology) -> Sequence[jax.Device]:
   from jax.experimental import topologies
 
-  # The compiler alone is wanted: no questions to the metadata server, no lock on chips that another process holds.
-  os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
-  os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
+  for name, value in _ENVIRONMENT.items():
+    os.environ.setdefault(name, value)
   options = {'chips_per_host_bounds': (2, 2, 1), 'num_slices': topology.slices}
   if topology.family == 'v4':  # else a chip would be two devices of half the memory
     options['chip_config_name'] = 'megacore'
