@@ -58,7 +58,8 @@ def run(
 
   Args:
     config: of the run.
-    workdir: the report goes to `compile/TOPOLOGY.json` in it, unless `output` names another file.
+    workdir: the report goes to `compile/TOPOLOGY.json` in it, unless `output` names another file; the
+      compiled program, as text, lies beside it.
     name: of the topology (`rembert.training.topology`).
     search_batch: find the most rows per device and part that fit; compiles several times.
     output: file of the report.
@@ -80,7 +81,7 @@ def run(
 
   # --- compile ---------------------------------------------------------------
   rows = config.train.batch_size // sharding.batch_shards(mesh)
-  report = _report(config, mesh, wanted, console)
+  report, text = _report(config, mesh, wanted, console)
   show(console, report)
   if search_batch:
     report['most_rows_per_part'] = _most_rows(config, mesh, wanted, rows, report['fits'], console)
@@ -90,14 +91,20 @@ def run(
   file.parent.mkdir(parents=True, exist_ok=True)
   write_whole(file, json.dumps(report, indent=2) + '\n')
   console.say(f'report: {file}')
+  if text:
+    program = file.with_suffix('.hlo.txt')
+    write_whole(program, text)
+    console.say(f'compiled program: {program}')
   if not report['fits']:
     console.say(_what_to_change(config, rows, search_batch))
     return EXIT_DOES_NOT_FIT
   return 0
 
 
-def _report(config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, console: Console) -> dict:
-  """Everything that is known of the step on this mesh; JSON."""
+def _report(
+  config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, console: Console
+) -> tuple[dict, str | None]:
+  """Everything that is known of the step on this mesh, JSON; and the compiled text, where there is one."""
   devices = mesh.devices.size
   rows = config.train.batch_size // sharding.batch_shards(mesh)
   kind = mesh.devices.flat[0].device_kind
@@ -129,7 +136,7 @@ def _report(config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.To
     except jax.errors.JaxRuntimeError as error:
       if 'RESOURCE_EXHAUSTED' not in str(error):
         raise
-      return report | {'fits': False, 'out_of_memory': _first_lines(str(error))}
+      return report | {'fits': False, 'out_of_memory': _first_lines(str(error))}, None
   report['compile_seconds'] = round(time.monotonic() - start, 1)
 
   memory = _memory(compiled)
@@ -139,7 +146,7 @@ def _report(config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.To
     'memory': dataclasses.asdict(memory) | {'peak': memory.peak, 'hbm': found and found[1].hbm_bytes},
     'flops_per_chip': {'model': config.train_flops_per_step / devices, 'executed': flops},
   }
-  collectives, hbm_bytes, unreadable = _read(compiled, devices)
+  text, collectives, hbm_bytes, unreadable = _read(compiled, devices)
   report |= {'hbm_traffic_bytes': hbm_bytes, 'unreadable': unreadable}
   report['collectives'] = collectives and _by_kind(collectives, list(mesh.devices.flat))
   report['roofline'] = None
@@ -154,7 +161,7 @@ def _report(config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.To
       'unhidden_mfu': useful / bound.unhidden_seconds,
       'assumptions': ASSUMPTIONS,
     }
-  return report
+  return report, text
 
 
 @contextlib.contextmanager
@@ -186,13 +193,17 @@ def _memory(compiled: jax.stages.Compiled) -> Memory:
   )
 
 
-def _read(compiled: jax.stages.Compiled, devices: int) -> tuple[list[Collective] | None, float | None, str | None]:
-  """Collectives and memory traffic from the compiled text; or neither, and why it could not be read."""
+def _read(
+  compiled: jax.stages.Compiled, devices: int
+) -> tuple[str | None, list[Collective] | None, float | None, str | None]:
+  """The compiled text, collectives and memory traffic from it, and why they could not be read if so."""
+  text = None
   try:
-    program = Program(compiled.as_text(), devices)
-    return program.collectives(), program.hbm_bytes(), None
+    text = compiled.as_text()
+    program = Program(text, devices)
+    return text, program.collectives(), program.hbm_bytes(), None
   except (jax.errors.JaxRuntimeError, ValueError) as error:  # libtpu cannot print every program that it makes
-    return None, None, str(error).splitlines()[0]
+    return text, None, None, str(error).splitlines()[0]
 
 
 def _by_kind(collectives: list[Collective], devices: list[jax.Device]) -> list[dict]:
@@ -238,7 +249,7 @@ def _most_rows(
   while high - low > 1:
     middle = (low + high) // 2
     train = dataclasses.replace(config.train, accumulation_steps=rows // sizes[middle])
-    if _report(dataclasses.replace(config, train=train), mesh, wanted, console)['fits']:
+    if _report(dataclasses.replace(config, train=train), mesh, wanted, console)[0]['fits']:
       low = middle
     else:
       high = middle

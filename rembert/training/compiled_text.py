@@ -220,7 +220,8 @@ def _parts_read(name: str, users: Mapping[str, list[tuple[Instruction, int]]], i
 def replica_groups(attributes: str, devices: int) -> np.ndarray:
   """Positions of devices, one row a group, from any of the ways in which XLA writes them.
 
-  `{{0,1},{2,3}}`; `[2,4]<=[4,2]T(1,0)`, a transposed iota; `mesh['a'=2,'b'=4] {'b'}`, the axes to run over.
+  `{{0,1},{2,3}}`; `[2,4]<=[4,2]T(1,0)`, a transposed iota; `mesh['a'=2,'b'=4] {'b'}`, the axes to run over, where
+  `device_ids=([4,2]T(1,0))` may say in which order the devices fill the mesh.
   """
   if listed := re.search(r'replica_groups=\{((?:\{[\d,]*\},?)*)\}', attributes):
     groups = [list(map(int, group.split(','))) for group in re.findall(r'\{([\d,]+)\}', listed[1])]
@@ -231,17 +232,31 @@ def replica_groups(attributes: str, devices: int) -> np.ndarray:
     if iota[3]:
       numbers = numbers.transpose(tuple(map(int, iota[3].split(','))))
     return numbers.reshape(shape)
-  if mesh := re.search(r'replica_groups=mesh\[([^\]]*)\]([^{]*)\{([^}]*)\}', attributes):
+  notation = r'replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(([^()]*(?:\([\d,]*\))?[^()]*)\))? ?\{([^}]*)\}'
+  if (mesh := re.search(notation, attributes)) and ':(' not in mesh[3]:
     sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", mesh[1])}
     over = re.findall(r"'(\w+)'", mesh[3])
-    if 'device_ids' not in mesh[1] + mesh[2] and ':(' not in mesh[3]:
+    numbers = _device_ids(mesh[2], math.prod(sizes.values()))
+    if numbers is not None:
       names = list(sizes)
       rest = [name for name in names if name not in over]
-      numbers = np.arange(math.prod(sizes.values())).reshape(tuple(sizes.values()))
       order = [names.index(name) for name in (*rest, *over)]
-      return numbers.transpose(order).reshape(-1, math.prod(sizes[name] for name in over))
+      by_axes = numbers.reshape(tuple(sizes.values())).transpose(order)
+      return by_axes.reshape(-1, math.prod(sizes[name] for name in over))
   found = re.search(r'replica_groups=.{0,80}', attributes)
   raise ValueError(f'groups of devices in an unknown notation: {found[0] if found else attributes[:80]}')
+
+
+def _device_ids(written: str | None, devices: int) -> np.ndarray | None:
+  """The devices of a mesh in its order: 0, 1, 2, … where nothing is said; None for an unknown notation."""
+  if not written:
+    return np.arange(devices)
+  if iota := re.fullmatch(r'\[([\d,]+)\](?:T\(([\d,]+)\))?', written):
+    numbers = np.arange(devices).reshape(tuple(map(int, iota[1].split(','))))
+    return numbers.transpose(tuple(map(int, iota[2].split(',')))) if iota[2] else numbers
+  if re.fullmatch(r'[\d,]+', written):
+    return np.array(list(map(int, written.split(','))))
+  return None
 
 
 def _called(instruction: Instruction, *attributes: str) -> list[str]:
