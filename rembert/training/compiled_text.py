@@ -101,11 +101,14 @@ class Program:
   def collectives(self) -> list[Collective]:
     """Every collective, as often as it runs. One that the compiler spreads over several fusions counts once."""
     found, spread = [], set()
-    for computation, times, is_fused in self._runs(self.entry, 1, fused=False):
+    for name, times, is_fused in self._runs(self.entry, 1, fused=False):
+      computation = self.computations[name]
       for instruction in computation.values():
         kind = instruction.opcode.removesuffix('-start')
         if kind not in COLLECTIVES:
           continue
+        if is_fused and kind == 'all-reduce' and name.startswith('all-reduce-scatter'):
+          kind = 'reduce-scatter'  # how a TPU's compiler writes it: a fusion in which each keeps its slice of the sum
         channel = re.search(r'channel_id=(\d+)', instruction.attributes)
         if is_fused and channel:
           if channel[1] in spread:
@@ -118,16 +121,17 @@ class Program:
   def hbm_bytes(self, *, loops: bool = True) -> float:
     """Bytes that one device reads from and writes to its memory in a step; `loops=False` counts bodies once."""
     total = 0.0
-    for computation, times, is_fused in self._runs(self.entry, 1, fused=False):
+    for name, times, is_fused in self._runs(self.entry, 1, fused=False):
       if not is_fused:
+        computation = self.computations[name]
         traffic = sum(self._traffic(instruction, computation) for instruction in computation.values())
         total += traffic * (times if loops else 1)
     return total
 
-  def _runs(self, name: str, times: int, *, fused: bool) -> Iterator[tuple[Computation, int, bool]]:
-    computation = self.computations[name]
-    yield computation, times, fused
-    for instruction in computation.values():
+  def _runs(self, name: str, times: int, *, fused: bool) -> Iterator[tuple[str, int, bool]]:
+    """Names of computations, how often they run, and whether they are the inside of a fusion."""
+    yield name, times, fused
+    for instruction in self.computations[name].values():
       if instruction.opcode == 'while':
         body = _called(instruction, 'body')[0]
         yield from self._runs(body, times * self._trip_count(instruction), fused=fused)

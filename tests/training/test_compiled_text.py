@@ -84,6 +84,63 @@ def test_parameters_that_are_split_are_gathered_over_their_axis(mesh):
   assert sum(collective.wire_bytes for collective in gathers) == 3 * 16 * 32 * 4
 
 
+# As a TPU's compiler writes them: a gather that four fusions work on while they compute, and a sum of which each device
+# keeps its slice; both in a loop that says how long it is in its condition alone.
+TPU_TEXT = """\
+HloModule step
+
+%async_collective_fusion.1 (p.0: bf16[2,8]) -> bf16[8,8] {
+  %p.0 = bf16[2,8]{1,0} parameter(0)
+  ROOT %all-gather.1 = bf16[8,8]{1,0:T(8,128)(2,1)} all-gather(%p.0), channel_id=7, replica_groups=[1,4]<=[4]
+}
+
+%async_collective_fusion.2 (p.1: bf16[2,8]) -> bf16[8,8] {
+  %p.1 = bf16[2,8]{1,0} parameter(0)
+  ROOT %all-gather.2 = bf16[8,8]{1,0:T(8,128)(2,1)} all-gather(%p.1), channel_id=7, replica_groups=[1,4]<=[4]
+}
+
+%all-reduce-scatter.3 (input: bf16[8,8]) -> bf16[2,8] {
+  %input = bf16[8,8]{1,0} parameter(0)
+  %zero = s32[] constant(0)
+  %all-reduce.3 = bf16[8,8]{1,0} all-reduce(%input), channel_id=8, replica_groups={{0,1,2,3}}, to_apply=%add
+  ROOT %slice.1 = bf16[2,8]{1,0} dynamic-slice(%all-reduce.3, %zero, %zero), dynamic_slice_sizes={2,8}
+}
+
+%condition (c: (s32[], bf16[2,8])) -> pred[] {
+  %c = (s32[], bf16[2,8]{1,0}) parameter(0)
+  %count = s32[]{:T(128)} get-tuple-element(%c), index=0
+  %bound = s32[]{:T(128)} constant(6)
+  ROOT %less = pred[]{:T(512)} compare(%count, %bound), direction=LT
+}
+
+%body (b: (s32[], bf16[2,8])) -> (s32[], bf16[2,8]) {
+  %b = (s32[], bf16[2,8]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%b), index=0
+  %x = bf16[2,8]{1,0} get-tuple-element(%b), index=1
+  %fusion.1 = bf16[8,8]{1,0:T(8,128)(2,1)S(1)} fusion(%x), kind=kOutput, calls=%async_collective_fusion.1
+  %fusion.2 = bf16[8,8]{1,0:T(8,128)(2,1)S(1)} fusion(%x), kind=kOutput, calls=%async_collective_fusion.2
+  %fusion.3 = bf16[2,8]{1,0} fusion(%fusion.2), kind=kCustom, calls=%all-reduce-scatter.3
+  ROOT %t = (s32[], bf16[2,8]{1,0}) tuple(%i, %fusion.3)
+}
+
+ENTRY %main (x.1: bf16[2,8]) -> bf16[2,8] {
+  %x.1 = bf16[2,8]{1,0} parameter(0)
+  %start = s32[] constant(0)
+  %state = (s32[], bf16[2,8]{1,0}) tuple(%start, %x.1)
+  %while = (s32[], bf16[2,8]{1,0}) while(%state), condition=%condition, body=%body
+  ROOT %result = bf16[2,8]{1,0} get-tuple-element(%while), index=1
+}
+"""
+
+
+def test_a_tpus_spread_gathers_and_fused_scatters_are_understood():
+  program = Program(TPU_TEXT, 4)
+  found = [(item.kind, item.operand_bytes, item.times, item.wire_bytes) for item in program.collectives()]
+  assert found == [('all-gather', 32, 6, 96), ('reduce-scatter', 128, 6, 96)]
+  # Each turn reads x twice and writes the slice once; what lies on the chip, S(1), is no traffic.
+  assert program.hbm_bytes() == 6 * (32 + 32 + 32)
+
+
 def test_traffic_of_a_program_without_loops_is_what_xla_counts():
   def function(x, w):
     return jnp.tanh(x @ w) @ w.T
