@@ -6,8 +6,9 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
-from rembert.model.building_blocks import linear
+from rembert.model.building_blocks import ATTENTION, linear
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.fused_attention import cudnn_attention, splash_attention
 from rembert.model.partitioning import constrain
@@ -75,7 +76,8 @@ def einsum_attention(
     scores_BxNxSxS = jnp.where(mask, scores_BxNxSxS, _HIDDEN)
   weights_BxNxSxS = jax.nn.softmax(scores_BxNxSxS, axis=-1).astype(value.dtype)
   weights_BxNxSxS = nnx.Dropout(dropout_rate)(weights_BxNxSxS, deterministic=dropout_key is None, rngs=dropout_key)
-  return jnp.swapaxes(jnp.einsum('bnqk,bnkd->bnqd', weights_BxNxSxS, value), 1, 2)
+  x_BxNxSxD = jnp.einsum('bnqk,bnkd->bnqd', weights_BxNxSxS, value)
+  return checkpoint_name(jnp.swapaxes(x_BxNxSxD, 1, 2), ATTENTION)
 
 
 KERNELS = {'cudnn': cudnn_attention, 'splash': splash_attention}

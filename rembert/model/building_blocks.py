@@ -6,6 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
 from rembert.model.config import RemBertConfig
 from rembert.model.partitioning import with_axes
@@ -29,6 +30,11 @@ def vocabulary_initializer(config: RemBertConfig) -> nnx.Initializer:
   return initialize
 
 
+# --- what a layer's backward pass may find (`Execution.remat`) --------------------------------------------------------
+
+PRODUCT = 'product'  # of activations and a parameter
+ATTENTION = 'attention'  # what attention gives, and what a fused kernel needs beside it to go back
+
 # --- layers -----------------------------------------------------------------------------------------------------------
 
 
@@ -48,7 +54,7 @@ def dot_general_of_rows(lhs: jax.Array, rhs: jax.Array, dimension_numbers, **opt
   flat = lhs.reshape(-1, *lhs.shape[len(rows) :])
   flat_axes = tuple(range(1, flat.ndim))
   product = jax.lax.dot_general(flat, rhs, ((flat_axes, rhs_axes), ((), ())), **options)
-  return product.reshape(*rows, *product.shape[1:])
+  return checkpoint_name(product.reshape(*rows, *product.shape[1:]), PRODUCT)
 
 
 def linear(

@@ -111,7 +111,7 @@ class RemBertConfig:
     return self.always_project_embeddings or self.input_embedding_size != self.hidden_size
 
 
-REMAT_POLICIES = ('none', 'dots', 'full')
+REMAT_POLICIES = ('none', 'dots', 'dots_and_attention', 'full', 'offload')
 ATTENTION_BACKENDS = ('einsum', 'cudnn', 'splash')
 
 
@@ -122,18 +122,28 @@ class Execution:
   Attributes:
     dtype: of the activations and matrix products, `float32` or `bfloat16`. Parameters, LayerNorm statistics, softmax
       and loss are float32 in either case.
-    remat: what the backward pass recomputes in each layer: `none`, `dots` (keeps the results of matrix products,
-      recomputes the rest) or `full` (keeps the layer's input alone).
+    remat: what the backward pass finds of each layer; the rest it computes again, with the same result. From the most
+      memory to the least: `none` keeps everything; `dots` the results of all matrix products, [S, S] scores included;
+      `dots_and_attention` those of products with parameters and what attention gives, so that scores are not kept and
+      a fused kernel does not run twice; `full` the layer's input alone. `offload` keeps what `dots_and_attention` does,
+      but in the host's memory: as little on the device as `full`, at the price of 6 · H + F values for each token and
+      layer that travel to the host and back.
     unroll: how many layers one turn of the layer loop holds. 1 compiles fastest; more can run faster.
     attention: who computes it: `einsum` (plain products, everywhere), or a fused kernel that never writes the [S, S]
       weights to memory: `cudnn` (NVIDIA GPUs; bfloat16) or `splash` (TPUs; rows of a multiple of 128 tokens). The
       kernels drop no attention weights.
+    loss_chunk: of how many masked positions, on each device, the loss of pre-training holds logits at one time. They
+      take 4 · V bytes each (of V over `mesh.tensor`): 1024 of RemBERT's 1 GB. More positions than that are gone through
+      in several chunks, with the same result and no more work, and fewer in one; so the default changes nothing for a
+      small batch. Smaller chunks save memory and make products less tall. 0 makes all logits and leaves the
+      gradients to JAX, which keeps several times their size: the plain way, to compare with.
   """
 
   dtype: str = 'float32'
   remat: str = 'none'
   unroll: int = 1
   attention: str = 'einsum'
+  loss_chunk: int = 1024
 
   def __post_init__(self):
     for name, allowed in (
@@ -147,6 +157,12 @@ class Execution:
         )
     if isinstance(self.unroll, bool) or not isinstance(self.unroll, int) or self.unroll < 1:
       raise UsageError('unroll must be a whole number ≥ 1', where=f'execution.unroll = {self.unroll!r}')
+    if isinstance(self.loss_chunk, bool) or not isinstance(self.loss_chunk, int) or self.loss_chunk < 0:
+      raise UsageError(
+        'loss_chunk must be a whole number ≥ 0',
+        where=f'execution.loss_chunk = {self.loss_chunk!r}',
+        fix='0 for all positions at once, without chunks',
+      )
     if self.attention == 'cudnn' and self.dtype != 'bfloat16':
       raise UsageError(
         f'cudnn attention computes in bfloat16, not {self.dtype}',

@@ -6,12 +6,15 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import Offloadable, Recompute, Saveable
 
 from rembert.model.attention import SelfAttention, Visibility
-from rembert.model.building_blocks import activation, layer_norm, linear
+from rembert.model.building_blocks import ATTENTION, PRODUCT, activation, layer_norm, linear
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.embeddings import RemBertEmbeddings
 from rembert.model.partitioning import constrain
+
+HOST_MEMORY = 'pinned_host'  # JAX's name for memory of the host that devices read and write by themselves
 
 
 @functools.partial(jax.tree_util.register_dataclass)
@@ -70,9 +73,22 @@ class TransformerLayer(nnx.Module):
     return constrain(x_BxSxH, 'batch', None, None)
 
 
+def _keep_products_and_attention(how):
+  """A policy of `jax.checkpoint`: what is named so is kept in this way, the rest is recomputed."""
+
+  def policy(primitive, *_, **parameters):
+    is_named = primitive.name == 'name' and parameters['name'] in (PRODUCT, ATTENTION)
+    # cuDNN's kernel, as JAX wraps it, names nothing.
+    return how if is_named or primitive.name == 'dot_product_attention_fwd_wrapper' else Recompute
+
+  return policy
+
+
 _REMAT = {
-  'dots': functools.partial(jax.checkpoint, policy=jax.checkpoint_policies.dots_saveable),
-  'full': jax.checkpoint,
+  'dots': jax.checkpoint_policies.dots_saveable,
+  'dots_and_attention': _keep_products_and_attention(Saveable),
+  'full': None,
+  'offload': _keep_products_and_attention(Offloadable(src='device', dst=HOST_MEMORY)),
 }
 
 
@@ -161,5 +177,5 @@ class RemBertEncoder(nnx.Module):
     if num_layers is not None:
       stacked, keys_L = jax.tree.map(lambda leaf: leaf[:num_layers], (stacked, keys_L))
     if self.execution.remat in _REMAT:
-      run_layer = _REMAT[self.execution.remat](run_layer, prevent_cse=False)
+      run_layer = jax.checkpoint(run_layer, policy=_REMAT[self.execution.remat], prevent_cse=False)
     return jax.lax.scan(run_layer, x_BxSxH, (stacked, keys_L), unroll=self.execution.unroll)

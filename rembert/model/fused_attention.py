@@ -10,6 +10,7 @@ The compiler cannot split a kernel over a mesh by itself: each device is given i
 import jax
 
 from rembert.errors import UsageError
+from rembert.model.building_blocks import ATTENTION
 from rembert.model.partitioning import on_shards, platform
 
 _PLATFORM = {'cudnn': 'gpu', 'splash': 'tpu'}
@@ -109,6 +110,7 @@ def _splash_kernel(heads, sequence_length, interpret):
     block_sizes=splash.BlockSizes(
       block_q=block, block_kv=block, block_q_dkv=block, block_kv_dkv=block, use_fused_bwd_kernel=True
     ),
+    residual_checkpoint_name=ATTENTION,
     interpret=interpret,
   )
 

@@ -49,14 +49,9 @@ class MlmHead(nnx.Module):
   def __call__(
     self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None, *, word_embedding_VxI: jax.Array
   ) -> jax.Array:
-    """Logits, float32, [B, K, V] at `positions_BxK` or [B, S, V] everywhere; V includes the padding rows, at −∞.
-
-    The head is most of a small encoder's work: running it on the 15 % of positions that have a target saves the rest.
-    """
-    if positions_BxK is not None:
-      x_BxSxH = jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
-    x_BxKxE = self.norm(self.activation(self.transform(x_BxSxH)))
-    table_VxE = word_embedding_VxI if self.output_embedding is None else self.output_embedding[...]
+    """Logits, float32, [B, K, V] at `positions_BxK` or [B, S, V] everywhere; V includes the padding rows, at −∞."""
+    x_BxKxE = self.before_logits(x_BxSxH, positions_BxK)
+    table_VxE = self.table(word_embedding_VxI)
     logits_BxKxV = dot_general_of_rows(
       x_BxKxE, table_VxE.astype(x_BxKxE.dtype), (((2,), (1,)), ((), ())), preferred_element_type=jnp.float32
     )
@@ -65,6 +60,19 @@ class MlmHead(nnx.Module):
       is_padding_V = jnp.arange(table_VxE.shape[0]) >= self.vocab_size
       logits_BxKxV = jnp.where(is_padding_V, -jnp.inf, logits_BxKxV)
     return logits_BxKxV
+
+  def before_logits(self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
+    """What the output embedding is multiplied with, [B, K, E] at `positions_BxK` or [B, S, E] everywhere.
+
+    The head is most of a small encoder's work: running it on the 15 % of positions that have a target saves the rest.
+    """
+    if positions_BxK is not None:
+      x_BxSxH = jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
+    return self.norm(self.activation(self.transform(x_BxSxH)))
+
+  def table(self, word_embedding_VxI: jax.Array) -> jax.Array:
+    """The output embedding [V, E], float32: its own, or the word embedding where the two are tied."""
+    return word_embedding_VxI if self.output_embedding is None else self.output_embedding[...]
 
 
 class RemBertForMaskedLM(nnx.Module):
@@ -96,6 +104,17 @@ class RemBertForMaskedLM(nnx.Module):
       output.last_hidden_state, masked_positions, word_embedding_VxI=self.encoder.embeddings.word.embedding[...]
     )
     return dataclasses.replace(output, logits=logits)
+
+  def before_logits(
+    self, input_ids: jax.Array, *, masked_positions: jax.Array, **encoder_options
+  ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """All but the last product, for a loss that never holds all logits: x_BxKxE · table_VxE + bias_V are `logits`.
+
+    The last two are float32, and have rows for padding, which are no pieces.
+    """
+    states_BxSxH = self.encoder(input_ids, **encoder_options).last_hidden_state
+    table_VxE = self.mlm.table(self.encoder.embeddings.word.embedding[...])
+    return self.mlm.before_logits(states_BxSxH, masked_positions), table_VxE, self.mlm.bias[...]
 
 
 # --- fine-tuning ------------------------------------------------------------------------------------------------------

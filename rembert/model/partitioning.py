@@ -34,24 +34,67 @@ def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
   return jax.lax.with_sharding_constraint(x, partition_spec(axes))
 
 
-def on_shards(
-  function: Callable, *, inputs: tuple[tuple[str | None, ...], ...], output: tuple[str | None, ...]
-) -> Callable:
+def on_shards(function: Callable, *, inputs: tuple[tuple[str | None, ...], ...], output) -> Callable:
   """`function`, run by every device on its own part of the inputs; without a mesh, on all of them.
 
+  Parts know of each other only by what `summed`, `largest` and `whole` say.
+
   Args:
-    function: of arrays (or None) to one array; no part may need to know of another.
+    function: of arrays (or None) to a tree of arrays.
     inputs: logical axes of each input. What they leave unsplit is whole on every device.
-    output: logical axes of what comes out.
+    output: logical axes of what comes out, or a tree of them.
   """
   if jax.sharding.get_abstract_mesh().empty:
     return function
+  are_axes = lambda node: isinstance(node, tuple) and all(axis is None or isinstance(axis, str) for axis in node)
   return jax.shard_map(
     function,
     in_specs=tuple(partition_spec(axes) for axes in inputs),
-    out_specs=partition_spec(output),
+    out_specs=jax.tree.map(partition_spec, output, is_leaf=are_axes),
     check_vma=False,  # Pallas kernels do not say over which mesh axes their outputs vary
   )
+
+
+# --- between the parts of `on_shards`; without a mesh there is one part, the whole ------------------------------------
+
+
+def _mesh_axes(axis: str) -> tuple[str, ...]:
+  """The mesh axes over which a logical axis is really split."""
+  names = LOGICAL_AXIS_RULES[axis] or ()
+  sizes = jax.sharding.get_abstract_mesh().shape
+  return tuple(name for name in ((names,) if isinstance(names, str) else names) if sizes.get(name, 1) > 1)
+
+
+def shard_number(axis: str) -> jax.Array | int:
+  """Which part along a logical axis this device has, from 0."""
+  return jax.lax.axis_index(names) if (names := _mesh_axes(axis)) else 0
+
+
+def summed(x: jax.Array, over: str, *, split: str | None = None, axis: int = 0) -> jax.Array:
+  """The sum of `x` over all parts along the logical axis `over`.
+
+  Args:
+    x: of one shape everywhere.
+    over: a logical axis.
+    split: a logical axis that is split over some of the same mesh axes: each device gets its part of the sum alone,
+      which saves it most of the sum's way.
+    axis: the axis of `x` that is split so.
+  """
+  scattered = [name for name in _mesh_axes(split) if name in _mesh_axes(over)] if split else []
+  rest = tuple(name for name in _mesh_axes(over) if name not in scattered)
+  for name in scattered:
+    x = jax.lax.psum_scatter(x, name, scatter_dimension=axis, tiled=True)
+  return jax.lax.psum(x, rest) if rest else x
+
+
+def largest(x: jax.Array, over: str) -> jax.Array:
+  """Element by element, the largest of all parts along a logical axis."""
+  return jax.lax.pmax(x, names) if (names := _mesh_axes(over)) else x
+
+
+def whole(x: jax.Array, split: str, *, axis: int) -> jax.Array:
+  """The parts of `x` along a logical axis, its `axis`, brought together."""
+  return jax.lax.all_gather(x, names, axis=axis, tiled=True) if (names := _mesh_axes(split)) else x
 
 
 def platform() -> str:

@@ -9,6 +9,8 @@ import optax
 
 from rembert.errors import UsageError
 
+MU_DTYPES = ('float32', 'bfloat16')
+
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
@@ -23,6 +25,10 @@ class OptimizerConfig:
     weight_decay: decoupled, scaled by the learning rate; not on LayerNorm and biases. Embeddings do decay.
     clip_norm: gradients are scaled to at most this global norm; 0 switches it off.
     bias_correction: Adam's; BERT's optimizer has none.
+    mu_dtype: in which the first moment is kept between steps, `float32` or `bfloat16`, which saves 2 of the 12 bytes
+      that a parameter takes with its moments. It is computed in float32 either way. The second moment stays float32,
+      as in Optax: with b2 = 0.999 a step takes at most 0.1 % off it, and bfloat16, whose neighbours are 0.4 to 0.8 %
+      apart, rounds that away; what once was large would stay so for ever. A run may be resumed with the other value.
     freeze_embeddings: the input embeddings and their LayerNorm stay as they are (paper, footnote 4).
     freeze_layers: this many layers, from the bottom, stay as they are, and with the first of them the projection.
   """
@@ -35,6 +41,7 @@ class OptimizerConfig:
   weight_decay: float = 0.01
   clip_norm: float = 1.0
   bias_correction: bool = False
+  mu_dtype: str = 'float32'
   freeze_embeddings: bool = False
   freeze_layers: int = 0
 
@@ -42,6 +49,10 @@ class OptimizerConfig:
     for name in ('learning_rate', 'eps', 'weight_decay', 'clip_norm', 'warmup_steps', 'freeze_layers'):
       if getattr(self, name) < 0:
         raise UsageError(f'{name} is negative', where=f'optimizer.{name} = {getattr(self, name)}', fix='make it ≥ 0')
+    if self.mu_dtype not in MU_DTYPES:
+      raise UsageError(
+        f'unknown mu_dtype {self.mu_dtype!r}', where='optimizer.mu_dtype', fix=f'one of {", ".join(MU_DTYPES)}'
+      )
 
 
 def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.Schedule:
@@ -78,6 +89,19 @@ def scale_by_uncorrected_adam(b1: float, b2: float, eps: float) -> optax.Gradien
     return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu), _Moments(mu, nu)
 
   return optax.GradientTransformation(init, update)
+
+
+def keep_first_moment_in(dtype: str, adam: optax.GradientTransformation) -> optax.GradientTransformation:
+  """`adam`, with the first moment (`mu` of its state) rounded to `dtype` between steps and float32 within them."""
+  if dtype == 'float32':
+    return adam
+  in_dtype = lambda state, dtype: state._replace(mu=optax.tree.cast(state.mu, jnp.dtype(dtype)))
+
+  def update(updates, state, params=None):
+    updates, state = adam.update(updates, in_dtype(state, 'float32'), params)
+    return updates, in_dtype(state, dtype)
+
+  return optax.GradientTransformation(lambda params: in_dtype(adam.init(params), dtype), update)
 
 
 def decays(params: optax.Params) -> optax.Params:
@@ -133,10 +157,11 @@ def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> 
 
 def make_optimizer(config: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:
   """Clip, Adam, decay, learning rate: param −= lr · (m / (√v + ε) + decay · param); not on what is frozen."""
-  adam = optax.scale_by_adam if config.bias_correction else scale_by_uncorrected_adam
+  scale_by_adam = optax.scale_by_adam if config.bias_correction else scale_by_uncorrected_adam
+  adam = scale_by_adam(b1=config.b1, b2=config.b2, eps=config.eps)
   optimizer = optax.chain(
     optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
-    adam(b1=config.b1, b2=config.b2, eps=config.eps),
+    keep_first_moment_in(config.mu_dtype, adam),
     optax.add_decayed_weights(config.weight_decay, mask=decays),
     optax.scale_by_learning_rate(learning_rate_schedule(config, total_steps)),
   )

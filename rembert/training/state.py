@@ -9,7 +9,9 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
+from rembert.model.encoder import HOST_MEMORY
 from rembert.model.heads import RemBertForMaskedLM
 from rembert.training import sharding
 
@@ -56,10 +58,25 @@ class Trainable:
     return jax.tree.map(place, self.abstract_state, self.shardings)
 
 
+def check_remat(remat: str, device: jax.Device) -> None:
+  """UsageError where a policy of `Execution.remat` needs memory of the host that `device` cannot reach."""
+  if remat == 'offload' and HOST_MEMORY not in (memory.kind for memory in device.addressable_memories()):
+    raise UsageError(
+      f'these devices ({device.platform}) cannot keep activations in the memory of the host ({HOST_MEMORY})',
+      where="execution.remat = 'offload'",
+      fix='--gin.execution.remat=full, which needs as little memory on the device',
+    )
+
+
 def masked_lm(
   config: RemBertConfig, execution: Execution, optimizer: optax.GradientTransformation, mesh: Mesh
 ) -> Trainable:
-  """Pre-training's model, ready to initialise. Allocates nothing."""
+  """Pre-training's model, ready to initialise. Allocates nothing.
+
+  Raises:
+    UsageError: sizes that do not divide over the mesh, or devices that cannot do what `execution` wants.
+  """
+  check_remat(execution.remat, mesh.devices.flat[0])
   construct = lambda seed: RemBertForMaskedLM(config, execution, rngs=nnx.Rngs(jax.random.key(seed)))
   graphdef, variables = nnx.split(nnx.eval_shape(lambda: construct(0)))
   abstract_params = nnx.to_pure_dict(variables)

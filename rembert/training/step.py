@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
+from rembert.training.chunked_loss import chunked_mlm_row_sums, chunked_mlm_sums
 from rembert.training.losses import MlmSums, mlm_row_sums
 from rembert.training.state import Trainable, TrainState
 
@@ -28,16 +29,28 @@ class StepMetrics(NamedTuple):
   grad_norm: jax.Array
 
 
-def masked_lm_row_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> MlmSums:
-  """Runs the model on a batch of packed, masked rows (`rembert.data.batches`); sums per row, [B]."""
-  logits_BxKxV = nnx.merge(graphdef, params)(
-    batch['input_ids'],
-    segment_ids=batch['segment_ids'],
-    position_ids=batch['position_ids'],
-    masked_positions=batch['masked_positions'],
-    dropout_key=dropout_key,
-  ).logits
-  return mlm_row_sums(logits_BxKxV, batch['targets'], batch['weights'])
+def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -> MlmSums:
+  model, slots = nnx.merge(graphdef, params), (batch['targets'], batch['weights'])
+  inputs = {name: batch[name] for name in ('input_ids', 'segment_ids', 'position_ids', 'masked_positions')}
+  chunk = model.encoder.execution.loss_chunk
+  if not chunk:
+    return of_logits(model(**inputs, dropout_key=dropout_key).logits, *slots)
+  before_logits = model.before_logits(**inputs, dropout_key=dropout_key)
+  return in_chunks(*before_logits, *slots, vocab_size=model.encoder.config.vocab_size, chunk=chunk)
+
+
+def masked_lm_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> MlmSums:
+  """Runs the model on a batch of packed, masked rows (`rembert.data.batches`); sums over it, whose loss has gradients.
+
+  Logits are made as `Execution.loss_chunk` says.
+  """
+  of_logits = lambda *slots: jax.tree.map(jnp.sum, mlm_row_sums(*slots))
+  return _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, chunked_mlm_sums)
+
+
+def masked_lm_row_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch) -> MlmSums:
+  """The same for evaluation: sums per row, [B], without dropout."""
+  return _run_masked_lm(graphdef, params, batch, None, mlm_row_sums, chunked_mlm_row_sums)
 
 
 def make_train_step(
@@ -54,7 +67,7 @@ def make_train_step(
 
   def microbatch_gradients(params, microbatch, key):
     def loss_sum(params):
-      sums = jax.tree.map(jnp.sum, masked_lm_row_sums(trainable.graphdef, params, microbatch, key))
+      sums = masked_lm_sums(trainable.graphdef, params, microbatch, key)
       return sums.loss, sums
 
     return jax.grad(loss_sum, has_aux=True)(params)

@@ -107,6 +107,9 @@ def test_both_gelus_are_known(activation):
     ({'remat': 'some'}, 'execution.remat'),
     ({'unroll': 0}, 'execution.unroll'),
     ({'attention': 'flash'}, 'execution.attention'),
+    ({'loss_chunk': -1}, 'execution.loss_chunk'),
+    ({'loss_chunk': 0.5}, 'execution.loss_chunk'),
+    ({'loss_chunk': True}, 'execution.loss_chunk'),
     ({'attention': 'cudnn', 'dtype': 'float32'}, 'execution.attention'),
   ],
 )
@@ -117,7 +120,13 @@ def test_an_execution_that_cannot_be_is_refused_with_its_field(fields, where):
 
 
 def test_every_remat_policy_is_accepted():
-  assert [Execution(remat=remat).remat for remat in REMAT_POLICIES] == ['none', 'dots', 'full']
+  assert [Execution(remat=remat).remat for remat in REMAT_POLICIES] == [
+    'none',
+    'dots',
+    'dots_and_attention',
+    'full',
+    'offload',
+  ]
 
 
 @pytest.mark.parametrize('attention', ATTENTION_BACKENDS)

@@ -1,6 +1,7 @@
 """The whole encoder against NumPy in float64, and the properties that hold whatever its parameters are."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -286,13 +287,30 @@ def plain(tiny, build, batch):
 @pytest.mark.parametrize(
   'execution',
   # Three layers: 2 leaves one over, 8 is more than there are.
-  [Execution(remat=remat, unroll=unroll) for remat, unroll in zip(REMAT_POLICIES[1:], (2, 8), strict=True)],
+  [Execution(remat=remat, unroll=unroll) for remat, unroll in zip(REMAT_POLICIES[1:], (2, 1, 8, 1), strict=True)],
   ids=lambda execution: f'unroll {execution.unroll} remat {execution.remat}',
 )
 def test_unrolling_and_recomputing_change_neither_values_nor_gradients(tiny, build, batch, plain, execution):
   states, gradients = _values_and_gradients(build, tiny, execution, batch['ids'])
   assert_close(states, plain[0])
   jax.tree.map(assert_close, gradients, plain[1])
+
+
+def test_each_policy_keeps_less_than_the_one_before(tiny):
+  # Rows so long, and heads so many, that the scores are most of what a layer makes.
+  config = dataclasses.replace(tiny, num_hidden_layers=8, max_position_embeddings=64)
+  ids = jnp.zeros((2, 64), jnp.int32)
+
+  def temporaries(remat):
+    construct = lambda: RemBertEncoder(config, Execution(remat=remat), add_pooler=False, rngs=nnx.Rngs(0))
+    graphdef, shapes = nnx.split(nnx.eval_shape(construct))
+    loss = lambda params: nnx.merge(graphdef, params)(ids).last_hidden_state.sum()
+    return jax.jit(jax.grad(loss)).lower(nnx.to_pure_dict(shapes)).compile().memory_analysis().temp_size_in_bytes
+
+  sizes = [temporaries(remat) for remat in ('none', 'dots', 'dots_and_attention', 'full')]
+  assert all(more > 1.2 * less for more, less in itertools.pairwise(sizes)), sizes
+  # On a CPU the host's memory is the device's: what is sent there still counts.
+  assert temporaries('offload') <= sizes[2]
 
 
 def test_bfloat16_keeps_float32_parameters_and_stays_close(tiny, build, batch, plain):

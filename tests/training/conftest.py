@@ -58,11 +58,12 @@ def _trainable(
   sizes: tuple[int, int, int] = (1, 1, 1),
   *,
   config: RemBertConfig = TINY,
+  execution: Execution = Execution(),
   optimizer: optax.GradientTransformation = ADAMW,
 ) -> Trainable:
   """`masked_lm` on a mesh of `sizes` (data, fsdp, tensor), over as many of the devices as it takes."""
   mesh = make_mesh(MeshConfig(*sizes), jax.devices()[: math.prod(sizes)])
-  return masked_lm(config, Execution(), optimizer, mesh)
+  return masked_lm(config, execution, optimizer, mesh)
 
 
 class Step:
@@ -100,11 +101,12 @@ def _step(
   sizes: tuple[int, int, int] = (1, 1, 1),
   *,
   config: RemBertConfig = TINY,
+  execution: Execution = Execution(),
   optimizer: optax.GradientTransformation = ADAMW,
   **options,
 ) -> Step:
   """A `Step`; `options` are those of `make_train_step`."""
-  return Step(_trainable(sizes, config=config, optimizer=optimizer), **options)
+  return Step(_trainable(sizes, config=config, execution=execution, optimizer=optimizer), **options)
 
 
 def _names(tree: dict) -> dict[str, jax.Array]:

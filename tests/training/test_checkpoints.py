@@ -6,12 +6,14 @@ import shutil
 
 import jax
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
 from orbax.checkpoint._src.path.atomicity import TMP_DIR_SUFFIX, AtomicRenameTemporaryPath
 
 from rembert.errors import RunError
 from rembert.training.checkpoints import Checkpoints
+from rembert.training.optimizer import OptimizerConfig, make_optimizer
 
 ONE, EIGHT = (1, 1, 1), (2, 2, 2)
 DATA = {'de': {'epoch': 0, 'document': 17}, 'sw': {'epoch': 2, 'document': 0}}
@@ -85,6 +87,26 @@ def test_what_is_saved_is_the_state_of_that_moment_though_its_buffers_are_given_
   checkpoints.wait()
   assert np.any(np.asarray(state.params['mlm']['bias']) != expected.params['mlm']['bias'])
   jax.tree.map(np.testing.assert_array_equal, checkpoints.restore(2, target(sizes)).state, expected)
+
+
+@pytest.mark.parametrize('sizes', [ONE, EIGHT], ids=['one device', 'eight'])
+def test_a_first_moment_is_converted_to_the_dtype_of_the_run_that_goes_on(opened, trained, trainable, sizes):
+  state, expected = trained(sizes)
+  half = trainable(sizes, optimizer=make_optimizer(OptimizerConfig(mu_dtype='bfloat16'), total_steps=8))
+  checkpoints = opened()
+  checkpoints.save(2, state, DATA, META)
+  checkpoints.wait()
+  rounded = checkpoints.restore(2, half.restore_target()).state
+  for array, original in zip(jax.tree.leaves(rounded), jax.tree.leaves(expected), strict=True):
+    np.testing.assert_array_equal(array, original.astype(array.dtype))
+  dtypes = lambda state, moment: {str(x.dtype) for x in jax.tree.leaves(optax.tree.get(state.opt_state, moment))}
+  assert (dtypes(rounded, 'mu'), dtypes(rounded, 'nu')) == ({'bfloat16'}, {'float32'})
+  # And back: nothing is lost that was not lost before.
+  checkpoints.save(3, rounded, DATA, META)
+  checkpoints.wait()
+  again = checkpoints.restore(3, trainable(sizes).restore_target()).state
+  assert dtypes(again, 'mu') == {'float32'}
+  jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, np.asarray(b).astype(a.dtype)), again, rounded)
 
 
 def test_before_the_first_there_is_none(opened):

@@ -10,7 +10,7 @@ import pytest
 
 from rembert.model.config import RemBertConfig
 from rembert.training import flops
-from rembert.training.step import masked_lm_row_sums
+from rembert.training.step import masked_lm_sums
 
 XLA_TOLERANCE = 0.05  # XLA counts additions, LayerNorm and softmax too
 BASE = RemBertConfig(
@@ -67,7 +67,7 @@ def test_the_traced_program_holds_these_products_and_no_others(trainable, tiny, 
   # 64 pieces: no padding rows, which the program multiplies and the count leaves out.
   config = dataclasses.replace(tiny, num_hidden_layers=layers, vocab_size=64)
   described, batch = trainable(config=config), packed_batch(0)
-  loss = lambda params: masked_lm_row_sums(described.graphdef, params, batch).loss.sum()
+  loss = lambda params: masked_lm_sums(described.graphdef, params, batch).loss
   params = described.abstract_state.params
   forward = jax.make_jaxpr(loss)(params)
   backward = jax.make_jaxpr(jax.value_and_grad(loss))(params)
@@ -81,7 +81,7 @@ def test_xla_counts_the_same_within_what_is_no_matrix_product(trainable):
   rows, length, slots = 2, 128, 32
   batch = {name: np.zeros((rows, length), np.int32) for name in ('input_ids', 'segment_ids', 'position_ids')}
   batch |= {name: np.zeros((rows, slots), np.int32) for name in ('masked_positions', 'targets', 'weights')}
-  forward = jax.jit(lambda params: masked_lm_row_sums(described.graphdef, params, batch))
+  forward = jax.jit(lambda params: masked_lm_sums(described.graphdef, params, batch))
   counted = forward.lower(described.abstract_state.params).compile().cost_analysis()['flops']
   assert counted == pytest.approx(rows * flops.forward_flops_per_row(BASE, length, slots), rel=XLA_TOLERANCE)
 

@@ -12,9 +12,11 @@ from flax import nnx
 from rembert.errors import UsageError
 from rembert.model.heads import RemBertForMaskedLM
 from rembert.training.optimizer import (
+  MU_DTYPES,
   OptimizerConfig,
   decays,
   frozen_parameters,
+  keep_first_moment_in,
   learning_rate_schedule,
   make_optimizer,
 )
@@ -215,6 +217,48 @@ def test_the_defaults_are_those_of_the_paper():
   assert OptimizerConfig() == OptimizerConfig(
     learning_rate=2e-4, warmup_steps=15_000, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.01, clip_norm=1.0
   )
+
+
+# --- a first moment in bfloat16 ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('bias_correction', [False, True])
+def test_the_first_moment_alone_is_kept_in_bfloat16_and_rounded_once_a_step(by_name, bias_correction):
+  config = dataclasses.replace(CONFIG, bias_correction=bias_correction, clip_norm=0.0)
+  half, full = (make_optimizer(dataclasses.replace(config, mu_dtype=dtype), TOTAL) for dtype in MU_DTYPES[::-1])
+  params, updates = random_tree(0), jax.jit(half.update)
+  state = half.init(params)
+  assert jax.tree.structure(state) == jax.tree.structure(full.init(params))
+  assert {x.dtype for x in jax.tree.leaves(optax.tree.get(state, 'nu'))} == {jnp.dtype('float32')}
+  for gradient in GRADIENTS[:3]:
+    before = by_name(optax.tree.get(state, 'mu'))
+    _, state = updates(gradient, state, params)
+    for name, mu in by_name(optax.tree.get(state, 'mu')).items():
+      exact = config.b1 * np.asarray(before[name], np.float64) + (1 - config.b1) * by_name(gradient)[name]
+      assert mu.dtype == jnp.bfloat16
+      # To the nearest: off by at most half the gap between neighbours.
+      np.testing.assert_allclose(np.asarray(mu, np.float64), exact, rtol=2**-8, err_msg=name)
+
+
+def test_in_float32_nothing_is_wrapped():
+  adam = optax.scale_by_adam()
+  assert keep_first_moment_in('float32', adam) is adam
+
+
+def test_a_second_moment_in_bfloat16_could_never_fall():
+  # Why there is no `nu_dtype`: without gradients, 1000 steps must leave 37 % of it.
+  in_float32, in_bfloat16 = jnp.float32(0.7), jnp.bfloat16(0.7)
+  for _ in range(1000):
+    in_float32 *= 0.999
+    in_bfloat16 = (in_bfloat16.astype(jnp.float32) * 0.999).astype(jnp.bfloat16)
+  assert in_float32 == pytest.approx(0.7 * 0.999**1000, rel=1e-4)
+  assert in_bfloat16 == jnp.bfloat16(0.7)
+
+
+def test_an_unknown_dtype_is_a_usage_error():
+  with pytest.raises(UsageError, match="unknown mu_dtype 'float16'") as error:
+    OptimizerConfig(mu_dtype='float16')
+  assert error.value.where == 'optimizer.mu_dtype'
 
 
 # --- freezing ---------------------------------------------------------------------------------------------------------

@@ -203,6 +203,14 @@ def test_the_compiled_step_talks_as_its_mesh_demands(step, sizes):
     assert spoken & {'all-reduce', 'reduce-scatter'}  # gradients afterwards
 
 
+def test_no_table_is_put_together_over_the_vocabulary(step):
+  # 64 rows of both tables, 32 on each half of `tensor`: gathered over `fsdp` alone.
+  gathered = re.findall(r'= \w+\[([\d,]*)\]\S* all-gather(?:-start)?\(', step((2, 2, 2)).compiled.as_text())
+  assert {'32,8', '32,24'} <= set(gathered)  # the word embedding and the output embedding
+  assert gathered.count('32,24') == 1
+  assert not [shape for shape in gathered if '64' in shape.split(',')]
+
+
 # --- sizes that do not divide ---------------------------------------------------------------------
 
 
@@ -258,6 +266,16 @@ def test_rows_go_to_their_data_and_fsdp_position_and_are_whole_there(packed_batc
     for d, f, t in np.ndindex(data, fsdp, tensor):
       first = (d * fsdp + f) * rows
       np.testing.assert_array_equal(on_device[mesh.devices[d, f, t]], batch[name][first : first + rows])
+
+
+@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=lambda sizes: 'x'.join(map(str, sizes)))
+def test_a_first_moment_in_bfloat16_takes_a_quarter_of_the_moments_away(trainable, sizes):
+  full = trainable(sizes)
+  half = trainable(sizes, optimizer=make_optimizer(OptimizerConfig(mu_dtype='bfloat16'), total_steps=8))
+  of_moments = lambda run: bytes_per_device(run.abstract_state.opt_state, run.shardings.opt_state)
+  of_parameters = bytes_per_device(full.abstract_state.params, full.shardings.params)
+  counters = of_moments(full) - 2 * of_parameters
+  assert of_moments(half) == 1.5 * of_parameters + counters
 
 
 def test_bytes_are_counted_by_type():

@@ -1,6 +1,7 @@
 """The state at birth: decided by the seed alone, wherever it is born; and nothing is allocated before."""
 
 import functools
+import types
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,9 @@ import optax
 import pytest
 from flax import nnx
 
+from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
+from rembert.training.state import check_remat
 
 TOLERANCE = 1e-7  # of kernels of 0.2: the last bit of the inverse error function, which XLA compiles anew for each mesh
 
@@ -72,6 +75,18 @@ def test_the_released_model_is_described_without_allocating_anything(trainable):
   pooler = 1152 * 1153
   parameters = sum(x.size for x in jax.tree.leaves(described.abstract_state.params))
   assert parameters == 994_591_804 - pooler + padding
+
+
+def test_memory_of_the_host_that_is_not_there_is_a_usage_error():
+  device = lambda *kinds: types.SimpleNamespace(
+    platform='abacus', addressable_memories=lambda: [types.SimpleNamespace(kind=kind) for kind in kinds]
+  )
+  check_remat('offload', device('device', 'pinned_host'))
+  check_remat('full', device('device'))
+  with pytest.raises(UsageError, match='these devices \\(abacus\\) cannot keep') as error:
+    check_remat('offload', device('device'))
+  assert error.value.where == "execution.remat = 'offload'"
+  assert '--gin.execution.remat=full' in error.value.fix[0]
 
 
 def test_graph_and_parameters_make_the_model_again(trainable, on_one_device, packed_batch, tiny):

@@ -1,0 +1,187 @@
+"""The masked-language-model loss without its logits: a chunk of positions at a time, each device for its own part.
+
+Logits are the largest thing that a step could hold: RemBERT's, of 32 rows of 512 tokens at masked positions only, take
+2.5 GB, and their gradient as much again. Here they exist for one chunk, and two things make that cost nothing:
+
+- A device chunks its own positions, B·K of them in one line, rather than K. Products stay as tall as the chunk however
+  few rows a device has, logits take the same memory however many, and no padding to speak of is multiplied.
+- A chunk's share of all gradients is made while its logits are there, already in the forward pass. The backward pass
+  only scales it, so nothing is computed twice. (Chunks of the vocabulary would need a first pass for the normaliser.)
+
+Over a mesh, the table is brought together over `fsdp` once, before the chunks, and its gradient is summed and split
+again once, after them. Over `tensor` it stays split: each device knows the logits of its own pieces, and the devices
+exchange a few numbers for each position: the maximum, the sum of exponentials, the target's logit and its rank.
+
+B rows · K masked positions per row · C positions of a chunk · E output embedding · V vocabulary, or a device's part
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rembert.model import partitioning
+from rembert.training.losses import MlmSums
+
+_INPUT_AXES = (('batch', None, None), ('vocab', 'embed'), ('vocab',), ('batch', None), ('batch', None))
+_ROW_SUMS_AXES = MlmSums(('batch',), ('batch',), ('batch',))
+
+
+class _Gradients(NamedTuple):
+  """Of the loss summed over all positions."""
+
+  x_BxKxE: jax.Array
+  table_VxE: jax.Array
+  bias_V: jax.Array
+
+
+def chunked_mlm_row_sums(
+  x_BxKxE: jax.Array,
+  table_VxE: jax.Array,
+  bias_V: jax.Array,
+  targets_BxK: jax.Array,
+  weights_BxK: jax.Array,
+  *,
+  vocab_size: int,
+  chunk: int,
+) -> MlmSums:
+  """Sums per row, each [B], as `mlm_row_sums` makes them of logits; for evaluation, where nothing is differentiated.
+
+  The arguments are those of `chunked_mlm_sums`.
+  """
+  one_shard = functools.partial(_sums_of_shard, vocab_size=vocab_size, chunk=chunk, has_gradients=False)
+  run = partitioning.on_shards(one_shard, inputs=_INPUT_AXES, output=_ROW_SUMS_AXES)
+  return run(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK)
+
+
+def chunked_mlm_sums(
+  x_BxKxE: jax.Array,
+  table_VxE: jax.Array,
+  bias_V: jax.Array,
+  targets_BxK: jax.Array,
+  weights_BxK: jax.Array,
+  *,
+  vocab_size: int,
+  chunk: int,
+) -> MlmSums:
+  """Sums over the whole batch, float32 scalars; `loss` can be differentiated.
+
+  By the batch and not by row, since gradients are made before anybody says how much each row matters. Who wants rows to
+  matter differently says so by their weights.
+
+  Args:
+    x_BxKxE: what the output embedding is multiplied with, in the dtype of the products.
+    table_VxE: float32 output embedding, padding rows included.
+    bias_V: float32.
+    targets_BxK: int32 original ids at the masked positions.
+    weights_BxK: 1 for a real masked position, 0 for one that pads K. A constant: it gets no gradient.
+    vocab_size: rows of the table that are pieces; the logits of the rest are −∞.
+    chunk: at most how many positions of a device have logits at one time; made even, so that little is padded.
+
+  Returns:
+    The sums. Gradients of table and bias are added up in float32 whatever the dtype of the products is.
+  """
+  return _differentiable_sums(vocab_size, chunk, x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _differentiable_sums(vocab_size, chunk, *arrays) -> MlmSums:
+  return jax.tree.map(jnp.sum, chunked_mlm_row_sums(*arrays, vocab_size=vocab_size, chunk=chunk))
+
+
+def _forward(vocab_size, chunk, *arrays):
+  one_shard = functools.partial(_sums_of_shard, vocab_size=vocab_size, chunk=chunk, has_gradients=True)
+  gradient_axes = _Gradients(*_INPUT_AXES[:3])
+  run = partitioning.on_shards(one_shard, inputs=_INPUT_AXES, output=(_ROW_SUMS_AXES, gradient_axes))
+  rows, gradients = run(*arrays)
+  return jax.tree.map(jnp.sum, rows), gradients
+
+
+def _backward(vocab_size, chunk, gradients, of_sums):
+  del vocab_size, chunk
+  scale = lambda gradient: (of_sums.loss * gradient).astype(gradient.dtype)
+  return *map(scale, gradients), None, None
+
+
+_differentiable_sums.defvjp(_forward, _backward)
+
+
+# --- one device -------------------------------------------------------------------------------------------------------
+
+
+def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, vocab_size, chunk, has_gradients):
+  """Sums of a device's own rows; with gradients, those of its own parts of `x`, table and bias too."""
+  rows, slots, width = x_BxKxE.shape
+  number_of_chunks = max(1, math.ceil(rows * slots / chunk))
+  chunk = math.ceil(rows * slots / number_of_chunks)
+  padding = number_of_chunks * chunk - rows * slots
+
+  def in_chunks(of_slots):
+    flat = of_slots.reshape(rows * slots, *of_slots.shape[2:])
+    padded = jnp.pad(flat, ((0, padding), *((0, 0) for _ in flat.shape[1:])))
+    return padded.reshape(number_of_chunks, chunk, *flat.shape[1:])
+
+  def in_rows(of_chunks):
+    flat = of_chunks.reshape(number_of_chunks * chunk, *of_chunks.shape[2:])
+    return flat[: rows * slots].reshape(rows, slots, *flat.shape[1:])
+
+  pieces = table_VxE.shape[0]
+  first_piece = partitioning.shard_number('vocab') * pieces
+  whole_table_VxE = partitioning.whole(table_VxE.astype(x_BxKxE.dtype), 'embed', axis=1)
+  masked_bias_V = jnp.where(first_piece + jnp.arange(pieces) < vocab_size, bias_V, -jnp.inf)
+
+  def add_chunk(of_table, of_chunk):
+    x_CxE, targets_C, weights_C = of_chunk
+    logits_CxV = _product(x_CxE, whole_table_VxE, (1, 1)) + masked_bias_V
+    scores, log_normalizer_C = _score(logits_CxV, targets_C - first_piece)
+    if not has_gradients:
+      return of_table, (scores, None)
+    softmax_CxV = jnp.exp(logits_CxV - log_normalizer_C[:, None])
+    is_target_CxV = jnp.arange(pieces) == (targets_C - first_piece)[:, None]
+    slope_CxV = ((softmax_CxV - is_target_CxV) * weights_C[:, None]).astype(x_CxE.dtype)
+    table_gradient_VxE, bias_gradient_V = of_table
+    table_gradient_VxE += _product(slope_CxV, x_CxE, (0, 0))
+    # A product with ones: see `rembert.model.building_blocks.add_bias`.
+    ones_C = jnp.ones(chunk, x_CxE.dtype)
+    bias_gradient_V += _product(ones_C, slope_CxV, (0, 0), precision=jax.lax.Precision.HIGHEST)
+    return (table_gradient_VxE, bias_gradient_V), (scores, _product(slope_CxV, whole_table_VxE, (1, 0)))
+
+  of_table = (jnp.zeros((pieces, width)), jnp.zeros(pieces)) if has_gradients else None
+  chunks = (in_chunks(x_BxKxE), in_chunks(targets_BxK), in_chunks(weights_BxK.astype(jnp.float32)))
+  of_table, (scores, x_gradient) = jax.lax.scan(add_chunk, of_table, chunks, unroll=number_of_chunks == 1)
+  loss_BxK, is_correct_BxK = map(in_rows, scores)
+  total = lambda of_slots: jnp.sum(weights_BxK * of_slots, axis=-1, dtype=jnp.float32)
+  sums = MlmSums(loss=total(loss_BxK), correct=total(is_correct_BxK), weight=total(jnp.ones_like(loss_BxK)))
+  if not has_gradients:
+    return sums
+  table_gradient_VxE, bias_gradient_V = of_table
+  return sums, _Gradients(
+    x_BxKxE=partitioning.summed(in_rows(x_gradient), 'vocab').astype(x_BxKxE.dtype),
+    table_VxE=partitioning.summed(table_gradient_VxE, 'batch', split='embed', axis=1),
+    bias_V=partitioning.summed(bias_gradient_V, 'batch'),
+  )
+
+
+def _score(logits_CxV, own_targets_C):
+  """Loss and correctness of each position, and its log-normaliser, [C] each, over the pieces of all devices.
+
+  `own_targets_C` counts from this device's first piece; where it is out of range, another device has the target.
+  """
+  pieces = logits_CxV.shape[1]
+  is_here_C = (own_targets_C >= 0) & (own_targets_C < pieces)
+  picked_C = jnp.take_along_axis(logits_CxV, jnp.clip(own_targets_C, 0, pieces - 1)[:, None], axis=1)[:, 0]
+  target_logit_C = partitioning.summed(jnp.where(is_here_C, picked_C, 0), 'vocab')
+  largest_C = partitioning.largest(logits_CxV.max(axis=-1), 'vocab')
+  exponentials_C = partitioning.summed(jnp.exp(logits_CxV - largest_C[:, None]).sum(axis=-1), 'vocab')
+  # The target's rank, as in `mlm_row_sums`.
+  rank_C = partitioning.summed(jnp.sum(logits_CxV >= target_logit_C[:, None], axis=-1), 'vocab')
+  log_normalizer_C = largest_C + jnp.log(exponentials_C)
+  return (log_normalizer_C - target_logit_C, rank_C == 1), log_normalizer_C
+
+
+def _product(lhs, rhs, axes, **options):
+  """A product over one axis of each, added up in float32."""
+  dimensions = (((axes[0],), (axes[1],)), ((), ()))
+  return jax.lax.dot_general(lhs, rhs, dimensions, preferred_element_type=jnp.float32, **options)
