@@ -7,8 +7,7 @@ text of the optimised program has both: every computation, who calls it, and how
 import dataclasses
 import math
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -16,6 +15,8 @@ COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'coll
 # They name what is there already, or run computations that are counted by themselves.
 _FREE = {'parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast', 'after-all', 'partition-id', 'replica-id'}
 _FREE |= {'while', 'conditional', 'call', 'iota', 'domain', 'opt-barrier', 'add-dependency', 'custom-call-schedule'}
+# Inside a fusion: it computes while a collective's buffers wait for the others; the network writes them.
+_IN_FLIGHT = {'tuple', 'custom-call', *COLLECTIVES}
 _BITS = {'pred': 8, 'token': 0, 'opaque': 0, 'u4': 4, 's4': 4, 'bf16': 16}
 _SHAPE = re.compile(r'\b([a-z]\w*)\[([\d,]*)\](?:\{([^}]*)\})?')
 _OPCODE = re.compile(r' ([a-z][\w\-]*)\(')
@@ -119,7 +120,10 @@ class Program:
     return found
 
   def hbm_bytes(self, *, loops: bool = True) -> float:
-    """Bytes that one device reads from and writes to its memory in a step; `loops=False` counts bodies once."""
+    """Bytes that one device reads from and writes to its memory in a step; `loops=False` counts bodies once.
+
+    Without what the network reads and writes for collectives that run beside arithmetic (`collectives` has it).
+    """
     total = 0.0
     for name, times, is_fused in self._runs(self.entry, 1, fused=False):
       if not is_fused:
@@ -145,7 +149,7 @@ class Program:
     if known := re.search(r'known_trip_count[^\d]*(\d+)', loop.attributes):
       return int(known[1])
     condition = self.computations[_called(loop, 'condition')[0]]
-    root = next(instruction for instruction in condition.values() if instruction.is_root)
+    root = _root(condition)
     # JAX's loops count from 0 to a constant.
     bounds = [
       condition[name].literal for name in root.operands if name in condition and condition[name].opcode == 'constant'
@@ -166,6 +170,8 @@ class Program:
     written = sum(instruction.hbm_bytes)
     if opcode in _FREE or opcode.endswith('-done') or opcode == 'async-start':
       return 0
+    if 'custom_call_target="AllocateBuffer"' in instruction.attributes:
+      return 0
     if opcode == 'fusion':
       return self._fusion_traffic(instruction, operands)
     if opcode in ('dynamic-slice', 'slice', 'gather'):
@@ -181,44 +187,63 @@ class Program:
   def _fusion_traffic(self, fusion: Instruction, operands: Sequence[Instruction]) -> float:
     """A stack of which a fusion reads or replaces one layer is not read or written as a whole."""
     inner = self.computations[_called(fusion, 'calls')[0]]
-    users = defaultdict(list)
-    for instruction in inner.values():
-      for place, name in enumerate(instruction.operands):
-        users[name].append((instruction, place))
-    parameters = {int(item.literal): item for item in inner.values() if item.opcode == 'parameter'}
     read = 0.0
     for number, operand in enumerate(operands):
       whole = sum(operand.hbm_bytes)
-      parts = _parts_read(parameters[number].name, users, inner) if number in parameters else None
+      parts = self._parts_read(inner, number)
       read += whole if parts is None else min(whole, parts)
-    root = next(instruction for instruction in inner.values() if instruction.is_root)
-    results = [inner[name] for name in root.operands] if root.opcode == 'tuple' else [root]
+    root = _root(inner)
+    results = [inner.get(name) for name in root.operands] if root.opcode == 'tuple' else [root]
     if len(results) != len(fusion.hbm_bytes):
       return read + sum(fusion.hbm_bytes)
-    for result, whole in zip(results, fusion.hbm_bytes, strict=True):
-      while result.opcode == 'bitcast' and result.operands[0] in inner:
-        result = inner[result.operands[0]]
-      updates = result.opcode == 'dynamic-update-slice'
-      read += min(whole, sum(inner[result.operands[1]].all_bytes)) if updates else whole
-    return read
+    return read + sum(
+      min(whole, self._part_written(inner, result)) for result, whole in zip(results, fusion.hbm_bytes, strict=True)
+    )
+
+  def _parts_read(self, inner: Computation, number: int) -> float | None:
+    """Bytes of the slices through which alone a fusion looks at its parameter; None where it sees all of it."""
+    parameter = next((i for i in inner.values() if i.opcode == 'parameter' and int(i.literal) == number), None)
+    return None if parameter is None else self._parts_used(inner, parameter.name)
+
+  def _parts_used(self, inner: Computation, name: str) -> float | None:
+    total = 0.0
+    for user in inner.values():
+      for place, operand in enumerate(user.operands):
+        if operand != name or user.opcode in _IN_FLIGHT:
+          continue
+        if user.opcode in ('dynamic-slice', 'slice', 'gather') and place == 0:
+          parts = sum(user.all_bytes)
+        elif user.opcode == 'dynamic-update-slice' and place == 0:
+          parts = 0.0
+        elif user.opcode == 'bitcast':
+          parts = self._parts_used(inner, user.name)
+        elif user.opcode == 'fusion':
+          parts = self._parts_read(self.computations[_called(user, 'calls')[0]], place)
+        else:
+          return None
+        if parts is None:
+          return None
+        total += parts
+    return total
+
+  def _part_written(self, inner: Computation, result: Instruction | None) -> float:
+    """Bytes of what a fusion writes as one of its results: of a stack, the layer that it replaces."""
+    while result is not None and result.opcode == 'bitcast':
+      result = inner.get(result.operands[0])
+    if result is None:
+      return math.inf
+    if result.opcode in ('parameter', *_IN_FLIGHT):  # handed through
+      return 0
+    if result.opcode == 'dynamic-update-slice':
+      return sum(inner[result.operands[1]].all_bytes)
+    if result.opcode == 'fusion':
+      within = self.computations[_called(result, 'calls')[0]]
+      return self._part_written(within, _root(within))
+    return math.inf
 
 
-def _parts_read(name: str, users: Mapping[str, list[tuple[Instruction, int]]], inner: Computation) -> float | None:
-  """Bytes of the slices through which alone a fusion looks at its parameter; None where it sees all of it."""
-  total = 0.0
-  for user, place in users[name]:
-    if user.opcode in ('dynamic-slice', 'slice', 'gather') and place == 0:
-      total += sum(user.all_bytes)
-    elif user.opcode == 'dynamic-update-slice' and place == 0:
-      continue
-    elif user.opcode == 'bitcast':
-      parts = _parts_read(user.name, users, inner)
-      if parts is None:
-        return None
-      total += parts
-    else:
-      return None
-  return total
+def _root(computation: Computation) -> Instruction:
+  return next(instruction for instruction in computation.values() if instruction.is_root)
 
 
 def replica_groups(attributes: str, devices: int) -> np.ndarray:
