@@ -8,6 +8,7 @@ STAMP := $(VENV)/.made-from-lock
 TORCH_STAMP := $(VENV)/.torch-added
 # libtpu is the compiler of TPUs; no TPU is needed.
 LIBTPU_STAMP := $(VENV)/.libtpu-added
+BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
 .PHONY: help smoke test test-slow parity golden bench tpu hardware-table lint format lock clean
@@ -31,6 +32,10 @@ $(LIBTPU_STAMP): $(STAMP) tests/tpu/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/tpu/requirements.txt
 	@touch $@
 
+$(BENCH_STAMP): $(TORCH_STAMP) benchmarks/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/requirements.txt
+	@touch $@
+
 smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add ARGS='--gin.…' for more)
 	$(BIN)/python -m rembert.main --gin_file=gin/pretrain_smoke.gin $(ARGS)
 
@@ -46,7 +51,7 @@ parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT (installs torch)
 golden: $(TORCH_STAMP)  ## make tests/golden anew: what Hugging Face's RemBERT computes (installs torch)
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py
 
-bench: $(TORCH_STAMP)  ## measure beside what one would otherwise run (installs torch)
+bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs torch, datasets, wikiextractor)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libtpu; ten minutes)

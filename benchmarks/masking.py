@@ -7,6 +7,7 @@ number of predictions varies) and keeps no promise of what a row will show when 
 
 import dataclasses
 import functools
+import pathlib
 
 import numpy as np
 
@@ -125,11 +126,12 @@ def prepare_hugging_face(setting: Setting):
   return run
 
 
-def contestants(setting_name: str) -> list[Contestant]:
+def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   """In the order in which they run; the first is this project, and ratios are taken to it."""
+  del scratch
   setting = SETTINGS[setting_name]
-  tokens = setting.batches * setting.rows * setting.length
-  contestant = functools.partial(Contestant, flops=0, tokens=tokens)
+  rows = setting.batches * setting.rows
+  contestant = functools.partial(Contestant, work={'tokens': rows * setting.length, 'rows': rows}, one_core=True)
   return [
     contestant(ONE_BY_ONE, prepare_ours, (setting, MaskingConfig())),
     contestant(WORDS, prepare_ours, (setting, MaskingConfig(whole_word=True))),

@@ -9,31 +9,40 @@ import os
 import pathlib
 import platform
 import statistics
+import tempfile
 
 import rich.console
 import rich.table
 
-from benchmarks import masking, train_step
-from benchmarks.turns import Contestant, Measurement, measure_in_turn, ratios
+from benchmarks import cleaning, masking, reading, train_step
+from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
-# Each has SETTINGS, by name, with a `description`; and contestants(setting), ours first.
-BENCHMARKS = {'train_step': train_step, 'masking': masking}
-PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'torch', 'transformers')
+# Each has SETTINGS, by name, with a `description`; and contestants(setting, scratch folder), ours first, or NotHere.
+BENCHMARKS = {'train_step': train_step, 'masking': masking, 'cleaning': cleaning, 'reading': reading}
+PACKAGES = (
+  *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell'),
+  *('torch', 'transformers', 'datasets', 'pyarrow', 'wikiextractor'),
+)
 
 EXAMPLES = """
 Each contestant runs in a process of its own; warmed up, they take turns (A B C A B C …), so that all see one and the
-same machine. The table shows medians, and ratios taken round by round: how many times as long as this project. A shared
-machine changes every time in it, the ratios less, and the ratios of CPU seconds (all threads together) least.
+same machine. The table shows medians, and ratios taken round by round: how many times as long as this project, for the
+same number of tokens, rows or MB (whatever comes first in the table). A shared machine changes every time in it, the
+ratios less, and the ratios of CPU seconds (all threads together) least.
 
 "useful GFLOP/s" counts the same work for everyone: the products that the model needs with the head on masked positions
 only (rembert/training/flops.py). Who computes more than that is not credited for it.
 
-  python -m benchmarks.run                                      everything (small: a minute; base: five, and 20 GB)
+  python -m benchmarks.run                                      everything (ten minutes, and 20 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
   python -m benchmarks.run --only masking                       rows masked on one core; seconds
+  python -m benchmarks.run --only cleaning                      dumps to text on one core, beside wikiextractor
+  REMBERT_BENCH_DUMPS=/path/to/dumps python -m benchmarks.run --only cleaning --setting dumps
+  python -m benchmarks.run --only reading                       a token store to batches on one core, beside datasets
   python -m benchmarks.run --rounds 15                          quieter figures
 
-torch is installed by `make bench`; without it the table says that half of the comparison is missing.
+`make bench` installs torch, datasets and wikiextractor (benchmarks/requirements.txt); what is missing is said in the
+table.
 """
 
 
@@ -84,98 +93,112 @@ def versions() -> dict[str, str | None]:
   return found
 
 
-COLUMNS = (
-  'seconds',
-  'CPU seconds',
-  'tokens/s',
-  'useful GFLOP/s',
-  '× this project',
-  'min … max',
-  'in CPU seconds',
-  'memory',
-  'first loss',
-)
-
-
 def table(title: str, contestants: list[Contestant], measured: dict[str, Measurement]) -> rich.table.Table:
-  """Medians, rates, and ratios to the first contestant; a contestant that did not run takes a row that says why."""
+  """Medians, rates, ratios to the first contestant, facts; who did not run takes a row that says why."""
+  units = list(dict.fromkeys(unit for contestant in contestants for unit in contestant.work))
+  facts = list(dict.fromkeys(fact for contestant in contestants for fact in measured[contestant.name].facts))
+  rates = [f'{unit}/s' for unit in units]
   result = rich.table.Table(title=title, title_justify='left')
   result.add_column('')
-  for column in COLUMNS:
+  for column in (
+    *('seconds', 'CPU seconds', *rates, '× this project', 'min … max', 'in CPU seconds', 'memory'),
+    *facts,
+  ):
     result.add_column(column, justify='right')
-  ours = measured[contestants[0].name]
   for contestant in contestants:
     own = measured[contestant.name]
     if own.failure:
       result.add_row(contestant.name, f'NOT MEASURED: {own.failure}', style='bold red')
       continue
-    has_ratio = contestant.tokens and own is not ours and not ours.failure
-    ratio = ratios(own.seconds, ours.seconds) if has_ratio else []
-    cpu_ratio = ratios(own.cpu_seconds, ours.cpu_seconds) if has_ratio else []
+    ratio, cpu_ratio = compared(contestant, contestants[0], measured)
     result.add_row(
       contestant.name,
       f'{own.median:.3f}',
       f'{own.cpu_median:.3f}',
-      f'{contestant.tokens / own.median:,.0f}' if contestant.tokens else '',
-      f'{contestant.flops / own.median / 1e9:,.0f}' if contestant.flops else '',
+      *(_rate(contestant.work[unit] / own.median) if unit in contestant.work else '' for unit in units),
       f'{statistics.median(ratio):.2f}' if ratio else '',
       f'{min(ratio):.2f} … {max(ratio):.2f}' if ratio else '',
       f'{statistics.median(cpu_ratio):.2f}' if cpu_ratio else '',
       f'{own.peak_bytes / 1e9:.1f} GB',
-      '' if own.result is None else f'{own.result:.3f}',
+      *(_fact(own.facts[fact]) if fact in own.facts else '' for fact in facts),
     )
   return result
 
 
+def compared(other: Contestant, ours: Contestant, measured: dict[str, Measurement]) -> tuple[list[float], list[float]]:
+  """How many times as long the other took for the same work, in seconds and in CPU seconds; empty without a meaning."""
+  theirs, own, unit = measured[other.name], measured[ours.name], unit_of_comparison(other, ours)
+  if other is ours or unit is None or theirs.failure or own.failure:
+    return [], []
+  share = ours.work[unit] / other.work[unit]
+  return ratios(theirs.seconds, own.seconds, share), ratios(theirs.cpu_seconds, own.cpu_seconds, share)
+
+
+def _rate(value: float) -> str:
+  return f'{value:,.0f}' if value >= 100 else f'{value:.2f}'
+
+
+def _fact(value: float) -> str:
+  return f'{value:,}' if isinstance(value, int) else f'{value:.3f}'
+
+
 def record(contestants: list[Contestant], measured: dict[str, Measurement]) -> list[dict]:
   """Raw samples, and what the table derives from them."""
-  ours = measured[contestants[0].name]
   entries = []
   for contestant in contestants:
     own = measured[contestant.name]
-    entry = {
-      'name': contestant.name,
-      **dataclasses.asdict(own),
-      'flops': contestant.flops,
-      'tokens': contestant.tokens,
-    }
+    entry = {'name': contestant.name, **dataclasses.asdict(own)}
+    entry |= {'work': dict(contestant.work), 'one_core': contestant.one_core}
     if own.seconds:
       entry['median_seconds'] = own.median
-      if contestant.tokens and ours.seconds:
-        entry['times_this_project'] = ratios(own.seconds, ours.seconds)
-        entry['times_this_project_in_cpu_seconds'] = ratios(own.cpu_seconds, ours.cpu_seconds)
+      entry['median_rates'] = {f'{unit}/s': amount / own.median for unit, amount in contestant.work.items()}
+      ratio, cpu_ratio = compared(contestant, contestants[0], measured)
+      if ratio:
+        entry |= {'times_this_project': ratio, 'times_this_project_in_cpu_seconds': cpu_ratio}
     entries.append(entry)
   return entries
 
 
+def measure(name: str, setting_name: str, options: argparse.Namespace, console: rich.console.Console) -> None:
+  """One setting of a benchmark: measures, prints, writes."""
+  console.rule(f'{name}, {setting_name}')
+  benchmark = BENCHMARKS[name]
+  facts = {
+    'benchmark': name,
+    'setting': setting_name,
+    'date': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
+    'versions': versions(),
+    'machine': machine(),
+  }
+  with tempfile.TemporaryDirectory(prefix='rembert-benchmark-') as scratch:
+    try:
+      contestants = benchmark.contestants(setting_name, pathlib.Path(scratch))
+    except NotHere as missing:
+      console.print(f'{name}, {setting_name}: NOT MEASURED: {missing}', style='bold red', markup=False)
+      return
+    facts['description'] = benchmark.SETTINGS[setting_name].description
+    measured = measure_in_turn(contestants, options.rounds, lambda text: console.print(text, style='dim'))
+  console.print(table(f'{name}, {setting_name}: {facts["description"]}', contestants, measured))
+  path = options.output / f'{name}-{setting_name}.json'
+  path.write_text(json.dumps(facts | {'contestants': record(contestants, measured)}, indent=2) + '\n')
+  console.print(f'{facts["machine"]["cpu"]}, {facts["machine"]["cores"]} cores · raw samples in {path}')
+  if missing := [c.name for c in contestants if measured[c.name].failure]:
+    console.print(f'Incomplete: {", ".join(missing)}. `make bench` installs what is missing.', style='bold red')
+
+
 def main(arguments: list[str] | None = None) -> None:
-  """Measures, prints, writes."""
+  """All that is asked for."""
   options = parse_arguments(arguments)
   console = rich.console.Console(highlight=False)
+  if not console.is_terminal:
+    console.width = 200  # a log holds the whole table
   options.output.mkdir(parents=True, exist_ok=True)
   for name, benchmark in BENCHMARKS.items():
     if options.only not in (None, name):
       continue
-    for setting_name, setting in benchmark.SETTINGS.items():
-      if options.setting not in (None, setting_name):
-        continue
-      facts = {
-        'benchmark': name,
-        'setting': setting_name,
-        'description': setting.description,
-        'date': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
-        'versions': versions(),
-        'machine': machine(),
-      }
-      console.rule(f'{name}, {setting_name}')
-      contestants = benchmark.contestants(setting_name)
-      measured = measure_in_turn(contestants, options.rounds, lambda text: console.print(text, style='dim'))
-      console.print(table(f'{name}, {setting_name}: {setting.description}', contestants, measured))
-      path = options.output / f'{name}-{setting_name}.json'
-      path.write_text(json.dumps(facts | {'contestants': record(contestants, measured)}, indent=2) + '\n')
-      console.print(f'{facts["machine"]["cpu"]}, {facts["machine"]["cores"]} cores · raw samples in {path}')
-      if missing := [c.name for c in contestants if measured[c.name].failure]:
-        console.print(f'Incomplete: {", ".join(missing)}. `make bench` installs what is missing.', style='bold red')
+    for setting_name in benchmark.SETTINGS:
+      if options.setting in (None, setting_name):
+        measure(name, setting_name, options, console)
 
 
 if __name__ == '__main__':

@@ -6,6 +6,7 @@ and under bfloat16 autocast), and a plain JAX sketch (`benchmarks/sketch.py`). W
 
 import dataclasses
 import functools
+import pathlib
 
 import numpy as np
 
@@ -63,6 +64,7 @@ SETTINGS = {
     slots=77,
   ),
 }
+USEFUL = 'useful GFLOP'
 LEARNING_RATE, WEIGHT_DECAY, EPSILON, CLIP_NORM = 2e-4, 0.01, 1e-6, 1.0
 
 OURS, SKETCH, TORCH, TORCH_BF16 = 'this project', 'plain JAX sketch', 'torch, float32', 'torch, bfloat16 autocast'
@@ -86,7 +88,7 @@ def random_batch(setting: Setting) -> dict[str, np.ndarray]:
   }
 
 
-# --- contestants: each returns a function that makes one step and gives back its loss ---------------------------------
+# --- contestants: each returns a function that makes one step and says its loss ---------------------------------------
 
 
 def prepare_ours(setting: Setting):
@@ -117,11 +119,11 @@ def prepare_ours(setting: Setting):
     train_step = step.make_train_step(trainable)
     train_state = trainable.init(0)
 
-  def run() -> float:
+  def run() -> dict[str, float]:
     nonlocal train_state
     with jax.set_mesh(mesh):
       train_state, metrics = jax.block_until_ready(train_step(train_state, batch))
-    return float(metrics.sums.loss / metrics.sums.weight)
+    return {'loss': float(metrics.sums.loss / metrics.sums.weight)}
 
   return run
 
@@ -147,11 +149,11 @@ def prepare_sketch(setting: Setting):
   batch = {name: jax.numpy.asarray(array) for name, array in random_batch(setting).items()}
   opt_state = sketch.optimizer.init(params)
 
-  def run() -> float:
+  def run() -> dict[str, float]:
     nonlocal params, opt_state
     step = sketch.train_step(params, opt_state, batch, heads=config.num_attention_heads)
     params, opt_state, loss = jax.block_until_ready(step)
-    return float(loss)
+    return {'loss': float(loss)}
 
   return run
 
@@ -170,14 +172,14 @@ def prepare_torch(setting: Setting, autocast: bool):
   names = ('input_ids', 'attention_mask', 'labels')
   inputs = {name: torch.tensor(batch[name], dtype=torch.long) for name in names}
 
-  def run() -> float:
+  def run() -> dict[str, float]:
     optimizer.zero_grad()
     with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
       loss = model(**inputs).loss
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
     optimizer.step()
-    return loss.item()
+    return {'loss': loss.item()}
 
   return run
 
@@ -196,18 +198,20 @@ def prepare_matmul(size: int):
   return run
 
 
-def contestants(setting_name: str) -> list[Contestant]:
+def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   """In the order in which they run; the first is this project, and ratios are taken to it."""
   from rembert.training import flops
 
+  del scratch
   setting = SETTINGS[setting_name]
   row_flops = flops.train_flops_per_row(setting.config, setting.length, setting.slots)
-  contestant = functools.partial(Contestant, flops=setting.rows * row_flops, tokens=setting.rows * setting.length)
+  work = {'tokens': setting.rows * setting.length, USEFUL: setting.rows * row_flops / 1e9}
+  contestant = functools.partial(Contestant, work=work)
   size = 2048
   return [
     contestant(OURS, prepare_ours, (setting,)),
     contestant(SKETCH, prepare_sketch, (setting,)),
     contestant(TORCH, prepare_torch, (setting, False)),
     contestant(TORCH_BF16, prepare_torch, (setting, True)),
-    Contestant(f'({size}³ float32 product)', prepare_matmul, (size,), flops=2 * size**3),
+    Contestant(f'({size}³ float32 product)', prepare_matmul, (size,), {USEFUL: 2 * size**3 / 1e9}),
   ]

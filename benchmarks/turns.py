@@ -6,11 +6,18 @@ is faster in one minute than in the next, and neighbours in time can be compared
 
 import dataclasses
 import multiprocessing
+import os
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
+
+Run = Callable[[], Mapping[str, float] | None]
+
+
+class NotHere(Exception):
+  """What a setting is measured on is not on this machine; the message says what that is, and how to bring it here."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,17 +27,19 @@ class Contestant:
   Attributes:
     name: as it stands in the table.
     prepare: called once in the contestant's own process; returns a function that does the work once and returns only
-      when it is done. Must be importable by name. ImportError means that a library is missing here.
+      when it is done, with facts that show what it did (a loss, how much text it kept) or None. Must be importable by
+      name. ImportError means that a library is missing here.
     arguments: of `prepare`; must pickle.
-    flops: useful floating-point operations of one run.
-    tokens: tokens that one run goes through, or None where that means nothing.
+    work: how much one run gets done, by unit: `{'rows': 6400, 'tokens': 409600}` is shown in rows/s and tokens/s. Who
+      shares the first unit of the first contestant is compared with it, for the same amount of that unit.
+    one_core: whether it has to make do with a single core, all its threads together.
   """
 
   name: str
-  prepare: Callable[..., Callable[[], float | None]]
+  prepare: Callable[..., Run]
   arguments: tuple
-  flops: int
-  tokens: int | None = None
+  work: Mapping[str, float]
+  one_core: bool = False
 
 
 @dataclasses.dataclass
@@ -40,7 +49,7 @@ class Measurement:
   Attributes:
     seconds: of each run, in the order of the rounds; empty if there was none.
     cpu_seconds: of each run, over all threads; where others use the machine too, they say more than `seconds`.
-    result: what the first run returned (a loss), to see that contestants do the same work.
+    facts: what the first run returned, to see that contestants do the same work.
     preparation_seconds: imports, initialisation, compilation, warm-up.
     peak_bytes: largest resident size of the process.
     failure: why there is nothing to show, or ''.
@@ -48,7 +57,7 @@ class Measurement:
 
   seconds: list[float] = dataclasses.field(default_factory=list)
   cpu_seconds: list[float] = dataclasses.field(default_factory=list)
-  result: float | None = None
+  facts: dict[str, float] = dataclasses.field(default_factory=dict)
   preparation_seconds: float = 0.0
   peak_bytes: int = 0
   failure: str = ''
@@ -66,12 +75,14 @@ class Measurement:
 
 def _serve(connection: Connection, contestant: Contestant, warm_up_runs: int) -> None:
   try:
+    if contestant.one_core:
+      _stay_on_one_core()
     start = time.perf_counter()
     run = contestant.prepare(*contestant.arguments)
-    result = run()
+    facts = dict(run() or {})
     for _ in range(warm_up_runs - 1):
       run()
-    connection.send(Measurement(result=result, preparation_seconds=time.perf_counter() - start))
+    connection.send(Measurement(facts=facts, preparation_seconds=time.perf_counter() - start))
     while connection.recv():
       start = time.perf_counter(), time.process_time()
       run()
@@ -79,6 +90,14 @@ def _serve(connection: Connection, contestant: Contestant, warm_up_runs: int) ->
     connection.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
   except ImportError as error:
     connection.send(Measurement(failure=f'{error.name or error} is not installed'))
+
+
+def _stay_on_one_core() -> None:
+  """All threads that are there and all that they will start; everywhere but on Linux, only by their good will."""
+  if hasattr(os, 'sched_setaffinity'):
+    core = {max(os.sched_getaffinity(0))}
+    for thread in os.listdir('/proc/self/task'):
+      os.sched_setaffinity(int(thread), core)
 
 
 class _Process:
@@ -140,6 +159,18 @@ def measure_in_turn(
   return {name: process.finish() for name, process in processes.items()}
 
 
-def ratios(others: list[float], ours: list[float]) -> list[float]:
-  """How many times as long the others took, round by round."""
-  return [theirs / own for theirs, own in zip(others, ours, strict=True)]
+def unit_of_comparison(other: Contestant, ours: Contestant) -> str | None:
+  """The unit that both are compared by; None where they do not do the same kind of work."""
+  unit = next(iter(ours.work), None)
+  return unit if unit in other.work else None
+
+
+def ratios(others: list[float], ours: list[float], share: float = 1.0) -> list[float]:
+  """How many times as long the others took, round by round.
+
+  Args:
+    others: seconds of each run.
+    ours: the same, in the same rounds.
+    share: how much one of our runs gets done, for what one of theirs does.
+  """
+  return [theirs / own * share for theirs, own in zip(others, ours, strict=True)]

@@ -20,11 +20,14 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
+from rembert.hosts.joining import HostsConfig
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.parameter_counts import PaperFigures
 from rembert.storage import write_whole
+from rembert.training.guards import GuardsConfig
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
+from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.xla_flags import HardwareConfig
 
@@ -54,7 +57,10 @@ CONFIGURABLES = {
   'optimizer': OptimizerConfig,
   'mesh': MeshConfig,
   'hardware': HardwareConfig,
+  'hosts': HostsConfig,
   'train': TrainConfig,
+  'guards': GuardsConfig,
+  'profile': ProfileConfig,
 }
 for _name, _class in CONFIGURABLES.items():
   gin.register(_name, module='rembert')(_class)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from rembert.errors import UsageError
-from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal
+from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal, heed_maintenance, stopped_message
 
 MODES = ('pretrain', 'compile')
 
@@ -120,7 +120,7 @@ def run_name(gin_files: Sequence[str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
   """The whole program; errors that a user can put right are told without a traceback."""
   options, bindings = parse(sys.argv[1:] if argv is None else argv)
-  with StopSignal() as stop:
+  with StopSignal() as stop, heed_maintenance(stop):
     try:
       return run(options, bindings, stop)
     except UsageError as error:
@@ -129,11 +129,15 @@ def main(argv: Sequence[str] | None = None) -> int:
       print(f'rembert: {error}', file=sys.stderr)
       return error.exit_code
     except Stopped as stopped:
-      print(f'rembert: stopped by {stopped} before training; nothing is lost. Repeat the command.', file=sys.stderr)
+      print(stopped_message(str(stopped)), file=sys.stderr)
       return EXIT_STOPPED
 
 
 if __name__ == '__main__':
   exit_code = main()
   signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is written: a late signal must not turn it into a failure
+  if 'jax' in sys.modules:
+    from rembert.hosts.joining import leave
+
+    leave(exit_code)
   sys.exit(exit_code)

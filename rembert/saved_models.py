@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ from rembert import orbax_chatter
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 
-_CONFIG = 'RemBertConfig.'
+_MODEL = 'RemBertConfig'  # as gin calls it
 _CHUNK_BYTES = 16 << 20
 _FILE_BYTES = 64 << 20
 
@@ -122,8 +122,7 @@ def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
   with _as_usage_error(folder):
     meta = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(folder / 'meta')
   fields = {field.name for field in dataclasses.fields(RemBertConfig)}
-  given = {name.removeprefix(_CONFIG): value for name, value in meta.items() if name.startswith(_CONFIG)}
-  config = RemBertConfig(**{name: value for name, value in given.items() if name in fields})
+  config = RemBertConfig(**{name: meta[f'{_MODEL}.{name}'] for name in fields if f'{_MODEL}.{name}' in meta})
   return SavedModel(
     folder=folder,
     step=int(folder.name) if folder.name.isdigit() else 0,
@@ -134,14 +133,21 @@ def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
   )
 
 
-def config_meta(config: RemBertConfig) -> dict:
-  """The configuration as a checkpoint's `meta` holds it."""
-  return {f'{_CONFIG}{name}': value for name, value in dataclasses.asdict(config).items()}
+def config_meta(name: str, config, fields: Sequence[str] | None = None) -> dict:
+  """A configuration as a checkpoint's `meta` holds it: field by field, by gin name.
+
+  Args:
+    name: what gin calls its class: `RemBertConfig`, `masking`, …
+    config: a dataclass.
+    fields: which of them; all by default.
+  """
+  values = dataclasses.asdict(config)
+  return {f'{name}.{field}': values[field] for field in (values if fields is None else fields)}
 
 
 def config_gin(config: RemBertConfig) -> str:
   """The configuration as a gin file: `--gin_file=WORKDIR/config.gin` gives the same model."""
-  return ''.join(f'RemBertConfig.{name} = {value!r}\n' for name, value in dataclasses.asdict(config).items())
+  return ''.join(f'{name} = {value!r}\n' for name, value in config_meta(_MODEL, config).items())
 
 
 def save_model(
@@ -166,7 +172,7 @@ def save_model(
   folder = workdir / 'checkpoints'
   folder = folder if '://' in str(folder) else folder.resolve()
   orbax_chatter.silence()
-  meta = {**config_meta(config), 'head': head, 'labels': list(labels), **facts}
+  meta = {**config_meta(_MODEL, config), 'head': head, 'labels': list(labels), **facts}
   state = {'step': np.zeros((), np.int32), 'params': unflatten_dict(dict(leaves), sep='/')}
   # In small pieces: written whole, arrays and their compressed copies would be in memory three times.
   pieces = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=_CHUNK_BYTES), state)

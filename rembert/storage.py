@@ -35,11 +35,17 @@ def why_unreachable(path: str) -> str:
 
 
 def write_whole(path: epath.PathLike, content: str | bytes) -> None:
-  """Writes a file at once: beside it first, then in its place. Makes its folder where there is none."""
+  """Writes a file at once: beside it first, then in its place. Makes its folder where there is none.
+
+  What is there already is left alone, so that several hosts may write the same, one after the other.
+  """
   path = epath.Path(path)
+  content = content if isinstance(content, bytes) else content.encode()
+  if path.exists() and path.read_bytes() == content:
+    return
   path.parent.mkdir(parents=True, exist_ok=True)
   partial = path.parent / f'{path.name}.partial'
-  partial.write_bytes(content if isinstance(content, bytes) else content.encode())
+  partial.write_bytes(content)
   partial.replace(path)
 
 

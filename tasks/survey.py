@@ -59,15 +59,22 @@ def survey_language(
 
 
 def survey(
-  corpus: Corpus, limit: int, on_progress: Callable[[str, float], None] = lambda language, fraction: None
+  corpus: Corpus, limit: int, on_progress: Callable[[float, str], None] = lambda fraction, language: None
 ) -> dict[str, LanguageStatistics]:
-  """Statistics of every language; UsageError if the whole corpus holds no text."""
+  """Statistics of every language; UsageError if the whole corpus holds no text.
+
+  Args:
+    corpus: to be counted.
+    limit: documents of each language that are read; what lies beyond is extrapolated.
+    on_progress: is told how much is done, 0 to 1, and the language at hand.
+  """
   statistics = {}
-  for language in corpus.languages:
-    statistics[language] = survey_language(
-      corpus, language, limit, lambda fraction, language=language: on_progress(language, fraction)
+  for number, language in enumerate(corpus.languages):
+    tell = lambda fraction, number=number, language=language: on_progress(
+      (number + fraction) / len(corpus.languages), language
     )
-    on_progress(language, 1.0)
+    statistics[language] = survey_language(corpus, language, limit, tell)
+    tell(1.0)
   if not any(counts.documents for counts in statistics.values()):
     raise UsageError(
       'the corpus holds no text to train on',
@@ -104,9 +111,33 @@ def spread(texts: Iterable[str], characters: int) -> list[str]:
   return [text for _, _, text in sorted(taken, key=lambda item: item[1])]
 
 
-def sample_text(corpus: Corpus, characters: Mapping[str, int]) -> Iterator[str]:
-  """Paragraphs to train a vocabulary on: of each language so many characters, spread over its training documents."""
+def sample_text(
+  corpus: Corpus,
+  characters: Mapping[str, int],
+  on_progress: Callable[[float, str], None] = lambda fraction, language: None,
+) -> Iterator[str]:
+  """Paragraphs to train a vocabulary on: of each language so many characters, spread over its training documents.
+
+  Args:
+    corpus: to be read.
+    characters: how much of each language.
+    on_progress: is told how much of all `characters` is done, 0 to 1, and the language at hand.
+  """
+  done, total = 0, max(1, sum(characters.values()))
   for language, budget in characters.items():
-    training = (document.text for document, is_held_out in corpus.documents(language) if not is_held_out)
-    for text in spread(training, budget):
+    tell = lambda fraction, done=done, language=language, budget=budget: on_progress(
+      (done + fraction * budget) / total, language
+    )
+    for text in spread(_training_texts(corpus, language, budget, tell), budget):
       yield from text.split('\n')
+    done += budget
+
+
+def _training_texts(corpus: Corpus, language: str, budget: int, on_progress: Callable[[float], None]) -> Iterator[str]:
+  progress, read = ReadProgress(), 0
+  for document, is_held_out in corpus.documents(language, progress):
+    if not is_held_out:
+      yield document.text
+      read += len(document.text)
+    # A language ends with its text, or before, where enough has been read.
+    on_progress(min(1.0, max(progress.fraction, read / max(1, _READ_FOR_EACH_TAKEN * budget))))

@@ -10,12 +10,10 @@ hardly read at all. Both are seen here, before anything is trained.
 import argparse
 import dataclasses
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from etils import epath
 
 from rembert.command_line import run_command
 from rembert.data.config import SAMPLE, DataConfig
@@ -23,11 +21,9 @@ from rembert.errors import UsageError
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console
 from tasks.survey import spread
-from tasks.text_files import DAMAGED, read_text_documents
+from tasks.text_files import open_text_files
 from tasks.vocabulary import load_vocabulary
 from tasks.wikipedia.corpus import open_corpus
-from tasks.wikipedia.documents import Document, is_held_out
-from tasks.wikipedia.languages import missing_in_words, without_lists
 
 if TYPE_CHECKING:
   import sentencepiece
@@ -132,62 +128,6 @@ def has_spaces(language: str) -> bool:
   return language.removeprefix('zh-min-').split('-')[0] not in _WITHOUT_SPACES or language.endswith('-Latn')
 
 
-# --- text files ------------------------------------------------------------------------------------------------------
-
-_TEXT_NAME = re.compile(r'(?P<language>[a-zA-Z]{2,}(?:-[a-zA-Z]+)*)\.txt(?:\.(?:xz|bz2|gz))?')
-
-
-@dataclasses.dataclass(frozen=True)
-class TextFiles:
-  """Plain text, a file for each language: a blank line ends a document.
-
-  Attributes:
-    files: of each language, `LL.txt`, also packed (`.xz`, `.bz2`, `.gz`).
-    held_out: share of held-out documents.
-  """
-
-  files: Mapping[str, epath.Path]
-  held_out: float = 0.0
-
-  @property
-  def languages(self) -> tuple[str, ...]:
-    """Codes, as the files are named, sorted."""
-    return tuple(sorted(self.files))
-
-  def documents(self, language: str) -> Iterator[tuple[Document, bool]]:
-    """As `Corpus.documents`."""
-    try:
-      for paragraphs in read_text_documents(self.files[language]):
-        yield self._document(language, paragraphs)
-    except DAMAGED as error:
-      raise UsageError(
-        f'the text cannot be read: {error}', where=str(self.files[language]), fix='check that the file is whole'
-      ) from error
-
-  def _document(self, language: str, lines: Sequence[str]) -> tuple[Document, bool]:
-    text = '\n'.join(lines)
-    return Document(language=language, title='', text=text), is_held_out(text, self.held_out)
-
-
-def open_text_files(folder: epath.PathLike, languages: Sequence[str] | None, held_out: float = 0.0) -> TextFiles:
-  """The text files of a folder; UsageError where there is none or a language given by its code has none."""
-  folder = epath.Path(folder)
-  there = {}
-  for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-    if name := _TEXT_NAME.fullmatch(path.name):
-      there[name['language']] = path
-  codes, listed = (tuple(there), ()) if languages is None else without_lists(languages)
-  missing = [code for code in codes if code not in there]
-  chosen = {code: there[code] for code in (*codes, *listed) if code in there}
-  if missing or not chosen:
-    raise UsageError(
-      f'no text of {", ".join(missing)}' if missing else 'no text found',
-      where=str(folder),
-      fix='files are named by language: de.txt, or de.txt.xz, .bz2, .gz',
-    )
-  return TextFiles(chosen, held_out)
-
-
 # --- report ----------------------------------------------------------------------------------------------------------
 
 
@@ -251,12 +191,7 @@ def main(argv: Sequence[str]) -> int:
     console = Console()
     processor = load_vocabulary(options.vocabulary)
     data = DataConfig(dumps=options.dumps, languages=options.languages, held_out=options.held_out or 0.0)
-    if options.text:
-      corpus = open_text_files(options.text, data.languages, data.held_out)
-      if missing := missing_in_words(data.languages or (), corpus.languages):
-        console.say(missing)
-    else:
-      corpus = open_corpus(data, console.say)
+    corpus = open_text_files(options.text, data, console.say) if options.text else open_corpus(data, console.say)
 
     def texts() -> Iterator[tuple[str, list[str]]]:
       with console.task('reading') as update:

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from rembert.data.masking import MaskingConfig
+from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 
 SAMPLE = 'sample'  # the corpus that comes with the project
@@ -86,3 +88,30 @@ class VocabularyConfig:
   path: str | None = None
   sample_characters: int = 50_000_000
   character_coverage: float = 0.9995
+
+
+@dataclasses.dataclass(frozen=True)
+class DataRequest:
+  """What a run asks of its data: which text, how it becomes rows, and what the batches look like.
+
+  Attributes:
+    data: the text.
+    batch_size: rows of the global batch.
+    sequence_length: tokens per row.
+    vocab_size: ids that the model has.
+    evaluation_rows: held-out rows per language.
+    seed: of sampling and masks.
+    vocabulary: of streamed text; a store has its own.
+    masking: shares and spans.
+    packing: how streamed documents fill rows; those of a store are packed.
+  """
+
+  data: DataConfig
+  batch_size: int
+  sequence_length: int
+  vocab_size: int
+  evaluation_rows: int
+  seed: int = 0
+  vocabulary: VocabularyConfig = VocabularyConfig()
+  masking: MaskingConfig = MaskingConfig()
+  packing: PackingConfig = PackingConfig()

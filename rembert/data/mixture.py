@@ -107,14 +107,13 @@ def interleaved(rows: np.ndarray, proportions: np.ndarray) -> tuple[np.ndarray, 
   Returns:
     Language, int32 [N], and number in the language from 0, int64 [N].
   """
-  languages, ordinals = np.full(len(rows), -1, np.int32), np.zeros(len(rows), np.int64)
-  before, after = rows.astype(np.int64), rows.astype(np.int64) + 1
+  # Rows k and k + 1 side by side; of each, how many of the rows before it are the language's.
+  left_2xN = np.stack((rows, rows + 1)).astype(np.int64)
+  taken_Lx2xN = np.empty((len(proportions), *left_2xN.shape), np.int64)
   remaining = int(proportions.sum())
-  is_open = np.ones(len(rows), bool)
   for language, share in enumerate(proportions.tolist()):
-    left_before, left_after = before * (remaining - share) // remaining, after * (remaining - share) // remaining
-    is_its = is_open & (after - left_after != before - left_before)
-    languages[is_its], ordinals[is_its] = language, (before - left_before)[is_its]
-    is_open &= ~is_its
-    before, after, remaining = left_before, left_after, remaining - share
-  return languages, ordinals
+    left_after_2xN = left_2xN * (remaining - share) // remaining
+    np.subtract(left_2xN, left_after_2xN, out=taken_Lx2xN[language])
+    left_2xN, remaining = left_after_2xN, remaining - share
+  languages = np.argmax(taken_Lx2xN[:, 0] != taken_Lx2xN[:, 1], axis=0)  # the first at which it goes up
+  return languages.astype(np.int32), taken_Lx2xN[languages, 0, np.arange(len(rows))]

@@ -4,9 +4,8 @@ import jax
 from etils import epath
 
 from rembert.data.batches import OpenedData
-from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.config import DataRequest
 from rembert.data.language_table import show_languages
-from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
 from rembert.data.stored_batches import StoredBatches
@@ -14,51 +13,31 @@ from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
 from rembert.errors import UsageError
 from rembert.storage import write_whole
 from rembert.training.console import Console
-from rembert.training.loop import TrainConfig
 from tasks.survey import LanguageStatistics
 from tasks.vocabulary import begins_word
 from tasks.wikipedia.languages import missing_in_words, without_lists
 
 
-def open_data(
-  data: DataConfig,
-  vocabulary: VocabularyConfig,
-  masking: MaskingConfig,
-  packing: PackingConfig,
-  train: TrainConfig,
-  *,
-  vocab_size: int,
-  workdir: epath.Path,
-  console: Console,
-) -> OpenedData:
-  """Opens what `data` names; UsageError where something is missing, before anything expensive is begun."""
-  if data.source != 'store':
-    from rembert.data.stream import open_stream
+def open_data(request: DataRequest, *, workdir: epath.Path, console: Console) -> OpenedData:
+  """Opens what `request` names; UsageError where something is missing, before anything expensive is begun."""
+  if request.data.source == 'store':
+    return open_store(request, workdir=workdir, console=console)
+  from rembert.data.stream import open_stream
 
-    return open_stream(
-      data, vocabulary, masking, packing, train, vocab_size=vocab_size, workdir=workdir, console=console
-    )
-  if packing != PackingConfig():
+  return open_stream(request, workdir=workdir, console=console)
+
+
+def open_store(request: DataRequest, *, workdir: epath.Path, console: Console) -> OpenedData:
+  """Opens a token store; imports neither TensorFlow nor SeqIO."""
+  if request.packing != PackingConfig():
     raise UsageError(
       'the rows of a store are packed already',
       where='packing.*, data.source',
       fix='leave packing as it is; a store is packed otherwise by python -m tasks.token_store --help',
     )
-  return open_store(data, masking, train, vocab_size=vocab_size, workdir=workdir, console=console)
-
-
-def open_store(
-  data: DataConfig,
-  masking: MaskingConfig,
-  train: TrainConfig,
-  *,
-  vocab_size: int,
-  workdir: epath.Path,
-  console: Console,
-) -> OpenedData:
-  """Opens a token store; imports neither TensorFlow nor SeqIO."""
+  data, vocab_size = request.data, request.vocab_size
   store = TokenStore(data.store)
-  _refuse_other_model(store, train.sequence_length, vocab_size)
+  _refuse_other_model(store, request.sequence_length, vocab_size)
   languages = _chosen(store, data.languages, console)
   statistics = {language: _statistics(store.languages[language]) for language in languages}
   # What has sentences and no row to train on is left out like what has none.
@@ -72,12 +51,12 @@ def open_store(
   batches = StoredBatches(
     store=store,
     rates=rates,
-    batch_size=train.batch_size,
+    batch_size=request.batch_size,
     vocab_size=vocab_size,
-    seed=train.seed,
-    masking=masking,
-    begins_word_V=begins_word(file, vocab_size) if masking.whole_word else None,
-    evaluation_rows=train.eval_rows,
+    seed=request.seed,
+    masking=request.masking,
+    begins_word_V=begins_word(file, vocab_size) if request.masking.whole_word else None,
+    evaluation_rows=request.evaluation_rows,
     process=(jax.process_index(), jax.process_count()),
     read_threads=data.read_threads,
   )

@@ -6,6 +6,7 @@ counted on the way: step 1,000,000 costs what step 0 costs, resuming is exact, a
 
 import dataclasses
 import functools
+import itertools
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,15 @@ _LARGEST_TABLE = 1 << 16
 @functools.lru_cache(maxsize=512)
 def _permutation(count: int, seed: int) -> np.ndarray:
   return np.random.Generator(np.random.Philox(seed)).permutation(count).astype(np.int32)
+
+
+def _by_language(languages: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+  """Each number that occurs, and where, in ascending order."""
+  order = np.argsort(languages, kind='stable')
+  of_language = languages[order]
+  begins = np.flatnonzero(np.diff(of_language, prepend=of_language[:1] - 1)).tolist()
+  for begin, end in itertools.pairwise([*begins, len(order)]):
+    yield int(of_language[begin]), order[begin:end]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +86,8 @@ class StoredBatches:
       row_proportions(tuple(self.rates.values())),
     )
     indices = np.empty(len(languages), np.int64)
-    for language in np.unique(languages):
-      chosen = languages == language
-      indices[chosen] = self._shuffled(int(language), ordinals[chosen])
+    for language, chosen in _by_language(languages):
+      indices[chosen] = self._shuffled(language, ordinals[chosen])
     return languages, indices
 
   def batch(self, step: int) -> Batch:
@@ -116,26 +125,29 @@ class StoredBatches:
     return slice(index * share, (index + 1) * share)
 
   def _shuffled(self, language: int, ordinals: np.ndarray) -> np.ndarray:
-    """The rows shown as numbers `ordinals` of a language: epoch after epoch, each a permutation of its own."""
+    """The rows shown as numbers `ordinals`, ascending, of a language: each epoch is a permutation of its own."""
     name = self.languages[language]
     count = self.store.rows(name, 'train')
-    epochs, places = np.divmod(ordinals, count)
     rows = np.empty(len(ordinals), np.int64)
-    for epoch in np.unique(epochs):
-      chosen = epochs == epoch
+    first, last = int(ordinals[0]) // count, int(ordinals[-1]) // count  # epochs; the numbers ascend
+    begin = 0
+    for epoch in range(first, last + 1):
+      end = len(ordinals) if epoch == last else int(np.searchsorted(ordinals, (epoch + 1) * count))
+      places = ordinals[begin:end] - epoch * count
       seed = zlib.crc32(f'{self.seed} {name} {epoch}'.encode())
       if count <= _LARGEST_TABLE:
-        rows[chosen] = _permutation(count, seed)[places[chosen]]
+        rows[begin:end] = _permutation(count, seed)[places]
       else:
         shuffle = functools.partial(grain.experimental.index_shuffle, max_index=count - 1, seed=seed, rounds=_ROUNDS)
-        rows[chosen] = [shuffle(index=place) for place in places[chosen].tolist()]
+        rows[begin:end] = [shuffle(index=place) for place in places.tolist()]
+      begin = end
     return rows
 
   def _read(self, split: str, languages: np.ndarray, indices: np.ndarray, *, stream: int, step: int) -> Batch:
     ids = np.full((len(languages), self.store.sequence_length), self.special.pad, np.int32)
-    for language in np.unique(languages[indices >= 0]):
-      chosen = np.flatnonzero((languages == language) & (indices >= 0))
-      ids[chosen] = self.store.read(self.languages[language], split, indices[chosen])
+    for language, chosen in _by_language(np.where(indices >= 0, languages, -1)):
+      if language >= 0:
+        ids[chosen] = self.store.read(self.languages[language], split, indices[chosen])
     return masked_batch(
       self.store.packed(ids),
       languages,

@@ -12,37 +12,26 @@ import jax
 from etils import epath
 
 from rembert.data.batches import OpenedData, StreamedBatches
-from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.language_table import show_languages
-from rembert.data.masking import MaskingConfig, SpecialIds
+from rembert.data.masking import SpecialIds
 from rembert.data.mixture import sampling_rates
-from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.storage import write_whole
 from rembert.training.console import Console
-from rembert.training.loop import TrainConfig
 
 if TYPE_CHECKING:
   from tasks.survey import LanguageStatistics
   from tasks.wikipedia.corpus import Corpus
 
 
-def open_stream(
-  data: DataConfig,
-  vocabulary: VocabularyConfig,
-  masking: MaskingConfig,
-  packing: PackingConfig,
-  train: TrainConfig,
-  *,
-  vocab_size: int,
-  workdir: epath.Path,
-  console: Console,
-) -> OpenedData:
-  """Opens the corpus of `data`; UsageError where something is missing, before anything expensive is begun."""
+def open_stream(request: DataRequest, *, workdir: epath.Path, console: Console) -> OpenedData:
+  """Opens the corpus of `request`; UsageError where something is missing, before anything expensive is begun."""
   # TensorFlow takes seconds to import: only who streams text pays.
   from tasks.vocabulary import begins_word, check_vocabulary
   from tasks.wikipedia.corpus import open_corpus
 
+  data, vocabulary, vocab_size = request.data, request.vocabulary, request.vocab_size
   special, problems = None, []
   if vocabulary.path is not None:
     try:
@@ -75,16 +64,16 @@ def open_stream(
   batches = StreamedBatches(
     rates=rates,
     open_documents=mlm.open_documents(mixture, corpus),
-    batch_size=train.batch_size,
-    sequence_length=train.sequence_length,
+    batch_size=request.batch_size,
+    sequence_length=request.sequence_length,
     vocab_size=vocab_size,
-    seed=train.seed,
+    seed=request.seed,
     special=special,
-    masking=masking,
-    begins_word_V=begins_word(vocabulary_file, vocab_size) if masking.whole_word else None,
-    packing=packing,
+    masking=request.masking,
+    begins_word_V=begins_word(vocabulary_file, vocab_size) if request.masking.whole_word else None,
+    packing=request.packing,
     shuffle_rows=data.shuffle_rows,
-    evaluation_rows=train.eval_rows,
+    evaluation_rows=request.evaluation_rows,
     process=(jax.process_index(), jax.process_count()),
   )
   digest = hashlib.sha256(vocabulary_file.read_bytes()).hexdigest()
@@ -102,16 +91,8 @@ def _surveyed(
     saved = json.loads(file.read_text())
     if saved['fingerprint'] == json.loads(json.dumps(fingerprint)):
       return {language: LanguageStatistics(**counts) for language, counts in saved['languages'].items()}
-  done: set[str] = set()
   with console.task('surveying the corpus') as update:
-
-    def on_progress(language: str, fraction: float) -> None:
-      if fraction == 1.0:
-        done.add(language)
-      finished = len(done) + (0.0 if language in done else fraction)
-      update(finished / len(corpus.languages), language)
-
-    statistics = survey(corpus, data.survey_documents, on_progress)
+    statistics = survey(corpus, data.survey_documents, update)
   languages = {language: dataclasses.asdict(counts) for language, counts in statistics.items()}
   write_whole(file, json.dumps({'fingerprint': fingerprint, 'languages': languages}, indent=1))
   return statistics
@@ -129,8 +110,7 @@ def _prepared_vocabulary(
   console: Console,
 ) -> tuple[epath.Path, SpecialIds]:
   """The vocabulary as a file of the workdir: copied there, or trained there, unless that has been done already."""
-  from tasks.survey import sample_text
-  from tasks.vocabulary import check_vocabulary, text_budgets, train_vocabulary
+  from tasks.vocabulary import check_vocabulary, train_on_corpus
 
   file, origin_file = workdir / 'vocabulary' / 'sentencepiece.model', workdir / 'vocabulary' / 'origin.json'
   if vocabulary.path is not None:
@@ -140,11 +120,15 @@ def _prepared_vocabulary(
   origin = {'trained_on': corpus.fingerprint(), **dataclasses.asdict(vocabulary), 'size': vocab_size, 'rates': rates}
   origin = json.loads(json.dumps(origin))
   if not (file.exists() and origin_file.exists() and json.loads(origin_file.read_text()) == origin):
-    characters = {language: counts.characters for language, counts in statistics.items()}
-    budgets = text_budgets(characters, rates, vocabulary.sample_characters)
-    with console.task(f'training a vocabulary of {vocab_size:,} pieces'):
-      train_vocabulary(
-        sample_text(corpus, budgets), file, size=vocab_size, character_coverage=vocabulary.character_coverage
-      )
+    train_on_corpus(
+      corpus,
+      file,
+      statistics=statistics,
+      rates=rates,
+      size=vocab_size,
+      characters=vocabulary.sample_characters,
+      character_coverage=vocabulary.character_coverage,
+      console=console,
+    )
     write_whole(origin_file, json.dumps(origin, indent=1))
   return file, check_vocabulary(file, vocab_size)

@@ -70,10 +70,10 @@ def run(
   console = Console()
   # --- devices ---------------------------------------------------------------
   wanted = topology.parse(name)
-  variable, flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
+  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
   mesh = sharding.make_mesh(config.mesh, list(topology.devices(wanted)))
   if flags:
-    console.say(f'{variable}: {" ".join(flags)}')
+    console.say(flags)
   show_model(console, config.model)
 
   # --- compile ---------------------------------------------------------------

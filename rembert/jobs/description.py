@@ -5,17 +5,22 @@ import dataclasses
 import jax
 
 from rembert.data.batches import batch_shapes
-from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
+from rembert.hosts.joining import HostsConfig
+from rembert.hosts.together import Hosts
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.fused_attention import check_backend
 from rembert.model.parameter_counts import PaperFigures, count_as_the_paper, count_parameters
 from rembert.training import flops, sharding, state
-from rembert.training.console import Console, human_bytes
+from rembert.training.console import Console, human_bytes, human_duration
+from rembert.training.goodput import Account
+from rembert.training.guards import GuardsConfig
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig, make_optimizer
+from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable
 from rembert.training.step import make_train_step
@@ -40,7 +45,10 @@ class PretrainConfig:
   optimizer: OptimizerConfig
   mesh: MeshConfig
   hardware: HardwareConfig
+  hosts: HostsConfig
   train: TrainConfig
+  guards: GuardsConfig
+  profile: ProfileConfig
 
   def __post_init__(self):
     if self.train.sequence_length > self.model.max_position_embeddings:
@@ -56,6 +64,21 @@ class PretrainConfig:
         fix=f'at most --gin.optimizer.freeze_layers={self.model.num_hidden_layers}',
       )
     self.execution.check_model(self.model)
+
+  @property
+  def data_request(self) -> DataRequest:
+    """What the run asks of its data."""
+    return DataRequest(
+      data=self.data,
+      batch_size=self.train.batch_size,
+      sequence_length=self.train.sequence_length,
+      vocab_size=self.model.vocab_size,
+      evaluation_rows=self.train.eval_rows,
+      seed=self.train.seed,
+      vocabulary=self.vocabulary,
+      masking=self.masking,
+      packing=self.packing,
+    )
 
   @property
   def train_flops_per_step(self) -> int:
@@ -185,3 +208,22 @@ def show_devices(
       'rows per device': f'{rows}' + (f', in {parts} parts of {rows // parts}' if parts > 1 else ''),
     },
   )
+
+
+def show_hosts(console: Console, hosts: Hosts) -> None:
+  """Who takes part: JAX's own messages about a lost process give its number alone."""
+  if len(hosts.names) > 1:
+    console.say(f'{len(hosts.names)} hosts: {", ".join(hosts.names)}')
+
+
+def show_account(console: Console, account: Account) -> None:
+  """Where the time of the whole run went, restarts included."""
+  parts = account.by_activity | {'between restarts': account.restart, 'steps made again': account.lost}
+  rows = [
+    (name, human_duration(seconds), f'{seconds / max(account.total, 1e-9):.1%}')
+    for name, seconds in parts.items()
+    if seconds >= 0.5
+  ]
+  rows.append((f'all, {account.starts} start(s)', human_duration(account.total), ''))
+  console.table('Time', ('', 'time', 'share'), rows)
+  console.say(f'{account.productive_share:.1%} of the time went into steps that count.')

@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import itertools
+from collections.abc import Callable
 
 import jax
 from etils import epath
@@ -10,27 +12,36 @@ import rembert
 from rembert import configuration
 from rembert.data.opening import open_data
 from rembert.data.prefetch import prefetch
+from rembert.hosts.together import Hosts, joined
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import (
   PretrainConfig,
   make_step,
   make_trainable,
+  show_account,
   show_devices,
+  show_hosts,
   show_model,
   show_parameters,
   show_schedule,
 )
+from rembert.jobs.workdir_lock import locked
 from rembert.report.plots import plot_loss
 from rembert.training import flops, sharding, xla_flags
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
 from rembert.training.cpu_memory import keep_freed_memory_if_small
-from rembert.training.evaluation import evaluate, unigram_entropy
-from rembert.training.loop import Meter, Stopwatch
+from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
+from rembert.training.goodput import Goodput, account, read_sessions
+from rembert.training.guards import LossGuard
+from rembert.training.loop import Loop, Numbers, Position, Watchers
+from rembert.training.meter import Meter
 from rembert.training.optimizer import learning_rate_schedule
 from rembert.training.preemption import EXIT_STOPPED, StopSignal
+from rembert.training.profiling import Profiler
 from rembert.training.step import make_eval_step
 from rembert.training.tracking import JsonlTracker, TensorBoardTracker, Trackers, read_jsonl
+from rembert.training.watchdog import Watchdog
 
 
 def configured() -> PretrainConfig:
@@ -50,15 +61,30 @@ def dry_run(config: PretrainConfig) -> int:
 def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Trains, or goes on where the workdir stands. Returns the exit code: 0 done, 75 stopped and to be repeated."""
   keep_freed_memory_if_small(config.model)  # before JAX looks for devices
-  variable, flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # likewise
-  console = Console(is_quiet=jax.process_index() > 0)
+  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # likewise
+  with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
+    return _run(config, workdir, stop, hosts, stack, flags)
+
+
+def _run(
+  config: PretrainConfig,
+  workdir: epath.Path,
+  stop: StopSignal,
+  hosts: Hosts,
+  stack: contextlib.ExitStack,
+  flags: str,
+) -> int:
+  console, train = Console(is_quiet=not hosts.is_first), config.train
   if flags:
-    console.say(f'{variable}: {" ".join(flags)}')
-  train = config.train
+    console.say(flags)
   # --- workdir ---------------------------------------------------------------
-  workdirs.prepare(workdir)
-  metrics_file = workdir / 'metrics.jsonl'
+  if hosts.is_first:
+    workdirs.prepare(workdir)
+    stack.enter_context(locked(workdir, console.say))
+  hosts.wait_for_all('workdir')
+  goodput = Goodput(workdir / 'goodput.json', is_writer=hosts.is_first)
   checkpoints = Checkpoints(workdir / 'checkpoints', keep=train.keep_checkpoints)
+  stack.callback(checkpoints.close)
   latest = checkpoints.latest_step()
   if latest is not None:
     meta = checkpoints.restore_meta(latest)
@@ -67,7 +93,8 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
       console.say(f'{workdir} is complete: {latest} steps')
       show_result(console, workdir, latest)
       return 0
-  configuration.save(workdir)
+  if hosts.is_first:
+    configuration.save(workdir)
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
@@ -77,134 +104,116 @@ def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   show_model(console, config.model)
   show_parameters(console, config.model, config.paper)
   show_devices(console, trainable, config, peak)
+  show_hosts(console, hosts)
   show_schedule(console, config)
 
-  # --- data ------------------------------------------------------------------
-  opened = open_data(
-    config.data,
-    config.vocabulary,
-    config.masking,
-    config.packing,
-    train,
-    vocab_size=config.model.vocab_size,
-    workdir=workdir,
-    console=console,
-  )
+  # --- data: surveyed, and a vocabulary trained, by the first host; the others find it in the workdir -----------
+  with hosts.first_goes_first('data'):
+    opened = open_data(config.data_request, workdir=workdir, console=console)
   source = opened.batches
   identity = workdirs.identity(config) | opened.identity
   with console.task('held-out rows'):
     held_out = list(source.evaluation_batches()) if train.eval_every else []
-    entropy = unigram_entropy(held_out, first_piece=source.special.first_piece, vocab_size=config.model.vocab_size)
+    counts = hosts.total(piece_counts(held_out, vocab_size=config.model.vocab_size))
+    entropy = unigram_entropy(counts, first_piece=source.special.first_piece)
 
   # --- restore: this workdir, else from scratch --------------------------------
-  stop.defer()
-  with jax.set_mesh(mesh), contextlib.ExitStack() as stack:
-    if latest is not None:
-      workdirs.refuse_other_run(meta, identity, workdir)
-      restored = checkpoints.restore(latest, trainable.restore_target())
-      start, train_state, data_state, meter = latest, restored.state, restored.data, Meter(restored.meta['interval'])
-      is_evaluation_due = restored.meta['is_evaluation_due']
-      console.say(f'resuming from step {start}')
-    else:
-      start, train_state, data_state, meter = 0, trainable.init(train.seed), {}, Meter()
-      is_evaluation_due = False
-
-    # --- trackers --------------------------------------------------------------
-    trackers = Trackers(
-      JsonlTracker(metrics_file, resume_step=start, is_evaluation_due=is_evaluation_due),
-      TensorBoardTracker(workdir / 'tensorboard', resume_step=start),
+  stack.enter_context(jax.set_mesh(mesh))
+  if latest is not None:
+    workdirs.refuse_other_run(meta, identity, workdir)
+    restored = checkpoints.restore(latest, trainable.restore_target())
+    position = Position(
+      step=latest,
+      state=restored.state,
+      data=restored.data,
+      meter=Meter(restored.meta['interval']),
+      guard=LossGuard(config.guards, restored.meta.get('guard')),
+      is_evaluation_due=restored.meta['is_evaluation_due'],
     )
-    stack.callback(trackers.close)
-    stack.callback(checkpoints.close)
+    console.say(f'resuming from step {latest}')
+  else:
+    position = Position(
+      step=0, state=trainable.init(train.seed), data={}, meter=Meter(), guard=LossGuard(config.guards)
+    )
 
-    # --- compile ---------------------------------------------------------------
-    on_device = lambda item: (sharding.to_device(item[0], mesh), item[1])
-    batches = prefetch(source.batches(start, data_state), on_device)
-    stack.callback(batches.close)
-    upcoming = next(batches)
-    train_step = make_step(config, trainable)
-    eval_step = make_eval_step(trainable, len(source.languages))
-    with console.task('compiling'):
-      train_step = train_step.lower(trainable.restore_target(), upcoming[0]).compile()
+  # --- compile ---------------------------------------------------------------
+  on_device = lambda item: (sharding.to_device(item[0], mesh), item[1])
+  batches = prefetch(source.batches(position.step, position.data), on_device)
+  stack.callback(batches.close)
+  first = next(batches)
+  train_step = make_step(config, trainable)
+  eval_step = make_eval_step(trainable, len(source.languages))
+  with console.task('compiling'), goodput.activity('compile'):
+    train_step = train_step.lower(trainable.restore_target(), first[0]).compile()
+    if held_out:  # now, not at the first evaluation: a signal ends a compilation only where nothing can be lost
+      eval_batch = sharding.to_device(held_out[0], mesh)
+      eval_step = eval_step.lower(trainable.restore_target().params, eval_batch).compile()
 
-    # --- loop ------------------------------------------------------------------
-    learning_rate = learning_rate_schedule(config.optimizer, train.steps)
-    numbers = {
-      'positions_per_step': train.batch_size * train.sequence_length,
-      'flops_per_step': config.train_flops_per_step,
-      'peak_flops': peak[0] * jax.device_count() if peak else None,
+  # --- watchers --------------------------------------------------------------
+  metrics_file = workdir / 'metrics.jsonl'
+  trackers = Trackers()
+  if hosts.is_first:
+    trackers = Trackers(
+      JsonlTracker(metrics_file, resume_step=position.step, is_evaluation_due=position.is_evaluation_due),
+      TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
+    )
+  watchers = Watchers(
+    console=console,
+    progress=stack.enter_context(console.training(position.step, train.steps)),
+    trackers=trackers,
+    goodput=goodput,
+    watchdog=Watchdog(config.guards.stuck_after_seconds, workdir / 'stacks', name=hosts.name),
+    profiler=Profiler(config.profile, workdir),
+  )
+  for closes in (trackers, watchers.watchdog, watchers.profiler):
+    stack.callback(closes.close)
+
+  # --- loop ------------------------------------------------------------------
+  def evaluate_held_out(params: dict, is_stopped: Callable[[], bool]) -> dict[str, float] | None:
+    on_devices = (sharding.to_device(batch, mesh) for batch in held_out)
+    metrics = evaluate(eval_step, params, on_devices, source.languages, is_stopped=is_stopped)
+    return metrics and metrics | {'eval/unigram_entropy': entropy}
+
+  def save(position: Position) -> None:
+    meta = {
+      **identity,
+      'interval': position.meter.saved(),
+      'guard': position.guard.saved(),
+      'is_evaluation_due': position.is_evaluation_due,
     }
+    checkpoints.save(position.step, position.state, position.data, meta)
 
-    def run_evaluation(step: int) -> bool:
-      """Whether it came to its end."""
-      metrics = evaluate(
-        eval_step,
-        train_state.params,
-        (sharding.to_device(batch, mesh) for batch in held_out),
-        source.languages,
-        is_stopped=lambda: bool(stop.requested),
-      )
-      if metrics is not None:
-        metrics['eval/unigram_entropy'] = entropy
-        trackers.log(metrics, step=step)
-        progress.evaluation(step, metrics)
-        plot_loss(metrics_file, workdir / 'loss.png')
-      return metrics is not None
+  loop = Loop(
+    train,
+    config.guards,
+    position,
+    train_step=train_step,
+    evaluate=evaluate_held_out if held_out else None,
+    save=save,
+    learning_rate=learning_rate_schedule(config.optimizer, train.steps),
+    numbers=Numbers(
+      positions_per_step=train.batch_size * train.sequence_length,
+      flops_per_step=config.train_flops_per_step,
+      peak_flops=peak[0] * jax.device_count() if peak else None,
+    ),
+    stop=stop,
+    watchers=watchers,
+  )
+  with stop.deferred():
+    loop.run(itertools.chain([first], batches))
+    with goodput.activity('checkpoint'):
+      checkpoints.wait()
+    goodput.write()
 
-    def save(step: int) -> None:
-      checkpoints.save(
-        step, train_state, data_state, {**identity, 'interval': meter.saved(), 'is_evaluation_due': is_evaluation_due}
-      )
-
-    step, pending, watch = start, None, Stopwatch()
-    last_saved = latest
-    progress = stack.enter_context(console.training(start, train.steps))
-    if is_evaluation_due:
-      is_evaluation_due = not run_evaluation(step)
-      watch.read()
-
-    while step < train.steps and not stop.requested:
-      waiting = Stopwatch()
-      batch, next_data_state = upcoming if upcoming is not None else next(batches)
-      upcoming, waited = None, waiting.read()
-      train_state, metrics = train_step(train_state, batch)
-      data_state, step = next_data_state, step + 1
-
-      # The metrics of the step before: by now they are there, and the device is never kept waiting for the host.
-      if pending is not None:
-        meter.add(*pending)
-      pending = (step, metrics)
-
-      is_last = step == train.steps
-      is_evaluation_due = bool(held_out) and (is_last or (train.eval_every > 0 and step % train.eval_every == 0))
-      is_save_due = is_last or step % train.checkpoint_every == 0
-      if step % train.log_every == 0 or is_evaluation_due or is_save_due or stop.requested:
-        meter.add(*pending)
-        pending = None
-      meter.add_time(watch.read(), waited)
-      progress.step(step)
-      if step % train.log_every == 0:
-        row = meter.interval(**numbers) | {'learning_rate': float(learning_rate(step - 1))}
-        trackers.log(row, step=step)
-        progress.metrics(step, row)
-      if is_evaluation_due:
-        is_evaluation_due = not run_evaluation(step)
-      if is_save_due:
-        save(step)
-        last_saved = step
-      watch.read()
-
-    # --- end -------------------------------------------------------------------
-    if pending is not None:
-      meter.add(*pending)
-    if step != last_saved and step > start:
-      save(step)
-    checkpoints.wait()
-  plot_loss(metrics_file, workdir / 'loss.png')
-  if step < train.steps or is_evaluation_due:
-    console.say(f'stopped by {stop.requested} at step {step}, all saved. Repeat the command to go on.')
+  # --- end -------------------------------------------------------------------
+  if hosts.is_first:
+    plot_loss(metrics_file, workdir / 'loss.png')
+  if position.step < train.steps or position.is_evaluation_due:
+    console.say(
+      f'stopped by {stop.requested or "another host"} at step {position.step}, all saved. Repeat the command to go on.'
+    )
     return EXIT_STOPPED
-  show_result(console, workdir, step)
+  show_result(console, workdir, position.step)
   return 0
 
 
@@ -234,3 +243,5 @@ def show_result(console: Console, workdir: epath.Path, step: int) -> None:
       'vocabulary': f'{workdir}/vocabulary/sentencepiece.model',
     },
   )
+  if sessions := read_sessions(workdir / 'goodput.json'):
+    show_account(console, account(sessions))

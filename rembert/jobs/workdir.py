@@ -1,7 +1,5 @@
 """The workdir: made, checked, and kept to one run."""
 
-import dataclasses
-
 from etils import epath
 
 from rembert import configuration
@@ -10,28 +8,19 @@ from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
+from rembert.saved_models import config_meta
 from rembert.training.optimizer import OptimizerConfig
 
 # What decides which numbers a run produces, beside the model: resuming with another value would be another run.
 _DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')
 _TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')
 _OPTIMIZER_FIELDS = ('freeze_embeddings', 'freeze_layers')
-_CLASSES = {
-  'RemBertConfig': RemBertConfig,
-  'masking': MaskingConfig,
-  'packing': PackingConfig,
-  'optimizer': OptimizerConfig,
-}
 # A field that did not exist when a checkpoint was written had the effect of its default.
 _DEFAULTS = {
-  f'{name}.{field.name}': field.default
-  for name, cls in (
-    ('RemBertConfig', RemBertConfig),
-    ('masking', MaskingConfig),
-    ('packing', PackingConfig),
-    ('optimizer', OptimizerConfig),
-  )
-  for field in dataclasses.fields(cls)
+  **config_meta('RemBertConfig', RemBertConfig()),
+  **config_meta('masking', MaskingConfig()),
+  **config_meta('packing', PackingConfig()),
+  **config_meta('optimizer', OptimizerConfig()),
 }
 
 
@@ -51,15 +40,14 @@ def prepare(workdir: epath.Path) -> None:
 
 def identity(config: PretrainConfig) -> dict:
   """What a checkpoint of this run is a checkpoint of, by gin name; JSON."""
-  parts = {
-    'RemBertConfig': dataclasses.asdict(config.model),
-    'masking': dataclasses.asdict(config.masking),
-    'packing': dataclasses.asdict(config.packing),
-    'data': {name: getattr(config.data, name) for name in _DATA_FIELDS},
-    'optimizer': {name: getattr(config.optimizer, name) for name in _OPTIMIZER_FIELDS},
-    'train': {name: getattr(config.train, name) for name in _TRAIN_FIELDS},
+  return {
+    **config_meta('RemBertConfig', config.model),
+    **config_meta('masking', config.masking),
+    **config_meta('packing', config.packing),
+    **config_meta('data', config.data, _DATA_FIELDS),
+    **config_meta('optimizer', config.optimizer, _OPTIMIZER_FIELDS),
+    **config_meta('train', config.train, _TRAIN_FIELDS),
   }
-  return {f'{part}.{name}': value for part, fields in parts.items() for name, value in fields.items()}
 
 
 def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:

@@ -79,7 +79,8 @@ class Console:
       nonlocal said
       if time.monotonic() - said > _PLAIN_EVERY_SECONDS:
         said = time.monotonic()
-        self.say(f'{description}: {fraction:.0%} {note}')
+        left = f' · {human_duration((said - start) * (1 - fraction) / fraction)} left' if fraction > 0 else ''
+        self.say(f'{description}: {fraction:.0%} {note}{left}')
 
     yield update
     self.say(f'{description}: done in {time.monotonic() - start:.1f} s')

@@ -31,17 +31,23 @@ def evaluate(
   return {name: float(value) for name, value in metrics.items()}
 
 
-def unigram_entropy(batches: Iterable[dict[str, np.ndarray]], *, first_piece: int, vocab_size: int) -> float:
-  """Entropy, in nats, of the pieces of masked batches before they were masked.
-
-  The lowest loss that a model can have on this text if it knows how frequent each piece is, here, and nothing else. The
-  frequencies are those of the text itself, so no model trained elsewhere without context can reach it.
-  """
+def piece_counts(batches: Iterable[dict[str, np.ndarray]], *, vocab_size: int) -> np.ndarray:
+  """How often each piece stands in masked batches, as they were before they were masked; int64 [V]."""
   counts = np.zeros(vocab_size, np.int64)
   for batch in batches:
     ids = np.array(batch['input_ids'])
     rows, slots = np.nonzero(batch['weights'])
     ids[rows, batch['masked_positions'][rows, slots]] = batch['targets'][rows, slots]
-    counts += np.bincount(ids[(batch['segment_ids'] > 0) & (ids >= first_piece)], minlength=vocab_size)
+    counts += np.bincount(ids[batch['segment_ids'] > 0], minlength=vocab_size)
+  return counts
+
+
+def unigram_entropy(counts_V: np.ndarray, *, first_piece: int) -> float:
+  """Entropy, in nats, of pieces that occur so often; those before `first_piece` are special, and not text.
+
+  The lowest loss that a model can have on this text if it knows how frequent each piece is, here, and nothing else. The
+  frequencies are those of the text itself, so no model trained elsewhere without context can reach it.
+  """
+  counts = counts_V[first_piece:]
   shares = counts[counts > 0] / max(counts.sum(), 1)
   return float(-(shares * np.log(shares)).sum())

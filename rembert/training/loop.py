@@ -1,13 +1,23 @@
-"""What the training loop needs beside the step: its configuration, and a meter that turns sums into metrics."""
+"""The training loop: its configuration, and what happens between one step and the next."""
 
 import dataclasses
 import math
-import time
+from collections.abc import Callable, Iterator
 
 import jax
 
-from rembert.errors import RunError, UsageError
+from rembert.errors import UsageError
+from rembert.hosts.agreement import Agreement, Want
+from rembert.training.console import Console, TrainingProgress
+from rembert.training.goodput import Goodput
+from rembert.training.guards import GuardsConfig, LossGuard, StepTimes
+from rembert.training.meter import Meter, Stopwatch
+from rembert.training.preemption import StopSignal
+from rembert.training.profiling import Profiler
+from rembert.training.state import TrainState
 from rembert.training.step import StepMetrics
+from rembert.training.tracking import Metrics, Tracker
+from rembert.training.watchdog import Watchdog
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,87 +68,215 @@ class TrainConfig:
       )
 
 
-class Meter:
-  """Adds up what steps report and gives the mean of an interval.
+@dataclasses.dataclass
+class Position:
+  """Where a run stands after `step` updates: all that a checkpoint holds beside what the run is.
 
-  The sums of an unfinished interval are part of a checkpoint, so that a resumed run logs what an uninterrupted one
-  would.
+  Attributes:
+    step: updates made.
+    state: the trained arrays.
+    data: where the batch source stands; JSON.
+    meter: sums of the interval that is being measured.
+    guard: what has been skipped and seen so far.
+    is_evaluation_due: an evaluation belongs to this step, and has not been made.
   """
 
-  def __init__(self, saved: dict[str, float] | None = None):
-    self._grad_norm = 0.0
-    self._begin_interval()
-    self._sums |= saved or {}
+  step: int
+  state: TrainState
+  data: dict
+  meter: Meter
+  guard: LossGuard
+  is_evaluation_due: bool = False
 
-  def _begin_interval(self) -> None:
-    self._sums = dict.fromkeys(('steps', 'loss', 'correct', 'weight', 'tokens'), 0.0)
-    self._steps_timed = 0
-    self._seconds = self._seconds_waiting = 0.0
 
-  def add(self, step: int, metrics: StepMetrics) -> None:
-    """Takes the metrics of update number `step`; RunError if they are not finite. Waits for the device."""
-    metrics = jax.device_get(metrics)
-    loss, grad_norm = float(metrics.sums.loss), float(metrics.grad_norm)
-    if not (math.isfinite(loss) and math.isfinite(grad_norm)):
-      raise RunError(
-        f'the {"loss" if not math.isfinite(loss) else "gradient"} of step {step} is not finite',
-        where=f'loss sum {loss}, gradient norm {grad_norm}',
-        fix=[
-          'the checkpoints before it are good: repeat the command with a lower optimizer.learning_rate',
-          'a longer optimizer.warmup_steps or optimizer.clip_norm = 1.0 steadies the start',
-        ],
-      )
-    self._sums['steps'] += 1
-    self._sums['loss'] += loss
-    self._sums['correct'] += float(metrics.sums.correct)
-    self._sums['weight'] += float(metrics.sums.weight)
-    self._sums['tokens'] += float(metrics.tokens)
-    self._grad_norm = grad_norm
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+  """What turns seconds into rates: `Meter.interval` takes these."""
 
-  def add_time(self, seconds: float, seconds_waiting: float) -> None:
-    """Takes how long a step took, and how much of it went by waiting for data."""
-    self._steps_timed += 1
-    self._seconds += seconds
-    self._seconds_waiting += seconds_waiting
+  positions_per_step: int
+  flops_per_step: int
+  peak_flops: float | None
 
-  def saved(self) -> dict[str, float]:
-    """The sums of the interval so far."""
-    return dict(self._sums)
 
-  def interval(self, *, positions_per_step: int, flops_per_step: float, peak_flops: float | None) -> dict[str, float]:
-    """Metrics since the last call; begins a new interval.
+@dataclasses.dataclass
+class Watchers:
+  """Those who look at a run from beside it; none of them changes what it computes."""
 
-    `tokens_per_second` counts positions, padding included, as everybody's throughput figures do; `padding` is their
-    share. `mfu` is FLOPs done per second over the peak.
+  console: Console
+  progress: TrainingProgress
+  trackers: Tracker
+  goodput: Goodput
+  watchdog: Watchdog
+  profiler: Profiler
+
+
+class Loop:
+  """Steps, and between them: metrics, evaluations, checkpoints, and a look at whether to stop.
+
+  Every host runs the same loop. What they do together (steps, evaluations, saves, the end) follows from the step number
+  or from their `Agreement`, never from a clock or a signal of one host.
+
+  Attributes:
+    position: where the run stands; the state in it is replaced, and the old one donated, by every step.
+    is_stopping: all hosts have agreed to end before the last step.
+  """
+
+  def __init__(
+    self,
+    config: TrainConfig,
+    guards: GuardsConfig,
+    position: Position,
+    *,
+    train_step: Callable[[TrainState, dict], tuple[TrainState, StepMetrics]],
+    evaluate: Callable[[dict, Callable[[], bool]], Metrics | None] | None,
+    save: Callable[[Position], None],
+    learning_rate: Callable[[int], jax.Array],
+    numbers: Numbers,
+    stop: StopSignal,
+    watchers: Watchers,
+  ):
     """
-    weight = max(self._sums['weight'], 1.0)
-    metrics = {
-      'loss': self._sums['loss'] / weight,
-      'accuracy': self._sums['correct'] / weight,
-      'grad_norm': self._grad_norm,
-      'padding': 1 - self._sums['tokens'] / max(self._sums['steps'] * positions_per_step, 1),
-    }
-    if self._steps_timed:
-      step_seconds = self._seconds / self._steps_timed
-      metrics |= {
-        'step_seconds': step_seconds,
-        'tokens_per_second': positions_per_step / step_seconds,
-        'data_wait_share': self._seconds_waiting / self._seconds,
-      }
-      if peak_flops:
-        metrics['mfu'] = flops_per_step / step_seconds / peak_flops
-    self._begin_interval()
-    return metrics
+    Args:
+      config: of the job.
+      guards: when to skip, warn and stop.
+      position: where to begin.
+      train_step: the compiled update.
+      evaluate: (params, is_stopped) to metrics, or None if stopped midway; None where there is nothing to evaluate on.
+      save: begins a checkpoint.
+      learning_rate: of the update that follows as many as given.
+      numbers: for rates.
+      stop: set when this process is asked to end.
+      watchers: who is told.
+    """
+    self.position, self.is_stopping = position, False
+    self._config, self._train_step, self._evaluate, self._save = config, train_step, evaluate, save
+    self._learning_rate, self._numbers, self._stop, self._watchers = learning_rate, numbers, stop, watchers
+    self._agreement, self._decided = Agreement(), Want.NOTHING
+    self._step_times = StepTimes(guards)
+    self._pending: tuple[int, StepMetrics] | None = None
+    self._saved_step: int | None = position.step if position.step else None
+
+  def run(self, batches: Iterator[tuple[dict, dict]]) -> None:
+    """Trains until the last step, or until all hosts agree to stop; what has been made is saved.
+
+    Args:
+      batches: sharded batches, each with where the source stands after it.
+    """
+    position, watchers = self.position, self._watchers
+    begun = position.step
+    watchers.goodput.begin(begun)
+    watch = Stopwatch()
+    if position.is_evaluation_due:
+      self._run_evaluation()
+      watch.read()
+    while position.step < self._config.steps and not self.is_stopping:
+      seconds_waiting = self._make_step(batches)
+      step = position.step
+      is_last = step == self._config.steps
+      position.is_evaluation_due = self._evaluate is not None and (
+        is_last or _is_multiple(step, self._config.eval_every)
+      )
+      self._exchange(self._wanted())
+      is_save_due = is_last or step % self._config.checkpoint_every == 0 or Want.SAVE in self._decided
+      is_log_due = step % self._config.log_every == 0
+      if is_log_due or is_save_due or position.is_evaluation_due or self.is_stopping:
+        self._take_metrics()
+      seconds = watch.read()
+      position.meter.add_time(seconds, seconds_waiting)
+      self._say(self._step_times.check(step, seconds, seconds_waiting))
+      watchers.progress.step(step)
+      watchers.goodput.reached(step)
+      if is_log_due:
+        self._log()
+      if position.is_evaluation_due:
+        self._run_evaluation()
+      if is_save_due:
+        self._begin_save()
+      watch.read()
+    self._take_metrics()
+    if position.step != self._saved_step and position.step > begun:
+      self._begin_save()
+    watchers.watchdog.rest()
+
+  def _make_step(self, batches: Iterator[tuple[dict, dict]]) -> float:
+    """One update; returns the seconds that went by waiting for its batch."""
+    position, watchers = self.position, self._watchers
+    upcoming = position.step + 1
+    watchers.watchdog.beat(f'step {upcoming}')
+    self._say(watchers.profiler.before_step(upcoming, is_wanted=self._consume(Want.PROFILE)))
+    waiting = Stopwatch()
+    with watchers.goodput.activity('data wait'):
+      batch, position.data = next(batches)
+    seconds_waiting = waiting.read()
+    position.state, metrics = self._train_step(position.state, batch)
+    position.step = upcoming
+    # The metrics of the step before: by now they are there, and the device is never kept waiting for the host.
+    self._take_metrics()
+    self._pending = (upcoming, metrics)
+    self._say(watchers.profiler.after_step(metrics.grad_norm))
+    return seconds_waiting
+
+  def _take_metrics(self) -> None:
+    """Waits for the last step that was sent off, and looks at what it reports."""
+    if self._pending is None:
+      return
+    step, metrics = self._pending
+    self._pending = None
+    metrics = jax.device_get(metrics)
+    self._say(self.position.guard.check(step, metrics))
+    self.position.meter.add(metrics)
+
+  def _log(self) -> None:
+    position, guard = self.position, self.position.guard
+    # A skipped update is a step of the run, not of the schedule.
+    learning_rate = self._learning_rate(position.step - 1 - guard.skipped)
+    row = position.meter.interval(**dataclasses.asdict(self._numbers)) | {'learning_rate': float(learning_rate)}
+    row |= {'skipped_updates': guard.skipped, 'loss_spikes': guard.spikes}
+    self._watchers.trackers.log(row, step=position.step)
+    self._watchers.progress.metrics(position.step, row)
+
+  def _run_evaluation(self) -> None:
+    """Evaluates; if that is cut short, it stays due."""
+    position, watchers = self.position, self._watchers
+
+    def is_stopped() -> bool:
+      watchers.watchdog.beat(f'the evaluation at step {position.step}')
+      self._exchange(Want.STOP if self._stop.requested else Want.NOTHING)
+      return self.is_stopping
+
+    with watchers.goodput.activity('evaluation'):
+      metrics = self._evaluate(position.state.params, is_stopped)
+      if metrics is not None:
+        watchers.trackers.log(metrics, step=position.step)
+        watchers.progress.evaluation(position.step, metrics)
+        position.is_evaluation_due = False
+
+  def _begin_save(self) -> None:
+    self._watchers.watchdog.beat(f'the checkpoint of step {self.position.step}')
+    with self._watchers.goodput.activity('checkpoint'):
+      self._save(self.position)
+    self._consume(Want.SAVE)
+    self._saved_step = self.position.step
+
+  # --- what hosts agree on -------------------------------------------------------
+
+  def _wanted(self) -> Want:
+    wanted = Want.STOP if self._stop.requested else Want.NOTHING
+    return wanted | (Want.PROFILE if self._watchers.profiler.is_wanted() else Want.NOTHING)
+
+  def _exchange(self, wanted: Want) -> None:
+    self._decided |= self._agreement.exchange(wanted)
+    self.is_stopping = Want.STOP in self._decided
+
+  def _consume(self, want: Want) -> bool:
+    is_wanted = want in self._decided
+    self._decided &= ~want
+    return is_wanted
+
+  def _say(self, text: str | None) -> None:
+    if text:
+      self._watchers.console.say(text)
 
 
-class Stopwatch:
-  """Seconds since it was made or last read."""
-
-  def __init__(self):
-    self._start = time.perf_counter()
-
-  def read(self) -> float:
-    """Seconds since the last reading; starts anew."""
-    now = time.perf_counter()
-    seconds, self._start = now - self._start, now
-    return seconds
+def _is_multiple(step: int, every: int) -> bool:
+  return every > 0 and step % every == 0

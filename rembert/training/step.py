@@ -22,11 +22,13 @@ class StepMetrics(NamedTuple):
     sums: loss, correct predictions and weight over all masked positions.
     tokens: positions that are not padding.
     grad_norm: global norm of the mean gradient, before clipping.
+    is_finite: bool; an update whose loss or gradient is not is not made.
   """
 
   sums: MlmSums
   tokens: jax.Array
   grad_norm: jax.Array
+  is_finite: jax.Array
 
 
 def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -> MlmSums:
@@ -94,12 +96,17 @@ def make_train_step(
     weight = jnp.maximum(sums.weight, 1)
     gradients = jax.tree.map(lambda g: g / weight, gradients)
     updates, opt_state = trainable.optimizer.update(gradients, state.opt_state, state.params)
+    grad_norm = optax.tree.norm(gradients)
     metrics = StepMetrics(
       sums=sums,
       tokens=jnp.sum(batch['segment_ids'] > 0, dtype=jnp.float32),
-      grad_norm=optax.tree.norm(gradients),
+      grad_norm=grad_norm,
+      is_finite=jnp.isfinite(sums.loss) & jnp.isfinite(grad_norm),
     )
-    params = optax.apply_updates(state.params, updates)
+    # Chosen element by element, where the update is written anyway: a branch would cost a second copy of the state.
+    keep_if_finite = lambda new, old: jnp.where(metrics.is_finite, new, old)
+    params = jax.tree.map(keep_if_finite, optax.apply_updates(state.params, updates), state.params)
+    opt_state = jax.tree.map(keep_if_finite, opt_state, state.opt_state)
     return TrainState(state.step + 1, params, opt_state), metrics
 
   return jax.jit(

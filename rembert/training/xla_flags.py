@@ -28,9 +28,7 @@ class HardwareConfig:
       )
 
 
-def apply(
-  config: HardwareConfig, platform: str | None, environment: MutableMapping[str, str] = os.environ
-) -> tuple[str, list[str]]:
+def apply(config: HardwareConfig, platform: str | None, environment: MutableMapping[str, str] = os.environ) -> str:
   """Adds flags to the environment, those left out that the user has set there; JAX must not have started.
 
   Args:
@@ -39,7 +37,7 @@ def apply(
     environment: changed in place.
 
   Returns:
-    The variable, and the flags that were added.
+    A line that says what was added to which variable; nothing if nothing was.
   """
   variable = 'LIBTPU_INIT_ARGS' if platform == 'tpu' else 'XLA_FLAGS'
   set_by_user = environment.get(variable, '').split()
@@ -48,4 +46,4 @@ def apply(
   added = [flag for flag in config.xla_flags if name(flag) not in taken]
   if added:
     environment[variable] = ' '.join([*set_by_user, *added])
-  return variable, added
+  return f'{variable}: {" ".join(added)}' if added else ''

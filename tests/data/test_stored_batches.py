@@ -1,13 +1,16 @@
 """Batches from a store: a function of (seed, step, row), the same for any number of readers, each row once an epoch."""
 
 import itertools
+import json
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
-from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data import stored_batches
+from rembert.data.config import DataConfig, DataRequest
 from rembert.data.masking import MaskingConfig
 from rembert.data.opening import open_data
 from rembert.data.packing import PackingConfig, pack
@@ -15,7 +18,6 @@ from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.training.console import Console
-from rembert.training.loop import TrainConfig
 from tasks.vocabulary import begins_word
 
 B = 12
@@ -52,6 +54,7 @@ def unmasked(batch):
 def assert_same(one, other):
   assert one.keys() == other.keys()
   for name in one:
+    assert (one[name].dtype, one[name].shape) == (other[name].dtype, other[name].shape), name
     assert np.array_equal(one[name], other[name]), name
 
 
@@ -145,16 +148,16 @@ def test_the_store_holds_what_the_seqio_tasks_give(small_store, store):
 @pytest.fixture
 def open_it(small_store, tmp_path):
   def open_it(vocab_size=1500, sequence_length=64, masking=MaskingConfig(), packing=PackingConfig(), **data):
-    return open_data(
+    request = DataRequest(
       DataConfig(source='store', store=str(small_store.folder), **data),
-      VocabularyConfig(),
-      masking,
-      packing,
-      TrainConfig(batch_size=B, sequence_length=sequence_length),
+      batch_size=B,
+      sequence_length=sequence_length,
       vocab_size=vocab_size,
-      workdir=tmp_path,
-      console=Console(is_quiet=True),
+      evaluation_rows=7,
+      masking=masking,
+      packing=packing,
     )
+    return open_data(request, workdir=tmp_path, console=Console(is_quiet=True))
 
   return open_it
 
@@ -190,14 +193,90 @@ def test_a_store_of_another_model_is_refused(open_it, options, words):
     open_it(**options)
 
 
-def test_reading_a_store_imports_neither_tensorflow_nor_seqio_nor_t5(small_store):
-  code = f"""
-import sys
+# --- processes of their own ------------------------------------------------------------------------------------------
+
+# What a host does: it opens the store, is told which of how many it is, goes to a step and reads its rows from there.
+_READER = """
+import dataclasses, json, sys
+import numpy as np
+from etils import epath
+from rembert.data.config import DataConfig, DataRequest
 from rembert.data.opening import open_data
-from rembert.data.stored_batches import StoredBatches
-from rembert.data.token_store import TokenStore
-store = TokenStore({str(small_store.folder)!r})
-next(StoredBatches(store=store, rates={{'el': 1.0}}, batch_size=4, vocab_size=1500, seed=0).batches(0))
-assert not {{'tensorflow', 'seqio', 't5', 'apache_beam'}} & set(sys.modules)
+from rembert.training.console import Console
+
+store, workdir, process, batch_size, spans = json.loads(sys.argv[1])
+request = DataRequest(
+  DataConfig(source='store', store=store),
+  batch_size=batch_size,
+  sequence_length=64,
+  vocab_size=1500,
+  evaluation_rows=7,
+)
+opened = open_data(request, workdir=epath.Path(workdir), console=Console(is_quiet=True))
+source = dataclasses.replace(opened.batches, process=tuple(process))
+for first, last in spans:
+  stream = source.batches(first)
+  for step in range(first, last + 1):
+    np.savez(f'{workdir}/{step}.npz', **next(stream)[0])
+  stream.close()
+too_much = {'tensorflow', 'seqio', 't5', 'apache_beam'} & set(sys.modules)
+assert not too_much, too_much
 """
-  subprocess.run([sys.executable, '-c', code], check=True, timeout=120)
+
+
+@pytest.fixture(scope='module')
+def read_by_processes(small_store, tmp_path_factory):
+  """Function (number of processes, [(first step, last step), …]) → {step: the batch that their parts make up}."""
+
+  def read(count, spans):
+    folders = [tmp_path_factory.mktemp(f'process_{index}_of_{count}') for index in range(count)]
+    readers = []
+    for index, folder in enumerate(folders):
+      arguments = json.dumps([str(small_store.folder), str(folder), [index, count], B, spans])
+      readers.append(subprocess.Popen([sys.executable, '-c', _READER, arguments]))
+    assert [reader.wait(timeout=120) for reader in readers] == [0] * count
+    batches = {}
+    for step in [step for first, last in spans for step in range(first, last + 1)]:
+      parts = [np.load(folder / f'{step}.npz') for folder in folders]
+      assert [len(part['input_ids']) for part in parts] == [B // count] * count
+      batches[step] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0].files}
+    return batches
+
+  return read
+
+
+SPANS = ((0, 8), (1_000_000, 1_000_001))
+
+
+@pytest.fixture(scope='module')
+def read_by_one(read_by_processes):
+  return read_by_processes(1, SPANS)
+
+
+@pytest.mark.parametrize('count', [2, 4])
+def test_processes_of_their_own_read_the_batches_of_one_and_import_no_tensorflow(read_by_processes, read_by_one, count):
+  batches = read_by_processes(count, SPANS)
+  assert batches.keys() == read_by_one.keys() >= {0, 7, 1_000_000}
+  for step, batch in batches.items():
+    assert_same(batch, read_by_one[step])
+
+
+@pytest.mark.parametrize('count', [1, 2, 4])
+def test_processes_that_are_started_again_at_a_step_read_what_others_came_to(read_by_processes, read_by_one, count):
+  for step, batch in read_by_processes(count, [(7, 8)]).items():
+    assert_same(batch, read_by_one[step])
+
+
+def test_step_a_million_is_as_near_as_step_0(source):
+  # The best of several: a busy machine slows some of them down, a walk through a million steps would slow all.
+  def seconds_to_the_first_batch(step):
+    stored_batches._permutation.cache_clear()
+    began = time.perf_counter()
+    stream = source().batches(step)
+    next(stream)
+    seconds = time.perf_counter() - began
+    stream.close()
+    return seconds
+
+  near, far = (min(seconds_to_the_first_batch(step) for _ in range(7)) for step in (0, 1_000_000))
+  assert far < 2 * near + 0.01

@@ -14,14 +14,12 @@ import sentencepiece
 from etils import epath
 
 from rembert.data.batches import OpenedData
-from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
-from rembert.data.packing import PackingConfig
 from rembert.data.stream import open_stream
 from rembert.errors import UsageError
 from rembert.training.console import Console
-from rembert.training.loop import TrainConfig
 
 DATA = DataConfig(languages=('en', 'sw'), held_out=0.1)
 VOCABULARY = VocabularyConfig(sample_characters=100_000)
@@ -48,16 +46,17 @@ class Opened:
 
 def opened(workdir, data=DATA, vocabulary=VOCABULARY, size=SIZE, masking=MaskingConfig()):
   text = io.StringIO()
-  stream = open_stream(
+  request = DataRequest(
     data,
-    vocabulary,
-    masking,
-    PackingConfig(),
-    TrainConfig(batch_size=4, sequence_length=64, eval_rows=4),
+    batch_size=4,
+    sequence_length=64,
     vocab_size=size,
-    workdir=epath.Path(workdir),
-    console=Console(console=rich.console.Console(file=text, width=200)),
+    evaluation_rows=4,
+    vocabulary=vocabulary,
+    masking=masking,
   )
+  console = Console(console=rich.console.Console(file=text, width=200))
+  stream = open_stream(request, workdir=epath.Path(workdir), console=console)
   return Opened(stream, text.getvalue(), workdir)
 
 

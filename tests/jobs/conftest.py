@@ -1,5 +1,6 @@
 """Real runs of the program, as a user starts them."""
 
+import functools
 import json
 import os
 import pathlib
@@ -7,8 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
+
+from launch.local_cluster import environments, free_port
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -49,6 +53,23 @@ class Program:
       *(f'--gin.{name}={value}' for name, value in values.items()),
     ]
     self.environment = os.environ | {'JAX_PLATFORMS': 'cpu', 'JAX_NUM_CPU_DEVICES': str(devices)}
+
+  def start_hosts(self, hosts: int, devices: int = 1) -> list[subprocess.Popen]:
+    """The program on several hosts; the output of each goes to a file of its own."""
+    processes = []
+    for index, environment in enumerate(environments(hosts, devices, free_port())):
+      with open(self.host_log(index), 'ab') as log:
+        processes.append(subprocess.Popen(self.command, cwd=ROOT, env=environment, stdout=log, stderr=log))
+    return processes
+
+  def host_log(self, index: int) -> pathlib.Path:
+    """Where host `index` prints."""
+    return self.workdir.parent / f'{self.workdir.name}.host-{index}.log'
+
+  def run_hosts(self, hosts: int, devices: int = 1) -> None:
+    """The program on several hosts, to its end."""
+    codes = [process.wait(timeout=300) for process in self.start_hosts(hosts, devices)]
+    assert codes == [0] * hosts, [self.host_log(index).read_text()[-2000:] for index in range(hosts)]
 
   def start(self) -> subprocess.Popen:
     """The program in the background; its output goes to a file beside the workdir."""
@@ -91,6 +112,13 @@ class Program:
 def program():
   """The class `Program`."""
   return Program
+
+
+@pytest.fixture(scope='session')
+def from_store(small_store) -> Callable[..., Program]:
+  """`Program` on a token store: it starts in seconds, having neither TensorFlow to import nor text to look through."""
+  store = {'data__source': 'store', 'data__store': small_store.folder, 'data__languages': "('el', 'sw', 'th')"}
+  return functools.partial(Program, **store)
 
 
 @pytest.fixture(scope='session')

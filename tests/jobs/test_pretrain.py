@@ -1,24 +1,13 @@
 """Whole runs: from the sample dumps to a picture; killed, stopped, repeated, and misused."""
 
+import json
 import signal
 import subprocess
+import time
 
-import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
-
-
-def final_state(workdir, step=240):
-  """The last checkpoint as NumPy arrays."""
-  with ocp.CheckpointManager(workdir / 'checkpoints') as manager:
-    return jax.tree.map(
-      np.asarray, manager.restore(step, args=ocp.args.Composite(state=ocp.args.StandardRestore())).state
-    )
-
-
-def assert_bitwise_equal(left, right):
-  jax.tree.map(np.testing.assert_array_equal, left, right)
+from final_states import assert_bitwise_equal, final_state
 
 
 def test_a_run_learns_and_leaves_what_the_documentation_says(uninterrupted):
@@ -42,7 +31,7 @@ def test_a_killed_run_goes_on_bitwise(step, program, uninterrupted, tmp_path):
   assert killed.stop_when(lambda: killed.steps_logged() >= step, signal.SIGKILL) == -signal.SIGKILL
   assert killed.run().returncode == 0
   assert killed.metrics() == uninterrupted.metrics()
-  assert_bitwise_equal(final_state(killed.workdir), final_state(uninterrupted.workdir))
+  assert_bitwise_equal(final_state(killed.workdir, 240), final_state(uninterrupted.workdir, 240))
 
 
 def test_a_terminated_run_saves_says_so_and_goes_on_bitwise(program, uninterrupted, tmp_path):
@@ -53,7 +42,7 @@ def test_a_terminated_run_saves_says_so_and_goes_on_bitwise(program, uninterrupt
   assert result.returncode == 0, result.stderr
   assert 'resuming from step' in result.stdout
   assert stopped.metrics() == uninterrupted.metrics()
-  assert_bitwise_equal(final_state(stopped.workdir), final_state(uninterrupted.workdir))
+  assert_bitwise_equal(final_state(stopped.workdir, 240), final_state(uninterrupted.workdir, 240))
 
 
 MOMENTS = {
@@ -74,7 +63,7 @@ def test_a_run_cut_off_at_its_weak_moments_goes_on_bitwise(moment, number, progr
   result = cut.run()
   assert result.returncode == 0, result.stderr
   assert cut.metrics() == uninterrupted.metrics()
-  assert_bitwise_equal(final_state(cut.workdir), final_state(uninterrupted.workdir))
+  assert_bitwise_equal(final_state(cut.workdir, 240), final_state(uninterrupted.workdir, 240))
 
 
 @pytest.mark.slow
@@ -94,7 +83,7 @@ def test_a_run_cut_off_again_and_again_at_any_time_ends_as_if_nothing_had_happen
   result = cut.run()
   assert result.returncode == 0, (cuts, result.stderr)
   assert cut.metrics() == uninterrupted.metrics(), cuts
-  assert_bitwise_equal(final_state(cut.workdir), final_state(uninterrupted.workdir))
+  assert_bitwise_equal(final_state(cut.workdir, 240), final_state(uninterrupted.workdir, 240))
 
 
 def test_a_finished_run_is_not_run_again(program, uninterrupted):
@@ -115,11 +104,16 @@ def test_the_workdir_of_another_model_is_refused(program, uninterrupted):
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(program, tmp_path):
   exploding = program(
-    tmp_path / 'run', optimizer__learning_rate=1e30, optimizer__warmup_steps=20, optimizer__clip_norm=0
+    tmp_path / 'run',
+    optimizer__learning_rate=1e30,
+    optimizer__warmup_steps=20,
+    optimizer__clip_norm=0,
+    guards__max_skipped_updates=3,
   )
   result = exploding.run()
   assert result.returncode == 1
-  assert 'is not finite' in result.stderr
+  assert 'is not finite, after 3 skipped updates in a row' in result.stderr
+  assert 'the update is skipped, 3 of at most 3' in result.stdout
   assert 'Traceback' not in result.stderr
   assert not list((exploding.workdir / 'checkpoints').glob('[0-9]*'))
 
@@ -143,3 +137,40 @@ def test_what_does_not_fit_is_told_in_one_message(bindings, message, program, tm
   assert message in result.stderr
   assert 'fix' in result.stderr
   assert 'Traceback' not in result.stderr
+
+
+def test_a_second_process_on_a_workdir_is_refused(from_store, tmp_path):
+  first = from_store(tmp_path / 'run', train__steps=100_000)
+  process = first.start()
+  try:
+    while first.steps_logged() < 7:
+      assert process.poll() is None, first.log()
+      time.sleep(0.05)
+    second = from_store(tmp_path / 'run', train__steps=100_000).run()
+    assert second.returncode == 2
+    assert f'another process is at work here: number {process.pid}' in second.stderr
+  finally:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 75
+
+
+def test_a_signal_while_xla_compiles_does_not_wait_for_it(from_store, tmp_path):
+  # Forty-eight layers, each compiled by itself: minutes.
+  slow = from_store(tmp_path / 'run', RemBertConfig__num_hidden_layers=48, execution__unroll=48)
+  process = slow.start()
+  while 'held-out rows: done' not in slow.log():
+    assert process.poll() is None, slow.log()
+    time.sleep(0.05)
+  time.sleep(2)
+  start = time.monotonic()
+  process.send_signal(signal.SIGTERM)
+  assert process.wait(timeout=120) == 75
+  assert time.monotonic() - start < 10
+  assert 'stopped by SIGTERM between steps; nothing is lost' in slow.log()
+
+
+def test_where_the_time_went_is_told_at_the_end(uninterrupted):
+  assert 'of the time went into steps that count' in uninterrupted.output
+  session = json.loads((uninterrupted.workdir / 'goodput.json').read_text())[0]
+  assert (session['first_step'], session['last_step']) == (0, 240)
+  assert all(session['seconds'][name] > 0 for name in ('start', 'compile', 'step', 'evaluation', 'checkpoint'))

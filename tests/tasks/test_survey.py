@@ -118,12 +118,12 @@ def test_a_limited_survey_of_a_dump_comes_near_the_whole(tmp_path, write_dump, m
   assert part.characters == pytest.approx(whole.characters, rel=0.15)
 
 
-def test_progress_is_told_for_each_language_and_ends_at_one():
+def test_progress_is_told_within_each_language_and_ends_at_one():
   corpus = ListedCorpus({language: [('One. Two.', False)] * 4 for language in ('de', 'sw')})
   told = []
-  survey(corpus, 10, lambda language, fraction: told.append((language, fraction)))
-  assert [fraction for language, fraction in told if language == 'sw'] == [0.25, 0.5, 0.75, 1.0, 1.0]
-  assert [language for language, _ in told] == ['de'] * 5 + ['sw'] * 5
+  survey(corpus, 10, lambda fraction, language: told.append((fraction, language)))
+  assert [fraction for fraction, _ in told] == [0.125, 0.25, 0.375, 0.5, 0.5, 0.625, 0.75, 0.875, 1.0, 1.0]
+  assert [language for _, language in told] == ['de'] * 5 + ['sw'] * 5
 
 
 # --- nothing to count ------------------------------------------------------------------------------------------------
@@ -195,6 +195,14 @@ def test_each_language_has_its_own_budget_and_what_lies_far_behind_is_not_read()
   texts = list(sample_text(corpus, {'de': 250, 'sw': 100}))
   assert [text[0] for text in texts] == ['x', 'x', 'x', 'y']
   assert corpus.asked_for == 20 + 8
+
+
+def test_a_sample_tells_how_much_of_it_is_done_whether_the_text_ends_or_enough_is_read():
+  corpus = ListedCorpus({'de': [('x' * 100, False)] * 4, 'sw': [('y' * 100, False)] * 90})
+  told = []
+  list(sample_text(corpus, {'de': 300, 'sw': 100}, lambda fraction, language: told.append((fraction, language))))
+  assert told[:4] == [(0.1875, 'de'), (0.375, 'de'), (0.5625, 'de'), (0.75, 'de')]
+  assert told[4:] == [(pytest.approx(0.75 + number / 32), 'sw') for number in range(1, 8)]
 
 
 def test_the_sample_of_real_text_is_its_training_documents():

@@ -17,7 +17,8 @@ from rembert.data.config import DataConfig
 from rembert.errors import UsageError
 from tasks import vocabulary, vocabulary_report
 from tasks.survey import sample_text, spread
-from tasks.vocabulary_report import PieceCounter, has_spaces, open_text_files, report
+from tasks.text_files import open_text_files
+from tasks.vocabulary_report import PieceCounter, has_spaces, report
 from tasks.wikipedia.corpus import open_corpus
 
 LANGUAGES = ('de', 'el', 'ja', 'th')
@@ -171,27 +172,27 @@ def test_text_files_packed_or_not_give_documents_between_blank_lines(tmp_path):
   (tmp_path / 'el.txt.bz2').write_bytes(bz2.compress(text.encode()))
   (tmp_path / 'sw.txt.gz').write_bytes(gzip.compress(text.encode()))
   (tmp_path / 'README.md').write_text('no text')
-  files = open_text_files(tmp_path, None)
+  files = open_text_files(tmp_path, DataConfig())
   assert files.languages == ('de', 'el', 'sw', 'zh-TW')
   for language in files.languages:
     assert [document.text for document, _ in files.documents(language)] == ['eins\nzwei', 'drei', 'vier']
-  assert open_text_files(tmp_path, ['sw']).languages == ('sw',)
-  assert open_text_files(tmp_path, ['mbert']).languages == ('de', 'el', 'sw')
+  assert open_text_files(tmp_path, DataConfig(languages=('sw',))).languages == ('sw',)
+  assert open_text_files(tmp_path, DataConfig(languages=('mbert',))).languages == ('de', 'el', 'sw')
 
 
 def test_text_that_is_missing_or_damaged_is_told(tmp_path):
   with pytest.raises(UsageError, match='no text found'):
-    open_text_files(tmp_path / 'nowhere', None)
+    open_text_files(tmp_path / 'nowhere', DataConfig())
   (tmp_path / 'de.txt.xz').write_bytes(lzma.compress(b'eins' * 1000)[:-20])
   with pytest.raises(UsageError, match='no text of sw'):
-    open_text_files(tmp_path, ['de', 'sw'])
+    open_text_files(tmp_path, DataConfig(languages=('de', 'sw')))
   with pytest.raises(UsageError, match='cannot be read') as caught:
-    list(open_text_files(tmp_path, ['de']).documents('de'))
+    list(open_text_files(tmp_path, DataConfig(languages=('de',))).documents('de'))
   assert 'de.txt.xz' in caught.value.where
 
 
 def test_real_text_files_are_read(shared_data, processor):
-  files = open_text_files(shared_data / 'text', ['gd', 'he'])
+  files = open_text_files(shared_data / 'text', DataConfig(languages=('gd', 'he')))
   texts = {language: [document.text for document, _ in files.documents(language)] for language in files.languages}
   of_language, _ = report(processor, texts.items())
   assert of_language['gd'].coverage > 0.9 > 0.2 > of_language['he'].coverage

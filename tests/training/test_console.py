@@ -115,8 +115,8 @@ def test_a_long_task_says_now_and_then_that_it_lives(plain, clock):
       clock.now += 1
       update(second / 40, f'{second} documents')
   assert written().splitlines() == [
-    'tokenising: 38% 15 documents',
-    'tokenising: 78% 31 documents',
+    'tokenising: 38% 15 documents · 0:27 left',
+    'tokenising: 78% 31 documents · 0:09 left',
     'tokenising: done in 40.0 s',
   ]
 

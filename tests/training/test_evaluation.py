@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
-from rembert.training.evaluation import evaluate, unigram_entropy
+from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
 from rembert.training.losses import MlmSums
 
 TOLERANCE = 1e-12
@@ -83,7 +83,7 @@ def test_entropy_is_that_of_a_plain_count_of_the_text_before_masking(seed, lengt
   batch = mask_rows(text, seed=seed, stream=0, step=0, first_row=0, special=SPECIAL, vocab_size=20, config=masks)
   batch['segment_ids'] = (text != SPECIAL.pad).astype(np.int32)
   counts = collections.Counter(int(piece) for row in text for piece in row if piece >= SPECIAL.first_piece)
-  entropy = unigram_entropy([batch], first_piece=SPECIAL.first_piece, vocab_size=20)
+  entropy = unigram_entropy(piece_counts([batch], vocab_size=20), first_piece=SPECIAL.first_piece)
   assert entropy == pytest.approx(entropy_of_counts(counts), rel=TOLERANCE, abs=TOLERANCE)
 
 
@@ -102,21 +102,25 @@ def plain(ids, segments=None):
 
 def test_equally_frequent_pieces_have_the_entropy_of_their_number():
   batches = [plain([[5, 6, 7, 8]]), plain([[9, 10, 11, 12]])]
-  assert unigram_entropy(batches, first_piece=5, vocab_size=20) == pytest.approx(math.log(8), rel=TOLERANCE)
+  assert unigram_entropy(piece_counts(batches, vocab_size=20), first_piece=5) == pytest.approx(
+    math.log(8), rel=TOLERANCE
+  )
 
 
 def test_special_pieces_padding_and_empty_slots_are_not_counted():
   batch = plain([[2, 5, 5, 6, 3, 7, 7]], segments=[[1, 1, 1, 1, 1, 0, 0]])
   expected = entropy_of_counts({5: 2, 6: 1})
-  assert unigram_entropy([batch], first_piece=5, vocab_size=20) == pytest.approx(expected, rel=TOLERANCE)
+  assert unigram_entropy(piece_counts([batch], vocab_size=20), first_piece=5) == pytest.approx(expected, rel=TOLERANCE)
 
 
 def test_counting_leaves_the_batch_as_it_was():
   batch = plain([[5, 4, 6]])
   batch['masked_positions'][0, 0], batch['targets'][0, 0], batch['weights'][0, 0] = 1, 9, 1
-  assert unigram_entropy([batch], first_piece=5, vocab_size=20) == pytest.approx(math.log(3), rel=TOLERANCE)
+  assert unigram_entropy(piece_counts([batch], vocab_size=20), first_piece=5) == pytest.approx(
+    math.log(3), rel=TOLERANCE
+  )
   np.testing.assert_array_equal(batch['input_ids'], [[5, 4, 6]])
 
 
 def test_no_text_has_no_entropy():
-  assert unigram_entropy([], first_piece=5, vocab_size=20) == 0
+  assert unigram_entropy(piece_counts([], vocab_size=20), first_piece=5) == 0

@@ -1,141 +1,188 @@
-"""The meter's intervals, over any steps and across any interruption; the configuration and its hints."""
+"""The loop: what it does after which step, what it carries on, how it stops; the configuration and its hints."""
 
-import json
+import dataclasses
 import math
 import re
-import types
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from etils import epath
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rembert.errors import RunError, UsageError
-from rembert.training import loop
-from rembert.training.loop import Meter, Stopwatch, TrainConfig
+from rembert.training.console import Console
+from rembert.training.goodput import Goodput
+from rembert.training.guards import GuardsConfig, LossGuard
+from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
 from rembert.training.losses import MlmSums
+from rembert.training.meter import Meter
+from rembert.training.profiling import ProfileConfig, Profiler
+from rembert.training.state import TrainState
 from rembert.training.step import StepMetrics
+from rembert.training.tracking import MemoryTracker
+from rembert.training.watchdog import Watchdog
 
-TOLERANCE = 1e-6  # metrics come as float32
-NUMBERS = {'positions_per_step': 100, 'flops_per_step': 6e9, 'peak_flops': None}
-
-
-def metrics(loss=10.0, correct=1.0, weight=4.0, tokens=80.0, grad_norm=0.5):
-  return StepMetrics(
-    sums=MlmSums(*(jnp.float32(x) for x in (loss, correct, weight))),
-    tokens=jnp.float32(tokens),
-    grad_norm=jnp.float32(grad_norm),
-  )
+# --- the loop -------------------------------------------------------------------------------------
 
 
-# --- meter ----------------------------------------------------------------------------------------
+class Stop:
+  """A `StopSignal` without signals."""
+
+  requested = None
 
 
-def test_an_interval_is_divided_once_by_all_of_its_weight():
-  meter = Meter()
-  meter.add(1, metrics(loss=30.0, correct=1, weight=10, tokens=100, grad_norm=3.0))
-  meter.add(2, metrics(loss=2.0, correct=2, weight=2, tokens=50, grad_norm=0.25))
-  meter.add(3, metrics(loss=8.0, correct=0, weight=4, tokens=90, grad_norm=0.5))
-  assert meter.interval(**NUMBERS) == pytest.approx(
-    {'loss': 40 / 16, 'accuracy': 3 / 16, 'padding': 1 - 240 / 300, 'grad_norm': 0.5}, rel=TOLERANCE
-  )
+class Run:
+  """A loop around a step that adds its batch to a counter; everything that happens is written down in order."""
+
+  def __init__(self, folder, *, position=None, losses=None, guards=None, **config):
+    self.events, self.saved, self.losses = [], {}, losses or {}
+    self.config = TrainConfig(**{'steps': 10, 'log_every': 3, 'eval_every': 4, 'checkpoint_every': 5} | config)
+    self.stop, self.tracker, self.console = Stop(), MemoryTracker(), Console(is_quiet=True)
+    position = position or Position(
+      step=0,
+      state=TrainState(step=0, params={'sum': 0}, opt_state=()),
+      data={'at': 0},
+      meter=Meter(),
+      guard=LossGuard(guards or GuardsConfig()),
+    )
+    self.watchdog = Watchdog(0, folder)
+    with self.console.training(position.step, self.config.steps) as progress:
+      self.progress = progress
+    self.loop = Loop(
+      self.config,
+      guards or GuardsConfig(),
+      position,
+      train_step=self._train_step,
+      evaluate=self._evaluate if self.config.eval_every else None,
+      save=self._save,
+      learning_rate=lambda updates: jnp.float32(updates),
+      numbers=Numbers(positions_per_step=8, flops_per_step=1, peak_flops=None),
+      stop=self.stop,
+      watchers=Watchers(
+        console=self.console,
+        progress=self,
+        trackers=self.tracker,
+        goodput=Goodput(epath.Path(folder) / 'goodput.json'),
+        watchdog=self.watchdog,
+        profiler=Profiler(ProfileConfig(), epath.Path(folder)),
+      ),
+    )
+
+  # What the console's progress is told.
+  def step(self, step):
+    pass
+
+  def metrics(self, step, row):
+    self.events.append(f'log {step}')
+
+  def evaluation(self, step, metrics):
+    self.events.append(f'evaluation {step}')
+
+  def _train_step(self, state, batch):
+    step = state.step + 1
+    loss = self.losses.get(step, 2.0 * step)
+    is_finite = math.isfinite(loss)
+    numbers = MlmSums(*(np.float32(x) for x in (loss, 1, 2)))
+    metrics = StepMetrics(sums=numbers, tokens=np.float32(8), grad_norm=np.float32(1), is_finite=np.bool_(is_finite))
+    return TrainState(step, {'sum': state.params['sum'] + batch['add']}, ()), metrics
+
+  def _evaluate(self, params, is_stopped):
+    for _ in range(3):
+      if is_stopped():
+        return None
+    return {'eval/sum': params['sum']}
+
+  def _save(self, position):
+    self.events.append(f'save {position.step}')
+    self.saved[position.step] = dataclasses.replace(
+      position, meter=Meter(position.meter.saved()), guard=LossGuard(GuardsConfig(), position.guard.saved())
+    )
+
+  def batches(self, start=0):
+    return (({'add': number}, {'at': number}) for number in range(start + 1, 1000))
+
+  def run(self):
+    self.loop.run(self.batches(self.loop.position.step))
+    return self
 
 
-def test_a_new_interval_begins_with_nothing():
-  meter = Meter()
-  meter.add(1, metrics(loss=1000.0, correct=4, weight=4, tokens=7))
-  meter.add_time(9.0, 8.0)
-  meter.interval(**NUMBERS)
-  assert set(meter.saved().values()) == {0.0}
-  meter.add(2, metrics(loss=6.0, correct=1, weight=3, tokens=60, grad_norm=2.0))
-  meter.add_time(0.5, 0.1)
-  assert meter.interval(**NUMBERS) == pytest.approx(
-    {
-      'loss': 2.0,
-      'accuracy': 1 / 3,
-      'grad_norm': 2.0,
-      'padding': 0.4,
-      'step_seconds': 0.5,
-      'tokens_per_second': 200.0,
-      'data_wait_share': 0.2,
-    },
-    rel=TOLERANCE,
-  )
+CLOCKED = ('step_seconds', 'tokens_per_second', 'data_wait_share')
 
 
-def test_speeds_are_means_over_the_steps_that_were_timed():
-  meter = Meter()
-  for step, (seconds, waited) in enumerate([(1.0, 0.5), (2.0, 0.0), (3.0, 1.0)], start=1):
-    meter.add(step, metrics())
-    meter.add_time(seconds, waited)
-  row = meter.interval(positions_per_step=100, flops_per_step=6e9, peak_flops=1e10)
-  assert (row['step_seconds'], row['tokens_per_second'], row['data_wait_share']) == (2.0, 50.0, 0.25)
-  assert row['mfu'] == pytest.approx(6e9 / 2.0 / 1e10)
+def without_clock(rows):
+  return [{name: value for name, value in row.items() if name not in CLOCKED} for row in rows]
 
 
-def test_without_a_peak_there_is_no_mfu_and_without_times_no_speed():
-  meter = Meter()
-  meter.add(1, metrics())
-  assert meter.interval(**NUMBERS).keys() == {'loss', 'accuracy', 'grad_norm', 'padding'}
-  meter.add_time(1.0, 0.0)
-  assert 'mfu' not in meter.interval(**NUMBERS)
+def test_everything_happens_after_its_step_and_in_order(tmp_path):
+  run = Run(tmp_path).run()
+  assert run.events == [
+    'log 3',
+    'evaluation 4',
+    'save 5',
+    'log 6',
+    'evaluation 8',
+    'log 9',
+    'evaluation 10',
+    'save 10',
+  ]
+  assert run.loop.position.state.params['sum'] == sum(range(1, 11))
+  assert run.loop.position.data == {'at': 10}
+  assert not run.loop.is_stopping
 
 
-def test_steps_without_predictions_do_not_divide_by_zero():
-  meter = Meter()
-  meter.add(1, metrics(loss=0.0, correct=0, weight=0, tokens=0))
-  row = meter.interval(**NUMBERS)
-  assert (row['loss'], row['accuracy'], row['padding']) == (0.0, 0.0, 1.0)
+def test_a_row_of_metrics_is_that_of_the_steps_since_the_row_before(tmp_path):
+  rows = [row for row in Run(tmp_path).run().tracker.rows if 'loss' in row]
+  assert [row['loss'] for row in rows] == [(2 + 4 + 6) / 6, (8 + 10 + 12) / 6, (14 + 16 + 18) / 6]
+  assert [row['learning_rate'] for row in rows] == [2, 5, 8]
 
 
-numbers = st.floats(0, 1e6, width=32)
-some_steps = st.lists(st.tuples(numbers, numbers, numbers, numbers, numbers), min_size=1, max_size=12)
+@pytest.mark.parametrize('at', range(1, 10))
+def test_stopped_anywhere_it_saves_and_goes_on_as_if_it_had_not_been(tmp_path, at):
+  whole, cut = Run(tmp_path / 'whole').run(), Run(tmp_path / 'cut')
+
+  def batches():
+    for number, batch in enumerate(cut.batches(), start=1):
+      if number == at:
+        cut.stop.requested = 'SIGTERM'
+      yield batch
+
+  cut.loop.run(batches())
+  assert cut.loop.is_stopping
+  assert max(cut.saved) == at
+  resumed = Run(tmp_path / 'cut', position=cut.saved[at]).run()
+  assert without_clock(cut.tracker.rows + resumed.tracker.rows) == without_clock(whole.tracker.rows)
+  assert resumed.loop.position.state.params == whole.loop.position.state.params
 
 
-@given(steps=some_steps, stop=st.integers(0, 11))
-def test_an_interval_resumed_from_a_checkpoint_is_that_of_the_uninterrupted_run(steps, stop):
-  stop = min(stop, len(steps) - 1)
-  whole, before = Meter(), Meter()
-  for number, values in enumerate(steps):
-    whole.add(number, metrics(*values))
-    if number < stop:
-      before.add(number, metrics(*values))
-  resumed = Meter(json.loads(json.dumps(before.saved())))
-  for number, values in enumerate(steps[stop:], start=stop):
-    resumed.add(number, metrics(*values))
-  assert resumed.interval(**NUMBERS) == whole.interval(**NUMBERS)
+def test_an_evaluation_that_is_cut_short_is_made_first_thing_on_resuming(tmp_path):
+  cut = Run(tmp_path)
+  evaluate = cut.loop._evaluate
+
+  def stopped_in_the_middle(params, is_stopped):
+    cut.stop.requested = 'SIGTERM'
+    return evaluate(params, is_stopped)
+
+  cut.loop._evaluate = stopped_in_the_middle
+  cut.run()
+  assert cut.events == ['log 3', 'save 4']
+  assert cut.saved[4].is_evaluation_due
+  assert Run(tmp_path, position=cut.saved[4]).run().events[:2] == ['evaluation 4', 'save 5']
 
 
-def test_what_was_saved_does_not_change_afterwards():
-  meter = Meter()
-  meter.add(1, metrics())
-  saved = meter.saved()
-  copy = dict(saved)
-  meter.add(2, metrics())
-  assert saved == copy
-  Meter(saved).add(2, metrics())
-  assert saved == copy
+def test_updates_that_are_skipped_count_as_steps_and_not_in_the_metrics(tmp_path):
+  run = Run(tmp_path, losses={2: math.nan, 3: math.inf}).run()
+  row = next(row for row in run.tracker.rows if 'loss' in row)
+  assert (row['loss'], row['skipped_updates'], row['learning_rate']) == (2 / 2, 2, 0)
 
 
-@pytest.mark.parametrize('value', [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(('name', 'said'), [('loss', 'loss'), ('grad_norm', 'gradient')])
-def test_a_number_that_is_not_finite_ends_the_run_and_names_the_step(name, said, value):
-  meter = Meter()
-  meter.add(16, metrics())
-  before = meter.saved()
-  with pytest.raises(RunError, match=f'the {said} of step 17 is not finite') as error:
-    meter.add(17, metrics(**{name: value}))
-  assert error.value.exit_code == 1
-  assert str(value) in error.value.where
-  assert 'optimizer.learning_rate' in error.value.fix[0]
-  assert meter.saved() == before
-
-
-def test_a_stopwatch_reads_the_time_since_its_last_reading(monkeypatch):
-  times = iter([10.0, 12.5, 13.0])
-  monkeypatch.setattr(loop, 'time', types.SimpleNamespace(perf_counter=lambda: next(times)))
-  watch = Stopwatch()
-  assert (watch.read(), watch.read()) == (2.5, 0.5)
+def test_too_many_in_a_row_end_the_run_before_anything_of_it_is_saved(tmp_path):
+  run = Run(tmp_path, losses=dict.fromkeys(range(4, 9), math.nan), guards=GuardsConfig(max_skipped_updates=2))
+  with pytest.raises(RunError, match='the loss of step 6 is not finite, after 2 skipped updates in a row'):
+    run.run()
+  assert 'save 6' not in run.events
+  assert run.loop.position.step <= 7
 
 
 # --- configuration --------------------------------------------------------------------------------

@@ -1,11 +1,17 @@
 """Signals: at once before there is anything to save, at the next safe point afterwards, and never lost."""
 
 import contextlib
+import http.server
 import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import ClassVar
 
 import pytest
 
-from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal
+from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal, heed_maintenance, maintenance_notice
 
 BOTH = (signal.SIGTERM, signal.SIGINT)
 
@@ -19,9 +25,7 @@ def test_before_there_is_anything_to_save_a_signal_stops_at_once(number):
 
 @pytest.mark.parametrize('number', BOTH)
 def test_once_deferred_a_signal_waits_for_the_loop(number):
-  with StopSignal() as stop:
-    assert stop.requested is None
-    stop.defer()
+  with StopSignal() as stop, stop.deferred():
     assert stop.requested is None
     signal.raise_signal(number)
     assert stop.requested == number.name
@@ -34,16 +38,14 @@ def test_nothing_that_catches_exceptions_swallows_a_stop():
 
 @pytest.mark.parametrize('first', BOTH)
 def test_ctrl_c_after_a_request_is_not_caught(first):
-  with StopSignal() as stop:
-    stop.defer()
+  with StopSignal() as stop, stop.deferred():
     signal.raise_signal(first)
     with pytest.raises(KeyboardInterrupt):
       signal.raise_signal(signal.SIGINT)
 
 
 def test_sigterm_may_be_repeated():
-  with StopSignal() as stop:
-    stop.defer()
+  with StopSignal() as stop, stop.deferred():
     for number in signal.SIGINT, signal.SIGTERM, signal.SIGTERM:
       signal.raise_signal(number)
     assert stop.requested == 'SIGTERM'
@@ -56,8 +58,7 @@ def test_the_handlers_of_before_are_back_afterwards(error):
   originals = {number: signal.signal(number, handler) for number, handler in handlers.items()}
   try:
     try:
-      with StopSignal() as stop:
-        stop.defer()
+      with StopSignal() as stop, stop.deferred():
         signal.raise_signal(signal.SIGTERM)
         if error:
           raise error
@@ -74,3 +75,107 @@ def test_the_handlers_of_before_are_back_afterwards(error):
 
 def test_the_exit_code_says_try_again():
   assert EXIT_STOPPED == 75
+
+
+def test_outside_of_deferred_a_signal_stops_at_once_again():
+  with StopSignal() as stop:
+    with stop.deferred():
+      pass
+    with pytest.raises(Stopped):
+      signal.raise_signal(signal.SIGTERM)
+
+
+def test_any_thread_may_ask_and_its_reason_is_kept():
+  with StopSignal() as stop, stop.deferred():
+    threading.Thread(target=stop.request, args=('notice of maintenance',)).start()
+    end = time.monotonic() + 10
+    while stop.requested is None:
+      assert time.monotonic() < end
+      time.sleep(0.01)
+    assert stop.requested == 'notice of maintenance'
+
+
+@pytest.mark.parametrize('number', BOTH)
+def test_a_main_thread_that_is_away_in_native_code_does_not_keep_the_program(number):
+  # XLA compiles without the interpreter's lock, and restarts system calls: Python's handler waits until it returns.
+  text = """
+import ctypes
+from rembert.training.preemption import StopSignal
+libc = ctypes.CDLL(None)
+with StopSignal():
+  lock = (ctypes.c_char * 64)()
+  libc.pthread_mutex_init(lock, None)
+  libc.pthread_mutex_lock(lock)
+  print('away', flush=True)
+  libc.pthread_mutex_lock(lock)  # for ever: it already holds it
+"""
+  process = subprocess.Popen([sys.executable, '-c', text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+  assert process.stdout.readline() == 'away\n'
+  time.sleep(0.3)
+  process.send_signal(number)
+  _, errors = process.communicate(timeout=30)
+  assert process.returncode == EXIT_STOPPED
+  assert f'stopped by {number.name}' in errors
+  assert 'Repeat the command' in errors
+
+
+# --- notice of maintenance ------------------------------------------------------------------------
+
+
+class MetadataServer(http.server.BaseHTTPRequestHandler):
+  """Answers as Google's does, which wants its header."""
+
+  events: ClassVar[dict] = {}
+
+  def do_GET(self):
+    assert self.headers['Metadata-Flavor'] == 'Google'
+    event = self.events.get(self.path.removeprefix('/computeMetadata/v1/instance/'))
+    self.send_response(200 if event else 404)
+    self.end_headers()
+    self.wfile.write((event or '').encode())
+
+  def log_message(self, *_):
+    pass
+
+
+@pytest.fixture
+def metadata(monkeypatch):
+  """What a metadata server says about this machine; to be changed by the test."""
+  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), MetadataServer)
+  threading.Thread(target=server.serve_forever, daemon=True).start()
+  monkeypatch.setenv('GCE_METADATA_HOST', f'127.0.0.1:{server.server_port}')
+  MetadataServer.events = {'maintenance-event': 'NONE', 'preempted': 'FALSE'}
+  yield MetadataServer.events
+  server.shutdown()
+
+
+@pytest.mark.parametrize(
+  ('events', 'notice'),
+  [
+    ({}, None),
+    ({'maintenance-event': 'MIGRATE_ON_HOST_MAINTENANCE'}, None),
+    ({'maintenance-event': 'TERMINATE_ON_HOST_MAINTENANCE'}, 'notice of maintenance'),
+    ({'preempted': 'TRUE'}, 'notice of preemption'),
+    ({'maintenance-event': ''}, None),
+  ],
+)
+def test_what_the_machine_is_told_about_itself(events, notice, metadata):
+  metadata |= events
+  assert maintenance_notice() == notice
+
+
+def test_a_notice_stops_a_run_as_a_signal_does(metadata):
+  with StopSignal() as stop, heed_maintenance(stop, every_seconds=0.05), stop.deferred():
+    time.sleep(0.3)
+    assert stop.requested is None
+    metadata['maintenance-event'] = 'TERMINATE_ON_HOST_MAINTENANCE'
+    end = time.monotonic() + 10
+    while stop.requested is None:
+      assert time.monotonic() < end
+      time.sleep(0.01)
+  assert stop.requested == 'notice of maintenance'
+
+
+def test_where_nobody_answers_nothing_is_heard(monkeypatch):
+  monkeypatch.setenv('GCE_METADATA_HOST', '127.0.0.1:9')
+  assert maintenance_notice() is None

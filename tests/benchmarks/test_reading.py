@@ -1,0 +1,46 @@
+import pytest
+
+from benchmarks import reading
+from rembert.data.stored_batches import StoredBatches
+from rembert.data.token_store import TokenStore
+
+TINY = reading.Setting(rows=4, length=64, batches=3, pieces=1500)
+
+
+@pytest.mark.slow
+def test_the_store_has_the_shape_of_the_setting(tmp_path):
+  opened = TokenStore(reading.make_store(reading.SETTINGS['rows64'], tmp_path))
+  assert (opened.sequence_length, opened.vocab_size, len(opened.languages)) == (64, 5000, 12)
+
+
+def test_every_run_goes_on_where_the_last_one_stopped(small_store, monkeypatch):
+  begun, batches = [], StoredBatches.batches
+
+  def noted(self, step):
+    begun.append(step)
+    return batches(self, step)
+
+  monkeypatch.setattr(StoredBatches, 'batches', noted)
+  run = reading.prepare_ours(TINY, small_store.folder)
+  facts = [run()['masked a row'] for _ in range(3)]
+  assert begun == [0, 3, 6]
+  assert all(0 < predictions <= 10 for predictions in facts)
+
+
+@pytest.mark.parametrize(
+  ('prepare', 'folder'), [(reading.prepare_trainer, 'for-trainer'), (reading.prepare_arrays, 'for-arrays')]
+)
+def test_datasets_has_the_same_rows(small_store, prepare, folder):
+  pytest.importorskip('torch', reason='`make bench` installs torch')
+  datasets = pytest.importorskip('datasets', reason='`make bench` installs datasets')
+  assert prepare(TINY, small_store.folder)()['masked a row'] > 0
+  opened = TokenStore(small_store.folder)
+  ids = datasets.load_from_disk(small_store.folder.parent / folder)['input_ids'][:]
+  stored = [opened.read(language, 'train', range(opened.rows(language, 'train'))) for language in opened.languages]
+  assert ids == [row for rows in stored for row in rows.tolist()]
+
+
+def test_training_is_that_of_the_smoke_run():
+  training = reading.smoke_training()
+  assert (training.rows, training.length, training.slots) == (32, 64, 10)
+  assert (training.config.vocab_size, training.config.hidden_size) == (reading.SETTINGS['rows64'].pieces, 128)

@@ -1,0 +1,72 @@
+import json
+import types
+
+import pytest
+import rich.console
+
+from benchmarks import run
+from benchmarks.turns import Contestant, Measurement, NotHere
+
+OURS = Contestant('this project', print, (), {'rows': 100, 'MB': 0.5})
+THEIRS = Contestant('theirs', print, (), {'rows': 10, 'MB': 0.05})
+PRODUCT = Contestant('(product)', print, (), {'GFLOP': 8.0})
+ABSENT = Contestant('absent', print, (), {'rows': 10})
+MEASURED = {
+  'this project': Measurement([2.0, 4.0, 2.0], [2.0, 2.0, 2.0], {'kept': 12_345}),
+  'theirs': Measurement([1.0, 2.0, 0.8], [0.5, 0.5, 0.5], {'kept': 9}),
+  '(product)': Measurement([1.0, 1.0, 1.0], [2.0, 2.0, 2.0], {'loss': 0.5}),
+  'absent': Measurement(failure='wishful is not installed'),
+}
+CONTESTANTS = [OURS, THEIRS, PRODUCT, ABSENT]
+
+
+def rows_of(table):
+  return [[str(cell) for cell in column.cells] for column in table.columns]
+
+
+def test_the_table_has_a_column_for_every_unit_and_every_fact():
+  table = run.table('title', CONTESTANTS, MEASURED)
+  columns = {str(column.header): cells for column, cells in zip(table.columns, rows_of(table), strict=True)}
+  assert columns['rows/s'][:3] == ['50.00', '10.00', '']
+  assert columns['GFLOP/s'][:3] == ['', '', '8.00']
+  assert columns['kept'][:3] == ['12,345', '9', '']
+  assert columns['loss'][:3] == ['', '', '0.500']
+
+
+def test_ratios_are_for_the_same_work_and_only_where_there_is_some():
+  table = run.table('title', CONTESTANTS, MEASURED)
+  columns = {str(column.header): cells for column, cells in zip(table.columns, rows_of(table), strict=True)}
+  assert columns['× this project'][:3] == ['', '5.00', '']
+  assert columns['min … max'][:3] == ['', '4.00 … 5.00', '']
+  assert columns['in CPU seconds'][:3] == ['', '2.50', '']
+
+
+def test_who_did_not_run_takes_a_row_that_says_why():
+  assert 'NOT MEASURED: wishful is not installed' in rows_of(run.table('title', CONTESTANTS, MEASURED))[1]
+
+
+def test_the_record_has_raw_samples_and_what_was_derived_from_them():
+  ours, theirs, product, absent = json.loads(json.dumps(run.record(CONTESTANTS, MEASURED)))
+  assert (theirs['seconds'], theirs['times_this_project']) == ([1.0, 2.0, 0.8], [5.0, 5.0, 4.0])
+  assert ours['median_rates'] == {'rows/s': 50.0, 'MB/s': 0.25}
+  assert 'times_this_project' not in ours
+  assert 'times_this_project' not in product
+  assert (absent['failure'], absent['seconds']) == ('wishful is not installed', [])
+
+
+def test_a_setting_that_lacks_its_data_is_named_in_one_line(monkeypatch, tmp_path):
+  def contestants(setting_name, scratch):
+    raise NotHere('no larger dumps are named: SOME_VARIABLE=FOLDER')
+
+  benchmark = types.SimpleNamespace(SETTINGS={'dumps': None}, contestants=contestants)
+  monkeypatch.setitem(run.BENCHMARKS, 'some', benchmark)
+  console = rich.console.Console(record=True, width=200)
+  run.measure('some', 'dumps', run.parse_arguments([f'--output={tmp_path}']), console)
+  assert 'some, dumps: NOT MEASURED: no larger dumps are named: SOME_VARIABLE=FOLDER' in console.export_text()
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('arguments', [['--rounds=4'], ['--only=nothing'], ['--setting=nothing']])
+def test_flags_that_make_no_sense_are_refused(arguments):
+  with pytest.raises(SystemExit):
+    run.parse_arguments(arguments)

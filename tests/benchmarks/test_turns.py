@@ -1,0 +1,67 @@
+import os
+
+import pytest
+
+from benchmarks.turns import Contestant, measure_in_turn, ratios, unit_of_comparison
+
+
+def prepare_counter(facts):
+  def run():
+    return facts
+
+  return run
+
+
+def prepare_missing():
+  raise ImportError('no module', name='wishful')
+
+
+def prepare_cores():
+  return lambda: {'cores': len(os.sched_getaffinity(0))}
+
+
+def prepare_death():
+  os._exit(3)
+
+
+def test_contestants_take_turns_and_say_what_they_did():
+  contestants = [
+    Contestant('a', prepare_counter, ({'loss': 1.5},), {'rows': 1}),
+    Contestant('b', prepare_counter, (None,), {'rows': 1}),
+  ]
+  said = []
+  measured = measure_in_turn(contestants, 3, said.append, warm_up_runs=1)
+  assert [len(measured[name].seconds) for name in 'ab'] == [3, 3]
+  assert (measured['a'].facts, measured['b'].facts) == ({'loss': 1.5}, {})
+  assert sum(line.startswith('round') for line in said) == 3
+
+
+def test_what_is_missing_or_dies_is_said_and_the_others_go_on():
+  contestants = [
+    Contestant('missing', prepare_missing, (), {'rows': 1}),
+    Contestant('dead', prepare_death, (), {'rows': 1}),
+    Contestant('there', prepare_counter, (None,), {'rows': 1}),
+  ]
+  measured = measure_in_turn(contestants, 1, lambda text: None, warm_up_runs=1)
+  assert measured['missing'].failure == 'wishful is not installed'
+  assert measured['dead'].failure == 'died with exit code 3'
+  assert len(measured['there'].seconds) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, 'sched_setaffinity'), reason='this system does not tie processes to cores')
+def test_one_core_is_one_core():
+  measured = measure_in_turn(
+    [Contestant('one', prepare_cores, (), {'rows': 1}, one_core=True)], 1, lambda text: None, warm_up_runs=1
+  )
+  assert measured['one'].facts == {'cores': 1}
+
+
+def test_ratios_are_taken_round_by_round_for_the_same_work():
+  assert ratios([4.0, 9.0], [2.0, 3.0]) == [2.0, 3.0]
+  assert ratios([4.0, 9.0], [2.0, 3.0], share=10) == [20.0, 30.0]
+
+
+def test_only_the_same_kind_of_work_is_compared():
+  ours = Contestant('ours', prepare_counter, (), {'tokens': 64, 'GFLOP': 1})
+  assert unit_of_comparison(Contestant('theirs', prepare_counter, (), {'rows': 1, 'tokens': 8}), ours) == 'tokens'
+  assert unit_of_comparison(Contestant('product', prepare_counter, (), {'GFLOP': 1}), ours) is None

@@ -1,0 +1,116 @@
+"""What is run again, how often, how soon, and what is not."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from launch.supervise import Patience, Supervisor, is_worth_repeating, main
+
+QUICK = Patience(short_seconds=0.0)
+
+
+def counting(folder, *codes):
+  """A command that ends with one code after the other; a negative one is a signal that it kills itself with."""
+  text = f"""
+import os, pathlib
+runs = pathlib.Path({str(folder / 'runs')!r})
+number = len(runs.read_text()) if runs.exists() else 0
+runs.write_text('x' * (number + 1))
+code = {list(codes)!r}[number]
+os.kill(os.getpid(), -code) if code < 0 else os._exit(code)
+"""
+  return [sys.executable, '-c', text]
+
+
+def runs(folder):
+  return len((folder / 'runs').read_text())
+
+
+@pytest.mark.parametrize('code', [1, 2, 3])
+def test_an_error_is_passed_on_and_not_repeated(code, tmp_path):
+  assert Supervisor(counting(tmp_path, code, 0), QUICK, print).run() == code
+  assert runs(tmp_path) == 1
+
+
+def test_what_was_stopped_or_killed_is_repeated_until_it_is_done(tmp_path):
+  said = []
+  assert Supervisor(counting(tmp_path, 75, -9, -6, 75, 0), QUICK, said.append).run() == 0
+  assert runs(tmp_path) == 5
+  assert [line.split(';')[0].split(' after')[0] for line in said] == [
+    'supervise: stopped early, to be resumed',
+    'supervise: killed by SIGKILL',
+    'supervise: killed by SIGABRT',
+    'supervise: stopped early, to be resumed',
+  ]
+
+
+def test_an_error_after_restarts_ends_it(tmp_path):
+  assert Supervisor(counting(tmp_path, 75, 2, 0), QUICK, print).run() == 2
+  assert runs(tmp_path) == 2
+
+
+def test_restarts_have_a_limit(tmp_path):
+  said = []
+  assert Supervisor(counting(tmp_path, *[75] * 9), Patience(max_restarts=2, short_seconds=0), said.append).run() == 75
+  assert runs(tmp_path) == 3
+  assert '--max_restarts' in said[-1]
+
+
+def test_short_runs_wait_longer_each_time_and_have_a_limit_of_their_own(tmp_path, monkeypatch):
+  waits = []
+  monkeypatch.setattr(Supervisor, '_wait', lambda self, seconds: waits.append(seconds))
+  said = []
+  patience = Patience(max_short_runs=6, short_seconds=1000, max_wait=5)
+  assert Supervisor(counting(tmp_path, *[-9] * 9), patience, said.append).run() == 137
+  assert waits == [1, 2, 4, 5, 5]
+  assert 'needs somebody to look at it' in said[-1]
+
+
+def test_a_run_that_lived_is_restarted_soon(tmp_path, monkeypatch):
+  waits = []
+  monkeypatch.setattr(Supervisor, '_wait', lambda self, seconds: waits.append(seconds))
+  assert Supervisor(counting(tmp_path, 75, 75, 75, 0), QUICK, print).run() == 0
+  assert waits == [1, 1, 1]
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_reaches_the_command_and_ends_the_supervision(number):
+  command = 'trap "echo told; exit 75" TERM INT; echo ready; while true; do sleep 0.1; done'
+  process = subprocess.Popen(
+    [sys.executable, '-m', 'launch.supervise', '--', 'sh', '-c', command], stdout=subprocess.PIPE, text=True
+  )
+  assert process.stdout.readline() == 'ready\n'
+  process.send_signal(number)
+  output, _ = process.communicate(timeout=60)
+  assert output == 'told\n'
+  assert process.returncode == 75
+
+
+def test_a_signal_between_two_runs_ends_it_too():
+  process = subprocess.Popen(
+    [sys.executable, '-m', 'launch.supervise', '--', 'sh', '-c', 'kill -9 $$'], stdout=subprocess.PIPE, text=True
+  )
+  for _ in range(4):
+    assert 'restart' in process.stdout.readline()
+  start = time.monotonic()
+  process.send_signal(signal.SIGTERM)
+  process.communicate(timeout=60)
+  assert process.returncode == 137
+  assert time.monotonic() - start < 6
+
+
+@pytest.mark.parametrize('code', [75, -9, -6, 137, 134])
+def test_worth_repeating(code):
+  assert is_worth_repeating(code)
+
+
+@pytest.mark.parametrize(
+  'arguments', [[], ['--'], ['--max_restarts=-1', '--', 'true'], ['--max_wait=nan', '--', 'true']]
+)
+def test_wrong_usage(arguments, capsys):
+  with pytest.raises(SystemExit) as error:
+    main(arguments)
+  assert error.value.code == 2
