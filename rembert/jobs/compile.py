@@ -125,7 +125,6 @@ def _report(
   what = f'compiling for {devices} × {kind}, {report["rows_per_part"]} rows a device'
   with jax.set_mesh(mesh), console.task(what) as progress:
     traced = make_step(config, trainable).trace(trainable.restore_target(), config.abstract_batch(mesh))
-    progress(0.05, 'lowering')
     lowered = traced.lower()
     try:
       with _signs_of_life(progress):
@@ -163,12 +162,12 @@ def _report(
 
 @contextlib.contextmanager
 def _signs_of_life(progress: Callable[[float, str], None]) -> Iterator[None]:
-  """The compiler says nothing for minutes; this does, so that nobody takes it for hung."""
+  """The compiler says nothing for minutes, nor how much is left; this shows that it is not hung."""
   done, start = threading.Event(), time.monotonic()
 
   def tell() -> None:
     while not done.wait(5):
-      progress(0.1, f'· the compiler has been at work for {time.monotonic() - start:.0f} s')
+      progress(0, f'· the compiler has been at work for {time.monotonic() - start:.0f} s')
 
   teller = threading.Thread(target=tell, daemon=True)
   teller.start()
