@@ -6,13 +6,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from-lock
 # Absent where torch is not wanted; `make parity` and `make bench` make it.
 TORCH_STAMP := $(VENV)/.torch-added
+# libtpu is the compiler of TPUs; no TPU is needed.
+LIBTPU_STAMP := $(VENV)/.libtpu-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity gcs golden bench lint format lock clean
+.PHONY: help smoke test test-slow parity gcs golden bench tpu hardware-table lint format lock clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("rembert needs Python 3.11 or newer, and $(PYTHON) is " \
@@ -26,6 +28,10 @@ $(TORCH_STAMP): $(STAMP) tests/parity/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/parity/requirements.txt
 	@touch $@
 
+$(LIBTPU_STAMP): $(STAMP) tests/tpu/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/tpu/requirements.txt
+	@touch $@
+
 $(BENCH_STAMP): $(TORCH_STAMP) benchmarks/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/requirements.txt
 	@touch $@
@@ -34,10 +40,10 @@ smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add 
 	$(BIN)/python -m rembert.main --gin_file=gin/pretrain_smoke.gin $(ARGS)
 
 test: $(STAMP)  ## the test suite, under ten minutes on two cores
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'not slow and not parity and not gcs' $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'not slow and not parity and not gcs and not tpu' $(ARGS)
 
 test-slow: $(STAMP)  ## the tests marked slow
-	$(BIN)/python -m pytest -m 'slow and not parity and not gcs' $(ARGS)
+	$(BIN)/python -m pytest -m 'slow and not parity and not gcs and not tpu' $(ARGS)
 
 parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT (installs torch)
 	$(BIN)/python -m pytest tests/parity -m parity $(ARGS)
@@ -51,6 +57,12 @@ golden: $(TORCH_STAMP)  ## make tests/golden anew: what Hugging Face's RemBERT c
 
 bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs torch, datasets, wikiextractor)
 	$(BIN)/python -m benchmarks.run $(ARGS)
+
+tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libtpu; ten minutes)
+	$(BIN)/python -m pytest tests/tpu -m tpu $(ARGS)
+
+hardware-table: $(LIBTPU_STAMP)  ## docs/hardware.md anew: the large step on every slice (installs libtpu; an hour)
+	$(BIN)/python -m benchmarks.hardware --again $(ARGS)
 
 lint: $(STAMP)  ## ruff: format and lint
 	$(BIN)/ruff format --check .

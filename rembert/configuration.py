@@ -29,6 +29,7 @@ from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
 from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
+from rembert.training.xla_flags import HardwareConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +56,7 @@ CONFIGURABLES = {
   'packing': PackingConfig,
   'optimizer': OptimizerConfig,
   'mesh': MeshConfig,
+  'hardware': HardwareConfig,
   'hosts': HostsConfig,
   'train': TrainConfig,
   'guards': GuardsConfig,

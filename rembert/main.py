@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from rembert.errors import UsageError
 from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal, heed_maintenance, stopped_message
 
-MODES = ('pretrain',)
+MODES = ('pretrain', 'compile')
 
 DESCRIPTION = """\
 Pre-train RemBERT. A gin file says what to run; bindings on the command line override it.
@@ -27,6 +27,9 @@ examples
         --gin.data.dumps=/path/to/dumps
   what a configuration amounts to, without running it:
     python -m rembert.main --gin_file=gin/pretrain_large.gin --dry_run
+  whether it fits a TPU slice that is not here, and how fast it can be there at best (libtpu needed, no TPU):
+    python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/v5e_64.gin \\
+        --mode=compile --topology=v5e:8x8
   another of the paper's models, of which gin/models has a file each:
     python -m rembert.main --gin_file=gin/pretrain_base.gin --gin_file=gin/models/in128_out3072.gin
 
@@ -35,7 +38,8 @@ often changed
   mesh.data mesh.fsdp mesh.tensor   data.dumps data.languages data.alpha   vocabulary.path   optimizer.learning_rate
 
 exit codes
-  0 done · 75 stopped early, run again to resume · 2 wrong usage or configuration · 1 anything else
+  0 done (compile: it fits) · 75 stopped early, run again to resume · 2 wrong usage or configuration ·
+  1 anything else (compile: it does not fit)
 """
 
 
@@ -59,6 +63,9 @@ def parser() -> argparse.ArgumentParser:
   )
   flags.add_argument('--workdir', metavar='DIR', help='where the run lives (default: runs/NAME for gin/NAME.gin)')
   flags.add_argument('--mode', choices=MODES, help='the job, if not the one that the gin file names')
+  flags.add_argument('--topology', metavar='NAME', help='compile: the devices, such as v5e:8x8, 2*v4:4x4x4, cpu:8')
+  flags.add_argument('--search_batch', action='store_true', help='compile: find the most rows per device that fit')
+  flags.add_argument('--output', metavar='FILE', help='compile: the report (default: WORKDIR/compile/TOPOLOGY.json)')
   flags.add_argument('--dry_run', action='store_true', help='print model, counts and schedule, and exit')
   flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
   return flags
@@ -83,18 +90,31 @@ def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) 
   from etils import epath
 
   from rembert import configuration
+  from rembert.jobs import compile as compile_ahead
   from rembert.jobs import pretrain
 
   configuration.load(options.gin_file, bindings)
   settings = configuration.build(configuration.RunConfig)
-  job = {'pretrain': pretrain}.get(options.mode or settings.mode)
-  if job is None:
-    raise UsageError(f'unknown mode {settings.mode!r}', where='run.mode', fix=f'one of {", ".join(MODES)}')
-  config = job.configured()
+  mode = options.mode or settings.mode
+  if mode not in MODES:
+    raise UsageError(f'unknown mode {mode!r}', where='run.mode', fix=f'one of {", ".join(MODES)}')
+  config = pretrain.configured()
   if options.dry_run:
-    return job.dry_run(config)
-  workdir = options.workdir or settings.workdir or f'runs/{pathlib.Path(options.gin_file[-1]).stem}'
-  return job.run(config, epath.Path(workdir), stop)
+    return pretrain.dry_run(config)
+  workdir = epath.Path(options.workdir or settings.workdir or f'runs/{run_name(options.gin_file)}')
+  if mode == 'compile':
+    if not options.topology:
+      raise UsageError('compile for which devices?', where='--topology', fix='--topology=v5e:8x8, or cpu:8 to try it')
+    return compile_ahead.run(
+      config, workdir, options.topology, search_batch=options.search_batch, output=options.output
+    )
+  return pretrain.run(config, workdir, stop)
+
+
+def run_name(gin_files: Sequence[str]) -> str:
+  """`NAME` of the last `NAME.gin` that says what is run; files in a folder `hardware` say on what."""
+  files = [pathlib.Path(name) for name in gin_files]
+  return ([file.stem for file in files if file.parent.name != 'hardware'] or [file.stem for file in files])[-1]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,6 +20,15 @@ from rembert.errors import UsageError
 
 Batch = dict[str, np.ndarray]
 
+
+def batch_shapes(rows: int, sequence_length: int, slots: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+  """Shape and type of every array of a batch: S = `sequence_length` positions, K = `slots` predictions a row."""
+  positions, predictions = (rows, sequence_length), (rows, slots)
+  shapes = dict.fromkeys(('input_ids', 'segment_ids', 'position_ids'), (positions, np.dtype(np.int32)))
+  shapes |= dict.fromkeys(('masked_positions', 'targets'), (predictions, np.dtype(np.int32)))
+  return shapes | {'weights': (predictions, np.dtype(np.float32)), 'language': ((rows,), np.dtype(np.int32))}
+
+
 # (language, split, number of documents to skip) → ids of the following documents, once through the corpus.
 OpenDocuments = Callable[[str, str, int], Iterator[np.ndarray]]
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 
+from rembert.data.batches import batch_shapes
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
@@ -11,16 +12,19 @@ from rembert.errors import UsageError
 from rembert.hosts.joining import HostsConfig
 from rembert.hosts.together import Hosts
 from rembert.model.config import Execution, RemBertConfig
+from rembert.model.fused_attention import check_backend
 from rembert.model.parameter_counts import PaperFigures, count_as_the_paper, count_parameters
-from rembert.training import flops, sharding
+from rembert.training import flops, sharding, state
 from rembert.training.console import Console, human_bytes, human_duration
 from rembert.training.goodput import Account
 from rembert.training.guards import GuardsConfig
 from rembert.training.loop import TrainConfig
-from rembert.training.optimizer import OptimizerConfig
+from rembert.training.optimizer import OptimizerConfig, make_optimizer
 from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable
+from rembert.training.step import make_train_step
+from rembert.training.xla_flags import HardwareConfig
 
 # The paper rounds, and in its ablation tables the pooler and most of the head do not count: that is 2.7 % at most, of
 # Table 13, 3072 out. What is further away is not the model of the row.
@@ -40,6 +44,7 @@ class PretrainConfig:
   packing: PackingConfig
   optimizer: OptimizerConfig
   mesh: MeshConfig
+  hardware: HardwareConfig
   hosts: HostsConfig
   train: TrainConfig
   guards: GuardsConfig
@@ -80,6 +85,34 @@ class PretrainConfig:
     """Of the whole batch."""
     slots = self.masking.slots(self.train.sequence_length)
     return self.train.batch_size * flops.train_flops_per_row(self.model, self.train.sequence_length, slots)
+
+  @property
+  def dropout_seed(self) -> int | None:
+    """None where the model drops nothing."""
+    return self.train.seed if self.model.hidden_dropout_prob or self.model.attention_probs_dropout_prob else None
+
+  def abstract_batch(self, mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct]:
+    """The global batch of a step, as shapes with their sharding."""
+    train, where = self.train, sharding.batch_sharding(mesh)
+    shapes = batch_shapes(train.batch_size, train.sequence_length, self.masking.slots(train.sequence_length))
+    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=where) for name, (shape, dtype) in shapes.items()}
+
+
+def make_trainable(config: PretrainConfig, mesh: jax.sharding.Mesh) -> Trainable:
+  """Model and optimizer on a mesh; UsageError where batch, devices and attention do not go together."""
+  config.train.check_divides(sharding.batch_shards(mesh))
+  check_backend(
+    config.execution.attention, platform=mesh.devices.flat[0].platform, sequence_length=config.train.sequence_length
+  )
+  optimizer = make_optimizer(config.optimizer, config.train.steps)
+  return state.masked_lm(config.model, config.execution, optimizer, mesh)
+
+
+def make_step(config: PretrainConfig, trainable: Trainable) -> jax.stages.Wrapped:
+  """The update of pre-training, to be run under `jax.set_mesh`; also what `--mode=compile` compiles."""
+  return make_train_step(
+    trainable, accumulation_steps=config.train.accumulation_steps, dropout_seed=config.dropout_seed
+  )
 
 
 def show_parameters(console: Console, config: RemBertConfig, paper: PaperFigures) -> None:
@@ -145,26 +178,35 @@ def show_schedule(console: Console, config: PretrainConfig) -> None:
   )
 
 
+def bytes_per_device(config: PretrainConfig, trainable: Trainable) -> dict[str, int]:
+  """What one device holds all through a step: parameters, optimizer state, gradients, its rows of the batch."""
+  params = sharding.bytes_per_device(trainable.abstract_state.params, trainable.shardings.params)
+  batch = config.abstract_batch(trainable.mesh)
+  return {
+    'parameters': params,
+    'optimizer': sharding.bytes_per_device(trainable.abstract_state.opt_state, trainable.shardings.opt_state),
+    'gradients': params,
+    'batch': sharding.bytes_per_device(batch, {name: array.sharding for name, array in batch.items()}),
+  }
+
+
 def show_devices(
   console: Console, trainable: Trainable, config: PretrainConfig, peak: tuple[float, str] | None
 ) -> None:
   """Devices, mesh, and what each device holds."""
-  devices, mesh = jax.devices(), trainable.mesh
-  shards = sharding.batch_shards(mesh)
-  state_bytes = {
-    'parameters': sharding.bytes_per_device(trainable.abstract_state.params, trainable.shardings.params),
-    'optimizer': sharding.bytes_per_device(trainable.abstract_state.opt_state, trainable.shardings.opt_state),
-  }
-  state_bytes['gradients'] = state_bytes['parameters']
+  mesh = trainable.mesh
+  devices = mesh.devices.flatten()
+  rows, parts = config.train.batch_size // sharding.batch_shards(mesh), config.train.accumulation_steps
+  held = bytes_per_device(config, trainable)
   console.facts(
     'Devices',
     {
       'devices': f'{len(devices)} × {devices[0].device_kind} ({devices[0].platform}), '
-      f'{jax.process_count()} process(es), jax {jax.__version__}',
-      'mesh': ' · '.join(f'{axis} {size}' for axis, size in mesh.shape.items()),
+      f'{len({device.process_index for device in devices})} process(es), jax {jax.__version__}',
+      'mesh': sharding.mesh_text(mesh),
       'peak': f'{peak[0] / 1e12:.3g} TFLOP/s a device ({peak[1]})' if peak else 'unknown device: no MFU',
-      'bytes per device': ', '.join(f'{name} {human_bytes(count)}' for name, count in state_bytes.items())
-      + f'; {config.train.batch_size // shards} rows of the batch',
+      'bytes per device': ', '.join(f'{name} {human_bytes(count)}' for name, count in held.items()),
+      'rows per device': f'{rows}' + (f', in {parts} parts of {rows // parts}' if parts > 1 else ''),
     },
   )
 

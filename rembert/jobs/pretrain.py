@@ -17,6 +17,8 @@ from rembert.hosts.together import Hosts, joined
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import (
   PretrainConfig,
+  make_step,
+  make_trainable,
   show_account,
   show_devices,
   show_hosts,
@@ -26,9 +28,8 @@ from rembert.jobs.description import (
 )
 from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.workdir_lock import locked
-from rembert.model.fused_attention import check_backend
 from rembert.report.plots import LossPicture, plot_loss
-from rembert.training import flops, sharding, state
+from rembert.training import flops, sharding, xla_flags
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
 from rembert.training.cpu_memory import keep_freed_memory_if_small
@@ -37,11 +38,11 @@ from rembert.training.goodput import Goodput, account, read_sessions
 from rembert.training.guards import LossGuard
 from rembert.training.loop import Loop, Numbers, Position, Watchers
 from rembert.training.meter import Meter
-from rembert.training.optimizer import learning_rate_schedule, make_optimizer
+from rembert.training.optimizer import learning_rate_schedule
 from rembert.training.preemption import EXIT_STOPPED, StopSignal
 from rembert.training.profiling import Profiler
 from rembert.training.save_schedule import SaveSchedule
-from rembert.training.step import make_eval_step, make_train_step
+from rembert.training.step import make_eval_step
 from rembert.training.tracking import JsonlTracker, TensorBoardTracker, Trackers, read_jsonl
 from rembert.training.watchdog import Watchdog
 
@@ -63,14 +64,22 @@ def dry_run(config: PretrainConfig) -> int:
 def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Trains, or goes on where the workdir stands. Returns the exit code: 0 done, 75 stopped and to be repeated."""
   keep_freed_memory_if_small(config.model)  # before JAX looks for devices
+  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # likewise
   with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
-    return _run(config, workdir, stop, hosts, stack)
+    return _run(config, workdir, stop, hosts, stack, flags)
 
 
 def _run(
-  config: PretrainConfig, workdir: epath.Path, stop: StopSignal, hosts: Hosts, stack: contextlib.ExitStack
+  config: PretrainConfig,
+  workdir: epath.Path,
+  stop: StopSignal,
+  hosts: Hosts,
+  stack: contextlib.ExitStack,
+  flags: str,
 ) -> int:
   console, train = Console(is_quiet=not hosts.is_first), config.train
+  if flags:
+    console.say(flags)
   # --- workdir ---------------------------------------------------------------
   if hosts.is_first:
     workdirs.prepare(workdir)
@@ -96,12 +105,7 @@ def _run(
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
-  train.check_divides(sharding.batch_shards(mesh))
-  check_backend(
-    config.execution.attention, platform=mesh.devices.flat[0].platform, sequence_length=train.sequence_length
-  )
-  optimizer = make_optimizer(config.optimizer, train.steps)
-  trainable = state.masked_lm(config.model, config.execution, optimizer, mesh)
+  trainable = make_trainable(config, mesh)
   peak = flops.peak_flops_per_device()
   console.say(f'rembert {rembert.__version__} · pre-training in {workdir}')
   show_model(console, config.model)
@@ -148,8 +152,7 @@ def _run(
   batches = prefetch(source.batches(position.step, position.data), on_device)
   stack.callback(batches.close)
   first = next(batches)
-  dropout_seed = train.seed if config.model.hidden_dropout_prob or config.model.attention_probs_dropout_prob else None
-  train_step = make_train_step(trainable, accumulation_steps=train.accumulation_steps, dropout_seed=dropout_seed)
+  train_step = make_step(config, trainable)
   eval_step = make_eval_step(trainable, len(source.languages))
   with console.task('compiling'), goodput.activity('compile'):
     train_step = train_step.lower(trainable.restore_target(), first[0]).compile()

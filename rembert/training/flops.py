@@ -3,31 +3,11 @@
 XLA's own `cost_analysis` counts the body of the layer loop once, whatever the depth; hence the count here.
 """
 
-import re
-
 import jax
 import jax.numpy as jnp
 
 from rembert.model.config import RemBertConfig
-
-# Dense peak in FLOP/s of one JAX device at bfloat16, from the vendors' data sheets; keys are the first words of
-# `device_kind` (an `NVIDIA L40S` is no `NVIDIA L4`).
-# A v4 or v5p device is a whole chip (megacore).
-_PEAK_BF16 = {
-  'TPU v2': 22.5e12,
-  'TPU v3': 61.5e12,
-  'TPU v4': 275e12,
-  'TPU v5 lite': 197e12,
-  'TPU v5e': 197e12,
-  'TPU v5': 459e12,
-  'TPU v5p': 459e12,
-  'TPU v6 lite': 918e12,
-  'TPU v6e': 918e12,
-  'NVIDIA A100': 312e12,
-  'NVIDIA H100': 989e12,
-  'NVIDIA H200': 989e12,
-  'NVIDIA L4': 121e12,
-}
+from rembert.training.chips import chip_of
 
 
 def forward_flops_per_row(config: RemBertConfig, sequence_length: int, masked_positions: int) -> int:
@@ -52,10 +32,8 @@ def peak_flops_per_device() -> tuple[float, str] | None:
   device = jax.devices()[0]
   if device.platform == 'cpu':
     return _measured_matmul_flops() / jax.local_device_count(), 'measured float32 product'
-  for prefix in sorted(_PEAK_BF16, key=len, reverse=True):
-    if re.match(rf'{prefix}\b', device.device_kind):
-      return _PEAK_BF16[prefix], f'{prefix}, bfloat16'
-  return None
+  found = chip_of(device.device_kind)
+  return found and (found[1].bf16_flops, f'{found[0]}, bfloat16')
 
 
 def _measured_matmul_flops(size: int = 1536, repeats: int = 3) -> float:

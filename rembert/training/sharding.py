@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+from collections.abc import Iterable
 
 import jax
 import numpy as np
 import optax
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from rembert.errors import UsageError
@@ -17,7 +19,7 @@ class MeshConfig:
   """How many devices each mesh axis has; one of them may be −1 and takes all devices that the others leave.
 
   Attributes:
-    data: replicas of the model, each with its share of the batch.
+    data: replicas of the model, each with its share of the batch; over slices first, where there are several.
     fsdp: the batch and the parameters both split.
     tensor: attention heads, feed-forward width and vocabulary split.
     require_platform: `tpu`, `gpu` or `cpu`; training refuses to start elsewhere. None takes what is there.
@@ -30,7 +32,11 @@ class MeshConfig:
 
 
 def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Mesh:
-  """A mesh over all devices, or UsageError. A mesh smaller than the machine would silently leave devices idle."""
+  """A mesh over all devices, or UsageError. A mesh smaller than the machine would silently leave devices idle.
+
+  Devices in several slices: `data` is split over the slices first, so that the network between them carries nothing but
+  the sum of the replicas' gradients.
+  """
   devices = jax.devices() if devices is None else devices
   if config.require_platform not in (None, devices[0].platform):
     raise UsageError(
@@ -52,7 +58,33 @@ def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Me
       where='mesh.data, mesh.fsdp, mesh.tensor',
       fix='make their product the number of devices, or one of them -1: it takes what the others leave',
     )
-  return jax.make_mesh(tuple(sizes.values()), MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES), devices=devices)
+  types = (AxisType.Auto,) * len(MESH_AXES)
+  slices = slice_count(devices)
+  if slices == 1:
+    # A slice of 4 × 4 × 4 has no axis of 8: then an axis of the mesh takes a part of one of the slice's.
+    arranged = mesh_utils.create_device_mesh(tuple(sizes.values()), devices, allow_split_physical_axes=True)
+    return Mesh(arranged, MESH_AXES, axis_types=types)
+  if sizes['data'] % slices:
+    raise UsageError(
+      f'{sizes["data"]} replicas do not divide over {slices} slices',
+      where=f'mesh.data = {config.data}',
+      fix=f"a multiple of {slices}: the links between slices are too slow for anything but replicas' gradients",
+    )
+  within = (sizes['data'] // slices, sizes['fsdp'], sizes['tensor'])
+  arranged = mesh_utils.create_hybrid_device_mesh(within, (slices, 1, 1), devices, allow_split_physical_axes=True)
+  return Mesh(arranged, MESH_AXES, axis_types=types)
+
+
+def slice_count(devices: Iterable[jax.Device]) -> int:
+  """How many TPU slices devices belong to. GPUs call every machine a slice, whatever joins them: 1."""
+  return len({getattr(device, 'slice_index', None) if device.platform == 'tpu' else None for device in devices})
+
+
+def mesh_text(mesh: Mesh) -> str:
+  """`data 8 · fsdp 8 · tensor 1`, and over how many slices, if several."""
+  slices = slice_count(mesh.devices.flat)
+  text = ' · '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
+  return text if slices == 1 else f'{text}, data over {slices} slices'
 
 
 def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:

@@ -1,0 +1,242 @@
+"""The tables of docs/hardware.md: steps compiled ahead of time for machines that are not here.
+
+python -m benchmarks.hardware                     compile what docs/hardware.json lacks, then write tables and headers
+python -m benchmarks.hardware --only v5e_64 --again
+python -m benchmarks.hardware --render            write tables and headers from docs/hardware.json alone
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).parent.parent
+REPORTS = ROOT / 'docs' / 'hardware.json'
+PAGE = ROOT / 'docs' / 'hardware.md'
+MODEL = 'gin/pretrain_large.gin'
+DIGITS = 4  # of what is kept of a report: enough for every table
+
+
+@dataclasses.dataclass(frozen=True)
+class Compilation:
+  """One step to compile: gin files after the model's, and bindings."""
+
+  topology: str
+  gin_file: str
+  bindings: tuple[str, ...] = ()
+
+
+def _hardware(name: str, topology: str) -> Compilation:
+  return Compilation(topology, f'gin/hardware/{name}.gin')
+
+
+HARDWARE = {
+  'v4_64': _hardware('v4_64', 'v4:4x4x4'),
+  'v4_128': _hardware('v4_128', 'v4:4x4x8'),
+  'v5e_64': _hardware('v5e_64', 'v5e:8x8'),
+  'v5e_256': _hardware('v5e_256', 'v5e:16x16'),
+  'v5p_64': _hardware('v5p_64', 'v5p:4x4x4'),
+  'v6e_64': _hardware('v6e_64', 'v6e:8x8'),
+}
+
+
+def _replicas(chips: int, topology: str) -> Compilation:
+  """Eight rows a chip, state over eight chips, and as many replicas of them as there are chips for."""
+  bindings = ('mesh.fsdp=8', f'mesh.data={chips // 8}', f'train.batch_size={8 * chips}')
+  return Compilation(topology, 'gin/hardware/v5e_256.gin', bindings)
+
+
+SCALING = {
+  'scaling_8': _replicas(8, 'v5e:2x4'),
+  'scaling_64': _replicas(64, 'v5e:8x8'),
+  'scaling_256': _replicas(256, 'v5e:16x16'),
+  'scaling_512': _replicas(512, '2*v5e:16x16'),
+}
+
+_PLAIN = ('execution.loss_chunk=0', 'execution.remat=full', 'train.batch_size=1024', 'train.accumulation_steps=1')
+HEADS = {
+  'head_at_masked_positions': Compilation('v5p:4x4x4', 'gin/hardware/v5p_64.gin', _PLAIN),
+  'head_at_all_positions': Compilation('v5p:4x4x4', 'gin/hardware/v5p_64.gin', (*_PLAIN, 'masking.rate=1.0')),
+  'head_in_chunks': Compilation('v5p:4x4x4', 'gin/hardware/v5p_64.gin', _PLAIN[1:]),
+}
+COMPILATIONS = HARDWARE | SCALING | HEADS
+
+
+# --- compiling --------------------------------------------------------------------------------------------------------
+
+
+def compile_step(compilation: Compilation) -> dict:
+  """The report of `--mode=compile`, rounded; SystemExit where there is none."""
+  with tempfile.TemporaryDirectory() as folder:
+    report = pathlib.Path(folder) / 'report.json'
+    command = [sys.executable, '-m', 'rembert.main', f'--gin_file={MODEL}', f'--gin_file={compilation.gin_file}']
+    command += ['--mode=compile', f'--topology={compilation.topology}', f'--output={report}']
+    code = subprocess.run([*command, *(f'--gin.{binding}' for binding in compilation.bindings)], cwd=ROOT).returncode
+    if not report.exists():
+      sys.exit(code or 1)
+    return rounded(json.loads(report.read_text()))
+
+
+def rounded(value):
+  """A JSON value with its floats cut to `DIGITS` digits, so that a table compiled again differs where figures do."""
+  if isinstance(value, dict):
+    return {name: rounded(item) for name, item in value.items()}
+  if isinstance(value, list):
+    return [rounded(item) for item in value]
+  return float(f'{value:.{DIGITS}g}') if isinstance(value, float) else value
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def table(columns: list[str], rows: list[list[str]]) -> str:
+  """Markdown; the first column to the left, the others to the right."""
+  lines = ['| ' + ' | '.join(columns) + ' |', '|---|' + '--:|' * (len(columns) - 1)]
+  return '\n'.join([*lines, *('| ' + ' | '.join(row) + ' |' for row in rows)])
+
+
+def _gb(count: float | None) -> str:
+  return '?' if count is None else f'{count / 1e9:.1f}'
+
+
+def _sent(report: dict, network: str) -> float | None:
+  rows = report['collectives']
+  return None if rows is None else sum(row['bytes'] for row in rows if row['network'] == network)
+
+
+def _bound(report: dict) -> list[str]:
+  bound = report['roofline']
+  sign = '>' if bound['memory'] is None else '≥'
+  unhidden = '?' if bound['memory'] is None else f'{bound["unhidden_seconds"]:.2f} s, {bound["unhidden_mfu"]:.0%}'
+  return [f'{sign} {bound["step_seconds"]:.3f} s ({bound["bound_by"]})', f'≤ {bound["mfu"]:.0%}', unhidden]
+
+
+def _mesh(report: dict) -> str:
+  return f'{report["mesh"]["data"]} × {report["mesh"]["fsdp"]}'
+
+
+def hardware_table(reports: dict[str, dict]) -> str:
+  """Every file of gin/hardware that can be compiled ahead of time."""
+  rows = []
+  for name in HARDWARE:
+    if (report := reports.get(name)) and report['fits']:
+      memory = report['memory']
+      rows.append(
+        [
+          f'[{name}](../gin/hardware/{name}.gin)',
+          report['topology'],
+          _mesh(report),
+          f'{report["parts"]} × {report["rows_per_part"]}',
+          report['execution']['remat'].replace('_', ' '),
+          f'{_gb(memory["peak"])} of {_gb(memory["hbm"])}',
+          _gb(report['hbm_traffic_bytes']),
+          _gb(_sent(report, 'ICI')),
+          *_bound(report),
+        ]
+      )
+  columns = ['file', 'slice', 'data × fsdp', 'parts × rows', 'remat', 'GB a chip', 'GB moved', 'GB sent']
+  return table([*columns, 'step', 'MFU', 'no collective hidden'], rows)
+
+
+def scaling_table(reports: dict[str, dict]) -> str:
+  """More chips with the same rows on each."""
+  rows = []
+  for name in SCALING:
+    if (report := reports.get(name)) and report['fits']:
+      by_group = {
+        label: sum(row['bytes'] for row in report['collectives'] or [] if is_of(row['group']))
+        for label, is_of in (('fsdp', lambda size: size == 8), ('replicas', lambda size: size != 8))
+      }
+      rows.append(
+        [
+          f'{report["devices"]}' + (f' in {report["slices"]} slices' if report['slices'] > 1 else ''),
+          f'{report["batch_size"]:,}',
+          _mesh(report),
+          _gb(report['memory']['peak']),
+          _gb(by_group['fsdp']),
+          f'{by_group["replicas"] / 1e9:.2f}',
+          _gb(_sent(report, 'ICI')),
+          f'{(_sent(report, "DCN") or 0) / 1e9:.2f}',
+          *_bound(report)[:2],
+        ]
+      )
+  columns = ['chips', 'rows', 'data × fsdp', 'GB a chip', 'sent in groups of 8, GB', 'in others', 'sent within a slice']
+  return table([*columns, 'between slices, at most', 'step', 'MFU'], rows)
+
+
+def heads_table(reports: dict[str, dict]) -> str:
+  """Logits at every position, at masked ones, and of a chunk of them at a time."""
+  rows = []
+  masked = reports.get('head_at_masked_positions')
+  for name in HEADS:
+    if report := reports.get(name):
+      fits, label = report['fits'], name.removeprefix('head_').replace('_', ' ')
+      temporaries = report['memory']['temporaries'] if fits else None
+      factor = temporaries / masked['memory']['temporaries'] if fits and masked and masked['fits'] else None
+      executed = f'{report["flops_per_chip"]["executed"]:.3g}' if fits else ''
+      told = _gb(temporaries) if fits else f'does not fit: {report["out_of_memory"][0]}'
+      rows.append([label, told, f'{factor:.2f}' if factor else '', executed])
+  return table(['logits', 'temporaries, GB a chip', 'against masked positions', 'FLOPs executed a chip'], rows)
+
+
+def compiled_line(report: dict) -> str:
+  """The line of a hardware file's head comment that holds its figures."""
+  memory, bound = report['memory'], report['roofline']
+  return (
+    f'# Compiled (libtpu {report["versions"]["libtpu"]}): {_gb(memory["peak"])} of {_gb(memory["hbm"])} GB a chip; '
+    f'{"more than" if bound["memory"] is None else "at least"} {bound["step_seconds"]:.3f} s a step '
+    f'({bound["bound_by"]}), MFU at most {bound["mfu"]:.0%}.'
+  )
+
+
+def rendered_page(page: str, reports: dict[str, dict]) -> str:
+  """The page with its tables made anew; the words around them stay."""
+  makers = {'hardware': hardware_table, 'scaling': scaling_table, 'heads': heads_table}
+  for name, make in makers.items():
+    between = rf'(<!-- table: {name} -->\n).*?(\n<!-- end -->)'
+    made = make(reports)
+    page, count = re.subn(between, lambda match, made=made: match[1] + made + match[2], page, flags=re.DOTALL)
+    assert count == 1, f'{PAGE} has no place for the table {name}'
+  return page
+
+
+def rendered_header(text: str, report: dict) -> str:
+  """A hardware file with the figures of `report` in its head comment."""
+  return re.sub(r'^# Compiled.*$', lambda _: compiled_line(report), text, count=1, flags=re.MULTILINE)
+
+
+def render(reports: dict[str, dict]) -> None:
+  """Writes page and headers."""
+  PAGE.write_text(rendered_page(PAGE.read_text(), reports))
+  for name, compilation in HARDWARE.items():
+    if (report := reports.get(name)) and report['fits']:
+      file = ROOT / compilation.gin_file
+      file.write_text(rendered_header(file.read_text(), report))
+
+
+def main() -> None:
+  """The command."""
+  flags = argparse.ArgumentParser(
+    prog='python -m benchmarks.hardware', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  flags.add_argument('--only', nargs='*', choices=COMPILATIONS, metavar='NAME', help=', '.join(COMPILATIONS))
+  flags.add_argument('--again', action='store_true', help='compile what docs/hardware.json has already')
+  flags.add_argument('--render', action='store_true', help='compile nothing')
+  options = flags.parse_args()
+  reports = json.loads(REPORTS.read_text()) if REPORTS.exists() else {}
+  wanted = [] if options.render else options.only or list(COMPILATIONS)
+  for name in wanted:
+    if options.again or name not in reports:
+      print(f'--- {name}', flush=True)
+      reports[name] = compile_step(COMPILATIONS[name])
+      ordered = {known: reports[known] for known in COMPILATIONS if known in reports}
+      REPORTS.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + '\n')
+  render(reports)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,332 @@
+"""The step of pre-training, compiled ahead of time for devices that are not here: does it fit, and how fast at best?
+
+python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/v5e_64.gin \\
+    --mode=compile --topology=v5e:8x8
+"""
+
+import contextlib
+import dataclasses
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import jax
+from etils import epath
+
+from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
+from rembert.storage import write_whole
+from rembert.training import sharding, topology, xla_flags
+from rembert.training.chips import chip_of
+from rembert.training.compiled_text import Collective, Program
+from rembert.training.console import Console, human_bytes
+from rembert.training.roofline import ASSUMPTIONS, crosses_slices, roofline
+from rembert.training.traced_flops import traced_flops
+
+EXIT_DOES_NOT_FIT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+  """Bytes of one chip's memory that the compiled program takes.
+
+  Attributes:
+    arguments: state and batch.
+    outputs: the new state and the metrics.
+    aliased: how much of the new state takes the place of the old.
+    temporaries: activations, gradients, logits, when there is most of them.
+    code: the program itself.
+    peak: arguments, temporaries and what of the outputs has no place yet.
+  """
+
+  arguments: int
+  outputs: int
+  aliased: int
+  temporaries: int
+  code: int
+  peak: int
+
+
+def run(
+  config: PretrainConfig, workdir: epath.Path, name: str, *, search_batch: bool = False, output: str | None = None
+) -> int:
+  """Compiles, prints the report and writes it as JSON.
+
+  Args:
+    config: of the run.
+    workdir: the report goes to `compile/TOPOLOGY.json` in it, unless `output` names another file; the
+      compiled program, as text, lies beside it.
+    name: of the topology (`rembert.training.topology`).
+    search_batch: find the most rows per device and part that fit; compiles several times.
+    output: file of the report.
+
+  Returns:
+    0 where the step fits, 1 where it does not.
+
+  Raises:
+    UsageError: an unknown topology, libtpu missing, or a configuration that does not go with these devices.
+  """
+  console = Console()
+  # --- devices ---------------------------------------------------------------
+  wanted = topology.parse(name)
+  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
+  mesh = sharding.make_mesh(config.mesh, list(topology.devices(wanted)))
+  if flags:
+    console.say(flags)
+  show_model(console, config.model)
+
+  # --- compile ---------------------------------------------------------------
+  rows = config.train.batch_size // sharding.batch_shards(mesh)
+  report, text = _report(config, mesh, wanted, console)
+  show(console, report)
+  if search_batch:
+    report['most_rows_per_part'] = _most_rows(config, mesh, wanted, rows, report['fits'], console)
+
+  # --- report ----------------------------------------------------------------
+  file = epath.Path(output) if output else workdir / 'compile' / f'{re.sub(r"[^0-9a-z]+", "_", name)}.json'
+  file.parent.mkdir(parents=True, exist_ok=True)
+  write_whole(file, json.dumps(report, indent=2) + '\n')
+  console.say(f'report: {file}')
+  if text:
+    program = file.with_suffix('.hlo.txt')
+    write_whole(program, text)
+    console.say(f'compiled program: {program}')
+  if not report['fits']:
+    console.say(_what_to_change(config, rows, search_batch))
+    return EXIT_DOES_NOT_FIT
+  return 0
+
+
+def _report(
+  config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, console: Console
+) -> tuple[dict, str | None]:
+  """Everything that is known of the step on this mesh, JSON; and the compiled text, where there is one."""
+  devices = mesh.devices.size
+  rows = config.train.batch_size // sharding.batch_shards(mesh)
+  kind = mesh.devices.flat[0].device_kind
+  found = chip_of(kind)
+  trainable = make_trainable(config, mesh)
+  report = {
+    'topology': wanted.name,
+    'device_kind': kind,
+    'devices': devices,
+    'mesh': dict(mesh.shape),
+    'slices': wanted.slices,
+    'batch_size': config.train.batch_size,
+    'rows_per_device': rows,
+    'parts': config.train.accumulation_steps,
+    'rows_per_part': rows // config.train.accumulation_steps,
+    'execution': dataclasses.asdict(config.execution),
+    'held_bytes': bytes_per_device(config, trainable),
+    'versions': {'jax': jax.__version__, 'libtpu': _libtpu_version() if wanted.family != 'cpu' else None},
+  }
+  start = time.monotonic()
+  what = f'compiling for {devices} × {kind}, {report["rows_per_part"]} rows a device'
+  with jax.set_mesh(mesh), console.task(what) as progress:
+    traced = make_step(config, trainable).trace(trainable.restore_target(), config.abstract_batch(mesh))
+    lowered = traced.lower()
+    try:
+      with _signs_of_life(progress):
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+      if 'RESOURCE_EXHAUSTED' not in str(error):
+        raise
+      return report | {'fits': False, 'out_of_memory': _first_lines(str(error))}, None
+  report['compile_seconds'] = round(time.monotonic() - start, 1)
+
+  memory = _memory(compiled)
+  flops = traced_flops(traced.jaxpr.jaxpr) / devices
+  report |= {
+    'fits': True,
+    'memory': dataclasses.asdict(memory) | {'hbm': found and found[1].hbm_bytes},
+    'flops_per_chip': {'model': config.train_flops_per_step / devices, 'executed': flops},
+  }
+  text, collectives, hbm_bytes, unreadable = _read(compiled, devices)
+  report |= {'hbm_traffic_bytes': hbm_bytes, 'unreadable': unreadable}
+  report['collectives'] = collectives and _by_kind(collectives, list(mesh.devices.flat))
+  report['roofline'] = None
+  if found and found[1].hbm_bandwidth:
+    bound = roofline(found[1], mesh.devices, flops_per_chip=flops, hbm_bytes=hbm_bytes, collectives=collectives)
+    useful = config.train_flops_per_step / devices / found[1].bf16_flops
+    report['roofline'] = dataclasses.asdict(bound) | {
+      'step_seconds': bound.step_seconds,
+      'unhidden_seconds': bound.unhidden_seconds,
+      'bound_by': bound.bound_by,
+      'mfu': useful / bound.step_seconds,
+      'unhidden_mfu': useful / bound.unhidden_seconds,
+      'assumptions': ASSUMPTIONS,
+    }
+  return report, text
+
+
+@contextlib.contextmanager
+def _signs_of_life(progress: Callable[[float, str], None]) -> Iterator[None]:
+  """The compiler says nothing for minutes, nor how much is left; this shows that it is not hung."""
+  done, start = threading.Event(), time.monotonic()
+
+  def tell() -> None:
+    while not done.wait(5):
+      progress(0, f'· the compiler has been at work for {time.monotonic() - start:.0f} s')
+
+  teller = threading.Thread(target=tell, daemon=True)
+  teller.start()
+  try:
+    yield
+  finally:
+    done.set()
+    teller.join()
+
+
+def _memory(compiled: jax.stages.Compiled) -> Memory:
+  stats = compiled.memory_analysis()
+  lasting = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+  # The compiler's own peak: the sum of all temporaries is more than there is at any one time.
+  peak = stats.peak_memory_in_bytes or lasting + stats.temp_size_in_bytes
+  return Memory(
+    arguments=stats.argument_size_in_bytes,
+    outputs=stats.output_size_in_bytes,
+    aliased=stats.alias_size_in_bytes,
+    temporaries=max(peak - lasting, 0),
+    code=stats.generated_code_size_in_bytes,
+    peak=peak,
+  )
+
+
+def _read(
+  compiled: jax.stages.Compiled, devices: int
+) -> tuple[str | None, list[Collective] | None, float | None, str | None]:
+  """The compiled text, collectives and memory traffic from it, and why they could not be read if so."""
+  text = None
+  try:
+    text = compiled.as_text()
+    program = Program(text, devices)
+    return text, program.collectives(), program.hbm_bytes(), None
+  except (jax.errors.JaxRuntimeError, ValueError) as error:  # libtpu cannot print every program that it makes
+    return text, None, None, str(error).splitlines()[0]
+
+
+def _by_kind(collectives: list[Collective], devices: list[jax.Device]) -> list[dict]:
+  rows: dict[tuple, dict] = {}
+  for collective in collectives:
+    network = 'DCN' if crosses_slices(collective, devices) else 'ICI'
+    key = (collective.kind, network, collective.groups.shape[1])
+    row = rows.setdefault(key, {'kind': key[0], 'network': network, 'group': key[2], 'count': 0, 'bytes': 0.0})
+    row['count'] += collective.times
+    row['bytes'] += collective.times * collective.wire_bytes
+  return sorted(rows.values(), key=lambda row: -row['bytes'])
+
+
+def _first_lines(message: str) -> list[str]:
+  """What the compiler says of sizes, without its stack."""
+  lines = [line.strip() for line in message.splitlines() if line.strip()]
+  return [line for line in lines[:40] if re.search(r'\d(?:\.\d+)?[KMGT]i?B?\b|RESOURCE_EXHAUSTED', line)][:8] or lines[
+    :3
+  ]
+
+
+def _libtpu_version() -> str:
+  import importlib.metadata
+
+  return importlib.metadata.version('libtpu')
+
+
+# --- the most rows that fit -------------------------------------------------------------------------------------------
+
+
+def _most_rows(
+  config: PretrainConfig,
+  mesh: jax.sharding.Mesh,
+  wanted: topology.Topology,
+  rows: int,
+  fits: bool,
+  console: Console,
+) -> int:
+  """The most rows of a device and part that fit, of those that divide a device's `rows`; 0 if not even one does."""
+  sizes = [size for size in range(1, rows + 1) if rows % size == 0]
+  own = sizes.index(rows // config.train.accumulation_steps)
+  low, high = (own, len(sizes)) if fits else (-1, own)  # sizes[low] fits, sizes[high] does not
+  while high - low > 1:
+    middle = (low + high) // 2
+    train = dataclasses.replace(config.train, accumulation_steps=rows // sizes[middle])
+    if _report(dataclasses.replace(config, train=train), mesh, wanted, console)[0]['fits']:
+      low = middle
+    else:
+      high = middle
+  most = sizes[low] if low >= 0 else 0
+  console.say(
+    f'most rows of a device and part that fit: {most}'
+    + (f' (--gin.train.accumulation_steps={rows // most})' if most else '')
+    + (', the whole batch' if most == rows else '')
+  )
+  return most
+
+
+def _what_to_change(config: PretrainConfig, rows: int, was_searched: bool) -> str:
+  parts = config.train.accumulation_steps
+  smaller = next((rows // size for size in range(rows // parts - 1, 0, -1) if rows % size == 0), None)
+  fixes = [f'--gin.train.accumulation_steps={smaller}'] if smaller else []
+  fixes += ['--gin.execution.remat=full'] if config.execution.remat != 'full' else []
+  fixes += ['a larger --gin.mesh.fsdp, if state takes much of it']
+  fixes += [] if was_searched else ['--search_batch finds the most rows that fit']
+  return 'It does not fit.\n' + '\n'.join(f'  fix    {fix}' for fix in fixes)
+
+
+# --- on the screen ----------------------------------------------------------------------------------------------------
+
+
+def show(console: Console, report: dict) -> None:
+  """The report as tables."""
+  facts = {
+    'devices': f'{report["devices"]} × {report["device_kind"]}'
+    + (f' in {report["slices"]} slices' if report['slices'] > 1 else ''),
+    'mesh': ' · '.join(f'{axis} {size}' for axis, size in report['mesh'].items()),
+    'batch': f'{report["batch_size"]} rows, {report["rows_per_device"]} a device in {report["parts"]} part(s) of '
+    f'{report["rows_per_part"]}',
+    'held per chip': ', '.join(f'{name} {human_bytes(count)}' for name, count in report['held_bytes'].items()),
+  }
+  if not report['fits']:
+    console.facts('Does not fit', facts | {'compiler': '\n'.join(report['out_of_memory'])})
+    return
+  memory, flops = report['memory'], report['flops_per_chip']
+  facts['FLOPs per chip'] = f'{flops["model"]:.4g} of the model, {flops["executed"]:.4g} executed'
+  if report['hbm_traffic_bytes'] is not None:
+    facts['HBM traffic per chip'] = human_bytes(report['hbm_traffic_bytes'])
+  console.facts('Step', facts)
+  size = memory['hbm']
+  share = lambda count: f'{count / size:.1%}' if size else ''
+  names = ('arguments', 'outputs', 'aliased', 'temporaries', 'code', 'peak')
+  rows = [(name, human_bytes(memory[name]), share(memory[name])) for name in names]
+  rows += [('the chip has', human_bytes(size), '')] if size else []
+  console.table('Memory per chip', ('', 'bytes', 'of HBM'), rows)
+  _show_collectives(console, report)
+  _show_roofline(console, report)
+
+
+def _show_collectives(console: Console, report: dict) -> None:
+  if report['collectives'] is None:
+    console.say(f'Collectives and memory traffic are not known; the compiled text: {report["unreadable"]}\n')
+    return
+  rows = [
+    (f'{row["kind"]} of {row["group"]}, {row["network"]}', f'{row["count"]:,}', human_bytes(row['bytes']))
+    for row in report['collectives']
+  ]
+  console.table('Collectives per chip and step', ('', 'runs', 'sent'), rows or [('none', '', '')])
+
+
+def _show_roofline(console: Console, report: dict) -> None:
+  bound = report['roofline']
+  if bound is None:
+    console.say('No roofline: the table of chips has no data sheet for this device.\n')
+    return
+  seconds = lambda value: 'not known' if value is None else f'{value:.3f} s'
+  facts = {name: seconds(bound[name]) for name in ('compute', 'memory', 'ici')}
+  facts |= {'dcn': seconds(bound['dcn'])} if report['slices'] > 1 else {}
+  is_partial = bound['memory'] is None
+  facts['step'] = f'{"more than" if is_partial else "at least"} {bound["step_seconds"]:.3f} s ({bound["bound_by"]})'
+  facts['MFU'] = f'at most {bound["mfu"]:.1%}'
+  if not is_partial:
+    facts['no collective hidden'] = f'{bound["unhidden_seconds"]:.3f} s, MFU {bound["unhidden_mfu"]:.1%}'
+  facts['rows'] = f'at most {report["batch_size"] / bound["step_seconds"]:,.0f} a second'
+  facts['assumed'] = bound['assumptions']
+  console.facts('Roofline', facts)

@@ -1,0 +1,207 @@
+"""Compiling ahead of time, on forced CPU devices: the whole job but the compiler of a TPU."""
+
+import json
+
+import jax
+import pytest
+
+from rembert import configuration, main
+from rembert.data.batches import batch_shapes
+from rembert.jobs import compile as compile_ahead
+from rembert.jobs import pretrain
+from rembert.jobs.description import make_step, make_trainable
+from rembert.training import flops
+from rembert.training.sharding import MeshConfig, make_mesh
+
+SMALL = [
+  'RemBertConfig.num_hidden_layers=1',
+  'execution.unroll=1',
+  'RemBertConfig.vocab_size=500',
+  'RemBertConfig.pad_vocab_to_multiple_of=4',
+  'RemBertConfig.hidden_size=32',
+  'RemBertConfig.num_attention_heads=2',
+  'RemBertConfig.intermediate_size=64',
+  'RemBertConfig.input_embedding_size=16',
+  'RemBertConfig.output_embedding_size=48',
+  'train.sequence_length=16',
+]
+
+
+def command(tmp_path, *arguments, gin=()):
+  flags = [f'--gin.{binding}' for binding in (*SMALL, *gin)]
+  name = ['--gin_file=gin/pretrain_smoke.gin', '--mode=compile', f'--workdir={tmp_path}']
+  return main.main([*name, *flags, *arguments])
+
+
+def test_the_report_stands_on_the_screen_and_in_the_workdir(tmp_path, capsys):
+  sizes = ['mesh.data=2', 'mesh.fsdp=4', 'train.accumulation_steps=2']
+  assert command(tmp_path, '--topology=cpu:8', gin=sizes) == 0
+  shown = capsys.readouterr().out
+  for words in ('Memory per chip', 'temporaries', 'all-gather of 4', 'held per chip', 'batch', 'No roofline'):
+    assert words in shown
+  report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
+  assert report['fits']
+  assert (report['rows_per_device'], report['parts'], report['rows_per_part']) == (4, 2, 2)
+  assert report['mesh'] == {'data': 2, 'fsdp': 4, 'tensor': 1}
+  # Parameters and moments are arguments, and the new ones take their place.
+  held = report['held_bytes']
+  state = held['parameters'] + held['optimizer']
+  assert report['memory']['arguments'] == pytest.approx(state + held['batch'], rel=0.01)
+  assert report['memory']['aliased'] == pytest.approx(state, rel=0.01)
+  per_part = [row for row in report['collectives'] if row['kind'] == 'all-gather' and row['group'] == 4]
+  assert per_part
+  assert all(row['network'] == 'ICI' for row in report['collectives'])
+  assert report['hbm_traffic_bytes'] > report['memory']['arguments']
+  assert report['unreadable'] is None
+  assert (tmp_path / 'compile' / 'cpu_8.hlo.txt').read_text().startswith('HloModule')
+
+
+def test_the_batch_is_what_training_is_given(tmp_path, packed_rows):
+  rows, length, slots = packed_rows['input_ids'].shape + packed_rows['targets'].shape[1:]
+  shapes = batch_shapes(rows, length, slots)
+  assert shapes == {name: (array.shape, array.dtype) for name, array in packed_rows.items()}
+
+
+@pytest.fixture
+def packed_rows():
+  """A batch as the stream of documents makes it."""
+  import numpy as np
+
+  from rembert.data.batches import masked_batch
+  from rembert.data.masking import MaskingConfig, SpecialIds
+  from rembert.data.packing import Row
+
+  ids = np.random.default_rng(0).integers(400, 500, (4, 16)).astype(np.int32)
+  row = Row(ids=ids, segments=np.ones_like(ids), positions=np.broadcast_to(np.arange(16, dtype=np.int32), ids.shape))
+  return masked_batch(
+    row,
+    np.zeros(4, np.int32),
+    seed=0,
+    stream=0,
+    step=0,
+    first_row=0,
+    special=SpecialIds(),
+    vocab_size=500,
+    masking=MaskingConfig(),
+    begins_word_V=None,
+  )
+
+
+def test_flops_are_the_models_by_hand(tmp_path):
+  assert command(tmp_path, '--topology=cpu:8', f'--output={tmp_path}/report.json') == 0
+  report = json.loads((tmp_path / 'report.json').read_text())
+  configuration.load(['gin/pretrain_smoke.gin'], SMALL)
+  config = pretrain.configured()
+  assert report['flops_per_chip']['model'] * 8 == config.train_flops_per_step
+  assert config.train_flops_per_step == 32 * flops.train_flops_per_row(config.model, 16, config.masking.slots(16))
+  # No padding rows of the vocabulary here, and nothing is computed twice.
+  assert report['flops_per_chip']['executed'] * 8 == config.train_flops_per_step
+
+
+OUT_OF_MEMORY = (
+  'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO temporaries (38.04G) exceeds '
+  'available HBM (15.75G).\nsome more'
+)
+
+
+@pytest.fixture
+def room_for(monkeypatch):
+  """Sets how many rows of a device and part the compiler has room for."""
+  make_step, compile_lowered, rows_per_part = compile_ahead.make_step, jax.stages.Lowered.compile, []
+
+  def make_and_remember(config, trainable):
+    rows_per_part.append(config.train.batch_size // 8 // config.train.accumulation_steps)
+    return make_step(config, trainable)
+
+  def set_room(rows):
+    def compile_or_refuse(lowered):
+      if rows_per_part[-1] > rows:
+        raise jax.errors.JaxRuntimeError(OUT_OF_MEMORY)
+      return compile_lowered(lowered)
+
+    monkeypatch.setattr(jax.stages.Lowered, 'compile', compile_or_refuse)
+
+  monkeypatch.setattr(compile_ahead, 'make_step', make_and_remember)
+  return set_room
+
+
+def test_what_does_not_fit_exits_with_1_the_sizes_and_what_to_change(tmp_path, capsys, room_for):
+  room_for(2)
+  assert command(tmp_path, '--topology=cpu:8') == 1
+  shown = ' '.join(capsys.readouterr().out.split())
+  assert 'Does not fit' in shown
+  assert '38.04G' in shown
+  assert '--gin.train.accumulation_steps=2' in shown
+  assert '--gin.execution.remat=full' in shown
+  report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
+  assert not report['fits']
+  assert '15.75G' in report['out_of_memory'][0]
+
+
+@pytest.mark.parametrize(('room', 'most'), [(3, 2), (4, 4), (0, 0)])
+def test_the_most_rows_that_fit_are_found(tmp_path, capsys, room_for, room, most):
+  room_for(room)
+  fits = room >= 4
+  assert command(tmp_path, '--topology=cpu:8', '--search_batch') == (0 if fits else 1)
+  report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
+  assert report['most_rows_per_part'] == most
+  assert f'fit: {most}' in capsys.readouterr().out
+
+
+def test_an_error_of_another_kind_is_not_taken_for_a_lack_of_memory(tmp_path, monkeypatch):
+  def fail(lowered):
+    raise jax.errors.JaxRuntimeError('INTERNAL: something else')
+
+  monkeypatch.setattr(jax.stages.Lowered, 'compile', fail)
+  with pytest.raises(jax.errors.JaxRuntimeError, match='something else'):
+    command(tmp_path, '--topology=cpu:8')
+
+
+def test_a_program_that_cannot_be_printed_is_said_to_be_so(tmp_path, capsys, monkeypatch):
+  def fail(compiled):
+    raise jax.errors.JaxRuntimeError('INTERNAL: RET_CHECK failure in some pass\nand a stack')
+
+  monkeypatch.setattr(jax.stages.Compiled, 'as_text', fail)
+  assert command(tmp_path, '--topology=cpu:8') == 0
+  assert 'are not known; the compiled text: INTERNAL: RET_CHECK failure in some pass' in capsys.readouterr().out
+  report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
+  assert report['collectives'] is None
+  assert report['hbm_traffic_bytes'] is None
+
+
+def test_the_step_is_that_of_training():
+  configuration.load(['gin/pretrain_smoke.gin'], SMALL)
+  config = pretrain.configured()
+  mesh = make_mesh(MeshConfig())
+  assert pretrain.make_step is make_step is compile_ahead.make_step
+  trainable = make_trainable(config, mesh)
+  with jax.set_mesh(mesh):
+    lowered = make_step(config, trainable).lower(trainable.restore_target(), config.abstract_batch(mesh))
+  assert all(argument.donated for argument in jax.tree.leaves(lowered.args_info[0][0]))
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'gin', 'words'),
+  [
+    ([], [], '--topology=v5e:8x8'),
+    (['--topology=cpu:2x2'], [], '--topology=cpu:8'),
+    (['--topology=cpu:8'], ['mesh.require_platform=tpu'], 'these devices are cpu, not tpu'),
+    (['--topology=cpu:8'], ['train.batch_size=30'], '--gin.train.batch_size=32'),
+    (['--topology=cpu:8'], ['execution.attention=splash'], 'execution.attention=einsum'),
+  ],
+)
+def test_wrong_usage_exits_with_2(tmp_path, capsys, arguments, gin, words):
+  assert command(tmp_path, *arguments, gin=gin) == 2
+  assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  ('files', 'name'),
+  [
+    (['gin/pretrain_large.gin', 'gin/hardware/v4_64.gin'], 'pretrain_large'),
+    (['gin/pretrain_base.gin', 'gin/models/in128_out3072.gin'], 'in128_out3072'),
+    (['gin/hardware/cpu.gin'], 'cpu'),
+  ],
+)
+def test_a_run_is_named_after_what_it_runs_and_not_on_what(files, name):
+  assert main.run_name(files) == name
