@@ -197,9 +197,9 @@ def rendered_page(page: str, reports: dict[str, dict]) -> str:
   """The page with its tables made anew; the words around them stay."""
   makers = {'hardware': hardware_table, 'scaling': scaling_table, 'heads': heads_table}
   for name, make in makers.items():
-    between = rf'(<!-- table: {name} -->\n).*?(\n<!-- end -->)'
+    between = rf'(<!-- table: {name} -->\n).*?(<!-- end -->)'
     made = make(reports)
-    page, count = re.subn(between, lambda match, made=made: match[1] + made + match[2], page, flags=re.DOTALL)
+    page, count = re.subn(between, lambda match, made=made: f'{match[1]}{made}\n{match[2]}', page, flags=re.DOTALL)
     assert count == 1, f'{PAGE} has no place for the table {name}'
   return page
 
