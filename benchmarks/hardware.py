@@ -57,7 +57,7 @@ SCALING = {
   'scaling_512': _replicas(512, '2*v5e:16x16'),
 }
 
-_PLAIN = ('execution.loss_chunk=0', 'execution.remat=full', 'train.batch_size=1024', 'train.accumulation_steps=1')
+_PLAIN = ('execution.loss_chunk=0', 'execution.remat=full', 'train.batch_size=4096', 'train.accumulation_steps=1')
 HEADS = {
   'head_at_masked_positions': Compilation('v5p:4x4x4', 'gin/hardware/v5p_64.gin', _PLAIN),
   'head_at_all_positions': Compilation('v5p:4x4x4', 'gin/hardware/v5p_64.gin', (*_PLAIN, 'masking.rate=1.0')),
@@ -147,25 +147,19 @@ def scaling_table(reports: dict[str, dict]) -> str:
   rows = []
   for name in SCALING:
     if (report := reports.get(name)) and report['fits']:
-      by_group = {
-        label: sum(row['bytes'] for row in report['collectives'] or [] if is_of(row['group']))
-        for label, is_of in (('fsdp', lambda size: size == 8), ('replicas', lambda size: size != 8))
-      }
       rows.append(
         [
           f'{report["devices"]}' + (f' in {report["slices"]} slices' if report['slices'] > 1 else ''),
           f'{report["batch_size"]:,}',
           _mesh(report),
           _gb(report['memory']['peak']),
-          _gb(by_group['fsdp']),
-          f'{by_group["replicas"] / 1e9:.2f}',
           _gb(_sent(report, 'ICI')),
-          f'{(_sent(report, "DCN") or 0) / 1e9:.2f}',
+          f'{_sent(report, "DCN") / 1e9:.2f}' if report['slices'] > 1 else '',
           *_bound(report)[:2],
         ]
       )
-  columns = ['chips', 'rows', 'data × fsdp', 'GB a chip', 'sent in groups of 8, GB', 'in others', 'sent within a slice']
-  return table([*columns, 'between slices, at most', 'step', 'MFU'], rows)
+  columns = ['chips', 'rows', 'data × fsdp', 'GB a chip', 'GB sent within a slice', 'GB sent between slices']
+  return table([*columns, 'step', 'MFU'], rows)
 
 
 def heads_table(reports: dict[str, dict]) -> str:
@@ -197,9 +191,9 @@ def rendered_page(page: str, reports: dict[str, dict]) -> str:
   """The page with its tables made anew; the words around them stay."""
   makers = {'hardware': hardware_table, 'scaling': scaling_table, 'heads': heads_table}
   for name, make in makers.items():
-    between = rf'(<!-- table: {name} -->\n).*?(\n<!-- end -->)'
+    between = rf'(<!-- table: {name} -->\n).*?(<!-- end -->)'
     made = make(reports)
-    page, count = re.subn(between, lambda match, made=made: match[1] + made + match[2], page, flags=re.DOTALL)
+    page, count = re.subn(between, lambda match, made=made: f'{match[1]}{made}\n{match[2]}', page, flags=re.DOTALL)
     assert count == 1, f'{PAGE} has no place for the table {name}'
   return page
 

@@ -142,7 +142,7 @@ def _report(
     'memory': dataclasses.asdict(memory) | {'hbm': found and found[1].hbm_bytes},
     'flops_per_chip': {'model': config.train_flops_per_step / devices, 'executed': flops},
   }
-  text, collectives, hbm_bytes, unreadable = _read(compiled, devices)
+  text, collectives, hbm_bytes, unreadable = _read(compiled, devices, wanted.slices)
   report |= {'hbm_traffic_bytes': hbm_bytes, 'unreadable': unreadable}
   report['collectives'] = collectives and _by_kind(collectives, list(mesh.devices.flat))
   report['roofline'] = None
@@ -194,13 +194,13 @@ def _memory(compiled: jax.stages.Compiled) -> Memory:
 
 
 def _read(
-  compiled: jax.stages.Compiled, devices: int
+  compiled: jax.stages.Compiled, devices: int, slices: int
 ) -> tuple[str | None, list[Collective] | None, float | None, str | None]:
   """The compiled text, collectives and memory traffic from it, and why they could not be read if so."""
   text = None
   try:
     text = compiled.as_text()
-    program = Program(text, devices)
+    program = Program(text, devices, slices)
     return text, program.collectives(), program.hbm_bytes(), None
   except (jax.errors.JaxRuntimeError, ValueError) as error:  # libtpu cannot print every program that it makes
     return text, None, None, str(error).splitlines()[0]
@@ -307,11 +307,13 @@ def _show_collectives(console: Console, report: dict) -> None:
   if report['collectives'] is None:
     console.say(f'Collectives and memory traffic are not known; the compiled text: {report["unreadable"]}\n')
     return
-  rows = [
-    (f'{row["kind"]} of {row["group"]}, {row["network"]}', f'{row["count"]:,}', human_bytes(row['bytes']))
-    for row in report['collectives']
-  ]
+  rows = [(_named(row), f'{row["count"]:,}', human_bytes(row['bytes'])) for row in report['collectives']]
   console.table('Collectives per chip and step', ('', 'runs', 'sent'), rows or [('none', '', '')])
+
+
+def _named(row: dict) -> str:
+  members = 'slices' if row['network'] == 'DCN' else 'chips'
+  return f'{row["kind"]} of {row["group"]} {members}'
 
 
 def _show_roofline(console: Console, report: dict) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'collective-permute')
 # They name what is there already, or run computations that are counted by themselves.
 _FREE = {'parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast', 'after-all', 'partition-id', 'replica-id'}
-_FREE |= {'while', 'conditional', 'call', 'iota', 'domain', 'opt-barrier', 'add-dependency', 'custom-call-schedule'}
+_FREE |= {'while', 'conditional', 'call', 'iota', 'domain', 'opt-barrier', 'add-dependency', 'send', 'recv'}
 # Inside a fusion: it computes while a collective's buffers wait for the others; the network writes them.
 _IN_FLIGHT = {'tuple', 'custom-call', *COLLECTIVES}
 _BITS = {'pred': 8, 'token': 0, 'opaque': 0, 'u4': 4, 's4': 4, 'bf16': 16}
@@ -57,14 +57,16 @@ class Collective:
   Attributes:
     kind: one of `COLLECTIVES`.
     operand_bytes: what the device puts in.
-    groups: positions of devices in the mesh, one row a group.
+    groups: positions of devices in the mesh, one row a group; or numbers of slices.
     times: runs per step.
+    is_between_slices: each device exchanges its part with its peers in the other slices, by the hosts' network.
   """
 
   kind: str
   operand_bytes: float
   groups: np.ndarray
   times: int
+  is_between_slices: bool = False
 
   @property
   def wire_bytes(self) -> float:
@@ -88,14 +90,15 @@ class Program:
   Args:
     text: of `compiled.as_text()`.
     devices: how many it runs on.
+    slices: how many slices they are in.
 
   Raises:
     ValueError: no entry computation, a loop of unknown length, or groups written in an unknown way.
   """
 
-  def __init__(self, text: str, devices: int):
+  def __init__(self, text: str, devices: int, slices: int = 1):
     self.computations, self.entry = _parse(text)
-    self._devices = devices
+    self._devices, self._slices = devices, slices
     if not self.entry:
       raise ValueError('no ENTRY computation')
 
@@ -105,6 +108,13 @@ class Program:
     for name, times, is_fused in self._runs(self.entry, 1, fused=False):
       computation = self.computations[name]
       for instruction in computation.values():
+        operand_bytes = sum(sum(computation[name].all_bytes) for name in instruction.operands if name in computation)
+        transfer = re.search(r'_xla_megascale_transfer_type="(\w+)"', instruction.attributes)
+        if instruction.opcode == 'send' and transfer:  # the part of a collective that goes from slice to slice
+          kind = transfer[1].lower().replace('_', '-')
+          kind = kind if kind in COLLECTIVES else 'collective-permute'
+          found.append(Collective(kind, operand_bytes, np.arange(self._slices)[None], times, is_between_slices=True))
+          continue
         kind = instruction.opcode.removesuffix('-start')
         if kind not in COLLECTIVES:
           continue
@@ -115,7 +125,6 @@ class Program:
           if channel[1] in spread:
             continue
           spread.add(channel[1])
-        operand_bytes = sum(sum(computation[name].all_bytes) for name in instruction.operands if name in computation)
         found.append(Collective(kind, operand_bytes, self._groups(instruction), times))
     return found
 

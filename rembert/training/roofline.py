@@ -80,6 +80,8 @@ def roofline(
 
 def crosses_slices(collective: Collective, devices: Sequence[jax.Device]) -> bool:
   """Whether a group has members in more than one slice."""
+  if collective.is_between_slices:
+    return True
   slices = lambda group: {getattr(devices[i], 'slice_index', None) for i in group}
   return any(len(slices(group)) > 1 for group in collective.groups[:1])
 
@@ -99,6 +101,9 @@ def ring_bandwidth(chip: Chip, group: Sequence[jax.Device], slice_shape: Sequenc
 
 
 def _seconds(collective: Collective, chip: Chip, devices: list[jax.Device]) -> tuple[float, float]:
+  if collective.is_between_slices:
+    bandwidth = chip.dcn_bandwidth
+    return 0.0, collective.times * collective.wire_bytes / bandwidth if bandwidth else 0.0
   group = [devices[i] for i in collective.groups[0]]
   by_slice: dict[int | None, list[jax.Device]] = {}
   for device in group:

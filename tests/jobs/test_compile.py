@@ -37,7 +37,7 @@ def test_the_report_stands_on_the_screen_and_in_the_workdir(tmp_path, capsys):
   sizes = ['mesh.data=2', 'mesh.fsdp=4', 'train.accumulation_steps=2']
   assert command(tmp_path, '--topology=cpu:8', gin=sizes) == 0
   shown = capsys.readouterr().out
-  for words in ('Memory per chip', 'temporaries', 'all-gather of 4', 'held per chip', 'batch', 'No roofline'):
+  for words in ('Memory per chip', 'temporaries', 'all-gather of 4 chips', 'held per chip', 'batch', 'No roofline'):
     assert words in shown
   report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
   assert report['fits']

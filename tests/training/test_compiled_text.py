@@ -141,6 +141,26 @@ def test_a_tpus_spread_gathers_and_fused_scatters_are_understood():
   assert program.hbm_bytes() == 6 * 32
 
 
+MEGASCALE_TEXT = """\
+HloModule step
+
+ENTRY %main (x: bf16[4,8]) -> bf16[4,8] {
+  %x = bf16[4,8]{1,0} parameter(0)
+  %token = token[] after-all()
+  %recv.1 = (bf16[4,8]{1,0}, u32[], token[]) recv(%token), channel_id=1, is_host_transfer=true, frontend_attributes={_xla_megascale_transfer_type="ALL_REDUCE"}
+  %send.1 = (bf16[4,8]{1,0}, u32[], token[]) send(%x, %token), channel_id=2, is_host_transfer=true, frontend_attributes={_xla_host_transfer_handler_name="xla_megascale_runtime",_xla_megascale_target="{1,2}x{0:7}",_xla_megascale_transfer_type="ALL_REDUCE"}
+  %recv-done.1 = (bf16[4,8]{1,0}, token[]) recv-done(%recv.1), channel_id=1
+  ROOT %result = bf16[4,8]{1,0} get-tuple-element(%recv-done.1), index=0
+}
+"""  # noqa: E501
+
+
+def test_what_goes_from_slice_to_slice_is_seen_as_such():
+  [found] = Program(MEGASCALE_TEXT, 16, slices=2).collectives()
+  assert (found.kind, found.operand_bytes, found.times, found.is_between_slices) == ('all-reduce', 64, 1, True)
+  assert found.wire_bytes == 64
+
+
 def test_traffic_of_a_program_without_loops_is_what_xla_counts():
   def function(x, w):
     return jnp.tanh(x @ w) @ w.T

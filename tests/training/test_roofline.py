@@ -64,6 +64,14 @@ def test_between_slices_each_chip_exchanges_its_share_alone():
   assert bound(devices, [within]).dcn == 0
 
 
+def test_an_exchange_between_slices_takes_the_slow_network_alone():
+  devices = [*slice_of(4), *slice_of(4, index=1)]
+  exchange = Collective('all-reduce', 80, np.arange(2)[None], times=3, is_between_slices=True)
+  assert crosses_slices(exchange, devices)
+  times = bound(devices, [exchange])
+  assert (times.ici, times.dcn) == (0, 3 * 80 / 2)
+
+
 def test_what_is_not_known_is_not_made_up():
   times = bound(slice_of(4), None, hbm_bytes=None)
   assert (times.memory, times.ici, times.dcn) == (None, None, None)
