@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from rembert.errors import UsageError
-from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal, heed_maintenance, stopped_message
+from rembert.training.preemption import Stopped, StopSignal, exit_stopped, heed_maintenance
 
 MODES = ('pretrain', 'compile')
 
@@ -129,8 +129,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       print(f'rembert: {error}', file=sys.stderr)
       return error.exit_code
     except Stopped as stopped:
-      print(stopped_message(str(stopped)), file=sys.stderr)
-      return EXIT_STOPPED
+      # On the spot: an interpreter that takes everything down while a compiler is at work in another thread may crash.
+      exit_stopped(str(stopped))
 
 
 if __name__ == '__main__':

@@ -87,9 +87,10 @@ def _is_part_of_a_cluster() -> bool:
   """Whether JAX can find the other processes by itself."""
   if any(int(os.environ.get(name) or 1) > 1 for name in ('SLURM_NTASKS', 'OMPI_COMM_WORLD_SIZE')):
     return True
-  is_tpu_wanted = os.environ.get('JAX_PLATFORMS', 'tpu').split(',')[0] == 'tpu'
-  # A Cloud TPU VM: one host or many, its metadata say which. Elsewhere these devices are other accelerators'.
-  return is_tpu_wanted and any(pathlib.Path('/dev').glob('accel[0-9]*')) | ('TPU_WORKER_HOSTNAMES' in os.environ)
+  is_tpu_wanted = (jax.config.jax_platforms or 'tpu').split(',')[0] == 'tpu'
+  # A Cloud TPU VM is one host of a slice or all of it: its metadata say which. On Kubernetes the environment does.
+  is_slice = any(pathlib.Path('/dev').glob('accel[0-9]*')) or ',' in os.environ.get('TPU_WORKER_HOSTNAMES', '')
+  return is_tpu_wanted and is_slice
 
 
 def leave(exit_code: int) -> None:

@@ -10,6 +10,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from types import FrameType
+from typing import NoReturn
 
 EXIT_STOPPED = 75  # sysexits.h EX_TEMPFAIL: stopped early, run the same command again to resume
 
@@ -87,18 +88,14 @@ class StopSignal:
           exit_stopped(reason)
 
 
-def exit_stopped(reason: str) -> None:
-  """Ends the process on the spot, from any thread."""
+def exit_stopped(reason: str) -> NoReturn:
+  """Ends a process that has nothing to save, on the spot, from any thread."""
   # A progress bar may have hidden the cursor.
   cursor = '\x1b[?25h' if sys.stderr.isatty() else ''
-  print(f'{cursor}{stopped_message(reason)}', file=sys.stderr, flush=True)
+  message = f'rembert: stopped by {reason} between steps; nothing is lost. Repeat the command.'
+  print(f'{cursor}{message}', file=sys.stderr, flush=True)
   sys.stdout.flush()
   os._exit(EXIT_STOPPED)
-
-
-def stopped_message(reason: str) -> str:
-  """For a run that was stopped while there was nothing to save."""
-  return f'rembert: stopped by {reason} between steps; nothing is lost. Repeat the command.'
 
 
 # --- notice of maintenance, on Google Cloud ---------------------------------------------------------------------------

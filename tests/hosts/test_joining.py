@@ -15,7 +15,6 @@ def initialized(monkeypatch):
   monkeypatch.setattr(jax.distributed, 'initialize', lambda **arguments: calls.append(arguments))
   for name in (ADDRESS, COUNT, INDEX, 'SLURM_NTASKS', 'OMPI_COMM_WORLD_SIZE', 'TPU_WORKER_HOSTNAMES'):
     monkeypatch.delenv(name, raising=False)
-  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
   return calls
 
 
@@ -71,9 +70,15 @@ def test_a_tpu_pod_is_one_unless_the_cpu_is_asked_for(initialized, monkeypatch):
   monkeypatch.setenv('TPU_WORKER_HOSTNAMES', 'alpha,beta')
   join(HostsConfig())
   assert initialized == []
-  monkeypatch.delenv('JAX_PLATFORMS')
-  join(HostsConfig())
-  assert len(initialized) == 1
+  jax.config.update('jax_platforms', None)
+  try:
+    join(HostsConfig())
+    assert len(initialized) == 1
+    monkeypatch.setenv('TPU_WORKER_HOSTNAMES', 'localhost')
+    join(HostsConfig())
+    assert len(initialized) == 1
+  finally:
+    jax.config.update('jax_platforms', 'cpu')
 
 
 def test_a_cluster_that_jax_cannot_make_out_is_a_usage_error(initialized, monkeypatch):

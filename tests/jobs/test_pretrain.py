@@ -25,7 +25,7 @@ def test_a_run_learns_and_leaves_what_the_documentation_says(uninterrupted):
   assert not list(uninterrupted.workdir.rglob('*.partial'))
 
 
-@pytest.mark.parametrize('step', [40, 130])
+@pytest.mark.parametrize('step', [40, pytest.param(130, marks=pytest.mark.slow)])
 def test_a_killed_run_goes_on_bitwise(step, program, uninterrupted, tmp_path):
   killed = program(tmp_path / 'run')
   assert killed.stop_when(lambda: killed.steps_logged() >= step, signal.SIGKILL) == -signal.SIGKILL
