@@ -166,6 +166,31 @@ def test_eight_devices_do_what_one_does(step, batches, on_one_device, sizes):
     assert ours.tokens == (batch['segment_ids'] > 0).sum()
 
 
+FACTORISATIONS = [
+  (data, fsdp, 8 // data // fsdp) for data in (1, 2, 4, 8) for fsdp in (1, 2, 4, 8) if data * fsdp in (1, 2, 4, 8)
+]
+
+
+@pytest.fixture(scope='module')
+def twenty_steps(step, tiny, packed_batch):
+  """On one device: model and optimizer, the batches, and what comes of them. Eight heads, one for each device."""
+  optimizer = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=5), total_steps=24)
+  options = {'config': dataclasses.replace(tiny, num_attention_heads=8), 'optimizer': optimizer}
+  batches = [packed_batch(seed) for seed in range(20)]
+  return options, batches, step(**options).run(batches)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('sizes', FACTORISATIONS, ids=name_of)
+def test_twenty_steps_on_any_mesh_are_those_of_one_device(step, twenty_steps, sizes):
+  options, batches, (params, metrics) = twenty_steps
+  ours, our_metrics = step(sizes, **options).run(batches)
+  assert_trees_close(ours, params)
+  for own, expected in zip(our_metrics, metrics, strict=True):
+    assert_close(own.sums.loss, expected.sums.loss)
+    assert own.sums.weight == expected.sums.weight
+
+
 def test_devices_have_unequal_shares_of_the_predictions_and_updates_are_felt(params, batches, on_one_device):
   for batch in batches:
     of_devices = batch['weights'].reshape(8, -1).sum(axis=1)
