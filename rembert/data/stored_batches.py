@@ -22,6 +22,8 @@ from rembert.data.token_store import TokenStore
 _ROUNDS = 4  # of the block cipher that permutes row numbers; Grain's own default
 # Up to here a permutation is kept as a table: the cipher is slow where there are far fewer rows than it has blocks.
 _LARGEST_TABLE = 1 << 16
+# Rows that a thread prepares before it hands them over.
+_HANDED_OVER = 256
 
 
 @functools.lru_cache(maxsize=512)
@@ -79,12 +81,11 @@ class StoredBatches:
     """Ids of special pieces."""
     return self.store.special
 
-  def rows_of(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Language, int32, and number in that language's split, int64, of this process's rows of a step."""
-    languages, ordinals = interleaved(
-      np.arange(step * self.batch_size + self._mine.start, step * self.batch_size + self._mine.stop),
-      row_proportions(tuple(self.rates.values())),
-    )
+  def rows_of(self, step: int, steps: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Language, int32, and number in that language's split, int64, of this process's rows of a step, or of several."""
+    first_rows = np.arange(step, step + steps)[:, None] * self.batch_size
+    numbers = (first_rows + np.arange(self._mine.start, self._mine.stop)).ravel()
+    languages, ordinals = interleaved(numbers, row_proportions(tuple(self.rates.values())))
     indices = np.empty(len(languages), np.int64)
     for language, chosen in _by_language(languages):
       indices[chosen] = self._shuffled(language, ordinals[chosen])
@@ -92,17 +93,28 @@ class StoredBatches:
 
   def batch(self, step: int) -> Batch:
     """This process's rows of one step."""
-    languages, indices = self.rows_of(step)
-    return self._read('train', languages, indices, stream=MASK_STREAM, step=step)
+    return self._several(step, 1)[0]
+
+  def _several(self, step: int, steps: int) -> list[Batch]:
+    """This process's rows of several steps, read together."""
+    languages, indices = self.rows_of(step, steps)
+    ids = self._read('train', languages, indices)
+    of_steps = zip(np.split(ids, steps), np.split(languages, steps), strict=True)
+    return [
+      self._masked(*of_step, stream=MASK_STREAM, step=number) for number, of_step in enumerate(of_steps, start=step)
+    ]
 
   def batches(self, step: int = 0, state: dict | None = None) -> Iterator[tuple[Batch, dict]]:
     """See `BatchSource`; there is no state but the step."""
     del state
-    # An index is a step: Grain's threads prepare some ahead and hand them over in order.
-    steps = grain.MapDataset.range(step, sys.maxsize).map(self.batch)
+    # Grain's threads prepare some ahead and hand them over in order; small batches several at a time, since the
+    # handing over of one takes as long as reading ten rows.
+    several = max(1, _HANDED_OVER // (self._mine.stop - self._mine.start))
+    prepared = grain.MapDataset.range(step, sys.maxsize - several, several).map(lambda at: self._several(at, several))
     options = grain.ReadOptions(num_threads=self.read_threads, prefetch_buffer_size=max(2, 2 * self.read_threads))
-    for batch in steps.to_iter_dataset(options):
-      yield batch, {}
+    for batches in prepared.to_iter_dataset(options):
+      for batch in batches:
+        yield batch, {}
 
   def evaluation_batches(self) -> Iterator[Batch]:
     """See `BatchSource`: the first held-out rows of every language."""
@@ -116,7 +128,9 @@ class StoredBatches:
       # Padding rows: number −1 of the first language stands for no row.
       some += [(0, -1)] * (self.batch_size - len(some))
       languages, indices = (np.array(column) for column in zip(*some[self._mine], strict=True))
-      yield self._read('validation', languages.astype(np.int32), indices, stream=EVALUATION_STREAM, step=step)
+      languages = languages.astype(np.int32)
+      ids = self._read('validation', languages, indices)
+      yield self._masked(ids, languages, stream=EVALUATION_STREAM, step=step)
 
   @property
   def _mine(self) -> slice:
@@ -143,11 +157,14 @@ class StoredBatches:
       begin = end
     return rows
 
-  def _read(self, split: str, languages: np.ndarray, indices: np.ndarray, *, stream: int, step: int) -> Batch:
+  def _read(self, split: str, languages: np.ndarray, indices: np.ndarray) -> np.ndarray:
     ids = np.full((len(languages), self.store.sequence_length), self.special.pad, np.int32)
     for language, chosen in _by_language(np.where(indices >= 0, languages, -1)):
       if language >= 0:
         ids[chosen] = self.store.read(self.languages[language], split, indices[chosen])
+    return ids
+
+  def _masked(self, ids: np.ndarray, languages: np.ndarray, *, stream: int, step: int) -> Batch:
     return masked_batch(
       self.store.packed(ids),
       languages,
