@@ -31,3 +31,8 @@ class RunError(UsageError):
   """The run itself went wrong (a loss that is not finite, a full disk); exit code 1."""
 
   exit_code = 1
+
+
+def first_line(error: BaseException) -> str:
+  """What an exception of somebody else's says, in one line: the first that is not blank, or else its type."""
+  return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

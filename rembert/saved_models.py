@@ -13,7 +13,7 @@ from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from rembert import checksums, orbax_chatter
-from rembert.errors import UsageError
+from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
 from rembert.storage import is_remote
 from rembert.training.checkpoint_description import with_description, without_description
@@ -98,7 +98,7 @@ class _as_usage_error:
 
   def __exit__(self, _, error, __):
     if isinstance(error, Exception):
-      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+      reason = first_line(error)
       raise UsageError(
         f'a checkpoint cannot be read: {reason}', where=str(self._folder), fix='try an earlier step'
       ) from error

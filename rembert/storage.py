@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from etils import epath
 
-from rembert.errors import RunError, UsageError
+from rembert.errors import RunError, UsageError, first_line
 
 _GOOGLE_STORAGE = ('storage.googleapis.com', 443)
 _SECONDS = 10
@@ -73,5 +73,5 @@ def write_errors(what: str, where: epath.PathLike, *, fix: str = 'make room or m
   except UsageError:
     raise
   except Exception as error:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    reason = first_line(error)
     raise RunError(f'{what} could not be written: {reason}', where=os.fspath(where), fix=fix) from error

@@ -11,7 +11,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from rembert.errors import UsageError
+from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
 
 FORM = 'hugging_face'
@@ -168,7 +168,7 @@ class TorchFiles:
       try:
         self._tensors |= torch.load(file, map_location='cpu', weights_only=True, mmap=True)
       except Exception as error:  # torch has no exception of its own for it
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = first_line(error)
         raise UsageError(
           f'torch cannot read the weights: {reason}', where=str(file), fix='fetch the file again'
         ) from error

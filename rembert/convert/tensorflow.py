@@ -8,7 +8,7 @@ import re
 import numpy as np
 from etils import epath
 
-from rembert.errors import UsageError
+from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
 
 FORM = 'tensorflow'
@@ -39,7 +39,7 @@ class TensorFlowCheckpoint:
       self._reader = tf.train.load_checkpoint(prefix)
       shapes = self._reader.get_variable_to_shape_map()
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
-      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+      reason = first_line(error)
       raise UsageError(
         f'TensorFlow cannot read the checkpoint: {reason}',
         where=prefix,
@@ -62,7 +62,7 @@ class TensorFlowCheckpoint:
     try:
       tensor = np.asarray(self._reader.get_tensor(self._names[name]), np.float32)
     except Exception as error:  # a data file that is cut off shows only here
-      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+      reason = first_line(error)
       raise UsageError(f'a damaged checkpoint: {reason}', where=self.prefix, fix='fetch its files again') from error
     return tensor.T if name == _TABLE_NAME and self._is_table_transposed else tensor
 

@@ -21,7 +21,7 @@ from etils import epath
 
 from rembert.data.masking import SpecialIds
 from rembert.data.packing import Row
-from rembert.errors import UsageError
+from rembert.errors import UsageError, first_line
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
@@ -184,7 +184,7 @@ class TokenStore:
       records = [readers[shard].read([record])[0] for shard, record in numbers]
       ids = np.frombuffer(b''.join(records), self._dtype).reshape(len(indices), self.sequence_length)
     except Exception as error:  # ArrayRecord raises types of its own
-      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+      reason = first_line(error)
       raise UsageError(
         f'a shard of {language!r} cannot be read: {reason}',
         where=str(self.folder / language),

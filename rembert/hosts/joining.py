@@ -8,7 +8,7 @@ import sys
 
 import jax
 
-from rembert.errors import RunError, UsageError
+from rembert.errors import RunError, UsageError, first_line
 
 ADDRESS, COUNT, INDEX = 'JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES', 'JAX_PROCESS_ID'
 _FIX = f'set {ADDRESS}=HOST:PORT, {COUNT} and {INDEX} on every host, or none of them for a run on this one alone'
@@ -58,7 +58,7 @@ def join(config: HostsConfig) -> None:
   except RuntimeError as error:
     address = explicit['coordinator_address'] if explicit else 'the first host'
     raise RunError(
-      f'not all hosts joined within {config.join_seconds} s: {str(error).splitlines()[0]}',
+      f'not all hosts joined within {config.join_seconds} s: {first_line(error)}',
       where=f'{address}, hosts.join_seconds',
       fix=['start the same command on every host', f'is {address} reachable from {socket.gethostname()}?'],
     ) from error

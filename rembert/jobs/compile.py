@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import jax
 from etils import epath
 
+from rembert.errors import first_line
 from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
 from rembert.storage import write_whole
 from rembert.training import sharding, topology, xla_flags
@@ -203,7 +204,7 @@ def _read(
     program = Program(text, devices, slices)
     return text, program.collectives(), program.hbm_bytes(), None
   except (jax.errors.JaxRuntimeError, ValueError) as error:  # libtpu cannot print every program that it makes
-    return text, None, None, str(error).splitlines()[0]
+    return text, None, None, first_line(error)
 
 
 def _by_kind(collectives: list[Collective], devices: list[jax.Device]) -> list[dict]:

@@ -5,7 +5,7 @@ from etils import epath
 from rembert import configuration
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
-from rembert.errors import UsageError
+from rembert.errors import UsageError, first_line
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
 from rembert.saved_models import config_meta
@@ -34,7 +34,7 @@ def prepare(workdir: epath.Path) -> None:
     probe.write_text('')
     probe.unlink()
   except Exception as error:  # local, gs:// and s3:// have no exception in common
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    reason = first_line(error)
     raise UsageError(
       f'the workdir cannot be written to: {reason}', where=str(workdir), fix='choose another: --workdir=DIR'
     ) from error

@@ -12,7 +12,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from rembert import checksums
-from rembert.errors import RunError, UsageError
+from rembert.errors import RunError, UsageError, first_line
 
 # Ours in `meta`, beside what the caller puts there.
 _OWN = 'checkpoint'
@@ -140,6 +140,6 @@ def is_damage(error: Exception) -> bool:
 
 
 def in_one_line(error: Exception) -> str:
-  """The first line of what an exception says."""
-  line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+  """The first line of what an exception says, cut where it is long."""
+  line = first_line(error)
   return line if len(line) <= 160 else f'{line[:160]}…'

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import jax
 
-from rembert.errors import UsageError
+from rembert.errors import UsageError, first_line
 
 EXAMPLES = 'v4:4x4x4, v5e:8x8, v5p:4x4x4, v6e:8x8, 2*v5e:16x16 (two slices), cpu:8'
 
@@ -100,7 +100,7 @@ def _tpu_devices(topology: Topology) -> Sequence[jax.Device]:
       ).devices
   except Exception as error:  # whatever libtpu says: it knows which slices exist
     raise UsageError(
-      f'libtpu has no such slice: {str(error).splitlines()[0]}',
+      f'libtpu has no such slice: {first_line(error)}',
       where=f'--topology={topology.name}',
       fix=f'such as {EXAMPLES}',
     ) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from etils import epath
 
-from rembert.errors import UsageError
+from rembert.errors import UsageError, first_line
 from tasks.text_files import DAMAGED, read_text_documents
 from tasks.wikipedia.cleaning import clean_wikitext
 from tasks.wikipedia.dumps import DamagedDump, ReadCounts, find_dumps, read_articles, read_namespaces
@@ -111,7 +111,7 @@ def tfds_parts(dataset: str, data_dir: str | None, languages: Sequence[str]) -> 
     try:
       info = _prepared(of_language[0], data_dir).info.splits[of_language[1]]
     except Exception as error:  # TFDS raises types of its own for names, versions, splits and folders
-      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+      reason = first_line(error)
       raise UsageError(
         f'TensorFlow Datasets cannot read {of_language[0]}, split {of_language[1]}: {reason}',
         where=f'--tfds={dataset}, --tfds_data_dir={data_dir}',

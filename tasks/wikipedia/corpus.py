@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from etils import epath
 
 from rembert.data.config import SAMPLE, DataConfig
-from rembert.errors import UsageError
+from rembert.errors import UsageError, first_line
 from rembert.storage import why_unreachable
 from tasks.wikipedia.documents import Document, is_held_out, read_documents
 from tasks.wikipedia.dumps import Dump, ReadCounts, find_dumps
@@ -229,7 +229,7 @@ def _prepared_builder(name: str, data_dir: str | None) -> tuple['tfds.core.Datas
       builder = tfds.builder(name, data_dir=folder)
       total = builder.info.splits['train'].num_examples if builder.info.splits else 0
     except Exception as error:  # TFDS raises whatever its file system and parsers raise
-      reasons.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
+      reasons.append(first_line(error))
       continue
     if total >= 2:
       return builder, folder
