@@ -46,12 +46,14 @@ def _of_device_array(array: jax.Array) -> jax.Array:
   return _scattered(words, weights).sum(dtype=jnp.uint32)
 
 
+def leaf_name(path: tuple) -> str:
+  """`params/encoder/…`, of a leaf's path in a tree."""
+  return jax.tree_util.keystr(path, simple=True, separator='/')
+
+
 def of_tree(tree: Any) -> dict[str, int]:
   """Checksums of all leaves by path (`params/encoder/…`). All processes call it; all get the same."""
-  leaves = {
-    jax.tree_util.keystr(path, simple=True, separator='/'): leaf
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-  }
+  leaves = {leaf_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
   if all(_is_in_host_memory(leaf) for leaf in leaves.values()):  # without a minute of compilation for a small model
     return {name: of_array(np.asarray(leaf)) for name, leaf in leaves.items()}
   mesh = next((leaf.sharding.mesh for leaf in leaves.values() if isinstance(leaf.sharding, NamedSharding)), None)

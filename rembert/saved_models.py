@@ -15,7 +15,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from rembert import checksums, orbax_chatter
 from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
-from rembert.storage import is_remote
+from rembert.storage import absolute
 from rembert.training.checkpoint_description import with_description, without_description
 
 _MODEL = 'RemBertConfig'  # as gin calls it
@@ -132,7 +132,7 @@ def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
     raise UsageError(
       'no checkpoint', where=str(path), fix='name a workdir with checkpoints/, or a folder of Hugging Face'
     )
-  folder = _absolute(folder)
+  folder = absolute(folder)
   with _as_usage_error(folder):
     meta, arrays = without_description(ocp.JsonCheckpointHandler().restore(folder / 'meta'))
   fields = {field.name for field in dataclasses.fields(RemBertConfig)}
@@ -176,11 +176,6 @@ def read_newest(path: epath.PathLike, step: int | None, read: Callable[[SavedMod
   return read(open_saved(path, step))
 
 
-def _absolute(folder: epath.PathLike) -> epath.Path:
-  """Orbax wants no relative paths, and a bucket has no others."""
-  return epath.Path(folder) if is_remote(folder) else epath.Path(folder).resolve()
-
-
 def config_gin(config: RemBertConfig) -> str:
   """The configuration as a gin file: `--gin_file=WORKDIR/config.gin` gives the same model."""
   return ''.join(f'{name} = {value!r}\n' for name, value in config_meta(_MODEL, config).items())
@@ -205,7 +200,7 @@ def save_model(
     **facts: JSON, kept in `meta`.
   """
   workdir = epath.Path(workdir)
-  folder = _absolute(workdir / 'checkpoints')
+  folder = absolute(workdir / 'checkpoints')
   orbax_chatter.silence()
   meta = {**config_meta(_MODEL, config), 'head': head, 'labels': list(labels), **facts}
   state = {'step': np.zeros((), np.int32), 'params': unflatten_dict(dict(leaves), sep='/')}

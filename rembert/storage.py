@@ -20,6 +20,11 @@ def is_remote(path: epath.PathLike) -> bool:
   return '://' in os.fspath(path)
 
 
+def absolute(path: epath.PathLike) -> epath.Path:
+  """As Orbax wants folders, which takes no relative paths; a bucket has no others."""
+  return epath.Path(path) if is_remote(path) else epath.Path(path).resolve()
+
+
 @functools.cache
 def why_unreachable(path: str) -> str:
   """Why a `gs://` path cannot be reached, or '' if its host answers (and for local paths).

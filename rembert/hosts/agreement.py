@@ -41,14 +41,6 @@ class Agreement:
     before, self._pending = self._pending, self._send(wanted)
     return Want.NOTHING if before is None else self._read(before)
 
-  def settle(self, wanted: Want) -> Want:
-    """The same, at once: waits for all hosts. For the moments between phases."""
-    if jax.process_count() == 1:
-      return wanted
-    before, self._pending = self._pending, None
-    now = self._read(self._send(wanted))
-    return now if before is None else now | self._read(before)
-
   def _send(self, wanted: Want) -> jax.Array:
     bits = np.array([bool(wanted & want) for want in (Want.STOP, Want.SAVE, Want.PROFILE)], np.int32)
     rows = np.tile(bits, (jax.local_device_count(), 1))

@@ -78,15 +78,14 @@ def run(
   show_model(console, config.model)
 
   # --- compile ---------------------------------------------------------------
-  rows = config.train.batch_size // sharding.batch_shards(mesh)
   report, text = _report(config, mesh, wanted, console)
+  rows = report['rows_per_device']
   show(console, report)
   if search_batch:
     report['most_rows_per_part'] = _most_rows(config, mesh, wanted, rows, report['fits'], console)
 
   # --- report ----------------------------------------------------------------
   file = epath.Path(output) if output else workdir / 'compile' / f'{re.sub(r"[^0-9a-z]+", "_", name)}.json'
-  file.parent.mkdir(parents=True, exist_ok=True)
   write_whole(file, json.dumps(report, indent=2) + '\n')
   console.say(f'report: {file}')
   if text:

@@ -83,15 +83,10 @@ def describe(folder: epath.Path) -> Description:
   return Description(int(folder.name), items['data'], meta, own.get('is_temporary', False), own.get('arrays'))
 
 
-def leaf_name(path: tuple) -> str:
-  """`params/encoder/…`."""
-  return jax.tree_util.keystr(path, simple=True, separator='/')
-
-
 def shapes(tree: Any) -> dict[str, tuple[str, list[int]]]:
   """Dtype and shape of every leaf by path."""
   leaves = jax.tree_util.tree_leaves_with_path(tree)
-  return {leaf_name(path): (np.dtype(leaf.dtype).name, list(leaf.shape)) for path, leaf in leaves}
+  return {checksums.leaf_name(path): (np.dtype(leaf.dtype).name, list(leaf.shape)) for path, leaf in leaves}
 
 
 def _read_json(folder: epath.Path, item: str) -> dict:

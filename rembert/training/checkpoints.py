@@ -13,13 +13,12 @@ from orbax.checkpoint import checkpoint_managers as policies
 
 from rembert import checksums, orbax_chatter
 from rembert.errors import RunError, UsageError
-from rembert.storage import is_remote, write_errors
+from rembert.storage import absolute, write_errors
 from rembert.training.checkpoint_description import (
   Description,
   describe,
   in_one_line,
   is_damage,
-  leaf_name,
   refuse_other_state,
   shapes,
   with_description,
@@ -83,9 +82,7 @@ class Checkpoints:
   def __init__(
     self, directory: epath.PathLike, *, keep: int = 3, keep_every: int = 0, say: Callable[[str], None] = print
   ):
-    self.directory = epath.Path(directory)
-    if not is_remote(directory):
-      self.directory = self.directory.resolve()  # Orbax wants no relative paths, and a bucket has no others
+    self.directory = absolute(directory)
     self._say = say
     orbax_chatter.silence()
     self._temporary: set[int] = set()
@@ -214,7 +211,7 @@ class Checkpoints:
     arrays = description.arrays
     if arrays is not None:
       refuse_other_state(arrays, shapes(fields), folder)
-    dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[leaf_name(path)][0])
+    dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[checksums.leaf_name(path)][0])
     as_saved = jax.tree_util.tree_map_with_path(
       lambda path, leaf: jax.ShapeDtypeStruct(leaf.shape, dtype_of(path, leaf), sharding=leaf.sharding), fields
     )

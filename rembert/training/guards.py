@@ -92,7 +92,7 @@ class LossGuard:
     )
 
   def _look_for_spike(self, step: int, loss: float) -> str | None:
-    usual, self._losses = tuple(self._losses), self._losses
+    usual = tuple(self._losses)
     self._losses.append(loss)
     if not self._config.spike_deviations or len(usual) < _LEAST:
       return None

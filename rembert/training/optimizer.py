@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from rembert.checksums import leaf_name
 from rembert.errors import UsageError
 
 MU_DTYPES = ('float32', 'bfloat16')
@@ -118,7 +119,7 @@ def frozen_parameters(config: OptimizerConfig, params: optax.Params) -> optax.Pa
   """Tree of bools: which parameters are frozen as a whole. Layers are stacked: see `freeze` for the bottom ones."""
 
   def is_frozen(path, leaf):
-    name = '/'.join(str(getattr(key, 'key', key)) for key in path)
+    name = leaf_name(path)
     if f'{name}/'.startswith('encoder/embeddings/'):
       return config.freeze_embeddings
     if name.startswith('encoder/layers/'):

@@ -2,12 +2,15 @@
 
 import contextlib
 import dataclasses
+import math
 import signal
+import time
 
 import jax
 from etils import epath
 
 from rembert.errors import UsageError
+from rembert.storage import is_remote
 
 REQUEST_FILE = 'profile_now'
 
@@ -37,6 +40,8 @@ class Profiler:
 
   def __init__(self, config: ProfileConfig, workdir: epath.Path):
     self._config, self._folder, self._request = config, workdir / 'profiles', workdir / REQUEST_FILE
+    # In a bucket a look costs as much as a step may take.
+    self._look_every_seconds, self._looked = (10.0 if is_remote(workdir) else 0.0), -math.inf
     self._updates = 0
     self._left = 0
     self._is_asked = False
@@ -47,9 +52,11 @@ class Profiler:
 
   def is_wanted(self) -> bool:
     """Whether somebody asked this process since the last call."""
-    if not self._is_asked and self._request.exists():
-      self._is_asked = True
-      self._request.unlink(missing_ok=True)
+    if not self._is_asked and time.monotonic() - self._looked >= self._look_every_seconds:
+      self._looked = time.monotonic()
+      if self._request.exists():
+        self._is_asked = True
+        self._request.unlink(missing_ok=True)
     wanted, self._is_asked = self._is_asked, False
     return wanted
 

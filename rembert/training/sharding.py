@@ -10,6 +10,7 @@ import optax
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from rembert.checksums import leaf_name
 from rembert.errors import UsageError
 from rembert.model.partitioning import MESH_AXES, partition_spec
 
@@ -108,7 +109,7 @@ def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
           fix = f'RemBertConfig.pad_vocab_to_multiple_of = {128 * mesh.shape[mesh_axis]}'
         raise UsageError(
           f'{dimension} ({name}) does not divide over {mesh.shape[mesh_axis]} devices of the `{mesh_axis}` axis',
-          where=f'parameter {"/".join(str(getattr(key, "key", key)) for key in path)}, mesh.{mesh_axis}',
+          where=f'parameter {leaf_name(path)}, mesh.{mesh_axis}',
           fix=fix,
         )
     return NamedSharding(mesh, spec)

@@ -29,7 +29,8 @@ with joined(HostsConfig()) as hosts:
     if own in turn:
       wanted = {0: Want.SAVE, 1: Want.STOP, 2: Want.PROFILE}[own]
     say('turn', int(agreement.exchange(wanted)))
-  say('settled', int(agreement.settle(Want.STOP if own == 2 else Want.NOTHING)))
+  late = agreement.exchange(Want.STOP if own == 2 else Want.NOTHING)
+  say('settled', int(late | agreement.exchange(Want.NOTHING)))
   say('total', hosts.total(np.arange(3) + own).tolist())
   with hosts.first_goes_first('work'):
     say('works at', time.time())

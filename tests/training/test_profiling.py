@@ -8,6 +8,7 @@ import pytest
 from etils import epath
 
 from rembert.errors import UsageError
+from rembert.training import profiling
 from rembert.training.profiling import ProfileConfig, Profiler
 
 
@@ -62,6 +63,20 @@ def test_asked_for_in_the_middle_of_a_run(how, make_profiler, tmp_path):
     os.kill(os.getpid(), signal.SIGUSR1)
   assert run(profiler, 3, first=3).keys() == {3}
   assert traces(tmp_path) == ['step-3']
+  assert not (tmp_path / 'profile_now').exists()
+
+
+def test_in_a_bucket_nobody_looks_at_every_step(make_profiler, tmp_path, monkeypatch):
+  now = [1000.0]
+  monkeypatch.setattr(profiling.time, 'monotonic', lambda: now[0])
+  monkeypatch.setattr(profiling, 'is_remote', lambda path: True)
+  profiler = make_profiler()
+  assert not profiler.is_wanted()
+  (tmp_path / 'profile_now').touch()
+  now[0] += 9
+  assert not profiler.is_wanted()
+  now[0] += 2
+  assert profiler.is_wanted()
   assert not (tmp_path / 'profile_now').exists()
 
 
