@@ -1,0 +1,54 @@
+"""What a fine-tuning or an evaluation on XTREME is told about its task."""
+
+import dataclasses
+
+from rembert.errors import UsageError
+
+TASKS = ('xnli', 'pawsx', 'panx', 'udpos', 'squad', 'xquad', 'mlqa', 'tydiqa', 'tatoeba', 'bucc2018')
+
+
+@dataclasses.dataclass(frozen=True)
+class XtremeConfig:
+  """Task, data, and how texts become rows. The defaults are XTREME's.
+
+  Attributes:
+    task: what is learned, or, where nothing is learned, judged: one of `TASKS`.
+    evaluate_on: tasks that a trained model is judged on; empty for the task itself. SQuAD is judged on XQuAD and MLQA.
+    data_dir: root of the data, with a folder for each task, in XTREME's `download/` layout.
+    labels_dir: gold labels of test files that come without; None is `labels/` under `data_dir`.
+    train_language: the language that is learned in.
+    languages: languages to be judged in; None is all of the task that have data.
+    split: which files are judged: `test`, or `dev`.
+    doc_stride: pieces from the beginning of a window over a long context to the beginning of the next (QA).
+    max_query_length: pieces that are kept of a question (QA).
+    n_best: spans that are looked at for an answer (QA).
+    max_answer_length: pieces in an answer at most (QA).
+    layer: whose mean is a sentence's embedding (retrieval); None is XTREME's choice, 7 of 12 layers, 13 of 24, and in
+      like proportion elsewhere.
+  """
+
+  task: str = 'xnli'
+  evaluate_on: tuple[str, ...] = ()
+  data_dir: str | None = None
+  labels_dir: str | None = None
+  train_language: str = 'en'
+  languages: tuple[str, ...] | None = None
+  split: str = 'test'
+  doc_stride: int = 128
+  max_query_length: int = 64
+  n_best: int = 20
+  max_answer_length: int = 30
+  layer: int | None = None
+
+  def __post_init__(self):
+    for name in (self.task, *self.evaluate_on):
+      if name not in TASKS:
+        raise UsageError(
+          f'unknown task {name!r}', where='xtreme.task, xtreme.evaluate_on', fix=f'one of {", ".join(TASKS)}'
+        )
+    if self.split not in ('test', 'dev'):
+      raise UsageError(f'unknown split {self.split!r}', where='xtreme.split', fix="'test' or 'dev'")
+    for name in ('doc_stride', 'max_query_length', 'n_best', 'max_answer_length'):
+      value = getattr(self, name)
+      if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f'{name} must be a whole number ≥ 1', where=f'xtreme.{name} = {value!r}')

@@ -1,0 +1,86 @@
+"""Where XTREME's files are: the layout that its own download script leaves, and what is there of it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from etils import epath
+
+from rembert.errors import UsageError
+
+
+class Line(NamedTuple):
+  """A line of a file, without its end, and where it stands: `FILE:NUMBER`."""
+
+  text: str
+  where: str
+
+
+class XtremeFolder:
+  """The root of the data. Files are named as XTREME names them.
+
+  Args:
+    data_dir: root, with a folder for each task.
+    labels_dir: of the gold labels of test files that come without; None is `labels/` under the root.
+  """
+
+  def __init__(self, data_dir: epath.PathLike | None, labels_dir: epath.PathLike | None = None):
+    if data_dir is None:
+      raise UsageError(
+        'where is the data?',
+        where='xtreme.data_dir',
+        fix='--gin.xtreme.data_dir=FOLDER, as python -m tasks.xtreme.download --help makes it',
+      )
+    self.root = epath.Path(data_dir)
+    if not self.root.is_dir():
+      raise UsageError(
+        'there is no such folder', where=f'xtreme.data_dir = {data_dir}', fix='python -m tasks.xtreme.download --help'
+      )
+    self.labels_root = epath.Path(labels_dir) if labels_dir else self.root / 'labels'
+
+  def file(self, *names: str) -> epath.Path:
+    """A file of the data; UsageError if it is not there."""
+    path = self.root.joinpath(*names)
+    if not path.is_file():
+      raise UsageError('a file of the data is missing', where=str(path), fix='python -m tasks.xtreme.download --help')
+    return path
+
+  def has(self, *names: str) -> bool:
+    """Whether a file of the data is there."""
+    return self.root.joinpath(*names).is_file()
+
+  def labels_file(self, task: str, language: str, suffix: str) -> epath.Path:
+    """Where the gold labels of a test file are looked for: `labels/TASK/test-LANGUAGE.SUFFIX`."""
+    return self.labels_root / task / f'test-{language}.{suffix}'
+
+
+def read_lines(path: epath.Path) -> Iterator[Line]:
+  """Lines of a UTF-8 file. They end at `\\n` or `\\r\\n` and nowhere else: texts hold the other line ends of Unicode.
+
+  Raises:
+    UsageError: the file cannot be read, or is not UTF-8.
+  """
+  content = _read(path)
+  for number, line in enumerate(content.removesuffix(b'\n').split(b'\n') if content else (), 1):
+    where = f'{path}:{number}'
+    try:
+      yield Line(line.removesuffix(b'\r').decode(), where)
+    except UnicodeDecodeError as error:
+      raise UsageError(f'not UTF-8: {error.reason}', where=where, fix='fetch the file again') from None
+
+
+def read_json(path: epath.Path) -> Any:
+  """The content of a JSON file; UsageError with file and line if it is none."""
+  try:
+    return json.loads(_read(path))
+  except json.JSONDecodeError as error:
+    raise UsageError(f'not JSON: {error.msg}', where=f'{path}:{error.lineno}', fix='fetch the file again') from None
+  except UnicodeDecodeError as error:
+    raise UsageError(f'not UTF-8: {error.reason}', where=str(path), fix='fetch the file again') from None
+
+
+def _read(path: epath.Path) -> bytes:
+  try:
+    return path.read_bytes()
+  except OSError as error:
+    raise UsageError(f'a file cannot be read: {error.strerror}', where=str(path), fix='mend it') from error
