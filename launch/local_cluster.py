@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
+from launch.wrapped_command import add_command, command_of
 from rembert.hosts.joining import ADDRESS, COUNT, INDEX
 from rembert.training.preemption import EXIT_STOPPED
 
@@ -108,15 +109,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   parser.add_argument('--processes', type=int, default=2, help='hosts; default %(default)s')
   parser.add_argument('--devices', type=int, default=1, help='CPU devices of each; default %(default)s')
-  parser.add_argument('command', nargs=argparse.REMAINDER, metavar='-- COMMAND', help='what every host runs')
+  add_command(parser, 'what every host runs')
   options = parser.parse_args(argv)
-  command = options.command[1:] if options.command[:1] == ['--'] else options.command
-  if not command:
-    parser.error('nothing to run: … -- python -m rembert.main --gin_file=gin/pretrain_smoke.gin')
+  command = command_of(parser, options.command)
   if options.processes < 1 or options.devices < 1:
     parser.error('--processes and --devices must be at least 1')
-  if command[0] == 'python':
-    command[0] = sys.executable
   return run(command, options.processes, options.devices)
 
 

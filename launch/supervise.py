@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from launch.wrapped_command import add_command, command_of
 from rembert.training.preemption import EXIT_STOPPED
 
 EXAMPLES = """
@@ -138,12 +139,9 @@ def main(argv: Sequence[str] | None = None) -> int:
       default=field.default,
       help=f'{kind.get(field.name, "longest wait before a restart, seconds")}; default %(default)s',
     )
-  parser.add_argument('command', nargs=argparse.REMAINDER, metavar='-- COMMAND', help='what to run')
+  add_command(parser, 'what to run')
   options = vars(parser.parse_args(argv))
-  command = options.pop('command')
-  command = command[1:] if command[:1] == ['--'] else command
-  if not command:
-    parser.error('nothing to run: … -- python -m rembert.main --gin_file=gin/pretrain_smoke.gin')
+  command = command_of(parser, options.pop('command'))
   if any(value < 0 or not math.isfinite(value) for value in options.values()):
     parser.error('limits must be ≥ 0')
   return Supervisor(command, Patience(**options), lambda text: print(text, flush=True)).run()

@@ -2,13 +2,13 @@
 
 import dataclasses
 import os
-import pathlib
 import socket
 import sys
 
 import jax
 
 from rembert.errors import RunError, UsageError, first_line
+from rembert.machine import has_tpu
 
 ADDRESS, COUNT, INDEX = 'JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES', 'JAX_PROCESS_ID'
 _FIX = f'set {ADDRESS}=HOST:PORT, {COUNT} and {INDEX} on every host, or none of them for a run on this one alone'
@@ -89,7 +89,7 @@ def _is_part_of_a_cluster() -> bool:
     return True
   is_tpu_wanted = (jax.config.jax_platforms or 'tpu').split(',')[0] == 'tpu'
   # A Cloud TPU VM is one host of a slice or all of it: its metadata say which. On Kubernetes the environment does.
-  is_slice = any(pathlib.Path('/dev').glob('accel[0-9]*')) or ',' in os.environ.get('TPU_WORKER_HOSTNAMES', '')
+  is_slice = has_tpu() or ',' in os.environ.get('TPU_WORKER_HOSTNAMES', '')
   return is_tpu_wanted and is_slice
 
 

@@ -8,13 +8,13 @@ import contextlib
 import dataclasses
 import json
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import jax
 from etils import epath
 
+from rembert.background import repeating
 from rembert.errors import first_line
 from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
 from rembert.storage import write_whole
@@ -160,22 +160,11 @@ def _report(
   return report, text
 
 
-@contextlib.contextmanager
-def _signs_of_life(progress: Callable[[float, str], None]) -> Iterator[None]:
+def _signs_of_life(progress: Callable[[float, str], None]) -> contextlib.AbstractContextManager:
   """The compiler says nothing for minutes, nor how much is left; this shows that it is not hung."""
-  done, start = threading.Event(), time.monotonic()
-
-  def tell() -> None:
-    while not done.wait(5):
-      progress(0, f'· the compiler has been at work for {time.monotonic() - start:.0f} s')
-
-  teller = threading.Thread(target=tell, daemon=True)
-  teller.start()
-  try:
-    yield
-  finally:
-    done.set()
-    teller.join()
+  start = time.monotonic()
+  tell = lambda: progress(0, f'· the compiler has been at work for {time.monotonic() - start:.0f} s')
+  return repeating(tell, every_seconds=5, name='signs-of-life')
 
 
 def _memory(compiled: jax.stages.Compiled) -> Memory:

@@ -5,12 +5,12 @@ import fcntl
 import json
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 
 from etils import epath
 
+from rembert.background import repeating
 from rembert.errors import UsageError
 from rembert.storage import is_remote
 
@@ -85,19 +85,14 @@ def _leased(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
     if not current() or time.monotonic() - begin > _EXPIRE_SECONDS:
       break
   file.write_text(json.dumps(_owner()))
-  is_over = threading.Event()
 
   def renew() -> None:
-    while not is_over.wait(_RENEW_SECONDS):
-      with contextlib.suppress(Exception):  # a storage that fails will be heard of when it matters
-        file.write_text(json.dumps(_owner()))
+    with contextlib.suppress(Exception):  # a storage that fails will be heard of when it matters
+      file.write_text(json.dumps(_owner()))
 
-  thread = threading.Thread(target=renew, name='workdir-lock', daemon=True)
-  thread.start()
   try:
-    yield
+    with repeating(renew, every_seconds=_RENEW_SECONDS, name='workdir-lock'):
+      yield
   finally:
-    is_over.set()
-    thread.join(timeout=5)
     with contextlib.suppress(Exception):
       file.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pathlib
 import signal
 import socket
 import sys
@@ -11,6 +10,9 @@ import urllib.request
 from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
+
+from rembert.background import repeating
+from rembert.machine import has_tpu
 
 EXIT_STOPPED = 75  # sysexits.h EX_TEMPFAIL: stopped early, run the same command again to resume
 
@@ -113,23 +115,18 @@ def heed_maintenance(stop: StopSignal, *, every_seconds: float = 5.0) -> Iterato
 
   Elsewhere there is none to ask, and nothing is done, unless GCE_METADATA_HOST names one.
   """
-  if not (os.environ.get(_METADATA_HOST) or any(pathlib.Path('/dev').glob('accel[0-9]*'))):
+  if not (os.environ.get(_METADATA_HOST) or has_tpu()):
     yield
     return
-  is_over = threading.Event()
 
-  def watch() -> None:
-    while not is_over.wait(every_seconds):
-      if notice := maintenance_notice():
-        stop.request(notice)
-        return
+  def look() -> bool:
+    notice = maintenance_notice()
+    if notice:
+      stop.request(notice)
+    return bool(notice)
 
-  thread = threading.Thread(target=watch, name='maintenance', daemon=True)
-  thread.start()
-  try:
+  with repeating(look, every_seconds=every_seconds, name='maintenance'):
     yield
-  finally:
-    is_over.set()
 
 
 def maintenance_notice() -> str | None:

@@ -81,6 +81,18 @@ def test_a_tpu_pod_is_one_unless_the_cpu_is_asked_for(initialized, monkeypatch):
     jax.config.update('jax_platforms', 'cpu')
 
 
+def test_a_machine_with_tpu_chips_asks_its_metadata_which_slice_it_is_of(initialized, monkeypatch):
+  monkeypatch.setattr(joining, 'has_tpu', lambda: True)
+  join(HostsConfig())
+  assert initialized == []  # the CPU was asked for
+  jax.config.update('jax_platforms', None)
+  try:
+    join(HostsConfig())
+  finally:
+    jax.config.update('jax_platforms', 'cpu')
+  assert len(initialized) == 1
+
+
 def test_a_cluster_that_jax_cannot_make_out_is_a_usage_error(initialized, monkeypatch):
   def fail(**_):
     raise ValueError('coordinator_address should be defined.')

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.server
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import ClassVar
 
 import pytest
 
+from rembert.training import preemption
 from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal, heed_maintenance, maintenance_notice
 
 BOTH = (signal.SIGTERM, signal.SIGINT)
@@ -179,3 +181,15 @@ def test_a_notice_stops_a_run_as_a_signal_does(metadata):
 def test_where_nobody_answers_nothing_is_heard(monkeypatch):
   monkeypatch.setenv('GCE_METADATA_HOST', '127.0.0.1:9')
   assert maintenance_notice() is None
+
+
+@pytest.mark.parametrize('has_chips', [True, False])
+def test_only_a_machine_with_tpu_chips_is_asked(has_chips, metadata, monkeypatch):
+  address = os.environ['GCE_METADATA_HOST']
+  monkeypatch.delenv('GCE_METADATA_HOST')
+  monkeypatch.setattr(preemption, 'has_tpu', lambda: has_chips)
+  asked = []
+  monkeypatch.setattr(preemption, 'maintenance_notice', lambda: asked.append(address))
+  with StopSignal() as stop, heed_maintenance(stop, every_seconds=0.01):
+    time.sleep(0.2)
+  assert bool(asked) == has_chips

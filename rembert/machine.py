@@ -1,0 +1,28 @@
+"""What this machine has, found out without JAX: asking JAX for devices takes them."""
+
+import contextlib
+import pathlib
+
+_GOOGLE = '0x1ae0'
+# v2 and v3, an unnamed one, v4, v5p, v5e, v6e, v7: device ids as JAX and libtpu know them (jax/_src/hardware_utils.py).
+_TPUS = ('0x0027', '0x0056', '0x005e', '0x0062', '0x0063', '0x006f', '0x0076')
+
+
+def has_tpu(pci_devices: pathlib.Path = pathlib.Path('/sys/bus/pci/devices')) -> bool:
+  """Whether TPU chips are plugged in.
+
+  The files under /dev do not tell: they are `accel0`, … up to v4, and `vfio/0`, … from v5 on, as for other devices.
+  """
+  return any(_read(device / 'vendor') == _GOOGLE and _read(device / 'device') in _TPUS for device in _in(pci_devices))
+
+
+def _in(folder: pathlib.Path) -> list[pathlib.Path]:
+  with contextlib.suppress(OSError):  # no PCI bus, or none that this process may see
+    return list(folder.iterdir())
+  return []
+
+
+def _read(file: pathlib.Path) -> str:
+  with contextlib.suppress(OSError):  # a device that was unplugged this very moment
+    return file.read_text().strip()
+  return ''

@@ -1,0 +1,39 @@
+"""TPU chips are told by the ids on the PCI bus, whatever the driver calls them."""
+
+import pytest
+
+from rembert.machine import has_tpu
+
+
+def plug_in(bus, slot, vendor, device):
+  folder = bus / slot
+  folder.mkdir(parents=True)
+  (folder / 'vendor').write_text(f'{vendor}\n')
+  (folder / 'device').write_text(f'{device}\n')
+
+
+@pytest.mark.parametrize('device', ['0x0027', '0x005e', '0x0062', '0x0063', '0x006f', '0x0076'])
+def test_every_generation_is_a_tpu(device, tmp_path):
+  plug_in(tmp_path, '0000:00:04.0', '0x8086', device)
+  assert not has_tpu(tmp_path)
+  plug_in(tmp_path, '0000:00:05.0', '0x1ae0', device)
+  assert has_tpu(tmp_path)
+
+
+def test_google_s_network_card_is_none(tmp_path):
+  plug_in(tmp_path, '0000:00:05.0', '0x1ae0', '0x0042')
+  assert not has_tpu(tmp_path)
+
+
+def test_a_machine_without_a_bus_has_none(tmp_path):
+  assert not has_tpu(tmp_path / 'devices')
+  (tmp_path / 'half').mkdir()
+  assert not has_tpu(tmp_path)
+
+
+def test_the_ids_are_those_that_jax_looks_for():
+  from jax._src import hardware_utils
+
+  from rembert import machine
+
+  assert set(machine._TPUS) == set(hardware_utils._TPU_PCI_DEVICE_IDS)
