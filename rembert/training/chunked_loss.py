@@ -23,10 +23,10 @@ import jax
 import jax.numpy as jnp
 
 from rembert.model import partitioning
-from rembert.training.losses import MlmSums
+from rembert.training.losses import LossSums
 
 _INPUT_AXES = (('batch', None, None), ('vocab', 'embed'), ('vocab',), ('batch', None), ('batch', None))
-_ROW_SUMS_AXES = MlmSums(('batch',), ('batch',), ('batch',))
+_ROW_SUMS_AXES = LossSums(('batch',), ('batch',), ('batch',))
 
 
 class _Gradients(NamedTuple):
@@ -46,7 +46,7 @@ def chunked_mlm_row_sums(
   *,
   vocab_size: int,
   chunk: int,
-) -> MlmSums:
+) -> LossSums:
   """Sums per row, each [B], as `mlm_row_sums` makes them of logits; for evaluation, where nothing is differentiated.
 
   The arguments are those of `chunked_mlm_sums`.
@@ -65,7 +65,7 @@ def chunked_mlm_sums(
   *,
   vocab_size: int,
   chunk: int,
-) -> MlmSums:
+) -> LossSums:
   """Sums over the whole batch, float32 scalars; `loss` can be differentiated.
 
   By the batch and not by row, since gradients are made before anybody says how much each row matters. Who wants rows to
@@ -87,7 +87,7 @@ def chunked_mlm_sums(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _differentiable_sums(vocab_size, chunk, *arrays) -> MlmSums:
+def _differentiable_sums(vocab_size, chunk, *arrays) -> LossSums:
   return jax.tree.map(jnp.sum, chunked_mlm_row_sums(*arrays, vocab_size=vocab_size, chunk=chunk))
 
 
@@ -153,7 +153,7 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
   of_table, (scores, x_gradient) = jax.lax.scan(add_chunk, of_table, chunks, unroll=number_of_chunks == 1)
   loss_BxK, is_correct_BxK = map(in_rows, scores)
   total = lambda of_slots: jnp.sum(weights_BxK * of_slots, axis=-1, dtype=jnp.float32)
-  sums = MlmSums(loss=total(loss_BxK), correct=total(is_correct_BxK), weight=total(jnp.ones_like(loss_BxK)))
+  sums = LossSums(loss=total(loss_BxK), correct=total(is_correct_BxK), weight=total(jnp.ones_like(loss_BxK)))
   if not has_gradients:
     return sums
   table_gradient_VxE, bias_gradient_V = of_table

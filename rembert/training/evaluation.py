@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 import jax
 import numpy as np
 
-from rembert.training.losses import MlmSums
+from rembert.training.losses import LossSums
 
 
 def evaluate(
-  eval_step: Callable[..., MlmSums],
+  eval_step: Callable[..., LossSums],
   params: dict,
   batches: Iterable[dict[str, jax.Array]],
   languages: Sequence[str],
@@ -17,7 +17,7 @@ def evaluate(
   is_stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, float] | None:
   """Metrics with keys `eval/loss`, `eval/accuracy` and the same with `/LANGUAGE` behind; None if stopped midway."""
-  totals = MlmSums(*(np.zeros(len(languages)) for _ in MlmSums._fields))
+  totals = LossSums(*(np.zeros(len(languages)) for _ in LossSums._fields))
   for batch in batches:
     if is_stopped():
       return None

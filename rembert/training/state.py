@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -71,13 +72,20 @@ def check_remat(remat: str, device: jax.Device) -> None:
 def masked_lm(
   config: RemBertConfig, execution: Execution, optimizer: optax.GradientTransformation, mesh: Mesh
 ) -> Trainable:
-  """Pre-training's model, ready to initialise. Allocates nothing.
+  """Pre-training's model, ready to initialise; see `trainable`."""
+  return trainable(lambda rngs: RemBertForMaskedLM(config, execution, rngs=rngs), execution, optimizer, mesh)
+
+
+def trainable(
+  build: Callable[[nnx.Rngs], nnx.Module], execution: Execution, optimizer: optax.GradientTransformation, mesh: Mesh
+) -> Trainable:
+  """A model with its optimizer on a mesh, ready to initialise. Allocates nothing.
 
   Raises:
     UsageError: sizes that do not divide over the mesh, or devices that cannot do what `execution` wants.
   """
   check_remat(execution.remat, mesh.devices.flat[0])
-  construct = lambda seed: RemBertForMaskedLM(config, execution, rngs=nnx.Rngs(jax.random.key(seed)))
+  construct = lambda seed: build(nnx.Rngs(jax.random.key(seed)))
   graphdef, variables = nnx.split(nnx.eval_shape(lambda: construct(0)))
   abstract_params = nnx.to_pure_dict(variables)
   axes = nnx.to_pure_dict(nnx.get_partition_spec(variables))

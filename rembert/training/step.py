@@ -7,31 +7,34 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec
 
 from rembert.training.chunked_loss import chunked_mlm_row_sums, chunked_mlm_sums
-from rembert.training.losses import MlmSums, mlm_row_sums
+from rembert.training.losses import LossSums, classification_sums, mlm_row_sums, span_sums, tagging_sums
 from rembert.training.state import Trainable, TrainState
 
 Batch = dict[str, jax.Array]
+# (static half of the model, parameters, batch, key of dropout or None) to sums over the batch.
+Objective = Callable[[nnx.GraphDef, dict, Batch, jax.Array | None], LossSums]
 
 
 class StepMetrics(NamedTuple):
   """What a training step reports; float32 scalars over the global batch.
 
   Attributes:
-    sums: loss, correct predictions and weight over all masked positions.
+    sums: loss, correct predictions and weight over all that is to be predicted.
     tokens: positions that are not padding.
     grad_norm: global norm of the mean gradient, before clipping.
     is_finite: bool; an update whose loss or gradient is not is not made.
   """
 
-  sums: MlmSums
+  sums: LossSums
   tokens: jax.Array
   grad_norm: jax.Array
   is_finite: jax.Array
 
 
-def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -> MlmSums:
+def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -> LossSums:
   model, slots = nnx.merge(graphdef, params), (batch['targets'], batch['weights'])
   inputs = {name: batch[name] for name in ('input_ids', 'segment_ids', 'position_ids', 'masked_positions')}
   chunk = model.encoder.execution.loss_chunk
@@ -41,7 +44,7 @@ def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -
   return in_chunks(*before_logits, *slots, vocab_size=model.encoder.config.vocab_size, chunk=chunk)
 
 
-def masked_lm_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> MlmSums:
+def masked_lm_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> LossSums:
   """Runs the model on a batch of packed, masked rows (`rembert.data.batches`); sums over it, whose loss has gradients.
 
   Logits are made as `Execution.loss_chunk` says.
@@ -50,18 +53,41 @@ def masked_lm_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_k
   return _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, chunked_mlm_sums)
 
 
-def masked_lm_row_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch) -> MlmSums:
+def masked_lm_row_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch) -> LossSums:
   """The same for evaluation: sums per row, [B], without dropout."""
   return _run_masked_lm(graphdef, params, batch, None, mlm_row_sums, chunked_mlm_row_sums)
 
 
+def head_sums(head: str) -> Objective:
+  """The same for a head that is fine-tuned: `classification`, `tagging` or `qa`."""
+
+  def sums(graphdef, params, batch, dropout_key=None):
+    logits = head_logits(graphdef, params, batch, dropout_key)
+    if head == 'qa':
+      return span_sums(logits, batch['labels'], batch['segment_ids'] > 0)
+    return {'classification': classification_sums, 'tagging': tagging_sums}[head](logits, batch['labels'])
+
+  return sums
+
+
+def head_logits(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> jax.Array:
+  """Logits of a model's head for a batch of rows (`rembert.data.rows`), float32."""
+  inputs = {name: batch[name] for name in ('input_ids', 'token_type_ids', 'segment_ids')}
+  return nnx.merge(graphdef, params)(**inputs, dropout_key=dropout_key).logits
+
+
 def make_train_step(
-  trainable: Trainable, *, accumulation_steps: int = 1, dropout_seed: int | None = None
+  trainable: Trainable,
+  *,
+  sums_of: Objective = masked_lm_sums,
+  accumulation_steps: int = 1,
+  dropout_seed: int | None = None,
 ) -> Callable[[TrainState, Batch], tuple[TrainState, StepMetrics]]:
   """The jitted update; the old state is donated.
 
   Args:
     trainable: model, optimizer and shardings.
+    sums_of: what is learned; its loss has gradients.
     accumulation_steps: the batch is run in this many parts, one after the other. Gradients are added as sums and
       divided once by the weight of the whole batch, so the result is that of one large batch.
     dropout_seed: seed of dropout, or None where the model has none.
@@ -69,7 +95,7 @@ def make_train_step(
 
   def microbatch_gradients(params, microbatch, key):
     def loss_sum(params):
-      sums = masked_lm_sums(trainable.graphdef, params, microbatch, key)
+      sums = sums_of(trainable.graphdef, params, microbatch, key)
       return sums.loss, sums
 
     return jax.grad(loss_sum, has_aux=True)(params)
@@ -85,7 +111,7 @@ def make_train_step(
     def add_part(totals, part):
       return jax.tree.map(jnp.add, totals, microbatch_gradients(params, *part)), None
 
-    zeros = (optax.tree.zeros_like(params), MlmSums(*(jnp.zeros(()) for _ in MlmSums._fields)))
+    zeros = (optax.tree.zeros_like(params), LossSums(*(jnp.zeros(()) for _ in LossSums._fields)))
     return jax.lax.scan(add_part, zeros, (parts, keys))[0]
 
   def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
@@ -114,11 +140,20 @@ def make_train_step(
   )
 
 
-def make_eval_step(trainable: Trainable, num_languages: int) -> Callable[[dict, Batch], MlmSums]:
+def make_eval_step(trainable: Trainable, num_languages: int) -> Callable[[dict, Batch], LossSums]:
   """The jitted evaluation: (params, batch) to sums per language, each [num_languages]."""
 
-  def eval_step(params: dict, batch: Batch) -> MlmSums:
+  def eval_step(params: dict, batch: Batch) -> LossSums:
     rows = masked_lm_row_sums(trainable.graphdef, params, batch)
     return jax.tree.map(lambda sums: jax.ops.segment_sum(sums, batch['language'], num_languages), rows)
 
   return jax.jit(eval_step, in_shardings=(trainable.shardings.params, None))
+
+
+def make_logits_step(trainable: Trainable) -> Callable[[dict, Batch], jax.Array]:
+  """The jitted forward pass of a head: (params, batch) to logits, whole on every device, for every host to read."""
+  return jax.jit(
+    lambda params, batch: head_logits(trainable.graphdef, params, batch),
+    in_shardings=(trainable.shardings.params, None),
+    out_shardings=NamedSharding(trainable.mesh, PartitionSpec()),
+  )

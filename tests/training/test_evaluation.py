@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
 from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
-from rembert.training.losses import MlmSums
+from rembert.training.losses import LossSums
 
 TOLERANCE = 1e-12
 LANGUAGES = ('de', 'en', 'sw')
@@ -26,7 +26,7 @@ BATCHES = [
 
 def eval_step(params, batch):
   assert params == 'the parameters'
-  return MlmSums(*np.asarray(batch, np.float32).T)
+  return LossSums(*np.asarray(batch, np.float32).T)
 
 
 def test_losses_are_divided_once_by_the_weight_of_all_batches():

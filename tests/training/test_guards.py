@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from rembert.errors import RunError, UsageError
 from rembert.training import guards
 from rembert.training.guards import GuardsConfig, LossGuard, StepTimes
-from rembert.training.losses import MlmSums
+from rembert.training.losses import LossSums
 from rembert.training.step import StepMetrics
 
 
 def metrics(loss, grad_norm=1.0):
   """Of a step with ten predictions and this mean loss."""
   return StepMetrics(
-    sums=MlmSums(np.float32(10 * loss), np.float32(1), np.float32(10)),
+    sums=LossSums(np.float32(10 * loss), np.float32(1), np.float32(10)),
     tokens=np.float32(64),
     grad_norm=np.float32(grad_norm),
     is_finite=np.bool_(math.isfinite(loss) and math.isfinite(grad_norm)),

@@ -16,7 +16,7 @@ from rembert.training.console import Console
 from rembert.training.goodput import Goodput
 from rembert.training.guards import GuardsConfig, LossGuard
 from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
-from rembert.training.losses import MlmSums
+from rembert.training.losses import LossSums
 from rembert.training.meter import Meter
 from rembert.training.profiling import ProfileConfig, Profiler
 from rembert.training.state import TrainState
@@ -86,7 +86,7 @@ class Run:
     step = state.step + 1
     loss = self.losses.get(step, 2.0 * step)
     is_finite = math.isfinite(loss)
-    numbers = MlmSums(*(np.float32(x) for x in (loss, 1, 2)))
+    numbers = LossSums(*(np.float32(x) for x in (loss, 1, 2)))
     metrics = StepMetrics(sums=numbers, tokens=np.float32(8), grad_norm=np.float32(1), is_finite=np.bool_(is_finite))
     return TrainState(step, {'sum': state.params['sum'] + batch['add']}, ()), metrics
 

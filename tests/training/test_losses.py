@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rembert.training.losses import MlmSums, mlm_row_sums
+from rembert.training.losses import LossSums, classification_sums, mlm_row_sums, span_sums, tagging_sums
 
 TOLERANCE = 2e-6  # relative to the largest value of the reference
 B, K, V = 5, 7, 30
@@ -28,7 +28,7 @@ def slots(seed=0, scale=1.0):
 
 
 def reference_sums(logits, targets, weights):
-  sums = MlmSums(np.zeros(B), np.zeros(B), np.zeros(B))
+  sums = LossSums(np.zeros(B), np.zeros(B), np.zeros(B))
   for row in range(B):
     for slot in range(K):
       if weights[row, slot]:
@@ -87,3 +87,52 @@ def test_padding_rows_of_the_vocabulary_are_not_felt_and_get_no_gradient():
   slope = gradient(padded, targets, weights)
   assert_close(slope[..., :V], gradient(logits, targets, weights))
   assert np.all(slope[..., V:] == 0)  # NaN would not be
+
+
+# --- heads that are fine-tuned --------------------------------------------------------------------
+
+
+def log_softmax(x):
+  x = np.asarray(x, np.float64)
+  return x - x.max() - np.log(np.exp(x - x.max()).sum())
+
+
+def test_a_row_is_one_prediction_of_a_classifier():
+  random = np.random.default_rng(1)
+  logits, labels = random.standard_normal((6, 3)).astype(np.float32), np.array([0, 2, -1, 1, 1, -1], np.int32)
+  sums = classification_sums(logits, labels)
+  chosen = [row for row in range(6) if labels[row] >= 0]
+  assert_close(sums.loss, -sum(log_softmax(logits[row])[labels[row]] for row in chosen))
+  assert sums.correct == sum(logits[row].argmax() == labels[row] for row in chosen)
+  assert sums.weight == 4
+
+
+def test_a_position_with_a_label_is_one_prediction_of_a_tagger():
+  random = np.random.default_rng(2)
+  logits, labels = random.standard_normal((2, 5, 4)).astype(np.float32), random.integers(-1, 4, (2, 5)).astype(np.int32)
+  sums, flat = tagging_sums(logits, labels), classification_sums(logits.reshape(10, 4), labels.reshape(10))
+  for one, other in zip(sums, flat, strict=True):
+    assert_close(one, other)
+  assert sums.weight == (labels >= 0).sum()
+
+
+def test_a_span_is_two_halves_of_a_prediction_and_padding_is_no_candidate():
+  random = np.random.default_rng(3)
+  logits = random.standard_normal((4, 6, 2)).astype(np.float32)
+  lengths = np.array([6, 4, 5, 0])
+  is_text = np.arange(6) < lengths[:, None]
+  logits[~is_text] = 100  # would take all probability
+  spans = np.array([[1, 3], [0, 0], [-1, -1], [-1, -1]], np.int32)
+  sums = span_sums(logits, spans, is_text)
+  loss = correct = 0.0
+  for row in (0, 1):
+    for side in (0, 1):
+      scores = logits[row, : lengths[row], side]
+      loss -= log_softmax(scores)[spans[row, side]] / 2
+      correct += (scores.argmax() == spans[row, side]) / 2
+  assert_close(sums.loss, loss)
+  assert (sums.correct, sums.weight) == (correct, 2)
+  gradient = jax.grad(lambda logits: span_sums(logits, spans, is_text).loss)(logits)
+  assert np.isfinite(gradient).all()
+  assert not gradient[~is_text].any()
+  assert gradient[0].any()

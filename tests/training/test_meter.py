@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rembert.training import meter as meters
-from rembert.training.losses import MlmSums
+from rembert.training.losses import LossSums
 from rembert.training.meter import Meter, Stopwatch
 from rembert.training.step import StepMetrics
 
@@ -20,7 +20,7 @@ NUMBERS = {'positions_per_step': 100, 'flops_per_step': 6e9, 'peak_flops': None}
 
 def metrics(loss=10.0, correct=1.0, weight=4.0, tokens=80.0, grad_norm=0.5):
   return StepMetrics(
-    sums=MlmSums(*(np.float32(x) for x in (loss, correct, weight))),
+    sums=LossSums(*(np.float32(x) for x in (loss, correct, weight))),
     tokens=np.float32(tokens),
     grad_norm=np.float32(grad_norm),
     is_finite=np.bool_(math.isfinite(loss) and math.isfinite(grad_norm)),
