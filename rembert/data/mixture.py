@@ -7,7 +7,7 @@ import numpy as np
 from rembert.errors import UsageError
 
 # Every random draw of the data path has a stream of its own, so that none disturbs another.
-MIXTURE_STREAM, MASK_STREAM, SHUFFLE_STREAM, EVALUATION_STREAM, LENGTH_STREAM = range(5)
+MIXTURE_STREAM, MASK_STREAM, SHUFFLE_STREAM, EVALUATION_STREAM, LENGTH_STREAM, EPOCH_STREAM = range(6)
 
 
 def random_stream(seed: int, stream: int, *counter: int) -> np.random.Generator:

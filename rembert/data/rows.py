@@ -1,0 +1,121 @@
+"""Rows of a task that is fine-tuned or judged, to batches.
+
+A batch is a dict of int32 arrays: `input_ids`, `token_type_ids`, `segment_ids` (1 for text, 0 for padding), [B, S] each,
+and `labels`, [B], [B, S] or [B, 2] as the head wants them, −1 where nothing is to be predicted.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from rembert.data.mixture import EPOCH_STREAM, random_stream
+from rembert.errors import UsageError
+
+Batch = dict[str, np.ndarray]
+_ROUND_TO = 32  # lengths of rows that are judged are rounded up to this, so that few shapes are compiled
+
+
+class Row(Protocol):
+  """See `tasks.xtreme.task.Row`."""
+
+  input_ids: np.ndarray
+  token_type_ids: np.ndarray
+  labels: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingRows:
+  """Rows in random order, epoch after epoch, without a gap between two: row r of batch n is a function of (seed, n, r).
+
+  Attributes:
+    rows: all there are, none longer than `sequence_length`.
+    head: see `padded`.
+    batch_size: of the global batch.
+    sequence_length: S.
+    pad: id of [PAD].
+    seed: of the order.
+    process: index of this process, and how many there are; each takes its part of every batch.
+  """
+
+  rows: Sequence[Row]
+  head: str
+  batch_size: int
+  sequence_length: int
+  pad: int
+  seed: int
+  process: tuple[int, int] = (0, 1)
+
+  def __post_init__(self):
+    if not self.rows:
+      raise UsageError('there is nothing to train on', where='xtreme.data_dir', fix='look into the training file')
+
+  def batches(self, step: int) -> Iterator[Batch]:
+    """This process's rows of the batches of steps `step`, `step` + 1, …, for ever."""
+    epoch, order = -1, np.empty(0, np.int64)
+    index, count = self.process
+    own = self.batch_size // count
+    while True:
+      first = step * self.batch_size + index * own
+      chosen = []
+      for place in range(first, first + own):
+        if place // len(self.rows) != epoch:
+          epoch = place // len(self.rows)
+          order = random_stream(self.seed, EPOCH_STREAM, epoch).permutation(len(self.rows))
+        chosen.append(self.rows[order[place % len(self.rows)]])
+      yield padded(chosen, self.head, size=own, length=self.sequence_length, pad=self.pad)
+      step += 1
+
+
+def judged_batches(
+  rows: Sequence[Row],
+  head: str,
+  *,
+  batch_size: int,
+  longest: int,
+  pad: int,
+  process: tuple[int, int] = (0, 1),
+) -> Iterator[tuple[np.ndarray, Batch]]:
+  """Rows of like length together, each once: which rows a global batch holds, and this process's part of it.
+
+  The last batch is filled up with empty rows, which no index stands for.
+
+  Args:
+    rows: at most `longest` ids of each.
+    head: see `padded`.
+    batch_size: of the global batch.
+    longest: S is at most this.
+    pad: id of [PAD].
+    process: index of this process, and how many there are.
+  """
+  by_length = np.argsort([len(row.input_ids) for row in rows], kind='stable')
+  index, count = process
+  own = batch_size // count
+  for start in range(0, len(rows), batch_size):
+    chosen = by_length[start : start + batch_size]
+    length = min(longest, -(-len(rows[chosen[-1]].input_ids) // _ROUND_TO) * _ROUND_TO)
+    mine = [rows[number] for number in chosen[index * own : (index + 1) * own]]
+    yield chosen, padded(mine, head, size=own, length=length, pad=pad)
+
+
+def padded(rows: Sequence[Row], head: str, *, size: int, length: int, pad: int) -> Batch:
+  """A batch of rows.
+
+  Args:
+    rows: at most `size`; what is left is filled up with empty rows, whose labels are −1.
+    head: `classification`, `tagging` or `qa`.
+    size: B.
+    length: S, which no row exceeds.
+    pad: id of [PAD].
+  """
+  batch = {name: np.zeros((size, length), np.int32) for name in ('token_type_ids', 'segment_ids')}
+  batch['input_ids'] = np.full((size, length), pad, np.int32)
+  batch['labels'] = np.full((size, *{'classification': (), 'tagging': (length,), 'qa': (2,)}[head]), -1, np.int32)
+  for place, row in enumerate(rows):
+    end = len(row.input_ids)
+    batch['input_ids'][place, :end] = row.input_ids
+    batch['token_type_ids'][place, :end] = row.token_type_ids
+    batch['segment_ids'][place, :end] = 1
+    batch['labels'][(place, slice(end)) if head == 'tagging' else place] = row.labels
+  return batch

@@ -1,0 +1,116 @@
+"""Every row once an epoch, in an order that (seed, step) decides; batches that hold the rows and nothing else."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.data.rows import TrainingRows, judged_batches, padded
+from rembert.errors import UsageError
+
+PAD = 7
+HEADS = ('classification', 'tagging', 'qa')
+
+
+@dataclasses.dataclass(frozen=True)
+class ARow:
+  input_ids: np.ndarray
+  token_type_ids: np.ndarray
+  labels: np.ndarray
+
+
+def make_rows(count, head='classification', longest=12, seed=0):
+  """Row n begins with the id 100 + n; lengths and labels are random."""
+  random = np.random.default_rng(seed)
+  rows = []
+  for number in range(count):
+    size = int(random.integers(1, longest + 1))
+    ids = random.integers(8, 90, size).astype(np.int32)
+    ids[0] = 100 + number
+    labels = random.integers(-1, 5, {'classification': (), 'tagging': (size,), 'qa': (2,)}[head]).astype(np.int32)
+    rows.append(ARow(ids, random.integers(0, 2, size).astype(np.int32), labels))
+  return rows
+
+
+def training(rows, **options):
+  return TrainingRows(
+    rows, **{'head': 'classification', 'batch_size': 4, 'sequence_length': 12, 'pad': PAD, 'seed': 3} | options
+  )
+
+
+def numbers(batches, count):
+  return [batch['input_ids'][:, 0] - 100 for batch in itertools.islice(batches, count)]
+
+
+@given(count=st.integers(1, 23), batch_size=st.integers(1, 9), seed=st.integers(0, 2**63))
+def test_every_row_comes_once_an_epoch(count, batch_size, seed):
+  source = training(make_rows(count), batch_size=batch_size, seed=seed)
+  seen = np.concatenate(numbers(source.batches(0), -(-3 * count // batch_size)))
+  for epoch in range(3):
+    assert sorted(seen[epoch * count : (epoch + 1) * count]) == list(range(count))
+
+
+def test_epochs_and_seeds_differ_in_their_order():
+  order = lambda **options: np.concatenate(numbers(training(make_rows(40), **options).batches(0), 20))
+  assert (order()[:40] != order()[40:]).any()
+  assert (order(seed=3) != order(seed=4)).any()
+  np.testing.assert_array_equal(order(), order())
+
+
+@given(step=st.integers(0, 10**7), hosts=st.sampled_from([1, 2, 4]))
+def test_a_batch_is_a_function_of_its_step_and_hosts_share_it(step, hosts):
+  rows = make_rows(11)
+  whole = training(rows, batch_size=8)
+  expected = next(itertools.islice(whole.batches(max(step - 1, 0)), min(step, 1), None))
+  parts = [next(training(rows, batch_size=8, process=(index, hosts)).batches(step)) for index in range(hosts)]
+  for name, array in expected.items():
+    np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), array)
+
+
+@pytest.mark.parametrize('head', HEADS)
+def test_a_batch_holds_the_rows_and_nothing_else(head):
+  rows = make_rows(5, head)
+  batch = padded(rows, head, size=7, length=12, pad=PAD)
+  for place, row in enumerate(rows):
+    end = len(row.input_ids)
+    np.testing.assert_array_equal(batch['input_ids'][place, :end], row.input_ids)
+    np.testing.assert_array_equal(batch['token_type_ids'][place, :end], row.token_type_ids)
+    assert (batch['input_ids'][place, end:] == PAD).all()
+    assert (batch['segment_ids'][place] == (np.arange(12) < end)).all()
+    labels = batch['labels'][place]
+    np.testing.assert_array_equal(labels[:end] if head == 'tagging' else labels, row.labels)
+    assert head != 'tagging' or (labels[end:] == -1).all()
+  for empty in (5, 6):
+    assert (batch['labels'][empty] == -1).all()
+    assert not batch['segment_ids'][empty].any()
+  assert {array.dtype for array in batch.values()} == {np.dtype(np.int32)}
+
+
+@pytest.mark.parametrize('head', HEADS)
+@pytest.mark.parametrize('hosts', [1, 2])
+@pytest.mark.parametrize('count', [1, 4, 9])
+def test_every_row_is_judged_once(head, hosts, count):
+  rows = make_rows(count, head, longest=100)
+  of_hosts = [
+    list(judged_batches(rows, head, batch_size=4, longest=100, pad=PAD, process=(index, hosts)))
+    for index in range(hosts)
+  ]
+  judged = []
+  for same in zip(*of_hosts, strict=True):
+    chosen = same[0][0]
+    ids = np.concatenate([batch['input_ids'] for _, batch in same])
+    assert len(ids) == 4
+    assert all((other == chosen).all() for other, _ in same)
+    for place, number in enumerate(chosen):
+      np.testing.assert_array_equal(ids[place, : len(rows[number].input_ids)], rows[number].input_ids)
+    judged += chosen.tolist()
+    assert ids.shape[1] in (32, 64, 96, 100)
+  assert sorted(judged) == list(range(count))
+
+
+def test_nothing_to_train_on_is_said():
+  with pytest.raises(UsageError, match='nothing to train on'):
+    training([])
