@@ -16,7 +16,7 @@ from rembert.convert.names import ENCODER_PREFIX, OURS, Slot, has_row_per_piece,
 from rembert.convert.tensors import Renamed, Resized, Tensors, assemble, check
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
-from rembert.model.heads import FIXED_LABELS, HEADS, parameter_shapes
+from rembert.model.heads import FIXED_LABELS, HEADS, POOLED, parameter_shapes
 from rembert.saved_models import SavedModel, config_gin, find_checkpoint, open_saved, save_model
 from rembert.storage import is_remote, write_errors, write_whole
 
@@ -142,10 +142,16 @@ def _saved_source(saved: SavedModel, num_hidden_layers: int | None = None) -> 'S
   )
 
 
-def open_source(path: epath.PathLike) -> 'Source':
-  """The tensors of a workdir, a checkpoint or a folder of Hugging Face, unread; UsageError if there are none."""
+def open_source(path: epath.PathLike, num_hidden_layers: int | None = None) -> 'Source':
+  """The tensors of a workdir, a checkpoint or a folder of Hugging Face, unread; UsageError if there are none.
+
+  Args:
+    path: where they are.
+    num_hidden_layers: as many of the bottom layers are shown; None for all. In a folder of Hugging Face each layer has
+      tensors of its own, and all of them are.
+  """
   if find_checkpoint(path) is not None:
-    return _saved_source(open_saved(path))
+    return _saved_source(open_saved(path), num_hidden_layers)
   if not is_remote(path) and huggingface.is_model_folder(pathlib.Path(path)):
     return _hugging_face_source(path)
   raise UsageError(
@@ -278,7 +284,7 @@ def _import(source: Source, options: ImportOptions, on_progress) -> ImportedMode
 
   # --- what there is, and what is wanted -------------------------------------
   pooler = source.names(source.slots(config, None), 'encoder/pooler/')
-  has_pooler = head in _POOLED or (head in (None, 'mlm') and pooler <= tensors.shapes.keys())
+  has_pooler = head in POOLED or (head in (None, 'mlm') and pooler <= tensors.shapes.keys())
   model = source.slots(config, head, num_labels, has_pooler=has_pooler)
   not_wanted -= source.names(model)
   kept = Renamed(tensors, {name: name for name in tensors.shapes if name not in not_wanted})
@@ -313,7 +319,6 @@ def _import(source: Source, options: ImportOptions, on_progress) -> ImportedMode
   )
 
 
-_POOLED = ('classification', 'multiple_choice')
 _CLASSIFIERS = ('classification', 'tagging')
 
 

@@ -1,7 +1,7 @@
 """Rows of a task that is fine-tuned or judged, to batches.
 
-A batch is a dict of int32 arrays: `input_ids`, `token_type_ids`, `segment_ids` (1 for text, 0 for padding), [B, S] each,
-and `labels`, [B], [B, S] or [B, 2] as the head wants them, −1 where nothing is to be predicted.
+A batch is a dict of int32 arrays. `input_ids`, `token_type_ids` and `segment_ids` (1 for text, 0 for padding) are
+[B, S]; `labels` are [B], [B, S] or [B, 2] as the head wants them, −1 where nothing is to be predicted.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""What a new run begins with when it is given parameters: those of another run, or of a folder of Hugging Face."""
+"""What a run begins with when it is given parameters: those of another run, or of a folder of Hugging Face."""
 
 import dataclasses
 import itertools
@@ -14,6 +14,7 @@ from rembert.convert.names import Slot
 from rembert.convert.tensors import check
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
+from rembert.model.heads import POOLED
 from rembert.training.state import TrainState
 
 # With other values the same parameters are another function, though every shape fits.
@@ -58,47 +59,63 @@ class InitialParameters:
     return dataclasses.replace(state, params=unflatten_dict(params, sep='/'))
 
 
-def open_initial(path: epath.PathLike, parts: str, config: RemBertConfig) -> InitialParameters:
-  """The parameters of a workdir, a checkpoint or a folder of Hugging Face, for a model to be pre-trained.
+def open_initial(
+  path: epath.PathLike,
+  parts: str,
+  config: RemBertConfig,
+  *,
+  head: str = 'mlm',
+  num_labels: int | None = None,
+  drops_layers: bool = False,
+) -> InitialParameters:
+  """The parameters of a workdir, a checkpoint or a folder of Hugging Face, for a model to be trained or judged.
 
   Args:
     path: where they are.
-    parts: `all`, or `encoder`.
-    config: of the new model.
+    parts: `all`, or `encoder`: with the pooler then, if the head has one and there is one.
+    config: of the model.
+    head: of the model, see `rembert.model.heads.HEADS`.
+    num_labels: of a classifier.
+    drops_layers: a model with fewer layers gets the bottom ones (paper, section 6.2); otherwise that is an error.
 
   Raises:
     UsageError: nothing is there, or parameters are missing, of another shape, or of another architecture.
   """
   source = open_source(path)
-  wanted = [
-    slot for slot in source.slots(config, 'mlm', has_pooler=False) if parts == 'all' or slot.leaf.startswith('encoder/')
-  ]
+  drops_layers &= config.num_hidden_layers < source.config.num_hidden_layers
+  if drops_layers:
+    source = open_source(path, config.num_hidden_layers)
+  model = source.slots(config, head, num_labels, has_pooler=head in POOLED)
+  pooler = source.names(model, 'encoder/pooler/')
+  is_given = lambda slot: slot.name(source.form) not in pooler or pooler <= source.tensors.shapes.keys()
+  wanted = [slot for slot in model if parts == 'all' or (slot.leaf.startswith('encoder/') and is_given(slot))]
   differing = [
     f'--gin.RemBertConfig.{field.name}={getattr(source.config, field.name)}'
     for field in dataclasses.fields(RemBertConfig)
     if field.name in _FUNCTION_FIELDS and getattr(source.config, field.name) != getattr(config, field.name)
   ]
-  if source.config.num_hidden_layers != config.num_hidden_layers:
+  if source.config.num_hidden_layers != config.num_hidden_layers and not drops_layers:
     differing.append(f'--gin.RemBertConfig.num_hidden_layers={source.config.num_hidden_layers}')
   try:
     check(source.tensors, wanted, source.form, where=source.path, allow_unexpected=True)
   except UsageError as error:
-    shapes = [field for field in _shape_fields(parts) if getattr(source.config, field) != getattr(config, field)]
+    fields = _shape_fields(with_mlm=parts == 'all' and head == 'mlm')
+    shapes = [field for field in fields if getattr(source.config, field) != getattr(config, field)]
     fixes = [f'--gin.RemBertConfig.{field}={getattr(source.config, field)}' for field in shapes]
-    if parts == 'all':
+    if parts == 'all' and head == 'mlm':
       fixes.append('--gin.train.init_from_parts=encoder begins with a fresh head')
-    raise UsageError(error.what, where=f'train.init_from = {source.path}', fix=fixes) from error
+    raise UsageError(error.what, where=source.path, fix=fixes or error.fix) from error
   if differing:
     raise UsageError(
       'the parameters to begin with are of another architecture',
-      where=f'train.init_from = {source.path}',
+      where=source.path,
       fix='take theirs: ' + ' '.join(differing),
     )
   # The layers of a folder of Hugging Face come one by one, and each of our parameters holds all of them.
   return InitialParameters(source, tuple(sorted(wanted, key=lambda slot: slot.leaf)))
 
 
-def _shape_fields(parts: str) -> list[str]:
+def _shape_fields(*, with_mlm: bool) -> list[str]:
   encoder = ['vocab_size', 'input_embedding_size', 'hidden_size', 'num_hidden_layers', 'num_attention_heads']
   encoder += ['intermediate_size', 'max_position_embeddings', 'type_vocab_size']
-  return encoder + (['output_embedding_size', 'tie_word_embeddings'] if parts == 'all' else [])
+  return encoder + (['output_embedding_size', 'tie_word_embeddings'] if with_mlm else [])

@@ -217,6 +217,8 @@ HEADS = {
   'qa': RemBertForQuestionAnswering,
   'multiple_choice': RemBertForMultipleChoice,
 }
+# Heads that need the encoder's pooler.
+POOLED = ('classification', 'multiple_choice')
 # Heads that fix the number of labels themselves.
 FIXED_LABELS = {'qa': 2, 'multiple_choice': 1}
 
