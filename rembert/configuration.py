@@ -21,6 +21,7 @@ from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.hosts.joining import HostsConfig
+from rembert.jobs.finetune_options import FinetuneOptions, JudgeConfig
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.parameter_counts import PaperFigures
 from rembert.storage import write_whole
@@ -30,6 +31,7 @@ from rembert.training.optimizer import OptimizerConfig
 from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.xla_flags import HardwareConfig
+from tasks.xtreme.config import XtremeConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +63,9 @@ CONFIGURABLES = {
   'train': TrainConfig,
   'guards': GuardsConfig,
   'profile': ProfileConfig,
+  'xtreme': XtremeConfig,
+  'finetune': FinetuneOptions,
+  'evaluate': JudgeConfig,
 }
 for _name, _class in CONFIGURABLES.items():
   gin.register(_name, module='rembert')(_class)
@@ -73,7 +78,7 @@ Config = TypeVar('Config')
 
 def build(cls: type[Config]) -> Config:
   """An instance of a class of the table with what has been bound; UsageError if the values do not fit."""
-  name = next(name for name, configurable in CONFIGURABLES.items() if configurable is cls)
+  name = _name_of(cls)
   try:
     _refuse_left_open(name)
     configured = gin.get_configurable(f'rembert.{name}')()
@@ -82,6 +87,15 @@ def build(cls: type[Config]) -> Config:
     raise UsageError(error.what, where=error.where, fix=error.fix) from None
   except (TypeError, ValueError) as error:
     raise UsageError(f'{name} cannot be built: {str(error).splitlines()[0]}', where=f'{name}.*') from error
+
+
+def bound(cls: type) -> dict[str, Any]:
+  """The fields of a class of the table that gin files or bindings have set, and to what."""
+  return dict(gin.get_bindings(f'rembert.{_name_of(cls)}'))
+
+
+def _name_of(cls: type) -> str:
+  return next(name for name, configurable in CONFIGURABLES.items() if configurable is cls)
 
 
 def _refuse_left_open(name: str) -> None:

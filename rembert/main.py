@@ -4,6 +4,7 @@ python -m rembert.main --gin_file=gin/pretrain_smoke.gin
 """
 
 import argparse
+import os
 import pathlib
 import signal
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from rembert.errors import UsageError
 from rembert.training.preemption import Stopped, StopSignal, exit_stopped, heed_maintenance
 
-MODES = ('pretrain', 'compile')
+MODES = ('pretrain', 'finetune', 'evaluate', 'compile')
 
 DESCRIPTION = """\
 Pre-train RemBERT. A gin file says what to run; bindings on the command line override it.
@@ -98,10 +99,12 @@ def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) 
   mode = options.mode or settings.mode
   if mode not in MODES:
     raise UsageError(f'unknown mode {mode!r}', where='run.mode', fix=f'one of {", ".join(MODES)}')
+  workdir = epath.Path(options.workdir or settings.workdir or f'runs/{run_name(options.gin_file)}')
+  if mode in ('finetune', 'evaluate'):
+    return run_xtreme(mode, workdir, stop, is_dry=options.dry_run)
   config = pretrain.configured()
   if options.dry_run:
     return pretrain.dry_run(config)
-  workdir = epath.Path(options.workdir or settings.workdir or f'runs/{run_name(options.gin_file)}')
   if mode == 'compile':
     if not options.topology:
       raise UsageError('compile for which devices?', where='--topology', fix='--topology=v5e:8x8, or cpu:8 to try it')
@@ -109,6 +112,18 @@ def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) 
       config, workdir, options.topology, search_batch=options.search_batch, output=options.output
     )
   return pretrain.run(config, workdir, stop)
+
+
+def run_xtreme(mode: str, workdir: 'os.PathLike', stop: StopSignal, *, is_dry: bool) -> int:
+  """A task of XTREME: learned, or a trained model judged on it."""
+  if mode == 'finetune':
+    from rembert.jobs import finetune
+
+    config = finetune.configured()
+    return finetune.dry_run(config) if is_dry else finetune.run(config, workdir, stop)
+  from rembert.jobs import evaluate
+
+  return evaluate.run(evaluate.configured(), workdir, stop)
 
 
 def run_name(gin_files: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import itertools
-import time
 from collections.abc import Callable
 
 import jax
@@ -27,24 +26,15 @@ from rembert.jobs.description import (
   show_schedule,
 )
 from rembert.jobs.initial_parameters import open_initial
-from rembert.jobs.workdir_lock import locked
-from rembert.report.plots import LossPicture, plot_loss
+from rembert.jobs.training_run import first_position, open_checkpoints, open_workdir, restored_position, run_loop
 from rembert.training import flops, sharding, xla_flags
-from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
 from rembert.training.cpu_memory import keep_freed_memory_if_small
 from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
-from rembert.training.goodput import Goodput, account, read_sessions
-from rembert.training.guards import LossGuard
-from rembert.training.loop import Loop, Numbers, Position, Watchers
-from rembert.training.meter import Meter
-from rembert.training.optimizer import learning_rate_schedule
+from rembert.training.goodput import account, read_sessions
 from rembert.training.preemption import EXIT_STOPPED, StopSignal
-from rembert.training.profiling import Profiler
-from rembert.training.save_schedule import SaveSchedule
 from rembert.training.step import make_eval_step
-from rembert.training.tracking import JsonlTracker, TensorBoardTracker, Trackers, read_jsonl
-from rembert.training.watchdog import Watchdog
+from rembert.training.tracking import read_jsonl
 
 
 def configured() -> PretrainConfig:
@@ -81,15 +71,8 @@ def _run(
   if flags:
     console.say(flags)
   # --- workdir ---------------------------------------------------------------
-  if hosts.is_first:
-    workdirs.prepare(workdir)
-    stack.enter_context(locked(workdir, console.say))
-  hosts.wait_for_all('workdir')
-  goodput = Goodput(workdir / 'goodput.json', is_writer=hosts.is_first)
-  checkpoints = Checkpoints(
-    workdir / 'checkpoints', keep=train.keep_checkpoints, keep_every=train.keep_every, say=console.say
-  )
-  stack.callback(checkpoints.close)
+  goodput = open_workdir(workdir, hosts, console, stack)
+  checkpoints = open_checkpoints(workdir, train, console, stack)
   newest = checkpoints.newest()
   if newest is not None:
     workdirs.refuse_other_run(newest.meta, workdirs.identity(config), workdir)
@@ -128,20 +111,9 @@ def _run(
   stack.enter_context(jax.set_mesh(mesh))
   if newest is not None:
     workdirs.refuse_other_run(newest.meta, identity, workdir)
-    restored = checkpoints.restore_newest(trainable.restore_target())
-    position = Position(
-      step=restored.step,
-      state=restored.state,
-      data=restored.data,
-      meter=Meter(restored.meta['interval']),
-      guard=LossGuard(config.guards, restored.meta.get('guard')),
-      is_evaluation_due=restored.meta['is_evaluation_due'],
-    )
-    console.say(f'resuming from step {position.step}')
+    position = restored_position(checkpoints, trainable, config.guards, console)
   else:
-    position = Position(
-      step=0, state=trainable.init(train.seed), data={}, meter=Meter(), guard=LossGuard(config.guards)
-    )
+    position = first_position(trainable.init(train.seed), config.guards)
     if initial is not None:
       initial.check_vocabulary(opened.vocabulary)
       with console.task(f'parameters from {train.init_from}') as progress:
@@ -160,83 +132,28 @@ def _run(
       eval_batch = sharding.to_device(held_out[0], mesh)
       eval_step = eval_step.lower(trainable.restore_target().params, eval_batch).compile()
 
-  # --- watchers --------------------------------------------------------------
-  metrics_file = workdir / 'metrics.jsonl'
-  trackers = Trackers()
-  if hosts.is_first:
-    trackers = Trackers(
-      JsonlTracker(metrics_file, resume_step=position.step, is_evaluation_due=position.is_evaluation_due),
-      TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
-      LossPicture(metrics_file, workdir / 'loss.png'),
-    )
-  watchers = Watchers(
-    console=console,
-    progress=stack.enter_context(console.training(position.step, train.steps)),
-    trackers=trackers,
-    goodput=goodput,
-    watchdog=Watchdog(config.guards.stuck_after_seconds, workdir / 'stacks', name=hosts.name),
-    profiler=Profiler(config.profile, workdir),
-  )
-  for closes in (trackers, watchers.watchdog, watchers.profiler):
-    stack.callback(closes.close)
-
   # --- loop ------------------------------------------------------------------
   def evaluate_held_out(params: dict, is_stopped: Callable[[], bool]) -> dict[str, float] | None:
     on_devices = (sharding.to_device(batch, mesh) for batch in held_out)
     metrics = evaluate(eval_step, params, on_devices, source.languages, is_stopped=is_stopped)
     return metrics and metrics | {'eval/unigram_entropy': entropy}
 
-  def save(position: Position) -> None:
-    meta = {
-      **identity,
-      'interval': position.meter.saved(),
-      'guard': position.guard.saved(),
-      'is_evaluation_due': position.is_evaluation_due,
-    }
-    is_temporary = not schedule.is_permanent(position.step)
-    checkpoints.save(position.step, position.state, position.data, meta, is_temporary=is_temporary)
-    schedule.saved(time.monotonic())
-
-  schedule = SaveSchedule(
-    steps=train.steps,
-    every=train.checkpoint_every,
-    temporary_seconds=60 * train.temporary_checkpoint_minutes,
-    now=time.monotonic(),
-  )
-  loop = Loop(
-    train,
-    config.guards,
+  is_done = run_loop(
+    config,
     position,
+    itertools.chain([first], batches),
     train_step=train_step,
     evaluate=evaluate_held_out if held_out else None,
-    save=save,
-    is_save_permanent=schedule.is_permanent,
-    # The first host's clock decides for all; and a save that is still being written is not waited for.
-    wants_to_save=lambda step: (
-      hosts.is_first and schedule.is_due(step, time.monotonic()) and not checkpoints.is_saving()
-    ),
-    learning_rate=learning_rate_schedule(config.optimizer, train.steps),
-    numbers=Numbers(
-      positions_per_step=train.batch_size * train.sequence_length,
-      flops_per_step=config.train_flops_per_step,
-      peak_flops=peak[0] * jax.device_count() if peak else None,
-    ),
+    identity=identity,
+    checkpoints=checkpoints,
+    workdir=workdir,
+    hosts=hosts,
+    console=console,
+    goodput=goodput,
+    peak=peak,
     stop=stop,
-    watchers=watchers,
   )
-  with stop.deferred():
-    loop.run(itertools.chain([first], batches))
-    with goodput.activity('checkpoint'):
-      checkpoints.wait()
-    goodput.write()
-
-  # --- end -------------------------------------------------------------------
-  if hosts.is_first:
-    plot_loss(metrics_file, workdir / 'loss.png')
-  if position.step < train.steps or position.is_evaluation_due:
-    console.say(
-      f'stopped by {stop.requested or "another host"} at step {position.step}, all saved. Repeat the command to go on.'
-    )
+  if not is_done:
     return EXIT_STOPPED
   show_result(console, workdir, position.step)
   return 0

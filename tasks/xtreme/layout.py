@@ -16,6 +16,10 @@ class Line(NamedTuple):
   where: str
 
 
+class MissingFileError(UsageError):
+  """A file of the data is not there: of one language among many that may be no misfortune."""
+
+
 class XtremeFolder:
   """The root of the data. Files are named as XTREME names them.
 
@@ -39,10 +43,12 @@ class XtremeFolder:
     self.labels_root = epath.Path(labels_dir) if labels_dir else self.root / 'labels'
 
   def file(self, *names: str) -> epath.Path:
-    """A file of the data; UsageError if it is not there."""
+    """A file of the data; MissingFileError if it is not there."""
     path = self.root.joinpath(*names)
     if not path.is_file():
-      raise UsageError('a file of the data is missing', where=str(path), fix='python -m tasks.xtreme.download --help')
+      raise MissingFileError(
+        'a file of the data is missing', where=str(path), fix='python -m tasks.xtreme.download --help'
+      )
     return path
 
   def has(self, *names: str) -> bool:

@@ -1,0 +1,135 @@
+"""A trained model judged on a task of XTREME, in every language that has data; nothing is learned."""
+
+import contextlib
+
+import jax
+import optax
+from etils import epath
+from tasks.xtreme.tasks import get_task
+
+import rembert
+from rembert import configuration
+from rembert.convert.importing import open_source
+from rembert.errors import UsageError
+from rembert.hosts.together import Hosts, joined
+from rembert.jobs import finetune_config
+from rembert.jobs import workdir as workdirs
+from rembert.jobs.description import show_hosts, show_model
+from rembert.jobs.finetune_config import FinetuneConfig
+from rembert.jobs.initial_parameters import open_initial
+from rembert.jobs.judging import (
+  Judge,
+  Report,
+  judge_languages,
+  languages_with_data,
+  open_folder,
+  rows_reader,
+  show_results,
+)
+from rembert.jobs.workdir_lock import locked
+from rembert.model.heads import build_model
+from rembert.training import sharding, state, xla_flags
+from rembert.training.console import Console
+from rembert.training.preemption import StopSignal
+from tasks.xtreme.layout import MissingFileError
+from tasks.xtreme.pieces import Pieces
+
+
+def configured() -> FinetuneConfig:
+  """The configuration that gin has been told, for the architecture of the model to be judged."""
+  return finetune_config.configured(lambda train, evaluate: evaluate.model)
+
+
+def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
+  """Judges. Each language is written as soon as it is there; a repeated command goes on with the next."""
+  del stop  # between languages all is written: a signal may end the program anywhere
+  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # before JAX looks for devices
+  with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
+    console = Console(is_quiet=not hosts.is_first)
+    if flags:
+      console.say(flags)
+    return _run(config, workdir, hosts, stack, console)
+
+
+def _run(
+  config: FinetuneConfig, workdir: epath.Path, hosts: Hosts, stack: contextlib.ExitStack, console: Console
+) -> int:
+  # --- workdir ---------------------------------------------------------------
+  if hosts.is_first:
+    workdirs.prepare(workdir)
+    stack.enter_context(locked(workdir, console.say))
+  hosts.wait_for_all('workdir')
+
+  # --- model and data ----------------------------------------------------------
+  xtreme, path = config.xtreme, config.evaluate.model
+  if path is None:
+    raise UsageError(
+      'which model?', where='evaluate.model', fix='--gin.evaluate.model=WORKDIR, or a Hugging Face folder'
+    )
+  folder = open_folder(xtreme)
+  tasks = {name: get_task(name) for name in xtreme.evaluate_on or (xtreme.task,)}
+  source = open_source(path)
+  for task in tasks.values():
+    if (source.head, tuple(source.labels)) != (task.head, task.labels):
+      raise UsageError(
+        f'the model has {_in_words(source.head, source.labels)}, and {task.name} needs '
+        f'{_in_words(task.head, task.labels)}',
+        where=f'evaluate.model = {path}',
+        fix='name a model that was fine-tuned for the task: gin/finetune_*.gin',
+      )
+  by_task = {name: languages_with_data(task, folder, xtreme.split, xtreme.languages) for name, task in tasks.items()}
+  vocabulary = config.vocabulary.path or source.vocabulary
+  if vocabulary is None:
+    raise UsageError('no vocabulary beside the model', where=str(path), fix='--gin.vocabulary.path=sentencepiece.model')
+  pieces = Pieces(vocabulary)
+  head, labels = source.head, len(source.labels) or None
+
+  # --- devices ---------------------------------------------------------------
+  mesh = sharding.make_mesh(config.mesh)
+  build = lambda rngs: build_model(head, config.model, config.execution, num_labels=labels, rngs=rngs)
+  trainable = state.trainable(build, config.execution, optax.identity(), mesh)
+  console.say(f'rembert {rembert.__version__} · judging {path}')
+  show_model(console, config.model)
+  show_hosts(console, hosts)
+  stack.enter_context(jax.set_mesh(mesh))
+  with console.task('reading parameters') as progress:
+    initial = open_initial(path, 'all', config.model, head=head, num_labels=labels)
+    params = initial.put_into(trainable.init(0), progress).params
+  if hosts.is_first:
+    configuration.save(workdir)
+
+  # --- judge -------------------------------------------------------------------
+  learned = get_task(xtreme.task)
+  train: list = []
+  with contextlib.suppress(MissingFileError):  # without it there is no baseline, and everything else
+    train = learned.examples(folder, 'train', xtreme.train_language, needs_labels=True)
+  judge = Judge(
+    trainable,
+    head,
+    batch_size=config.finetune.judge_batch_size,
+    longest=config.train.sequence_length,
+    pad=pieces.special.pad,
+  )
+  report = Report(workdir, {'model': source.path, 'split': xtreme.split}, is_writer=hosts.is_first)
+  for name, task in tasks.items():
+    examples, missing = by_task[name]
+    report.skipped(name, missing)
+    judge_languages(
+      task,
+      examples,
+      rows_reader(task, folder, xtreme.split, pieces, max_length=config.train.sequence_length, config=xtreme),
+      lambda rows, **options: judge.outputs(params, rows, **options),
+      train=train,
+      config=xtreme,
+      report=report,
+      console=console,
+      is_stopped=lambda: False,
+    )
+  show_results(console, report.content)
+  console.facts('Done', {'results': f'{workdir}/results.json', 'predictions': f'{workdir}/predictions'})
+  return 0
+
+
+def _in_words(head: str | None, labels) -> str:
+  name = 'no head' if head is None else f'a head for {head}'
+  return f'{name} of {len(labels)} labels' if labels else name

@@ -1,0 +1,273 @@
+"""A trained model judged: outputs for a task's rows, predictions in XTREME's layout, scores language by language."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from etils import epath
+
+from rembert.data.rows import judged_batches
+from rembert.errors import UsageError
+from rembert.storage import write_whole
+from rembert.training import sharding
+from rembert.training.console import Console
+from rembert.training.state import Trainable
+from rembert.training.step import make_logits_step
+from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme.layout import MissingFileError, XtremeFolder
+from tasks.xtreme.pieces import Pieces
+from tasks.xtreme.task import Row, Task
+
+RESULTS = 'results.json'
+
+
+class Judge:
+  """A model's head over rows, many at a time, on all devices and hosts."""
+
+  def __init__(self, trainable: Trainable, head: str, *, batch_size: int, longest: int, pad: int):
+    """
+    Args:
+      trainable: the model on its mesh.
+      head: `classification`, `tagging` or `qa`.
+      batch_size: rows of a global batch.
+      longest: ids in a row at most.
+      pad: id of [PAD].
+    """
+    self._mesh, self._head = trainable.mesh, head
+    self._step = make_logits_step(trainable)
+    process = (jax.process_index(), jax.process_count())
+    self._options = {'batch_size': batch_size, 'longest': longest, 'pad': pad, 'process': process}
+    shards = sharding.batch_shards(self._mesh)
+    if batch_size % shards:
+      raise UsageError(
+        f'a batch of {batch_size} rows does not divide over {shards} device group(s)',
+        where='finetune.judge_batch_size, mesh.data × mesh.fsdp',
+        fix=f'--gin.finetune.judge_batch_size={-(-batch_size // shards) * shards}',
+      )
+
+  def outputs(
+    self,
+    params: dict,
+    rows: Sequence[Row],
+    *,
+    is_stopped: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[float, str], None] = lambda fraction, note: None,
+  ) -> list[np.ndarray] | None:
+    """Logits of each row, float32, [labels], [S, labels] or [S, 2]; None if stopped midway. Under `jax.set_mesh`."""
+    found: list[np.ndarray] = [np.empty(0)] * len(rows)
+    done = 0
+    for chosen, logits in self._logits(params, rows, is_stopped):
+      for place, number in enumerate(chosen):
+        end = len(rows[number].input_ids)
+        found[number] = logits[place] if self._head == 'classification' else logits[place, :end]
+      done += len(chosen)
+      on_progress(done / len(rows), f'{done} rows')
+    return found if done == len(rows) else None
+
+  def _logits(self, params, rows, is_stopped) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    pending = None
+    for chosen, batch in judged_batches(rows, self._head, **self._options):
+      if is_stopped():
+        return
+      logits = self._step(params, sharding.to_device(batch, self._mesh))
+      if pending is not None:  # read while the devices are at the next
+        yield pending[0], np.asarray(pending[1])
+      pending = (chosen, logits)
+    if pending is not None:
+      yield pending[0], np.asarray(pending[1])
+
+
+def mean_loss(head: str, rows: Sequence[Row], outputs: Sequence[np.ndarray]) -> float:
+  """Cross-entropy in nats of what is to be predicted, as in training; NaN where nothing is."""
+  losses = []
+  for row, logits in zip(rows, outputs, strict=True):
+    scores = logits.astype(np.float64).T if head == 'qa' else np.atleast_2d(logits.astype(np.float64))
+    labels = np.atleast_1d(row.labels)
+    counted = labels >= 0
+    log_normalizer = np.logaddexp.reduce(scores[counted], axis=-1)
+    losses.append(log_normalizer - scores[counted, labels[counted]])
+  losses = np.concatenate(losses)
+  return float(losses.mean()) if losses.size else float('nan')
+
+
+# --- in every language ------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Judged:
+  """What is known of a task and language. `examples` are read; the rest comes later, and may not.
+
+  Attributes:
+    examples: how many.
+    scores: by name, 0 to 100; None where there are no labels.
+    baseline: likewise, of somebody who knows the labels' frequencies alone.
+    predictions: the file, as seen from the workdir.
+    note: why there are no scores.
+  """
+
+  examples: int
+  scores: dict[str, float] | None
+  baseline: dict[str, float] | None
+  predictions: str
+  note: str = ''
+
+
+def languages_with_data(
+  task: Task, folder: XtremeFolder, split: str, chosen: Sequence[str] | None
+) -> tuple[dict[str, list[Any]], dict[str, str]]:
+  """Examples by language, and why the others of the task's are left out.
+
+  Raises:
+    UsageError: a language was asked for that the task or the data lack, a file is broken, or nothing is there at all.
+  """
+  if unknown := sorted(set(chosen or ()) - set(task.languages)):
+    raise UsageError(
+      f'{task.name} is not judged in {", ".join(unknown)}', where='xtreme.languages', fix=', '.join(task.languages)
+    )
+  found, missing = {}, {}
+  for language in chosen or task.languages:
+    try:
+      found[language] = task.examples(folder, split, language, needs_labels=False)
+    except MissingFileError as error:
+      if chosen:
+        raise
+      missing[language] = f'{error.what}: {error.where}'
+  if not found:
+    raise UsageError(
+      f'there is no {split} file of {task.name} in any language',
+      where=str(folder.root / task.name),
+      fix='python -m tasks.xtreme.download --help',
+    )
+  return found, missing
+
+
+class Report:
+  """`results.json` of a workdir, written anew after every language, and read when a run goes on."""
+
+  def __init__(self, workdir: epath.Path, facts: dict, *, is_writer: bool):
+    """
+    Args:
+      workdir: of the run.
+      facts: what was judged, JSON; what is there about anything else is begun anew.
+      is_writer: one host writes.
+    """
+    self._workdir, self._file, self._is_writer = workdir, workdir / RESULTS, is_writer
+    self.content: dict = {**facts, 'tasks': {}, 'skipped': {}, 'mean': {}}
+    if self._file.exists():
+      before = json.loads(self._file.read_text())
+      if {name: before.get(name) for name in facts} == json.loads(json.dumps(facts)):
+        self.content = before
+
+  def has(self, task: str, language: str) -> bool:
+    """Whether that has been judged already, and its predictions are there."""
+    judged = self.content['tasks'].get(task, {}).get(language)
+    return judged is not None and (self._workdir / judged['predictions']).exists()
+
+  def skipped(self, task: str, reasons: dict[str, str]) -> None:
+    """Notes languages that are left out."""
+    self.content['skipped'][task] = reasons
+
+  def add(self, task: str, language: str, judged: Judged, text: str) -> None:
+    """Writes the predictions, then the results with this language's."""
+    of_task = self.content['tasks'].setdefault(task, {})
+    of_task[language] = dataclasses.asdict(judged)
+    scored = [entry['scores'] for entry in of_task.values() if entry['scores']]
+    names = scored[0] if scored else ()
+    self.content['mean'][task] = {name: sum(scores[name] for scores in scored) / len(scored) for name in names}
+    if self._is_writer:
+      write_whole(self._workdir / judged.predictions, text)
+      write_whole(self._file, json.dumps(self.content, indent=1, ensure_ascii=False) + '\n')
+
+
+def judge_languages(
+  task: Task,
+  by_language: dict[str, list[Any]],
+  read_rows: Callable[[str], list[Row]],
+  outputs: Callable[..., list[np.ndarray] | None],
+  *,
+  train: Sequence[Any],
+  config: XtremeConfig,
+  report: Report,
+  console: Console,
+  is_stopped: Callable[[], bool],
+) -> bool:
+  """Predictions and scores of one task, each language as soon as it is there; False if stopped midway.
+
+  Args:
+    task: to be judged on.
+    by_language: its examples.
+    read_rows: of a language, for the model.
+    outputs: see `Judge.outputs`; without parameters.
+    train: examples that the baseline knows; none, no baseline.
+    config: of the task.
+    report: to be filled.
+    console: tells.
+    is_stopped: asked between batches.
+  """
+  for number, (language, examples) in enumerate(by_language.items(), 1):
+    if report.has(task.name, language):
+      continue
+    with console.task(f'{task.name} {language} ({number}/{len(by_language)})') as progress:
+      rows = read_rows(language)
+      found = outputs(rows, is_stopped=is_stopped, on_progress=progress)
+    if found is None:
+      return False
+    predictions = task.predictions(examples, rows, found, config=config)
+    scores = baseline = None
+    note = ''
+    try:
+      scores = task.score(examples, predictions, language)
+      baseline = task.score(examples, task.baseline(train, examples), language) if train else None
+    except UsageError as error:  # predictions can be handed in; a score cannot be made up
+      note = f'{error.what} ({error.where})'
+    file = f'predictions/{task.name}/{config.split}-{language}.{task.suffix}'
+    judged = Judged(len(examples), scores, baseline, file, note)
+    report.add(task.name, language, judged, task.file_text(examples, predictions))
+    console.say(f'{task.name} {language}: {in_words(scores, baseline) if scores else f"no score: {note}"}')
+  return True
+
+
+def in_words(scores: dict[str, float], baseline: dict[str, float] | None = None) -> str:
+  """`f1 71.2 (frequencies alone 33.3) · exact_match 60.1 (5.0)`."""
+  beside = lambda name: f' (without reading {baseline[name]:.1f})' if baseline else ''
+  return ' · '.join(f'{name} {value:.1f}{beside(name)}' for name, value in scores.items())
+
+
+def show_results(console: Console, content: dict) -> None:
+  """A table for every task: language by language, the mean, and what was left out."""
+  for task, by_language in content['tasks'].items():
+    scored = {language: entry for language, entry in by_language.items() if entry['scores']}
+    if not scored:
+      console.say(f'{task}: predictions for {len(by_language)} language(s), and no labels to score them with')
+      continue
+    names = list(next(iter(scored.values()))['scores'])
+    columns = ['', 'examples', *names]
+    in_order = lambda scores, names=names: [f'{scores[name]:.1f}' for name in names]
+    rows = [[language, f'{entry["examples"]:,}', *in_order(entry['scores'])] for language, entry in scored.items()]
+    rows.append([f'mean of {len(scored)}', '', *in_order(content['mean'][task])])
+    if all(entry['baseline'] for entry in scored.values()):
+      columns += [f'{name}, unread' for name in names]
+      for row, entry in zip(rows, scored.values(), strict=False):
+        row += in_order(entry['baseline'])
+    console.table(task, columns, rows)
+    if skipped := content['skipped'].get(task):
+      console.say(f'{task}: no data for {", ".join(skipped)}')
+
+
+def open_folder(config: XtremeConfig) -> XtremeFolder:
+  """The data that `config` names."""
+  return XtremeFolder(config.data_dir, config.labels_dir)
+
+
+def rows_reader(
+  task: Task, folder: XtremeFolder, split: str, pieces: Pieces, *, max_length: int, config: XtremeConfig
+) -> Callable[[str], list[Row]]:
+  """Language to rows, by way of the SeqIO task."""
+  from tasks.xtreme.seqio_tasks import read_rows
+
+  return lambda language: read_rows(
+    task, folder, split, language, pieces, max_length=max_length, config=config, needs_labels=False
+  )[1]

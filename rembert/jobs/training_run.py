@@ -1,0 +1,192 @@
+"""What every job that trains does around its own matter: open the workdir, find the place, run the loop to its end."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import jax
+from etils import epath
+
+from rembert.hosts.together import Hosts
+from rembert.jobs import workdir as workdirs
+from rembert.jobs.workdir_lock import locked
+from rembert.report.plots import LossPicture, plot_loss
+from rembert.training.checkpoints import Checkpoints
+from rembert.training.console import Console
+from rembert.training.goodput import Goodput
+from rembert.training.guards import GuardsConfig, LossGuard
+from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
+from rembert.training.meter import Meter
+from rembert.training.optimizer import OptimizerConfig, learning_rate_schedule
+from rembert.training.preemption import StopSignal
+from rembert.training.profiling import ProfileConfig, Profiler
+from rembert.training.save_schedule import SaveSchedule
+from rembert.training.state import Trainable, TrainState
+from rembert.training.tracking import JsonlTracker, Metrics, TensorBoardTracker, Trackers
+from rembert.training.watchdog import Watchdog
+
+
+class TrainingConfig(Protocol):
+  """What the loop needs to know of a job's configuration."""
+
+  train: TrainConfig
+  optimizer: OptimizerConfig
+  guards: GuardsConfig
+  profile: ProfileConfig
+  train_flops_per_step: int
+
+
+def open_workdir(workdir: epath.Path, hosts: Hosts, console: Console, stack: contextlib.ExitStack) -> Goodput:
+  """Makes the workdir and locks it for as long as `stack` is open; UsageError if it is another's."""
+  if hosts.is_first:
+    workdirs.prepare(workdir)
+    stack.enter_context(locked(workdir, console.say))
+  hosts.wait_for_all('workdir')
+  return Goodput(workdir / 'goodput.json', is_writer=hosts.is_first)
+
+
+def open_checkpoints(
+  workdir: epath.Path, train: TrainConfig, console: Console, stack: contextlib.ExitStack
+) -> Checkpoints:
+  """Those of a workdir, kept as `train` says, until `stack` closes."""
+  checkpoints = Checkpoints(
+    workdir / 'checkpoints', keep=train.keep_checkpoints, keep_every=train.keep_every, say=console.say
+  )
+  stack.callback(checkpoints.close)
+  return checkpoints
+
+
+def restored_position(
+  checkpoints: Checkpoints, trainable: Trainable, guards: GuardsConfig, console: Console
+) -> Position:
+  """Where the newest whole checkpoint stands; there is one."""
+  restored = checkpoints.restore_newest(trainable.restore_target())
+  console.say(f'resuming from step {restored.step}')
+  return Position(
+    step=restored.step,
+    state=restored.state,
+    data=restored.data,
+    meter=Meter(restored.meta['interval']),
+    guard=LossGuard(guards, restored.meta.get('guard')),
+    is_evaluation_due=restored.meta['is_evaluation_due'],
+  )
+
+
+def first_position(state: TrainState, guards: GuardsConfig) -> Position:
+  """The beginning of a run."""
+  return Position(step=0, state=state, data={}, meter=Meter(), guard=LossGuard(guards))
+
+
+def run_loop(
+  config: TrainingConfig,
+  position: Position,
+  batches: Iterator[tuple[dict, dict]],
+  *,
+  train_step: Callable,
+  evaluate: Callable[[dict, Callable[[], bool]], Metrics | None] | None,
+  identity: dict,
+  checkpoints: Checkpoints,
+  workdir: epath.Path,
+  hosts: Hosts,
+  console: Console,
+  goodput: Goodput,
+  peak: tuple[float, str] | None,
+  stop: StopSignal,
+) -> bool:
+  """Trains from `position` on, which moves; everything is saved when it returns.
+
+  Args:
+    config: of the job.
+    position: where to begin.
+    batches: see `Loop.run`.
+    train_step: the compiled update.
+    evaluate: see `Loop`.
+    identity: what goes into the description of every checkpoint.
+    checkpoints: of the workdir.
+    workdir: where metrics, pictures, profiles and stacks go.
+    hosts: of the run.
+    console: tells.
+    goodput: counts.
+    peak: FLOP/s of a device, and where the figure comes from.
+    stop: set when this process is asked to end.
+
+  Returns:
+    Whether the end was reached; otherwise the run was stopped.
+  """
+  train, metrics_file = config.train, workdir / 'metrics.jsonl'
+  with contextlib.ExitStack() as stack:
+    # --- watchers --------------------------------------------------------------
+    trackers = Trackers()
+    if hosts.is_first:
+      trackers = Trackers(
+        JsonlTracker(metrics_file, resume_step=position.step, is_evaluation_due=position.is_evaluation_due),
+        TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
+        LossPicture(metrics_file, workdir / 'loss.png'),
+      )
+    watchers = Watchers(
+      console=console,
+      progress=stack.enter_context(console.training(position.step, train.steps)),
+      trackers=trackers,
+      goodput=goodput,
+      watchdog=Watchdog(config.guards.stuck_after_seconds, workdir / 'stacks', name=hosts.name),
+      profiler=Profiler(config.profile, workdir),
+    )
+    for closes in (trackers, watchers.watchdog, watchers.profiler):
+      stack.callback(closes.close)
+
+    # --- saves -----------------------------------------------------------------
+    schedule = SaveSchedule(
+      steps=train.steps,
+      every=train.checkpoint_every,
+      temporary_seconds=60 * train.temporary_checkpoint_minutes,
+      now=time.monotonic(),
+    )
+
+    def save(position: Position) -> None:
+      meta = {
+        **identity,
+        'interval': position.meter.saved(),
+        'guard': position.guard.saved(),
+        'is_evaluation_due': position.is_evaluation_due,
+      }
+      is_temporary = not schedule.is_permanent(position.step)
+      checkpoints.save(position.step, position.state, position.data, meta, is_temporary=is_temporary)
+      schedule.saved(time.monotonic())
+
+    # --- loop ------------------------------------------------------------------
+    loop = Loop(
+      train,
+      config.guards,
+      position,
+      train_step=train_step,
+      evaluate=evaluate,
+      save=save,
+      is_save_permanent=schedule.is_permanent,
+      # The first host's clock decides for all; and a save that is still being written is not waited for.
+      wants_to_save=lambda step: (
+        hosts.is_first and schedule.is_due(step, time.monotonic()) and not checkpoints.is_saving()
+      ),
+      learning_rate=learning_rate_schedule(config.optimizer, train.steps),
+      numbers=Numbers(
+        positions_per_step=train.batch_size * train.sequence_length,
+        flops_per_step=config.train_flops_per_step,
+        peak_flops=peak[0] * jax.device_count() if peak else None,
+      ),
+      stop=stop,
+      watchers=watchers,
+    )
+    with stop.deferred():
+      loop.run(batches)
+      with goodput.activity('checkpoint'):
+        checkpoints.wait()
+      goodput.write()
+
+  if hosts.is_first:
+    plot_loss(metrics_file, workdir / 'loss.png')
+  is_done = position.step == train.steps and not position.is_evaluation_due
+  if not is_done:
+    console.say(
+      f'stopped by {stop.requested or "another host"} at step {position.step}, all saved. Repeat the command to go on.'
+    )
+  return is_done
