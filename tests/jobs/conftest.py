@@ -39,20 +39,24 @@ SMALL = {
 
 
 class Program:
-  """`python -m rembert.main` on the smoke configuration, shrunken."""
+  """`python -m rembert.main`, on the smoke configuration shrunken or on another."""
 
   def __init__(self, workdir: pathlib.Path, devices: int = 1, **bindings):
-    self.workdir = workdir
     values = SMALL | {name.replace('__', '.'): value for name, value in bindings.items()}
-    self.command = [
-      sys.executable,
-      '-m',
-      'rembert.main',
-      '--gin_file=gin/pretrain_smoke.gin',
-      f'--workdir={workdir}',
-      *(f'--gin.{name}={value}' for name, value in values.items()),
-    ]
+    self._command('gin/pretrain_smoke.gin', workdir, devices, values)
+
+  def _command(self, gin_file: str, workdir: pathlib.Path, devices: int, values: dict) -> None:
+    self.workdir = workdir
+    bindings = (f'--gin.{name}={value}' for name, value in values.items())
+    self.command = [sys.executable, '-m', 'rembert.main', f'--gin_file={gin_file}', f'--workdir={workdir}', *bindings]
     self.environment = os.environ | {'JAX_PLATFORMS': 'cpu', 'JAX_NUM_CPU_DEVICES': str(devices)}
+
+  @classmethod
+  def of_files(cls, workdir: pathlib.Path, gin_file: str, values: dict, devices: int = 1) -> 'Program':
+    """The program on another gin file, with bindings by name."""
+    program = cls.__new__(cls)
+    program._command(gin_file, workdir, devices, values)
+    return program
 
   def start_hosts(self, hosts: int, devices: int = 1) -> list[subprocess.Popen]:
     """The program on several hosts; the output of each goes to a file of its own."""

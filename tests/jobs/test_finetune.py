@@ -1,0 +1,182 @@
+"""Tasks of XTREME learned and judged by the real program: by heart, in half, and with what does not fit."""
+
+import json
+import pathlib
+import shutil
+import signal
+
+import jax
+import numpy as np
+import pytest
+from final_states import assert_bitwise_equal, final_state
+from flax import nnx
+from flax.traverse_util import flatten_dict
+from made_up_xtreme import write_examples
+
+import rembert
+from rembert.model.config import RemBertConfig
+from rembert.model.heads import build_model
+from rembert.saved_models import save_model
+
+CONFIG = RemBertConfig(
+  vocab_size=2000,
+  input_embedding_size=32,
+  output_embedding_size=48,
+  hidden_size=64,
+  num_hidden_layers=2,
+  num_attention_heads=4,
+  intermediate_size=128,
+  max_position_embeddings=128,
+  initializer_range=0.1,
+)
+COUNT = 50
+# As few steps as it takes; the large batch of the gin files would see the examples too seldom.
+QUICKLY = {
+  'finetune.epochs': 60,
+  'finetune.evaluations_per_epoch': 0.2,
+  'finetune.judge_batch_size': 16,
+  'train.batch_size': 10,
+  'train.sequence_length': 96,
+  'train.log_every': 20,
+  'optimizer.learning_rate': 2e-3,
+  'optimizer.bias_correction': True,
+}
+
+
+@pytest.fixture(scope='session')
+def untrained(tmp_path_factory, xtreme_vocabulary) -> pathlib.Path:
+  """A workdir as pre-training leaves it, of a model that has learned nothing."""
+  workdir = tmp_path_factory.mktemp('untrained') / 'run'
+  model = build_model('mlm', CONFIG, add_pooler=False, rngs=nnx.Rngs(0))
+  leaves = flatten_dict(nnx.to_pure_dict(nnx.state(model, nnx.Param)), sep='/')
+  save_model(workdir, jax.tree.map(np.asarray, leaves), CONFIG, 'mlm', ())
+  (workdir / 'vocabulary').mkdir()
+  shutil.copy(xtreme_vocabulary, workdir / 'vocabulary' / 'sentencepiece.model')
+  return workdir
+
+
+@pytest.fixture
+def finetune(program, untrained, tmp_path):
+  """The program with gin/finetune_TASK.gin, on data and into a workdir of the test's."""
+
+  def make(task: str, data: pathlib.Path, workdir: pathlib.Path | None = None, **bindings):
+    values = QUICKLY | {'xtreme.data_dir': data, 'train.init_from': untrained} | bindings
+    return program.of_files(workdir or tmp_path / task, f'gin/finetune_{task}.gin', values)
+
+  return make
+
+
+def results(run) -> dict:
+  return json.loads((run.workdir / 'results.json').read_text())
+
+
+@pytest.mark.parametrize(
+  'task',
+  [
+    pytest.param(task, marks=pytest.mark.slow if task in ('pawsx', 'udpos', 'tydiqa') else ())
+    for task in ('xnli', 'pawsx', 'panx', 'udpos', 'squad', 'tydiqa')
+  ],
+)
+def test_fifty_examples_are_learned_by_heart(task, finetune, tmp_path):
+  write_examples(tmp_path / 'data', task, count=COUNT)
+  judged = {'squad': 'xquad'}.get(task, task)
+  run = finetune(task, tmp_path / 'data', **({'xtreme.evaluate_on': "('xquad',)"} if task == 'squad' else {}))
+  result = run.run()
+  assert result.returncode == 0, result.stderr
+  found = results(run)
+  english = found['tasks'][judged]['en']
+  assert english['examples'] == COUNT
+  assert min(english['scores'].values()) > 95, result.stdout
+  assert max(english['baseline'].values()) < 60
+  assert (run.workdir / english['predictions']).exists()
+  assert set(found['skipped'][judged]) == set(rembert_languages(judged)) - {'en'}
+  assert 'en' in result.stdout
+  assert f'{english["scores"]["f1" if "f1" in english["scores"] else "accuracy"]:.1f}' in result.stdout
+  again = run.run()  # all is there: nothing is trained or judged
+  assert again.returncode == 0, again.stderr
+  assert results(run) == found
+
+
+def rembert_languages(task: str) -> tuple[str, ...]:
+  from tasks.xtreme.tasks import get_task
+
+  return get_task(task).languages
+
+
+def test_a_run_that_is_killed_ends_as_if_it_had_not_been(finetune, tmp_path):
+  write_examples(tmp_path / 'data', 'xnli', count=COUNT)
+  few = {'finetune.epochs': 12, 'finetune.evaluations_per_epoch': 1, 'train.checkpoint_every': 7, 'train.log_every': 1}
+  few |= {'RemBertConfig.classifier_dropout_prob': 0.1}
+  whole = finetune('xnli', tmp_path / 'data', tmp_path / 'whole', **few)
+  result = whole.run()
+  assert result.returncode == 0, result.stderr
+  cut = finetune('xnli', tmp_path / 'data', tmp_path / 'cut', **few)
+  for number, at in ((signal.SIGKILL, 17), (signal.SIGTERM, 33)):
+    assert cut.stop_when(lambda at=at: cut.steps_logged() >= at, number) in (75, -number)
+  result = cut.run()
+  assert result.returncode == 0, result.stderr
+  assert cut.metrics() == whole.metrics()
+  assert_bitwise_equal(final_state(cut.workdir, 60), final_state(whole.workdir, 60))
+  step = results(whole)['step']
+  assert_bitwise_equal(final_state(cut.workdir / 'best', step), final_state(whole.workdir / 'best', step))
+  assert results(cut) == results(whole)
+  for file in (whole.workdir / 'predictions').rglob('*.tsv'):
+    assert (cut.workdir / file.relative_to(whole.workdir)).read_bytes() == file.read_bytes()
+
+
+def test_the_best_by_dev_is_judged_and_can_be_loaded(finetune, tmp_path):
+  write_examples(tmp_path / 'data', 'xnli', count=COUNT)
+  run = finetune('xnli', tmp_path / 'data', **{'finetune.epochs': 30, 'optimizer.learning_rate': 4e-3})
+  result = run.run()
+  assert result.returncode == 0, result.stderr
+  found = results(run)
+  rows = [json.loads(line) for line in (run.workdir / 'metrics.jsonl').read_text().splitlines()]
+  dev = [(row['eval/accuracy'], -row['step']) for row in rows if 'eval/accuracy' in row]
+  assert len(dev) == 6
+  assert (found['dev']['accuracy'], -found['step']) == max(dev)
+  model = rembert.load(run.workdir / 'best', 'classification')
+  assert model.labels == ('contradiction', 'entailment', 'neutral')
+  assert (run.workdir / 'vocabulary' / 'sentencepiece.model').exists()
+
+
+@pytest.mark.parametrize(
+  ('bindings', 'message'),
+  [
+    ({'xtreme.data_dir': 'None'}, 'where is the data'),
+    ({'xtreme.languages': "('xx',)"}, 'is not judged in xx'),
+    ({'xtreme.languages': "('de',)"}, 'a file of the data is missing'),
+    ({'xtreme.split': 'train'}, 'unknown split'),
+    ({'train.init_from': 'None'}, 'there is no vocabulary'),
+    ({'train.sequence_length': 512}, 'positions for 128'),
+    ({'finetune.judge_batch_size': 0}, 'a batch has rows'),
+    ({'xtreme.task': 'tatoeba'}, 'is retrieval'),
+  ],
+)
+def test_what_does_not_fit_is_told_in_one_message(bindings, message, finetune, tmp_path):
+  write_examples(tmp_path / 'data', 'xnli', count=3)
+  result = finetune('xnli', tmp_path / 'data', **bindings).run()
+  assert result.returncode == 2, result.stdout
+  assert message in result.stderr
+  assert 'Traceback' not in result.stderr
+
+
+def test_files_without_labels_are_predicted_and_never_scored(finetune, tmp_path):
+  write_examples(tmp_path / 'data', 'xnli', count=COUNT)
+  shutil.rmtree(tmp_path / 'data' / 'labels')
+  run = finetune('xnli', tmp_path / 'data', **{'finetune.epochs': 1, 'finetune.evaluations_per_epoch': 1})
+  result = run.run()
+  assert result.returncode == 0, result.stderr
+  english = results(run)['tasks']['xnli']['en']
+  assert english['scores'] is None
+  assert english['note']
+  assert len((run.workdir / english['predictions']).read_text().splitlines()) == COUNT
+  assert 'no score' in result.stdout
+
+
+def test_another_learning_rate_is_another_run(finetune, tmp_path):
+  write_examples(tmp_path / 'data', 'xnli', count=10)
+  short = {'finetune.epochs': 2, 'finetune.evaluations_per_epoch': 1}
+  assert finetune('xnli', tmp_path / 'data', **short).run().returncode == 0
+  result = finetune('xnli', tmp_path / 'data', **short, **{'optimizer.learning_rate': 1e-5}).run()
+  assert result.returncode == 2
+  assert 'optimizer.learning_rate: 0.002 → 1e-05' in result.stderr
