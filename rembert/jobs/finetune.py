@@ -201,7 +201,7 @@ def _run(
         best.save(position.step, position.state, {}, identity | {'dev': scores})
         best.wait()  # before any checkpoint says that this evaluation has been made
       return {'eval/loss': mean_loss(task.head, dev_rows, outputs)} | {
-        f'eval/{name}': value for name, value in scores.items()
+        f'eval/dev/{name}': value for name, value in scores.items()
       }
 
     is_done = run_loop(

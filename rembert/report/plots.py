@@ -57,7 +57,7 @@ def plot_loss(metrics_file: epath.PathLike, picture: epath.PathLike) -> None:
       linewidth=2,
       marker='o',
       markersize=4,
-      label=f'held out, {len(languages)} languages',
+      label=f'held out, {len(languages)} languages' if languages else 'dev',
     )
     if 'eval/unigram_entropy' in last:
       axes.axhline(
@@ -80,7 +80,7 @@ def plot_loss(metrics_file: epath.PathLike, picture: epath.PathLike) -> None:
   drawn = [loss for _, loss in training]
   drawn += [row[name] for row in evaluations for name in ('eval/loss', 'eval/unigram_entropy') if name in row]
   axes.set_ylim(bottom=0, top=1.08 * max(filter(math.isfinite, drawn), default=1.0))
-  axes.set(xlabel='step', ylabel='masked-language-model loss (nats)')
+  axes.set(xlabel='step', ylabel='loss (nats)')
   axes.grid(alpha=0.25)
   axes.spines[['top', 'right']].set_visible(False)
   if training or evaluations:

@@ -138,8 +138,11 @@ class TrainingProgress:
     self._console.say(f'step {step}/{self._steps} · {note} · {human_duration(left)} left')
 
   def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
-    """A row of evaluation metrics."""
-    self._console.say(
-      f'step {step} · held-out loss {metrics["eval/loss"]:.3f} (frequency alone {metrics["eval/unigram_entropy"]:.3f})'
-      f' · accuracy {metrics["eval/accuracy"]:.1%}'
-    )
+    """A row of evaluation metrics; scores of a task, 0 to 100, are called `eval/dev/…`."""
+    parts = [f'step {step}', f'held-out loss {metrics["eval/loss"]:.3f}']
+    if 'eval/unigram_entropy' in metrics:
+      parts[-1] += f' (frequency alone {metrics["eval/unigram_entropy"]:.3f})'
+    if 'eval/accuracy' in metrics:
+      parts.append(f'accuracy {metrics["eval/accuracy"]:.1%}')
+    parts += [f'{name.split("/")[-1]} {value:.1f}' for name, value in metrics.items() if name.startswith('eval/dev/')]
+    self._console.say(' · '.join(parts))

@@ -131,7 +131,7 @@ def test_the_best_by_dev_is_judged_and_can_be_loaded(finetune, tmp_path):
   assert result.returncode == 0, result.stderr
   found = results(run)
   rows = [json.loads(line) for line in (run.workdir / 'metrics.jsonl').read_text().splitlines()]
-  dev = [(row['eval/accuracy'], -row['step']) for row in rows if 'eval/accuracy' in row]
+  dev = [(row['eval/dev/accuracy'], -row['step']) for row in rows if 'eval/dev/accuracy' in row]
   assert len(dev) == 6
   assert (found['dev']['accuracy'], -found['step']) == max(dev)
   model = rembert.load(run.workdir / 'best', 'classification')

@@ -6,54 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-WORDS = [
-  'river',
-  'stone',
-  'lamp',
-  'winter',
-  'garden',
-  'sailor',
-  'copper',
-  'meadow',
-  'thunder',
-  'violin',
-  'harbor',
-  'candle',
-  'forest',
-  'mirror',
-  'pepper',
-  'castle',
-  'anchor',
-  'barley',
-  'cloud',
-  'dragon',
-  'ember',
-  'falcon',
-  'glacier',
-  'hammer',
-  'island',
-  'jungle',
-  'kettle',
-  'ladder',
-  'marble',
-  'needle',
-  'orchid',
-  'pillow',
-  'quarry',
-  'ribbon',
-  'saddle',
-  'temple',
-  'umbrella',
-  'valley',
-  'walnut',
-  'yellow',
-  'zipper',
-  'bridge',
-  'carpet',
-  'desert',
-  'engine',
-  'feather',
-]
+# Two syllables each, and no meaning.
+WORDS = tuple(
+  first + second
+  for first in ('bra', 'den', 'fol', 'gri', 'kam', 'lus', 'mor')
+  for second in ('do', 'fin', 'gal', 'min', 'nor', 'sta')
+)
 NAMES = ('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC', 'B-ORG', 'I-ORG')
 POS = ('ADJ', 'ADP', 'ADV', 'AUX', 'DET', 'NOUN', 'NUM', 'PRON', 'PROPN', 'VERB')
 
