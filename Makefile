@@ -26,7 +26,7 @@ $(STAMP): requirements.txt
 
 $(TORCH_STAMP): $(STAMP) $(wildcard tests/parity/*.txt)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/parity/requirements.txt
-	PIP_CONSTRAINT=tests/parity/seqeval_build.txt \
+	PIP_CONSTRAINT=$(CURDIR)/tests/parity/seqeval_build.txt \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/parity/seqeval.txt
 	@touch $@
 
