@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from-lock
-# Absent where torch is not wanted; `make parity` and `make bench` make it.
+# Torch and seqeval, absent where nobody wants them; `make parity`, `make golden` and `make bench` make it.
 TORCH_STAMP := $(VENV)/.torch-added
 # libtpu is the compiler of TPUs; no TPU is needed.
 LIBTPU_STAMP := $(VENV)/.libtpu-added
@@ -24,8 +24,10 @@ $(STAMP): requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.txt
 	@touch $@
 
-$(TORCH_STAMP): $(STAMP) tests/parity/requirements.txt
+$(TORCH_STAMP): $(STAMP) $(wildcard tests/parity/*.txt)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/parity/requirements.txt
+	PIP_CONSTRAINT=$(CURDIR)/tests/parity/seqeval_build.txt \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/parity/seqeval.txt
 	@touch $@
 
 $(LIBTPU_STAMP): $(STAMP) tests/tpu/requirements.txt
@@ -45,15 +47,16 @@ test: $(STAMP)  ## the test suite, under ten minutes on two cores
 test-slow: $(STAMP)  ## the tests marked slow
 	$(BIN)/python -m pytest -m 'slow and not parity and not gcs and not tpu' $(ARGS)
 
-parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT (installs torch)
+parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT and with seqeval (installs torch, seqeval)
 	$(BIN)/python -m pytest tests/parity -m parity $(ARGS)
 
 gcs: $(STAMP)  ## a run in a bucket of an emulated Google Cloud Storage (installs the emulator)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/gcs/requirements.txt
 	$(BIN)/python -m pytest tests/gcs -m gcs $(ARGS)
 
-golden: $(TORCH_STAMP)  ## make tests/golden anew: what Hugging Face's RemBERT computes (installs torch)
+golden: $(TORCH_STAMP)  ## make tests/golden anew: what Hugging Face's RemBERT and seqeval compute (installs both)
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py
+	PYTHONPATH=. $(BIN)/python tests/support/seqeval_cases.py
 
 bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs torch, datasets, wikiextractor)
 	$(BIN)/python -m benchmarks.run $(ARGS)

@@ -11,7 +11,7 @@ jax.config.update('jax_num_cpu_devices', 8)
 # whole runs (tests/jobs) are compiled as they are for users, and so is the comparison in tests/parity.
 jax.config.update('jax_disable_most_optimizations', True)
 
-pytest_plugins = ['random_checkpoints', 'small_store']  # tests/support
+pytest_plugins = ['random_checkpoints', 'small_store', 'xtreme_samples']  # tests/support
 
 ROOT = pathlib.Path(__file__).parent.parent
 

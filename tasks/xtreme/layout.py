@@ -66,9 +66,9 @@ def read_lines(path: epath.Path) -> Iterator[Line]:
   Raises:
     UsageError: the file cannot be read, or is not UTF-8.
   """
-  content = _read(path)
+  content, file = _read(path), str(path)
   for number, line in enumerate(content.removesuffix(b'\n').split(b'\n') if content else (), 1):
-    where = f'{path}:{number}'
+    where = f'{file}:{number}'
     try:
       yield Line(line.removesuffix(b'\r').decode(), where)
     except UnicodeDecodeError as error:

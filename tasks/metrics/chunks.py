@@ -1,0 +1,86 @@
+"""F1 over chunks of a sequence of tags: what XTREME's `evaluate.py` gets from seqeval for PAN-X and UDPOS.
+
+A chunk is a stretch of words with one type; it is right if type, first and last word are. Counts are summed over the
+whole corpus before anything is divided (micro average). seqeval reads a tag as a prefix, which is its first letter, and
+a type, which is what stands behind its last hyphen: `B-LOC` begins or continues a `LOC`. Tags that are no IOB follow
+the same two rules, and this is how XTREME scores parts of speech: a tag without a hyphen is its own type, so that equal
+neighbours are one chunk (`NOUN NOUN`), unless the tag begins with S, which is always a chunk by itself (`SYM SYM` are
+two). Accuracy per word would be another number.
+
+The rules here are seqeval 0.0.12's, of 2019, which XTREME's evaluation was written for. seqeval 1.2.2, its last
+release (2020), cuts the first letter off a tag without a hyphen, so that SCONJ and CCONJ are one type, and gives other
+scores for UDPOS. Neither is a dependency: both are published as source only, and pip builds them with the newest
+setuptools_scm, which fails. `make parity` builds 0.0.12 with an older one and compares; tests/golden has what it
+computed.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+_OUTSIDE = 'O'
+
+
+class Chunk(NamedTuple):
+  """Type, and the first and the last place of a stretch of tags."""
+
+  type: str
+  first: int
+  last: int
+
+
+def chunks(sentences: Sequence[Sequence[str]]) -> set[Chunk]:
+  """Chunks of a corpus. Places count on through the sentences, with one between any two; no chunk crosses it.
+
+  Args:
+    sentences: tags, each a string of at least one letter.
+  """
+  return set(_chunks(sentences))
+
+
+def chunk_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+  """`f1`, `precision` and `recall`, 0 to 100; 0 where there is nothing to divide by.
+
+  Raises:
+    ValueError: not the same number of sentences, or of tags in one.
+  """
+  for left, right in zip(gold, predicted, strict=True):
+    if len(left) != len(right):
+      raise ValueError(f'{len(right)} tags are predicted for {len(left)} words')
+  gold_chunks, predicted_chunks = chunks(gold), chunks(predicted)
+  right = len(gold_chunks & predicted_chunks)
+  precision = right / len(predicted_chunks) if predicted_chunks else 0.0
+  recall = right / len(gold_chunks) if gold_chunks else 0.0
+  f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+  return {'f1': 100 * f1, 'precision': 100 * precision, 'recall': 100 * recall}
+
+
+def _chunks(sentences: Sequence[Sequence[str]]) -> Iterator[Chunk]:
+  first = place = 0
+  prefix, kind = _OUTSIDE, ''
+  for sentence in sentences:
+    for tag in (*sentence, _OUTSIDE):
+      next_prefix, next_kind = tag[0], tag.rsplit('-', 1)[-1]
+      is_other_kind = kind != next_kind
+      if _ends(prefix, next_prefix, is_other_kind):
+        yield Chunk(kind, first, place - 1)
+      if _begins(prefix, next_prefix, is_other_kind):
+        first = place
+      prefix, kind, place = next_prefix, next_kind, place + 1
+
+
+def _ends(prefix: str, next_prefix: str, is_other_kind: bool) -> bool:
+  """Whether a chunk ends between two tags: E and S close theirs whatever follows, a new type closes any."""
+  return (
+    prefix in ('E', 'S')
+    or (prefix in ('B', 'I') and next_prefix in ('B', 'S', 'O'))
+    or (prefix not in ('O', '.') and is_other_kind)
+  )
+
+
+def _begins(prefix: str, next_prefix: str, is_other_kind: bool) -> bool:
+  """Whether a chunk begins between two tags: also with I or E, where nothing is open for them to go on with."""
+  return (
+    next_prefix in ('B', 'S')
+    or (prefix in ('E', 'S', 'O') and next_prefix in ('E', 'I'))
+    or (next_prefix not in ('O', '.') and is_other_kind)
+  )

@@ -1,0 +1,82 @@
+"""Chunks and their F1: what seqeval 0.0.12 computed, kept as a file, and the rules one by one.
+
+The file is made by `make golden`; `make parity` compares live.
+"""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from seqeval_cases import GOLDEN_FILE, IOB, PARTS_OF_SPEECH, TOLERANCE
+
+from tasks.metrics.chunks import Chunk, chunk_scores, chunks
+
+CASES = json.loads(GOLDEN_FILE.read_text())
+
+
+def test_the_file_holds_cases_of_every_kind():
+  tags = {tag for case in CASES for sentence in case['gold'] for tag in sentence}
+  assert len(CASES) > 200
+  assert tags >= {*IOB, *PARTS_OF_SPEECH}
+  assert any(0 < case['f1'] < 1 and case['precision'] != case['recall'] for case in CASES)
+
+
+def test_scores_are_those_of_seqeval():
+  for case in CASES:
+    scores = chunk_scores(case['gold'], case['predicted'])
+    assert set(scores) == {'f1', 'precision', 'recall'}
+    for name, score in scores.items():
+      assert score == pytest.approx(100 * case[name], rel=0, abs=100 * TOLERANCE), case
+
+
+@pytest.mark.parametrize(
+  ('tags', 'expected'),
+  [
+    ('B-PER I-PER O B-LOC', {('PER', 0, 1), ('LOC', 3, 3)}),
+    ('B-PER B-PER', {('PER', 0, 0), ('PER', 1, 1)}),
+    ('I-PER I-PER', {('PER', 0, 1)}),
+    ('B-PER I-LOC', {('PER', 0, 0), ('LOC', 1, 1)}),
+    ('O O', set()),
+    ('NOUN NOUN VERB', {('NOUN', 0, 1), ('VERB', 2, 2)}),
+    ('PRON PROPN', {('PRON', 0, 0), ('PROPN', 1, 1)}),
+    ('SYM SYM', {('SYM', 0, 0), ('SYM', 1, 1)}),
+    ('SCONJ CCONJ', {('SCONJ', 0, 0), ('CCONJ', 1, 1)}),
+    ('INTJ INTJ', {('INTJ', 0, 1)}),
+  ],
+)
+def test_chunks_of_a_sentence(tags, expected):
+  assert chunks([tags.split()]) == {Chunk(*chunk) for chunk in expected}
+
+
+def test_no_chunk_goes_on_into_the_next_sentence():
+  assert chunks([['B-PER'], ['I-PER']]) == {Chunk('PER', 0, 0), Chunk('PER', 2, 2)}
+  assert chunks([['NOUN'], [], ['NOUN']]) == {Chunk('NOUN', 0, 0), Chunk('NOUN', 3, 3)}
+
+
+def plain_chunks(tags):
+  """Of tags without prefixes, by hand: equal neighbours, but S… alone."""
+  found, first = set(), 0
+  for place, tag in enumerate(tags):
+    if place + 1 == len(tags) or tags[place + 1] != tag or tag.startswith('S'):
+      found.add((tag, first, place))
+      first = place + 1
+  return found
+
+
+@given(st.lists(st.sampled_from(PARTS_OF_SPEECH), max_size=20))
+def test_equal_parts_of_speech_side_by_side_are_one_chunk(tags):
+  assert chunks([tags]) == plain_chunks(tags)
+
+
+@given(st.lists(st.lists(st.sampled_from(IOB), max_size=10), max_size=4))
+def test_what_is_predicted_as_it_is_gets_everything_right(gold):
+  expected = 100.0 if any(tag != 'O' for sentence in gold for tag in sentence) else 0.0
+  assert chunk_scores(gold, gold) == {'f1': expected, 'precision': expected, 'recall': expected}
+
+
+def test_predictions_of_another_shape_are_an_error():
+  with pytest.raises(ValueError, match='2 tags are predicted for 1 words'):
+    chunk_scores([['O']], [['O', 'O']])
+  with pytest.raises(ValueError, match='argument 2'):
+    chunk_scores([['O'], ['O']], [['O']])

@@ -1,0 +1,65 @@
+"""Tasks by name, and what XTREME says of each: its languages, labels and scores."""
+
+import subprocess
+import sys
+
+import pytest
+
+from rembert.errors import UsageError
+from rembert.model.heads import HEADS
+from tasks.xtreme.tasks import get_task
+
+# From XTREME's evaluate.py, which lists them in this order.
+LANGUAGES = {
+  'pawsx': 'de,en,es,fr,ja,ko,zh',
+  'xnli': 'ar,bg,de,el,en,es,fr,hi,ru,sw,th,tr,ur,vi,zh',
+  'panx': 'ar,he,vi,id,jv,ms,tl,eu,ml,ta,te,af,nl,en,de,el,bn,hi,mr,ur,fa,fr,it,pt,es,bg,ru,ja,ka,ko,th,sw,yo,my,zh,kk,'
+  'tr,et,fi,hu',
+  'udpos': 'af,ar,bg,de,el,en,es,et,eu,fa,fi,fr,he,hi,hu,id,it,ja,kk,ko,mr,nl,pt,ru,ta,te,th,tl,tr,ur,vi,yo,zh',
+}
+COUNTS = {'xnli': 15, 'pawsx': 7, 'panx': 40, 'udpos': 33}  # paper, table 11
+
+
+@pytest.mark.parametrize('name', COUNTS)
+def test_languages_are_those_that_xtreme_judges(name):
+  task = get_task(name)
+  assert task.name == name
+  assert task.languages == tuple(LANGUAGES[name].split(','))
+  assert len(set(task.languages)) == COUNTS[name]
+
+
+def test_labels_are_those_of_xtreme_in_its_order():
+  assert get_task('xnli').labels == ('contradiction', 'entailment', 'neutral')
+  assert get_task('pawsx').labels == ('0', '1')
+  assert get_task('panx').labels == ('B-LOC', 'B-ORG', 'B-PER', 'I-LOC', 'I-ORG', 'I-PER', 'O')
+  assert get_task('udpos').labels == tuple(sorted(get_task('udpos').labels))
+  assert len(set(get_task('udpos').labels)) == 17
+
+
+@pytest.mark.parametrize('name', COUNTS)
+def test_heads_and_scores_fit(name):
+  task = get_task(name)
+  assert task.head in HEADS
+  assert task.scores[0] == {'classification': 'accuracy', 'tagging': 'f1'}[task.head]
+  assert task.suffix == 'tsv'
+
+
+@pytest.mark.parametrize('name', ['tatoeba', 'bucc2018'])
+def test_retrieval_is_no_task(name):
+  with pytest.raises(UsageError, match=f'{name} is retrieval: nothing is learned') as error:
+    get_task(name)
+  assert 'xnli' in error.value.fix[0]
+
+
+def test_an_unknown_task_is_an_error_that_names_the_known_ones():
+  with pytest.raises(UsageError, match="unknown task 'mnli'") as error:
+    get_task('mnli')
+  assert 'xnli, pawsx, panx, udpos, squad, xquad, mlqa, tydiqa' in error.value.fix[0]
+
+
+def test_a_task_is_imported_when_it_is_asked_for_and_without_tensorflow():
+  code = (
+    'import sys; from tasks.xtreme.tasks import get_task; assert "tasks.xtreme.xnli" not in sys.modules; '
+    'get_task("xnli"); assert "tasks.xtreme.panx" not in sys.modules; assert "tensorflow" not in sys.modules'
+  )
+  subprocess.run([sys.executable, '-c', code], check=True, timeout=60)
