@@ -5,7 +5,6 @@ import contextlib
 import jax
 import optax
 from etils import epath
-from tasks.xtreme.tasks import get_task
 
 import rembert
 from rembert import configuration
@@ -21,10 +20,10 @@ from rembert.jobs.judging import (
   Judge,
   Report,
   judge_languages,
-  languages_with_data,
   open_folder,
   rows_reader,
   show_results,
+  tasks_with_data,
 )
 from rembert.jobs.workdir_lock import locked
 from rembert.model.heads import build_model
@@ -33,6 +32,7 @@ from rembert.training.console import Console
 from rembert.training.preemption import StopSignal
 from tasks.xtreme.layout import MissingFileError
 from tasks.xtreme.pieces import Pieces
+from tasks.xtreme.tasks import get_task
 
 
 def configured() -> FinetuneConfig:
@@ -77,7 +77,7 @@ def _run(
         where=f'evaluate.model = {path}',
         fix='name a model that was fine-tuned for the task: gin/finetune_*.gin',
       )
-  by_task = {name: languages_with_data(task, folder, xtreme.split, xtreme.languages) for name, task in tasks.items()}
+  by_task = tasks_with_data(list(tasks.values()), folder, xtreme)
   vocabulary = config.vocabulary.path or source.vocabulary
   if vocabulary is None:
     raise UsageError('no vocabulary beside the model', where=str(path), fix='--gin.vocabulary.path=sentencepiece.model')

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import jax
 from etils import epath
-from tasks.xtreme.tasks import get_task
 
 import rembert
 from rembert import configuration
@@ -26,11 +25,11 @@ from rembert.jobs.judging import (
   Report,
   in_words,
   judge_languages,
-  languages_with_data,
   mean_loss,
   open_folder,
   rows_reader,
   show_results,
+  tasks_with_data,
 )
 from rembert.jobs.training_run import first_position, open_checkpoints, open_workdir, restored_position, run_loop
 from rembert.model.fused_attention import check_backend
@@ -47,6 +46,7 @@ from rembert.training.state import Trainable
 from rembert.training.step import head_sums, make_train_step
 from tasks.xtreme.pieces import Pieces
 from tasks.xtreme.task import Row, Task
+from tasks.xtreme.tasks import get_task
 
 
 def configured() -> FinetuneConfig:
@@ -61,8 +61,8 @@ def dry_run(config: FinetuneConfig) -> int:
   task, folder = get_task(config.xtreme.task), open_folder(config.xtreme)
   learned = task.examples(folder, 'train', config.xtreme.train_language, needs_labels=True)
   console.say(f'{task.name}: {len(learned):,} examples to learn from')
-  for name in config.xtreme.evaluate_on or (config.xtreme.task,):
-    found, missing = languages_with_data(get_task(name), folder, config.xtreme.split, config.xtreme.languages)
+  judged = [get_task(name) for name in config.xtreme.evaluate_on or (config.xtreme.task,)]
+  for name, (found, missing) in tasks_with_data(judged, folder, config.xtreme).items():
     console.say(f'{name}: ' + ', '.join(f'{language} {len(examples):,}' for language, examples in found.items()))
     if missing:
       console.say(f'{name}: no data for {", ".join(missing)}')
@@ -95,9 +95,7 @@ def _run(
   task, folder = get_task(xtreme.task), open_folder(xtreme)
   judged_tasks = {name: get_task(name) for name in xtreme.evaluate_on or (xtreme.task,)}
   with console.task('reading examples'):
-    by_task = {
-      name: languages_with_data(judged, folder, xtreme.split, xtreme.languages) for name, judged in judged_tasks.items()
-    }
+    by_task = tasks_with_data(list(judged_tasks.values()), folder, xtreme)
   initial = None
   if config.train.init_from is not None:
     initial = open_initial(

@@ -17,7 +17,7 @@ from rembert.training.console import Console
 from rembert.training.state import Trainable
 from rembert.training.step import make_logits_step
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.layout import MissingFileError, XtremeFolder
+from tasks.xtreme.layout import MissingFileError, MissingLabelsError, XtremeFolder
 from tasks.xtreme.pieces import Pieces
 from tasks.xtreme.task import Row, Task
 
@@ -118,10 +118,10 @@ class Judged:
 def languages_with_data(
   task: Task, folder: XtremeFolder, split: str, chosen: Sequence[str] | None
 ) -> tuple[dict[str, list[Any]], dict[str, str]]:
-  """Examples by language, and why the others of the task's are left out.
+  """Examples by language, with gold labels where there are any; and why the other languages are left out.
 
   Raises:
-    UsageError: a language was asked for that the task or the data lack, a file is broken, or nothing is there at all.
+    UsageError: a language was asked for that the task or the data lack, or a file is broken.
   """
   if unknown := sorted(set(chosen or ()) - set(task.languages)):
     raise UsageError(
@@ -130,18 +130,28 @@ def languages_with_data(
   found, missing = {}, {}
   for language in chosen or task.languages:
     try:
+      found[language] = task.examples(folder, split, language, needs_labels=True)
+    except MissingLabelsError:
       found[language] = task.examples(folder, split, language, needs_labels=False)
     except MissingFileError as error:
       if chosen:
         raise
       missing[language] = f'{error.what}: {error.where}'
-  if not found:
+  return found, missing
+
+
+def tasks_with_data(
+  tasks: Sequence[Task], folder: XtremeFolder, config: XtremeConfig
+) -> dict[str, tuple[dict[str, list[Any]], dict[str, str]]]:
+  """`languages_with_data` of each task by name; UsageError if there is nothing of any of them."""
+  by_task = {task.name: languages_with_data(task, folder, config.split, config.languages) for task in tasks}
+  if not any(found for found, _ in by_task.values()):
     raise UsageError(
-      f'there is no {split} file of {task.name} in any language',
-      where=str(folder.root / task.name),
+      f'there is no {config.split} file of {" or ".join(by_task)} in any language',
+      where=f'xtreme.data_dir = {folder.root}',
       fix='python -m tasks.xtreme.download --help',
     )
-  return found, missing
+  return by_task
 
 
 class Report:
@@ -238,10 +248,13 @@ def in_words(scores: dict[str, float], baseline: dict[str, float] | None = None)
 
 def show_results(console: Console, content: dict) -> None:
   """A table for every task: language by language, the mean, and what was left out."""
+  for task, skipped in content['skipped'].items():
+    if skipped:
+      console.say(f'{task}: no data for {", ".join(skipped)}')
   for task, by_language in content['tasks'].items():
     scored = {language: entry for language, entry in by_language.items() if entry['scores']}
     if not scored:
-      console.say(f'{task}: predictions for {len(by_language)} language(s), and no labels to score them with')
+      console.say(f'{task}: predictions for {len(by_language)} language(s), and no gold labels to score them by')
       continue
     names = list(next(iter(scored.values()))['scores'])
     columns = ['', 'examples', *names]
@@ -253,8 +266,6 @@ def show_results(console: Console, content: dict) -> None:
       for row, entry in zip(rows, scored.values(), strict=False):
         row += in_order(entry['baseline'])
     console.table(task, columns, rows)
-    if skipped := content['skipped'].get(task):
-      console.say(f'{task}: no data for {", ".join(skipped)}')
 
 
 def open_folder(config: XtremeConfig) -> XtremeFolder:

@@ -1,1 +1,1 @@
-"""Scores as the benchmarks' own scripts compute them."""
+"""Metrics of fine-tuned tasks, as their official scorers define them."""

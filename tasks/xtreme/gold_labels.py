@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from etils import epath
 
 from rembert.errors import UsageError
-from tasks.xtreme.layout import Line
+from tasks.xtreme.layout import Line, MissingLabelsError
 from tasks.xtreme.text_lines import text_lines
 
 
@@ -19,20 +19,20 @@ def known_label(label: str, labels: Sequence[str], where: str) -> str:
 
 
 def labels_lines(path: epath.Path, data: epath.Path) -> list[Line]:
-  """Lines of the file of gold labels of `data`; UsageError if there is none."""
+  """Lines of the file of gold labels of `data`; MissingLabelsError if there is none."""
   if not path.is_file():
     raise _missing(f'{path} is not there either', str(data), f'put them into {path}')
   return text_lines(path)
 
 
-def labels_missing(where: str, columns: str) -> UsageError:
+def labels_missing(where: str, columns: str) -> MissingLabelsError:
   """For data that should bring its labels along."""
   return _missing(f'it takes {columns}', where, 'fetch the file again')
 
 
-def _missing(why: str, where: str, fix: str) -> UsageError:
+def _missing(why: str, where: str, fix: str) -> MissingLabelsError:
   evaluate_dev = "or take the dev split: --gin.xtreme.split='dev'"
-  return UsageError(f'there are no gold labels; {why}', where=where, fix=(fix, evaluate_dev))
+  return MissingLabelsError(f'there are no gold labels; {why}', where=where, fix=(fix, evaluate_dev))
 
 
 def require_labels(examples: Iterable, labels: Iterable) -> None:

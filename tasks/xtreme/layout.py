@@ -20,6 +20,10 @@ class MissingFileError(UsageError):
   """A file of the data is not there: of one language among many that may be no misfortune."""
 
 
+class MissingLabelsError(UsageError):
+  """The data are there, and no gold labels: they can be predicted and cannot be scored."""
+
+
 class XtremeFolder:
   """The root of the data. Files are named as XTREME names them.
 

@@ -1,0 +1,93 @@
+"""MLQA's exact match and F1: the words of an answer, language by language, and what is made of them."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.errors import UsageError
+from tasks.metrics.mlqa import mlqa, words
+
+TOLERANCE = 1e-9
+LANGUAGES = ('en', 'es', 'de', 'ar', 'hi', 'vi', 'zh')
+each_language = pytest.mark.parametrize('language', LANGUAGES)
+
+
+@pytest.mark.parametrize(
+  ('language', 'answer', 'left'),
+  [
+    ('en', 'The town of a Brennick, an “old” one', ['town', 'of', 'brennick', 'old', 'one']),
+    ('en', 'theatre', ['theatre']),
+    ('es', '¿Los telares de la villa?', ['telares', 'de', 'villa']),
+    ('es', 'UNAS cintas, unos días', ['cintas', 'días']),
+    ('de', 'Der Webstuhl des Meisters und eines Gesellen', ['webstuhl', 'meisters', 'und', 'gesellen']),
+    ('de', '»Den« Dem einen/einem, Straße', ['eineneinem', 'straße']),  # what punctuation parted is one word
+    ('vi', 'Những chiếc thuyền của làng là cái cũ', ['thuyền', 'làng', 'cũ']),
+    ('hi', 'दिल्ली, भारत की राजधानी।', ['दिल्ली', 'भारत', 'की', 'राजधानी']),
+    ('ar', 'الكتاب، في البيت؟', ['كتاب', 'في', 'بيت']),
+    ('ar', 'بالقلم', ['ب', 'قلم']),  # within a word too
+    ('zh', '约于1780年，在北京', ['约', '于', '1780', '年', '在', '北', '京']),
+    ('zh', '黄杨木（Buxus sempervirens）', ['黄', '杨', '木', 'buxus', 'sempervirens']),
+    ('zh', '𠀀〇字龦', ['𠀀〇', '字', '龦']),  # beyond U+4E00 to U+9FA5
+  ],
+)
+def test_words_are_what_an_answer_has_without_articles_and_punctuation(language, answer, left):
+  assert words(answer, language) == left
+
+
+@each_language
+def test_punctuation_is_unicodes_and_asciis(language):
+  assert words(f'x{string.punctuation}،؟।。、「」《》“”„«»…—·¿¡y', language) == ['xy']
+  assert words('x €£°№y', language) == ['x', '€£°№y']
+
+
+@each_language
+def test_articles_are_those_of_the_language_only(language):
+  articles = {'en': 'the', 'es': 'las', 'de': 'dem', 'vi': 'của', 'ar': 'ال'}
+  for other, article in articles.items():
+    assert words(f'x {article} y', language) == (['x', 'y'] if other == language else ['x', article, 'y'])
+
+
+def test_chinese_is_judged_by_characters():
+  scores = mlqa([['北京大学']], ['北京'], 'zh')
+  assert scores == pytest.approx({'exact_match': 0, 'f1': 100 * 2 / 3}, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+  ('gold', 'prediction', 'exact_match', 'f1'),
+  [
+    (['nine metres'], 'the nine metres.', 100, 100),
+    (['nine metres'], 'nine of metres', 0, 80),
+    (['ding dong ding'], 'ding ding ding', 0, 200 / 3),
+    (['nine', 'nine metres of ribbon', 'metres'], 'nine metres', 0, 200 / 3),
+    (['nine'], '', 0, 0),
+    (['the'], '', 100, 0),
+  ],
+)
+def test_a_question_scores_as_the_official_script_has_it(gold, prediction, exact_match, f1):
+  assert mlqa([gold], [prediction], 'en') == pytest.approx({'exact_match': exact_match, 'f1': f1}, abs=TOLERANCE)
+
+
+def test_scores_are_means_over_questions():
+  scores = mlqa([['nine metres'], ['ash'], ['oak']], ['nine metres', 'oak', 'oak tree'], 'en')
+  assert scores == pytest.approx({'exact_match': 100 / 3, 'f1': (100 + 0 + 200 / 3) / 3}, abs=TOLERANCE)
+
+
+@each_language
+@given(answer=st.text(max_size=20))
+def test_an_answer_meets_itself(language, answer):
+  assert mlqa([['x', answer]], [answer], language) == {
+    'exact_match': 100,
+    'f1': 100 if words(answer, language) else 0,
+  }
+
+
+def test_another_language_has_no_rules():
+  with pytest.raises(UsageError, match="MLQA is not in 'fr'"):
+    mlqa([['x']], ['x'], 'fr')
+
+
+def test_no_questions_have_no_score():
+  with pytest.raises(UsageError, match='no questions'):
+    mlqa([], [], 'en')
