@@ -18,7 +18,7 @@ import numpy as np
 from rembert.errors import UsageError
 from tasks.metrics import retrieval
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.retrieval import Found, lines_of, sentence_of
+from tasks.xtreme.retrieval import Found, digest, lines_of, sentence_of
 
 LANGUAGES = ('de', 'fr', 'ru', 'zh')
 _SIDES = ('source', 'english')
@@ -71,10 +71,9 @@ class Bucc2018:
   languages = LANGUAGES
   scores = ('f1', 'precision', 'recall')
 
-  def has(self, folder: XtremeFolder, language: str) -> bool:
-    """Whether both sides of both splits are there."""
-    splits = [f'{language}-en.{split}.{side}' for split in ('dev', 'test') for side in (language, 'en')]
-    return all(folder.has('bucc2018', name) for name in splits)
+  def files(self, language: str) -> tuple[str, ...]:
+    """Both sides of both splits."""
+    return tuple(f'{language}-en.{split}.{side}' for split in ('dev', 'test') for side in (language, 'en'))
 
   def examples(self, folder: XtremeFolder, language: str) -> DevAndTest:
     """Reads a language; UsageError where pairs name sentences that are not there."""
@@ -128,6 +127,12 @@ class Bucc2018:
       return 0.0
     sources, english = len(examples.test.source.ids), len(examples.test.english.ids)
     return 200 * (len(gold) / english) / (sources + len(gold))
+
+  def digest(self, examples: DevAndTest) -> str:
+    """Of ids, sentences and pairs of both splits."""
+    heaps = [heap for split in (examples.dev, examples.test) for heap in (split.source, split.english)]
+    pairs = [sorted(map('\t'.join, split.gold or ())) for split in (examples.dev, examples.test)]
+    return digest(*(part for heap in heaps for part in (heap.ids, heap.sentences)), *pairs)
 
 
 def _by_name(mined: retrieval.Mined) -> dict[str, float]:

@@ -4,7 +4,8 @@ Nothing is learned here: a trained encoder embeds sentences as it is (paper, foo
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,8 +43,8 @@ class RetrievalTask(Protocol):
   languages: tuple[str, ...]
   scores: tuple[str, ...]
 
-  def has(self, folder: XtremeFolder, language: str) -> bool:
-    """Whether the sentences of a language are there."""
+  def files(self, language: str) -> tuple[str, ...]:
+    """Names of the files with the sentences of a language, in the folder of the task."""
 
   def examples(self, folder: XtremeFolder, language: str) -> Any:
     """Reads a language.
@@ -67,6 +68,9 @@ class RetrievalTask(Protocol):
   def chance(self, examples: Any) -> float:
     """What the first score is on average for somebody who guesses."""
 
+  def digest(self, examples: Any) -> str:
+    """A checksum of all that the result depends on but the embeddings, gold labels included."""
+
 
 def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeConfig) -> tuple[str, ...]:
   """Languages to be judged, in XTREME's order: those asked for, or all that have data.
@@ -87,7 +91,8 @@ def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeCo
     )
   languages = tuple(language for language in task.languages if language in (config.languages or task.languages))
   if config.languages is None:  # a file that was asked for and is not there is told when it is read
-    languages = tuple(language for language in languages if task.has(folder, language))
+    has = lambda language: all(folder.has(task.name, name) for name in task.files(language))
+    languages = tuple(language for language in languages if has(language))
   if not languages:
     raise UsageError(
       f'there is nothing of {task.name}',
@@ -111,3 +116,13 @@ def lines_of(path) -> list[Line]:
   if not lines:
     raise UsageError('the file is empty', where=str(path), fix='fetch the file again')
   return lines
+
+
+def digest(*parts: Iterable[str]) -> str:
+  """SHA-256 of several lists of texts."""
+  found = hashlib.sha256()
+  for part in parts:
+    for text in part:
+      found.update(text.encode() + b'\n')
+    found.update(b'\0')
+  return found.hexdigest()

@@ -17,7 +17,7 @@ import numpy as np
 from rembert.errors import UsageError
 from tasks.metrics import retrieval
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.retrieval import Found, lines_of, sentence_of
+from tasks.xtreme.retrieval import Found, digest, lines_of, sentence_of
 
 _CODES = 'ar he vi id jv tl eu ml ta te af nl de el bn hi mr ur fa fr it pt es bg ru ja ka ko th sw zh kk tr et fi hu'
 LANGUAGES = tuple(_CODES.split())
@@ -45,13 +45,13 @@ class Tatoeba:
   languages = LANGUAGES
   scores = ('accuracy',)
 
-  def has(self, folder: XtremeFolder, language: str) -> bool:
-    """Whether both sides are there."""
-    return all(folder.has('tatoeba', f'{language}-en.{side}') for side in (language, 'en'))
+  def files(self, language: str) -> tuple[str, ...]:
+    """Sentences, and English ones."""
+    return f'{language}-en.{language}', f'{language}-en.en'
 
   def examples(self, folder: XtremeFolder, language: str) -> Translations:
     """Reads a language; UsageError where sides or labels do not fit together."""
-    paths = [folder.file('tatoeba', f'{language}-en.{side}') for side in (language, 'en')]
+    paths = [folder.file('tatoeba', name) for name in self.files(language)]
     source, english = (tuple(sentence_of(*line) for line in lines_of(path)) for path in paths)
     if len(source) != len(english):
       raise UsageError(
@@ -81,6 +81,10 @@ class Tatoeba:
   def chance(self, examples: Translations) -> float:
     """One in N."""
     return 100 / len(examples.english)
+
+  def digest(self, examples: Translations) -> str:
+    """Of both sides and the labels."""
+    return digest(examples.source, examples.english, () if examples.gold is None else map(str, examples.gold.tolist()))
 
 
 def _read_gold(path, count: int) -> np.ndarray:

@@ -6,7 +6,9 @@ import pytest
 from rembert.errors import UsageError
 from tasks.metrics import retrieval
 from tasks.xtreme.bucc2018 import LANGUAGES, Bucc2018, Heap
+from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.retrieval import chosen_languages
 
 TASK = Bucc2018()
 
@@ -145,9 +147,23 @@ def test_progress_goes_over_both_splits(sample):
 
 def test_a_language_without_its_dev_split_is_not_there(folder, tmp_path):
   here = folder()
-  assert TASK.has(here, 'de')
+  assert chosen_languages(TASK, here, XtremeConfig(task='bucc2018')) == ('de',)
   (tmp_path / 'bucc2018' / 'de-en.dev.en').unlink()
-  assert not TASK.has(here, 'de')
+  with pytest.raises(UsageError, match='there is nothing of bucc2018'):
+    chosen_languages(TASK, here, XtremeConfig(task='bucc2018'))
+
+
+def test_the_digest_tells_other_data(folder):
+  digests = {
+    TASK.digest(TASK.examples(folder(**files), 'de'))
+    for files in (
+      {},
+      {'dev_gold': 'de-1\ten-1\n'},
+      {'test_de': 'de-1\terster\nde-2\tzweiter\n'},
+      {'test_de': 'de-2\terster\nde-1\tzweiter\n'},
+    )
+  }
+  assert len(digests) == 4
 
 
 @pytest.mark.parametrize(
