@@ -1,0 +1,239 @@
+"""Translations found by their embeddings: nearest neighbours, pairs mined by margin, and how good they are.
+
+Tatoeba asks for the nearest neighbour (cosine). BUCC 2018 asks for the pairs in two heaps of sentences, most of which
+have no partner. XTREME mines them as LASER does (Artetxe & Schwenk 2019, "Margin-based parallel corpus mining"): a
+pair's score is its cosine, divided by the mean cosine of both its sentences with their four nearest neighbours.
+
+N source sentences · M target sentences · H width of an embedding · K neighbours
+"""
+
+from collections.abc import Callable, Set
+from typing import NamedTuple
+
+import numpy as np
+
+NEIGHBOURS = 4  # XTREME's `neighborhood`
+_BLOCK_BYTES = 1 << 26  # of one block of similarities; a few of this size are alive at a time
+_SOURCES_AT_ONCE = 1024
+
+
+class Neighbours(NamedTuple):
+  """The K most similar of the other side, best first; of equal ones the one with the lower index.
+
+  Attributes:
+    index: [rows, K] int64.
+    similarity: [rows, K] float32, cosines.
+  """
+
+  index: np.ndarray
+  similarity: np.ndarray
+
+
+class Candidates(NamedTuple):
+  """Pairs by falling score; each source and each target is in one at most.
+
+  Attributes:
+    source: [pairs] int64.
+    target: [pairs] int64.
+    score: [pairs] float64.
+  """
+
+  source: np.ndarray
+  target: np.ndarray
+  score: np.ndarray
+
+
+class Mined(NamedTuple):
+  """How good a set of pairs is, 0 to 100."""
+
+  precision: float
+  recall: float
+  f1: float
+
+
+def unit_length(embeddings: np.ndarray) -> np.ndarray:
+  """Rows of length 1, float32; what is zero stays zero, and is similar to nothing."""
+  embeddings = np.asarray(embeddings, np.float32)
+  length = np.linalg.norm(embeddings, axis=-1, keepdims=True)
+  return embeddings / np.where(length > 0, length, 1)
+
+
+def nearest_neighbours(
+  source: np.ndarray,
+  target: np.ndarray,
+  neighbours: int,
+  *,
+  block_bytes: int = _BLOCK_BYTES,
+  on_progress: Callable[[float], None] = lambda fraction: None,
+) -> tuple[Neighbours, Neighbours]:
+  """Neighbours of every source among the targets, and of every target among the sources, by cosine.
+
+  The N × M similarities are computed once, for both directions, a block of at most `block_bytes` at a time.
+
+  Args:
+    source: [N, H].
+    target: [M, H].
+    neighbours: K; all, where a side has fewer.
+    block_bytes: memory for a block of similarities.
+    on_progress: is told the fraction that is done.
+
+  Raises:
+    ValueError: a side is empty, or an embedding is not finite.
+  """
+  if not len(source) or not len(target):
+    raise ValueError('there is nothing to search in')
+  x_NxH, y_MxH = unit_length(source), unit_length(target)
+  if not (np.isfinite(x_NxH).all() and np.isfinite(y_MxH).all()):
+    raise ValueError('embeddings that are not finite')
+  of_sources = _Best(len(x_NxH), min(neighbours, len(y_MxH)))
+  of_targets = _Best(len(y_MxH), min(neighbours, len(x_NxH)))
+  rows = max(1, min(_SOURCES_AT_ONCE, block_bytes // 4))
+  columns = max(1, block_bytes // (4 * rows))
+  for i in range(0, len(x_NxH), rows):
+    for j in range(0, len(y_MxH), columns):
+      block = x_NxH[i : i + rows] @ y_MxH[j : j + columns].T
+      of_sources.see(block, i, j)
+      of_targets.see(block.T, j, i)
+    on_progress(min(1.0, (i + rows) / len(x_NxH)))
+  return of_sources.found(), of_targets.found()
+
+
+class _Best:
+  """The K best of all columns seen so far, for each row. Columns come in rising order, row by row of blocks."""
+
+  def __init__(self, rows: int, k: int):
+    self._k = k
+    self._similarity = np.full((rows, k), -np.inf, np.float32)
+    self._index = np.full((rows, k), -1, np.int64)
+
+  def see(self, block: np.ndarray, first_row: int, first_column: int) -> None:
+    """Takes similarities [rows, columns] into account."""
+    part = slice(first_row, first_row + block.shape[0])
+    worst = self._similarity[part, -1]
+    if (
+      block.shape[1] > self._k and np.isneginf(worst).any()
+    ):  # nothing to compare with yet: what is surely not among them
+      worst = np.maximum(worst, np.partition(block, -self._k, axis=1)[:, -self._k])
+      row, column = np.nonzero(block >= worst[:, None])
+    else:  # what is only as good came later, and stays out
+      row, column = np.nonzero(block > worst[:, None])
+    if not row.size:
+      return
+    touched, place = np.unique(row, return_inverse=True)
+    known = np.repeat(np.arange(touched.size), self._k)
+    rows = np.concatenate([known, place])
+    similarity = np.concatenate([self._similarity[part][touched].ravel(), block[row, column]])
+    index = np.concatenate([self._index[part][touched].ravel(), first_column + column])
+    order = np.lexsort((index, -similarity, rows))
+    starts = np.searchsorted(rows[order], np.arange(touched.size))
+    chosen = order[(starts[:, None] + np.arange(self._k)).ravel()].reshape(-1, self._k)
+    self._similarity[first_row + touched] = similarity[chosen]
+    self._index[first_row + touched] = index[chosen]
+
+  def found(self) -> Neighbours:
+    """The result."""
+    return Neighbours(self._index, self._similarity)
+
+
+def nearest(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+  """Index of the key with the greatest cosine for each query, [queries] int64; of equal ones the first.
+
+  Args:
+    queries: [N, H].
+    keys: [M, H].
+  """
+  return nearest_neighbours(queries, keys, 1)[0].index[:, 0]
+
+
+def accuracy(predicted: np.ndarray, gold: np.ndarray) -> float:
+  """Share of equal entries, 0 to 100 (XTREME's `accuracy`, on Tatoeba)."""
+  predicted, gold = np.asarray(predicted), np.asarray(gold)
+  if predicted.shape != gold.shape or not gold.size:
+    raise ValueError(f'{predicted.shape} predictions for {gold.shape} labels')
+  return 100 * int((predicted == gold).sum()) / gold.size
+
+
+# --- mining -----------------------------------------------------------------------------------------------------------
+
+
+def mine(
+  source: np.ndarray,
+  target: np.ndarray,
+  *,
+  neighbours: int = NEIGHBOURS,
+  block_bytes: int = _BLOCK_BYTES,
+  on_progress: Callable[[float], None] = lambda fraction: None,
+) -> Candidates:
+  """Pairs that may be translations, with scores: XTREME's mining (`max` retrieval, `ratio` margin, above 0).
+
+  Each sentence of either side proposes the one of its K nearest that it has the greatest margin with. The proposals of
+  both sides are then taken by falling score, and a sentence that is taken already is not taken again. Of proposals with
+  equal scores those of sources come first, in their order, and then those of targets.
+
+  Args:
+    source: [N, H], of sentences that are all different.
+    target: [M, H], likewise.
+    neighbours: K.
+    block_bytes: see `nearest_neighbours`.
+    on_progress: see `nearest_neighbours`.
+  """
+  forward, backward = nearest_neighbours(source, target, neighbours, block_bytes=block_bytes, on_progress=on_progress)
+  mean_N, mean_M = (side.similarity.astype(np.float64).mean(1) for side in (forward, backward))
+  proposed_N, score_N = _best_margin(forward, mean_N, mean_M)
+  proposed_M, score_M = _best_margin(backward, mean_M, mean_N)
+  sources = np.concatenate([np.arange(len(mean_N)), proposed_M])
+  targets = np.concatenate([proposed_N, np.arange(len(mean_M))])
+  scores = np.concatenate([score_N, score_M])
+  is_taken_N, is_taken_M = np.zeros(len(mean_N), bool), np.zeros(len(mean_M), bool)
+  chosen = []
+  for pair in np.argsort(-scores, kind='stable').tolist():
+    i, j = sources[pair], targets[pair]
+    if is_taken_N[i] or is_taken_M[j]:
+      continue
+    is_taken_N[i] = is_taken_M[j] = True
+    if scores[pair] > 0:
+      chosen.append(pair)
+  chosen = np.asarray(chosen, np.int64)
+  return Candidates(sources[chosen], targets[chosen], scores[chosen])
+
+
+def _best_margin(found: Neighbours, own_mean: np.ndarray, other_mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """For each row the neighbour with the greatest margin, and that margin."""
+  scale = (own_mean[:, None] + other_mean[found.index]) / 2
+  margin = np.divide(found.similarity, scale, out=np.zeros(scale.shape), where=scale != 0)
+  best = margin.argmax(1)  # of equal ones the more similar
+  rows = np.arange(len(best))
+  return found.index[rows, best], margin[rows, best]
+
+
+def best_threshold(scores: np.ndarray, is_gold: np.ndarray, num_gold: int) -> float:
+  """The score from which on pairs should be taken, for the best F1: half-way between the last pair taken and the next.
+
+  As `bucc_optimize` of LASER and XTREME, but that a place between two equal scores, which no threshold can cut at, is
+  not considered, and that the last pair may be the last one taken. Of equally good places the highest score wins. 0
+  where no candidate is right, as there.
+
+  Args:
+    scores: [pairs], in any order.
+    is_gold: [pairs] bool, whether a pair is right.
+    num_gold: all pairs that there are to be found.
+  """
+  order = np.argsort(-np.asarray(scores, np.float64), kind='stable')
+  falling, right = np.asarray(scores, np.float64)[order], np.asarray(is_gold, bool)[order].cumsum()
+  if not right.size or not right[-1]:
+    return 0.0
+  f1 = 2 * right / (np.arange(1, right.size + 1) + num_gold)
+  f1[:-1][falling[:-1] == falling[1:]] = -1
+  last = int(f1.argmax())
+  following = falling[last + 1] if last + 1 < falling.size else falling[last]
+  threshold = (falling[last] + following) / 2
+  # Between two neighbouring numbers there is no half-way.
+  return float(threshold if threshold > following or last + 1 == falling.size else falling[last])
+
+
+def score_pairs(predicted: Set, gold: Set) -> Mined:
+  """Precision, recall and F1 of pairs that were found, 0 to 100 (XTREME's `bucc_f1`); all 0 if none is right."""
+  right = len(predicted & gold)
+  if not right:
+    return Mined(0.0, 0.0, 0.0)
+  return Mined(100 * right / len(predicted), 100 * right / len(gold), 200 * right / (len(predicted) + len(gold)))

@@ -1,0 +1,212 @@
+"""What is there of XTREME's data: files by task, split and language, how many examples, labels, and what is missing."""
+
+import csv
+import dataclasses
+import functools
+import io
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from etils import epath
+
+from rembert.errors import UsageError
+from rembert.training.console import Console
+from tasks.xtreme.layout import XtremeFolder, read_json, read_lines
+from tasks.xtreme.statistics import LANGUAGES, expected_count
+
+_TYDIQA = 'tydiqa/tydiqa-goldp-v1.1'
+# The file that examples are counted in, by task and split; `{0}` is the language.
+FILES: dict[str, dict[str, str]] = {
+  **{
+    task: {split: f'{task}/{split}-{{0}}.tsv' for split in ('train', 'dev', 'test')}
+    for task in ('xnli', 'pawsx', 'panx', 'udpos')
+  },
+  'squad': {'train': 'squad/train-v1.1.json', 'dev': 'squad/dev-v1.1.json'},
+  'xquad': {'test': 'xquad/xquad.{0}.json'},
+  'mlqa': {split: f'mlqa/MLQA_V1/{split}/{split}-context-{{0}}-question-{{0}}.json' for split in ('dev', 'test')},
+  'tydiqa': {
+    'train': f'{_TYDIQA}-train/tydiqa.goldp.{{0}}.train.json',
+    'test': f'{_TYDIQA}-dev/tydiqa.goldp.{{0}}.dev.json',
+  },
+  'tatoeba': {'test': 'tatoeba/{0}-en.{0}'},
+  'bucc2018': {'dev': 'bucc2018/{0}-en.dev.gold', 'test': 'bucc2018/{0}-en.test.{0}'},
+}
+_FURTHER = {  # files that a split needs beside the one that is counted
+  ('tatoeba', 'test'): ('tatoeba/{0}-en.en',),
+  ('bucc2018', 'dev'): ('bucc2018/{0}-en.dev.{0}', 'bucc2018/{0}-en.dev.en'),
+  ('bucc2018', 'test'): ('bucc2018/{0}-en.test.en',),
+}
+_SUFFIX = {task: 'json' for task in ('xquad', 'mlqa', 'tydiqa')}
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+  """One file of the data.
+
+  Attributes:
+    split: `train`, `dev` or `test`.
+    language: of the file.
+    count: of its examples; None where it is not there.
+    expected: how many XTREME has; None where that is not known for certain.
+    labels: of a test file, how many gold labels there are; None where there are none, or elsewhere.
+    fault: what is wrong with it, one of `FAULTS`; '' if nothing is.
+    detail: of the fault, in few words.
+  """
+
+  split: str
+  language: str
+  count: int | None
+  expected: int | None
+  labels: int | None
+  fault: str = ''
+  detail: str = ''
+
+
+FAULTS = {
+  'missing': 'missing',
+  'count': 'not as many examples as XTREME has',
+  'unlabelled': 'no gold labels',
+  'labels': 'not as many labels as examples',
+  'broken': 'cannot be read',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Inventory:
+  """The files of a task that XTREME's protocol needs: English to learn from and to choose by, and all test languages.
+
+  `dev` and `train` of other languages are counted where they are there, and missed by nobody.
+  """
+
+  task: str
+  files: tuple[File, ...]
+
+  @property
+  def is_complete(self) -> bool:
+    """Whether everything is there, with labels, and as much as it should be."""
+    return not any(file.fault for file in self.files)
+
+  @property
+  def problems(self) -> tuple[str, ...]:
+    """What is wrong, a line for each fault of each split."""
+    found = []
+    for split in ('train', 'dev', 'test'):
+      for fault, words in FAULTS.items():
+        files = [file for file in self.files if (file.split, file.fault) == (split, fault)]
+        if files:
+          languages = ', '.join(f'{file.language} {file.detail}'.strip() for file in files)
+          found.append(f'{split}: {words}: {languages}')
+    return tuple(found)
+
+
+def take_inventory(folder: XtremeFolder, task: str) -> Inventory:
+  """Looks at the files of a task, and counts what is in them."""
+  files = []
+  for split in FILES[task]:
+    for language in LANGUAGES[task]:
+      is_needed = split == 'test' or (language == 'en' or task == 'bucc2018')
+      file = _look_at(folder, task, split, language, is_needed)
+      if is_needed or file.count is not None:
+        files.append(file)
+  return Inventory(task, tuple(files))
+
+
+def _look_at(folder: XtremeFolder, task: str, split: str, language: str, is_needed: bool) -> File:
+  names = [FILES[task][split].format(language), *(name.format(language) for name in _FURTHER.get((task, split), ()))]
+  expected = expected_count(task, split, language)
+  if not all(folder.has(name) for name in names):
+    return File(split, language, None, expected, None, 'missing' if is_needed else '')
+  labels_file = folder.labels_file(task, language, _SUFFIX.get(task, 'tsv'))
+  try:
+    count = count_examples(task, folder.file(names[0]))
+    has_labels = split == 'test' and labels_file.is_file()
+    labels = count_examples(task, labels_file, is_labels=True) if has_labels else None
+  except UsageError as error:
+    return File(split, language, None, expected, None, 'broken', f'({error.where}: {error.what})')
+  found = functools.partial(File, split, language, count, expected, labels)
+  in_pairs = task == 'bucc2018'  # sentences are many more than the pairs among them, which are what is counted
+  counted = labels if in_pairs and split == 'test' else count
+  if None not in (expected, counted) and counted != expected:
+    return found('count', f'({counted:,}, not {expected:,})')
+  if split == 'test' and labels is None:
+    return found('unlabelled')
+  if split == 'test' and labels != count and not in_pairs:
+    return found('labels', f'({labels:,} for {count:,})')
+  return found()
+
+
+def count_examples(task: str, path: epath.Path, *, is_labels: bool = False) -> int:
+  """Examples in a file: pairs, sentences, questions, or lines. UsageError if it cannot be read."""
+  if path.suffix == '.json':
+    return count_questions(read_json(path), str(path))
+  text = '\n'.join(line.text for line in read_lines(path))
+  return count_text(task, f'labels/{path.name}' if is_labels else path.name, text)
+
+
+def count_text(task: str, path: str, text: str) -> int:
+  """Examples in what is, or will be, the content of a file."""
+  if path.endswith('.json'):
+    return count_questions(json.loads(text), path)
+  if task in ('panx', 'udpos'):
+    return count_sentences(text.split('\n'))
+  if task in ('xnli', 'pawsx') and not path.startswith('labels/'):
+    return count_rows(text)
+  return len(text.removesuffix('\n').split('\n')) if text else 0
+
+
+def count_rows(text: str) -> int:
+  """Rows of a file of pairs, in which quoted sentences may hold line ends."""
+  csv.field_size_limit(1 << 24)
+  return sum(1 for row in csv.reader(io.StringIO(text, newline=''), delimiter='\t') if row)
+
+
+def count_sentences(lines: Iterable[str]) -> int:
+  """Blocks of lines between empty ones."""
+  count, is_within = 0, False
+  for line in lines:
+    count += bool(line.strip()) and not is_within
+    is_within = bool(line.strip())
+  return count
+
+
+def count_questions(content: Any, where: str) -> int:
+  """Questions of a file of SQuAD's form."""
+  try:
+    return sum(len(paragraph['qas']) for article in content['data'] for paragraph in article['paragraphs'])
+  except (KeyError, TypeError) as error:
+    raise UsageError(
+      f'not a file of SQuAD’s form: {type(error).__name__} {error}', where=where, fix='fetch the file again'
+    ) from None
+
+
+# --- shown ------------------------------------------------------------------------------------------------------------
+
+
+def show(console: Console, folder: XtremeFolder, inventories: Sequence[Inventory]) -> None:
+  """A table with a row for each task, and below it what is wrong."""
+  rows = [
+    (
+      inventory.task,
+      *(_split_in_words(inventory, split) for split in ('train', 'dev', 'test')),
+      'complete' if inventory.is_complete else 'incomplete',
+    )
+    for inventory in inventories
+  ]
+  console.table(f'XTREME in {folder.root}', ('task', 'train', 'dev', 'test (labels)', ''), rows)
+  for inventory in inventories:
+    for problem in inventory.problems:
+      console.say(f'{inventory.task} {problem}')
+
+
+def _split_in_words(inventory: Inventory, split: str) -> str:
+  if split not in FILES[inventory.task]:
+    return ''
+  there = [file for file in inventory.files if file.split == split and file.count is not None]
+  if not there:
+    return '–'
+  counts = [file.count for file in there]
+  span = f'{min(counts):,}' if min(counts) == max(counts) else f'{min(counts):,}–{max(counts):,}'
+  languages = f'{len(there)} of {len(LANGUAGES[inventory.task])}: ' if len(LANGUAGES[inventory.task]) > 1 else ''
+  labelled = sum(file.labels is not None for file in there)
+  return f'{languages}{span}' + (f' ({labelled})' if split == 'test' else '')
