@@ -11,7 +11,7 @@ from rembert import configuration
 from rembert.convert.importing import open_source
 from rembert.errors import UsageError
 from rembert.hosts.together import Hosts, joined
-from rembert.jobs import finetune_config
+from rembert.jobs import finetune_config, retrieve
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import show_hosts, show_model
 from rembert.jobs.finetune_config import FinetuneConfig
@@ -25,7 +25,9 @@ from rembert.jobs.judging import (
   show_results,
   tasks_with_data,
 )
+from rembert.jobs.predict import text_encoder
 from rembert.jobs.workdir_lock import locked
+from rembert.loading import load
 from rembert.model.heads import build_model
 from rembert.training import sharding, state, xla_flags
 from rembert.training.console import Console
@@ -42,7 +44,13 @@ def configured() -> FinetuneConfig:
 
 def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Judges. Each language is written as soon as it is there; a repeated command goes on with the next."""
-  del stop  # between languages all is written: a signal may end the program anywhere
+  if config.evaluate.model is None:
+    raise UsageError(
+      'which model?', where='evaluate.model', fix='--gin.evaluate.model=WORKDIR, or a folder of Hugging Face'
+    )
+  if config.xtreme.task in retrieve.TASKS:
+    return _retrieve(config, workdir, stop)
+  # Between languages all is written: a signal may end the program anywhere.
   flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # before JAX looks for devices
   with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
     console = Console(is_quiet=not hosts.is_first)
@@ -62,10 +70,6 @@ def _run(
 
   # --- model and data ----------------------------------------------------------
   xtreme, path = config.xtreme, config.evaluate.model
-  if path is None:
-    raise UsageError(
-      'which model?', where='evaluate.model', fix='--gin.evaluate.model=WORKDIR, or a Hugging Face folder'
-    )
   folder = open_folder(xtreme)
   tasks = {name: get_task(name) for name in xtreme.evaluate_on or (xtreme.task,)}
   source = open_source(path)
@@ -127,6 +131,20 @@ def _run(
     )
   show_results(console, report.content)
   console.facts('Done', {'results': f'{workdir}/results.json', 'predictions': f'{workdir}/predictions'})
+  return 0
+
+
+def _retrieve(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
+  """Sentences find their translations by the embeddings of the model, on one device."""
+  workdirs.prepare(workdir)
+  console = Console()
+  with locked(workdir, console.say):
+    folder, model = open_folder(config.xtreme), load(config.evaluate.model)
+    configuration.save(workdir)
+    encoder = text_encoder(model, config.vocabulary.path)
+    retrieve.run(
+      model, encoder, folder, config.xtreme, workdir, console, stop, batch_size=config.finetune.judge_batch_size
+    )
   return 0
 
 

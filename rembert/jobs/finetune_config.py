@@ -21,7 +21,7 @@ from rembert.training.optimizer import OptimizerConfig
 from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.xla_flags import HardwareConfig
-from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme.config import RETRIEVAL, XtremeConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,8 @@ class FinetuneConfig:
   profile: ProfileConfig
 
   def __post_init__(self):
-    if self.train.sequence_length > self.model.max_position_embeddings:
+    has_rows = self.xtreme.task not in RETRIEVAL  # sentences are as long as the model allows
+    if has_rows and self.train.sequence_length > self.model.max_position_embeddings:
       raise UsageError(
         f'rows of {self.train.sequence_length} pieces, but positions for {self.model.max_position_embeddings}',
         where='train.sequence_length, RemBertConfig.max_position_embeddings',

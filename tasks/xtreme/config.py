@@ -4,7 +4,8 @@ import dataclasses
 
 from rembert.errors import UsageError
 
-TASKS = ('xnli', 'pawsx', 'panx', 'udpos', 'squad', 'xquad', 'mlqa', 'tydiqa', 'tatoeba', 'bucc2018')
+RETRIEVAL = ('tatoeba', 'bucc2018')  # nothing is learned for them
+TASKS = ('xnli', 'pawsx', 'panx', 'udpos', 'squad', 'xquad', 'mlqa', 'tydiqa', *RETRIEVAL)
 
 
 @dataclasses.dataclass(frozen=True)

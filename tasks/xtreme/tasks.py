@@ -3,11 +3,10 @@
 import importlib
 
 from rembert.errors import UsageError
-from tasks.xtreme.config import TASKS
+from tasks.xtreme.config import RETRIEVAL, TASKS
 from tasks.xtreme.task import Task
 
-_RETRIEVAL = ('tatoeba', 'bucc2018')
-NAMES = tuple(name for name in TASKS if name not in _RETRIEVAL)
+NAMES = tuple(name for name in TASKS if name not in RETRIEVAL)
 
 
 def get_task(name: str) -> Task:
@@ -17,7 +16,7 @@ def get_task(name: str) -> Task:
     UsageError: another name. Retrieval, `tatoeba` and `bucc2018`, is no `Task`: nothing is learned, so there are no
       labels, rows or outputs of a head.
   """
-  if name in _RETRIEVAL:
+  if name in RETRIEVAL:
     raise UsageError(
       f'{name} is retrieval: nothing is learned for it, it is judged by the embeddings of a trained model',
       where=f'task {name!r}',
