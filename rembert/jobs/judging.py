@@ -140,6 +140,17 @@ def languages_with_data(
   return found, missing
 
 
+def has_data(task: Task, folder: XtremeFolder, split: str, languages: Sequence[str] | None = None) -> bool:
+  """Whether there are files of a split in any of the languages; all of the task's by default."""
+  for language in languages or task.languages:
+    try:
+      task.examples(folder, split, language, needs_labels=False)
+      return True
+    except MissingFileError:
+      continue
+  return False
+
+
 def tasks_with_data(
   tasks: Sequence[Task], folder: XtremeFolder, config: XtremeConfig
 ) -> dict[str, tuple[dict[str, list[Any]], dict[str, str]]]:
