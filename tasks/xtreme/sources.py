@@ -1,8 +1,7 @@
 """Where the data of XTREME's tasks has a public home, and how each file is known to be the right one.
 
 Sizes and SHA-256 are those that TensorFlow Datasets and Hugging Face's `xtreme` and `xnli` have recorded for the same
-files.
-A file that nobody has recorded would be taken as it comes, and remembered.
+files. A file that nobody had recorded would be taken as it comes, and remembered.
 """
 
 import dataclasses
