@@ -24,7 +24,7 @@ from tasks.xtreme.statistics import expected_count
 
 EPILOG = """\
 examples
-  everything, about 1.5 GB to fetch:
+  everything, 1.4 GB to fetch:
     python -m tasks.xtreme.download --data_dir=xtreme
   two tasks:
     python -m tasks.xtreme.download --data_dir=xtreme --tasks=xnli,tatoeba

@@ -1,7 +1,7 @@
 """Where the data of XTREME's tasks has a public home, and how each file is known to be the right one.
 
-Sizes and SHA-256 are those that TensorFlow Datasets and Hugging Face's `xtreme` have recorded for the same addresses.
-The one file that neither has, the training data of XNLI, is taken as it comes, and remembered.
+Sizes and SHA-256 are those that TensorFlow Datasets and Hugging Face's `xtreme` and `xnli` have recorded for the same
+files. A file that nobody had recorded would be taken as it comes, and remembered.
 """
 
 import dataclasses
@@ -41,6 +41,7 @@ XQUAD_LANGUAGES = ('en', 'es', 'de', 'el', 'ru', 'tr', 'ar', 'vi', 'th', 'zh', '
 
 # File, bytes, SHA-256.
 _KNOWN = """
+  XNLI-MT-1.0.zip 466098360 f732517ba2fb1d550e9f3c2aabaef6017c91ee2dcec90e878f138764d224db05
   XNLI-1.0.zip 17865352 4ba1d5e1afdb7161f0f23c66dc787802ccfa8a25a3ddd3b165a35e50df346ab1
   x-final.tar.gz 30282057 4146db499101d66e68ae4c8ed3cf9dadecd625f44b7d8cf3d4a0fe93afc4fd9f
   ud-treebanks-v2.5.tgz 355216681 5ff973e44345a5f69b94cc1427158e14e851c967d58773cc2ac5a1d3adaca409

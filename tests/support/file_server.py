@@ -61,7 +61,11 @@ def serve_files() -> Iterator[FileServer]:
     def log_message(self, *_):
       pass
 
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+  class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+      pass  # a client that has seen enough hangs up
+
+  server = Server(('127.0.0.1', 0), Handler)
   server.files = FileServer(f'http://127.0.0.1:{server.server_port}')
   thread = threading.Thread(target=server.serve_forever, daemon=True)
   thread.start()
