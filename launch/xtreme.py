@@ -52,8 +52,8 @@ examples
   what would be run:
     python -m launch.xtreme --init=MODEL --data_dir=download --dry_run
 
-Bindings (--gin.NAME=VALUE) and further gin files go to every run. Each run has a workdir of its own and goes on where it
-stands: repeating the command costs nothing for what is done. A run that is killed is started again.
+Bindings (--gin.NAME=VALUE) and further gin files go to every run. Each run has a workdir of its own and goes on where
+it stands: repeating the command costs nothing for what is done. A run that is killed is started again.
 
 exit codes
   0 done · 75 stopped early, run again to resume · 2 wrong usage · 1 a run failed; the table has the others

@@ -1,0 +1,105 @@
+"""The whole benchmark from one command: what is planned, what is chosen, what is shown."""
+
+import json
+import shutil
+
+import pytest
+
+from launch import xtreme
+from launch.xtreme import Run, collected, main
+from rembert.training.console import Console
+
+
+@pytest.fixture
+def planned_commands(xtreme_samples, tmp_path, capsys):
+  """Arguments to the commands that would be run, and all that was printed."""
+
+  def plan(*arguments):
+    required = ['--init=MODEL', f'--data_dir={xtreme_samples.root}', f'--workdir={tmp_path}', '--dry_run']
+    assert main([*required, *arguments]) == 0
+    printed = capsys.readouterr().out
+    return [line for line in printed.splitlines() if line.startswith('python -m rembert.main')], printed
+
+  return plan
+
+
+def test_every_task_with_data_is_run_for_every_seed(planned_commands):
+  commands, printed = planned_commands()
+  for task in ('xnli', 'pawsx', 'udpos', 'panx', 'squad', 'tydiqa'):
+    assert sum(f'gin/finetune_{task}.gin' in command for command in commands) == 3
+  assert sum('gin/evaluate_tatoeba.gin' in command for command in commands) == 1
+  assert f'{len(commands)} run(s), 0 of them done' in printed
+  assert len({command.split('--workdir=')[1].split()[0] for command in commands}) == len(commands)
+
+
+def test_learning_rates_are_those_of_table_10(planned_commands):
+  commands, _ = planned_commands('--learning_rates=table10', '--seeds=7', '--tasks=xnli,panx,udpos')
+  rates = lambda task: [
+    command.split('learning_rate=')[1].split()[0]
+    for command in commands
+    if f'finetune_{task}' in command and 'learning_rate=' in command
+  ]
+  assert rates('xnli') == ['1e-05', '2e-05', '3e-05']
+  assert rates('panx') == ['1e-05', '2e-05', '3e-05', '4e-05', '5e-05']
+  assert rates('udpos') == []  # the paper has no sweep for it
+  assert all('--gin.train.seed=7' in command for command in commands)
+
+
+def test_bindings_and_files_reach_what_is_learned_and_not_retrieval(planned_commands):
+  commands, _ = planned_commands(
+    '--tasks=xnli,tatoeba', '--seeds=0', '--gin_file=small.gin', '--gin.train.batch_size=8'
+  )
+  learned, retrieved = commands
+  assert '--gin_file=small.gin' in learned
+  assert '--gin.train.batch_size=8' in learned
+  assert 'small.gin' not in retrieved
+
+
+def test_what_there_is_no_data_for_is_left_out_with_the_reason(tmp_path, xtreme_samples, capsys):
+  data = tmp_path / 'data'
+  shutil.copytree(xtreme_samples.root / 'udpos', data / 'udpos')
+  (data / 'udpos' / 'train-en.tsv').unlink()
+  shutil.copytree(xtreme_samples.root / 'tatoeba', data / 'tatoeba')
+  assert main(['--init=MODEL', f'--data_dir={data}', f'--workdir={tmp_path}', '--dry_run']) == 0
+  printed = capsys.readouterr().out
+  assert 'left out: udpos (no training data)' in printed
+  assert 'left out: bucc2018 (no data)' in printed
+  assert 'gin/evaluate_tatoeba.gin' in printed
+  shutil.rmtree(data / 'tatoeba')
+  assert main(['--init=MODEL', f'--data_dir={data}', f'--workdir={tmp_path}', '--dry_run']) == 2
+  assert 'there is no data for any task' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('arguments', [['--tasks=glue'], ['--seed=0'], ['--gin.x=1']])
+def test_what_is_misspelt_is_refused(arguments, xtreme_samples, capsys):
+  with pytest.raises(SystemExit) as refusal:
+    main(['--init=MODEL', f'--data_dir={xtreme_samples.root}', *arguments])
+  assert refusal.value.code == 2
+  assert 'unknown' in capsys.readouterr().err
+
+
+def results_of(folder, dev, accuracy):
+  folder.mkdir(parents=True)
+  judged = {language: {'scores': {'accuracy': score}} for language, score in accuracy.items()}
+  (folder / 'results.json').write_text(json.dumps({'dev': {'accuracy': dev}, 'tasks': {'xnli': judged}}))
+  return folder
+
+
+def test_the_learning_rate_is_chosen_by_dev_over_all_seeds(tmp_path):
+  made = [
+    Run('xnli', results_of(tmp_path / f'{rate}-{seed}', dev, {'en': 50.0 + seed, 'de': rate * 1e6}), (), seed, rate)
+    for rate, devs in ((1e-5, (60.0, 70.0)), (2e-5, (66.0, 66.0)), (3e-5, (10.0, 100.0)))
+    for seed, dev in enumerate(devs)
+  ]
+  by_task, missing = collected(made, {made[5].name: 'exit code 1'}, {'panx': 'no data'}, Console(is_quiet=True))
+  assert [run['de']['accuracy'] for run in by_task['xnli']] == [pytest.approx(20.0)] * 2
+  assert missing == {'panx': 'no data'}
+
+
+def test_a_run_is_done_when_its_very_command_has_ended_well(tmp_path, monkeypatch):
+  monkeypatch.setattr(xtreme.Supervisor, 'run', lambda self: 0)
+  run = Run('xnli', tmp_path, ('--gin.train.seed=0',))
+  assert not run.is_done()
+  assert run.run() == 0
+  assert run.is_done()
+  assert not Run('xnli', tmp_path, ('--gin.train.seed=0', '--gin.train.batch_size=8')).is_done()
