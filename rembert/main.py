@@ -16,7 +16,7 @@ from rembert.training.preemption import Stopped, StopSignal, exit_stopped, heed_
 MODES = ('pretrain', 'finetune', 'evaluate', 'compile')
 
 DESCRIPTION = """\
-Pre-train RemBERT. A gin file says what to run; bindings on the command line override it.
+Pre-train RemBERT, fine-tune it, judge it. A gin file says what to run; bindings on the command line override it.
 Running the same command again resumes the run in its workdir."""
 
 EPILOG = """\
@@ -31,11 +31,15 @@ examples
   whether it fits a TPU slice that is not here, and how fast it can be there at best (libtpu needed, no TPU):
     python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/v5e_64.gin \\
         --mode=compile --topology=v5e:8x8
+  a task of XTREME learned in English and judged in all languages that have data:
+    python -m rembert.main --gin_file=gin/finetune_udpos.gin --gin.xtreme.data_dir=download \\
+        --gin.train.init_from=runs/pretrain_large
   another of the paper's models, of which gin/models has a file each:
     python -m rembert.main --gin_file=gin/pretrain_base.gin --gin_file=gin/models/in128_out3072.gin
 
 often changed
   train.steps train.batch_size train.sequence_length train.seed train.eval_every train.checkpoint_every
+  train.init_from xtreme.data_dir xtreme.languages finetune.epochs
   mesh.data mesh.fsdp mesh.tensor   data.dumps data.languages data.alpha   vocabulary.path   optimizer.learning_rate
 
 exit codes

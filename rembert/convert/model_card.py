@@ -90,7 +90,13 @@ def _training(saved: SavedModel, rates: dict[str, float]) -> str:
     rows['tokens'] = f'{tokens:.3g}'
     rows['seed'] = f'{meta["train.seed"]}'
     fields = {name.removeprefix('masking.'): value for name, value in meta.items() if name.startswith('masking.')}
-    rows['masking'] = f'{fields["rate"]:.0%} of the pieces, {MaskingConfig(**fields).manner}'
+    if fields:
+      rows['masking'] = f'{fields["rate"]:.0%} of the pieces, {MaskingConfig(**fields).manner}'
+  if 'xtreme.task' in meta:
+    rows['task'] = f'{meta["xtreme.task"]}, learned in {meta["xtreme.train_language"]}'
+    rows['began with'] = f'`{meta["train.init_from"]}`' if meta['train.init_from'] else 'nothing: untrained'
+    rows['learning rate'] = f'{meta["optimizer.learning_rate"]:g}'
+    rows |= {f'{name} on dev': f'{score:.1f}' for name, score in meta.get('dev', {}).items()}
   text = '## Training\n\n' + _table(('', ''), list(rows.items())) if rows else ''
   if rates:
     drawn = sorted(rates.items(), key=lambda pair: -pair[1])
@@ -100,6 +106,8 @@ def _training(saved: SavedModel, rates: dict[str, float]) -> str:
 
 
 def _evaluation(saved: SavedModel) -> str:
+  if 'xtreme.task' in saved.meta:
+    return _judged(saved)
   rows = read_jsonl(saved.workdir / 'metrics.jsonl')
   rows = [row for row in rows if 'eval/loss' in row and row['step'] <= saved.step]
   if not rows:
@@ -117,6 +125,23 @@ def _evaluation(saved: SavedModel) -> str:
     f'## Held-out text\n\nMasked pieces after {last["step"]:,} steps; perplexity {math.exp(last["eval/loss"]):.1f}.\n\n'
     + _table(('', 'loss (nats)', 'accuracy'), lines)
   )
+
+
+def _judged(saved: SavedModel) -> str:
+  """Scores by language, of the run that the parameters are of, or are the best of."""
+  files = (workdir / 'results.json' for workdir in (saved.workdir, saved.workdir.parent))
+  found = [json.loads(file.read_text()) for file in files if file.exists()]
+  if not found or found[0].get('step') != saved.step:
+    return ''
+  sections = []
+  for task, by_language in found[0]['tasks'].items():
+    scored = {language: entry['scores'] for language, entry in by_language.items() if entry['scores']}
+    names = list(next(iter(scored.values()), ()))
+    rows = [(language, *(f'{scores[name]:.1f}' for name in names)) for language, scores in scored.items()]
+    if rows:
+      rows.append(('mean', *(f'{found[0]["mean"][task][name]:.1f}' for name in names)))
+      sections.append(f'## {task}, {found[0]["split"]}\n\n' + _table(('', *names), rows))
+  return '\n\n'.join(sections)
 
 
 def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -34,6 +34,7 @@ from rembert.jobs.judging import (
 from rembert.jobs.training_run import first_position, open_checkpoints, open_workdir, restored_position, run_loop
 from rembert.model.fused_attention import check_backend
 from rembert.model.heads import build_model
+from rembert.saved_models import config_gin
 from rembert.storage import write_whole
 from rembert.training import flops, sharding, state, xla_flags
 from rembert.training.checkpoints import Checkpoints
@@ -128,6 +129,8 @@ def _run(
     workdirs.refuse_other_run(newest.meta, identity, workdir)
   if hosts.is_first:
     configuration.save(workdir)
+    if dev_rows:
+      write_whole(workdir / 'best' / 'config.gin', config_gin(config.model))
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
@@ -282,11 +285,14 @@ def _vocabulary(config: FinetuneConfig, initial, workdir: epath.Path, *, is_writ
       fix=['--gin.train.init_from=MODEL with its vocabulary beside it', '--gin.vocabulary.path=sentencepiece.model'],
     )
   file = workdir / 'vocabulary' / 'sentencepiece.model'
+  content = epath.Path(path).read_bytes()
   if is_writer:
     from tasks.vocabulary import check_vocabulary
 
     check_vocabulary(path, config.model.vocab_size)
-    write_whole(file, epath.Path(path).read_bytes())
+    # `best` is to be loaded and exported as any workdir.
+    for folder in (workdir, *((workdir / 'best',) if config.finetune.select == 'best' else ())):
+      write_whole(folder / 'vocabulary' / 'sentencepiece.model', content)
   if initial is not None:
     initial.check_vocabulary(path)
   return file

@@ -14,10 +14,11 @@ from flax.traverse_util import flatten_dict
 from made_up_xtreme import write_examples
 
 import rembert
+from rembert.convert.exporting import export
 from rembert.main import main
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import build_model
-from rembert.saved_models import save_model
+from rembert.saved_models import open_saved, save_model
 
 CONFIG = RemBertConfig(
   vocab_size=2000,
@@ -127,7 +128,8 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(finetune, tmp_path):
 
 def test_the_best_by_dev_is_judged_and_can_be_loaded(finetune, tmp_path):
   write_examples(tmp_path / 'data', 'xnli', count=COUNT)
-  run = finetune('xnli', tmp_path / 'data', **{'finetune.epochs': 30, 'optimizer.learning_rate': 4e-3})
+  six = {'finetune.epochs': 6, 'finetune.evaluations_per_epoch': 1, 'optimizer.learning_rate': 4e-3}
+  run = finetune('xnli', tmp_path / 'data', **six)
   result = run.run()
   assert result.returncode == 0, result.stderr
   found = results(run)
@@ -137,7 +139,13 @@ def test_the_best_by_dev_is_judged_and_can_be_loaded(finetune, tmp_path):
   assert (found['dev']['accuracy'], -found['step']) == max(dev)
   model = rembert.load(run.workdir / 'best', 'classification')
   assert model.labels == ('contradiction', 'entailment', 'neutral')
-  assert (run.workdir / 'vocabulary' / 'sentencepiece.model').exists()
+  export(open_saved(run.workdir / 'best'), tmp_path / 'exported')
+  card = (tmp_path / 'exported' / 'README.md').read_text()
+  assert '| task | xnli, learned in en |' in card
+  assert f'| en | {found["tasks"]["xnli"]["en"]["scores"]["accuracy"]:.1f} |' in card
+  assert {'sentencepiece.model', 'tokenizer.json', 'model.safetensors'} <= {
+    file.name for file in (tmp_path / 'exported').iterdir()
+  }
 
 
 @pytest.mark.parametrize(
