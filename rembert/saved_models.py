@@ -16,7 +16,7 @@ from rembert import checksums, orbax_chatter
 from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
 from rembert.storage import absolute
-from rembert.training.checkpoint_description import with_description, without_description
+from rembert.training.checkpoint_description import read_json_item, with_description, without_description
 
 _MODEL = 'RemBertConfig'  # as gin calls it
 _CHUNK_BYTES = 16 << 20
@@ -134,7 +134,7 @@ def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
     )
   folder = absolute(folder)
   with _as_usage_error(folder):
-    meta, arrays = without_description(ocp.JsonCheckpointHandler().restore(folder / 'meta'))
+    meta, arrays = without_description(read_json_item(folder, 'meta'))
   fields = {field.name for field in dataclasses.fields(RemBertConfig)}
   config = RemBertConfig(**{name: meta[f'{_MODEL}.{name}'] for name in fields if f'{_MODEL}.{name}' in meta})
   return SavedModel(

@@ -142,6 +142,11 @@ def _saved_source(saved: SavedModel, num_hidden_layers: int | None = None) -> 'S
   )
 
 
+def architecture(path: epath.PathLike) -> RemBertConfig:
+  """Of the model in a workdir, a checkpoint or a folder of Hugging Face; does not start JAX."""
+  return open_saved(path).config if find_checkpoint(path) is not None else open_source(path).config
+
+
 def open_source(path: epath.PathLike, num_hidden_layers: int | None = None) -> 'Source':
   """The tensors of a workdir, a checkpoint or a folder of Hugging Face, unread; UsageError if there are none.
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from rembert import configuration
-from rembert.convert.importing import open_source
+from rembert.convert.importing import architecture
 from rembert.data.config import VocabularyConfig
 from rembert.errors import UsageError
 from rembert.hosts.joining import HostsConfig
@@ -107,5 +107,5 @@ def configured(model_path_of=lambda train, evaluate: train.init_from) -> Finetun
   path = model_path_of(built['train'], built['evaluate'])
   if path is None:
     return FinetuneConfig(model=configuration.build(RemBertConfig), **built)
-  model = dataclasses.replace(open_source(path).config, **configuration.bound(RemBertConfig))
+  model = dataclasses.replace(architecture(path), **configuration.bound(RemBertConfig))
   return FinetuneConfig(model=model, **built)

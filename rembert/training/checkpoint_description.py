@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 from etils import epath
 
 from rembert import checksums
@@ -69,12 +68,12 @@ def without_description(meta: Mapping) -> tuple[dict, dict[str, list]]:
 
 def describe(folder: epath.Path) -> Description:
   """Reads the description of the checkpoint in `folder`, whose name is its step; `Damaged` if it is not as written."""
-  meta = _read_json(folder, 'meta')
+  meta = read_json_item(folder, 'meta')
   own = meta.pop(_OWN, {})
   items = {'meta': meta, 'data': {}}
   # What was converted from elsewhere has no `data`, and says that it has none; what is older says nothing.
   if 'data' in own.get('json', {}) or (folder / 'data').exists():
-    items['data'] = _read_json(folder, 'data')
+    items['data'] = read_json_item(folder, 'data')
   for name, number in own.get('json', {}).items():
     if checksums.of_json(items[name]) != number:
       raise Damaged(f'the item `{name}` is not as it was written')
@@ -89,9 +88,13 @@ def shapes(tree: Any) -> dict[str, tuple[str, list[int]]]:
   return {checksums.leaf_name(path): (np.dtype(leaf.dtype).name, list(leaf.shape)) for path, leaf in leaves}
 
 
-def _read_json(folder: epath.Path, item: str) -> dict:
+def read_json_item(folder: epath.Path, item: str) -> dict:
+  """An item that Orbax wrote as JSON; `Damaged` if it is not one.
+
+  Without Orbax, whose handler starts JAX, and what a run begins with is looked at before its hosts have joined.
+  """
   try:
-    content = ocp.JsonCheckpointHandler().restore(folder / item)
+    content = json.loads((folder / item / 'metadata').read_text())
   except FileNotFoundError:
     raise Damaged(f'the item `{item}` is missing') from None
   except (json.JSONDecodeError, UnicodeDecodeError):

@@ -188,3 +188,34 @@ def test_another_learning_rate_is_another_run(finetune, tmp_path):
   result = finetune('xnli', tmp_path / 'data', **short, **{'optimizer.learning_rate': 1e-5}).run()
   assert result.returncode == 2
   assert 'optimizer.learning_rate: 0.002 → 1e-05' in result.stderr
+
+
+@pytest.mark.slow
+def test_two_hosts_learn_and_judge_as_one_does(finetune, tmp_path):
+  write_examples(tmp_path / 'data', 'panx', count=COUNT)
+  few = {'finetune.epochs': 4, 'finetune.evaluations_per_epoch': 1, 'train.log_every': 1}
+  alone = finetune('panx', tmp_path / 'data', tmp_path / 'alone', **few)
+  result = alone.run()
+  assert result.returncode == 0, result.stderr
+  together = finetune('panx', tmp_path / 'data', tmp_path / 'together', **few)
+  together.run_hosts(2)
+  losses = lambda run: [row['loss'] for row in run.metrics() if 'loss' in row]
+  np.testing.assert_allclose(losses(together), losses(alone), rtol=1e-5)
+  (ours,), (theirs,) = (results(run)['tasks']['panx'].values() for run in (together, alone))
+  assert ours['scores'] == pytest.approx(theirs['scores'], abs=2.0)  # a tag or two may fall the other way
+  assert (together.workdir / ours['predictions']).read_text().count('\n') == (
+    alone.workdir / theirs['predictions']
+  ).read_text().count('\n')
+
+
+@pytest.mark.slow
+def test_a_folder_of_hugging_face_is_as_good_a_beginning(finetune, untrained, tmp_path):
+  write_examples(tmp_path / 'data', 'xnli', count=20)
+  export(open_saved(untrained), tmp_path / 'exported')
+  few = {'finetune.epochs': 3, 'finetune.evaluations_per_epoch': 1, 'train.log_every': 1}
+  ours = finetune('xnli', tmp_path / 'data', tmp_path / 'ours', **few)
+  theirs = finetune('xnli', tmp_path / 'data', tmp_path / 'theirs', **few, **{'train.init_from': tmp_path / 'exported'})
+  for run in (ours, theirs):
+    result = run.run()
+    assert result.returncode == 0, result.stderr
+  assert theirs.metrics() == ours.metrics()
