@@ -126,6 +126,7 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(finetune, tmp_path):
     assert (cut.workdir / file.relative_to(whole.workdir)).read_bytes() == file.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_best_by_dev_is_judged_and_can_be_loaded(finetune, tmp_path):
   write_examples(tmp_path / 'data', 'xnli', count=COUNT)
   six = {'finetune.epochs': 6, 'finetune.evaluations_per_epoch': 1, 'optimizer.learning_rate': 4e-3}
@@ -181,6 +182,7 @@ def test_files_without_labels_are_predicted_and_never_scored(finetune, tmp_path)
   assert 'no score' in result.stdout
 
 
+@pytest.mark.slow
 def test_another_learning_rate_is_another_run(finetune, tmp_path):
   write_examples(tmp_path / 'data', 'xnli', count=10)
   short = {'finetune.epochs': 2, 'finetune.evaluations_per_epoch': 1}
