@@ -1,6 +1,7 @@
-"""gcp-storage-emulator with what it lacks and TensorStore relies on: generations in answers, and conditional writes.
+"""gcp-storage-emulator with what it lacks: generations in answers, conditional writes, and moves within a bucket.
 
-Without them two writers of one OCDBT manifest overwrite each other, which Google Cloud Storage does not let happen.
+TensorStore relies on the first two: without them two writers of one OCDBT manifest overwrite each other, which Google
+Cloud Storage does not let happen. gcsfs renames by `moveTo`, and asks again for minutes where that has no answer.
 
     python tests/gcs/emulator.py PORT BUCKET
 """
@@ -44,12 +45,30 @@ def media_upload(request, response, storage):
     _media_upload(request, response, storage)
 
 
+def move(request, response, storage):
+  """Gives an object another name in its bucket; answers with what it then is."""
+  with _lock:
+    bucket, name = request.params['bucket_name'], request.params['object_id']
+    request.params['dest_bucket_name'] = bucket
+    objects.copy(request, response, storage)
+    if response.status == http.HTTPStatus.OK:
+      storage.delete_file(bucket, name)
+
+
+# A path of the JSON interface, and what answers it.
+MOVE = (
+  r'^/storage/v1/b/(?P<bucket_name>[-.\w]+)/o/(?P<object_id>.+)/moveTo/o/(?P<dest_object_id>.+)$',
+  {'POST': move},
+)
+
+
 def main(port: int, bucket: str) -> None:
   """Serves until it is ended."""
   objects.download, objects._media_upload = download, media_upload
-  from gcp_storage_emulator.server import create_server  # builds its table of handlers when it is imported
+  from gcp_storage_emulator import server  # builds its table of handlers when it is imported
 
-  create_server('127.0.0.1', port, in_memory=True, default_bucket=bucket).run()
+  server.HANDLERS = (MOVE, *server.HANDLERS)
+  server.create_server('127.0.0.1', port, in_memory=True, default_bucket=bucket).run()
 
 
 if __name__ == '__main__':

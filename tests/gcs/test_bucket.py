@@ -116,9 +116,11 @@ def rows(text):
 
 def test_a_run_in_a_bucket_is_killed_and_ends_as_one_on_a_disk(emulator, program, tmp_path):
   process, log = program(f'gs://{BUCKET}/run')
+  deadline = time.monotonic() + 300
   # Items are marked as whole too, one level below.
   while not any(re.fullmatch(r'run/checkpoints/\d+/commit_success.txt', name) for name in emulator.names('run/')):
     assert process.poll() is None, log.read_text()
+    assert time.monotonic() < deadline, log.read_text()
     time.sleep(0.02)
   process.send_signal(signal.SIGKILL)
   process.wait()
