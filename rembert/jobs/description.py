@@ -98,12 +98,15 @@ class PretrainConfig:
     return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=where) for name, (shape, dtype) in shapes.items()}
 
 
+def check_mesh(train: TrainConfig, execution: Execution, mesh: jax.sharding.Mesh) -> None:
+  """Raises UsageError where the batch does not divide over the devices, or they lack the attention that is wanted."""
+  train.check_divides(sharding.batch_shards(mesh))
+  check_backend(execution.attention, platform=mesh.devices.flat[0].platform, sequence_length=train.sequence_length)
+
+
 def make_trainable(config: PretrainConfig, mesh: jax.sharding.Mesh) -> Trainable:
   """Model and optimizer on a mesh; UsageError where batch, devices and attention do not go together."""
-  config.train.check_divides(sharding.batch_shards(mesh))
-  check_backend(
-    config.execution.attention, platform=mesh.devices.flat[0].platform, sequence_length=config.train.sequence_length
-  )
+  check_mesh(config.train, config.execution, mesh)
   optimizer = make_optimizer(config.optimizer, config.train.steps)
   return state.masked_lm(config.model, config.execution, optimizer, mesh)
 

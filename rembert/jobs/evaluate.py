@@ -10,7 +10,7 @@ import rembert
 from rembert import configuration
 from rembert.convert.importing import open_source
 from rembert.errors import UsageError
-from rembert.hosts.together import Hosts, joined
+from rembert.hosts.together import Hosts
 from rembert.jobs import finetune_config, retrieve
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import show_hosts, show_model
@@ -19,17 +19,17 @@ from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.judging import (
   Judge,
   Report,
-  judge_languages,
+  judge_tasks,
   open_folder,
   rows_reader,
-  show_results,
   tasks_with_data,
 )
 from rembert.jobs.predict import text_encoder
+from rembert.jobs.training_run import begun, hold_workdir
 from rembert.jobs.workdir_lock import locked
 from rembert.loading import load
 from rembert.model.heads import build_model
-from rembert.training import sharding, state, xla_flags
+from rembert.training import sharding, state
 from rembert.training.console import Console
 from rembert.training.preemption import StopSignal
 from tasks.xtreme.layout import MissingFileError
@@ -50,12 +50,7 @@ def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
     )
   if config.xtreme.task in retrieve.TASKS:
     return _retrieve(config, workdir, stop)
-  # Between languages all is written: a signal may end the program anywhere.
-  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # before JAX looks for devices
-  with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
-    console = Console(is_quiet=not hosts.is_first)
-    if flags:
-      console.say(flags)
+  with begun(config) as (hosts, console, stack):
     return _run(config, workdir, hosts, stack, console)
 
 
@@ -63,17 +58,14 @@ def _run(
   config: FinetuneConfig, workdir: epath.Path, hosts: Hosts, stack: contextlib.ExitStack, console: Console
 ) -> int:
   # --- workdir ---------------------------------------------------------------
-  if hosts.is_first:
-    workdirs.prepare(workdir)
-    stack.enter_context(locked(workdir, console.say))
-  hosts.wait_for_all('workdir')
+  hold_workdir(workdir, hosts, console, stack)
 
   # --- model and data ----------------------------------------------------------
   xtreme, path = config.xtreme, config.evaluate.model
   folder = open_folder(xtreme)
-  tasks = {name: get_task(name) for name in xtreme.evaluate_on or (xtreme.task,)}
+  tasks = [get_task(name) for name in xtreme.judged]
   source = open_source(path)
-  for task in tasks.values():
+  for task in tasks:
     if (source.head, tuple(source.labels)) != (task.head, task.labels):
       raise UsageError(
         f'the model has {_in_words(source.head, source.labels)}, and {task.name} needs '
@@ -81,12 +73,13 @@ def _run(
         where=f'evaluate.model = {path}',
         fix='name a model that was fine-tuned for the task: gin/finetune_*.gin',
       )
-  by_task = tasks_with_data(list(tasks.values()), folder, xtreme)
+  by_task = tasks_with_data(tasks, folder, xtreme)
   vocabulary = config.vocabulary.path or source.vocabulary
   if vocabulary is None:
     raise UsageError('no vocabulary beside the model', where=str(path), fix='--gin.vocabulary.path=sentencepiece.model')
   pieces = Pieces(vocabulary)
   head, labels = source.head, len(source.labels) or None
+  initial = open_initial(path, 'all', config.model, head=head, num_labels=labels)
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
@@ -97,7 +90,6 @@ def _run(
   show_hosts(console, hosts)
   stack.enter_context(jax.set_mesh(mesh))
   with console.task('reading parameters') as progress:
-    initial = open_initial(path, 'all', config.model, head=head, num_labels=labels)
     params = initial.put_into(trainable.init(0), progress).params
   if hosts.is_first:
     configuration.save(workdir)
@@ -115,21 +107,17 @@ def _run(
     pad=pieces.special.pad,
   )
   report = Report(workdir, {'model': source.path, 'split': xtreme.split}, is_writer=hosts.is_first)
-  for name, task in tasks.items():
-    examples, missing = by_task[name]
-    report.skipped(name, missing)
-    judge_languages(
-      task,
-      examples,
-      rows_reader(task, folder, xtreme.split, pieces, max_length=config.train.sequence_length, config=xtreme),
-      lambda rows, **options: judge.outputs(params, rows, **options),
-      train=train,
-      config=xtreme,
-      report=report,
-      console=console,
-      is_stopped=lambda: False,
-    )
-  show_results(console, report.content)
+  judge_tasks(
+    judge,
+    params,
+    tasks,
+    by_task,
+    rows_reader(folder, pieces, max_length=config.train.sequence_length, config=xtreme),
+    train=train,
+    config=xtreme,
+    report=report,
+    console=console,
+  )
   console.facts('Done', {'results': f'{workdir}/results.json', 'predictions': f'{workdir}/predictions'})
   return 0
 

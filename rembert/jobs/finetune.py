@@ -14,32 +14,29 @@ from rembert import configuration
 from rembert.data.prefetch import prefetch
 from rembert.data.rows import TrainingRows
 from rembert.errors import UsageError
-from rembert.hosts.together import Hosts, joined
+from rembert.hosts.together import Hosts
 from rembert.jobs import finetune_config
 from rembert.jobs import workdir as workdirs
-from rembert.jobs.description import show_account, show_devices, show_hosts, show_model
+from rembert.jobs.description import check_mesh, show_account, show_devices, show_hosts, show_model
 from rembert.jobs.finetune_config import FinetuneConfig
 from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.judging import (
   Judge,
   Report,
   in_words,
-  judge_languages,
+  judge_tasks,
   mean_loss,
   open_folder,
   rows_reader,
-  show_results,
   tasks_with_data,
 )
-from rembert.jobs.training_run import first_position, open_checkpoints, open_workdir, restored_position, run_loop
-from rembert.model.fused_attention import check_backend
+from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
 from rembert.model.heads import build_model
 from rembert.saved_models import config_gin
 from rembert.storage import write_whole
-from rembert.training import flops, sharding, state, xla_flags
+from rembert.training import flops, sharding, state
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
-from rembert.training.cpu_memory import keep_freed_memory_if_small
 from rembert.training.goodput import account, read_sessions
 from rembert.training.optimizer import make_optimizer
 from rembert.training.preemption import EXIT_STOPPED, StopSignal
@@ -62,7 +59,7 @@ def dry_run(config: FinetuneConfig) -> int:
   task, folder = get_task(config.xtreme.task), open_folder(config.xtreme)
   learned = task.examples(folder, 'train', config.xtreme.train_language, needs_labels=True)
   console.say(f'{task.name}: {len(learned):,} examples to learn from')
-  judged = [get_task(name) for name in config.xtreme.evaluate_on or (config.xtreme.task,)]
+  judged = [get_task(name) for name in config.xtreme.judged]
   for name, (found, missing) in tasks_with_data(judged, folder, config.xtreme).items():
     console.say(f'{name}: ' + ', '.join(f'{language} {len(examples):,}' for language, examples in found.items()))
     if missing:
@@ -72,10 +69,8 @@ def dry_run(config: FinetuneConfig) -> int:
 
 def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Trains, or goes on where the workdir stands, and judges. Exit code: 0 done, 75 stopped and to be repeated."""
-  keep_freed_memory_if_small(config.model)  # before JAX looks for devices
-  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # likewise
-  with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
-    return _run(config, workdir, stop, hosts, stack, flags)
+  with begun(config) as (hosts, console, stack):
+    return _run(config, workdir, stop, hosts, console, stack)
 
 
 def _run(
@@ -83,20 +78,18 @@ def _run(
   workdir: epath.Path,
   stop: StopSignal,
   hosts: Hosts,
+  console: Console,
   stack: contextlib.ExitStack,
-  flags: str,
 ) -> int:
-  console, xtreme = Console(is_quiet=not hosts.is_first), config.xtreme
-  if flags:
-    console.say(flags)
+  xtreme = config.xtreme
   # --- workdir ---------------------------------------------------------------
   goodput = open_workdir(workdir, hosts, console, stack)
 
   # --- data: all of it is read before anything is trained ----------------------
   task, folder = get_task(xtreme.task), open_folder(xtreme)
-  judged_tasks = {name: get_task(name) for name in xtreme.evaluate_on or (xtreme.task,)}
+  judged_tasks = [get_task(name) for name in xtreme.judged]
   with console.task('reading examples'):
-    by_task = tasks_with_data(list(judged_tasks.values()), folder, xtreme)
+    by_task = tasks_with_data(judged_tasks, folder, xtreme)
   initial = None
   if config.train.init_from is not None:
     initial = open_initial(
@@ -105,12 +98,6 @@ def _run(
   vocabulary = _vocabulary(config, initial, workdir, is_writer=hosts.is_first)
   hosts.wait_for_all('vocabulary')
   pieces = Pieces(vocabulary)
-  if len(pieces) > config.model.vocab_size:
-    raise UsageError(
-      f'the vocabulary has {len(pieces):,} pieces, and the model {config.model.vocab_size:,}',
-      where=str(vocabulary),
-      fix='name the vocabulary of the model: --gin.vocabulary.path=FILE',
-    )
   with console.task('examples to rows'):
     train_examples, train_rows = _read(task, folder, 'train', pieces, config)
     dev_examples, dev_rows = (
@@ -242,33 +229,25 @@ def _run(
   }
   report = Report(workdir, facts, is_writer=hosts.is_first)
   with goodput.activity('evaluation'):
-    for name, judged_task in judged_tasks.items():
-      examples, missing = by_task[name]
-      report.skipped(name, missing)
-      # Between languages all is written: a signal here ends the program, and the next start goes on from there.
-      judge_languages(
-        judged_task,
-        examples,
-        rows_reader(judged_task, folder, xtreme.split, pieces, max_length=train.sequence_length, config=xtreme),
-        lambda rows, **options: judge.outputs(params, rows, **options),
-        train=train_examples,
-        config=xtreme,
-        report=report,
-        console=console,
-        is_stopped=lambda: False,
-      )
+    judge_tasks(
+      judge,
+      params,
+      judged_tasks,
+      by_task,
+      rows_reader(folder, pieces, max_length=train.sequence_length, config=xtreme),
+      train=train_examples,
+      config=xtreme,
+      report=report,
+      console=console,
+    )
   goodput.write()
-  show_results(console, report.content)
   _show_end(console, workdir, judged_step)
   return 0
 
 
 def make_trainable(config: FinetuneConfig, task: Task, mesh: jax.sharding.Mesh) -> Trainable:
   """Model with the task's head, and optimizer, on a mesh; UsageError where they do not go together."""
-  config.train.check_divides(sharding.batch_shards(mesh))
-  check_backend(
-    config.execution.attention, platform=mesh.devices.flat[0].platform, sequence_length=config.train.sequence_length
-  )
+  check_mesh(config.train, config.execution, mesh)
   build = lambda rngs: build_model(
     task.head, config.model, config.execution, num_labels=len(task.labels) or None, rngs=rngs
   )

@@ -1,8 +1,9 @@
 """A trained model judged: outputs for a task's rows, predictions in XTREME's layout, scores language by language."""
 
 import dataclasses
+import functools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -203,39 +204,56 @@ class Report:
       write_whole(self._file, json.dumps(self.content, indent=1, ensure_ascii=False) + '\n')
 
 
-def judge_languages(
-  task: Task,
-  by_language: dict[str, list[Any]],
-  read_rows: Callable[[str], list[Row]],
-  outputs: Callable[..., list[np.ndarray] | None],
+def judge_tasks(
+  judge: Judge,
+  params: dict,
+  tasks: Sequence[Task],
+  by_task: Mapping[str, tuple[dict[str, list[Any]], dict[str, str]]],
+  read_rows: Callable[[Task, str], list[Row]],
   *,
   train: Sequence[Any],
   config: XtremeConfig,
   report: Report,
   console: Console,
-  is_stopped: Callable[[], bool],
-) -> bool:
-  """Predictions and scores of one task, each language as soon as it is there; False if stopped midway.
+) -> None:
+  """Predictions and scores of some tasks, each language as soon as it is there; a table of each in the end.
+
+  Between languages all is written: a signal may end the program anywhere, and the next start goes on from there.
 
   Args:
-    task: to be judged on.
-    by_language: its examples.
-    read_rows: of a language, for the model.
-    outputs: see `Judge.outputs`; without parameters.
+    judge: of the model.
+    params: of the model.
+    tasks: to be judged on.
+    by_task: of `tasks_with_data`.
+    read_rows: of a task and language, for the model.
     train: examples that the baseline knows; none, no baseline.
-    config: of the task.
+    config: of the tasks.
     report: to be filled.
     console: tells.
-    is_stopped: asked between batches.
   """
+  for task in tasks:
+    by_language, missing = by_task[task.name]
+    report.skipped(task.name, missing)
+    _judge_languages(
+      task,
+      by_language,
+      functools.partial(read_rows, task),
+      functools.partial(judge.outputs, params),
+      train=train,
+      config=config,
+      report=report,
+      console=console,
+    )
+  show_results(console, report.content)
+
+
+def _judge_languages(task, by_language, read_rows, outputs, *, train, config, report, console) -> None:
   for number, (language, examples) in enumerate(by_language.items(), 1):
     if report.has(task.name, language):
       continue
     with console.task(f'{task.name} {language} ({number}/{len(by_language)})') as progress:
       rows = read_rows(language)
-      found = outputs(rows, is_stopped=is_stopped, on_progress=progress)
-    if found is None:
-      return False
+      found = outputs(rows, on_progress=progress)
     predictions = task.predictions(examples, rows, found, config=config)
     scores = baseline = None
     note = ''
@@ -248,7 +266,6 @@ def judge_languages(
     judged = Judged(len(examples), scores, baseline, file, note)
     report.add(task.name, language, judged, task.file_text(examples, predictions))
     console.say(f'{task.name} {language}: {in_words(scores, baseline) if scores else f"no score: {note}"}')
-  return True
 
 
 def in_words(scores: dict[str, float], baseline: dict[str, float] | None = None) -> str:
@@ -285,11 +302,11 @@ def open_folder(config: XtremeConfig) -> XtremeFolder:
 
 
 def rows_reader(
-  task: Task, folder: XtremeFolder, split: str, pieces: Pieces, *, max_length: int, config: XtremeConfig
-) -> Callable[[str], list[Row]]:
-  """Language to rows, by way of the SeqIO task."""
+  folder: XtremeFolder, pieces: Pieces, *, max_length: int, config: XtremeConfig
+) -> Callable[[Task, str], list[Row]]:
+  """(task, language) to rows of what is judged, by way of the SeqIO task."""
   from tasks.xtreme.seqio_tasks import read_rows
 
-  return lambda language: read_rows(
-    task, folder, split, language, pieces, max_length=max_length, config=config, needs_labels=False
+  return lambda task, language: read_rows(
+    task, folder, config.split, language, pieces, max_length=max_length, config=config, needs_labels=False
   )[1]

@@ -12,7 +12,7 @@ import rembert
 from rembert import configuration
 from rembert.data.opening import open_data
 from rembert.data.prefetch import prefetch
-from rembert.hosts.together import Hosts, joined
+from rembert.hosts.together import Hosts
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import (
   PretrainConfig,
@@ -26,10 +26,9 @@ from rembert.jobs.description import (
   show_schedule,
 )
 from rembert.jobs.initial_parameters import open_initial
-from rembert.jobs.training_run import first_position, open_checkpoints, open_workdir, restored_position, run_loop
-from rembert.training import flops, sharding, xla_flags
+from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
+from rembert.training import flops, sharding
 from rembert.training.console import Console
-from rembert.training.cpu_memory import keep_freed_memory_if_small
 from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
 from rembert.training.goodput import account, read_sessions
 from rembert.training.preemption import EXIT_STOPPED, StopSignal
@@ -53,10 +52,8 @@ def dry_run(config: PretrainConfig) -> int:
 
 def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Trains, or goes on where the workdir stands. Returns the exit code: 0 done, 75 stopped and to be repeated."""
-  keep_freed_memory_if_small(config.model)  # before JAX looks for devices
-  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # likewise
-  with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
-    return _run(config, workdir, stop, hosts, stack, flags)
+  with begun(config) as (hosts, console, stack):
+    return _run(config, workdir, stop, hosts, console, stack)
 
 
 def _run(
@@ -64,12 +61,10 @@ def _run(
   workdir: epath.Path,
   stop: StopSignal,
   hosts: Hosts,
+  console: Console,
   stack: contextlib.ExitStack,
-  flags: str,
 ) -> int:
-  console, train = Console(is_quiet=not hosts.is_first), config.train
-  if flags:
-    console.say(flags)
+  train = config.train
   # --- workdir ---------------------------------------------------------------
   goodput = open_workdir(workdir, hosts, console, stack)
   checkpoints = open_checkpoints(workdir, train, console, stack)

@@ -8,12 +8,16 @@ from typing import Protocol
 import jax
 from etils import epath
 
-from rembert.hosts.together import Hosts
+from rembert.hosts.joining import HostsConfig
+from rembert.hosts.together import Hosts, joined
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.workdir_lock import locked
+from rembert.model.config import RemBertConfig
 from rembert.report.plots import LossPicture, plot_loss
+from rembert.training import xla_flags
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
+from rembert.training.cpu_memory import keep_freed_memory_if_small
 from rembert.training.goodput import Goodput
 from rembert.training.guards import GuardsConfig, LossGuard
 from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
@@ -22,9 +26,20 @@ from rembert.training.optimizer import OptimizerConfig, learning_rate_schedule
 from rembert.training.preemption import StopSignal
 from rembert.training.profiling import ProfileConfig, Profiler
 from rembert.training.save_schedule import SaveSchedule
+from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable, TrainState
 from rembert.training.tracking import JsonlTracker, Metrics, TensorBoardTracker, Trackers
 from rembert.training.watchdog import Watchdog
+from rembert.training.xla_flags import HardwareConfig
+
+
+class StartConfig(Protocol):
+  """What a job's start needs to know of its configuration."""
+
+  model: RemBertConfig
+  hardware: HardwareConfig
+  mesh: MeshConfig
+  hosts: HostsConfig
 
 
 class TrainingConfig(Protocol):
@@ -37,12 +52,32 @@ class TrainingConfig(Protocol):
   train_flops_per_step: int
 
 
-def open_workdir(workdir: epath.Path, hosts: Hosts, console: Console, stack: contextlib.ExitStack) -> Goodput:
+@contextlib.contextmanager
+def begun(config: StartConfig) -> Iterator[tuple[Hosts, Console, contextlib.ExitStack]]:
+  """Settles what must be before JAX looks for devices, and joins the hosts.
+
+  Yields the hosts, where the first of them tells what happens, and what is closed in the end.
+  """
+  keep_freed_memory_if_small(config.model)
+  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)
+  with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
+    console = Console(is_quiet=not hosts.is_first)
+    if flags:
+      console.say(flags)
+    yield hosts, console, stack
+
+
+def hold_workdir(workdir: epath.Path, hosts: Hosts, console: Console, stack: contextlib.ExitStack) -> None:
   """Makes the workdir and locks it for as long as `stack` is open; UsageError if it is another's."""
   if hosts.is_first:
     workdirs.prepare(workdir)
     stack.enter_context(locked(workdir, console.say))
   hosts.wait_for_all('workdir')
+
+
+def open_workdir(workdir: epath.Path, hosts: Hosts, console: Console, stack: contextlib.ExitStack) -> Goodput:
+  """The same, and begins to count where the time goes."""
+  hold_workdir(workdir, hosts, console, stack)
   return Goodput(workdir / 'goodput.json', is_writer=hosts.is_first)
 
 

@@ -41,6 +41,11 @@ class XtremeConfig:
   max_answer_length: int = 30
   layer: int | None = None
 
+  @property
+  def judged(self) -> tuple[str, ...]:
+    """Tasks that are judged."""
+    return self.evaluate_on or (self.task,)
+
   def __post_init__(self):
     for name in (self.task, *self.evaluate_on):
       if name not in TASKS:

@@ -193,6 +193,25 @@ def test_another_learning_rate_is_another_run(finetune, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_trained_model_is_judged_again_as_its_run_judged_it(finetune, program, tmp_path):
+  write_examples(tmp_path / 'data', 'squad', count=20)
+  few = {'finetune.epochs': 3, 'finetune.evaluations_per_epoch': 1, 'xtreme.evaluate_on': "('xquad',)"}
+  trained = finetune('squad', tmp_path / 'data', **few)
+  result = trained.run()
+  assert result.returncode == 0, result.stderr
+  values = {'xtreme.data_dir': tmp_path / 'data', 'evaluate.model': trained.workdir / 'best'}
+  values |= {'train.sequence_length': QUICKLY['train.sequence_length'], 'finetune.judge_batch_size': 16}
+  judged = program.of_files(tmp_path / 'judged', 'gin/evaluate_xquad.gin', values)
+  result = judged.run()
+  assert result.returncode == 0, result.stderr
+  assert results(judged)['tasks'] == results(trained)['tasks']
+  wrong = program.of_files(tmp_path / 'wrong', 'gin/evaluate_xquad.gin', values | {'xtreme.evaluate_on': "('xnli',)"})
+  result = wrong.run()
+  assert result.returncode == 2
+  assert 'a head for qa, and xnli needs a head for classification of 3 labels' in result.stderr
+
+
+@pytest.mark.slow
 def test_two_hosts_learn_and_judge_as_one_does(finetune, tmp_path):
   write_examples(tmp_path / 'data', 'panx', count=COUNT)
   few = {'finetune.epochs': 4, 'finetune.evaluations_per_epoch': 1, 'train.log_every': 1}
