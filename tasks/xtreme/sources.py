@@ -8,6 +8,7 @@ import dataclasses
 
 from tasks.xtreme.bucc2018 import LANGUAGES as BUCC_LANGUAGES
 from tasks.xtreme.tatoeba import LANGUAGES as TATOEBA_LANGUAGES
+from tasks.xtreme.xquad import TASK as XQUAD
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +38,6 @@ TATOEBA_CODES = {
   **{'nl': 'nld', 'pt': 'por', 'ru': 'rus', 'sw': 'swh', 'ta': 'tam', 'te': 'tel', 'th': 'tha', 'tl': 'tgl'},
   **{'tr': 'tur', 'ur': 'urd', 'vi': 'vie', 'zh': 'cmn'},
 }
-XQUAD_LANGUAGES = ('en', 'es', 'de', 'el', 'ru', 'tr', 'ar', 'vi', 'th', 'zh', 'hi')
 
 # File, bytes, SHA-256.
 _KNOWN = """
@@ -181,7 +181,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
     ),
   ),
   'squad': tuple(_source(f'{split}-v1.1.json', _SQUAD) for split in ('train', 'dev')),
-  'xquad': tuple(_source(f'xquad.{language}.json', _XQUAD) for language in XQUAD_LANGUAGES),
+  'xquad': tuple(_source(f'xquad.{language}.json', _XQUAD) for language in XQUAD.languages),
   'mlqa': (_source('MLQA_V1.zip', f'{_FACEBOOK}/MLQA'),),
   'tydiqa': tuple(_source(f'tydiqa-goldp-v1.1-{part}', _TYDIQA) for part in ('train.json', 'dev.tgz')),
   'tatoeba': tuple(

@@ -9,25 +9,12 @@ BUCC's 1,896–14,330 pairs are some fewer than the 1,899–14,435 of the publis
 """
 
 from tasks.xtreme.bucc2018 import LANGUAGES as BUCC_LANGUAGES
-from tasks.xtreme.sources import XQUAD_LANGUAGES
+from tasks.xtreme.tasks import NAMES, get_task
 from tasks.xtreme.tatoeba import LANGUAGES as TATOEBA_LANGUAGES
-
-_PANX = (
-  'ar he vi id jv ms tl eu ml ta te af nl en de el bn hi mr ur fa fr it pt es bg ru ja ka ko th sw yo my zh kk tr et fi'
-  ' hu'
-)
-_UDPOS = 'af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru ta te th tl tr ur vi yo zh'
 
 # Languages that XTREME judges each task in (`TASK2LANGS` of its evaluate.py).
 LANGUAGES: dict[str, tuple[str, ...]] = {
-  'xnli': ('ar', 'bg', 'de', 'el', 'en', 'es', 'fr', 'hi', 'ru', 'sw', 'th', 'tr', 'ur', 'vi', 'zh'),
-  'pawsx': ('de', 'en', 'es', 'fr', 'ja', 'ko', 'zh'),
-  'panx': tuple(_PANX.split()),
-  'udpos': tuple(_UDPOS.split()),
-  'squad': ('en',),
-  'xquad': XQUAD_LANGUAGES,
-  'mlqa': ('en', 'es', 'de', 'ar', 'hi', 'vi', 'zh'),
-  'tydiqa': ('en', 'ar', 'bn', 'fi', 'id', 'ko', 'ru', 'sw', 'te'),
+  **{name: get_task(name).languages for name in NAMES},
   'tatoeba': TATOEBA_LANGUAGES,
   'bucc2018': BUCC_LANGUAGES,
 }

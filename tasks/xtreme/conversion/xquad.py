@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from tasks.xtreme.conversion.archives import file_content, parsed_json
 from tasks.xtreme.conversion.converted import Converted
 from tasks.xtreme.conversion.questions import blanked_test_files
-from tasks.xtreme.sources import XQUAD_LANGUAGES
+from tasks.xtreme.xquad import TASK as XQUAD
 
 
 def convert(archives: Mapping[str, pathlib.Path]) -> Iterator[Converted]:
   """`xquad/xquad.LL.json` without answers, and labels."""
-  for language in XQUAD_LANGUAGES:
+  for language in XQUAD.languages:
     content, where = file_content(archives, f'xquad.{language}.json')
     yield from blanked_test_files(parsed_json(content, where), where, f'xquad/xquad.{language}.json', 'xquad', language)
