@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from launch.restarts import Patience, Restarts, as_in_a_shell
 from launch.wrapped_command import add_command, command_of
-from rembert.training.preemption import EXIT_STOPPED
 
 EXAMPLES = """
 examples
@@ -28,30 +28,6 @@ what is not
 
 SIGTERM and Ctrl-C are passed on to the command; afterwards nothing is repeated.
 """
-
-_FIRST_WAIT = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Patience:
-  """How often, and how soon.
-
-  Attributes:
-    max_restarts: in all.
-    max_short_runs: in a row that did not live for `short_seconds`: something is wrong that restarts do not mend.
-    short_seconds: what a start and a few steps take.
-    max_wait: seconds; the wait doubles with every short run, from one second on.
-  """
-
-  max_restarts: int = 1000
-  max_short_runs: int = 10
-  short_seconds: float = 120.0
-  max_wait: float = 300.0
-
-
-def is_worth_repeating(exit_code: int) -> bool:
-  """Whether the same command can be expected to go further than it came."""
-  return exit_code == EXIT_STOPPED or exit_code < 0 or exit_code in (128 + signal.SIGKILL, 128 + signal.SIGABRT)
 
 
 class Supervisor:
@@ -72,29 +48,15 @@ class Supervisor:
         signal.signal(number, handler)
 
   def _supervise(self) -> int:
-    patience, short_runs = self._patience, 0
-    for restarts in range(patience.max_restarts + 1):
+    restarts = Restarts(self._patience, lambda text: self._say(f'supervise: {text}'))
+    while True:
       began = time.monotonic()
       code = self._run_once()
-      lived = time.monotonic() - began
-      if self._told or not is_worth_repeating(code):
-        return _as_in_a_shell(code)
-      short_runs = short_runs + 1 if lived < patience.short_seconds else 0
-      if restarts == patience.max_restarts:
-        self._say(f'supervise: {_in_words(code)} after {restarts} restarts; that is enough (--max_restarts)')
-      elif short_runs >= patience.max_short_runs:
-        self._say(
-          f'supervise: {_in_words(code)}; {short_runs} runs in a row lived for less than {patience.short_seconds:g} s '
-          '(--max_short_runs): it needs somebody to look at it'
-        )
-        break
-      else:
-        wait = min(patience.max_wait, _FIRST_WAIT * 2 ** max(0, short_runs - 1))
-        self._say(f'supervise: {_in_words(code)} after {lived:.0f} s; restart {restarts + 1} in {wait:.0f} s')
+      wait = None if self._told else restarts.wait_after(code, time.monotonic() - began)
+      if wait is not None:
         self._wait(wait)
-        if self._told:
-          break
-    return _as_in_a_shell(code)
+      if wait is None or self._told:
+        return as_in_a_shell(code)
 
   def _run_once(self) -> int:
     self._process = subprocess.Popen(self._command)
@@ -111,16 +73,6 @@ class Supervisor:
     self._told = signal.Signals(number).name
     if self._process is not None and self._process.poll() is None:
       self._process.send_signal(number)
-
-
-def _as_in_a_shell(code: int) -> int:
-  return code if code >= 0 else 128 - code
-
-
-def _in_words(code: int) -> str:
-  if code == EXIT_STOPPED:
-    return 'stopped early, to be resumed'
-  return f'killed by {signal.Signals(-code).name}' if code < 0 else f'ended with {code}'
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from launch.supervise import Patience, Supervisor
+from launch.restarts import Patience
+from launch.supervise import Supervisor
 from rembert.errors import UsageError
 from rembert.report import xtreme_results, xtreme_table
 from rembert.storage import write_whole

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from launch.supervise import Patience, Supervisor, is_worth_repeating, main
+from launch.restarts import Patience, is_worth_repeating
+from launch.supervise import Supervisor, main
 
 QUICK = Patience(short_seconds=0.0)
 
