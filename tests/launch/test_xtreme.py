@@ -4,9 +4,11 @@ import json
 import shutil
 
 import pytest
+from etils import epath
 
-from launch import xtreme
-from launch.xtreme import Run, collected, main
+from launch.runs import Run
+from launch.xtreme import collected, main
+from launch.xtreme_runs import TaskRun
 from rembert.training.console import Console
 
 
@@ -87,19 +89,19 @@ def results_of(folder, dev, accuracy):
 
 def test_the_learning_rate_is_chosen_by_dev_over_all_seeds(tmp_path):
   made = [
-    Run('xnli', results_of(tmp_path / f'{rate}-{seed}', dev, {'en': 50.0 + seed, 'de': rate * 1e6}), (), seed, rate)
-    for rate, devs in ((1e-5, (60.0, 70.0)), (2e-5, (66.0, 66.0)), (3e-5, (10.0, 100.0)))
-    for seed, dev in enumerate(devs)
+    TaskRun(_run(f'{rate:g} · {seed}', tmp_path / f'{rate}-{seed}'), 'xnli', seed, rate)
+    for rate in (1e-5, 2e-5, 3e-5)
+    for seed in (0, 1)
   ]
-  by_task, missing = collected(made, {made[5].name: 'exit code 1'}, {'panx': 'no data'}, Console(is_quiet=True))
+  devs = (60.0, 70.0, 66.0, 66.0, 10.0, 100.0)
+  for each, dev in zip(made, devs, strict=True):
+    results_of(each.run.workdir, dev, {'en': 50.0 + each.seed, 'de': each.learning_rate * 1e6})
+  done = {each.run.name for each in made[:5]}
+  by_task, missing = collected(made, done, {'panx': 'no data'}, Console(is_quiet=True))
   assert [run['de']['accuracy'] for run in by_task['xnli']] == [pytest.approx(20.0)] * 2
   assert missing == {'panx': 'no data'}
+  assert collected(made, set(), {}, Console(is_quiet=True)) == ({}, {'xnli': 'failed'})
 
 
-def test_a_run_is_done_when_its_very_command_has_ended_well(tmp_path, monkeypatch):
-  monkeypatch.setattr(xtreme.Supervisor, 'run', lambda self: 0)
-  run = Run('xnli', tmp_path, ('--gin.train.seed=0',))
-  assert not run.is_done()
-  assert run.run() == 0
-  assert run.is_done()
-  assert not Run('xnli', tmp_path, ('--gin.train.seed=0', '--gin.train.batch_size=8')).is_done()
+def _run(name, folder):
+  return Run(name, epath.Path(folder), ())

@@ -1,0 +1,194 @@
+"""Runs side by side: their order, their ends, their restarts, and what is left when somebody stops them."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from etils import epath
+
+from launch.execution import Execution, State, log_file
+from launch.restarts import Patience
+from launch.runs import Run
+from launch.slots import Slot, core_slots, device_slots
+from rembert.errors import UsageError
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+QUICK = Patience(short_seconds=0.0, max_restarts=3)
+
+
+class Script(Run):
+  """A run whose one argument is a program, which starts in the workdir."""
+
+  @property
+  def command(self):
+    begin = f'import os, pathlib, signal, sys, time; os.chdir({os.fspath(self.workdir)!r})\n'
+    return [sys.executable, '-c', begin + self.arguments[0]]
+
+
+@pytest.fixture
+def script(tmp_path):
+  return lambda name, text, *needs: Script(name, epath.Path(tmp_path / name), (text,), needs)
+
+
+def states(execution):
+  return {progress.run.name: progress.state for progress in execution.all}
+
+
+def test_what_is_needed_comes_first_and_what_is_done_is_not_run_again(script, tmp_path):
+  order = f'with open({str(tmp_path / "order")!r}, "a") as file: file.write('
+  first, second = script('first', order + '"1")'), script('second', order + '"2")', 'first')
+  execution = Execution([second, first], [Slot(), Slot()])
+  assert execution.run()
+  assert set(states(execution).values()) == {State.DONE}
+  assert (tmp_path / 'order').read_text() == '12'
+  again = Execution([second, first], [Slot()])
+  assert set(states(again).values()) == {State.DONE}
+  assert again.run()
+  assert (tmp_path / 'order').read_text() == '12'
+
+
+def test_runs_are_made_at_the_same_time_and_no_more_than_there_are_slots(script, tmp_path):
+  meet = """
+mine, other = pathlib.Path({0!r}), pathlib.Path({1!r})
+mine.touch()
+end = time.time() + 30
+while not other.exists():
+  assert time.time() < end
+  time.sleep(0.01)
+"""
+  a, b = str(tmp_path / 'a_is_here'), str(tmp_path / 'b_is_here')
+  both = [script('a', meet.format(a, b)), script('b', meet.format(b, a))]
+  seen = []
+  last = script('c', 'pass')
+  execution = Execution(
+    [*both, last],
+    [Slot('one'), Slot('two')],
+    on_look=lambda: seen.append(sum(progress.state is State.RUNNING for progress in execution.all)),
+  )
+  assert execution.run()
+  assert set(states(execution).values()) == {State.DONE}
+  assert max(seen) == 2
+
+
+def test_a_failure_costs_what_needs_it_and_nothing_else(script):
+  failing = 'print("rembert: the run has diverged", flush=True); print("  where  here"); sys.exit(1)'
+  runs = [script('bad', failing), script('next', 'pass', 'bad'), script('last', 'pass', 'next'), script('good', 'pass')]
+  told = []
+  execution = Execution(runs, [Slot()], on_change=lambda progress: told.append((progress.run.name, progress.state)))
+  assert execution.run()
+  assert states(execution) == {
+    'bad': State.FAILED,
+    'next': State.LEFT_OUT,
+    'last': State.LEFT_OUT,
+    'good': State.DONE,
+  }
+  assert execution.all[0].note == 'ended with 1: the run has diverged'
+  assert runs[0].record()['reason'] == 'ended with 1: the run has diverged'
+  assert execution.all[2].note == 'needs next'
+  assert told.count(('bad', State.FAILED)) == 1
+
+
+def test_what_is_killed_or_stops_early_by_itself_is_started_again(script):
+  text = """
+runs = pathlib.Path('runs')
+number = len(runs.read_text()) if runs.exists() else 0
+runs.write_text('x' * (number + 1))
+print('start', number, flush=True)
+if number == 0: os.kill(os.getpid(), signal.SIGKILL)
+sys.exit((75, 0)[number - 1])
+"""
+  run = script('a', text)
+  execution = Execution([run], [Slot()], patience=QUICK)
+  assert execution.run()
+  assert states(execution) == {'a': State.DONE}
+  assert [start['exit_code'] for start in run.record()['starts']] == [137, 75, 0]
+  assert log_file(run).read_text().split() == ['start', '0', 'start', '1', 'start', '2']
+
+
+def test_patience_ends(script):
+  execution = Execution([script('a', 'sys.exit(75)')], [Slot()], patience=Patience(short_seconds=0.0, max_restarts=1))
+  assert execution.run()
+  assert states(execution) == {'a': State.FAILED}
+
+
+def test_a_run_has_its_devices_and_its_cores(script):
+  show = 'print(os.environ.get("CUDA_VISIBLE_DEVICES"), sorted(os.sched_getaffinity(0)))'
+  mine = sorted(os.sched_getaffinity(0))
+  run = script('a', show)
+  assert Execution([run], device_slots(['3'])).run()
+  assert log_file(run).read_text() == f'3 {mine}\n'
+  run = script('b', show)
+  assert Execution([run], [Slot(cores=frozenset(mine[:1]))]).run()
+  assert log_file(run).read_text() == f'None {mine[:1]}\n'
+
+
+def test_cores_are_shared_out_evenly(monkeypatch):
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda _: {0, 1, 2, 3, 4})
+  assert [slot.cores for slot in core_slots(2)] == [{0, 1}, {2, 3}]
+  assert [slot.cores for slot in core_slots(1)] == [None]
+  with pytest.raises(UsageError, match='6 runs side by side on 5 core'):
+    core_slots(6)
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, {tests!r})
+from etils import epath
+from test_execution import Script
+from launch.execution import Execution, State
+from launch.slots import Slot
+text = '''
+signal.signal(signal.SIGTERM, lambda *_: (print("told", flush=True), sys.exit(75)))
+pathlib.Path("pid").write_text(str(os.getpid()))
+time.sleep(60)
+'''
+runs = [Script(name, epath.Path({folder!r}) / name, (text,)) for name in ('a', 'b', 'c')]
+execution = Execution(runs, [Slot(), Slot()])
+print(execution.run(), [progress.state.value for progress in execution.all])
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+  """An execution in a process of its own, once two runs are under way; their process numbers."""
+  text = PROGRAM.format(tests=str(pathlib.Path(__file__).parent), folder=str(tmp_path))
+  process = subprocess.Popen([sys.executable, '-c', text], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+  files = [tmp_path / name / 'pid' for name in ('a', 'b')]
+  end = time.monotonic() + 60
+  while not all(file.exists() and file.read_text() for file in files):
+    assert process.poll() is None
+    assert time.monotonic() < end
+    time.sleep(0.02)
+  yield process, [int(file.read_text()) for file in files]
+  process.kill()
+
+
+def is_alive(pid):
+  try:
+    return pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] != 'Z'
+  except FileNotFoundError:
+    return False
+
+
+def test_being_told_to_stop_stops_all_runs_which_can_save(program, tmp_path):
+  process, _ = program
+  process.send_signal(signal.SIGTERM)
+  output, _ = process.communicate(timeout=60)
+  assert output == "False ['stopped', 'stopped', 'waiting']\n"
+  assert (tmp_path / 'a' / 'log.txt').read_text() == 'told\n'
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='a process that follows its parent is a matter of Linux')
+def test_runs_do_not_outlive_what_started_them(program, tmp_path):
+  process, pids = program
+  process.kill()
+  process.wait()
+  end = time.monotonic() + 30
+  while any(is_alive(pid) for pid in pids):
+    assert time.monotonic() < end
+    time.sleep(0.02)
+  assert (tmp_path / 'b' / 'log.txt').read_text() == 'told\n'
