@@ -22,6 +22,8 @@ class GuardsConfig:
       follows this many in a row.
     spike_deviations: a loss that is this many standard deviations above the mean of the last 100 steps is a spike:
       said and counted, nothing else. 0 looks for none.
+    diverged_nats: the run stops when the mean loss of 100 steps is this much above the lowest such mean that there
+      was. 0 for never.
     slow_step_factor: so many times the median step is slow: said, with what it waited for. 0 for never.
     stuck_after_seconds: a step, or a batch of an evaluation, that is not over by then has the stacks of all threads
       printed and kept. 0 for never.
@@ -29,6 +31,7 @@ class GuardsConfig:
 
   max_skipped_updates: int = 10
   spike_deviations: float = 6.0
+  diverged_nats: float = 0.0
   slow_step_factor: float = 4.0
   stuck_after_seconds: float = 600.0
 
@@ -54,6 +57,7 @@ class LossGuard:
     self.spikes: int = saved.get('spikes', 0)
     self._skipped_in_a_row: int = saved.get('skipped_in_a_row', 0)
     self._losses = collections.deque(saved.get('losses', ()), maxlen=_WINDOW)
+    self._lowest_mean: float | None = saved.get('lowest_mean')
 
   def saved(self) -> dict:
     """JSON that makes the same guard again."""
@@ -62,15 +66,18 @@ class LossGuard:
       'spikes': self.spikes,
       'skipped_in_a_row': self._skipped_in_a_row,
       'losses': list(self._losses),
+      'lowest_mean': self._lowest_mean,
     }
 
   def check(self, step: int, metrics: StepMetrics) -> str | None:
-    """Takes what update number `step` reported; returns what there is to say. RunError when enough were skipped."""
+    """Takes what update number `step` reported; returns what there is to say. RunError to stop."""
     loss, weight, grad_norm = float(metrics.sums.loss), float(metrics.sums.weight), float(metrics.grad_norm)
     if not metrics.is_finite:
       return self._skip(step, loss, grad_norm)
     self._skipped_in_a_row = 0
-    return self._look_for_spike(step, loss / max(weight, 1.0))
+    spike = self._look_for_spike(step, loss / max(weight, 1.0))
+    self._look_for_divergence(step)
+    return spike
 
   def _skip(self, step: int, loss: float, grad_norm: float) -> str:
     self.skipped += 1
@@ -101,6 +108,20 @@ class LossGuard:
       return None
     self.spikes += 1
     return f'the loss of step {step} leaps to {loss:.3f}, from {mean:.3f} ± {deviation:.3f} over {len(usual)} steps'
+
+  def _look_for_divergence(self, step: int) -> None:
+    if not self._config.diverged_nats or len(self._losses) < _WINDOW:
+      return
+    mean = statistics.fmean(self._losses)
+    if self._lowest_mean is None or mean < self._lowest_mean:
+      self._lowest_mean = mean
+    if mean > self._lowest_mean + self._config.diverged_nats:
+      raise RunError(
+        f'the run has diverged: by step {step} the mean loss of {_WINDOW} steps is {mean:.3f}, and was '
+        f'{self._lowest_mean:.3f} before',
+        where=f'guards.diverged_nats = {self._config.diverged_nats:g}',
+        fix='repeat it in another workdir with a lower optimizer.learning_rate or a longer optimizer.warmup_steps',
+      )
 
 
 class StepTimes:

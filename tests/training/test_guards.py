@@ -104,3 +104,24 @@ def test_the_first_steps_of_a_process_are_never_slow():
 def test_values_that_make_no_sense_are_usage_errors(field, value):
   with pytest.raises(UsageError, match=f'{field} must be a number'):
     GuardsConfig(**{field: value})
+
+
+def test_a_loss_that_went_up_for_good_ends_the_run_and_a_leap_does_not():
+  config = GuardsConfig(diverged_nats=1.0)
+  guard = LossGuard(config)
+  losses = [*np.linspace(8, 4, 300), *[9.0] * 15, *[4.0] * 200]
+  for step, loss in enumerate(losses):
+    guard.check(step, metrics(loss))
+  resumed = LossGuard(config, json.loads(json.dumps(guard.saved())))
+  worse = [metrics(6.0)] * 100
+  with pytest.raises(RunError, match=r'has diverged: by step \d+ the mean loss of 100 steps is 5\.0\d+') as error:
+    _check_all(resumed, 1000, worse)
+  assert 'was 4.000 before' in str(error.value)
+  unguarded = LossGuard(GuardsConfig())
+  for step, loss in enumerate([*losses, *[20.0] * 200]):
+    unguarded.check(step, metrics(loss))
+
+
+def _check_all(guard, first_step, of_steps):
+  for step, of_step in enumerate(of_steps, first_step):
+    guard.check(step, of_step)
