@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -289,10 +290,17 @@ def show_results(console: Console, content: dict) -> None:
     in_order = lambda scores, names=names: [f'{scores[name]:.1f}' for name in names]
     rows = [[language, f'{entry["examples"]:,}', *in_order(entry['scores'])] for language, entry in scored.items()]
     rows.append([f'mean of {len(scored)}', '', *in_order(content['mean'][task])])
+    others = [language for language in scored if language != 'en']
+    if 'en' in scored and others:
+      gap = lambda name, scored=scored, others=others: (
+        scored['en']['scores'][name] - statistics.fmean(scored[language]['scores'][name] for language in others)
+      )
+      rows.append(['en less the others', '', *in_order({name: gap(name) for name in names})])
     if all(entry['baseline'] for entry in scored.values()):
-      columns += [f'{name}, unread' for name in names]
+      counts = 'f1' if 'f1' in names else names[0]
+      columns.append(f'{counts} without reading')
       for row, entry in zip(rows, scored.values(), strict=False):
-        row += in_order(entry['baseline'])
+        row.append(f'{entry["baseline"][counts]:.1f}')
     console.table(task, columns, rows)
 
 
