@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from-lock
 # Torch and seqeval, absent where nobody wants them; `make parity`, `make golden` and `make bench` make it.
 TORCH_STAMP := $(VENV)/.torch-added
-# libtpu is the compiler of TPUs; no TPU is needed.
+# libtpu is the compiler of TPUs; no TPU is needed. It lies beside the environment, not in it: wherever JAX finds it, it
+# first looks for a TPU, at length.
+LIBTPU := $(VENV)/libtpu
 LIBTPU_STAMP := $(VENV)/.libtpu-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
@@ -31,7 +33,8 @@ $(TORCH_STAMP): $(STAMP) $(wildcard tests/parity/*.txt)
 	@touch $@
 
 $(LIBTPU_STAMP): $(STAMP) tests/tpu/requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/tpu/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(LIBTPU) \
+	  -r tests/tpu/requirements.txt
 	@touch $@
 
 $(BENCH_STAMP): $(TORCH_STAMP) benchmarks/requirements.txt
@@ -62,10 +65,10 @@ bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs 
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libtpu; ten minutes)
-	$(BIN)/python -m pytest tests/tpu -m tpu $(ARGS)
+	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m pytest tests/tpu -m tpu $(ARGS)
 
 hardware-table: $(LIBTPU_STAMP)  ## docs/hardware.md anew: the large step on every slice (installs libtpu; an hour)
-	$(BIN)/python -m benchmarks.hardware --again $(ARGS)
+	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m benchmarks.hardware --again $(ARGS)
 
 lint: $(STAMP)  ## ruff: format and lint
 	$(BIN)/ruff format --check .

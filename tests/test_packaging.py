@@ -1,5 +1,6 @@
 """What is installed: everything that a run needs, found from any folder."""
 
+import importlib.metadata
 import os
 import pathlib
 import re
@@ -59,3 +60,10 @@ def test_an_installed_copy_carries_every_gin_file_and_finds_their_includes(insta
   result = run(installed, tmp_path, '--gin_file=gin/pretrain_large.gin', '--dry_run')
   assert result.returncode == 0, result.stderr
   assert '994,591,804' in result.stdout
+
+
+def test_the_compiler_of_tpus_is_the_one_that_jax_asks_for():
+  [pinned] = [line for line in (ROOT / 'tests/tpu/requirements.txt').read_text().splitlines() if line[0] != '#']
+  [wanted] = [line for line in importlib.metadata.requires('jax') if line.startswith('libtpu')]
+  version = re.fullmatch(r'libtpu==([\d.]+)\.\*; extra == "tpu"', wanted)[1]
+  assert re.fullmatch(rf'libtpu=={re.escape(version)}\.\d+', pinned)
