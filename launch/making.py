@@ -65,7 +65,6 @@ def make(
   if not is_finished:
     console.say(f'stopped: {summary(execution.all, len(slots), 0.0)}. Repeat the command to go on.')
   wrong = [progress for progress in execution.all if progress.state in (State.FAILED, State.LEFT_OUT)]
-  if wrong:
-    rows = [[progress.run.name, progress.state.value, progress.note] for progress in wrong]
-    console.table('Not done', ('run', '', 'why'), rows)
+  for progress in wrong:
+    console.say(f'{progress.state.value}: {progress.run.name} ({progress.note})')
   return execution.all, is_finished

@@ -50,9 +50,9 @@ class Run:
     return bool(record and record['starts'] and record['starts'][-1]['exit_code'] == 0)
 
   def check(self) -> None:
-    """UsageError if the workdir belongs to a run with other arguments."""
+    """UsageError if what is done there was done with other arguments; one that is not done can say itself what fits."""
     record = self.record()
-    if record is None or record['arguments'] == list(self.arguments):
+    if not self.is_done() or record['arguments'] == list(self.arguments):
       return
     before, now = record['arguments'], list(self.arguments)
     changed = [f'- {argument}' for argument in before if argument not in now]

@@ -34,11 +34,14 @@ def test_a_run_is_done_when_its_last_start_ended_well(tmp_path):
 
 def test_a_workdir_of_other_arguments_is_refused_with_what_has_changed(tmp_path):
   run = Run('xnli', epath.Path(tmp_path), ('--gin_file=a.gin', '--gin.train.seed=0'))
-  run.check()
-  Record(run, {}).began()
+  other = Run('xnli', epath.Path(tmp_path), ('--gin_file=a.gin', '--gin.train.seed=1'))
+  record = Record(run, {})
+  record.began()
+  other.check()
+  record.ended(0)
   run.check()
   with pytest.raises(UsageError, match=r'with other arguments: - --gin.train.seed=0, \+ --gin.train.seed=1'):
-    Run('xnli', epath.Path(tmp_path), ('--gin_file=a.gin', '--gin.train.seed=1')).check()
+    other.check()
 
 
 def test_stages_have_all_that_is_needed_before(tmp_path):
