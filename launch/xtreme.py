@@ -14,6 +14,7 @@ from etils import epath
 
 from launch.supervise import Patience, Supervisor
 from rembert.errors import UsageError
+from rembert.paper import TABLE_10
 from rembert.report import xtreme_results, xtreme_table
 from rembert.storage import write_whole
 from rembert.training.console import Console
@@ -33,13 +34,6 @@ LEARNED = {
 }
 GIN_FILES = {name: f'gin/finetune_{name}.gin' for name in LEARNED}
 GIN_FILES |= {'tatoeba': 'gin/evaluate_tatoeba.gin', 'bucc2018': 'gin/evaluate_bucc.gin'}
-# The paper's sweeps (Table 10), for all models but the released one.
-TABLE_10 = {
-  'pawsx': (3e-5, 4e-5, 5e-5),
-  'xnli': (1e-5, 2e-5, 3e-5),
-  'squad': (2e-5, 3e-5, 4e-5),
-  'panx': (1e-5, 2e-5, 3e-5, 4e-5, 5e-5),
-}
 
 EXAMPLES = """
 examples
@@ -138,7 +132,7 @@ def _rates(asked_for: str | None, task: str) -> tuple[float | None, ...]:
   if asked_for is None:
     return (None,)
   if asked_for == 'table10':
-    return TABLE_10.get(task, (None,))
+    return TABLE_10[task].learning_rates if task in TABLE_10 else (None,)
   return tuple(float(rate) for rate in asked_for.split(','))
 
 
