@@ -36,6 +36,8 @@ examples
         --gin.train.init_from=runs/pretrain_large
   another of the paper's models, of which gin/models has a file each:
     python -m rembert.main --gin_file=gin/pretrain_base.gin --gin_file=gin/models/in128_out3072.gin
+  a row of its tables as a run (gin/experiments), small enough for two CPU cores (gin/scales):
+    python -m rembert.main --gin_file=gin/experiments/table4/in128_out3072.gin --gin_file=gin/scales/mini.gin
 
 often changed
   train.steps train.batch_size train.sequence_length train.seed train.eval_every train.checkpoint_every
