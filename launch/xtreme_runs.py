@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from etils import epath
 
 from launch.runs import Run
+from rembert.paper import TABLE_10
 from tasks.xtreme.config import RETRIEVAL
 from tasks.xtreme.layout import XtremeFolder
 from tasks.xtreme.tasks import get_task
@@ -25,13 +26,6 @@ LEARNED = {
 EVERYTHING = (*LEARNED, *RETRIEVAL)
 GIN_FILES = {name: f'gin/finetune_{name}.gin' for name in LEARNED}
 GIN_FILES |= {'tatoeba': 'gin/evaluate_tatoeba.gin', 'bucc2018': 'gin/evaluate_bucc.gin'}
-# The paper's sweeps (Table 10), for all models but the released one.
-TABLE_10 = {
-  'pawsx': (3e-5, 4e-5, 5e-5),
-  'xnli': (1e-5, 2e-5, 3e-5),
-  'squad': (2e-5, 3e-5, 4e-5),
-  'panx': (1e-5, 2e-5, 3e-5, 4e-5, 5e-5),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +141,7 @@ def _rates(asked_for: str | None, task: str) -> tuple[float | None, ...]:
   if asked_for is None:
     return (None,)
   if asked_for == 'table10':
-    return TABLE_10.get(task, (None,))
+    return TABLE_10[task].learning_rates if task in TABLE_10 else (None,)
   return tuple(float(rate) for rate in asked_for.split(','))
 
 

@@ -35,7 +35,8 @@ examples
 
 which binding goes where
   --gin.A.b=V to pre-training, --finetune_gin.A.b=V to all that is learned, --analyze_gin.A.b=V to the analyses;
-  --scale=NAME is --gin_file=gin/scales/NAME.gin and --finetune_gin_file=gin/scales/NAME_finetuning.gin
+  --scale=NAME is --gin_file=gin/scales/NAME.gin and 
+  --finetune_gin_file=gin/scales/finetuning/NAME.gin
 
 A configuration that comes twice, as that of 128 in and 768 out in four tables, is pre-trained once. Every run has a
 workdir of its own with what it prints in log.txt, and run.json with command, code version, times and end. Repeating the
@@ -106,7 +107,7 @@ def run(flags: argparse.ArgumentParser, options: argparse.Namespace, rest: Seque
 
   bindings, scale = sorted_bindings(flags, rest), options.scale
   gin_files = [*([f'gin/scales/{scale}.gin'] if scale else []), *options.gin_file]
-  finetune_files = [*([f'gin/scales/{scale}_finetuning.gin'] if scale else []), *options.finetune_gin_file]
+  finetune_files = [*([f'gin/scales/finetuning/{scale}.gin'] if scale else []), *options.finetune_gin_file]
   learned = [f'--gin.{binding}' for binding in bindings['finetune_gin']]
   benchmark = benchmark_of(flags, options, finetune_files, learned) if options.tasks else None
   console, workdir = Console(), epath.Path(options.workdir)

@@ -91,14 +91,16 @@ def models_of(
     try:
       configuration.load(gin_files, own)
       config = pretrain.configured()
-      kept_layers = configuration.build(PaperFigures).kept_layers
+      figures = configuration.build(PaperFigures)
     except UsageError as error:
       at = ', '.join(f'{name}={value}' for name, value in point.items())
       raise UsageError(error.what, where=f'{file} {at}: {error.where}', fix=error.fix) from error
+    kept_layers = figures.kept_layers
     if kept_layers == config.model.num_hidden_layers:
       kept_layers = None
     identity = json.dumps([_as_json(config), kept_layers], sort_keys=True)
-    rows = _rows(file) if not point else ()
+    # At a point of the grid it is the paper's row no longer.
+    rows = ((figures.table, figures.row),) if figures.table is not None and not point else ()
     if identity in found:
       found[identity] = dataclasses.replace(found[identity], rows=(*found[identity].rows, *rows))
       continue
@@ -107,11 +109,6 @@ def models_of(
       name = f'{pathlib.PurePath(file).parent.name}-{name}'
     found[identity] = Model(name, rows, gin_files, own, dict(point), kept_layers)
   return list(found.values())
-
-
-def _rows(file: str) -> tuple[tuple[int, str], ...]:
-  row = re.search(r'table(\d+)/([^/]+)\.gin$', pathlib.PurePath(file).as_posix())
-  return ((int(row[1]), row[2]),) if row else ()
 
 
 def _as_json(config) -> dict:

@@ -38,13 +38,29 @@ def test_a_grid_is_all_combinations():
 
 
 def test_the_same_configuration_is_one_model_of_several_rows(gin_file):
+  row = lambda table, name: (f'paper.table = {table}', f"paper.row = '{name}'")
   wide = 'RemBertConfig.output_embedding_size = 96'
-  files = [gin_file('table4/wide.gin', wide), gin_file('table6/also_wide.gin', wide), gin_file('table6/base_row.gin')]
+  files = [
+    gin_file('table4/wide.gin', wide, *row(4, 'in128_out768')),
+    gin_file('table6/also_wide.gin', wide, *row(6, 'in128_out768')),
+    gin_file('table6/other.gin'),
+  ]
   first, second = models_of(files, [{}], [], TINY)
-  assert (first.name, first.rows) == ('wide', ((4, 'wide'), (6, 'also_wide')))
-  assert (second.name, second.rows) == ('base_row', ((6, 'base_row'),))
+  assert (first.name, first.rows) == ('wide', ((4, 'in128_out768'), (6, 'in128_out768')))
+  assert (second.name, second.rows) == ('other', ())
   assert first.gin_files == (files[0],)
   assert first.bindings == tuple(TINY)
+  [at_a_point] = models_of(files[:1], [{'train.steps': '7'}], [], TINY)
+  assert at_a_point.rows == ()
+
+
+def test_the_rows_of_the_paper_are_ten_models(root):
+  files = gin_files_of([f'gin/experiments/table{number}' for number in (2, 3, 4, 5, 6, 12)])
+  models = {model.name: model for model in models_of(files, [{}], ['gin/scales/mini.gin'], [])}
+  assert len(models) == 10
+  assert [table for table, _ in models['in128_out768'].rows] == [3, 4, 5, 6]
+  assert models['layers23to12'].kept_layers == 4
+  assert models['layers23'].kept_layers is None
 
 
 def test_layers_that_are_dropped_after_pre_training_make_another_model(gin_file):
