@@ -24,10 +24,11 @@ DASHES = ('-', '--', '-.', ':')
 
 # In inches of 72 points: as wide as half of a page is, so that a telephone shrinks it little.
 WIDTH, HEIGHT = 5.2, 3.5
+_LEGEND_SIZE = 9.5
 _STYLE = {
   'font.size': 10.5,
   'axes.titlesize': 11,
-  'legend.fontsize': 9.5,
+  'legend.fontsize': _LEGEND_SIZE,
   'svg.fonttype': 'none',  # text stays text: small, to be searched, and in the reader's own fonts
   'text.parse_math': False,  # a run may be called $\alpha
   'text.color': INK,
@@ -71,7 +72,9 @@ class Canvas:
     handles, labels = self.axes.get_legend_handles_labels()
     if handles:
       longest = max(map(len, labels))
-      fits = max(1, int(62 / (longest + 6)))
+      # In points: letters, the line before them, and the space between columns.
+      width = _LEGEND_SIZE * (0.6 * longest + 5.5)
+      fits = max(1, int(72 * self.figure.get_figwidth() / width))
       self.figure.legend(
         handles, labels, loc='outside lower center', ncols=columns or min(fits, len(labels)), handlelength=2.4
       )

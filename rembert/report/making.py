@@ -62,7 +62,7 @@ def make(
 
 def default_title(sources: Sequence[reading.Source]) -> str:
   """What the page is called where nobody says: the sweep, the model, or the models."""
-  names = [source.facts.get('sweep') or ', '.join(model.name for model in source.models) for source in sources]
+  names = [source.facts.get('name') or ', '.join(model.name for model in source.models) for source in sources]
   return f'RemBERT: {" · ".join(name for name in names if name)}'
 
 

@@ -10,6 +10,8 @@ from rembert.report.drawing import Drawing
 from rembert.report.markup import Element, Slugs, append, clean, document, element
 
 MISSING = '—'
+# Letters of a row's name that stay in one line.
+_LONG = 26
 _STYLE = pathlib.Path(__file__).with_name('style.css')
 # Whatever is shown: nothing is fetched and nothing runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -198,7 +200,8 @@ def _body(group: Group, has_titles: bool) -> Element:
   for index, (name, *cells) in enumerate(group.rows):
     title = None
     if has_titles and index == 0:
-      title = element('th', group.title or MISSING, scope='rowgroup', rowspan=len(group.rows), class_='group')
+      look = 'group long' if len(group.title) > _LONG else 'group'
+      title = element('th', group.title or MISSING, scope='rowgroup', rowspan=len(group.rows), class_=look)
     kinds = {cell.kind for cell in cells if isinstance(cell, Cell)}
     row = element('tr', title, _cell('th', name, scope='row'), class_='paper' if kinds == {'paper'} else None)
     for cell in cells:
@@ -209,7 +212,7 @@ def _body(group: Group, has_titles: bool) -> Element:
 
 def _cell(tag: str, cell: str | Cell, **attributes) -> Element:
   if not isinstance(cell, Cell):
-    return element(tag, cell, **attributes)
+    return element(tag, cell, class_='long' if tag == 'th' and len(cell) > _LONG else None, **attributes)
   mark = element('sup', cell.mark) if cell.mark else None
   return element(
     tag, cell.picture if cell.picture is not None else cell.text, mark, class_=cell.kind or None, **attributes

@@ -236,7 +236,7 @@ def _sweep(folder: epath.Path) -> Source:
   code = content.get('code') if isinstance(content.get('code'), dict) else {}
   asked = content.get('asked') if isinstance(content.get('asked'), list) else []
   facts = {
-    'sweep': str(content.get('name', '')),
+    'name': str(content.get('name', '')),
     'asked for': ' '.join(map(str, asked)),
     'code': ' '.join(str(code[name]) for name in ('version', 'commit') if code.get(name))
     + (', with changes that are not committed' if code.get('dirty') else ''),

@@ -9,7 +9,7 @@ from etils import epath
 
 from rembert.report.drawing import Drawing
 from rembert.report.markup import element
-from rembert.report.page import MISSING, Block, Cell, Group, Picture, Section, Table, rows_table
+from rembert.report.page import MISSING, Block, Cell, Details, Group, Picture, Section, Table, rows_table
 from rembert.report.reading import Analysis, Source
 from rembert.report.sections.models import all_models
 
@@ -22,6 +22,7 @@ _NAMES = {
   'fertility': 'Fertility of the vocabulary',
 }
 _MOST_ROWS = 400
+_MOST_OPEN = 40  # what is longer has to be opened
 _MOST_LISTED = 40  # numbers of a list
 # What a picture may weigh, and still lie within the page.
 _MOST_BYTES = 4 << 20
@@ -57,7 +58,9 @@ def _blocks(what: str, analyses: Sequence[tuple[str, Analysis]]) -> Iterator[Blo
   elif not tabular:
     yield f'{title}: {" ".join(notes) or "nothing in it."}'
   for name in tabular:
-    yield _nested(f'{title}: {name}', [(column, results.get(name)) for column, results in there], notes)
+    table = _nested(f'{title}: {name}', [(column, results.get(name)) for column, results in there], notes)
+    is_long = sum(len(group.rows) for group in table.groups) > _MOST_OPEN
+    yield Details(f'{title}: {name}', table) if is_long else table
   for column, analysis in analyses:
     for file in analysis.pictures:
       picture = _picture(file, f'{title}, {column}')

@@ -1,8 +1,10 @@
 """The paper's two figures, drawn again: accuracy by the layers that are kept, and translations found by layer."""
 
+import itertools
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rembert import paper
 from rembert.report import drawing
@@ -10,6 +12,7 @@ from rembert.report.page import MISSING, Block, Picture, Section, rows_table
 from rembert.report.reading import Model, Source
 from rembert.report.scores import task_scores, variants
 from rembert.report.sections.models import all_models
+from rembert.report.sections.parameters import kept_layers
 from rembert.report.xtreme_scores import Spread, spread
 from rembert.report.xtreme_table import NAMES
 
@@ -28,6 +31,8 @@ def section(sources: Sequence[Source]) -> Section:
 
 def by_kept_layers(model: Model) -> dict[str, dict[int, Spread]]:
   """Task to number of kept layers to the mean over languages, over seeds; the whole model among them."""
+  if kept_layers(model) is not None:  # of Table 5: its layers are cut for another reason
+    return {}
   found: dict[str, dict[int, Spread]] = {}
   depth = next((run.model.num_hidden_layers for run in model.runs if run.model is not None), None)
   for variant in variants(model):
@@ -67,7 +72,7 @@ def _figure_1(models: Sequence[Model]) -> list[Block]:
     caption = f'Figure 1 with ours: {name} when fine-tuning keeps the bottom layers alone; bars are ± sd over seeds.'
     blocks += [Picture(f'Figure 1 {name}', caption, canvas.drawing)]
     if len(blocks) == 1:
-      blocks.append(_figure_1_of_the_paper())
+      blocks.append(_figure_1_of_the_paper(models))
   for task in tasks:
     rows = [
       [model, *_cells(of_tasks[task], _layers(found, task))]
@@ -88,15 +93,23 @@ def _cells(points: Mapping[int, Spread], layers: Sequence[int]) -> list[str]:
   return [show(points[layer]) if layer in points else MISSING for layer in layers]
 
 
-def _figure_1_of_the_paper() -> Picture:
+def _figure_1_of_the_paper(models: Sequence[Model]) -> Picture:
   with drawing.canvas('figure-1-paper', alt="The paper's Figure 1: XNLI by the number of layers kept") as canvas:
-    for index, (name, points) in enumerate(paper.FIGURE_1.items()):
+    for index, name, points in _as_ours(paper.FIGURE_1, models):
       canvas.axes.plot(list(points), list(points.values()), label=_LABELS[name], alpha=0.55, **drawing.style(index))
     canvas.axes.set_xticks(sorted(next(iter(paper.FIGURE_1.values()))))
     canvas.axes.set(xlabel='layers kept', ylabel='XNLI accuracy')
     canvas.legend()
   caption = f"The paper's Figure 1, read off its chart (± {paper.FIGURE_1_READING:g})."
   return Picture('Figure 1 of the paper', caption, canvas.drawing)
+
+
+def _as_ours(figure: Mapping, models: Sequence[Model]) -> Iterator[tuple[int, str, Any]]:
+  """Curves of the paper with the place among the colours that our model of the same row has; free ones without."""
+  ours = {row: index for index, model in reversed(list(enumerate(models))) for row in model.stands_for(4)}
+  free = itertools.count(len(models))
+  for name, points in figure.items():
+    yield ours[name] if name in ours else next(free), name, points
 
 
 # --- Figure 2 ---------------------------------------------------------------------------------------------------------
@@ -142,7 +155,7 @@ def _figure_2(models: Sequence[Model]) -> list[Block]:
     canvas.axes.set(xlabel='layer', ylabel='translations found (%)')
     canvas.legend()
   with drawing.canvas('figure-2-paper', alt="The paper's Figure 2: translations found after each layer") as theirs:
-    for index, (name, points) in enumerate(paper.FIGURE_2.items()):
+    for index, name, points in _as_ours(paper.FIGURE_2, models):
       x = range(1, len(points) + 1)
       theirs.axes.plot(x, points, label=_LABELS[name], alpha=0.55, **drawing.style(index))
     theirs.axes.set_xticks(range(1, 13))

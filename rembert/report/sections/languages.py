@@ -16,10 +16,12 @@ _MOST_NAMED = 8
 
 def section(sources: Sequence[Source]) -> Section:
   """Held-out text by language."""
-  models = [model for model in all_models(sources) if any(run.parts_of(_LOSS) for run in model.runs)]
-  if not models:
+  everything = enumerate(all_models(sources))
+  found = [(index, model) for index, model in everything if any(run.parts_of(_LOSS) for run in model.runs)]
+  if not found:
     return Section('Languages', [])
-  blocks = [_picture(model, index, len(models)) for index, model in enumerate(models)]
+  blocks = [_picture(model, index, len(found)) for index, model in found]
+  models = [model for _, model in found]
   return Section('Languages', [*blocks, _alone(models[0]) if len(models) == 1 else _together(models)])
 
 
@@ -36,9 +38,8 @@ def _picture(model: Model, index: int, models: int) -> Picture:
   with drawing.canvas(f'languages-{index}', alt=alt) as canvas:
     for number, language in enumerate(languages):
       steps, values = run.curve(f'{_LOSS}/{language}')
-      look = (
-        drawing.style(number) | {'marker': ''} if few else {'color': drawing.SERIES[0], 'linewidth': 0.8, 'alpha': 0.4}
-      )
+      thin = {'color': drawing.style(index)['color'], 'linewidth': 0.9, 'alpha': 0.6}
+      look = drawing.style(number) | {'marker': ''} if few else thin
       canvas.axes.plot(*drawing.thinned(steps, values), label=drawing.label(language) if few else None, **look)
       if len(steps) == 1:
         canvas.axes.plot(steps, values, marker='o', markersize=3, color=look['color'])

@@ -58,6 +58,8 @@ def section(sources: Sequence[Source]) -> Section:
       ]
     )
   columns = ['model', 'pre-trained', 'steps', 'held-out loss', 'MLM accuracy', 'judged', 'analysed', 'stands for']
+  shown = [number for number in range(len(columns)) if any(row[number] != MISSING for row in rows)]
+  columns, rows = [columns[number] for number in shown], [[row[number] for number in shown] for row in rows]
   notes = ['Done, of what was planned. Loss in nats and accuracy are means over seeds, at the last evaluation.']
   broken = [
     f'{run.name}: {run.broken_lines} line(s) of metrics.jsonl cannot be read'

@@ -66,10 +66,10 @@ _INTRODUCTION = (
   "Each table in the paper's form; what was measured here stands above what the paper prints. Ours are means over "
   'languages and seeds, ± the standard deviation of the sample over seeds; questions are exact match/F1, and count '
   "their mean. The paper's scores are on dev sets, ours on what the runs were told to be judged on (by default test).",
-  f'{_BETTER} and {_WORSE} mark what is better or worse than the first row of its table: p < {LEVEL}, from flipping the '
-  'signs of the differences language by language (seeds averaged), after Holm’s correction over the table. It says that '
-  'the order would hold in other languages, for these very models. Whether it would hold for models trained again, only '
-  'the spread over seeds can tell: with three of them no test can say so, the least p there is being 0.25.',
+  f'{_BETTER} and {_WORSE} mark what is better or worse than the first row of its table: p < {LEVEL}, from flipping '
+  'the signs of the differences language by language (seeds averaged), after Holm’s correction over the table. It says '
+  'that the order would hold in other languages, for these very models. Whether it would hold for models trained '
+  'again, only the spread over seeds can tell: with three no test can say so, the least p there is being 0.25.',
 )
 
 
@@ -211,8 +211,8 @@ def _significance_table(table, rows, differences) -> Table:
     ['', '', 'difference', '95 % (bootstrap)', 'languages', 'p, languages', 'p, Holm', 'seeds', 'p, seeds'],
     of_tables,
     [
-      'p is two-sided, of flipping signs: all ways up to 16 pairs, 65,536 drawn ones beyond. The interval draws languages '
-      'and seeds again, both at once. Avg flips the signs of the tasks.'
+      'p is two-sided, of flipping signs: all ways up to 16 pairs, 65,536 drawn ones beyond. The interval draws '
+      'languages and seeds again, both at once. Avg flips the signs of the tasks.'
     ],
   )
 

@@ -16,24 +16,17 @@ def section(sources: Sequence[Source]) -> Section:
   """Everything that was learned and judged."""
   models = all_models(sources)
   found = scores_by_name(models)
-  if not any(found.values()):
-    return Section('XTREME', [*_dev_pictures(models)])
   tasks = dict.fromkeys(task for of_model in found.values() for task in of_model)
   ordered = sorted(tasks, key=lambda task: (*TASKS, *RETRIEVAL, task).index(task))
   blocks: list[Block] = [_leaderboard(found)] if any(task in TASKS for task in ordered) else []
   blocks += [_task_table(task, {name: each[task] for name, each in found.items() if task in each}) for task in ordered]
-  return Section('XTREME', [*blocks, *_dev_pictures(models)])
+  return Section('XTREME', [*blocks, *_variants_table(models), *_dev_pictures(models)])
 
 
 def scores_by_name(models: Sequence[Model]) -> dict[str, dict[str, TaskScores]]:
-  """Model, and its variant where it has several, to task to scores; those that have any."""
-  found = {}
-  for model in models:
-    for variant in variants(model):
-      scores = task_scores(model, variant)
-      if scores:
-        found[f'{model.name}, {variant}' if variant else model.name] = scores
-  return found
+  """Model to task to scores, of fine-tuning without changes; those that have any."""
+  found = {model.name: task_scores(model) for model in models}
+  return {name: scores for name, scores in found.items() if scores}
 
 
 # --- the leaderboard's row --------------------------------------------------------------------------------------------
@@ -142,7 +135,14 @@ def _task_notes(task: str, found: Mapping[str, TaskScores], has_baseline: bool) 
     notes.append(
       'Without reading: what somebody scores who knows how frequent the labels are, and has not read the text.'
     )
+  counts = {(len(scores.by_seed), scores.planned) for scores in found.values()}
+  if len(counts) == 1:
+    ((done, planned),) = counts
+    notes.append(f'{done} of {planned} seed(s){" of every model" if len(found) > 1 else ""}.')
   for name, scores in found.items():
+    has_more = scores.learning_rate is not None or scores.left_out
+    if len(counts) == 1 and not has_more:
+      continue
     words = f'{name}: {len(scores.by_seed)} of {scores.planned} seed(s)'
     if scores.learning_rate is not None:
       words += f', learning rate {scores.learning_rate:g}, the best on dev'
@@ -156,6 +156,27 @@ def _spread(found: Spread | None) -> str:
   if found is None:
     return MISSING
   return f'{found.mean:.1f}' + ('' if found.deviation is None else f' ± {found.deviation:.1f}')
+
+
+def _variants_table(models: Sequence[Model]) -> list[Table]:
+  """Fine-tunings in which something was changed (layers dropped, embeddings frozen), beside those without changes."""
+  found = {
+    model.name: {variant: scores for variant in variants(model) if (scores := task_scores(model, variant))}
+    for model in models
+  }
+  found = {name: of_model for name, of_model in found.items() if any(of_model)}
+  tasks = dict.fromkeys(task for of_model in found.values() for scores in of_model.values() for task in scores)
+  ordered = sorted(tasks, key=lambda task: (*TASKS, *RETRIEVAL, task).index(task))
+  cell = lambda scores, task: _spread(scores[task].summary().mean) if task in scores else MISSING
+  groups = [
+    Group(
+      name, [[variant or 'as it is', *(cell(scores, task) for task in ordered)] for variant, scores in of_model.items()]
+    )
+    for name, of_model in found.items()
+  ]
+  columns = ['model', 'fine-tuning with', *(NAMES.get(task, task) for task in ordered)]
+  notes = ['Means over languages, ± standard deviation over seeds; questions count the mean of exact match and F1.']
+  return [Table('Changes in fine-tuning', columns, groups, notes)] if groups else []
 
 
 # --- dev over steps ---------------------------------------------------------------------------------------------------
