@@ -195,12 +195,14 @@ def run(options: argparse.Namespace, bindings: Sequence[str]) -> int:
       failed[each.name] = f'exit code {code}'
 
   by_task, missing = collected(runs, failed, missing, console)
-  for task, of_seeds in by_task.items():
-    xtreme_table.show_task(console, task, xtreme_results.summary_of(task, of_seeds))
+  summaries = {task: xtreme_results.summary_of(task, of_seeds) for task, of_seeds in by_task.items()}
+  for task, summary in summaries.items():
+    xtreme_table.show_task(console, task, summary)
   row = xtreme_results.leaderboard_row(options.name or pathlib.PurePath(options.init).name, by_task, missing)
   xtreme_table.show(console, row)
-  xtreme_table.write(row, options.workdir)
+  xtreme_table.write(row, options.workdir, summaries)
   console.say(f'table: {options.workdir}/xtreme.md, {options.workdir}/xtreme.json')
+  console.say(f'as a page: python -m rembert.report {shlex.quote(str(options.workdir))}')
   for name, reason in failed.items():
     console.say(f'failed: {name} ({reason})')
   return 1 if failed else 0

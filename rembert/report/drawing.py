@@ -67,9 +67,18 @@ class Canvas:
     self.axes = figure.add_subplot()
     self.drawing: Drawing | None = None
 
-  def legend(self, columns: int | None = None) -> None:
-    """What is what, below the picture: nothing drawn is ever covered."""
+  def legend(self, columns: int | None = None, order: Sequence[str] | None = None) -> None:
+    """What is what, below the picture: nothing drawn is ever covered.
+
+    Args:
+      columns: as many as there is room for, if not given.
+      order: of the labels; that in which they were drawn, if not given.
+    """
     handles, labels = self.axes.get_legend_handles_labels()
+    if order is not None:
+      by_label = dict(zip(labels, handles, strict=True))
+      labels = [label for label in order if label in by_label]
+      handles = [by_label[label] for label in labels]
     if handles:
       longest = max(map(len, labels))
       # In points: letters, the line before them, and the space between columns.

@@ -12,6 +12,8 @@ from rembert.report.markup import Element, Slugs, append, clean, document, eleme
 MISSING = '—'
 # Letters of a row's name that stay in one line.
 _LONG = 26
+# Rows of a table that is printed on one page.
+_SHORT = 24
 _STYLE = pathlib.Path(__file__).with_name('style.css')
 # Whatever is shown: nothing is fetched and nothing runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -190,7 +192,8 @@ class _Maker:
     caption = element('caption', element('span', table.caption, id=anchor), ' ', _file_link(name, table.caption))
     whole = element('table', caption, head, *bodies)
     # Wide tables move in a frame of their own, which the keyboard can reach; the page stays as wide as the screen.
-    frame = element('div', whole, class_='frame', role='region', tabindex='0', aria_labelledby=anchor)
+    look = 'frame short' if sum(len(group.rows) for group in table.groups) <= _SHORT else 'frame'
+    frame = element('div', whole, class_=look, role='region', tabindex='0', aria_labelledby=anchor)
     notes = element('ul', *(element('li', note) for note in table.notes), class_='notes') if table.notes else None
     return element('div', frame, notes, class_='table')
 

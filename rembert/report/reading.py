@@ -10,6 +10,7 @@ from etils import epath
 
 from rembert.errors import UsageError
 from rembert.report.runs import SIGNS, Run, is_workdir, read_object, read_run
+from rembert.report.xtreme_table import NAMES
 
 SWEEP, ANALYSIS, BENCHMARK = 'sweep.json', 'analysis.json', 'xtreme.json'
 _SEED = re.compile(r'seed_(\d+)')
@@ -207,10 +208,11 @@ def _benchmark(folder: epath.Path) -> Source:
     parts = workdir.parts[len(folder.parts) :]
     run = read_run(workdir, '/'.join(parts))
     seed, rate = _SEED.fullmatch(parts[-1]), _RATE.fullmatch(parts[1]) if len(parts) > 1 else None
+    found = _learned(run)
     learned.append(
       dataclasses.replace(
-        _learned(run),
-        task=parts[0],
+        found,
+        task=parts[0] if parts[0] in NAMES else found.task,
         seed=int(seed[1]) if seed else 0,
         learning_rate=_float(rate[1]) if rate else None,
       )

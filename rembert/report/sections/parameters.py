@@ -54,7 +54,7 @@ def bar_parts(by_part: Mapping[str, int]) -> dict[str, int]:
 def millions(count: float) -> str:
   """1234567 as `1.23M`; from a hundred on without digits behind the point, as the paper prints them."""
   count /= 1_000_000
-  return f'{count:,.0f}M' if count >= 99.5 else f'{count:.3g}M'
+  return f'{count:,.0f}M' if count >= 99.5 else f'{count:#.3g}M'
 
 
 def _picture(counted: Sequence[tuple[Model, ParameterCounts]]) -> Picture:
@@ -89,8 +89,8 @@ def _picture(counted: Sequence[tuple[Model, ParameterCounts]]) -> Picture:
     axes.set_xlim(0, 1.14 * largest / 1e6)
     axes.grid(False, axis='y')
     axes.set_xlabel('parameters (millions)')
-    canvas.legend(columns=3)
-  caption = 'Where the parameters sit: above in pre-training, below, paler, what is kept for fine-tuning.'
+    canvas.legend(columns=3, order=[name for name, _, _ in _PARTS])
+  caption = 'Where the parameters sit: above in pre-training, below, fainter, what is kept for fine-tuning.'
   return Picture('Parameters', caption, canvas.drawing)
 
 
