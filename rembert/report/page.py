@@ -243,7 +243,7 @@ def as_csv(table: Table) -> bytes:
 def _plain(text: str) -> str:
   """A spreadsheet computes what begins with one of these: a name must not be able to, a number may have its sign."""
   text = clean(text)
-  if text[:1] in '=@\t\r' or (text[:1] in '+-' and not _is_number(text)):
+  if text.startswith(('=', '@', '\t', '\r')) or (text.startswith(('+', '-')) and not _is_number(text)):
     return f"'{text}"
   return text
 

@@ -1,36 +1,11 @@
 """What is shown never becomes markup, and comes out of a parser as it went in."""
 
-import html.parser
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parsed_pages import HOSTILE, Reader
 
 from rembert.report.markup import Slugs, append, clean, document, element, slug
-
-HOSTILE = (
-  '<script>alert(1)</script>',
-  '</style><script>x()</script>',
-  '"><img src=x onerror=y>',
-  "' onload='z",
-  '&lt;b&gt;',
-)
-
-
-class Reader(html.parser.HTMLParser):
-  """Tags, attributes and text of a document."""
-
-  def __init__(self, text):
-    super().__init__()
-    self.tags, self.attributes, self.text = [], [], ''
-    self.feed(text)
-
-  def handle_starttag(self, tag, attrs):
-    self.tags.append(tag)
-    self.attributes += attrs
-
-  def handle_data(self, data):
-    self.text += data
 
 
 @pytest.mark.parametrize('text', HOSTILE)

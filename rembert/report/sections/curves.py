@@ -10,7 +10,7 @@ from rembert.report.sections.models import all_models
 
 def section(sources: Sequence[Source]) -> Section:
   """Curves of pre-training."""
-  models = [(index, model) for index, model in enumerate(all_models(sources)) if model.runs]
+  models = [(index, model) for index, model in enumerate(all_models(sources)) if any(run.metrics for run in model.runs)]
   if not models:
     return Section('Loss', [])
   if len(models) == 1:
