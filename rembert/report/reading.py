@@ -142,7 +142,8 @@ def _read_one(folder: epath.Path) -> Source:
     return _benchmark(folder)
   name = _name_of(folder)
   if (folder / ANALYSIS).exists():
-    return Source(str(folder), 'analysis', (Model(name, analyses=(_analysis(folder, '', 0),)),))
+    said = (read_object(folder / ANALYSIS) or {}).get('model_name')
+    return Source(str(folder), 'analysis', (Model(str(said or name), analyses=(_analysis(folder, '', 0),)),))
   if is_workdir(folder):
     run = read_run(folder, name)
     if run.is_pre_training:

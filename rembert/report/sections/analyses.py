@@ -54,7 +54,7 @@ def _blocks(what: str, analyses: Sequence[tuple[str, Analysis]]) -> Iterator[Blo
   names = list(dict.fromkeys(name for _, found in columns for name in found))
   if names:
     rows = [[name, *(_cell(found.get(name)) for _, found in columns)] for name in names[:_MOST_ROWS]]
-    yield rows_table(title, ['', *(column for column, _ in columns)], rows, [*notes, *_cut(len(names))])
+    yield rows_table(title, ['result', *(column for column, _ in columns)], rows, [*notes, *_cut(len(names))])
   elif not tabular:
     yield f'{title}: {" ".join(notes) or "nothing in it."}'
   for name in tabular:
@@ -87,7 +87,7 @@ def _nested(caption: str, parts: Sequence[tuple[str, Any]], notes: Sequence[str]
     )
     for column, part in found
   ]
-  return Table(caption, ['model', '', *fields], groups, [*notes, *_cut(max(len(part) for _, part in found))])
+  return Table(caption, ['model', 'of', *fields], groups, [*notes, *_cut(max(len(part) for _, part in found))])
 
 
 def _cut(count: int) -> list[str]:

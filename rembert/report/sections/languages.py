@@ -81,7 +81,7 @@ def _alone(model: Model) -> Table:
     )
   ordered = [row for _, row in sorted(rows, key=lambda item: item[0])]
   notes = ['Of held-out text, in nats; the lowest loss first. Losses of languages are not of one kind: pieces differ.']
-  return rows_table('Languages', ['language', 'curve', 'first loss', 'last loss', 'accuracy'], ordered, notes)
+  return rows_table('Each language', ['language', 'curve', 'first loss', 'last loss', 'accuracy'], ordered, notes)
 
 
 def _together(models: Sequence[Model]) -> Table:

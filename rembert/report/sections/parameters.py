@@ -115,7 +115,7 @@ def _table(counted: Sequence[tuple[Model, ParameterCounts]]) -> Table:
     'output embedding, positions and types with the input embedding.',
     "The paper's figures are of its full-size models, and leave out the pooler and most of the MLM head.",
   ]
-  return Table('Parameters by part', ['model', '', *names, 'all', 'in embeddings', 'the paper'], groups, notes)
+  return Table('Parameters by part', ['model', 'in', *names, 'all', 'in embeddings', 'the paper'], groups, notes)
 
 
 def printed_row(table: int, name: str) -> paper.PaperRow | None:

@@ -119,7 +119,14 @@ def compared(
 
 def _table(table, rows, tasks, differences) -> Table:
   has_mean = any(row.printed.mean is not None for row in rows)
-  columns = ['', '', 'PT', 'FT', *(_ENGLISH.get(task) or NAMES[task] for task in tasks), *(['Avg'] if has_mean else [])]
+  columns = [
+    'model',
+    'from',
+    'PT',
+    'FT',
+    *(_ENGLISH.get(task) or NAMES[task] for task in tasks),
+    *(['Avg'] if has_mean else []),
+  ]
   groups, notes = [], []
   for number, row in enumerate(rows):
     ours = [_scores_cell(row.scores.get(task), differences.get((number, task))) for task in tasks]
@@ -208,7 +215,7 @@ def _significance_table(table, rows, differences) -> Table:
       group.rows.append(['Avg', f'{difference:+.2f}', MISSING, f'{count} tasks', _p(value), MISSING, MISSING, MISSING])
   return Table(
     f'Table {table}, differences to “{rows[0].printed.label}”: points, and how sure they are',
-    ['', '', 'difference', '95 % (bootstrap)', 'languages', 'p, languages', 'p, Holm', 'seeds', 'p, seeds'],
+    ['model', 'task', 'difference', '95 % (bootstrap)', 'languages', 'p, languages', 'p, Holm', 'seeds', 'p, seeds'],
     of_tables,
     [
       'p is two-sided, of flipping signs: all ways up to 16 pairs, 65,536 drawn ones beyond. The interval draws '

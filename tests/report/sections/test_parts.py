@@ -90,7 +90,7 @@ def test_a_run_alone_has_its_loss_and_a_sweep_an_overlay(section_of):
 
 
 def test_languages_are_a_curve_and_a_line_each(section_of):
-  table = tables_of(section_of(languages, 'run'))['Languages']
+  table = tables_of(section_of(languages, 'run'))['Each language']
   assert [row[0] for row in table.groups[0].rows] == ['en', 'de', 'ru', 'sw', 'zh']  # the lowest loss first
   together = tables_of(section_of(languages, 'sweep'))['Languages of all models']
   assert list(together.columns) == ['language', 'in128_out128', 'in128_out768', 'layers23to12']
