@@ -18,11 +18,12 @@ from rembert.report.sections import (
   languages,
   models,
   parameters,
+  probes,
   time,
   xtreme,
 )
 
-ALL = (analyses, configurations, curves, figures, languages, models, parameters, time, xtreme)
+ALL = (analyses, configurations, curves, figures, languages, models, parameters, probes, time, xtreme)
 
 
 def cells(row):
@@ -181,6 +182,49 @@ def test_an_analysis_of_any_form_is_shown_as_far_as_it_can_be(tmp_path):
   (table,) = tables_of(section).values()
   assert dict(map(cells, table.groups[0].rows)) == {'b': MISSING, 'c': '1  2', 'd · e': '<b>', 'g': 'True'}
   assert len(pictures_of(section)) == 1  # what is called .png and is none is left out
+
+
+def test_table_8_has_both_embeddings_beside_the_papers(tmp_path):
+  folder = made_up_sweep.write_sweep(tmp_path, ['in128_out128', 'coupled768'], is_there=lambda workdir: False)
+  content = json.loads((folder / 'sweep.json').read_text())
+  rho = lambda value: {'rho': value, 'low': None, 'high': None}
+  sets = {
+    'MEN_dataset': {'input': rho(40.0), 'output': rho(30.0)},
+    'rare-word': {'input': rho(20.0), 'output': None},
+    'SimLex-999': {'input': rho(None), 'output': rho(1.0)},
+  }
+  for seed, shift in enumerate((0.0, 2.0)):
+    men = {'input': rho(40.0 + shift), 'output': rho(30.0)}
+    made_up_sweep.write_analysis(folder / f'w{seed}', 'word_similarity', {'sets': sets | {'MEN_dataset': men}})
+    entry = {'pretrain_seed': seed, 'what': 'word_similarity', 'workdir': f'w{seed}'}
+    content['models'][0]['analyses'].append(entry)
+  (folder / 'sweep.json').write_text(json.dumps(content))
+  (table,) = tables_of(probes.section(reading.read([folder]))).values()
+  group = next(group for group in table.groups if group.title == 'E_out = 128')
+  ours, printed = map(cells, group.rows)
+  assert ours == ['ours', '41.0 ± 1.4/30.0 ± 0.0', MISSING, '20.0 ± 0.0', f'{MISSING}/1.0 ± 0.0', MISSING, MISSING]
+  assert printed == ['paper', '40.7/36.6', '37.7/32.8', '23.6/16.4', '17.5/17.3', '48.9/46.4', '59.0']
+  coupled = next(group for group in table.groups if group.title == 'coupled')
+  assert cells(coupled.rows[1])[1] == '40.8'  # one table is both
+
+
+def test_table_9_takes_each_probe_by_its_name(tmp_path):
+  folder = made_up_sweep.write_sweep(tmp_path, ['in128_out768'], is_there=lambda workdir: False)
+  content = json.loads((folder / 'sweep.json').read_text())
+  for task, score in (('spr2', 80.0), ('coref-ontonotes', 90.0)):
+    results = {'task': task, 'encoders': {'model': {'mean': {'micro_f1': score}}, 'random': None}}
+    made_up_sweep.write_analysis(folder / task, 'edge_probing', results)
+    content['models'][0]['analyses'].append({'pretrain_seed': 0, 'what': 'edge_probing', 'workdir': task})
+  (folder / 'sweep.json').write_text(json.dumps(content))
+  (table,) = tables_of(probes.section(reading.read([folder]))).values()
+  ours, printed = map(cells, table.groups[1].rows)
+  assert dict(zip(table.columns[1:], ours, strict=True)) == {
+    'from': 'ours',
+    **dict.fromkeys(('POS', 'Const.', 'Deps.', 'Entities', 'SRL', 'Coref W.', 'SPR1', 'Rel.', 'Avg'), MISSING),
+    'SPR2': '80.0',
+    'Coref O.': '90.0',
+  }
+  assert printed[-1] == '87.1'
 
 
 def test_time_is_that_of_the_account(section_of):
