@@ -137,7 +137,7 @@ def find_gin_file(name: str) -> str:
 
 
 def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
-  """Parses files and then bindings, which win. Unknown and misspelt names are UsageErrors."""
+  """Parses files and then bindings, which win. Unknown and misspelt names are UsageErrors, macros included."""
   gin.clear_config()
   paths = [find_gin_file(name) for name in gin_files]
   gin.config._LOCATION_PREFIXES.clear()
@@ -151,12 +151,40 @@ def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
     for binding in bindings:
       where = f'--gin.{binding}'
       gin.parse_config(quoted_if_bare(binding), skip_unknown=False)
+    _check_macros(gin_files, bindings)
   except UsageError:
     raise
   except OSError as error:
     raise UsageError(f'a gin file cannot be read: {error}', where=where, fix='check the path of the include') from error
   except (SyntaxError, tokenize.TokenError, ValueError, AttributeError, TypeError) as error:
     raise _parse_error(error, where) from error
+
+
+def _check_macros(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
+  """UsageError for a macro that is referred to and not defined, or given on the command line and not referred to.
+
+  A macro is a number with a name, `HIDDEN = 96` (gin/scales); gin takes any name for one. Those of files may be idle,
+  since a scale is for all models and each refers to some of its numbers, but not a whole scale.
+  """
+  references = gin.config.iterate_references(gin.config._CONFIG)
+  referred_to = {'/'.join(each.scopes) for each in references if each.configurable.selector == 'gin.macro'}
+  defined = {scope for scope, selector in gin.config._CONFIG if selector == 'gin.macro'}
+  for name in sorted(referred_to - defined):
+    raise UsageError(f'%{name} is not defined', where=f'%{name}', fix=f'--gin.{name}=…, or a file of gin/scales')
+  scales = [name for name in gin_files if pathlib.Path(name).parent.name == 'scales']
+  if scales and not referred_to:
+    raise UsageError(
+      'nothing refers to the numbers of a scale',
+      where=', '.join(scales),
+      fix=['give it after a file of gin/experiments', 'fine-tuning has its own: gin/scales/finetuning'],
+    )
+  for name in (binding.partition('=')[0].strip() for binding in bindings):
+    if '.' not in name and name not in referred_to:
+      near = difflib.get_close_matches(name, sorted(referred_to), n=1, cutoff=0.5)
+      known = f'the files refer to {", ".join(sorted(referred_to))}' if referred_to else '--gin.NAME.FIELD=VALUE'
+      raise UsageError(
+        f'nothing refers to {name}', where=f'--gin.{name}', fix=f'did you mean {near[0]}?' if near else known
+      )
 
 
 def quoted_if_bare(binding: str) -> str:

@@ -36,6 +36,8 @@ examples
         --gin.train.init_from=runs/pretrain_large
   another of the paper's models, of which gin/models has a file each:
     python -m rembert.main --gin_file=gin/pretrain_base.gin --gin_file=gin/models/in128_out3072.gin
+  a row of its tables as a run (gin/experiments), small enough for two CPU cores (gin/scales):
+    python -m rembert.main --gin_file=gin/experiments/table4/in128_out3072.gin --gin_file=gin/scales/mini.gin
 
 often changed
   train.steps train.batch_size train.sequence_length train.seed train.eval_every train.checkpoint_every
@@ -131,9 +133,12 @@ def run_xtreme(mode: str, workdir: 'os.PathLike', stop: StopSignal, *, is_dry: b
 
 
 def run_name(gin_files: Sequence[str]) -> str:
-  """`NAME` of the last `NAME.gin` that says what is run; files in a folder `hardware` say on what."""
+  """`NAME` of the last `NAME.gin` that says what is run; `hardware` says on what, and `scales` of what size."""
   files = [pathlib.Path(name) for name in gin_files]
-  return ([file.stem for file in files if file.parent.name != 'hardware'] or [file.stem for file in files])[-1]
+  is_scale = lambda file: 'scales' in file.parent.parts
+  what = [file.stem for file in files if file.parent.name != 'hardware' and not is_scale(file)]
+  scales = [file.stem for file in files if is_scale(file)]
+  return '_'.join([(what or [file.stem for file in files])[-1], *(scales[-1:] if what else [])])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

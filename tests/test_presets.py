@@ -92,8 +92,8 @@ def test_counts_are_exact_to_the_digit(name):
 @pytest.mark.parametrize('name', PRESETS)
 def test_figures_are_those_that_the_paper_prints(name):
   _, paper = loaded(name)
-  assert (paper.pre_training_millions, paper.fine_tuning_millions) == PRESETS[name][2:4]
-  assert re.match(r'Table \d+, ', paper.row)
+  assert paper.millions == PRESETS[name][2:4]
+  assert paper.row == ('rembert' if name in REMBERT else name)
 
 
 @pytest.mark.parametrize('name', [*MULTILINGUAL, *REMBERT])
@@ -211,7 +211,25 @@ def test_files_hold_the_model_and_the_papers_figures_alone(name, root):
   statements = [line for line in (root / gin_file(name)).read_text().splitlines() if line and not line.startswith('#')]
   assert statements
   for statement in statements:
-    assert re.match(r"RemBertConfig\.\w+ = |paper\.\w+ = |include 'gin/models/\w+\.gin'$", statement), statement
+    include = r"include 'gin/(models/\w+|scales/full)\.gin'$"  # a scale by itself sets nothing
+    assert re.match(rf'RemBertConfig\.\w+ = |paper\.\w+ = |{include}', statement), statement
+
+
+def test_no_file_repeats_what_the_paper_prints(root):
+  for path in root.glob('gin/**/*.gin'):
+    assert 'millions' not in path.read_text(), path
+
+
+@pytest.mark.parametrize('name', PRESETS)
+def test_the_head_comment_has_the_papers_scores(name, root):
+  printed = loaded(name)[1].printed
+  names = {'xnli': 'XNLI', 'panx': 'NER', 'pawsx': 'PAWS-X', 'xquad': 'XQuAD', 'mlqa': 'MLQA', 'tydiqa': 'TyDi QA'}
+  names |= {'mnli': 'MNLI', 'squad': 'SQuAD', 'udpos': 'POS'}
+  head = ' '.join(head_comment(root, name).split())
+  for task, scores in printed.scores.items():
+    assert f'{names[task]} {"/".join(map(str, scores))}' in head
+  if printed.mean is not None:
+    assert f'mean {printed.mean}' in head or f'XTREME {printed.mean}' in head
 
 
 @pytest.mark.parametrize('first', PRESETS)
@@ -249,9 +267,9 @@ def test_a_dry_run_shows_exact_counts_and_the_papers_in_80_columns(name, capsys,
   assert main.main([f'--gin_file={gin_file(name)}', '--dry_run']) == 0
   table = re.sub(r' +', ' ', capsys.readouterr().out)
   pre_training, fine_tuning, *in_millions = PRESETS[name][:4]
-  row = loaded(name)[1].row
+  title = loaded(name)[1].printed.title
   assert f'\n all {pre_training:,} {fine_tuning:,} \n' in table
-  assert f'\n the paper says ({row}) {in_millions[0]}M {in_millions[1]}M \n' in table
+  assert f'\n the paper says ({title}) {in_millions[0]}M {in_millions[1]}M \n' in table
   assert ('of another model' in table) == (name == 'rembert_paper_text')
 
 
@@ -259,6 +277,6 @@ def test_a_dry_run_tells_an_overridden_preset_from_the_papers(capsys):
   bindings = ['--gin.RemBertConfig.output_embedding_size=1024', '--dry_run']
   assert main.main([f'--gin_file={gin_file("in128_out768")}', *bindings]) == 0
   table = re.sub(r' +', ' ', capsys.readouterr().out)
-  assert '\n the paper says (Table 4, 768 out) 192M 100M \n' in table
+  assert '\n the paper says (Table 4, E_out = 768) 192M 100M \n' in table
   assert '\n all, against the paper +17.17% +1.17% \n' in table
   assert 'of another model' in table

@@ -129,14 +129,21 @@ def show_parameters(console: Console, config: RemBertConfig, paper: PaperFigures
     if count:
       rows.append((label, f'{count:,}', '' if kept is None else f'{kept:,}'))
   rows.append(('all', f'{counts.pre_training:,}', f'{counts.fine_tuning:,}'))
-  if not paper.row:
+  if paper.printed is None:
     console.table('Parameters', ('', 'pre-training', 'fine-tuning'), rows)
     return
-  by_rule, deviations = count_as_the_paper(config, paper), paper.deviations(counts)
-  figures = (paper.pre_training_millions, paper.fine_tuning_millions)
+  by_rule = count_as_the_paper(config, paper)
+  rows.append(('as the paper counts', f'{by_rule.pre_training:,}', f'{by_rule.fine_tuning:,}'))
+  if paper.scale != 'full':
+    console.table('Parameters', ('', 'pre-training', 'fine-tuning'), rows)
+    console.say(f"{paper.printed.title}, at the scale {paper.scale}: the paper's figures are those of the full one.\n")
+    return
+  deviations = paper.deviations(counts)
   rows += [
-    ('as the paper counts', f'{by_rule.pre_training:,}', f'{by_rule.fine_tuning:,}'),
-    (f'the paper says ({paper.row})', *('' if millions is None else f'{millions}M' for millions in figures)),
+    (
+      f'the paper says ({paper.printed.title})',
+      *('' if millions is None else f'{millions}M' for millions in paper.millions),
+    ),
     ('all, against the paper', *('' if deviation is None else f'{deviation:+.2%}' for deviation in deviations)),
   ]
   console.table('Parameters', ('', 'pre-training', 'fine-tuning'), rows)

@@ -58,7 +58,8 @@ def dry_run(config: FinetuneConfig) -> int:
   show_model(console, config.model)
   task, folder = get_task(config.xtreme.task), open_folder(config.xtreme)
   learned = task.examples(folder, 'train', config.xtreme.train_language, needs_labels=True)
-  console.say(f'{task.name}: {len(learned):,} examples to learn from')
+  count = min(len(learned), config.finetune.max_examples or len(learned))
+  console.say(f'{task.name}: {count:,} examples to learn from' + (f' of {len(learned):,}' * (count < len(learned))))
   judged = [get_task(name) for name in config.xtreme.judged]
   for name, (found, missing) in tasks_with_data(judged, folder, config.xtreme).items():
     console.say(f'{name}: ' + ', '.join(f'{language} {len(examples):,}' for language, examples in found.items()))
@@ -289,6 +290,7 @@ def _read(task: Task, folder, split: str, pieces: Pieces, config: FinetuneConfig
     max_length=config.train.sequence_length,
     config=config.xtreme,
     needs_labels=True,
+    max_examples={'train': config.finetune.max_examples, 'dev': config.finetune.max_dev_examples}[split],
   )
 
 

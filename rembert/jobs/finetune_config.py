@@ -92,7 +92,7 @@ class FinetuneConfig:
       **config_meta('xtreme', self.xtreme, ('task', 'train_language', 'doc_stride', 'max_query_length')),
       **config_meta('optimizer', self.optimizer),
       **config_meta('train', self.train, ('steps', 'seed', 'batch_size', 'sequence_length', 'eval_every', 'init_from')),
-      **config_meta('finetune', self.finetune, ('select',)),
+      **config_meta('finetune', self.finetune, ('select', 'max_dev_examples')),
     }
 
 

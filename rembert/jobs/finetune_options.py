@@ -14,6 +14,8 @@ class FinetuneOptions:
     epochs: times that every training example is seen; None takes `train.steps`.
     warmup_share: of the steps, for warming up (BERT's fine-tuning: 0.1); None takes `optimizer.warmup_steps`.
     evaluations_per_epoch: on the dev set in the training language; None takes `train.eval_every`.
+    max_examples: to learn from, drawn once for all seeds and models; None for all. The paper learns from all.
+    max_dev_examples: to choose parameters by, drawn in the same way; what is judged in the end is always whole.
     select: which parameters are judged in the end: the `best` by dev score, the first among equals, or the `last`.
     judge_batch_size: rows of a batch that is judged; the mesh must divide it.
   """
@@ -21,6 +23,8 @@ class FinetuneOptions:
   epochs: float | None = 3
   warmup_share: float | None = 0.1
   evaluations_per_epoch: float | None = 2
+  max_examples: int | None = None
+  max_dev_examples: int | None = None
   select: str = 'best'
   judge_batch_size: int = 64
 
@@ -29,6 +33,12 @@ class FinetuneOptions:
       value = getattr(self, name)
       if value is not None and not 0 < value < math.inf:
         raise UsageError(f'{name} must be above 0', where=f'finetune.{name} = {value!r}', fix='a number, or None')
+    for name in ('max_examples', 'max_dev_examples'):
+      value = getattr(self, name)
+      if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise UsageError(
+          f'{name} must be a whole number ≥ 1', where=f'finetune.{name} = {value!r}', fix='a number, or None for all'
+        )
     if self.warmup_share is not None and not 0 <= self.warmup_share < 1:
       raise UsageError('a share lies in [0, 1)', where=f'finetune.warmup_share = {self.warmup_share!r}', fix='0.1')
     if self.select not in ('best', 'last'):

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 import jax
 from flax import nnx
 
+from rembert import paper
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
@@ -52,40 +53,55 @@ class ParameterCounts:
 
 @dataclasses.dataclass(frozen=True)
 class PaperFigures:
-  """What the paper prints for a configuration, to be shown beside the exact counts; says nothing to the model.
+  """Which row of the paper a configuration stands for, whose figures are shown beside exact counts.
+
+  It says nothing to the model.
 
   Attributes:
-    row: the table and row that the configuration reproduces, in a few words; empty if there is none.
-    pre_training_millions: parameters in pre-training, in millions, as printed; None if they are not.
-    fine_tuning_millions: the same in fine-tuning.
+    table: the number of the row's table; None for a model that is not the paper's.
+    row: the row's name in `rembert.paper`, the stem of the model's file.
+    scale: of which sizes the model is (gin/scales). Figures are printed for `full` alone.
     kept_layers: how many layers, from the bottom, fine-tuning keeps (Tables 5 and 13); None for all.
     counting: by which of `COUNTING_RULES` the paper counted.
   """
 
+  table: int | None = None
   row: str = ''
-  pre_training_millions: int | None = None
-  fine_tuning_millions: int | None = None
+  scale: str = 'full'
   kept_layers: int | None = None
   counting: str = 'everything'
 
   def __post_init__(self):
-    for name in ('pre_training_millions', 'fine_tuning_millions', 'kept_layers'):
-      value = getattr(self, name)
-      if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise UsageError(f'{name} must be a whole number ≥ 1, or None', where=f'paper.{name} = {value!r}')
+    kept = self.kept_layers
+    if kept is not None and (isinstance(kept, bool) or not isinstance(kept, int) or kept < 1):
+      raise UsageError('kept_layers must be a whole number ≥ 1, or None', where=f'paper.kept_layers = {kept!r}')
+    if not isinstance(self.scale, str) or not self.scale:
+      raise UsageError('a scale has a name', where=f'paper.scale = {self.scale!r}', fix="'full', or that of your own")
     if self.counting not in COUNTING_RULES:
       raise UsageError(
         f'unknown rule {self.counting!r}', where='paper.counting', fix=f'one of {", ".join(COUNTING_RULES)}'
       )
+    if self.table is not None:
+      paper.row(self.table, self.row)
+
+  @property
+  def printed(self) -> paper.PaperRow | None:
+    """What the paper prints of the row; None for a model that is not the paper's."""
+    return None if self.table is None else paper.row(self.table, self.row)
+
+  @property
+  def millions(self) -> tuple[int | None, int | None]:
+    """Parameters in pre-training and in fine-tuning as printed; None where they are not, or are of another scale."""
+    printed = self.printed
+    if printed is None or self.scale != 'full':
+      return None, None
+    return printed.pre_training_millions, printed.fine_tuning_millions
 
   def deviations(self, counts: ParameterCounts) -> tuple[float | None, float | None]:
     """By how much counts in pre-training and in fine-tuning exceed what is printed, as a share of it."""
     return tuple(
       None if millions is None else count / (millions * 1_000_000) - 1
-      for count, millions in (
-        (counts.pre_training, self.pre_training_millions),
-        (counts.fine_tuning, self.fine_tuning_millions),
-      )
+      for count, millions in zip((counts.pre_training, counts.fine_tuning), self.millions, strict=True)
     )
 
 
@@ -127,6 +143,6 @@ def count_parameters(config: RemBertConfig, *, kept_layers: int | None = None) -
   return ParameterCounts(by_part=by_part, kept_by_part=kept_by_part)
 
 
-def count_as_the_paper(config: RemBertConfig, paper: PaperFigures) -> ParameterCounts:
+def count_as_the_paper(config: RemBertConfig, figures: PaperFigures) -> ParameterCounts:
   """Counts by the rule of the paper's row."""
-  return count_parameters(config, kept_layers=paper.kept_layers).without(COUNTING_RULES[paper.counting])
+  return count_parameters(config, kept_layers=figures.kept_layers).without(COUNTING_RULES[figures.counting])

@@ -46,6 +46,7 @@ class LanguageRows:
     max_length: positions in a row, at most.
     config: of the task.
     needs_labels: whether it is an error if there are none.
+    max_examples: of a split; the others are left out, see `drawn`. None for all.
   """
 
   def __init__(
@@ -58,15 +59,17 @@ class LanguageRows:
     max_length: int,
     config: XtremeConfig,
     needs_labels: bool,
+    max_examples: int | None = None,
   ):
-    self.task, self.language, self.config = task, language, config
+    self.task, self.language, self.config, self._max_examples = task, language, config, max_examples
     self._folder, self._pieces, self._max_length, self._needs_labels = folder, pieces, max_length, needs_labels
     self.examples = functools.cache(self._examples)  # of a split
     self._row_type: type[Row] = Row
     self._is_array: dict[str, bool] = {}  # of the fields of a row
 
   def _examples(self, split: str) -> Sequence[Any]:
-    return self.task.examples(self._folder, split, self.language, needs_labels=self._needs_labels)
+    found = self.task.examples(self._folder, split, self.language, needs_labels=self._needs_labels)
+    return drawn(found, self._max_examples)
 
   def dataset(self, split: str, shuffle_files: bool = False) -> tf.data.Dataset:
     """The rows of a split, one an element."""
@@ -134,6 +137,7 @@ def read_rows(
   max_length: int,
   config: XtremeConfig,
   needs_labels: bool,
+  max_examples: int | None = None,
 ) -> tuple[list[Any], list[Row]]:
   """Examples of a split and the rows that its SeqIO task makes of them, all at once and in their order.
 
@@ -146,11 +150,18 @@ def read_rows(
     max_length: positions in a row, at most.
     config: of the task.
     needs_labels: whether it is an error if there are none.
+    max_examples: how many at most, see `drawn`; None for all.
 
   Raises:
     UsageError: see `Task.examples` and `Task.rows`.
   """
-  source = LanguageRows(task, folder, language, pieces, max_length=max_length, config=config, needs_labels=needs_labels)
+  source = LanguageRows(
+    *(task, folder, language, pieces),
+    max_length=max_length,
+    config=config,
+    needs_labels=needs_labels,
+    max_examples=max_examples,
+  )
   dataset = register(source, len(pieces)).get_dataset(
     sequence_length=None, split=split, shuffle=False, trim_output_features=False
   )
@@ -159,6 +170,14 @@ def read_rows(
     columns = {name: _elements(column) for name, column in batch.items()}
     rows += [source.row(dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
   return list(source.examples(split)), rows
+
+
+def drawn(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
+  """At most so many of the examples, in their order: the same ones in every run, so that seeds and models compare."""
+  if most is None or most >= len(examples):
+    return examples
+  chosen = np.random.default_rng(0).permutation(len(examples))[:most]
+  return [examples[index] for index in sorted(chosen.tolist())]
 
 
 # --- rows as columns --------------------------------------------------------------------------------------------------

@@ -21,13 +21,7 @@ DEEP = RemBertConfig(
   num_attention_heads=12,
   intermediate_size=3072,
 )
-TABLE_5 = PaperFigures(
-  row='Table 5, 11 more layers',
-  pre_training_millions=193,
-  fine_tuning_millions=100,
-  kept_layers=12,
-  counting='ablation',
-)
+TABLE_5 = PaperFigures(table=5, row='layers23to12', kept_layers=12, counting='ablation')
 
 
 def shown(config: RemBertConfig, paper: PaperFigures, width: int = 80) -> list[str]:
@@ -48,7 +42,7 @@ def test_the_papers_figures_stand_below_the_exact_ones(width):
   lines = shown(DEEP, TABLE_5, width)
   assert row(lines, 'all ') == ['194,715,456', '101,170,176']
   assert row(lines, 'as the paper counts') == ['193,906,176', '100,579,584']
-  assert row(lines, 'the paper says (Table 5, 11 more layers)') == ['193M', '100M']
+  assert row(lines, 'the paper says (Table 5, 11 additional layers)') == ['193M', '100M']
   assert row(lines, 'all, against the paper') == ['+0.89%', '+1.17%']
   assert not [line for line in lines if 'another model' in line]
 
@@ -66,7 +60,7 @@ def test_without_a_row_of_the_paper_nothing_is_said_of_it():
 
 def test_another_model_under_the_papers_figures_is_called_another():
   lines = shown(dataclasses.replace(DEEP, output_embedding_size=256), TABLE_5)
-  assert row(lines, 'the paper says (Table 5, 11 more layers)') == ['193M', '100M']
+  assert row(lines, 'the paper says (Table 5, 11 additional layers)') == ['193M', '100M']
   assert row(lines, 'all, against the paper') == ['+8.90%', '+1.17%']
   assert lines[-1] == "More than 3% off: the paper's figures are of another model."
 
@@ -77,7 +71,8 @@ def test_a_shallower_model_keeps_all_the_layers_that_it_has():
   assert lines[-1].startswith('More than 3% off')
 
 
-def test_a_figure_that_the_paper_does_not_print_is_left_blank():
-  lines = shown(DEEP, dataclasses.replace(TABLE_5, pre_training_millions=None))
-  assert row(lines, 'the paper says (Table 5, 11 more layers)') == ['100M']
-  assert row(lines, 'all, against the paper') == ['+1.17%']
+def test_a_model_of_another_scale_is_not_set_beside_the_papers_figures():
+  lines = shown(DEEP, dataclasses.replace(TABLE_5, scale='mini'))
+  assert row(lines, 'as the paper counts') == ['193,906,176', '100,579,584']
+  assert not [line for line in lines if line.startswith(('the paper says', 'all, against'))]
+  assert lines[-1].startswith('Table 5, 11 additional layers, at the scale mini')

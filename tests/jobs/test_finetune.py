@@ -159,6 +159,8 @@ def test_the_best_by_dev_is_judged_and_can_be_loaded(finetune, tmp_path):
     ({'train.init_from': 'None'}, 'there is no vocabulary'),
     ({'train.sequence_length': 512}, 'positions for 128'),
     ({'finetune.judge_batch_size': 0}, 'a batch has rows'),
+    ({'finetune.max_examples': 0}, 'max_examples must be a whole number'),
+    ({'finetune.max_dev_examples': 0.5}, 'max_dev_examples must be a whole number'),
     ({'xtreme.task': 'tatoeba'}, 'is retrieval'),
   ],
 )
@@ -180,6 +182,28 @@ def test_files_without_labels_are_predicted_and_never_scored(finetune, tmp_path)
   assert english['note']
   assert len((run.workdir / english['predictions']).read_text().splitlines()) == COUNT
   assert 'no score' in result.stdout
+
+
+def test_a_dry_run_says_how_many_examples_are_learned_from(finetune, tmp_path, capsys):
+  write_examples(tmp_path / 'data', 'xnli', count=COUNT)
+  for bindings, words in (({}, '50 examples to learn from\n'), ({'finetune.max_examples': 20}, '20 examples to learn')):
+    run = finetune('xnli', tmp_path / 'data', **bindings)
+    assert main([*run.command[run.command.index('rembert.main') + 1 :], '--dry_run']) == 0
+    assert f'xnli: {words}' in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_few_examples_are_learned_from_and_chosen_by_and_all_are_judged(finetune, tmp_path):
+  write_examples(tmp_path / 'data', 'xnli', count=COUNT)
+  few = {'finetune.epochs': 1, 'finetune.evaluations_per_epoch': 1}
+  run = finetune('xnli', tmp_path / 'data', **few, **{'finetune.max_examples': 20, 'finetune.max_dev_examples': 10})
+  result = run.run()
+  assert result.returncode == 0, result.stderr
+  assert '20 in 20 rows, 10 for dev' in result.stdout
+  assert results(run)['tasks']['xnli']['en']['examples'] == COUNT
+  result = finetune('xnli', tmp_path / 'data', **few, **{'finetune.max_examples': 20}).run()
+  assert result.returncode == 2
+  assert 'finetune.max_dev_examples: 10 → None' in result.stderr
 
 
 @pytest.mark.slow

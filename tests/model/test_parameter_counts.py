@@ -109,20 +109,27 @@ def test_modules_are_traced_once_for_all_counts_of_a_run(monkeypatch):
 
 
 def test_deviations_are_shares_of_what_is_printed():
-  counts = ParameterCounts(by_part={'layers': 90_000_000, 'head': 12_000_000}, kept_by_part={'layers': 45_000_000})
-  paper = PaperFigures(pre_training_millions=100, fine_tuning_millions=50)
-  assert paper.deviations(counts) == pytest.approx((0.02, -0.1))
-  assert PaperFigures(fine_tuning_millions=45).deviations(counts) == (None, 0.0)
+  counts = ParameterCounts(by_part={'layers': 90_000_000, 'head': 12_000_000}, kept_by_part={'layers': 80_000_000})
+  figures = PaperFigures(table=12, row='coupled128')  # 100M and 100M
+  assert figures.deviations(counts) == pytest.approx((0.02, -0.2))
+  assert figures.millions == (100, 100)
+
+
+@pytest.mark.parametrize('figures', [PaperFigures(), PaperFigures(table=12, row='coupled128', scale='mini')])
+def test_what_is_not_the_papers_model_or_not_of_its_size_has_no_figures(figures):
+  counts = ParameterCounts(by_part={'layers': 90_000_000}, kept_by_part={'layers': 45_000_000})
+  assert figures.millions == figures.deviations(counts) == (None, None)
 
 
 @pytest.mark.parametrize(
   ('fields', 'where'),
   [
-    ({'pre_training_millions': '269M'}, 'paper.pre_training_millions'),
-    ({'fine_tuning_millions': 177.6}, 'paper.fine_tuning_millions'),
     ({'kept_layers': 0}, 'paper.kept_layers'),
     ({'kept_layers': True}, 'paper.kept_layers'),
     ({'counting': 'generous'}, 'paper.counting'),
+    ({'scale': ''}, 'paper.scale'),
+    ({'table': 4, 'row': 'coupled768'}, 'paper.row'),
+    ({'table': 1}, 'paper.table'),
   ],
 )
 def test_figures_that_cannot_be_are_refused_with_their_field(fields, where):

@@ -72,6 +72,23 @@ def test_more_rows_than_are_read_at_once_keep_their_order(xtreme_samples, xtreme
   assert_same_rows(rows, task.rows(examples, xtreme_pieces, max_length=LENGTH, config=CONFIG))
 
 
+def test_of_many_examples_the_same_few_are_drawn_in_their_order(xtreme_samples, xtreme_pieces):
+  task = get_task('xnli')
+  options = {'max_length': LENGTH, 'config': CONFIG, 'needs_labels': True}
+  everything, _ = read_rows(task, xtreme_samples, 'train', 'en', xtreme_pieces, **options)
+  few, rows = read_rows(task, xtreme_samples, 'train', 'en', xtreme_pieces, max_examples=5, **options)
+  places = [everything.index(example) for example in few]
+  assert len(few) == len(rows) == 5
+  assert places == sorted(places)
+  assert places != list(range(5)), 'files may be sorted: the first are not like the others'
+  assert [row.example for row in rows] == list(range(5))
+  assert_same_rows(rows, task.rows(few, xtreme_pieces, max_length=LENGTH, config=CONFIG))
+  again, _ = read_rows(task, xtreme_samples, 'train', 'en', xtreme_pieces, max_examples=5, **options)
+  assert again == few
+  for most in (None, len(everything), 1000):
+    assert seqio_tasks.drawn(everything, most) == everything
+
+
 @dataclasses.dataclass(frozen=True)
 class WindowRow(Row):
   """As of a task of questions: several fields more, of other ranks and types."""

@@ -1,0 +1,315 @@
+"""gin/experiments and gin/scales: every row of the ablations is a run, and stands to the others as in the paper."""
+
+import dataclasses
+import os
+import re
+import shlex
+
+import gin
+import pytest
+from etils import epath
+
+from launch import xtreme
+from rembert import configuration, main, paper
+from rembert.errors import UsageError
+from rembert.jobs import pretrain
+from rembert.jobs.finetune_options import FinetuneOptions
+from rembert.model.config import RemBertConfig
+from rembert.model.parameter_counts import count_as_the_paper, count_parameters
+from rembert.training.loop import TrainConfig
+from rembert.training.optimizer import OptimizerConfig
+from tasks.xtreme.config import XtremeConfig
+
+SCALES = ('full', 'small', 'mini')
+ROWS = [(row.table, row.name) for rows in paper.TABLES.values() for row in rows]
+
+# Parameters in pre-training and in fine-tuning, pooler and whole MLM head included, at the scales full, small and mini.
+COUNTS = {
+  'coupled768': ((178_913_472, 178_201_344), (11_252_784, 11_185_344), (2_223_872, 2_194_704)),
+  'in768_out768': ((271_073_472, 178_201_344), (17_012_784, 11_185_344), (3_375_872, 2_194_704)),
+  'in768_out128': ((193_780_032, 178_201_344), (12_181_584, 11_185_344), (2_398_232, 2_194_704)),
+  'in128_out128': ((116_748_864, 101_170_176), (7_346_320, 6_350_080), (1_425_992, 1_222_464)),
+  'in128_out768': ((194_042_304, 101_170_176), (12_177_520, 6_350_080), (2_403_632, 1_222_464)),
+  'in128_out3072': ((472_298_688, 101_170_176), (29_569_840, 6_350_080), (5_923_136, 1_222_464)),
+  'layers23to12': ((194_715_456, 101_170_176), (12_239_824, 6_350_080), (2_428_808, 1_222_464)),
+  'hidden1024': ((260_831_168, 167_762_432), (16_359_408, 10_519_680), (3_204_560, 2_016_480)),
+  'layers23': ((272_008_896, 179_136_768), (17_071_024, 11_243_584), (3_406_448, 2_225_280)),
+  'coupled128': ((101_388_864, 101_170_176), (6_386_320, 6_350_080), (1_233_992, 1_222_464)),
+  'english_coupled768': ((110_104_890, 109_482_240), (6_929_584, 6_884_544), (1_353_872, 1_330_704)),
+  'english_in128_out128': ((93_753_018, 89_716_992), (5_890_320, 5_633_280), (1_131_992, 1_078_464)),
+  'english_in128_out768': ((113_780_538, 89_716_992), (7_137_520, 5_633_280), (1_389_632, 1_078_464)),
+  'english_in128_out3072': ((185_879_610, 89_716_992), (11_627_440, 5_633_280), (2_317_136, 1_078_464)),
+  'english_layers15to12': ((115_016_634, 89_716_992), (7_224_912, 5_633_280), (1_382_696, 1_078_464)),
+  'english_layers24to12': ((178_807_482, 89_716_992), (11_228_688, 5_633_280), (2_134_808, 1_078_464)),
+}
+
+
+# V, positions, H, layers, narrow, wide, reinvested H, reinvested L; V and the layers of the English rows.
+SIZES = {
+  'full': (120_000, 512, 768, 12, 128, 3072, 1024, 23, 30_522, 15, 24),
+  'small': (30_000, 256, 192, 12, 32, 768, 256, 23, 7_600, 15, 24),
+  'mini': (8_000, 128, 144, 4, 24, 576, 192, 8, 2_000, 5, 8),
+}
+
+
+def by_formula(name: str, scale: str) -> tuple[int, int]:
+  """Parameters from first principles (the paper's appendix A.1, with pooler, transform and bias)."""
+  v, positions, h, layers, narrow, wide, wider, more, english_v, english_more, english_most = SIZES[scale]
+  depth = {'layers23': more, 'layers23to12': more, 'english_layers15to12': english_more}
+  depth |= {'english_layers24to12': english_most}
+  i = h if name.endswith('coupled768') or name.startswith('in768') else narrow
+  e = h if name.endswith(('768', 'hidden1024', 'layers23')) else wide if name.endswith('3072') else narrow
+  v = english_v if name.startswith('english') else v
+  h = wider if name == 'hidden1024' else h
+  layer = 12 * h * h + 13 * h
+  around = v * i + positions * i + 2 * i + 2 * i + (i * h + h if i != h else 0) + h * h + h
+  head = h * e + e + 2 * e + (0 if 'coupled' in name else v * e) + v
+  trained = depth.get(name, layers)
+  kept = layers if 'to12' in name else trained
+  return around + trained * layer + head, around + kept * layer
+
+
+@pytest.fixture(autouse=True)
+def clean_gin():
+  yield
+  gin.clear_config()
+
+
+def files(table: int, name: str, scale: str = 'full') -> list[str]:
+  """As they are given on the command line; the full scale needs none."""
+  row = f'gin/experiments/table{table}/{name}.gin'
+  return [row] if scale == 'full' else [row, f'gin/scales/{scale}.gin']
+
+
+def configured(*gin_files: str, bindings: tuple[str, ...] = ()) -> pretrain.PretrainConfig:
+  configuration.load(gin_files, bindings)
+  return pretrain.configured()
+
+
+def head_comment(root, gin_file: str) -> str:
+  text = (root / gin_file).read_text()
+  return re.sub(r'^# ?', '', text[: text.index('\n\n')], flags=re.MULTILINE)
+
+
+def macros(root, scale: str) -> dict[str, str]:
+  lines = (root / 'gin' / 'scales' / f'{scale}.gin').read_text().splitlines()
+  return dict(line.split(' = ') for line in lines if line and not line.startswith('#'))
+
+
+# --- rows --------------------------------------------------------------------
+
+
+def test_every_row_of_the_tables_has_a_file_and_every_file_a_row(root):
+  found = {path.relative_to(root / 'gin' / 'experiments').as_posix() for path in root.glob('gin/experiments/*/*.gin')}
+  assert found == {f'table{table}/{name}.gin' for table, name in ROWS}
+  assert len(found) == 21
+
+
+@pytest.mark.parametrize('scale', SCALES)
+@pytest.mark.parametrize('name', COUNTS)
+def test_the_counts_of_this_file_are_those_of_first_principles(name, scale):
+  assert by_formula(name, scale) == COUNTS[name][SCALES.index(scale)]
+
+
+@pytest.mark.parametrize('scale', SCALES)
+@pytest.mark.parametrize(('table', 'name'), ROWS)
+def test_a_dry_run_of_every_row_at_every_scale_shows_its_exact_counts(table, name, scale, capsys, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '100')
+  assert main.main([*(f'--gin_file={file}' for file in files(table, name, scale)), '--dry_run']) == 0
+  shown = re.sub(r' +', ' ', capsys.readouterr().out)
+  pre_training, fine_tuning = COUNTS[name][SCALES.index(scale)]
+  assert f'\n all {pre_training:,} {fine_tuning:,} \n' in shown
+  printed = paper.row(table, name)
+  figures = f'{printed.pre_training_millions}M {printed.fine_tuning_millions}M'
+  if scale == 'full':
+    assert f'\n the paper says ({printed.title}) {figures} \n' in shown
+    assert 'another model' not in shown
+  else:
+    assert f'{printed.title}, at the scale {scale}' in shown
+    assert 'the paper says' not in shown
+
+
+@pytest.mark.parametrize('scale', SCALES)
+@pytest.mark.parametrize(('table', 'name'), ROWS)
+def test_a_row_is_its_model_trained_as_all_others(table, name, scale):
+  config = configured(*files(table, name, scale))
+  assert (config.paper.table, config.paper.row, config.paper.scale) == (table, name, scale)
+  configuration.load([f'gin/models/{name}.gin', *files(table, name, scale)[1:]], [])
+  model = dataclasses.replace(
+    configuration.build(RemBertConfig), pad_vocab_to_multiple_of=config.model.pad_vocab_to_multiple_of
+  )
+  assert config.model == model
+  english = name.startswith('english')
+  assert config.data.languages == (('en',) if english else ('mbert',))
+  other = configured(*files(13 if english else 4, 'english_in128_out128' if english else 'in128_out128', scale))
+  for part in ('execution', 'data', 'vocabulary', 'masking', 'packing', 'optimizer', 'mesh', 'train'):
+    assert getattr(config, part) == getattr(other, part)
+
+
+def test_the_full_run_is_the_papers_as_far_as_it_says():
+  config = configured(*files(4, 'in128_out768'))
+  train = config.train
+  assert train.steps * train.batch_size * train.sequence_length == pytest.approx(26e9, rel=2e-3)
+  assert config == configured('gin/pretrain_base.gin')
+  assert config.optimizer == OptimizerConfig(learning_rate=2e-4, warmup_steps=10_000)  # else Table 14's
+
+
+@pytest.mark.parametrize(('table', 'name'), ROWS)
+def test_the_head_comment_says_what_is_reproduced_and_how(table, name, root):
+  [file] = files(table, name)
+  head = head_comment(root, file)
+  printed = paper.row(table, name)
+  assert re.match(rf'Table {table}, row \d \({re.escape(printed.label)}\): ', head)
+  assert '{:,} parameters to pre-train, {:,} to fine-tune.'.format(*COUNTS[name][0]) in head
+  assert f'The paper says {printed.pre_training_millions}M and {printed.fine_tuning_millions}M.' in head
+  for scores in printed.scores.values():
+    assert f' {"/".join(map(str, scores))}' in head
+  for words in ('Stated by the paper: ', 'Left open', '\nRequired: ', '\nOften changed: '):
+    assert words in head
+
+
+@pytest.mark.parametrize(('table', 'name'), ROWS)
+def test_every_command_of_the_head_comment_can_be_given(table, name, root, xtreme_samples, capsys):
+  commands = [line for line in head_comment(root, files(table, name)[0]).replace('\\\n', ' ').splitlines()]
+  commands = [shlex.split(line) for line in commands if line.strip().startswith('python -m ')]
+  assert [command[2] for command in commands] == ['rembert.main', 'rembert.main', 'launch.xtreme']
+  full, mini = (main.parse(command[3:])[0].gin_file for command in commands[:2])
+  assert (full, mini) == (files(table, name), files(table, name, 'mini'))
+  arguments = [each for each in commands[2][3:] if not each.startswith('--data_dir')]
+  assert xtreme.main([*arguments, f'--data_dir={xtreme_samples.root}', '--dry_run']) == 0
+  kept = '--gin.RemBertConfig.num_hidden_layers=12' in capsys.readouterr().out
+  assert kept == (configured(*files(table, name)).paper.kept_layers is not None) == ('to12' in name)
+
+
+# --- scales ------------------------------------------------------------------
+
+
+def test_scales_are_tables_of_the_same_names_and_nothing_else(root):
+  assert {path.stem for path in root.glob('gin/scales/*.gin')} == set(SCALES)
+  names = [list(macros(root, scale)) for scale in SCALES]
+  assert names[0] == names[1] == names[2]
+  assert all(re.fullmatch(r'[A-Z][A-Z0-9_]*', name) for name in names[0])
+
+
+def test_every_number_of_a_scale_is_used(root):
+  used = set()
+  for path in root.glob('gin/**/*.gin'):
+    used |= set(re.findall(r'%([A-Z]\w*)', re.sub(r'^#.*$', '', path.read_text(), flags=re.MULTILINE)))
+  assert used == set(macros(root, 'full'))
+
+
+@pytest.mark.parametrize('scale', SCALES)
+def test_sizes_keep_their_roles_at_every_scale(root, scale):
+  number = {name: int(value) for name, value in macros(root, scale).items() if value.isdigit()}
+  h = number['HIDDEN']
+  assert number['NARROW'] * 6 == h
+  assert number['WIDE'] == number['FEED_FORWARD'] == 4 * h
+  assert number['WIDER_HIDDEN'] * 3 == 4 * h
+  assert number['WIDER_FEED_FORWARD'] == 4 * number['WIDER_HIDDEN']
+  assert h // number['HEADS'] == number['WIDER_HIDDEN'] // number['WIDER_HEADS']
+  assert h % number['HEADS'] == number['WIDER_HIDDEN'] % number['WIDER_HEADS'] == 0
+  assert all(number[name] % 8 == 0 for name in ('HIDDEN', 'NARROW', 'WIDE', 'WIDER_HIDDEN', 'VOCABULARY'))
+  assert number['SEQUENCE'] <= number['POSITIONS']
+
+
+@pytest.mark.parametrize('scale', SCALES)
+def test_rows_stand_to_each_other_as_in_the_paper(scale):
+  def counts(name):
+    table = next(table for table, row in ROWS if row == name)
+    config = configured(*files(table, name, scale))
+    exact = count_parameters(config.model, kept_layers=config.paper.kept_layers)
+    return exact, count_as_the_paper(config.model, config.paper)
+
+  exact, by_rule = zip(*map(counts, COUNTS), strict=True)
+  exact, by_rule = (dict(zip(COUNTS, each, strict=True)) for each in (exact, by_rule))
+  tuned = {name: each.fine_tuning for name, each in exact.items()}
+  trained = {name: each.pre_training for name, each in by_rule.items()}
+  # Equal where the paper has them equal.
+  assert tuned['coupled768'] == tuned['in768_out768'] == tuned['in768_out128']
+  assert tuned['in128_out128'] == tuned['in128_out768'] == tuned['in128_out3072'] == tuned['layers23to12']
+  assert tuned['coupled128'] == tuned['in128_out128']
+  assert len({each for name, each in tuned.items() if name.startswith('english') and 'coupled' not in name}) == 1
+  # About half of the baseline is its embedding; a sixth of that is left of a narrow one.
+  baseline = by_rule['coupled768'].by_part
+  assert baseline['word embedding'] / sum(baseline.values()) == pytest.approx(0.52, abs=0.02)
+  # By the paper's own counts: 192M and 192M; 193M and 192M; 178M and 177M; 168M and 177M, by the rule 166.7M.
+  assert trained['in768_out128'] / trained['in128_out768'] == pytest.approx(1, abs=0.01)
+  assert trained['layers23to12'] / trained['in128_out768'] == pytest.approx(1.006, abs=0.02)
+  assert trained['in128_out3072'] / trained['in128_out768'] == pytest.approx(2.43, abs=0.05)
+  fine_tuned = {name: each.fine_tuning for name, each in by_rule.items()}
+  assert fine_tuned['layers23'] / fine_tuned['coupled768'] == pytest.approx(1.005, abs=0.01)
+  assert fine_tuned['hidden1024'] / fine_tuned['coupled768'] == pytest.approx(0.939, abs=0.03)
+  # Table 13: 114M and 112M; 178M and 181M.
+  assert trained['english_layers15to12'] / trained['english_in128_out768'] == pytest.approx(1.018, abs=0.02)
+  assert trained['english_layers24to12'] / trained['english_in128_out3072'] == pytest.approx(0.982, abs=0.03)
+
+
+@pytest.mark.parametrize('first', SCALES)
+@pytest.mark.parametrize('last', SCALES)
+def test_a_scale_after_another_leaves_nothing_of_it(first, last):
+  row = 'gin/experiments/table6/hidden1024.gin'
+  both = configured(row, f'gin/scales/{first}.gin', f'gin/scales/{last}.gin')
+  assert both == configured(row, f'gin/scales/{last}.gin')
+
+
+@pytest.mark.parametrize('scale', ['small', 'mini'])
+def test_what_is_saved_builds_the_same_run_again(scale, tmp_path):
+  config = configured(*files(5, 'layers23to12', scale), bindings=('train.seed=3', 'STEPS=7'))
+  assert config.train.steps == 7
+  configuration.save(epath.Path(tmp_path))
+  for name in ('config.gin', 'operative_config.gin'):
+    assert configured(os.fspath(tmp_path / name)) == config, name
+
+
+def test_one_number_on_the_command_line_changes_all_that_refers_to_it():
+  config = configured(*files(3, 'in768_out128', 'mini'), bindings=('HIDDEN=96', 'FEED_FORWARD=384'))
+  assert config.model.hidden_size == config.model.input_embedding_size == 96
+  assert config.model.output_embedding_size == 24
+  assert configuration.bound(RemBertConfig)['hidden_size'] == 96
+
+
+@pytest.mark.parametrize(
+  ('gin_files', 'binding', 'message', 'fix'),
+  [
+    (files(4, 'in128_out128'), 'HIDEN=96', 'nothing refers to HIDEN', 'did you mean HIDDEN?'),
+    (files(4, 'in128_out128'), 'WIDE=96', 'nothing refers to WIDE', ''),
+    (files(4, 'in128_out128'), 'train.steps=%STEP', '%STEP is not defined', '--gin.STEP='),
+    (['gin/pretrain_smoke.gin'], 'HIDDEN=96', 'nothing refers to HIDDEN', '--gin.NAME.FIELD'),
+    (['gin/pretrain_large.gin', 'gin/scales/mini.gin'], 'train.steps=1', 'nothing refers to', 'gin/experiments'),
+    (['gin/finetune_xnli.gin', 'gin/scales/mini.gin'], 'train.steps=1', 'nothing refers to', 'gin/scales/finetuning'),
+  ],
+)
+def test_a_number_that_would_change_nothing_is_refused(gin_files, binding, message, fix):
+  with pytest.raises(UsageError) as error:
+    configuration.load(gin_files, [binding])
+  assert message in str(error.value)
+  assert fix in str(error.value)
+
+
+def test_a_run_is_named_after_its_row_and_its_scale():
+  assert main.run_name(files(4, 'in128_out3072')) == 'in128_out3072'
+  assert main.run_name([*files(4, 'in128_out3072', 'mini'), 'gin/hardware/cpu.gin']) == 'in128_out3072_mini'
+  assert main.run_name(['gin/finetune_xnli.gin', 'gin/scales/finetuning/small.gin']) == 'finetune_xnli_small'
+
+
+# --- fine-tuning -------------------------------------------------------------
+
+
+@pytest.mark.parametrize('scale', SCALES)
+@pytest.mark.parametrize('task', ['xnli', 'panx', 'squad', 'tydiqa'])
+def test_fine_tuning_of_a_scale_fits_its_models(task, scale, root):
+  configuration.load([f'gin/finetune_{task}.gin', f'gin/scales/finetuning/{scale}.gin'], [])
+  train, options = configuration.build(TrainConfig), configuration.build(FinetuneOptions)
+  assert train.sequence_length <= int(macros(root, scale)['POSITIONS'])
+  assert (train.batch_size, options.epochs) == (32, 3)  # Table 10
+  assert (options.max_examples is None) == (scale == 'full')
+  xtreme_config = configuration.build(XtremeConfig)
+  room = train.sequence_length - xtreme_config.max_query_length - 3
+  assert task in ('xnli', 'panx') or xtreme_config.doc_stride <= room, 'windows would leave gaps'
+
+
+@pytest.mark.parametrize('scale', SCALES)
+def test_files_of_fine_tuning_say_what_they_go_with(scale, root):
+  head = head_comment(root, f'gin/scales/finetuning/{scale}.gin')
+  for words in (f'--gin_file=gin/scales/finetuning/{scale}.gin', f'gin/scales/{scale}.gin', '\nRequired: ', 'Table 10'):
+    assert words in head
