@@ -108,7 +108,7 @@ class Source:
     kind: what it is, in a word or two.
     models: of it.
     facts: what it says of itself, name to text.
-    scale: of a sweep; '' elsewhere.
+    scale: of which sizes it says to be; '' if it does not say.
   """
 
   folder: str
@@ -147,7 +147,8 @@ def _read_one(folder: epath.Path) -> Source:
   if is_workdir(folder):
     run = read_run(folder, name)
     if run.is_pre_training:
-      return Source(str(folder), 'pre-training', (Model(name, pretrained=(Pretrained(_seed_of(run), run),)),))
+      model = Model(name, (run.row,) if run.row else (), pretrained=(Pretrained(_seed_of(run), run),))
+      return Source(str(folder), 'pre-training', (model,), scale=run.scale)
     return Source(str(folder), 'XTREME', (Model(name, learned=(_learned(run),)),))
   raise UsageError(
     'nothing here that a report can be made of',
@@ -240,7 +241,8 @@ def _sweep(folder: epath.Path) -> Source:
   asked = content.get('asked') if isinstance(content.get('asked'), list) else []
   facts = {
     'name': str(content.get('name', '')),
-    'asked for': ' '.join(map(str, asked)),
+    # A line for each time that the sweep was asked for more.
+    'asked for': ' · '.join(' '.join(map(str, line)) if isinstance(line, list) else str(line) for line in asked),
     'code': ' '.join(str(code[name]) for name in ('version', 'commit') if code.get(name))
     + (', with changes that are not committed' if code.get('dirty') else ''),
   }

@@ -71,6 +71,18 @@ class Run:
     value = _literal(self.settings.get('paper.kept_layers', 'None'))
     return value if isinstance(value, int) else None
 
+  @property
+  def row(self) -> tuple[int, str] | None:
+    """Table and row of the paper that the run says it stands for; None if it says none."""
+    table, name = (_literal(self.settings.get(f'paper.{field}', 'None')) for field in ('table', 'row'))
+    return (table, name) if isinstance(table, int) and isinstance(name, str) else None
+
+  @property
+  def scale(self) -> str:
+    """Of which sizes it says to be (gin/scales); '' if it does not say."""
+    value = _literal(self.settings.get('paper.scale', 'None'))
+    return value if isinstance(value, str) else ''
+
   def curve(self, key: str) -> tuple[list[float], list[float]]:
     """Steps and values of a metric, wherever it was logged."""
     points = [(row['step'], row[key]) for row in self.metrics if key in row]
@@ -128,7 +140,10 @@ def read_metrics(file: epath.Path) -> tuple[tuple[dict[str, float], ...], int]:
 
 
 def read_settings(file: epath.Path) -> dict[str, str]:
-  """Bindings of a file that gin wrote, name to value as text; values over several lines become one."""
+  """Bindings of a file that gin wrote, name to value as text; values over several lines become one.
+
+  Where a binding refers to a macro (`%HIDDEN`, of gin/scales), it gets the macro's value; macros are then left out.
+  """
   found: dict[str, str] = {}
   name = None
   for line in _text_of(file).splitlines():
@@ -139,7 +154,10 @@ def read_settings(file: epath.Path) -> dict[str, str]:
       found[name] = value.strip()
     elif name is not None:
       found[name] = f'{found[name].rstrip(chr(92))} {line.strip()}'.strip()
-  return found
+  macros = {name: value for name, value in found.items() if '.' not in name}
+  resolved = lambda value: macros.get(value.removeprefix('%'), value) if value.startswith('%') else value
+  # A macro may be another macro, and that is as far as it goes here.
+  return {name: resolved(resolved(value)) for name, value in found.items() if name not in macros}
 
 
 def read_object(file: epath.Path) -> dict[str, Any] | None:

@@ -2,12 +2,19 @@
 
 import json
 
+import gin
 import made_up_sweep
 import pytest
 
+from rembert import configuration
+from rembert.model.config import RemBertConfig
 from rembert.report.runs import is_workdir, read_metrics, read_run, read_settings
 
-GIN = """# Parameters for data:
+GIN = """# Macros:
+KEPT = %LAYERS
+LAYERS = 4
+
+# Parameters for data:
 # ==============================================================================
 data.alpha = 0.7
 data.languages = \\
@@ -17,6 +24,8 @@ data.languages = \\
 # Parameters for RemBertConfig:
 RemBertConfig.hidden_size = 192
 train/optimizer.rate = 1e-3
+paper.kept_layers = %KEPT
+data.of = %UNKNOWN
 """
 
 
@@ -41,13 +50,15 @@ def test_bytes_that_are_no_text_are_broken_lines(tmp_path):
   assert read_metrics(file) == (({'step': 1},), 1)
 
 
-def test_settings_over_several_lines_are_one(tmp_path):
+def test_settings_over_several_lines_are_one_and_macros_are_their_values(tmp_path):
   (tmp_path / 'config.gin').write_text(GIN)
   assert read_settings(tmp_path / 'config.gin') == {
     'data.alpha': '0.7',
     'data.languages': "['de', 'en']",
     'RemBertConfig.hidden_size': '192',
     'train/optimizer.rate': '1e-3',
+    'paper.kept_layers': '4',
+    'data.of': '%UNKNOWN',
   }
 
 
@@ -76,7 +87,7 @@ def test_without_a_checkpoint_the_model_is_what_the_run_was_told(tmp_path):
     file.unlink()
   told = read_run(workdir, 'x')
   assert told.model == said
-  assert told.kept_layers == 4
+  assert (told.kept_layers, told.row, told.scale) == (4, (5, 'layers23to12'), 'mini')
 
 
 def test_a_broken_checkpoint_gives_way_to_the_one_before(tmp_path):
@@ -99,3 +110,16 @@ def test_a_model_that_cannot_be_is_none(tmp_path, hidden):
 def test_results_that_are_none_are_none(tmp_path, content):
   (tmp_path / 'results.json').write_text(content)
   assert read_run(tmp_path, 'x').results is None
+
+
+def test_a_row_of_the_paper_is_read_as_gin_writes_it(tmp_path):
+  files = ['gin/experiments/table5/layers23to12.gin', 'gin/scales/mini.gin']
+  try:
+    configuration.load(files, ['train.seed=3'])
+    configuration.save(tmp_path)
+    model = configuration.build(RemBertConfig)
+  finally:
+    gin.clear_config()
+  run = read_run(tmp_path, 'x')
+  assert run.model == model
+  assert (run.row, run.scale, run.kept_layers) == ((5, 'layers23to12'), 'mini', 4)

@@ -70,7 +70,7 @@ def write_pretraining(
     'train.steps': steps,
   }
   if name == 'layers23to12':
-    told['paper.kept_layers'] = 4
+    told |= {'paper.table': 5, 'paper.row': name, 'paper.scale': 'mini', 'paper.kept_layers': 4}
   lines = [f'{field} = {value!r}' for field, value in told.items()]
   (workdir / 'config.gin').write_text('# Parameters\n# ====\n' + '\n'.join(lines) + '\n')
   meta = workdir / 'checkpoints' / str(steps) / 'meta'
@@ -152,7 +152,7 @@ def write_sweep(
     'name': 'a made-up sweep',
     'scale': 'mini',
     'code': {'version': '0.1', 'commit': 'abc123', 'dirty': False},
-    'asked': ['--models=all', f'--seeds={seeds}'],
+    'asked': [['--models=all', f'--seeds={seeds}']],
     'models': entries,
   }
   folder.mkdir(parents=True, exist_ok=True)

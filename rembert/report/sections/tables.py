@@ -52,12 +52,12 @@ class MeasuredRow:
 
 
 def section(sources: Sequence[Source]) -> Section:
-  """Every table that a model stands in."""
+  """Every table that a model stands in of which anything is to be learned."""
   models = all_models(sources)
   blocks = []
   for table, printed in paper.TABLES.items():
     rows = measured(models, table, printed)
-    if any(row.model is not None for row in rows):
+    if any(row.model is not None and row.model.learned for row in rows):
       blocks += _blocks(table, rows)
   return Section('Paper tables', [*_INTRODUCTION, *blocks] if blocks else [])
 
