@@ -83,10 +83,11 @@ class Canvas:
       longest = max(map(len, labels))
       # In points: letters, the line before them, and the space between columns.
       width = _LEGEND_SIZE * (0.6 * longest + 5.5)
-      fits = max(1, int(72 * self.figure.get_figwidth() / width))
-      self.figure.legend(
-        handles, labels, loc='outside lower center', ncols=columns or min(fits, len(labels)), handlelength=2.4
-      )
+      columns = columns or min(len(labels), max(1, int(72 * self.figure.get_figwidth() / width)))
+      rows = math.ceil(len(labels) / columns)
+      # A line is there already; further ones must not be taken from the axes.
+      self.figure.set_figheight(self.figure.get_figheight() + (rows - 1) * 1.3 * _LEGEND_SIZE / 72)
+      self.figure.legend(handles, labels, loc='outside lower center', ncols=columns, handlelength=2.4)
 
 
 @contextlib.contextmanager

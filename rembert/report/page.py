@@ -187,7 +187,7 @@ class _Maker:
     self._files[name] = as_csv(table)
     has_titles = any(group.title for group in table.groups)
     anchor = self._anchors.new('table', name.removesuffix('.csv'))
-    head = element('thead', element('tr', *(element('th', column, scope='col') for column in table.columns)))
+    head = element('thead', element('tr', *(_cell('th', column, scope='col') for column in table.columns)))
     bodies = [_body(group, has_titles) for group in table.groups]
     caption = element('caption', element('span', table.caption, id=anchor), ' ', _file_link(name, table.caption))
     whole = element('table', caption, head, *bodies)

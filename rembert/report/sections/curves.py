@@ -20,7 +20,12 @@ def section(sources: Sequence[Source]) -> Section:
     _overlay(models, 'eval/accuracy', 'masked pieces predicted (%)', 'MLM accuracy', factor=100.0),
     _overlay(models, 'loss', 'training loss (nats)', 'Training loss'),
   ]
-  return Section('Loss', [picture for picture in pictures if picture is not None])
+  sizes = {run.model.vocab_size for _, model in models for run in model.runs if run.model is not None}
+  words = [_PIECES_DIFFER] if len(sizes) > 1 else []
+  return Section('Loss', [*words, *(picture for picture in pictures if picture is not None)])
+
+
+_PIECES_DIFFER = 'The vocabularies differ, and loss is counted per piece: a curve says nothing of another vocabulary’s.'
 
 
 def _overlay(
@@ -30,13 +35,8 @@ def _overlay(
   if not drawn:
     return None
   said = []
-  rows = -(-len(drawn) // 2)
-  name = f'loss-{key}'
-  with drawing.canvas(
-    name.replace('/', '-'),
-    alt=f'{title} of {len(drawn)} models over steps',
-    height=drawing.HEIGHT + 0.17 * max(0, rows - 2),
-  ) as canvas:
+  alt = f'{title} of {len(drawn)} models over steps'
+  with drawing.canvas(f'loss-{key}'.replace('/', '-'), alt=alt) as canvas:
     for index, model in drawn:
       look = drawing.style(index) | {'marker': ''}
       text = drawing.label(model.name)

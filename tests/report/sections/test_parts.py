@@ -90,6 +90,15 @@ def test_a_run_alone_has_its_loss_and_a_sweep_an_overlay(section_of):
   assert set(pictures_of(section_of(curves, 'sweep'))) == {'Held-out loss', 'MLM accuracy', 'Training loss'}
 
 
+def test_losses_of_other_vocabularies_come_with_a_warning(tmp_path, section_of):
+  folders = [made_up_sweep.write_pretraining(tmp_path / name) for name in ('a', 'b')]
+  file = folders[0] / 'checkpoints/200/meta/metadata'
+  file.write_text(json.dumps(json.loads(file.read_text()) | {'RemBertConfig.vocab_size': 3000}))
+  words = [block for block in curves.section(reading.read(folders)).blocks if isinstance(block, str)]
+  assert 'vocabularies differ' in words[0]
+  assert not any(isinstance(block, str) for block in section_of(curves, 'sweep').blocks)
+
+
 def test_languages_are_a_curve_and_a_line_each(section_of):
   table = tables_of(section_of(languages, 'run'))['Each language']
   assert [row[0] for row in table.groups[0].rows] == ['en', 'de', 'ru', 'sw', 'zh']  # the lowest loss first
