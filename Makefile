@@ -13,7 +13,7 @@ LIBTPU_STAMP := $(VENV)/.libtpu-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity gcs golden bench tpu hardware-table lint format lock clean
+.PHONY: help smoke test test-slow parity gcs browser golden bench tpu hardware-table lint format lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,10 @@ parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT and with seqeval 
 gcs: $(STAMP)  ## a run in a bucket of an emulated Google Cloud Storage (installs the emulator)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/gcs/requirements.txt
 	$(BIN)/python -m pytest tests/gcs -m gcs $(ARGS)
+
+browser: $(STAMP)  ## reports in a Chromium, where there is one (installs Playwright's client)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/report/requirements.txt
+	$(BIN)/python -m pytest tests/report/test_in_browser.py $(ARGS)
 
 golden: $(TORCH_STAMP)  ## make tests/golden anew: what Hugging Face's RemBERT and seqeval compute (installs both)
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py

@@ -22,6 +22,7 @@ REQUIREMENTS = [
   'protobuf>=6,<7',  # apache-beam stops at 6; see sentencepiece
   'rich>=14,<16',
   'safetensors>=0.5,<1',  # Hugging Face's format of weights
+  'scipy>=1.15,<2',  # tests of significance
   'sentencepiece==0.2.2',  # 0.2.1 crashes, 0.2.3 needs protobuf 7
   'seqio==0.0.20',
   't5==0.9.4',
@@ -57,7 +58,11 @@ setup(
   python_requires='>=3.11',
   packages=[*PACKAGES, 'rembert.gin_files.gin'],
   package_dir={'rembert.gin_files.gin': 'gin'},
-  package_data={'rembert.gin_files.gin': ['**/*.gin'], 'tasks.wikipedia': ['sample/*']},
+  package_data={
+    'rembert.gin_files.gin': ['**/*.gin'],
+    'rembert.report': ['style.css'],
+    'tasks.wikipedia': ['sample/*'],
+  },
   install_requires=REQUIREMENTS,
   extras_require=EXTRAS,
 )

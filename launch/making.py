@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import os
 import shlex
 from collections.abc import Sequence
 
@@ -68,3 +69,11 @@ def make(
   for progress in wrong:
     console.say(f'{progress.state.value}: {progress.run.name} ({progress.note})')
   return execution.all, is_finished
+
+
+def report(workdir: epath.Path, console: Console) -> None:
+  """Writes the page of whatever is done; one that fails costs nothing else."""
+  from rembert.report.__main__ import main
+
+  if main([os.fspath(workdir)]):
+    console.say(f'there is no report; once that is mended: python -m rembert.report {shlex.quote(os.fspath(workdir))}')

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from etils import epath
 
 from launch.execution import Progress, State
-from launch.making import add_slots, make, print_commands, slots_of
+from launch.making import add_slots, make, print_commands, report, slots_of
 from launch.xtreme_runs import Benchmark, TaskRun, add_benchmark, benchmark_of
 from rembert.errors import UsageError
 from rembert.report import xtreme_results, xtreme_table
@@ -95,12 +95,14 @@ def run(options: argparse.Namespace, benchmark: Benchmark) -> int:
 def _show(options, benchmark, task_runs, progress: Sequence[Progress], console: Console) -> int:
   done = {each.run.name for each in progress if each.state is State.DONE}
   by_task, missing = collected(task_runs, done, benchmark.missing_scores(), console)
-  for task, of_seeds in by_task.items():
-    xtreme_table.show_task(console, task, xtreme_results.summary_of(task, of_seeds))
+  summaries = {task: xtreme_results.summary_of(task, of_seeds) for task, of_seeds in by_task.items()}
+  for task, summary in summaries.items():
+    xtreme_table.show_task(console, task, summary)
   row = xtreme_results.leaderboard_row(options.name or pathlib.PurePath(options.init).name, by_task, missing)
   xtreme_table.show(console, row)
-  xtreme_table.write(row, options.workdir)
+  xtreme_table.write(row, options.workdir, summaries)
   console.say(f'table: {options.workdir}/xtreme.md, {options.workdir}/xtreme.json')
+  report(epath.Path(options.workdir), console)
   return 0 if len(done) == len(progress) else 1
 
 

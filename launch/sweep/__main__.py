@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from etils import epath
 
 from launch.execution import State
-from launch.making import add_slots, make, print_commands, slots_of
+from launch.making import add_slots, make, print_commands, report, slots_of
 from launch.sweep.plan import Asked, planned, write
 from launch.xtreme_runs import add_benchmark, benchmark_of, listed
 from rembert.errors import UsageError
@@ -129,18 +129,10 @@ def run(flags: argparse.ArgumentParser, options: argparse.Namespace, rest: Seque
   workdir.mkdir(parents=True, exist_ok=True)
   write(plan, argv, scale or 'full', workdir)
   progress, is_finished = make(plan.runs, slots, workdir, console)
-  _report(workdir, console)
+  report(workdir, console)
   if not is_finished:
     return EXIT_STOPPED
   return 0 if all(each.state is State.DONE for each in progress) else 1
-
-
-def _report(workdir: epath.Path, console: Console) -> None:
-  """Of whatever is done."""
-  from rembert.report.__main__ import main as report
-
-  if report([str(workdir)]):
-    console.say(f'no report: python -m rembert.report {workdir}')
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ missing in it stands below the table. Averages of printed rows are those that ar
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -40,10 +40,12 @@ def markdown(row: Row, beside: Sequence[Row] = PAPER) -> str:
   return '\n'.join([*_markdown_table(columns, cells), '', *lines]).rstrip() + '\n'
 
 
-def write(row: Row, folder: epath.PathLike) -> None:
-  """Writes `xtreme.json` and `xtreme.md`."""
-  write_whole(epath.Path(folder) / 'xtreme.json', json.dumps(as_json(row), indent=2, ensure_ascii=False) + '\n')
-  write_whole(epath.Path(folder) / 'xtreme.md', markdown(row))
+def write(row: Row, folder: epath.PathLike, tasks: Mapping[str, TaskSummary] | None = None) -> None:
+  """Writes `xtreme.json` and `xtreme.md`: the row, and the tasks language by language."""
+  content = as_json(row) | {'tasks': {task: task_json(summary) for task, summary in (tasks or {}).items()}}
+  parts = [markdown(row), *(task_markdown(task, summary) for task, summary in (tasks or {}).items())]
+  write_whole(epath.Path(folder) / 'xtreme.json', json.dumps(content, indent=2, ensure_ascii=False) + '\n')
+  write_whole(epath.Path(folder) / 'xtreme.md', '\n'.join(parts))
 
 
 def as_json(row: Row) -> dict[str, Any]:
@@ -127,6 +129,11 @@ def show_task(console: Console, task: str, summary: TaskSummary) -> None:
 def task_markdown(task: str, summary: TaskSummary) -> str:
   """The same as Markdown."""
   return '\n'.join([_title(task, summary), '', *_markdown_table(_task_columns(summary), _task_rows(summary))]) + '\n'
+
+
+def task_json(summary: TaskSummary) -> dict[str, Any]:
+  """The same as JSON: `languages`, `mean`, `english` and `gap`, each with mean, deviation and number of runs."""
+  return dataclasses.asdict(summary)
 
 
 def _title(task: str, summary: TaskSummary) -> str:
