@@ -29,6 +29,7 @@ L + 1 (theirs too have it; the paper's "12 layers" leaves open whether it has).
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
@@ -268,7 +269,7 @@ def train_probe(
   optimizer = optax.adam(config.learning_rate)
   state = optimizer.init(parameters)
 
-  @jax.jit(static_argnums=4)
+  @functools.partial(jax.jit, static_argnums=4)
   def step(parameters, state, x_BxPxLxH, batch, window):
     def loss(parameters):
       logits = nnx.merge(graphdef, parameters)(x_BxPxLxH, batch['sentence_T'], batch['spans_Tx2x2'], window)
@@ -307,7 +308,7 @@ def probe_score(probe: TrainedProbe, states: FrozenStates) -> ProbeScore:
   return score_of(total, has_lists=probe.has_lists)
 
 
-@jax.jit(static_argnums=(0, 4))
+@functools.partial(jax.jit, static_argnums=(0, 4))
 def _counts(graphdef, parameters, x_BxPxLxH, batch, window):
   logits = nnx.merge(graphdef, parameters)(x_BxPxLxH, batch['sentence_T'], batch['spans_Tx2x2'], window)
   return batch_counts(logits, batch['labels_TxN'], batch['golds_T'], batch['weight_T'])

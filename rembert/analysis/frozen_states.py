@@ -1,5 +1,6 @@
 """Outputs of all layers of a frozen encoder, at the positions that are asked for: kept in memory, or computed again."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -43,18 +44,9 @@ class FrozenStates:
       on_progress: told while they are computed.
     """
     self.examples, self._pad, self.batch_size = examples, pad, batch_size
-    graphdef, self._parameters = nnx.split(encoder)
+    self._graphdef, self._parameters = nnx.split(encoder)
     config: RemBertConfig = encoder.config
     self._longest = config.max_position_embeddings
-
-    @jax.jit
-    def states(parameters, ids_BxS, mask_BxS, needed_BxP):
-      model = nnx.merge(graphdef, parameters)
-      hidden_LxBxSxH = model(ids_BxS, attention_mask=mask_BxS, output_hidden_states=True).hidden_states
-      needed_LxBxPxH = jnp.take_along_axis(hidden_LxBxSxH, needed_BxP[None, :, :, None], axis=2)
-      return jnp.moveaxis(needed_LxBxPxH, 0, 2).astype(jnp.float32)
-
-    self._states = states
     positions = sum(len(example.needed) for example in examples)
     self.is_cached = 4 * positions * (config.num_hidden_layers + 1) * config.hidden_size <= cache_bytes
     self._cache: list[np.ndarray] = []
@@ -86,7 +78,7 @@ class FrozenStates:
       ids[place, : len(example.input_ids)] = example.input_ids
       mask[place, : len(example.input_ids)] = 1
       needed[place, : len(example.needed)] = example.needed
-    return self._states(self._parameters, ids, mask, needed)
+    return _states(self._graphdef, self._parameters, ids, mask, needed)
 
   def _fill(self, on_progress: Callable[[float, str], None]) -> None:
     self._cache = [np.empty(0)] * len(self.examples)
@@ -98,6 +90,15 @@ class FrozenStates:
         self._cache[index] = states[place, : len(self.examples[index].needed)].copy()
       done = start + len(chosen)
       on_progress(done / len(by_length), f'{done:,} of {len(by_length):,} sentences read')
+
+
+# At the top of the module: many sets of sentences with one model are compiled once.
+@functools.partial(jax.jit, static_argnums=0)
+def _states(graphdef, parameters, ids_BxS, mask_BxS, needed_BxP) -> jax.Array:
+  encoder = nnx.merge(graphdef, parameters)
+  hidden_LxBxSxH = encoder(ids_BxS, attention_mask=mask_BxS, output_hidden_states=True).hidden_states
+  needed_LxBxPxH = jnp.take_along_axis(hidden_LxBxSxH, needed_BxP[None, :, :, None], axis=2)
+  return jnp.moveaxis(needed_LxBxPxH, 0, 2).astype(jnp.float32)
 
 
 def power_of_two(count: int, least: int) -> int:

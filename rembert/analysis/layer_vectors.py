@@ -1,5 +1,6 @@
 """Sentences as vectors, one of every layer."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -25,19 +26,21 @@ def layer_means(
   """
   config = model.config
   graphdef, parameters = nnx.split(model.encoder)
-
-  @jax.jit
-  def means(parameters, ids_BxS, mask_BxS):
-    states = nnx.merge(graphdef, parameters)(ids_BxS, attention_mask=mask_BxS, output_hidden_states=True).hidden_states
-    return mean_over_text(states, ids_BxS, mask_BxS, config)
-
   longest = config.max_position_embeddings
   encoded = [encoder.encode(line) for line in lines]
   rows = [cut(ids, longest) for ids in encoded]
   vectors_LxNxH = np.zeros((config.num_hidden_layers + 1, len(lines), config.hidden_size), np.float32)
   done = 0
   for chosen, ids, mask in padded_rows(rows, pad=encoder.special.pad, batch_size=batch_size, longest=longest):
-    vectors_LxNxH[:, chosen] = np.asarray(means(parameters, ids, mask))[:, : len(chosen)]
+    vectors_LxNxH[:, chosen] = np.asarray(_means(graphdef, parameters, ids, mask))[:, : len(chosen)]
     done += len(chosen)
     on_progress(done / len(lines), f'{done:,} of {len(lines):,} sentences')
   return vectors_LxNxH, sum(len(ids) > longest for ids in encoded)
+
+
+# At the top of the module: many calls with one model are compiled once.
+@functools.partial(jax.jit, static_argnums=0)
+def _means(graphdef: nnx.GraphDef, parameters: nnx.State, ids_BxS: jax.Array, mask_BxS: jax.Array) -> jax.Array:
+  encoder = nnx.merge(graphdef, parameters)
+  states_LxBxSxH = encoder(ids_BxS, attention_mask=mask_BxS, output_hidden_states=True).hidden_states
+  return mean_over_text(states_LxBxSxH, ids_BxS, mask_BxS, encoder.config)

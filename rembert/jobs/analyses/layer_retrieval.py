@@ -51,7 +51,7 @@ def run(desk: Desk) -> Analysed:
     in_row = lambda values: [number(value) for value in values]
     rows.append((name, f'{of_pair["pairs"]:,}', *in_row(of_pair['accuracy']), number(of_pair['chance'], 2)))
     if of_pair['reverse']:
-      rows.append((f'{name}, the other way', '', *in_row(of_pair['reverse']), ''))
+      rows.append((f'{name} reversed', '', *in_row(of_pair['reverse']), ''))
   if len(found) > 1:
     rows.append((f'mean of {len(found)}', '', *(number(value) for value in mean), ''))
   blank, cut = (sum(of_pair[name] for of_pair in found.values()) for name in ('blank', 'cut'))
