@@ -41,7 +41,8 @@ class AnalyzeConfig:
     store: `spectra`: a token store whose training rows are counted instead.
     counts: `spectra`: a file of `ID TAB COUNT` lines instead.
     characters: `spectra`, `fertility`: of each language's text at most.
-    results: `fertility`: the workdir of a fine-tuning or evaluation, or its `results.json`, for the scores.
+    results: `fertility`: where scores by language come from: the workdir of a fine-tuning or evaluation, or of an
+      analysis by `masked_accuracy` or `edge_probing`.
     task: `fertility`: which task's scores, where there are several.
     points: `scaling`: a CSV or JSON file of x, score and, if known, its standard deviation.
   """

@@ -261,14 +261,15 @@ def _json_rows(text: str, path) -> list[tuple[tuple[float, ...], str]]:
 
 def _csv_rows(text: str, path) -> list[tuple[tuple[float, ...], str]]:
   lines = text.splitlines()
-  separator = next((sign for sign in '\t;' if lines and sign in lines[0]), ',')
-  found = []
+  separator = next((sign for sign in '\t;' if any(sign in line for line in lines if not line.startswith('#'))), ',')
+  found, has_header = [], False
   for number, cells in enumerate(csv.reader(lines, delimiter=separator), 1):
     where = f'{path}:{number}'
     if not any(cells) or cells[0].startswith('#'):
       continue
-    if not found and number == 1 and not _is_number(cells[0]):
-      continue  # a header
+    if not found and not has_header and not _is_number(cells[0]):
+      has_header = True
+      continue
     found.append((_numbers(cells, where), where))
   return found
 

@@ -9,6 +9,7 @@ from etils import epath
 from rembert.report.figures import BLUE, GREY, OCHRE, RED, colour, new_figure, save, tidy
 
 Results = Mapping[str, Mapping[str, Any]]
+_NEVER = 0.2  # where 0 stands on a logarithmic axis
 
 
 def plot_masked_accuracy(results: Results, picture: epath.PathLike) -> None:
@@ -67,6 +68,7 @@ def plot_layer_retrieval(results: Results, picture: epath.PathLike) -> None:
   longest = max((found['layers'] for found in results.values()), key=len)
   tidy(axes, xlabel='layer (0: embeddings)', ylabel='translations found (%)', ylim=(0, None))
   axes.set_xticks(longest[:: max(1, len(longest) // 16)])
+  axes.set_xlim(-0.03 * len(longest), longest[-1] + 0.09 * len(longest))  # room for names of pairs
   axes.legend(frameon=False)
   save(figure, picture)
 
@@ -80,7 +82,7 @@ def plot_word_similarity(results: Results, picture: epath.PathLike) -> None:
     for table in ('input', 'output')
     if any(of_set[table] for of_set in found['sets'].values())
   ]
-  figure, axes = new_figure(width=max(6.0, 2 + 0.9 * len(names) * max(1, len(series) / 2)), height=4.5)
+  figure, axes = new_figure(width=max(5.0, 2 + 0.9 * len(names) * max(1, len(series) / 2)), height=4)
   width = 0.8 / max(1, len(series))
   tables = list(dict.fromkeys(model for model, _, _ in series))
   for number, (model, table, sets) in enumerate(series):
@@ -102,7 +104,8 @@ def plot_word_similarity(results: Results, picture: epath.PathLike) -> None:
     )
     axes.errorbar(places, rhos, errors, fmt='none', ecolor='#24292f', elinewidth=1, capsize=3)
   axes.axhline(0, color=GREY, linewidth=0.8)
-  tidy(axes, ylabel="Spearman's ρ × 100", xlim=(-0.6, len(names) - 0.4))
+  axes.margins(y=0.2)
+  tidy(axes, ylabel="Spearman's ρ × 100", xlim=(-0.8, len(names) - 0.2))
   axes.grid(visible=False, axis='x')
   counted = next(iter(results.values()))['sets']
   axes.set_xticks(
@@ -165,7 +168,7 @@ def plot_spectra(results: Results, picture: epath.PathLike) -> None:
     for panel in norms:
       classes = table['norms_by_frequency'] or ()
       panel.plot(
-        [0.5 if row['begin'] == 0 else row['begin'] for row in classes],
+        [_NEVER if row['begin'] == 0 else row['begin'] for row in classes],
         [row['norm'] for row in classes],
         color=shade,
         linestyle=line,
@@ -181,7 +184,7 @@ def plot_spectra(results: Results, picture: epath.PathLike) -> None:
     panel.set_xscale('log')
     last = max(row['begin'] for *_, table in series for row in table['norms_by_frequency'] or ())
     ticks = [10**power for power in range(len(str(last)))]
-    panel.set_xticks([0.5, *ticks], ['never', *(f'{tick:,}' for tick in ticks)])
+    panel.set_xticks([_NEVER, *ticks], ['never', *(f'{tick:,}' for tick in ticks)])
     panel.minorticks_off()
     panel.legend(frameon=False, fontsize=9)
   save(figure, picture)

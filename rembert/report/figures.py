@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 BLUE, GREY, RED, OCHRE, GREEN, PURPLE = '#1f6feb', '#9aa5b1', '#d1242f', '#bf8700', '#1a7f37', '#8250df'
 # Of several models in one picture, in their order.
-COLOURS = (BLUE, OCHRE, GREEN, PURPLE, RED, '#0a7ea4', '#6e7781', '#bc4c00')
+COLOURS = (
+  *(BLUE, OCHRE, GREEN, PURPLE, RED, '#0a7ea4'),
+  *('#6e7781', '#bc4c00', '#0f5f57', '#e377c2', '#5c3d2e', '#8a9a2b'),
+)
 
 
 def colour(number: int) -> str:

@@ -102,7 +102,7 @@ def test_one_run_of_each_size_has_no_bootstrap_and_too_few_sizes_no_law():
   ('name', 'text'),
   [
     ('p.csv', '128,68.1\n768,70.4\n768,70.6\n'),
-    ('p.csv', 'E_out,XNLI\n# seeds\n128,68.1\n\n768,70.4\n768,70.6\n'),
+    ('p.csv', '# runs; seeds\nE_out,XNLI\n128,68.1\n\n768,70.4\n768,70.6\n'),
     ('p.tsv', '128\t68.1\n768\t70.4\n768\t70.6\n'),
     ('p.json', '[[128, 68.1], [768, 70.4], [768, 70.6]]'),
     ('p.json', '[{"x": 128, "score": 68.1}, {"x": 768, "score": 70.4}, {"x": 768, "score": 70.6}]'),

@@ -10,6 +10,8 @@ import pytest
 import rembert
 from rembert import main
 from rembert.analysis.word_pairs import read_word_pairs
+from rembert.data.stored_batches import StoredBatches
+from rembert.data.token_store import TokenStore
 from rembert.jobs.analyze import model_name, plain
 from rembert.jobs.predict import text_encoder
 from rembert.report.analysis_plots import PLOTS
@@ -47,14 +49,28 @@ def analyze(root, model, tmp_path, capsys):
   return run
 
 
-def test_masked_accuracy_is_that_of_the_logits(analyze, small_store):
-  store = ('data.source=store', f'data.store={small_store.folder}', 'train.sequence_length=64', 'mesh.data=1')
-  results, shown = analyze('masked_accuracy', *store, 'analyze.rows=3', 'analyze.batch_size=4')
+def test_masked_accuracy_is_that_of_the_logits(analyze, small_store, model):
+  store = ('data.source=store', f'data.store={small_store.folder}', 'train.sequence_length=64', 'train.seed=5')
+  results, shown = analyze('masked_accuracy', *store, 'analyze.rows=3', 'analyze.batch_size=8')
   assert list(results['languages']) == ['el', 'sw', 'th']
-  assert results['all']['positions'] == sum(found['positions'] for found in results['languages'].values())
-  for found in results['languages'].values():
-    assert 1 <= found['rows'] <= 3
-    assert found['loss'] > 3
+
+  # The same rows and masks, one row at a time, through logits of the whole vocabulary.
+  rates = dict.fromkeys(('el', 'sw', 'th'), 1 / 3)
+  held_out = StoredBatches(TokenStore(small_store.folder), rates, 8, 1500, seed=5, evaluation_rows=3)
+  module, seen = rembert.load(model, 'mlm').module, {language: [] for language in rates}
+  for batch in held_out.evaluation_batches():
+    inputs = {name: batch[name] for name in ('input_ids', 'segment_ids', 'position_ids')}
+    logits = np.asarray(module(**inputs).logits, np.float64)[..., :1500]
+    for row, slot in np.argwhere(batch['weights'] > 0):
+      scores, target = logits[row, batch['masked_positions'][row, slot]], batch['targets'][row, slot]
+      loss = np.log(np.exp(scores - scores.max()).sum()) + scores.max() - scores[target]
+      seen[list(rates)[batch['language'][row]]].append((loss, scores.argmax() == target))
+  for language, found in results['languages'].items():
+    losses, right = zip(*seen[language], strict=True)
+    assert found['positions'] == len(losses)
+    assert found['loss'] == pytest.approx(np.mean(losses), rel=1e-4)
+    assert found['accuracy'] == pytest.approx(100 * np.mean(right))
+  assert results['all']['positions'] == sum(map(len, seen.values()))
   assert results['mean']['loss'] == pytest.approx(np.mean([found['loss'] for found in results['languages'].values()]))
   assert 'Masked pieces restored' in shown
 
@@ -161,6 +177,17 @@ def test_fertility_stands_beside_the_scores_of_a_run(analyze, tmp_path):
   assert results['correlation']['character']['languages'] == 3
   assert results['task'] == 'udpos'
   assert 'scores without text: de' in shown
+
+
+def test_fertility_takes_scores_of_another_analysis(analyze, tmp_path):
+  (tmp_path / 'text').mkdir()
+  (tmp_path / 'text' / 'sw.txt').write_text('maji ya bahari')
+  (tmp_path / 'probed').mkdir()
+  tests = {'sw': {'micro_f1': 55.5}}
+  probed = {'analysis': 'edge_probing', 'results': {'task': 'udpos', 'encoders': {'model': {'tests': tests}}}}
+  (tmp_path / 'probed' / 'analysis.json').write_text(json.dumps(probed))
+  results, _ = analyze('fertility', f'analyze.text={tmp_path}/text', f'analyze.results={tmp_path}/probed')
+  assert (results['task'], results['languages']['sw']['score']) == ('probe of udpos', 55.5)
 
 
 def test_scaling_needs_no_model(analyze, tmp_path):

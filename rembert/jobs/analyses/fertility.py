@@ -1,6 +1,7 @@
 """`fertility`: text files cut by a vocabulary, beside the scores of a run on XTREME."""
 
 import dataclasses
+import json
 
 from etils import epath
 
@@ -85,7 +86,9 @@ def _scores(path: str | None, task: str | None) -> tuple[str | None, dict[str, f
   if path is None:
     return None, {}
   folder = epath.Path(path)
-  folder = folder.parent if folder.name == 'results.json' else folder
+  folder = folder.parent if folder.suffix == '.json' else folder
+  if (folder / 'analysis.json').is_file():
+    return _of_analysis(folder / 'analysis.json')
   if not (folder / 'results.json').is_file():
     raise UsageError('there are no results', where=str(folder / 'results.json'), fix='the workdir of a fine-tuning')
   try:
@@ -103,3 +106,15 @@ def _scores(path: str | None, task: str | None) -> tuple[str | None, dict[str, f
       fix=f'one of {", ".join(by_task)}' if by_task else 'a run with gold labels',
     )
   return task, {language: value(task, scores) for language, scores in by_task[task].items()}
+
+
+def _of_analysis(path: epath.Path) -> tuple[str, dict[str, float]]:
+  """Scores by language of another analysis: of a probe, or of masked pieces."""
+  content = json.loads(path.read_text())
+  what, results = content['analysis'], content['results']
+  if what == 'edge_probing':
+    tests = results['encoders']['model']['tests']
+    return f'probe of {results["task"]}', {name: found['micro_f1'] for name, found in tests.items()}
+  if what == 'masked_accuracy':
+    return 'masked pieces', {name: found['accuracy'] for name, found in results['languages'].items()}
+  raise UsageError(f'{what} has no score by language', where=str(path), fix='masked_accuracy, edge_probing, or XTREME')
