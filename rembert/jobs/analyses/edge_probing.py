@@ -79,9 +79,14 @@ def run(desk: Desk) -> Analysed:
     'most_frequent': {name: most_frequent_f1(encoded['train'], encoded[name]) for name in tests},
     'dropped': dropped,
   }
-  remarks = [
-    f'{count} target(s) of {name} lie beyond the positions of the model' for name, count in dropped.items() if count
-  ]
+  beyond = {name: count for name, count in dropped.items() if count}
+  remarks = []
+  if beyond:
+    longest = model.config.max_position_embeddings
+    remarks.append(
+      f'{sum(beyond.values()):,} target(s) lie beyond {longest} pieces, as far as the model reads, and are left '
+      f'out: {", ".join(f"{name} {count:,}" for name, count in beyond.items())}'
+    )
   return Analysed(
     results,
     {**model_facts(model.config, source.path), 'probe': dataclasses.asdict(probe)},
