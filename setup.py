@@ -24,6 +24,7 @@ REQUIREMENTS = [
   'safetensors>=0.5,<1',  # Hugging Face's format of weights
   'scipy>=1.15,<2',  # tests of significance
   'sentencepiece==0.2.2',  # 0.2.1 crashes, 0.2.3 needs protobuf 7
+  'scipy>=1.14,<2',  # rank correlations, fits, singular values
   'seqio==0.0.20',
   't5==0.9.4',
   'tensorboardX>=2.6.2,<3',  # event files without importing TensorFlow

@@ -16,6 +16,7 @@ import gin
 from etils import epath
 
 import rembert
+from rembert.analysis.config import AnalyzeConfig, ProbeConfig
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
@@ -66,6 +67,8 @@ CONFIGURABLES = {
   'xtreme': XtremeConfig,
   'finetune': FinetuneOptions,
   'evaluate': JudgeConfig,
+  'analyze': AnalyzeConfig,
+  'probe': ProbeConfig,
 }
 for _name, _class in CONFIGURABLES.items():
   gin.register(_name, module='rembert')(_class)

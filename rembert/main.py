@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from rembert.errors import UsageError
 from rembert.training.preemption import Stopped, StopSignal, exit_stopped, heed_maintenance
 
-MODES = ('pretrain', 'finetune', 'evaluate', 'compile')
+MODES = ('pretrain', 'finetune', 'evaluate', 'analyze', 'compile')
 
 DESCRIPTION = """\
-Pre-train RemBERT, fine-tune it, judge it. A gin file says what to run; bindings on the command line override it.
-Running the same command again resumes the run in its workdir."""
+Pre-train RemBERT, fine-tune it, judge it, look into it. A gin file says what to run; bindings on the command line
+override it. Running the same command again resumes the run in its workdir."""
 
 EPILOG = """\
 examples
@@ -34,6 +34,9 @@ examples
   a task of XTREME learned in English and judged in all languages that have data:
     python -m rembert.main --gin_file=gin/finetune_udpos.gin --gin.xtreme.data_dir=download \\
         --gin.train.init_from=runs/pretrain_large
+  what a layer knows of translation (Figure 2), and the other analyses of gin/analyze_*.gin:
+    python -m rembert.main --gin_file=gin/analyze_layer_retrieval.gin --gin.analyze.model=runs/pretrain_large \\
+        --gin.analyze.source=newstest.en --gin.analyze.target=newstest.de
   another of the paper's models, of which gin/models has a file each:
     python -m rembert.main --gin_file=gin/pretrain_base.gin --gin_file=gin/models/in128_out3072.gin
   a row of its tables as a run (gin/experiments), small enough for two CPU cores (gin/scales):
@@ -41,7 +44,7 @@ examples
 
 often changed
   train.steps train.batch_size train.sequence_length train.seed train.eval_every train.checkpoint_every
-  train.init_from xtreme.data_dir xtreme.languages finetune.epochs
+  train.init_from xtreme.data_dir xtreme.languages finetune.epochs   evaluate.model analyze.model
   mesh.data mesh.fsdp mesh.tensor   data.dumps data.languages data.alpha   vocabulary.path   optimizer.learning_rate
 
 exit codes
@@ -108,6 +111,11 @@ def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) 
   workdir = epath.Path(options.workdir or settings.workdir or f'runs/{run_name(options.gin_file)}')
   if mode in ('finetune', 'evaluate'):
     return run_xtreme(mode, workdir, stop, is_dry=options.dry_run)
+  if mode == 'analyze':
+    from rembert.jobs import analyze
+
+    config = analyze.configured()
+    return analyze.dry_run(config) if options.dry_run else analyze.run(config, workdir, stop)
   config = pretrain.configured()
   if options.dry_run:
     return pretrain.dry_run(config)

@@ -85,7 +85,9 @@ def parser() -> argparse.ArgumentParser:
     '--finetune_gin_file', action='append', default=[], metavar='FILE', help='for all that is learned; repeatable'
   )
   analyses = flags.add_argument_group('analyses')
-  analyses.add_argument('--analyses', type=listed, default=(), metavar='A,B', help='of gin/analyze_*.gin')
+  analyses.add_argument(
+    '--analyses', type=listed, default=(), metavar='A,B', help='files gin/analyze_NAME.gin by their names'
+  )
   add_slots(flags.add_argument_group('where'))
   return flags
 

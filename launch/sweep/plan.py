@@ -109,7 +109,11 @@ def _learned_entry(pretrain_seed: int, variant: str, task_run: TaskRun, workdir:
 
 def _analysis(model: Model, seed: int, what: str, pretraining: Run, asked: Asked, workdir: epath.Path) -> Run:
   folder = workdir / 'analyses' / model.name / f'pretrain_seed_{seed}' / what
-  arguments = [f'--gin_file=gin/analyze_{what}.gin', f'--gin.analyze.model={pretraining.workdir}']
+  # Held-out text is that of the run: its own configuration names it.
+  files = [f'{pretraining.workdir}/config.gin'] if what == 'masked_accuracy' else []
+  files.append(f'gin/analyze_{what}.gin')
+  arguments = [f'--gin_file={file}' for file in files]
+  arguments += [f'--gin.analyze.model={pretraining.workdir}', f'--gin.analyze.model_name={model.name}']
   arguments += [*asked.analysis_bindings, f'--workdir={folder}']
   return Run(f'analyze {what} {model.name} · pre-training {seed}', folder, tuple(arguments), (pretraining.name,))
 

@@ -296,7 +296,17 @@ def sentence_embeddings(
       f'the model has no layer {layer}', where='layer', fix=f'0 (embeddings) to {config.num_hidden_layers} (last)'
     )
   states_BxSxH = encoder(input_ids, attention_mask=attention_mask, num_layers=layer).last_hidden_state
+  return mean_over_text(states_BxSxH, input_ids, attention_mask, config)
+
+
+def mean_over_text(
+  states_BxSxH: jax.Array, input_ids: jax.Array, attention_mask: jax.Array, config: RemBertConfig
+) -> jax.Array:
+  """Mean of hidden states over a text's pieces, without [CLS], [SEP] and padding, float32 [B, H].
+
+  States of several layers, [L, B, S, H], give [L, B, H]. Zero for a text without pieces.
+  """
   is_text_BxS = attention_mask.astype(bool) & (input_ids != config.bos_token_id) & (input_ids != config.eos_token_id)
   weights_BxS = is_text_BxS.astype(jnp.float32)
-  total_BxH = jnp.einsum('bs,bsh->bh', weights_BxS, states_BxSxH.astype(jnp.float32))
+  total_BxH = jnp.einsum('bs,...bsh->...bh', weights_BxS, states_BxSxH.astype(jnp.float32))
   return total_BxH / jnp.maximum(weights_BxS.sum(-1, keepdims=True), 1)

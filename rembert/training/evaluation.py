@@ -17,11 +17,9 @@ def evaluate(
   is_stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, float] | None:
   """Metrics with keys `eval/loss`, `eval/accuracy` and the same with `/LANGUAGE` behind; None if stopped midway."""
-  totals = LossSums(*(np.zeros(len(languages)) for _ in LossSums._fields))
-  for batch in batches:
-    if is_stopped():
-      return None
-    totals = jax.tree.map(np.add, totals, jax.device_get(eval_step(params, batch)))
+  totals = language_sums(eval_step, params, batches, len(languages), is_stopped=is_stopped)
+  if totals is None:
+    return None
   weight = max(float(totals.weight.sum()), 1.0)
   metrics = {'eval/loss': totals.loss.sum() / weight, 'eval/accuracy': totals.correct.sum() / weight}
   for index, language in enumerate(languages):
@@ -29,6 +27,23 @@ def evaluate(
       metrics[f'eval/loss/{language}'] = totals.loss[index] / totals.weight[index]
       metrics[f'eval/accuracy/{language}'] = totals.correct[index] / totals.weight[index]
   return {name: float(value) for name, value in metrics.items()}
+
+
+def language_sums(
+  eval_step: Callable[..., LossSums],
+  params: dict,
+  batches: Iterable[dict[str, jax.Array]],
+  num_languages: int,
+  *,
+  is_stopped: Callable[[], bool] = lambda: False,
+) -> LossSums | None:
+  """Sums over all batches for each language, float64 [num_languages]; None if stopped midway."""
+  totals = LossSums(*(np.zeros(num_languages) for _ in LossSums._fields))
+  for batch in batches:
+    if is_stopped():
+      return None
+    totals = jax.tree.map(np.add, totals, jax.device_get(eval_step(params, batch)))
+  return totals
 
 
 def piece_counts(batches: Iterable[dict[str, np.ndarray]], *, vocab_size: int) -> np.ndarray:

@@ -1,0 +1,213 @@
+"""The probe, beside loops over targets and pieces; frozen states, beside the model; what it can and cannot learn."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rembert
+from rembert.analysis import edge_probing
+from rembert.analysis.config import ProbeConfig
+from rembert.analysis.edge_probing import EdgeProbe, ScalarMix, SpanPooling, batch_counts, probe_batch, score_of
+from rembert.analysis.frozen_states import FrozenStates
+from rembert.analysis.span_examples import EncodedSpans
+
+TOLERANCE = 1e-5
+CONFIG = ProbeConfig(projection=6, hidden=9, learning_rate=1e-2, batch_size=8, epochs=12, patience=12)
+
+
+def states(seed=0, shape=(3, 10, 4, 5)):
+  return jnp.asarray(np.random.default_rng(seed).standard_normal(shape, np.float32))
+
+
+# --- the parts of the probe ---------------------------------------------------
+
+
+@pytest.mark.parametrize('layer', range(4))
+def test_a_mix_of_one_layer_is_that_layer(layer):
+  mix = ScalarMix(4)
+  mix.logits[...] = jnp.where(jnp.arange(4) == layer, 0.0, -1e9)
+  np.testing.assert_array_equal(mix(states()), states()[:, :, layer])
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.floats(-3, 3), min_size=4, max_size=4), st.floats(-2, 2))
+def test_a_mix_is_the_weighted_sum_of_layers(logits, scale):
+  mix, x = ScalarMix(4), np.asarray(states(), np.float64)
+  mix.logits[...], mix.scale[...] = jnp.array(logits), jnp.array(scale)
+  weights = np.exp(logits) / np.exp(logits).sum()
+  expected = scale * sum(weights[layer] * x[:, :, layer] for layer in range(4))
+  np.testing.assert_allclose(mix(states()), expected, atol=TOLERANCE)
+  assert float(mix.weights().sum()) == pytest.approx(1, abs=TOLERANCE)
+
+
+def test_in_the_beginning_all_layers_count_alike():
+  np.testing.assert_allclose(ScalarMix(4)(states()), np.mean(states(), axis=2), atol=TOLERANCE)
+
+
+def plain_pooling(pooling, x, begin, end):
+  """One span of one sentence, [P, H] to [D]."""
+  kernel, bias = (np.asarray(p, np.float64) for p in (pooling.projection.kernel[...], pooling.projection.bias[...]))
+  attention = np.asarray(pooling.attention.kernel[...], np.float64)[:, 0], float(pooling.attention.bias[...][0])
+  projected = [row @ kernel + bias for row in x[begin:end]]
+  weights = [np.exp(row @ attention[0] + attention[1]) for row in projected]
+  return sum(weight * row for weight, row in zip(weights, projected, strict=True)) / sum(weights)
+
+
+def test_spans_are_pooled_by_attention_over_their_own_pieces():
+  x = np.asarray(states(shape=(3, 10, 5)), np.float64)
+  pooling = SpanPooling(5, 6, rngs=nnx.Rngs(1))
+  sentence, spans = np.array([0, 2, 1, 2]), np.array([[0, 3], [7, 10], [4, 5], [2, 10]])
+  found = pooling(jnp.asarray(x), jnp.asarray(sentence), jnp.asarray(spans), window=8)
+  expected = [plain_pooling(pooling, x[s], *span) for s, span in zip(sentence, spans, strict=True)]
+  np.testing.assert_allclose(found, expected, atol=TOLERANCE)
+  # What is outside of a span does not count, and a span of one piece is that piece.
+  x[:, 5:7] = 99
+  again = pooling(jnp.asarray(x), jnp.asarray(sentence), jnp.asarray(spans), window=16)
+  np.testing.assert_allclose(again[:3], expected[:3], atol=TOLERANCE)
+  np.testing.assert_allclose(again[2], pooling.projection(jnp.asarray(x)[1, 4]), atol=TOLERANCE)
+
+
+def test_two_spans_have_parameters_of_their_own_and_the_net_two_layers():
+  probe, x = EdgeProbe(4, 5, 3, 2, CONFIG), states()
+  spans = np.array([[[0, 2], [5, 6]], [[3, 7], [0, 1]]])
+  logits = probe(x, jnp.array([1, 2]), jnp.asarray(spans), 4)
+  mixed = np.asarray(x, np.float64).mean(2)
+  for number, sentence in enumerate([1, 2]):
+    pooled = [
+      plain_pooling(pooling, mixed[sentence], *spans[number, place])
+      for place, pooling in enumerate((probe.pooling1, probe.pooling2))
+    ]
+    inner = np.tanh(np.concatenate(pooled) @ np.asarray(probe.hidden.kernel[...]) + np.asarray(probe.hidden.bias[...]))
+    normed = (inner - inner.mean()) / np.sqrt(inner.var() + 1e-6)
+    np.testing.assert_allclose(logits[number], normed @ np.asarray(probe.output.kernel[...]), atol=1e-4)
+  assert EdgeProbe(4, 5, 3, 1, CONFIG).pooling2 is None
+
+
+# --- scores ---------------------------------------------------------------------
+
+
+def test_micro_f1_counts_labels_over_all_targets():
+  random = np.random.default_rng(5)
+  logits = random.standard_normal((30, 4)).astype(np.float32)
+  labels = (random.random((30, 4)) < 0.3).astype(np.float32)
+  unseen, weight = (random.random(30) < 0.1), (np.arange(30) < 25).astype(np.float32)
+  counts = batch_counts(*map(jnp.asarray, (logits, labels, labels.sum(1) + unseen, weight)))
+  right = predicted = gold = best = 0
+  for row in range(25):
+    said, true = {i for i in range(4) if logits[row, i] >= 0}, {i for i in range(4) if labels[row, i]}
+    right, predicted, gold = right + len(said & true), predicted + len(said), gold + len(true) + bool(unseen[row])
+    best += int(logits[row].argmax()) in true
+  score = score_of({name: float(value) for name, value in counts.items()}, has_lists=False)
+  precision, recall = right / predicted, right / gold
+  assert score.micro_f1 == pytest.approx(100 * 2 * precision * recall / (precision + recall), rel=1e-5)
+  assert score.accuracy == pytest.approx(100 * best / 25)
+  assert score.targets == 25
+  assert score_of({'predicted': 0, 'gold': 0, 'right': 0, 'best': 0, 'targets': 0}, has_lists=True).micro_f1 == 0
+
+
+def example(spans, labels, length=6, ids=None):
+  ids = np.full(length, 400, np.int32) if ids is None else np.asarray(ids, np.int32)
+  needed = np.arange(1, len(ids) - 1, dtype=np.int32)
+  spans = np.array([[span, (0, 0)] for span in spans], np.int32).reshape(-1, 2, 2)
+  return EncodedSpans(ids, needed, spans, tuple(labels), 0)
+
+
+def test_batches_hold_each_target_once_and_labels_never_seen_count_as_missed():
+  examples = [
+    example([(0, 1), (1, 3)], [('a',), ('b', 'a')]),
+    example([], []),
+    example([(0, 4)], [('never',)]),
+  ]
+  batch = probe_batch(examples, [2, 1, 0], {'a': 0, 'b': 1})
+  assert batch.weight_T.sum() == 3
+  assert batch.sentence_T[:3].tolist() == [0, 2, 2]
+  assert batch.labels_TxN[:3].tolist() == [[0, 0], [1, 0], [1, 1]]
+  assert batch.golds_T[:3].tolist() == [1, 1, 2]
+  assert batch.spans_Tx2x2[:3, 0].tolist() == [[0, 4], [0, 1], [1, 3]]
+  assert batch.window == 4
+
+
+def test_the_most_frequent_label_is_a_baseline():
+  train = [example([(0, 1)] * 3, [('a',), ('b',), ('b',)])]
+  test = [example([(0, 1)] * 4, [('b',), ('a',), ('b', 'a'), ('c',)])]
+  assert edge_probing.most_frequent_f1(train, test) == pytest.approx(100 * 2 * 2 / (4 + 5))
+
+
+# --- with an encoder --------------------------------------------------------------
+
+
+@pytest.fixture
+def model(saved):
+  return rembert.load(saved(None, vocab_size=450).workdir)
+
+
+def sentences(count, seed=0):
+  """Words of one piece; a word's label is whether its id is even, that of the span of two words `both` or `not`."""
+  random = np.random.default_rng(seed)
+  found = []
+  for _ in range(count):
+    words = random.integers(400, 440, random.integers(2, 9))
+    labels = [('even',) if word % 2 == 0 else ('odd',) for word in words]
+    found.append(example([(i, i + 1) for i in range(len(words))], labels, ids=[312, *words, 313]))
+  return found
+
+
+def frozen(model, examples, cache_bytes=1 << 30):
+  return FrozenStates(model.encoder, examples, pad=0, batch_size=8, cache_bytes=cache_bytes)
+
+
+def test_states_are_those_of_each_sentence_alone_kept_or_computed_again(model):
+  examples = sentences(11)
+  examples[3] = dataclasses.replace(examples[3], needed=examples[3].needed[::2])
+  kept, again = frozen(model, examples), frozen(model, examples, cache_bytes=0)
+  assert (kept.is_cached, again.is_cached) == (True, False)
+  chosen = [3, 10, 0, 7]
+  for place, index in enumerate(chosen):
+    ids, needed = examples[index].input_ids[None], examples[index].needed
+    expected = np.asarray(model(ids, output_hidden_states=True).hidden_states)[:, 0, needed]
+    for found in (kept.at(chosen), again.at(chosen)):
+      assert found.shape == (8, 16, 4, 32)
+      np.testing.assert_allclose(
+        found[place, : len(needed)], np.moveaxis(expected, 0, 1), atol=TOLERANCE * np.abs(expected).max()
+      )
+
+
+@pytest.mark.slow
+def test_a_probe_learns_what_the_states_tell_and_is_the_same_again(model):
+  train, dev = frozen(model, sentences(150)), frozen(model, sentences(60, seed=1))
+  told, config = [], dataclasses.replace(CONFIG, projection=32, hidden=32)
+  learn = lambda cache: edge_probing.train_probe(
+    train if cache else frozen(model, sentences(150), 0),
+    dev,
+    config,
+    spans=1,
+    has_lists=False,
+    on_progress=lambda fraction, note: told.append(fraction),
+  )
+  trained = learn(True)
+  assert trained.dev.accuracy > 75  # guessing gives 50
+  assert np.argmax(trained.mix) == 0  # which word it is the embeddings say best
+  assert trained.labels == {'even': 0, 'odd': 1}
+  assert trained.expected_layer == pytest.approx(sum(layer * weight for layer, weight in enumerate(trained.mix)))
+  assert edge_probing.probe_score(trained, dev) == trained.dev
+  assert told[-1] <= 1
+  assert told == sorted(told)
+  again = learn(True)
+  assert (again.mix, again.dev) == (trained.mix, trained.dev)
+  without_cache = learn(False)
+  np.testing.assert_allclose(without_cache.mix, trained.mix, atol=1e-3)
+
+
+def test_a_probe_stops_when_the_dev_score_does_not_rise(model):
+  random = np.random.default_rng(0)
+  noise = [
+    dataclasses.replace(one, labels=tuple((str(random.integers(2)),) for _ in one.labels)) for one in sentences(24)
+  ]
+  config = dataclasses.replace(CONFIG, epochs=50, patience=1, learning_rate=0.0)
+  trained = edge_probing.train_probe(frozen(model, noise), frozen(model, noise[:8]), config, spans=1, has_lists=False)
+  assert trained.epochs == 1

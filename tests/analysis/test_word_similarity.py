@@ -1,0 +1,113 @@
+"""Word similarity, beside loops, ranks by hand, and what must not change it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rembert.analysis.correlation import bootstrap_spearman, correlation, interval, resampled, spearman
+from rembert.analysis.word_pairs import WordPair
+from rembert.analysis.word_similarity import dot_products, word_similarity
+
+TOLERANCE = 1e-9
+UNKNOWN = 2
+
+
+def plain_spearman(x, y):
+  """Pearson's correlation of ranks that are counted: smaller values, and half of the others that are equal."""
+
+  def ranks(values):
+    return [
+      sum(other < value for other in values) + (sum(other == value for other in values) - 1) / 2 for value in values
+    ]
+
+  a, b = ranks(x), ranks(y)
+  mean_a, mean_b = sum(a) / len(a), sum(b) / len(b)
+  product = sum((p - mean_a) * (q - mean_b) for p, q in zip(a, b, strict=True))
+  return 100 * product / math.sqrt(sum((p - mean_a) ** 2 for p in a) * sum((q - mean_b) ** 2 for q in b))
+
+
+@pytest.mark.parametrize('levels', [3, 10, 1000])
+def test_spearman_is_that_of_ranks_by_hand_with_ties(levels):
+  random = np.random.default_rng(levels)
+  x, y = random.integers(0, levels, (2, 40))
+  assert spearman(x, y) == pytest.approx(plain_spearman(x.tolist(), y.tolist()), abs=TOLERANCE)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=3, max_size=30))
+def test_spearman_does_not_change_with_a_monotone_map(points):
+  x, y = np.array(points, np.float64).T
+  assume(np.ptp(x) > 0 and np.ptp(y) > 0)
+  rho = spearman(x, y)
+  assert spearman(np.exp(x / 10), y**3 + y) == pytest.approx(rho, abs=TOLERANCE)
+  assert spearman(-x, y) == pytest.approx(-rho, abs=TOLERANCE)
+
+
+def test_what_does_not_vary_has_no_correlation():
+  assert spearman(np.ones(4), np.arange(4)) is None
+  assert correlation(np.ones(4), np.arange(4)).rho is None
+  assert interval(np.array([np.nan])) == (None, None)
+
+
+def test_the_bootstrap_is_spearman_of_each_sample():
+  random = np.random.default_rng(0)
+  x, y = random.integers(0, 9, (2, 25)).astype(float)
+  indices = resampled(25, 40, seed=3)
+  expected = [plain_spearman(x[chosen].tolist(), y[chosen].tolist()) for chosen in indices]
+  np.testing.assert_allclose(bootstrap_spearman(x, y, indices), expected, atol=TOLERANCE)
+  found = correlation(x, y, samples=40, seed=3)
+  assert (found.low, found.high) == pytest.approx(tuple(np.percentile(expected, [2.5, 97.5])))
+  assert found == correlation(x, y, samples=40, seed=3)
+
+
+# --- words ------------------------------------------------------------------
+
+PIECES = {'river': [5], 'mountain': [6, 7, 8], 'sea': [9, 9], 'hill': [10], 'Ω': [UNKNOWN], 'x': [5, UNKNOWN], '': []}
+PAIRS = [
+  WordPair(first, second, score, '')
+  for first, second, score in [
+    ('river', 'sea', 8.0),
+    ('mountain', 'hill', 9.0),
+    ('river', 'mountain', 4.0),
+    ('sea', 'hill', 1.0),
+    ('river', 'hill', 4.0),
+    ('river', 'Ω', 3.0),
+    ('x', 'sea', 2.0),
+  ]
+]
+
+
+def random_tables():
+  random = np.random.default_rng(4)
+  return {'input': random.standard_normal((11, 6), np.float32), 'output': random.standard_normal((11, 9), np.float32)}
+
+
+def test_a_word_is_the_mean_of_its_pieces_and_similarity_the_dot_product():
+  table = random_tables()['input'].astype(np.float64)
+  mean = lambda word: sum(table[piece] for piece in PIECES[word]) / len(PIECES[word])
+  pairs = [(PIECES[pair.first], PIECES[pair.second]) for pair in PAIRS[:5]]
+  expected = [sum(a * b for a, b in zip(mean(p.first), mean(p.second), strict=True)) for p in PAIRS[:5]]
+  np.testing.assert_allclose(dot_products(table, pairs), expected, rtol=1e-12)
+
+
+def test_tables_are_ranked_beside_people_and_what_is_not_covered_is_told():
+  tables = random_tables()
+  found = word_similarity(tables, PAIRS, PIECES.__getitem__, unknown=UNKNOWN, samples=50)
+  assert (found.pairs, found.covered, found.not_covered) == (7, 5, ('Ω', 'x'))
+  scores = [pair.score for pair in PAIRS[:5]]
+  for name, table in tables.items():
+    similarity = dot_products(table, [(PIECES[pair.first], PIECES[pair.second]) for pair in PAIRS[:5]])
+    expected = plain_spearman(similarity.tolist(), scores)
+    assert found.of_table[name].rho == pytest.approx(expected, abs=TOLERANCE)
+  assert found.difference.rho == pytest.approx(found.of_table['input'].rho - found.of_table['output'].rho)
+  assert found.difference.low <= found.difference.rho <= found.difference.high
+
+
+def test_without_an_output_embedding_there_is_no_difference_and_without_pairs_no_score():
+  tables = {'input': random_tables()['input']}
+  assert word_similarity(tables, PAIRS, PIECES.__getitem__, unknown=UNKNOWN).difference is None
+  nothing = word_similarity(random_tables(), PAIRS[5:], PIECES.__getitem__, unknown=UNKNOWN)
+  assert (nothing.covered, nothing.of_table['input'].rho, nothing.difference.rho) == (0, None, None)

@@ -1,0 +1,254 @@
+"""Every analysis from the command line to its JSON and picture, on a small random model."""
+
+import functools
+import json
+import lzma
+
+import numpy as np
+import pytest
+
+import rembert
+from rembert import main
+from rembert.analysis.word_pairs import read_word_pairs
+from rembert.data.stored_batches import StoredBatches
+from rembert.data.token_store import TokenStore
+from rembert.jobs.analyze import model_name, plain
+from rembert.jobs.predict import text_encoder
+from rembert.report.analysis_plots import PLOTS
+
+PNG = b'\x89PNG\r\n\x1a\n'
+
+
+@pytest.fixture
+def model(saved, small_store):
+  """The workdir of a random model whose vocabulary is that of `small_store`."""
+  workdir = saved('mlm', vocab_size=1500, max_position_embeddings=64).workdir
+  (workdir / 'vocabulary').mkdir()
+  (workdir / 'vocabulary' / 'sentencepiece.model').write_bytes(small_store.vocabulary.read_bytes())
+  return workdir
+
+
+@pytest.fixture
+def analyze(root, model, tmp_path, capsys):
+  """Function (name, *bindings) → the content of `analysis.json` and what was printed."""
+
+  def run(name: str, *bindings: str, with_model: bool = True):
+    arguments = [f'--gin_file={root}/gin/analyze_{name}.gin', f'--workdir={tmp_path}/{name}']
+    arguments += [f'--gin.analyze.model={model}'] if with_model else []
+    assert main.main([*arguments, *(f'--gin.{binding}' for binding in bindings)]) == 0
+    content = json.loads((tmp_path / name / 'analysis.json').read_text())
+    assert (content['analysis'], content['model']) == (name, str(model) if with_model else None)
+    assert content['model_name'] == ('run' if with_model else 'points')
+    assert (tmp_path / name / f'{name}.png').read_bytes().startswith(PNG)
+    assert (tmp_path / name / 'operative_config.gin').exists()
+    # A comparison of two models is drawn from the same results.
+    PLOTS[name]({'one': content['results'], 'other': content['results']}, tmp_path / 'two.png')
+    assert (tmp_path / 'two.png').read_bytes().startswith(PNG)
+    return content['results'], capsys.readouterr().out
+
+  return run
+
+
+def test_masked_accuracy_is_that_of_the_logits(analyze, small_store, model):
+  store = ('data.source=store', f'data.store={small_store.folder}', 'train.sequence_length=64', 'train.seed=5')
+  results, shown = analyze('masked_accuracy', *store, 'analyze.rows=3', 'analyze.batch_size=8')
+  assert list(results['languages']) == ['el', 'sw', 'th']
+
+  # The same rows and masks, one row at a time, through logits of the whole vocabulary.
+  rates = dict.fromkeys(('el', 'sw', 'th'), 1 / 3)
+  held_out = StoredBatches(TokenStore(small_store.folder), rates, 8, 1500, seed=5, evaluation_rows=3)
+  module, seen = rembert.load(model, 'mlm').module, {language: [] for language in rates}
+  for batch in held_out.evaluation_batches():
+    inputs = {name: batch[name] for name in ('input_ids', 'segment_ids', 'position_ids')}
+    logits = np.asarray(module(**inputs).logits, np.float64)[..., :1500]
+    for row, slot in np.argwhere(batch['weights'] > 0):
+      scores, target = logits[row, batch['masked_positions'][row, slot]], batch['targets'][row, slot]
+      loss = np.log(np.exp(scores - scores.max()).sum()) + scores.max() - scores[target]
+      seen[list(rates)[batch['language'][row]]].append((loss, scores.argmax() == target))
+  for language, found in results['languages'].items():
+    losses, right = zip(*seen[language], strict=True)
+    assert found['positions'] == len(losses)
+    assert found['loss'] == pytest.approx(np.mean(losses), rel=1e-4)
+    assert found['accuracy'] == pytest.approx(100 * np.mean(right))
+  assert results['all']['positions'] == sum(map(len, seen.values()))
+  assert results['mean']['loss'] == pytest.approx(np.mean([found['loss'] for found in results['languages'].values()]))
+  assert 'Masked pieces restored' in shown
+
+
+def test_layer_retrieval_reads_two_files(analyze, tmp_path):
+  lines = ['mji mkubwa', 'maji ya bahari', 'mto mrefu sana', 'kitabu', 'nyumba na mti']
+  (tmp_path / 'a.sw').write_text('\n'.join(lines) + '\n')
+  (tmp_path / 'a.en').write_text('\n'.join(lines) + '\n')
+  files = (f'analyze.source={tmp_path}/a.sw', f'analyze.target={tmp_path}/a.en')
+  results, shown = analyze('layer_retrieval', *files, 'analyze.reverse=True')
+  assert results['layers'] == [0, 1, 2, 3]
+  [(name, found)] = results['pairs'].items()
+  assert (name, found['pairs'], found['chance']) == ('sw-en', 5, 20)
+  assert found['accuracy'] == found['reverse'] == results['mean'] == [100] * 4  # a line is its own translation
+  assert 'sw-en reversed' in shown
+
+
+def test_layer_retrieval_reads_tatoeba_with_its_labels(analyze, root):
+  data = f'xtreme.data_dir={root}/tests/data/xtreme'
+  results, _ = analyze('layer_retrieval', data, "xtreme.languages=('de', 'sw')")
+  assert list(results['pairs']) == ['de-en', 'sw-en']
+  expected = [np.mean([found['accuracy'][layer] for found in results['pairs'].values()]) for layer in range(4)]
+  assert results['mean'] == pytest.approx(expected)
+
+
+def test_word_similarity_is_that_of_the_tables_of_the_checkpoint(analyze, root, model):
+  file = root / 'tests' / 'data' / 'analysis' / 'word_pairs.txt'
+  results, shown = analyze('word_similarity', f'analyze.words={file}', 'analyze.samples=20')
+  assert results['tables'] == {'input': 18, 'output': 43}
+  found = results['sets']['word_pairs']
+  assert (found['pairs'], found['covered']) == (44, 44)
+  loaded = rembert.load(model, 'mlm')
+  encoder, table = text_encoder(loaded), np.asarray(loaded.encoder.embeddings.word.embedding[...], np.float64)
+  vector = functools.cache(lambda word: np.mean([table[piece] for piece in encoder.encode(word)[1:-1]], axis=0))
+  pairs = read_word_pairs(file)
+  similarity = [vector(pair.first) @ vector(pair.second) for pair in pairs]
+  ranks = lambda values: [sum(a < b for a in values) + (values.count(b) - 1) / 2 for b in values]
+  expected = np.corrcoef(ranks(similarity), ranks([pair.score for pair in pairs]))[0, 1]
+  assert found['input']['rho'] == pytest.approx(100 * expected, abs=1e-6)
+  assert '44 of 44' in shown
+
+
+@pytest.mark.slow
+def test_edge_probing_reads_udpos_and_files_of_spans(analyze, root, tmp_path):
+  small = ('probe.epochs=2', 'probe.projection=8', 'probe.hidden=8', 'probe.batch_size=4')
+  results, shown = analyze('edge_probing', f'xtreme.data_dir={root}/tests/data/xtreme', *small)
+  assert results['task'] == 'udpos'
+  assert 'de' in results['encoders']['random']['tests']
+  assert 'centre of gravity' in shown
+  for found in results['encoders'].values():
+    assert sum(found['mix']) == pytest.approx(1, abs=1e-5)
+    assert found['expected_layer'] == pytest.approx(np.dot(found['mix'], results['layers']))
+
+  target = {'span1': [0, 2], 'span2': [2, 3], 'label': ['x', 'y']}
+  (tmp_path / 'spans.json').write_text(json.dumps({'text': 'maji ya bahari', 'targets': [target]}) + '\n')
+  files = [f'analyze.{part}={tmp_path}/spans.json' for part in ('train', 'dev', 'test')]
+  results, _ = analyze('edge_probing', *files, *small, 'analyze.control=False')
+  assert (results['task'], results['spans'], results['labels']) == ('spans', 2, 2)
+  assert results['encoders']['random'] is None
+  assert results['encoders']['model']['mean']['accuracy'] is None
+
+
+def test_spectra_count_pieces_of_a_store_a_text_or_a_file(analyze, small_store, tmp_path):
+  (tmp_path / 'text').mkdir()
+  (tmp_path / 'text' / 'sw.txt').write_text('maji ya bahari\n\nmji mkubwa\n')
+  (tmp_path / 'counts.tsv').write_text('600\t3\n601\t1\n600\t2\n')
+  plain_results, _ = analyze('spectra')
+  assert plain_results['counted'] is None
+  by_store, shown = analyze('spectra', f'analyze.store={small_store.folder}')
+  by_text, _ = analyze('spectra', f'analyze.text={tmp_path}/text')
+  by_file, _ = analyze('spectra', f'analyze.counts={tmp_path}/counts.tsv')
+  assert by_file['counted'] == 6
+  assert by_file['tables']['output']['norms']['used']['pieces'] == 2
+  assert by_text['counted'] < by_store['counted']
+  for results in (by_store, by_text, by_file):
+    for name, width in (('input', 18), ('output', 43)):
+      table = results['tables'][name]
+      assert table['width'] == len(table['singular_values']) == width
+      assert sum(table['norms'][which]['pieces'] for which in ('used', 'unused', 'reserved')) == 1500 - 5
+      assert table['singular_values'] == plain_results['tables'][name]['singular_values']
+  assert 'effective rank' in shown
+
+
+def test_fertility_stands_beside_the_scores_of_a_run(analyze, tmp_path):
+  text = {'sw': 'maji ya bahari ni mengi', 'el': 'το νερό της θάλασσας', 'th': 'น้ำทะเล', 'xx': ''}
+  (tmp_path / 'text').mkdir()
+  for language, words in text.items():
+    with lzma.open(tmp_path / 'text' / f'{language}.txt.xz', 'wt') as file:
+      file.write(words)
+  scores = {'sw': {'f1': 60.0}, 'el': {'f1': 50.0}, 'th': {'f1': 40.0}, 'de': {'f1': 70.0}}
+  tasks = {'udpos': {language: {'scores': found} for language, found in scores.items()}}
+  (tmp_path / 'tuned').mkdir()
+  (tmp_path / 'tuned' / 'results.json').write_text(json.dumps({'tasks': tasks}))
+  without, _ = analyze('fertility', f'analyze.text={tmp_path}/text')
+  assert without['correlation'] is None
+  results, shown = analyze('fertility', f'analyze.text={tmp_path}/text', f'analyze.results={tmp_path}/tuned')
+  assert {name: found['script'] for name, found in results['languages'].items()} == {
+    'sw': 'LATIN',
+    'el': 'GREEK',
+    'th': 'THAI',
+  }
+  assert results['languages']['th']['pieces_per_word'] is None
+  assert results['languages']['sw']['score'] == 60
+  assert results['correlation']['character']['languages'] == 3
+  assert results['task'] == 'udpos'
+  assert 'scores without text: de' in shown
+
+
+def test_fertility_takes_scores_of_another_analysis(analyze, tmp_path):
+  (tmp_path / 'text').mkdir()
+  (tmp_path / 'text' / 'sw.txt').write_text('maji ya bahari')
+  (tmp_path / 'probed').mkdir()
+  tests = {'sw': {'micro_f1': 55.5}}
+  probed = {'analysis': 'edge_probing', 'results': {'task': 'udpos', 'encoders': {'model': {'tests': tests}}}}
+  (tmp_path / 'probed' / 'analysis.json').write_text(json.dumps(probed))
+  results, _ = analyze('fertility', f'analyze.text={tmp_path}/text', f'analyze.results={tmp_path}/probed')
+  assert (results['task'], results['languages']['sw']['score']) == ('probe of udpos', 55.5)
+
+
+def test_scaling_needs_no_model(analyze, tmp_path):
+  (tmp_path / 'points.csv').write_text('E_out,XNLI\n128,68.1\n128,68.3\n768,70.4\n768,70.2\n3072,71.1\n3072,71.2\n')
+  results, shown = analyze('scaling', f'analyze.points={tmp_path}/points.csv', 'analyze.samples=20', with_model=False)
+  assert [row['x'] for row in results['points']] == [128, 768, 3072]
+  assert results['laws']['logarithmic']['parameters']['b']['low'] > 0
+  assert 'logarithmic' in shown
+
+
+@pytest.mark.parametrize(
+  ('name', 'bindings', 'what'),
+  [
+    ('layer_retrieval', [], 'translations of what'),
+    ('layer_retrieval', ['analyze.source=a'], 'two files are needed'),
+    ('word_similarity', [], 'word_similarity needs analyze.words'),
+    ('edge_probing', [], 'probing for what'),
+    ('edge_probing', ['analyze.train=missing.json'], 'needs analyze.dev'),
+    ('spectra', ['analyze.text=a', 'analyze.store=b'], 'counted in one place'),
+    ('fertility', [], 'fertility needs analyze.text'),
+    ('scaling', ['analyze.points=missing.csv'], 'there is no such file'),
+    ('spectra', ['analyze.what=dance'], 'unknown analysis'),
+    ('spectra', ['analyze.wht=spectra'], 'unknown name analyze.wht'),
+  ],
+)
+def test_what_is_missing_is_told_in_a_line(root, model, tmp_path, capsys, name, bindings, what):
+  arguments = [f'--gin_file={root}/gin/analyze_{name}.gin', f'--workdir={tmp_path}/out']
+  bindings = [f'--gin.analyze.model={model}', *(f'--gin.{binding}' for binding in bindings)]
+  assert main.main([*arguments, *bindings]) == 2
+  assert what in capsys.readouterr().err
+
+
+def test_without_a_model_nothing_is_begun(root, tmp_path, capsys):
+  assert main.main([f'--gin_file={root}/gin/analyze_spectra.gin', f'--workdir={tmp_path}/out']) == 2
+  assert 'which model?' in capsys.readouterr().err
+  assert not (tmp_path / 'out').exists()
+
+
+def test_a_dry_run_says_what_it_would_do(root, tmp_path, capsys):
+  flags = [f'--gin_file={root}/gin/analyze_spectra.gin', f'--workdir={tmp_path}/out', '--dry_run']
+  assert main.main([*flags, '--gin.analyze.model=nowhere']) == 0
+  assert 'nowhere' in capsys.readouterr().out
+  assert not (tmp_path / 'out').exists()
+
+
+def test_a_model_is_called_by_its_workdir():
+  assert model_name('runs/large') == 'large'
+  assert model_name('gs://bucket/runs/large/checkpoints/4000') == 'large'
+  assert model_name(None) == 'points'
+
+
+def test_what_json_has_not_becomes_what_it_has():
+  content = {'a': np.float32(1.5), 'b': (np.int64(2), float('nan')), 3: [float('inf'), None, 'x', True]}
+  assert plain(content) == {'a': 1.5, 'b': [2, None], '3': [None, None, 'x', True]}
+
+
+@pytest.mark.parametrize('name', sorted(PLOTS))
+def test_gin_files_open_with_what_they_are_and_how_to_run_them(root, name):
+  text = (root / 'gin' / f'analyze_{name}.gin').read_text()
+  header, _, statements = text.partition("\nrun.mode = 'analyze'")
+  assert f"analyze.what = '{name}'" in statements
+  assert f'--gin_file=gin/analyze_{name}.gin' in header
+  for word in ('Paper:', 'Required:', 'Often changed:'):
+    assert word in header
