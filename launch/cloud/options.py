@@ -98,6 +98,23 @@ def wish_of(options: argparse.Namespace) -> Wish:
   return Wish(kind, options.runtime or kind.generation.runtime, options.spot, tuple(options.gcloud_flag))
 
 
+def add_joining(parser: argparse.ArgumentParser) -> None:
+  """Adds how long machines wait for each other, which a cluster starts as it has them."""
+  parser.add_argument(
+    '--join_seconds',
+    type=int,
+    default=3600,
+    help='how long the first machine waits for the last, added to the command of rembert.main; default %(default)s',
+  )
+
+
+def with_patience(command: Sequence[str], join_seconds: int) -> tuple[str, ...]:
+  """The command of rembert.main with `hosts.join_seconds`, unless that is there: not to have joined is an error."""
+  if 'rembert.main' not in command or any('hosts.join_seconds' in argument for argument in command):
+    return tuple(command)
+  return (*command, f'--gin.hosts.join_seconds={join_seconds}')
+
+
 def commands_of(options: argparse.Namespace) -> Commands:
   """What runs, or prints."""
   return Commands(options.dry_run, lambda text: print(text, flush=True))
