@@ -27,9 +27,9 @@ examples
         --sbatch_flag=--account=lab --setup='source /shared/venv/bin/activate' -- python -m rembert.main …
 
 The script is runs/launch/NAME.sbatch. It starts in this folder, and what each node prints goes to runs/launch/logs. The
-workdir has to be on a file system that all nodes share. `squeue --me` and `tail` do the rest. `scancel --signal=TERM JOB`
-saves, and the job is back in the queue, from which `scancel JOB` takes it; `scancel JOB` alone gives it as long as the
-cluster's KillWait, often 30 s.
+workdir has to be on a file system that all nodes share. `squeue --me` and `tail` do the rest; to stop, `scancel
+--signal=TERM JOB` saves, and the job is back in the queue, from which `scancel JOB` takes it. `scancel JOB` alone gives
+it as long as the cluster's KillWait, often 30 s.
 """
 _TIME = re.compile(r'(\d+-)?\d+(:\d\d){0,2}')
 

@@ -2,7 +2,7 @@
 
 Sources: JobSet's API and examples (github.com/kubernetes-sigs/jobset: config/components/crd, and failure-policy and
 tpu-multislice in site/static/examples), Kubernetes' page on pod failure policies, GKE's pages on TPUs and Multislice,
-and what xpk generates. What JAX reads in a Pod (TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, MEGASCALE_*) GKE itself adds to it.
+and what xpk generates. What JAX reads in a Pod (TPU_WORKER_ID, TPU_WORKER_HOSTNAMES, MEGASCALE_*) GKE adds to it.
 """
 
 import dataclasses
