@@ -4,7 +4,7 @@
 #
 #   rembert_worker.sh setup PYTHON          code and environment, from ~/rembert_code.tar.gz; again costs nothing
 #   rembert_worker.sh start COMMAND …       under launch.supervise, detached; refused while there is a run
-#   rembert_worker.sh status                one line: rembert-launch HOST idle|running|ended CODE MOMENT
+#   rembert_worker.sh status                one line: rembert-launch HOST idle|running|ended|lost CODE MOMENT
 #   rembert_worker.sh logs LINES [follow]
 #   rembert_worker.sh stop SECONDS          SIGTERM, and so long for saving
 set -euo pipefail
@@ -94,7 +94,7 @@ status() {
   elif [[ -e $run/exit_code ]]; then
     state=ended ended=$(< "$run/exit_code") file=$run/exit_code
   elif [[ -e $run/pid ]]; then
-    state=ended ended=137 file=$run/pid # nobody was left to write a code: a reboot, or SIGKILL for all of it
+    state=lost file=$run/pid # nobody was left to write a code: a reboot, or SIGKILL for all of it
   fi
   echo "rembert-launch $(hostname) $state $ended $(date --utc --iso-8601=seconds --reference="$file")"
 }

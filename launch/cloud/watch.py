@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from launch.cloud.commands import Failed
 from launch.cloud.queued import QueuedResource, Stage, failure_of, stage_of, state_of
 from launch.cloud.tpu_nodes import LOST_STATES, TpuNode, Wish
-from launch.cloud.workers import Workers, WorkerStatus, joint_state
+from launch.cloud.workers import Workers, WorkerStatus
 from launch.local_cluster import joint_exit_code
 from launch.restarts import Patience, Restarts, is_worth_repeating
 from rembert.errors import RunError, UsageError
@@ -117,29 +117,32 @@ class Watch:
     except UsageError:  # nothing is set up
       self._start()
       return None
-    match joint_state(found):
-      case 'idle':
-        self._start()
-      case 'ended':
-        return self._ended(found)
-      case 'mixed' if self._is_same_as_before(found) and all(_may_go_on(each) for each in found):
-        # A machine that came back from maintenance lacks its part of the run.
-        self._say(f'{self._node.name}: ' + '; '.join(map(str, found)))
-        self._wait_for_turn()
-        self._workers.stop(600)
-        self._start()
+    if not found:
+      raise RunError(
+        'no worker answered', where=self._node.name, fix=f'gcloud compute tpus tpu-vm ssh {self._node.name}'
+      )
+    states, codes = {each.state for each in found}, [each.exit_code for each in found if each.state == 'ended']
+    is_settled = self._is_same_as_before(found)
+    if states == {'idle'}:
+      self._start()
+    elif states == {'ended'} and not any(map(_was_stopped, codes)):
+      return joint_exit_code(codes)
+    elif states == {'running'} or not is_settled:
+      pass  # machines do not stop at the very same moment; and one that stops may be about to go
+    elif states == {'ended'}:
+      return _code_of_stopped(codes)
+    elif any(code and not _was_stopped(code) for code in codes):
+      return None if 'running' in states else joint_exit_code(codes)
+    elif 'running' not in states or 0 not in codes:  # where some are done, the others will be
+      # A machine that came back from maintenance lacks its part of the run.
+      self._say(f'{self._node.name}: ' + '; '.join(map(str, found)))
+      self._wait_for_turn()
+      self._workers.stop(600)
+      self._start()
     return None
 
-  def _ended(self, found: Sequence[WorkerStatus]) -> int | None:
-    codes = [each.exit_code for each in found]
-    code = joint_exit_code(codes)
-    if code == 1 and all(map(is_worth_repeating, codes)):
-      code = EXIT_STOPPED  # after a reboot nobody was left to note a better one
-    # What was stopped, was stopped by somebody, or by a machine that is about to go: by the next look it will be gone.
-    return code if code != EXIT_STOPPED or self._is_same_as_before(found) else None
-
   def _is_same_as_before(self, found: Sequence[WorkerStatus]) -> bool:
-    """Whether the look before saw the same: machines do not stop, and do not end, at the very same moment."""
+    """Whether the look before saw the same."""
     now = tuple((each.host, each.state, each.exit_code) for each in found)
     is_same, self._looks_alike = now == self._looks_alike, now
     return is_same
@@ -181,6 +184,11 @@ class Watch:
     return code
 
 
-def _may_go_on(status: WorkerStatus) -> bool:
-  """Not so for a worker that is done, or has met an error: the others will follow it."""
-  return status.state != 'ended' or is_worth_repeating(status.exit_code)
+def _was_stopped(code: int) -> bool:
+  """Whether it can be resumed; `launch.supervise` passes on 128 + N for a program that signal N has killed."""
+  return is_worth_repeating(128 - code if code > 128 else code)
+
+
+def _code_of_stopped(codes: Sequence[int]) -> int:
+  errors = [code for code in codes if code and not _was_stopped(code)]
+  return joint_exit_code(errors) if errors else EXIT_STOPPED

@@ -12,12 +12,12 @@ from launch.cloud.archive import write_archive
 from launch.cloud.commands import Failed
 from launch.cloud.names import checked_workdir
 from launch.cloud.tpu_nodes import TpuNode
-from rembert.errors import RunError, UsageError
+from rembert.errors import UsageError
 
 SCRIPT = pathlib.Path(__file__).with_name('rembert_worker.sh')
 ARCHIVE = pathlib.Path('runs/launch/rembert_code.tar.gz')
 PYTHON = '3.12'
-_STATUS = re.compile(r'^rembert-launch (\S+) (idle|running|ended) (\d+|-) (\S+)$', re.MULTILINE)
+_STATUS = re.compile(r'^rembert-launch (\S+) (idle|running|ended|lost) (\d+|-) (\S+)$', re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,8 +26,8 @@ class WorkerStatus:
 
   Attributes:
     host: its name.
-    state: `idle` (there was none yet), `running` or `ended`.
-    exit_code: of one that has ended; 137 where nobody was left to note it.
+    state: `idle` (there was none yet), `running`, `ended`, or `lost`: nobody was left to note how it ended.
+    exit_code: of one that has ended.
     since: ISO 8601.
   """
 
@@ -115,11 +115,3 @@ class Workers:
           f'nothing is set up on {self.node.name}', fix=f'python -m {self._program} setup {self.node.name}'
         ) from error
       raise
-
-
-def joint_state(found: Sequence[WorkerStatus]) -> str:
-  """`idle`, `running` or `ended` where all workers agree, `mixed` where they do not; RunError where none answered."""
-  if not found:
-    raise RunError('no worker answered', fix='gcloud compute tpus tpu-vm ssh NAME --worker=0')
-  states = {each.state for each in found}
-  return states.pop() if len(states) == 1 else 'mixed'

@@ -29,4 +29,6 @@ def gcloud(tmp_path, monkeypatch, small_project):
   monkeypatch.setattr(workers, 'ARCHIVE', tmp_path / 'rembert_code.tar.gz')
   monkeypatch.setattr(workers, 'write_archive', lambda target: write_archive(target, small_project))
   monkeypatch.chdir(ROOT)
-  return GcloudStandIn.install(tmp_path / 'gcloud', monkeypatch)
+  stand_in = GcloudStandIn.install(tmp_path / 'gcloud', monkeypatch)
+  yield stand_in
+  stand_in.take_away()

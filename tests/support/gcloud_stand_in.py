@@ -4,11 +4,14 @@ As a program it plays `gcloud compute tpus …`: it notes what it was called wit
 JSON file, and answers as gcloud does where launchers look: NOT_FOUND, states, labels, exit codes of remote commands.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 
@@ -31,7 +34,7 @@ class GcloudStandIn:
     stand_in = cls(folder)
     programs = folder / 'bin'
     programs.mkdir(parents=True)
-    _write_program(programs / 'gcloud', f'exec {shlex.quote(sys.executable)} {shlex.quote(__file__)} "$@"')
+    _write_program(programs / 'gcloud', f'exec {shlex.quote(sys.executable)} -S {shlex.quote(__file__)} "$@"')
     for index in range(workers):
       home = folder / f'worker{index}'
       (home / 'bin').mkdir(parents=True)
@@ -59,6 +62,14 @@ class GcloudStandIn:
     file = self.folder / 'calls.jsonl'
     found = [json.loads(line)[2:] for line in file.read_text().splitlines()] if file.exists() else []
     return [call for call in found if not verbs or call[1] in verbs]
+
+  def take_away(self) -> None:
+    """All machines, with what runs and lies on them."""
+    for index in range(self.read()['workers']):
+      folder = self.home(index) / 'rembert-launch'
+      with contextlib.suppress(OSError):
+        os.killpg(os.getpgid(int((folder / 'run/pid').read_text())), signal.SIGKILL)
+      shutil.rmtree(folder, ignore_errors=True)
 
   def home(self, worker: int) -> pathlib.Path:
     """Of a worker."""
@@ -129,21 +140,23 @@ def _node(stand_in: GcloudStandIn, state: dict, verb: str, name: str, flags: dic
 
 
 def _queued(stand_in: GcloudStandIn, state: dict, verb: str, name: str, flags: dict) -> int:
-  """Each request goes through the next of `plans`: a state for each time that it is asked for; the last one stays."""
+  """Each request goes through the next of `plans`: a state for each time that it is asked for; the last one stays, and
+  `STATE until FILE` as long as there is no such file."""
   if verb == 'create':
     plan = state['plans'].pop(0) if state['plans'] else ['ACTIVE']
     state['queued'][name] = {'labels': _labels(flags), 'plan': plan}
-    # Machines are new: nothing is on them.
-    for index in range(state['workers']):
-      subprocess.run(['rm', '-rf', str(stand_in.home(index) / 'rembert-launch')], check=True)
   elif name not in state['queued']:
     return _not_found(f'queued-resources.{verb}', name)
   elif verb == 'describe':
     request = state['queued'][name]
-    now = request['plan'].pop(0) if len(request['plan']) > 1 else request['plan'][0]
+    now, _, file = request['plan'][0].partition(' until ')
+    if len(request['plan']) > 1 and (not file or pathlib.Path(file).exists()):
+      del request['plan'][0]
     data = {'failedData': {'error': {'message': 'no such type in this zone'}}} if now == 'FAILED' else {}
     node = {'nodeId': name, 'node': {'labels': request['labels']}}
     print(json.dumps({'state': {'state': now, **data}, 'tpu': {'nodeSpec': [node]}}))
+    if now == 'SUSPENDED':
+      stand_in.take_away()
     node_state = 'READY' if now == 'ACTIVE' else 'PREEMPTED'
     state['nodes'][name] = {
       'state': node_state,
