@@ -20,6 +20,7 @@ REQUIREMENTS = [
   'optax>=0.2.5,<0.3',
   'orbax-checkpoint>=0.12,<0.13',
   'protobuf>=6,<7',  # apache-beam stops at 6; see sentencepiece
+  'pyyaml>=6,<7',  # manifests of GKE
   'rich>=14,<16',
   'safetensors>=0.5,<1',  # Hugging Face's format of weights
   'sentencepiece==0.2.2',  # 0.2.1 crashes, 0.2.3 needs protobuf 7
@@ -57,7 +58,12 @@ setup(
   python_requires='>=3.11',
   packages=[*PACKAGES, 'rembert.gin_files.gin'],
   package_dir={'rembert.gin_files.gin': 'gin'},
-  package_data={'rembert.gin_files.gin': ['**/*.gin'], 'tasks.wikipedia': ['sample/*']},
+  package_data={
+    'rembert.gin_files.gin': ['**/*.gin'],
+    'tasks.wikipedia': ['sample/*'],
+    'launch': ['docker/*.Dockerfile'],
+    'launch.cloud': ['*.sh'],
+  },
   install_requires=REQUIREMENTS,
   extras_require=EXTRAS,
 )

@@ -119,7 +119,7 @@ class TpuNode:
 
   def pull(self, remote: str, local: str, worker: str) -> list[str]:
     """The command that copies a file or a folder of a worker here."""
-    return [*_gcloud('scp'), '--recurse', f'{self.name}:{remote}', local, f'--worker={worker}', *self._reach]
+    return [*_gcloud('scp'), f'{self.name}:{remote}', local, '--recurse', f'--worker={worker}', *self._reach]
 
   @property
   def _reach(self) -> list[str]:
