@@ -1,4 +1,4 @@
-"""The batch script in the shell, with stand-ins for srun and scontrol: who is told what, and what goes back to the queue."""
+"""The batch script, run with stand-ins for srun and scontrol: who is told what, and what goes back to the queue."""
 
 import json
 import pathlib
