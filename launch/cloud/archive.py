@@ -7,6 +7,7 @@ import subprocess
 import tarfile
 
 import rembert
+from rembert.errors import UsageError
 
 ROOT = pathlib.Path(rembert.__file__).parent.parent
 # What runs need, where git cannot say what belongs to the project: in an installed copy.
@@ -15,6 +16,12 @@ _PARTS = ('gin', 'launch', 'rembert', 'tasks', 'requirements.txt', 'setup.py')
 
 def write_archive(target: pathlib.Path, root: pathlib.Path = ROOT) -> None:
   """Writes all files that git tracks, as they lie here, committed or not; the same files give the same bytes."""
+  if not (root / 'requirements.txt').exists():
+    raise UsageError(
+      'there is no lock to make an environment from',
+      where=str(root),
+      fix='start from a checkout, not an installed copy',
+    )
   target.parent.mkdir(parents=True, exist_ok=True)
   content = io.BytesIO()
   with tarfile.open(fileobj=content, mode='w') as archive:

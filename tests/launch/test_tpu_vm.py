@@ -12,6 +12,7 @@ import pytest
 
 from launch.cloud.archive import write_archive
 from launch.tpu_vm import main
+from rembert.errors import UsageError
 
 OWN = {'rembert-launch': '1', 'rembert-owner': 'anna'}
 # Notes what it is given, then waits for SIGTERM as a run does: saves, and ends with 75.
@@ -175,14 +176,19 @@ def test_a_command_where_it_belongs(arguments, capsys):
   assert error.value.code == 2
 
 
+def test_an_installed_copy_has_no_lock_to_send(tmp_path):
+  with pytest.raises(UsageError, match='no lock'):
+    write_archive(tmp_path / 'one.tar.gz', tmp_path)
+
+
 def test_the_archive_holds_what_git_tracks_as_it_lies_here(tmp_path):
   project = tmp_path / 'project'
   (project / 'launch').mkdir(parents=True)
-  for name in ('launch/a b.py', 'new.py', 'tracked.py'):
+  for name in ('launch/a b.py', 'new.py', 'requirements.txt', 'tracked.py'):
     (project / name).write_text('committed')
   git = ['git', '-C', str(project), '-c', 'user.name=a', '-c', 'user.email=a@b']
   subprocess.run([*git, 'init', '--quiet'], check=True)
-  subprocess.run([*git, 'add', 'launch', 'tracked.py'], check=True)
+  subprocess.run([*git, 'add', 'launch', 'requirements.txt', 'tracked.py'], check=True)
   subprocess.run([*git, 'commit', '--quiet', '--message=one'], check=True)
   (project / 'tracked.py').write_text('changed')
   files = tmp_path / 'one.tar.gz', tmp_path / 'two.tar.gz'
@@ -190,5 +196,5 @@ def test_the_archive_holds_what_git_tracks_as_it_lies_here(tmp_path):
     write_archive(file, project)
   assert files[0].read_bytes() == files[1].read_bytes()
   with tarfile.open(files[0]) as archive:
-    assert archive.getnames() == ['launch/a b.py', 'tracked.py']
+    assert archive.getnames() == ['launch/a b.py', 'requirements.txt', 'tracked.py']
     assert archive.extractfile('tracked.py').read() == b'changed'
