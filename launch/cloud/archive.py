@@ -20,7 +20,7 @@ def write_archive(target: pathlib.Path, root: pathlib.Path = ROOT) -> None:
     raise UsageError(
       'there is no lock to make an environment from',
       where=str(root),
-      fix='start from a checkout, not an installed copy',
+      fix='start from a checkout of the project',
     )
   target.parent.mkdir(parents=True, exist_ok=True)
   content = io.BytesIO()
