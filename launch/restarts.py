@@ -1,6 +1,8 @@
 """Whether a command that has ended is worth another start, and how soon."""
 
+import argparse
 import dataclasses
+import math
 import signal
 from collections.abc import Callable
 
@@ -24,6 +26,26 @@ class Patience:
   max_short_runs: int = 10
   short_seconds: float = 120.0
   max_wait: float = 300.0
+
+
+def add_patience(parser: argparse.ArgumentParser, patience: Patience) -> None:
+  """Adds an option for each field, with that default."""
+  kinds = {'max_restarts': 'in all', 'max_short_runs': 'in a row', 'short_seconds': 'what counts as a short run'}
+  for field in dataclasses.fields(Patience):
+    parser.add_argument(
+      f'--{field.name}',
+      type=field.type,
+      default=getattr(patience, field.name),
+      help=f'{kinds.get(field.name, "longest wait before a restart, seconds")}; default %(default)s',
+    )
+
+
+def patience_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Patience:
+  """What `add_patience` has read; ends the program where it cannot be."""
+  values = {field.name: getattr(options, field.name) for field in dataclasses.fields(Patience)}
+  if any(value < 0 or not math.isfinite(value) for value in values.values()):
+    parser.error('limits must be ≥ 0')
+  return Patience(**values)
 
 
 def is_worth_repeating(exit_code: int) -> bool:

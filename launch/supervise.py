@@ -1,15 +1,13 @@
 """Runs a command again for as long as that helps: after a preemption, and after a process that vanished."""
 
 import argparse
-import dataclasses
-import math
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 
-from launch.restarts import Patience, Restarts, as_in_a_shell
+from launch.restarts import Patience, Restarts, add_patience, as_in_a_shell, patience_of
 from launch.wrapped_command import add_command, command_of
 
 EXAMPLES = """
@@ -83,20 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     epilog=EXAMPLES,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  for field in dataclasses.fields(Patience):
-    kind = {'max_restarts': 'in all', 'max_short_runs': 'in a row', 'short_seconds': 'what counts as a short run'}
-    parser.add_argument(
-      f'--{field.name}',
-      type=field.type,
-      default=field.default,
-      help=f'{kind.get(field.name, "longest wait before a restart, seconds")}; default %(default)s',
-    )
+  add_patience(parser, Patience())
   add_command(parser, 'what to run')
-  options = vars(parser.parse_args(argv))
-  command = command_of(parser, options.pop('command'))
-  if any(value < 0 or not math.isfinite(value) for value in options.values()):
-    parser.error('limits must be ≥ 0')
-  return Supervisor(command, Patience(**options), lambda text: print(text, flush=True)).run()
+  options = parser.parse_args(argv)
+  command, patience = command_of(parser, options.command), patience_of(parser, options)
+  return Supervisor(command, patience, lambda text: print(text, flush=True)).run()
 
 
 if __name__ == '__main__':

@@ -48,6 +48,47 @@ def test_what_was_stopped_or_killed_is_repeated_until_it_is_done(tmp_path):
   ]
 
 
+# How a program can die, as a shell does it; and what becomes of it when the second start ends well.
+KINDS_OF_DEATH = {
+  'stopped early, all saved': ('exit 75', 'repeated'),
+  'SIGKILL: the machine, or its memory': ('kill -KILL $$', 'repeated'),
+  'SIGABRT: JAX, when another host is gone': ('kill -ABRT $$', 'repeated'),
+  'out of memory, as a shell around it reports it': ('sh -c "kill -KILL \\$\\$"; exit $?', 'repeated'),
+  'a wrong configuration': ('exit 2', 2),
+  'any other error': ('exit 1', 1),
+}
+
+
+@pytest.mark.parametrize('kind', KINDS_OF_DEATH)
+def test_a_program_that_dies_in_six_ways(kind, tmp_path):
+  death, expected = KINDS_OF_DEATH[kind]
+  starts = tmp_path / 'starts'
+  program = f'echo x >> {starts}; test $(wc -l < {starts}) = 2 && exit 0; {death}'
+  said = []
+  code = Supervisor(['sh', '-c', program], QUICK, said.append).run()
+  if expected == 'repeated':
+    assert (code, starts.read_text()) == (0, 'x\nx\n')
+    assert 'restart 1 in 1 s' in said[0]
+  else:
+    assert (code, starts.read_text()) == (expected, 'x\n')
+    assert said == []
+
+
+def test_a_program_that_hangs_is_left_to_itself_and_can_be_told_to_stop():
+  # Whether a step hangs or is long the run itself knows: guards.stuck_after_seconds. Here nothing is guessed.
+  process = subprocess.Popen(
+    [sys.executable, '-m', 'launch.supervise', '--', 'sh', '-c', 'echo hangs; exec sleep 60'],
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout.readline() == 'hangs\n'
+  time.sleep(1)
+  assert process.poll() is None
+  process.send_signal(signal.SIGTERM)
+  process.communicate(timeout=60)
+  assert process.returncode == 128 + signal.SIGTERM
+
+
 def test_an_error_after_restarts_ends_it(tmp_path):
   assert Supervisor(counting(tmp_path, 75, 2, 0), QUICK, print).run() == 2
   assert runs(tmp_path) == 2

@@ -1,0 +1,34 @@
+"""What the tests of launchers share: a stand-in for gcloud, and a small project to send to its machines."""
+
+import pathlib
+import shutil
+
+import pytest
+from gcloud_stand_in import GcloudStandIn
+
+from launch.cloud import workers
+from launch.cloud.archive import write_archive
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(scope='session')
+def small_project(tmp_path_factory):
+  """The part of the project that `launch.supervise` needs."""
+  folder = tmp_path_factory.mktemp('project')
+  for part in ('launch', 'rembert'):
+    shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns('__pycache__'))
+  (folder / 'requirements.txt').write_text('jax==0\n')
+  (folder / 'setup.py').write_text('')
+  return folder
+
+
+@pytest.fixture
+def gcloud(tmp_path, monkeypatch, small_project):
+  """Stands in for gcloud, with two workers."""
+  monkeypatch.setattr(workers, 'ARCHIVE', tmp_path / 'rembert_code.tar.gz')
+  monkeypatch.setattr(workers, 'write_archive', lambda target: write_archive(target, small_project))
+  monkeypatch.chdir(ROOT)
+  stand_in = GcloudStandIn.install(tmp_path / 'gcloud', monkeypatch)
+  yield stand_in
+  stand_in.take_away()
