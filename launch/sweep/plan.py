@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from etils import epath
 
 from launch.runs import Run, code_version
-from launch.sweep.models import Model
+from launch.sweep.model import Model
 from launch.xtreme_runs import Benchmark, TaskRun
 from rembert.errors import UsageError
 from rembert.storage import write_whole

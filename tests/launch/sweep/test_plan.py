@@ -6,7 +6,7 @@ import pytest
 from etils import epath
 
 from launch.runs import in_order
-from launch.sweep.models import Model
+from launch.sweep.model import Model
 from launch.sweep.plan import Asked, planned, write
 from launch.xtreme_runs import Benchmark
 from rembert.errors import UsageError
