@@ -19,6 +19,7 @@ REQUIREMENTS = [
   'numpy>=2.0,<3',
   'optax>=0.2.5,<0.3',
   'orbax-checkpoint>=0.12,<0.13',
+  'packaging>=24',  # compares versions, for rembert.doctor
   'protobuf>=6,<7',  # apache-beam stops at 6; see sentencepiece
   'rich>=14,<16',
   'safetensors>=0.5,<1',  # Hugging Face's format of weights
