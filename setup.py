@@ -40,6 +40,7 @@ EXTRAS = {
   # where there is no TensorFlow.
   'gcs': ['gcsfs>=2025.1', 'google-cloud-storage>=2.18'],
   'prepare': ['apache-beam>=2.77,<3'],
+  'wandb': ['wandb>=0.19,<1'],
   'dev': ['hypothesis>=6.100', 'pytest>=8.3,<10', 'pytest-xdist>=3.6,<4', 'ruff==0.17.5', 'transformers>=5,<6'],
 }
 

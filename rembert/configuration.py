@@ -30,6 +30,7 @@ from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
 from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
+from rembert.training.wandb_tracking import TrackingConfig
 from rembert.training.xla_flags import HardwareConfig
 from tasks.xtreme.config import XtremeConfig
 
@@ -63,6 +64,7 @@ CONFIGURABLES = {
   'train': TrainConfig,
   'guards': GuardsConfig,
   'profile': ProfileConfig,
+  'tracking': TrackingConfig,
   'xtreme': XtremeConfig,
   'finetune': FinetuneOptions,
   'evaluate': JudgeConfig,

@@ -29,6 +29,7 @@ from rembert.training.save_schedule import SaveSchedule
 from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable, TrainState
 from rembert.training.tracking import JsonlTracker, Metrics, TensorBoardTracker, Trackers
+from rembert.training.wandb_tracking import TrackingConfig, WandbTracker
 from rembert.training.watchdog import Watchdog
 from rembert.training.xla_flags import HardwareConfig
 
@@ -49,6 +50,7 @@ class TrainingConfig(Protocol):
   optimizer: OptimizerConfig
   guards: GuardsConfig
   profile: ProfileConfig
+  tracking: TrackingConfig
   train_flops_per_step: int
 
 
@@ -154,10 +156,12 @@ def run_loop(
     # --- watchers --------------------------------------------------------------
     trackers = Trackers()
     if hosts.is_first:
+      further = [WandbTracker(config.tracking, workdir, identity, console.say)] if config.tracking.uses_wandb else []
       trackers = Trackers(
         JsonlTracker(metrics_file, resume_step=position.step, is_evaluation_due=position.is_evaluation_due),
         TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
         LossPicture(metrics_file, workdir / 'loss.png'),
+        *further,
       )
     watchers = Watchers(
       console=console,
