@@ -78,9 +78,10 @@ tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libt
 hardware-table: $(LIBTPU_STAMP)  ## docs/hardware.md anew: the large step on every slice (installs libtpu; an hour)
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m benchmarks.hardware --again $(ARGS)
 
-lint: $(STAMP)  ## ruff: format and lint
+lint: $(STAMP)  ## ruff: format and lint; mypy: types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 format: $(STAMP)  ## rewrite the code as `make lint` wants it
 	$(BIN)/ruff format .
@@ -93,4 +94,4 @@ lock:  ## write requirements.txt anew from setup.py's bounds
 	sh lock.sh
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build ./*.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build ./*.egg-info

@@ -23,18 +23,18 @@ exit codes
   0 nothing that would keep a run from working (warnings may be there) · 1 a problem was found · 2 wrong usage
 """
 
-# By which flag a check is asked for; those of None are always made.
-CHECKS = {
-  'python': None,
-  'packages': None,
-  'tensorflow': None,
-  'imports': None,
-  'devices': None,
-  'disk': None,
-  'open_files': None,
-  'clock': None,
-  'proxy': None,
-  'memory': None,
+# By which flag a check is asked for; those without one are always made.
+CHECKS: Mapping[str, tuple[str, ...]] = {
+  'python': (),
+  'packages': (),
+  'tensorflow': (),
+  'imports': (),
+  'devices': (),
+  'disk': (),
+  'open_files': (),
+  'clock': (),
+  'proxy': (),
+  'memory': (),
   'vocabulary': ('vocabulary', 'workdir', 'store'),
   'xtreme': ('data_dir',),
   'store': ('store',),

@@ -91,7 +91,7 @@ def check_dumps(examined: Examined) -> Iterator[Finding]:
   """Dumps by name, and the beginning of each."""
   from tasks.wikipedia.dumps import find_dumps, read_namespaces
 
-  found = find_dumps(examined.dumps)
+  found = find_dumps(examined.dumps or '')
   files = [dump.path for dumps in found.values() for dump in dumps]
   bad = 0
   for file in files[:_MOST_DUMPS]:

@@ -16,14 +16,15 @@ def check_workdir(examined: Examined) -> Iterator[Finding]:
   """Access and lock. Nothing is written: what is only asked for must not be changed."""
   from rembert.jobs.workdir_lock import holder
 
-  workdir = epath.Path(examined.workdir)
-  if is_remote(examined.workdir):
+  named = examined.workdir or '.'
+  workdir = epath.Path(named)
+  if is_remote(named):
     check_bucket_client(workdir)
-    if reason := why_unreachable(examined.workdir):
+    if reason := why_unreachable(named):
       yield problem(reason, 'mend the network, or name a local folder: --workdir=DIR')
       return
   else:
-    folder = existing(examined.workdir)
+    folder = existing(named)
     if not folder.is_dir():
       yield problem(f'{folder} is a file', 'choose another: --workdir=DIR')
       return
@@ -42,7 +43,7 @@ def check_workdir(examined: Examined) -> Iterator[Finding]:
 
 def check_checkpoints(examined: Examined) -> Iterator[Finding]:
   """The newest checkpoint, read whole and compared with its checksums; and what runs have put aside."""
-  folder = epath.Path(examined.workdir) / 'checkpoints'
+  folder = epath.Path(examined.workdir or '.') / 'checkpoints'
   names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
   steps = sorted((int(name) for name in names if name.isdigit()), reverse=True)
   aside = [name for name in names if name.startswith('damaged-')]

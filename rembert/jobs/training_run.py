@@ -8,6 +8,7 @@ from typing import Protocol
 import jax
 from etils import epath
 
+from rembert.errors import RunError
 from rembert.hosts.joining import HostsConfig
 from rembert.hosts.together import Hosts, joined
 from rembert.jobs import workdir as workdirs
@@ -99,6 +100,8 @@ def restored_position(
 ) -> Position:
   """Where the newest whole checkpoint stands; there is one."""
   restored = checkpoints.restore_newest(trainable.restore_target())
+  if restored is None:  # what was there when the run began to look
+    raise RunError('the checkpoints have gone', where=str(checkpoints.directory), fix='does somebody else delete them?')
   console.say(f'resuming from step {restored.step}')
   return Position(
     step=restored.step,
