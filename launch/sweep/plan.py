@@ -4,15 +4,18 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from etils import epath
 
 from launch.runs import Run, code_version
-from launch.sweep.models import Model
 from launch.xtreme_runs import Benchmark, TaskRun
 from rembert.errors import UsageError
 from rembert.storage import write_whole
 from tasks.xtreme.config import RETRIEVAL
+
+if TYPE_CHECKING:
+  from launch.sweep.models import Model
 
 FILE = 'sweep.json'
 
@@ -49,7 +52,7 @@ class Plan:
   models: list[dict]
 
 
-def planned(models: Sequence[Model], asked: Asked, workdir: epath.Path) -> Plan:
+def planned(models: Sequence['Model'], asked: Asked, workdir: epath.Path) -> Plan:
   """All runs of all models; every pre-training is made once, whatever is made of it."""
   runs, entries = [], []
   for model in models:
@@ -70,14 +73,16 @@ def planned(models: Sequence[Model], asked: Asked, workdir: epath.Path) -> Plan:
   return Plan(runs, entries)
 
 
-def _pretraining(model: Model, seed: int, workdir: epath.Path) -> Run:
+def _pretraining(model: 'Model', seed: int, workdir: epath.Path) -> Run:
   folder = workdir / 'pretrained' / model.name / f'seed_{seed}'
   files = [f'--gin_file={file}' for file in model.gin_files]
   bindings = [f'--gin.{binding}' for binding in (*model.bindings, f'train.seed={seed}')]
   return Run(f'pretrain {model.name} · seed {seed}', folder, (*files, *bindings, f'--workdir={folder}'))
 
 
-def _learned(model: Model, seed: int, pretraining: Run, asked: Asked, workdir: epath.Path) -> list[tuple[str, TaskRun]]:
+def _learned(
+  model: 'Model', seed: int, pretraining: Run, asked: Asked, workdir: epath.Path
+) -> list[tuple[str, TaskRun]]:
   """Variant and run."""
   if asked.benchmark is None:
     return []
@@ -107,7 +112,7 @@ def _learned_entry(pretrain_seed: int, variant: str, task_run: TaskRun, workdir:
   }
 
 
-def _analysis(model: Model, seed: int, what: str, pretraining: Run, asked: Asked, workdir: epath.Path) -> Run:
+def _analysis(model: 'Model', seed: int, what: str, pretraining: Run, asked: Asked, workdir: epath.Path) -> Run:
   folder = workdir / 'analyses' / model.name / f'pretrain_seed_{seed}' / what
   arguments = [f'--gin_file=gin/analyze_{what}.gin', f'--gin.analyze.model={pretraining.workdir}']
   arguments += [*asked.analysis_bindings, f'--workdir={folder}']
