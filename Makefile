@@ -10,10 +10,13 @@ TORCH_STAMP := $(VENV)/.torch-added
 # first looks for a TPU, at length.
 LIBTPU := $(VENV)/libtpu
 LIBTPU_STAMP := $(VENV)/.libtpu-added
+# Tools that look at the project from outside have an environment of their own: they are no part of what is locked.
+AUDIT := $(VENV)/audit
+AUDIT_STAMP := $(VENV)/.audit-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity gcs browser launchers golden bench tpu hardware-table lint format lock clean
+.PHONY: help smoke test test-slow parity gcs browser launchers golden bench tpu hardware-table lint format audit lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +42,11 @@ $(LIBTPU_STAMP): $(STAMP) tests/tpu/requirements.txt
 
 $(BENCH_STAMP): $(TORCH_STAMP) benchmarks/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/requirements.txt
+	@touch $@
+
+$(AUDIT_STAMP): $(STAMP) tests/audit/requirements.txt
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/audit/requirements.txt
 	@touch $@
 
 smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add ARGS='--gin.…' for more)
@@ -79,16 +87,20 @@ tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libt
 hardware-table: $(LIBTPU_STAMP)  ## docs/hardware.md anew: the large step on every slice (installs libtpu; an hour)
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m benchmarks.hardware --again $(ARGS)
 
-lint: $(STAMP)  ## ruff: format and lint
+lint: $(STAMP)  ## ruff: format and lint; mypy: types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 format: $(STAMP)  ## rewrite the code as `make lint` wants it
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+audit: $(AUDIT_STAMP)  ## known vulnerabilities of the lock (asks a service; says so where it cannot)
+	$(BIN)/python tests/audit/audit.py $(AUDIT)/bin/pip-audit
+
 lock:  ## write requirements.txt anew from setup.py's bounds
 	sh lock.sh
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build ./*.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build ./*.egg-info

@@ -1,10 +1,13 @@
 """Packaging of `rembert`. Versions that work together are pinned in requirements.txt; here are the bounds."""
 
 import pathlib
+import re
 
 from setuptools import find_packages, setup
 
 ROOT = pathlib.Path(__file__).parent
+# The one place that says the version; read, since an import would want what is yet to be installed.
+VERSION = re.search(r"^__version__ = '(.+)'$", (ROOT / 'rembert' / '__init__.py').read_text(), re.MULTILINE)[1]
 
 REQUIREMENTS = [
   'absl-py>=2.1',
@@ -19,6 +22,7 @@ REQUIREMENTS = [
   'numpy>=2.0,<3',
   'optax>=0.2.5,<0.3',
   'orbax-checkpoint>=0.12,<0.13',
+  'packaging>=24',  # compares versions, for rembert.doctor
   'protobuf>=6,<7',  # apache-beam stops at 6; see sentencepiece
   'pyyaml>=6,<7',  # manifests of GKE
   'rich>=14,<16',
@@ -42,7 +46,15 @@ EXTRAS = {
   # where there is no TensorFlow.
   'gcs': ['gcsfs>=2025.1', 'google-cloud-storage>=2.18'],
   'prepare': ['apache-beam>=2.77,<3'],
-  'dev': ['hypothesis>=6.100', 'pytest>=8.3,<10', 'pytest-xdist>=3.6,<4', 'ruff==0.17.5', 'transformers>=5,<6'],
+  'wandb': ['wandb>=0.19,<1'],
+  'dev': [
+    'hypothesis>=6.100',
+    'pytest>=8.3,<10',
+    'pytest-xdist>=3.6,<4',
+    'mypy==2.4.1',
+    'ruff==0.17.5',
+    'transformers>=5,<6',
+  ],
 }
 
 
@@ -52,7 +64,7 @@ PACKAGES = find_packages(include=['rembert', 'rembert.*', 'tasks', 'tasks.*', 'l
 
 setup(
   name='rembert',
-  version='0.1.0',
+  version=VERSION,
   description='RemBERT in JAX: multilingual pre-training with decoupled embeddings',
   long_description=(ROOT / 'README.md').read_text(encoding='utf-8') if (ROOT / 'README.md').exists() else '',
   long_description_content_type='text/markdown',

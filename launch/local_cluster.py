@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from launch.wrapped_command import add_command, command_of
-from rembert.hosts.joining import ADDRESS, COUNT, INDEX
+from rembert.hosts.variables import ADDRESS, COUNT, INDEX
 from rembert.training.preemption import EXIT_STOPPED
 
 EXAMPLES = """

@@ -16,7 +16,7 @@ from rembert.jobs.workdir_lock import locked
 from rembert.training.console import Console
 
 
-def add_slots(parser: argparse.ArgumentParser) -> None:
+def add_slots(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
   """Adds the options that say where runs go."""
   where = parser.add_mutually_exclusive_group()
   where.add_argument(

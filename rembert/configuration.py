@@ -4,12 +4,13 @@ gin builds these objects before anything is compiled; nothing under jit, scan or
 know nothing of gin: the table below gives each its name in a gin file.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import pathlib
 import re
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import gin
@@ -31,6 +32,7 @@ from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
 from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
+from rembert.training.wandb_tracking import TrackingConfig
 from rembert.training.xla_flags import HardwareConfig
 from tasks.xtreme.config import XtremeConfig
 
@@ -64,6 +66,7 @@ CONFIGURABLES = {
   'train': TrainConfig,
   'guards': GuardsConfig,
   'profile': ProfileConfig,
+  'tracking': TrackingConfig,
   'xtreme': XtremeConfig,
   'finetune': FinetuneOptions,
   'evaluate': JudgeConfig,
@@ -148,12 +151,13 @@ def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
     gin.add_config_file_search_path(folder)
   where = ''
   try:
-    for path in paths:
-      where = path
-      gin.parse_config_file(path, skip_unknown=False)
-    for binding in bindings:
-      where = f'--gin.{binding}'
-      gin.parse_config(quoted_if_bare(binding), skip_unknown=False)
+    with _without_imports():
+      for path in paths:
+        where = path
+        gin.parse_config_file(path, skip_unknown=False)
+      for binding in bindings:
+        where = f'--gin.{binding}'
+        gin.parse_config(quoted_if_bare(binding), skip_unknown=False)
     _check_macros(gin_files, bindings)
   except UsageError:
     raise
@@ -188,6 +192,26 @@ def _check_macros(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
       raise UsageError(
         f'nothing refers to {name}', where=f'--gin.{name}', fix=f'did you mean {near[0]}?' if near else known
       )
+
+
+@contextlib.contextmanager
+def _without_imports() -> Iterator[None]:
+  """Keeps gin files data: `import` would run a module, and with dynamic registration call anything in it."""
+
+  def refuse(context, statement) -> None:
+    del context
+    raise UsageError(
+      f'a gin file cannot import: {statement.format()}',
+      where=f'{statement.location.filename}:{statement.location.line_num}',
+      fix='leave the line out: values and includes are all that is needed; code belongs into a module',
+    )
+
+  taken = gin.config.ParseContext.process_import
+  gin.config.ParseContext.process_import = refuse
+  try:
+    yield
+  finally:
+    gin.config.ParseContext.process_import = taken
 
 
 def quoted_if_bare(binding: str) -> str:

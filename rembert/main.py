@@ -62,22 +62,30 @@ def parser() -> argparse.ArgumentParser:
     formatter_class=argparse.RawDescriptionHelpFormatter,
     allow_abbrev=False,
   )
-  flags.add_argument(
+  what = flags.add_argument_group('what to run')
+  what.add_argument(
     '--gin_file', action='append', default=[], metavar='FILE', help='a gin file; repeatable, later ones win'
   )
-  flags.add_argument(
-    '--gin_bindings', action='append', default=[], metavar='"A.b = 1"', help='a binding in gin syntax; repeatable'
+  what.add_argument(
+    '--gin.A.b',
+    metavar='VALUE',
+    help='a binding over those of the files: --gin.train.steps=1000',
+    dest='_',
+    default=None,
   )
-  flags.add_argument(
-    '--gin.A.b', metavar='VALUE', help='the same, shorter: --gin.train.steps=1000', dest='_', default=None
+  what.add_argument(
+    '--gin_bindings', action='append', default=[], metavar='"A.b = 1"', help='the same in gin syntax; repeatable'
   )
-  flags.add_argument('--workdir', metavar='DIR', help='where the run lives (default: runs/NAME for gin/NAME.gin)')
-  flags.add_argument('--mode', choices=MODES, help='the job, if not the one that the gin file names')
-  flags.add_argument('--topology', metavar='NAME', help='compile: the devices, such as v5e:8x8, 2*v4:4x4x4, cpu:8')
-  flags.add_argument('--search_batch', action='store_true', help='compile: find the most rows per device that fit')
-  flags.add_argument('--output', metavar='FILE', help='compile: the report (default: WORKDIR/compile/TOPOLOGY.json)')
-  flags.add_argument('--dry_run', action='store_true', help='print model, counts and schedule, and exit')
-  flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+  what.add_argument('--mode', choices=MODES, help='the job, if not the one that the gin file names')
+  where = flags.add_argument_group('where to')
+  where.add_argument('--workdir', metavar='DIR', help='where the run lives (default: runs/NAME for gin/NAME.gin)')
+  compiled = flags.add_argument_group('ahead of time, --mode=compile')
+  compiled.add_argument('--topology', metavar='NAME', help='the devices, such as v5e:8x8, 2*v4:4x4x4, cpu:8')
+  compiled.add_argument('--search_batch', action='store_true', help='find the most rows per device that fit')
+  compiled.add_argument('--output', metavar='FILE', help='the report (default: WORKDIR/compile/TOPOLOGY.json)')
+  looking = flags.add_argument_group('to look, and to look closer')
+  looking.add_argument('--dry_run', action='store_true', help='print model, counts and schedule, and exit')
+  looking.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
   return flags
 
 

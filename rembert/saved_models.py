@@ -148,6 +148,28 @@ def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
   )
 
 
+def altered_arrays(folder: epath.Path) -> list[str]:
+  """Paths of the arrays of a checkpoint that are not as they were saved; [] where it does not say. Reads it whole.
+
+  Whatever Orbax and TensorStore raise for a file that is not theirs is passed on.
+  """
+  folder = absolute(folder)
+  orbax_chatter.silence()
+  _, described = without_description(read_json_item(folder, 'meta'))
+  if not described:
+    return []
+  metadata = ocp.PyTreeCheckpointer().metadata(folder / 'state')
+  tree = metadata.item_metadata.tree if hasattr(metadata, 'item_metadata') else metadata
+  how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
+  state = ocp.PyTreeCheckpointer().restore(folder / 'state', args=ocp.args.PyTreeRestore(restore_args=how))
+  leaves = {checksums.leaf_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
+  return [
+    name
+    for name, (_, _, number) in described.items()
+    if name not in leaves or checksums.of_array(np.asarray(leaves[name])) != number
+  ]
+
+
 def config_meta(name: str, config, fields: Sequence[str] | None = None) -> dict:
   """A configuration as a checkpoint's `meta` holds it: field by field, by gin name.
 

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib.util
 import os
+import re
 import socket
 from collections.abc import Iterator
 
@@ -38,6 +39,21 @@ def why_unreachable(path: str) -> str:
   except OSError as error:
     return f'{_GOOGLE_STORAGE[0]} cannot be reached ({error})'
   return ''
+
+
+def inside(folder: epath.PathLike, name: str, *, where: epath.PathLike) -> epath.Path:
+  """The file that `where` calls `name`, below `folder`; UsageError for a name that leads out of it.
+
+  Lists of files come with data and models that somebody else has made.
+  """
+  parts = name.replace('\\', '/').split('/') if isinstance(name, str) else ['..']
+  if '..' in parts or '' in parts or '\0' in name or is_remote(name) or re.match(r'[A-Za-z]:', name):
+    raise UsageError(
+      f'it names a file outside of its folder: {str(name)[:80]!r}',
+      where=os.fspath(where),
+      fix='do not use it: it was damaged, or made to read other files',
+    )
+  return epath.Path(folder) / name
 
 
 def check_bucket_client(path: epath.PathLike) -> None:

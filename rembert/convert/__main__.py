@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rembert.command_line import run_command
 from rembert.errors import UsageError
+from rembert.model.config import HEAD_NAMES
 
 DESCRIPTION = """\
 Carry RemBERT in and out: a folder of Hugging Face or the original TensorFlow checkpoint becomes a workdir of this
@@ -32,8 +33,6 @@ exit codes
 
 def parser() -> argparse.ArgumentParser:
   """The command line."""
-  from rembert.model.heads import HEADS
-
   raw = argparse.RawDescriptionHelpFormatter
   flags = argparse.ArgumentParser(
     prog='python -m rembert.convert', description=DESCRIPTION, epilog=EPILOG, formatter_class=raw, allow_abbrev=False
@@ -51,7 +50,9 @@ def parser() -> argparse.ArgumentParser:
   for direction in (from_hf, to_hf, from_tf):
     direction.add_argument('destination', metavar='DST', help='a new folder')
     direction.add_argument(
-      '--head', choices=('none', *HEADS), help='of the result (default: what the checkpoint has); none: encoder alone'
+      '--head',
+      choices=('none', *HEAD_NAMES),
+      help='of the result (default: what the checkpoint has); none: encoder alone',
     )
     direction.add_argument(
       '--vocabulary', metavar='FILE', help='the sentencepiece.model (default: the one beside the checkpoint)'

@@ -13,6 +13,7 @@ import safetensors.numpy
 
 from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
+from rembert.storage import inside
 
 FORM = 'hugging_face'
 _ARCHITECTURES = {
@@ -26,6 +27,7 @@ _ARCHITECTURES = {
 _ACTIVATIONS = {'gelu': 'gelu', 'gelu_pytorch_tanh': 'gelu_tanh', 'gelu_new': 'gelu_tanh', 'gelu_fast': 'gelu_tanh'}
 _OURS_ALONE = ('pad_vocab_to_multiple_of', 'always_project_embeddings', 'hidden_act')
 _SHARED_FIELDS = [field.name for field in dataclasses.fields(RemBertConfig) if field.name not in _OURS_ALONE]
+_SAFE_TORCH = (2, 6)  # before, `weights_only` could be got round (CVE-2025-32434)
 _WEIGHTS = ('model.safetensors', 'pytorch_model.bin')
 
 
@@ -163,6 +165,12 @@ class TorchFiles:
         where=str(files[0]),
         fix=['take the model.safetensors of the same model', 'or pip install torch'],
       ) from error
+    if tuple(int(part) for part in torch.__version__.split('.')[:2]) < _SAFE_TORCH:
+      raise UsageError(
+        f'torch {torch.__version__} can be made to run what a file of weights holds',
+        where=str(files[0]),
+        fix=['pip install torch==2.13.0', 'or take the model.safetensors of the same model'],
+      )
     self._tensors = {}
     for file in files:
       try:
@@ -189,7 +197,7 @@ def open_weights(folder: pathlib.Path) -> SafetensorsFiles | TorchFiles:
     if index_file.is_file():
       try:
         weight_map = json.loads(index_file.read_text())['weight_map']
-        files = sorted({folder / shard for shard in weight_map.values()})
+        files = sorted({pathlib.Path(inside(folder, shard, where=index_file)) for shard in weight_map.values()})
       except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise UsageError(
           f'not an index of shards: {error!r}', where=str(index_file), fix='fetch the file again'

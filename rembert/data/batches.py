@@ -7,7 +7,7 @@ the state there is, and it does not depend on how many hosts read.
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -35,6 +35,16 @@ OpenDocuments = Callable[[str, str, int], Iterator[np.ndarray]]
 
 class BatchSource(Protocol):
   """Where training gets its batches: from text as it streams by, or from a store that is read by index."""
+
+  @property
+  def languages(self) -> Sequence[str]:
+    """Codes, in the order of the numbers in batches."""
+    ...
+
+  @property
+  def special(self) -> SpecialIds:
+    """Ids of special pieces."""
+    ...
 
   def batches(self, step: int, state: dict | None) -> Iterator[tuple[Batch, dict]]:
     """This process's rows of the batches of steps `step`, `step` + 1, …, each with the state to resume after it."""

@@ -2,14 +2,14 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
 In = TypeVar('In')
 Out = TypeVar('Out')
 
 
-def prefetch(items: Iterator[In], place: Callable[[In], Out], *, ahead: int = 2) -> Iterator[Out]:
+def prefetch(items: Iterator[In], place: Callable[[In], Out], *, ahead: int = 2) -> Generator[Out, None, None]:
   """Yields `place(item)` for each item, prepared by a thread up to `ahead` items early.
 
   An exception in the thread is raised where the item would have come. Closing the iterator ends the thread.

@@ -22,6 +22,7 @@ from etils import epath
 from rembert.data.masking import SpecialIds
 from rembert.data.packing import Row
 from rembert.errors import UsageError, first_line
+from rembert.storage import inside
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
@@ -110,7 +111,18 @@ class TokenStore:
     self.folder = epath.Path(folder)
     content = self._read_manifest()
     self.manifest_hash = hashlib.sha256(content).hexdigest()
-    manifest = json.loads(content)
+    try:
+      manifest = json.loads(content)
+      self._take(manifest)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+      raise UsageError(
+        f'the manifest of the store is damaged: {type(error).__name__} {first_line(error)}',
+        where=str(self.folder / MANIFEST),
+        fix='fetch it again, or make the store anew: python -m tasks.token_store --help',
+      ) from error
+    self._refuse_missing_shards()
+
+  def _take(self, manifest: dict) -> None:
     if manifest.get('format') != FORMAT:
       raise UsageError(
         f'a store of format {manifest.get("format")!r}, and this program reads {FORMAT}',
@@ -123,7 +135,14 @@ class TokenStore:
     self.special = SpecialIds(**manifest['special'])
     self._dtype = np.dtype(manifest['dtype'])
     self.languages = {code: StoredLanguage.of_json(part) for code, part in manifest['languages'].items()}
-    self._refuse_missing_shards()
+    if not isinstance(self.sequence_length, int) or self.sequence_length < 1 or self._dtype.kind != 'u':
+      raise ValueError(f'rows of {self.sequence_length!r} ids of type {self._dtype}')
+    for shard in self.shards():
+      self.file(shard)
+
+  def file(self, shard: Shard) -> epath.Path:
+    """Where a shard lies; UsageError for one that is not below the store."""
+    return inside(self.folder, shard.file, where=self.folder / MANIFEST)
 
   def _read_manifest(self) -> bytes:
     file = self.folder / MANIFEST
@@ -141,7 +160,7 @@ class TokenStore:
   def _refuse_missing_shards(self) -> None:
     wrong = []
     for shard in self.shards():
-      file = self.folder / shard.file
+      file = self.file(shard)
       size = file.stat().length if file.exists() else None
       if size != shard.bytes:
         wrong.append(
@@ -168,7 +187,7 @@ class TokenStore:
     from array_record.python import array_record_module
 
     shards = self.languages[language].shards[split]
-    open_shard = lambda shard: array_record_module.ArrayRecordReader(str(self.folder / shard.file), _READER_OPTIONS)
+    open_shard = lambda shard: array_record_module.ArrayRecordReader(str(self.file(shard)), _READER_OPTIONS)
     first_rows = np.cumsum([0, *(shard.rows for shard in shards)])
     return [open_shard(shard) for shard in shards], first_rows
 
@@ -208,4 +227,4 @@ def sha256_of(file: epath.Path) -> str:
 
 def altered_shards(store: TokenStore) -> list[str]:
   """Files whose content is not what the manifest says; reads the whole store."""
-  return [shard.file for shard in store.shards() if sha256_of(store.folder / shard.file) != shard.sha256]
+  return [shard.file for shard in store.shards() if sha256_of(store.file(shard)) != shard.sha256]

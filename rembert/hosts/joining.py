@@ -8,9 +8,9 @@ import sys
 import jax
 
 from rembert.errors import RunError, UsageError, first_line
+from rembert.hosts.variables import ADDRESS, COUNT, INDEX
 from rembert.machine import has_tpu
 
-ADDRESS, COUNT, INDEX = 'JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES', 'JAX_PROCESS_ID'
 _FIX = f'set {ADDRESS}=HOST:PORT, {COUNT} and {INDEX} on every host, or none of them for a run on this one alone'
 
 

@@ -15,7 +15,7 @@ import jax
 from etils import epath
 
 from rembert.background import repeating
-from rembert.errors import first_line
+from rembert.errors import RunError, first_line
 from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
 from rembert.storage import write_whole
 from rembert.training import sharding, topology, xla_flags
@@ -169,6 +169,8 @@ def _signs_of_life(progress: Callable[[float, str], None]) -> contextlib.Abstrac
 
 def _memory(compiled: jax.stages.Compiled) -> Memory:
   stats = compiled.memory_analysis()
+  if stats is None:
+    raise RunError('this compiler does not say how much memory a program takes', where='--topology', fix='another one')
   lasting = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
   # The compiler's own peak: the sum of all temporaries is more than there is at any one time.
   peak = stats.peak_memory_in_bytes or lasting + stats.temp_size_in_bytes

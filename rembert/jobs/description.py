@@ -24,6 +24,7 @@ from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable
 from rembert.training.step import make_train_step
+from rembert.training.wandb_tracking import TrackingConfig
 from rembert.training.xla_flags import HardwareConfig
 
 # The paper rounds, and in its ablation tables the pooler and most of the head do not count: that is 2.7 % at most, of
@@ -49,6 +50,7 @@ class PretrainConfig:
   train: TrainConfig
   guards: GuardsConfig
   profile: ProfileConfig
+  tracking: TrackingConfig
 
   def __post_init__(self):
     if self.train.sequence_length > self.model.max_position_embeddings:

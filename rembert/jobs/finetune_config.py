@@ -20,6 +20,7 @@ from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
 from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
+from rembert.training.wandb_tracking import TrackingConfig
 from rembert.training.xla_flags import HardwareConfig
 from tasks.xtreme.config import RETRIEVAL, XtremeConfig
 
@@ -44,6 +45,7 @@ class FinetuneConfig:
   train: TrainConfig
   guards: GuardsConfig
   profile: ProfileConfig
+  tracking: TrackingConfig
 
   def __post_init__(self):
     has_rows = self.xtreme.task not in RETRIEVAL  # sentences are as long as the model allows

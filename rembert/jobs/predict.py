@@ -9,16 +9,18 @@ import io
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rembert.command_line import run_command
 from rembert.data.text import MASK, TextEncoder, cut, padded_rows
 from rembert.errors import UsageError
-from rembert.loading import LoadedModel, load
 from rembert.storage import write_whole
 from rembert.training.console import Console
+
+if TYPE_CHECKING:
+  from rembert.loading import LoadedModel
 
 EPILOG = """\
 examples
@@ -41,7 +43,7 @@ class Filled(NamedTuple):
   probability: float
 
 
-def text_encoder(model: LoadedModel, vocabulary: str | None = None) -> TextEncoder:
+def text_encoder(model: 'LoadedModel', vocabulary: str | None = None) -> TextEncoder:
   """The vocabulary of a model; UsageError if it is nowhere, or another model's."""
   from tasks.vocabulary import check_vocabulary
 
@@ -52,7 +54,7 @@ def text_encoder(model: LoadedModel, vocabulary: str | None = None) -> TextEncod
   return TextEncoder(file)
 
 
-def fill_masks(model: LoadedModel, encoder: TextEncoder, text: str, top_k: int = 5) -> list[list[Filled]]:
+def fill_masks(model: 'LoadedModel', encoder: TextEncoder, text: str, top_k: int = 5) -> list[list[Filled]]:
   """The `top_k` best pieces for every `[MASK]` of a text, in their order.
 
   Probabilities are over the whole vocabulary, as in Hugging Face's pipeline.
@@ -75,7 +77,7 @@ def fill_masks(model: LoadedModel, encoder: TextEncoder, text: str, top_k: int =
 
 
 def embed_lines(
-  model: LoadedModel,
+  model: 'LoadedModel',
   encoder: TextEncoder,
   lines: Sequence[str],
   *,
@@ -129,6 +131,8 @@ def _fill_mask(options: argparse.Namespace, console: Console) -> None:
   texts = options.text or [line.rstrip('\n') for line in sys.stdin if line.strip()]
   if options.top_k < 1:
     raise UsageError('there is nothing to show', where=f'--top_k={options.top_k}', fix='--top_k=5')
+  from rembert.loading import load
+
   model = load(options.model, 'mlm', step=options.step)
   encoder = text_encoder(model, options.vocabulary)
   for text in texts:
@@ -149,6 +153,8 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
     raise UsageError('no lines to embed', where=options.lines, fix='one sentence a line')
   if options.batch_size < 1:
     raise UsageError('a batch has lines', where=f'--batch_size={options.batch_size}', fix='--batch_size=32')
+  from rembert.loading import load
+
   model = load(options.model, step=options.step)
   encoder = text_encoder(model, options.vocabulary)
   layer = model.config.num_hidden_layers if options.layer is None else options.layer

@@ -8,6 +8,7 @@ from typing import Protocol
 import jax
 from etils import epath
 
+from rembert.errors import RunError
 from rembert.hosts.joining import HostsConfig
 from rembert.hosts.together import Hosts, joined
 from rembert.jobs import workdir as workdirs
@@ -29,6 +30,7 @@ from rembert.training.save_schedule import SaveSchedule
 from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable, TrainState
 from rembert.training.tracking import JsonlTracker, Metrics, TensorBoardTracker, Trackers
+from rembert.training.wandb_tracking import TrackingConfig, WandbTracker
 from rembert.training.watchdog import Watchdog
 from rembert.training.xla_flags import HardwareConfig
 
@@ -49,6 +51,7 @@ class TrainingConfig(Protocol):
   optimizer: OptimizerConfig
   guards: GuardsConfig
   profile: ProfileConfig
+  tracking: TrackingConfig
   train_flops_per_step: int
 
 
@@ -97,6 +100,8 @@ def restored_position(
 ) -> Position:
   """Where the newest whole checkpoint stands; there is one."""
   restored = checkpoints.restore_newest(trainable.restore_target())
+  if restored is None:  # what was there when the run began to look
+    raise RunError('the checkpoints have gone', where=str(checkpoints.directory), fix='does somebody else delete them?')
   console.say(f'resuming from step {restored.step}')
   return Position(
     step=restored.step,
@@ -154,10 +159,12 @@ def run_loop(
     # --- watchers --------------------------------------------------------------
     trackers = Trackers()
     if hosts.is_first:
+      further = [WandbTracker(config.tracking, workdir, identity, console.say)] if config.tracking.uses_wandb else []
       trackers = Trackers(
         JsonlTracker(metrics_file, resume_step=position.step, is_evaluation_due=position.is_evaluation_due),
         TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
         LossPicture(metrics_file, workdir / 'loss.png'),
+        *further,
       )
     watchers = Watchers(
       console=console,

@@ -43,6 +43,25 @@ def locked(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
     yield
 
 
+def holder(workdir: epath.Path) -> dict | None:
+  """Who holds the workdir (`host`, `process`, `time`, as far as known); None if nobody does.
+
+  On a file system the kernel can only be asked by trying: for that moment a run that starts would be refused.
+  """
+  file = workdir / _NAME
+  if not file.exists():
+    return None
+  if is_remote(workdir):
+    owner = _parsed(file.read_text())
+    return owner if time.time() - owner.get('time', 0) < _EXPIRE_SECONDS else None
+  with open(os.fspath(file)) as opened:
+    try:
+      fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+      return _parsed(opened.read())
+  return None
+
+
 @contextlib.contextmanager
 def _file_locked(workdir: epath.Path) -> Iterator[None]:
   with open(os.fspath(workdir / _NAME), 'a+') as file:

@@ -5,6 +5,8 @@ import math
 
 from rembert.errors import UsageError
 
+# What `rembert.model.heads.HEADS` has; here for command lines, which do not wait for JAX.
+HEAD_NAMES = ('mlm', 'classification', 'tagging', 'qa', 'multiple_choice')
 ACTIVATIONS = ('gelu', 'gelu_tanh')
 
 

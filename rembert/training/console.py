@@ -5,7 +5,8 @@ In a terminal Rich draws a live bar; elsewhere (a log file, CI) the same facts c
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import rich.box
 import rich.console
@@ -30,6 +31,13 @@ def human_duration(seconds: float) -> str:
   minutes, seconds = divmod(round(seconds), 60)
   hours, minutes = divmod(minutes, 60)
   return f'{hours}:{minutes:02d}:{seconds:02d}' if hours else f'{minutes}:{seconds:02d}'
+
+
+class Progress(Protocol):
+  """Told how far a task is: a share from 0 to 1, and a few words."""
+
+  def __call__(self, fraction: float, note: str = '') -> None:
+    """Shows it."""
 
 
 class Console:
@@ -65,14 +73,18 @@ class Console:
     self.rich.print(table)
 
   @contextlib.contextmanager
-  def task(self, description: str) -> Iterator[Callable[[float, str], None]]:
+  def task(self, description: str) -> Iterator[Progress]:
     """Progress of one thing before or beside training; yields update(fraction, note)."""
     start = said = time.monotonic()
     if self.is_live:
       with _progress(self.rich, '{task.fields[note]}') as progress:
         bar = progress.add_task(description, total=1.0, note='')
-        yield lambda fraction, note='': progress.update(bar, completed=fraction, note=note)
-        progress.update(bar, completed=1.0, note='')
+
+        def update_bar(fraction: float, note: str = '') -> None:
+          progress.update(bar, completed=fraction, note=note)
+
+        yield update_bar
+        update_bar(1.0)
       return
 
     def update(fraction: float, note: str = '') -> None:
@@ -119,7 +131,7 @@ class TrainingProgress:
 
   def step(self, step: int) -> None:
     """Update number `step` has been made."""
-    if self._progress:
+    if self._progress and self._bar is not None:
       self._progress.update(self._bar, completed=step)
 
   def metrics(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -130,7 +142,7 @@ class TrainingProgress:
     )
     if 'mfu' in metrics:
       note += f' · MFU {metrics["mfu"]:.0%}'
-    if self._progress:
+    if self._progress and self._bar is not None:
       self._progress.update(self._bar, note=note)
       return
     elapsed = time.monotonic() - self._began

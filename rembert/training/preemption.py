@@ -9,7 +9,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rembert.background import repeating
 from rembert.machine import has_tpu
@@ -38,7 +38,7 @@ class StopSignal:
     self._is_deferred = False
     self._is_heard = threading.Event()
     self._reason: str | None = None
-    self._previous: dict[int, object] = {}
+    self._previous: dict[int, Any] = {}
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:
@@ -68,7 +68,8 @@ class StopSignal:
     signal.set_wakeup_fd(self._previous_wakeup)
     self._wakeup.close()  # ends the thread
     for number, handler in self._previous.items():
-      signal.signal(number, handler)
+      if handler is not None:  # None: it was set by other than Python, and cannot be set again from here
+        signal.signal(number, handler)
 
   def _on_signal(self, number: int, frame: FrameType | None) -> None:
     del frame

@@ -119,6 +119,8 @@ class TensorBoardTracker:
       self._local.cleanup()
 
   def _copy(self) -> None:
+    if self._local is None:
+      return
     self._writer.flush()
     self._directory.mkdir(parents=True, exist_ok=True)
     for file in epath.Path(self._local.name).iterdir():

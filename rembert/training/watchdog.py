@@ -65,7 +65,8 @@ class Watchdog:
 
   def _report(self, doing: str, seconds: float) -> None:
     print(f'rembert: {self._name} {doing} has been going on for {seconds:.0f} s; its threads:', file=sys.stderr)
-    faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
+    if sys.__stderr__ is not None:  # a process may have been started without one
+      faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
     if not is_remote(self._folder):
       self._folder.mkdir(parents=True, exist_ok=True)
       name = f'{time.strftime("%Y%m%d-%H%M%S")}-{self._name or "process"}'.replace(' ', '-').replace('/', '-')

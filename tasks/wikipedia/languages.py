@@ -102,7 +102,7 @@ def without_lists(languages: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
   """
   codes = tuple(language for language in languages if language not in LISTS)
   listed = {edition_of(code) for language in languages for code in LISTS.get(language, ())}
-  return codes, tuple(sorted(listed - {None}))
+  return codes, tuple(sorted(edition for edition in listed if edition is not None))
 
 
 def missing_in_words(languages: Sequence[str], there: Collection[str]) -> str:

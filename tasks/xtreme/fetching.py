@@ -131,7 +131,12 @@ class Downloads:
         with write_errors(source.name, partial):
           version.write_text(response.headers.get('ETag') or response.headers.get('Last-Modified') or '')
         self._append(
-          response, partial, start, total, lambda done: on_progress(done / (total or done or 1), source.name)
+          response,
+          partial,
+          start,
+          total,
+          source.size,
+          lambda done: on_progress(done / (total or done or 1), source.name),
         )
     except urllib.error.HTTPError as error:
       if error.code == 416:  # there is no rest: what is there is not a part of this file
@@ -143,7 +148,9 @@ class Downloads:
     except (OSError, http.client.HTTPException) as error:
       raise _BrokenOff(first_line(error)) from error
 
-  def _append(self, response, partial: pathlib.Path, start: int, total: int | None, on_progress) -> None:
+  def _append(
+    self, response, partial: pathlib.Path, start: int, total: int | None, most: int | None, on_progress
+  ) -> None:
     name = partial.name.removesuffix('.partial')
     with write_errors(name, partial):
       partial.touch()
@@ -154,7 +161,12 @@ class Downloads:
           file.write(chunk)
           file.flush()
         done += len(chunk)
+        if most is not None and done > most:  # a server that does not say how much it sends could fill the disk
+          break
         on_progress(done)
+    if most is not None and done > most:
+      _discard(partial)
+      raise _NotThere(f'more than the {most:,} bytes that are expected')
     if total is not None and done != total:
       raise _BrokenOff(f'{done:,} of {total:,} bytes came')
 

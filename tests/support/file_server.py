@@ -14,6 +14,7 @@ class FileServer:
     breaks_after: bytes of a file after which the connection ends, once for each number.
     status: HTTP status by path, where it is an error.
     resumes: whether parts can be asked for.
+    states_length: whether the server says how much it sends.
     versions: whether the server names the version (ETag) of a file.
     requests: (path, first byte asked for), in order.
   """
@@ -25,6 +26,7 @@ class FileServer:
     self.status: dict[str, int] = {}
     self.resumes = True
     self.versions = True
+    self.states_length = True
     self.requests: list[tuple[str, int]] = []
 
 
@@ -53,7 +55,8 @@ def serve_files() -> Iterator[FileServer]:
         self.send_header('Content-Range', f'bytes {start}-{len(content) - 1}/{len(content)}')
       if files.versions:
         self.send_header('ETag', version)
-      self.send_header('Content-Length', str(len(content) - start))
+      if files.states_length:
+        self.send_header('Content-Length', str(len(content) - start))
       self.end_headers()
       end = start + files.breaks_after.pop(0) if files.breaks_after else len(content)
       self.wfile.write(content[start:end])

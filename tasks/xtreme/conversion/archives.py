@@ -1,4 +1,8 @@
-"""Files inside zip and tar archives, and what is said when an archive is not what it should be."""
+"""Files inside zip and tar archives, and what is said when an archive is not what it should be.
+
+Archives are read, never extracted: what a member is called decides nothing but whether it is wanted, and no file is
+written under a name from an archive. What is larger than anything of XTREME's is not read at all.
+"""
 
 import contextlib
 import io
@@ -9,11 +13,19 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 from rembert.errors import UsageError, first_line
 
-_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, UnicodeDecodeError, OSError)
+# An encrypted member of a zip is a RuntimeError, an unknown compression a NotImplementedError.
+_DAMAGED = (
+  *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
+  *(EOFError, ValueError, OSError, RuntimeError, OverflowError),
+)
+# The largest file that is wanted of any archive has less than 200 MB, the largest archive some thousand files.
+LARGEST_MEMBER = 1 << 30
+LARGEST_TOTAL = 4 << 30
+MOST_MEMBERS = 100_000
 
 
 @contextlib.contextmanager
@@ -32,14 +44,16 @@ def members(archive: pathlib.Path, wanted: Callable[[str], bool]) -> Iterator[tu
   What Macs add (`__MACOSX/`, `._name`) is never wanted.
 
   Raises:
-    UsageError: the archive is damaged, or has no such member.
+    UsageError: the archive is damaged, has no such member, or is larger than anything of XTREME's.
   """
-  found = 0
+  found = total = 0
   with _damage(archive):
     for name, content in (
       _zip_members(archive, wanted) if zipfile.is_zipfile(archive) else _tar_members(archive, wanted)
     ):
-      found += 1
+      found, total = found + 1, total + len(content)
+      if total > LARGEST_TOTAL:
+        raise _too_large(archive, 'all that is wanted', LARGEST_TOTAL)
       yield name, content
   if not found:
     raise UsageError(
@@ -49,29 +63,57 @@ def members(archive: pathlib.Path, wanted: Callable[[str], bool]) -> Iterator[tu
 
 def _is_real(name: str) -> bool:
   parts = pathlib.PurePosixPath(name).parts
-  return '__MACOSX' not in parts and not parts[-1].startswith('._')
+  return bool(parts) and '__MACOSX' not in parts and not parts[-1].startswith('._')
+
+
+def _too_large(archive: pathlib.Path, name: str, most: int) -> UsageError:
+  return UsageError(
+    f'{name} is larger than anything that is expected: more than {most:,}',
+    where=str(archive),
+    fix='delete it: it is not what it is said to be',
+  )
+
+
+def _read(opened: IO[bytes], archive: pathlib.Path, name: str, declared: int) -> bytes:
+  """A member, whatever size it declares: what comes is counted too."""
+  if declared > LARGEST_MEMBER:
+    raise _too_large(archive, name, LARGEST_MEMBER)
+  content = opened.read(LARGEST_MEMBER + 1)
+  if len(content) > LARGEST_MEMBER:
+    raise _too_large(archive, name, LARGEST_MEMBER)
+  return content
 
 
 def _zip_members(archive: pathlib.Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
   with zipfile.ZipFile(archive) as opened:
     for info in opened.infolist():
       if not info.is_dir() and _is_real(info.filename) and wanted(info.filename):
-        yield info.filename, opened.read(info)
+        with opened.open(info) as member:
+          yield info.filename, _read(member, archive, info.filename, info.file_size)
 
 
 def _tar_members(archive: pathlib.Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
   with tarfile.open(archive) as opened:
-    for info in opened:
-      if info.isfile() and _is_real(info.name) and wanted(info.name):
-        yield info.name, opened.extractfile(info).read()
+    yield from _members_of(opened, archive, wanted)
+
+
+def _members_of(
+  opened: tarfile.TarFile, archive: pathlib.Path, wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, bytes]]:
+  for number, info in enumerate(opened):
+    if number >= MOST_MEMBERS:
+      raise _too_large(archive, 'the number of its files', MOST_MEMBERS)
+    # Regular files alone: a link would name another file.
+    if info.isreg() and _is_real(info.name) and wanted(info.name):
+      member = opened.extractfile(info)
+      yield info.name, _read(member, archive, info.name, info.size) if member else b''
 
 
 def nested_tar(name: str, content: bytes, archive: pathlib.Path) -> Iterator[tuple[str, bytes]]:
   """Members of a tar archive that is itself a member."""
-  with _damage(pathlib.Path(f'{archive}:{name}')), tarfile.open(fileobj=io.BytesIO(content)) as opened:
-    for info in opened:
-      if info.isfile() and _is_real(info.name):
-        yield info.name, opened.extractfile(info).read()
+  place = pathlib.Path(f'{archive}:{name}')
+  with _damage(place), tarfile.open(fileobj=io.BytesIO(content)) as opened:
+    yield from _members_of(opened, place, lambda name: True)
 
 
 def lines(content: bytes, where: str) -> Iterator[tuple[str, str]]:

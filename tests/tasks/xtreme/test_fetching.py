@@ -187,3 +187,12 @@ def test_every_source_has_a_name_of_its_own_a_size_and_a_checksum():
     assert all(url.startswith('https://') and url.endswith(f'/{source.name}') for url in source.urls)
     assert source.size > 0
     assert len(bytes.fromhex(source.sha256)) == 32
+
+
+def test_a_server_that_sends_without_end_does_not_fill_the_disk(downloads, source, server, tmp_path):
+  server.files['/data.zip'] = CONTENT * 20
+  server.states_length = False
+  with pytest.raises(UsageError) as error:
+    downloads.fetch(source)
+  assert 'more than the 3,000,000 bytes that are expected' in error.value.where
+  assert not any(path.stat().st_size for path in (tmp_path / 'downloads').iterdir())

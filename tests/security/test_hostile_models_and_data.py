@@ -1,0 +1,192 @@
+"""Models and data made to harm: code in pickles, names of other people's files, sizes that are no sizes."""
+
+import json
+import os
+import pickle
+import shutil
+import struct
+
+import numpy as np
+import pytest
+
+from rembert.convert.huggingface import open_weights
+from rembert.data.token_store import MANIFEST, TokenStore
+from rembert.errors import UsageError
+from rembert.storage import inside
+
+OUTSIDE = (
+  '../../etc/passwd',
+  '/etc/passwd',
+  'de/../../secret',
+  'C:\\secret',
+  '..\\secret',
+  'gs://bucket/secret',
+  '',
+  'a//b',
+)
+
+
+class Bomb:
+  """Unpickled, it makes a folder."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def __reduce__(self):
+    return os.mkdir, (str(self._path),)
+
+
+@pytest.fixture
+def exploded(tmp_path):
+  """The folder that a bomb makes, which nobody may find."""
+  path = tmp_path / 'exploded'
+  yield path
+  assert not path.exists()
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', [*OUTSIDE, None, 3, 'a\0b'])
+def test_a_name_that_leads_out_of_its_folder_is_refused(tmp_path, name):
+  with pytest.raises(UsageError, match='outside of its folder'):
+    inside(tmp_path, name, where='manifest')
+
+
+@pytest.mark.parametrize('name', ['de/train-00000-of-00004.array_record', 'model.safetensors', 'a..b/c', 'ä'])
+def test_a_name_below_its_folder_is_taken(tmp_path, name):
+  assert inside(tmp_path, name, where='manifest') == tmp_path / name
+
+
+@pytest.mark.parametrize('name', OUTSIDE)
+def test_an_index_of_shards_reads_no_file_elsewhere(tmp_path, name):
+  index = {'weight_map': {'rembert.embeddings.word_embeddings.weight': name}}
+  (tmp_path / 'model.safetensors.index.json').write_text(json.dumps(index))
+  with pytest.raises(UsageError, match='outside of its folder'):
+    open_weights(tmp_path)
+
+
+@pytest.fixture
+def store(small_store, tmp_path):
+  """A copy of the small store, and a function that changes its manifest."""
+  folder = tmp_path / 'store'
+  shutil.copytree(small_store.folder, folder)
+
+  def change(alter):
+    manifest = json.loads((folder / MANIFEST).read_text())
+    alter(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    return folder
+
+  return change
+
+
+@pytest.mark.parametrize('name', OUTSIDE)
+def test_a_manifest_reads_no_file_elsewhere(store, name):
+  folder = store(lambda manifest: manifest['languages']['sw']['shards']['train'][0].update(file=name))
+  with pytest.raises(UsageError, match='outside of its folder'):
+    TokenStore(folder)
+
+
+@pytest.mark.parametrize(
+  'alter',
+  [
+    lambda manifest: manifest.update(dtype='O'),  # Python objects: what `np.load` would unpickle
+    lambda manifest: manifest.update(sequence_length=-1),
+    lambda manifest: manifest.update(sequence_length='64'),
+    lambda manifest: manifest.update(languages=[]),
+    lambda manifest: manifest['languages']['sw'].update(shards={'train': [{'file': 'x', 'code': 'y'}]}),
+    lambda manifest: manifest.pop('special'),
+  ],
+)
+def test_a_manifest_of_nonsense_is_told_and_no_traceback(store, alter):
+  with pytest.raises(UsageError, match='damaged'):
+    TokenStore(store(alter))
+
+
+@pytest.mark.parametrize('content', [b'\xff\xfe', b'[' * 100_000, b'3', pickle.dumps({'format': 1})])
+def test_a_manifest_that_is_no_json_is_told_and_no_traceback(tmp_path, content):
+  (tmp_path / MANIFEST).write_bytes(content)
+  with pytest.raises(UsageError):
+    TokenStore(tmp_path)
+
+
+# --- pickles ----------------------------------------------------------------------------------------------------------
+
+
+def test_weights_of_torch_run_no_code(tmp_path, exploded):
+  torch = pytest.importorskip('torch', reason='torch is not installed: make parity')
+  torch.save({'rembert.embeddings.word_embeddings.weight': Bomb(exploded)}, tmp_path / 'pytorch_model.bin')
+  with pytest.raises(UsageError, match='torch cannot read the weights'):
+    open_weights(tmp_path)
+
+
+def test_a_bare_pickle_for_weights_runs_no_code(tmp_path, exploded):
+  pytest.importorskip('torch', reason='torch is not installed: make parity')
+  (tmp_path / 'pytorch_model.bin').write_bytes(pickle.dumps(Bomb(exploded), protocol=2))
+  with pytest.raises(UsageError, match='torch cannot read the weights'):
+    open_weights(tmp_path)
+
+
+def test_a_torch_whose_safe_reading_was_not_safe_is_refused(tmp_path, exploded, monkeypatch):
+  torch = pytest.importorskip('torch', reason='torch is not installed: make parity')
+  monkeypatch.setattr(torch, '__version__', '2.5.1+cpu')
+  (tmp_path / 'pytorch_model.bin').write_bytes(pickle.dumps(Bomb(exploded), protocol=2))
+  with pytest.raises(UsageError, match='can be made to run'):
+    open_weights(tmp_path)
+
+
+def test_a_pickle_called_safetensors_runs_no_code(tmp_path, exploded):
+  (tmp_path / 'model.safetensors').write_bytes(pickle.dumps(Bomb(exploded)))
+  with pytest.raises(UsageError, match='damaged safetensors'):
+    open_weights(tmp_path)
+
+
+@pytest.mark.parametrize('size', [1 << 60, 1 << 31, 0, 10])
+def test_safetensors_that_declare_a_size_they_have_not_are_refused(tmp_path, size):
+  header = json.dumps({'a': {'dtype': 'F32', 'shape': [1 << 40], 'data_offsets': [0, 1 << 42]}}).encode()
+  (tmp_path / 'model.safetensors').write_bytes(struct.pack('<Q', size) + header)
+  with pytest.raises(UsageError, match='damaged safetensors'):
+    open_weights(tmp_path)
+
+
+def test_a_checkpoint_with_a_pickle_in_it_runs_no_code(saved, exploded):
+  model = saved()
+  for name in ('meta/metadata', 'state/manifest.ocdbt'):
+    (model.folder / name).write_bytes(pickle.dumps(Bomb(exploded)))
+  with pytest.raises(UsageError, match='a checkpoint cannot be read'):
+    type(model)(model.folder, 0, model.config, 'mlm', (), {}).read('encoder/pooler/kernel')
+
+
+def test_a_vocabulary_with_a_pickle_in_it_runs_no_code(tmp_path, exploded):
+  from tasks.vocabulary import load_vocabulary
+
+  (tmp_path / 'sentencepiece.model').write_bytes(pickle.dumps(Bomb(exploded)))
+  with pytest.raises(UsageError, match='not a SentencePiece model'):
+    load_vocabulary(str(tmp_path / 'sentencepiece.model'))
+
+
+def test_nothing_in_the_project_unpickles_or_evaluates_text(root):
+  """What is not called cannot be made to run; NumPy's own files are read without pickles by default."""
+  words = (
+    'pickle.load',
+    'allow_pickle',
+    'eval(',
+    'exec(',
+    'yaml.load',
+    'joblib',
+    'shell=True',
+    'os.system',
+    'extractall',
+  )
+  for folder in ('rembert', 'tasks', 'launch'):
+    for file in (root / folder).rglob('*.py'):
+      lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith(('#', '"'))]
+      found = [(word, line) for word in words for line in lines if word in line.replace('_eval(', '')]
+      assert not found, f'{file}: {found}'
+
+
+def test_a_pickle_in_an_array_file_is_refused_by_default(tmp_path, exploded):
+  np.save(tmp_path / 'bomb.npy', np.array([Bomb(exploded)], dtype=object), allow_pickle=True)
+  with pytest.raises(ValueError, match='allow_pickle'):
+    np.load(tmp_path / 'bomb.npy')
