@@ -12,9 +12,10 @@ from rembert.model.heads import HEADS
 
 ROOT = pathlib.Path(__file__).parent.parent
 COMMANDS = (
-  *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.jobs.predict'),
+  *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict'),
   *('tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download'),
   *('launch.supervise', 'launch.local_cluster', 'launch.xtreme', 'launch.sweep'),
+  *('launch.tpu_vm', 'launch.queued_resource', 'launch.gke', 'launch.xpk', 'launch.slurm'),
 )
 HEAVY = ('jax', 'jaxlib', 'flax', 'orbax', 'tensorflow', 'seqio', 't5', 'apache_beam', 'torch', 'matplotlib')
 
