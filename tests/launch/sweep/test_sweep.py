@@ -140,7 +140,7 @@ def test_a_sweep_is_killed_repeated_and_told_in_a_report(arguments, tmp_path):
   for model in content['models']:
     [learned] = model['learned']
     results = json.loads((sweep / learned['workdir'] / 'results.json').read_text())
-    assert set(results['tasks']['panx']) == {'de', 'en', 'sw'}
+    assert set(results['tasks']['panx']) == {'de', 'en', 'zh'}
   page = (sweep / 'report' / 'index.html').read_text()
   assert 'model-output_embedding_size=96' in page
 
