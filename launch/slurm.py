@@ -196,8 +196,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _submit(options: argparse.Namespace, command: list[str]) -> None:
   chosen = ('name', 'nodes', 'gpus', 'time', 'partition', 'save_seconds', 'max_restarts', 'setup')
-  flags = {'sbatch_flags': tuple(options.sbatch_flag), 'srun_flags': tuple(options.srun_flag)}
-  job = SlurmJob(command=tuple(command), **{name: getattr(options, name) for name in chosen}, **flags)
+  job = SlurmJob(
+    command=tuple(command),
+    sbatch_flags=tuple(options.sbatch_flag),
+    srun_flags=tuple(options.srun_flag),
+    **{name: getattr(options, name) for name in chosen},
+  )
   commands, file = commands_of(options), SCRIPTS / f'{job.name}.sbatch'
   if options.dry_run:
     commands.note(str(file))

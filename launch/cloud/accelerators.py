@@ -76,7 +76,7 @@ def accelerator_type(name: str) -> AcceleratorType:
   """An accelerator type by its name; UsageError for what is none."""
   match = re.fullmatch(r'([a-z0-9]+)-([1-9]\d*)', name)
   generation = next((each for each in GENERATIONS if match and each.prefix == match[1]), None)
-  if generation is None or int(match[2]) % generation.counted_per_chip:
+  if match is None or generation is None or int(match[2]) % generation.counted_per_chip:
     hint = ' (v5e is written v5litepod-64)' if name.startswith('v5e') else ''
     raise UsageError(f'no accelerator type {name!r}{hint}', where='--type', fix=f'such as {EXAMPLES}')
   return AcceleratorType(name, generation, int(match[2]) // generation.counted_per_chip)

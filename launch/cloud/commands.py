@@ -82,7 +82,7 @@ class Commands:
         last.extend(line for line in errors.decode(errors='replace').splitlines() if line.strip())
       else:
         output = b''
-        for line in process.stderr:
+        for line in process.stderr or ():
           text = line.decode(errors='replace').rstrip()
           print(text, file=sys.stderr, flush=True)
           if text:

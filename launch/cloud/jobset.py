@@ -8,6 +8,7 @@ and what xpk generates. What JAX reads in a Pod (TPU_WORKER_ID, TPU_WORKER_HOSTN
 import dataclasses
 import math
 import signal
+from typing import Any
 
 import yaml
 
@@ -94,11 +95,12 @@ class Job:
 
 def manifest(job: Job) -> dict:
   """The JobSet."""
-  metadata = {'name': job.name, 'labels': dict(job.labels)}
+  labels = dict(job.labels)
+  metadata: dict[str, Any] = {'name': job.name, 'labels': labels}
   if job.namespace:
     metadata['namespace'] = job.namespace
   if job.queue:
-    metadata['labels']['kueue.x-k8s.io/queue-name'] = job.queue
+    labels['kueue.x-k8s.io/queue-name'] = job.queue
   if job.machines > 1:
     # All Pods of a Job go to one node pool, which is one slice, and no other Job goes there.
     metadata['annotations'] = {'alpha.jobset.sigs.k8s.io/exclusive-topology': 'cloud.google.com/gke-nodepool'}

@@ -121,7 +121,8 @@ class Watch:
       raise RunError(
         'no worker answered', where=self._node.name, fix=f'gcloud compute tpus tpu-vm ssh {self._node.name}'
       )
-    states, codes = {each.state for each in found}, [each.exit_code for each in found if each.state == 'ended']
+    states = {each.state for each in found}
+    codes = [each.exit_code for each in found if each.state == 'ended' and each.exit_code is not None]
     is_settled = self._is_same_as_before(found)
     if states == {'idle'}:
       self._start()

@@ -36,6 +36,10 @@ class WorkerStatus:
   exit_code: int | None
   since: str
 
+  def __post_init__(self):
+    if self.state == 'ended' and self.exit_code is None:
+      raise ValueError(f'{self.host} has ended without an exit code')
+
   def __str__(self) -> str:
     code = f' with {self.exit_code}' if self.state == 'ended' else ''
     return f'{self.host}: {self.state}{code}, {self.since}'

@@ -50,7 +50,8 @@ def read_aligned(source: epath.PathLike, target: epath.PathLike, max_pairs: int 
   if not whole:
     raise UsageError('there is no pair of sentences', where=f'{source}, {target}', fix='a sentence a line')
   chosen = whole[:max_pairs]
-  return AlignedLines(*(tuple(side) for side in zip(*chosen, strict=True)), blank=len(pairs) - len(whole))
+  texts, translations = zip(*chosen, strict=True)
+  return AlignedLines(texts, translations, blank=len(pairs) - len(whole))
 
 
 def _existing(path: epath.PathLike) -> epath.Path:

@@ -140,7 +140,9 @@ class ProbeBatch:
     return {name: getattr(self, name) for name in names}
 
 
-def probe_batch(examples: Sequence[EncodedSpans], chosen: Sequence[int], labels: Mapping[str, int]) -> ProbeBatch:
+def probe_batch(
+  examples: Sequence[EncodedSpans], chosen: Sequence[int] | np.ndarray, labels: Mapping[str, int]
+) -> ProbeBatch:
   """The targets of the chosen sentences."""
   counts = [len(examples[index].labels) for index in chosen]
   total = sum(counts)
@@ -295,6 +297,8 @@ def train_probe(
       best = now
     elif epoch - best.epochs >= config.patience:
       break
+  if best is None:
+    raise ValueError('a probe learns for one epoch at least')
   return best
 
 

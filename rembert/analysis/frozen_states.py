@@ -53,7 +53,7 @@ class FrozenStates:
     if self.is_cached:
       self._fill(on_progress)
 
-  def at(self, chosen: Sequence[int]) -> jax.Array:
+  def at(self, chosen: Sequence[int] | np.ndarray) -> jax.Array:
     """States of some sentences, at most a batch: [batch_size, P, L + 1, H], zeros or anything beyond the needed."""
     if not self.is_cached:
       return self._compute(chosen)
@@ -63,11 +63,11 @@ class FrozenStates:
       states_BxPxLxH[place, : len(states)] = states
     return jnp.asarray(states_BxPxLxH)
 
-  def positions(self, chosen: Sequence[int]) -> int:
+  def positions(self, chosen: Sequence[int] | np.ndarray) -> int:
     """P of `at`: room for the needed positions of these sentences, a power of two."""
     return power_of_two(max(len(self.examples[index].needed) for index in chosen), _ROUND_TO)
 
-  def _compute(self, chosen: Sequence[int]) -> jax.Array:
+  def _compute(self, chosen: Sequence[int] | np.ndarray) -> jax.Array:
     some = [self.examples[index] for index in chosen]
     length = max(len(example.input_ids) for example in some)
     length = min(self._longest, -(-length // _ROUND_TO) * _ROUND_TO)

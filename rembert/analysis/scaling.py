@@ -126,7 +126,7 @@ def akaike(residual: float, n: int, parameters: int, *, scale: float = 1.0) -> f
 def better_law(fits: Mapping[str, Fit | None]) -> str | None:
   """The name of the law with the lowest AIC; None unless at least two have one."""
   known = {name: fit.aic for name, fit in fits.items() if fit is not None and fit.aic is not None}
-  return min(known, key=known.get) if len(known) > 1 else None
+  return min(known, key=lambda name: known[name]) if len(known) > 1 else None
 
 
 def _linear(design_NxP: np.ndarray, points: Points) -> tuple[np.ndarray, float]:
@@ -150,11 +150,12 @@ def _solve_saturating(points: Points) -> tuple[np.ndarray, np.ndarray]:
   # grid of c is where curve_fit begins.
   middle = np.exp(np.log(points.x).mean())
   x = points.x / middle
-  start, lowest = None, math.inf
-  for exponent in _EXPONENTS:
+
+  def on_grid(exponent: float) -> tuple[float, tuple[float, float, float]]:
     (a, minus_b), residual = _linear(np.stack([np.ones_like(x), x**-exponent], 1), points)
-    if residual < lowest:
-      start, lowest = (a, -minus_b, exponent), residual
+    return residual, (a, -minus_b, exponent)
+
+  _, start = min(map(on_grid, _EXPONENTS), key=lambda found: found[0])
   bounds = ([-np.inf, -np.inf, 1e-3], [np.inf, np.inf, _LARGEST_EXPONENT])
   with warnings.catch_warnings():
     warnings.simplefilter('ignore', optimize.OptimizeWarning)  # no covariance: said by the NaN below
@@ -240,7 +241,7 @@ def points_of(rows: Sequence[tuple[tuple[float, ...], str]]) -> Points:
   if len({len(row) for row, _ in rows}) > 1:
     raise UsageError('rows with and without a deviation', where=rows[0][1], fix='a deviation in all rows, or in none')
   x, score, *deviation = np.array([row for row, _ in rows], np.float64).T
-  return Points(x, score, deviation[0] ** -2 if deviation else np.ones_like(x))
+  return Points(x, score, np.power(deviation[0], -2) if deviation else np.ones_like(x))
 
 
 def _json_rows(text: str, path) -> list[tuple[tuple[float, ...], str]]:

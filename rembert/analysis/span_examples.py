@@ -9,6 +9,7 @@ Spans count words, apart by white space; the second number is that of the first 
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import numpy as np
 from etils import epath
@@ -96,8 +97,18 @@ def read_spans(path: epath.PathLike, name: str | None = None) -> SpanSet:
 
 
 def _example(line: Line) -> SpanExample:
-  def refuse(what: str):
+  def refuse(what: str) -> NoReturn:
     raise UsageError(what, where=line.where, fix='{"text": "…", "targets": [{"span1": [0, 1], "label": "…"}]}')
+
+  def span_of(target: dict, key: str) -> Span | None:
+    span = target.get(key)
+    if span is None:
+      return None
+    is_pair = isinstance(span, list) and len(span) == 2 and all(type(end) is int for end in span)
+    if not is_pair or not 0 <= span[0] < span[1] <= len(words):
+      refuse(f'{key} {span} is no span of {len(words)} words')
+    begin, end = span
+    return begin, end
 
   try:
     content = json.loads(line.text)
@@ -108,22 +119,15 @@ def _example(line: Line) -> SpanExample:
   words = tuple(content['text'].split())
   targets = []
   for target in content.get('targets', ()):
-    if not isinstance(target, dict) or 'span1' not in target or 'label' not in target:
+    if not isinstance(target, dict) or 'label' not in target:
       refuse('a target without span1 or label')
-    spans = []
-    for key in ('span1', 'span2'):
-      span = target.get(key)
-      if span is None:
-        spans.append(None)
-        continue
-      is_pair = isinstance(span, list) and len(span) == 2 and all(type(end) is int for end in span)
-      if not is_pair or not 0 <= span[0] < span[1] <= len(words):
-        refuse(f'{key} {span} is no span of {len(words)} words')
-      spans.append(tuple(span))
+    span1, span2 = span_of(target, 'span1'), span_of(target, 'span2')
+    if span1 is None:
+      refuse('a target without span1 or label')
     labels = target['label'] if isinstance(target['label'], list) else [target['label']]
     if not all(isinstance(label, str) for label in labels):
       refuse('a label is a string, or a list of them')
-    targets.append(Target(*spans, tuple(labels)))
+    targets.append(Target(span1, span2, tuple(labels)))
   return SpanExample(words, tuple(targets), line.where)
 
 

@@ -57,10 +57,10 @@ def read_word_pairs(path: epath.PathLike, columns: Sequence[int | str] = (1, 2, 
   pairs = [_pair(cells, places, line, columns) for cells, line in table]
   if not pairs:
     raise UsageError('there is a header, and no word pair', where=lines[0].where, fix='two words and a score a line')
-  tagged = [_PART_OF_SPEECH.fullmatch(word) for pair in pairs for word in (pair.first, pair.second)]
-  if all(tagged):  # all of them: a file with `x-n` here and there has words like that
-    bare = lambda word: _PART_OF_SPEECH.fullmatch(word)['word']
-    pairs = [dataclasses.replace(pair, first=bare(pair.first), second=bare(pair.second)) for pair in pairs]
+  words = {word for pair in pairs for word in (pair.first, pair.second)}
+  bare = {word: match['word'] for word in words if (match := _PART_OF_SPEECH.fullmatch(word)) is not None}
+  if len(bare) == len(words):  # all of them: a file with `x-n` here and there has words like that
+    pairs = [dataclasses.replace(pair, first=bare[pair.first], second=bare[pair.second]) for pair in pairs]
   return pairs
 
 

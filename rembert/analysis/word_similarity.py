@@ -88,10 +88,10 @@ def word_similarity(
     of_table = dict.fromkeys(tables, Correlation(None))
   difference = None
   if len(tables) == 2:
-    (one, other), rhos = tables, [found.rho for found in of_table.values()]
+    (one, other), (rho_one, rho_other) = tables, [found.rho for found in of_table.values()]
     difference = Correlation(None)
-    if None not in rhos:
-      difference = Correlation(rhos[0] - rhos[1], *interval(resampled_rho[one] - resampled_rho[other]))
+    if rho_one is not None and rho_other is not None:
+      difference = Correlation(rho_one - rho_other, *interval(resampled_rho[one] - resampled_rho[other]))
   return WordSimilarity(
     pairs=len(pairs),
     covered=len(covered),

@@ -191,7 +191,7 @@ class TokenStore:
     first_rows = np.cumsum([0, *(shard.rows for shard in shards)])
     return [open_shard(shard) for shard in shards], first_rows
 
-  def read(self, language: str, split: str, indices: Sequence[int]) -> np.ndarray:
+  def read(self, language: str, split: str, indices: Sequence[int] | np.ndarray) -> np.ndarray:
     """Rows by their numbers in a split, ids [len(indices), S] int32; UsageError if a shard is damaged."""
     indices = np.asarray(indices, np.int64)
     try:

@@ -4,11 +4,10 @@ The workdir gets `analysis.json` ({"analysis", "model", "model_name", "facts", "
 `results` holds is said at the head of the analysis' file) and a picture of the analysis' name.
 """
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 from etils import epath
 
@@ -47,7 +46,7 @@ _RUN: dict[str, Callable[[Desk], Analysed]] = {
 
 def configured() -> AnalysisConfig:
   """The configuration that gin has been told."""
-  return AnalysisConfig(**{field.name: configuration.build(field.type) for field in dataclasses.fields(AnalysisConfig)})
+  return AnalysisConfig(**{name: configuration.build(cls) for name, cls in get_type_hints(AnalysisConfig).items()})
 
 
 def dry_run(config: AnalysisConfig) -> int:

@@ -7,11 +7,15 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
 
 from rembert.report.markup import Element, clean
+
+if TYPE_CHECKING:
+  from matplotlib.typing import RcKeyType  # drawing imports Matplotlib, reading this file does not
 
 # Drawn in these, and replaced in the SVG by what the page's style says: text and axes by the colour of the text, series
 # by --series-N, of which the page has a set for light and one for dark. The PNG keeps them.
@@ -25,7 +29,7 @@ DASHES = ('-', '--', '-.', ':')
 # In inches of 72 points: as wide as half of a page is, so that a telephone shrinks it little.
 WIDTH, HEIGHT = 5.2, 3.5
 _LEGEND_SIZE = 9.5
-_STYLE = {
+_STYLE: 'dict[RcKeyType, Any]' = {
   'font.size': 10.5,
   'axes.titlesize': 11,
   'legend.fontsize': _LEGEND_SIZE,
@@ -60,12 +64,13 @@ class Drawing:
 
 
 class Canvas:
-  """A figure while it is drawn on; `drawing` has it afterwards."""
+  """A figure while it is drawn on; `drawing` has it afterwards, and is not there before."""
+
+  drawing: Drawing
 
   def __init__(self, figure):
     self.figure = figure
     self.axes = figure.add_subplot()
-    self.drawing: Drawing | None = None
 
   def legend(self, columns: int | None = None, order: Sequence[str] | None = None) -> None:
     """What is what, below the picture: nothing drawn is ever covered.
@@ -191,10 +196,10 @@ def _svg(figure, name: str, alt: str) -> Element:
   for each in root.iter():
     for key in ('style', 'fill', 'stroke'):
       if key in each.attrib:
-        each.set(key, _with_page_colours(each.get(key)))
+        each.set(key, _with_page_colours(each.attrib[key]))
   for key in ('version', 'width', 'height'):
     root.attrib.pop(key, None)
-  left, top, width, height = (float(number) for number in root.get('viewBox').split())
+  left, top, width, height = (float(number) for number in root.attrib['viewBox'].split())
   root.set('style', f'max-width: {4 / 3 * width:.0f}px')
   root.set('viewBox', f'{left:g} {top:g} {width:g} {height:g}')
   root.set('class', 'picture')

@@ -4,7 +4,7 @@ import re
 from xml.etree import ElementTree
 
 Element = ElementTree.Element
-Content = 'Element | str | None'
+Content = Element | str | None
 
 # What no HTML document may hold, however it is written.
 _CONTROL = re.compile('[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]')

@@ -237,8 +237,9 @@ def _sweep(folder: epath.Path) -> Source:
       where=str(folder / SWEEP),
       fix='run the sweep again with this version: it writes the file anew',
     ) from error
-  code = content.get('code') if isinstance(content.get('code'), dict) else {}
-  asked = content.get('asked') if isinstance(content.get('asked'), list) else []
+  code, asked = content.get('code'), content.get('asked')
+  code = code if isinstance(code, dict) else {}
+  asked = asked if isinstance(asked, list) else []
   facts = {
     'name': str(content.get('name', '')),
     # A line for each time that the sweep was asked for more.

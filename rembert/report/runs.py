@@ -155,7 +155,10 @@ def read_settings(file: epath.Path) -> dict[str, str]:
     elif name is not None:
       found[name] = f'{found[name].rstrip(chr(92))} {line.strip()}'.strip()
   macros = {name: value for name, value in found.items() if '.' not in name}
-  resolved = lambda value: macros.get(value.removeprefix('%'), value) if value.startswith('%') else value
+
+  def resolved(value: str) -> str:
+    return macros.get(value.removeprefix('%'), value) if value.startswith('%') else value
+
   # A macro may be another macro, and that is as far as it goes here.
   return {name: resolved(resolved(value)) for name, value in found.items() if name not in macros}
 

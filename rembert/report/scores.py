@@ -3,7 +3,7 @@
 import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from rembert.report.reading import Learned, Model
 from rembert.report.xtreme_scores import QUESTIONS, SCORES, Spread, TaskSummary, spread, summarise
@@ -167,5 +167,5 @@ def _object(value: Any) -> dict:
   return value if isinstance(value, dict) else {}
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
   return isinstance(value, int | float) and not isinstance(value, bool) and value == value

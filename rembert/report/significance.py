@@ -9,6 +9,7 @@ extreme as the most extreme, p = 0.25.
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -78,9 +79,7 @@ def bootstrap_interval(differences: np.ndarray, seed: int = 0) -> tuple[float, f
   return float(low), float(high)
 
 
-def compare(
-  ours: Mapping[object, Mapping[str, float]], theirs: Mapping[object, Mapping[str, float]]
-) -> Comparison | None:
+def compare(ours: Mapping[Any, Mapping[str, float]], theirs: Mapping[Any, Mapping[str, float]]) -> Comparison | None:
   """Our scores less theirs, paired by seed and language; None if they have no pair.
 
   Args:

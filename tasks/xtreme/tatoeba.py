@@ -43,7 +43,7 @@ class Tatoeba:
 
   name = 'tatoeba'
   languages = LANGUAGES
-  scores = ('accuracy',)
+  scores: tuple[str, ...] = ('accuracy',)
 
   def files(self, language: str) -> tuple[str, ...]:
     """Sentences, and English ones."""

@@ -68,6 +68,7 @@ def test_targets_that_do_not_fit_are_dropped_and_counted():
   [
     ({'targets': []}, 'no text'),
     ({'text': 'a b', 'targets': [{'label': 'x'}]}, 'without span1 or label'),
+    ({'text': 'a b', 'targets': [{'span1': None, 'label': 'x'}]}, 'without span1 or label'),
     ({'text': 'a b', 'targets': [{'span1': [1, 3], 'label': 'x'}]}, r'span1 \[1, 3\] is no span of 2 words'),
     ({'text': 'a b', 'targets': [{'span1': [1, 1], 'label': 'x'}]}, 'is no span'),
     ({'text': 'a b', 'targets': [{'span1': [0, 1], 'label': 3}]}, 'a label is a string'),

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from etils import epath
@@ -14,7 +14,7 @@ from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
-from rembert.training.console import Console
+from rembert.training.console import Console, Progress
 from rembert.training.loop import TrainConfig
 from rembert.training.preemption import Stopped, StopSignal
 from rembert.training.sharding import MeshConfig
@@ -80,7 +80,7 @@ class Desk:
   stop: StopSignal
 
   @contextlib.contextmanager
-  def task(self, description: str) -> Iterator[Callable[[float, str], None]]:
+  def task(self, description: str) -> Iterator[Progress]:
     """`Console.task` that ends the analysis, by Stopped, when the program is asked to."""
     with self.console.task(description) as update:
 

@@ -105,10 +105,10 @@ def _probe(desk: Desk, encoder, encoded, tests, pad: int, spans: int, has_lists:
     )
 
   with desk.task(f'reading with {what}') as progress:
-    parts = [states(encoded[part], progress, probe.cache_gb * 1e9) for part in ('train', 'dev')]
+    train, dev = (states(encoded[part], progress, probe.cache_gb * 1e9) for part in ('train', 'dev'))
   with desk.task(f'probing {what}') as progress:
-    trained = train_probe(*parts, probe, spans=spans, has_lists=has_lists, on_progress=progress)
-  del parts
+    trained = train_probe(train, dev, probe, spans=spans, has_lists=has_lists, on_progress=progress)
+  del train, dev
   with desk.task(f'judging the probe of {what}') as progress:
     scores = {}
     for done, test in enumerate(tests):
@@ -118,7 +118,7 @@ def _probe(desk: Desk, encoder, encoded, tests, pad: int, spans: int, has_lists:
 
 
 def _as_json(trained: TrainedProbe, scores: dict[str, ProbeScore]) -> dict:
-  accuracies = [score.accuracy for score in scores.values()]
+  accuracies = [score.accuracy for score in scores.values() if score.accuracy is not None]
   return {
     'mix': list(trained.mix),
     'scale': trained.scale,
@@ -128,7 +128,7 @@ def _as_json(trained: TrainedProbe, scores: dict[str, ProbeScore]) -> dict:
     'tests': {name: dataclasses.asdict(score) for name, score in scores.items()},
     'mean': {
       'micro_f1': statistics.fmean(score.micro_f1 for score in scores.values()),
-      'accuracy': None if None in accuracies else statistics.fmean(accuracies),
+      'accuracy': statistics.fmean(accuracies) if len(accuracies) == len(scores) else None,
     },
   }
 
@@ -202,5 +202,7 @@ def _read(desk: Desk) -> _Sets:
 
 
 def _of_sentence(sentence: Sentence) -> SpanExample:
+  if sentence.tags is None:
+    raise ValueError(f'{sentence.where}: a sentence without tags')
   targets = tuple(Target((word, word + 1), None, (tag,)) for word, tag in enumerate(sentence.tags))
   return SpanExample(sentence.words, targets, sentence.where)

@@ -53,8 +53,9 @@ def run(desk: Desk) -> Analysed:
   results = {
     'languages': {name: dataclasses.asdict(of) | more[name] for name, of in found.items()},
     'scripts': by_script(found),
-    'correlation': correlation
-    and {of: dataclasses.asdict(row.correlation) | {'languages': row.languages} for of, row in correlation.items()},
+    'correlation': None
+    if correlation is None
+    else {of: dataclasses.asdict(row.correlation) | {'languages': row.languages} for of, row in correlation.items()},
     'task': task,
   }
   rows = [

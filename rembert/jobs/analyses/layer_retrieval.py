@@ -1,6 +1,7 @@
 """`layer_retrieval`: sentences of two files, or of Tatoeba, as vectors of every layer."""
 
 import statistics
+from typing import Any
 
 from etils import epath
 
@@ -24,7 +25,7 @@ def run(desk: Desk) -> Analysed:
   model = load(analyze.model, execution=config.execution)
   encoder = text_encoder(model, config.vocabulary.path)
   layers = list(range(model.config.num_hidden_layers + 1))
-  found = {}
+  found: dict[str, dict[str, Any]] = {}
   for name, lines in pairs.items():
     with desk.task(f'{name}, {len(lines.source):,} pairs') as progress:
       sides, cut = [], 0
@@ -33,8 +34,11 @@ def run(desk: Desk) -> Analysed:
         vectors, was_cut = layer_means(model, encoder, side, batch_size=analyze.batch_size, on_progress=within)
         sides.append(vectors)
         cut += was_cut
+      source_vectors, target_vectors = sides
       searching = lambda fraction: progress(0.9 + 0.1 * fraction, 'comparing')
-      accuracy = accuracy_by_layer(*sides, lines.gold, with_reverse=analyze.reverse, on_progress=searching)
+      accuracy = accuracy_by_layer(
+        source_vectors, target_vectors, lines.gold, with_reverse=analyze.reverse, on_progress=searching
+      )
     found[name] = {
       'pairs': len(lines.source),
       'candidates': len(lines.target),

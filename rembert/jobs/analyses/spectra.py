@@ -1,6 +1,7 @@
 """`spectra`: the two tables of a model, and how often a text uses their rows."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -33,7 +34,7 @@ def run(desk: Desk) -> Analysed:
   special = dataclasses.astuple(SpecialIds())
   first = SpecialIds().first_piece
   reserved = np.setdiff1d(np.arange(min(first, tables.config.vocab_size)), special)
-  found = {'input': None, 'output': None}
+  found: dict[str, dict[str, Any] | None] = {'input': None, 'output': None}
   with desk.task('singular values') as progress:
     for done, (name, table) in enumerate(tables.by_name.items()):
       progress(done / len(tables.by_name), name)

@@ -46,7 +46,7 @@ def _overlay(
           x, y = drawing.thinned(steps, values)
           canvas.axes.plot(x, y * factor, label=text, alpha=0.9, **look)
           text = None
-      last = [run.last(key) for run in model.runs if run.last(key) is not None]
+      last = [value for run in model.runs if (value := run.last(key)) is not None]
       said.append((sum(last) / len(last) * factor, model.name))
     canvas.axes.set_ylabel(ylabel)
     drawing.step_axis(canvas.axes)

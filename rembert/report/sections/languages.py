@@ -62,7 +62,7 @@ def _picture(model: Model, index: int, models: int) -> Picture:
 
 def _alone(model: Model) -> Table:
   run = _first(model)
-  rows = []
+  rows: list[tuple[float, list[str | Cell]]] = []
   for language in run.parts_of(_LOSS):
     _, losses = run.curve(f'{_LOSS}/{language}')
     accuracy = run.last(f'{_ACCURACY}/{language}')
@@ -85,13 +85,13 @@ def _alone(model: Model) -> Table:
 
 
 def _together(models: Sequence[Model]) -> Table:
-  last = {}
+  last: dict[str, dict[str, float]] = {}
   for model in models:
     runs = [run for run in model.runs if run.parts_of(_LOSS)]
     for language in dict.fromkeys(language for run in runs for language in run.parts_of(_LOSS)):
       found = [value for run in runs if (value := run.last(f'{_LOSS}/{language}')) is not None]
       last.setdefault(language, {})[model.name] = statistics.fmean(found)
-  rows = []
+  rows: list[list[str | Cell]] = []
   for language in sorted(last):
     best = min(last[language].values())
     cells = [last[language].get(model.name) for model in models]

@@ -37,8 +37,8 @@ _INTRODUCTION = (
 
 def counts_of(model: Model) -> ParameterCounts | None:
   """Parameters of a model by part; None where its architecture is not known."""
-  run = next((run for run in model.runs if run.model is not None), None)
-  return None if run is None else count_parameters(run.model, kept_layers=kept_layers(model))
+  config = next((run.model for run in model.runs if run.model is not None), None)
+  return None if config is None else count_parameters(config, kept_layers=kept_layers(model))
 
 
 def kept_layers(model: Model) -> int | None:

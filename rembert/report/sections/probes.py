@@ -76,8 +76,8 @@ def _has(model: Model | None, whats: Sequence[str]) -> bool:
 
 
 def _over_seeds(model: Model | None, what: str, value: Callable[[Mapping], float | None]) -> Spread | None:
-  analyses = [each for each in (model.analyses if model else ()) if each.what == what and each.results is not None]
-  found = [number for each in analyses if (number := value(each.results)) is not None]
+  results = [each.results for each in (model.analyses if model else ()) if each.what == what]
+  found = [number for each in results if each is not None and (number := value(each)) is not None]
   return spread(found) if found else None
 
 

@@ -207,16 +207,15 @@ def _significance_table(table, rows, differences) -> Table:
         _p(found.p_seeds),
       ]
     )
-  of_tables = [Group(rows[number].printed.label, lines) for number, lines in groups.items()]
-  for number, group in zip(groups, of_tables, strict=True):
+  for number, lines in groups.items():
     p = over_tasks(rows[number], rows[0])
     if p is not None:
       difference, count, value = p
-      group.rows.append(['Avg', f'{difference:+.2f}', MISSING, f'{count} tasks', _p(value), MISSING, MISSING, MISSING])
+      lines.append(['Avg', f'{difference:+.2f}', MISSING, f'{count} tasks', _p(value), MISSING, MISSING, MISSING])
   return Table(
     f'Table {table}, differences to “{rows[0].printed.label}”: points, and how sure they are',
     ['model', 'task', 'difference', '95 % (bootstrap)', 'languages', 'p, languages', 'p, Holm', 'seeds', 'p, seeds'],
-    of_tables,
+    [Group(rows[number].printed.label, lines) for number, lines in groups.items()],
     [
       'p is two-sided, of flipping signs: all ways up to 16 pairs, 65,536 drawn ones beyond. The interval draws '
       'languages and seeds again, both at once. Avg flips the signs of the tasks.'

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from rembert.report import drawing
 from rembert.report.page import MISSING, Block, Cell, Group, Picture, Section, Table, rows_table
-from rembert.report.reading import Learned, Model, Source
+from rembert.report.reading import Model, Source
+from rembert.report.runs import Run
 from rembert.report.scores import TaskScores, task_scores, variants, worth
 from rembert.report.sections.models import all_models
 from rembert.report.xtreme_rows import FAIR
@@ -38,7 +39,7 @@ def _leaderboard(found: Mapping[str, Mapping[str, TaskScores]]) -> Table:
   for category, tasks in CATEGORIES.items():
     columns += [*(NAMES[task] for task in tasks), NAMES[category].removeprefix('= ')]
   columns += ['Avg', 'Avg_task']
-  rows = [[row.name, *_leaderboard_cells(row)] for row in ours]
+  rows: list[list[str | Cell]] = [[row.name, *_leaderboard_cells(row)] for row in ours]
   rows += [[f'{row.name} (paper)', *(Cell(text, kind='paper') for text in _leaderboard_cells(row))] for row in FAIR]
   notes = ['A star marks what is over fewer languages or tasks than the benchmark has: it cannot be compared.']
   if len(ours) == 1:
@@ -98,13 +99,14 @@ def _task_table(task: str, found: Mapping[str, TaskScores]) -> Table:
   known = {language: worth(task, scores) for language, scores in baseline.baseline.items()} if baseline else {}
 
   def line(name: str, values: Sequence[Spread | None], unread: float | None) -> list[str | Cell]:
-    cells: list[str | Cell] = [_spread(value) for value in values]
+    texts = [_spread(value) for value in values]
+    cells: list[str | Cell] = [*texts]
     there = [value.mean for value in values if value is not None]
     if len(there) > 1:
       best = max(there)
       cells = [
-        Cell(cell, kind='best') if value is not None and value.mean == best else cell
-        for cell, value in zip(cells, values, strict=True)
+        Cell(text, kind='best') if value is not None and value.mean == best else text
+        for text, value in zip(texts, values, strict=True)
       ]
     return [name, *cells, *([MISSING if unread is None else Cell(f'{unread:.1f}', kind='paper')] if known else [])]
 
@@ -113,7 +115,7 @@ def _task_table(task: str, found: Mapping[str, TaskScores]) -> Table:
     for language in languages
   ]
   mean_known = sum(known.values()) / len(known) if known else None
-  summary = [
+  summary: list[list[str | Cell]] = [
     line('mean', [each.mean for each in summaries.values()], mean_known),
     ['zero-shot gap', *(_spread(each.gap) for each in summaries.values()), *([MISSING] if known else [])],
   ]
@@ -183,11 +185,11 @@ def _variants_table(models: Sequence[Model]) -> list[Table]:
 
 
 def _dev_pictures(models: Sequence[Model]) -> list[Picture]:
-  by_task: dict[str, list[tuple[int, str, Learned]]] = {}
+  by_task: dict[str, list[tuple[int, str, Run]]] = {}
   for index, model in enumerate(models):
     for each in model.learned:
       if each.run is not None and each.variant == '' and each.run.parts_of('eval/dev'):
-        by_task.setdefault(each.task, []).append((index, model.name, each))
+        by_task.setdefault(each.task, []).append((index, model.name, each.run))
   pictures = []
   for task, runs in by_task.items():
     score = _main_score(task, runs[0][2])
@@ -195,8 +197,8 @@ def _dev_pictures(models: Sequence[Model]) -> list[Picture]:
     key = f'eval/dev/{score}'
     with drawing.canvas(f'dev-{task}', alt=f'{name}: {score} on dev over steps, {len(runs)} run(s)') as canvas:
       seen = set()
-      for index, model, each in runs:
-        steps, values = each.run.curve(key)
+      for index, model, run in runs:
+        steps, values = run.curve(key)
         if steps:
           look = drawing.style(index) | {'markersize': 3.5, 'linewidth': 1.4, 'alpha': 0.85}
           label = None if model in seen else drawing.label(model)
@@ -211,7 +213,7 @@ def _dev_pictures(models: Sequence[Model]) -> list[Picture]:
   return pictures
 
 
-def _main_score(task: str, learned: Learned) -> str:
-  there = learned.run.parts_of('eval/dev')
+def _main_score(task: str, run: Run) -> str:
+  there = run.parts_of('eval/dev')
   wanted = ('f1',) if task == 'squad' else SCORES.get(task, ())
   return next((name for name in reversed(wanted) if name in there), there[0])
