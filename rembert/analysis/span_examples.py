@@ -118,7 +118,9 @@ def _example(line: Line) -> SpanExample:
     refuse('no text')
   words = tuple(content['text'].split())
   targets = []
-  for target in content.get('targets', ()):
+  if not isinstance(content.get('targets', []), list):
+    refuse('targets are a list')
+  for target in content.get('targets', []):
     if not isinstance(target, dict) or 'label' not in target:
       refuse('a target without span1 or label')
     span1, span2 = span_of(target, 'span1'), span_of(target, 'span2')

@@ -67,6 +67,7 @@ def test_targets_that_do_not_fit_are_dropped_and_counted():
   ('line', 'what'),
   [
     ({'targets': []}, 'no text'),
+    ({'text': 'a b', 'targets': None}, 'targets are a list'),
     ({'text': 'a b', 'targets': [{'label': 'x'}]}, 'without span1 or label'),
     ({'text': 'a b', 'targets': [{'span1': None, 'label': 'x'}]}, 'without span1 or label'),
     ({'text': 'a b', 'targets': [{'span1': [1, 3], 'label': 'x'}]}, r'span1 \[1, 3\] is no span of 2 words'),
