@@ -21,7 +21,7 @@ from rembert.training.checkpoint_description import read_json_item, with_descrip
 _MODEL = 'RemBertConfig'  # as gin calls it
 _CHUNK_BYTES = 16 << 20
 _FILE_BYTES = 64 << 20
-_TRIES = 5
+_TRIES = 20  # of a run that saves faster than it is read; each wants a newer checkpoint than the last
 
 Read = TypeVar('Read')
 

@@ -105,6 +105,7 @@ def rembert_languages(task: str) -> tuple[str, ...]:
   return get_task(task).languages
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_ends_as_if_it_had_not_been(finetune, tmp_path):
   write_examples(tmp_path / 'data', 'xnli', count=COUNT)
   few = {'finetune.epochs': 12, 'finetune.evaluations_per_epoch': 1, 'train.checkpoint_every': 7, 'train.log_every': 1}
