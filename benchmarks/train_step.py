@@ -103,7 +103,7 @@ def prepare_ours(setting: Setting):
   options = optimizer.OptimizerConfig(LEARNING_RATE, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
   trainable = state.masked_lm(
     setting.config,
-    Execution(unroll=setting.config.num_hidden_layers),
+    Execution(unroll=setting.config.num_hidden_layers, trim_last_layer=True),
     optimizer.make_optimizer(options, total_steps=1_000_000),
     mesh,
   )
@@ -204,7 +204,7 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
 
   del scratch
   setting = SETTINGS[setting_name]
-  row_flops = flops.train_flops_per_row(setting.config, setting.length, setting.slots)
+  row_flops = flops.train_flops_per_row(setting.config, setting.length, setting.slots, trim_last_layer=True)
   work = {'tokens': setting.rows * setting.length, USEFUL: setting.rows * row_flops / 1e9}
   contestant = functools.partial(Contestant, work=work)
   size = 2048

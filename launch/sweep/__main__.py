@@ -22,8 +22,9 @@ SCALES = ('full', 'small', 'mini')
 EXAMPLES = """
 examples
   Table 4 of the paper, small enough for a laptop; what it would run, and then run:
-    python -m launch.sweep gin/experiments/table4 --scale=mini --gin.data.store=store --data_dir=download --dry_run
-    python -m launch.sweep gin/experiments/table4 --scale=mini --gin.data.store=store --data_dir=download
+    python -m launch.sweep gin/experiments/table4 --scale=mini --data_dir=download --dry_run
+    python -m launch.sweep gin/experiments/table4 --scale=mini --data_dir=download --gin.data.source=store \\
+        --gin.data.store=store --gin.data.languages=None
   a grid of your own, two seeds of pre-training, nothing fine-tuned, on four GPUs:
     python -m launch.sweep gin/pretrain_base.gin --grid=RemBertConfig.output_embedding_size=128,768,3072 \\
         --pretrain_seeds=0,1 --tasks= --devices=0,1,2,3

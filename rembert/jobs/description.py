@@ -85,8 +85,9 @@ class PretrainConfig:
   @property
   def train_flops_per_step(self) -> int:
     """Of the whole batch."""
-    slots = self.masking.slots(self.train.sequence_length)
-    return self.train.batch_size * flops.train_flops_per_row(self.model, self.train.sequence_length, slots)
+    slots, trims = self.masking.slots(self.train.sequence_length), self.execution.trims_last_layer
+    per_row = flops.train_flops_per_row(self.model, self.train.sequence_length, slots, trim_last_layer=trims)
+    return self.train.batch_size * per_row
 
   @property
   def dropout_seed(self) -> int | None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from rembert.model.building_blocks import ATTENTION, linear
+from rembert.model.building_blocks import ATTENTION, dot_general_of_rows, linear, rows_at
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.fused_attention import cudnn_attention, splash_attention
 from rembert.model.partitioning import constrain
@@ -52,6 +52,12 @@ class Visibility:
     if attention_mask_BxS is not None:
       return cls(padding_mask(attention_mask_BxS), attention_mask_BxS.astype(bool).astype(jnp.int32))
     return cls()
+
+  def mask_at(self, positions_BxK: jax.Array) -> jax.Array | None:
+    """What the queries at these positions see: bool, broadcasts to [B, N, K, S]."""
+    if self.mask is None or self.mask.shape[2] == 1:
+      return self.mask
+    return jnp.take_along_axis(self.mask, positions_BxK[:, None, :, None], axis=2)
 
 
 def einsum_attention(
@@ -138,3 +144,35 @@ class SelfAttention(nnx.Module):
       dropout_key=dropout_key,
     )
     return self.output(x_BxSxNxD)
+
+  def at(
+    self,
+    x_BxSxH: jax.Array,
+    positions_BxK: jax.Array,
+    visibility: Visibility = Visibility(),
+    *,
+    dropout_key: jax.Array | None = None,
+  ) -> jax.Array:
+    """x_BxSxH to x_BxKxH: what `__call__` gives at these positions; the other queries are not made.
+
+    Written out whatever the backend is: K queries have few weights to keep.
+    """
+    query_BxKxNxD = self._part(rows_at(x_BxSxH, positions_BxK), slice(0, 1))[:, :, 0]
+    key_value_BxSx2xNxD = self._part(x_BxSxH, slice(1, 3))
+    x_BxKxNxD = einsum_attention(
+      query_BxKxNxD,
+      key_value_BxSx2xNxD[:, :, 0],
+      key_value_BxSx2xNxD[:, :, 1],
+      visibility.mask_at(positions_BxK),
+      dropout_rate=self.dropout_rate,
+      dropout_key=dropout_key,
+    )
+    return self.output(x_BxKxNxD)
+
+  def _part(self, x_BxSxH: jax.Array, part: slice) -> jax.Array:
+    """`self.qkv` for some of query, key and value."""
+    assert self.qkv.bias is not None  # `linear` gives every map one
+    kernel_HxPxNxD = self.qkv.kernel[...][:, part].astype(x_BxSxH.dtype)
+    bias_PxNxD = self.qkv.bias[...][part].astype(x_BxSxH.dtype)
+    x_BxSxPxNxD = dot_general_of_rows(x_BxSxH, kernel_HxPxNxD, (((2,), (0,)), ((), ()))) + bias_PxNxD
+    return constrain(x_BxSxPxNxD, 'batch', None, None, 'heads', None)

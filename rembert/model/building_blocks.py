@@ -43,6 +43,11 @@ def layer_norm(config: RemBertConfig, features: int, dtype: jnp.dtype, rngs: nnx
   return nnx.LayerNorm(features, epsilon=config.layer_norm_eps, use_fast_variance=False, dtype=dtype, rngs=rngs)
 
 
+def rows_at(x_BxSxH: jax.Array, positions_BxK: jax.Array) -> jax.Array:
+  """x_BxKxH, the rows of x_BxSxH at some positions of each sequence."""
+  return jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
+
+
 def dot_general_of_rows(lhs: jax.Array, rhs: jax.Array, dimension_numbers, **options) -> jax.Array:
   """`jax.lax.dot_general` of the trailing axes of `lhs`, with all axes before them (batch, sequence) made one.
 

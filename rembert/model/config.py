@@ -131,6 +131,9 @@ class Execution:
       but in the host's memory: little more on the device than with `full`, at the price of 6 · H + F values for each
       token and layer that travel to the host and back.
     unroll: how many layers one turn of the layer loop holds. 1 compiles fastest; more can run faster.
+    trim_last_layer: in pre-training, the last layer makes queries and runs its feed-forward at masked positions only:
+      nothing but the MLM head looks at it. The same result for less work; a loop (`unroll` below the number of
+      layers) pays with a copy of the other layers. Not with `loss_chunk` 0, the plain way.
     attention: who computes it: `einsum` (plain products, everywhere), or a fused kernel that never writes the [S, S]
       weights to memory: `cudnn` (NVIDIA GPUs; bfloat16) or `splash` (TPUs; rows of a multiple of 128 tokens). The
       kernels drop no attention weights.
@@ -144,6 +147,7 @@ class Execution:
   dtype: str = 'float32'
   remat: str = 'none'
   unroll: int = 1
+  trim_last_layer: bool = False
   attention: str = 'einsum'
   loss_chunk: int = 1024
 
@@ -171,6 +175,11 @@ class Execution:
         where="execution.attention = 'cudnn', execution.dtype",
         fix='--gin.execution.dtype=bfloat16, or --gin.execution.attention=einsum',
       )
+
+  @property
+  def trims_last_layer(self) -> bool:
+    """Whether pre-training does it."""
+    return self.trim_last_layer and self.loss_chunk > 0
 
   def check_model(self, model: RemBertConfig) -> None:
     """UsageError where the model asks for what `attention` cannot compute."""

@@ -17,6 +17,7 @@ from rembert.model.building_blocks import (
   dot_general_of_rows,
   layer_norm,
   linear,
+  rows_at,
   vocabulary_initializer,
 )
 from rembert.model.config import Execution, RemBertConfig
@@ -67,7 +68,7 @@ class MlmHead(nnx.Module):
     The head is most of a small encoder's work: running it on the 15 % of positions that have a target saves the rest.
     """
     if positions_BxK is not None:
-      x_BxSxH = jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
+      x_BxSxH = rows_at(x_BxSxH, positions_BxK)
     return self.norm(self.activation(self.transform(x_BxSxH)))
 
   def table(self, word_embedding_VxI: jax.Array) -> jax.Array:
@@ -112,9 +113,9 @@ class RemBertForMaskedLM(nnx.Module):
 
     The last two are float32, and have rows for padding, which are no pieces.
     """
-    states_BxSxH = self.encoder(input_ids, **encoder_options).last_hidden_state
+    states_BxKxH = self.encoder.at(masked_positions, input_ids, **encoder_options)
     table_VxE = self.mlm.table(self.encoder.embeddings.word.embedding[...])
-    return self.mlm.before_logits(states_BxSxH, masked_positions), table_VxE, self.mlm.bias[...]
+    return self.mlm.before_logits(states_BxKxH), table_VxE, self.mlm.bias[...]
 
 
 # --- fine-tuning ------------------------------------------------------------------------------------------------------

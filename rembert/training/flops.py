@@ -10,18 +10,33 @@ from rembert.model.config import RemBertConfig
 from rembert.training.chips import chip_of
 
 
-def forward_flops_per_row(config: RemBertConfig, sequence_length: int, masked_positions: int) -> int:
-  """Multiply-adds of all matrix products in one row's forward pass, counted as 2 operations each."""
+def forward_flops_per_row(
+  config: RemBertConfig, sequence_length: int, masked_positions: int, *, trim_last_layer: bool = False
+) -> int:
+  """Multiply-adds of all matrix products in one row's forward pass, counted as 2 operations each.
+
+  With `trim_last_layer` (see `Execution`) the last layer's queries, and what is made of them, are those of masked
+  positions; what is not computed is not counted.
+  """
   hidden, ffn = config.hidden_size, config.intermediate_size
-  layer = 2 * sequence_length * (4 * hidden**2 + 2 * hidden * ffn) + 4 * sequence_length**2 * hidden
+
+  def layer(queries: int) -> int:
+    keys_and_values, of_queries = 2 * hidden**2, 2 * hidden**2 + 2 * hidden * ffn
+    return 2 * (sequence_length * keys_and_values + queries * of_queries) + 4 * queries * sequence_length * hidden
+
+  layers = config.num_hidden_layers * layer(sequence_length)
+  if trim_last_layer and config.num_hidden_layers:
+    layers += layer(masked_positions) - layer(sequence_length)
   projection = 2 * sequence_length * config.input_embedding_size * hidden if config.projects_embeddings else 0
   head = 2 * masked_positions * config.output_embedding_size * (hidden + config.vocab_size)
-  return config.num_hidden_layers * layer + projection + head
+  return layers + projection + head
 
 
-def train_flops_per_row(config: RemBertConfig, sequence_length: int, masked_positions: int) -> int:
+def train_flops_per_row(
+  config: RemBertConfig, sequence_length: int, masked_positions: int, *, trim_last_layer: bool = False
+) -> int:
   """Forward and backward: the backward pass does each product twice. Recomputation (remat) is not counted."""
-  return 3 * forward_flops_per_row(config, sequence_length, masked_positions)
+  return 3 * forward_flops_per_row(config, sequence_length, masked_positions, trim_last_layer=trim_last_layer)
 
 
 def peak_flops_per_device() -> tuple[float, str] | None:

@@ -296,6 +296,64 @@ def test_unrolling_and_recomputing_change_neither_values_nor_gradients(tiny, bui
   jax.tree.map(assert_close, gradients, plain[1])
 
 
+@pytest.mark.parametrize('layers', [0, 1, 3])
+@pytest.mark.parametrize('visibility', ['all', 'padded', 'packed'])
+def test_the_encoder_at_some_positions_is_the_encoder_there(tiny, build, batch, layers, visibility):
+  config, ids = dataclasses.replace(tiny, num_hidden_layers=layers), jnp.asarray(batch['ids'])
+  rows, length = ids.shape
+  options = {
+    'all': {},
+    'padded': {'attention_mask': jnp.asarray(batch['mask'])},
+    'packed': {'segment_ids': jnp.asarray(batch['mask'] * (1 + np.arange(length) // 3))},
+  }[visibility]
+  random = np.random.default_rng(8)
+  # Of tokens: what padding sees is nobody's business. Some positions come twice.
+  positions = jnp.asarray([random.choice(np.flatnonzero(row), 5) for row in batch['mask']])
+  direction = random.standard_normal((rows, 5, config.hidden_size)).astype(np.float32)
+
+  def values_and_gradients(execution, at):
+    graphdef, params = nnx.split(build(config, execution).encoder)
+
+    @jax.jit
+    def run(params):
+      def projected(params):
+        states = at(nnx.merge(graphdef, params))
+        return jnp.vdot(states, direction), states
+
+      return jax.value_and_grad(projected, has_aux=True)(params)
+
+    (_, states), gradients = run(nnx.to_pure_dict(params))
+    return states, gradients
+
+  def everywhere(encoder):
+    return jnp.take_along_axis(encoder(ids, **options).last_hidden_state, positions[..., None], axis=1)
+
+  expected = values_and_gradients(Execution(), everywhere)
+  scale = max(np.abs(leaf).max(initial=0) for leaf in jax.tree.leaves(expected[1]))
+  for execution in (
+    Execution(),
+    Execution(trim_last_layer=True),
+    Execution(trim_last_layer=True, unroll=3),
+    Execution(trim_last_layer=True, remat='full'),
+  ):
+    states, gradients = values_and_gradients(execution, lambda encoder: encoder.at(positions, ids, **options))
+    assert states.shape == (rows, 5, config.hidden_size)
+    assert_close(states, expected[0])
+    for actual, reference in zip(jax.tree.leaves(gradients), jax.tree.leaves(expected[1]), strict=True):
+      np.testing.assert_allclose(actual, reference, rtol=0, atol=TOLERANCE * scale)
+
+
+def test_dropout_is_drawn_at_the_positions_alone_and_drops_its_share(tiny, build, batch):
+  config = dataclasses.replace(tiny, hidden_dropout_prob=0.5)
+  positions = jnp.tile(jnp.asarray([[1, 2]]), (len(batch['ids']), 1))
+  encoder, ids = build(config, Execution(trim_last_layer=True)).encoder, jnp.asarray(batch['ids'])
+  run = jax.jit(lambda key: encoder.at(positions, ids, dropout_key=key))
+  one, again, other = run(jax.random.key(0)), run(jax.random.key(0)), run(jax.random.key(1))
+  np.testing.assert_array_equal(one, again)
+  assert np.any(one != other)
+  assert np.any(one != encoder.at(positions, ids))
+
+
 def test_each_policy_keeps_less_than_the_one_before(tiny):
   # Rows so long, and heads so many, that the scores are most of what a layer makes.
   config = dataclasses.replace(tiny, num_hidden_layers=8, max_position_embeddings=64)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from rembert.model.config import RemBertConfig
+from rembert.model.config import Execution, RemBertConfig
 from rembert.training import flops
 from rembert.training.step import masked_lm_sums
 
@@ -32,6 +32,20 @@ def test_forward_is_two_operations_for_every_product_of_a_matrix_element(tiny):
   head = [(5, 16, 24), (5, 24, 60)]  # transform, output embedding
   products = [(12, 8, 16), *layer, *layer, *head]
   assert flops.forward_flops_per_row(tiny, 12, 5) == sum(2 * m * k * n for m, k, n in products)
+
+
+def test_a_trimmed_last_layer_has_queries_at_masked_positions_only(tiny):
+  whole = [(12, 16, 16)] * 4 + [(12, 4, 12), (12, 12, 4)] * 4 + [(12, 16, 32), (12, 32, 16)]
+  last = [(12, 16, 16)] * 2  # key, value
+  last += [(5, 16, 16)] * 2  # query, output
+  last += [(5, 4, 12), (5, 12, 4)] * 4
+  last += [(5, 16, 32), (5, 32, 16)]
+  saved = sum(2 * m * k * n for m, k, n in whole) - sum(2 * m * k * n for m, k, n in last)
+  trimmed = flops.forward_flops_per_row(tiny, 12, 5, trim_last_layer=True)
+  assert flops.forward_flops_per_row(tiny, 12, 5) - trimmed == saved
+  no_layers = dataclasses.replace(tiny, num_hidden_layers=0)
+  without = [flops.forward_flops_per_row(no_layers, 12, 5, trim_last_layer=trim) for trim in (False, True)]
+  assert without[0] == without[1]
 
 
 def test_without_a_projection_none_is_counted(tiny):
@@ -62,17 +76,18 @@ def traced_flops(jaxpr) -> int:
   return total
 
 
+@pytest.mark.parametrize('trim', [False, True], ids=['whole layers', 'trimmed'])
 @pytest.mark.parametrize('layers', [1, 3])
-def test_the_traced_program_holds_these_products_and_no_others(trainable, tiny, packed_batch, layers):
+def test_the_traced_program_holds_these_products_and_no_others(trainable, tiny, packed_batch, layers, trim):
   # 64 pieces: no padding rows, which the program multiplies and the count leaves out.
   config = dataclasses.replace(tiny, num_hidden_layers=layers, vocab_size=64)
-  described, batch = trainable(config=config), packed_batch(0)
+  described, batch = trainable(config=config, execution=Execution(trim_last_layer=trim)), packed_batch(0)
   loss = lambda params: masked_lm_sums(described.graphdef, params, batch).loss
   params = described.abstract_state.params
   forward = jax.make_jaxpr(loss)(params)
   backward = jax.make_jaxpr(jax.value_and_grad(loss))(params)
-  assert traced_flops(forward.jaxpr) == 16 * flops.forward_flops_per_row(config, 12, 4)
-  assert traced_flops(backward.jaxpr) == 16 * flops.train_flops_per_row(config, 12, 4)
+  assert traced_flops(forward.jaxpr) == 16 * flops.forward_flops_per_row(config, 12, 4, trim_last_layer=trim)
+  assert traced_flops(backward.jaxpr) == 16 * flops.train_flops_per_row(config, 12, 4, trim_last_layer=trim)
 
 
 def test_xla_counts_the_same_within_what_is_no_matrix_product(trainable):

@@ -9,6 +9,7 @@ import optax
 import pytest
 from flax import nnx
 
+from rembert.model.config import Execution
 from rembert.training.optimizer import OptimizerConfig, make_optimizer
 from rembert.training.sharding import to_device
 from rembert.training.step import make_eval_step, make_train_step, masked_lm_row_sums
@@ -104,12 +105,13 @@ def uneven(packed_batch):
 # --- against the reference ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize('execution', [Execution(), Execution(trim_last_layer=True)], ids=['whole layers', 'trimmed'])
 @pytest.mark.parametrize(('sizes', 'accumulation_steps'), [((1, 1, 1), 1), ((1, 1, 1), 4), ((2, 2, 2), 4)], ids=name_of)
 def test_an_update_is_that_of_the_plain_loss_over_all_positions(
-  step, at_params, dense, params, uneven, sizes, accumulation_steps
+  step, at_params, dense, params, uneven, sizes, accumulation_steps, execution
 ):
   loss, gradient, log_softmax, targets, weights = dense(params, uneven)
-  sgd = step(sizes, optimizer=SGD, accumulation_steps=accumulation_steps)
+  sgd = step(sizes, optimizer=SGD, accumulation_steps=accumulation_steps, execution=execution)
   state, metrics = sgd(at_params(sizes), uneven)
   taken = jax.tree.map(lambda before, after: before - np.asarray(after), params, state.params)
   assert_trees_close(taken, gradient)
@@ -273,9 +275,9 @@ def test_evaluation_sums_are_those_of_each_language(trainable, step, dense, para
   for row, slot in zip(*np.nonzero(batch['weights']), strict=True):
     scores, target = log_softmax[row, batch['masked_positions'][row, slot]], batch['targets'][row, slot]
     expected[:, batch['language'][row]] += -scores[target], scores.argmax() == target, 1
-  mesh = trainable(sizes).mesh
+  mesh, at = trainable(sizes).mesh, step(sizes).init(0).params
   with jax.set_mesh(mesh):
-    sums = make_eval_step(trainable(sizes), 4)(step(sizes).init(0).params, to_device(batch, mesh))
+    sums = make_eval_step(trainable(sizes), 4)(at, to_device(batch, mesh))
   assert_close(sums.loss, expected[0])
   np.testing.assert_array_equal(sums.correct, expected[1])
   np.testing.assert_array_equal(sums.weight, expected[2])
