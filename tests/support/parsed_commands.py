@@ -22,6 +22,11 @@ DRY = (
   'launch.xtreme',
 )
 
+PROGRAMS = (
+  *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict', 'benchmarks.run'),
+  *('tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download', 'launch.supervise', 'launch.local_cluster'),
+  *DRY,
+)
 # What follows -- is what they run.
 WRAPPERS = ('launch.supervise', 'launch.local_cluster')
 
@@ -50,6 +55,26 @@ def check(words: Sequence[str], *, dry_run: bool = False) -> None:
       _dry_run(module, arguments)
     else:
       _parse(module, arguments)
+
+
+def known_options() -> frozenset[str]:
+  """The options of all programs of the project, those of verbs included."""
+  found = set()
+  add_argument = argparse._ActionsContainer.add_argument
+
+  @functools.wraps(add_argument)
+  def noted(self, *names, **arguments):
+    found.update(name for name in names if name.startswith('--'))
+    return add_argument(self, *names, **arguments)
+
+  argparse._ActionsContainer.add_argument = noted
+  try:
+    for module in PROGRAMS:
+      with _errors_as_exceptions(), contextlib.suppress(Refused):
+        _program(module).main(['--help'])
+  finally:
+    argparse._ActionsContainer.add_argument = add_argument
+  return frozenset(found)
 
 
 def _check_main(arguments: list[str], is_dry: bool) -> None:

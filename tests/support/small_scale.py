@@ -26,6 +26,7 @@ PLACEHOLDERS = (
   (r'^--gin\.train\.init_from=(PATH|MODEL)$', '--gin.train.init_from=runs/pretrain_smoke'),
   (r'^--init=MODEL$', '--init=runs/pretrain_smoke'),
   (r'^--output=FILE$', '--output=report.json'),
+  (r'^--gin\.xtreme\.data_dir=FOLDER$', '--gin.xtreme.data_dir=download'),
   (r'analyze_NAME\.gin', 'analyze_spectra.gin'),
   (r'runs/mine_NAME', 'runs/mine_spectra'),
   (r'^--grid=NAME=A,B$', '--grid=train.batch_size=8,16'),
@@ -79,7 +80,7 @@ WAYS = (
   ),
   Rule(r'python3\.\d+ -m venv '),
   Rule(r'make (smoke|test|help)\b'),
-  Rule(r'(paste|head|cat) '),
+  Rule(r'(cat|head|paste|touch) '),
   Rule(r'source .venv/bin/activate', Way.LISTED, 'changes the shell that it is typed into'),
   Rule(
     r'(?:[A-Z_]+=\S+ )*make \w',
@@ -163,14 +164,9 @@ OVERRIDDEN = {
   *('--gin.RemBertConfig.num_hidden_layers', '--gin.RemBertConfig.vocab_size'),
 }
 
-# Options that a page explains by themselves: what they are tried with. The first pattern that matches counts.
+# Options that a page explains by themselves: what they are tried with. The first pattern that matches counts. Of those
+# that none matches, or whose value is left open (`…`), the name alone is looked up.
 WITH_OPTIONS = (
-  (r'--runner\b', 'python -m tasks.token_store --dumps=dumps --vocabulary=sentencepiece.model --output=store'),
-  (r'--(text|tfds)\b', 'python -m tasks.token_store --vocabulary=sentencepiece.model --output=store'),
-  (
-    r'--(allow_|head|num_hidden_layers|input_vocab|output_vocab)',
-    'python -m rembert.convert from_hf google-rembert/ new',
-  ),
   (
     r'--(mode|topology|search_batch|output)\b',
     'python -m rembert.main --gin_file=gin/pretrain_smoke.gin --mode=compile',
@@ -183,19 +179,18 @@ WITH_OPTIONS = (
     r'--gin\.[A-Z_]+=',
     'python -m rembert.main --gin_file=gin/experiments/table4/in128_out3072.gin --gin_file=gin/scales/mini.gin',
   ),
-  (r'--gin\.(finetune|xtreme|evaluate)\.', 'python -m rembert.main --gin_file=gin/finetune_udpos.gin'),
+  (
+    r'--gin\.(finetune|xtreme)\.',
+    'python -m rembert.main --gin_file=gin/finetune_udpos.gin --gin.xtreme.data_dir=download',
+  ),
   (r'--gin[._]', 'python -m rembert.main --gin_file=gin/pretrain_base.gin'),
   (
-    r'--(grid|pretrain_seeds|tasks|seeds|learning_rates|finetune_grid|analyses|analyze_gin|devices|side_by_side|stop_)',
+    r'--(grid|pretrain_seeds|tasks|seeds|learning_rates|finetune_grid|analyses|analyze_gin|devices|side_by_side)[=.]',
     'python -m launch.sweep gin/experiments/table4 --scale=mini --data_dir=download',
   ),
-  (r'--(gcloud_flag|type|owner)\b', 'python -m launch.tpu_vm create large --type=v5litepod-64'),
-  (r'--max_restarts\b', 'python -m launch.gke create large --topology=v5e:8x8 --image=IMAGE -- python -m rembert.main'),
-  (r'--dry_run\b', 'python -m rembert.main --gin_file=gin/pretrain_smoke.gin'),
-  (r'--help\b', 'python -m rembert.main'),
 )
 # Options of programs that are not ours.
-OF_OTHERS = {'--no-deps': 'pip', '--hashes': 'lock.sh'}
+OF_OTHERS = {'--no-deps': 'pip'}
 
 
 class NoRule(Exception):
@@ -263,16 +258,11 @@ def added_to(line: str) -> tuple[str, ...]:
 
 
 def tried_with(options: Sequence[str]) -> tuple[str, ...] | None:
-  """A whole command with options that stand alone on a page; None for those of other programs."""
+  """A whole command with options that stand alone on a page; None where their names are all that can be looked up."""
   words = filled_in(options)
-  if words[0].partition('=')[0] in OF_OTHERS:
+  if any('…' in word for word in words):
     return None
   for pattern, base in WITH_OPTIONS:
     if re.match(pattern, words[0]):
-      base_words = shlex.split(base)
-      cut = base_words.index('--') if '--' in base_words else len(base_words)
-      return (*base_words[:cut], *words, *base_words[cut:])
-  raise NoRule(
-    f'{shlex.join(options)}\n  nothing says which command this belongs to: give WITH_OPTIONS in '
-    'tests/support/small_scale.py a line'
-  )
+      return (*shlex.split(base), *words)
+  return None
