@@ -18,7 +18,7 @@ from rembert.convert.names import slots
 from rembert.saved_models import open_saved, save_model
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TIMEOUT = 300.0
+TIMEOUT = 600.0  # of a command; minutes where the machine has other work to do as well
 # Of a clone: read by commands, written by none.
 CLONE = (
   *('rembert', 'tasks', 'gin', 'launch', 'tests', 'benchmarks', 'docs', 'notebooks'),

@@ -79,7 +79,7 @@ WAYS = (
     r'(?:PYTHONPATH=\S+ )?(?:\S*/)?python tests/support/launcher_commands\.py', Way.LISTED, 'writes tests/golden anew'
   ),
   Rule(r'python3\.\d+ -m venv '),
-  Rule(r'make (smoke|test|help)\b'),
+  Rule(r'make (smoke|test|help)(?![\w-])'),
   Rule(r'(cat|head|paste|touch) '),
   Rule(r'source .venv/bin/activate', Way.LISTED, 'changes the shell that it is typed into'),
   Rule(
@@ -154,7 +154,7 @@ SMALLER = (
   (r'launch\.xtreme .*scales/finetuning/', '--gin.finetune.epochs=1'),
   (r'tasks\.xtreme\.download ', '--check'),
   (r'^make smoke', f'ARGS="{_FEW_STEPS} {_SHORT_ROWS} {_LITTLE_TEXT}"'),
-  (r'^make test\b', 'ARGS=tests/test_paper.py'),
+  (r'^make test(?![\w-])', 'ARGS=tests/test_paper.py'),
   (r'^python3\.\d+ -m venv ', '--without-pip'),
 )
 # What may be set otherwise than the page does: sizes, lengths, and the machine.
