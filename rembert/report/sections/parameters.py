@@ -26,7 +26,9 @@ def section(sources: Sequence[Source]) -> Section:
   counted = [(model, counts) for model in all_models(sources) if (counts := counts_of(model)) is not None]
   if not counted:
     return Section('Parameters', [])
-  return Section('Parameters', [_INTRODUCTION, _picture(counted), _table(counted)])
+  drawn = bars([(drawing.label(model.name, 18), counts) for model, counts in counted])
+  caption = 'Where the parameters sit: above in pre-training, below, fainter, what is kept for fine-tuning.'
+  return Section('Parameters', [_INTRODUCTION, Picture('Parameters', caption, drawn), _table(counted)])
 
 
 _INTRODUCTION = (
@@ -57,7 +59,8 @@ def millions(count: float) -> str:
   return f'{count:,.0f}M' if count >= 99.5 else f'{count:#.3g}M'
 
 
-def _picture(counted: Sequence[tuple[Model, ParameterCounts]]) -> Picture:
+def bars(counted: Sequence[tuple[str, ParameterCounts]]) -> drawing.Drawing:
+  """Two bars for each model, by name: what is pre-trained, and below, fainter, what fine-tuning keeps."""
   largest = max(counts.pre_training for _, counts in counted)
   with drawing.canvas(
     'parameters',
@@ -84,14 +87,13 @@ def _picture(counted: Sequence[tuple[Model, ParameterCounts]]) -> Picture:
         axes.annotate(
           millions(sum(by_part.values())), (left, y), xytext=(4, 0), textcoords='offset points', va='center', fontsize=9
         )
-    axes.set_yticks(range(len(counted)), [drawing.label(model.name, 18) for model, _ in counted])
+    axes.set_yticks(range(len(counted)), [name for name, _ in counted])
     axes.invert_yaxis()
     axes.set_xlim(0, 1.14 * largest / 1e6)
     axes.grid(False, axis='y')
     axes.set_xlabel('parameters (millions)')
     canvas.legend(columns=3, order=[name for name, _, _ in _PARTS])
-  caption = 'Where the parameters sit: above in pre-training, below, fainter, what is kept for fine-tuning.'
-  return Picture('Parameters', caption, canvas.drawing)
+  return canvas.drawing
 
 
 def _table(counted: Sequence[tuple[Model, ParameterCounts]]) -> Table:

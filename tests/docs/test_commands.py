@@ -1,0 +1,293 @@
+"""Every command that README.md, docs/ and CONTRIBUTING.md show: accepted by its program, and run at a small scale.
+
+tests/support/small_scale.py says how commands are made small, and which cannot be run here.
+"""
+
+import dataclasses
+import pathlib
+import re
+import shlex
+from collections.abc import Sequence, Set
+
+import parsed_commands
+import pytest
+import small_scale
+from command_sandbox import CommandServer, copy_sandbox, make_sandbox
+from documented_commands import ROOT, Command, Options, pages, shown, shown_on
+from small_scale import NoRule, Way, planned, tried_with
+
+PAGES = pages()
+# Inline code may name a part of a command; what it does say has to be right.
+_INCOMPLETE = re.compile(
+  r'the following arguments are required|--gin_file=FILE is missing|is missing, where|nothing to run'
+)
+
+
+def commands_of(page: str) -> list[Command]:
+  return [each for each in shown_on(page) if isinstance(each, Command)]
+
+
+def options_of(page: str) -> list[Options]:
+  return [each for each in shown_on(page) if isinstance(each, Options)]
+
+
+# --- what is a command ------------------------------------------------------------------------------------------------
+
+
+def texts(page: str) -> list[str]:
+  return [each.text for each in shown(page, 'page.md')]
+
+
+def test_indented_lines_that_begin_with_a_program_are_commands():
+  page = 'Text.\n\n    make smoke\n    a picture → of boxes\n    python -m a --b=c  # remark\n    x = 1\n'
+  assert texts(page) == ['make smoke', 'python -m a --b=c']
+
+
+def test_lines_are_joined_at_backslashes_and_remarks_are_cut_off():
+  page = (
+    '\n    python -m a --b=1 \\\n        --c="d  e"      a remark\n                    that goes on, make no mistake\n'
+  )
+  assert texts(page) == ["python -m a --b=1 '--c=d  e'"]
+
+
+def test_options_stand_alone():
+  page = (
+    '\n    --gin.a.b=1 --gin.c.d=2      what they do\n    --topology=v4:2x2x1 | cpu:8\n\nand `--gin.e.f=3` within.\n'
+  )
+  assert texts(page) == ['--gin.a.b=1 --gin.c.d=2', '--topology=v4:2x2x1', '--topology=cpu:8', '--gin.e.f=3']
+  assert all(isinstance(each, Options) for each in shown(page, 'page.md'))
+
+
+def test_fences_are_commands_by_their_language():
+  fence = lambda language, text: f'```{language}\n{text}\n```\n\n'
+  page = fence('python', 'import rembert') + fence('text', 'make of it what you like') + fence('gin', 'a.b = 1')
+  page += fence('bash', 'anything at all\n# remark') + fence('console', '$ make help\nits output') + fence('', 'ls → x')
+  assert texts(page) == ['anything at all', 'make help', "ls '→' x"]
+
+
+def test_admonitions_and_tabs_of_mkdocs_are_text_with_commands_in_blocks_of_their_own():
+  note = '!!! note "A title"\n    Prose.\n\n    make no mistake about it: prose.\n\n        make help\n\n'
+  tab = '=== "Tab"\n\n    ```bash\n    cd x\n    ```\n'
+  page = note + tab
+  assert texts(page) == ['make help', 'cd x']
+
+
+def test_inline_code_is_a_command_where_it_is_more_than_a_name():
+  page = 'Run `make smoke`, or `gcloud`; `python -m a.b verify c` compares; `a_name` does not. `x && y`\n'
+  assert texts(page) == ['make smoke', 'python -m a.b verify c']
+
+
+def test_two_commands_in_a_line_and_where_they_stand():
+  found = list(shown('Text\n\n    pip install x && make help\n', 'page.md'))
+  assert [(each.line, each.text) for each in found] == [(3, 'pip install x'), (3, 'make help')]
+
+
+# --- every command, quickly -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def desk(tmp_path_factory):
+  """A folder with what commands look for before they do anything."""
+  folder = tmp_path_factory.mktemp('desk')
+  for name in ('gin', 'launch', 'requirements.txt'):
+    (folder / name).symlink_to(ROOT / name)
+  (folder / 'download').symlink_to(ROOT / 'tests/data/xtreme')
+  return folder
+
+
+def refusals(commands: Sequence[Command]) -> list[str]:
+  found = []
+  for command in commands:
+    try:
+      plan = planned(command)
+    except NoRule as error:
+      found.append(str(error))
+      continue
+    # As the page shows it: with what is added there would be less to refuse.
+    words = list(dataclasses.replace(plan, added=()).arguments)
+    if '-m' not in words or words[words.index('-m') + 1] in ('venv', 'pip'):
+      continue
+    # The program, and what it hands on: a command behind -- is held to the same.
+    for part in (words, words[words.index('--') + 1 :] if '--' in words else []):
+      if 'rembert.main' in part or part is words:
+        try:
+          parsed_commands.check(part)
+        except parsed_commands.Refused as refused:
+          if not (command.is_inline and _INCOMPLETE.search(str(refused))):
+            found.append(f'{command}\n  {refused}')
+  return found
+
+
+@pytest.mark.parametrize('page', PAGES)
+def test_programs_accept_the_commands_of_a_page(page, desk, monkeypatch):
+  monkeypatch.chdir(desk)
+  assert not (found := refusals(commands_of(page))), '\n'.join(found)
+
+
+@pytest.fixture(scope='module')
+def known_options():
+  return parsed_commands.known_options() | small_scale.OF_OTHERS.keys()
+
+
+def refused_options(shown_options: Sequence[Options], known: Set[str]) -> list[str]:
+  found = []
+  for options in shown_options:
+    words = tried_with(options.words)
+    names = {word.partition('=')[0] for word in options.words if word.startswith('--')}
+    if words is None or (names & known and '=' not in options.text):  # `--data_dir`: what it takes is not said
+      found += [
+        f'{options}: no program has {name}'
+        for name in names - known
+        if not name.startswith(('--gin.', '--finetune_gin.'))
+      ]
+      continue
+    try:
+      parsed_commands.check(words, dry_run=True)
+    except parsed_commands.Refused as refused:
+      found.append(f'{options}\n  {refused}')
+  return found
+
+
+@pytest.mark.parametrize('page', PAGES)
+def test_programs_accept_the_options_of_a_page(page, desk, known_options, monkeypatch):
+  monkeypatch.chdir(desk)
+  assert not (found := refused_options(options_of(page), known_options)), '\n'.join(found)
+
+
+@pytest.mark.parametrize('wrong', ['--gin.train.stepz=3', '--mesh', '--gin.train.batch_size=-3', '--learning_rates=x'])
+def test_what_no_program_knows_is_found(wrong, desk, known_options, monkeypatch):
+  monkeypatch.chdir(desk)
+  assert len(refused_options(list(shown(f'\n    {wrong}\n', 'page.md')), known_options)) == 1
+
+
+@pytest.mark.parametrize('page', PAGES)
+def test_files_of_the_project_that_commands_name_are_there(page):
+  named = [
+    (command, file)
+    for command in shown_on(page)
+    for word in small_scale.filled_in(command.words)
+    for file in re.findall(r'(?:^|=|/code/)((?:gin|launch|tests|docs|benchmarks|tasks)/[\w./-]+)', word)
+  ]
+  assert not [f'{command}: there is no {file}' for command, file in named if not (ROOT / file).exists()]
+
+
+@pytest.mark.parametrize('page', PAGES)
+def test_targets_of_make_are_there(page):
+  makefile = (ROOT / 'Makefile').read_text()
+  targets = set(re.findall(r'^([a-z-]+):', makefile, re.MULTILINE))
+  named = [
+    (command, word)
+    for command in commands_of(page)
+    if 'make' in command.words
+    for word in command.words[command.words.index('make') + 1 :]
+    if '=' not in word
+  ]
+  assert not [f'{command}: make has no target {word}' for command, word in named if word not in targets]
+
+
+@pytest.mark.parametrize(
+  'wrong',
+  [
+    'python -m rembert.main --gin_file=gin/pretrain_smoke.gin --gin.train.stepz=3',
+    'python -m rembert.main --gin_file=gin/pretrain_smok.gin',
+    'python -m rembert.main --gin_file=gin/pretrain_smoke.gin --work_dir=x',
+    'python -m tasks.vocabulary --dumps=x --sizes=3 --output=y',
+    'python -m launch.tpu_vm creates large --type=v4-8',
+    'python -m launch.tpu_vm create large --type=v9-8',
+    'python -m launch.supervise -- python -m rembert.main --gin_file=gin/pretrain_smoke.gin --mode=dance',
+    'python -m launch.xtreme --init=x --data_dir=download --tasks=nope',
+    'python -m launch.sweep gin/experiments/table99 --scale=mini --data_dir=download',
+    'curl https://example.org',
+  ],
+)
+def test_what_a_program_would_refuse_is_found(wrong, desk, monkeypatch):
+  monkeypatch.chdir(desk)
+  [command] = shown(f'\n    {wrong}\n', 'page.md')
+  assert len(refusals([command])) == 1
+
+
+# --- the small scale changes nothing else -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('page', PAGES)
+def test_what_a_page_shows_reaches_the_program(page):
+  for command in commands_of(page):
+    plan = planned(command)
+    words = iter(plan.arguments)
+    assert all(word in words for word in plan.words), f'{command}: {shlex.join(plan.arguments)}'
+    shown_names = {word.partition('=')[0] for word in plan.words if word.startswith('--')}
+    overridden = {word.partition('=')[0] for word in plan.added} & shown_names - {'--gin_file'}
+    assert overridden <= small_scale.OVERRIDDEN, f'{command}: {overridden} would be set otherwise than the page does'
+
+
+def test_every_rule_is_of_use():
+  lines = [' '.join(small_scale.filled_in(command.words)) for page in PAGES for command in commands_of(page)]
+  used = {rule.pattern for line in lines if (rule := small_scale.rule_of(line))}
+  assert not [rule.pattern for rule in small_scale.WAYS if rule.pattern not in used]
+  assert not [rule.pattern for rule in small_scale.WAYS if rule.way is not Way.RUN and not rule.why]
+  assert not [pattern for pattern, _ in small_scale.SMALLER if not any(re.search(pattern, line) for line in lines)]
+
+
+def test_a_command_that_nothing_covers_is_refused_with_what_to_do():
+  with pytest.raises(NoRule, match=r'(?s)page\.md:3.*no rule.*WAYS'):
+    planned(Command('page.md', 3, ('curl', 'https://example.org')))
+
+
+# --- every command, run -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def server(tmp_path_factory):
+  server = CommandServer(tmp_path_factory.mktemp('server'))
+  yield server
+  server.close()
+
+
+@pytest.fixture(scope='module')
+def after_readme(server, tmp_path_factory):
+  """A sandbox in which all of README.md was run, and what went wrong."""
+  folder = make_sandbox(tmp_path_factory.mktemp('readme') / 'clone')
+  return folder, played('README.md', server, folder)
+
+
+def played(page: str, server: CommandServer, folder: pathlib.Path) -> list[str]:
+  """What went wrong with the commands of a page, one after the other in a folder."""
+  wrong, done = [], set()
+  for command in commands_of(page):
+    plan = planned(command)
+    if plan.rule.way is Way.LISTED or plan.arguments in done:
+      continue
+    if command.is_inline and not is_complete(plan):
+      continue
+    done.add(plan.arguments)
+    ended = server.run(plan, folder)
+    if ended.returncode not in plan.rule.exit_codes:
+      printed = '\n    '.join(ended.stdout.splitlines()[-15:])
+      wrong.append(f'{command}\n  as {shlex.join(plan.arguments)}\n  ended with {ended.returncode}:\n    {printed}')
+  return wrong
+
+
+def is_complete(plan: small_scale.Planned) -> bool:
+  """Whether a command within a sentence says all that its program needs."""
+  words = list(plan.arguments)
+  if '-m' not in words:
+    return True
+  try:
+    parsed_commands.check(words)
+  except parsed_commands.Refused:
+    return False
+  return True
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_work(after_readme):
+  _, wrong = after_readme
+  assert not wrong, '\n'.join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('page', [page for page in PAGES if page != 'README.md'])
+def test_the_commands_of_a_page_work_after_those_of_the_readme(page, server, after_readme, tmp_path):
+  folder, _ = after_readme
+  wrong = played(page, server, copy_sandbox(folder, tmp_path / 'clone'))
+  assert not wrong, '\n'.join(wrong)

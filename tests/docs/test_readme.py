@@ -1,0 +1,61 @@
+"""Figures that the README quotes are those of their sources, and what it points to is there."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from rembert import configuration, paper
+from rembert.model.config import RemBertConfig
+from rembert.model.parameter_counts import count_parameters
+
+ROOT = pathlib.Path(__file__).parents[2]
+README = (ROOT / 'README.md').read_text(encoding='utf-8')
+
+
+@pytest.mark.parametrize('gin_file', ['gin/pretrain_large.gin', 'gin/pretrain_base.gin', 'gin/pretrain_smoke.gin'])
+def test_models_have_the_parameters_that_the_first_table_says(gin_file):
+  configuration.load([gin_file], [])
+  config = configuration.build(RemBertConfig)
+  counts = count_parameters(config)
+  cells = [
+    f'({gin_file})) | {config.input_embedding_size} | {config.output_embedding_size} ',
+    f'{config.num_hidden_layers} × {config.hidden_size} | {counts.pre_training:,} | {counts.fine_tuning:,} |',
+  ]
+  assert ' | '.join(cells).replace('  |', ' |') in README
+
+
+@pytest.mark.parametrize(('hardware', 'days'), [('v5e_64', '6.4'), ('v5p_64', '2.7')])
+def test_bounds_of_training_follow_from_the_compiled_step(hardware, days):
+  seconds = json.loads((ROOT / 'docs/hardware.json').read_text())[hardware]['roofline']['step_seconds']
+  configuration.load(['gin/pretrain_large.gin'], [])
+  steps = configuration.bound(configuration.TrainConfig)['steps']
+  assert f'{steps * seconds / 86_400:.1f}' == days
+  assert f'at least {days} days, compiled:' in README
+  assert f'{seconds:.3f} s' in README
+
+
+def test_scores_of_the_paper_are_the_paper_s():
+  [rembert] = [row for row in paper.TABLE_7 if row.name == 'rembert']
+  [xlm_r] = [row for row in paper.TABLE_7 if row.name == 'xlm_r']
+  score = lambda task: '/'.join(f'{value:g}' if value % 1 else f'{value:.1f}' for value in rembert.scores[task])
+  assert f'accuracy {score("xnli")}, {score("pawsx")} (paper, Table 16)' in README
+  assert f'F1 {score("panx")}, {score("udpos")} (paper, Table 16)' in README
+  assert f'XQuAD {score("xquad")}, MLQA {score("mlqa")}, TyDiQA {score("tydiqa")} (EM/F1; paper, Table 16)' in README
+  assert f'({rembert.mean}, {xlm_r.mean};' in README
+  assert f'({rembert.fine_tuning_millions}M, {xlm_r.fine_tuning_millions}M)' in README
+  [base] = [row for row in paper.TABLES[4] if row.name == 'in128_out768']
+  shown = {task: base.scores[task][0] for task in ('xnli', 'panx', 'pawsx')}
+  assert 'XNLI {xnli}, NER {panx}, PAWS-X {pawsx} (paper, Table 4)'.format(**shown) in README
+
+
+def test_what_it_points_to_is_there():
+  files = re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', README)
+  assert len(files) > 20
+  assert not [file for file in files if not (ROOT / file).exists()]
+  anchors = {
+    re.sub(r'[^\w\- ]', '', heading).strip().lower().replace(' ', '-')
+    for heading in re.findall(r'^#+ (.+)$', README, re.M)
+  }
+  assert not [anchor for anchor in re.findall(r'\]\(#([^)]+)\)', README) if anchor not in anchors]

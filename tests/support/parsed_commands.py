@@ -1,0 +1,166 @@
+"""What programs of the project make of a command line, found out in this process and without running anything."""
+
+import argparse
+import contextlib
+import functools
+import importlib
+import io
+import pathlib
+from collections.abc import Iterator, Sequence
+
+from rembert import configuration, main
+from rembert.errors import UsageError
+
+# With --dry_run these say what they would do, and check more than their flags.
+DRY = (
+  'launch.tpu_vm',
+  'launch.queued_resource',
+  'launch.gke',
+  'launch.xpk',
+  'launch.slurm',
+  'launch.sweep',
+  'launch.xtreme',
+)
+
+PROGRAMS = (
+  *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict', 'benchmarks.run'),
+  *('tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download', 'launch.supervise', 'launch.local_cluster'),
+  *DRY,
+)
+# What follows -- is what they run.
+WRAPPERS = ('launch.supervise', 'launch.local_cluster')
+
+
+class Refused(Exception):
+  """A command line is refused: the message of the program."""
+
+
+class _Parsed(Exception):
+  """A command line was parsed to its end."""
+
+
+def check(words: Sequence[str], *, dry_run: bool = False) -> None:
+  """Raises Refused if `python -m MODULE …` would be refused for how it is written.
+
+  Args:
+    words: of the command, from `python` on.
+    dry_run: for rembert.main: whether the job says what it would do as well; without, flags are parsed, gin files read
+      and the objects built that they speak of.
+  """
+  module, arguments = words[words.index('-m') + 1], list(words[words.index('-m') + 2 :])
+  with _errors_as_exceptions():
+    if module == 'rembert.main':
+      _check_main(arguments, dry_run)
+    elif module in DRY:
+      _dry_run(module, arguments)
+    else:
+      _parse(module, arguments)
+
+
+def known_options() -> frozenset[str]:
+  """The options of all programs of the project, those of verbs included."""
+  found = set()
+  add_argument = argparse._ActionsContainer.add_argument
+
+  @functools.wraps(add_argument)
+  def noted(self, *names, **arguments):
+    found.update(name for name in names if name.startswith('--'))
+    return add_argument(self, *names, **arguments)
+
+  argparse._ActionsContainer.add_argument = noted
+  try:
+    for module in PROGRAMS:
+      with _errors_as_exceptions(), contextlib.suppress(Refused):
+        _program(module).main(['--help'])
+  finally:
+    argparse._ActionsContainer.add_argument = add_argument
+  return frozenset(found)
+
+
+def _check_main(arguments: list[str], is_dry: bool) -> None:
+  options, bindings = main.parse(arguments)
+  if options.gin_file and all(
+    name.startswith('runs/') and not pathlib.Path(name).exists() for name in options.gin_file[:1]
+  ):
+    return  # the file of a run that is to be made first
+  if is_dry:
+    _dry_run('rembert.main', arguments)
+    return
+  try:
+    configuration.load(options.gin_file, bindings)
+    for cls in configuration.CONFIGURABLES.values():
+      if configuration.bound(cls):
+        configuration.build(cls)
+  except UsageError as error:
+    raise Refused(str(error)) from None
+
+
+def _dry_run(module: str, arguments: list[str]) -> None:
+  if '--dry_run' not in arguments and '--help' not in arguments:
+    cut = arguments.index('--') if '--' in arguments else len(arguments)
+    arguments = [*arguments[:cut], '--dry_run', *arguments[cut:]]
+  errors = io.StringIO()
+  try:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
+      code = _program(module).main(arguments)
+  except UsageError as error:
+    raise Refused(str(error)) from None
+  if code:
+    raise Refused(errors.getvalue() or f'exit code {code}')
+
+
+def _program(module: str):
+  """The module that `python -m` runs."""
+  found = importlib.import_module(module)
+  return found if hasattr(found, 'main') else importlib.import_module(f'{module}.__main__')
+
+
+def _parse(module: str, arguments: list[str]) -> None:
+  found = _program(module)
+  if hasattr(found, 'parse'):  # it looks at what argparse does not know
+    found.parse(arguments)
+    return
+  if module == 'tasks.token_store':
+    if arguments[:1] != ['verify']:
+      found.parser().parse_known_args(arguments)  # what it does not know is Beam's
+    return
+  if module in WRAPPERS and '--help' not in arguments and '--' not in arguments[:-1]:
+    raise Refused('nothing to run')
+  with _stopped_after_parsing():
+    found.main(arguments)
+
+
+@contextlib.contextmanager
+def _stopped_after_parsing() -> Iterator[None]:
+  """`parse_args` raises _Parsed where it would return."""
+  parse_args = argparse.ArgumentParser.parse_args
+
+  @functools.wraps(parse_args)
+  def parse_and_stop(self, args=None, namespace=None):
+    parse_args(self, args, namespace)
+    raise _Parsed
+
+  argparse.ArgumentParser.parse_args = parse_and_stop
+  try:
+    yield
+  finally:
+    argparse.ArgumentParser.parse_args = parse_args
+
+
+@contextlib.contextmanager
+def _errors_as_exceptions() -> Iterator[None]:
+  def error(self, message):
+    raise Refused(f'{self.prog}: {message}')
+
+  def leave(self, status=0, message=None):
+    if status:
+      raise Refused(message)
+    raise _Parsed
+
+  taken = argparse.ArgumentParser.error, argparse.ArgumentParser.exit
+  argparse.ArgumentParser.error, argparse.ArgumentParser.exit = error, leave
+  try:
+    with contextlib.suppress(_Parsed), contextlib.redirect_stdout(io.StringIO()):
+      yield
+  finally:
+    argparse.ArgumentParser.error, argparse.ArgumentParser.exit = taken
