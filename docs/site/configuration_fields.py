@@ -1,7 +1,7 @@
 """Tables of what gin can set, read from the dataclasses: name, type, default, and the line of the docstring.
 
-`<!-- fields: train rembert.training.loop.TrainConfig -->` on a page stands for the table of that class, whose name in gin
-files is `train`. Needs nothing but Python.
+`<!-- fields: train rembert.training.loop.TrainConfig -->` on a page stands for the table of that class, called `train`
+in gin files. Needs nothing but Python.
 """
 
 import ast
@@ -72,8 +72,9 @@ def with_tables(markdown: str) -> str:
 
 
 def _table(name: str, found: list[Field]) -> str:
-  cell = lambda text: text.replace('|', '\\|')
-  rows = [
-    f'| `{name}.{field.name}` | `{cell(field.type)}` | `{cell(field.default)}` | {cell(field.text)} |' for field in found
-  ]
+  rows = []
+  for field in found:
+    # A bar would end the cell, in code as well.
+    kind, default = (text.replace(' | ', ' or ') for text in (field.type, field.default))
+    rows.append(f'| `{name}.{field.name}` | `{kind}` | `{default}` | {field.text} |')
   return '\n'.join(['| name | type | default | |', '|---|---|---|---|', *rows])

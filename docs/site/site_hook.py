@@ -1,15 +1,20 @@
 """What MkDocs is told beside mkdocs.yml.
 
-Links out of `docs/` lead to pages that are made of the files they name; tables of configurations are made of the classes.
+Links out of `docs/` lead to pages that are made of the files they name; tables of configurations are made of classes.
 """
 
 import logging
+import re
 
 from configuration_fields import with_tables
 from mkdocs.structure.files import File, InclusionLevel
 from repository_links import outside, page_text, rewritten, site_page
 
 _log = logging.getLogger('mkdocs.hooks.repository_links')  # a warning ends a strict build
+# What a browser would load by itself; links that a reader follows are another matter.
+_LOADED = re.compile(
+  r'<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)="?(?:https?:)?//[^\s">]*', re.IGNORECASE
+)
 _paths: dict[str, str] = {}  # of generated pages, in the repository, by where the site has them
 
 
@@ -39,3 +44,11 @@ def on_page_markdown(markdown, *, page, config, files):
     _log.warning('%s:%d links to %s, which is not there', path, link.line, link.target)
 
   return with_tables(rewritten(markdown, path, missing))
+
+
+def on_post_page(output, *, page, config):
+  """The page as HTML; what it would load from elsewhere is a warning."""
+  del config
+  for match in _LOADED.finditer(output):
+    _log.warning('%s would load %s', page.file.src_uri, match[0])
+  return output

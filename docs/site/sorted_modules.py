@@ -13,7 +13,9 @@ class SortedModules(griffe.Extension):
 
 
 def _sort(module: griffe.Module) -> None:
-  modules = {name: member for name, member in sorted(module.members.items()) if not member.is_alias and member.is_module}
+  modules = {
+    name: member for name, member in sorted(module.members.items()) if not member.is_alias and member.is_module
+  }
   others = {name: member for name, member in module.members.items() if name not in modules}
   module.members.clear()
   module.members.update(others | modules)
