@@ -13,10 +13,13 @@ LIBTPU_STAMP := $(VENV)/.libtpu-added
 # Tools that look at the project from outside have an environment of their own: they are no part of what is locked.
 AUDIT := $(VENV)/audit
 AUDIT_STAMP := $(VENV)/.audit-added
+DOCS := $(VENV)/docs
+DOCS_STAMP := $(VENV)/.docs-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity gcs browser launchers notebooks golden pictures bench tpu hardware-table lint format audit lock clean
+.PHONY: help smoke test test-slow parity gcs browser launchers notebooks golden pictures bench tpu hardware-table lint format
+.PHONY: audit docs lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +50,12 @@ $(BENCH_STAMP): $(TORCH_STAMP) benchmarks/requirements.txt
 $(AUDIT_STAMP): $(STAMP) tests/audit/requirements.txt
 	$(PYTHON) -m venv $(AUDIT)
 	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/audit/requirements.txt
+	@touch $@
+
+# The code is read, not imported: nothing of the lock is needed.
+$(DOCS_STAMP): tests/docs/requirements.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/docs/requirements.txt
 	@touch $@
 
 smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add ARGS='--gin.…' for more)
@@ -105,6 +114,12 @@ format: $(STAMP)  ## rewrite the code as `make lint` wants it
 
 audit: $(AUDIT_STAMP)  ## known vulnerabilities of the lock (asks a service; says so where it cannot)
 	$(BIN)/python tests/audit/audit.py $(AUDIT)/bin/pip-audit
+
+# Not --quiet: a warning that is not said is not counted. Material for MkDocs says at each build that it ends in 2027, and how
+# to have that left out.
+docs: $(DOCS_STAMP)  ## the site of docs/, into build/site; warnings are errors (installs MkDocs beside .venv's packages)
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict $(ARGS)
+	@echo "build/site/index.html"
 
 lock:  ## write requirements.txt anew from setup.py's bounds
 	sh lock.sh

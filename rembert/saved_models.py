@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -170,7 +170,7 @@ def altered_arrays(folder: epath.Path) -> list[str]:
   ]
 
 
-def config_meta(name: str, config, fields: Sequence[str] | None = None) -> dict:
+def config_meta(name: str, config: Any, fields: Sequence[str] | None = None) -> dict:
   """A configuration as a checkpoint's `meta` holds it: field by field, by gin name.
 
   Args:
@@ -209,7 +209,7 @@ def save_model(
   config: RemBertConfig,
   head: str | None,
   labels: tuple[str, ...] = (),
-  **facts,
+  **facts: Any,
 ) -> epath.Path:
   """Writes parameters as the checkpoint of step 0 of a new workdir, at once, and returns its folder.
 

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -166,7 +167,7 @@ def open_source(path: epath.PathLike, num_hidden_layers: int | None = None) -> '
   )
 
 
-def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.PathLike | None, **facts) -> None:
+def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.PathLike | None, **facts: Any) -> None:
   """Writes a workdir: checkpoint of step 0, `config.gin`, vocabulary; UsageError if it holds checkpoints already.
 
   Args:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -98,7 +99,9 @@ class FinetuneConfig:
     }
 
 
-def configured(model_path_of=lambda train, evaluate: train.init_from) -> FinetuneConfig:
+def configured(
+  model_path_of: Callable[[TrainConfig, JudgeConfig], str | None] = lambda train, evaluate: train.init_from,
+) -> FinetuneConfig:
   """The configuration that gin has been told.
 
   Args:

@@ -5,6 +5,7 @@ three axes: `data` (replicas), `fsdp` (batch and parameters split), `tensor` (he
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 from flax import nnx
@@ -34,7 +35,7 @@ def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
   return jax.lax.with_sharding_constraint(x, partition_spec(axes))
 
 
-def on_shards(function: Callable, *, inputs: tuple[tuple[str | None, ...], ...], output) -> Callable:
+def on_shards(function: Callable, *, inputs: tuple[tuple[str | None, ...], ...], output: Any) -> Callable:
   """`function`, run by every device on its own part of the inputs; without a mesh, on all of them.
 
   Parts know of each other only by what `summed`, `largest` and `whole` say.

@@ -101,6 +101,8 @@ def run(options: argparse.Namespace, console: Console, downloads: Downloads | No
         console.say(f'{task}: complete already')
         continue
       try:
+        if task not in SOURCES:
+          raise _no_source(task, root)
         if rows:
           _from_tfds(task, rows, root, console)
         else:
@@ -115,6 +117,14 @@ def run(options: argparse.Namespace, console: Console, downloads: Downloads | No
   if failed:
     return max(error.exit_code for error in failed)
   return 0 if all(each.is_complete for each in inventories) else 1
+
+
+def _no_source(task: str, root: pathlib.Path) -> UsageError:
+  return UsageError(
+    f'nobody has said where the files of {task} come from',
+    where='SOURCES of tasks/xtreme/sources.py',
+    fix=f'put them into {root / task} by hand; --check says which are missing',
+  )
 
 
 def _is_out_of_room(error: UsageError) -> bool:

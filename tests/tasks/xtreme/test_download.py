@@ -234,3 +234,11 @@ def test_the_record_says_what_is_unverified(run, server, counts, tmp_path):
   record = json.loads((tmp_path / 'xtreme' / 'checksums.json').read_text())
   assert record['XNLI-1.0.zip']['state'] == 'verified'
   assert record['XNLI-MT-1.0.zip']['state'].startswith('unverified')
+
+
+def test_a_task_without_sources_is_refused_and_the_others_are_fetched(run, server, counts, monkeypatch):
+  monkeypatch.delitem(download.SOURCES, 'mlqa')
+  code, shown = run('mlqa,xquad')
+  assert code == 2
+  assert 'nobody has said where the files of mlqa come from' in shown
+  assert 'xquad: 22 files written' in shown
