@@ -65,7 +65,7 @@ test: $(STAMP)  ## the test suite, under ten minutes on two cores
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'not slow and not parity and not gcs and not tpu' $(ARGS)
 
 test-slow: $(STAMP)  ## the tests marked slow
-	$(BIN)/python -m pytest -m 'slow and not parity and not gcs and not tpu' $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'slow and not parity and not gcs and not tpu' $(ARGS)
 
 parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT and with seqeval (installs torch, seqeval)
 	$(BIN)/python -m pytest tests/parity -m parity $(ARGS)
