@@ -14,11 +14,11 @@ import tempfile
 import rich.console
 import rich.table
 
-from benchmarks import cleaning, masking, reading, train_step
+from benchmarks import cleaning, head, masking, reading, train_step
 from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
 # Each has SETTINGS, by name, with a `description`; and contestants(setting, scratch folder), ours first, or NotHere.
-BENCHMARKS = {'train_step': train_step, 'masking': masking, 'cleaning': cleaning, 'reading': reading}
+BENCHMARKS = {'train_step': train_step, 'head': head, 'masking': masking, 'cleaning': cleaning, 'reading': reading}
 PACKAGES = (
   *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell'),
   *('torch', 'transformers', 'datasets', 'pyarrow', 'wikiextractor'),
@@ -35,6 +35,7 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
 
   python -m benchmarks.run                                      everything (ten minutes, and 20 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
+  python -m benchmarks.run --only head                          the MLM head alone, V from 32,000 to 500,000
   python -m benchmarks.run --only masking                       rows masked on one core; seconds
   python -m benchmarks.run --only cleaning                      dumps to text on one core, beside wikiextractor
   REMBERT_BENCH_DUMPS=/path/to/dumps python -m benchmarks.run --only cleaning --setting dumps
