@@ -19,10 +19,10 @@ config = RemBertConfig(vocab_size=1000, num_hidden_layers=1) if is_small else Re
 assert keep_freed_memory_if_small(config) == is_small
 step = jax.jit(lambda x: (x @ x @ x).sum())  # temporaries of 36 MB
 x = jnp.ones((3000, 3000))
-for _ in range(2):
+for _ in range(8):  # the heap grows until its gaps fit
   step(x).block_until_ready()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(2):
+for _ in range(8):
   step(x).block_until_ready()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
