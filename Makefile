@@ -86,7 +86,7 @@ notebooks: $(STAMP)  ## run the notebooks (installs nbclient and ipykernel)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt -r tests/notebooks/requirements.txt
 	$(BIN)/python -m pytest tests/notebooks $(ARGS)
 
-pictures: $(STAMP)  ## draw docs/images/parameters.png anew
+pictures: $(STAMP)  ## draw the pictures of parameters in docs/images anew
 	$(BIN)/python -m benchmarks.parameters
 
 golden: $(TORCH_STAMP)  ## make tests/golden anew: Hugging Face's RemBERT and seqeval (installs both), dry runs

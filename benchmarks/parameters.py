@@ -1,9 +1,10 @@
-"""Draws docs/images/parameters.png: where BERT has its parameters, and where RemBERT has them.
+"""Draws the pictures of docs/images that show where models have their parameters.
 
 python -m benchmarks.parameters      # `make pictures`
 """
 
 import pathlib
+from collections.abc import Iterable
 
 from rembert import configuration
 from rembert.model.config import RemBertConfig
@@ -11,29 +12,42 @@ from rembert.model.parameter_counts import ParameterCounts, count_parameters
 from rembert.report.sections.parameters import bars
 
 ROOT = pathlib.Path(__file__).parent.parent
-PICTURE = ROOT / 'docs' / 'images' / 'parameters.png'
-# From top to bottom: the name in the picture, and the model. Tables 2, 4, 6 and 7.
-MODELS = (
-  ('multilingual BERT:\none table', 'gin/models/coupled768.gin'),
-  ('decoupled:\n128 in, 768 out', 'gin/models/in128_out768.gin'),
-  ('reinvested\nin 11 layers', 'gin/models/layers23.gin'),
-  ('RemBERT,\nas released', 'gin/models/rembert.gin'),
-)
+IMAGES = ROOT / 'docs' / 'images'
+# By picture, from top to bottom: the model, and its name there. Tables 2, 3, 4, 6 and 7.
+PICTURES = {
+  # Of the README: where BERT has its parameters, and where RemBERT has them.
+  'parameters.png': {
+    'coupled768': 'multilingual BERT:\none table',
+    'in128_out768': 'decoupled:\n128 in, 768 out',
+    'layers23': 'reinvested\nin 11 layers',
+    'rembert': 'RemBERT,\nas released',
+  },
+  # Of docs/concepts/embedding_coupling.md: what the paper changes, one thing after the other.
+  'concept_parameters.png': {
+    'coupled768': 'coupled, 768',
+    'in768_out768': '768 in, 768 out',
+    'in128_out768': '128 in, 768 out',
+    'in128_out3072': '128 in, 3072 out',
+    'layers23': '128 in, 768 out,\n23 layers',
+  },
+}
 
 
-def counted() -> list[tuple[str, ParameterCounts]]:
-  """The models by name."""
+def counted(models: Iterable[str]) -> list[ParameterCounts]:
+  """Of files of gin/models."""
   found = []
-  for name, file in MODELS:
-    configuration.load([file], [])
-    found.append((name, count_parameters(configuration.build(RemBertConfig))))
+  for model in models:
+    configuration.load([f'gin/models/{model}.gin'], [])
+    found.append(count_parameters(configuration.build(RemBertConfig)))
   return found
 
 
 def main() -> None:
-  """Writes the picture."""
-  PICTURE.write_bytes(bars(counted()).png)
-  print(f'{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size:,} bytes')
+  """Writes the pictures."""
+  for file, models in PICTURES.items():
+    picture = IMAGES / file
+    picture.write_bytes(bars(list(zip(models.values(), counted(models), strict=True))).png)
+    print(f'{file}: {picture.stat().st_size:,} bytes')
 
 
 if __name__ == '__main__':

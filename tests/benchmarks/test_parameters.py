@@ -1,4 +1,4 @@
-"""The picture of the README: of the models it says, as they are counted, and small enough to be loaded by anybody."""
+"""The pictures of parameters: of the models they say, as they are counted, and small enough to be loaded by anybody."""
 
 import PIL.Image
 import pytest
@@ -6,10 +6,10 @@ import pytest
 from benchmarks import parameters
 
 
-def test_it_is_of_the_models_of_the_paper():
-  counts = {name.replace('\n', ' '): each for name, each in parameters.counted()}
-  bert, decoupled, reinvested, rembert = counts.values()
-  assert 'multilingual BERT' in next(iter(counts))
+def test_the_readme_s_is_of_the_models_of_the_paper():
+  models = parameters.PICTURES['parameters.png']
+  bert, decoupled, reinvested, rembert = parameters.counted(models)
+  assert 'multilingual BERT' in next(iter(models.values()))
   # Half of BERT is its table (Table 1: 52 %), and fine-tuning keeps it.
   assert bert.by_part['word embedding'] / bert.pre_training == pytest.approx(0.52, abs=0.005)
   assert bert.kept_by_part['word embedding'] == bert.by_part['word embedding']
@@ -19,11 +19,17 @@ def test_it_is_of_the_models_of_the_paper():
   assert 'output embedding' not in {part for part, count in rembert.kept_by_part.items() if count}
 
 
-def test_it_can_be_drawn_anew_as_large_as_it_is(tmp_path, monkeypatch):
-  monkeypatch.setattr(parameters, 'ROOT', tmp_path)
-  monkeypatch.setattr(parameters, 'PICTURE', tmp_path / 'parameters.png')
-  stored = PIL.Image.open(parameters.__file__.replace('benchmarks/parameters.py', 'docs/images/parameters.png'))
+def test_the_one_of_the_concepts_changes_one_thing_after_the_other():
+  coupled, decoupled, small_input, large_output, deep = parameters.counted(parameters.PICTURES['concept_parameters.png'])
+  assert decoupled.fine_tuning == coupled.fine_tuning < decoupled.pre_training
+  assert small_input.fine_tuning == large_output.fine_tuning < decoupled.fine_tuning
+  assert large_output.pre_training > decoupled.pre_training
+  assert deep.fine_tuning == pytest.approx(coupled.fine_tuning, rel=0.01)
+
+
+def test_they_can_be_drawn_anew_as_large_as_they_are(tmp_path, monkeypatch):
+  stored = {file: PIL.Image.open(parameters.IMAGES / file).size for file in parameters.PICTURES}
+  monkeypatch.setattr(parameters, 'IMAGES', tmp_path)
   parameters.main()
-  drawn = PIL.Image.open(tmp_path / 'parameters.png')
-  assert drawn.size == stored.size
-  assert (tmp_path / 'parameters.png').stat().st_size < 150_000
+  assert {file: PIL.Image.open(tmp_path / file).size for file in parameters.PICTURES} == stored
+  assert all((tmp_path / file).stat().st_size < 150_000 for file in parameters.PICTURES)
