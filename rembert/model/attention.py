@@ -129,45 +129,27 @@ class SelfAttention(nnx.Module):
     self.dropout_rate = config.attention_probs_dropout_prob
 
   def __call__(
-    self, x_BxSxH: jax.Array, visibility: Visibility = Visibility(), *, dropout_key: jax.Array | None = None
-  ) -> jax.Array:
-    """x_BxSxH to x_BxSxH."""
-    qkv_BxSx3xNxD = constrain(self.qkv(x_BxSxH), 'batch', None, None, 'heads', None)
-    query, key, value = (qkv_BxSx3xNxD[:, :, part] for part in range(3))
-    x_BxSxNxD = dot_product_attention(
-      query,
-      key,
-      value,
-      visibility,
-      backend=self.backend,
-      dropout_rate=self.dropout_rate,
-      dropout_key=dropout_key,
-    )
-    return self.output(x_BxSxNxD)
-
-  def at(
     self,
     x_BxSxH: jax.Array,
-    positions_BxK: jax.Array,
     visibility: Visibility = Visibility(),
     *,
+    positions_BxK: jax.Array | None = None,
     dropout_key: jax.Array | None = None,
   ) -> jax.Array:
-    """x_BxSxH to x_BxKxH: what `__call__` gives at these positions; the other queries are not made.
+    """x_BxSxH to x_BxSxH; given positions to x_BxKxH, what it would be there: the other queries are not made.
 
-    Written out whatever the backend is: K queries have few weights to keep.
+    At positions it is written out whatever the backend is, since K queries have few weights to keep.
     """
-    query_BxKxNxD = self._part(rows_at(x_BxSxH, positions_BxK), slice(0, 1))[:, :, 0]
-    key_value_BxSx2xNxD = self._part(x_BxSxH, slice(1, 3))
-    x_BxKxNxD = einsum_attention(
-      query_BxKxNxD,
-      key_value_BxSx2xNxD[:, :, 0],
-      key_value_BxSx2xNxD[:, :, 1],
-      visibility.mask_at(positions_BxK),
-      dropout_rate=self.dropout_rate,
-      dropout_key=dropout_key,
-    )
-    return self.output(x_BxKxNxD)
+    dropout = {'dropout_rate': self.dropout_rate, 'dropout_key': dropout_key}
+    if positions_BxK is not None:
+      query_BxKxNxD = self._part(rows_at(x_BxSxH, positions_BxK), slice(0, 1))[:, :, 0]
+      key_value_BxSx2xNxD = self._part(x_BxSxH, slice(1, 3))
+      key, value = (key_value_BxSx2xNxD[:, :, part] for part in range(2))
+      x_BxKxNxD = einsum_attention(query_BxKxNxD, key, value, visibility.mask_at(positions_BxK), **dropout)
+      return self.output(x_BxKxNxD)
+    qkv_BxSx3xNxD = constrain(self.qkv(x_BxSxH), 'batch', None, None, 'heads', None)
+    query, key, value = (qkv_BxSx3xNxD[:, :, part] for part in range(3))
+    return self.output(dot_product_attention(query, key, value, visibility, backend=self.backend, **dropout))
 
   def _part(self, x_BxSxH: jax.Array, part: slice) -> jax.Array:
     """`self.qkv` for some of query, key and value."""

@@ -62,34 +62,25 @@ class TransformerLayer(nnx.Module):
     self.dropout = nnx.Dropout(config.hidden_dropout_prob)
 
   def __call__(
-    self, x_BxSxH: jax.Array, visibility: Visibility = Visibility(), *, dropout_key: jax.Array | None = None
-  ) -> jax.Array:
-    """x_BxSxH to x_BxSxH; no dropout without a key."""
-    keys = [None] * 3 if dropout_key is None else jax.random.split(dropout_key, 3)
-    attended_BxSxH = self.attention(x_BxSxH, visibility, dropout_key=keys[0])
-    return self._after_attention(x_BxSxH, attended_BxSxH, keys[1:])
-
-  def at(
     self,
     x_BxSxH: jax.Array,
-    positions_BxK: jax.Array,
     visibility: Visibility = Visibility(),
     *,
+    positions_BxK: jax.Array | None = None,
     dropout_key: jax.Array | None = None,
   ) -> jax.Array:
-    """x_BxSxH to x_BxKxH: what `__call__` gives at these positions, and nothing that they do not need.
+    """x_BxSxH to x_BxSxH, or at positions to x_BxKxH; no dropout without a key.
 
-    All positions have a key and a value; queries, the feed-forward and what lies between are made for K of S.
+    Positions change nothing but what is computed: all of them have a key and a value, but queries, the feed-forward and
+    what lies between are made for K of S.
     """
     keys = [None] * 3 if dropout_key is None else jax.random.split(dropout_key, 3)
-    attended_BxKxH = self.attention.at(x_BxSxH, positions_BxK, visibility, dropout_key=keys[0])
-    return self._after_attention(rows_at(x_BxSxH, positions_BxK), attended_BxKxH, keys[1:])
-
-  def _after_attention(self, x_BxSxH, attended_BxSxH, keys):
     drop = lambda x, key: self.dropout(x, deterministic=key is None, rngs=key)
-    x_BxSxH = self.attention_norm(x_BxSxH + drop(attended_BxSxH, keys[0]))
-    x_BxSxH = self.output_norm(x_BxSxH + drop(self.feed_forward(x_BxSxH), keys[1]))
-    return constrain(x_BxSxH, 'batch', None, None)
+    attended = self.attention(x_BxSxH, visibility, positions_BxK=positions_BxK, dropout_key=keys[0])
+    x = x_BxSxH if positions_BxK is None else rows_at(x_BxSxH, positions_BxK)
+    x = self.attention_norm(x + drop(attended, keys[1]))
+    x = self.output_norm(x + drop(self.feed_forward(x), keys[2]))
+    return constrain(x, 'batch', None, None)
 
 
 def _keep_products_and_attention(how):
@@ -172,8 +163,7 @@ class RemBertEncoder(nnx.Module):
     """
     visibility = Visibility.of(attention_mask, segment_ids)
     x_BxSxH, keys_L = self._embed(input_ids, token_type_ids, position_ids, dropout_key)
-    layers = slice(None, num_layers)
-    last_BxSxH, hidden_LxBxSxH = self._run_layers(x_BxSxH, visibility, keys_L, layers, output_hidden_states)
+    last_BxSxH, hidden_LxBxSxH = self._run_layers(x_BxSxH, visibility, keys_L, num_layers, output_hidden_states)
 
     return ModelOutput(
       last_hidden_state=last_BxSxH,
@@ -209,10 +199,13 @@ class RemBertEncoder(nnx.Module):
       return rows_at(everywhere.last_hidden_state, positions)
     visibility = Visibility.of(attention_mask, segment_ids)
     x_BxSxH, keys_L = self._embed(input_ids, token_type_ids, position_ids, dropout_key)
-    x_BxSxH, _ = self._run_layers(x_BxSxH, visibility, keys_L, slice(None, -1))
+    x_BxSxH, _ = self._run_layers(x_BxSxH, visibility, keys_L, self.config.num_hidden_layers - 1)
     graphdef, stacked = nnx.split(self.layers)
     last, key = jax.tree.map(lambda leaf: leaf[-1], (stacked, keys_L))
-    run_last = lambda x_BxSxH, last: nnx.merge(graphdef, last).at(x_BxSxH, positions, visibility, dropout_key=key)
+
+    def run_last(x_BxSxH, last):
+      return nnx.merge(graphdef, last)(x_BxSxH, visibility, positions_BxK=positions, dropout_key=key)
+
     return self._recomputing(run_last)(x_BxSxH, last)
 
   def _embed(self, input_ids, token_type_ids, position_ids, dropout_key):
@@ -223,7 +216,8 @@ class RemBertEncoder(nnx.Module):
     keys_L = None if layers_key is None else jax.random.split(layers_key, self.config.num_hidden_layers)
     return constrain(x_BxSxH, 'batch', None, None), keys_L
 
-  def _run_layers(self, x_BxSxH, visibility, keys_L, layers=slice(None), output_hidden_states=False):
+  def _run_layers(self, x_BxSxH, visibility, keys_L, num_layers=None, output_hidden_states=False):
+    """The output of the last of the bottom `num_layers` (None: all), [B, S, H], and of each of them if asked for."""
     graphdef, stacked = nnx.split(self.layers)
 
     def run_layer(x_BxSxH, layer_and_key):
@@ -231,8 +225,8 @@ class RemBertEncoder(nnx.Module):
       x_BxSxH = nnx.merge(graphdef, parameters)(x_BxSxH, visibility, dropout_key=key)
       return x_BxSxH, x_BxSxH if output_hidden_states else None
 
-    if layers != slice(None):
-      stacked, keys_L = jax.tree.map(lambda leaf: leaf[layers], (stacked, keys_L))
+    if num_layers is not None:
+      stacked, keys_L = jax.tree.map(lambda leaf: leaf[:num_layers], (stacked, keys_L))
     return jax.lax.scan(self._recomputing(run_layer), x_BxSxH, (stacked, keys_L), unroll=self.execution.unroll)
 
   def _recomputing(self, run_layer):
