@@ -13,68 +13,35 @@ import pathlib
 
 import numpy as np
 
+from benchmarks.settings import SMALL, USEFUL, Setting, random_batch, torch_config
 from benchmarks.turns import Contestant, Run
-from rembert.model.config import RemBertConfig
+from rembert.model.config import Execution
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
-  """A vocabulary, and what there is to predict."""
-
-  vocab_size: int
-  rows: int = 8
-  length: int = 128
-  slots: int = 20
-
-  @property
-  def config(self) -> RemBertConfig:
-    """The widths of the small setting of `train_step`."""
-    return RemBertConfig(
-      vocab_size=self.vocab_size,
-      input_embedding_size=128,
-      output_embedding_size=512,
-      hidden_size=256,
-      num_hidden_layers=0,
-      num_attention_heads=4,
-    )
-
-  @property
-  def description(self) -> str:
-    """One line."""
-    return f'{self.rows} × {self.length} states of 256, {self.slots} masked a row, V {self.vocab_size:,}, E 512'
+def at_vocabulary(vocab_size: int, rows: int = 8, length: int = 128, slots: int = 20) -> Setting:
+  """The widths of the small setting of `train_step`, and no layers."""
+  return Setting(dataclasses.replace(SMALL, vocab_size=vocab_size, num_hidden_layers=0), rows, length, slots)
 
 
 SETTINGS = {
-  'v32k': Setting(32_000),
-  'v120k': Setting(120_000),
-  'v250k': Setting(250_300),
-  'v500k': Setting(500_000),
+  'v32k': at_vocabulary(32_000),
+  'v120k': at_vocabulary(120_000),
+  'v250k': at_vocabulary(250_300),
+  'v500k': at_vocabulary(500_000),
 }
-USEFUL = 'useful GFLOP'
-WAYS = {'chunked': 1024, 'gathered': 0, 'dense': 0}  # and their `loss_chunk`
-OURS = {
-  way: name for way, name in zip(WAYS, ('this project', '… all masked logits', '… logits everywhere'), strict=True)
-}
+# This project's ways, and what they are called in the table.
+OURS = {'chunked': 'this project', 'gathered': '… all masked logits', 'dense': '… logits everywhere'}
 TORCH, TORCH_MASKED = 'torch, everywhere', 'torch, masked positions'
 
 
 def problem(setting: Setting) -> dict[str, np.ndarray]:
-  """States, weights and targets. `labels` are the targets as torch wants them, −100 where there is none."""
-  random, config = np.random.default_rng(0), setting.config
+  """A random batch with states in the place of tokens, and weights of the head."""
+  random, config = np.random.default_rng(1), setting.config
   normal = lambda *shape: (0.02 * random.standard_normal(shape, np.float32)).astype(np.float32)
-  positions = np.stack(
-    [np.sort(random.choice(setting.length, setting.slots, replace=False)) for _ in range(setting.rows)]
-  )
-  targets = random.integers(0, setting.vocab_size, positions.shape)
-  labels = np.full((setting.rows, setting.length), -100)
-  np.put_along_axis(labels, positions, targets, axis=1)
-  return {
+  return random_batch(setting) | {
     'states': random.standard_normal((setting.rows, setting.length, config.hidden_size), np.float32),
     'transform': normal(config.hidden_size, config.output_embedding_size),
-    'output_embedding': normal(setting.vocab_size, config.output_embedding_size),
-    'positions': positions.astype(np.int32),
-    'targets': targets.astype(np.int32),
-    'labels': labels,
+    'output_embedding': normal(config.vocab_size, config.output_embedding_size),
   }
 
 
@@ -82,7 +49,7 @@ def problem(setting: Setting) -> dict[str, np.ndarray]:
 
 
 def prepare_ours(setting: Setting, way: str) -> Run:
-  """The head of pre-training, in one of `WAYS`."""
+  """The head of pre-training, in one of the ways of `OURS`."""
   import jax
   import jax.numpy as jnp
   from flax import nnx
@@ -98,18 +65,18 @@ def prepare_ours(setting: Setting, way: str) -> Run:
   graphdef, state = nnx.split(MlmHead(setting.config, jnp.dtype('float32'), rngs=nnx.Rngs(0)))
   params = nnx.to_pure_dict(state)
   params['transform']['kernel'] = jnp.asarray(given['transform'])
-  padding = setting.config.padded_vocab_size - setting.vocab_size
+  vocab_size = setting.config.vocab_size
+  padding = setting.config.padded_vocab_size - vocab_size
   params['output_embedding'] = jnp.pad(given['output_embedding'], ((0, padding), (0, 0)))
   word = jnp.zeros((1, 1))  # the head has a table of its own
-  positions, targets, weights = given['positions'], given['targets'], np.ones(given['targets'].shape, np.float32)
+  positions, targets, weights = given['masked_positions'], given['targets'], given['weights']
   if way == 'dense':
     positions, targets, weights = None, np.maximum(given['labels'], 0), (given['labels'] >= 0).astype(np.float32)
 
   def mean_loss(params, states_BxSxH, positions, targets, weights):
     head = nnx.merge(graphdef, params)
-    if chunk := WAYS[way]:
-      x_BxKxE, table_VxE = head.before_logits(states_BxSxH, positions), head.table(word)
-      vocab_size = setting.vocab_size
+    if way == 'chunked':
+      x_BxKxE, table_VxE, chunk = head.before_logits(states_BxSxH, positions), head.table(word), Execution().loss_chunk
       sums = chunked_mlm_sums(x_BxKxE, table_VxE, head.bias[...], targets, weights, vocab_size=vocab_size, chunk=chunk)
     else:
       logits = head(states_BxSxH, positions, word_embedding_VxI=word)
@@ -128,12 +95,9 @@ def prepare_ours(setting: Setting, way: str) -> Run:
 def prepare_torch(setting: Setting, only_masked: bool) -> Run:
   """Hugging Face's head."""
   import torch
-  import transformers
   from transformers.models.rembert.modeling_rembert import RemBertOnlyMLMHead
 
-  fields = {field.name: getattr(setting.config, field.name) for field in dataclasses.fields(setting.config)}
-  fields.pop('pad_vocab_to_multiple_of')
-  head, given = RemBertOnlyMLMHead(transformers.RemBertConfig(**fields)), problem(setting)
+  head, given = RemBertOnlyMLMHead(torch_config(setting.config)), problem(setting)
   parts = head.predictions
   with torch.no_grad():
     parts.dense.weight.copy_(torch.from_numpy(given['transform'].T))
@@ -147,7 +111,7 @@ def prepare_torch(setting: Setting, only_masked: bool) -> Run:
     states.grad = None
     is_masked = labels != -100
     picked, targets = (states[is_masked], labels[is_masked]) if only_masked else (states, labels)
-    loss = torch.nn.functional.cross_entropy(head(picked).reshape(-1, setting.vocab_size), targets.reshape(-1))
+    loss = torch.nn.functional.cross_entropy(head(picked).reshape(-1, setting.config.vocab_size), targets.reshape(-1))
     loss.backward()
     return {'loss': loss.item()}
 
@@ -159,11 +123,11 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   del scratch
   setting = SETTINGS[setting_name]
   config, predictions = setting.config, setting.rows * setting.slots
-  products = config.output_embedding_size * (config.hidden_size + setting.vocab_size)
+  products = config.output_embedding_size * (config.hidden_size + config.vocab_size)
   work = {'predictions': predictions, USEFUL: 3 * 2 * predictions * products / 1e9}
   contestant = functools.partial(Contestant, work=work)
   return [
-    *(contestant(OURS[way], prepare_ours, (setting, way)) for way in WAYS),
+    *(contestant(name, prepare_ours, (setting, way)) for way, name in OURS.items()),
     contestant(TORCH, prepare_torch, (setting, False)),
     contestant(TORCH_MASKED, prepare_torch, (setting, True)),
   ]

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks import train_step
+from benchmarks import settings, train_step
 from benchmarks.cleaning import SETTINGS as DUMPS
 from benchmarks.turns import Contestant, NotHere, Run
 from rembert.data.masking import MaskingConfig
@@ -192,7 +192,7 @@ def _tokenizer(store: pathlib.Path):
   )
 
 
-def prepare_training(setting: train_step.Setting) -> Run:
+def prepare_training(setting: settings.Setting) -> Run:
   """Training steps, one after the other, on a batch that lies ready."""
   step = train_step.prepare_ours(setting)
 
@@ -202,7 +202,7 @@ def prepare_training(setting: train_step.Setting) -> Run:
   return run
 
 
-def smoke_training() -> train_step.Setting:
+def smoke_training() -> settings.Setting:
   """Model and batch of the smoke run."""
   from rembert import configuration
   from rembert.model.config import RemBertConfig
@@ -211,7 +211,7 @@ def smoke_training() -> train_step.Setting:
   configuration.load([SMOKE], [])
   model, train = configuration.build(RemBertConfig), configuration.build(TrainConfig)
   slots = configuration.build(MaskingConfig).slots(train.sequence_length)
-  return train_step.Setting(model, train.batch_size, train.sequence_length, slots)
+  return settings.Setting(model, train.batch_size, train.sequence_length, slots)
 
 
 def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:

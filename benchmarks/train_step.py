@@ -4,88 +4,19 @@ The same model, the same batch, four ways: this project, Hugging Face's torch Re
 and under bfloat16 autocast), and a plain JAX sketch (`benchmarks/sketch.py`). Weights and data are random.
 """
 
-import dataclasses
 import functools
 import pathlib
 
 import numpy as np
 
+from benchmarks.settings import BASE, SMALL, USEFUL, Setting, random_batch, torch_config
 from benchmarks.turns import Contestant
-from rembert.model.config import Execution, RemBertConfig
+from rembert.model.config import Execution
 
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-  """A model and the shape of its batch; `slots` is K, the masked positions of a row."""
-
-  config: RemBertConfig
-  rows: int
-  length: int
-  slots: int
-
-  @property
-  def description(self) -> str:
-    """One line."""
-    config = self.config
-    return (
-      f'batch {self.rows} × {self.length}, {self.slots} masked a row · L {config.num_hidden_layers}, '
-      f'H {config.hidden_size}, {config.num_attention_heads} heads, V {config.vocab_size:,}, '
-      f'I {config.input_embedding_size}, E {config.output_embedding_size}'
-    )
-
-
-SETTINGS = {
-  'small': Setting(
-    RemBertConfig(
-      vocab_size=32_000,
-      input_embedding_size=128,
-      output_embedding_size=512,
-      hidden_size=256,
-      num_hidden_layers=4,
-      num_attention_heads=4,
-      intermediate_size=1024,
-    ),
-    rows=16,
-    length=128,
-    slots=20,
-  ),
-  'base': Setting(
-    RemBertConfig(
-      vocab_size=120_000,
-      input_embedding_size=128,
-      output_embedding_size=768,
-      hidden_size=768,
-      num_hidden_layers=12,
-      num_attention_heads=12,
-      intermediate_size=3072,
-    ),
-    rows=2,
-    length=512,
-    slots=77,
-  ),
-}
-USEFUL = 'useful GFLOP'
+SETTINGS = {'small': Setting(SMALL, rows=16, length=128, slots=20), 'base': Setting(BASE, rows=2, length=512, slots=77)}
 LEARNING_RATE, WEIGHT_DECAY, EPSILON, CLIP_NORM = 2e-4, 0.01, 1e-6, 1.0
 
 OURS, SKETCH, TORCH, TORCH_BF16 = 'this project', 'plain JAX sketch', 'torch, float32', 'torch, bfloat16 autocast'
-
-
-def random_batch(setting: Setting) -> dict[str, np.ndarray]:
-  """Full rows; `labels` are the targets as Hugging Face wants them, −100 where there is none."""
-  random = np.random.default_rng(0)
-  rows, length, slots, vocabulary = setting.rows, setting.length, setting.slots, setting.config.vocab_size
-  positions = np.stack([np.sort(random.choice(length, slots, replace=False)) for _ in range(rows)])
-  targets = random.integers(315, vocabulary, (rows, slots))
-  labels = np.full((rows, length), -100)
-  np.put_along_axis(labels, positions, targets, axis=1)
-  return {
-    'input_ids': random.integers(315, vocabulary, (rows, length)).astype(np.int32),
-    'attention_mask': np.ones((rows, length), np.int32),
-    'masked_positions': positions.astype(np.int32),
-    'targets': targets.astype(np.int32),
-    'weights': np.ones((rows, slots), np.float32),
-    'labels': labels,
-  }
 
 
 # --- contestants: each returns a function that makes one step and says its loss ---------------------------------------
@@ -163,10 +94,8 @@ def prepare_torch(setting: Setting, autocast: bool):
   import torch
   import transformers
 
-  fields = {field.name: getattr(setting.config, field.name) for field in dataclasses.fields(setting.config)}
-  fields.pop('pad_vocab_to_multiple_of')
   torch.manual_seed(0)
-  model = transformers.RemBertForMaskedLM(transformers.RemBertConfig(**fields)).train()
+  model = transformers.RemBertForMaskedLM(torch_config(setting.config)).train()
   optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=WEIGHT_DECAY)
   batch = random_batch(setting)
   names = ('input_ids', 'attention_mask', 'labels')

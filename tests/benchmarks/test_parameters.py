@@ -20,7 +20,9 @@ def test_the_readme_s_is_of_the_models_of_the_paper():
 
 
 def test_the_one_of_the_concepts_changes_one_thing_after_the_other():
-  coupled, decoupled, small_input, large_output, deep = parameters.counted(parameters.PICTURES['concept_parameters.png'])
+  coupled, decoupled, small_input, large_output, deep = parameters.counted(
+    parameters.PICTURES['concept_parameters.png']
+  )
   assert decoupled.fine_tuning == coupled.fine_tuning < decoupled.pre_training
   assert small_input.fine_tuning == large_output.fine_tuning < decoupled.fine_tuning
   assert large_output.pre_training > decoupled.pre_training

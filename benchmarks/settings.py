@@ -1,0 +1,78 @@
+"""What several benchmarks of the model share: its sizes, a random batch, and Hugging Face's form of both."""
+
+import dataclasses
+
+import numpy as np
+
+from rembert.model.config import RemBertConfig
+
+USEFUL = 'useful GFLOP'  # products that the model needs, the head at masked positions only: the same for everybody
+FIRST_PIECE = 315  # ids below are special
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """A model and the shape of its batch; `slots` is K, the masked positions of a row."""
+
+  config: RemBertConfig
+  rows: int
+  length: int
+  slots: int = 0
+
+  @property
+  def description(self) -> str:
+    """One line."""
+    config = self.config
+    masked = f', {self.slots} masked a row' if self.slots else ''
+    return (
+      f'batch {self.rows} × {self.length}{masked} · L {config.num_hidden_layers}, H {config.hidden_size}, '
+      f'{config.num_attention_heads} heads, V {config.vocab_size:,}, I {config.input_embedding_size}, '
+      f'E {config.output_embedding_size}'
+    )
+
+
+SMALL = RemBertConfig(
+  vocab_size=32_000,
+  input_embedding_size=128,
+  output_embedding_size=512,
+  hidden_size=256,
+  num_hidden_layers=4,
+  num_attention_heads=4,
+  intermediate_size=1024,
+)
+BASE = RemBertConfig(
+  vocab_size=120_000,
+  input_embedding_size=128,
+  output_embedding_size=768,
+  hidden_size=768,
+  num_hidden_layers=12,
+  num_attention_heads=12,
+  intermediate_size=3072,
+)
+
+
+def random_batch(setting: Setting) -> dict[str, np.ndarray]:
+  """Full rows; `labels` are the targets as Hugging Face wants them, −100 where there is none."""
+  random = np.random.default_rng(0)
+  rows, length, slots, vocabulary = setting.rows, setting.length, setting.slots, setting.config.vocab_size
+  positions = np.stack([np.sort(random.choice(length, slots, replace=False)) for _ in range(rows)])
+  targets = random.integers(FIRST_PIECE, vocabulary, (rows, slots))
+  labels = np.full((rows, length), -100)
+  np.put_along_axis(labels, positions, targets, axis=1)
+  return {
+    'input_ids': random.integers(FIRST_PIECE, vocabulary, (rows, length)).astype(np.int32),
+    'attention_mask': np.ones((rows, length), np.int32),
+    'masked_positions': positions.astype(np.int32),
+    'targets': targets.astype(np.int32),
+    'weights': np.ones((rows, slots), np.float32),
+    'labels': labels,
+  }
+
+
+def torch_config(config: RemBertConfig):
+  """The same model for transformers."""
+  import transformers
+
+  fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+  fields.pop('pad_vocab_to_multiple_of')
+  return transformers.RemBertConfig(**fields)
