@@ -57,6 +57,13 @@ def relative_links(markdown: str) -> Iterator[Link]:
       yield Link(match[1], match.start(1), match.end(1), text.count('\n', 0, match.start()) + 1)
 
 
+def anchors(markdown: str) -> set[str]:
+  """What a `#` in a link can lead to: the headings, as the page of the repository names them."""
+  lines = zip(markdown.split('\n'), without_code(markdown).split('\n'), strict=True)
+  headings = [line.lstrip('#').strip() for line, prose in lines if re.match('#+ ', prose)]
+  return {re.sub(r'[^\w\- ]', '', heading).lower().replace(' ', '-') for heading in headings}
+
+
 def path_of(target: str, page: str) -> str:
   """Path in the repository that a link on `page`, a path in the repository too, leads to; without its anchor."""
   return posixpath.normpath(posixpath.join(posixpath.dirname(page), target.partition('#')[0]))

@@ -101,8 +101,6 @@ def run(options: argparse.Namespace, console: Console, downloads: Downloads | No
         console.say(f'{task}: complete already')
         continue
       try:
-        if task not in SOURCES:
-          raise _no_source(task, root)
         if rows:
           _from_tfds(task, rows, root, console)
         else:
@@ -119,21 +117,18 @@ def run(options: argparse.Namespace, console: Console, downloads: Downloads | No
   return 0 if all(each.is_complete for each in inventories) else 1
 
 
-def _no_source(task: str, root: pathlib.Path) -> UsageError:
-  return UsageError(
-    f'nobody has said where the files of {task} come from',
-    where='SOURCES of tasks/xtreme/sources.py',
-    fix=f'put them into {root / task} by hand; --check says which are missing',
-  )
-
-
 def _is_out_of_room(error: UsageError) -> bool:
   return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _from_web(task: str, downloads: Downloads, root: pathlib.Path, console: Console) -> None:
-  sources = SOURCES[task]
-  fetched = {}
+  if task not in SOURCES:
+    raise UsageError(
+      f'nobody has said where the files of {task} come from',
+      where='SOURCES of tasks/xtreme/sources.py',
+      fix=f'put them into {root / task} by hand; --check says which are missing',
+    )
+  sources, fetched = SOURCES[task], {}
   with console.task(f'{task}: {len(sources)} files') as progress:
     for number, source in enumerate(sources):
       within = lambda fraction, note, number=number: progress((number + fraction) / len(sources), note)

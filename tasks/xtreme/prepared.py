@@ -73,8 +73,9 @@ def convert(task: str, rows: Rows) -> Iterator[Converted]:
   Raises:
     UsageError: TFDS has not got what the task needs.
   """
-  if task in NOT_PREPARED:
-    raise UsageError(f'{task} cannot be made from TFDS: {NOT_PREPARED[task]}', where='--from_tfds', fix='leave it out')
+  if task not in _CONVERSIONS:
+    why = NOT_PREPARED.get(task, 'nobody has said how')
+    raise UsageError(f'{task} cannot be made from TFDS: {why}', where='--from_tfds', fix='leave it out')
   yield from _CONVERSIONS[task](rows)
 
 

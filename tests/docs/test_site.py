@@ -71,6 +71,18 @@ def test_relative_links_lead_to_what_is_there(page):
   assert not lost
 
 
+@pytest.mark.parametrize('page', [*PAGES, *OTHERS])
+def test_anchors_are_headings(page):
+  prose = repository_links.without_code(text_of(page))
+  lost = [each for each in re.findall(r'\]\(#([^)]+)\)', prose) if each not in repository_links.anchors(text_of(page))]
+  for link in repository_links.relative_links(text_of(page)):
+    path, anchor = repository_links.path_of(link.target, page), link.target.partition('#')[2]
+    is_of_docstring = '.' in anchor  # `make docs` looks for those
+    if anchor and not is_of_docstring and anchor not in repository_links.anchors(text_of(path)):
+      lost.append(f'{page}:{link.line} {link.target}')
+  assert not lost
+
+
 def test_pictures_are_used_and_small():
   pictures = {path.relative_to(ROOT).as_posix(): path.stat().st_size for path in (DOCS / 'images').iterdir()}
   used = {
