@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from encoder_values import readout, values_and_gradients
 from flax import nnx
 
 from rembert.model.attention import KERNELS
@@ -65,6 +66,37 @@ def _parameters(model: nnx.Module, dtype: type = np.float64) -> dict:
 def parameters():
   """A model's parameters as nested dicts of NumPy arrays, float64 unless told otherwise."""
   return _parameters
+
+
+@pytest.fixture(scope='session')
+def batch(tiny):
+  """Four rows of 10; lengths 10, 7, 1 and 4."""
+  random = np.random.default_rng(0)
+  lengths = np.array([10, 7, 1, 4])
+  return {
+    'ids': random.integers(0, tiny.vocab_size, (4, 10)),
+    'types': random.integers(0, tiny.type_vocab_size, (4, 10)),
+    'mask': (np.arange(10) < lengths[:, None]).astype(np.int32),
+    'lengths': lengths,
+  }
+
+
+def _run_encoder(encoder: nnx.Module, ids: np.ndarray) -> tuple[jax.Array, dict]:
+  ids = jnp.asarray(ids)
+  direction = readout((*ids.shape, encoder.config.hidden_size))
+  return values_and_gradients(encoder, direction, lambda encoder: encoder(ids).last_hidden_state)
+
+
+@pytest.fixture(scope='session')
+def run_encoder():
+  """An encoder and ids to its hidden states, and the gradients of a fixed random projection of them."""
+  return _run_encoder
+
+
+@pytest.fixture(scope='session')
+def plain(tiny_model, batch):
+  """`run_encoder` of `TINY`, computed in the plain way."""
+  return _run_encoder(tiny_model.encoder, batch['ids'])
 
 
 @pytest.fixture

@@ -1,28 +1,18 @@
 """The whole encoder against NumPy in float64, and the properties that hold whatever its parameters are."""
 
 import dataclasses
-import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from encoder_values import assert_close, readout
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf
 
-from rembert.model.config import REMAT_POLICIES, Execution
 from rembert.model.encoder import RemBertEncoder
-
-TOLERANCE = 1e-5  # relative to the largest value of the reference
-BFLOAT16_TOLERANCE = 5e-2  # the same, for products of 8-bit mantissas
-
-
-def assert_close(actual, reference, tolerance=TOLERANCE):
-  error = np.abs(np.asarray(actual, np.float64) - np.asarray(reference, np.float64)).max()
-  assert error <= tolerance * np.abs(np.asarray(reference, np.float64)).max()
-
 
 # --- the reference: Hugging Face's RemBERT, written out for one row at a time ---------------------
 
@@ -70,19 +60,6 @@ def reference_row(config, p, ids, types, positions, sees):
     x = layer_norm(x + fed, layer['output_norm'], epsilon)
     states.append(x)
   return np.stack(states), np.tanh(x[0] @ p['pooler']['kernel'] + p['pooler']['bias'])
-
-
-@pytest.fixture(scope='module')
-def batch(tiny):
-  """Four rows of 10; lengths 10, 7, 1 and 4."""
-  random = np.random.default_rng(0)
-  lengths = np.array([10, 7, 1, 4])
-  return {
-    'ids': random.integers(0, tiny.vocab_size, (4, 10)),
-    'types': random.integers(0, tiny.type_vocab_size, (4, 10)),
-    'mask': (np.arange(10) < lengths[:, None]).astype(np.int32),
-    'lengths': lengths,
-  }
 
 
 # --- against the reference ------------------------------------------------------------------------
@@ -259,152 +236,7 @@ def test_one_segment_is_the_same_as_no_packing(tiny_model, batch):
   assert_close(packed[is_token], padded[is_token])
 
 
-# --- how it is computed ---------------------------------------------------------------------------
-
-
-def _values_and_gradients(build, config, execution, ids):
-  """Hidden states, and the gradients of a fixed random projection of them."""
-  graphdef, params = nnx.split(build(config, execution).encoder)
-  direction = np.random.default_rng(5).standard_normal((*ids.shape, config.hidden_size)).astype(np.float32)
-
-  @jax.jit
-  def run(params):
-    def projected(params):
-      states = nnx.merge(graphdef, params)(jnp.asarray(ids)).last_hidden_state
-      return jnp.vdot(states.astype(jnp.float32), direction), states
-
-    return jax.value_and_grad(projected, has_aux=True)(params)
-
-  (_, states), gradients = run(nnx.to_pure_dict(params))
-  return states, gradients
-
-
-@pytest.fixture(scope='module')
-def plain(tiny, build, batch):
-  return _values_and_gradients(build, tiny, Execution(), batch['ids'])
-
-
-@pytest.mark.parametrize(
-  'execution',
-  # Three layers: 2 leaves one over, 8 is more than there are.
-  [Execution(remat=remat, unroll=unroll) for remat, unroll in zip(REMAT_POLICIES[1:], (2, 1, 8, 1), strict=True)],
-  ids=lambda execution: f'unroll {execution.unroll} remat {execution.remat}',
-)
-def test_unrolling_and_recomputing_change_neither_values_nor_gradients(tiny, build, batch, plain, execution):
-  states, gradients = _values_and_gradients(build, tiny, execution, batch['ids'])
-  assert_close(states, plain[0])
-  jax.tree.map(assert_close, gradients, plain[1])
-
-
-@pytest.mark.parametrize('layers', [0, 1, 3])
-@pytest.mark.parametrize('visibility', ['all', 'padded', 'packed'])
-def test_the_encoder_at_some_positions_is_the_encoder_there(tiny, build, batch, layers, visibility):
-  config, ids = dataclasses.replace(tiny, num_hidden_layers=layers), jnp.asarray(batch['ids'])
-  rows, length = ids.shape
-  options = {
-    'all': {},
-    'padded': {'attention_mask': jnp.asarray(batch['mask'])},
-    'packed': {'segment_ids': jnp.asarray(batch['mask'] * (1 + np.arange(length) // 3))},
-  }[visibility]
-  random = np.random.default_rng(8)
-  # Of tokens: what padding sees is nobody's business. Some positions come twice.
-  positions = jnp.asarray([random.choice(np.flatnonzero(row), 5) for row in batch['mask']])
-  direction = random.standard_normal((rows, 5, config.hidden_size)).astype(np.float32)
-
-  def values_and_gradients(execution, at):
-    graphdef, params = nnx.split(build(config, execution).encoder)
-
-    @jax.jit
-    def run(params):
-      def projected(params):
-        states = at(nnx.merge(graphdef, params))
-        return jnp.vdot(states, direction), states
-
-      return jax.value_and_grad(projected, has_aux=True)(params)
-
-    (_, states), gradients = run(nnx.to_pure_dict(params))
-    return states, gradients
-
-  def everywhere(encoder):
-    return jnp.take_along_axis(encoder(ids, **options).last_hidden_state, positions[..., None], axis=1)
-
-  expected = values_and_gradients(Execution(), everywhere)
-  scale = max(np.abs(leaf).max(initial=0) for leaf in jax.tree.leaves(expected[1]))
-  for execution in (
-    Execution(),
-    Execution(trim_last_layer=True),
-    Execution(trim_last_layer=True, unroll=3),
-    Execution(trim_last_layer=True, remat='full'),
-  ):
-    states, gradients = values_and_gradients(execution, lambda encoder: encoder.at(positions, ids, **options))
-    assert states.shape == (rows, 5, config.hidden_size)
-    assert_close(states, expected[0])
-    for actual, reference in zip(jax.tree.leaves(gradients), jax.tree.leaves(expected[1]), strict=True):
-      np.testing.assert_allclose(actual, reference, rtol=0, atol=TOLERANCE * scale)
-
-
-def test_dropout_is_drawn_at_the_positions_alone_and_drops_its_share(tiny, build, batch):
-  config = dataclasses.replace(tiny, hidden_dropout_prob=0.5)
-  positions = jnp.tile(jnp.asarray([[1, 2]]), (len(batch['ids']), 1))
-  encoder, ids = build(config, Execution(trim_last_layer=True)).encoder, jnp.asarray(batch['ids'])
-  run = jax.jit(lambda key: encoder.at(positions, ids, dropout_key=key))
-  one, again, other = run(jax.random.key(0)), run(jax.random.key(0)), run(jax.random.key(1))
-  np.testing.assert_array_equal(one, again)
-  assert np.any(one != other)
-  assert np.any(one != encoder.at(positions, ids))
-
-
-def test_each_policy_keeps_less_than_the_one_before(tiny):
-  # Rows so long, and heads so many, that the scores are most of what a layer makes.
-  config = dataclasses.replace(tiny, num_hidden_layers=8, max_position_embeddings=64)
-  ids = jnp.zeros((2, 64), jnp.int32)
-
-  def temporaries(remat):
-    construct = lambda: RemBertEncoder(config, Execution(remat=remat), add_pooler=False, rngs=nnx.Rngs(0))
-    graphdef, shapes = nnx.split(nnx.eval_shape(construct))
-    loss = lambda params: nnx.merge(graphdef, params)(ids).last_hidden_state.sum()
-    return jax.jit(jax.grad(loss)).lower(nnx.to_pure_dict(shapes)).compile().memory_analysis().temp_size_in_bytes
-
-  sizes = [temporaries(remat) for remat in ('none', 'dots', 'dots_and_attention', 'full')]
-  assert all(more > 1.2 * less for more, less in itertools.pairwise(sizes)), sizes
-  # On a CPU the host's memory is the device's: what is sent there still counts.
-  assert temporaries('offload') <= sizes[2]
-
-
-def test_bfloat16_keeps_float32_parameters_and_stays_close(tiny, build, batch, plain):
-  states, gradients = _values_and_gradients(build, tiny, Execution(dtype='bfloat16'), batch['ids'])
-  assert states.dtype == jnp.bfloat16
-  assert {x.dtype for x in jax.tree.leaves(gradients)} == {jnp.dtype('float32')}
-  assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves((states, gradients)))
-  assert_close(states.astype(np.float32), plain[0], BFLOAT16_TOLERANCE)
-
-
-@pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
-def test_splash_changes_neither_values_at_tokens_nor_gradients(tiny, build, packed, interpreted_splash):
-  config = dataclasses.replace(tiny, max_position_embeddings=128)
-  random = np.random.default_rng(7)
-  ids = jnp.asarray(random.integers(0, config.vocab_size, (2, 128)))
-  lengths = [[60, 5, 50], [128]] if packed else [[128], [33]]
-  segments = np.zeros((2, 128), np.int32)
-  for row, documents in enumerate(lengths):
-    segments[row, : sum(documents)] = np.repeat(np.arange(len(documents)) + 1, documents)
-  is_token = segments > 0
-  masks = {'segment_ids' if packed else 'attention_mask': jnp.asarray(segments)}
-  direction = is_token[..., None] * random.standard_normal((2, 128, config.hidden_size)).astype(np.float32)
-
-  def values_and_gradients(attention):
-    graphdef, params = nnx.split(build(config, Execution(attention=attention, remat='dots')).encoder)
-
-    def projected(params):
-      states = nnx.merge(graphdef, params)(ids, **masks).last_hidden_state
-      return jnp.vdot(states, direction), states
-
-    (_, states), gradients = jax.jit(jax.value_and_grad(projected, has_aux=True))(nnx.to_pure_dict(params))
-    return states[is_token], gradients
-
-  (states, gradients), (einsum_states, einsum_gradients) = map(values_and_gradients, ('splash', 'einsum'))
-  assert_close(states, einsum_states)
-  jax.tree.map(assert_close, gradients, einsum_gradients)
+# --- gradients ------------------------------------------------------------------------------------
 
 
 def test_the_gradient_of_every_parameter_is_felt(plain):
@@ -419,7 +251,7 @@ def test_the_gradient_is_the_slope(tiny, build, batch, plain):
   p = jax.tree.map(lambda x: np.asarray(x, np.float64), nnx.to_pure_dict(nnx.state(encoder, nnx.Param)))
   random = np.random.default_rng(6)
   direction = jax.tree.map(lambda x: random.standard_normal(x.shape), p)
-  readout = np.random.default_rng(5).standard_normal((4, 10, tiny.hidden_size)).astype(np.float32)
+  direction_of_states = readout((4, 10, tiny.hidden_size))
 
   def projected(scale):
     moved = jax.tree.map(lambda x, d: x + scale * d, p, direction)
@@ -427,7 +259,7 @@ def test_the_gradient_is_the_slope(tiny, build, batch, plain):
       reference_row(tiny, moved, ids, np.zeros(10, int), np.arange(10), np.ones((10, 10), bool))[0][-1]
       for ids in batch['ids']
     ]
-    return np.vdot(np.stack(rows), readout)
+    return np.vdot(np.stack(rows), direction_of_states)
 
   slope = (projected(1e-6) - projected(-1e-6)) / 2e-6
   ours = sum(np.vdot(g, d) for g, d in zip(jax.tree.leaves(plain[1]), jax.tree.leaves(direction), strict=True))

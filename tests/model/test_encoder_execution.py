@@ -1,0 +1,125 @@
+"""However the encoder is computed (loops, recomputing, trimmed, kernels, dtype), it is the plain one."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from encoder_values import TOLERANCE, assert_close, readout, values_and_gradients
+from flax import nnx
+
+from rembert.model.config import REMAT_POLICIES, Execution
+from rembert.model.encoder import RemBertEncoder
+
+BFLOAT16_TOLERANCE = 5e-2  # as `TOLERANCE`, for products of 8-bit mantissas
+
+
+@pytest.mark.parametrize(
+  'execution',
+  # Three layers: 2 leaves one over, 8 is more than there are.
+  [Execution(remat=remat, unroll=unroll) for remat, unroll in zip(REMAT_POLICIES[1:], (2, 1, 8, 1), strict=True)],
+  ids=lambda execution: f'unroll {execution.unroll} remat {execution.remat}',
+)
+def test_unrolling_and_recomputing_change_neither_values_nor_gradients(
+  tiny, build, batch, plain, run_encoder, execution
+):
+  states, gradients = run_encoder(build(tiny, execution).encoder, batch['ids'])
+  assert_close(states, plain[0])
+  jax.tree.map(assert_close, gradients, plain[1])
+
+
+@pytest.mark.parametrize('layers', [0, 1, 3])
+@pytest.mark.parametrize('visibility', ['all', 'padded', 'packed'])
+def test_the_encoder_at_some_positions_is_the_encoder_there(tiny, build, batch, layers, visibility):
+  config, ids = dataclasses.replace(tiny, num_hidden_layers=layers), jnp.asarray(batch['ids'])
+  rows, length = ids.shape
+  options = {
+    'all': {},
+    'padded': {'attention_mask': jnp.asarray(batch['mask'])},
+    'packed': {'segment_ids': jnp.asarray(batch['mask'] * (1 + np.arange(length) // 3))},
+  }[visibility]
+  random = np.random.default_rng(8)
+  # Of tokens: what padding sees is nobody's business. Some positions come twice.
+  positions = jnp.asarray([random.choice(np.flatnonzero(row), 5) for row in batch['mask']])
+  direction = readout((rows, 5, config.hidden_size))
+
+  def everywhere(encoder):
+    return jnp.take_along_axis(encoder(ids, **options).last_hidden_state, positions[..., None], axis=1)
+
+  expected = values_and_gradients(build(config).encoder, direction, everywhere)
+  scale = max(np.abs(leaf).max(initial=0) for leaf in jax.tree.leaves(expected[1]))
+  for execution in (
+    Execution(),
+    Execution(trim_last_layer=True),
+    Execution(trim_last_layer=True, unroll=3),
+    Execution(trim_last_layer=True, remat='full'),
+  ):
+    encoder = build(config, execution).encoder
+    states, gradients = values_and_gradients(encoder, direction, lambda encoder: encoder.at(positions, ids, **options))
+    assert states.shape == (rows, 5, config.hidden_size)
+    assert_close(states, expected[0])
+    for actual, reference in zip(jax.tree.leaves(gradients), jax.tree.leaves(expected[1]), strict=True):
+      np.testing.assert_allclose(actual, reference, rtol=0, atol=TOLERANCE * scale)
+
+
+def test_dropout_is_drawn_at_the_positions_alone_and_drops_its_share(tiny, build, batch):
+  config = dataclasses.replace(tiny, hidden_dropout_prob=0.5)
+  positions = jnp.tile(jnp.asarray([[1, 2]]), (len(batch['ids']), 1))
+  encoder, ids = build(config, Execution(trim_last_layer=True)).encoder, jnp.asarray(batch['ids'])
+  run = jax.jit(lambda key: encoder.at(positions, ids, dropout_key=key))
+  one, again, other = run(jax.random.key(0)), run(jax.random.key(0)), run(jax.random.key(1))
+  np.testing.assert_array_equal(one, again)
+  assert np.any(one != other)
+  assert np.any(one != encoder.at(positions, ids))
+
+
+def test_each_policy_keeps_less_than_the_one_before(tiny):
+  # Rows so long, and heads so many, that the scores are most of what a layer makes.
+  config = dataclasses.replace(tiny, num_hidden_layers=8, max_position_embeddings=64)
+  ids = jnp.zeros((2, 64), jnp.int32)
+
+  def temporaries(remat):
+    construct = lambda: RemBertEncoder(config, Execution(remat=remat), add_pooler=False, rngs=nnx.Rngs(0))
+    graphdef, shapes = nnx.split(nnx.eval_shape(construct))
+    loss = lambda params: nnx.merge(graphdef, params)(ids).last_hidden_state.sum()
+    return jax.jit(jax.grad(loss)).lower(nnx.to_pure_dict(shapes)).compile().memory_analysis().temp_size_in_bytes
+
+  sizes = [temporaries(remat) for remat in ('none', 'dots', 'dots_and_attention', 'full')]
+  assert all(more > 1.2 * less for more, less in itertools.pairwise(sizes)), sizes
+  # On a CPU the host's memory is the device's: what is sent there still counts.
+  assert temporaries('offload') <= sizes[2]
+
+
+def test_bfloat16_keeps_float32_parameters_and_stays_close(tiny, build, batch, plain, run_encoder):
+  states, gradients = run_encoder(build(tiny, Execution(dtype='bfloat16')).encoder, batch['ids'])
+  assert states.dtype == jnp.bfloat16
+  assert {x.dtype for x in jax.tree.leaves(gradients)} == {jnp.dtype('float32')}
+  assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves((states, gradients)))
+  assert_close(states.astype(np.float32), plain[0], BFLOAT16_TOLERANCE)
+
+
+@pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
+def test_splash_changes_neither_values_at_tokens_nor_gradients(tiny, build, packed, interpreted_splash):
+  config = dataclasses.replace(tiny, max_position_embeddings=128)
+  random = np.random.default_rng(7)
+  ids = jnp.asarray(random.integers(0, config.vocab_size, (2, 128)))
+  lengths = [[60, 5, 50], [128]] if packed else [[128], [33]]
+  segments = np.zeros((2, 128), np.int32)
+  for row, documents in enumerate(lengths):
+    segments[row, : sum(documents)] = np.repeat(np.arange(len(documents)) + 1, documents)
+  is_token = segments > 0
+  masks = {'segment_ids' if packed else 'attention_mask': jnp.asarray(segments)}
+  direction = is_token[..., None] * readout((2, 128, config.hidden_size))
+
+  def computed(attention):
+    encoder = build(config, Execution(attention=attention, remat='dots')).encoder
+    states, gradients = values_and_gradients(
+      encoder, direction, lambda encoder: encoder(ids, **masks).last_hidden_state
+    )
+    return states[is_token], gradients
+
+  (states, gradients), (einsum_states, einsum_gradients) = map(computed, ('splash', 'einsum'))
+  assert_close(states, einsum_states)
+  jax.tree.map(assert_close, gradients, einsum_gradients)
