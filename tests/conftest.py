@@ -1,6 +1,11 @@
 """Eight CPU devices for every test, and the few things that many tests share."""
 
+import os
 import pathlib
+
+# Nothing that was compiled before: tests compile what they test, and runs are stopped while they compile. To be seen by
+# the processes that tests start, too.
+os.environ['JAX_ENABLE_COMPILATION_CACHE'] = 'false'
 
 import jax
 import pytest

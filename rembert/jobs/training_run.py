@@ -15,7 +15,7 @@ from rembert.jobs import workdir as workdirs
 from rembert.jobs.workdir_lock import locked
 from rembert.model.config import RemBertConfig
 from rembert.report.plots import LossPicture, plot_loss
-from rembert.training import xla_flags
+from rembert.training import compile_cache, xla_flags
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
 from rembert.training.cpu_memory import keep_freed_memory_if_small
@@ -63,10 +63,11 @@ def begun(config: StartConfig) -> Iterator[tuple[Hosts, Console, contextlib.Exit
   """
   keep_freed_memory_if_small(config.model)
   flags = xla_flags.apply(config.hardware, config.mesh.require_platform)
+  not_kept = compile_cache.use(config.hardware.compile_cache)
   with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
     console = Console(is_quiet=not hosts.is_first)
-    if flags:
-      console.say(flags)
+    for line in filter(None, (flags, not_kept)):
+      console.say(line)
     yield hosts, console, stack
 
 

@@ -140,16 +140,20 @@ class SelfAttention(nnx.Module):
 
     At positions it is written out whatever the backend is, since K queries have few weights to keep.
     """
-    dropout = {'dropout_rate': self.dropout_rate, 'dropout_key': dropout_key}
+    rate = self.dropout_rate
     if positions_BxK is not None:
       query_BxKxNxD = self._part(rows_at(x_BxSxH, positions_BxK), slice(0, 1))[:, :, 0]
       key_value_BxSx2xNxD = self._part(x_BxSxH, slice(1, 3))
       key, value = (key_value_BxSx2xNxD[:, :, part] for part in range(2))
-      x_BxKxNxD = einsum_attention(query_BxKxNxD, key, value, visibility.mask_at(positions_BxK), **dropout)
+      mask = visibility.mask_at(positions_BxK)
+      x_BxKxNxD = einsum_attention(query_BxKxNxD, key, value, mask, dropout_rate=rate, dropout_key=dropout_key)
       return self.output(x_BxKxNxD)
     qkv_BxSx3xNxD = constrain(self.qkv(x_BxSxH), 'batch', None, None, 'heads', None)
     query, key, value = (qkv_BxSx3xNxD[:, :, part] for part in range(3))
-    return self.output(dot_product_attention(query, key, value, visibility, backend=self.backend, **dropout))
+    x_BxSxNxD = dot_product_attention(
+      query, key, value, visibility, backend=self.backend, dropout_rate=rate, dropout_key=dropout_key
+    )
+    return self.output(x_BxSxNxD)
 
   def _part(self, x_BxSxH: jax.Array, part: slice) -> jax.Array:
     """`self.qkv` for some of query, key and value."""

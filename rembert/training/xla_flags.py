@@ -1,4 +1,4 @@
-"""Flags of the compiler that a gin file may set, handed over in the environment before JAX starts."""
+"""What a gin file may set of the compiler; its flags are handed over in the environment before JAX starts."""
 
 import dataclasses
 import os
@@ -14,11 +14,20 @@ class HardwareConfig:
   Attributes:
     xla_flags: `('--xla_tpu_…=true', …)`. Those of a TPU reach its compiler by LIBTPU_INIT_ARGS, all others by
       XLA_FLAGS; `mesh.require_platform` says which they are.
+    compile_cache: folder where compiled programs are kept, so that the next start finds them; `auto` is
+      `~/.cache/rembert/compiled`, None keeps nothing. A pod wants one that all hosts see, such as `gs://BUCKET/compiled`:
+      the first host alone writes. JAX's own settings (JAX_COMPILATION_CACHE_DIR) go first.
   """
 
   xla_flags: tuple[str, ...] = ()
+  compile_cache: str | None = 'auto'
 
   def __post_init__(self):
+    if self.compile_cache is not None and not (isinstance(self.compile_cache, str) and self.compile_cache):
+      raise UsageError(
+        'the cache of compiled programs is a folder, auto, or None',
+        where=f'hardware.compile_cache = {self.compile_cache!r}',
+      )
     flags = self.xla_flags
     if isinstance(flags, str) or any(not isinstance(flag, str) or not flag.startswith('--xla') for flag in flags):
       raise UsageError(

@@ -174,3 +174,18 @@ def test_where_the_time_went_is_told_at_the_end(uninterrupted):
   session = json.loads((uninterrupted.workdir / 'goodput.json').read_text())[0]
   assert (session['first_step'], session['last_step']) == (0, 240)
   assert all(session['seconds'][name] > 0 for name in ('start', 'compile', 'step', 'evaluation', 'checkpoint'))
+
+
+def test_programs_that_were_compiled_before_give_the_same_numbers(from_store, tmp_path):
+  def run(name):
+    program = from_store(tmp_path / name, train__steps=14)
+    program.environment |= {'JAX_ENABLE_COMPILATION_CACHE': 'true', 'XDG_CACHE_HOME': str(tmp_path / 'cache')}
+    result = program.run()
+    assert result.returncode == 0, result.stderr
+    return program, {file: file.stat().st_mtime_ns for file in (tmp_path / 'cache').rglob('*') if file.is_file()}
+
+  (first, kept), (second, kept_after) = run('first'), run('second')
+  assert kept
+  assert kept == kept_after
+  assert first.metrics() == second.metrics()
+  assert_bitwise_equal(final_state(first.workdir, 14), final_state(second.workdir, 14))

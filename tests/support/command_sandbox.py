@@ -39,6 +39,7 @@ def environment(folder: pathlib.Path) -> dict[str, str]:
   return kept | {
     'JAX_PLATFORMS': 'cpu',
     'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
+    'JAX_ENABLE_COMPILATION_CACHE': 'true',
     'JAX_COMPILATION_CACHE_DIR': str(folder / 'compiled'),
     'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
     'WANDB_MODE': 'offline',
