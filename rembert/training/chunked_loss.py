@@ -10,7 +10,7 @@ Logits are the largest thing that a step could hold: RemBERT's, of 32 rows of 51
 
 Over a mesh, the table is brought together over `fsdp` once, before the chunks, and its gradient is summed and split
 again once, after them. Over `tensor` it stays split: each device knows the logits of its own pieces, and the devices
-exchange a few numbers for each position: the maximum, the sum of exponentials, the target's logit and its rank.
+exchange a few numbers for each position: the target's logit, the largest of the others, and the sum of exponentials.
 
 B rows · K masked positions per row · C positions of a chunk · E output embedding · V vocabulary, or a device's part
 """
@@ -173,12 +173,14 @@ def _score(logits_CxV, own_targets_C):
   is_here_C = (own_targets_C >= 0) & (own_targets_C < pieces)
   picked_C = jnp.take_along_axis(logits_CxV, jnp.clip(own_targets_C, 0, pieces - 1)[:, None], axis=1)[:, 0]
   target_logit_C = partitioning.summed(jnp.where(is_here_C, picked_C, 0), 'vocab')
-  largest_C = partitioning.largest(logits_CxV.max(axis=-1), 'vocab')
+  # The target is right where it is larger than all others, which is a rank of 1 as in `mlm_row_sums`; counting a rank
+  # would take one more walk through the logits.
+  others_CxV = jnp.where(jnp.arange(pieces) == own_targets_C[:, None], -jnp.inf, logits_CxV)
+  largest_other_C = partitioning.largest(others_CxV.max(axis=-1), 'vocab')
+  largest_C = jnp.maximum(largest_other_C, target_logit_C)
   exponentials_C = partitioning.summed(jnp.exp(logits_CxV - largest_C[:, None]).sum(axis=-1), 'vocab')
-  # The target's rank, as in `mlm_row_sums`.
-  rank_C = partitioning.summed(jnp.sum(logits_CxV >= target_logit_C[:, None], axis=-1), 'vocab')
   log_normalizer_C = largest_C + jnp.log(exponentials_C)
-  return (log_normalizer_C - target_logit_C, rank_C == 1), log_normalizer_C
+  return (log_normalizer_C - target_logit_C, target_logit_C > largest_other_C), log_normalizer_C
 
 
 def _product(lhs, rhs, axes, **options):
