@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.settings import BASE, SMALL, USEFUL, Setting, random_batch, torch_config
 from benchmarks.turns import Contestant
+from rembert import huge_pages
 from rembert.model.config import Execution
 
 SETTINGS = {'small': Setting(SMALL, rows=16, length=128, slots=20), 'base': Setting(BASE, rows=2, length=512, slots=77)}
@@ -138,7 +139,7 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   contestant = functools.partial(Contestant, work=work)
   size = 2048
   return [
-    contestant(OURS, prepare_ours, (setting,)),
+    contestant(OURS, prepare_ours, (setting,), environment=huge_pages.environment()),
     contestant(SKETCH, prepare_sketch, (setting,)),
     contestant(TORCH, prepare_torch, (setting, False)),
     contestant(TORCH_BF16, prepare_torch, (setting, True)),

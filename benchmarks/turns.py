@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
+from unittest import mock
 
 Run = Callable[[], Mapping[str, float] | None]
 
@@ -33,6 +34,7 @@ class Contestant:
     work: how much one run gets done, by unit: `{'rows': 6400, 'tokens': 409600}` is shown in rows/s and tokens/s. Who
       shares the first unit of the first contestant is compared with it, for the same amount of that unit.
     one_core: whether it has to make do with a single core, all its threads together.
+    environment: variables that its process is started with, beside those of this one.
   """
 
   name: str
@@ -40,6 +42,7 @@ class Contestant:
   arguments: tuple
   work: Mapping[str, float]
   one_core: bool = False
+  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -108,7 +111,8 @@ class _Process:
     context = multiprocessing.get_context('spawn')
     self._connection, theirs = context.Pipe()
     self._process = context.Process(target=_serve, args=(theirs, contestant, warm_up_runs), daemon=True)
-    self._process.start()
+    with mock.patch.dict(os.environ, contestant.environment):
+      self._process.start()
     theirs.close()  # else the end of a dead child would never be noticed
     self.measurement = self._receive() or Measurement(failure=self._died())
 

@@ -1,6 +1,7 @@
 """What this machine has, found out without JAX: asking JAX for devices takes them."""
 
 import contextlib
+import os
 import pathlib
 
 _GOOGLE = '0x1ae0'
@@ -14,6 +15,13 @@ def has_tpu(pci_devices: pathlib.Path = pathlib.Path('/sys/bus/pci/devices')) ->
   The files under /dev do not tell: they are `accel0`, … up to v4, and `vfio/0`, … from v5 on, as for other devices.
   """
   return any(_read(device / 'vendor') == _GOOGLE and _read(device / 'device') in _TPUS for device in _in(pci_devices))
+
+
+def is_cpu_machine() -> bool:
+  """Whether JAX will run on the CPU, as far as can be told before it has looked."""
+  if platforms := os.environ.get('JAX_PLATFORMS'):
+    return platforms == 'cpu'
+  return not any(list(pathlib.Path('/dev').glob(pattern)) for pattern in ('accel*', 'vfio/[0-9]*', 'nvidia[0-9]*'))
 
 
 def _in(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -1,8 +1,8 @@
-"""TPU chips are told by the ids on the PCI bus, whatever the driver calls them."""
+"""TPU chips are told by the ids on the PCI bus, whatever the driver calls them; who names a platform is believed."""
 
 import pytest
 
-from rembert.machine import has_tpu
+from rembert.machine import has_tpu, is_cpu_machine
 
 
 def plug_in(bus, slot, vendor, device):
@@ -37,3 +37,9 @@ def test_the_ids_are_those_that_jax_looks_for():
   from rembert import machine
 
   assert set(machine._TPUS) == set(hardware_utils._TPU_PCI_DEVICE_IDS)
+
+
+@pytest.mark.parametrize(('platforms', 'is_cpu'), [('cpu', True), ('tpu', False), ('cuda,cpu', False)])
+def test_who_names_a_platform_is_believed(monkeypatch, platforms, is_cpu):
+  monkeypatch.setenv('JAX_PLATFORMS', platforms)
+  assert is_cpu_machine() == is_cpu

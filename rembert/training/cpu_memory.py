@@ -1,9 +1,8 @@
 """Memory of a small model's run on a CPU: kept, rather than given back to the kernel after every step."""
 
 import ctypes
-import os
-import pathlib
 
+from rembert.machine import is_cpu_machine
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_counts import count_parameters
 
@@ -33,10 +32,3 @@ def keep_freed_memory_if_small(config: RemBertConfig) -> bool:
   except (OSError, AttributeError):  # another C library
     return False
   return all([mallopt(name, value) for name, value in _SETTINGS.items()])
-
-
-def is_cpu_machine() -> bool:
-  """Whether JAX will run on the CPU, as far as can be told before it has looked."""
-  if platforms := os.environ.get('JAX_PLATFORMS'):
-    return platforms == 'cpu'
-  return not any(list(pathlib.Path('/dev').glob(pattern)) for pattern in ('accel*', 'vfio/[0-9]*', 'nvidia[0-9]*'))

@@ -20,6 +20,10 @@ def prepare_cores():
   return lambda: {'cores': len(os.sched_getaffinity(0))}
 
 
+def prepare_variable():
+  return lambda: {'value': int(os.environ.get('REMBERT_TEST_VARIABLE', 0))}
+
+
 def prepare_death():
   os._exit(3)
 
@@ -65,3 +69,12 @@ def test_only_the_same_kind_of_work_is_compared():
   ours = Contestant('ours', prepare_counter, (), {'tokens': 64, 'GFLOP': 1})
   assert unit_of_comparison(Contestant('theirs', prepare_counter, (), {'rows': 1, 'tokens': 8}), ours) == 'tokens'
   assert unit_of_comparison(Contestant('product', prepare_counter, (), {'GFLOP': 1}), ours) is None
+
+
+def test_a_process_has_the_variables_that_it_asks_for_and_others_have_not():
+  contestants = [
+    Contestant('with', prepare_variable, (), {}, environment={'REMBERT_TEST_VARIABLE': '7'}),
+    Contestant('without', prepare_variable, (), {}),
+  ]
+  measured = measure_in_turn(contestants, 1, lambda text: None)
+  assert [measured[name].facts['value'] for name in ('with', 'without')] == [7, 0]
