@@ -78,8 +78,8 @@ def make_store(setting: Setting, scratch: pathlib.Path) -> pathlib.Path:
 # --- contestants: each returns a function that reads the next batches -------------------------------------------------
 
 
-def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
-  """The batches of pre-training."""
+def prepare_ours(setting: Setting, folder: pathlib.Path, workdir: pathlib.Path | None = None) -> Run:
+  """The batches of pre-training; the workdir is beside the store unless it is named."""
   import jax
   from etils import epath
 
@@ -97,7 +97,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   )
   opened = open_store(
     request,
-    workdir=epath.Path(folder.parent / 'workdir'),
+    workdir=epath.Path(workdir or folder.parent / 'workdir'),
     console=Console(is_quiet=True),
   )
   first = 0

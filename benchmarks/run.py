@@ -8,17 +8,27 @@ import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import tempfile
+from typing import Any
 
 import rich.console
 import rich.table
 
-from benchmarks import cleaning, head, masking, reading, train_step
+from benchmarks import cleaning, growth, head, masking, reading, train_step
 from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
-# Each has SETTINGS, by name, with a `description`; and contestants(setting, scratch folder), ours first, or NotHere.
-BENCHMARKS = {'train_step': train_step, 'head': head, 'masking': masking, 'cleaning': cleaning, 'reading': reading}
+# Each has SETTINGS, by name, with a `description`; contestants(setting, scratch folder), ours first, or NotHere; and,
+# where there is more to say than a table does, conclusion(setting, measurements by name).
+BENCHMARKS: dict[str, Any] = {
+  'train_step': train_step,
+  'head': head,
+  'masking': masking,
+  'cleaning': cleaning,
+  'reading': reading,
+  'growth': growth,
+}
 PACKAGES = (
   *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell'),
   *('torch', 'transformers', 'datasets', 'pyarrow', 'wikiextractor'),
@@ -35,6 +45,8 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
 
   python -m benchmarks.run                                      everything (ten minutes, and 20 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
+  python -m benchmarks.run --only train_step --setting base --beside 'torch, float32'     13 GB instead of 20
+  python -m benchmarks.run --only growth                        cost against layers, vocabulary, E_out, length, …
   python -m benchmarks.run --only head                          the MLM head alone, V from 32,000 to 500,000
   python -m benchmarks.run --only masking                       rows masked on one core; seconds
   python -m benchmarks.run --only cleaning                      dumps to text on one core, beside wikiextractor
@@ -58,6 +70,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
   settings = sorted({name for benchmark in BENCHMARKS.values() for name in benchmark.SETTINGS}, reverse=True)
   parser.add_argument('--only', choices=BENCHMARKS, metavar='NAME', help=f'one benchmark: {", ".join(BENCHMARKS)}')
   parser.add_argument('--setting', choices=settings, help='one setting; default: all of a benchmark')
+  parser.add_argument(
+    '--beside', action='append', metavar='NAME', help='only this contestant beside this project; repeatable (memory!)'
+  )
   parser.add_argument('--rounds', type=int, default=7, help='runs of each contestant, at least 5; default %(default)s')
   parser.add_argument(
     '--output', type=pathlib.Path, default='runs/benchmarks', metavar='DIR', help='JSON files; default %(default)s'
@@ -177,10 +192,16 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
     except NotHere as missing:
       console.print(f'{name}, {setting_name}: NOT MEASURED: {missing}', style='bold red', markup=False)
       return
+    if options.beside:
+      contestants = [contestants[0], *(each for each in contestants[1:] if each.name in options.beside)]
     facts['description'] = benchmark.SETTINGS[setting_name].description
     measured = measure_in_turn(contestants, options.rounds, lambda text: console.print(text, style='dim'))
   console.print(table(f'{name}, {setting_name}: {facts["description"]}', contestants, measured))
-  path = options.output / f'{name}-{setting_name}.json'
+  facts['conclusion'] = benchmark.conclusion(setting_name, measured) if hasattr(benchmark, 'conclusion') else ''
+  if facts['conclusion']:
+    console.print(facts['conclusion'])
+  beside = ''.join(f'-{re.sub("[^a-z0-9]+", "_", other.lower())}' for other in options.beside or ())
+  path = options.output / f'{name}-{setting_name}{beside}.json'
   path.write_text(json.dumps(facts | {'contestants': record(contestants, measured)}, indent=2) + '\n')
   console.print(f'{facts["machine"]["cpu"]}, {facts["machine"]["cores"]} cores · raw samples in {path}')
   if missing := [c.name for c in contestants if measured[c.name].failure]:

@@ -70,3 +70,21 @@ def test_a_setting_that_lacks_its_data_is_named_in_one_line(monkeypatch, tmp_pat
 def test_flags_that_make_no_sense_are_refused(arguments):
   with pytest.raises(SystemExit):
     run.parse_arguments(arguments)
+
+
+def test_some_may_stand_aside_and_a_conclusion_follows_the_table(monkeypatch, tmp_path):
+  benchmark = types.SimpleNamespace(
+    SETTINGS={'one': types.SimpleNamespace(description='of something')},
+    contestants=lambda setting_name, scratch: CONTESTANTS,
+    conclusion=lambda setting_name, measured: f'{len(measured)} were measured',
+  )
+  monkeypatch.setitem(run.BENCHMARKS, 'some', benchmark)
+  monkeypatch.setattr(
+    run, 'measure_in_turn', lambda them, rounds, say: {each.name: MEASURED[each.name] for each in them}
+  )
+  console = rich.console.Console(record=True, width=200)
+  run.measure('some', 'one', run.parse_arguments([f'--output={tmp_path}', '--beside=(product)']), console)
+  assert '2 were measured' in console.export_text()
+  written = json.loads((tmp_path / 'some-one-_product_.json').read_text())
+  assert [each['name'] for each in written['contestants']] == ['this project', '(product)']
+  assert written['conclusion'] == '2 were measured'
