@@ -83,7 +83,8 @@ supervise() {
   echo $! > "$run/pid.new"
   mv "$run/pid.new" "$run/pid"
   wait $! || ended=$?
-  echo "$ended" > "$run/exit_code"
+  echo "$ended" > "$run/exit_code.new"
+  mv "$run/exit_code.new" "$run/exit_code" # whole or not there: an empty one would read as an end without a code
   echo "$(date --utc --iso-8601=seconds) $(hostname): ended with $ended"
 }
 
