@@ -24,7 +24,6 @@ from benchmarks.settings import SMALL, Setting
 from benchmarks.turns import Contestant, Measurement, Run
 from rembert import huge_pages
 from rembert.data.token_store import MANIFEST, Shard, TokenStore, row_dtype, sha256_of
-from tasks.token_store.pipeline import write_rows
 
 BATCH = Setting(SMALL, rows=8, length=128, slots=20)
 TOKENS = BATCH.rows * BATCH.length
@@ -96,6 +95,8 @@ def prepare_store(folder: pathlib.Path, setting: reading.Setting) -> Run:
 
 def multiply_store(store: pathlib.Path, folder: pathlib.Path, rows: int) -> None:
   """A store of about that many training rows: those of `store`, again and again, a file for each language."""
+  from tasks.token_store.pipeline import write_rows  # Beam, which nobody else here needs
+
   small, manifest = TokenStore(store), json.loads((store / MANIFEST).read_text())
   times = max(1, rows // sum(small.rows(language, 'train') for language in small.languages))
   for language, part in manifest['languages'].items():

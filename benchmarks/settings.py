@@ -49,6 +49,7 @@ BASE = RemBertConfig(
   num_attention_heads=12,
   intermediate_size=3072,
 )
+LARGE = RemBertConfig()  # the released model
 
 
 def random_batch(setting: Setting) -> dict[str, np.ndarray]:

@@ -1,7 +1,9 @@
-"""One masked-LM training step on a CPU: forward, backward, clipping by global norm, AdamW.
+"""One masked-LM training step: forward, backward, clipping by global norm, AdamW.
 
-The same model, the same batch, four ways: this project, Hugging Face's torch RemBERT as its users train it (in float32
-and under bfloat16 autocast), and a plain JAX sketch (`benchmarks/sketch.py`). Weights and data are random.
+The same model, the same batch. On a CPU four ways: this project, Hugging Face's torch RemBERT as its users train it (in
+float32 and under bfloat16 autocast), and a plain JAX sketch (`benchmarks/sketch.py`). The large settings want an NVIDIA
+GPU: this project in bfloat16 as `gin/hardware/h200.gin` has it, beside torch under bfloat16 autocast with its fused
+AdamW, as it is and compiled. Weights and data are random.
 """
 
 import functools
@@ -9,33 +11,48 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.settings import BASE, SMALL, USEFUL, Setting, random_batch, torch_config
-from benchmarks.turns import Contestant
+from benchmarks.settings import BASE, LARGE, SMALL, USEFUL, Setting, random_batch, torch_config
+from benchmarks.turns import Contestant, NotHere
 from rembert import huge_pages
 from rembert.model.config import Execution
 
-SETTINGS = {'small': Setting(SMALL, rows=16, length=128, slots=20), 'base': Setting(BASE, rows=2, length=512, slots=77)}
+SETTINGS = {
+  'small': Setting(SMALL, rows=16, length=128, slots=20),
+  'base': Setting(BASE, rows=2, length=512, slots=77),
+  'large': Setting(LARGE, rows=16, length=512, slots=77),
+  'large64': Setting(LARGE, rows=64, length=512, slots=77),
+}
+ON_GPU = ('large', 'large64')
 LEARNING_RATE, WEIGHT_DECAY, EPSILON, CLIP_NORM = 2e-4, 0.01, 1e-6, 1.0
 
-OURS, SKETCH, TORCH, TORCH_BF16 = 'this project', 'plain JAX sketch', 'torch, float32', 'torch, bfloat16 autocast'
+OURS, SKETCH = 'this project', 'plain JAX sketch'
+TORCH, TORCH_BF16, TORCH_COMPILED = 'torch, float32', 'torch, bfloat16 autocast', 'torch, bfloat16, compiled'
 
 
 # --- contestants: each returns a function that makes one step and says its loss ---------------------------------------
 
 
-def prepare_ours(setting: Setting):
-  """The step that pre-training runs on a CPU: packed rows, mesh, metrics; layers unrolled, freed memory kept."""
+def execution_of(setting: Setting, platform: str) -> Execution:
+  """How pre-training would compute this setting: `gin/hardware/cpu.gin` and `gin/hardware/h200.gin`."""
+  if platform == 'cpu':
+    return Execution(unroll=setting.config.num_hidden_layers, trim_last_layer=True)
+  return Execution(dtype='bfloat16', attention='cudnn', remat='dots_and_attention', trim_last_layer=True)
+
+
+def prepare_ours(setting: Setting, platform: str = 'cpu'):
+  """The step that pre-training runs: packed rows, mesh, metrics; on a CPU layers unrolled, freed memory kept."""
   import jax
 
   from rembert.training import cpu_memory, optimizer, sharding, state, step
 
-  cpu_memory.keep_freed_memory_if_small(setting.config)
-  jax.config.update('jax_platforms', 'cpu')
+  if platform == 'cpu':
+    cpu_memory.keep_freed_memory_if_small(setting.config)
+  jax.config.update('jax_platforms', platform)
   mesh = sharding.make_mesh(sharding.MeshConfig())
   options = optimizer.OptimizerConfig(LEARNING_RATE, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
   trainable = state.masked_lm(
     setting.config,
-    Execution(unroll=setting.config.num_hidden_layers, trim_last_layer=True),
+    execution_of(setting, platform),
     optimizer.make_optimizer(options, total_steps=1_000_000),
     mesh,
   )
@@ -55,7 +72,10 @@ def prepare_ours(setting: Setting):
     nonlocal train_state
     with jax.set_mesh(mesh):
       train_state, metrics = jax.block_until_ready(train_step(train_state, batch))
-    return {'loss': float(metrics.sums.loss / metrics.sums.weight)}
+    facts = {'loss': float(metrics.sums.loss / metrics.sums.weight)}
+    if memory := mesh.devices.flat[0].memory_stats():
+      facts['GB of the GPU'] = memory['peak_bytes_in_use'] / 1e9
+    return facts
 
   return run
 
@@ -90,26 +110,33 @@ def prepare_sketch(setting: Setting):
   return run
 
 
-def prepare_torch(setting: Setting, autocast: bool):
+def prepare_torch(setting: Setting, autocast: bool, device: str = 'cpu', is_compiled: bool = False):
   """Hugging Face's model with labels, `AdamW` and `clip_grad_norm_`, as in its own examples."""
   import torch
   import transformers
 
   torch.manual_seed(0)
-  model = transformers.RemBertForMaskedLM(torch_config(setting.config)).train()
-  optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=WEIGHT_DECAY)
+  torch.backends.cuda.matmul.allow_tf32 = True
+  model = transformers.RemBertForMaskedLM(torch_config(setting.config)).to(device).train()
+  optimizer = torch.optim.AdamW(
+    model.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=WEIGHT_DECAY, fused=device == 'cuda'
+  )
+  forward = torch.compile(model) if is_compiled else model
   batch = random_batch(setting)
   names = ('input_ids', 'attention_mask', 'labels')
-  inputs = {name: torch.tensor(batch[name], dtype=torch.long) for name in names}
+  inputs = {name: torch.tensor(batch[name], dtype=torch.long, device=device) for name in names}
 
   def run() -> dict[str, float]:
     optimizer.zero_grad()
-    with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
-      loss = model(**inputs).loss
+    with torch.autocast(device, torch.bfloat16, enabled=autocast):
+      loss = forward(**inputs).loss
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
     optimizer.step()
-    return {'loss': loss.item()}
+    facts = {'loss': loss.item()}  # waits for the device
+    if device == 'cuda':
+      facts['GB of the GPU'] = torch.cuda.max_memory_allocated() / 1e9
+    return facts
 
   return run
 
@@ -137,6 +164,16 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   row_flops = flops.train_flops_per_row(setting.config, setting.length, setting.slots, trim_last_layer=True)
   work = {'tokens': setting.rows * setting.length, USEFUL: setting.rows * row_flops / 1e9}
   contestant = functools.partial(Contestant, work=work)
+  if setting_name in ON_GPU:
+    if not pathlib.Path('/dev/nvidia0').exists():
+      raise NotHere('no NVIDIA GPU')
+    # Side by side on one GPU: nobody may take all of its memory at once.
+    shared = {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'}
+    return [
+      contestant(OURS, prepare_ours, (setting, 'cuda'), environment=shared),
+      contestant(TORCH_BF16, prepare_torch, (setting, True, 'cuda')),
+      contestant(TORCH_COMPILED, prepare_torch, (setting, True, 'cuda', True)),
+    ]
   size = 2048
   return [
     contestant(OURS, prepare_ours, (setting,), environment=huge_pages.environment()),

@@ -1,0 +1,65 @@
+import dataclasses
+import math
+
+import pytest
+
+from benchmarks import train_step
+from benchmarks.settings import SMALL, Setting, random_batch
+from benchmarks.turns import NotHere
+from rembert.training import flops
+
+# Of the first loss: before anything is learned all pieces are alike, but for logits of 0.14 (a row of E = 48 numbers of
+# 0.02 times one of length √48); over six positions that makes 0.06, of which three are allowed for.
+EXPECTED = pytest.approx(math.log(500), abs=0.18)
+TINY = Setting(
+  dataclasses.replace(
+    SMALL, vocab_size=500, hidden_size=32, num_hidden_layers=2, intermediate_size=64, output_embedding_size=48
+  ),
+  rows=2,
+  length=16,
+  slots=3,
+)
+
+
+@pytest.mark.parametrize('prepare', [train_step.prepare_ours, train_step.prepare_sketch])
+def test_a_step_is_made_and_the_next_one_knows_it(prepare):
+  run = prepare(TINY)
+  first, *_, last = [run()['loss'] for _ in range(30)]
+  assert first == EXPECTED
+  assert last < first  # the same batch again and again is learned by heart
+
+
+@pytest.mark.parametrize('options', [(False,), (True,)], ids=['float32', 'bfloat16'])
+def test_torch_makes_the_same_step(options):
+  pytest.importorskip('torch', reason='`make bench` installs torch')
+  run = train_step.prepare_torch(TINY, *options)
+  first, *_, last = [run()['loss'] for _ in range(30)]
+  assert first == EXPECTED
+  assert last < first  # the same batch again and again is learned by heart
+
+
+def test_masked_positions_have_the_targets_as_labels_and_nothing_else_has():
+  batch = random_batch(TINY)
+  labels = [row[row >= 0].tolist() for row in batch['labels']]
+  assert labels == batch['targets'].tolist()
+
+
+def test_useful_work_is_that_of_the_trimmed_model(tmp_path):
+  ours, *others = train_step.contestants('small', tmp_path)
+  setting = train_step.SETTINGS['small']
+  counted = flops.train_flops_per_row(setting.config, setting.length, setting.slots, trim_last_layer=True)
+  assert ours.work['tokens'] == 2048
+  assert ours.work[train_step.USEFUL] == pytest.approx(16 * counted / 1e9)
+  assert all(other.work == ours.work for other in others[:-1])
+
+
+@pytest.mark.parametrize('setting', train_step.ON_GPU)
+def test_the_large_settings_are_for_a_gpu(setting, tmp_path, monkeypatch):
+  monkeypatch.setattr('pathlib.Path.exists', lambda path: False)
+  with pytest.raises(NotHere, match='no NVIDIA GPU'):
+    train_step.contestants(setting, tmp_path)
+  monkeypatch.setattr('pathlib.Path.exists', lambda path: True)
+  ours, *torch = train_step.contestants(setting, tmp_path)
+  execution = train_step.execution_of(*ours.arguments)
+  assert (execution.dtype, execution.attention) == ('bfloat16', 'cudnn')
+  assert [other.arguments[2] for other in torch] == ['cuda', 'cuda']
