@@ -14,14 +14,21 @@ import tempfile
 import rich.console
 import rich.table
 
-from benchmarks import cleaning, head, masking, reading, train_step
+from benchmarks import cleaning, head, masking, reading, tokenizing, train_step
 from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
 # Each has SETTINGS, by name, with a `description`; and contestants(setting, scratch folder), ours first, or NotHere.
-BENCHMARKS = {'train_step': train_step, 'head': head, 'masking': masking, 'cleaning': cleaning, 'reading': reading}
+BENCHMARKS = {
+  'train_step': train_step,
+  'head': head,
+  'masking': masking,
+  'cleaning': cleaning,
+  'reading': reading,
+  'tokenizing': tokenizing,
+}
 PACKAGES = (
-  *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell'),
-  *('torch', 'transformers', 'datasets', 'pyarrow', 'wikiextractor'),
+  *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell', 'sentencepiece'),
+  *('torch', 'transformers', 'tokenizers', 'datasets', 'pyarrow', 'seqio', 'tensorflow-text', 'wikiextractor'),
 )
 
 EXAMPLES = """
@@ -40,6 +47,7 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
   python -m benchmarks.run --only cleaning                      dumps to text on one core, beside wikiextractor
   REMBERT_BENCH_DUMPS=/path/to/dumps python -m benchmarks.run --only cleaning --setting dumps
   python -m benchmarks.run --only reading                       a token store to batches on one core, beside datasets
+  python -m benchmarks.run --only tokenizing                    text to ids on one core, beside tokenizers
   python -m benchmarks.run --rounds 15                          quieter figures
 
 `make bench` installs torch, datasets and wikiextractor (benchmarks/requirements.txt); what is missing is said in the
