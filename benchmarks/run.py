@@ -14,10 +14,11 @@ import tempfile
 import rich.console
 import rich.table
 
-from benchmarks import cleaning, head, masking, reading, tokenizing, train_step
+from benchmarks import cleaning, head, masking, reading, starting, tokenizing, train_step, windows
 from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
-# Each has SETTINGS, by name, with a `description`; and contestants(setting, scratch folder), ours first, or NotHere.
+# Each has SETTINGS, by name, with a `description`; contestants(setting, scratch folder), ours first, or NotHere; and
+# WARM_UP_RUNS, where two are too many.
 BENCHMARKS = {
   'train_step': train_step,
   'head': head,
@@ -25,6 +26,8 @@ BENCHMARKS = {
   'cleaning': cleaning,
   'reading': reading,
   'tokenizing': tokenizing,
+  'windows': windows,
+  'starting': starting,
 }
 PACKAGES = (
   *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell', 'sentencepiece'),
@@ -40,7 +43,7 @@ ratios less, and the ratios of CPU seconds (all threads together) least.
 "useful GFLOP/s" counts the same work for everyone: the products that the model needs with the head on masked positions
 only (rembert/training/flops.py). Who computes more than that is not credited for it.
 
-  python -m benchmarks.run                                      everything (ten minutes, and 20 GB for base)
+  python -m benchmarks.run                                      everything (half an hour, and 20 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
   python -m benchmarks.run --only head                          the MLM head alone, V from 32,000 to 500,000
   python -m benchmarks.run --only masking                       rows masked on one core; seconds
@@ -48,6 +51,8 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
   REMBERT_BENCH_DUMPS=/path/to/dumps python -m benchmarks.run --only cleaning --setting dumps
   python -m benchmarks.run --only reading                       a token store to batches on one core, beside datasets
   python -m benchmarks.run --only tokenizing                    text to ids on one core, beside tokenizers
+  python -m benchmarks.run --only windows                       windows of XTREME on one core, beside transformers
+  python -m benchmarks.run --only starting                      imports, and a run to its first step; eight minutes
   python -m benchmarks.run --rounds 15                          quieter figures
 
 `make bench` installs torch, datasets and wikiextractor (benchmarks/requirements.txt); what is missing is said in the
@@ -186,7 +191,12 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
       console.print(f'{name}, {setting_name}: NOT MEASURED: {missing}', style='bold red', markup=False)
       return
     facts['description'] = benchmark.SETTINGS[setting_name].description
-    measured = measure_in_turn(contestants, options.rounds, lambda text: console.print(text, style='dim'))
+    measured = measure_in_turn(
+      contestants,
+      options.rounds,
+      lambda text: console.print(text, style='dim'),
+      warm_up_runs=getattr(benchmark, 'WARM_UP_RUNS', 2),
+    )
   console.print(table(f'{name}, {setting_name}: {facts["description"]}', contestants, measured))
   path = options.output / f'{name}-{setting_name}.json'
   path.write_text(json.dumps(facts | {'contestants': record(contestants, measured)}, indent=2) + '\n')
