@@ -1,12 +1,11 @@
 """Text to ids on one core: this project beside Hugging Face's tokenizers, with one and the same vocabulary.
 
 A run encodes the clean documents of the sample corpus, in the order of streaming, several times over. This project's
-side is what pre-training calls (`tasks.mlm.encoder`, `TEXTS_AT_ONCE` documents a call). Beside it SentencePiece's own
-library, which it stands on, called for one document at a time; SeqIO's `tokenize` inside TensorFlow, as a SeqIO task is
-usually read, at the same number of documents a call; `tokenizers`, all documents in one call, with the vocabulary as
-`rembert.convert` exports it (its `Unigram` with the same pieces and scores, the rules for white space as a normaliser,
-`Metaspace`); and that tokenizer as a `PreTrainedTokenizerFast` of transformers, called on a list as its users do, which
-adds special pieces and masks.
+side is what pre-training calls (`tasks.mlm.encoder`: SentencePiece's own library, document by document). Beside it
+SeqIO's `tokenize` inside TensorFlow, as a SeqIO task is usually read, given 32 documents at a time; `tokenizers`, all
+documents in one call, with the vocabulary as `rembert.convert` exports it (its `Unigram` with the same pieces and
+scores, the rules for white space as a normaliser, `Metaspace`); and that tokenizer as transformers loads it, called on
+a list as its users do, which adds special pieces and masks.
 
 Hugging Face's threads are held to one. `as SentencePiece` is the share of documents whose ids are those of
 SentencePiece's library. `MB` are those of the documents, in UTF-8; `tokens` are the pieces that SentencePiece makes.
@@ -14,20 +13,23 @@ SentencePiece's library. `MB` are those of the documents, in UTF-8; `tokens` are
 
 import dataclasses
 import functools
-import itertools
 import pathlib
-import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
 
 from benchmarks import sample_corpus
 from benchmarks.turns import Contestant, Run
 
-OURS, LIBRARY, SEQIO = 'this project', 'SentencePiece, one by one', 'SeqIO in TensorFlow'
+OURS, SEQIO = 'this project', 'SeqIO in TensorFlow'
 TOKENIZERS, TRANSFORMERS = 'tokenizers', 'transformers, called on a list'
+
+TEXTS_AT_ONCE = 32  # into TensorFlow
 
 ONE_THREAD = {'RAYON_NUM_THREADS': '1', 'TOKENIZERS_PARALLELISM': 'false'}
 
-Ids = typing.Iterable[int]
-Encode = typing.Callable[[list[str]], typing.Iterable[Ids]]
+Ids = Sequence[int] | np.ndarray
+Encode = Callable[[list[str]], Iterable[Ids]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,13 +56,8 @@ def prepare_ours(setting: Setting, vocabulary: pathlib.Path) -> Run:
   """What pre-training calls."""
   from tasks import mlm
 
-  return _run(setting, vocabulary, _by_the_handful(mlm.encoder(mlm.task_of_texts('any', str(vocabulary)))))
-
-
-def prepare_library(setting: Setting, vocabulary: pathlib.Path) -> Run:
-  """`SentencePieceProcessor.encode`, text by text."""
-  processor = _processor(vocabulary)
-  return _run(setting, vocabulary, lambda texts: [processor.encode(text) for text in texts])
+  encode = mlm.encoder(mlm.task_of_texts('any', str(vocabulary)))
+  return _run(setting, vocabulary, lambda texts: map(encode, texts))
 
 
 def prepare_seqio(setting: Setting, vocabulary: pathlib.Path) -> Run:
@@ -74,14 +71,14 @@ def prepare_seqio(setting: Setting, vocabulary: pathlib.Path) -> Run:
   def ids(texts):
     examples = task.preprocess_precache(tf.data.Dataset.from_tensor_slices({'text': texts}))
     examples = task.preprocess_postcache(examples, sequence_length=None)
-    return examples.map(lambda example: example['ids']).ragged_batch(mlm.TEXTS_AT_ONCE).get_single_element()
+    return examples.map(lambda example: example['ids']).ragged_batch(TEXTS_AT_ONCE).get_single_element()
 
-  def encode(texts: list[str]) -> list[Ids]:
-    rows = ids(tf.constant(texts))
-    values, ends = rows.values.numpy(), rows.row_splits.numpy()
-    return [values[begin:end] for begin, end in itertools.pairwise(ends)]
+  def encode(texts: list[str]) -> Iterator[Ids]:
+    for at in range(0, len(texts), TEXTS_AT_ONCE):
+      rows = ids(tf.constant(texts[at : at + TEXTS_AT_ONCE]))
+      yield from np.split(rows.values.numpy(), rows.row_splits.numpy()[1:-1])
 
-  return _run(setting, vocabulary, _by_the_handful(encode))
+  return _run(setting, vocabulary, encode)
 
 
 def prepare_tokenizers(setting: Setting, vocabulary: pathlib.Path) -> Run:
@@ -107,13 +104,6 @@ def prepare_transformers(setting: Setting, vocabulary: pathlib.Path) -> Run:
   write_tokenizer(vocabulary, folder, longest=512)
   tokenizer = transformers.AutoTokenizer.from_pretrained(folder, verbose=False)
   return _run(setting, vocabulary, lambda texts: tokenizer(texts)['input_ids'], has_special_pieces=True)
-
-
-def _by_the_handful(encode: Encode) -> Encode:
-  from tasks import mlm
-
-  handfuls = lambda texts: (texts[at : at + mlm.TEXTS_AT_ONCE] for at in range(0, len(texts), mlm.TEXTS_AT_ONCE))
-  return lambda texts: itertools.chain.from_iterable(map(encode, handfuls(texts)))
 
 
 def _processor(vocabulary: pathlib.Path):
@@ -150,7 +140,6 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   contestant = functools.partial(Contestant, arguments=(setting, vocabulary), work=work, one_core=True)
   return [
     contestant(OURS, prepare_ours),
-    contestant(LIBRARY, prepare_library),
     contestant(SEQIO, prepare_seqio),
     contestant(TOKENIZERS, prepare_tokenizers, environment=ONE_THREAD),
     contestant(TRANSFORMERS, prepare_transformers, environment=ONE_THREAD),
