@@ -18,15 +18,12 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks import settings, train_step
-from benchmarks.cleaning import SETTINGS as DUMPS
-from benchmarks.turns import Contestant, NotHere, Run
+from benchmarks import sample_corpus, settings, train_step
+from benchmarks.turns import Contestant, Run
 from rembert.data.masking import MaskingConfig
 
 SMOKE = 'gin/pretrain_smoke.gin'
@@ -60,18 +57,13 @@ SETTINGS = {
 
 def make_store(setting: Setting, scratch: pathlib.Path) -> pathlib.Path:
   """A store of the sample corpus; half a minute."""
-  vocabulary, store, dumps = scratch / 'sentencepiece.model', scratch / 'store', f'--dumps={DUMPS["sample"].pattern}'
-  commands = (
-    ('tasks.vocabulary', dumps, f'--size={setting.pieces}', f'--output={vocabulary}'),
-    (
-      *('tasks.token_store', dumps, f'--vocabulary={vocabulary}', f'--output={store}'),
-      f'--sequence_length={setting.length}',
-    ),
+  vocabulary, store = scratch / 'sentencepiece.model', scratch / 'store'
+  sample_corpus.make_vocabulary(setting.pieces, vocabulary)
+  sample_corpus.call(
+    'tasks.token_store',
+    *(f'--dumps={sample_corpus.PATTERN}', f'--vocabulary={vocabulary}', f'--output={store}'),
+    f'--sequence_length={setting.length}',
   )
-  for module, *flags in commands:
-    done = subprocess.run([sys.executable, '-m', module, *flags], capture_output=True, text=True)
-    if done.returncode:
-      raise NotHere(f'python -m {module} failed: {done.stderr.strip()}')
   return store
 
 

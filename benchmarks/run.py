@@ -16,22 +16,25 @@ from typing import Any
 import rich.console
 import rich.table
 
-from benchmarks import cleaning, growth, head, masking, reading, train_step
+from benchmarks import cleaning, growth, head, masking, reading, starting, tokenizing, train_step, windows
 from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
-# Each has SETTINGS, by name, with a `description`; contestants(setting, scratch folder), ours first, or NotHere; and,
-# where there is more to say than a table does, conclusion(setting, measurements by name).
+# Each has SETTINGS, by name, with a `description`; contestants(setting, scratch folder), ours first, or NotHere; where two
+# are too many, WARM_UP_RUNS; and where there is more to say than a table does, conclusion(setting, measurements by name).
 BENCHMARKS: dict[str, Any] = {
   'train_step': train_step,
   'head': head,
   'masking': masking,
   'cleaning': cleaning,
   'reading': reading,
+  'tokenizing': tokenizing,
+  'windows': windows,
+  'starting': starting,
   'growth': growth,
 }
 PACKAGES = (
-  *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell'),
-  *('torch', 'transformers', 'datasets', 'pyarrow', 'wikiextractor'),
+  *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell', 'sentencepiece'),
+  *('torch', 'transformers', 'tokenizers', 'datasets', 'pyarrow', 'seqio', 'tensorflow-text', 'wikiextractor'),
 )
 
 EXAMPLES = """
@@ -43,7 +46,7 @@ ratios less, and the ratios of CPU seconds (all threads together) least.
 "useful GFLOP/s" counts the same work for everyone: the products that the model needs with the head on masked positions
 only (rembert/training/flops.py). Who computes more than that is not credited for it.
 
-  python -m benchmarks.run                                      everything (ten minutes, and 20 GB for base)
+  python -m benchmarks.run                                      everything (half an hour, and 20 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
   python -m benchmarks.run --only train_step --setting base --beside 'torch, float32'     13 GB instead of 20
   python -m benchmarks.run --only growth                        cost against layers, vocabulary, E_out, length, …
@@ -52,6 +55,9 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
   python -m benchmarks.run --only cleaning                      dumps to text on one core, beside wikiextractor
   REMBERT_BENCH_DUMPS=/path/to/dumps python -m benchmarks.run --only cleaning --setting dumps
   python -m benchmarks.run --only reading                       a token store to batches on one core, beside datasets
+  python -m benchmarks.run --only tokenizing                    text to ids on one core, beside tokenizers
+  python -m benchmarks.run --only windows                       windows of XTREME on one core, beside transformers
+  python -m benchmarks.run --only starting                      imports, and a run to its first step; eight minutes
   python -m benchmarks.run --rounds 15                          quieter figures
 
 `make bench` installs torch, datasets and wikiextractor (benchmarks/requirements.txt); what is missing is said in the
@@ -195,7 +201,12 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
     if options.beside:
       contestants = [contestants[0], *(each for each in contestants[1:] if each.name in options.beside)]
     facts['description'] = benchmark.SETTINGS[setting_name].description
-    measured = measure_in_turn(contestants, options.rounds, lambda text: console.print(text, style='dim'))
+    measured = measure_in_turn(
+      contestants,
+      options.rounds,
+      lambda text: console.print(text, style='dim'),
+      warm_up_runs=getattr(benchmark, 'WARM_UP_RUNS', 2),
+    )
   console.print(table(f'{name}, {setting_name}: {facts["description"]}', contestants, measured))
   facts['conclusion'] = benchmark.conclusion(setting_name, measured) if hasattr(benchmark, 'conclusion') else ''
   if facts['conclusion']:

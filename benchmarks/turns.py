@@ -51,10 +51,11 @@ class Measurement:
 
   Attributes:
     seconds: of each run, in the order of the rounds; empty if there was none.
-    cpu_seconds: of each run, over all threads; where others use the machine too, they say more than `seconds`.
+    cpu_seconds: of each run, over all threads, and all processes that it started and waited for; where others use the
+      machine too, they say more than `seconds`.
     facts: what the first run returned, to see that contestants do the same work.
     preparation_seconds: imports, initialisation, compilation, warm-up.
-    peak_bytes: largest resident size of the process.
+    peak_bytes: largest resident size of the process, or of one that it started.
     failure: why there is nothing to show, or ''.
   """
 
@@ -87,12 +88,23 @@ def _serve(connection: Connection, contestant: Contestant, warm_up_runs: int) ->
       run()
     connection.send(Measurement(facts=facts, preparation_seconds=time.perf_counter() - start))
     while connection.recv():
-      start = time.perf_counter(), time.process_time()
+      start = time.perf_counter(), _cpu_seconds()
       run()
-      connection.send((time.perf_counter() - start[0], time.process_time() - start[1]))
-    connection.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+      connection.send((time.perf_counter() - start[0], _cpu_seconds() - start[1]))
+    connection.send(_peak_bytes())
   except ImportError as error:
     connection.send(Measurement(failure=f'{error.name or error} is not installed'))
+
+
+def _cpu_seconds() -> float:
+  """Of this process, all its threads, and of those that it has started and that have ended."""
+  times = os.times()
+  return time.process_time() + times.children_user + times.children_system
+
+
+def _peak_bytes() -> int:
+  """The largest resident size of this process, or of one that it has started and that has ended."""
+  return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) * 1024
 
 
 def _stay_on_one_core() -> None:

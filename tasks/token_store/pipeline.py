@@ -238,35 +238,16 @@ class _Tokenize(beam.DoFn):
 
   def setup(self):
     self._encoders = {}
-    self._waiting = []
 
   def process(self, element) -> Iterator:
-    from tasks.mlm import TEXTS_AT_ONCE
-
-    self._waiting.append(element)
-    if len(self._waiting) == TEXTS_AT_ONCE:
-      yield from self._flush()
-
-  def finish_bundle(self) -> Iterator:
-    for element in self._flush():
-      yield beam.utils.windowed_value.WindowedValue(element, 0, [beam.transforms.window.GlobalWindow()])
-
-  def _flush(self) -> Iterator:
-    waiting, self._waiting = self._waiting, []
-    by_language: dict[str, list[TextDocument]] = {}
-    for (language, _), document in waiting:
-      by_language.setdefault(language, []).append(document)
-    for language, documents in by_language.items():
-      encode = self._encoder(language)
-      texts = ['\n'.join(document.paragraphs) for document in documents]
-      for document, text, ids in zip(documents, texts, encode(texts), strict=True):
-        split = SPLITS[document.is_held_out]
-        shard = int.from_bytes(document.digest[:8], 'big') % number_of_shards(
-          self._shards[language], split, self._config
-        )
-        sentences = count_sentences(list(document.paragraphs), language)
-        tokens = _Tokens(document.digest, ids.astype('<u4').tobytes(), sentences, len(text))
-        yield (language, split, shard), tokens
+    (language, _), document = element
+    text = '\n'.join(document.paragraphs)
+    ids = self._encoder(language)(text)
+    split = SPLITS[document.is_held_out]
+    shards = number_of_shards(self._shards[language], split, self._config)
+    shard = int.from_bytes(document.digest[:8], 'big') % shards
+    sentences = count_sentences(list(document.paragraphs), language)
+    yield (language, split, shard), _Tokens(document.digest, ids.astype('<u4').tobytes(), sentences, len(text))
 
   def _encoder(self, language: str):
     if language not in self._encoders:

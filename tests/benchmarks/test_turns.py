@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -78,3 +80,19 @@ def test_a_process_has_the_variables_that_it_asks_for_and_others_have_not():
   ]
   measured = measure_in_turn(contestants, 1, lambda text: None)
   assert [measured[name].facts['value'] for name in ('with', 'without')] == [7, 0]
+
+
+def prepare_child():
+  work = 'x = bytearray(200_000_000)\nfor _ in range(1_000_000): pass'
+  return lambda: subprocess.run([sys.executable, '-c', work], check=True) and None
+
+
+def test_what_a_contestant_starts_is_counted_with_it():
+  contestants = [
+    Contestant('alone', prepare_counter, (None,), {}),
+    Contestant('with a child', prepare_child, (), {}),
+  ]
+  measured = measure_in_turn(contestants, 1, lambda text: None, warm_up_runs=1)
+  alone, with_child = measured['alone'], measured['with a child']
+  assert with_child.cpu_median > alone.cpu_median
+  assert with_child.peak_bytes > 200_000_000
