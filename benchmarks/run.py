@@ -19,8 +19,8 @@ import rich.table
 from benchmarks import cleaning, growth, head, masking, reading, starting, tokenizing, train_step, windows
 from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
-# Each has SETTINGS, by name, with a `description`; contestants(setting, scratch folder), ours first, or NotHere; where two
-# are too many, WARM_UP_RUNS; and where there is more to say than a table does, conclusion(setting, measurements by name).
+# Each has SETTINGS, by name, with a `description`; contestants(setting, scratch folder), ours first, or NotHere. Where
+# two are too many, WARM_UP_RUNS; where a table does not say all, conclusion(setting, measurements by name).
 BENCHMARKS: dict[str, Any] = {
   'train_step': train_step,
   'head': head,
