@@ -14,14 +14,22 @@ import tempfile
 import rich.console
 import rich.table
 
-from benchmarks import cleaning, head, masking, reading, train_step
+from benchmarks import cleaning, encoding, finetuning, head, masking, reading, train_step
 from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
 # Each has SETTINGS, by name, with a `description`; and contestants(setting, scratch folder), ours first, or NotHere.
-BENCHMARKS = {'train_step': train_step, 'head': head, 'masking': masking, 'cleaning': cleaning, 'reading': reading}
+BENCHMARKS = {
+  'train_step': train_step,
+  'head': head,
+  'finetuning': finetuning,
+  'encoding': encoding,
+  'masking': masking,
+  'cleaning': cleaning,
+  'reading': reading,
+}
 PACKAGES = (
   *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell'),
-  *('torch', 'transformers', 'datasets', 'pyarrow', 'wikiextractor'),
+  *('torch', 'transformers', 'sentence-transformers', 'datasets', 'pyarrow', 'wikiextractor'),
 )
 
 EXAMPLES = """
@@ -36,14 +44,16 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
   python -m benchmarks.run                                      everything (ten minutes, and 20 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
   python -m benchmarks.run --only head                          the MLM head alone, V from 32,000 to 500,000
+  python -m benchmarks.run --only finetuning                    a step of XNLI, a step of SQuAD
+  python -m benchmarks.run --only encoding --setting small      embeddings of 1,000 sentences
   python -m benchmarks.run --only masking                       rows masked on one core; seconds
   python -m benchmarks.run --only cleaning                      dumps to text on one core, beside wikiextractor
   REMBERT_BENCH_DUMPS=/path/to/dumps python -m benchmarks.run --only cleaning --setting dumps
   python -m benchmarks.run --only reading                       a token store to batches on one core, beside datasets
   python -m benchmarks.run --rounds 15                          quieter figures
 
-`make bench` installs torch, datasets and wikiextractor (benchmarks/requirements.txt); what is missing is said in the
-table.
+`make bench` installs torch, sentence-transformers, datasets and wikiextractor (benchmarks/requirements.txt); what is
+missing is said in the table.
 """
 
 
