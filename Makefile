@@ -94,7 +94,7 @@ golden: $(TORCH_STAMP)  ## make tests/golden anew: Hugging Face's RemBERT and se
 	PYTHONPATH=. $(BIN)/python tests/support/seqeval_cases.py
 	PYTHONPATH=. $(BIN)/python tests/support/launcher_commands.py
 
-bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs torch, datasets, wikiextractor)
+bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs torch and others)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libtpu; ten minutes)

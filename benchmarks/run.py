@@ -16,7 +16,19 @@ from typing import Any
 import rich.console
 import rich.table
 
-from benchmarks import cleaning, growth, head, masking, reading, starting, tokenizing, train_step, windows
+from benchmarks import (
+  cleaning,
+  encoding,
+  finetuning,
+  growth,
+  head,
+  masking,
+  reading,
+  starting,
+  tokenizing,
+  train_step,
+  windows,
+)
 from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
 # Each has SETTINGS, by name, with a `description`; contestants(setting, scratch folder), ours first, or NotHere. Where
@@ -24,6 +36,8 @@ from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, 
 BENCHMARKS: dict[str, Any] = {
   'train_step': train_step,
   'head': head,
+  'finetuning': finetuning,
+  'encoding': encoding,
   'masking': masking,
   'cleaning': cleaning,
   'reading': reading,
@@ -34,7 +48,8 @@ BENCHMARKS: dict[str, Any] = {
 }
 PACKAGES = (
   *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell', 'sentencepiece'),
-  *('torch', 'transformers', 'tokenizers', 'datasets', 'pyarrow', 'seqio', 'tensorflow-text', 'wikiextractor'),
+  *('torch', 'transformers', 'tokenizers', 'sentence-transformers', 'datasets', 'pyarrow'),
+  *('seqio', 'tensorflow-text', 'wikiextractor'),
 )
 
 EXAMPLES = """
@@ -51,6 +66,8 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
   python -m benchmarks.run --only train_step --setting base --beside 'torch, float32'     13 GB instead of 20
   python -m benchmarks.run --only growth                        cost against layers, vocabulary, E_out, length, …
   python -m benchmarks.run --only head                          the MLM head alone, V from 32,000 to 500,000
+  python -m benchmarks.run --only finetuning                    a step of XNLI, a step of SQuAD
+  python -m benchmarks.run --only encoding --setting small      embeddings of 1,000 sentences
   python -m benchmarks.run --only masking                       rows masked on one core; seconds
   python -m benchmarks.run --only cleaning                      dumps to text on one core, beside wikiextractor
   REMBERT_BENCH_DUMPS=/path/to/dumps python -m benchmarks.run --only cleaning --setting dumps
@@ -60,8 +77,8 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
   python -m benchmarks.run --only starting                      imports, and a run to its first step; eight minutes
   python -m benchmarks.run --rounds 15                          quieter figures
 
-`make bench` installs torch, datasets and wikiextractor (benchmarks/requirements.txt); what is missing is said in the
-table.
+`make bench` installs torch, sentence-transformers, datasets and wikiextractor (benchmarks/requirements.txt); what is
+missing is said in the table.
 """
 
 

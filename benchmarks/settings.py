@@ -1,6 +1,8 @@
 """What several benchmarks of the model share: its sizes, a random batch, and Hugging Face's form of both."""
 
 import dataclasses
+import json
+import pathlib
 
 import numpy as np
 
@@ -77,3 +79,29 @@ def torch_config(config: RemBertConfig):
   fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
   fields.pop('pad_vocab_to_multiple_of')
   return transformers.RemBertConfig(**fields)
+
+
+def write_random_model(
+  folder: pathlib.Path, config: RemBertConfig, head: str | None = None, *, num_labels: int | None = None
+) -> None:
+  """A folder of Hugging Face with random weights: whoever loads it, here or there, computes the same function."""
+  from rembert.convert import huggingface
+  from rembert.convert.names import ENCODER_PREFIX, slots
+  from rembert.model.heads import FIXED_LABELS, POOLED
+
+  random = np.random.default_rng(2)
+
+  def read(name: str) -> np.ndarray:
+    center = 1 if name.endswith('LayerNorm.weight') else 0
+    return center + config.initializer_range * random.standard_normal(shapes[name], np.float32)
+
+  prefix = '' if head is None else ENCODER_PREFIX
+  shapes = {
+    (prefix if slot.leaf.startswith('encoder/') else '') + slot.hugging_face: slot.shape_in(huggingface.FORM)
+    for slot in slots(config, head, num_labels=num_labels, has_pooler=head in POOLED)
+  }
+  labels = [str(label) for label in range(num_labels or FIXED_LABELS.get(head, 0))]
+  folder.mkdir()
+  (folder / 'config.json').write_text(json.dumps(huggingface.config_json(config, head, labels), indent=2))
+  sizes = {name: 4 * int(np.prod(shape)) for name, shape in shapes.items()}
+  huggingface.write_weights(folder, sizes, read, shard_bytes=sum(sizes.values()))

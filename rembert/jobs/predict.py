@@ -88,12 +88,25 @@ def embed_lines(
   """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut."""
   longest = model.config.max_position_embeddings
   rows = [cut(encoder.encode(line), longest) for line in lines]
-  vectors = np.zeros((len(lines), model.config.hidden_size), np.float32)
+  return embed_rows(model, rows, layer=layer, batch_size=batch_size, on_progress=on_progress)
+
+
+def embed_rows(
+  model: 'LoadedModel',
+  rows: Sequence[Sequence[int]],
+  *,
+  layer: int | None = None,
+  batch_size: int = 32,
+  on_progress: Callable[[float, str], None] = lambda fraction, note: None,
+) -> np.ndarray:
+  """The same for lines that are ids already, at most as many of each as the model has positions."""
+  longest, pad = model.config.max_position_embeddings, model.config.pad_token_id
+  vectors = np.zeros((len(rows), model.config.hidden_size), np.float32)
   done = 0
-  for chosen, ids, mask in padded_rows(rows, pad=encoder.special.pad, batch_size=batch_size, longest=longest):
+  for chosen, ids, mask in padded_rows(rows, pad=pad, batch_size=batch_size, longest=longest):
     vectors[chosen] = np.asarray(model.embed(ids, mask, layer=layer))[: len(chosen)]
     done += len(chosen)
-    on_progress(done / len(lines), f'{done} lines')
+    on_progress(done / len(rows), f'{done} lines')
   return vectors
 
 

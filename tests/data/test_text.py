@@ -44,7 +44,19 @@ def test_every_row_is_in_one_batch_as_it_was(rows, batch_size):
       assert not np.any(ids[place][mask[place] == 0])
     assert not np.any(mask[len(chosen) :])
   assert [seen[row] for row in range(len(rows))] == rows
-  assert len(shapes) <= 4  # 0, 16, 32, 40
+  assert len(shapes) <= 6  # 0, 8, 16, 24, 32, 40
+
+
+def test_short_rows_get_little_padding_and_few_shapes_are_compiled():
+  rows = [[1] * length for length in range(1, 513)]
+  lengths = [ids.shape[1] for _, ids, _ in padded_rows(rows, pad=0, batch_size=1, longest=512)]
+  assert all(length - len(row) < max(8, length / 5) for row, length in zip(rows[::-1], lengths, strict=True))
+  assert sorted({*lengths}) == [*range(8, 64, 8), *range(64, 128, 16), *range(128, 256, 32), *range(256, 513, 64)]
+
+
+def test_the_batch_that_is_filled_up_is_the_shortest():
+  batches = list(padded_rows([[1] * length for length in (9, 30, 3, 17, 25)], pad=0, batch_size=2, longest=40))
+  assert [(chosen, ids.shape) for chosen, ids, _ in batches] == [([1, 4], (2, 32)), ([3, 0], (2, 24)), ([2], (2, 8))]
 
 
 def test_a_row_longer_than_the_model_is_refused():

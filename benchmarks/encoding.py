@@ -1,0 +1,177 @@
+"""Embeddings of sentences: the mean of the last layer, for sentences as long as sentences are.
+
+Lengths are drawn from a log-normal distribution (Williams, Biometrika 31, 1940): a median of 22 pieces, a mean of 26,
+one in a hundred beyond 88. The ids are random, and nobody has to make them from text: that is another measure. There is
+no [CLS] nor [SEP] among them, which this project leaves out of the mean, and the others take in. Weights are random and
+the same for everybody, from one folder of Hugging Face.
+
+This project embeds as `python -m rembert.jobs.predict embed` and the retrieval tasks do. Beside it Hugging Face's torch
+RemBERT, 32 sentences at a time, padded to the longest of the batch: in the order in which they come, as it is commonly
+written; sorted by length; by `encode` of sentence-transformers, which does that itself (its tokenizer left out); and
+sorted under bfloat16 autocast.
+
+`positions` are what the model was run on, with padding; `norm of mean` is that of the mean over all embeddings.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from benchmarks.settings import BASE, FIRST_PIECE, SMALL, write_random_model
+from benchmarks.turns import Contestant, Run
+from rembert.model.config import RemBertConfig
+
+BATCH_SIZE = 32  # of everybody; the default of sentence-transformers too
+MEDIAN_LENGTH, SPREAD = 22, 0.6  # of the log-normal distribution, in pieces; SPREAD is that of the logarithm
+
+OURS, SENTENCE_TRANSFORMERS = 'this project', 'sentence-transformers'
+TORCH, TORCH_SORTED, TORCH_BF16 = 'torch, as they come', 'torch, sorted', 'torch, sorted, bfloat16 autocast'
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """An encoder, and how many sentences a run embeds."""
+
+  config: RemBertConfig
+  sentences: int
+
+  @property
+  def description(self) -> str:
+    """One line."""
+    config, rows = self.config, sentences(self)
+    tokens = sum(len(row) for row in rows)
+    return (
+      f'{len(rows):,} sentences of {tokens / len(rows):.1f} pieces on average, {max(map(len, rows))} at most · '
+      f'L {config.num_hidden_layers}, H {config.hidden_size}, {config.num_attention_heads} heads, '
+      f'V {config.vocab_size:,}, I {config.input_embedding_size}'
+    )
+
+
+# A tenth of 10,000 sentences, and fewer with the larger model, so that a round takes less than a minute on two cores.
+SETTINGS = {'small': Setting(SMALL, sentences=1000), 'base': Setting(BASE, sentences=200)}
+
+
+def sentences(setting: Setting) -> list[np.ndarray]:
+  """Ids of each sentence, none special."""
+  random, config = np.random.default_rng(0), setting.config
+  drawn = random.lognormal(np.log(MEDIAN_LENGTH), SPREAD, setting.sentences)
+  lengths = np.clip(np.rint(drawn), 1, config.max_position_embeddings).astype(int)
+  return [random.integers(FIRST_PIECE, config.vocab_size, length) for length in lengths]
+
+
+def facts(embeddings_NxH: np.ndarray, positions: int) -> dict[str, float]:
+  """What shows that everybody embeds the same sentences."""
+  return {'positions': positions, 'norm of mean': float(np.linalg.norm(embeddings_NxH.mean(0)))}
+
+
+# --- contestants: each returns a function that embeds all sentences ---------------------------------------------------
+
+
+def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
+  """What `rembert.jobs.predict embed` does once lines are ids."""
+  import jax
+
+  from rembert.data.text import padded_rows
+  from rembert.jobs.predict import embed_rows
+  from rembert.loading import load
+
+  jax.config.update('jax_platforms', 'cpu')
+  model, rows = load(folder), sentences(setting)
+  options = {'pad': model.config.pad_token_id, 'longest': model.config.max_position_embeddings}
+  positions = sum(ids.size for _, ids, _ in padded_rows(rows, batch_size=BATCH_SIZE, **options))
+
+  def run() -> dict[str, float]:
+    return facts(embed_rows(model, rows, batch_size=BATCH_SIZE), positions)
+
+  return run
+
+
+def prepare_torch(setting: Setting, folder: pathlib.Path, is_sorted: bool, autocast: bool) -> Run:
+  """Batches of `RemBertModel`, and the mean over what the mask shows."""
+  import torch
+  import transformers
+
+  model, rows = transformers.RemBertModel.from_pretrained(folder, add_pooling_layer=False).eval(), sentences(setting)
+
+  def run() -> dict[str, float]:
+    order = np.argsort([len(row) for row in rows])[::-1] if is_sorted else np.arange(len(rows))
+    embeddings_NxH, positions = np.zeros((len(rows), setting.config.hidden_size), np.float32), 0
+    with torch.inference_mode(), torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+      for start in range(0, len(rows), BATCH_SIZE):
+        chosen = order[start : start + BATCH_SIZE]
+        ids_BxS, mask_BxS = padded([rows[index] for index in chosen], setting.config.pad_token_id)
+        states_BxSxH = model(input_ids=ids_BxS, attention_mask=mask_BxS).last_hidden_state
+        weights_BxSx1 = mask_BxS[..., None].float()
+        embeddings_NxH[chosen] = ((states_BxSxH * weights_BxSx1).sum(1) / weights_BxSx1.sum(1)).numpy()
+        positions += ids_BxS.numel()
+    return facts(embeddings_NxH, positions)
+
+  return run
+
+
+def prepare_sentence_transformers(setting: Setting, folder: pathlib.Path) -> Run:
+  """`SentenceTransformer.encode` with mean pooling, of texts in which each piece is one character: its id."""
+  import torch
+  import transformers
+  from sentence_transformers import SentenceTransformer
+  from sentence_transformers.sentence_transformer.modules import Pooling
+
+  positions = 0
+
+  class Encoder(torch.nn.Module):
+    """What its `Transformer` does, but for the tokenizer."""
+
+    def __init__(self):
+      super().__init__()
+      self.model = transformers.RemBertModel.from_pretrained(folder, add_pooling_layer=False)
+
+    def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
+      ids_BxS, mask_BxS = padded([np.array([*map(ord, text)]) for text in texts], setting.config.pad_token_id)
+      return {'input_ids': ids_BxS, 'attention_mask': mask_BxS}
+
+    def forward(self, features: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+      nonlocal positions
+      positions += features['input_ids'].numel()
+      return features | {'token_embeddings': self.model(**features).last_hidden_state}
+
+  pooling = Pooling(setting.config.hidden_size, pooling_mode='mean')
+  model = SentenceTransformer(modules=[Encoder(), pooling], device='cpu')
+  texts = [''.join(map(chr, row)) for row in sentences(setting)]
+
+  def run() -> dict[str, float]:
+    nonlocal positions
+    positions = 0
+    embeddings_NxH = model.encode(texts, batch_size=BATCH_SIZE, show_progress_bar=False)
+    return facts(embeddings_NxH, positions)
+
+  return run
+
+
+def padded(rows: Sequence[np.ndarray], pad: int):
+  """Ids and mask, tensors [B, S], S the longest of the rows."""
+  import torch
+
+  sequence = functools.partial(torch.nn.utils.rnn.pad_sequence, batch_first=True)
+  tensors = [torch.from_numpy(row) for row in rows]
+  return sequence(tensors, padding_value=pad), sequence([torch.ones_like(row) for row in tensors])
+
+
+def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
+  """In the order in which they run; the first is this project, and ratios are taken to it."""
+  setting, folder = SETTINGS[setting_name], scratch / 'model'
+  write_random_model(folder, setting.config)
+  work = {'sentences': setting.sentences, 'tokens': sum(len(row) for row in sentences(setting))}
+
+  def contestant(name: str, prepare: Callable[..., Run], *how: bool) -> Contestant:
+    return Contestant(name, prepare, (setting, folder, *how), work)
+
+  return [
+    contestant(OURS, prepare_ours),
+    contestant(TORCH, prepare_torch, False, False),
+    contestant(TORCH_SORTED, prepare_torch, True, False),
+    contestant(SENTENCE_TRANSFORMERS, prepare_sentence_transformers),
+    contestant(TORCH_BF16, prepare_torch, True, True),
+  ]

@@ -1,0 +1,101 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from scipy.special import erf, softmax
+
+from benchmarks import encoding
+from benchmarks.settings import SMALL, write_random_model
+
+TINY = encoding.Setting(
+  dataclasses.replace(
+    SMALL,
+    vocab_size=400,
+    input_embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    intermediate_size=32,
+    max_position_embeddings=64,
+  ),
+  sentences=70,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+  write_random_model(tmp_path / 'model', TINY.config)
+  return tmp_path / 'model'
+
+
+def reference_norm(setting, folder) -> float:
+  """Sentence by sentence, without padding; RemBERT as it is in the paper, float64."""
+  weights = {
+    name: x.astype(np.float64) for name, x in safetensors.numpy.load_file(folder / 'model.safetensors').items()
+  }
+  config = json.loads((folder / 'config.json').read_text())
+
+  def linear(x, name):
+    return x @ weights[f'{name}.weight'].T + weights[f'{name}.bias']
+
+  def norm(x, name):
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + config['layer_norm_eps'])
+    return x * weights[f'{name}.weight'] + weights[f'{name}.bias']
+
+  def attention(x_SxH, layer):
+    heads = lambda name: np.stack(
+      np.split(linear(x_SxH, f'{layer}.attention.self.{name}'), config['num_attention_heads'], axis=-1)
+    )
+    query_NxSxD, key_NxSxD, value_NxSxD = map(heads, ('query', 'key', 'value'))
+    scores_NxSxS = query_NxSxD @ key_NxSxD.swapaxes(1, 2) / np.sqrt(query_NxSxD.shape[-1])
+    return linear(np.concatenate(softmax(scores_NxSxS, -1) @ value_NxSxD, -1), f'{layer}.attention.output.dense')
+
+  def embedding(ids_S):
+    x = weights['embeddings.word_embeddings.weight'][ids_S] + weights['embeddings.token_type_embeddings.weight'][0]
+    x = norm(x + weights['embeddings.position_embeddings.weight'][: len(ids_S)], 'embeddings.LayerNorm')
+    x = linear(x, 'encoder.embedding_hidden_mapping_in')
+    for number in range(config['num_hidden_layers']):
+      layer = f'encoder.layer.{number}'
+      x = norm(x + attention(x, layer), f'{layer}.attention.output.LayerNorm')
+      wide = linear(x, f'{layer}.intermediate.dense')
+      down = linear(0.5 * wide * (1 + erf(wide / np.sqrt(2))), f'{layer}.output.dense')
+      x = norm(x + down, f'{layer}.output.LayerNorm')
+    return x.mean(0)
+
+  return np.linalg.norm(np.mean([embedding(ids_S) for ids_S in encoding.sentences(setting)], axis=0))
+
+
+def test_our_embeddings_are_means_of_the_last_layer(folder):
+  run = encoding.prepare_ours(TINY, folder)
+  assert run()['norm of mean'] == pytest.approx(reference_norm(TINY, folder), rel=1e-5)
+
+
+@pytest.mark.parametrize(('is_sorted', 'autocast'), [(False, False), (True, False), (True, True)])
+def test_torch_has_the_same_embeddings(folder, is_sorted, autocast):
+  pytest.importorskip('torch', reason='`make bench` installs torch')
+  run = encoding.prepare_torch(TINY, folder, is_sorted, autocast)
+  assert run()['norm of mean'] == pytest.approx(reference_norm(TINY, folder), rel=1e-2 if autocast else 1e-5)
+
+
+def test_sorted_by_length_is_what_sentence_transformers_does(folder):
+  pytest.importorskip('torch', reason='`make bench` installs torch')
+  pytest.importorskip('sentence_transformers', reason='`make bench` installs sentence-transformers')
+  theirs = encoding.prepare_sentence_transformers(TINY, folder)()
+  assert theirs == pytest.approx(encoding.prepare_torch(TINY, folder, True, False)(), rel=1e-5)
+
+
+def test_sentences_are_as_long_as_sentences_are():
+  rows = encoding.sentences(encoding.SETTINGS['small'])
+  lengths = [len(row) for row in rows]
+  assert np.median(lengths) == pytest.approx(22, abs=1)
+  assert np.mean(lengths) == pytest.approx(26, abs=1)
+  assert np.percentile(lengths, 99) == pytest.approx(88, rel=0.1)
+  assert min(lengths) > 0
+  assert min(row.min() for row in rows) > encoding.SETTINGS['small'].config.eos_token_id
+
+
+def test_everybody_embeds_the_same_sentences_with_one_folder(tmp_path):
+  first, *others = encoding.contestants('small', tmp_path)
+  assert first.work['sentences'] == 1000
+  assert all(other.work == first.work and other.arguments[:2] == first.arguments for other in others)
