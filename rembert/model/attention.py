@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from rembert.model.building_blocks import ATTENTION, dot_general_of_rows, linear, rows_at
+from rembert.model.building_blocks import ATTENTION, PRODUCT, dot_general_of_rows, linear, rows_at
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.fused_attention import cudnn_attention, splash_attention
 from rembert.model.partitioning import constrain
@@ -148,6 +148,8 @@ class SelfAttention(nnx.Module):
       mask = visibility.mask_at(positions_BxK)
       x_BxKxNxD = einsum_attention(query_BxKxNxD, key, value, mask, dropout_rate=rate, dropout_key=dropout_key)
       return self.output(x_BxKxNxD)
+    if self.backend == 'splash':
+      return self._by_splash(x_BxSxH, visibility, dropout_key)
     qkv_BxSx3xNxD = constrain(self.qkv(x_BxSxH), 'batch', None, None, 'heads', None)
     query, key, value = (qkv_BxSx3xNxD[:, :, part] for part in range(3))
     x_BxSxNxD = dot_product_attention(
@@ -155,10 +157,35 @@ class SelfAttention(nnx.Module):
     )
     return self.output(x_BxSxNxD)
 
+  def _by_splash(self, x_BxSxH: jax.Array, visibility: Visibility, dropout_key: jax.Array | None) -> jax.Array:
+    """The same with arrays that lie in memory as the kernel wants them from product to product, heads before positions.
+
+    One product for all three would have to be taken apart, and its gradient put together, by copies: a third of what
+    a layer moves. So would products of flattened rows. What the backward pass keeps is what the kernel was given.
+    """
+    heads_first = lambda x_BxSxNxD: jnp.swapaxes(x_BxSxNxD, 1, 2)
+    parts = []
+    for part in range(3):
+      kernel_HxNxD, bias_NxD = self._parameters(x_BxSxH.dtype, part)
+      x_BxSxNxD = jax.lax.dot_general(x_BxSxH, kernel_HxNxD, (((2,), (0,)), ((), ()))) + bias_NxD
+      x_BxNxSxD = checkpoint_name(heads_first(constrain(x_BxSxNxD, 'batch', None, 'heads', None)), PRODUCT)
+      parts.append(heads_first(x_BxNxSxD))
+    query, key, value = parts
+    x_BxSxNxD = dot_product_attention(
+      query, key, value, visibility, backend='splash', dropout_rate=self.dropout_rate, dropout_key=dropout_key
+    )
+    assert self.output.bias is not None  # `linear` gives every map one
+    kernel_NxDxH, bias_H = (x[...].astype(x_BxSxH.dtype) for x in (self.output.kernel, self.output.bias))
+    x_BxSxH = jax.lax.dot_general(x_BxSxNxD, kernel_NxDxH, (((2, 3), (0, 1)), ((), ())))
+    return checkpoint_name(x_BxSxH, PRODUCT) + bias_H
+
   def _part(self, x_BxSxH: jax.Array, part: slice) -> jax.Array:
     """`self.qkv` for some of query, key and value."""
-    assert self.qkv.bias is not None  # `linear` gives every map one
-    kernel_HxPxNxD = self.qkv.kernel[...][:, part].astype(x_BxSxH.dtype)
-    bias_PxNxD = self.qkv.bias[...][part].astype(x_BxSxH.dtype)
+    kernel_HxPxNxD, bias_PxNxD = self._parameters(x_BxSxH.dtype, part)
     x_BxSxPxNxD = dot_general_of_rows(x_BxSxH, kernel_HxPxNxD, (((2,), (0,)), ((), ()))) + bias_PxNxD
     return constrain(x_BxSxPxNxD, 'batch', None, None, 'heads', None)
+
+  def _parameters(self, dtype: jnp.dtype, part: int | slice) -> tuple[jax.Array, jax.Array]:
+    """Kernel and bias of some of query, key and value."""
+    assert self.qkv.bias is not None  # `linear` gives every map one
+    return self.qkv.kernel[...][:, part].astype(dtype), self.qkv.bias[...][part].astype(dtype)

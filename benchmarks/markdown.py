@@ -1,0 +1,19 @@
+"""Tables of a Markdown page that are made by a program, between words that are not."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+  """Markdown; the first column to the left, the others to the right."""
+  lines = ['| ' + ' | '.join(columns) + ' |', '|---|' + '--:|' * (len(columns) - 1)]
+  return '\n'.join([*lines, *('| ' + ' | '.join(row) + ' |' for row in rows)])
+
+
+def with_tables(page: str, tables: Mapping[str, str]) -> str:
+  """The page with its tables made anew, each between `<!-- table: NAME -->` and `<!-- end -->`; the words stay."""
+  for name, made in tables.items():
+    between = rf'(<!-- table: {name} -->\n).*?(<!-- end -->)'
+    page, count = re.subn(between, lambda match, made=made: f'{match[1]}{made}\n{match[2]}', page, flags=re.DOTALL)
+    assert count == 1, f'the page has no place for the table {name}'
+  return page

@@ -1,0 +1,164 @@
+"""The tables and the picture of docs/performance.md, from what `python -m benchmarks.run` has measured.
+
+python -m benchmarks.page runs/benchmarks      take these results into docs/performance.json, and render
+python -m benchmarks.page                      render from docs/performance.json alone
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+
+from benchmarks.markdown import table, with_tables
+from rembert.report import drawing
+
+ROOT = pathlib.Path(__file__).parent.parent
+RESULTS = ROOT / 'docs' / 'performance.json'
+PAGE = ROOT / 'docs' / 'performance.md'
+PICTURE = ROOT / 'docs' / 'images' / 'performance.png'
+DIGITS = 4  # of what is kept of a sample
+KEPT = ('name', 'seconds', 'cpu_seconds', 'facts', 'peak_bytes', 'failure', 'work', 'one_core')
+KEPT_RATIOS = ('times_this_project', 'times_this_project_in_cpu_seconds')
+PACKAGES = ('python', 'jax', 'flax', 'torch', 'transformers')
+
+
+def taken(results: Mapping[str, dict], folder: pathlib.Path) -> dict[str, dict]:
+  """Results by the names of their files, with those of `folder` in the place of older ones."""
+  found = dict(results)
+  for file in sorted(folder.glob('*.json')):
+    record = json.loads(file.read_text())
+    contestants = [
+      {name: each[name] for name in (*KEPT, *KEPT_RATIOS) if name in each} for each in record['contestants']
+    ]
+    found[file.stem] = rounded(record | {'contestants': contestants})
+  return dict(sorted(found.items()))
+
+
+def rounded(value):
+  """A JSON value with its floats cut to `DIGITS` digits."""
+  if isinstance(value, dict):
+    return {name: rounded(item) for name, item in value.items()}
+  if isinstance(value, list):
+    return [rounded(item) for item in value]
+  return float(f'{value:.{DIGITS}g}') if isinstance(value, float) else value
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def benchmark_tables(results: Mapping[str, dict]) -> dict[str, str]:
+  """A table for each benchmark, by its name, all settings one below the other; and one of the growth."""
+  by_benchmark: dict[str, list[dict]] = {}
+  for record in results.values():
+    by_benchmark.setdefault(record['benchmark'], []).append(record)
+  tables = {name: _comparison(records) for name, records in by_benchmark.items() if name != 'growth'}
+  if growth := by_benchmark.get('growth'):
+    tables['growth'] = _growth(growth)
+  return tables | {'machine': _machine(results.values())}
+
+
+def _comparison(records: Sequence[dict]) -> str:
+  unit = next(iter(records[0]['contestants'][0]['work']))
+  rows = []
+  for record in records:
+    rows.append([f'**{record["setting"]}**: {record["description"]}', *[''] * 6])
+    for each in record['contestants']:
+      rows.append([each['name'], *(_cells(each, unit) if each['seconds'] else [each['failure'], *[''] * 5])])
+  return table(['', 'seconds', f'{unit}/s', '× this project', 'min … max', 'in CPU seconds', 'memory'], rows)
+
+
+def _cells(contestant: dict, unit: str) -> list[str]:
+  seconds = statistics.median(contestant['seconds'])
+  rate = contestant['work'][unit] / seconds if unit in contestant['work'] else None
+  ratios, of_cpu = (contestant.get(name) or [] for name in KEPT_RATIOS)
+  return [
+    f'{seconds:.3g}',
+    '' if rate is None else f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}',
+    f'**{statistics.median(ratios):.2f}**' if ratios else '',
+    f'{min(ratios):.2f} … {max(ratios):.2f}' if ratios else '',
+    f'{statistics.median(of_cpu):.2f}' if of_cpu else '',
+    f'{contestant["peak_bytes"] / 1e9:.1f} GB',
+  ]
+
+
+def _growth(records: Sequence[dict]) -> str:
+  rows = []
+  for record in records:
+    measured = [each for each in record['contestants'] if each['seconds']]
+    seconds = ' · '.join(f'{statistics.median(each["seconds"]):.3g}' for each in measured)
+    power = re.search(r'power of (\S+)', record['conclusion'])
+    rows.append([record['description'], seconds, power[1] if power else ''])
+  return table(['what grows', 'seconds', 'power'], rows)
+
+
+def _machine(records) -> str:
+  """On what, when, and with which versions; a row for each combination."""
+  rows: dict[tuple, list[str]] = {}
+  for record in records:
+    machine, versions = record['machine'], record['versions']
+    packages = ', '.join(f'{name} {versions[name]}' for name in PACKAGES if versions.get(name))
+    cells = (f'{machine["cpu"]}, {machine["cores"]} cores, {machine["memory_bytes"] / 1e9:.0f} GB', packages)
+    rows.setdefault((record['date'][:10], *cells), []).append(f'{record["benchmark"]} {record["setting"]}')
+  columns = ['measured', 'machine', 'versions', 'on']
+  return table(columns, [[', '.join(names), *cells, date] for (date, *cells), names in rows.items()])
+
+
+# --- picture ----------------------------------------------------------------------------------------------------------
+
+
+def picture(results: Mapping[str, dict]) -> drawing.Drawing:
+  """How many times as long others take: a bar for each, from 1, where this project is; logarithmic."""
+  bars = [
+    (f'{record["benchmark"]}, {record["setting"]}', each['name'], statistics.median(each['times_this_project']))
+    for record in results.values()
+    if record['benchmark'] != 'growth'
+    for each in record['contestants']
+    if each.get('times_this_project') and not each['name'].startswith('…')
+  ]
+  alt = f'How many times as long {len(bars)} others take for the same work, on a logarithmic scale'
+  with drawing.canvas('performance', alt=alt, width=8, height=1.4 + 0.24 * len(bars)) as canvas:
+    axes, groups = canvas.axes, list(dict.fromkeys(group for group, _, _ in bars))
+    for index, (group, _, ratio) in enumerate(bars):
+      colour = drawing.SERIES[groups.index(group) % len(drawing.SERIES)]
+      axes.barh(index, ratio - 1, left=1, height=0.7, color=colour)
+      side = 4 if ratio >= 1 else -4
+      axes.annotate(
+        f'{ratio:.2g}' if ratio < 10 else f'{ratio:.0f}',
+        *((ratio, index), (side, 0)),
+        textcoords='offset points',
+        va='center',
+        ha='left' if ratio >= 1 else 'right',
+        fontsize=8.5,
+      )
+    axes.set_yticks(range(len(bars)), [f'{group}: {name}' for group, name, _ in bars], fontsize=8.5)
+    axes.invert_yaxis()
+    axes.set_xscale('log')
+    axes.set_xlim(min(0.7, *(0.75 * ratio for _, _, ratio in bars)), 1.5 * max(ratio for _, _, ratio in bars))
+    ticks = [tick for tick in (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
+    axes.set_xticks(ticks, [f'{tick:g}' for tick in ticks])
+    axes.minorticks_off()
+    axes.axvline(1, color=drawing.INK, linewidth=1)
+    axes.grid(False, axis='y')
+    axes.set_xlabel('times as long as this project')
+  return canvas.drawing
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+  """The command."""
+  flags = argparse.ArgumentParser(
+    prog='python -m benchmarks.page', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  flags.add_argument('folder', nargs='?', type=pathlib.Path, help='where benchmarks.run has written; default: none')
+  options = flags.parse_args(arguments)
+  results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+  if options.folder:
+    results = taken(results, options.folder)
+    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + '\n')
+  PAGE.write_text(with_tables(PAGE.read_text(), benchmark_tables(results)))
+  PICTURE.write_bytes(picture(results).png)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,89 @@
+"""docs/performance.md says what was measured: its tables are those of docs/performance.json."""
+
+import copy
+import json
+
+import pytest
+
+from benchmarks import page
+from benchmarks.markdown import with_tables
+
+RESULTS = json.loads(page.RESULTS.read_text())
+RECORD = {
+  'benchmark': 'some',
+  'setting': 'small',
+  'date': '2026-01-02T03:04:05+00:00',
+  'description': 'two rows',
+  'versions': {'python': '3.11', 'jax': '0.1', 'torch': None},
+  'machine': {'cpu': 'A processor', 'cores': 2, 'memory_bytes': 8e9, 'load_before': 0.0, 'system': 'x'},
+  'conclusion': '',
+  'contestants': [
+    {
+      **{'name': 'this project', 'seconds': [0.5, 0.25, 0.5], 'cpu_seconds': [1, 1, 1], 'peak_bytes': 2_000_000_000},
+      **{'work': {'rows': 200}, 'failure': '', 'facts': {}, 'preparation_seconds': 3.0},
+    },
+    {
+      **{'name': 'theirs', 'seconds': [1.0, 1.0, 1.23456], 'cpu_seconds': [2, 2, 2], 'peak_bytes': 1_000_000_000},
+      **{'work': {'rows': 200}, 'failure': '', 'facts': {}, 'one_core': False},
+      **{'times_this_project': [2.0, 4.0, 2.5], 'times_this_project_in_cpu_seconds': [2.0, 2.0, 2.0]},
+    },
+    {'name': 'absent', 'seconds': [], 'peak_bytes': 0, 'work': {'rows': 200}, 'failure': 'wishful is not installed'},
+  ],
+}
+GROWTH = RECORD | {
+  **{'benchmark': 'growth', 'setting': 'layers', 'description': 'layers from 1 to 2'},
+  'conclusion': 'seconds grow as layers to the power of 0.87',
+}
+
+
+def test_the_page_and_its_picture_are_of_the_results_that_are_kept():
+  text = page.PAGE.read_text()
+  assert text == with_tables(text, page.benchmark_tables(RESULTS))
+  assert page.PICTURE.stat().st_size < 150_000
+
+
+def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
+  tables = page.benchmark_tables({'a': RECORD, 'b': GROWTH})
+  assert set(tables) == {'some', 'growth', 'machine'}
+  head, _, setting, ours, theirs, absent = tables['some'].splitlines()
+  assert head == '|  | seconds | rows/s | × this project | min … max | in CPU seconds | memory |'
+  assert setting.startswith('| **small**: two rows |')
+  assert ours == '| this project | 0.5 | 400 |  |  |  | 2.0 GB |'
+  assert theirs == '| theirs | 1 | 200 | **2.50** | 2.00 … 4.00 | 2.00 | 1.0 GB |'
+  assert absent.startswith('| absent | wishful is not installed |')
+  assert tables['growth'].splitlines()[2] == '| layers from 1 to 2 | 0.5 · 1 | 0.87 |'
+  assert (
+    'some small, growth layers | A processor, 2 cores, 8 GB | python 3.11, jax 0.1 | 2026-01-02' in tables['machine']
+  )
+
+
+def test_new_results_take_the_place_of_older_ones_and_keep_their_samples(tmp_path):
+  (tmp_path / 'some-small.json').write_text(json.dumps(RECORD))
+  before = {'some-small': {'old': 1}, 'other-base': {'old': 2}}
+  taken = page.taken(before, tmp_path)
+  assert list(taken) == ['other-base', 'some-small']
+  assert taken['other-base'] == {'old': 2}
+  [ours, theirs, _] = taken['some-small']['contestants']
+  assert theirs['seconds'] == [1.0, 1.0, 1.235]
+  assert 'preparation_seconds' not in ours
+
+
+def test_what_is_kept_can_be_rendered_again(tmp_path, monkeypatch):
+  for name in ('RESULTS', 'PAGE', 'PICTURE'):
+    monkeypatch.setattr(page, name, tmp_path / name)
+  (tmp_path / 'new').mkdir()
+  (tmp_path / 'new' / 'some-small.json').write_text(json.dumps(RECORD))
+  places = ''.join(f'<!-- table: {name} -->\n<!-- end -->\nwords\n' for name in ('some', 'machine'))
+  (tmp_path / 'PAGE').write_text(places)
+  page.main([str(tmp_path / 'new')])
+  rendered, drawn = (tmp_path / 'PAGE').read_text(), (tmp_path / 'PICTURE').read_bytes()
+  assert '| theirs | 1 | 200 |' in rendered
+  assert drawn.startswith(b'\x89PNG')
+  page.main([])
+  assert (tmp_path / 'PAGE').read_text() == rendered
+
+
+def test_a_benchmark_without_a_place_on_the_page_is_noticed():
+  unknown = copy.deepcopy(RECORD) | {'benchmark': 'unheard_of'}
+  with pytest.raises(AssertionError, match='no place for the table unheard_of'):
+    with_tables(page.PAGE.read_text(), page.benchmark_tables({'a': unknown}))
