@@ -18,7 +18,7 @@ DOCS_STAMP := $(VENV)/.docs-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity gcs browser launchers notebooks golden pictures bench tpu hardware-table lint format
+.PHONY: help smoke test test-slow parity gcs browser launchers notebooks golden pictures bench performance tpu hardware-table lint format
 .PHONY: audit docs lock clean
 
 help:  ## this list
@@ -99,6 +99,9 @@ bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs 
 
 tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libtpu; ten minutes)
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m pytest tests/tpu -m tpu $(ARGS)
+
+performance: $(STAMP)  ## docs/performance.md anew, from what `make bench` has measured
+	$(BIN)/python -m benchmarks.page runs/benchmarks
 
 hardware-table: $(LIBTPU_STAMP)  ## docs/hardware.md anew: the large step on every slice (installs libtpu; an hour)
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m benchmarks.hardware --again $(ARGS)

@@ -20,7 +20,6 @@ import numpy as np
 
 from benchmarks.settings import FIRST_PIECE, SMALL, USEFUL, write_random_model
 from benchmarks.turns import Contestant, Run
-from rembert import huge_pages
 from rembert.model.config import Execution, RemBertConfig
 
 LEARNING_RATE, WEIGHT_DECAY, EPSILON, CLIP_NORM = 1e-5, 0.01, 1e-6, 1.0
@@ -150,7 +149,7 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   gigaflops = setting.rows * flops.train_flops_per_row(setting.config, setting.length, 0) / 1e9
   contestant = functools.partial(Contestant, work={'tokens': setting.rows * setting.length, USEFUL: gigaflops})
   return [
-    contestant(OURS, prepare_ours, (setting, folder), environment=huge_pages.environment()),
+    contestant(OURS, prepare_ours, (setting, folder)),
     contestant(TORCH, prepare_torch, (setting, folder, False)),
     contestant(TORCH_BF16, prepare_torch, (setting, folder, True)),
   ]

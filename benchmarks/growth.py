@@ -22,7 +22,6 @@ from etils import epath
 from benchmarks import reading, train_step
 from benchmarks.settings import SMALL, Setting
 from benchmarks.turns import Contestant, Measurement, Run
-from rembert import huge_pages
 from rembert.data.token_store import MANIFEST, Shard, TokenStore, row_dtype, sha256_of
 
 BATCH = Setting(SMALL, rows=8, length=128, slots=20)
@@ -133,7 +132,7 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
       Contestant(name, prepare_store, (scratch / f'{size}', of_batches), work, one_core=True)
       for name, size in sizes.items()
     ]
-  contestant = functools.partial(Contestant, work={'tokens': TOKENS}, environment=huge_pages.environment())
+  contestant = functools.partial(Contestant, work={'tokens': TOKENS})
   return [contestant(name, train_step.prepare_ours, (grown(setting_name, size),)) for name, size in sizes.items()]
 
 

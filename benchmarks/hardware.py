@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from benchmarks.markdown import table, with_tables
+
 ROOT = pathlib.Path(__file__).parent.parent
 REPORTS = ROOT / 'docs' / 'hardware.json'
 PAGE = ROOT / 'docs' / 'hardware.md'
@@ -91,12 +93,6 @@ def rounded(value):
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def table(columns: list[str], rows: list[list[str]]) -> str:
-  """Markdown; the first column to the left, the others to the right."""
-  lines = ['| ' + ' | '.join(columns) + ' |', '|---|' + '--:|' * (len(columns) - 1)]
-  return '\n'.join([*lines, *('| ' + ' | '.join(row) + ' |' for row in rows)])
 
 
 def _gb(count: float | None) -> str:
@@ -188,14 +184,9 @@ def compiled_line(report: dict) -> str:
 
 
 def rendered_page(page: str, reports: dict[str, dict]) -> str:
-  """The page with its tables made anew; the words around them stay."""
+  """The page with its tables made anew."""
   makers = {'hardware': hardware_table, 'scaling': scaling_table, 'heads': heads_table}
-  for name, make in makers.items():
-    between = rf'(<!-- table: {name} -->\n).*?(<!-- end -->)'
-    made = make(reports)
-    page, count = re.subn(between, lambda match, made=made: f'{match[1]}{made}\n{match[2]}', page, flags=re.DOTALL)
-    assert count == 1, f'{PAGE} has no place for the table {name}'
-  return page
+  return with_tables(page, {name: make(reports) for name, make in makers.items()})
 
 
 def rendered_header(text: str, report: dict) -> str:

@@ -15,7 +15,6 @@ import numpy as np
 
 from benchmarks.settings import SMALL, USEFUL, Setting, random_batch, torch_config
 from benchmarks.turns import Contestant, Run
-from rembert import huge_pages
 from rembert.model.config import Execution
 
 
@@ -128,9 +127,7 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   work = {'predictions': predictions, USEFUL: 3 * 2 * predictions * products / 1e9}
   contestant = functools.partial(Contestant, work=work)
   return [
-    *(
-      contestant(name, prepare_ours, (setting, way), environment=huge_pages.environment()) for way, name in OURS.items()
-    ),
+    *(contestant(name, prepare_ours, (setting, way)) for way, name in OURS.items()),
     contestant(TORCH, prepare_torch, (setting, False)),
     contestant(TORCH_MASKED, prepare_torch, (setting, True)),
   ]

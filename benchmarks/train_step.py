@@ -13,7 +13,6 @@ import numpy as np
 
 from benchmarks.settings import BASE, LARGE, SMALL, USEFUL, Setting, random_batch, torch_config
 from benchmarks.turns import Contestant, NotHere
-from rembert import huge_pages
 from rembert.model.config import Execution
 
 SETTINGS = {
@@ -25,7 +24,7 @@ SETTINGS = {
 ON_GPU = ('large', 'large64')
 LEARNING_RATE, WEIGHT_DECAY, EPSILON, CLIP_NORM = 2e-4, 0.01, 1e-6, 1.0
 
-OURS, SKETCH = 'this project', 'plain JAX sketch'
+OURS, GIVEN_BACK, SKETCH = 'this project', '… memory given back', 'plain JAX sketch'
 TORCH, TORCH_BF16, TORCH_COMPILED = 'torch, float32', 'torch, bfloat16 autocast', 'torch, bfloat16, compiled'
 
 
@@ -39,13 +38,13 @@ def execution_of(setting: Setting, platform: str) -> Execution:
   return Execution(dtype='bfloat16', attention='cudnn', remat='dots_and_attention', trim_last_layer=True)
 
 
-def prepare_ours(setting: Setting, platform: str = 'cpu'):
+def prepare_ours(setting: Setting, platform: str = 'cpu', keeps_memory: bool = True):
   """The step that pre-training runs: packed rows, mesh, metrics; on a CPU layers unrolled, freed memory kept."""
   import jax
 
   from rembert.training import cpu_memory, optimizer, sharding, state, step
 
-  if platform == 'cpu':
+  if platform == 'cpu' and keeps_memory:
     cpu_memory.keep_freed_memory_if_small(setting.config)
   jax.config.update('jax_platforms', platform)
   mesh = sharding.make_mesh(sharding.MeshConfig())
@@ -176,7 +175,8 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
     ]
   size = 2048
   return [
-    contestant(OURS, prepare_ours, (setting,), environment=huge_pages.environment()),
+    contestant(OURS, prepare_ours, (setting,)),
+    *([contestant(GIVEN_BACK, prepare_ours, (setting, 'cpu', False))] if setting_name == 'small' else []),
     contestant(SKETCH, prepare_sketch, (setting,)),
     contestant(TORCH, prepare_torch, (setting, False)),
     contestant(TORCH_BF16, prepare_torch, (setting, True)),

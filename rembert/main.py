@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from rembert import huge_pages
 from rembert.errors import UsageError
 from rembert.training.preemption import Stopped, StopSignal, exit_stopped, heed_maintenance
 
@@ -175,7 +174,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == '__main__':
-  huge_pages.begin_again(huge_pages.environment())
   exit_code = main()
   signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is written: a late signal must not turn it into a failure
   if 'jax' in sys.modules:
