@@ -39,7 +39,6 @@ GROWTH = RECORD | {
 def test_the_page_and_its_picture_are_of_the_results_that_are_kept():
   text = page.PAGE.read_text()
   assert text == with_tables(text, page.benchmark_tables(RESULTS))
-  assert page.PICTURE.stat().st_size < 150_000
 
 
 def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
