@@ -11,6 +11,7 @@ import itertools
 import json
 import math
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -109,6 +110,7 @@ def multiply_store(store: pathlib.Path, folder: pathlib.Path, rows: int) -> None
     }
     for shard in part['shards']['validation']:
       (folder / shard['file']).hardlink_to(store / shard['file'])
+  shutil.copytree(store / 'vocabulary', folder / 'vocabulary')
   (folder / MANIFEST).write_text(json.dumps(manifest))
 
 

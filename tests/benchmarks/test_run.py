@@ -79,9 +79,7 @@ def test_some_may_stand_aside_and_a_conclusion_follows_the_table(monkeypatch, tm
     conclusion=lambda setting_name, measured: f'{len(measured)} were measured',
   )
   monkeypatch.setitem(run.BENCHMARKS, 'some', benchmark)
-  monkeypatch.setattr(
-    run, 'measure_in_turn', lambda them, rounds, say: {each.name: MEASURED[each.name] for each in them}
-  )
+  monkeypatch.setattr(run, 'measure_in_turn', lambda them, *_, **__: {each.name: MEASURED[each.name] for each in them})
   console = rich.console.Console(record=True, width=200)
   run.measure('some', 'one', run.parse_arguments([f'--output={tmp_path}', '--beside=(product)']), console)
   assert '2 were measured' in console.export_text()
