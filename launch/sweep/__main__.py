@@ -17,7 +17,7 @@ from rembert.errors import UsageError
 from rembert.training.console import Console
 from rembert.training.preemption import EXIT_STOPPED
 
-SCALES = ('full', 'small', 'mini')
+SCALES = ('full', 'small', 'mini', 'micro')
 
 EXAMPLES = """
 examples
