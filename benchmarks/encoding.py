@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from benchmarks.settings import BASE, FIRST_PIECE, SMALL, write_random_model
+from benchmarks.settings import BASE, FIRST_PIECE, SMALL, encoder_sizes, write_random_model
 from benchmarks.turns import Contestant, Run
 from rembert.model.config import RemBertConfig
 
@@ -41,12 +41,11 @@ class Setting:
   @property
   def description(self) -> str:
     """One line."""
-    config, rows = self.config, sentences(self)
+    rows = sentences(self)
     tokens = sum(len(row) for row in rows)
     return (
       f'{len(rows):,} sentences of {tokens / len(rows):.1f} pieces on average, {max(map(len, rows))} at most · '
-      f'L {config.num_hidden_layers}, H {config.hidden_size}, {config.num_attention_heads} heads, '
-      f'V {config.vocab_size:,}, I {config.input_embedding_size}'
+      f'{encoder_sizes(self.config)}'
     )
 
 

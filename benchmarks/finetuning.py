@@ -18,11 +18,12 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.settings import FIRST_PIECE, SMALL, USEFUL, write_random_model
+from benchmarks.settings import FIRST_PIECE, SMALL, USEFUL, encoder_sizes, write_random_model
 from benchmarks.turns import Contestant, Run
+from benchmarks.updates import our_optimizer, torch_step
 from rembert.model.config import Execution, RemBertConfig
 
-LEARNING_RATE, WEIGHT_DECAY, EPSILON, CLIP_NORM = 1e-5, 0.01, 1e-6, 1.0
+LEARNING_RATE = 1e-5
 
 OURS, TORCH, TORCH_BF16 = 'this project', 'torch, float32', 'torch, bfloat16 autocast'
 
@@ -48,11 +49,8 @@ class Setting:
   @property
   def description(self) -> str:
     """One line."""
-    config, learned = self.config, f'{self.num_labels} labels' if self.num_labels else 'spans'
-    return (
-      f'batch {self.rows} × {self.length}, {learned} · L {config.num_hidden_layers}, H {config.hidden_size}, '
-      f'{config.num_attention_heads} heads, V {config.vocab_size:,}, I {config.input_embedding_size}'
-    )
+    learned = f'{self.num_labels} labels' if self.num_labels else 'spans'
+    return f'batch {self.rows} × {self.length}, {learned} · {encoder_sizes(self.config)}'
 
 
 SETTINGS = {
@@ -83,18 +81,17 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
 
   from rembert.jobs.initial_parameters import open_initial
   from rembert.model.heads import build_model
-  from rembert.training import cpu_memory, optimizer, sharding, state, step
+  from rembert.training import cpu_memory, sharding, state, step
 
   config, head, num_labels = setting.config, setting.head, setting.num_labels
   cpu_memory.keep_freed_memory_if_small(config)
   jax.config.update('jax_platforms', 'cpu')
   mesh = sharding.make_mesh(sharding.MeshConfig())
-  options = optimizer.OptimizerConfig(LEARNING_RATE, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
   execution = Execution(unroll=config.num_hidden_layers)
   trainable = state.trainable(
     lambda rngs: build_model(head, config, execution, num_labels=num_labels, rngs=rngs),
     execution,
-    optimizer.make_optimizer(options, total_steps=1_000_000),
+    our_optimizer(LEARNING_RATE),
     mesh,
   )
   initial = open_initial(folder, 'all', config, head=head, num_labels=num_labels)
@@ -114,7 +111,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
 
 
 def prepare_torch(setting: Setting, folder: pathlib.Path, autocast: bool) -> Run:
-  """Hugging Face's model with labels, `AdamW` and `clip_grad_norm_`, as in its own examples."""
+  """Hugging Face's model with labels."""
   import torch
   import transformers
 
@@ -122,22 +119,11 @@ def prepare_torch(setting: Setting, folder: pathlib.Path, autocast: bool) -> Run
   is_classifier = setting.head == 'classification'
   heads = transformers.RemBertForSequenceClassification, transformers.RemBertForQuestionAnswering
   model = heads[0 if is_classifier else 1].from_pretrained(folder).train()
-  optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=WEIGHT_DECAY)
   batch = {name: torch.tensor(array, dtype=torch.long) for name, array in random_batch(setting).items()}
   labels = batch.pop('labels')
   inputs = {'attention_mask': batch.pop('segment_ids'), **batch}
   inputs |= {'labels': labels} if is_classifier else {'start_positions': labels[:, 0], 'end_positions': labels[:, 1]}
-
-  def run() -> dict[str, float]:
-    optimizer.zero_grad()
-    with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
-      loss = model(**inputs).loss
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
-    optimizer.step()
-    return {'loss': loss.item()}
-
-  return run
+  return torch_step(model, lambda: model(**inputs).loss, LEARNING_RATE, autocast=autocast)
 
 
 def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:

@@ -21,9 +21,10 @@ import numpy as np
 from etils import epath
 
 from benchmarks import reading, train_step
-from benchmarks.settings import SMALL, Setting
+from benchmarks.settings import SMALL, SMOKE, Setting
 from benchmarks.turns import Contestant, Measurement, Run
 from rembert.data.token_store import MANIFEST, Shard, TokenStore, row_dtype, sha256_of
+from rembert.training.tracking import read_jsonl
 
 BATCH = Setting(SMALL, rows=8, length=128, slots=20)
 TOKENS = BATCH.rows * BATCH.length
@@ -74,9 +75,9 @@ def prepare_hosts(hosts: int) -> Run:
       bindings = {'train.steps': STEPS_OF_HOSTS, 'train.log_every': 5, 'train.eval_every': 1000, 'train.eval_rows': 8}
       flags = [f'--gin.{name}={value}' for name, value in bindings.items()]
       cluster = [sys.executable, '-m', 'launch.local_cluster', f'--processes={hosts}', f'--devices={2 // hosts}', '--']
-      program = [sys.executable, '-m', 'rembert.main', '--gin_file=gin/pretrain_smoke.gin', f'--workdir={workdir}']
+      program = [sys.executable, '-m', 'rembert.main', f'--gin_file={SMOKE}', f'--workdir={workdir}']
       subprocess.run([*cluster, *program, *flags], check=True, capture_output=True)
-      rows = [json.loads(line) for line in (pathlib.Path(workdir) / 'metrics.jsonl').read_text().splitlines()]
+      rows = read_jsonl(pathlib.Path(workdir) / 'metrics.jsonl')
     seconds = [row['step_seconds'] for row in rows if 'step_seconds' in row]
     return {'seconds a step': float(np.median(seconds[1:]))}
 

@@ -14,13 +14,12 @@ import subprocess
 import sys
 import tempfile
 
-from benchmarks.markdown import table, with_tables
+from benchmarks.rendering import rounded, table, with_tables
 
 ROOT = pathlib.Path(__file__).parent.parent
 REPORTS = ROOT / 'docs' / 'hardware.json'
 PAGE = ROOT / 'docs' / 'hardware.md'
 MODEL = 'gin/pretrain_large.gin'
-DIGITS = 4  # of what is kept of a report: enough for every table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,15 +80,6 @@ def compile_step(compilation: Compilation) -> dict:
     if not report.exists():
       sys.exit(code or 1)
     return rounded(json.loads(report.read_text()))
-
-
-def rounded(value):
-  """A JSON value with its floats cut to `DIGITS` digits, so that a table compiled again differs where figures do."""
-  if isinstance(value, dict):
-    return {name: rounded(item) for name, item in value.items()}
-  if isinstance(value, list):
-    return [rounded(item) for item in value]
-  return float(f'{value:.{DIGITS}g}') if isinstance(value, float) else value
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -11,14 +11,13 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 
-from benchmarks.markdown import table, with_tables
+from benchmarks.rendering import rounded, table, with_tables
 from rembert.report import drawing
 
 ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / 'docs' / 'performance.json'
 PAGE = ROOT / 'docs' / 'performance.md'
 PICTURE = ROOT / 'docs' / 'images' / 'performance.png'
-DIGITS = 4  # of what is kept of a sample
 KEPT = ('name', 'seconds', 'cpu_seconds', 'facts', 'peak_bytes', 'failure', 'work', 'one_core')
 KEPT_RATIOS = ('times_this_project', 'times_this_project_in_cpu_seconds')
 # As on the page; others follow.
@@ -37,15 +36,6 @@ def taken(results: Mapping[str, dict], folder: pathlib.Path) -> dict[str, dict]:
     found[file.stem] = rounded(record | {'contestants': contestants})
   place = lambda name: (ORDER.index(name) if (name := name.split('-')[0]) in ORDER else len(ORDER), name)
   return {name: found[name] for name in sorted(found, key=lambda name: (place(name), name))}
-
-
-def rounded(value):
-  """A JSON value with its floats cut to `DIGITS` digits."""
-  if isinstance(value, dict):
-    return {name: rounded(item) for name, item in value.items()}
-  if isinstance(value, list):
-    return [rounded(item) for item in value]
-  return float(f'{value:.{DIGITS}g}') if isinstance(value, float) else value
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

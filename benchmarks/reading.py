@@ -26,7 +26,6 @@ from benchmarks import sample_corpus, settings, train_step
 from benchmarks.turns import Contestant, Run
 from rembert.data.masking import MaskingConfig
 
-SMOKE = 'gin/pretrain_smoke.gin'
 TRAINING_STEPS = 10
 
 OURS, TRAINER, ARRAYS = 'this project', 'datasets, as Trainer', 'datasets, whole arrays'
@@ -200,7 +199,7 @@ def smoke_training() -> settings.Setting:
   from rembert.model.config import RemBertConfig
   from rembert.training.loop import TrainConfig
 
-  configuration.load([SMOKE], [])
+  configuration.load([settings.SMOKE], [])
   model, train = configuration.build(RemBertConfig), configuration.build(TrainConfig)
   slots = configuration.build(MaskingConfig).slots(train.sequence_length)
   return settings.Setting(model, train.batch_size, train.sequence_length, slots)

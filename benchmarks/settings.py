@@ -9,7 +9,16 @@ import numpy as np
 from rembert.model.config import RemBertConfig
 
 USEFUL = 'useful GFLOP'  # products that the model needs, the head at masked positions only: the same for everybody
+SMOKE = 'gin/pretrain_smoke.gin'
 FIRST_PIECE = 315  # ids below are special
+
+
+def encoder_sizes(config: RemBertConfig) -> str:
+  """For the line that describes a setting."""
+  return (
+    f'L {config.num_hidden_layers}, H {config.hidden_size}, {config.num_attention_heads} heads, '
+    f'V {config.vocab_size:,}, I {config.input_embedding_size}'
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,18 +28,13 @@ class Setting:
   config: RemBertConfig
   rows: int
   length: int
-  slots: int = 0
+  slots: int
 
   @property
   def description(self) -> str:
     """One line."""
-    config = self.config
-    masked = f', {self.slots} masked a row' if self.slots else ''
-    return (
-      f'batch {self.rows} × {self.length}{masked} · L {config.num_hidden_layers}, H {config.hidden_size}, '
-      f'{config.num_attention_heads} heads, V {config.vocab_size:,}, I {config.input_embedding_size}, '
-      f'E {config.output_embedding_size}'
-    )
+    sizes = f'{encoder_sizes(self.config)}, E {self.config.output_embedding_size}'
+    return f'batch {self.rows} × {self.length}, {self.slots} masked a row · {sizes}'
 
 
 SMALL = RemBertConfig(

@@ -24,10 +24,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from benchmarks import sample_corpus
+from benchmarks.settings import SMOKE
 from benchmarks.turns import Contestant, Run
 from rembert.training.tracking import read_jsonl
 
-SMOKE = 'gin/pretrain_smoke.gin'
 VOCABULARY = 'sentencepiece.model'
 WARM_UP_RUNS = 1  # a process that has just begun has nothing of the last one but what lies in the system's cache
 _PIECES = 5000  # of the smoke run's vocabulary

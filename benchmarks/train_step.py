@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.settings import BASE, LARGE, SMALL, USEFUL, Setting, random_batch, torch_config
 from benchmarks.turns import Contestant, NotHere
+from benchmarks.updates import our_optimizer, torch_step
 from rembert.model.config import Execution
 
 SETTINGS = {
@@ -22,7 +23,7 @@ SETTINGS = {
   'large64': Setting(LARGE, rows=64, length=512, slots=77),
 }
 ON_GPU = ('large', 'large64')
-LEARNING_RATE, WEIGHT_DECAY, EPSILON, CLIP_NORM = 2e-4, 0.01, 1e-6, 1.0
+LEARNING_RATE = 2e-4
 
 OURS, GIVEN_BACK, SKETCH = 'this project', '… memory given back', 'plain JAX sketch'
 TORCH, TORCH_BF16, TORCH_COMPILED = 'torch, float32', 'torch, bfloat16 autocast', 'torch, bfloat16, compiled'
@@ -42,17 +43,16 @@ def prepare_ours(setting: Setting, platform: str = 'cpu', keeps_memory: bool = T
   """The step that pre-training runs: packed rows, mesh, metrics; on a CPU layers unrolled, freed memory kept."""
   import jax
 
-  from rembert.training import cpu_memory, optimizer, sharding, state, step
+  from rembert.training import cpu_memory, sharding, state, step
 
   if platform == 'cpu' and keeps_memory:
     cpu_memory.keep_freed_memory_if_small(setting.config)
   jax.config.update('jax_platforms', platform)
   mesh = sharding.make_mesh(sharding.MeshConfig())
-  options = optimizer.OptimizerConfig(LEARNING_RATE, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
   trainable = state.masked_lm(
     setting.config,
     execution_of(setting, platform),
-    optimizer.make_optimizer(options, total_steps=1_000_000),
+    our_optimizer(LEARNING_RATE),
     mesh,
   )
   drawn = random_batch(setting)
@@ -110,29 +110,21 @@ def prepare_sketch(setting: Setting):
 
 
 def prepare_torch(setting: Setting, autocast: bool, device: str = 'cpu', is_compiled: bool = False):
-  """Hugging Face's model with labels, `AdamW` and `clip_grad_norm_`, as in its own examples."""
+  """Hugging Face's model with labels."""
   import torch
   import transformers
 
   torch.manual_seed(0)
   torch.backends.cuda.matmul.allow_tf32 = True
   model = transformers.RemBertForMaskedLM(torch_config(setting.config)).to(device).train()
-  optimizer = torch.optim.AdamW(
-    model.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=WEIGHT_DECAY, fused=device == 'cuda'
-  )
   forward = torch.compile(model) if is_compiled else model
   batch = random_batch(setting)
   names = ('input_ids', 'attention_mask', 'labels')
   inputs = {name: torch.tensor(batch[name], dtype=torch.long, device=device) for name in names}
+  step = torch_step(model, lambda: forward(**inputs).loss, LEARNING_RATE, device=device, autocast=autocast)
 
   def run() -> dict[str, float]:
-    optimizer.zero_grad()
-    with torch.autocast(device, torch.bfloat16, enabled=autocast):
-      loss = forward(**inputs).loss
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
-    optimizer.step()
-    facts = {'loss': loss.item()}  # waits for the device
+    facts = step()
     if device == 'cuda':
       facts['GB of the GPU'] = torch.cuda.max_memory_allocated() / 1e9
     return facts

@@ -111,7 +111,3 @@ def test_logits_at_masked_positions_are_what_makes_the_step_fit():
   masked, everywhere = REPORTS['head_at_masked_positions'], REPORTS['head_at_all_positions']
   if everywhere['fits']:
     assert everywhere['memory']['temporaries'] > 2 * masked['memory']['temporaries']
-
-
-def test_figures_are_cut_to_the_digits_that_are_shown():
-  assert hardware.rounded({'a': [1.23456, 12], 'b': None}) == {'a': [1.235, 12], 'b': None}

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from benchmarks import page
-from benchmarks.markdown import with_tables
+from benchmarks.rendering import with_tables
 
 RESULTS = json.loads(page.RESULTS.read_text())
 RECORD = {

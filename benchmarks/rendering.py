@@ -1,7 +1,18 @@
-"""Tables of a Markdown page that are made by a program, between words that are not."""
+"""What pages of docs/ share whose tables are made by a program, between words that are not, from a JSON file."""
 
 import re
 from collections.abc import Mapping, Sequence
+
+DIGITS = 4  # of what is kept of a figure: enough for every table
+
+
+def rounded(value):
+  """A JSON value with its floats cut to `DIGITS` digits, so that a file made again differs where figures do."""
+  if isinstance(value, dict):
+    return {name: rounded(item) for name, item in value.items()}
+  if isinstance(value, list):
+    return [rounded(item) for item in value]
+  return float(f'{value:.{DIGITS}g}') if isinstance(value, float) else value
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
