@@ -71,25 +71,70 @@ def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.S
   return schedule
 
 
+def mean_and_clip(clip_norm: float) -> optax.GradientTransformationExtraArgs:
+  """Sums over predictions, and `weight=`, how many they are, to their mean, scaled to at most this global norm.
+
+  One factor does both. To divide, take the norm, and choose between scaled and unscaled leaves, as
+  `optax.clip_by_global_norm` does, is to write every gradient out twice more: XLA fuses none of it on a CPU.
+  """
+
+  def update(sums, state, params=None, *, weight=1.0, **_):
+    del params
+    factor = 1 / weight
+    if clip_norm:
+      norm = optax.tree.norm(sums) / weight
+      factor *= jnp.where(norm < clip_norm, 1, clip_norm / norm)
+    return jax.tree.map(lambda leaf: leaf * factor, sums), state
+
+  return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
+
+
 class _Moments(NamedTuple):
   mu: optax.Updates
   nu: optax.Updates
 
 
-def scale_by_uncorrected_adam(b1: float, b2: float, eps: float) -> optax.GradientTransformation:
-  """m / (√v + ε) from raw moving averages. `optax.scale_by_adam` always corrects their bias; BERT never does."""
+def scale_by_adam(b1: float, b2: float, eps: float, *, bias_correction: bool) -> optax.GradientTransformationExtraArgs:
+  """m / (√v + ε) from moving averages; raw as BERT has them, or corrected for bias as `optax.scale_by_adam`.
+
+  Where `is_finite=` is false they stay as they are. That is chosen here, before the update is made of them, since XLA
+  then reads moments and parameters where they lie. An update made of new moments, with the choice after it, has it
+  copy both moments first, on a CPU in every step.
+  """
 
   def init(params):
     zeros = optax.tree.zeros_like(params)
-    return _Moments(mu=zeros, nu=zeros)
+    return optax.ScaleByAdamState(jnp.zeros((), jnp.int32), zeros, zeros) if bias_correction else _Moments(zeros, zeros)
 
-  def update(updates, state, params=None):
+  def update(updates, state, params=None, *, is_finite=True, **_):
     del params
-    mu = optax.tree.update_moment(updates, state.mu, b1, 1)
-    nu = optax.tree.update_moment(updates, state.nu, b2, 2)
-    return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu), _Moments(mu, nu)
+    new = state._replace(
+      mu=optax.tree.update_moment(updates, state.mu, b1, 1), nu=optax.tree.update_moment(updates, state.nu, b2, 2)
+    )
+    if bias_correction:
+      new = new._replace(count=optax.safe_increment(state.count))
+    state = _chosen(is_finite, new, state)
+    mu, nu = state.mu, state.nu
+    if bias_correction:
+      # Of a first step that is not made the count stays at zero, and nothing looks at the update.
+      mu, nu = (optax.tree.bias_correction(moment, b, state.count) for moment, b in ((mu, b1), (nu, b2)))
+    return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu), state
 
-  return optax.GradientTransformation(init, update)
+  return optax.GradientTransformationExtraArgs(init, update)
+
+
+def only_if_finite(optimizer: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+  """`optimizer`, whose state stays as it is where `is_finite=` is false. For a small state: the choice costs a copy."""
+
+  def update(updates, state, params=None, *, is_finite=True, **_):
+    updates, new = optimizer.update(updates, state, params)
+    return updates, _chosen(is_finite, new, state)
+
+  return optax.GradientTransformationExtraArgs(optimizer.init, update)
+
+
+def _chosen(is_finite, new, old):
+  return jax.tree.map(lambda n, o: jnp.where(is_finite, n, o), new, old)
 
 
 def keep_first_moment_in(dtype: str, adam: optax.GradientTransformation) -> optax.GradientTransformation:
@@ -98,11 +143,11 @@ def keep_first_moment_in(dtype: str, adam: optax.GradientTransformation) -> opta
     return adam
   in_dtype = lambda state, dtype: state._replace(mu=optax.tree.cast(state.mu, jnp.dtype(dtype)))
 
-  def update(updates, state, params=None):
-    updates, state = adam.update(updates, in_dtype(state, 'float32'), params)
+  def update(updates, state, params=None, **extra):
+    updates, state = adam.update(updates, in_dtype(state, 'float32'), params, **extra)
     return updates, in_dtype(state, dtype)
 
-  return optax.GradientTransformation(lambda params: in_dtype(adam.init(params), dtype), update)
+  return optax.GradientTransformationExtraArgs(lambda params: in_dtype(adam.init(params), dtype), update)
 
 
 def decays(params: optax.Params) -> optax.Params:
@@ -156,14 +201,17 @@ def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> 
   return optax.partition({'trained': trained, 'frozen': optax.set_to_zero()}, label)
 
 
-def make_optimizer(config: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:
-  """Clip, Adam, decay, learning rate: param −= lr · (m / (√v + ε) + decay · param); not on what is frozen."""
-  scale_by_adam = optax.scale_by_adam if config.bias_correction else scale_by_uncorrected_adam
-  adam = scale_by_adam(b1=config.b1, b2=config.b2, eps=config.eps)
+def make_optimizer(config: OptimizerConfig, total_steps: int) -> optax.GradientTransformationExtraArgs:
+  """Mean, clip, Adam, decay, learning rate: param −= lr · (m / (√v + ε) + decay · param); not on what is frozen.
+
+  Its `update` takes two arguments besides Optax's: `weight`, by which gradients that are sums are divided (1), and
+  `is_finite` (True); where that is false the state stays as it is, and the update is not to be used.
+  """
+  adam = scale_by_adam(config.b1, config.b2, config.eps, bias_correction=config.bias_correction)
   optimizer = optax.chain(
-    optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
+    mean_and_clip(config.clip_norm),
     keep_first_moment_in(config.mu_dtype, adam),
     optax.add_decayed_weights(config.weight_decay, mask=decays),
-    optax.scale_by_learning_rate(learning_rate_schedule(config, total_steps)),
+    only_if_finite(optax.scale_by_learning_rate(learning_rate_schedule(config, total_steps))),
   )
   return freeze(optimizer, config)

@@ -39,7 +39,7 @@ class Trainable:
 
   Attributes:
     graphdef: the static half of the model; `nnx.merge(graphdef, params)` is the model again.
-    optimizer: the Optax transformation.
+    optimizer: takes sums of gradients, with the extra arguments of `rembert.training.optimizer.make_optimizer`.
     mesh: the device mesh.
     abstract_state: `TrainState` of shapes.
     shardings: `TrainState` of shardings.
@@ -47,7 +47,7 @@ class Trainable:
   """
 
   graphdef: nnx.GraphDef
-  optimizer: optax.GradientTransformation
+  optimizer: optax.GradientTransformationExtraArgs
   mesh: Mesh
   abstract_state: TrainState
   shardings: TrainState
@@ -70,14 +70,17 @@ def check_remat(remat: str, device: jax.Device) -> None:
 
 
 def masked_lm(
-  config: RemBertConfig, execution: Execution, optimizer: optax.GradientTransformation, mesh: Mesh
+  config: RemBertConfig, execution: Execution, optimizer: optax.GradientTransformationExtraArgs, mesh: Mesh
 ) -> Trainable:
   """Pre-training's model, ready to initialise; see `trainable`."""
   return trainable(lambda rngs: RemBertForMaskedLM(config, execution, rngs=rngs), execution, optimizer, mesh)
 
 
 def trainable(
-  build: Callable[[nnx.Rngs], nnx.Module], execution: Execution, optimizer: optax.GradientTransformation, mesh: Mesh
+  build: Callable[[nnx.Rngs], nnx.Module],
+  execution: Execution,
+  optimizer: optax.GradientTransformationExtraArgs,
+  mesh: Mesh,
 ) -> Trainable:
   """A model with its optimizer on a mesh, ready to initialise. Allocates nothing.
 

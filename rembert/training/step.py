@@ -120,19 +120,20 @@ def make_train_step(
       key = jax.random.fold_in(jax.random.key(dropout_seed), state.step)
     gradients, sums = all_gradients(state.params, batch, key)
     weight = jnp.maximum(sums.weight, 1)
-    gradients = jax.tree.map(lambda g: g / weight, gradients)
-    updates, opt_state = trainable.optimizer.update(gradients, state.opt_state, state.params)
-    grad_norm = optax.tree.norm(gradients)
+    grad_norm = optax.tree.norm(gradients) / weight
+    is_finite = jnp.isfinite(sums.loss) & jnp.isfinite(grad_norm)
+    updates, opt_state = trainable.optimizer.update(
+      gradients, state.opt_state, state.params, weight=weight, is_finite=is_finite
+    )
     metrics = StepMetrics(
       sums=sums,
       tokens=jnp.sum(batch['segment_ids'] > 0, dtype=jnp.float32),
       grad_norm=grad_norm,
-      is_finite=jnp.isfinite(sums.loss) & jnp.isfinite(grad_norm),
+      is_finite=is_finite,
     )
     # Chosen element by element, where the update is written anyway: a branch would cost a second copy of the state.
-    keep_if_finite = lambda new, old: jnp.where(metrics.is_finite, new, old)
+    keep_if_finite = lambda new, old: jnp.where(is_finite, new, old)
     params = jax.tree.map(keep_if_finite, optax.apply_updates(state.params, updates), state.params)
-    opt_state = jax.tree.map(keep_if_finite, opt_state, state.opt_state)
     return TrainState(state.step + 1, params, opt_state), metrics
 
   return jax.jit(
