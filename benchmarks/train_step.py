@@ -46,7 +46,7 @@ def prepare_ours(setting: Setting, platform: str = 'cpu', keeps_memory: bool = T
   from rembert.training import cpu_memory, sharding, state, step
 
   if platform == 'cpu' and keeps_memory:
-    cpu_memory.keep_freed_memory_if_small(setting.config)
+    cpu_memory.keep_freed_memory_if_it_fits(setting.config)
   jax.config.update('jax_platforms', platform)
   mesh = sharding.make_mesh(sharding.MeshConfig())
   trainable = state.masked_lm(
@@ -168,7 +168,7 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   size = 2048
   return [
     contestant(OURS, prepare_ours, (setting,)),
-    *([contestant(GIVEN_BACK, prepare_ours, (setting, 'cpu', False))] if setting_name == 'small' else []),
+    contestant(GIVEN_BACK, prepare_ours, (setting, 'cpu', False)),
     contestant(SKETCH, prepare_sketch, (setting,)),
     contestant(TORCH, prepare_torch, (setting, False)),
     contestant(TORCH_BF16, prepare_torch, (setting, True)),

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 
 _GOOGLE = '0x1ae0'
 # v2 and v3, an unnamed one, v4, v5p, v5e, v6e, v7: device ids as JAX and libtpu know them (jax/_src/hardware_utils.py).
@@ -22,6 +23,17 @@ def is_cpu_machine() -> bool:
   if platforms := os.environ.get('JAX_PLATFORMS'):
     return platforms == 'cpu'
   return not any(list(pathlib.Path('/dev').glob(pattern)) for pattern in ('accel*', 'vfio/[0-9]*', 'nvidia[0-9]*'))
+
+
+def available_bytes() -> int | None:
+  """Memory that this process may still take: what is free, or what its container leaves; None if nobody says."""
+  limits = []
+  if match := re.search(r'MemAvailable:\s+(\d+) kB', _read(pathlib.Path('/proc/meminfo'))):
+    limits.append(int(match[1]) * 1024)
+  limit, used = (_read(pathlib.Path('/sys/fs/cgroup') / name) for name in ('memory.max', 'memory.current'))
+  if limit.isdigit() and used.isdigit():
+    limits.append(int(limit) - int(used))
+  return min(limits, default=None)
 
 
 def _in(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 import rembert
+from rembert.machine import available_bytes
 
 PROJECT = pathlib.Path(rembert.__file__).parent.parent
 
@@ -26,25 +27,6 @@ def installed_versions() -> dict[str, str]:
 def normalised(name: str) -> str:
   """A distribution's name as packaging compares them."""
   return re.sub(r'[-_.]+', '-', name).lower()
-
-
-def available_bytes() -> int | None:
-  """Memory that this process may still take: what is free, or what its container leaves; None if nobody says."""
-  limits = []
-  meminfo = _text('/proc/meminfo')
-  if match := re.search(r'MemAvailable:\s+(\d+) kB', meminfo):
-    limits.append(int(match[1]) * 1024)
-  limit, used = _text('/sys/fs/cgroup/memory.max').strip(), _text('/sys/fs/cgroup/memory.current').strip()
-  if limit.isdigit() and used.isdigit():
-    limits.append(int(limit) - int(used))
-  return min(limits, default=None)
-
-
-def _text(path: str) -> str:
-  try:
-    return pathlib.Path(path).read_text()
-  except OSError:
-    return ''
 
 
 @dataclasses.dataclass(frozen=True)

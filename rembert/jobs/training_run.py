@@ -18,7 +18,7 @@ from rembert.report.plots import LossPicture, plot_loss
 from rembert.training import compile_cache, xla_flags
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
-from rembert.training.cpu_memory import keep_freed_memory_if_small
+from rembert.training.cpu_memory import keep_freed_memory_if_it_fits
 from rembert.training.goodput import Goodput
 from rembert.training.guards import GuardsConfig, LossGuard
 from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
@@ -61,7 +61,7 @@ def begun(config: StartConfig) -> Iterator[tuple[Hosts, Console, contextlib.Exit
 
   Yields the hosts, where the first of them tells what happens, and what is closed in the end.
   """
-  keep_freed_memory_if_small(config.model)
+  keep_freed_memory_if_it_fits(config.model)
   flags = xla_flags.apply(config.hardware, config.mesh.require_platform)
   not_kept = compile_cache.use(config.hardware.compile_cache)
   with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:

@@ -1,8 +1,8 @@
-"""Memory of a small model's run on a CPU: kept, rather than given back to the kernel after every step; large pages."""
+"""Memory of a run on a CPU: kept, rather than given back to the kernel after every step; large pages."""
 
 import ctypes
 
-from rembert.machine import is_cpu_machine
+from rembert.machine import available_bytes, is_cpu_machine
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_counts import count_parameters
 
@@ -13,22 +13,30 @@ _SETTINGS = {
   -2: 64 * 2**20,  # M_TOP_PAD: and grows by much at a time
   -8: 1,  # M_ARENA_MAX: XLA's threads share that heap; those of their own would shrink after all
 }
-_MOST_PARAMETERS = 50_000_000
-_HEAP_BYTES = 4 * 2**30  # of addresses; pages are taken as they are used
+# Of a heap with its gaps: a step of 194 million parameters and 1,024 tokens takes 9.1 GB, and 5.6 GB without a heap.
+_BYTES_PER_PARAMETER = 48
+_SHARE = 0.5  # of the memory that is free; the rest is for longer batches than that, for checkpoints and for others
+_LEAST_HEAP_BYTES = 4 * 2**30  # of addresses; pages are taken as they are used
 _HUGE_PAGE = 2 * 2**20
 _MADV_HUGEPAGE = 14  # <sys/mman.h>
 
 
-def keep_freed_memory_if_small(config: RemBertConfig) -> bool:
-  """Tells glibc to keep what is freed, on a CPU and for up to 50 million parameters; returns whether it is told.
+def keep_freed_memory_if_it_fits(config: RemBertConfig, available: int | None = None) -> bool:
+  """Tells glibc to keep what is freed, on a CPU with memory enough; returns whether it is told.
 
   XLA allocates the temporaries of a step in large blocks and frees them afterwards. glibc maps a large block anew each
-  time, and the kernel fills every page of it with zeros: a quarter of a small model's step. In a heap, on the other
-  hand, large blocks leave gaps, which a large model cannot afford; zeroing is a small part of its step.
+  time, and the kernel fills every page of it with zeros: a quarter of a step. In a heap, on the other hand, large
+  blocks leave gaps, for which there has to be room.
 
   Takes effect only before JAX has started its threads.
+
+  Args:
+    config: of the model that will be trained.
+    available: bytes of memory; None asks the machine.
   """
-  if not is_cpu_machine() or count_parameters(config).pre_training > _MOST_PARAMETERS:
+  available = available_bytes() if available is None else available
+  needed = _BYTES_PER_PARAMETER * count_parameters(config).pre_training
+  if not is_cpu_machine() or needed > _SHARE * (available or 0):
     return False
   try:
     libc = ctypes.CDLL(None)
@@ -36,12 +44,12 @@ def keep_freed_memory_if_small(config: RemBertConfig) -> bool:
   except (OSError, AttributeError):  # another C library
     return False
   if is_told:
-    _ask_for_huge_pages(libc)
+    _ask_for_huge_pages(libc, max(needed, _LEAST_HEAP_BYTES))
   return is_told
 
 
-def _ask_for_huge_pages(libc: ctypes.CDLL) -> None:
-  """Lets the heap grow once to what a run may need, in pages of 2 MB where the kernel has them; none is taken yet.
+def _ask_for_huge_pages(libc: ctypes.CDLL, heap_bytes: int) -> None:
+  """Lets the heap grow once to what a run needs, in pages of 2 MB where the kernel has them; none is taken yet.
 
   A step walks through parameters, moments and temporaries several times, and spends a part of it looking up where their
   pages of 4 KB lie. Only here, where memory is kept: to be given back and fetched again, pages of 2 MB can cost more
@@ -50,7 +58,7 @@ def _ask_for_huge_pages(libc: ctypes.CDLL) -> None:
   libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
   libc.free.restype, libc.free.argtypes = None, (ctypes.c_void_p,)
   libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-  if block := libc.malloc(_HEAP_BYTES):
+  if block := libc.malloc(heap_bytes):
     begin = -(-block // _HUGE_PAGE) * _HUGE_PAGE
-    libc.madvise(begin, block + _HEAP_BYTES - begin, _MADV_HUGEPAGE)  # a wish: without such pages nothing changes
+    libc.madvise(begin, block + heap_bytes - begin, _MADV_HUGEPAGE)  # a wish: without such pages nothing changes
     libc.free(block)
