@@ -78,7 +78,17 @@ class Details:
   table: Table
 
 
-Block = str | Table | Picture | Details
+@dataclasses.dataclass(frozen=True)
+class Data:
+  """Rows for a program to read: a CSV that the page links to, and does not show. `caption` says what it holds."""
+
+  name: str
+  caption: str
+  columns: Sequence[str]
+  rows: Sequence[Sequence[str]]
+
+
+Block = str | Table | Picture | Details | Data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +181,8 @@ class _Maker:
         yield self._table(block)
       elif isinstance(block, Details):
         yield element('details', element('summary', block.title), self._table(block.table))
+      elif isinstance(block, Data):
+        yield self._data(block)
       else:
         yield element('p', block)
     if pictures:
@@ -181,6 +193,11 @@ class _Maker:
     self._files[name] = picture.drawing.png
     caption = element('figcaption', f'{picture.caption} ', _file_link(name, picture.name))
     return element('figure', picture.drawing.svg, caption)
+
+  def _data(self, data: Data) -> Element:
+    name = f'{self._names.new(data.name)}.csv'
+    self._files[name] = as_csv(rows_table(data.caption, data.columns, data.rows))
+    return element('p', f'{data.caption} ', _file_link(name, data.name))
 
   def _table(self, table: Table) -> Element:
     name = f'{self._names.new(table.caption.split(":")[0])}.csv'

@@ -47,6 +47,7 @@ def test_a_sweep_becomes_a_page_with_every_section(sweep, capsys):
     'Paper tables',
     'Figures 1 and 2',
     'XTREME',
+    'Every score',
     'Analyses',
     'Time',
   ):

@@ -8,7 +8,7 @@ import pytest
 from parsed_pages import HOSTILE, Reader
 
 from rembert.report import drawing, page
-from rembert.report.page import Cell, Details, Group, Picture, Section, Table, as_csv, rows_table
+from rembert.report.page import Cell, Data, Details, Group, Picture, Section, Table, as_csv, rows_table
 
 
 @pytest.fixture(scope='module')
@@ -98,3 +98,11 @@ def test_numbers_keep_their_sign(text):
   assert list(csv.reader(io.StringIO(content)))[1][0].lstrip("'") == text
   if text not in ('-', '-4.34 to -3.54'):
     assert not content.splitlines()[1].startswith("'")
+
+
+def test_data_is_a_file_that_is_linked_and_not_shown():
+  whole = made(Data('Raw numbers', 'All of them.', ['name', 'value'], [['a', '1.62534'], ['=b', '2']]))
+  assert whole.files == {'raw-numbers.csv': "\ufeffname,value\na,1.62534\n'=b,2\n".encode()}
+  assert 'All of them.' in whole.html
+  assert 'href="raw-numbers.csv"' in whole.html
+  assert '1.62534' not in whole.html

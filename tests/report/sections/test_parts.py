@@ -19,11 +19,12 @@ from rembert.report.sections import (
   models,
   parameters,
   probes,
+  scores_by_run,
   time,
   xtreme,
 )
 
-ALL = (analyses, configurations, curves, figures, languages, models, parameters, probes, time, xtreme)
+ALL = (analyses, configurations, curves, figures, languages, models, parameters, probes, scores_by_run, time, xtreme)
 
 
 def cells(row):
