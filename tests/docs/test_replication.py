@@ -1,0 +1,69 @@
+"""The script that makes the replication's runs: its commands can be given, and it judges what it has trained in."""
+
+import ast
+import os
+import pathlib
+import shlex
+import subprocess
+
+import pytest
+
+from launch.sweep import __main__ as sweep_main
+from tasks.token_store import __main__ as token_store
+from tasks.xtreme.tasks import get_task
+
+SCRIPT = 'docs/replication/run.sh'
+# Notes what it is called with; the next command finds the vocabulary that an earlier one was to make.
+PYTHON = """#!/bin/sh
+printf '%s\\n' "$*" >> "$CALLS"
+"""
+
+
+@pytest.fixture(scope='module')
+def calls(root, tmp_path_factory, xtreme_samples):
+  """The commands of the script, as lists of words."""
+  folder = tmp_path_factory.mktemp('replication')
+  python = folder / 'bin' / 'python'
+  python.parent.mkdir()
+  python.write_text(PYTHON.replace('"$*"', '"$(printf \'%s\\037\' "$@")"'))
+  python.chmod(0o755)
+  environment = os.environ | {'PATH': f'{python.parent}:{os.environ["PATH"]}', 'CALLS': str(folder / 'calls')}
+  command = ['bash', str(root / SCRIPT), 'text', str(xtreme_samples.root), str(folder / 'runs')]
+  subprocess.run(command, check=True, env=environment, cwd=root, timeout=60)
+  return [line.strip('\037').split('\037') for line in (folder / 'calls').read_text().splitlines()]
+
+
+def of(calls, module):
+  return [words[2:] for words in calls if words[:2] == ['-m', module]]
+
+
+def test_text_becomes_a_vocabulary_and_a_store_and_then_runs(calls):
+  assert [words[1] for words in calls] == ['tasks.vocabulary', 'tasks.token_store', *['launch.sweep'] * 4]
+  [vocabulary], [store] = of(calls, 'tasks.vocabulary'), of(calls, 'tasks.token_store')
+  assert token_store.parser().parse_known_args(store)[1] == []
+  languages = [argument for argument in vocabulary if argument.startswith('--languages=')]
+  assert languages == [argument for argument in store if argument.startswith('--languages=')]
+  assert f'--vocabulary={pathlib.Path(vocabulary[-1].partition("=")[2])}' in store
+
+
+@pytest.mark.parametrize('number', range(4))
+def test_each_sweep_is_planned_with_all_rows_of_the_tables(calls, number, capsys):
+  arguments = of(calls, 'launch.sweep')[number]
+  assert sweep_main.main([*arguments, '--dry_run']) == 0
+  printed = [shlex.split(line) for line in capsys.readouterr().out.splitlines() if 'rembert.main' in line]
+  models = {word for words in printed for word in words if word.startswith('--gin_file=gin/experiments/')}
+  assert len(models) == 8  # 11 rows, of which three stand in two tables or more
+  assert all('--gin_file=gin/scales/micro.gin' in words for words in printed if models & set(words))
+
+
+def test_what_is_judged_was_trained_in_and_belongs_to_the_task(calls):
+  [store] = of(calls, 'tasks.token_store')
+  trained = next(word for word in store if word.startswith('--languages=')).partition('=')[2].split(',')
+  assert len(trained) == 20
+  for arguments in of(calls, 'launch.sweep'):
+    [task] = [word.partition('=')[2] for word in arguments if word.startswith('--tasks=')]
+    [bound] = [word.partition('languages=')[2] for word in arguments if 'xtreme.languages=' in word]
+    judged = set(ast.literal_eval(bound))
+    assert judged <= set(trained)
+    assert judged <= set(get_task('xquad' if task == 'squad' else task).languages)
+    assert 'en' in judged
