@@ -61,9 +61,9 @@ ratios less, and the ratios of CPU seconds (all threads together) least.
 "useful GFLOP/s" counts the same work for everyone: the products that the model needs with the head on masked positions
 only (rembert/training/flops.py). Who computes more than that is not credited for it.
 
-  python -m benchmarks.run                                      everything (half an hour, and 20 GB for base)
+  python -m benchmarks.run                                      everything (half an hour, and 25 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
-  python -m benchmarks.run --only train_step --setting base --beside 'torch, float32'     13 GB instead of 20
+  python -m benchmarks.run --only train_step --setting base --beside 'torch, float32'     15 GB instead of 25
   python -m benchmarks.run --only growth                        cost against layers, vocabulary, E_out, length, …
   python -m benchmarks.run --only head                          the MLM head alone, V from 32,000 to 500,000
   python -m benchmarks.run --only finetuning                    a step of XNLI, a step of SQuAD

@@ -168,7 +168,7 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   size = 2048
   return [
     contestant(OURS, prepare_ours, (setting,)),
-    contestant(GIVEN_BACK, prepare_ours, (setting, 'cpu', False)),
+    *([contestant(GIVEN_BACK, prepare_ours, (setting, 'cpu', False))] if setting_name == 'small' else []),
     contestant(SKETCH, prepare_sketch, (setting,)),
     contestant(TORCH, prepare_torch, (setting, False)),
     contestant(TORCH_BF16, prepare_torch, (setting, True)),
