@@ -19,7 +19,6 @@ from the covariance of the fit; intervals from a bootstrap over the seeds of eac
 
 import csv
 import dataclasses
-import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from scipy import optimize
 
 from rembert.analysis.correlation import interval
 from rembert.errors import UsageError
+from rembert.json_files import parsed_json
 
 _EXPONENTS = np.geomspace(0.02, 8, 60)
 _CURVE_POINTS = 41
@@ -245,10 +245,7 @@ def points_of(rows: Sequence[tuple[tuple[float, ...], str]]) -> Points:
 
 
 def _json_rows(text: str, path) -> list[tuple[tuple[float, ...], str]]:
-  try:
-    content = json.loads(text)
-  except json.JSONDecodeError as error:
-    raise UsageError(f'not JSON: {error.msg}', where=f'{path}:{error.lineno}', fix=f'a list, {_COLUMNS}') from None
+  content = parsed_json(text, path, fix=f'a list, {_COLUMNS}')
   if not isinstance(content, list):
     raise UsageError('not a list', where=f'{path}:1', fix=f'a list, {_COLUMNS}')
   found = []

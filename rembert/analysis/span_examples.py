@@ -114,6 +114,8 @@ def _example(line: Line) -> SpanExample:
     content = json.loads(line.text)
   except json.JSONDecodeError as error:
     refuse(f'not JSON: {error.msg}')
+  except RecursionError:
+    refuse('not JSON that can be read: nested too deeply')
   if not isinstance(content, dict) or not isinstance(content.get('text'), str):
     refuse('no text')
   words = tuple(content['text'].split())

@@ -12,6 +12,7 @@ import safetensors
 import safetensors.numpy
 
 from rembert.errors import UsageError, first_line
+from rembert.json_files import parsed_json
 from rembert.model.config import RemBertConfig
 from rembert.storage import inside
 
@@ -58,13 +59,11 @@ def read_description(folder: pathlib.Path) -> Description:
   """`config.json`; UsageError if it is not that of a RemBERT encoder."""
   file = folder / 'config.json'
   try:
-    content = json.loads(file.read_text())
+    content = parsed_json(file.read_bytes(), file)
   except OSError as error:
     raise UsageError(
       f'no model: {error.strerror or error}', where=str(file), fix='name a folder with config.json and the weights'
     ) from error
-  except ValueError as error:
-    raise UsageError(f'not JSON: {error}', where=str(file), fix='fetch the file again') from error
   if not isinstance(content, dict) or content.get('model_type') != 'rembert':
     found = content.get('model_type') if isinstance(content, dict) else None
     raise UsageError(f'the model is {found!r}, not a rembert', where=str(file), fix='only RemBERT can be converted')
@@ -196,7 +195,7 @@ def open_weights(folder: pathlib.Path) -> SafetensorsFiles | TorchFiles:
     index_file = folder / f'{name}.index.json'
     if index_file.is_file():
       try:
-        weight_map = json.loads(index_file.read_text())['weight_map']
+        weight_map = parsed_json(index_file.read_bytes(), index_file)['weight_map']
         files = sorted({pathlib.Path(inside(folder, shard, where=index_file)) for shard in weight_map.values()})
       except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise UsageError(

@@ -1,12 +1,12 @@
 """Where XTREME's files are: the layout that its own download script leaves, and what is there of it."""
 
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from etils import epath
 
 from rembert.errors import UsageError
+from rembert.json_files import parsed_json
 
 
 class Line(NamedTuple):
@@ -81,12 +81,7 @@ def read_lines(path: epath.Path) -> Iterator[Line]:
 
 def read_json(path: epath.Path) -> Any:
   """The content of a JSON file; UsageError with file and line if it is none."""
-  try:
-    return json.loads(_read(path))
-  except json.JSONDecodeError as error:
-    raise UsageError(f'not JSON: {error.msg}', where=f'{path}:{error.lineno}', fix='fetch the file again') from None
-  except UnicodeDecodeError as error:
-    raise UsageError(f'not UTF-8: {error.reason}', where=str(path), fix='fetch the file again') from None
+  return parsed_json(_read(path), path)
 
 
 def _read(path: epath.Path) -> bytes:

@@ -6,14 +6,13 @@ written under a name from an archive. What is larger than anything of XTREME's i
 
 import contextlib
 import io
-import json
 import lzma
 import pathlib
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any
+from typing import IO
 
 from rembert.errors import UsageError, first_line
 
@@ -123,14 +122,6 @@ def lines(content: bytes, where: str) -> Iterator[tuple[str, str]]:
       yield line.removesuffix(b'\r').decode(), f'{where}:{number}'
     except UnicodeDecodeError as error:
       raise UsageError(f'not UTF-8: {error.reason}', where=f'{where}:{number}', fix='fetch the file again') from None
-
-
-def parsed_json(content: bytes, where: str) -> Any:
-  """The content of a JSON file."""
-  try:
-    return json.loads(content)
-  except ValueError as error:
-    raise UsageError(f'not JSON: {first_line(error)}', where=where, fix='fetch the file again') from None
 
 
 def columns(content: bytes, where: str, needed: int) -> Iterator[tuple[list[str], str]]:

@@ -4,7 +4,8 @@ import pathlib
 import re
 from collections.abc import Iterator, Mapping
 
-from tasks.xtreme.conversion.archives import members, parsed_json
+from rembert.json_files import parsed_json
+from tasks.xtreme.conversion.archives import members
 from tasks.xtreme.conversion.converted import Converted, json_text
 from tasks.xtreme.conversion.questions import blanked_test_files, each_question
 

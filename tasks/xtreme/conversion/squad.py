@@ -3,7 +3,8 @@
 import pathlib
 from collections.abc import Iterator, Mapping
 
-from tasks.xtreme.conversion.archives import file_content, parsed_json
+from rembert.json_files import parsed_json
+from tasks.xtreme.conversion.archives import file_content
 from tasks.xtreme.conversion.converted import Converted
 from tasks.xtreme.conversion.questions import each_question
 

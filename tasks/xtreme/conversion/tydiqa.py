@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rembert.errors import UsageError
-from tasks.xtreme.conversion.archives import file_content, members, parsed_json
+from rembert.json_files import parsed_json
+from tasks.xtreme.conversion.archives import file_content, members
 from tasks.xtreme.conversion.converted import Converted, json_text
 from tasks.xtreme.conversion.questions import blanked_test_files, each_question
 

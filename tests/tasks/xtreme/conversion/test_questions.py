@@ -1,6 +1,7 @@
 """SQuAD, XQuAD, MLQA and TyDi QA: answers that stand where they say, and none in a test file."""
 
 import json
+import re
 
 import pytest
 from xtreme_archives import QUESTIONS, tar_of, zip_of
@@ -83,7 +84,7 @@ def changed(**answer) -> bytes:
 def test_a_file_of_another_form_is_told(convert, content, what):
   with pytest.raises(UsageError, match=what) as error:
     convert('xquad', {'xquad.de.json': content})
-  assert error.value.where.endswith('xquad.de.json')
+  assert re.search(r'xquad\.de\.json(:1)?$', error.value.where)
   with pytest.raises(UsageError, match=what):
     convert('mlqa', {'MLQA_V1.zip': zip_of({'MLQA_V1/test/test-context-de-question-de.json': content})})
   with pytest.raises(UsageError, match=what):
