@@ -33,11 +33,11 @@ PICTURES = {
 }
 
 
-def counted(models: Iterable[str]) -> list[ParameterCounts]:
-  """Of files of gin/models."""
+def counted(models: Iterable[str], *scale: str) -> list[ParameterCounts]:
+  """Of files of gin/models, at full size or at the `scale` of a gin file."""
   found = []
   for model in models:
-    configuration.load([f'gin/models/{model}.gin'], [])
+    configuration.load([f'gin/models/{model}.gin', *scale], [])
     found.append(count_parameters(configuration.build(RemBertConfig)))
   return found
 

@@ -22,6 +22,9 @@ declare -A judged=(
   [squad]="('ar', 'de', 'el', 'en', 'es', 'ru', 'vi')"
 )
 
+# What learns SQuAD is judged on MLQA as well, which has no data in some of these languages.
+declare -A besides=([squad]="--finetune_gin.xtreme.evaluate_on=('xquad',)")
+
 vocabulary=$workdir/sentencepiece.model
 store=$workdir/store
 mkdir -p "$workdir"
@@ -35,5 +38,5 @@ for task in udpos panx xnli squad; do
   python -m launch.sweep gin/experiments/table{2,3,4,6} --scale=micro --workdir="$workdir/sweep" \
     --gin.data.source=store --gin.data.store="$store" --gin.data.languages=None --pretrain_seeds="$seeds" \
     --data_dir="$xtreme" --tasks="$task" --seeds=0 --finetune_gin.xtreme.languages="${judged[$task]}" \
-    --side_by_side="$side_by_side"
+    --side_by_side="$side_by_side" ${besides[$task]:+"${besides[$task]}"}
 done

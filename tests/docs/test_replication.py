@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from launch.sweep import __main__ as sweep_main
+from launch.xtreme_runs import LEARNED
 from tasks.token_store import __main__ as token_store
 from tasks.xtreme.tasks import get_task
 
@@ -65,5 +66,7 @@ def test_what_is_judged_was_trained_in_and_belongs_to_the_task(calls):
     [bound] = [word.partition('languages=')[2] for word in arguments if 'xtreme.languages=' in word]
     judged = set(ast.literal_eval(bound))
     assert judged <= set(trained)
-    assert judged <= set(get_task('xquad' if task == 'squad' else task).languages)
+    bound = [word.partition('=')[2] for word in arguments if '.evaluate_on=' in word]
+    for name in ast.literal_eval(bound[0]) if bound else LEARNED[task]:
+      assert judged <= set(get_task(name).languages), name
     assert 'en' in judged

@@ -74,10 +74,12 @@ WAYS = (
   Rule(_PYTHON + r'rembert\.doctor', exit_codes=(0, 1)),
   # With --check: the samples are not the whole of XTREME, so the exit code is 1.
   Rule(_PYTHON + r'tasks\.xtreme\.download ', exit_codes=(1,)),
+  Rule(_PYTHON + r'benchmarks\.replication', Way.LISTED, 'writes a page of the project; tests/benchmarks calls it'),
   Rule(_PYTHON + r'(rembert|tasks|launch|benchmarks)\b'),
   Rule(
     r'(?:PYTHONPATH=\S+ )?(?:\S*/)?python tests/support/launcher_commands\.py', Way.LISTED, 'writes tests/golden anew'
   ),
+  Rule(r'bash docs/replication/run\.sh ', Way.LISTED, 'two hours; tests/docs/test_replication.py reads its commands'),
   Rule(r'python3\.\d+ -m venv '),
   Rule(r'make (smoke|test|help)(?![\w-])'),
   Rule(r'(cat|head|paste|touch) '),

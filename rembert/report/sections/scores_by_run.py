@@ -9,18 +9,30 @@ from rembert.report.sections.models import all_models
 
 COLUMNS = ('model', 'pre-training', 'fine-tuning', 'variant', 'task', 'language', 'measure', 'score', 'without reading')
 
+HELD_OUT = 'held-out text'  # in the place of a task
+_HELD_OUT = {'loss': 1, 'accuracy': 100}
+
 
 def section(sources: Sequence[Source]) -> Section:
   """A file, where anything was judged."""
   rows = [row for model in all_models(sources) for row in _rows(model)]
   caption = (
     f'{len(rows):,} scores, nothing averaged: of each model and seed (with the learning rate that did best on dev), in '
-    'each language, by each measure; and what is scored without reading the text.'
+    'each language, by each measure; and what is scored without reading the text. First the last evaluation of each '
+    'pre-training on held-out text: loss in nats, accuracy in per cent.'
   )
   return Section('Every score', [Data('every score', caption, COLUMNS, rows)] if rows else [])
 
 
 def _rows(model: Model) -> Iterator[tuple[str, ...]]:
+  for pretrained in model.pretrained:
+    run = pretrained.run
+    for measure, factor in _HELD_OUT.items() if run is not None else ():
+      key = f'eval/{measure}'
+      for name in (key, *(f'{key}/{language}' for language in run.parts_of(key))):
+        if (value := run.last(name)) is not None:
+          language = name.removeprefix(key).removeprefix('/') or 'all'
+          yield model.name, str(pretrained.seed), '', '', HELD_OUT, language, measure, f'{factor * value:.4f}', ''
   for variant in variants(model):
     for task, scores in task_scores(model, variant).items():
       for (pretraining, finetuning), by_language in scores.by_seed.items():

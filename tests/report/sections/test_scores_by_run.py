@@ -37,7 +37,19 @@ def test_means_of_the_file_are_those_of_the_tables(sources, rows):
 def test_each_score_stands_there_once_with_its_seeds(rows):
   keys = [tuple(row[name] for name in scores_by_run.COLUMNS[:7]) for row in rows]
   assert len(set(keys)) == len(keys) > 0
-  assert {row['fine-tuning'] for row in rows} == {'0', '1'}
+  assert {row['fine-tuning'] for row in rows if row['task'] != 'held-out text'} == {'0', '1'}
+
+
+def test_the_last_evaluation_of_pre_training_is_among_them(sources, rows):
+  for model in all_models(sources):
+    [pretrained] = model.pretrained
+    own = [row for row in rows if (row['model'], row['task']) == (model.name, 'held-out text')]
+    found = {(row['language'], row['measure']): float(row['score']) for row in own}
+    assert found['all', 'loss'] == pytest.approx(pretrained.run.last('eval/loss'), abs=1e-4)
+    assert found['all', 'accuracy'] == pytest.approx(100 * pretrained.run.last('eval/accuracy'), abs=1e-4)
+    languages = {language for language, _ in found} - {'all'}
+    assert languages == set(pretrained.run.parts_of('eval/loss'))
+    assert {row['pre-training'] for row in own} == {str(pretrained.seed)}
 
 
 def test_layers_that_were_dropped_are_told_apart(rows):
