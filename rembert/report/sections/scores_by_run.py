@@ -27,7 +27,9 @@ def section(sources: Sequence[Source]) -> Section:
 def _rows(model: Model) -> Iterator[tuple[str, ...]]:
   for pretrained in model.pretrained:
     run = pretrained.run
-    for measure, factor in _HELD_OUT.items() if run is not None else ():
+    if run is None:
+      continue
+    for measure, factor in _HELD_OUT.items():
       key = f'eval/{measure}'
       for name in (key, *(f'{key}/{language}' for language in run.parts_of(key))):
         if (value := run.last(name)) is not None:
