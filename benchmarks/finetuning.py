@@ -84,7 +84,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   from rembert.training import cpu_memory, sharding, state, step
 
   config, head, num_labels = setting.config, setting.head, setting.num_labels
-  cpu_memory.keep_freed_memory_if_it_fits(config)
+  cpu_memory.keep_freed_memory_if_it_fits(config, setting.rows * setting.length)
   jax.config.update('jax_platforms', 'cpu')
   mesh = sharding.make_mesh(sharding.MeshConfig())
   execution = Execution(unroll=config.num_hidden_layers)

@@ -59,7 +59,7 @@ def prepare_ours(setting: Setting, way: str) -> Run:
   from rembert.training.chunked_loss import chunked_mlm_sums
   from rembert.training.losses import mlm_row_sums
 
-  cpu_memory.keep_freed_memory_if_it_fits(setting.config)
+  cpu_memory.keep_freed_memory_if_it_fits(setting.config, setting.rows * setting.length)
   jax.config.update('jax_platforms', 'cpu')
   given = problem(setting)
   graphdef, state = nnx.split(MlmHead(setting.config, jnp.dtype('float32'), rngs=nnx.Rngs(0)))

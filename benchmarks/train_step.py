@@ -46,7 +46,7 @@ def prepare_ours(setting: Setting, platform: str = 'cpu', keeps_memory: bool = T
   from rembert.training import cpu_memory, sharding, state, step
 
   if platform == 'cpu' and keeps_memory:
-    cpu_memory.keep_freed_memory_if_it_fits(setting.config)
+    cpu_memory.keep_freed_memory_if_it_fits(setting.config, setting.rows * setting.length)
   jax.config.update('jax_platforms', platform)
   mesh = sharding.make_mesh(sharding.MeshConfig())
   trainable = state.masked_lm(

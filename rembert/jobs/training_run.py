@@ -39,6 +39,7 @@ class StartConfig(Protocol):
   """What a job's start needs to know of its configuration."""
 
   model: RemBertConfig
+  train: TrainConfig
   hardware: HardwareConfig
   mesh: MeshConfig
   hosts: HostsConfig
@@ -61,7 +62,8 @@ def begun(config: StartConfig) -> Iterator[tuple[Hosts, Console, contextlib.Exit
 
   Yields the hosts, where the first of them tells what happens, and what is closed in the end.
   """
-  keep_freed_memory_if_it_fits(config.model)
+  train = config.train
+  keep_freed_memory_if_it_fits(config.model, train.batch_size // train.accumulation_steps * train.sequence_length)
   flags = xla_flags.apply(config.hardware, config.mesh.require_platform)
   not_kept = compile_cache.use(config.hardware.compile_cache)
   with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:

@@ -13,15 +13,23 @@ _SETTINGS = {
   -2: 64 * 2**20,  # M_TOP_PAD: and grows by much at a time
   -8: 1,  # M_ARENA_MAX: XLA's threads share that heap; those of their own would shrink after all
 }
-# Of a heap with its gaps: a step of 194 million parameters and 1,024 tokens takes 9.1 GB, and 5.6 GB without a heap.
-_BYTES_PER_PARAMETER = 48
-_SHARE = 0.5  # of the memory that is free; the rest is for longer batches than that, for checkpoints and for others
+# With the gaps of a heap. Seen of 194 million parameters, 12 layers of 768 and 1,024 tokens: 6.7 to 12 GB, by this rule
+# 10 GB, and 5.6 GB without a heap.
+_BYTES_PER_PARAMETER = 32
+_BYTES_PER_ACTIVATION = 400  # token × layer × H
+_SHARE = 0.5  # of the memory that is free
 _LEAST_HEAP_BYTES = 4 * 2**30  # of addresses; pages are taken as they are used
 _HUGE_PAGE = 2 * 2**20
 _MADV_HUGEPAGE = 14  # <sys/mman.h>
 
 
-def keep_freed_memory_if_it_fits(config: RemBertConfig, available: int | None = None) -> bool:
+def heap_bytes(config: RemBertConfig, tokens: int) -> int:
+  """What a heap may grow to that keeps the memory of training steps with that many tokens at a time."""
+  activations = tokens * config.num_hidden_layers * config.hidden_size
+  return _BYTES_PER_PARAMETER * count_parameters(config).pre_training + _BYTES_PER_ACTIVATION * activations
+
+
+def keep_freed_memory_if_it_fits(config: RemBertConfig, tokens: int, available: int | None = None) -> bool:
   """Tells glibc to keep what is freed, on a CPU with memory enough; returns whether it is told.
 
   XLA allocates the temporaries of a step in large blocks and frees them afterwards. glibc maps a large block anew each
@@ -32,10 +40,11 @@ def keep_freed_memory_if_it_fits(config: RemBertConfig, available: int | None = 
 
   Args:
     config: of the model that will be trained.
+    tokens: of a step, or of a part of it where gradients are accumulated.
     available: bytes of memory; None asks the machine.
   """
   available = available_bytes() if available is None else available
-  needed = _BYTES_PER_PARAMETER * count_parameters(config).pre_training
+  needed = heap_bytes(config, tokens)
   if not is_cpu_machine() or needed > _SHARE * (available or 0):
     return False
   try:
@@ -48,7 +57,7 @@ def keep_freed_memory_if_it_fits(config: RemBertConfig, available: int | None = 
   return is_told
 
 
-def _ask_for_huge_pages(libc: ctypes.CDLL, heap_bytes: int) -> None:
+def _ask_for_huge_pages(libc: ctypes.CDLL, size: int) -> None:
   """Lets the heap grow once to what a run needs, in pages of 2 MB where the kernel has them; none is taken yet.
 
   A step walks through parameters, moments and temporaries several times, and spends a part of it looking up where their
@@ -58,7 +67,7 @@ def _ask_for_huge_pages(libc: ctypes.CDLL, heap_bytes: int) -> None:
   libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
   libc.free.restype, libc.free.argtypes = None, (ctypes.c_void_p,)
   libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-  if block := libc.malloc(heap_bytes):
+  if block := libc.malloc(size):
     begin = -(-block // _HUGE_PAGE) * _HUGE_PAGE
-    libc.madvise(begin, block + heap_bytes - begin, _MADV_HUGEPAGE)  # a wish: without such pages nothing changes
+    libc.madvise(begin, block + size - begin, _MADV_HUGEPAGE)  # a wish: without such pages nothing changes
     libc.free(block)

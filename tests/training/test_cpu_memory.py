@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+from rembert.model.config import RemBertConfig
+from rembert.training.cpu_memory import heap_bytes
+
 CODE = """
 import resource, sys
 import jax, jax.numpy as jnp
@@ -15,8 +18,8 @@ from rembert.model.config import RemBertConfig
 from rembert.training.cpu_memory import keep_freed_memory_if_it_fits
 
 fits = bool(int(sys.argv[1]))
-config = RemBertConfig(vocab_size=1000, num_hidden_layers=1)  # 14 million parameters, 0.7 GB
-assert keep_freed_memory_if_it_fits(config, available=3 * 10**9 if fits else 10**9) == fits
+config = RemBertConfig(vocab_size=1000, num_hidden_layers=1)  # 0.7 GB
+assert keep_freed_memory_if_it_fits(config, tokens=1000, available=3 * 10**9 if fits else 10**9) == fits
 step = jax.jit(lambda x: (x @ x @ x).sum())  # temporaries of 36 MB
 x = jnp.ones((3000, 3000))
 for _ in range(8):  # the heap grows until its gaps fit
@@ -39,6 +42,22 @@ def measured(fits: bool) -> tuple[int, int]:
   done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)
   faults, kilobytes = map(int, done.stdout.split())
   return faults, kilobytes
+
+
+def test_a_heap_is_as_large_as_what_was_seen_of_a_base_step():
+  config = RemBertConfig(
+    vocab_size=120_000,
+    input_embedding_size=128,
+    output_embedding_size=768,
+    hidden_size=768,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    intermediate_size=3072,
+  )
+  assert 6.7e9 < heap_bytes(config, 1024) < 12e9
+  assert heap_bytes(config, 4096) - heap_bytes(config, 1024) == 3 * (
+    heap_bytes(config, 2048) - heap_bytes(config, 1024)
+  )
 
 
 def test_temporaries_for_which_there_is_room_are_not_fetched_anew_from_the_kernel():
