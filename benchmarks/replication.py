@@ -8,6 +8,7 @@ import argparse
 import csv
 import dataclasses
 import pathlib
+import re
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
@@ -207,6 +208,11 @@ def picture(scores: Scores) -> drawing.Drawing:
   return canvas.drawing
 
 
+def without_folders(page: str) -> str:
+  """The page with `…/NAME` for absolute paths: where folders lay is the affair of the machine that made the runs."""
+  return re.sub(r'(?<![\w/:.<…-])(?:/[\w.-]+)+/([\w.-]+)', r'…/\1', page)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
   """The command."""
   flags = argparse.ArgumentParser(
@@ -216,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
   options = flags.parse_args(arguments)
   if options.report:
     shutil.copyfile(options.report / 'every-score.csv', SCORES)
-    shutil.copyfile(options.report / 'index.html', REPORT)
+    REPORT.write_text(without_folders((options.report / 'index.html').read_text()))
   scores = read_scores(SCORES.read_text())
   PAGE.write_text(with_tables(PAGE.read_text(), page_tables(scores)))
   PICTURE.write_bytes(picture(scores).png)

@@ -20,18 +20,17 @@ printf '%s\\n' "$*" >> "$CALLS"
 """
 
 
-@pytest.fixture(scope='module')
-def calls(root, tmp_path_factory, xtreme_samples):
+@pytest.fixture
+def calls(root, tmp_path, xtreme_samples):
   """The commands of the script, as lists of words."""
-  folder = tmp_path_factory.mktemp('replication')
-  python = folder / 'bin' / 'python'
+  python = tmp_path / 'bin' / 'python'
   python.parent.mkdir()
   python.write_text(PYTHON.replace('"$*"', '"$(printf \'%s\\037\' "$@")"'))
   python.chmod(0o755)
-  environment = os.environ | {'PATH': f'{python.parent}:{os.environ["PATH"]}', 'CALLS': str(folder / 'calls')}
-  command = ['bash', str(root / SCRIPT), 'text', str(xtreme_samples.root), str(folder / 'runs')]
+  environment = os.environ | {'PATH': f'{python.parent}:{os.environ["PATH"]}', 'CALLS': str(tmp_path / 'calls')}
+  command = ['bash', str(root / SCRIPT), 'text', str(xtreme_samples.root), str(tmp_path / 'runs')]
   subprocess.run(command, check=True, env=environment, cwd=root, timeout=60)
-  return [line.strip('\037').split('\037') for line in (folder / 'calls').read_text().splitlines()]
+  return [line.strip('\037').split('\037') for line in (tmp_path / 'calls').read_text().splitlines()]
 
 
 def of(calls, module):
