@@ -20,13 +20,13 @@ from rembert.training.cpu_memory import keep_freed_memory_if_it_fits
 fits = bool(int(sys.argv[1]))
 config = RemBertConfig(vocab_size=1000, num_hidden_layers=1)  # 0.7 GB
 assert keep_freed_memory_if_it_fits(config, tokens=1000, available=3 * 10**9 if fits else 10**9) == fits
-step = jax.jit(lambda x: (x @ x @ x).sum())  # temporaries of 36 MB
-x = jnp.ones((3000, 3000))
+step = jax.jit(lambda x, y: ((x @ y) @ x).sum())  # a temporary of 144 MB, and little to compute
+x, y = jnp.ones((6000, 8)), jnp.ones((8, 6000))
 for _ in range(8):  # the heap grows until its gaps fit
-  step(x).block_until_ready()
+  step(x, y).block_until_ready()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(8):
-  step(x).block_until_ready()
+  step(x, y).block_until_ready()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 with open('/proc/self/smaps_rollup') as lines:
   print(next(line.split()[1] for line in lines if line.startswith('AnonHugePages')))
@@ -67,6 +67,6 @@ def test_temporaries_for_which_there_is_room_are_not_fetched_anew_from_the_kerne
 def test_what_is_kept_lies_in_large_pages_and_what_is_not_does_not():
   if not KERNEL.exists() or '[madvise]' not in KERNEL.read_text():
     pytest.skip('this kernel has no large pages for those who ask')
-  # Three matrices of 36 MB and what lies around them.
+  # The temporary, and what lies around it.
   assert measured(fits=True)[1] > 100_000
   assert measured(fits=False)[1] < 10_000
