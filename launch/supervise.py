@@ -60,7 +60,13 @@ class Supervisor:
     self._process = subprocess.Popen(self._command)
     if self._told:  # in this very moment
       self._process.send_signal(signal.SIGTERM)
-    return self._process.wait()
+    # Never in one blocking call: Python's handlers run between its own instructions, so a signal that arrives right
+    # before the call is heard only when the call ends, and it would end only with the command.
+    while True:
+      try:
+        return self._process.wait(timeout=1)
+      except subprocess.TimeoutExpired:
+        pass
 
   def _wait(self, seconds: float) -> None:
     end = time.monotonic() + seconds

@@ -1,5 +1,6 @@
 """What is run again, how often, how soon, and what is not."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -129,6 +130,19 @@ def test_a_signal_reaches_the_command_and_ends_the_supervision(number):
   output, _ = process.communicate(timeout=60)
   assert output == 'told\n'
   assert process.returncode == 75
+
+
+def test_the_command_is_never_waited_for_in_a_call_that_a_signal_just_before_it_would_not_end(monkeypatch):
+  asked, waitpid = [], os.waitpid
+
+  def counted(process: int, options: int) -> tuple[int, int]:
+    asked.append(options)
+    return waitpid(process, options)
+
+  monkeypatch.setattr(os, 'waitpid', counted)
+  assert Supervisor(['sh', '-c', 'sleep 1.2; exit 2'], QUICK, print).run() == 2
+  assert len(asked) > 1
+  assert all(options & os.WNOHANG for options in asked)
 
 
 def test_a_signal_between_two_runs_ends_it_too():
