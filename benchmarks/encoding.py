@@ -24,7 +24,7 @@ from benchmarks.settings import BASE, FIRST_PIECE, SMALL, encoder_sizes, write_r
 from benchmarks.turns import Contestant, Run
 from rembert.model.config import RemBertConfig
 
-BATCH_SIZE = 32  # of everybody; the default of sentence-transformers too
+BATCH_SIZE = 32  # of the others; the default of sentence-transformers
 MEDIAN_LENGTH, SPREAD = 22, 0.6  # of the log-normal distribution, in pieces; SPREAD is that of the logarithm
 
 OURS, SENTENCE_TRANSFORMERS = 'this project', 'sentence-transformers'
@@ -73,17 +73,17 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   """What `rembert.jobs.predict embed` does once lines are ids."""
   import jax
 
-  from rembert.data.text import padded_rows
-  from rembert.jobs.predict import embed_rows
+  from rembert.data.sentence_rows import packed_sentences
   from rembert.loading import load
+  from rembert.sentence_vectors import sentence_vectors
 
   jax.config.update('jax_platforms', 'cpu')
   model, rows = load(folder), sentences(setting)
-  options = {'pad': model.config.pad_token_id, 'longest': model.config.max_position_embeddings}
-  positions = sum(ids.size for _, ids, _ in padded_rows(rows, batch_size=BATCH_SIZE, **options))
+  options = {'pad': model.config.pad_token_id, 'longest': model.config.max_position_embeddings, 'batch_size': 16}
+  positions = sum(batch.input_ids.size for batch in packed_sentences(rows, **options))
 
   def run() -> dict[str, float]:
-    return facts(embed_rows(model, rows, batch_size=BATCH_SIZE), positions)
+    return facts(sentence_vectors(model, rows, batch_size=options['batch_size']), positions)
 
   return run
 

@@ -70,7 +70,7 @@ class LoadedModel:
       UsageError: ids outside the vocabulary, or more positions than the model has.
     """
     ids, *others = (None if x is None else np.asarray(x, np.int32) for x in (input_ids, token_type_ids, attention_mask))
-    self._check(ids)
+    self.check_ids(ids)
     return self._run(self._parameters, ids, *others, output_hidden_states)
 
   def embed(
@@ -78,10 +78,11 @@ class LoadedModel:
   ) -> jax.Array:
     """Sentence embeddings [B, H]; see `rembert.model.heads.sentence_embeddings`."""
     ids, mask = (np.asarray(x, np.int32) for x in (input_ids, attention_mask))
-    self._check(ids)
+    self.check_ids(ids)
     return self._embed(self._parameters, ids, mask, layer)
 
-  def _check(self, ids: np.ndarray) -> None:
+  def check_ids(self, ids: np.ndarray) -> None:
+    """UsageError for ids [..., S] that are outside the vocabulary, or at more positions than the model has."""
     if ids.shape[-1] > self.config.max_position_embeddings:
       raise UsageError(
         f'{ids.shape[-1]} positions, and the model has {self.config.max_position_embeddings}',

@@ -22,7 +22,7 @@ class AnalyzeConfig:
     model_name: what tables and pictures call it; None is the name of its folder.
     seed: of everything random.
     samples: of every bootstrap.
-    batch_size: rows or sentences at a time.
+    batch_size: rows at a time; `layer_retrieval`: of 64 pieces each, or fewer that are longer.
     rows: `masked_accuracy`: held-out rows of each language at most. The text is that of `data.*`, as in training.
     source: `layer_retrieval`: a file, a sentence a line. None takes Tatoeba from `xtreme.data_dir`, in the languages of
       `xtreme.languages`.

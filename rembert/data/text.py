@@ -1,16 +1,13 @@
-"""Lines of text to rows of ids for a trained model: special pieces, masks, padding, rows of like length together."""
+"""Lines of text to rows of ids for a trained model: special pieces, masks, cutting."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import sentencepiece
 from etils import epath
 
 from rembert.data.masking import SpecialIds
-from rembert.errors import UsageError
 
 MASK = '[MASK]'
-_STEP = 8  # of lengths up to 64 that batches have; see `_rounded_up`
 
 
 class TextEncoder:
@@ -46,40 +43,3 @@ class TextEncoder:
 def cut(ids: Sequence[int], longest: int) -> list[int]:
   """At most `longest` ids; [SEP] stays the last."""
   return list(ids) if len(ids) <= longest else [*ids[: longest - 1], ids[-1]]
-
-
-def padded_rows(
-  rows: Sequence[Sequence[int]], *, pad: int, batch_size: int, longest: int
-) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
-  """Batches of rows of like length: which rows they are, ids and mask, each [batch_size, S] int32.
-
-  The longest rows come first, so that what needs the most memory is known at once, and the last batch, which is filled
-  up with empty rows that no index stands for, is the shortest.
-
-  Args:
-    rows: ids, at most `longest` of each.
-    pad: id of [PAD].
-    batch_size: rows in a batch.
-    longest: positions of the model.
-  """
-  if any(len(row) > longest for row in rows):
-    raise UsageError('a row is longer than the model has positions', where='padded_rows', fix='cut it')
-  by_length = sorted(range(len(rows)), key=lambda row: len(rows[row]), reverse=True)
-  for start in range(0, len(rows), batch_size):
-    chosen = by_length[start : start + batch_size]
-    length = min(longest, _rounded_up(len(rows[chosen[0]])))
-    ids = np.full((batch_size, length), pad, np.int32)
-    mask = np.zeros((batch_size, length), np.int32)
-    for place, row in enumerate(chosen):
-      ids[place, : len(rows[row])] = rows[row]
-      mask[place, : len(rows[row])] = 1
-    yield chosen, ids, mask
-
-
-def _rounded_up(length: int) -> int:
-  """To one of four lengths between two powers of 2, but not finer than `_STEP`: 8, 16, …, 64, 80, 96, 112, 128, 160, …
-
-  Few shapes are compiled, twenty up to 512, and most sentences, which are short, get little padding.
-  """
-  step = max(_STEP, 2 ** max(length - 1, 0).bit_length() // 8)
-  return -(-length // step) * step

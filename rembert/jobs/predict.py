@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rembert.command_line import run_command
-from rembert.data.text import MASK, TextEncoder, cut, padded_rows
+from rembert.data.text import MASK, TextEncoder, cut
 from rembert.errors import UsageError
 from rembert.storage import write_whole
 from rembert.training.console import Console
@@ -82,32 +82,18 @@ def embed_lines(
   lines: Sequence[str],
   *,
   layer: int | None = None,
-  batch_size: int = 32,
+  batch_size: int = 16,
   on_progress: Callable[[float, str], None] = lambda fraction, note: None,
 ) -> np.ndarray:
-  """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut."""
+  """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut.
+
+  See `rembert.sentence_vectors.sentence_vectors`.
+  """
+  from rembert.sentence_vectors import sentence_vectors
+
   longest = model.config.max_position_embeddings
-  rows = [cut(encoder.encode(line), longest) for line in lines]
-  return embed_rows(model, rows, layer=layer, batch_size=batch_size, on_progress=on_progress)
-
-
-def embed_rows(
-  model: 'LoadedModel',
-  rows: Sequence[Sequence[int]],
-  *,
-  layer: int | None = None,
-  batch_size: int = 32,
-  on_progress: Callable[[float, str], None] = lambda fraction, note: None,
-) -> np.ndarray:
-  """The same for lines that are ids already, at most as many of each as the model has positions."""
-  longest, pad = model.config.max_position_embeddings, model.config.pad_token_id
-  vectors = np.zeros((len(rows), model.config.hidden_size), np.float32)
-  done = 0
-  for chosen, ids, mask in padded_rows(rows, pad=pad, batch_size=batch_size, longest=longest):
-    vectors[chosen] = np.asarray(model.embed(ids, mask, layer=layer))[: len(chosen)]
-    done += len(chosen)
-    on_progress(done / len(rows), f'{done} lines')
-  return vectors
+  sentences = [cut(encoder.encode(line), longest) for line in lines]
+  return sentence_vectors(model, sentences, layer=layer, batch_size=batch_size, on_progress=on_progress)
 
 
 # --- command line -----------------------------------------------------------------------------------------------------
@@ -132,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
   embed.add_argument('lines', metavar='LINES', help='a text file, one sentence a line; - is standard input')
   embed.add_argument('output', metavar='NPZ', help='the file to write: `embeddings` [lines, H], `layer`')
   embed.add_argument('--layer', type=int, metavar='L', help='0 is the embeddings (default: the last)')
-  embed.add_argument('--batch_size', type=int, default=32, metavar='B', help='lines at a time (default 32)')
+  embed.add_argument('--batch_size', type=int, default=16, metavar='B', help='rows of 64 pieces at a time (default 16)')
   for command in (fill, embed):
     command.add_argument('--vocabulary', metavar='FILE', help='sentencepiece.model (default: that beside the model)')
     command.add_argument('--step', type=int, help='which checkpoint of a workdir (default: the newest)')
@@ -165,7 +151,7 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
   if not lines:
     raise UsageError('no lines to embed', where=options.lines, fix='one sentence a line')
   if options.batch_size < 1:
-    raise UsageError('a batch has lines', where=f'--batch_size={options.batch_size}', fix='--batch_size=32')
+    raise UsageError('a batch has rows', where=f'--batch_size={options.batch_size}', fix='--batch_size=16')
   from rembert.loading import load
 
   model = load(options.model, step=options.step)

@@ -63,7 +63,7 @@ def run(
   console: Console,
   stop: StopSignal,
   *,
-  batch_size: int = 64,
+  batch_size: int = 16,
 ) -> dict[str, Any]:
   """Judges a model on the retrieval task `config.task`.
 
@@ -75,7 +75,7 @@ def run(
     workdir: gets `predictions/TASK/test-LL.tsv`, `retrieval/TASK/LL.json`, and `results.json`.
     console: is told each language's score as soon as it is there.
     stop: asked between batches.
-    batch_size: sentences at a time.
+    batch_size: rows of 64 pieces at a time.
 
   Returns:
     What `results.json` holds: `task`, `split`, `layer`, `score` (the name of the task's own), `languages` (for each its

@@ -292,22 +292,39 @@ def sentence_embeddings(
     [B, H]; zero for a text without pieces.
   """
   config = encoder.config
-  if layer is not None and not 0 <= layer <= config.num_hidden_layers:
+  states_BxSxH = encoder(
+    input_ids, attention_mask=attention_mask, num_layers=chosen_layer(config, layer)
+  ).last_hidden_state
+  return means_of_segments(states_BxSxH, input_ids, attention_mask, 1, config)[:, 0]
+
+
+def chosen_layer(config: RemBertConfig, layer: int | None) -> int:
+  """A layer by its number, 0 being the projected embeddings; None is the last. UsageError where there is none."""
+  if layer is None:
+    return config.num_hidden_layers
+  if not 0 <= layer <= config.num_hidden_layers:
     raise UsageError(
       f'the model has no layer {layer}', where='layer', fix=f'0 (embeddings) to {config.num_hidden_layers} (last)'
     )
-  states_BxSxH = encoder(input_ids, attention_mask=attention_mask, num_layers=layer).last_hidden_state
-  return mean_over_text(states_BxSxH, input_ids, attention_mask, config)
+  return layer
 
 
-def mean_over_text(
-  states_BxSxH: jax.Array, input_ids: jax.Array, attention_mask: jax.Array, config: RemBertConfig
+def means_of_segments(
+  states_BxSxH: jax.Array, input_ids: jax.Array, segment_ids: jax.Array, count: int, config: RemBertConfig
 ) -> jax.Array:
-  """Mean of hidden states over a text's pieces, without [CLS], [SEP] and padding, float32 [B, H].
+  """Means of hidden states over the pieces of each text of a row, without [CLS], [SEP] and padding, float32 [B, M, H].
 
-  States of several layers, [L, B, S, H], give [L, B, H]. Zero for a text without pieces.
+  States of several layers, [L, B, S, H], give [L, B, M, H]. Zero for a text without pieces.
+
+  Args:
+    states_BxSxH: hidden states.
+    input_ids: [B, S].
+    segment_ids: [B, S], 1 to M for the texts of a row, 0 for padding; of one text a row that is its attention mask.
+    count: M.
+    config: of the model, for its special ids.
   """
-  is_text_BxS = attention_mask.astype(bool) & (input_ids != config.bos_token_id) & (input_ids != config.eos_token_id)
-  weights_BxS = is_text_BxS.astype(jnp.float32)
-  total_BxH = jnp.einsum('bs,...bsh->...bh', weights_BxS, states_BxSxH.astype(jnp.float32))
-  return total_BxH / jnp.maximum(weights_BxS.sum(-1, keepdims=True), 1)
+  is_text_BxS = (input_ids != config.bos_token_id) & (input_ids != config.eos_token_id)
+  is_of_text_BxMxS = segment_ids[:, None, :] == jnp.arange(1, count + 1)[None, :, None]
+  weights_BxMxS = (is_of_text_BxMxS & is_text_BxS[:, None, :]).astype(jnp.float32)
+  totals_BxMxH = jnp.einsum('bms,...bsh->...bmh', weights_BxMxS, states_BxSxH.astype(jnp.float32))
+  return totals_BxMxH / jnp.maximum(weights_BxMxS.sum(-1), 1)[..., None]

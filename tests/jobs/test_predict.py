@@ -77,7 +77,7 @@ def test_embeddings_are_written_with_their_layer(run, tmp_path, capsys):
     (['embed', 'RUN', 'nothing.txt', 'out.npz'], 'the lines cannot be read'),
     (['embed', 'RUN', 'EMPTY', 'out.npz'], 'no lines to embed'),
     (['embed', 'RUN', 'LINES', 'out.npz', '--layer=4'], 'no layer 4'),
-    (['embed', 'RUN', 'LINES', 'out.npz', '--batch_size=0'], 'a batch has lines'),
+    (['embed', 'RUN', 'LINES', 'out.npz', '--batch_size=0'], 'a batch has rows'),
   ],
   ids=lambda part: part if isinstance(part, str) else None,
 )
