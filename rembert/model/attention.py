@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from rembert.model.building_blocks import ATTENTION, PRODUCT, dot_general_of_rows, linear, rows_at
+from rembert.model.building_blocks import ATTENTION, PRODUCT, dot_general_of_rows, linear, rows_at, softmax
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.fused_attention import cudnn_attention, splash_attention
 from rembert.model.partitioning import constrain
@@ -80,7 +80,7 @@ def einsum_attention(
   scores_BxNxSxS = jnp.einsum('bnqd,bnkd->bnqk', query * scale, key, preferred_element_type=jnp.float32)
   if mask is not None:
     scores_BxNxSxS = jnp.where(mask, scores_BxNxSxS, _HIDDEN)
-  weights_BxNxSxS = jax.nn.softmax(scores_BxNxSxS, axis=-1).astype(value.dtype)
+  weights_BxNxSxS = softmax(scores_BxNxSxS).astype(value.dtype)
   weights_BxNxSxS = nnx.Dropout(dropout_rate)(weights_BxNxSxS, deterministic=dropout_key is None, rngs=dropout_key)
   x_BxNxSxD = jnp.einsum('bnqk,bnkd->bnqd', weights_BxNxSxS, value)
   return checkpoint_name(jnp.swapaxes(x_BxNxSxD, 1, 2), ATTENTION)

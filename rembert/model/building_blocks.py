@@ -5,11 +5,12 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from rembert.model.config import RemBertConfig
-from rembert.model.partitioning import with_axes
+from rembert.model.partitioning import is_split, platform, with_axes
 
 # --- initialisers -----------------------------------------------------------------------------------------------------
 
@@ -52,14 +53,18 @@ def dot_general_of_rows(lhs: jax.Array, rhs: jax.Array, dimension_numbers, **opt
   """`jax.lax.dot_general` of the trailing axes of `lhs`, with all axes before them (batch, sequence) made one.
 
   The product is the same. Its gradient is then one plain product too; over two axes at once, XLA's CPU backend first
-  transposes activations, recomputing whatever produced them, and takes twice as long for a feed-forward layer.
+  transposes activations, recomputing whatever produced them, and takes twice as long for a feed-forward layer. It would
+  also transpose kernels of many axes (query, key and value of all heads) forth and back, so there they have two; unless
+  heads are split over devices, since the axis that is made of three could not be.
   """
   (lhs_axes, rhs_axes), _ = dimension_numbers
-  rows = lhs.shape[: lhs.ndim - len(lhs_axes)]
-  flat = lhs.reshape(-1, *lhs.shape[len(rows) :])
-  flat_axes = tuple(range(1, flat.ndim))
-  product = jax.lax.dot_general(flat, rhs, ((flat_axes, rhs_axes), ((), ())), **options)
-  return checkpoint_name(product.reshape(*rows, *product.shape[1:]), PRODUCT)
+  rows, outputs = lhs.shape[: lhs.ndim - len(lhs_axes)], tuple(np.delete(rhs.shape, rhs_axes))
+  if rhs.ndim > 2 and platform() == 'cpu' and not is_split('heads'):
+    rhs = rhs.reshape(-1, math.prod(outputs))  # kernels begin with the axes that are summed over
+    rhs_axes = (0,)
+  flat = lhs.reshape(math.prod(rows), *(rhs.shape[axis] for axis in rhs_axes))
+  product = jax.lax.dot_general(flat, rhs, ((tuple(range(1, flat.ndim)), rhs_axes), ((), ())), **options)
+  return checkpoint_name(product.reshape(*rows, *outputs), PRODUCT)
 
 
 def linear(
@@ -118,7 +123,30 @@ def _add_bias_backward(_, gradient):
 add_bias.defvjp(_add_bias_forward, _add_bias_backward)
 
 
-# --- activations ------------------------------------------------------------------------------------------------------
+# --- softmax and activations ------------------------------------------------------------------------------------------
+
+
+@jax.custom_vjp
+def softmax(x: jax.Array) -> jax.Array:
+  """Along the last axis.
+
+  The backward pass is written out: it keeps the result alone. What JAX derives keeps exponentials and their sums,
+  spreads out the latter, and divides by their squares.
+  """
+  exponentials = jnp.exp(x - x.max(-1, keepdims=True))
+  return exponentials * (1 / exponentials.sum(-1, keepdims=True))
+
+
+def _softmax_forward(x):
+  y = softmax(x)
+  return y, y
+
+
+def _softmax_backward(y, gradient):
+  return (y * (gradient - (y * gradient).sum(-1, keepdims=True)),)
+
+
+softmax.defvjp(_softmax_forward, _softmax_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))

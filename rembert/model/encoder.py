@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -163,7 +164,9 @@ class RemBertEncoder(nnx.Module):
     """
     visibility = Visibility.of(attention_mask, segment_ids)
     x_BxSxH, keys_L = self._embed(input_ids, token_type_ids, position_ids, dropout_key)
-    last_BxSxH, hidden_LxBxSxH = self._run_layers(x_BxSxH, visibility, keys_L, num_layers, output_hidden_states)
+    graphdef, layers = self._split_layers(keys_L)
+    run_layer = self._recomputing(functools.partial(_run_layer, graphdef, visibility))
+    last_BxSxH, hidden_LxBxSxH = self._run(run_layer, x_BxSxH, _bottom(layers, num_layers), output_hidden_states)
 
     return ModelOutput(
       last_hidden_state=last_BxSxH,
@@ -199,14 +202,11 @@ class RemBertEncoder(nnx.Module):
       return rows_at(everywhere.last_hidden_state, positions)
     visibility = Visibility.of(attention_mask, segment_ids)
     x_BxSxH, keys_L = self._embed(input_ids, token_type_ids, position_ids, dropout_key)
-    x_BxSxH, _ = self._run_layers(x_BxSxH, visibility, keys_L, self.config.num_hidden_layers - 1)
-    graphdef, stacked = nnx.split(self.layers)
-    last, key = jax.tree.map(lambda leaf: leaf[-1], (stacked, keys_L))
-
-    def run_last(x_BxSxH, last):
-      return nnx.merge(graphdef, last)(x_BxSxH, visibility, positions_BxK=positions, dropout_key=key)
-
-    return self._recomputing(run_last)(x_BxSxH, last)
+    graphdef, layers = self._split_layers(keys_L)
+    run_layer = functools.partial(_run_layer, graphdef, visibility)
+    x_BxSxH, _ = self._run(self._recomputing(run_layer), x_BxSxH, _bottom(layers, -1))
+    run_last = functools.partial(run_layer, positions_BxK=positions)
+    return self._recomputing(run_last)(x_BxSxH, _top(layers))
 
   def _embed(self, input_ids, token_type_ids, position_ids, dropout_key):
     """What the first layer is given, [B, S, H], and the layers' keys of dropout."""
@@ -216,21 +216,64 @@ class RemBertEncoder(nnx.Module):
     keys_L = None if layers_key is None else jax.random.split(layers_key, self.config.num_hidden_layers)
     return constrain(x_BxSxH, 'batch', None, None), keys_L
 
-  def _run_layers(self, x_BxSxH, visibility, keys_L, num_layers=None, output_hidden_states=False):
-    """The output of the last of the bottom `num_layers` (None: all), [B, S, H], and of each of them if asked for."""
+  def _split_layers(self, keys_L):
+    """The layers' graphdef, and parameters and key of dropout of each: a list where they are unrolled, or stacked."""
     graphdef, stacked = nnx.split(self.layers)
+    count = self.config.num_hidden_layers
+    if self.execution.unroll < count:
+      return graphdef, (stacked, keys_L)
+    keys = [None] * count if keys_L is None else list(keys_L)
+    return graphdef, list(zip(_unstacked(stacked, count), keys, strict=True))
 
-    def run_layer(x_BxSxH, layer_and_key):
-      parameters, key = layer_and_key
-      x_BxSxH = nnx.merge(graphdef, parameters)(x_BxSxH, visibility, dropout_key=key)
-      return x_BxSxH, x_BxSxH if output_hidden_states else None
-
-    if num_layers is not None:
-      stacked, keys_L = jax.tree.map(lambda leaf: leaf[:num_layers], (stacked, keys_L))
-    return jax.lax.scan(self._recomputing(run_layer), x_BxSxH, (stacked, keys_L), unroll=self.execution.unroll)
+  def _run(self, run_layer, x_BxSxH, layers, output_hidden_states=False):
+    """The output of the last of some layers, [B, S, H], and of each of them if asked for."""
+    if not isinstance(layers, list):
+      step = lambda x_BxSxH, layer: ((y := run_layer(x_BxSxH, layer)), y if output_hidden_states else None)
+      return jax.lax.scan(step, x_BxSxH, layers, unroll=self.execution.unroll)
+    run_layer, hidden_BxSxH = jax.jit(run_layer), []  # traced once
+    for layer in layers:
+      x_BxSxH = run_layer(x_BxSxH, layer)
+      hidden_BxSxH.append(x_BxSxH)
+    return x_BxSxH, jnp.stack(hidden_BxSxH) if output_hidden_states else None
 
   def _recomputing(self, run_layer):
     """A function of one layer, whose backward pass finds what `Execution.remat` says."""
     if self.execution.remat not in _REMAT:
       return run_layer
     return jax.checkpoint(run_layer, policy=_REMAT[self.execution.remat], prevent_cse=False)
+
+
+def _run_layer(graphdef, visibility, x_BxSxH, layer, positions_BxK=None):
+  """One layer, given its parameters and its key of dropout (or None); at positions, if there are any, to x_BxKxH."""
+  parameters, key = layer
+  return nnx.merge(graphdef, parameters)(x_BxSxH, visibility, positions_BxK=positions_BxK, dropout_key=key)
+
+
+def _bottom(layers, count: int | None):
+  """The first so many of a list of layers, or of a stack of them, as a slice counts; None is all."""
+  if count is None or isinstance(layers, list):
+    return layers[:count] if isinstance(layers, list) else layers
+  return jax.tree.map(lambda leaf: leaf[:count], layers)
+
+
+def _top(layers):
+  """The last of a list of layers, or of a stack of them."""
+  return layers[-1] if isinstance(layers, list) else jax.tree.map(lambda leaf: leaf[-1], layers)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _unstacked(stacked, count: int) -> list:
+  """The parameters of each layer. Their gradients are stacked at one time, where JAX would pad each part and add it."""
+  return [jax.tree.map(operator.itemgetter(number), stacked) for number in range(count)]
+
+
+def _unstacked_forward(stacked, count):
+  return _unstacked(stacked, count), None
+
+
+def _unstacked_backward(count, _, gradients):
+  del count
+  return (jax.tree.map(lambda *parts: jnp.stack(parts), *gradients),)
+
+
+_unstacked.defvjp(_unstacked_forward, _unstacked_backward)

@@ -56,7 +56,9 @@ def on_shards(function: Callable, *, inputs: tuple[tuple[str | None, ...], ...],
   )
 
 
-# --- between the parts of `on_shards`; without a mesh there is one part, the whole ------------------------------------
+def is_split(axis: str) -> bool:
+  """Whether a logical axis is really split over devices."""
+  return bool(_mesh_axes(axis))
 
 
 def _mesh_axes(axis: str) -> tuple[str, ...]:
@@ -64,6 +66,9 @@ def _mesh_axes(axis: str) -> tuple[str, ...]:
   names = LOGICAL_AXIS_RULES[axis] or ()
   sizes = jax.sharding.get_abstract_mesh().shape
   return tuple(name for name in ((names,) if isinstance(names, str) else names) if sizes.get(name, 1) > 1)
+
+
+# --- between the parts of `on_shards`; without a mesh there is one part, the whole ------------------------------------
 
 
 def shard_number(axis: str) -> jax.Array | int:

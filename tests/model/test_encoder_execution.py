@@ -64,6 +64,23 @@ def test_the_encoder_at_some_positions_is_the_encoder_there(tiny, build, batch, 
       np.testing.assert_allclose(actual, reference, rtol=0, atol=TOLERANCE * scale)
 
 
+def test_gradients_of_unrolled_layers_are_stacked_once(tiny, build, batch):
+  ids, positions = jnp.asarray(batch['ids']), jnp.zeros((len(batch['ids']), 2), jnp.int32)
+
+  def primitives(execution):
+    graphdef, parameters = nnx.split(build(tiny, execution).encoder)
+    loss = lambda parameters: nnx.merge(graphdef, parameters).at(positions, ids).sum()
+    closed = jax.make_jaxpr(jax.grad(loss))(parameters)
+    of_layers = {(tiny.num_hidden_layers, *leaf.shape[1:]) for leaf in jax.tree.leaves(parameters['layers'])}
+    return [
+      equation.primitive.name for equation in closed.eqns for made in equation.outvars if made.aval.shape in of_layers
+    ]
+
+  unrolled = primitives(Execution(trim_last_layer=True, unroll=tiny.num_hidden_layers))
+  assert not {'pad', 'add_any', 'scan'} & {*unrolled}
+  assert 'pad' in primitives(Execution(trim_last_layer=True))
+
+
 def test_dropout_is_drawn_at_the_positions_alone_and_drops_its_share(tiny, build, batch):
   config = dataclasses.replace(tiny, hidden_dropout_prob=0.5)
   positions = jnp.tile(jnp.asarray([[1, 2]]), (len(batch['ids']), 1))
