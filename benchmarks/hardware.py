@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from typing import NamedTuple
 
 from benchmarks.rendering import rounded, table, with_tables
 
@@ -58,13 +59,79 @@ SCALING = {
   'scaling_512': _replicas(512, '2*v5e:16x16'),
 }
 
-_PLAIN = ('execution.loss_chunk=0', 'execution.remat=full', 'train.batch_size=4096', 'train.accumulation_steps=1')
+_PLAIN = (
+  'execution.loss_chunk=0',
+  'execution.remat=full',
+  'execution.trim_last_layer=False',
+  'train.batch_size=4096',
+  'train.accumulation_steps=1',
+)
 HEADS = {
   'head_at_masked_positions': Compilation('v5p:4x4x4', 'gin/hardware/v5p_64.gin', _PLAIN),
   'head_at_all_positions': Compilation('v5p:4x4x4', 'gin/hardware/v5p_64.gin', (*_PLAIN, 'masking.rate=1.0')),
   'head_in_chunks': Compilation('v5p:4x4x4', 'gin/hardware/v5p_64.gin', _PLAIN[1:]),
 }
-COMPILATIONS = HARDWARE | SCALING | HEADS
+
+
+class Way(NamedTuple):
+  """How a step could be run: what a hardware file decides."""
+
+  remat: str = 'dots_and_attention'
+  data: int = 8
+  fsdp: int = 8
+  parts: int = 1
+  trims: bool = False
+
+  @property
+  def name(self) -> str:
+    """For docs/hardware.json."""
+    return f'{self.remat}_{self.data}x{self.fsdp}_{self.parts}_{"trimmed" if self.trims else "whole"}'
+
+  @property
+  def bindings(self) -> tuple[str, ...]:
+    """Over those of a file."""
+    return (
+      f'execution.remat={self.remat}',
+      f'mesh.data={self.data}',
+      f'mesh.fsdp={self.fsdp}',
+      f'train.accumulation_steps={self.parts}',
+      f'execution.trim_last_layer={self.trims}',
+    )
+
+
+# What was weighed against what the files for 64 chips say.
+WEIGHED = {
+  'v4_64': (
+    Way(data=4, fsdp=16),
+    Way(data=16, fsdp=4),
+    Way(data=1, fsdp=64),
+    Way(data=4, fsdp=16, parts=2),
+    Way('dots', data=4, fsdp=16),
+    Way('full', data=4, fsdp=16),
+  ),
+  'v5p_64': (
+    Way(data=16, fsdp=4, trims=True),
+    Way(data=16, fsdp=4),
+    Way(data=4, fsdp=16),
+    Way(data=1, fsdp=64),
+    Way(data=16, fsdp=4, parts=2),
+    Way('dots', data=16, fsdp=4),
+    Way('full', data=16, fsdp=4),
+  ),
+  'v6e_64': (
+    Way(),
+    Way(data=1, fsdp=64, trims=True),
+    Way(parts=2, trims=True),
+    Way('dots', trims=True),
+    Way('full', trims=True),
+  ),
+}
+ALTERNATIVES = {
+  f'{file}_{way.name}': dataclasses.replace(HARDWARE[file], bindings=way.bindings)
+  for file, ways in WEIGHED.items()
+  for way in ways
+}
+COMPILATIONS = HARDWARE | ALTERNATIVES | SCALING | HEADS
 
 
 # --- compiling --------------------------------------------------------------------------------------------------------
@@ -128,6 +195,29 @@ def hardware_table(reports: dict[str, dict]) -> str:
   return table([*columns, 'step', 'MFU', 'no collective hidden'], rows)
 
 
+def weighed_table(reports: dict[str, dict]) -> str:
+  """For each file of `WEIGHED` what it says, first, and the other ways."""
+  rows = []
+  for file, ways in WEIGHED.items():
+    for name in (file, *(f'{file}_{way.name}' for way in ways)):
+      if (report := reports.get(name)) and report['fits']:
+        execution = report['execution']
+        rows.append(
+          [
+            f'**{file}**' if name == file else '',
+            execution['remat'].replace('_', ' '),
+            'at masked positions' if execution['trim_last_layer'] else 'whole',
+            _mesh(report),
+            f'{report["parts"]} × {report["rows_per_part"]}',
+            _gb(report['memory']['peak']),
+            _gb(report['hbm_traffic_bytes']),
+            *_bound(report),
+          ]
+        )
+  columns = ['', 'remat', 'last layer', 'data × fsdp', 'parts × rows', 'GB a chip', 'GB moved']
+  return table([*columns, 'step', 'MFU', 'no collective hidden'], rows)
+
+
 def scaling_table(reports: dict[str, dict]) -> str:
   """More chips with the same rows on each."""
   rows = []
@@ -175,7 +265,7 @@ def compiled_line(report: dict) -> str:
 
 def rendered_page(page: str, reports: dict[str, dict]) -> str:
   """The page with its tables made anew."""
-  makers = {'hardware': hardware_table, 'scaling': scaling_table, 'heads': heads_table}
+  makers = {'hardware': hardware_table, 'weighed': weighed_table, 'scaling': scaling_table, 'heads': heads_table}
   return with_tables(page, {name: make(reports) for name, make in makers.items()})
 
 
