@@ -166,12 +166,12 @@ class RemBertEncoder(nnx.Module):
     x_BxSxH, keys_L = self._embed(input_ids, token_type_ids, position_ids, dropout_key)
     graphdef, layers = self._split_layers(keys_L)
     run_layer = self._recomputing(functools.partial(_run_layer, graphdef, visibility))
-    last_BxSxH, hidden_LxBxSxH = self._run(run_layer, x_BxSxH, _bottom(layers, num_layers), output_hidden_states)
+    last_BxSxH, hidden_states = self._run(run_layer, x_BxSxH, _bottom(layers, num_layers), output_hidden_states)
 
     return ModelOutput(
       last_hidden_state=last_BxSxH,
       pooler_output=None if self.pooler is None else jnp.tanh(self.pooler(last_BxSxH[:, 0])),
-      hidden_states=jnp.concatenate([x_BxSxH[None], hidden_LxBxSxH]) if output_hidden_states else None,
+      hidden_states=hidden_states,
     )
 
   def at(
@@ -226,15 +226,15 @@ class RemBertEncoder(nnx.Module):
     return graphdef, list(zip(_unstacked(stacked, count), keys, strict=True))
 
   def _run(self, run_layer, x_BxSxH, layers, output_hidden_states=False):
-    """The output of the last of some layers, [B, S, H], and of each of them if asked for."""
-    if not isinstance(layers, list):
-      step = lambda x_BxSxH, layer: ((y := run_layer(x_BxSxH, layer)), y if output_hidden_states else None)
-      return jax.lax.scan(step, x_BxSxH, layers, unroll=self.execution.unroll)
-    run_layer, hidden_BxSxH = jax.jit(run_layer), []  # traced once
-    for layer in layers:
-      x_BxSxH = run_layer(x_BxSxH, layer)
-      hidden_BxSxH.append(x_BxSxH)
-    return x_BxSxH, jnp.stack(hidden_BxSxH) if output_hidden_states else None
+    """The output of the last of some layers, [B, S, H]; if asked for, their input and all outputs, [L + 1, B, S, H]."""
+    if isinstance(layers, list):
+      run_layer, states = jax.jit(run_layer), [x_BxSxH]  # traced once
+      for layer in layers:
+        states.append(run_layer(states[-1], layer))
+      return states[-1], jnp.stack(states) if output_hidden_states else None
+    step = lambda x_BxSxH, layer: ((y := run_layer(x_BxSxH, layer)), y if output_hidden_states else None)
+    last_BxSxH, outputs_LxBxSxH = jax.lax.scan(step, x_BxSxH, layers, unroll=self.execution.unroll)
+    return last_BxSxH, jnp.concatenate([x_BxSxH[None], outputs_LxBxSxH]) if output_hidden_states else None
 
   def _recomputing(self, run_layer):
     """A function of one layer, whose backward pass finds what `Execution.remat` says."""

@@ -64,6 +64,19 @@ def test_the_encoder_at_some_positions_is_the_encoder_there(tiny, build, batch, 
       np.testing.assert_allclose(actual, reference, rtol=0, atol=TOLERANCE * scale)
 
 
+@pytest.mark.parametrize('layers', [0, 3])
+def test_unrolled_layers_drop_and_output_what_a_loop_does(tiny, build, batch, layers):
+  config = dataclasses.replace(tiny, num_hidden_layers=layers, hidden_dropout_prob=0.5)
+  options = {'output_hidden_states': True, 'dropout_key': jax.random.key(3)}
+  loop, unrolled = (
+    build(config, execution).encoder(jnp.asarray(batch['ids']), **options)
+    for execution in (Execution(), Execution(unroll=8))
+  )
+  assert loop.hidden_states.shape[0] == layers + 1
+  assert_close(unrolled.hidden_states, loop.hidden_states)
+  assert_close(unrolled.last_hidden_state, loop.hidden_states[-1])
+
+
 def test_gradients_of_unrolled_layers_are_stacked_once(tiny, build, batch):
   ids, positions = jnp.asarray(batch['ids']), jnp.zeros((len(batch['ids']), 2), jnp.int32)
 
