@@ -232,7 +232,11 @@ class RemBertEncoder(nnx.Module):
       for layer in layers:
         states.append(run_layer(states[-1], layer))
       return states[-1], jnp.stack(states) if output_hidden_states else None
-    step = lambda x_BxSxH, layer: ((y := run_layer(x_BxSxH, layer)), y if output_hidden_states else None)
+
+    def step(x_BxSxH, layer):
+      y_BxSxH = run_layer(x_BxSxH, layer)
+      return y_BxSxH, y_BxSxH if output_hidden_states else None
+
     last_BxSxH, outputs_LxBxSxH = jax.lax.scan(step, x_BxSxH, layers, unroll=self.execution.unroll)
     return last_BxSxH, jnp.concatenate([x_BxSxH[None], outputs_LxBxSxH]) if output_hidden_states else None
 
