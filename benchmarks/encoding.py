@@ -24,7 +24,7 @@ from benchmarks.settings import BASE, FIRST_PIECE, SMALL, encoder_sizes, write_r
 from benchmarks.turns import Contestant, Run
 from rembert.model.config import RemBertConfig
 
-BATCH_SIZE = 32  # of the others; the default of sentence-transformers
+THEIR_BATCH_SIZE = 32  # the default of sentence-transformers
 MEDIAN_LENGTH, SPREAD = 22, 0.6  # of the log-normal distribution, in pieces; SPREAD is that of the logarithm
 
 OURS, SENTENCE_TRANSFORMERS = 'this project', 'sentence-transformers'
@@ -73,17 +73,17 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   """What `rembert.jobs.predict embed` does once lines are ids."""
   import jax
 
-  from rembert.data.sentence_rows import packed_sentences
+  from rembert.data.sentence_rows import BATCH_SIZE, packed_sentences
   from rembert.loading import load
   from rembert.sentence_vectors import sentence_vectors
 
   jax.config.update('jax_platforms', 'cpu')
   model, rows = load(folder), sentences(setting)
-  options = {'pad': model.config.pad_token_id, 'longest': model.config.max_position_embeddings, 'batch_size': 16}
-  positions = sum(batch.input_ids.size for batch in packed_sentences(rows, **options))
+  options = {'pad': model.config.pad_token_id, 'longest': model.config.max_position_embeddings}
+  positions = sum(batch.input_ids.size for batch in packed_sentences(rows, batch_size=BATCH_SIZE, **options))
 
   def run() -> dict[str, float]:
-    return facts(sentence_vectors(model, rows, batch_size=options['batch_size']), positions)
+    return facts(sentence_vectors(model, rows), positions)
 
   return run
 
@@ -99,8 +99,8 @@ def prepare_torch(setting: Setting, folder: pathlib.Path, is_sorted: bool, autoc
     order = np.argsort([len(row) for row in rows])[::-1] if is_sorted else np.arange(len(rows))
     embeddings_NxH, positions = np.zeros((len(rows), setting.config.hidden_size), np.float32), 0
     with torch.inference_mode(), torch.autocast('cpu', torch.bfloat16, enabled=autocast):
-      for start in range(0, len(rows), BATCH_SIZE):
-        chosen = order[start : start + BATCH_SIZE]
+      for start in range(0, len(rows), THEIR_BATCH_SIZE):
+        chosen = order[start : start + THEIR_BATCH_SIZE]
         ids_BxS, mask_BxS = padded([rows[index] for index in chosen], setting.config.pad_token_id)
         states_BxSxH = model(input_ids=ids_BxS, attention_mask=mask_BxS).last_hidden_state
         weights_BxSx1 = mask_BxS[..., None].float()
@@ -143,7 +143,7 @@ def prepare_sentence_transformers(setting: Setting, folder: pathlib.Path) -> Run
   def run() -> dict[str, float]:
     nonlocal positions
     positions = 0
-    embeddings_NxH = model.encode(texts, batch_size=BATCH_SIZE, show_progress_bar=False)
+    embeddings_NxH = model.encode(texts, batch_size=THEIR_BATCH_SIZE, show_progress_bar=False)
     return facts(embeddings_NxH, positions)
 
   return run

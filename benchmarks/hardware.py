@@ -172,6 +172,14 @@ def _mesh(report: dict) -> str:
   return f'{report["mesh"]["data"]} × {report["mesh"]["fsdp"]}'
 
 
+def _parts(report: dict) -> str:
+  return f'{report["parts"]} × {report["rows_per_part"]}'
+
+
+def _remat(report: dict) -> str:
+  return report['execution']['remat'].replace('_', ' ')
+
+
 def hardware_table(reports: dict[str, dict]) -> str:
   """Every file of gin/hardware that can be compiled ahead of time."""
   rows = []
@@ -183,8 +191,8 @@ def hardware_table(reports: dict[str, dict]) -> str:
           f'[{name}](../gin/hardware/{name}.gin)',
           report['topology'],
           _mesh(report),
-          f'{report["parts"]} × {report["rows_per_part"]}',
-          report['execution']['remat'].replace('_', ' '),
+          _parts(report),
+          _remat(report),
           f'{_gb(memory["peak"])} of {_gb(memory["hbm"])}',
           _gb(report['hbm_traffic_bytes']),
           _gb(_sent(report, 'ICI')),
@@ -201,14 +209,13 @@ def weighed_table(reports: dict[str, dict]) -> str:
   for file, ways in WEIGHED.items():
     for name in (file, *(f'{file}_{way.name}' for way in ways)):
       if (report := reports.get(name)) and report['fits']:
-        execution = report['execution']
         rows.append(
           [
             f'**{file}**' if name == file else '',
-            execution['remat'].replace('_', ' '),
-            'at masked positions' if execution['trim_last_layer'] else 'whole',
+            _remat(report),
+            'at masked positions' if report['execution']['trim_last_layer'] else 'whole',
             _mesh(report),
-            f'{report["parts"]} × {report["rows_per_part"]}',
+            _parts(report),
             _gb(report['memory']['peak']),
             _gb(report['hbm_traffic_bytes']),
             *_bound(report),

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from rembert.data.sentence_rows import SentenceBatch, most_sentences, packed_sentences
+from rembert.data.sentence_rows import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
 from rembert.loading import LoadedModel
 from rembert.model.heads import chosen_layer, means_of_segments
 
@@ -28,7 +28,7 @@ def sentence_vectors(
   sentences: Sequence[Sequence[int]],
   *,
   layer: int | None = None,
-  batch_size: int = 16,
+  batch_size: int = BATCH_SIZE,
   on_progress: Progress = _nobody_asks,
 ) -> np.ndarray:
   """The mean of a layer over each sentence's pieces, without [CLS] and [SEP] (paper, A.9): float32 [N, H].
@@ -55,7 +55,7 @@ def vectors_of_all_layers(
   model: LoadedModel,
   sentences: Sequence[Sequence[int]],
   *,
-  batch_size: int = 16,
+  batch_size: int = BATCH_SIZE,
   on_progress: Progress = _nobody_asks,
 ) -> np.ndarray:
   """The same of every layer, the projected embeddings first: float32 [L + 1, N, H]."""

@@ -1,7 +1,7 @@
 """Documents into rows of fixed length: `[CLS] … [SEP] [CLS] … [SEP]`, each document a segment of its own."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,19 @@ class Row(NamedTuple):
   ids: np.ndarray
   segments: np.ndarray
   positions: np.ndarray
+
+  @classmethod
+  def of(cls, segments: Iterable[Sequence[int]], length: int, pad: int) -> 'Row':
+    """These segments side by side, each whole as it is, and padding up to `length`."""
+    row = cls(np.full(length, pad, np.int32), np.zeros(length, np.int32), np.zeros(length, np.int32))
+    at = 0
+    for number, ids in enumerate(segments, start=1):
+      end = at + len(ids)
+      row.ids[at:end] = ids
+      row.segments[at:end] = number
+      row.positions[at:end] = np.arange(len(ids))
+      at = end
+    return row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,17 +105,8 @@ def pack(
   room = config.capacity(sequence_length, start)
 
   def row() -> Row:
-    lengths = [len(segment) + 2 for segment in segments]
-    ids = np.full(sequence_length, special.pad, np.int32)
-    owner = np.zeros(sequence_length, np.int32)
-    positions = np.zeros(sequence_length, np.int32)
-    at = 0
-    for number, (segment, length) in enumerate(zip(segments, lengths, strict=True), start=1):
-      ids[at : at + length] = [special.cls, *segment, special.sep]
-      owner[at : at + length] = number
-      positions[at : at + length] = np.arange(length)
-      at += length
-    return Row(ids, owner, positions)
+    whole = ([special.cls, *segment, special.sep] for segment in segments)
+    return Row.of(whole, sequence_length, special.pad)
 
   offset = start.offset
   number = start.document - 1

@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rembert.data.packing import Row
 from rembert.errors import UsageError
 
 SHORTEST_ROW = 64
+BATCH_SIZE = 16  # rows of that length at a time, unless somebody asks for more
 _POSITIONS_A_SENTENCE = 4  # a row has no more sentences than it has room for with so many positions each
 
 
@@ -87,14 +89,5 @@ def _row_length(length: int, longest: int) -> int:
 
 
 def _batch(sentences: Sequence[Sequence[int]], rows: list[list[int]], row_length: int, pad: int) -> SentenceBatch:
-  input_ids = np.full((len(rows), row_length), pad, np.int32)
-  segment_ids, position_ids = np.zeros_like(input_ids), np.zeros_like(input_ids)
-  for place, row in enumerate(rows):
-    at = 0
-    for number, sentence in enumerate(row, start=1):
-      end = at + len(sentences[sentence])
-      input_ids[place, at:end] = sentences[sentence]
-      segment_ids[place, at:end] = number
-      position_ids[place, at:end] = np.arange(end - at)
-      at = end
-  return SentenceBatch(rows, input_ids, segment_ids, position_ids)
+  packed = [Row.of((sentences[sentence] for sentence in row), row_length, pad) for row in rows]
+  return SentenceBatch(rows, *map(np.stack, zip(*packed, strict=True)))

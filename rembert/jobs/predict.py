@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rembert.command_line import run_command
+from rembert.data.sentence_rows import BATCH_SIZE
 from rembert.data.text import MASK, TextEncoder, cut
 from rembert.errors import UsageError
 from rembert.storage import write_whole
@@ -82,7 +83,7 @@ def embed_lines(
   lines: Sequence[str],
   *,
   layer: int | None = None,
-  batch_size: int = 16,
+  batch_size: int = BATCH_SIZE,
   on_progress: Callable[[float, str], None] = lambda fraction, note: None,
 ) -> np.ndarray:
   """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut.
@@ -118,7 +119,9 @@ def _parser() -> argparse.ArgumentParser:
   embed.add_argument('lines', metavar='LINES', help='a text file, one sentence a line; - is standard input')
   embed.add_argument('output', metavar='NPZ', help='the file to write: `embeddings` [lines, H], `layer`')
   embed.add_argument('--layer', type=int, metavar='L', help='0 is the embeddings (default: the last)')
-  embed.add_argument('--batch_size', type=int, default=16, metavar='B', help='rows of 64 pieces at a time (default 16)')
+  embed.add_argument(
+    '--batch_size', type=int, default=BATCH_SIZE, metavar='B', help='rows of 64 pieces at a time (default %(default)s)'
+  )
   for command in (fill, embed):
     command.add_argument('--vocabulary', metavar='FILE', help='sentencepiece.model (default: that beside the model)')
     command.add_argument('--step', type=int, help='which checkpoint of a workdir (default: the newest)')
@@ -151,7 +154,7 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
   if not lines:
     raise UsageError('no lines to embed', where=options.lines, fix='one sentence a line')
   if options.batch_size < 1:
-    raise UsageError('a batch has rows', where=f'--batch_size={options.batch_size}', fix='--batch_size=16')
+    raise UsageError('a batch has rows', where=f'--batch_size={options.batch_size}', fix=f'--batch_size={BATCH_SIZE}')
   from rembert.loading import load
 
   model = load(options.model, step=options.step)

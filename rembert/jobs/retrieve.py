@@ -19,6 +19,7 @@ from etils import epath
 from flax import nnx
 
 from rembert import checksums
+from rembert.data.sentence_rows import BATCH_SIZE
 from rembert.data.text import TextEncoder
 from rembert.errors import UsageError
 from rembert.jobs.predict import embed_lines
@@ -63,7 +64,7 @@ def run(
   console: Console,
   stop: StopSignal,
   *,
-  batch_size: int = 16,
+  batch_size: int = BATCH_SIZE,
 ) -> dict[str, Any]:
   """Judges a model on the retrieval task `config.task`.
 

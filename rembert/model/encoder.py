@@ -255,9 +255,9 @@ def _run_layer(graphdef, visibility, x_BxSxH, layer, positions_BxK=None):
 
 def _bottom(layers, count: int | None):
   """The first so many of a list of layers, or of a stack of them, as a slice counts; None is all."""
-  if count is None or isinstance(layers, list):
-    return layers[:count] if isinstance(layers, list) else layers
-  return jax.tree.map(lambda leaf: leaf[:count], layers)
+  if isinstance(layers, list):
+    return layers[:count]
+  return layers if count is None else jax.tree.map(lambda leaf: leaf[:count], layers)
 
 
 def _top(layers):

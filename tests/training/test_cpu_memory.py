@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rembert.model.config import RemBertConfig
+from benchmarks.settings import BASE
 from rembert.training.cpu_memory import heap_bytes
 
 CODE = """
@@ -45,19 +45,8 @@ def measured(fits: bool) -> tuple[int, int]:
 
 
 def test_a_heap_is_as_large_as_what_was_seen_of_a_base_step():
-  config = RemBertConfig(
-    vocab_size=120_000,
-    input_embedding_size=128,
-    output_embedding_size=768,
-    hidden_size=768,
-    num_hidden_layers=12,
-    num_attention_heads=12,
-    intermediate_size=3072,
-  )
-  assert 6.7e9 < heap_bytes(config, 1024) < 12e9
-  assert heap_bytes(config, 4096) - heap_bytes(config, 1024) == 3 * (
-    heap_bytes(config, 2048) - heap_bytes(config, 1024)
-  )
+  assert 6.7e9 < heap_bytes(BASE, 1024) < 12e9
+  assert heap_bytes(BASE, 4096) - heap_bytes(BASE, 1024) == 3 * (heap_bytes(BASE, 2048) - heap_bytes(BASE, 1024))
 
 
 def test_temporaries_for_which_there_is_room_are_not_fetched_anew_from_the_kernel():
