@@ -7,8 +7,8 @@ the same for everybody, from one folder of Hugging Face.
 
 This project embeds as `python -m rembert.jobs.predict embed` and the retrieval tasks do. Beside it Hugging Face's torch
 RemBERT, 32 sentences at a time, padded to the longest of the batch: in the order in which they come, as it is commonly
-written; sorted by length; by `encode` of sentence-transformers, which does that itself (its tokenizer left out); and
-sorted under bfloat16 autocast.
+written; sorted by length; and by `encode` of sentence-transformers, which does that itself (its tokenizer left out). In
+bfloat16: sorted, under autocast.
 
 `positions` are what the model was run on, with padding; `norm of mean` is that of the mean over all embeddings.
 """
@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.settings import BASE, FIRST_PIECE, SMALL, encoder_sizes, write_random_model
 from benchmarks.turns import Contestant, Run
-from rembert.model.config import RemBertConfig
+from rembert.model.config import Execution, RemBertConfig
 
 THEIR_BATCH_SIZE = 32  # the default of sentence-transformers
 MEDIAN_LENGTH, SPREAD = 22, 0.6  # of the log-normal distribution, in pieces; SPREAD is that of the logarithm
@@ -33,10 +33,11 @@ TORCH, TORCH_SORTED, TORCH_BF16 = 'torch, as they come', 'torch, sorted', 'torch
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """An encoder, and how many sentences a run embeds."""
+  """An encoder, how many sentences a run embeds, and in what it is computed."""
 
   config: RemBertConfig
   sentences: int
+  dtype: str = 'float32'
 
   @property
   def description(self) -> str:
@@ -44,13 +45,18 @@ class Setting:
     rows = sentences(self)
     tokens = sum(len(row) for row in rows)
     return (
-      f'{len(rows):,} sentences of {tokens / len(rows):.1f} pieces on average, {max(map(len, rows))} at most · '
-      f'{encoder_sizes(self.config)}'
+      f'{len(rows):,} sentences of {tokens / len(rows):.1f} pieces on average, {max(map(len, rows))} at most, '
+      f'{self.dtype} · {encoder_sizes(self.config)}'
     )
 
 
 # A tenth of 10,000 sentences, and fewer with the larger model, so that a round takes less than a minute on two cores.
-SETTINGS = {'small': Setting(SMALL, sentences=1000), 'base': Setting(BASE, sentences=200)}
+SETTINGS = {
+  'small': Setting(SMALL, sentences=1000),
+  'base': Setting(BASE, sentences=200),
+  'small_bfloat16': Setting(SMALL, sentences=1000, dtype='bfloat16'),
+  'base_bfloat16': Setting(BASE, sentences=200, dtype='bfloat16'),
+}
 
 
 def sentences(setting: Setting) -> list[np.ndarray]:
@@ -78,7 +84,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   from rembert.sentence_vectors import sentence_vectors
 
   jax.config.update('jax_platforms', 'cpu')
-  model, rows = load(folder), sentences(setting)
+  model, rows = load(folder, execution=Execution(setting.dtype)), sentences(setting)
   options = {'pad': model.config.pad_token_id, 'longest': model.config.max_position_embeddings}
   positions = sum(batch.input_ids.size for batch in packed_sentences(rows, batch_size=BATCH_SIZE, **options))
 
@@ -167,10 +173,11 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   def contestant(name: str, prepare: Callable[..., Run], *how: bool) -> Contestant:
     return Contestant(name, prepare, (setting, folder, *how), work)
 
+  if setting.dtype == 'bfloat16':
+    return [contestant(OURS, prepare_ours), contestant(TORCH_BF16, prepare_torch, True, True)]
   return [
     contestant(OURS, prepare_ours),
     contestant(TORCH, prepare_torch, False, False),
     contestant(TORCH_SORTED, prepare_torch, True, False),
     contestant(SENTENCE_TRANSFORMERS, prepare_sentence_transformers),
-    contestant(TORCH_BF16, prepare_torch, True, True),
   ]

@@ -38,6 +38,7 @@ class Setting:
     rows: B.
     length: S.
     num_labels: of a classifier.
+    dtype: in what it is computed.
   """
 
   config: RemBertConfig
@@ -45,17 +46,20 @@ class Setting:
   rows: int
   length: int
   num_labels: int | None = None
+  dtype: str = 'float32'
 
   @property
   def description(self) -> str:
     """One line."""
     learned = f'{self.num_labels} labels' if self.num_labels else 'spans'
-    return f'batch {self.rows} × {self.length}, {learned} · {encoder_sizes(self.config)}'
+    return f'batch {self.rows} × {self.length}, {learned}, {self.dtype} · {encoder_sizes(self.config)}'
 
 
 SETTINGS = {
   'xnli': Setting(SMALL, 'classification', rows=32, length=128, num_labels=3),
   'squad': Setting(SMALL, 'qa', rows=8, length=384),
+  'xnli_bfloat16': Setting(SMALL, 'classification', rows=32, length=128, num_labels=3, dtype='bfloat16'),
+  'squad_bfloat16': Setting(SMALL, 'qa', rows=8, length=384, dtype='bfloat16'),
 }
 
 
@@ -87,7 +91,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   cpu_memory.keep_freed_memory_if_it_fits(config, setting.rows * setting.length)
   jax.config.update('jax_platforms', 'cpu')
   mesh = sharding.make_mesh(sharding.MeshConfig())
-  execution = Execution(unroll=config.num_hidden_layers)
+  execution = Execution(setting.dtype, unroll=config.num_hidden_layers)
   trainable = state.trainable(
     lambda rngs: build_model(head, config, execution, num_labels=num_labels, rngs=rngs),
     execution,
@@ -136,6 +140,7 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   contestant = functools.partial(Contestant, work={'tokens': setting.rows * setting.length, USEFUL: gigaflops})
   return [
     contestant(OURS, prepare_ours, (setting, folder)),
-    contestant(TORCH, prepare_torch, (setting, folder, False)),
-    contestant(TORCH_BF16, prepare_torch, (setting, folder, True)),
+    contestant(TORCH_BF16, prepare_torch, (setting, folder, True))
+    if setting.dtype == 'bfloat16'
+    else contestant(TORCH, prepare_torch, (setting, folder, False)),
   ]

@@ -23,18 +23,19 @@ def encoder_sizes(config: RemBertConfig) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """A model and the shape of its batch; `slots` is K, the masked positions of a row."""
+  """A model, the shape of its batch, and in what it is computed; `slots` is K, the masked positions of a row."""
 
   config: RemBertConfig
   rows: int
   length: int
   slots: int
+  dtype: str = 'float32'
 
   @property
   def description(self) -> str:
     """One line."""
     sizes = f'{encoder_sizes(self.config)}, E {self.config.output_embedding_size}'
-    return f'batch {self.rows} × {self.length}, {self.slots} masked a row · {sizes}'
+    return f'batch {self.rows} × {self.length}, {self.slots} masked a row, {self.dtype} · {sizes}'
 
 
 SMALL = RemBertConfig(

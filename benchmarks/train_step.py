@@ -1,11 +1,12 @@
 """One masked-LM training step: forward, backward, clipping by global norm, AdamW.
 
-The same model, the same batch. On a CPU four ways: this project, Hugging Face's torch RemBERT as its users train it (in
-float32 and under bfloat16 autocast), and a plain JAX sketch (`benchmarks/sketch.py`). The large settings want an NVIDIA
-GPU: this project in bfloat16 as `gin/hardware/h200.gin` has it, beside torch under bfloat16 autocast with its fused
-AdamW, as it is and compiled. Weights and data are random.
+The same model, the same batch. On a CPU in float32 this project, Hugging Face's torch RemBERT as its users train it, and
+a plain JAX sketch (`benchmarks/sketch.py`); in bfloat16 this project, and torch under autocast. The large settings want
+an NVIDIA GPU: this project in bfloat16 as `gin/hardware/h200.gin` has it, beside torch under bfloat16 autocast with its
+fused AdamW, as it is and compiled. Weights and data are random.
 """
 
+import dataclasses
 import functools
 import pathlib
 
@@ -19,13 +20,16 @@ from rembert.model.config import Execution
 SETTINGS = {
   'small': Setting(SMALL, rows=16, length=128, slots=20),
   'base': Setting(BASE, rows=2, length=512, slots=77),
-  'large': Setting(LARGE, rows=16, length=512, slots=77),
-  'large64': Setting(LARGE, rows=64, length=512, slots=77),
+  'small_bfloat16': Setting(SMALL, rows=16, length=128, slots=20, dtype='bfloat16'),
+  'base_bfloat16': Setting(BASE, rows=2, length=512, slots=77, dtype='bfloat16'),
+  'large': Setting(LARGE, rows=16, length=512, slots=77, dtype='bfloat16'),
+  'large64': Setting(LARGE, rows=64, length=512, slots=77, dtype='bfloat16'),
 }
 ON_GPU = ('large', 'large64')
 LEARNING_RATE = 2e-4
 
-OURS, GIVEN_BACK, SKETCH = 'this project', '… memory given back', 'plain JAX sketch'
+OURS, GIVEN_BACK, IN_FLOAT32 = 'this project', '… memory given back', '… in float32'
+SKETCH = 'plain JAX sketch'
 TORCH, TORCH_BF16, TORCH_COMPILED = 'torch, float32', 'torch, bfloat16 autocast', 'torch, bfloat16, compiled'
 
 
@@ -35,8 +39,8 @@ TORCH, TORCH_BF16, TORCH_COMPILED = 'torch, float32', 'torch, bfloat16 autocast'
 def execution_of(setting: Setting, platform: str) -> Execution:
   """How pre-training would compute this setting: `gin/hardware/cpu.gin` and `gin/hardware/h200.gin`."""
   if platform == 'cpu':
-    return Execution(unroll=setting.config.num_hidden_layers, trim_last_layer=True)
-  return Execution(dtype='bfloat16', attention='cudnn', remat='dots_and_attention', trim_last_layer=True)
+    return Execution(setting.dtype, unroll=setting.config.num_hidden_layers, trim_last_layer=True)
+  return Execution(setting.dtype, attention='cudnn', remat='dots_and_attention', trim_last_layer=True)
 
 
 def prepare_ours(setting: Setting, platform: str = 'cpu', keeps_memory: bool = True):
@@ -165,12 +169,17 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
       contestant(TORCH_BF16, prepare_torch, (setting, True, 'cuda')),
       contestant(TORCH_COMPILED, prepare_torch, (setting, True, 'cuda', True)),
     ]
+  if setting.dtype == 'bfloat16':
+    return [
+      contestant(OURS, prepare_ours, (setting,)),
+      contestant(IN_FLOAT32, prepare_ours, (dataclasses.replace(setting, dtype='float32'),)),
+      contestant(TORCH_BF16, prepare_torch, (setting, True)),
+    ]
   size = 2048
   return [
     contestant(OURS, prepare_ours, (setting,)),
     *([contestant(GIVEN_BACK, prepare_ours, (setting, 'cpu', False))] if setting_name == 'small' else []),
     contestant(SKETCH, prepare_sketch, (setting,)),
     contestant(TORCH, prepare_torch, (setting, False)),
-    contestant(TORCH_BF16, prepare_torch, (setting, True)),
     Contestant(f'({size}³ float32 product)', prepare_matmul, (size,), {USEFUL: 2 * size**3 / 1e9}),
   ]

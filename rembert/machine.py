@@ -25,6 +25,11 @@ def is_cpu_machine() -> bool:
   return not any(list(pathlib.Path('/dev').glob(pattern)) for pattern in ('accel*', 'vfio/[0-9]*', 'nvidia[0-9]*'))
 
 
+def multiplies_bfloat16(cpuinfo: pathlib.Path = pathlib.Path('/proc/cpuinfo')) -> bool:
+  """Whether the processor has a unit for products of bfloat16 (AMX: Intel's Sapphire Rapids and later)."""
+  return bool(re.search(r'^flags\s*:.*\bamx_bf16\b', _read(cpuinfo), re.MULTILINE))
+
+
 def available_bytes() -> int | None:
   """Memory that this process may still take: what is free, or what its container leaves; None if nobody says."""
   limits = []

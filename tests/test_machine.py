@@ -2,7 +2,7 @@
 
 import pytest
 
-from rembert.machine import has_tpu, is_cpu_machine
+from rembert.machine import has_tpu, is_cpu_machine, multiplies_bfloat16
 
 
 def plug_in(bus, slot, vendor, device):
@@ -43,3 +43,13 @@ def test_the_ids_are_those_that_jax_looks_for():
 def test_who_names_a_platform_is_believed(monkeypatch, platforms, is_cpu):
   monkeypatch.setenv('JAX_PLATFORMS', platforms)
   assert is_cpu_machine() == is_cpu
+
+
+@pytest.mark.parametrize(
+  ('flags', 'has_unit'),
+  [('fpu avx512_bf16 amx_bf16 avx512_fp16', True), ('fpu avx512f avx512_bf16', False), ('fpu amx_bf16x', False)],
+)
+def test_a_unit_for_bfloat16_is_a_flag_of_the_processor(tmp_path, flags, has_unit):
+  assert not multiplies_bfloat16(tmp_path / 'cpuinfo')
+  (tmp_path / 'cpuinfo').write_text(f'processor\t: 0\nmodel name\t: amx_bf16\nflags\t\t: {flags}\nbugs\t: none\n')
+  assert multiplies_bfloat16(tmp_path / 'cpuinfo') == has_unit

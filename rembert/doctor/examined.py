@@ -51,6 +51,7 @@ class Examined:
     environment: variables.
     devices: folder of device files.
     pci_devices: of the PCI bus.
+    cpuinfo: what the kernel says of the processor.
     available_bytes: gives the memory that is left.
     free_bytes: gives the room on the disk of a folder; None asks the disk.
     open_files: limit of this process; None asks the kernel.
@@ -74,6 +75,7 @@ class Examined:
   environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: dict(os.environ))
   devices: pathlib.Path = pathlib.Path('/dev')
   pci_devices: pathlib.Path = pathlib.Path('/sys/bus/pci/devices')
+  cpuinfo: pathlib.Path = pathlib.Path('/proc/cpuinfo')
   available_bytes: Callable[[], int | None] = available_bytes
   free_bytes: Callable[[pathlib.Path], int] | None = None
   open_files: int | None = None

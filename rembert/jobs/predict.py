@@ -17,6 +17,7 @@ from rembert.command_line import run_command
 from rembert.data.sentence_rows import BATCH_SIZE
 from rembert.data.text import MASK, TextEncoder, cut
 from rembert.errors import UsageError
+from rembert.model.config import DTYPES, Execution
 from rembert.storage import write_whole
 from rembert.training.console import Console
 
@@ -122,6 +123,13 @@ def _parser() -> argparse.ArgumentParser:
   embed.add_argument(
     '--batch_size', type=int, default=BATCH_SIZE, metavar='B', help='rows of 64 pieces at a time (default %(default)s)'
   )
+  embed.add_argument(
+    '--dtype',
+    choices=DTYPES,
+    default=DTYPES[0],
+    help='of the computation; bfloat16 takes half the time on GPUs, TPUs and CPUs with AMX, and keeps two digits '
+    '(default %(default)s)',
+  )
   for command in (fill, embed):
     command.add_argument('--vocabulary', metavar='FILE', help='sentencepiece.model (default: that beside the model)')
     command.add_argument('--step', type=int, help='which checkpoint of a workdir (default: the newest)')
@@ -157,7 +165,7 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
     raise UsageError('a batch has rows', where=f'--batch_size={options.batch_size}', fix=f'--batch_size={BATCH_SIZE}')
   from rembert.loading import load
 
-  model = load(options.model, step=options.step)
+  model = load(options.model, step=options.step, execution=Execution(options.dtype))
   encoder = text_encoder(model, options.vocabulary)
   layer = model.config.num_hidden_layers if options.layer is None else options.layer
   with console.task('embedding') as progress:

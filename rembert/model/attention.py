@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from rembert.model.building_blocks import ATTENTION, PRODUCT, dot_general_of_rows, linear, rows_at, softmax
+from rembert.model.building_blocks import ATTENTION, linear, rows_at, softmax
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.fused_attention import cudnn_attention, splash_attention
 from rembert.model.partitioning import constrain
+from rembert.model.products import PRODUCT, dot_general_of_rows, product
 
 # Half of the smallest float32: adding two of them, or subtracting the row's maximum, stays finite.
 _HIDDEN = -0.5 * jnp.finfo(jnp.float32).max.item()
@@ -77,12 +78,12 @@ def einsum_attention(
   # Heads beside the batch first, so that every product and every gradient is a plain batched one.
   query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query_BxSxNxD, key_BxSxNxD, value_BxSxNxD))
   scale = query.shape[-1] ** -0.5
-  scores_BxNxSxS = jnp.einsum('bnqd,bnkd->bnqk', query * scale, key, preferred_element_type=jnp.float32)
+  scores_BxNxSxS = product('bnqd,bnkd->bnqk', query * scale, key, jnp.float32)
   if mask is not None:
     scores_BxNxSxS = jnp.where(mask, scores_BxNxSxS, _HIDDEN)
   weights_BxNxSxS = softmax(scores_BxNxSxS).astype(value.dtype)
   weights_BxNxSxS = nnx.Dropout(dropout_rate)(weights_BxNxSxS, deterministic=dropout_key is None, rngs=dropout_key)
-  x_BxNxSxD = jnp.einsum('bnqk,bnkd->bnqd', weights_BxNxSxS, value)
+  x_BxNxSxD = product('bnqk,bnkd->bnqd', weights_BxNxSxS, value, value.dtype)
   return checkpoint_name(jnp.swapaxes(x_BxNxSxD, 1, 2), ATTENTION)
 
 
@@ -144,14 +145,14 @@ class SelfAttention(nnx.Module):
     if positions_BxK is not None:
       query_BxKxNxD = self._part(rows_at(x_BxSxH, positions_BxK), slice(0, 1))[:, :, 0]
       key_value_BxSx2xNxD = self._part(x_BxSxH, slice(1, 3))
-      key, value = (key_value_BxSx2xNxD[:, :, part] for part in range(2))
+      key, value = _parts(key_value_BxSx2xNxD)
       mask = visibility.mask_at(positions_BxK)
       x_BxKxNxD = einsum_attention(query_BxKxNxD, key, value, mask, dropout_rate=rate, dropout_key=dropout_key)
       return self.output(x_BxKxNxD)
     if self.backend == 'splash':
       return self._by_splash(x_BxSxH, visibility, dropout_key)
     qkv_BxSx3xNxD = constrain(self.qkv(x_BxSxH), 'batch', None, None, 'heads', None)
-    query, key, value = (qkv_BxSx3xNxD[:, :, part] for part in range(3))
+    query, key, value = _parts(qkv_BxSx3xNxD)
     x_BxSxNxD = dot_product_attention(
       query, key, value, visibility, backend=self.backend, dropout_rate=rate, dropout_key=dropout_key
     )
@@ -189,3 +190,9 @@ class SelfAttention(nnx.Module):
     """Kernel and bias of some of query, key and value."""
     assert self.qkv.bias is not None  # `linear` gives every map one
     return self.qkv.kernel[...][:, part].astype(dtype), self.qkv.bias[...][part].astype(dtype)
+
+
+def _parts(x_BxSxPxNxD: jax.Array) -> list[jax.Array]:
+  """Each of P, as [B, S, N, D]. Their gradients are put together at one time; those of slices are padded and added."""
+  count = x_BxSxPxNxD.shape[2]
+  return [part[:, :, 0] for part in jax.lax.split(x_BxSxPxNxD, (1,) * count, axis=2)]

@@ -5,12 +5,11 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
-from jax.ad_checkpoint import checkpoint_name
 
 from rembert.model.config import RemBertConfig
-from rembert.model.partitioning import is_split, platform, with_axes
+from rembert.model.partitioning import with_axes
+from rembert.model.products import dot_general_of_rows, sum_of_rows
 
 # --- initialisers -----------------------------------------------------------------------------------------------------
 
@@ -33,7 +32,6 @@ def vocabulary_initializer(config: RemBertConfig) -> nnx.Initializer:
 
 # --- what a layer's backward pass may find (`Execution.remat`) --------------------------------------------------------
 
-PRODUCT = 'product'  # of activations and a parameter
 ATTENTION = 'attention'  # what attention gives, and what a fused kernel needs beside it to go back
 
 # --- layers -----------------------------------------------------------------------------------------------------------
@@ -49,24 +47,6 @@ def rows_at(x_BxSxH: jax.Array, positions_BxK: jax.Array) -> jax.Array:
   return jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
 
 
-def dot_general_of_rows(lhs: jax.Array, rhs: jax.Array, dimension_numbers, **options) -> jax.Array:
-  """`jax.lax.dot_general` of the trailing axes of `lhs`, with all axes before them (batch, sequence) made one.
-
-  The product is the same. Its gradient is then one plain product too; over two axes at once, XLA's CPU backend first
-  transposes activations, recomputing whatever produced them, and takes twice as long for a feed-forward layer. It would
-  also transpose kernels of many axes (query, key and value of all heads) forth and back, so there they have two; unless
-  heads are split over devices, since the axis that is made of three could not be.
-  """
-  (lhs_axes, rhs_axes), _ = dimension_numbers
-  rows, outputs = lhs.shape[: lhs.ndim - len(lhs_axes)], tuple(np.delete(rhs.shape, rhs_axes))
-  if rhs.ndim > 2 and platform() == 'cpu' and not is_split('heads'):
-    rhs = rhs.reshape(-1, math.prod(outputs))  # kernels begin with the axes that are summed over
-    rhs_axes = (0,)
-  flat = lhs.reshape(math.prod(rows), *(rhs.shape[axis] for axis in rhs_axes))
-  product = jax.lax.dot_general(flat, rhs, ((tuple(range(1, flat.ndim)), rhs_axes), ((), ())), **options)
-  return checkpoint_name(product.reshape(*rows, *outputs), PRODUCT)
-
-
 def linear(
   config: RemBertConfig,
   inputs: int | tuple[int, ...],
@@ -75,7 +55,7 @@ def linear(
   axes: tuple[str | None, ...],
   dtype: jnp.dtype,
   rngs: nnx.Rngs,
-) -> nnx.LinearGeneral:
+) -> 'Linear':
   """A product with a kernel [*inputs, *outputs] and a bias [*outputs].
 
   Args:
@@ -88,25 +68,50 @@ def linear(
   """
   inputs, outputs = (size if isinstance(size, tuple) else (size,) for size in (inputs, outputs))
   bias_axes = tuple(None if axis == 'embed' else axis for axis in axes[len(inputs) :])
-  return nnx.LinearGeneral(
+  return Linear(
     inputs,
     outputs,
     axis=tuple(range(-len(inputs), 0)),
     dtype=dtype,
     kernel_init=with_axes(kernel_initializer(config), *axes),
     bias_init=with_axes(nnx.initializers.zeros, *bias_axes),
-    dot_general=dot_general_of_rows,
     rngs=rngs,
   )
 
 
+class Linear(nnx.LinearGeneral):
+  """Flax's, with products and gradients in the forms that backends are fastest at."""
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """The trailing axes of `x`, which are the inputs, to the outputs."""
+    inputs = len(self.in_features)
+    axes = tuple(range(x.ndim - inputs, x.ndim)), tuple(range(inputs))
+    product = dot_general_of_rows(x.astype(self.dtype), self.kernel[...].astype(self.dtype), (axes, ((), ())))
+    assert self.bias is not None  # `linear` gives every map one
+    return _plus_bias(product, self.bias[...])
+
+
+@jax.custom_vjp
+def _plus_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
+  return x + bias.astype(x.dtype)
+
+
+def _plus_bias_forward(x, bias):
+  return _plus_bias(x, bias), bias.shape
+
+
+def _plus_bias_backward(shape, gradient):
+  # In float32 whatever the dtype is; and of rows in one line, since XLA's CPU backend sums over two axes of bfloat16 in
+  # a way that takes longer than the product before.
+  return gradient, gradient.reshape(-1, *shape).sum(0, dtype=jnp.float32)
+
+
+_plus_bias.defvjp(_plus_bias_forward, _plus_bias_backward)
+
+
 @jax.custom_vjp
 def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
-  """x + bias along the last axis, for very many columns.
-
-  The gradient of the bias is written as a product with ones: XLA's CPU backend sums rows column by column, which for
-  the logits of a vocabulary takes as long as the product that they came from.
-  """
+  """x + bias along the last axis, for very many columns: the gradient of the bias is made by `sum_of_rows`."""
   return x + bias
 
 
@@ -115,9 +120,7 @@ def _add_bias_forward(x, bias):
 
 
 def _add_bias_backward(_, gradient):
-  rows = gradient.reshape(-1, gradient.shape[-1])
-  ones = jnp.ones(rows.shape[0], rows.dtype)
-  return gradient, jnp.matmul(ones, rows, precision=jax.lax.Precision.HIGHEST)
+  return gradient, sum_of_rows(gradient.reshape(-1, gradient.shape[-1]))
 
 
 add_bias.defvjp(_add_bias_forward, _add_bias_backward)

@@ -10,10 +10,11 @@ from flax import nnx
 from jax.ad_checkpoint import Offloadable, Recompute, Saveable
 
 from rembert.model.attention import SelfAttention, Visibility
-from rembert.model.building_blocks import ATTENTION, PRODUCT, activation, layer_norm, linear, rows_at
+from rembert.model.building_blocks import ATTENTION, activation, layer_norm, linear, rows_at
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.embeddings import RemBertEmbeddings
 from rembert.model.partitioning import constrain
+from rembert.model.products import PRODUCT
 
 HOST_MEMORY = 'pinned_host'  # JAX's name for memory of the host that devices read and write by themselves
 

@@ -14,7 +14,6 @@ from rembert.errors import UsageError
 from rembert.model.building_blocks import (
   activation,
   add_bias,
-  dot_general_of_rows,
   layer_norm,
   linear,
   rows_at,
@@ -23,6 +22,7 @@ from rembert.model.building_blocks import (
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import ModelOutput, RemBertEncoder
 from rembert.model.partitioning import constrain, with_axes
+from rembert.model.products import dot_general_of_rows
 
 # --- pre-training -----------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from rembert.model import partitioning
+from rembert.model.products import product, sum_of_rows
 from rembert.training.losses import LossSums
 
 _INPUT_AXES = (('batch', None, None), ('vocab', 'embed'), ('vocab',), ('batch', None), ('batch', None))
@@ -134,7 +135,7 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
 
   def add_chunk(of_table, of_chunk):
     x_CxE, targets_C, weights_C = of_chunk
-    logits_CxV = _product(x_CxE, whole_table_VxE, (1, 1)) + masked_bias_V
+    logits_CxV = product('ce,ve->cv', x_CxE, whole_table_VxE, jnp.float32) + masked_bias_V
     scores, log_normalizer_C = _score(logits_CxV, targets_C - first_piece)
     if not has_gradients:
       return of_table, (scores, None)
@@ -142,11 +143,10 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
     is_target_CxV = jnp.arange(pieces) == (targets_C - first_piece)[:, None]
     slope_CxV = ((softmax_CxV - is_target_CxV) * weights_C[:, None]).astype(x_CxE.dtype)
     table_gradient_VxE, bias_gradient_V = of_table
-    table_gradient_VxE += _product(slope_CxV, x_CxE, (0, 0))
-    # A product with ones: see `rembert.model.building_blocks.add_bias`.
-    ones_C = jnp.ones(chunk, x_CxE.dtype)
-    bias_gradient_V += _product(ones_C, slope_CxV, (0, 0), precision=jax.lax.Precision.HIGHEST)
-    return (table_gradient_VxE, bias_gradient_V), (scores, _product(slope_CxV, whole_table_VxE, (1, 0)))
+    table_gradient_VxE += product('cv,ce->ve', slope_CxV, x_CxE, jnp.float32)
+    bias_gradient_V += sum_of_rows(slope_CxV)
+    x_gradient_CxE = product('cv,ve->ce', slope_CxV, whole_table_VxE, jnp.float32)
+    return (table_gradient_VxE, bias_gradient_V), (scores, x_gradient_CxE)
 
   of_table = (jnp.zeros((pieces, width)), jnp.zeros(pieces)) if has_gradients else None
   chunks = (in_chunks(x_BxKxE), in_chunks(targets_BxK), in_chunks(weights_BxK.astype(jnp.float32)))
@@ -181,9 +181,3 @@ def _score(logits_CxV, own_targets_C):
   exponentials_C = partitioning.summed(jnp.exp(logits_CxV - largest_C[:, None]).sum(axis=-1), 'vocab')
   log_normalizer_C = largest_C + jnp.log(exponentials_C)
   return (log_normalizer_C - target_logit_C, target_logit_C > largest_other_C), log_normalizer_C
-
-
-def _product(lhs, rhs, axes, **options):
-  """A product over one axis of each, added up in float32."""
-  dimensions = (((axes[0],), (axes[1],)), ((), ()))
-  return jax.lax.dot_general(lhs, rhs, dimensions, preferred_element_type=jnp.float32, **options)

@@ -66,9 +66,10 @@ def reference_norm(setting, folder) -> float:
   return np.linalg.norm(np.mean([embedding(ids_S) for ids_S in encoding.sentences(setting)], axis=0))
 
 
-def test_our_embeddings_are_means_of_the_last_layer(folder):
-  run = encoding.prepare_ours(TINY, folder)
-  assert run()['norm of mean'] == pytest.approx(reference_norm(TINY, folder), rel=1e-5)
+@pytest.mark.parametrize(('dtype', 'tolerance'), [('float32', 1e-5), ('bfloat16', 1e-2)])
+def test_our_embeddings_are_means_of_the_last_layer(folder, dtype, tolerance):
+  run = encoding.prepare_ours(dataclasses.replace(TINY, dtype=dtype), folder)
+  assert run()['norm of mean'] == pytest.approx(reference_norm(TINY, folder), rel=tolerance)
 
 
 @pytest.mark.parametrize(('is_sorted', 'autocast'), [(False, False), (True, False), (True, True)])

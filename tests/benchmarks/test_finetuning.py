@@ -44,7 +44,7 @@ def reference_loss(setting, folder) -> float:
 def test_our_first_loss_is_that_of_the_model_and_the_next_is_smaller(problem):
   run = finetuning.prepare_ours(*problem)
   first, second = run()['loss'], run()['loss']
-  assert first == pytest.approx(reference_loss(*problem), rel=1e-5)
+  assert first == pytest.approx(reference_loss(*problem), rel=1e-5 if problem[0].dtype == 'float32' else 1e-2)
   assert second < first
 
 

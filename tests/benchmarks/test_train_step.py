@@ -21,9 +21,12 @@ TINY = Setting(
 )
 
 
-@pytest.mark.parametrize('prepare', [train_step.prepare_ours, train_step.prepare_sketch])
-def test_a_step_is_made_and_the_next_one_knows_it(prepare):
-  run = prepare(TINY)
+@pytest.mark.parametrize(
+  ('prepare', 'dtype'),
+  [(train_step.prepare_ours, 'float32'), (train_step.prepare_ours, 'bfloat16'), (train_step.prepare_sketch, 'float32')],
+)
+def test_a_step_is_made_and_the_next_one_knows_it(prepare, dtype):
+  run = prepare(dataclasses.replace(TINY, dtype=dtype))
   first, *_, last = [run()['loss'] for _ in range(30)]
   assert first == EXPECTED
   assert last < first  # the same batch again and again is learned by heart
@@ -51,6 +54,11 @@ def test_useful_work_is_that_of_the_trimmed_model(tmp_path):
   assert ours.work['tokens'] == 2048
   assert ours.work[train_step.USEFUL] == pytest.approx(16 * counted / 1e9)
   assert all(other.work == ours.work for other in others[:-1])
+
+
+def test_in_bfloat16_stands_who_computes_in_it(tmp_path):
+  names = [each.name for each in train_step.contestants('base_bfloat16', tmp_path)]
+  assert names == [train_step.OURS, train_step.IN_FLOAT32, train_step.TORCH_BF16]
 
 
 @pytest.mark.parametrize('setting', train_step.ON_GPU)

@@ -41,6 +41,7 @@ def healthy(tmp_path, saved_with_vocabulary, small_store) -> Examined:
     environment={'JAX_PLATFORMS': 'cpu'},
     devices=tmp_path / 'dev',
     pci_devices=tmp_path / 'pci',
+    cpuinfo=tmp_path / 'cpuinfo',
     available_bytes=lambda: 16 * GIB,
     free_bytes=lambda folder: 100 * GIB,
     open_files=65536,
@@ -58,6 +59,14 @@ def test_a_healthy_machine_has_nothing_to_complain_of(healthy, monkeypatch):
   assert {finding.check for finding in findings} == set(CHECKS) - {'xtreme'}
   assert [finding for finding in findings if finding.level is not Level.WELL] == []
   assert not any(finding.fix for finding in findings)
+
+
+def test_a_processor_with_a_unit_for_bfloat16_is_worth_a_word(healthy, tmp_path):
+  devices = {'devices': all_checks(healthy)['devices']}
+  said = lambda: ' '.join(finding.text for finding in examine(devices, healthy))
+  assert 'bfloat16' not in said()
+  (tmp_path / 'cpuinfo').write_text('flags : fpu amx_bf16\n')
+  assert '--gin.execution.dtype=bfloat16' in said()
 
 
 # --- planted ----------------------------------------------------------------------------------------------------------

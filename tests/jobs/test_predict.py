@@ -66,6 +66,18 @@ def test_embeddings_are_written_with_their_layer(run, tmp_path, capsys):
   assert '2' in capsys.readouterr().out
 
 
+def test_embeddings_in_bfloat16_are_those_of_float32_but_for_rounding(run, tmp_path):
+  (tmp_path / 'lines.txt').write_text('die Stadt\ndas Meer\n', encoding='utf-8')
+  vectors = {}
+  for dtype in 'float32', 'bfloat16':
+    assert main(['embed', str(run), str(tmp_path / 'lines.txt'), str(tmp_path / 'out.npz'), f'--dtype={dtype}']) == 0
+    with np.load(tmp_path / 'out.npz') as arrays:
+      vectors[dtype] = arrays['embeddings']
+  assert vectors['bfloat16'].dtype == np.float32
+  distance = np.linalg.norm(vectors['bfloat16'] - vectors['float32']) / np.linalg.norm(vectors['float32'])
+  assert 0 < distance < 2**-6
+
+
 @pytest.mark.parametrize(
   ('arguments', 'words'),
   [

@@ -10,7 +10,6 @@ from flax import nnx
 
 from rembert.model.building_blocks import (
   add_bias,
-  dot_general_of_rows,
   gelu,
   layer_norm,
   linear,
@@ -99,14 +98,6 @@ def test_a_linear_map_and_its_gradients_are_the_einsum_s(tiny, inputs, outputs, 
     strict=True,
   ):
     np.testing.assert_allclose(left, right, rtol=RTOL, atol=ATOL)
-
-
-def test_rows_can_have_any_number_of_axes():
-  rhs = jax.random.normal(jax.random.key(0), (5, 7))
-  for shape in [(5,), (2, 5), (2, 3, 5), (2, 3, 4, 5)]:
-    lhs = jax.random.normal(jax.random.key(1), shape)
-    product = dot_general_of_rows(lhs, rhs, (((len(shape) - 1,), (0,)), ((), ())))
-    np.testing.assert_allclose(product, np.asarray(lhs) @ np.asarray(rhs), rtol=RTOL, atol=ATOL)
 
 
 def test_the_gradient_of_a_bias_is_the_sum_over_rows():

@@ -16,6 +16,7 @@ from rembert.training.sharding import to_device
 from rembert.training.step import make_eval_step, make_train_step, masked_lm_row_sums
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference; float32, summed in another order
+BFLOAT16_TOLERANCE = 2**-5  # of a gradient's norm: it went through a product in each layer, rounded to 2^-9 each time
 SGD = optax.chain(mean_and_clip(0.0), optax.sgd(1.0))  # the gradient is then what an update takes away
 LANGUAGES = 3
 name_of = lambda value: 'x'.join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -123,6 +124,22 @@ def test_an_update_is_that_of_the_plain_loss_over_all_positions(
   squares = sum((np.asarray(g, np.float64) ** 2).sum() for g in jax.tree.leaves(gradient))
   assert_close(metrics.grad_norm, np.sqrt(squares))
   assert int(state.step) == 1
+
+
+@pytest.mark.parametrize('execution', [{'remat': 'dots'}, {'unroll': 8, 'trim_last_layer': True}], ids=str)
+@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2), (1, 8, 1)], ids=name_of)
+def test_an_update_in_bfloat16_is_that_of_float32_but_for_rounding(
+  step, at_params, dense, params, uneven, sizes, execution
+):
+  loss, gradient, *_ = dense(params, uneven)
+  state, metrics = step(sizes, optimizer=SGD, execution=Execution('bfloat16', **execution))(at_params(sizes), uneven)
+  assert abs(metrics.sums.loss / metrics.sums.weight - loss) < BFLOAT16_TOLERANCE * loss
+
+  def assert_near(before, after, expected):
+    assert np.linalg.norm(before - np.asarray(after) - expected) < BFLOAT16_TOLERANCE * np.linalg.norm(expected)
+
+  without_keys = map(without_key_biases, (params, state.params, gradient))
+  jax.tree.map(assert_near, *without_keys)
 
 
 def test_the_mean_of_the_parts_means_would_be_noticed(dense, params, uneven):

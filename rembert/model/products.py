@@ -1,0 +1,124 @@
+"""Products of matrices, added up in float32, in the forms that backends are fastest at.
+
+In bfloat16 the form matters on a CPU. Where a processor has a unit that multiplies bfloat16 (AMX), XLA's CPU backend
+uses it for one form alone: two bfloat16 arrays that lie row by row, the first of them summed over its last axis, to a
+float32 result. All else it turns into float32 before, which takes five times as long. The gradients that JAX derives
+have other forms: a product of float32 and bfloat16, and sums over the first axis. Here they are written in the fast one.
+"""
+
+import functools
+import math
+import operator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.ad_checkpoint import checkpoint_name
+from jax.experimental.layout import Layout, with_layout_constraint
+
+from rembert.model.partitioning import is_split, platform
+
+PRODUCT = 'product'  # of activations and a parameter, for `Execution.remat`
+
+
+def product(formula: str, lhs: jax.Array, rhs: jax.Array, dtype: jnp.dtype) -> jax.Array:
+  """`jnp.einsum` of two arrays of one dtype, added up in float32. In bfloat16 on a CPU, so are its gradients.
+
+  Args:
+    formula: as `bqd,bkd->bqk`: one axis is summed over, in both arrays the last or the last but one. The result has
+      first the axes that both have, then one of `lhs`, then one of `rhs`.
+    lhs: the first array.
+    rhs: the second.
+    dtype: of the result.
+  """
+  if _wants_fast_form(lhs):
+    return _bfloat16_product(formula, lhs, rhs).astype(dtype)
+  return jnp.einsum(formula, lhs, rhs, preferred_element_type=dtype)
+
+
+def _wants_fast_form(x):
+  return x.dtype == jnp.bfloat16 and platform() == 'cpu'
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _bfloat16_product(formula, lhs, rhs):
+  of_lhs, of_rhs, of_result = _axes(formula)
+  return _fast_product(of_result, (of_lhs, lhs), (of_rhs, rhs))
+
+
+def _forward(formula, lhs, rhs):
+  return _bfloat16_product(formula, lhs, rhs), (lhs, rhs)
+
+
+def _backward(formula, operands, gradient):
+  of_lhs, of_rhs, of_result = _axes(formula)
+  lhs, rhs, gradient = (of_lhs, operands[0]), (of_rhs, operands[1]), (of_result, gradient.astype(jnp.bfloat16))
+  gradients = _fast_product(of_lhs, gradient, rhs), _fast_product(of_rhs, lhs, gradient)
+  return tuple(x.astype(jnp.bfloat16) for x in gradients)
+
+
+_bfloat16_product.defvjp(_forward, _backward)
+
+
+def _axes(formula):
+  return formula.replace('->', ',').split(',')
+
+
+def _fast_product(of_result, *factors):
+  """The product of two factors, each with the letters of its axes, in the fast form; float32.
+
+  Either factor may come first. It is transposed unless the axis that is summed over is its last, and the result is
+  unless it begins with what remains of that factor: the order with less to move is taken.
+  """
+  sizes = {axis: size for of_factor, factor in factors for axis, size in zip(of_factor, factor.shape, strict=True)}
+
+  def plan(lhs, rhs):
+    of_lhs = sorted(lhs[0], key=lambda axis: axis not in of_result)
+    comes_out = [axis for axis in dict.fromkeys([*of_lhs, *rhs[0]]) if axis in of_result]
+    moved = (''.join(of_lhs) != lhs[0]) * lhs[1].size
+    moved += (''.join(comes_out) != of_result) * math.prod(sizes[axis] for axis in of_result)
+    return moved, ''.join(of_lhs), lhs, rhs
+
+  _, of_lhs, lhs, (of_rhs, rhs) = min((plan(*factors), plan(*factors[::-1])), key=operator.itemgetter(0))
+  lhs = _row_major(jnp.transpose(lhs[1], [lhs[0].index(axis) for axis in of_lhs]))
+  comes_out = ''.join(axis for axis in dict.fromkeys(of_lhs + of_rhs) if axis in of_result)
+  result = jnp.einsum(f'{of_lhs},{of_rhs}->{comes_out}', lhs, _row_major(rhs), preferred_element_type=jnp.float32)
+  return jnp.transpose(_row_major(result), [comes_out.index(axis) for axis in of_result])
+
+
+def _row_major(x):
+  """Moves `x` if it does not lie in memory as its axes say. The compiler would rather call its columns rows."""
+  return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
+
+
+def dot_general_of_rows(lhs: jax.Array, rhs: jax.Array, dimension_numbers, **options) -> jax.Array:
+  """`jax.lax.dot_general` of the trailing axes of `lhs`, with all axes before them (batch, sequence) made one.
+
+  The product is the same. Its gradient is then one plain product too; over two axes at once, XLA's CPU backend first
+  transposes activations, recomputing whatever produced them, and takes twice as long for a feed-forward layer. It would
+  also transpose kernels of many axes (query, key and value of all heads) forth and back, so there they have two; unless
+  heads are split over devices, since the axis that is made of three could not be.
+  """
+  (lhs_axes, rhs_axes), _ = dimension_numbers
+  rows, outputs = lhs.shape[: lhs.ndim - len(lhs_axes)], tuple(np.delete(rhs.shape, rhs_axes))
+  if rhs.ndim > 2 and platform() == 'cpu' and not is_split('heads'):
+    rhs = rhs.reshape(-1, math.prod(outputs))  # kernels begin with the axes that are summed over
+    rhs_axes = (0,)
+  flat = lhs.reshape(math.prod(rows), *(rhs.shape[axis] for axis in rhs_axes))
+  if _wants_fast_form(flat) and flat.ndim == rhs.ndim == 2:
+    formula = 'rk,km->rm' if rhs_axes[0] == 0 else 'rk,mk->rm'
+    result = _bfloat16_product(formula, flat, rhs).astype(options.get('preferred_element_type') or flat.dtype)
+  else:
+    result = jax.lax.dot_general(flat, rhs, ((tuple(range(1, flat.ndim)), rhs_axes), ((), ())), **options)
+  return checkpoint_name(result.reshape(*rows, *outputs), PRODUCT)
+
+
+def sum_of_rows(x_RxC: jax.Array) -> jax.Array:
+  """Sums of very many columns, float32, as a product with ones.
+
+  XLA's CPU backend sums rows column by column, which for the logits of a vocabulary takes as long as the product that
+  they came from.
+  """
+  # In bfloat16 a product with one row has no fast form; with two it has.
+  ones = jnp.ones((2 if x_RxC.dtype == jnp.bfloat16 else 1, x_RxC.shape[0]), x_RxC.dtype)
+  return jnp.matmul(ones, x_RxC, precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32)[0]
