@@ -1,9 +1,9 @@
 """One masked-LM training step: forward, backward, clipping by global norm, AdamW.
 
-The same model, the same batch. On a CPU in float32 this project, Hugging Face's torch RemBERT as its users train it, and
-a plain JAX sketch (`benchmarks/sketch.py`); in bfloat16 this project, and torch under autocast. The large settings want
-an NVIDIA GPU: this project in bfloat16 as `gin/hardware/h200.gin` has it, beside torch under bfloat16 autocast with its
-fused AdamW, as it is and compiled. Weights and data are random.
+The same model, the same batch. On a CPU in float32 this project, Hugging Face's torch RemBERT as its users train it,
+and a plain JAX sketch (`benchmarks/sketch.py`); in bfloat16 this project, and torch under autocast. The large settings
+want an NVIDIA GPU: this project in bfloat16 as `gin/hardware/h200.gin` has it, beside torch under autocast with
+its fused AdamW, as it is and compiled. Weights and data are random.
 """
 
 import dataclasses

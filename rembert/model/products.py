@@ -3,12 +3,12 @@
 In bfloat16 the form matters on a CPU. Where a processor has a unit that multiplies bfloat16 (AMX), XLA's CPU backend
 uses it for one form alone: two bfloat16 arrays that lie row by row, the first of them summed over its last axis, to a
 float32 result. All else it turns into float32 before, which takes five times as long. The gradients that JAX derives
-have other forms: a product of float32 and bfloat16, and sums over the first axis. Here they are written in the fast one.
+have other forms: products of float32 and bfloat16, sums over the first axis. Here they are written in the fast one.
 """
 
 import functools
 import math
-import operator
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ def _wants_fast_form(x):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _bfloat16_product(formula, lhs, rhs):
   of_lhs, of_rhs, of_result = _axes(formula)
-  return _fast_product(of_result, (of_lhs, lhs), (of_rhs, rhs))
+  return _fast_product(of_result, _Factor(of_lhs, lhs), _Factor(of_rhs, rhs))
 
 
 def _forward(formula, lhs, rhs):
@@ -51,9 +51,9 @@ def _forward(formula, lhs, rhs):
 
 
 def _backward(formula, operands, gradient):
-  of_lhs, of_rhs, of_result = _axes(formula)
-  lhs, rhs, gradient = (of_lhs, operands[0]), (of_rhs, operands[1]), (of_result, gradient.astype(jnp.bfloat16))
-  gradients = _fast_product(of_lhs, gradient, rhs), _fast_product(of_rhs, lhs, gradient)
+  axes = _axes(formula)
+  lhs, rhs, gradient = map(_Factor, axes, (*operands, gradient.astype(jnp.bfloat16)))
+  gradients = _fast_product(lhs.axes, gradient, rhs), _fast_product(rhs.axes, lhs, gradient)
   return tuple(x.astype(jnp.bfloat16) for x in gradients)
 
 
@@ -64,26 +64,40 @@ def _axes(formula):
   return formula.replace('->', ',').split(',')
 
 
+class _Factor(NamedTuple):
+  """An array, and a letter for each of its axes."""
+
+  axes: str
+  array: jax.Array
+
+
 def _fast_product(of_result, *factors):
-  """The product of two factors, each with the letters of its axes, in the fast form; float32.
+  """The product of two factors in the fast form, float32, with these axes.
 
   Either factor may come first. It is transposed unless the axis that is summed over is its last, and the result is
   unless it begins with what remains of that factor: the order with less to move is taken.
   """
-  sizes = {axis: size for of_factor, factor in factors for axis, size in zip(of_factor, factor.shape, strict=True)}
-
-  def plan(lhs, rhs):
-    of_lhs = sorted(lhs[0], key=lambda axis: axis not in of_result)
-    comes_out = [axis for axis in dict.fromkeys([*of_lhs, *rhs[0]]) if axis in of_result]
-    moved = (''.join(of_lhs) != lhs[0]) * lhs[1].size
-    moved += (''.join(comes_out) != of_result) * math.prod(sizes[axis] for axis in of_result)
-    return moved, ''.join(of_lhs), lhs, rhs
-
-  _, of_lhs, lhs, (of_rhs, rhs) = min((plan(*factors), plan(*factors[::-1])), key=operator.itemgetter(0))
-  lhs = _row_major(jnp.transpose(lhs[1], [lhs[0].index(axis) for axis in of_lhs]))
-  comes_out = ''.join(axis for axis in dict.fromkeys(of_lhs + of_rhs) if axis in of_result)
-  result = jnp.einsum(f'{of_lhs},{of_rhs}->{comes_out}', lhs, _row_major(rhs), preferred_element_type=jnp.float32)
+  orders = factors, factors[::-1]
+  lhs, rhs = min(orders, key=lambda order: _to_be_moved(of_result, *order))
+  of_lhs, comes_out = _fast_axes(of_result, lhs, rhs)
+  first = _row_major(jnp.transpose(lhs.array, [lhs.axes.index(axis) for axis in of_lhs]))
+  second = _row_major(rhs.array)
+  result = jnp.einsum(f'{of_lhs},{rhs.axes}->{comes_out}', first, second, preferred_element_type=jnp.float32)
   return jnp.transpose(_row_major(result), [comes_out.index(axis) for axis in of_result])
+
+
+def _fast_axes(of_result, lhs, rhs):
+  """Of the first factor and of the result, in the fast form."""
+  of_lhs = ''.join(sorted(lhs.axes, key=lambda axis: axis not in of_result))  # what is summed over goes last
+  return of_lhs, ''.join(axis for axis in dict.fromkeys(of_lhs + rhs.axes) if axis in of_result)
+
+
+def _to_be_moved(of_result, lhs, rhs):
+  """How many numbers have to change their place."""
+  of_lhs, comes_out = _fast_axes(of_result, lhs, rhs)
+  sizes = dict(zip(lhs.axes + rhs.axes, lhs.array.shape + rhs.array.shape, strict=True))
+  of_factor = 0 if of_lhs == lhs.axes else lhs.array.size
+  return of_factor + (0 if comes_out == of_result else math.prod(sizes[axis] for axis in of_result))
 
 
 def _row_major(x):
