@@ -57,9 +57,8 @@ def assert_near(actual, reference, tolerance):
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_a_product_and_its_gradients_are_those_of_float64(formula, dtype, data):
-  sizes = {
-    axis: data.draw(st.sampled_from([1, 2, 3, 16, 31, 64, 130]), label=axis) for axis in set(formula) - set(',->')
-  }
+  size = lambda axis: data.draw(st.sampled_from([1, 2, 3] if axis in 'bn' else [1, 2, 3, 16, 31, 64]), label=axis)
+  sizes = {axis: size(axis) for axis in sorted(set(formula) - set(',->'))}
   lhs, rhs, gradient = operands(formula, sizes, dtype)
   result, *gradients = with_gradients(formula, lhs, rhs, gradient, jnp.float32)
   assert result.dtype == jnp.float32
