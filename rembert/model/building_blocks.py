@@ -82,12 +82,13 @@ def linear(
 class Linear(nnx.LinearGeneral):
   """Flax's, with products and gradients in the forms that backends are fastest at."""
 
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """The trailing axes of `x`, which are the inputs, to the outputs."""
-    inputs = len(self.in_features)
-    axes = tuple(range(x.ndim - inputs, x.ndim)), tuple(range(inputs))
-    product = dot_general_of_rows(x.astype(self.dtype), self.kernel[...].astype(self.dtype), (axes, ((), ())))
+  def __call__(self, inputs: jax.Array, out_sharding=None) -> jax.Array:
+    """The trailing axes of `inputs` to the outputs; others, in front, stay."""
+    assert out_sharding is None  # `constrain` lays out activations
     assert self.bias is not None  # `linear` gives every map one
+    count = len(self.in_features)
+    axes = tuple(range(inputs.ndim - count, inputs.ndim)), tuple(range(count))
+    product = dot_general_of_rows(inputs.astype(self.dtype), self.kernel[...].astype(self.dtype), (axes, ((), ())))
     return _plus_bias(product, self.bias[...])
 
 
