@@ -17,6 +17,7 @@ import rich.console
 import rich.table
 
 from benchmarks import (
+  checkpointing,
   cleaning,
   encoding,
   finetuning,
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Any] = {
   'reading': reading,
   'tokenizing': tokenizing,
   'windows': windows,
+  'checkpointing': checkpointing,
   'starting': starting,
   'growth': growth,
 }
@@ -74,6 +76,7 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
   python -m benchmarks.run --only reading                       a token store to batches on one core, beside datasets
   python -m benchmarks.run --only tokenizing                    text to ids on one core, beside tokenizers
   python -m benchmarks.run --only windows                       windows of XTREME on one core, beside transformers
+  python -m benchmarks.run --only checkpointing                 the state to disk and back, beside torch.save
   python -m benchmarks.run --only starting                      imports, and a run to its first step; eight minutes
   python -m benchmarks.run --rounds 15                          quieter figures
 

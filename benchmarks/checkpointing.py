@@ -1,0 +1,104 @@
+"""The state of training to disk and back: parameters and both moments, random.
+
+This project saves as training does: `save` copies the state and returns, threads write it, compressed and with a
+checksum for each array, and a folder gets its name when all is there. `stall s` is the time until `save` has returned:
+all that training waits for. Beside it `torch.save` of the same model and its AdamW, for whose end training waits.
+Nobody forces the kernel to write to the device. Read back, this project's checksums are compared.
+"""
+
+import dataclasses
+import pathlib
+import time
+
+from benchmarks.settings import BASE, SMALL, encoder_sizes, torch_config
+from benchmarks.turns import Contestant, Run
+from benchmarks.updates import our_optimizer
+from rembert.model.config import Execution, RemBertConfig
+from rembert.model.parameter_counts import count_parameters
+
+OURS, READ_BACK, TORCH = 'this project, written', '… read back', 'torch.save'
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """The model whose state it is."""
+
+  config: RemBertConfig
+
+  @property
+  def megabytes(self) -> float:
+    """Three float32 numbers a parameter."""
+    return 12 * count_parameters(self.config).pre_training / 1e6
+
+  @property
+  def description(self) -> str:
+    """One line."""
+    return f'{self.megabytes / 1e3:.2f} GB · {encoder_sizes(self.config)}, E {self.config.output_embedding_size}'
+
+
+SETTINGS = {'small': Setting(SMALL), 'base': Setting(BASE)}
+
+
+# --- contestants: each returns a function that saves, or reads, once --------------------------------------------------
+
+
+def prepare_ours(setting: Setting, folder: pathlib.Path, reads: bool = False) -> Run:
+  """What training calls every `checkpoints.every` steps, or when it is resumed."""
+  import jax
+
+  from rembert.training import sharding, state
+  from rembert.training.checkpoints import Checkpoints
+
+  jax.config.update('jax_platforms', 'cpu')
+  mesh = sharding.make_mesh(sharding.MeshConfig())
+  trainable = state.masked_lm(setting.config, Execution(), our_optimizer(1e-4), mesh)
+  with jax.set_mesh(mesh):
+    train_state = jax.block_until_ready(trainable.init(0))
+  checkpoints, step = Checkpoints(folder / ('read' if reads else 'written'), keep=1), 0
+
+  def save() -> dict[str, float]:
+    nonlocal step
+    step += 1
+    start = time.perf_counter()
+    checkpoints.save(step, train_state, {}, {})
+    stall = time.perf_counter() - start
+    checkpoints.wait()
+    return {'stall s': stall}
+
+  def restore() -> None:
+    with jax.set_mesh(mesh):
+      jax.block_until_ready(checkpoints.restore(step, trainable.restore_target()).state)
+
+  save()
+  return restore if reads else save
+
+
+def prepare_torch(setting: Setting, folder: pathlib.Path) -> Run:
+  """`state_dict`s of Hugging Face's model and of AdamW after an update, in one file."""
+  import torch
+  import transformers
+
+  model = transformers.RemBertForMaskedLM(torch_config(setting.config))
+  optimizer = torch.optim.AdamW(model.parameters())
+  for parameter in model.parameters():
+    parameter.grad = torch.zeros_like(parameter)
+  optimizer.step()
+  optimizer.zero_grad()
+
+  def run() -> dict[str, float]:
+    start = time.perf_counter()
+    torch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict()}, folder / 'torch.pt')
+    return {'stall s': time.perf_counter() - start}
+
+  return run
+
+
+def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
+  """In the order in which they run; the first is this project, and ratios are taken to it."""
+  setting = SETTINGS[setting_name]
+  work = {'MB': setting.megabytes}
+  return [
+    Contestant(OURS, prepare_ours, (setting, scratch), work),
+    Contestant(READ_BACK, prepare_ours, (setting, scratch, True), work),
+    Contestant(TORCH, prepare_torch, (setting, scratch), work),
+  ]
