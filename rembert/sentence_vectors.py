@@ -75,6 +75,7 @@ def _fill(
 ) -> None:
   """Computes `vectors`, [N, H] or, without a layer, [L + 1, N, H]."""
   graphdef, parameters = nnx.split(model.encoder)
+  parameters = _with_kernels_in(model.encoder.execution.dtype, parameters)
   pad, longest = model.config.pad_token_id, model.config.max_position_embeddings
 
   def compute(batch: SentenceBatch) -> np.ndarray:
@@ -87,6 +88,13 @@ def _fill(
       vectors[..., row, :] = means[..., place, : len(row), :]
       done += len(row)
     on_progress(done / len(sentences), f'{done:,} of {len(sentences):,} sentences')
+
+
+def _with_kernels_in(dtype: str, parameters: nnx.State) -> dict:
+  """The parameters, kernels as products take them: cast once, not for every batch."""
+  is_kernel = lambda path: path[-1].key == 'kernel'
+  cast = lambda path, leaf: leaf.astype(dtype) if is_kernel(path) else leaf
+  return jax.tree_util.tree_map_with_path(cast, nnx.to_pure_dict(parameters))
 
 
 def _computed(

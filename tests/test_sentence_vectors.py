@@ -8,6 +8,7 @@ import pytest
 import rembert
 from rembert import sentence_vectors as module
 from rembert.errors import UsageError
+from rembert.model.config import Execution
 from rembert.sentence_vectors import sentence_vectors, vectors_of_all_layers
 
 TOLERANCE = 1e-5
@@ -40,6 +41,13 @@ def test_those_of_all_layers_are_those_of_each(model, sentences):
   for layer, vectors in enumerate(found):
     one = sentence_vectors(model, sentences, layer=layer, batch_size=2)
     np.testing.assert_allclose(vectors, one, rtol=0, atol=TOLERANCE * np.abs(one).max())
+
+
+def test_kernels_that_are_cast_once_give_the_same_vectors(saved_with_vocabulary, sentences, monkeypatch):
+  model = rembert.load(saved_with_vocabulary, execution=Execution('bfloat16'))
+  found = sentence_vectors(model, sentences)
+  monkeypatch.setattr(module, '_with_kernels_in', lambda dtype, parameters: parameters)
+  np.testing.assert_array_equal(found, sentence_vectors(model, sentences))
 
 
 def test_progress_goes_on_to_the_end(model, sentences):
