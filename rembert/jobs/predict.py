@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     '--dtype',
     choices=DTYPES,
     default=DTYPES[0],
-    help='of the computation; bfloat16 takes half the time on GPUs, TPUs and CPUs with AMX, and keeps two digits '
+    help='of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX, and leaves two to three exact digits '
     '(default %(default)s)',
   )
   for command in (fill, embed):
