@@ -133,6 +133,7 @@ def sum_of_rows(x_RxC: jax.Array) -> jax.Array:
   XLA's CPU backend sums rows column by column, which for the logits of a vocabulary takes as long as the product that
   they came from.
   """
-  # In bfloat16 a product with one row has no fast form; with two it has.
-  ones = jnp.ones((2 if x_RxC.dtype == jnp.bfloat16 else 1, x_RxC.shape[0]), x_RxC.dtype)
-  return jnp.matmul(ones, x_RxC, precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32)[0]
+  sums = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32)
+  if _wants_fast_form(x_RxC):  # that of one row and a matrix is slow, and that of two is not
+    return sums(jnp.ones((2, len(x_RxC)), x_RxC.dtype), x_RxC)[0]
+  return sums(jnp.ones(len(x_RxC), x_RxC.dtype), x_RxC)
