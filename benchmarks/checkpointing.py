@@ -43,7 +43,7 @@ SETTINGS = {'small': Setting(SMALL), 'base': Setting(BASE)}
 
 
 def prepare_ours(setting: Setting, folder: pathlib.Path, reads: bool = False) -> Run:
-  """What training calls every `checkpoints.every` steps, or when it is resumed."""
+  """What training calls every `train.checkpoint_every` steps, or when it is resumed."""
   import jax
 
   from rembert.training import sharding, state

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from rembert.model.building_blocks import ATTENTION, linear, rows_at, softmax
+from rembert.model.building_blocks import ATTENTION, affine, linear, rows_at, softmax
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.fused_attention import cudnn_attention, splash_attention
 from rembert.model.partitioning import constrain
-from rembert.model.products import PRODUCT, dot_general_of_rows, product
+from rembert.model.products import PRODUCT, product
 
 # Half of the smallest float32: adding two of them, or subtracting the row's maximum, stays finite.
 _HIDDEN = -0.5 * jnp.finfo(jnp.float32).max.item()
@@ -165,9 +165,12 @@ class SelfAttention(nnx.Module):
     a layer moves. So would products of flattened rows. What the backward pass keeps is what the kernel was given.
     """
     heads_first = lambda x_BxSxNxD: jnp.swapaxes(x_BxSxNxD, 1, 2)
+    assert self.qkv.bias is not None  # `linear` gives every map one
+    assert self.output.bias is not None
     parts = []
     for part in range(3):
-      kernel_HxNxD, bias_NxD = self._parameters(x_BxSxH.dtype, part)
+      kernel_HxNxD = self.qkv.kernel[...][:, part].astype(x_BxSxH.dtype)
+      bias_NxD = self.qkv.bias[...][part].astype(x_BxSxH.dtype)
       x_BxSxNxD = jax.lax.dot_general(x_BxSxH, kernel_HxNxD, (((2,), (0,)), ((), ()))) + bias_NxD
       x_BxNxSxD = checkpoint_name(heads_first(constrain(x_BxSxNxD, 'batch', None, 'heads', None)), PRODUCT)
       parts.append(heads_first(x_BxNxSxD))
@@ -175,21 +178,15 @@ class SelfAttention(nnx.Module):
     x_BxSxNxD = dot_product_attention(
       query, key, value, visibility, backend='splash', dropout_rate=self.dropout_rate, dropout_key=dropout_key
     )
-    assert self.output.bias is not None  # `linear` gives every map one
     kernel_NxDxH, bias_H = (x[...].astype(x_BxSxH.dtype) for x in (self.output.kernel, self.output.bias))
     x_BxSxH = jax.lax.dot_general(x_BxSxNxD, kernel_NxDxH, (((2, 3), (0, 1)), ((), ())))
     return checkpoint_name(x_BxSxH, PRODUCT) + bias_H
 
   def _part(self, x_BxSxH: jax.Array, part: slice) -> jax.Array:
     """`self.qkv` for some of query, key and value."""
-    kernel_HxPxNxD, bias_PxNxD = self._parameters(x_BxSxH.dtype, part)
-    x_BxSxPxNxD = dot_general_of_rows(x_BxSxH, kernel_HxPxNxD, (((2,), (0,)), ((), ()))) + bias_PxNxD
-    return constrain(x_BxSxPxNxD, 'batch', None, None, 'heads', None)
-
-  def _parameters(self, dtype: jnp.dtype, part: int | slice) -> tuple[jax.Array, jax.Array]:
-    """Kernel and bias of some of query, key and value."""
     assert self.qkv.bias is not None  # `linear` gives every map one
-    return self.qkv.kernel[...][:, part].astype(dtype), self.qkv.bias[...][part].astype(dtype)
+    x_BxSxPxNxD = affine(x_BxSxH, self.qkv.kernel[...][:, part], self.qkv.bias[...][part])
+    return constrain(x_BxSxPxNxD, 'batch', None, None, 'heads', None)
 
 
 def _parts(x_BxSxPxNxD: jax.Array) -> list[jax.Array]:

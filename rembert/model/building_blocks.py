@@ -86,10 +86,14 @@ class Linear(nnx.LinearGeneral):
     """The trailing axes of `inputs` to the outputs; others, in front, stay."""
     assert out_sharding is None  # `constrain` lays out activations
     assert self.bias is not None  # `linear` gives every map one
-    count = len(self.in_features)
-    axes = tuple(range(inputs.ndim - count, inputs.ndim)), tuple(range(count))
-    product = dot_general_of_rows(inputs.astype(self.dtype), self.kernel[...].astype(self.dtype), (axes, ((), ())))
-    return _plus_bias(product, self.bias[...])
+    return affine(inputs.astype(self.dtype), self.kernel[...], self.bias[...])
+
+
+def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+  """x · kernel + bias in the dtype of `x`, whose trailing axes are those of the kernel that the bias lacks."""
+  count = kernel.ndim - bias.ndim
+  axes = tuple(range(x.ndim - count, x.ndim)), tuple(range(count))
+  return _plus_bias(dot_general_of_rows(x, kernel.astype(x.dtype), (axes, ((), ()))), bias)
 
 
 @jax.custom_vjp
