@@ -23,7 +23,7 @@ KEPT_RATIOS = ('times_this_project', 'times_this_project_in_cpu_seconds')
 # As on the page; others follow.
 ORDER = (
   *('train_step', 'head', 'finetuning', 'encoding'),
-  *('cleaning', 'tokenizing', 'reading', 'masking', 'windows', 'checkpointing'),
+  *('cleaning', 'tokenizing', 'reading', 'masking', 'windows', 'checkpointing', 'starting', 'growth'),
 )
 PACKAGES = ('python', 'jax', 'flax', 'torch', 'transformers')
 
@@ -56,13 +56,14 @@ def benchmark_tables(results: Mapping[str, dict]) -> dict[str, str]:
 
 
 def _comparison(records: Sequence[dict]) -> str:
-  unit = next(iter(records[0]['contestants'][0]['work']))
+  units = [next(iter(each['work']), '') for record in records for each in record['contestants']]
+  unit = next(filter(None, units), '')  # commands that print do no work that could be counted
   rows = []
   for record in records:
     rows.append([f'**{record["setting"]}**: {record["description"]}', *[''] * 6])
     for each in record['contestants']:
       rows.append([each['name'], *(_cells(each, unit) if each['seconds'] else [each['failure'], *[''] * 5])])
-  return table(['', 'seconds', f'{unit}/s', '× this project', 'min … max', 'in CPU seconds', 'memory'], rows)
+  return table(['', 'seconds', unit and f'{unit}/s', '× this project', 'min … max', 'in CPU seconds', 'memory'], rows)
 
 
 def _cells(contestant: dict, unit: str) -> list[str]:

@@ -156,7 +156,7 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
 
   del scratch
   setting = SETTINGS[setting_name]
-  row_flops = flops.train_flops_per_row(setting.config, setting.length, setting.slots, trim_last_layer=True)
+  row_flops = flops.train_flops_per_row(setting.config, setting.length, setting.slots, last_queries=setting.slots)
   work = {'tokens': setting.rows * setting.length, USEFUL: setting.rows * row_flops / 1e9}
   contestant = functools.partial(Contestant, work=work)
   if setting_name in ON_GPU:

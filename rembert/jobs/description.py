@@ -86,7 +86,8 @@ class PretrainConfig:
   def train_flops_per_step(self) -> int:
     """Of the whole batch."""
     slots, trims = self.masking.slots(self.train.sequence_length), self.execution.trims_last_layer
-    per_row = flops.train_flops_per_row(self.model, self.train.sequence_length, slots, trim_last_layer=trims)
+    last_queries = slots if trims else None
+    per_row = flops.train_flops_per_row(self.model, self.train.sequence_length, slots, last_queries=last_queries)
     return self.train.batch_size * per_row
 
   @property

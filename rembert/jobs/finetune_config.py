@@ -23,7 +23,7 @@ from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.wandb_tracking import TrackingConfig
 from rembert.training.xla_flags import HardwareConfig
-from tasks.xtreme.config import RETRIEVAL, XtremeConfig
+from tasks.xtreme.config import PAIRS, RETRIEVAL, XtremeConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,9 @@ class FinetuneConfig:
   @property
   def train_flops_per_step(self) -> int:
     """Of the whole batch; the head's few are left out."""
-    return self.train.batch_size * flops.train_flops_per_row(self.model, self.train.sequence_length, 0)
+    last_queries = 1 if self.execution.trim_last_layer and self.xtreme.task in PAIRS else None
+    per_row = flops.train_flops_per_row(self.model, self.train.sequence_length, 0, last_queries=last_queries)
+    return self.train.batch_size * per_row
 
   @property
   def dropout_seed(self) -> int | None:

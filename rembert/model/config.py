@@ -133,9 +133,10 @@ class Execution:
       but in the host's memory: little more on the device than with `full`, at the price of 6 · H + F values for each
       token and layer that travel to the host and back.
     unroll: how many layers one turn of the layer loop holds. 1 compiles fastest; more can run faster.
-    trim_last_layer: in pre-training, the last layer makes queries and runs its feed-forward at masked positions only:
-      nothing but the MLM head looks at it. The same result for less work; a loop (`unroll` below the number of
-      layers) pays with a copy of the other layers. Not with `loss_chunk` 0, the plain way.
+    trim_last_layer: the last layer makes queries and runs its feed-forward only where the head looks: at masked
+      positions in pre-training (not with `loss_chunk` 0, the plain way), at the first in what pools, as classification
+      does. The same result for less work; a loop (`unroll` below the number of layers) pays with a copy of the other
+      layers.
     attention: who computes it: `einsum` (plain products, everywhere), or a fused kernel that never writes the [S, S]
       weights to memory: `cudnn` (NVIDIA GPUs; bfloat16) or `splash` (TPUs; rows of a multiple of 128 tokens). The
       kernels drop no attention weights.

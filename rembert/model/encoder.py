@@ -25,7 +25,7 @@ class ModelOutput:
   """What the encoder and every model on top of it return.
 
   Attributes:
-    last_hidden_state: [B, S, H].
+    last_hidden_state: [B, S, H]; of a head that pools and trims the last layer (`Execution`) [B, 1, H], where it pools.
     pooler_output: [B, H], or None without a pooler.
     hidden_states: [L + 1, B, S, H], the projected embeddings first (as Hugging Face counts), or None unless asked for.
     logits: float32, of the shape that the head gives them; None of an encoder alone.
@@ -171,9 +171,31 @@ class RemBertEncoder(nnx.Module):
 
     return ModelOutput(
       last_hidden_state=last_BxSxH,
-      pooler_output=None if self.pooler is None else jnp.tanh(self.pooler(last_BxSxH[:, 0])),
+      pooler_output=self._pool(last_BxSxH),
       hidden_states=hidden_states,
     )
+
+  def pooled(
+    self,
+    input_ids: jax.Array,
+    token_type_ids: jax.Array | None = None,
+    attention_mask: jax.Array | None = None,
+    *,
+    num_layers: int | None = None,
+    output_hidden_states: bool = False,
+    **options,
+  ) -> ModelOutput:
+    """As above, for who needs `pooler_output` and nothing else.
+
+    With `Execution.trim_last_layer` the last layer is run for the first position alone, and `last_hidden_state` is
+    [B, 1, H]; not so for other layers, or all of them.
+    """
+    inputs = input_ids, token_type_ids, attention_mask
+    if num_layers is not None or output_hidden_states or not self._trims:
+      return self(*inputs, num_layers=num_layers, output_hidden_states=output_hidden_states, **options)
+    first_Bx1 = jnp.zeros((input_ids.shape[0], 1), jnp.int32)
+    x_Bx1xH = self.at(first_Bx1, *inputs, **options)
+    return ModelOutput(last_hidden_state=x_Bx1xH, pooler_output=self._pool(x_Bx1xH))
 
   def at(
     self,
@@ -191,7 +213,7 @@ class RemBertEncoder(nnx.Module):
     With `Execution.trim_last_layer` the last layer is run for these positions alone: with 15 % of them and F = 4 H that
     saves seven tenths of it.
     """
-    if not (self.execution.trim_last_layer and self.config.num_hidden_layers):
+    if not self._trims:
       everywhere = self(
         input_ids,
         token_type_ids,
@@ -208,6 +230,15 @@ class RemBertEncoder(nnx.Module):
     x_BxSxH, _ = self._run(self._recomputing(run_layer), x_BxSxH, _bottom(layers, -1))
     run_last = functools.partial(run_layer, positions_BxK=positions)
     return self._recomputing(run_last)(x_BxSxH, _top(layers))
+
+  @property
+  def _trims(self) -> bool:
+    """Whether there is a last layer to trim, and it shall be."""
+    return self.execution.trim_last_layer and self.config.num_hidden_layers > 0
+
+  def _pool(self, x_BxSxH: jax.Array) -> jax.Array | None:
+    """[B, H], made of the first position; None without a pooler."""
+    return None if self.pooler is None else jnp.tanh(self.pooler(x_BxSxH[:, 0]))
 
   def _embed(self, input_ids, token_type_ids, position_ids, dropout_key):
     """What the first layer is given, [B, S, H], and the layers' keys of dropout."""

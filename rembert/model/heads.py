@@ -144,7 +144,8 @@ class _TaskModel(nnx.Module):
   def _encode(self, input_ids, token_type_ids, attention_mask, dropout_key, options) -> tuple[ModelOutput, jax.Array]:
     """The encoder's output, and the key for the head's own dropout."""
     keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
-    return self.encoder(input_ids, token_type_ids, attention_mask, dropout_key=keys[0], **options), keys[1]
+    encode = self.encoder.pooled if self._needs_pooler else self.encoder
+    return encode(input_ids, token_type_ids, attention_mask, dropout_key=keys[0], **options), keys[1]
 
   def _logits(self, x, dropout_key) -> jax.Array:
     x = self.dropout(x, deterministic=dropout_key is None, rngs=dropout_key)

@@ -11,12 +11,12 @@ from rembert.training.chips import chip_of
 
 
 def forward_flops_per_row(
-  config: RemBertConfig, sequence_length: int, masked_positions: int, *, trim_last_layer: bool = False
+  config: RemBertConfig, sequence_length: int, masked_positions: int, *, last_queries: int | None = None
 ) -> int:
   """Multiply-adds of all matrix products in one row's forward pass, counted as 2 operations each.
 
-  With `trim_last_layer` (see `Execution`) the last layer's queries, and what is made of them, are those of masked
-  positions; what is not computed is not counted.
+  Where the last layer is trimmed (see `Execution`) it has `last_queries`, and of what is made of them as much; what is
+  not computed is not counted. None is as many as everywhere.
   """
   hidden, ffn = config.hidden_size, config.intermediate_size
 
@@ -25,18 +25,18 @@ def forward_flops_per_row(
     return 2 * (sequence_length * keys_and_values + queries * of_queries) + 4 * queries * sequence_length * hidden
 
   layers = config.num_hidden_layers * layer(sequence_length)
-  if trim_last_layer and config.num_hidden_layers:
-    layers += layer(masked_positions) - layer(sequence_length)
+  if last_queries is not None and config.num_hidden_layers:
+    layers += layer(last_queries) - layer(sequence_length)
   projection = 2 * sequence_length * config.input_embedding_size * hidden if config.projects_embeddings else 0
   head = 2 * masked_positions * config.output_embedding_size * (hidden + config.vocab_size)
   return layers + projection + head
 
 
 def train_flops_per_row(
-  config: RemBertConfig, sequence_length: int, masked_positions: int, *, trim_last_layer: bool = False
+  config: RemBertConfig, sequence_length: int, masked_positions: int, *, last_queries: int | None = None
 ) -> int:
   """Forward and backward: the backward pass does each product twice. Recomputation (remat) is not counted."""
-  return 3 * forward_flops_per_row(config, sequence_length, masked_positions, trim_last_layer=trim_last_layer)
+  return 3 * forward_flops_per_row(config, sequence_length, masked_positions, last_queries=last_queries)
 
 
 def peak_flops_per_device() -> tuple[float, str] | None:

@@ -5,7 +5,8 @@ import dataclasses
 from rembert.errors import UsageError
 
 RETRIEVAL = ('tatoeba', 'bucc2018')  # nothing is learned for them
-TASKS = ('xnli', 'pawsx', 'panx', 'udpos', 'squad', 'xquad', 'mlqa', 'tydiqa', *RETRIEVAL)
+PAIRS = ('xnli', 'pawsx')  # one label for a row
+TASKS = (*PAIRS, 'panx', 'udpos', 'squad', 'xquad', 'mlqa', 'tydiqa', *RETRIEVAL)
 
 
 @dataclasses.dataclass(frozen=True)

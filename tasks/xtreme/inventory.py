@@ -12,6 +12,7 @@ from etils import epath
 
 from rembert.errors import UsageError
 from rembert.training.console import Console
+from tasks.xtreme.config import PAIRS
 from tasks.xtreme.layout import XtremeFolder, read_json, read_lines
 from tasks.xtreme.statistics import LANGUAGES, expected_count
 
@@ -150,7 +151,7 @@ def count_text(task: str, path: str, text: str) -> int:
     return count_questions(json.loads(text), path)
   if task in ('panx', 'udpos'):
     return count_sentences(text.split('\n'))
-  if task in ('xnli', 'pawsx') and not path.startswith('labels/'):
+  if task in PAIRS and not path.startswith('labels/'):
     return count_rows(text)
   return len(text.removesuffix('\n').split('\n')) if text else 0
 

@@ -50,7 +50,7 @@ def test_masked_positions_have_the_targets_as_labels_and_nothing_else_has():
 def test_useful_work_is_that_of_the_trimmed_model(tmp_path):
   ours, *others = train_step.contestants('small', tmp_path)
   setting = train_step.SETTINGS['small']
-  counted = flops.train_flops_per_row(setting.config, setting.length, setting.slots, trim_last_layer=True)
+  counted = flops.train_flops_per_row(setting.config, setting.length, setting.slots, last_queries=setting.slots)
   assert ours.work['tokens'] == 2048
   assert ours.work[train_step.USEFUL] == pytest.approx(16 * counted / 1e9)
   assert all(other.work == ours.work for other in others[:-1])

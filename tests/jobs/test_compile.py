@@ -93,9 +93,8 @@ def test_flops_are_the_models_by_hand(tmp_path):
   configuration.load(['gin/pretrain_smoke.gin'], SMALL)
   config = pretrain.configured()
   assert report['flops_per_chip']['model'] * 8 == config.train_flops_per_step
-  assert config.train_flops_per_step == 32 * flops.train_flops_per_row(
-    config.model, 16, config.masking.slots(16), trim_last_layer=True
-  )
+  slots = config.masking.slots(16)
+  assert config.train_flops_per_step == 32 * flops.train_flops_per_row(config.model, 16, slots, last_queries=slots)
   # No padding rows of the vocabulary here, and nothing is computed twice.
   assert report['flops_per_chip']['executed'] * 8 == config.train_flops_per_step
 

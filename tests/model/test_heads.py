@@ -11,7 +11,14 @@ from scipy.special import erf
 
 from rembert.errors import UsageError
 from rembert.model.config import Execution
-from rembert.model.heads import HEADS, RemBertForMaskedLM, build_model, parameter_shapes, sentence_embeddings
+from rembert.model.heads import (
+  HEADS,
+  POOLED,
+  RemBertForMaskedLM,
+  build_model,
+  parameter_shapes,
+  sentence_embeddings,
+)
 from rembert.training.losses import mlm_row_sums
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
@@ -219,6 +226,53 @@ def test_rows_of_choices_are_encoded_one_by_one(tiny):
   alone = jax.jit(model.__call__)(ids[1:, 2:])
   assert_close(alone.logits[0, 0], together.logits[1, 2])
   assert together.last_hidden_state.shape == (6, 8, tiny.hidden_size)
+
+
+@pytest.mark.parametrize('execution', [{'unroll': 1}, {'unroll': 8}, {'remat': 'full'}], ids=str)
+@pytest.mark.parametrize('head', POOLED)
+def test_a_pooling_head_on_a_trimmed_last_layer_has_the_logits_and_gradients_of_the_whole(tiny, head, execution):
+  random = np.random.default_rng(4)
+  ids = random.integers(0, tiny.vocab_size, (4, 3, 8) if head == 'multiple_choice' else (4, 8))
+  mask = np.ones_like(ids)
+  mask[0, ..., 6:] = 0
+  direction = random.standard_normal((4, 3)).astype(np.float32)  # labels, or choices
+
+  def logits_and_gradients(execution):
+    graphdef, params = nnx.split(build_model(head, tiny, execution, num_labels=3, rngs=nnx.Rngs(0)))
+
+    def loss(params):
+      output = nnx.merge(graphdef, params)(ids, attention_mask=mask)
+      return (direction * output.logits).sum(), output
+
+    gradients, output = jax.jit(jax.grad(loss, has_aux=True))(params)
+    return output, gradients
+
+  whole, gradients = logits_and_gradients(Execution())
+  trimmed, trimmed_gradients = logits_and_gradients(Execution(trim_last_layer=True, **execution))
+  rows = ids.size // 8
+  assert whole.last_hidden_state.shape == (rows, 8, tiny.hidden_size)
+  assert trimmed.last_hidden_state.shape == (rows, 1, tiny.hidden_size)
+  assert_close(trimmed.last_hidden_state, whole.last_hidden_state[:, :1])
+  assert_close(trimmed.pooler_output, whole.pooler_output)
+  assert_close(trimmed.logits, whole.logits)
+  scale = max(np.abs(leaf).max() for leaf in jax.tree.leaves(gradients))
+  for actual, reference in zip(jax.tree.leaves(trimmed_gradients), jax.tree.leaves(gradients), strict=True):
+    np.testing.assert_allclose(actual, reference, rtol=0, atol=TOLERANCE * scale)
+
+
+def test_who_asks_for_other_layers_gets_them_whole(tiny):
+  ids = np.random.default_rng(5).integers(0, tiny.vocab_size, (4, 8))
+  plain, trimming = (
+    build_model('classification', tiny, Execution(trim_last_layer=trim), num_labels=3, rngs=nnx.Rngs(0))
+    for trim in (False, True)
+  )
+  for options in ({'output_hidden_states': True}, {'num_layers': 1}, {'num_layers': 0}):
+    expected, actual = plain(ids, **options), trimming(ids, **options)
+    assert_close(actual.last_hidden_state, expected.last_hidden_state)
+    assert_close(actual.logits, expected.logits)
+  assert trimming(ids, output_hidden_states=True).hidden_states.shape[2] == 8
+  tagging = build_model('tagging', tiny, Execution(trim_last_layer=True), num_labels=3, rngs=nnx.Rngs(0))
+  assert tagging(ids).logits.shape == (4, 8, 3)
 
 
 def test_only_some_heads_drop_out_before_their_map(task, tiny):

@@ -5,10 +5,13 @@ import math
 import types
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from rembert.model.config import Execution, RemBertConfig
+from rembert.model.heads import build_model
 from rembert.training import flops
 from rembert.training.step import masked_lm_sums
 
@@ -41,10 +44,10 @@ def test_a_trimmed_last_layer_has_queries_at_masked_positions_only(tiny):
   last += [(5, 4, 12), (5, 12, 4)] * 4
   last += [(5, 16, 32), (5, 32, 16)]
   saved = sum(2 * m * k * n for m, k, n in whole) - sum(2 * m * k * n for m, k, n in last)
-  trimmed = flops.forward_flops_per_row(tiny, 12, 5, trim_last_layer=True)
+  trimmed = flops.forward_flops_per_row(tiny, 12, 5, last_queries=5)
   assert flops.forward_flops_per_row(tiny, 12, 5) - trimmed == saved
   no_layers = dataclasses.replace(tiny, num_hidden_layers=0)
-  without = [flops.forward_flops_per_row(no_layers, 12, 5, trim_last_layer=trim) for trim in (False, True)]
+  without = [flops.forward_flops_per_row(no_layers, 12, 5, last_queries=queries) for queries in (None, 5)]
   assert without[0] == without[1]
 
 
@@ -86,8 +89,17 @@ def test_the_traced_program_holds_these_products_and_no_others(trainable, tiny, 
   params = described.abstract_state.params
   forward = jax.make_jaxpr(loss)(params)
   backward = jax.make_jaxpr(jax.value_and_grad(loss))(params)
-  assert traced_flops(forward.jaxpr) == 16 * flops.forward_flops_per_row(config, 12, 4, trim_last_layer=trim)
-  assert traced_flops(backward.jaxpr) == 16 * flops.train_flops_per_row(config, 12, 4, trim_last_layer=trim)
+  last_queries = 4 if trim else None
+  assert traced_flops(forward.jaxpr) == 16 * flops.forward_flops_per_row(config, 12, 4, last_queries=last_queries)
+  assert traced_flops(backward.jaxpr) == 16 * flops.train_flops_per_row(config, 12, 4, last_queries=last_queries)
+
+
+@pytest.mark.parametrize('trim', [False, True], ids=['whole layers', 'trimmed'])
+def test_a_classifier_looks_at_the_first_position_alone(tiny, trim):
+  model = build_model('classification', tiny, Execution(trim_last_layer=trim), num_labels=3, rngs=nnx.Rngs(0))
+  traced = jax.make_jaxpr(lambda ids: model(ids).logits)(jnp.zeros((16, 12), jnp.int32))
+  counted = flops.forward_flops_per_row(tiny, 12, 0, last_queries=1 if trim else None)
+  assert traced_flops(traced.jaxpr) == 16 * (counted + 2 * 16 * 16 + 2 * 16 * 3)  # pooler, labels
 
 
 def test_xla_counts_the_same_within_what_is_no_matrix_product(trainable):
