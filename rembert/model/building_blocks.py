@@ -37,9 +37,9 @@ ATTENTION = 'attention'  # what attention gives, and what a fused kernel needs b
 # --- layers -----------------------------------------------------------------------------------------------------------
 
 
-def layer_norm(config: RemBertConfig, features: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.LayerNorm:
-  """LayerNorm with float32 statistics. The fast variance, E[x²] − E[x]², is too coarse for an epsilon of 1e-12."""
-  return nnx.LayerNorm(features, epsilon=config.layer_norm_eps, use_fast_variance=False, dtype=dtype, rngs=rngs)
+def layer_norm(config: RemBertConfig, features: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> 'LayerNorm':
+  """Along the last axis, of `features`, with float32 statistics and parameters."""
+  return LayerNorm(features, epsilon=config.layer_norm_eps, dtype=dtype, rngs=rngs)
 
 
 def rows_at(x_BxSxH: jax.Array, positions_BxK: jax.Array) -> jax.Array:
@@ -96,6 +96,50 @@ def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
   return _plus_bias(dot_general_of_rows(x, kernel.astype(x.dtype), (axes, ((), ()))), bias)
 
 
+class LayerNorm(nnx.LayerNorm):
+  """NNX's parameters; the function and its gradient by `_layer_normalized`."""
+
+  def __call__(self, x: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    """Of the same shape, in the dtype of the module."""
+    assert mask is None  # no feature is left out
+    assert self.scale is not None  # `layer_norm` gives every one both
+    assert self.bias is not None
+    return _layer_normalized(x, self.scale[...], self.bias[...], self.epsilon).astype(self.dtype)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _layer_normalized(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: float) -> jax.Array:
+  """(x − mean) / √(variance + ε) · scale + bias, in float32 but for `x` and the result.
+
+  The variance is the mean of squares of what is left without the mean: E[x²] − E[x]² is too coarse for an ε of 1e-12.
+  The backward pass is written out: it keeps `x` and two numbers of each row. What JAX derives keeps, and XLA's CPU
+  backend writes to memory, the scale spread out over all rows besides.
+  """
+  return _layer_norm_forward(x, scale_H, bias_H, epsilon)[0]
+
+
+def _layer_norm_forward(x, scale_H, bias_H, epsilon):
+  y = x.astype(jnp.float32)
+  mean = y.mean(-1, keepdims=True)
+  scale_of_row = jax.lax.rsqrt(jnp.square(y - mean).mean(-1, keepdims=True) + epsilon)
+  normal = (y - mean) * scale_of_row
+  return (normal * scale_H + bias_H).astype(x.dtype), (x, mean, scale_of_row, scale_H)
+
+
+def _layer_norm_backward(epsilon, kept, gradient):
+  del epsilon
+  x, mean, scale_of_row, scale_H = kept
+  gradient = gradient.astype(jnp.float32)
+  normal = (x.astype(jnp.float32) - mean) * scale_of_row
+  of_normal = gradient * scale_H
+  along_row = of_normal.mean(-1, keepdims=True) + normal * (of_normal * normal).mean(-1, keepdims=True)
+  of_x = (scale_of_row * (of_normal - along_row)).astype(x.dtype)
+  return of_x, _sum_over_rows(gradient * normal, scale_H.shape), _sum_over_rows(gradient, scale_H.shape)
+
+
+_layer_normalized.defvjp(_layer_norm_forward, _layer_norm_backward)
+
+
 @jax.custom_vjp
 def _plus_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
   return x + bias.astype(x.dtype)
@@ -106,12 +150,19 @@ def _plus_bias_forward(x, bias):
 
 
 def _plus_bias_backward(shape, gradient):
-  # In float32 whatever the dtype is; and of rows in one line, since XLA's CPU backend sums over two axes of bfloat16 in
-  # a way that takes longer than the product before.
-  return gradient, gradient.reshape(-1, *shape).sum(0, dtype=jnp.float32)
+  return gradient, _sum_over_rows(gradient, shape)
 
 
 _plus_bias.defvjp(_plus_bias_forward, _plus_bias_backward)
+
+
+def _sum_over_rows(gradient: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+  """Over all axes but the last, which have that shape; float32 whatever the dtype is.
+
+  Of rows in one line, since XLA's CPU backend sums over two axes of bfloat16 in a way that takes longer than the
+  product before.
+  """
+  return gradient.reshape(-1, *shape).sum(0, dtype=jnp.float32)
 
 
 @jax.custom_vjp

@@ -7,8 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rembert.model.building_blocks import (
+  LayerNorm,
   add_bias,
   gelu,
   layer_norm,
@@ -135,6 +138,71 @@ def test_layer_norm_of_bfloat16_takes_its_statistics_in_float32(tiny):
   assert y.dtype == jnp.bfloat16
   # Half a unit in the last place of bfloat16: nothing is rounded but the result.
   assert np.all(np.abs(np.asarray(y, np.float64) - exact) <= 2**-8 * np.abs(exact) * (1 + RTOL) + RTOL)
+
+
+def textbook_layer_norm(x, scale, bias, epsilon, direction):
+  """A row [H] in float64, and its part of the gradients: that of `x` by the matrix of all derivatives."""
+  centred = x - x.mean()
+  deviation = math.sqrt((centred**2).mean() + epsilon)
+  normal, features = centred / deviation, len(x)
+  derivatives_HxH = (np.eye(features) - 1 / features - np.outer(normal, normal) / features) / deviation
+  return normal * scale + bias, derivatives_HxH @ (direction * scale), direction * normal, direction
+
+
+@settings(deadline=None, max_examples=60)  # each shape is compiled
+@given(
+  rows=st.integers(1, 5),
+  features=st.integers(2, 40),
+  magnitude=st.sampled_from([1e-3, 1.0, 30.0]),
+  offset=st.sampled_from([0.0, -3.0]),
+  epsilon=st.sampled_from([1e-12, 1e-5]),
+  seed=st.integers(0, 2**32 - 1),
+)
+def test_layer_norm_and_its_gradients_are_the_textbook_s(rows, features, magnitude, offset, epsilon, seed):
+  random = np.random.default_rng(seed)
+  x = (magnitude * (random.standard_normal((2, rows, features)) + offset)).astype(np.float32)
+  scale, bias = random.standard_normal((2, features)).astype(np.float32)
+  direction = random.standard_normal(x.shape).astype(np.float32)
+  graphdef = nnx.graphdef(LayerNorm(features, epsilon=epsilon, dtype=jnp.float32, rngs=nnx.Rngs(0)))
+  apply = lambda x, scale, bias: nnx.merge(graphdef, {'scale': scale, 'bias': bias})(x)
+  y, backward = jax.vjp(apply, x, scale, bias)
+  of_x, of_scale, of_bias = backward(direction)
+
+  def of_row(x, direction):
+    return textbook_layer_norm(*(each.astype(np.float64) for each in (x, scale, bias)), epsilon, np.float64(direction))
+
+  lines = [of_row(*line) for line in zip(x.reshape(-1, features), direction.reshape(-1, features), strict=True)]
+  references = [np.stack(each) for each in zip(*lines, strict=True)]
+  # Rounding of `x` and of its mean, in deviations of its row; what is divided by a deviation has its error so.
+  deviation = np.sqrt(x.astype(np.float64).var(-1) + epsilon)
+  coarseness = 1e-6 * max(1, (np.abs(x).max(-1) / deviation).max())
+  largest = np.abs(direction).max() * max(1, np.abs(scale).max()) * features
+  for actual, reference, tolerance in (
+    (y.reshape(-1, features), references[0], coarseness * largest),
+    (of_x.reshape(-1, features), references[1], coarseness * largest / deviation.min()),
+    (of_scale, references[2].sum(0), coarseness * largest * 2 * rows),
+    (of_bias, references[3].sum(0), 1e-6 * largest * 2 * rows),
+  ):
+    np.testing.assert_allclose(actual, reference, rtol=0, atol=tolerance)
+
+
+def test_gradients_of_layer_norm_in_bfloat16_are_those_in_float32_rounded_once(tiny):
+  random = np.random.default_rng(5)
+  x, direction = (jnp.asarray(random.standard_normal((3, 8, 64)), jnp.bfloat16) for _ in range(2))
+  narrow, wide = (layer_norm(tiny, 64, dtype, nnx.Rngs(0)) for dtype in (jnp.bfloat16, jnp.float32))
+
+  def gradients(norm, *arrays):
+    graphdef, params = nnx.split(norm)
+    return jax.vjp(lambda params, x: nnx.merge(graphdef, params)(x), params, arrays[0])[1](arrays[1])
+
+  (of_params, of_x), (of_wide_params, of_wide_x) = (
+    gradients(narrow, x, direction),
+    gradients(wide, x.astype(jnp.float32), direction.astype(jnp.float32)),
+  )
+  np.testing.assert_array_equal(of_x, of_wide_x.astype(jnp.bfloat16))
+  for actual, reference in zip(jax.tree.leaves(of_params), jax.tree.leaves(of_wide_params), strict=True):
+    assert actual.dtype == jnp.float32
+    np.testing.assert_array_equal(actual, reference)
 
 
 def test_rows_that_pad_the_vocabulary_are_zero_and_the_others_do_not_depend_on_them(tiny):
