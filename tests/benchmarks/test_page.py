@@ -56,6 +56,17 @@ def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
   )
 
 
+def test_commands_that_do_no_work_have_a_table_without_a_rate():
+  without = copy.deepcopy(RECORD)
+  for each in without['contestants']:
+    each['work'] = {}
+  only = page.benchmark_tables({'a': without})['some']
+  assert only.splitlines()[0].startswith('|  | seconds |  | × this project |')
+  assert only.splitlines()[3] == '| this project | 0.5 |  |  |  |  | 2.0 GB |'
+  # Beside another that does some, whichever comes first.
+  assert '| seconds | rows/s |' in page.benchmark_tables({'a': without, 'b': RECORD})['some']
+
+
 def test_new_results_take_the_place_of_older_ones_and_keep_their_samples(tmp_path):
   (tmp_path / 'some-small.json').write_text(json.dumps(RECORD))
   before = {'some-small': {'old': 1}, 'other-base': {'old': 2}}
