@@ -106,8 +106,9 @@ def test_dropout_is_drawn_at_the_positions_alone_and_drops_its_share(tiny, build
 
 
 def test_each_policy_keeps_less_than_the_one_before(tiny):
-  # Rows so long, and heads so many, that the scores are most of what a layer makes.
-  config = dataclasses.replace(tiny, num_hidden_layers=8, max_position_embeddings=64)
+  # Rows so long, and heads so many, that the scores are most of what a layer makes; after them what is as wide as the
+  # feed-forward, of which `none` keeps both sides of GELU.
+  config = dataclasses.replace(tiny, num_hidden_layers=8, intermediate_size=192, max_position_embeddings=64)
   ids = jnp.zeros((2, 64), jnp.int32)
 
   def temporaries(remat):
@@ -117,7 +118,7 @@ def test_each_policy_keeps_less_than_the_one_before(tiny):
     return jax.jit(jax.grad(loss)).lower(nnx.to_pure_dict(shapes)).compile().memory_analysis().temp_size_in_bytes
 
   sizes = [temporaries(remat) for remat in ('none', 'dots', 'dots_and_attention', 'full')]
-  assert all(more > 1.1 * less for more, less in itertools.pairwise(sizes)), sizes
+  assert all(more > 1.2 * less for more, less in itertools.pairwise(sizes)), sizes
   # On a CPU the host's memory is the device's: what is sent there still counts.
   assert temporaries('offload') <= sizes[2]
 
