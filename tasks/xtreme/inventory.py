@@ -21,7 +21,7 @@ _TYDIQA = 'tydiqa/tydiqa-goldp-v1.1'
 FILES: dict[str, dict[str, str]] = {
   **{
     task: {split: f'{task}/{split}-{{0}}.tsv' for split in ('train', 'dev', 'test')}
-    for task in ('xnli', 'pawsx', 'panx', 'udpos')
+    for task in (*PAIRS, 'panx', 'udpos')
   },
   'squad': {'train': 'squad/train-v1.1.json', 'dev': 'squad/dev-v1.1.json'},
   'xquad': {'test': 'xquad/xquad.{0}.json'},
