@@ -13,8 +13,8 @@ from rembert.data.sentence_rows import BATCH_SIZE, SentenceBatch, most_sentences
 from rembert.loading import LoadedModel
 from rembert.model.heads import chosen_layer, means_of_segments
 
-# One batch leaves cores idle between its products, and the device while results are fetched.
-_AT_A_TIME = 2
+# Batches. One leaves cores idle between its products, and the device while results are fetched; so do two, a little.
+_AT_A_TIME = 3
 
 Progress = Callable[[float, str], None]
 
@@ -100,24 +100,19 @@ def _with_kernels_in(dtype: str, parameters: nnx.State) -> dict:
 def _computed(
   batches: Iterator[SentenceBatch], compute: Callable[[SentenceBatch], np.ndarray]
 ) -> Iterator[tuple[SentenceBatch, np.ndarray]]:
-  """Each batch with what is computed of it, in order, some at a time.
-
-  After the first of a shape the next one waits: it is compiled, which needs to be done once.
-  """
+  """Each batch with what is computed of it, in order, some at a time."""
   under_way: collections.deque[tuple[SentenceBatch, concurrent.futures.Future]] = collections.deque()
-  shape = None
   with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME, 'sentences') as pool:
     for batch in batches:
       under_way.append((batch, pool.submit(compute, batch)))
-      is_new, shape = batch.input_ids.shape != shape, batch.input_ids.shape
-      while len(under_way) > (0 if is_new else _AT_A_TIME):
+      if len(under_way) > _AT_A_TIME:
         earliest, result = under_way.popleft()
         yield earliest, result.result()
     for batch, result in under_way:
       yield batch, result.result()
 
 
-# At the top of the module: many calls with one model are compiled once.
+# At the top of the module: many calls with one model are compiled once, by one of the threads; the others wait for it.
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _means(graphdef, layer, parameters, input_ids_BxS, segment_ids_BxS, position_ids_BxS) -> jax.Array:
   encoder = nnx.merge(graphdef, parameters)
