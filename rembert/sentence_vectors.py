@@ -12,6 +12,7 @@ from flax import nnx
 from rembert.data.sentence_rows import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
 from rembert.loading import LoadedModel
 from rembert.model.heads import chosen_layer, means_of_segments
+from rembert.model.partitioning import platform
 
 # Batches. One leaves cores idle between its products, and the device while results are fetched; so do two, a little.
 _AT_A_TIME = 3
@@ -91,7 +92,12 @@ def _fill(
 
 
 def _with_kernels_in(dtype: str, parameters: nnx.State) -> dict:
-  """The parameters, kernels as products take them: cast once, not for every batch."""
+  """The parameters, kernels as products take them: cast once, not for every batch. On a CPU as they are.
+
+  There XLA would turn a stack of bfloat16 into float32 for every batch, to cut layers out of that.
+  """
+  if platform() == 'cpu':
+    return nnx.to_pure_dict(parameters)
   is_kernel = lambda path: path[-1].key == 'kernel'
   cast = lambda path, leaf: leaf.astype(dtype) if is_kernel(path) else leaf
   return jax.tree_util.tree_map_with_path(cast, nnx.to_pure_dict(parameters))
