@@ -135,13 +135,17 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
 
   def add_chunk(of_table, of_chunk):
     x_CxE, targets_C, weights_C = of_chunk
-    logits_CxV = product('ce,ve->cv', x_CxE, whole_table_VxE, jnp.float32) + masked_bias_V
-    scores, log_normalizer_C = _score(logits_CxV, targets_C - first_piece)
+    own_targets_C = targets_C - first_piece  # elsewhere, where another device has the target
+    is_target_CxV = jnp.arange(pieces) == own_targets_C[:, None]
+    products_CxV = product('ce,ve->cv', x_CxE, whole_table_VxE, jnp.float32)
+    others_CxV = jnp.where(is_target_CxV, -jnp.inf, products_CxV + masked_bias_V)
+    scores, log_normalizer_C = _score(_own_target_logits(products_CxV, masked_bias_V, own_targets_C), others_CxV)
     if not has_gradients:
       return of_table, (scores, None)
-    softmax_CxV = jnp.exp(logits_CxV - log_normalizer_C[:, None])
-    is_target_CxV = jnp.arange(pieces) == (targets_C - first_piece)[:, None]
-    slope_CxV = ((softmax_CxV - is_target_CxV) * weights_C[:, None]).astype(x_CxE.dtype)
+    softmax_CxV = jnp.exp(others_CxV - log_normalizer_C[:, None])
+    of_target_C = jnp.expm1(-scores[0])  # softmax − 1
+    slope_CxV = jnp.where(is_target_CxV, of_target_C[:, None], softmax_CxV) * weights_C[:, None]
+    slope_CxV = slope_CxV.astype(x_CxE.dtype)
     table_gradient_VxE, bias_gradient_V = of_table
     table_gradient_VxE += product('cv,ce->ve', slope_CxV, x_CxE, jnp.float32)
     bias_gradient_V += sum_of_rows(slope_CxV)
@@ -164,20 +168,23 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
   )
 
 
-def _score(logits_CxV, own_targets_C):
+def _own_target_logits(products_CxV, bias_V, own_targets_C):
+  """[C]: the target's logit where this device has it, else 0."""
+  pieces = len(bias_V)
+  nearest_C = jnp.clip(own_targets_C, 0, pieces - 1)
+  picked_C = jnp.take_along_axis(products_CxV, nearest_C[:, None], axis=1)[:, 0] + bias_V[nearest_C]
+  return jnp.where(nearest_C == own_targets_C, picked_C, 0)
+
+
+def _score(own_target_logits_C, others_CxV):
   """Loss and correctness of each position, and its log-normaliser, [C] each, over the pieces of all devices.
 
-  `own_targets_C` counts from this device's first piece; where it is out of range, another device has the target.
+  The logits come as that of the target and those of all others: so one array is walked through for everything. The
+  target is right where it is larger than all others, which is a rank of 1 as in `mlm_row_sums`.
   """
-  pieces = logits_CxV.shape[1]
-  is_here_C = (own_targets_C >= 0) & (own_targets_C < pieces)
-  picked_C = jnp.take_along_axis(logits_CxV, jnp.clip(own_targets_C, 0, pieces - 1)[:, None], axis=1)[:, 0]
-  target_logit_C = partitioning.summed(jnp.where(is_here_C, picked_C, 0), 'vocab')
-  # The target is right where it is larger than all others, which is a rank of 1 as in `mlm_row_sums`; counting a rank
-  # would take one more walk through the logits.
-  others_CxV = jnp.where(jnp.arange(pieces) == own_targets_C[:, None], -jnp.inf, logits_CxV)
+  target_logit_C = partitioning.summed(own_target_logits_C, 'vocab')
   largest_other_C = partitioning.largest(others_CxV.max(axis=-1), 'vocab')
   largest_C = jnp.maximum(largest_other_C, target_logit_C)
-  exponentials_C = partitioning.summed(jnp.exp(logits_CxV - largest_C[:, None]).sum(axis=-1), 'vocab')
-  log_normalizer_C = largest_C + jnp.log(exponentials_C)
+  exponentials_C = partitioning.summed(jnp.exp(others_CxV - largest_C[:, None]).sum(axis=-1), 'vocab')
+  log_normalizer_C = largest_C + jnp.log(exponentials_C + jnp.exp(target_logit_C - largest_C))
   return (log_normalizer_C - target_logit_C, target_logit_C > largest_other_C), log_normalizer_C
