@@ -20,10 +20,11 @@ import numpy as np
 
 from benchmarks.settings import FIRST_PIECE, SMALL, USEFUL, encoder_sizes, write_random_model
 from benchmarks.turns import Contestant, Run
-from benchmarks.updates import our_optimizer, torch_step
+from benchmarks.updates import STEPS_IN_A_ROW, STEPS_TO_WARM_UP, our_optimizer, torch_step
 from rembert.model.config import Execution, RemBertConfig
 
 LEARNING_RATE = 1e-5
+WARM_UP_RUNS, RUNS_IN_A_ROW = STEPS_TO_WARM_UP, STEPS_IN_A_ROW
 
 OURS, TORCH, TORCH_BF16 = 'this project', 'torch, float32', 'torch, bfloat16 autocast'
 

@@ -32,8 +32,9 @@ from benchmarks import (
 )
 from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
-# Each has SETTINGS, by name, with a `description`; contestants(setting, scratch folder), ours first, or NotHere. Where
-# two are too many, WARM_UP_RUNS; where a table does not say all, conclusion(setting, measurements by name).
+# Each has SETTINGS, by name, with a `description`; contestants(setting, scratch folder), ours first, or NotHere. Some
+# say how many runs warm up, WARM_UP_RUNS (2), and make a turn, RUNS_IN_A_ROW (1; see `measure_in_turn`); where a table
+# does not say all, conclusion(setting, measurements by name).
 BENCHMARKS: dict[str, Any] = {
   'train_step': train_step,
   'head': head,
@@ -57,7 +58,8 @@ PACKAGES = (
 EXAMPLES = """
 Each contestant runs in a process of its own; warmed up, they take turns (A B C A B C …), so that all see one and the
 same machine. The table shows medians, and ratios taken round by round: how many times as long as this project, for the
-same number of tokens, rows or MB (whatever comes first in the table). A shared machine changes every time in it, the
+same number of tokens, rows or MB (whatever comes first in the table). A turn is one run, and of steps of training three
+in a row, after one that is not measured, since that is how they come. A shared machine changes every time in it, the
 ratios less, and the ratios of CPU seconds (all threads together) least.
 
 "useful GFLOP/s" counts the same work for everyone: the products that the model needs with the head on masked positions
@@ -99,7 +101,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
   parser.add_argument(
     '--beside', action='append', metavar='NAME', help='only this contestant beside this project; repeatable (memory!)'
   )
-  parser.add_argument('--rounds', type=int, default=7, help='runs of each contestant, at least 5; default %(default)s')
+  parser.add_argument('--rounds', type=int, default=7, help='turns of each contestant, at least 5; default %(default)s')
   parser.add_argument(
     '--output', type=pathlib.Path, default='runs/benchmarks', metavar='DIR', help='JSON files; default %(default)s'
   )
@@ -226,6 +228,7 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
       options.rounds,
       lambda text: console.print(text, style='dim'),
       warm_up_runs=getattr(benchmark, 'WARM_UP_RUNS', 2),
+      runs_in_a_row=getattr(benchmark, 'RUNS_IN_A_ROW', 1),
     )
   console.print(table(f'{name}, {setting_name}: {facts["description"]}', contestants, measured))
   facts['conclusion'] = benchmark.conclusion(setting_name, measured) if hasattr(benchmark, 'conclusion') else ''

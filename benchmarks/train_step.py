@@ -2,8 +2,8 @@
 
 The same model, the same batch. On a CPU in float32 this project, Hugging Face's torch RemBERT as its users train it,
 and a plain JAX sketch (`benchmarks/sketch.py`); in bfloat16 this project, and torch under autocast. The large settings
-want an NVIDIA GPU: this project in bfloat16 as `gin/hardware/h200.gin` has it, beside torch under autocast with
-its fused AdamW, as it is and compiled. Weights and data are random.
+want an NVIDIA GPU: this project in bfloat16 as `gin/hardware/h200.gin` has it, beside torch under autocast, as it is
+and compiled. Torch's AdamW is the fused one everywhere. Weights and data are random.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.settings import BASE, LARGE, SMALL, USEFUL, Setting, random_batch, torch_config
 from benchmarks.turns import Contestant, NotHere
-from benchmarks.updates import our_optimizer, torch_step
+from benchmarks.updates import STEPS_IN_A_ROW, STEPS_TO_WARM_UP, our_optimizer, torch_step
 from rembert.model.config import Execution
 
 SETTINGS = {
@@ -27,6 +27,7 @@ SETTINGS = {
 }
 ON_GPU = ('large', 'large64')
 LEARNING_RATE = 2e-4
+WARM_UP_RUNS, RUNS_IN_A_ROW = STEPS_TO_WARM_UP, STEPS_IN_A_ROW
 
 OURS, GIVEN_BACK, IN_FLOAT32 = 'this project', '… memory given back', '… in float32'
 SKETCH = 'plain JAX sketch'

@@ -50,8 +50,8 @@ class Measurement:
   """What a contestant took.
 
   Attributes:
-    seconds: of each run, in the order of the rounds; empty if there was none.
-    cpu_seconds: of each run, over all threads, and all processes that it started and waited for; where others use the
+    seconds: of a run, in the order of the rounds; empty if there was none.
+    cpu_seconds: of a run, over all threads, and all processes that it started and waited for; where others use the
       machine too, they say more than `seconds`.
     facts: what the first run returned, to see that contestants do the same work.
     preparation_seconds: imports, initialisation, compilation, warm-up.
@@ -77,7 +77,7 @@ class Measurement:
     return statistics.median(self.cpu_seconds)
 
 
-def _serve(connection: Connection, contestant: Contestant, warm_up_runs: int) -> None:
+def _serve(connection: Connection, contestant: Contestant, warm_up_runs: int, runs_in_a_row: int) -> None:
   try:
     if contestant.one_core:
       _stay_on_one_core()
@@ -88,9 +88,12 @@ def _serve(connection: Connection, contestant: Contestant, warm_up_runs: int) ->
       run()
     connection.send(Measurement(facts=facts, preparation_seconds=time.perf_counter() - start))
     while connection.recv():
+      if runs_in_a_row > 1:
+        run()  # the caches are still the others'
       start = time.perf_counter(), _cpu_seconds()
-      run()
-      connection.send((time.perf_counter() - start[0], _cpu_seconds() - start[1]))
+      for _ in range(runs_in_a_row):
+        run()
+      connection.send(((time.perf_counter() - start[0]) / runs_in_a_row, (_cpu_seconds() - start[1]) / runs_in_a_row))
     connection.send(_peak_bytes())
   except ImportError as error:
     connection.send(Measurement(failure=f'{error.name or error} is not installed'))
@@ -118,18 +121,18 @@ def _stay_on_one_core() -> None:
 class _Process:
   """A contestant's process, waiting on a pipe between its turns."""
 
-  def __init__(self, contestant: Contestant, warm_up_runs: int):
+  def __init__(self, contestant: Contestant, warm_up_runs: int, runs_in_a_row: int):
     # Not fork: the child would inherit the threads' locks without the threads.
     context = multiprocessing.get_context('spawn')
     self._connection, theirs = context.Pipe()
-    self._process = context.Process(target=_serve, args=(theirs, contestant, warm_up_runs), daemon=True)
+    self._process = context.Process(target=_serve, args=(theirs, contestant, warm_up_runs, runs_in_a_row), daemon=True)
     with mock.patch.dict(os.environ, contestant.environment):
       self._process.start()
     theirs.close()  # else the end of a dead child would never be noticed
     self.measurement = self._receive() or Measurement(failure=self._died())
 
   def take_turn(self) -> None:
-    """One run, timed in the child, so that the pipe costs nothing."""
+    """One run, or the mean of several, timed in the child, so that the pipe costs nothing."""
     self._connection.send(True)
     taken = self._receive()
     if taken is None:
@@ -158,12 +161,27 @@ class _Process:
 
 
 def measure_in_turn(
-  contestants: list[Contestant], rounds: int, say: Callable[[str], None], warm_up_runs: int = 2
+  contestants: list[Contestant],
+  rounds: int,
+  say: Callable[[str], None],
+  *,
+  warm_up_runs: int = 2,
+  runs_in_a_row: int = 1,
 ) -> dict[str, Measurement]:
-  """Measurements by name. All contestants are prepared first, one after the other; then they take turns."""
+  """Measurements by name. All contestants are prepared first, one after the other; then they take turns.
+
+  Args:
+    contestants: the first of them is what others are compared with.
+    rounds: turns of each.
+    say: is told of each step, a line.
+    warm_up_runs: of each, before the first turn.
+    runs_in_a_row: of a turn, which takes their mean; if more than one, another goes before them, unmeasured. For work
+      that is done again and again, as a step of training is: right after others, a run finds none of its data in the
+      caches.
+  """
   processes = {}
   for contestant in contestants:
-    process = processes[contestant.name] = _Process(contestant, warm_up_runs)
+    process = processes[contestant.name] = _Process(contestant, warm_up_runs, runs_in_a_row)
     measurement = process.measurement
     say(f'{contestant.name}: {measurement.failure or f"ready after {measurement.preparation_seconds:.1f} s"}')
   for turn in range(rounds):

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -40,6 +41,25 @@ def test_contestants_take_turns_and_say_what_they_did():
   assert [len(measured[name].seconds) for name in 'ab'] == [3, 3]
   assert (measured['a'].facts, measured['b'].facts) == ({'loss': 1.5}, {})
   assert sum(line.startswith('round') for line in said) == 3
+
+
+def prepare_run_counter():
+  runs = 0
+
+  def run():
+    nonlocal runs
+    runs += 1
+    time.sleep(1 if runs == 5 else 0.2)  # the first of the second turn
+    return {'runs': runs}
+
+  return run
+
+
+def test_runs_in_a_row_are_averaged_after_one_that_is_not_measured():
+  contestants = [Contestant('steps', prepare_run_counter, (), {'steps': 1})]
+  measured = measure_in_turn(contestants, 2, lambda text: None, warm_up_runs=1, runs_in_a_row=2)['steps']
+  assert len(measured.seconds) == 2
+  assert 0.2 <= measured.seconds[1] < 0.4  # neither with the first run, nor the sum of two
 
 
 def test_what_is_missing_or_dies_is_said_and_the_others_go_on():
