@@ -8,14 +8,12 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from rembert.model.building_blocks import ATTENTION, affine, linear, rows_at, softmax
+from rembert.model.building_blocks import affine, linear, rows_at
 from rembert.model.config import Execution, RemBertConfig
+from rembert.model.einsum_attention import einsum_attention
 from rembert.model.fused_attention import cudnn_attention, splash_attention
 from rembert.model.partitioning import constrain
-from rembert.model.products import PRODUCT, product
-
-# Half of the smallest float32: adding two of them, or subtracting the row's maximum, stays finite.
-_HIDDEN = -0.5 * jnp.finfo(jnp.float32).max.item()
+from rembert.model.products import PRODUCT
 
 
 def padding_mask(attention_mask_BxS: jax.Array) -> jax.Array:
@@ -59,32 +57,6 @@ class Visibility:
     if self.mask is None or self.mask.shape[2] == 1:
       return self.mask
     return jnp.take_along_axis(self.mask, positions_BxK[:, None, :, None], axis=2)
-
-
-def einsum_attention(
-  query_BxSxNxD: jax.Array,
-  key_BxSxNxD: jax.Array,
-  value_BxSxNxD: jax.Array,
-  mask: jax.Array | None = None,
-  *,
-  dropout_rate: float = 0.0,
-  dropout_key: jax.Array | None = None,
-) -> jax.Array:
-  """softmax(q·k/√D)·v, [B, S, N, D], written out, the softmax in float32; `mask` as in `Visibility`.
-
-  A hidden key gets a weight of exactly zero, so what it holds cannot be felt, to the bit. A query that sees nothing
-  (padding) gets the mean of the values rather than NaN.
-  """
-  # Heads beside the batch first, so that every product and every gradient is a plain batched one.
-  query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query_BxSxNxD, key_BxSxNxD, value_BxSxNxD))
-  scale = query.shape[-1] ** -0.5
-  scores_BxNxSxS = product('bnqd,bnkd->bnqk', query * scale, key, jnp.float32)
-  if mask is not None:
-    scores_BxNxSxS = jnp.where(mask, scores_BxNxSxS, _HIDDEN)
-  weights_BxNxSxS = softmax(scores_BxNxSxS).astype(value.dtype)
-  weights_BxNxSxS = nnx.Dropout(dropout_rate)(weights_BxNxSxS, deterministic=dropout_key is None, rngs=dropout_key)
-  x_BxNxSxD = product('bnqk,bnkd->bnqd', weights_BxNxSxS, value, value.dtype)
-  return checkpoint_name(jnp.swapaxes(x_BxNxSxD, 1, 2), ATTENTION)
 
 
 KERNELS = {'cudnn': cudnn_attention, 'splash': splash_attention}

@@ -182,30 +182,7 @@ def _add_bias_backward(_, gradient):
 add_bias.defvjp(_add_bias_forward, _add_bias_backward)
 
 
-# --- softmax and activations ------------------------------------------------------------------------------------------
-
-
-@jax.custom_vjp
-def softmax(x: jax.Array) -> jax.Array:
-  """Along the last axis.
-
-  The backward pass is written out: it keeps the result alone. What JAX derives keeps exponentials and their sums,
-  spreads out the latter, and divides by their squares.
-  """
-  exponentials = jnp.exp(x - x.max(-1, keepdims=True))
-  return exponentials * (1 / exponentials.sum(-1, keepdims=True))
-
-
-def _softmax_forward(x):
-  y = softmax(x)
-  return y, y
-
-
-def _softmax_backward(y, gradient):
-  return (y * (gradient - (y * gradient).sum(-1, keepdims=True)),)
-
-
-softmax.defvjp(_softmax_forward, _softmax_backward)
+# --- activations ------------------------------------------------------------------------------------------------------
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))

@@ -103,3 +103,9 @@ def plain(tiny_model, batch):
 def interpreted_splash(monkeypatch):
   """Runs the TPU's kernel on the CPU, step by step, wherever `splash` is asked for."""
   monkeypatch.setitem(KERNELS, 'splash', functools.partial(KERNELS['splash'], interpret=True))
+
+
+@pytest.fixture
+def qkv() -> np.ndarray:
+  """Random queries, keys and values, [3, B 2, S 6, N 3, D 4] float32."""
+  return np.random.default_rng(0).standard_normal((3, 2, 6, 3, 4)).astype(np.float32)

@@ -11,86 +11,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attention_reference import attention_with_gradients
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rembert.errors import UsageError
-from rembert.model.attention import (
-  Visibility,
-  dot_product_attention,
-  einsum_attention,
-  padding_mask,
-  segment_mask,
-)
+from rembert.model.attention import Visibility, dot_product_attention, padding_mask, segment_mask
 from rembert.model.config import Execution
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
 BFLOAT16_TOLERANCE = 2e-2  # the same, for products of 8-bit mantissas, one after the other
 
-B, S, N, D = 2, 6, 3, 4
-
 
 def assert_close(actual, reference, tolerance=TOLERANCE):
   assert np.abs(np.asarray(actual, np.float64) - reference).max() <= tolerance * np.abs(reference).max()
-
-
-def reference(query, key, value, mask=None):
-  """softmax(q·k/√D)·v, head by head, float64; `mask` [B, S, S]."""
-  output = np.zeros(query.shape)
-  for b, n in np.ndindex(B, N):
-    scores = query[b, :, n].astype(np.float64) @ key[b, :, n].T.astype(np.float64) / np.sqrt(D)
-    if mask is not None:
-      scores = np.where(mask[b], scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    output[b, :, n] = weights / weights.sum(-1, keepdims=True) @ value[b, :, n].astype(np.float64)
-  return output
-
-
-@pytest.fixture
-def qkv():
-  return np.random.default_rng(0).standard_normal((3, B, S, N, D)).astype(np.float32)
-
-
-def test_attention_is_the_textbooks(qkv):
-  assert_close(einsum_attention(*qkv), reference(*qkv))
-
-
-def test_hidden_keys_are_left_out(qkv):
-  attention_mask = np.array([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
-  mask = np.repeat(attention_mask[:, None, :].astype(bool), S, axis=1)
-  actual = einsum_attention(*qkv, padding_mask(jnp.asarray(attention_mask)))
-  assert_close(actual, reference(*qkv, mask))
-
-
-def test_what_a_hidden_key_holds_is_not_felt_to_the_bit(qkv):
-  mask = padding_mask(jnp.asarray([[1, 1, 1, 1, 0, 0], [1, 1, 0, 1, 1, 1]]))
-  query, key, value = (x.copy() for x in qkv)
-  before = einsum_attention(query, key, value, mask)
-  for x in key, value:
-    x[0, 4:], x[1, 2] = 1e4, -1e4
-  np.testing.assert_array_equal(einsum_attention(query, key, value, mask), before)
-
-
-def test_a_query_that_sees_nothing_gets_the_mean_of_the_values(qkv):
-  mask = jnp.zeros((B, 1, S, S), bool)
-  expected = np.broadcast_to(qkv[2].astype(np.float64).mean(1, keepdims=True), (B, S, N, D))
-  assert_close(einsum_attention(*qkv, mask), expected)
-
-
-def test_scores_too_large_for_bfloat16_sums_stay_finite(qkv):
-  query, key, value = (jnp.asarray(100 * x, jnp.bfloat16) for x in qkv)
-  output = einsum_attention(query, key, value, jnp.zeros((B, 1, S, S), bool).at[..., 0].set(True))
-  assert output.dtype == jnp.bfloat16
-  np.testing.assert_array_equal(output, jnp.broadcast_to(value[:, :1], value.shape))
-
-
-def test_gradients_do_not_flow_to_hidden_keys(qkv):
-  mask = padding_mask(jnp.asarray([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]]))
-  gradients = jax.grad(lambda qkv: jnp.sum(einsum_attention(*qkv, mask) ** 2))(jnp.asarray(qkv))
-  assert np.all(np.isfinite(gradients))
-  assert not np.any(gradients[1:, 0, 3:])
-  assert not np.any(gradients[1:, 1, 5:])
-  assert np.all(np.any(gradients[1:, 0, :3], axis=(-1, -2)))
 
 
 def test_padding_mask_hides_keys_from_every_query_and_head():
@@ -109,21 +43,6 @@ def test_tokens_see_their_own_segment_and_no_padding(segments):
 
 
 # --- one function, several backends ---------------------------------------------------------------
-
-
-def reference_with_gradients(query, key, value, cotangent, sees_BxSxS):
-  """Output of attention, and the gradients of its product with `cotangent`, worked out by hand; float64."""
-  query, key, value, cotangent = (np.swapaxes(x.astype(np.float64), 1, 2) for x in (query, key, value, cotangent))
-  transpose = lambda x: np.swapaxes(x, -1, -2)
-  scale = query.shape[-1] ** -0.5
-  scores = np.where(sees_BxSxS[:, None], scale * query @ transpose(key), -np.inf)
-  weights = np.exp(scores - scores.max(-1, keepdims=True))
-  weights /= weights.sum(-1, keepdims=True)
-  output = weights @ value
-  slopes = cotangent @ transpose(value)
-  slopes = weights * (slopes - (slopes * weights).sum(-1, keepdims=True))
-  gradients = scale * slopes @ key, scale * transpose(slopes) @ query, transpose(weights) @ cotangent
-  return [np.swapaxes(x, 1, 2) for x in (output, *gradients)]
 
 
 # What the encoder is given: Hugging Face's mask, or segment ids, or neither. Rows of 256 tokens.
@@ -145,7 +64,7 @@ class Rows:
     self.qkv, self.cotangent, self.dtype = qkv, np.where(self.is_token[..., None, None], cotangent, 0), dtype
     self.masks = {'padded': (self.is_token.astype(np.int32), None), 'packed': (None, segments)}.get(name, (None, None))
     sees_BxSxS = segments[:, :, None] == segments[:, None, :]
-    self.reference = reference_with_gradients(*self.qkv, self.cotangent, sees_BxSxS)
+    self.reference = attention_with_gradients(*self.qkv, self.cotangent, sees_BxSxS[:, None])
 
   def assert_right(self, output, *gradients):
     """Output at tokens, and all gradients of queries, keys and values."""
@@ -233,18 +152,6 @@ def _layer(stacked, index):
 
   graphdef, state = nnx.split(stacked)
   return nnx.merge(graphdef, jax.tree.map(lambda x: x[index], nnx.to_pure_dict(state)))
-
-
-def test_dropout_removes_weights_and_scales_up_the_rest(qkv):
-  # With the identity as values, the output is the attention weights themselves.
-  query, key = (jnp.asarray(np.random.default_rng(i).standard_normal((1, 64, 1, 64)), jnp.float32) for i in (0, 1))
-  identity = jnp.eye(64)[None, :, None, :]
-  weights = np.asarray(einsum_attention(query, key, identity, dropout_rate=0.25))
-  dropped = np.asarray(einsum_attention(query, key, identity, dropout_rate=0.25, dropout_key=jax.random.key(0)))
-  kept = dropped != 0
-  # 4,096 independent draws: within five standard deviations of their mean.
-  assert abs(kept.mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 4096)
-  np.testing.assert_allclose(dropped[kept], weights[kept] / 0.75, rtol=TOLERANCE)
 
 
 if __name__ == '__main__':  # what `test_cudnn_gives_the_textbooks_values_and_gradients` runs on the GPU

@@ -20,6 +20,7 @@ FORMULAS = [
   'cv,ce->ve',  # the gradient of their table
   'bnqd,bnkd->bnqk',  # scores
   'bnqk,bnkd->bnqd',  # weighted values
+  'bnqd,bnqk->bndk',  # the gradient of keys and values
 ]
 
 
