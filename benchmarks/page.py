@@ -22,30 +22,40 @@ KEPT = ('name', 'seconds', 'cpu_seconds', 'facts', 'peak_bytes', 'failure', 'wor
 KEPT_RATIOS = ('times_this_project', 'times_this_project_in_cpu_seconds')
 # As on the page; others follow.
 ORDER = (
-  *('train_step', 'head', 'finetuning', 'encoding'),
+  *('train_step', 'largest_batch', 'head', 'finetuning', 'encoding'),
   *('cleaning', 'tokenizing', 'reading', 'masking', 'windows', 'checkpointing', 'starting', 'growth'),
 )
 PACKAGES = ('python', 'jax', 'flax', 'torch', 'transformers')
 
 
+def processor(record: Mapping) -> str:
+  """Whose processor a result was measured on, as short as it can be said."""
+  return ' '.join(re.sub(r'\((R|TM)\)|\bProcessor\b', ' ', record['machine']['cpu']).split())
+
+
 def taken(results: Mapping[str, dict], folder: pathlib.Path) -> dict[str, dict]:
-  """Results by the names of their files, with those of `folder` in the place of older ones."""
+  """Results by the names of their files and by processor, those of `folder` in the place of older ones."""
   found = dict(results)
   for file in sorted(folder.glob('*.json')):
     record = json.loads(file.read_text())
     contestants = [
       {name: each[name] for name in (*KEPT, *KEPT_RATIOS) if name in each} for each in record['contestants']
     ]
-    found[file.stem] = rounded(record | {'contestants': contestants})
-  place = lambda name: (ORDER.index(name) if (name := name.split('-')[0]) in ORDER else len(ORDER), name)
-  return {name: found[name] for name in sorted(found, key=lambda name: (place(name), name))}
+    found[f'{file.stem}, {processor(record)}'] = rounded(record | {'contestants': contestants})
+
+  def place(name: str) -> tuple:
+    file, _, on = name.partition(', ')
+    benchmark, _, setting = file.partition('-')
+    return (ORDER.index(benchmark) if benchmark in ORDER else len(ORDER), benchmark, setting, on)
+
+  return {name: found[name] for name in sorted(found, key=place)}
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
 def benchmark_tables(results: Mapping[str, dict]) -> dict[str, str]:
-  """A table for each benchmark, by its name, all settings one below the other; and one of the growth."""
+  """A table for each benchmark, by its name, all settings and processors one below the other; and one of the growth."""
   by_benchmark: dict[str, list[dict]] = {}
   for record in results.values():
     by_benchmark.setdefault(record['benchmark'], []).append(record)
@@ -60,7 +70,7 @@ def _comparison(records: Sequence[dict]) -> str:
   unit = next(filter(None, units), '')  # commands that print do no work that could be counted
   rows = []
   for record in records:
-    rows.append([f'**{record["setting"]}**: {record["description"]}', *[''] * 6])
+    rows.append([f'**{record["setting"]}**, {processor(record)}: {record["description"]}', *[''] * 6])
     for each in record['contestants']:
       rows.append([each['name'], *(_cells(each, unit) if each['seconds'] else [each['failure'], *[''] * 5])])
   return table(['', 'seconds', unit and f'{unit}/s', '× this project', 'min … max', 'in CPU seconds', 'memory'], rows)
@@ -86,8 +96,8 @@ def _growth(records: Sequence[dict]) -> str:
     measured = [each for each in record['contestants'] if each['seconds']]
     seconds = ' · '.join(f'{statistics.median(each["seconds"]):.3g}' for each in measured)
     power = re.search(r'power of (\S+)', record['conclusion'])
-    rows.append([record['description'], seconds, power[1] if power else ''])
-  return table(['what grows', 'seconds', 'power'], rows)
+    rows.append([record['description'], processor(record), seconds, power[1] if power else ''])
+  return table(['what grows', 'on', 'seconds', 'power'], rows)
 
 
 def _machine(records) -> str:
@@ -106,33 +116,39 @@ def _machine(records) -> str:
 
 
 def picture(results: Mapping[str, dict]) -> drawing.Drawing:
-  """How many times as long others take: a bar for each, from 1, where this project is; logarithmic."""
-  bars = [
-    (f'{record["benchmark"]}, {record["setting"]}', each['name'], statistics.median(each['times_this_project']))
-    for record in results.values()
-    if record['benchmark'] != 'growth'
-    for each in record['contestants']
-    if each.get('times_this_project') and not each['name'].startswith(('…', '('))
-  ]
-  alt = f'How many times as long {len(bars)} others take for the same work, on a logarithmic scale'
-  with drawing.canvas('performance', alt=alt, width=8, height=1.4 + 0.24 * len(bars)) as canvas:
-    axes, groups = canvas.axes, list(dict.fromkeys(group for group, _, _ in bars))
-    for index, (group, _, ratio) in enumerate(bars):
-      colour = drawing.SERIES[groups.index(group) % len(drawing.SERIES)]
-      axes.barh(index, ratio - 1, left=1, height=0.7, color=colour)
-      side = 4 if ratio >= 1 else -4
-      axes.annotate(
-        f'{ratio:.2f}' if ratio < 10 else f'{ratio:.0f}',
-        *((ratio, index), (side, 0)),
-        textcoords='offset points',
-        va='center',
-        ha='left' if ratio >= 1 else 'right',
-        fontsize=8.5,
-      )
-    axes.set_yticks(range(len(bars)), [f'{group}: {name}' for group, name, _ in bars], fontsize=8.5)
-    axes.invert_yaxis()
+  """How many times as long others take: a line for each, a bar for each processor, from 1, where this project is."""
+  found: dict[str, dict[str, float]] = {}
+  for record in results.values():
+    for each in record['contestants']:
+      if record['benchmark'] != 'growth' and each.get('times_this_project') and not each['name'].startswith(('…', '(')):
+        line = found.setdefault(f'{record["benchmark"]}, {record["setting"]}: {each["name"]}', {})
+        line[processor(record)] = statistics.median(each['times_this_project'])
+  processors = sorted({name for line in found.values() for name in line})
+  all_ratios = [ratio for line in found.values() for ratio in line.values()]
+  alt = f'How many times as long {len(found)} others take for the same work, on a logarithmic scale'
+  with drawing.canvas('performance', alt=alt, width=8, height=1.8 + 0.36 * len(found)) as canvas:
+    axes = canvas.axes
+    for index, line in enumerate(found.values()):
+      thickness = 0.8 / len(line)
+      for bar, (name, ratio) in enumerate(line.items()):
+        y = index + thickness * (bar - (len(line) - 1) / 2)
+        colour = drawing.SERIES[processors.index(name) % len(drawing.SERIES)]
+        axes.barh(y, ratio - 1, left=1, height=0.9 * min(thickness, 0.5), color=colour)
+        axes.annotate(
+          f'{ratio:.2f}' if ratio < 10 else f'{ratio:.0f}',
+          *((ratio, y), (4 if ratio >= 1 else -4, 0)),
+          textcoords='offset points',
+          va='center',
+          ha='left' if ratio >= 1 else 'right',
+          fontsize=7.5,
+        )
+    for name, colour in zip(processors, drawing.SERIES, strict=False):
+      axes.barh(0, 0, left=1, color=colour, label=name)
+    canvas.legend()
+    axes.set_yticks(range(len(found)), list(found), fontsize=8.5)
+    axes.set_ylim(len(found) - 0.4, -0.6)
     axes.set_xscale('log')
-    axes.set_xlim(min(0.6, *(0.6 * ratio for _, _, ratio in bars)), 1.5 * max(ratio for _, _, ratio in bars))
+    axes.set_xlim(min(0.6, *(0.6 * ratio for ratio in all_ratios)), 1.5 * max(all_ratios))
     ticks = [
       tick for tick in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]
     ]

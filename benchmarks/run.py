@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import datetime
+import functools
 import importlib.metadata
 import json
 import os
@@ -23,6 +24,7 @@ from benchmarks import (
   finetuning,
   growth,
   head,
+  largest_batch,
   masking,
   reading,
   starting,
@@ -33,10 +35,12 @@ from benchmarks import (
 from benchmarks.turns import Contestant, Measurement, NotHere, measure_in_turn, ratios, unit_of_comparison
 
 # Each has SETTINGS, by name, with a `description`; contestants(setting, scratch folder), ours first, or NotHere. Some
-# say how many runs warm up, WARM_UP_RUNS (2), and make a turn, RUNS_IN_A_ROW (1; see `measure_in_turn`); where a table
-# does not say all, conclusion(setting, measurements by name).
+# say how many runs warm up, WARM_UP_RUNS (2), and make a turn, RUNS_IN_A_ROW (1; see `measure_in_turn`). What is not to
+# be measured in turns has measure(setting, contestants, rounds, say), which returns contestants, and measurements by
+# name; where a table does not say all, there is conclusion(setting, measurements by name).
 BENCHMARKS: dict[str, Any] = {
   'train_step': train_step,
+  'largest_batch': largest_batch,
   'head': head,
   'finetuning': finetuning,
   'encoding': encoding,
@@ -68,6 +72,7 @@ only (rembert/training/flops.py). Who computes more than that is not credited fo
   python -m benchmarks.run                                      everything (half an hour, and 25 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
   python -m benchmarks.run --only train_step --setting base --beside 'torch, float32'     15 GB instead of 25
+  python -m benchmarks.run --only largest_batch --setting small the largest batch in 4 GB; `large`: on a GPU
   python -m benchmarks.run --only growth                        cost against layers, vocabulary, E_out, length, …
   python -m benchmarks.run --only head                          the MLM head alone, V from 32,000 to 500,000
   python -m benchmarks.run --only finetuning                    a step of XNLI, a step of SQuAD
@@ -223,13 +228,17 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
     if options.beside:
       contestants = [contestants[0], *(each for each in contestants[1:] if each.name in options.beside)]
     facts['description'] = benchmark.SETTINGS[setting_name].description
-    measured = measure_in_turn(
-      contestants,
-      options.rounds,
-      lambda text: console.print(text, style='dim'),
-      warm_up_runs=getattr(benchmark, 'WARM_UP_RUNS', 2),
-      runs_in_a_row=getattr(benchmark, 'RUNS_IN_A_ROW', 1),
-    )
+    say = functools.partial(console.print, style='dim')
+    if hasattr(benchmark, 'measure'):
+      contestants, measured = benchmark.measure(setting_name, contestants, options.rounds, say)
+    else:
+      measured = measure_in_turn(
+        contestants,
+        options.rounds,
+        say,
+        warm_up_runs=getattr(benchmark, 'WARM_UP_RUNS', 2),
+        runs_in_a_row=getattr(benchmark, 'RUNS_IN_A_ROW', 1),
+      )
   console.print(table(f'{name}, {setting_name}: {facts["description"]}', contestants, measured))
   facts['conclusion'] = benchmark.conclusion(setting_name, measured) if hasattr(benchmark, 'conclusion') else ''
   if facts['conclusion']:

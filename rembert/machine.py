@@ -26,8 +26,11 @@ def is_cpu_machine() -> bool:
 
 
 def multiplies_bfloat16(cpuinfo: pathlib.Path = pathlib.Path('/proc/cpuinfo')) -> bool:
-  """Whether the processor has a unit for products of bfloat16 (AMX: Intel's Sapphire Rapids and later)."""
-  return bool(re.search(r'^flags\s*:.*\bamx_bf16\b', _read(cpuinfo), re.MULTILINE))
+  """Whether the processor multiplies bfloat16 faster than float32.
+
+  By a unit of its own (AMX: Intel's Sapphire Rapids and later), or by vectors (AVX512_BF16: AMD's Zen 4 and later).
+  """
+  return bool(re.search(r'^flags\s*:.*\b(amx_bf16|avx512_bf16)\b', _read(cpuinfo), re.MULTILINE))
 
 
 def available_bytes() -> int | None:

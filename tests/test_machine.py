@@ -46,10 +46,13 @@ def test_who_names_a_platform_is_believed(monkeypatch, platforms, is_cpu):
 
 
 @pytest.mark.parametrize(
-  ('flags', 'has_unit'),
-  [('fpu avx512_bf16 amx_bf16 avx512_fp16', True), ('fpu avx512f avx512_bf16', False), ('fpu amx_bf16x', False)],
+  ('flags', 'multiplies'),
+  [
+    *[('fpu avx512_bf16 amx_bf16 avx512_fp16', True), ('fpu avx512f avx512_bf16', True)],
+    *[('fpu avx512f', False), ('fpu amx_bf16x', False)],
+  ],
 )
-def test_a_unit_for_bfloat16_is_a_flag_of_the_processor(tmp_path, flags, has_unit):
+def test_products_of_bfloat16_are_a_flag_of_the_processor(tmp_path, flags, multiplies):
   assert not multiplies_bfloat16(tmp_path / 'cpuinfo')
   (tmp_path / 'cpuinfo').write_text(f'processor\t: 0\nmodel name\t: amx_bf16\nflags\t\t: {flags}\nbugs\t: none\n')
-  assert multiplies_bfloat16(tmp_path / 'cpuinfo') == has_unit
+  assert multiplies_bfloat16(tmp_path / 'cpuinfo') == multiplies

@@ -127,8 +127,8 @@ def _parser() -> argparse.ArgumentParser:
     '--dtype',
     choices=DTYPES,
     default=DTYPES[0],
-    help='of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX, and leaves two to three exact digits '
-    '(default %(default)s)',
+    help='of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX or AVX512_BF16, and leaves two to '
+    'three exact digits (default %(default)s)',
   )
   for command in (fill, embed):
     command.add_argument('--vocabulary', metavar='FILE', help='sentencepiece.model (default: that beside the model)')

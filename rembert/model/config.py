@@ -125,7 +125,7 @@ class Execution:
   Attributes:
     dtype: of the activations and matrix products, `float32` or `bfloat16`. Parameters, LayerNorm statistics, softmax,
       loss, and the sums within a product are float32 in either case. On a CPU, bfloat16 is faster where the processor
-      has a unit for it (AMX).
+      has instructions for it (AMX, AVX512_BF16).
     remat: what the backward pass finds of each layer; the rest it computes again, with the same result. From the most
       memory to the least: `none` keeps everything; `dots` the results of all matrix products, [S, S] scores included;
       `dots_and_attention` those of products with parameters and what attention gives, so that scores are not kept and

@@ -1,9 +1,10 @@
 """Products of matrices, added up in float32, in the forms that backends are fastest at.
 
-In bfloat16 the form matters on a CPU. Where a processor has a unit that multiplies bfloat16 (AMX), XLA's CPU backend
-uses it for one form alone: two bfloat16 arrays that lie row by row, the first of them summed over its last axis, to a
-float32 result. All else it turns into float32 before, which takes five times as long. The gradients that JAX derives
-have other forms: products of float32 and bfloat16, sums over the first axis. Here they are written in the fast one.
+In bfloat16 the form matters on a CPU. Where a processor has instructions that multiply bfloat16 (AMX, AVX512_BF16),
+XLA's CPU backend uses them for one form alone: two bfloat16 arrays that lie row by row, the first of them summed over
+its last axis, to a float32 result. All else it turns into float32 before, which takes up to five times as long. The
+gradients that JAX derives have other forms: products of float32 and bfloat16, sums over the first axis. Here they are
+written in the fast one.
 """
 
 import functools

@@ -46,11 +46,11 @@ def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
   assert set(tables) == {'some', 'growth', 'machine'}
   head, _, setting, ours, theirs, absent = tables['some'].splitlines()
   assert head == '|  | seconds | rows/s | × this project | min … max | in CPU seconds | memory |'
-  assert setting.startswith('| **small**: two rows |')
+  assert setting.startswith('| **small**, A processor: two rows |')
   assert ours == '| this project | 0.5 | 400 |  |  |  | 2.0 GB |'
   assert theirs == '| theirs | 1 | 200 | **2.50** | 2.00 … 4.00 | 2.00 | 1.0 GB |'
   assert absent.startswith('| absent | wishful is not installed |')
-  assert tables['growth'].splitlines()[2] == '| layers from 1 to 2 | 0.5 · 1 | 0.87 |'
+  assert tables['growth'].splitlines()[2] == '| layers from 1 to 2 | A processor | 0.5 · 1 | 0.87 |'
   assert (
     'some small, growth layers | A processor, 2 cores, 8 GB | python 3.11, jax 0.1 | 2026-01-02' in tables['machine']
   )
@@ -67,15 +67,30 @@ def test_commands_that_do_no_work_have_a_table_without_a_rate():
   assert '| seconds | rows/s |' in page.benchmark_tables({'a': without, 'b': RECORD})['some']
 
 
+def on(cpu: str) -> dict:
+  return RECORD | {'machine': RECORD['machine'] | {'cpu': cpu}}
+
+
 def test_new_results_take_the_place_of_older_ones_and_keep_their_samples(tmp_path):
   (tmp_path / 'some-small.json').write_text(json.dumps(RECORD))
-  before = {'some-small': {'old': 1}, 'other-base': {'old': 2}}
+  before = {'some-small, A processor': {'old': 1}, 'other-base, A processor': {'old': 2}}
   taken = page.taken(before, tmp_path)
-  assert list(taken) == ['other-base', 'some-small']
-  assert taken['other-base'] == {'old': 2}
-  [ours, theirs, _] = taken['some-small']['contestants']
+  assert list(taken) == ['other-base, A processor', 'some-small, A processor']
+  assert taken['other-base, A processor'] == {'old': 2}
+  [ours, theirs, _] = taken['some-small, A processor']['contestants']
   assert theirs['seconds'] == [1.0, 1.0, 1.235]
   assert 'preparation_seconds' not in ours
+
+
+def test_results_of_another_processor_stand_beside(tmp_path):
+  names = [f'{name}, Maker Chip' for name in ('train_step-base', 'train_step-base_bfloat16', 'head-v32k')]
+  before = {name: on('Maker Chip') for name in names}
+  (tmp_path / 'train_step-base.json').write_text(json.dumps(on('Maker(R) Fast(TM) Chip 7 Processor')))
+  taken = page.taken(before, tmp_path)
+  assert list(taken) == [names[0], 'train_step-base, Maker Fast Chip 7', *names[1:]]
+  both = page.benchmark_tables({name: taken[name] for name in list(taken)[:2]})
+  headings = [line.split(':')[0] for line in both['some'].splitlines() if line.startswith('| **')]
+  assert headings == ['| **small**, Maker Chip', '| **small**, Maker Fast Chip 7']
 
 
 def test_what_is_kept_can_be_rendered_again(tmp_path, monkeypatch):

@@ -61,7 +61,7 @@ def test_a_healthy_machine_has_nothing_to_complain_of(healthy, monkeypatch):
   assert not any(finding.fix for finding in findings)
 
 
-def test_a_processor_with_a_unit_for_bfloat16_is_worth_a_word(healthy, tmp_path):
+def test_a_processor_that_multiplies_bfloat16_is_worth_a_word(healthy, tmp_path):
   devices = {'devices': all_checks(healthy)['devices']}
   said = lambda: ' '.join(finding.text for finding in examine(devices, healthy))
   assert 'bfloat16' not in said()
