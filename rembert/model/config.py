@@ -132,7 +132,8 @@ class Execution:
       a fused kernel does not run twice; `full` the layer's input alone. `offload` keeps what `dots_and_attention` does,
       but in the host's memory: little more on the device than with `full`, at the price of 6 · H + F values for each
       token and layer that travel to the host and back.
-    unroll: how many layers one turn of the layer loop holds. 1 compiles fastest; more can run faster.
+    unroll: how many layers one turn of the layer loop holds. 1 compiles fastest; more can run faster. All of them, that
+      is no loop, is taken for 1 on a CPU where `remat` is not `none`: XLA's CPU backend computes again in loops alone.
     trim_last_layer: the last layer makes queries and runs its feed-forward only where the head looks: at masked
       positions in pre-training (not with `loss_chunk` 0, the plain way), at the first in what pools, as classification
       does. The same result for less work; a loop (`unroll` below the number of layers) pays with a copy of the other

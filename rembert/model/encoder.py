@@ -13,7 +13,7 @@ from rembert.model.attention import SelfAttention, Visibility
 from rembert.model.building_blocks import ATTENTION, activation, layer_norm, linear, rows_at
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.embeddings import RemBertEmbeddings
-from rembert.model.partitioning import constrain
+from rembert.model.partitioning import constrain, platform
 from rembert.model.products import PRODUCT
 
 HOST_MEMORY = 'pinned_host'  # JAX's name for memory of the host that devices read and write by themselves
@@ -232,6 +232,20 @@ class RemBertEncoder(nnx.Module):
     return self._recomputing(run_last)(x_BxSxH, _top(layers))
 
   @property
+  def _unroll(self) -> int:
+    """Layers in a turn of the loop. On a CPU one, where without a loop layers would not be computed again.
+
+    XLA's CPU backend drops the barriers before it looks for what is computed twice, and keeps that.
+    """
+    no_loop = self.execution.unroll >= self.config.num_hidden_layers
+    return 1 if no_loop and self.execution.remat in _REMAT and platform() == 'cpu' else self.execution.unroll
+
+  @property
+  def _is_unrolled(self) -> bool:
+    """Whether layers are written out one after the other, without a loop."""
+    return self._unroll >= self.config.num_hidden_layers
+
+  @property
   def _trims(self) -> bool:
     """Whether there is a last layer to trim, and it shall be."""
     return self.execution.trim_last_layer and self.config.num_hidden_layers > 0
@@ -252,7 +266,7 @@ class RemBertEncoder(nnx.Module):
     """The layers' graphdef, and parameters and key of dropout of each: a list where they are unrolled, or stacked."""
     graphdef, stacked = nnx.split(self.layers)
     count = self.config.num_hidden_layers
-    if self.execution.unroll < count:
+    if not self._is_unrolled:
       return graphdef, (stacked, keys_L)
     keys = [None] * count if keys_L is None else list(keys_L)
     return graphdef, list(zip(_unstacked(stacked, count), keys, strict=True))
@@ -269,14 +283,16 @@ class RemBertEncoder(nnx.Module):
       y_BxSxH = run_layer(x_BxSxH, layer)
       return y_BxSxH, y_BxSxH if output_hidden_states else None
 
-    last_BxSxH, outputs_LxBxSxH = jax.lax.scan(step, x_BxSxH, layers, unroll=self.execution.unroll)
+    last_BxSxH, outputs_LxBxSxH = jax.lax.scan(step, x_BxSxH, layers, unroll=self._unroll)
     return last_BxSxH, jnp.concatenate([x_BxSxH[None], outputs_LxBxSxH]) if output_hidden_states else None
 
   def _recomputing(self, run_layer):
     """A function of one layer, whose backward pass finds what `Execution.remat` says."""
     if self.execution.remat not in _REMAT:
       return run_layer
-    return jax.checkpoint(run_layer, policy=_REMAT[self.execution.remat], prevent_cse=False)
+    # Forward and backward are two loops, whose operations no compiler takes for the same; without loops one might keep
+    # what is to be computed again. The last layer, run by itself, is needed at once: what is kept of it costs nothing.
+    return jax.checkpoint(run_layer, policy=_REMAT[self.execution.remat], prevent_cse=self._is_unrolled)
 
 
 def _run_layer(graphdef, visibility, x_BxSxH, layer, positions_BxK=None):

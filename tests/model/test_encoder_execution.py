@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from encoder_values import TOLERANCE, assert_close, readout, values_and_gradients
 from flax import nnx
+from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
 from rembert.model.config import REMAT_POLICIES, Execution
 from rembert.model.encoder import RemBertEncoder
+from rembert.model.partitioning import MESH_AXES
 
 BFLOAT16_TOLERANCE = 5e-2  # as `TOLERANCE`, for products of 8-bit mantissas
 
@@ -105,14 +107,16 @@ def test_dropout_is_drawn_at_the_positions_alone_and_drops_its_share(tiny, build
   assert np.any(one != encoder.at(positions, ids))
 
 
-def test_each_policy_keeps_less_than_the_one_before(tiny):
+@pytest.mark.parametrize('unroll', [1, 8])
+def test_each_policy_keeps_less_than_the_one_before(tiny, unroll):
   # Rows so long, and heads so many, that the scores are most of what a layer makes; after them what is as wide as the
   # feed-forward, of which `none` keeps both sides of GELU.
   config = dataclasses.replace(tiny, num_hidden_layers=8, intermediate_size=192, max_position_embeddings=64)
   ids = jnp.zeros((2, 64), jnp.int32)
 
   def temporaries(remat):
-    construct = lambda: RemBertEncoder(config, Execution(remat=remat), add_pooler=False, rngs=nnx.Rngs(0))
+    execution = Execution(remat=remat, unroll=unroll)
+    construct = lambda: RemBertEncoder(config, execution, add_pooler=False, rngs=nnx.Rngs(0))
     graphdef, shapes = nnx.split(nnx.eval_shape(construct))
     loss = lambda params: nnx.merge(graphdef, params)(ids).last_hidden_state.sum()
     return jax.jit(jax.grad(loss)).lower(nnx.to_pure_dict(shapes)).compile().memory_analysis().temp_size_in_bytes
@@ -121,6 +125,21 @@ def test_each_policy_keeps_less_than_the_one_before(tiny):
   assert all(more > 1.2 * less for more, less in itertools.pairwise(sizes)), sizes
   # On a CPU the host's memory is the device's: what is sent there still counts.
   assert temporaries('offload') <= sizes[2]
+
+
+@pytest.mark.parametrize(('remat', 'has_barriers'), [('none', False), ('full', True)])
+def test_without_a_loop_barriers_keep_a_compiler_from_keeping(tiny, remat, has_barriers):
+  config = dataclasses.replace(tiny, num_hidden_layers=8)
+  construct = lambda: RemBertEncoder(config, Execution(remat=remat, unroll=8), add_pooler=False, rngs=nnx.Rngs(0))
+  graphdef, shapes = nnx.split(nnx.eval_shape(construct))
+  loss = lambda params: nnx.merge(graphdef, params)(jnp.zeros((2, 8), jnp.int32)).last_hidden_state.sum()
+  tpu = AbstractDevice(device_kind='TPU v4', num_cores=1, platform='tpu')
+  mesh = AbstractMesh((1, 1, 1), MESH_AXES, axis_types=(AxisType.Auto,) * 3, abstract_device=tpu)
+  with jax.sharding.use_abstract_mesh(mesh):
+    traced = jax.jit(jax.grad(loss)).trace(nnx.to_pure_dict(shapes))
+    text = traced.lower(lowering_platforms=('tpu',)).as_text()
+  assert 'stablehlo.while' not in text
+  assert ('stablehlo.optimization_barrier' in text) == has_barriers
 
 
 def test_bfloat16_keeps_float32_parameters_and_stays_close(tiny, build, batch, plain, run_encoder):
