@@ -18,7 +18,7 @@ DOCS_STAMP := $(VENV)/.docs-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity gcs browser launchers notebooks golden pictures bench performance tpu hardware-table lint format
+.PHONY: help smoke test test-slow parity gcs browser launchers notebooks golden pictures bench bench-gpu performance tpu hardware-table lint format
 .PHONY: audit docs lock clean
 
 help:  ## this list
@@ -96,6 +96,13 @@ golden: $(TORCH_STAMP)  ## make tests/golden anew: Hugging Face's RemBERT and se
 
 bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs torch and others)
 	$(BIN)/python -m benchmarks.run $(ARGS)
+
+bench-gpu: $(BENCH_STAMP)  ## RemBERT's own size on an NVIDIA GPU: steps, the largest batch, kernels (installs jax[cuda12])
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt 'jax[cuda12]'
+	$(BIN)/python -m benchmarks.run --only train_step --setting large $(ARGS)
+	$(BIN)/python -m benchmarks.run --only train_step --setting large64 $(ARGS)
+	$(BIN)/python -m benchmarks.run --only largest_batch --setting large $(ARGS)
+	$(BIN)/python -m benchmarks.kernels --setting large64
 
 tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libtpu; ten minutes)
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m pytest tests/tpu -m tpu $(ARGS)

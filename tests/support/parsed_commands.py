@@ -23,7 +23,8 @@ DRY = (
 )
 
 PROGRAMS = (
-  *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict', 'benchmarks.run'),
+  *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict'),
+  *('benchmarks.run', 'benchmarks.kernels'),
   *('tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download', 'launch.supervise', 'launch.local_cluster'),
   *DRY,
 )

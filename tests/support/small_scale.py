@@ -155,13 +155,14 @@ SMALLER = (
   (r'launch\.xtreme ', '--tasks=udpos --seeds=0 --gin.train.batch_size=6 --gin.train.sequence_length=64'),
   (r'launch\.xtreme .*scales/finetuning/', '--gin.finetune.epochs=1'),
   (r'tasks\.xtreme\.download ', '--check'),
+  (r'benchmarks\.kernels ', '--setting=small'),
   (r'^make smoke', f'ARGS="{_FEW_STEPS} {_SHORT_ROWS} {_LITTLE_TEXT}"'),
   (r'^make test(?![\w-])', 'ARGS=tests/test_paper.py'),
   (r'^python3\.\d+ -m venv ', '--without-pip'),
 )
 # What may be set otherwise than the page does: sizes, lengths, and the machine.
 OVERRIDDEN = {
-  *('--topology', '--seeds', '--tasks', '--gin.mesh.data', '--gin.analyze.rows'),
+  *('--topology', '--seeds', '--tasks', '--setting', '--gin.mesh.data', '--gin.analyze.rows'),
   *('--gin.train.steps', '--gin.train.batch_size', '--gin.train.accumulation_steps'),
   *('--gin.RemBertConfig.num_hidden_layers', '--gin.RemBertConfig.vocab_size'),
 }
