@@ -5,7 +5,7 @@ python -m benchmarks.kernels --setting large       RemBERT's own size, on an NVI
 
 The first table adds kernels up by the part of the step that they belong to, as the compiled program says, and by kind;
 the second has the longest ones. The gradients of the head's loss are made where the loss is, in the forward part. On a
-CPU several kernels run at a time: their times add up to thread time, not to a step's.
+CPU several kernels may run at a time: their times may add up to more than a step.
 """
 
 import argparse

@@ -56,6 +56,13 @@ def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
   )
 
 
+def test_a_conclusion_stands_below_its_setting():
+  concluded = page.benchmark_tables({'a': RECORD | {'conclusion': '208 rows to 48'}, 'b': on('Other')})['some']
+  lines = concluded.splitlines()
+  assert lines[6] == '| 208 rows to 48 |  |  |  |  |  |  |'
+  assert lines[7].startswith('| **small**, Other')
+
+
 def test_commands_that_do_no_work_have_a_table_without_a_rate():
   without = copy.deepcopy(RECORD)
   for each in without['contestants']:
