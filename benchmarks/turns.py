@@ -7,6 +7,8 @@ is faster in one minute than in the next, and neighbours in time can be compared
 import dataclasses
 import multiprocessing
 import os
+import pathlib
+import re
 import resource
 import statistics
 import time
@@ -107,7 +109,12 @@ def _cpu_seconds() -> float:
 
 def _peak_bytes() -> int:
   """The largest resident size of this process, or of one that it has started and that has ended."""
-  return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) * 1024
+  own, of_children = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+  status = pathlib.Path('/proc/self/status')
+  # A process inherits what its parent took when it was made; Linux also says what it took itself.
+  if status.exists() and (match := re.search(r'^VmHWM:\s+(\d+) kB$', status.read_text(), re.MULTILINE)):
+    own = int(match[1])
+  return max(own, of_children) * 1024
 
 
 def _stay_on_one_core() -> None:

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import jax
@@ -25,6 +26,7 @@ from rembert.training.preemption import EXIT_STOPPED
 
 _MESSAGE_BYTES = 512
 _CONNECT_SECONDS = 20
+_HEARD_WITHIN_SECONDS = 5
 
 Loss = Callable[[str, int], None]
 
@@ -157,6 +159,14 @@ class Peers:
     with self._lock:
       self._is_over = True
     self._tell({'departed': True})
+
+  def await_loss(self) -> None:
+    """An operation across hosts has failed, likely since one is gone: gives the threads that watch time to say which.
+
+    They end this process. Who came first, they or the operation, is chance.
+    """
+    if self._connections:
+      time.sleep(_HEARD_WITHIN_SECONDS)
 
   def fail(self, message: str, exit_code: int) -> None:
     """This process ends on an error of its own: the others are told, and end with the same exit code."""

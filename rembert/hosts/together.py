@@ -1,6 +1,7 @@
 """The hosts of a run, as a job sees them."""
 
 import contextlib
+import re
 import traceback
 from collections.abc import Iterator
 
@@ -12,6 +13,10 @@ from rembert.errors import UsageError
 from rembert.hosts.joining import HostsConfig, join, leave
 from rembert.hosts.peers import Peers
 from rembert.training.preemption import EXIT_STOPPED, Stopped
+
+# How errors speak of a connection between hosts: of Gloo, NCCL, gRPC, JAX's coordination service. They may be the first
+# that is heard of a host that is gone.
+_ACROSS_HOSTS = re.compile(r'gloo|nccl|coordination|heartbeat|connection|socket|UNAVAILABLE|ABORTED', re.IGNORECASE)
 
 
 class Hosts:
@@ -63,6 +68,8 @@ def joined(config: HostsConfig) -> Iterator[Hosts]:
     peers.fail(error.what, error.exit_code)
     raise
   except BaseException as error:
+    if _ACROSS_HOSTS.search(str(error)):
+      peers.await_loss()
     peers.fail(f'{type(error).__name__}: {error}', 1)
     if len(peers.names) > 1:
       traceback.print_exc()

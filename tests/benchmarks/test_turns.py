@@ -102,6 +102,12 @@ def test_a_process_has_the_variables_that_it_asks_for_and_others_have_not():
   assert [measured[name].facts['value'] for name in ('with', 'without')] == [7, 0]
 
 
+def test_memory_is_that_of_the_contestant_and_not_of_who_started_it():
+  taken = bytearray(b'x') * 700_000_000
+  measured = measure_in_turn([Contestant('small', prepare_counter, (None,), {})], 1, lambda text: None, warm_up_runs=1)
+  assert 0 < measured['small'].peak_bytes < len(taken)
+
+
 def prepare_child():
   work = 'x = bytearray(200_000_000)\nfor _ in range(1_000_000): pass'
   return lambda: subprocess.run([sys.executable, '-c', work], check=True) and None

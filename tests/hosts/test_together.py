@@ -102,6 +102,24 @@ def test_when_a_host_is_killed_the_others_end_at_once_and_say_its_name(lost, clu
   assert codes[lost] == -signal.SIGKILL
 
 
+def test_an_operation_that_fails_before_the_loss_is_noticed_is_not_taken_for_the_cause(cluster):
+  failing = "if step == 20 and own == 2: raise ValueError('Gloo all-reduce failed: Connection reset by peer')"
+  dying = 'if step == 20 and own == 1: time.sleep(1); os.kill(os.getpid(), 9)'
+  hosts = cluster(TRAIN.replace('FAILURE', f'{failing}\n    {dying}'), processes=3)
+  codes = hosts.wait(seconds=60)
+  assert codes == [75, -signal.SIGKILL, 75], [hosts.said(index) for index in range(3)]
+  for index in (0, 2):
+    assert '(process 1) is gone' in hosts.said(index)
+    assert 'Traceback' not in hosts.said(index)
+
+
+def test_an_operation_that_fails_though_nobody_is_gone_ends_all(cluster):
+  failing = "if step == 20 and own == 2: raise ValueError('Gloo all-reduce failed')"
+  hosts = cluster(TRAIN.replace('FAILURE', failing), processes=3)
+  assert hosts.wait(seconds=60) == [1] * 3
+  assert '(process 2) ended: ValueError: Gloo all-reduce failed' in hosts.said(0)
+
+
 FAILURES = {
   "raise UsageError('this host lacks a file')": (2, 'ended: this host lacks a file'),
   "raise RuntimeError('a bug')": (1, 'ended: RuntimeError: a bug'),
