@@ -86,42 +86,40 @@ def measure(
   setting_name: str, contestants: Sequence[Contestant], rounds: int, say: Callable[[str], None]
 ) -> tuple[list[Contestant], dict[str, Measurement]]:
   """Each contestant at its largest batch, and what a step of it took."""
-  search = SETTINGS[setting_name]
-  found, measured = [], {}
-  for contestant in contestants:
-    measure_alone = functools.partial(_measure_alone, contestant, search.bytes, say)
-    failures: list[str] = []
-
-    def fits(rows: int, measure_alone=measure_alone, failures=failures) -> bool:
-      measurement, does_fit = measure_alone(rows, rounds=1)
-      if measurement.failure and not does_fit and not failures:
-        failures.append('' if _was_killed(measurement) else measurement.failure)
-      return does_fit
-
-    rows = largest(fits, search.setting.rows)
-    if failure := next(filter(None, failures), '') or ('' if rows else 'not even one row fits'):
-      measured[contestant.name] = Measurement(failure=failure)
-      found.append(contestant)
-      continue
-    say(f'{contestant.name}: {rows} rows at most; now a step of them')
-    measurement = measure_in_turn([of_rows(contestant, rows)], rounds, lambda line: None)[contestant.name]
-    measurement.facts = {name: value for name, value in measurement.facts.items() if name not in ('loss', FITS)} | {
-      ROWS: rows
-    }
-    measured[contestant.name] = measurement
-    found.append(of_rows(contestant, rows))
-  return found, measured
+  found = [_at_its_largest(contestant, SETTINGS[setting_name], rounds, say) for contestant in contestants]
+  return [contestant for contestant, _ in found], {contestant.name: measurement for contestant, measurement in found}
 
 
-def _measure_alone(contestant: Contestant, limit: float | None, say: Callable[[str], None], rows: int, *, rounds: int):
-  """What a batch of so many rows took, and whether it fitted."""
-  measurement = measure_in_turn([of_rows(contestant, rows)], rounds, lambda line: None)[contestant.name]
-  has_room = not measurement.failure and bool(measurement.facts[FITS])
-  does_fit = has_room and (limit is None or measurement.peak_bytes <= limit)
-  taken = f'{measurement.peak_bytes / 1e9:.1f} GB' if limit else ''
-  outcome = measurement.failure or ('fits' if does_fit else 'does not fit')
-  say(f'{contestant.name}, {rows} rows: {outcome}{taken and f", {taken}"}')
-  return measurement, does_fit
+def _at_its_largest(
+  contestant: Contestant, search: Search, rounds: int, say: Callable[[str], None]
+) -> tuple[Contestant, Measurement]:
+  failures = []
+
+  def fits(rows: int) -> bool:
+    measurement = _measured(contestant, rows, rounds=1)
+    if measurement.failure and not _was_killed(measurement):
+      failures.append(measurement.failure)
+    does_fit = not measurement.failure and measurement.facts[FITS] == 1
+    if search.bytes is not None:
+      does_fit = does_fit and measurement.peak_bytes <= search.bytes
+    taken = f', {measurement.peak_bytes / 1e9:.1f} GB' if search.bytes else ''
+    say(f'{contestant.name}, {rows} rows: {measurement.failure or ("fits" if does_fit else "does not fit") + taken}')
+    return does_fit
+
+  rows = largest(fits, search.setting.rows)
+  if failures or not rows:
+    return contestant, Measurement(failure=failures[0] if failures else 'not even one row fits')
+  say(f'{contestant.name}: {rows} rows at most; now a step of them')
+  measurement = _measured(contestant, rows, rounds=rounds)
+  if measurement.facts.pop(FITS, 0) != 1:
+    return contestant, Measurement(failure=measurement.failure or f'{rows} rows did not fit again')
+  measurement.facts.pop('loss', None)  # of batches of their own
+  measurement.facts[ROWS] = rows
+  return of_rows(contestant, rows), measurement
+
+
+def _measured(contestant: Contestant, rows: int, *, rounds: int) -> Measurement:
+  return measure_in_turn([of_rows(contestant, rows)], rounds, lambda line: None)[contestant.name]
 
 
 def _was_killed(measurement: Measurement) -> bool:
