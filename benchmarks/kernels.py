@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-import rich.console
 import rich.table
 
 from benchmarks import run, train_step
@@ -94,30 +93,33 @@ def own_times(events: Iterable[tuple[float, float, str]]) -> list[tuple[str, flo
   return own
 
 
-def kernels_of(trace: pathlib.Path, compiled_text: str, steps: int) -> list[Kernel]:
-  """From a folder that JAX's profiler has written; the longest first."""
+def kernels_of(folder: pathlib.Path, compiled_text: str, steps: int) -> list[Kernel]:
+  """From what JAX's profiler has written; the longest first."""
   import jax
 
-  file = max(trace.rglob('*.xplane.pb'))
+  file = max(folder.rglob('*.xplane.pb'))
   planes = list(jax.profiler.ProfileData.from_file(str(file)).planes)
-  on_device = [plane for plane in planes if plane.name.startswith('/device:GPU')]
+  if gpus := [plane for plane in planes if plane.name.startswith('/device:GPU')]:
+    # Other lines have the same again, grouped. A kernel that belongs to no operation counts by its own name.
+    lines = [line for plane in gpus for line in plane.lines if line.name.startswith('Stream')]
+    name_of = lambda event: _operation_of(event) or event.name
+  else:
+    lines = [line for plane in planes for line in plane.lines]
+    name_of = _operation_of  # what has none is not XLA's
   seconds, runs = collections.Counter[str](), collections.Counter[str]()
-  for plane in on_device or planes:
-    for line in plane.lines:
-      if on_device and not line.name.startswith('Stream'):
-        continue  # the same again, grouped
-      events = []
-      for event in line.events:
-        name = next((str(value) for key, value in event.stats if key == 'hlo_op'), event.name if on_device else '')
-        if name:
-          events.append((event.start_ns, event.duration_ns, name))
-      for name, own in own_times(events):
-        seconds[name] += own / 1e9
-        runs[name] += 1
+  for line in lines:
+    named = [(event.start_ns, event.duration_ns, name) for event in line.events if (name := name_of(event))]
+    for name, own in own_times(named):
+      seconds[name] += own / 1e9
+      runs[name] += 1
   traced = operations(compiled_text)
   return [
     Kernel(name, traced.get(name, ''), total / steps, runs[name] / steps) for name, total in seconds.most_common()
   ]
+
+
+def _operation_of(event) -> str:
+  return next((str(value) for key, value in event.stats if key == 'hlo_op'), '')
 
 
 def trace(setting_name: str, platform: str) -> tuple[list[Kernel], float]:
@@ -127,18 +129,19 @@ def trace(setting_name: str, platform: str) -> tuple[list[Kernel], float]:
   step, state, batch, mesh = train_step.our_step(train_step.SETTINGS[setting_name], platform)
   with jax.set_mesh(mesh), tempfile.TemporaryDirectory() as folder:
     compiled = step.lower(state, batch).compile()
-    for _ in range(WARM_UP_STEPS):
-      state, metrics = compiled(state, batch)
-    jax.block_until_ready(metrics)
+
+    def run_steps(count: int) -> None:
+      nonlocal state
+      for _ in range(count):
+        state, _metrics = compiled(state, batch)
+      jax.block_until_ready(state)
+
+    run_steps(WARM_UP_STEPS)
     start = time.perf_counter()
-    for _ in range(TRACED_STEPS):
-      state, metrics = compiled(state, batch)
-    jax.block_until_ready((state, metrics))
+    run_steps(TRACED_STEPS)
     seconds = (time.perf_counter() - start) / TRACED_STEPS
     with jax.profiler.trace(folder):
-      for _ in range(TRACED_STEPS):
-        state, metrics = compiled(state, batch)
-      jax.block_until_ready((state, metrics))
+      run_steps(TRACED_STEPS)
     return kernels_of(pathlib.Path(folder), compiled.as_text(), TRACED_STEPS), seconds
 
 
@@ -183,25 +186,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     '--output', type=pathlib.Path, default='runs/kernels', metavar='DIR', help='a JSON file; default %(default)s'
   )
   options = flags.parse_args(arguments)
-  console = rich.console.Console(highlight=False)
-  if not console.is_terminal:
-    console.width = 160  # a log holds whole lines
+  console = run.make_console()
   setting = train_step.SETTINGS[options.setting]
   is_on_gpu = options.setting in train_step.ON_GPU
-  try:
-    if is_on_gpu:
+  if is_on_gpu:
+    try:
       train_step.require_gpu()
-  except NotHere as missing:
-    raise SystemExit(f'{options.setting}: NOT MEASURED: {missing}') from None
+    except NotHere as missing:
+      raise SystemExit(f'{options.setting}: NOT MEASURED: {missing}') from None
   console.print(f'{WARM_UP_STEPS + 2 * TRACED_STEPS} steps: {setting.description}', style='dim')
   kernels, seconds = trace(options.setting, 'cuda' if is_on_gpu else 'cpu')
-  threads = '' if is_on_gpu else f', on {run.machine()["cores"]} cores'
+  facts = {'versions': run.versions(), 'machine': run.machine(), 'description': setting.description}
+  threads = '' if is_on_gpu else f', on {facts["machine"]["cores"]} cores'
   title = f'{options.setting}: {1e3 * seconds:.1f} ms a step{threads}; {setting.description}'
   for table in tables(title, kernels):
     console.print(table)
   options.output.mkdir(parents=True, exist_ok=True)
   path = options.output / f'{options.setting}.json'
-  facts = {'versions': run.versions(), 'machine': run.machine(), 'description': setting.description}
   each = [dataclasses.asdict(kernel) | {'part': kernel.part, 'kind': kernel.kind} for kernel in kernels]
   path.write_text(json.dumps(facts | {'seconds': seconds, 'kernels': each}, indent=1) + '\n')
   console.print(f'all {len(kernels)} in {path}')

@@ -251,12 +251,18 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
     console.print(f'Incomplete: {", ".join(missing)}. `make bench` installs what is missing.', style='bold red')
 
 
-def main(arguments: list[str] | None = None) -> None:
-  """All that is asked for."""
-  options = parse_arguments(arguments)
+def make_console() -> rich.console.Console:
+  """Where tables are printed."""
   console = rich.console.Console(highlight=False)
   if not console.is_terminal:
     console.width = 200  # a log holds the whole table
+  return console
+
+
+def main(arguments: list[str] | None = None) -> None:
+  """All that is asked for."""
+  options = parse_arguments(arguments)
+  console = make_console()
   options.output.mkdir(parents=True, exist_ok=True)
   for name, benchmark in BENCHMARKS.items():
     if options.only not in (None, name):
