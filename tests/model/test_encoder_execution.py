@@ -7,13 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from absent_devices import tpu_mesh
 from encoder_values import TOLERANCE, assert_close, readout, values_and_gradients
 from flax import nnx
-from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
 from rembert.model.config import REMAT_POLICIES, Execution
 from rembert.model.encoder import RemBertEncoder
-from rembert.model.partitioning import MESH_AXES
 
 BFLOAT16_TOLERANCE = 5e-2  # as `TOLERANCE`, for products of 8-bit mantissas
 
@@ -133,9 +132,7 @@ def test_without_a_loop_barriers_keep_a_compiler_from_keeping(tiny, remat, has_b
   construct = lambda: RemBertEncoder(config, Execution(remat=remat, unroll=8), add_pooler=False, rngs=nnx.Rngs(0))
   graphdef, shapes = nnx.split(nnx.eval_shape(construct))
   loss = lambda params: nnx.merge(graphdef, params)(jnp.zeros((2, 8), jnp.int32)).last_hidden_state.sum()
-  tpu = AbstractDevice(device_kind='TPU v4', num_cores=1, platform='tpu')
-  mesh = AbstractMesh((1, 1, 1), MESH_AXES, axis_types=(AxisType.Auto,) * 3, abstract_device=tpu)
-  with jax.sharding.use_abstract_mesh(mesh):
+  with jax.sharding.use_abstract_mesh(tpu_mesh(1, 1, 1)):
     traced = jax.jit(jax.grad(loss)).trace(nnx.to_pure_dict(shapes))
     text = traced.lower(lowering_platforms=('tpu',)).as_text()
   assert 'stablehlo.while' not in text

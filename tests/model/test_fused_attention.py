@@ -9,15 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from absent_devices import tpu_mesh
 from flax import nnx
-from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding
+from jax.sharding import NamedSharding
 
 from rembert.errors import UsageError
 from rembert.model.attention import Visibility, dot_product_attention
 from rembert.model.config import REMAT_POLICIES, Execution, RemBertConfig
 from rembert.model.fused_attention import check_backend, splash_attention, splash_block
 from rembert.model.heads import RemBertForMaskedLM
-from rembert.model.partitioning import MESH_AXES, partition_spec
+from rembert.model.partitioning import partition_spec
 from rembert.training.sharding import MeshConfig, make_mesh
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
@@ -136,9 +137,7 @@ def test_a_models_gradient_lowers_for_a_tpu_slice_that_is_not_here(remat):
   graphdef, params = nnx.split(nnx.eval_shape(construct))
   ids = jax.ShapeDtypeStruct((8, 512), jnp.int32)
   loss = lambda params, ids, segments: jnp.sum(nnx.merge(graphdef, params)(ids, segment_ids=segments).logits[..., :9])
-  tpu = AbstractDevice(device_kind='TPU v4', num_cores=1, platform='tpu')
-  mesh = AbstractMesh((2, 2, 2), MESH_AXES, axis_types=(AxisType.Auto,) * 3, abstract_device=tpu)
-  with jax.sharding.use_abstract_mesh(mesh):
+  with jax.sharding.use_abstract_mesh(tpu_mesh(2, 2, 2)):
     traced = jax.jit(jax.grad(loss)).trace(nnx.to_pure_dict(params), ids, ids)
     text = traced.lower(lowering_platforms=('tpu',)).as_text()
   # One kernel forward and one backward in the loops over layers; recomputing runs the forward one again, unless what

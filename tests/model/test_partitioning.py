@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from absent_devices import tpu_mesh
 from flax import nnx
-from jax.sharding import AbstractDevice, AbstractMesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
@@ -89,8 +90,7 @@ def test_on_shards_every_device_sees_its_own_part():
 
 def test_the_platform_is_that_of_the_mesh_which_need_not_be_here():
   assert platform() == 'cpu'
-  tpu = AbstractDevice(device_kind='TPU v4', num_cores=1, platform='tpu')
-  with jax.sharding.use_abstract_mesh(AbstractMesh((1, 1, 1), MESH_AXES, abstract_device=tpu)):
+  with jax.sharding.use_abstract_mesh(tpu_mesh(1, 1, 1)):
     assert platform() == 'tpu'
   with jax.set_mesh(make_mesh(MeshConfig())):
     assert platform() == 'cpu'
