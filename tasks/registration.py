@@ -1,0 +1,76 @@
+"""Adds tasks and mixtures to SeqIO's registries: in place of earlier ones of ours, never in place of anybody else's."""
+
+from tasks.tensorflow_import import tensorflow  # noqa: F401 - before SeqIO imports it
+
+# isort: split
+from collections.abc import Mapping
+
+import seqio
+
+from rembert.errors import UsageError
+
+_OURS: set[str] = set()
+
+
+def valid_name(*parts: str) -> str:
+  """Parts of a task's name joined by dots; SeqIO allows no hyphens, so `zh-min-nan` becomes `zh_min_nan`."""
+  return '.'.join(part.replace('-', '_') for part in parts)
+
+
+def add_task(name: str, **arguments) -> seqio.Task:
+  """`seqio.TaskRegistry.add`, which may replace a task of ours.
+
+  Raises:
+    UsageError: somebody else has registered that name.
+  """
+  _make_room(name)
+  return seqio.TaskRegistry.add(name, **arguments)
+
+
+def add_mixture(name: str, rates: Mapping[str, seqio.MixtureRate], **arguments) -> seqio.Mixture:
+  """`seqio.MixtureRegistry.add`, which may replace a mixture of ours.
+
+  Args:
+    name: of the mixture.
+    rates: task or mixture to its sampling weight, or a function of the task that returns it when it is needed.
+    **arguments: see `seqio.MixtureRegistry.add`.
+
+  Raises:
+    UsageError: somebody else has registered that name.
+  """
+  _make_room(name)
+  return seqio.MixtureRegistry.add(name, list(rates.items()), **arguments)
+
+
+def _make_room(name: str) -> None:
+  registries = [each for each in (seqio.TaskRegistry, seqio.MixtureRegistry) if name in each.names()]
+  if registries and name not in _OURS:
+    raise UsageError(
+      f'a SeqIO task or mixture called {name!r} is registered already, by another module',
+      where=name,
+      fix="register it under another name: tasks.add_wikipedia(name='…'), tasks.add_xtreme(name='…')",
+    )
+  for registry in registries:
+    registry.remove(name)
+  _OURS.add(name)
+
+
+def find(name: str) -> seqio.Task | seqio.Mixture:
+  """A registered task or mixture.
+
+  Raises:
+    UsageError: none of that name; it says the nearest names.
+  """
+  try:
+    return seqio.get_mixture_or_task(name)
+  except ValueError:
+    known = [*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()]
+    near = seqio.dataset_providers._get_closest_names(known, name)[:3]
+    raise UsageError(
+      f'no SeqIO task or mixture called {name!r} is registered',
+      where='data.mixture, finetune.mixture, --mixture',
+      fix=[
+        f'did you mean {", ".join(near)}?' if near else 'import tasks.mixtures registers those of this project',
+        '--module=my_tasks imports a module of yours that registers it',
+      ],
+    ) from None

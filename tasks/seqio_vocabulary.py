@@ -1,0 +1,85 @@
+"""A SentencePiece vocabulary for SeqIO that is found and checked when it is first used."""
+
+from tasks.tensorflow_import import tensorflow as tf
+
+# isort: split
+import functools
+import os
+
+import seqio
+
+from rembert.data.masking import SpecialIds
+from rembert.errors import UsageError
+from tasks.vocabulary import check_vocabulary, load_vocabulary
+
+VARIABLE = 'REMBERT_VOCABULARY'
+
+
+class RembertVocabulary(seqio.SentencePieceVocabulary):
+  """`seqio.SentencePieceVocabulary` with RemBERT's special ids; constructing one reads no file.
+
+  `encode_tf` gives the ids of TensorFlow Text, `encode` those of the SentencePiece library. They differ only where two
+  segmentations are exactly as likely.
+
+  Args:
+    path: a `sentencepiece.model`, local or remote. None is the file that the environment variable `REMBERT_VOCABULARY`
+      names when the vocabulary is first used.
+  """
+
+  def __init__(self, path: str | os.PathLike | None = None):
+    super().__init__(None if path is None else os.fspath(path))
+
+  @property
+  def sentencepiece_model_file(self) -> str:
+    """The file.
+
+    Raises:
+      UsageError: none was given, and `REMBERT_VOCABULARY` is not set.
+    """
+    path = self._sentencepiece_model_file or os.environ.get(VARIABLE)
+    if not path:
+      raise UsageError(
+        'no vocabulary is set',
+        where=f'environment variable {VARIABLE}',
+        fix=[
+          f'export {VARIABLE}=/path/to/sentencepiece.model',
+          "tasks.add_wikipedia(vocabulary='…'), tasks.add_xtreme(vocabulary='…')",
+        ],
+      )
+    return path
+
+  @functools.cached_property
+  def special(self) -> SpecialIds:
+    """Ids of [PAD], [CLS], [SEP], [MASK], [UNK].
+
+    Raises:
+      UsageError: no such file, not a SentencePiece model, or other special ids than RemBERT's.
+    """
+    return check_vocabulary(self.sentencepiece_model_file, vocab_size=1 << 31)
+
+  @functools.cached_property
+  def space_id(self) -> int:
+    """Id of a lone `▁`: the space before a character that no token with a `▁` of its own begins with."""
+    return self.tokenizer.piece_to_id('▁')
+
+  def tokenize_with_offsets(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Ids of a text, and where each token begins and ends in it, in bytes of UTF-8; int32 [n] each."""
+    ids, begins, ends = self.tf_tokenizer.tokenize_with_offsets(text)
+    return ids, tf.cast(begins, tf.int32), tf.cast(ends, tf.int32)
+
+  def _model_context(self):
+    # Not SeqIO's own loader: it remembers a file by its name, and a file may be written again.
+    if self._model is None:
+      self.special  # noqa: B018 - checks the file once, with an error that names it
+      processor = load_vocabulary(self.sentencepiece_model_file)
+      self._model = seqio.vocabularies._ModelContext(processor, processor.serialized_model_proto())
+    return self._model
+
+  def __getstate__(self):
+    state = super().__getstate__()
+    return {name: value for name, value in state.items() if name not in ('special', 'space_id')}
+
+  def __eq__(self, other) -> bool:
+    return isinstance(other, RembertVocabulary) and self._sentencepiece_model_file == other._sentencepiece_model_file
+
+  __hash__ = None

@@ -1,0 +1,52 @@
+"""The vocabulary of SeqIO tasks: found late, checked once, equal to the SentencePiece library."""
+
+import pickle
+import shutil
+
+import pytest
+
+from rembert.errors import UsageError
+from tasks.seqio_vocabulary import RembertVocabulary
+from tasks.vocabulary import load_vocabulary
+
+TEXT = 'Hällo Welt, 世界 Ａ ½ 👩‍🚀'
+
+
+def test_ids_equal_the_librarys(xtreme_vocabulary):
+  vocabulary = RembertVocabulary(xtreme_vocabulary)
+  expected = load_vocabulary(xtreme_vocabulary).encode(TEXT)
+  assert vocabulary.encode(TEXT) == vocabulary.encode_tf(TEXT).numpy().tolist() == expected
+  assert vocabulary.vocab_size == 2000
+
+
+def test_offsets_are_bytes_of_the_original_text(xtreme_vocabulary):
+  vocabulary = RembertVocabulary(xtreme_vocabulary)
+  ids, begins, ends = (each.numpy() for each in vocabulary.tokenize_with_offsets(TEXT))
+  pieces = load_vocabulary(xtreme_vocabulary).encode(TEXT, return_type='proto').pieces
+  assert [(piece.id, piece.begin, piece.end) for piece in pieces] == list(zip(ids, begins, ends, strict=True))
+
+
+def test_without_a_path_the_environment_names_the_file_at_first_use(xtreme_vocabulary, monkeypatch):
+  monkeypatch.delenv('REMBERT_VOCABULARY', raising=False)
+  vocabulary = RembertVocabulary()
+  with pytest.raises(UsageError, match='no vocabulary is set') as error:
+    _ = vocabulary.vocab_size
+  assert 'REMBERT_VOCABULARY' in str(error.value)
+  assert 'add_xtreme(vocabulary=' in str(error.value)
+  monkeypatch.setenv('REMBERT_VOCABULARY', str(xtreme_vocabulary))
+  assert vocabulary.vocab_size == 2000
+
+
+def test_a_file_that_is_written_again_is_read_again_by_a_new_vocabulary(xtreme_vocabulary, tmp_path):
+  file = shutil.copy(xtreme_vocabulary, tmp_path / 'sentencepiece.model')
+  assert RembertVocabulary(file).vocab_size == 2000
+  file.write_bytes(b'broken')
+  with pytest.raises(UsageError, match='not a SentencePiece model'):
+    _ = RembertVocabulary(file).vocab_size
+
+
+def test_it_can_be_pickled_before_and_after_it_was_used(xtreme_vocabulary):
+  vocabulary = RembertVocabulary(xtreme_vocabulary)
+  assert pickle.loads(pickle.dumps(vocabulary)) == vocabulary
+  assert vocabulary.special.cls == 312
+  assert pickle.loads(pickle.dumps(vocabulary)).encode(TEXT) == vocabulary.encode(TEXT)
