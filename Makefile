@@ -19,7 +19,7 @@ BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
 .PHONY: help smoke test test-slow parity gcs browser launchers notebooks golden pictures bench bench-gpu performance tpu hardware-table lint format
-.PHONY: audit docs lock clean
+.PHONY: audit docs lock clean mutants
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ bench-gpu: $(BENCH_STAMP)  ## RemBERT's own size on an NVIDIA GPU: steps, the la
 	$(BIN)/python -m benchmarks.run --only train_step --setting large64 $(ARGS)
 	$(BIN)/python -m benchmarks.run --only largest_batch --setting large $(ARGS)
 	$(BIN)/python -m benchmarks.kernels --setting large64
+
+mutants: $(STAMP)  ## apply each wrong behaviour of tests/mutants.py and see which tests notice (an hour; resumes)
+	$(BIN)/python tests/support/mutation_testing.py $(ARGS)
 
 tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libtpu; ten minutes)
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m pytest tests/tpu -m tpu $(ARGS)
