@@ -63,6 +63,13 @@ def mirrored_tests(mutant: Mutant) -> tuple[str, ...]:
   return (str(pathlib.PurePath('tests', *parts[:-1], f'test_{parts[-1]}')),)
 
 
+def is_slow(mutant: Mutant) -> bool:
+  """Whether its tests compile models or start whole runs, which takes minutes."""
+  return any(
+    file.startswith(('tests/jobs/', 'tests/model/', 'tests/training/test_s')) for file in mirrored_tests(mutant)
+  )
+
+
 def apply(mutant: Mutant, root: pathlib.Path) -> str | None:
   """Changes the file below `root`; returns the reason if that cannot be done."""
   file = root / mutant.file
@@ -232,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   chosen = [m for m in chosen if not options.only or options.only in m.sentence]
   if options.again:
     known = {sentence: result for sentence, result in known.items() if result.outcome in ('killed', 'timeout')}
-  waiting = [m for m in chosen if m.sentence not in known]
+  waiting = sorted((m for m in chosen if m.sentence not in known), key=is_slow)  # most results early
   print(f'{len(waiting)} of {len(chosen)} mutants to run on {commit}, {options.jobs} side by side: {file}', flush=True)
   began = time.monotonic()
   for number, result in enumerate(run_all(waiting, commit, jobs=options.jobs, seconds=options.seconds), 1):
