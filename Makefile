@@ -18,7 +18,7 @@ DOCS_STAMP := $(VENV)/.docs-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
-.PHONY: help smoke test test-slow parity gcs browser launchers notebooks golden pictures bench bench-gpu performance tpu hardware-table lint format
+.PHONY: help smoke test fast test-slow parity gcs browser launchers notebooks golden pictures bench bench-gpu performance tpu hardware-table lint format
 .PHONY: audit docs lock clean mutants
 
 help:  ## this list
@@ -63,6 +63,9 @@ smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add 
 
 test: $(STAMP)  ## the test suite, under ten minutes on two cores
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'not slow and not parity and not gcs and not tpu' $(ARGS)
+
+fast: $(STAMP)  ## the tests nearest to what has changed since the last commit, for a minute (ARGS='--since=main')
+	$(BIN)/python tests/support/nearest_tests.py $(ARGS)
 
 test-slow: $(STAMP)  ## the tests marked slow
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'slow and not parity and not gcs and not tpu' $(ARGS)
