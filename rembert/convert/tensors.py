@@ -1,6 +1,7 @@
 """Tensors of a foreign checkpoint, checked against the name table and assembled into this project's parameters."""
 
 import dataclasses
+import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -56,7 +57,7 @@ def _truncated_normal(name: str, shape: tuple[int, ...], deviation: float) -> np
   """Cut at two standard deviations; the same for the same name."""
   import jax
 
-  key = jax.random.fold_in(jax.random.key(0), int.from_bytes(name.encode()) % (1 << 32))
+  key = jax.random.fold_in(jax.random.key(0), zlib.crc32(name.encode()))
   return np.array(jax.random.truncated_normal(key, -2, 2, shape)) * np.float32(deviation)
 
 

@@ -136,6 +136,22 @@ def test_a_new_head_is_drawn_only_when_allowed(exported):
   assert model.labels == ('LABEL_0', 'LABEL_1', 'LABEL_2')
 
 
+def test_tensors_that_are_newly_initialised_differ_from_layer_to_layer(exported):
+  is_missing = lambda name: name.endswith(('self.query.weight', 'self.key.weight', 'self.value.weight'))
+
+  def leave_out(tensors):
+    for name in [name for name in tensors if is_missing(name)]:
+      del tensors[name]
+
+  rewrite(exported, leave_out)
+  kernel_LxHx3xNxD = read_hugging_face(exported, ImportOptions(allow_missing=True)).leaves[
+    'encoder/layers/attention/qkv/kernel'
+  ]
+  parts = [part for layer in kernel_LxHx3xNxD for part in np.moveaxis(layer, 1, 0)]
+  assert len(parts) > 3
+  assert len({part.tobytes() for part in parts}) == len(parts)
+
+
 def test_asking_for_the_encoder_leaves_the_head_out(exported):
   model = read_hugging_face(exported, ImportOptions(head=None))
   assert model.head is None
