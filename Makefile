@@ -19,7 +19,7 @@ BENCH_STAMP := $(VENV)/.benchmarks-added
 
 .DEFAULT_GOAL := help
 .PHONY: help smoke test fast test-slow parity gcs browser launchers notebooks golden pictures bench bench-gpu performance tpu hardware-table lint format
-.PHONY: audit docs lock clean mutants
+.PHONY: audit docs lock clean mutants workflows
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -130,6 +130,10 @@ format: $(STAMP)  ## rewrite the code as `make lint` wants it
 
 audit: $(AUDIT_STAMP)  ## known vulnerabilities of the lock (asks a service; says so where it cannot)
 	$(BIN)/python tests/audit/audit.py $(AUDIT)/bin/pip-audit
+
+workflows: $(AUDIT_STAMP)  ## the workflows of .github: their schema, and unsafe habits
+	$(AUDIT)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(AUDIT)/bin/zizmor --offline --quiet .github/workflows
 
 # Not --quiet: a warning that is not said is not counted. Material for MkDocs says at each build that it ends in 2027, and how
 # to have that left out.
