@@ -1,0 +1,250 @@
+"""Scores predictions in XTREME's layout: `python -m tasks.metrics --predictions=DIR --labels=DIR`."""
+
+import argparse
+import collections
+import json
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from etils import epath
+
+from rembert.command_line import run_command
+from rembert.errors import UsageError
+
+DESCRIPTION = """\
+Score predictions that were made anywhere, by the metrics of XTREME's evaluate.py. Both directories have its layout:
+
+  DIR/xnli/test-de.tsv, pawsx           one label per line
+  DIR/panx/test-de.tsv, udpos           one tag per line, a blank line between sentences
+  DIR/xquad/test-de.json, mlqa, tydiqa  predictions {"question id": "answer"}; labels in the format of SQuAD v1.1
+  DIR/tatoeba/test-de.tsv               0-based line number of the translation
+  DIR/bucc2018/test-de.tsv              pairs of ids, separated by a tab
+
+Languages are those that have a prediction file. A question without a prediction scores 0, and is counted."""
+
+EPILOG = """\
+examples
+  all tasks of a run, with the labels next to the data:
+    python -m tasks.metrics --predictions=runs/finetune_xnli/predictions --labels=download/labels
+  two tasks, and the figures as JSON:
+    python -m tasks.metrics --predictions=predictions --labels=labels --task=xnli --task=panx --output=scores.json
+
+exit codes
+  0 all found predictions were scored · 2 a file is missing or is not in XTREME's format
+"""
+
+TASKS = ('xnli', 'pawsx', 'panx', 'udpos', 'xquad', 'mlqa', 'tydiqa', 'tatoeba', 'bucc2018')
+QUESTIONS = ('xquad', 'mlqa', 'tydiqa')
+LABEL_COLUMNS = 'the formats are listed by python -m tasks.metrics --help'
+
+# By task and language: scores by name, 0 to 100.
+Scores = dict[str, dict[str, dict[str, float]]]
+
+
+def parser() -> argparse.ArgumentParser:
+  """The command line."""
+  flags = argparse.ArgumentParser(
+    prog='python -m tasks.metrics',
+    description=DESCRIPTION,
+    epilog=EPILOG,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,
+  )
+  flags.add_argument('--predictions', required=True, metavar='DIR', help='directory of predictions')
+  flags.add_argument('--labels', required=True, metavar='DIR', help='directory of gold labels')
+  flags.add_argument('--task', action='append', choices=TASKS, help='score this task only; repeatable (default: all)')
+  flags.add_argument('--output', metavar='FILE', help='also write the scores, as JSON')
+  return flags
+
+
+# --- one task and language --------------------------------------------------------------------------------------------
+
+
+def _labels(predictions: epath.Path, labels: epath.Path, language: str) -> dict[str, float]:
+  from tasks.metrics.accuracy import accuracy
+
+  del language
+  gold, predicted = _lines(labels), _lines(predictions)
+  _refuse_other_length(gold, predicted, 'lines', predictions, labels)
+  return {'accuracy': accuracy(gold, predicted)}
+
+
+def _tags(predictions: epath.Path, labels: epath.Path, language: str) -> dict[str, float]:
+  from tasks.metrics.chunks import chunk_scores
+
+  del language
+  gold, predicted = _sentences(labels), _sentences(predictions)
+  _refuse_other_length(gold, predicted, 'sentences', predictions, labels)
+  for number, (left, right) in enumerate(zip(gold, predicted, strict=True), 1):
+    _refuse_other_length(left, right, f'tags in sentence {number}', predictions, labels)
+  return chunk_scores(gold, predicted)
+
+
+def _answers(predictions: epath.Path, labels: epath.Path, language: str) -> dict[str, float]:
+  from tasks.metrics.mlqa import mlqa
+  from tasks.metrics.squad import squad
+  from tasks.xtreme.layout import read_json
+  from tasks.xtreme.questions import read_questions
+
+  questions = read_questions(labels, needs_answers=True, unique_ids=True)
+  found = read_json(predictions)
+  if not isinstance(found, dict) or not all(isinstance(answer, str) for answer in found.values()):
+    raise UsageError('predictions must be one JSON object {"id": "answer"}', where=str(predictions), fix=LABEL_COLUMNS)
+  unknown = sorted(found.keys() - {question.id for question in questions})
+  if unknown:
+    raise UsageError(
+      f'{len(unknown)} predicted ids are not among the gold questions, the first is {unknown[0]!r}',
+      where=str(predictions),
+      fix=f'predictions for the questions of {labels}',
+    )
+  # The official scripts give a question without a prediction 0 for both; an empty answer gets that, too.
+  answers = [found.get(question.id, '') for question in questions]
+  gold = [[answer.text for answer in question.answers] for question in questions]
+  scores = mlqa(gold, answers, language) if labels.parent.name == 'mlqa' else squad(gold, answers)
+  missing = sum(question.id not in found for question in questions)
+  return scores | ({'unanswered': missing} if missing else {})
+
+
+def _translations(predictions: epath.Path, labels: epath.Path, language: str) -> dict[str, float]:
+  for file in (predictions, labels):
+    for number, line in enumerate(_lines(file), 1):
+      if not (line.isascii() and line.isdigit()):
+        raise UsageError(f'{line!r} is not a line number', where=f'{file}:{number}', fix=LABEL_COLUMNS)
+  return _labels(predictions, labels, language)
+
+
+def _pairs(predictions: epath.Path, labels: epath.Path, language: str) -> dict[str, float]:
+  from tasks.metrics.retrieval import score_pairs
+
+  del language
+  pairs = {}
+  for file in (predictions, labels):
+    pairs[file] = {tuple(line.split('\t')) for line in _lines(file)}
+    if wrong := next((pair for pair in pairs[file] if len(pair) != 2), None):
+      raise UsageError(f'{"TAB".join(wrong)!r} is not a pair of ids', where=str(file), fix=LABEL_COLUMNS)
+  return score_pairs(pairs[predictions], pairs[labels])._asdict()
+
+
+_SCORERS: Mapping[str, Callable[[epath.Path, epath.Path, str], dict[str, float]]] = {
+  **dict.fromkeys(('xnli', 'pawsx'), _labels),
+  **dict.fromkeys(('panx', 'udpos'), _tags),
+  **dict.fromkeys(QUESTIONS, _answers),
+  'tatoeba': _translations,
+  'bucc2018': _pairs,
+}
+
+
+def _lines(file: epath.Path) -> list[str]:
+  from tasks.xtreme.layout import read_lines
+
+  lines = [line.text.strip() for line in read_lines(file)]
+  if not lines:
+    raise UsageError('the file is empty', where=str(file), fix=LABEL_COLUMNS)
+  return lines
+
+
+def _sentences(file: epath.Path) -> list[list[str]]:
+  """Tags of each sentence. A blank line ends one, so two in succession enclose an empty one (XTREME's evaluate.py)."""
+  sentences: list[list[str]] = [[]]
+  for line in _lines(file):
+    if line:
+      sentences[-1].append(line)
+    else:
+      sentences.append([])
+  return sentences if sentences[-1] else sentences[:-1]
+
+
+def _refuse_other_length(gold: Sequence, predicted: Sequence, of_what: str, predictions, labels) -> None:
+  if len(gold) != len(predicted):
+    raise UsageError(
+      f'{len(predicted):,} {of_what} are predicted, and there are {len(gold):,}',
+      where=f'{predictions}, {labels}',
+      fix='predictions and labels of the same test file, in its order',
+    )
+
+
+# --- all --------------------------------------------------------------------------------------------------------------
+
+
+def score(predictions: epath.PathLike, labels: epath.PathLike, tasks: Sequence[str] = TASKS) -> Scores:
+  """Scores of every prediction file of some tasks.
+
+  Args:
+    predictions: directory with `TASK/test-LANGUAGE.tsv` (or `.json`).
+    labels: directory of gold labels, likewise.
+    tasks: of `TASKS`.
+
+  Returns:
+    By task and language: scores by name, 0 to 100. `unanswered`, if there are any, counts questions without a
+    prediction.
+
+  Raises:
+    UsageError: no predictions at all, labels that are missing, or a file in another format.
+  """
+  found: Scores = collections.defaultdict(dict)
+  for task in tasks:
+    suffix = 'json' if task in QUESTIONS else 'tsv'
+    for file in sorted((epath.Path(predictions) / task).glob(f'test-*.{suffix}')):
+      gold = epath.Path(labels) / task / file.name
+      if not gold.is_file():
+        raise UsageError(
+          'gold labels are missing',
+          where=str(gold),
+          fix=[f'put them there, for {file}', 'or leave the task out: --task'],
+        )
+      language = file.stem.removeprefix('test-')
+      found[task][language] = _SCORERS[task](file, gold, language)
+  if not found:
+    raise UsageError(
+      f'no predictions of {", ".join(tasks)}',
+      where=f'--predictions={predictions}',
+      fix='files are named TASK/test-LANGUAGE.tsv (or .json): python -m tasks.metrics --help',
+    )
+  return dict(found)
+
+
+def averages(scores: Scores) -> dict[str, dict[str, float]]:
+  """By task, the mean of each score over languages; counts are added up."""
+  means: dict[str, dict[str, float]] = {}
+  for task, by_language in scores.items():
+    names = dict.fromkeys(name for values in by_language.values() for name in values)
+    of = lambda name, by_language=by_language: [values[name] for values in by_language.values() if name in values]
+    means[task] = {name: sum(of(name)) if name == 'unanswered' else statistics.fmean(of(name)) for name in names}
+  return means
+
+
+def run(options: argparse.Namespace) -> None:
+  """Scores, prints a table per task, and writes the JSON file."""
+  from rembert.storage import write_whole
+  from rembert.training.console import Console
+
+  scores = score(options.predictions, options.labels, options.task or TASKS)
+  means, console = averages(scores), Console()
+  for task, by_language in scores.items():
+    names = list(means[task])
+    cells = lambda values, names=names: [_cell(name, values) for name in names]
+    rows = [[language, *cells(values)] for language, values in by_language.items()]
+    if len(rows) > 1:
+      rows.append([f'average ({len(rows)} languages)', *cells(means[task])])
+    console.table(task, ['', *names], rows)
+  if options.output:
+    content = {'tasks': scores, 'mean': means}
+    write_whole(epath.Path(options.output), json.dumps(content, indent=1) + '\n')
+    console.say(f'scores: {options.output}')
+
+
+def _cell(name: str, values: Mapping[str, float]) -> str:
+  if name not in values:
+    return ''
+  return f'{values[name]:,}' if name == 'unanswered' else f'{values[name]:.2f}'
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """The command."""
+  options = parser().parse_args(argv)
+  return run_command('tasks.metrics', lambda: run(options))
+
+
+if __name__ == '__main__':
+  sys.exit(main())
