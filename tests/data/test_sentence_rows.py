@@ -72,6 +72,12 @@ def test_a_model_of_few_positions_has_rows_of_so_many():
   assert [batch.input_ids.shape for batch in batches([[1] * 90], batch_size=4, longest=100)] == [(2, 100)]
 
 
+def test_a_row_of_the_shortest_sentences_holds_as_many_as_the_model_makes_means_for():
+  most = most_sentences(64)
+  sentences = [[1]] * (2 * most)
+  assert [len(row) for batch in batches(sentences, batch_size=2) for row in batch.sentences] == [most, most]
+
+
 def test_no_sentences_are_no_batches():
   assert batches([]) == []
 

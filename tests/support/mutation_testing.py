@@ -100,7 +100,8 @@ def run(mutant: Mutant, root: pathlib.Path, *, seconds: float) -> Result:
       if code == 0:
         return result('survived')
       test, error = _first_failure(report)
-      is_mistake = error.split(':')[0].split('.')[-1] in _MISTAKES or code not in (0, 1)
+      # 2: interrupted, by a signal that the mutant lets through, or by a file that does not import.
+      is_mistake = error.split(':')[0].split('.')[-1] in _MISTAKES or code not in (1, 2)
       return result('invalid' if is_mistake else 'killed', test, error or f'pytest ended with exit code {code}')
   finally:
     (root / mutant.file).write_text(original, encoding='utf-8')

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rembert.errors import RunError, UsageError
+from rembert.training.checkpoint_description import is_damage, refuse_other_state
 from rembert.training.checkpoints import Checkpoints
 
 ONE, EIGHT = (1, 1, 1), (2, 2, 2)
@@ -217,6 +218,20 @@ def test_a_hiccup_of_the_storage_is_no_damage_either(folder, restored, monkeypat
   monkeypatch.setattr(StandardCheckpointHandler, 'restore', once_broken)
   found, said = restored(folder)
   assert (found.step, said, len(calls)) == (2, [], 2)
+
+
+@pytest.mark.parametrize('error', [PermissionError('no'), ConnectionError('no'), RuntimeError('PERMISSION_DENIED: x')])
+def test_files_out_of_reach_are_not_corrupt(error):
+  assert not is_damage(error)
+  assert is_damage(ValueError('checksum'))
+
+
+def test_a_state_with_an_array_too_many_is_that_of_another_optimizer(tmp_path):
+  arrays = {'mu/a': ['float32', [2]], 'nu/a': ['float32', [2]]}
+  refuse_other_state(arrays, {name: tuple(value) for name, value in arrays.items()}, tmp_path)
+  with pytest.raises(UsageError, match='another model or optimizer') as error:
+    refuse_other_state(arrays, {'mu/a': ('float32', [2])}, tmp_path)
+  assert 'nu/a has no place' in str(error.value)
 
 
 def test_another_optimizer_is_no_damage(folder, trainable):

@@ -19,6 +19,7 @@ from rembert.training.optimizer import (
   keep_first_moment_in,
   learning_rate_schedule,
   make_optimizer,
+  mean_and_clip,
 )
 
 TOLERANCE = 3e-6  # relative to the largest value of each parameter, after all steps
@@ -137,6 +138,20 @@ def test_a_gradient_is_clipped_by_the_norm_of_all_of_it(by_name):
     _, state = jax.jit(optimizer.update)(large, optimizer.init(large), random_tree(0))
     expected = {name: (x.astype(np.float64) * factor) ** 2 for name, x in by_name(large).items()}
     assert_close(by_name(optax.tree.get(state, 'nu')), expected)
+
+
+def test_what_is_clipped_is_the_mean_whatever_the_weight_of_the_sums():
+  gradients = random_tree(5, scale=7.0)
+  clip = mean_and_clip(1.0)
+  of_means, _ = clip.update(gradients, clip.init(gradients))
+  norm = np.sqrt(sum((np.asarray(x, np.float64) ** 2).sum() for x in jax.tree.leaves(of_means)))
+  assert norm == pytest.approx(1, rel=TOLERANCE)
+  for weight in 0.25, 48.0:  # a power of two and a multiple of three: sums of so many predictions
+    of_sums, _ = clip.update(
+      jax.tree.map(lambda x, w=weight: x * np.float32(w), gradients), clip.init(gradients), weight=weight
+    )
+    for expected, found in zip(jax.tree.leaves(of_means), jax.tree.leaves(of_sums), strict=True):
+      np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
 
 
 def test_the_first_update_of_a_warm_up_moves_nothing_but_the_moments(by_name):

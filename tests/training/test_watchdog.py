@@ -56,6 +56,20 @@ def test_beats_keep_it_quiet_and_so_does_rest(watchdog, tmp_path):
   assert reports(tmp_path) == []
 
 
+def test_patience_doubles_with_every_report_and_is_as_before_after_progress(tmp_path, monkeypatch):
+  reported = []
+  monkeypatch.setattr(Watchdog, '_report', lambda self, doing, seconds: reported.append((doing, seconds)))
+  dog = Watchdog(0.1, tmp_path / 'stacks')
+  try:
+    dog.beat('step 1')
+    wait_until(lambda: len(reported) == 2)
+    dog.beat('step 2')
+    wait_until(lambda: len(reported) == 3)
+  finally:
+    dog.close()
+  assert reported == [('step 1', 0.1), ('step 1', 0.2), ('step 2', 0.1)]
+
+
 def test_zero_watches_nothing(tmp_path):
   dog = Watchdog(0, tmp_path / 'stacks')
   dog.beat('step 1')
