@@ -8,13 +8,14 @@ from tasks.tensorflow_import import tensorflow as tf
 
 # isort: split
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import seqio
 
 from rembert.data.batches import OpenDocuments
-from tasks.wikipedia.corpus import Corpus
+from tasks.corpus.format import VERSION, Corpus
 
 MIXTURE = 'wikipedia'
 
@@ -45,14 +46,12 @@ def register(corpus: Corpus, vocabulary_file: str, rates: Mapping[str, float]) -
   for language in rates:
     if task_name(language) in seqio.TaskRegistry.names():
       seqio.TaskRegistry.remove(task_name(language))
-    seqio.TaskRegistry.add_provider(task_name(language), language_task(language, corpus.source(language), vocabulary))
+    seqio.TaskRegistry.add_provider(task_name(language), language_task(language, _source(corpus, language), vocabulary))
   return seqio.MixtureRegistry.add(MIXTURE, [(task_name(language), rate) for language, rate in rates.items()])
 
 
-def task_of_texts(language: str, vocabulary_file: str) -> seqio.Task:
-  """`language_task` without a source of its own, for texts that someone else reads: see `encoder`."""
-  nothing = seqio.FunctionDataSource(lambda split, shuffle_files, seed=None: None, splits=('train',))
-  return language_task(language, nothing, seqio.SentencePieceVocabulary(vocabulary_file))
+def _source(corpus: Corpus, language: str) -> seqio.DataSource:
+  return seqio.TfdsDataSource(f'corpus/{language}:{VERSION}', tfds_data_dir=str(corpus.folder))
 
 
 def encoder(task: seqio.Task) -> Callable[[str], np.ndarray]:
@@ -77,7 +76,7 @@ def open_documents(mixture: seqio.Mixture, corpus: Corpus) -> OpenDocuments:
 
   def documents(language: str, split: str, skip: int) -> Iterator[np.ndarray]:
     encode = encoders[task_name(language)]
-    for text in corpus.texts(language, split, skip):
+    for text in itertools.islice(corpus.texts(language, split), skip, None):
       yield encode(text)
 
   return documents

@@ -15,6 +15,8 @@ class DataConfig:
 
   Attributes:
     source: `dumps` (MediaWiki exports), `tfds` (TensorFlow Datasets' `wikipedia`), both streamed; or `store`.
+    corpus: folder that `python -m tasks.corpus` made, to be streamed. None: a corpus is made in the workdir first.
+    mixture: name of a registered SeqIO task or mixture to pre-train on; None for the text that the other fields name.
     store: for `store`: the folder that `python -m tasks.token_store` made. It has a vocabulary of its own.
     read_threads: for `store`: threads that prepare batches ahead.
     dumps: for `dumps`: a folder, a glob, or a list of them, local or `gs://`; `sample` is the small corpus that comes
@@ -31,11 +33,13 @@ class DataConfig:
       corpus: rate of l ≤ max_upsampling · (sentences of l) / (sentences of all). 1 is alpha = 1; None: no limit.
     held_out: share of the documents that is kept for evaluation, chosen by a hash of their text.
     min_characters: shorter documents are left out.
-    survey_documents: how many documents per language are read to count sentences; what lies beyond is extrapolated.
+    survey_documents: without effect: a corpus has exact counts. Accepted for one release.
     shuffle_rows: rows of one language are shuffled in windows of this many.
   """
 
   source: str = 'dumps'
+  corpus: str | None = None
+  mixture: str | None = None
   store: str | None = None
   read_threads: int = 1
   dumps: str | tuple[str, ...] = SAMPLE
@@ -55,6 +59,12 @@ class DataConfig:
       raise UsageError(f'unknown data source {self.source!r}', where='data.source', fix="'dumps', 'tfds' or 'store'")
     if self.source == 'store' and not self.store:
       raise UsageError('no token store is named', where='data.store', fix='--gin.data.store=FOLDER')
+    if self.source == 'store' and self.corpus:
+      raise UsageError(
+        'data.corpus is streamed, and data.source = store reads a token store',
+        where=f'data.corpus = {self.corpus}, data.store = {self.store}',
+        fix='--gin.data.corpus=None, or --gin.data.source=dumps',
+      )
     if self.read_threads < 1:
       raise UsageError('reading takes a thread', where=f'data.read_threads = {self.read_threads}', fix='1 or more')
     if not 0 <= self.held_out < 1:

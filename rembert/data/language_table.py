@@ -7,7 +7,7 @@ from rembert.data.config import DataConfig
 from rembert.training.console import Console
 
 if TYPE_CHECKING:
-  from tasks.survey import LanguageStatistics
+  from tasks.corpus.format import LanguageStatistics
 
 
 def show_languages(
@@ -26,7 +26,7 @@ def show_languages(
       language,
       f'{counts.documents:,}',
       f'{counts.held_out:,}',
-      f'{counts.sentences:,}' + ('' if counts.read == 1 else ' (extrapolated)'),
+      f'{counts.sentences:,}',
       f'{rates[language]:.2%}' if language in rates else 'no text: left out',
       f'× {rates[language] * total / counts.sentences:.3g}' if language in rates else '',
     )
@@ -48,7 +48,7 @@ def show_languages(
   console.table('Languages', ('', 'documents', 'held out', 'sentences', 'sampled', 'upsampled'), rows)
   if limits := _limits_in_words(limits_of):
     console.say(f'no language above {" or ".join(limits)}')
-  broken = sum(counts.broken_pages for counts in statistics.values())
+  broken = sum(counts.lost.get('broken pages', 0) for counts in statistics.values())
   if broken:
     console.say(f'{broken} broken page(s) left out')
   left_out = [language for language in statistics if language not in rates]

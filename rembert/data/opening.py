@@ -13,9 +13,9 @@ from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
 from rembert.errors import UsageError
 from rembert.storage import write_whole
 from rembert.training.console import Console
-from tasks.survey import LanguageStatistics
+from tasks.corpus.format import LanguageStatistics
 from tasks.vocabulary import begins_word
-from tasks.wikipedia.languages import missing_in_words, without_lists
+from tasks.wikipedia.languages import chosen_languages, missing_in_words
 
 
 def open_data(request: DataRequest, *, workdir: epath.Path, console: Console) -> OpenedData:
@@ -38,7 +38,9 @@ def open_store(request: DataRequest, *, workdir: epath.Path, console: Console) -
   data, vocab_size = request.data, request.vocab_size
   store = TokenStore(data.store)
   _refuse_other_model(store, request.sequence_length, vocab_size)
-  languages = _chosen(store, data.languages, console)
+  languages = chosen_languages(data.languages, store.languages, where=f'data.languages, {store.folder}')
+  if missing := missing_in_words(data.languages or (), store.languages):
+    console.say(missing)
   statistics = {language: _statistics(store.languages[language]) for language in languages}
   # What has sentences and no row to train on is left out like what has none.
   sentences = {language: counts.sentences for language, counts in statistics.items() if store.rows(language, 'train')}
@@ -79,24 +81,11 @@ def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int
     )
 
 
-def _chosen(store: TokenStore, languages: tuple[str, ...] | None, console: Console) -> list[str]:
-  if languages is None:
-    return list(store.languages)
-  codes, listed = without_lists(languages)
-  missing = [code for code in codes if code not in store.languages]
-  if missing:
-    fix = f'it has {", ".join(store.languages)}'
-    raise UsageError(f'the store lacks {", ".join(missing)}', where='data.languages', fix=fix)
-  if line := missing_in_words(languages, store.languages):
-    console.say(line)
-  return sorted({*codes, *(language for language in listed if language in store.languages)})
-
-
 def _statistics(part: StoredLanguage) -> LanguageStatistics:
   return LanguageStatistics(
     documents=part.documents['train'],
     held_out=part.documents['validation'],
     sentences=part.sentences,
     characters=part.characters,
-    broken_pages=part.lost.get('broken pages', 0),
+    lost=part.lost,
   )

@@ -1,6 +1,6 @@
-"""From a corpus to batches as its text streams by: survey, vocabulary, SeqIO tasks, `StreamedBatches`.
+"""From a corpus to batches as its text streams by: vocabulary, SeqIO tasks, `StreamedBatches`.
 
-What is found out on the way is kept in the workdir, so that a second start asks the corpus nothing twice.
+The corpus, unless it has a place of its own, and the vocabulary are kept in the workdir and found by a second start.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import jax
 from etils import epath
 
 from rembert.data.batches import OpenedData, StreamedBatches
-from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
+from rembert.data.config import DataRequest, VocabularyConfig
 from rembert.data.language_table import show_languages
 from rembert.data.masking import SpecialIds
 from rembert.data.mixture import sampling_rates
@@ -21,15 +21,14 @@ from rembert.storage import write_whole
 from rembert.training.console import Console
 
 if TYPE_CHECKING:
-  from tasks.survey import LanguageStatistics
-  from tasks.wikipedia.corpus import Corpus
+  from tasks.corpus.format import Corpus
 
 
 def open_stream(request: DataRequest, *, workdir: epath.Path, console: Console) -> OpenedData:
   """Opens the corpus of `request`; UsageError where something is missing, before anything expensive is begun."""
   # TensorFlow takes seconds to import: only who streams text pays.
+  from tasks.corpus.opening import find_corpus
   from tasks.vocabulary import begins_word, check_vocabulary
-  from tasks.wikipedia.corpus import open_corpus
 
   data, vocabulary, vocab_size = request.data, request.vocabulary, request.vocab_size
   special, problems = None, []
@@ -39,7 +38,7 @@ def open_stream(request: DataRequest, *, workdir: epath.Path, console: Console) 
     except UsageError as error:
       problems.append(error)
   try:
-    corpus = open_corpus(data, console.say)
+    make_corpus = find_corpus(data, workdir, console)
   except UsageError as error:
     problems.append(error)
   if problems:  # all at once: who mends one should not meet the next only then
@@ -49,12 +48,12 @@ def open_stream(request: DataRequest, *, workdir: epath.Path, console: Console) 
       fix=[fix for error in problems for fix in error.fix],
     )
 
-  statistics = _surveyed(corpus, data, workdir / 'data' / 'statistics.json', console)
-  sentences = {language: counts.sentences for language, counts in statistics.items()}
+  corpus = make_corpus()
+  sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
   rates = sampling_rates(sentences, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
-  show_languages(console, statistics, rates, limits_of=data)
+  show_languages(console, corpus.languages, rates, limits_of=data)
   vocabulary_file, special = _prepared_vocabulary(
-    corpus, vocabulary, special, statistics, rates, vocab_size=vocab_size, workdir=workdir, console=console
+    corpus, vocabulary, special, rates, vocab_size=vocab_size, workdir=workdir, console=console
   )
   with console.task('opening SeqIO tasks'):
     from tasks import mlm
@@ -77,32 +76,18 @@ def open_stream(request: DataRequest, *, workdir: epath.Path, console: Console) 
     process=(jax.process_index(), jax.process_count()),
   )
   digest = hashlib.sha256(vocabulary_file.read_bytes()).hexdigest()
-  identity = {'vocabulary': digest, **{f'rate of {language}': rate for language, rate in rates.items()}}
+  identity = {
+    'corpus': corpus.fingerprint,
+    'vocabulary': digest,
+    **{f'rate of {language}': rate for language, rate in rates.items()},
+  }
   return OpenedData(batches=batches, vocabulary=vocabulary_file, identity=identity)
-
-
-def _surveyed(
-  corpus: 'Corpus', data: DataConfig, file: epath.Path, console: Console
-) -> dict[str, 'LanguageStatistics']:
-  from tasks.survey import LanguageStatistics, survey
-
-  fingerprint = corpus.fingerprint() | {'survey_documents': data.survey_documents}
-  if file.exists():
-    saved = json.loads(file.read_text())
-    if saved['fingerprint'] == json.loads(json.dumps(fingerprint)):
-      return {language: LanguageStatistics(**counts) for language, counts in saved['languages'].items()}
-  with console.task('surveying the corpus') as update:
-    statistics = survey(corpus, data.survey_documents, update)
-  languages = {language: dataclasses.asdict(counts) for language, counts in statistics.items()}
-  write_whole(file, json.dumps({'fingerprint': fingerprint, 'languages': languages}, indent=1))
-  return statistics
 
 
 def _prepared_vocabulary(
   corpus: 'Corpus',
   vocabulary: VocabularyConfig,
   special: SpecialIds | None,
-  statistics: dict[str, 'LanguageStatistics'],
   rates: dict[str, float],
   *,
   vocab_size: int,
@@ -117,13 +102,12 @@ def _prepared_vocabulary(
     write_whole(file, epath.Path(vocabulary.path).read_bytes())
     write_whole(origin_file, json.dumps({'copied_from': vocabulary.path}))
     return file, special
-  origin = {'trained_on': corpus.fingerprint(), **dataclasses.asdict(vocabulary), 'size': vocab_size, 'rates': rates}
+  origin = {'trained_on': corpus.fingerprint, **dataclasses.asdict(vocabulary), 'size': vocab_size, 'rates': rates}
   origin = json.loads(json.dumps(origin))
   if not (file.exists() and origin_file.exists() and json.loads(origin_file.read_text()) == origin):
     train_on_corpus(
       corpus,
       file,
-      statistics=statistics,
       rates=rates,
       size=vocab_size,
       characters=vocabulary.sample_characters,

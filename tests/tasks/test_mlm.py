@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import sentencepiece
 import seqio
+from small_corpora import sample_corpus
 
-from rembert.data.config import DataConfig
 from tasks import mlm
-from tasks.survey import sample_text
-from tasks.vocabulary import train_vocabulary
-from tasks.wikipedia.corpus import open_corpus
+from tasks.vocabulary import sample_text, train_vocabulary
 from tasks.xtreme.pieces import Pieces
 
 RATES = {'hi': 0.25, 'ru': 0.75}
@@ -19,7 +17,7 @@ RATES = {'hi': 0.25, 'ru': 0.75}
 
 @pytest.fixture(scope='module')
 def corpus():
-  return open_corpus(DataConfig(languages=('hi', 'ru'), held_out=0.1))
+  return sample_corpus(('hi', 'ru'))
 
 
 @pytest.fixture(scope='module')
@@ -45,8 +43,8 @@ def test_tasks_and_mixture_are_seqio_s_own(mixture):
 def test_an_example_is_the_ids_of_one_document(mixture, corpus, vocabulary_file):
   processor = sentencepiece.SentencePieceProcessor(model_file=vocabulary_file)
   documents = mlm.open_documents(mixture, corpus)
-  for split, is_held_out in (('train', False), ('validation', True)):
-    expected = [document.text for document, held_out in corpus.documents('hi') if held_out == is_held_out]
+  for split in ('train', 'validation'):
+    expected = list(corpus.texts('hi', split))
     ids = list(documents('hi', split, 0))
     assert len(ids) == len(expected) > 0
     assert [processor.decode(document.tolist()) for document in ids] == [' '.join(text.split()) for text in expected]
@@ -71,8 +69,8 @@ def test_what_is_read_is_what_seqio_s_own_dataset_gives_or_exactly_as_likely(mix
   assert others <= 0.1 * len(list(corpus.texts('ru', 'train')))
 
 
-def test_pre_training_sees_the_ids_that_fine_tuning_and_predictions_do(corpus, vocabulary_file):
-  encode = mlm.encoder(mlm.task_of_texts('hi', vocabulary_file))
+def test_pre_training_sees_the_ids_that_fine_tuning_and_predictions_do(mixture, corpus, vocabulary_file):
+  encode = mlm.encoder(mixture.tasks[0])
   texts = ['', ' ', '000 0000 00000', 'ein\tWort\u3000\u00a0 mehr ', '[MASK] [CLS]<0x41>▁', '🌊e\u0301\u0000ﷺ']
   for text in [*corpus.texts('ru', 'validation'), *texts]:
     ids = encode(text)
