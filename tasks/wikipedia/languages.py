@@ -29,6 +29,9 @@ _CHINESE_SCRIPTS = ('zh-Hans', 'zh-Hant')
 # other sum that comes out right is mC4's `und`, text of no known language. The Wikipedias are the same by either.
 REMBERT = tuple(sorted({*_ON_REMBERTS_CARD.split(), *ROMANISED, *_CHINESE_SCRIPTS} - {'zh'}))
 
+# The languages of mC4 (T5's multilingual crawl), with those in Latin letters and without `und`, text of no known one.
+MC4 = tuple(sorted({*_ON_REMBERTS_CARD.split(), *ROMANISED} - {'bs', 'hr'}))
+
 LISTS = {'mbert': MBERT, 'rembert': REMBERT}
 
 # Codes of the lists that have no Wikipedia: Hmong is in the crawl alone.
