@@ -37,6 +37,7 @@ class CorpusConfig:
   shard_bytes: int = 64 << 20
 
   def __post_init__(self):
+    object.__setattr__(self, 'held_out', float(self.held_out))  # 0 and 0.0 are one recipe
     if not 0 <= self.held_out < 1:
       raise UsageError('held_out must be in [0, 1)', where=f'held_out = {self.held_out}', fix='0.005 is one in 200')
     for name in ('min_characters', 'shard_bytes'):

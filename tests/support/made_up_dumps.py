@@ -1,5 +1,6 @@
 """Dumps of a few German pages."""
 
+import pathlib
 from xml.sax.saxutils import escape
 
 RIVER = 'Die Donau ist ein Fluss in Europa und mündet nach vielen Biegungen in das Schwarze Meer.'
@@ -22,4 +23,5 @@ def dump_of(*pages: str) -> bytes:
 
 def files_of(folder) -> dict[str, bytes]:
   """Every file below a folder, with its bytes."""
-  return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob('*')) if path.is_file()}
+  paths = sorted(path for path in pathlib.Path(folder).rglob('*') if path.is_file())
+  return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
