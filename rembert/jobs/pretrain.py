@@ -71,6 +71,7 @@ def _run(
   newest = checkpoints.newest()
   if newest is not None:
     workdirs.refuse_other_run(newest.meta, workdirs.identity(config), workdir)
+    workdirs.refuse_old_stream(newest.meta, config.data, workdir)
     if newest.step >= train.steps and not newest.meta['is_evaluation_due']:
       console.say(f'{workdir} is complete: {newest.step} steps')
       show_result(console, workdir, newest.step)

@@ -37,13 +37,12 @@ class CorpusConfig:
   shard_bytes: int = 64 << 20
 
   def __post_init__(self):
-    for name, least, most in (('held_out', 0, 0.99), ('min_characters', 1, 1 << 30), ('shard_bytes', 1, 1 << 40)):
-      if not least <= getattr(self, name) <= most:
-        raise UsageError(
-          f'{name} must be between {least} and {most}',
-          where=f'{name} = {getattr(self, name)}',
-          fix='correct the flag or the binding',
-        )
+    object.__setattr__(self, 'held_out', float(self.held_out))  # 0 and 0.0 are one recipe
+    if not 0 <= self.held_out < 1:
+      raise UsageError('held_out must be in [0, 1)', where=f'held_out = {self.held_out}', fix='0.005 is one in 200')
+    for name in ('min_characters', 'shard_bytes'):
+      if getattr(self, name) < 1:
+        raise UsageError(f'{name} must be at least 1', where=f'{name} = {getattr(self, name)}', fix='leave it out')
 
 
 @dataclasses.dataclass(frozen=True)

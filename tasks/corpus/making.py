@@ -86,7 +86,7 @@ def refuse_other_recipe(file: epath.Path, recipe: Mapping, what: str) -> None:
     raise UsageError(
       f'the folder holds a {what} built with different options: {", ".join(different)}',
       where=str(file.parent),
-      fix=f'choose another --output or --workdir, or repeat the old command to continue with that {what}',
+      fix=f'choose another --output or --workdir, delete that {what}, or repeat the old command to continue with it',
     )
 
 

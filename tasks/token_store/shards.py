@@ -3,13 +3,13 @@
 One worker makes a shard from documents in a fixed order, so the bytes do not depend on the workers.
 """
 
+import abc
 import dataclasses
 import functools
 import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
 
 import numpy as np
 from etils import epath
@@ -53,7 +53,8 @@ class StoreConfig:
       )
 
 
-class DocumentShard(Protocol):
+@dataclasses.dataclass(frozen=True)
+class DocumentShard(abc.ABC):
   """Documents that become one shard of a store. Workers receive it pickled.
 
   Attributes:
@@ -70,6 +71,7 @@ class DocumentShard(Protocol):
   total: int
   size: int
 
+  @abc.abstractmethod
   def documents(self) -> Iterator[np.ndarray]:
     """Ids of each document without special tokens, int [n], in a fixed order."""
 
@@ -84,18 +86,17 @@ class Counts:
 
 
 @dataclasses.dataclass(frozen=True)
-class CorpusShard:
-  """A `DocumentShard` of a corpus, tokenized by the SentencePiece library.
+class CorpusShard(DocumentShard):
+  """A shard of a corpus, tokenized by the SentencePiece library.
 
   The SentencePiece of TensorFlow Text takes three times as long. Its ids differ where two segmentations are exactly as
   likely, so that pre-training would see other ids than fine-tuning and predictions, which call the library.
+
+  Attributes:
+    path: of the shard.
+    vocabulary: SentencePiece model, a file that every worker can read.
   """
 
-  name: str
-  split: str
-  index: int
-  total: int
-  size: int
   path: str
   vocabulary: str
 
