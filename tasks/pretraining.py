@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import seqio
+from etils import epath
 
 from rembert.data.batches import SourcePlace
 from rembert.data.masking import SpecialIds
@@ -89,16 +90,17 @@ def check_tasks(tasks: Sequence[seqio.Task]) -> seqio.SentencePieceVocabulary:
       fix='give each a split train and output_features={"targets": seqio.Feature(vocabulary, add_eos=False, '
       'dtype=tf.int32)}: docs/guides/seqio.md',
     )
-  vocabularies = {task.name: task.output_features[TARGETS].vocabulary for task in tasks}
-  first = next(iter(vocabularies.values()))
-  others = [name for name, vocabulary in vocabularies.items() if vocabulary != first]
-  if others:
+  files = {task.name: task.output_features[TARGETS].vocabulary.sentencepiece_model_file for task in tasks}
+  contents = (
+    {file: epath.Path(file).read_bytes() for file in set(files.values())} if len(set(files.values())) > 1 else {}
+  )
+  if len(set(contents.values())) > 1:
     raise UsageError(
       'the tasks of the mixture have different vocabularies',
-      where=', '.join([tasks[0].name, *others[:8]]),
+      where='; '.join(f'{name}: {file}' for file, name in {file: name for name, file in files.items()}.items()),
       fix='give the feature targets of all of them the same vocabulary',
     )
-  return first
+  return tasks[0].output_features[TARGETS].vocabulary
 
 
 def normalized_rates(task_or_mixture: seqio.Task | seqio.Mixture) -> dict[str, float]:

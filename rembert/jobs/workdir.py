@@ -55,7 +55,7 @@ def identity(config: PretrainConfig) -> dict:
 
 def refuse_old_stream(before: dict, data: DataConfig, workdir: epath.Path) -> None:
   """Raises UsageError if a run streamed text before there were corpora: its documents came in another order."""
-  if data.source != 'store' and not {'corpus', 'store'} & set(before):
+  if data.source != 'store' and not {'corpus', 'store', 'tasks'} & set(before):
     raise UsageError(
       'the run in the workdir streamed documents in the order of the dumps; they are now streamed in that of a corpus',
       where=f'{workdir}; data.source = {data.source}',

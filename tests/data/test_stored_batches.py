@@ -11,7 +11,7 @@ import pytest
 from rembert.data import stored_batches
 from rembert.data.config import DataConfig, DataRequest
 from rembert.data.masking import MaskingConfig
-from rembert.data.opening import open_data
+from rembert.jobs.pretrain_data import open_data
 from rembert.data.packing import PackingConfig
 from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import TokenStore
@@ -172,7 +172,7 @@ import dataclasses, json, sys
 import numpy as np
 from etils import epath
 from rembert.data.config import DataConfig, DataRequest
-from rembert.data.opening import open_data
+from rembert.jobs.pretrain_data import open_data
 from rembert.training.console import Console
 
 store, workdir, process, batch_size, spans = json.loads(sys.argv[1])

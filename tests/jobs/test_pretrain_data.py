@@ -17,7 +17,7 @@ from rembert.data.batches import OpenedData
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
-from rembert.data.stream import open_stream
+from rembert.jobs.pretrain_data import open_data
 from rembert.errors import UsageError
 from rembert.training.console import Console
 from tasks.corpus.format import open_corpus
@@ -58,7 +58,7 @@ def opened(workdir, data=DATA, vocabulary=VOCABULARY, size=SIZE, masking=Masking
     masking=masking,
   )
   console = Console(console=rich.console.Console(file=text, width=200))
-  stream = open_stream(request, workdir=epath.Path(workdir), console=console)
+  stream = open_data(request, workdir=epath.Path(workdir), console=console)
   return Opened(stream, text.getvalue(), workdir)
 
 
@@ -72,7 +72,7 @@ def first(tmp_path_factory):
 
 
 def test_opening_says_what_it_does_and_shows_the_languages(first):
-  for words in ('making the corpus', 'training a vocabulary of 1,500 pieces', 'opening SeqIO tasks', 'sampled'):
+  for words in ('making the corpus', 'training a vocabulary of 1,500 pieces', 'opening 2 SeqIO task', 'sampled'):
     assert words in first.said
 
 
@@ -90,11 +90,12 @@ def test_the_vocabulary_lies_in_the_workdir(first):
   assert processor.piece_to_id('[MASK]') == first.stream.batches.special.mask == 314
 
 
-def test_the_identity_holds_the_corpus_the_rates_and_the_vocabulary_and_is_json(first):
+def test_the_identity_holds_corpus_vocabulary_tasks_and_rates_and_is_json(first):
   digest = hashlib.sha256(first.file('vocabulary/sentencepiece.model').read_bytes()).hexdigest()
   rates = first.stream.batches.rates
   corpus = hashlib.sha256(first.file('corpus/corpus.json').read_bytes()).hexdigest()
-  expected = {'corpus': corpus, 'vocabulary': digest, 'rate of en': rates['en'], 'rate of sw': rates['sw']}
+  expected = {'corpus': corpus, 'vocabulary': digest, 'tasks': ['wikipedia.en', 'wikipedia.sw']}
+  expected |= {'rate of en': rates['en'], 'rate of sw': rates['sw']}
   assert json.loads(json.dumps(first.stream.identity)) == expected
 
 
@@ -287,7 +288,7 @@ def test_a_language_without_text_is_left_out_and_said_to_be(first, tmp_path):
   assert 'no text: left out' in run.said
   assert 'nothing to train on, left out: xh' in run.said
   assert run.stream.batches.languages == ('en', 'sw')
-  assert set(run.stream.identity) == {'corpus', 'vocabulary', 'rate of en', 'rate of sw'}
+  assert set(run.stream.identity) == {'corpus', 'vocabulary', 'tasks', 'rate of en', 'rate of sw'}
   assert next(run.stream.batches.batches(0, None))[0]['language'].max() <= 1
 
 
