@@ -10,10 +10,11 @@ Without templates, as a dump that begins in the middle holds no definitions, and
 the arguments of those that stand in a sentence. wikiextractor's command nevertheless parses all templates and drops
 those that it does not know, which is nearly all of them; its `clean` can also drop them unread, which is faster.
 
-This project's side is what streaming reads (`read_documents`): short articles are left out, and each text comes once.
+This project's side is what a corpus is made of: short articles are left out, and each text occurs once.
 `MB` are those of the articles' wikitext, uncompressed, in UTF-8, the same for both.
 """
 
+import collections
 import dataclasses
 import functools
 import importlib.resources
@@ -23,10 +24,12 @@ import lzma
 import os
 import pathlib
 import typing
+from collections.abc import Iterable, Iterator
 
 from benchmarks.turns import Contestant, NotHere, Run
 from rembert.errors import UsageError
-from tasks.wikipedia.documents import DocumentCounts, read_documents
+from tasks.corpus.documents import CorpusConfig, Document, clean
+from tasks.corpus.sources import Part, RawDocument, find_parts, read_part
 from tasks.wikipedia.dumps import Dump, find_dumps, read_articles
 
 DUMPS_VARIABLE = 'REMBERT_BENCH_DUMPS'
@@ -75,20 +78,30 @@ SETTINGS = {
 }
 
 
+def documents(parts: Iterable[Part], counts: collections.Counter) -> Iterator[Document]:
+  """The documents of dumps, cleaned, each text once; `counts` has the articles read and the documents."""
+  config, seen = CorpusConfig(held_out=0), set()
+  for found in (found for part in parts for found in read_part(part)):
+    counts['articles'] += isinstance(found, RawDocument)
+    document = clean(found, config)
+    if isinstance(document, Document) and document.digest not in seen:
+      seen.add(document.digest)
+      counts['documents'] += 1
+      yield document
+
+
 # --- contestants: each returns a function that cleans all dumps -------------------------------------------------------
 
 
 def prepare_ours(setting: Setting) -> Run:
-  """The documents that streaming gives."""
+  """The documents of a corpus."""
   logging.getLogger('tasks.wikipedia.dumps').setLevel(logging.ERROR)  # that a dump is cut off has been said before
 
   def run() -> dict[str, int]:
-    counts, characters = DocumentCounts(), 0
+    counts, characters = collections.Counter(), 0
     for _ in range(setting.passes):
-      for dumps in setting.dumps:
-        for document in read_documents(dumps, split='all', held_out=0.0, document_counts=counts):
-          characters += len(document.text)
-    return _per_pass(setting, counts.articles, counts.documents, characters)
+      characters += sum(len(document.text) for document in documents(find_parts('dumps', setting.pattern), counts))
+    return _per_pass(setting, counts['articles'], counts['documents'], characters)
 
   return run
 

@@ -96,7 +96,7 @@ def prepare_store(folder: pathlib.Path, setting: reading.Setting) -> Run:
 
 def multiply_store(store: pathlib.Path, folder: pathlib.Path, rows: int) -> None:
   """A store of about that many training rows: those of `store`, again and again, a file for each language."""
-  from tasks.token_store.pipeline import write_rows  # Beam, which nobody else here needs
+  from tasks.token_store.shards import write_rows
 
   small, manifest = TokenStore(store), json.loads((store / MANIFEST).read_text())
   times = max(1, rows // sum(small.rows(language, 'train') for language in small.languages))

@@ -75,7 +75,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path, workdir: pathlib.Path |
   from etils import epath
 
   from rembert.data.config import DataConfig, DataRequest
-  from rembert.data.opening import open_store
+  from rembert.jobs.pretrain_data import open_store
   from rembert.training.console import Console
 
   jax.config.update('jax_platforms', 'cpu')

@@ -1,21 +1,21 @@
 """The sample corpus, as the benchmarks of the input take it: its clean texts, and a vocabulary trained on it."""
 
+import collections
 import pathlib
 import subprocess
 import sys
 
 from benchmarks.cleaning import SETTINGS as DUMPS
+from benchmarks.cleaning import documents
 from benchmarks.turns import NotHere
-from tasks.wikipedia.documents import read_documents
-from tasks.wikipedia.dumps import find_dumps
+from tasks.corpus.sources import find_parts
 
 PATTERN = DUMPS['sample'].pattern
 
 
 def texts() -> list[str]:
-  """The documents that streaming gives, language by language."""
-  languages = find_dumps(PATTERN).values()
-  return [document.text for dumps in languages for document in read_documents(dumps, split='all', held_out=0.0)]
+  """The clean documents, language by language, in the order of the dumps."""
+  return [document.text for document in documents(find_parts('dumps', PATTERN), collections.Counter())]
 
 
 def make_vocabulary(pieces: int, file: pathlib.Path) -> None:

@@ -33,6 +33,15 @@ class RunError(UsageError):
   exit_code = 1
 
 
+def joined(errors: Sequence[UsageError]) -> UsageError:
+  """One error that says what several do, each thing once; of many, the first."""
+  lines = lambda name: list(dict.fromkeys(value for error in errors if (value := getattr(error, name))))
+  what, where = lines('what'), lines('where')
+  more = [f'and {len(what) - 8} more'] if len(what) > 8 else []
+  fixes = list(dict.fromkeys(fix for error in errors for fix in error.fix))
+  return UsageError('; '.join([*what[:8], *more]), where='; '.join(where[:8]), fix=fixes[:4])
+
+
 def first_line(error: BaseException) -> str:
   """What an exception of somebody else's says, in one line: the first that is not blank, or else its type."""
   return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,1 +1,12 @@
-"""What an example is: SeqIO sources, preprocessors, vocabularies and metrics. Importing this package alone is light."""
+"""What an example is: SeqIO sources, preprocessors, vocabularies and metrics. Importing this package alone is light.
+
+`import tasks.mixtures` registers this project's SeqIO tasks and mixtures; the functions here register them over other
+data.
+"""
+
+
+def add_wikipedia(**arguments) -> None:
+  """Registers `wikipedia.{language}` and mixtures over a corpus or TFDS: `tasks.wikipedia.registry.add_wikipedia`."""
+  from tasks import mixtures  # first, as it registers under the same names
+
+  mixtures.add_wikipedia(**arguments)

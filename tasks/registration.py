@@ -42,6 +42,12 @@ def add_mixture(name: str, rates: Mapping[str, seqio.MixtureRate], **arguments) 
   return seqio.MixtureRegistry.add(name, list(rates.items()), **arguments)
 
 
+def remove_ours(name: str) -> None:
+  """Removes tasks and mixtures of ours called `name` or `name.…`."""
+  for each in [each for each in _OURS if each == name or each.startswith(f'{name}.')]:
+    _make_room(each)
+
+
 def _make_room(name: str) -> None:
   registries = [each for each in (seqio.TaskRegistry, seqio.MixtureRegistry) if name in each.names()]
   if registries and name not in _OURS:

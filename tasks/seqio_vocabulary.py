@@ -7,6 +7,7 @@ import functools
 import os
 
 import seqio
+import tensorflow_text as tf_text
 
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
@@ -58,6 +59,17 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
     return check_vocabulary(self.sentencepiece_model_file, vocab_size=1 << 31)
 
   @functools.cached_property
+  def _shared_tf_tokenizer(self) -> tf_text.SentencepieceTokenizer:
+    # Outside of the function that is traced: a model created inside belongs to each iterator over it.
+    with tf.init_scope():
+      return tf_text.SentencepieceTokenizer(model=self.sp_model)
+
+  @property
+  def tf_tokenizer(self) -> tf_text.SentencepieceTokenizer:
+    """TensorFlow Text's tokenizer; one for all datasets, as parsing 250,000 tokens takes time and memory."""
+    return self._shared_tf_tokenizer
+
+  @functools.cached_property
   def space_id(self) -> int:
     """Id of a lone `▁`: the space before a character that no token with a `▁` of its own begins with."""
     return self.tokenizer.piece_to_id('▁')
@@ -77,7 +89,8 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
 
   def __getstate__(self):
     state = super().__getstate__()
-    return {name: value for name, value in state.items() if name not in ('special', 'space_id')}
+    found_later = ('special', 'space_id', '_shared_tf_tokenizer')
+    return {name: value for name, value in state.items() if name not in found_later}
 
   def __eq__(self, other) -> bool:
     return isinstance(other, RembertVocabulary) and self._sentencepiece_model_file == other._sentencepiece_model_file

@@ -1,8 +1,8 @@
 """SentencePiece vocabularies with the special ids of the released RemBERT: train one, check one, report on one.
 
-  python -m tasks.vocabulary --dumps=FOLDER --size=32000 --output=vocabulary/sentencepiece.model
+  python -m tasks.vocabulary --corpus=CORPUS --size=32000 --output=vocabulary/sentencepiece.model
   python -m tasks.vocabulary --text=FOLDER --size=250300 --output=vocabulary/sentencepiece.model
-  python -m tasks.vocabulary report --vocabulary=vocabulary/sentencepiece.model --dumps=FOLDER
+  python -m tasks.vocabulary report --vocabulary=vocabulary/sentencepiece.model --corpus=CORPUS
 
 Layout: [PAD] 0, [UNK] 2, [CLS] 312, [SEP] 313, [MASK] 314 at any size, unused pieces between them, then 256 byte
 pieces (a character without a piece of its own becomes its UTF-8 bytes, never [UNK]), then what the unigram model
@@ -16,7 +16,7 @@ import math
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,15 +24,14 @@ import sentencepiece
 from etils import epath
 from sentencepiece import sentencepiece_model_pb2
 
-from rembert.command_line import run_command
+from rembert.command_line import parse_flags, run_command
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 from rembert.storage import is_remote, why_unreachable, write_errors, write_whole
 
 if TYPE_CHECKING:
   from rembert.training.console import Console
-  from tasks.survey import LanguageStatistics
-  from tasks.wikipedia.corpus import Corpus
+  from tasks.corpus.format import Corpus
 
 SPECIAL_PIECES = {'[PAD]': 0, '[UNK]': 2, '[CLS]': 312, '[SEP]': 313, '[MASK]': 314}
 _BYTES = 256
@@ -220,32 +219,50 @@ def text_budgets(characters: Mapping[str, int], rates: Mapping[str, float], tota
   return {language: min(characters[language], math.ceil(rate * total)) for language, rate in rates.items()}
 
 
+def sample_text(
+  corpus: 'Corpus',
+  characters: Mapping[str, int],
+  on_progress: Callable[[float, str], None] = lambda fraction, language: None,
+) -> Iterator[str]:
+  """Paragraphs to train a vocabulary on: of each language so many characters of its training documents.
+
+  Args:
+    corpus: to be read.
+    characters: how much of each language.
+    on_progress: is given the share of all `characters` that is done, 0 to 1, and the language at hand.
+  """
+  done, total = 0, max(1, sum(characters.values()))
+  for language, budget in characters.items():
+    taken = 0
+    for text in corpus.sample(language, 'train', budget):
+      yield from text.split('\n')
+      taken += len(text)
+      on_progress((done + min(taken, budget)) / total, language)
+    done += budget
+
+
 def train_on_corpus(
   corpus: 'Corpus',
   path: epath.PathLike,
   *,
-  statistics: Mapping[str, 'LanguageStatistics'],
   rates: Mapping[str, float],
   size: int,
   characters: int,
   character_coverage: float,
   console: 'Console',
 ) -> None:
-  """Trains a vocabulary on text of every language, so much of each as its sampling rate says, as far as there is any.
+  """Trains a vocabulary on text of every language, as much of each as its sampling rate gives and the corpus has.
 
   Args:
     corpus: to be read.
     path: the file to write.
-    statistics: what there is of each language.
     rates: sampling rate of each language.
-    size: pieces.
+    size: tokens in the vocabulary.
     characters: of all languages together.
-    character_coverage: share of the characters that get pieces of their own.
-    console: is told what is being done.
+    character_coverage: share of the characters that get tokens of their own.
+    console: shows progress.
   """
-  from tasks.survey import sample_text
-
-  budgets = text_budgets({language: counts.characters for language, counts in statistics.items()}, rates, characters)
+  budgets = text_budgets({language: corpus.languages[language].characters for language in rates}, rates, characters)
   texts, taken, began = [], 0, time.monotonic()
   with console.task('sampling text for a vocabulary') as update:
 
@@ -272,12 +289,10 @@ def main(argv: list[str] | None = None) -> int:
   import argparse
   import sys
 
-  from rembert.data.config import SAMPLE, DataConfig
+  from rembert.data.config import SAMPLE
   from rembert.data.mixture import sampling_rates
   from rembert.training.console import Console
-  from tasks.survey import survey
-  from tasks.text_files import open_text_files
-  from tasks.wikipedia.corpus import open_corpus
+  from tasks.corpus.flags import add_sources, corpus_or_temporary
 
   argv = sys.argv[1:] if argv is None else argv
   if argv[:1] == ['report']:
@@ -286,44 +301,43 @@ def main(argv: list[str] | None = None) -> int:
     return vocabulary_report.main(argv[1:])
   parser = argparse.ArgumentParser(
     prog='python -m tasks.vocabulary',
-    description='Train a SentencePiece vocabulary on MediaWiki dumps or plain text.',
-    epilog='examples\n  python -m tasks.vocabulary --dumps=dumps/ --languages=de,el,th --size=32000 --output=v.model\n'
+    description='Train a SentencePiece vocabulary on a corpus. Of dumps, plain text or a TFDS dataset, one is made in '
+    'a temporary directory first; python -m tasks.corpus makes one that other commands read as well.',
+    epilog='examples\n  python -m tasks.vocabulary --corpus=corpus --size=32000 --output=v.model\n'
+    '  python -m tasks.vocabulary --dumps=dumps/ --languages=de,el,th --size=32000 --output=v.model\n'
     '  what one makes of each language:\n    python -m tasks.vocabulary report --help\n\n'
     'what it takes: 250,300 pieces from 44 million characters of 119 languages, two cores: 2 min, 1.8 GB of memory',
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  source = parser.add_mutually_exclusive_group()
-  source.add_argument('--dumps', default=SAMPLE, help='folder or glob of dumps (default: the sample corpus)')
-  source.add_argument('--text', help='instead of dumps, a folder of LL.txt, .txt.xz, .txt.bz2 or .txt.gz')
-  parser.add_argument('--languages', default=None, help='codes, comma separated, or mbert or rembert (default: all)')
+  add_sources(parser, default=SAMPLE)
   parser.add_argument('--size', type=int, required=True, help=f'pieces, special ones included; {SMALLEST_SIZE} or more')
   parser.add_argument('--alpha', type=float, default=0.5, help='smoothing of the languages (default 0.5)')
   parser.add_argument('--coverage', type=float, default=0.9995, help='share of characters with own pieces')
   parser.add_argument('--characters', type=int, default=50_000_000, help='how much text to train on')
   parser.add_argument('--output', required=True, help='the file to write')
-  options = parser.parse_args(argv)
+  options, _ = parse_flags(parser, argv)
 
   def train():
+    from tasks.corpus.documents import CorpusConfig
+
     console = Console()
     refuse_too_few(options.size)
     with write_errors('the vocabulary', options.output):  # now, not after minutes of training
       write_whole(f'{options.output}.writable', '')
       epath.Path(f'{options.output}.writable').unlink()
-    data = DataConfig(dumps=options.dumps, languages=options.languages, held_out=0.0)
-    corpus = open_text_files(options.text, data, console.say) if options.text else open_corpus(data, console.say)
-    with console.task('surveying the corpus') as update:
-      statistics = survey(corpus, data.survey_documents, update)
-    rates = sampling_rates({language: counts.sentences for language, counts in statistics.items()}, options.alpha)
-    train_on_corpus(
-      corpus,
-      options.output,
-      statistics=statistics,
-      rates=rates,
-      size=options.size,
-      characters=options.characters,
-      character_coverage=options.coverage,
-      console=console,
-    )
+    config = CorpusConfig(held_out=0, min_characters=1 if options.text else 100)
+    with corpus_or_temporary(options, config, console) as corpus:
+      sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
+      rates = sampling_rates(sentences, options.alpha)
+      train_on_corpus(
+        corpus,
+        options.output,
+        rates=rates,
+        size=options.size,
+        characters=options.characters,
+        character_coverage=options.coverage,
+        console=console,
+      )
     console.say(f'{options.size:,} pieces from {len(rates)} language(s): {options.output}')
 
   return run_command('tasks.vocabulary', train)

@@ -1,6 +1,6 @@
 """What a vocabulary makes of each language: how much of it has pieces of its own, and how many pieces it takes.
 
-  python -m tasks.vocabulary report --vocabulary=sentencepiece.model --dumps=FOLDER
+  python -m tasks.vocabulary report --vocabulary=sentencepiece.model --corpus=CORPUS
   python -m tasks.vocabulary report --vocabulary=sentencepiece.model --text=FOLDER --output=report.json
 
 A language whose words fall into many pieces fills its rows with little text; one whose characters fall back to bytes is
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rembert.command_line import run_command
-from rembert.data.config import SAMPLE, DataConfig
+from rembert.command_line import parse_flags, run_command
+from rembert.data.config import SAMPLE
 from rembert.errors import UsageError
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console
-from tasks.survey import spread
-from tasks.text_files import open_text_files
+from tasks.corpus.flags import add_sources, corpus_or_temporary
 from tasks.vocabulary import load_vocabulary
-from tasks.wikipedia.corpus import open_corpus
 
 if TYPE_CHECKING:
   import sentencepiece
+
+  from tasks.corpus.format import Corpus
 
 # Scripts that put no blank between words: a word count would say nothing.
 _WITHOUT_SPACES = frozenset({'bo', 'dz', 'gan', 'ja', 'km', 'lo', 'my', 'shn', 'th', 'wuu', 'yue', 'zh'})
@@ -164,6 +164,15 @@ def _row(name: str, counts: PieceStatistics) -> tuple[str, ...]:
   )
 
 
+def _refuse_other_share(corpus: 'Corpus', held_out: float | None) -> None:
+  if held_out is not None and corpus.recipe['held_out'] != held_out:
+    raise UsageError(
+      f'the corpus holds out a share of {corpus.recipe["held_out"]}, not {held_out}',
+      where=f'--held_out={held_out}, {corpus.folder}',
+      fix=f'--held_out={corpus.recipe["held_out"]}; or leave it out, for the documents to train on',
+    )
+
+
 _COLUMNS = ('', 'texts', 'characters', 'covered', '/word', '/char', 'bytes', 'unknown', 'used')
 
 
@@ -176,36 +185,35 @@ def main(argv: Sequence[str]) -> int:
     'shares of the pieces; used, share of the vocabulary',
   )
   parser.add_argument('--vocabulary', required=True, help='a SentencePiece model')
-  source = parser.add_mutually_exclusive_group()
-  source.add_argument('--dumps', default=SAMPLE, help='folder or glob of dumps (default: the sample corpus)')
-  source.add_argument('--text', help='instead of dumps, a folder of LL.txt, .txt.xz, .txt.bz2 or .txt.gz')
-  parser.add_argument('--languages', help='codes, comma separated, or mbert or rembert (default: all)')
+  add_sources(parser, default=SAMPLE)
   parser.add_argument(
-    '--held_out', type=float, help='only documents that a run with this data.held_out never trains on (default: all)'
+    '--held_out',
+    type=float,
+    help='only documents that a run with this data.held_out never trains on (default: those to train on)',
   )
   parser.add_argument('--characters', type=int, default=1_000_000, help='text of each language (default 1,000,000)')
   parser.add_argument('--output', help='also write it all as JSON')
-  options = parser.parse_args(argv)
+  options, _ = parse_flags(parser, argv)
 
   def show():
+    from tasks.corpus.documents import CorpusConfig
+
     console = Console()
     processor = load_vocabulary(options.vocabulary)
-    data = DataConfig(dumps=options.dumps, languages=options.languages, held_out=options.held_out or 0.0)
-    corpus = open_text_files(options.text, data, console.say) if options.text else open_corpus(data, console.say)
+    config = CorpusConfig(held_out=options.held_out or 0, min_characters=1 if options.text else 100)
+    with corpus_or_temporary(options, config, console) as corpus:
+      _refuse_other_share(corpus, options.held_out)
+      split = 'train' if options.held_out is None else 'validation'
 
-    def texts() -> Iterator[tuple[str, list[str]]]:
-      with console.task('reading') as update:
-        for number, language in enumerate(corpus.languages):
-          update(number / len(corpus.languages), language)
-          documents = corpus.documents(language)
-          chosen = (document.text for document, is_out in documents if is_out or options.held_out is None)
-          yield language, spread(chosen, options.characters)
+      def texts() -> Iterator[tuple[str, Iterable[str]]]:
+        with console.task('reading') as update:
+          for number, language in enumerate(corpus.languages):
+            update(number / len(corpus.languages), language)
+            yield language, corpus.sample(language, split, options.characters)
 
-    of_language, whole = report(processor, texts())
+      of_language, whole = report(processor, texts())
     if not of_language:
-      raise UsageError(
-        'there is no text to report on', where=options.text or options.dumps, fix='a larger --held_out, or none'
-      )
+      raise UsageError('there is no text to report on', where=str(corpus.folder), fix='a larger --held_out, or none')
     own = int(PieceCounter(processor).is_own.sum())
     title = f'{options.vocabulary}: {processor.get_piece_size():,} pieces, {own:,} of text'
     console.table(title, _COLUMNS, [*(_row(*item) for item in of_language.items()), _row('all', whole)])

@@ -6,9 +6,10 @@ the state there is, and it does not depend on how many hosts read.
 """
 
 import dataclasses
+import itertools
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from etils import epath
@@ -29,8 +30,21 @@ def batch_shapes(rows: int, sequence_length: int, slots: int) -> dict[str, tuple
   return shapes | {'weights': (predictions, np.dtype(np.float32)), 'language': ((rows,), np.dtype(np.int32))}
 
 
-# (language, split, number of documents to skip) → ids of the following documents, once through the corpus.
-OpenDocuments = Callable[[str, str, int], Iterator[np.ndarray]]
+class SourcePlace(NamedTuple):
+  """Where the source of a language may be opened again, without reading it from its beginning.
+
+  Attributes:
+    example: number of the source's example to begin at.
+    document: number of the first document that this example, or one after it, gives.
+  """
+
+  example: int = 0
+  document: int = 0
+
+
+# (language, split, where to open the source) → ids of the documents from number `place.document` to the end of the
+# split, each with the latest place from which it can be read again.
+OpenDocuments = Callable[[str, str, SourcePlace], Iterator[tuple[np.ndarray, SourcePlace]]]
 
 
 class BatchSource(Protocol):
@@ -70,20 +84,44 @@ class OpenedData:
 
 @dataclasses.dataclass
 class _Position:
-  """Where a language stands: the epoch and place at which its current window of rows begins, and the row in it."""
+  """Where a language stands: the epoch and place at which its current window of rows begins, and the row in it.
+
+  `source_example` and `source_document` are a `SourcePlace` from which document number `document` can be read.
+  """
 
   epoch: int = 0
   document: int = 0
   offset: int = 0
   window: int = 0
   row: int = 0
+  source_example: int = 0
+  source_document: int = 0
+
+  @property
+  def start(self) -> '_Start':
+    """Where the window begins."""
+    source = SourcePlace(self.source_example, self.source_document)
+    return _Start(self.epoch, Place(self.document, self.offset), source)
+
+
+class _Start(NamedTuple):
+  """Where a row begins: in which epoch and document, and where to open the source for that."""
+
+  epoch: int
+  place: Place
+  source: SourcePlace
+
+  def position(self, window: int) -> _Position:
+    """That of the first row of window number `window`."""
+    place, source = self.place, self.source
+    return _Position(self.epoch, place.document, place.offset, window, 0, source.example, source.document)
 
 
 class LanguageRows:
   """Packed rows of one language without end, shuffled in windows.
 
   A window is filled from the documents in their order, then shuffled by (seed, language, window). To resume, the window
-  is filled again from where it began: cheap, exact, and the state is five integers.
+  is filled again from where it began: cheap, exact, and the state is seven integers.
   """
 
   def __init__(
@@ -102,8 +140,9 @@ class LanguageRows:
     self._sequence_length, self._special, self._seed, self._window_size = sequence_length, special, seed, window
     self._packing = packing
     self._position = _Position(**(state or {}))
-    self._next_window_at = (self._position.epoch, Place(self._position.document, self._position.offset))
-    self._source: Iterator[tuple[Row, tuple[int, Place]]] | None = None
+    self._next_window = self._position.start
+    self._read_from = self._next_window.source
+    self._source: Iterator[tuple[Row, _Start]] | None = None
     self._window: list[Row] = []
 
   def state(self) -> dict[str, int]:
@@ -115,8 +154,7 @@ class LanguageRows:
     if not self._window:
       self._fill_window()
     if self._position.row == self._window_size:
-      epoch, place = self._next_window_at
-      self._position = _Position(epoch, place.document, place.offset, self._position.window + 1)
+      self._position = self._next_window.position(self._position.window + 1)
       self._fill_window()
     row = self._window[self._position.row]
     self._position.row += 1
@@ -129,31 +167,40 @@ class LanguageRows:
 
   def _fill_window(self) -> None:
     if self._source is None:
-      self._source = self._rows_from(*self._next_window_at)
+      self._source = self._rows_from(self._next_window)
     rows = []
     while len(rows) < self._window_size:
-      row, self._next_window_at = next(self._source)
+      row, self._next_window = next(self._source)
       rows.append(row)
     shuffle = random_stream(
       self._seed, SHUFFLE_STREAM, zlib.crc32(self._language.encode()), self._position.window
     ).permutation(self._window_size)
     self._window = [rows[i] for i in shuffle]
 
-  def _rows_from(self, epoch: int, place: Place) -> Iterator[tuple[Row, tuple[int, Place]]]:
+  def _rows_from(self, start: _Start) -> Iterator[tuple[Row, _Start]]:
+    epoch, place, source = start
     is_whole_epoch = place == Place()
     while True:
       found = False
-      documents = self._open(self._language, 'train', place.document)
+      documents = itertools.islice(self._documents(source), place.document - source.document, None)
       for row, next_place in pack(documents, self._sequence_length, self._special, start=place, config=self._packing):
         found = True
-        yield row, (epoch, next_place)
+        # The next row begins in the document that was read last, or in the one after it.
+        yield row, _Start(epoch, next_place, self._read_from)
       if is_whole_epoch and not found:
         raise UsageError(
           f'no text to train on in {self._language!r}',
-          where='data.languages',
-          fix='leave the language out, or lower data.held_out and data.min_characters',
+          where='data.languages, data.mixture',
+          fix='leave it out; or lower data.held_out and data.min_characters',
         )
-      epoch, place, is_whole_epoch = epoch + 1, Place(), True
+      epoch, place, source, is_whole_epoch = epoch + 1, Place(), SourcePlace(), True
+
+  def _documents(self, source: SourcePlace) -> Iterator[np.ndarray]:
+    """Documents from a place on; `_read_from` is where the last of them can be read again."""
+    self._read_from = source
+    for document, place in self._open(self._language, 'train', source):
+      self._read_from = place
+      yield document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +277,7 @@ class StreamedBatches:
     """See `BatchSource`."""
     rows, languages, step = [], [], 0
     for index, language in enumerate(self.rates):
-      documents = self.open_documents(language, 'validation', 0)
+      documents = (document for document, _ in self.open_documents(language, 'validation', SourcePlace()))
       for count, (row, _) in enumerate(pack(documents, self.sequence_length, self.special, config=self.packing)):
         if count == self.evaluation_rows:
           break

@@ -15,6 +15,9 @@ class DataConfig:
 
   Attributes:
     source: `dumps` (MediaWiki exports), `tfds` (TensorFlow Datasets' `wikipedia`), both streamed; or `store`.
+    corpus: folder that `python -m tasks.corpus` made, to be streamed. None: a corpus is made in the workdir first.
+    mixture: a SeqIO task or mixture to be streamed, by the name it is registered under (`--module`, or one of
+      `tasks.mixtures`). Languages, rates and vocabulary are the mixture's. None: the text that other fields name.
     store: for `store`: the folder that `python -m tasks.token_store` made. It has a vocabulary of its own.
     read_threads: for `store`: threads that prepare batches ahead.
     dumps: for `dumps`: a folder, a glob, or a list of them, local or `gs://`; `sample` is the small corpus that comes
@@ -31,11 +34,13 @@ class DataConfig:
       corpus: rate of l ≤ max_upsampling · (sentences of l) / (sentences of all). 1 is alpha = 1; None: no limit.
     held_out: share of the documents that is kept for evaluation, chosen by a hash of their text.
     min_characters: shorter documents are left out.
-    survey_documents: how many documents per language are read to count sentences; what lies beyond is extrapolated.
+    survey_documents: without effect: a corpus has exact counts. Accepted for one release.
     shuffle_rows: rows of one language are shuffled in windows of this many.
   """
 
   source: str = 'dumps'
+  corpus: str | None = None
+  mixture: str | None = None
   store: str | None = None
   read_threads: int = 1
   dumps: str | tuple[str, ...] = SAMPLE
@@ -72,6 +77,27 @@ class DataConfig:
       if isinstance(value, str) and name == 'languages':
         value = tuple(code.strip() for code in value.split(','))
       object.__setattr__(self, name, tuple(value) if isinstance(value, list | tuple) else value)
+    self._refuse_contradictions()
+
+  def _refuse_contradictions(self) -> None:
+    """UsageError if several fields name the text, or if others would change the tasks or rates of a mixture."""
+    changed = {field.name for field in dataclasses.fields(self) if getattr(self, field.name) != field.default}
+    texts = [name for name in ('mixture', 'corpus') if name in changed]
+    texts += [name for name in ('store', 'dumps') if self.source == name and name in changed] if texts else []
+    if len(texts) > 1:
+      raise self._contradiction(texts[1:], f'data.{texts[0]} names the text to train on, and others name another')
+    rates = [name for name in ('languages', 'alpha', 'max_share', 'max_upsampling') if name in changed]
+    if self.mixture and rates:
+      raise self._contradiction(rates, 'data.mixture has tasks and rates of its own, and others would change them')
+
+  def _contradiction(self, names: list[str], what: str) -> UsageError:
+    fix = {field.name: field.default for field in dataclasses.fields(self)}
+    fix['store'] = 'None --gin.data.source=dumps'
+    return UsageError(
+      what,
+      where=', '.join(f'data.{name} = {getattr(self, name)!r}' for name in names),
+      fix=' '.join(f'--gin.data.{name}={fix[name]}' for name in names),
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,6 @@ from etils import epath
 
 import rembert
 from rembert import configuration
-from rembert.data.opening import open_data
 from rembert.data.prefetch import prefetch
 from rembert.hosts.together import Hosts
 from rembert.jobs import workdir as workdirs
@@ -26,6 +25,7 @@ from rembert.jobs.description import (
   show_schedule,
 )
 from rembert.jobs.initial_parameters import open_initial
+from rembert.jobs.pretrain_data import open_data
 from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
 from rembert.training import flops, sharding
 from rembert.training.console import Console
@@ -71,6 +71,7 @@ def _run(
   newest = checkpoints.newest()
   if newest is not None:
     workdirs.refuse_other_run(newest.meta, workdirs.identity(config), workdir)
+    workdirs.refuse_old_stream(newest.meta, config.data, workdir)
     if newest.step >= train.steps and not newest.meta['is_evaluation_due']:
       console.say(f'{workdir} is complete: {newest.step} steps')
       show_result(console, workdir, newest.step)

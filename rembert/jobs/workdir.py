@@ -3,6 +3,7 @@
 from etils import epath
 
 from rembert import configuration
+from rembert.data.config import DataConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError, first_line
@@ -50,6 +51,20 @@ def identity(config: PretrainConfig) -> dict:
     **config_meta('optimizer', config.optimizer, _OPTIMIZER_FIELDS),
     **config_meta('train', config.train, _TRAIN_FIELDS),
   }
+
+
+def refuse_old_stream(before: dict, data: DataConfig, workdir: epath.Path) -> None:
+  """Raises UsageError if a run streamed text before there were corpora: its documents came in another order."""
+  if data.source != 'store' and not {'corpus', 'store', 'tasks'} & set(before):
+    raise UsageError(
+      'the run in the workdir streamed documents in the order of the dumps; they are now streamed in that of a corpus',
+      where=f'{workdir}; data.source = {data.source}',
+      fix=[
+        'start a new run in another directory: --workdir=DIR',
+        f'it can begin with these parameters: --gin.train.init_from={workdir}',
+        'or continue with the version that began the run',
+      ],
+    )
 
 
 def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:

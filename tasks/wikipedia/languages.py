@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
+from rembert.errors import UsageError
+
 # The languages of multilingual BERT, cased: the 104 entries of google-research/bert's multilingual.md, in its order. It
 # names languages, not codes; the codes are Wikipedia's. "Norwegian (Bokmal)" is `no`. Chinese is two of the entries and
 # one Wikipedia, so that 104 languages are 103 editions. The last two are those that only the cased model has.
@@ -26,6 +28,9 @@ _CHINESE_SCRIPTS = ('zh-Hans', 'zh-Hant')
 # Inferred: what makes them 110. The rule here counts Chinese by its scripts, as multilingual BERT's list does. The
 # other sum that comes out right is mC4's `und`, text of no known language. The Wikipedias are the same by either.
 REMBERT = tuple(sorted({*_ON_REMBERTS_CARD.split(), *ROMANISED, *_CHINESE_SCRIPTS} - {'zh'}))
+
+# The languages of mC4 (T5's multilingual crawl), with those in Latin letters and without `und`, text of no known one.
+MC4 = tuple(sorted({*_ON_REMBERTS_CARD.split(), *ROMANISED} - {'bs', 'hr'}))
 
 LISTS = {'mbert': MBERT, 'rembert': REMBERT}
 
@@ -103,6 +108,29 @@ def without_lists(languages: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
   codes = tuple(language for language in languages if language not in LISTS)
   listed = {edition_of(code) for language in languages for code in LISTS.get(language, ())}
   return codes, tuple(sorted(edition for edition in listed if edition is not None))
+
+
+def chosen_languages(languages: Sequence[str] | None, there: Collection[str], *, where: str) -> list[str]:
+  """The languages to take of those that are `there`, sorted.
+
+  Args:
+    languages: codes, or lists by name, of which those are taken that are there; None for all.
+    there: codes.
+    where: what holds them.
+
+  Raises:
+    UsageError: a code is missing, or none of a list is there.
+  """
+  codes, listed = (tuple(there), ()) if languages is None else without_lists(languages)
+  missing = [code for code in codes if code not in there]
+  chosen = sorted({*codes, *listed} & set(there))
+  if missing or not chosen:
+    raise UsageError(
+      f'there is no text in {", ".join(missing or languages or ["any language"])}',
+      where=where,
+      fix=f'choose among {", ".join(sorted(there))}',
+    )
+  return chosen
 
 
 def missing_in_words(languages: Sequence[str], there: Collection[str]) -> str:

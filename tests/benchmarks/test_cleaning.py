@@ -4,8 +4,10 @@ import pytest
 
 from benchmarks import cleaning
 from benchmarks.turns import NotHere
-from tasks.wikipedia.documents import read_documents
-from tasks.wikipedia.dumps import find_dumps
+from rembert.training.console import Console
+from tasks.corpus.documents import CorpusConfig
+from tasks.corpus.local import make_corpus
+from tasks.corpus.sources import find_parts
 
 
 @pytest.fixture(scope='module')
@@ -14,16 +16,14 @@ def swahili():
   return dataclasses.replace(sample, pattern=f'{sample.pattern}/swwiki-*', passes=2)
 
 
-def test_what_is_counted_is_one_pass(swahili):
-  documents = [
-    document
-    for dumps in find_dumps(swahili.pattern).values()
-    for document in read_documents(dumps, split='all', held_out=0.0)
-  ]
+def test_what_is_counted_is_one_pass_and_a_corpus_holds_the_same(swahili, tmp_path):
+  config = CorpusConfig(held_out=0, dedupe='documents')
+  corpus = make_corpus(find_parts('dumps', swahili.pattern), tmp_path, config, Console(is_quiet=True))
+  texts = list(corpus.texts('sw', 'train'))
   assert cleaning.prepare_ours(swahili)() == {
     'articles': swahili.size.articles,
-    'documents': len(documents),
-    'characters kept': sum(len(document.text) for document in documents),
+    'documents': len(texts),
+    'characters kept': sum(map(len, texts)),
   }
 
 

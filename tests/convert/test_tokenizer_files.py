@@ -6,13 +6,11 @@ import pytest
 import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_corpora import sample_corpus
 
 from rembert.convert.tokenizer_files import build_tokenizer, write_tokenizer
-from rembert.data.config import DataConfig
 from rembert.data.text import TextEncoder
-from tasks.survey import sample_text
-from tasks.vocabulary import train_vocabulary
-from tasks.wikipedia.corpus import open_corpus
+from tasks.vocabulary import sample_text, train_vocabulary
 
 LINES = 1000
 _SENTENCE_END = re.compile(r'(?<=[.!?。।؟])|\n')
@@ -21,7 +19,7 @@ _SENTENCE_END = re.compile(r'(?<=[.!?。।؟])|\n')
 @pytest.fixture(scope='module')
 def lines():
   """A thousand sentences of the twelve languages of the sample corpus, a line each."""
-  corpus = open_corpus(DataConfig(held_out=0.1))
+  corpus = sample_corpus()
   each = -(-LINES // len(corpus.languages))
   by_language = {}
   for language in corpus.languages:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rembert.data.batches import LanguageRows, StreamedBatches
+from rembert.data.batches import LanguageRows, SourcePlace, StreamedBatches
 from rembert.data.masking import MaskingConfig, SpecialIds
 from rembert.data.packing import pack
 from rembert.errors import UsageError
@@ -36,8 +36,21 @@ CORPUS = {
 RATES = {'de': 0.4, 'en': 0.35, 'sw': 0.25}
 
 
-def open_documents(language, split, skip):
-  return iter(CORPUS[language, split][skip:])
+# A source's example may give no document, one, or several.
+EXAMPLES = {
+  key: np.random.default_rng(9).integers(0, 4, 20 * len(documents)).tolist() for key, documents in CORPUS.items()
+}
+
+
+def open_documents(language, split, source):
+  documents, counts = CORPUS[language, split], EXAMPLES[language, split]
+  first = 0
+  for example, count in enumerate(counts):
+    if example == source.example:
+      assert first == source.document
+    for document in documents[first : first + count] if example >= source.example else ():
+      yield document, SourcePlace(example, first)
+    first += count
 
 
 SOURCE = StreamedBatches(
@@ -100,6 +113,23 @@ def test_a_language_resumes_at_window_edges_and_epoch_wraps(language, window):
     for expected in rows[start : start + 5]:
       for ours, theirs in zip(again.next(), expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_resuming_opens_the_source_where_the_window_began():
+  opened_at = []
+
+  def reading(language, split, source):
+    opened_at.append(source)
+    return open_documents(language, split, source)
+
+  stream = LanguageRows('en', reading, sequence_length=S, special=SPECIAL, seed=1, window=4)
+  for _ in range(14):
+    stream.next()
+  state = stream.state()
+  LanguageRows('en', reading, sequence_length=S, special=SPECIAL, seed=1, window=4, state=state).next()
+  assert opened_at[0] == SourcePlace()
+  assert opened_at[-1] == (state['source_example'], state['source_document'])
+  assert 0 < state['source_document'] <= state['document'] < state['source_document'] + 4
 
 
 def test_windows_are_shuffles_of_the_documents_in_order_epoch_after_epoch():
@@ -255,7 +285,9 @@ def test_without_held_out_text_there_is_no_evaluation():
 
 @pytest.mark.parametrize('documents', [[], [np.zeros(0, np.int32)] * 3], ids=['no documents', 'empty documents'])
 def test_a_language_without_text_is_a_usage_error(documents):
-  source = dataclasses.replace(SOURCE, rates={'xx': 1.0}, open_documents=lambda *_: iter(documents))
+  source = dataclasses.replace(
+    SOURCE, rates={'xx': 1.0}, open_documents=lambda *_: ((ids, SourcePlace()) for ids in documents)
+  )
   with pytest.raises(UsageError, match='xx') as error:
     next(source.batches())
-  assert error.value.where == 'data.languages'
+  assert 'data.languages' in error.value.where

@@ -1,6 +1,5 @@
 """Batches from a store: a function of (seed, step, row), the same for any number of readers, each row once an epoch."""
 
-import itertools
 import json
 import subprocess
 import sys
@@ -12,8 +11,8 @@ import pytest
 from rembert.data import stored_batches
 from rembert.data.config import DataConfig, DataRequest
 from rembert.data.masking import MaskingConfig
-from rembert.data.opening import open_data
-from rembert.data.packing import PackingConfig, pack
+from rembert.jobs.pretrain_data import open_data
+from rembert.data.packing import PackingConfig
 from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
@@ -114,34 +113,6 @@ def test_held_out_rows_are_the_first_of_each_language_and_padding_weighs_nothing
     assert_same({name: np.concatenate([part[name] for part in parts]) for name in whole}, whole)
 
 
-def test_the_store_holds_what_the_seqio_tasks_give(small_store, store):
-  # The store's documents, in the order of their hashes, through the registered tasks, packed by themselves.
-  from tasks import mlm
-  from tasks.token_store.pipeline import digest_of, number_of_shards
-  from tasks.wikipedia.corpus import open_corpus
-
-  corpus = open_corpus(DataConfig(dumps=str(small_store.command[0].split('=')[1]), languages=('el',), held_out=0.1))
-  mixture = mlm.register(corpus, str(small_store.vocabulary), {'el': 1.0})
-  [task] = mixture.tasks
-  shards = len(store.languages['el'].shards['train'])
-
-  class Config:
-    held_out = 0.1
-
-  for split in 'train', 'validation':
-    total = number_of_shards(shards, split, Config)
-    texts = corpus.texts('el', split)
-    examples = task.get_dataset(sequence_length=None, split=split, shuffle=False).as_numpy_iterator()
-    by_shard = [[] for _ in range(total)]
-    for text, example in zip(texts, examples, strict=True):
-      digest = digest_of(text)
-      by_shard[int.from_bytes(digest[:8], 'big') % total].append((digest, example['ids']))
-    documents = [[ids for _, ids in sorted(shard, key=lambda pair: pair[0])] for shard in by_shard]
-    rows = itertools.chain(*(pack(shard, 64, store.special) for shard in documents))
-    expected = np.stack([row.ids for row, _ in rows])
-    assert np.array_equal(store.read('el', split, range(store.rows('el', split))), expected)
-
-
 # --- opened by the job ------------------------------------------------------------------------------------------------
 
 
@@ -184,7 +155,7 @@ def test_whole_words_are_those_of_the_stores_vocabulary(open_it, small_store):
   [
     ({'sequence_length': 128}, 'rows of 64 tokens, and training wants 128'),
     ({'vocab_size': 1000}, '1,500 pieces, and the model one of 1,000'),
-    ({'languages': ('el', 'de')}, 'the store lacks de'),
+    ({'languages': ('el', 'de')}, 'no text in de'),
     ({'packing': PackingConfig(short_rows=0.1)}, 'packed already'),
   ],
 )
@@ -201,7 +172,7 @@ import dataclasses, json, sys
 import numpy as np
 from etils import epath
 from rembert.data.config import DataConfig, DataRequest
-from rembert.data.opening import open_data
+from rembert.jobs.pretrain_data import open_data
 from rembert.training.console import Console
 
 store, workdir, process, batch_size, spans = json.loads(sys.argv[1])

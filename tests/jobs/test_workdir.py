@@ -4,6 +4,7 @@ import pytest
 from etils import epath
 
 from rembert import configuration
+from rembert.data.config import DataConfig
 from rembert.errors import UsageError
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.pretrain import configured
@@ -40,3 +41,16 @@ def test_a_checkpoint_from_before_whole_words_chose_piece_by_piece():
   for binding in 'masking.whole_word = True', 'masking.ngram = 2':
     with pytest.raises(UsageError, match='another run'):
       workdirs.refuse_other_run(before, identity(binding), WORKDIR)
+
+
+@pytest.mark.parametrize(('meta', 'source'), [({'store': 'abc'}, 'store'), ({'corpus': 'abc'}, 'dumps'), ({}, 'store')])
+def test_a_run_over_a_store_or_a_corpus_is_resumed(meta, source):
+  workdirs.refuse_old_stream(meta, DataConfig(source=source, store='store'), WORKDIR)
+
+
+@pytest.mark.parametrize('source', ['dumps', 'tfds'])
+def test_a_run_that_streamed_dumps_in_their_own_order_is_refused_with_the_reason(source):
+  with pytest.raises(UsageError, match='in the order of the dumps') as error:
+    workdirs.refuse_old_stream(identity(), DataConfig(source=source), WORKDIR)
+  assert str(WORKDIR) in error.value.where
+  assert any('--workdir=DIR' in fix for fix in error.value.fix)

@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from rembert import configuration, main
+from rembert.command_line import parse_flags
 from rembert.errors import UsageError
 
 # With --dry_run these say what they would do, and check more than their flags.
@@ -25,7 +26,14 @@ DRY = (
 PROGRAMS = (
   *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict'),
   *('benchmarks.run', 'benchmarks.kernels'),
-  *('tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download', 'launch.supervise', 'launch.local_cluster'),
+  *(
+    'tasks.corpus',
+    'tasks.vocabulary',
+    'tasks.token_store',
+    'tasks.xtreme.download',
+    'launch.supervise',
+    'launch.local_cluster',
+  ),
   *DRY,
 )
 # What follows -- is what they run.
@@ -121,9 +129,9 @@ def _parse(module: str, arguments: list[str]) -> None:
   if hasattr(found, 'parse'):  # it looks at what argparse does not know
     found.parse(arguments)
     return
-  if module == 'tasks.token_store':
+  if module in ('tasks.corpus', 'tasks.token_store'):
     if arguments[:1] != ['verify']:
-      found.parser().parse_known_args(arguments)  # what it does not know is Beam's
+      parse_flags(found.parser(), arguments)
     return
   if module in WRAPPERS and '--help' not in arguments and '--' not in arguments[:-1]:
     raise Refused('nothing to run')

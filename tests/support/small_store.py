@@ -4,12 +4,10 @@ import dataclasses
 import pathlib
 
 import pytest
+from small_corpora import sample_corpus
 
-from rembert.data.config import DataConfig
-from tasks.survey import sample_text
 from tasks.token_store.__main__ import main
-from tasks.vocabulary import train_vocabulary
-from tasks.wikipedia.corpus import open_corpus
+from tasks.vocabulary import sample_text, train_vocabulary
 
 SAMPLE = pathlib.Path(__file__).resolve().parents[2] / 'tasks' / 'wikipedia' / 'sample'
 LANGUAGES = ('el', 'sw', 'th')
@@ -28,9 +26,8 @@ class SmallStore:
 def small_store(tmp_path_factory) -> SmallStore:
   """Rows of 64, a tenth of the documents held out, about two shards a language."""
   folder = tmp_path_factory.mktemp('store')
-  corpus = open_corpus(DataConfig(languages=LANGUAGES, held_out=0.1))
   vocabulary = folder / 'sentencepiece.model'
-  text = sample_text(corpus, dict.fromkeys(LANGUAGES, 50_000))
+  text = sample_text(sample_corpus(LANGUAGES), dict.fromkeys(LANGUAGES, 50_000))
   train_vocabulary(text, vocabulary, size=1500, character_coverage=0.99)
   command = [
     f'--dumps={SAMPLE}',

@@ -6,11 +6,9 @@ import pathlib
 import tempfile
 
 import sentencepiece
+from small_corpora import sample_corpus
 
-from rembert.data.config import DataConfig
-from tasks.survey import sample_text
-from tasks.vocabulary import train_vocabulary
-from tasks.wikipedia.corpus import open_corpus
+from tasks.vocabulary import sample_text, train_vocabulary
 from tasks.xtreme.pieces import Pieces
 
 NORMALIZATIONS = ('rembert', 'identity', 'nfkc', 'nmt_nfkc')
@@ -21,7 +19,7 @@ _COVERAGE = 0.98  # rare characters fall back to bytes
 @functools.cache
 def small_vocabulary(normalization: str) -> Pieces:
   """One of `NORMALIZATIONS`: `rembert` is this project's own, the others are SentencePiece's rules of that name."""
-  corpus = open_corpus(DataConfig(languages=('ar', 'de', 'en', 'hi', 'ru', 'th', 'zh'), held_out=0.1))
+  corpus = sample_corpus(('ar', 'de', 'en', 'hi', 'ru', 'th', 'zh'))
   texts = sample_text(corpus, dict.fromkeys(corpus.languages, 20_000))
   with tempfile.TemporaryDirectory() as folder:
     file = pathlib.Path(folder) / 'sentencepiece.model'

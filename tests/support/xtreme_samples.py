@@ -3,11 +3,9 @@
 import pathlib
 
 import pytest
+from small_corpora import sample_corpus
 
-from rembert.data.config import DataConfig
-from tasks.survey import sample_text
-from tasks.vocabulary import train_vocabulary
-from tasks.wikipedia.corpus import open_corpus
+from tasks.vocabulary import sample_text, train_vocabulary
 from tasks.xtreme.layout import XtremeFolder
 from tasks.xtreme.pieces import Pieces
 
@@ -25,8 +23,7 @@ def xtreme_samples() -> XtremeFolder:
 def xtreme_vocabulary(tmp_path_factory) -> pathlib.Path:
   """File of a vocabulary of 2,000 pieces, learned from the sample corpus."""
   file = tmp_path_factory.mktemp('xtreme') / 'sentencepiece.model'
-  corpus = open_corpus(DataConfig(languages=LANGUAGES))
-  text = sample_text(corpus, dict.fromkeys(LANGUAGES, 40_000))
+  text = sample_text(sample_corpus(LANGUAGES), dict.fromkeys(LANGUAGES, 40_000))
   train_vocabulary(text, file, size=2000, character_coverage=0.98)
   return file
 

@@ -9,21 +9,19 @@ import pytest
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
+from small_corpora import sample_corpus
 
 from rembert.convert.tokenizer_files import build_tokenizer
-from rembert.data.config import DataConfig
 from rembert.errors import UsageError
 from tasks import vocabulary
-from tasks.survey import sample_text
-from tasks.text_files import open_text_files
-from tasks.wikipedia.corpus import open_corpus
+from tasks.corpus.sources import find_parts, read_part
 
 
 @pytest.fixture(scope='module')
 def model_file(tmp_path_factory):
   file = tmp_path_factory.mktemp('vocabulary') / 'sentencepiece.model'
-  corpus = open_corpus(DataConfig(languages=('de', 'el', 'th'), held_out=0.1))
-  vocabulary.train_vocabulary(sample_text(corpus, dict.fromkeys(corpus.languages, 50_000)), file, size=1500)
+  corpus = sample_corpus(('de', 'el', 'th'))
+  vocabulary.train_vocabulary(vocabulary.sample_text(corpus, dict.fromkeys(corpus.languages, 50_000)), file, size=1500)
   return file
 
 
@@ -144,7 +142,7 @@ def test_the_command_line_trains_one(tmp_path, capsys):
   assert vocabulary.check_vocabulary(file, 900)
   said = capsys.readouterr().out
   for words in (
-    'surveying the corpus',
+    'making the corpus',
     'sampling text',
     'of 50,000,000 that were asked for: 1 have no more',
     '900 pieces',
@@ -157,10 +155,9 @@ def test_the_command_line_trains_one(tmp_path, capsys):
 def test_the_command_line_trains_one_on_text_files(tmp_path, capsys):
   text, file = tmp_path / 'text', tmp_path / 'v.model'
   text.mkdir()
-  corpus = open_corpus(DataConfig(languages=('el', 'sw'), held_out=0.0))
+  corpus = sample_corpus(('el', 'sw'))
   for language in corpus.languages:
-    documents = [document.text for document, _ in corpus.documents(language)]
-    (text / f'{language}.txt.xz').write_bytes(lzma.compress('\n\n'.join(documents).encode()))
+    (text / f'{language}.txt.xz').write_bytes(lzma.compress('\n\n'.join(corpus.texts(language, 'train')).encode()))
   command = [f'--text={text}', '--size=1000', '--characters=20000', f'--output={file}']
   assert vocabulary.main(command) == 0
   assert 'of 2 language(s)\n' in capsys.readouterr().out
@@ -168,13 +165,39 @@ def test_the_command_line_trains_one_on_text_files(tmp_path, capsys):
 
 
 def test_what_cannot_end_well_is_told_before_anything_is_read(tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr('tasks.wikipedia.corpus.open_corpus', lambda *_: pytest.fail('the corpus was opened'))
+  monkeypatch.setattr('tasks.corpus.flags.parts_of', lambda *_: pytest.fail('the corpus was opened'))
   assert vocabulary.main(['--size=500', f'--output={tmp_path / "v.model"}']) == 2
   assert 'at least 572' in capsys.readouterr().err
   (tmp_path / 'file').write_text('')
   assert vocabulary.main(['--size=900', f'--output={tmp_path / "file" / "v.model"}']) != 0
   assert 'the vocabulary could not be written' in capsys.readouterr().err
   assert [path.name for path in tmp_path.iterdir()] == ['file']
+
+
+def test_the_command_line_reads_a_corpus_and_trains_on_what_is_not_held_out(tmp_path, capsys, monkeypatch):
+  corpus, read = sample_corpus(('el', 'sw')), []
+  monkeypatch.setattr(vocabulary, 'train_vocabulary', lambda texts, path, **options: read.extend(texts))
+  command = [f'--corpus={corpus.folder}', '--size=1000', f'--output={tmp_path / "v.model"}']
+  assert vocabulary.main([*command, '--languages=sw']) == 0
+  assert read == [line for text in corpus.texts('sw', 'train') for line in text.split('\n')]
+  assert 'making the corpus' not in capsys.readouterr().out
+  assert vocabulary.main([*command, '--languages=xh']) == 2
+  assert 'no text in xh' in capsys.readouterr().err
+
+
+def test_a_sample_has_a_budget_for_each_language_and_says_how_far_it_is():
+  corpus, said = sample_corpus(('el', 'sw')), []
+  budgets = {'el': 3000, 'sw': 1000}
+  lines = list(vocabulary.sample_text(corpus, budgets, lambda fraction, language: said.append((fraction, language))))
+  assert lines == [
+    line
+    for language, budget in budgets.items()
+    for text in corpus.sample(language, 'train', budget)
+    for line in text.split('\n')
+  ]
+  assert [fraction for fraction, _ in said] == sorted(fraction for fraction, _ in said)
+  assert said[-1] == (1.0, 'sw')
+  assert max(fraction for fraction, language in said if language == 'el') == 0.75
 
 
 # --- as large as the released one ------------------------------------------------------------------------------------
@@ -213,13 +236,13 @@ def test_a_vocabulary_of_the_released_size_is_trained_on_real_text(shared_data, 
   # The tokenizer files of Hugging Face cut as it does.
   tokenizer = build_tokenizer(file.read_bytes())
   assert tokenizer.get_vocab_size() == size
-  files = open_text_files(text, DataConfig(languages=('de', 'ja', 'sw', 'ta', 'th')))
-  lines = [line for language in files.languages for line in _first_lines(files, language, 200)]
+  parts = find_parts('text', str(text), ('de', 'ja', 'sw', 'ta', 'th'))
+  lines = [line for part in parts for line in _first_lines(part, 200)]
   cut = [encoding.ids for encoding in tokenizer.encode_batch(lines, add_special_tokens=False)]
   different = sum(ours != theirs for ours, theirs in zip(processor.encode(lines), cut, strict=True))
   assert len(lines) == 1000
   assert different <= 1  # two cuts whose scores agree to four digits: see rembert/convert/tokenizer_files.py
 
 
-def _first_lines(files, language, count):
-  return list(itertools.islice((line for d, _ in files.documents(language) for line in d.text.split('\n')), count))
+def _first_lines(part, count):
+  return list(itertools.islice((line for document in read_part(part) for line in document.text.split('\n')), count))

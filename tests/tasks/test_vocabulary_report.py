@@ -1,10 +1,7 @@
 """Reports on vocabularies: every number is the one that a plain count gives."""
 
-import bz2
-import gzip
 import itertools
 import json
-import lzma
 import re
 
 import numpy as np
@@ -12,14 +9,10 @@ import pytest
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
+from small_corpora import sample_corpus
 
-from rembert.data.config import DataConfig
-from rembert.errors import UsageError
 from tasks import vocabulary, vocabulary_report
-from tasks.survey import sample_text, spread
-from tasks.text_files import open_text_files
 from tasks.vocabulary_report import PieceCounter, has_spaces, report
-from tasks.wikipedia.corpus import open_corpus
 
 LANGUAGES = ('de', 'el', 'ja', 'th')
 SIZE = 1500
@@ -27,14 +20,16 @@ SIZE = 1500
 
 @pytest.fixture(scope='module')
 def corpus():
-  return open_corpus(DataConfig(languages=LANGUAGES, held_out=0.2))
+  return sample_corpus(LANGUAGES, 0.2)
 
 
 @pytest.fixture(scope='module')
 def model_file(tmp_path_factory, corpus):
   """Of German, Greek and Thai alone: much of Japanese is left to the bytes."""
   file = tmp_path_factory.mktemp('vocabulary') / 'sentencepiece.model'
-  vocabulary.train_vocabulary(sample_text(corpus, dict.fromkeys(('de', 'el', 'th'), 50_000)), file, size=SIZE)
+  vocabulary.train_vocabulary(
+    vocabulary.sample_text(corpus, dict.fromkeys(('de', 'el', 'th'), 50_000)), file, size=SIZE
+  )
   return file
 
 
@@ -105,7 +100,7 @@ def counted(processor, texts):
 
 
 def test_every_number_is_that_of_a_plain_count(processor, corpus):
-  texts = {language: [document.text for document, _ in corpus.documents(language)] for language in LANGUAGES}
+  texts = {language: list(corpus.texts(language, 'train')) for language in LANGUAGES}
   of_language, whole = report(processor, texts.items())
   assert list(of_language) == list(LANGUAGES)
   for language, statistics in of_language.items():
@@ -116,7 +111,7 @@ def test_every_number_is_that_of_a_plain_count(processor, corpus):
 
 
 def test_a_language_that_the_vocabulary_was_not_trained_on_falls_back_to_bytes(processor, corpus):
-  texts = {language: [document.text for document, _ in corpus.documents(language)] for language in LANGUAGES}
+  texts = {language: list(corpus.texts(language, 'train')) for language in LANGUAGES}
   of_language, _ = report(processor, texts.items())
   assert of_language['ja'].coverage < 0.5 < 0.99 < of_language['el'].coverage
   assert of_language['ja'].byte_fallback > 0.5 > 0.01 > of_language['el'].byte_fallback
@@ -162,53 +157,16 @@ def test_scripts_without_spaces_are_known_by_the_code():
     assert has_spaces(code), code
 
 
-# --- text files ------------------------------------------------------------------------------------------------------
-
-
-def test_text_files_packed_or_not_give_documents_between_blank_lines(tmp_path):
-  text = 'eins\nzwei\n\n\n drei \n\nvier'
-  (tmp_path / 'de.txt').write_text(text)
-  (tmp_path / 'zh-TW.txt.xz').write_bytes(lzma.compress(text.encode()))
-  (tmp_path / 'el.txt.bz2').write_bytes(bz2.compress(text.encode()))
-  (tmp_path / 'sw.txt.gz').write_bytes(gzip.compress(text.encode()))
-  (tmp_path / 'README.md').write_text('no text')
-  files = open_text_files(tmp_path, DataConfig())
-  assert files.languages == ('de', 'el', 'sw', 'zh-TW')
-  for language in files.languages:
-    assert [document.text for document, _ in files.documents(language)] == ['eins\nzwei', 'drei', 'vier']
-  assert open_text_files(tmp_path, DataConfig(languages=('sw',))).languages == ('sw',)
-  assert open_text_files(tmp_path, DataConfig(languages=('mbert',))).languages == ('de', 'el', 'sw')
-
-
-def test_text_that_is_missing_or_damaged_is_told(tmp_path):
-  with pytest.raises(UsageError, match='no text found'):
-    open_text_files(tmp_path / 'nowhere', DataConfig())
-  (tmp_path / 'de.txt.xz').write_bytes(lzma.compress(b'eins' * 1000)[:-20])
-  with pytest.raises(UsageError, match='no text of sw'):
-    open_text_files(tmp_path, DataConfig(languages=('de', 'sw')))
-  with pytest.raises(UsageError, match='cannot be read') as caught:
-    list(open_text_files(tmp_path, DataConfig(languages=('de',))).documents('de'))
-  assert 'de.txt.xz' in caught.value.where
-
-
-def test_real_text_files_are_read(shared_data, processor):
-  files = open_text_files(shared_data / 'text', DataConfig(languages=('gd', 'he')))
-  texts = {language: [document.text for document, _ in files.documents(language)] for language in files.languages}
-  of_language, _ = report(processor, texts.items())
-  assert of_language['gd'].coverage > 0.9 > 0.2 > of_language['he'].coverage
-
-
 # --- command line ----------------------------------------------------------------------------------------------------
 
 
 def test_the_command_line_shows_and_writes_the_numbers(model_file, processor, corpus, tmp_path, capsys):
   output = tmp_path / 'report.json'
-  arguments = ['report', f'--vocabulary={model_file}', '--languages=el,ja', f'--output={output}', '--characters=10000']
+  arguments = ['report', f'--vocabulary={model_file}', f'--corpus={corpus.folder}', '--languages=el,ja']
+  arguments += [f'--output={output}', '--characters=10000']
   assert vocabulary.main(arguments) == 0
   shown, written = capsys.readouterr().out, json.loads(output.read_text())
-  texts = {
-    language: spread((document.text for document, _ in corpus.documents(language)), 10_000) for language in ('el', 'ja')
-  }
+  texts = {language: list(corpus.sample(language, 'train', 10_000)) for language in ('el', 'ja')}
   of_language, whole = report(processor, texts.items())
   assert written['languages'] == {language: vars(statistics) for language, statistics in of_language.items()}
   assert written['all'] == vars(whole)
@@ -221,12 +179,19 @@ def test_the_command_line_shows_and_writes_the_numbers(model_file, processor, co
     assert f'{statistics.pieces_per_character:.3f}' in row
 
 
-def test_only_held_out_text_is_read_where_that_is_asked_for(model_file, corpus, tmp_path):
+@pytest.mark.parametrize('is_named', [True, False])
+def test_only_held_out_text_is_read_if_that_is_asked_for(model_file, corpus, tmp_path, is_named):
   output = tmp_path / 'report.json'
-  arguments = ['report', f'--vocabulary={model_file}', '--languages=de', '--held_out=0.2', f'--output={output}']
-  assert vocabulary.main(arguments) == 0
-  held_out = sum(is_held_out for _, is_held_out in corpus.documents('de'))
-  assert json.loads(output.read_text())['languages']['de']['documents'] == held_out > 0
+  source = f'--corpus={corpus.folder}' if is_named else '--dumps=sample'
+  arguments = ['report', f'--vocabulary={model_file}', source, '--languages=de', f'--output={output}']
+  assert vocabulary.main([*arguments, '--held_out=0.2']) == 0
+  assert json.loads(output.read_text())['languages']['de']['documents'] == corpus.languages['de'].held_out > 0
+
+
+def test_a_corpus_with_another_held_out_share_is_refused(model_file, corpus, capsys):
+  arguments = [f'--vocabulary={model_file}', f'--corpus={corpus.folder}', '--held_out=0.1']
+  assert vocabulary_report.main(arguments) == 2
+  assert 'holds out a share of 0.2, not 0.1' in capsys.readouterr().err
 
 
 def test_what_is_wrong_is_told_in_one_message(model_file, tmp_path, capsys):
@@ -234,7 +199,7 @@ def test_what_is_wrong_is_told_in_one_message(model_file, tmp_path, capsys):
   for arguments, message in (
     (['--vocabulary=missing.model'], 'cannot be read'),
     ([f'--vocabulary={model_file}', '--languages=xx'], 'no dump of xx'),
-    ([f'--vocabulary={model_file}', f'--text={tmp_path}'], 'no text to report on'),
+    ([f'--vocabulary={model_file}', f'--text={tmp_path}'], 'no text to train on'),
   ):
     assert vocabulary_report.main(arguments) == 2
     assert message in capsys.readouterr().err

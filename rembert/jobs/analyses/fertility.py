@@ -6,12 +6,10 @@ import json
 from etils import epath
 
 from rembert.analysis.fertility import Fertility, by_script, correlate, script_of
-from rembert.data.config import DataConfig
 from rembert.errors import UsageError
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, number
 from rembert.report.xtreme_results import read_scores, value
-from tasks.survey import spread
-from tasks.text_files import open_text_files
+from tasks.corpus.local import corpus_or_text
 from tasks.vocabulary import load_vocabulary
 from tasks.vocabulary_report import PieceCounter, has_spaces
 
@@ -30,13 +28,15 @@ def run(desk: Desk) -> Analysed:
       fix=['--gin.vocabulary.path=sentencepiece.model', '--gin.analyze.model=WORKDIR with a vocabulary'],
     )
   task, scores = _scores(analyze.results, analyze.task)
-  corpus = open_text_files(analyze.text, DataConfig(languages=config.data.languages), desk.console.say)
   processor = load_vocabulary(vocabulary)
   found, more = {}, {}
-  with desk.task('cutting text') as progress:
+  with (
+    corpus_or_text(analyze.text, config.data.languages, desk.console) as corpus,
+    desk.task('cutting text') as progress,
+  ):
     for done, language in enumerate(corpus.languages):
       progress(done / len(corpus.languages), language)
-      texts = list(spread((document.text for document, _ in corpus.documents(language)), analyze.characters))
+      texts = list(corpus.sample(language, 'train', analyze.characters))
       if not texts:
         continue
       counter = PieceCounter(processor)

@@ -7,10 +7,10 @@ import optax
 
 from rembert.analysis.masked_accuracy import masked_accuracy, masked_targets
 from rembert.data.config import DataRequest
-from rembert.data.opening import open_data
 from rembert.errors import UsageError
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, model_facts
 from rembert.jobs.initial_parameters import open_initial
+from rembert.jobs.pretrain_data import open_data
 from rembert.training import sharding, state
 from rembert.training.evaluation import language_sums
 from rembert.training.preemption import Stopped

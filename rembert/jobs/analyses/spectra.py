@@ -8,13 +8,11 @@ from etils import epath
 
 from rembert.analysis.spectra import norms, norms_by_frequency, row_norms, spectrum
 from rembert.analysis.tables import read_tables
-from rembert.data.config import DataConfig
 from rembert.data.masking import SpecialIds
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, model_facts, number
-from tasks.survey import spread
-from tasks.text_files import open_text_files
+from tasks.corpus.local import corpus_or_text
 from tasks.vocabulary import check_vocabulary, load_vocabulary
 from tasks.vocabulary_report import PieceCounter
 from tasks.xtreme.layout import read_lines
@@ -104,12 +102,13 @@ def _counts(desk: Desk, tables) -> np.ndarray | None:
     )
   check_vocabulary(file, size)
   counter = PieceCounter(load_vocabulary(file))
-  corpus = open_text_files(analyze.text, DataConfig(languages=desk.config.data.languages), desk.console.say)
-  with desk.task('counting pieces') as progress:
+  with (
+    corpus_or_text(analyze.text, desk.config.data.languages, desk.console) as corpus,
+    desk.task('counting pieces') as progress,
+  ):
     for done, language in enumerate(corpus.languages):
       progress(done / len(corpus.languages), language)
-      texts = (document.text for document, _ in corpus.documents(language))
-      counter.add_texts(list(spread(texts, analyze.characters)))
+      counter.add_texts(list(corpus.sample(language, 'train', analyze.characters)))
   return np.pad(counter.counts, (0, size - len(counter.counts)))
 
 

@@ -17,9 +17,11 @@ from rembert.data.batches import OpenedData
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
-from rembert.data.stream import open_stream
+from rembert.jobs.pretrain_data import open_data
 from rembert.errors import UsageError
 from rembert.training.console import Console
+from tasks.corpus.format import open_corpus
+from tasks.corpus.sources import find_parts
 
 DATA = DataConfig(languages=('en', 'sw'), held_out=0.1)
 VOCABULARY = VocabularyConfig(sample_characters=100_000)
@@ -40,7 +42,7 @@ class Opened:
 
   def kept(self):
     """What opening left in the workdir: content and time of change of each file."""
-    files = (path for folder in ('data', 'vocabulary') for path in (self.workdir / folder).iterdir())
+    files = (path for path in self.workdir.rglob('*') if path.is_file())
     return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
@@ -56,7 +58,7 @@ def opened(workdir, data=DATA, vocabulary=VOCABULARY, size=SIZE, masking=Masking
     masking=masking,
   )
   console = Console(console=rich.console.Console(file=text, width=200))
-  stream = open_stream(request, workdir=epath.Path(workdir), console=console)
+  stream = open_data(request, workdir=epath.Path(workdir), console=console)
   return Opened(stream, text.getvalue(), workdir)
 
 
@@ -70,14 +72,14 @@ def first(tmp_path_factory):
 
 
 def test_opening_says_what_it_does_and_shows_the_languages(first):
-  for words in ('surveying the corpus', 'training a vocabulary of 1,500 pieces', 'opening SeqIO tasks', 'sampled'):
+  for words in ('making the corpus', 'training a vocabulary of 1,500 pieces', 'opening 2 SeqIO task', 'sampled'):
     assert words in first.said
 
 
-def test_rates_follow_the_statistics_that_are_kept(first):
-  languages = json.loads(first.file('data/statistics.json').read_text())['languages']
+def test_rates_follow_the_counts_of_the_corpus(first):
+  languages = open_corpus(first.file('corpus')).languages
   assert set(languages) == {'en', 'sw'}
-  sentences = {language: counts['sentences'] for language, counts in languages.items()}
+  sentences = {language: counts.sentences for language, counts in languages.items()}
   assert first.stream.batches.rates == sampling_rates(sentences, DATA.alpha)
 
 
@@ -88,10 +90,12 @@ def test_the_vocabulary_lies_in_the_workdir(first):
   assert processor.piece_to_id('[MASK]') == first.stream.batches.special.mask == 314
 
 
-def test_the_identity_holds_the_rates_and_the_vocabulary_and_is_json(first):
+def test_the_identity_holds_corpus_vocabulary_tasks_and_rates_and_is_json(first):
   digest = hashlib.sha256(first.file('vocabulary/sentencepiece.model').read_bytes()).hexdigest()
   rates = first.stream.batches.rates
-  expected = {'vocabulary': digest, 'rate of en': rates['en'], 'rate of sw': rates['sw']}
+  corpus = hashlib.sha256(first.file('corpus/corpus.json').read_bytes()).hexdigest()
+  expected = {'corpus': corpus, 'vocabulary': digest, 'tasks': ['wikipedia.en', 'wikipedia.sw']}
+  expected |= {'rate of en': rates['en'], 'rate of sw': rates['sw']}
   assert json.loads(json.dumps(first.stream.identity)) == expected
 
 
@@ -122,14 +126,13 @@ def test_whole_words_are_those_of_the_vocabulary(first):
 
 
 def test_held_out_rows_are_of_held_out_documents(first):
-  from tasks.wikipedia.corpus import open_corpus
-
   processor = sentencepiece.SentencePieceProcessor(model_file=str(first.stream.vocabulary))
-  corpus = open_corpus(DATA)
+  corpus = open_corpus(first.file('corpus'))
   beginnings = {
-    tuple(processor.encode(document.text)[:12]): is_held_out
+    tuple(processor.encode(text)[:12]): split == 'validation'
     for language in DATA.languages
-    for document, is_held_out in corpus.documents(language)
+    for split in ('train', 'validation')
+    for text in corpus.texts(language, split)
   }
   batch = next(first.stream.batches.evaluation_batches())
   chosen = batch['weights'][0] > 0
@@ -141,12 +144,12 @@ def test_held_out_rows_are_of_held_out_documents(first):
 # --- a later opening -------------------------------------------------------------------------------------------------
 
 
-def test_a_second_opening_asks_the_corpus_nothing_twice(first):
+def test_a_second_opening_makes_nothing_again(first):
   before = first.kept()
-  assert set(before) == {'statistics.json', 'sentencepiece.model', 'origin.json'}
+  assert {'corpus.json', 'sentencepiece.model', 'origin.json'} < set(before)
   second = opened(first.workdir)
   assert second.kept() == before
-  assert 'surveying' not in second.said
+  assert 'making the corpus' not in second.said
   assert 'training a vocabulary' not in second.said
   assert second.stream.identity == first.stream.identity
   left, right = (next(opening.stream.batches.batches(3, None))[0] for opening in (first, second))
@@ -165,17 +168,22 @@ def test_a_vocabulary_trained_again_from_nothing_is_the_same(first, tmp_path):
     dataclasses.replace(DATA, held_out=0.3),
     dataclasses.replace(DATA, min_characters=1300),
     dataclasses.replace(DATA, languages=('sw',)),
-    dataclasses.replace(DATA, survey_documents=5),
   ],
-  ids=['held_out', 'min_characters', 'languages', 'survey_documents'],
+  ids=['held_out', 'min_characters', 'languages'],
 )
-def test_another_corpus_is_surveyed_anew_and_is_another_identity(data, first, tmp_path):
-  workdir = tmp_path / 'run'
-  _copy_kept(first, workdir)
-  other = opened(workdir, data)
-  assert 'surveying the corpus' in other.said
-  assert other.stream.identity != first.stream.identity
-  assert 'surveying' not in opened(workdir, data).said
+def test_the_workdir_keeps_to_one_corpus_and_another_is_another_identity(data, first, tmp_path):
+  with pytest.raises(UsageError, match='built with different options'):
+    opened(first.workdir, data)
+  assert opened(tmp_path, data).stream.identity['corpus'] != first.stream.identity['corpus']
+
+
+def test_a_corpus_that_is_named_is_read_where_it_is_with_the_same_batches(first, tmp_path):
+  named = opened(tmp_path, dataclasses.replace(DATA, corpus=str(first.file('corpus'))))
+  assert not (tmp_path / 'corpus').exists()
+  assert named.stream.identity == first.stream.identity
+  left, right = (next(opening.stream.batches.batches(3, None))[0] for opening in (first, named))
+  for name in left:
+    np.testing.assert_array_equal(left[name], right[name])
 
 
 @pytest.mark.parametrize(
@@ -183,11 +191,11 @@ def test_another_corpus_is_surveyed_anew_and_is_another_identity(data, first, tm
   [(VOCABULARY, 1400), (dataclasses.replace(VOCABULARY, sample_characters=60_000), SIZE)],
   ids=['size', 'sample'],
 )
-def test_another_vocabulary_is_trained_anew_without_another_survey(vocabulary, size, first, tmp_path):
+def test_another_vocabulary_is_trained_on_the_same_corpus(vocabulary, size, first, tmp_path):
   workdir = tmp_path / 'run'
   _copy_kept(first, workdir)
   other = opened(workdir, vocabulary=vocabulary, size=size)
-  assert 'surveying' not in other.said
+  assert 'making the corpus' not in other.said
   assert f'training a vocabulary of {size:,} pieces' in other.said
   assert other.stream.identity['vocabulary'] != first.stream.identity['vocabulary']
 
@@ -200,7 +208,7 @@ def test_a_vocabulary_that_was_half_written_is_not_taken_for_whole(first, tmp_pa
 
 
 def _copy_kept(first, workdir):
-  for folder in ('data', 'vocabulary'):
+  for folder in ('corpus', 'vocabulary'):
     shutil.copytree(first.workdir / folder, workdir / folder)
 
 
@@ -210,7 +218,7 @@ def test_limits_of_the_rates_are_shown_and_are_another_identity(first, tmp_path)
   given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
   before = first.stream.batches.rates
   limited = opened(tmp_path / 'run', dataclasses.replace(DATA, max_share=max(before.values()) - 0.001), given)
-  assert 'surveying' not in limited.said
+  assert 'making the corpus' not in limited.said
   assert 'no language above 0.' in limited.said
   assert max(limited.stream.batches.rates.values()) == pytest.approx(max(before.values()) - 0.001)
   assert limited.stream.identity != first.stream.identity
@@ -262,7 +270,7 @@ def test_a_missing_vocabulary_and_a_missing_corpus_are_told_in_one_error(tmp_pat
   assert not (tmp_path / 'run').exists()
 
 
-def test_a_vocabulary_of_another_size_is_told_before_the_survey(first, tmp_path):
+def test_a_vocabulary_of_another_size_is_told_before_the_corpus_is_made(first, tmp_path):
   given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
   with pytest.raises(UsageError, match='1500 pieces, the model 1400'):
     opened(tmp_path / 'run', vocabulary=given, size=1400)
@@ -270,19 +278,17 @@ def test_a_vocabulary_of_another_size_is_told_before_the_survey(first, tmp_path)
 
 
 def test_a_language_without_text_is_left_out_and_said_to_be(first, tmp_path):
-  from tasks.wikipedia.corpus import open_corpus
-
   folder = tmp_path / 'dumps'
   folder.mkdir()
-  for language, dumps in open_corpus(DATA).dumps.items():
-    shutil.copy(dumps[0].path, folder / f'{language}wiki-1-pages-articles.xml.bz2')
+  for part in find_parts('dumps', DATA.dumps, DATA.languages):
+    shutil.copy(part.path, folder)
   (folder / 'xhwiki-1-pages-articles.xml').write_text('<mediawiki></mediawiki>')
   given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
   run = opened(tmp_path / 'run', DataConfig(dumps=str(folder), held_out=0.1), given)
   assert 'no text: left out' in run.said
   assert 'nothing to train on, left out: xh' in run.said
   assert run.stream.batches.languages == ('en', 'sw')
-  assert set(run.stream.identity) == {'vocabulary', 'rate of en', 'rate of sw'}
+  assert set(run.stream.identity) == {'corpus', 'vocabulary', 'tasks', 'rate of en', 'rate of sw'}
   assert next(run.stream.batches.batches(0, None))[0]['language'].max() <= 1
 
 

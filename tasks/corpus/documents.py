@@ -1,0 +1,153 @@
+"""From documents as they were found to a corpus's: cleaning, held-out split, deduplication, as pure functions.
+
+A document is known by the hash of its text; the hash decides its split and its shard, and orders the shard. So nothing
+depends on who does what when: `pipeline` (Beam) and `local` call the same functions and write the same bytes.
+"""
+
+import dataclasses
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+from rembert.data.token_store import SPLITS
+from rembert.errors import UsageError
+from tasks.corpus.sources import Lost, Part, RawDocument
+from tasks.wikipedia.cleaning import clean_wikitext
+
+DEDUPE = ('paragraphs', 'documents', 'none')
+# Marks that TFDS's `wiki40b` puts between the parts of an article.
+_WIKI40B_MARK = re.compile(r'\n?_(START_ARTICLE|START_SECTION|START_PARAGRAPH)_\n')
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusConfig:
+  """Everything but the sources that decides the bytes of a corpus.
+
+  Attributes:
+    held_out: share of the documents that are `validation`, chosen by a hash of their text.
+    min_characters: shorter documents are left out.
+    dedupe: `paragraphs` (each once in a language, and each document), `documents` or `none`.
+    shard_bytes: bytes of input per shard.
+  """
+
+  held_out: float = 0.005
+  min_characters: int = 100
+  dedupe: str = DEDUPE[0]
+  shard_bytes: int = 64 << 20
+
+  def __post_init__(self):
+    object.__setattr__(self, 'held_out', float(self.held_out))  # 0 and 0.0 are one recipe
+    if not 0 <= self.held_out < 1:
+      raise UsageError('held_out must be in [0, 1)', where=f'held_out = {self.held_out}', fix='0.005 is one in 200')
+    for name in ('min_characters', 'shard_bytes'):
+      if getattr(self, name) < 1:
+        raise UsageError(f'{name} must be at least 1', where=f'{name} = {getattr(self, name)}', fix='leave it out')
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+  """A clean document.
+
+  Attributes:
+    language: code.
+    digest: of the whole clean text, before paragraphs that also occur elsewhere were taken out.
+    is_held_out: its split.
+    title: see `RawDocument`.
+    id: see `RawDocument`.
+    paragraphs: in order.
+  """
+
+  language: str
+  digest: bytes
+  is_held_out: bool
+  title: str
+  id: str
+  paragraphs: tuple[str, ...]
+
+  @property
+  def text(self) -> str:
+    """The paragraphs, joined by newlines."""
+    return '\n'.join(self.paragraphs)
+
+
+def digest_of(text: str) -> bytes:
+  """128 bits that stand for a text."""
+  return hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).digest()
+
+
+def is_held_out(text: str, held_out: float) -> bool:
+  """Whether a document belongs to validation: a pure function of its text, whatever source or order it comes in.
+
+  Args:
+    text: of the document.
+    held_out: share of the documents to hold out, 0 to 1.
+  """
+  digest = hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).digest()
+  return int.from_bytes(digest, 'big') < held_out * 2**64
+
+
+def clean(found: RawDocument | Lost, config: CorpusConfig) -> Document | Lost:
+  """The document with clean NFC paragraphs, or the reason why it is left out; losses pass through."""
+  if isinstance(found, Lost):
+    return found
+  if found.kind == 'dump':
+    paragraphs = clean_wikitext(found.text, language=found.language, namespaces=dict(found.namespaces))
+  else:
+    text = _WIKI40B_MARK.sub('\n', found.text).replace('_NEWLINE_', '\n')
+    lines = (' '.join(unicodedata.normalize('NFC', line).split()) for line in text.split('\n'))
+    paragraphs = [line for line in lines if line]
+  text = '\n'.join(paragraphs)
+  if len(text) < config.min_characters:
+    return Lost(found.language, 'too short')
+  if re.search('[\ud800-\udfff]', text):  # bytes that are no character, or half of one
+    return Lost(found.language, 'not UTF-8')
+  held_out = is_held_out(text, config.held_out)
+  return Document(found.language, digest_of(text), held_out, found.title, found.id, tuple(paragraphs))
+
+
+def first_of(same: Iterable[Document]) -> Iterator[Document | Lost]:
+  """Of documents with the same text, the one with the smallest id and title, whatever their order; and the loss."""
+  first, count = None, 0
+  for document in same:
+    first = document if first is None else min(first, document, key=lambda each: (each.id, each.title))
+    count += 1
+  yield first
+  if count > 1:
+    yield Lost(first.language, 'repeated documents', count - 1)
+
+
+def paragraph_places(document: Document) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
+  """Hash of each paragraph, and its place (document, index). The least place of a paragraph is where it is kept."""
+  for index, paragraph in enumerate(document.paragraphs):
+    yield digest_of(paragraph), (document.digest, index)
+
+
+def keep_paragraphs(document: Document, kept: Iterable[int], config: CorpusConfig) -> Iterator[Document | Lost]:
+  """The document with the paragraphs at these indices only, and the losses."""
+  paragraphs = tuple(document.paragraphs[index] for index in sorted(kept))
+  if len(paragraphs) < len(document.paragraphs):
+    yield Lost(document.language, 'repeated paragraphs', len(document.paragraphs) - len(paragraphs))
+  document = dataclasses.replace(document, paragraphs=paragraphs)
+  yield document if len(document.text) >= config.min_characters else Lost(document.language, 'too short')
+
+
+# --- shards -----------------------------------------------------------------------------------------------------------
+
+
+def numbers_of_shards(parts: Iterable[Part], config: CorpusConfig) -> dict[str, dict[str, int]]:
+  """Shards of each language and split, by bytes of input."""
+  sizes: dict[str, int] = {}
+  for part in parts:
+    sizes[part.language] = sizes.get(part.language, 0) + part.size
+  train = {language: max(1, -(-size // config.shard_bytes)) for language, size in sizes.items()}
+  return {
+    language: {'train': number, 'validation': max(1, round(number * config.held_out))}
+    for language, number in train.items()
+  }
+
+
+def shard_of(document: Document, numbers: dict[str, dict[str, int]]) -> tuple[str, int]:
+  """Split and number of the shard that a document belongs to."""
+  split = SPLITS[document.is_held_out]
+  return split, int.from_bytes(document.digest[:8], 'big') % numbers[document.language][split]

@@ -1,0 +1,72 @@
+"""`import tasks.mixtures` registers the SeqIO tasks and mixtures of this project; it touches no file.
+
+    wikipedia.{language}            TFDS's Wikipedia; `tasks.add_wikipedia(corpus=…)` puts a corpus in its place
+    wikipedia, wikipedia.mbert, wikipedia.rembert
+    mc4.{language}                  Common Crawl, TFDS's c4/multilingual
+    rembert.pretraining             Wikipedia and Common Crawl in RemBERT's languages
+
+Vocabularies are those of the environment variable REMBERT_VOCABULARY, data is where TFDS_DATA_DIR says.
+"""
+
+from tasks import registration  # TensorFlow first
+
+# isort: split
+import seqio
+
+from rembert.data.mixture import sampling_rates
+from rembert.errors import UsageError, joined
+from tasks.mc4 import add_mc4
+from tasks.wikipedia.languages import MC4, REMBERT, edition_of
+from tasks.wikipedia.registry import EDITIONS, add_wikipedia
+
+PRETRAINING = 'rembert.pretraining'
+
+
+def pretraining_tasks() -> dict[str, str]:
+  """Names of the tasks of `rembert.pretraining`, and the language of each; `iw` and `he` are one."""
+  tasks = {registration.valid_name('wikipedia', edition): edition for edition in EDITIONS['rembert']}
+  crawled = [code for code in MC4 if code in REMBERT or code == 'zh']  # REMBERT names Chinese by its scripts
+  return tasks | {registration.valid_name('mc4', code): edition_of(code) or code for code in crawled}
+
+
+def pretraining_rates(documents: dict[str, int], language_of: dict[str, str], alpha: float = 0.5) -> dict[str, float]:
+  """Rates of tasks by their numbers of documents: (all of a language) ** alpha, shared out among its tasks."""
+  by_language: dict[str, int] = {}
+  for task, count in documents.items():
+    by_language[language_of[task]] = by_language.get(language_of[task], 0) + count
+  rates = sampling_rates(by_language, alpha)
+  return {
+    task: rates[language_of[task]] * count / by_language[language_of[task]]
+    for task, count in documents.items()
+    if count
+  }
+
+
+def add_pretraining() -> None:
+  """Registers `rembert.pretraining`: RemBERT was pre-trained on Wikipedia and Common Crawl in 110 languages.
+
+  A language is drawn in proportion to n ** 0.5 (paper, A.7), where n is the number of its documents in both, and each
+  of its documents as often as any other. The paper counts sentences, which TFDS does not.
+  """
+  language_of = pretraining_tasks()
+  found: dict[str, float] = {}
+
+  def rate(task: seqio.Task) -> float:
+    if not found:
+      documents, errors = {}, []
+      for name in language_of:
+        try:
+          documents[name] = seqio.TaskRegistry.get(name).source.num_input_examples('train')
+        except UsageError as error:
+          errors.append(error)
+      if errors:
+        raise joined(errors)
+      found.update(pretraining_rates(documents, language_of))
+    return found.get(task.name, 0.0)
+
+  registration.add_mixture(PRETRAINING, dict.fromkeys(language_of, rate))
+
+
+add_wikipedia()
+add_mc4()
+add_pretraining()

@@ -1,0 +1,332 @@
+"""Pre-training on SeqIO tasks: what a task must give, and its documents from any place of its source.
+
+An example of a pre-training task is `{'targets': ids}`, the ids of one document without special ids, as in T5's own
+tasks. Packing and masks come later (`rembert.data`): they depend on a row's place in the run.
+"""
+
+from tasks.tensorflow_import import tensorflow as tf
+
+# isort: split
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import seqio
+from etils import epath
+
+from rembert.data.batches import SourcePlace
+from rembert.data.masking import SpecialIds
+from rembert.errors import UsageError, first_line, joined
+
+TARGETS = 'targets'
+# Number of the source's example, which the reader gives to examples and looks for in what the preprocessors return.
+_EXAMPLE = '_source_example'
+
+# Operations of tf.data by what they make of one example, in the order of their input and without regard to others.
+_ONE_FOR_ONE = frozenset({'_MapDataset', '_ParallelMapDataset', '_PrefetchDataset', '_OptionsDataset'})
+_EACH_ALONE = _ONE_FOR_ONE | {
+  '_FilterDataset',
+  '_FlatMapDataset',
+  '_UnbatchDataset',
+  '_RestructuredDataset',
+  '_IgnoreErrorsDataset',
+}
+
+
+def features(vocabulary: seqio.Vocabulary) -> dict[str, seqio.Feature]:
+  """Output features of a pre-training task."""
+  return {TARGETS: seqio.Feature(vocabulary, add_eos=False, dtype=tf.int32)}
+
+
+def tokenize(dataset: tf.data.Dataset, output_features: Mapping[str, seqio.Feature]) -> tf.data.Dataset:
+  """The preprocessor of this project's pre-training tasks: `{'text': …}` to `{'targets': ids}`."""
+  vocabulary = output_features[TARGETS].vocabulary
+
+  def ids(example: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    return {TARGETS: vocabulary.encode_tf(example['text'])}
+
+  return dataset.map(ids, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+# --- what a task must give --------------------------------------------------------------------------------------------
+
+
+def lacking(task: seqio.Task) -> list[str]:
+  """What a task lacks to be pre-trained on, in one line each; reads no data."""
+  feature = task.output_features.get(TARGETS)
+  lines = []
+  if feature is None:
+    lines.append(f"no output feature 'targets': it has {', '.join(task.output_features) or 'none'}")
+  elif feature.dtype != tf.int32 or feature.rank != 1:
+    lines.append(f"'targets' is {feature.dtype.name} of rank {feature.rank}, not int32 of rank 1")
+  elif not isinstance(feature.vocabulary, seqio.SentencePieceVocabulary):
+    lines.append(f"the vocabulary of 'targets' is a {type(feature.vocabulary).__name__}, not a SentencePieceVocabulary")
+  elif feature.vocabulary.extra_ids:
+    lines.append(
+      f"the vocabulary of 'targets' has {feature.vocabulary.extra_ids} extra ids: the model has none for them"
+    )
+  if 'train' not in task.splits:
+    lines.append(f"no split 'train': it has {', '.join(task.splits)}")
+  if task.requires_caching:
+    lines.append('it requires caching (CacheDatasetPlaceholder(required=True))')
+  return lines
+
+
+def check_tasks(tasks: Sequence[seqio.Task]) -> seqio.SentencePieceVocabulary:
+  """The vocabulary that tasks have in common.
+
+  Raises:
+    UsageError: a task cannot be pre-trained on, or they have several vocabularies; with all that they lack.
+  """
+  by_task = {task.name: lines for task in tasks if (lines := lacking(task))}
+  if by_task:
+    shown = [f'{name}: {"; ".join(lines)}' for name, lines in list(by_task.items())[:8]]
+    raise UsageError(
+      f'{len(by_task)} SeqIO task(s) cannot be pre-trained on',
+      where='\n         '.join([*shown, *(['…'] if len(by_task) > 8 else [])]),
+      fix='give each a split train and output_features={"targets": seqio.Feature(vocabulary, add_eos=False, '
+      'dtype=tf.int32)}: docs/guides/seqio.md',
+    )
+  files = {task.name: task.output_features[TARGETS].vocabulary.sentencepiece_model_file for task in tasks}
+  contents = (
+    {file: epath.Path(file).read_bytes() for file in set(files.values())} if len(set(files.values())) > 1 else {}
+  )
+  if len(set(contents.values())) > 1:
+    raise UsageError(
+      'the tasks of the mixture have different vocabularies',
+      where='; '.join(f'{name}: {file}' for file, name in {file: name for name, file in files.items()}.items()),
+      fix='give the feature targets of all of them the same vocabulary',
+    )
+  return tasks[0].output_features[TARGETS].vocabulary
+
+
+def normalized_rates(task_or_mixture: seqio.Task | seqio.Mixture) -> dict[str, float]:
+  """Sampling rates of the tasks of a mixture, by name, which sum to 1; tasks without any are left out.
+
+  Raises:
+    UsageError: a rate cannot be found or is negative, or all are 0.
+  """
+  if isinstance(task_or_mixture, seqio.Task):
+    return {task_or_mixture.name: 1.0}
+  mixture = task_or_mixture
+  try:
+    rates = {task.name: mixture.get_rate(task) for task in mixture.tasks}
+  except UsageError:
+    raise
+  except Exception as error:  # a function of somebody else
+    raise UsageError(
+      f'the rates of the mixture {mixture.name!r} cannot be found: {type(error).__name__} {first_line(error)}',
+      where=mixture.name,
+      fix='correct the function that gives the rate of a task',
+    ) from error
+  total = math.fsum(rates.values())
+  if min(rates.values()) < 0 or not 0 < total < math.inf:
+    raise UsageError(
+      f'the rates of the mixture {mixture.name!r} must be ≥ 0, and one of them > 0',
+      where=', '.join(f'{name}: {rate}' for name, rate in list(rates.items())[:8]),
+      fix='correct the rates where the mixture is registered',
+    )
+  return {name: rate / total for name, rate in rates.items() if rate}
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pipeline:
+  """A split of a task, to be read from any example of its source on.
+
+  Attributes:
+    documents: (number of the source's example, counted from `first`; ids), one for each document.
+    first: the example to begin at, as an iterator finds it at its first step.
+    skips_at_source: whether `first` may be other than 0.
+  """
+
+  documents: tf.data.Dataset
+  first: tf.Variable
+  skips_at_source: bool
+
+
+class TaskDocuments:
+  """Documents of SeqIO tasks, in the order of their sources: a `rembert.data.batches.OpenDocuments`.
+
+  Documents go through the task's own source and preprocessors. Where the preprocessors treat each example alone (map,
+  filter, flat_map, unbatch), reading is resumed by skipping examples of the source; their number goes along as a
+  feature. Preprocessors that look at several examples, or drop that feature after a filter, are run from the beginning
+  again, and the documents that were read before are dropped.
+
+  A dataset is built once for each task and split, since iterators differ only in the number of examples to skip. Each
+  iterator has one thread, so that a hundred languages leave the cores to the training step.
+
+  Args:
+    tasks: by the name that the caller gives them.
+    special: ids of the vocabulary; no document may have one of them.
+    vocab_size: ids that the model has.
+    sequence_length: S, for preprocessors that ask for it.
+    seed: for preprocessors that draw random numbers.
+  """
+
+  def __init__(
+    self, tasks: Mapping[str, seqio.Task], *, special: SpecialIds, vocab_size: int, sequence_length: int, seed: int
+  ):
+    self._tasks, self._special, self._vocab_size = dict(tasks), special, vocab_size
+    self._lengths, self._seed = {TARGETS: sequence_length}, seed
+    self._pipelines: dict[tuple[str, str], _Pipeline] = {}
+
+  def prepare(self, on_progress: Callable[[float, str], None] = lambda fraction, name: None) -> list[str]:
+    """Builds the datasets to train on; returns the names of those that cannot skip at the source.
+
+    Raises:
+      UsageError: data cannot be opened, or documents are not what a task declares; with all tasks.
+    """
+    slow, errors = [], []
+    for done, name in enumerate(self._tasks):
+      on_progress(done / len(self._tasks), name)
+      try:
+        if not self._pipeline(name, 'train').skips_at_source:
+          slow.append(name)
+      except UsageError as error:
+        errors.append(error)
+    if errors:
+      raise joined(errors)
+    return slow
+
+  def __call__(self, name: str, split: str, place: SourcePlace) -> Iterator[tuple[np.ndarray, SourcePlace]]:
+    """See `OpenDocuments`; a split that the task does not have is empty."""
+    if split not in self._tasks[name].splits:
+      return
+    pipeline = self._pipeline(name, split)
+    if not pipeline.skips_at_source:
+      for _, ids in itertools.islice(self._read(name, pipeline, 0), place.document, None):
+        yield ids, SourcePlace()
+      return
+    for number, (example, ids) in enumerate(self._read(name, pipeline, place.example), start=place.document):
+      if example > place.example:
+        place = SourcePlace(example, number)
+      yield ids, place
+
+  def _read(self, name: str, pipeline: _Pipeline, first: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Numbers of the source's examples and ids of the documents, from an example on."""
+    pipeline.first.assign(first)
+    read_error = tf.errors.OpError  # generators that are still open at exit outlive the module's globals
+    try:
+      for example, ids in pipeline.documents.as_numpy_iterator():
+        if ids.size and (ids.min() < self._special.first_piece or ids.max() >= self._vocab_size):
+          self._refuse_ids(name, ids)
+        yield first + int(example), ids
+    except read_error as error:
+      raise UsageError(
+        f'reading a document of SeqIO task {self._tasks[name].name!r} failed: {first_line(error)}',
+        where=str(self._tasks[name].source),
+        fix='check the files of its source, and its preprocessors',
+      ) from error
+
+  def _refuse_ids(self, name: str, ids: np.ndarray) -> None:
+    outside = (ids < self._special.first_piece) | (ids >= self._vocab_size)
+    if found := sorted(set(ids[outside].tolist()) - {self._special.unknown}):
+      raise UsageError(
+        f'a document has ids that are special or unknown to the model: {", ".join(map(str, found[:8]))}',
+        where=f'SeqIO task {self._tasks[name].name}, feature targets',
+        fix=[
+          'end the task with the ids of the text alone: seqio.Feature(…, add_eos=False), no append_eos, no padding',
+          f'and give the model the size of its vocabulary: RemBertConfig.vocab_size is {self._vocab_size}',
+        ],
+      )
+
+  def _pipeline(self, name: str, split: str) -> _Pipeline:
+    if (name, split) not in self._pipelines:
+      task = self._tasks[name]
+      try:
+        self._pipelines[name, split] = self._build(task, split)
+      except UsageError:
+        raise
+      except Exception as error:  # whatever a source or a preprocessor of somebody else raises
+        raise UsageError(
+          f'the split {split!r} of SeqIO task {task.name!r} cannot be opened: {first_line(error)}',
+          where=str(task.source),
+          fix='check the files of its source, and its preprocessors',
+        ) from error
+    return self._pipelines[name, split]
+
+  def _build(self, task: seqio.Task, split: str) -> _Pipeline:
+    source = task.source.get_dataset(split, shuffle=False)
+    first = tf.Variable(0, dtype=tf.int64, trainable=False)
+    # The function runs when an iterator makes its first step, and finds `first` as it is then.
+    examples = tf.data.Dataset.from_tensors(0).flat_map(lambda _: source.skip(first))
+    documents = self._numbered(task, examples)
+    skips_at_source = documents is not None
+    if documents is None:
+      with seqio.map_seed_manager(self._seed):
+        documents = self._targets(task, functools.reduce(self._apply(task), _preprocessors(task), examples)).enumerate()
+    options = tf.data.Options()
+    options.deterministic = True
+    options.autotune.enabled = False
+    options.threading.private_threadpool_size = 1
+    options.threading.max_intra_op_parallelism = 1
+    options.experimental_optimization.apply_default_optimizations = False
+    return _Pipeline(documents.with_options(options), first, skips_at_source)
+
+  def _numbered(self, task: seqio.Task, dataset: tf.data.Dataset) -> tf.data.Dataset | None:
+    """Documents with the numbers of their examples, or None if these cannot be followed."""
+    apply, preprocessors = self._apply(task), _preprocessors(task)
+    with seqio.map_seed_manager(self._seed):
+      while preprocessors and _operations(after := apply(dataset, preprocessors[0]), dataset) <= _ONE_FOR_ONE:
+        dataset = after
+        del preprocessors[0]
+      if not preprocessors:  # document number n is of example number n
+        return self._targets(task, dataset).enumerate()
+      if not isinstance(dataset.element_spec, dict):
+        return None
+
+      def with_number(number: tf.Tensor, example: dict) -> dict:
+        return {**example, _EXAMPLE: number}
+
+      examples = dataset.enumerate().map(with_number)
+      try:
+        documents = functools.reduce(apply, preprocessors, examples)
+      except Exception:  # a preprocessor that minds the feature; without it, it may do
+        return None
+    if not (_operations(documents, examples) <= _EACH_ALONE and _EXAMPLE in _features_of(documents)):
+      return None
+    return self._targets(task, documents, numbered=True)
+
+  def _apply(self, task: seqio.Task) -> Callable[[tf.data.Dataset, Callable], tf.data.Dataset]:
+    arguments = {'sequence_length': self._lengths, 'output_features': task.output_features}
+    return lambda dataset, preprocessor: seqio.add_kwargs_to_transform(preprocessor, **arguments)(dataset)
+
+  def _targets(self, task: seqio.Task, dataset: tf.data.Dataset, *, numbered: bool = False) -> tf.data.Dataset:
+    found = _features_of(dataset)
+    spec = found.get(TARGETS)
+    if spec is None or spec.dtype != tf.int32 or spec.shape.rank != 1:
+      raise UsageError(
+        f"the documents of SeqIO task {task.name!r} have no 'targets' of int32 and rank 1",
+        where=f'after its preprocessors there is {", ".join(f"{name}: {spec}" for name, spec in found.items())}',
+        fix='end the preprocessors with ids: seqio.preprocessors.tokenize, or tasks.pretraining.tokenize',
+      )
+
+    def targets(example: Mapping[str, tf.Tensor]) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
+      return (example[_EXAMPLE], example[TARGETS]) if numbered else example[TARGETS]
+
+    return dataset.map(targets)
+
+
+def _preprocessors(task: seqio.Task) -> list[Callable]:
+  return [each for each in task.preprocessors if not isinstance(each, seqio.CacheDatasetPlaceholder)]
+
+
+def _features_of(dataset: tf.data.Dataset) -> dict[str, tf.TypeSpec]:
+  return dataset.element_spec if isinstance(dataset.element_spec, dict) else {'one value': dataset.element_spec}
+
+
+def _operations(dataset: tf.data.Dataset, before: tf.data.Dataset) -> set[str]:
+  """Names of the operations that lead from one dataset to another; another source is an operation without input."""
+  found, pending = set(), [dataset]
+  while pending:
+    dataset = pending.pop()
+    if dataset is not before:
+      found.add(type(dataset).__name__)
+      pending += dataset._inputs()
+  return found

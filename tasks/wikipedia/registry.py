@@ -1,0 +1,192 @@
+"""SeqIO tasks of Wikipedia, `wikipedia.{language}`, and their mixtures; over a corpus or over TFDS's `wikipedia`.
+
+Registering reads corpus.json at most. Rates of mixtures are functions: over TFDS, they need its metadata.
+"""
+
+from tasks.tensorflow_import import tensorflow as tf
+
+# isort: split
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import seqio
+
+from rembert.data.mixture import sampling_rates
+from rembert.errors import UsageError, joined
+from tasks import pretraining, registration
+from tasks.corpus.format import Corpus, open_corpus
+from tasks.seqio_vocabulary import RembertVocabulary
+from tasks.tfds_source import PreparedTfdsSource
+from tasks.wikipedia.languages import LISTS, edition_of
+
+TFDS_NAME = 'wikipedia/20230601.{language}:1.0.0'
+# Held out where TFDS has no split for it: the documents whose hash falls into the first of so many buckets.
+BUCKETS = 200
+_HASH_KEY = (0x72656D62, 0x65727431)  # any; it must not change
+
+EDITIONS = {name: tuple(sorted({edition_of(code) for code in codes} - {None})) for name, codes in LISTS.items()}
+
+
+class CorpusSource(seqio.DataSource):
+  """Documents of one language of a corpus, in its order: `text`, `title` and `id`, strings.
+
+  With `shuffle`, files come in random order; the order in a file is that of a hash already.
+
+  Args:
+    corpus: open.
+    language: code.
+  """
+
+  def __init__(self, corpus: Corpus, language: str):
+    counts = corpus.languages[language]
+    by_split = {'train': counts.documents, 'validation': counts.held_out}
+    by_split = {split: count for split, count in by_split.items() if count}
+    super().__init__(tuple(by_split), num_input_examples=by_split)
+    self._corpus, self._language = corpus, language
+
+  @property
+  def supports_arbitrary_sharding(self) -> bool:
+    """False: files are what is shared out."""
+    return False
+
+  def list_shards(self, split: str) -> Sequence[str]:
+    """Files of a split, in order."""
+    return [str(shard) for shard in self._corpus.shards(self._language, split)]
+
+  def get_dataset(self, split='train', shuffle=True, seed=None, shard_info=None, **_) -> tf.data.Dataset:
+    """See `seqio.DataSource`; raises UsageError if the split is empty."""
+    shards = self.list_shards(split) if split in self.splits else []
+    if not shards:
+      raise UsageError(
+        f'the corpus has no {split} documents in {self._language!r}',
+        where=str(self._corpus.folder),
+        fix=f'take another split of {", ".join(self.splits) or "none"}, or make a corpus with more text, or --held_out',
+      )
+    files = tf.data.Dataset.from_tensor_slices(shards)
+    if shard_info:
+      files = files.shard(shard_info.num_shards, shard_info.index)
+    if shuffle:
+      files = files.shuffle(len(shards), seed=seed)
+    features = {name: tf.io.FixedLenFeature([], tf.string) for name in ('text', 'title', 'id')}
+
+    def example(record: tf.Tensor) -> dict[str, tf.Tensor]:
+      return tf.io.parse_single_example(record, features)
+
+    return tf.data.TFRecordDataset(files).map(example)
+
+  def __str__(self) -> str:
+    return f'{self._corpus.folder}, language {self._language}'
+
+
+class WikipediaSource(PreparedTfdsSource):
+  """TFDS's `wikipedia` of one language, whose only split is divided by a hash of the text.
+
+  `validation` is one document in `BUCKETS`, whatever order and version they come in; `train` the others. The numbers of
+  examples are what is to be expected of that.
+
+  Args:
+    language: code of the edition.
+  """
+
+  def __init__(self, language: str):
+    name = TFDS_NAME.format(language=language)
+    super().__init__(name, splits={'train': 'train', 'validation': 'train'})
+
+  def get_dataset(self, split='train', shuffle=True, seed=None, shard_info=None, **_) -> tf.data.Dataset:
+    """See `seqio.DataSource`."""
+    is_validation = split == 'validation'
+
+    def is_of_split(example: Mapping[str, tf.Tensor]) -> tf.Tensor:
+      return (tf.strings.to_hash_bucket_strong(example['text'], BUCKETS, _HASH_KEY) == 0) == is_validation
+
+    return super().get_dataset(split, shuffle, seed, shard_info).filter(is_of_split)
+
+  def num_input_examples(self, split: str) -> int:
+    """Of both splits together, TFDS's number."""
+    held_out = super().num_input_examples(split) // BUCKETS
+    return held_out if split == 'validation' else super().num_input_examples(split) - held_out
+
+
+def add_wikipedia(
+  *,
+  corpus: Corpus | str | os.PathLike | None = None,
+  vocabulary: str | os.PathLike | None = None,
+  name: str = 'wikipedia',
+  alpha: float = 0.5,
+  max_share: float | None = None,
+  max_upsampling: float | None = None,
+) -> None:
+  """Registers a SeqIO task for each language and their mixtures, in place of earlier ones of ours.
+
+  Tasks are `NAME.{language}`; mixtures are `NAME` of all languages, and `NAME.mbert` and `NAME.rembert` of those of
+  these models. An example is `{'targets': ids}`, a document without special ids. Hyphens in codes become underscores.
+
+  Args:
+    corpus: a corpus (`python -m tasks.corpus`), open or its folder. None is TFDS's `wikipedia/20230601` in every
+      language of the two lists; one document in 200 is held out, by a hash of its text.
+    vocabulary: a `sentencepiece.model`. None is the file that the environment variable `REMBERT_VOCABULARY` names when
+      it is first needed.
+    name: the first part of the names.
+    alpha: rates of the mixtures are proportional to n ** alpha, where n is the number of sentences of a language in a
+      corpus; over TFDS, which counts no sentences, the number of documents.
+    max_share: see `rembert.data.mixture.sampling_rates`.
+    max_upsampling: likewise.
+
+  Raises:
+    UsageError: no corpus, no text in it, or a name that somebody else has registered.
+  """
+  if corpus is not None and not isinstance(corpus, Corpus):
+    corpus = open_corpus(corpus)
+  if corpus is None:
+    sources = {language: WikipediaSource(language) for language in sorted({*EDITIONS['mbert'], *EDITIONS['rembert']})}
+    counts = functools.partial(numbers_of_documents, sources)
+  else:
+    sources = {language: CorpusSource(corpus, language) for language in corpus.languages}
+    sources = {language: source for language, source in sources.items() if 'train' in source.splits}
+    counts = lambda languages: {language: corpus.languages[language].sentences for language in languages}
+  if not sources:
+    raise UsageError(
+      'the corpus has no text to train on', where=str(corpus.folder), fix='python -m tasks.corpus --help'
+    )
+  rates = functools.partial(sampling_rates, alpha=alpha, max_share=max_share, max_upsampling=max_upsampling)
+  registration.remove_ours(name)
+  add_language_tasks(name, sources, RembertVocabulary(vocabulary))
+  for suffix, languages in {'': tuple(sources), **EDITIONS}.items():
+    if chosen := [language for language in languages if language in sources]:
+      of_chosen = functools.partial(lambda chosen: rates(counts(chosen)), chosen)
+      add_language_mixture(f'{name}.{suffix}' if suffix else name, name, chosen, of_chosen)
+
+
+def numbers_of_documents(sources: Mapping[str, seqio.DataSource], languages: Sequence[str]) -> dict[str, int]:
+  """Documents to train on in each language; UsageError with all languages that are not there."""
+  counts, errors = {}, []
+  for language in languages:
+    try:
+      counts[language] = sources[language].num_input_examples('train')
+    except UsageError as error:
+      errors.append(error)
+  if errors:
+    raise joined(errors)
+  return counts
+
+
+def add_language_tasks(name: str, sources: Mapping[str, seqio.DataSource], vocabulary: RembertVocabulary) -> None:
+  """Registers `NAME.{language}` over sources whose examples have `text`."""
+  for language, source in sources.items():
+    registration.add_task(
+      registration.valid_name(name, language),
+      source=source,
+      preprocessors=[pretraining.tokenize],
+      output_features=pretraining.features(vocabulary),
+    )
+
+
+def add_language_mixture(
+  name: str, tasks: str, languages: Sequence[str], rates: Callable[[], Mapping[str, float]]
+) -> None:
+  """Registers a mixture of `TASKS.{language}`; their rates by language are found when one of them is needed."""
+  found = functools.cache(rates)
+  language_of = {registration.valid_name(tasks, language): language for language in languages}
+  rate = lambda task: found().get(language_of[task.name], 0.0)
+  registration.add_mixture(name, dict.fromkeys(language_of, rate))

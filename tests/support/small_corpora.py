@@ -1,0 +1,29 @@
+"""Small corpora for tests, made in this process."""
+
+import functools
+import pathlib
+import tempfile
+from collections.abc import Sequence
+
+from rembert.training.console import Console
+from tasks.corpus.documents import CorpusConfig
+from tasks.corpus.format import Corpus
+from tasks.corpus.local import make_corpus
+from tasks.corpus.sources import find_parts
+
+
+def corpus_of_dumps(pattern, folder: pathlib.Path, languages: Sequence[str] | None = None, **options) -> Corpus:
+  """The corpus of some dumps; `options` are those of `CorpusConfig`."""
+  parts = find_parts('dumps', str(pattern), languages)
+  return make_corpus(parts, folder, CorpusConfig(**options), Console(is_quiet=True))
+
+
+@functools.cache
+def sample_corpus(languages: tuple[str, ...] | None = None, held_out: float = 0.1) -> Corpus:
+  """The sample corpus, or some of its languages; made once per process."""
+  folder = tempfile.TemporaryDirectory()
+  _folders.append(folder)  # it is deleted with the process
+  return corpus_of_dumps('sample', pathlib.Path(folder.name), languages, held_out=held_out)
+
+
+_folders: list[tempfile.TemporaryDirectory] = []

@@ -1,0 +1,192 @@
+"""A corpus on disk: TensorFlow Datasets and SeqIO read what is written, and what is not whole is an error."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+from made_up_dumps import LAKE, RIVER, TOWN
+from small_corpora import sample_corpus
+
+from rembert.errors import UsageError
+from tasks.corpus.documents import digest_of, is_held_out
+from tasks.corpus.format import open_corpus
+
+
+@pytest.fixture(scope='module')
+def corpus():
+  return sample_corpus(('el', 'sw'))
+
+
+def texts_of_tfds(corpus, language, split):
+  from tasks.tensorflow_import import tensorflow  # noqa: F401
+
+  # isort: split
+  import tensorflow_datasets as tfds
+
+  builder = tfds.builder_from_directory(str(corpus.folder / 'corpus' / language / '1.0.0'))
+  return builder, list(tfds.as_numpy(builder.as_dataset(split=split)))
+
+
+@pytest.mark.parametrize('split', ['train', 'validation'])
+def test_tensorflow_datasets_reads_texts_titles_and_ids_and_counts_them(corpus, split):
+  builder, examples = texts_of_tfds(corpus, 'el', split)
+  assert builder.info.full_name == 'corpus/el/1.0.0'
+  assert builder.info.splits[split].num_examples == len(examples) > 0
+  assert [example['text'].decode() for example in examples] == list(corpus.texts('el', split))
+  assert all(example['title'] and example['id'].isdigit() for example in examples)
+
+
+def test_seqio_reads_a_language_by_its_name(corpus):
+  import seqio
+
+  source = seqio.TfdsDataSource('corpus/sw:1.0.0', tfds_data_dir=str(corpus.folder))
+  assert set(source.splits) == {'train', 'validation'}
+  assert source.num_input_examples('train') == corpus.languages['sw'].documents
+  examples = source.get_dataset('train', shuffle=False).as_numpy_iterator()
+  assert [example['text'].decode() for example in examples] == list(corpus.texts('sw', 'train'))
+  shuffled = source.get_dataset('train', shuffle=True, seed=1).as_numpy_iterator()
+  assert sorted(example['text'].decode() for example in shuffled) == sorted(corpus.texts('sw', 'train'))
+
+
+def test_counts_are_those_of_the_texts(corpus):
+  for language, counts in corpus.languages.items():
+    train, validation = (list(corpus.texts(language, split)) for split in ('train', 'validation'))
+    assert (counts.documents, counts.held_out) == (len(train), len(validation))
+    assert counts.characters == sum(map(len, train))
+    assert counts.sentences >= len(train)
+    assert all(is_held_out(text, 0.1) for text in validation)
+    assert not any(is_held_out(text, 0.1) for text in train)
+
+
+def test_documents_of_a_shard_are_in_the_order_of_their_hashes(make, tmp_path):
+  folder = tmp_path / 'text'
+  folder.mkdir()
+  (folder / 'de.txt').write_text('\n\n'.join(f'{RIVER} {number}.' for number in range(60)), encoding='utf-8')
+  corpus = make('text', folder, shard_bytes=1500)
+  total = len(corpus.shards('de', 'train'))
+  assert total == 4
+  expected = sorted(
+    (digest_of(text) for text in corpus.texts('de', 'train')),
+    key=lambda digest: (int.from_bytes(digest[:8], 'big') % total, digest),
+  )
+  assert [digest_of(text) for text in corpus.texts('de', 'train')] == expected
+  builder, examples = texts_of_tfds(corpus, 'de', 'train')
+  assert builder.info.splits['train'].num_shards == 4
+  assert len(examples) == 60
+
+
+def test_a_shard_without_documents_is_an_empty_file_that_is_read_over(make, tmp_path):
+  folder = tmp_path / 'text'
+  folder.mkdir()
+  (folder / 'de.txt').write_text(f'{RIVER}\n\n{TOWN}', encoding='utf-8')
+  corpus = make('text', folder, shard_bytes=10)
+  sizes = [shard.stat().length for shard in corpus.shards('de', 'train')]
+  assert len(sizes) > 2
+  assert sum(size > 0 for size in sizes) <= 2
+  assert sorted(corpus.texts('de', 'train')) == sorted([RIVER, TOWN])
+  builder, examples = texts_of_tfds(corpus, 'de', 'train')
+  assert builder.info.splits['train'].num_examples == len(examples) == 2
+
+
+def test_a_split_without_documents_is_absent_and_tensorflow_datasets_says_so(make, tmp_path):
+  import seqio
+
+  folder = tmp_path / 'text'
+  folder.mkdir()
+  (folder / 'de.txt').write_text(RIVER, encoding='utf-8')
+  corpus = make('text', folder)
+  assert corpus.languages['de'].held_out == 0
+  assert not corpus.shards('de', 'validation')
+  assert not list(corpus.texts('de', 'validation'))
+  builder, _ = texts_of_tfds(corpus, 'de', 'train')
+  assert set(builder.info.splits) == {'train'}
+  source = seqio.TfdsDataSource('corpus/de:1.0.0', tfds_data_dir=str(corpus.folder))
+  with pytest.raises(ValueError, match=r"Unknown split 'validation'. Should be one of \['train'\]"):
+    source.get_dataset('validation', shuffle=False)
+
+
+def test_a_language_without_documents_is_counted_and_has_no_dataset(make, tmp_path):
+  folder = tmp_path / 'text'
+  folder.mkdir()
+  (folder / 'de.txt').write_text(LAKE, encoding='utf-8')
+  (folder / 'sw.txt').write_text('fupi', encoding='utf-8')
+  corpus = make('text', folder)
+  assert corpus.languages['sw'].documents == 0
+  assert corpus.languages['sw'].lost == {'too short': 1}
+  assert not (corpus.folder / 'corpus' / 'sw').exists()
+  assert not list(corpus.texts('sw', 'train'))
+
+
+def test_a_sample_is_the_first_texts_that_hold_enough(corpus):
+  texts = list(corpus.texts('el', 'train'))
+  two = len(texts[0]) + 1
+  assert list(corpus.sample('el', 'train', two)) == texts[:2]
+  assert list(corpus.sample('el', 'train', 10**9)) == texts
+  assert not list(corpus.sample('el', 'train', 0))
+
+
+def test_the_fingerprint_is_the_checksum_of_the_manifest(corpus):
+  content = (corpus.folder / 'corpus.json').read_bytes()
+  assert corpus.fingerprint == hashlib.sha256(content).hexdigest()
+  manifest = json.loads(content)
+  for language in corpus.languages:
+    of_files = [hashlib.sha256(shard.read_bytes()).hexdigest() for shard in corpus.shards(language, 'train')]
+    assert manifest['languages'][language]['shards']['train'] == of_files
+
+
+def test_some_languages_of_a_corpus_are_read_alone(corpus):
+  said = []
+  assert list(corpus.of_languages(('sw',), said.append).languages) == ['sw']
+  assert not said
+  assert list(corpus.of_languages(('mbert',), said.append).languages) == ['el', 'sw']
+  assert 'Wikipedias of mbert are not there' in said[0]
+  with pytest.raises(UsageError, match='no text in xh') as caught:
+    corpus.of_languages(('sw', 'xh'))
+  assert 'el, sw' in caught.value.fix[0]
+
+
+# --- what is not whole ------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_no_corpus_is_an_error_with_the_command(tmp_path):
+  for folder in tmp_path, tmp_path / 'nowhere':
+    with pytest.raises(UsageError, match='no corpus') as caught:
+      open_corpus(folder)
+    assert 'python -m tasks.corpus' in caught.value.fix[0]
+
+
+def test_an_unfinished_corpus_is_an_error_that_says_how_far_it_is(corpus, tmp_path):
+  (tmp_path / 'statistics').mkdir()
+  for name in 'recipe.json', 'statistics/sw.json':
+    (tmp_path / name).write_bytes((corpus.folder / name).read_bytes())
+  with pytest.raises(UsageError, match='unfinished: 1 languages are done'):
+    open_corpus(tmp_path)
+
+
+@pytest.mark.parametrize('content', ['', '{}', '[]', '{"format": 2, "languages": {}}', '{"format": 1, "languages": 3}'])
+def test_a_damaged_manifest_is_an_error_that_names_it(tmp_path, content):
+  (tmp_path / 'corpus.json').write_text(content)
+  with pytest.raises(UsageError, match='cannot be read') as caught:
+    open_corpus(tmp_path)
+  assert caught.value.where == str(tmp_path / 'corpus.json')
+
+
+@pytest.mark.parametrize('damage', [lambda shard: shard.unlink(), lambda shard: shard.write_bytes(b'no records' * 9)])
+def test_a_shard_that_is_missing_or_damaged_is_an_error_that_names_it(make, tmp_path, damage):
+  folder = tmp_path / 'text'
+  folder.mkdir()
+  (folder / 'de.txt').write_text(RIVER, encoding='utf-8')
+  corpus = make('text', folder)
+  [shard] = corpus.shards('de', 'train')
+  damage(shard)
+  with pytest.raises(UsageError, match='a shard of the corpus cannot be read') as caught:
+    list(corpus.texts('de', 'train'))
+  assert caught.value.where == str(shard)
+
+
+def test_importing_what_opens_a_corpus_imports_no_tensorflow():
+  code = 'import sys, tasks.corpus.opening; print({"tensorflow", "seqio", "jax", "apache_beam"} & set(sys.modules))'
+  done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+  assert done.stdout.strip() == 'set()'

@@ -1,0 +1,218 @@
+"""Corpora as they are made: the same bytes with Beam or without, with one worker or two, at once or after a kill."""
+
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from made_up_dumps import LAKE, RIVER, TOWN, dump_of, files_of, page
+from small_corpora import corpus_of_dumps
+
+from rembert.errors import UsageError
+from tasks.corpus import format as formats
+from tasks.corpus import making
+from tasks.corpus.__main__ import main
+from tasks.corpus.format import open_corpus
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+LANGUAGES = ('el', 'sw', 'th')
+COMMAND = ['--dumps=sample', '--languages=el,sw,th', '--held_out=0.1', '--shard_mb=0.02']
+
+
+@pytest.fixture(scope='module')
+def in_process(tmp_path_factory):
+  """The folder of a corpus made without Beam, about two shards a language."""
+  folder = tmp_path_factory.mktemp('local') / 'corpus'
+  corpus_of_dumps('sample', folder, LANGUAGES, held_out=0.1, shard_bytes=int(0.02 * (1 << 20)))
+  return folder
+
+
+@pytest.fixture
+def dumps(tmp_path):
+  """A folder with repeated documents and paragraphs, a short page, a broken one, and one that is not UTF-8."""
+  folder = tmp_path / 'dumps'
+  folder.mkdir()
+  pages = [
+    page('Donau', f'{RIVER}\n\n{TOWN}', 3),
+    page('Donau, noch einmal', f'{RIVER}\n\n{TOWN}', 2),
+    page('See', f'{LAKE}\n\n{TOWN}', 4),
+    page('Kurz', 'Zu kurz.', 5),
+    '<page><title>kaputt</page>',
+  ]
+  (folder / 'dewiki-1-pages-articles.xml').write_bytes(dump_of(*pages))
+  return folder
+
+
+def local(dumps, folder, **options):
+  return corpus_of_dumps(dumps, folder, **{'held_out': 0, 'min_characters': 20} | options)
+
+
+def with_beam(dumps, folder, *flags):
+  assert main([f'--dumps={dumps}', f'--output={folder}', '--held_out=0', '--min_characters=20', *flags]) == 0
+  return open_corpus(folder)
+
+
+# --- the same bytes ---------------------------------------------------------------------------------------------------
+
+
+def test_beam_writes_what_this_process_writes_and_a_second_run_writes_nothing(in_process, tmp_path, capsys):
+  folder = tmp_path / 'corpus'
+  assert main([*COMMAND, f'--output={folder}', '--group_mb=0.0001']) == 0
+  assert files_of(folder) == files_of(in_process)
+  before = {path: path.stat().st_mtime_ns for path in folder.rglob('*')}
+  assert main([*COMMAND, f'--output={folder}']) == 0
+  assert {path: path.stat().st_mtime_ns for path in folder.rglob('*')} == before
+  assert all(f'\n {language} ' in capsys.readouterr().out for language in ('el',))
+
+
+@pytest.mark.parametrize('dedupe', ['none', 'documents', 'paragraphs'])
+def test_beam_deduplicates_and_counts_as_this_process_does(dumps, tmp_path, dedupe):
+  corpus = local(dumps, tmp_path / 'local', dedupe=dedupe)
+  with_beam(dumps, tmp_path / 'beam', f'--dedupe={dedupe}')
+  assert files_of(tmp_path / 'beam') == files_of(tmp_path / 'local')
+  text = ' '.join(corpus.texts('de', 'train'))
+  assert [text.count(paragraph) for paragraph in (RIVER, TOWN, LAKE)] == {
+    'none': [2, 3, 1],
+    'documents': [1, 2, 1],
+    'paragraphs': [1, 1, 1],
+  }[dedupe]
+  lost = {'broken pages': 1, 'too short': 1}
+  lost |= {} if dedupe == 'none' else {'repeated documents': 1}
+  lost |= {'repeated paragraphs': 1} if dedupe == 'paragraphs' else {}
+  assert corpus.languages['de'].lost == lost
+
+
+def test_the_order_and_number_of_files_do_not_matter(tmp_path):
+  pages = [page(f'{index}', f'{text} {index % 11}.', index) for index, text in enumerate([RIVER, TOWN, LAKE] * 9)]
+  one, many = tmp_path / 'one', tmp_path / 'many'
+  one.mkdir()
+  many.mkdir()
+  (one / 'dewiki-1-pages-articles.xml').write_bytes(dump_of(*pages))
+  for index, some in enumerate([pages[::-2], pages[-2::-2]]):
+    (many / f'dewiki-{index}-pages-articles.xml').write_bytes(dump_of(*some))
+  corpora = [local(folder, tmp_path / f'{folder.name}-corpus', held_out=0.2) for folder in (one, many)]
+  shards = [files_of(corpus.folder / 'corpus') for corpus in corpora]
+  assert shards[0]
+  assert shards[0] == shards[1]
+
+
+def test_a_moved_source_is_the_same_corpus(dumps, tmp_path):
+  moved = shutil.copytree(dumps, tmp_path / 'elsewhere')
+  corpora = [local(dumps, tmp_path / 'corpus'), local(moved, tmp_path / 'corpus'), local(moved, tmp_path / 'other')]
+  assert len({corpus.fingerprint for corpus in corpora}) == 1
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_same_bytes(in_process, tmp_path):
+  command = [sys.executable, '-m', 'tasks.corpus', *COMMAND, f'--output={tmp_path / "two"}', '--workers=2']
+  subprocess.run(command, cwd=ROOT, check=True, timeout=300, capture_output=True)
+  assert files_of(tmp_path / 'two') == files_of(in_process)
+
+
+@pytest.mark.slow
+def test_a_run_killed_after_its_first_language_is_resumed_to_the_same_bytes(in_process, tmp_path):
+  output = tmp_path / 'killed'
+  command = [sys.executable, '-m', 'tasks.corpus', *COMMAND, f'--output={output}', '--group_mb=0.0001']
+  process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+  while not list(output.glob('statistics/*.json')):
+    assert process.poll() is None
+    time.sleep(0.01)
+  process.send_signal(signal.SIGKILL)
+  process.wait()
+  assert not (output / 'corpus.json').exists()
+  done = {path: path.stat().st_mtime_ns for path in output.glob('statistics/*.json')}
+  assert 0 < len(done) < 3
+  subprocess.run(command, cwd=ROOT, check=True, timeout=300, capture_output=True)
+  assert files_of(output) == files_of(in_process)
+  assert {path: path.stat().st_mtime_ns for path in done} == done
+
+
+def test_a_disk_that_fills_up_leaves_no_corpus_that_looks_complete(in_process, tmp_path, capsys, monkeypatch):
+  written = []
+
+  def full(folder, language, *rest, write=formats.write_shard):
+    written.append(language)
+    if len(written) > 3:
+      raise OSError('No space left on device')
+    return write(folder, language, *rest)
+
+  with monkeypatch.context() as patched:
+    patched.setattr('tasks.corpus.pipeline.write_shard', full)
+    assert main([*COMMAND, '--group_mb=0.0001', f'--output={tmp_path / "corpus"}']) == 1
+  assert 'No space left on device' in capsys.readouterr().err
+  with pytest.raises(UsageError, match='unfinished: 1 languages'):
+    open_corpus(tmp_path / 'corpus')
+  assert main([*COMMAND, f'--output={tmp_path / "corpus"}']) == 0
+  assert files_of(tmp_path / 'corpus') == files_of(in_process)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('flags', 'words'),
+  [
+    (['--dumps=EMPTY'], 'no dump found'),
+    (['--dumps=sample', '--languages=xx'], 'xx'),
+    (['--text=EMPTY'], 'no text files'),
+    (['--tfds=wikipedia/x', '--languages=de'], 'needs {language}'),
+    (['--dumps=sample', '--held_out=2'], 'held_out must be in'),
+    (['--dumps=sample', '--min_characters=0'], 'min_characters must be at least 1'),
+  ],
+)
+def test_what_cannot_be_made_is_one_error_and_nothing_is_written(tmp_path, capsys, flags, words):
+  (tmp_path / 'empty').mkdir()
+  flags = [flag.replace('EMPTY', str(tmp_path / 'empty')) for flag in flags]
+  assert main([*flags, f'--output={tmp_path / "corpus"}']) == 2
+  assert words in capsys.readouterr().err
+  assert not (tmp_path / 'corpus').exists()
+
+
+@pytest.mark.parametrize(
+  ('flag', 'near'), [('--worker=2', '--workers'), ('--heldout=0.1', '--held_out'), ('--num_workers=2', '--workers')]
+)
+def test_an_unknown_flag_is_refused_with_the_nearest(tmp_path, capsys, flag, near):
+  with pytest.raises(SystemExit) as caught:
+    main(['--dumps=sample', flag, f'--output={tmp_path / "corpus"}'])
+  assert caught.value.code == 2
+  assert f'unknown flag {flag.split("=")[0]}: did you mean {near}?' in capsys.readouterr().err
+
+
+def test_only_what_follows_two_dashes_is_passed_to_beam(tmp_path, monkeypatch):
+  passed = []
+  monkeypatch.setattr('tasks.corpus.runner.BeamRunner.run', lambda self, build, where: passed.append(self.flags))
+  main(['--dumps=sample', '--languages=sw', f'--output={tmp_path / "corpus"}', '--', '--project=p', '--region=r'])
+  assert passed == [('--project=p', '--region=r')]
+
+
+def test_a_folder_with_another_corpus_is_refused_with_the_difference(in_process, tmp_path, capsys):
+  shutil.copytree(in_process, tmp_path / 'corpus')
+  before = files_of(tmp_path / 'corpus')
+  assert main([*COMMAND, '--min_characters=50', f'--output={tmp_path / "corpus"}']) == 2
+  assert 'built with different options: min_characters' in capsys.readouterr().err
+  assert files_of(tmp_path / 'corpus') == before
+
+
+def test_more_text_than_one_process_takes_is_refused_with_the_command(dumps, tmp_path, monkeypatch):
+  monkeypatch.setattr(making, 'LARGEST', 100)
+  with pytest.raises(UsageError, match='too much text to prepare in this process') as caught:
+    local(dumps, tmp_path / 'corpus')
+  assert 'de: ' in caught.value.where
+  assert 'python -m tasks.corpus' in caught.value.fix[0]
+  assert not (tmp_path / 'corpus').exists()
+
+
+@pytest.mark.parametrize('pages', [[], [page('Kurz', 'Zu kurz.')]])
+def test_a_corpus_without_text_is_an_error_that_says_what_to_do(tmp_path, pages):
+  (tmp_path / 'dewiki-1-pages-articles.xml').write_bytes(dump_of(*pages))
+  with pytest.raises(UsageError, match='no text to train on') as caught:
+    local(tmp_path, tmp_path / 'corpus')
+  assert 'pages-articles' in caught.value.fix[0]
+
+
+def test_text_that_is_all_held_out_is_no_text_to_train_on(dumps, tmp_path):
+  with pytest.raises(UsageError, match='no text to train on'):
+    local(dumps, tmp_path / 'corpus', held_out=1 - 1e-12)
