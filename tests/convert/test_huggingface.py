@@ -8,6 +8,7 @@ import pytest
 import safetensors.numpy
 
 from rembert.convert.exporting import export
+from rembert.convert.huggingface import read_description
 from rembert.convert.importing import ImportOptions, read_hugging_face, read_saved
 from rembert.errors import RunError, UsageError
 from rembert.model.heads import HEADS
@@ -116,6 +117,75 @@ def test_an_encoder_alone_is_exported_with_its_pooler_and_a_masked_model_without
   names = weights_of(tmp_path / 'encoder').keys()
   assert 'pooler.dense.weight' in names
   assert not [name for name in names if name.startswith(('cls.', 'rembert.'))]
+
+
+# --- what the tensors mean, by Hugging Face's own definition: y = x · weightᵀ + bias ----------------------------------
+
+
+def test_query_key_and_value_go_out_each_under_its_name_and_transposed(saved, tmp_path):
+  model = saved('mlm')
+  export(model, tmp_path / 'exported')
+  tensors = weights_of(tmp_path / 'exported')
+  kernel_LxHx3xNxD = model.read('encoder/layers/attention/qkv/kernel')
+  output_LxNxDxH = model.read('encoder/layers/attention/output/kernel')
+  hidden = model.config.hidden_size
+  for layer in range(model.config.num_hidden_layers):
+    prefix = f'rembert.encoder.layer.{layer}.attention'
+    for part, name in enumerate(('query', 'key', 'value')):
+      expected = kernel_LxHx3xNxD[layer, :, part].reshape(hidden, hidden).T
+      assert np.array_equal(tensors[f'{prefix}.self.{name}.weight'], expected)
+    assert np.array_equal(tensors[f'{prefix}.output.dense.weight'], output_LxNxDxH[layer].reshape(hidden, hidden).T)
+
+
+def test_labels_are_ordered_by_their_number(saved, tmp_path):
+  export(saved('tagging'), tmp_path / 'exported')
+  rewrite_config(tmp_path / 'exported', id2label={str(index): f'label {index}' for index in reversed(range(12))})
+  assert read_description(tmp_path / 'exported').labels == tuple(f'label {index}' for index in range(12))
+
+
+@pytest.mark.parametrize(
+  ('theirs', 'ours'),
+  [('gelu', 'gelu'), ('gelu_new', 'gelu_tanh'), ('gelu_fast', 'gelu_tanh'), ('gelu_pytorch_tanh', 'gelu_tanh')],
+)
+def test_activations_are_those_of_transformers(exported, theirs, ours):
+  rewrite_config(exported, hidden_act=theirs)
+  assert read_hugging_face(exported).config.hidden_act == ours
+
+
+def test_a_shard_is_no_larger_than_asked_for_unless_it_is_one_tensor(saved, tmp_path):
+  export(saved('mlm'), tmp_path / 'many', shard_bytes=40_000)
+  for shard in (tmp_path / 'many').glob('*.safetensors'):
+    sizes = [tensor.nbytes for tensor in safetensors.numpy.load_file(shard).values()]
+    assert sum(sizes) <= 40_000 or len(sizes) == 1
+
+
+def test_an_output_embedding_that_differs_from_the_word_embedding_is_kept_whatever_the_configuration_says(
+  saved, tmp_path
+):
+  model = saved('mlm', output_embedding_size=18)
+  export(model, tmp_path / 'exported')
+  rewrite_config(tmp_path / 'exported', tie_word_embeddings=True)
+  back = read_hugging_face(tmp_path / 'exported')
+  assert not back.config.tie_word_embeddings
+  assert np.array_equal(back.leaves['mlm/output_embedding'], model.read('mlm/output_embedding'))
+
+
+def test_an_identity_projection_with_a_bias_is_kept(saved, tmp_path):
+  model = saved('mlm', input_embedding_size=32)
+  export(model, tmp_path / 'exported')
+  assert not read_hugging_face(tmp_path / 'exported').config.always_project_embeddings
+  rewrite(tmp_path / 'exported', lambda tensors: tensors['rembert.encoder.embedding_hidden_mapping_in.bias'].fill(2.5))
+  back = read_hugging_face(tmp_path / 'exported')
+  assert back.config.always_project_embeddings
+  assert np.all(back.leaves['encoder/projection/bias'] == 2.5)
+
+
+def test_as_many_layers_may_be_kept_as_there_are_and_no_more(exported, assert_same):
+  layers = read_hugging_face(exported).config.num_hidden_layers
+  kept = read_hugging_face(exported, ImportOptions(num_hidden_layers=layers))
+  assert_same(kept.leaves, read_hugging_face(exported).leaves)
+  with pytest.raises(UsageError):
+    read_hugging_face(exported, ImportOptions(num_hidden_layers=layers + 1))
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
