@@ -155,10 +155,10 @@ def run_xtreme(mode: str, workdir: 'os.PathLike', stop: StopSignal, *, is_dry: b
 
 
 def run_name(gin_files: Sequence[str]) -> str:
-  """`NAME` of the last `NAME.gin` that says what is run; `hardware` says on what, and `scales` of what size."""
+  """`NAME` of the last `NAME.gin` that says what is run; not on what hardware or data, nor of what size (`scales`)."""
   files = [pathlib.Path(name) for name in gin_files]
   is_scale = lambda file: 'scales' in file.parent.parts
-  what = [file.stem for file in files if file.parent.name != 'hardware' and not is_scale(file)]
+  what = [file.stem for file in files if file.parent.name not in ('hardware', 'data') and not is_scale(file)]
   scales = [file.stem for file in files if is_scale(file)]
   return '_'.join([(what or [file.stem for file in files])[-1], *(scales[-1:] if what else [])])
 

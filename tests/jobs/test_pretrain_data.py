@@ -398,3 +398,19 @@ def test_a_vocabulary_without_the_special_ids_is_one_error(registered, first, tm
     first.stream.vocabulary.write_bytes(content)
   assert "'opened'" in error.value.where
   assert 'python -m tasks.vocabulary' in error.value.fix[0]
+
+
+def test_a_mixture_whose_data_is_not_prepared_is_one_error(first, tmp_path, monkeypatch):
+  monkeypatch.setenv('REMBERT_VOCABULARY', str(first.stream.vocabulary))
+  with pytest.raises(UsageError, match=r'wikipedia/20230601\.af is not prepared') as error:
+    opened(tmp_path / 'run', DataConfig(mixture='rembert.pretraining'), VocabularyConfig())
+  assert 'TFDS_DATA_DIR' in error.value.where
+
+
+def test_a_mixture_without_a_vocabulary_is_one_error(tmp_path, monkeypatch):
+  from tasks import mixtures
+
+  mixtures.add_wikipedia()  # the tests before have registered a corpus under its names
+  monkeypatch.delenv('REMBERT_VOCABULARY', raising=False)
+  with pytest.raises(UsageError, match='no vocabulary is set'):
+    opened(tmp_path / 'run', DataConfig(mixture='wikipedia.de'), VocabularyConfig())
