@@ -45,7 +45,7 @@ EXTRAS = {
   # Orbax asks google-cloud-storage before it deletes a checkpoint in a bucket; gcsfs is what etils reads buckets with
   # where there is no TensorFlow.
   'gcs': ['gcsfs>=2025.1', 'google-cloud-storage>=2.18'],
-  'prepare': ['apache-beam>=2.77,<3'],
+  'prepare': ['apache-beam>=2.77,<3', 'dask[distributed]>=2026.8,<2027'],  # Dask: a cluster of one's own
   'wandb': ['wandb>=0.19,<1'],
   'dev': [
     'hypothesis>=6.100',

@@ -1,11 +1,11 @@
 """Text to ids on one core: this project beside Hugging Face's tokenizers, with one and the same vocabulary.
 
 A run encodes the clean documents of the sample corpus, in the order of streaming, several times over. This project's
-side is what pre-training calls (`tasks.mlm.encoder`: SentencePiece's own library, document by document). Beside it
-SeqIO's `tokenize` inside TensorFlow, as a SeqIO task is usually read, given 32 documents at a time; `tokenizers`, all
-documents in one call, with the vocabulary as `rembert.convert` exports it (its `Unigram` with the same pieces and
-scores, the rules for white space as a normaliser, `Metaspace`); and that tokenizer as transformers loads it, called on
-a list as its users do, which adds special pieces and masks.
+side is what cuts a token store (SentencePiece's own library, document by document). Beside it the preprocessor of
+SeqIO tasks, TensorFlow Text, which streaming runs, given 32 documents at a time; `tokenizers`, all documents in one
+call, with the vocabulary as `rembert.convert` exports it (its `Unigram` with the same pieces and scores, the rules for
+white space as a normaliser, `Metaspace`); and that tokenizer as transformers loads it, called on a list as its users
+do, which adds special pieces and masks.
 
 Hugging Face's threads are held to one. `as SentencePiece` is the share of documents whose ids are those of
 SentencePiece's library. `MB` are those of the documents, in UTF-8; `tokens` are the pieces that SentencePiece makes.
@@ -53,25 +53,23 @@ SETTINGS = {'v5k': Setting(5000), 'v30k': Setting(30_000)}
 
 
 def prepare_ours(setting: Setting, vocabulary: pathlib.Path) -> Run:
-  """What pre-training calls."""
-  from tasks import mlm
-
-  encode = mlm.encoder(mlm.task_of_texts('any', str(vocabulary)))
-  return _run(setting, vocabulary, lambda texts: map(encode, texts))
+  """What cuts a token store."""
+  processor = _processor(vocabulary)
+  return _run(setting, vocabulary, lambda texts: (np.array(processor.encode(text), np.int32) for text in texts))
 
 
 def prepare_seqio(setting: Setting, vocabulary: pathlib.Path) -> Run:
   """A task's preprocessors on a `tf.data.Dataset`."""
-  from tasks import mlm
+  from tasks import pretraining
+  from tasks.seqio_vocabulary import RembertVocabulary
   from tasks.tensorflow_import import tensorflow as tf
 
-  task = mlm.task_of_texts('any', str(vocabulary))
+  features = pretraining.features(RembertVocabulary(vocabulary))
 
   @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
   def ids(texts):
-    examples = task.preprocess_precache(tf.data.Dataset.from_tensor_slices({'text': texts}))
-    examples = task.preprocess_postcache(examples, sequence_length=None)
-    return examples.map(lambda example: example['ids']).ragged_batch(TEXTS_AT_ONCE).get_single_element()
+    examples = pretraining.tokenize(tf.data.Dataset.from_tensor_slices({'text': texts}), features)
+    return examples.map(lambda example: example['targets']).ragged_batch(TEXTS_AT_ONCE).get_single_element()
 
   def encode(texts: list[str]) -> Iterator[Ids]:
     for at in range(0, len(texts), TEXTS_AT_ONCE):

@@ -2,10 +2,14 @@
 
 import argparse
 import difflib
+import importlib
+import importlib.util
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 
-from rembert.errors import UsageError
+from rembert.errors import UsageError, first_line
 
 
 def run_command(program: str, command: Callable[[], None], *, show_traceback: bool = False) -> int:
@@ -30,3 +34,52 @@ def parse_flags(flags: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[ar
       near = difflib.get_close_matches(name, known, n=1)
       flags.error(f'unknown flag {name}' + (f': did you mean {near[0]}?' if near else ''))
   return flags.parse_args(argv[:end]), list(argv[end + 1 :])
+
+
+def add_modules(flags: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+  """Adds `--module`, for `import_modules`."""
+  flags.add_argument(
+    '--module',
+    action='append',
+    default=[],
+    metavar='NAME',
+    help='import a Python module that registers SeqIO tasks; repeatable; the current directory is searched first',
+  )
+
+
+def import_modules(names: Sequence[str]) -> None:
+  """Imports modules of users, which register SeqIO tasks.
+
+  TensorFlow is imported before them, where the accelerator is hidden from it.
+
+  Raises:
+    UsageError: a module does not exist, or raises while it is imported; with its own line.
+  """
+  if not names:
+    return
+  from tasks import tensorflow_import  # noqa: F401
+
+  if not {'', os.getcwd()} & set(sys.path):  # `python -m` puts it there, an entry point does not
+    sys.path.insert(0, os.getcwd())
+  for name in names:
+    try:
+      importlib.import_module(name)
+    except Exception as error:
+      if isinstance(error, ModuleNotFoundError) and f'{name}.'.startswith(f'{error.name}.'):
+        what, where = f'there is no module {name!r}', f'searched: {os.getcwd()}, and then the rest of sys.path'
+      else:
+        own = error.what if isinstance(error, UsageError) else f'{type(error).__name__}: {first_line(error)}'
+        what, where = f'the module {name!r} cannot be imported: {own}', _line_of(error, name)
+      fix = error.fix if isinstance(error, UsageError) else f'python -c "import {name}" shows all of it'
+      raise UsageError(what, where=f'--module={name}: {where}', fix=fix) from error
+
+
+def _line_of(error: Exception, module: str) -> str:
+  """File and line at which a module failed: the last of its own directory, or of a syntax error."""
+  if isinstance(error, SyntaxError) and error.filename:
+    return f'{error.filename}, line {error.lineno}'
+  spec = importlib.util.find_spec(module)
+  directory = os.path.dirname(spec.origin) if spec and spec.origin else ''
+  frames = traceback.extract_tb(error.__traceback__)
+  own = [frame for frame in frames if directory and frame.filename.startswith(directory)] or frames
+  return f'{own[-1].filename}, line {own[-1].lineno}'

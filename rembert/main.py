@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from rembert.command_line import add_modules, import_modules
 from rembert.errors import UsageError
 from rembert.training.preemption import Stopped, StopSignal, exit_stopped, heed_maintenance
 
@@ -37,6 +38,8 @@ examples
   what a layer knows of translation (Figure 2), and the other analyses of gin/analyze_*.gin:
     python -m rembert.main --gin_file=gin/analyze_layer_retrieval.gin --gin.analyze.model=runs/pretrain_large \\
         --gin.analyze.source=newstest.en --gin.analyze.target=newstest.de
+  a SeqIO task or mixture of your own, registered by my_tasks.py in this directory:
+    python -m rembert.main --module=my_tasks --gin_file=gin/pretrain_smoke.gin --gin.data.mixture=my_mixture
   another of the paper's models, of which gin/models has a file each:
     python -m rembert.main --gin_file=gin/pretrain_base.gin --gin_file=gin/models/in128_out3072.gin
   a row of its tables as a run (gin/experiments), small enough for two CPU cores (gin/scales):
@@ -76,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
   what.add_argument(
     '--gin_bindings', action='append', default=[], metavar='"A.b = 1"', help='the same in gin syntax; repeatable'
   )
+  add_modules(what)
   what.add_argument('--mode', choices=MODES, help='the job, if not the one that the gin file names')
   where = flags.add_argument_group('where to')
   where.add_argument('--workdir', metavar='DIR', help='where the run lives (default: runs/NAME for gin/NAME.gin)')
@@ -106,6 +110,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) -> int:
   """Runs the job and returns its exit code."""
   from etils import epath
+
+  import_modules(options.module)  # before gin builds what may name their tasks
 
   from rembert import configuration
   from rembert.jobs import compile as compile_ahead
@@ -149,10 +155,10 @@ def run_xtreme(mode: str, workdir: 'os.PathLike', stop: StopSignal, *, is_dry: b
 
 
 def run_name(gin_files: Sequence[str]) -> str:
-  """`NAME` of the last `NAME.gin` that says what is run; `hardware` says on what, and `scales` of what size."""
+  """`NAME` of the last `NAME.gin` that says what is run; not on what hardware or data, nor of what size (`scales`)."""
   files = [pathlib.Path(name) for name in gin_files]
   is_scale = lambda file: 'scales' in file.parent.parts
-  what = [file.stem for file in files if file.parent.name != 'hardware' and not is_scale(file)]
+  what = [file.stem for file in files if file.parent.name not in ('hardware', 'data') and not is_scale(file)]
   scales = [file.stem for file in files if is_scale(file)]
   return '_'.join([(what or [file.stem for file in files])[-1], *(scales[-1:] if what else [])])
 

@@ -11,13 +11,14 @@ Vocabularies are those of the environment variable REMBERT_VOCABULARY, data is w
 from tasks import registration  # TensorFlow first
 
 # isort: split
+import functools
+
 import seqio
 
 from rembert.data.mixture import sampling_rates
-from rembert.errors import UsageError, joined
 from tasks.mc4 import add_mc4
 from tasks.wikipedia.languages import MC4, REMBERT, edition_of
-from tasks.wikipedia.registry import EDITIONS, add_wikipedia
+from tasks.wikipedia.registry import EDITIONS, add_wikipedia, numbers_of_documents
 
 PRETRAINING = 'rembert.pretraining'
 
@@ -49,20 +50,14 @@ def add_pretraining() -> None:
   of its documents as often as any other. The paper counts sentences, which TFDS does not.
   """
   language_of = pretraining_tasks()
-  found: dict[str, float] = {}
+  sources = {name: seqio.TaskRegistry.get(name).source for name in language_of}  # of now: tasks may be replaced
+
+  @functools.cache
+  def rates() -> dict[str, float]:
+    return pretraining_rates(numbers_of_documents(sources, list(sources)), language_of)
 
   def rate(task: seqio.Task) -> float:
-    if not found:
-      documents, errors = {}, []
-      for name in language_of:
-        try:
-          documents[name] = seqio.TaskRegistry.get(name).source.num_input_examples('train')
-        except UsageError as error:
-          errors.append(error)
-      if errors:
-        raise joined(errors)
-      found.update(pretraining_rates(documents, language_of))
-    return found.get(task.name, 0.0)
+    return rates().get(task.name, 0.0)
 
   registration.add_mixture(PRETRAINING, dict.fromkeys(language_of, rate))
 

@@ -42,11 +42,12 @@ def features(vocabulary: seqio.Vocabulary) -> dict[str, seqio.Feature]:
 
 
 def tokenize(dataset: tf.data.Dataset, output_features: Mapping[str, seqio.Feature]) -> tf.data.Dataset:
-  """The preprocessor of this project's pre-training tasks: `{'text': …}` to `{'targets': ids}`."""
+  """The preprocessor of this project's pre-training tasks: `text` to `targets`, its ids; other features are kept."""
   vocabulary = output_features[TARGETS].vocabulary
 
   def ids(example: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    return {TARGETS: vocabulary.encode_tf(example['text'])}
+    kept = {name: value for name, value in example.items() if name != 'text'}
+    return {**kept, TARGETS: vocabulary.encode_tf(example['text'])}
 
   return dataset.map(ids, num_parallel_calls=tf.data.AUTOTUNE)
 

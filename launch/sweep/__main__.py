@@ -13,6 +13,7 @@ from launch.execution import State
 from launch.making import add_slots, make, print_commands, report, slots_of
 from launch.sweep.plan import Asked, planned, write
 from launch.xtreme_runs import add_benchmark, benchmark_of, listed
+from rembert.command_line import add_modules
 from rembert.errors import UsageError
 from rembert.training.console import Console
 from rembert.training.preemption import EXIT_STOPPED
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
   )
   models.add_argument('--scale', choices=SCALES, help='of the models and of all that is done with them')
   models.add_argument('--gin_file', action='append', default=[], metavar='FILE', help='after each FILE; repeatable')
+  add_modules(models)
   models.add_argument(
     '--pretrain_seeds', type=numbers, default=(0,), metavar='0,1', help='one pre-training each; default 0'
   )
@@ -120,7 +122,7 @@ def run(flags: argparse.ArgumentParser, options: argparse.Namespace, rest: Seque
   )
   analysis_bindings = tuple(f'--gin.{binding}' for binding in bindings['analyze_gin'])
   variants = tuple(grid_of(options.finetune_grid, '--finetune_grid'))
-  asked = Asked(benchmark, options.pretrain_seeds, variants, options.analyses, analysis_bindings)
+  asked = Asked(benchmark, options.pretrain_seeds, variants, options.analyses, analysis_bindings, tuple(options.module))
   plan = planned(models, asked, workdir)
   for task, reason in (benchmark.missing_scores() if benchmark else {}).items():
     console.say(f'left out: {task} ({reason})')

@@ -27,6 +27,7 @@ class Asked:
     variants: of fine-tuning: bindings by name, `NAME` to `VALUE`; an empty one is fine-tuning as it is.
     analyses: names, each with its gin file `gin/analyze_NAME.gin`.
     analysis_bindings: for all of these.
+    modules: that register the SeqIO tasks of pre-training.
   """
 
   benchmark: Benchmark | None
@@ -34,6 +35,12 @@ class Asked:
   variants: tuple[Mapping[str, str], ...] = ({},)
   analyses: tuple[str, ...] = ()
   analysis_bindings: tuple[str, ...] = ()
+  modules: tuple[str, ...] = ()
+
+  @property
+  def module_flags(self) -> list[str]:
+    """For a command line."""
+    return [f'--module={module}' for module in self.modules]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +63,7 @@ def planned(models: Sequence[Model], asked: Asked, workdir: epath.Path) -> Plan:
     entry = {'name': model.name, 'rows': [list(row) for row in model.rows], 'settings': dict(model.settings)}
     entry |= {'gin_files': list(model.gin_files), 'pretrained': [], 'learned': [], 'analyses': []}
     for seed in asked.pretrain_seeds:
-      pretraining = _pretraining(model, seed, workdir)
+      pretraining = _pretraining(model, seed, asked, workdir)
       runs.append(pretraining)
       entry['pretrained'].append({'seed': seed, 'workdir': _relative(pretraining.workdir, workdir)})
       for variant, task_run in _learned(model, seed, pretraining, asked, workdir):
@@ -70,11 +77,13 @@ def planned(models: Sequence[Model], asked: Asked, workdir: epath.Path) -> Plan:
   return Plan(runs, entries)
 
 
-def _pretraining(model: Model, seed: int, workdir: epath.Path) -> Run:
+def _pretraining(model: Model, seed: int, asked: Asked, workdir: epath.Path) -> Run:
   folder = workdir / 'pretrained' / model.name / f'seed_{seed}'
   files = [f'--gin_file={file}' for file in model.gin_files]
   bindings = [f'--gin.{binding}' for binding in (*model.bindings, f'train.seed={seed}')]
-  return Run(f'pretrain {model.name} · seed {seed}', folder, (*files, *bindings, f'--workdir={folder}'))
+  return Run(
+    f'pretrain {model.name} · seed {seed}', folder, (*asked.module_flags, *files, *bindings, f'--workdir={folder}')
+  )
 
 
 def _learned(model: Model, seed: int, pretraining: Run, asked: Asked, workdir: epath.Path) -> list[tuple[str, TaskRun]]:
@@ -112,7 +121,7 @@ def _analysis(model: Model, seed: int, what: str, pretraining: Run, asked: Asked
   # Held-out text is that of the run: its own configuration names it.
   files = [f'{pretraining.workdir}/config.gin'] if what == 'masked_accuracy' else []
   files.append(f'gin/analyze_{what}.gin')
-  arguments = [f'--gin_file={file}' for file in files]
+  arguments = [*asked.module_flags, *(f'--gin_file={file}' for file in files)]
   arguments += [f'--gin.analyze.model={pretraining.workdir}', f'--gin.analyze.model_name={model.name}']
   arguments += [*asked.analysis_bindings, f'--workdir={folder}']
   return Run(f'analyze {what} {model.name} · pre-training {seed}', folder, tuple(arguments), (pretraining.name,))

@@ -13,34 +13,34 @@ With the levels above the same, different coordinates never share a state: γ is
 import numpy as np
 
 _WORD = 2**64 - 1
-_GAMMA = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, odd
-_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-_LAST_SHIFT = 31
+GAMMA = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, odd
+MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+LAST_SHIFT = 31
 
 # Which of a row's random numbers are for what in masking: number purpose + position. No row is 2**32 tokens long.
 CHOICE, SPAN_LENGTH, KIND, REPLACEMENT = (purpose << 32 for purpose in range(4))
 
 
 def _mixed(word: int) -> int:
-  for shift, factor in _MIX:
+  for shift, factor in MIX:
     word = (word ^ word >> shift) * factor & _WORD
-  return word ^ word >> _LAST_SHIFT
+  return word ^ word >> LAST_SHIFT
 
 
 def _mix(words: np.ndarray) -> np.ndarray:
   """As `_mixed`, in place, for each of an array of uint64."""
   shifted = np.empty_like(words)
-  for shift, factor in _MIX:
+  for shift, factor in MIX:
     np.right_shift(words, np.uint64(shift), out=shifted)
     np.bitwise_xor(words, shifted, out=words)
     np.multiply(words, np.uint64(factor), out=words)  # modulo 2**64
-  np.right_shift(words, np.uint64(_LAST_SHIFT), out=shifted)
+  np.right_shift(words, np.uint64(LAST_SHIFT), out=shifted)
   return np.bitwise_xor(words, shifted, out=words)
 
 
 def offsets(numbers: np.ndarray) -> np.ndarray:
   """What takes a state to each of its outputs, uint64; for `bits`."""
-  return (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(_GAMMA)
+  return (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(GAMMA)
 
 
 def bits(states: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -48,12 +48,18 @@ def bits(states: np.ndarray, offsets: np.ndarray) -> np.ndarray:
   return _mix(np.add(states, offsets))
 
 
-def row_states(seed: int, stream: int, step: int, first_row: int, rows: int) -> np.ndarray:
-  """The states of rows `first_row`, `first_row` + 1, … of a step, uint64 [rows]. Integers count modulo 2**64."""
+def step_state(seed: int, stream: int, step: int) -> int:
+  """The state whose outputs are those of a step's rows. Integers count modulo 2**64."""
   state = 0
   for coordinate in (seed, stream, step):
-    state = _mixed(state + (coordinate + 1) * _GAMMA & _WORD)
-  return bits(np.array([state], np.uint64), offsets(np.arange(first_row, first_row + rows)))
+    state = _mixed(state + (coordinate + 1) * GAMMA & _WORD)
+  return state
+
+
+def row_states(seed: int, stream: int, step: int, first_row: int, rows: int) -> np.ndarray:
+  """The states of rows `first_row`, `first_row` + 1, … of a step, uint64 [rows]. Integers count modulo 2**64."""
+  states = np.array([step_state(seed, stream, step)], np.uint64)
+  return bits(states, offsets(np.arange(first_row, first_row + rows)))
 
 
 def distinct_bits(states_B: np.ndarray, first_number: int, count: int) -> tuple[np.ndarray, int]:

@@ -11,7 +11,7 @@ from rembert.data.mixture import LENGTH_STREAM, random_stream
 from rembert.errors import UsageError
 
 # A gap at the end of a row that is too short to hold this many tokens stays padding: scraps teach little.
-_SHORTEST_SEGMENT = 8
+SHORTEST_SEGMENT = 8
 
 
 class Row(NamedTuple):
@@ -78,7 +78,7 @@ class PackingConfig:
     random = random_stream(0, LENGTH_STREAM, start.document, start.offset)
     if random.random() >= self.short_rows:
       return sequence_length
-    return int(random.integers(min(_SHORTEST_SEGMENT + 2, sequence_length), sequence_length + 1))
+    return int(random.integers(min(SHORTEST_SEGMENT + 2, sequence_length), sequence_length + 1))
 
 
 def pack(
@@ -116,7 +116,7 @@ def pack(
       segments.append(piece)
       offset += len(piece)
       room -= len(piece) + 2
-      if room < _SHORTEST_SEGMENT + 2 or config.one_document_a_row:
+      if room < SHORTEST_SEGMENT + 2 or config.one_document_a_row:
         place = Place(number, offset) if offset < len(document) else Place(number + 1)
         yield row(), place
         segments, room = [], config.capacity(sequence_length, place)

@@ -93,7 +93,7 @@ def _run(
   show_hosts(console, hosts)
   show_schedule(console, config)
 
-  # --- data: surveyed, and a vocabulary trained, by the first host; the others find it in the workdir -----------
+  # --- data: a corpus is made, and a vocabulary trained, by the first host; the others find it in the workdir ---
   with hosts.first_goes_first('data'):
     opened = open_data(config.data_request, workdir=workdir, console=console)
   source = opened.batches

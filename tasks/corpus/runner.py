@@ -57,6 +57,9 @@ class BeamRunner:
       runner = FnApiRunner()
       mode = 'multi_processing' if self.workers > 1 else 'in_memory'
       flags += [f'--direct_num_workers={self.workers}', f'--direct_running_mode={mode}']
+    elif runner == 'DaskRunner':
+      runner = 'apache_beam.runners.dask.dask_runner.DaskRunner'  # Beam does not know it by its short name
+    pipeline = None
     try:
       with self._quiet_processes(), beam.Pipeline(runner=runner, options=PipelineOptions(flags)) as pipeline:
         build(pipeline)
@@ -74,6 +77,9 @@ class BeamRunner:
           'to see where in the code it failed: --traceback',
         ],
       ) from error
+    finally:
+      if client := getattr(getattr(pipeline, 'result', None), 'client', None):
+        client.close()  # the DaskRunner leaves it open
 
   @contextlib.contextmanager
   def _quiet_processes(self) -> Iterator[None]:

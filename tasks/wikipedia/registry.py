@@ -29,9 +29,10 @@ EDITIONS = {name: tuple(sorted({edition_of(code) for code in codes} - {None})) f
 
 
 class CorpusSource(seqio.DataSource):
-  """Documents of one language of a corpus, in its order: `text`, `title` and `id`, strings.
+  """Documents of one language of a corpus, in its order: `{'text': string}`.
 
-  With `shuffle`, files come in random order; the order in a file is that of a hash already.
+  `seqio.TfdsDataSource` reads the same files, with titles and ids, but skips a tenth as many examples per second and
+  takes fifty threads. With `shuffle`, files come in random order; the order in a file is that of a hash already.
 
   Args:
     corpus: open.
@@ -68,7 +69,7 @@ class CorpusSource(seqio.DataSource):
       files = files.shard(shard_info.num_shards, shard_info.index)
     if shuffle:
       files = files.shuffle(len(shards), seed=seed)
-    features = {name: tf.io.FixedLenFeature([], tf.string) for name in ('text', 'title', 'id')}
+    features = {'text': tf.io.FixedLenFeature([], tf.string)}
 
     def example(record: tf.Tensor) -> dict[str, tf.Tensor]:
       return tf.io.parse_single_example(record, features)

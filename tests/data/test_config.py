@@ -64,3 +64,31 @@ def test_a_store_has_to_be_named():
     DataConfig(source='store')
   with pytest.raises(UsageError, match='reading takes a thread'):
     DataConfig(source='store', store='x', read_threads=0)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'named', 'fix'),
+  [
+    ({'mixture': 'm', 'corpus': 'c'}, "data.corpus = 'c'", '--gin.data.corpus=None'),
+    ({'mixture': 'm', 'dumps': 'd'}, "data.dumps = 'd'", '--gin.data.dumps=sample'),
+    ({'corpus': 'c', 'dumps': 'd'}, "data.dumps = 'd'", '--gin.data.dumps=sample'),
+    ({'corpus': 'c', 'source': 'store', 'store': 's'}, "data.store = 's'", '--gin.data.source=dumps'),
+    ({'mixture': 'm', 'languages': 'de'}, "data.languages = ('de',)", '--gin.data.languages=None'),
+    (
+      {'mixture': 'm', 'alpha': 0.7, 'max_share': 0.5},
+      'data.alpha = 0.7, data.max_share = 0.5',
+      '--gin.data.alpha=0.5',
+    ),
+  ],
+)
+def test_settings_that_contradict_each_other_are_one_error(fields, named, fix):
+  with pytest.raises(UsageError, match=r'data\.\w+ (names|has)') as caught:
+    DataConfig(**fields)
+  assert named in caught.value.where
+  assert fix in caught.value.fix[0]
+
+
+def test_a_mixture_or_a_corpus_is_enough_whatever_the_source_of_a_preset():
+  assert DataConfig(source='tfds', corpus='c', languages='rembert', alpha=0.7).corpus == 'c'
+  assert DataConfig(source='tfds', mixture='m').mixture == 'm'
+  assert DataConfig(source='store', store='s', dumps='d').store == 's'

@@ -11,11 +11,11 @@ import pytest
 from rembert.data import stored_batches
 from rembert.data.config import DataConfig, DataRequest
 from rembert.data.masking import MaskingConfig
-from rembert.jobs.pretrain_data import open_data
 from rembert.data.packing import PackingConfig
 from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
+from rembert.jobs.pretrain_data import open_data
 from rembert.training.console import Console
 from tasks.vocabulary import begins_word
 

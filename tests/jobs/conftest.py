@@ -41,6 +41,8 @@ SMALL = {
 class Program:
   """`python -m rembert.main`, on the smoke configuration shrunken or on another."""
 
+  directory = ROOT  # where it is started
+
   def __init__(self, workdir: pathlib.Path, devices: int = 1, **bindings):
     values = SMALL | {name.replace('__', '.'): value for name, value in bindings.items()}
     self._command('gin/pretrain_smoke.gin', workdir, devices, values)
@@ -49,7 +51,11 @@ class Program:
     self.workdir = workdir
     bindings = (f'--gin.{name}={value}' for name, value in values.items())
     self.command = [sys.executable, '-m', 'rembert.main', f'--gin_file={gin_file}', f'--workdir={workdir}', *bindings]
-    self.environment = os.environ | {'JAX_PLATFORMS': 'cpu', 'JAX_NUM_CPU_DEVICES': str(devices)}
+    self.environment = os.environ | {
+      'JAX_PLATFORMS': 'cpu',
+      'JAX_NUM_CPU_DEVICES': str(devices),
+      'PYTHONPATH': str(ROOT),
+    }
 
   @classmethod
   def of_files(cls, workdir: pathlib.Path, gin_file: str, values: dict, devices: int = 1) -> 'Program':
@@ -63,7 +69,8 @@ class Program:
     processes = []
     for index, environment in enumerate(environments(hosts, devices, free_port())):
       with open(self.host_log(index), 'ab') as log:
-        processes.append(subprocess.Popen(self.command, cwd=ROOT, env=environment, stdout=log, stderr=log))
+        environment |= {'PYTHONPATH': str(ROOT)}
+        processes.append(subprocess.Popen(self.command, cwd=self.directory, env=environment, stdout=log, stderr=log))
     return processes
 
   def host_log(self, index: int) -> pathlib.Path:
@@ -78,12 +85,12 @@ class Program:
   def start(self) -> subprocess.Popen:
     """The program in the background; its output goes to a file beside the workdir."""
     with open(self.workdir.parent / f'{self.workdir.name}.log', 'ab') as log:
-      return subprocess.Popen(self.command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
+      return subprocess.Popen(self.command, cwd=self.directory, env=self.environment, stdout=log, stderr=log)
 
   def run(self) -> subprocess.CompletedProcess:
     """The program to its end."""
     return subprocess.run(
-      self.command, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=300, check=False
+      self.command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=300, check=False
     )
 
   def stop_when(self, is_time, number: signal.Signals) -> int:
@@ -112,7 +119,7 @@ class Program:
     return [{name: value for name, value in row.items() if name not in clocked} for row in rows]
 
 
-@pytest.fixture
+@pytest.fixture(scope='session')
 def program():
   """The class `Program`."""
   return Program

@@ -46,8 +46,8 @@ def test_a_terminated_run_saves_says_so_and_goes_on_bitwise(program, uninterrupt
 
 
 MOMENTS = {
-  'surveying': lambda run: run.workdir.exists(),
-  'training the vocabulary': lambda run: (run.workdir / 'data' / 'statistics.json').exists(),
+  'making the corpus': lambda run: run.workdir.exists(),
+  'training the vocabulary': lambda run: (run.workdir / 'corpus' / 'corpus.json').exists(),
   'compiling': lambda run: 'held-out rows: done' in run.log(),
   'about to evaluate': lambda run: run.steps_logged() >= 77,
   'in the middle of a save': lambda run: any((run.workdir / 'checkpoints').glob('*tmp*')),

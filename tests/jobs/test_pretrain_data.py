@@ -17,8 +17,8 @@ from rembert.data.batches import OpenedData
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
-from rembert.jobs.pretrain_data import open_data
 from rembert.errors import UsageError
+from rembert.jobs.pretrain_data import open_data
 from rembert.training.console import Console
 from tasks.corpus.format import open_corpus
 from tasks.corpus.sources import find_parts
@@ -297,3 +297,120 @@ def test_without_held_out_text_there_is_no_evaluation_and_that_is_said(first, tm
   run = opened(tmp_path, dataclasses.replace(DATA, held_out=0.0), given)
   assert 'no document is held out' in run.said
   assert not list(run.stream.batches.evaluation_batches())
+
+
+# --- SeqIO tasks of one's own -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def registered(first, tmp_path):
+  """Function (preprocessors by task) → the mixture of tasks of lines with these preprocessors, 3 to 1."""
+  from tasks import pretraining, registration
+  from tasks.seqio_vocabulary import RembertVocabulary
+
+  # isort: split
+  import seqio
+
+  lines = [f'Line {number} of a law that is long enough to be a document.' for number in range(40)]
+  (tmp_path / 'lines.txt').write_text('\n'.join(lines))
+
+  def registered(*, splits=('train', 'validation'), **preprocessors):
+    for name, before in preprocessors.items():
+      registration.add_task(
+        f'opened.{name}',
+        source=seqio.TextLineDataSource(dict.fromkeys(splits, str(tmp_path / 'lines.txt'))),
+        preprocessors=[*before, pretraining.tokenize],
+        output_features=pretraining.features(RembertVocabulary(first.stream.vocabulary)),
+      )
+    rates = dict(zip([f'opened.{name}' for name in preprocessors], (3, 1, 0), strict=False))
+    registration.add_mixture('opened', rates)
+    return DataConfig(mixture='opened')
+
+  yield registered
+  registration.remove_ours('opened')
+
+
+def as_text(dataset):
+  return dataset.map(lambda line: {'text': line})
+
+
+def shuffle(dataset):
+  return dataset.shuffle(10, seed=1)
+
+
+def test_a_mixture_is_streamed_by_its_own_rates_and_with_its_vocabulary(registered, first, tmp_path):
+  run = opened(tmp_path / 'run', registered(a=[as_text], b=[as_text], never=[as_text]), VocabularyConfig())
+  assert run.stream.batches.rates == {'opened.a': 0.75, 'opened.b': 0.25}
+  assert run.file('vocabulary/sentencepiece.model').read_bytes() == first.stream.vocabulary.read_bytes()
+  digest = hashlib.sha256(first.stream.vocabulary.read_bytes()).hexdigest()
+  assert run.stream.identity == {
+    'vocabulary': digest,
+    'tasks': ['opened.a', 'opened.b'],
+    'rate of opened.a': 0.75,
+    'rate of opened.b': 0.25,
+  }
+  assert len(list(run.stream.batches.evaluation_batches())) > 0
+  assert next(run.stream.batches.batches(0, None))[0]['input_ids'].shape == (4, 64)
+  assert 'preprocesses again' not in run.said
+
+
+def test_a_single_task_is_a_mixture_of_one(registered, tmp_path):
+  registered(a=[as_text], b=[as_text])
+  run = opened(tmp_path / 'run', DataConfig(mixture='opened.b'), VocabularyConfig())
+  assert run.stream.batches.rates == {'opened.b': 1.0}
+
+
+def test_tasks_that_are_read_from_the_beginning_are_named(registered, tmp_path):
+  run = opened(tmp_path / 'run', registered(a=[as_text], b=[as_text, shuffle]), VocabularyConfig())
+  assert 'opened.b: the preprocessors look at several examples' in run.said
+
+
+def test_tasks_without_a_validation_split_are_not_evaluated_and_that_is_said(registered, tmp_path):
+  run = opened(tmp_path / 'run', registered(splits=('train',), a=[as_text]), VocabularyConfig())
+  assert "no task has a split 'validation': there will be no evaluation" in run.said
+  assert not list(run.stream.batches.evaluation_batches())
+
+
+def test_another_vocabulary_than_that_of_the_tasks_is_refused(registered, first, tmp_path):
+  same = tmp_path / 'same.model'
+  same.write_bytes(first.stream.vocabulary.read_bytes())
+  data = registered(a=[as_text])
+  opened(tmp_path / 'run', data, VocabularyConfig(path=str(same)))
+  other = opened(tmp_path / 'other', size=1400).stream.vocabulary
+  with pytest.raises(UsageError, match=r'another vocabulary than vocabulary\.path'):
+    opened(tmp_path / 'run', data, VocabularyConfig(path=str(other)))
+
+
+def test_a_vocabulary_without_the_special_ids_is_one_error(registered, first, tmp_path):
+  model = io.BytesIO()
+  sentencepiece.SentencePieceTrainer.train(
+    sentence_iterator=iter(['a line of text', 'another line']), model_writer=model, vocab_size=17, minloglevel=2
+  )
+  plain = tmp_path / 'plain.model'
+  plain.write_bytes(model.getvalue())
+  data = registered(a=[as_text])
+  content = first.stream.vocabulary.read_bytes()
+  first.stream.vocabulary.write_bytes(plain.read_bytes())
+  try:
+    with pytest.raises(UsageError, match='other special ids than RemBERT') as error:
+      opened(tmp_path / 'run', data, VocabularyConfig())
+  finally:
+    first.stream.vocabulary.write_bytes(content)
+  assert "'opened'" in error.value.where
+  assert 'python -m tasks.vocabulary' in error.value.fix[0]
+
+
+def test_a_mixture_whose_data_is_not_prepared_is_one_error(first, tmp_path, monkeypatch):
+  monkeypatch.setenv('REMBERT_VOCABULARY', str(first.stream.vocabulary))
+  with pytest.raises(UsageError, match=r'wikipedia/20230601\.af is not prepared') as error:
+    opened(tmp_path / 'run', DataConfig(mixture='rembert.pretraining'), VocabularyConfig())
+  assert 'TFDS_DATA_DIR' in error.value.where
+
+
+def test_a_mixture_without_a_vocabulary_is_one_error(tmp_path, monkeypatch):
+  from tasks import mixtures
+
+  mixtures.add_wikipedia()  # the tests before have registered a corpus under its names
+  monkeypatch.delenv('REMBERT_VOCABULARY', raising=False)
+  with pytest.raises(UsageError, match='no vocabulary is set'):
+    opened(tmp_path / 'run', DataConfig(mixture='wikipedia.de'), VocabularyConfig())

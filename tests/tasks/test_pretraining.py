@@ -51,9 +51,9 @@ def only_long_lines(dataset):
   return dataset.filter(lambda line: tf.strings.length(line) > 40)
 
 
-def keep_all_features(dataset, output_features):
+def drop_all_features(dataset, output_features):
   encode = output_features['targets'].vocabulary.encode_tf
-  return dataset.map(lambda example: {**example, 'targets': encode(example['text'])})
+  return dataset.map(lambda example: {'targets': encode(example['text'])})
 
 
 def twice(dataset):
@@ -87,13 +87,13 @@ def mind_other_features(dataset):
 AT_SOURCE = {
   'map': [as_text, pretraining.tokenize],
   'as T5 has them': [as_targets, functools.partial(seqio.preprocessors.tokenize, copy_pretokenized=False)],
-  'filter': [as_text, only_long, keep_all_features],
-  'several documents': [as_text, only_long, twice, keep_all_features],
+  'filter': [as_text, only_long, pretraining.tokenize],
+  'several documents': [as_text, only_long, twice, pretraining.tokenize],
 }
 FROM_THE_BEGINNING = {
   'filtered lines': [only_long_lines, as_text, pretraining.tokenize],
-  'features dropped after a filter': [as_text, only_long, pretraining.tokenize],
-  'shuffled': [as_text, shuffle, keep_all_features],
+  'features dropped after a filter': [as_text, only_long, drop_all_features],
+  'shuffled': [as_text, shuffle, pretraining.tokenize],
   'joined': [as_text, join_pairs, pretraining.tokenize],
   'cached': [as_text, remember, pretraining.tokenize],
   'drawn': [as_text, draw, pretraining.tokenize],

@@ -57,6 +57,14 @@ def test_a_model_is_pre_trained_once_and_all_else_needs_it(benchmark_of, tmp_pat
   assert '--gin_file=gin/analyze_spectra.gin' in analysis.arguments
 
 
+def test_modules_are_imported_by_what_reads_text(benchmark_of, tmp_path):
+  asked = Asked(benchmark_of('panx'), (0,), analyses=('masked_accuracy',), modules=('my_tasks', 'more'))
+  runs = planned([model('wide')], asked, epath.Path(tmp_path)).runs
+  modules = {run.name.split()[0]: [each for each in run.arguments if each.startswith('--module')] for run in runs}
+  assert modules['pretrain'] == modules['analyze'] == ['--module=my_tasks', '--module=more']
+  assert modules['panx'] == []
+
+
 def test_layers_that_fine_tuning_drops_are_dropped_in_every_run_unless_a_variant_says_otherwise(benchmark_of, tmp_path):
   asked = Asked(benchmark_of('panx'), (0,), ({}, {'RemBertConfig.num_hidden_layers': '3'}))
   plan = planned([model('deep', kept_layers=2)], asked, epath.Path(tmp_path))

@@ -1,0 +1,118 @@
+"""A SeqIO task from a module outside the package, as docs/guides/seqio.md has it, is pre-trained on."""
+
+import pathlib
+import re
+import shutil
+import signal
+
+import pytest
+from final_states import assert_bitwise_equal, final_state
+from small_corpora import sample_corpus
+
+PAGE = pathlib.Path(__file__).parent.parent.parent / 'docs' / 'guides' / 'seqio.md'
+
+SHORT = {
+  'data__languages': None,
+  'data__mixture': 'law',
+  'RemBertConfig__vocab_size': 2000,
+  'train__steps': 60,
+  'train__eval_every': 30,
+  'train__checkpoint_every': 20,
+  'train__log_every': 1,
+}
+
+
+def module_of_the_page() -> str:
+  blocks = re.findall(r'^```python\n(.*?)^```', PAGE.read_text(encoding='utf-8'), re.MULTILINE | re.DOTALL)
+  [module] = [block for block in blocks if 'TaskRegistry.add' in block]
+  return module
+
+
+@pytest.fixture(scope='module')
+def own_tasks(tmp_path_factory, xtreme_vocabulary):
+  """A directory with the module, its texts and its vocabulary."""
+  folder = tmp_path_factory.mktemp('own')
+  (folder / 'law').mkdir()
+  for court, language in (('high', 'de'), ('low', 'en')):
+    lines = [text.replace('\n', ' ') for text in sample_corpus(('de', 'en')).texts(language, 'train')]
+    for part in range(2):
+      (folder / f'law/{court}-{part}.txt').write_text('\n'.join(['short', *lines[part:30:2]]) + '\n')
+    (folder / f'law/{court}.dev.txt').write_text('\n'.join(lines[30:33]) + '\n')
+  shutil.copy(xtreme_vocabulary, folder / 'law/sentencepiece.model')
+  (folder / 'my_tasks.py').write_text(module_of_the_page())
+  return folder
+
+
+@pytest.fixture(scope='module')
+def law(own_tasks, program):
+  """Function (workdir, bindings) → a run of the module's mixture, to be started in the module's directory."""
+
+  def law(workdir, **bindings):
+    run = program(workdir, **SHORT | bindings)
+    run.command.insert(3, '--module=my_tasks')
+    run.directory = own_tasks
+    return run
+
+  return law
+
+
+@pytest.fixture(scope='module')
+def learned(law, tmp_path_factory):
+  """A run from beginning to end."""
+  run = law(tmp_path_factory.mktemp('learned') / 'run')
+  result = run.run()
+  assert result.returncode == 0, result.stderr
+  run.output = result.stdout
+  return run
+
+
+def test_a_mixture_of_ones_own_tasks_is_pre_trained_on_with_its_rates_and_its_vocabulary(learned, own_tasks):
+  assert 'preprocesses again' not in learned.output
+  assert re.search(r'law\.high +75\.00%', learned.output)
+  assert re.search(r'law\.low +25\.00%', learned.output)
+  copied = learned.workdir / 'vocabulary/sentencepiece.model'
+  assert copied.read_bytes() == (own_tasks / 'law/sentencepiece.model').read_bytes()
+  evaluation = [row for row in learned.metrics() if 'eval/loss' in row][-1]
+  assert {'eval/loss/law.high', 'eval/loss/law.low'} <= evaluation.keys()
+
+
+@pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
+def test_it_is_stopped_and_resumed_bitwise(number, law, learned, tmp_path):
+  stopped = law(tmp_path / 'run')
+  code = stopped.stop_when(lambda: stopped.steps_logged() >= 34, number)
+  assert code == (75 if number == signal.SIGTERM else -number)
+  result = stopped.run()
+  assert result.returncode == 0, result.stderr
+  assert 'resuming from step' in result.stdout
+  assert stopped.metrics() == learned.metrics()
+  assert_bitwise_equal(final_state(stopped.workdir, 60), final_state(learned.workdir, 60))
+
+
+def test_other_rates_are_another_run(law, learned, tmp_path, own_tasks):
+  workdir = tmp_path / 'run'
+  shutil.copytree(learned.workdir, workdir)
+  folder = tmp_path / 'other'
+  shutil.copytree(own_tasks, folder)
+  module = folder / 'my_tasks.py'
+  module.write_text(module.read_text().replace("('law.high', 3)", "('law.high', 4)"))
+  longer = law(workdir, train__steps=70)
+  longer.directory = folder
+  result = longer.run()
+  assert result.returncode == 2
+  assert 'checkpoints of another run' in result.stderr
+  assert 'rate of law.high: 0.75 → 0.8' in result.stderr
+
+
+@pytest.mark.parametrize(
+  ('bindings', 'message'),
+  [
+    ({'data__mixture': 'low'}, 'did you mean law, law.low'),
+    ({'data__alpha': 0.7}, 'data.mixture has tasks and rates of its own'),
+    ({'RemBertConfig__vocab_size': 1500}, "vocabulary of 'law'"),
+  ],
+)
+def test_what_does_not_fit_is_one_error(bindings, message, law, tmp_path):
+  result = law(tmp_path / 'run', **bindings).run()
+  assert result.returncode == 2
+  assert message in result.stderr
+  assert 'Traceback' not in result.stderr

@@ -1,0 +1,245 @@
+"""Feature converters pass SeqIO's validations, and give the rows and masks of `rembert.data` bit by bit."""
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
+from rembert.data.mixture import MASK_STREAM
+from rembert.data.packing import pack
+from rembert.data.token_store import segments_and_positions
+from rembert.errors import UsageError
+from tasks import feature_converters, pretraining
+from tasks.feature_converters import (
+  ClassificationFeatureConverter,
+  PackedMlmFeatureConverter,
+  SpanFeatureConverter,
+  TaggingFeatureConverter,
+)
+from tasks.tensorflow_import import tensorflow as tf
+
+# isort: split
+import seqio
+
+SPECIAL, VOCAB = SpecialIds(), 5000
+OTHER = SpecialIds(pad=1, cls=5, sep=6, mask=7)
+
+
+def documents_of(seed, count=30, longest=150):
+  random = np.random.default_rng(seed)
+  lengths = random.choice([0, 1, 2, 5, 7, 8, 9, 20, longest, 3 * longest], count)
+  return [random.integers(SPECIAL.first_piece, VOCAB, length).astype(np.int32) for length in lengths]
+
+
+def dataset_of(documents):
+  signature = tf.TensorSpec([None], tf.int32)
+  return tf.data.Dataset.from_generator(lambda: iter(documents), output_signature=signature)
+
+
+def task_of(documents, name='converter_test'):
+  source = seqio.FunctionDataSource(
+    lambda split, shuffle_files: dataset_of(documents).map(lambda ids: {'targets': ids}), splits=('train',)
+  )
+  features = {'targets': seqio.Feature(seqio.PassThroughVocabulary(VOCAB), add_eos=False, dtype=tf.int32)}
+  return seqio.Task(name, source=source, preprocessors=[], output_features=features)
+
+
+def rows_of(task, length, converter, **options):
+  dataset = seqio.get_dataset(
+    task, {'targets': length}, converter, 'train', trim_output_features=False, verbose=False, **options
+  )
+  return list(dataset.as_numpy_iterator())
+
+
+# --- packing ----------------------------------------------------------------------------------------------------------
+
+
+@given(length=st.integers(3, 70), seed=st.integers(0, 2**32), special=st.sampled_from([SPECIAL, OTHER]))
+@settings(deadline=None, max_examples=12)
+def test_rows_are_those_of_pack(length, seed, special):
+  documents = documents_of(seed, longest=length)
+  expected = [row.ids for row, _ in pack(documents, length, special)]
+  rows = list(feature_converters.pack(dataset_of(documents), length, special).as_numpy_iterator())
+  np.testing.assert_array_equal(rows, expected)
+  segments, positions = feature_converters.segments_and_positions(tf.constant(np.array(rows)), special)
+  for ours, theirs in zip((segments, positions), segments_and_positions(np.array(expected), special), strict=True):
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize('documents', [[], [[]], [[], []], [list(range(400, 500))], [[400], [], [401]]])
+def test_few_or_empty_documents_are_packed(documents):
+  documents = [np.array(ids, np.int32) for ids in documents]
+  expected = [row.ids.tolist() for row, _ in pack(documents, 16, SPECIAL)]
+  rows = list(feature_converters.pack(dataset_of(documents), 16, SPECIAL).as_numpy_iterator())
+  assert [row.tolist() for row in rows] == expected
+
+
+# --- masks ------------------------------------------------------------------------------------------------------------
+
+
+@given(
+  length=st.integers(3, 70),
+  seed=st.integers(-(2**63), 2**64),
+  first_row=st.integers(0, 2**40),
+  rate=st.sampled_from([0.15, 0.5, 1.0, 0.001]),
+  shares=st.sampled_from([(0.8, 0.1), (0.0, 1.0), (0.0, 0.0), (1.0, 0.0)]),
+  special=st.sampled_from([SPECIAL, OTHER]),
+)
+@settings(deadline=None, max_examples=25)
+def test_masks_are_those_of_mask_rows(length, seed, first_row, rate, shares, special):
+  config = MaskingConfig(rate=rate, mask_share=shares[0], random_share=shares[1])
+  rows = np.stack([row.ids for row, _ in pack(documents_of(seed % 1000, longest=length), length, special)])
+  rows = np.concatenate([rows, np.full((1, length), special.pad, np.int32)])  # no candidates
+  masked = feature_converters.mask(
+    tf.constant(rows),
+    step_state=feature_converters.counter_random.step_state(seed, MASK_STREAM, 7),
+    first_row=tf.constant(first_row, tf.int64),
+    vocab_size=VOCAB,
+    config=config,
+    special=special,
+  )
+  expected = mask_rows(
+    rows, seed=seed, stream=MASK_STREAM, step=7, first_row=first_row, special=special, vocab_size=VOCAB, config=config
+  )
+  assert masked.keys() == expected.keys()
+  for name, values in expected.items():
+    assert masked[name].dtype == values.dtype
+    np.testing.assert_array_equal(masked[name], values, err_msg=name)
+
+
+# --- pre-training, through SeqIO --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('at_once', [3, 64])
+def test_masked_rows_of_get_dataset_are_those_of_mask_rows_whatever_is_masked_at_once(at_once, monkeypatch):
+  monkeypatch.setattr(feature_converters, '_MASKED_AT_ONCE', at_once)
+  documents = documents_of(0, count=60)
+  rows = rows_of(task_of(documents), 32, PackedMlmFeatureConverter(vocab_size=VOCAB, seed=11))
+  packed = [row for row, _ in pack(documents, 32, SPECIAL)]
+  ids = np.stack([row.ids for row in packed])
+  expected = mask_rows(
+    ids, seed=11, stream=MASK_STREAM, step=0, first_row=0, special=SPECIAL, vocab_size=VOCAB, config=MaskingConfig()
+  )
+  expected |= {'token_type_ids': np.zeros_like(ids)}
+  expected |= {'segment_ids': np.stack([row.segments for row in packed])}
+  expected |= {'position_ids': np.stack([row.positions for row in packed])}
+  assert len(rows) > at_once
+  for row in rows:
+    assert row.keys() == expected.keys()
+  for name, values in expected.items():
+    np.testing.assert_array_equal(np.stack([row[name] for row in rows]), values, err_msg=name)
+
+
+def test_without_a_seed_rows_are_packed_only():
+  documents = documents_of(1)
+  rows = rows_of(task_of(documents), 32, PackedMlmFeatureConverter(vocab_size=VOCAB))
+  assert [row['input_ids'].tolist() for row in rows] == [row.ids.tolist() for row, _ in pack(documents, 32, SPECIAL)]
+  assert set(rows[0]) == {'input_ids', 'token_type_ids', 'segment_ids', 'position_ids'}
+
+
+def test_batches_have_static_shapes_and_another_epoch_has_other_masks():
+  documents = documents_of(2, count=6)
+  options = {'num_epochs': 2, 'batch_size': 2}
+  batches = rows_of(task_of(documents), 32, PackedMlmFeatureConverter(vocab_size=VOCAB, seed=0), **options)
+  assert {name: (values.shape, values.dtype) for name, values in batches[0].items()} == {
+    **dict.fromkeys(('input_ids', 'token_type_ids', 'segment_ids', 'position_ids'), ((2, 32), np.int32)),
+    **dict.fromkeys(('masked_positions', 'targets'), ((2, 5), np.int32)),
+    'weights': ((2, 5), np.float32),
+  }
+  unmasked = np.concatenate([batch['masked_positions'] for batch in batches])
+  assert not np.array_equal(unmasked[: len(unmasked) // 2], unmasked[len(unmasked) // 2 : len(unmasked) // 2 * 2])
+
+
+def test_a_mixture_is_converted_too():
+  mixture = seqio.Mixture('both', [(task_of(documents_of(seed), f'task_{seed}'), 1) for seed in (1, 2)])
+  rows = rows_of(mixture, 32, PackedMlmFeatureConverter(vocab_size=VOCAB, seed=0))
+  assert len(rows) > 20
+
+
+def test_words_and_spans_are_refused():
+  for masking in (MaskingConfig(whole_word=True), MaskingConfig(ngram=3)):
+    with pytest.raises(UsageError, match='one by one'):
+      PackedMlmFeatureConverter(vocab_size=VOCAB, seed=0, masking=masking)
+
+
+def test_the_tokens_of_a_document_beyond_s_are_kept_only_without_seqio_s_trimming():
+  task, converter = task_of([np.arange(400, 500, dtype=np.int32)]), PackedMlmFeatureConverter(vocab_size=VOCAB)
+  assert len(rows_of(task, 32, converter)) == 4
+  assert len(list(seqio.get_dataset(task, {'targets': 32}, converter, 'train', verbose=False))) == 2
+
+
+# --- fine-tuning ------------------------------------------------------------------------------------------------------
+
+IDS = [[312, 400, 401, 313], [312, 402, 313, 403, 404, 313]]
+LABELS = {
+  ClassificationFeatureConverter: ([[2], [0]], 1, [[2], [0]]),
+  TaggingFeatureConverter: (
+    [[-1, 1, 0, -1], [-1, 2, -1, 1, 0, -1]],
+    8,
+    [[-1, 1, 0, -1, -1, -1, -1, -1], [-1, 2, -1, 1, 0, -1, -1, -1]],
+  ),
+  SpanFeatureConverter: ([[1, 2], [0, 0]], 2, [[1, 2], [0, 0]]),
+}
+
+
+@pytest.mark.parametrize('kind', LABELS)
+@pytest.mark.parametrize('has_types', [True, False])
+def test_labelled_rows_are_filled_up(kind, has_types):
+  labels, count, expected = LABELS[kind]
+  examples = [{'input_ids': ids, 'labels': of_row} for ids, of_row in zip(IDS, labels, strict=True)]
+  lengths = {'input_ids': 8, 'labels': count}
+  if has_types:
+    examples = [example | {'token_type_ids': [0] * 3 + [1] * (len(example['input_ids']) - 3)} for example in examples]
+    lengths |= {'token_type_ids': 8}
+  signature = {name: tf.TensorSpec([None], tf.int32) for name in examples[0]}
+  make = lambda split, shuffle_files: tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
+  feature = seqio.Feature(seqio.PassThroughVocabulary(VOCAB), add_eos=False, dtype=tf.int32)
+  task = seqio.Task(
+    'labelled_test',
+    source=seqio.FunctionDataSource(make, ('train',)),
+    preprocessors=[],
+    output_features=dict.fromkeys(signature, feature),
+  )
+  [batch] = seqio.get_dataset(
+    task, lengths, kind(token_type_ids=has_types), 'train', batch_size=2, verbose=False
+  ).as_numpy_iterator()
+  assert {name: (values.dtype, values.shape) for name, values in batch.items()} == {
+    **dict.fromkeys(('input_ids', 'token_type_ids', 'segment_ids'), (np.int32, (2, 8))),
+    'labels': (np.int32, (2, count)),
+  }
+  assert batch['input_ids'].tolist() == [[*ids, *[0] * (8 - len(ids))] for ids in IDS]
+  assert batch['segment_ids'].sum(axis=1).tolist() == [4, 6]
+  assert batch['token_type_ids'].sum(axis=1).tolist() == ([1, 3] if has_types else [0, 0])
+  assert batch['labels'].tolist() == expected
+
+
+def test_labels_of_rank_0_are_refused_by_seqio():
+  dataset = tf.data.Dataset.from_tensors({'input_ids': [1, 2], 'token_type_ids': [0, 0], 'labels': 3})
+  with pytest.raises(ValueError, match="rank for feature 'labels'"):
+    ClassificationFeatureConverter()(dataset, {'input_ids': 8, 'token_type_ids': 8, 'labels': 1})
+
+
+def test_nothing_of_the_trainer_imports_them():
+  import subprocess
+
+  code = 'import sys, rembert.main, rembert.jobs.pretrain\nassert "tasks.feature_converters" not in sys.modules'
+  assert subprocess.run([sys.executable, '-c', code], check=False).returncode == 0
+
+
+def test_a_task_of_text_is_packed_with_its_own_ids(xtreme_vocabulary):
+  from tasks.seqio_vocabulary import RembertVocabulary
+
+  vocabulary = RembertVocabulary(xtreme_vocabulary)
+  texts = ['Wasser ist flüssig.', 'Water is wet.']
+  source = seqio.FunctionDataSource(
+    lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices({'text': texts}), splits=('train',)
+  )
+  task = seqio.Task(
+    'text_test', source=source, preprocessors=[pretraining.tokenize], output_features=pretraining.features(vocabulary)
+  )
+  [row] = rows_of(task, 64, PackedMlmFeatureConverter(vocab_size=2000))
+  expected = [id for text in texts for id in (312, *vocabulary.encode(text), 313)]
+  assert row['input_ids'].tolist() == [*expected, *[0] * (64 - len(expected))]
