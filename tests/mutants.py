@@ -1855,12 +1855,4 @@ MUTANTS = [
     area='launch',
     tests=('tests/launch/sweep/test_sweep.py', 'tests/launch/test_xtreme.py'),
   ),
-  Mutant(
-    'on GKE Kubernetes puts variables in the place of $(NAME) in the arguments of a run',
-    'launch/cloud/jobset.py',
-    "argument.replace('$', '$$')",
-    'argument',
-    area='launch',
-    tests=('tests/launch/test_dry_runs.py',),
-  ),
 ]

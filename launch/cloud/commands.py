@@ -1,4 +1,4 @@
-"""Programs of others (gcloud, kubectl, xpk, sbatch): run, or in a dry run only printed, each as a list of arguments."""
+"""Programs of others (gcloud, xpk, sbatch): run, or in a dry run only printed, each as a list of arguments."""
 
 import collections
 import contextlib
@@ -11,7 +11,6 @@ from rembert.errors import RunError, UsageError
 
 _INSTALL = {
   'gcloud': 'https://cloud.google.com/sdk/docs/install, then: gcloud auth login',
-  'kubectl': 'gcloud components install kubectl gke-gcloud-auth-plugin',
   'xpk': 'pip install xpk, in an environment of its own',
   'sbatch': 'submit from a login node of the cluster',
 }

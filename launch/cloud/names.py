@@ -62,7 +62,7 @@ def check_own(labels: dict[str, str], owner: str, what: str) -> None:
     raise UsageError(
       f'{what} was not created by these launchers, and is not deleted by them',
       where=f'it has no label {LABEL}=1',
-      fix='whoever created it can delete it with gcloud or kubectl',
+      fix='whoever created it can delete it with gcloud',
     )
   if labels.get(OWNER_LABEL) != owner:
     raise UsageError(
