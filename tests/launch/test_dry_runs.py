@@ -11,7 +11,7 @@ import launcher_commands
 import pytest
 from launcher_commands import CASES, GOLDEN
 
-from launch.cloud.workers import SCRIPT
+from launch.tpu_vm import SCRIPT
 
 
 @pytest.fixture(autouse=True)

@@ -68,7 +68,7 @@ _PYTHON = r'(?:\S*/)?python3? -m '
 # The first that matches counts.
 WAYS = (
   Rule(_PYTHON + r'launch\.(tpu_vm|queued_resource|xpk|slurm) ', Way.DRY_RUN, 'needs machines of others'),
-  Rule(_PYTHON + r'launch\.sweep ', Way.DRY_RUN, 'dozens of runs; tests/launch/sweep makes a small one'),
+  Rule(_PYTHON + r'launch\.sweep ', Way.DRY_RUN, 'dozens of runs; tests/launch/test_sweep.py makes a small one'),
   Rule(_PYTHON + r'launch\.xtreme .*--devices=', Way.DRY_RUN, 'needs several GPUs'),
   # What it finds on this machine is this machine's affair; that it says so in a table is the command's.
   Rule(_PYTHON + r'rembert\.doctor', exit_codes=(0, 1)),
