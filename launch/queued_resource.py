@@ -1,29 +1,17 @@
 """A Cloud TPU slice by way of a queue: waited for, used as with launch.tpu_vm, and replaced when it is taken away."""
 
 import argparse
+import dataclasses
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
-from launch.cloud.names import checked_workdir
-from launch.cloud.options import (
-  add_place,
-  add_verb,
-  add_wish,
-  checked_command,
-  commands_of,
-  ended,
-  parser_of,
-  place_of,
-  split_command,
-  wish_of,
-)
-from launch.cloud.queued import QueuedResource, Stage, failure_of, stage_of, state_of
-from launch.cloud.slices import WITH_COMMAND, add_python, add_slice_verbs, do_with_slice
-from launch.cloud.tpu_nodes import TpuNode
-from launch.cloud.watch import PATIENCE, Plan, Watch
-from launch.cloud.workers import Workers
-from launch.restarts import add_patience, patience_of
-from launch.tpu_vm import show_status
+from launch import gcloud
+from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, run_launcher
+from launch.retry import RetryCounter, RetryPolicy, add_retry_options, is_retryable, joint_exit_code, retry_policy
+from launch.tpu_vm import LOST_STATES, TpuVm, WorkerStatus, add_python, add_worker_verbs, show_status, tpu_vm
+from rembert.errors import RunError, UsageError
+from rembert.training.preemption import EXIT_STOPPED
 
 PROGRAM = 'launch.queued_resource'
 EXAMPLES = """
@@ -43,87 +31,332 @@ A queued resource and the TPU VM that it becomes bear the same NAME. Both cost n
 the slice does, until it is deleted or taken away.
 """
 
+# A spot slice that lives for less than ten minutes gets no further than its set-up and first compile.
+RETRY_POLICY = RetryPolicy(max_restarts=200, max_short_runs=8, short_seconds=600.0, max_wait=1800.0)
+# Of the states of the API, v2, those in which nothing is to be waited for; MISSING is ours, for a request that is not
+# there. The others are CREATING, ACCEPTED, WAITING_FOR_RESOURCES, PROVISIONING and ACTIVE.
+_LOST = ('SUSPENDED', 'FAILED')
+_ENDED = ('MISSING', 'SUSPENDING', 'DELETING', *_LOST)
+_FIRST_POLL, _LONGEST_POLL = 5.0, 60.0
+# Consecutive failures of gcloud: a network may be down for an evening, an expired login stays expired.
+_MAX_FAILURES = 10
+_SAVE_SECONDS = 600
+
+
+class QueuedResource:
+  """A request for a slice that waits in a queue (`gcloud compute tpus queued-resources`), by its name.
+
+  Attributes:
+    name: of the request, and of the node that it becomes.
+    commands: run gcloud.
+  """
+
+  def __init__(self, name: str, place: gcloud.Place, commands: Commands, sleep: Callable[[float], None] = time.sleep):
+    self.name, self.commands, self._place, self._sleep = name, commands, place, sleep
+
+  def create(self, request: gcloud.TpuRequest) -> None:
+    """Puts the request into the queue, and does not wait."""
+    flags = [f'--node-id={self.name}', f'--runtime-version={request.runtime}', *request.flags]
+    flags += [f'--labels={self._place.labels_text}', *self._place.flags, '--async']
+    self.commands.run(self._gcloud('create', *flags))
+
+  def describe(self) -> dict | None:
+    """What the API says of it; None if there is no such request."""
+    node = {'nodeId': self.name, 'node': {'labels': self._place.labels}}
+    assumed = {'state': {'state': 'ACTIVE'}, 'tpu': {'nodeSpec': [node]}}
+    return gcloud.describe(self.commands, self._gcloud('describe', *self._place.flags), assumed)
+
+  def wait_until_active(self) -> None:
+    """Waits, and logs each change of state; RunError if the request fails or goes away."""
+    self.commands.note('repeated until the state is ACTIVE')
+    began, wait, before = time.monotonic(), _FIRST_POLL, ''
+    while (state := state_of(description := self.describe())) != 'ACTIVE':
+      if state in _ENDED:
+        raise RunError(
+          f'the request ended as {state}{failure_of(description)}',
+          where=f'queued resource {self.name}',
+          fix=f'python -m {PROGRAM} delete {self.name}, then ask for another type or zone',
+        )
+      if state != before:
+        self.commands.log(f'{self.name}: {state}, {time.monotonic() - began:.0f} s')
+        before, wait = state, _FIRST_POLL
+      self._sleep(wait)
+      wait = min(2 * wait, _LONGEST_POLL)
+
+  def delete(self) -> None:
+    """Deletes the request and its machines, if these launchers created it for this owner."""
+    self.commands.note(f'goes on only if the labels are {self._place.labels_text}')
+    description = self.describe()
+    if description is None:
+      self.commands.log(f'there is no queued resource {self.name}: nothing to delete')
+      return
+    for spec in description.get('tpu', {}).get('nodeSpec', []) or [{}]:
+      self._place.check_labels(spec.get('node', {}).get('labels', {}), f'the queued resource {self.name}')
+    # --force: the machines too; without it a request that is ACTIVE is not deleted.
+    self.commands.run(self._gcloud('delete', *self._place.flags, '--force', '--quiet'))
+
+  def _gcloud(self, verb: str, *flags: str) -> list[str]:
+    return ['gcloud', 'compute', 'tpus', 'queued-resources', verb, self.name, *flags]
+
+
+def state_of(description: dict | None) -> str:
+  """The state of a request, by the API's name."""
+  return 'MISSING' if description is None else description.get('state', {}).get('state', 'STATE_UNSPECIFIED')
+
+
+def failure_of(description: dict | None) -> str:
+  """Why a request failed, where the API says so."""
+  message = ((description or {}).get('state', {}).get('failedData') or {}).get('error', {}).get('message', '')
+  return f': {message}' if message else ''
+
+
+# --- a run that outlives its machines ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Watch:
+  """Keeps one run going on spot slices: asks again for what was taken away, and starts the run there.
+
+  Attributes:
+    resource: the request.
+    vm: the slice that it becomes.
+    request: what kind of slice.
+    command: that runs on all its workers.
+    python: of their environment.
+    every: seconds between two looks.
+    policy: how often a slice may vanish.
+    delete_when_done: delete the slice when the run has ended with 0.
+    sleep: seconds.
+    clock: monotonic.
+  """
+
+  resource: QueuedResource
+  vm: TpuVm
+  request: gcloud.TpuRequest
+  command: Sequence[str]
+  python: str
+  every: float = 60.0
+  policy: RetryPolicy = RETRY_POLICY
+  delete_when_done: bool = False
+  sleep: Callable[[float], None] = time.sleep
+  clock: Callable[[], float] = time.monotonic
+
+  def __post_init__(self):
+    self._restarts = RetryCounter(self.policy, self._log)
+    self._active_since: float | None = None
+    self._was_ever_active = self._has_started = False
+    self._last_state = ''
+    self._last_workers: tuple = ()
+
+  def run(self) -> int:
+    """Runs until the command has ended; returns its exit code. RunError if no slice is to be had, or too often lost."""
+    failures, is_first = 0, True
+    while True:
+      wait = self.every
+      try:
+        if (code := self._step()) is not None:
+          return self._finish(code)
+        failures, is_first = 0, False
+      except CommandFailed as error:
+        failures += 1
+        if is_first or failures == _MAX_FAILURES:  # a first command that fails is a wrong name, or a lack of rights
+          raise
+        self._log(error.what)
+        wait = min(wait * 2**failures, self.policy.max_wait)
+      self.sleep(wait)
+
+  def print_plan(self) -> None:
+    """Prints the commands, in the order of a slice that is taken away once."""
+    note = self.resource.commands.note
+    note('first, unless it is there already')
+    self.resource.describe()
+    self.resource.create(self.request)
+    self.resource.wait_until_active()
+    note(f'then on every look, each {self.every:g} s, as long as the run goes on')
+    self.resource.describe()
+    self.vm.describe()
+    self.vm.status()
+    note('on workers where nothing runs')
+    self.vm.setup(self.python)
+    self.vm.start(self.command)
+    note('when the slice has been taken away: as follows, and from the beginning')
+    self.resource.delete()
+
+  def _log(self, text: str) -> None:
+    self.resource.commands.log(f'{self.vm.name}: {text}')
+
+  def _step(self) -> int | None:
+    """Looks at the request and does what follows from its state; the exit code of a run that has ended for good."""
+    state = state_of(description := self.resource.describe())
+    if state != self._last_state:
+      self._log(state)
+    self._last_state = state
+    if state == 'MISSING':
+      self._active_since = None
+      self.resource.create(self.request)
+    elif state == 'FAILED' and not self._was_ever_active:
+      raise RunError(
+        f'the request failed{failure_of(description)}',
+        where=f'queued resource {self.resource.name}',
+        fix=f'python -m {PROGRAM} delete {self.resource.name}, then another type or zone',
+      )
+    elif state in _LOST:
+      self._replace()
+    elif state == 'ACTIVE':
+      return self._check_node()
+    return None
+
+  def _check_node(self) -> int | None:
+    self._was_ever_active = True
+    self._active_since = self.clock() if self._active_since is None else self._active_since
+    state = (self.vm.describe() or {}).get('state', 'MISSING')
+    if state in (*LOST_STATES, 'MISSING'):
+      self._log(f'the node is {state}')
+      self._replace()
+      return None
+    return self._check_workers() if state == 'READY' else None
+
+  def _check_workers(self) -> int | None:
+    try:
+      workers = self.vm.status()
+    except CommandFailed:
+      raise
+    except UsageError:  # nothing is set up
+      self._start()
+      return None
+    if not workers:
+      raise RunError('no worker answered', where=self.vm.name, fix=f'gcloud compute tpus tpu-vm ssh {self.vm.name}')
+    states = {worker.state for worker in workers}
+    codes = [worker.exit_code for worker in workers if worker.exit_code is not None]
+    errors = [code for code in codes if code and not _was_stopped(code)]
+    is_settled = self._is_unchanged(workers)
+    if states == {'idle'}:
+      self._start()
+    elif states == {'ended'} and not any(map(_was_stopped, codes)):
+      return joint_exit_code(codes)
+    elif states == {'running'} or not is_settled:
+      pass  # machines do not stop at the very same moment; and one that stops may be about to go
+    elif states == {'ended'}:
+      return joint_exit_code(errors) if errors else EXIT_STOPPED
+    elif errors:
+      return None if 'running' in states else joint_exit_code(codes)
+    elif 'running' not in states or 0 not in codes:  # where some are done, the others will be
+      # A machine that came back from maintenance lacks its part of the run.
+      self._log('; '.join(map(str, workers)))
+      self._wait_for_turn()
+      self.vm.stop(_SAVE_SECONDS)
+      self._start()
+    return None
+
+  def _is_unchanged(self, workers: Sequence[WorkerStatus]) -> bool:
+    now = tuple((worker.host, worker.state, worker.exit_code) for worker in workers)
+    is_unchanged, self._last_workers = now == self._last_workers, now
+    return is_unchanged
+
+  def _start(self) -> None:
+    self._last_workers = ()
+    try:
+      self.vm.setup(self.python)
+      self.vm.start(self.command)
+    except CommandFailed as error:
+      # Either the slice went away meanwhile, or what fails here fails again, on a slice that is paid for.
+      if not self._has_started and (self.vm.describe() or {}).get('state') == 'READY':
+        raise RunError(error.what, where=error.where, fix=f'nothing runs; the slice {self.vm.name} is there') from error
+      raise
+    self._has_started = True
+
+  def _replace(self) -> None:
+    self._wait_for_turn()
+    self._last_workers = ()
+    self.resource.delete()
+
+  def _wait_for_turn(self) -> None:
+    lived = 0.0 if self._active_since is None else self.clock() - self._active_since
+    wait = self._restarts.wait_after(EXIT_STOPPED, lived)
+    if wait is None:
+      raise RunError(
+        'the slice vanishes too often', where=self.vm.name, fix='another zone or type, or one that is not --spot'
+      )
+    self.sleep(wait)
+
+  def _finish(self, code: int) -> int:
+    self._log(f'the run has ended with {code}')
+    if code == 0 and self.delete_when_done:
+      self.resource.delete()
+    else:
+      self.resource.commands.log(f'the slice still costs money: python -m {PROGRAM} delete {self.resource.name}')
+    return code
+
+
+def _was_stopped(code: int) -> bool:
+  """Whether it can be resumed; `launch.supervise` passes on 128 + N for a program that signal N has killed."""
+  return is_retryable(128 - code if code > 128 else code)
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+
+def _resource(options: argparse.Namespace) -> QueuedResource:
+  return QueuedResource(options.name, gcloud.place(options), Commands(options.dry_run))
+
+
+def _create(options: argparse.Namespace) -> None:
+  resource, request = _resource(options), gcloud.tpu_request(options)
+  resource.commands.note(str(request.type))
+  resource.create(request)
+  if options.no_wait:
+    return
+  resource.wait_until_active()
+  if not options.dry_run:
+    resource.commands.log(f'ready. {request.type}\nnext: python -m {PROGRAM} setup {options.name}')
+
+
+def _watch(options: argparse.Namespace) -> int | None:
+  gcloud.check_workdir(options.command)
+  watch = Watch(
+    _resource(options),
+    tpu_vm(options, PROGRAM),
+    gcloud.tpu_request(options),
+    options.command,
+    options.python,
+    max(1.0, options.every),
+    retry_policy(options),
+    options.delete_when_done,
+  )
+  return watch.print_plan() if options.dry_run else watch.run()
+
+
+def _status(options: argparse.Namespace) -> None:
+  resource = _resource(options)
+  description = resource.describe()
+  if not options.dry_run:
+    resource.commands.log(f'queued resource {resource.name}: {state_of(description)}{failure_of(description)}')
+  if state_of(description) == 'ACTIVE':
+    show_status(tpu_vm(options, PROGRAM))
+
 
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
-  parser = parser_of(PROGRAM, __doc__, EXAMPLES)
-  verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
-  create = add_verb(verbs, 'create', 'ask for a slice, and wait until it is there')
-  add_wish(create)
+  parser, verbs = launcher_parser(PROGRAM, __doc__, EXAMPLES)
+  create = add_verb(verbs, 'create', 'ask for a slice, and wait until it is there', _create)
+  gcloud.add_tpu_request(create)
   create.add_argument('--no_wait', action='store_true', help='ask only; `status` tells how it stands')
-  watch = add_verb(verbs, 'watch', 'create, set up, run what follows --, and again whenever the slice is taken away')
-  add_wish(watch)
+  help_text = 'create, set up, run what follows --, and again whenever the slice is taken away'
+  watch = add_verb(verbs, 'watch', help_text, _watch, takes_command=True)
+  gcloud.add_tpu_request(watch)
   add_python(watch)
   watch.add_argument('--every', type=float, default=60.0, help='seconds between two looks; default %(default)s')
   watch.add_argument('--delete_when_done', action='store_true', help='delete the slice when the run has ended with 0')
-  add_patience(watch, PATIENCE)
-  add_slice_verbs(verbs)
-  status = add_verb(verbs, 'status', 'where the request stands, and what the workers do')
-  delete = add_verb(verbs, 'delete', 'delete a request that `create` or `watch` has made, and its machines')
+  add_retry_options(watch, RETRY_POLICY)
+  add_worker_verbs(verbs, PROGRAM)
+  status = add_verb(verbs, 'status', 'where the request stands, and what the workers do', _status)
+  help_text = 'delete a request that `create` or `watch` has made, and its machines'
+  delete = add_verb(verbs, 'delete', help_text, lambda options: _resource(options).delete())
   for each in (create, delete):
-    add_place(each)
+    gcloud.add_place(each)
   for each in (watch, status):
-    add_place(each, is_reached=True)
-  own, command = split_command(sys.argv[1:] if argv is None else argv)
-  options = parser.parse_args(own)
-  command = checked_command(parser, command, options.verb in (*WITH_COMMAND, 'watch'))
-  patience = patience_of(watch, options) if options.verb == 'watch' else None
-  return ended(lambda: _do(options, command, patience))
-
-
-def _do(options: argparse.Namespace, command: list[str], patience) -> int:
-  place, commands = place_of(options), commands_of(options)
-  request, node = QueuedResource(options.name, place, commands), TpuNode(options.name, place, commands)
-  workers = Workers(node, PROGRAM)
-  match options.verb:
-    case 'create':
-      _create(options, request)
-    case 'watch':
-      checked_workdir(command, is_shared=True)
-      every, is_deleted = max(1.0, options.every), options.delete_when_done
-      plan = Plan(wish_of(options), tuple(command), options.python, every, patience, is_deleted)
-      return _print_plan(request, workers, plan) if options.dry_run else Watch(request, node, workers, plan).run()
-    case 'status':
-      found = request.describe()
-      if not options.dry_run:
-        print(f'queued resource {request.name}: {state_of(found)}{failure_of(found)}')
-      if stage_of(found) is Stage.ACTIVE:
-        return show_status(node, workers)
-    case 'delete':
-      request.delete()
-    case _:
-      do_with_slice(options, workers, command)
-  return 0
-
-
-def _create(options: argparse.Namespace, request: QueuedResource) -> None:
-  wish = wish_of(options)
-  request.commands.note(wish.type.in_words())
-  request.create(wish)
-  if options.no_wait:
-    return
-  request.wait_until_active()
-  if not options.dry_run:
-    print(f'ready. {wish.type.in_words()}\nnext: python -m {PROGRAM} setup {options.name}')
-
-
-def _print_plan(request: QueuedResource, workers: Workers, plan: Plan) -> int:
-  """The commands of a watch, in the order of a slice that is taken away once."""
-  note = request.commands.note
-  note('first, unless it is there already')
-  request.describe()
-  request.create(plan.wish)
-  request.wait_until_active()
-  note(f'then on every look, each {plan.every:g} s, as long as the run goes on')
-  request.describe()
-  workers.node.describe()
-  workers.status()
-  note('on workers where nothing runs')
-  workers.setup(plan.python)
-  workers.start(plan.command)
-  note('when the slice has been taken away: as follows, and from the beginning')
-  request.delete()
-  return 0
+    gcloud.add_place(each, is_reached=True)
+  return run_launcher(parser, argv)
 
 
 if __name__ == '__main__':

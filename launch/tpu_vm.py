@@ -1,24 +1,22 @@
 """A Cloud TPU slice: created, set up, told what to run, looked at, deleted; by commands of gcloud."""
 
 import argparse
+import dataclasses
+import gzip
+import io
+import os
+import pathlib
+import re
+import shlex
+import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 
-from launch.cloud.options import (
-  add_place,
-  add_verb,
-  add_wish,
-  checked_command,
-  commands_of,
-  ended,
-  parser_of,
-  place_of,
-  split_command,
-  wish_of,
-)
-from launch.cloud.slices import WITH_COMMAND, add_slice_verbs, do_with_slice
-from launch.cloud.tpu_nodes import TpuNode
-from launch.cloud.workers import Workers
+import rembert
+from launch import gcloud
+from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, run_launcher
+from rembert.errors import UsageError
 
 PROGRAM = 'launch.tpu_vm'
 EXAMPLES = """
@@ -39,56 +37,291 @@ money from `create` to `delete`, whether or not anything runs on it. Where there
 launch.queued_resource waits for it, and replaces spot slices that are taken away.
 """
 
+# What the machines do themselves is in this script.
+SCRIPT = pathlib.Path(__file__).with_name('rembert_worker.sh')
+ARCHIVE = pathlib.Path('runs/launch/rembert_code.tar.gz')
+ROOT = pathlib.Path(rembert.__file__).parent.parent
+PYTHON = '3.12'
+# Nodes that will not come back (states of the API, v2): a spot node is never restarted, only created again.
+LOST_STATES = ('PREEMPTED', 'TERMINATED')
+_STATUS = re.compile(r'^rembert-launch (\S+) (idle|running|ended|lost) (\d+|-) (\S+)$', re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerStatus:
+  """The run of one worker.
+
+  Attributes:
+    host: name of the worker.
+    state: `idle` (nothing was started yet), `running`, `ended`, or `lost`: the exit code was never written.
+    exit_code: of a run that has ended.
+    since: ISO 8601.
+  """
+
+  host: str
+  state: str
+  exit_code: int | None
+  since: str
+
+  def __post_init__(self):
+    if self.state == 'ended' and self.exit_code is None:
+      raise ValueError(f'{self.host} has ended without an exit code')
+
+  def __str__(self) -> str:
+    code = f' with {self.exit_code}' if self.state == 'ended' else ''
+    return f'{self.host}: {self.state}{code}, {self.since}'
+
+
+class TpuVm:
+  """A slice: a node of the Cloud TPU API (`gcloud compute tpus tpu-vm`), and its machines, the workers.
+
+  Attributes:
+    name: of the node.
+    commands: run gcloud.
+  """
+
+  def __init__(self, name: str, place: gcloud.Place, commands: Commands, program: str = PROGRAM):
+    """
+    Args:
+      name: of the node.
+      place: where it is, and whose.
+      commands: run gcloud.
+      program: that a user would type next: `launch.tpu_vm` or `launch.queued_resource`.
+    """
+    self.name, self.commands, self._place, self._program = name, commands, place, program
+
+  # --- the node ---
+
+  def create(self, request: gcloud.TpuRequest) -> None:
+    """Asks for the slice, and waits until it is ready; CommandFailed if there is no capacity."""
+    flags = [f'--version={request.runtime}', *request.flags, f'--labels={self._place.labels_text}']
+    self.commands.run(self._gcloud('create', self.name, *flags, *self._place.flags))
+
+  def describe(self) -> dict | None:
+    """What the API says of it (`state`, `labels`, …); None if there is no such node."""
+    assumed = {'state': 'READY', 'labels': self._place.labels}
+    return gcloud.describe(self.commands, self._gcloud('describe', self.name, *self._place.flags), assumed)
+
+  def delete(self) -> None:
+    """Deletes it, if these launchers created it for this owner, and not as part of a queued resource."""
+    self.commands.note(f'goes on only if the labels are {self._place.labels_text}')
+    node = self.describe()
+    if node is None:
+      self.commands.log(f'there is no TPU VM {self.name}: nothing to delete')
+      return
+    self._place.check_labels(node.get('labels', {}), f'the TPU VM {self.name}')
+    if queued := node.get('queuedResource'):
+      raise UsageError(
+        f'{self.name} is held by a queued resource, which would be left behind',
+        where=queued,
+        fix=f'python -m launch.queued_resource delete {queued.rpartition("/")[2]}',
+      )
+    self.commands.run(self._gcloud('delete', self.name, *self._place.flags, '--quiet'))
+
+  # --- its workers ---
+
+  def setup(self, python: str = PYTHON) -> None:
+    """Copies the project to all workers and creates its environment; where that has been done, only the code is new."""
+    self.commands.note(f'{ARCHIVE} holds all files that git tracks, as they lie here')
+    if not self.commands.is_dry:
+      write_archive(ARCHIVE)
+    files = [str(ARCHIVE), os.path.relpath(SCRIPT), f'{self.name}:']
+    self.commands.run(self._gcloud('scp', *files, '--worker=all', *self._reach))
+    self.commands.run(self._call('all', 'setup', python))
+
+  def start(self, command: Sequence[str]) -> None:
+    """Starts the command on all workers, under `launch.supervise`; UsageError while a run is going on any of them."""
+    self.commands.note('goes on only if no worker says that it is running')
+    workers = self.status()
+    if running := [each for each in workers if each.state == 'running']:
+      raise UsageError(
+        f'a run goes on already, on {len(running)} of {len(workers)} workers of {self.name}',
+        where=str(running[0]),
+        fix=[f'python -m {self._program} logs {self.name}', f'python -m {self._program} stop {self.name}'],
+      )
+    if len(workers) > 1:
+      gcloud.check_workdir(command)
+    self.commands.run(self._call('all', 'start', *command))
+
+  def status(self) -> list[WorkerStatus]:
+    """The run of each worker, by host; empty in a dry run. UsageError if nothing is set up."""
+    try:
+      text = self.commands.read(self._call('all', 'status'))
+    except CommandFailed as error:
+      if SCRIPT.name in error.stderr and 'No such file' in error.stderr:
+        raise UsageError(
+          f'nothing is set up on {self.name}', fix=f'python -m {self._program} setup {self.name}'
+        ) from error
+      raise
+    found = sorted(_STATUS.findall(text))
+    return [WorkerStatus(host, state, None if code == '-' else int(code), since) for host, state, code, since in found]
+
+  def logs(self, worker: str, lines: int, is_followed: bool) -> None:
+    """Shows the end of a worker's log, and what is added, if it is followed."""
+    self.commands.run(self._call(worker, 'logs', str(lines), *(['follow'] if is_followed else [])))
+
+  def stop(self, seconds: int) -> None:
+    """Stops the run on all workers, and gives it so many seconds to save."""
+    self.commands.run(self._call('all', 'stop', str(seconds)))
+
+  def fetch(self, remote: str, local: str, worker: str) -> None:
+    """Copies a file or a folder from a worker."""
+    self.commands.run(
+      self._gcloud('scp', f'{self.name}:{remote}', local, '--recurse', f'--worker={worker}', *self._reach)
+    )
+
+  def _call(self, worker: str, *arguments: str) -> list[str]:
+    # The only place where a line for a shell is made, and so where quotes are put: once.
+    line = shlex.join(['bash', SCRIPT.name, *arguments])
+    return self._gcloud('ssh', self.name, f'--worker={worker}', f'--command={line}', *self._reach)
+
+  def _gcloud(self, verb: str, *arguments: str) -> list[str]:
+    return ['gcloud', 'compute', 'tpus', 'tpu-vm', verb, *arguments]
+
+  @property
+  def _reach(self) -> list[str]:
+    return [*self._place.flags, *(['--internal-ip'] if self._place.internal_ip else [])]
+
+
+# --- the project as one file ------------------------------------------------------------------------------------------
+
+
+def write_archive(target: pathlib.Path, root: pathlib.Path = ROOT) -> None:
+  """Writes all files that git tracks, as they lie here, committed or not; the same files give the same bytes."""
+  if not (root / 'requirements.txt').exists():
+    raise UsageError(
+      'there is no lock to make an environment from', where=str(root), fix='start from a checkout of the project'
+    )
+  target.parent.mkdir(parents=True, exist_ok=True)
+  content = io.BytesIO()
+  with tarfile.open(fileobj=content, mode='w') as archive:
+    for name in _project_files(root):
+      archive.add(root / name, arcname=name, recursive=False, filter=_without_owner)
+  with open(target, 'wb') as file, gzip.GzipFile('', 'wb', fileobj=file, mtime=0) as packed:
+    packed.write(content.getvalue())
+
+
+def _project_files(root: pathlib.Path) -> list[str]:
+  if (root / '.git').exists():
+    listed = subprocess.run(['git', 'ls-files', '-z'], cwd=root, capture_output=True, check=True, timeout=60).stdout
+    names = [name for name in listed.decode().split('\0') if name]
+  else:  # an installed copy: what runs need
+    parts = ('gin', 'launch', 'rembert', 'tasks', 'requirements.txt', 'setup.py')
+    paths = [path for part in parts for path in (root / part, *(root / part).rglob('*'))]
+    names = [str(path.relative_to(root)) for path in paths if '__pycache__' not in path.parts]
+  return sorted(name for name in names if (root / name).is_file())
+
+
+def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+  member.uid = member.gid = member.mtime = 0
+  member.uname = member.gname = ''
+  member.mode = 0o755 if member.mode & 0o100 else 0o644
+  return member
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+
+def tpu_vm(options: argparse.Namespace, program: str = PROGRAM) -> TpuVm:
+  """The slice that the options name."""
+  return TpuVm(options.name, gcloud.place(options), Commands(options.dry_run), program)
+
+
+def add_worker_verbs(verbs: argparse._SubParsersAction, program: str) -> None:
+  """Adds `setup`, `run`, `logs`, `stop` and `fetch`, which do not depend on how the slice was created."""
+  setup = add_verb(
+    verbs,
+    'setup',
+    'copy the project to all workers and make its environment; again for newer code',
+    lambda options: tpu_vm(options, program).setup(options.python),
+  )
+  add_python(setup)
+  run = add_verb(
+    verbs,
+    'run',
+    'start what follows -- on all workers, under launch.supervise; refused while a run goes on',
+    lambda options: tpu_vm(options, program).start(options.command),
+    takes_command=True,
+  )
+  logs = add_verb(
+    verbs,
+    'logs',
+    'show what a worker prints',
+    lambda options: tpu_vm(options, program).logs(options.worker, options.lines, options.follow),
+  )
+  logs.add_argument('--worker', default='0', help='its number, or all; default %(default)s')
+  logs.add_argument('--lines', type=int, default=100, metavar='N', help='the last; default %(default)s')
+  logs.add_argument('--follow', action='store_true', help='and what is added, until Ctrl-C; the run goes on')
+  stop = add_verb(
+    verbs,
+    'stop',
+    'tell the run to save and stop (SIGTERM); `run` goes on from there',
+    lambda options: tpu_vm(options, program).stop(options.seconds),
+  )
+  stop.add_argument('--seconds', type=int, default=600, metavar='N', help='time for saving; default %(default)s')
+  fetch = add_verb(
+    verbs,
+    'fetch',
+    'copy a file or a folder from a worker',
+    lambda options: tpu_vm(options, program).fetch(options.remote, options.local, options.worker),
+  )
+  fetch.add_argument('remote', metavar='REMOTE', help='from the home folder on: rembert-launch/code/runs/large')
+  fetch.add_argument('local', metavar='LOCAL', help='here')
+  fetch.add_argument('--worker', default='0', help='default %(default)s')
+  for parser in (setup, run, logs, stop, fetch):
+    gcloud.add_place(parser, is_reached=True)
+
+
+def add_python(parser: argparse.ArgumentParser) -> None:
+  """Adds which Python is installed on workers."""
+  parser.add_argument('--python', type=_python_version, default=PYTHON, help='3.11 or newer; default %(default)s')
+
+
+def _python_version(text: str) -> str:
+  if not re.fullmatch(r'3\.1[1-9]', text):
+    raise UsageError(f'rembert needs Python 3.11 or newer, not {text!r}', where='--python', fix='--python=3.12')
+  return text
+
+
+def show_status(vm: TpuVm) -> None:
+  """Prints the state of a slice, and the run of each worker."""
+  node = vm.describe()
+  if node is None:
+    vm.commands.log(f'there is no TPU VM {vm.name}')
+    return
+  if not vm.commands.is_dry:
+    state, kind, health = node.get('state'), node.get('acceleratorType'), node.get('health', 'unknown')
+    vm.commands.log(f'{vm.name}: {state}, {kind}, health {health}')
+  if node.get('state') == 'READY':
+    for worker in vm.status():
+      vm.commands.log(str(worker))
+
+
+def _create(options: argparse.Namespace) -> None:
+  vm, request = tpu_vm(options), gcloud.tpu_request(options)
+  vm.commands.note(str(request.type))
+  vm.create(request)
+  if not options.dry_run:
+    vm.commands.log(f'ready. {request.type}\nnext: python -m {PROGRAM} setup {options.name}')
+
 
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
-  parser = parser_of(PROGRAM, __doc__, EXAMPLES)
-  verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
-  create = add_verb(verbs, 'create', 'create a slice, and wait until it is ready')
-  add_wish(create)
-  add_slice_verbs(verbs)
-  status = add_verb(verbs, 'status', 'what the slice and its workers do')
-  delete = add_verb(verbs, 'delete', 'delete a slice that `create` has made, with everything on its disks')
+  parser, verbs = launcher_parser(PROGRAM, __doc__, EXAMPLES)
+  create = add_verb(verbs, 'create', 'create a slice, and wait until it is ready', _create)
+  gcloud.add_tpu_request(create)
+  add_worker_verbs(verbs, PROGRAM)
+  status = add_verb(verbs, 'status', 'what the slice and its workers do', lambda options: show_status(tpu_vm(options)))
+  delete = add_verb(
+    verbs,
+    'delete',
+    'delete a slice that `create` has made, with everything on its disks',
+    lambda options: tpu_vm(options).delete(),
+  )
   for each in (create, delete):
-    add_place(each)
-  add_place(status, is_reached=True)
-  own, command = split_command(sys.argv[1:] if argv is None else argv)
-  options = parser.parse_args(own)
-  command = checked_command(parser, command, options.verb in WITH_COMMAND)
-  return ended(lambda: _do(options, command))
-
-
-def _do(options: argparse.Namespace, command: list[str]) -> int:
-  node = TpuNode(options.name, place_of(options), commands_of(options))
-  workers = Workers(node, PROGRAM)
-  match options.verb:
-    case 'create':
-      wish = wish_of(options)
-      node.commands.note(wish.type.in_words())
-      node.create(wish)
-      if not options.dry_run:
-        print(f'ready. {wish.type.in_words()}\nnext: python -m {PROGRAM} setup {options.name}')
-    case 'status':
-      return show_status(node, workers)
-    case 'delete':
-      node.delete()
-    case _:
-      do_with_slice(options, workers, command)
-  return 0
-
-
-def show_status(node: TpuNode, workers: Workers) -> int:
-  """Prints what the API says of a slice, and its workers of their run."""
-  found = node.describe()
-  if found is None:
-    print(f'there is no TPU VM {node.name}')
-    return 0
-  if not node.commands.is_dry:
-    print(f'{node.name}: {found.get("state")}, {found.get("acceleratorType")}, health {found.get("health", "unknown")}')
-  if found.get('state') == 'READY':
-    for each in workers.status():
-      print(each)
-  return 0
+    gcloud.add_place(each)
+  gcloud.add_place(status, is_reached=True)
+  return run_launcher(parser, argv)
 
 
 if __name__ == '__main__':

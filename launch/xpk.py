@@ -5,20 +5,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from launch.cloud import names
-from launch.cloud.accelerators import EXAMPLES as TYPES
-from launch.cloud.accelerators import accelerator_type
-from launch.cloud.options import (
-  add_joining,
-  add_verb,
-  checked_command,
-  commands_of,
-  ended,
-  parser_of,
-  split_command,
-  with_patience,
-)
-from rembert.errors import UsageError
+from launch import gcloud
+from launch.commands import Commands, add_verb, launcher_parser, positive, resource_name, run_launcher
 from rembert.training.preemption import EXIT_STOPPED
 
 EXAMPLES = """
@@ -37,41 +25,39 @@ _LONGEST_NAME = 40  # xpk's own limit is near it: it appends to the name
 
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
-  parser = parser_of('launch.xpk', __doc__, EXAMPLES)
-  verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
-  create = add_verb(verbs, 'create', 'create a workload')
+  parser, verbs = launcher_parser('launch.xpk', __doc__, EXAMPLES)
+  create = add_verb(verbs, 'create', 'create a workload', _create, takes_command=True)
   create.add_argument('--cluster', required=True)
-  create.add_argument('--type', required=True, help=f'accelerator type: {TYPES}')
-  create.add_argument('--slices', type=int, default=1, help='of that type; default %(default)s')
+  create.add_argument(
+    '--type', type=gcloud.accelerator_type, required=True, help=f'accelerator type: {gcloud.TYPE_EXAMPLES}'
+  )
+  create.add_argument('--slices', type=positive, default=1, help='of that type; default %(default)s')
   create.add_argument('--image', required=True, help='from launch/docker/tpu.Dockerfile, in a registry')
-  create.add_argument('--zone', help="of the cluster (default: gcloud's own setting)")
-  create.add_argument('--project', help="id of the project (default: gcloud's own setting)")
+  create.add_argument('--zone', type=gcloud.zone, help="of the cluster (default: gcloud's own setting)")
+  create.add_argument('--project', type=gcloud.project, help="id of the project (default: gcloud's own setting)")
   create.add_argument('--priority', choices=('very-low', 'low', 'medium', 'high', 'very-high'))
   create.add_argument('--spot', action='store_true', help='for clusters that make their nodes when they are asked for')
   create.add_argument('--max_restarts', type=int, default=100, help='default %(default)s')
   create.add_argument('--save_seconds', type=int, default=600, help='from SIGTERM to SIGKILL; default %(default)s')
-  add_joining(create)
-  own, command = split_command(sys.argv[1:] if argv is None else argv)
-  options = parser.parse_args(own)
-  command = checked_command(parser, command, is_wanted=True)
-  return ended(lambda: commands_of(options).run(workload(options, command)))
+  create.add_argument(
+    '--join_seconds',
+    type=int,
+    default=3600,
+    help='how long the first machine waits for the last, added to the command of rembert.main; default %(default)s',
+  )
+  return run_launcher(parser, argv)
 
 
-def workload(options: argparse.Namespace, command: Sequence[str]) -> list[str]:
-  """The command of xpk."""
-  names.checked_name(options.name, longest=_LONGEST_NAME)
-  names.checked_zone(options.zone), names.checked_project(options.project)
-  names.checked_workdir(list(command), is_shared=True)
-  if options.slices < 1:
-    raise UsageError('there is no run on no slice', where=f'--slices={options.slices}', fix='--slices=1')
+def _create(options: argparse.Namespace) -> None:
+  gcloud.check_workdir(options.command)
   flags = {
     'cluster': options.cluster,
-    'workload': options.name,
-    'tpu-type': accelerator_type(options.type).name,
+    'workload': resource_name(options.name, longest=_LONGEST_NAME),
+    'tpu-type': options.type.name,
     'num-slices': options.slices,
     'docker-image': options.image,
     # A line for the shell of the container. xpk sends SIGTERM to that shell; exec puts the program in its place.
-    'command': f'exec {shlex.join(with_patience(command, options.join_seconds))}',
+    'command': f'exec {shlex.join(_patient(options.command, options.join_seconds))}',
     'max-restarts': options.max_restarts,
     # Besides 42 and 127-255, which it repeats anyway.
     'restart-on-exit-codes': EXIT_STOPPED,
@@ -80,11 +66,15 @@ def workload(options: argparse.Namespace, command: Sequence[str]) -> list[str]:
     'zone': options.zone,
     'project': options.project,
   }
-  return [
-    *('xpk', 'workload', 'create'),
-    *(f'--{name}={value}' for name, value in flags.items() if value is not None),
-    *(['--spot'] if options.spot else []),
-  ]
+  values = [f'--{name}={value}' for name, value in flags.items() if value is not None]
+  Commands(options.dry_run).run(['xpk', 'workload', 'create', *values, *(['--spot'] if options.spot else [])])
+
+
+def _patient(command: Sequence[str], join_seconds: int) -> Sequence[str]:
+  """The command of rembert.main with `hosts.join_seconds`: a cluster starts machines as it has them."""
+  if 'rembert.main' not in command or any('hosts.join_seconds' in argument for argument in command):
+    return command
+  return [*command, f'--gin.hosts.join_seconds={join_seconds}']
 
 
 if __name__ == '__main__':

@@ -15,7 +15,7 @@ COMMANDS = (
   *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict'),
   *('tasks.corpus', 'tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download', 'tasks.metrics'),
   *('launch.supervise', 'launch.local_cluster', 'launch.xtreme', 'launch.sweep'),
-  *('launch.tpu_vm', 'launch.queued_resource', 'launch.gke', 'launch.xpk', 'launch.slurm'),
+  *('launch.tpu_vm', 'launch.queued_resource', 'launch.xpk', 'launch.slurm'),
 )
 HEAVY = ('jax', 'jaxlib', 'flax', 'orbax', 'tensorflow', 'seqio', 't5', 'apache_beam', 'torch', 'matplotlib')
 

@@ -1,4 +1,4 @@
-# A run on Cloud TPUs, for launch.gke and launch.xpk. From the project's folder:
+# A run on Cloud TPUs, for launch.xpk. From the project's folder:
 #
 #   docker build --file=launch/docker/tpu.Dockerfile --tag=REGION-docker.pkg.dev/PROJECT/images/rembert .
 #   docker push REGION-docker.pkg.dev/PROJECT/images/rembert
@@ -27,7 +27,8 @@ COPY rembert /opt/rembert/rembert
 WORKDIR /opt/rembert
 ENV PYTHONPATH=/opt/rembert PYTHONUNBUFFERED=1
 
-# Runs write to a bucket, or to a folder that is mounted. launch.gke asks for root all the same: chips belong to it.
+# Runs write to a bucket, or to a mounted folder. xpk keeps this user; where the TPU devices of a node belong to root alone,
+# take USER root.
 USER rembert
 ENTRYPOINT ["tini", "--"]
 CMD ["python", "-m", "rembert.main", "--help"]

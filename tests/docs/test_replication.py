@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from launch.sweep import __main__ as sweep_main
-from launch.xtreme_runs import LEARNED
+from launch import sweep
+from launch.xtreme import FINE_TUNED
 from tasks.token_store import __main__ as token_store
 from tasks.xtreme.tasks import get_task
 
@@ -49,7 +49,7 @@ def test_text_becomes_a_vocabulary_and_a_store_and_then_runs(calls):
 @pytest.mark.parametrize('number', range(4))
 def test_each_sweep_is_planned_with_all_rows_of_the_tables(calls, number, capsys):
   arguments = of(calls, 'launch.sweep')[number]
-  assert sweep_main.main([*arguments, '--dry_run']) == 0
+  assert sweep.main([*arguments, '--dry_run']) == 0
   printed = [shlex.split(line) for line in capsys.readouterr().out.splitlines() if 'rembert.main' in line]
   models = {word for words in printed for word in words if word.startswith('--gin_file=gin/experiments/')}
   assert len(models) == 8  # 11 rows, of which three stand in two tables or more
@@ -66,6 +66,6 @@ def test_what_is_judged_was_trained_in_and_belongs_to_the_task(calls):
     judged = set(ast.literal_eval(bound))
     assert judged <= set(trained)
     bound = [word.partition('=')[2] for word in arguments if '.evaluate_on=' in word]
-    for name in ast.literal_eval(bound[0]) if bound else LEARNED[task]:
+    for name in ast.literal_eval(bound[0]) if bound else FINE_TUNED[task]:
       assert judged <= set(get_task(name).languages), name
     assert 'en' in judged

@@ -1,13 +1,13 @@
 """What the tests of launchers share: a stand-in for gcloud, and a small project to send to its machines."""
 
+import functools
 import pathlib
 import shutil
 
 import pytest
 from gcloud_stand_in import GcloudStandIn
 
-from launch.cloud import workers
-from launch.cloud.archive import write_archive
+from launch import tpu_vm
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -26,8 +26,8 @@ def small_project(tmp_path_factory):
 @pytest.fixture
 def gcloud(tmp_path, monkeypatch, small_project):
   """Stands in for gcloud, with two workers."""
-  monkeypatch.setattr(workers, 'ARCHIVE', tmp_path / 'rembert_code.tar.gz')
-  monkeypatch.setattr(workers, 'write_archive', lambda target: write_archive(target, small_project))
+  monkeypatch.setattr(tpu_vm, 'ARCHIVE', tmp_path / 'rembert_code.tar.gz')
+  monkeypatch.setattr(tpu_vm, 'write_archive', functools.partial(tpu_vm.write_archive, root=small_project))
   monkeypatch.chdir(ROOT)
   stand_in = GcloudStandIn.install(tmp_path / 'gcloud', monkeypatch)
   yield stand_in

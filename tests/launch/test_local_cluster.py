@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.local_cluster import environments, joint_exit_code, main
+from launch.local_cluster import environments, main
+from launch.retry import joint_exit_code
 
 
 def cluster(*command, processes=2, **options):

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from launch.slurm import SlurmJob, main, script
-from rembert.errors import UsageError
+from launch.slurm import launcher, main, script
 
 HOSTILE = ['--gin.a.b="it\'s"', '$(touch broken)', '; touch broken', 'a  b', '*', '']
 # Two tasks, with the variables that a step has; the largest code of all, as srun's manual page has it.
@@ -25,6 +24,12 @@ TASK = 'import json, os, sys; number = int(os.environ["SLURM_PROCID"]); codes = 
 TASK += 'json.dump(sys.argv[2:], open(f"given{number}", "w")); os._exit(codes[number])'
 
 
+def script_of(command, *flags):
+  options = launcher().parse_args(['submit', 'large', *flags])
+  options.command = command
+  return script(options)
+
+
 @pytest.fixture
 def cluster(tmp_path):
   """Runs the script of a job; returns its exit code, and whether it went back to the queue."""
@@ -34,10 +39,10 @@ def cluster(tmp_path):
     (programs / name).write_text(f'#!/usr/bin/env bash\n{text}\n')
     (programs / name).chmod(0o755)
 
-  def run(codes, restarts=None, **fields):
+  def run(codes, *flags, restarts=None):
     command = (sys.executable, '-c', TASK, json.dumps(codes), *HOSTILE)
     file = tmp_path / 'job.sbatch'
-    file.write_text(script(SlurmJob('large', 2, 8, command, **fields)))
+    file.write_text(script_of(command, '--nodes=2', '--gpus=8', *flags))
     environment = {'PATH': f'{programs}:/usr/bin:/bin', 'SLURM_JOB_ID': '17'}
     environment |= {} if restarts is None else {'SLURM_RESTART_COUNT': str(restarts)}
     (tmp_path / 'scontrol_calls').unlink(missing_ok=True)
@@ -64,8 +69,8 @@ def test_what_can_be_resumed_goes_back_to_the_queue_and_an_error_never(cluster, 
 
 
 def test_returns_to_the_queue_have_a_limit(cluster):
-  assert cluster([75, 75], restarts=2, max_restarts=3) == (75, True)
-  assert cluster([75, 75], restarts=3, max_restarts=3) == (75, False)
+  assert cluster([75, 75], '--max_restarts=3', restarts=2) == (75, True)
+  assert cluster([75, 75], '--max_restarts=3', restarts=3) == (75, False)
 
 
 def test_arguments_arrive_as_they_were_given(cluster, tmp_path):
@@ -76,27 +81,30 @@ def test_arguments_arrive_as_they_were_given(cluster, tmp_path):
 
 
 def test_jax_is_told_that_one_process_has_all_devices_of_a_node():
-  text = script(SlurmJob('large', 4, 8, ('true',)))
+  text = script_of(['true'], '--nodes=4', '--gpus=8')
   assert 'export JAX_LOCAL_DEVICE_IDS=0,1,2,3,4,5,6,7' in text
   assert '#SBATCH --ntasks-per-node=1' in text
   assert '#SBATCH --signal=TERM@120' in text
 
 
 @pytest.mark.parametrize(
-  'fields',
+  'arguments',
   [
-    {'name': 'a b'},
-    {'nodes': 0},
-    {'time': 'tomorrow'},
-    {'partition': 'gpu\n#SBATCH --qos=high'},
-    {'sbatch_flags': ('--comment=$(reboot) "x',)},
-    {'srun_flags': ('rm',)},
-    {'setup': 'true\nfalse'},
+    ['a b'],
+    ['large', '--nodes=0'],
+    ['large', '--time=tomorrow'],
+    ['large', '--partition=gpu\n#SBATCH --qos=high'],
+    ['large', '--sbatch_flag=--comment=$(reboot) "x'],
+    ['large', '--srun_flag=rm'],
+    ['large', '--setup=true\nfalse'],
   ],
 )
-def test_what_would_break_the_script_is_refused(fields):
-  with pytest.raises(UsageError):
-    SlurmJob(**({'name': 'large', 'nodes': 1, 'gpus': 1, 'command': ('true',)} | fields))
+def test_what_would_break_the_script_is_refused(arguments, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(SystemExit) as end:
+    sys.exit(main(['submit', '--nodes=1', '--gpus=1', *arguments, '--', 'true']))
+  assert end.value.code == 2
+  assert not list(tmp_path.iterdir())
 
 
 def test_the_script_is_written_and_sent(tmp_path, monkeypatch):

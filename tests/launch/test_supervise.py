@@ -1,6 +1,5 @@
 """What is run again, how often, how soon, and what is not."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -8,10 +7,10 @@ import time
 
 import pytest
 
-from launch.restarts import Patience, is_worth_repeating
-from launch.supervise import Supervisor, main
+from launch.retry import RetryCounter, RetryPolicy, is_retryable
+from launch.supervise import main, supervise
 
-QUICK = Patience(short_seconds=0.0)
+QUICK = RetryPolicy(short_seconds=0.0)
 
 
 def counting(folder, *codes):
@@ -27,19 +26,33 @@ os.kill(os.getpid(), -code) if code < 0 else os._exit(code)
   return [sys.executable, '-c', text]
 
 
+@pytest.fixture
+def waits(monkeypatch):
+  """Seconds before each restart; here nothing is waited for."""
+  found, wait_after = [], RetryCounter.wait_after
+
+  def noted(self, code, lived):
+    wait = wait_after(self, code, lived)
+    found.extend([] if wait is None else [wait])
+    return wait and 0.0
+
+  monkeypatch.setattr(RetryCounter, 'wait_after', noted)
+  return found
+
+
 def runs(folder):
   return len((folder / 'runs').read_text())
 
 
 @pytest.mark.parametrize('code', [1, 2, 3])
 def test_an_error_is_passed_on_and_not_repeated(code, tmp_path):
-  assert Supervisor(counting(tmp_path, code, 0), QUICK, print).run() == code
+  assert supervise(counting(tmp_path, code, 0), QUICK, print) == code
   assert runs(tmp_path) == 1
 
 
 def test_what_was_stopped_or_killed_is_repeated_until_it_is_done(tmp_path):
   said = []
-  assert Supervisor(counting(tmp_path, 75, -9, -6, 75, 0), QUICK, said.append).run() == 0
+  assert supervise(counting(tmp_path, 75, -9, -6, 75, 0), QUICK, said.append) == 0
   assert runs(tmp_path) == 5
   assert [line.split(';')[0].split(' after')[0] for line in said] == [
     'supervise: stopped early, to be resumed',
@@ -66,7 +79,7 @@ def test_a_program_that_dies_in_six_ways(kind, tmp_path):
   starts = tmp_path / 'starts'
   program = f'echo x >> {starts}; test $(wc -l < {starts}) = 2 && exit 0; {death}'
   said = []
-  code = Supervisor(['sh', '-c', program], QUICK, said.append).run()
+  code = supervise(['sh', '-c', program], QUICK, said.append)
   if expected == 'repeated':
     assert (code, starts.read_text()) == (0, 'x\nx\n')
     assert 'restart 1 in 1 s' in said[0]
@@ -91,31 +104,28 @@ def test_a_program_that_hangs_is_left_to_itself_and_can_be_told_to_stop():
 
 
 def test_an_error_after_restarts_ends_it(tmp_path):
-  assert Supervisor(counting(tmp_path, 75, 2, 0), QUICK, print).run() == 2
+  assert supervise(counting(tmp_path, 75, 2, 0), QUICK, print) == 2
   assert runs(tmp_path) == 2
 
 
-def test_restarts_have_a_limit(tmp_path):
-  said = []
-  assert Supervisor(counting(tmp_path, *[75] * 9), Patience(max_restarts=2, short_seconds=0), said.append).run() == 75
+def test_restarts_have_a_limit_and_wait_a_second(tmp_path):
+  said, start = [], time.monotonic()
+  assert supervise(counting(tmp_path, *[75] * 9), RetryPolicy(max_restarts=2, short_seconds=0), said.append) == 75
   assert runs(tmp_path) == 3
+  assert time.monotonic() - start > 2
   assert '--max_restarts' in said[-1]
 
 
-def test_short_runs_wait_longer_each_time_and_have_a_limit_of_their_own(tmp_path, monkeypatch):
-  waits = []
-  monkeypatch.setattr(Supervisor, '_wait', lambda self, seconds: waits.append(seconds))
+def test_short_runs_wait_longer_each_time_and_have_a_limit_of_their_own(tmp_path, waits):
   said = []
-  patience = Patience(max_short_runs=6, short_seconds=1000, max_wait=5)
-  assert Supervisor(counting(tmp_path, *[-9] * 9), patience, said.append).run() == 137
+  patience = RetryPolicy(max_short_runs=6, short_seconds=1000, max_wait=5)
+  assert supervise(counting(tmp_path, *[-9] * 9), patience, said.append) == 137
   assert waits == [1, 2, 4, 5, 5]
   assert 'needs somebody to look at it' in said[-1]
 
 
-def test_a_run_that_lived_is_restarted_soon(tmp_path, monkeypatch):
-  waits = []
-  monkeypatch.setattr(Supervisor, '_wait', lambda self, seconds: waits.append(seconds))
-  assert Supervisor(counting(tmp_path, 75, 75, 75, 0), QUICK, print).run() == 0
+def test_a_run_that_lived_is_restarted_soon(tmp_path, waits):
+  assert supervise(counting(tmp_path, 75, 75, 75, 0), QUICK, print) == 0
   assert waits == [1, 1, 1]
 
 
@@ -133,16 +143,17 @@ def test_a_signal_reaches_the_command_and_ends_the_supervision(number):
 
 
 def test_the_command_is_never_waited_for_in_a_call_that_a_signal_just_before_it_would_not_end(monkeypatch):
-  asked, waitpid = [], os.waitpid
+  asked, poll = [], subprocess.Popen.poll
 
-  def counted(process: int, options: int) -> tuple[int, int]:
-    asked.append(options)
-    return waitpid(process, options)
+  def counted(self):
+    asked.append(self.pid)
+    return poll(self)
 
-  monkeypatch.setattr(os, 'waitpid', counted)
-  assert Supervisor(['sh', '-c', 'sleep 1.2; exit 2'], QUICK, print).run() == 2
+  monkeypatch.setattr(subprocess.Popen, 'poll', counted)
+  for blocking in ('wait', 'communicate'):
+    monkeypatch.delattr(subprocess.Popen, blocking)
+  assert supervise(['sh', '-c', 'sleep 1.2; exit 2'], QUICK, print) == 2
   assert len(asked) > 1
-  assert all(options & os.WNOHANG for options in asked)
 
 
 def test_a_signal_between_two_runs_ends_it_too():
@@ -160,7 +171,7 @@ def test_a_signal_between_two_runs_ends_it_too():
 
 @pytest.mark.parametrize('code', [75, -9, -6, 137, 134])
 def test_worth_repeating(code):
-  assert is_worth_repeating(code)
+  assert is_retryable(code)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from launch.cloud.archive import write_archive
-from launch.tpu_vm import main
+from launch.tpu_vm import main, write_archive
 from rembert.errors import UsageError
 
 OWN = {'rembert-launch': '1', 'rembert-owner': 'anna'}

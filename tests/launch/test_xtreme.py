@@ -6,9 +6,8 @@ import shutil
 import pytest
 from etils import epath
 
-from launch.runs import Run
-from launch.xtreme import collected, main
-from launch.xtreme_runs import TaskRun
+from launch.experiment import Run
+from launch.xtreme import TaskRun, collect_scores, main
 from rembert.training.console import Console
 
 
@@ -97,10 +96,10 @@ def test_the_learning_rate_is_chosen_by_dev_over_all_seeds(tmp_path):
   for each, dev in zip(made, devs, strict=True):
     results_of(each.run.workdir, dev, {'en': 50.0 + each.seed, 'de': each.learning_rate * 1e6})
   done = {each.run.name for each in made[:5]}
-  by_task, missing = collected(made, done, {'panx': 'no data'}, Console(is_quiet=True))
+  by_task, missing = collect_scores(made, done, {'panx': 'no data'}, Console(is_quiet=True))
   assert [run['de']['accuracy'] for run in by_task['xnli']] == [pytest.approx(20.0)] * 2
   assert missing == {'panx': 'no data'}
-  assert collected(made, set(), {}, Console(is_quiet=True)) == ({}, {'xnli': 'failed'})
+  assert collect_scores(made, set(), {}, Console(is_quiet=True)) == ({}, {'xnli': 'failed'})
 
 
 def _run(name, folder):

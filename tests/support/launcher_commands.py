@@ -29,14 +29,6 @@ CASES = {
   'queued_resource_watch': f'launch.queued_resource watch large --type=v5litepod-64 --spot {_OWNED} {_RUN}',
   'queued_resource_status': f'launch.queued_resource status large {_OWNED}',
   'queued_resource_delete': f'launch.queued_resource delete large {_OWNED}',
-  'gke_create': f'launch.gke create large --topology=v5p:4x4x4 --image=IMAGE --owner=anna {_RUN} {_HOSTILE}',
-  'gke_create_slices': 'launch.gke create large --topology=2*v5e:8x8 --image=IMAGE --owner=anna --spot '
-  f'--namespace=team --context=cluster --service_account=trainer --queue=tpus --max_restarts=7 {_RUN}',
-  'gke_create_one_machine': f'launch.gke create small --topology=v6e:2x2 --image=IMAGE --owner=anna {_RUN}',
-  'gke_status': 'launch.gke status large --namespace=team',
-  'gke_logs': 'launch.gke logs large --follow',
-  'gke_stop': 'launch.gke stop large',
-  'gke_delete': 'launch.gke delete large --owner=anna',
   'xpk_create': 'launch.xpk create large --cluster=mine --type=v5litepod-64 --slices=2 --image=IMAGE '
   f'{_PLACE} {_RUN} {_HOSTILE}',
   'slurm_submit': 'launch.slurm submit large --nodes=4 --gpus=8 --time=24:00:00 --partition=gpu '

@@ -16,7 +16,6 @@ from rembert.errors import UsageError
 DRY = (
   'launch.tpu_vm',
   'launch.queued_resource',
-  'launch.gke',
   'launch.xpk',
   'launch.slurm',
   'launch.sweep',

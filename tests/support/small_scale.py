@@ -67,8 +67,8 @@ class Rule:
 _PYTHON = r'(?:\S*/)?python3? -m '
 # The first that matches counts.
 WAYS = (
-  Rule(_PYTHON + r'launch\.(tpu_vm|queued_resource|gke|xpk|slurm) ', Way.DRY_RUN, 'needs machines of others'),
-  Rule(_PYTHON + r'launch\.sweep ', Way.DRY_RUN, 'dozens of runs; tests/launch/sweep makes a small one'),
+  Rule(_PYTHON + r'launch\.(tpu_vm|queued_resource|xpk|slurm) ', Way.DRY_RUN, 'needs machines of others'),
+  Rule(_PYTHON + r'launch\.sweep ', Way.DRY_RUN, 'dozens of runs; tests/launch/test_sweep.py makes a small one'),
   Rule(_PYTHON + r'launch\.xtreme .*--devices=', Way.DRY_RUN, 'needs several GPUs'),
   # What it finds on this machine is this machine's affair; that it says so in a table is the command's.
   Rule(_PYTHON + r'rembert\.doctor', exit_codes=(0, 1)),
@@ -92,6 +92,7 @@ WAYS = (
   Rule(r'docker run .* python -m ', Way.WITHIN, 'needs a Docker daemon'),
   Rule(r'docker (build|push) ', Way.LISTED, 'needs a Docker daemon; tests/launch reads the Dockerfiles'),
   Rule(r'gcloud ', Way.LISTED, 'needs an account of Google Cloud'),
+  Rule(r'xpk ', Way.LISTED, 'needs a GKE cluster'),
   Rule(r'ssh-add ', Way.LISTED, 'needs a key of gcloud'),
   Rule(r'(?:\S*/)?pip install ', Way.LISTED, 'installs packages'),
   Rule(r'pre-commit install', Way.LISTED, 'writes into .git'),

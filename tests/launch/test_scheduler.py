@@ -10,14 +10,14 @@ import time
 import pytest
 from etils import epath
 
-from launch.execution import Execution, State, log_file
-from launch.restarts import Patience
-from launch.runs import Run
-from launch.slots import Slot, core_slots, device_slots
+from launch.experiment import Run
+from launch.progress import RunState
+from launch.retry import RetryPolicy
+from launch.scheduler import DeviceSlot, Scheduler, core_slots, device_slots, log_file, stages
 from rembert.errors import UsageError
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-QUICK = Patience(short_seconds=0.0, max_restarts=3)
+QUICK = RetryPolicy(short_seconds=0.0, max_restarts=3)
 
 
 class Script(Run):
@@ -34,19 +34,19 @@ def script(tmp_path):
   return lambda name, text, *needs: Script(name, epath.Path(tmp_path / name), (text,), needs)
 
 
-def states(execution):
-  return {progress.run.name: progress.state for progress in execution.all}
+def states(scheduler):
+  return {progress.run.name: progress.state for progress in scheduler.all}
 
 
 def test_what_is_needed_comes_first_and_what_is_done_is_not_run_again(script, tmp_path):
   order = f'with open({str(tmp_path / "order")!r}, "a") as file: file.write('
   first, second = script('first', order + '"1")'), script('second', order + '"2")', 'first')
-  execution = Execution([second, first], [Slot(), Slot()])
-  assert execution.run()
-  assert set(states(execution).values()) == {State.DONE}
+  scheduler = Scheduler([second, first], [DeviceSlot(), DeviceSlot()])
+  assert scheduler.run()
+  assert set(states(scheduler).values()) == {RunState.DONE}
   assert (tmp_path / 'order').read_text() == '12'
-  again = Execution([second, first], [Slot()])
-  assert set(states(again).values()) == {State.DONE}
+  again = Scheduler([second, first], [DeviceSlot()])
+  assert set(states(again).values()) == {RunState.DONE}
   assert again.run()
   assert (tmp_path / 'order').read_text() == '12'
 
@@ -64,13 +64,13 @@ while not other.exists():
   both = [script('a', meet.format(a, b)), script('b', meet.format(b, a))]
   seen = []
   last = script('c', 'pass')
-  execution = Execution(
+  scheduler = Scheduler(
     [*both, last],
-    [Slot('one'), Slot('two')],
-    on_look=lambda: seen.append(sum(progress.state is State.RUNNING for progress in execution.all)),
+    [DeviceSlot('one'), DeviceSlot('two')],
+    on_poll=lambda: seen.append(sum(progress.state is RunState.RUNNING for progress in scheduler.all)),
   )
-  assert execution.run()
-  assert set(states(execution).values()) == {State.DONE}
+  assert scheduler.run()
+  assert set(states(scheduler).values()) == {RunState.DONE}
   assert max(seen) == 2
 
 
@@ -78,18 +78,20 @@ def test_a_failure_costs_what_needs_it_and_nothing_else(script):
   failing = 'print("rembert: the run has diverged", flush=True); print("  where  here"); sys.exit(1)'
   runs = [script('bad', failing), script('next', 'pass', 'bad'), script('last', 'pass', 'next'), script('good', 'pass')]
   told = []
-  execution = Execution(runs, [Slot()], on_change=lambda progress: told.append((progress.run.name, progress.state)))
-  assert execution.run()
-  assert states(execution) == {
-    'bad': State.FAILED,
-    'next': State.LEFT_OUT,
-    'last': State.LEFT_OUT,
-    'good': State.DONE,
+  scheduler = Scheduler(
+    runs, [DeviceSlot()], on_change=lambda progress: told.append((progress.run.name, progress.state))
+  )
+  assert scheduler.run()
+  assert states(scheduler) == {
+    'bad': RunState.FAILED,
+    'next': RunState.LEFT_OUT,
+    'last': RunState.LEFT_OUT,
+    'good': RunState.DONE,
   }
-  assert execution.all[0].note == 'ended with 1: the run has diverged'
+  assert scheduler.all[0].note == 'ended with 1: the run has diverged'
   assert runs[0].record()['reason'] == 'ended with 1: the run has diverged'
-  assert execution.all[2].note == 'needs next'
-  assert told.count(('bad', State.FAILED)) == 1
+  assert scheduler.all[2].note == 'needs next'
+  assert told.count(('bad', RunState.FAILED)) == 1
 
 
 def test_what_is_killed_or_stops_early_by_itself_is_started_again(script):
@@ -102,27 +104,29 @@ if number == 0: os.kill(os.getpid(), signal.SIGKILL)
 sys.exit((75, 0)[number - 1])
 """
   run = script('a', text)
-  execution = Execution([run], [Slot()], patience=QUICK)
-  assert execution.run()
-  assert states(execution) == {'a': State.DONE}
+  scheduler = Scheduler([run], [DeviceSlot()], policy=QUICK)
+  assert scheduler.run()
+  assert states(scheduler) == {'a': RunState.DONE}
   assert [start['exit_code'] for start in run.record()['starts']] == [137, 75, 0]
   assert log_file(run).read_text().split() == ['start', '0', 'start', '1', 'start', '2']
 
 
-def test_patience_ends(script):
-  execution = Execution([script('a', 'sys.exit(75)')], [Slot()], patience=Patience(short_seconds=0.0, max_restarts=1))
-  assert execution.run()
-  assert states(execution) == {'a': State.FAILED}
+def test_a_retry_policy_has_an_end(script):
+  scheduler = Scheduler(
+    [script('a', 'sys.exit(75)')], [DeviceSlot()], policy=RetryPolicy(short_seconds=0.0, max_restarts=1)
+  )
+  assert scheduler.run()
+  assert states(scheduler) == {'a': RunState.FAILED}
 
 
 def test_a_run_has_its_devices_and_its_cores(script):
   show = 'print(os.environ.get("CUDA_VISIBLE_DEVICES"), sorted(os.sched_getaffinity(0)))'
   mine = sorted(os.sched_getaffinity(0))
   run = script('a', show)
-  assert Execution([run], device_slots(['3'])).run()
+  assert Scheduler([run], device_slots(['3'])).run()
   assert log_file(run).read_text() == f'3 {mine}\n'
   run = script('b', show)
-  assert Execution([run], [Slot(cores=frozenset(mine[:1]))]).run()
+  assert Scheduler([run], [DeviceSlot(cores=frozenset(mine[:1]))]).run()
   assert log_file(run).read_text() == f'None {mine[:1]}\n'
 
 
@@ -134,27 +138,34 @@ def test_cores_are_shared_out_evenly(monkeypatch):
     core_slots(6)
 
 
+def test_stages_have_all_that_is_needed_before(tmp_path):
+  of = lambda name, *needs: Run(name, epath.Path(tmp_path / name), (), needs)
+  found = stages([of('d', 'b', 'c'), of('a'), of('b', 'a'), of('c', 'a'), of('e')])
+  assert [[run.name for run in stage] for stage in found] == [['a', 'e'], ['b', 'c'], ['d']]
+  with pytest.raises(ValueError, match='nobody'):
+    stages([of('a', 'z')])
+
+
 PROGRAM = """
 import sys
 sys.path.insert(0, {tests!r})
 from etils import epath
-from test_execution import Script
-from launch.execution import Execution, State
-from launch.slots import Slot
+from test_scheduler import Script
+from launch.scheduler import DeviceSlot, Scheduler
 text = '''
 signal.signal(signal.SIGTERM, lambda *_: (print("told", flush=True), sys.exit(75)))
 pathlib.Path("pid").write_text(str(os.getpid()))
 time.sleep(60)
 '''
 runs = [Script(name, epath.Path({folder!r}) / name, (text,)) for name in ('a', 'b', 'c')]
-execution = Execution(runs, [Slot(), Slot()])
-print(execution.run(), [progress.state.value for progress in execution.all])
+scheduler = Scheduler(runs, [DeviceSlot(), DeviceSlot()])
+print(scheduler.run(), [progress.state.value for progress in scheduler.all])
 """
 
 
 @pytest.fixture
 def program(tmp_path):
-  """An execution in a process of its own, once two runs are under way; their process numbers."""
+  """A scheduler in a process of its own, once two runs are under way; their process numbers."""
   text = PROGRAM.format(tests=str(pathlib.Path(__file__).parent), folder=str(tmp_path))
   process = subprocess.Popen([sys.executable, '-c', text], cwd=ROOT, stdout=subprocess.PIPE, text=True)
   files = [tmp_path / name / 'pid' for name in ('a', 'b')]

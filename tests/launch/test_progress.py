@@ -7,10 +7,9 @@ import pytest
 import rich.console
 from etils import epath
 
-from launch import run_view
-from launch.execution import Progress, State
-from launch.run_view import RunView, last_metrics, seconds_left, summary
-from launch.runs import Run
+from launch import progress as progress_module
+from launch.experiment import Run
+from launch.progress import ProgressView, RunProgress, RunState, last_metrics, seconds_left, summary
 from rembert.training.console import Console
 
 
@@ -25,21 +24,21 @@ def progress(tmp_path):
       end = f'2030-01-01T00:{took // 60:02d}:{took % 60:02d}.000+00:00'
       starts = [{'began': '2030-01-01T00:00:00.000+00:00', 'ended': end, 'exit_code': 0}]
       (run.workdir / 'run.json').write_text(json.dumps({'starts': starts}))
-    return Progress(run, state, **options)
+    return RunProgress(run, state, **options)
 
   return make
 
 
 def test_time_left_is_what_runs_of_the_same_kind_took(progress, monkeypatch):
-  monkeypatch.setattr(run_view.time, 'monotonic', lambda: 1000.0)
+  monkeypatch.setattr(progress_module.time, 'monotonic', lambda: 1000.0)
   runs = [
-    progress('pretrain a', State.DONE, took=100),
-    progress('pretrain b', State.DONE, took=200),
-    progress('xnli a', State.DONE, took=30),
-    progress('pretrain c', State.RUNNING, began=960.0),
-    progress('xnli b', State.WAITING),
-    progress('udpos b', State.WAITING),
-    progress('xnli c', State.LEFT_OUT),
+    progress('pretrain a', RunState.DONE, took=100),
+    progress('pretrain b', RunState.DONE, took=200),
+    progress('xnli a', RunState.DONE, took=30),
+    progress('pretrain c', RunState.RUNNING, began=960.0),
+    progress('xnli b', RunState.WAITING),
+    progress('udpos b', RunState.WAITING),
+    progress('xnli c', RunState.LEFT_OUT),
   ]
   assert seconds_left(runs) == pytest.approx((150 - 40) + 30 + 110)
   assert summary(runs, 2, 65.0) == ('3 of 7 done · 2 waiting · 1 running · 1 left out · 1:05 so far · about 2:05 left')
@@ -57,16 +56,16 @@ def test_the_last_whole_line_of_the_metrics_counts(tmp_path):
 
 def test_a_log_has_a_line_for_every_change_and_now_and_then_what_runs(progress, monkeypatch):
   clock = iter(float(second) for second in range(0, 1000, 40))
-  monkeypatch.setattr(run_view.time, 'monotonic', lambda: next(clock))
+  monkeypatch.setattr(progress_module.time, 'monotonic', lambda: next(clock))
   output = io.StringIO()
   console = Console(console=rich.console.Console(file=output, width=100))
-  running = progress('pretrain a', State.RUNNING)
-  with RunView(console, 1) as view:
+  running = progress('pretrain a', RunState.RUNNING)
+  with ProgressView(console, 1) as view:
     view.changed(running)
-    view.look([running])
-    view.look([running])
-    view.changed(progress('xnli a', State.DONE, took=61))
-    view.changed(progress('xnli b', State.FAILED, note='ended with 1: no space left'))
+    view.update([running])
+    view.update([running])
+    view.changed(progress('xnli a', RunState.DONE, took=61))
+    view.changed(progress('xnli b', RunState.FAILED, note='ended with 1: no space left'))
   lines = output.getvalue().splitlines()
   assert lines[0] == 'running · pretrain a'
   assert lines[1].startswith('  pretrain a · ')
@@ -77,9 +76,9 @@ def test_a_log_has_a_line_for_every_change_and_now_and_then_what_runs(progress, 
 def test_a_terminal_shows_what_runs_and_what_went_wrong_first(progress):
   output = io.StringIO()
   console = Console(console=rich.console.Console(file=output, width=120, height=16, force_terminal=True))
-  waiting = [progress(f'xnli {number}', State.WAITING) for number in range(40)]
-  runs = [*waiting, progress('pretrain a', State.RUNNING), progress('panx b', State.FAILED, note='full disk')]
-  with RunView(console, 1) as view:
+  waiting = [progress(f'xnli {number}', RunState.WAITING) for number in range(40)]
+  runs = [*waiting, progress('pretrain a', RunState.RUNNING), progress('panx b', RunState.FAILED, note='full disk')]
+  with ProgressView(console, 1) as view:
     table = view.table(runs)
   assert table.row_count == 8
   names = list(table.columns[0].cells)

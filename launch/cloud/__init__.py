@@ -1,1 +1,0 @@
-"""Google Cloud: machines that are asked for, told what to run, and given back."""

@@ -1,0 +1,233 @@
+"""What launchers on Google Cloud share: names and labels of resources, where they are, which TPUs to ask for."""
+
+import argparse
+import dataclasses
+import getpass
+import json
+import pathlib
+import re
+from collections.abc import Sequence
+
+import rembert
+from launch.commands import CommandFailed, Commands
+from rembert.errors import UsageError
+
+LABEL, OWNER_LABEL = 'rembert-launch', 'rembert-owner'
+_BUCKET_PATH = re.compile(r'gs://[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9](?:/.*)?')
+
+# --- values of flags --------------------------------------------------------------------------------------------------
+
+
+def zone(name: str) -> str:
+  """A zone; UsageError for anything else."""
+  if not re.fullmatch(r'[a-z]+-[a-z]+\d+-[a-z0-9]+', name):
+    raise UsageError(
+      f'invalid zone {name!r}', where='--zone', fix='such as us-west4-a: gcloud compute tpus locations list'
+    )
+  return name
+
+
+def project(name: str) -> str:
+  """The id of a project; UsageError for anything else."""
+  if not re.fullmatch(r'(?:[a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]', name):
+    raise UsageError(
+      f'invalid project id {name!r}', where='--project', fix='the id, not the title: gcloud projects list'
+    )
+  return name
+
+
+def owner(name: str | None) -> str:
+  """The owner of machines as the value of a label; None: your login."""
+  label = re.sub(r'[^a-z0-9_-]+', '-', (name or getpass.getuser()).lower()).strip('-')[:63]
+  if not label:
+    raise UsageError(f'{name!r} cannot be a label', where='--owner', fix='letters and digits: --owner=anna')
+  return label
+
+
+def check_workdir(command: Sequence[str]) -> None:
+  """UsageError for a workdir on the disk of one machine, where several take part or the machine may vanish."""
+  for argument in command:
+    key, _, value = argument.partition('=')
+    if key == '--workdir' and not _BUCKET_PATH.fullmatch(value):
+      raise UsageError(
+        f'the workdir {value!r} is on the disk of a machine that does not last',
+        where='--workdir',
+        fix='a folder in a bucket of the same region: --workdir=gs://BUCKET/large',
+      )
+
+
+# --- where, and whose -------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+  """Where machines are, and whose.
+
+  Attributes:
+    zone: None for gcloud's own setting.
+    project: likewise.
+    owner: value of the label.
+    internal_ip: reach machines by their internal addresses, from a machine of the same network.
+  """
+
+  zone: str | None
+  project: str | None
+  owner: str
+  internal_ip: bool = False
+
+  @property
+  def flags(self) -> list[str]:
+    """For every command of gcloud."""
+    return [f'--{key}={value}' for key, value in (('zone', self.zone), ('project', self.project)) if value]
+
+  @property
+  def labels(self) -> dict[str, str]:
+    """Put on everything that these launchers create, and checked before they delete anything."""
+    return {LABEL: '1', OWNER_LABEL: self.owner}
+
+  @property
+  def labels_text(self) -> str:
+    """The labels as gcloud takes them."""
+    return ','.join(f'{key}={value}' for key, value in self.labels.items())
+
+  def check_labels(self, labels: dict[str, str], resource: str) -> None:
+    """UsageError unless this owner created the resource with these launchers."""
+    if labels.get(LABEL) != '1':
+      raise UsageError(
+        f'{resource} was not created by these launchers, and is not deleted by them',
+        where=f'it has no label {LABEL}=1',
+        fix='whoever created it can delete it with gcloud',
+      )
+    if labels.get(OWNER_LABEL) != self.owner:
+      raise UsageError(
+        f'{resource} belongs to {labels.get(OWNER_LABEL)!r}, and you are {self.owner!r}',
+        where=f'label {OWNER_LABEL}',
+        fix=f'if that is right: --owner={labels.get(OWNER_LABEL)}',
+      )
+
+
+def add_place(parser: argparse.ArgumentParser, *, has_owner: bool = True, is_reached: bool = False) -> None:
+  """Adds where machines are; with `has_owner` whose, with `is_reached` how they are reached."""
+  parser.add_argument('--zone', type=zone, help="such as us-west4-a (default: gcloud's own setting)")
+  parser.add_argument('--project', type=project, help="id of the project (default: gcloud's own setting)")
+  if has_owner:
+    parser.add_argument(
+      '--owner', help='label of what is created, looked for before it is deleted (default: your login)'
+    )
+  if is_reached:
+    parser.add_argument('--internal_ip', action='store_true', help='from a machine of the same network')
+
+
+def place(options: argparse.Namespace) -> Place:
+  """The place given by the options of `add_place`."""
+  return Place(options.zone, options.project, owner(options.owner), getattr(options, 'internal_ip', False))
+
+
+def describe(commands: Commands, command: Sequence[str], assumed: dict) -> dict | None:
+  """What gcloud's `describe` says of a resource; None if there is none of that name."""
+  try:
+    return json.loads(commands.read([*command, '--format=json'], json.dumps(assumed)))
+  except CommandFailed as error:
+    if 'NOT_FOUND' in error.stderr:
+      return None
+    raise
+
+
+# --- which TPUs -------------------------------------------------------------------------------------------------------
+
+# By the prefix of the accelerator type: the generation, what the number in the type counts per chip (two TensorCores on
+# v4 and v5p), and the runtime of its machines (docs.cloud.google.com/tpu/docs/runtimes, "PyTorch and JAX"). Google's
+# note of 2026 there: the Cloud TPU API (gcloud compute tpus) gets no new generations; those after v6e are in GKE only.
+_GENERATIONS = {
+  'v4': ('v4', 2, 'tpu-ubuntu2204-base'),
+  'v5litepod': ('v5e', 1, 'v2-alpha-tpuv5-lite'),
+  'v5p': ('v5p', 2, 'v2-alpha-tpuv5'),
+  'v6e': ('v6e', 1, 'v2-alpha-tpuv6e'),
+}
+TYPE_EXAMPLES = 'v4-128, v5litepod-64, v5p-128, v6e-64'
+
+
+@dataclasses.dataclass(frozen=True)
+class AcceleratorType:
+  """A kind and size of slice.
+
+  Attributes:
+    name: as gcloud takes it: `v5litepod-64`.
+    generation: of the chips, as gin files are named: `v5e`.
+    chips: how many.
+    runtime: software of the machines that JAX needs.
+  """
+
+  name: str
+  generation: str
+  chips: int
+  runtime: str
+
+  def __str__(self) -> str:
+    """What the number means, which differs between generations, and the gin file for so many chips, if there is one."""
+    text = f'{self.name}: {self.chips} chips of {self.generation}'
+    if self.name != f'{self.name.partition("-")[0]}-{self.chips}':
+      text += ' (the number in the type counts TensorCores, two a chip)'
+    gin_file = f'gin/hardware/{self.generation}_{self.chips}.gin'
+    has_file = (pathlib.Path(rembert.__file__).parent.parent / gin_file).exists()
+    return text + (f'; goes with --gin_file={gin_file}' if has_file else '')
+
+
+def accelerator_type(name: str) -> AcceleratorType:
+  """An accelerator type by its name; UsageError for an unknown one."""
+  prefix, _, number = name.partition('-')
+  generation, counted_per_chip, runtime = _GENERATIONS.get(prefix, ('', 1, ''))
+  if not generation or not re.fullmatch(r'[1-9]\d*', number) or int(number) % counted_per_chip:
+    hint = ' (v5e is written v5litepod-64)' if name.startswith('v5e') else ''
+    raise UsageError(f'no accelerator type {name!r}{hint}', where='--type', fix=f'such as {TYPE_EXAMPLES}')
+  return AcceleratorType(name, generation, int(number) // counted_per_chip, runtime)
+
+
+@dataclasses.dataclass(frozen=True)
+class TpuRequest:
+  """What kind of slice to ask for.
+
+  Attributes:
+    type: its accelerator type.
+    runtime: software of its machines.
+    spot: cheap, and taken away at any time.
+    extra: more flags for gcloud, as they are: `--network=…`, `--service-account=…`, `--reserved`.
+  """
+
+  type: AcceleratorType
+  runtime: str
+  spot: bool = False
+  extra: tuple[str, ...] = ()
+
+  @property
+  def flags(self) -> list[str]:
+    """Those of every command that creates a slice."""
+    return [f'--accelerator-type={self.type.name}', *(['--spot'] if self.spot else []), *self.extra]
+
+
+def add_tpu_request(parser: argparse.ArgumentParser) -> None:
+  """Adds what kind of slice to ask for."""
+  parser.add_argument('--type', type=accelerator_type, required=True, help=f'accelerator type: {TYPE_EXAMPLES}')
+  parser.add_argument('--spot', action='store_true', help='cheap, and taken away at any time')
+  parser.add_argument('--runtime', help='software of the machines (default: the one that JAX wants on this type)')
+  parser.add_argument(
+    '--gcloud_flag',
+    action='append',
+    type=_extra_flag,
+    default=[],
+    metavar='FLAG',
+    help="another flag of gcloud's create, as it is: --gcloud_flag=--network=NAME; repeatable",
+  )
+
+
+def _extra_flag(flag: str) -> str:
+  if not flag.startswith('--') or flag.startswith('--labels'):
+    raise UsageError(
+      f'{flag!r} cannot be passed on', where='--gcloud_flag', fix='--gcloud_flag=--network=NAME; labels are set here'
+    )
+  return flag
+
+
+def tpu_request(options: argparse.Namespace) -> TpuRequest:
+  """The request given by the options of `add_tpu_request`."""
+  return TpuRequest(options.type, options.runtime or options.type.runtime, options.spot, tuple(options.gcloud_flag))

@@ -1,0 +1,408 @@
+"""Pre-trains, fine-tunes, judges and analyses many models with one command, and writes a report of them.
+
+The models are gin files, such as the rows of the paper's tables in gin/experiments, times a grid of bindings."""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from etils import epath
+
+from launch.commands import exit_code_of
+from launch.experiment import Run, code_version
+from launch.progress import RunState
+from launch.scheduler import add_run_options, chosen_slots, print_commands, run_all, shared_flags, write_report
+from launch.xtreme import Benchmark, TaskRun, add_benchmark, benchmark_from, numbers, words
+from rembert.command_line import import_modules
+from rembert.errors import UsageError
+from rembert.storage import write_whole
+from rembert.training.console import Console
+from rembert.training.preemption import EXIT_STOPPED
+from tasks.xtreme.config import RETRIEVAL
+
+FILE = 'sweep.json'
+SCALES = ('full', 'small', 'mini', 'micro')
+
+EXAMPLES = """
+examples
+  Table 4 of the paper, small enough for a laptop; what it would run, and then run:
+    python -m launch.sweep gin/experiments/table4 --scale=mini --data_dir=download --dry_run
+    python -m launch.sweep gin/experiments/table4 --scale=mini --data_dir=download --gin.data.source=store \\
+        --gin.data.store=store --gin.data.languages=None
+  a grid of your own, two seeds of pre-training, nothing fine-tuned, on four GPUs:
+    python -m launch.sweep gin/pretrain_base.gin --grid=RemBertConfig.output_embedding_size=128,768,3072 \\
+        --pretrain_seeds=0,1 --tasks= --devices=0,1,2,3
+  layers dropped before fine-tuning (Figure 1), and the input embedding frozen (footnote 4):
+    python -m launch.sweep gin/experiments/table4 --data_dir=download --tasks=xnli \\
+        --finetune_grid=RemBertConfig.num_hidden_layers=8,9,10,11,12
+    python -m launch.sweep gin/experiments/table3 --data_dir=download --tasks=xnli \\
+        --finetune_grid=optimizer.freeze_embeddings=False,True
+
+which binding goes where
+  --gin.A.b=V to pre-training, --finetune_gin.A.b=V to all that is learned, --analyze_gin.A.b=V to the analyses;
+  --scale=NAME is --gin_file=gin/scales/NAME.gin and 
+  --finetune_gin_file=gin/scales/finetuning/NAME.gin
+
+A configuration that comes twice, as that of 128 in and 768 out in four tables, is pre-trained once. Every run has a
+workdir of its own with what it prints in log.txt, and run.json with command, code version, times and end. Repeating the
+command goes on where it stands, also with more seeds, tasks or files. A run that is killed is started again; one that
+fails, or whose loss goes up for good, costs what needs it and nothing else.
+
+exit codes
+  0 done · 75 stopped early, run again to resume · 2 wrong usage · 1 a run failed; the report has the others
+"""
+
+# --- models: gin files times a grid -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """A configuration that is pre-trained once for every seed.
+
+  Attributes:
+    name: unique; of its folders, and in tables.
+    rows: of the paper's tables that it stands for: table and row.
+    gin_files: how it is pre-trained.
+    bindings: that go after them, `NAME=VALUE`.
+    settings: bindings of the grid.
+    kept_layers: how many layers fine-tuning keeps, from the bottom; None for all.
+  """
+
+  name: str
+  rows: tuple[tuple[int, str], ...]
+  gin_files: tuple[str, ...]
+  bindings: tuple[str, ...]
+  settings: Mapping[str, str]
+  kept_layers: int | None
+
+
+def find_gin_files(paths: Sequence[str]) -> list[str]:
+  """Files as they are, and the gin files of folders in the order of their names; UsageError for what is neither."""
+  from rembert import configuration
+
+  found = []
+  for path in paths:
+    folders = [folder / path for folder in map(pathlib.Path, configuration.search_paths())]
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    if folder is None:
+      configuration.find_gin_file(path)  # UsageError if there is none
+      found.append(path)
+      continue
+    files = sorted(file.relative_to(folder) for file in folder.rglob('*.gin'))
+    if not files:
+      raise UsageError('no gin file in this folder', where=path, fix='gin/experiments/table4, for one')
+    found += [str(pathlib.PurePath(path) / file) for file in files]
+  # The base files of gin/experiments are there to be included.
+  is_base = lambda path: path.stem.endswith('base') and 'experiments' in path.parts
+  return [path for path in dict.fromkeys(found) if not is_base(pathlib.PurePath(path))]
+
+
+def grid_points(axes: Sequence[str], flag: str) -> list[dict[str, str]]:
+  """All combinations of the axes, `NAME=A,B` each; one empty one if there are none. UsageError for another form."""
+  parsed = []
+  for axis in axes:
+    name, sign, values = axis.partition('=')
+    if not sign or not re.fullmatch(r'[\w.]+', name) or not values:
+      raise UsageError(f'invalid grid axis {axis!r}', where=flag, fix=f'{flag}=train.seed=0,1,2')
+    parsed.append([(name, value) for value in values.split(',')])
+  return [dict(point) for point in itertools.product(*parsed)]
+
+
+def build_models(
+  files: Sequence[str], grid: Sequence[Mapping[str, str]], shared_files: Sequence[str], bindings: Sequence[str]
+) -> list[Model]:
+  """Every file at every point of the grid; equal configurations are one model.
+
+  Args:
+    files: of `find_gin_files`.
+    grid: of `grid_points`.
+    shared_files: given after each of them: a scale, hardware, data.
+    bindings: `NAME=VALUE`, for all; the grid's go after them.
+
+  Raises:
+    UsageError: a configuration is invalid; with the file and the point of the grid.
+  """
+  from rembert import configuration
+  from rembert.jobs import pretrain
+  from rembert.model.parameter_counts import PaperFigures
+
+  found: dict[str, Model] = {}
+  for file, point in itertools.product(files, grid):
+    own = (*bindings, *(f'{name}={value}' for name, value in point.items()))
+    gin_files = (file, *shared_files)
+    try:
+      configuration.load(gin_files, own)
+      config = pretrain.configured()
+      figures = configuration.build(PaperFigures)
+    except UsageError as error:
+      at = ', '.join(f'{name}={value}' for name, value in point.items())
+      raise UsageError(error.what, where=f'{file} {at}: {error.where}', fix=error.fix) from error
+    kept_layers = None if figures.kept_layers == config.model.num_hidden_layers else figures.kept_layers
+    # What the files say of the paper is no part of what is trained.
+    parts = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    trained = {key: dataclasses.asdict(part) for key, part in parts.items() if not isinstance(part, PaperFigures)}
+    fingerprint = json.dumps([trained, kept_layers], sort_keys=True)
+    # At a point of the grid it is the paper's row no longer.
+    rows = ((figures.table, figures.row),) if figures.table is not None and not point else ()
+    if fingerprint in found:
+      found[fingerprint] = dataclasses.replace(found[fingerprint], rows=(*found[fingerprint].rows, *rows))
+      continue
+    settings = [f'{name.rpartition(".")[2]}={value}' for name, value in point.items()]
+    name = '-'.join([pathlib.PurePath(file).stem, *settings])
+    if any(name == model.name for model in found.values()):
+      name = f'{pathlib.PurePath(file).parent.name}-{name}'
+    found[fingerprint] = Model(name, rows, gin_files, own, dict(point), kept_layers)
+  return list(found.values())
+
+
+# --- the plan: all runs of all models ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+  """What is done with every model.
+
+  Attributes:
+    benchmark: that it is evaluated on; None for none.
+    pretrain_seeds: a pre-training each.
+    variants: of fine-tuning: bindings by name, `NAME` to `VALUE`; an empty one is fine-tuning as it is.
+    analyses: names, each with its gin file `gin/analyze_NAME.gin`.
+    analysis_bindings: for all of these.
+    flags: for every run.
+  """
+
+  benchmark: Benchmark | None
+  pretrain_seeds: tuple[int, ...]
+  variants: tuple[Mapping[str, str], ...] = ({},)
+  analyses: tuple[str, ...] = ()
+  analysis_bindings: tuple[str, ...] = ()
+  flags: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """Runs in an order that suits one after the other: a model is finished before the next begins.
+
+  Attributes:
+    runs: all of them.
+    models: the entries of `sweep.json`; see `rembert.report`.
+  """
+
+  runs: list[Run]
+  models: list[dict[str, Any]]
+
+
+def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> Plan:
+  """All runs of all models; every pre-training is made once, whatever is made of it."""
+  runs, entries = [], []
+  place = lambda run: os.fspath(run.workdir.relative_to(workdir))
+  for model in models:
+    pretrained: list[dict] = []
+    learned: list[dict] = []
+    analyses: list[dict] = []
+    for seed in recipe.pretrain_seeds:
+      pretraining = _pretraining(model, seed, recipe, workdir)
+      runs.append(pretraining)
+      pretrained.append({'seed': seed, 'workdir': place(pretraining)})
+      for variant, each in _finetuning(model, seed, pretraining, recipe, workdir):
+        runs.append(each.run)
+        entry = {'pretrain_seed': seed, 'seed': each.seed, 'task': each.task, 'judged': list(each.evaluated)}
+        learned.append(entry | {'variant': variant, 'learning_rate': each.learning_rate, 'workdir': place(each.run)})
+      for what in recipe.analyses:
+        analysis = _analysis(model, seed, what, pretraining, recipe, workdir)
+        runs.append(analysis)
+        analyses.append({'pretrain_seed': seed, 'what': what, 'workdir': place(analysis)})
+    entry = {'name': model.name, 'rows': [list(row) for row in model.rows], 'settings': dict(model.settings)}
+    entry |= {'gin_files': list(model.gin_files), 'pretrained': pretrained, 'learned': learned, 'analyses': analyses}
+    entries.append(entry)
+  return Plan(runs, entries)
+
+
+def _pretraining(model: Model, seed: int, recipe: Recipe, workdir: epath.Path) -> Run:
+  folder = workdir / 'pretrained' / model.name / f'seed_{seed}'
+  files = [f'--gin_file={file}' for file in model.gin_files]
+  bindings = [f'--gin.{binding}' for binding in (*model.bindings, f'train.seed={seed}')]
+  arguments = (*recipe.flags, *files, *bindings, f'--workdir={folder}')
+  return Run(f'pretrain {model.name} · seed {seed}', folder, arguments)
+
+
+def _finetuning(
+  model: Model, seed: int, pretraining: Run, recipe: Recipe, workdir: epath.Path
+) -> list[tuple[str, TaskRun]]:
+  """Variant and run."""
+  if recipe.benchmark is None:
+    return []
+  kept = {} if model.kept_layers is None else {'RemBertConfig.num_hidden_layers': str(model.kept_layers)}
+  found: list[tuple[str, TaskRun]] = []
+  for variant in recipe.variants:
+    name = ','.join(f'{name}={value}' for name, value in variant.items())
+    task_runs = recipe.benchmark.runs(
+      os.fspath(pretraining.workdir),
+      workdir / 'learned' / model.name / f'pretrain_seed_{seed}' / (name or 'as_it_is'),
+      label=f'{model.name} · pre-training {seed}' + (f' · {name}' if name else ''),
+      needs=(pretraining.name,),
+      bindings=[f'--gin.{name}={value}' for name, value in (kept | dict(variant)).items()],
+      tasks=[task for task in recipe.benchmark.tasks if variant == recipe.variants[0] or task not in RETRIEVAL],
+    )
+    found += [(name, task_run) for task_run in task_runs]
+  return found
+
+
+def _analysis(model: Model, seed: int, what: str, pretraining: Run, recipe: Recipe, workdir: epath.Path) -> Run:
+  folder = workdir / 'analyses' / model.name / f'pretrain_seed_{seed}' / what
+  # Held-out text is that of the run: its own configuration names it.
+  files = [f'{pretraining.workdir}/config.gin'] if what == 'masked_accuracy' else []
+  files.append(f'gin/analyze_{what}.gin')
+  arguments = [*recipe.flags, *(f'--gin_file={file}' for file in files)]
+  arguments += [f'--gin.analyze.model={pretraining.workdir}', f'--gin.analyze.model_name={model.name}']
+  arguments += [*recipe.analysis_bindings, f'--workdir={folder}']
+  return Run(f'analyze {what} {model.name} · pre-training {seed}', folder, tuple(arguments), (pretraining.name,))
+
+
+def write_plan(plan: Plan, argv: Sequence[str], scale: str, workdir: epath.Path) -> None:
+  """Writes `sweep.json`: what the runs are to each other. What an earlier command asked for in this folder stays.
+
+  Raises:
+    UsageError: a model of the same name was another one; nothing is written.
+  """
+  file = workdir / FILE
+  before = json.loads(file.read_text()) if file.exists() else {'models': [], 'asked': []}
+  entries = {entry['name']: entry for entry in before['models']}
+  for entry in plan.models:
+    old = entries.get(entry['name'])
+    entries[entry['name']] = entry if old is None else _merged(old, entry, workdir)
+  content = {
+    'name': workdir.name,
+    'scale': scale,
+    'code': code_version(),
+    'asked': [*(line for line in before['asked'] if line != list(argv)), list(argv)],
+    'models': list(entries.values()),
+  }
+  write_whole(file, json.dumps(content, indent=1, ensure_ascii=False) + '\n')
+
+
+def _merged(old: dict, new: dict, workdir: epath.Path) -> dict:
+  if old['settings'] != new['settings'] or old['gin_files'] != new['gin_files']:
+    raise UsageError(
+      f'the model {new["name"]} of this sweep was made of other files or settings: {old["gin_files"]}, '
+      f'{old["settings"]}, and now {new["gin_files"]}, {new["settings"]}',
+      where=os.fspath(workdir),
+      fix='take another folder: --workdir=DIR',
+    )
+  merged = new | {'rows': [*old['rows'], *(row for row in new['rows'] if row not in old['rows'])]}
+  for part in ('pretrained', 'learned', 'analyses'):
+    merged[part] = list({each['workdir']: each for each in (*old[part], *new[part])}.values())
+  return merged
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def parser() -> argparse.ArgumentParser:
+  """The command line, except for bindings."""
+  flags = argparse.ArgumentParser(
+    'python -m launch.sweep',
+    description=__doc__,
+    epilog=EXAMPLES,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,
+  )
+  flags.add_argument('files', nargs='+', metavar='FILE', help='gin files of pre-training, or folders of them')
+  flags.add_argument('--workdir', default='runs/sweep', metavar='DIR', help='default %(default)s')
+  models = flags.add_argument_group('models')
+  models.add_argument(
+    '--grid', action='append', default=[], metavar='A.b=V,W', help='values of a binding; repeatable: all combinations'
+  )
+  models.add_argument('--scale', choices=SCALES, help='of the models and of all that is done with them')
+  models.add_argument('--gin_file', action='append', default=[], metavar='FILE', help='after each FILE; repeatable')
+  models.add_argument(
+    '--pretrain_seeds', type=numbers, default=(0,), metavar='0,1', help='one pre-training each; default 0'
+  )
+  models.add_argument(
+    '--stop_diverged',
+    type=float,
+    default=1.0,
+    metavar='NATS',
+    help='stop a pre-training whose mean loss is so much above its lowest; 0 for never; default %(default)s',
+  )
+  finetuning = flags.add_argument_group('fine-tuning')
+  add_benchmark(finetuning, is_required=False)
+  finetuning.add_argument(
+    '--finetune_grid', action='append', default=[], metavar='A.b=V,W', help='the same for fine-tuning; repeatable'
+  )
+  finetuning.add_argument(
+    '--finetune_gin_file', action='append', default=[], metavar='FILE', help='for all that is learned; repeatable'
+  )
+  analyses = flags.add_argument_group('analyses')
+  analyses.add_argument(
+    '--analyses', type=words, default=(), metavar='A,B', help='files gin/analyze_NAME.gin by their names'
+  )
+  add_run_options(flags.add_argument_group('where'))
+  return flags
+
+
+def sort_bindings(flags: argparse.ArgumentParser, rest: Sequence[str]) -> dict[str, list[str]]:
+  """`gin`, `finetune_gin` and `analyze_gin` to their bindings, `NAME=VALUE`; ends the program for anything else."""
+  found: dict[str, list[str]] = {'gin': [], 'finetune_gin': [], 'analyze_gin': []}
+  for argument in rest:
+    match = re.fullmatch(r'--(\w*gin)\.([\w.]+=.*)', argument, re.DOTALL)
+    if not match or match[1] not in found:
+      flags.error(f'unknown argument {argument}')
+    found[match[1]].append(match[2])
+  return found
+
+
+def run(flags: argparse.ArgumentParser, options: argparse.Namespace, rest: Sequence[str], argv: Sequence[str]) -> int:
+  """Plans, makes what is not done, reports."""
+  bindings, scale = sort_bindings(flags, rest), options.scale
+  gin_files = [*([f'gin/scales/{scale}.gin'] if scale else []), *options.gin_file]
+  finetune_files = [*([f'gin/scales/finetuning/{scale}.gin'] if scale else []), *options.finetune_gin_file]
+  finetune_bindings = [f'--gin.{binding}' for binding in bindings['finetune_gin']]
+  benchmark = benchmark_from(flags, options, finetune_files, finetune_bindings) if options.tasks else None
+  import_modules(options.module)  # now: each of its runs would find out by itself that one does not import
+  console, workdir = Console(), epath.Path(options.workdir)
+  guard = f'guards.diverged_nats={options.stop_diverged}'
+  grid = grid_points(options.grid, '--grid')
+  models = build_models(find_gin_files(options.files), grid, gin_files, [guard, *bindings['gin']])
+  recipe = Recipe(
+    benchmark,
+    options.pretrain_seeds,
+    tuple(grid_points(options.finetune_grid, '--finetune_grid')),
+    options.analyses,
+    tuple(f'--gin.{binding}' for binding in bindings['analyze_gin']),
+    shared_flags(options),
+  )
+  plan = plan_sweep(models, recipe, workdir)
+  for task, reason in (benchmark.missing_scores() if benchmark else {}).items():
+    console.say(f'left out: {task} ({reason})')
+  if options.dry_run:
+    print_commands(plan.runs, console)
+    return 0
+
+  slots = chosen_slots(options)
+  workdir.mkdir(parents=True, exist_ok=True)
+  write_plan(plan, argv, scale or 'full', workdir)
+  progress, is_finished = run_all(plan.runs, slots, workdir, console)
+  write_report(workdir, console)
+  if not is_finished:
+    return EXIT_STOPPED
+  return 0 if all(each.state is RunState.DONE for each in progress) else 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """The command line."""
+  argv = sys.argv[1:] if argv is None else argv
+  flags = parser()
+  options, rest = flags.parse_known_args(argv)
+  return exit_code_of(lambda: run(flags, options, rest, argv))
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,1 +1,0 @@
-"""Many models pre-trained, fine-tuned, judged and analysed by one command; see `python -m launch.sweep --help`."""
