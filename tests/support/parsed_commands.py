@@ -24,7 +24,7 @@ DRY = (
 
 PROGRAMS = (
   *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict'),
-  *('benchmarks.run', 'benchmarks.kernels'),
+  *('benchmarks.run', 'benchmarks.kernel_trace'),
   *('tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download', 'launch.supervise', 'launch.local_cluster'),
   *DRY,
 )
