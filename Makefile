@@ -90,14 +90,14 @@ notebooks: $(STAMP)  ## run the notebooks (installs nbclient and ipykernel)
 	$(BIN)/python -m pytest tests/notebooks $(ARGS)
 
 pictures: $(STAMP)  ## draw the pictures of parameters in docs/images anew
-	$(BIN)/python -m benchmarks.parameters
+	$(BIN)/python -m docs.tools.parameters
 
 golden: $(TORCH_STAMP)  ## make tests/golden anew: Hugging Face's RemBERT and seqeval (installs both), dry runs
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py
 	PYTHONPATH=. $(BIN)/python tests/support/seqeval_cases.py
 	PYTHONPATH=. $(BIN)/python tests/support/launcher_commands.py
 
-bench: $(BENCH_STAMP)  ## measure beside what one would otherwise run (installs torch and others)
+bench: $(BENCH_STAMP)  ## compare speed with the usual alternatives (installs torch and others)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 bench-gpu: $(BENCH_STAMP)  ## RemBERT's own size on an NVIDIA GPU: steps, the largest batch, kernels (installs jax[cuda12])
@@ -105,7 +105,7 @@ bench-gpu: $(BENCH_STAMP)  ## RemBERT's own size on an NVIDIA GPU: steps, the la
 	$(BIN)/python -m benchmarks.run --only train_step --setting large $(ARGS)
 	$(BIN)/python -m benchmarks.run --only train_step --setting large64 $(ARGS)
 	$(BIN)/python -m benchmarks.run --only largest_batch --setting large $(ARGS)
-	$(BIN)/python -m benchmarks.kernels --setting large64
+	$(BIN)/python -m benchmarks.kernel_trace --setting large64
 
 mutants: $(STAMP)  ## apply each wrong behaviour of tests/mutants.py and see which tests notice (an hour; resumes)
 	$(BIN)/python tests/support/mutation_testing.py $(ARGS)
@@ -114,10 +114,10 @@ tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libt
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m pytest tests/tpu -m tpu $(ARGS)
 
 performance: $(STAMP)  ## docs/performance.md anew, from what `make bench` has measured
-	$(BIN)/python -m benchmarks.page runs/benchmarks
+	$(BIN)/python -m docs.tools.performance runs/benchmarks
 
 hardware-table: $(LIBTPU_STAMP)  ## docs/hardware.md anew: the large step on every slice (installs libtpu; an hour)
-	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m benchmarks.hardware --again $(ARGS)
+	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m docs.tools.hardware --again $(ARGS)
 
 lint: $(STAMP)  ## ruff: format and lint; mypy: types
 	$(BIN)/ruff format --check .

@@ -1,10 +1,10 @@
 """The MLM head and its loss alone, forward and backward, from small to very large vocabularies.
 
-What goes in are hidden states, what comes out the loss and the gradients of states and parameters; no encoder, no
-update. Everybody has the same states, weights and targets. This project does it in three ways (`Execution.loss_chunk`):
-in chunks of positions, as it trains; with all logits of the masked positions; and with logits everywhere. Beside it
-Hugging Face's `RemBertOnlyMLMHead` with torch's cross-entropy: everywhere, as its `RemBertForMaskedLM` does, and at the
-masked positions, as somebody would who takes the model apart.
+The inputs are hidden states; the outputs are the loss and the gradients of states and parameters, without an encoder
+and without an update. All candidates have the same states, weights and targets. This project runs in three ways
+(`Execution.loss_chunk`): in chunks of positions, as in training; with all logits of the masked positions; and with
+logits at every position. They are compared with Hugging Face's `RemBertOnlyMLMHead` and torch's cross-entropy: at every
+position, as in `RemBertForMaskedLM`, and at the masked positions, as in a model that was taken apart.
 """
 
 import dataclasses
@@ -13,9 +13,8 @@ import pathlib
 
 import numpy as np
 
-from benchmarks.settings import SMALL, USEFUL, Setting, random_batch, torch_config
-from benchmarks.turns import Contestant, Run
-from rembert.model.config import Execution
+from benchmarks.interleaved import OURS, Benchmark, Candidate, Run
+from benchmarks.settings import SMALL, USEFUL, Setting, random_batch, start_jax, torch_config
 
 
 def at_vocabulary(vocab_size: int, rows: int = 8, length: int = 128, slots: int = 20) -> Setting:
@@ -29,8 +28,8 @@ SETTINGS = {
   'v250k': at_vocabulary(250_300),
   'v500k': at_vocabulary(500_000),
 }
-# This project's ways, and what they are called in the table.
-OURS = {'chunked': 'this project', 'gathered': '… all masked logits', 'dense': '… logits everywhere'}
+# This project's ways, and the names of their rows.
+WAYS = {'chunked': OURS, 'gathered': '… all masked logits', 'dense': '… logits everywhere'}
 TORCH, TORCH_MASKED = 'torch, everywhere', 'torch, masked positions'
 
 
@@ -45,22 +44,21 @@ def problem(setting: Setting) -> dict[str, np.ndarray]:
   }
 
 
-# --- contestants: each returns a function that goes forward and backward once, and says the loss ----------------------
+# --- candidates: each returns a function that goes forward and backward once, and returns the loss --------------------
 
 
 def prepare_ours(setting: Setting, way: str) -> Run:
-  """The head of pre-training, in one of the ways of `OURS`."""
+  """The head of pre-training, in one of the `WAYS`."""
   import jax
   import jax.numpy as jnp
   from flax import nnx
 
+  from rembert.model.config import Execution
   from rembert.model.heads import MlmHead
-  from rembert.training import cpu_memory
   from rembert.training.chunked_loss import chunked_mlm_sums
   from rembert.training.losses import mlm_row_sums
 
-  cpu_memory.keep_freed_memory_if_it_fits(setting.config, setting.rows * setting.length)
-  jax.config.update('jax_platforms', 'cpu')
+  start_jax(setting)
   given = problem(setting)
   graphdef, state = nnx.split(MlmHead(setting.config, jnp.dtype('float32'), rngs=nnx.Rngs(0)))
   params = nnx.to_pure_dict(state)
@@ -68,7 +66,7 @@ def prepare_ours(setting: Setting, way: str) -> Run:
   vocab_size = setting.config.vocab_size
   padding = setting.config.padded_vocab_size - vocab_size
   params['output_embedding'] = jnp.pad(given['output_embedding'], ((0, padding), (0, 0)))
-  word = jnp.zeros((1, 1))  # the head has a table of its own
+  word = jnp.zeros((1, 1))  # unused: the head has an output embedding
   positions, targets, weights = given['masked_positions'], given['targets'], given['weights']
   if way == 'dense':
     positions, targets, weights = None, np.maximum(given['labels'], 0), (given['labels'] >= 0).astype(np.float32)
@@ -118,16 +116,18 @@ def prepare_torch(setting: Setting, only_masked: bool) -> Run:
   return run
 
 
-def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
-  """In the order in which they run; the first is this project, and ratios are taken to it."""
+def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
+  """This project first."""
   del scratch
-  setting = SETTINGS[setting_name]
   config, predictions = setting.config, setting.rows * setting.slots
   products = config.output_embedding_size * (config.hidden_size + config.vocab_size)
   work = {'predictions': predictions, USEFUL: 3 * 2 * predictions * products / 1e9}
-  contestant = functools.partial(Contestant, work=work)
+  candidate = functools.partial(Candidate, work=work)
   return [
-    *(contestant(name, prepare_ours, (setting, way)) for way, name in OURS.items()),
-    contestant(TORCH, prepare_torch, (setting, False)),
-    contestant(TORCH_MASKED, prepare_torch, (setting, True)),
+    *(candidate(name, prepare_ours, (setting, way)) for way, name in WAYS.items()),
+    candidate(TORCH, prepare_torch, (setting, False)),
+    candidate(TORCH_MASKED, prepare_torch, (setting, True)),
   ]
+
+
+HEAD = Benchmark(SETTINGS, candidates)

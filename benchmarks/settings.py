@@ -1,42 +1,21 @@
-"""What several benchmarks of the model share: its sizes, a random batch, and Hugging Face's form of both."""
+"""What benchmarks of the model share: sizes, random batches and weights, Hugging Face's configuration, one update."""
 
 import dataclasses
 import json
 import pathlib
+from collections.abc import Callable
 
 import numpy as np
 
-from rembert.model.config import RemBertConfig
+from benchmarks.interleaved import Run
+from rembert.model.config import Execution, RemBertConfig
 
-USEFUL = 'useful GFLOP'  # products that the model needs, the head at masked positions only: the same for everybody
+USEFUL = 'useful GFLOP'  # products that the model needs, with its head at masked positions only: the same for everyone
 SMOKE = 'gin/pretrain_smoke.gin'
-FIRST_PIECE = 315  # ids below are special
-
-
-def encoder_sizes(config: RemBertConfig) -> str:
-  """For the line that describes a setting."""
-  return (
-    f'L {config.num_hidden_layers}, H {config.hidden_size}, {config.num_attention_heads} heads, '
-    f'V {config.vocab_size:,}, I {config.input_embedding_size}'
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-  """A model, the shape of its batch, and in what it is computed; `slots` is K, the masked positions of a row."""
-
-  config: RemBertConfig
-  rows: int
-  length: int
-  slots: int
-  dtype: str = 'float32'
-
-  @property
-  def description(self) -> str:
-    """One line."""
-    sizes = f'{encoder_sizes(self.config)}, E {self.config.output_embedding_size}'
-    return f'batch {self.rows} × {self.length}, {self.slots} masked a row, {self.dtype} · {sizes}'
-
+FIRST_TOKEN = 315  # ids below are special
+WEIGHT_DECAY, EPSILON, CLIP_NORM = 0.01, 1e-6, 1.0
+# Of benchmarks of training steps: real runs make many, one after the other. On a CPU, torch's first dozen are slower.
+STEPS = {'warm_up_runs': 8, 'runs_per_turn': 3}
 
 SMALL = RemBertConfig(
   vocab_size=32_000,
@@ -59,16 +38,75 @@ BASE = RemBertConfig(
 LARGE = RemBertConfig()  # the released model
 
 
+def encoder_sizes(config: RemBertConfig) -> str:
+  """For descriptions."""
+  return (
+    f'L {config.num_hidden_layers}, H {config.hidden_size}, {config.num_attention_heads} heads, '
+    f'V {config.vocab_size:,}, I {config.input_embedding_size}'
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """A model, its head, the shape of its batch, and what computes it.
+
+  Attributes:
+    config: the architecture.
+    rows: B.
+    length: S.
+    slots: K, masked positions of a row, of the head 'mlm'.
+    head: see `rembert.model.heads.HEADS`.
+    num_labels: of a classifier.
+    dtype: of the computation; in bfloat16 torch runs under autocast.
+    platform: 'cpu' or 'cuda'.
+    baselines: names of the candidates that are compared; all if empty.
+  """
+
+  config: RemBertConfig
+  rows: int
+  length: int
+  slots: int = 0
+  head: str = 'mlm'
+  num_labels: int | None = None
+  dtype: str = 'float32'
+  platform: str = 'cpu'
+  baselines: tuple[str, ...] = ()
+
+  @property
+  def description(self) -> str:
+    """One line."""
+    labels = f'{self.num_labels} labels' if self.num_labels else 'spans'
+    targets, sizes = f'{self.slots} masked a row' if self.slots else labels, encoder_sizes(self.config)
+    output = f', E {self.config.output_embedding_size}' if self.head == 'mlm' else ''
+    return f'batch {self.rows} × {self.length}, {targets}, {self.dtype} · {sizes}{output}'
+
+  @property
+  def work(self) -> dict[str, float]:
+    """Of one training step: tokens, and the products that the model needs."""
+    from rembert.training import flops
+
+    last_queries = self.slots or (1 if self.num_labels else None)  # a classifier reads the first position alone
+    row_flops = flops.train_flops_per_row(self.config, self.length, self.slots, last_queries=last_queries)
+    return {'tokens': self.rows * self.length, USEFUL: self.rows * row_flops / 1e9}
+
+  @property
+  def execution(self) -> Execution:
+    """As in `gin/hardware/cpu.gin` and `gin/hardware/h200.gin`."""
+    if self.platform == 'cpu':
+      return Execution(self.dtype, unroll=self.config.num_hidden_layers, trim_last_layer=True)
+    return Execution(self.dtype, attention='cudnn', remat='dots_and_attention', trim_last_layer=True)
+
+
 def random_batch(setting: Setting) -> dict[str, np.ndarray]:
-  """Full rows; `labels` are the targets as Hugging Face wants them, −100 where there is none."""
+  """Full rows for masked language modelling; `labels` are the targets in Hugging Face's form, −100 elsewhere."""
   random = np.random.default_rng(0)
   rows, length, slots, vocabulary = setting.rows, setting.length, setting.slots, setting.config.vocab_size
   positions = np.stack([np.sort(random.choice(length, slots, replace=False)) for _ in range(rows)])
-  targets = random.integers(FIRST_PIECE, vocabulary, (rows, slots))
+  targets = random.integers(FIRST_TOKEN, vocabulary, (rows, slots))
   labels = np.full((rows, length), -100)
   np.put_along_axis(labels, positions, targets, axis=1)
   return {
-    'input_ids': random.integers(FIRST_PIECE, vocabulary, (rows, length)).astype(np.int32),
+    'input_ids': random.integers(FIRST_TOKEN, vocabulary, (rows, length)).astype(np.int32),
     'attention_mask': np.ones((rows, length), np.int32),
     'masked_positions': positions.astype(np.int32),
     'targets': targets.astype(np.int32),
@@ -89,7 +127,7 @@ def torch_config(config: RemBertConfig):
 def write_random_model(
   folder: pathlib.Path, config: RemBertConfig, head: str | None = None, *, num_labels: int | None = None
 ) -> None:
-  """A folder of Hugging Face with random weights: whoever loads it, here or there, computes the same function."""
+  """A Hugging Face model directory with random weights, from which every candidate computes the same function."""
   from rembert.convert import huggingface
   from rembert.convert.names import ENCODER_PREFIX, slots
   from rembert.model.heads import FIXED_LABELS, POOLED
@@ -110,3 +148,66 @@ def write_random_model(
   (folder / 'config.json').write_text(json.dumps(huggingface.config_json(config, head, labels), indent=2))
   sizes = {name: 4 * int(np.prod(shape)) for name, shape in shapes.items()}
   huggingface.write_weights(folder, sizes, read, shard_bytes=sum(sizes.values()))
+
+
+# --- one update: BERT's AdamW at a constant learning rate, after clipping by global norm ------------------------------
+
+
+def start_jax(setting: Setting, keeps_memory: bool = True):
+  """JAX on the setting's platform: a mesh of its devices. On a CPU, freed memory is kept from step to step."""
+  import jax
+
+  from rembert.training import cpu_memory, sharding
+
+  if setting.platform == 'cpu' and keeps_memory:
+    cpu_memory.keep_freed_memory_if_it_fits(setting.config, setting.rows * setting.length)
+  jax.config.update('jax_platforms', setting.platform)
+  return sharding.make_mesh(sharding.MeshConfig())
+
+
+def our_optimizer(learning_rate: float):
+  """This project's, an `optax.GradientTransformation`."""
+  from rembert.training import optimizer
+
+  options = optimizer.OptimizerConfig(learning_rate, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
+  return optimizer.make_optimizer(options, total_steps=1_000_000)
+
+
+def our_steps(step: Callable, state, batch, mesh) -> Run:
+  """A run is one step, and continues from the state of the one before."""
+  import jax
+
+  def run() -> dict[str, float]:
+    nonlocal state
+    with jax.set_mesh(mesh):
+      state, metrics = jax.block_until_ready(step(state, batch))
+    return {'loss': float(metrics.sums.loss / metrics.sums.weight)}
+
+  return run
+
+
+def torch_steps(model, loss_of: Callable, learning_rate: float, setting: Setting) -> Run:
+  """Likewise, with `AdamW` in its fused form, the default of Hugging Face's Trainer, and `clip_grad_norm_`.
+
+  Args:
+    model: a `torch.nn.Module` on the setting's platform.
+    loss_of: without arguments; the model's loss on the batch.
+    learning_rate: constant.
+    setting: has dtype and platform.
+  """
+  import torch
+
+  parameters = list(model.parameters())
+  options = {'lr': learning_rate, 'eps': EPSILON, 'weight_decay': WEIGHT_DECAY, 'fused': True}
+  optimizer = torch.optim.AdamW(parameters, **options)
+
+  def run() -> dict[str, float]:
+    optimizer.zero_grad()
+    with torch.autocast(setting.platform, torch.bfloat16, enabled=setting.dtype == 'bfloat16'):
+      loss = loss_of()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(parameters, CLIP_NORM)
+    optimizer.step()
+    return {'loss': loss.item()}  # waits for the device
+
+  return run

@@ -1,98 +1,102 @@
-"""One masked-LM training step: forward, backward, clipping by global norm, AdamW.
+"""One masked-LM training step, forward, backward, clipping by global norm, AdamW; and the largest batch that fits.
 
-The same model, the same batch. On a CPU in float32 this project, Hugging Face's torch RemBERT as its users train it,
-and a plain JAX sketch (`benchmarks/sketch.py`); in bfloat16 this project, and torch under autocast. The large settings
-want an NVIDIA GPU: this project in bfloat16 as `gin/hardware/h200.gin` has it. Torch is measured as it is, and compiled
-by `torch.compile`, which wants a C++ compiler on a CPU; its AdamW is the fused one. Weights and data are random.
+All candidates have the same model, random weights and batch. On a CPU in float32 these are this project, Hugging Face's
+torch RemBERT as its users train it, and plain JAX (`examples/minimal_rembert.py`); in bfloat16 this project, and torch
+under autocast. Torch runs eagerly and compiled by `torch.compile`, which needs a C++ compiler on a CPU; its AdamW is
+the fused one. The large settings need an NVIDIA GPU.
+
+The largest batch is limited by the memory of the GPU, on a CPU by a number of bytes. Each candidate is measured alone,
+with all of the memory: batches are doubled until one does not fit, then the gap is halved until it is an eighth. Each
+batch has a process of its own, as one that ran out of memory is not to be trusted. A step of the largest is timed.
 """
 
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from benchmarks.settings import BASE, LARGE, SMALL, USEFUL, Setting, random_batch, torch_config
-from benchmarks.turns import Contestant, Measurement, NotHere
-from benchmarks.updates import STEPS_IN_A_ROW, STEPS_TO_WARM_UP, our_optimizer, torch_step
-from rembert.model.config import Execution
+from benchmarks.interleaved import (
+  OURS,
+  Benchmark,
+  Candidate,
+  Measurement,
+  Measurements,
+  Run,
+  Unavailable,
+  measure_interleaved,
+)
+from benchmarks.settings import (
+  BASE,
+  LARGE,
+  SMALL,
+  STEPS,
+  USEFUL,
+  Setting,
+  our_optimizer,
+  our_steps,
+  random_batch,
+  start_jax,
+  torch_config,
+  torch_steps,
+)
 
+LEARNING_RATE = 2e-4
+GPU_MEMORY, PEAK = 'GB of the GPU', 'TFLOP/s at most'  # facts
+PRODUCT_SIZE = 2048
+
+MEMORY_RETURNED, IN_FLOAT32, SKETCH = '… memory given back', '… in float32', 'plain JAX sketch'
+TORCH, TORCH_COMPILED = 'torch, float32', 'torch, float32, compiled'
+TORCH_BF16 = ('torch, bfloat16 autocast', 'torch, bfloat16, compiled')
+PRODUCTS = (f'({PRODUCT_SIZE}³ float32 product)', f'({PRODUCT_SIZE}³ float32 product in torch)')
+
+# Not all candidates of a large model at a time: they would need more than 24 GB, or than the memory of a GPU.
 SETTINGS = {
   'small': Setting(SMALL, rows=16, length=128, slots=20),
-  'base': Setting(BASE, rows=2, length=512, slots=77),
-  'base_compiled': Setting(BASE, rows=2, length=512, slots=77),
+  'base': Setting(BASE, rows=2, length=512, slots=77, baselines=(SKETCH, TORCH, *PRODUCTS)),
+  'base_compiled': Setting(BASE, rows=2, length=512, slots=77, baselines=(TORCH_COMPILED,)),
   'small_bfloat16': Setting(SMALL, rows=16, length=128, slots=20, dtype='bfloat16'),
-  'base_bfloat16': Setting(BASE, rows=2, length=512, slots=77, dtype='bfloat16'),
-  'large': Setting(LARGE, rows=16, length=512, slots=77, dtype='bfloat16'),
-  'large64': Setting(LARGE, rows=64, length=512, slots=77, dtype='bfloat16'),
+  'base_bfloat16': Setting(BASE, rows=2, length=512, slots=77, dtype='bfloat16', baselines=TORCH_BF16),
+  'large': Setting(LARGE, 16, 512, slots=77, dtype='bfloat16', platform='cuda', baselines=TORCH_BF16),
+  'large64': Setting(LARGE, 64, 512, slots=77, dtype='bfloat16', platform='cuda', baselines=TORCH_BF16),
 }
-ON_GPU = ('large', 'large64')
-LEARNING_RATE = 2e-4
-OF_THE_GPU, PEAK = 'GB of the GPU', 'TFLOP/s at most'
-WARM_UP_RUNS, RUNS_IN_A_ROW = STEPS_TO_WARM_UP, STEPS_IN_A_ROW
-
-OURS, GIVEN_BACK, IN_FLOAT32 = 'this project', '… memory given back', '… in float32'
-SKETCH = 'plain JAX sketch'
-TORCH, TORCH_COMPILED = 'torch, float32', 'torch, float32, compiled'
-TORCH_BF16, TORCH_BF16_COMPILED = 'torch, bfloat16 autocast', 'torch, bfloat16, compiled'
 
 
-# --- contestants: each returns a function that makes one step and says its loss ---------------------------------------
+# --- candidates: each returns a function that makes one step and returns its loss -------------------------------------
 
 
-def execution_of(setting: Setting, platform: str) -> Execution:
-  """How pre-training would compute this setting: `gin/hardware/cpu.gin` and `gin/hardware/h200.gin`."""
-  if platform == 'cpu':
-    return Execution(setting.dtype, unroll=setting.config.num_hidden_layers, trim_last_layer=True)
-  return Execution(setting.dtype, attention='cudnn', remat='dots_and_attention', trim_last_layer=True)
-
-
-def our_step(setting: Setting, platform: str = 'cpu', keeps_memory: bool = True, remat: str | None = None):
-  """The step that pre-training runs, its first state, its batch (packed rows), its mesh; on a CPU layers unrolled."""
+def our_step(setting: Setting, keeps_memory: bool = True, remat: str | None = None):
+  """The step of pre-training, its first state, its batch of packed rows, and its mesh."""
   import jax
 
-  from rembert.training import cpu_memory, sharding, state, step
+  from rembert.training import sharding, state, step
 
-  if platform == 'cpu' and keeps_memory:
-    cpu_memory.keep_freed_memory_if_it_fits(setting.config, setting.rows * setting.length)
-  jax.config.update('jax_platforms', platform)
-  mesh = sharding.make_mesh(sharding.MeshConfig())
-  execution = execution_of(setting, platform)
-  trainable = state.masked_lm(
-    setting.config,
-    dataclasses.replace(execution, remat=remat or execution.remat),
-    our_optimizer(LEARNING_RATE),
-    mesh,
-  )
+  mesh = start_jax(setting, keeps_memory)
+  execution = dataclasses.replace(setting.execution, remat=remat or setting.execution.remat)
+  trainable = state.masked_lm(setting.config, execution, our_optimizer(LEARNING_RATE), mesh)
   drawn = random_batch(setting)
-  packed = {
+  packed = {name: drawn[name] for name in ('input_ids', 'masked_positions', 'targets', 'weights')} | {
     'segment_ids': drawn['attention_mask'],
     'position_ids': np.tile(np.arange(setting.length, dtype=np.int32), (setting.rows, 1)),
     'language': np.zeros(setting.rows, np.int32),
   }
-  names = ('input_ids', 'masked_positions', 'targets', 'weights')
   with jax.set_mesh(mesh):
-    batch = sharding.to_device(packed | {name: drawn[name] for name in names}, mesh)
-    return step.make_train_step(trainable), trainable.init(0), batch, mesh
+    return step.make_train_step(trainable), trainable.init(0), sharding.to_device(packed, mesh), mesh
 
 
-def prepare_ours(setting: Setting, *options):
+def prepare_ours(setting: Setting, *options) -> Run:
   """This project's step; `options` as `our_step` has them."""
-  import jax
-
   from rembert.training import chips
 
-  train_step, train_state, batch, mesh = our_step(setting, *options)
-  device = mesh.devices.flat[0]
+  step, state, batch, mesh = our_step(setting, *options)
+  device, make_step = mesh.devices.flat[0], our_steps(step, state, batch, mesh)
 
   def run() -> dict[str, float]:
-    nonlocal train_state
-    with jax.set_mesh(mesh):
-      train_state, metrics = jax.block_until_ready(train_step(train_state, batch))
-    facts = {'loss': float(metrics.sums.loss / metrics.sums.weight)}
+    facts = dict(make_step())
     if memory := device.memory_stats():
-      facts[OF_THE_GPU] = memory['peak_bytes_in_use'] / 1e9
+      facts[GPU_MEMORY] = memory['peak_bytes_in_use'] / 1e9
     if chip := chips.chip_of(device.device_kind):
       facts[PEAK] = chip[1].bf16_flops / 1e12
     return facts
@@ -100,15 +104,15 @@ def prepare_ours(setting: Setting, *options):
   return run
 
 
-def prepare_sketch(setting: Setting):
-  """The sketch's step."""
+def prepare_sketch(setting: Setting) -> Run:
+  """The step of `examples/minimal_rembert.py`."""
   import jax
 
-  from benchmarks import sketch
+  from examples import minimal_rembert
 
   jax.config.update('jax_platforms', 'cpu')
   config = setting.config
-  params = sketch.init_params(
+  params = minimal_rembert.init_params(
     jax.random.key(0),
     V=config.vocab_size,
     I=config.input_embedding_size,
@@ -119,46 +123,43 @@ def prepare_sketch(setting: Setting):
     S=config.max_position_embeddings,
   )
   batch = {name: jax.numpy.asarray(array) for name, array in random_batch(setting).items()}
-  opt_state = sketch.optimizer.init(params)
+  opt_state = minimal_rembert.optimizer.init(params)
 
   def run() -> dict[str, float]:
     nonlocal params, opt_state
-    step = sketch.train_step(params, opt_state, batch, heads=config.num_attention_heads)
+    step = minimal_rembert.train_step(params, opt_state, batch, heads=config.num_attention_heads)
     params, opt_state, loss = jax.block_until_ready(step)
     return {'loss': float(loss)}
 
   return run
 
 
-def prepare_torch(
-  setting: Setting, autocast: bool, device: str = 'cpu', is_compiled: bool = False, is_recomputed: bool = False
-):
-  """Hugging Face's model with labels; `is_recomputed`: with its layers checkpointed, as `gradient_checkpointing` is."""
+def prepare_torch(setting: Setting, is_compiled: bool = False, is_recomputed: bool = False) -> Run:
+  """Hugging Face's model with labels; `is_recomputed`: with `gradient_checkpointing` of its layers."""
   import torch
   import transformers
 
   torch.manual_seed(0)
   torch.backends.cuda.matmul.allow_tf32 = True
-  model = transformers.RemBertForMaskedLM(torch_config(setting.config)).to(device).train()
+  model = transformers.RemBertForMaskedLM(torch_config(setting.config)).to(setting.platform).train()
   if is_recomputed:
     model.gradient_checkpointing_enable()
-  forward = torch.compile(model) if is_compiled else model
-  batch = random_batch(setting)
+  forward, batch = torch.compile(model) if is_compiled else model, random_batch(setting)
   names = ('input_ids', 'attention_mask', 'labels')
-  inputs = {name: torch.tensor(batch[name], dtype=torch.long, device=device) for name in names}
-  step = torch_step(model, lambda: forward(**inputs).loss, LEARNING_RATE, device=device, autocast=autocast)
+  inputs = {name: torch.tensor(batch[name], dtype=torch.long, device=setting.platform) for name in names}
+  step = torch_steps(model, lambda: forward(**inputs).loss, LEARNING_RATE, setting)
 
   def run() -> dict[str, float]:
-    facts = step()
-    if device == 'cuda':
-      facts[OF_THE_GPU] = torch.cuda.max_memory_allocated() / 1e9
+    facts = dict(step())
+    if setting.platform == 'cuda':
+      facts[GPU_MEMORY] = torch.cuda.max_memory_allocated() / 1e9
     return facts
 
   return run
 
 
-def prepare_matmul(size: int):
-  """One large float32 product: what this machine gives at best."""
+def prepare_product(size: int) -> Run:
+  """One large float32 product: the best that this machine can do."""
   import jax
 
   jax.config.update('jax_platforms', 'cpu')
@@ -171,7 +172,7 @@ def prepare_matmul(size: int):
   return run
 
 
-def prepare_torch_matmul(size: int):
+def prepare_torch_product(size: int) -> Run:
   """The same product in torch."""
   import torch
 
@@ -183,65 +184,181 @@ def prepare_torch_matmul(size: int):
   return run
 
 
-def conclusion(setting_name: str, measured: Mapping[str, Measurement]) -> str:
+def require_gpu(setting: Setting) -> None:
+  """Unavailable if the setting needs a GPU and there is none."""
+  if setting.platform == 'cuda' and not pathlib.Path('/dev/nvidia0').exists():
+    raise Unavailable('no NVIDIA GPU')
+
+
+def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
+  """This project first."""
+  del scratch
+  require_gpu(setting)
+  candidate = functools.partial(Candidate, work=setting.work)
+  product = functools.partial(Candidate, arguments=(PRODUCT_SIZE,), work={USEFUL: 2 * PRODUCT_SIZE**3 / 1e9})
+  # Candidates share one GPU: none may allocate all of its memory at once.
+  shared = {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'} if setting.platform == 'cuda' else {}
+  if setting.dtype == 'bfloat16':
+    others = [
+      candidate(IN_FLOAT32, prepare_ours, (dataclasses.replace(setting, dtype='float32'),)),
+      candidate(TORCH_BF16[0], prepare_torch, (setting,)),
+      candidate(TORCH_BF16[1], prepare_torch, (setting, True)),
+    ]
+  else:
+    others = [
+      candidate(MEMORY_RETURNED, prepare_ours, (setting, False)),
+      candidate(SKETCH, prepare_sketch, (setting,)),
+      candidate(TORCH, prepare_torch, (setting,)),
+      candidate(TORCH_COMPILED, prepare_torch, (setting, True)),
+      product(PRODUCTS[0], prepare_product),
+      product(PRODUCTS[1], prepare_torch_product),
+    ]
+  chosen = [each for each in others if not setting.baselines or each.name in setting.baselines]
+  return [candidate(OURS, prepare_ours, (setting,), environment=shared), *chosen]
+
+
+def utilization(setting: Setting, measured: Measurements) -> str:
   """On a GPU, the share of its peak that goes into useful products (MFU)."""
   peak = measured[OURS].facts.get(PEAK)
   if not peak:
     return ''
-  useful = work_of(SETTINGS[setting_name])[USEFUL] / 1e3
+  useful = setting.work[USEFUL] / 1e3
   shares = [f'{useful / each.median / peak:.1%} {name}' for name, each in measured.items() if each.seconds]
   return f'Of {peak:g} TFLOP/s, useful: ' + ', '.join(shares)
 
 
-def require_gpu() -> None:
-  """NotHere where there is none."""
-  if not pathlib.Path('/dev/nvidia0').exists():
-    raise NotHere('no NVIDIA GPU')
+TRAIN_STEP = Benchmark(SETTINGS, candidates, **STEPS, conclusion=utilization)
 
 
-def work_of(setting: Setting) -> dict[str, float]:
-  """Of one step: tokens, and the products that the model needs."""
-  from rembert.training import flops
+# --- the largest batch ------------------------------------------------------------------------------------------------
 
-  row_flops = flops.train_flops_per_row(setting.config, setting.length, setting.slots, last_queries=setting.slots)
-  return {'tokens': setting.rows * setting.length, USEFUL: setting.rows * row_flops / 1e9}
+FITS, ROWS, MAX_ROWS = 'fits', 'rows', 2**16
+RECOMPUTED, TORCH_ANY, TORCH_RECOMPUTED = '… layers computed again', 'torch', 'torch, layers computed again'
 
 
-def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
-  """In the order in which they run; the first is this project, and ratios are taken to it."""
+@dataclasses.dataclass(frozen=True)
+class Search:
+  """The batch to begin with; on a CPU, the bytes that the process may take."""
+
+  setting: Setting
+  bytes: float | None = None
+
+  @property
+  def description(self) -> str:
+    """One line."""
+    memory = f'{self.bytes / 1e9:g} GB' if self.bytes else 'the memory of one GPU'
+    return f'the largest that fits into {memory}, from {self.setting.description}'
+
+
+SEARCHES = {
+  'small': Search(SETTINGS['small'], 4e9),
+  'large': Search(SETTINGS['large']),
+}
+
+
+def largest(fits: Callable[[int], bool], start: int) -> int:
+  """The largest batch that fits, to an eighth of it; 0 if not even one row does.
+
+  Args:
+    fits: whether a batch of so many rows does; if one does, all smaller ones do.
+    start: rows to begin with.
+  """
+  low, high = 0, start
+  while high < MAX_ROWS and fits(high):
+    low, high = high, 2 * high
+  while high - low > max(1, low // 8):
+    middle = (low + high) // 2
+    low, high = (middle, high) if fits(middle) else (low, middle)
+  return low
+
+
+def is_out_of_memory(error: Exception) -> bool:
+  """As JAX, torch and the C library report it."""
+  messages = r"RESOURCE_EXHAUSTED|out of memory|not enough memory|can't allocate memory"
+  return isinstance(error, MemoryError) or bool(re.search(messages, str(error), re.IGNORECASE))
+
+
+def prepare_batch(setting: Setting, prepare_step: Callable[..., Run], *arguments) -> Run:
+  """A step with the fact whether there is memory for it."""
+  try:
+    step = prepare_step(setting, *arguments)
+    step()
+    step()  # now with the optimizer's state, which the first one has made
+  except Exception as error:
+    if not is_out_of_memory(error):
+      raise
+    return lambda: {FITS: 0}
+  return lambda: dict(step() or {}) | {FITS: 1}
+
+
+def with_rows(candidate: Candidate, rows: int) -> Candidate:
+  """The same with another batch."""
+  setting, *rest = candidate.arguments
+  setting = dataclasses.replace(setting, rows=rows)
+  return dataclasses.replace(candidate, arguments=(setting, *rest), work=setting.work)
+
+
+def measure_largest(
+  search: Search, candidates: Sequence[Candidate], rounds: int, log: Callable[[str], None]
+) -> tuple[list[Candidate], dict[str, Measurement]]:
+  """Each candidate with its largest batch, and the times of a step of it."""
+  found = [_at_largest(candidate, search, rounds, log) for candidate in candidates]
+  return [candidate for candidate, _ in found], {candidate.name: measurement for candidate, measurement in found}
+
+
+def _at_largest(
+  candidate: Candidate, search: Search, rounds: int, log: Callable[[str], None]
+) -> tuple[Candidate, Measurement]:
+  failures = []
+
+  def measure(rows: int, rounds: int) -> Measurement:
+    return measure_interleaved([with_rows(candidate, rows)], rounds, lambda line: None)[candidate.name]
+
+  def fits(rows: int) -> bool:
+    measurement, taken = measure(rows, 1), ''
+    if measurement.failure and 'exit code -9' not in measurement.failure:  # which is how the system ends one too large
+      failures.append(measurement.failure)
+    does_fit = not measurement.failure and measurement.facts[FITS] == 1
+    if search.bytes is not None:
+      does_fit, taken = does_fit and measurement.peak_bytes <= search.bytes, f', {measurement.peak_bytes / 1e9:.1f} GB'
+    log(f'{candidate.name}, {rows} rows: {measurement.failure or ("fits" if does_fit else "does not fit") + taken}')
+    return does_fit
+
+  rows = largest(fits, search.setting.rows)
+  if failures or not rows:
+    return candidate, Measurement(failure=failures[0] if failures else 'not even one row fits')
+  log(f'{candidate.name}: {rows} rows at most; now a step of them')
+  measurement = measure(rows, rounds)
+  if measurement.facts.pop(FITS, 0) != 1:
+    return candidate, Measurement(failure=measurement.failure or f'{rows} rows did not fit again')
+  measurement.facts.pop('loss', None)  # of different batches
+  measurement.facts[ROWS] = rows
+  return with_rows(candidate, rows), measurement
+
+
+def largest_candidates(search: Search, scratch: pathlib.Path) -> list[Candidate]:
+  """With the batch to begin with."""
   del scratch
-  setting = SETTINGS[setting_name]
-  contestant = functools.partial(Contestant, work=work_of(setting))
-  if setting_name in ON_GPU:
-    require_gpu()
-    # Side by side on one GPU: nobody may take all of its memory at once.
-    shared = {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'}
-    return [
-      contestant(OURS, prepare_ours, (setting, 'cuda'), environment=shared),
-      contestant(TORCH_BF16, prepare_torch, (setting, True, 'cuda')),
-      contestant(TORCH_BF16_COMPILED, prepare_torch, (setting, True, 'cuda', True)),
-    ]
-  ours = contestant(OURS, prepare_ours, (setting,))
-  is_small = setting.config == SMALL  # all of base at a time would want more memory than 24 GB
-  if setting.dtype == 'bfloat16':
-    in_float32 = contestant(IN_FLOAT32, prepare_ours, (dataclasses.replace(setting, dtype='float32'),))
-    return [
-      ours,
-      *([in_float32] if is_small else []),
-      contestant(TORCH_BF16, prepare_torch, (setting, True)),
-      contestant(TORCH_BF16_COMPILED, prepare_torch, (setting, True, 'cpu', True)),
-    ]
-  compiled = contestant(TORCH_COMPILED, prepare_torch, (setting, False, 'cpu', True))
-  if setting_name == 'base_compiled':
-    return [ours, compiled]
-  size = 2048
-  product = {USEFUL: 2 * size**3 / 1e9}
+  require_gpu(search.setting)
+  memory = {'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.95'} if search.setting.platform == 'cuda' else {}
+  candidate = functools.partial(Candidate, prepare=prepare_batch, work=search.setting.work)
   return [
-    ours,
-    *([contestant(GIVEN_BACK, prepare_ours, (setting, 'cpu', False))] if is_small else []),
-    contestant(SKETCH, prepare_sketch, (setting,)),
-    contestant(TORCH, prepare_torch, (setting, False)),
-    *([compiled] if is_small else []),
-    Contestant(f'({size}³ float32 product)', prepare_matmul, (size,), product),
-    Contestant(f'({size}³ float32 product in torch)', prepare_torch_matmul, (size,), product),
+    candidate(OURS, arguments=(search.setting, prepare_ours, False), environment=memory),
+    candidate(RECOMPUTED, arguments=(search.setting, prepare_ours, False, 'full'), environment=memory),
+    candidate(TORCH_ANY, arguments=(search.setting, prepare_torch)),
+    candidate(TORCH_RECOMPUTED, arguments=(search.setting, prepare_torch, False, True)),
   ]
+
+
+def rows_compared(search: Search, measured: Measurements) -> str:
+  """Our rows ÷ torch's."""
+  del search
+  rows = {name: measurement.facts[ROWS] for name, measurement in measured.items() if ROWS in measurement.facts}
+  return ', '.join(
+    f'{rows[ours]:,} rows to {rows[theirs]:,} of {theirs}: {rows[ours] / rows[theirs]:.1f} times as many'
+    for ours, theirs in ((OURS, TORCH_ANY), (RECOMPUTED, TORCH_RECOMPUTED))
+    if ours in rows and theirs in rows
+  )
+
+
+LARGEST_BATCH = Benchmark(SEARCHES, largest_candidates, measure=measure_largest, conclusion=rows_compared)

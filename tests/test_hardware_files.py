@@ -7,7 +7,7 @@ import shlex
 import gin
 import pytest
 
-from benchmarks import hardware
+from docs.tools import hardware
 from rembert import configuration, main
 from rembert.jobs import pretrain
 

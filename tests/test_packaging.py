@@ -92,7 +92,7 @@ def test_wheel_and_sdist_hold_the_same(distributions):
   assert distributions['wheel'].name == f'rembert-{VERSION}-py3-none-any.whl'
   contents = [sorted(zipfile.ZipFile(file).namelist()) for file in distributions.values()]
   assert contents[0] == contents[1]
-  assert not [name for name in contents[0] if name.startswith(('tests/', 'benchmarks/', 'gin/'))]
+  assert not [name for name in contents[0] if name.startswith(('tests/', 'benchmarks/', 'docs/', 'examples/', 'gin/'))]
 
 
 @pytest.mark.slow

@@ -1,23 +1,25 @@
 import json
+import pickle
+import shutil
 import types
 
 import pytest
 import rich.console
 
-from benchmarks import run
-from benchmarks.turns import Contestant, Measurement, NotHere
+from benchmarks import data_pipeline, run, startup, text_pipeline
+from benchmarks.interleaved import Benchmark, Candidate, Measurement, Unavailable
 
-OURS = Contestant('this project', print, (), {'rows': 100, 'MB': 0.5})
-THEIRS = Contestant('theirs', print, (), {'rows': 10, 'MB': 0.05})
-PRODUCT = Contestant('(product)', print, (), {'GFLOP': 8.0})
-ABSENT = Contestant('absent', print, (), {'rows': 10})
+OURS = Candidate('this project', print, (), {'rows': 100, 'MB': 0.5})
+THEIRS = Candidate('theirs', print, (), {'rows': 10, 'MB': 0.05})
+PRODUCT = Candidate('(product)', print, (), {'GFLOP': 8.0})
+ABSENT = Candidate('absent', print, (), {'rows': 10})
 MEASURED = {
   'this project': Measurement([2.0, 4.0, 2.0], [2.0, 2.0, 2.0], {'kept': 12_345}),
   'theirs': Measurement([1.0, 2.0, 0.8], [0.5, 0.5, 0.5], {'kept': 9}),
   '(product)': Measurement([1.0, 1.0, 1.0], [2.0, 2.0, 2.0], {'loss': 0.5}),
   'absent': Measurement(failure='wishful is not installed'),
 }
-CONTESTANTS = [OURS, THEIRS, PRODUCT, ABSENT]
+CANDIDATES = [OURS, THEIRS, PRODUCT, ABSENT]
 
 
 def rows_of(table):
@@ -25,7 +27,7 @@ def rows_of(table):
 
 
 def test_the_table_has_a_column_for_every_unit_and_every_fact():
-  table = run.table('title', CONTESTANTS, MEASURED)
+  table = run.table('title', CANDIDATES, MEASURED)
   columns = {str(column.header): cells for column, cells in zip(table.columns, rows_of(table), strict=True)}
   assert columns['rows/s'][:3] == ['50.00', '10.00', '']
   assert columns['GFLOP/s'][:3] == ['', '', '8.00']
@@ -34,7 +36,7 @@ def test_the_table_has_a_column_for_every_unit_and_every_fact():
 
 
 def test_ratios_are_for_the_same_work_and_only_where_there_is_some():
-  table = run.table('title', CONTESTANTS, MEASURED)
+  table = run.table('title', CANDIDATES, MEASURED)
   columns = {str(column.header): cells for column, cells in zip(table.columns, rows_of(table), strict=True)}
   assert columns['× this project'][:3] == ['', '5.00', '']
   assert columns['min … max'][:3] == ['', '4.00 … 5.00', '']
@@ -42,11 +44,11 @@ def test_ratios_are_for_the_same_work_and_only_where_there_is_some():
 
 
 def test_who_did_not_run_takes_a_row_that_says_why():
-  assert 'NOT MEASURED: wishful is not installed' in rows_of(run.table('title', CONTESTANTS, MEASURED))[1]
+  assert 'NOT MEASURED: wishful is not installed' in rows_of(run.table('title', CANDIDATES, MEASURED))[1]
 
 
 def test_the_record_has_raw_samples_and_what_was_derived_from_them():
-  ours, theirs, product, absent = json.loads(json.dumps(run.record(CONTESTANTS, MEASURED)))
+  ours, theirs, product, absent = json.loads(json.dumps(run.record(CANDIDATES, MEASURED)))
   assert (theirs['seconds'], theirs['times_this_project']) == ([1.0, 2.0, 0.8], [5.0, 5.0, 4.0])
   assert ours['median_rates'] == {'rows/s': 50.0, 'MB/s': 0.25}
   assert 'times_this_project' not in ours
@@ -54,12 +56,24 @@ def test_the_record_has_raw_samples_and_what_was_derived_from_them():
   assert (absent['failure'], absent['seconds']) == ('wishful is not installed', [])
 
 
-def test_a_setting_that_lacks_its_data_is_named_in_one_line(monkeypatch, tmp_path):
-  def contestants(setting_name, scratch):
-    raise NotHere('no larger dumps are named: SOME_VARIABLE=FOLDER')
+@pytest.mark.parametrize('name', run.BENCHMARKS)
+def test_candidates_do_the_same_work_with_the_same_cores(name, tmp_path, monkeypatch, xtreme_vocabulary, small_store):
+  for module in (text_pipeline, startup):
+    monkeypatch.setattr(module, 'make_vocabulary', lambda size, file: shutil.copy(xtreme_vocabulary, file))
+  monkeypatch.setattr(data_pipeline, 'make_store', lambda setting, scratch: small_store.folder)
+  benchmark = run.BENCHMARKS[name]
+  ours, *others = benchmark.candidates(next(iter(benchmark.settings.values())), tmp_path)
+  assert pickle.loads(pickle.dumps([ours, *others])) == [ours, *others]
+  for other in others:
+    if not other.name.startswith('('):
+      assert (other.work, other.one_core) == (ours.work, ours.one_core)
 
-  benchmark = types.SimpleNamespace(SETTINGS={'dumps': None}, contestants=contestants)
-  monkeypatch.setitem(run.BENCHMARKS, 'some', benchmark)
+
+def test_a_setting_that_lacks_its_data_is_named_in_one_line(monkeypatch, tmp_path):
+  def candidates(setting, scratch):
+    raise Unavailable('no larger dumps are named: SOME_VARIABLE=FOLDER')
+
+  monkeypatch.setitem(run.BENCHMARKS, 'some', Benchmark({'dumps': None}, candidates))
   console = rich.console.Console(record=True, width=200)
   run.measure('some', 'dumps', run.parse_arguments([f'--output={tmp_path}']), console)
   assert 'some, dumps: NOT MEASURED: no larger dumps are named: SOME_VARIABLE=FOLDER' in console.export_text()
@@ -72,17 +86,19 @@ def test_flags_that_make_no_sense_are_refused(arguments):
     run.parse_arguments(arguments)
 
 
-def test_some_may_stand_aside_and_a_conclusion_follows_the_table(monkeypatch, tmp_path):
-  benchmark = types.SimpleNamespace(
-    SETTINGS={'one': types.SimpleNamespace(description='of something')},
-    contestants=lambda setting_name, scratch: CONTESTANTS,
-    conclusion=lambda setting_name, measured: f'{len(measured)} were measured',
+@pytest.mark.parametrize('flag', ['--baseline', '--beside'])
+def test_one_baseline_may_be_chosen_and_a_conclusion_follows_the_table(flag, monkeypatch, tmp_path):
+  benchmark = Benchmark(
+    {'one': types.SimpleNamespace(description='of something')},
+    lambda setting, scratch: CANDIDATES,
+    conclusion=lambda setting, measured: f'{len(measured)} were measured {setting.description}',
   )
+  measure = lambda candidates, *_, **__: {each.name: MEASURED[each.name] for each in candidates}
   monkeypatch.setitem(run.BENCHMARKS, 'some', benchmark)
-  monkeypatch.setattr(run, 'measure_in_turn', lambda them, *_, **__: {each.name: MEASURED[each.name] for each in them})
+  monkeypatch.setattr(run, 'measure_interleaved', measure)
   console = rich.console.Console(record=True, width=200)
-  run.measure('some', 'one', run.parse_arguments([f'--output={tmp_path}', '--beside=(product)']), console)
-  assert '2 were measured' in console.export_text()
+  run.measure('some', 'one', run.parse_arguments([f'--output={tmp_path}', f'{flag}=(product)']), console)
+  assert '2 were measured of something' in console.export_text()
   written = json.loads((tmp_path / 'some-one-_product_.json').read_text())
   assert [each['name'] for each in written['contestants']] == ['this project', '(product)']
-  assert written['conclusion'] == '2 were measured'
+  assert written['conclusion'] == '2 were measured of something'

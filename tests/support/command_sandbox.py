@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT = 600.0  # of a command; minutes where the machine has other work to do as well
 # Of a clone: read by commands, written by none.
 CLONE = (
-  *('rembert', 'tasks', 'gin', 'launch', 'tests', 'benchmarks', 'docs', 'notebooks'),
+  *('rembert', 'tasks', 'gin', 'launch', 'tests', 'benchmarks', 'examples', 'docs', 'notebooks'),
   *('Makefile', 'requirements.txt', 'setup.py', 'pyproject.toml', 'README.md', 'CONTRIBUTING.md', 'lock.sh'),
 )
 _SENTENCES = ('The river is long.', 'A city lies at the sea.', 'The old bridge is closed.', 'We read many books.')

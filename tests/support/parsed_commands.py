@@ -24,15 +24,9 @@ DRY = (
 
 PROGRAMS = (
   *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict'),
-  *('benchmarks.run', 'benchmarks.kernels'),
-  *(
-    'tasks.corpus',
-    'tasks.vocabulary',
-    'tasks.token_store',
-    'tasks.xtreme.download',
-    'launch.supervise',
-    'launch.local_cluster',
-  ),
+  *('benchmarks.run', 'benchmarks.kernel_trace'),
+  *('tasks.corpus', 'tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download', 'tasks.metrics'),
+  *('launch.supervise', 'launch.local_cluster'),
   *DRY,
 )
 # What follows -- is what they run.

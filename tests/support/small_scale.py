@@ -74,7 +74,7 @@ WAYS = (
   Rule(_PYTHON + r'rembert\.doctor', exit_codes=(0, 1)),
   # With --check: the samples are not the whole of XTREME, so the exit code is 1.
   Rule(_PYTHON + r'tasks\.xtreme\.download ', exit_codes=(1,)),
-  Rule(_PYTHON + r'benchmarks\.replication', Way.LISTED, 'writes a page of the project; tests/benchmarks calls it'),
+  Rule(_PYTHON + r'docs\.tools\.replication', Way.LISTED, 'writes a page of the project; tests/docs/tools calls it'),
   Rule(_PYTHON + r'(rembert|tasks|launch|benchmarks)\b'),
   Rule(
     r'(?:PYTHONPATH=\S+ )?(?:\S*/)?python tests/support/launcher_commands\.py', Way.LISTED, 'writes tests/golden anew'
@@ -156,7 +156,7 @@ SMALLER = (
   (r'launch\.xtreme ', '--tasks=udpos --seeds=0 --gin.train.batch_size=6 --gin.train.sequence_length=64'),
   (r'launch\.xtreme .*scales/finetuning/', '--gin.finetune.epochs=1'),
   (r'tasks\.xtreme\.download ', '--check'),
-  (r'benchmarks\.kernels ', '--setting=small'),
+  (r'benchmarks\.kernel_trace ', '--setting=small'),
   (r'^make smoke', f'ARGS="{_FEW_STEPS} {_SHORT_ROWS} {_LITTLE_TEXT}"'),
   (r'^make test(?![\w-])', 'ARGS=tests/test_paper.py'),
   (r'^python3\.\d+ -m venv ', '--without-pip'),

@@ -1,4 +1,4 @@
-from benchmarks.rendering import rounded, table, with_tables
+from docs.tools.rendering import rounded, table, with_tables
 
 
 def test_figures_are_cut_to_the_digits_that_are_shown():

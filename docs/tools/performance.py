@@ -1,7 +1,7 @@
 """The tables and the picture of docs/performance.md, from what `python -m benchmarks.run` has measured.
 
-python -m benchmarks.page runs/benchmarks      take these results into docs/performance.json, and render
-python -m benchmarks.page                      render from docs/performance.json alone
+python -m docs.tools.performance runs/benchmarks      take these results into docs/performance.json, and render
+python -m docs.tools.performance                      render from docs/performance.json alone
 """
 
 import argparse
@@ -12,10 +12,10 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 
-from benchmarks.rendering import rounded, table, with_tables
+from docs.tools.rendering import rounded, table, with_tables
 from rembert.report import drawing
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / 'docs' / 'performance.json'
 PAGE = ROOT / 'docs' / 'performance.md'
 PICTURE = ROOT / 'docs' / 'images' / 'performance.png'
@@ -24,7 +24,7 @@ KEPT_RATIOS = ('times_this_project', 'times_this_project_in_cpu_seconds')
 # As on the page; others follow.
 ORDER = (
   *('train_step', 'largest_batch', 'head', 'finetuning', 'encoding'),
-  *('cleaning', 'tokenizing', 'reading', 'masking', 'windows', 'checkpointing', 'starting', 'growth'),
+  *('cleaning', 'tokenizing', 'reading', 'masking', 'checkpointing', 'starting'),
 )
 PACKAGES = ('python', 'jax', 'flax', 'torch', 'transformers')
 
@@ -56,13 +56,11 @@ def taken(results: Mapping[str, dict], folder: pathlib.Path) -> dict[str, dict]:
 
 
 def benchmark_tables(results: Mapping[str, dict]) -> dict[str, str]:
-  """A table for each benchmark, by its name, all settings and processors one below the other; and one of the growth."""
+  """A table per benchmark, by its name, with all settings and processors; and the table of test systems."""
   by_benchmark: dict[str, list[dict]] = {}
   for record in results.values():
     by_benchmark.setdefault(record['benchmark'], []).append(record)
-  tables = {name: _comparison(records) for name, records in by_benchmark.items() if name != 'growth'}
-  if growth := by_benchmark.get('growth'):
-    tables['growth'] = _growth(growth)
+  tables = {name: _comparison(records) for name, records in by_benchmark.items()}
   return tables | {'machine': _machine(results.values())}
 
 
@@ -93,16 +91,6 @@ def _cells(contestant: dict, unit: str) -> list[str]:
   ]
 
 
-def _growth(records: Sequence[dict]) -> str:
-  rows = []
-  for record in records:
-    measured = [each for each in record['contestants'] if each['seconds']]
-    seconds = ' · '.join(f'{statistics.median(each["seconds"]):.3g}' for each in measured)
-    power = re.search(r'power of (\S+)', record['conclusion'])
-    rows.append([record['description'], processor(record), seconds, power[1] if power else ''])
-  return table(['what grows', 'on', 'seconds', 'power'], rows)
-
-
 def _machine(records) -> str:
   """On what, when, and with which versions; a row for each combination."""
   rows: dict[tuple, list[str]] = {}
@@ -123,7 +111,7 @@ def picture(results: Mapping[str, dict]) -> drawing.Drawing:
   found: dict[str, dict[str, float]] = {}
   for record in results.values():
     for each in record['contestants']:
-      if record['benchmark'] != 'growth' and each.get('times_this_project') and not each['name'].startswith(('…', '(')):
+      if each.get('times_this_project') and not each['name'].startswith(('…', '(')):
         line = found.setdefault(f'{record["benchmark"]}, {record["setting"]}: {each["name"]}', {})
         line[processor(record)] = statistics.median(each['times_this_project'])
   processors = sorted({name for line in found.values() for name in line})
@@ -175,7 +163,7 @@ def in_few_colours(png: bytes) -> bytes:
 def main(arguments: Sequence[str] | None = None) -> None:
   """The command."""
   flags = argparse.ArgumentParser(
-    prog='python -m benchmarks.page', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    prog='python -m docs.tools.performance', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   flags.add_argument('folder', nargs='?', type=pathlib.Path, help='where benchmarks.run has written; default: none')
   options = flags.parse_args(arguments)

@@ -1,6 +1,6 @@
 """Draws the pictures of docs/images that show where models have their parameters.
 
-python -m benchmarks.parameters      # `make pictures`
+python -m docs.tools.parameters      # `make pictures`
 """
 
 import pathlib
@@ -11,7 +11,7 @@ from rembert.model.config import RemBertConfig
 from rembert.model.parameter_counts import ParameterCounts, count_parameters
 from rembert.report.sections.parameters import bars
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 IMAGES = ROOT / 'docs' / 'images'
 # By picture, from top to bottom: the model, and its name there. Tables 2, 3, 4, 6 and 7.
 PICTURES = {

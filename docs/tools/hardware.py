@@ -1,8 +1,8 @@
 """The tables of docs/hardware.md: steps compiled ahead of time for machines that are not here.
 
-python -m benchmarks.hardware                     compile what docs/hardware.json lacks, then write tables and headers
-python -m benchmarks.hardware --only v5e_64 --again
-python -m benchmarks.hardware --render            write tables and headers from docs/hardware.json alone
+python -m docs.tools.hardware                     compile what docs/hardware.json lacks, then write tables and headers
+python -m docs.tools.hardware --only v5e_64 --again
+python -m docs.tools.hardware --render            write tables and headers from docs/hardware.json alone
 """
 
 import argparse
@@ -15,9 +15,9 @@ import sys
 import tempfile
 from typing import NamedTuple
 
-from benchmarks.rendering import rounded, table, with_tables
+from docs.tools.rendering import rounded, table, with_tables
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 REPORTS = ROOT / 'docs' / 'hardware.json'
 PAGE = ROOT / 'docs' / 'hardware.md'
 MODEL = 'gin/pretrain_large.gin'
@@ -293,7 +293,7 @@ def render(reports: dict[str, dict]) -> None:
 def main() -> None:
   """The command."""
   flags = argparse.ArgumentParser(
-    prog='python -m benchmarks.hardware', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    prog='python -m docs.tools.hardware', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   flags.add_argument('--only', nargs='*', choices=COMPILATIONS, metavar='NAME', help=', '.join(COMPILATIONS))
   flags.add_argument('--again', action='store_true', help='compile what docs/hardware.json has already')

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from benchmarks import kernels, train_step
-from benchmarks.kernels import Kernel, by_part, kernels_of, operations, own_times
+from benchmarks import kernel_trace, train_step
+from benchmarks.kernel_trace import Kernel, by_part, operations, own_times, read_kernels
 from benchmarks.settings import SMALL, Setting
 
 COMPILED = """
@@ -33,7 +33,7 @@ def test_what_runs_within_another_is_counted_once():
   ('name', 'operation', 'part', 'kind'),
   [
     ('ynn.1', 'jit(train_step)/jvp(jit(_run_layer))/dot_general', 'layers, forward', 'products'),
-    ('ynn.2', 'jit(train_step)/transpose(jvp(jit(_run_layer)))/mul', 'layers, backward', kernels.PASSES),
+    ('ynn.2', 'jit(train_step)/transpose(jvp(jit(_run_layer)))/mul', 'layers, backward', kernel_trace.PASSES),
     ('nvjet_hsh_128x256', 'jit(train_step)/jvp()/while/body', 'embeddings, head and loss, forward', 'products'),
     (
       'fusion',
@@ -41,9 +41,9 @@ def test_what_runs_within_another_is_counted_once():
       'embeddings, head and loss, backward',
       'rows looked up or added',
     ),
-    ('add_select_fusion', 'jit(train_step)/select_n', 'clipping, AdamW, metrics', kernels.PASSES),
-    ('cudnn_generated_fort_native_sdpa_sm90_flash_bprop', '', kernels.REST, 'attention kernels'),
-    ('MemcpyD2D', '', kernels.REST, 'copies'),
+    ('add_select_fusion', 'jit(train_step)/select_n', 'clipping, AdamW, metrics', kernel_trace.PASSES),
+    ('cudnn_generated_fort_native_sdpa_sm90_flash_bprop', '', kernel_trace.REST, 'attention kernels'),
+    ('MemcpyD2D', '', kernel_trace.REST, 'copies'),
   ],
 )
 def test_a_kernel_has_a_part_and_a_kind(name, operation, part, kind):
@@ -60,20 +60,20 @@ def test_parts_stand_in_the_order_of_the_step_and_add_up():
   ]
   assert list(by_part(made).items()) == [
     (('layers, forward', 'products'), 4.0),
-    (('layers, forward', kernels.PASSES), 1.0),
-    (('clipping, AdamW, metrics', kernels.PASSES), 3.0),
+    (('layers, forward', kernel_trace.PASSES), 1.0),
+    (('clipping, AdamW, metrics', kernel_trace.PASSES), 3.0),
   ]
 
 
 def test_a_step_on_this_machine_is_taken_apart(tmp_path, monkeypatch, capsys):
   config = dataclasses.replace(SMALL, vocab_size=500, hidden_size=32, num_hidden_layers=2, intermediate_size=64)
   monkeypatch.setitem(train_step.SETTINGS, 'small', Setting(config, rows=16, length=16, slots=3))
-  kernels.main(['--setting', 'small', '--output', str(tmp_path)])
+  kernel_trace.main(['--setting', 'small', '--output', str(tmp_path)])
   said = capsys.readouterr().out
   written = json.loads((tmp_path / 'small.json').read_text())
   found = {(each['part'], each['kind']) for each in written['kernels']}
   assert {(part, 'products') for part in ('layers, forward', 'layers, backward')} <= found
-  assert ('clipping, AdamW, metrics', kernels.PASSES) in found
+  assert ('clipping, AdamW, metrics', kernel_trace.PASSES) in found
   assert all(each['seconds'] >= 0 and each['runs'] >= 1 for each in written['kernels'])
   assert 'layers, backward' in said
   assert 'ms a step' in said
@@ -82,7 +82,7 @@ def test_a_step_on_this_machine_is_taken_apart(tmp_path, monkeypatch, capsys):
 def test_a_large_step_is_taken_apart_on_a_gpu_alone(monkeypatch):
   monkeypatch.setattr('pathlib.Path.exists', lambda path: False)
   with pytest.raises(SystemExit, match='large: NOT MEASURED: no NVIDIA GPU'):
-    kernels.main(['--setting', 'large'])
+    kernel_trace.main(['--setting', 'large'])
 
 
 class Event:
@@ -110,7 +110,7 @@ def test_of_a_gpu_streams_are_read_with_kernels_that_belong_to_no_operation(tmp_
   planes = [host, Named('/device:GPU:0', lines=[grouped, stream])]
   monkeypatch.setattr('jax.profiler.ProfileData.from_file', lambda file: Named('', planes=planes))
   (tmp_path / 'a.xplane.pb').touch()
-  product, copy = kernels_of(tmp_path, COMPILED, steps=2)
+  product, copy = read_kernels(tmp_path, COMPILED, steps=2)
   assert (product.name, product.part, product.runs) == ('dot.7', 'layers, backward', 1)
   assert product.seconds == pytest.approx(4e-3)
   assert (copy.name, copy.kind, copy.seconds) == ('MemcpyD2D', 'copies', pytest.approx(1e-3))

@@ -1,33 +1,33 @@
-"""The state of training to disk and back: parameters and both moments, random.
+"""The training state to disk and back: parameters and both moments, random.
 
-This project saves as training does: `save` copies the state and returns, threads write it, compressed and with a
-checksum for each array, and a folder gets its name when all is there. `stall s` is the time until `save` has returned:
-all that training waits for. Beside it `torch.save` of the same model and its AdamW, for whose end training waits.
-Nobody forces the kernel to write to the device. Read back, this project's checksums are compared.
+This project saves as training does: `save` copies the state and returns; threads write it, compressed and with a
+checksum per array; and the directory gets its name when it is complete. `stall s` is the time until `save` returns,
+which is all that training waits for. It is compared with `torch.save` of the same model and its AdamW, for which
+training waits to the end. The kernel is not forced to write to the device. Read back, this project's checksums are
+compared.
 """
 
 import dataclasses
 import pathlib
 import time
 
-from benchmarks.settings import BASE, SMALL, encoder_sizes, torch_config
-from benchmarks.turns import Contestant, Run
-from benchmarks.updates import our_optimizer
+from benchmarks.interleaved import Benchmark, Candidate, Run
+from benchmarks.settings import BASE, SMALL, encoder_sizes, our_optimizer, torch_config
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.parameter_counts import count_parameters
 
-OURS, READ_BACK, TORCH = 'this project, written', '… read back', 'torch.save'
+WRITTEN, READ_BACK, TORCH = 'this project, written', '… read back', 'torch.save'
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """The model whose state it is."""
+  """The model of the state."""
 
   config: RemBertConfig
 
   @property
   def megabytes(self) -> float:
-    """Three float32 numbers a parameter."""
+    """Three float32 numbers per parameter."""
     return 12 * count_parameters(self.config).pre_training / 1e6
 
   @property
@@ -39,7 +39,7 @@ class Setting:
 SETTINGS = {'small': Setting(SMALL), 'base': Setting(BASE)}
 
 
-# --- contestants: each returns a function that saves, or reads, once --------------------------------------------------
+# --- candidates: each returns a function that saves, or reads, once ---------------------------------------------------
 
 
 def prepare_ours(setting: Setting, folder: pathlib.Path, reads: bool = False) -> Run:
@@ -93,12 +93,14 @@ def prepare_torch(setting: Setting, folder: pathlib.Path) -> Run:
   return run
 
 
-def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
-  """In the order in which they run; the first is this project, and ratios are taken to it."""
-  setting = SETTINGS[setting_name]
+def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
+  """This project first."""
   work = {'MB': setting.megabytes}
   return [
-    Contestant(OURS, prepare_ours, (setting, scratch), work),
-    Contestant(READ_BACK, prepare_ours, (setting, scratch, True), work),
-    Contestant(TORCH, prepare_torch, (setting, scratch), work),
+    Candidate(WRITTEN, prepare_ours, (setting, scratch), work),
+    Candidate(READ_BACK, prepare_ours, (setting, scratch, True), work),
+    Candidate(TORCH, prepare_torch, (setting, scratch), work),
   ]
+
+
+CHECKPOINTING = Benchmark(SETTINGS, candidates)

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from benchmarks import page
-from benchmarks.rendering import with_tables
+from docs.tools import performance
+from docs.tools.rendering import with_tables
 
-RESULTS = json.loads(page.RESULTS.read_text())
+RESULTS = json.loads(performance.RESULTS.read_text())
 RECORD = {
   'benchmark': 'some',
   'setting': 'small',
@@ -30,34 +30,27 @@ RECORD = {
     {'name': 'absent', 'seconds': [], 'peak_bytes': 0, 'work': {'rows': 200}, 'failure': 'wishful is not installed'},
   ],
 }
-GROWTH = RECORD | {
-  **{'benchmark': 'growth', 'setting': 'layers', 'description': 'layers from 1 to 2'},
-  'conclusion': 'seconds grow as layers to the power of 0.87',
-}
 
 
 def test_the_page_and_its_picture_are_of_the_results_that_are_kept():
-  text = page.PAGE.read_text()
-  assert text == with_tables(text, page.benchmark_tables(RESULTS))
+  text = performance.PAGE.read_text()
+  assert text == with_tables(text, performance.benchmark_tables(RESULTS))
 
 
 def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
-  tables = page.benchmark_tables({'a': RECORD, 'b': GROWTH})
-  assert set(tables) == {'some', 'growth', 'machine'}
+  tables = performance.benchmark_tables({'a': RECORD})
+  assert set(tables) == {'some', 'machine'}
   head, _, setting, ours, theirs, absent = tables['some'].splitlines()
   assert head == '|  | seconds | rows/s | × this project | min … max | in CPU seconds | memory |'
   assert setting.startswith('| **small**, A processor: two rows |')
   assert ours == '| this project | 0.5 | 400 |  |  |  | 2.0 GB |'
   assert theirs == '| theirs | 1 | 200 | **2.50** | 2.00 … 4.00 | 2.00 | 1.0 GB |'
   assert absent.startswith('| absent | wishful is not installed |')
-  assert tables['growth'].splitlines()[2] == '| layers from 1 to 2 | A processor | 0.5 · 1 | 0.87 |'
-  assert (
-    'some small, growth layers | A processor, 2 cores, 8 GB | python 3.11, jax 0.1 | 2026-01-02' in tables['machine']
-  )
+  assert 'some small | A processor, 2 cores, 8 GB | python 3.11, jax 0.1 | 2026-01-02' in tables['machine']
 
 
 def test_a_conclusion_stands_below_its_setting():
-  concluded = page.benchmark_tables({'a': RECORD | {'conclusion': '208 rows to 48'}, 'b': on('Other')})['some']
+  concluded = performance.benchmark_tables({'a': RECORD | {'conclusion': '208 rows to 48'}, 'b': on('Other')})['some']
   lines = concluded.splitlines()
   assert lines[6] == '| 208 rows to 48 |  |  |  |  |  |  |'
   assert lines[7].startswith('| **small**, Other')
@@ -67,11 +60,11 @@ def test_commands_that_do_no_work_have_a_table_without_a_rate():
   without = copy.deepcopy(RECORD)
   for each in without['contestants']:
     each['work'] = {}
-  only = page.benchmark_tables({'a': without})['some']
+  only = performance.benchmark_tables({'a': without})['some']
   assert only.splitlines()[0].startswith('|  | seconds |  | × this project |')
   assert only.splitlines()[3] == '| this project | 0.5 |  |  |  |  | 2.0 GB |'
   # Beside another that does some, whichever comes first.
-  assert '| seconds | rows/s |' in page.benchmark_tables({'a': without, 'b': RECORD})['some']
+  assert '| seconds | rows/s |' in performance.benchmark_tables({'a': without, 'b': RECORD})['some']
 
 
 def on(cpu: str) -> dict:
@@ -81,7 +74,7 @@ def on(cpu: str) -> dict:
 def test_new_results_take_the_place_of_older_ones_and_keep_their_samples(tmp_path):
   (tmp_path / 'some-small.json').write_text(json.dumps(RECORD))
   before = {'some-small, A processor': {'old': 1}, 'other-base, A processor': {'old': 2}}
-  taken = page.taken(before, tmp_path)
+  taken = performance.taken(before, tmp_path)
   assert list(taken) == ['other-base, A processor', 'some-small, A processor']
   assert taken['other-base, A processor'] == {'old': 2}
   [ours, theirs, _] = taken['some-small, A processor']['contestants']
@@ -93,29 +86,29 @@ def test_results_of_another_processor_stand_beside(tmp_path):
   names = [f'{name}, Maker Chip' for name in ('train_step-base', 'train_step-base_bfloat16', 'head-v32k')]
   before = {name: on('Maker Chip') for name in names}
   (tmp_path / 'train_step-base.json').write_text(json.dumps(on('Maker(R) Fast(TM) Chip 7 Processor')))
-  taken = page.taken(before, tmp_path)
+  taken = performance.taken(before, tmp_path)
   assert list(taken) == [names[0], 'train_step-base, Maker Fast Chip 7', *names[1:]]
-  both = page.benchmark_tables({name: taken[name] for name in list(taken)[:2]})
+  both = performance.benchmark_tables({name: taken[name] for name in list(taken)[:2]})
   headings = [line.split(':')[0] for line in both['some'].splitlines() if line.startswith('| **')]
   assert headings == ['| **small**, Maker Chip', '| **small**, Maker Fast Chip 7']
 
 
 def test_what_is_kept_can_be_rendered_again(tmp_path, monkeypatch):
   for name in ('RESULTS', 'PAGE', 'PICTURE'):
-    monkeypatch.setattr(page, name, tmp_path / name)
+    monkeypatch.setattr(performance, name, tmp_path / name)
   (tmp_path / 'new').mkdir()
   (tmp_path / 'new' / 'some-small.json').write_text(json.dumps(RECORD))
   places = ''.join(f'<!-- table: {name} -->\n<!-- end -->\nwords\n' for name in ('some', 'machine'))
   (tmp_path / 'PAGE').write_text(places)
-  page.main([str(tmp_path / 'new')])
+  performance.main([str(tmp_path / 'new')])
   rendered, drawn = (tmp_path / 'PAGE').read_text(), (tmp_path / 'PICTURE').read_bytes()
   assert '| theirs | 1 | 200 |' in rendered
   assert drawn.startswith(b'\x89PNG')
-  page.main([])
+  performance.main([])
   assert (tmp_path / 'PAGE').read_text() == rendered
 
 
 def test_a_benchmark_without_a_place_on_the_page_is_noticed():
   unknown = copy.deepcopy(RECORD) | {'benchmark': 'unheard_of'}
   with pytest.raises(AssertionError, match='no place for the table unheard_of'):
-    with_tables(page.PAGE.read_text(), page.benchmark_tables({'a': unknown}))
+    with_tables(performance.PAGE.read_text(), performance.benchmark_tables({'a': unknown}))

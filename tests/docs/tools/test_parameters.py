@@ -3,7 +3,7 @@
 import PIL.Image
 import pytest
 
-from benchmarks import parameters
+from docs.tools import parameters
 
 
 def test_the_readme_s_is_of_the_models_of_the_paper():

@@ -1,15 +1,15 @@
 import pytest
 
-from benchmarks import reading
+from benchmarks import data_pipeline
 from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import TokenStore
 
-TINY = reading.Setting(rows=4, length=64, batches=3, pieces=1500)
+TINY = data_pipeline.BatchSetting(rows=4, length=64, batches=3, vocab_size=1500)
 
 
 @pytest.mark.slow
 def test_the_store_has_the_shape_of_the_setting(tmp_path):
-  opened = TokenStore(reading.make_store(reading.SETTINGS['rows64'], tmp_path))
+  opened = TokenStore(data_pipeline.make_store(data_pipeline.READING.settings['rows64'], tmp_path))
   assert (opened.sequence_length, opened.vocab_size, len(opened.languages)) == (64, 5000, 12)
 
 
@@ -21,14 +21,14 @@ def test_every_run_goes_on_where_the_last_one_stopped(small_store, monkeypatch):
     return batches(self, step)
 
   monkeypatch.setattr(StoredBatches, 'batches', noted)
-  run = reading.prepare_ours(TINY, small_store.folder)
+  run = data_pipeline.prepare_reading(TINY, small_store.folder)
   facts = [run()['masked a row'] for _ in range(3)]
   assert begun == [0, 3, 6]
   assert all(0 < predictions <= 10 for predictions in facts)
 
 
 @pytest.mark.parametrize(
-  ('prepare', 'folder'), [(reading.prepare_trainer, 'for-trainer'), (reading.prepare_arrays, 'for-arrays')]
+  ('prepare', 'folder'), [(data_pipeline.prepare_trainer, 'for-trainer'), (data_pipeline.prepare_arrays, 'for-arrays')]
 )
 def test_datasets_has_the_same_rows(small_store, prepare, folder):
   pytest.importorskip('torch', reason='`make bench` installs torch')
@@ -41,6 +41,9 @@ def test_datasets_has_the_same_rows(small_store, prepare, folder):
 
 
 def test_training_is_that_of_the_smoke_run():
-  training = reading.smoke_training()
+  training = data_pipeline.smoke_training()
   assert (training.rows, training.length, training.slots) == (32, 64, 10)
-  assert (training.config.vocab_size, training.config.hidden_size) == (reading.SETTINGS['rows64'].pieces, 128)
+  assert (training.config.vocab_size, training.config.hidden_size) == (
+    data_pipeline.READING.settings['rows64'].vocab_size,
+    128,
+  )

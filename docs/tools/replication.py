@@ -1,7 +1,7 @@
 """The tables and the picture of docs/replication, from the report of what docs/replication/run.sh has made.
 
-python -m benchmarks.replication runs/replication/sweep/report      take its scores and its page, and render
-python -m benchmarks.replication                                    render from docs/replication/scores.csv alone
+python -m docs.tools.replication runs/replication/sweep/report      take its scores and its page, and render
+python -m docs.tools.replication                                    render from docs/replication/scores.csv alone
 """
 
 import argparse
@@ -13,15 +13,15 @@ import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 
-from benchmarks.parameters import counted
-from benchmarks.rendering import table, with_tables
+from docs.tools.parameters import counted
+from docs.tools.rendering import table, with_tables
 from rembert import paper
 from rembert.report import drawing
 from rembert.report.scores import worth
 from rembert.report.sections.scores_by_run import HELD_OUT
 from rembert.report.significance import Comparison, compare, holm
 
-FOLDER = pathlib.Path(__file__).parent.parent / 'docs' / 'replication'
+FOLDER = pathlib.Path(__file__).parents[1] / 'replication'
 SCORES, REPORT, PAGE, PICTURE = (FOLDER / name for name in ('scores.csv', 'report.html', 'index.md', 'differences.png'))
 SCALE = 'gin/scales/micro.gin'
 TASKS = {'udpos': 'UDPOS', 'panx': 'PAN-X', 'xnli': 'XNLI', 'xquad': 'XQuAD'}
@@ -216,7 +216,7 @@ def without_folders(page: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
   """The command."""
   flags = argparse.ArgumentParser(
-    prog='python -m benchmarks.replication', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    prog='python -m docs.tools.replication', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   flags.add_argument('report', nargs='?', type=pathlib.Path, help='folder of a report; default: none')
   options = flags.parse_args(arguments)

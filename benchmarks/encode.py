@@ -1,14 +1,14 @@
-"""Embeddings of sentences: the mean of the last layer, for sentences as long as sentences are.
+"""Sentence embeddings: the mean of the last layer, for sentences of natural lengths.
 
-Lengths are drawn from a log-normal distribution (Williams, Biometrika 31, 1940): a median of 22 pieces, a mean of 26,
-one in a hundred beyond 88. The ids are random, and nobody has to make them from text: that is another measure. There is
-no [CLS] nor [SEP] among them, which this project leaves out of the mean, and the others take in. Weights are random and
-the same for everybody, from one folder of Hugging Face.
+Lengths are drawn from a log-normal distribution (Williams, Biometrika 31, 1940): a median of 22 tokens, a mean of 26,
+one in a hundred beyond 88. The ids are random, since tokenization is a benchmark of its own. There is no [CLS] or [SEP]
+among them: this project leaves these out of the mean, and the others do not. Weights are random and the same for all
+candidates, from one Hugging Face model directory.
 
-This project embeds as `python -m rembert.jobs.predict embed` and the retrieval tasks do. Beside it Hugging Face's torch
-RemBERT, 32 sentences at a time, padded to the longest of the batch: in the order in which they come, as it is commonly
-written; sorted by length; and by `encode` of sentence-transformers, which does that itself (its tokenizer left out). In
-bfloat16: sorted, under autocast.
+This project embeds as `python -m rembert.jobs.predict embed` and the retrieval tasks do. It is compared with Hugging
+Face's torch RemBERT on 32 sentences at a time, padded to the longest of the batch: in the order of the sentences, as it
+is commonly written; sorted by length; and by `encode` of sentence-transformers, which sorts by itself (without its
+tokenizer). In bfloat16 torch is sorted, and runs under autocast.
 
 `positions` are what the model was run on, with padding; `norm of mean` is that of the mean over all embeddings.
 """
@@ -20,20 +20,20 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from benchmarks.settings import BASE, FIRST_PIECE, SMALL, encoder_sizes, write_random_model
-from benchmarks.turns import Contestant, Run
+from benchmarks.interleaved import OURS, Benchmark, Candidate, Run
+from benchmarks.settings import BASE, FIRST_TOKEN, SMALL, encoder_sizes, write_random_model
 from rembert.model.config import Execution, RemBertConfig
 
 THEIR_BATCH_SIZE = 32  # the default of sentence-transformers
-MEDIAN_LENGTH, SPREAD = 22, 0.6  # of the log-normal distribution, in pieces; SPREAD is that of the logarithm
+MEDIAN_LENGTH, SPREAD = 22, 0.6  # of the log-normal distribution, in tokens; SPREAD is that of the logarithm
 
-OURS, SENTENCE_TRANSFORMERS = 'this project', 'sentence-transformers'
 TORCH, TORCH_SORTED, TORCH_BF16 = 'torch, as they come', 'torch, sorted', 'torch, sorted, bfloat16 autocast'
+SENTENCE_TRANSFORMERS = 'sentence-transformers'
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """An encoder, how many sentences a run embeds, and in what it is computed."""
+  """An encoder, the number of sentences per run, and the dtype of the computation."""
 
   config: RemBertConfig
   sentences: int
@@ -50,7 +50,7 @@ class Setting:
     )
 
 
-# A tenth of 10,000 sentences, and fewer with the larger model, so that a round takes less than a minute on two cores.
+# So many that a round takes less than a minute on two cores.
 SETTINGS = {
   'small': Setting(SMALL, sentences=1000),
   'base': Setting(BASE, sentences=200),
@@ -64,19 +64,19 @@ def sentences(setting: Setting) -> list[np.ndarray]:
   random, config = np.random.default_rng(0), setting.config
   drawn = random.lognormal(np.log(MEDIAN_LENGTH), SPREAD, setting.sentences)
   lengths = np.clip(np.rint(drawn), 1, config.max_position_embeddings).astype(int)
-  return [random.integers(FIRST_PIECE, config.vocab_size, length) for length in lengths]
+  return [random.integers(FIRST_TOKEN, config.vocab_size, length) for length in lengths]
 
 
 def facts(embeddings_NxH: np.ndarray, positions: int) -> dict[str, float]:
-  """What shows that everybody embeds the same sentences."""
+  """They show that all candidates embed the same sentences."""
   return {'positions': positions, 'norm of mean': float(np.linalg.norm(embeddings_NxH.mean(0)))}
 
 
-# --- contestants: each returns a function that embeds all sentences ---------------------------------------------------
+# --- candidates: each returns a function that embeds all sentences ----------------------------------------------------
 
 
 def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
-  """What `rembert.jobs.predict embed` does once lines are ids."""
+  """As `rembert.jobs.predict embed`, once lines are ids."""
   import jax
 
   from rembert.data.sentence_rows import BATCH_SIZE, packed_sentences
@@ -94,8 +94,8 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   return run
 
 
-def prepare_torch(setting: Setting, folder: pathlib.Path, is_sorted: bool, autocast: bool) -> Run:
-  """Batches of `RemBertModel`, and the mean over what the mask shows."""
+def prepare_torch(setting: Setting, folder: pathlib.Path, is_sorted: bool) -> Run:
+  """Batches of `RemBertModel`, and the mean over the positions of the mask."""
   import torch
   import transformers
 
@@ -104,7 +104,7 @@ def prepare_torch(setting: Setting, folder: pathlib.Path, is_sorted: bool, autoc
   def run() -> dict[str, float]:
     order = np.argsort([len(row) for row in rows])[::-1] if is_sorted else np.arange(len(rows))
     embeddings_NxH, positions = np.zeros((len(rows), setting.config.hidden_size), np.float32), 0
-    with torch.inference_mode(), torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+    with torch.inference_mode(), torch.autocast('cpu', torch.bfloat16, enabled=setting.dtype == 'bfloat16'):
       for start in range(0, len(rows), THEIR_BATCH_SIZE):
         chosen = order[start : start + THEIR_BATCH_SIZE]
         ids_BxS, mask_BxS = padded([rows[index] for index in chosen], setting.config.pad_token_id)
@@ -118,7 +118,7 @@ def prepare_torch(setting: Setting, folder: pathlib.Path, is_sorted: bool, autoc
 
 
 def prepare_sentence_transformers(setting: Setting, folder: pathlib.Path) -> Run:
-  """`SentenceTransformer.encode` with mean pooling, of texts in which each piece is one character: its id."""
+  """`SentenceTransformer.encode` with mean pooling, of texts in which each token is one character: its id."""
   import torch
   import transformers
   from sentence_transformers import SentenceTransformer
@@ -127,7 +127,7 @@ def prepare_sentence_transformers(setting: Setting, folder: pathlib.Path) -> Run
   positions = 0
 
   class Encoder(torch.nn.Module):
-    """What its `Transformer` does, but for the tokenizer."""
+    """Its `Transformer` without the tokenizer."""
 
     def __init__(self):
       super().__init__()
@@ -164,20 +164,23 @@ def padded(rows: Sequence[np.ndarray], pad: int):
   return sequence(tensors, padding_value=pad), sequence([torch.ones_like(row) for row in tensors])
 
 
-def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
-  """In the order in which they run; the first is this project, and ratios are taken to it."""
-  setting, folder = SETTINGS[setting_name], scratch / 'model'
+def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
+  """This project first."""
+  folder = scratch / 'model'
   write_random_model(folder, setting.config)
   work = {'sentences': setting.sentences, 'tokens': sum(len(row) for row in sentences(setting))}
 
-  def contestant(name: str, prepare: Callable[..., Run], *how: bool) -> Contestant:
-    return Contestant(name, prepare, (setting, folder, *how), work)
+  def candidate(name: str, prepare: Callable[..., Run], *is_sorted: bool) -> Candidate:
+    return Candidate(name, prepare, (setting, folder, *is_sorted), work)
 
   if setting.dtype == 'bfloat16':
-    return [contestant(OURS, prepare_ours), contestant(TORCH_BF16, prepare_torch, True, True)]
+    return [candidate(OURS, prepare_ours), candidate(TORCH_BF16, prepare_torch, True)]
   return [
-    contestant(OURS, prepare_ours),
-    contestant(TORCH, prepare_torch, False, False),
-    contestant(TORCH_SORTED, prepare_torch, True, False),
-    contestant(SENTENCE_TRANSFORMERS, prepare_sentence_transformers),
+    candidate(OURS, prepare_ours),
+    candidate(TORCH, prepare_torch, False),
+    candidate(TORCH_SORTED, prepare_torch, True),
+    candidate(SENTENCE_TRANSFORMERS, prepare_sentence_transformers),
   ]
+
+
+ENCODING = Benchmark(SETTINGS, candidates)

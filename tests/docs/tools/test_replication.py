@@ -3,8 +3,8 @@ import statistics
 import gin
 import pytest
 
-from benchmarks import replication
-from benchmarks.rendering import with_tables
+from docs.tools import replication
+from docs.tools.rendering import with_tables
 from rembert import paper
 
 # Two models, two seeds; XQuAD is worth the mean of exact match and F1.

@@ -1,0 +1,234 @@
+"""Candidates in processes of their own, measured interleaved: A B C A B C …, never two at once.
+
+Two numerical libraries in one process would compete for its threads. A shared machine is faster in one minute than in
+the next, so that each time is compared with its neighbours in time, not with averages.
+"""
+
+import dataclasses
+import multiprocessing
+import os
+import pathlib
+import re
+import resource
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from unittest import mock
+
+OURS = 'this project'
+Run = Callable[[], Mapping[str, float] | None]
+
+
+class Unavailable(Exception):
+  """This machine lacks what a setting is measured on; the message says what that is, and how to get it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+  """One implementation of a piece of work.
+
+  Attributes:
+    name: of its row in the table.
+    prepare: called once, in the candidate's process. Returns a function that does the work once, blocks until it is
+      done, and returns facts about the result (a loss, characters kept) or None. Must be importable by name.
+      ImportError means that a library is not installed.
+    arguments: of `prepare`; must pickle.
+    work: amount of work per run, by unit: `{'rows': 6400, 'tokens': 409600}` is shown in rows/s and tokens/s.
+      Candidates that have the first unit of the first candidate are compared with it, per unit.
+    one_core: whether all of its threads share a single core.
+    environment: additional variables of its process.
+  """
+
+  name: str
+  prepare: Callable[..., Run]
+  arguments: tuple
+  work: Mapping[str, float]
+  one_core: bool = False
+  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Measurement:
+  """Times of a candidate.
+
+  Attributes:
+    seconds: of each run, in the order of the rounds; empty after a failure.
+    cpu_seconds: of each run, over all threads and all child processes that have ended.
+    facts: of the first run: they show that candidates do the same work.
+    preparation_seconds: imports, initialisation, compilation, warm-up.
+    peak_bytes: largest resident size of the process or of one of its children.
+    failure: why there is no time, or ''.
+  """
+
+  seconds: list[float] = dataclasses.field(default_factory=list)
+  cpu_seconds: list[float] = dataclasses.field(default_factory=list)
+  facts: dict[str, float] = dataclasses.field(default_factory=dict)
+  preparation_seconds: float = 0.0
+  peak_bytes: int = 0
+  failure: str = ''
+
+  @property
+  def median(self) -> float:
+    """Seconds of one run."""
+    return statistics.median(self.seconds)
+
+  @property
+  def cpu_median(self) -> float:
+    """CPU seconds of one run."""
+    return statistics.median(self.cpu_seconds)
+
+
+Measurements = Mapping[str, Measurement]  # by the names of candidates
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+  """A comparison, in several settings.
+
+  Attributes:
+    settings: by name; each has a `description` of one line.
+    candidates: (setting, scratch directory) → candidates, this project first; raises Unavailable.
+    warm_up_runs: of each candidate, before the first turn.
+    runs_per_turn: see `measure_interleaved`.
+    measure: (setting, candidates, rounds, log) → candidates and their measurements, if not interleaved.
+    conclusion: (setting, measurements) → a line below the table, or ''.
+  """
+
+  settings: Mapping[str, Any]
+  candidates: Callable[[Any, pathlib.Path], list[Candidate]]
+  warm_up_runs: int = 2
+  runs_per_turn: int = 1
+  measure: Callable[..., tuple[list[Candidate], Measurements]] | None = None
+  conclusion: Callable[[Any, Measurements], str] = lambda setting, measured: ''
+
+
+def measure_interleaved(
+  candidates: Sequence[Candidate],
+  rounds: int,
+  log: Callable[[str], None],
+  *,
+  warm_up_runs: int = 2,
+  runs_per_turn: int = 1,
+) -> dict[str, Measurement]:
+  """Measurements by name. All candidates are prepared first, one after the other; then they take turns.
+
+  Args:
+    candidates: the first of them is what others are compared with.
+    rounds: turns of each.
+    log: called with a line per step.
+    warm_up_runs: of each, before the first turn.
+    runs_per_turn: a turn is the mean of so many runs. If more than one, another precedes them, unmeasured: for work
+      that is repeated, as training steps are. Directly after other candidates, a run finds none of its data in caches.
+  """
+  processes = {}
+  for candidate in candidates:
+    process = processes[candidate.name] = _Process(candidate, warm_up_runs, runs_per_turn)
+    measurement = process.measurement
+    log(f'{candidate.name}: {measurement.failure or f"ready after {measurement.preparation_seconds:.1f} s"}')
+  for turn in range(rounds):
+    for process in processes.values():
+      if not process.measurement.failure:
+        process.take_turn()
+    times = [f'{process.measurement.seconds[-1]:.3f}' for process in processes.values() if process.measurement.seconds]
+    log(f'round {turn + 1} of {rounds}: {" · ".join(times)} s')
+  return {name: process.finish() for name, process in processes.items()}
+
+
+def relative_times(other: Candidate, ours: Candidate, measured: Measurements) -> tuple[list[float], list[float]]:
+  """Other ÷ ours for the same work, round by round, in seconds and in CPU seconds; empty if not comparable."""
+  theirs, own, unit = measured[other.name], measured[ours.name], next(iter(ours.work), None)
+  if other is ours or unit not in other.work or theirs.failure or own.failure:
+    return [], []
+  share = ours.work[unit] / other.work[unit]
+  ratios = lambda others, ours: [
+    their_time / our_time * share for their_time, our_time in zip(others, ours, strict=True)
+  ]
+  return ratios(theirs.seconds, own.seconds), ratios(theirs.cpu_seconds, own.cpu_seconds)
+
+
+class _Process:
+  """A candidate's process, waiting on a pipe between its turns."""
+
+  def __init__(self, candidate: Candidate, warm_up_runs: int, runs_per_turn: int):
+    context = multiprocessing.get_context('spawn')  # a fork would inherit locks without the threads that hold them
+    self._connection, theirs = context.Pipe()
+    self._process = context.Process(target=_serve, args=(theirs, candidate, warm_up_runs, runs_per_turn), daemon=True)
+    with mock.patch.dict(os.environ, candidate.environment):
+      self._process.start()
+    theirs.close()  # otherwise the end of a dead child would not be noticed
+    self.measurement = self._receive() or Measurement(failure=self._exit())
+
+  def take_turn(self) -> None:
+    """One turn, timed in the child, so that the pipe costs nothing."""
+    self._connection.send(True)
+    if times := self._receive():
+      self.measurement.seconds.append(times[0])
+      self.measurement.cpu_seconds.append(times[1])
+    else:
+      self.measurement = Measurement(failure=self._exit())
+
+  def finish(self) -> Measurement:
+    """Ends the process."""
+    if not self.measurement.failure:
+      self._connection.send(False)
+      self.measurement.peak_bytes = self._receive() or 0
+    self._process.join(timeout=30)
+    return self.measurement
+
+  def _receive(self):
+    try:
+      return self._connection.recv()
+    except EOFError:
+      return None
+
+  def _exit(self) -> str:
+    self._process.join()
+    return f'died with exit code {self._process.exitcode}' + (' (out of memory?)' if self._process.exitcode < 0 else '')
+
+
+def _serve(connection, candidate: Candidate, warm_up_runs: int, runs_per_turn: int) -> None:
+  try:
+    if candidate.one_core:
+      _stay_on_one_core()
+    start = time.perf_counter()
+    run = candidate.prepare(*candidate.arguments)
+    facts = dict(run() or {})
+    for _ in range(warm_up_runs - 1):
+      run()
+    connection.send(Measurement(facts=facts, preparation_seconds=time.perf_counter() - start))
+    while connection.recv():
+      if runs_per_turn > 1:
+        run()  # the caches still hold the data of others
+      start, cpu_start = time.perf_counter(), _cpu_seconds()
+      for _ in range(runs_per_turn):
+        run()
+      seconds, cpu_seconds = time.perf_counter() - start, _cpu_seconds() - cpu_start
+      connection.send((seconds / runs_per_turn, cpu_seconds / runs_per_turn))
+    connection.send(_peak_bytes())
+  except ImportError as error:
+    connection.send(Measurement(failure=f'{error.name or error} is not installed'))
+
+
+def _cpu_seconds() -> float:
+  """Of this process, all its threads, and its children that have ended."""
+  times = os.times()
+  return time.process_time() + times.children_user + times.children_system
+
+
+def _peak_bytes() -> int:
+  """Largest resident size of this process, or of one of its children that have ended."""
+  own, children = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+  status = pathlib.Path('/proc/self/status')
+  # A process inherits its parent's maximum; Linux also reports its own.
+  if status.exists() and (match := re.search(r'^VmHWM:\s+(\d+) kB$', status.read_text(), re.MULTILINE)):
+    own = int(match[1])
+  return max(own, children) * 1024
+
+
+def _stay_on_one_core() -> None:
+  """Confines all threads, present and future, to one core; only Linux can."""
+  if hasattr(os, 'sched_setaffinity'):
+    core = {max(os.sched_getaffinity(0))}
+    for thread in os.listdir('/proc/self/task'):
+      os.sched_setaffinity(int(thread), core)
