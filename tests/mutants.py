@@ -442,7 +442,8 @@ MUTANTS = [
   Mutant(
     'the limit on upsampling that the user gives is ignored when text is streamed',
     'rembert/jobs/pretrain_data.py',
-    'in corpus.languages.items()}\n  rates = sampling_rates(sentences, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)',
+    'in corpus.languages.items()}\n'
+    '  rates = sampling_rates(sentences, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)',
     'in corpus.languages.items()}\n  rates = sampling_rates(sentences, data.alpha, max_share=data.max_share)',
     area='data',
   ),
