@@ -12,7 +12,7 @@ from launch.execution import Progress, State
 from launch.making import add_slots, make, print_commands, report, slots_of
 from launch.xtreme_runs import Benchmark, TaskRun, add_benchmark, benchmark_of
 from rembert.errors import UsageError
-from rembert.report import xtreme_results, xtreme_table
+from rembert.jobs import xtreme_results, xtreme_table
 from rembert.training.console import Console
 from rembert.training.preemption import EXIT_STOPPED
 

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from etils import epath
 
 from rembert.command_line import run_command
+from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
 from rembert.data.token_store import FORMAT, MANIFEST, VOCABULARY, TokenStore, altered_shards, row_dtype
 from rembert.errors import RunError, UsageError
-from rembert.report.plots import plot_languages
+from rembert.plotting.training import plot_languages
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console, human_bytes
 
@@ -156,11 +157,10 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
     'languages': languages,
   }
   with write_errors('the store', output):
-    plot_languages(
-      {language: part['sentences'] for language, part in languages.items()},
-      {language: part['tokens']['train'] for language, part in languages.items()},
-      output / 'languages.png',
-    )
+    tokens = {language: part['tokens']['train'] for language, part in languages.items()}
+    sentences = {language: part['sentences'] for language, part in languages.items() if tokens[language]}
+    rates = {alpha: sampling_rates(sentences, alpha) for alpha in (1.0, 0.7, 0.5)}
+    write_whole(output / 'languages.png', plot_languages(tokens, rates))
     write_whole(output / MANIFEST, json.dumps(manifest, indent=1))
   _show(console, TokenStore(output))
 

@@ -9,7 +9,7 @@ from rembert.analysis.fertility import Fertility, by_script, correlate, script_o
 from rembert.data.config import DataConfig
 from rembert.errors import UsageError
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, number
-from rembert.report.xtreme_results import read_scores, value
+from rembert.jobs.xtreme_results import read_scores, value
 from tasks.survey import spread
 from tasks.text_files import open_text_files
 from tasks.vocabulary import load_vocabulary

@@ -6,12 +6,11 @@ import json
 import pytest
 import rich.console
 
-from rembert.report import xtreme_table
-from rembert.report.xtreme_rows import FAIR, MT5_README, PAPER, REMBERT
-from rembert.report.xtreme_scores import Row, TaskScore, row_of, summarise
+from rembert.jobs import xtreme_table
+from rembert.jobs.xtreme_results import FAIR, PAPER, REMBERT, LeaderboardRow, TaskScore, leaderboard_row, summarise
 from rembert.training.console import Console
 
-PARTIAL = Row(
+PARTIAL = LeaderboardRow(
   'mine',
   {
     'xnli': TaskScore(70.04, None, 3, 15),
@@ -67,7 +66,7 @@ def test_what_is_missing_is_told_with_its_reason(shown):
 
 
 def test_of_a_whole_row_nothing_is_to_be_told(shown):
-  whole = Row('mine', REMBERT.scores)
+  whole = LeaderboardRow('mine', REMBERT.scores)
   assert xtreme_table.remarks(whole) == []
   text = shown(xtreme_table.show, whole, ())
   assert '*' not in text
@@ -76,7 +75,7 @@ def test_of_a_whole_row_nothing_is_to_be_told(shown):
 
 
 def test_rows_without_a_score_have_a_dash(shown):
-  text = shown(xtreme_table.show, MT5_README[-1], FAIR)
+  text = shown(xtreme_table.show, LeaderboardRow('mT5-XXL', {'tydiqa': TaskScore(82.0)}), FAIR)
   assert cells(text, 'TyDi QA ') == ['–/82.0', '63.0/77.0', '45.0/65.1']
   assert 'TyDi QA is missing: F1 alone is known' in text
 
@@ -88,7 +87,7 @@ def test_markdown_has_all_rows_of_the_paper():
   assert '| NER | – | 70.1 | 65.4 | 65.7 | 67.7 | 64.0 |' in lines
   assert '- MLQA is missing: no gold labels' in lines
   assert all(line.count('|') == 8 for line in lines if line.startswith('|'))
-  assert '| a/b |' in xtreme_table.markdown(Row('a|b', {}), ()).splitlines()[0]
+  assert '| a/b |' in xtreme_table.markdown(LeaderboardRow('a|b', {}), ()).splitlines()[0]
 
 
 def test_json_says_what_averages_are_over(tmp_path):
@@ -110,7 +109,7 @@ def test_json_says_what_averages_are_over(tmp_path):
 
 
 def test_a_row_of_nothing_is_a_table_of_dashes(shown):
-  text = shown(xtreme_table.show, row_of('mine', {}), ())
+  text = shown(xtreme_table.show, leaderboard_row('mine', {}), ())
   assert cells(text, 'Avg ') == ['–']
   assert text.count('is missing') == 7
 

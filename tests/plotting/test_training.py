@@ -1,6 +1,6 @@
-"""The picture of a run, through the figure that it was drawn from and the file that was written."""
+"""Pictures of training, through the figure that they were drawn from and the file that comes out."""
 
-import json
+import io
 import math
 
 import matplotlib.figure
@@ -8,7 +8,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from rembert.report.plots import plot_languages, plot_loss
+from rembert.plotting.training import bar_parts, millions, plot_languages, plot_loss, plot_parameters
 
 RED, BLUE, GREY = '#d1242f', '#1f6feb', '#9aa5b1'
 TRAINING = [{'step': 10 * n, 'loss': 7.0 - 0.2 * n, 'accuracy': 0.1} for n in range(1, 11)]
@@ -25,25 +25,27 @@ EVALUATIONS = [evaluation(50, {'de': 6.5, 'en': 6.1, 'sw': 6.9}), evaluation(100
 
 
 @pytest.fixture
-def draw(tmp_path, monkeypatch):
-  """Rows of metrics to the axes that were drawn and the picture as an array [height, width, 3]."""
-  figures, savefig = [], matplotlib.figure.Figure.savefig
-  monkeypatch.setattr(
-    matplotlib.figure.Figure,
-    'savefig',
-    lambda figure, *args, **kw: figures.append(figure) or savefig(figure, *args, **kw),
-  )
+def figures(monkeypatch):
+  """Figures that have been saved."""
+  found, savefig = [], matplotlib.figure.Figure.savefig
+
+  def record(figure, *arguments, **options):
+    found.append(figure)
+    return savefig(figure, *arguments, **options)
+
+  monkeypatch.setattr(matplotlib.figure.Figure, 'savefig', record)
+  return found
+
+
+@pytest.fixture
+def draw(figures):
+  """Function (rows of metrics) → the axes that were drawn, and the picture as an array [height, width, 3]."""
 
   def draw(rows):
-    (tmp_path / 'metrics.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    plot_loss(tmp_path / 'metrics.jsonl', tmp_path / 'loss.png')
-    assert sorted(path.name for path in tmp_path.iterdir()) == ['loss.png', 'metrics.jsonl']
-    with PIL.Image.open(tmp_path / 'loss.png') as picture:
+    with PIL.Image.open(io.BytesIO(plot_loss(rows))) as picture:
       assert picture.format == 'PNG'
       pixels = np.asarray(picture.convert('RGB'))
-    (figure,) = figures
-    figures.clear()
-    return figure.axes[0], pixels
+    return figures.pop().axes[0], pixels
 
   return draw
 
@@ -70,7 +72,7 @@ def test_the_loss_of_frequency_alone_is_a_line_across(draw):
   axes, pixels = draw([*TRAINING, EVALUATIONS[0], EVALUATIONS[1] | {'eval/unigram_entropy': 5.75}])
   assert lines_of(axes, RED) == [([0, 1], [5.75, 5.75])]  # x in widths of the axes
   rows = np.nonzero((np.abs(pixels.astype(int) - [0xD1, 0x24, 0x2F]).max(-1) < 8).sum(axis=1) > 100)[0]
-  expected = pixels.shape[0] - axes.transData.transform((0, 5.75))[1]
+  expected = pixels.shape[0] * (1 - axes.transData.transform((0, 5.75))[1] / axes.figure.bbox.height)
   assert rows.size
   assert np.abs(rows - expected).max() <= 2
 
@@ -143,29 +145,39 @@ def test_a_hundred_languages_are_thin_lines_of_which_two_are_named(draw):
   assert {text.get_text() for text in axes.texts} == {'l000', 'l109', f'{sum(losses.values()) / 110:.2f}'}
 
 
-def test_a_picture_is_replaced(draw):
-  _, before = draw(TRAINING)
-  _, after = draw([*TRAINING, *EVALUATIONS])
-  assert np.any(before != after)
-
-
 # --- languages --------------------------------------------------------------------------------------------------------
 
 
-def test_languages_stand_by_size_with_the_share_that_each_alpha_gives_them(tmp_path, monkeypatch):
-  figures, savefig = [], matplotlib.figure.Figure.savefig
-  monkeypatch.setattr(
-    matplotlib.figure.Figure,
-    'savefig',
-    lambda figure, *args, **kw: figures.append(figure) or savefig(figure, *args, **kw),
-  )
-  sentences = {'sw': 100, 'de': 10_000, 'xx': 0}
-  plot_languages(sentences, {'sw': 2000, 'de': 300_000, 'xx': 0}, tmp_path / 'languages.png')
-  with PIL.Image.open(tmp_path / 'languages.png') as picture:
-    assert picture.format == 'PNG'
+def test_languages_stand_by_size_with_the_share_that_each_alpha_gives_them(figures):
+  rates = {1.0: {'sw': 0.01, 'de': 0.99}, 0.7: {'sw': 0.04, 'de': 0.96}, 0.5: {'sw': 0.1, 'de': 0.9}}
+  assert plot_languages({'sw': 2000, 'de': 300_000, 'xx': 0}, rates).startswith(b'\x89PNG')
   size, share = figures[0].axes
   assert [bar.get_height() for bar in size.patches] == [300_000, 2000]
   assert [label.get_text() for label in share.get_xticklabels()] == ['de', 'sw']
   drawn = {line.get_label(): line.get_ydata() for line in share.get_lines()}
-  np.testing.assert_allclose(drawn['α = 0.5'], [100 * 100 / 110, 100 * 10 / 110])
-  np.testing.assert_allclose(drawn['α = 1, as they come'], [100 * 10_000 / 10_100, 100 * 100 / 10_100])
+  np.testing.assert_allclose(drawn['α = 0.5'], [90, 10])
+  np.testing.assert_allclose(drawn['α = 1, as they come'], [99, 1])
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+def test_bars_of_parameters_stand_side_by_side_and_end_at_their_sum():
+  before = {
+    'word embedding': 3_000_000,
+    'Transformer layers': 5_000_000,
+    'output embedding': 2_000_000,
+    'output bias': 9,
+  }
+  after = {name: before[name] for name in ('word embedding', 'Transformer layers')}
+  assert sum(bar_parts(before).values()) == sum(before.values())
+  canvas = plot_parameters([('one', before, after)])
+  bars = sorted((bar.get_y(), bar.get_x(), bar.get_width()) for bar in canvas.axes.patches)
+  expected = [(0, 3), (3, 5), (8, 2.000009), (0, 3), (3, 5)]
+  assert [(left, width) for _, left, width in bars] == [pytest.approx(each) for each in expected]
+  assert [text.get_text() for text in canvas.axes.texts] == ['10.0M', '8.00M']
+
+
+@pytest.mark.parametrize(('count', 'words'), [(1_234_567, '1.23M'), (99_999_999, '100M'), (994_591_804, '995M')])
+def test_millions_are_written_as_the_paper_does(count, words):
+  assert millions(count) == words
