@@ -92,10 +92,11 @@ notebooks: $(STAMP)  ## run the notebooks (installs nbclient and ipykernel)
 pictures: $(STAMP)  ## draw the pictures of parameters in docs/images anew
 	$(BIN)/python -m docs.tools.parameters
 
-golden: $(TORCH_STAMP)  ## make tests/golden anew: Hugging Face's RemBERT and seqeval (installs both), dry runs
+golden: $(TORCH_STAMP)  ## make tests/golden anew: Hugging Face's RemBERT and seqeval (installs both), dry runs, reports
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py
 	PYTHONPATH=. $(BIN)/python tests/support/seqeval_cases.py
 	PYTHONPATH=. $(BIN)/python tests/support/launcher_commands.py
+	PYTHONPATH=.:tests/support $(BIN)/python tests/report/test_golden.py
 
 bench: $(BENCH_STAMP)  ## compare speed with the usual alternatives (installs torch and others)
 	$(BIN)/python -m benchmarks.run $(ARGS)

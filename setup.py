@@ -17,12 +17,15 @@ REQUIREMENTS = [
   'gin-config>=0.5,<0.6',
   'grain>=0.2.12,<0.3',
   'jax>=0.10.2,<0.13',
+  'jinja2>=3.1,<4',  # the page of reports
   'matplotlib>=3.9,<4',
   'mwparserfromhell>=0.7,<0.8',  # wikitext parser
   'numpy>=2.0,<3',
   'optax>=0.2.5,<0.3',
   'orbax-checkpoint>=0.12,<0.13',
+  'markupsafe>=2.1,<4',  # text in Jinja2's pages; released with it
   'packaging>=24',  # compares versions, for rembert.doctor
+  'pandas>=3,<4',  # tables of reports
   'protobuf>=6,<7',  # apache-beam stops at 6; see sentencepiece
   'rich>=14,<16',
   'safetensors>=0.5,<1',  # Hugging Face's format of weights
@@ -73,7 +76,7 @@ setup(
   package_dir={'rembert.gin_files.gin': 'gin'},
   package_data={
     'rembert.gin_files.gin': ['**/*.gin'],
-    'rembert.report': ['style.css'],
+    'rembert.report': ['page.html.j2', 'style.css'],
     'tasks.wikipedia': ['sample/*'],
     'launch': ['docker/*.Dockerfile', '*.sbatch', '*.sh'],
   },

@@ -16,8 +16,8 @@ from launch.experiment import Run
 from launch.progress import RunState
 from launch.scheduler import add_run_options, chosen_slots, print_commands, run_all, shared_flags, write_report
 from rembert.errors import UsageError
+from rembert.jobs import xtreme_results, xtreme_table
 from rembert.paper import TABLE_10
-from rembert.report import xtreme_results, xtreme_table
 from rembert.training.console import Console
 from rembert.training.preemption import EXIT_STOPPED
 from tasks.xtreme.config import RETRIEVAL

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from rembert import configuration
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_counts import ParameterCounts, count_parameters
-from rembert.report.sections.parameters import bars
+from rembert.plotting.training import plot_parameters
 
 ROOT = pathlib.Path(__file__).parents[2]
 IMAGES = ROOT / 'docs' / 'images'
@@ -46,7 +46,8 @@ def main() -> None:
   """Writes the pictures."""
   for file, models in PICTURES.items():
     picture = IMAGES / file
-    picture.write_bytes(bars(list(zip(models.values(), counted(models), strict=True))).png)
+    bars = zip(models.values(), counted(models), strict=True)
+    picture.write_bytes(plot_parameters([(name, each.by_part, each.kept_by_part) for name, each in bars]).png())
     print(f'{file}: {picture.stat().st_size:,} bytes')
 
 

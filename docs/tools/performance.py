@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from docs.tools.rendering import rounded, table, with_tables
-from rembert.report import drawing
+from rembert.plotting import style
 
 ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / 'docs' / 'performance.json'
@@ -106,7 +106,7 @@ def _machine(records) -> str:
 # --- picture ----------------------------------------------------------------------------------------------------------
 
 
-def picture(results: Mapping[str, dict]) -> drawing.Drawing:
+def picture(results: Mapping[str, dict]) -> bytes:
   """How many times as long others take: a line for each, a bar for each processor, from 1, where this project is."""
   found: dict[str, dict[str, float]] = {}
   for record in results.values():
@@ -116,14 +116,13 @@ def picture(results: Mapping[str, dict]) -> drawing.Drawing:
         line[processor(record)] = statistics.median(each['times_this_project'])
   processors = sorted({name for line in found.values() for name in line})
   all_ratios = [ratio for line in found.values() for ratio in line.values()]
-  alt = f'How many times as long {len(found)} others take for the same work, on a logarithmic scale'
-  with drawing.canvas('performance', alt=alt, width=8, height=1.8 + 0.36 * len(found)) as canvas:
+  with style.canvas(width=8, height=1.8 + 0.36 * len(found)) as canvas:
     axes = canvas.axes
     for index, line in enumerate(found.values()):
       thickness = 0.8 / len(line)
       for bar, (name, ratio) in enumerate(line.items()):
         y = index + thickness * (bar - (len(line) - 1) / 2)
-        colour = drawing.SERIES[processors.index(name) % len(drawing.SERIES)]
+        colour = style.SERIES[processors.index(name) % len(style.SERIES)]
         axes.barh(y, ratio - 1, left=1, height=0.9 * min(thickness, 0.5), color=colour)
         axes.annotate(
           f'{ratio:.2f}' if ratio < 10 else f'{ratio:.0f}',
@@ -133,7 +132,7 @@ def picture(results: Mapping[str, dict]) -> drawing.Drawing:
           ha='left' if ratio >= 1 else 'right',
           fontsize=7.5,
         )
-    for name, colour in zip(processors, drawing.SERIES, strict=False):
+    for name, colour in zip(processors, style.SERIES, strict=False):
       axes.barh(0, 0, left=1, color=colour, label=name)
     canvas.legend()
     axes.set_yticks(range(len(found)), list(found), fontsize=8.5)
@@ -145,10 +144,10 @@ def picture(results: Mapping[str, dict]) -> drawing.Drawing:
     ]
     axes.set_xticks(ticks, [f'{tick:g}' for tick in ticks])
     axes.minorticks_off()
-    axes.axvline(1, color=drawing.INK, linewidth=1)
+    axes.axvline(1, color=style.INK, linewidth=1)
     axes.grid(False, axis='y')
     axes.set_xlabel('times as long as this project')
-  return canvas.drawing
+  return canvas.png()
 
 
 def in_few_colours(png: bytes) -> bytes:
@@ -172,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results = taken(results, options.folder)
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + '\n')
   PAGE.write_text(with_tables(PAGE.read_text(), benchmark_tables(results)))
-  PICTURE.write_bytes(in_few_colours(picture(results).png))
+  PICTURE.write_bytes(in_few_colours(picture(results)))
 
 
 if __name__ == '__main__':

@@ -13,13 +13,15 @@ import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 from docs.tools.parameters import counted
 from docs.tools.rendering import table, with_tables
 from rembert import paper
-from rembert.report import drawing
-from rembert.report.scores import worth
-from rembert.report.sections.scores_by_run import HELD_OUT
-from rembert.report.significance import Comparison, compare, holm
+from rembert.jobs.xtreme_results import value
+from rembert.plotting import style
+from rembert.report.scores import HELD_OUT
+from rembert.report.statistics import Comparison, compare, holm
 
 FOLDER = pathlib.Path(__file__).parents[1] / 'replication'
 SCORES, REPORT, PAGE, PICTURE = (FOLDER / name for name in ('scores.csv', 'report.html', 'index.md', 'differences.png'))
@@ -76,7 +78,7 @@ class Scores:
 
 
 def read_scores(text: str) -> Scores:
-  """Of `every-score.csv` (`rembert.report.sections.scores_by_run`)."""
+  """Of `every-score.csv` (`rembert.report.xtreme.every_score`)."""
   losses: dict[str, dict[int, float]] = {}
   raw: dict[str, dict[str, dict[tuple[int, int], dict[str, dict[str, float]]]]] = {}
   for row in csv.DictReader(text.removeprefix('\ufeff').splitlines()):
@@ -91,7 +93,7 @@ def read_scores(text: str) -> Scores:
   tasks, measures = {}, {}
   for model, by_task in raw.items():
     tasks[model] = {
-      task: {seeds: {code: worth(task, each) for code, each in run.items()} for seeds, run in runs.items()}
+      task: {seeds: {code: value(task, each) for code, each in run.items()} for seeds, run in runs.items()}
       for task, runs in by_task.items()
     }
     measures[model] = {task: _means(runs) for task, runs in by_task.items()}
@@ -137,7 +139,7 @@ def comparisons(scores: Scores) -> dict[tuple[Claim, str], tuple[Comparison, flo
   for claim in asked(scores):
     for task in TASKS:
       ours, theirs = (scores.tasks[model].get(task) for model in (claim.better, claim.worse))
-      if ours and theirs and (comparison := compare(ours, theirs)):
+      if ours and theirs and (comparison := compare(*(pd.DataFrame(runs).T for runs in (ours, theirs)))):
         found[claim, task] = comparison
   corrected = holm([comparison.p_languages for comparison in found.values()])
   return {key: (comparison, p) for (key, comparison), p in zip(found.items(), corrected, strict=True)}
@@ -177,11 +179,10 @@ def page_tables(scores: Scores) -> dict[str, str]:
 # --- picture ----------------------------------------------------------------------------------------------------------
 
 
-def picture(scores: Scores) -> drawing.Drawing:
+def picture(scores: Scores) -> bytes:
   """Differences in points with what is drawn again of languages and seeds, a group of lines for each claim."""
   found, claims = comparisons(scores), asked(scores)
-  alt = 'Differences between models on each task, with the middle 95 % of what is drawn again of languages and seeds'
-  with drawing.canvas('differences', alt=alt, width=8, height=1 + 0.72 * len(claims)) as canvas:
+  with style.canvas(width=8, height=1 + 0.72 * len(claims)) as canvas:
     axes = canvas.axes
     for place, claim in enumerate(claims):
       for index, (task, name) in enumerate(TASKS.items()):
@@ -189,23 +190,23 @@ def picture(scores: Scores) -> drawing.Drawing:
           continue
         comparison, _ = found[claim, task]
         y = place + 0.17 * (index - 1.5)
-        axes.plot([comparison.low, comparison.high], [y, y], color=drawing.SERIES[index], linewidth=1.6)
+        axes.plot([comparison.low, comparison.high], [y, y], color=style.SERIES[index], linewidth=1.6)
         axes.plot(
           comparison.difference,
           y,
-          color=drawing.SERIES[index],
-          marker=drawing.MARKERS[index],
+          color=style.SERIES[index],
+          marker=style.MARKERS[index],
           linestyle='',
           markersize=5,
           label=name if place == 0 else None,
         )
-    axes.axvline(0, color=drawing.INK, linewidth=1)
+    axes.axvline(0, color=style.INK, linewidth=1)
     axes.set_yticks(range(len(claims)), [f'{each.better}\nless {each.worse}' for each in claims], fontsize=9)
     axes.invert_yaxis()
     axes.grid(False, axis='y')
     axes.set_xlabel('points; to the right, the first model is ahead')
     axes.legend(loc='upper center', bbox_to_anchor=(0.4, 1.1), ncols=len(TASKS))
-  return canvas.drawing
+  return canvas.png()
 
 
 def without_folders(page: str) -> str:
@@ -225,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     REPORT.write_text(without_folders((options.report / 'index.html').read_text()))
   scores = read_scores(SCORES.read_text())
   PAGE.write_text(with_tables(PAGE.read_text(), page_tables(scores)))
-  PICTURE.write_bytes(picture(scores).png)
+  PICTURE.write_bytes(picture(scores))
 
 
 if __name__ == '__main__':

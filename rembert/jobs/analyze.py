@@ -27,7 +27,7 @@ from rembert.jobs.analyses import (
 )
 from rembert.jobs.analyses.desk import Analysed, AnalysisConfig, Desk
 from rembert.jobs.workdir_lock import locked
-from rembert.report.analysis_plots import PLOTS
+from rembert.plotting.analyses import PLOTS
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console
 from rembert.training.preemption import StopSignal
@@ -79,7 +79,7 @@ def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal, console: 
     content, picture = plain(content), workdir / f'{analyze.what}.png'
     with write_errors('the analysis', workdir / RESULT):
       write_whole(workdir / RESULT, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + '\n')
-      PLOTS[analyze.what]({name: content['results']}, picture)
+      write_whole(picture, PLOTS[analyze.what]({name: content['results']}))
   for table in analysed.tables:
     console.table(table.title, table.columns, table.rows)
   for remark in analysed.remarks:

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import jax
@@ -14,7 +14,8 @@ from rembert.hosts.together import Hosts, joined
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.workdir_lock import locked
 from rembert.model.config import RemBertConfig
-from rembert.report.plots import LossPicture, plot_loss
+from rembert.plotting.training import plot_loss
+from rembert.storage import write_whole
 from rembert.training import compile_cache, xla_flags
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
@@ -29,7 +30,7 @@ from rembert.training.profiling import ProfileConfig, Profiler
 from rembert.training.save_schedule import SaveSchedule
 from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable, TrainState
-from rembert.training.tracking import JsonlTracker, Metrics, TensorBoardTracker, Trackers
+from rembert.training.tracking import JsonlTracker, Metrics, TensorBoardTracker, Trackers, read_jsonl
 from rembert.training.wandb_tracking import TrackingConfig, WandbTracker
 from rembert.training.watchdog import Watchdog
 from rembert.training.xla_flags import HardwareConfig
@@ -121,6 +122,26 @@ def first_position(state: TrainState, guards: GuardsConfig) -> Position:
   return Position(step=0, state=state, data={}, meter=Meter(), guard=LossGuard(guards))
 
 
+class LossPicture:
+  """A tracker that draws the losses of a metrics file after every evaluation; it must follow the file's writer."""
+
+  def __init__(self, metrics_file: epath.Path, picture: epath.Path):
+    self._metrics_file, self._picture = metrics_file, picture
+
+  def log(self, metrics: Mapping[str, float], *, step: int) -> None:
+    """See `rembert.training.tracking.Tracker`."""
+    del step
+    if 'eval/loss' in metrics:
+      self.draw()
+
+  def draw(self) -> None:
+    """Writes the picture."""
+    write_whole(self._picture, plot_loss(read_jsonl(self._metrics_file)))
+
+  def close(self) -> None:
+    """Nothing is open."""
+
+
 def run_loop(
   config: TrainingConfig,
   position: Position,
@@ -158,6 +179,7 @@ def run_loop(
     Whether the end was reached; otherwise the run was stopped.
   """
   train, metrics_file = config.train, workdir / 'metrics.jsonl'
+  loss_picture = LossPicture(metrics_file, workdir / 'loss.png')
   with contextlib.ExitStack() as stack:
     # --- watchers --------------------------------------------------------------
     trackers = Trackers()
@@ -166,7 +188,7 @@ def run_loop(
       trackers = Trackers(
         JsonlTracker(metrics_file, resume_step=position.step, is_evaluation_due=position.is_evaluation_due),
         TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
-        LossPicture(metrics_file, workdir / 'loss.png'),
+        loss_picture,
         *further,
       )
     watchers = Watchers(
@@ -228,7 +250,7 @@ def run_loop(
       goodput.write()
 
   if hosts.is_first:
-    plot_loss(metrics_file, workdir / 'loss.png')
+    loss_picture.draw()
   is_done = position.step == train.steps and not position.is_evaluation_due
   if not is_done:
     console.say(

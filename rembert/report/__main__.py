@@ -2,9 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rembert.command_line import run_command
+
+if TYPE_CHECKING:
+  from rembert.report.scores import Results
 
 DESCRIPTION = """\
 One page from what runs have left behind: loss and language curves, where the parameters sit, the paper's tables and
@@ -48,26 +52,66 @@ def parser() -> argparse.ArgumentParser:
   return flags
 
 
+def make(
+  results: 'Results', title: str | None = None, on_progress: Callable[[float, str], None] = lambda share, note: None
+) -> tuple[str, dict[str, bytes]]:
+  """The page, and the files next to it by name.
+
+  Args:
+    results: what was read.
+    title: of the page; by default the name of the sweep, of the model, or of the models.
+    on_progress: called with the share that is done, and the name of the next section.
+  """
+  import rembert
+  from rembert.report.analyses import analyses
+  from rembert.report.curves import languages, losses
+  from rembert.report.figures import figures
+  from rembert.report.html import Page
+  from rembert.report.paper_tables import paper_tables, probing_tables
+  from rembert.report.runs import configuration, overview, parameters, scale_in_words, time
+  from rembert.report.xtreme import every_score, xtreme
+
+  # In the order of the page.
+  sections = (overview, losses, languages, parameters, paper_tables, figures, probing_tables)
+  sections += (xtreme, every_score, analyses, time, configuration)
+  page = Page()
+  for number, section in enumerate(sections):
+    on_progress(number / len(sections), section.__name__.replace('_', ' '))
+    page.add(section(results))
+  names = [source.facts.get('name') or ', '.join(model.name for model in source.models) for source in results.sources]
+  facts = [fact for source in results.sources for fact in ((source.kind, source.folder), *source.facts.items())]
+  facts.append(('made by', f'rembert {rembert.__version__}'))
+  title = title or f'RemBERT: {" · ".join(filter(None, names))}'
+  return page.html(title, [*filter(None, [scale_in_words(results)])], facts), page.files
+
+
 def report(folders: Sequence[str], output: str | None, title: str | None) -> None:
-  """Reads, draws and writes; tells how far it is."""
+  """Reads, draws and writes, and shows the progress."""
   import jax
 
-  jax.config.update('jax_platforms', 'cpu')  # counts parameters, computes nothing: a run may have the accelerator
+  jax.config.update(
+    'jax_platforms', 'cpu'
+  )  # parameters are counted, nothing is computed: a run may use the accelerator
   from etils import epath
 
-  from rembert.report import making, reading
+  from rembert.report import load
+  from rembert.report.scores import Results
+  from rembert.storage import write_errors, write_whole
   from rembert.training.console import Console, human_bytes
 
-  console = Console()
+  console, folder = Console(), epath.Path(output or epath.Path(folders[0]) / 'report')
   with console.task('reading'):
-    sources = reading.read(folders)
+    results = Results(load.read(folders))
   with console.task('drawing') as progress:
-    page = making.make(sources, title, progress)
-  file = making.write(page, output or epath.Path(folders[0]) / 'report')
-  pictures = sum(name.endswith('.png') for name in page.files)
-  size = human_bytes(len(page.html.encode()))
+    html, files = make(results, title, progress)
+  with write_errors('the report', folder, fix='choose another folder: --output=DIR'):
+    for name, content in files.items():
+      write_whole(folder / name, content)
+    write_whole(folder / 'index.html', html)
+  pictures = sum(name.endswith('.png') for name in files)
   console.say(
-    f'report: {file} ({size}; beside it {pictures} picture(s) as PNG, {len(page.files) - pictures} table(s) as CSV)'
+    f'report: {folder / "index.html"} ({human_bytes(len(html.encode()))}; beside it {pictures} picture(s) as PNG, '
+    f'{len(files) - pictures} table(s) as CSV)'
   )
 
 

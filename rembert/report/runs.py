@@ -1,202 +1,203 @@
-"""One run as its workdir tells it: settings, metrics, results, time, the model. What is not there is empty."""
+"""Models and their runs: progress, parameters, time, and settings."""
 
-import ast
-import dataclasses
-import functools
-import json
-import math
-import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from etils import epath
+import pandas as pd
 
-from rembert.errors import UsageError
-from rembert.model.config import RemBertConfig
-from rembert.training.checkpoint_description import Damaged, read_json_item
-from rembert.training.goodput import Session, read_sessions
+from rembert import paper
+from rembert.model.parameter_counts import ParameterCounts, count_parameters
+from rembert.plotting.style import label
+from rembert.plotting.training import bar_parts, plot_parameters
+from rembert.report.html import MISSING, Block, Picture, Section, Table, table_frame
+from rembert.report.load import Model, Run
+from rembert.report.scores import ALL_LANGUAGES, HELD_OUT, Results, of
+from rembert.training.console import human_duration
+from rembert.training.goodput import ACTIVITIES, account
 
-# What makes a folder a workdir: any of them.
-SIGNS = ('metrics.jsonl', 'results.json', 'config.gin', 'operative_config.gin')
-_BINDING = re.compile(r'^([\w./]+)\s*=\s*(.*)')
-_MODEL = 'RemBertConfig.'
+# The paper's ablation models (A.2), those of all its tables but 7, 13, 14 and 16.
+_PAPER_WIDTH, _PAPER_LAYERS = 768, 12
+# Of a sweep's many fine-tuning runs, which are alike, the first will do.
+_MOST_TIMED = 40
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-  """A workdir.
-
-  Attributes:
-    name: what it is called on the page.
-    workdir: the folder.
-    metrics: rows of `metrics.jsonl` in the order of their steps; finite numbers alone.
-    broken_lines: lines of it that could not be read.
-    settings: what the run was told (`config.gin`), by gin name, as gin writes the values.
-    results: `results.json`; None where there is none, or none that can be read.
-    sessions: `goodput.json`.
-    meta: what the newest checkpoint says of itself.
-  """
-
-  name: str
-  workdir: epath.Path
-  metrics: tuple[Mapping[str, float], ...] = ()
-  broken_lines: int = 0
-  settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  results: Mapping[str, Any] | None = None
-  sessions: tuple[Session, ...] = ()
-  meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-  @property
-  def is_pre_training(self) -> bool:
-    """Whether it learned the language model: its checkpoints have no head of a task, and nothing was judged."""
-    return self.results is None and self.meta.get('head', 'mlm') == 'mlm' and 'xtreme.task' not in self.settings
-
-  @functools.cached_property
-  def model(self) -> RemBertConfig | None:
-    """The architecture: the checkpoint's, else what a pre-training run was told; None if neither says."""
-    told = {name: _literal(text) for name, text in self.settings.items() if name.startswith(_MODEL)}
-    said = {name: value for name, value in self.meta.items() if name.startswith(_MODEL)}
-    if not said and not (told and self.is_pre_training):
-      return None
-    fields = {field.name for field in dataclasses.fields(RemBertConfig)}
-    values = {name.removeprefix(_MODEL): value for name, value in (said or told).items()}
-    try:
-      return RemBertConfig(**{name: value for name, value in values.items() if name in fields})
-    except (UsageError, TypeError, ValueError):
-      return None
-
-  @property
-  def kept_layers(self) -> int | None:
-    """How many layers the paper's row keeps for fine-tuning (Tables 5 and 13); None for all."""
-    value = _literal(self.settings.get('paper.kept_layers', 'None'))
-    return value if isinstance(value, int) else None
-
-  @property
-  def row(self) -> tuple[int, str] | None:
-    """Table and row of the paper that the run says it stands for; None if it says none."""
-    table, name = (_literal(self.settings.get(f'paper.{field}', 'None')) for field in ('table', 'row'))
-    return (table, name) if isinstance(table, int) and isinstance(name, str) else None
-
-  @property
-  def scale(self) -> str:
-    """Of which sizes it says to be (gin/scales); '' if it does not say."""
-    value = _literal(self.settings.get('paper.scale', 'None'))
-    return value if isinstance(value, str) else ''
-
-  def curve(self, key: str) -> tuple[list[float], list[float]]:
-    """Steps and values of a metric, wherever it was logged."""
-    points = [(row['step'], row[key]) for row in self.metrics if key in row]
-    return [step for step, _ in points], [value for _, value in points]
-
-  def last(self, key: str) -> float | None:
-    """The last value of a metric."""
-    return next((row[key] for row in reversed(self.metrics) if key in row), None)
-
-  def parts_of(self, key: str) -> list[str]:
-    """What comes behind `key/` in the metrics: the languages of `eval/loss`, the scores of `eval/dev`."""
-    found = {name.removeprefix(f'{key}/') for row in self.metrics for name in row if name.startswith(f'{key}/')}
-    return sorted(found)
+# --- what there is ----------------------------------------------------------------------------------------------------
 
 
-def is_workdir(folder: epath.Path) -> bool:
-  """Whether a run has left something in a folder."""
-  return any((folder / sign).exists() for sign in SIGNS)
+def overview(results: Results) -> Section:
+  """A row per model: how much of the plan is done, and the last evaluation."""
+  if not results.models:
+    return Section('Models', [])
+  held_out = of(results.scores, task=HELD_OUT, language=ALL_LANGUAGES)
+  means = held_out.groupby(['model', 'metric'])['value'].mean()
+  rows = {}
+  for model in results.models:
+    loss, accuracy = (means.get((model.name, metric)) for metric in ('loss', 'accuracy'))
+    steps = [int(run.metrics.index[-1]) for run in model.runs if len(run.metrics)]
+    rows[model.name] = {
+      'pre-trained': _done(len(model.runs), len(model.pretrained)),
+      'steps': f'{max(steps):,}' if steps else MISSING,
+      'held-out loss': MISSING if loss is None else f'{loss:.3f}',
+      'MLM accuracy': MISSING if accuracy is None else f'{accuracy:.1f} %',
+      'judged': _done(sum(each.is_done for each in model.finetuned), len(model.finetuned)),
+      'analysed': _done(sum(each.results is not None for each in model.analyses), len(model.analyses)),
+      'stands for': ', '.join(f'Table {table}' for table in dict.fromkeys(table for table, _ in model.rows)) or MISSING,
+    }
+  frame = table_frame(rows.items(), 'model')
+  notes = ['Done, of what was planned. Loss in nats and accuracy are means over seeds, at the last evaluation.']
+  notes += [
+    f'{run.name}: {run.broken_lines} line(s) of metrics.jsonl cannot be read'
+    for model in results.models
+    for run in model.all_runs
+    if run.broken_lines
+  ]
+  return Section('Models', [Table('What there is', frame.loc[:, (frame != MISSING).any()], notes)])
 
 
-def read_run(folder: epath.PathLike, name: str) -> Run:
-  """Reads a workdir; what is broken in it is left out, and never stops the reading."""
-  folder = epath.Path(folder)
-  metrics, broken = read_metrics(folder / 'metrics.jsonl')
-  return Run(
-    name=name,
-    workdir=folder,
-    metrics=metrics,
-    broken_lines=broken,
-    settings=read_settings(folder / 'config.gin') or read_settings(folder / 'operative_config.gin'),
-    results=read_object(folder / 'results.json'),
-    sessions=tuple(read_sessions(folder / 'goodput.json')),
-    meta=_newest_meta(folder / 'checkpoints'),
-  )
+def _done(done: int, planned: int) -> str:
+  return f'{done} of {planned}' if planned else MISSING
 
 
-def read_metrics(file: epath.Path) -> tuple[tuple[dict[str, float], ...], int]:
-  """Rows that have a step, in its order, with their finite numbers; and how many lines could not be read.
-
-  Unlike a run that resumes, which trusts nothing after a broken line, a report loses that line alone.
-  """
-  rows, broken = [], 0
-  for line in _text_of(file).splitlines():
-    if not line.strip():
-      continue
-    try:
-      row = json.loads(line)
-    except (ValueError, RecursionError):
-      row = None
-    if not isinstance(row, dict) or not _is_finite(row.get('step')):
-      broken += 1
-      continue
-    rows.append({name: value for name, value in row.items() if _is_finite(value)})
-  return tuple(sorted(rows, key=lambda row: row['step'])), broken
-
-
-def read_settings(file: epath.Path) -> dict[str, str]:
-  """Bindings of a file that gin wrote, name to value as text; values over several lines become one.
-
-  Where a binding refers to a macro (`%HIDDEN`, of gin/scales), it gets the macro's value; macros are then left out.
-  """
-  found: dict[str, str] = {}
-  name = None
-  for line in _text_of(file).splitlines():
-    if line.startswith('#') or not line.strip():
-      continue
-    if (match := _BINDING.match(line)) is not None:
-      name, value = match.groups()
-      found[name] = value.strip()
-    elif name is not None:
-      found[name] = f'{found[name].rstrip(chr(92))} {line.strip()}'.strip()
-  macros = {name: value for name, value in found.items() if '.' not in name}
-
-  def resolved(value: str) -> str:
-    return macros.get(value.removeprefix('%'), value) if value.startswith('%') else value
-
-  # A macro may be another macro, and that is as far as it goes here.
-  return {name: resolved(resolved(value)) for name, value in found.items() if name not in macros}
-
-
-def read_object(file: epath.Path) -> dict[str, Any] | None:
-  """A JSON object; None where there is none, or what is there is none."""
-  try:
-    content = json.loads(_text_of(file) or 'null')
-  except (ValueError, RecursionError):
-    return None
-  return content if isinstance(content, dict) else None
-
-
-def _newest_meta(checkpoints: epath.Path) -> dict[str, Any]:
-  if not checkpoints.is_dir():
-    return {}
-  steps = sorted((int(child.name) for child in checkpoints.iterdir() if child.name.isdigit()), reverse=True)
-  for step in steps:
-    try:
-      return read_json_item(checkpoints / str(step), 'meta')
-    except (Damaged, OSError):
-      continue
-  return {}
-
-
-def _text_of(file: epath.Path) -> str:
-  try:
-    return file.read_bytes().decode(errors='replace')
-  except OSError:
+def scale_in_words(results: Results) -> str:
+  """Model sizes, and whether scores compare with the paper's; '' if no size is known."""
+  configs = [run.model for model in results.models for run in model.runs if run.model is not None]
+  if not configs:
     return ''
+  span = lambda values: f'{min(values):,}' if min(values) == max(values) else f'{min(values):,} to {max(values):,}'
+  words = (
+    f'{span([config.hidden_size for config in configs])} wide, '
+    f'{span([config.num_hidden_layers for config in configs])} layers, '
+    f'vocabulary of {span([config.vocab_size for config in configs])}'
+  )
+  names = ', '.join(dict.fromkeys(source.scale for source in results.sources if source.scale)) or 'Models'
+  words = f'{names}: {words}.'
+  if any(config.hidden_size < _PAPER_WIDTH or config.num_hidden_layers < _PAPER_LAYERS for config in configs):
+    words += (
+      f" The paper's figures are of the full size ({_PAPER_WIDTH} wide, {_PAPER_LAYERS} layers, 26 billion "
+      'tokens): the level of the scores cannot be compared, only which model is ahead of which.'
+    )
+  return words
 
 
-def _is_finite(value: Any) -> bool:
-  return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+_PARAMETERS = (
+  'The output embedding is used in pre-training alone: what is put there costs nothing later. Of each model the upper '
+  'bar is what is pre-trained, the lower one what fine-tuning keeps, before the head of a task.'
+)
 
 
-def _literal(text: str) -> Any:
-  try:
-    return ast.literal_eval(text)
-  except (ValueError, SyntaxError):
-    return text
+def parameters(results: Results) -> Section:
+  """Bars and a table of all models whose architecture is known."""
+  counted = [(model, counts) for model in results.models if (counts := counts_of(model)) is not None]
+  if not counted:
+    return Section('Parameters', [])
+  drawing = plot_parameters([(label(model.name, 18), each.by_part, each.kept_by_part) for model, each in counted])
+  caption = 'Where the parameters sit: above in pre-training, below, fainter, what is kept for fine-tuning.'
+  alt = f'Parameters of {len(counted)} models by part, in pre-training and in fine-tuning'
+  return Section('Parameters', [_PARAMETERS, Picture('Parameters', caption, alt, drawing), _parameters_table(counted)])
+
+
+def counts_of(model: Model) -> ParameterCounts | None:
+  """Parameters of a model by part; None if its architecture is not known."""
+  return None if model.config is None else count_parameters(model.config, kept_layers=model.kept_layers)
+
+
+def _parameters_table(counted: Sequence[tuple[Model, ParameterCounts]]) -> Table:
+  rows = {}
+  for model, counts in counted:
+    printed = next((row for table, name in model.rows if (row := _printed_row(table, name)) is not None), None)
+    for title, by_part, stated in (
+      ('pre-training', counts.by_part, printed and printed.pre_training_millions),
+      ('fine-tuning', counts.kept_by_part, printed and printed.fine_tuning_millions),
+    ):
+      parts, total = bar_parts(by_part), sum(by_part.values())
+      embeddings = parts['input embedding'] + parts['output embedding']
+      rows[model.name, title] = {
+        **{name: f'{count:,}' if count else MISSING for name, count in parts.items()},
+        'all': f'{total:,}',
+        'in embeddings': f'{embeddings / total:.0%}',
+        'the paper': f'{stated}M' if stated else MISSING,
+      }
+  notes = [
+    'Counted from the shapes of the modules that train; padding rows do not count. The output bias is counted with the '
+    'output embedding, positions and types with the input embedding.',
+    "The paper's figures are of its full-size models, and leave out the pooler and most of the MLM head.",
+  ]
+  return Table('Parameters by part', table_frame(rows.items(), 'model', 'in'), notes)
+
+
+def _printed_row(table: int, name: str) -> paper.PaperRow | None:
+  return next((row for row in paper.TABLES.get(table, ()) if row.name == name), None)
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def time(results: Results) -> Section:
+  """A row per run: time by activity, restarts, speed."""
+  runs = [run for run in _pre_training_first(results.models) if run.sessions]
+  rows = []
+  for run in runs[:_MOST_TIMED]:
+    spent = account(list(run.sessions))
+    seconds = {name: spent.by_activity[name] for name in ACTIVITIES}
+    seconds |= {'between restarts': spent.restart, 'made again': spent.lost}
+    speed, tokens = (run.curve(key).median() for key in ('step_seconds', 'tokens_per_second'))
+    cells = {
+      'all': human_duration(spent.total),
+      **{name: human_duration(each) if each >= 0.5 else MISSING for name, each in seconds.items()},
+      'starts': f'{spent.starts}',
+      'goodput': f'{spent.productive_share:.1%}',
+      'a step': MISSING if pd.isna(speed) else f'{speed:.3g} s',
+      'tokens/s': MISSING if pd.isna(tokens) else f'{tokens:,.0f}',
+    }
+    rows.append((run.name, cells))
+  notes = ['Goodput is the share of the time that went into steps which were kept. A step and tokens/s are medians.']
+  if len(runs) > _MOST_TIMED:
+    notes.append(f'The first {_MOST_TIMED} of {len(runs)} runs.')
+  return Section('Time', [Table('Where the time went', table_frame(rows, 'run'), notes)] if rows else [])
+
+
+def _pre_training_first(models: Sequence[Model]) -> Iterator[Run]:
+  for model in models:
+    yield from model.runs
+  for model in models:
+    yield from model.all_runs[len(model.runs) :]
+
+
+# --- configuration ----------------------------------------------------------------------------------------------------
+
+
+def configuration(results: Results) -> Section:
+  """Settings of each model's pre-training, or if there is none, of a fine-tuning run: differences first, then all."""
+  first = {model.name: model.all_runs[0].settings for model in results.models if model.all_runs}
+  settings = {name: of_run for name, of_run in first.items() if of_run}
+  if not settings:
+    return Section('Configuration', [])
+  blocks: list[Block] = []
+  different = differences(settings)
+  if len(settings) > 1:
+    blocks.append(_settings_table('What differs', different) if different else 'All were told the same.')
+  name, of_run = next(iter(settings.items()))
+  shared = {key: {'value': value} for key, value in sorted(of_run.items()) if key not in different}
+  if shared:
+    title = f'All {len(shared)} settings of {name}' if len(settings) == 1 else f'{len(shared)} settings that they share'
+    blocks.append(_settings_table(title, shared, is_folded=True))
+  return Section('Configuration', blocks)
+
+
+def _settings_table(caption: str, settings: Mapping[str, Mapping[str, str | None]], is_folded: bool = False) -> Table:
+  frame = table_frame(settings.items(), 'setting').map(_setting)
+  return Table(caption, frame, look=lambda row, column: 'text', is_folded=is_folded)
+
+
+def differences(settings: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str | None]]:
+  """Settings that are not equal in all runs, with the value of each run; None if it has none."""
+  names = sorted({name for of_run in settings.values() for name in of_run})
+  by_name = {name: {run: of_run.get(name) for run, of_run in settings.items()} for name in names}
+  return {name: values for name, values in by_name.items() if len(set(values.values())) > 1}
+
+
+def _setting(value: str | None) -> str:
+  if value is None:
+    return MISSING
+  return value if len(value) <= 200 else f'{value[:199]}…'

@@ -1,171 +1,203 @@
-"""Scores of models on tasks, from the results of their runs: of the best learning rate, one entry a seed."""
+"""All scores as one tidy table, and the selection from it that the tables of a report are made of.
+
+A row of the table is one score: `model`, `pretrain_seed`, `seed` (of fine-tuning; -1 for held-out text), `variant` of
+the fine-tuning, `learning_rate` ('' for that of the gin file), `dev` (the score on the dev set by which parameters were
+selected), `task`, `language`, `metric`, `value` and `baseline` (that of the trivial baseline). `counts` marks the
+metrics that are averaged. A planned run without a score of a task has one row there, without a value.
+"""
 
 import dataclasses
+import functools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from rembert.report.reading import Learned, Model
-from rembert.report.xtreme_scores import QUESTIONS, SCORES, Spread, TaskSummary, spread, summarise
+import pandas as pd
 
-Seed = tuple[int, int]  # of pre-training, of fine-tuning
-_QUESTIONS = (*QUESTIONS, 'squad')
+from rembert.jobs.xtreme_results import QUESTIONS, SCORES, Spread, spread
+from rembert.report.load import FinetuneRun, Model, Run, Source
+
+HELD_OUT = 'held-out text'  # in the place of a task
+ALL_LANGUAGES = 'all'
+SEEDS = ['pretrain_seed', 'seed']
+RUN = ['model', *SEEDS, 'variant', 'learning_rate', 'dev']
+COLUMNS = [*RUN, 'task', 'language', 'metric', 'value', 'baseline', 'counts']
+_FACTORS = {'loss': 1, 'accuracy': 100}
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskScores:
-  """A model on a task.
+class TaskProgress:
+  """How far a model is on a task.
 
   Attributes:
-    task: its name.
-    by_seed: language to scores by name, 0 to 100; the languages that all seeds have.
-    baseline: likewise of somebody who knows the labels' frequencies alone; {} where nobody was asked.
-    planned: how many seeds there are to be.
-    learning_rate: that did best on dev; None where there was no choice.
-    left_out: languages that not all seeds have.
+    done: seeds with scores.
+    planned: seeds that there will be.
+    learning_rate: the best on dev; '' if there was no choice.
+    left_out: languages that not every seed has.
   """
 
-  task: str
-  by_seed: Mapping[Seed, Mapping[str, Mapping[str, float]]]
-  baseline: Mapping[str, Mapping[str, float]]
+  done: int
   planned: int
-  learning_rate: float | None = None
-  left_out: tuple[str, ...] = ()
-
-  @property
-  def languages(self) -> list[str]:
-    """In the order of the results."""
-    return list(next(iter(self.by_seed.values())))
-
-  def values(self) -> dict[Seed, dict[str, float]]:
-    """What each language is worth, by seed."""
-    return {
-      seed: {language: worth(self.task, scores) for language, scores in run.items()}
-      for seed, run in self.by_seed.items()
-    }
-
-  def summary(self) -> TaskSummary:
-    """Mean, English, gap and languages over seeds."""
-    return summarise(list(self.values().values()))
-
-  def means(self) -> list[Spread]:
-    """Of each score that counts, the mean over languages, over seeds: (exact match, F1) of questions."""
-    names = score_names(self.task, next(iter(next(iter(self.by_seed.values())).values())))
-    runs = self.by_seed.values()
-    return [spread([statistics.fmean(scores[name] for scores in run.values()) for run in runs]) for name in names]
+  learning_rate: str
+  left_out: tuple[str, ...]
 
 
-def score_names(task: str, scores: Mapping[str, float]) -> tuple[str, ...]:
-  """Which of the scores of a language count, in the order of print."""
-  wanted = SCORES['xquad'] if task in _QUESTIONS else SCORES.get(task, ())
-  found = tuple(name for name in wanted if name in scores)
-  return found or tuple(scores)[:1]
+class Results:
+  """What a report is made of.
 
-
-def worth(task: str, scores: Mapping[str, float]) -> float:
-  """What a language's scores are worth: accuracy, F1, or for questions the mean of F1 and exact match."""
-  return statistics.fmean(scores[name] for name in score_names(task, scores))
-
-
-def task_scores(model: Model, variant: str = '') -> dict[str, TaskScores]:
-  """Tasks that a model was judged on, in the order of the runs; those that have no scores yet are not there.
-
-  Args:
-    model: whose runs are asked.
-    variant: of the fine-tuning.
+  Attributes:
+    sources: the folders.
+    models: of all folders, in their order: the place of a model is its colour on the whole page.
+    scores: the tidy table, of the best learning rate and of the languages that all seeds have.
+    progress: (model, variant, task) to how far it is; tasks that have scores.
   """
-  of_variant = [each for each in model.learned if each.variant == variant]
-  found: dict[str, TaskScores] = {}
-  for task in dict.fromkeys(each.task for each in of_variant):
-    runs = [each for each in of_variant if each.task == task]
-    for judged in dict.fromkeys(name for each in runs for name in each.judged):
-      scores = _of_best_rate(judged, runs)
-      if scores is not None and judged not in found:
-        found[judged] = scores
-  return found
+
+  def __init__(self, sources: Sequence[Source]):
+    self.sources = list(sources)
+    self.models = [model for source in sources for model in source.models]
+    self.scores, self.progress = select(tidy(self.models))
+
+  @functools.cached_property
+  def worths(self) -> pd.DataFrame:
+    """What each language counts: the mean of the metrics that count, as `value` and `baseline`."""
+    keys = ['model', 'variant', 'task', *SEEDS, 'language']
+    return self.scores[self.scores['counts']].groupby(keys, sort=False)[['value', 'baseline']].mean().reset_index()
+
+  def tasks(self, model: Model, variant: str = '') -> list[str]:
+    """Tasks that a model has scores of, in the order of its runs."""
+    return [task for name, of_variant, task in self.progress if (name, of_variant) == (model.name, variant)]
+
+  def variants(self, model: Model) -> list[str]:
+    """Variants of a model's fine-tuning that have scores; first '', none."""
+    return list(dict.fromkeys(variant for name, variant, _ in self.progress if name == model.name))
+
+  def by_seed(self, model: Model, task: str, variant: str = '') -> pd.DataFrame:
+    """What each language counts: a row per seed, a column per language."""
+    found = of(self.worths, model=model.name, variant=variant, task=task)
+    return found.pivot_table(index=SEEDS, columns='language', values='value', sort=False)
+
+  def by_metric(self, model: Model, task: str, variant: str = '') -> list[Spread]:
+    """The mean over languages of each metric that counts: (exact match, F1) of questions."""
+    found = of(self.scores, model=model.name, variant=variant, task=task, counts=True)
+    means = found.groupby(['metric', *SEEDS], sort=False)['value'].mean()
+    return [spread(means[metric].tolist()) for metric in counting_metrics(task, found['metric'].unique())]
 
 
-def variants(model: Model) -> list[str]:
-  """Variants that anything was learned with, '' first."""
-  return sorted({each.variant for each in model.learned})
+def of(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
+  """Rows that have these values in these columns."""
+  for column, value in values.items():
+    frame = frame[frame[column] == value]
+  return frame
 
 
-def dev_score(learned: Learned) -> float | None:
-  """The score that the judged parameters were chosen by; None where nothing was chosen."""
-  dev = (learned.run.results or {}).get('dev') if learned.run else None
-  value = next(iter(dev.values()), None) if isinstance(dev, dict) else None
-  return float(value) if _is_number(value) else None
+def counting_metrics(task: str, metrics: Sequence[str]) -> tuple[str, ...]:
+  """Which metrics of a task are averaged, in the order of print; of an unknown task the first."""
+  wanted = SCORES['xquad'] if task in (*QUESTIONS, 'squad') else SCORES.get(task, ())
+  return tuple(name for name in wanted if name in metrics) or tuple(metrics)[:1]
 
 
-def _of_best_rate(task: str, runs: Sequence[Learned]) -> TaskScores | None:
-  by_rate: dict[float | None, list[Learned]] = {}
-  for each in runs:
-    by_rate.setdefault(each.learning_rate, []).append(each)
-  scored = {
-    rate: {
-      (each.pretrain_seed, each.seed): (of_run, baseline)
-      for each in of_rate
-      for of_run, baseline in [_language_scores(each, task)]
-      if of_run
-    }
-    for rate, of_rate in by_rate.items()
-  }
-  scored = {rate: of_rate for rate, of_rate in scored.items() if of_rate}
-  if not scored:
-    return None
-  best = max(scored, key=lambda rate: _mean_dev(by_rate[rate]))
-  of_best = scored[best]
-  everywhere = [
-    language
-    for language in next(iter(of_best.values()))[0]
-    if all(language in of_seed for of_seed, _ in of_best.values())
-  ]
-  if not everywhere:
-    return None
-  anywhere = dict.fromkeys(language for of_seed, _ in of_best.values() for language in of_seed)
-  baseline = next(iter(of_best.values()))[1]
-  return TaskScores(
-    task=task,
-    by_seed={seed: {language: of_seed[language] for language in everywhere} for seed, (of_seed, _) in of_best.items()},
-    baseline={language: baseline[language] for language in everywhere if language in baseline},
-    planned=len({(each.pretrain_seed, each.seed) for each in runs}),
-    learning_rate=best if len(by_rate) > 1 else None,
-    left_out=tuple(language for language in anywhere if language not in everywhere),
-  )
+# --- the table --------------------------------------------------------------------------------------------------------
 
 
-def _mean_dev(runs: Sequence[Learned]) -> float:
-  found = [score for score in map(dev_score, runs) if score is not None]
-  return statistics.fmean(found) if found else float('-inf')
+def tidy(models: Sequence[Model]) -> pd.DataFrame:
+  """Every score of every run."""
+  rows = [row for model in models for row in (*_held_out_rows(model), *_task_rows(model))]
+  frame = pd.DataFrame(rows, columns=COLUMNS, dtype=object)
+  return frame.astype(dict.fromkeys(SEEDS, int) | dict.fromkeys(('value', 'baseline', 'dev'), float) | {'counts': bool})
 
 
-def _language_scores(learned: Learned, task: str) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-  """Scores and baseline by language, as far as `results.json` has numbers where they belong."""
-  results = (learned.run.results or {}) if learned.run else {}
-  if 'tasks' not in results:  # retrieval: languages at the top, and no baseline but chance
-    languages = results.get('languages') if results.get('task') == task else None
-    over = results.get('mean_over')
+def _held_out_rows(model: Model) -> Iterator[tuple]:
+  """The last evaluation of each pre-training run: loss in nats, accuracy in percent."""
+  for seed, run in model.pretrained.items():
+    if run is None:
+      continue
+    for metric, factor in _FACTORS.items():
+      key = f'eval/{metric}'
+      for name in (key, *(f'{key}/{language}' for language in run.parts_of(key))):
+        if (value := run.last(name)) is not None:
+          language = name.removeprefix(key).removeprefix('/') or ALL_LANGUAGES
+          yield model.name, seed, -1, '', '', None, HELD_OUT, language, metric, factor * value, None, False
+
+
+def _task_rows(model: Model) -> Iterator[tuple]:
+  for variant in sorted({run.variant for run in model.finetuned}):
+    of_variant = [run for run in model.finetuned if run.variant == variant]
+    found: set[str] = set()
+    for trained in dict.fromkeys(run.task for run in of_variant):
+      runs = [run for run in of_variant if run.task == trained]
+      for task in dict.fromkeys(name for run in runs for name in run.evaluated):
+        scores = [list(_scores(run.run, task)) for run in runs]
+        if task in found or not any(scores):
+          continue
+        found.add(task)
+        for run, of_run in zip(runs, scores, strict=True):
+          rate = '' if run.learning_rate is None else f'{run.learning_rate:g}'
+          keys = (model.name, run.pretrain_seed, run.seed, variant, rate, dev_score(run), task)
+          yield from ((*keys, *score) for score in of_run or [(None, None, None, None, False)])
+
+
+def _scores(run: Run | None, task: str) -> Iterator[tuple]:
+  """Language, metric, value, baseline and whether the metric counts; as far as `results.json` has numbers."""
+  results = (run.results or {}) if run else {}
+  if 'tasks' in results:
+    entries = _object(_object(results['tasks']).get(task))
+  else:  # retrieval has languages at the top, metrics among other numbers, and no baseline but chance
+    over = results.get('mean_over') if results.get('task') == task else None
     entries = {
-      language: {'scores': entry}
-      for language, entry in _object(languages).items()
+      language: {'scores': {name: value for name, value in _object(entry).items() if name in SCORES.get(task, (name,))}}
+      for language, entry in _object(results.get('languages')).items()
       if isinstance(over, list) and language in over
     }
-    wanted = SCORES.get(task, ())
-  else:
-    entries, wanted = _object(_object(results['tasks']).get(task)), ()
-  numbers = lambda entry, key: {
-    name: float(value)
-    for name, value in _object(_object(entry).get(key)).items()
-    if _is_number(value) and (not wanted or name in wanted)
-  }
-  scores = {language: found for language, entry in entries.items() if (found := numbers(entry, 'scores'))}
-  baseline = {language: found for language, entry in entries.items() if (found := numbers(entry, 'baseline'))}
-  return scores, baseline
+  for language, entry in entries.items():
+    scores, baseline = (_numbers(_object(entry).get(name)) for name in ('scores', 'baseline'))
+    counting = counting_metrics(task, list(scores))
+    for metric, value in scores.items():
+      yield language, metric, value, baseline.get(metric), metric in counting
+
+
+def dev_score(finetuned: FinetuneRun) -> float | None:
+  """The score on dev by which the evaluated parameters were selected; None if there was no selection."""
+  dev = (finetuned.run.results or {}).get('dev') if finetuned.run else None
+  value = next(iter(dev.values()), None) if isinstance(dev, dict) else None
+  return float(value) if _is_number(value) else None
 
 
 def _object(value: Any) -> dict:
   return value if isinstance(value, dict) else {}
 
 
+def _numbers(value: Any) -> Mapping[str, float]:
+  return {name: float(number) for name, number in _object(value).items() if _is_number(number)}
+
+
 def _is_number(value: Any) -> TypeGuard[float]:
   return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+# --- the selection ----------------------------------------------------------------------------------------------------
+
+
+def select(scores: pd.DataFrame) -> tuple[pd.DataFrame, dict[tuple[str, str, str], TaskProgress]]:
+  """Scores of the best learning rate in the languages that all seeds have, and how far each model is on each task."""
+  kept, progress = [], {}
+  for key, of_task in scores.groupby(['model', 'variant', 'task'], sort=False):
+    if key[-1] == HELD_OUT:
+      kept.append(of_task)
+      continue
+    rates = of_task['learning_rate'].unique()
+    best = max(of_task.dropna(subset='value')['learning_rate'].unique(), key=lambda rate: _mean_dev(of_task, rate))
+    of_rate = of(of_task, learning_rate=best).dropna(subset='value')
+    seeds = of_rate.groupby(SEEDS).ngroups
+    complete = of_rate.drop_duplicates([*SEEDS, 'language']).groupby('language', sort=False).size().eq(seeds)
+    if complete.any():
+      kept.append(of_rate[of_rate['language'].map(complete)])
+      planned = of_task.groupby(SEEDS).ngroups
+      left_out = tuple(complete.index[~complete])
+      progress[key] = TaskProgress(seeds, planned, best if len(rates) > 1 else '', left_out)
+  return pd.concat(kept) if kept else scores, progress
+
+
+def _mean_dev(scores: pd.DataFrame, rate: str) -> float:
+  """Over seeds; where nothing was selected on dev, a learning rate is never the best."""
+  found = of(scores, learning_rate=rate).drop_duplicates(SEEDS)['dev'].dropna()
+  return statistics.fmean(found) if len(found) else float('-inf')

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from etils import epath
 
 from rembert.command_line import parse_flags, run_command
+from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
 from rembert.data.token_store import FORMAT, MANIFEST, SPLITS, VOCABULARY, TokenStore, altered_shards, row_dtype
 from rembert.errors import UsageError
-from rembert.report.plots import plot_languages
+from rembert.plotting.training import plot_languages
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console, human_bytes
 from tasks.corpus import flags as corpus_flags
@@ -182,11 +183,10 @@ def write_store(
     **(more or {}),
   }
   with write_errors('the store', output):
-    plot_languages(
-      {name: part['sentences'] for name, part in languages.items()},
-      {name: part['tokens']['train'] for name, part in languages.items()},
-      output / 'languages.png',
-    )
+    tokens = {language: part['tokens']['train'] for language, part in languages.items()}
+    sentences = {language: part['sentences'] for language, part in languages.items() if tokens[language]}
+    rates = {alpha: sampling_rates(sentences, alpha) for alpha in (1.0, 0.7, 0.5)}
+    write_whole(output / 'languages.png', plot_languages(tokens, rates))
     write_whole(output / MANIFEST, json.dumps(manifest, indent=1))
   return _show(console, TokenStore(output))
 

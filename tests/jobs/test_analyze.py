@@ -14,7 +14,7 @@ from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.jobs.analyze import model_name, plain
 from rembert.jobs.predict import text_encoder
-from rembert.report.analysis_plots import PLOTS
+from rembert.plotting.analyses import PLOTS
 
 PNG = b'\x89PNG\r\n\x1a\n'
 
@@ -42,8 +42,7 @@ def analyze(root, model, tmp_path, capsys):
     assert (tmp_path / name / f'{name}.png').read_bytes().startswith(PNG)
     assert (tmp_path / name / 'operative_config.gin').exists()
     # A comparison of two models is drawn from the same results.
-    PLOTS[name]({'one': content['results'], 'other': content['results']}, tmp_path / 'two.png')
-    assert (tmp_path / 'two.png').read_bytes().startswith(PNG)
+    assert PLOTS[name]({'one': content['results'], 'other': content['results']}).startswith(PNG)
     return content['results'], capsys.readouterr().out
 
   return run

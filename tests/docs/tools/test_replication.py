@@ -80,7 +80,7 @@ def test_claims_are_between_rows_of_the_papers_tables():
 
 
 def test_the_picture_is_drawn(scores):
-  assert replication.picture(scores).png.startswith(b'\x89PNG')
+  assert replication.picture(scores).startswith(b'\x89PNG')
 
 
 def test_the_report_does_not_say_where_folders_lay(tmp_path):

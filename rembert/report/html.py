@@ -1,0 +1,258 @@
+"""The page: sections of text, tables and pictures as one HTML file that needs nothing else and runs no script."""
+
+import base64
+import csv
+import dataclasses
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from rembert.plotting.style import FAINT, GRID, INK, SERIES, Canvas, clean, thinned
+
+MISSING = '—'
+
+
+def table_frame(rows: Iterable[tuple[Any, Mapping[str, Any]]], *names: str) -> pd.DataFrame:
+  """Cells by column, and rows by name; if `names` are two, by group and name."""
+  keys, cells = map(list, zip(*rows, strict=True))
+  index = pd.MultiIndex.from_tuples(keys, names=names) if len(names) > 1 else pd.Index(keys, object, name=names[0])
+  return pd.DataFrame(cells, index, dtype=object)
+
+
+@dataclasses.dataclass(frozen=True)
+class TableRow:
+  """A row as the page shows it: its group, its name, and its cells, each with its class."""
+
+  group: str
+  name: str
+  cells: Sequence[tuple[str, str]]
+  is_footer: bool
+
+  @property
+  def is_from_paper(self) -> bool:
+    """Whether no number in it is ours."""
+    return bool(self.cells) and all(look == 'paper' for _, look in self.cells)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table:
+  """A table, and a CSV file.
+
+  Attributes:
+    caption: what it shows; the part before a colon names the file.
+    frame: the cells as text. The index has the names of the rows; of two levels the first is that of groups of rows.
+    notes: below it.
+    look: row and column to a class of style.css: `paper` for numbers that are not ours, `best`, `text`, or ''.
+    drawn: column to what the page shows instead of its text.
+    footer: how many of the last rows sum up the others.
+    is_folded: whether the page has a line that opens it.
+    is_shown: whether it is on the page; if not, the page has its notes and a link to the file.
+  """
+
+  caption: str
+  frame: pd.DataFrame
+  notes: Sequence[str] = ()
+  look: Callable[[Any, str], str] = lambda row, column: ''
+  drawn: Mapping[str, Sequence[Markup]] = dataclasses.field(default_factory=dict)
+  footer: int = 0
+  is_folded: bool = False
+  is_shown: bool = True
+
+  @property
+  def head(self) -> list[str]:
+    """Names of all columns, those of the index first."""
+    return [*(name or '' for name in self.frame.index.names), *self.frame.columns]
+
+  def bodies(self) -> list[list[TableRow]]:
+    """Rows, by their groups."""
+    rows = itertools.groupby(self._rows(), key=lambda row: (row.group, row.is_footer))
+    return [list(of_group) for _, of_group in rows]
+
+  def _rows(self) -> Iterator[TableRow]:
+    for number, (key, texts) in enumerate(zip(self.frame.index, self.frame.to_numpy(), strict=True)):
+      shown = [
+        (self.drawn[column][number] if column in self.drawn else text, self.look(key, column))
+        for column, text in zip(self.frame, texts, strict=True)
+      ]
+      *group, name = key if self.frame.index.nlevels > 1 else [key]
+      yield TableRow(''.join(group), name, shown, number >= len(self.frame) - self.footer)
+
+  def csv(self) -> bytes:
+    """As CSV in UTF-8 with a byte order mark, without which spreadsheets assume another encoding."""
+    content = io.StringIO()
+    writer = csv.writer(content, lineterminator='\n')
+    names = self.frame.index.to_frame().to_numpy()
+    rows = ([*name, *texts] for name, texts in zip(names, self.frame.to_numpy(), strict=True))
+    writer.writerows([_plain(text) for text in row] for row in (self.head, *rows))
+    return b'\xef\xbb\xbf' + content.getvalue().encode()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Picture:
+  """A picture, and a PNG file.
+
+  Attributes:
+    name: of the file.
+    caption: what it shows and how to read it.
+    alt: what it shows, for those who do not see it.
+    drawing: a figure that follows the page's colours, or the content of a PNG file, which does not.
+  """
+
+  name: str
+  caption: str
+  alt: str
+  drawing: Canvas | bytes
+
+
+Block = str | Table | Picture
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+  """A part of the page; text is a paragraph, successive pictures stand next to each other if there is room."""
+
+  title: str
+  blocks: Sequence[Block]
+
+
+class Page:
+  """Collects sections. `files` are PNG and CSV by name, to lie next to the page."""
+
+  def __init__(self):
+    self.files: dict[str, bytes] = {}
+    self._sections: list[dict[str, Any]] = []
+
+  def add(self, section: Section) -> None:
+    """Adds a section with its files; one without blocks is left out."""
+    if section.blocks:
+      parts = itertools.groupby(map(self._placed, section.blocks), key=lambda block: block['kind'])
+      parts = [(kind, list(blocks)) for kind, blocks in parts]
+      self._sections.append({'title': section.title, 'anchor': slug(section.title), 'parts': parts})
+
+  def html(self, title: str, introduction: Sequence[str], facts: Sequence[tuple[str, str]]) -> str:
+    """The page.
+
+    Args:
+      title: its heading.
+      introduction: paragraphs below it.
+      facts: names and values below these.
+    """
+    environment = jinja2.Environment(
+      loader=jinja2.PackageLoader('rembert.report', '.'), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.get_template('page.html.j2')
+    return clean(template.render(title=title, introduction=introduction, facts=facts, sections=self._sections))
+
+  def _placed(self, block: Block) -> dict[str, Any]:
+    """What the template is given for a block; its file is put among the files."""
+    if isinstance(block, str):
+      return {'kind': 'text', 'text': block}
+    if isinstance(block, Table):
+      kind = 'data' if not block.is_shown else 'folded' if block.is_folded else 'table'
+      return {'kind': kind, 'table': block, 'file': self._file(block.caption.split(':')[0], 'csv', block.csv())}
+    if isinstance(block.drawing, bytes):
+      file = self._file(block.name, 'png', block.drawing)
+      address = f'data:image/png;base64,{base64.b64encode(block.drawing).decode()}'
+      image = Markup('<img src="{}" alt="{}">').format(address, block.alt)
+    else:
+      file = self._file(block.name, 'png', block.drawing.png())
+      name = file.removesuffix('.png')
+      image = inline_svg(block.drawing.svg(name), name, block.alt)
+    return {'kind': 'pictures', 'picture': block, 'file': file, 'image': image}
+
+  def _file(self, name: str, suffix: str, content: bytes) -> str:
+    base = stem = slug(name)
+    taken = {'index', *(file.rpartition('.')[0] for file in self.files)}
+    for number in itertools.count(2):
+      if stem not in taken:
+        break
+      stem = f'{base}-{number}'
+    self.files[f'{stem}.{suffix}'] = content
+    return f'{stem}.{suffix}'
+
+
+def slug(text: str) -> str:
+  """A text as part of a file name or an anchor: a-z, 0-9 and -."""
+  return re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-')[:60] or 'x'
+
+
+def _plain(text: str) -> str:
+  """A text that a spreadsheet does not take for a formula; numbers keep their sign."""
+  text = clean(text)
+  if text.startswith(('=', '@', '\t', '\r')) or (text.startswith(('+', '-')) and not _is_number(text)):
+    return f"'{text}"
+  return text
+
+
+def _is_number(text: str) -> bool:
+  try:
+    float(text.rstrip('%†‡*').split('±')[0].split('/')[0])
+  except ValueError:
+    return False
+  return True
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def inline_svg(svg: bytes, name: str, alt: str) -> Markup:
+  """Matplotlib's SVG as a part of the page: in its colours and fonts, with ids that no other picture has.
+
+  Args:
+    svg: of a `Canvas`.
+    name: unique on the page; a prefix of the ids.
+    alt: what the picture shows.
+  """
+  root = ElementTree.fromstring(svg)
+  for parent in list(root.iter()):
+    for child in list(parent):
+      if child.tag.endswith(('}metadata', '}style')):  # a style would be that of the whole page
+        parent.remove(child)
+  for each in root.iter():
+    each.tag = each.tag.rpartition('}')[2]
+    attributes = {key.rpartition('}')[2]: value for key, value in each.attrib.items()}
+    each.attrib = {
+      key: _page_attribute(key, value, name)
+      for key, value in attributes.items()
+      if (key, each.tag) != ('id', 'g')  # nothing refers to them
+    }
+  _, _, width, _ = map(float, root.attrib['viewBox'].split())
+  look = {'class': 'picture', 'role': 'img', 'aria-label': clean(alt), 'style': f'max-width: {4 / 3 * width:.0f}px'}
+  root.attrib = {'viewBox': root.attrib['viewBox'], **look}
+  return Markup(ElementTree.tostring(root, encoding='unicode', method='html'))
+
+
+def _page_attribute(key: str, value: str, name: str) -> str:
+  if key == 'id':
+    return f'{name}-{value}'
+  if key == 'href':
+    return value.replace('#', f'#{name}-', 1)
+  value = value.replace('url(#', f'url(#{name}-')
+  if key in ('style', 'fill', 'stroke'):
+    value = value.replace(INK, 'currentColor').replace(FAINT, 'var(--faint)').replace(GRID, 'var(--grid)')
+    for number, colour in enumerate(SERIES, 1):
+      value = value.replace(colour, f'var(--series-{number})')
+    # Matplotlib's fonts are seldom installed; the page's always are.
+    value = re.sub(r'font:\s*(\S+)\s+[^;]*', r'font-size: \1', value)
+  return value
+
+
+def sparkline(values: Sequence[float], alt: str, width: int = 96, height: int = 22) -> Markup:
+  """A curve of the size of a word, with a dot at its end."""
+  _, values = thinned(range(len(values)), values, 60)
+  low, high = (float(min(values)), float(max(values))) if len(values) else (0.0, 0.0)
+  x = lambda index: 3 + (width - 6) * index / max(1, len(values) - 1)
+  y = lambda value: 3 + (height - 6) * ((high - value) / (high - low) if high > low else 0.5)
+  points = [f'{x(index):.1f},{y(value):.1f}' for index, value in enumerate(values)]
+  curve = Markup('<polyline points="{}"/>').format(' '.join(points))
+  if points:
+    curve += Markup('<circle cx="{}" cy="{}" r="2.4"/>').format(*points[-1].split(','))
+  svg = '<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" class="spark" role="img" aria-label="{2}">{3}</svg>'
+  return Markup(svg).format(width, height, alt, curve)

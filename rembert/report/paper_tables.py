@@ -1,0 +1,332 @@
+"""The paper's Tables 2 to 6, 8, 9, 12 and 13: each row as the paper prints it, and above it what was measured here."""
+
+import dataclasses
+import re
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from rembert import paper
+from rembert.jobs.xtreme_results import NUM_LANGUAGES, Spread, spread
+from rembert.jobs.xtreme_table import NAMES
+from rembert.plotting.training import millions
+from rembert.report.html import MISSING, Section, Table, table_frame
+from rembert.report.load import Model
+from rembert.report.runs import counts_of
+from rembert.report.scores import Results, TaskProgress
+from rembert.report.statistics import LEVEL, Comparison, compare, holm, sign_flip_p
+
+TITLES = {
+  2: 'Table 2: one embedding table for input and output, or two',
+  3: 'Table 3: a wide input embedding, or a wide output embedding',
+  4: 'Table 4: the width of the output embedding',
+  5: 'Table 5: capacity for pre-training in layers instead',
+  6: 'Table 6: what the input embedding saves, spent on width or depth',
+  12: 'Table 12: a narrow table that input and output share',
+  13: 'Table 13: English models',
+}
+_NAMES = NAMES | {'mnli': 'MNLI'}
+_BETTER, _WORSE = '▲', '▼'
+_INTRODUCTION = (
+  "Each table in the paper's form; what was measured here stands above what the paper prints. Ours are means over "
+  'languages and seeds, ± the standard deviation of the sample over seeds; questions are exact match/F1, and count '
+  "their mean. The paper's scores are on dev sets, ours on what the runs were told to be judged on (by default test).",
+  f'{_BETTER} and {_WORSE} mark what is better or worse than the first row of its table: p < {LEVEL}, from flipping '
+  'the signs of the differences language by language (seeds averaged), after Holm’s correction over the table. It says '
+  'that the order would hold in other languages, for these very models. Whether it would hold for models trained '
+  'again, only the spread over seeds can tell: with three no test can say so, the least p there is being 0.25.',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasuredRow:
+  """A row of the paper and the model that reproduces it.
+
+  Attributes:
+    printed: the paper's row.
+    model: None if none of the models reproduces it.
+    by_seed: task to what each language counts: a row per seed, a column per language; tasks that have scores.
+    by_metric: task to the mean of each metric: (exact match, F1) of questions.
+    progress: task to how far it is.
+  """
+
+  printed: paper.PaperRow
+  model: Model | None = None
+  by_seed: Mapping[str, pd.DataFrame] = dataclasses.field(default_factory=dict)
+  by_metric: Mapping[str, Sequence[Spread]] = dataclasses.field(default_factory=dict)
+  progress: Mapping[str, TaskProgress] = dataclasses.field(default_factory=dict)
+
+  def task_means(self) -> pd.DataFrame:
+    """Means over languages: a row per seed that has every task of the paper's row, a column per task."""
+    tasks = [task for task in self.printed.scores if task in self.by_seed]
+    if len(tasks) < len(self.printed.scores):
+      return pd.DataFrame()
+    return pd.concat({task: self.by_seed[task].mean(axis='columns') for task in tasks}, axis='columns', join='inner')
+
+
+def paper_tables(results: Results) -> Section:
+  """Every table with a row that one of the models reproduces, and was fine-tuned for."""
+  blocks = []
+  for table, printed in paper.TABLES.items():
+    rows = measure(results, table, printed)
+    if any(row.model is not None and row.model.finetuned for row in rows):
+      blocks += table_blocks(table, rows)
+  return Section('Paper tables', [*_INTRODUCTION, *blocks] if blocks else [])
+
+
+def measure(results: Results, table: int, printed: Sequence[paper.PaperRow]) -> list[MeasuredRow]:
+  """The rows of a table, each with the model that reproduces it: with the layers that the row keeps, if it was
+  fine-tuned like that, else with all."""
+  rows = []
+  for row in printed:
+    model = next((model for model in results.models if (table, row.name) in model.rows), None)
+    if model is None:
+      rows.append(MeasuredRow(row))
+      continue
+    variant = f'RemBertConfig.num_hidden_layers={model.kept_layers}'
+    variant = variant if variant in results.variants(model) else ''
+    tasks = results.tasks(model, variant)
+    rows.append(
+      MeasuredRow(
+        row,
+        model,
+        {task: results.by_seed(model, task, variant) for task in tasks},
+        {task: results.by_metric(model, task, variant) for task in tasks},
+        {task: results.progress[model.name, variant, task] for task in tasks},
+      )
+    )
+  return rows
+
+
+def table_blocks(table: int, rows: Sequence[MeasuredRow]) -> list[Table]:
+  """A table, and its differences to the first row, if there are any."""
+  differences = compare_rows(rows)
+  blocks = [_scores_table(table, rows, differences)]
+  return [*blocks, _significance_table(table, rows, differences)] if differences else blocks
+
+
+def compare_rows(rows: Sequence[MeasuredRow]) -> dict[tuple[int, str], tuple[Comparison, float | None]]:
+  """(number of a row, task) to its comparison with the first row, and p over languages after Holm's correction."""
+  found: dict[tuple[int, str], Comparison] = {}
+  for number, row in enumerate(rows[1:], 1):
+    for task in rows[0].printed.scores:
+      if task in row.by_seed and task in rows[0].by_seed:
+        comparison = compare(row.by_seed[task], rows[0].by_seed[task])
+        if comparison is not None:
+          found[number, task] = comparison
+  corrected = holm([comparison.p_languages for comparison in found.values()])
+  return {key: (comparison, p) for (key, comparison), p in zip(found.items(), corrected, strict=True)}
+
+
+def _scores_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping) -> Table:
+  tasks = list(rows[0].printed.scores)
+  has_mean = any(row.printed.mean is not None for row in rows)
+  cells, notes = {}, []
+  for number, row in enumerate(rows):
+    printed, means = row.printed, row.task_means()
+    counts = counts_of(row.model) if row.model else None
+    ours = {'PT': counts and millions(counts.pre_training), 'FT': counts and millions(counts.fine_tuning)}
+    theirs = {'PT': _millions(printed.pre_training_millions), 'FT': _millions(printed.fine_tuning_millions)}
+    for task in tasks:
+      ours[_NAMES[task]] = _scores_cell(row.by_metric.get(task, ()), *differences.get((number, task), (None, None)))
+      theirs[_NAMES[task]] = '/'.join(f'{value:.1f}' for value in printed.scores.get(task, ()))
+    if has_mean:
+      ours['Avg'] = str(spread(means.mean(axis='columns').tolist())) if len(means) else None
+      theirs['Avg'] = None if printed.mean is None else f'{printed.mean:.1f}'
+    cells |= {(printed.label, 'ours'): ours, (printed.label, 'paper'): theirs}
+    notes.append(_progress_note(row))
+  notes += _partial_notes(rows, tasks)
+  if has_mean and any(row.task_means().empty for row in rows):
+    notes.append('Avg is given where a seed has all tasks of the table.')
+  return _beside_paper(TITLES.get(table, f'Table {table}'), cells, notes)
+
+
+def _beside_paper(
+  caption: str, cells: Mapping[tuple[str, str], Mapping[str, str | None]], notes: Sequence[str]
+) -> Table:
+  """A table whose rows are (model, ours or paper)."""
+  frame = table_frame(cells.items(), 'model', 'from').map(lambda text: text or MISSING)
+  return Table(caption, frame, notes, lambda row, column: 'paper' if row[1] == 'paper' else '')
+
+
+def _scores_cell(metrics: Sequence[Spread], comparison: Comparison | None, p: float | None) -> str:
+  mark = ''
+  if comparison is not None and p is not None and p < LEVEL:
+    mark = _BETTER if comparison.difference > 0 else _WORSE
+  return '/'.join(map(str, metrics)) + mark
+
+
+def _millions(value: int | None) -> str | None:
+  return None if value is None else f'{value}M'
+
+
+def _progress_note(row: MeasuredRow) -> str:
+  if row.model is None:
+    return f'{row.printed.label}: not part of this.'
+  if not row.progress:
+    return f'{row.printed.label}: no scores yet.'
+  seeds = {
+    task: f'{each.done} seed(s)' if each.done == each.planned else f'{each.done} of {each.planned} seeds'
+    for task, each in row.progress.items()
+  }
+  if len({(each.done, each.planned) for each in row.progress.values()}) == 1:
+    words = next(iter(seeds.values()))
+  else:
+    words = ', '.join(f'{_NAMES.get(task, task)} {of_task}' for task, of_task in seeds.items())
+  return f'{row.printed.label} ({row.model.name}): {words}.'
+
+
+def _partial_notes(rows: Sequence[MeasuredRow], tasks: Sequence[str]) -> Iterator[str]:
+  for task in tasks:
+    sizes = sorted({len(row.by_seed[task].columns) for row in rows if task in row.by_seed})
+    if sizes and sizes[0] < NUM_LANGUAGES.get(task, 0):
+      yield f'{_NAMES[task]}: {" or ".join(map(str, sizes))} of {NUM_LANGUAGES[task]} languages.'
+
+
+def _significance_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping) -> Table:
+  cells = {}
+  for number, row in enumerate(rows):
+    for task, (found, p) in ((task, each) for (of_row, task), each in differences.items() if of_row == number):
+      cells[row.printed.label, _NAMES[task]] = {
+        'difference': f'{found.difference:+.2f}',
+        '95 % (bootstrap)': f'{found.low:+.2f} to {found.high:+.2f}',
+        'languages': f'{found.languages}',
+        'p, languages': _p(found.p_languages),
+        'p, Holm': _p(p),
+        'seeds': f'{found.seeds}',
+        'p, seeds': _p(found.p_seeds),
+      }
+    if any(of_row == number for of_row, _ in differences) and (over := compare_averages(row, rows[0])) is not None:
+      difference, tasks, p = over
+      average = {'difference': f'{difference:+.2f}', 'languages': f'{tasks} tasks', 'p, languages': _p(p)}
+      cells[row.printed.label, 'Avg'] = average
+  frame = table_frame(cells.items(), 'model', 'task').fillna(MISSING)
+  caption = f'Table {table}, differences to “{rows[0].printed.label}”: points, and how sure they are'
+  notes = [
+    'p is two-sided, of flipping signs: all ways up to 16 pairs, 65,536 drawn ones beyond. The interval draws '
+    'languages and seeds again, both at once. Avg flips the signs of the tasks.'
+  ]
+  return Table(caption, frame, notes)
+
+
+def compare_averages(row: MeasuredRow, first: MeasuredRow) -> tuple[float, int, float] | None:
+  """Mean difference of the average, number of tasks, and p of flipping their signs; None without common tasks."""
+  ours, theirs = row.task_means(), first.task_means()
+  if ours.empty or theirs.empty or len(ours.columns) < 2:
+    return None
+  differences = (ours.mean() - theirs.mean())[ours.columns].tolist()
+  return statistics.fmean(differences), len(differences), sign_flip_p(differences)
+
+
+def _p(value: float | None) -> str:
+  if value is None:
+    return MISSING
+  return '< 0.001' if value < 0.001 else f'{value:.3f}'
+
+
+# --- Tables 8 and 9 ---------------------------------------------------------------------------------------------------
+
+_WORDS = {
+  'men': 'MEN',
+  'mturk771': 'MTurk771',
+  'rare_word': 'Rare-Word',
+  'simlex999': 'SimLex999',
+  'verb143': 'Verb-143',
+}
+_PROBES = {
+  **{'pos': 'POS', 'constituents': 'Const.', 'dependencies': 'Deps.', 'entities': 'Entities', 'srl': 'SRL'},
+  **{'coref_ontonotes': 'Coref O.', 'coref_winograd': 'Coref W.', 'spr1': 'SPR1', 'spr2': 'SPR2'},
+  **{'relations': 'Rel.'},
+}
+
+
+def probing_tables(results: Results) -> Section:
+  """Tables 8 and 9, if models of their rows were analysed: what the embeddings and the layers know."""
+  models = {name: model for model in reversed(results.models) for _, name in model.rows}
+  return Section('Tables 8 and 9', [*_table_8(models), *_table_9(models)])
+
+
+def _table_8(models: Mapping[str, Model]) -> Iterator[Table]:
+  if not _is_analysed(models, paper.TABLE_8, ('word_similarity', 'masked_accuracy')):
+    return
+  cells = {}
+  for row in paper.TABLE_8:
+    model = models.get(row.name)
+    accuracy = _over_seeds(model, 'masked_accuracy', lambda results: _at(results, 'all', 'accuracy'))
+    ours, theirs = {}, {}
+    for name, title in _WORDS.items():
+      values = [_over_seeds(model, 'word_similarity', _rho(name, table)) for table in ('input', 'output')]
+      ours[title] = '/'.join(values) if values[1] != MISSING else values[0]
+      theirs[title] = '/'.join(f'{value:.1f}' for value in dict.fromkeys((row.inputs[name], row.outputs[name])))
+    cells[row.label, 'ours'] = {**ours, 'MLM': accuracy}
+    cells[row.label, 'paper'] = {**theirs, 'MLM': f'{row.mlm_accuracy:.1f}'}
+  notes = [
+    'Correlation, times 100, of dot products of word vectors with what people say: input/output embedding. Data sets '
+    'are known by the names of their files. MLM accuracy in percent.'
+  ]
+  yield _beside_paper('Table 8: word similarity, and masked pieces predicted', cells, notes)
+
+
+def _table_9(models: Mapping[str, Model]) -> Iterator[Table]:
+  if not _is_analysed(models, paper.TABLE_9, ('edge_probing',)):
+    return
+  cells = {}
+  for row in paper.TABLE_9:
+    found = [_values(models.get(row.name), 'edge_probing', _probe(task)) for task in _PROBES]
+    ours = {title: _text(values) for title, values in zip(_PROBES.values(), found, strict=True)}
+    mean = f'{statistics.fmean(map(statistics.fmean, found)):.1f}' if all(found) else MISSING
+    theirs = {title: f'{row.scores[task][0]:.1f}' for task, title in _PROBES.items()}
+    cells |= {(row.label, 'ours'): ours | {'Avg': mean}, (row.label, 'paper'): theirs | {'Avg': f'{row.mean:.1f}'}}
+  notes = ['Micro-F1 on the test sets of each task, mean over them. Tasks are known by their names.']
+  yield _beside_paper('Table 9: edge probing of frozen layers', cells, notes)
+
+
+def _is_analysed(models: Mapping[str, Model], rows: Sequence, whats: Sequence[str]) -> bool:
+  analyses = [each for row in rows if row.name in models for each in models[row.name].analyses]
+  return any(each.what in whats and each.results is not None for each in analyses)
+
+
+def _values(model: Model | None, what: str, value: Callable[[Mapping], float | None]) -> list[float]:
+  """A number of each result of an analysis; those that have it."""
+  results = [each.results for each in (model.analyses if model else ()) if each.what == what and each.results]
+  return [number for each in results if (number := value(each)) is not None]
+
+
+def _over_seeds(model: Model | None, what: str, value: Callable[[Mapping], float | None]) -> str:
+  return _text(_values(model, what, value))
+
+
+def _text(values: Sequence[float]) -> str:
+  return str(spread(values)) if values else MISSING
+
+
+def _rho(name: str, table: str) -> Callable[[Mapping], float | None]:
+  """ρ of one embedding on a data set, whose file may be called `MEN_dataset_natural_form_full`."""
+
+  def value(results: Mapping) -> float | None:
+    sets = results.get('sets')
+    named = [each for each in (sets if isinstance(sets, Mapping) else {}) if _bare(each).startswith(_bare(name))]
+    return _at(sets, named[0], table, 'rho') if named else None
+
+  return value
+
+
+def _probe(task: str) -> Callable[[Mapping], float | None]:
+  def value(results: Mapping) -> float | None:
+    is_it = _bare(str(results.get('task', ''))).startswith(_bare(task))
+    return _at(results, 'encoders', 'model', 'mean', 'micro_f1') if is_it else None
+
+  return value
+
+
+def _bare(text: str) -> str:
+  return re.sub(r'[^a-z0-9]', '', text.lower())
+
+
+def _at(content: Any, *names: str) -> float | None:
+  """A number deep in an object; None if anything on the way is missing."""
+  for name in names:
+    content = content.get(name) if isinstance(content, Mapping) else None
+  return float(content) if isinstance(content, int | float) and not isinstance(content, bool) else None

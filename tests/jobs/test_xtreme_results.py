@@ -1,0 +1,184 @@
+"""Averages as the paper's, and none over less than it says."""
+
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.jobs.xtreme_results import (
+  CATEGORIES,
+  FILTER,
+  NUM_LANGUAGES,
+  PAPER,
+  REMBERT,
+  SCORES,
+  STILTS,
+  TASKS,
+  VECO,
+  XLM_R,
+  LeaderboardRow,
+  TaskScore,
+  leaderboard_row,
+  spread,
+  summarise,
+)
+from tasks.xtreme.statistics import LANGUAGES
+
+SCORE = st.floats(0, 100)
+
+
+# --- the paper's rows ---------------------------------------------------------
+
+
+def test_remberts_own_row_gives_its_averages():
+  averages = {name: round(average.value, 2) for name, average in REMBERT.averages().items()}
+  assert averages == {
+    'sentence_pair': 84.15,
+    'structured': 73.3,
+    'question_answering': 68.62,
+    'average': 75.36,
+    'task_mean': 74.39,
+  }
+  assert not any(average.is_partial for average in REMBERT.averages().values())
+  assert (REMBERT.pre_training, REMBERT.fine_tuning) == (995, 575)
+
+
+def test_what_the_paper_states_and_what_its_rows_give():
+  assert REMBERT.inconsistencies() == VECO.inconsistencies() == STILTS.inconsistencies() == {}
+  found = XLM_R.inconsistencies()
+  assert set(found) == {'structured', 'question_answering'}
+  assert found['structured'] == pytest.approx((69.0, 69.6))
+  assert found['question_answering'] == pytest.approx((62.3, 62.05))
+  found = FILTER.inconsistencies()
+  assert set(found) == {'sentence_pair', 'question_answering', 'task_mean', 'average'}
+  assert found['question_answering'] == pytest.approx((68.5, 67.25))
+
+
+def test_every_row_of_table_16_has_every_task_and_average():
+  assert [row.name for row in PAPER] == ['RemBERT', 'XLM-R', 'VECO', 'FILTER', 'STiLTs']
+  for row in PAPER:
+    assert set(row.scores) == set(TASKS)
+    assert set(row.stated) == set(row.averages())
+
+
+def test_half_of_a_question_answering_score_is_none():
+  scores = {'xnli': TaskScore(65.4), 'pawsx': TaskScore(81.9), 'xquad': TaskScore(64.5)}
+  mbert = LeaderboardRow('mBERT', scores, {'udpos': 'not printed'})
+  assert mbert.value('xquad') is None
+  assert mbert.why_missing('xquad') == 'F1 alone is known'
+  assert mbert.why_missing('udpos') == 'not printed'
+  assert mbert.averages()['question_answering'].value is None
+  assert mbert.averages()['sentence_pair'].value == pytest.approx((65.4 + 81.9) / 2)
+
+
+# --- averages -----------------------------------------------------------------
+
+
+@given(st.fixed_dictionaries({task: st.tuples(SCORE, SCORE) for task in TASKS}))
+def test_averages_are_means_of_means(values):
+  halves = ('xquad', 'mlqa', 'tydiqa')
+  row = LeaderboardRow('x', {task: TaskScore(f1, em if task in halves else None) for task, (em, f1) in values.items()})
+  worth = {task: (em + f1) / 2 if task in halves else f1 for task, (em, f1) in values.items()}
+  categories = [statistics.mean(worth[task] for task in tasks) for tasks in CATEGORIES.values()]
+  averages = row.averages()
+  assert averages['average'].value == pytest.approx(statistics.mean(categories))
+  assert averages['task_mean'].value == pytest.approx(statistics.mean(worth.values()))
+  assert not averages['average'].is_partial
+
+
+def test_an_average_over_fewer_tasks_says_so():
+  row = LeaderboardRow(
+    'x', {'xnli': TaskScore(70.0), 'pawsx': TaskScore(80.0), 'udpos': TaskScore(60.0)}, {'panx': 'no labels'}
+  )
+  averages = row.averages()
+  assert (averages['sentence_pair'].value, averages['sentence_pair'].is_partial) == (75, False)
+  assert (averages['structured'].value, averages['structured'].over) == (60, ('udpos',))
+  assert averages['structured'].is_partial
+  assert averages['question_answering'].value is None
+  assert averages['average'].over == ('sentence_pair', 'structured')
+  assert averages['average'].is_partial
+  assert (averages['task_mean'].value, averages['task_mean'].is_partial) == (70, True)
+  assert row.why_missing('panx') == 'no labels'
+  assert row.why_missing('mlqa') == 'not judged'
+
+
+def test_a_mean_over_fewer_languages_makes_all_above_it_partial():
+  scores = dict(REMBERT.scores) | {'xnli': TaskScore(80.8, None, 5, 15)}
+  averages = LeaderboardRow('x', scores).averages()
+  assert averages['average'].value == pytest.approx(REMBERT.averages()['average'].value)
+  assert [name for name, average in averages.items() if average.is_partial] == ['sentence_pair', 'average', 'task_mean']
+
+
+def test_retrieval_is_in_no_average():
+  with_retrieval = LeaderboardRow('x', dict(REMBERT.scores) | {'tatoeba': TaskScore(1.0), 'bucc2018': TaskScore(1.0)})
+  assert with_retrieval.averages() == REMBERT.averages()
+
+
+# --- from languages -----------------------------------------------------------
+
+
+def test_a_row_is_made_of_the_scores_of_languages_averaged_over_runs():
+  questions = {language: {'exact_match': 50.0, 'f1': 60.0, 'seconds': 3.0} for language in LANGUAGES['xquad']}
+  runs = [{'de': {'accuracy': 69.0 + seed}, 'en': {'accuracy': 79.0 + seed}} for seed in (0, 2)]
+  row = leaderboard_row('x', {'xnli': runs, 'xquad': [questions]}, {'mlqa': 'no data'})
+  assert row.scores['xnli'] == TaskScore(75, None, 2, 15)
+  assert row.scores['xnli'].is_partial
+  assert row.scores['xquad'] == TaskScore(60, 50, 11, 11)
+  assert not row.scores['xquad'].is_partial
+  assert row.value('xquad') == 55
+  assert row.why_missing('mlqa') == 'no data'
+
+
+def test_what_is_no_task_or_has_no_languages_is_refused():
+  with pytest.raises(ValueError, match='no task'):
+    leaderboard_row('x', {'squad': [{'en': {'f1': 1.0}}]})
+  with pytest.raises(ValueError, match='no languages'):
+    leaderboard_row('x', {'xnli': [{}]})
+
+
+def test_there_are_as_many_languages_as_xtreme_has():
+  assert set(SCORES) == set(NUM_LANGUAGES)
+  assert {task: len(LANGUAGES[task]) for task in NUM_LANGUAGES} == NUM_LANGUAGES
+
+
+# --- languages and seeds ------------------------------------------------------
+
+
+def test_the_gap_is_english_less_the_mean_of_the_others():
+  summary = summarise([{'en': 80.0, 'de': 70.0, 'sw': 50.0}])
+  assert summary.mean.mean == pytest.approx(200 / 3)
+  assert summary.english.mean == 80
+  assert summary.gap.mean == 20
+  assert summary.gap.deviation is None
+
+
+@given(st.lists(st.fixed_dictionaries({'en': SCORE, 'de': SCORE, 'th': SCORE}), min_size=2, max_size=6))
+def test_over_seeds_there_are_mean_and_deviation(runs):
+  summary = summarise(runs)
+  means = [sum(run.values()) / 3 for run in runs]
+  gaps = [run['en'] - (run['de'] + run['th']) / 2 for run in runs]
+  for found, values in (
+    (summary.mean, means),
+    (summary.gap, gaps),
+    (summary.languages['th'], [run['th'] for run in runs]),
+  ):
+    mean = sum(values) / len(values)
+    deviation = (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
+    assert found.mean == pytest.approx(mean, abs=1e-6)
+    assert found.deviation == pytest.approx(deviation, abs=1e-6)
+    assert found.runs == len(runs)
+
+
+def test_without_english_or_without_others_there_is_no_gap():
+  assert summarise([{'de': 1.0}]).english is None
+  assert summarise([{'de': 1.0}]).gap is None
+  assert summarise([{'en': 1.0}]).gap is None
+
+
+def test_runs_of_other_languages_are_refused():
+  with pytest.raises(ValueError, match='not of the same languages'):
+    summarise([{'en': 1.0}, {'de': 1.0}])
+  with pytest.raises(ValueError, match='no scores'):
+    summarise([])
+  assert spread([3.0]).deviation is None

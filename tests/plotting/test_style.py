@@ -1,0 +1,60 @@
+"""One look: pictures that are always the same, any text as a label, curves with few points."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.plotting import style
+
+
+def draw(labels=('a', 'b')):
+  with style.canvas() as canvas:
+    for index, label in enumerate(labels):
+      canvas.axes.plot([0, 1], [0, index], label=style.label(label), **style.line_style(index))
+    style.step_axis(canvas.axes)
+    canvas.legend()
+  return canvas
+
+
+def test_the_same_picture_is_the_same_file():
+  first, second = draw(), draw()
+  assert first.png() == second.png()
+  assert first.svg('name') == second.svg('name')
+  assert first.png().startswith(b'\x89PNG')
+
+
+@pytest.mark.parametrize('text', ['$\\frac', '_hidden', '語言', 'x' * 300, '\x00\ud800'])
+def test_any_text_can_be_a_label(text, recwarn):
+  drawn = draw([text, 'b'])
+  drawn.png()
+  assert style.label(text).strip() in drawn.svg('name').decode()
+  assert not [warning for warning in recwarn if 'Glyph' in str(warning.message)]
+
+
+def test_a_legend_has_the_order_that_is_asked_for():
+  with style.canvas() as canvas:
+    for name in 'abc':
+      canvas.axes.plot([0, 1], label=name)
+    canvas.legend(order=['c', 'a', 'd'])
+  assert [text.get_text() for text in canvas.figure.legends[0].get_texts()] == ['c', 'a']
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=2000), st.integers(1, 50))
+def test_thinned_points_are_few_and_keep_the_mean_of_whole_runs(values, most):
+  x, y = style.thinned(range(len(values)), values, most)
+  assert len(x) == len(y) <= most
+  assert np.all(np.diff(x) > 0)
+  assert min(values) - 1e-6 <= y.min()
+  assert y.max() <= max(values) + 1e-6
+
+
+def test_few_points_are_not_touched():
+  x, y = style.thinned([1, 5], [2.0, 3.0])
+  assert (list(x), list(y)) == ([1, 5], [2.0, 3.0])
+
+
+def test_many_series_are_told_apart_without_colour():
+  looks = [style.line_style(index) for index in range(len(style.SERIES) * len(style.DASHES))]
+  assert len({(look['color'], look['linestyle']) for look in looks}) == len(looks)
+  assert len({(look['marker'], look['linestyle']) for look in looks}) == len(looks)
