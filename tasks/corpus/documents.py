@@ -108,13 +108,13 @@ def clean(found: RawDocument | Lost, config: CorpusConfig) -> Document | Lost:
 
 def first_of(same: Iterable[Document]) -> Iterator[Document | Lost]:
   """Of documents with the same text, the one with the smallest id and title, whatever their order; and the loss."""
-  first, count = None, 0
-  for document in same:
-    first = document if first is None else min(first, document, key=lambda each: (each.id, each.title))
-    count += 1
+  documents = iter(same)
+  first, repeated = next(documents), 0
+  for document in documents:
+    first, repeated = min(first, document, key=lambda each: (each.id, each.title)), repeated + 1
   yield first
-  if count > 1:
-    yield Lost(first.language, 'repeated documents', count - 1)
+  if repeated:
+    yield Lost(first.language, 'repeated documents', repeated)
 
 
 def paragraph_places(document: Document) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
