@@ -75,7 +75,7 @@ setup(
   package_data={
     'rembert.gin_files.gin': ['**/*.gin'],
     'rembert.report': ['style.css'],
-    'tasks.wikipedia': ['sample/*'],
+    'tasks.wikipedia': ['*.json', 'sample/*'],
     'launch': ['docker/*.Dockerfile'],
     'launch.cloud': ['*.sh'],
   },
