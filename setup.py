@@ -77,7 +77,7 @@ setup(
   package_data={
     'rembert.gin_files.gin': ['**/*.gin'],
     'rembert.report': ['page.html.j2', 'style.css'],
-    'tasks.wikipedia': ['sample/*'],
+    'tasks.wikipedia': ['*.json', 'sample/*'],
     'launch': ['docker/*.Dockerfile', '*.sbatch', '*.sh'],
   },
   install_requires=REQUIREMENTS,

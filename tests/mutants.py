@@ -545,14 +545,14 @@ MUTANTS = [
   ),
   Mutant(
     'the section that follows a list of references is left out with it',
-    'tasks/wikipedia/wikitext/lines.py',
+    'tasks/wikipedia/blocks.py',
     'level > skipped_level',
     'level >= skipped_level',
     area='tasks',
   ),
   Mutant(
     'names of categories are kept as text of the article',
-    'tasks/wikipedia/wikitext/links.py',
+    'tasks/wikipedia/links.py',
     'if is_embedded(target, namespaces) or name.casefold() in namespaces.categories:',
     'if is_embedded(target, namespaces):',
     area='tasks',

@@ -93,6 +93,8 @@ def test_wheel_and_sdist_hold_the_same(distributions):
   contents = [sorted(zipfile.ZipFile(file).namelist()) for file in distributions.values()]
   assert contents[0] == contents[1]
   assert not [name for name in contents[0] if name.startswith(('tests/', 'benchmarks/', 'docs/', 'examples/', 'gin/'))]
+  tables = {str(path.relative_to(ROOT)) for path in (ROOT / 'tasks').rglob('*.json')}
+  assert tables <= set(contents[0])
 
 
 @pytest.mark.slow

@@ -1,15 +1,15 @@
 """Wikitext to paragraphs of clean prose.
 
 The work is shared. Scanners that pass over the text once take out what a reader of the article's prose does not see:
-comments, references, tables, infoboxes, pictures, categories (`wikitext.elements`, `wikitext.brackets`). Their cost is
-linear whatever the input, and they leave little. `mwparserfromhell`, a full parser and far slower, reads the arguments
-of the templates that stand in the middle of a sentence and carry a part of it (`wikitext.templates`). Patterns undo the
-rest: marks of bold and italic, external links, tags, entities (`wikitext.inline`).
+comments, references, tables, infoboxes (`blocks`), pictures, categories (`links`). Their cost is linear whatever the
+input, and they leave little. `mwparserfromhell`, a full parser and far slower, reads the arguments of the templates
+that stand in the middle of a sentence and carry a part of it (`templates`). Patterns undo the rest: marks of bold and
+italic, external links, tags, entities (`text`).
 
 Decisions:
 - Formulas: `<math>` is dropped with the blank before the punctuation after it, except where it is as plain as `x` or
   `n + 1`. Code blocks are dropped, inline `<code>` is kept.
-- Sections of notes, sources and links are dropped with their subsections (`languages.boilerplate_headings`); so are
+- Sections of notes, sources and links are dropped with their subsections (`blocks.boilerplate_headings`); so are
   headings, unless asked for.
 - A list item is a paragraph. A paragraph has at least three words, or eight characters of a script without blanks.
 - Text is NFC with single blanks; soft hyphens, zero-width spaces and direction marks go, joiners stay: they change
@@ -21,16 +21,10 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 
-from tasks.wikipedia.wikitext.brackets import without_nesting, without_unclosed
-from tasks.wikipedia.wikitext.elements import without_elements
-from tasks.wikipedia.wikitext.inline import without_inline_markup
-from tasks.wikipedia.wikitext.lines import prose_lines
-from tasks.wikipedia.wikitext.links import with_plain_links_read
-from tasks.wikipedia.wikitext.namespaces import LinkNamespaces, link_namespaces
-from tasks.wikipedia.wikitext.placeholders import without_placeholders
-from tasks.wikipedia.wikitext.templates import with_parameters_read, with_templates_read, without_templates
-from tasks.wikipedia.wikitext.tidying import tidy
-from tasks.wikipedia.wikitext.variants import with_one_variant
+from tasks.wikipedia.blocks import prose_lines, with_one_variant, without_elements, without_nesting, without_unclosed
+from tasks.wikipedia.links import LinkNamespaces, link_namespaces, with_plain_links_read
+from tasks.wikipedia.templates import with_parameters_read, with_templates_read, without_templates
+from tasks.wikipedia.text import tidy, without_inline_markup, without_placeholders
 
 LARGEST_ARTICLE = 4_000_000  # characters; MediaWiki stores at most 2 MiB of wikitext, so more is damage
 _MOST_ROUNDS = 4

@@ -1,9 +1,76 @@
-"""Links within the wiki: `[[target|label]]` reads as its label; a link to a picture or a category as nothing."""
+"""Links within the wiki: `[[target|label]]` reads as its label; a link to a picture or a category as nothing.
 
+`namespaces.json` has the names under which links embed a picture or file the article, by edition: the current one
+first, then those that older text still uses. MediaWiki and its translators fixed them. A name missing there costs
+little: a dump's own header names its namespaces (`dumps.read_namespaces`), and a picture is known by the ending of its
+name.
+"""
+
+import dataclasses
+import functools
+import json
+import pathlib
 import re
+from collections.abc import Iterable, Mapping
 
-from tasks.wikipedia.wikitext import placeholders
-from tasks.wikipedia.wikitext.namespaces import LinkNamespaces
+from tasks.wikipedia.text import hide_separators
+
+_MEDIA, _FILE, _CATEGORY = -2, 6, 14  # MediaWiki's numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkNamespaces:
+  """What may stand before the colon of a link that shows nothing of the article; names are case folded.
+
+  Attributes:
+    files: names under which a link embeds a picture or offers a sound.
+    categories: names under which a link files the article.
+  """
+
+  files: frozenset[str]
+  categories: frozenset[str]
+
+
+def link_namespaces(own: Mapping[int, str] | None = None) -> LinkNamespaces:
+  """The names of all editions, and beside them a wiki's own.
+
+  Args:
+    own: names by MediaWiki's number, as `dumps.read_namespaces` finds them in a dump.
+  """
+  names = tuple((number, name.casefold()) for number, name in (own or {}).items())
+  return _link_namespaces(tuple(item for item in names if item[0] in (_MEDIA, _FILE, _CATEGORY)))
+
+
+@functools.lru_cache(maxsize=256)
+def _link_namespaces(own: tuple[tuple[int, str], ...]) -> LinkNamespaces:
+  return LinkNamespaces(
+    files=file_namespaces() | {name for number, name in own if number != _CATEGORY},
+    categories=category_namespaces() | {name for number, name in own if number == _CATEGORY},
+  )
+
+
+@functools.cache
+def file_namespaces() -> frozenset[str]:
+  """Names under which links embed a picture or offer a sound, case folded, in all the editions of the table."""
+  return _fold_case(*_table()['files'].values(), _table()['media'])
+
+
+@functools.cache
+def category_namespaces() -> frozenset[str]:
+  """Names under which links file the article, case folded, in all the editions of the table."""
+  return _fold_case(*_table()['categories'].values())
+
+
+@functools.cache
+def _table() -> dict:
+  return json.loads((pathlib.Path(__file__).parent / 'namespaces.json').read_text('utf-8'))
+
+
+def _fold_case(*editions: Iterable[str]) -> frozenset[str]:
+  return frozenset(name.casefold() for names in editions for name in names)
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
 
 _SIMPLE_LINK = re.compile(r'\[\[(?:[^\[\]{}|:\n]*+\|)?+([^\[\]{}|:=\n]++)\]\]')
 # A link that lacks a bracket: `[[Vienna|Viennese]`, `[Vienna|Viennese]]`.
@@ -70,9 +137,9 @@ def _as_argument(shown: str) -> str:
   Those of templates in the label itself stay as they are, for they do part arguments.
   """
   if '{{' not in shown:
-    return placeholders.hide_separators(shown)
+    return hide_separators(shown)
   depth, pieces = 0, []
   for piece in _TEMPLATE_EDGE.split(shown):
     depth += (piece == '{{') - (piece == '}}')
-    pieces.append(piece if depth else placeholders.hide_separators(piece))
+    pieces.append(piece if depth else hide_separators(piece))
   return ''.join(pieces)

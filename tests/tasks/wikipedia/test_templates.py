@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.wikipedia.wikitext import templates
-from tasks.wikipedia.wikitext.placeholders import unhide
-from tasks.wikipedia.wikitext.templates import (
+from tasks.wikipedia import templates
+from tasks.wikipedia.templates import (
   kept_for_reading,
   with_parameters_read,
   with_templates_read,
   without_templates,
 )
+from tasks.wikipedia.text import unhide
 
 
 @pytest.mark.parametrize(

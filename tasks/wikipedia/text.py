@@ -1,0 +1,189 @@
+"""Text within a line: markup undone by patterns, stand-ins for signs that are text, and the last tidying."""
+
+import html
+import re
+import unicodedata
+
+# --- stand-ins --------------------------------------------------------------------------------------------------------
+
+# For signs that are text, so that no later step reads them as markup: noncharacters, which no text may hold. `hide` is
+# for the rest of the way, until `unhide` at its end; `shield` is around the parser of templates alone. The two use
+# different stand-ins, so neither undoes the other.
+_RESERVED = re.compile('[\ufdd0-\ufdef]')
+UNCLOSED = '\ufdd0'  # a template that was opened and never closed
+NOTHING = '\ufdd1'  # `<nowiki/>`: parts two quotes that would else be one mark
+_HIDDEN_CHARACTERS = "[]{}<>|'=*#:;_!-"
+_HIDE = {ord(c): chr(0xFDD2 + i) for i, c in enumerate(_HIDDEN_CHARACTERS)}
+_HIDE_SEPARATORS = {ord(c): _HIDE[ord(c)] for c in '|='}
+_UNHIDE = {ord(UNCLOSED): None, ord(NOTHING): None} | {0xFDD2 + i: c for i, c in enumerate(_HIDDEN_CHARACTERS)}
+_SHIELDED_CHARACTERS = "[]<>'&:/"
+_SHIELD = {ord(c): chr(0xFDE4 + i) for i, c in enumerate(_SHIELDED_CHARACTERS)}
+_UNSHIELD = {0xFDE4 + i: c for i, c in enumerate(_SHIELDED_CHARACTERS)}
+
+
+def without_placeholders(text: str) -> str:
+  """Drops stand-ins that came with the text, so that those that follow are ours."""
+  return _RESERVED.sub('', text)
+
+
+def hide(text: str) -> str:
+  """Puts stand-ins for every sign of markup."""
+  return text.translate(_HIDE)
+
+
+def hide_separators(text: str) -> str:
+  """Puts stand-ins for the signs that would part the arguments of a template around the text."""
+  return text.translate(_HIDE_SEPARATORS)
+
+
+def unhide(text: str) -> str:
+  """Undoes `hide` and drops the other marks."""
+  return text.translate(_UNHIDE)
+
+
+def shield(text: str) -> str:
+  """Puts stand-ins for all markup but templates."""
+  return text.translate(_SHIELD)
+
+
+def unshield(text: str) -> str:
+  """Undoes `shield`."""
+  return text.translate(_UNSHIELD)
+
+
+# --- external links, tags, marks of bold and italic, entities ---------------------------------------------------------
+
+# Quantifiers that give nothing back (`++`), and a bound: an unclosed bracket must not cost a search of the whole line
+# for every other one.
+_EXTERNAL_LINK = re.compile(
+  r'\[(?:(?:https?|ftps?|ircs?|gopher|git|svn)://|//|mailto:|news:|tel:)[^\s\[\]]*+[ \t]*+([^\]\n]{0,2000}+)\]',
+  re.IGNORECASE,
+)
+_BROKEN_LINK = re.compile(r'\[[^\[\]|]{1,100}\|([^\[\]|]{1,100})\]')
+_URL = re.compile(r'\b(?:https?|ftps?|ircs?|gopher)://[^\s<>\[\]{}|"«»“”，。、；：（）「」]*', re.IGNORECASE)
+_BREAK = re.compile(r'<br\s*/?>|</?br>', re.IGNORECASE)
+_TAG = re.compile(r'</?[A-Za-z][A-Za-z0-9]*(?:[\s/][^<>]*)?>')
+_MAGIC_WORD = re.compile(r'__([^\W\d]\w{2,30}?)__')
+_ENTITY = re.compile(r'&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});|&nbsp(?![A-Za-z])')
+_QUOTES = re.compile("'{2,}")
+
+
+def without_inline_markup(line: str) -> str:
+  """Drops marks, tags and addresses and keeps the words between them; reads entities.
+
+  Args:
+    line: wikitext of one paragraph, its templates read.
+  """
+  if '|' in line:
+    line = _BROKEN_LINK.sub(r'\1', line)
+    if 'px|' in line:
+      line = line.rpartition('|')[2]  # what is left of a picture that lost its brackets
+  if '[' in line:
+    line = _EXTERNAL_LINK.sub(r'\1', line)
+  if '<' in line:
+    line = _BREAK.sub(' ', line)
+    line = _TAG.sub('', line)
+  if '://' in line:
+    line = _URL.sub('', line)
+  if "''" in line:
+    line = _without_quotes(line)
+  if '__' in line:
+    line = _MAGIC_WORD.sub(lambda match: '' if match[1] == match[1].upper() else match[0], line)
+  if '&' in line:
+    line = _without_entities(line)
+  return line
+
+
+def _without_quotes(line: str) -> str:
+  """Undoes the marks of bold and italic, by MediaWiki's rules for apostrophes beside them."""
+  parts = _QUOTES.split(line)
+  marks = [len(match) for match in _QUOTES.findall(line)]
+  kept = [1 if mark == 4 else int(mark > 5) for mark in marks]
+  bold = sum(mark in (3, 4, 5) or mark > 5 for mark in marks)
+  italic = sum(mark == 2 or mark >= 5 for mark in marks)
+  if bold % 2 and italic % 2:
+    # `L'''Unità''` is an apostrophe and italic: best after a word of one letter, else after any word.
+    candidates = [i for i, mark in enumerate(marks) if mark == 3 and parts[i] and not parts[i][-1].isspace()]
+    one_letter = [i for i in candidates if len(parts[i]) == 1 or parts[i][-2].isspace()]
+    for i in (one_letter or candidates)[:1]:
+      kept[i] = 1
+  return parts[0] + ''.join("'" * n + part for n, part in zip(kept, parts[1:], strict=True))
+
+
+def _without_entities(line: str) -> str:
+  for _ in range(3):  # `&amp;nbsp;` is common
+    line, changed = _ENTITY.subn(_character, line)
+    if not changed:
+      break
+  return line
+
+
+def _character(match: re.Match[str]) -> str:
+  entity = match.group()
+  return html.unescape(entity if entity.endswith(';') else entity + ';')
+
+
+# --- blanks, characters that cannot be seen, and the parentheses and commas around what is gone -----------------------
+
+_INVISIBLE = re.compile('[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\ufff9-\uffff]')
+# Putting combining marks in order takes the square of their number; no writing stacks more than a few (Unicode's
+# stream-safe format allows 30).
+_MARKS = re.compile(r'([^\w\s\x00-\x7f]{30})[^\w\s\x00-\x7f]+')
+_LONGEST_UNCHECKED = 3000
+_CONTROL = re.compile('[\x00-\x1f\x7f-\x9f]')
+_RESIDUE = re.compile(r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|''+|<!--|-->|</?ref\b[^<>]*>?|&nbsp;?")
+_SEPARATORS = r',;:،؛，；：、|'
+# One cheap look decides whether the patterns below are tried: few paragraphs need them. It finds a sign that has
+# nothing before it to part or to close, and an opening one with nothing after it.
+_UNTIDY = re.compile(
+  rf'[{_SEPARATORS}.。！？।)）\](（«“„「『《\["](?:'
+  rf'(?<=[\s(（{_SEPARATORS}—–-][{_SEPARATORS}.。！？।)）\]])|(?<=[(（«“„「『《\["])(?=[\s{_SEPARATORS})）»”“」』》\]"/.–—-]))'
+)
+# What templates leave behind in parentheses: separators without a part, a language or `IPA:` without a word.
+_AFTER_OPENING = re.compile(rf'(?<=[(（])[\s{_SEPARATORS}]++')
+_BEFORE_CLOSING = re.compile(rf'(?<![\s{_SEPARATORS}])(?:[\s{_SEPARATORS}]|(?<=\s)[—–-](?=\s?[)）]))++(?=[)）])')
+_LABEL_ALONE = re.compile(r'(?<=[(（])[^\W\d_][\w\s.-]{1,30}:\s?[,;)]\s?|\b(?:IPA|AFI|API|МФА|ՄՀԱ):\s?(?=[,;)])')
+_EMPTY_PAIR = re.compile(
+  r'[(（]\s?[-–—/.]?\s?[)）]|«\s?»|“\s?”|„\s?[“”]|「\s?」|『\s?』|《\s?》|(?<=\s)\[\s?\]|(?<=\s)""(?=[\s,.;:)]|$)'
+)
+_REPEATED = re.compile(r'([,;،؛，；、])(?:\s?[,;،؛，；、])+')
+_BEFORE_STOP = re.compile(r'[,;:،؛]\s?(?=\.(?:\s|$))')
+_BLANK_BEFORE = re.compile(r'\s(?=[,.،](?:[\s)»”"\]]|$)|[,،](?=\w)|[)\]，。、；：！？）।])')
+_ORPHANS = ' ,;:،؛，；：、。|·•●▪■◦‣►*#=)）]}'
+_LEADING = re.compile(r'\.(?![.\w])|[-–—]\s')  # a dash is what a flag or an icon before it leaves
+
+
+def tidy(paragraph: str) -> str:
+  """Brings text to NFC and single blanks; drops invisible characters, empty parentheses and stray separators.
+
+  Args:
+    paragraph: text that may hold placeholders; they become the signs that they stand for.
+  """
+  for _ in range(6):
+    tidied = _tidied_once(paragraph)
+    if tidied == paragraph:
+      break
+    paragraph = tidied
+  return paragraph
+
+
+def _tidied_once(paragraph: str) -> str:
+  paragraph = ' '.join(paragraph.split())
+  if not paragraph.isprintable():
+    paragraph = _CONTROL.sub(' ', _INVISIBLE.sub('', unhide(paragraph)))
+  if len(paragraph) > _LONGEST_UNCHECKED and not paragraph.isascii():
+    paragraph = _MARKS.sub(r'\1', paragraph)
+  if not unicodedata.is_normalized('NFC', paragraph):
+    paragraph = unicodedata.normalize('NFC', paragraph)
+  paragraph = _RESIDUE.sub('', paragraph)
+  if _UNTIDY.search(paragraph):
+    if '(' in paragraph or '（' in paragraph:
+      paragraph = _AFTER_OPENING.sub('', paragraph)
+      for _ in range(2):  # `(IPA: , German: )`
+        paragraph = _LABEL_ALONE.sub(lambda match: ')' if ')' in match[0] else '', paragraph)
+      paragraph = _BEFORE_CLOSING.sub('', paragraph)
+    paragraph = _EMPTY_PAIR.sub('', paragraph)
+    paragraph = _BEFORE_STOP.sub('', _REPEATED.sub(r'\1', paragraph))
+    paragraph = _BLANK_BEFORE.sub('', paragraph)
+  paragraph = paragraph.lstrip(_ORPHANS).rstrip(' |')
+  return paragraph[leading.end() :] if (leading := _LEADING.match(paragraph)) else paragraph

@@ -1,0 +1,250 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.wikipedia.blocks import (
+  boilerplate_headings,
+  prose_lines,
+  with_one_variant,
+  without_elements,
+  without_nesting,
+  without_unclosed,
+)
+from tasks.wikipedia.links import link_namespaces
+from tasks.wikipedia.text import unhide
+
+# --- elements ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('wikitext', 'text'),
+  [
+    ('A river<ref>Source, {{cite book|title=X}}</ref> flows<ref name="a" /> on<ref name=b/>.', 'A river flows on.'),
+    ('A river<ref name="x">[[File:X.jpg]] a\n\nb</ref> flows on.', 'A river flows on.'),
+    ('A river<!-- not\nshown --> flows on.', 'A river flows on.'),
+    ('A river <!-- never closed flows on.', 'A river '),
+    ('A river <ref>never closed\nflows on and on.', 'A river \nflows on and on.'),
+    ('A river <ref>forgotten end\nflows on.<ref>closed</ref> It ends.', 'A river \nflows on. It ends.'),
+    ('A </ref>river <gallery>flows on.', 'A river flows on.'),
+    ('A <span style="display:none">0012</span>river flows on.', 'A river flows on.'),
+    ('The <ruby>川<rp>(</rp><rt>かわ</rt><rp>)</rp></ruby> is a river.', 'The <ruby>川</ruby> is a river.'),
+    ('Let <math>x</math> be <math>n + 1</math>, not <math>\\frac{a}{b}</math>.', 'Let x be n + 1, not .'),
+    ('a<table><tr><td>b<table><tr><td>c</td></tr></table></td></tr></table>d', 'ad'),
+    ('A <b>river</b> < 3 km.', 'A <b>river</b> < 3 km.'),
+  ],
+)
+def test_elements_without_prose_go_with_what_they_hold(wikitext, text):
+  assert without_elements(wikitext) == text
+
+
+def test_what_nowiki_holds_is_text_and_is_not_read_as_markup():
+  hidden = without_elements("A <nowiki>'''[[x]]'''</nowiki> river.")
+  assert not set("'[]") & set(hidden)
+  assert unhide(hidden) == "A '''[[x]]''' river."
+
+
+def test_a_comment_on_a_line_of_its_own_does_not_part_paragraphs():
+  assert without_elements('A river\n<!-- x -->\nflows on.') == 'A river\nflows on.'
+  assert without_elements('A river <!-- x -->\nflows on.') == 'A river \nflows on.'
+
+
+def test_elements_that_are_paragraphs_become_blank_lines():
+  assert without_elements('<p>One.</p><div>Two.</div>Three.<br><br/>Four.<br>Five.').split('\n\n') == [
+    *('', 'One.', '', 'Two.', 'Three.', 'Four.<br>Five.')
+  ]
+
+
+@given(
+  st.lists(st.sampled_from(['<ref>', '</ref>', '<ref/>', '<!--', '-->', '<pre>', '</pre>', 'a', '\n'])).map(''.join)
+)
+def test_no_tag_of_an_element_without_prose_is_left(text):
+  left = without_elements(text)
+  assert not {'<ref>', '</ref>', '<ref/>', '<pre>', '</pre>', '<!--'} & {
+    left[i:j] for i in range(len(left)) for j in range(i, i + 7)
+  }
+
+
+# --- what nests -------------------------------------------------------------------------------------------------------
+
+
+def scanned(text):
+  """The text without what nests, and without the marks of templates that were never closed."""
+  lines = without_nesting(text, link_namespaces()).split('\n')
+  return '\n'.join(without_unclosed(line) for line in lines).strip()
+
+
+@pytest.mark.parametrize(
+  ('wikitext', 'text'),
+  [
+    ('A [[river|{{nowrap|broad}} one]] flows on.', 'A {{nowrap|broad}} one flows on.'),
+    ('A {{nowrap|{{lang|la|flumen}} [[river|broad]]}} flows on.', 'A {{nowrap|{{lang|la|flumen}} broad}} flows on.'),
+    ('A {{IPA|[[x|{{nowrap|y}}]]}} river.', 'A  river.'),
+    ("A [[File:X.jpg|thumb|A [[bank]] and ''mud''. [[File:Y.png|x]]]]river flows on.", 'A river flows on.'),
+    ('{{Infobox river\n| name = Fluss {{nowrap|x}}\n| map = [[File:X.png|thumb|a [[b]]]]\n}}\nA river.', 'A river.'),
+    ('{| class="x"\n|-\n! head\n|-\n| cell {{x|y}} || cell\n{|\n| nested\n|}\n|}\nA river.', 'A river.'),
+    ('{{Navbox|list=\n{| \n| a\n|}}}\nA river.', 'A river.'),
+    ('{{Navbox\n|a=1\n|}}\nA river.', 'A river.'),
+  ],
+)
+def test_tables_boxes_and_pictures_go_and_what_is_read_in_a_sentence_stays(wikitext, text):
+  assert scanned(wikitext) == text
+
+
+def test_a_bar_in_a_label_does_not_part_the_arguments_of_the_template_around_it():
+  [line] = without_nesting('{{nowrap|[[A|E=mc]]}}', link_namespaces()).strip().split('\n')
+  assert '=' not in line
+  assert unhide(line) == '{{nowrap|E=mc}}'
+
+
+@pytest.mark.parametrize(
+  ('wikitext', 'text'),
+  [
+    ('{{Infobox river\n| name = X\n\nA river flows on.', '| name = X\n\nA river flows on.'),
+    ('{| class="x"\n| a cell here\n\nA river flows on.', 'class="x"\n| a cell here\n\nA river flows on.'),
+    ('[[File:X.jpg|thumb|A caption without end\nA river flows on.', 'A river flows on.'),
+    ('A [[river flows {{on and ]] on }} and on.', 'A [[river flows  and on.'),
+    ('A river }} flows ]] on |} and on.', 'A river  flows ]] on |} and on.'),
+    ('A river {{flows on.', 'A river flows on.'),
+  ],
+)
+def test_a_bracket_without_its_other_half_costs_its_line_and_not_the_article(wikitext, text):
+  assert scanned(wikitext) == text
+
+
+@given(st.text(st.characters(exclude_characters='{}[]', exclude_categories=('Cs',))))
+def test_text_without_brackets_is_left_alone(text):
+  assert without_nesting(text, link_namespaces()) == text
+
+
+_PIECES = st.sampled_from(
+  ['{{lang|la|', '{{x|', '}}', '[[', '[[a|', '[[File:x|', ']]', '\n{|', '\n|}', 'word ', '\n', '|']
+)
+
+
+@given(st.lists(_PIECES, max_size=30).map(''.join))
+def test_what_is_scanned_holds_no_table_and_no_closed_link(text):
+  found = without_nesting(text, link_namespaces())
+  assert '\n{|' not in found
+  assert found.count('word') <= text.count('word')
+  assert found.count('{{') == found.count('{{lang|la|')
+
+
+# --- language converters ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('wikitext', 'text', 'language'),
+  [
+    ('一条-{zh-hans:软件; zh-hant:軟體}-河流在这里流动。', '一条软件河流在这里流动。', 'zh'),
+    ('一条-{zh-tw:計程車;zh-hk:的士}-河流在这里流动。', '一条計程車河流在这里流动。', 'zh'),
+    ('一条-{河}-流在-{H|zh-cn:甲;zh-tw:乙}-这里不停流动。', '一条河流在这里不停流动。', 'zh'),
+    ('一条-{R|zh:河}-流。', '一条zh:河流。', 'zh'),
+    ('-{-{zh-hans:甲;zh-hant:乙}-河}-', '甲河', 'zh'),
+    ('Широка -{sr-ec:река;sr-el:reka}- тече на север.', 'Широка река тече на север.', 'sr'),
+    ('-{кан=>kk-latn:qan}-', 'qan', 'kk'),
+  ],
+)
+def test_of_several_variants_one_is_read(wikitext, text, language):
+  assert with_one_variant(wikitext, language) == text
+
+
+@given(st.text('-{}|:;zh TW=>河', max_size=30))
+def test_an_edition_without_a_converter_shows_the_signs_as_they_are(text):
+  assert with_one_variant(text, 'en') == text
+
+
+# --- lines and sections -----------------------------------------------------------------------------------------------
+
+
+def paragraphs(text, language='en'):
+  return [line for line, is_heading in prose_lines(text, language, str.strip) if not is_heading]
+
+
+def test_lines_join_into_paragraphs_and_items_stand_alone():
+  text = 'A river\nflows on.\nIt is wide.\n\nA new paragraph.\n* an item\n** [[too]] short\n# a numbered item\n'
+  text += '; term : with a definition\n: an indented line of text'
+  assert paragraphs(text) == [
+    'A river flows on. It is wide.',
+    'A new paragraph.',
+    'an item',
+    '[[too]] short',
+    'a numbered item',
+    'term : with a definition',
+    'an indented line of text',
+  ]
+
+
+@pytest.mark.parametrize(
+  'line',
+  [
+    '----',
+    '| cell || cell',
+    '! head !! head',
+    'January | February | March',
+    ":''For other rivers, see there.''",
+    ' code = indented;',
+  ],
+)
+def test_lines_without_prose_are_left_out_and_part_paragraphs(line):
+  assert paragraphs(f'{line}\nA river\n\n== A ==\n{line}\nflows on.') == ['A river', 'flows on.']
+
+
+def test_an_indented_line_that_ends_as_a_sentence_is_one():
+  assert paragraphs(' A river flows on.\n! Stop there') == ['A river flows on.', '! Stop there']
+
+
+def test_an_italic_line_below_the_top_of_a_section_is_prose():
+  assert paragraphs("A river.\n:''It flows on.''") == ['A river.', "''It flows on.''"]
+
+
+def test_sections_without_prose_are_left_out_with_their_subsections():
+  text = 'One.\n== See also ==\n* a\n=== Books ===\n* b\n== Course ==\nTwo.\n==References==\nc\n= Top =\nThree.'
+  assert paragraphs(text) == ['One.', 'Two.', 'Three.']
+  assert paragraphs('Eins.\n== Einzelnachweise ==\nx', 'de') == ['Eins.']
+  assert paragraphs('Ένα.\n== Παραπομπές ==\nx', 'el') == ['Ένα.']
+
+
+def test_the_title_that_decides_is_the_one_that_a_reader_sees():
+  text = 'One.\n== <b>See also:</b> ==\nx\n== Course ==\nTwo.'
+  shown = prose_lines(text, 'en', lambda title: title.replace('<b>', '').replace('</b>', '').strip())
+  assert list(shown) == [('One.', False), (' Course ', True), ('Two.', False)]
+
+
+@given(st.lists(st.sampled_from(['word', '* item', '== A ==', '', ' code', 'a | b | c', '=', '| x']), max_size=20))
+def test_paragraphs_are_single_lines_with_nothing_before_or_after(lines):
+  assert all(p == p.strip() and '\n' not in p for p in paragraphs('\n'.join(lines)))
+
+
+@pytest.mark.parametrize(
+  ('language', 'heading'),
+  [
+    ('en', 'see also'),
+    ('de', 'einzelnachweise'),
+    ('es', 'véase también'),
+    ('fr', 'notes et références'),
+    ('ru', 'примечания'),
+    ('el', 'παραπομπές'),
+    ('ar', 'مراجع'),
+    ('hi', 'सन्दर्भ'),
+    ('th', 'อ้างอิง'),
+    ('zh', '參考文獻'),
+    ('ja', '脚注'),
+    ('sw', 'marejeo'),
+  ],
+)
+def test_closing_sections_are_known_in_their_own_language_and_english_ones_everywhere(language, heading):
+  assert heading.casefold() in boilerplate_headings(language)
+  assert 'references' in boilerplate_headings(language)
+
+
+def test_a_word_that_closes_articles_in_one_language_may_head_prose_in_another():
+  assert 'note' in boilerplate_headings('it')
+  assert 'note' not in boilerplate_headings('en')
+
+
+def test_a_language_without_a_table_borrows_all_of_them():
+  assert {'einzelnachweise', 'примечания', 'references'} <= boilerplate_headings('lb')
+
+
+def test_titles_are_case_folded_and_none_is_empty():
+  assert all(title == title.casefold() == title.strip() and title for title in boilerplate_headings('lb'))
