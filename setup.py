@@ -76,6 +76,7 @@ setup(
     'rembert.gin_files.gin': ['**/*.gin'],
     'rembert.report': ['style.css'],
     'tasks.wikipedia': ['*.json', 'sample/*'],
+    'tasks.xtreme': ['*.json'],
     'launch': ['docker/*.Dockerfile'],
     'launch.cloud': ['*.sh'],
   },

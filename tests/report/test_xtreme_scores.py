@@ -18,7 +18,7 @@ from rembert.report.xtreme_scores import (
   spread,
   summarise,
 )
-from tasks.xtreme.statistics import LANGUAGES
+from tasks.xtreme.verify import LANGUAGES
 
 SCORE = st.floats(0, 100)
 
