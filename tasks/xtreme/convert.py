@@ -10,7 +10,7 @@ import json
 import pathlib
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rembert.errors import UsageError
@@ -39,6 +39,11 @@ class Converted(NamedTuple):
 def _plain_file(archives: Archives, name: str) -> tuple[bytes, str]:
   """Content and place of a file that is no archive."""
   return archives[name].read_bytes(), str(archives[name])
+
+
+def _is_named(files: Collection[str]) -> Callable[[str], bool]:
+  """Whether a member is one of `files`, in whatever folder."""
+  return lambda name: posixpath.basename(name) in files
 
 
 # --- pairs of sentences -----------------------------------------------------------------------------------------------
@@ -128,7 +133,7 @@ def _panx(archives: Archives) -> Iterator[Converted]:
   """PAN-X, WikiANN in the balanced splits of Rahimi et al. 2019: a zip with `LL.tar.gz`, in it the splits."""
   archive = archives['panx_dataset.zip']
   names = {f'{language}.tar.gz': language for language in LANGUAGES['panx']}
-  for name, content in members(archive, lambda name: posixpath.basename(name) in names):
+  for name, content in members(archive, _is_named(names)):
     language = names[posixpath.basename(name)]
     for member, text in nested_tar(name, content, archive):
       split = posixpath.basename(member)
@@ -349,7 +354,7 @@ def _tydiqa(archives: Archives) -> Iterator[Converted]:
   yield from tydiqa_train_files(parsed_json(content, where), where)
   archive = archives['tydiqa-goldp-v1.1-dev.tgz']
   files = {f'tydiqa-goldp-dev-{name}.json': language for name, language in TYDIQA_NAMES.items()}
-  for name, content in members(archive, lambda name: posixpath.basename(name) in files):
+  for name, content in members(archive, _is_named(files)):
     language = files[posixpath.basename(name)]
     where = f'{archive}:{name}'
     yield from blanked_test_files(parsed_json(content, where), where, tydiqa_dev_path(language), 'tydiqa', language)
@@ -416,7 +421,7 @@ def _bucc2018(archives: Archives) -> Iterator[Converted]:
       archive = archives[f'bucc2018-{language}-en.{published}-gold.tar.bz2']
       sides = {f'{language}-en.{published}.{side}': side for side in (language, 'en', 'gold')}
       missing = set(sides)
-      for name, content in members(archive, lambda name, sides=sides: posixpath.basename(name) in sides):
+      for name, content in members(archive, _is_named(sides)):
         side = sides[posixpath.basename(name)]
         missing.discard(posixpath.basename(name))
         text = ''.join(f'{line}\n' for line, _ in lines(content, f'{archive}:{name}'))
