@@ -78,6 +78,7 @@ setup(
     'rembert.gin_files.gin': ['**/*.gin'],
     'rembert.report': ['page.html.j2', 'style.css'],
     'tasks.wikipedia': ['*.json', 'sample/*'],
+    'tasks.xtreme': ['*.json'],
     'launch': ['docker/*.Dockerfile', '*.sbatch', '*.sh'],
   },
   install_requires=REQUIREMENTS,

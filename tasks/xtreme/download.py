@@ -13,14 +13,11 @@ from rembert.command_line import run_command
 from rembert.errors import UsageError
 from rembert.storage import is_remote, write_errors, write_whole
 from rembert.training.console import Console, human_bytes
-from tasks.xtreme import inventory, prepared
+from tasks.xtreme import prepared, verify
 from tasks.xtreme.config import TASKS
-from tasks.xtreme.conversion import CONVERSIONS
-from tasks.xtreme.conversion.converted import Converted
-from tasks.xtreme.fetching import Downloads
+from tasks.xtreme.convert import CONVERSIONS, Converted
+from tasks.xtreme.fetching import SOURCES, Downloads
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.sources import SOURCES
-from tasks.xtreme.statistics import expected_count
 
 EPILOG = """\
 examples
@@ -97,7 +94,7 @@ def run(options: argparse.Namespace, console: Console, downloads: Downloads | No
     rows = prepared.tfds_rows(options.tfds_data_dir) if options.from_tfds else None
     downloads = downloads or Downloads(root)
     for task in tasks:
-      if inventory.take_inventory(folder, task).is_complete:
+      if verify.take_inventory(folder, task).is_complete:
         console.say(f'{task}: complete already')
         continue
       try:
@@ -110,8 +107,8 @@ def run(options: argparse.Namespace, console: Console, downloads: Downloads | No
           raise
         failed.append(error)
         console.say(f'{task}: {error}')
-  inventories = [inventory.take_inventory(folder, task) for task in tasks]
-  inventory.show(console, folder, inventories)
+  inventories = [verify.take_inventory(folder, task) for task in tasks]
+  verify.show(console, folder, inventories)
   if failed:
     return max(error.exit_code for error in failed)
   return 0 if all(each.is_complete for each in inventories) else 1
@@ -125,7 +122,7 @@ def _from_web(task: str, downloads: Downloads, root: pathlib.Path, console: Cons
   if task not in SOURCES:
     raise UsageError(
       f'nobody has said where the files of {task} come from',
-      where='SOURCES of tasks/xtreme/sources.py',
+      where='tasks/xtreme/sources.json',
       fix=f'put them into {root / task} by hand; --check says which are missing',
     )
   sources, fetched = SOURCES[task], {}
@@ -152,14 +149,14 @@ def _from_tfds(task: str, rows: prepared.Rows, root: pathlib.Path, console: Cons
 def check_counts(task: str, files: Iterable[Converted]) -> None:
   """Raises UsageError if a file that was made has more or fewer examples than XTREME's."""
   made = {file.path: file.content for file in files}
-  for split, pattern in inventory.FILES[task].items():
-    for language in inventory.LANGUAGES[task]:
-      expected, path = expected_count(task, split, language), pattern.format(language)
+  for split, pattern in verify.FILES[task].items():
+    for language in verify.LANGUAGES[task]:
+      expected, path = verify.expected_count(task, split, language), pattern.format(language)
       if task == 'bucc2018' and split == 'test':
         path = f'labels/bucc2018/test-{language}.tsv'
       if expected is None or path not in made:
         continue
-      count = inventory.count_text(task, path, made[path])
+      count = verify.count_text(task, path, made[path])
       if count != expected:
         raise UsageError(
           f'{path} would have {count:,} examples, and XTREME has {expected:,}',

@@ -1,5 +1,10 @@
 """Files fetched from the web: resumed where they broke off, put in place whole, and known to be the right ones.
 
+`sources.json` says where the data of each task has a public home, with the sizes and SHA-256 that TensorFlow Datasets
+and Hugging Face's `xtreme` and `xnli` have recorded for the same files. A file that nobody had recorded would be taken
+as it comes, and remembered. (PAN-X is at another address than XTREME's own, a shared folder of Amazon Drive, which went
+with Amazon Drive; its splits are the same.)
+
 What is fetched goes to `NAME.partial` first, with what the server calls this version of it in `NAME.partial.version`.
 """
 
@@ -16,10 +21,48 @@ from collections.abc import Callable
 
 from rembert.errors import RunError, UsageError, first_line
 from rembert.storage import write_errors, write_whole
-from tasks.xtreme.sources import Source
 
 _CHUNK = 1 << 20
 _GONE = (401, 403, 404, 410)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """A file to be fetched.
+
+  Attributes:
+    name: of the file, in the folder of downloads.
+    urls: where it is; the second is asked when the first has not got it.
+    size: in bytes; None where it is not known.
+    sha256: of its content; None where it is not known.
+    by_hand: what a person can do where all addresses fail.
+  """
+
+  name: str
+  urls: tuple[str, ...]
+  size: int | None = None
+  sha256: str | None = None
+  by_hand: str = ''
+
+
+def _read_sources() -> dict[str, tuple[Source, ...]]:
+  tasks = json.loads((pathlib.Path(__file__).parent / 'sources.json').read_text('utf-8'))
+  return {
+    task: tuple(
+      Source(
+        name,
+        urls=tuple(f'{address}/{name}' for address in home['addresses']),
+        size=file['bytes'],
+        sha256=file['sha256'],
+        by_hand=home.get('by_hand', ''),
+      )
+      for name, file in home['files'].items()
+    )
+    for task, home in tasks.items()
+  }
+
+
+SOURCES = _read_sources()  # by task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,14 +173,7 @@ class Downloads:
           raise _NotThere(f'{total:,} bytes, and {source.size:,} are expected')
         with write_errors(source.name, partial):
           version.write_text(response.headers.get('ETag') or response.headers.get('Last-Modified') or '')
-        self._append(
-          response,
-          partial,
-          start,
-          total,
-          source.size,
-          lambda done: on_progress(done / (total or done or 1), source.name),
-        )
+        self._append(response, partial, source, start, total, on_progress)
     except urllib.error.HTTPError as error:
       if error.code == 416:  # there is no rest: what is there is not a part of this file
         _discard(partial)
@@ -149,21 +185,21 @@ class Downloads:
       raise _BrokenOff(first_line(error)) from error
 
   def _append(
-    self, response, partial: pathlib.Path, start: int, total: int | None, most: int | None, on_progress
+    self, response, partial: pathlib.Path, source: Source, start: int, total: int | None, on_progress
   ) -> None:
-    name = partial.name.removesuffix('.partial')
-    with write_errors(name, partial):
+    most = source.size
+    with write_errors(source.name, partial):
       partial.touch()
     with open(partial, 'ab' if start else 'wb') as file:
       done = start
       while chunk := response.read(_CHUNK):
-        with write_errors(name, partial):
+        with write_errors(source.name, partial):
           file.write(chunk)
           file.flush()
         done += len(chunk)
         if most is not None and done > most:  # a server that does not say how much it sends could fill the disk
           break
-        on_progress(done)
+        on_progress(done / (total or done or 1), source.name)
     if most is not None and done > most:
       _discard(partial)
       raise _NotThere(f'more than the {most:,} bytes that are expected')

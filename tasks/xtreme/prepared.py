@@ -5,14 +5,16 @@ leaderboard are not. Where TFDS has other examples than XTREME, `NOTES` says so,
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from rembert.errors import UsageError, first_line
-from tasks.xtreme.conversion import tatoeba, tydiqa
-from tasks.xtreme.conversion.converted import Converted, json_text, pairs_files, tagging_files
-from tasks.xtreme.conversion.questions import blanked_test_files
-from tasks.xtreme.conversion.xnli import LABELS as NLI_LABELS
-from tasks.xtreme.statistics import LANGUAGES
+from tasks.xtreme import convert as conversion
+from tasks.xtreme.convert import NLI_LABELS, Converted, blanked_test_files, json_text, pairs_files, tagging_files
+from tasks.xtreme.verify import LANGUAGES
+
+tatoeba = SimpleNamespace(files_of=conversion.tatoeba_files)
+tydiqa = SimpleNamespace(train_files=conversion.tydiqa_train_files, dev_path=conversion.tydiqa_dev_path)
 
 # Name and split of a dataset to its examples, as NumPy.
 Rows = Callable[[str, str], Iterable[Mapping[str, Any]]]

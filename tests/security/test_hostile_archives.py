@@ -10,8 +10,8 @@ import pytest
 from xtreme_archives import tar_of, zip_of
 
 from rembert.errors import UsageError
-from tasks.xtreme.conversion import archives
-from tasks.xtreme.conversion.archives import members, nested_tar
+from tasks.xtreme import archives
+from tasks.xtreme.archives import members, nested_tar
 
 EVERYTHING = lambda name: True
 NAMES = ('../../../../tmp/outside', '/tmp/outside', 'a/../../outside', '..\\outside', 'C:\\outside', '~/outside')

@@ -7,9 +7,8 @@ import zipfile
 from collections.abc import Mapping
 
 from tasks.xtreme.bucc2018 import LANGUAGES as BUCC_LANGUAGES
-from tasks.xtreme.conversion.tydiqa import NAMES
-from tasks.xtreme.sources import TATOEBA_CODES
-from tasks.xtreme.statistics import LANGUAGES
+from tasks.xtreme.convert import TATOEBA_CODES, TYDIQA_NAMES
+from tasks.xtreme.verify import LANGUAGES
 
 NLI_HEADER = '\t'.join(['language', 'gold_label', 'b1', 'b2', 'b3', 'b4', 'sentence1', 'sentence2', 'promptID'])
 
@@ -142,11 +141,11 @@ def _mlqa() -> dict[str, bytes]:
 def _tydiqa() -> dict[str, bytes]:
   context = 'Die Mühle steht seit 1720 am Bach.'
   of = lambda name: questions((context, [(f'{name}-77-0', 'Seit wann?', '1720')]))
-  both = {'version': 'TyDiQA-GoldP-1.1-for-SQuAD-1.1', 'data': [of(name)['data'][0] for name in NAMES]}
+  both = {'version': 'TyDiQA-GoldP-1.1-for-SQuAD-1.1', 'data': [of(name)['data'][0] for name in TYDIQA_NAMES]}
   return {
     'tydiqa-goldp-v1.1-train.json': json.dumps(both).encode(),
     'tydiqa-goldp-v1.1-dev.tgz': tar_of(
-      {f'tydiqa-goldp-v1.1-dev/tydiqa-goldp-dev-{name}.json': json.dumps(of(name)) for name in NAMES}
+      {f'tydiqa-goldp-v1.1-dev/tydiqa-goldp-dev-{name}.json': json.dumps(of(name)) for name in TYDIQA_NAMES}
     ),
   }
 

@@ -12,11 +12,10 @@ from file_server import serve_files
 
 from rembert.errors import UsageError
 from rembert.training.console import Console
-from tasks.xtreme import download, inventory, statistics
+from tasks.xtreme import download, verify
 from tasks.xtreme.config import TASKS
-from tasks.xtreme.fetching import Downloads
+from tasks.xtreme.fetching import SOURCES, Downloads, Source
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.sources import SOURCES, Source
 
 # Examples in the archives of tests/support/xtreme_archives.py, by task and split.
 COUNTS = {
@@ -37,11 +36,10 @@ COUNTS = {
 def counts(monkeypatch):
   """The small archives have their own numbers of examples."""
   known = {
-    (task, split): dict.fromkeys(statistics.LANGUAGES[task], count)
+    task: {split: dict.fromkeys(verify.LANGUAGES[task], count) for split, count in splits.items()}
     for task, splits in COUNTS.items()
-    for split, count in splits.items()
   }
-  monkeypatch.setattr(statistics, '_COUNTS', known)
+  monkeypatch.setattr(verify, 'expected_counts', lambda: known)
   return known
 
 
@@ -88,7 +86,7 @@ def test_every_task_is_fetched_converted_and_complete(run, server, counts, tmp_p
   assert shown.count('complete') == len(TASKS)
   folder = XtremeFolder(tmp_path / 'xtreme')
   for task in TASKS:
-    assert inventory.take_inventory(folder, task).is_complete
+    assert verify.take_inventory(folder, task).is_complete
   assert not list((tmp_path / 'xtreme').rglob('*.partial*'))
   asked = len(server.requests)
   code, shown = run()
@@ -132,7 +130,7 @@ def test_an_archive_that_is_cut_off_leaves_nothing(run, server, counts, tmp_path
 
 
 def test_another_number_of_examples_leaves_nothing(run, server, counts, tmp_path):
-  counts['xquad', 'test']['th'] = 1190
+  counts['xquad']['test']['th'] = 1190
   code, shown = run('xquad')
   assert code == 2
   assert 'xquad/xquad.th.json would have 3 examples, and XTREME has 1,190' in shown
@@ -192,9 +190,9 @@ def test_a_check_of_nothing_is_told(run, tmp_path):
 
 
 def test_quoted_line_ends_do_not_make_rows():
-  assert inventory.count_rows('"a\r\nb"\tc\r\nd\te\r\n') == 2
-  assert inventory.count_sentences(['a', 'b', '', '', 'c']) == 2
-  assert inventory.count_text('tatoeba', 'x.de', 'a\nb') == 2
+  assert verify.count_text('xnli', 'dev-de.tsv', '"a\r\nb"\tc\r\nd\te\r\n') == 2
+  assert verify.count_text('panx', 'dev-de.tsv', 'a\nb\n\n\nc') == 2
+  assert verify.count_text('tatoeba', 'x.de', 'a\nb') == 2
 
 
 # --- command line -------------------------------------------------------------

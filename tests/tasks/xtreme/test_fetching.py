@@ -10,8 +10,7 @@ import pytest
 from file_server import serve_files
 
 from rembert.errors import RunError, UsageError
-from tasks.xtreme.fetching import Downloads
-from tasks.xtreme.sources import SOURCES, Source
+from tasks.xtreme.fetching import SOURCES, Downloads, Source
 
 CONTENT = random.Random(0).randbytes(3_000_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

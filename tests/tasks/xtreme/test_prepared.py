@@ -6,9 +6,9 @@ import pytest
 from prepared_datasets import prepare_splits
 
 from rembert.errors import UsageError
-from tasks.xtreme import download, inventory, prepared, statistics
+from tasks.xtreme import download, prepared, verify
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.statistics import LANGUAGES
+from tasks.xtreme.verify import LANGUAGES
 
 QA = {
   'id': 'q1',
@@ -181,11 +181,11 @@ def test_prepared_datasets_become_a_complete_task(tmp_path, monkeypatch, capsys)
 
   configs = {language: {'test': [QA, QA | {'id': 'q2'}]} for language in LANGUAGES['xquad']}
   prepare_splits('xquad', configs, features, tmp_path / 'tfds')
-  monkeypatch.setattr(statistics, '_COUNTS', {('xquad', 'test'): dict.fromkeys(LANGUAGES['xquad'], 2)})
+  monkeypatch.setattr(verify, 'expected_counts', lambda: {'xquad': {'test': dict.fromkeys(LANGUAGES['xquad'], 2)}})
   flags = ['--tasks=xquad', '--from_tfds', f'--tfds_data_dir={tmp_path / "tfds"}']
   assert download.main([f'--data_dir={tmp_path / "xtreme"}', *flags]) == 0
   assert '11 of 11: 2 (11)' in capsys.readouterr().out
-  assert inventory.take_inventory(XtremeFolder(tmp_path / 'xtreme'), 'xquad').is_complete
+  assert verify.take_inventory(XtremeFolder(tmp_path / 'xtreme'), 'xquad').is_complete
 
 
 def test_what_tfds_cannot_give_is_one_error(tmp_path, monkeypatch, capsys):

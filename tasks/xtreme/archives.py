@@ -11,20 +11,20 @@ import pathlib
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import IO
 
 from rembert.errors import UsageError, first_line
 
+# The largest file that is wanted of any archive has less than 200 MB, the largest archive some thousand files.
+LARGEST_MEMBER = 1 << 30
+LARGEST_TOTAL = 4 << 30
+MOST_MEMBERS = 100_000
 # An encrypted member of a zip is a RuntimeError, an unknown compression a NotImplementedError.
 _DAMAGED = (
   *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
   *(EOFError, ValueError, OSError, RuntimeError, OverflowError),
 )
-# The largest file that is wanted of any archive has less than 200 MB, the largest archive some thousand files.
-LARGEST_MEMBER = 1 << 30
-LARGEST_TOTAL = 4 << 30
-MOST_MEMBERS = 100_000
 
 
 @contextlib.contextmanager
@@ -45,11 +45,10 @@ def members(archive: pathlib.Path, wanted: Callable[[str], bool]) -> Iterator[tu
   Raises:
     UsageError: the archive is damaged, has no such member, or is larger than anything of XTREME's.
   """
+  read = _zip_members if zipfile.is_zipfile(archive) else _tar_members
   found = total = 0
   with _damage(archive):
-    for name, content in (
-      _zip_members(archive, wanted) if zipfile.is_zipfile(archive) else _tar_members(archive, wanted)
-    ):
+    for name, content in read(archive, wanted):
       found, total = found + 1, total + len(content)
       if total > LARGEST_TOTAL:
         raise _too_large(archive, 'all that is wanted', LARGEST_TOTAL)
@@ -75,10 +74,8 @@ def _too_large(archive: pathlib.Path, name: str, most: int) -> UsageError:
 
 def _read(opened: IO[bytes], archive: pathlib.Path, name: str, declared: int) -> bytes:
   """A member, whatever size it declares: what comes is counted too."""
-  if declared > LARGEST_MEMBER:
-    raise _too_large(archive, name, LARGEST_MEMBER)
-  content = opened.read(LARGEST_MEMBER + 1)
-  if len(content) > LARGEST_MEMBER:
+  content = b'' if declared > LARGEST_MEMBER else opened.read(LARGEST_MEMBER + 1)
+  if max(declared, len(content)) > LARGEST_MEMBER:
     raise _too_large(archive, name, LARGEST_MEMBER)
   return content
 
@@ -91,28 +88,24 @@ def _zip_members(archive: pathlib.Path, wanted: Callable[[str], bool]) -> Iterat
           yield info.filename, _read(member, archive, info.filename, info.file_size)
 
 
-def _tar_members(archive: pathlib.Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-  with tarfile.open(archive) as opened:
-    yield from _members_of(opened, archive, wanted)
-
-
-def _members_of(
-  opened: tarfile.TarFile, archive: pathlib.Path, wanted: Callable[[str], bool]
+def _tar_members(
+  archive: pathlib.Path, wanted: Callable[[str], bool], content: IO[bytes] | None = None
 ) -> Iterator[tuple[str, bytes]]:
-  for number, info in enumerate(opened):
-    if number >= MOST_MEMBERS:
-      raise _too_large(archive, 'the number of its files', MOST_MEMBERS)
-    # Regular files alone: a link would name another file.
-    if info.isreg() and _is_real(info.name) and wanted(info.name):
-      member = opened.extractfile(info)
-      yield info.name, _read(member, archive, info.name, info.size) if member else b''
+  with tarfile.open(archive if content is None else None, fileobj=content) as opened:
+    for number, info in enumerate(opened):
+      if number >= MOST_MEMBERS:
+        raise _too_large(archive, 'the number of its files', MOST_MEMBERS)
+      # Regular files alone: a link would name another file.
+      if info.isreg() and _is_real(info.name) and wanted(info.name):
+        member = opened.extractfile(info)
+        yield info.name, _read(member, archive, info.name, info.size) if member else b''
 
 
 def nested_tar(name: str, content: bytes, archive: pathlib.Path) -> Iterator[tuple[str, bytes]]:
   """Members of a tar archive that is itself a member."""
   place = pathlib.Path(f'{archive}:{name}')
-  with _damage(place), tarfile.open(fileobj=io.BytesIO(content)) as opened:
-    yield from _members_of(opened, place, lambda name: True)
+  with _damage(place):
+    yield from _tar_members(place, lambda name: True, io.BytesIO(content))
 
 
 def lines(content: bytes, where: str) -> Iterator[tuple[str, str]]:
@@ -133,12 +126,7 @@ def columns(content: bytes, where: str, needed: int) -> Iterator[tuple[list[str]
   rows = lines(content, where)
   next(rows, None)
   for line, place in rows:
-    row = line.strip().split('\t')
+    row = [column.strip() for column in line.strip().split('\t')]
     if len(row) < needed:
       raise UsageError(f'{len(row)} columns, and {needed} are needed', where=place, fix='fetch the file again')
     yield row, place
-
-
-def file_content(archives: Mapping[str, pathlib.Path], name: str) -> tuple[bytes, str]:
-  """Content and place of a file that is no archive."""
-  return archives[name].read_bytes(), str(archives[name])

@@ -4,7 +4,7 @@ import pytest
 from xtreme_archives import tar_of, zip_of
 
 from rembert.errors import UsageError
-from tasks.xtreme.conversion.archives import columns, lines, members, nested_tar
+from tasks.xtreme.archives import columns, lines, members, nested_tar
 
 
 @pytest.fixture(params=['zip', 'gz', 'bz2'])
