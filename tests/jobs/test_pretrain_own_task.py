@@ -1,20 +1,17 @@
 """A SeqIO task from a module outside the package, as docs/guides/seqio.md has it, is pre-trained on."""
 
-import pathlib
 import re
 import shutil
 import signal
 
 import pytest
 from final_states import assert_bitwise_equal, final_state
-from small_corpora import sample_corpus
-
-PAGE = pathlib.Path(__file__).parent.parent.parent / 'docs' / 'guides' / 'seqio.md'
+from own_tasks import MODULE, write_own_tasks
 
 SHORT = {
   'data__languages': None,
   'data__mixture': 'law',
-  'RemBertConfig__vocab_size': 2000,
+  'RemBertConfig__vocab_size': 1500,
   'train__steps': 60,
   'train__eval_every': 30,
   'train__checkpoint_every': 20,
@@ -22,24 +19,11 @@ SHORT = {
 }
 
 
-def module_of_the_page() -> str:
-  blocks = re.findall(r'^```python\n(.*?)^```', PAGE.read_text(encoding='utf-8'), re.MULTILINE | re.DOTALL)
-  [module] = [block for block in blocks if 'TaskRegistry.add' in block]
-  return module
-
-
 @pytest.fixture(scope='module')
-def own_tasks(tmp_path_factory, xtreme_vocabulary):
+def own_tasks(tmp_path_factory):
   """A directory with the module, its texts and its vocabulary."""
   folder = tmp_path_factory.mktemp('own')
-  (folder / 'law').mkdir()
-  for court, language in (('high', 'de'), ('low', 'en')):
-    lines = [text.replace('\n', ' ') for text in sample_corpus(('de', 'en')).texts(language, 'train')]
-    for part in range(2):
-      (folder / f'law/{court}-{part}.txt').write_text('\n'.join(['short', *lines[part:30:2]]) + '\n')
-    (folder / f'law/{court}.dev.txt').write_text('\n'.join(lines[30:33]) + '\n')
-  shutil.copy(xtreme_vocabulary, folder / 'law/sentencepiece.model')
-  (folder / 'my_tasks.py').write_text(module_of_the_page())
+  write_own_tasks(folder)
   return folder
 
 
@@ -49,7 +33,7 @@ def law(own_tasks, program):
 
   def law(workdir, **bindings):
     run = program(workdir, **SHORT | bindings)
-    run.command.insert(3, '--module=my_tasks')
+    run.command.insert(3, f'--module={MODULE}')
     run.directory = own_tasks
     return run
 
@@ -93,7 +77,7 @@ def test_other_rates_are_another_run(law, learned, tmp_path, own_tasks):
   shutil.copytree(learned.workdir, workdir)
   folder = tmp_path / 'other'
   shutil.copytree(own_tasks, folder)
-  module = folder / 'my_tasks.py'
+  module = folder / f'{MODULE}.py'
   module.write_text(module.read_text().replace("('law.high', 3)", "('law.high', 4)"))
   longer = law(workdir, train__steps=70)
   longer.directory = folder
@@ -108,7 +92,7 @@ def test_other_rates_are_another_run(law, learned, tmp_path, own_tasks):
   [
     ({'data__mixture': 'low'}, 'did you mean law, law.low'),
     ({'data__alpha': 0.7}, 'data.mixture has tasks and rates of its own'),
-    ({'RemBertConfig__vocab_size': 1500}, "vocabulary of 'law'"),
+    ({'RemBertConfig__vocab_size': 1400}, "vocabulary of 'law'"),
   ],
 )
 def test_what_does_not_fit_is_one_error(bindings, message, law, tmp_path):
