@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from etils import epath
 
-from rembert.command_line import parse_flags, run_command
+from rembert.command_line import add_modules, parse_flags, run_command
 from rembert.data.packing import PackingConfig
 from rembert.data.token_store import FORMAT, MANIFEST, SPLITS, VOCABULARY, TokenStore, altered_shards, row_dtype
 from rembert.errors import UsageError
@@ -38,6 +38,8 @@ examples
     python -m tasks.token_store --dumps=dumps/ --vocabulary=sentencepiece.model --output=store
     python -m tasks.token_store --text=text/ --vocabulary=sentencepiece.model --output=store
     python -m tasks.token_store --tfds='wikipedia/20230601.{language}' --languages=de,sw --vocabulary=… --output=store
+  a SeqIO task or mixture, of tasks.mixtures or registered by my_tasks.py in this directory:
+    python -m tasks.token_store --module=my_tasks --mixture=my_mixture --output=store
   on a cluster (python -m tasks.corpus --help has a line for each); the flags after -- go to Beam:
     python -m tasks.token_store --corpus=gs://… --vocabulary=… --output=gs://… --runner=DataflowRunner -- --project=…
   compare every shard of a store with its checksum:
@@ -57,8 +59,11 @@ def parser() -> argparse.ArgumentParser:
     formatter_class=argparse.RawDescriptionHelpFormatter,
     allow_abbrev=False,
   )
-  corpus_flags.add_sources(flags)
-  flags.add_argument('--vocabulary', required=True, metavar='FILE', help='sentencepiece.model of RemBERT’s layout')
+  corpus_flags.add_sources(flags, mixture=True)
+  add_modules(flags)
+  flags.add_argument(
+    '--vocabulary', metavar='FILE', help='sentencepiece.model of RemBERT’s layout; a mixture has its own'
+  )
   flags.add_argument('--output', required=True, metavar='STORE', help='folder of the store')
   flags.add_argument('--sequence_length', type=int, default=512, metavar='S', help='tokens in a row (default 512)')
   flags.add_argument('--one_document_a_row', action='store_true', help='do not fill rows up with the next documents')
@@ -76,6 +81,15 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
 
   console, runner = Console(), corpus_flags.runner_of(options, beam_flags)
   runner.check()
+  if options.mixture:
+    from tasks.token_store.mixture import make_mixture_store
+
+    make_mixture_store(options, runner, console)
+    return
+  if not options.vocabulary:
+    raise UsageError(
+      'no vocabulary is named', where='--vocabulary', fix='--vocabulary=FILE; python -m tasks.vocabulary'
+    )
   config = StoreConfig(
     folder=options.output,
     vocab_size=load_vocabulary(options.vocabulary).get_piece_size(),
@@ -84,7 +98,7 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
     special=check_vocabulary(options.vocabulary, sys.maxsize),
   )
   if options.corpus:
-    corpus_flags.refuse_making_flags(options)
+    corpus_flags.refuse_making_flags(options, f'--corpus={options.corpus}', 'the corpus, which is made already')
     corpus = open_corpus(options.corpus).of_languages(corpus_flags.languages_of(options), console.say)
   else:
     parts, how = corpus_flags.parts_of(options, console.say), corpus_flags.config_of(options)
@@ -183,7 +197,8 @@ def write_store(
   }
   with write_errors('the store', output):
     plot_languages(
-      {name: part['sentences'] for name, part in languages.items()},
+      # Tasks count no sentences.
+      {name: part['sentences'] or part['documents']['train'] for name, part in languages.items()},
       {name: part['tokens']['train'] for name, part in languages.items()},
       output / 'languages.png',
     )
