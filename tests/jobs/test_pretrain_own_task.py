@@ -1,13 +1,18 @@
 """A SeqIO task from a module outside the package, as docs/guides/seqio.md has it, is pre-trained on."""
 
+import os
+import pathlib
 import re
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 from final_states import assert_bitwise_equal, final_state
 from own_tasks import MODULE, write_own_tasks
 
+ROOT = pathlib.Path(__file__).parent.parent.parent
 SHORT = {
   'data__languages': None,
   'data__mixture': 'law',
@@ -70,6 +75,18 @@ def test_it_is_stopped_and_resumed_bitwise(number, law, learned, tmp_path):
   assert 'resuming from step' in result.stdout
   assert stopped.metrics() == learned.metrics()
   assert_bitwise_equal(final_state(stopped.workdir, 60), final_state(learned.workdir, 60))
+
+
+def test_a_store_of_the_mixture_is_trained_on_without_the_module(program, own_tasks, tmp_path):
+  command = [sys.executable, '-m', 'tasks.token_store', f'--module={MODULE}', '--mixture=law', '--sequence_length=64']
+  environment = os.environ | {'PYTHONPATH': str(ROOT)}
+  subprocess.run([*command, f'--output={tmp_path / "store"}'], cwd=own_tasks, env=environment, check=True, timeout=300)
+  of_store = {'data__mixture': None, 'data__source': 'store', 'data__store': tmp_path / 'store', 'train__steps': 30}
+  run = program(tmp_path / 'run', **SHORT | of_store)
+  result = run.run()
+  assert result.returncode == 0, result.stderr
+  assert re.search(r'law\.high .*75\.00%', result.stdout)
+  assert {'eval/loss/law.high', 'eval/loss/law.low'} <= [row for row in run.metrics() if 'eval/loss' in row][-1].keys()
 
 
 def test_other_rates_are_another_run(law, learned, tmp_path, own_tasks):
