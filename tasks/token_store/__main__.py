@@ -75,7 +75,6 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   from tasks.vocabulary import check_vocabulary, load_vocabulary
 
   console, runner = Console(), corpus_flags.runner_of(options, beam_flags)
-  runner.check()
   config = StoreConfig(
     folder=options.output,
     vocab_size=load_vocabulary(options.vocabulary).get_piece_size(),
