@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from rembert.data.token_store import SPLITS
 from rembert.errors import UsageError
-from tasks.corpus.sources import Lost, Part, RawDocument
+from tasks.corpus.sources import Lost, Part, RawDocument, bytes_by_language
 from tasks.wikipedia.cleaning import clean_wikitext
 
 DEDUPE = ('paragraphs', 'documents', 'none')
@@ -108,13 +108,13 @@ def clean(found: RawDocument | Lost, config: CorpusConfig) -> Document | Lost:
 
 def first_of(same: Iterable[Document]) -> Iterator[Document | Lost]:
   """Of documents with the same text, the one with the smallest id and title, whatever their order; and the loss."""
-  first, count = None, 0
-  for document in same:
-    first = document if first is None else min(first, document, key=lambda each: (each.id, each.title))
-    count += 1
+  documents = iter(same)
+  first, repeated = next(documents), 0
+  for document in documents:
+    first, repeated = min(first, document, key=lambda each: (each.id, each.title)), repeated + 1
   yield first
-  if count > 1:
-    yield Lost(first.language, 'repeated documents', count - 1)
+  if repeated:
+    yield Lost(first.language, 'repeated documents', repeated)
 
 
 def paragraph_places(document: Document) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
@@ -137,14 +137,11 @@ def keep_paragraphs(document: Document, kept: Iterable[int], config: CorpusConfi
 
 def numbers_of_shards(parts: Iterable[Part], config: CorpusConfig) -> dict[str, dict[str, int]]:
   """Shards of each language and split, by bytes of input."""
-  sizes: dict[str, int] = {}
-  for part in parts:
-    sizes[part.language] = sizes.get(part.language, 0) + part.size
-  train = {language: max(1, -(-size // config.shard_bytes)) for language, size in sizes.items()}
-  return {
-    language: {'train': number, 'validation': max(1, round(number * config.held_out))}
-    for language, number in train.items()
-  }
+  numbers = {}
+  for language, size in bytes_by_language(parts).items():
+    train = max(1, -(-size // config.shard_bytes))
+    numbers[language] = {'train': train, 'validation': max(1, round(train * config.held_out))}
+  return numbers
 
 
 def shard_of(document: Document, numbers: dict[str, dict[str, int]]) -> tuple[str, int]:

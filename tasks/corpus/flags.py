@@ -118,7 +118,9 @@ def corpus_or_temporary(options: argparse.Namespace, config: 'CorpusConfig', con
 
 
 def runner_of(options: argparse.Namespace, beam_flags: Sequence[str]) -> 'BeamRunner':
-  """Where the options say that Beam runs."""
+  """Where the options say that Beam runs; UsageError if it is not installed."""
   from tasks.corpus.runner import BeamRunner
 
-  return BeamRunner(options.runner, options.workers, tuple(beam_flags), options.traceback)
+  runner = BeamRunner(options.runner, options.workers, tuple(beam_flags), options.traceback)
+  runner.check()
+  return runner

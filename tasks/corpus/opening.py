@@ -13,6 +13,8 @@ from tasks.corpus.format import Corpus, open_corpus
 from tasks.corpus.local import make_corpus
 from tasks.corpus.sources import find_parts
 
+_FIELDS = ('tfds_data_dir', 'languages', 'held_out', 'min_characters')  # flags of tasks.corpus bear the same names
+
 
 def corpus_of(data: DataConfig, workdir: epath.PathLike, console: Console) -> Corpus:
   """`data.corpus`, or `WORKDIR/corpus`, made of `data.dumps` or `data.tfds` unless it is there already.
@@ -31,9 +33,10 @@ def find_corpus(data: DataConfig, workdir: epath.PathLike, console: Console) -> 
   kind, name = ('tfds', data.tfds) if data.source == 'tfds' else ('dumps', data.dumps)
   parts = find_parts(kind, name, data.languages, data_dir=data.tfds_data_dir, say=console.say)
   config = CorpusConfig(held_out=data.held_out, min_characters=data.min_characters)
-  flags = {kind: ','.join(name) if isinstance(name, tuple) else name, 'tfds_data_dir': data.tfds_data_dir}
-  flags |= {'languages': data.languages and ','.join(data.languages)}
-  flags |= {'held_out': data.held_out, 'min_characters': data.min_characters}
-  given = shlex.join(f'--{flag}={value}' for flag, value in flags.items() if value is not None)
+  given = shlex.join(
+    f'--{flag}={",".join(value) if isinstance(value, tuple) else value}'
+    for flag, value in ((kind, name), *((field, getattr(data, field)) for field in _FIELDS))
+    if value is not None
+  )
   command = f'python -m tasks.corpus {given} --output=CORPUS; then --gin.data.corpus=CORPUS'
   return functools.partial(make_corpus, parts, epath.Path(workdir) / 'corpus', config, console, command=command)

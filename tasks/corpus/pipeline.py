@@ -67,7 +67,7 @@ def build(pipeline: beam.Pipeline, parts: list[Part], folder: str, config: Corpu
     | 'all losses' >> beam.Flatten()
     | 'by reason' >> beam.Map(lambda lost: ((lost.language, lost.reason), lost.count))
     | 'count losses' >> beam.CombinePerKey(sum)
-    | 'losses by language' >> beam.Map(lambda element: (element[0][0], Lost(*element[0], element[1])))
+    | 'losses by language' >> beam.Map(lambda element: (element[0][0], Lost(element[0][0], element[0][1], element[1])))
   )
   languages = pipeline | 'languages' >> beam.Create([(language, None) for language in numbers])
   _ = (

@@ -9,7 +9,7 @@ import itertools
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from etils import epath
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PUBLIC_BUCKET = 'gs://tfds-data/datasets'  # where TFDS's authors publish prepared datasets
 _TEXT_NAME = re.compile(r'(?P<language>[\w-]+)\.txt(\.(xz|gz|bz2))?')
-_OPENERS = {'.xz': lzma.open, '.bz2': bz2.open, '.gz': gzip.open}
+_OPENERS: dict[str, Callable] = {'.xz': lzma.open, '.bz2': bz2.open, '.gz': gzip.open}
 # Raised while reading a file that is no archive, is damaged, or is cut off.
 _DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _EXAMPLES_PER_PART = 20_000
@@ -115,9 +115,9 @@ def find_parts(
   if kind == 'dumps':
     parts = _dump_parts(name, languages)
   elif kind == 'text':
-    parts = _text_parts(name, languages)
+    parts = _text_parts(str(name), languages)
   else:
-    parts = _tfds_parts(name, data_dir, languages)
+    parts = _tfds_parts(str(name), data_dir, languages)
   if missing := missing_in_words(languages or (), {part.language for part in parts}):
     say(missing)
   return parts
@@ -135,7 +135,7 @@ def _dump_parts(pattern: str | Sequence[str], languages: Sequence[str] | None) -
   ]
 
 
-def _text_parts(folder: epath.PathLike, languages: Sequence[str] | None) -> list[Part]:
+def _text_parts(folder: str, languages: Sequence[str] | None) -> list[Part]:
   found: dict[str, list[Part]] = {}
   for file in sorted(epath.Path(folder).iterdir()) if epath.Path(folder).is_dir() else []:
     if match := _TEXT_NAME.fullmatch(file.name):
@@ -143,8 +143,8 @@ def _text_parts(folder: epath.PathLike, languages: Sequence[str] | None) -> list
       language = (name.islower() and language_of_database(name)) or name  # bg-Latn stays as it is
       found.setdefault(language, []).append(Part(language, 'text', str(file), size=file.stat().length))
   if not found:
-    raise UsageError('no text files', where=str(folder), fix='name a folder with de.txt, en.txt.xz, …')
-  return [part for language in chosen_languages(languages, found, where=str(folder)) for part in found[language]]
+    raise UsageError('no text files', where=folder, fix='name a folder with de.txt, en.txt.xz, …')
+  return [part for language in chosen_languages(languages, found, where=folder) for part in found[language]]
 
 
 def _tfds_parts(dataset: str, data_dir: str | None, languages: Sequence[str] | None) -> list[Part]:
@@ -223,6 +223,14 @@ def _prepared(name: str, data_dir: str | None) -> tuple['tfds.core.DatasetBuilde
     except Exception as error:  # whatever its file system and parsers raise
       reasons.append(first_line(error))
   raise LookupError('; '.join(reasons))
+
+
+def bytes_by_language(parts: Iterable[Part]) -> dict[str, int]:
+  """Bytes of input of each language."""
+  sizes: dict[str, int] = {}
+  for part in parts:
+    sizes[part.language] = sizes.get(part.language, 0) + part.size
+  return sizes
 
 
 # --- documents --------------------------------------------------------------------------------------------------------

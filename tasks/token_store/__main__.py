@@ -80,7 +80,6 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   from tasks.vocabulary import check_vocabulary, load_vocabulary
 
   console, runner = Console(), corpus_flags.runner_of(options, beam_flags)
-  runner.check()
   if options.mixture:
     from tasks.token_store.mixture import make_mixture_store
 

@@ -75,6 +75,7 @@ WAYS = (
   # With --check: the samples are not the whole of XTREME, so the exit code is 1.
   Rule(_PYTHON + r'tasks\.xtreme\.download ', exit_codes=(1,)),
   Rule(_PYTHON + r'benchmarks\.replication', Way.LISTED, 'writes a page of the project; tests/benchmarks calls it'),
+  Rule(_PYTHON + r'tasks\.\w+ .*--runner=', Way.LISTED, 'needs a cluster; tests/tasks/corpus/test_dask.py starts one'),
   Rule(_PYTHON + r'(rembert|tasks|launch|benchmarks)\b'),
   Rule(
     r'(?:PYTHONPATH=\S+ )?(?:\S*/)?python tests/support/launcher_commands\.py', Way.LISTED, 'writes tests/golden anew'
