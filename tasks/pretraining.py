@@ -168,12 +168,21 @@ class TaskDocuments:
     vocab_size: ids that the model has.
     sequence_length: S, for preprocessors that ask for it.
     seed: for preprocessors that draw random numbers.
+    shard: which of how many parts of the sources' files to read.
   """
 
   def __init__(
-    self, tasks: Mapping[str, seqio.Task], *, special: SpecialIds, vocab_size: int, sequence_length: int, seed: int
+    self,
+    tasks: Mapping[str, seqio.Task],
+    *,
+    special: SpecialIds,
+    vocab_size: int,
+    sequence_length: int,
+    seed: int,
+    shard: tuple[int, int] = (0, 1),
   ):
     self._tasks, self._special, self._vocab_size = dict(tasks), special, vocab_size
+    self._shard = seqio.ShardInfo(*shard) if shard[1] > 1 else None
     self._lengths, self._seed = {TARGETS: sequence_length}, seed
     self._pipelines: dict[tuple[str, str], _Pipeline] = {}
 
@@ -253,7 +262,7 @@ class TaskDocuments:
     return self._pipelines[name, split]
 
   def _build(self, task: seqio.Task, split: str) -> _Pipeline:
-    source = task.source.get_dataset(split, shuffle=False)
+    source = task.source.get_dataset(split, shuffle=False, shard_info=self._shard)
     first = tf.Variable(0, dtype=tf.int64, trainable=False)
     # The function runs when an iterator makes its first step, and finds `first` as it is then.
     examples = tf.data.Dataset.from_tensors(0).flat_map(lambda _: source.skip(first))

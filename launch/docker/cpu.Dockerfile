@@ -1,4 +1,4 @@
-# To try things, and to prepare text (python -m tasks.token_store). From the project's folder:
+# To try things, and to prepare text (python -m tasks.corpus, tasks.token_store). From the project's folder:
 #
 #   docker build --file=launch/docker/cpu.Dockerfile --tag=rembert:cpu .
 #   docker run --rm --volume=rembert_runs:/opt/rembert/runs rembert:cpu \

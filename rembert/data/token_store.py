@@ -104,6 +104,7 @@ class TokenStore:
     vocabulary_hash: SHA-256 of the SentencePiece model.
     special: ids of special pieces.
     languages: what there is of each.
+    rates: sampling rates of its languages, if it was made of a SeqIO mixture; else None.
     manifest_hash: SHA-256 of the manifest: two stores with the same are the same.
   """
 
@@ -134,6 +135,8 @@ class TokenStore:
     self.vocabulary_hash: str = manifest['vocabulary']['sha256']
     self.special = SpecialIds(**manifest['special'])
     self._dtype = np.dtype(manifest['dtype'])
+    rates = manifest.get('rates')
+    self.rates = None if rates is None else {language: float(rate) for language, rate in rates.items()}
     self.languages = {code: StoredLanguage.of_json(part) for code, part in manifest['languages'].items()}
     if not isinstance(self.sequence_length, int) or self.sequence_length < 1 or self._dtype.kind != 'u':
       raise ValueError(f'rows of {self.sequence_length!r} ids of type {self._dtype}')

@@ -65,12 +65,8 @@ def open_store(request: DataRequest, *, workdir: epath.Path, console: Console) -
   languages = chosen_languages(data.languages, store.languages, where=f'data.languages, {store.folder}')
   if missing := missing_in_words(data.languages or (), store.languages):
     console.say(missing)
-  # What has sentences and no row to train on is left out like what has none.
   statistics = {language: _statistics(store.languages[language]) for language in languages}
-  sentences = {language: counts.sentences for language, counts in statistics.items() if store.rows(language, 'train')}
-  if not any(sentences.values()):
-    raise UsageError('the store holds no rows to train on', where=str(store.folder), fix='choose other languages')
-  rates = sampling_rates(sentences, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
+  rates = _stored_rates(store, languages, data, console)
   show_languages(console, statistics, rates, limits_of=data)
   file = workdir / _VOCABULARY
   write_whole(file, (store.folder / VOCABULARY).read_bytes())
@@ -102,6 +98,21 @@ def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int
       where=f'{store.folder}, RemBertConfig.vocab_size',
       fix=f'--gin.RemBertConfig.vocab_size={store.vocab_size}',
     )
+
+
+def _stored_rates(store: TokenStore, languages: Sequence[str], data: DataConfig, console: Console) -> dict[str, float]:
+  """Those of the mixture that a store was made of, or by the sentences; of what has rows to train on."""
+  with_rows = [language for language in languages if store.rows(language, 'train')]
+  if store.rates is None:
+    numbers = {language: store.languages[language].sentences for language in with_rows}
+  else:
+    numbers = {language: store.rates.get(language, 0.0) for language in with_rows}
+  if not any(numbers.values()):
+    raise UsageError('the store holds no rows to train on', where=str(store.folder), fix='choose other languages')
+  if store.rates is None:
+    return sampling_rates(numbers, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
+  console.say('rates are those of the mixture that the store was made of; data.alpha and its limits do not apply')
+  return sampling_rates(numbers, alpha=1.0)
 
 
 def _statistics(part: StoredLanguage) -> LanguageStatistics:
@@ -287,7 +298,10 @@ def show_languages(
       for name in ('documents', 'held_out', 'sentences')
     )
     rate = sum(rates.get(language, 0.0) for language in languages)
-    sampled = (f'{rate:.2%}', f'× {rate * total / sentences:.3g}') if rate else ('no text: left out', '')
+    sampled = (
+      f'{rate:.2%}' if rate else 'no text: left out',
+      f'× {rate * total / sentences:.3g}' if rate * sentences else '',
+    )
     return (label, f'{documents:,}', f'{held_out:,}', f'{sentences:,}', *sampled)
 
   largest_first = sorted(statistics, key=lambda language: -statistics[language].sentences)

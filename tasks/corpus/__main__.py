@@ -81,8 +81,8 @@ def run(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   from rembert.training.console import Console
 
   console = Console()
-  parts, config = corpus_flags.parts_of(options, console.say), corpus_flags.config_of(options)
   runner = corpus_flags.runner_of(options, beam_flags)
+  parts, config = corpus_flags.parts_of(options, console.say), corpus_flags.config_of(options)
   show(console, make_with_beam(parts, options.output, config, console, runner, options.group_mb))
 
 

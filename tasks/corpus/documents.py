@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from rembert.data.token_store import SPLITS
 from rembert.errors import UsageError
-from tasks.corpus.sources import Lost, Part, RawDocument
+from tasks.corpus.sources import Lost, Part, RawDocument, bytes_by_language
 from tasks.wikipedia.cleaning import clean_wikitext
 
 DEDUPE = ('paragraphs', 'documents', 'none')
@@ -137,14 +137,11 @@ def keep_paragraphs(document: Document, kept: Iterable[int], config: CorpusConfi
 
 def numbers_of_shards(parts: Iterable[Part], config: CorpusConfig) -> dict[str, dict[str, int]]:
   """Shards of each language and split, by bytes of input."""
-  sizes: dict[str, int] = {}
-  for part in parts:
-    sizes[part.language] = sizes.get(part.language, 0) + part.size
-  train = {language: max(1, -(-size // config.shard_bytes)) for language, size in sizes.items()}
-  return {
-    language: {'train': number, 'validation': max(1, round(number * config.held_out))}
-    for language, number in train.items()
-  }
+  numbers = {}
+  for language, size in bytes_by_language(parts).items():
+    train = max(1, -(-size // config.shard_bytes))
+    numbers[language] = {'train': train, 'validation': max(1, round(train * config.held_out))}
+  return numbers
 
 
 def shard_of(document: Document, numbers: dict[str, dict[str, int]]) -> tuple[str, int]:

@@ -19,11 +19,15 @@ _KINDS = ('text', 'tfds', 'dumps')  # where --dumps has a default, the others co
 _MAKING = ('held_out', 'min_characters', 'dedupe', 'shard_mb')
 
 
-def add_sources(flags: argparse.ArgumentParser, *, corpus: bool = True, default: str | None = None) -> None:
-  """`--dumps`, `--text`, `--tfds`, with `corpus` also `--corpus`: one of them; and the languages to read."""
+def add_sources(
+  flags: argparse.ArgumentParser, *, corpus: bool = True, mixture: bool = False, default: str | None = None
+) -> None:
+  """`--dumps`, `--text`, `--tfds`, and `--corpus`, `--mixture` if they are to be: one of them; and the languages."""
   source = flags.add_mutually_exclusive_group(required=default is None)
   if corpus:
     source.add_argument('--corpus', metavar='CORPUS', help='a corpus made by python -m tasks.corpus')
+  if mixture:
+    source.add_argument('--mixture', metavar='NAME', help='a SeqIO task or mixture; its documents, rates, vocabulary')
   more = f' (default: the {default} corpus)' if default else ''
   source.add_argument(
     '--dumps', metavar='FOLDER', default=default, help=f'MediaWiki dumps: a folder or glob, local or gs://{more}'
@@ -80,13 +84,13 @@ def config_of(options: argparse.Namespace) -> 'CorpusConfig':
   return CorpusConfig(**given)
 
 
-def refuse_making_flags(options: argparse.Namespace) -> None:
-  """Raises UsageError for flags that a corpus has already decided."""
+def refuse_making_flags(options: argparse.Namespace, source: str, owner: str) -> None:
+  """Raises UsageError for flags that do not apply to a source: they belong to its owner."""
   given = [f'--{name}={getattr(options, name)}' for name in _MAKING if getattr(options, name, None) is not None]
   if given:
     raise UsageError(
-      'these options belong to the corpus, which is made already',
-      where=f'{" ".join(given)} with --corpus={options.corpus}',
+      f'these options belong to {owner}',
+      where=f'{" ".join(given)} with {source}',
       fix='leave them out, or make another corpus: python -m tasks.corpus --help',
     )
 
@@ -114,7 +118,9 @@ def corpus_or_temporary(options: argparse.Namespace, config: 'CorpusConfig', con
 
 
 def runner_of(options: argparse.Namespace, beam_flags: Sequence[str]) -> 'BeamRunner':
-  """Where the options say that Beam runs."""
+  """Where the options say that Beam runs; UsageError if it is not installed."""
   from tasks.corpus.runner import BeamRunner
 
-  return BeamRunner(options.runner, options.workers, tuple(beam_flags), options.traceback)
+  runner = BeamRunner(options.runner, options.workers, tuple(beam_flags), options.traceback)
+  runner.check()
+  return runner

@@ -272,10 +272,9 @@ def finished_languages(folder: epath.Path) -> dict[str, epath.Path]:
   return {file.name.removesuffix('.json'): file for file in epath.Path(folder).glob('statistics/*.json')}
 
 
-def finish_corpus(folder: epath.Path, languages: Iterable[str], recipe: Mapping) -> Corpus:
+def finish_corpus(folder: epath.Path, languages: Iterable[str], recipe: Mapping) -> None:
   """Writes corpus.json once every language is done."""
   files = finished_languages(folder)
   of_languages = {language: json.loads(files[language].read_text()) for language in sorted(languages)}
   manifest = {'format': FORMAT, 'recipe': recipe, 'languages': of_languages}
   write_whole(epath.Path(folder) / MANIFEST, json.dumps(manifest, indent=1))
-  return open_corpus(folder)

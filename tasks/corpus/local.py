@@ -4,10 +4,11 @@ import collections
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from etils import epath
 
+from rembert.storage import write_errors
 from rembert.training.console import Console
 from tasks.corpus.documents import (
   CorpusConfig,
@@ -20,7 +21,7 @@ from tasks.corpus.documents import (
   shard_of,
 )
 from tasks.corpus.format import MANIFEST, Corpus, finish_language, open_corpus, write_shard
-from tasks.corpus.making import make, refuse_large
+from tasks.corpus.making import Tell, make, refuse_large
 from tasks.corpus.sources import Lost, Part, find_parts, read_part
 
 _TELL_EVERY = 1000  # documents
@@ -47,7 +48,8 @@ def make_corpus(
     UsageError: the folder holds another corpus; a language has more than about 1 GB of input, which is held in memory
       here; or all of it holds no text to train on.
   """
-  refuse_large(parts, command)
+  if not (epath.Path(folder) / MANIFEST).exists():
+    refuse_large(parts, command)
   run = lambda some, tell: _make_languages(some, folder, config, tell)
   return make(parts, folder, config, console, run, group_bytes=1)  # a language at a time
 
@@ -72,7 +74,7 @@ def corpus_or_text(folder: epath.PathLike, languages: Sequence[str] | None, cons
     yield corpus
 
 
-def _make_languages(parts: Sequence[Part], folder: epath.PathLike, config: CorpusConfig, tell: Callable) -> None:
+def _make_languages(parts: Sequence[Part], folder: epath.PathLike, config: CorpusConfig, tell: Tell) -> None:
   for language, numbers in numbers_of_shards(parts, config).items():
     lost: collections.Counter[str] = collections.Counter()
     documents = _documents([part for part in parts if part.language == language], config, lost, tell)
@@ -83,14 +85,17 @@ def _make_languages(parts: Sequence[Part], folder: epath.PathLike, config: Corpu
     shards = collections.defaultdict(list)
     for document in documents:
       shards[shard_of(document, {language: numbers})].append(document)
-    written = [
-      write_shard(folder, language, split, index, numbers[split], of_shard)
-      for (split, index), of_shard in shards.items()
-    ]
-    finish_language(folder, language, numbers, written, lost)
+    with write_errors('the corpus', folder):
+      written = [
+        write_shard(folder, language, split, index, numbers[split], of_shard)
+        for (split, index), of_shard in shards.items()
+      ]
+      finish_language(folder, language, numbers, written, lost)
 
 
-def _documents(parts: Sequence[Part], config: CorpusConfig, lost: collections.Counter, tell) -> Iterator[Document]:
+def _documents(
+  parts: Sequence[Part], config: CorpusConfig, lost: collections.Counter, tell: Tell
+) -> Iterator[Document]:
   found = (clean(each, config) for part in parts for each in read_part(part))
   for number, document in enumerate(_without_losses(found, lost)):
     if number % _TELL_EVERY == 0:

@@ -1,4 +1,4 @@
-"""What making a corpus is however it is made: one recipe per folder, languages that are done stay, a manifest last."""
+"""Making a corpus, with Beam or without: one recipe per folder, finished languages stay, the manifest comes last."""
 
 import dataclasses
 import json
@@ -11,11 +11,11 @@ from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console, human_bytes
 from tasks.corpus.documents import CorpusConfig
 from tasks.corpus.format import MANIFEST, RECIPE, Corpus, finish_corpus, finished_languages, open_corpus
-from tasks.corpus.sources import Part
+from tasks.corpus.sources import Part, bytes_by_language
 
 LARGEST = 1 << 30  # bytes of input of a language, compressed or not, that one process takes
 
-Run = Callable[[list[Part], Callable[[str], None]], None]
+Tell = Callable[[str], None]  # shows a note on how far something is
 
 
 def make(
@@ -23,7 +23,7 @@ def make(
   folder: epath.PathLike,
   config: CorpusConfig,
   console: Console,
-  run: Run,
+  run: Callable[[list[Part], Tell], None],
   *,
   group_bytes: float,
 ) -> Corpus:
@@ -34,33 +34,25 @@ def make(
     folder: of the corpus.
     config: how documents are chosen.
     console: shows progress.
-    run: makes the languages of some parts, and may call its second argument with a note on how far it is.
+    run: makes the languages of some parts; it may call its second argument with a note on how far it is.
     group_bytes: languages are made together up to so many bytes of input; 0 for all at once.
 
   Raises:
-    UsageError: the folder holds a corpus built with different options; or all of it holds no text to train on.
+    UsageError: the folder holds a corpus built with different options, or all of it holds no text to train on.
   """
-  folder = epath.Path(folder)
+  folder, sizes = epath.Path(folder), bytes_by_language(parts)
   recipe = recipe_of(parts, config)
   refuse_other_recipe(folder / RECIPE, recipe, 'corpus')
-  if (folder / MANIFEST).exists():
-    return open_corpus(folder)
-  with write_errors('the corpus', folder):
-    write_whole(folder / RECIPE, json.dumps(recipe, indent=1))
-  of_language: dict[str, list[Part]] = {}
-  for part in parts:
-    of_language.setdefault(part.language, []).append(part)
-  done = finished_languages(folder)
-  sizes = {code: sum(part.size for part in some) for code, some in of_language.items() if code not in done}
-  run_in_groups(
-    sizes,
-    group_bytes,
-    console,
-    'making the corpus',
-    lambda codes, tell: run([part for code in codes for part in of_language[code]], tell),
-  )
-  with write_errors('the corpus', folder):
-    corpus = finish_corpus(folder, of_language, recipe)
+  if not (folder / MANIFEST).exists():
+    with write_errors('the corpus', folder):
+      write_whole(folder / RECIPE, json.dumps(recipe, indent=1))
+    done = finished_languages(folder)
+    left = {language: size for language, size in sizes.items() if language not in done}
+    run_some = lambda languages, tell: run([part for part in parts if part.language in languages], tell)
+    run_in_groups(left, group_bytes, console, 'making the corpus', run_some)
+    with write_errors('the corpus', folder):
+      finish_corpus(folder, sizes, recipe)
+  corpus = open_corpus(folder)
   if not any(counts.documents for counts in corpus.languages.values()):
     raise UsageError(
       'the corpus holds no text to train on',
@@ -95,7 +87,7 @@ def run_in_groups(
   most_bytes: float,
   console: Console,
   description: str,
-  run: Callable[[list[str], Callable[[str], None]], None],
+  run: Callable[[list[str], Tell], None],
 ) -> None:
   """Calls `run` with names of some languages at a time, up to `most_bytes` together; 0 for all at once."""
   groups: list[list[str]] = []
@@ -103,7 +95,7 @@ def run_in_groups(
   for name, size in sizes.items():
     if not groups or (most_bytes and filled + size > most_bytes):
       groups.append([])
-      filled = 0
+      filled = 0.0
     groups[-1].append(name)
     filled += size
   if not groups:
@@ -116,14 +108,11 @@ def run_in_groups(
 
 
 def refuse_large(parts: Iterable[Part], command: str) -> None:
-  """Raises UsageError for more text of a language than one process takes; `command` takes it."""
-  sizes: dict[str, int] = {}
-  for part in parts:
-    sizes[part.language] = sizes.get(part.language, 0) + part.size
-  large = {language: size for language, size in sizes.items() if size > LARGEST}
+  """Raises UsageError for more input of a language than one process takes; `command` makes the corpus instead."""
+  large = [f'{name}: {human_bytes(size)}' for name, size in bytes_by_language(parts).items() if size > LARGEST]
   if large:
     raise UsageError(
       f'too much text to prepare in this process: at most {human_bytes(LARGEST)} of input per language',
-      where=', '.join(f'{language}: {human_bytes(size)}' for language, size in list(large.items())[:6]),
+      where=', '.join(large[:6]) + (', …' if len(large) > 6 else ''),
       fix=command,
     )

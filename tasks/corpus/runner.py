@@ -38,13 +38,7 @@ class BeamRunner:
       )
 
   def run(self, build: Callable[['beam.Pipeline'], None], where: str) -> None:
-    """Runs what `build` adds to a pipeline.
-
-    Raises:
-      UsageError: Beam is not installed.
-      RunError: the pipeline failed.
-    """
-    self.check()
+    """Runs what `build` adds to a pipeline; RunError if it fails."""
     logging.getLogger().setLevel(logging.ERROR)  # Beam logs much, from its import on
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions

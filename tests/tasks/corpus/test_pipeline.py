@@ -11,7 +11,7 @@ import pytest
 from made_up_dumps import LAKE, RIVER, TOWN, dump_of, files_of, page
 from small_corpora import corpus_of_dumps
 
-from rembert.errors import UsageError
+from rembert.errors import RunError, UsageError
 from tasks.corpus import format as formats
 from tasks.corpus import making
 from tasks.corpus.__main__ import main
@@ -203,14 +203,33 @@ def test_more_text_than_one_process_takes_is_refused_with_the_command(dumps, tmp
   assert 'de: ' in caught.value.where
   assert 'python -m tasks.corpus' in caught.value.fix[0]
   assert not (tmp_path / 'corpus').exists()
+  made = with_beam(dumps, tmp_path / 'corpus')
+  assert local(dumps, tmp_path / 'corpus') == made
 
 
 @pytest.mark.parametrize('pages', [[], [page('Kurz', 'Zu kurz.')]])
 def test_a_corpus_without_text_is_an_error_that_says_what_to_do(tmp_path, pages):
   (tmp_path / 'dewiki-1-pages-articles.xml').write_bytes(dump_of(*pages))
-  with pytest.raises(UsageError, match='no text to train on') as caught:
-    local(tmp_path, tmp_path / 'corpus')
-  assert 'pages-articles' in caught.value.fix[0]
+  for _ in range(2):  # it is no corpus the second time either
+    with pytest.raises(UsageError, match='no text to train on') as caught:
+      local(tmp_path, tmp_path / 'corpus')
+    assert 'pages-articles' in caught.value.fix[0]
+
+
+def test_a_disk_that_fills_up_in_this_process_is_one_error(dumps, tmp_path, monkeypatch):
+  def full(*_):
+    raise OSError('No space left on device')
+
+  monkeypatch.setattr('tasks.corpus.local.write_shard', full)
+  with pytest.raises(RunError, match='the corpus could not be written: No space left on device'):
+    local(dumps, tmp_path / 'corpus')
+
+
+def test_without_beam_there_is_one_error_with_the_command_that_installs_it(tmp_path, capsys, monkeypatch):
+  monkeypatch.setattr('tasks.corpus.runner.importlib.util.find_spec', lambda name: None)
+  assert main(['--dumps=sample', f'--output={tmp_path / "corpus"}']) == 2
+  assert 'Apache Beam is not installed' in capsys.readouterr().err
+  assert not (tmp_path / 'corpus').exists()
 
 
 def test_text_that_is_all_held_out_is_no_text_to_train_on(dumps, tmp_path):
