@@ -98,29 +98,34 @@ exit codes
 """
 
 
-def launcher_parser(
-  module: str, description: str | None, examples: str
-) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction]:
-  """A parser whose help ends with examples, and its verbs."""
-  parser = argparse.ArgumentParser(
+def command_parser(module: str, description: str | None, epilog: str) -> argparse.ArgumentParser:
+  """The parser of `python -m MODULE`; its help ends with examples."""
+  return argparse.ArgumentParser(
     f'python -m {module}',
     description=description,
-    epilog=examples + EXIT_CODES,
+    epilog=epilog,
     formatter_class=argparse.RawDescriptionHelpFormatter,
     allow_abbrev=False,
   )
+
+
+def launcher_parser(
+  module: str, description: str | None, examples: str
+) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction]:
+  """The parser of a launcher, and its verbs; see `add_verb` and `run_launcher`."""
+  parser = command_parser(module, description, examples + EXIT_CODES)
   return parser, parser.add_subparsers(dest='verb', required=True, metavar='VERB')
 
 
-def resource_name(name: str, *, longest: int = 63) -> str:
-  """The name of a machine or a job; UsageError unless it suits Compute Engine, the strictest of all (RFC 1035)."""
-  if not re.fullmatch(r'[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?', name) or len(name) > longest:
-    raise UsageError(
-      f'{name!r} cannot be a name',
-      where='NAME',
-      fix=f'a small letter, then small letters, digits and dashes, up to {longest}: rembert-large',
-    )
-  return name
+def matching(pattern: str, what: str, *, where: str, fix: str) -> Callable[[str], str]:
+  """The type of an argument that matches a pattern; UsageError for any other, `{}` in `what` standing for it."""
+
+  def check(text: str) -> str:
+    if not re.fullmatch(pattern, text):
+      raise UsageError(what.format(repr(text)), where=where, fix=fix)
+    return text
+
+  return check
 
 
 def positive(text: str) -> int:
@@ -137,8 +142,16 @@ def add_verb(
   action: Callable[[argparse.Namespace], int | None],
   *,
   takes_command: bool = False,
+  longest_name: int = 63,
 ) -> argparse.ArgumentParser:
   """A verb for one NAME: `run_launcher` calls its action, with the command after `--` as `options.command`."""
+  resource_name = matching(
+    # Compute Engine's rule (RFC 1035), the strictest of all.
+    rf'[a-z](?:[-a-z0-9]{{0,{longest_name - 2}}}[a-z0-9])?',
+    '{} cannot be a name',
+    where='NAME',
+    fix=f'a small letter, then small letters, digits and dashes, up to {longest_name}: rembert-large',
+  )
   parser = verbs.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
   parser.add_argument('name', type=resource_name, metavar='NAME', help='of the machine or the job')
   parser.add_argument('--dry_run', action='store_true', help='print the commands, and run nothing')

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 import rembert
-from launch.commands import CommandFailed, Commands
+from launch.commands import CommandFailed, Commands, matching
 from rembert.errors import UsageError
 
 LABEL, OWNER_LABEL = 'rembert-launch', 'rembert-owner'
@@ -18,26 +18,28 @@ _BUCKET_PATH = re.compile(r'gs://[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9](?:/.*)?')
 # --- values of flags --------------------------------------------------------------------------------------------------
 
 
-def zone(name: str) -> str:
-  """A zone; UsageError for anything else."""
-  if not re.fullmatch(r'[a-z]+-[a-z]+\d+-[a-z0-9]+', name):
-    raise UsageError(
-      f'invalid zone {name!r}', where='--zone', fix='such as us-west4-a: gcloud compute tpus locations list'
-    )
-  return name
+zone = matching(
+  r'[a-z]+-[a-z]+\d+-[a-z0-9]+',
+  'invalid zone {}',
+  where='--zone',
+  fix='such as us-west4-a: gcloud compute tpus locations list',
+)
+project = matching(
+  r'(?:[a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]',
+  'invalid project id {}',
+  where='--project',
+  fix='the id, not the title: gcloud projects list',
+)
+_extra_flag = matching(
+  r'--(?!labels).*',
+  '{} cannot be passed on',
+  where='--gcloud_flag',
+  fix='--gcloud_flag=--network=NAME; labels are set here',
+)
 
 
-def project(name: str) -> str:
-  """The id of a project; UsageError for anything else."""
-  if not re.fullmatch(r'(?:[a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]', name):
-    raise UsageError(
-      f'invalid project id {name!r}', where='--project', fix='the id, not the title: gcloud projects list'
-    )
-  return name
-
-
-def owner(name: str | None) -> str:
-  """The owner of machines as the value of a label; None: your login."""
+def owner(name: str) -> str:
+  """The owner of machines as the value of a label; your login if the name is empty."""
   label = re.sub(r'[^a-z0-9_-]+', '-', (name or getpass.getuser()).lower()).strip('-')[:63]
   if not label:
     raise UsageError(f'{name!r} cannot be a label', where='--owner', fix='letters and digits: --owner=anna')
@@ -106,21 +108,19 @@ class Place:
       )
 
 
-def add_place(parser: argparse.ArgumentParser, *, has_owner: bool = True, is_reached: bool = False) -> None:
-  """Adds where machines are; with `has_owner` whose, with `is_reached` how they are reached."""
+def add_place(parser: argparse.ArgumentParser, *, is_reached: bool = False) -> None:
+  """Adds where machines are, and whose; with `is_reached` how they are reached."""
   parser.add_argument('--zone', type=zone, help="such as us-west4-a (default: gcloud's own setting)")
   parser.add_argument('--project', type=project, help="id of the project (default: gcloud's own setting)")
-  if has_owner:
-    parser.add_argument(
-      '--owner', help='label of what is created, looked for before it is deleted (default: your login)'
-    )
+  help_text = 'label of what is created, looked for before it is deleted (default: your login)'
+  parser.add_argument('--owner', type=owner, default='', help=help_text)
   if is_reached:
     parser.add_argument('--internal_ip', action='store_true', help='from a machine of the same network')
 
 
 def place(options: argparse.Namespace) -> Place:
   """The place given by the options of `add_place`."""
-  return Place(options.zone, options.project, owner(options.owner), getattr(options, 'internal_ip', False))
+  return Place(options.zone, options.project, options.owner, getattr(options, 'internal_ip', False))
 
 
 def describe(commands: Commands, command: Sequence[str], assumed: dict) -> dict | None:
@@ -210,22 +210,8 @@ def add_tpu_request(parser: argparse.ArgumentParser) -> None:
   parser.add_argument('--type', type=accelerator_type, required=True, help=f'accelerator type: {TYPE_EXAMPLES}')
   parser.add_argument('--spot', action='store_true', help='cheap, and taken away at any time')
   parser.add_argument('--runtime', help='software of the machines (default: the one that JAX wants on this type)')
-  parser.add_argument(
-    '--gcloud_flag',
-    action='append',
-    type=_extra_flag,
-    default=[],
-    metavar='FLAG',
-    help="another flag of gcloud's create, as it is: --gcloud_flag=--network=NAME; repeatable",
-  )
-
-
-def _extra_flag(flag: str) -> str:
-  if not flag.startswith('--') or flag.startswith('--labels'):
-    raise UsageError(
-      f'{flag!r} cannot be passed on', where='--gcloud_flag', fix='--gcloud_flag=--network=NAME; labels are set here'
-    )
-  return flag
+  help_text = "another flag of gcloud's create, as it is: --gcloud_flag=--network=NAME; repeatable"
+  parser.add_argument('--gcloud_flag', action='append', type=_extra_flag, default=[], metavar='FLAG', help=help_text)
 
 
 def tpu_request(options: argparse.Namespace) -> TpuRequest:

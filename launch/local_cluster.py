@@ -1,6 +1,5 @@
 """Several hosts on one machine: N processes of M CPU devices each, joined as the hosts of a pod are."""
 
-import argparse
 import os
 import signal
 import socket
@@ -10,7 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from launch.commands import add_command, wrapped_command
+from launch.commands import add_command, command_parser, wrapped_command
 from launch.processes import ProcessGroup
 from launch.retry import joint_exit_code
 from rembert.hosts.variables import ADDRESS, COUNT, INDEX
@@ -84,12 +83,7 @@ def _copy_output(index: int, process: subprocess.Popen) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
-  parser = argparse.ArgumentParser(
-    'python -m launch.local_cluster',
-    description=__doc__,
-    epilog=EXAMPLES,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = command_parser('launch.local_cluster', __doc__, EXAMPLES)
   parser.add_argument('--processes', type=int, default=2, help='hosts; default %(default)s')
   parser.add_argument('--devices', type=int, default=1, help='CPU devices of each; default %(default)s')
   add_command(parser, 'what every host runs')

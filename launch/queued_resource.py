@@ -311,7 +311,7 @@ def _create(options: argparse.Namespace) -> None:
     resource.commands.log(f'ready. {request.type}\nnext: python -m {PROGRAM} setup {options.name}')
 
 
-def _watch(options: argparse.Namespace) -> int | None:
+def _watch(options: argparse.Namespace) -> int:
   gcloud.check_workdir(options.command)
   watch = Watch(
     _resource(options),
@@ -323,7 +323,10 @@ def _watch(options: argparse.Namespace) -> int | None:
     retry_policy(options),
     options.delete_when_done,
   )
-  return watch.print_plan() if options.dry_run else watch.run()
+  if options.dry_run:
+    watch.print_plan()
+    return 0
+  return watch.run()
 
 
 def _status(options: argparse.Namespace) -> None:

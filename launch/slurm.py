@@ -2,13 +2,11 @@
 
 import argparse
 import pathlib
-import re
 import shlex
 import sys
 from collections.abc import Sequence
 
-from launch.commands import Commands, add_verb, launcher_parser, positive, run_launcher
-from rembert.errors import UsageError
+from launch.commands import Commands, add_verb, launcher_parser, matching, positive, run_launcher
 from rembert.training.preemption import EXIT_STOPPED
 
 SCRIPTS = pathlib.Path('runs/launch')
@@ -82,31 +80,20 @@ def _submit(options: argparse.Namespace) -> None:
   commands.run(['sbatch', str(file)])
 
 
-def _time(text: str) -> str:
-  if not re.fullmatch(r'(\d+-)?\d+(:\d\d){0,2}', text):
-    raise UsageError(f'invalid time {text!r}', where='--time', fix='--time=24:00:00 or --time=2-00:00:00')
-  return text
-
-
-def _partition(text: str) -> str:
-  if not re.fullmatch(r'[\w.,-]+', text):
-    raise UsageError(f'invalid partition {text!r}', where='--partition', fix='sinfo --summarize')
-  return text
-
-
-def _setup(text: str) -> str:
-  if '\n' in text:
-    raise UsageError('--setup must be a single line', where='--setup', fix='put the lines into a file, and `source` it')
-  return text
-
-
-def _flag(text: str) -> str:
-  # #SBATCH lines are no shell: Slurm has rules of its own for quotes there.
-  if not re.fullmatch(r'--[a-z][\w-]*(=[^\s\'"\\#]+)?', text):
-    raise UsageError(
-      f'{text!r} cannot be passed on', where='--sbatch_flag, --srun_flag', fix='--sbatch_flag=--qos=high'
-    )
-  return text
+_TIME = matching(
+  r'(\d+-)?\d+(:\d\d){0,2}', 'invalid time {}', where='--time', fix='--time=24:00:00 or --time=2-00:00:00'
+)
+_PARTITION = matching(r'[\w.,-]+', 'invalid partition {}', where='--partition', fix='sinfo --summarize')
+_LINE = matching(
+  '.*', '--setup must be a single line, not {}', where='--setup', fix='put the lines into a file, and `source` it'
+)
+# #SBATCH lines are no shell: Slurm has rules of its own for quotes there.
+_FLAG = matching(
+  r'--[a-z][\w-]*(=[^\s\'"\\#]+)?',
+  '{} cannot be passed on',
+  where='--sbatch_flag, --srun_flag',
+  fix='--sbatch_flag=--qos=high',
+)
 
 
 def launcher() -> argparse.ArgumentParser:
@@ -115,17 +102,17 @@ def launcher() -> argparse.ArgumentParser:
   submit = add_verb(verbs, 'submit', 'write the batch script, and send it to the queue', _submit, takes_command=True)
   submit.add_argument('--nodes', type=positive, required=True)
   submit.add_argument('--gpus', type=positive, required=True, help='of each node')
-  submit.add_argument('--time', type=_time, help="limit, as in 24:00:00 (default: the partition's)")
-  submit.add_argument('--partition', type=_partition)
+  submit.add_argument('--time', type=_TIME, help="limit, as in 24:00:00 (default: the partition's)")
+  submit.add_argument('--partition', type=_PARTITION)
   submit.add_argument(
     '--save_seconds', type=positive, default=120, help='warning before the limit; default %(default)s'
   )
   submit.add_argument('--max_restarts', type=int, default=100, help='returns to the queue; default %(default)s')
   submit.add_argument(
-    '--setup', type=_setup, default='', metavar='LINE', help='of shell, before the program: source venv/bin/activate'
+    '--setup', type=_LINE, default='', metavar='LINE', help='of shell, before the program: source venv/bin/activate'
   )
   for name, example in (('--sbatch_flag', '--account=lab'), ('--srun_flag', '--container-image=…')):
-    submit.add_argument(name, action='append', type=_flag, default=[], metavar='FLAG', help=f'repeatable: {example}')
+    submit.add_argument(name, action='append', type=_FLAG, default=[], metavar='FLAG', help=f'repeatable: {example}')
   return parser
 
 

@@ -1,11 +1,10 @@
 """Runs a command again for as long as that helps: after a preemption, and after a process that vanished."""
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
 
-from launch.commands import add_command, wrapped_command
+from launch.commands import add_command, command_parser, wrapped_command
 from launch.processes import ProcessGroup, RestartedProcess
 from launch.retry import RetryPolicy, add_retry_options, retry_policy, shell_exit_code
 
@@ -39,12 +38,7 @@ def supervise(command: Sequence[str], policy: RetryPolicy, log: Callable[[str], 
 
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
-  parser = argparse.ArgumentParser(
-    'python -m launch.supervise',
-    description=__doc__,
-    epilog=EXAMPLES,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = command_parser('launch.supervise', __doc__, EXAMPLES)
   add_retry_options(parser, RetryPolicy())
   add_command(parser, 'what to run')
   options = parser.parse_args(argv)

@@ -15,7 +15,7 @@ from typing import Any
 
 from etils import epath
 
-from launch.commands import exit_code_of
+from launch.commands import command_parser, exit_code_of
 from launch.experiment import Run, code_version
 from launch.progress import RunState
 from launch.scheduler import add_run_options, chosen_slots, print_commands, run_all, shared_flags, write_report
@@ -186,43 +186,40 @@ class Recipe:
   flags: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-  """Runs in an order that suits one after the other: a model is finished before the next begins.
+def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> tuple[list[Run], list[dict[str, Any]]]:
+  """All runs of all models; every pre-training is made once, whatever is made of it.
 
-  Attributes:
-    runs: all of them.
-    models: the entries of `sweep.json`; see `rembert.report`.
+  Returns:
+    the runs in an order that suits one after the other, a model being finished before the next begins; and the models
+    as `sweep.json` has them (see `rembert.report`).
   """
-
-  runs: list[Run]
-  models: list[dict[str, Any]]
-
-
-def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> Plan:
-  """All runs of all models; every pre-training is made once, whatever is made of it."""
-  runs, entries = [], []
+  runs: list[Run] = []
+  entries: list[dict[str, Any]] = []
   place = lambda run: os.fspath(run.workdir.relative_to(workdir))
   for model in models:
-    pretrained: list[dict] = []
-    learned: list[dict] = []
-    analyses: list[dict] = []
+    entry: dict[str, Any] = {'name': model.name, 'rows': [list(row) for row in model.rows]}
+    entry |= {'settings': dict(model.settings), 'gin_files': list(model.gin_files)}
+    entry |= {'pretrained': [], 'learned': [], 'analyses': []}
     for seed in recipe.pretrain_seeds:
       pretraining = _pretraining(model, seed, recipe, workdir)
       runs.append(pretraining)
-      pretrained.append({'seed': seed, 'workdir': place(pretraining)})
+      entry['pretrained'].append({'seed': seed, 'workdir': place(pretraining)})
       for variant, each in _finetuning(model, seed, pretraining, recipe, workdir):
         runs.append(each.run)
-        entry = {'pretrain_seed': seed, 'seed': each.seed, 'task': each.task, 'judged': list(each.evaluated)}
-        learned.append(entry | {'variant': variant, 'learning_rate': each.learning_rate, 'workdir': place(each.run)})
+        learned: dict[str, Any] = {
+          'pretrain_seed': seed,
+          'seed': each.seed,
+          'task': each.task,
+          'judged': list(each.evaluated),
+        }
+        learned |= {'variant': variant, 'learning_rate': each.learning_rate, 'workdir': place(each.run)}
+        entry['learned'].append(learned)
       for what in recipe.analyses:
         analysis = _analysis(model, seed, what, pretraining, recipe, workdir)
         runs.append(analysis)
-        analyses.append({'pretrain_seed': seed, 'what': what, 'workdir': place(analysis)})
-    entry = {'name': model.name, 'rows': [list(row) for row in model.rows], 'settings': dict(model.settings)}
-    entry |= {'gin_files': list(model.gin_files), 'pretrained': pretrained, 'learned': learned, 'analyses': analyses}
+        entry['analyses'].append({'pretrain_seed': seed, 'what': what, 'workdir': place(analysis)})
     entries.append(entry)
-  return Plan(runs, entries)
+  return runs, entries
 
 
 def _pretraining(model: Model, seed: int, recipe: Recipe, workdir: epath.Path) -> Run:
@@ -266,7 +263,7 @@ def _analysis(model: Model, seed: int, what: str, pretraining: Run, recipe: Reci
   return Run(f'analyze {what} {model.name} · pre-training {seed}', folder, tuple(arguments), (pretraining.name,))
 
 
-def write_plan(plan: Plan, argv: Sequence[str], scale: str, workdir: epath.Path) -> None:
+def write_plan(models: Sequence[dict], argv: Sequence[str], scale: str, workdir: epath.Path) -> None:
   """Writes `sweep.json`: what the runs are to each other. What an earlier command asked for in this folder stays.
 
   Raises:
@@ -275,7 +272,7 @@ def write_plan(plan: Plan, argv: Sequence[str], scale: str, workdir: epath.Path)
   file = workdir / FILE
   before = json.loads(file.read_text()) if file.exists() else {'models': [], 'asked': []}
   entries = {entry['name']: entry for entry in before['models']}
-  for entry in plan.models:
+  for entry in models:
     old = entries.get(entry['name'])
     entries[entry['name']] = entry if old is None else _merged(old, entry, workdir)
   content = {
@@ -307,13 +304,7 @@ def _merged(old: dict, new: dict, workdir: epath.Path) -> dict:
 
 def parser() -> argparse.ArgumentParser:
   """The command line, except for bindings."""
-  flags = argparse.ArgumentParser(
-    'python -m launch.sweep',
-    description=__doc__,
-    epilog=EXAMPLES,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  flags = command_parser('launch.sweep', __doc__, EXAMPLES)
   flags.add_argument('files', nargs='+', metavar='FILE', help='gin files of pre-training, or folders of them')
   flags.add_argument('--workdir', default='runs/sweep', metavar='DIR', help='default %(default)s')
   models = flags.add_argument_group('models')
@@ -379,17 +370,17 @@ def run(flags: argparse.ArgumentParser, options: argparse.Namespace, rest: Seque
     tuple(f'--gin.{binding}' for binding in bindings['analyze_gin']),
     shared_flags(options),
   )
-  plan = plan_sweep(models, recipe, workdir)
+  runs, entries = plan_sweep(models, recipe, workdir)
   for task, reason in (benchmark.missing_scores() if benchmark else {}).items():
     console.say(f'left out: {task} ({reason})')
   if options.dry_run:
-    print_commands(plan.runs, console)
+    print_commands(runs, console)
     return 0
 
   slots = chosen_slots(options)
   workdir.mkdir(parents=True, exist_ok=True)
-  write_plan(plan, argv, scale or 'full', workdir)
-  progress, is_finished = run_all(plan.runs, slots, workdir, console)
+  write_plan(entries, argv, scale or 'full', workdir)
+  progress, is_finished = run_all(runs, slots, workdir, console)
   write_report(workdir, console)
   if not is_finished:
     return EXIT_STOPPED

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import rembert
 from launch import gcloud
-from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, run_launcher
+from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, matching, run_launcher
 from rembert.errors import UsageError
 
 PROGRAM = 'launch.tpu_vm'
@@ -229,42 +229,22 @@ def tpu_vm(options: argparse.Namespace, program: str = PROGRAM) -> TpuVm:
 
 def add_worker_verbs(verbs: argparse._SubParsersAction, program: str) -> None:
   """Adds `setup`, `run`, `logs`, `stop` and `fetch`, which do not depend on how the slice was created."""
-  setup = add_verb(
-    verbs,
-    'setup',
-    'copy the project to all workers and make its environment; again for newer code',
-    lambda options: tpu_vm(options, program).setup(options.python),
-  )
+  vm = lambda options: tpu_vm(options, program)
+  help_text = 'copy the project to all workers and make its environment; again for newer code'
+  setup = add_verb(verbs, 'setup', help_text, lambda options: vm(options).setup(options.python))
   add_python(setup)
-  run = add_verb(
-    verbs,
-    'run',
-    'start what follows -- on all workers, under launch.supervise; refused while a run goes on',
-    lambda options: tpu_vm(options, program).start(options.command),
-    takes_command=True,
-  )
-  logs = add_verb(
-    verbs,
-    'logs',
-    'show what a worker prints',
-    lambda options: tpu_vm(options, program).logs(options.worker, options.lines, options.follow),
-  )
+  help_text = 'start what follows -- on all workers, under launch.supervise; refused while a run goes on'
+  run = add_verb(verbs, 'run', help_text, lambda options: vm(options).start(options.command), takes_command=True)
+  show = lambda options: vm(options).logs(options.worker, options.lines, options.follow)
+  logs = add_verb(verbs, 'logs', 'show what a worker prints', show)
   logs.add_argument('--worker', default='0', help='its number, or all; default %(default)s')
   logs.add_argument('--lines', type=int, default=100, metavar='N', help='the last; default %(default)s')
   logs.add_argument('--follow', action='store_true', help='and what is added, until Ctrl-C; the run goes on')
-  stop = add_verb(
-    verbs,
-    'stop',
-    'tell the run to save and stop (SIGTERM); `run` goes on from there',
-    lambda options: tpu_vm(options, program).stop(options.seconds),
-  )
+  help_text = 'tell the run to save and stop (SIGTERM); `run` goes on from there'
+  stop = add_verb(verbs, 'stop', help_text, lambda options: vm(options).stop(options.seconds))
   stop.add_argument('--seconds', type=int, default=600, metavar='N', help='time for saving; default %(default)s')
-  fetch = add_verb(
-    verbs,
-    'fetch',
-    'copy a file or a folder from a worker',
-    lambda options: tpu_vm(options, program).fetch(options.remote, options.local, options.worker),
-  )
+  copy = lambda options: vm(options).fetch(options.remote, options.local, options.worker)
+  fetch = add_verb(verbs, 'fetch', 'copy a file or a folder from a worker', copy)
   fetch.add_argument('remote', metavar='REMOTE', help='from the home folder on: rembert-launch/code/runs/large')
   fetch.add_argument('local', metavar='LOCAL', help='here')
   fetch.add_argument('--worker', default='0', help='default %(default)s')
@@ -274,13 +254,8 @@ def add_worker_verbs(verbs: argparse._SubParsersAction, program: str) -> None:
 
 def add_python(parser: argparse.ArgumentParser) -> None:
   """Adds which Python is installed on workers."""
-  parser.add_argument('--python', type=_python_version, default=PYTHON, help='3.11 or newer; default %(default)s')
-
-
-def _python_version(text: str) -> str:
-  if not re.fullmatch(r'3\.1[1-9]', text):
-    raise UsageError(f'rembert needs Python 3.11 or newer, not {text!r}', where='--python', fix='--python=3.12')
-  return text
+  version = matching(r'3\.1[1-9]', 'rembert needs Python 3.11 or newer, not {}', where='--python', fix='--python=3.12')
+  parser.add_argument('--python', type=version, default=PYTHON, help='3.11 or newer; default %(default)s')
 
 
 def show_status(vm: TpuVm) -> None:
@@ -312,12 +287,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   gcloud.add_tpu_request(create)
   add_worker_verbs(verbs, PROGRAM)
   status = add_verb(verbs, 'status', 'what the slice and its workers do', lambda options: show_status(tpu_vm(options)))
-  delete = add_verb(
-    verbs,
-    'delete',
-    'delete a slice that `create` has made, with everything on its disks',
-    lambda options: tpu_vm(options).delete(),
-  )
+  help_text = 'delete a slice that `create` has made, with everything on its disks'
+  delete = add_verb(verbs, 'delete', help_text, lambda options: tpu_vm(options).delete())
   for each in (create, delete):
     gcloud.add_place(each)
   gcloud.add_place(status, is_reached=True)

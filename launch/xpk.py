@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from launch import gcloud
-from launch.commands import Commands, add_verb, launcher_parser, positive, resource_name, run_launcher
+from launch.commands import Commands, add_verb, launcher_parser, positive, run_launcher
 from rembert.training.preemption import EXIT_STOPPED
 
 EXAMPLES = """
@@ -26,7 +26,7 @@ _LONGEST_NAME = 40  # xpk's own limit is near it: it appends to the name
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
   parser, verbs = launcher_parser('launch.xpk', __doc__, EXAMPLES)
-  create = add_verb(verbs, 'create', 'create a workload', _create, takes_command=True)
+  create = add_verb(verbs, 'create', 'create a workload', _create, takes_command=True, longest_name=_LONGEST_NAME)
   create.add_argument('--cluster', required=True)
   create.add_argument(
     '--type', type=gcloud.accelerator_type, required=True, help=f'accelerator type: {gcloud.TYPE_EXAMPLES}'
@@ -52,7 +52,7 @@ def _create(options: argparse.Namespace) -> None:
   gcloud.check_workdir(options.command)
   flags = {
     'cluster': options.cluster,
-    'workload': resource_name(options.name, longest=_LONGEST_NAME),
+    'workload': options.name,
     'tpu-type': options.type.name,
     'num-slices': options.slices,
     'docker-image': options.image,

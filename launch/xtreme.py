@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from launch.commands import exit_code_of
+from launch.commands import command_parser, exit_code_of
 from launch.experiment import Run
 from launch.progress import RunState
 from launch.scheduler import add_run_options, chosen_slots, print_commands, run_all, shared_flags, write_report
@@ -297,13 +297,7 @@ def run(options: argparse.Namespace, benchmark: Benchmark) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
-  parser = argparse.ArgumentParser(
-    'python -m launch.xtreme',
-    description=__doc__,
-    epilog=EXAMPLES,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  parser = command_parser('launch.xtreme', __doc__, EXAMPLES)
   parser.add_argument('--init', required=True, metavar='MODEL', help='workdir, checkpoint, or folder of Hugging Face')
   add_benchmark(parser)
   parser.add_argument('--workdir', default='runs/xtreme', metavar='DIR', help='default %(default)s')

@@ -168,12 +168,12 @@ def test_a_model_is_pre_trained_once_and_all_else_needs_it(benchmark_of, tmp_pat
     analyses=('spectra',),
     analysis_bindings=('--gin.analyze.seed=3',),
   )
-  plan = plan_sweep([model('wide')], recipe, workdir)
-  first, second = stages(plan.runs)
+  runs, _ = plan_sweep([model('wide')], recipe, workdir)
+  first, second = stages(runs)
   assert [run.name for run in first] == ['pretrain wide · seed 0', 'pretrain wide · seed 7']
   # Two seeds of fine-tuning in two variants, retrieval once, one analysis: for each pre-training.
   assert len(second) == 2 * (2 * 2 + 1 + 1)
-  assert len({str(run.workdir) for run in plan.runs}) == len(plan.runs) == len({run.name for run in plan.runs})
+  assert len({str(run.workdir) for run in runs}) == len(runs) == len({run.name for run in runs})
 
   pretraining = first[1]
   assert pretraining.arguments == (
@@ -183,20 +183,20 @@ def test_a_model_is_pre_trained_once_and_all_else_needs_it(benchmark_of, tmp_pat
     '--gin.train.seed=7',
     f'--workdir={tmp_path}/pretrained/wide/seed_7',
   )
-  frozen = next(run for run in plan.runs if 'freeze' in run.name and 'training 7' in run.name)
+  frozen = next(run for run in runs if 'freeze' in run.name and 'training 7' in run.name)
   assert frozen.needs == (pretraining.name,)
   assert f'--gin.train.init_from={tmp_path}/pretrained/wide/seed_7' in frozen.arguments
   assert frozen.arguments[-2:] == ('--gin.train.batch_size=4', '--gin.optimizer.freeze_embeddings=True')
-  analysis = next(run for run in plan.runs if run.name.startswith('analyze'))
+  analysis = next(run for run in runs if run.name.startswith('analyze'))
   assert '--gin.analyze.seed=3' in analysis.arguments
   assert '--gin_file=gin/analyze_spectra.gin' in analysis.arguments
 
 
 def test_layers_that_fine_tuning_drops_are_dropped_in_every_run_unless_a_variant_says_otherwise(benchmark_of, tmp_path):
   recipe = Recipe(benchmark_of('panx'), (0,), ({}, {'RemBertConfig.num_hidden_layers': '3'}))
-  plan = plan_sweep([model('deep', kept_layers=2)], recipe, epath.Path(tmp_path))
+  runs, _ = plan_sweep([model('deep', kept_layers=2)], recipe, epath.Path(tmp_path))
   layers = lambda run: [argument for argument in run.arguments if argument.startswith('--gin.RemBert')]
-  assert [layers(run) for run in plan.runs] == [
+  assert [layers(run) for run in runs] == [
     [],
     ['--gin.RemBertConfig.num_hidden_layers=2'],
     ['--gin.RemBertConfig.num_hidden_layers=3'],
@@ -206,9 +206,11 @@ def test_layers_that_fine_tuning_drops_are_dropped_in_every_run_unless_a_variant
 def test_the_file_says_which_run_is_what_and_keeps_what_was_asked_before(benchmark_of, tmp_path):
   workdir = epath.Path(tmp_path)
   first = Recipe(benchmark_of('squad'), (0,))
-  write_plan(plan_sweep([model('wide')], first, workdir), ['wide', '--tasks=squad'], 'mini', workdir)
+  write_plan(plan_sweep([model('wide')], first, workdir)[1], ['wide', '--tasks=squad'], 'mini', workdir)
   second = Recipe(benchmark_of('panx'), (1,), analyses=('spectra',))
-  write_plan(plan_sweep([model('wide'), model('narrow')], second, workdir), ['both', '--tasks=panx'], 'mini', workdir)
+  write_plan(
+    plan_sweep([model('wide'), model('narrow')], second, workdir)[1], ['both', '--tasks=panx'], 'mini', workdir
+  )
   content = json.loads((tmp_path / 'sweep.json').read_text())
   assert content['asked'] == [['wide', '--tasks=squad'], ['both', '--tasks=panx']]
   assert content['scale'] == 'mini'
@@ -235,10 +237,10 @@ def test_the_file_says_which_run_is_what_and_keeps_what_was_asked_before(benchma
 
 def test_another_model_of_the_same_name_is_refused(tmp_path):
   workdir, recipe = epath.Path(tmp_path), Recipe(None, (0,))
-  write_plan(plan_sweep([model('wide')], recipe, workdir), [], 'mini', workdir)
+  write_plan(plan_sweep([model('wide')], recipe, workdir)[1], [], 'mini', workdir)
   before = (tmp_path / 'sweep.json').read_text()
   with pytest.raises(UsageError, match='was made of other files or settings'):
-    write_plan(plan_sweep([model('wide', settings={'a': '1'})], recipe, workdir), [], 'mini', workdir)
+    write_plan(plan_sweep([model('wide', settings={'a': '1'})], recipe, workdir)[1], [], 'mini', workdir)
   assert (tmp_path / 'sweep.json').read_text() == before
 
 
@@ -277,6 +279,13 @@ def test_a_dry_run_prints_the_commands_in_stages_and_writes_nothing(arguments, t
   assert not (tmp_path / 'sweep').exists()
 
 
+def test_modules_are_passed_on_to_every_run(arguments, capsys):
+  assert main([*arguments, '--analyses=spectra', '--module=calendar', '--module=string', '--dry_run']) == 0
+  commands = [line for line in capsys.readouterr().out.splitlines() if line.startswith('python')]
+  assert len(commands) == 6
+  assert all(' --module=calendar --module=string ' in command for command in commands)
+
+
 def test_a_scale_is_a_file_for_each_kind_of_run(arguments, capsys):
   experiment = ['gin/experiments/table4/in128_out128.gin', *arguments[2:], '--scale=mini', '--dry_run']
   assert main(experiment) == 0
@@ -295,6 +304,7 @@ def test_a_scale_is_a_file_for_each_kind_of_run(arguments, capsys):
     (['--seed=0'], 2, 'unknown argument --seed=0'),
     (['--side_by_side=100000'], 2, 'runs side by side on'),
     (['gin/no_such.gin'], 2, 'no gin file gin/no_such.gin'),
+    (['--module=no_such_module'], 2, "No module named 'no_such_module'"),
   ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_written(arguments, tmp_path, change, code, said, capsys):
