@@ -1,6 +1,7 @@
 """The command line: `python -m rembert.report DIR…`."""
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -36,6 +37,19 @@ exit codes
 """
 
 
+# Functions (`Results`) → section, and their modules, in the order of the page.
+SECTIONS = {
+  **{'overview': 'runs', 'losses': 'curves', 'languages': 'curves', 'parameters': 'runs'},
+  **{'paper_tables': 'paper_tables', 'figures': 'figures', 'probing_tables': 'paper_tables'},
+  **{'xtreme': 'xtreme', 'every_score': 'xtreme', 'analyses': 'analyses', 'time': 'runs', 'configuration': 'runs'},
+}
+
+
+def section_of(name: str) -> Callable:
+  """The function that makes a section; imported when it is needed, so that --help is fast."""
+  return getattr(importlib.import_module(f'rembert.report.{SECTIONS[name]}'), name)
+
+
 def parser() -> argparse.ArgumentParser:
   """The command line."""
   flags = argparse.ArgumentParser(
@@ -63,21 +77,13 @@ def make(
     on_progress: called with the share that is done, and the name of the next section.
   """
   import rembert
-  from rembert.report.analyses import analyses
-  from rembert.report.curves import languages, losses
-  from rembert.report.figures import figures
   from rembert.report.html import Page
-  from rembert.report.paper_tables import paper_tables, probing_tables
-  from rembert.report.runs import configuration, overview, parameters, scale_in_words, time
-  from rembert.report.xtreme import every_score, xtreme
+  from rembert.report.runs import scale_in_words
 
-  # In the order of the page.
-  sections = (overview, losses, languages, parameters, paper_tables, figures, probing_tables)
-  sections += (xtreme, every_score, analyses, time, configuration)
   page = Page()
-  for number, section in enumerate(sections):
-    on_progress(number / len(sections), section.__name__.replace('_', ' '))
-    page.add(section(results))
+  for number, name in enumerate(SECTIONS):
+    on_progress(number / len(SECTIONS), name.replace('_', ' '))
+    page.add(section_of(name)(results))
   names = [source.facts.get('name') or ', '.join(model.name for model in source.models) for source in results.sources]
   facts = [fact for source in results.sources for fact in ((source.kind, source.folder), *source.facts.items())]
   facts.append(('made by', f'rembert {rembert.__version__}'))
@@ -89,9 +95,7 @@ def report(folders: Sequence[str], output: str | None, title: str | None) -> Non
   """Reads, draws and writes, and shows the progress."""
   import jax
 
-  jax.config.update(
-    'jax_platforms', 'cpu'
-  )  # parameters are counted, nothing is computed: a run may use the accelerator
+  jax.config.update('jax_platforms', 'cpu')  # only counts parameters: a run may use the accelerator
   from etils import epath
 
   from rembert.report import load

@@ -40,11 +40,11 @@ def _numbers(values: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def _plot_paper(canvas: style.Canvas, curves: Mapping[str, tuple], models: Sequence[Model]) -> None:
-  for index, name, (x, y) in _in_our_colours(curves, models):
+  for index, name, (x, y) in in_our_colours(curves, models):
     canvas.axes.plot(x, y, label=_LABELS[name], alpha=0.55, **style.line_style(index))
 
 
-def _in_our_colours(curves: Mapping[str, Any], models: Sequence[Model]) -> Iterator[tuple[int, str, Any]]:
+def in_our_colours(curves: Mapping[str, Any], models: Sequence[Model]) -> Iterator[tuple[int, str, Any]]:
   """Curves of the paper with the colour of our model of the same row, or else with one that no model has."""
   ours = {row: index for index, model in reversed(list(enumerate(models))) for table, row in model.rows if table == 4}
   free = itertools.count(len(models))

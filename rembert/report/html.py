@@ -88,7 +88,7 @@ class Table:
     """As CSV in UTF-8 with a byte order mark, without which spreadsheets assume another encoding."""
     content = io.StringIO()
     writer = csv.writer(content, lineterminator='\n')
-    names = self.frame.index.to_frame().to_numpy()
+    names = self.frame.index if self.frame.index.nlevels > 1 else zip(self.frame.index)
     rows = ([*name, *texts] for name, texts in zip(names, self.frame.to_numpy(), strict=True))
     writer.writerows([_plain(text) for text in row] for row in (self.head, *rows))
     return b'\xef\xbb\xbf' + content.getvalue().encode()

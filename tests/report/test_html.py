@@ -3,27 +3,50 @@
 import csv
 import io
 import re
+from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from parsed_pages import HOSTILE, Reader
 from rembert.report.page import Cell, Data, Details, Group, Picture, Section, Table, as_csv, rows_table
 
-from rembert.report import drawing, page
+from rembert.plotting import style
+from rembert.report.html import Page, Picture, Section, Table, inline_svg, slug, sparkline, table_frame
 
 
 @pytest.fixture(scope='module')
 def picture():
-  with drawing.canvas('p', alt='a line') as canvas:
-    canvas.axes.plot([0, 1], [0, 1], **drawing.style(0))
-  return Picture('A line', 'It goes up.', canvas.drawing)
+  with style.canvas() as canvas:
+    canvas.axes.plot([0, 1], [0, 1], label='a', **style.line_style(0))
+    canvas.axes.fill_between([0, 1], [0, 0], [1, 1], color=style.FAINT, hatch='/')
+    canvas.legend()
+  return Picture('A line', 'It goes up.', 'a line', canvas)
+
+
+def table(caption, columns, *rows, **options):
+  """A table whose first column has the names of the rows."""
+  cells = [(name, dict(zip(columns[1:], texts, strict=True))) for name, *texts in rows]
+  return Table(caption, table_frame(cells, columns[0]), **options)
 
 
 def made(*blocks, title='Title'):
-  return page.make(title, ['Words.'], [('name', 'value')], [Section('First', list(blocks)), Section('Empty', [])])
+  """A page with one section, and an empty one: its HTML and its files."""
+  page = Page()
+  page.add(Section('First', list(blocks)))
+  page.add(Section('Empty', []))
+  return page.html(title, ['Words.'], [('name', 'value')]), page.files
+
+
+def rows_of(content):
+  return list(csv.reader(io.StringIO(content.decode('utf-8-sig'))))
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
 
 
 def test_there_is_one_heading_and_links_to_every_section(picture):
-  read = Reader(made(picture).html)
+  read = Reader(made(picture)[0])
   assert read.tags.count('h1') == 1
   assert {'html', 'main', 'nav', 'header', 'section', 'figure', 'figcaption', 'svg'} <= set(read.tags)
   ids = [value for name, value in read.attributes if name == 'id']
@@ -36,8 +59,8 @@ def test_there_is_one_heading_and_links_to_every_section(picture):
 
 
 def test_tables_have_captions_scopes_and_a_frame_for_the_keyboard():
-  table = Table('Scores', ['', '', 'x'], [Group('a', [['ours', '1'], ['paper', Cell('2', kind='paper')]])], ['A note.'])
-  html = made(table).html
+  frame = table_frame([(('a', 'ours'), {'x': '1'}), (('a', 'paper'), {'x': '2'})], 'model', 'from')
+  html, _ = made(Table('Scores', frame, ['A note.'], lambda row, column: 'paper' if row[1] == 'paper' else ''))
   assert re.search(r'<div class="frame[^"]*" role="region" tabindex="0" aria-labelledby="([^"]+)">', html)
   assert re.search(r'<caption><span id="[^"]+">Scores</span>', html)
   assert html.count('scope="col"') == 3
@@ -47,8 +70,16 @@ def test_tables_have_captions_scopes_and_a_frame_for_the_keyboard():
   assert '<li>A note.</li>' in html
 
 
+def test_rows_that_sum_up_stand_apart_and_a_row_with_a_number_of_ours_is_ours():
+  rows = [['en', '1', '2'], ['mean', '1', '2']]
+  look = lambda row, column: 'paper' if column == 'b' else ''
+  html, _ = made(table('t', ['language', 'a', 'b'], *rows, look=look, footer=1))
+  assert html.count('<tbody>') == 2
+  assert '<tr class="paper">' not in html
+
+
 def test_nothing_is_fetched_and_nothing_runs(picture):
-  html = made(picture, rows_table('t', ['a'], [['b']])).html
+  html, _ = made(picture, table('t', ['a'], ['b']))
   assert 'script' not in html
   assert not re.search(r'(?:src|href)="(?!#|data:|[\w-]+\.(?:png|csv)")', html)
   assert '@import' not in html
@@ -58,51 +89,118 @@ def test_nothing_is_fetched_and_nothing_runs(picture):
 
 @pytest.mark.parametrize('text', HOSTILE)
 def test_hostile_text_is_text_wherever_it_stands(text, picture):
-  plain = Reader(made(picture, 'x', rows_table('t', ['a', 'b'], [['c', 'd']]), title='t').html)
-  table = Table(text, [text, text, text], [Group(text, [[text, Cell(text, mark=text)]])], [text])
-  hostile = page.make(
-    text,
-    [text],
-    [(text, text)],
-    [Section(text, [Picture(text, text, picture.drawing), text, table, Details(text, table)])],
-  )
-  read = Reader(hostile.html)
-  assert set(read.tags) <= {*plain.tags, 'details', 'summary', 'sup', 'ul', 'li'}
+  plain = Reader(made(picture, 'x', table('t', ['a', 'b'], ['c', 'd']), title='t')[0])
+  frame = table_frame([((text, text), {text: text})], text, text)
+  page = Page()
+  spark = [sparkline([1.0, 2.0], text)]
+  blocks = [Picture(text, text, text, picture.drawing), text, Table(text, frame, [text])]
+  blocks += [Table(text, frame, is_folded=True), Table(text, frame, drawn={text: spark})]
+  page.add(Section(text, [*blocks, Picture(text, text, text, b'\x89PNG')]))
+  read = Reader(page.html(text, [text], [(text, text)]))
+  assert set(read.tags) <= {*plain.tags, 'details', 'summary', 'ul', 'li', 'polyline', 'circle', 'img'}
   assert not [name for name, _ in read.attributes if name.startswith('on')]
   assert read.text.count(text) >= 18
-  assert all(re.fullmatch(r'[a-z0-9-]+\.(png|csv)', name) for name in hostile.files)
+  assert all(re.fullmatch(r'[a-z0-9-]+\.(png|csv)', name) for name in page.files)
+
+
+@given(st.text(st.characters(exclude_characters='\r\n', exclude_categories=())))
+def test_any_text_comes_back_as_it_went_in(text):
+  html, files = made(text, table('t', ['a'], [text]))
+  html.encode()
+  read = Reader(html)
+  assert style.clean(text) in read.text
+  assert ('class', text) not in read.attributes
+  assert rows_of(files['t.csv'])[1][0].removeprefix("'") in (style.clean(text), style.clean(text).removeprefix("'"))
 
 
 def test_pictures_in_a_row_stand_beside_each_other_and_files_come_once(picture):
-  whole = made(picture, picture, 'between', picture)
-  assert whole.html.count('class="pictures"') == 2
-  assert sorted(whole.files) == ['a-line-2.png', 'a-line-3.png', 'a-line.png']
+  html, files = made(picture, picture, 'between', picture)
+  assert html.count('class="pictures"') == 2
+  assert sorted(files) == ['a-line-2.png', 'a-line-3.png', 'a-line.png']
+  ids = [value for name, value in Reader(html).attributes if name == 'id']
+  assert len(ids) == len(set(ids))
+
+
+def test_slugs_are_file_names():
+  assert slug('Table 2: “one” table') == 'table-2-one-table'
+  assert slug('../../etc/passwd') == 'etc-passwd'
+  assert slug('表') == 'x'
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_csv_has_the_cells_as_text():
-  groups = [Group('Ä', [['ours', Cell('70.1 ± 0.2', mark='▲')], ['paper', Cell('70.4', kind='paper')]])]
-  content = as_csv(Table('t', ['model', '', 'XNLI'], groups)).decode('utf-8-sig')
-  rows = list(csv.reader(io.StringIO(content)))
-  assert rows == [['model', '', 'XNLI'], ['Ä', 'ours', '70.1 ± 0.2▲'], ['Ä', 'paper', '70.4']]
+  frame = table_frame([(('Ä', 'ours'), {'XNLI': '70.1 ± 0.2▲'}), (('Ä', 'paper'), {'XNLI': '70.4'})], 'model', 'from')
+  assert rows_of(Table('t', frame).csv()) == [
+    ['model', 'from', 'XNLI'],
+    ['Ä', 'ours', '70.1 ± 0.2▲'],
+    ['Ä', 'paper', '70.4'],
+  ]
 
 
 @pytest.mark.parametrize('text', ['=1+1', '@SUM(A1)', '+cmd', '-cmd', '\tx', "=HYPERLINK('x')"])
 def test_a_spreadsheet_computes_no_name(text):
-  content = as_csv(rows_table('t', ['a'], [[text]])).decode('utf-8-sig')
-  assert list(csv.reader(io.StringIO(content)))[1][0].startswith("'")
+  assert rows_of(table('t', ['a'], [text]).csv())[1][0].startswith("'")
 
 
 @pytest.mark.parametrize('text', ['-3.76', '+0.2', '-1.0 ± 0.1', '-1.0/2.0', '-4.34 to -3.54', '-', '—', 'a=b'])
 def test_numbers_keep_their_sign(text):
-  content = as_csv(rows_table('t', ['a'], [[text]])).decode('utf-8-sig')
-  assert list(csv.reader(io.StringIO(content)))[1][0].lstrip("'") == text
+  cell = rows_of(table('t', ['a'], [text]).csv())[1][0]
+  assert cell.lstrip("'") == text
   if text not in ('-', '-4.34 to -3.54'):
-    assert not content.splitlines()[1].startswith("'")
+    assert not cell.startswith("'")
 
 
 def test_data_is_a_file_that_is_linked_and_not_shown():
-  whole = made(Data('Raw numbers', 'All of them.', ['name', 'value'], [['a', '1.62534'], ['=b', '2']]))
-  assert whole.files == {'raw-numbers.csv': "\ufeffname,value\na,1.62534\n'=b,2\n".encode()}
-  assert 'All of them.' in whole.html
-  assert 'href="raw-numbers.csv"' in whole.html
-  assert '1.62534' not in whole.html
+  rows = [['a', '1.62534'], ['=b', '2']]
+  html, files = made(table('Raw numbers', ['name', 'value'], *rows, notes=['All of them.'], is_shown=False))
+  assert files == {'raw-numbers.csv': "\ufeffname,value\na,1.62534\n'=b,2\n".encode()}
+  assert 'All of them.' in html
+  assert 'href="raw-numbers.csv"' in html
+  assert '1.62534' not in html
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_follows_the_page(picture):
+  text = inline_svg(picture.drawing.svg('one'), 'one', 'what it shows')
+  for part in ('currentColor', 'var(--series-1)', 'var(--faint)'):
+    assert part in text
+  for colour in (style.INK, style.FAINT, style.GRID, *style.SERIES):
+    assert colour not in text
+  assert not re.search(r'https?://|<style|<metadata|<script|@import', text)
+  svg = ElementTree.fromstring(text)
+  assert (svg.tag, svg.get('role'), svg.get('aria-label')) == ('svg', 'img', 'what it shows')
+  assert svg.get('width') is None
+  assert len(svg.get('viewBox').split()) == 4
+
+
+def test_pictures_of_one_page_share_no_id_and_refer_to_their_own(picture):
+  texts = [inline_svg(picture.drawing.svg(name), name, '') for name in ('one', 'two')]
+  ids = [re.findall(r'\bid="([^"]*)"', text) for text in texts]
+  assert ids[0]
+  assert not set(ids[0]) & set(ids[1])
+  for text, own in zip(texts, ids, strict=True):
+    assert len(own) == len(set(own))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]*)', text)) <= set(own)
+
+
+@pytest.mark.parametrize('text', ['<script>alert(1)</script>', '"\'&', 'id="x" href="#y" url(#z)', style.INK])
+def test_a_label_is_text_in_the_page_too(text):
+  with style.canvas() as canvas:
+    canvas.axes.plot([0, 1], label=style.label(text))
+    canvas.legend()
+  read = Reader(str(inline_svg(canvas.svg('one'), 'one', text)))
+  assert set(read.tags) <= {'svg', 'defs', 'g', 'path', 'text', 'use', 'clippath', 'rect', 'tspan'}
+  assert text in read.text
+
+
+@pytest.mark.parametrize('values', [[], [1.0], [2.0, 2.0], [3.0, 1.0, 2.0]])
+def test_sparklines_stay_in_their_box(values):
+  svg = ElementTree.fromstring(sparkline(values, alt='<b>'))
+  points = [tuple(map(float, point.split(','))) for point in svg.find('polyline').get('points').split()]
+  assert len(points) == len(values)
+  assert all(0 <= x <= 96 and 0 <= y <= 22 for x, y in points)
+  assert svg.get('aria-label') == '<b>'

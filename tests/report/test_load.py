@@ -1,33 +1,55 @@
-"""Folders of every kind become models with their runs; what is unknown is said."""
+"""Folders of every kind become models with their runs; a broken workdir is read as far as it can be."""
 
 import json
 
+import gin
 import made_up_sweep
 import pytest
 
+from rembert import configuration
 from rembert.errors import UsageError
-from rembert.report import reading
+from rembert.model.config import RemBertConfig
+from rembert.report import load
+from rembert.report.load import is_workdir, read_metrics, read_run, read_settings
+
+GIN = """# Macros:
+KEPT = %LAYERS
+LAYERS = 4
+
+# Parameters for data:
+# ==============================================================================
+data.alpha = 0.7
+data.languages = \\
+    ['de',
+     'en']
+
+# Parameters for RemBertConfig:
+RemBertConfig.hidden_size = 192
+train/optimizer.rate = 1e-3
+paper.kept_layers = %KEPT
+data.of = %UNKNOWN
+"""
 
 
 def test_a_workdir_of_pre_training(tmp_path):
   made_up_sweep.write_pretraining(tmp_path / 'mine', seed=3)
-  (source,) = reading.read([tmp_path / 'mine'])
+  (source,) = load.read([tmp_path / 'mine'])
   (model,) = source.models
   assert (source.kind, model.name) == ('pre-training', 'mine')
-  assert [each.seed for each in model.pretrained] == [3]
-  assert not model.learned
+  assert list(model.pretrained) == [3]
+  assert not model.finetuned
 
 
 def test_a_workdir_of_fine_tuning(tmp_path):
   made_up_sweep.write_results(tmp_path / 'qa', 'squad', {'xquad': {'en': 70.0}, 'mlqa': {'en': 60.0}})
-  (source,) = reading.read([tmp_path / 'qa'])
-  (learned,) = source.models[0].learned
-  assert (source.kind, learned.task, learned.judged, learned.is_judged) == ('XTREME', 'squad', ('xquad', 'mlqa'), True)
+  (source,) = load.read([tmp_path / 'qa'])
+  (run,) = source.models[0].finetuned
+  assert (source.kind, run.task, run.evaluated, run.is_done) == ('XTREME', 'squad', ('xquad', 'mlqa'), True)
 
 
 def test_a_workdir_of_an_analysis(tmp_path):
   made_up_sweep.write_analysis(tmp_path / 'a', 'spectra', {'rank': 3.0})
-  (source,) = reading.read([tmp_path / 'a'])
+  (source,) = load.read([tmp_path / 'a'])
   (analysis,) = source.models[0].analyses
   assert (source.kind, analysis.what, analysis.results) == ('analysis', 'spectra', {'rank': 3.0})
   assert [file.name for file in analysis.pictures] == ['spectra.png']
@@ -43,10 +65,10 @@ def test_the_folder_of_a_benchmark(tmp_path):
   (folder / 'tatoeba').mkdir()
   (folder / 'tatoeba' / 'results.json').write_text(json.dumps(retrieval))
   (folder / 'xtreme.json').write_text('{"name": "the model"}')
-  (source,) = reading.read([folder])
+  (source,) = load.read([folder])
   (model,) = source.models
   assert model.name == 'the model'
-  assert {(each.task, each.seed, each.learning_rate) for each in model.learned} == {
+  assert {(each.task, each.seed, each.learning_rate) for each in model.finetuned} == {
     *(('panx', seed, rate) for seed in (0, 1) for rate in (1e-5, 2e-5)),
     ('xnli', 2, None),
     ('tatoeba', 0, None),
@@ -57,14 +79,14 @@ def test_a_sweep_has_its_models_and_what_is_still_missing(tmp_path):
   folder = made_up_sweep.write_sweep(
     tmp_path / 'sweep', ['in128_out128', 'in128_out768'], is_there=lambda workdir: 'in128_out768' in workdir
   )
-  (source,) = reading.read([folder])
+  (source,) = load.read([folder])
   missing, there = source.models
   assert (source.kind, source.scale) == ('sweep', 'mini')
   assert source.facts == {'name': 'a made-up sweep', 'asked for': '--models=all --seeds=3', 'code': '0.1 abc123'}
-  assert missing.runs == missing.judged == []
-  assert len(missing.learned) == len(there.learned) == len(there.judged) == 21
-  assert there.stands_for(4) == ['in128_out768']
-  assert there.stands_for(2) == []
+  assert missing.all_runs == []
+  assert [len(model.finetuned) for model in source.models] == [21, 21]
+  assert [sum(run.is_done for run in model.finetuned) for model in source.models] == [0, 21]
+  assert there.rows == ((3, 'in128_out768'), (4, 'in128_out768'), (5, 'in128_out768'), (6, 'in128_out768'))
   assert [analysis.results is None for analysis in (*missing.analyses, *there.analyses)] == [True, True, False, False]
 
 
@@ -82,21 +104,122 @@ def test_a_sweep_has_its_models_and_what_is_still_missing(tmp_path):
 def test_a_sweep_that_is_described_otherwise_is_refused_with_its_file(tmp_path, content):
   (tmp_path / 'sweep.json').write_text(content)
   with pytest.raises(UsageError) as error:
-    reading.read([tmp_path])
+    load.read([tmp_path])
   assert 'sweep.json' in str(error.value)
 
 
 def test_a_folder_with_nothing_known_says_what_was_looked_for(tmp_path):
   with pytest.raises(UsageError) as error:
-    reading.read([tmp_path])
+    load.read([tmp_path])
   for name in ('sweep.json', 'xtreme.json', 'metrics.jsonl', 'results.json', 'analysis.json'):
     assert name in str(error.value)
   with pytest.raises(UsageError, match='no such folder'):
-    reading.read([tmp_path / 'nowhere'])
+    load.read([tmp_path / 'nowhere'])
 
 
 def test_models_of_one_name_are_told_apart(tmp_path):
   for path in ('a/run', 'b/run', 'c/other'):
     made_up_sweep.write_pretraining(tmp_path / path)
-  sources = reading.read([tmp_path / 'a/run', tmp_path / 'b/run', tmp_path / 'c/other', tmp_path / 'a/run'])
+  sources = load.read([tmp_path / 'a/run', tmp_path / 'b/run', tmp_path / 'c/other', tmp_path / 'a/run'])
   assert [model.name for source in sources for model in source.models] == ['a/run', 'b/run', 'other', 'a/run (2)']
+
+
+# --- a workdir --------------------------------------------------------------------------------------------------------
+
+
+def test_a_broken_line_of_the_metrics_costs_that_line_alone(tmp_path):
+  file = tmp_path / 'metrics.jsonl'
+  lines = ['{"step": 20, "loss": 4.0}', '{"step": 1', '[1]', '{"loss": 3}', '', '{"step": 10, "loss": 5.0}']
+  file.write_text('\n'.join(lines))
+  rows, broken = read_metrics(file)
+  assert (rows['loss'].to_dict(), broken) == ({10: 5.0, 20: 4.0}, 3)
+
+
+def test_what_is_no_finite_number_is_no_metric(tmp_path):
+  file = tmp_path / 'metrics.jsonl'
+  file.write_text('{"step": 1, "loss": NaN, "a": Infinity, "b": "<b>", "c": true, "d": null, "e": [1], "f": 2}\n')
+  rows, broken = read_metrics(file)
+  assert (rows.to_dict('index'), broken) == ({1: {'f': 2}}, 0)
+
+
+def test_bytes_that_are_no_text_are_broken_lines(tmp_path):
+  file = tmp_path / 'metrics.jsonl'
+  file.write_bytes(b'\xff\xfe\x00\n{"step": 1}\n')
+  rows, broken = read_metrics(file)
+  assert (list(rows.index), broken) == ([1], 1)
+
+
+def test_settings_over_several_lines_are_one_and_macros_are_their_values(tmp_path):
+  (tmp_path / 'config.gin').write_text(GIN)
+  assert read_settings(tmp_path / 'config.gin') == {
+    'data.alpha': '0.7',
+    'data.languages': "['de', 'en']",
+    'RemBertConfig.hidden_size': '192',
+    'train/optimizer.rate': '1e-3',
+    'paper.kept_layers': '4',
+    'data.of': '%UNKNOWN',
+  }
+
+
+def test_an_empty_folder_is_a_run_without_anything(tmp_path):
+  run = read_run(tmp_path, 'x')
+  assert not is_workdir(tmp_path)
+  assert run.metrics.empty
+  assert (run.results, run.model, run.sessions, run.last('loss')) == (None, None, (), None)
+
+
+def test_a_run_of_pre_training_knows_its_model_curves_and_languages(tmp_path):
+  run = read_run(made_up_sweep.write_pretraining(tmp_path / 'run', 'in128_out3072', seed=4), 'x')
+  assert run.is_pre_training
+  assert (run.model.output_embedding_size, run.model.hidden_size) == (384, 96)
+  assert run.parts_of('eval/loss') == sorted(made_up_sweep.LANGUAGES)
+  curve = run.curve('eval/loss/en')
+  assert list(curve.index) == [50, 100, 150, 200]
+  assert curve.iloc[-1] == run.last('eval/loss/en')
+  assert run.sessions[0].last_step == 200
+  assert run.paper('kept_layers') is None
+
+
+def test_without_a_checkpoint_the_model_is_what_the_run_was_told(tmp_path):
+  workdir = made_up_sweep.write_pretraining(tmp_path / 'run', 'layers23to12')
+  said = read_run(workdir, 'x').model
+  for file in sorted(workdir.glob('checkpoints/*/*/*')):
+    file.unlink()
+  told = read_run(workdir, 'x')
+  assert told.model == said
+  assert (told.paper('kept_layers'), told.row, told.paper('scale')) == (4, (5, 'layers23to12'), 'mini')
+
+
+def test_a_broken_checkpoint_gives_way_to_the_one_before(tmp_path):
+  workdir = made_up_sweep.write_pretraining(tmp_path / 'run', steps=200)
+  newer = workdir / 'checkpoints' / '300' / 'meta'
+  newer.mkdir(parents=True)
+  (newer / 'metadata').write_text('{"RemBertConfig.hidden_size": ')
+  assert read_run(workdir, 'x').meta['RemBertConfig.hidden_size'] == 96
+
+
+@pytest.mark.parametrize('hidden', [-1, 'wide', 97, None])
+def test_a_model_that_cannot_be_is_none(tmp_path, hidden):
+  workdir = made_up_sweep.write_pretraining(tmp_path / 'run')
+  file = workdir / 'checkpoints' / '200' / 'meta' / 'metadata'
+  file.write_text(json.dumps(json.loads(file.read_text()) | {'RemBertConfig.hidden_size': hidden}))
+  assert read_run(workdir, 'x').model is None
+
+
+@pytest.mark.parametrize('content', ['', '[]', '{"tasks": ', '"text"', '[' * 100_000])
+def test_results_that_are_none_are_none(tmp_path, content):
+  (tmp_path / 'results.json').write_text(content)
+  assert read_run(tmp_path, 'x').results is None
+
+
+def test_a_row_of_the_paper_is_read_as_gin_writes_it(tmp_path):
+  files = ['gin/experiments/table5/layers23to12.gin', 'gin/scales/mini.gin']
+  try:
+    configuration.load(files, ['train.seed=3'])
+    configuration.save(tmp_path)
+    model = configuration.build(RemBertConfig)
+  finally:
+    gin.clear_config()
+  run = read_run(tmp_path, 'x')
+  assert run.model == model
+  assert (run.row, run.paper('scale'), run.paper('kept_layers')) == ((5, 'layers23to12'), 'mini', 4)

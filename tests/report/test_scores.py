@@ -1,78 +1,102 @@
-"""Scores of the best learning rate, over the seeds and languages that are there."""
+"""The tidy table has every score once; the selection takes the best learning rate and complete languages."""
 
 import pathlib
 
+import pandas as pd
 import pytest
 
-from rembert.report.reading import Learned, Model
-from rembert.report.runs import Run
-from rembert.report.scores import dev_score, task_scores, variants, worth
+from rembert.report.load import FinetuneRun, Model, Run, Source
+from rembert.report.scores import HELD_OUT, SEEDS, Results, counting_metrics, dev_score, of
 
 
-def learned(task, languages, *, seed=0, rate=None, dev=None, variant='', judged=None, results=None):
+def finetuned(task, languages, *, seed=0, pretrain_seed=0, rate=None, dev=None, variant='', results=None):
   entry = lambda value: value if isinstance(value, dict) else {'scores': {'f1': value}, 'baseline': {'f1': 1.0}}
   content = {'task': task, 'tasks': {task: {language: entry(value) for language, value in languages.items()}}}
   content['dev'] = None if dev is None else {'f1': dev}
   run = Run('x', pathlib.Path('x'), results=content if results is None else results)
-  return Learned(0, seed, task, judged or (task,), variant, rate, run)
+  return FinetuneRun(pretrain_seed, seed, task, (task,), variant, rate, run)
+
+
+def results_of(*runs):
+  return Results([Source('folder', 'XTREME', (Model('m', finetuned=runs),))])
+
+
+def values(results, task='panx', variant=''):
+  """Seeds to language to score."""
+  return results.by_seed(results.models[0], task, variant).to_dict('index')
 
 
 def test_seeds_are_side_by_side():
-  model = Model(
-    'm', learned=(learned('panx', {'en': 70.0, 'de': 50.0}), learned('panx', {'en': 72.0, 'de': 54.0}, seed=1))
-  )
-  scores = task_scores(model)['panx']
-  assert scores.values() == {(0, 0): {'en': 70.0, 'de': 50.0}, (0, 1): {'en': 72.0, 'de': 54.0}}
-  assert scores.baseline == {'en': {'f1': 1.0}, 'de': {'f1': 1.0}}
-  summary = scores.summary()
-  assert (summary.mean.mean, summary.gap.mean, summary.mean.runs) == (61.5, 19.0, 2)
-  assert scores.learning_rate is None
+  runs = [
+    finetuned('panx', {'en': 70.0 + seed, 'de': 50.0}, seed=seed % 2, pretrain_seed=seed // 2) for seed in range(4)
+  ]
+  results = results_of(*runs)
+  assert values(results) == {
+    (0, 0): {'en': 70.0, 'de': 50.0},
+    (0, 1): {'en': 71.0, 'de': 50.0},
+    (1, 0): {'en': 72.0, 'de': 50.0},
+    (1, 1): {'en': 73.0, 'de': 50.0},
+  }
+  assert set(results.worths['baseline']) == {1.0}
+  (spread,) = results.by_metric(results.models[0], 'panx')
+  assert (spread.mean, spread.runs) == (60.75, 4)
+  assert results.progress['m', '', 'panx'].learning_rate == ''
 
 
 def test_the_learning_rate_that_did_best_on_dev_is_taken_and_not_the_best_on_test():
-  runs = [
-    learned('panx', {'en': 90.0}, rate=1e-5, dev=60.0),
-    learned('panx', {'en': 50.0}, rate=2e-5, dev=61.0),
-    learned('panx', {'en': 52.0}, rate=2e-5, dev=62.0, seed=1),
-    learned('panx', {'en': 99.0}, rate=3e-5),  # nothing was chosen on dev: never the best
-  ]
-  scores = task_scores(Model('m', learned=tuple(runs)))['panx']
-  assert (scores.learning_rate, scores.planned) == (2e-5, 2)
-  assert scores.values() == {(0, 0): {'en': 50.0}, (0, 1): {'en': 52.0}}
+  results = results_of(
+    finetuned('panx', {'en': 90.0}, rate=1e-5, dev=60.0),
+    finetuned('panx', {'en': 91.0}, rate=1e-5, dev=62.0, seed=1),
+    finetuned('panx', {'en': 50.0}, rate=2e-5, dev=61.5),
+    finetuned('panx', {'en': 52.0}, rate=2e-5, dev=61.0, seed=1),
+    finetuned('panx', {'en': 99.0}, rate=3e-5),  # nothing was selected on dev: never the best
+  )
+  progress = results.progress['m', '', 'panx']
+  assert (progress.learning_rate, progress.done, progress.planned) == ('2e-05', 2, 2)
+  assert values(results) == {(0, 0): {'en': 50.0}, (0, 1): {'en': 52.0}}
 
 
 def test_languages_that_not_every_seed_has_yet_are_left_out_and_named():
-  model = Model('m', learned=(learned('panx', {'en': 70.0, 'de': 50.0}), learned('panx', {'en': 72.0}, seed=1)))
-  scores = task_scores(model)['panx']
-  assert (scores.languages, scores.left_out) == (['en'], ('de',))
+  results = results_of(
+    finetuned('panx', {'en': 70.0, 'de': 50.0}),
+    finetuned('panx', {'en': 72.0}, seed=1),
+    FinetuneRun(0, 2, 'panx', ('panx',)),  # planned
+  )
+  progress = results.progress['m', '', 'panx']
+  assert (progress.left_out, progress.done, progress.planned) == (('de',), 2, 3)
+  assert values(results) == {(0, 0): {'en': 70.0}, (0, 1): {'en': 72.0}}
 
 
 def test_variants_are_apart():
-  model = Model('m', learned=(learned('panx', {'en': 70.0}), learned('panx', {'en': 30.0}, variant='a.b=1')))
-  assert variants(model) == ['', 'a.b=1']
-  assert task_scores(model)['panx'].values() == {(0, 0): {'en': 70.0}}
-  assert task_scores(model, 'a.b=1')['panx'].values() == {(0, 0): {'en': 30.0}}
+  results = results_of(finetuned('panx', {'en': 70.0}), finetuned('panx', {'en': 30.0}, variant='a.b=1'))
+  assert results.variants(results.models[0]) == ['', 'a.b=1']
+  assert values(results) == {(0, 0): {'en': 70.0}}
+  assert values(results, variant='a.b=1') == {(0, 0): {'en': 30.0}}
 
 
-def test_questions_are_worth_the_mean_of_both_scores():
-  assert worth('xquad', {'f1': 60.0, 'exact_match': 40.0, 'seconds': 3.0}) == 50.0
-  assert worth('squad', {'f1': 60.0, 'exact_match': 40.0}) == 50.0
-  assert worth('pawsx', {'accuracy': 80.0}) == 80.0
-  assert worth('something new', {'score': 7.0}) == 7.0
+@pytest.mark.parametrize('task', ['xquad', 'squad'])
+def test_questions_are_worth_the_mean_of_both_scores(task):
+  scores = {'f1': 60.0, 'exact_match': 40.0, 'seconds': 3.0}
+  results = results_of(finetuned(task, {'en': {'scores': scores}}))
+  assert values(results, task) == {(0, 0): {'en': 50.0}}
+  assert [each.mean for each in results.by_metric(results.models[0], task)] == [40.0, 60.0]
+
+
+def test_other_tasks_have_one_metric_that_counts():
+  assert counting_metrics('pawsx', ['seconds', 'accuracy']) == ('accuracy',)
+  assert counting_metrics('something new', ['score', 'other']) == ('score',)
 
 
 def test_retrieval_counts_over_the_languages_with_labels():
-  results = {
-    'task': 'tatoeba',
-    'languages': {'de': {'accuracy': 40.0, 'chance': 0.1}, 'fr': {'chance': 0.1}},
-    'mean_over': ['de'],
-  }
-  scores = task_scores(Model('m', learned=(learned('tatoeba', {}, results=results),)))['tatoeba']
-  assert scores.values() == {(0, 0): {'de': 40.0}}
+  languages = {'de': {'accuracy': 40.0, 'chance': 0.1}, 'fr': {'chance': 0.1}}
+  content = {'task': 'tatoeba', 'languages': languages, 'mean_over': ['de']}
+  results = results_of(finetuned('tatoeba', {}, results=content))
+  assert values(results, 'tatoeba') == {(0, 0): {'de': 40.0}}
+  assert list(results.scores['metric']) == ['accuracy']
 
 
 @pytest.mark.parametrize(
-  'results',
+  'content',
   [
     {},
     {'tasks': None},
@@ -84,11 +108,41 @@ def test_retrieval_counts_over_the_languages_with_labels():
     {'task': 'panx', 'languages': [1], 'mean_over': 'en'},
   ],
 )
-def test_results_without_scores_are_no_scores(results):
-  assert task_scores(Model('m', learned=(learned('panx', {}, results=results),))) == {}
+def test_results_without_scores_are_no_scores(content):
+  results = results_of(finetuned('panx', {}, results=content))
+  assert (results.progress, results.worths.empty) == ({}, True)
 
 
 def test_what_has_no_dev_score_has_none():
-  assert dev_score(learned('panx', {'en': 1.0})) is None
-  assert dev_score(learned('panx', {'en': 1.0}, dev=3)) == 3.0
-  assert dev_score(Learned(0, 0, 'panx', ('panx',))) is None
+  assert dev_score(finetuned('panx', {'en': 1.0})) is None
+  assert dev_score(finetuned('panx', {'en': 1.0}, dev=3)) == 3.0
+  assert dev_score(FinetuneRun(0, 0, 'panx', ('panx',))) is None
+
+
+# --- of a sweep -------------------------------------------------------------------------------------------------------
+
+
+def test_each_score_stands_there_once_with_its_seeds(sweep):
+  keys = sweep.scores[['model', *SEEDS, 'variant', 'task', 'language', 'metric']]
+  assert len(keys.drop_duplicates()) == len(keys) > 0
+  assert set(sweep.worths['seed']) == {0, 1}
+
+
+def test_the_last_evaluation_of_pre_training_is_among_them(sweep):
+  for model in sweep.models:
+    [(seed, run)] = model.pretrained.items()
+    own = of(sweep.scores, model=model.name, task=HELD_OUT)
+    found = own.set_index(['language', 'metric'])['value']
+    assert found['all', 'loss'] == run.last('eval/loss')
+    assert found['all', 'accuracy'] == 100 * run.last('eval/accuracy')
+    assert set(own['language']) - {'all'} == set(run.parts_of('eval/loss'))
+    assert set(own['pretrain_seed']) == {seed}
+
+
+def test_layers_that_were_dropped_are_told_apart(sweep):
+  assert sweep.variants(sweep.models[-1]) == ['', 'RemBertConfig.num_hidden_layers=4']
+
+
+def test_a_report_of_nothing_has_an_empty_table():
+  assert isinstance(Results([]).scores, pd.DataFrame)
+  assert Results([]).scores.empty

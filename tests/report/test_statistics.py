@@ -4,6 +4,7 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,10 +92,15 @@ def test_the_interval_of_equal_differences_is_a_point(seeds, languages, value):
 # --- two models --------------------------------------------------------------
 
 
+def runs(by_seed):
+  """A row per seed, a column per language."""
+  return pd.DataFrame(by_seed).T
+
+
 def test_models_are_paired_by_seed_and_language():
   ours = {(0, 0): {'de': 71.0, 'en': 82.0, 'sw': 50.0}, (0, 1): {'de': 73.0, 'en': 84.0, 'sw': 53.0}}
   theirs = {(0, 1): {'en': 80.0, 'de': 70.0}, (0, 0): {'en': 80.0, 'de': 70.0}, (0, 2): {'en': 0.0, 'de': 0.0}}
-  found = compare(ours, theirs)
+  found = compare(runs(ours), runs(theirs))
   assert found.difference == pytest.approx((1 + 2 + 3 + 4) / 4)
   assert (found.languages, found.seeds) == (2, 2)
   assert found.p_languages == every_flip([2.0, 3.0])
@@ -104,14 +110,14 @@ def test_models_are_paired_by_seed_and_language():
 
 def test_seeds_of_other_names_are_paired_in_their_order():
   ours, theirs = {(0, 5): {'en': 3.0}, (0, 6): {'en': 5.0}}, {(0, 1): {'en': 1.0}, (0, 2): {'en': 2.0}}
-  found = compare(ours, theirs)
+  found = compare(runs(ours), runs(theirs))
   assert (found.difference, found.seeds) == (2.5, 2)
   assert found.p_languages is None  # one language is no sample of languages
 
 
 def test_models_without_a_common_language_are_not_compared():
-  assert compare({(0, 0): {'en': 1.0}}, {(0, 0): {'de': 1.0}}) is None
-  assert compare({}, {(0, 0): {'de': 1.0}}) is None
+  assert compare(runs({(0, 0): {'en': 1.0}}), runs({(0, 0): {'de': 1.0}})) is None
+  assert compare(runs({}), runs({(0, 0): {'de': 1.0}})) is None
 
 
 # --- many comparisons --------------------------------------------------------

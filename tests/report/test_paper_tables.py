@@ -1,0 +1,142 @@
+"""The paper's tables: its numbers, ours, and what is marked."""
+
+import json
+import pathlib
+
+import made_up_sweep
+import pytest
+
+from rembert import paper
+from rembert.report import load
+from rembert.report.html import MISSING
+from rembert.report.load import FinetuneRun, Model, Run, Source
+from rembert.report.paper_tables import TITLES, measure, paper_tables, probing_tables, table_blocks
+from rembert.report.scores import Results
+
+
+def model(name, table, by_task):
+  """Scores by task, each a list over seeds of the mean over languages; eight languages around it."""
+  runs = []
+  for task, means in by_task.items():
+    for seed, mean in enumerate(means):
+      entries = {
+        language: {'scores': {'accuracy': mean + shift}, 'baseline': None}
+        for language, shift in zip('abcdefgh', (-4, -3, -2, -1, 1, 2, 3, 4), strict=True)
+      }
+      # Questions are worth the mean of two scores that are equal here.
+      for entry in entries.values():
+        entry['scores'] |= dict.fromkeys(('f1', 'exact_match'), entry['scores']['accuracy'])
+      run = Run('x', pathlib.Path('x'), results={'task': task, 'tasks': {task: entries}})
+      runs.append(FinetuneRun(0, seed, task, (task,), run=run))
+  return Model(name, ((table, name),), finetuned=tuple(runs))
+
+
+def rows_of(table, *models):
+  return measure(Results([Source('folder', 'sweep', models)]), table, paper.TABLES[table])
+
+
+def test_a_table_has_the_papers_numbers_and_ours(sweep, tables):
+  frame = tables(paper_tables(sweep))[TITLES[2]].frame
+  assert list(frame.columns) == ['PT', 'FT', 'XNLI', 'NER', 'PAWS-X', 'XQuAD', 'MLQA', 'TyDi QA', 'Avg']
+  assert list(frame.index) == [(row, of) for row in ('coupled', 'decoupled') for of in ('ours', 'paper')]
+  assert frame.loc['coupled', 'paper'].to_list() == [
+    *('177M', '177M', '70.7', '69.2', '85.3', '46.2/63.2', '37.3/53.1', '40.7/56.7', '62.3')
+  ]
+  ours = frame.loc['coupled', 'ours']
+  assert ours['XNLI'].count('±') == 1
+  assert ours['XQuAD'].count('±') == 2
+
+
+def test_tables_without_a_model_are_not_there_and_missing_rows_are_dashes(sweep, tables):
+  found = tables(paper_tables(sweep))
+  assert TITLES[13] not in found
+  table = found[TITLES[4]]
+  assert set(table.frame.loc['E_out = 3072', 'ours']) == {MISSING}  # it is not in the sweep
+  assert 'E_out = 3072: not part of this.' in table.notes
+
+
+def test_the_row_that_drops_layers_is_fine_tuned_without_them(sweep):
+  (row,) = [row for row in measure(sweep, 5, paper.TABLES[5]) if row.printed.name == 'layers23to12']
+  assert row.model.kept_layers == 4 < made_up_sweep.SHAPES['layers23to12'][3]
+  cut = sweep.by_seed(row.model, 'xnli', 'RemBertConfig.num_hidden_layers=4')
+  assert row.by_seed['xnli'].equals(cut)
+  assert not cut.equals(sweep.by_seed(row.model, 'xnli'))
+
+
+def test_ours_are_means_over_languages_and_the_deviation_is_over_seeds():
+  row, _ = rows_of(12, model('coupled768', 12, {'xnli': [70.0, 72.0, 74.0]}))
+  (spread,) = row.by_metric['xnli']
+  assert (spread.mean, spread.deviation, spread.runs) == (72.0, 2.0, 3)
+
+
+@pytest.mark.parametrize(('shift', 'mark'), [(3.0, '▲'), (-3.0, '▼'), (0.0, '')])
+def test_what_is_better_in_every_language_is_marked(shift, mark):
+  scores = [70.0, 70.5, 71.0]
+  rows = rows_of(
+    12,
+    model('coupled768', 12, {'xnli': scores}),
+    model('coupled128', 12, {'xnli': [score + shift for score in scores]}),
+  )
+  table, differences = table_blocks(12, rows)
+  assert table.frame.loc[('E = 128', 'ours'), 'XNLI'] == f'{70.5 + shift:.1f} ± 0.5{mark}'
+  line = differences.frame.loc['E = 128', 'XNLI']
+  assert line['difference'] == f'{shift:+.2f}'
+  assert line['p, seeds'] == ('0.250' if shift else '1.000')
+
+
+def test_a_single_seed_has_no_deviation_and_no_p_over_seeds():
+  models = [model('coupled768', 12, {'xnli': [70.0]}), model('coupled128', 12, {'xnli': [60.0]})]
+  table, differences = table_blocks(12, rows_of(12, *models))
+  assert '±' not in table.frame.loc[('E = 768', 'ours'), 'XNLI']
+  assert differences.frame['p, seeds'].to_list() == [MISSING]
+
+
+def test_the_average_needs_every_task_in_a_seed():
+  everything = {task: [60.0, 62.0] for task in paper.ABLATION_TASKS}
+  rows = rows_of(2, model('coupled768', 2, everything), model('in768_out768', 2, everything | {'tydiqa': [60.0]}))
+  first, second = (row.task_means() for row in rows)
+  assert first.mean(axis='columns').to_list() == [60.0, 62.0]
+  assert len(second) == 1
+  assert rows_of(2, model('coupled768', 2, {'xnli': [1.0]}))[0].task_means().empty
+
+
+# --- Tables 8 and 9 ---------------------------------------------------------------------------------------------------
+
+
+def test_table_8_has_both_embeddings_beside_the_papers(tmp_path, tables):
+  folder = made_up_sweep.write_sweep(tmp_path, ['in128_out128', 'coupled768'], is_there=lambda workdir: False)
+  content = json.loads((folder / 'sweep.json').read_text())
+  rho = lambda value: {'rho': value, 'low': None, 'high': None}
+  sets = {
+    'MEN_dataset': {'input': rho(40.0), 'output': rho(30.0)},
+    'rare-word': {'input': rho(20.0), 'output': None},
+    'SimLex-999': {'input': rho(None), 'output': rho(1.0)},
+  }
+  for seed, shift in enumerate((0.0, 2.0)):
+    men = {'input': rho(40.0 + shift), 'output': rho(30.0)}
+    made_up_sweep.write_analysis(folder / f'w{seed}', 'word_similarity', {'sets': sets | {'MEN_dataset': men}})
+    entry = {'pretrain_seed': seed, 'what': 'word_similarity', 'workdir': f'w{seed}'}
+    content['models'][0]['analyses'].append(entry)
+  (folder / 'sweep.json').write_text(json.dumps(content))
+  (table,) = tables(probing_tables(Results(load.read([folder])))).values()
+  ours, printed = table.frame.loc['E_out = 128'].to_numpy().tolist()
+  assert ours == ['41.0 ± 1.4/30.0 ± 0.0', MISSING, '20.0 ± 0.0', f'{MISSING}/1.0 ± 0.0', MISSING, MISSING]
+  assert printed == ['40.7/36.6', '37.7/32.8', '23.6/16.4', '17.5/17.3', '48.9/46.4', '59.0']
+  assert table.frame.loc[('coupled', 'paper'), 'MEN'] == '40.8'  # one table is both
+
+
+def test_table_9_takes_each_probe_by_its_name(tmp_path, tables):
+  folder = made_up_sweep.write_sweep(tmp_path, ['in128_out768'], is_there=lambda workdir: False)
+  content = json.loads((folder / 'sweep.json').read_text())
+  for task, score in (('spr2', 80.0), ('coref-ontonotes', 90.0)):
+    results = {'task': task, 'encoders': {'model': {'mean': {'micro_f1': score}}, 'random': None}}
+    made_up_sweep.write_analysis(folder / task, 'edge_probing', results)
+    content['models'][0]['analyses'].append({'pretrain_seed': 0, 'what': 'edge_probing', 'workdir': task})
+  (folder / 'sweep.json').write_text(json.dumps(content))
+  (table,) = tables(probing_tables(Results(load.read([folder])))).values()
+  assert table.frame.loc['E_out = 768', 'ours'].to_dict() == {
+    **dict.fromkeys(('POS', 'Const.', 'Deps.', 'Entities', 'SRL', 'Coref W.', 'SPR1', 'Rel.', 'Avg'), MISSING),
+    'SPR2': '80.0',
+    'Coref O.': '90.0',
+  }
+  assert table.frame.loc[('E_out = 768', 'paper'), 'Avg'] == '87.1'
