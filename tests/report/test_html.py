@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parsed_pages import HOSTILE, Reader
-from rembert.report.page import Cell, Data, Details, Group, Picture, Section, Table, as_csv, rows_table
 
 from rembert.plotting import style
 from rembert.report.html import Page, Picture, Section, Table, inline_svg, slug, sparkline, table_frame
