@@ -79,6 +79,8 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
     ids, begins, ends = self.tf_tokenizer.tokenize_with_offsets(text)
     return ids, tf.cast(begins, tf.int32), tf.cast(ends, tf.int32)
 
+  _model: seqio.vocabularies._ModelContext | None
+
   def _model_context(self):
     # Not SeqIO's own loader: it remembers a file by its name, and a file may be written again.
     if self._model is None:
@@ -95,4 +97,4 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
   def __eq__(self, other) -> bool:
     return isinstance(other, RembertVocabulary) and self._sentencepiece_model_file == other._sentencepiece_model_file
 
-  __hash__ = None
+  __hash__ = None  # type: ignore[assignment]

@@ -18,14 +18,14 @@ from tasks import pretraining, registration
 from tasks.corpus.format import Corpus, open_corpus
 from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.tfds_source import PreparedTfdsSource
-from tasks.wikipedia.languages import LISTS, edition_of
+from tasks.wikipedia.languages import LISTS, without_lists
 
 TFDS_NAME = 'wikipedia/20230601.{language}:1.0.0'
 # Held out where TFDS has no split for it: the documents whose hash falls into the first of so many buckets.
 BUCKETS = 200
 _HASH_KEY = (0x72656D62, 0x65727431)  # any; it must not change
 
-EDITIONS = {name: tuple(sorted({edition_of(code) for code in codes} - {None})) for name, codes in LISTS.items()}
+EDITIONS = {name: without_lists([name])[1] for name in LISTS}
 
 
 class CorpusSource(seqio.DataSource):
@@ -139,17 +139,19 @@ def add_wikipedia(
   """
   if corpus is not None and not isinstance(corpus, Corpus):
     corpus = open_corpus(corpus)
+  sources: dict[str, seqio.DataSource]
+  counts: Callable[[Sequence[str]], Mapping[str, int]]
   if corpus is None:
     sources = {language: WikipediaSource(language) for language in sorted({*EDITIONS['mbert'], *EDITIONS['rembert']})}
     counts = functools.partial(numbers_of_documents, sources)
   else:
-    sources = {language: CorpusSource(corpus, language) for language in corpus.languages}
-    sources = {language: source for language, source in sources.items() if 'train' in source.splits}
+    of_corpus = {language: CorpusSource(corpus, language) for language in corpus.languages}
+    sources = {language: source for language, source in of_corpus.items() if 'train' in source.splits}
+    if not sources:
+      raise UsageError(
+        'the corpus has no text to train on', where=str(corpus.folder), fix='python -m tasks.corpus --help'
+      )
     counts = lambda languages: {language: corpus.languages[language].sentences for language in languages}
-  if not sources:
-    raise UsageError(
-      'the corpus has no text to train on', where=str(corpus.folder), fix='python -m tasks.corpus --help'
-    )
   rates = functools.partial(sampling_rates, alpha=alpha, max_share=max_share, max_upsampling=max_upsampling)
   registration.remove_ours(name)
   add_language_tasks(name, sources, RembertVocabulary(vocabulary))
