@@ -62,7 +62,7 @@ def prepare_ours(setting: Setting, way: str) -> Run:
   cpu_memory.keep_freed_memory_if_it_fits(setting.config, setting.rows * setting.length)
   jax.config.update('jax_platforms', 'cpu')
   given = problem(setting)
-  graphdef, state = nnx.split(MlmHead(setting.config, jnp.dtype('float32'), rngs=nnx.Rngs(0)))
+  graphdef, state = nnx.split(MlmHead(setting.config, Execution(), rngs=nnx.Rngs(0)))
   params = nnx.to_pure_dict(state)
   params['transform']['kernel'] = jnp.asarray(given['transform'])
   vocab_size = setting.config.vocab_size
@@ -76,7 +76,7 @@ def prepare_ours(setting: Setting, way: str) -> Run:
   def mean_loss(params, states_BxSxH, positions, targets, weights):
     head = nnx.merge(graphdef, params)
     if way == 'chunked':
-      x_BxKxE, table_VxE, chunk = head.before_logits(states_BxSxH, positions), head.table(word), Execution().loss_chunk
+      x_BxKxE, table_VxE, chunk = head.hidden_for_logits(states_BxSxH, positions), head.table(word), Execution().loss_chunk
       sums = chunked_mlm_sums(x_BxKxE, table_VxE, head.bias[...], targets, weights, vocab_size=vocab_size, chunk=chunk)
     else:
       logits = head(states_BxSxH, positions, word_embedding_VxI=word)

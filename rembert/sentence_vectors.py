@@ -11,8 +11,8 @@ from flax import nnx
 
 from rembert.data.sentence_rows import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
 from rembert.loading import LoadedModel
+from rembert.kernels import platform
 from rembert.model.heads import chosen_layer, means_of_segments
-from rembert.model.partitioning import platform
 
 # Batches. One leaves cores idle between its products, and the device while results are fetched; so do two, a little.
 _AT_A_TIME = 3

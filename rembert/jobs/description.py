@@ -11,8 +11,8 @@ from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.hosts.joining import HostsConfig
 from rembert.hosts.together import Hosts
+from rembert.kernels import check_backend
 from rembert.model.config import Execution, RemBertConfig
-from rembert.model.fused_attention import check_backend
 from rembert.model.parameter_counts import PaperFigures, count_as_the_paper, count_parameters
 from rembert.training import flops, sharding, state
 from rembert.training.console import Console, human_bytes, human_duration

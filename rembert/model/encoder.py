@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import operator
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +9,11 @@ from flax import nnx
 from jax.ad_checkpoint import Offloadable, Recompute, Saveable
 
 from rembert.model.attention import SelfAttention, Visibility
-from rembert.model.building_blocks import ATTENTION, activation, layer_norm, linear, rows_at
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.embeddings import RemBertEmbeddings
-from rembert.model.partitioning import constrain, platform
-from rembert.model.products import PRODUCT
+from rembert.model.layers import ATTENTION, PRODUCT, LayerNorm, Linear, gather_positions
+from rembert.model.operations import Operations, operations
+from rembert.model.partitioning import constrain
 
 HOST_MEMORY = 'pinned_host'  # JAX's name for memory of the host that devices read and write by themselves
 
@@ -40,27 +39,26 @@ class ModelOutput:
 class FeedForward(nnx.Module):
   """H → F, GELU, F → H."""
 
-  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
+  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, ops: Operations, *, rngs: nnx.Rngs):
     hidden, wide = config.hidden_size, config.intermediate_size
-    self.up = linear(config, hidden, wide, axes=('embed', 'mlp'), dtype=dtype, rngs=rngs)
-    self.down = linear(config, wide, hidden, axes=('mlp', 'embed'), dtype=dtype, rngs=rngs)
-    self.activation = activation(config.hidden_act)
+    self.up = Linear(config, hidden, wide, axes=('embed', 'mlp'), dtype=dtype, ops=ops, rngs=rngs)
+    self.down = Linear(config, wide, hidden, axes=('mlp', 'embed'), dtype=dtype, ops=ops, rngs=rngs)
+    self.is_approximate, self.ops = config.gelu_is_approximate, ops
 
   def __call__(self, x_BxSxH: jax.Array) -> jax.Array:
     """x_BxSxH to x_BxSxH."""
-    x_BxSxF = constrain(self.activation(self.up(x_BxSxH)), 'batch', None, 'mlp')
-    return self.down(x_BxSxF)
+    x_BxSxF = self.ops.gelu(self.up(x_BxSxH), self.is_approximate)
+    return self.down(constrain(x_BxSxF, 'batch', None, 'mlp'))
 
 
 class TransformerLayer(nnx.Module):
   """BERT's layer: LayerNorm after each residual sum (post-LN), dropout on each branch."""
 
-  def __init__(self, config: RemBertConfig, execution: Execution, *, rngs: nnx.Rngs):
-    dtype = jnp.dtype(execution.dtype)
-    self.attention = SelfAttention(config, execution, rngs=rngs)
-    self.attention_norm = layer_norm(config, config.hidden_size, dtype, rngs)
-    self.feed_forward = FeedForward(config, dtype, rngs=rngs)
-    self.output_norm = layer_norm(config, config.hidden_size, dtype, rngs)
+  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, ops: Operations, *, rngs: nnx.Rngs):
+    self.attention = SelfAttention(config, dtype, ops, rngs=rngs)
+    self.attention_norm = LayerNorm(config, config.hidden_size, dtype=dtype, ops=ops, rngs=rngs)
+    self.feed_forward = FeedForward(config, dtype, ops, rngs=rngs)
+    self.output_norm = LayerNorm(config, config.hidden_size, dtype=dtype, ops=ops, rngs=rngs)
     self.dropout = nnx.Dropout(config.hidden_dropout_prob)
 
   def __call__(
@@ -79,7 +77,7 @@ class TransformerLayer(nnx.Module):
     keys = [None] * 3 if dropout_key is None else jax.random.split(dropout_key, 3)
     drop = lambda x, key: self.dropout(x, deterministic=key is None, rngs=key)
     attended = self.attention(x_BxSxH, visibility, positions_BxK=positions_BxK, dropout_key=keys[0])
-    x = x_BxSxH if positions_BxK is None else rows_at(x_BxSxH, positions_BxK)
+    x = x_BxSxH if positions_BxK is None else gather_positions(x_BxSxH, positions_BxK)
     x = self.attention_norm(x + drop(attended, keys[1]))
     x = self.output_norm(x + drop(self.feed_forward(x), keys[2]))
     return constrain(x, 'batch', None, None)
@@ -119,24 +117,25 @@ class RemBertEncoder(nnx.Module):
     add_pooler: bool = True,
     rngs: nnx.Rngs,
   ):
-    self.config, self.execution = config, execution
-    dtype, hidden = jnp.dtype(execution.dtype), config.hidden_size
-    self.embeddings = RemBertEmbeddings(config, dtype, rngs=rngs)
+    execution.check_model(config)
+    self.config, self.execution, self.ops = config, execution, operations(execution)
+    dtype, hidden, ops = jnp.dtype(execution.dtype), config.hidden_size, self.ops
+    self.embeddings = RemBertEmbeddings(config, dtype, ops, rngs=rngs)
     self.projection = nnx.data(None)
     if config.projects_embeddings:
-      self.projection = linear(
-        config, config.input_embedding_size, hidden, axes=(None, 'embed'), dtype=dtype, rngs=rngs
+      self.projection = Linear(
+        config, config.input_embedding_size, hidden, axes=(None, 'embed'), dtype=dtype, ops=ops, rngs=rngs
       )
 
     @nnx.split_rngs(splits=config.num_hidden_layers)
     @nnx.vmap(in_axes=0, out_axes=0, transform_metadata={nnx.PARTITION_NAME: 'layers'})
     def stacked_layers(rngs: nnx.Rngs) -> TransformerLayer:
-      return TransformerLayer(config, execution, rngs=rngs)
+      return TransformerLayer(config, dtype, ops, rngs=rngs)
 
     self.layers = stacked_layers(rngs)
     self.pooler = nnx.data(None)
     if add_pooler:
-      self.pooler = linear(config, hidden, hidden, axes=('embed', None), dtype=dtype, rngs=rngs)
+      self.pooler = Linear(config, hidden, hidden, axes=('embed', None), dtype=dtype, ops=ops, rngs=rngs)
 
   def __call__(
     self,
@@ -222,7 +221,7 @@ class RemBertEncoder(nnx.Module):
         position_ids=position_ids,
         dropout_key=dropout_key,
       )
-      return rows_at(everywhere.last_hidden_state, positions)
+      return gather_positions(everywhere.last_hidden_state, positions)
     visibility = Visibility.of(attention_mask, segment_ids)
     x_BxSxH, keys_L = self._embed(input_ids, token_type_ids, position_ids, dropout_key)
     graphdef, layers = self._split_layers(keys_L)
@@ -233,12 +232,9 @@ class RemBertEncoder(nnx.Module):
 
   @property
   def _unroll(self) -> int:
-    """Layers in a turn of the loop. On a CPU one, where without a loop layers would not be computed again.
-
-    XLA's CPU backend drops the barriers before it looks for what is computed twice, and keeps that.
-    """
-    no_loop = self.execution.unroll >= self.config.num_hidden_layers
-    return 1 if no_loop and self.execution.remat in _REMAT and platform() == 'cpu' else self.execution.unroll
+    """Layers in a turn of the loop."""
+    recomputes = self.execution.remat in _REMAT
+    return self.ops.choose_unroll(self.execution.unroll, self.config.num_hidden_layers, recomputes)
 
   @property
   def _is_unrolled(self) -> bool:
@@ -269,7 +265,7 @@ class RemBertEncoder(nnx.Module):
     if not self._is_unrolled:
       return graphdef, (stacked, keys_L)
     keys = [None] * count if keys_L is None else list(keys_L)
-    return graphdef, list(zip(_unstacked(stacked, count), keys, strict=True))
+    return graphdef, list(zip(self.ops.unstack(stacked, count), keys, strict=True))
 
   def _run(self, run_layer, x_BxSxH, layers, output_hidden_states=False):
     """The output of the last of some layers, [B, S, H]; if asked for, their input and all outputs, [L + 1, B, S, H]."""
@@ -311,21 +307,3 @@ def _bottom(layers, count: int | None):
 def _top(layers):
   """The last of a list of layers, or of a stack of them."""
   return layers[-1] if isinstance(layers, list) else jax.tree.map(lambda leaf: leaf[-1], layers)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _unstacked(stacked, count: int) -> list:
-  """The parameters of each layer. Their gradients are stacked at one time, where JAX would pad each part and add it."""
-  return [jax.tree.map(operator.itemgetter(number), stacked) for number in range(count)]
-
-
-def _unstacked_forward(stacked, count):
-  return _unstacked(stacked, count), None
-
-
-def _unstacked_backward(count, _, gradients):
-  del count
-  return (jax.tree.map(lambda *parts: jnp.stack(parts), *gradients),)
-
-
-_unstacked.defvjp(_unstacked_forward, _unstacked_backward)

@@ -11,18 +11,11 @@ from flax import nnx
 from flax.traverse_util import flatten_dict
 
 from rembert.errors import UsageError
-from rembert.model.building_blocks import (
-  activation,
-  add_bias,
-  layer_norm,
-  linear,
-  rows_at,
-  vocabulary_initializer,
-)
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import ModelOutput, RemBertEncoder
+from rembert.model.layers import LayerNorm, Linear, gather_positions, vocabulary_initializer
+from rembert.model.operations import operations
 from rembert.model.partitioning import constrain, with_axes
-from rembert.model.products import dot_general_of_rows
 
 # --- pre-training -----------------------------------------------------------------------------------------------------
 
@@ -34,42 +27,39 @@ class MlmHead(nnx.Module):
   With `tie_word_embeddings` there is none, and the word embedding takes its place.
   """
 
-  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
-    self.vocab_size, rows = config.vocab_size, config.padded_vocab_size
-    self.transform = linear(
-      config, config.hidden_size, config.output_embedding_size, axes=('embed', None), dtype=dtype, rngs=rngs
-    )
-    self.activation = activation(config.hidden_act)
-    self.norm = layer_norm(config, config.output_embedding_size, dtype, rngs)
+  def __init__(self, config: RemBertConfig, execution: Execution, *, rngs: nnx.Rngs):
+    rows, width = config.padded_vocab_size, config.output_embedding_size
+    self.vocab_size, self.is_approximate = config.vocab_size, config.gelu_is_approximate
+    dtype, ops = jnp.dtype(execution.dtype), operations(execution)
+    self.ops = ops
+    self.transform = Linear(config, config.hidden_size, width, axes=('embed', None), dtype=dtype, ops=ops, rngs=rngs)
+    self.norm = LayerNorm(config, width, dtype=dtype, ops=ops, rngs=rngs)
     self.output_embedding = nnx.data(None)
     if not config.tie_word_embeddings:
       fill = with_axes(vocabulary_initializer(config), 'vocab', 'embed')
-      self.output_embedding = nnx.Param(fill(rngs.params(), (rows, config.output_embedding_size), jnp.float32))
+      self.output_embedding = nnx.Param(fill(rngs.params(), (rows, width), jnp.float32))
     self.bias = nnx.Param(with_axes(nnx.initializers.zeros, 'vocab')(rngs.params(), (rows,), jnp.float32))
 
   def __call__(
     self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None, *, word_embedding_VxI: jax.Array
   ) -> jax.Array:
     """Logits, float32, [B, K, V] at `positions_BxK` or [B, S, V] everywhere; V includes the padding rows, at −∞."""
-    x_BxKxE = self.before_logits(x_BxSxH, positions_BxK)
     table_VxE = self.table(word_embedding_VxI)
-    logits_BxKxV = dot_general_of_rows(
-      x_BxKxE, table_VxE.astype(x_BxKxE.dtype), (((2,), (1,)), ((), ())), preferred_element_type=jnp.float32
-    )
-    logits_BxKxV = constrain(add_bias(logits_BxKxV, self.bias[...]), 'batch', None, 'vocab')
+    logits_BxKxV = self.ops.logits(self.hidden_for_logits(x_BxSxH, positions_BxK), table_VxE, self.bias[...])
+    logits_BxKxV = constrain(logits_BxKxV, 'batch', None, 'vocab')
     if self.vocab_size < table_VxE.shape[0]:
       is_padding_V = jnp.arange(table_VxE.shape[0]) >= self.vocab_size
       logits_BxKxV = jnp.where(is_padding_V, -jnp.inf, logits_BxKxV)
     return logits_BxKxV
 
-  def before_logits(self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
+  def hidden_for_logits(self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
     """What the output embedding is multiplied with, [B, K, E] at `positions_BxK` or [B, S, E] everywhere.
 
     The head is most of a small encoder's work: running it on the 15 % of positions that have a target saves the rest.
     """
     if positions_BxK is not None:
-      x_BxSxH = rows_at(x_BxSxH, positions_BxK)
-    return self.norm(self.activation(self.transform(x_BxSxH)))
+      x_BxSxH = gather_positions(x_BxSxH, positions_BxK)
+    return self.norm(self.ops.gelu(self.transform(x_BxSxH), self.is_approximate))
 
   def table(self, word_embedding_VxI: jax.Array) -> jax.Array:
     """The output embedding [V, E], float32: its own, or the word embedding where the two are tied."""
@@ -88,7 +78,7 @@ class RemBertForMaskedLM(nnx.Module):
     rngs: nnx.Rngs,
   ):
     self.encoder = RemBertEncoder(config, execution, add_pooler=add_pooler, rngs=rngs)
-    self.mlm = MlmHead(config, jnp.dtype(execution.dtype), rngs=rngs)
+    self.mlm = MlmHead(config, execution, rngs=rngs)
 
   def __call__(
     self,
@@ -106,7 +96,7 @@ class RemBertForMaskedLM(nnx.Module):
     )
     return dataclasses.replace(output, logits=logits)
 
-  def before_logits(
+  def hidden_for_logits(
     self, input_ids: jax.Array, *, masked_positions: jax.Array, **encoder_options
   ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """All but the last product, for a loss that never holds all logits: x_BxKxE · table_VxE + bias_V are `logits`.
@@ -115,7 +105,7 @@ class RemBertForMaskedLM(nnx.Module):
     """
     states_BxKxH = self.encoder.at(masked_positions, input_ids, **encoder_options)
     table_VxE = self.mlm.table(self.encoder.embeddings.word.embedding[...])
-    return self.mlm.before_logits(states_BxKxH), table_VxE, self.mlm.bias[...]
+    return self.mlm.hidden_for_logits(states_BxKxH), table_VxE, self.mlm.bias[...]
 
 
 # --- fine-tuning ------------------------------------------------------------------------------------------------------
@@ -137,8 +127,8 @@ class _TaskModel(nnx.Module):
   ):
     self.encoder = RemBertEncoder(config, execution, add_pooler=self._needs_pooler, rngs=rngs)
     self.dropout = nnx.Dropout(config.classifier_dropout_prob)
-    dtype = jnp.dtype(execution.dtype)
-    head = linear(config, config.hidden_size, num_labels, axes=('embed', None), dtype=dtype, rngs=rngs)
+    dtype, ops = jnp.dtype(execution.dtype), self.encoder.ops
+    head = Linear(config, config.hidden_size, num_labels, axes=('embed', None), dtype=dtype, ops=ops, rngs=rngs)
     setattr(self, self._name, head)
 
   def _encode(self, input_ids, token_type_ids, attention_mask, dropout_key, options) -> tuple[ModelOutput, jax.Array]:

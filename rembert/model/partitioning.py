@@ -103,12 +103,6 @@ def whole(x: jax.Array, split: str, *, axis: int) -> jax.Array:
   return jax.lax.all_gather(x, names, axis=axis, tiled=True) if (names := _mesh_axes(split)) else x
 
 
-def platform() -> str:
-  """`cpu`, `gpu` or `tpu`: what is traced now will run there. With a mesh, its devices; they need not be here."""
-  device = jax.sharding.get_abstract_mesh().abstract_device
-  return jax.default_backend() if device is None else device.platform
-
-
 def with_axes(initializer: nnx.Initializer, *axes: str | None) -> nnx.Initializer:
   """`initializer`, naming the axes of the parameter that it fills."""
   return nnx.with_partitioning(initializer, axes, eager_sharding=False)

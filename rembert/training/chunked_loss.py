@@ -22,8 +22,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rembert.kernels import product, sum_of_rows
 from rembert.model import partitioning
-from rembert.model.products import product, sum_of_rows
 from rembert.training.losses import LossSums
 
 _INPUT_AXES = (('batch', None, None), ('vocab', 'embed'), ('vocab',), ('batch', None), ('batch', None))
