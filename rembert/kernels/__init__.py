@@ -32,7 +32,7 @@ CPU = Operations(
   gelu=cpu.gelu,
   logits=cpu.logits,
   attention=cpu.attention,
-  unstack=cpu.unstack,
+  run_layers=cpu.run_layers,
   choose_unroll=cpu.choose_unroll,
 )
 # On GPUs and TPUs: the same gradients, and products of activations in one line of rows.
@@ -54,7 +54,7 @@ def _by_platform(name: str) -> Callable:
   return operation
 
 
-_CHOSEN = ('affine', 'layer_norm', 'gelu', 'logits', 'attention', 'unstack', 'choose_unroll')
+_CHOSEN = ('affine', 'layer_norm', 'gelu', 'logits', 'attention', 'run_layers', 'choose_unroll')
 TABLES = {'auto': Operations(**{name: _by_platform(name) for name in _CHOSEN}), 'reference': Operations(), 'cpu': CPU}
 
 

@@ -13,6 +13,7 @@ written in the fast one.
 import functools
 import math
 import operator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.layout import Layout, with_layout_constraint
 
+from rembert.model import layers as plain
 from rembert.model.attention import HIDDEN, Visibility
 from rembert.model.layers import ATTENTION, PRODUCT
 from rembert.model.partitioning import is_split
@@ -340,14 +342,26 @@ def _dropped(x, kept):
 # --- the loop over layers ---------------------------------------------------------------------------------------------
 
 
+def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_step: Callable | None = None):
+  """`rembert.model.layers.run_layers`, but `unroll` of all layers writes them out one after the other."""
+  count = len(jax.tree.leaves(layers)[0])
+  if not 0 < count <= unroll:
+    return plain.run_layers(step, x, layers, unroll=unroll, last_step=last_step)
+  step, outputs = jax.jit(step), []  # traced once
+  for number, layer in enumerate(_unstack(layers, count), start=1):
+    x, output = (last_step if last_step and number == count else step)(x, layer)
+    outputs.append(output)
+  return x, jax.tree.map(lambda *parts: jnp.stack(parts), *outputs)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def unstack(stacked, count: int) -> list:
+def _unstack(stacked, count: int) -> list:
   """The parameters of each layer. Their gradients are stacked at one time, where JAX would pad each part and add it."""
   return [jax.tree.map(operator.itemgetter(number), stacked) for number in range(count)]
 
 
 def _unstack_forward(stacked, count):
-  return unstack(stacked, count), None
+  return _unstack(stacked, count), None
 
 
 def _unstack_backward(count, _, gradients):
@@ -355,7 +369,7 @@ def _unstack_backward(count, _, gradients):
   return (jax.tree.map(lambda *parts: jnp.stack(parts), *gradients),)
 
 
-unstack.defvjp(_unstack_forward, _unstack_backward)
+_unstack.defvjp(_unstack_forward, _unstack_backward)
 
 
 def choose_unroll(unroll: int, count: int, recomputes: bool) -> int:

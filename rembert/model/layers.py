@@ -4,6 +4,7 @@ The functions are the equations, differentiated by JAX. Modules call them by a t
 which `rembert.kernels` may put faster ones of the same signature.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import jax
@@ -75,6 +76,25 @@ def logits(x_BxKxE: jax.Array, table_VxE: jax.Array, bias_V: jax.Array) -> jax.A
 def gather_positions(x_BxSxH: jax.Array, positions_BxK: jax.Array) -> jax.Array:
   """x_BxKxH, the rows of x_BxSxH at some positions of each sequence."""
   return jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
+
+
+def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_step: Callable | None = None):
+  """`x` through layers whose parameters are stacked, by one loop: program and compile time do not grow with depth.
+
+  Args:
+    step: as that of `jax.lax.scan`: (x, a layer's parameters) to its output, and what is to be stacked.
+    x: of the first layer.
+    layers: a tree of parameters, stacked along a leading axis.
+    unroll: how many layers one turn of the loop holds.
+    last_step: runs the last layer in the place of `step`.
+
+  Returns:
+    The output of the last layer, and what all steps stacked; with `last_step` what that returns.
+  """
+  if last_step is None:
+    return jax.lax.scan(step, x, layers, unroll=unroll)
+  x, _ = jax.lax.scan(step, x, jax.tree.map(lambda leaf: leaf[:-1], layers), unroll=unroll)
+  return last_step(x, jax.tree.map(lambda leaf: leaf[-1], layers))
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------

@@ -1,18 +1,12 @@
 """The table of functions that modules compute with: the plain ones, or those of `rembert.kernels` in their place."""
 
 import dataclasses
-import operator
 from collections.abc import Callable
 
 import jax
 
 from rembert.model import attention, layers
 from rembert.model.config import Execution
-
-
-def unstack(stacked, count: int) -> list:
-  """The parameters of each layer."""
-  return [jax.tree.map(operator.itemgetter(number), stacked) for number in range(count)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +21,8 @@ class Operations:
     attention: see `rembert.model.attention.attention`.
     self_attention: all of `SelfAttention` for whole rows, by a kernel that wants its arrays in an order of its own; None
       is products around `attention`.
-    unstack: see `unstack`.
-    choose_unroll: (`Execution.unroll`, number of layers, whether they are computed again) to how many layers one turn
-      of their loop holds.
+    run_layers: see `rembert.model.layers.run_layers`.
+    choose_unroll: (`Execution.unroll`, number of layers, whether they are computed again) to the `unroll` of `run_layers`.
   """
 
   affine: Callable[..., jax.Array] = layers.affine
@@ -38,7 +31,7 @@ class Operations:
   logits: Callable[..., jax.Array] = layers.logits
   attention: Callable[..., jax.Array] = attention.attention
   self_attention: Callable[..., jax.Array] | None = None
-  unstack: Callable[..., list] = unstack
+  run_layers: Callable[..., tuple] = layers.run_layers
   choose_unroll: Callable[[int, int, bool], int] = lambda unroll, count, recomputes: unroll
 
 
