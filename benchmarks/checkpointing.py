@@ -14,7 +14,7 @@ from benchmarks.settings import BASE, SMALL, encoder_sizes, torch_config
 from benchmarks.turns import Contestant, Run
 from benchmarks.updates import our_optimizer
 from rembert.model.config import Execution, RemBertConfig
-from rembert.model.parameter_counts import count_parameters
+from rembert.model.parameter_count import count_parameters
 
 OURS, READ_BACK, TORCH = 'this project, written', '… read back', 'torch.save'
 

@@ -165,7 +165,7 @@ MUTANTS = [
   ),
   Mutant(
     'a tied embedding table is counted twice',
-    'rembert/model/parameter_counts.py',
+    'rembert/model/parameter_count.py',
     '0 if config.tie_word_embeddings else config.vocab_size * config.output_embedding_size',
     'config.vocab_size * config.output_embedding_size',
     area='model',

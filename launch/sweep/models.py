@@ -11,7 +11,7 @@ from launch.sweep.model import Model
 from rembert import configuration
 from rembert.errors import UsageError
 from rembert.jobs import pretrain
-from rembert.model.parameter_counts import PaperFigures
+from rembert.paper import PaperFigures
 
 
 def gin_files_of(paths: Sequence[str]) -> list[str]:

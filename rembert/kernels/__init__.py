@@ -90,9 +90,7 @@ def _operations(kernels: str, backend: str) -> Operations:
   return dataclasses.replace(ops, attention=attend, self_attention=whole)
 
 
-def _attend_fused(
-  backend, written_out, query, key, value, visibility=Visibility(), positions=None, *, dropout_rate=0.0, dropout_key=None
-):
+def _attend_fused(backend, written_out, query, key, value, visibility=Visibility(), positions=None, **dropout):
   """Attention of whole rows by a kernel. At positions it is written out: K queries have few weights to keep.
 
   Kernels are told who sees whom by segments alone: every position sees its own segment, padding (segment 0) included.
@@ -104,10 +102,8 @@ def _attend_fused(
     ValueError: for dropout, which kernels have not. `Execution.check_model` tells a user of it before.
   """
   if positions is not None:
-    return written_out(
-      query, key, value, visibility, positions, dropout_rate=dropout_rate, dropout_key=dropout_key
-    )
-  if dropout_rate and dropout_key is not None:
+    return written_out(query, key, value, visibility, positions, **dropout)
+  if dropout.get('dropout_rate') and dropout.get('dropout_key') is not None:
     raise ValueError(f'{backend} attention drops no weights')
   check_backend(backend, platform=platform(), sequence_length=query.shape[1])
   return FUSED[backend](query, key, value, visibility.segment_ids_BxS)

@@ -47,13 +47,27 @@ def attention(
 
 
 def self_attention(
-  x_BxSxH: jax.Array, qkv: Linear, output: Linear, visibility: Visibility, *, attend: Callable[..., jax.Array], **dropout
+  x_BxSxH: jax.Array,
+  qkv: Linear,
+  output: Linear,
+  visibility: Visibility,
+  *,
+  attend: Callable[..., jax.Array],
+  **dropout,
 ) -> jax.Array:
   """All of `SelfAttention` with arrays that lie in memory as the kernel wants them from product to product.
 
   That is heads before positions. One product for all three would have to be taken apart, and its gradient put together,
-  by copies: a third of what a layer moves. So would products of flattened rows. What the backward pass keeps is what the
-  kernel was given.
+  by copies: a third of what a layer moves. So would products of flattened rows. What the backward pass keeps is what
+  the kernel was given.
+
+  Args:
+    x_BxSxH: the hidden states.
+    qkv: the map to query, key and value.
+    output: the map back.
+    visibility: who sees whom.
+    attend: attention, with the signature of `rembert.model.attention.attention`.
+    **dropout: what it is told of dropout.
   """
   heads_first = lambda x_BxSxNxD: jnp.swapaxes(x_BxSxNxD, 1, 2)
   parts = []

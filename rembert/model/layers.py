@@ -114,7 +114,7 @@ class Linear(nnx.Module):
     ops: 'Operations',
     rngs: nnx.Rngs,
   ):
-    """`axes` are the kernel's logical axes. The bias has those of the outputs, but stays whole where they are `embed`."""
+    """With `axes` of the kernel; the bias has those of the outputs, but stays whole where they are `embed`."""
     inputs, outputs = (size if isinstance(size, tuple) else (size,) for size in (inputs, outputs))
     bias_axes = tuple(None if axis == 'embed' else axis for axis in axes[len(inputs) :])
     fill_kernel, fill_bias = with_axes(kernel_initializer(config), *axes), with_axes(nnx.initializers.zeros, *bias_axes)
@@ -130,9 +130,7 @@ class Linear(nnx.Module):
 class LayerNorm(nnx.Module):
   """Along the last axis, of `features`, with float32 statistics and parameters; the result is of `dtype`."""
 
-  def __init__(
-    self, config: RemBertConfig, features: int, *, dtype: jnp.dtype, ops: 'Operations', rngs: nnx.Rngs
-  ):
+  def __init__(self, config: RemBertConfig, features: int, *, dtype: jnp.dtype, ops: 'Operations', rngs: nnx.Rngs):
     self.scale = nnx.Param(nnx.initializers.ones(rngs.params(), (features,), jnp.float32))
     self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (features,), jnp.float32))
     self.epsilon, self.dtype, self.ops = config.layer_norm_eps, dtype, ops

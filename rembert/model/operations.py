@@ -19,10 +19,11 @@ class Operations:
     gelu: see `rembert.model.layers.gelu`.
     logits: see `rembert.model.layers.logits`.
     attention: see `rembert.model.attention.attention`.
-    self_attention: all of `SelfAttention` for whole rows, by a kernel that wants its arrays in an order of its own; None
-      is products around `attention`.
+    self_attention: all of `SelfAttention` for whole rows, by a kernel that wants its arrays in an order of its own;
+      None is products around `attention`.
     run_layers: see `rembert.model.layers.run_layers`.
-    choose_unroll: (`Execution.unroll`, number of layers, whether they are computed again) to the `unroll` of `run_layers`.
+    choose_unroll: (`Execution.unroll`, number of layers, whether they are computed again) to the `unroll` of
+      `run_layers`.
   """
 
   affine: Callable[..., jax.Array] = layers.affine

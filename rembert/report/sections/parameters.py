@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from rembert import paper
-from rembert.model.parameter_counts import ParameterCounts, count_parameters
+from rembert.model.parameter_count import ParameterCounts, count_parameters
 from rembert.report import drawing
 from rembert.report.page import MISSING, Group, Picture, Section, Table
 from rembert.report.reading import Model, Source

@@ -7,7 +7,7 @@ import made_up_sweep
 import pytest
 
 from rembert import paper
-from rembert.model.parameter_counts import count_parameters
+from rembert.model.parameter_count import count_parameters
 from rembert.report import reading
 from rembert.report.page import MISSING, Cell, Details, Picture, Table
 from rembert.report.sections import (

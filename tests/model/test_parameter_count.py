@@ -8,7 +8,7 @@ import pytest
 
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
-from rembert.model.parameter_counts import (
+from rembert.model.parameter_count import (
   PaperFigures,
   ParameterCounts,
   abstract_parameters,
@@ -101,7 +101,7 @@ def test_no_more_layers_are_kept_than_there_are(kept_layers):
 def test_modules_are_traced_once_for_all_counts_of_a_run(monkeypatch):
   config, traced = dataclasses.replace(MBERT, vocab_size=1_234), []
   trace = lambda config, **options: traced.append(config) or abstract_parameters(config, **options)
-  monkeypatch.setattr('rembert.model.parameter_counts.abstract_parameters', trace)
+  monkeypatch.setattr('rembert.model.parameter_count.abstract_parameters', trace)
   count_parameters(config)
   count_parameters(config, kept_layers=3)
   count_as_the_paper(config, PaperFigures(kept_layers=3))
