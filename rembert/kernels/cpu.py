@@ -347,11 +347,11 @@ def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_st
   count = len(jax.tree.leaves(layers)[0])
   if not 0 < count <= unroll:
     return plain.run_layers(step, x, layers, unroll=unroll, last_step=last_step)
-  step, outputs = jax.jit(step), []  # traced once
-  for number, layer in enumerate(_unstack(layers, count), start=1):
-    x, output = (last_step if last_step and number == count else step)(x, layer)
+  each, step, outputs = _unstack(layers, count), jax.jit(step), []  # traced once
+  for layer in each if last_step is None else each[:-1]:
+    x, output = step(x, layer)
     outputs.append(output)
-  return x, jax.tree.map(lambda *parts: jnp.stack(parts), *outputs)
+  return (x, jax.tree.map(lambda *parts: jnp.stack(parts), *outputs)) if last_step is None else last_step(x, each[-1])
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
