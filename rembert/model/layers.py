@@ -4,6 +4,7 @@ The functions are the equations, differentiated by JAX. Modules call them by a t
 which `rembert.kernels` may put faster ones of the same signature.
 """
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,12 @@ def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: flo
 
 def gelu(x: jax.Array, approximate: bool) -> jax.Array:
   """x·Φ(x) in float32, exact or with the tanh approximation of Φ (Hendrycks and Gimpel, 2016)."""
-  return jax.nn.gelu(x.astype(jnp.float32), approximate).astype(x.dtype)
+  y = x.astype(jnp.float32)
+  if (
+    approximate
+  ):  # Φ ≈ ½(1 + tanh u), as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits
+    return (y * jax.nn.sigmoid(math.sqrt(8 / math.pi) * (y + 0.044715 * y**3))).astype(x.dtype)
+  return jax.nn.gelu(y, approximate=False).astype(x.dtype)
 
 
 def logits(x_BxKxE: jax.Array, table_VxE: jax.Array, bias_V: jax.Array) -> jax.Array:

@@ -246,6 +246,10 @@ KERNELS = {
 ALL = [(kernel, case) for kernel in KERNELS for case in CASES if case.operation in KERNELS[kernel]]
 
 
+def rows_case(name):
+  return next(case for case in CASES if (case.operation, case.label) == ('rows', name))
+
+
 def assert_equal_to_plain(case, dtype, computed):
   for number, (actual, expected, least) in enumerate(zip(computed, case.reference, case.least_scales(), strict=True)):
     # Sums are float32 whatever the factors are: what comes out in it was not rounded on the way, but for parameters
@@ -277,6 +281,14 @@ def test_in_bfloat16_values_and_gradients_are_those_of_float32_rounded_once(oper
         np.testing.assert_array_equal(actual, exact.astype(actual.dtype))
 
 
+def test_cudnn_is_told_of_segments(monkeypatch):
+  in_plain_words = functools.partial(jax.nn.dot_product_attention, implementation='xla')
+  of_xla = lambda *arrays, mask, implementation: in_plain_words(*arrays, mask=mask)
+  monkeypatch.setattr(jax.nn, 'dot_product_attention', of_xla)
+  case = rows_case('packed')
+  assert_equal_to_plain(case, 'bfloat16', case.run(on_rows(cudnn.attention), 'bfloat16'))
+
+
 # --- on the GPU -------------------------------------------------------------------------------------------------------
 
 
@@ -295,10 +307,6 @@ def test_cudnn_gives_the_values_and_gradients_of_the_plain_operation(name, root,
   )
   with np.load(tmp_path / 'out.npz') as computed:
     assert_equal_to_plain(rows_case(name), 'bfloat16', [jnp.asarray(x, jnp.bfloat16) for x in computed.values()])
-
-
-def rows_case(name):
-  return next(case for case in CASES if (case.operation, case.label) == ('rows', name))
 
 
 if __name__ == '__main__':  # what the test of cuDNN runs on the GPU
