@@ -14,7 +14,7 @@ import time
 from benchmarks.interleaved import Benchmark, Candidate, Run
 from benchmarks.settings import BASE, SMALL, encoder_sizes, our_optimizer, torch_config
 from rembert.model.config import Execution, RemBertConfig
-from rembert.model.parameter_counts import count_parameters
+from rembert.model.parameter_count import count_parameters
 
 WRITTEN, READ_BACK, TORCH = 'this project, written', '… read back', 'torch.save'
 

@@ -60,7 +60,7 @@ def prepare_ours(setting: Setting, way: str) -> Run:
 
   start_jax(setting)
   given = problem(setting)
-  graphdef, state = nnx.split(MlmHead(setting.config, jnp.dtype('float32'), rngs=nnx.Rngs(0)))
+  graphdef, state = nnx.split(MlmHead(setting.config, Execution(), rngs=nnx.Rngs(0)))
   params = nnx.to_pure_dict(state)
   params['transform']['kernel'] = jnp.asarray(given['transform'])
   vocab_size = setting.config.vocab_size
@@ -74,7 +74,8 @@ def prepare_ours(setting: Setting, way: str) -> Run:
   def mean_loss(params, states_BxSxH, positions, targets, weights):
     head = nnx.merge(graphdef, params)
     if way == 'chunked':
-      x_BxKxE, table_VxE, chunk = head.before_logits(states_BxSxH, positions), head.table(word), Execution().loss_chunk
+      x_BxKxE, table_VxE = head.hidden_for_logits(states_BxSxH, positions), head.table(word)
+      chunk = Execution().loss_chunk
       sums = chunked_mlm_sums(x_BxKxE, table_VxE, head.bias[...], targets, weights, vocab_size=vocab_size, chunk=chunk)
     else:
       logits = head(states_BxSxH, positions, word_embedding_VxI=word)

@@ -131,7 +131,7 @@ def build_models(
   """
   from rembert import configuration
   from rembert.jobs import pretrain
-  from rembert.model.parameter_counts import PaperFigures
+  from rembert.paper import PaperFigures
 
   found: dict[str, Model] = {}
   for file, point in itertools.product(files, grid):

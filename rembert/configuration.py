@@ -25,7 +25,7 @@ from rembert.errors import UsageError
 from rembert.hosts.joining import HostsConfig
 from rembert.jobs.finetune_options import FinetuneOptions, JudgeConfig
 from rembert.model.config import Execution, RemBertConfig
-from rembert.model.parameter_counts import PaperFigures
+from rembert.paper import PaperFigures
 from rembert.storage import write_whole
 from rembert.training.guards import GuardsConfig
 from rembert.training.loop import TrainConfig

@@ -310,3 +310,70 @@ def row(table: int, name: str) -> PaperRow:
   if name not in found:
     raise UsageError(f'Table {table} has no row {name!r}', where='paper.row', fix=f'one of {", ".join(found)}')
   return found[name]
+
+
+# --- the row that a configuration stands for --------------------------------------------------------------------------
+
+# Which parts of `rembert.model.parameter_count` the paper's figures leave out, by rule. Found by fitting its tables: it
+# states no rule but that the head does not count in fine-tuning (A.1).
+COUNTING_RULES = {
+  'everything': (),  # Table 7
+  'ablation': ('pooler', 'MLM transform', 'output bias'),  # Tables 2 to 6, 12 and 13
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class PaperFigures:
+  """Which row of the paper a configuration stands for, whose figures are shown beside exact counts.
+
+  It says nothing to the model.
+
+  Attributes:
+    table: the number of the row's table; None for a model that is not the paper's.
+    row: the row's name in `rembert.paper`, the stem of the model's file.
+    scale: of which sizes the model is (gin/scales). Figures are printed for `full` alone.
+    kept_layers: how many layers, from the bottom, fine-tuning keeps (Tables 5 and 13); None for all.
+    counting: by which of `COUNTING_RULES` the paper counted.
+  """
+
+  table: int | None = None
+  row: str = ''
+  scale: str = 'full'
+  kept_layers: int | None = None
+  counting: str = 'everything'
+
+  def __post_init__(self):
+    kept = self.kept_layers
+    if kept is not None and (isinstance(kept, bool) or not isinstance(kept, int) or kept < 1):
+      raise UsageError('kept_layers must be a whole number ≥ 1, or None', where=f'paper.kept_layers = {kept!r}')
+    if not isinstance(self.scale, str) or not self.scale:
+      raise UsageError('a scale has a name', where=f'paper.scale = {self.scale!r}', fix="'full', or that of your own")
+    if self.counting not in COUNTING_RULES:
+      raise UsageError(
+        f'unknown rule {self.counting!r}', where='paper.counting', fix=f'one of {", ".join(COUNTING_RULES)}'
+      )
+    if self.table is not None:
+      row(self.table, self.row)
+
+  @property
+  def printed(self) -> PaperRow | None:
+    """What the paper prints of the row; None for a model that is not the paper's."""
+    return None if self.table is None else row(self.table, self.row)
+
+  @property
+  def uncounted_parts(self) -> tuple[str, ...]:
+    """The parts that its figures leave out, for `ParameterCounts.without`."""
+    return COUNTING_RULES[self.counting]
+
+  @property
+  def millions(self) -> tuple[int | None, int | None]:
+    """Parameters in pre-training and in fine-tuning as printed; None where they are not, or are of another scale."""
+    printed = self.printed
+    if printed is None or self.scale != 'full':
+      return None, None
+    return printed.pre_training_millions, printed.fine_tuning_millions
+
+  def deviations(self, pre_training: int, fine_tuning: int) -> tuple[float | None, float | None]:
+    """By how much counts exceed what is printed, as a share of it."""
+    share = lambda count, millions: None if millions is None else count / (millions * 1_000_000) - 1
+    return share(pre_training, self.millions[0]), share(fine_tuning, self.millions[1])

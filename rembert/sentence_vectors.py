@@ -10,9 +10,9 @@ import numpy as np
 from flax import nnx
 
 from rembert.data.sentence_rows import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
+from rembert.kernels import platform
 from rembert.loading import LoadedModel
 from rembert.model.heads import chosen_layer, means_of_segments
-from rembert.model.partitioning import platform
 
 # Batches. One leaves cores idle between its products, and the device while results are fetched; so do two, a little.
 _AT_A_TIME = 3

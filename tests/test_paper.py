@@ -10,6 +10,9 @@ import pytest
 from rembert import configuration, paper
 from rembert.errors import UsageError
 from rembert.jobs.finetune_options import FinetuneOptions
+from rembert.model.config import RemBertConfig
+from rembert.model.parameter_count import count_parameters
+from rembert.paper import PaperFigures
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
 
@@ -133,3 +136,52 @@ def test_a_row_that_is_not_there_is_answered_with_those_that_are():
   with pytest.raises(UsageError, match='Table 1 ') as error:
     paper.row(1, 'coupled768')
   assert error.value.fix == ['one of 2, 3, 4, 5, 6, 7, 12, 13']
+
+
+# --- the row that a configuration stands for --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('vocab_size', 'output_embedding_size', 'pre_training', 'fine_tuning'),
+  [
+    (250_300, 1664, '991.091', '574.592'),
+    (250_000, 1664, '990.515', '574.515'),
+    (250_300, 1536, '959.053', '574.592'),
+    (250_000, 1536, '958.515', '574.515'),
+  ],
+)
+def test_no_rembert_reaches_995_million_by_the_rule_of_the_ablations(
+  vocab_size, output_embedding_size, pre_training, fine_tuning
+):
+  config = RemBertConfig(vocab_size=vocab_size, output_embedding_size=output_embedding_size)
+  counts = count_parameters(config).without(PaperFigures(counting='ablation').uncounted_parts)
+  assert f'{counts.pre_training / 1e6:.3f}' == pre_training
+  assert f'{counts.fine_tuning / 1e6:.3f}' == fine_tuning
+
+
+def test_deviations_are_shares_of_what_is_printed():
+  figures = PaperFigures(table=12, row='coupled128')  # 100M and 100M
+  assert figures.deviations(102_000_000, 80_000_000) == pytest.approx((0.02, -0.2))
+  assert figures.millions == (100, 100)
+
+
+@pytest.mark.parametrize('figures', [PaperFigures(), PaperFigures(table=12, row='coupled128', scale='mini')])
+def test_what_is_not_the_papers_model_or_not_of_its_size_has_no_figures(figures):
+  assert figures.millions == figures.deviations(90_000_000, 45_000_000) == (None, None)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'where'),
+  [
+    ({'kept_layers': 0}, 'paper.kept_layers'),
+    ({'kept_layers': True}, 'paper.kept_layers'),
+    ({'counting': 'generous'}, 'paper.counting'),
+    ({'scale': ''}, 'paper.scale'),
+    ({'table': 4, 'row': 'coupled768'}, 'paper.row'),
+    ({'table': 1}, 'paper.table'),
+  ],
+)
+def test_figures_that_cannot_be_are_refused_with_their_field(fields, where):
+  with pytest.raises(UsageError) as error:
+    PaperFigures(**fields)
+  assert error.value.where.startswith(where)

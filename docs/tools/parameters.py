@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from rembert import configuration
 from rembert.model.config import RemBertConfig
-from rembert.model.parameter_counts import ParameterCounts, count_parameters
+from rembert.model.parameter_count import ParameterCounts, count_parameters
 from rembert.plotting.training import plot_parameters
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import re
 
 import rembert
 from rembert.data.masking import MaskingConfig
-from rembert.model.parameter_counts import count_parameters
+from rembert.model.parameter_count import count_parameters
 from rembert.saved_models import SavedModel
 from rembert.training.tracking import read_jsonl
 

@@ -14,7 +14,7 @@ def check_memory(examined: Examined) -> Iterator[Finding]:
   """Parameters, gradients and Adam's two moments, against what is free; activations come on top."""
   from rembert import configuration
   from rembert.model.config import RemBertConfig
-  from rembert.model.parameter_counts import count_parameters
+  from rembert.model.parameter_count import count_parameters
   from rembert.training.optimizer import OptimizerConfig
 
   available = examined.available_bytes()

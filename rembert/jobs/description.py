@@ -11,9 +11,10 @@ from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.hosts.joining import HostsConfig
 from rembert.hosts.together import Hosts
+from rembert.kernels import check_backend
 from rembert.model.config import Execution, RemBertConfig
-from rembert.model.fused_attention import check_backend
-from rembert.model.parameter_counts import PaperFigures, count_as_the_paper, count_parameters
+from rembert.model.parameter_count import count_parameters
+from rembert.paper import PaperFigures
 from rembert.training import flops, sharding, state
 from rembert.training.console import Console, human_bytes, human_duration
 from rembert.training.goodput import Account
@@ -136,13 +137,13 @@ def show_parameters(console: Console, config: RemBertConfig, paper: PaperFigures
   if paper.printed is None:
     console.table('Parameters', ('', 'pre-training', 'fine-tuning'), rows)
     return
-  by_rule = count_as_the_paper(config, paper)
+  by_rule = counts.without(paper.uncounted_parts)
   rows.append(('as the paper counts', f'{by_rule.pre_training:,}', f'{by_rule.fine_tuning:,}'))
   if paper.scale != 'full':
     console.table('Parameters', ('', 'pre-training', 'fine-tuning'), rows)
     console.say(f"{paper.printed.title}, at the scale {paper.scale}: the paper's figures are those of the full one.\n")
     return
-  deviations = paper.deviations(counts)
+  deviations = paper.deviations(counts.pre_training, counts.fine_tuning)
   rows += [
     (
       f'the paper says ({paper.printed.title})',

@@ -1,19 +1,23 @@
-"""Multi-head self-attention: who sees whom, and the choice of who computes it."""
+"""Multi-head self-attention, and who sees whom."""
 
 import dataclasses
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from rembert.model.building_blocks import affine, linear, rows_at
-from rembert.model.config import Execution, RemBertConfig
-from rembert.model.einsum_attention import einsum_attention
-from rembert.model.fused_attention import cudnn_attention, splash_attention
+from rembert.model.config import RemBertConfig
+from rembert.model.layers import ATTENTION, Linear, gather_positions
 from rembert.model.partitioning import constrain
-from rembert.model.products import PRODUCT
+
+if TYPE_CHECKING:
+  from rembert.model.operations import Operations
+
+# The score of a hidden key, half of the smallest float32: subtracting the row's maximum stays finite.
+HIDDEN = -0.5 * jnp.finfo(jnp.float32).max.item()
 
 
 def padding_mask(attention_mask_BxS: jax.Array) -> jax.Array:
@@ -52,54 +56,56 @@ class Visibility:
       return cls(padding_mask(attention_mask_BxS), attention_mask_BxS.astype(bool).astype(jnp.int32))
     return cls()
 
-  def mask_at(self, positions_BxK: jax.Array) -> jax.Array | None:
-    """What the queries at these positions see: bool, broadcasts to [B, N, K, S]."""
-    if self.mask is None or self.mask.shape[2] == 1:
+  def mask_at(self, positions_BxK: jax.Array | None) -> jax.Array | None:
+    """What the queries at these positions see: bool, broadcasts to [B, N, K, S]. None is all positions."""
+    if positions_BxK is None or self.mask is None or self.mask.shape[2] == 1:
       return self.mask
     return jnp.take_along_axis(self.mask, positions_BxK[:, None, :, None], axis=2)
 
 
-KERNELS = {'cudnn': cudnn_attention, 'splash': splash_attention}
-
-
-def dot_product_attention(
-  query_BxSxNxD: jax.Array,
+def attention(
+  query_BxKxNxD: jax.Array,
   key_BxSxNxD: jax.Array,
   value_BxSxNxD: jax.Array,
   visibility: Visibility = Visibility(),
+  positions_BxK: jax.Array | None = None,
   *,
-  backend: str = 'einsum',
   dropout_rate: float = 0.0,
   dropout_key: jax.Array | None = None,
 ) -> jax.Array:
-  """softmax(q·k/√D)·v, [B, S, N, D], computed by one of `ATTENTION_BACKENDS`; dropout with `einsum` alone.
+  """softmax(q·k/√D)·v, [B, K, N, D], the softmax in float32, for K queries and S keys.
 
-  Raises:
-    UsageError: where a kernel does not run on these devices, or not for this S.
-    ValueError: for dropout with another backend. `Execution.check_model` tells a user of it before.
+  A hidden key gets a weight of exactly zero, so what it holds cannot be felt, to the bit. A query that sees nothing
+  (padding) gets the mean of the values rather than NaN.
+
+  Args:
+    query_BxKxNxD: float32 or bfloat16, as are the next two.
+    key_BxSxNxD: what queries are compared with.
+    value_BxSxNxD: what is added up.
+    visibility: who sees whom.
+    positions_BxK: of the queries; None where there is one at each position.
+    dropout_rate: share of the weights that are dropped, where there is a key.
+    dropout_key: of `jax.random`.
   """
-  query, key, value = query_BxSxNxD, key_BxSxNxD, value_BxSxNxD
-  if backend == 'einsum':
-    return einsum_attention(query, key, value, visibility.mask, dropout_rate=dropout_rate, dropout_key=dropout_key)
+  query_BxKxNxD = query_BxKxNxD * query_BxKxNxD.shape[-1] ** -0.5
+  scores_BxNxKxS = jnp.einsum('bknd,bsnd->bnks', query_BxKxNxD, key_BxSxNxD, preferred_element_type=jnp.float32)
+  if (mask := visibility.mask_at(positions_BxK)) is not None:
+    scores_BxNxKxS = jnp.where(mask, scores_BxNxKxS, HIDDEN)
+  weights_BxNxKxS = jax.nn.softmax(scores_BxNxKxS).astype(value_BxSxNxD.dtype)
   if dropout_rate and dropout_key is not None:
-    raise ValueError(f'{backend} attention drops no weights')
-  return KERNELS[backend](query, key, value, visibility.segment_ids_BxS)
+    weights_BxNxKxS = nnx.Dropout(dropout_rate)(weights_BxNxKxS, rngs=dropout_key)
+  return checkpoint_name(jnp.einsum('bnks,bsnd->bknd', weights_BxNxKxS, value_BxSxNxD), ATTENTION)
 
 
 class SelfAttention(nnx.Module):
-  """Query, key and value from one product with a [H, 3, N, D] kernel; attention; output projection [N, D, H].
+  """Query, key and value from one product with a [H, 3, N, D] kernel; attention; output projection [N, D, H]."""
 
-  Raises:
-    UsageError: for dropout of attention weights with a backend that has none.
-  """
-
-  def __init__(self, config: RemBertConfig, execution: Execution, *, rngs: nnx.Rngs):
-    execution.check_model(config)
-    dtype, self.backend = jnp.dtype(execution.dtype), execution.attention
+  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, ops: 'Operations', *, rngs: nnx.Rngs):
     heads, head_dim, hidden = config.num_attention_heads, config.head_dim, config.hidden_size
-    self.qkv = linear(config, hidden, (3, heads, head_dim), axes=('embed', None, 'heads', None), dtype=dtype, rngs=rngs)
-    self.output = linear(config, (heads, head_dim), hidden, axes=('heads', None, 'embed'), dtype=dtype, rngs=rngs)
-    self.dropout_rate = config.attention_probs_dropout_prob
+    linear = functools.partial(Linear, config, dtype=dtype, ops=ops, rngs=rngs)
+    self.qkv = linear(hidden, (3, heads, head_dim), axes=('embed', None, 'heads', None))
+    self.output = linear((heads, head_dim), hidden, axes=('heads', None, 'embed'))
+    self.dropout_rate, self.ops = config.attention_probs_dropout_prob, ops
 
   def __call__(
     self,
@@ -109,55 +115,20 @@ class SelfAttention(nnx.Module):
     positions_BxK: jax.Array | None = None,
     dropout_key: jax.Array | None = None,
   ) -> jax.Array:
-    """x_BxSxH to x_BxSxH; given positions to x_BxKxH, what it would be there: the other queries are not made.
-
-    At positions it is written out whatever the backend is, since K queries have few weights to keep.
-    """
-    rate = self.dropout_rate
-    if positions_BxK is not None:
-      query_BxKxNxD = self._part(rows_at(x_BxSxH, positions_BxK), slice(0, 1))[:, :, 0]
-      key_value_BxSx2xNxD = self._part(x_BxSxH, slice(1, 3))
-      key, value = _parts(key_value_BxSx2xNxD)
-      mask = visibility.mask_at(positions_BxK)
-      x_BxKxNxD = einsum_attention(query_BxKxNxD, key, value, mask, dropout_rate=rate, dropout_key=dropout_key)
-      return self.output(x_BxKxNxD)
-    if self.backend == 'splash':
-      return self._by_splash(x_BxSxH, visibility, dropout_key)
-    qkv_BxSx3xNxD = constrain(self.qkv(x_BxSxH), 'batch', None, None, 'heads', None)
-    query, key, value = _parts(qkv_BxSx3xNxD)
-    x_BxSxNxD = dot_product_attention(
-      query, key, value, visibility, backend=self.backend, dropout_rate=rate, dropout_key=dropout_key
-    )
-    return self.output(x_BxSxNxD)
-
-  def _by_splash(self, x_BxSxH: jax.Array, visibility: Visibility, dropout_key: jax.Array | None) -> jax.Array:
-    """The same with arrays that lie in memory as the kernel wants them from product to product, heads before positions.
-
-    One product for all three would have to be taken apart, and its gradient put together, by copies: a third of what
-    a layer moves. So would products of flattened rows. What the backward pass keeps is what the kernel was given.
-    """
-    heads_first = lambda x_BxSxNxD: jnp.swapaxes(x_BxSxNxD, 1, 2)
-    assert self.qkv.bias is not None  # `linear` gives every map one
-    assert self.output.bias is not None
-    parts = []
-    for part in range(3):
-      kernel_HxNxD = self.qkv.kernel[...][:, part].astype(x_BxSxH.dtype)
-      bias_NxD = self.qkv.bias[...][part].astype(x_BxSxH.dtype)
-      x_BxSxNxD = jax.lax.dot_general(x_BxSxH, kernel_HxNxD, (((2,), (0,)), ((), ()))) + bias_NxD
-      x_BxNxSxD = checkpoint_name(heads_first(constrain(x_BxSxNxD, 'batch', None, 'heads', None)), PRODUCT)
-      parts.append(heads_first(x_BxNxSxD))
-    query, key, value = parts
-    x_BxSxNxD = dot_product_attention(
-      query, key, value, visibility, backend='splash', dropout_rate=self.dropout_rate, dropout_key=dropout_key
-    )
-    kernel_NxDxH, bias_H = (x[...].astype(x_BxSxH.dtype) for x in (self.output.kernel, self.output.bias))
-    x_BxSxH = jax.lax.dot_general(x_BxSxNxD, kernel_NxDxH, (((2, 3), (0, 1)), ((), ())))
-    return checkpoint_name(x_BxSxH, PRODUCT) + bias_H
+    """x_BxSxH to x_BxSxH; given positions to x_BxKxH, what it would be there: the other queries are not made."""
+    dropout = {'dropout_rate': self.dropout_rate, 'dropout_key': dropout_key}
+    if positions_BxK is None and self.ops.self_attention is not None:
+      return self.ops.self_attention(x_BxSxH, self.qkv, self.output, visibility, **dropout)
+    if positions_BxK is None:
+      query, key, value = _parts(constrain(self.qkv(x_BxSxH), 'batch', None, None, 'heads', None))
+    else:
+      query = self._part(gather_positions(x_BxSxH, positions_BxK), slice(0, 1))[:, :, 0]
+      key, value = _parts(self._part(x_BxSxH, slice(1, 3)))
+    return self.output(self.ops.attention(query, key, value, visibility, positions_BxK, **dropout))
 
   def _part(self, x_BxSxH: jax.Array, part: slice) -> jax.Array:
     """`self.qkv` for some of query, key and value."""
-    assert self.qkv.bias is not None  # `linear` gives every map one
-    x_BxSxPxNxD = affine(x_BxSxH, self.qkv.kernel[...][:, part], self.qkv.bias[...][part])
+    x_BxSxPxNxD = self.ops.affine(x_BxSxH, self.qkv.kernel[...][:, part], self.qkv.bias[...][part])
     return constrain(x_BxSxPxNxD, 'batch', None, None, 'heads', None)
 
 

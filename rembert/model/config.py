@@ -108,6 +108,11 @@ class RemBertConfig:
     return math.ceil(self.vocab_size / self.pad_vocab_to_multiple_of) * self.pad_vocab_to_multiple_of
 
   @property
+  def gelu_is_approximate(self) -> bool:
+    """Whether `hidden_act` is the tanh approximation."""
+    return self.hidden_act == 'gelu_tanh'
+
+  @property
   def projects_embeddings(self) -> bool:
     """Whether an I → H projection exists; as in ALBERT, only where the two differ, unless always wanted."""
     return self.always_project_embeddings or self.input_embedding_size != self.hidden_size
@@ -116,6 +121,7 @@ class RemBertConfig:
 REMAT_POLICIES = ('none', 'dots', 'dots_and_attention', 'full', 'offload')
 DTYPES = ('float32', 'bfloat16')
 ATTENTION_BACKENDS = ('einsum', 'cudnn', 'splash')
+KERNELS = ('auto', 'reference', 'cpu')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +152,9 @@ class Execution:
       in several chunks, with the same result and no more work, and fewer in one; so the default changes nothing for a
       small batch. Smaller chunks save memory and make products less tall. 0 makes all logits and leaves the
       gradients to JAX, which keeps several times their size: the plain way, to compare with.
+    kernels: which functions compute all but a fused attention: `auto`, the fastest that there are for the devices
+      (`rembert.kernels`); `reference`, the equations of `rembert.model` as JAX differentiates them, to compare with;
+      `cpu`, those that `auto` takes on a CPU, on any device.
   """
 
   dtype: str = 'float32'
@@ -154,12 +163,14 @@ class Execution:
   trim_last_layer: bool = False
   attention: str = 'einsum'
   loss_chunk: int = 1024
+  kernels: str = 'auto'
 
   def __post_init__(self):
     for name, allowed in (
       ('dtype', DTYPES),
       ('remat', REMAT_POLICIES),
       ('attention', ATTENTION_BACKENDS),
+      ('kernels', KERNELS),
     ):
       if getattr(self, name) not in allowed:
         raise UsageError(

@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from rembert.model.building_blocks import kernel_initializer, layer_norm, vocabulary_initializer
 from rembert.model.config import RemBertConfig
+from rembert.model.layers import LayerNorm, kernel_initializer, vocabulary_initializer
+from rembert.model.operations import Operations
 from rembert.model.partitioning import constrain, with_axes
 
 
@@ -24,7 +25,7 @@ class RemBertEmbeddings(nnx.Module):
   Width I is the paper's small input side (section 3); the projection to H belongs to the encoder.
   """
 
-  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
+  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, ops: Operations, *, rngs: nnx.Rngs):
     init, width = kernel_initializer(config), config.input_embedding_size
     table = lambda rows, fill, *axes: nnx.Embed(
       rows, width, dtype=dtype, embedding_init=with_axes(fill, *axes), rngs=rngs
@@ -32,7 +33,7 @@ class RemBertEmbeddings(nnx.Module):
     self.word = table(config.padded_vocab_size, vocabulary_initializer(config), 'vocab', 'embed')
     self.position = table(config.max_position_embeddings, init, None, 'embed')
     self.token_type = table(config.type_vocab_size, init, None, 'embed')
-    self.norm = layer_norm(config, width, dtype, rngs)
+    self.norm = LayerNorm(config, width, dtype=dtype, ops=ops, rngs=rngs)
     self.dropout = nnx.Dropout(config.hidden_dropout_prob)
 
   def __call__(

@@ -11,18 +11,11 @@ from flax import nnx
 from flax.traverse_util import flatten_dict
 
 from rembert.errors import UsageError
-from rembert.model.building_blocks import (
-  activation,
-  add_bias,
-  layer_norm,
-  linear,
-  rows_at,
-  vocabulary_initializer,
-)
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import ModelOutput, RemBertEncoder
+from rembert.model.layers import LayerNorm, Linear, gather_positions, vocabulary_initializer
+from rembert.model.operations import operations
 from rembert.model.partitioning import constrain, with_axes
-from rembert.model.products import dot_general_of_rows
 
 # --- pre-training -----------------------------------------------------------------------------------------------------
 
@@ -34,42 +27,39 @@ class MlmHead(nnx.Module):
   With `tie_word_embeddings` there is none, and the word embedding takes its place.
   """
 
-  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, *, rngs: nnx.Rngs):
-    self.vocab_size, rows = config.vocab_size, config.padded_vocab_size
-    self.transform = linear(
-      config, config.hidden_size, config.output_embedding_size, axes=('embed', None), dtype=dtype, rngs=rngs
-    )
-    self.activation = activation(config.hidden_act)
-    self.norm = layer_norm(config, config.output_embedding_size, dtype, rngs)
+  def __init__(self, config: RemBertConfig, execution: Execution, *, rngs: nnx.Rngs):
+    rows, width = config.padded_vocab_size, config.output_embedding_size
+    self.vocab_size, self.is_approximate = config.vocab_size, config.gelu_is_approximate
+    dtype, ops = jnp.dtype(execution.dtype), operations(execution)
+    self.ops = ops
+    self.transform = Linear(config, config.hidden_size, width, axes=('embed', None), dtype=dtype, ops=ops, rngs=rngs)
+    self.norm = LayerNorm(config, width, dtype=dtype, ops=ops, rngs=rngs)
     self.output_embedding = nnx.data(None)
     if not config.tie_word_embeddings:
       fill = with_axes(vocabulary_initializer(config), 'vocab', 'embed')
-      self.output_embedding = nnx.Param(fill(rngs.params(), (rows, config.output_embedding_size), jnp.float32))
+      self.output_embedding = nnx.Param(fill(rngs.params(), (rows, width), jnp.float32))
     self.bias = nnx.Param(with_axes(nnx.initializers.zeros, 'vocab')(rngs.params(), (rows,), jnp.float32))
 
   def __call__(
     self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None, *, word_embedding_VxI: jax.Array
   ) -> jax.Array:
     """Logits, float32, [B, K, V] at `positions_BxK` or [B, S, V] everywhere; V includes the padding rows, at −∞."""
-    x_BxKxE = self.before_logits(x_BxSxH, positions_BxK)
     table_VxE = self.table(word_embedding_VxI)
-    logits_BxKxV = dot_general_of_rows(
-      x_BxKxE, table_VxE.astype(x_BxKxE.dtype), (((2,), (1,)), ((), ())), preferred_element_type=jnp.float32
-    )
-    logits_BxKxV = constrain(add_bias(logits_BxKxV, self.bias[...]), 'batch', None, 'vocab')
+    logits_BxKxV = self.ops.logits(self.hidden_for_logits(x_BxSxH, positions_BxK), table_VxE, self.bias[...])
+    logits_BxKxV = constrain(logits_BxKxV, 'batch', None, 'vocab')
     if self.vocab_size < table_VxE.shape[0]:
       is_padding_V = jnp.arange(table_VxE.shape[0]) >= self.vocab_size
       logits_BxKxV = jnp.where(is_padding_V, -jnp.inf, logits_BxKxV)
     return logits_BxKxV
 
-  def before_logits(self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
+  def hidden_for_logits(self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
     """What the output embedding is multiplied with, [B, K, E] at `positions_BxK` or [B, S, E] everywhere.
 
     The head is most of a small encoder's work: running it on the 15 % of positions that have a target saves the rest.
     """
     if positions_BxK is not None:
-      x_BxSxH = rows_at(x_BxSxH, positions_BxK)
-    return self.norm(self.activation(self.transform(x_BxSxH)))
+      x_BxSxH = gather_positions(x_BxSxH, positions_BxK)
+    return self.norm(self.ops.gelu(self.transform(x_BxSxH), self.is_approximate))
 
   def table(self, word_embedding_VxI: jax.Array) -> jax.Array:
     """The output embedding [V, E], float32: its own, or the word embedding where the two are tied."""
@@ -88,7 +78,7 @@ class RemBertForMaskedLM(nnx.Module):
     rngs: nnx.Rngs,
   ):
     self.encoder = RemBertEncoder(config, execution, add_pooler=add_pooler, rngs=rngs)
-    self.mlm = MlmHead(config, jnp.dtype(execution.dtype), rngs=rngs)
+    self.mlm = MlmHead(config, execution, rngs=rngs)
 
   def __call__(
     self,
@@ -106,123 +96,97 @@ class RemBertForMaskedLM(nnx.Module):
     )
     return dataclasses.replace(output, logits=logits)
 
-  def before_logits(
+  def hidden_for_logits(
     self, input_ids: jax.Array, *, masked_positions: jax.Array, **encoder_options
   ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """All but the last product, for a loss that never holds all logits: x_BxKxE · table_VxE + bias_V are `logits`.
 
     The last two are float32, and have rows for padding, which are no pieces.
     """
-    states_BxKxH = self.encoder.at(masked_positions, input_ids, **encoder_options)
+    states_BxKxH = self.encoder(input_ids, positions=masked_positions, **encoder_options).last_hidden_state
     table_VxE = self.mlm.table(self.encoder.embeddings.word.embedding[...])
-    return self.mlm.before_logits(states_BxKxH), table_VxE, self.mlm.bias[...]
+    return self.mlm.hidden_for_logits(states_BxKxH), table_VxE, self.mlm.bias[...]
 
 
 # --- fine-tuning ------------------------------------------------------------------------------------------------------
 
 
-class _TaskModel(nnx.Module):
-  """An encoder, dropout, and one linear map whose name is Hugging Face's."""
+@dataclasses.dataclass(frozen=True)
+class TaskHead:
+  """What a head of fine-tuning sees and gives.
 
-  _name = 'classifier'
-  _needs_pooler = False
+  Attributes:
+    map_name: of its linear map, Hugging Face's.
+    pools: whether it sees the pooler's output, rather than every position.
+    drops_out: whether it has dropout of its own.
+    num_labels: that it fixes itself; None is up to the task.
+    has_choices: whether ids are [B, C, S], and there is one logit for each choice.
+  """
+
+  map_name: str = 'classifier'
+  pools: bool = False
+  drops_out: bool = True
+  num_labels: int | None = None
+  has_choices: bool = False
+
+
+TASK_HEADS = {
+  # Sentence pairs (XNLI, PAWS-X).
+  'classification': TaskHead(pools=True),
+  # Names and parts of speech.
+  'tagging': TaskHead(),
+  # How well a span begins at a position, and ends there.
+  'qa': TaskHead('qa_outputs', num_labels=2, drops_out=False),
+  'multiple_choice': TaskHead(pools=True, num_labels=1, has_choices=True),
+}
+# The name of a head, as `rembert.load`, `rembert.convert` and checkpoints spell it. None is the encoder alone.
+HEADS = ('mlm', *TASK_HEADS)
+# Heads that need the encoder's pooler.
+POOLED = tuple(name for name, head in TASK_HEADS.items() if head.pools)
+# Heads that fix the number of labels themselves.
+FIXED_LABELS = {name: head.num_labels for name, head in TASK_HEADS.items() if head.num_labels}
+
+
+class RemBertForTask(nnx.Module):
+  """An encoder with one of `TASK_HEADS`: dropout and one linear map."""
 
   def __init__(
     self,
+    head: TaskHead,
     config: RemBertConfig,
     execution: Execution = Execution(),
     *,
     num_labels: int,
     rngs: nnx.Rngs,
   ):
-    self.encoder = RemBertEncoder(config, execution, add_pooler=self._needs_pooler, rngs=rngs)
+    self.head, self.encoder = head, RemBertEncoder(config, execution, add_pooler=head.pools, rngs=rngs)
     self.dropout = nnx.Dropout(config.classifier_dropout_prob)
-    dtype = jnp.dtype(execution.dtype)
-    head = linear(config, config.hidden_size, num_labels, axes=('embed', None), dtype=dtype, rngs=rngs)
-    setattr(self, self._name, head)
-
-  def _encode(self, input_ids, token_type_ids, attention_mask, dropout_key, options) -> tuple[ModelOutput, jax.Array]:
-    """The encoder's output, and the key for the head's own dropout."""
-    keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
-    encode = self.encoder.pooled if self._needs_pooler else self.encoder
-    return encode(input_ids, token_type_ids, attention_mask, dropout_key=keys[0], **options), keys[1]
-
-  def _logits(self, x, dropout_key) -> jax.Array:
-    x = self.dropout(x, deterministic=dropout_key is None, rngs=dropout_key)
-    return getattr(self, self._name)(x).astype(jnp.float32)
-
-
-class RemBertForSequenceClassification(_TaskModel):
-  """Pooled output → dropout → H → n labels: sentence pairs (XNLI, PAWS-X)."""
-
-  _needs_pooler = True
+    dtype, ops = jnp.dtype(execution.dtype), self.encoder.ops
+    to_labels = Linear(config, config.hidden_size, num_labels, axes=('embed', None), dtype=dtype, ops=ops, rngs=rngs)
+    setattr(self, head.map_name, to_labels)
 
   def __call__(
     self, input_ids, token_type_ids=None, attention_mask=None, *, dropout_key=None, **encoder_options
   ) -> ModelOutput:
-    """`logits` [B, n]; the arguments are the encoder's."""
-    output, key = self._encode(input_ids, token_type_ids, attention_mask, dropout_key, encoder_options)
-    return dataclasses.replace(output, logits=self._logits(output.pooler_output, key))
+    """The encoder's output, with `logits` float32; the arguments are the encoder's.
+
+    `logits` are [B, n] of a head that pools, and [B, S, n] of others. Choices [B, C, S] have [B, C]: the encoder sees,
+    and its outputs have, B·C rows.
+    """
+    encoder_key, head_key = (None, None) if dropout_key is None else jax.random.split(dropout_key)
+    in_rows = lambda ids: None if ids is None else ids.reshape(-1, ids.shape[-1])
+    inputs = tuple(map(in_rows, (input_ids, token_type_ids, attention_mask)))
+    if self.head.pools and self.encoder.trims(**encoder_options):
+      encoder_options['positions'] = jnp.zeros((len(inputs[0]), 1), jnp.int32)
+    output = self.encoder(*inputs, dropout_key=encoder_key, **encoder_options)
+    seen = output.pooler_output if self.head.pools else output.last_hidden_state
+    if self.head.drops_out:
+      seen = self.dropout(seen, deterministic=head_key is None, rngs=head_key)
+    logits = getattr(self, self.head.map_name)(seen).astype(jnp.float32)
+    return dataclasses.replace(output, logits=logits.reshape(input_ids.shape[:-1]) if self.head.has_choices else logits)
 
 
-class RemBertForTokenClassification(_TaskModel):
-  """Every position → dropout → H → n labels: names and parts of speech."""
-
-  def __call__(
-    self, input_ids, token_type_ids=None, attention_mask=None, *, dropout_key=None, **encoder_options
-  ) -> ModelOutput:
-    """`logits` [B, S, n]; the arguments are the encoder's."""
-    output, key = self._encode(input_ids, token_type_ids, attention_mask, dropout_key, encoder_options)
-    return dataclasses.replace(output, logits=self._logits(output.last_hidden_state, key))
-
-
-class RemBertForQuestionAnswering(_TaskModel):
-  """Every position → H → 2: how well a span begins there, and ends there. No dropout of its own."""
-
-  _name = 'qa_outputs'
-
-  def __init__(self, config: RemBertConfig, execution: Execution = Execution(), *, num_labels: int = 2, rngs: nnx.Rngs):
-    super().__init__(config, execution, num_labels=num_labels, rngs=rngs)
-
-  def __call__(
-    self, input_ids, token_type_ids=None, attention_mask=None, *, dropout_key=None, **encoder_options
-  ) -> ModelOutput:
-    """`logits` [B, S, 2], start and end; the arguments are the encoder's."""
-    output, _ = self._encode(input_ids, token_type_ids, attention_mask, dropout_key, encoder_options)
-    return dataclasses.replace(output, logits=self._logits(output.last_hidden_state, None))
-
-
-class RemBertForMultipleChoice(_TaskModel):
-  """Pooled output of each choice → dropout → H → 1."""
-
-  _needs_pooler = True
-
-  def __init__(self, config: RemBertConfig, execution: Execution = Execution(), *, num_labels: int = 1, rngs: nnx.Rngs):
-    super().__init__(config, execution, num_labels=num_labels, rngs=rngs)
-
-  def __call__(
-    self, input_ids, token_type_ids=None, attention_mask=None, *, dropout_key=None, **encoder_options
-  ) -> ModelOutput:
-    """`logits` [B, C] for ids [B, C, S]; the encoder sees, and its outputs have, B·C rows."""
-    flat = lambda ids: None if ids is None else ids.reshape(-1, ids.shape[-1])
-    inputs = map(flat, (input_ids, token_type_ids, attention_mask))
-    output, key = self._encode(*inputs, dropout_key, encoder_options)
-    logits_BxC = self._logits(output.pooler_output, key).reshape(input_ids.shape[:-1])
-    return dataclasses.replace(output, logits=logits_BxC)
-
-
-# The name of a head, as `rembert.load`, `rembert.convert` and checkpoints spell it. None is the encoder alone.
-HEADS = {
-  'mlm': RemBertForMaskedLM,
-  'classification': RemBertForSequenceClassification,
-  'tagging': RemBertForTokenClassification,
-  'qa': RemBertForQuestionAnswering,
-  'multiple_choice': RemBertForMultipleChoice,
-}
-# Heads that need the encoder's pooler.
-POOLED = ('classification', 'multiple_choice')
-# Heads that fix the number of labels themselves.
-FIXED_LABELS = {'qa': 2, 'multiple_choice': 1}
+# --- by name ----------------------------------------------------------------------------------------------------------
 
 
 def check_head(head: str | None) -> None:
@@ -261,7 +225,7 @@ def build_model(
   num_labels = FIXED_LABELS.get(head, num_labels)
   if not num_labels:
     raise UsageError(f'the head {head!r} needs a number of labels', where='num_labels', fix='num_labels=3')
-  return HEADS[head](config, execution, num_labels=num_labels, rngs=rngs)
+  return RemBertForTask(TASK_HEADS[head], config, execution, num_labels=num_labels, rngs=rngs)
 
 
 def parameter_shapes(

@@ -38,7 +38,7 @@ def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
 def on_shards(function: Callable, *, inputs: tuple[tuple[str | None, ...], ...], output: Any) -> Callable:
   """`function`, run by every device on its own part of the inputs; without a mesh, on all of them.
 
-  Parts know of each other only by what `summed`, `largest` and `whole` say.
+  Parts know of each other only by what `psum`, `all_max` and `all_gather` say.
 
   Args:
     function: of arrays (or None) to a tree of arrays.
@@ -76,7 +76,7 @@ def shard_number(axis: str) -> jax.Array | int:
   return jax.lax.axis_index(names) if (names := _mesh_axes(axis)) else 0
 
 
-def summed(x: jax.Array, over: str, *, split: str | None = None, axis: int = 0) -> jax.Array:
+def psum(x: jax.Array, over: str, *, split: str | None = None, axis: int = 0) -> jax.Array:
   """The sum of `x` over all parts along the logical axis `over`.
 
   Args:
@@ -93,20 +93,14 @@ def summed(x: jax.Array, over: str, *, split: str | None = None, axis: int = 0) 
   return jax.lax.psum(x, rest) if rest else x
 
 
-def largest(x: jax.Array, over: str) -> jax.Array:
+def all_max(x: jax.Array, over: str) -> jax.Array:
   """Element by element, the largest of all parts along a logical axis."""
   return jax.lax.pmax(x, names) if (names := _mesh_axes(over)) else x
 
 
-def whole(x: jax.Array, split: str, *, axis: int) -> jax.Array:
+def all_gather(x: jax.Array, split: str, *, axis: int) -> jax.Array:
   """The parts of `x` along a logical axis, its `axis`, brought together."""
   return jax.lax.all_gather(x, names, axis=axis, tiled=True) if (names := _mesh_axes(split)) else x
-
-
-def platform() -> str:
-  """`cpu`, `gpu` or `tpu`: what is traced now will run there. With a mesh, its devices; they need not be here."""
-  device = jax.sharding.get_abstract_mesh().abstract_device
-  return jax.default_backend() if device is None else device.platform
 
 
 def with_axes(initializer: nnx.Initializer, *axes: str | None) -> nnx.Initializer:

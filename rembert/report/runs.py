@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from rembert import paper
-from rembert.model.parameter_counts import ParameterCounts, count_parameters
+from rembert.model.parameter_count import ParameterCounts, count_parameters
 from rembert.plotting.style import label
 from rembert.plotting.training import bar_parts, plot_parameters
 from rembert.report.html import MISSING, Block, Picture, Section, Table, table_frame

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rembert.kernels import product, sum_of_rows
 from rembert.model import partitioning
-from rembert.model.products import product, sum_of_rows
 from rembert.training.losses import LossSums
 
 _INPUT_AXES = (('batch', None, None), ('vocab', 'embed'), ('vocab',), ('batch', None), ('batch', None))
@@ -130,7 +130,7 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
 
   pieces = table_VxE.shape[0]
   first_piece = partitioning.shard_number('vocab') * pieces
-  whole_table_VxE = partitioning.whole(table_VxE.astype(x_BxKxE.dtype), 'embed', axis=1)
+  whole_table_VxE = partitioning.all_gather(table_VxE.astype(x_BxKxE.dtype), 'embed', axis=1)
   masked_bias_V = jnp.where(first_piece + jnp.arange(pieces) < vocab_size, bias_V, -jnp.inf)
 
   def add_chunk(of_table, of_chunk):
@@ -162,9 +162,9 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
     return sums
   table_gradient_VxE, bias_gradient_V = of_table
   return sums, _Gradients(
-    x_BxKxE=partitioning.summed(in_rows(x_gradient), 'vocab').astype(x_BxKxE.dtype),
-    table_VxE=partitioning.summed(table_gradient_VxE, 'batch', split='embed', axis=1),
-    bias_V=partitioning.summed(bias_gradient_V, 'batch'),
+    x_BxKxE=partitioning.psum(in_rows(x_gradient), 'vocab').astype(x_BxKxE.dtype),
+    table_VxE=partitioning.psum(table_gradient_VxE, 'batch', split='embed', axis=1),
+    bias_V=partitioning.psum(bias_gradient_V, 'batch'),
   )
 
 
@@ -182,9 +182,9 @@ def _score(own_target_logits_C, others_CxV):
   The logits come as that of the target and those of all others: so one array is walked through for everything. The
   target is right where it is larger than all others, which is a rank of 1 as in `mlm_row_sums`.
   """
-  target_logit_C = partitioning.summed(own_target_logits_C, 'vocab')
-  largest_other_C = partitioning.largest(others_CxV.max(axis=-1), 'vocab')
+  target_logit_C = partitioning.psum(own_target_logits_C, 'vocab')
+  largest_other_C = partitioning.all_max(others_CxV.max(axis=-1), 'vocab')
   largest_C = jnp.maximum(largest_other_C, target_logit_C)
-  exponentials_C = partitioning.summed(jnp.exp(others_CxV - largest_C[:, None]).sum(axis=-1), 'vocab')
+  exponentials_C = partitioning.psum(jnp.exp(others_CxV - largest_C[:, None]).sum(axis=-1), 'vocab')
   log_normalizer_C = largest_C + jnp.log(exponentials_C + jnp.exp(target_logit_C - largest_C))
   return (log_normalizer_C - target_logit_C, target_logit_C > largest_other_C), log_normalizer_C

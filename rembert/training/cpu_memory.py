@@ -4,7 +4,7 @@ import ctypes
 
 from rembert.machine import available_bytes, is_cpu_machine
 from rembert.model.config import RemBertConfig
-from rembert.model.parameter_counts import count_parameters
+from rembert.model.parameter_count import count_parameters
 
 # <malloc.h>
 _SETTINGS = {

@@ -40,8 +40,8 @@ def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -
   chunk = model.encoder.execution.loss_chunk
   if not chunk:
     return of_logits(model(**inputs, dropout_key=dropout_key).logits, *slots)
-  before_logits = model.before_logits(**inputs, dropout_key=dropout_key)
-  return in_chunks(*before_logits, *slots, vocab_size=model.encoder.config.vocab_size, chunk=chunk)
+  hidden_for_logits = model.hidden_for_logits(**inputs, dropout_key=dropout_key)
+  return in_chunks(*hidden_for_logits, *slots, vocab_size=model.encoder.config.vocab_size, chunk=chunk)
 
 
 def masked_lm_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> LossSums:

@@ -7,7 +7,7 @@ import pytest
 
 from rembert import configuration, paper
 from rembert.model.config import RemBertConfig
-from rembert.model.parameter_counts import count_parameters
+from rembert.model.parameter_count import count_parameters
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text(encoding='utf-8')

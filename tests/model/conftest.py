@@ -1,7 +1,5 @@
 """Small models with nothing left at zero, so that every bias and every LayerNorm scale can be felt."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 from encoder_values import readout, values_and_gradients
 from flax import nnx
 
-from rembert.model.attention import KERNELS
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
 
@@ -97,12 +94,6 @@ def run_encoder():
 def plain(tiny_model, batch):
   """`run_encoder` of `TINY`, computed in the plain way."""
   return _run_encoder(tiny_model.encoder, batch['ids'])
-
-
-@pytest.fixture
-def interpreted_splash(monkeypatch):
-  """Runs the TPU's kernel on the CPU, step by step, wherever `splash` is asked for."""
-  monkeypatch.setitem(KERNELS, 'splash', functools.partial(KERNELS['splash'], interpret=True))
 
 
 @pytest.fixture

@@ -1,30 +1,30 @@
-"""Attention against NumPy, whoever computes it, and who sees whom."""
-
-import dataclasses
-import importlib.util
-import os
-import shutil
-import subprocess
-import sys
+"""Attention against NumPy in float64: values and gradients, who sees whom, dropout; and the module around it."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from attention_reference import attention_with_gradients
+from encoder_values import assert_close
+from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rembert.errors import UsageError
-from rembert.model.attention import Visibility, dot_product_attention, padding_mask, segment_mask
-from rembert.model.config import Execution
+from rembert.kernels import cpu
+from rembert.model.attention import Visibility, attention, padding_mask, segment_mask
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
 BFLOAT16_TOLERANCE = 2e-2  # the same, for products of 8-bit mantissas, one after the other
 
+B, S, N, D = 2, 6, 3, 4  # of the fixture `qkv`
+either_way = pytest.mark.parametrize('attend', [attention, cpu.attention], ids=['plain', 'cpu'])
 
-def assert_close(actual, reference, tolerance=TOLERANCE):
-  assert np.abs(np.asarray(actual, np.float64) - reference).max() <= tolerance * np.abs(reference).max()
+
+def reference(query, key, value, sees=None):
+  return attention_with_gradients(query, key, value, np.zeros_like(query), sees)[0]
+
+
+# --- who sees whom --------------------------------------------------------------------------------
 
 
 def test_padding_mask_hides_keys_from_every_query_and_head():
@@ -42,99 +42,133 @@ def test_tokens_see_their_own_segment_and_no_padding(segments):
     assert mask[0, 0, query, key] == (segments[query] == segments[key] and segments[key] > 0)
 
 
-# --- one function, several backends ---------------------------------------------------------------
+def test_a_fused_kernel_is_told_of_padding_by_segments():
+  mask = jnp.asarray([[1, 1, 0], [1, 0, 0]])
+  np.testing.assert_array_equal(Visibility.of(mask, None).segment_ids_BxS, mask)
+  segments = jnp.asarray([[1, 2, 0], [1, 1, 2]])
+  np.testing.assert_array_equal(Visibility.of(mask, segments).segment_ids_BxS, segments)
+  assert Visibility.of(None, None) == Visibility()
 
 
-# What the encoder is given: Hugging Face's mask, or segment ids, or neither. Rows of 256 tokens.
-LENGTHS = {'whole': None, 'padded': [[256], [77]], 'packed': [[100, 3, 120], [1, 128, 127]]}
+# --- the function ---------------------------------------------------------------------------------
 
 
-class Rows:
-  """Random queries, keys and values [2, 256, 2, 64], who sees whom, and what is to come out."""
-
-  def __init__(self, name: str, dtype: str):
-    random = np.random.default_rng(0)
-    as_stored = lambda x: np.asarray(jnp.asarray(x, dtype), np.float32)
-    *qkv, cotangent = as_stored(random.standard_normal((4, 2, 256, 2, 64)))
-    segments = np.ones((2, 256), np.int32)
-    for row, lengths in enumerate(LENGTHS[name] or []):
-      segments[row] = np.repeat([*range(1, len(lengths) + 1), 0], [*lengths, 256 - sum(lengths)])
-    self.is_token = segments > 0
-    # Nothing looks at what padding gets: its cotangents are zero, and backends may differ there.
-    self.qkv, self.cotangent, self.dtype = qkv, np.where(self.is_token[..., None, None], cotangent, 0), dtype
-    self.masks = {'padded': (self.is_token.astype(np.int32), None), 'packed': (None, segments)}.get(name, (None, None))
-    sees_BxSxS = segments[:, :, None] == segments[:, None, :]
-    self.reference = attention_with_gradients(*self.qkv, self.cotangent, sees_BxSxS[:, None])
-
-  def assert_right(self, output, *gradients):
-    """Output at tokens, and all gradients of queries, keys and values."""
-    tolerance = BFLOAT16_TOLERANCE if self.dtype == 'bfloat16' else TOLERANCE
-    assert_close(np.asarray(output)[self.is_token], self.reference[0][self.is_token], tolerance)
-    for gradient, reference in zip(gradients, self.reference[1:], strict=True):
-      assert_close(gradient, reference, tolerance)
+@either_way
+def test_attention_is_the_textbooks(attend, qkv):
+  assert_close(attend(*qkv), reference(*qkv))
 
 
-def output_and_gradients(backend, dtype, query, key, value, cotangent, masks):
-  """Float32 arrays: the output, and the gradients of its product with `cotangent`."""
-  visibility = Visibility.of(*(None if mask is None else jnp.asarray(mask) for mask in masks))
-
-  @jax.jit
-  def run(*qkv):
-    output, pull_back = jax.vjp(lambda *qkv: dot_product_attention(*qkv, visibility, backend=backend), *qkv)
-    return output, *pull_back(jnp.asarray(cotangent, dtype))
-
-  return [x.astype(jnp.float32) for x in run(*(jnp.asarray(x, dtype) for x in (query, key, value)))]
+@either_way
+def test_hidden_keys_are_left_out(attend, qkv):
+  mask = padding_mask(jnp.asarray([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]]))
+  assert_close(attend(*qkv, Visibility(mask)), reference(*qkv, mask))
 
 
-@pytest.mark.parametrize(('name', 'dtype'), [*((name, 'float32') for name in LENGTHS), ('packed', 'bfloat16')])
-def test_einsum_gives_the_textbooks_values_and_gradients(name, dtype):
-  rows = Rows(name, dtype)
-  rows.assert_right(*output_and_gradients('einsum', dtype, *rows.qkv, rows.cotangent, rows.masks))
+@either_way
+def test_what_a_hidden_key_holds_is_not_felt_to_the_bit(attend, qkv):
+  visibility = Visibility(padding_mask(jnp.asarray([[1, 1, 1, 1, 0, 0], [1, 1, 0, 1, 1, 1]])))
+  query, key, value = (x.copy() for x in qkv)
+  before = attend(query, key, value, visibility)
+  for x in key, value:
+    x[0, 4:], x[1, 2] = 1e4, -1e4
+  np.testing.assert_array_equal(attend(query, key, value, visibility), before)
 
 
-@pytest.mark.parametrize(('name', 'dtype'), [*((name, 'float32') for name in LENGTHS), ('packed', 'bfloat16')])
-def test_splash_gives_the_textbooks_values_and_gradients(name, dtype, interpreted_splash):
-  rows = Rows(name, dtype)
-  rows.assert_right(*output_and_gradients('splash', dtype, *rows.qkv, rows.cotangent, rows.masks))
+@either_way
+def test_a_query_that_sees_nothing_gets_the_mean_of_the_values(attend, qkv):
+  expected = np.broadcast_to(qkv[2].astype(np.float64).mean(1, keepdims=True), (B, S, N, D))
+  assert_close(attend(*qkv, Visibility(jnp.zeros((B, 1, S, S), bool))), expected)
 
 
-@pytest.mark.parametrize('name', LENGTHS)
-def test_cudnn_gives_the_textbooks_values_and_gradients(name, root, tmp_path):
-  if shutil.which('nvidia-smi') is None:
-    pytest.skip('no NVIDIA GPU here')
-  if not any(importlib.util.find_spec(f'jax_cuda{version}_plugin') for version in (12, 13)):
-    pytest.skip('a GPU, but jax is installed without CUDA')
-  rows = Rows(name, 'bfloat16')
-  masks = {f'mask{number}': mask for number, mask in enumerate(rows.masks) if mask is not None}
-  np.savez(tmp_path / 'in.npz', qkv=rows.qkv, cotangent=rows.cotangent, **masks)
-  # In a process of its own: this one has been told to see CPUs alone.
-  subprocess.run(
-    [sys.executable, '-m', 'tests.model.test_attention', tmp_path / 'in.npz', tmp_path / 'out.npz'],
-    cwd=root,
-    env=os.environ | {'JAX_PLATFORMS': 'cuda', 'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'},
-    check=True,
+@either_way
+def test_nothing_flows_to_what_a_query_that_sees_nothing_was_not_compared_with(attend, qkv):
+  visibility = Visibility(jnp.ones((B, 1, S, S), bool).at[0, :, 2].set(False))
+  of_query_2 = lambda query, key, value: attend(query, key, value, visibility)[0, 2, :, 0].sum()
+  query_gradient, key_gradient, value_gradient = jax.grad(of_query_2, argnums=(0, 1, 2))(*map(jnp.asarray, qkv))
+  assert not np.any(query_gradient)
+  assert not np.any(key_gradient)
+  np.testing.assert_allclose(value_gradient[0, ..., 0], np.full((S, N), 1 / S), rtol=1e-6)
+
+
+@either_way
+def test_scores_too_large_for_bfloat16_sums_stay_finite(attend, qkv):
+  query, key, value = (jnp.asarray(100 * x, jnp.bfloat16) for x in qkv)
+  output = attend(query, key, value, Visibility(jnp.zeros((B, 1, S, S), bool).at[..., 0].set(True)))
+  assert output.dtype == jnp.bfloat16
+  np.testing.assert_array_equal(output, jnp.broadcast_to(value[:, :1], value.shape))
+
+
+@either_way
+def test_gradients_do_not_flow_to_hidden_keys(attend, qkv):
+  visibility = Visibility(padding_mask(jnp.asarray([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]])))
+  gradients = jax.grad(lambda qkv: jnp.sum(attend(*qkv, visibility) ** 2))(jnp.asarray(qkv))
+  assert np.all(np.isfinite(gradients))
+  assert not np.any(gradients[1:, 0, 3:])
+  assert not np.any(gradients[1:, 1, 5:])
+  assert np.all(np.any(gradients[1:, 0, :3], axis=(-1, -2)))
+
+
+@either_way
+def test_dropout_removes_weights_and_scales_up_the_rest(attend):
+  # With the identity as values, the output is the attention weights themselves.
+  query, key = (jnp.asarray(np.random.default_rng(i).standard_normal((1, 64, 1, 64)), jnp.float32) for i in (0, 1))
+  identity = jnp.eye(64)[None, :, None, :]
+  weights = np.asarray(attend(query, key, identity, dropout_rate=0.25))
+  dropped = np.asarray(attend(query, key, identity, dropout_rate=0.25, dropout_key=jax.random.key(0)))
+  kept = dropped != 0
+  # 4,096 independent draws: within five standard deviations of their mean.
+  assert abs(kept.mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 4096)
+  np.testing.assert_allclose(dropped[kept], weights[kept] / 0.75, rtol=TOLERANCE)
+
+
+def test_all_heads_drop_weights_of_their_own():
+  ones = jnp.ones((1, 16, 2, 4))
+  x = attention(ones, ones, ones, dropout_rate=0.5, dropout_key=jax.random.key(0))
+  assert np.any(x[:, :, 0] != x[:, :, 1])
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+@pytest.mark.parametrize('rate', [0.0, 0.4])
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_values_and_gradients_are_those_of_the_chain_rule(dtype, rate, data):
+  # Few shapes: each is compiled. Some of one query, or of one key.
+  rows, heads, depth, queries, keys = data.draw(
+    st.sampled_from([(2, 3, 4, 5, 7), (1, 1, 2, 1, 16), (2, 1, 16, 2, 1), (1, 3, 4, 16, 16)]), label='B, N, D, K, S'
   )
-  with np.load(tmp_path / 'out.npz') as computed:
-    rows.assert_right(*computed.values())
+  random = np.random.default_rng(data.draw(st.integers(0, 9), label='seed'))
+  shapes = [(rows, length, heads, depth) for length in (queries, keys, keys, queries)]
+  query, key, value, cotangent = (jnp.asarray(random.standard_normal(shape), dtype) for shape in shapes)
+  sees = np.ones((rows, 1, queries, keys), bool)
+  if data.draw(st.booleans(), label='masked'):
+    sees = random.random(sees.shape) < 0.6
+  dropout_key = jax.random.key(3)
+  kept = np.asarray(nnx.Dropout(rate)(jnp.ones((rows, heads, queries, keys)), rngs=dropout_key), np.float64)
+  expected = attention_with_gradients(query, key, value, cotangent, sees, kept)
+  # Gradients of query and key may cancel out, as with one key. Rounding is relative to what there was before.
+  slope = np.abs(cotangent).max() * np.abs(value).max() * kept.max()
+  sizes = 0, slope * np.abs(key).max(), slope * np.abs(query).max(), 0
+  tolerance = TOLERANCE if dtype == 'float32' else BFLOAT16_TOLERANCE
+  computed = output_and_gradients(rate, dropout_key, cotangent, jnp.asarray(sees), query, key, value)
+  for ours, theirs, least in zip(computed, expected, sizes, strict=True):
+    assert ours.dtype == dtype
+    atol = tolerance * max(np.abs(theirs).max(), float(least))
+    np.testing.assert_allclose(np.asarray(ours, np.float64), theirs, rtol=0, atol=atol)
 
 
-def test_dropout_is_refused_where_it_would_be_left_out(qkv, interpreted_splash):
-  with pytest.raises(ValueError, match='drops no weights'):
-    dot_product_attention(*qkv, backend='splash', dropout_rate=0.1, dropout_key=jax.random.key(0))
-
-
-def test_a_model_that_drops_attention_weights_is_refused_by_the_kernels(tiny, build):
-  config = dataclasses.replace(tiny, attention_probs_dropout_prob=0.1)
-  with pytest.raises(UsageError, match='cannot drop attention weights'):
-    build(config, Execution(attention='splash'))
+@jax.jit(static_argnums=0)
+def output_and_gradients(rate, dropout_key, cotangent, mask, *qkv):
+  attend = lambda *qkv: attention(*qkv, Visibility(mask), dropout_rate=rate, dropout_key=dropout_key)
+  output, pull_back = jax.vjp(attend, *qkv)
+  return output, *pull_back(cotangent)
 
 
 # --- the module -----------------------------------------------------------------------------------
 
 
 def test_self_attention_is_four_linear_maps_around_attention(tiny, build, parameters):
-  attention = build(tiny).encoder.layers.attention
-  p = parameters(attention)
+  stacked = build(tiny).encoder.layers.attention
+  p = parameters(stacked)
   heads, head_dim, hidden = tiny.num_attention_heads, tiny.head_dim, tiny.hidden_size
   x = np.random.default_rng(1).standard_normal((1, 5, hidden)).astype(np.float32)
   expected = np.zeros((1, 5, hidden)) + p['output']['bias'][0]
@@ -143,18 +177,6 @@ def test_self_attention_is_four_linear_maps_around_attention(tiny, build, parame
     scores = query @ key.T / np.sqrt(head_dim)
     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     expected[0] += weights @ value @ p['output']['kernel'][0, n]
-  first = _layer(attention, 0)
-  assert_close(first(jnp.asarray(x)), expected)
-
-
-def _layer(stacked, index):
-  from flax import nnx
-
   graphdef, state = nnx.split(stacked)
-  return nnx.merge(graphdef, jax.tree.map(lambda x: x[index], nnx.to_pure_dict(state)))
-
-
-if __name__ == '__main__':  # what `test_cudnn_gives_the_textbooks_values_and_gradients` runs on the GPU
-  with np.load(sys.argv[1]) as given:
-    masks = [given.get('mask0'), given.get('mask1')]
-    np.savez(sys.argv[2], *output_and_gradients('cudnn', 'bfloat16', *given['qkv'], given['cotangent'], masks))
+  first = nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[0], nnx.to_pure_dict(state)))
+  assert_close(first(jnp.asarray(x)), expected)

@@ -107,6 +107,7 @@ def test_both_gelus_are_known(activation):
     ({'remat': 'some'}, 'execution.remat'),
     ({'unroll': 0}, 'execution.unroll'),
     ({'attention': 'flash'}, 'execution.attention'),
+    ({'kernels': 'fast'}, 'execution.kernels'),
     ({'loss_chunk': -1}, 'execution.loss_chunk'),
     ({'loss_chunk': 0.5}, 'execution.loss_chunk'),
     ({'loss_chunk': True}, 'execution.loss_chunk'),

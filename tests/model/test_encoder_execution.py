@@ -11,6 +11,7 @@ from absent_devices import tpu_mesh
 from encoder_values import TOLERANCE, assert_close, readout, values_and_gradients
 from flax import nnx
 
+from rembert.errors import UsageError
 from rembert.model.config import REMAT_POLICIES, Execution
 from rembert.model.encoder import RemBertEncoder
 
@@ -20,10 +21,13 @@ BFLOAT16_TOLERANCE = 5e-2  # as `TOLERANCE`, for products of 8-bit mantissas
 @pytest.mark.parametrize(
   'execution',
   # Three layers: 2 leaves one over, 8 is more than there are.
-  [Execution(remat=remat, unroll=unroll) for remat, unroll in zip(REMAT_POLICIES[1:], (2, 1, 8, 1), strict=True)],
-  ids=lambda execution: f'unroll {execution.unroll} remat {execution.remat}',
+  [
+    *(Execution(remat=remat, unroll=unroll) for remat, unroll in zip(REMAT_POLICIES[1:], (2, 1, 8, 1), strict=True)),
+    *(Execution(kernels='reference', remat=remat, unroll=unroll) for remat, unroll in (('none', 1), ('full', 8))),
+  ],
+  ids=lambda execution: f'{execution.kernels} unroll {execution.unroll} remat {execution.remat}',
 )
-def test_unrolling_and_recomputing_change_neither_values_nor_gradients(
+def test_unrolling_recomputing_and_kernels_change_neither_values_nor_gradients(
   tiny, build, batch, plain, run_encoder, execution
 ):
   states, gradients = run_encoder(build(tiny, execution).encoder, batch['ids'])
@@ -58,7 +62,9 @@ def test_the_encoder_at_some_positions_is_the_encoder_there(tiny, build, batch, 
     Execution(trim_last_layer=True, remat='full'),
   ):
     encoder = build(config, execution).encoder
-    states, gradients = values_and_gradients(encoder, direction, lambda encoder: encoder.at(positions, ids, **options))
+    states, gradients = values_and_gradients(
+      encoder, direction, lambda encoder: encoder(ids, positions=positions, **options).last_hidden_state
+    )
     assert states.shape == (rows, 5, config.hidden_size)
     assert_close(states, expected[0])
     for actual, reference in zip(jax.tree.leaves(gradients), jax.tree.leaves(expected[1]), strict=True):
@@ -83,7 +89,7 @@ def test_gradients_of_unrolled_layers_are_stacked_once(tiny, build, batch):
 
   def primitives(execution):
     graphdef, parameters = nnx.split(build(tiny, execution).encoder)
-    loss = lambda parameters: nnx.merge(graphdef, parameters).at(positions, ids).sum()
+    loss = lambda parameters: nnx.merge(graphdef, parameters)(ids, positions=positions).last_hidden_state.sum()
     closed = jax.make_jaxpr(jax.grad(loss))(parameters)
     of_layers = {(tiny.num_hidden_layers, *leaf.shape[1:]) for leaf in jax.tree.leaves(parameters['layers'])}
     return [
@@ -99,11 +105,11 @@ def test_dropout_is_drawn_at_the_positions_alone_and_drops_its_share(tiny, build
   config = dataclasses.replace(tiny, hidden_dropout_prob=0.5)
   positions = jnp.tile(jnp.asarray([[1, 2]]), (len(batch['ids']), 1))
   encoder, ids = build(config, Execution(trim_last_layer=True)).encoder, jnp.asarray(batch['ids'])
-  run = jax.jit(lambda key: encoder.at(positions, ids, dropout_key=key))
+  run = jax.jit(lambda key: encoder(ids, positions=positions, dropout_key=key).last_hidden_state)
   one, again, other = run(jax.random.key(0)), run(jax.random.key(0)), run(jax.random.key(1))
   np.testing.assert_array_equal(one, again)
   assert np.any(one != other)
-  assert np.any(one != encoder.at(positions, ids))
+  assert np.any(one != run(None))
 
 
 @pytest.mark.parametrize('unroll', [1, 8])
@@ -147,26 +153,7 @@ def test_bfloat16_keeps_float32_parameters_and_stays_close(tiny, build, batch, p
   assert_close(states.astype(np.float32), plain[0], BFLOAT16_TOLERANCE)
 
 
-@pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
-def test_splash_changes_neither_values_at_tokens_nor_gradients(tiny, build, packed, interpreted_splash):
-  config = dataclasses.replace(tiny, max_position_embeddings=128)
-  random = np.random.default_rng(7)
-  ids = jnp.asarray(random.integers(0, config.vocab_size, (2, 128)))
-  lengths = [[60, 5, 50], [128]] if packed else [[128], [33]]
-  segments = np.zeros((2, 128), np.int32)
-  for row, documents in enumerate(lengths):
-    segments[row, : sum(documents)] = np.repeat(np.arange(len(documents)) + 1, documents)
-  is_token = segments > 0
-  masks = {'segment_ids' if packed else 'attention_mask': jnp.asarray(segments)}
-  direction = is_token[..., None] * readout((2, 128, config.hidden_size))
-
-  def computed(attention):
-    encoder = build(config, Execution(attention=attention, remat='dots')).encoder
-    states, gradients = values_and_gradients(
-      encoder, direction, lambda encoder: encoder(ids, **masks).last_hidden_state
-    )
-    return states[is_token], gradients
-
-  (states, gradients), (einsum_states, einsum_gradients) = map(computed, ('splash', 'einsum'))
-  assert_close(states, einsum_states)
-  jax.tree.map(assert_close, gradients, einsum_gradients)
+def test_a_model_that_drops_attention_weights_is_refused_by_the_kernels(tiny, build):
+  config = dataclasses.replace(tiny, attention_probs_dropout_prob=0.1)
+  with pytest.raises(UsageError, match='cannot drop attention weights'):
+    build(config, Execution(attention='splash'))

@@ -233,7 +233,7 @@ def test_rows_of_choices_are_encoded_one_by_one(tiny):
 def test_a_pooling_head_on_a_trimmed_last_layer_has_the_logits_and_gradients_of_the_whole(tiny, head, execution):
   random = np.random.default_rng(4)
   ids = random.integers(0, tiny.vocab_size, (4, 3, 8) if head == 'multiple_choice' else (4, 8))
-  mask = np.ones_like(ids)
+  mask, types = np.ones_like(ids), random.integers(0, 2, ids.shape)
   mask[0, ..., 6:] = 0
   direction = random.standard_normal((4, 3)).astype(np.float32)  # labels, or choices
 
@@ -241,7 +241,7 @@ def test_a_pooling_head_on_a_trimmed_last_layer_has_the_logits_and_gradients_of_
     graphdef, params = nnx.split(build_model(head, tiny, execution, num_labels=3, rngs=nnx.Rngs(0)))
 
     def loss(params):
-      output = nnx.merge(graphdef, params)(ids, attention_mask=mask)
+      output = nnx.merge(graphdef, params)(ids, types, mask)
       return (direction * output.logits).sum(), output
 
     gradients, output = jax.jit(jax.grad(loss, has_aux=True))(params)

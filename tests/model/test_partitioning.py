@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from absent_devices import tpu_mesh
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -16,7 +15,6 @@ from rembert.model.partitioning import (
   constrain,
   on_shards,
   partition_spec,
-  platform,
   with_axes,
 )
 from rembert.training.sharding import MeshConfig, make_mesh
@@ -86,11 +84,3 @@ def test_on_shards_every_device_sees_its_own_part():
   with jax.set_mesh(make_mesh(MeshConfig(data=2, fsdp=2, tensor=2))):
     parts = jax.jit(split())(x, None, whole)
   np.testing.assert_array_equal(parts, np.arange(32.0).reshape(4, 2, 4).max(-1) + 3)
-
-
-def test_the_platform_is_that_of_the_mesh_which_need_not_be_here():
-  assert platform() == 'cpu'
-  with jax.sharding.use_abstract_mesh(tpu_mesh(1, 1, 1)):
-    assert platform() == 'tpu'
-  with jax.set_mesh(make_mesh(MeshConfig())):
-    assert platform() == 'cpu'

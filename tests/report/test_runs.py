@@ -5,7 +5,7 @@ import json
 import made_up_sweep
 import pytest
 
-from rembert.model.parameter_counts import count_parameters
+from rembert.model.parameter_count import count_parameters
 from rembert.report import load
 from rembert.report.__main__ import SECTIONS, section_of
 from rembert.report.html import MISSING

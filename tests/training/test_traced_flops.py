@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from rembert.kernels import splash
 from rembert.model.config import Execution
-from rembert.model.fused_attention import splash_attention
 from rembert.training import flops
 from rembert.training.optimizer import OptimizerConfig, make_optimizer
 from rembert.training.sharding import MeshConfig, make_mesh
@@ -59,5 +59,5 @@ def step_flops(config, remat, packed_batch, accumulation_steps=1) -> int:
 
 def test_a_kernel_counts_once_for_each_cell_of_its_grid():
   rows = jnp.ones((2, 256, 3, 64))
-  attend = lambda x: splash_attention(x, x, x, jnp.ones((2, 256), jnp.int32), interpret=True)
+  attend = lambda x: splash.attention(x, x, x, jnp.ones((2, 256), jnp.int32), interpret=True)
   assert counted(attend, rows) == 2 * 3 * (2 * 2 * 256 * 256 * 64)

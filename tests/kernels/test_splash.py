@@ -1,7 +1,4 @@
-"""The fused kernels: where they run, how they are cut, and that a mesh and a TPU's compiler take them.
-
-What they compute is compared in test_attention.py.
-"""
+"""How Splash is cut, and that a mesh and a TPU's compiler take it. Values are compared in test_kernels.py."""
 
 import re
 
@@ -13,56 +10,14 @@ from absent_devices import tpu_mesh
 from flax import nnx
 from jax.sharding import NamedSharding
 
-from rembert.errors import UsageError
-from rembert.model.attention import Visibility, dot_product_attention
+from rembert.kernels import splash
+from rembert.model.attention import Visibility, attention
 from rembert.model.config import REMAT_POLICIES, Execution, RemBertConfig
-from rembert.model.fused_attention import check_backend, splash_attention, splash_block
 from rembert.model.heads import RemBertForMaskedLM
 from rembert.model.partitioning import partition_spec
 from rembert.training.sharding import MeshConfig, make_mesh
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
-
-
-# --- what is refused ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize('backend', ['cudnn', 'splash'])
-def test_a_kernel_is_refused_on_the_cpu_before_anything_is_compiled(backend):
-  rows = jnp.zeros((1, 128, 2, 64), jnp.bfloat16)
-  with pytest.raises(UsageError, match='these devices are cpu') as error:
-    jax.eval_shape(lambda: dot_product_attention(rows, rows, rows, backend=backend))
-  assert 'execution.attention=einsum' in error.value.fix[0]
-
-
-@pytest.mark.parametrize(
-  ('backend', 'platform', 'sequence_length', 'message'),
-  [
-    ('cudnn', 'tpu', 512, 'kernel for the GPU'),
-    ('splash', 'gpu', 512, 'kernel for the TPU'),
-    ('splash', 'tpu', 500, 'multiple of 128 tokens, not 500'),
-    ('splash', 'tpu', 64, 'multiple of 128 tokens, not 64'),
-    ('cudnn', 'gpu', 511, 'multiple of 2 tokens, not 511'),
-  ],
-)
-def test_other_devices_and_other_lengths_are_refused(backend, platform, sequence_length, message):
-  with pytest.raises(UsageError, match=message) as error:
-    check_backend(backend, platform=platform, sequence_length=sequence_length)
-  assert 'execution.attention=einsum' in error.value.fix[0]
-
-
-def test_a_length_that_does_not_fit_is_answered_with_the_next_that_does():
-  with pytest.raises(UsageError) as error:
-    check_backend('splash', platform='tpu', sequence_length=500)
-  assert error.value.fix[0].startswith('rows of 512 tokens')
-
-
-@pytest.mark.parametrize(
-  ('backend', 'platform', 'sequence_length'),
-  [('einsum', 'cpu', 7), ('einsum', 'tpu', 7), ('cudnn', 'gpu', 2), ('splash', 'tpu', 128)],
-)
-def test_what_runs_is_not_refused(backend, platform, sequence_length):
-  check_backend(backend, platform=platform, sequence_length=sequence_length)
 
 
 # --- how splash is cut ----------------------------------------------------------------------------
@@ -72,7 +27,7 @@ def test_what_runs_is_not_refused(backend, platform, sequence_length):
   ('sequence_length', 'block'), [(128, 128), (256, 256), (384, 384), (512, 512), (640, 128), (768, 384), (1024, 512)]
 )
 def test_blocks_divide_the_row(sequence_length, block):
-  assert splash_block(sequence_length) == block
+  assert splash.block_size(sequence_length) == block
 
 
 def test_several_blocks_are_put_together_as_one():
@@ -80,7 +35,7 @@ def test_several_blocks_are_put_together_as_one():
   random = np.random.default_rng(0)
   *qkv, cotangent = jnp.asarray(random.standard_normal((4, 1, 640, 1, 64)), jnp.float32)
   segments = jnp.asarray(np.repeat([1, 2, 3], [100, 420, 120])[None], jnp.int32)
-  assert_equal_to_einsum(qkv, cotangent, segments)
+  assert_equal_to_plain(qkv, cotangent, segments)
 
 
 @pytest.fixture
@@ -97,13 +52,13 @@ def test_every_device_attends_for_its_own_rows_and_heads(mesh):
   segments = np.repeat([1, 2, 0], [60, 50, 18])[None] * np.ones((4, 1), np.int32)
   segments = place(segments.astype(np.int32), 'batch', None)
   with jax.set_mesh(mesh):
-    compiled, outputs = assert_equal_to_einsum(qkv, cotangent, segments)
+    compiled, outputs = assert_equal_to_plain(qkv, cotangent, segments)
   for x in outputs:
     assert x.sharding.shard_shape(x.shape) == (1, 128, 1, 64)
   assert not re.search(r'all-gather|all-reduce|all-to-all|collective-permute', compiled.as_text())
 
 
-def assert_equal_to_einsum(qkv, cotangent, segments):
+def assert_equal_to_plain(qkv, cotangent, segments):
   """Values at tokens and gradients agree; returns what was compiled for splash, and all it gave."""
   cotangent = jnp.where(segments[..., None, None] > 0, cotangent, 0)
 
@@ -115,9 +70,9 @@ def assert_equal_to_einsum(qkv, cotangent, segments):
     compiled = jax.jit(run).lower(qkv, cotangent, segments).compile()
     return compiled, compiled(qkv, cotangent, segments)
 
-  einsum = lambda q, k, v, segments: dot_product_attention(q, k, v, Visibility.of(None, segments))
-  compiled, outputs = output_and_gradients(lambda *arrays: splash_attention(*arrays, interpret=True))
-  _, references = output_and_gradients(einsum)
+  plain = lambda q, k, v, segments: attention(q, k, v, Visibility.of(None, segments))
+  compiled, outputs = output_and_gradients(lambda *arrays: splash.attention(*arrays, interpret=True))
+  _, references = output_and_gradients(plain)
   is_token = np.asarray(segments) > 0
   for actual, reference in zip(outputs, references, strict=True):
     actual, reference = np.asarray(actual)[is_token], np.asarray(reference)[is_token]

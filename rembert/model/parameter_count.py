@@ -1,4 +1,4 @@
-"""Parameters of a configuration, to the digit, without allocating one; and as the paper counts them (section A.1)."""
+"""Parameters of a configuration, to the digit, without allocating one."""
 
 import dataclasses
 import functools
@@ -8,19 +8,10 @@ from collections.abc import Collection, Mapping
 import jax
 from flax import nnx
 
-from rembert import paper
-from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
 
 HEAD_PARTS = ('MLM transform', 'output embedding', 'output bias')
-
-# Which parts the paper's figures leave out, by rule. Found by fitting its tables: it states no rule but that the head
-# does not count in fine-tuning (A.1).
-COUNTING_RULES = {
-  'everything': (),  # Table 7
-  'ablation': ('pooler', 'MLM transform', 'output bias'),  # Tables 2 to 6, 12 and 13
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,60 +40,6 @@ class ParameterCounts:
     """The counts with some parts left out."""
     rest = lambda by_part: {part: count for part, count in by_part.items() if part not in parts}
     return ParameterCounts(by_part=rest(self.by_part), kept_by_part=rest(self.kept_by_part))
-
-
-@dataclasses.dataclass(frozen=True)
-class PaperFigures:
-  """Which row of the paper a configuration stands for, whose figures are shown beside exact counts.
-
-  It says nothing to the model.
-
-  Attributes:
-    table: the number of the row's table; None for a model that is not the paper's.
-    row: the row's name in `rembert.paper`, the stem of the model's file.
-    scale: of which sizes the model is (gin/scales). Figures are printed for `full` alone.
-    kept_layers: how many layers, from the bottom, fine-tuning keeps (Tables 5 and 13); None for all.
-    counting: by which of `COUNTING_RULES` the paper counted.
-  """
-
-  table: int | None = None
-  row: str = ''
-  scale: str = 'full'
-  kept_layers: int | None = None
-  counting: str = 'everything'
-
-  def __post_init__(self):
-    kept = self.kept_layers
-    if kept is not None and (isinstance(kept, bool) or not isinstance(kept, int) or kept < 1):
-      raise UsageError('kept_layers must be a whole number ≥ 1, or None', where=f'paper.kept_layers = {kept!r}')
-    if not isinstance(self.scale, str) or not self.scale:
-      raise UsageError('a scale has a name', where=f'paper.scale = {self.scale!r}', fix="'full', or that of your own")
-    if self.counting not in COUNTING_RULES:
-      raise UsageError(
-        f'unknown rule {self.counting!r}', where='paper.counting', fix=f'one of {", ".join(COUNTING_RULES)}'
-      )
-    if self.table is not None:
-      paper.row(self.table, self.row)
-
-  @property
-  def printed(self) -> paper.PaperRow | None:
-    """What the paper prints of the row; None for a model that is not the paper's."""
-    return None if self.table is None else paper.row(self.table, self.row)
-
-  @property
-  def millions(self) -> tuple[int | None, int | None]:
-    """Parameters in pre-training and in fine-tuning as printed; None where they are not, or are of another scale."""
-    printed = self.printed
-    if printed is None or self.scale != 'full':
-      return None, None
-    return printed.pre_training_millions, printed.fine_tuning_millions
-
-  def deviations(self, counts: ParameterCounts) -> tuple[float | None, float | None]:
-    """By how much counts in pre-training and in fine-tuning exceed what is printed, as a share of it."""
-    return tuple(
-      None if millions is None else count / (millions * 1_000_000) - 1
-      for count, millions in zip((counts.pre_training, counts.fine_tuning), self.millions, strict=True)
-    )
 
 
 def abstract_parameters(config: RemBertConfig, *, add_pooler: bool) -> dict:
@@ -141,8 +78,3 @@ def count_parameters(config: RemBertConfig, *, kept_layers: int | None = None) -
   if kept_layers is not None and kept_layers < config.num_hidden_layers:
     kept_by_part['Transformer layers'] = by_part['Transformer layers'] // config.num_hidden_layers * kept_layers
   return ParameterCounts(by_part=by_part, kept_by_part=kept_by_part)
-
-
-def count_as_the_paper(config: RemBertConfig, figures: PaperFigures) -> ParameterCounts:
-  """Counts by the rule of the paper's row."""
-  return count_parameters(config, kept_layers=figures.kept_layers).without(COUNTING_RULES[figures.counting])

@@ -6,15 +6,8 @@ import math
 import jax
 import pytest
 
-from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
-from rembert.model.parameter_counts import (
-  PaperFigures,
-  ParameterCounts,
-  abstract_parameters,
-  count_as_the_paper,
-  count_parameters,
-)
+from rembert.model.parameter_count import abstract_parameters, count_parameters
 
 # The ablations' mBERT architecture (paper, A.2).
 MBERT = RemBertConfig(
@@ -44,24 +37,6 @@ LAYER = 12 * 768**2 + 13 * 768
 def test_counts_of_rembert_are_those_of_first_principles(config, pre_training, fine_tuning):
   counts = count_parameters(config)
   assert (counts.pre_training, counts.fine_tuning) == (pre_training, fine_tuning)
-
-
-@pytest.mark.parametrize(
-  ('vocab_size', 'output_embedding_size', 'pre_training', 'fine_tuning'),
-  [
-    (250_300, 1664, '991.091', '574.592'),
-    (250_000, 1664, '990.515', '574.515'),
-    (250_300, 1536, '959.053', '574.592'),
-    (250_000, 1536, '958.515', '574.515'),
-  ],
-)
-def test_no_rembert_reaches_995_million_by_the_rule_of_the_ablations(
-  vocab_size, output_embedding_size, pre_training, fine_tuning
-):
-  config = dataclasses.replace(REMBERT, vocab_size=vocab_size, output_embedding_size=output_embedding_size)
-  counts = count_as_the_paper(config, PaperFigures(counting='ablation'))
-  assert f'{counts.pre_training / 1e6:.3f}' == pre_training
-  assert f'{counts.fine_tuning / 1e6:.3f}' == fine_tuning
 
 
 @pytest.mark.parametrize('config', [REMBERT, COUPLED, MBERT], ids=['released', 'coupled', 'ablation'])
@@ -101,41 +76,10 @@ def test_no_more_layers_are_kept_than_there_are(kept_layers):
 def test_modules_are_traced_once_for_all_counts_of_a_run(monkeypatch):
   config, traced = dataclasses.replace(MBERT, vocab_size=1_234), []
   trace = lambda config, **options: traced.append(config) or abstract_parameters(config, **options)
-  monkeypatch.setattr('rembert.model.parameter_counts.abstract_parameters', trace)
+  monkeypatch.setattr('rembert.model.parameter_count.abstract_parameters', trace)
   count_parameters(config)
   count_parameters(config, kept_layers=3)
-  count_as_the_paper(config, PaperFigures(kept_layers=3))
   assert traced == [config]
-
-
-def test_deviations_are_shares_of_what_is_printed():
-  counts = ParameterCounts(by_part={'layers': 90_000_000, 'head': 12_000_000}, kept_by_part={'layers': 80_000_000})
-  figures = PaperFigures(table=12, row='coupled128')  # 100M and 100M
-  assert figures.deviations(counts) == pytest.approx((0.02, -0.2))
-  assert figures.millions == (100, 100)
-
-
-@pytest.mark.parametrize('figures', [PaperFigures(), PaperFigures(table=12, row='coupled128', scale='mini')])
-def test_what_is_not_the_papers_model_or_not_of_its_size_has_no_figures(figures):
-  counts = ParameterCounts(by_part={'layers': 90_000_000}, kept_by_part={'layers': 45_000_000})
-  assert figures.millions == figures.deviations(counts) == (None, None)
-
-
-@pytest.mark.parametrize(
-  ('fields', 'where'),
-  [
-    ({'kept_layers': 0}, 'paper.kept_layers'),
-    ({'kept_layers': True}, 'paper.kept_layers'),
-    ({'counting': 'generous'}, 'paper.counting'),
-    ({'scale': ''}, 'paper.scale'),
-    ({'table': 4, 'row': 'coupled768'}, 'paper.row'),
-    ({'table': 1}, 'paper.table'),
-  ],
-)
-def test_figures_that_cannot_be_are_refused_with_their_field(fields, where):
-  with pytest.raises(UsageError) as error:
-    PaperFigures(**fields)
-  assert error.value.where.startswith(where)
 
 
 def test_rembert_without_its_pooler_has_the_published_counts():

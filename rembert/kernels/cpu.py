@@ -1,0 +1,380 @@
+"""The operations of a model with their gradients written out, in the forms that XLA's CPU backend is fastest at.
+
+What JAX derives keeps more for the backward pass, or computes it in forms that take longer. Other backends are given
+the same functions, but for what `fast` chooses: the form of products.
+
+In bfloat16 that form matters on a CPU. Where a processor has instructions that multiply bfloat16 (AMX, AVX512_BF16),
+XLA's CPU backend uses them for one form alone: two bfloat16 arrays that lie row by row, the first of them summed over
+its last axis, to a float32 result. All else it turns into float32 before, which takes up to five times as long. The
+gradients that JAX derives have other forms: products of float32 and bfloat16, sums over the first axis. Here they are
+written in the fast one.
+"""
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
+from jax.experimental.layout import Layout, with_layout_constraint
+
+from rembert.model import layers as plain
+from rembert.model.attention import HIDDEN, Visibility
+from rembert.model.layers import ATTENTION, PRODUCT
+from rembert.model.partitioning import is_split
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+def product(formula: str, lhs: jax.Array, rhs: jax.Array, dtype: jnp.dtype, *, fast: bool = True) -> jax.Array:
+  """`jnp.einsum` of two arrays of one dtype, added up in float32. In bfloat16, so are its gradients.
+
+  Args:
+    formula: as `bqd,bkd->bqk`: one axis is summed over, in both arrays the last or the last but one. The result has
+      first the axes that both have, then one of `lhs`, then one of `rhs`.
+    lhs: the first array.
+    rhs: the second.
+    dtype: of the result.
+    fast: in bfloat16, compute it and its gradients in the form that is fast on a CPU; False is `jnp.einsum` itself.
+  """
+  if fast and lhs.dtype == jnp.bfloat16:
+    return _bfloat16_product(formula, lhs, rhs).astype(dtype)
+  return jnp.einsum(formula, lhs, rhs, preferred_element_type=dtype)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _bfloat16_product(formula, lhs, rhs):
+  of_lhs, of_rhs, of_result = _axes(formula)
+  return _fast_product(of_result, _Factor(of_lhs, lhs), _Factor(of_rhs, rhs))
+
+
+def _bfloat16_product_forward(formula, lhs, rhs):
+  return _bfloat16_product(formula, lhs, rhs), (lhs, rhs)
+
+
+def _bfloat16_product_backward(formula, operands, gradient):
+  axes = _axes(formula)
+  lhs, rhs, gradient = map(_Factor, axes, (*operands, gradient.astype(jnp.bfloat16)))
+  gradients = _fast_product(lhs.axes, gradient, rhs), _fast_product(rhs.axes, lhs, gradient)
+  return tuple(x.astype(jnp.bfloat16) for x in gradients)
+
+
+_bfloat16_product.defvjp(_bfloat16_product_forward, _bfloat16_product_backward)
+
+
+def _axes(formula):
+  return formula.replace('->', ',').split(',')
+
+
+class _Factor(NamedTuple):
+  """An array, and a letter for each of its axes."""
+
+  axes: str
+  array: jax.Array
+
+
+def _fast_product(of_result, *factors):
+  """The product of two factors in the fast form, float32, with these axes.
+
+  Either factor may come first. It is transposed unless the axis that is summed over is its last, and the result is
+  unless it begins with what remains of that factor: the order with less to move is taken.
+  """
+  orders = factors, factors[::-1]
+  lhs, rhs = min(orders, key=lambda order: _to_be_moved(of_result, *order))
+  of_lhs, comes_out = _fast_axes(of_result, lhs, rhs)
+  first = _row_major(jnp.transpose(lhs.array, [lhs.axes.index(axis) for axis in of_lhs]))
+  second = _row_major(rhs.array)
+  result = jnp.einsum(f'{of_lhs},{rhs.axes}->{comes_out}', first, second, preferred_element_type=jnp.float32)
+  return jnp.transpose(_row_major(result), [comes_out.index(axis) for axis in of_result])
+
+
+def _fast_axes(of_result, lhs, rhs):
+  """Of the first factor and of the result, in the fast form."""
+  of_lhs = ''.join(sorted(lhs.axes, key=lambda axis: axis not in of_result))  # what is summed over goes last
+  return of_lhs, ''.join(axis for axis in dict.fromkeys(of_lhs + rhs.axes) if axis in of_result)
+
+
+def _to_be_moved(of_result, lhs, rhs):
+  """How many numbers have to change their place."""
+  of_lhs, comes_out = _fast_axes(of_result, lhs, rhs)
+  sizes = dict(zip(lhs.axes + rhs.axes, lhs.array.shape + rhs.array.shape, strict=True))
+  of_factor = 0 if of_lhs == lhs.axes else lhs.array.size
+  return of_factor + (0 if comes_out == of_result else math.prod(sizes[axis] for axis in of_result))
+
+
+def _row_major(x):
+  """Moves `x` if it does not lie in memory as its axes say. The compiler would rather call its columns rows."""
+  return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
+
+
+def _product_of_rows(x, kernel, axes, *, fast, dtype=None):
+  """`jax.lax.dot_general` of the trailing axes of `x`, with all axes before them (batch, sequence) made one.
+
+  The product is the same. Its gradient is then one plain product too; over two axes at once, XLA's CPU backend first
+  transposes activations, recomputing whatever produced them, and takes twice as long for a feed-forward layer. It would
+  also transpose kernels of many axes (query, key and value of all heads) forth and back, so there they have two; unless
+  heads are split over devices, since the axis that is made of three could not be.
+  """
+  rows, outputs = x.shape[: x.ndim - len(axes)], tuple(np.delete(kernel.shape, axes))
+  if fast and kernel.ndim > 2 and not is_split('heads'):
+    kernel, axes = kernel.reshape(-1, math.prod(outputs)), (0,)  # it begins with the axes that are summed over
+  flat = x.reshape(math.prod(rows), *(kernel.shape[axis] for axis in axes))
+  if fast and flat.dtype == jnp.bfloat16 and flat.ndim == kernel.ndim == 2:
+    formula = 'rk,km->rm' if axes[0] == 0 else 'rk,mk->rm'
+    result = _bfloat16_product(formula, flat, kernel).astype(dtype or flat.dtype)
+  else:
+    numbers = ((tuple(range(1, flat.ndim)), axes), ((), ()))
+    result = jax.lax.dot_general(flat, kernel, numbers, preferred_element_type=dtype)
+  return result.reshape(*rows, *outputs)
+
+
+# --- linear maps ------------------------------------------------------------------------------------------------------
+
+
+def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
+  """`rembert.model.layers.affine` by products of rows."""
+  axes = tuple(range(kernel.ndim - bias.ndim))
+  y = checkpoint_name(_product_of_rows(x, kernel.astype(x.dtype), axes, fast=fast), PRODUCT)
+  return _plus_bias(y, bias)
+
+
+@jax.custom_vjp
+def _plus_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
+  return x + bias.astype(x.dtype)
+
+
+def _plus_bias_forward(x, bias):
+  return _plus_bias(x, bias), bias.shape
+
+
+def _plus_bias_backward(shape, gradient):
+  return gradient, _sum_over_rows(gradient, shape)
+
+
+_plus_bias.defvjp(_plus_bias_forward, _plus_bias_backward)
+
+
+def _sum_over_rows(gradient: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+  """Over all axes but the last, which have that shape; float32 whatever the dtype is.
+
+  Of rows in one line, since XLA's CPU backend sums over two axes of bfloat16 in a way that takes longer than the
+  product before.
+  """
+  return gradient.reshape(-1, *shape).sum(0, dtype=jnp.float32)
+
+
+def logits(x_BxKxE: jax.Array, table_VxE: jax.Array, bias_V: jax.Array, *, fast: bool = True) -> jax.Array:
+  """`rembert.model.layers.logits` by a product of rows."""
+  products = _product_of_rows(x_BxKxE, table_VxE.astype(x_BxKxE.dtype), (1,), fast=fast, dtype=jnp.float32)
+  return _plus_bias_of_columns(products, bias_V)
+
+
+@jax.custom_vjp
+def _plus_bias_of_columns(x, bias):
+  """x + bias along the last axis, for very many columns: the gradient of the bias is made by `sum_of_rows`."""
+  return x + bias
+
+
+def _plus_bias_of_columns_forward(x, bias):
+  return _plus_bias_of_columns(x, bias), None
+
+
+def _plus_bias_of_columns_backward(_, gradient):
+  return gradient, sum_of_rows(gradient.reshape(-1, gradient.shape[-1]))
+
+
+_plus_bias_of_columns.defvjp(_plus_bias_of_columns_forward, _plus_bias_of_columns_backward)
+
+
+def sum_of_rows(x_RxC: jax.Array, *, fast: bool = True) -> jax.Array:
+  """Sums of very many columns, float32, as a product with ones.
+
+  XLA's CPU backend sums rows column by column, which for the logits of a vocabulary takes as long as the product that
+  they came from.
+  """
+  sums = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32)
+  if fast and x_RxC.dtype == jnp.bfloat16:  # the fast form of one row and a matrix is slow, and that of two is not
+    return sums(jnp.ones((2, len(x_RxC)), x_RxC.dtype), x_RxC)[0]
+  return sums(jnp.ones(len(x_RxC), x_RxC.dtype), x_RxC)
+
+
+# --- LayerNorm and GELU -----------------------------------------------------------------------------------------------
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: float) -> jax.Array:
+  """`rembert.model.layers.layer_norm`, whose backward pass keeps `x` and two numbers of each row.
+
+  What JAX derives keeps, and XLA's CPU backend writes to memory, the scale spread out over all rows besides.
+  """
+  return _layer_norm_forward(x, scale_H, bias_H, epsilon)[0]
+
+
+def _layer_norm_forward(x, scale_H, bias_H, epsilon):
+  y = x.astype(jnp.float32)
+  mean = y.mean(-1, keepdims=True)
+  scale_of_row = jax.lax.rsqrt(jnp.square(y - mean).mean(-1, keepdims=True) + epsilon)
+  normal = (y - mean) * scale_of_row
+  return (normal * scale_H + bias_H).astype(x.dtype), (x, mean, scale_of_row, scale_H)
+
+
+def _layer_norm_backward(epsilon, kept, gradient):
+  del epsilon
+  x, mean, scale_of_row, scale_H = kept
+  gradient = gradient.astype(jnp.float32)
+  normal = (x.astype(jnp.float32) - mean) * scale_of_row
+  of_normal = gradient * scale_H
+  along_row = of_normal.mean(-1, keepdims=True) + normal * (of_normal * normal).mean(-1, keepdims=True)
+  of_x = (scale_of_row * (of_normal - along_row)).astype(x.dtype)
+  return of_x, _sum_over_rows(gradient * normal, scale_H.shape), _sum_over_rows(gradient, scale_H.shape)
+
+
+layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def gelu(x: jax.Array, approximate: bool) -> jax.Array:
+  """`rembert.model.layers.gelu`, whose backward pass keeps `x` alone: a third of the time of what JAX derives."""
+  y = x.astype(jnp.float32)
+  return (y * _normal_cdf_and_slope(y, approximate)[0]).astype(x.dtype)
+
+
+def _normal_cdf_and_slope(y, approximate):
+  if not approximate:
+    return 0.5 * (1 + jax.lax.erf(math.sqrt(0.5) * y)), jnp.exp(-0.5 * y**2) / math.sqrt(2 * math.pi)
+  # ½(1 + tanh u), as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits.
+  share = jax.nn.sigmoid(2 * math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))
+  slope_of_u = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * y**2)
+  return share, 2 * share * (1 - share) * slope_of_u
+
+
+def _gelu_forward(x, approximate):
+  return gelu(x, approximate), x
+
+
+def _gelu_backward(approximate, x, gradient):
+  y = x.astype(jnp.float32)
+  share, density = _normal_cdf_and_slope(y, approximate)
+  return ((gradient.astype(jnp.float32) * (share + y * density)).astype(x.dtype),)
+
+
+gelu.defvjp(_gelu_forward, _gelu_backward)
+
+# --- attention --------------------------------------------------------------------------------------------------------
+
+
+def attention(
+  query_BxKxNxD: jax.Array,
+  key_BxSxNxD: jax.Array,
+  value_BxSxNxD: jax.Array,
+  visibility: Visibility = Visibility(),
+  positions_BxK: jax.Array | None = None,
+  *,
+  dropout_rate: float = 0.0,
+  dropout_key: jax.Array | None = None,
+  fast: bool = True,
+) -> jax.Array:
+  """`rembert.model.attention.attention`, that keeps one array of weights for the backward pass."""
+  mask, kept = visibility.mask_at(positions_BxK), None
+  query, key, value = query_BxKxNxD * query_BxKxNxD.shape[-1] ** -0.5, key_BxSxNxD, value_BxSxNxD
+  if dropout_rate and dropout_key is not None:
+    (rows, queries, heads, _), keys = query.shape, key.shape[1]
+    kept = nnx.Dropout(dropout_rate)(jnp.ones((rows, heads, queries, keys), value.dtype), rngs=dropout_key)
+  return _attend(fast, query, key, value, mask, kept)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attend(fast, query_BxKxNxD, key_BxSxNxD, value_BxSxNxD, mask, kept_BxNxKxS):
+  """Attention with scaled queries. What is kept of a weight is a factor: 0, or 1 / (1 - rate); None is 1.
+
+  The backward pass is that of Dao et al. (FlashAttention, 2022, appendix B.2): what the softmax takes off every slope,
+  Σ over keys of weight · slope, is Σ over D of x · its gradient. That spares a pass over all pairs, and of the weights
+  one array is left, in the dtype of the values; JAX would keep them in float32 besides.
+  """
+  return _attend_forward(fast, query_BxKxNxD, key_BxSxNxD, value_BxSxNxD, mask, kept_BxNxKxS)[0]
+
+
+def _attend_forward(fast, query_BxKxNxD, key_BxSxNxD, value_BxSxNxD, mask, kept_BxNxKxS):
+  # Heads beside the batch first, so that every product is a plain batched one.
+  query, key, value = map(_swapped, (query_BxKxNxD, key_BxSxNxD, value_BxSxNxD))
+  scores_BxNxKxS = product('bnqd,bnkd->bnqk', query, key, jnp.float32, fast=fast)
+  if mask is not None:
+    scores_BxNxKxS = jnp.where(mask, scores_BxNxKxS, HIDDEN)
+  exponentials_BxNxKxS = jnp.exp(scores_BxNxKxS - scores_BxNxKxS.max(-1, keepdims=True))
+  weights_BxNxKxS = exponentials_BxNxKxS * (1 / exponentials_BxNxKxS.sum(-1, keepdims=True))
+  weights_BxNxKxS = weights_BxNxKxS.astype(value.dtype)
+  x_BxNxKxD = product('bnqk,bnkd->bnqd', _dropped(weights_BxNxKxS, kept_BxNxKxS), value, value.dtype, fast=fast)
+  x_BxKxNxD = checkpoint_name(_swapped(x_BxNxKxD), ATTENTION)
+  return x_BxKxNxD, (query, key, value, mask, kept_BxNxKxS, weights_BxNxKxS, x_BxKxNxD)
+
+
+def _attend_backward(fast, residuals, gradient_BxKxNxD):
+  query, key, value, mask, kept_BxNxKxS, weights_BxNxKxS, x_BxKxNxD = residuals
+  multiply = functools.partial(product, fast=fast)
+  dtype, gradient = value.dtype, _swapped(gradient_BxKxNxD)
+  mean_slope_BxKxN = (x_BxKxNxD.astype(jnp.float32) * gradient_BxKxNxD.astype(jnp.float32)).sum(-1)
+  slopes_BxNxKxS = _dropped(multiply('bnqd,bnkd->bnqk', gradient, value, jnp.float32), kept_BxNxKxS)
+  slopes_BxNxKxS = weights_BxNxKxS * (slopes_BxNxKxS - _swapped(mean_slope_BxKxN)[..., None])
+  if mask is not None:  # not all hidden keys have weights of zero: a query that sees nothing has the same for each
+    slopes_BxNxKxS = jnp.where(mask, slopes_BxNxKxS, 0)
+  slopes_BxNxKxS = slopes_BxNxKxS.astype(dtype)
+  # The narrower factor first, for XLA's CPU backend: it is the one that is turned around.
+  over_queries = lambda x, y: jnp.swapaxes(multiply('bnqd,bnqk->bndk', x, y, dtype), -1, -2)
+  query_gradient = multiply('bnqk,bnkd->bnqd', slopes_BxNxKxS, key, dtype)
+  key_gradient = over_queries(query, slopes_BxNxKxS)
+  value_gradient = over_queries(gradient, _dropped(weights_BxNxKxS, kept_BxNxKxS))
+  return *map(_swapped, (query_gradient, key_gradient, value_gradient)), None, None
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
+_swapped = functools.partial(jnp.swapaxes, axis1=1, axis2=2)
+
+
+def _dropped(x, kept):
+  return x if kept is None else x * kept
+
+
+# --- the loop over layers ---------------------------------------------------------------------------------------------
+
+
+def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_step: Callable | None = None):
+  """`rembert.model.layers.run_layers`, but `unroll` of all layers writes them out one after the other."""
+  count = len(jax.tree.leaves(layers)[0])
+  if not 0 < count <= unroll:
+    return plain.run_layers(step, x, layers, unroll=unroll, last_step=last_step)
+  each, step, outputs = _unstack(layers, count), jax.jit(step), []  # traced once
+  for layer in each if last_step is None else each[:-1]:
+    x, output = step(x, layer)
+    outputs.append(output)
+  return (x, jax.tree.map(lambda *parts: jnp.stack(parts), *outputs)) if last_step is None else last_step(x, each[-1])
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _unstack(stacked, count: int) -> list:
+  """The parameters of each layer. Their gradients are stacked at one time, where JAX would pad each part and add it."""
+  return [jax.tree.map(operator.itemgetter(number), stacked) for number in range(count)]
+
+
+def _unstack_forward(stacked, count):
+  return _unstack(stacked, count), None
+
+
+def _unstack_backward(count, _, gradients):
+  del count
+  return (jax.tree.map(lambda *parts: jnp.stack(parts), *gradients),)
+
+
+_unstack.defvjp(_unstack_forward, _unstack_backward)
+
+
+def choose_unroll(unroll: int, count: int, recomputes: bool) -> int:
+  """Layers in a turn of the loop: one where without a loop they would not be computed again.
+
+  XLA's CPU backend drops the barriers before it looks for what is computed twice, and keeps that.
+  """
+  return 1 if recomputes and unroll >= count else unroll

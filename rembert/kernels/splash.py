@@ -1,0 +1,113 @@
+"""Attention by JAX's Splash kernel, for TPUs: the [S, S] weights stay on the chip.
+
+Every position sees its own segment, padding (segment 0) included. The compiler cannot split a kernel over a mesh by
+itself: each device is given its rows and heads by hand.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from rembert.model.attention import Visibility
+from rembert.model.layers import ATTENTION, PRODUCT, Linear
+from rembert.model.partitioning import constrain, on_shards
+
+_LARGEST_BLOCK = 512  # in float32, blocks of 1024 no longer fit into the 16 MiB that a kernel has on a TPU v4
+
+
+def attention(
+  query_BxSxNxD: jax.Array,
+  key_BxSxNxD: jax.Array,
+  value_BxSxNxD: jax.Array,
+  segment_ids_BxS: jax.Array | None = None,
+  *,
+  interpret: bool = False,
+) -> jax.Array:
+  """softmax(q·k/√D)·v, [B, S, N, D]; scores and softmax in float32.
+
+  Args:
+    query_BxSxNxD: float32 or bfloat16, as are the other two; S a multiple of 128.
+    key_BxSxNxD: see `query_BxSxNxD`.
+    value_BxSxNxD: see `query_BxSxNxD`.
+    segment_ids_BxS: int32, or None where everything sees everything.
+    interpret: run the kernel step by step on any device, to test it.
+  """
+  sequence_length, head_dim = query_BxSxNxD.shape[1], query_BxSxNxD.shape[3]
+
+  def on_one_device(query_BxNxSxD, key_BxNxSxD, value_BxNxSxD, segment_ids_BxS):
+    kernel = _make_kernel(query_BxNxSxD.shape[1], sequence_length, interpret)
+    return jax.vmap(kernel)(query_BxNxSxD, key_BxNxSxD, value_BxNxSxD, segment_ids_BxS)
+
+  rows_and_heads = ('batch', 'heads', None, None)
+  attend = on_shards(on_one_device, inputs=(*[rows_and_heads] * 3, ('batch', None)), output=rows_and_heads)
+  query, key, value = (x.swapaxes(1, 2) for x in (query_BxSxNxD * head_dim**-0.5, key_BxSxNxD, value_BxSxNxD))
+  return attend(query, key, value, segment_ids_BxS).swapaxes(1, 2)
+
+
+def self_attention(
+  x_BxSxH: jax.Array,
+  qkv: Linear,
+  output: Linear,
+  visibility: Visibility,
+  *,
+  attend: Callable[..., jax.Array],
+  **dropout,
+) -> jax.Array:
+  """All of `SelfAttention` with arrays that lie in memory as the kernel wants them from product to product.
+
+  That is heads before positions. One product for all three would have to be taken apart, and its gradient put together,
+  by copies: a third of what a layer moves. So would products of flattened rows. What the backward pass keeps is what
+  the kernel was given.
+
+  Args:
+    x_BxSxH: the hidden states.
+    qkv: the map to query, key and value.
+    output: the map back.
+    visibility: who sees whom.
+    attend: attention, with the signature of `rembert.model.attention.attention`.
+    **dropout: what it is told of dropout.
+  """
+  heads_first = lambda x_BxSxNxD: jnp.swapaxes(x_BxSxNxD, 1, 2)
+  parts = []
+  for part in range(3):
+    kernel_HxNxD, bias_NxD = qkv.kernel[...][:, part].astype(x_BxSxH.dtype), qkv.bias[...][part].astype(x_BxSxH.dtype)
+    x_BxSxNxD = jax.lax.dot_general(x_BxSxH, kernel_HxNxD, (((2,), (0,)), ((), ()))) + bias_NxD
+    x_BxNxSxD = checkpoint_name(heads_first(constrain(x_BxSxNxD, 'batch', None, 'heads', None)), PRODUCT)
+    parts.append(heads_first(x_BxNxSxD))
+  x_BxSxNxD = attend(*parts, visibility, **dropout)
+  kernel_NxDxH, bias_H = (x[...].astype(x_BxSxH.dtype) for x in (output.kernel, output.bias))
+  x_BxSxH = jax.lax.dot_general(x_BxSxNxD, kernel_NxDxH, (((2, 3), (0, 1)), ((), ())))
+  return checkpoint_name(x_BxSxH, PRODUCT) + bias_H
+
+
+def block_size(sequence_length: int) -> int:
+  """Rows of a block, queries as well as keys: the largest multiple of 128 up to 512 that divides the row."""
+  return max(size for size in range(128, _LARGEST_BLOCK + 1, 128) if sequence_length % size == 0)
+
+
+def _make_kernel(heads, sequence_length, interpret):
+  """(q, k, v, segment ids) of one row, heads first, to the output of that row."""
+  # Here, since it lives in jax.experimental: should it move, only those who want it notice.
+  from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
+  from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
+
+  block = block_size(sequence_length)
+  kernel = splash.make_splash_mha_single_device(
+    masks.MultiHeadMask([masks.FullMask((sequence_length, sequence_length))] * heads),
+    # The fused backward kernel computes the scores once for all three gradients, not once for the queries' and once
+    # for the other two. It leaves one part of the queries' gradient per block of keys to be added up; up to 512
+    # tokens there is one block.
+    block_sizes=splash.BlockSizes(
+      block_q=block, block_kv=block, block_q_dkv=block, block_kv_dkv=block, use_fused_bwd_kernel=True
+    ),
+    residual_checkpoint_name=ATTENTION,
+    interpret=interpret,
+  )
+
+  def attend(query_NxSxD, key_NxSxD, value_NxSxD, segment_ids_S):
+    segments = None if segment_ids_S is None else splash.SegmentIds(q=segment_ids_S, kv=segment_ids_S)
+    return kernel(query_NxSxD, key_NxSxD, value_NxSxD, segments)
+
+  return attend

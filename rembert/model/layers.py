@@ -1,0 +1,146 @@
+"""What all modules are built from: initialisers, a linear map, LayerNorm, GELU, logits, a stack of layers.
+
+The functions are the equations, differentiated by JAX. Modules call them by a table (`rembert.model.operations`), in
+which `rembert.kernels` may put faster ones of the same signature.
+"""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
+
+from rembert.model.config import RemBertConfig
+from rembert.model.partitioning import with_axes
+
+if TYPE_CHECKING:
+  from rembert.model.operations import Operations
+
+# What a layer's backward pass may find, by `Execution.remat`: products of activations and a parameter, what attention
+# gives, and what a fused kernel of attention needs beside it to go back.
+PRODUCT = 'product'
+ATTENTION = 'attention'
+
+# --- initialisers -----------------------------------------------------------------------------------------------------
+
+
+def kernel_initializer(config: RemBertConfig) -> nnx.Initializer:
+  """Truncated normal, cut at two standard deviations, as in the original TensorFlow code."""
+  return nnx.initializers.truncated_normal(config.initializer_range)
+
+
+def vocabulary_initializer(config: RemBertConfig) -> nnx.Initializer:
+  """`kernel_initializer` for a table of V rows; the rows that only pad it are zero."""
+  fill = kernel_initializer(config)
+
+  def initialize(key, shape, dtype=jnp.float32):
+    table = fill(key, shape, dtype)
+    return jnp.where(jnp.arange(shape[0])[:, None] < config.vocab_size, table, 0)
+
+  return initialize
+
+
+# --- equations --------------------------------------------------------------------------------------------------------
+
+
+def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+  """x · kernel + bias in the dtype of `x`, whose trailing axes are those of the kernel that the bias lacks."""
+  product = jnp.tensordot(x, kernel.astype(x.dtype), kernel.ndim - bias.ndim)
+  return checkpoint_name(product, PRODUCT) + bias.astype(x.dtype)
+
+
+def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: float) -> jax.Array:
+  """(x − mean) / √(variance + ε) · scale + bias along the last axis, in float32 but for `x` and the result.
+
+  The variance is the mean of squares of what is left without the mean: E[x²] − E[x]² is too coarse for an ε of 1e-12.
+  """
+  y = x.astype(jnp.float32)
+  centred = y - y.mean(-1, keepdims=True)
+  normal = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + epsilon)
+  return (normal * scale_H + bias_H).astype(x.dtype)
+
+
+def gelu(x: jax.Array, approximate: bool) -> jax.Array:
+  """x·Φ(x) in float32, exact or with the tanh approximation of Φ (Hendrycks and Gimpel, 2016)."""
+  y = x.astype(jnp.float32)
+  if (
+    approximate
+  ):  # Φ ≈ ½(1 + tanh u), as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits
+    return (y * jax.nn.sigmoid(math.sqrt(8 / math.pi) * (y + 0.044715 * y**3))).astype(x.dtype)
+  return jax.nn.gelu(y, approximate=False).astype(x.dtype)
+
+
+def logits(x_BxKxE: jax.Array, table_VxE: jax.Array, bias_V: jax.Array) -> jax.Array:
+  """x · tableᵀ + bias, [B, K, V] float32, of factors in the dtype of `x`."""
+  table_VxE = table_VxE.astype(x_BxKxE.dtype)
+  return jnp.einsum('bke,ve->bkv', x_BxKxE, table_VxE, preferred_element_type=jnp.float32) + bias_V
+
+
+def gather_positions(x_BxSxH: jax.Array, positions_BxK: jax.Array) -> jax.Array:
+  """x_BxKxH, the rows of x_BxSxH at some positions of each sequence."""
+  return jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
+
+
+def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_step: Callable | None = None):
+  """`x` through layers whose parameters are stacked, by one loop: program and compile time do not grow with depth.
+
+  Args:
+    step: as that of `jax.lax.scan`: (x, a layer's parameters) to its output, and what is to be stacked.
+    x: of the first layer.
+    layers: a tree of parameters, stacked along a leading axis.
+    unroll: how many layers one turn of the loop holds.
+    last_step: runs the last layer in the place of `step`.
+
+  Returns:
+    The output of the last layer, and what all steps stacked; with `last_step` what that returns.
+  """
+  if last_step is None:
+    return jax.lax.scan(step, x, layers, unroll=unroll)
+  x, _ = jax.lax.scan(step, x, jax.tree.map(lambda leaf: leaf[:-1], layers), unroll=unroll)
+  return last_step(x, jax.tree.map(lambda leaf: leaf[-1], layers))
+
+
+# --- modules ----------------------------------------------------------------------------------------------------------
+
+
+class Linear(nnx.Module):
+  """A map of trailing axes [*inputs] to [*outputs]: a kernel [*inputs, *outputs] and a bias [*outputs]."""
+
+  def __init__(
+    self,
+    config: RemBertConfig,
+    inputs: int | tuple[int, ...],
+    outputs: int | tuple[int, ...],
+    *,
+    axes: tuple[str | None, ...],
+    dtype: jnp.dtype,
+    ops: 'Operations',
+    rngs: nnx.Rngs,
+  ):
+    """With `axes` of the kernel; the bias has those of the outputs, but stays whole where they are `embed`."""
+    inputs, outputs = (size if isinstance(size, tuple) else (size,) for size in (inputs, outputs))
+    bias_axes = tuple(None if axis == 'embed' else axis for axis in axes[len(inputs) :])
+    fill_kernel, fill_bias = with_axes(kernel_initializer(config), *axes), with_axes(nnx.initializers.zeros, *bias_axes)
+    self.kernel = nnx.Param(fill_kernel(rngs.params(), (*inputs, *outputs), jnp.float32))
+    self.bias = nnx.Param(fill_bias(rngs.params(), outputs, jnp.float32))
+    self.dtype, self.ops = dtype, ops
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Axes in front of the inputs stay."""
+    return self.ops.affine(x.astype(self.dtype), self.kernel[...], self.bias[...])
+
+
+class LayerNorm(nnx.Module):
+  """Along the last axis, of `features`, with float32 statistics and parameters; the result is of `dtype`."""
+
+  def __init__(self, config: RemBertConfig, features: int, *, dtype: jnp.dtype, ops: 'Operations', rngs: nnx.Rngs):
+    self.scale = nnx.Param(nnx.initializers.ones(rngs.params(), (features,), jnp.float32))
+    self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (features,), jnp.float32))
+    self.epsilon, self.dtype, self.ops = config.layer_norm_eps, dtype, ops
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Of the same shape."""
+    return self.ops.layer_norm(x, self.scale[...], self.bias[...], self.epsilon).astype(self.dtype)

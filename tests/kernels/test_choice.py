@@ -1,0 +1,84 @@
+"""Which kernels a model gets, and where the fused ones are refused."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from absent_devices import tpu_mesh
+
+from rembert import kernels
+from rembert.errors import UsageError
+from rembert.kernels import check_backend, platform
+from rembert.model.config import KERNELS, Execution
+from rembert.model.operations import Operations, operations
+from rembert.training.sharding import MeshConfig, make_mesh
+
+ROWS = jnp.zeros((1, 128, 2, 64), jnp.bfloat16)
+
+
+def test_the_platform_is_that_of_the_mesh_which_need_not_be_here():
+  assert platform() == 'cpu'
+  with jax.sharding.use_abstract_mesh(tpu_mesh(1, 1, 1)):
+    assert platform() == 'tpu'
+  with jax.set_mesh(make_mesh(MeshConfig())):
+    assert platform() == 'cpu'
+
+
+def test_every_choice_of_a_configuration_has_a_table():
+  assert set(kernels.TABLES) == set(KERNELS)
+  assert operations(Execution(kernels='reference')) == Operations()
+  assert operations(Execution(kernels='cpu')) == kernels.CPU
+  assert operations(Execution(unroll=3)) == operations(Execution())  # what computes alike is equal
+
+
+def test_auto_is_chosen_when_a_program_is_traced():
+  # A new function each time: JAX keeps what it traced.
+  trace = lambda affine: str(jax.make_jaxpr(lambda x: affine(x, jnp.ones((64, 32)), jnp.ones(32)))(ROWS))
+  auto = operations(Execution())
+  assert trace(auto.affine) == trace(kernels.CPU.affine)
+  with jax.sharding.use_abstract_mesh(tpu_mesh(1, 1, 1)):
+    assert trace(auto.affine) == trace(kernels.ACCELERATOR.affine) != trace(kernels.CPU.affine)
+
+
+@pytest.mark.parametrize('kernels', KERNELS)
+@pytest.mark.parametrize('backend', ['cudnn', 'splash'])
+def test_a_kernel_is_refused_on_the_cpu_before_anything_is_compiled(backend, kernels):
+  attention = operations(Execution(dtype='bfloat16', attention=backend, kernels=kernels)).attention
+  with pytest.raises(UsageError, match='these devices are cpu') as error:
+    jax.eval_shape(lambda: attention(ROWS, ROWS, ROWS))
+  assert 'execution.attention=einsum' in error.value.fix[0]
+
+
+@pytest.mark.parametrize(
+  ('backend', 'platform', 'sequence_length', 'message'),
+  [
+    ('cudnn', 'tpu', 512, 'kernel for the GPU'),
+    ('splash', 'gpu', 512, 'kernel for the TPU'),
+    ('splash', 'tpu', 500, 'multiple of 128 tokens, not 500'),
+    ('splash', 'tpu', 64, 'multiple of 128 tokens, not 64'),
+    ('cudnn', 'gpu', 511, 'multiple of 2 tokens, not 511'),
+  ],
+)
+def test_other_devices_and_other_lengths_are_refused(backend, platform, sequence_length, message):
+  with pytest.raises(UsageError, match=message) as error:
+    check_backend(backend, platform=platform, sequence_length=sequence_length)
+  assert 'execution.attention=einsum' in error.value.fix[0]
+
+
+def test_a_length_that_does_not_fit_is_answered_with_the_next_that_does():
+  with pytest.raises(UsageError) as error:
+    check_backend('splash', platform='tpu', sequence_length=500)
+  assert error.value.fix[0].startswith('rows of 512 tokens')
+
+
+@pytest.mark.parametrize(
+  ('backend', 'platform', 'sequence_length'),
+  [('einsum', 'cpu', 7), ('einsum', 'tpu', 7), ('cudnn', 'gpu', 2), ('splash', 'tpu', 128)],
+)
+def test_what_runs_is_not_refused(backend, platform, sequence_length):
+  check_backend(backend, platform=platform, sequence_length=sequence_length)
+
+
+def test_dropout_is_refused_where_it_would_be_left_out():
+  attention = operations(Execution(attention='splash')).attention
+  with pytest.raises(ValueError, match='drops no weights'):
+    attention(ROWS, ROWS, ROWS, dropout_rate=0.1, dropout_key=jax.random.key(0))
