@@ -6,7 +6,7 @@ which `rembert.kernels` may put faster ones of the same signature.
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,9 @@ def gather_positions(x_BxSxH: jax.Array, positions_BxK: jax.Array) -> jax.Array:
   return jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
 
 
-def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_step: Callable | None = None):
+def run_layers(
+  step: Callable, x: jax.Array, layers: Any, *, unroll: int = 1, last_step: Callable | None = None
+) -> tuple[jax.Array, Any]:
   """`x` through layers whose parameters are stacked, by one loop: program and compile time do not grow with depth.
 
   Args:
