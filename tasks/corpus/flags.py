@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rembert.errors import UsageError
@@ -74,7 +74,7 @@ def config_of(options: argparse.Namespace) -> 'CorpusConfig':
   """How the options say that a corpus is made."""
   from tasks.corpus.documents import CorpusConfig
 
-  given = {name: getattr(options, name) for name in _MAKING if getattr(options, name, None) is not None}
+  given = {name: getattr(options, name) for name in _MAKING if getattr(options, name) is not None}
   if 'shard_mb' in given:
     given['shard_bytes'] = max(1, int(given.pop('shard_mb') * (1 << 20)))
   return CorpusConfig(**given)
@@ -82,7 +82,7 @@ def config_of(options: argparse.Namespace) -> 'CorpusConfig':
 
 def refuse_making_flags(options: argparse.Namespace) -> None:
   """Raises UsageError for flags that a corpus has already decided."""
-  given = [f'--{name}={getattr(options, name)}' for name in _MAKING if getattr(options, name, None) is not None]
+  given = [f'--{name}={getattr(options, name)}' for name in _MAKING if getattr(options, name) is not None]
   if given:
     raise UsageError(
       'these options belong to the corpus, which is made already',
@@ -91,12 +91,11 @@ def refuse_making_flags(options: argparse.Namespace) -> None:
     )
 
 
-def command_of(options: argparse.Namespace) -> str:
-  """The command that makes the corpus of the options with Apache Beam."""
-  kind = next(kind for kind in _KINDS if getattr(options, kind))
-  names = (kind, 'tfds_data_dir', 'languages', *_MAKING)
-  given = (f'--{name}={getattr(options, name)}' for name in names if getattr(options, name, None) is not None)
-  return f'python -m tasks.corpus {shlex.join(given)} --output=CORPUS; then --corpus=CORPUS'
+def command_line(flags: Mapping[str, object]) -> str:
+  """The command that makes a corpus with these flags by Apache Beam; those that are None are left out."""
+  in_words = lambda value: ','.join(value) if isinstance(value, tuple) else value
+  given = (f'--{name}={in_words(value)}' for name, value in flags.items() if value is not None)
+  return f'python -m tasks.corpus {shlex.join(given)} --output=CORPUS'
 
 
 @contextlib.contextmanager
@@ -108,8 +107,10 @@ def corpus_or_temporary(options: argparse.Namespace, config: 'CorpusConfig', con
   if options.corpus:
     yield open_corpus(options.corpus).of_languages(languages_of(options), console.say)
     return
-  parts = parts_of(options, console.say)
-  with temporary_corpus(parts, config, console, command=command_of(options)) as corpus:
+  kind = next(kind for kind in _KINDS if getattr(options, kind))
+  command = command_line({name: getattr(options, name) for name in (kind, 'tfds_data_dir', 'languages')})
+  command = f'{command}; then --corpus=CORPUS'
+  with temporary_corpus(parts_of(options, console.say), config, console, command=command) as corpus:
     yield corpus
 
 
