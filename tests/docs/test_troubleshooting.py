@@ -13,7 +13,7 @@ from rembert.data.mixture import sampling_rates
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
-from rembert.report import reading
+from rembert.report import load
 from rembert.training import sharding
 from rembert.training.guards import GuardsConfig, LossGuard
 from rembert.training.loop import TrainConfig
@@ -146,7 +146,7 @@ RAISED = {
   'a file of the data is missing': lambda folder: XtremeFolder(folder).file('xnli', 'test-de.tsv'),
   "unknown task 'mnli'": lambda folder: get_task('mnli'),
   'nothing to load': lambda folder: loading.load(folder),
-  'nothing here that a report can be made of': lambda folder: reading.read([str(folder)]),
+  'nothing here that a report can be made of': lambda folder: load.read([str(folder)]),
 }
 
 
