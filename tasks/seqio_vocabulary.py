@@ -27,6 +27,8 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
       names when the vocabulary is first used.
   """
 
+  _model: 'seqio.vocabularies._ModelContext | None'
+
   def __init__(self, path: str | os.PathLike | None = None):
     super().__init__(None if path is None else os.fspath(path))
 
@@ -95,4 +97,4 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
   def __eq__(self, other) -> bool:
     return isinstance(other, RembertVocabulary) and self._sentencepiece_model_file == other._sentencepiece_model_file
 
-  __hash__ = None
+  __hash__ = None  # type: ignore[assignment]

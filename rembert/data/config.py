@@ -82,11 +82,11 @@ class DataConfig:
   def _refuse_contradictions(self) -> None:
     """UsageError if several fields name the text, or if others would change the tasks or rates of a mixture."""
     changed = {field.name for field in dataclasses.fields(self) if getattr(self, field.name) != field.default}
-    texts = [name for name in ('mixture', 'corpus') if name in changed]
+    texts: list[str] = [name for name in ('mixture', 'corpus') if name in changed]
     texts += [name for name in ('store', 'dumps') if self.source == name and name in changed] if texts else []
     if len(texts) > 1:
       raise self._contradiction(texts[1:], f'data.{texts[0]} names the text to train on, and others name another')
-    rates = [name for name in ('languages', 'alpha', 'max_share', 'max_upsampling') if name in changed]
+    rates: list[str] = [name for name in ('languages', 'alpha', 'max_share', 'max_upsampling') if name in changed]
     if self.mixture and rates:
       raise self._contradiction(rates, 'data.mixture has tasks and rates of its own, and others would change them')
 

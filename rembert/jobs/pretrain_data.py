@@ -44,7 +44,7 @@ def open_data(request: DataRequest, *, workdir: epath.Path, console: Console) ->
   if request.data.source == 'store':
     return open_store(request, workdir=workdir, console=console)
   if request.data.mixture:
-    return _open_mixture(request, workdir, console)
+    return _open_mixture(request.data.mixture, request, workdir, console)
   return _open_corpus(request, workdir, console)
 
 
@@ -197,14 +197,13 @@ def _prepared_vocabulary(
   return file
 
 
-def _open_mixture(request: DataRequest, workdir: epath.Path, console: Console) -> OpenedData:
+def _open_mixture(name: str, request: DataRequest, workdir: epath.Path, console: Console) -> OpenedData:
   import tasks.mixtures  # noqa: F401 - registers those of this project
   from tasks import pretraining, registration
 
   # isort: split
   import seqio
 
-  name = request.data.mixture
   mixture = registration.find(name)
   by_name = {task.name: task for task in seqio.get_subtasks(mixture)}
   vocabulary = pretraining.check_tasks(list(by_name.values())).sentencepiece_model_file

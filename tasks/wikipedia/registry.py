@@ -25,7 +25,10 @@ TFDS_NAME = 'wikipedia/20230601.{language}:1.0.0'
 BUCKETS = 200
 _HASH_KEY = (0x72656D62, 0x65727431)  # any; it must not change
 
-EDITIONS = {name: tuple(sorted({edition_of(code) for code in codes} - {None})) for name, codes in LISTS.items()}
+EDITIONS = {
+  name: tuple(sorted({edition for code in codes if (edition := edition_of(code)) is not None}))
+  for name, codes in LISTS.items()
+}
 
 
 class CorpusSource(seqio.DataSource):
@@ -139,17 +142,17 @@ def add_wikipedia(
   """
   if corpus is not None and not isinstance(corpus, Corpus):
     corpus = open_corpus(corpus)
+  sources: dict[str, seqio.DataSource]
   if corpus is None:
     sources = {language: WikipediaSource(language) for language in sorted({*EDITIONS['mbert'], *EDITIONS['rembert']})}
     counts = functools.partial(numbers_of_documents, sources)
   else:
     sources = {language: CorpusSource(corpus, language) for language in corpus.languages}
     sources = {language: source for language, source in sources.items() if 'train' in source.splits}
-    counts = lambda languages: {language: corpus.languages[language].sentences for language in languages}
-  if not sources:
-    raise UsageError(
-      'the corpus has no text to train on', where=str(corpus.folder), fix='python -m tasks.corpus --help'
-    )
+    if not sources:
+      fix = 'python -m tasks.corpus --help'
+      raise UsageError('the corpus has no text to train on', where=str(corpus.folder), fix=fix)
+    counts = functools.partial(lambda of, languages: {each: of[each].sentences for each in languages}, corpus.languages)
   rates = functools.partial(sampling_rates, alpha=alpha, max_share=max_share, max_upsampling=max_upsampling)
   registration.remove_ours(name)
   add_language_tasks(name, sources, RembertVocabulary(vocabulary))
