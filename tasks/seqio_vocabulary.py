@@ -27,8 +27,6 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
       names when the vocabulary is first used.
   """
 
-  _model: 'seqio.vocabularies._ModelContext | None'
-
   def __init__(self, path: str | os.PathLike | None = None):
     super().__init__(None if path is None else os.fspath(path))
 

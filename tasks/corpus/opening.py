@@ -1,6 +1,7 @@
 """The corpus of a streamed run: the one that gin names, or one that is made in the workdir first."""
 
 import functools
+import shlex
 from collections.abc import Callable
 
 from etils import epath
@@ -8,7 +9,6 @@ from etils import epath
 from rembert.data.config import DataConfig
 from rembert.training.console import Console
 from tasks.corpus.documents import CorpusConfig
-from tasks.corpus.flags import command_line
 from tasks.corpus.format import Corpus, open_corpus
 from tasks.corpus.local import make_corpus
 from tasks.corpus.sources import find_parts
@@ -33,6 +33,10 @@ def find_corpus(data: DataConfig, workdir: epath.PathLike, console: Console) -> 
   kind, name = ('tfds', data.tfds) if data.source == 'tfds' else ('dumps', data.dumps)
   parts = find_parts(kind, name, data.languages, data_dir=data.tfds_data_dir, say=console.say)
   config = CorpusConfig(held_out=data.held_out, min_characters=data.min_characters)
-  command = command_line({kind: name, **{field: getattr(data, field) for field in _FIELDS}})
-  command = f'{command}; then --gin.data.corpus=CORPUS'
+  given = shlex.join(
+    f'--{flag}={",".join(value) if isinstance(value, tuple) else value}'
+    for flag, value in ((kind, name), *((field, getattr(data, field)) for field in _FIELDS))
+    if value is not None
+  )
+  command = f'python -m tasks.corpus {given} --output=CORPUS; then --gin.data.corpus=CORPUS'
   return functools.partial(make_corpus, parts, epath.Path(workdir) / 'corpus', config, console, command=command)
