@@ -66,9 +66,8 @@ def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: flo
 def gelu(x: jax.Array, approximate: bool) -> jax.Array:
   """x·Φ(x) in float32, exact or with the tanh approximation of Φ (Hendrycks and Gimpel, 2016)."""
   y = x.astype(jnp.float32)
-  if (
-    approximate
-  ):  # Φ ≈ ½(1 + tanh u), as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits
+  if approximate:
+    # Φ ≈ ½(1 + tanh u), as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits.
     return (y * jax.nn.sigmoid(math.sqrt(8 / math.pi) * (y + 0.044715 * y**3))).astype(x.dtype)
   return jax.nn.gelu(y, approximate=False).astype(x.dtype)
 
