@@ -28,8 +28,8 @@ WARM_UP_STEPS, TRACED_STEPS = 8, 3
 LONGEST = 15
 # By the name of the operation in JAX's trace; the first that matches.
 PARTS = (
-  (r'transpose\(jvp\(jit\(_run_layer', 'layers, backward'),
-  (r'jvp\(jit\(_run_layer', 'layers, forward'),
+  (r'transpose\(jvp\(jit\(layer_step', 'layers, backward'),
+  (r'jvp\(jit\(layer_step', 'layers, forward'),
   (r'transpose\(jvp\(', 'embeddings, head and loss, backward'),
   (r'jvp\(', 'embeddings, head and loss, forward'),
   (r'jit\(', 'clipping, AdamW, metrics'),

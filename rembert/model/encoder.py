@@ -182,7 +182,7 @@ class RemBertEncoder(nnx.Module):
       parameters, key = layer
       return nnx.merge(graphdef, parameters)(x_BxSxH, visibility, positions_BxK=positions_BxK, dropout_key=key)
 
-    def step(x_BxSxH, layer):
+    def layer_step(x_BxSxH, layer):
       y_BxSxH = self._recomputing(run_layer, is_loop=unroll < count)(x_BxSxH, layer)
       return y_BxSxH, y_BxSxH if output_hidden_states else None
 
@@ -192,7 +192,7 @@ class RemBertEncoder(nnx.Module):
 
     trims = positions is not None and self.trims(num_layers, output_hidden_states)
     last, outputs_LxBxSxH = self.ops.run_layers(
-      step, x_BxSxH, layers, unroll=unroll, last_step=last_step if trims else None
+      layer_step, x_BxSxH, layers, unroll=unroll, last_step=last_step if trims else None
     )
     if positions is not None and not trims:
       last = gather_positions(last, positions)

@@ -10,7 +10,7 @@ from benchmarks.settings import SMALL, Setting
 COMPILED = """
 HloModule jit_train_step
 ENTRY %main {
-  %dot.7 = f32[4,4]{1,0} dot(%a, %b), metadata={op_name="jit(train_step)/transpose(jvp(jit(_run_layer)))/dot_general"}
+  %dot.7 = f32[4,4]{1,0} dot(%a, %b), metadata={op_name="jit(train_step)/transpose(jvp(jit(layer_step)))/dot_general"}
   %plain = f32[4]{0} add(%a, %b)
   ROOT add_select_fusion.1 = f32[4]{0} fusion(%dot.7), metadata={op_name="jit(train_step)/mul" source_line=3}
 }
@@ -19,7 +19,7 @@ ENTRY %main {
 
 def test_an_operation_is_what_jax_has_traced():
   assert operations(COMPILED) == {
-    'dot.7': 'jit(train_step)/transpose(jvp(jit(_run_layer)))/dot_general',
+    'dot.7': 'jit(train_step)/transpose(jvp(jit(layer_step)))/dot_general',
     'add_select_fusion.1': 'jit(train_step)/mul',
   }
 
@@ -32,8 +32,8 @@ def test_what_runs_within_another_is_counted_once():
 @pytest.mark.parametrize(
   ('name', 'operation', 'part', 'kind'),
   [
-    ('ynn.1', 'jit(train_step)/jvp(jit(_run_layer))/dot_general', 'layers, forward', 'products'),
-    ('ynn.2', 'jit(train_step)/transpose(jvp(jit(_run_layer)))/mul', 'layers, backward', kernel_trace.PASSES),
+    ('ynn.1', 'jit(train_step)/jvp(jit(layer_step))/dot_general', 'layers, forward', 'products'),
+    ('ynn.2', 'jit(train_step)/transpose(jvp(jit(layer_step)))/mul', 'layers, backward', kernel_trace.PASSES),
     ('nvjet_hsh_128x256', 'jit(train_step)/jvp()/while/body', 'embeddings, head and loss, forward', 'products'),
     (
       'fusion',
@@ -54,9 +54,9 @@ def test_a_kernel_has_a_part_and_a_kind(name, operation, part, kind):
 def test_parts_stand_in_the_order_of_the_step_and_add_up():
   made = [
     Kernel('a', 'jit(train_step)/mul', 3.0, 1),
-    Kernel('b', 'jit(train_step)/jvp(jit(_run_layer))/add', 1.0, 1),
-    Kernel('c', 'jit(train_step)/jvp(jit(_run_layer))/dot_general', 2.0, 1),
-    Kernel('d', 'jit(train_step)/jvp(jit(_run_layer))/dot_general', 2.0, 1),
+    Kernel('b', 'jit(train_step)/jvp(jit(layer_step))/add', 1.0, 1),
+    Kernel('c', 'jit(train_step)/jvp(jit(layer_step))/dot_general', 2.0, 1),
+    Kernel('d', 'jit(train_step)/jvp(jit(layer_step))/dot_general', 2.0, 1),
   ]
   assert list(by_part(made).items()) == [
     (('layers, forward', 'products'), 4.0),
