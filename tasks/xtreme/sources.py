@@ -6,9 +6,9 @@ files. A file that nobody had recorded would be taken as it comes, and remembere
 
 import dataclasses
 
+from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.bucc2018 import LANGUAGES as BUCC_LANGUAGES
 from tasks.xtreme.tatoeba import LANGUAGES as TATOEBA_LANGUAGES
-from tasks.xtreme.xquad import TASK as XQUAD
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,8 +164,8 @@ _BUCC = ('https://comparable.limsi.fr/bucc2018', 'https://comparable.lisn.upsacl
 # XTREME's own address for PAN-X, a shared folder of Amazon Drive, went with Amazon Drive. These are the same splits.
 _PANX = 'https://s3.amazonaws.com/datasets.huggingface.co/wikiann/1.1.0'
 _PANX_BY_HAND = (
-  'the splits of Rahimi et al. (2019): https://github.com/afshinrahimi/mmner names mirrors; TFDS has them as wikiann '
-  '(--from_tfds --tasks=panx). Any zip with LL.tar.gz for each language in it will do, as XTREME’s AmazonPhotos.zip '
+  'the splits of Rahimi et al. (2019): https://github.com/afshinrahimi/mmner names mirrors. '
+  'Any zip with LL.tar.gz for each language in it will do, as XTREME’s AmazonPhotos.zip '
   'did: call it {path}'
 )
 
@@ -181,7 +181,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
     ),
   ),
   'squad': tuple(_source(f'{split}-v1.1.json', _SQUAD) for split in ('train', 'dev')),
-  'xquad': tuple(_source(f'xquad.{language}.json', _XQUAD) for language in XQUAD.languages),
+  'xquad': tuple(_source(f'xquad.{language}.json', _XQUAD) for language in TASKS['xquad'].languages),
   'mlqa': (_source('MLQA_V1.zip', f'{_FACEBOOK}/MLQA'),),
   'tydiqa': tuple(_source(f'tydiqa-goldp-v1.1-{part}', _TYDIQA) for part in ('train.json', 'dev.tgz')),
   'tatoeba': tuple(

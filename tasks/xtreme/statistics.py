@@ -8,13 +8,13 @@ Table 11 itself is not always what the files are: its 34,726 for SQuAD's dev set
 BUCC's 1,896–14,330 pairs are some fewer than the 1,899–14,435 of the published training sets.
 """
 
+from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.bucc2018 import LANGUAGES as BUCC_LANGUAGES
-from tasks.xtreme.tasks import NAMES, get_task
 from tasks.xtreme.tatoeba import LANGUAGES as TATOEBA_LANGUAGES
 
 # Languages that XTREME judges each task in (`TASK2LANGS` of its evaluate.py).
 LANGUAGES: dict[str, tuple[str, ...]] = {
-  **{name: get_task(name).languages for name in NAMES},
+  **{name: task.languages for name, task in TASKS.items()},
   'tatoeba': TATOEBA_LANGUAGES,
   'bucc2018': BUCC_LANGUAGES,
 }

@@ -3,13 +3,13 @@
 import pathlib
 
 import pytest
+from xtreme_reference import Pieces
 
 from rembert.data.config import DataConfig
 from tasks.survey import sample_text
 from tasks.vocabulary import train_vocabulary
 from tasks.wikipedia.corpus import open_corpus
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.pieces import Pieces
 
 SAMPLES = pathlib.Path(__file__).resolve().parents[1] / 'data' / 'xtreme'
 LANGUAGES = ('de', 'en', 'zh')

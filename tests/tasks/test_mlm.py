@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import sentencepiece
 import seqio
+from tasks.xtreme.pieces import Pieces
 
 from rembert.data.config import DataConfig
 from tasks import mlm
 from tasks.survey import sample_text
 from tasks.vocabulary import train_vocabulary
 from tasks.wikipedia.corpus import open_corpus
-from tasks.xtreme.pieces import Pieces
 
 RATES = {'hi': 0.25, 'ru': 0.75}
 
