@@ -26,6 +26,7 @@ LANGUAGES: dict[str, tuple[str, ...]] = {
   'tatoeba': tatoeba.LANGUAGES,
   'bucc2018': bucc2018.LANGUAGES,
 }
+_TAGGING = ('panx', 'udpos')
 # The file that examples are counted in, by task and split.
 FILES: dict[str, Mapping[str, str]] = {
   **{name: task.files for name, task in TASKS.items()},
