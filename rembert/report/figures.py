@@ -1,6 +1,8 @@
 """The paper's two figures with our models: accuracy by the layers that are kept, and translations found by layer."""
 
 import itertools
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -63,7 +65,8 @@ def by_kept_layers(results: Results) -> pd.DataFrame:
   depths = {model.name: model.config and model.config.num_hidden_layers for model in results.models}
   cut = [model.name for model in results.models if model.kept_layers is not None]
   worths = results.worths[~results.worths['model'].isin(cut)]
-  kept = worths['variant'].str.extract(f'^{_KEEPS}$')[0].astype(float)
+  named = worths['variant'].map(re.compile(_KEEPS).fullmatch)
+  kept = named.map(lambda match: float(match[1]) if match else math.nan)
   kept = kept.where(worths['variant'] != '', worths['model'].map(depths).astype(float))
   values = worths.assign(layers=kept).dropna(subset='layers').astype({'layers': int})
   values = values.groupby(['model', 'task', 'layers', *SEEDS], sort=False)['value'].mean().reset_index()
