@@ -1,8 +1,8 @@
 """Questions and contexts to windows of XTREME on one core: this project beside transformers' usual way.
 
 A run makes the windows of some hundred made-up questions: rows of 384, a new window every 128 pieces, labels where the
-answer stands. This project's side is what fine-tuning calls (`tasks.xtreme.windows.windows`). Beside it what
-question-answering scripts of transformers do: a fast tokenizer called on all questions and contexts with
+answer stands. This project's side is what fine-tuning calls (`preprocessors.question_rows` of `tasks.xtreme`), the
+other what question-answering scripts of transformers do: a fast tokenizer called on all questions and contexts with
 `return_overflowing_tokens` and `return_offsets_mapping`, and a loop over the rows that looks for the first and the last
 piece of the answer. Its tokenizer is the vocabulary as `rembert.convert` exports it, its threads are held to one, and
 it does not pad, as this project does not.
@@ -19,19 +19,21 @@ import dataclasses
 import functools
 import pathlib
 import random
+from collections.abc import Callable
 
 from benchmarks import sample_corpus
 from benchmarks.tokenizing import ONE_THREAD
 from benchmarks.turns import Contestant, Run
-from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.pieces import Pieces
+from tasks.vocabulary import load_vocabulary
 from tasks.xtreme.questions import Answer, Question
-from tasks.xtreme.windows import windows
+
+Encode = Callable[[str], list[int]]  # a text to its ids
 
 OURS, TRANSFORMERS = 'this project', 'transformers, as in scripts'
 
 LENGTH, STRIDE = 384, 128
 QUESTION_PIECES = 16
+_ROWS_AT_ONCE = 1024
 _CONTEXT_CHARACTERS = (600, 1800)
 _ANSWER_CHARACTERS = (3, 40)
 
@@ -55,7 +57,7 @@ class Setting:
 SETTINGS = {'squad': Setting(contexts=100, questions=5), 'tydiqa': Setting(contexts=400, questions=1)}
 
 
-def made_up(setting: Setting, pieces: Pieces, seed: int = 0) -> list[Question]:
+def made_up(setting: Setting, encode: Encode, seed: int = 0) -> list[Question]:
   """Questions in the order of their contexts; what is asked are the beginnings of other words of the same article."""
   draw = random.Random(seed)
   least, most = _CONTEXT_CHARACTERS
@@ -68,17 +70,17 @@ def made_up(setting: Setting, pieces: Pieces, seed: int = 0) -> list[Question]:
     context = article[begin : begin + length]
     for _ in range(setting.questions):
       where = f'made up, {len(questions)}'
-      question = Question(where, _asked(article, pieces, draw), context, (_answer(context, draw),), where)
+      question = Question(where, _asked(article, encode, draw), context, (_answer(context, draw),), where)
       questions.append(question)
   return questions
 
 
-def _asked(article: str, pieces: Pieces, draw: random.Random) -> str:
+def _asked(article: str, encode: Encode, draw: random.Random) -> str:
   """A part of an article that has `QUESTION_PIECES` pieces."""
   while True:
     begin = draw.randrange(len(article))
     for end in range(begin + QUESTION_PIECES // 2, begin + 8 * QUESTION_PIECES):
-      if len(pieces.ids(article[begin:end])) == QUESTION_PIECES:
+      if len(encode(article[begin:end])) == QUESTION_PIECES:
         return article[begin:end]
 
 
@@ -96,12 +98,28 @@ def _answer(context: str, draw: random.Random) -> Answer:
 
 def prepare_ours(setting: Setting, vocabulary: pathlib.Path) -> Run:
   """What fine-tuning calls."""
-  pieces, config = Pieces(vocabulary), XtremeConfig(task='squad', doc_stride=STRIDE)
-  questions = made_up(setting, pieces)
+  from tasks.tensorflow_import import tensorflow as tf
+
+  # isort: split
+  from tasks.rows import batches
+  from tasks.seqio_vocabulary import RembertVocabulary
+  from tasks.xtreme import preprocessors, registry
+  from tasks.xtreme.benchmark import TASKS
+
+  squad = TASKS['squad']
+  features = registry.output_features(squad, RembertVocabulary(vocabulary))
+  questions = made_up(setting, load_vocabulary(vocabulary).encode)
 
   def run() -> dict[str, float]:
-    rows = windows(questions, pieces, max_length=LENGTH, config=config)
-    return _facts(sum(len(row.input_ids) for row in rows), [int(row.labels[0]) for row in rows])
+    examples = tf.data.Dataset.from_tensor_slices(registry.example_columns(squad, questions))
+    rows = preprocessors.question_rows(
+      examples, {'input_ids': LENGTH}, features, doc_stride=STRIDE, max_query_length=QUESTION_PIECES
+    )
+    tokens, starts = 0, []
+    for batch in batches(rows, _ROWS_AT_ONCE):
+      tokens += int(batch['input_ids'].flat_values.shape[0])
+      starts += batch['labels'][:, 0].numpy().tolist()
+    return _facts(tokens, starts)
 
   return run
 
@@ -116,7 +134,7 @@ def prepare_transformers(setting: Setting, vocabulary: pathlib.Path) -> Run:
   folder.mkdir(exist_ok=True)
   write_tokenizer(vocabulary, folder, longest=LENGTH)
   tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-  questions = made_up(setting, Pieces(vocabulary))
+  questions = made_up(setting, load_vocabulary(vocabulary).encode)
   overlap = LENGTH - 3 - QUESTION_PIECES - STRIDE
 
   def run() -> dict[str, float]:
@@ -173,7 +191,7 @@ def contestants(setting_name: str, scratch: pathlib.Path) -> list[Contestant]:
   """In the order in which they run; the first is this project, and ratios are taken to it."""
   setting, vocabulary = SETTINGS[setting_name], scratch / 'sentencepiece.model'
   sample_corpus.make_vocabulary(setting.pieces, vocabulary)
-  questions = made_up(setting, Pieces(vocabulary))
+  questions = made_up(setting, load_vocabulary(vocabulary).encode)
   work = {
     'questions': len(questions),
     'MB': sum(len(question.context.encode()) for question in questions) / 1e6,

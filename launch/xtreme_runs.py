@@ -10,9 +10,9 @@ from etils import epath
 
 from launch.runs import Run
 from rembert.paper import TABLE_10
+from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import RETRIEVAL
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.tasks import get_task
 
 # What is learned, and what it is judged on.
 LEARNED = {
@@ -129,11 +129,9 @@ def _why_not(task: str, folder: XtremeFolder) -> str:
   """Why a task cannot be run with this data; '' if it can."""
   if task in RETRIEVAL:
     return '' if (folder.root / task).is_dir() else 'no data'
-  from rembert.jobs.judging import has_data
-
-  if not has_data(get_task(task), folder, 'train', ('en',)):
+  if not TASKS[task].has_data(folder, 'train', ('en',)):
     return 'no training data'
-  judged = [name for name in LEARNED[task] if has_data(get_task(name), folder, 'test')]
+  judged = [name for name in LEARNED[task] if TASKS[name].has_data(folder, 'test')]
   return '' if judged else 'no test data'
 
 

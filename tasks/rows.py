@@ -22,17 +22,20 @@ from tasks.tensorflow_import import tensorflow as tf
 
 # isort: split
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import seqio
 
+from rembert.data.rows import drawn
 from rembert.errors import UsageError, first_line
+from tasks.registration import find
 
-HEADS = ('classification', 'tagging', 'qa')
 DEV_SPLITS = ('dev', 'validation')
 
+_OWN_FEATURES = ('input_ids', 'token_type_ids', 'labels')
 _ROWS_AT_ONCE = 1024
 
 
@@ -71,6 +74,13 @@ def label_names(task: seqio.Task) -> tuple[str, ...]:
   return getattr(vocabulary, 'names', tuple(str(label) for label in range(vocabulary.vocab_size)))
 
 
+def tasks_and_rates(name: str) -> list[tuple[seqio.Task, float]]:
+  """The tasks of a registered task or mixture, with the rate of each; UsageError if there is none of that name."""
+  provider = find(name)
+  tasks = seqio.get_subtasks(provider)
+  return [(task, provider.get_rate(task) if isinstance(provider, seqio.Mixture) else 1.0) for task in tasks]
+
+
 def missing_parts(task: seqio.Task, *, is_evaluated: bool) -> list[str]:
   """What a SeqIO task lacks of a fine-tuning task, in words; see the head of this module."""
   found = []
@@ -102,7 +112,7 @@ def read_rows(
   Args:
     task: a fine-tuning task.
     split: one of its splits.
-    head: one of `HEADS`.
+    head: `classification`, `tagging` or `qa`.
     max_length: ids in a row at most.
     max_examples: how many examples of the source to read at most, see `drawn`; None for all.
     keep_examples: whether rows get all their features, which `targets` and `predictions` need.
@@ -166,14 +176,6 @@ def rows_of(
       labels=labels[0] if head == 'classification' else labels[:max_length],
       example={name: values[index] for name, values in columns.items()} if keep_examples else {},
     )
-
-
-def drawn(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
-  """At most so many of the examples, in their order: the same ones in every run, so that seeds and models compare."""
-  if most is None or most >= len(examples):
-    return examples
-  chosen = np.random.default_rng(0).permutation(len(examples))[:most]
-  return [examples[index] for index in sorted(chosen.tolist())]
 
 
 class _DrawnSource(seqio.DataSource):
@@ -243,3 +245,25 @@ def metrics(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray],
   for metric in task.score_metric_fns:
     found |= metric(wanted, scores)
   return {name: float(getattr(value, 'value', value)) for name, value in found.items()}
+
+
+def prediction_lines(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray], head: str) -> str:
+  """A JSON object a line for each row: its features that are numbers or texts, and its `prediction`.
+
+  Without a `postprocess_fn` that is the name of a label, the names for all positions, or first and last position.
+  """
+  names = label_names(task) if head != 'qa' and task.postprocessor is None else None
+  lines = []
+  for row, prediction in zip(rows, predictions(task, rows, scores, head), strict=True):
+    if names:
+      prediction = names[prediction] if head == 'classification' else [names[label] for label in prediction]
+    facts = {name: value for name, value in row.example.items() if np.ndim(value) == 0 and name not in _OWN_FEATURES}
+    lines.append(json.dumps({**facts, 'prediction': prediction}, ensure_ascii=False, default=_plain) + '\n')
+  return ''.join(lines)
+
+
+def _plain(value: Any) -> Any:
+  """What JSON has no form for: texts of TensorFlow are bytes, its numbers NumPy's."""
+  if isinstance(value, bytes):
+    return value.decode(errors='replace')
+  return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)

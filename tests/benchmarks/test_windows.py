@@ -14,13 +14,13 @@ def vocabulary(xtreme_vocabulary, tmp_path):
 
 
 def test_questions_are_drawn_from_a_seed(xtreme_pieces):
-  questions = windows.made_up(TINY, xtreme_pieces)
-  assert questions == windows.made_up(TINY, xtreme_pieces)
-  assert questions != windows.made_up(TINY, xtreme_pieces, seed=1)
+  questions = windows.made_up(TINY, xtreme_pieces.ids)
+  assert questions == windows.made_up(TINY, xtreme_pieces.ids)
+  assert questions != windows.made_up(TINY, xtreme_pieces.ids, seed=1)
 
 
 def test_questions_are_on_contexts_of_the_sample_corpus_and_have_answers_there(xtreme_pieces):
-  questions = windows.made_up(TINY, xtreme_pieces)
+  questions = windows.made_up(TINY, xtreme_pieces.ids)
   assert (len(questions), len({question.context for question in questions})) == (24, 12)
   texts = sample_corpus.texts()
   for question in questions:

@@ -100,7 +100,7 @@ def test_fifty_examples_are_learned_by_heart(task, finetune, tmp_path):
 
 
 def rembert_languages(task: str) -> tuple[str, ...]:
-  from tasks.xtreme.tasks import get_task
+  from tasks.xtreme.benchmark import get_task
 
   return get_task(task).languages
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sentencepiece
 import seqio
-from tasks.xtreme.pieces import Pieces
+from xtreme_reference import Pieces
 
 from rembert.data.config import DataConfig
 from tasks import mlm
