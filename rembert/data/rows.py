@@ -20,9 +20,25 @@ _ROUND_TO = 32  # lengths of rows that are judged are rounded up to this, so tha
 class Row(Protocol):
   """See `tasks.rows.Row`."""
 
-  input_ids: np.ndarray
-  token_type_ids: np.ndarray
-  labels: np.ndarray
+  @property
+  def input_ids(self) -> np.ndarray:
+    """int32 [S]."""
+
+  @property
+  def token_type_ids(self) -> np.ndarray:
+    """int32 [S]."""
+
+  @property
+  def labels(self) -> np.ndarray:
+    """int32, by the head."""
+
+
+def drawn(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
+  """At most so many of the examples, in their order: the same ones in every run, so that seeds and models compare."""
+  if most is None or most >= len(examples):
+    return examples
+  chosen = np.random.default_rng(0).permutation(len(examples))[:most]
+  return [examples[index] for index in sorted(chosen.tolist())]
 
 
 def drawn(examples: Sequence[Any], most: int | None) -> Sequence[Any]:

@@ -289,12 +289,12 @@ def _read_rows(
   max_examples: int | None,
   *,
   keep_examples: bool = False,
-) -> dict[str, list[Row]]:
+) -> dict[str, Sequence[Row]]:
   """Rows of a split of each SeqIO task."""
   from tasks.registration import find
   from tasks.rows import read_rows
 
-  found = {
+  found: dict[str, Sequence[Row]] = {
     name: read_rows(
       find(name),
       split,

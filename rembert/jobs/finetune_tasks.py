@@ -73,8 +73,9 @@ def open_tasks(config: FinetuneConfig, *, is_trained: bool = True) -> FinetuneTa
   Raises:
     UsageError: data that are missing or broken; SeqIO tasks that are not registered, or lack what fine-tuning needs.
   """
-  if config.finetune.mixture is not None:
-    return _mixture_tasks(config, is_trained)
+  mixture, head = config.finetune.mixture, config.finetune.head
+  if mixture is not None and head is not None:
+    return _mixture_tasks(config, mixture, head, is_trained)
   return _xtreme_tasks(config, is_trained)
 
 
@@ -207,45 +208,52 @@ def languages_with_data(
 # --- a mixture --------------------------------------------------------------------------------------------------------
 
 
-def _mixture_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
+def _mixture_tasks(config: FinetuneConfig, mixture: str, head: str, is_trained: bool) -> FinetuneTasks:
   from tasks.rows import DEV_SPLITS, label_names, missing_parts, tasks_and_rates
 
-  options, name = config.finetune, config.finetune.mixture
-  rates = tasks_and_rates(name)
+  rates = tasks_and_rates(mixture)
   tasks = [task for task, _ in rates]
-  split_of = lambda task, splits: next((split for split in splits if split in task.splits), None)
-  train = {task.name: rate for task, rate in rates if 'train' in task.splits and rate > 0}
-  dev = {task.name: split_of(task, DEV_SPLITS) for task in tasks if split_of(task, DEV_SPLITS)}
   evaluated_splits = DEV_SPLITS if config.xtreme.split == 'dev' else (config.xtreme.split,)
-  evaluated = {task.name: split_of(task, evaluated_splits) for task in tasks if split_of(task, evaluated_splits)}
-  dev = dev if is_trained and options.select == 'best' else {}
+  has_dev = is_trained and config.finetune.select == 'best'
+  train = {task.name: rate for task, rate in rates if is_trained and 'train' in task.splits and rate > 0}
+  dev = _first_splits(tasks, DEV_SPLITS) if has_dev else {}
+  evaluated = _first_splits(tasks, evaluated_splits)
 
+  # --- everything that is missing, at once -------------------------------------
   missing = [part for task in tasks for part in missing_parts(task, is_evaluated=task.name in {*dev, *evaluated})]
+  is_used = {*train, *dev, *evaluated}
   missing += [
-    f'{task.name} has none of the splits that are read' for task in tasks if task.name not in {*train, *dev, *evaluated}
+    f'{task.name} has no split that is read, only {", ".join(task.splits)}'
+    for task in tasks
+    if task.name not in is_used
   ]
   if is_trained and not train:
     missing.append('no task has a split train')
-  if is_trained and options.select == 'best' and not dev:
-    missing.append("no task has a split dev or validation, which finetune.select = 'best' needs")
+  if has_dev and not dev:
+    missing.append("no task has a split dev or validation, which finetune.select='best' needs")
   if not evaluated:
-    missing.append(f'no task has a split {" or ".join(evaluated_splits)}')
-  if not missing and len({label_names(task) for task in tasks}) > 1:
-    missing.append(
-      'the labels of the tasks differ: ' + '; '.join(f'{t.name} {", ".join(label_names(t))}' for t in tasks)
-    )
+    missing.append(f'no task has a split {" or ".join(evaluated_splits)}, see xtreme.split')
+  labels = [] if missing or head == 'qa' else list(dict.fromkeys(label_names(task) for task in tasks))
+  if len(labels) > 1:
+    missing.append('the labels of the tasks differ: ' + ' | '.join(', '.join(names) for names in labels))
   if missing:
     raise UsageError(
-      'not all is there to fine-tune: ' + '; '.join(missing),
-      where=f'finetune.mixture = {name!r}',
+      'not a mixture for fine-tuning: ' + '; '.join(missing),
+      where=f'finetune.mixture = {mixture!r}',
       fix='docs/guides/own_task.md lists what a task must have',
     )
   return FinetuneTasks(
-    name=name,
-    head=options.head,
-    labels=() if options.head == 'qa' else label_names(tasks[0]),
-    train=train if is_trained else {},
+    name=mixture,
+    head=head,
+    labels=labels[0] if labels else (),
+    train=train,
     dev=dev,
-    evaluated=tuple(EvaluatedTask(name, task, task, split) for task, split in evaluated.items()),
-    skipped={name: {task.name: f'no split {config.xtreme.split}' for task in tasks if task.name not in evaluated}},
+    evaluated=tuple(EvaluatedTask(mixture, task, task, split) for task, split in evaluated.items()),
+    skipped={mixture: {task.name: f'no split {config.xtreme.split}' for task in tasks if task.name not in evaluated}},
   )
+
+
+def _first_splits(tasks: Sequence[Any], splits: Sequence[str]) -> dict[str, str]:
+  """For each task that has any of some splits, the first of them."""
+  found = {task.name: [split for split in splits if split in task.splits] for task in tasks}
+  return {name: of_task[0] for name, of_task in found.items() if of_task}

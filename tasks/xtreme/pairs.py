@@ -83,7 +83,8 @@ def predict_labels(
 ) -> dict[int, str]:
   """The label with the highest score for each example; scores are [labels]."""
   del config
-  return {int(target['example']): labels[np.argmax(logits)] for target, logits in zip(targets, scores, strict=True)}
+  rows = zip(targets, scores, strict=True)
+  return {int(target['example']): labels[int(np.argmax(logits))] for target, logits in rows}
 
 
 def score_labels(
