@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from launch import gcloud
 from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, run_launcher
 from launch.retry import RetryCounter, RetryPolicy, add_retry_options, is_retryable, joint_exit_code, retry_policy
-from launch.tpu_vm import LOST_STATES, TpuVm, WorkerStatus, add_python, add_worker_verbs, show_status, tpu_vm
+from launch.tpu_vm import LOST_STATES, TpuVm, add_python, add_worker_verbs, show_status, tpu_vm
 from rembert.errors import RunError, UsageError
 from rembert.training.preemption import EXIT_STOPPED
 
@@ -229,7 +229,8 @@ class Watch:
     states = {worker.state for worker in workers}
     codes = [worker.exit_code for worker in workers if worker.exit_code is not None]
     errors = [code for code in codes if code and not _was_stopped(code)]
-    is_settled = self._is_unchanged(workers)
+    now = tuple((worker.host, worker.state, worker.exit_code) for worker in workers)
+    is_settled, self._last_workers = now == self._last_workers, now
     if states == {'idle'}:
       self._start()
     elif states == {'ended'} and not any(map(_was_stopped, codes)):
@@ -247,11 +248,6 @@ class Watch:
       self.vm.stop(_SAVE_SECONDS)
       self._start()
     return None
-
-  def _is_unchanged(self, workers: Sequence[WorkerStatus]) -> bool:
-    now = tuple((worker.host, worker.state, worker.exit_code) for worker in workers)
-    is_unchanged, self._last_workers = now == self._last_workers, now
-    return is_unchanged
 
   def _start(self) -> None:
     self._last_workers = ()

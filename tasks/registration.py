@@ -4,6 +4,7 @@ from tasks.tensorflow_import import tensorflow  # noqa: F401 - before SeqIO impo
 
 # isort: split
 from collections.abc import Mapping
+from typing import Any
 
 import seqio
 
@@ -27,7 +28,7 @@ def add_task(name: str, **arguments) -> seqio.Task:
   return seqio.TaskRegistry.add(name, **arguments)
 
 
-def add_mixture(name: str, rates: Mapping[str, seqio.MixtureRate], **arguments) -> seqio.Mixture:
+def add_mixture(name: str, rates: Mapping[str, seqio.MixtureRate], **arguments: Any) -> seqio.Mixture:
   """`seqio.MixtureRegistry.add`, which may replace a mixture of ours.
 
   Args:

@@ -5,6 +5,7 @@ itself: each device is given its rows and heads by hand.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +54,7 @@ def self_attention(
   visibility: Visibility,
   *,
   attend: Callable[..., jax.Array],
-  **dropout,
+  **dropout: Any,
 ) -> jax.Array:
   """All of `SelfAttention` with arrays that lie in memory as the kernel wants them from product to product.
 

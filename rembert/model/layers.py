@@ -6,7 +6,7 @@ which `rembert.kernels` may put faster ones of the same signature.
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -66,9 +66,8 @@ def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: flo
 def gelu(x: jax.Array, approximate: bool) -> jax.Array:
   """x·Φ(x) in float32, exact or with the tanh approximation of Φ (Hendrycks and Gimpel, 2016)."""
   y = x.astype(jnp.float32)
-  if (
-    approximate
-  ):  # Φ ≈ ½(1 + tanh u), as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits
+  if approximate:
+    # Φ ≈ ½(1 + tanh u), as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits.
     return (y * jax.nn.sigmoid(math.sqrt(8 / math.pi) * (y + 0.044715 * y**3))).astype(x.dtype)
   return jax.nn.gelu(y, approximate=False).astype(x.dtype)
 
@@ -84,7 +83,9 @@ def gather_positions(x_BxSxH: jax.Array, positions_BxK: jax.Array) -> jax.Array:
   return jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
 
 
-def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_step: Callable | None = None):
+def run_layers(
+  step: Callable, x: jax.Array, layers: Any, *, unroll: int = 1, last_step: Callable | None = None
+) -> tuple[jax.Array, Any]:
   """`x` through layers whose parameters are stacked, by one loop: program and compile time do not grow with depth.
 
   Args:

@@ -104,7 +104,7 @@ def _style(name: str = '') -> Iterator[None]:
 
 @contextlib.contextmanager
 def canvas(
-  rows: int = 1, columns: int = 1, *, width: float = WIDTH, height: float = HEIGHT, dpi: int = 150, **options
+  rows: int = 1, columns: int = 1, *, width: float = WIDTH, height: float = HEIGHT, dpi: int = 150, **options: Any
 ) -> Iterator[Canvas]:
   """A figure in this look, without a window and without global state.
 

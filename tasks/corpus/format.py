@@ -14,7 +14,7 @@ tfds_data_dir='CORPUS')` read it. A split without documents does not exist: it h
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from etils import epath
 
@@ -86,7 +86,7 @@ class Corpus:
       if taken >= characters:
         break
 
-  def of_languages(self, languages: Sequence[str] | None, say=lambda line: None) -> 'Corpus':
+  def of_languages(self, languages: Sequence[str] | None, say: Callable[[str], None] = lambda line: None) -> 'Corpus':
     """The same corpus with some of its languages only.
 
     Args:

@@ -304,7 +304,7 @@ def test_a_scale_is_a_file_for_each_kind_of_run(arguments, capsys):
     (['--seed=0'], 2, 'unknown argument --seed=0'),
     (['--side_by_side=100000'], 2, 'runs side by side on'),
     (['gin/no_such.gin'], 2, 'no gin file gin/no_such.gin'),
-    (['--module=no_such_module'], 2, "No module named 'no_such_module'"),
+    (['--module=no_such_module'], 2, "there is no module 'no_such_module'"),
   ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_written(arguments, tmp_path, change, code, said, capsys):

@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsed_pages import HOSTILE, Reader
 
@@ -102,6 +102,7 @@ def test_hostile_text_is_text_wherever_it_stands(text, picture):
   assert all(re.fullmatch(r'[a-z0-9-]+\.(png|csv)', name) for name in page.files)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text(st.characters(exclude_characters='\r\n', exclude_categories=())))
 def test_any_text_comes_back_as_it_went_in(text):
   html, files = made(text, table('t', ['a'], [text]))

@@ -65,8 +65,8 @@ def test_datasets_share_one_model(xtreme_vocabulary):
 
 
 # Texts that TensorFlow Text and the library segment in different ways, at most, by sample (docs/concepts/data.md). How
-# many exactly depends on the vocabulary: 0 and 87 of 400 when this was written.
-DIFFERENT = {'of XTREME': 2, 'of repeated characters': 120}
+# many exactly depends on the vocabulary: 0, and 87 or 126 of 400 with two that were tried.
+DIFFERENT = {'of XTREME': 2, 'of repeated characters': 200}
 
 
 @pytest.mark.parametrize('sample', DIFFERENT)
