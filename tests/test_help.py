@@ -13,7 +13,7 @@ from rembert.model.heads import HEADS
 ROOT = pathlib.Path(__file__).parent.parent
 COMMANDS = (
   *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict'),
-  *('tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download'),
+  *('tasks.vocabulary', 'tasks.token_store', 'tasks.metrics', 'tasks.xtreme.download'),
   *('launch.supervise', 'launch.local_cluster', 'launch.xtreme', 'launch.sweep'),
   *('launch.tpu_vm', 'launch.queued_resource', 'launch.gke', 'launch.xpk', 'launch.slurm'),
 )

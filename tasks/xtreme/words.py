@@ -141,28 +141,33 @@ def _of_sentences(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Block:
+class Block:
   """Lines up to a blank one, and where they begin."""
 
   lines: tuple[Line, ...]
   where: str
 
 
-def _blocks(lines: Sequence[Line]) -> Iterator[_Block]:
+def read_blocks(path: epath.Path) -> list[Block]:
+  """Blocks of a file; UsageError if it is empty or broken."""
+  return list(_blocks(text_lines(path)))
+
+
+def _blocks(lines: Sequence[Line]) -> Iterator[Block]:
   block: list[Line] = []
   for line in lines:
     if line.text.strip(' \t'):
       block.append(line)
     else:
-      yield _Block(tuple(block), (block or [line])[0].where)
+      yield Block(tuple(block), (block or [line])[0].where)
       block = []
   if block:
-    yield _Block(tuple(block), block[0].where)
+    yield Block(tuple(block), block[0].where)
 
 
 def _sentences(path: epath.Path, labels: Sequence[str]) -> Iterator[Sentence]:
   """Sentences of a file whose lines all have one column, or all two."""
-  blocks = list(_blocks(text_lines(path)))
+  blocks = read_blocks(path)
   table = [(line.text.split('\t'), line.where) for block in blocks for line in block.lines]
   if not table:
     raise UsageError('a file without words', where=f'{path}:1', fix='fetch it again')
@@ -174,7 +179,7 @@ def _sentences(path: epath.Path, labels: Sequence[str]) -> Iterator[Sentence]:
     yield Sentence(tuple(row[0] for row, _ in words), tags, block.where)
 
 
-def _check_counts(gold: Sequence[_Block], gold_file: epath.Path, sentences: Sequence[Sentence], path: epath.Path):
+def _check_counts(gold: Sequence[Block], gold_file: epath.Path, sentences: Sequence[Sentence], path: epath.Path):
   for block, sentence in zip(gold, sentences, strict=False):
     if len(block.lines) != len(sentence.words):
       raise UsageError(

@@ -25,7 +25,14 @@ DRY = (
 PROGRAMS = (
   *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict'),
   *('benchmarks.run', 'benchmarks.kernels'),
-  *('tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download', 'launch.supervise', 'launch.local_cluster'),
+  *(
+    'tasks.vocabulary',
+    'tasks.token_store',
+    'tasks.metrics',
+    'tasks.xtreme.download',
+    'launch.supervise',
+    'launch.local_cluster',
+  ),
   *DRY,
 )
 # What follows -- is what they run.
