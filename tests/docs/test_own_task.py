@@ -69,7 +69,7 @@ def run(folder: pathlib.Path, vocabulary: pathlib.Path, *arguments: str) -> subp
 def test_the_task_of_the_page_is_trained_and_evaluated(folder, xtreme_vocabulary):
   dry = run(folder, xtreme_vocabulary, '--dry_run')
   assert dry.returncode == 0, dry.stderr
-  assert 'reviews: reviews.en, reviews.de, reviews.sw' in dry.stdout
+  assert 'reviews: reviews.de, reviews.en, reviews.sw' in dry.stdout
   done = run(folder, xtreme_vocabulary, '--workdir=run')
   assert done.returncode == 0, done.stderr
   results = json.loads((folder / 'run/results.json').read_text())
