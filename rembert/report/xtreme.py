@@ -59,7 +59,7 @@ def row_of(results: Results, model: Model) -> LeaderboardRow:
   for task in results.tasks(model):
     found = of(results.scores, model=model.name, variant='', task=task)
     by_language = found.pivot_table(index=[*SEEDS, 'language'], columns='metric', values='value', sort=False)
-    if task in SCORES and set(SCORES[task]) <= set(by_language) and by_language[[*SCORES[task]]].notna().all(None):
+    if task in SCORES and set(SCORES[task]) <= set(by_language) and by_language[[*SCORES[task]]].notna().all(axis=None):
       runs = by_language[[*SCORES[task]]].groupby(SEEDS, sort=False)
       by_task[task] = [run.droplevel(SEEDS).to_dict('index') for _, run in runs]
   return leaderboard_row(model.name, by_task)
