@@ -20,9 +20,9 @@ from rembert.jobs import xtreme_results, xtreme_table
 from rembert.paper import TABLE_10
 from rembert.training.console import Console
 from rembert.training.preemption import EXIT_STOPPED
+from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import RETRIEVAL
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.tasks import get_task
 
 EXAMPLES = """
 examples
@@ -163,11 +163,9 @@ def _why_not(task: str, folder: XtremeFolder) -> str:
   """Why a task cannot be run with this data; '' if it can."""
   if task in RETRIEVAL:
     return '' if (folder.root / task).is_dir() else 'no data'
-  from rembert.jobs.judging import has_data
-
-  if not has_data(get_task(task), folder, 'train', ('en',)):
+  if not TASKS[task].has_data(folder, 'train', ('en',)):
     return 'no training data'
-  return '' if any(has_data(get_task(name), folder, 'test') for name in FINE_TUNED[task]) else 'no test data'
+  return '' if any(TASKS[name].has_data(folder, 'test') for name in FINE_TUNED[task]) else 'no test data'
 
 
 def _rates(asked_for: str | None, task: str) -> tuple[float | None, ...]:

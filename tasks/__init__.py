@@ -10,3 +10,10 @@ def add_wikipedia(**arguments) -> None:
   from tasks import mixtures  # first, as it registers under the same names
 
   mixtures.add_wikipedia(**arguments)
+
+
+def add_xtreme(**arguments) -> None:
+  """Registers `xtreme.{task}.{language}` and mixtures over XTREME's files: `tasks.xtreme.registry.add_xtreme`."""
+  from tasks import mixtures  # first, as it registers under the same names
+
+  mixtures.add_xtreme(**arguments)

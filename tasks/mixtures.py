@@ -19,6 +19,7 @@ from rembert.data.mixture import sampling_rates
 from tasks.mc4 import add_mc4
 from tasks.wikipedia.languages import MC4, REMBERT, edition_of
 from tasks.wikipedia.registry import EDITIONS, add_wikipedia, numbers_of_documents
+from tasks.xtreme.registry import add_xtreme
 
 PRETRAINING = 'rembert.pretraining'
 
@@ -65,3 +66,4 @@ def add_pretraining() -> None:
 add_wikipedia()
 add_mc4()
 add_pretraining()
+add_xtreme()

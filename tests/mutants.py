@@ -634,23 +634,23 @@ MUTANTS = [
   ),
   Mutant(
     'every piece of a word is labelled with its tag instead of the first piece alone',
-    'tasks/xtreme/words.py',
-    'row_labels[first_pieces] = labels',
-    'row_labels[1:-1] = np.repeat(labels, [len(word) for word in words])',
+    'tasks/xtreme/preprocessors.py',
+    'labels = ids.with_values(tf.tensor_scatter_nd_update(labels, begins[:, None], tags))',
+    'labels = ids.with_values(tf.repeat(tags, lengths))',
     area='tasks',
   ),
   Mutant(
     'the end of a long context is in no window',
-    'tasks/xtreme/windows.py',
-    'range(0, max(length - room, 0) + step, step)',
-    'range(0, max(length - room, 1), step)',
+    'tasks/xtreme/preprocessors.py',
+    'windows = 1 + (tf.maximum(lengths - room, 0) + step - 1) // step',
+    'windows = 1 + tf.maximum(lengths - room, 0) // step',
     area='tasks',
   ),
   Mutant(
     'a window that cuts an answer off is labelled with an end that it does not contain',
-    'tasks/xtreme/windows.py',
-    'shown.start <= answer[0] and answer[1] < shown.stop',
-    'shown.start <= answer[0] < shown.stop',
+    'tasks/xtreme/preprocessors.py',
+    'is_shown = (first <= span[:, 0]) & (span[:, 1] < limit)',
+    'is_shown = (first <= span[:, 0]) & (span[:, 0] < limit)',
     area='tasks',
   ),
   Mutant(
@@ -669,9 +669,9 @@ MUTANTS = [
   ),
   Mutant(
     'the [SEP] behind the first sentence of a pair has the token type of the second',
-    'tasks/xtreme/pairs.py',
-    '(kept_first + 2, kept_second + 1)',
-    '(kept_first + 1, kept_second + 2)',
+    'tasks/xtreme/preprocessors.py',
+    "return {**pairs, 'input_ids': ids, 'token_type_ids': types}",
+    "return {**pairs, 'input_ids': ids, 'token_type_ids': tf.concat([types[:, 1:], types[:, -1:]], axis=1)}",
     area='tasks',
   ),
   Mutant(
@@ -683,9 +683,9 @@ MUTANTS = [
   ),
   Mutant(
     'places of pieces in a text are counted in bytes instead of characters',
-    'tasks/xtreme/pieces.py',
-    'is_first_byte = encoded & 0b1100_0000 != 0b1000_0000',
-    'is_first_byte = encoded >= 0',
+    'tasks/xtreme/preprocessors.py',
+    'is_first_byte = tf.bitwise.bitwise_and(text, 0b1100_0000) != 0b1000_0000',
+    'is_first_byte = tf.ones_like(text, tf.bool)',
     area='tasks',
   ),
   Mutant(
@@ -711,10 +711,10 @@ MUTANTS = [
     area='tasks',
   ),
   Mutant(
-    'XNLI pairs from TFDS have entailment and neutral swapped',
-    'tasks/xtreme/prepared.py',
-    "_NLI = ('entailment', 'neutral', 'contradiction')",
-    "_NLI = ('neutral', 'entailment', 'contradiction')",
+    'of a pair that is too long the second sentence alone is truncated',
+    'tasks/xtreme/preprocessors.py',
+    'tf_text.RoundRobinTrimmer(',
+    'tf_text.WaterfallTrimmer(',
     area='tasks',
   ),
   Mutant(

@@ -1,4 +1,4 @@
-"""Rows of a task that is fine-tuned or judged, to batches.
+"""Rows of tasks for fine-tuning or evaluation, to batches.
 
 A batch is a dict of int32 arrays. `input_ids`, `token_type_ids` and `segment_ids` (1 for text, 0 for padding) are
 [B, S]; `labels` are [B], [B, S] or [B, 2] as the head wants them, −1 where nothing is to be predicted.
@@ -6,11 +6,11 @@ A batch is a dict of int32 arrays. `input_ids`, `token_type_ids` and `segment_id
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from rembert.data.mixture import EPOCH_STREAM, random_stream
+from rembert.data.mixture import EPOCH_STREAM, interleaved, random_stream, row_proportions
 from rembert.errors import UsageError
 
 Batch = dict[str, np.ndarray]
@@ -18,19 +18,38 @@ _ROUND_TO = 32  # lengths of rows that are judged are rounded up to this, so tha
 
 
 class Row(Protocol):
-  """See `tasks.xtreme.task.Row`."""
+  """See `tasks.rows.Row`."""
 
-  input_ids: np.ndarray
-  token_type_ids: np.ndarray
-  labels: np.ndarray
+  @property
+  def input_ids(self) -> np.ndarray:
+    """int32 [S]."""
+
+  @property
+  def token_type_ids(self) -> np.ndarray:
+    """int32 [S]."""
+
+  @property
+  def labels(self) -> np.ndarray:
+    """int32, by the head."""
+
+
+def drawn(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
+  """At most so many of the examples, in their order: the same ones in every run, so that seeds and models compare."""
+  if most is None or most >= len(examples):
+    return examples
+  chosen = np.random.default_rng(0).permutation(len(examples))[:most]
+  return [examples[index] for index in sorted(chosen.tolist())]
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingRows:
-  """Rows in random order, epoch after epoch, without a gap between two: row r of batch n is a function of (seed, n, r).
+  """Rows of tasks at their rates, each task's in random order, epoch after epoch without a gap between two.
+
+  Row r of batch n is a function of (seed, n, r).
 
   Attributes:
-    rows: all there are, none longer than `sequence_length`.
+    tasks: all rows of each task, none longer than `sequence_length`.
+    rates: of the tasks, in proportion.
     head: see `padded`.
     batch_size: of the global batch.
     sequence_length: S.
@@ -39,7 +58,8 @@ class TrainingRows:
     process: index of this process, and how many there are; each takes its part of every batch.
   """
 
-  rows: Sequence[Row]
+  tasks: Sequence[Sequence[Row]]
+  rates: Sequence[float]
   head: str
   batch_size: int
   sequence_length: int
@@ -48,22 +68,27 @@ class TrainingRows:
   process: tuple[int, int] = (0, 1)
 
   def __post_init__(self):
-    if not self.rows:
-      raise UsageError('there is nothing to train on', where='xtreme.data_dir', fix='look into the training file')
+    if not self.tasks or not all(self.tasks):
+      raise UsageError(
+        'there is nothing to train on', where='xtreme.data_dir, finetune.mixture', fix='look into the training file'
+      )
 
   def batches(self, step: int) -> Iterator[Batch]:
     """This process's rows of the batches of steps `step`, `step` + 1, …, for ever."""
-    epoch, order = -1, np.empty(0, np.int64)
+    orders: dict[int, tuple[int, np.ndarray]] = {}  # of each task, the epoch and its order
+    proportions = row_proportions(self.rates)
     index, count = self.process
     own = self.batch_size // count
     while True:
       first = step * self.batch_size + index * own
+      tasks, places = interleaved(np.arange(first, first + own), proportions)
       chosen = []
-      for place in range(first, first + own):
-        if place // len(self.rows) != epoch:
-          epoch = place // len(self.rows)
-          order = random_stream(self.seed, EPOCH_STREAM, epoch).permutation(len(self.rows))
-        chosen.append(self.rows[order[place % len(self.rows)]])
+      for task, place in zip(tasks.tolist(), places.tolist(), strict=True):
+        rows = self.tasks[task]
+        epoch, place = divmod(place, len(rows))
+        if orders.get(task, (-1,))[0] != epoch:
+          orders[task] = epoch, random_stream(self.seed, EPOCH_STREAM, epoch, task).permutation(len(rows))
+        chosen.append(rows[orders[task][1][place]])
       yield padded(chosen, self.head, size=own, length=self.sequence_length, pad=self.pad)
       step += 1
 

@@ -1,4 +1,4 @@
-"""A trained model judged on a task of XTREME, in every language that has data; nothing is learned."""
+"""Evaluation of a trained model on XTREME, in every language that has data, or on a mixture; nothing is learned."""
 
 import contextlib
 
@@ -9,21 +9,22 @@ from etils import epath
 import rembert
 from rembert import configuration
 from rembert.convert.importing import open_source
+from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 from rembert.hosts.together import Hosts
 from rembert.jobs import finetune_config, retrieve
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import show_hosts, show_model
 from rembert.jobs.finetune_config import FinetuneConfig
-from rembert.jobs.initial_parameters import open_initial
-from rembert.jobs.judging import (
-  Judge,
-  Report,
-  judge_tasks,
+from rembert.jobs.finetune_tasks import (
+  baseline_examples,
+  check_vocabulary_of_tasks,
   open_folder,
-  rows_reader,
-  tasks_with_data,
+  open_tasks,
+  register,
 )
+from rembert.jobs.initial_parameters import open_initial
+from rembert.jobs.judging import Judge, Report, judge_tasks
 from rembert.jobs.predict import text_encoder
 from rembert.jobs.training_run import begun, hold_workdir
 from rembert.jobs.workdir_lock import locked
@@ -32,9 +33,7 @@ from rembert.model.heads import build_model
 from rembert.training import sharding, state
 from rembert.training.console import Console
 from rembert.training.preemption import StopSignal
-from tasks.xtreme.layout import MissingFileError
-from tasks.xtreme.pieces import Pieces
-from tasks.xtreme.tasks import get_task
+from tasks.xtreme.benchmark import get_task
 
 
 def configured() -> FinetuneConfig:
@@ -43,12 +42,12 @@ def configured() -> FinetuneConfig:
 
 
 def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
-  """Judges. Each language is written as soon as it is there; a repeated command goes on with the next."""
+  """Evaluates. Each language is written as soon as it is there; a repeated command resumes with the next."""
   if config.evaluate.model is None:
     raise UsageError(
       'which model?', where='evaluate.model', fix='--gin.evaluate.model=WORKDIR, or a folder of Hugging Face'
     )
-  if config.xtreme.task in retrieve.TASKS:
+  if config.finetune.mixture is None and config.xtreme.task in retrieve.TASKS:
     return _retrieve(config, workdir, stop)
   with begun(config) as (hosts, console, stack):
     return _run(config, workdir, hosts, stack, console)
@@ -61,11 +60,11 @@ def _run(
   hold_workdir(workdir, hosts, console, stack)
 
   # --- model and data ----------------------------------------------------------
-  xtreme, path = config.xtreme, config.evaluate.model
-  folder = open_folder(xtreme)
-  tasks = [get_task(name) for name in xtreme.judged]
+  path = config.evaluate.model
   source = open_source(path)
-  for task in tasks:
+  is_mixture = config.finetune.mixture is not None
+  tasks = open_tasks(config, is_trained=False) if is_mixture else None
+  for task in (tasks,) if tasks else map(get_task, config.xtreme.judged):
     if (source.head, tuple(source.labels)) != (task.head, task.labels):
       raise UsageError(
         f'the model has {_in_words(source.head, source.labels)}, and {task.name} needs '
@@ -73,11 +72,12 @@ def _run(
         where=f'evaluate.model = {path}',
         fix='name a model that was fine-tuned for the task: gin/finetune_*.gin',
       )
-  by_task = tasks_with_data(tasks, folder, xtreme)
+  tasks = tasks or open_tasks(config, is_trained=False)
   vocabulary = config.vocabulary.path or source.vocabulary
   if vocabulary is None:
     raise UsageError('no vocabulary beside the model', where=str(path), fix='--gin.vocabulary.path=sentencepiece.model')
-  pieces = Pieces(vocabulary)
+  check_vocabulary_of_tasks(tasks, vocabulary)
+  register(config, vocabulary)
   head, labels = source.head, len(source.labels) or None
   initial = open_initial(path, 'all', config.model, head=head, num_labels=labels)
 
@@ -85,7 +85,7 @@ def _run(
   mesh = sharding.make_mesh(config.mesh)
   build = lambda rngs: build_model(head, config.model, config.execution, num_labels=labels, rngs=rngs)
   trainable = state.trainable(build, config.execution, optax.identity(), mesh)
-  console.say(f'rembert {rembert.__version__} · judging {path}')
+  console.say(f'rembert {rembert.__version__} · evaluating {path}')
   show_model(console, config.model)
   show_hosts(console, hosts)
   stack.enter_context(jax.set_mesh(mesh))
@@ -94,27 +94,21 @@ def _run(
   if hosts.is_first:
     configuration.save(workdir)
 
-  # --- judge -------------------------------------------------------------------
-  learned = get_task(xtreme.task)
-  train: list = []
-  with contextlib.suppress(MissingFileError):  # without it there is no baseline, and everything else
-    train = learned.examples(folder, 'train', xtreme.train_language, needs_labels=True)
+  # --- evaluation --------------------------------------------------------------
   judge = Judge(
     trainable,
     head,
     batch_size=config.finetune.judge_batch_size,
     longest=config.train.sequence_length,
-    pad=pieces.special.pad,
+    pad=SpecialIds().pad,
   )
-  report = Report(workdir, {'model': source.path, 'split': xtreme.split}, is_writer=hosts.is_first)
+  report = Report(workdir, {'model': source.path, 'split': config.xtreme.split}, is_writer=hosts.is_first)
   judge_tasks(
     judge,
     params,
     tasks,
-    by_task,
-    rows_reader(folder, pieces, max_length=config.train.sequence_length, config=xtreme),
-    train=train,
-    config=xtreme,
+    config=config,
+    train=baseline_examples(config, is_required=False, is_drawn=False),  # without it there is no baseline
     report=report,
     console=console,
   )
@@ -127,7 +121,7 @@ def _retrieve(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> 
   workdirs.prepare(workdir)
   console = Console()
   with locked(workdir, console.say):
-    folder, model = open_folder(config.xtreme), load(config.evaluate.model)
+    folder, model = open_folder(config), load(config.evaluate.model)
     configuration.save(workdir)
     encoder = text_encoder(model, config.vocabulary.path)
     retrieve.run(

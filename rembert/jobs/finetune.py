@@ -1,35 +1,37 @@
-"""Fine-tuning: parameters of a pre-trained encoder, a task in one language → updates → scores in all languages."""
+"""Fine-tuning: parameters of a pre-trained encoder, SeqIO tasks → updates → scores by task and language."""
 
 import contextlib
 import hashlib
 import itertools
 import math
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
+import numpy as np
 from etils import epath
 
 import rembert
 from rembert import configuration
+from rembert.data.masking import SpecialIds
 from rembert.data.prefetch import prefetch
-from rembert.data.rows import TrainingRows
+from rembert.data.rows import Row, TrainingRows
 from rembert.errors import UsageError
 from rembert.hosts.together import Hosts
 from rembert.jobs import finetune_config
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import check_mesh, show_account, show_devices, show_hosts, show_model
 from rembert.jobs.finetune_config import FinetuneConfig
-from rembert.jobs.initial_parameters import open_initial
-from rembert.jobs.judging import (
-  Judge,
-  Report,
-  in_words,
-  judge_tasks,
-  mean_loss,
-  open_folder,
-  rows_reader,
-  tasks_with_data,
+from rembert.jobs.finetune_tasks import (
+  FinetuneTasks,
+  baseline_examples,
+  check_vocabulary_of_tasks,
+  open_tasks,
+  register,
+  vocabulary_of_tasks,
 )
+from rembert.jobs.initial_parameters import open_initial
+from rembert.jobs.judging import Judge, Report, in_words, judge_tasks, mean_loss
 from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
 from rembert.model.heads import build_model
 from rembert.saved_models import config_gin
@@ -42,9 +44,6 @@ from rembert.training.optimizer import make_optimizer
 from rembert.training.preemption import EXIT_STOPPED, StopSignal
 from rembert.training.state import Trainable
 from rembert.training.step import head_sums, make_train_step
-from tasks.xtreme.pieces import Pieces
-from tasks.xtreme.task import Row, Task
-from tasks.xtreme.tasks import get_task
 
 
 def configured() -> FinetuneConfig:
@@ -53,18 +52,22 @@ def configured() -> FinetuneConfig:
 
 
 def dry_run(config: FinetuneConfig) -> int:
-  """Prints the model, and reads what is to be learned and judged; touches no devices."""
+  """Prints the model, and reads what is learned and evaluated; touches no devices."""
   console = Console()
   show_model(console, config.model)
-  task, folder = get_task(config.xtreme.task), open_folder(config.xtreme)
-  learned = task.examples(folder, 'train', config.xtreme.train_language, needs_labels=True)
-  count = min(len(learned), config.finetune.max_examples or len(learned))
-  console.say(f'{task.name}: {count:,} examples to learn from' + (f' of {len(learned):,}' * (count < len(learned))))
-  judged = [get_task(name) for name in config.xtreme.judged]
-  for name, (found, missing) in tasks_with_data(judged, folder, config.xtreme).items():
-    console.say(f'{name}: ' + ', '.join(f'{language} {len(examples):,}' for language, examples in found.items()))
+  tasks = open_tasks(config)
+  if config.finetune.mixture is None:
+    learned, most = len(baseline_examples(config, is_drawn=False)), config.finetune.max_examples
+    count = min(learned, most or learned)
+    console.say(f'{tasks.name}: {count:,} examples to learn from' + (f' of {learned:,}' * (count < learned)))
+  else:
+    console.say(f'{tasks.name}: rates ' + ', '.join(f'{task} {rate:g}' for task, rate in tasks.train.items()))
+  for group, missing in tasks.skipped.items():
+    found = [each for each in tasks.evaluated if each.group == group]
+    count = lambda each: f' {each.examples:,}' if each.examples else ''
+    console.say(f'{group}: ' + ', '.join(each.name + count(each) for each in found))
     if missing:
-      console.say(f'{name}: no data for {", ".join(missing)}')
+      console.say(f'{group}: no data for {", ".join(missing)}')
   return 0
 
 
@@ -82,31 +85,31 @@ def _run(
   console: Console,
   stack: contextlib.ExitStack,
 ) -> int:
-  xtreme = config.xtreme
   # --- workdir ---------------------------------------------------------------
   goodput = open_workdir(workdir, hosts, console, stack)
 
   # --- data: all of it is read before anything is trained ----------------------
-  task, folder = get_task(xtreme.task), open_folder(xtreme)
-  judged_tasks = [get_task(name) for name in xtreme.judged]
   with console.task('reading examples'):
-    by_task = tasks_with_data(judged_tasks, folder, xtreme)
+    tasks = open_tasks(config)
   initial = None
   if config.train.init_from is not None:
     initial = open_initial(
-      config.train.init_from, 'encoder', config.model, head=task.head, num_labels=len(task.labels), drops_layers=True
+      config.train.init_from, 'encoder', config.model, head=tasks.head, num_labels=len(tasks.labels), drops_layers=True
     )
-  vocabulary = _vocabulary(config, initial, workdir, is_writer=hosts.is_first)
+  vocabulary = _vocabulary(config, tasks, initial, workdir, is_writer=hosts.is_first)
   hosts.wait_for_all('vocabulary')
-  pieces = Pieces(vocabulary)
+  register(config, vocabulary)
   with console.task('examples to rows'):
-    train_examples, train_rows = _read(task, folder, 'train', pieces, config)
-    dev_examples, dev_rows = (
-      _read(task, folder, 'dev', pieces, config) if config.finetune.select == 'best' else ([], [])
-    )
-  config = config.for_rows(len(train_rows))
+    train_rows = _read_rows(config, tasks, dict.fromkeys(tasks.train, 'train'), config.finetune.max_examples)
+    dev_rows = _read_rows(config, tasks, tasks.dev, config.finetune.max_dev_examples, keep_examples=True)
+  all_train_rows, all_dev_rows = (list(itertools.chain(*rows.values())) for rows in (train_rows, dev_rows))
+  config = config.for_rows(len(all_train_rows))
   train = config.train
-  identity = config.identity() | {'training rows': _digest(train_rows), 'head': task.head, 'labels': list(task.labels)}
+  identity = config.identity() | {
+    'training rows': _digest(all_train_rows),
+    'head': tasks.head,
+    'labels': list(tasks.labels),
+  }
 
   # --- where the workdir stands ------------------------------------------------
   checkpoints = open_checkpoints(workdir, train, console, stack)
@@ -117,18 +120,18 @@ def _run(
     workdirs.refuse_other_run(newest.meta, identity, workdir)
   if hosts.is_first:
     configuration.save(workdir)
-    if dev_rows:
+    if all_dev_rows:
       write_whole(workdir / 'best' / 'config.gin', config_gin(config.model))
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
-  trainable = make_trainable(config, task, mesh)
-  console.say(f'rembert {rembert.__version__} · fine-tuning on {task.name} in {workdir}')
+  trainable = make_trainable(config, tasks, mesh)
+  console.say(f'rembert {rembert.__version__} · fine-tuning on {tasks.name} in {workdir}')
   show_model(console, config.model)
   peak = flops.peak_flops_per_device()
   show_devices(console, trainable, config, peak)
   show_hosts(console, hosts)
-  _show_schedule(console, config, task, len(train_examples), len(train_rows), len(dev_examples))
+  _show_schedule(console, config, tasks, len(all_train_rows), len(all_dev_rows))
 
   # --- restore: this workdir → train.init_from → from scratch -------------------
   stack.enter_context(jax.set_mesh(mesh))
@@ -144,19 +147,20 @@ def _run(
 
   judge = Judge(
     trainable,
-    task.head,
+    tasks.head,
     batch_size=config.finetune.judge_batch_size,
     longest=train.sequence_length,
-    pad=pieces.special.pad,
+    pad=SpecialIds().pad,
   )
   if position.step < train.steps or position.is_evaluation_due:
     # --- compile ---------------------------------------------------------------
     source = TrainingRows(
-      train_rows,
-      task.head,
+      list(train_rows.values()),
+      list(tasks.train.values()),
+      tasks.head,
       batch_size=train.batch_size,
       sequence_length=train.sequence_length,
-      pad=pieces.special.pad,
+      pad=SpecialIds().pad,
       seed=train.seed,
       process=(jax.process_index(), jax.process_count()),
     )
@@ -165,31 +169,30 @@ def _run(
     first = next(batches)
     train_step = make_train_step(
       trainable,
-      sums_of=head_sums(task.head),
+      sums_of=head_sums(tasks.head),
       accumulation_steps=train.accumulation_steps,
       dropout_seed=config.dropout_seed,
     )
     with console.task('compiling'), goodput.activity('compile'):
       train_step = train_step.lower(trainable.restore_target(), first[0]).compile()
-      if dev_rows:  # now, and not at the first evaluation: a signal ends a compilation where nothing can be lost
-        judge.outputs(position.state.params, dev_rows[:1])
+      if all_dev_rows:  # now, and not at the first evaluation: a signal ends a compilation where nothing can be lost
+        judge.outputs(position.state.params, all_dev_rows[:1])
 
     # --- loop ------------------------------------------------------------------
     found = best.newest()
-    best_score = -math.inf if found is None else found.meta['dev'][task.scores[0]]
+    best_score = -math.inf if found is None else _first(found.meta['dev'])
 
     def evaluate_dev(params: dict, is_stopped: Callable[[], bool]) -> dict[str, float] | None:
       nonlocal best_score
-      outputs = judge.outputs(params, dev_rows, is_stopped=is_stopped)
+      outputs = judge.outputs(params, all_dev_rows, is_stopped=is_stopped)
       if outputs is None:
         return None
-      predictions = task.predictions(dev_examples, dev_rows, outputs, config=xtreme)
-      scores = task.score(dev_examples, predictions, xtreme.train_language)
-      if scores[task.scores[0]] > best_score:  # the first among equals, also when a run goes on before it
-        best_score = scores[task.scores[0]]
+      scores = _dev_scores(tasks, dev_rows, outputs)
+      if _first(scores) > best_score:  # the first among equals, also when a run resumes before it
+        best_score = _first(scores)
         best.save(position.step, position.state, {}, identity | {'dev': scores})
         best.wait()  # before any checkpoint says that this evaluation has been made
-      return {'eval/loss': mean_loss(task.head, dev_rows, outputs)} | {
+      return {'eval/loss': mean_loss(tasks.head, all_dev_rows, outputs)} | {
         f'eval/dev/{name}': value for name, value in scores.items()
       }
 
@@ -198,7 +201,7 @@ def _run(
       position,
       itertools.chain([first], batches),
       train_step=train_step,
-      evaluate=evaluate_dev if dev_rows else None,
+      evaluate=evaluate_dev if all_dev_rows else None,
       identity=identity,
       checkpoints=checkpoints,
       workdir=workdir,
@@ -211,20 +214,20 @@ def _run(
     if not is_done:
       return EXIT_STOPPED
 
-  # --- judge: the best parameters, or the last, in every language ----------------
+  # --- evaluation: the best parameters, or the last, of every task and language --
   params, judged_step, dev = position.state.params, position.step, None
-  if dev_rows:
+  if all_dev_rows:
     chosen = best.restore_newest(trainable.restore_target())
     params, judged_step, dev = chosen.state.params, chosen.step, chosen.meta['dev']
-    console.say(f'judging the parameters of step {judged_step}: {in_words(dev)} on dev')
+    console.say(f'evaluating the parameters of step {judged_step}: {in_words(dev)} on dev')
   facts = {
-    'task': task.name,
+    'task': tasks.name,
     'step': judged_step,
     'seed': train.seed,
     'learning_rate': config.optimizer.learning_rate,
     'init_from': train.init_from,
-    'train_language': xtreme.train_language,
-    'split': xtreme.split,
+    'train_language': None if config.finetune.mixture else config.xtreme.train_language,
+    'split': config.xtreme.split,
     'dev': dev,
     'training rows': identity['training rows'],
   }
@@ -233,11 +236,9 @@ def _run(
     judge_tasks(
       judge,
       params,
-      judged_tasks,
-      by_task,
-      rows_reader(folder, pieces, max_length=train.sequence_length, config=xtreme),
-      train=train_examples,
-      config=xtreme,
+      tasks,
+      config=config,
+      train=baseline_examples(config),
       report=report,
       console=console,
     )
@@ -246,18 +247,20 @@ def _run(
   return 0
 
 
-def make_trainable(config: FinetuneConfig, task: Task, mesh: jax.sharding.Mesh) -> Trainable:
-  """Model with the task's head, and optimizer, on a mesh; UsageError where they do not go together."""
+def make_trainable(config: FinetuneConfig, tasks: FinetuneTasks, mesh: jax.sharding.Mesh) -> Trainable:
+  """Model with the tasks' head, and optimizer, on a mesh; UsageError where they do not go together."""
   check_mesh(config.train, config.execution, mesh)
   build = lambda rngs: build_model(
-    task.head, config.model, config.execution, num_labels=len(task.labels) or None, rngs=rngs
+    tasks.head, config.model, config.execution, num_labels=len(tasks.labels) or None, rngs=rngs
   )
   return state.trainable(build, config.execution, make_optimizer(config.optimizer, config.train.steps), mesh)
 
 
-def _vocabulary(config: FinetuneConfig, initial, workdir: epath.Path, *, is_writer: bool) -> epath.Path:
-  """The workdir's copy of the vocabulary: that of `vocabulary.path`, or of the parameters to begin with."""
-  path = config.vocabulary.path or (initial and initial.source.vocabulary)
+def _vocabulary(
+  config: FinetuneConfig, tasks: FinetuneTasks, initial, workdir: epath.Path, *, is_writer: bool
+) -> epath.Path:
+  """The workdir's copy of the vocabulary: `vocabulary.path`, else that of `train.init_from` or of the tasks."""
+  path = config.vocabulary.path or (initial and initial.source.vocabulary) or vocabulary_of_tasks(tasks)
   if path is None:
     raise UsageError(
       'there is no vocabulary: nothing tells which pieces the model knows',
@@ -266,6 +269,7 @@ def _vocabulary(config: FinetuneConfig, initial, workdir: epath.Path, *, is_writ
     )
   file = workdir / 'vocabulary' / 'sentencepiece.model'
   content = epath.Path(path).read_bytes()
+  check_vocabulary_of_tasks(tasks, path)
   if is_writer:
     from tasks.vocabulary import check_vocabulary
 
@@ -278,23 +282,61 @@ def _vocabulary(config: FinetuneConfig, initial, workdir: epath.Path, *, is_writ
   return file
 
 
-def _read(task: Task, folder, split: str, pieces: Pieces, config: FinetuneConfig) -> tuple[list, list[Row]]:
-  from tasks.xtreme.seqio_tasks import read_rows
+def _read_rows(
+  config: FinetuneConfig,
+  tasks: FinetuneTasks,
+  splits: Mapping[str, str],
+  max_examples: int | None,
+  *,
+  keep_examples: bool = False,
+) -> dict[str, Sequence[Row]]:
+  """Rows of a split of each SeqIO task."""
+  from tasks.registration import find
+  from tasks.rows import read_rows
 
-  return read_rows(
-    task,
-    folder,
-    split,
-    config.xtreme.train_language,
-    pieces,
-    max_length=config.train.sequence_length,
-    config=config.xtreme,
-    needs_labels=True,
-    max_examples={'train': config.finetune.max_examples, 'dev': config.finetune.max_dev_examples}[split],
-  )
+  found: dict[str, Sequence[Row]] = {
+    name: read_rows(
+      find(name),
+      split,
+      tasks.head,
+      max_length=config.train.sequence_length,
+      max_examples=max_examples,
+      keep_examples=keep_examples,
+    )
+    for name, split in splits.items()
+  }
+  for name, rows in found.items():
+    largest = max(int(row.input_ids.max()) for row in rows)
+    if largest >= config.model.vocab_size:
+      raise UsageError(
+        f'id {largest} is beyond the {config.model.vocab_size} tokens of the model',
+        where=f'task {name}, split {splits[name]}',
+        fix='tasks with the vocabulary of the model',
+      )
+  return found
 
 
-def _digest(rows: list[Row]) -> str:
+def _dev_scores(
+  tasks: FinetuneTasks, dev_rows: Mapping[str, Sequence[Row]], outputs: Sequence[np.ndarray]
+) -> dict[str, float]:
+  """Scores of all dev splits, each the mean over the tasks that have it."""
+  from tasks.registration import find
+  from tasks.rows import metrics
+
+  outputs = iter(outputs)
+  scores = [
+    metrics(find(name), rows, list(itertools.islice(outputs, len(rows))), tasks.head) for name, rows in dev_rows.items()
+  ]
+  names = dict.fromkeys(name for of_task in scores for name in of_task)
+  return {name: statistics.fmean(of_task[name] for of_task in scores if name in of_task) for name in names}
+
+
+def _first(scores: Mapping[str, float]) -> float:
+  """The score that parameters are chosen by."""
+  return next(iter(scores.values()))
+
+
+def _digest(rows: Sequence[Row]) -> str:
   """Of what is trained on: another file, or another vocabulary, is another run."""
   digest = hashlib.sha256()
   for row in rows:
@@ -303,21 +345,24 @@ def _digest(rows: list[Row]) -> str:
 
 
 def _show_schedule(
-  console: Console, config: FinetuneConfig, task: Task, train_examples: int, train_rows: int, dev_examples: int
+  console: Console, config: FinetuneConfig, tasks: FinetuneTasks, train_rows: int, dev_rows: int
 ) -> None:
-  train, optimizer = config.train, config.optimizer
-  select = f'the best by dev {task.scores[0]}, at every {train.eval_every} steps' if dev_examples else 'the last'
+  train, optimizer, xtreme = config.train, config.optimizer, config.xtreme
+  select = f'the best on dev, at every {train.eval_every} steps' if dev_rows else 'the last'
+  learned = f'{tasks.name}, learned in {xtreme.train_language}'
+  learned += f', evaluated on {", ".join(xtreme.evaluate_on)}' if xtreme.evaluate_on else ''
+  if config.finetune.mixture:
+    learned = f'{tasks.name}: ' + ', '.join(f'{name} at {rate:g}' for name, rate in tasks.train.items())
   console.facts(
     'Fine-tuning',
     {
-      'task': f'{task.name}, learned in {config.xtreme.train_language}'
-      + (f', judged on {", ".join(config.xtreme.evaluate_on)}' if config.xtreme.evaluate_on else ''),
-      'examples': f'{train_examples:,} in {train_rows:,} rows, {dev_examples:,} for dev',
-      'batch': f'{train.batch_size} rows × {train.sequence_length} pieces'
+      'task': learned,
+      'rows': f'{train_rows:,} to learn from, {dev_rows:,} for dev',
+      'batch': f'{train.batch_size} rows × {train.sequence_length} tokens'
       + (f', in {train.accumulation_steps} parts' if train.accumulation_steps > 1 else ''),
       'steps': f'{train.steps:,}, {train.steps * train.batch_size / train_rows:.3g} epochs',
       'learning rate': f'{optimizer.learning_rate:g}, warm-up {optimizer.warmup_steps:,} steps, linear decay to 0',
-      'judged': f'{select}, in every language that has data',
+      'evaluated': f'{select}, in every language that has data',
       'begins with': train.init_from or 'nothing: untrained',
     },
   )

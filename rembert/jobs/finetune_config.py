@@ -49,7 +49,8 @@ class FinetuneConfig:
   tracking: TrackingConfig
 
   def __post_init__(self):
-    has_rows = self.xtreme.task not in RETRIEVAL  # sentences are as long as the model allows
+    # Sentences for retrieval are as long as the model allows.
+    has_rows = self.finetune.mixture is not None or self.xtreme.task not in RETRIEVAL
     if has_rows and self.train.sequence_length > self.model.max_position_embeddings:
       raise UsageError(
         f'rows of {self.train.sequence_length} pieces, but positions for {self.model.max_position_embeddings}',
@@ -73,7 +74,8 @@ class FinetuneConfig:
   @property
   def train_flops_per_step(self) -> int:
     """Of the whole batch; the head's few are left out."""
-    last_queries = 1 if self.execution.trim_last_layer and self.xtreme.task in PAIRS else None
+    is_classified = self.finetune.head == 'classification' if self.finetune.mixture else self.xtreme.task in PAIRS
+    last_queries = 1 if self.execution.trim_last_layer and is_classified else None
     per_row = flops.train_flops_per_row(self.model, self.train.sequence_length, 0, last_queries=last_queries)
     return self.train.batch_size * per_row
 
@@ -94,11 +96,16 @@ class FinetuneConfig:
     """What a checkpoint of this run is a checkpoint of, by gin name; JSON. Of the configuration of `for_rows`."""
     return {
       **config_meta('RemBertConfig', self.model),
-      **config_meta('xtreme', self.xtreme, ('task', 'train_language', 'doc_stride', 'max_query_length')),
+      **self._data_identity(),
       **config_meta('optimizer', self.optimizer),
       **config_meta('train', self.train, ('steps', 'seed', 'batch_size', 'sequence_length', 'eval_every', 'init_from')),
       **config_meta('finetune', self.finetune, ('select', 'max_dev_examples')),
     }
+
+  def _data_identity(self) -> dict:
+    if self.finetune.mixture is not None:
+      return config_meta('finetune', self.finetune, ('mixture',))
+    return config_meta('xtreme', self.xtreme, ('task', 'train_language', 'doc_stride', 'max_query_length'))
 
 
 def configured(

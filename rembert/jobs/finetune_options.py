@@ -5,13 +5,18 @@ import math
 
 from rembert.errors import UsageError
 
+HEADS = ('classification', 'tagging', 'qa')
+
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneOptions:
   """How a task is learned, beside what `train` and `optimizer` say.
 
   Attributes:
-    epochs: times that every training example is seen; None takes `train.steps`.
+    mixture: a registered SeqIO task or mixture to learn and to evaluate in place of `xtreme.task`; see `tasks.rows`.
+      Rows are drawn at the mixture's rates.
+    head: of the model for a mixture: `classification`, `tagging` or `qa`.
+    epochs: times that every training example is seen, of a mixture on average; None takes `train.steps`.
     warmup_share: of the steps, for warming up (BERT's fine-tuning: 0.1); None takes `optimizer.warmup_steps`.
     evaluations_per_epoch: on the dev set in the training language; None takes `train.eval_every`.
     max_examples: to learn from, drawn once for all seeds and models; None for all. The paper learns from all.
@@ -20,6 +25,8 @@ class FinetuneOptions:
     judge_batch_size: rows of a batch that is judged; the mesh must divide it.
   """
 
+  mixture: str | None = None
+  head: str | None = None
   epochs: float | None = 3
   warmup_share: float | None = 0.1
   evaluations_per_epoch: float | None = 2
@@ -29,6 +36,14 @@ class FinetuneOptions:
   judge_batch_size: int = 64
 
   def __post_init__(self):
+    if (self.mixture is None) != (self.head is None):
+      raise UsageError(
+        'a mixture needs a head, and a head a mixture: that of an XTREME task is fixed',
+        where=f'finetune.mixture = {self.mixture!r}, finetune.head = {self.head!r}',
+        fix='--gin.finetune.mixture=NAME --gin.finetune.head=classification, or neither',
+      )
+    if self.head not in (None, *HEADS):
+      raise UsageError(f'unknown head {self.head!r}', where='finetune.head', fix=f'one of {", ".join(HEADS)}')
     for name in ('epochs', 'evaluations_per_epoch'):
       value = getattr(self, name)
       if value is not None and not 0 < value < math.inf:

@@ -1,27 +1,24 @@
-"""A trained model judged: outputs for a task's rows, predictions in XTREME's layout, scores language by language."""
+"""Evaluation of a trained model: logits for rows, predictions as files, scores by task and language."""
 
 import dataclasses
-import functools
 import json
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from etils import epath
 
-from rembert.data.rows import judged_batches
+from rembert.data.rows import Row, judged_batches
 from rembert.errors import UsageError
+from rembert.jobs.finetune_config import FinetuneConfig
+from rembert.jobs.finetune_tasks import EvaluatedTask, FinetuneTasks
 from rembert.storage import write_whole
 from rembert.training import sharding
 from rembert.training.console import Console
 from rembert.training.state import Trainable
 from rembert.training.step import make_logits_step
-from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.layout import MissingFileError, MissingLabelsError, XtremeFolder
-from tasks.xtreme.pieces import Pieces
-from tasks.xtreme.task import Row, Task
 
 RESULTS = 'results.json'
 
@@ -95,17 +92,17 @@ def mean_loss(head: str, rows: Sequence[Row], outputs: Sequence[np.ndarray]) -> 
   return float(losses.mean()) if losses.size else float('nan')
 
 
-# --- in every language ------------------------------------------------------------------------------------------------
+# --- all tasks --------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
 class Judged:
-  """What is known of a task and language. `examples` are read; the rest comes later, and may not.
+  """Results of a task.
 
   Attributes:
-    examples: how many.
-    scores: by name, 0 to 100; None where there are no labels.
-    baseline: likewise, of somebody who knows the labels' frequencies alone.
+    examples: how many; of a task of `finetune.mixture`, rows.
+    scores: by name, XTREME's from 0 to 100; None if there are no labels.
+    baseline: likewise, of predictions from the frequencies of labels alone; None where that is not known.
     predictions: the file, as seen from the workdir.
     note: why there are no scores.
   """
@@ -115,56 +112,6 @@ class Judged:
   baseline: dict[str, float] | None
   predictions: str
   note: str = ''
-
-
-def languages_with_data(
-  task: Task, folder: XtremeFolder, split: str, chosen: Sequence[str] | None
-) -> tuple[dict[str, list[Any]], dict[str, str]]:
-  """Examples by language, with gold labels where there are any; and why the other languages are left out.
-
-  Raises:
-    UsageError: a language was asked for that the task or the data lack, or a file is broken.
-  """
-  if unknown := sorted(set(chosen or ()) - set(task.languages)):
-    raise UsageError(
-      f'{task.name} is not judged in {", ".join(unknown)}', where='xtreme.languages', fix=', '.join(task.languages)
-    )
-  found, missing = {}, {}
-  for language in chosen or task.languages:
-    try:
-      found[language] = task.examples(folder, split, language, needs_labels=True)
-    except MissingLabelsError:
-      found[language] = task.examples(folder, split, language, needs_labels=False)
-    except MissingFileError as error:
-      if chosen:
-        raise
-      missing[language] = f'{error.what}: {error.where}'
-  return found, missing
-
-
-def has_data(task: Task, folder: XtremeFolder, split: str, languages: Sequence[str] | None = None) -> bool:
-  """Whether there are files of a split in any of the languages; all of the task's by default."""
-  for language in languages or task.languages:
-    try:
-      task.examples(folder, split, language, needs_labels=False)
-      return True
-    except MissingFileError:
-      continue
-  return False
-
-
-def tasks_with_data(
-  tasks: Sequence[Task], folder: XtremeFolder, config: XtremeConfig
-) -> dict[str, tuple[dict[str, list[Any]], dict[str, str]]]:
-  """`languages_with_data` of each task by name; UsageError if there is nothing of any of them."""
-  by_task = {task.name: languages_with_data(task, folder, config.split, config.languages) for task in tasks}
-  if not any(found for found, _ in by_task.values()):
-    raise UsageError(
-      f'there is no {config.split} file of {" or ".join(by_task)} in any language',
-      where=f'xtreme.data_dir = {folder.root}',
-      fix='python -m tasks.xtreme.download --help',
-    )
-  return by_task
 
 
 class Report:
@@ -199,7 +146,8 @@ class Report:
     of_task[language] = dataclasses.asdict(judged)
     scored = [entry['scores'] for entry in of_task.values() if entry['scores']]
     names = scored[0] if scored else ()
-    self.content['mean'][task] = {name: sum(scores[name] for scores in scored) / len(scored) for name in names}
+    of_name = lambda name: [scores[name] for scores in scored if name in scores]
+    self.content['mean'][task] = {name: sum(of_name(name)) / len(of_name(name)) for name in names}
     if self._is_writer:
       write_whole(self._workdir / judged.predictions, text)
       write_whole(self._file, json.dumps(self.content, indent=1, ensure_ascii=False) + '\n')
@@ -208,65 +156,67 @@ class Report:
 def judge_tasks(
   judge: Judge,
   params: dict,
-  tasks: Sequence[Task],
-  by_task: Mapping[str, tuple[dict[str, list[Any]], dict[str, str]]],
-  read_rows: Callable[[Task, str], list[Row]],
+  tasks: FinetuneTasks,
   *,
+  config: FinetuneConfig,
   train: Sequence[Any],
-  config: XtremeConfig,
   report: Report,
   console: Console,
 ) -> None:
-  """Predictions and scores of some tasks, each language as soon as it is there; a table of each in the end.
+  """Predictions and scores of all evaluated tasks, each as soon as it is there; a table of each group in the end.
 
-  Between languages all is written: a signal may end the program anywhere, and the next start goes on from there.
+  Between two tasks all is written: a signal may end the program anywhere, and the next start resumes from there.
 
   Args:
     judge: of the model.
     params: of the model.
-    tasks: to be judged on.
-    by_task: of `tasks_with_data`.
-    read_rows: of a task and language, for the model.
-    train: examples that the baseline knows; none, no baseline.
-    config: of the tasks.
+    tasks: of the job, registered.
+    config: of the job.
+    train: examples that XTREME's baseline takes frequencies from; without any there is no baseline.
     report: to be filled.
-    console: tells.
+    console: prints progress and scores.
   """
-  for task in tasks:
-    by_language, missing = by_task[task.name]
-    report.skipped(task.name, missing)
-    _judge_languages(
-      task,
-      by_language,
-      functools.partial(read_rows, task),
-      functools.partial(judge.outputs, params),
-      train=train,
-      config=config,
-      report=report,
-      console=console,
-    )
+  for group, reasons in tasks.skipped.items():
+    report.skipped(group, dict(reasons))
+  for number, evaluated in enumerate(tasks.evaluated, 1):
+    if report.has(evaluated.group, evaluated.name):
+      continue
+    with console.task(f'{evaluated.group} {evaluated.name} ({number}/{len(tasks.evaluated)})') as progress:
+      outputs = lambda rows, progress=progress: judge.outputs(params, rows, on_progress=progress)
+      judged, text = _judge(evaluated, tasks.head, outputs, config, train)
+    report.add(evaluated.group, evaluated.name, judged, text)
+    scores = in_words(judged.scores, judged.baseline) if judged.scores else f'no score: {judged.note}'
+    console.say(f'{evaluated.group} {evaluated.name}: {scores}')
   show_results(console, report.content)
 
 
-def _judge_languages(task, by_language, read_rows, outputs, *, train, config, report, console) -> None:
-  for number, (language, examples) in enumerate(by_language.items(), 1):
-    if report.has(task.name, language):
-      continue
-    with console.task(f'{task.name} {language} ({number}/{len(by_language)})') as progress:
-      rows = read_rows(language)
-      found = outputs(rows, on_progress=progress)
-    predictions = task.predictions(examples, rows, found, config=config)
-    scores = baseline = None
-    note = ''
-    try:
-      scores = task.score(examples, predictions, language)
-      baseline = task.score(examples, task.baseline(train, examples), language) if train else None
-    except UsageError as error:  # predictions can be handed in; a score cannot be made up
-      note = f'{error.what} ({error.where})'
-    file = f'predictions/{task.name}/{config.split}-{language}.{task.suffix}'
-    judged = Judged(len(examples), scores, baseline, file, note)
-    report.add(task.name, language, judged, task.file_text(examples, predictions))
-    console.say(f'{task.name} {language}: {in_words(scores, baseline) if scores else f"no score: {note}"}')
+def _judge(
+  evaluated: EvaluatedTask,
+  head: str,
+  outputs: Callable[[Sequence[Row]], list[np.ndarray]],
+  config: FinetuneConfig,
+  train: Sequence[Any],
+) -> tuple[Judged, str]:
+  """Results of a task, and its file of predictions."""
+  from tasks import rows as task_rows
+  from tasks.registration import find
+
+  task, xtreme = find(evaluated.seqio_name), evaluated.xtreme
+  rows = task_rows.read_rows(task, evaluated.split, head, max_length=config.train.sequence_length)
+  scores = outputs(rows)
+  judged = Judged(evaluated.examples or len(rows), None, None, evaluated.predictions)
+  try:
+    judged.scores = task_rows.metrics(task, rows, scores, head)
+  except UsageError as error:  # predictions can be handed in; a score cannot be made up
+    judged.note = f'{error.what} ({error.where})'
+  if xtreme is None:
+    return judged, task_rows.prediction_lines(task, rows, scores, head)
+  targets = task_rows.targets(task, rows)
+  if train and judged.scores:
+    baseline = xtreme.baseline(train, targets, xtreme.labels)
+    judged.baseline = xtreme.score(targets, baseline, xtreme.labels, evaluated.name)
+  predictions = xtreme.predict(targets, scores, xtreme.labels, config.xtreme)
+  return judged, xtreme.file_text(predictions, targets, judged.examples)
 
 
 def in_words(scores: dict[str, float], baseline: dict[str, float] | None = None) -> str:
@@ -287,7 +237,7 @@ def show_results(console: Console, content: dict) -> None:
       continue
     names = list(next(iter(scored.values()))['scores'])
     columns = ['', 'examples', *names]
-    in_order = lambda scores, names=names: [f'{scores[name]:.1f}' for name in names]
+    in_order = lambda scores, names=names: [f'{scores[name]:.1f}' if name in scores else '–' for name in names]
     rows = [[language, f'{entry["examples"]:,}', *in_order(entry['scores'])] for language, entry in scored.items()]
     rows.append([f'mean of {len(scored)}', '', *in_order(content['mean'][task])])
     others = [language for language in scored if language != 'en']
@@ -302,19 +252,3 @@ def show_results(console: Console, content: dict) -> None:
       for row, entry in zip(rows, scored.values(), strict=False):
         row.append(f'{entry["baseline"][counts]:.1f}')
     console.table(task, columns, rows)
-
-
-def open_folder(config: XtremeConfig) -> XtremeFolder:
-  """The data that `config` names."""
-  return XtremeFolder(config.data_dir, config.labels_dir)
-
-
-def rows_reader(
-  folder: XtremeFolder, pieces: Pieces, *, max_length: int, config: XtremeConfig
-) -> Callable[[Task, str], list[Row]]:
-  """(task, language) to rows of what is judged, by way of the SeqIO task."""
-  from tasks.xtreme.seqio_tasks import read_rows
-
-  return lambda task, language: read_rows(
-    task, folder, config.split, language, pieces, max_length=max_length, config=config, needs_labels=False
-  )[1]

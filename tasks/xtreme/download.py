@@ -13,7 +13,7 @@ from rembert.command_line import run_command
 from rembert.errors import UsageError
 from rembert.storage import is_remote, write_errors, write_whole
 from rembert.training.console import Console, human_bytes
-from tasks.xtreme import prepared, verify
+from tasks.xtreme import verify
 from tasks.xtreme.config import TASKS
 from tasks.xtreme.convert import CONVERSIONS, Converted
 from tasks.xtreme.fetching import SOURCES, Downloads
@@ -27,8 +27,6 @@ examples
     python -m tasks.xtreme.download --data_dir=xtreme --tasks=xnli,tatoeba
   what is there, by task, split and language; the exit code is 1 where something is missing:
     python -m tasks.xtreme.download --data_dir=xtreme --check
-  from datasets that TensorFlow Datasets has prepared, or can prepare:
-    python -m tasks.xtreme.download --data_dir=xtreme --tasks=panx --from_tfds
 
 Files are fetched to DIR/downloads, where they can be put by hand as well, and may be deleted once all is done; a
 download that broke off goes on. DIR/checksums.json says of each what it is, and whether that could be verified.
@@ -64,8 +62,6 @@ def _parser() -> argparse.ArgumentParser:
     '--tasks', default=','.join(TASKS), metavar='A,B', help=f'some of {" ".join(TASKS)} (default: all)'
   )
   flags.add_argument('--check', action='store_true', help='fetch nothing; say what is there')
-  flags.add_argument('--from_tfds', action='store_true', help='take the data from TensorFlow Datasets')
-  flags.add_argument('--tfds_data_dir', metavar='DIR', help='where TFDS keeps its datasets (default: as TFDS)')
   flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
   return flags
 
@@ -82,8 +78,6 @@ def run(options: argparse.Namespace, console: Console, downloads: Downloads | No
       where=f'--data_dir={options.data_dir}',
       fix='name a local folder, and copy it to the bucket afterwards: gcloud storage cp -r',
     )
-  if options.tfds_data_dir and not options.from_tfds:
-    raise UsageError('a folder of TFDS is of no use without --from_tfds', where='--tfds_data_dir', fix='--from_tfds')
   root = pathlib.Path(options.data_dir)
   if not options.check:
     with write_errors('the folder of the data', root):
@@ -91,17 +85,13 @@ def run(options: argparse.Namespace, console: Console, downloads: Downloads | No
   folder = XtremeFolder(root)
   failed = []
   if not options.check:
-    rows = prepared.tfds_rows(options.tfds_data_dir) if options.from_tfds else None
     downloads = downloads or Downloads(root)
     for task in tasks:
       if verify.take_inventory(folder, task).is_complete:
         console.say(f'{task}: complete already')
         continue
       try:
-        if rows:
-          _from_tfds(task, rows, root, console)
-        else:
-          _from_web(task, downloads, root, console)
+        _from_web(task, downloads, root, console)
       except UsageError as error:  # the other tasks do not depend on it
         if options.traceback or _is_out_of_room(error):
           raise
@@ -138,20 +128,12 @@ def _from_web(task: str, downloads: Downloads, root: pathlib.Path, console: Cons
   _write(task, files, root, console)
 
 
-def _from_tfds(task: str, rows: prepared.Rows, root: pathlib.Path, console: Console) -> None:
-  with console.task(f'{task}: from TFDS'):
-    files = list(prepared.convert(task, rows))
-  _write(task, files, root, console)
-  if task in prepared.NOTES:
-    console.say(f'{task}: {prepared.NOTES[task]}')
-
-
 def check_counts(task: str, files: Iterable[Converted]) -> None:
   """Raises UsageError if a file that was made has more or fewer examples than XTREME's."""
   made = {file.path: file.content for file in files}
   for split, pattern in verify.FILES[task].items():
     for language in verify.LANGUAGES[task]:
-      expected, path = verify.expected_count(task, split, language), pattern.format(language)
+      expected, path = verify.expected_count(task, split, language), pattern.format(language=language)
       if task == 'bucc2018' and split == 'test':
         path = f'labels/bucc2018/test-{language}.tsv'
       if expected is None or path not in made:

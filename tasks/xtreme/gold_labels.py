@@ -1,13 +1,16 @@
 """Labels that are known, missing or wrong, and which of them is the most frequent."""
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from etils import epath
 
 from rembert.errors import UsageError
 from tasks.xtreme.layout import Line, MissingLabelsError
 from tasks.xtreme.text_lines import text_lines
+
+IGNORED = -1  # the label where nothing is to be predicted
 
 
 def known_label(label: str, labels: Sequence[str], where: str) -> str:
@@ -35,13 +38,13 @@ def _missing(why: str, where: str, fix: str) -> MissingLabelsError:
   return MissingLabelsError(f'there are no gold labels; {why}', where=where, fix=(fix, evaluate_dev))
 
 
-def require_labels(examples: Iterable, labels: Iterable) -> None:
-  """Raises UsageError for the first example whose label is None: what has no labels gets no score."""
-  for example, label in zip(examples, labels, strict=True):
-    if label is None:
-      raise UsageError(
-        'there is no score without gold labels', where=example.where, fix='read the examples with their labels'
-      )
+def no_score(target: Mapping[str, Any]) -> UsageError:
+  """For a row of an example that has no gold labels."""
+  return UsageError(
+    'there is no score without gold labels',
+    where=target['where'].decode(),
+    fix='put them into labels/TASK/test-LANGUAGE, see tasks.xtreme.layout',
+  )
 
 
 def most_frequent(found: Iterable[str], labels: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Where XTREME's files are: the layout that its own download script leaves, and what is there of it."""
 
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -7,6 +8,8 @@ from etils import epath
 
 from rembert.errors import UsageError
 from rembert.json_files import parsed_json
+
+VARIABLE = 'XTREME_DATA_DIR'
 
 
 class Line(NamedTuple):
@@ -28,16 +31,20 @@ class XtremeFolder:
   """The root of the data. Files are named as XTREME names them.
 
   Args:
-    data_dir: root, with a folder for each task.
+    data_dir: root, with a folder for each task; None is the one that `XTREME_DATA_DIR` names.
     labels_dir: of the gold labels of test files that come without; None is `labels/` under the root.
   """
 
   def __init__(self, data_dir: epath.PathLike | None, labels_dir: epath.PathLike | None = None):
-    if data_dir is None:
+    data_dir = data_dir or os.environ.get(VARIABLE)
+    if not data_dir:
       raise UsageError(
         'where is the data?',
-        where='xtreme.data_dir',
-        fix='--gin.xtreme.data_dir=FOLDER, as python -m tasks.xtreme.download --help makes it',
+        where=f'xtreme.data_dir, environment variable {VARIABLE}',
+        fix=[
+          '--gin.xtreme.data_dir=FOLDER, as python -m tasks.xtreme.download --help makes it',
+          f"export {VARIABLE}=FOLDER, or tasks.add_xtreme(data_dir='…')",
+        ],
       )
     self.root = epath.Path(data_dir)
     if not self.root.is_dir():

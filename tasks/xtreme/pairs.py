@@ -1,4 +1,4 @@
-"""Pairs of sentences and what relation they stand in: what XNLI and PAWS-X have in common.
+"""Pairs of sentences and the relation between them: what XNLI and PAWS-X have in common.
 
 Files are `TASK/SPLIT-LANGUAGE.tsv`, written by Python's csv writer: sentence TAB sentence, in train and dev TAB label;
 fields with a quote, a tab or a line break in them stand in quotes, quotes in them are doubled, lines end with CRLF.
@@ -9,7 +9,8 @@ labels are one a line in `labels/TASK/test-LANGUAGE.tsv`.
 
 import csv
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -17,10 +18,8 @@ from etils import epath
 from rembert.errors import UsageError
 from tasks.metrics.accuracy import accuracy
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.gold_labels import known_label, labels_lines, labels_missing, most_frequent, require_labels
-from tasks.xtreme.layout import Line, XtremeFolder
-from tasks.xtreme.pieces import Pieces
-from tasks.xtreme.task import IGNORED, Row
+from tasks.xtreme.gold_labels import IGNORED, known_label, labels_lines, labels_missing, most_frequent, no_score
+from tasks.xtreme.layout import Line
 from tasks.xtreme.text_lines import same_columns, text_lines
 
 _COLUMNS = 'three columns: sentence, sentence, label'
@@ -36,109 +35,82 @@ class PairExample:
   where: str
 
 
-@dataclasses.dataclass(frozen=True)
-class PairTask:
-  """A `tasks.xtreme.task.Task` of pairs; predictions are labels. Attributes as there."""
+def read_pairs(
+  path: epath.Path, labels: Sequence[str], *, split: str, gold_file: epath.Path, needs_labels: bool
+) -> list[PairExample]:
+  """Reads a file.
 
-  name: str
-  languages: tuple[str, ...]
-  labels: tuple[str, ...]
-  head: str = 'classification'
-  scores: tuple[str, ...] = ('accuracy',)
-  suffix: str = 'tsv'
+  Args:
+    path: of the pairs.
+    labels: that there are.
+    split: that the file holds.
+    gold_file: where the labels of a test file are.
+    needs_labels: otherwise gold labels are those that the file itself has.
 
-  def examples(self, folder: XtremeFolder, split: str, language: str, *, needs_labels: bool) -> list[PairExample]:
-    """Reads a split of a language. Without `needs_labels` gold labels are what the file itself has.
-
-    Raises:
-      UsageError: no such file, a line that is no pair, an unknown label, no labels where they are needed, or not as
-        many as there are pairs.
-    """
-    path = folder.file(self.name, f'{split}-{language}.tsv')
-    table = list(_table(path))
-    columns = same_columns(table, (2, 3), 'sentence TAB sentence, in train and dev TAB label')
-    examples = [
-      PairExample(*row[:2], known_label(row[2], self.labels, where) if columns == 3 else None, where)
-      for row, where in table
-    ]
-    if not needs_labels or columns == 3:
-      return examples
-    if split != 'test':
-      raise labels_missing(examples[0].where, _COLUMNS)
-    gold_file = folder.labels_file(self.name, language, 'tsv')
-    gold = labels_lines(gold_file, path)
-    _check_counts(gold, gold_file, examples, path)
-    return [
-      dataclasses.replace(example, label=known_label(line.text, self.labels, line.where))
-      for example, line in zip(examples, gold, strict=True)
-    ]
-
-  def rows(
-    self, examples: Sequence[PairExample], pieces: Pieces, *, max_length: int, config: XtremeConfig
-  ) -> list[Row]:
-    """One row a pair: `[CLS] first [SEP] second [SEP]`, of type 0 to the first [SEP] and of type 1 behind it.
-
-    A pair that is too long loses pieces at the ends of its texts, see `kept_pieces`.
-    """
-    del config
-    room = max_length - 3
-    if room < 2:
-      raise UsageError('a row has no room for a pair', where=f'a row of {max_length} positions', fix='at least 5')
-    rows = []
-    special = pieces.special
-    for index, example in enumerate(examples):
-      first, second = pieces.ids(example.first), pieces.ids(example.second)
-      kept_first, kept_second = kept_pieces(len(first), len(second), room)
-      ids = [special.cls, *first[:kept_first], special.sep, *second[:kept_second], special.sep]
-      label = IGNORED if example.label is None else self.labels.index(example.label)
-      rows.append(
-        Row(
-          example=index,
-          input_ids=np.array(ids, np.int32),
-          token_type_ids=np.repeat(np.array([0, 1], np.int32), (kept_first + 2, kept_second + 1)),
-          labels=np.array(label, np.int32),
-        )
-      )
-    return rows
-
-  def predictions(
-    self, examples: Sequence[PairExample], rows: Sequence[Row], outputs: Sequence[np.ndarray], *, config: XtremeConfig
-  ) -> list[str]:
-    """The label with the highest logit; outputs are [labels] float32, one for each row."""
-    del config
-    if len(examples) != len(rows):
-      raise ValueError(f'{len(rows)} rows of {len(examples)} pairs')
-    found = {row.example: self.labels[int(np.argmax(output))] for row, output in zip(rows, outputs, strict=True)}
-    return [found[index] for index in range(len(examples))]
-
-  def score(self, examples: Sequence[PairExample], predictions: Sequence[str], language: str) -> dict[str, float]:
-    """`accuracy`, 0 to 100. UsageError where an example has no label."""
-    del language
-    gold = [example.label for example in examples]
-    require_labels(examples, gold)
-    return {'accuracy': accuracy(gold, predictions)}
-
-  def baseline(self, train: Sequence[PairExample], examples: Sequence[PairExample]) -> list[str]:
-    """The most frequent label of `train` for every example."""
-    require_labels(train, [example.label for example in train])
-    return [most_frequent((example.label for example in train), self.labels)] * len(examples)
-
-  def file_text(self, examples: Sequence[PairExample], predictions: Sequence[str]) -> str:
-    """A label a line, in the order of the examples."""
-    return ''.join(f'{prediction}\n' for _, prediction in zip(examples, predictions, strict=True))
-
-
-def kept_pieces(first: int, second: int, room: int) -> tuple[int, int]:
-  """How many of the `first` and `second` pieces of two texts stay, `room` at most together.
-
-  The longer loses its last piece until both fit; of two as long as each other it is the second that loses. BERT does so
-  (`_truncate_seq_pair` of its run_classifier.py), and XTREME by way of Hugging Face's tokenizers.
+  Raises:
+    UsageError: a line that is not a pair, an unknown label, no labels where they are needed, or not as many as there
+      are pairs.
   """
-  if first + second <= room:
-    return first, second
-  # Both are cut to half, and the odd piece is the first's; but what a short one leaves of its half is the other's.
-  kept_first = min(first, max(room - room // 2, room - second))
-  return kept_first, room - kept_first
+  table = list(_table(path))
+  columns = same_columns(table, (2, 3), 'sentence TAB sentence, in train and dev TAB label')
+  examples = [
+    PairExample(*row[:2], known_label(row[2], labels, where) if columns == 3 else None, where) for row, where in table
+  ]
+  if not needs_labels or columns == 3:
+    return examples
+  if split != 'test':
+    raise labels_missing(examples[0].where, _COLUMNS)
+  gold = labels_lines(gold_file, path)
+  _check_counts(gold, gold_file, examples, path)
+  return [
+    dataclasses.replace(example, label=known_label(line.text, labels, line.where))
+    for example, line in zip(examples, gold, strict=True)
+  ]
+
+
+def pair_columns(examples: Sequence[PairExample], labels: Sequence[str]) -> dict[str, Any]:
+  """Columns `first`, `second` and `labels`, of which each example has one."""
+  index = {label: number for number, label in enumerate(labels)} | {None: IGNORED}
+  return {
+    'first': [example.first for example in examples],
+    'second': [example.second for example in examples],
+    'labels': np.array([[index[example.label]] for example in examples], np.int32),
+  }
+
+
+def predict_labels(
+  targets: Sequence[Mapping[str, Any]], scores: Sequence[np.ndarray], labels: Sequence[str], config: XtremeConfig
+) -> dict[int, str]:
+  """The label with the highest score for each example; scores are [labels]."""
+  del config
+  rows = zip(targets, scores, strict=True)
+  return {int(target['example']): labels[int(np.argmax(logits))] for target, logits in rows}
+
+
+def score_labels(
+  targets: Sequence[Mapping[str, Any]], predictions: Mapping[int, str], labels: Sequence[str], language: str
+) -> dict[str, float]:
+  """`accuracy`, 0 to 100. UsageError if an example has no label."""
+  del language
+  for target in targets:
+    if target['labels'][0] == IGNORED:
+      raise no_score(target)
+  gold = [labels[target['labels'][0]] for target in targets]
+  return {'accuracy': accuracy(gold, [predictions[int(target['example'])] for target in targets])}
+
+
+def majority_labels(
+  train: Sequence[PairExample], targets: Sequence[Mapping[str, Any]], labels: Sequence[str]
+) -> dict[int, str]:
+  """The most frequent label of `train` for every example."""
+  label = most_frequent((example.label for example in train), labels)
+  return {int(target['example']): label for target in targets}
+
+
+def labels_text(predictions: Mapping[int, str], targets: Sequence[Mapping[str, Any]], count: int) -> str:
+  """A label a line, in the order of the examples."""
+  del targets
+  return ''.join(f'{predictions[example]}\n' for example in range(count))
 
 
 def _table(path: epath.Path) -> Iterator[tuple[list[str], str]]:

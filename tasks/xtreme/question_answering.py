@@ -1,21 +1,20 @@
-"""What the four tasks of question answering share: everything but the names of their files, and the metric."""
+"""What the four tasks of question answering have in common: columns of questions, files of answers, and scores."""
 
-import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from etils import epath
 
 from rembert.errors import UsageError
+from tasks.metrics.mlqa import mlqa
 from tasks.metrics.squad import squad
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.pieces import Pieces
+from tasks.xtreme.gold_labels import no_score
 from tasks.xtreme.questions import Question, read_judged_questions, read_questions
 from tasks.xtreme.spans import best_answers
-from tasks.xtreme.windows import Window, windows
 
 # Scripts that put no space between words: Thai to Tibetan, Burmese, Khmer, kana and Han with their extensions.
 _WITHOUT_SPACES = re.compile(
@@ -23,112 +22,100 @@ _WITHOUT_SPACES = re.compile(
 )
 
 
-class Absent(NamedTuple):
-  """Why a task has no such split, and what to do."""
+def read_questions_of(
+  path: epath.Path, labels: Sequence[str], *, split: str, gold_file: epath.Path, needs_labels: bool
+) -> list[Question]:
+  """Reads a file, with the answers that are needed to train or to score; those of a test file are in `gold_file`.
 
-  what: str
-  fix: str
+  Questions are told apart by their ids, which may repeat in a training file.
 
-
-def _squad_in(answers: Sequence[Sequence[str]], predictions: Sequence[str], language: str) -> dict[str, float]:
-  return squad(answers, predictions)  # English articles in every language, as XTREME has it
-
-
-@dataclasses.dataclass(frozen=True)
-class QuestionAnswering:
-  """A task whose examples are `Question`s, whose rows are `Window`s, and whose predictions are texts. See `Task`.
-
-  Attributes:
-    name: folder of its data.
-    languages: that XTREME judges it in.
-    files: for each split, the file's path under the root of the data, with `{language}`.
-    absent: the splits that there are not.
-    metric: function (gold answers of each question, predictions, language) → exact match and F1, 0 to 100; by default
-      SQuAD's, which XTREME takes for all tasks but MLQA.
+  Raises:
+    UsageError: see `tasks.xtreme.questions`.
   """
+  del labels
+  if split == 'test' and needs_labels:
+    return read_judged_questions(path, gold_file)
+  return read_questions(path, needs_answers=needs_labels, unique_ids=split != 'train')
 
-  name: str
-  languages: tuple[str, ...]
-  files: Mapping[str, str]
-  absent: Mapping[str, Absent]
-  metric: Callable[[Sequence[Sequence[str]], Sequence[str], str], dict[str, float]] = _squad_in
-  head: str = 'qa'
-  labels: tuple[str, ...] = ()
-  scores: tuple[str, ...] = ('f1', 'exact_match')
-  suffix: str = 'json'
 
-  def examples(self, folder: XtremeFolder, split: str, language: str, *, needs_labels: bool) -> list[Question]:
-    """Questions of `train`, `dev` or `test`, with the answers that they need to be learnt from or judged by."""
-    path = folder.file(*self._file(split, language))
-    if split == 'test' and needs_labels:
-      return read_judged_questions(path, folder.labels_file(self.name, language, self.suffix))
-    return read_questions(path, needs_answers=needs_labels, unique_ids=split != 'train')
+def question_columns(examples: Sequence[Question], labels: Sequence[str]) -> dict[str, Any]:
+  """Columns `id`, `question`, `context`, `answers` and `starts`, of which a question has as many as gold answers."""
+  del labels
+  return {
+    **{name: [getattr(question, name) for question in examples] for name in ('id', 'question', 'context')},
+    'answers': [[answer.text for answer in question.answers] for question in examples],
+    'starts': [[answer.start for answer in question.answers] for question in examples],
+  }
 
-  def rows(
-    self, examples: Sequence[Question], pieces: Pieces, *, max_length: int, config: XtremeConfig
-  ) -> list[Window]:
-    """Windows over each context; labels [2], the first answer's place in the row, or (0, 0) where it is not in it."""
-    return windows(examples, pieces, max_length=max_length, config=config)
 
-  def predictions(
-    self,
-    examples: Sequence[Question],
-    rows: Sequence[Window],
-    outputs: Sequence[np.ndarray],
-    *,
-    config: XtremeConfig,
-  ) -> list[str]:
-    """The likeliest part of each context."""
-    return best_answers(examples, rows, outputs, config)
+def predict_answers(
+  targets: Sequence[Mapping[str, Any]], scores: Sequence[np.ndarray], labels: Sequence[str], config: XtremeConfig
+) -> dict[int, str]:
+  """The most likely part of the context for each question; scores are [S, 2]."""
+  del labels
+  return best_answers(targets, scores, n_best=config.n_best, max_answer_length=config.max_answer_length)
 
-  def score(self, examples: Sequence[Question], predictions: Sequence[str], language: str) -> dict[str, float]:
-    """F1 and exact match, of the best among a question's gold answers, meant over questions."""
-    for question in examples:
-      if not question.answers:
-        raise UsageError(
-          'there is no gold answer to judge by', where=question.where, fix='read the questions with their answers'
-        )
-    gold = [[answer.text for answer in question.answers] for question in examples]
-    scores = self.metric(gold, predictions, language)
-    return {name: scores[name] for name in self.scores}
 
-  def baseline(self, train: Sequence[Question], examples: Sequence[Question]) -> list[str]:
-    """The first words of each context, as many as the answers of `train` have on average (of each the first).
+def score_answers(
+  targets: Sequence[Mapping[str, Any]], predictions: Mapping[int, str], labels: Sequence[str], language: str
+) -> dict[str, float]:
+  """F1 and exact match of SQuAD, with English articles in every language as XTREME has it; UsageError without answers.
 
-    In a script that puts no spaces between words, characters are counted in place of words.
-    """
-    answers = [question.answers[0].text for question in train if question.answers]
-    if not answers:
-      raise UsageError('a baseline needs answers to learn the length of', where=f'{self.name}: questions to learn from')
-    words = max(1, round(float(np.mean([len(answer.split()) for answer in answers]))))
-    characters = max(1, round(float(np.mean([len(answer.strip()) for answer in answers]))))
-    return [_beginning(question.context.strip(), words, characters) for question in examples]
+  The best among a question's gold answers counts; scores are means over questions, 0 to 100.
+  """
+  del labels, language
+  gold = _gold(targets)
+  return squad(list(gold.values()), [predictions[example] for example in gold])
 
-  def file_text(self, examples: Sequence[Question], predictions: Sequence[str]) -> str:
-    """One JSON object, `{id: answer}`, in the order of the questions."""
-    answers = {question.id: answer for question, answer in zip(examples, predictions, strict=True)}
-    if len(answers) < len(examples):
-      raise UsageError(
-        'questions with the same id cannot be told apart in a file of predictions',
-        where=examples[0].where,
-        fix='ids of their own',
-      )
-    return json.dumps(answers, ensure_ascii=False, indent=1) + '\n'
 
-  def _file(self, split: str, language: str) -> list[str]:
-    if split not in self.files:
-      absent = self.absent[split]
-      raise UsageError(absent.what, where=f'xtreme.split, task {self.name}', fix=absent.fix)
-    if language not in self.languages:
-      raise UsageError(
-        f'{self.name} is not in {language!r}',
-        where='xtreme.languages, xtreme.train_language',
-        fix=f'one of {", ".join(self.languages)}',
-      )
-    return self.files[split].format(language=language).split('/')
+def score_mlqa(
+  targets: Sequence[Mapping[str, Any]], predictions: Mapping[int, str], labels: Sequence[str], language: str
+) -> dict[str, float]:
+  """The same by MLQA's rules for the language."""
+  del labels
+  gold = _gold(targets)
+  return mlqa(list(gold.values()), [predictions[example] for example in gold], language)
+
+
+def _gold(targets: Sequence[Mapping[str, Any]]) -> dict[int, list[str]]:
+  """Gold answers of each question."""
+  gold = {int(target['example']): [answer.decode() for answer in target['answers']] for target in targets}
+  for target in targets:
+    if not len(target['answers']):
+      raise no_score(target)
+  return gold
+
+
+def first_words(
+  train: Sequence[Question], targets: Sequence[Mapping[str, Any]], labels: Sequence[str]
+) -> dict[int, str]:
+  """The first words of each context, as many as the answers of `train` have on average (of each the first).
+
+  In a script that puts no spaces between words, characters are counted in place of words.
+  """
+  del labels
+  answers = [question.answers[0].text for question in train]
+  words = max(1, round(float(np.mean([len(answer.split()) for answer in answers]))))
+  characters = max(1, round(float(np.mean([len(answer.strip()) for answer in answers]))))
+  return {
+    int(target['example']): _beginning(target['context'].decode().strip(), words, characters) for target in targets
+  }
 
 
 def _beginning(context: str, words: int, characters: int) -> str:
   if 2 * len(_WITHOUT_SPACES.findall(context)) > sum(character.isalnum() for character in context):
     return context[:characters].strip()
   return ''.join(re.findall(r'\s*\S+', context)[:words])
+
+
+def answers_text(predictions: Mapping[int, str], targets: Sequence[Mapping[str, Any]], count: int) -> str:
+  """One JSON object, `{id: answer}`, in the order of the questions."""
+  ids = {int(target['example']): target['id'].decode() for target in targets}
+  answers = {ids[example]: predictions[example] for example in range(count)}
+  if len(answers) < count:
+    raise UsageError(
+      'questions with the same id cannot be told apart in a file of predictions',
+      where=targets[0]['where'].decode(),
+      fix='ids of their own',
+    )
+  return json.dumps(answers, ensure_ascii=False, indent=1) + '\n'

@@ -7,38 +7,38 @@ among the `n_best`, and where no pair is possible all positions are tried, where
 from the context by the places of characters; nothing is put together from pieces, whose normalised text may differ.
 """
 
-from collections.abc import Sequence
+import collections
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.questions import Question
-from tasks.xtreme.windows import Window
-
 
 def best_answers(
-  questions: Sequence[Question], rows: Sequence[Window], outputs: Sequence[np.ndarray], config: XtremeConfig
-) -> list[str]:
-  """The best answer of each question, without white space around it; '' only where the context is white space.
+  targets: Sequence[Mapping[str, Any]], scores: Sequence[np.ndarray], *, n_best: int, max_answer_length: int
+) -> dict[int, str]:
+  """The best answer to each question, by its number, without white space around it.
+
+  It is '' only if the context is white space.
 
   Args:
-    questions: N of them.
-    rows: all of their windows.
-    outputs: of each row float32 logits [S, 2], of the first position and of the last. Padding may follow.
-    config: `n_best` and `max_answer_length` are used.
+    targets: all windows of the questions, rows of `tasks.xtreme.preprocessors.question_rows`.
+    scores: of each row float32 logits [S, 2], of the first position and of the last. Padding may follow.
+    n_best: the most likely first, and last positions of a window that are paired.
+    max_answer_length: tokens in an answer at most.
 
   Raises:
-    ValueError: rows and outputs do not fit together, or a logit is no number.
+    ValueError: rows and scores do not fit together, or a logit is not a number.
   """
-  of_question = [[] for _ in questions]
-  for row, logits_Sx2 in zip(rows, outputs, strict=True):
-    if logits_Sx2.ndim != 2 or logits_Sx2.shape[1] != 2 or len(logits_Sx2) < len(row.input_ids):
-      raise ValueError(f'logits of {logits_Sx2.shape} for a row of {len(row.input_ids)} ids')
-    logits_Wx2 = logits_Sx2[row.offset : row.offset + len(row.begin)]
+  of_question = collections.defaultdict(list)
+  for row, logits_Sx2 in zip(targets, scores, strict=True):
+    if logits_Sx2.ndim != 2 or logits_Sx2.shape[1] != 2 or len(logits_Sx2) < len(row['input_ids']):
+      raise ValueError(f'logits of {logits_Sx2.shape} for a row of {len(row["input_ids"])} ids')
+    logits_Wx2 = logits_Sx2[row['offset'] : row['offset'] + len(row['begin'])]
     if np.isnan(logits_Wx2).any():
-      raise ValueError(f'logits are not numbers: row of {questions[row.example].where}')
-    of_question[row.example].append((row, logits_Wx2))
-  return [_best_answer(question.context, shown, config) for question, shown in zip(questions, of_question, strict=True)]
+      raise ValueError(f'logits are not numbers: row of {row["where"].decode()}')
+    of_question[int(row['example'])].append((row, logits_Wx2))
+  return {question: _best_answer(windows, n_best, max_answer_length) for question, windows in of_question.items()}
 
 
 def spans(
@@ -63,14 +63,17 @@ def spans(
   return first, last, logits_Wx2[first, 0].astype(np.float64) + logits_Wx2[last, 1]
 
 
-def _best_answer(context: str, shown: Sequence[tuple[Window, np.ndarray]], config: XtremeConfig) -> str:
-  everything = max((len(logits) for _, logits in shown), default=0)
-  for n_best in (config.n_best, everything):
+def _best_answer(windows: Sequence[tuple[Mapping[str, Any], np.ndarray]], n_best: int, max_length: int) -> str:
+  context = windows[0][0]['context'].decode()
+  everything = max(len(logits) for _, logits in windows)
+  for most in (n_best, everything):
     candidates = [np.zeros((5, 0))]
-    for row, logits in shown:
-      first, last, sums = spans(logits, row.has_most_context, n_best=n_best, max_length=config.max_answer_length)
-      # Where windows overlap, the same span is at other positions of each: pieces are counted in the context.
-      candidates.append(np.stack([sums, row.first + first, row.first + last, row.begin[first], row.end[last]]))
+    for row, logits in windows:
+      first, last, sums = spans(logits, row['has_most_context'], n_best=most, max_length=max_length)
+      # Where windows overlap, the same span is at other positions of each: tokens are counted in the context.
+      candidates.append(
+        np.stack([sums, row['first'] + first, row['first'] + last, row['begin'][first], row['end'][last]])
+      )
     sums, first, last, begin, end = np.concatenate(candidates, axis=1)
     for best in np.lexsort((last, first, -sums)):  # of equal ones the first in the text, then the shortest
       if text := context[int(begin[best]) : int(end[best])].strip():

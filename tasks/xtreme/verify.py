@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -16,35 +16,27 @@ from rembert.errors import UsageError
 from rembert.json_files import parsed_json
 from rembert.training.console import Console
 from tasks.xtreme import bucc2018, tatoeba
+from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import PAIRS
 from tasks.xtreme.layout import XtremeFolder, read_json, read_lines
-from tasks.xtreme.tasks import NAMES, get_task
 
-# Languages that XTREME judges each task in (`TASK2LANGS` of its evaluate.py).
+# Languages that XTREME evaluates each task in (`TASK2LANGS` of its evaluate.py).
 LANGUAGES: dict[str, tuple[str, ...]] = {
-  **{name: get_task(name).languages for name in NAMES},
+  **{name: task.languages for name, task in TASKS.items()},
   'tatoeba': tatoeba.LANGUAGES,
   'bucc2018': bucc2018.LANGUAGES,
 }
 _TAGGING = ('panx', 'udpos')
-_TYDIQA = 'tydiqa/tydiqa-goldp-v1.1'
-# The file that examples are counted in, by task and split; `{0}` is the language.
-FILES: dict[str, dict[str, str]] = {
-  **{task: {split: f'{task}/{split}-{{0}}.tsv' for split in ('train', 'dev', 'test')} for task in (*PAIRS, *_TAGGING)},
-  'squad': {'train': 'squad/train-v1.1.json', 'dev': 'squad/dev-v1.1.json'},
-  'xquad': {'test': 'xquad/xquad.{0}.json'},
-  'mlqa': {split: f'mlqa/MLQA_V1/{split}/{split}-context-{{0}}-question-{{0}}.json' for split in ('dev', 'test')},
-  'tydiqa': {
-    'train': f'{_TYDIQA}-train/tydiqa.goldp.{{0}}.train.json',
-    'test': f'{_TYDIQA}-dev/tydiqa.goldp.{{0}}.dev.json',
-  },
-  'tatoeba': {'test': 'tatoeba/{0}-en.{0}'},
-  'bucc2018': {'dev': 'bucc2018/{0}-en.dev.gold', 'test': 'bucc2018/{0}-en.test.{0}'},
+# The file that examples are counted in, by task and split.
+FILES: dict[str, Mapping[str, str]] = {
+  **{name: task.files for name, task in TASKS.items()},
+  'tatoeba': {'test': 'tatoeba/{language}-en.{language}'},
+  'bucc2018': {'dev': 'bucc2018/{language}-en.dev.gold', 'test': 'bucc2018/{language}-en.test.{language}'},
 }
 _FURTHER = {  # files that a split needs beside the one that is counted
-  ('tatoeba', 'test'): ('tatoeba/{0}-en.en',),
-  ('bucc2018', 'dev'): ('bucc2018/{0}-en.dev.{0}', 'bucc2018/{0}-en.dev.en'),
-  ('bucc2018', 'test'): ('bucc2018/{0}-en.test.en',),
+  ('tatoeba', 'test'): ('tatoeba/{language}-en.en',),
+  ('bucc2018', 'dev'): ('bucc2018/{language}-en.dev.{language}', 'bucc2018/{language}-en.dev.en'),
+  ('bucc2018', 'test'): ('bucc2018/{language}-en.test.en',),
 }
 
 
@@ -141,7 +133,7 @@ def take_inventory(folder: XtremeFolder, task: str) -> Inventory:
 
 
 def _look_at(folder: XtremeFolder, task: str, split: str, language: str, is_needed: bool) -> File:
-  names = [FILES[task][split].format(language), *(name.format(language) for name in _FURTHER.get((task, split), ()))]
+  names = [name.format(language=language) for name in (FILES[task][split], *_FURTHER.get((task, split), ()))]
   expected = expected_count(task, split, language)
   if not all(folder.has(name) for name in names):
     return File(split, language, None, expected, None, 'missing' if is_needed else '')

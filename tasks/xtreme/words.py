@@ -7,9 +7,11 @@ ends a sentence, as in XTREME's `evaluate.py`: two in succession have a sentence
 A word may be the empty string: XTREME's preprocessing of PAN-X leaves some, as lines that begin with the TAB.
 """
 
+import collections
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -17,10 +19,8 @@ from etils import epath
 from rembert.errors import UsageError
 from tasks.metrics.chunks import chunk_scores
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.gold_labels import known_label, labels_lines, labels_missing, most_frequent, require_labels
-from tasks.xtreme.layout import Line, XtremeFolder
-from tasks.xtreme.pieces import Pieces
-from tasks.xtreme.task import IGNORED, Row
+from tasks.xtreme.gold_labels import IGNORED, known_label, labels_lines, labels_missing, most_frequent, no_score
+from tasks.xtreme.layout import Line
 from tasks.xtreme.text_lines import same_columns, text_lines
 
 
@@ -33,173 +33,141 @@ class Sentence:
   where: str
 
 
-@dataclasses.dataclass(frozen=True)
-class WordsRow(Row):
-  """A row of some words of a sentence, in their order.
+def read_sentences(
+  path: epath.Path, labels: Sequence[str], *, split: str, gold_file: epath.Path, needs_labels: bool
+) -> list[Sentence]:
+  """Reads a file.
 
-  Attributes:
-    first_pieces: [W] int32, the position of each word's first piece, which tags are read from.
+  Args:
+    path: of the words.
+    labels: the tags that there are.
+    split: that the file holds.
+    gold_file: where the tags of a test file are.
+    needs_labels: otherwise gold tags are those that the file itself has.
+
+  Raises:
+    UsageError: a line that is not a word, an unknown tag, no tags where they are needed, or sentences that do not have
+      as many tags as words.
   """
-
-  first_pieces: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class WordTask:
-  """A `tasks.xtreme.task.Task` of tagging; a prediction is a tuple of as many tags as there are words."""
-
-  name: str
-  languages: tuple[str, ...]
-  labels: tuple[str, ...]
-  head: str = 'tagging'
-  scores: tuple[str, ...] = ('f1', 'precision', 'recall')
-  suffix: str = 'tsv'
-
-  def examples(self, folder: XtremeFolder, split: str, language: str, *, needs_labels: bool) -> list[Sentence]:
-    """Reads a split of a language. Without `needs_labels` gold tags are what the file itself has.
-
-    Raises:
-      UsageError: no such file, a line that is no word, an unknown tag, no tags where they are needed, or sentences that
-        do not have as many tags as words.
-    """
-    path = folder.file(self.name, f'{split}-{language}.tsv')
-    sentences = list(_sentences(path, self.labels))
-    if not needs_labels or _has_tags(sentences):
-      return sentences
-    if split != 'test':
-      raise labels_missing(_first_word(sentences).where, 'two columns: word, tag')
-    gold_file = folder.labels_file(self.name, language, 'tsv')
-    gold = list(_blocks(labels_lines(gold_file, path)))
-    _check_counts(gold, gold_file, sentences, path)
-    return [
-      dataclasses.replace(sentence, tags=tuple(known_label(line.text, self.labels, line.where) for line in block.lines))
-      for sentence, block in zip(sentences, gold, strict=True)
-    ]
-
-  def rows(
-    self, examples: Sequence[Sentence], pieces: Pieces, *, max_length: int, config: XtremeConfig
-  ) -> list[WordsRow]:
-    """`[CLS] words [SEP]`: a word's tag is the label of its first piece, everything else is `IGNORED`.
-
-    Words are turned into pieces one by one, as XTREME does it, so each begins with the piece of a word's beginning. A
-    word that is white space or gives no pieces becomes [UNK]. As many words as fit make a row, and the rest of the
-    sentence the next, with nothing shared between the two; XTREME's preprocessing splits at the same places. Only a
-    word that is longer than a row loses pieces, its last; XTREME makes [UNK] of it. A sentence of no words has no row.
-    """
-    del config
-    room = max_length - 2
-    if room < 1:
-      raise UsageError('a row has no room for a word', where=f'a row of {max_length} positions', fix='at least 3')
-    encoded: dict[str, list[int]] = {}  # the same words come again and again
-    rows = []
-    for index, sentence in enumerate(examples):
-      for word in sentence.words:
-        if word not in encoded:
-          encoded[word] = word_pieces(word, pieces)[:room]
-      labels = [self.labels.index(tag) for tag in sentence.tags] if sentence.tags else [IGNORED] * len(sentence.words)
-      lengths = [len(encoded[word]) for word in sentence.words]
-      for begin, end in spans_that_fit(lengths, room):
-        words = [encoded[word] for word in sentence.words[begin:end]]
-        rows.append(_row(index, words, labels[begin:end], pieces))
-    return rows
-
-  def predictions(
-    self,
-    examples: Sequence[Sentence],
-    rows: Sequence[WordsRow],
-    outputs: Sequence[np.ndarray],
-    *,
-    config: XtremeConfig,
-  ) -> list[tuple[str, ...]]:
-    """The tag with the highest logit at each word's first piece; outputs are [S, labels] float32, one for each row."""
-    del config
-    tags: list[list[str]] = [[] for _ in examples]
-    for row, output in zip(rows, outputs, strict=True):
-      tags[row.example] += [self.labels[label] for label in np.argmax(output[row.first_pieces], axis=-1)]
-    for sentence, found in zip(examples, tags, strict=True):
-      if len(found) != len(sentence.words):
-        raise ValueError(f'{len(found)} tags for the {len(sentence.words)} words of {sentence.where}')
-    return [tuple(found) for found in tags]
-
-  def score(
-    self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]], language: str
-  ) -> dict[str, float]:
-    """`f1`, `precision` and `recall` over chunks, 0 to 100. UsageError where a sentence has no tags."""
-    del language
-    gold = [sentence.tags for sentence in examples]
-    require_labels(examples, gold)
-    return chunk_scores(gold, predictions)
-
-  def baseline(self, train: Sequence[Sentence], examples: Sequence[Sentence]) -> list[tuple[str, ...]]:
-    """The most frequent tag of `train` for every word. Where that is O, as for PAN-X, there are no chunks: F1 is 0."""
-    require_labels(train, [sentence.tags for sentence in train])
-    tag = most_frequent((tag for sentence in train for tag in sentence.tags), self.labels)
-    return [(tag,) * len(sentence.words) for sentence in examples]
-
-  def file_text(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> str:
-    """A tag a line and a blank line between sentences, in the order of the examples."""
-    blocks = [''.join(f'{tag}\n' for tag in tags) for _, tags in zip(examples, predictions, strict=True)]
-    # A last sentence of no words is there only by the blank line behind it.
-    return '\n'.join(blocks) + ('\n' if blocks[-1:] == [''] else '')
+  sentences = list(_sentences(path, labels))
+  if not needs_labels or sentences[0].tags is not None:
+    return sentences
+  if split != 'test':
+    raise labels_missing(next(sentence for sentence in sentences if sentence.words).where, 'two columns: word, tag')
+  gold = list(_blocks(labels_lines(gold_file, path)))
+  _check_counts(gold, gold_file, sentences, path)
+  return [
+    dataclasses.replace(sentence, tags=tuple(known_label(line.text, labels, line.where) for line in block.lines))
+    for sentence, block in zip(sentences, gold, strict=True)
+  ]
 
 
-def word_pieces(word: str, pieces: Pieces) -> list[int]:
-  """Ids of a word by itself, at least one."""
-  return (pieces.ids(word) if word.strip() else []) or [pieces.special.unknown]
+def sentence_columns(examples: Sequence[Sentence], labels: Sequence[str]) -> dict[str, Any]:
+  """Columns `words` and `tags`, of which each example has as many as there are words."""
+  index = {label: number for number, label in enumerate(labels)}
+  tags = lambda sentence: sentence.tags and [index[tag] for tag in sentence.tags]
+  return {
+    'words': [sentence.words for sentence in examples],
+    'tags': [tags(sentence) or [IGNORED] * len(sentence.words) for sentence in examples],
+  }
 
 
-def spans_that_fit(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
-  """Begin and end of stretches of neighbours, each as long as `room` allows; no length may be more than that."""
-  begin = filled = 0
-  for index, length in enumerate(lengths):
-    if filled + length > room:
-      yield begin, index
-      begin, filled = index, 0
-    filled += length
-  if begin < len(lengths):
-    yield begin, len(lengths)
+def predict_tags(
+  targets: Sequence[Mapping[str, Any]], scores: Sequence[np.ndarray], labels: Sequence[str], config: XtremeConfig
+) -> dict[int, tuple[str, ...]]:
+  """The tag with the highest score at each word's first token, for each example; scores are [S, labels].
+
+  Sentences without words have no rows, and no entry.
+  """
+  del config
+  tags = lambda target, logits: [labels[tag] for tag in np.argmax(logits[target['first_tokens']], axis=-1)]
+  return _of_sentences(targets, [tags(target, logits) for target, logits in zip(targets, scores, strict=True)])
 
 
-def _row(example: int, words: Sequence[Sequence[int]], labels: Sequence[int], pieces: Pieces) -> WordsRow:
-  ids = [pieces.special.cls, *(piece for word in words for piece in word), pieces.special.sep]
-  first_pieces = np.cumsum([1, *(len(word) for word in words)], dtype=np.int32)[:-1]
-  row_labels = np.full(len(ids), IGNORED, np.int32)
-  row_labels[first_pieces] = labels
-  return WordsRow(
-    example=example,
-    input_ids=np.array(ids, np.int32),
-    token_type_ids=np.zeros(len(ids), np.int32),
-    labels=row_labels,
-    first_pieces=first_pieces,
-  )
+def score_tags(
+  targets: Sequence[Mapping[str, Any]],
+  predictions: Mapping[int, Sequence[str]],
+  labels: Sequence[str],
+  language: str,
+) -> dict[str, float]:
+  """`f1`, `precision` and `recall` over chunks, 0 to 100. UsageError if a sentence has no tags."""
+  del language
+  for target in targets:
+    if IGNORED in target['labels'][target['first_tokens']]:
+      raise no_score(target)
+  tags = lambda target: [labels[tag] for tag in target['labels'][target['first_tokens']]]
+  gold = _of_sentences(targets, [tags(target) for target in targets])
+  return chunk_scores(list(gold.values()), [predictions[example] for example in gold])
+
+
+def majority_tags(
+  train: Sequence[Sentence], targets: Sequence[Mapping[str, Any]], labels: Sequence[str]
+) -> dict[int, tuple[str, ...]]:
+  """The most frequent tag of `train` for every word. If that is O, as for PAN-X, there are no chunks: F1 is 0."""
+  tag = most_frequent((tag for sentence in train for tag in sentence.tags), labels)
+  return _of_sentences(targets, [[tag] * len(target['first_tokens']) for target in targets])
+
+
+def tags_text(predictions: Mapping[int, Sequence[str]], targets: Sequence[Mapping[str, Any]], count: int) -> str:
+  """A tag a line and a blank line between sentences, in the order of the examples."""
+  del targets
+  blocks = [''.join(f'{tag}\n' for tag in predictions.get(example, ())) for example in range(count)]
+  # A last sentence of no words is there only by the blank line behind it.
+  return '\n'.join(blocks) + ('\n' if blocks[-1:] == [''] else '')
+
+
+def word_tokens(word: str, encode: Callable[[str], Sequence[int]], unknown: int) -> list[int]:
+  """Ids of a word by itself, at least one, from the SentencePiece library: what `preprocessors.word_rows` does.
+
+  Args:
+    word: a word.
+    encode: text to ids.
+    unknown: id of [UNK].
+  """
+  return (list(encode(word)) if word.strip() else []) or [unknown]
+
+
+def _of_sentences(
+  targets: Sequence[Mapping[str, Any]], tags_of_rows: Sequence[Sequence[str]]
+) -> dict[int, tuple[str, ...]]:
+  """Tags of rows to tags of examples: a long sentence has several rows, one after the other."""
+  found = collections.defaultdict(tuple)
+  for target, tags in zip(targets, tags_of_rows, strict=True):
+    found[int(target['example'])] += tuple(tags)
+  return dict(found)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
-class _Block:
+class Block:
   """Lines up to a blank one, and where they begin."""
 
   lines: tuple[Line, ...]
   where: str
 
 
-def _blocks(lines: Sequence[Line]) -> Iterator[_Block]:
+def read_blocks(path: epath.Path) -> list[Block]:
+  """Blocks of a file; UsageError if it is empty or broken."""
+  return list(_blocks(text_lines(path)))
+
+
+def _blocks(lines: Sequence[Line]) -> Iterator[Block]:
   block: list[Line] = []
   for line in lines:
     if line.text.strip(' \t'):
       block.append(line)
     else:
-      yield _Block(tuple(block), (block or [line])[0].where)
+      yield Block(tuple(block), (block or [line])[0].where)
       block = []
   if block:
-    yield _Block(tuple(block), block[0].where)
+    yield Block(tuple(block), block[0].where)
 
 
 def _sentences(path: epath.Path, labels: Sequence[str]) -> Iterator[Sentence]:
   """Sentences of a file whose lines all have one column, or all two."""
-  blocks = list(_blocks(text_lines(path)))
+  blocks = read_blocks(path)
   table = [(line.text.split('\t'), line.where) for block in blocks for line in block.lines]
   if not table:
     raise UsageError('a file without words', where=f'{path}:1', fix='fetch it again')
@@ -211,15 +179,7 @@ def _sentences(path: epath.Path, labels: Sequence[str]) -> Iterator[Sentence]:
     yield Sentence(tuple(row[0] for row, _ in words), tags, block.where)
 
 
-def _has_tags(sentences: Sequence[Sentence]) -> bool:
-  return sentences[0].tags is not None
-
-
-def _first_word(sentences: Sequence[Sentence]) -> Sentence:
-  return next(sentence for sentence in sentences if sentence.words)
-
-
-def _check_counts(gold: Sequence[_Block], gold_file: epath.Path, sentences: Sequence[Sentence], path: epath.Path):
+def _check_counts(gold: Sequence[Block], gold_file: epath.Path, sentences: Sequence[Sentence], path: epath.Path):
   for block, sentence in zip(gold, sentences, strict=False):
     if len(block.lines) != len(sentence.words):
       raise UsageError(

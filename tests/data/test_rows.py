@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rembert.data.mixture import EPOCH_STREAM, random_stream
 from rembert.data.rows import TrainingRows, judged_batches, padded
 from rembert.errors import UsageError
 
@@ -36,9 +37,8 @@ def make_rows(count, head='classification', longest=12, seed=0):
 
 
 def training(rows, **options):
-  return TrainingRows(
-    rows, **{'head': 'classification', 'batch_size': 4, 'sequence_length': 12, 'pad': PAD, 'seed': 3} | options
-  )
+  defaults = {'tasks': [rows], 'rates': [1.0], 'head': 'classification', 'batch_size': 4, 'sequence_length': 12}
+  return TrainingRows(**defaults | {'pad': PAD, 'seed': 3} | options)
 
 
 def numbers(batches, count):
@@ -68,6 +68,38 @@ def test_a_batch_is_a_function_of_its_step_and_hosts_share_it(step, hosts):
   parts = [next(training(rows, batch_size=8, process=(index, hosts)).batches(step)) for index in range(hosts)]
   for name, array in expected.items():
     np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), array)
+
+
+def test_one_task_is_drawn_as_it_always_was():
+  """Runs that began with an earlier version resume: the order of a single task is that of (seed, epoch) alone."""
+  seen = np.concatenate(numbers(training(make_rows(6), seed=3).batches(0), 3))
+  expected = [random_stream(3, EPOCH_STREAM, epoch).permutation(6) for epoch in range(2)]
+  assert seen.tolist() == np.concatenate(expected).tolist()
+
+
+@given(sizes=st.lists(st.integers(1, 9), min_size=2, max_size=4), step=st.integers(0, 1000), data=st.data())
+def test_rows_of_several_tasks_come_at_their_rates_and_each_once_an_epoch(sizes, step, data):
+  rows = make_rows(sum(sizes))
+  tasks = [rows[end - size : end] for end, size in zip(np.cumsum(sizes), sizes, strict=True)]
+  rates = data.draw(st.lists(st.floats(0.1, 5), min_size=len(sizes), max_size=len(sizes)))
+  source = training(rows, tasks=tasks, rates=rates, batch_size=10)
+  seen = np.concatenate(numbers(source.batches(0), 60))
+  for own, rate in zip(tasks, rates, strict=True):
+    own = [row.input_ids[0] - 100 for row in own]
+    of_task = [number for number in seen.tolist() if number in own]
+    assert len(of_task) == pytest.approx(600 * rate / sum(rates), abs=len(sizes))
+    epochs = [of_task[begin : begin + len(own)] for begin in range(0, len(of_task) - len(own), len(own))]
+    assert all(sorted(epoch) == own for epoch in epochs)
+  resumed = numbers(source.batches(step), 1)[0]
+  alone = np.concatenate(
+    [
+      numbers(training(rows, tasks=tasks, rates=rates, batch_size=10, process=(n, 2)).batches(step), 1)[0]
+      for n in (0, 1)
+    ]
+  )
+  assert resumed.tolist() == alone.tolist()
+  if step < 60:
+    assert resumed.tolist() == seen[10 * step : 10 * step + 10].tolist()
 
 
 @pytest.mark.parametrize('head', HEADS)

@@ -11,7 +11,7 @@ import pytest
 from launch import sweep
 from launch.xtreme import FINE_TUNED
 from tasks.token_store import __main__ as token_store
-from tasks.xtreme.tasks import get_task
+from tasks.xtreme.benchmark import get_task
 
 SCRIPT = 'docs/replication/run.sh'
 # Notes what it is called with; the next command finds the vocabulary that an earlier one was to make.

@@ -20,8 +20,8 @@ from rembert.training.loop import TrainConfig
 from rembert.training.losses import LossSums
 from rembert.training.step import StepMetrics
 from tasks.wikipedia.dumps import find_dumps
+from tasks.xtreme.benchmark import get_task
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.tasks import get_task
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = ROOT / 'docs' / 'guides' / 'troubleshooting.md'

@@ -100,7 +100,7 @@ def test_fifty_examples_are_learned_by_heart(task, finetune, tmp_path):
 
 
 def rembert_languages(task: str) -> tuple[str, ...]:
-  from tasks.xtreme.tasks import get_task
+  from tasks.xtreme.benchmark import get_task
 
   return get_task(task).languages
 
@@ -163,6 +163,9 @@ def test_the_best_by_dev_is_judged_and_can_be_loaded(finetune, tmp_path):
     ({'finetune.max_examples': 0}, 'max_examples must be a whole number'),
     ({'finetune.max_dev_examples': 0.5}, 'max_dev_examples must be a whole number'),
     ({'xtreme.task': 'tatoeba'}, 'is retrieval'),
+    ({'finetune.mixture': 'mine'}, 'a mixture needs a head'),
+    ({'finetune.mixture': 'mine', 'finetune.head': 'mlm'}, "unknown head 'mlm'"),
+    ({'xtreme.evaluate_on': "('panx',)"}, 'xnli and panx differ in head or labels'),
   ],
 )
 def test_what_does_not_fit_is_told_in_one_message(bindings, message, finetune, tmp_path, capsys):
@@ -265,3 +268,83 @@ def test_a_folder_of_hugging_face_is_as_good_a_beginning(finetune, untrained, tm
     result = run.run()
     assert result.returncode == 0, result.stderr
   assert theirs.metrics() == ours.metrics()
+
+
+# --- a mixture --------------------------------------------------------------------------------------------------------
+
+MIXTURE = """
+import tasks
+from tasks import registration
+
+tasks.add_xtreme(data_dir={data!r}, vocabulary={vocabulary!r})
+tasks.add_xtreme(data_dir={other!r}, vocabulary={vocabulary!r}, name='other')
+registration.add_mixture('both', {{'xtreme.panx.en': 3.0, 'other.panx.en': 1.0}})
+"""
+
+
+@pytest.fixture
+def mixture(finetune, untrained, tmp_path):
+  """The program on a mixture of PAN-X's English files of two folders, which a module of the test's registers."""
+  for seed, folder in enumerate(('data', 'other')):
+    write_examples(tmp_path / folder, 'panx', count=COUNT, seed=seed)
+  vocabulary = untrained / 'vocabulary' / 'sentencepiece.model'
+  paths = {'data': tmp_path / 'data', 'other': tmp_path / 'other', 'vocabulary': vocabulary}
+  module = MIXTURE.format(**{name: str(path) for name, path in paths.items()})
+  (tmp_path / 'my_mixture.py').write_text(module)
+
+  def make(name: str, workdir: pathlib.Path, **bindings):
+    values = {'finetune.mixture': name, 'finetune.head': 'tagging', 'xtreme.data_dir': 'None'} | bindings
+    run = finetune('panx', tmp_path / 'data', workdir, **values)
+    start = 'import my_mixture, runpy; runpy.run_module("rembert.main", run_name="__main__", alter_sys=True)'
+    run.command[1:3] = ['-c', start]
+    run.environment['PYTHONPATH'] = f'{tmp_path}:{pathlib.Path(__file__).parents[2]}'
+    return run
+
+  return make
+
+
+FEW = {'finetune.epochs': 3, 'finetune.evaluations_per_epoch': 1, 'train.log_every': 1, 'train.checkpoint_every': 7}
+
+
+@pytest.mark.slow
+def test_a_mixture_of_one_task_is_trained_as_the_task(mixture, finetune, tmp_path):
+  of_task = finetune('panx', tmp_path / 'data', tmp_path / 'task', **FEW)
+  of_mixture = mixture('xtreme.panx', tmp_path / 'mixture', **FEW)
+  for run in (of_task, of_mixture):
+    result = run.run()
+    assert result.returncode == 0, result.stderr
+  assert of_mixture.metrics() == of_task.metrics()
+  ours, theirs = results(of_mixture), results(of_task)
+  assert ours['tasks']['xtreme.panx']['xtreme.panx.en']['scores'] == theirs['tasks']['panx']['en']['scores']
+  assert (ours['dev'], ours['training rows']) == (theirs['dev'], theirs['training rows'])
+  lines = (of_mixture.workdir / 'predictions/xtreme.panx/test-xtreme.panx.en.jsonl').read_text().splitlines()
+  assert len(lines) == COUNT
+
+
+@pytest.mark.slow
+def test_a_mixture_that_is_killed_ends_as_if_it_had_not_been(mixture, tmp_path):
+  whole = mixture('both', tmp_path / 'whole', **FEW)
+  result = whole.run()
+  assert result.returncode == 0, result.stderr
+  assert 'xtreme.panx.en at 3' in result.stdout
+  cut = mixture('both', tmp_path / 'cut', **FEW)
+  assert cut.stop_when(lambda: cut.steps_logged() >= 9, signal.SIGKILL) == -signal.SIGKILL
+  result = cut.run()
+  assert result.returncode == 0, result.stderr
+  assert cut.metrics() == whole.metrics()
+  assert_bitwise_equal(final_state(cut.workdir, 30), final_state(whole.workdir, 30))
+  assert results(cut) == results(whole)
+  assert set(results(whole)['tasks']['both']) == {'xtreme.panx.en', 'other.panx.en'}
+  for file in (whole.workdir / 'predictions').rglob('*.jsonl'):
+    assert (cut.workdir / file.relative_to(whole.workdir)).read_bytes() == file.read_bytes()
+  other = mixture('xtreme.panx', tmp_path / 'whole', **FEW).run()
+  assert other.returncode == 2
+  assert "finetune.mixture: 'both'" in other.stderr
+
+
+@pytest.mark.slow
+def test_a_mixture_that_is_not_registered_or_of_another_head_is_one_error(mixture, tmp_path):
+  missing = mixture('neither', tmp_path / 'missing', **FEW).run()
+  assert (missing.returncode, 'no SeqIO task or mixture called' in missing.stderr) == (2, True)
+  wrong = mixture('both', tmp_path / 'wrong', **FEW | {'finetune.head': 'qa'}).run()
+  assert (wrong.returncode, 'a row of' in wrong.stderr) == (2, True)

@@ -4,6 +4,7 @@ What the job does (`open_initial(…, drops_layers=True)`, the optimizer, one up
 """
 
 import dataclasses
+import types
 
 import jax
 import numpy as np
@@ -17,7 +18,6 @@ from rembert.training import sharding, state
 from rembert.training.optimizer import OptimizerConfig, make_optimizer
 from rembert.training.sharding import MeshConfig
 from rembert.training.step import head_sums, make_train_step
-from tasks.xtreme.words import WordsRow
 
 
 def test_the_top_layer_is_dropped_and_the_input_embedding_stays(saved):
@@ -29,7 +29,7 @@ def test_the_top_layer_is_dropped_and_the_input_embedding_stays(saved):
   trainable = state.trainable(build, Execution(), optimizer, mesh)
   initial = open_initial(before.workdir, 'encoder', config, head='tagging', num_labels=3, drops_layers=True)
   ids = np.arange(312, 324, dtype=np.int32)
-  row = WordsRow(0, ids, np.zeros_like(ids), ids % 3, ids[:0])
+  row = types.SimpleNamespace(input_ids=ids, token_type_ids=np.zeros_like(ids), labels=ids % 3)
   with jax.set_mesh(mesh):
     begun = initial.put_into(trainable.init(0))
     first = jax.tree.map(np.array, flatten_dict(begun.params, sep='/'))

@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 from small_corpora import sample_corpus
+from xtreme_reference import Pieces
 
 from tasks.vocabulary import sample_text, train_vocabulary
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.pieces import Pieces
 
 SAMPLES = pathlib.Path(__file__).resolve().parents[1] / 'data' / 'xtreme'
 LANGUAGES = ('de', 'en', 'zh')

@@ -2,7 +2,7 @@
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from flax import nnx
@@ -10,15 +10,15 @@ from flax import nnx
 from rembert.analysis.edge_probing import ProbeScore, TrainedProbe, most_frequent_f1, probe_score, train_probe
 from rembert.analysis.frozen_states import FrozenStates
 from rembert.analysis.span_examples import EncodedSpans, SpanExample, SpanSet, Target, encode_spans, read_spans
+from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, model_facts, number
 from rembert.loading import load
 from rembert.model.encoder import RemBertEncoder
-from tasks.vocabulary import check_vocabulary
-from tasks.xtreme import udpos
+from tasks.vocabulary import check_vocabulary, load_vocabulary
+from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.layout import MissingFileError, XtremeFolder
-from tasks.xtreme.pieces import Pieces
-from tasks.xtreme.words import Sentence, word_pieces
+from tasks.xtreme.words import Sentence, word_tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ def run(desk: Desk) -> Analysed:
       'no vocabulary beside the model', where=source.path, fix='--gin.vocabulary.path=sentencepiece.model'
     )
   check_vocabulary(file, model.config.vocab_size)
-  pieces = Pieces(file)
+  processor, special = load_vocabulary(file), SpecialIds()
 
   # --- sentences ---------------------------------------------------------------
   train = sets.train.examples
@@ -51,7 +51,9 @@ def run(desk: Desk) -> Analysed:
   encoded, dropped = {}, {}
   with desk.task('cutting words'):
     for name, examples in (('train', train), ('dev', sets.dev.examples), *((t.name, t.examples) for t in sets.tests)):
-      of_set = [_encode(example, pieces, model.config.max_position_embeddings) for example in examples]
+      of_set = [
+        _encode(example, processor.encode, special, model.config.max_position_embeddings) for example in examples
+      ]
       dropped[name] = sum(example.dropped for example in of_set)
       encoded[name] = [example for example in of_set if example.labels]
       if not encoded[name]:
@@ -67,7 +69,7 @@ def run(desk: Desk) -> Analysed:
     encoders['random'] = RemBertEncoder(model.config, config.execution, add_pooler=False, rngs=rngs)
   found = {}
   for name, encoder in encoders.items():
-    found[name] = encoder and _probe(desk, encoder, encoded, tests, pieces.special.pad, spans, has_lists, name)
+    found[name] = encoder and _probe(desk, encoder, encoded, tests, special.pad, spans, has_lists, name)
   labels = {label for example in encoded['train'] for of_target in example.labels for label in of_target}
   results = {
     'task': sets.task,
@@ -133,8 +135,11 @@ def _as_json(trained: TrainedProbe, scores: dict[str, ProbeScore]) -> dict:
   }
 
 
-def _encode(example: SpanExample, pieces: Pieces, longest: int) -> EncodedSpans:
-  return encode_spans(example, lambda word: word_pieces(word, pieces), longest=longest, special=pieces.special)
+def _encode(
+  example: SpanExample, encode: Callable[[str], list[int]], special: SpecialIds, longest: int
+) -> EncodedSpans:
+  tokens = lambda word: word_tokens(word, encode, special.unknown)
+  return encode_spans(example, tokens, longest=longest, special=special)
 
 
 def _tables(results: dict) -> list[Table]:
@@ -182,13 +187,14 @@ def _read(desk: Desk) -> _Sets:
       where='analyze.train',
       fix=['--gin.analyze.train=FILE and analyze.dev, analyze.test', '--gin.xtreme.data_dir=FOLDER for UDPOS'],
     )
-  folder, language = XtremeFolder(xtreme.data_dir, xtreme.labels_dir), xtreme.train_language
+  udpos, folder = TASKS['udpos'], XtremeFolder(xtreme.data_dir, xtreme.labels_dir)
+  language = xtreme.train_language
   spans_of = lambda split, code: SpanSet(
     code,
-    tuple(_of_sentence(s) for s in udpos.TASK.examples(folder, split, code, needs_labels=True) if s.words),
+    tuple(_of_sentence(s) for s in udpos.examples(folder, split, code, needs_labels=True) if s.words),
   )
   tests = []
-  for code in xtreme.languages or udpos.TASK.languages:
+  for code in xtreme.languages or udpos.languages:
     try:
       tests.append(spans_of(xtreme.split, code))
     except MissingFileError:

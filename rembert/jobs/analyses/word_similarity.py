@@ -8,10 +8,10 @@ from rembert.analysis.correlation import Correlation
 from rembert.analysis.tables import read_tables
 from rembert.analysis.word_pairs import read_word_pairs
 from rembert.analysis.word_similarity import word_similarity
+from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, model_facts
-from tasks.vocabulary import check_vocabulary
-from tasks.xtreme.pieces import Pieces
+from tasks.vocabulary import check_vocabulary, load_vocabulary
 
 _SHOWN_WORDS = 20
 
@@ -30,7 +30,7 @@ def run(desk: Desk) -> Analysed:
       'no vocabulary beside the model', where=tables.path, fix='--gin.vocabulary.path=sentencepiece.model'
     )
   check_vocabulary(file, tables.config.vocab_size)
-  pieces = Pieces(file)
+  encode = load_vocabulary(file).encode
   found = {}
   with desk.task('comparing words') as progress:
     for done, (name, pairs) in enumerate(sets.items()):
@@ -38,8 +38,8 @@ def run(desk: Desk) -> Analysed:
       found[name] = word_similarity(
         tables.by_name,
         pairs,
-        pieces.ids,
-        unknown=pieces.special.unknown,
+        encode,
+        unknown=SpecialIds().unknown,
         samples=analyze.samples,
         seed=analyze.seed,
       )

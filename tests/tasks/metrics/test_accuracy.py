@@ -10,5 +10,5 @@ def test_accuracy_is_percent_of_equal_places():
 def test_accuracy_of_nothing_or_of_unlike_lengths_is_an_error():
   with pytest.raises(ValueError, match='nothing'):
     accuracy([], [])
-  with pytest.raises(ValueError, match='argument 2'):
+  with pytest.raises(ValueError, match='1 predictions for 2'):
     accuracy(['a', 'b'], ['a'])

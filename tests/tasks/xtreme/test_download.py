@@ -70,7 +70,7 @@ def run(tmp_path):
 
   def command(tasks: str = ','.join(TASKS), **flags):
     console = Console(console=rich.console.Console(file=io.StringIO(), width=100, highlight=False))
-    options = {'check': False, 'from_tfds': False, 'tfds_data_dir': None, 'traceback': False} | flags
+    options = {'check': False, 'traceback': False} | flags
     options = argparse.Namespace(data_dir=str(tmp_path / 'xtreme'), tasks=tasks, **options)
     code = download.run(options, console, Downloads(tmp_path / 'xtreme', attempts=1, pause=0))
     return code, console.rich.file.getvalue()
@@ -203,7 +203,6 @@ def test_quoted_line_ends_do_not_make_rows():
   [
     (['--data_dir=x', '--tasks=xnli,xcopa'], "unknown task 'xcopa'"),
     (['--data_dir=gs://bucket/x'], 'on a local disk'),
-    (['--data_dir=x', '--tfds_data_dir=y'], 'of no use without --from_tfds'),
     (['--data_dir=x', '--check'], 'there is no such folder'),
   ],
 )

@@ -1,8 +1,7 @@
 import pytest
 
 from rembert.errors import UsageError
-from tasks.xtreme.gold_labels import known_label, most_frequent, require_labels
-from tasks.xtreme.pairs import PairExample
+from tasks.xtreme.gold_labels import known_label, most_frequent
 
 
 def test_a_label_is_taken_without_the_space_around_it():
@@ -19,11 +18,3 @@ def test_an_unknown_label_is_an_error_that_names_the_known_ones():
 def test_of_equally_frequent_labels_the_first_in_their_order_is_taken():
   assert most_frequent(['b', 'a', 'c', 'b', 'c'], ('c', 'b', 'a')) == 'c'
   assert most_frequent(['b', 'a', 'b'], ('a', 'b')) == 'b'
-
-
-def test_the_first_example_without_a_label_is_named():
-  examples = [PairExample('', '', label, f'test-de.tsv:{line}') for line, label in enumerate(('0', None, None), 1)]
-  require_labels(examples[:1], ['0'])
-  with pytest.raises(UsageError, match='no score without gold labels') as error:
-    require_labels(examples, [example.label for example in examples])
-  assert error.value.where == 'test-de.tsv:2'

@@ -5,19 +5,17 @@ import shutil
 
 import numpy as np
 import pytest
-from small_vocabularies import NORMALIZATIONS, small_vocabulary
+from computed_rows import any_vocabulary, computed_rows
+from small_vocabularies import NORMALIZATIONS, vocabulary_file
 
 from rembert.errors import UsageError
+from tasks.xtreme import benchmark
+from tasks.xtreme.benchmark import XtremeTask
 from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.mlqa import TASK as MLQA
-from tasks.xtreme.question_answering import QuestionAnswering
 from tasks.xtreme.questions import Answer, Question
-from tasks.xtreme.squad import TASK as SQUAD
-from tasks.xtreme.tydiqa import TASK as TYDIQA
-from tasks.xtreme.xquad import TASK as XQUAD
 
-TASKS = (SQUAD, XQUAD, MLQA, TYDIQA)
+TASKS = SQUAD, XQUAD, MLQA, TYDIQA = tuple(benchmark.TASKS[name] for name in ('squad', 'xquad', 'mlqa', 'tydiqa'))
 
 
 @pytest.fixture
@@ -32,7 +30,7 @@ def real_folder(shared_data) -> XtremeFolder:
   return XtremeFolder(shared_data / 'xtreme')
 
 
-def files_of(task: QuestionAnswering, folder: XtremeFolder) -> list[tuple[str, str]]:
+def files_of(task: XtremeTask, folder: XtremeFolder) -> list[tuple[str, str]]:
   there = lambda split, language: folder.has(*task.files[split].format(language=language).split('/'))
   return [(split, language) for split in task.files for language in task.languages if there(split, language)]
 
@@ -105,69 +103,81 @@ def test_a_file_that_is_not_there_is_named(folder):
   assert error.value.where.endswith('xquad/xquad.hi.json')
 
 
-def test_without_gold_answers_a_test_set_can_be_answered_but_not_judged(folder, tmp_path):
+def test_without_gold_answers_a_test_set_can_be_answered_but_not_scored(folder, tmp_path):
   shutil.copytree(folder.root / 'xquad', tmp_path / 'xquad')
   bare = XtremeFolder(tmp_path)
-  questions = XQUAD.examples(bare, 'test', 'de', needs_labels=False)
   with pytest.raises(UsageError, match='gold answers of a test file are missing'):
     XQUAD.examples(bare, 'test', 'de', needs_labels=True)
-  with pytest.raises(UsageError, match='no gold answer to judge by') as error:
-    XQUAD.score(questions, ['x'] * 4, 'de')
+  questions = XQUAD.examples(bare, 'test', 'de', needs_labels=None)
+  with pytest.raises(UsageError, match='no score without gold labels') as error:
+    XQUAD.score(targets(questions), dict.fromkeys(range(4), 'x'), (), 'de')
   assert 'xquad.de.json' in error.value.where
 
 
 # --- there and back ---------------------------------------------------------------------------------------------------
 
 
-def answers_of_perfect_logits(task, questions, pieces, config) -> tuple[list[str], set[int]]:
-  """What is answered where the model is sure of the labels; and the questions whose answer can be given at all.
+def targets(questions) -> list[dict]:
+  """One row of each question, as far as scores, files and baselines look at it."""
+  return [
+    {
+      'example': np.int32(number),
+      'id': question.id.encode(),
+      'context': question.context.encode(),
+      'answers': [answer.text.encode() for answer in question.answers],
+      'where': question.where.encode(),
+    }
+    for number, question in enumerate(questions)
+  ]
 
-  It cannot where it has more pieces than `max_answer_length`, or than the window shows that has most context around its
+
+def answers_of_perfect_logits(task, questions, normalization, config) -> tuple[dict[int, str], set[int], list[dict]]:
+  """What is answered where the model is sure of the labels; the questions whose answer can be given at all; the rows.
+
+  It cannot where it has more tokens than `max_answer_length`, or than the window shows that has most context around its
   beginning.
   """
-  rows = task.rows(questions, pieces, max_length=384, config=config)
-  outputs, possible = [], set()
+  vocabulary = any_vocabulary(vocabulary_file(normalization))
+  rows = [row.example for row in computed_rows(task, questions, vocabulary, max_length=384)]
+  scores, possible = [], set()
   for row in rows:
-    logits = np.zeros((len(row.input_ids), 2), np.float32)
-    logits[row.labels, [0, 1]] = 1
-    outputs.append(logits)
-    first, last = row.labels
-    if first and last - first < config.max_answer_length and row.has_most_context[first - row.offset]:
-      possible.add(row.example)
-  return task.predictions(questions, rows, outputs, config=config), possible
+    logits = np.zeros((len(row['input_ids']), 2), np.float32)
+    logits[row['labels'], [0, 1]] = 1
+    scores.append(logits)
+    first, last = row['labels']
+    if first and last - first < config.max_answer_length and row['has_most_context'][first - row['offset']]:
+      possible.add(int(row['example']))
+  return task.predict(rows, scores, (), config), possible, rows
 
 
 @pytest.mark.parametrize('normalization', NORMALIZATIONS)
 @pytest.mark.parametrize('task', TASKS, ids=lambda task: task.name)
 def test_perfect_logits_give_the_gold_answers(folder, task, normalization):
-  pieces, config = small_vocabulary(normalization), XtremeConfig(max_answer_length=100)
   for split, language in files_of(task, folder):
     questions = task.examples(folder, split, language, needs_labels=True)
-    answers, _ = answers_of_perfect_logits(task, questions, pieces, config)
-    # Inside a piece no answer can end: the vocabulary may have "2006," or "年的" as one.
-    for question, answer in zip(questions, answers, strict=True):
+    answers, _, rows = answers_of_perfect_logits(task, questions, normalization, XtremeConfig(max_answer_length=100))
+    # Inside a token no answer can end: the vocabulary may have "2006," or "年的" as one.
+    for number, question in enumerate(questions):
       gold = question.answers[0].text
-      assert gold in answer
-      assert len(answer) <= len(gold) + 2
-    assert task.score(questions, [question.answers[0].text for question in questions], language) == {
-      'f1': 100,
-      'exact_match': 100,
-    }
+      assert gold in answers[number]
+      assert len(answers[number]) <= len(gold) + 2
+    gold = {number: question.answers[0].text for number, question in enumerate(questions)}
+    assert task.score(rows, gold, (), language) == {'f1': 100, 'exact_match': 100}
 
 
 @pytest.mark.parametrize('normalization', ['rembert', 'nfkc'])
 @pytest.mark.parametrize('task', TASKS, ids=lambda task: task.name)
 def test_perfect_logits_give_the_gold_answers_of_real_questions(real_folder, task, normalization):
-  """All but a few that begin or end inside a piece; and those that are too long for pieces as small as these."""
-  pieces, config = small_vocabulary(normalization), XtremeConfig(max_answer_length=100)
+  """All but a few that begin or end inside a token; and those that are too long for tokens as small as these."""
   files = files_of(task, real_folder)
   if not files:
     pytest.skip(f'no {task.name} at {real_folder.root}')
   for split, language in files:
     questions = task.examples(real_folder, split, language, needs_labels=True)[::5]
-    answers, possible = answers_of_perfect_logits(task, questions, pieces, config)
+    config = XtremeConfig(max_answer_length=100)
+    answers, possible, _ = answers_of_perfect_logits(task, questions, normalization, config)
     assert len(possible) >= 0.8 * len(questions)
-    pairs = [(answers[index], questions[index].answers[0].text.strip()) for index in possible]
+    pairs = [(answers[number], questions[number].answers[0].text.strip()) for number in possible]
     assert all(gold in answer for answer, gold in pairs)
     assert sum(gold != answer for answer, gold in pairs) <= 0.05 * len(questions)
 
@@ -177,34 +187,34 @@ def test_perfect_logits_give_the_gold_answers_of_real_questions(real_folder, tas
 
 def test_predictions_are_written_as_ids_and_answers(folder):
   questions = XQUAD.examples(folder, 'test', 'zh', needs_labels=False)
-  text = XQUAD.file_text(questions, ['1936年', '', 'x "y"', '艾达·索恩'])
-  assert json.loads(text) == dict(
-    zip(['7x01', '7x02', '7x03', '7x04'], ['1936年', '', 'x "y"', '艾达·索恩'], strict=True)
-  )
+  answers = ['1936年', '', 'x "y"', '艾达·索恩']
+  text = XQUAD.file_text(dict(enumerate(answers)), targets(questions), 4)
+  assert json.loads(text) == dict(zip(['7x01', '7x02', '7x03', '7x04'], answers, strict=True))
   assert '艾达·索恩' in text
   assert text.endswith('}\n')
 
 
 def test_ids_that_repeat_cannot_be_written(folder):
   questions = TYDIQA.examples(folder, 'train', 'en', needs_labels=True)
+  count = len(questions)
   with pytest.raises(UsageError, match='same id'):
-    TYDIQA.file_text(questions, ['x'] * len(questions))
+    TYDIQA.file_text(dict.fromkeys(range(count), 'x'), targets(questions), count)
 
 
 def test_each_language_of_mlqa_has_its_own_articles(folder):
   questions = MLQA.examples(folder, 'test', 'de', needs_labels=True)
-  predictions = [f'die {question.answers[0].text}' for question in questions]
-  assert MLQA.score(questions, predictions, 'de')['exact_match'] == 100
-  assert MLQA.score(questions, predictions, 'en')['exact_match'] == 0
+  predictions = {number: f'die {question.answers[0].text}' for number, question in enumerate(questions)}
+  assert MLQA.score(targets(questions), predictions, (), 'de')['exact_match'] == 100
+  assert MLQA.score(targets(questions), predictions, (), 'en')['exact_match'] == 0
 
 
 def test_the_best_of_several_gold_answers_counts(folder):
   questions = SQUAD.examples(folder, 'dev', 'en', needs_labels=True)
-  predictions = [question.answers[-1].text for question in questions]
-  assert SQUAD.score(questions, predictions, 'en') == {'f1': 100, 'exact_match': 100}
+  predictions = {number: question.answers[-1].text for number, question in enumerate(questions)}
+  assert SQUAD.score(targets(questions), predictions, (), 'en') == {'f1': 100, 'exact_match': 100}
 
 
-# --- who knows nothing ------------------------------------------------------------------------------------------------
+# --- the baseline -----------------------------------------------------------------------------------------------------
 
 
 def ask(context: str, *answers: str) -> Question:
@@ -226,9 +236,4 @@ TRAIN = [ask('one two three four', 'two three', 'four'), ask('five six seven eig
   ],
 )
 def test_the_baseline_answers_with_the_beginning_of_the_context(context, answer):
-  assert SQUAD.baseline(TRAIN, [ask(context)]) == [answer]
-
-
-def test_the_baseline_needs_answers():
-  with pytest.raises(UsageError, match='needs answers'):
-    XQUAD.baseline([ask('one')], [ask('two')])
+  assert SQUAD.baseline(TRAIN, targets([ask(context)]), ()) == {0: answer}

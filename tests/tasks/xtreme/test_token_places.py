@@ -1,4 +1,4 @@
-"""Places of pieces: in characters of the text as it was, however the vocabulary normalises it."""
+"""Places of tokens: in characters of the text as it was, however the vocabulary normalises it."""
 
 import bisect
 import itertools
@@ -7,9 +7,12 @@ import unicodedata
 
 import numpy as np
 import pytest
+from computed_rows import any_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_vocabularies import NORMALIZATIONS, small_vocabulary, written
+from small_vocabularies import NORMALIZATIONS, small_vocabulary, vocabulary_file, written
+
+from tasks.xtreme.preprocessors import context_tokens
 
 every_normalization = pytest.mark.parametrize('normalization', NORMALIZATIONS)
 TEXTS = st.text(st.characters(exclude_categories=['Cs']), max_size=40) | st.text(
@@ -17,22 +20,19 @@ TEXTS = st.text(st.characters(exclude_categories=['Cs']), max_size=40) | st.text
 )
 
 
-@every_normalization
-@settings(deadline=None)
-@given(text=TEXTS)
-def test_ids_with_places_are_the_ids_without(normalization, text):
-  pieces = small_vocabulary(normalization)
-  found = pieces.with_places(text)
-  assert found.ids.tolist() == pieces.ids(text)
-  assert found.ids.dtype == found.begin.dtype == found.end.dtype == np.int32
+class Places:
+  """Ids of a text and where each begins and ends, in characters."""
+
+  def __init__(self, normalization, text):
+    tokens = context_tokens([text], any_vocabulary(vocabulary_file(normalization)))
+    self.ids, (self.begin, self.end) = tokens.ids.numpy(), tokens.edges.numpy()
 
 
 @every_normalization
 @settings(deadline=None)
 @given(text=TEXTS)
-def test_pieces_follow_one_another_and_leave_out_only_what_has_no_pieces(normalization, text):
-  pieces = small_vocabulary(normalization)
-  found = pieces.with_places(text)
+def test_tokens_follow_one_another_and_leave_out_only_what_has_no_pieces(normalization, text):
+  pieces, found = small_vocabulary(normalization), Places(normalization, text)
   assert (found.begin <= found.end).all()
   assert (found.begin[1:] == found.end[:-1]).all()
   begin, end = (found.begin[0], found.end[-1]) if len(found.ids) else (len(text), len(text))
@@ -62,13 +62,12 @@ def _places_by_bytes(pieces: list[str], text: str, normal) -> list[int]:
 @every_normalization
 @settings(deadline=None)
 @given(words=st.lists(st.text(_ALONE, min_size=1, max_size=6), min_size=1, max_size=6))
-def test_a_piece_begins_at_the_character_that_its_first_byte_was_made_of(normalization, words):
+def test_a_token_begins_at_the_character_that_its_first_byte_was_made_of(normalization, words):
   text = ' '.join(words)
   normal = (
     str if normalization in ('identity', 'rembert') else lambda character: unicodedata.normalize('NFKC', character)
   )
-  pieces = small_vocabulary(normalization)
-  found = pieces.with_places(text)
+  pieces, found = small_vocabulary(normalization), Places(normalization, text)
   assert found.begin.tolist() == _places_by_bytes(written(pieces, text), text, normal)
   assert found.end[-1] == len(text)
 
@@ -78,7 +77,7 @@ def test_the_last_byte_of_a_character_bears_it(normalization):
   pieces = small_vocabulary(normalization)
   text = 'ab 🌊.'
   assert written(pieces, text)[-5:-1] == ['<0xF0>', '<0x9F>', '<0x8C>', '<0x8A>']
-  found = pieces.with_places(text)
+  found = Places(normalization, text)
   assert found.begin[-5:].tolist() == [3, 3, 3, 3, 4]
   assert found.end[-5:].tolist() == [3, 3, 3, 4, 5]
 
@@ -98,8 +97,7 @@ def test_the_last_byte_of_a_character_bears_it(normalization):
 )
 @every_normalization
 def test_a_word_is_found_again_though_normalisation_changed_its_length(normalization, text, part):
-  pieces = small_vocabulary(normalization)
-  found = pieces.with_places(text)
+  found = Places(normalization, text)
   begin = text.index(part)
   inside = (found.end > begin) & (found.begin < begin + len(part))
   first, last = np.flatnonzero(inside)[[0, -1]]
@@ -109,12 +107,12 @@ def test_a_word_is_found_again_though_normalisation_changed_its_length(normaliza
 @every_normalization
 @pytest.mark.parametrize('text', ['', ' ', '   '])
 def test_white_space_has_no_pieces(normalization, text):
-  found = small_vocabulary(normalization).with_places(text)
+  found = Places(normalization, text)
   assert found.ids.shape == found.begin.shape == found.end.shape == (0,)
 
 
 @every_normalization
 def test_a_space_belongs_to_the_word_behind_it(normalization):
-  found = small_vocabulary(normalization).with_places('  a   b  ')
+  found = Places(normalization, '  a   b  ')
   assert (found.begin[0], found.end[-1]) == (2, 7)
   assert 3 in found.begin.tolist()

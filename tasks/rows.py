@@ -1,0 +1,269 @@
+"""Rows of a fine-tuning task, from SeqIO to NumPy, and the scores of a model's logits for them.
+
+A fine-tuning task is any SeqIO task or mixture with these output features:
+
+  input_ids: int32 [S'], a row with its special tokens, without padding.
+  token_type_ids: int32 [S'], optional; 0 everywhere if there are none.
+  labels: int32 of rank 1, −1 where nothing is to be predicted; by the head
+    classification: [1]
+    tagging: [S']
+    qa: [2], the first and the last position of the answer
+    The size of its vocabulary, a `seqio.PassThroughVocabulary`, is the number of labels; a `LabelVocabulary` names
+    them.
+
+Preprocessors get the length of a row as `sequence_length['input_ids']`; what is longer is trimmed as SeqIO trims.
+`postprocess_fn` gets all features of a row as `example`. For a target its first argument is the label (classification)
+or the labels, for a prediction the most likely ones: an int, int [S'] or int [2]. Metrics are functions
+`(targets, predictions)` of the results, or `(targets, scores)`, where scores are each row's logits: float32 [labels],
+[S', labels] or [S', 2].
+"""
+
+from tasks.tensorflow_import import tensorflow as tf
+
+# isort: split
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import seqio
+
+from rembert.data.rows import drawn
+from rembert.errors import UsageError, first_line
+from tasks.registration import find
+
+DEV_SPLITS = ('dev', 'validation')
+
+_OWN_FEATURES = ('input_ids', 'token_type_ids', 'labels')
+_ROWS_AT_ONCE = 1024
+
+
+class LabelVocabulary(seqio.PassThroughVocabulary):
+  """Ids of labels that have names, for the output feature `labels`.
+
+  Args:
+    names: of the labels, by id.
+  """
+
+  def __init__(self, names: Sequence[str]):
+    super().__init__(len(names))
+    self.names = tuple(names)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One sequence for a model, not yet padded: S ids.
+
+  Attributes:
+    input_ids: int32 [S].
+    token_type_ids: int32 [S].
+    labels: int32, of classification [], of tagging [S], of questions [2].
+    example: all features of the row; empty if they were not asked for.
+  """
+
+  input_ids: np.ndarray
+  token_type_ids: np.ndarray
+  labels: np.ndarray
+  example: Mapping[str, Any]
+
+
+def label_names(task: seqio.Task) -> tuple[str, ...]:
+  """Names of the labels by id, or their numbers."""
+  vocabulary = task.output_features['labels'].vocabulary
+  return getattr(vocabulary, 'names', tuple(str(label) for label in range(vocabulary.vocab_size)))
+
+
+def tasks_and_rates(name: str) -> list[tuple[seqio.Task, float]]:
+  """The tasks of a registered task or mixture, with the rate of each; UsageError if there is none of that name."""
+  provider = find(name)
+  tasks = seqio.get_subtasks(provider)
+  return [(task, provider.get_rate(task) if isinstance(provider, seqio.Mixture) else 1.0) for task in tasks]
+
+
+def missing_parts(task: seqio.Task, *, is_evaluated: bool) -> list[str]:
+  """What a SeqIO task lacks of a fine-tuning task, in words; see the head of this module."""
+  found = []
+  for name in ('input_ids', 'labels'):
+    feature = task.output_features.get(name)
+    if feature is None:
+      found.append(f'{task.name} has no output feature {name}')
+    elif feature.rank != 1 or not feature.dtype.is_integer:
+      found.append(f'{task.name}: {name} must be integers of rank 1, not {feature.dtype.name} of rank {feature.rank}')
+  if is_evaluated and not (task.predict_metric_fns or task.score_metric_fns):
+    found.append(f'{task.name} has no metric_fns of (targets, scores) or (targets, predictions)')
+  return found
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_rows(
+  task: seqio.Task,
+  split: str,
+  head: str,
+  *,
+  max_length: int,
+  max_examples: int | None = None,
+  keep_examples: bool = True,
+) -> list[Row]:
+  """All rows of a split, in the task's order.
+
+  Args:
+    task: a fine-tuning task.
+    split: one of its splits.
+    head: `classification`, `tagging` or `qa`.
+    max_length: ids in a row at most.
+    max_examples: how many examples of the source to read at most, see `drawn`; None for all.
+    keep_examples: whether rows get all their features, which `targets` and `predictions` need.
+
+  Raises:
+    UsageError: the task's own; labels that do not fit the ids or the head; no rows.
+  """
+  if max_examples is not None:
+    task = task.replace(source=_DrawnSource(task.source, max_examples))
+  lengths = dict.fromkeys(task.output_features, max_length)
+  dataset = task.get_dataset(lengths, split=split, shuffle=False, trim_output_features=False, try_in_mem_cache=False)
+  rows = []
+  try:
+    for batch in batches(dataset, _ROWS_AT_ONCE):
+      columns = {
+        name: elements(column) for name, column in batch.items() if keep_examples or name in task.output_features
+      }
+      rows += rows_of(columns, head, max_length, task.name, keep_examples)
+  except tf.errors.InvalidArgumentError as error:  # an assertion in a preprocessor
+    raise UsageError(
+      first_line(error), where=f'task {task.name}, split {split}', fix='see the preprocessors'
+    ) from error
+  if not rows:
+    raise UsageError('a split without rows', where=f'task {task.name}, split {split}', fix='look into its files')
+  return rows
+
+
+def batches(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
+  """Batches whose features of different lengths are ragged."""
+  # Ragged elements, as those of XTREME, become a batch as they are. `ragged_batch` makes elements ragged by a function
+  # that is called for each, which takes several times as long.
+  is_dense = lambda spec: isinstance(spec, tf.TensorSpec) and not spec.shape.is_fully_defined()
+  return (dataset.ragged_batch if any(map(is_dense, dataset.element_spec.values())) else dataset.batch)(size)
+
+
+def elements(column: tf.Tensor | tf.RaggedTensor) -> Sequence[Any]:
+  """A feature of each row of a batch: an array, bytes, a number, or lists if it is ragged itself."""
+  if not isinstance(column, tf.RaggedTensor):
+    return column.numpy()
+  if column.ragged_rank > 1:
+    return column.to_list()
+  return np.split(column.values.numpy(), column.row_splits.numpy()[1:-1])
+
+
+def rows_of(
+  columns: Mapping[str, Sequence[Any]], head: str, max_length: int, task: str, keep_examples: bool
+) -> Iterator[Row]:
+  """Features by name, with an element for each row, to rows; UsageError where labels do not fit ids or the head."""
+  for index, (ids, labels) in enumerate(zip(columns['input_ids'], columns['labels'], strict=True)):
+    types = columns['token_type_ids'][index] if 'token_type_ids' in columns else np.zeros_like(ids)
+    size = {'classification': 1, 'tagging': len(ids), 'qa': 2}[head]
+    if not len(ids) or types.shape != ids.shape or labels.shape != (size,):
+      raise UsageError(
+        f'a row of {len(ids)} input_ids with {len(types)} token_type_ids and {len(labels)} labels',
+        where=f'task {task}, head {head}',
+        fix='as many token_type_ids as input_ids; 1 label (classification), as many as ids (tagging), or 2 (qa)',
+      )
+    yield Row(
+      input_ids=ids[:max_length],
+      token_type_ids=types[:max_length],
+      labels=labels[0] if head == 'classification' else labels[:max_length],
+      example={name: values[index] for name, values in columns.items()} if keep_examples else {},
+    )
+
+
+class _DrawnSource(seqio.DataSource):
+  """Those examples of a source that are `drawn`; whatever tokenizes them sees no others."""
+
+  def __init__(self, source: seqio.DataSource, most: int):
+    super().__init__(source.splits, caching_permitted=False)
+    self._source, self._most = source, most
+
+  @property
+  def supports_arbitrary_sharding(self) -> bool:
+    return False
+
+  def list_shards(self, split: str) -> Sequence[str]:
+    return [split]
+
+  def get_dataset(self, split: str = 'train', shuffle: bool = False, **unused) -> tf.data.Dataset:
+    del shuffle, unused
+    dataset = self._source.get_dataset(split=split, shuffle=False)
+    count = int(dataset.cardinality())
+    if count < 0:
+      count = int(dataset.reduce(np.int64(0), lambda number, _: number + 1))
+    is_drawn = np.zeros(count, bool)
+    is_drawn[drawn(range(count), self._most)] = True
+    flags = tf.data.Dataset.from_tensor_slices(is_drawn)
+    return tf.data.Dataset.zip(flags, dataset).filter(lambda flag, _: flag).map(lambda _, example: example)
+
+
+# --- evaluation -------------------------------------------------------------------------------------------------------
+#
+# What `seqio.Evaluator` does with a task's `postprocess_fn` and `metric_fns`, and not the class itself: it evaluates
+# all tasks at once, where a run here resumes after the last language; it writes no predictions; labels must not be of
+# rank 0, and logits of one shape for all rows, where ours are as long as their row.
+
+
+def targets(task: seqio.Task, rows: Sequence[Row]) -> list[Any]:
+  """What `metric_fns` get of each row's labels."""
+  as_label = lambda labels: labels.item() if labels.ndim == 0 else labels
+  return [task.postprocess_fn(as_label(row.labels), example=row.example, is_target=True) for row in rows]
+
+
+def predictions(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray], head: str) -> list[Any]:
+  """What `metric_fns` get of each row's most likely labels."""
+  axis = 0 if head == 'qa' else -1
+  as_label = lambda labels: labels.item() if labels.ndim == 0 else labels
+  return [
+    task.postprocess_fn(as_label(np.argmax(logits, axis)), example=row.example, is_target=False)
+    for row, logits in zip(rows, scores, strict=True)
+  ]
+
+
+def metrics(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray], head: str) -> dict[str, float]:
+  """All values of the task's `metric_fns`, in their order.
+
+  Args:
+    task: a fine-tuning task.
+    rows: of a split, with their examples.
+    scores: logits of each row, float32.
+    head: of the model.
+  """
+  found: dict[str, Any] = {}
+  wanted = targets(task, rows)
+  if task.predict_metric_fns:
+    of_model = predictions(task, rows, scores, head)
+    for metric in task.predict_metric_fns:
+      found |= metric(wanted, of_model)
+  for metric in task.score_metric_fns:
+    found |= metric(wanted, scores)
+  return {name: float(getattr(value, 'value', value)) for name, value in found.items()}
+
+
+def prediction_lines(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray], head: str) -> str:
+  """A JSON object a line for each row: its features that are numbers or texts, and its `prediction`.
+
+  Without a `postprocess_fn` that is the name of a label, the names for all positions, or first and last position.
+  """
+  names = label_names(task) if head != 'qa' and task.postprocessor is None else None
+  lines = []
+  for row, prediction in zip(rows, predictions(task, rows, scores, head), strict=True):
+    if names:
+      prediction = names[prediction] if head == 'classification' else [names[label] for label in prediction]
+    facts = {name: value for name, value in row.example.items() if np.ndim(value) == 0 and name not in _OWN_FEATURES}
+    lines.append(json.dumps({**facts, 'prediction': prediction}, ensure_ascii=False, default=_plain) + '\n')
+  return ''.join(lines)
+
+
+def _plain(value: Any) -> Any:
+  """What JSON has no form for: texts of TensorFlow are bytes, its numbers NumPy's."""
+  if isinstance(value, bytes):
+    return value.decode(errors='replace')
+  return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)

@@ -1,0 +1,201 @@
+"""SeqIO tasks `xtreme.{task}.{language}` and mixtures `xtreme.{task}`.
+
+An example is a row of a fine-tuning task (`tasks.rows`): what the preprocessors make of it, and the other features of
+the example that it comes from. SQuAD's training data is the train split of `xtreme.squad.en`, `xtreme.xquad.en` and
+`xtreme.mlqa.en`.
+"""
+
+from tasks.tensorflow_import import tensorflow as tf
+
+# isort: split
+import functools
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import seqio
+
+from rembert.errors import UsageError
+from tasks.registration import add_mixture, add_task, valid_name
+from tasks.rows import LabelVocabulary
+from tasks.seqio_vocabulary import RembertVocabulary
+from tasks.xtreme import preprocessors
+from tasks.xtreme.benchmark import TASKS, XtremeTask
+from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme.layout import XtremeFolder
+
+# Columns that hold a list for each example.
+_LISTS = {'words': tf.string, 'tags': tf.int32, 'answers': tf.string, 'starts': tf.int32}
+
+
+def add_xtreme(
+  *,
+  data_dir: str | os.PathLike | None = None,
+  labels_dir: str | os.PathLike | None = None,
+  vocabulary: str | os.PathLike | None = None,
+  name: str = 'xtreme',
+  doc_stride: int = 128,
+  max_query_length: int = 64,
+  n_best: int = 20,
+  max_answer_length: int = 30,
+) -> None:
+  """Registers the learned tasks of XTREME in all their languages; no file is touched before a task is used.
+
+  Args:
+    data_dir: root of the data, with a folder for each task, in XTREME's `download/` layout. None is the folder that
+      the environment variable `XTREME_DATA_DIR` names when it is first read.
+    labels_dir: gold labels of test files that come without; None is `labels/` under `data_dir`.
+    vocabulary: a `sentencepiece.model`; None is the file that `REMBERT_VOCABULARY` names.
+    name: first part of the tasks' names.
+    doc_stride: tokens from the beginning of a window over a long context to the beginning of the next (QA).
+    max_query_length: tokens that are kept of a question (QA).
+    n_best: most likely first and last tokens that are paired for an answer (QA).
+    max_answer_length: tokens in an answer at most (QA).
+
+  Raises:
+    UsageError: a number that is not ≥ 1, or another module has registered one of the names.
+  """
+  config = XtremeConfig(
+    doc_stride=doc_stride, max_query_length=max_query_length, n_best=n_best, max_answer_length=max_answer_length
+  )
+  tokens = RembertVocabulary(vocabulary)
+  for task in TASKS.values():
+    names = {language: valid_name(name, task.name, language) for language in task.languages}
+    for language, task_name in names.items():
+      add_task(
+        task_name,
+        task_cls=_Task,
+        source=XtremeSource(task, language, data_dir, labels_dir),
+        preprocessors=[_preprocessor(task, config)],
+        output_features=output_features(task, tokens),
+        postprocess_fn=target_or_scores,
+        metric_fns=[_metric(task, language, config)],
+      )
+    add_mixture(valid_name(name, task.name), dict.fromkeys(names.values(), 1.0))
+
+
+class _Task(seqio.Task):
+  """A task that may have no split, a language whose files are missing: SeqIO's own raises, for whole mixtures too."""
+
+  @property
+  def splits(self) -> Sequence[str]:
+    return self.source.splits
+
+
+class XtremeSource(seqio.DataSource):
+  """The files of a task in a language; a split is there if its file is.
+
+  A file is read in Python, once for each dataset, and becomes columns of tensors. tf.data's own readers cannot do it:
+  an error names file and line, gold labels of a test file are in a second one, and quoted fields go over several lines.
+
+  Args:
+    task: of the benchmark.
+    language: XTREME's code.
+    data_dir: see `add_xtreme`.
+    labels_dir: see `add_xtreme`.
+  """
+
+  def __init__(
+    self,
+    task: XtremeTask,
+    language: str,
+    data_dir: str | os.PathLike | None,
+    labels_dir: str | os.PathLike | None,
+  ):
+    self._task, self._language = task, language
+    self._data_dir, self._labels_dir = data_dir, labels_dir
+    super().__init__(splits=())
+
+  @property
+  def splits(self) -> Sequence[str]:
+    """Splits that have a file; all of the task's as long as no data is named."""
+    declared = [split for split in ('train', 'dev', 'test') if split in self._task_of(split).files]
+    try:
+      folder = self._folder()
+    except UsageError:  # which reading raises again
+      return declared
+    return [split for split in declared if folder.has(*self._task_of(split).file(split, self._language))]
+
+  @property
+  def supports_arbitrary_sharding(self) -> bool:
+    """False: a split is one file."""
+    return False
+
+  def list_shards(self, split: str) -> Sequence[str]:
+    """The split itself."""
+    return [split]
+
+  def examples(self, split: str) -> list[Any]:
+    """Reads a split; a training file must have labels, others have those that there are.
+
+    Raises:
+      UsageError: see `XtremeTask.examples`.
+    """
+    needs_labels = True if split == 'train' else None
+    return self._task_of(split).examples(self._folder(), split, self._language, needs_labels=needs_labels)
+
+  def get_dataset(
+    self, split: str = 'train', shuffle: bool = True, seed: int | None = None, shard_info=None, **unused
+  ) -> tf.data.Dataset:
+    """Examples in the order of the file, with their number `example` and `where` they stand, `FILE:LINE`."""
+    del shuffle, seed, shard_info, unused  # there is one file
+    return tf.data.Dataset.from_tensor_slices(example_columns(self._task, self.examples(split)))
+
+  def _folder(self) -> XtremeFolder:
+    return XtremeFolder(self._data_dir, self._labels_dir)
+
+  def _task_of(self, split: str) -> XtremeTask:
+    """The task whose files those of a split are: XQuAD and MLQA are trained on SQuAD."""
+    task = self._task
+    return TASKS[task.trained_on] if split == 'train' and task.trained_on and self._language == 'en' else task
+
+
+def example_columns(task: XtremeTask, examples: Sequence[Any]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+  """Examples of a task as the features that its preprocessor takes."""
+  columns = {
+    **task.columns(examples, task.labels),
+    'example': np.arange(len(examples), dtype=np.int32),
+    'where': [example.where for example in examples],
+  }
+  return {
+    name: _list_column(name, values) if name in _LISTS else tf.constant(values) for name, values in columns.items()
+  }
+
+
+def _list_column(name: str, values: Sequence[Sequence[Any]]) -> tf.RaggedTensor:
+  flat = tf.constant(list(itertools.chain.from_iterable(values)), _LISTS[name])
+  return tf.RaggedTensor.from_row_lengths(flat, [len(each) for each in values])
+
+
+def _preprocessor(task: XtremeTask, config: XtremeConfig):
+  if task.head == 'qa':
+    return functools.partial(
+      preprocessors.question_rows, doc_stride=config.doc_stride, max_query_length=config.max_query_length
+    )
+  return {'classification': preprocessors.pair_rows, 'tagging': preprocessors.word_rows}[task.head]
+
+
+def output_features(task: XtremeTask, vocabulary: RembertVocabulary) -> dict[str, seqio.Feature]:
+  """Output features of a task in any language."""
+  vocabularies = {
+    'input_ids': vocabulary,
+    'token_type_ids': seqio.PassThroughVocabulary(2),
+    'labels': LabelVocabulary(task.labels) if task.labels else seqio.PassThroughVocabulary(2),
+  }
+  return {name: seqio.Feature(each, add_eos=False, dtype=tf.int32) for name, each in vocabularies.items()}
+
+
+def target_or_scores(output: Any, *, example: Mapping[str, Any], is_target: bool = False) -> Any:
+  """All features of a row as its target, logits as they are; a postprocessor of SeqIO's."""
+  return example if is_target else np.asarray(output, np.float32)
+
+
+def _metric(task: XtremeTask, language: str, config: XtremeConfig):
+  def official_scores(targets, scores):
+    """Scores by name, 0 to 100, as XTREME's `evaluate.py` computes them, from the logits of all rows of a split."""
+    predictions = task.predict(targets, scores, task.labels, config)
+    return task.score(targets, predictions, task.labels, language)
+
+  return official_scores

@@ -1,0 +1,333 @@
+"""Rows from TF Text equal those of plain Python with the SentencePiece library, whatever the texts hold."""
+
+import itertools
+
+import numpy as np
+import pytest
+import xtreme_reference as reference
+from computed_rows import any_vocabulary, computed_rows, registered
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+from small_vocabularies import NORMALIZATIONS, small_vocabulary, vocabulary_file, written
+
+from rembert.errors import UsageError
+from tasks import rows
+from tasks.xtreme.benchmark import TASKS
+from tasks.xtreme.gold_labels import IGNORED
+from tasks.xtreme.pairs import PairExample
+from tasks.xtreme.preprocessors import context_tokens
+from tasks.xtreme.questions import Answer, Question
+from tasks.xtreme.words import Sentence, word_tokens
+
+XNLI, PANX, SQUAD = TASKS['xnli'], TASKS['panx'], TASKS['squad']
+UNKNOWN, CLS, SEP = 2, 312, 313
+FEATURES = ('input_ids', 'token_type_ids', 'labels')
+
+# Words that are hard on a tokenizer: empty, white space, what SentencePiece writes spaces with, unknown characters.
+ODD_WORDS = (
+  *('', ' ', '\N{NO-BREAK SPACE}', '\N{IDEOGRAPHIC SPACE}', '\x1c', '\x85', '▁', '▁▁', '\N{ZERO WIDTH SPACE}'),
+  *('𒀀', 'x' * 500, '图' * 90, 'e\u0301', 'ﬁ½Ａ㈱', 'שָׁלוֹם', '👩‍🚀🇩🇪'),
+)
+# No two digits: `000` is segmented in either of two equally likely ways, see tests/tasks/test_seqio_vocabulary.py.
+ANY_TEXT = st.text(st.characters(exclude_categories=('Cs', 'Nd'), exclude_characters='\0'), max_size=40)
+TEXTS = (
+  ANY_TEXT | st.text('aé ü½ﬁＡｶﾞﷺกำक़가北㎏🌊🇩🇪e\u0301\u200b\u00ad\u3000\n▁,.', max_size=40) | st.sampled_from(ODD_WORDS)
+)
+
+slowly = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+
+
+def assert_same(found, expected, more=()):
+  """Rows that equal those of the reference; `more` are pairs of a feature and the reference's name for it."""
+  assert len(found) == len(expected)
+  for row, other in zip(found, expected, strict=True):
+    assert row.example['example'] == other.example
+    for name in FEATURES:
+      np.testing.assert_array_equal(getattr(row, name), getattr(other, name), strict=True)
+    for name, theirs in more:
+      value = getattr(other, theirs)
+      np.testing.assert_array_equal(row.example[name], value, strict=isinstance(value, np.ndarray))
+
+
+def skip_ties(texts, normalization='rembert'):
+  """Leaves texts to test_seqio_vocabulary.py that can be segmented in two equally likely ways, and only those."""
+  processor = small_vocabulary(normalization)._processor
+  likelihood = lambda ids: sum(map(processor.get_score, ids))
+  texts = list(texts)
+  for text, ids in zip(texts, any_vocabulary(vocabulary_file(normalization)).tf_tokenizer.tokenize(texts), strict=True):
+    ids, others = ids.numpy().tolist(), processor.encode(text)
+    if ids != others:
+      assert likelihood(ids) == pytest.approx(likelihood(others), rel=1e-5)
+      reject()
+
+
+@pytest.fixture(scope='module')
+def vocabulary():
+  return any_vocabulary(vocabulary_file('rembert'))
+
+
+@pytest.fixture(scope='module')
+def pieces():
+  return small_vocabulary('rembert')
+
+
+# --- pairs of texts ---------------------------------------------------------------------------------------------------
+
+
+def pair_rows(vocabulary, *pairs, max_length=128):
+  return computed_rows(XNLI, [PairExample(*pair, 'x:1') for pair in pairs], vocabulary, max_length=max_length)
+
+
+@slowly
+@given(
+  st.lists(st.tuples(TEXTS, TEXTS, st.sampled_from((None, *XNLI.labels))), min_size=1, max_size=8), st.integers(5, 40)
+)
+def test_pairs_equal_the_reference_at_any_length(vocabulary, pieces, pairs, max_length):
+  skip_ties(text for pair in pairs for text in pair[:2])
+  examples = [PairExample(*pair, 'x:1') for pair in pairs]
+  found = computed_rows(XNLI, examples, vocabulary, max_length=max_length)
+  assert_same(found, reference.pair_rows(examples, XNLI.labels, pieces, max_length=max_length))
+
+
+def test_a_pair_is_both_texts_between_special_tokens_with_types(vocabulary, pieces):
+  (row,) = pair_rows(vocabulary, ('Es regnet heute.', 'Es ist nass.', 'entailment'))
+  first, second = pieces.ids('Es regnet heute.'), pieces.ids('Es ist nass.')
+  assert row.input_ids.tolist() == [CLS, *first, SEP, *second, SEP]
+  assert row.token_type_ids.tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+  assert XNLI.labels[row.labels] == 'entailment'
+  assert row.example['first'].decode() == 'Es regnet heute.'
+
+
+def test_of_two_long_texts_the_longer_loses_its_end_and_of_equal_ones_the_second(vocabulary):
+  sizes = lambda row: (row.token_type_ids.tolist().count(0) - 2, row.token_type_ids.tolist().count(1) - 1)
+  longer, equal = pair_rows(vocabulary, ('x ' * 100, 'a', None), ('x ' * 100, 'x ' * 100, None), max_length=12)
+  assert sizes(longer) == (8, 1)
+  assert sizes(equal) == (5, 4)
+
+
+def test_a_row_too_short_for_a_pair_is_an_error(vocabulary):
+  with pytest.raises(UsageError, match='no room for a pair') as error:
+    pair_rows(vocabulary, ('a', 'b', None), max_length=4)
+  assert error.value.fix == ['at least 5']
+
+
+# --- words with tags --------------------------------------------------------------------------------------------------
+
+
+def sentence(*words, tags=None):
+  return Sentence(words, tags, 'test-de.tsv:1')
+
+
+def word_rows(vocabulary, *sentences, max_length=128):
+  return computed_rows(PANX, sentences, vocabulary, max_length=max_length)
+
+
+@slowly
+@given(st.lists(st.lists(TEXTS, max_size=12), min_size=1, max_size=6), st.integers(3, 40), st.data())
+def test_words_equal_the_reference_at_any_length(vocabulary, pieces, sentences, max_length, data):
+  skip_ties(['', *(word for words in sentences for word in words)])
+  tags = st.sampled_from(PANX.labels)
+  examples = [
+    sentence(*words, tags=data.draw(st.none() | st.tuples(*[tags] * len(words)).map(tuple))) for words in sentences
+  ]
+  found = computed_rows(PANX, examples, vocabulary, max_length=max_length)
+  expected = reference.word_rows(examples, PANX.labels, pieces, max_length=max_length)
+  assert_same(found, expected, [('first_tokens', 'first_pieces')])
+  shown = [word.decode() for row in found for word in row.example['words']]
+  assert shown == [word for words in sentences for word in words]
+
+
+def test_a_tag_stands_at_the_first_token_of_its_word(vocabulary, pieces):
+  words, tags = ('Wiederaufbau', 'in', 'Altbrück'), ('O', 'O', 'B-LOC')
+  (row,) = word_rows(vocabulary, sentence(*words, tags=tags))
+  labels = [IGNORED]
+  for word, tag in zip(words, tags, strict=True):
+    labels += [PANX.labels.index(tag)] + [IGNORED] * (len(pieces.ids(word)) - 1)
+  assert row.labels.tolist() == [*labels, IGNORED]
+  assert row.input_ids.tolist() == [CLS, *(piece for word in words for piece in pieces.ids(word)), SEP]
+  assert row.token_type_ids.tolist() == [0] * len(labels) + [0]
+
+
+def test_a_word_without_tokens_becomes_unknown(vocabulary, pieces):
+  for word in ('', ' ', '\t', '\N{NO-BREAK SPACE}', '\N{IDEOGRAPHIC SPACE}', '▁'):
+    (row,) = word_rows(vocabulary, sentence(word))
+    assert row.input_ids.tolist() == [CLS, UNKNOWN, SEP]
+    assert word_tokens(word, pieces.ids, UNKNOWN) == [UNKNOWN]
+  for word in ('a', ',', '图', '𒀀'):
+    assert word_tokens(word, pieces.ids, UNKNOWN) == pieces.ids(word)
+
+
+def test_a_long_sentence_becomes_rows_of_whole_words(vocabulary, pieces):
+  words = ('Der', 'Hund', 'lief', 'langsam', 'durch', 'den', 'Garten', 'und', 'die', 'Katze', 'schlief', '.')
+  found = word_rows(vocabulary, sentence('.'), sentence(*words), max_length=12)
+  assert [row.example['example'] for row in found] == [0] + [1] * (len(found) - 1)
+  assert len(found) > 3
+  inner = np.concatenate([row.input_ids[1:-1] for row in found[1:]])
+  assert inner.tolist() == [piece for word in words for piece in pieces.ids(word)]
+  for row, following in itertools.pairwise(found[1:]):
+    ends = [*following.example['first_tokens'][1:], len(following.input_ids) - 1]
+    assert len(row.input_ids) + ends[0] - 1 > 12, 'the next word would have fitted'
+
+
+def test_a_word_longer_than_a_row_keeps_its_first_tokens(vocabulary, pieces):
+  found = word_rows(vocabulary, sentence('a', 'x' * 300, 'b'), max_length=16)
+  expected = [pieces.ids('a'), pieces.ids('x' * 300)[:14], pieces.ids('b')]
+  assert [row.input_ids[1:-1].tolist() for row in found] == expected
+
+
+def test_sentences_without_words_have_no_rows(vocabulary):
+  assert word_rows(vocabulary, sentence(), sentence()) == []
+  assert [row.example['example'] for row in word_rows(vocabulary, sentence(), sentence('a'), sentence())] == [1]
+
+
+def test_a_row_too_short_for_a_word_is_an_error(vocabulary):
+  with pytest.raises(UsageError, match='no room for a word'):
+    word_rows(vocabulary, sentence('a'), max_length=2)
+
+
+# --- questions on contexts --------------------------------------------------------------------------------------------
+
+CONTEXT = 'Lake Merrow is 112 metres deep. It was surveyed in 1874 by the brothers Rask, who rowed across it in winter.'
+WINDOW = tuple((name, name) for name in ('offset', 'first', 'begin', 'end', 'has_most_context'))
+
+
+def ask(context=CONTEXT, *texts, question='How deep is the lake?'):
+  return Question(
+    'q', question, context, tuple(Answer(text, context.index(text)) for text in texts), 'file.json:data[0]'
+  )
+
+
+def question_rows(*questions, normalization='rembert', max_length=384, **options):
+  vocabulary = any_vocabulary(vocabulary_file(normalization))
+  return computed_rows(SQUAD, questions, vocabulary, max_length=max_length, **options)
+
+
+@st.composite
+def questions_on(draw, contexts):
+  """Questions with the answers that their context may hold, white space at their ends too, or without any."""
+  context = draw(contexts)
+  visible = [at for at, character in enumerate(context) if not character.isspace()]
+  if not visible or draw(st.booleans()):
+    return ask(context, question=draw(TEXTS))
+  begin = draw(st.sampled_from(visible))
+  end = draw(st.sampled_from([at for at in visible if at >= begin])) + 1
+  end += draw(st.booleans()) and context[end : end + 1].isspace()
+  begin -= draw(st.booleans()) and begin > 0 and context[begin - 1].isspace()
+  return Question('q', draw(TEXTS), context, (Answer(context[begin:end], begin),), 'file.json:data[0]')
+
+
+CONTEXTS = TEXTS | st.text('abc üß½🌊北 ', max_size=120) | st.just(CONTEXT)
+
+
+@pytest.mark.parametrize('normalization', NORMALIZATIONS)
+@slowly
+@given(
+  st.lists(questions_on(CONTEXTS), min_size=1, max_size=5),
+  st.integers(12, 60),
+  st.integers(1, 60),
+  st.integers(1, 8),
+  st.booleans(),
+)
+def test_windows_equal_the_reference(normalization, questions, max_length, stride, longest, are_on_one_context):
+  skip_ties((text for each in questions for text in (each.context, each.question)), normalization)
+  if are_on_one_context:  # which is tokenized once
+    questions = [questions[0], *questions, questions[0]]
+  options = {'doc_stride': stride, 'max_query_length': longest}
+  found = question_rows(*questions, normalization=normalization, max_length=max_length, **options)
+  pieces = small_vocabulary(normalization)
+  assert_same(found, reference.windows(questions, pieces, max_length=max_length, **options), WINDOW)
+
+
+def test_the_answer_is_labelled_in_every_window_that_shows_all_of_it(pieces):
+  found = question_rows(ask(CONTEXT, '1874 by the brothers Rask'), max_length=60, doc_stride=5)
+  held = 0
+  for row in found:
+    first, last = row.labels
+    if first:
+      held += 1
+      assert pieces._processor.decode(row.input_ids[first : last + 1].tolist()) == '1874 by the brothers Rask'
+    else:
+      assert last == 0
+      assert '1874 by the brothers Rask' not in CONTEXT[row.example['begin'][0] : row.example['end'][-1]]
+  assert 0 < held < len(found)
+
+
+def test_the_first_of_several_answers_is_labelled():
+  (row,) = question_rows(ask(CONTEXT, '1874', '112 metres'))
+  begin = row.example['begin'][row.labels[0] - row.example['offset']]
+  assert CONTEXT[begin:].lstrip().startswith('1874')
+
+
+def test_questions_without_answers_are_not_learned_from():
+  for row in question_rows(ask(), max_length=40, doc_stride=10):
+    assert row.labels.tolist() == [IGNORED, IGNORED]
+
+
+@pytest.mark.parametrize('normalization', NORMALIZATIONS)
+@slowly
+@given(st.text('abc ü½ﬁﷺ🌊北ำ', min_size=1, max_size=40), st.data())
+def test_an_answer_is_the_fewest_tokens_that_cover_it(normalization, text, data):
+  visible = [at for at, character in enumerate(text) if not character.isspace()]
+  skip_ties([text], normalization)
+  if not visible:
+    return
+  begin = data.draw(st.sampled_from(visible))
+  end = data.draw(st.sampled_from([at for at in visible if at >= begin])) + 1
+  question = Question('q', '', text, (Answer(text[begin:end], begin),), '')
+  (row,) = question_rows(question, normalization=normalization)
+  begins, ends = row.example['begin'], row.example['end']
+  touched = [token for token, own in enumerate(map(range, begins, ends)) if set(own) & set(range(begin, end))]
+  context = small_vocabulary(normalization).with_places(text)
+  if written(small_vocabulary(normalization), text)[0] == '▁' and context.begin[0] == context.end[0]:
+    touched = [token for token in touched if token > 0]  # the sign before a text
+  assert (row.labels - row.example['offset']).tolist() == [touched[0], touched[-1]]
+
+
+def test_the_sign_before_a_text_is_in_no_answer_and_all_bytes_of_a_character_are(pieces):
+  assert written(pieces, '🌊 rot')[0] == '▁'
+  (row,) = question_rows(ask('🌊 rot', '🌊'))
+  assert (row.labels - row.example['offset']).tolist() == [1, 4]
+
+
+@pytest.mark.parametrize('context', ['', '  \n '])
+def test_a_context_of_white_space_makes_one_window_that_is_empty(context):
+  (row,) = question_rows(ask(context))
+  assert row.input_ids[-2:].tolist() == [SEP, SEP]
+  assert [row.example[name].shape for name in ('begin', 'end', 'has_most_context')] == [(0,)] * 3
+
+
+@pytest.mark.parametrize('context', ['\u200b\u200b', 'one two \u200b'])
+def test_an_answer_that_is_normalised_away_is_where_the_text_ends_or_nowhere(context):
+  question = Question('q', 'Why?', context, (Answer('\u200b', len(context) - 1),), '')
+  (row,) = question_rows(question, normalization='nmt_nfkc')
+  shown = len(row.example['begin'])
+  assert (row.labels == (row.example['offset'] + shown - 1 if shown else 0)).all()
+
+
+def test_no_room_for_the_context_is_an_error_that_names_the_question(pieces, tmp_path, xtreme_samples):
+  asked = len(pieces.ids('How deep is the lake?'))
+  assert question_rows(ask(), max_length=asked + 4)
+  with pytest.raises(Exception, match=r'no room beside the question.*\n*.*file.json:data\[0\]'):
+    question_rows(ask(), max_length=asked + 3)
+  task = registered('xquad', 'de', data_dir=xtreme_samples.root, vocabulary=vocabulary_file('rembert'))
+  with pytest.raises(UsageError, match='no room beside the question') as error:
+    rows.read_rows(task, 'test', 'qa', max_length=6)
+  assert 'xquad.de.json' in str(error.value)
+
+
+# --- places in the text -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('normalization', NORMALIZATIONS)
+@slowly
+@given(texts=st.lists(TEXTS, min_size=1, max_size=6))
+def test_the_places_of_tokens_equal_the_librarys(normalization, texts):
+  skip_ties(texts, normalization)
+  found = context_tokens(texts, any_vocabulary(vocabulary_file(normalization)))
+  begins, ends = (edges.numpy() for edges in found.edges)
+  for index, text in enumerate(texts):
+    expected = small_vocabulary(normalization).with_places(text)
+    own = slice(int(found.base[index]), int(found.base[index] + found.lengths[index]))
+    np.testing.assert_array_equal(found.ids.numpy()[own], expected.ids)
+    np.testing.assert_array_equal(begins[own] - found.character_base[index], expected.begin)
+    np.testing.assert_array_equal(ends[own] - found.character_base[index], expected.end)

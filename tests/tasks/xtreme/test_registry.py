@@ -1,0 +1,266 @@
+"""XTREME's SeqIO tasks: registered without touching a file, rows equal to the reference, scores the official ones."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import seqio
+import xtreme_reference as reference
+from computed_rows import registered
+
+import tasks
+from rembert.errors import UsageError
+from tasks import registration, rows
+from tasks.tensorflow_import import tensorflow as tf
+from tasks.xtreme.benchmark import TASKS
+from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme.layout import XtremeFolder
+
+CONFIG = XtremeConfig()
+FEATURES = ('input_ids', 'token_type_ids', 'labels')
+MORE = {
+  'classification': (),
+  'tagging': (('first_tokens', 'first_pieces'),),
+  'qa': tuple((name, name) for name in ('offset', 'first', 'begin', 'end', 'has_most_context')),
+}
+
+
+def reference_rows(task, examples, pieces, max_length):
+  match task.head:
+    case 'classification':
+      return reference.pair_rows(examples, task.labels, pieces, max_length=max_length)
+    case 'tagging':
+      return reference.word_rows(examples, task.labels, pieces, max_length=max_length)
+  return reference.windows(examples, pieces, max_length=max_length)
+
+
+def equal(row, other, head) -> bool:
+  values = [(getattr(row, name), getattr(other, name)) for name in FEATURES]
+  values += [(row.example[name], getattr(other, theirs)) for name, theirs in MORE[head]]
+  return row.example['example'] == other.example and all(map(np.array_equal, *zip(*values, strict=True)))
+
+
+def files_of(folder, name):
+  """Splits and languages of a task that have a file, and the task that the file belongs to."""
+  task = TASKS[name]
+  for language in task.languages:
+    for split in ('train', 'dev', 'test'):
+      owner = TASKS['squad'] if split == 'train' and language == 'en' and task.trained_on else task
+      if split in owner.files and folder.has(*owner.file(split, language)):
+        yield owner, split, language
+
+
+@pytest.fixture
+def samples(xtreme_samples, xtreme_vocabulary):
+  """Registers the tasks over tests/data/xtreme."""
+  tasks.add_xtreme(data_dir=xtreme_samples.root, vocabulary=xtreme_vocabulary)
+  return xtreme_samples
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', TASKS)
+def test_rows_equal_the_reference_in_all_splits_and_languages(samples, xtreme_pieces, name):
+  task, seen = TASKS[name], set()
+  for owner, split, language in files_of(samples, name):
+    examples = owner.examples(samples, split, language, needs_labels=True)
+    for max_length in (70,) if task.head == 'qa' else (24, 128):  # some examples are longer
+      found = rows.read_rows(registration.find(f'xtreme.{name}.{language}'), split, task.head, max_length=max_length)
+      expected = reference_rows(task, examples, xtreme_pieces, max_length)
+      assert len(found) == len(expected) > 0
+      assert all(equal(row, other, task.head) for row, other in zip(found, expected, strict=True))
+      assert max(len(row.input_ids) for row in found) <= max_length
+    seen.add((split, language))
+  assert ('train', 'en') in seen
+  assert len(seen) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('name', 'split', 'language', 'max_length', 'ties'),
+  [
+    ('xnli', 'test', 'sw', 128, 0.002),
+    ('pawsx', 'test', 'de', 128, 0.002),
+    ('panx', 'train', 'en', 64, 0.002),
+    ('udpos', 'test', 'ta', 128, 0.002),
+    ('squad', 'dev', 'en', 384, 0.02),
+    ('xquad', 'test', 'zh', 384, 0.02),
+    ('tydiqa', 'test', 'ko', 384, 0.02),
+  ],
+)
+def test_real_rows_equal_the_reference_but_for_ties(
+  shared_data, xtreme_vocabulary, xtreme_pieces, name, split, language, max_length, ties
+):
+  task, folder = TASKS[name], XtremeFolder(shared_data / 'xtreme')
+  if not folder.has(*task.file(split, language)):
+    pytest.skip(f'no {name} {split} {language} at {folder.root}')
+  seqio_task = registered(name, language, data_dir=folder.root, vocabulary=xtreme_vocabulary)
+  found = rows.read_rows(seqio_task, split, task.head, max_length=max_length)
+  examples = task.examples(folder, split, language, needs_labels=True)
+  expected = reference_rows(task, examples, xtreme_pieces, max_length)
+  assert len(found) == len(expected) > 100
+  differing = [row for row, other in zip(found, expected, strict=True) if not equal(row, other, task.head)]
+  assert len(differing) <= ties * len(found)
+
+
+def test_train_of_xquad_and_mlqa_is_squads_in_english_alone(samples):
+  read = lambda name: rows.read_rows(registration.find(name), 'train', 'qa', max_length=128)
+  ids = lambda found: [row.input_ids.tolist() for row in found]
+  assert ids(read('xtreme.xquad.en')) == ids(read('xtreme.mlqa.en')) == ids(read('xtreme.squad.en'))
+  assert 'train' not in registration.find('xtreme.xquad.de').splits
+
+
+# --- registration -----------------------------------------------------------------------------------------------------
+
+
+def test_registering_touches_no_file_and_reading_without_data_names_both_ways(monkeypatch):
+  monkeypatch.delenv('XTREME_DATA_DIR', raising=False)
+  monkeypatch.delenv('REMBERT_VOCABULARY', raising=False)
+  tasks.add_xtreme(name='nowhere')
+  task = registration.find('nowhere.xnli.de')
+  assert set(task.splits) == {'train', 'dev', 'test'}
+  with pytest.raises(UsageError, match='where is the data') as error:
+    task.get_dataset({'input_ids': 64}, split='test', shuffle=False)
+  assert 'XTREME_DATA_DIR' in str(error.value)
+  assert 'add_xtreme(data_dir=' in str(error.value)
+
+
+def test_the_environment_names_data_and_vocabulary_when_they_are_used(xtreme_samples, xtreme_vocabulary, monkeypatch):
+  tasks.add_xtreme(name='of_environment')
+  monkeypatch.setenv('XTREME_DATA_DIR', str(xtreme_samples.root))
+  monkeypatch.setenv('REMBERT_VOCABULARY', str(xtreme_vocabulary))
+  assert rows.read_rows(registration.find('of_environment.xnli.de'), 'test', 'classification', max_length=64)
+
+
+def test_mixtures_have_all_languages_and_splits_are_those_with_files(samples):
+  mixture = registration.find('xtreme.xnli')
+  assert [task.name for task in mixture.tasks] == [f'xtreme.xnli.{language}' for language in TASKS['xnli'].languages]
+  assert {mixture.get_rate(task) for task in mixture.tasks} == {1.0}
+  assert list(registration.find('xtreme.xnli.de').splits) == ['dev', 'test']
+  assert list(registration.find('xtreme.xnli.en').splits) == ['train', 'dev', 'test']
+  assert set(mixture.splits) == {'train', 'dev', 'test'}
+  dataset = seqio.get_mixture_or_task('xtreme.xnli').get_dataset({'input_ids': 64}, split='dev', shuffle=False, seed=0)
+  assert set(next(dataset.as_numpy_iterator())) == set(FEATURES)
+
+
+def test_a_later_registration_replaces_an_earlier_one_of_ours(samples, tmp_path):
+  tasks.add_xtreme(data_dir=tmp_path)
+  with pytest.raises(UsageError, match='missing'):
+    rows.read_rows(registration.find('xtreme.xnli.de'), 'test', 'classification', max_length=64)
+
+
+def test_options_of_questions_are_checked_and_used(samples, xtreme_vocabulary):
+  with pytest.raises(UsageError, match='doc_stride must be'):
+    tasks.add_xtreme(doc_stride=0)
+  count = lambda **options: len(
+    rows.read_rows(
+      registered('xquad', 'de', data_dir=samples.root, vocabulary=xtreme_vocabulary, **options),
+      'test',
+      'qa',
+      max_length=64,
+    )
+  )
+  assert count(doc_stride=8) > count(doc_stride=32)
+
+
+def test_importing_tasks_and_its_wrapper_is_light():
+  code = 'import sys, tasks; tasks.add_xtreme; assert not {"tensorflow", "seqio", "t5", "jax"} & set(sys.modules)'
+  subprocess.run([sys.executable, '-c', code], check=True, timeout=60)
+
+
+# --- what other programs of SeqIO's make of them ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', ['xnli', 'panx', 'xquad'])
+def test_examples_pass_seqios_checks_as_plain_tensors_with_all_features(samples, name):
+  task = registration.find(f'xtreme.{name}.de')
+  dataset = task.get_dataset({'input_ids': 96, 'token_type_ids': 96}, split='test', shuffle=False)
+  assert all(isinstance(spec, tf.TensorSpec) for spec in dataset.element_spec.values())
+  assert {*FEATURES, 'example', 'where'} < set(dataset.element_spec)
+  more = {
+    'xnli': {'first', 'second'},
+    'panx': {'words', 'first_tokens'},
+    'xquad': {'id', 'context', 'answers', 'begin'},
+  }
+  assert more[name] < set(dataset.element_spec)
+  assert len(list(dataset.as_numpy_iterator())) > 0
+
+
+class _Padded(seqio.FeatureConverter):
+  """Rows as a model takes them."""
+
+  TASK_FEATURES = {name: seqio.FeatureConverter.FeatureSpec(tf.int32) for name in FEATURES}  # noqa: RUF012
+  MODEL_FEATURES = TASK_FEATURES
+  PACKING_FEATURE_DTYPES = None
+
+  def _convert_features(self, ds, task_feature_lengths):
+    pad = lambda row: {
+      name: tf.ensure_shape(tf.pad(row[name], [[0, length - tf.shape(row[name])[0]]]), [length])
+      for name, length in task_feature_lengths.items()
+    }
+    return ds.map(pad)
+
+  def get_model_feature_lengths(self, task_feature_lengths):
+    return task_feature_lengths
+
+
+@pytest.mark.parametrize('name', ['pawsx', 'udpos', 'xquad'])
+def test_seqios_evaluator_computes_the_same_scores(samples, name):
+  task, max_length = TASKS[name], 96
+  seqio_task = registration.find(f'xtreme.{name}.de')
+  lengths = {'input_ids': max_length, 'token_type_ids': max_length}
+  lengths['labels'] = {'classification': 1, 'tagging': max_length, 'qa': 2}[task.head]
+  shape = {'classification': (2,), 'tagging': (max_length, len(task.labels)), 'qa': (max_length, 2)}[task.head]
+  found = rows.read_rows(seqio_task, 'test', task.head, max_length=max_length)
+  scores = np.random.default_rng(0).normal(size=(len(found), *shape)).astype(np.float32)
+  evaluator = seqio.Evaluator(
+    seqio_task.name, _Padded(pack=False), 'test', sequence_length=lengths, target_field_name='labels'
+  )
+  metrics, _ = evaluator.evaluate(compute_metrics=True, score_fn=lambda dataset: list(enumerate(scores)))
+  assert metrics.result()[seqio_task.name] == rows.metrics(seqio_task, found, list(scores), task.head)
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', ['xnli', 'pawsx', 'panx', 'udpos', 'squad', 'xquad', 'mlqa', 'tydiqa'])
+def test_the_metric_is_the_score_of_the_predictions_in_the_file(samples, name):
+  task = TASKS[name]
+  split, language = ('dev', 'en') if name == 'squad' else ('test', 'ko' if name == 'tydiqa' else 'zh')
+  seqio_task = registration.find(f'xtreme.{name}.{language}')
+  found = rows.read_rows(seqio_task, split, task.head, max_length=96)
+  random = np.random.default_rng(0)
+  sizes = {'classification': lambda row: (len(task.labels),), 'qa': lambda row: (len(row.input_ids), 2)}
+  shape = sizes.get(task.head, lambda row: (len(row.input_ids), len(task.labels)))
+  scores = [random.normal(size=shape(row)).astype(np.float32) for row in found]
+  targets = rows.targets(seqio_task, found)
+  predictions = task.predict(targets, scores, task.labels, CONFIG)
+  expected = task.score(targets, predictions, task.labels, language)
+  assert rows.metrics(seqio_task, found, scores, task.head) == expected
+  assert tuple(expected) == task.scores
+
+
+@pytest.mark.parametrize('name', ['xnli', 'panx', 'xquad'])
+def test_rows_without_gold_labels_are_read_and_never_scored(samples, xtreme_vocabulary, tmp_path, name):
+  task = TASKS[name]
+  unlabelled = registered(
+    name, 'de', data_dir=samples.root, labels_dir=tmp_path, vocabulary=xtreme_vocabulary, name='unlabelled'
+  )
+  found = rows.read_rows(unlabelled, 'test', task.head, max_length=96)
+  assert {label for row in found for label in np.atleast_1d(row.labels).tolist()} == {-1}
+  shape = {'classification': lambda row: 3, 'tagging': lambda row: (len(row.input_ids), 7)}
+  scores = [np.zeros(shape.get(task.head, lambda row: (len(row.input_ids), 2))(row), np.float32) for row in found]
+  with pytest.raises(UsageError, match='no score without gold labels') as error:
+    rows.metrics(unlabelled, found, scores, task.head)
+  assert str(samples.root / name) in error.value.where
+
+
+def test_a_training_file_without_labels_is_an_error(tmp_path, xtreme_vocabulary):
+  (tmp_path / 'xnli').mkdir()
+  (tmp_path / 'xnli' / 'train-en.tsv').write_text('a\tb\n')
+  task = registered('xnli', 'en', data_dir=tmp_path, vocabulary=xtreme_vocabulary)
+  with pytest.raises(UsageError, match='no gold labels') as error:
+    rows.read_rows(task, 'train', 'classification', max_length=64)
+  assert error.value.where.endswith('train-en.tsv:1')
