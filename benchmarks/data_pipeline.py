@@ -8,6 +8,9 @@ masking). Both have the places of special tokens stored with the ids, and neithe
 documents of a row. With rows of 64 there is also the training step of gin/pretrain_smoke.gin on all cores: its relative
 time says how much faster one core reads rows than they are needed.
 
+`pretraining`: a run trains gin/pretrain_smoke.gin for 100 steps, with batches read ahead of the step as in a real run:
+from a token store, and streamed from the corpus that the store was made of through SeqIO tasks.
+
 `masking`: a run masks some hundred batches. This project's variants are compared with the same masks of single tokens
 drawn row by row by NumPy's counter-based generator; and with Hugging Face's collator, which draws for each token
 separately (so that the number of predictions varies) and does not repeat a row's masks when it is read again.
@@ -18,7 +21,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -26,9 +29,10 @@ from benchmarks import settings, text_pipeline, train_step
 from benchmarks.interleaved import OURS, Benchmark, Candidate, Run
 from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
 
-TRAINING_STEPS = 10
+TRAINING_STEPS, PRETRAINING_STEPS = 10, 100
 MASKED_VOCABULARY, SPECIAL = 250_300, SpecialIds()
 
+STREAMED = '… streamed through SeqIO'
 TRAINER, ARRAYS, TRAINING = 'datasets, as Trainer', 'datasets, whole arrays', '(pretrain_smoke trains, all cores)'
 WHOLE_WORDS, SPANS = '… whole words', '… spans of 1 to 3 words'
 ROW_BY_ROW, HUGGING_FACE = 'row by row', 'Hugging Face, NumPy'
@@ -209,6 +213,66 @@ READING = Benchmark(
   {'rows64': BatchSetting(32, 64, batches=300, with_training=True), 'rows512': BatchSetting(32, 512, batches=100)},
   reading_candidates,
 )
+
+
+# --- training with its data -------------------------------------------------------------------------------------------
+
+
+def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scratch: pathlib.Path) -> Run:
+  """Steps of pre-training on the batches of a run with such data."""
+  import jax
+  from etils import epath
+
+  from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
+  from rembert.data.prefetch import prefetch
+  from rembert.jobs.pretrain_data import open_data
+  from rembert.training import sharding, state, step
+  from rembert.training.console import Console
+
+  mesh = settings.start_jax(setting)
+  request = DataRequest(
+    data=DataConfig(**data),
+    vocabulary=VocabularyConfig(path=str(scratch / 'sentencepiece.model')),
+    batch_size=setting.rows,
+    sequence_length=setting.length,
+    vocab_size=setting.config.vocab_size,
+    evaluation_rows=64,
+  )
+  workdir = epath.Path(scratch / '-'.join(data))
+  opened = open_data(request, workdir=workdir, console=Console(is_quiet=True))
+  trainable = state.masked_lm(setting.config, setting.execution, settings.our_optimizer(train_step.LEARNING_RATE), mesh)
+  with jax.set_mesh(mesh):
+    train, trained = step.make_train_step(trainable), trainable.init(0)
+  batches = prefetch(opened.batches.batches(0, None), lambda item: sharding.to_device(item[0], mesh))
+
+  def run() -> dict[str, float]:
+    nonlocal trained
+    with jax.set_mesh(mesh):
+      for batch in itertools.islice(batches, PRETRAINING_STEPS):
+        trained, metrics = train(trained, batch)
+      jax.block_until_ready(trained)
+    return {'loss': float(metrics.sums.loss / metrics.sums.weight)}
+
+  return run
+
+
+def pretraining_candidates(setting: BatchSetting, scratch: pathlib.Path) -> list[Candidate]:
+  """From a store first."""
+  corpus, store, vocabulary = scratch / 'corpus', scratch / 'store', scratch / 'sentencepiece.model'
+  text_pipeline.make_vocabulary(setting.vocab_size, vocabulary)
+  text_pipeline.call('tasks.corpus', f'--dumps={text_pipeline.SAMPLE}', f'--output={corpus}')
+  flags = (f'--corpus={corpus}', f'--vocabulary={vocabulary}', f'--output={store}')
+  text_pipeline.call('tasks.token_store', *flags, f'--sequence_length={setting.length}')
+  training = smoke_training()
+  work = {unit: setting.work[unit] for unit in ('tokens', 'rows')}
+  from_store, streamed = {'source': 'store', 'store': str(store)}, {'corpus': str(corpus)}
+  return [
+    Candidate(OURS, prepare_pretraining, (training, from_store, scratch), work),
+    Candidate(STREAMED, prepare_pretraining, (training, streamed, scratch), work),
+  ]
+
+
+PRETRAINING = Benchmark({'smoke': BatchSetting(32, 64, batches=PRETRAINING_STEPS)}, pretraining_candidates)
 
 
 # --- masking ----------------------------------------------------------------------------------------------------------

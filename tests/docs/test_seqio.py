@@ -1,6 +1,7 @@
-"""docs/guides/seqio.md: its ten lines run, from another directory, on the sample corpus."""
+"""The ten lines of docs/guides/seqio.md and those of the README run, from another directory, on sample data."""
 
 import ast
+import collections
 import os
 import pathlib
 import re
@@ -8,32 +9,76 @@ import shutil
 import subprocess
 import sys
 
+import pytest
 from own_tasks import python_of_the_page
 from small_corpora import sample_corpus
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
-def test_the_ten_lines_of_the_page_run(tmp_path, xtreme_vocabulary):
-  lines = python_of_the_page('tasks.add_wikipedia')
-  assert len([line for line in lines.splitlines() if line]) <= 11
+@pytest.fixture
+def printed(tmp_path, xtreme_vocabulary):
+  """What lines print in a directory that holds what they read, without any variable of theirs."""
   run = tmp_path / 'runs' / 'pretrain_smoke'
   shutil.copytree(sample_corpus().folder, run / 'corpus')
   (run / 'vocabulary').mkdir()
   shutil.copy(xtreme_vocabulary, run / 'vocabulary' / 'sentencepiece.model')
-  result = subprocess.run(
-    [sys.executable, '-c', lines],
-    cwd=tmp_path,
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    capture_output=True,
-    text=True,
-    timeout=240,
-    check=False,
-  )
-  assert result.returncode == 0, result.stderr
-  assert "{'targets': array([" in result.stdout
-  rates = ast.literal_eval(re.search(r"\{'wikipedia\.ar'.*\}", result.stdout)[0])
-  assert len(rates) == 12
-  assert abs(sum(rates.values()) - 1) < 0.01
-  assert "'masked_positions': array([[" in result.stdout
-  assert re.search(r"'input_ids': array\(\[\[ *312", result.stdout)
+  shutil.copytree(ROOT / 'tests/data/xtreme', tmp_path / 'tests/data/xtreme')
+
+  def run_lines(lines: str) -> str:
+    assert len([line for line in lines.splitlines() if line]) <= 11
+    result = subprocess.run(
+      [sys.executable, '-c', lines],
+      cwd=tmp_path,
+      env=os.environ | {'PYTHONPATH': str(ROOT)},
+      capture_output=True,
+      text=True,
+      timeout=240,
+      check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+  return run_lines
+
+
+def rates_in(text: str) -> dict[str, float]:
+  return ast.literal_eval(re.search(r"\{'wikipedia\.ar'.*\}", text)[0])
+
+
+def test_the_ten_lines_of_the_page_run(printed):
+  found = printed(python_of_the_page('tasks.add_wikipedia'))
+  assert "{'targets': array([" in found
+  assert len(rates_in(found)) == 12
+  assert abs(sum(rates_in(found).values()) - 1) < 0.01
+  assert "'masked_positions': array([[" in found
+  assert re.search(r"'input_ids': array\(\[\[ *312", found)
+
+
+def test_the_ten_lines_of_the_readme_run(printed):
+  found = printed(python_of_the_page('tasks.add_xtreme', ROOT / 'README.md'))
+  assert re.search(r"^wikipedia\.sw \{'targets': array\(\[", found, re.MULTILINE)
+  rows = dict(re.findall(r'^(xtreme\.\S+) (.*?)(?=^xtreme|\Z)', found, re.MULTILINE | re.DOTALL))
+  assert set(rows) == {'xtreme.xnli.de', 'xtreme.udpos.en', 'xtreme.xquad.zh'}
+  assert all(re.search(r"'input_ids': array\(\[ *312,", row) for row in rows.values())
+  assert "'first_tokens'" in rows['xtreme.udpos.en']
+  assert "'answers'" in rows['xtreme.xquad.zh']
+
+
+def test_the_mixture_draws_languages_at_the_rates_that_it_states(xtreme_vocabulary):
+  import seqio
+
+  import tasks
+
+  tasks.add_wikipedia(corpus=sample_corpus().folder, vocabulary=xtreme_vocabulary, name='counted')
+  mixture = seqio.get_mixture_or_task('counted')
+  rates = {task.name: mixture.get_rate(task) for task in mixture.tasks}
+  language_of = {
+    tuple(example['targets']): task.name
+    for task in mixture.tasks
+    for example in task.get_dataset(None, 'train', shuffle=False).as_numpy_iterator()
+  }
+  drawn = mixture.get_dataset(None, 'train', shuffle=False, seed=0, num_epochs=None).take(4000).as_numpy_iterator()
+  counts = collections.Counter(language_of[tuple(example['targets'])] for example in drawn)
+  for name, rate in rates.items():
+    assert abs(counts[name] / 4000 - rate / sum(rates.values())) < 4 * (0.25 / 4000) ** 0.5

@@ -11,9 +11,9 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / 'docs' / 'guides' / 'seqio.
 MODULE = 'my_tasks'
 
 
-def python_of_the_page(word: str) -> str:
-  """The one block of Python on the page that holds a word."""
-  blocks = re.findall(r'^```python\n(.*?)^```', PAGE.read_text(encoding='utf-8'), re.MULTILINE | re.DOTALL)
+def python_of_the_page(word: str, page: pathlib.Path = PAGE) -> str:
+  """The one block of Python on a page that holds a word."""
+  blocks = re.findall(r'^```python\n(.*?)^```', page.read_text(encoding='utf-8'), re.MULTILINE | re.DOTALL)
   [block] = [block for block in blocks if word in block]
   return block
 
