@@ -891,7 +891,7 @@ MUTANTS = [
   Mutant(
     'a resumed fine-tuning run forgets the best dev score and overwrites the best parameters with worse ones',
     'rembert/jobs/finetune.py',
-    "best_score = -math.inf if found is None else found.meta['dev'][task.scores[0]]",
+    "best_score = -math.inf if found is None else _first(found.meta['dev'])",
     'best_score = -math.inf',
     area='training',
   ),
@@ -905,8 +905,8 @@ MUTANTS = [
   Mutant(
     'the mean score of a task counts languages without gold labels as zero',
     'rembert/jobs/judging.py',
-    'sum(scores[name] for scores in scored) / len(scored)',
-    'sum(scores[name] for scores in scored) / len(of_task)',
+    'sum(of_name(name)) / len(of_name(name))',
+    'sum(of_name(name)) / len(of_task)',
     area='training',
     tests=('tests/jobs/test_finetune.py',),
   ),
@@ -1114,8 +1114,8 @@ MUTANTS = [
   Mutant(
     'accuracy accepts fewer predictions than there are labels and counts the missing ones as wrong',
     'tasks/metrics/accuracy.py',
-    'strict=True',
-    'strict=False',
+    "if len(gold) != len(predicted):\n    raise ValueError(f'{len(predicted)} predictions for {len(gold)} labels')",
+    'predicted = [*predicted, *[None] * (len(gold) - len(predicted))]',
     area='metrics',
   ),
   Mutant(
