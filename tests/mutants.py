@@ -1264,7 +1264,6 @@ MUTANTS = [
     'statistics.fmean(run[language][name] for run in runs)',
     'max(run[language][name] for run in runs)',
     area='metrics',
-    tests=('tests/launch/test_xtreme.py',),
   ),
   Mutant(
     'the 95 % interval of a rank correlation holds only 90 % of the bootstrap samples',

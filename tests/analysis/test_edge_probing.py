@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -175,6 +176,18 @@ def test_states_are_those_of_each_sentence_alone_kept_or_computed_again(model):
       np.testing.assert_allclose(
         found[place, : len(needed)], np.moveaxis(expected, 0, 1), atol=TOLERANCE * np.abs(expected).max()
       )
+
+
+def test_targets_that_fill_up_a_batch_teach_nothing(model, monkeypatch):
+  train = frozen(model, sentences(12))
+  learn = lambda: edge_probing.train_probe(
+    train, train, dataclasses.replace(CONFIG, epochs=2), spans=1, has_lists=False
+  )
+  filled_up = learn()
+  monkeypatch.setattr(edge_probing, 'power_of_two', lambda count, least: count)
+  exact = learn()
+  for ours, expected in zip(*map(jax.tree.leaves, (filled_up.parameters, exact.parameters)), strict=True):
+    np.testing.assert_allclose(ours, expected, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -106,6 +106,13 @@ def test_tables_are_ranked_beside_people_and_what_is_not_covered_is_told():
   assert found.difference.low <= found.difference.rho <= found.difference.high
 
 
+def test_tables_that_rank_alike_differ_by_nothing_in_every_sample():
+  table = random_tables()['input']
+  found = word_similarity({'a': table, 'b': 2 * table}, PAIRS, PIECES.__getitem__, unknown=UNKNOWN, samples=50)
+  assert found.of_table['a'].low < found.of_table['a'].high
+  assert (found.difference.low, found.difference.rho, found.difference.high) == (0, 0, 0)
+
+
 def test_without_an_output_embedding_there_is_no_difference_and_without_pairs_no_score():
   tables = {'input': random_tables()['input']}
   assert word_similarity(tables, PAIRS, PIECES.__getitem__, unknown=UNKNOWN).difference is None

@@ -222,6 +222,13 @@ def test_tensors_that_are_newly_initialised_differ_from_layer_to_layer(exported)
   assert len({part.tobytes() for part in parts}) == len(parts)
 
 
+def test_a_missing_norm_begins_as_the_identity(exported):
+  rewrite(exported, lambda tensors: [tensors.pop(name) for name in list(tensors) if 'LayerNorm' in name])
+  leaves = read_hugging_face(exported, ImportOptions(allow_missing=True)).leaves
+  assert np.all(leaves['encoder/layers/attention_norm/scale'] == 1)
+  assert not np.any(leaves['encoder/layers/attention_norm/bias'])
+
+
 def test_asking_for_the_encoder_leaves_the_head_out(exported):
   model = read_hugging_face(exported, ImportOptions(head=None))
   assert model.head is None

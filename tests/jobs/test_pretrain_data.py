@@ -222,6 +222,10 @@ def test_limits_of_the_rates_are_shown_and_are_another_identity(first, tmp_path)
   assert 'no language above 0.' in limited.said
   assert max(limited.stream.batches.rates.values()) == pytest.approx(max(before.values()) - 0.001)
   assert limited.stream.identity != first.stream.identity
+  alike = opened(tmp_path / 'run', dataclasses.replace(DATA, max_upsampling=1.0), given).stream.batches.rates
+  counts = open_corpus(tmp_path / 'run' / 'corpus').languages
+  sentences = {language: counts[language].sentences for language in alike}
+  assert alike == pytest.approx({name: count / sum(sentences.values()) for name, count in sentences.items()})
   with pytest.raises(UsageError, match='do not make up a whole'):
     opened(tmp_path / 'run', dataclasses.replace(DATA, max_share=0.3), given)
 

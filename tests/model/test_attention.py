@@ -1,5 +1,7 @@
 """Attention against NumPy in float64: values and gradients, who sees whom, dropout; and the module around it."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -180,3 +182,17 @@ def test_self_attention_is_four_linear_maps_around_attention(tiny, build, parame
   graphdef, state = nnx.split(stacked)
   first = nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[0], nnx.to_pure_dict(state)))
   assert_close(first(jnp.asarray(x)), expected)
+
+
+def test_the_rate_of_dropout_is_that_of_attention(tiny, build):
+  x = jnp.asarray(np.random.default_rng(1).standard_normal((2, 5, tiny.hidden_size)).astype(np.float32))
+
+  def attended(dropout_key=None, **rates):
+    graphdef, state = nnx.split(build(dataclasses.replace(tiny, **rates)).encoder.layers.attention)
+    first = nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf[0], nnx.to_pure_dict(state)))
+    return np.asarray(first(x, dropout_key=dropout_key))
+
+  key = jax.random.key(0)
+  np.testing.assert_array_equal(attended(key, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.0), attended())
+  dropped = attended(key, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5)
+  assert np.abs(dropped - attended()).max() > 1e-3

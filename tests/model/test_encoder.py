@@ -294,6 +294,17 @@ def test_every_layer_drops_other_units(dropout_run):
       assert abs((kept[one] == kept[other]).mean() - 0.5) < slack
 
 
+def test_what_attention_adds_is_dropped_too(dropout_run):
+  # Layers whose attention says a large bias, and nothing else: half of the units are low.
+  run, params = dropout_run
+  layers = jax.tree.map(jnp.zeros_like, params['layers'])
+  layers['attention']['output']['bias'] += 1000.0
+  for norm in 'attention_norm', 'output_norm':
+    layers[norm]['scale'] += 1.0
+  kept = np.asarray(run(params | {'layers': layers}, jax.random.key(0)))[1] > 0
+  assert abs(kept.mean() - 0.5) < 5 * 0.5 / np.sqrt(kept.size)
+
+
 # --- initialisation -------------------------------------------------------------------------------
 
 

@@ -108,6 +108,13 @@ def test_models_are_paired_by_seed_and_language():
   assert found.low <= found.difference <= found.high
 
 
+def test_seeds_that_only_one_model_has_are_left_out():
+  ours = {(0, seed): {'en': 50.0 + seed, 'de': 40.0 + seed} for seed in (0, 1, 2)}
+  theirs = {(0, seed): {'en': 50.0 - seed, 'de': 40.0 - seed} for seed in (1, 2, 3)}
+  found = compare(runs(ours), runs(theirs))
+  assert (found.difference, found.seeds) == (3.0, 2)  # 2 and 4; by rank it would be 1, 3 and 5
+
+
 def test_seeds_of_other_names_are_paired_in_their_order():
   ours, theirs = {(0, 5): {'en': 3.0}, (0, 6): {'en': 5.0}}, {(0, 1): {'en': 1.0}, (0, 2): {'en': 2.0}}
   found = compare(runs(ours), runs(theirs))

@@ -158,6 +158,16 @@ def test_what_does_not_count_is_not_felt_to_the_bit():
   assert not any(np.any(gradient) for gradient in gradients)
 
 
+def test_in_bfloat16_what_each_chunk_adds_to_the_table_is_not_rounded():
+  x, *rest = inputs()
+  (_, gradients), _ = on_mesh(
+    None, with_gradients(1), (jnp.asarray(x[:1, :1], jnp.bfloat16), *rest[:2], *(a[:1, :1] for a in rest[2:]))
+  )
+  table = np.asarray(gradients[1])[:PIECES]
+  is_rounded = table == np.asarray(jnp.asarray(table, jnp.bfloat16), np.float32)
+  assert is_rounded.mean() < 0.2  # a product of two numbers of 8 bits has up to 16
+
+
 @pytest.mark.parametrize('sizes', [None, (1, 2, 4)], ids=['no mesh', '1x2x4'])
 def test_in_bfloat16_the_gradients_of_parameters_are_added_up_in_float32(plain, sizes):
   x, *rest = inputs()
