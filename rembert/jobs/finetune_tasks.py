@@ -223,7 +223,7 @@ def _mixture_tasks(config: FinetuneConfig, mixture: str, head: str, is_trained: 
   missing = [part for task in tasks for part in missing_parts(task, is_evaluated=task.name in {*dev, *evaluated})]
   is_used = {*train, *dev, *evaluated}
   missing += [
-    f'{task.name} has no split that is read, only {", ".join(task.splits)}'
+    f'{task.name} has no split that is read' + (f', only {", ".join(task.splits)}' if task.splits else ', nor any other')
     for task in tasks
     if task.name not in is_used
   ]

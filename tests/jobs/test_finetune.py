@@ -337,7 +337,7 @@ def test_a_mixture_that_is_killed_ends_as_if_it_had_not_been(mixture, tmp_path):
   assert set(results(whole)['tasks']['both']) == {'xtreme.panx.en', 'other.panx.en'}
   for file in (whole.workdir / 'predictions').rglob('*.jsonl'):
     assert (cut.workdir / file.relative_to(whole.workdir)).read_bytes() == file.read_bytes()
-  other = mixture('xtreme.panx', tmp_path / 'whole', **FEW).run()
+  other = mixture('xtreme.panx.en', tmp_path / 'whole', **FEW).run()
   assert other.returncode == 2
   assert "finetune.mixture: 'both'" in other.stderr
 

@@ -63,7 +63,7 @@ def _tagged(tags: Sequence[str]) -> Callable:
 def _questions(root, task, count, language, random, text) -> None:
   data = []
   for number in range(count):
-    words = text(20, 40)
+    words = text(8, 14)  # a window shows all of them, and a question, with any vocabulary
     first = int(random.integers(0, len(words) - 3))
     answer = ' '.join(words[first : first + int(random.integers(1, 4))])
     start = len(' '.join(words[:first])) + (first > 0)
