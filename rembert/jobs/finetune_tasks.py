@@ -223,9 +223,9 @@ def _mixture_tasks(config: FinetuneConfig, mixture: str, head: str, is_trained: 
   missing = [part for task in tasks for part in missing_parts(task, is_evaluated=task.name in {*dev, *evaluated})]
   is_used = {*train, *dev, *evaluated}
   missing += [
-    f'{task.name} has no split that is read' + (f', only {", ".join(task.splits)}' if task.splits else ', nor any other')
+    f'{task.name} has no split that is read, only {", ".join(task.splits)}'
     for task in tasks
-    if task.name not in is_used
+    if task.name not in is_used and task.splits  # without any it has no data, as a language of XTREME may
   ]
   if is_trained and not train:
     missing.append('no task has a split train')

@@ -203,7 +203,7 @@ def test_a_few_examples_are_learned_from_and_chosen_by_and_all_are_judged(finetu
   run = finetune('xnli', tmp_path / 'data', **few, **{'finetune.max_examples': 20, 'finetune.max_dev_examples': 10})
   result = run.run()
   assert result.returncode == 0, result.stderr
-  assert '20 in 20 rows, 10 for dev' in result.stdout
+  assert '20 to learn from, 10 for dev' in result.stdout
   assert results(run)['tasks']['xnli']['en']['examples'] == COUNT
   result = finetune('xnli', tmp_path / 'data', **few, **{'finetune.max_examples': 20}).run()
   assert result.returncode == 2
@@ -337,7 +337,7 @@ def test_a_mixture_that_is_killed_ends_as_if_it_had_not_been(mixture, tmp_path):
   assert set(results(whole)['tasks']['both']) == {'xtreme.panx.en', 'other.panx.en'}
   for file in (whole.workdir / 'predictions').rglob('*.jsonl'):
     assert (cut.workdir / file.relative_to(whole.workdir)).read_bytes() == file.read_bytes()
-  other = mixture('xtreme.panx.en', tmp_path / 'whole', **FEW).run()
+  other = mixture('xtreme.panx', tmp_path / 'whole', **FEW).run()
   assert other.returncode == 2
   assert "finetune.mixture: 'both'" in other.stderr
 

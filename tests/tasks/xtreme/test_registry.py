@@ -1,5 +1,6 @@
 """XTREME's SeqIO tasks: registered without touching a file, rows equal to the reference, scores the official ones."""
 
+import math
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from computed_rows import registered
 import tasks
 from rembert.errors import UsageError
 from tasks import registration, rows
+from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.tensorflow_import import tensorflow as tf
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import XtremeConfig
@@ -39,6 +41,19 @@ def equal(row, other, head) -> bool:
   values = [(getattr(row, name), getattr(other, name)) for name in FEATURES]
   values += [(row.example[name], getattr(other, theirs)) for name, theirs in MORE[head]]
   return row.example['example'] == other.example and all(map(np.array_equal, *zip(*values, strict=True)))
+
+
+def is_tie(example, vocabulary) -> bool:
+  """Whether TensorFlow Text and the library differ in a text, and wherever they do, in segmentations alike likely."""
+  names = ('question', 'context') if 'question' in example else ('first', 'second')
+  texts = [example[name] for name in names if name in example]
+  texts = [text.decode() for text in texts or example['words']]
+  both = zip(vocabulary.tf_tokenizer.tokenize(texts).to_list(), map(vocabulary.encode, texts), strict=True)
+  different = [pair for pair in both if pair[0] != pair[1]]
+  likelihood = lambda ids: math.fsum(map(vocabulary.tokenizer.get_score, ids))
+  return bool(different) and all(
+    likelihood(ours) == pytest.approx(likelihood(other), rel=1e-6) for ours, other in different
+  )
 
 
 def files_of(folder, name):
@@ -79,19 +94,19 @@ def test_rows_equal_the_reference_in_all_splits_and_languages(samples, xtreme_pi
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  ('name', 'split', 'language', 'max_length', 'ties'),
+  ('name', 'split', 'language', 'max_length'),
   [
-    ('xnli', 'test', 'sw', 128, 0.002),
-    ('pawsx', 'test', 'de', 128, 0.002),
-    ('panx', 'train', 'en', 64, 0.002),
-    ('udpos', 'test', 'ta', 128, 0.002),
-    ('squad', 'dev', 'en', 384, 0.02),
-    ('xquad', 'test', 'zh', 384, 0.02),
-    ('tydiqa', 'test', 'ko', 384, 0.02),
+    ('xnli', 'test', 'sw', 128),
+    ('pawsx', 'test', 'de', 128),
+    ('panx', 'train', 'en', 64),
+    ('udpos', 'test', 'ta', 128),
+    ('squad', 'dev', 'en', 384),
+    ('xquad', 'test', 'zh', 384),
+    ('tydiqa', 'test', 'ko', 384),
   ],
 )
 def test_real_rows_equal_the_reference_but_for_ties(
-  shared_data, xtreme_vocabulary, xtreme_pieces, name, split, language, max_length, ties
+  shared_data, xtreme_vocabulary, xtreme_pieces, name, split, language, max_length
 ):
   task, folder = TASKS[name], XtremeFolder(shared_data / 'xtreme')
   if not folder.has(*task.file(split, language)):
@@ -102,7 +117,9 @@ def test_real_rows_equal_the_reference_but_for_ties(
   expected = reference_rows(task, examples, xtreme_pieces, max_length)
   assert len(found) == len(expected) > 100
   differing = [row for row, other in zip(found, expected, strict=True) if not equal(row, other, task.head)]
-  assert len(differing) <= ties * len(found)
+  assert len(differing) <= 0.1 * len(found)  # the small vocabulary has many ties
+  vocabulary = RembertVocabulary(xtreme_vocabulary)
+  assert all(is_tie(row.example, vocabulary) for row in differing)
 
 
 def test_train_of_xquad_and_mlqa_is_squads_in_english_alone(samples):
