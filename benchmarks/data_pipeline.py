@@ -65,10 +65,11 @@ class BatchSetting:
 
 
 def make_store(setting: BatchSetting, scratch: pathlib.Path) -> pathlib.Path:
-  """A token store of the sample corpus; half a minute."""
-  vocabulary, store = scratch / 'sentencepiece.model', scratch / 'store'
+  """A token store of the sample corpus, with `corpus` and `sentencepiece.model` beside it; half a minute."""
+  corpus, vocabulary, store = scratch / 'corpus', scratch / 'sentencepiece.model', scratch / 'store'
   text_pipeline.make_vocabulary(setting.vocab_size, vocabulary)
-  flags = (f'--dumps={text_pipeline.SAMPLE}', f'--vocabulary={vocabulary}', f'--output={store}')
+  text_pipeline.call('tasks.corpus', f'--dumps={text_pipeline.SAMPLE}', f'--output={corpus}')
+  flags = (f'--corpus={corpus}', f'--vocabulary={vocabulary}', f'--output={store}')
   text_pipeline.call('tasks.token_store', *flags, f'--sequence_length={setting.length}')
   return store
 
@@ -258,14 +259,10 @@ def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scra
 
 def pretraining_candidates(setting: BatchSetting, scratch: pathlib.Path) -> list[Candidate]:
   """From a store first."""
-  corpus, store, vocabulary = scratch / 'corpus', scratch / 'store', scratch / 'sentencepiece.model'
-  text_pipeline.make_vocabulary(setting.vocab_size, vocabulary)
-  text_pipeline.call('tasks.corpus', f'--dumps={text_pipeline.SAMPLE}', f'--output={corpus}')
-  flags = (f'--corpus={corpus}', f'--vocabulary={vocabulary}', f'--output={store}')
-  text_pipeline.call('tasks.token_store', *flags, f'--sequence_length={setting.length}')
+  store = make_store(setting, scratch)
   training = smoke_training()
   work = {unit: setting.work[unit] for unit in ('tokens', 'rows')}
-  from_store, streamed = {'source': 'store', 'store': str(store)}, {'corpus': str(corpus)}
+  from_store, streamed = {'source': 'store', 'store': str(store)}, {'corpus': str(scratch / 'corpus')}
   return [
     Candidate(OURS, prepare_pretraining, (training, from_store, scratch), work),
     Candidate(STREAMED, prepare_pretraining, (training, streamed, scratch), work),

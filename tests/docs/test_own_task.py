@@ -15,8 +15,6 @@ PAGE = ROOT / 'docs' / 'guides' / 'own_task.md'
 
 THINGS = ('book', 'phone', 'lamp', 'chair', 'film', 'coat', 'bread', 'watch')
 LABELS = {'positive': ('good', 'great', 'fine'), 'negative': ('bad', 'ugly', 'broken')}
-# The module is imported and then the program is run, which is what --module does.
-PROGRAM = 'import my_tasks, runpy; runpy.run_module("rembert.main", run_name="__main__", alter_sys=True)'
 SMALL = {
   'RemBertConfig.vocab_size': 2000,
   'RemBertConfig.hidden_size': 32,
@@ -59,9 +57,10 @@ def folder(tmp_path) -> pathlib.Path:
 
 def run(folder: pathlib.Path, vocabulary: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess:
   environment = os.environ | {'JAX_PLATFORMS': 'cpu', 'COLUMNS': '100', 'REMBERT_VOCABULARY': str(vocabulary)}
-  environment['PYTHONPATH'] = os.pathsep.join((str(folder), str(ROOT)))
+  environment['PYTHONPATH'] = str(ROOT)
   bindings = [f'--gin.{name}={value}' for name, value in SMALL.items()]
-  command = [sys.executable, '-c', PROGRAM, '--gin_file=finetune_reviews.gin', *bindings, *arguments]
+  program = [sys.executable, '-m', 'rembert.main', '--module=my_tasks', '--gin_file=finetune_reviews.gin']
+  command = [*program, *bindings, *arguments]
   return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False)
 
 

@@ -295,8 +295,7 @@ def mixture(finetune, untrained, tmp_path):
   def make(name: str, workdir: pathlib.Path, **bindings):
     values = {'finetune.mixture': name, 'finetune.head': 'tagging', 'xtreme.data_dir': 'None'} | bindings
     run = finetune('panx', tmp_path / 'data', workdir, **values)
-    start = 'import my_mixture, runpy; runpy.run_module("rembert.main", run_name="__main__", alter_sys=True)'
-    run.command[1:3] = ['-c', start]
+    run.command.insert(3, '--module=my_mixture')
     run.environment['PYTHONPATH'] = f'{tmp_path}:{pathlib.Path(__file__).parents[2]}'
     return run
 

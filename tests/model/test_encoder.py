@@ -277,14 +277,18 @@ def test_dropout_is_off_without_a_key_and_reproducible_with_one(dropout_run, pla
   assert np.abs(first - other).max() > 0.01
 
 
-def test_every_layer_drops_other_units(dropout_run):
-  # Layers whose only word is a large bias: where it is dropped the layer's output is low, elsewhere high.
+def states_of_a_bias(dropout_run, branch, linear):
+  """What each layer gives out if its only word is a large bias: low where it is dropped, elsewhere high."""
   run, params = dropout_run
   layers = jax.tree.map(jnp.zeros_like, params['layers'])
-  layers['feed_forward']['down']['bias'] += 1000.0
+  layers[branch][linear]['bias'] += 1000.0
   for norm in 'attention_norm', 'output_norm':
     layers[norm]['scale'] += 1.0
-  states = np.asarray(run(params | {'layers': layers}, jax.random.key(0)))[1:]
+  return np.asarray(run(params | {'layers': layers}, jax.random.key(0)))[1:]
+
+
+def test_every_layer_drops_other_units(dropout_run):
+  states = states_of_a_bias(dropout_run, 'feed_forward', 'down')
   kept = (states > 0).reshape(len(states), -1)
   # 1,280 units: independent masks agree on half of them, within five standard deviations.
   slack = 5 * 0.5 / np.sqrt(kept.shape[1])
@@ -295,14 +299,9 @@ def test_every_layer_drops_other_units(dropout_run):
 
 
 def test_what_attention_adds_is_dropped_too(dropout_run):
-  # Layers in which attention says a large bias, and nothing else: of each token the units that are dropped have one
-  # value, those that are kept another. If none were dropped, the norm would take the bias away.
-  run, params = dropout_run
-  layers = jax.tree.map(jnp.zeros_like, params['layers'])
-  layers['attention']['output']['bias'] += 1000.0
-  for norm in 'attention_norm', 'output_norm':
-    layers[norm]['scale'] += 1.0
-  first_layer = np.asarray(run(params | {'layers': layers}, jax.random.key(0)))[1]
+  # Of each token the units that are dropped have one value, those that are kept another. If none were dropped, the norm
+  # would take the bias away.
+  first_layer = states_of_a_bias(dropout_run, 'attention', 'output')[0]
   for units in first_layer.reshape(-1, first_layer.shape[-1]):
     assert np.ptp(units[units > 0]) < 0.05
     assert np.ptp(units[units < 0]) < 0.05

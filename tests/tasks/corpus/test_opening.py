@@ -79,5 +79,5 @@ def test_a_large_language_is_refused_with_the_command_for_it(dumps, tmp_path, mo
 
 
 def test_a_store_and_a_corpus_together_are_refused():
-  with pytest.raises(UsageError, match=r'data.corpus names the text to train on'):
+  with pytest.raises(UsageError, match=r'data\.corpus names the text to train on'):
     DataConfig(source='store', store='store', corpus='corpus')

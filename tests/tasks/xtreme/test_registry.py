@@ -94,19 +94,19 @@ def test_rows_equal_the_reference_in_all_splits_and_languages(samples, xtreme_pi
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  ('name', 'split', 'language', 'max_length'),
+  ('name', 'split', 'language', 'max_length', 'ties'),  # the small vocabulary has many
   [
-    ('xnli', 'test', 'sw', 128),
-    ('pawsx', 'test', 'de', 128),
-    ('panx', 'train', 'en', 64),
-    ('udpos', 'test', 'ta', 128),
-    ('squad', 'dev', 'en', 384),
-    ('xquad', 'test', 'zh', 384),
-    ('tydiqa', 'test', 'ko', 384),
+    ('xnli', 'test', 'sw', 128, 0.012),
+    ('pawsx', 'test', 'de', 128, 0.006),
+    ('panx', 'train', 'en', 64, 0.002),
+    ('udpos', 'test', 'ta', 128, 0.002),
+    ('squad', 'dev', 'en', 384, 0.05),
+    ('xquad', 'test', 'zh', 384, 0.08),
+    ('tydiqa', 'test', 'ko', 384, 0.02),
   ],
 )
 def test_real_rows_equal_the_reference_but_for_ties(
-  shared_data, xtreme_vocabulary, xtreme_pieces, name, split, language, max_length
+  shared_data, xtreme_vocabulary, xtreme_pieces, name, split, language, max_length, ties
 ):
   task, folder = TASKS[name], XtremeFolder(shared_data / 'xtreme')
   if not folder.has(*task.file(split, language)):
@@ -117,7 +117,7 @@ def test_real_rows_equal_the_reference_but_for_ties(
   expected = reference_rows(task, examples, xtreme_pieces, max_length)
   assert len(found) == len(expected) > 100
   differing = [row for row, other in zip(found, expected, strict=True) if not equal(row, other, task.head)]
-  assert len(differing) <= 0.1 * len(found)  # the small vocabulary has many ties
+  assert len(differing) <= ties * len(found)
   vocabulary = RembertVocabulary(xtreme_vocabulary)
   assert all(is_tie(row.example, vocabulary) for row in differing)
 
