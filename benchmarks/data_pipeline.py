@@ -11,6 +11,10 @@ time says how much faster one core reads rows than they are needed.
 `pretraining`: a run trains gin/pretrain_smoke.gin for 100 steps, with batches read ahead of the step as in a real run:
 from a token store, and streamed from the corpus that the store was made of through SeqIO tasks.
 
+`opening`: a run opens the streamed data of pre-training in RemBERT's 110 languages, and makes its first batch. It is
+compared with `seqio.get_dataset` on the mixture of the same tasks, packed and masked by this project's feature
+converter. Each language has eighty documents of the sample corpus.
+
 `masking`: a run masks some hundred batches. This project's variants are compared with the same masks of single tokens
 drawn row by row by NumPy's counter-based generator; and with Hugging Face's collator, which draws for each token
 separately (so that the number of predictions varies) and does not repeat a row's masks when it is read again.
@@ -32,7 +36,7 @@ from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
 TRAINING_STEPS, PRETRAINING_STEPS = 10, 100
 MASKED_VOCABULARY, SPECIAL = 250_300, SpecialIds()
 
-STREAMED = '… streamed through SeqIO'
+STREAMED, SEQIO_MIXTURE = '… streamed through SeqIO', 'seqio.get_dataset'
 TRAINER, ARRAYS, TRAINING = 'datasets, as Trainer', 'datasets, whole arrays', '(pretrain_smoke trains, all cores)'
 WHOLE_WORDS, SPANS = '… whole words', '… spans of 1 to 3 words'
 ROW_BY_ROW, HUGGING_FACE = 'row by row', 'Hugging Face, NumPy'
@@ -270,6 +274,86 @@ def pretraining_candidates(setting: BatchSetting, scratch: pathlib.Path) -> list
 
 
 PRETRAINING = Benchmark({'smoke': BatchSetting(32, 64, batches=PRETRAINING_STEPS)}, pretraining_candidates)
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
+
+def make_many_languages(setting: BatchSetting, scratch: pathlib.Path) -> pathlib.Path:
+  """A corpus of RemBERT's languages, with `sentencepiece.model` beside it."""
+  from tasks.wikipedia.registry import EDITIONS
+
+  corpus, folder, texts = scratch / 'corpus', scratch / 'texts', text_pipeline.sample_texts()
+  text_pipeline.make_vocabulary(setting.vocab_size, scratch / 'sentencepiece.model')
+  folder.mkdir(exist_ok=True)
+  for number, language in enumerate(EDITIONS['rembert']):
+    documents = (' '.join(texts[(number + i) % len(texts)].split()) for i in range(80))
+    (folder / f'{language}.txt').write_text('\n\n'.join(documents))
+  text_pipeline.call('tasks.corpus', f'--text={folder}', f'--output={corpus}')
+  return corpus
+
+
+def prepare_opening(setting: BatchSetting, corpus: pathlib.Path) -> Run:
+  """As a streamed run does it."""
+  from etils import epath
+
+  from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
+  from rembert.jobs.pretrain_data import open_data
+  from rembert.training.console import Console
+
+  request = DataRequest(
+    data=DataConfig(corpus=str(corpus)),
+    vocabulary=VocabularyConfig(path=str(corpus.parent / 'sentencepiece.model')),
+    batch_size=setting.rows,
+    sequence_length=setting.length,
+    vocab_size=setting.vocab_size,
+    evaluation_rows=64,
+  )
+
+  def run() -> dict[str, float]:
+    opened = open_data(request, workdir=epath.Path(corpus.parent / 'workdir'), console=Console(is_quiet=True))
+    batch, _ = next(opened.batches.batches(0, None))
+    return {'languages': len(opened.batches.languages), 'rows of the batch': len(batch['input_ids'])}
+
+  return run
+
+
+def prepare_seqio_mixture(setting: BatchSetting, corpus: pathlib.Path) -> Run:
+  """The mixture of the same tasks, without this project's reader."""
+  import seqio
+
+  from tasks.feature_converters import PackedMlmFeatureConverter
+  from tasks.wikipedia.registry import add_wikipedia
+
+  def run() -> dict[str, float]:
+    add_wikipedia(corpus=str(corpus), vocabulary=str(corpus.parent / 'sentencepiece.model'))
+    rows = seqio.get_dataset(
+      'wikipedia',
+      {'targets': setting.length},
+      'train',
+      shuffle=False,
+      feature_converter=PackedMlmFeatureConverter(vocab_size=setting.vocab_size, seed=0),
+      trim_output_features=False,
+    )
+    batch = next(rows.batch(setting.rows).as_numpy_iterator())
+    languages = len(seqio.MixtureRegistry.get('wikipedia').tasks)
+    return {'languages': languages, 'rows of the batch': len(batch['input_ids'])}
+
+  return run
+
+
+def opening_candidates(setting: BatchSetting, scratch: pathlib.Path) -> list[Candidate]:
+  """This project first."""
+  arguments, work = (setting, make_many_languages(setting, scratch)), {'openings': 1.0}
+  return [
+    Candidate(OURS, prepare_opening, arguments, work),
+    Candidate(SEQIO_MIXTURE, prepare_seqio_mixture, arguments, work),
+  ]
+
+
+OPENING = Benchmark(
+  {'rembert': BatchSetting(32, 512, batches=1, detail='110 languages, V 5,000')}, opening_candidates, warm_up_runs=0
+)
 
 
 # --- masking ----------------------------------------------------------------------------------------------------------

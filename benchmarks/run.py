@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, Benchmark] = {
   'cleaning': text_pipeline.CLEANING,
   'reading': data_pipeline.READING,
   'pretraining': data_pipeline.PRETRAINING,
+  'opening': data_pipeline.OPENING,
   'tokenizing': text_pipeline.TOKENIZING,
   'checkpointing': checkpoint.CHECKPOINTING,
   'starting': startup.STARTING,
@@ -61,6 +62,7 @@ only (rembert/training/flops.py). Whatever a candidate computes in addition does
   REMBERT_BENCH_DUMPS=/path/to/dumps python -m benchmarks.run --only cleaning --setting dumps
   python -m benchmarks.run --only reading                       a token store to batches on one core, and datasets
   python -m benchmarks.run --only pretraining                   the smoke run from a store, and streamed through SeqIO
+  python -m benchmarks.run --only opening --rounds 2            110 languages, streamed: to the first batch
   python -m benchmarks.run --only tokenizing                    text to ids on one core, and tokenizers
   python -m benchmarks.run --only checkpointing                 the state to disk and back, and torch.save
   python -m benchmarks.run --only starting                      commands, and a run to its first step; eight minutes

@@ -24,6 +24,8 @@ from rembert.errors import UsageError, first_line, joined
 TARGETS = 'targets'
 # Number of the source's example, which the reader gives to examples and looks for in what the preprocessors return.
 _EXAMPLE = '_source_example'
+# In its place where an epoch ends.
+_END = -1
 
 # Operations of tf.data by what they make of one example, in the order of their input and without regard to others.
 _ONE_FOR_ONE = frozenset({'_MapDataset', '_ParallelMapDataset', '_PrefetchDataset', '_OptionsDataset'})
@@ -141,14 +143,17 @@ class _Pipeline:
   """A split of a task, to be read from any example of its source on.
 
   Attributes:
-    documents: (number of the source's example, counted from `first`; ids), one for each document.
-    first: the example to begin at, as an iterator finds it at its first step.
+    documents: (number of the source's example, counted from `first`; ids), one for each document. If it skips at the
+      source, `_END` follows the last document, and then the documents from `first` again, without end.
+    first: the example to begin at, as an iterator finds it when it begins an epoch.
     skips_at_source: whether `first` may be other than 0.
+    at_end: iterators that have reached `_END`. To go on with one costs a tenth of making a new one.
   """
 
   documents: tf.data.Dataset
   first: tf.Variable
   skips_at_source: bool
+  at_end: list[Iterator] = dataclasses.field(default_factory=list)
 
 
 class TaskDocuments:
@@ -220,13 +225,18 @@ class TaskDocuments:
 
   def _read(self, name: str, pipeline: _Pipeline, first: int) -> Iterator[tuple[int, np.ndarray]]:
     """Numbers of the source's examples and ids of the documents, from an example on."""
-    pipeline.first.assign(first)
     read_error = tf.errors.OpError  # generators that are still open at exit outlive the module's globals
     try:
-      for example, ids in pipeline.documents.as_numpy_iterator():
+      documents = pipeline.at_end.pop() if pipeline.at_end else iter(pipeline.documents)
+      pipeline.first.assign(first)
+      for example, ids in documents:
+        example, ids = int(example), ids.numpy()
+        if example == _END:
+          pipeline.at_end.append(documents)
+          return
         if ids.size and (ids.min() < self._special.first_piece or ids.max() >= self._vocab_size):
           self._refuse_ids(name, ids)
-        yield first + int(example), ids
+        yield first + example, ids
     except read_error as error:
       raise UsageError(
         f'reading a document of SeqIO task {self._tasks[name].name!r} failed: {first_line(error)}',
@@ -268,7 +278,10 @@ class TaskDocuments:
     examples = tf.data.Dataset.from_tensors(0).flat_map(lambda _: source.skip(first))
     documents = self._numbered(task, examples)
     skips_at_source = documents is not None
-    if documents is None:
+    if documents is not None:
+      end = tf.data.Dataset.from_tensors((tf.constant(_END, tf.int64), tf.zeros([0], tf.int32)))
+      documents = documents.concatenate(end).repeat()
+    else:
       with seqio.map_seed_manager(self._seed):
         documents = self._targets(task, functools.reduce(self._apply(task), _preprocessors(task), examples)).enumerate()
     options = tf.data.Options()

@@ -147,7 +147,7 @@ class LanguageRows:
 
   def state(self) -> dict[str, int]:
     """The position of the next row; give it to a new `LanguageRows` to go on from here."""
-    return dataclasses.asdict(self._position)
+    return dict(vars(self._position))
 
   def next(self) -> Row:
     """The next row."""

@@ -101,11 +101,12 @@ def pack(
   Yields:
     A row, and the place at which the next one begins. The last row may be short.
   """
+  cls, sep = np.array([special.cls], np.int32), np.array([special.sep], np.int32)
   segments: list[np.ndarray] = []
   room = config.capacity(sequence_length, start)
 
   def row() -> Row:
-    whole = ([special.cls, *segment, special.sep] for segment in segments)
+    whole = (np.concatenate((cls, segment, sep)) for segment in segments)
     return Row.of(whole, sequence_length, special.pad)
 
   offset = start.offset

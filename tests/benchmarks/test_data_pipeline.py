@@ -47,3 +47,12 @@ def test_training_is_that_of_the_smoke_run():
     data_pipeline.READING.settings['rows64'].vocab_size,
     128,
   )
+
+
+@pytest.mark.slow
+def test_all_languages_are_opened_and_give_a_batch(tmp_path):
+  corpus = data_pipeline.make_many_languages(TINY, tmp_path)
+  ours, theirs = (
+    prepare(TINY, corpus)() for prepare in (data_pipeline.prepare_opening, data_pipeline.prepare_seqio_mixture)
+  )
+  assert ours == theirs == {'languages': 110, 'rows of the batch': 4}
