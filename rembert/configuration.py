@@ -34,6 +34,7 @@ from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.wandb_tracking import TrackingConfig
 from rembert.training.xla_flags import HardwareConfig
+from rembert.validation import check_fields
 from tasks.xtreme.config import XtremeConfig
 
 
@@ -48,6 +49,9 @@ class RunConfig:
 
   mode: str = 'pretrain'
   workdir: str | None = None
+
+  def __post_init__(self):
+    check_fields(self, 'run')
 
 
 CONFIGURABLES = {

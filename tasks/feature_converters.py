@@ -219,7 +219,7 @@ def pack(documents: tf.data.Dataset, sequence_length: int, special: SpecialIds) 
 
 
 def segments_and_positions(ids_BxS: tf.Tensor, special: SpecialIds) -> tuple[tf.Tensor, tf.Tensor]:
-  """`rembert.data.token_store.segments_and_positions` in TensorFlow: int32 [B, S] each."""
+  """`rembert.data.packing.segments_and_positions` in TensorFlow: int32 [B, S] each."""
   length = ids_BxS.shape[1]
   is_token_BxS, begins_BxS = tf.cast(ids_BxS != special.pad, tf.int32), ids_BxS == special.cls
   columns_S = tf.range(length)

@@ -1,8 +1,10 @@
 """What `--mode=analyze` is told."""
 
 import dataclasses
+from typing import Annotated
 
 from rembert.errors import UsageError
+from rembert.validation import Count, CountOrZero, NotNegative, OneOf, check_fields
 
 ANALYSES = (
   *('masked_accuracy', 'layer_retrieval', 'word_similarity', 'edge_probing'),  # of the paper
@@ -47,17 +49,17 @@ class AnalyzeConfig:
     points: `scaling`: a CSV or JSON file of x, score and, if known, its standard deviation.
   """
 
-  what: str = 'masked_accuracy'
+  what: Annotated[str, OneOf(ANALYSES)] = 'masked_accuracy'
   model: str | None = None
   model_name: str | None = None
-  seed: int = 0
-  samples: int = 1000
-  batch_size: int = 64
-  rows: int = 200
+  seed: CountOrZero = 0
+  samples: CountOrZero = 1000
+  batch_size: Count = 64
+  rows: Count = 200
   source: str | None = None
   target: str | None = None
   pair: str | None = None
-  max_pairs: int = 5000
+  max_pairs: Count = 5000
   reverse: bool = False
   words: tuple[str, ...] = ()
   columns: tuple[int | str, ...] = (1, 2, 3)
@@ -68,19 +70,13 @@ class AnalyzeConfig:
   text: str | None = None
   store: str | None = None
   counts: str | None = None
-  characters: int = 1_000_000
+  characters: Count = 1_000_000
   results: str | None = None
   task: str | None = None
   points: str | None = None
 
   def __post_init__(self):
-    if self.what not in ANALYSES:
-      raise UsageError(f'unknown analysis {self.what!r}', where='analyze.what', fix=f'one of {", ".join(ANALYSES)}')
-    for name in ('words', 'test'):
-      value = getattr(self, name)
-      object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-    for name in ('samples', 'batch_size', 'rows', 'max_pairs', 'characters'):
-      _check_count('analyze', name, getattr(self, name), least=0 if name == 'samples' else 1)
+    check_fields(self, 'analyze')
     if len(self.columns) != 3:
       raise UsageError('three columns are needed', where=f'analyze.columns = {self.columns!r}', fix='(1, 2, 3)')
     if (self.source is None) != (self.target is None):
@@ -109,26 +105,15 @@ class ProbeConfig:
     seed: of parameters, order and the random encoder.
   """
 
-  projection: int = 256
-  hidden: int = 256
-  learning_rate: float = 1e-3
-  batch_size: int = 32
-  epochs: int = 20
-  patience: int = 3
-  max_train: int | None = None
-  cache_gb: float = 4.0
-  seed: int = 0
+  projection: Count = 256
+  hidden: Count = 256
+  learning_rate: NotNegative = 1e-3
+  batch_size: Count = 32
+  epochs: Count = 20
+  patience: Count = 3
+  max_train: Count | None = None
+  cache_gb: NotNegative = 4.0
+  seed: CountOrZero = 0
 
   def __post_init__(self):
-    for name in ('projection', 'hidden', 'batch_size', 'epochs', 'patience'):
-      _check_count('probe', name, getattr(self, name))
-    if self.max_train is not None:
-      _check_count('probe', 'max_train', self.max_train)
-    for name in ('learning_rate', 'cache_gb'):
-      if not getattr(self, name) >= 0:
-        raise UsageError(f'{name} is negative', where=f'probe.{name} = {getattr(self, name)!r}', fix='make it ≥ 0')
-
-
-def _check_count(group: str, name: str, value: int, least: int = 1) -> None:
-  if isinstance(value, bool) or not isinstance(value, int) or value < least:
-    raise UsageError(f'{name} must be a whole number ≥ {least}', where=f'{group}.{name} = {value!r}', fix='correct it')
+    check_fields(self, 'probe')

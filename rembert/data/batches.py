@@ -16,7 +16,7 @@ from etils import epath
 
 from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
 from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, SHUFFLE_STREAM, languages_of_rows, random_stream
-from rembert.data.packing import PackingConfig, Place, Row, pack
+from rembert.data.packing import PackingConfig, Place, pack, segments_and_positions
 from rembert.errors import UsageError
 
 Batch = dict[str, np.ndarray]
@@ -142,15 +142,15 @@ class LanguageRows:
     self._position = _Position(**(state or {}))
     self._next_window = self._position.start
     self._read_from = self._next_window.source
-    self._source: Iterator[tuple[Row, _Start]] | None = None
-    self._window: list[Row] = []
+    self._source: Iterator[tuple[np.ndarray, _Start]] | None = None
+    self._window: list[np.ndarray] = []
 
   def state(self) -> dict[str, int]:
     """The position of the next row; give it to a new `LanguageRows` to go on from here."""
     return dict(vars(self._position))
 
-  def next(self) -> Row:
-    """The next row."""
+  def next(self) -> np.ndarray:
+    """Ids of the next row, int32 [S]."""
     if not self._window:
       self._fill_window()
     if self._position.row == self._window_size:
@@ -177,7 +177,7 @@ class LanguageRows:
     ).permutation(self._window_size)
     self._window = [rows[i] for i in shuffle]
 
-  def _rows_from(self, start: _Start) -> Iterator[tuple[Row, _Start]]:
+  def _rows_from(self, start: _Start) -> Iterator[tuple[np.ndarray, _Start]]:
     epoch, place, source = start
     is_whole_epoch = place == Place()
     while True:
@@ -287,18 +287,17 @@ class StreamedBatches:
           yield self._masked(rows, np.array(languages, np.int32), stream=EVALUATION_STREAM, step=step)
           rows, languages, step = [], [], step + 1
     if rows:
-      zeros = np.zeros(self.sequence_length, np.int32)
-      empty = Row(ids=np.full_like(zeros, self.special.pad), segments=zeros, positions=zeros)
+      empty = np.full(self.sequence_length, self.special.pad, np.int32)
       missing = self.batch_size - len(rows)
       rows, languages = rows + [empty] * missing, languages + [0] * missing
       yield self._masked(rows, np.array(languages, np.int32), stream=EVALUATION_STREAM, step=step)
 
-  def _masked(self, rows: list[Row], languages: np.ndarray, *, stream: int, step: int) -> Batch:
+  def _masked(self, rows: list[np.ndarray], languages: np.ndarray, *, stream: int, step: int) -> Batch:
     index, count = self.process
     share = self.batch_size // count
     mine = slice(index * share, (index + 1) * share)
     return masked_batch(
-      Row(*(np.stack(field) for field in zip(*rows[mine], strict=True))),
+      np.stack(rows[mine]),
       languages[mine],
       seed=self.seed,
       stream=stream,
@@ -312,7 +311,7 @@ class StreamedBatches:
 
 
 def masked_batch(
-  packed: Row,
+  ids_NxS: np.ndarray,
   languages: np.ndarray,
   *,
   seed: int,
@@ -324,9 +323,9 @@ def masked_batch(
   masking: MaskingConfig,
   begins_word_V: np.ndarray | None,
 ) -> Batch:
-  """Packed rows [N, S] and their languages [N] as a batch, masked as rows `first_row`… of a step."""
+  """Packed rows, int32 [N, S], and their languages [N] as a batch, masked as rows `first_row`… of a step."""
   masked = mask_rows(
-    packed.ids,
+    ids_NxS,
     seed=seed,
     stream=stream,
     step=step,
@@ -336,4 +335,5 @@ def masked_batch(
     config=masking,
     begins_word_V=begins_word_V,
   )
-  return {**masked, 'segment_ids': packed.segments, 'position_ids': packed.positions, 'language': languages}
+  segments, positions = segments_and_positions(ids_NxS, special)
+  return {**masked, 'segment_ids': segments, 'position_ids': positions, 'language': languages}

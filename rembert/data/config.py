@@ -1,10 +1,12 @@
 """What to read, in which languages, and how it becomes rows."""
 
 import dataclasses
+from typing import Annotated
 
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
+from rembert.validation import Count, CountOrZero, FractionBelowOne, NotNegative, OneOf, Range, check_fields
 
 SAMPLE = 'sample'  # the corpus that comes with the project
 
@@ -38,45 +40,29 @@ class DataConfig:
     shuffle_rows: rows of one language are shuffled in windows of this many.
   """
 
-  source: str = 'dumps'
+  source: Annotated[str, OneOf(('dumps', 'tfds', 'store'))] = 'dumps'
   corpus: str | None = None
   mixture: str | None = None
   store: str | None = None
-  read_threads: int = 1
+  read_threads: Count = 1
   dumps: str | tuple[str, ...] = SAMPLE
   tfds: str = 'wikipedia/20230601.{language}'
   tfds_data_dir: str | None = None
   languages: tuple[str, ...] | None = None
-  alpha: float = 0.5
-  max_share: float | None = None
-  max_upsampling: float | None = None
-  held_out: float = 0.005
-  min_characters: int = 100
-  survey_documents: int = 20_000
-  shuffle_rows: int = 64
+  alpha: NotNegative = 0.5
+  max_share: Annotated[float, Range(above=0, most=1)] | None = None
+  max_upsampling: Annotated[float, Range(1)] | None = None
+  held_out: FractionBelowOne = 0.005
+  min_characters: Count = 100
+  survey_documents: CountOrZero = 20_000
+  shuffle_rows: Count = 64
 
   def __post_init__(self):
-    if self.source not in ('dumps', 'tfds', 'store'):
-      raise UsageError(f'unknown data source {self.source!r}', where='data.source', fix="'dumps', 'tfds' or 'store'")
+    check_fields(self, 'data')
+    if isinstance(self.dumps, list):
+      object.__setattr__(self, 'dumps', tuple(self.dumps))
     if self.source == 'store' and not self.store:
       raise UsageError('no token store is named', where='data.store', fix='--gin.data.store=FOLDER')
-    if self.read_threads < 1:
-      raise UsageError('reading takes a thread', where=f'data.read_threads = {self.read_threads}', fix='1 or more')
-    if not 0 <= self.held_out < 1:
-      raise UsageError('a share lies in [0, 1)', where=f'data.held_out = {self.held_out}', fix='0.005 keeps one in 200')
-    if self.max_share is not None and not 0 < self.max_share <= 1:
-      raise UsageError('a share lies in (0, 1]', where=f'data.max_share = {self.max_share}', fix='0.2, or None')
-    if self.max_upsampling is not None and not self.max_upsampling >= 1:
-      raise UsageError(
-        'not every sentence can be drawn less often than the average',
-        where=f'data.max_upsampling = {self.max_upsampling}',
-        fix='10 allows ten times as often, None any number',
-      )
-    for name in ('languages', 'dumps'):
-      value = getattr(self, name)
-      if isinstance(value, str) and name == 'languages':
-        value = tuple(code.strip() for code in value.split(','))
-      object.__setattr__(self, name, tuple(value) if isinstance(value, list | tuple) else value)
     self._refuse_contradictions()
 
   def _refuse_contradictions(self) -> None:
@@ -112,8 +98,11 @@ class VocabularyConfig:
   """
 
   path: str | None = None
-  sample_characters: int = 50_000_000
-  character_coverage: float = 0.9995
+  sample_characters: Count = 50_000_000
+  character_coverage: Annotated[float, Range(above=0, most=1)] = 0.9995
+
+  def __post_init__(self):
+    check_fields(self, 'vocabulary')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
+from typing import Annotated
 
 import numpy as np
 
 from rembert.data import counter_random
 from rembert.data.chosen_tokens import chosen_spans, chosen_tokens
 from rembert.errors import UsageError
+from rembert.validation import Count, Fraction, Range, check_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,28 +29,19 @@ class MaskingConfig:
   manner of masking only.
   """
 
-  rate: float = 0.15
-  mask_share: float = 0.8
-  random_share: float = 0.1
+  rate: Annotated[float, Range(above=0, most=1)] = 0.15
+  mask_share: Fraction = 0.8
+  random_share: Fraction = 0.1
   whole_word: bool = False
-  ngram: int = 1
+  ngram: Count = 1
 
   def __post_init__(self):
-    if not 0 < self.rate <= 1:
-      raise UsageError(
-        'a share of the tokens lies in (0, 1]', where=f'masking.rate = {self.rate!r}', fix='0.15 is BERT'
-      )
-    if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1 + 1e-9:
+    check_fields(self, 'masking')
+    if self.mask_share + self.random_share > 1 + 1e-9:
       raise UsageError(
         'the shares shown as [MASK] and as a random piece are more than the chosen tokens',
         where=f'masking.mask_share = {self.mask_share!r}, masking.random_share = {self.random_share!r}',
-        fix='neither below 0, together at most 1; 0.8 and 0.1 are BERT',
-      )
-    if not isinstance(self.whole_word, bool):
-      raise UsageError('True or False', where=f'masking.whole_word = {self.whole_word!r}', fix='correct the binding')
-    if isinstance(self.ngram, bool) or not isinstance(self.ngram, int) or self.ngram < 1:
-      raise UsageError(
-        'the longest span is a whole number ≥ 1', where=f'masking.ngram = {self.ngram!r}', fix='1, or 3 as in ALBERT'
+        fix='together at most 1; 0.8 and 0.1 are BERT',
       )
 
   @property

@@ -1,44 +1,16 @@
 """Documents into rows of fixed length: `[CLS] … [SEP] [CLS] … [SEP]`, each document a segment of its own."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from rembert.data.masking import SpecialIds
 from rembert.data.mixture import LENGTH_STREAM, random_stream
-from rembert.errors import UsageError
+from rembert.validation import Fraction, check_fields
 
 # A gap at the end of a row that is too short to hold this many tokens stays padding: scraps teach little.
 SHORTEST_SEGMENT = 8
-
-
-class Row(NamedTuple):
-  """One packed row, int32 [S] each.
-
-  Attributes:
-    ids: token ids; [PAD] at the end.
-    segments: 1 for the first document of the row, 2 for the next …; 0 on padding.
-    positions: 0, 1, 2 … from the start of each segment.
-  """
-
-  ids: np.ndarray
-  segments: np.ndarray
-  positions: np.ndarray
-
-  @classmethod
-  def of(cls, segments: Iterable[Sequence[int]], length: int, pad: int) -> 'Row':
-    """These segments side by side, each whole as it is, and padding up to `length`."""
-    row = cls(np.full(length, pad, np.int32), np.zeros(length, np.int32), np.zeros(length, np.int32))
-    at = 0
-    for number, ids in enumerate(segments, start=1):
-      end = at + len(ids)
-      row.ids[at:end] = ids
-      row.segments[at:end] = number
-      row.positions[at:end] = np.arange(len(ids))
-      at = end
-    return row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,15 +33,10 @@ class PackingConfig:
   """
 
   one_document_a_row: bool = False
-  short_rows: float = 0.0
+  short_rows: Fraction = 0.0
 
   def __post_init__(self):
-    if not isinstance(self.one_document_a_row, bool):
-      raise UsageError(
-        'True or False', where=f'packing.one_document_a_row = {self.one_document_a_row!r}', fix='correct the binding'
-      )
-    if not 0 <= self.short_rows <= 1:
-      raise UsageError('a share lies in [0, 1]', where=f'packing.short_rows = {self.short_rows!r}', fix='0.1 is BERT')
+    check_fields(self, 'packing')
 
   def capacity(self, sequence_length: int, start: Place) -> int:
     """Tokens of the row that begins at a place, [CLS] and [SEP] included: a function of the place alone."""
@@ -88,7 +55,7 @@ def pack(
   *,
   start: Place = Place(),
   config: PackingConfig = PackingConfig(),
-) -> Iterator[tuple[Row, Place]]:
+) -> Iterator[tuple[np.ndarray, Place]]:
   """Packs documents in order; a document that does not fit goes on in the next row, with [CLS] and [SEP] again.
 
   Args:
@@ -99,15 +66,18 @@ def pack(
     config: how rows are filled.
 
   Yields:
-    A row, and the place at which the next one begins. The last row may be short.
+    Ids of a row, int32 [S], and the place at which the next one begins. The last row may be short.
   """
-  cls, sep = np.array([special.cls], np.int32), np.array([special.sep], np.int32)
   segments: list[np.ndarray] = []
   room = config.capacity(sequence_length, start)
 
-  def row() -> Row:
-    whole = (np.concatenate((cls, segment, sep)) for segment in segments)
-    return Row.of(whole, sequence_length, special.pad)
+  def row() -> np.ndarray:
+    ids, at = np.full(sequence_length, special.pad, np.int32), 0
+    for segment in segments:
+      end = at + 1 + len(segment)
+      ids[at], ids[at + 1 : end], ids[end] = special.cls, segment, special.sep
+      at = end + 1
+    return ids
 
   offset = start.offset
   number = start.document - 1
@@ -124,3 +94,17 @@ def pack(
     offset = 0
   if segments:
     yield row(), Place(number + 1)
+
+
+def segments_and_positions(ids_NxS: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray]:
+  """Segments and positions of packed rows, int32 [N, S] each.
+
+  Segments are 1 for the first document of a row, 2 for the next …, and 0 on padding. Positions are 0, 1, 2 … from the
+  start of each segment.
+  """
+  is_token = ids_NxS != special.pad
+  starts = ids_NxS == special.cls
+  segments = np.cumsum(starts, axis=1, dtype=np.int32) * is_token
+  columns = np.arange(ids_NxS.shape[1], dtype=np.int32)
+  positions = columns - np.maximum.accumulate(np.where(starts, columns, 0), axis=1)
+  return segments, (positions * is_token).astype(np.int32)

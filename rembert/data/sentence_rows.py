@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rembert.data.packing import Row
 from rembert.errors import UsageError
 
 SHORTEST_ROW = 64
@@ -89,5 +88,12 @@ def _row_length(length: int, longest: int) -> int:
 
 
 def _batch(sentences: Sequence[Sequence[int]], rows: list[list[int]], row_length: int, pad: int) -> SentenceBatch:
-  packed = [Row.of((sentences[sentence] for sentence in row), row_length, pad) for row in rows]
-  return SentenceBatch(rows, *map(np.stack, zip(*packed, strict=True)))
+  ids, segments, positions = (np.full((len(rows), row_length), value, np.int32) for value in (pad, 0, 0))
+  for row, of_row in enumerate(rows):
+    end = 0
+    for number, sentence in enumerate(of_row, start=1):
+      begin, end = end, end + len(sentences[sentence])
+      ids[row, begin:end] = sentences[sentence]
+      segments[row, begin:end] = number
+      positions[row, begin:end] = np.arange(end - begin)
+  return SentenceBatch(rows, ids, segments, positions)

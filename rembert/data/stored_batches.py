@@ -166,7 +166,7 @@ class StoredBatches:
 
   def _masked(self, ids: np.ndarray, languages: np.ndarray, *, stream: int, step: int) -> Batch:
     return masked_batch(
-      self.store.packed(ids),
+      ids,
       languages,
       seed=self.seed,
       stream=stream,

@@ -20,7 +20,6 @@ import numpy as np
 from etils import epath
 
 from rembert.data.masking import SpecialIds
-from rembert.data.packing import Row
 from rembert.errors import UsageError, first_line
 from rembert.storage import inside
 
@@ -82,16 +81,6 @@ class StoredLanguage:
 def row_dtype(vocab_size: int) -> np.dtype:
   """The smallest type that holds every id."""
   return np.dtype('<u2' if vocab_size <= 1 << 16 else '<u4')
-
-
-def segments_and_positions(ids_NxS: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray]:
-  """Whose token is whose, and where in its document: int32 [N, S] each, as `packing.pack` gives them."""
-  is_token = ids_NxS != special.pad
-  starts = ids_NxS == special.cls
-  segments = np.cumsum(starts, axis=1, dtype=np.int32) * is_token
-  columns = np.arange(ids_NxS.shape[1], dtype=np.int32)
-  positions = columns - np.maximum.accumulate(np.where(starts, columns, 0), axis=1)
-  return segments, (positions * is_token).astype(np.int32)
 
 
 class TokenStore:
@@ -214,10 +203,6 @@ class TokenStore:
         fix=f'python -m tasks.token_store verify {self.folder} names the file',
       ) from error
     return ids.astype(np.int32)
-
-  def packed(self, ids_NxS: np.ndarray) -> Row:
-    """Rows with their segments and positions, [N, S] each."""
-    return Row(ids_NxS, *segments_and_positions(ids_NxS, self.special))
 
 
 def sha256_of(file: epath.Path) -> str:

@@ -4,12 +4,14 @@ import dataclasses
 import os
 import socket
 import sys
+from typing import Annotated
 
 import jax
 
 from rembert.errors import RunError, UsageError, first_line
 from rembert.hosts.variables import ADDRESS, COUNT, INDEX
 from rembert.machine import has_tpu
+from rembert.validation import Range, check_fields
 
 _FIX = f'set {ADDRESS}=HOST:PORT, {COUNT} and {INDEX} on every host, or none of them for a run on this one alone'
 
@@ -24,13 +26,11 @@ class HostsConfig:
       (exit code 75). One whose process ends is noticed at once.
   """
 
-  join_seconds: int = 300
-  lost_after_seconds: int = 60
+  join_seconds: Annotated[int, Range(5)] = 300
+  lost_after_seconds: Annotated[int, Range(5)] = 60
 
   def __post_init__(self):
-    for name in ('join_seconds', 'lost_after_seconds'):
-      if getattr(self, name) < 5:
-        raise UsageError(f'{name} must be at least 5', where=f'hosts.{name} = {getattr(self, name)!r}')
+    check_fields(self, 'hosts')
 
 
 def join(config: HostsConfig) -> None:

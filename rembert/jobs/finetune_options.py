@@ -1,9 +1,10 @@
 """What fine-tuning and judging are told beside what training is told in any case."""
 
 import dataclasses
-import math
+from typing import Annotated
 
 from rembert.errors import UsageError
+from rembert.validation import Count, FractionBelowOne, OneOf, Positive, check_fields
 
 HEADS = ('classification', 'tagging', 'qa')
 
@@ -26,40 +27,23 @@ class FinetuneOptions:
   """
 
   mixture: str | None = None
-  head: str | None = None
-  epochs: float | None = 3
-  warmup_share: float | None = 0.1
-  evaluations_per_epoch: float | None = 2
-  max_examples: int | None = None
-  max_dev_examples: int | None = None
-  select: str = 'best'
-  judge_batch_size: int = 64
+  head: Annotated[str, OneOf(HEADS)] | None = None
+  epochs: Positive | None = 3
+  warmup_share: FractionBelowOne | None = 0.1
+  evaluations_per_epoch: Positive | None = 2
+  max_examples: Count | None = None
+  max_dev_examples: Count | None = None
+  select: Annotated[str, OneOf(('best', 'last'))] = 'best'
+  judge_batch_size: Count = 64
 
   def __post_init__(self):
+    check_fields(self, 'finetune')
     if (self.mixture is None) != (self.head is None):
       raise UsageError(
         'a mixture needs a head, and a head a mixture: that of an XTREME task is fixed',
         where=f'finetune.mixture = {self.mixture!r}, finetune.head = {self.head!r}',
         fix='--gin.finetune.mixture=NAME --gin.finetune.head=classification, or neither',
       )
-    if self.head not in (None, *HEADS):
-      raise UsageError(f'unknown head {self.head!r}', where='finetune.head', fix=f'one of {", ".join(HEADS)}')
-    for name in ('epochs', 'evaluations_per_epoch'):
-      value = getattr(self, name)
-      if value is not None and not 0 < value < math.inf:
-        raise UsageError(f'{name} must be above 0', where=f'finetune.{name} = {value!r}', fix='a number, or None')
-    for name in ('max_examples', 'max_dev_examples'):
-      value = getattr(self, name)
-      if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise UsageError(
-          f'{name} must be a whole number ≥ 1', where=f'finetune.{name} = {value!r}', fix='a number, or None for all'
-        )
-    if self.warmup_share is not None and not 0 <= self.warmup_share < 1:
-      raise UsageError('a share lies in [0, 1)', where=f'finetune.warmup_share = {self.warmup_share!r}', fix='0.1')
-    if self.select not in ('best', 'last'):
-      raise UsageError(f'which are the {self.select!r}?', where='finetune.select', fix="'best' or 'last'")
-    if self.judge_batch_size < 1:
-      raise UsageError('a batch has rows', where=f'finetune.judge_batch_size = {self.judge_batch_size}', fix='64')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,3 +55,6 @@ class JudgeConfig:
   """
 
   model: str | None = None
+
+  def __post_init__(self):
+    check_fields(self, 'evaluate')

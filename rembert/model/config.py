@@ -2,8 +2,10 @@
 
 import dataclasses
 import math
+from typing import Annotated
 
 from rembert.errors import UsageError
+from rembert.validation import Count, CountOrZero, FractionBelowOne, NotNegative, OneOf, Positive, check_fields
 
 # What `rembert.model.heads.HEADS` has; here for command lines, which do not wait for JAX.
 HEAD_NAMES = ('mlm', 'classification', 'tagging', 'qa', 'multiple_choice')
@@ -42,38 +44,30 @@ class RemBertConfig:
       units and split over the `tensor` axis. The extra rows are zero, get no gradient, and do not count as parameters.
   """
 
-  vocab_size: int = 250_300
-  input_embedding_size: int = 256
-  output_embedding_size: int = 1664
-  hidden_size: int = 1152
-  num_hidden_layers: int = 32
-  num_attention_heads: int = 18
-  intermediate_size: int = 4608
-  max_position_embeddings: int = 512
-  type_vocab_size: int = 2
-  hidden_act: str = 'gelu'
-  hidden_dropout_prob: float = 0.0
-  attention_probs_dropout_prob: float = 0.0
-  classifier_dropout_prob: float = 0.1
-  initializer_range: float = 0.02
-  layer_norm_eps: float = 1e-12
+  vocab_size: Count = 250_300
+  input_embedding_size: Count = 256
+  output_embedding_size: Count = 1664
+  hidden_size: Count = 1152
+  num_hidden_layers: CountOrZero = 32
+  num_attention_heads: Count = 18
+  intermediate_size: Count = 4608
+  max_position_embeddings: Count = 512
+  type_vocab_size: Count = 2
+  hidden_act: Annotated[str, OneOf(ACTIVATIONS)] = 'gelu'
+  hidden_dropout_prob: FractionBelowOne = 0.0
+  attention_probs_dropout_prob: FractionBelowOne = 0.0
+  classifier_dropout_prob: FractionBelowOne = 0.1
+  initializer_range: NotNegative = 0.02
+  layer_norm_eps: Positive = 1e-12
   tie_word_embeddings: bool = False
   always_project_embeddings: bool = False
-  pad_token_id: int = 0
-  bos_token_id: int = 312
-  eos_token_id: int = 313
-  pad_vocab_to_multiple_of: int = 128
+  pad_token_id: CountOrZero = 0
+  bos_token_id: CountOrZero = 312
+  eos_token_id: CountOrZero = 313
+  pad_vocab_to_multiple_of: Count = 128
 
   def __post_init__(self):
-    for field in dataclasses.fields(self):
-      value = getattr(self, field.name)
-      least = 0 if field.name == 'num_hidden_layers' or field.name.endswith('_token_id') else 1
-      if field.type is int and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-        raise UsageError(
-          f'{field.name} must be a whole number ≥ {least}',
-          where=f'RemBertConfig.{field.name} = {value!r}',
-          fix='correct the binding',
-        )
+    check_fields(self, 'RemBertConfig')
     if self.hidden_size % self.num_attention_heads:
       raise UsageError(
         f'{self.num_attention_heads} attention heads do not divide a hidden size of {self.hidden_size}',
@@ -85,12 +79,6 @@ class RemBertConfig:
         f'tied embeddings need one width, not {self.input_embedding_size} in and {self.output_embedding_size} out',
         where='RemBertConfig.tie_word_embeddings = True',
         fix='set output_embedding_size = input_embedding_size, or tie_word_embeddings = False',
-      )
-    if self.hidden_act not in ACTIVATIONS:
-      raise UsageError(
-        f'unknown activation {self.hidden_act!r}',
-        where='RemBertConfig.hidden_act',
-        fix=f'one of {", ".join(ACTIVATIONS)}',
       )
 
   def _head_counts(self) -> str:
@@ -157,33 +145,16 @@ class Execution:
       `cpu`, those that `auto` takes on a CPU, on any device.
   """
 
-  dtype: str = 'float32'
-  remat: str = 'none'
-  unroll: int = 1
+  dtype: Annotated[str, OneOf(DTYPES)] = 'float32'
+  remat: Annotated[str, OneOf(REMAT_POLICIES)] = 'none'
+  unroll: Count = 1
   trim_last_layer: bool = False
-  attention: str = 'einsum'
-  loss_chunk: int = 1024
-  kernels: str = 'auto'
+  attention: Annotated[str, OneOf(ATTENTION_BACKENDS)] = 'einsum'
+  loss_chunk: CountOrZero = 1024
+  kernels: Annotated[str, OneOf(KERNELS)] = 'auto'
 
   def __post_init__(self):
-    for name, allowed in (
-      ('dtype', DTYPES),
-      ('remat', REMAT_POLICIES),
-      ('attention', ATTENTION_BACKENDS),
-      ('kernels', KERNELS),
-    ):
-      if getattr(self, name) not in allowed:
-        raise UsageError(
-          f'unknown {name} {getattr(self, name)!r}', where=f'execution.{name}', fix=f'one of {", ".join(allowed)}'
-        )
-    if isinstance(self.unroll, bool) or not isinstance(self.unroll, int) or self.unroll < 1:
-      raise UsageError('unroll must be a whole number ≥ 1', where=f'execution.unroll = {self.unroll!r}')
-    if isinstance(self.loss_chunk, bool) or not isinstance(self.loss_chunk, int) or self.loss_chunk < 0:
-      raise UsageError(
-        'loss_chunk must be a whole number ≥ 0',
-        where=f'execution.loss_chunk = {self.loss_chunk!r}',
-        fix='0 for all positions at once, without chunks',
-      )
+    check_fields(self, 'execution')
     if self.attention == 'cudnn' and self.dtype != 'bfloat16':
       raise UsageError(
         f'cudnn attention computes in bfloat16, not {self.dtype}',

@@ -6,8 +6,9 @@ import math
 import statistics
 import time
 
-from rembert.errors import RunError, UsageError
+from rembert.errors import RunError
 from rembert.training.step import StepMetrics
+from rembert.validation import CountOrZero, NotNegative, check_fields
 
 _WINDOW = 100  # steps that the usual loss and the usual time are taken from
 _LEAST = 20  # and the fewest that tell what is usual
@@ -29,17 +30,14 @@ class GuardsConfig:
       printed and kept. 0 for never.
   """
 
-  max_skipped_updates: int = 10
-  spike_deviations: float = 6.0
-  diverged_nats: float = 0.0
-  slow_step_factor: float = 4.0
-  stuck_after_seconds: float = 600.0
+  max_skipped_updates: CountOrZero = 10
+  spike_deviations: NotNegative = 6.0
+  diverged_nats: NotNegative = 0.0
+  slow_step_factor: NotNegative = 4.0
+  stuck_after_seconds: NotNegative = 600.0
 
   def __post_init__(self):
-    for field in dataclasses.fields(self):
-      value = getattr(self, field.name)
-      if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise UsageError(f'{field.name} must be a number ≥ 0', where=f'guards.{field.name} = {value!r}')
+    check_fields(self, 'guards')
 
 
 class LossGuard:

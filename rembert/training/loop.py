@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
+from typing import Annotated
 
 import jax
 
@@ -18,6 +19,7 @@ from rembert.training.state import TrainState
 from rembert.training.step import StepMetrics
 from rembert.training.tracking import Metrics, Tracker
 from rembert.training.watchdog import Watchdog
+from rembert.validation import Count, CountOrZero, NotNegative, OneOf, check_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,45 +45,28 @@ class TrainConfig:
     init_from_parts: `all` parameters, or the `encoder` alone: the head is then drawn as ever.
   """
 
-  steps: int = 1_760_000
-  batch_size: int = 2048
-  sequence_length: int = 512
-  seed: int = 0
-  accumulation_steps: int = 1
-  log_every: int = 100
-  eval_every: int = 10_000
-  eval_rows: int = 64
-  checkpoint_every: int = 5_000
-  keep_checkpoints: int = 3
-  keep_every: int = 0
-  temporary_checkpoint_minutes: float = 10
+  steps: Count = 1_760_000
+  batch_size: Count = 2048
+  sequence_length: Count = 512
+  seed: CountOrZero = 0
+  accumulation_steps: Count = 1
+  log_every: Count = 100
+  eval_every: CountOrZero = 10_000
+  eval_rows: Count = 64
+  checkpoint_every: Count = 5_000
+  keep_checkpoints: Count = 3
+  keep_every: CountOrZero = 0
+  temporary_checkpoint_minutes: NotNegative = 10
   init_from: str | None = None
-  init_from_parts: str = 'all'
+  init_from_parts: Annotated[str, OneOf(('all', 'encoder'))] = 'all'
 
   def __post_init__(self):
-    for field in dataclasses.fields(self):
-      if field.type is not int:
-        continue
-      value = getattr(self, field.name)
-      least = 0 if field.name in ('seed', 'eval_every', 'keep_every') else 1
-      if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f'{field.name} must be a whole number ≥ {least}', where=f'train.{field.name} = {value!r}')
+    check_fields(self, 'train')
     if self.keep_every % self.checkpoint_every:
       raise UsageError(
         f'there are no checkpoints at every {self.keep_every} steps to be kept',
         where=f'train.keep_every = {self.keep_every}, train.checkpoint_every = {self.checkpoint_every}',
         fix=f'a multiple of it, --gin.train.keep_every={10 * self.checkpoint_every} for one',
-      )
-    minutes = self.temporary_checkpoint_minutes
-    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not 0 <= minutes < math.inf:
-      raise UsageError(
-        'temporary_checkpoint_minutes must be a number ≥ 0', where=f'train.temporary_checkpoint_minutes = {minutes!r}'
-      )
-    if self.init_from_parts not in ('all', 'encoder'):
-      raise UsageError(
-        f'{self.init_from_parts!r} is no part of a model',
-        where='train.init_from_parts',
-        fix="'all', or 'encoder' for the encoder alone",
       )
 
   def check_divides(self, batch_shards: int) -> None:

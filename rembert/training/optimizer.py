@@ -1,14 +1,14 @@
 """BERT's AdamW: no bias correction, decoupled decay that spares LayerNorm and biases, linear warm-up and decay."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from rembert.checksums import leaf_name
-from rembert.errors import UsageError
+from rembert.validation import CountOrZero, FractionBelowOne, NotNegative, OneOf, check_fields
 
 MU_DTYPES = ('float32', 'bfloat16')
 
@@ -34,26 +34,20 @@ class OptimizerConfig:
     freeze_layers: this many layers, from the bottom, stay as they are, and with the first of them the projection.
   """
 
-  learning_rate: float = 2e-4
-  warmup_steps: int = 15_000
-  b1: float = 0.9
-  b2: float = 0.999
-  eps: float = 1e-6
-  weight_decay: float = 0.01
-  clip_norm: float = 1.0
+  learning_rate: NotNegative = 2e-4
+  warmup_steps: CountOrZero = 15_000
+  b1: FractionBelowOne = 0.9
+  b2: FractionBelowOne = 0.999
+  eps: NotNegative = 1e-6
+  weight_decay: NotNegative = 0.01
+  clip_norm: NotNegative = 1.0
   bias_correction: bool = False
-  mu_dtype: str = 'float32'
+  mu_dtype: Annotated[str, OneOf(MU_DTYPES)] = 'float32'
   freeze_embeddings: bool = False
-  freeze_layers: int = 0
+  freeze_layers: CountOrZero = 0
 
   def __post_init__(self):
-    for name in ('learning_rate', 'eps', 'weight_decay', 'clip_norm', 'warmup_steps', 'freeze_layers'):
-      if getattr(self, name) < 0:
-        raise UsageError(f'{name} is negative', where=f'optimizer.{name} = {getattr(self, name)}', fix='make it ≥ 0')
-    if self.mu_dtype not in MU_DTYPES:
-      raise UsageError(
-        f'unknown mu_dtype {self.mu_dtype!r}', where='optimizer.mu_dtype', fix=f'one of {", ".join(MU_DTYPES)}'
-      )
+    check_fields(self, 'optimizer')
 
 
 def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.Schedule:

@@ -9,8 +9,8 @@ import time
 import jax
 from etils import epath
 
-from rembert.errors import UsageError
 from rembert.storage import is_remote
+from rembert.validation import Count, CountOrZero, check_fields
 
 REQUEST_FILE = 'profile_now'
 
@@ -27,12 +27,11 @@ class ProfileConfig:
     steps: how many.
   """
 
-  first_step: int = 0
-  steps: int = 5
+  first_step: CountOrZero = 0
+  steps: Count = 5
 
   def __post_init__(self):
-    if self.first_step < 0 or self.steps < 1:
-      raise UsageError('profile.first_step must be ≥ 0 and profile.steps ≥ 1', where='profile.*', fix='correct it')
+    check_fields(self, 'profile')
 
 
 class Profiler:

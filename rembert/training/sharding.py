@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterable
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -13,6 +14,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from rembert.checksums import leaf_name
 from rembert.errors import UsageError
 from rembert.model.partitioning import MESH_AXES, partition_spec
+from rembert.validation import OneOf, Range, check_fields
+
+AxisSize = Annotated[int, Range(-1)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,10 +30,13 @@ class MeshConfig:
     require_platform: `tpu`, `gpu` or `cpu`; training refuses to start elsewhere. None takes what is there.
   """
 
-  data: int = -1
-  fsdp: int = 1
-  tensor: int = 1
-  require_platform: str | None = None
+  data: AxisSize = -1
+  fsdp: AxisSize = 1
+  tensor: AxisSize = 1
+  require_platform: Annotated[str, OneOf(('tpu', 'gpu', 'cpu'))] | None = None
+
+  def __post_init__(self):
+    check_fields(self, 'mesh')
 
 
 def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Mesh:

@@ -13,12 +13,14 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from typing import Annotated
 
 from etils import epath
 
 from rembert.errors import RunError, UsageError, first_line
 from rembert.storage import is_remote, write_whole
 from rembert.training.tracking import Metrics
+from rembert.validation import OneOf, check_fields
 
 MODES = ('online', 'offline', 'disabled')
 STEP = 'step'
@@ -42,13 +44,10 @@ class TrackingConfig:
   wandb_entity: str | None = None
   wandb_name: str | None = None
   wandb_group: str | None = None
-  wandb_mode: str = 'online'
+  wandb_mode: Annotated[str, OneOf(MODES)] = 'online'
 
   def __post_init__(self):
-    if self.wandb_mode not in MODES:
-      raise UsageError(
-        f'unknown mode {self.wandb_mode!r}', where='tracking.wandb_mode', fix=f'one of {", ".join(MODES)}'
-      )
+    check_fields(self, 'tracking')
 
   @property
   def uses_wandb(self) -> bool:

@@ -5,6 +5,7 @@ import os
 from collections.abc import MutableMapping
 
 from rembert.errors import UsageError
+from rembert.validation import check_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,16 +24,17 @@ class HardwareConfig:
   compile_cache: str | None = 'auto'
 
   def __post_init__(self):
-    if self.compile_cache is not None and not (isinstance(self.compile_cache, str) and self.compile_cache):
+    check_fields(self, 'hardware')
+    if self.compile_cache == '':
       raise UsageError(
         'the cache of compiled programs is a folder, auto, or None',
         where=f'hardware.compile_cache = {self.compile_cache!r}',
+        fix='--gin.hardware.compile_cache=None',
       )
-    flags = self.xla_flags
-    if isinstance(flags, str) or any(not isinstance(flag, str) or not flag.startswith('--xla') for flag in flags):
+    if any(not flag.startswith('--xla') for flag in self.xla_flags):
       raise UsageError(
         'flags of XLA are a tuple of strings that begin with --xla',
-        where=f'hardware.xla_flags = {flags!r}',
+        where=f'hardware.xla_flags = {self.xla_flags!r}',
         fix="hardware.xla_flags = ('--xla_…=true',)",
       )
 

@@ -133,7 +133,7 @@ def write_shard(source: DocumentShard, config: StoreConfig) -> tuple[str, Writte
 
   packed = pack(counted(), config.sequence_length, config.special, config=config.packing)
   path = epath.Path(config.folder) / file
-  rows = write_rows((row.ids for row, _ in packed), path, row_dtype(config.vocab_size))
+  rows = write_rows((row for row, _ in packed), path, row_dtype(config.vocab_size))
   if not rows:
     path.unlink()
     return source.name, None

@@ -1,8 +1,10 @@
 """What a fine-tuning or an evaluation on XTREME is told about its task."""
 
 import dataclasses
+from typing import Annotated
 
 from rembert.errors import UsageError
+from rembert.validation import Count, CountOrZero, OneOf, check_fields
 
 RETRIEVAL = ('tatoeba', 'bucc2018')  # nothing is learned for them
 PAIRS = ('xnli', 'pawsx')  # one label for a row
@@ -35,12 +37,12 @@ class XtremeConfig:
   labels_dir: str | None = None
   train_language: str = 'en'
   languages: tuple[str, ...] | None = None
-  split: str = 'test'
-  doc_stride: int = 128
-  max_query_length: int = 64
-  n_best: int = 20
-  max_answer_length: int = 30
-  layer: int | None = None
+  split: Annotated[str, OneOf(('test', 'dev'))] = 'test'
+  doc_stride: Count = 128
+  max_query_length: Count = 64
+  n_best: Count = 20
+  max_answer_length: Count = 30
+  layer: CountOrZero | None = None
 
   @property
   def judged(self) -> tuple[str, ...]:
@@ -48,14 +50,9 @@ class XtremeConfig:
     return self.evaluate_on or (self.task,)
 
   def __post_init__(self):
+    check_fields(self, 'xtreme')
     for name in (self.task, *self.evaluate_on):
       if name not in TASKS:
         raise UsageError(
           f'unknown task {name!r}', where='xtreme.task, xtreme.evaluate_on', fix=f'one of {", ".join(TASKS)}'
         )
-    if self.split not in ('test', 'dev'):
-      raise UsageError(f'unknown split {self.split!r}', where='xtreme.split', fix="'test' or 'dev'")
-    for name in ('doc_stride', 'max_query_length', 'n_best', 'max_answer_length'):
-      value = getattr(self, name)
-      if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UsageError(f'{name} must be a whole number ≥ 1', where=f'xtreme.{name} = {value!r}')

@@ -1,6 +1,7 @@
 """Packing loses nothing, keeps the order, and can be taken up at any place it has passed."""
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rembert.data.masking import SpecialIds
-from rembert.data.packing import PackingConfig, Place, pack
+from rembert.data.packing import PackingConfig, Place, pack, segments_and_positions
 from rembert.errors import UsageError
 
 SPECIAL = SpecialIds()
@@ -28,6 +29,18 @@ manners = st.sampled_from(
 )
 
 
+class Packed(NamedTuple):
+  ids: np.ndarray
+  segments: np.ndarray
+  positions: np.ndarray
+
+
+def packed(documents, sequence_length, config=PackingConfig()):
+  """Rows with their segments and positions."""
+  rows = [ids for ids, _ in pack(documents, sequence_length, SPECIAL, config=config)]
+  return [Packed(ids, *(values[0] for values in segments_and_positions(ids[None], SPECIAL))) for ids in rows]
+
+
 def segments_of(row):
   """The row's segments, [CLS] and [SEP] included."""
   return [row.ids[row.segments == number] for number in range(1, row.segments.max() + 1)]
@@ -36,20 +49,20 @@ def segments_of(row):
 @given(documents=corpora(), sequence_length=sequence_lengths, config=manners)
 @settings(deadline=None)
 def test_every_token_of_every_document_appears_once_and_in_order(documents, sequence_length, config):
-  packed = [
+  tokens = [
     token
-    for row, _ in pack(documents, sequence_length, SPECIAL, config=config)
+    for row in packed(documents, sequence_length, config)
     for segment in segments_of(row)
     for token in segment[1:-1]
   ]
-  np.testing.assert_array_equal(packed, np.concatenate([[], *documents]))
+  np.testing.assert_array_equal(tokens, np.concatenate([[], *documents]))
 
 
 @given(documents=corpora(), sequence_length=sequence_lengths, config=manners)
 @settings(deadline=None)
 def test_each_segment_is_a_piece_of_one_document_between_cls_and_sep(documents, sequence_length, config):
   owner = {token: number for number, document in enumerate(documents) for token in document.tolist()}
-  for row, _ in pack(documents, sequence_length, SPECIAL, config=config):
+  for row in packed(documents, sequence_length, config):
     for segment in segments_of(row):
       assert segment[0] == SPECIAL.cls
       assert segment[-1] == SPECIAL.sep
@@ -60,7 +73,7 @@ def test_each_segment_is_a_piece_of_one_document_between_cls_and_sep(documents, 
 @given(documents=corpora(), sequence_length=sequence_lengths, config=manners)
 @settings(deadline=None)
 def test_segments_are_numbered_and_positions_restart_with_each(documents, sequence_length, config):
-  for row, _ in pack(documents, sequence_length, SPECIAL, config=config):
+  for row in packed(documents, sequence_length, config):
     assert all(x.shape == (sequence_length,) and x.dtype == np.int32 for x in row)
     used = np.count_nonzero(row.segments)
     # Numbers rise by one where a new document begins; all that follows is padding.
@@ -77,7 +90,7 @@ def test_segments_are_numbered_and_positions_restart_with_each(documents, sequen
 @given(documents=corpora(), sequence_length=sequence_lengths, config=st.just(PackingConfig()))
 @settings(deadline=None)
 def test_all_rows_but_the_last_are_full_up_to_a_scrap(documents, sequence_length, config):
-  rows = [row for row, _ in pack(documents, sequence_length, SPECIAL, config=config)]
+  rows = packed(documents, sequence_length, config)
   for row in rows[:-1]:
     # A gap is left only where fewer than 8 tokens would fit beside [CLS] and [SEP].
     assert np.count_nonzero(row.segments == 0) < 8 + 2
@@ -91,8 +104,7 @@ def test_packing_from_any_place_that_was_yielded_gives_the_very_rows_that_follow
     again = list(pack(documents[place.document :], sequence_length, SPECIAL, start=place, config=config))
     assert [next_place for _, next_place in again] == [next_place for _, next_place in whole[index + 1 :]]
     for (row, _), (expected, _) in zip(again, whole[index + 1 :], strict=True):
-      for ours, theirs in zip(row, expected, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+      np.testing.assert_array_equal(row, expected)
 
 
 @given(documents=corpora(), sequence_length=sequence_lengths, config=manners)
@@ -109,9 +121,9 @@ def test_places_only_move_forward_and_end_behind_the_last_document_with_text(doc
 def test_a_long_document_goes_on_in_the_next_row():
   document = np.arange(1000, 1025, dtype=np.int32)
   (first, place), (second, end) = pack([document], 20, SPECIAL)
-  assert first.ids.tolist() == [SPECIAL.cls, *range(1000, 1018), SPECIAL.sep]
+  assert first.tolist() == [SPECIAL.cls, *range(1000, 1018), SPECIAL.sep]
   assert place == Place(0, 18)
-  assert second.ids.tolist() == [SPECIAL.cls, *range(1018, 1025), SPECIAL.sep] + [SPECIAL.pad] * 11
+  assert second.tolist() == [SPECIAL.cls, *range(1018, 1025), SPECIAL.sep] + [SPECIAL.pad] * 11
   assert end == Place(1, 0)
 
 
@@ -139,16 +151,14 @@ def test_no_documents_no_rows():
 
 def test_unpacked_rows_hold_one_document_each_or_a_part_of_it():
   documents = [np.arange(begin, begin + length) for begin, length in ((400, 5), (500, 70), (600, 14))]
-  rows = [row for row, _ in pack(documents, 32, SPECIAL, config=PackingConfig(one_document_a_row=True))]
+  rows = packed(documents, 32, PackingConfig(one_document_a_row=True))
   assert [row.segments.max() for row in rows] == [1] * 5
   assert [np.count_nonzero(row.segments) - 2 for row in rows] == [5, 30, 30, 10, 14]
 
 
 def test_the_share_of_short_rows_is_as_asked_and_their_lengths_are_spread():
   documents = [np.arange(1000, 1000 + 200_000)]
-  lengths = np.array(
-    [np.count_nonzero(row.segments) for row, _ in pack(documents, 64, SPECIAL, config=PackingConfig(short_rows=0.25))]
-  )
+  lengths = np.array([np.count_nonzero(row.segments) for row in packed(documents, 64, PackingConfig(short_rows=0.25))])
   share = np.mean(lengths[:-1] < 64)
   assert abs(share - 0.25 * 54 / 55) < 5 * np.sqrt(0.25 * 0.75 / len(lengths))
   assert lengths[:-1].min() < 14
@@ -158,5 +168,15 @@ def test_the_share_of_short_rows_is_as_asked_and_their_lengths_are_spread():
 
 @pytest.mark.parametrize('fields', [{'one_document_a_row': 1}, {'short_rows': -0.1}, {'short_rows': 1.5}])
 def test_manners_that_mean_nothing_are_refused(fields):
-  with pytest.raises(UsageError, match=r'True or False|a share lies'):
+  with pytest.raises(UsageError, match=r'must be True or False|must be a finite number in \[0, 1\]'):
     PackingConfig(**fields)
+
+
+@given(documents=corpora(), sequence_length=sequence_lengths, config=manners)
+@settings(deadline=None)
+def test_segments_and_positions_count_documents_and_their_tokens(documents, sequence_length, config):
+  for row in packed(documents, sequence_length, config):
+    segment, position = 0, 0
+    for token, *found in zip(row.ids.tolist(), row.segments.tolist(), row.positions.tolist(), strict=True):
+      segment, position = (segment + 1, 0) if token == SPECIAL.cls else (segment, position + 1)
+      assert found == ([0, 0] if token == SPECIAL.pad else [segment, position])

@@ -5,12 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rembert.data.masking import SpecialIds
-from rembert.data.packing import pack
-from rembert.data.token_store import TokenStore, altered_shards, row_dtype, segments_and_positions
+from rembert.data.token_store import TokenStore, altered_shards, row_dtype
 from rembert.errors import UsageError
 from tasks.token_store.__main__ import main
 
@@ -25,16 +22,6 @@ def copy(small_store, tmp_path):
 
 def some_shard(folder):
   return next(folder / shard.file for shard in TokenStore(folder).shards())
-
-
-@given(st.lists(st.lists(st.integers(315, 999), max_size=40), max_size=12))
-def test_segments_and_positions_follow_from_the_ids_alone(documents):
-  rows = [row for row, _ in pack(map(np.array, documents), 16, SPECIAL)]
-  if rows:
-    segments, positions = segments_and_positions(np.stack([row.ids for row in rows]), SPECIAL)
-    assert np.array_equal(segments, [row.segments for row in rows])
-    assert np.array_equal(positions, [row.positions for row in rows])
-    assert segments.dtype == positions.dtype == np.int32
 
 
 def test_rows_are_stored_in_the_smallest_type_that_holds_them():

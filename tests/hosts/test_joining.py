@@ -118,12 +118,6 @@ def test_hosts_that_do_not_come_are_said_to_be_missing(initialized, monkeypatch)
   assert error.value.exit_code == 1
 
 
-@pytest.mark.parametrize('field', ['join_seconds', 'lost_after_seconds'])
-def test_patience_has_a_least(field):
-  with pytest.raises(UsageError, match=f'{field} must be at least 5'):
-    HostsConfig(**{field: 1})
-
-
 def test_a_process_alone_leaves_as_any_program_does():
   with pytest.raises(SystemExit) as leaving:
     joining.leave(2)

@@ -69,12 +69,10 @@ def packed_rows():
 
   from rembert.data.batches import masked_batch
   from rembert.data.masking import MaskingConfig, SpecialIds
-  from rembert.data.packing import Row
 
   ids = np.random.default_rng(0).integers(400, 500, (4, 16)).astype(np.int32)
-  row = Row(ids=ids, segments=np.ones_like(ids), positions=np.broadcast_to(np.arange(16, dtype=np.int32), ids.shape))
   return masked_batch(
-    row,
+    ids,
     np.zeros(4, np.int32),
     seed=0,
     stream=0,

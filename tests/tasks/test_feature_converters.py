@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
 from rembert.data.mixture import MASK_STREAM
-from rembert.data.packing import pack
-from rembert.data.token_store import segments_and_positions
+from rembert.data.packing import pack, segments_and_positions
 from rembert.errors import UsageError
 from tasks import feature_converters, pretraining
 from tasks.feature_converters import (
@@ -61,7 +60,7 @@ def rows_of(task, length, converter, **options):
 @settings(deadline=None, max_examples=12)
 def test_rows_are_those_of_pack(length, seed, special):
   documents = documents_of(seed, longest=length)
-  expected = [row.ids for row, _ in pack(documents, length, special)]
+  expected = [row for row, _ in pack(documents, length, special)]
   rows = list(feature_converters.pack(dataset_of(documents), length, special).as_numpy_iterator())
   np.testing.assert_array_equal(rows, expected)
   segments, positions = feature_converters.segments_and_positions(tf.constant(np.array(rows)), special)
@@ -72,7 +71,7 @@ def test_rows_are_those_of_pack(length, seed, special):
 @pytest.mark.parametrize('documents', [[], [[]], [[], []], [list(range(400, 500))], [[400], [], [401]]])
 def test_few_or_empty_documents_are_packed(documents):
   documents = [np.array(ids, np.int32) for ids in documents]
-  expected = [row.ids.tolist() for row, _ in pack(documents, 16, SPECIAL)]
+  expected = [row.tolist() for row, _ in pack(documents, 16, SPECIAL)]
   rows = list(feature_converters.pack(dataset_of(documents), 16, SPECIAL).as_numpy_iterator())
   assert [row.tolist() for row in rows] == expected
 
@@ -91,7 +90,7 @@ def test_few_or_empty_documents_are_packed(documents):
 @settings(deadline=None, max_examples=25)
 def test_masks_are_those_of_mask_rows(length, seed, first_row, rate, shares, special):
   config = MaskingConfig(rate=rate, mask_share=shares[0], random_share=shares[1])
-  rows = np.stack([row.ids for row, _ in pack(documents_of(seed % 1000, longest=length), length, special)])
+  rows = np.stack([row for row, _ in pack(documents_of(seed % 1000, longest=length), length, special)])
   rows = np.concatenate([rows, np.full((1, length), special.pad, np.int32)])  # no candidates
   masked = feature_converters.mask(
     tf.constant(rows),
@@ -118,14 +117,12 @@ def test_masked_rows_of_get_dataset_are_those_of_mask_rows_whatever_is_masked_at
   monkeypatch.setattr(feature_converters, '_MASKED_AT_ONCE', at_once)
   documents = documents_of(0, count=60)
   rows = rows_of(task_of(documents), 32, PackedMlmFeatureConverter(vocab_size=VOCAB, seed=11))
-  packed = [row for row, _ in pack(documents, 32, SPECIAL)]
-  ids = np.stack([row.ids for row in packed])
+  ids = np.stack([row for row, _ in pack(documents, 32, SPECIAL)])
   expected = mask_rows(
     ids, seed=11, stream=MASK_STREAM, step=0, first_row=0, special=SPECIAL, vocab_size=VOCAB, config=MaskingConfig()
   )
   expected |= {'token_type_ids': np.zeros_like(ids)}
-  expected |= {'segment_ids': np.stack([row.segments for row in packed])}
-  expected |= {'position_ids': np.stack([row.positions for row in packed])}
+  expected |= dict(zip(('segment_ids', 'position_ids'), segments_and_positions(ids, SPECIAL), strict=True))
   assert len(rows) > at_once
   for row in rows:
     assert row.keys() == expected.keys()
@@ -136,7 +133,7 @@ def test_masked_rows_of_get_dataset_are_those_of_mask_rows_whatever_is_masked_at
 def test_without_a_seed_rows_are_packed_only():
   documents = documents_of(1)
   rows = rows_of(task_of(documents), 32, PackedMlmFeatureConverter(vocab_size=VOCAB))
-  assert [row['input_ids'].tolist() for row in rows] == [row.ids.tolist() for row, _ in pack(documents, 32, SPECIAL)]
+  assert [row['input_ids'].tolist() for row in rows] == [row.tolist() for row, _ in pack(documents, 32, SPECIAL)]
   assert set(rows[0]) == {'input_ids', 'token_type_ids', 'segment_ids', 'position_ids'}
 
 

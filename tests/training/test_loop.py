@@ -210,20 +210,9 @@ def test_counts_are_whole_numbers_from_one(name, value):
   assert error.value.where == f'train.{name} = {value!r}'
 
 
-@pytest.mark.parametrize(
-  ('fields', 'message'),
-  [
-    ({'temporary_checkpoint_minutes': -1}, 'temporary_checkpoint_minutes must be a number'),
-    ({'temporary_checkpoint_minutes': math.inf}, 'temporary_checkpoint_minutes must be a number'),
-    ({'temporary_checkpoint_minutes': True}, 'temporary_checkpoint_minutes must be a number'),
-    ({'temporary_checkpoint_minutes': '10'}, 'temporary_checkpoint_minutes must be a number'),
-    ({'init_from_parts': 'head'}, "'head' is no part of a model"),
-    ({'keep_every': 7_500}, 'no checkpoints at every 7500 steps'),
-  ],
-)
-def test_what_checkpoints_are_told_is_checked(fields, message):
-  with pytest.raises(UsageError, match=message):
-    TrainConfig(**fields)
+def test_checkpoints_to_keep_are_made():
+  with pytest.raises(UsageError, match='no checkpoints at every 7500 steps'):
+    TrainConfig(keep_every=7_500)
   TrainConfig(temporary_checkpoint_minutes=0.5, keep_every=10_000)
 
 

@@ -167,7 +167,7 @@ def test_it_is_configured_by_gin_and_off_by_default():
   assert configuration.build(TrackingConfig) == CONFIG
   assert CONFIG.uses_wandb
   assert not TrackingConfig(wandb_project='rembert', wandb_mode='disabled').uses_wandb
-  with pytest.raises(UsageError, match='unknown mode'):
+  with pytest.raises(UsageError, match='wandb_mode must be one of'):
     TrackingConfig(wandb_mode='sometimes')
 
 

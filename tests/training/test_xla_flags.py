@@ -36,7 +36,7 @@ def test_no_flags_leave_the_environment_alone():
   assert environment == {}
 
 
-@pytest.mark.parametrize('flags', ['--xla_a=true', ('xla_a=true',), (1,)])
+@pytest.mark.parametrize('flags', ['xla_a=true', ('xla_a=true',), (1,), 1])
 def test_anything_but_a_tuple_of_flags_is_refused(flags):
   with pytest.raises(UsageError, match='tuple'):
     HardwareConfig(xla_flags=flags)

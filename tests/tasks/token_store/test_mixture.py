@@ -83,7 +83,7 @@ def test_its_rows_are_the_packed_documents_of_the_tasks(store):
         {'low': task}, special=SpecialIds(), vocab_size=1500, sequence_length=64, seed=0, shard=(part, parts)
       )
       ids = [ids for ids, _ in documents('low', split, SourcePlace())]
-      expected += [row.ids for row, _ in pack(ids, 64, SpecialIds())]
+      expected += [row for row, _ in pack(ids, 64, SpecialIds())]
     np.testing.assert_array_equal(store.read('law.low', split, range(store.rows('law.low', split))), expected)
   every = TaskDocuments({'low': task}, special=SpecialIds(), vocab_size=1500, sequence_length=64, seed=0)
   assert store.languages['law.low'].documents['train'] == len(list(every('low', 'train', SourcePlace())))

@@ -1,0 +1,126 @@
+"""Every number that can be configured has a range: what lies outside is refused by name, what lies inside is taken."""
+
+import argparse
+import math
+import re
+import subprocess
+import sys
+import typing
+
+import pytest
+
+from rembert import configuration, validation
+from rembert.errors import UsageError
+from rembert.validation import Count, CountOrZero, Fraction, FractionBelowOne, OneOf, Positive, Range
+
+CLASSES = {name: cls for name, cls in configuration.CONFIGURABLES.items() if name != 'paper'}
+
+
+def fields(*kinds):
+  """(group, class, field, type) of each field of these kinds."""
+  for group, cls in CLASSES.items():
+    for field, hint in typing.get_type_hints(cls, include_extras=True).items():
+      if validation._plain(hint)[0] in kinds:
+        yield pytest.param(group, cls, field, hint, id=f'{group}.{field}')
+
+
+def outside(hint):
+  kind, limits, may_be_none = validation._plain(hint)
+  yield from (math.nan, math.inf, -math.inf, 'a word', (), True)
+  if not may_be_none:
+    yield None
+  if kind is int:
+    yield 1.5
+  if limits.least is not None:
+    yield limits.least - 1
+  if limits.most is not None:
+    yield limits.most + 1
+  yield from (bound for bound in (limits.above, limits.below) if bound is not None)
+
+
+def inside(hint):
+  kind, limits, may_be_none = validation._plain(hint)
+  yield from (bound for bound in (limits.least, limits.most) if bound is not None)
+  low = next(bound for bound in (limits.least, limits.above) if bound is not None)
+  high = next((bound for bound in (limits.most, limits.below) if bound is not None), low + 10)
+  yield (low + high) // 2 if kind is int else (low + high) / 2
+  if may_be_none:
+    yield None
+
+
+@pytest.mark.parametrize(('group', 'cls', 'field', 'hint'), fields(int, float))
+def test_numbers_outside_of_their_range_are_refused_by_name_with_the_rule(group, cls, field, hint):
+  assert validation._plain(hint)[1] is not None, 'no range is stated'
+  for value in outside(hint):
+    with pytest.raises(UsageError, match=f'{field} must be a .*number') as caught:
+      cls(**{field: value})
+    assert caught.value.where == f'{group}.{field} = {value!r}'
+    assert caught.value.fix == [f'--gin.{group}.{field}={getattr(cls(), field)!r}']
+
+
+@pytest.mark.parametrize(('group', 'cls', 'field', 'hint'), fields(int, float))
+def test_numbers_inside_of_their_range_are_taken(group, cls, field, hint):
+  for value in inside(hint):
+    assert validation.broken_rule(value, hint) == ''
+
+
+@pytest.mark.parametrize(('group', 'cls', 'field', 'hint'), fields(bool, str, tuple[str, ...]))
+def test_what_is_no_word_or_switch_is_refused_where_one_is_meant(group, cls, field, hint):
+  with pytest.raises(UsageError, match=f'{field} must be') as caught:
+    cls(**{field: 3})
+  assert caught.value.where == f'{group}.{field} = 3'
+
+
+@pytest.mark.parametrize(('group', 'cls', 'field', 'hint'), fields(tuple[str, ...]))
+def test_a_string_where_a_tuple_is_meant_is_split_at_its_commas(group, cls, field, hint):
+  valid = {'evaluate_on': ('xquad', 'mlqa'), 'xla_flags': ('--xla_a=1', '--xla_b=2')}.get(field, ('de', 'sw'))
+  for given in ', '.join(valid), list(valid), valid:
+    assert getattr(cls(**{field: given}), field) == valid
+  assert getattr(cls(**{field: valid[0]}), field) == valid[:1]
+
+
+@pytest.mark.parametrize(
+  ('hint', 'rule'),
+  [
+    (Count, 'a whole number ≥ 1'),
+    (CountOrZero | None, 'a whole number ≥ 0, or None'),
+    (Positive, 'a finite number > 0'),
+    (Fraction, 'a finite number in [0, 1]'),
+    (FractionBelowOne, 'a finite number in [0, 1)'),
+    (typing.Annotated[int, Range(-1)], 'a whole number ≥ -1'),
+    (typing.Annotated[str, OneOf(('a', 'b'))], 'one of a, b'),
+    (bool, 'True or False'),
+    (float, 'a finite number'),
+  ],
+)
+def test_rules_are_told_in_words(hint, rule):
+  assert validation.broken_rule(math.nan, hint) == rule
+
+
+def test_a_flag_takes_numbers_of_its_range_alone():
+  parse = validation.number(int, Range(1))
+  assert parse('7') == 7
+  for text in ('0', '1.5', 'many', ''):
+    with pytest.raises(argparse.ArgumentTypeError, match=re.escape(f'must be a whole number ≥ 1, not {text!r}')):
+      parse(text)
+  assert validation.number(float, Range(0, below=1))('0.5') == 0.5
+  with pytest.raises(argparse.ArgumentTypeError, match='must be a finite number'):
+    validation.number(float)('nan')
+
+
+@pytest.mark.parametrize(
+  'binding',
+  [
+    *('optimizer.learning_rate=nan', 'optimizer.b1=1.0', 'RemBertConfig.hidden_dropout_prob=1.5', 'train.steps=0'),
+    *('data.alpha=-1', 'masking.rate=2', 'mesh.fsdp=x', 'guards.spike_deviations=inf', 'hosts.join_seconds=1'),
+    'execution.unroll=1.5',
+  ],
+)
+def test_a_run_is_not_begun_with_a_number_out_of_its_range(binding, tmp_path):
+  workdir = tmp_path / 'workdir'
+  command = [sys.executable, '-m', 'rembert.main', '--gin_file=gin/pretrain_smoke.gin', f'--workdir={workdir}']
+  done = subprocess.run([*command, f'--gin.{binding}'], capture_output=True, text=True, timeout=60)
+  assert done.returncode == 2, done.stderr
+  assert binding.partition('=')[0] in done.stderr
+  assert 'Traceback' not in done.stderr
+  assert not workdir.exists()
