@@ -12,7 +12,7 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Annotated, Any
 
 from rembert.errors import UsageError
@@ -35,7 +35,7 @@ class Range:
   above: float | None = None
   below: float | None = None
 
-  def __contains__(self, value: float) -> bool:
+  def __contains__(self, value: Any) -> bool:
     return (
       math.isfinite(value)
       and (self.least is None or value >= self.least)
@@ -83,10 +83,11 @@ def check_fields(config: Any, group: str) -> None:
   Raises:
     UsageError: the first field with a value that its type does not allow.
   """
+  hints = _hints(type(config))
   for field in dataclasses.fields(config):
     name = f'{group}.{field.name}' if group else field.name
     value = getattr(config, field.name)
-    hint = _hints(type(config))[field.name]
+    hint = hints[field.name]
     if _plain(hint)[0] == tuple[str, ...]:
       value = _as_tuple(value)
       object.__setattr__(config, field.name, value)
@@ -140,7 +141,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 @functools.cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Hashable) -> dict[str, Any]:
   return typing.get_type_hints(cls, include_extras=True)
 
 

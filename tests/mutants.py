@@ -313,8 +313,8 @@ MUTANTS = [
   Mutant(
     'position ids run on through a packed row instead of restarting with each document',
     'rembert/data/packing.py',
-    'np.arange(len(ids))',
-    'np.arange(at, end)',
+    'positions = columns - np.maximum.accumulate(np.where(starts, columns, 0), axis=1)',
+    'positions = columns + np.zeros_like(segments)',
     area='data',
   ),
   Mutant(
@@ -462,7 +462,7 @@ MUTANTS = [
   ),
   Mutant(
     'padding behind the last document belongs to its segment, so that attention sees it',
-    'rembert/data/token_store.py',
+    'rembert/data/packing.py',
     'segments = np.cumsum(starts, axis=1, dtype=np.int32) * is_token',
     'segments = np.cumsum(starts, axis=1, dtype=np.int32)',
     area='data',
