@@ -46,8 +46,8 @@ CHECKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-  """The command line."""
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+  """Flags and gin bindings; exits with 2 on anything else."""
   flags = argparse.ArgumentParser(
     prog='python -m rembert.doctor',
     description=DESCRIPTION,
@@ -68,12 +68,6 @@ def parser() -> argparse.ArgumentParser:
   how.add_argument('--only', metavar='A,B', help=f'these checks alone, of {" ".join(CHECKS)}')
   how.add_argument('--tensorflow', action='store_true', help='import TensorFlow, SeqIO and t5, to see if they can be')
   how.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
-  return flags
-
-
-def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-  """Flags and gin bindings; exits with 2 on anything else."""
-  flags = parser()
   options, rest = flags.parse_known_args(argv)
   for argument in rest:
     if not argument.startswith('--gin.') or '=' not in argument:
@@ -107,18 +101,8 @@ def run(options: argparse.Namespace, bindings: Sequence[str]) -> int:
   os.environ['JAX_PLATFORMS'] = 'cpu'
   from rembert.doctor.environment import Environment, Level, examine
 
-  environment = Environment(
-    vocabulary=options.vocabulary,
-    data_dir=options.data_dir,
-    store=options.store,
-    dumps=options.dumps,
-    workdir=options.workdir,
-    gin_files=tuple(options.gin_file),
-    bindings=tuple(bindings),
-    imports_tensorflow=options.tensorflow,
-    show_traceback=options.traceback,
-    variables=variables,
-  )
+  named = {name: value for name, value in vars(options).items() if name not in ('only', 'gin_file', '_')}
+  environment = Environment(**named, gin_files=tuple(options.gin_file), bindings=tuple(bindings), variables=variables)
   findings = list(examine(chosen_checks(options), environment))
   show(findings)
   return 1 if any(finding.level is Level.PROBLEM for finding in findings) else 0

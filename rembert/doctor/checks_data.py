@@ -3,12 +3,11 @@
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterator
 
 from etils import epath
 
 from rembert.doctor.checks_system import existing
-from rembert.doctor.environment import Environment, Finding, problem, usage_problem, warning, well
+from rembert.doctor.environment import Environment, Findings, problem, usage_problem, warning, well
 from rembert.errors import UsageError
 from rembert.storage import check_bucket_client, is_remote, why_unreachable
 from rembert.training.console import human_bytes
@@ -17,23 +16,22 @@ _ANY_SIZE = 1 << 30
 _MOST_TASKS, _MOST_DUMPS = 3, 400
 
 
-def check_vocabulary(environment: Environment) -> Iterator[Finding]:
+def check_vocabulary(environment: Environment) -> Findings:
   """A SentencePiece model with RemBERT's special ids."""
   from tasks.vocabulary import SPECIAL_PIECES, check_vocabulary, load_vocabulary
 
   folders = [folder for folder in (environment.workdir, environment.store) if folder]
   own = [pathlib.Path(folder) / 'vocabulary' / 'sentencepiece.model' for folder in folders]
   files = [pathlib.Path(environment.vocabulary)] if environment.vocabulary else [file for file in own if file.exists()]
-  if not files:
-    yield well('none named')
   for file in files:
     check_vocabulary(str(file), _ANY_SIZE)
     pieces = load_vocabulary(str(file)).get_piece_size()
     ids = ', '.join(f'{piece} {index}' for piece, index in SPECIAL_PIECES.items())
     yield well(f'{file}: {pieces:,} pieces, {ids}')
+  return 'none named'
 
 
-def check_xtreme(environment: Environment) -> Iterator[Finding]:
+def check_xtreme(environment: Environment) -> Findings:
   """XTREME's files, in its layout."""
   from tasks.xtreme.config import TASKS
   from tasks.xtreme.layout import XtremeFolder
@@ -42,21 +40,17 @@ def check_xtreme(environment: Environment) -> Iterator[Finding]:
   folder = XtremeFolder(environment.data_dir)
   inventories = [take_inventory(folder, task) for task in TASKS]
   there = [inventory for inventory in inventories if any(file.count is not None for file in inventory.files)]
+  broken = [(each.task, file) for each in inventories for file in each.files if file.fault in ('broken', 'labels')]
   fetch = f'python -m tasks.xtreme.download --data_dir={environment.data_dir}'
-  broken = False
-  for inventory in inventories:
-    for file in inventory.files:
-      if file.fault in ('broken', 'labels'):
-        broken = True
-        text = f'{inventory.task} {file.split}-{file.language}: {file.detail.strip("()")}'
-        yield problem(text, f'delete the file, then {fetch} --tasks={inventory.task}')
+  for task, file in broken:
+    text = f'{task} {file.split}-{file.language}: {file.detail.strip("()")}'
+    yield problem(text, f'delete the file, then {fetch} --tasks={task}')
+  if not there and not broken:
+    yield problem(f'{environment.data_dir} holds no task in XTREME’s layout (xnli/test-de.tsv, …)', fetch)
   if not there:
-    if not broken:
-      yield problem(f'{environment.data_dir} holds no task in XTREME’s layout (xnli/test-de.tsv, …)', fetch)
     return
   names = lambda inventories: ','.join(inventory.task for inventory in inventories)
-  absent = [inventory for inventory in inventories if inventory not in there]
-  if absent:
+  if absent := [inventory for inventory in inventories if inventory not in there]:
     yield warning(f'not there: {names(absent)}', f'{fetch} --tasks={names(absent)}')
   partial = [each for each in there if not each.is_complete and not any(file.fault == 'broken' for file in each.files)]
   for inventory in partial[:_MOST_TASKS]:
@@ -67,7 +61,7 @@ def check_xtreme(environment: Environment) -> Iterator[Finding]:
     yield well(f'complete: {names(complete)}')
 
 
-def check_store(environment: Environment) -> Iterator[Finding]:
+def check_store(environment: Environment) -> Findings:
   """The manifest of a token store, its shards by size, its vocabulary by checksum."""
   from rembert.data.token_store import VOCABULARY, TokenStore
 
@@ -86,7 +80,7 @@ def check_store(environment: Environment) -> Iterator[Finding]:
   )
 
 
-def check_dumps(environment: Environment) -> Iterator[Finding]:
+def check_dumps(environment: Environment) -> Findings:
   """Dumps by name, and the beginning of each."""
   from tasks.wikipedia.dumps import find_dumps, read_namespaces
 
@@ -107,7 +101,7 @@ def check_dumps(environment: Environment) -> Iterator[Finding]:
 # --- the workdir ------------------------------------------------------------------------------------------------------
 
 
-def check_workdir(environment: Environment) -> Iterator[Finding]:
+def check_workdir(environment: Environment) -> Findings:
   """Access and lock; nothing is written."""
   from rembert.jobs.workdir_lock import holder
 
@@ -117,41 +111,36 @@ def check_workdir(environment: Environment) -> Iterator[Finding]:
     check_bucket_client(workdir)
     if reason := why_unreachable(named):
       yield problem(reason, 'mend the network, or name a local folder: --workdir=DIR')
-      return
+      return None
   else:
     folder = existing(named)
     if not folder.is_dir():
       yield problem(f'{folder} is a file', 'choose another: --workdir=DIR')
-      return
+      return None
     if not os.access(folder, os.W_OK | os.X_OK):
       yield problem(f'{folder} cannot be written to', f'choose another: --workdir=DIR, or chmod u+wx {folder}')
-      return
-  owner = holder(workdir)
-  if owner is not None:
+      return None
+  if (owner := holder(workdir)) is not None:
     yield problem(
       f'another process is at work here: number {owner.get("process", "?")} on {owner.get("host", "?")}',
       'wait for it, or stop it: kill -TERM lets it save first',
     )
-  else:
-    yield well('can be written to, and nobody holds it' if workdir.exists() else 'does not exist, and can be made')
+  return 'can be written to, and nobody holds it' if workdir.exists() else 'does not exist, and can be made'
 
 
-def check_checkpoints(environment: Environment) -> Iterator[Finding]:
+def check_checkpoints(environment: Environment) -> Findings:
   """The newest checkpoint, read completely and compared with its checksums; and those that runs quarantined."""
   folder = epath.Path(environment.workdir or '.') / 'checkpoints'
   names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
   steps = sorted((int(name) for name in names if name.isdigit()), reverse=True)
-  quarantined = [name for name in names if name.startswith('damaged-')]
-  if quarantined:
+  if quarantined := [name for name in names if name.startswith('damaged-')]:
     yield warning(
       f'put aside as damaged: {", ".join(quarantined)}', f'look for failing storage; rm -r {folder}/damaged-*'
     )
   if not steps:
     if quarantined:
       yield problem('no checkpoint is whole', 'begin a new run in another folder: --workdir=DIR')
-    else:
-      yield well('none yet')
-    return
+    return 'none yet'
   newest = folder / str(steps[0])
   available = environment.available_bytes()
   size = sum((parent / name).stat().length for parent, _, names in (newest / 'state').walk() for name in names)

@@ -4,9 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
-from rembert.doctor.environment import Environment, Finding, problem, warning, well
+from rembert.doctor.environment import Environment, Findings, problem, warning, well
 from rembert.machine import has_tpu, multiplies_bfloat16
 from rembert.training.console import human_bytes
 
@@ -23,7 +22,7 @@ print(json.dumps({
 """
 
 
-def check_devices(environment: Environment) -> Iterator[Finding]:
+def check_devices(environment: Environment) -> Findings:
   """Which devices JAX finds, and whether a GPU or TPU is not used."""
   installed, variables = environment.versions(), environment.variables
   jax = installed.get('jax')
@@ -83,7 +82,7 @@ def _find_devices(environment: Environment) -> tuple[dict | None, str]:
   return json.loads(done.stdout.splitlines()[-1]), ''
 
 
-def check_memory(environment: Environment) -> Iterator[Finding]:
+def check_memory(environment: Environment) -> Findings:
   """Parameters, gradients and Adam's two moments, compared with the free memory; activations come in addition."""
   from rembert import configuration
   from rembert.model.config import RemBertConfig
@@ -92,8 +91,7 @@ def check_memory(environment: Environment) -> Iterator[Finding]:
 
   available = environment.available_bytes()
   if not environment.gin_files:
-    yield well('unknown' if available is None else f'{human_bytes(available)} available')
-    return
+    return 'unknown' if available is None else f'{human_bytes(available)} available'
   configuration.load(environment.gin_files, environment.bindings)
   run = configuration.build(configuration.RunConfig)
   counts = count_parameters(configuration.build(RemBertConfig))
@@ -103,10 +101,10 @@ def check_memory(environment: Environment) -> Iterator[Finding]:
   needed = parameters * per_parameter
   text = f'{parameters:,} parameters take {human_bytes(needed)} with gradients and optimizer'
   if plugged_in(environment):
-    yield well(f'{text}, over all devices (--mode=compile --topology=… has the exact figure)')
-  elif available is None:
-    yield well(f'{text}; how much memory is free is unknown')
-  elif needed > available:
+    return f'{text}, over all devices (--mode=compile --topology=… has the exact figure)'
+  if available is None:
+    return f'{text}; how much memory is free is unknown'
+  if needed > available:
     yield problem(
       f'{text}, and {human_bytes(available)} are available',
       'a smaller model (gin/pretrain_base.gin, gin/pretrain_smoke.gin), more memory, or several hosts with mesh.fsdp',
@@ -116,5 +114,4 @@ def check_memory(environment: Environment) -> Iterator[Finding]:
       f'{text}, of {human_bytes(available)}: activations may not fit',
       'fewer rows at a time: --gin.train.accumulation_steps=4 --gin.execution.remat=full',
     )
-  else:
-    yield well(f'{text}, of {human_bytes(available)} available')
+  return f'{text}, of {human_bytes(available)} available'

@@ -10,12 +10,11 @@ import resource
 import subprocess
 import sys
 import urllib.parse
-from collections.abc import Iterator
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from rembert.doctor.environment import Environment, Finding, problem, warning, well
+from rembert.doctor.environment import Environment, Findings, problem, warning, well
 from rembert.storage import is_remote
 from rembert.training.console import human_bytes, human_duration
 
@@ -46,33 +45,33 @@ _METADATA_SERVER = 'metadata.google.internal'
 # --- Python and packages ----------------------------------------------------------------------------------------------
 
 
-def check_python(environment: Environment) -> Iterator[Finding]:
+def check_python(environment: Environment) -> Findings:
   """The version of the interpreter."""
   version = '.'.join(map(str, environment.python))
   if environment.python[:2] < _OLDEST:
     yield problem(f'Python {version}, and rembert needs 3.11 or newer', 'make .venv PYTHON=python3.12')
   elif environment.python[:2] > _NEWEST:
     yield warning(f'Python {version}: nothing here was tried with it', 'make .venv PYTHON=python3.12')
-  else:
-    yield well(f'Python {version}')
+  return f'Python {version}'
 
 
-def check_packages(environment: Environment) -> Iterator[Finding]:
+def check_packages(environment: Environment) -> Findings:
   """Installed versions, compared with the bounds of setup.py and with the lock file."""
   installed, locked = environment.versions(), locked_versions(environment.project)
   wrong, missing_text = [], []
   for requirement in _requirements(environment.project):
     name = canonicalize_name(requirement.name)
     version = installed.get(name)
-    fix = 'pip install --no-deps ' + (f'{name}=={locked[name]}' if name in locked else f"'{requirement}'")
     if version is None and name in _TEXT_PACKAGES:
       missing_text.append(name)
-    elif version is None:
+    elif version is None or not requirement.specifier.contains(version, prereleases=True):
       wrong.append(name)
-      yield problem(f'{name} is not installed', fix)
-    elif not requirement.specifier.contains(version, prereleases=True):
-      wrong.append(name)
-      yield problem(f'{name} {version} is installed, and {requirement.specifier} is needed', fix)
+      yield problem(
+        f'{name} {version} is installed, and {requirement.specifier} is needed'
+        if version
+        else f'{name} is not installed',
+        'pip install --no-deps ' + (f'{name}=={locked[name]}' if name in locked else f"'{requirement}'"),
+      )
   if missing_text:
     names = ', '.join(missing_text)
     yield warning(f'{names} not installed: a token store can be trained on, text and XTREME cannot be read', _FROM_LOCK)
@@ -88,40 +87,33 @@ def check_packages(environment: Environment) -> Iterator[Finding]:
     yield well(f'{len(installed)} installed, ' + ('all as in the lock' if locked else 'all within the bounds'))
 
 
-def check_tensorflow(environment: Environment) -> Iterator[Finding]:
+def check_tensorflow(environment: Environment) -> Findings:
   """TensorFlow, SeqIO, t5: one of each, made for each other."""
   installed, locked = environment.versions(), locked_versions(environment.project)
-  is_well = True
   for other, name in _SAME_FILES.items():
     if other in installed and name in installed:
-      is_well = False
       pinned = f'{name}=={locked.get(name, installed[name])}'
       yield problem(
         f'{other} and {name} are both installed, and overwrite each other’s files',
         f'pip uninstall --yes {other} {name} && pip install --no-deps {pinned}',
       )
     elif other in installed:
-      is_well = False
       yield warning(f'{other} stands in for {name}', f'pip uninstall --yes {other}, then make .venv from the lock')
   for first, second in (('tensorflow', 'tensorflow-text'), ('jax', 'jaxlib')):
     versions = [installed.get(name, '') for name in (first, second)]
     if all(versions) and versions[0].split('.')[:2] != versions[1].split('.')[:2]:
-      is_well = False
       yield problem(
         f'{first} {versions[0]} and {second} {versions[1]} were not made for each other',
         f'pip install --no-deps {second}=={locked.get(second, versions[0])}',
       )
-  if environment.imports_tensorflow:
+  if environment.tensorflow:
     command = [sys.executable, '-c', _IMPORT_TENSORFLOW]
     done = subprocess.run(command, cwd=environment.project, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
-      is_well = False
       reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f'exit code {done.returncode}'
       yield problem(f'they cannot be imported: {reason}', _FROM_LOCK)
-  if is_well:
-    there = [f'{name} {installed[name]}' for name in ('tensorflow', 'seqio', 't5') if name in installed]
-    tried = ', imported' if environment.imports_tensorflow else ''
-    yield well(', '.join(there) + tried if there else 'none installed')
+  there = [f'{name} {installed[name]}' for name in ('tensorflow', 'seqio', 't5') if name in installed]
+  return ', '.join(there) + (', imported' if environment.tensorflow else '') if there else 'none installed'
 
 
 def locked_versions(project: pathlib.Path) -> dict[str, str]:
@@ -148,28 +140,23 @@ def _applies(requirement: Requirement) -> bool:
   return requirement.marker is None or requirement.marker.evaluate({'extra': ''})
 
 
-def check_imports(environment: Environment) -> Iterator[Finding]:
+def check_imports(environment: Environment) -> Findings:
   """Whether `gin` is gin-config, and `tasks` and `launch` are those of this project: directories have such names."""
   # The current directory of `python -m …` comes first, unless an installation says otherwise.
   path = [str(environment.folder), *(entry or str(environment.folder) for entry in environment.path)]
-  is_well = True
   spec = importlib.machinery.PathFinder.find_spec('gin', path)
   origin = spec.origin if spec is not None else None
   if origin is None:
-    is_well = False
     yield problem('gin-config cannot be imported', 'pip install --no-deps gin-config==0.5.0')
   elif not (pathlib.Path(origin).parent / 'config.py').is_file():
-    is_well = False
     yield problem(f'{origin} hides gin-config', _unhide(pathlib.Path(origin)))
   for name in ('tasks', 'launch'):
     spec = importlib.machinery.PathFinder.find_spec(name, path)
     ours = environment.project / name / '__init__.py'
     if ours.is_file() and (spec is None or spec.origin is None or not ours.samefile(spec.origin)):
-      is_well = False
       hiding = pathlib.Path(spec.origin) if spec is not None and spec.origin else environment.folder
       yield problem(f'{hiding} hides the package `{name}` of rembert', _unhide(hiding))
-  if is_well:
-    yield well('gin, tasks and launch are what they should be')
+  return 'gin, tasks and launch are what they should be'
 
 
 def _unhide(hiding: pathlib.Path) -> str:
@@ -188,7 +175,7 @@ def existing(path: str | pathlib.Path) -> pathlib.Path:
   return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
-def check_disk(environment: Environment) -> Iterator[Finding]:
+def check_disk(environment: Environment) -> Findings:
   """Room where a run writes."""
   named = {'workdir': environment.workdir, 'data_dir': environment.data_dir, 'store': environment.store}
   places = {name: path for name, path in named.items() if path and not is_remote(path)}
@@ -202,29 +189,27 @@ def check_disk(environment: Environment) -> Iterator[Finding]:
       yield warning(text, fix) if free < _DISK_WARNING else well(text)
 
 
-def check_open_files(environment: Environment) -> Iterator[Finding]:
+def check_open_files(environment: Environment) -> Findings:
   """Files that may be open at once: a shard of a token store takes one."""
   limit, shards = environment.open_files, 0
   if limit == resource.RLIM_INFINITY:
-    yield well('any number of open files')
-    return
+    return 'any number of open files'
   if environment.store and not is_remote(environment.store):
     shards = sum(1 for _ in pathlib.Path(environment.store).glob('*/*.array_record'))
   if shards + _OPEN_FILES // 4 > limit:
     yield problem(f'{limit} open files are allowed, and the store has {shards} shards', 'ulimit -n 65536')
   elif limit < _OPEN_FILES:
     yield warning(f'{limit} open files are allowed; stores and checkpoints may need more', 'ulimit -n 65536')
-  else:
-    yield well(f'{limit:,} open files')
+  return f'{limit:,} open files'
 
 
-def check_clock(environment: Environment) -> Iterator[Finding]:
+def check_clock(environment: Environment) -> Findings:
   """The clock: goodput, locks in buckets, certificates and `make` depend on it."""
   now = environment.now()
   if now < _RELEASED:
     year = datetime.datetime.fromtimestamp(now, datetime.UTC).year
     yield problem(f'the clock says {year}, before this program was written', 'set it: sudo timedatectl set-ntp true')
-    return
+    return None
   named = (environment.workdir, environment.store, environment.data_dir)
   roots = [pathlib.Path(path) for path in named if path and not is_remote(path)]
   ahead = [
@@ -239,18 +224,16 @@ def check_clock(environment: Environment) -> Iterator[Finding]:
       f'{file} is from the future, by {human_duration(seconds)}: this clock or that of another host is wrong',
       f'set the clock (sudo timedatectl set-ntp true), then touch {file}',
     )
-  else:
-    yield well('no file is from the future' if roots else 'set')
+  return 'no file is from the future' if roots else 'set'
 
 
-def check_proxy(environment: Environment) -> Iterator[Finding]:
+def check_proxy(environment: Environment) -> Findings:
   """Proxies: downloads go through them, and the hosts of a run must not."""
   variables = environment.variables
   given = {name: variables[name] for name in _spellings('https_proxy', 'http_proxy') if variables.get(name)}
   if not given:
-    yield well('none')
-    return
-  is_well, hosts = True, set()
+    return 'none'
+  hosts = set()
   for name, address in given.items():
     parts = urllib.parse.urlsplit(address)
     hosts.add(parts.hostname)
@@ -259,19 +242,16 @@ def check_proxy(environment: Environment) -> Iterator[Finding]:
     except ValueError:  # the port is not a number
       is_address = False
     if not is_address:
-      is_well = False
       yield problem(f'{name} is not an address of a proxy', f'export {name}=http://HOST:PORT, or unset {name}')
   excepted = {host.strip() for name in _spellings('no_proxy') for host in variables.get(name, '').split(',')}
   coordinator = variables.get('JAX_COORDINATOR_ADDRESS', '').rpartition(':')[0]
   missing = [host for host in ('localhost', _METADATA_SERVER, coordinator) if host and host not in excepted]
   if missing and '*' not in excepted:
-    is_well = False
     yield warning(
       f'{", ".join(given)} is set, and {", ".join(missing)} would be asked by way of it',
       'export no_proxy=' + ','.join(sorted({*excepted, '127.0.0.1', *missing} - {''})),
     )
-  if is_well:
-    yield well(f'by way of {", ".join(sorted(filter(None, hosts)))}')  # never with user and password
+  return f'by way of {", ".join(sorted(filter(None, hosts)))}'  # never with user and password
 
 
 def _spellings(*names: str) -> list[str]:

@@ -9,7 +9,8 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -31,18 +32,9 @@ def installed_versions() -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-  """The machine, the installation, and the paths of the command line.
+  """What the command line names (as `--help` has it), the installation, and the machine.
 
   Attributes:
-    vocabulary: a SentencePiece model; None for that of the workdir or the store, if they have one.
-    data_dir: root of XTREME's data.
-    store: a token store.
-    dumps: a directory or glob of MediaWiki dumps.
-    workdir: of a run, which may not exist yet.
-    gin_files: of a run.
-    bindings: of gin, after the files.
-    imports_tensorflow: whether to import TensorFlow, SeqIO and t5 to see if that works.
-    show_traceback: of a check that fails.
     folder: current directory of commands.
     project: directory of the packages `rembert` and `tasks`.
     path: where modules are looked up.
@@ -50,8 +42,6 @@ class Environment:
     versions: returns the installed versions.
     variables: of the environment.
     devices: directory of device files.
-    pci_devices: of the PCI bus.
-    cpuinfo: the kernel's description of the processor.
     available_bytes: returns the memory that is left.
     free_bytes: returns the room on the disk of a directory.
     open_files: limit of this process.
@@ -65,8 +55,8 @@ class Environment:
   workdir: str | None = None
   gin_files: tuple[str, ...] = ()
   bindings: tuple[str, ...] = ()
-  imports_tensorflow: bool = False
-  show_traceback: bool = False
+  tensorflow: bool = False
+  traceback: bool = False
   folder: pathlib.Path = dataclasses.field(default_factory=pathlib.Path.cwd)
   project: pathlib.Path = PROJECT
   path: tuple[str, ...] = dataclasses.field(default_factory=lambda: tuple(sys.path))
@@ -92,14 +82,7 @@ class Level(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-  """One row of the table.
-
-  Attributes:
-    level: severity.
-    text: what was found.
-    fix: what to do; empty if all is well.
-    check: name of the check, set by `examine`.
-  """
+  """One row of the table: what was found, what to do (empty if all is well), and the check, named by `examine`."""
 
   level: Level
   text: str
@@ -107,6 +90,8 @@ class Finding:
   check: str = ''
 
 
+# What a check yields. If it yields nothing and returns a text, that is its finding: all is well.
+Findings = Generator[Finding, None, Any]
 Check = Callable[[Environment], Iterable[Finding]]
 
 
@@ -135,14 +120,18 @@ def examine(checks: Mapping[str, Check], environment: Environment) -> Iterator[F
   for name, check in checks.items():
     found: list[Finding] = []
     try:
-      for finding in check(environment):
-        found.append(finding)  # one by one: findings before a failure are kept
+      findings = iter(check(environment))
+      while True:
+        found.append(next(findings))  # one by one: findings before a failure are kept
+    except StopIteration as end:
+      if end.value and not found:
+        found.append(well(end.value))
     except UsageError as error:
       found.append(usage_problem(error))
     except Exception as error:
       reason = f'{type(error).__name__}: {first_line(error)}'
       found.append(problem(f'this check itself failed: {reason}', f'--only={name} --traceback shows where'))
-      if environment.show_traceback:
+      if environment.traceback:
         raise
     for finding in found:
       yield dataclasses.replace(finding, check=name)
