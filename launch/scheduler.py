@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from etils import epath
 
 from launch.experiment import Run, code_version
-from launch.processes import ProcessGroup, RestartedProcess, bind_to_parent
 from launch.progress import ProgressView, RunProgress, RunState, summary
 from launch.retry import RetryPolicy, format_exit, shell_exit_code
+from launch.supervise import ProcessGroup, RestartedProcess, bind_to_parent
 from rembert.command_line import add_modules
 from rembert.errors import UsageError
 from rembert.jobs.workdir_lock import locked
@@ -33,17 +33,11 @@ _POLL_SECONDS = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSlot:
-  """Room for one run at a time: an accelerator, or a share of the cores.
+  """Room for one run at a time: an accelerator, or a share of the cores."""
 
-  Attributes:
-    name: shown with the runs; empty if there is only one slot.
-    environment: variables that keep the run to its device.
-    cores: that the run may use; None for all.
-  """
-
-  name: str = ''
-  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  cores: frozenset[int] | None = None
+  name: str = ''  # shown with the runs; empty if there is only one slot
+  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)  # keeps the run to its device
+  cores: frozenset[int] | None = None  # that the run may use; None for all
 
 
 def device_slots(devices: Sequence[str]) -> list[DeviceSlot]:
@@ -144,29 +138,29 @@ class Scheduler:
       while True:
         self._poll()
         if group.stop_signal is None:
-          self._leave_out()
-          self._start_ready()
+          for progress in self.all:
+            if progress.state is RunState.WAITING:
+              self._start_or_leave_out(progress)
         if not self._active:
           return group.stop_signal is None
         self._on_poll()
         time.sleep(_POLL_SECONDS)
 
-  def _start_ready(self) -> None:
-    for progress in self.all:
-      if not self._free:
-        return
-      needs = [self._by_name[name] for name in progress.run.needs]
-      if progress.state is RunState.WAITING and all(need.state is RunState.DONE for need in needs):
-        slot = self._free.pop(0)
-        process = RestartedProcess(
-          self._group,
-          functools.partial(self._start, progress, slot),
-          self._policy,
-          functools.partial(setattr, progress, 'note'),
-          functools.partial(self._ended, progress),
-        )
-        self._active.append((progress, slot, process))
-        process.poll()
+  def _start_or_leave_out(self, progress: RunProgress) -> None:
+    needs = [self._by_name[name] for name in progress.run.needs]
+    if lost := [need for need in needs if need.state in (RunState.FAILED, RunState.LEFT_OUT)]:
+      self._change(progress, RunState.LEFT_OUT, f'needs {lost[0].run.name}')
+    elif self._free and all(need.state is RunState.DONE for need in needs):
+      slot = self._free.pop(0)
+      process = RestartedProcess(
+        self._group,
+        functools.partial(self._start, progress, slot),
+        self._policy,
+        functools.partial(setattr, progress, 'note'),
+        functools.partial(self._ended, progress),
+      )
+      self._active.append((progress, slot, process))
+      process.poll()
 
   def _start(self, progress: RunProgress, slot: DeviceSlot) -> subprocess.Popen:
     file = log_file(progress.run)
@@ -207,13 +201,6 @@ class Scheduler:
         self._change(progress, RunState.STOPPED)
       else:
         self._change(progress, RunState.FAILED, progress.note)
-
-  def _leave_out(self) -> None:
-    """Leaves out what needs a run that has failed; called again and again, for others may need that."""
-    for progress in self.all:
-      lost = [name for name in progress.run.needs if self._by_name[name].state in (RunState.FAILED, RunState.LEFT_OUT)]
-      if progress.state is RunState.WAITING and lost:
-        self._change(progress, RunState.LEFT_OUT, f'needs {lost[0]}')
 
   def _change(self, progress: RunProgress, state: RunState, note: str = '') -> None:
     progress.state, progress.note = state, note

@@ -62,19 +62,12 @@ GIN_FILES |= {'tatoeba': 'gin/evaluate_tatoeba.gin', 'bucc2018': 'gin/evaluate_b
 
 @dataclasses.dataclass(frozen=True)
 class TaskRun:
-  """A run that ends with scores.
-
-  Attributes:
-    run: the run.
-    task: that is fine-tuned, or retrieval.
-    seed: None for retrieval.
-    learning_rate: None for that of the gin file.
-  """
+  """A run that ends with scores."""
 
   run: Run
-  task: str
-  seed: int | None = None
-  learning_rate: float | None = None
+  task: str  # that is fine-tuned, or retrieval
+  seed: int | None = None  # None for retrieval
+  learning_rate: float | None = None  # None for that of the gin file
 
   @property
   def evaluated(self) -> tuple[str, ...]:
@@ -84,27 +77,16 @@ class TaskRun:
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """The tasks that models are evaluated on, and how they are fine-tuned.
+  """The tasks that models are evaluated on, and how they are fine-tuned."""
 
-  Attributes:
-    data_dir: XTREME's download folder.
-    labels_dir: gold labels; None for those in the data.
-    tasks: of `ALL_TASKS`.
-    seeds: one run each.
-    learning_rates: 'table10', or numbers with commas between them; None for those of the gin files.
-    gin_files: for all fine-tuning.
-    bindings: likewise, as `--gin.NAME=VALUE`.
-    flags: for every run.
-  """
-
-  data_dir: str
-  labels_dir: str | None
-  tasks: tuple[str, ...]
-  seeds: tuple[int, ...]
-  learning_rates: str | None
-  gin_files: tuple[str, ...]
-  bindings: tuple[str, ...]
-  flags: tuple[str, ...] = ()
+  data_dir: str  # XTREME's download folder
+  labels_dir: str | None  # gold labels; None for those in the data
+  tasks: tuple[str, ...]  # of ALL_TASKS
+  seeds: tuple[int, ...]  # one run each
+  learning_rates: str | None  # table10, or numbers with commas between them; None for those of the gin files
+  gin_files: tuple[str, ...]  # for all fine-tuning
+  bindings: tuple[str, ...]  # likewise, as --gin.NAME=VALUE
+  flags: tuple[str, ...] = ()  # for every run
 
   @functools.cached_property
   def missing(self) -> dict[str, str]:
