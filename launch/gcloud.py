@@ -126,7 +126,7 @@ class Resource:
 
   KIND = ''  # for messages
   GROUP = ''  # of commands, `gcloud compute tpus GROUP`
-  DELETE_FLAGS = ('--quiet',)
+  DELETE_FLAGS: tuple[str, ...] = ('--quiet',)
 
   def __init__(self, name: str, place: Place, commands: Commands):
     self.name, self.commands, self._place = name, commands, place

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from launch import gcloud
 from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, run_launcher
 from launch.retry import RetryCounter, RetryPolicy, add_retry_options, is_retryable, joint_exit_code, retry_policy
-from launch.tpu_vm import LOST_STATES, TpuVm, add_python, add_worker_verbs, show_status, tpu_vm
+from launch.tpu_vm import LOST_STATES, TpuVm, WorkerStatus, add_python, add_worker_verbs, show_status, tpu_vm
 from rembert.errors import RunError, UsageError
 from rembert.training.preemption import EXIT_STOPPED
 
@@ -120,7 +120,7 @@ class Watch:
     self._active_since: float | None = None
     self._was_ever_active = self._has_started = False
     self._last_state = ''
-    self._last_workers: tuple = ()
+    self._last_workers: list[WorkerStatus] = []
 
   def run(self) -> int:
     """Runs until the command has ended; returns its exit code. RunError if no slice is to be had, or too often lost."""
@@ -203,8 +203,7 @@ class Watch:
     states = {worker.state for worker in workers}
     codes = [worker.exit_code for worker in workers if worker.exit_code is not None]
     errors = [code for code in codes if code and not _was_stopped(code)]
-    now = tuple((worker.host, worker.state, worker.exit_code) for worker in workers)
-    is_settled, self._last_workers = now == self._last_workers, now
+    is_settled, self._last_workers = workers == self._last_workers, workers
     if states == {'idle'}:
       self._start()
     elif states == {'ended'} and not any(map(_was_stopped, codes)):
@@ -224,7 +223,7 @@ class Watch:
     return None
 
   def _start(self) -> None:
-    self._last_workers = ()
+    self._last_workers = []
     try:
       self.vm.setup(self.python)
       self.vm.start(self.command)
@@ -237,7 +236,7 @@ class Watch:
 
   def _replace(self) -> None:
     self._wait_for_turn()
-    self._last_workers = ()
+    self._last_workers = []
     self.resource.delete()
 
   def _wait_for_turn(self) -> None:

@@ -72,15 +72,12 @@ def core_slots(count: int) -> list[DeviceSlot]:
 def add_run_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
   """Adds where runs go, and what all of them are given."""
   where = parser.add_mutually_exclusive_group()
-  where.add_argument(
-    '--devices', metavar='0,1,…', help='GPUs or TPU chips of this machine, a run on each (default: one run on all)'
-  )
-  where.add_argument(
-    '--side_by_side', type=int, default=1, metavar='N', help='runs at a time, each on a share of the cores (a CPU)'
-  )
-  parser.add_argument(
-    '--dry_run', action='store_true', help='print the commands, for a cluster or to look at, and run nothing'
-  )
+  help_text = 'GPUs or TPU chips of this machine, a run on each (default: one run on all)'
+  where.add_argument('--devices', metavar='0,1,…', help=help_text)
+  help_text = 'runs at a time, each on a share of the cores (a CPU)'
+  where.add_argument('--side_by_side', type=int, default=1, metavar='N', help=help_text)
+  help_text = 'print the commands, for a cluster or to look at, and run nothing'
+  parser.add_argument('--dry_run', action='store_true', help=help_text)
   add_modules(parser)
 
 
@@ -100,8 +97,7 @@ def chosen_slots(options: argparse.Namespace) -> list[DeviceSlot]:
 class Scheduler:
   """Starts each run as soon as what it needs is done and a slot is free, and restarts what was killed.
 
-  Attributes:
-    all: the runs in the order given, and where each stands.
+  `all` has the runs in the order given, and where each stands.
   """
 
   def __init__(

@@ -39,8 +39,7 @@ _PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
 class ProcessGroup:
   """The children of a launcher. While it is entered, SIGTERM and Ctrl-C are passed on to all of them.
 
-  Attributes:
-    stop_signal: the first signal that was received; None before.
+  `stop_signal` is the first signal that was received, None before.
   """
 
   def __init__(self, forward_once: signal.Signals | None = None):

@@ -189,9 +189,9 @@ def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> 
       entry['pretrained'].append({'seed': seed, 'workdir': place(pretraining)})
       for variant, each in _finetuning(model, seed, pretraining, recipe, workdir):
         runs.append(each.run)
-        learned = {'pretrain_seed': seed, 'seed': each.seed, 'task': each.task, 'judged': list(each.evaluated)}
-        learned |= {'variant': variant, 'learning_rate': each.learning_rate, 'workdir': place(each.run)}
-        entry['learned'].append(learned)
+        made = {'pretrain_seed': seed, 'seed': each.seed, 'task': each.task, 'judged': list(each.evaluated)}
+        how = {'variant': variant, 'learning_rate': each.learning_rate, 'workdir': place(each.run)}
+        entry['learned'].append(made | how)
       for what in recipe.analyses:
         analysis = _analysis(model, seed, what, pretraining, recipe, workdir)
         runs.append(analysis)

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import gzip
-import io
 import os
 import pathlib
 import re
@@ -54,7 +53,7 @@ class WorkerStatus:
   host: str
   state: str  # idle (nothing was started yet), running, ended, or lost: the exit code was never written
   exit_code: int | None  # of a run that has ended
-  since: str  # ISO 8601
+  since: str = dataclasses.field(compare=False)  # ISO 8601
 
   def __post_init__(self):
     if self.state == 'ended' and self.exit_code is None:
@@ -166,12 +165,13 @@ def write_archive(target: pathlib.Path, root: pathlib.Path = ROOT) -> None:
       'there is no lock to make an environment from', where=str(root), fix='start from a checkout of the project'
     )
   target.parent.mkdir(parents=True, exist_ok=True)
-  content = io.BytesIO()
-  with tarfile.open(fileobj=content, mode='w') as archive:
+  with (
+    open(target, 'wb') as file,
+    gzip.GzipFile('', 'wb', fileobj=file, mtime=0) as packed,
+    tarfile.open(fileobj=packed, mode='w') as archive,
+  ):
     for name in _project_files(root):
       archive.add(root / name, arcname=name, recursive=False, filter=_without_owner)
-  with open(target, 'wb') as file, gzip.GzipFile('', 'wb', fileobj=file, mtime=0) as packed:
-    packed.write(content.getvalue())
 
 
 def _project_files(root: pathlib.Path) -> list[str]:

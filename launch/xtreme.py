@@ -177,11 +177,8 @@ def add_benchmark(parser: argparse._ActionsContainer, *, is_required: bool = Tru
   parser.add_argument('--labels_dir', metavar='DIR', help='gold labels (default: DIR/labels)')
   parser.add_argument('--tasks', type=words, default=ALL_TASKS, metavar='A,B', help=f'of {", ".join(ALL_TASKS)}')
   parser.add_argument('--seeds', type=numbers, default=(0, 1, 2), metavar='0,1,2', help='one run of fine-tuning each')
-  parser.add_argument(
-    '--learning_rates',
-    metavar='A,B',
-    help="table10 for the paper's sweeps, or numbers, of which dev chooses (default: those of the gin files)",
-  )
+  help_text = "table10 for the paper's sweeps, or numbers, of which dev chooses (default: those of the gin files)"
+  parser.add_argument('--learning_rates', metavar='A,B', help=help_text)
 
 
 def benchmark_from(
@@ -197,16 +194,8 @@ def benchmark_from(
       _rates(options.learning_rates, task)
   except ValueError:
     parser.error(f'--learning_rates={options.learning_rates}: table10, or numbers as in 1e-5,3e-5')
-  return Benchmark(
-    options.data_dir,
-    options.labels_dir,
-    options.tasks,
-    options.seeds,
-    options.learning_rates,
-    tuple(gin_files),
-    tuple(bindings),
-    shared_flags(options),
-  )
+  named = {name: getattr(options, name) for name in ('data_dir', 'labels_dir', 'tasks', 'seeds', 'learning_rates')}
+  return Benchmark(**named, gin_files=tuple(gin_files), bindings=tuple(bindings), flags=shared_flags(options))
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -282,9 +271,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   add_benchmark(parser)
   parser.add_argument('--workdir', default='runs/xtreme', metavar='DIR', help='default %(default)s')
   parser.add_argument('--name', help='of the model in the table (default: the last part of MODEL)')
-  parser.add_argument(
-    '--gin_file', action='append', default=[], metavar='FILE', help='for all that is learned; repeatable'
-  )
+  help_text = 'for all that is learned; repeatable'
+  parser.add_argument('--gin_file', action='append', default=[], metavar='FILE', help=help_text)
   add_run_options(parser)
   options, bindings = parser.parse_known_args(argv)
   if unknown := [binding for binding in bindings if not re.match(r'--gin\.\w+\.\w+=', binding)]:

@@ -94,8 +94,9 @@ def chosen_checks(options: argparse.Namespace) -> Mapping[str, Callable]:
   return {name: getattr(module, f'check_{name}') for name, module in modules.items()}
 
 
-def run(options: argparse.Namespace, bindings: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
   """Examines, prints the table, returns the exit code."""
+  options, bindings = parse(sys.argv[1:] if argv is None else argv)
   # Before anything imports JAX: counting parameters and reading checkpoints must not take an accelerator.
   variables = dict(os.environ)
   os.environ['JAX_PLATFORMS'] = 'cpu'
@@ -127,12 +128,6 @@ def show(findings: Sequence) -> None:
   console.print(table)
   counts = Counter(finding.level.value for finding in findings)
   console.print(f'{counts["problem"]} problem(s), {counts["warning"]} warning(s), {counts["ok"]} ok')
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-  """The whole program."""
-  options, bindings = parse(sys.argv[1:] if argv is None else argv)
-  return run(options, bindings)
 
 
 if __name__ == '__main__':

@@ -32,21 +32,7 @@ def installed_versions() -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-  """What the command line names (as `--help` has it), the installation, and the machine.
-
-  Attributes:
-    folder: current directory of commands.
-    project: directory of the packages `rembert` and `tasks`.
-    path: where modules are looked up.
-    python: this interpreter's version.
-    versions: returns the installed versions.
-    variables: of the environment.
-    devices: directory of device files.
-    available_bytes: returns the memory that is left.
-    free_bytes: returns the room on the disk of a directory.
-    open_files: limit of this process.
-    now: returns seconds since 1970.
-  """
+  """What the command line names (as `--help` has it), the installation, and the machine."""
 
   vocabulary: str | None = None
   data_dir: str | None = None
@@ -57,7 +43,7 @@ class Environment:
   bindings: tuple[str, ...] = ()
   tensorflow: bool = False
   traceback: bool = False
-  folder: pathlib.Path = dataclasses.field(default_factory=pathlib.Path.cwd)
+  folder: pathlib.Path = dataclasses.field(default_factory=pathlib.Path.cwd)  # current directory of commands
   project: pathlib.Path = PROJECT
   path: tuple[str, ...] = dataclasses.field(default_factory=lambda: tuple(sys.path))
   python: tuple[int, ...] = tuple(sys.version_info[:3])
