@@ -50,23 +50,14 @@ class Candidate:
 
 @dataclasses.dataclass
 class Measurement:
-  """Times of a candidate.
-
-  Attributes:
-    seconds: of each run, in the order of the rounds; empty after a failure.
-    cpu_seconds: of each run, over all threads and all child processes that have ended.
-    facts: of the first run: they show that candidates do the same work.
-    preparation_seconds: imports, initialisation, compilation, warm-up.
-    peak_bytes: largest resident size of the process or of one of its children.
-    failure: why there is no time, or ''.
-  """
+  """Times of a candidate: one per round, none after a failure. CPU seconds are those of all threads and children."""
 
   seconds: list[float] = dataclasses.field(default_factory=list)
   cpu_seconds: list[float] = dataclasses.field(default_factory=list)
-  facts: dict[str, float] = dataclasses.field(default_factory=dict)
-  preparation_seconds: float = 0.0
-  peak_bytes: int = 0
-  failure: str = ''
+  facts: dict[str, float] = dataclasses.field(default_factory=dict)  # of the first run; all do the same work
+  preparation_seconds: float = 0.0  # imports, initialisation, compilation, warm-up
+  peak_bytes: int = 0  # largest resident size of the process or of one of its children
+  failure: str = ''  # why there is no time, or ''
 
   @property
   def median(self) -> float:
@@ -84,22 +75,16 @@ Measurements = Mapping[str, Measurement]  # by the names of candidates
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """A comparison, in several settings.
+  """A comparison, in several settings; `measure` is for one that is not interleaved."""
 
-  Attributes:
-    settings: by name; each has a `description` of one line.
-    candidates: (setting, scratch directory) → candidates, this project first; raises Unavailable.
-    warm_up_runs: of each candidate, before the first turn.
-    runs_per_turn: see `measure_interleaved`.
-    measure: (setting, candidates, rounds, log) → candidates and their measurements, if not interleaved.
-    conclusion: (setting, measurements) → a line below the table, or ''.
-  """
-
-  settings: Mapping[str, Any]
+  settings: Mapping[str, Any]  # by name; each has a `description` of one line
+  # (setting, scratch directory) → candidates, this project first; raises Unavailable
   candidates: Callable[[Any, pathlib.Path], list[Candidate]]
-  warm_up_runs: int = 2
-  runs_per_turn: int = 1
+  warm_up_runs: int = 2  # of each candidate, before the first turn
+  runs_per_turn: int = 1  # see `measure_interleaved`
+  # (setting, candidates, rounds, log) → candidates and their measurements
   measure: Callable[..., tuple[list[Candidate], Measurements]] | None = None
+  # (setting, measurements) → a line below the table, or ''
   conclusion: Callable[[Any, Measurements], str] = lambda setting, measured: ''
 
 
@@ -141,9 +126,7 @@ def relative_times(other: Candidate, ours: Candidate, measured: Measurements) ->
   if other is ours or unit not in other.work or theirs.failure or own.failure:
     return [], []
   share = ours.work[unit] / other.work[unit]
-  ratios = lambda others, ours: [
-    their_time / our_time * share for their_time, our_time in zip(others, ours, strict=True)
-  ]
+  ratios = lambda others, ours: [other / our * share for other, our in zip(others, ours, strict=True)]
   return ratios(theirs.seconds, own.seconds), ratios(theirs.cpu_seconds, own.cpu_seconds)
 
 

@@ -47,19 +47,12 @@ PASSES = 'passes over arrays'
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-  """All runs of one operation of the compiled program.
+  """All runs of one operation of the compiled program."""
 
-  Attributes:
-    name: the compiler's, or that of a GPU's kernel without an operation.
-    operation: in JAX's trace, or ''.
-    seconds: per step, without those of operations that it runs.
-    runs: per step.
-  """
-
-  name: str
-  operation: str
-  seconds: float
-  runs: float
+  name: str  # the compiler's, or that of a GPU's kernel without an operation
+  operation: str  # in JAX's trace, or ''
+  seconds: float  # per step, without those of operations that it runs
+  runs: float  # per step
 
   @property
   def part(self) -> str:
@@ -155,23 +148,25 @@ def by_part(kernels: Sequence[Kernel]) -> Mapping[tuple[str, str], float]:
 def tables(title: str, kernels: Sequence[Kernel]) -> list[rich.table.Table]:
   """By part and kind, and the longest."""
   total = sum(kernel.seconds for kernel in kernels)
-  parts = rich.table.Table(title=title, title_justify='left')
-  for column in ('part', 'kind'):
-    parts.add_column(column)
-  for column in ('ms a step', 'share'):
-    parts.add_column(column, justify='right')
+  parts = _table(title, ('part', 'kind'), ('ms a step', 'share'))
   for (part, kind), seconds in by_part(kernels).items():
     parts.add_row(part, kind, f'{1e3 * seconds:.2f}', f'{seconds / total:.1%}')
   parts.add_row('all', '', f'{1e3 * total:.2f}', '', style='bold')
-  longest = rich.table.Table(title=f'the {min(LONGEST, len(kernels))} longest', title_justify='left')
-  for column in ('kernel', 'traced from'):
-    longest.add_column(column, overflow='fold')
-  for column in ('runs a step', 'ms a step', 'share'):
-    longest.add_column(column, justify='right')
+  title = f'the {min(LONGEST, len(kernels))} longest'
+  longest = _table(title, ('kernel', 'traced from'), ('runs a step', 'ms a step', 'share'), overflow='fold')
   for each in kernels[:LONGEST]:
     cells = (f'{each.runs:.0f}', f'{1e3 * each.seconds:.2f}', f'{each.seconds / total:.1%}')
     longest.add_row(each.name, each.operation or each.kind, *cells)
   return [parts, longest]
+
+
+def _table(title: str, words: Sequence[str], numbers: Sequence[str], **of_words) -> rich.table.Table:
+  table = rich.table.Table(title=title, title_justify='left')
+  for column in words:
+    table.add_column(column, **of_words)
+  for column in numbers:
+    table.add_column(column, justify='right')
+  return table
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

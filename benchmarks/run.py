@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import datetime
 import functools
-import importlib.metadata
 import json
 import os
 import pathlib
@@ -18,6 +17,7 @@ import rich.table
 
 from benchmarks import checkpoint, data_pipeline, encode, finetune, head, startup, text_pipeline, train_step
 from benchmarks.interleaved import Benchmark, Candidate, Measurements, Unavailable, measure_interleaved, relative_times
+from rembert.doctor.environment import installed_versions
 
 BENCHMARKS: dict[str, Benchmark] = {
   'train_step': train_step.TRAIN_STEP,
@@ -118,13 +118,8 @@ def machine() -> dict:
 
 def versions() -> dict[str, str | None]:
   """Of Python and `PACKAGES`; None if one is not installed."""
-  found: dict[str, str | None] = {'python': platform.python_version()}
-  for package in PACKAGES:
-    try:
-      found[package] = importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-      found[package] = None
-  return found
+  installed = installed_versions()
+  return {'python': platform.python_version()} | {package: installed.get(package) for package in PACKAGES}
 
 
 def table(title: str, candidates: list[Candidate], measured: Measurements) -> rich.table.Table:

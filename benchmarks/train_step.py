@@ -18,30 +18,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from benchmarks.interleaved import (
-  OURS,
-  Benchmark,
-  Candidate,
-  Measurement,
-  Measurements,
-  Run,
-  Unavailable,
-  measure_interleaved,
-)
-from benchmarks.settings import (
-  BASE,
-  LARGE,
-  SMALL,
-  STEPS,
-  USEFUL,
-  Setting,
-  our_optimizer,
-  our_steps,
-  random_batch,
-  start_jax,
-  torch_config,
-  torch_steps,
-)
+from benchmarks import interleaved, settings
+from benchmarks.interleaved import OURS, Benchmark, Candidate, Measurement, Measurements, Run, Unavailable
+from benchmarks.settings import BASE, LARGE, SMALL, USEFUL, Setting, random_batch
 
 LEARNING_RATE = 2e-4
 GPU_MEMORY, PEAK = 'GB of the GPU', 'TFLOP/s at most'  # facts
@@ -73,9 +52,9 @@ def our_step(setting: Setting, keeps_memory: bool = True, remat: str | None = No
 
   from rembert.training import sharding, state, step
 
-  mesh = start_jax(setting, keeps_memory)
+  mesh = settings.start_jax(setting, keeps_memory)
   execution = dataclasses.replace(setting.execution, remat=remat or setting.execution.remat)
-  trainable = state.masked_lm(setting.config, execution, our_optimizer(LEARNING_RATE), mesh)
+  trainable = state.masked_lm(setting.config, execution, settings.our_optimizer(LEARNING_RATE), mesh)
   drawn = random_batch(setting)
   packed = {name: drawn[name] for name in ('input_ids', 'masked_positions', 'targets', 'weights')} | {
     'segment_ids': drawn['attention_mask'],
@@ -91,7 +70,7 @@ def prepare_ours(setting: Setting, *options) -> Run:
   from rembert.training import chips
 
   step, state, batch, mesh = our_step(setting, *options)
-  device, make_step = mesh.devices.flat[0], our_steps(step, state, batch, mesh)
+  device, make_step = mesh.devices.flat[0], settings.our_steps(step, state, batch, mesh)
 
   def run() -> dict[str, float]:
     facts = dict(make_step())
@@ -141,13 +120,13 @@ def prepare_torch(setting: Setting, is_compiled: bool = False, is_recomputed: bo
 
   torch.manual_seed(0)
   torch.backends.cuda.matmul.allow_tf32 = True
-  model = transformers.RemBertForMaskedLM(torch_config(setting.config)).to(setting.platform).train()
+  model = transformers.RemBertForMaskedLM(settings.torch_config(setting.config)).to(setting.platform).train()
   if is_recomputed:
     model.gradient_checkpointing_enable()
   forward, batch = torch.compile(model) if is_compiled else model, random_batch(setting)
   names = ('input_ids', 'attention_mask', 'labels')
   inputs = {name: torch.tensor(batch[name], dtype=torch.long, device=setting.platform) for name in names}
-  step = torch_steps(model, lambda: forward(**inputs).loss, LEARNING_RATE, setting)
+  step = settings.torch_steps(model, lambda: forward(**inputs).loss, LEARNING_RATE, setting)
 
   def run() -> dict[str, float]:
     facts = dict(step())
@@ -227,7 +206,7 @@ def utilization(setting: Setting, measured: Measurements) -> str:
   return f'Of {peak:g} TFLOP/s, useful: ' + ', '.join(shares)
 
 
-TRAIN_STEP = Benchmark(SETTINGS, candidates, **STEPS, conclusion=utilization)
+TRAIN_STEP = Benchmark(SETTINGS, candidates, **settings.STEPS, conclusion=utilization)
 
 
 # --- the largest batch ------------------------------------------------------------------------------------------------
@@ -312,7 +291,7 @@ def _at_largest(
   failures = []
 
   def measure(rows: int, rounds: int) -> Measurement:
-    return measure_interleaved([with_rows(candidate, rows)], rounds, lambda line: None)[candidate.name]
+    return interleaved.measure_interleaved([with_rows(candidate, rows)], rounds, lambda line: None)[candidate.name]
 
   def fits(rows: int) -> bool:
     measurement, taken = measure(rows, 1), ''

@@ -19,11 +19,7 @@ _LAST_LINES = 8
 
 
 class CommandFailed(RunError):
-  """An external program ended with an error.
-
-  Attributes:
-    stderr: its last lines.
-  """
+  """An external program ended with an error; its last lines are `stderr`."""
 
   def __init__(self, command: Sequence[str], code: int, lines: Sequence[str]):
     self.stderr = '\n'.join(lines)
@@ -34,11 +30,9 @@ class CommandFailed(RunError):
 
 
 class Commands:
-  """Runs external programs, each given as a list of arguments; in a dry run they are printed instead.
+  """Runs external programs, each given as a list of arguments.
 
-  Attributes:
-    is_dry: nothing is run, and the output that would be read is assumed.
-    log: prints a line.
+  In a dry run (`is_dry`) they are only printed, and the output that would be read is assumed. `log` prints a line.
   """
 
   def __init__(self, is_dry: bool = False, log: Callable[[str], None] | None = None):

@@ -24,18 +24,12 @@ class Run:
 
   The record beside it is JSON: `name`, `arguments`, `code` and `host` of the last start; `starts`, each with `began`,
   `ended` (ISO 8601, UTC) and `exit_code`; `reason` is the error message of a run that failed.
-
-  Attributes:
-    name: short and unique.
-    workdir: of its own.
-    arguments: the command line.
-    needs: names of the runs that have to be done before.
   """
 
-  name: str
-  workdir: epath.Path
+  name: str  # short and unique
+  workdir: epath.Path  # of its own
   arguments: tuple[str, ...]
-  needs: tuple[str, ...] = ()
+  needs: tuple[str, ...] = ()  # names of the runs that have to be done before
 
   @property
   def command(self) -> list[str]:

@@ -63,14 +63,7 @@ def check_workdir(command: Sequence[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Where machines are, and whose.
-
-  Attributes:
-    zone: None for gcloud's own setting.
-    project: likewise.
-    owner: value of the label.
-    internal_ip: reach machines by their internal addresses, from a machine of the same network.
-  """
+  """Where machines are (None for gcloud's own setting), whose, and whether they are reached by internal addresses."""
 
   zone: str | None
   project: str | None
@@ -123,14 +116,51 @@ def place(options: argparse.Namespace) -> Place:
   return Place(options.zone, options.project, options.owner, getattr(options, 'internal_ip', False))
 
 
-def describe(commands: Commands, command: Sequence[str], assumed: dict) -> dict | None:
-  """What gcloud's `describe` says of a resource; None if there is none of that name."""
-  try:
-    return json.loads(commands.read([*command, '--format=json'], json.dumps(assumed)))
-  except CommandFailed as error:
-    if 'NOT_FOUND' in error.stderr:
-      return None
-    raise
+class Resource:
+  """What gcloud creates, describes and deletes under a name: a slice, or a request for one.
+
+  Attributes:
+    name: of the resource.
+    commands: run gcloud.
+  """
+
+  KIND = ''  # for messages
+  GROUP = ''  # of commands, `gcloud compute tpus GROUP`
+  DELETE_FLAGS: tuple[str, ...] = ('--quiet',)
+
+  def __init__(self, name: str, place: Place, commands: Commands):
+    self.name, self.commands, self._place = name, commands, place
+
+  def describe(self) -> dict | None:
+    """What the API says of it; None if there is none of that name."""
+    command = self._gcloud('describe', self.name, *self._place.flags, '--format=json')
+    try:
+      return json.loads(self.commands.read(command, json.dumps(self._assumed())))
+    except CommandFailed as error:
+      if 'NOT_FOUND' in error.stderr:
+        return None
+      raise
+
+  def delete(self) -> None:
+    """Deletes it, if these launchers created it for this owner."""
+    self.commands.note(f'goes on only if the labels are {self._place.labels_text}')
+    description = self.describe()
+    if description is None:
+      self.commands.log(f'there is no {self.KIND} {self.name}: nothing to delete')
+      return
+    self._check_before_delete(description)
+    self.commands.run(self._gcloud('delete', self.name, *self._place.flags, *self.DELETE_FLAGS))
+
+  def _assumed(self) -> dict:
+    """What a dry run takes for the description."""
+    raise NotImplementedError
+
+  def _check_before_delete(self, description: dict) -> None:
+    """UsageError if it must not be deleted."""
+    raise NotImplementedError
+
+  def _gcloud(self, verb: str, *arguments: str) -> list[str]:
+    return ['gcloud', 'compute', 'tpus', self.GROUP, verb, *arguments]
 
 
 # --- which TPUs -------------------------------------------------------------------------------------------------------
@@ -149,19 +179,12 @@ TYPE_EXAMPLES = 'v4-128, v5litepod-64, v5p-128, v6e-64'
 
 @dataclasses.dataclass(frozen=True)
 class AcceleratorType:
-  """A kind and size of slice.
+  """A kind and size of slice."""
 
-  Attributes:
-    name: as gcloud takes it: `v5litepod-64`.
-    generation: of the chips, as gin files are named: `v5e`.
-    chips: how many.
-    runtime: software of the machines that JAX needs.
-  """
-
-  name: str
-  generation: str
+  name: str  # as gcloud takes it: v5litepod-64
+  generation: str  # of the chips, as gin files are named: v5e
   chips: int
-  runtime: str
+  runtime: str  # software of its machines that JAX needs
 
   def __str__(self) -> str:
     """What the number means, which differs between generations, and the gin file for so many chips, if there is one."""
@@ -185,19 +208,12 @@ def accelerator_type(name: str) -> AcceleratorType:
 
 @dataclasses.dataclass(frozen=True)
 class TpuRequest:
-  """What kind of slice to ask for.
-
-  Attributes:
-    type: its accelerator type.
-    runtime: software of its machines.
-    spot: cheap, and taken away at any time.
-    extra: more flags for gcloud, as they are: `--network=…`, `--service-account=…`, `--reserved`.
-  """
+  """What kind of slice to ask for."""
 
   type: AcceleratorType
   runtime: str
-  spot: bool = False
-  extra: tuple[str, ...] = ()
+  spot: bool = False  # cheap, and taken away at any time
+  extra: tuple[str, ...] = ()  # flags for gcloud, as they are: --network=…, --service-account=…, --reserved
 
   @property
   def flags(self) -> list[str]:

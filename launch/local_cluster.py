@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from launch.commands import add_command, command_parser, wrapped_command
-from launch.processes import ProcessGroup
 from launch.retry import joint_exit_code
+from launch.supervise import ProcessGroup
 from rembert.hosts.variables import ADDRESS, COUNT, INDEX
 
 EXAMPLES = """

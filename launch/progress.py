@@ -46,21 +46,13 @@ _STYLES = {
 
 @dataclasses.dataclass
 class RunProgress:
-  """A run and where it stands.
-
-  Attributes:
-    run: the run.
-    state: where it stands.
-    note: why it failed or was left out; how it will be restarted.
-    device: where it runs, or ran last; empty if there is only one place.
-    began: of the current start, monotonic.
-  """
+  """A run and where it stands."""
 
   run: Run
   state: RunState = RunState.WAITING
-  note: str = ''
-  device: str = ''
-  began: float = 0.0
+  note: str = ''  # why it failed or was left out; how it will be restarted
+  device: str = ''  # where it runs, or ran last; empty if there is only one place
+  began: float = 0.0  # of the current start, monotonic
 
   @property
   def kind(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from launch import gcloud
 from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, run_launcher
 from launch.retry import RetryCounter, RetryPolicy, add_retry_options, is_retryable, joint_exit_code, retry_policy
-from launch.tpu_vm import LOST_STATES, TpuVm, add_python, add_worker_verbs, show_status, tpu_vm
+from launch.tpu_vm import LOST_STATES, TpuVm, WorkerStatus, add_python, add_worker_verbs, show_status, tpu_vm
 from rembert.errors import RunError, UsageError
 from rembert.training.preemption import EXIT_STOPPED
 
@@ -43,28 +43,26 @@ _MAX_FAILURES = 10
 _SAVE_SECONDS = 600
 
 
-class QueuedResource:
-  """A request for a slice that waits in a queue (`gcloud compute tpus queued-resources`), by its name.
+class QueuedResource(gcloud.Resource):
+  """A request for a slice that waits in a queue, by its name, which is that of the node that it becomes."""
 
-  Attributes:
-    name: of the request, and of the node that it becomes.
-    commands: run gcloud.
-  """
+  KIND, GROUP = 'queued resource', 'queued-resources'
+  # --force: the machines too; without it a request that is ACTIVE is not deleted.
+  DELETE_FLAGS = ('--force', '--quiet')
 
   def __init__(self, name: str, place: gcloud.Place, commands: Commands, sleep: Callable[[float], None] = time.sleep):
-    self.name, self.commands, self._place, self._sleep = name, commands, place, sleep
+    super().__init__(name, place, commands)
+    self._sleep = sleep
 
   def create(self, request: gcloud.TpuRequest) -> None:
     """Puts the request into the queue, and does not wait."""
     flags = [f'--node-id={self.name}', f'--runtime-version={request.runtime}', *request.flags]
     flags += [f'--labels={self._place.labels_text}', *self._place.flags, '--async']
-    self.commands.run(self._gcloud('create', *flags))
+    self.commands.run(self._gcloud('create', self.name, *flags))
 
-  def describe(self) -> dict | None:
-    """What the API says of it; None if there is no such request."""
+  def _assumed(self) -> dict:
     node = {'nodeId': self.name, 'node': {'labels': self._place.labels}}
-    assumed = {'state': {'state': 'ACTIVE'}, 'tpu': {'nodeSpec': [node]}}
-    return gcloud.describe(self.commands, self._gcloud('describe', *self._place.flags), assumed)
+    return {'state': {'state': 'ACTIVE'}, 'tpu': {'nodeSpec': [node]}}
 
   def wait_until_active(self) -> None:
     """Waits, and logs each change of state; RunError if the request fails or goes away."""
@@ -83,20 +81,9 @@ class QueuedResource:
       self._sleep(wait)
       wait = min(2 * wait, _LONGEST_POLL)
 
-  def delete(self) -> None:
-    """Deletes the request and its machines, if these launchers created it for this owner."""
-    self.commands.note(f'goes on only if the labels are {self._place.labels_text}')
-    description = self.describe()
-    if description is None:
-      self.commands.log(f'there is no queued resource {self.name}: nothing to delete')
-      return
+  def _check_before_delete(self, description: dict) -> None:
     for spec in description.get('tpu', {}).get('nodeSpec', []) or [{}]:
       self._place.check_labels(spec.get('node', {}).get('labels', {}), f'the queued resource {self.name}')
-    # --force: the machines too; without it a request that is ACTIVE is not deleted.
-    self.commands.run(self._gcloud('delete', *self._place.flags, '--force', '--quiet'))
-
-  def _gcloud(self, verb: str, *flags: str) -> list[str]:
-    return ['gcloud', 'compute', 'tpus', 'queued-resources', verb, self.name, *flags]
 
 
 def state_of(description: dict | None) -> str:
@@ -115,29 +102,16 @@ def failure_of(description: dict | None) -> str:
 
 @dataclasses.dataclass
 class Watch:
-  """Keeps one run going on spot slices: asks again for what was taken away, and starts the run there.
-
-  Attributes:
-    resource: the request.
-    vm: the slice that it becomes.
-    request: what kind of slice.
-    command: that runs on all its workers.
-    python: of their environment.
-    every: seconds between two looks.
-    policy: how often a slice may vanish.
-    delete_when_done: delete the slice when the run has ended with 0.
-    sleep: seconds.
-    clock: monotonic.
-  """
+  """Keeps one run going on spot slices: asks again for what was taken away, and starts the run there."""
 
   resource: QueuedResource
-  vm: TpuVm
+  vm: TpuVm  # that the request becomes
   request: gcloud.TpuRequest
-  command: Sequence[str]
-  python: str
-  every: float = 60.0
-  policy: RetryPolicy = RETRY_POLICY
-  delete_when_done: bool = False
+  command: Sequence[str]  # that runs on all its workers
+  python: str  # version of their environment
+  every: float = 60.0  # seconds between two looks
+  policy: RetryPolicy = RETRY_POLICY  # how often a slice may vanish
+  delete_when_done: bool = False  # delete the slice when the run has ended with 0
   sleep: Callable[[float], None] = time.sleep
   clock: Callable[[], float] = time.monotonic
 
@@ -146,7 +120,7 @@ class Watch:
     self._active_since: float | None = None
     self._was_ever_active = self._has_started = False
     self._last_state = ''
-    self._last_workers: tuple = ()
+    self._last_workers: list[WorkerStatus] = []
 
   def run(self) -> int:
     """Runs until the command has ended; returns its exit code. RunError if no slice is to be had, or too often lost."""
@@ -229,8 +203,7 @@ class Watch:
     states = {worker.state for worker in workers}
     codes = [worker.exit_code for worker in workers if worker.exit_code is not None]
     errors = [code for code in codes if code and not _was_stopped(code)]
-    now = tuple((worker.host, worker.state, worker.exit_code) for worker in workers)
-    is_settled, self._last_workers = now == self._last_workers, now
+    is_settled, self._last_workers = workers == self._last_workers, workers
     if states == {'idle'}:
       self._start()
     elif states == {'ended'} and not any(map(_was_stopped, codes)):
@@ -250,7 +223,7 @@ class Watch:
     return None
 
   def _start(self) -> None:
-    self._last_workers = ()
+    self._last_workers = []
     try:
       self.vm.setup(self.python)
       self.vm.start(self.command)
@@ -263,7 +236,7 @@ class Watch:
 
   def _replace(self) -> None:
     self._wait_for_turn()
-    self._last_workers = ()
+    self._last_workers = []
     self.resource.delete()
 
   def _wait_for_turn(self) -> None:

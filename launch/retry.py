@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import math
 import signal
 from collections.abc import Callable, Sequence
@@ -13,19 +14,12 @@ _FIRST_WAIT = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
-  """Limits on restarts.
+  """Limits on restarts. The wait before one is a second, and doubles with every short run."""
 
-  Attributes:
-    max_restarts: in total.
-    max_short_runs: consecutive runs of less than `short_seconds`, which restarts do not help.
-    short_seconds: longer than a start and a few steps take.
-    max_wait: seconds; the wait before a restart is one second, and doubles with every short run.
-  """
-
-  max_restarts: int = 1000
-  max_short_runs: int = 10
-  short_seconds: float = 120.0
-  max_wait: float = 300.0
+  max_restarts: int = 1000  # in total
+  max_short_runs: int = 10  # consecutive ones, which restarts do not help
+  short_seconds: float = 120.0  # longer than a start and a few steps take
+  max_wait: float = 300.0  # seconds
 
 
 def add_retry_options(parser: argparse.ArgumentParser, defaults: RetryPolicy) -> None:
@@ -33,17 +27,14 @@ def add_retry_options(parser: argparse.ArgumentParser, defaults: RetryPolicy) ->
   kinds = {'max_restarts': 'in all', 'max_short_runs': 'in a row', 'short_seconds': 'what counts as a short run'}
   for name, default in dataclasses.asdict(defaults).items():
     help_text = f'{kinds.get(name, "longest wait before a restart, seconds")}; default %(default)s'
-    parser.add_argument(f'--{name}', type=_limit(type(default)), default=default, help=help_text)
+    limit = functools.partial(_limit, type(default))
+    parser.add_argument(f'--{name}', type=limit, default=default, help=help_text)
 
 
-def _limit(number: Callable[[str], float]) -> Callable[[str], float]:
-  def parse(text: str) -> float:
-    value = number(text)
-    if not 0 <= value < math.inf:
-      raise argparse.ArgumentTypeError('limits must be ≥ 0')
-    return value
-
-  return parse
+def _limit(number: Callable[[str], float], text: str) -> float:
+  if not 0 <= (value := number(text)) < math.inf:
+    raise argparse.ArgumentTypeError('limits must be ≥ 0')
+  return value
 
 
 def retry_policy(options: argparse.Namespace) -> RetryPolicy:
@@ -52,15 +43,11 @@ def retry_policy(options: argparse.Namespace) -> RetryPolicy:
 
 
 class RetryCounter:
-  """Counts the restarts of one command or machine, and decides about the next.
-
-  Attributes:
-    count: restarts so far.
-  """
+  """Counts the restarts of one command or machine, and decides about the next."""
 
   def __init__(self, policy: RetryPolicy, log: Callable[[str], None]):
     self._policy, self._log = policy, log
-    self.count = self._short_runs = 0
+    self._count = self._short_runs = 0
 
   def wait_after(self, code: int, lived: float) -> float | None:
     """Seconds until the next start; None if there is none.
@@ -73,8 +60,8 @@ class RetryCounter:
     if not is_retryable(code):
       return None
     self._short_runs = self._short_runs + 1 if lived < policy.short_seconds else 0
-    if self.count == policy.max_restarts:
-      self._log(f'{format_exit(code)} after {self.count} restarts; that is enough (--max_restarts)')
+    if self._count == policy.max_restarts:
+      self._log(f'{format_exit(code)} after {self._count} restarts; that is enough (--max_restarts)')
       return None
     if self._short_runs >= policy.max_short_runs:
       self._log(
@@ -82,9 +69,9 @@ class RetryCounter:
         '(--max_short_runs): it needs somebody to look at it'
       )
       return None
-    self.count += 1
+    self._count += 1
     wait = min(policy.max_wait, _FIRST_WAIT * 2 ** max(0, self._short_runs - 1))
-    self._log(f'{format_exit(code)} after {lived:.0f} s; restart {self.count} in {wait:.0f} s')
+    self._log(f'{format_exit(code)} after {lived:.0f} s; restart {self._count} in {wait:.0f} s')
     return wait
 
 

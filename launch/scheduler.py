@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from etils import epath
 
 from launch.experiment import Run, code_version
-from launch.processes import ProcessGroup, RestartedProcess, bind_to_parent
 from launch.progress import ProgressView, RunProgress, RunState, summary
 from launch.retry import RetryPolicy, format_exit, shell_exit_code
+from launch.supervise import ProcessGroup, RestartedProcess, bind_to_parent
 from rembert.command_line import add_modules
 from rembert.errors import UsageError
 from rembert.jobs.workdir_lock import locked
@@ -33,17 +33,11 @@ _POLL_SECONDS = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSlot:
-  """Room for one run at a time: an accelerator, or a share of the cores.
+  """Room for one run at a time: an accelerator, or a share of the cores."""
 
-  Attributes:
-    name: shown with the runs; empty if there is only one slot.
-    environment: variables that keep the run to its device.
-    cores: that the run may use; None for all.
-  """
-
-  name: str = ''
-  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  cores: frozenset[int] | None = None
+  name: str = ''  # shown with the runs; empty if there is only one slot
+  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)  # keeps the run to its device
+  cores: frozenset[int] | None = None  # that the run may use; None for all
 
 
 def device_slots(devices: Sequence[str]) -> list[DeviceSlot]:
@@ -78,15 +72,12 @@ def core_slots(count: int) -> list[DeviceSlot]:
 def add_run_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
   """Adds where runs go, and what all of them are given."""
   where = parser.add_mutually_exclusive_group()
-  where.add_argument(
-    '--devices', metavar='0,1,…', help='GPUs or TPU chips of this machine, a run on each (default: one run on all)'
-  )
-  where.add_argument(
-    '--side_by_side', type=int, default=1, metavar='N', help='runs at a time, each on a share of the cores (a CPU)'
-  )
-  parser.add_argument(
-    '--dry_run', action='store_true', help='print the commands, for a cluster or to look at, and run nothing'
-  )
+  help_text = 'GPUs or TPU chips of this machine, a run on each (default: one run on all)'
+  where.add_argument('--devices', metavar='0,1,…', help=help_text)
+  help_text = 'runs at a time, each on a share of the cores (a CPU)'
+  where.add_argument('--side_by_side', type=int, default=1, metavar='N', help=help_text)
+  help_text = 'print the commands, for a cluster or to look at, and run nothing'
+  parser.add_argument('--dry_run', action='store_true', help=help_text)
   add_modules(parser)
 
 
@@ -106,8 +97,7 @@ def chosen_slots(options: argparse.Namespace) -> list[DeviceSlot]:
 class Scheduler:
   """Starts each run as soon as what it needs is done and a slot is free, and restarts what was killed.
 
-  Attributes:
-    all: the runs in the order given, and where each stands.
+  `all` has the runs in the order given, and where each stands.
   """
 
   def __init__(
@@ -144,29 +134,29 @@ class Scheduler:
       while True:
         self._poll()
         if group.stop_signal is None:
-          self._leave_out()
-          self._start_ready()
+          for progress in self.all:
+            if progress.state is RunState.WAITING:
+              self._start_or_leave_out(progress)
         if not self._active:
           return group.stop_signal is None
         self._on_poll()
         time.sleep(_POLL_SECONDS)
 
-  def _start_ready(self) -> None:
-    for progress in self.all:
-      if not self._free:
-        return
-      needs = [self._by_name[name] for name in progress.run.needs]
-      if progress.state is RunState.WAITING and all(need.state is RunState.DONE for need in needs):
-        slot = self._free.pop(0)
-        process = RestartedProcess(
-          self._group,
-          functools.partial(self._start, progress, slot),
-          self._policy,
-          functools.partial(setattr, progress, 'note'),
-          functools.partial(self._ended, progress),
-        )
-        self._active.append((progress, slot, process))
-        process.poll()
+  def _start_or_leave_out(self, progress: RunProgress) -> None:
+    needs = [self._by_name[name] for name in progress.run.needs]
+    if lost := [need for need in needs if need.state in (RunState.FAILED, RunState.LEFT_OUT)]:
+      self._change(progress, RunState.LEFT_OUT, f'needs {lost[0].run.name}')
+    elif self._free and all(need.state is RunState.DONE for need in needs):
+      slot = self._free.pop(0)
+      process = RestartedProcess(
+        self._group,
+        functools.partial(self._start, progress, slot),
+        self._policy,
+        functools.partial(setattr, progress, 'note'),
+        functools.partial(self._ended, progress),
+      )
+      self._active.append((progress, slot, process))
+      process.poll()
 
   def _start(self, progress: RunProgress, slot: DeviceSlot) -> subprocess.Popen:
     file = log_file(progress.run)
@@ -207,13 +197,6 @@ class Scheduler:
         self._change(progress, RunState.STOPPED)
       else:
         self._change(progress, RunState.FAILED, progress.note)
-
-  def _leave_out(self) -> None:
-    """Leaves out what needs a run that has failed; called again and again, for others may need that."""
-    for progress in self.all:
-      lost = [name for name in progress.run.needs if self._by_name[name].state in (RunState.FAILED, RunState.LEFT_OUT)]
-      if progress.state is RunState.WAITING and lost:
-        self._change(progress, RunState.LEFT_OUT, f'needs {lost[0]}')
 
   def _change(self, progress: RunProgress, state: RunState, note: str = '') -> None:
     progress.state, progress.note = state, note

@@ -64,23 +64,14 @@ exit codes
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A configuration that is pre-trained once for every seed.
+  """A configuration that is pre-trained once for every seed."""
 
-  Attributes:
-    name: unique; of its folders, and in tables.
-    rows: of the paper's tables that it stands for: table and row.
-    gin_files: how it is pre-trained.
-    bindings: that go after them, `NAME=VALUE`.
-    settings: bindings of the grid.
-    kept_layers: how many layers fine-tuning keeps, from the bottom; None for all.
-  """
-
-  name: str
-  rows: tuple[tuple[int, str], ...]
+  name: str  # unique; of its folders, and in tables
+  rows: tuple[tuple[int, str], ...]  # table and row of the paper's tables
   gin_files: tuple[str, ...]
-  bindings: tuple[str, ...]
-  settings: Mapping[str, str]
-  kept_layers: int | None
+  bindings: tuple[str, ...]  # that go after them, `NAME=VALUE`
+  settings: Mapping[str, str]  # bindings of the grid
+  kept_layers: int | None  # that fine-tuning keeps, from the bottom; None for all
 
 
 def find_gin_files(paths: Sequence[str]) -> list[str]:
@@ -167,23 +158,14 @@ def build_models(
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """What is done with every model.
-
-  Attributes:
-    benchmark: that it is evaluated on; None for none.
-    pretrain_seeds: a pre-training each.
-    variants: of fine-tuning: bindings by name, `NAME` to `VALUE`; an empty one is fine-tuning as it is.
-    analyses: names, each with its gin file `gin/analyze_NAME.gin`.
-    analysis_bindings: for all of these.
-    flags: for every run.
-  """
+  """What is done with every model."""
 
   benchmark: Benchmark | None
-  pretrain_seeds: tuple[int, ...]
-  variants: tuple[Mapping[str, str], ...] = ({},)
-  analyses: tuple[str, ...] = ()
+  pretrain_seeds: tuple[int, ...]  # a pre-training each
+  variants: tuple[Mapping[str, str], ...] = ({},)  # of fine-tuning: bindings, NAME to VALUE; {} is fine-tuning as it is
+  analyses: tuple[str, ...] = ()  # NAME stands for gin/analyze_NAME.gin
   analysis_bindings: tuple[str, ...] = ()
-  flags: tuple[str, ...] = ()
+  flags: tuple[str, ...] = ()  # for every run
 
 
 def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> tuple[list[Run], list[dict[str, Any]]]:
@@ -200,25 +182,20 @@ def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> 
     entry: dict[str, Any] = {'name': model.name, 'rows': [list(row) for row in model.rows]}
     entry |= {'settings': dict(model.settings), 'gin_files': list(model.gin_files)}
     entry |= {'pretrained': [], 'learned': [], 'analyses': []}
+    entries.append(entry)
     for seed in recipe.pretrain_seeds:
       pretraining = _pretraining(model, seed, recipe, workdir)
       runs.append(pretraining)
       entry['pretrained'].append({'seed': seed, 'workdir': place(pretraining)})
       for variant, each in _finetuning(model, seed, pretraining, recipe, workdir):
         runs.append(each.run)
-        learned: dict[str, Any] = {
-          'pretrain_seed': seed,
-          'seed': each.seed,
-          'task': each.task,
-          'judged': list(each.evaluated),
-        }
-        learned |= {'variant': variant, 'learning_rate': each.learning_rate, 'workdir': place(each.run)}
-        entry['learned'].append(learned)
+        made = {'pretrain_seed': seed, 'seed': each.seed, 'task': each.task, 'judged': list(each.evaluated)}
+        how = {'variant': variant, 'learning_rate': each.learning_rate, 'workdir': place(each.run)}
+        entry['learned'].append(made | how)
       for what in recipe.analyses:
         analysis = _analysis(model, seed, what, pretraining, recipe, workdir)
         runs.append(analysis)
         entry['analyses'].append({'pretrain_seed': seed, 'what': what, 'workdir': place(analysis)})
-    entries.append(entry)
   return runs, entries
 
 
@@ -308,33 +285,26 @@ def parser() -> argparse.ArgumentParser:
   flags.add_argument('files', nargs='+', metavar='FILE', help='gin files of pre-training, or folders of them')
   flags.add_argument('--workdir', default='runs/sweep', metavar='DIR', help='default %(default)s')
   models = flags.add_argument_group('models')
-  models.add_argument(
-    '--grid', action='append', default=[], metavar='A.b=V,W', help='values of a binding; repeatable: all combinations'
-  )
+  repeatable: dict[str, Any] = {'action': 'append', 'default': []}
+  help_text = 'values of a binding; repeatable: all combinations'
+  models.add_argument('--grid', metavar='A.b=V,W', help=help_text, **repeatable)
   models.add_argument('--scale', choices=SCALES, help='of the models and of all that is done with them')
-  models.add_argument('--gin_file', action='append', default=[], metavar='FILE', help='after each FILE; repeatable')
-  models.add_argument(
-    '--pretrain_seeds', type=numbers, default=(0,), metavar='0,1', help='one pre-training each; default 0'
-  )
-  models.add_argument(
-    '--stop_diverged',
-    type=float,
-    default=1.0,
-    metavar='NATS',
-    help='stop a pre-training whose mean loss is so much above its lowest; 0 for never; default %(default)s',
-  )
+  models.add_argument('--gin_file', metavar='FILE', help='after each FILE; repeatable', **repeatable)
+  help_text = 'one pre-training each; default 0'
+  models.add_argument('--pretrain_seeds', type=numbers, default=(0,), metavar='0,1', help=help_text)
+  help_text = 'stop a pre-training whose mean loss is so much above its lowest; 0 for never; default %(default)s'
+  models.add_argument('--stop_diverged', type=float, default=1.0, metavar='NATS', help=help_text)
   finetuning = flags.add_argument_group('fine-tuning')
   add_benchmark(finetuning, is_required=False)
   finetuning.add_argument(
-    '--finetune_grid', action='append', default=[], metavar='A.b=V,W', help='the same for fine-tuning; repeatable'
+    '--finetune_grid', metavar='A.b=V,W', help='the same for fine-tuning; repeatable', **repeatable
   )
   finetuning.add_argument(
-    '--finetune_gin_file', action='append', default=[], metavar='FILE', help='for all that is learned; repeatable'
+    '--finetune_gin_file', metavar='FILE', help='for all that is learned; repeatable', **repeatable
   )
   analyses = flags.add_argument_group('analyses')
-  analyses.add_argument(
-    '--analyses', type=words, default=(), metavar='A,B', help='files gin/analyze_NAME.gin by their names'
-  )
+  help_text = 'files gin/analyze_NAME.gin by their names'
+  analyses.add_argument('--analyses', type=words, default=(), metavar='A,B', help=help_text)
   add_run_options(flags.add_argument_group('where'))
   return flags
 

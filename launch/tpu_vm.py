@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import gzip
-import io
 import os
 import pathlib
 import re
@@ -49,19 +48,12 @@ _STATUS = re.compile(r'^rembert-launch (\S+) (idle|running|ended|lost) (\d+|-) (
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStatus:
-  """The run of one worker.
-
-  Attributes:
-    host: name of the worker.
-    state: `idle` (nothing was started yet), `running`, `ended`, or `lost`: the exit code was never written.
-    exit_code: of a run that has ended.
-    since: ISO 8601.
-  """
+  """The run of one worker."""
 
   host: str
-  state: str
-  exit_code: int | None
-  since: str
+  state: str  # idle (nothing was started yet), running, ended, or lost: the exit code was never written
+  exit_code: int | None  # of a run that has ended
+  since: str = dataclasses.field(compare=False)  # ISO 8601
 
   def __post_init__(self):
     if self.state == 'ended' and self.exit_code is None:
@@ -72,23 +64,15 @@ class WorkerStatus:
     return f'{self.host}: {self.state}{code}, {self.since}'
 
 
-class TpuVm:
-  """A slice: a node of the Cloud TPU API (`gcloud compute tpus tpu-vm`), and its machines, the workers.
+class TpuVm(gcloud.Resource):
+  """A slice: a node of the Cloud TPU API (`gcloud compute tpus tpu-vm`), and its machines, the workers."""
 
-  Attributes:
-    name: of the node.
-    commands: run gcloud.
-  """
+  KIND, GROUP = 'TPU VM', 'tpu-vm'
 
   def __init__(self, name: str, place: gcloud.Place, commands: Commands, program: str = PROGRAM):
-    """
-    Args:
-      name: of the node.
-      place: where it is, and whose.
-      commands: run gcloud.
-      program: that a user would type next: `launch.tpu_vm` or `launch.queued_resource`.
-    """
-    self.name, self.commands, self._place, self._program = name, commands, place, program
+    """`program` is what a user would type next: `launch.tpu_vm` or `launch.queued_resource`."""
+    super().__init__(name, place, commands)
+    self._program = program
 
   # --- the node ---
 
@@ -97,26 +81,17 @@ class TpuVm:
     flags = [f'--version={request.runtime}', *request.flags, f'--labels={self._place.labels_text}']
     self.commands.run(self._gcloud('create', self.name, *flags, *self._place.flags))
 
-  def describe(self) -> dict | None:
-    """What the API says of it (`state`, `labels`, …); None if there is no such node."""
-    assumed = {'state': 'READY', 'labels': self._place.labels}
-    return gcloud.describe(self.commands, self._gcloud('describe', self.name, *self._place.flags), assumed)
+  def _assumed(self) -> dict:
+    return {'state': 'READY', 'labels': self._place.labels}
 
-  def delete(self) -> None:
-    """Deletes it, if these launchers created it for this owner, and not as part of a queued resource."""
-    self.commands.note(f'goes on only if the labels are {self._place.labels_text}')
-    node = self.describe()
-    if node is None:
-      self.commands.log(f'there is no TPU VM {self.name}: nothing to delete')
-      return
-    self._place.check_labels(node.get('labels', {}), f'the TPU VM {self.name}')
-    if queued := node.get('queuedResource'):
+  def _check_before_delete(self, description: dict) -> None:
+    self._place.check_labels(description.get('labels', {}), f'the TPU VM {self.name}')
+    if queued := description.get('queuedResource'):
       raise UsageError(
         f'{self.name} is held by a queued resource, which would be left behind',
         where=queued,
         fix=f'python -m launch.queued_resource delete {queued.rpartition("/")[2]}',
       )
-    self.commands.run(self._gcloud('delete', self.name, *self._place.flags, '--quiet'))
 
   # --- its workers ---
 
@@ -175,9 +150,6 @@ class TpuVm:
     line = shlex.join(['bash', SCRIPT.name, *arguments])
     return self._gcloud('ssh', self.name, f'--worker={worker}', f'--command={line}', *self._reach)
 
-  def _gcloud(self, verb: str, *arguments: str) -> list[str]:
-    return ['gcloud', 'compute', 'tpus', 'tpu-vm', verb, *arguments]
-
   @property
   def _reach(self) -> list[str]:
     return [*self._place.flags, *(['--internal-ip'] if self._place.internal_ip else [])]
@@ -193,12 +165,13 @@ def write_archive(target: pathlib.Path, root: pathlib.Path = ROOT) -> None:
       'there is no lock to make an environment from', where=str(root), fix='start from a checkout of the project'
     )
   target.parent.mkdir(parents=True, exist_ok=True)
-  content = io.BytesIO()
-  with tarfile.open(fileobj=content, mode='w') as archive:
+  with (
+    open(target, 'wb') as file,
+    gzip.GzipFile('', 'wb', fileobj=file, mtime=0) as packed,
+    tarfile.open(fileobj=packed, mode='w') as archive,
+  ):
     for name in _project_files(root):
       archive.add(root / name, arcname=name, recursive=False, filter=_without_owner)
-  with open(target, 'wb') as file, gzip.GzipFile('', 'wb', fileobj=file, mtime=0) as packed:
-    packed.write(content.getvalue())
 
 
 def _project_files(root: pathlib.Path) -> list[str]:

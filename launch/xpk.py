@@ -39,12 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   create.add_argument('--spot', action='store_true', help='for clusters that make their nodes when they are asked for')
   create.add_argument('--max_restarts', type=int, default=100, help='default %(default)s')
   create.add_argument('--save_seconds', type=int, default=600, help='from SIGTERM to SIGKILL; default %(default)s')
-  create.add_argument(
-    '--join_seconds',
-    type=int,
-    default=3600,
-    help='how long the first machine waits for the last, added to the command of rembert.main; default %(default)s',
-  )
+  help_text = 'how long the first machine waits for the last, added to the command of rembert.main; default %(default)s'
+  create.add_argument('--join_seconds', type=int, default=3600, help=help_text)
   return run_launcher(parser, argv)
 
 

@@ -62,19 +62,12 @@ GIN_FILES |= {'tatoeba': 'gin/evaluate_tatoeba.gin', 'bucc2018': 'gin/evaluate_b
 
 @dataclasses.dataclass(frozen=True)
 class TaskRun:
-  """A run that ends with scores.
-
-  Attributes:
-    run: the run.
-    task: that is fine-tuned, or retrieval.
-    seed: None for retrieval.
-    learning_rate: None for that of the gin file.
-  """
+  """A run that ends with scores."""
 
   run: Run
-  task: str
-  seed: int | None = None
-  learning_rate: float | None = None
+  task: str  # that is fine-tuned, or retrieval
+  seed: int | None = None  # None for retrieval
+  learning_rate: float | None = None  # None for that of the gin file
 
   @property
   def evaluated(self) -> tuple[str, ...]:
@@ -84,27 +77,16 @@ class TaskRun:
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """The tasks that models are evaluated on, and how they are fine-tuned.
+  """The tasks that models are evaluated on, and how they are fine-tuned."""
 
-  Attributes:
-    data_dir: XTREME's download folder.
-    labels_dir: gold labels; None for those in the data.
-    tasks: of `ALL_TASKS`.
-    seeds: one run each.
-    learning_rates: 'table10', or numbers with commas between them; None for those of the gin files.
-    gin_files: for all fine-tuning.
-    bindings: likewise, as `--gin.NAME=VALUE`.
-    flags: for every run.
-  """
-
-  data_dir: str
-  labels_dir: str | None
-  tasks: tuple[str, ...]
-  seeds: tuple[int, ...]
-  learning_rates: str | None
-  gin_files: tuple[str, ...]
-  bindings: tuple[str, ...]
-  flags: tuple[str, ...] = ()
+  data_dir: str  # XTREME's download folder
+  labels_dir: str | None  # gold labels; None for those in the data
+  tasks: tuple[str, ...]  # of ALL_TASKS
+  seeds: tuple[int, ...]  # one run each
+  learning_rates: str | None  # table10, or numbers with commas between them; None for those of the gin files
+  gin_files: tuple[str, ...]  # for all fine-tuning
+  bindings: tuple[str, ...]  # likewise, as --gin.NAME=VALUE
+  flags: tuple[str, ...] = ()  # for every run
 
   @functools.cached_property
   def missing(self) -> dict[str, str]:
@@ -195,11 +177,8 @@ def add_benchmark(parser: argparse._ActionsContainer, *, is_required: bool = Tru
   parser.add_argument('--labels_dir', metavar='DIR', help='gold labels (default: DIR/labels)')
   parser.add_argument('--tasks', type=words, default=ALL_TASKS, metavar='A,B', help=f'of {", ".join(ALL_TASKS)}')
   parser.add_argument('--seeds', type=numbers, default=(0, 1, 2), metavar='0,1,2', help='one run of fine-tuning each')
-  parser.add_argument(
-    '--learning_rates',
-    metavar='A,B',
-    help="table10 for the paper's sweeps, or numbers, of which dev chooses (default: those of the gin files)",
-  )
+  help_text = "table10 for the paper's sweeps, or numbers, of which dev chooses (default: those of the gin files)"
+  parser.add_argument('--learning_rates', metavar='A,B', help=help_text)
 
 
 def benchmark_from(
@@ -215,16 +194,8 @@ def benchmark_from(
       _rates(options.learning_rates, task)
   except ValueError:
     parser.error(f'--learning_rates={options.learning_rates}: table10, or numbers as in 1e-5,3e-5')
-  return Benchmark(
-    options.data_dir,
-    options.labels_dir,
-    options.tasks,
-    options.seeds,
-    options.learning_rates,
-    tuple(gin_files),
-    tuple(bindings),
-    shared_flags(options),
-  )
+  named = {name: getattr(options, name) for name in ('data_dir', 'labels_dir', 'tasks', 'seeds', 'learning_rates')}
+  return Benchmark(**named, gin_files=tuple(gin_files), bindings=tuple(bindings), flags=shared_flags(options))
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -300,9 +271,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   add_benchmark(parser)
   parser.add_argument('--workdir', default='runs/xtreme', metavar='DIR', help='default %(default)s')
   parser.add_argument('--name', help='of the model in the table (default: the last part of MODEL)')
-  parser.add_argument(
-    '--gin_file', action='append', default=[], metavar='FILE', help='for all that is learned; repeatable'
-  )
+  help_text = 'for all that is learned; repeatable'
+  parser.add_argument('--gin_file', action='append', default=[], metavar='FILE', help=help_text)
   add_run_options(parser)
   options, bindings = parser.parse_known_args(argv)
   if unknown := [binding for binding in bindings if not re.match(r'--gin\.\w+\.\w+=', binding)]:

@@ -1713,8 +1713,8 @@ MUTANTS = [
   Mutant(
     'one restart more is made than --max_restarts allows',
     'launch/retry.py',
-    'if self.count == policy.max_restarts:',
-    'if self.count > policy.max_restarts:',
+    'if self._count == policy.max_restarts:',
+    'if self._count > policy.max_restarts:',
     area='launch',
     tests=('tests/launch/test_supervise.py',),
   ),
@@ -1773,7 +1773,7 @@ MUTANTS = [
     'the lifetime of a spot slice is counted from the first slice that there was',
     'launch/queued_resource.py',
     'self._active_since = None',
-    'self._last_workers = ()',
+    'self._last_workers = []',
     area='launch',
   ),
   Mutant(

@@ -1,9 +1,11 @@
 """Looks for what is wrong before a run does: `python -m rembert.doctor`."""
 
 import argparse
+import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 DESCRIPTION = """\
 Look for what is wrong before a run finds it: packages, devices, data, workdir, memory, disk. Nothing is changed."""
@@ -23,29 +25,29 @@ exit codes
   0 nothing that would keep a run from working (warnings may be there) · 1 a problem was found · 2 wrong usage
 """
 
-# By which flag a check is asked for; those without one are always made.
-CHECKS: Mapping[str, tuple[str, ...]] = {
-  'python': (),
-  'packages': (),
-  'tensorflow': (),
-  'imports': (),
-  'devices': (),
-  'disk': (),
-  'open_files': (),
-  'clock': (),
-  'proxy': (),
-  'memory': (),
-  'vocabulary': ('vocabulary', 'workdir', 'store'),
-  'xtreme': ('data_dir',),
-  'store': ('store',),
-  'dumps': ('dumps',),
-  'workdir': ('workdir',),
-  'checkpoints': ('workdir',),
+# By name, the module of `check_NAME` and the flags that ask for it; a check without flags is always made.
+CHECKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+  'python': ('checks_system', ()),
+  'packages': ('checks_system', ()),
+  'tensorflow': ('checks_system', ()),
+  'imports': ('checks_system', ()),
+  'devices': ('checks_devices', ()),
+  'disk': ('checks_system', ()),
+  'open_files': ('checks_system', ()),
+  'clock': ('checks_system', ()),
+  'proxy': ('checks_system', ()),
+  'memory': ('checks_devices', ()),
+  'vocabulary': ('checks_data', ('vocabulary', 'workdir', 'store')),
+  'xtreme': ('checks_data', ('data_dir',)),
+  'store': ('checks_data', ('store',)),
+  'dumps': ('checks_data', ('dumps',)),
+  'workdir': ('checks_data', ('workdir',)),
+  'checkpoints': ('checks_data', ('workdir',)),
 }
 
 
-def parser() -> argparse.ArgumentParser:
-  """The command line."""
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+  """Flags and gin bindings; exits with 2 on anything else."""
   flags = argparse.ArgumentParser(
     prog='python -m rembert.doctor',
     description=DESCRIPTION,
@@ -66,83 +68,66 @@ def parser() -> argparse.ArgumentParser:
   how.add_argument('--only', metavar='A,B', help=f'these checks alone, of {" ".join(CHECKS)}')
   how.add_argument('--tensorflow', action='store_true', help='import TensorFlow, SeqIO and t5, to see if they can be')
   how.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
-  return flags
-
-
-def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-  """Flags and gin bindings; exits with 2 on anything else."""
-  flags = parser()
   options, rest = flags.parse_known_args(argv)
   for argument in rest:
     if not argument.startswith('--gin.') or '=' not in argument:
       flags.error(f'unknown argument {argument}')
   if rest and not options.gin_file:
     flags.error('a binding is of no use without --gin_file=FILE')
-  for name in (options.only or '').split(',') if options.only else ():
+  for name in options.only.split(',') if options.only else ():
     if name not in CHECKS:
       flags.error(f'--only={name}: there is no such check; there are {", ".join(CHECKS)}')
-    if CHECKS[name] and not any(getattr(options, flag) for flag in CHECKS[name]):
-      flags.error(f'--only={name} needs ' + ' or '.join(f'--{flag}' for flag in CHECKS[name]))
+    if not _is_asked_for(name, options):
+      flags.error(f'--only={name} needs ' + ' or '.join(f'--{flag}' for flag in CHECKS[name][1]))
   return options, [argument.removeprefix('--gin.') for argument in rest]
 
 
-def chosen_checks(options: argparse.Namespace) -> Mapping:
+def _is_asked_for(name: str, options: argparse.Namespace) -> bool:
+  flags = CHECKS[name][1]
+  return not flags or any(getattr(options, flag) for flag in flags)
+
+
+def chosen_checks(options: argparse.Namespace) -> Mapping[str, Callable]:
   """The checks that the flags ask for, by name."""
-  from rembert.doctor import data, devices, imports, memory, packages, surroundings, workdirs
-
-  functions = {
-    'python': packages.check_python,
-    'packages': packages.check_packages,
-    'tensorflow': packages.check_tensorflow,
-    'imports': imports.check_imports,
-    'devices': devices.check_devices,
-    'disk': surroundings.check_disk,
-    'open_files': surroundings.check_open_files,
-    'clock': surroundings.check_clock,
-    'proxy': surroundings.check_proxy,
-    'memory': memory.check_memory,
-    'vocabulary': data.check_vocabulary,
-    'xtreme': data.check_xtreme,
-    'store': data.check_store,
-    'dumps': data.check_dumps,
-    'workdir': workdirs.check_workdir,
-    'checkpoints': workdirs.check_checkpoints,
-  }
-  only = options.only.split(',') if options.only else list(CHECKS)
-  is_asked_for = lambda name: not CHECKS[name] or any(getattr(options, flag) for flag in CHECKS[name])
-  return {name: functions[name] for name in only if is_asked_for(name)}
+  names = options.only.split(',') if options.only else [name for name in CHECKS if _is_asked_for(name, options)]
+  modules = {name: importlib.import_module(f'rembert.doctor.{CHECKS[name][0]}') for name in names}
+  return {name: getattr(module, f'check_{name}') for name, module in modules.items()}
 
 
-def run(options: argparse.Namespace, bindings: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
   """Examines, prints the table, returns the exit code."""
+  options, bindings = parse(sys.argv[1:] if argv is None else argv)
   # Before anything imports JAX: counting parameters and reading checkpoints must not take an accelerator.
-  environment = dict(os.environ)
+  variables = dict(os.environ)
   os.environ['JAX_PLATFORMS'] = 'cpu'
-  from rembert.doctor.examined import Examined
-  from rembert.doctor.findings import Level, examine
-  from rembert.doctor.table import show
+  from rembert.doctor.environment import Environment, Level, examine
 
-  examined = Examined(
-    vocabulary=options.vocabulary,
-    data_dir=options.data_dir,
-    store=options.store,
-    dumps=options.dumps,
-    workdir=options.workdir,
-    gin_files=tuple(options.gin_file),
-    bindings=tuple(bindings),
-    imports_tensorflow=options.tensorflow,
-    show_traceback=options.traceback,
-    environment=environment,
-  )
-  findings = list(examine(chosen_checks(options), examined))
+  named = {name: value for name, value in vars(options).items() if name not in ('only', 'gin_file', '_')}
+  environment = Environment(**named, gin_files=tuple(options.gin_file), bindings=tuple(bindings), variables=variables)
+  findings = list(examine(chosen_checks(options), environment))
   show(findings)
   return 1 if any(finding.level is Level.PROBLEM for finding in findings) else 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-  """The whole program."""
-  options, bindings = parse(sys.argv[1:] if argv is None else argv)
-  return run(options, bindings)
+def show(findings: Sequence) -> None:
+  """Prints the table of findings and their number by level; to a log file, in wide columns."""
+  import rich.box
+  import rich.console
+  import rich.table
+
+  console = rich.console.Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False, emoji=False)
+  table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+  for column in ('check', '', 'finding', 'what to do'):
+    table.add_column(column, overflow='fold')
+  styles = {'ok': 'green', 'warning': 'yellow', 'problem': 'red'}
+  name = None
+  for finding in findings:
+    label, level = finding.check if finding.check != name else '', finding.level.value
+    table.add_row(label, level, finding.text, finding.fix, style=styles[level])
+    name = finding.check
+  console.print(table)
+  counts = Counter(finding.level.value for finding in findings)
+  console.print(f'{counts["problem"]} problem(s), {counts["warning"]} warning(s), {counts["ok"]} ok')
 
 
 if __name__ == '__main__':

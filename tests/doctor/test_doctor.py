@@ -11,25 +11,24 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from rembert.doctor import packages
 from rembert.doctor.__main__ import CHECKS, chosen_checks, main, parse
-from rembert.doctor.examined import PROJECT, Examined
-from rembert.doctor.findings import Level, examine, problem, well
+from rembert.doctor.checks_system import locked_versions
+from rembert.doctor.environment import PROJECT, Environment, Level, examine, problem, well
 from rembert.saved_models import open_saved
 from tasks.xtreme import verify
 
 GIB = 2**30
-PINNED = packages._locked(PROJECT / 'requirements.txt')
+PINNED = locked_versions(PROJECT)
 
 
 @pytest.fixture
-def healthy(tmp_path, saved_with_vocabulary, small_store) -> Examined:
+def healthy(tmp_path, saved_with_vocabulary, small_store) -> Environment:
   """A machine with all that a run may want, which a test then spoils."""
   for name in ('dev', 'pci', 'here'):
     (tmp_path / name).mkdir()
   store = tmp_path / 'store'
   shutil.copytree(small_store.folder, store)
-  return Examined(
+  return Environment(
     workdir=str(saved_with_vocabulary),
     store=str(store),
     dumps='tasks/wikipedia/sample',
@@ -38,7 +37,7 @@ def healthy(tmp_path, saved_with_vocabulary, small_store) -> Examined:
     path=(str(PROJECT), *sys.path),
     python=(3, 11, 9),
     versions=lambda: PINNED,
-    environment={'JAX_PLATFORMS': 'cpu'},
+    variables={'JAX_PLATFORMS': 'cpu'},
     devices=tmp_path / 'dev',
     pci_devices=tmp_path / 'pci',
     cpuinfo=tmp_path / 'cpuinfo',
@@ -48,8 +47,8 @@ def healthy(tmp_path, saved_with_vocabulary, small_store) -> Examined:
   )
 
 
-def all_checks(examined: Examined) -> Mapping[str, Callable]:
-  flags = [f'--{name}={getattr(examined, name)}' for name in ('workdir', 'store', 'dumps', 'data_dir', 'vocabulary')]
+def all_checks(environment: Environment) -> Mapping[str, Callable]:
+  flags = [f'--{name}={getattr(environment, name)}' for name in ('workdir', 'store', 'dumps', 'data_dir', 'vocabulary')]
   return chosen_checks(parse([flag for flag in flags if not flag.endswith('=None')])[0])
 
 
@@ -73,119 +72,119 @@ def test_a_processor_that_multiplies_bfloat16_is_worth_a_word(healthy, tmp_path)
 
 
 def with_versions(**changes: str | None) -> Callable:
-  def plant(examined: Examined, folder: pathlib.Path) -> Examined:
+  def plant(environment: Environment, folder: pathlib.Path) -> Environment:
     versions = PINNED | {name.replace('_', '-'): version for name, version in changes.items()}
-    return dataclasses.replace(examined, versions=lambda: {name: v for name, v in versions.items() if v})
+    return dataclasses.replace(environment, versions=lambda: {name: v for name, v in versions.items() if v})
 
   return plant
 
 
 def with_environment(**variables: str) -> Callable:
-  return lambda examined, folder: dataclasses.replace(examined, environment=variables)
+  return lambda environment, folder: dataclasses.replace(environment, variables=variables)
 
 
 def with_fields(**fields) -> Callable:
-  return lambda examined, folder: dataclasses.replace(examined, **fields)
+  return lambda environment, folder: dataclasses.replace(environment, **fields)
 
 
-def gin_as_a_package(examined, folder):
-  (examined.folder / 'gin').mkdir()
-  (examined.folder / 'gin' / '__init__.py').touch()
-  return examined
+def gin_as_a_package(environment, folder):
+  (environment.folder / 'gin').mkdir()
+  (environment.folder / 'gin' / '__init__.py').touch()
+  return environment
 
 
-def another_package_called_tasks(examined, folder):
-  (examined.folder / 'tasks').mkdir()
-  (examined.folder / 'tasks' / '__init__.py').touch()
-  return examined
+def another_package_called_tasks(environment, folder):
+  (environment.folder / 'tasks').mkdir()
+  (environment.folder / 'tasks' / '__init__.py').touch()
+  return environment
 
 
-def a_graphics_card(examined, folder):
+def a_graphics_card(environment, folder):
   (folder / 'dev' / 'nvidia0').touch()
-  return dataclasses.replace(examined, environment={'CUDA_VISIBLE_DEVICES': ''})
+  return dataclasses.replace(environment, variables={'CUDA_VISIBLE_DEVICES': ''})
 
 
-def a_tpu(examined, folder):
+def a_tpu(environment, folder):
   slot = folder / 'pci' / '0000:00:05.0'
   slot.mkdir()
   (slot / 'vendor').write_text('0x1ae0')
   (slot / 'device').write_text('0x0063')
-  return examined
+  return environment
 
 
-def a_vocabulary_with_other_ids(examined, folder):
+def a_vocabulary_with_other_ids(environment, folder):
   import sentencepiece
 
   text = iter(['der Fluss fließt durch die Stadt und in das Meer'] * 50)
   with open(folder / 'other.model', 'wb') as file:
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=text, model_writer=file, vocab_size=24, minloglevel=2)
-  return dataclasses.replace(examined, vocabulary=str(folder / 'other.model'))
+  return dataclasses.replace(environment, vocabulary=str(folder / 'other.model'))
 
 
-def a_vocabulary_that_is_none(examined, folder):
+def a_vocabulary_that_is_none(environment, folder):
   (folder / 'text.model').write_text('version https://git-lfs.github.com/spec/v1')
-  return dataclasses.replace(examined, vocabulary=str(folder / 'text.model'))
+  return dataclasses.replace(environment, vocabulary=str(folder / 'text.model'))
 
 
-def a_short_shard(examined, folder):
-  shard = next(pathlib.Path(examined.store).glob('*/train-*.array_record'))
+def a_short_shard(environment, folder):
+  shard = next(pathlib.Path(environment.store).glob('*/train-*.array_record'))
   shard.write_bytes(shard.read_bytes()[:-10])
-  return examined
+  return environment
 
 
-def another_vocabulary_in_the_store(examined, folder):
-  (pathlib.Path(examined.store) / 'vocabulary' / 'sentencepiece.model').write_bytes(b'another')
-  return examined
+def another_vocabulary_in_the_store(environment, folder):
+  (pathlib.Path(environment.store) / 'vocabulary' / 'sentencepiece.model').write_bytes(b'another')
+  return environment
 
 
-def no_manifest(examined, folder):
-  (pathlib.Path(examined.store) / 'manifest.json').unlink()
-  return examined
+def no_manifest(environment, folder):
+  (pathlib.Path(environment.store) / 'manifest.json').unlink()
+  return environment
 
 
-def a_dump_that_is_a_web_page(examined, folder):
+def a_dump_that_is_a_web_page(environment, folder):
   (folder / 'dewiki-pages-articles.xml').write_text('<html>404</html>')
-  return dataclasses.replace(examined, dumps=str(folder / '*wiki*.xml'))
+  return dataclasses.replace(environment, dumps=str(folder / '*wiki*.xml'))
 
 
-def an_altered_checkpoint(examined, folder):
-  state = open_saved(examined.workdir).folder / 'state'
+def an_altered_checkpoint(environment, folder):
+  state = open_saved(environment.workdir).folder / 'state'
   file = max((path for path in pathlib.Path(state).rglob('*') if path.is_file()), key=lambda path: path.stat().st_size)
   content = bytearray(file.read_bytes())
   content[len(content) // 2] ^= 0xFF
   file.write_bytes(bytes(content))
-  return examined
+  return environment
 
 
-def a_checkpoint_without_meta(examined, folder):
-  shutil.rmtree(open_saved(examined.workdir).folder / 'meta')
-  return examined
+def a_checkpoint_without_meta(environment, folder):
+  shutil.rmtree(open_saved(environment.workdir).folder / 'meta')
+  return environment
 
 
-def a_file_for_a_workdir(examined, folder):
+def a_file_for_a_workdir(environment, folder):
   (folder / 'file').touch()
-  return dataclasses.replace(examined, workdir=str(folder / 'file' / 'run'))
+  return dataclasses.replace(environment, workdir=str(folder / 'file' / 'run'))
 
 
-def a_file_from_the_future(examined, folder):
-  file = pathlib.Path(examined.workdir) / 'metrics.jsonl'
+def a_file_from_the_future(environment, folder):
+  file = pathlib.Path(environment.workdir) / 'metrics.jsonl'
   file.touch()
   os.utime(file, (time.time() + 9000,) * 2)
-  return examined
+  return environment
 
 
-def no_task_of_xtreme(examined, folder):
-  return dataclasses.replace(examined, data_dir=str(folder))
+def no_task_of_xtreme(environment, folder):
+  return dataclasses.replace(environment, data_dir=str(folder))
 
 
-def a_broken_file_of_xtreme(examined, folder):
+def a_broken_file_of_xtreme(environment, folder):
   (folder / 'xtreme' / 'xquad').mkdir(parents=True)
   (folder / 'xtreme' / 'xquad' / 'xquad.de.json').write_text('{"data": ')
-  return dataclasses.replace(examined, data_dir=str(folder / 'xtreme'))
+  return dataclasses.replace(environment, data_dir=str(folder / 'xtreme'))
 
 
-def a_large_model(examined, folder):
-  return dataclasses.replace(examined, gin_files=('gin/pretrain_large.gin',), available_bytes=lambda: 8 * GIB)
+def a_large_model(environment, folder):
+  return dataclasses.replace(environment, gin_files=('gin/pretrain_large.gin',), available_bytes=lambda: 8 * GIB)
 
 
 PROXY = 'http://ada:secret@proxy.example:3128'
@@ -230,8 +229,8 @@ WARNED = {
 }
 
 
-def found(examined: Examined, check: str) -> list:
-  return list(examine({check: ALL[check]}, examined))
+def found(environment: Environment, check: str) -> list:
+  return list(examine({check: ALL[check]}, environment))
 
 
 ALL = chosen_checks(parse(['--workdir=a', '--store=a', '--dumps=a', '--data_dir=a'])[0])
@@ -249,10 +248,10 @@ def test_a_planted_problem_is_found_with_its_fix(name, healthy, tmp_path, monkey
 @pytest.mark.parametrize('name', WARNED)
 def test_what_may_go_well_is_warned_of(name, healthy, tmp_path):
   check, plant, text, fix = WARNED[name]
-  examined = plant(healthy, tmp_path)
+  environment = plant(healthy, tmp_path)
   if name == 'libtpu and no TPU':
-    examined = dataclasses.replace(examined, environment={})
-  findings = found(examined, check)
+    environment = dataclasses.replace(environment, variables={})
+  findings = found(environment, check)
   assert any(each.level is Level.WARNING and text in each.text and fix in each.fix for each in findings), findings
   assert not any(each.level is Level.PROBLEM for each in findings)
 
@@ -281,11 +280,11 @@ def test_whoever_holds_the_workdir_is_named(healthy):
 
 
 def test_a_check_that_fails_is_a_finding_and_not_the_end(healthy):
-  def failing(examined):
+  def failing(environment):
     yield well('the first half')
     raise ZeroDivisionError('by nought')
 
-  first, second, third = examine({'one': failing, 'two': lambda examined: [problem('p', 'f')]}, healthy)
+  first, second, third = examine({'one': failing, 'two': lambda environment: [problem('p', 'f')]}, healthy)
   assert (first.check, first.level) == ('one', Level.WELL)
   assert (second.check, second.level) == ('one', Level.PROBLEM)
   assert 'ZeroDivisionError: by nought' in second.text
@@ -294,8 +293,8 @@ def test_a_check_that_fails_is_a_finding_and_not_the_end(healthy):
 
 def test_a_password_of_a_proxy_is_never_shown(healthy):
   for no_proxy in ('', 'localhost,metadata.google.internal'):
-    examined = dataclasses.replace(healthy, environment={'https_proxy': PROXY, 'no_proxy': no_proxy})
-    assert 'secret' not in str(found(examined, 'proxy'))
+    environment = dataclasses.replace(healthy, variables={'https_proxy': PROXY, 'no_proxy': no_proxy})
+    assert 'secret' not in str(found(environment, 'proxy'))
 
 
 def test_complete_tasks_of_xtreme_are_well_and_absent_ones_a_warning(healthy, tmp_path, monkeypatch):
@@ -312,7 +311,7 @@ def test_complete_tasks_of_xtreme_are_well_and_absent_ones_a_warning(healthy, tm
 
 def test_a_proxy_that_spares_whom_it_should_is_well(healthy):
   environment = {'https_proxy': 'http://proxy.example:3128', 'NO_PROXY': 'localhost,metadata.google.internal'}
-  [finding] = found(dataclasses.replace(healthy, environment=environment), 'proxy')
+  [finding] = found(dataclasses.replace(healthy, variables=environment), 'proxy')
   assert (finding.level, finding.text) == (Level.WELL, 'by way of proxy.example')
 
 

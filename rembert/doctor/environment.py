@@ -1,0 +1,123 @@
+"""What the checks examine, and what they find. Checks know the machine only from here, so that a test can plant it."""
+
+import dataclasses
+import enum
+import importlib.metadata
+import os
+import pathlib
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+import rembert
+from rembert.errors import UsageError, first_line
+from rembert.machine import available_bytes
+
+PROJECT = pathlib.Path(rembert.__file__).parent.parent
+
+
+def installed_versions() -> dict[str, str]:
+  """Version of every distribution that can be imported, by normalized name; the first on the path counts."""
+  versions: dict[str, str] = {}
+  for distribution in importlib.metadata.distributions():
+    if name := distribution.metadata['Name']:  # a half-deleted one has none
+      versions.setdefault(canonicalize_name(name), distribution.version)
+  return versions
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+  """What the command line names (as `--help` has it), the installation, and the machine."""
+
+  vocabulary: str | None = None
+  data_dir: str | None = None
+  store: str | None = None
+  dumps: str | None = None
+  workdir: str | None = None
+  gin_files: tuple[str, ...] = ()
+  bindings: tuple[str, ...] = ()
+  tensorflow: bool = False
+  traceback: bool = False
+  folder: pathlib.Path = dataclasses.field(default_factory=pathlib.Path.cwd)  # current directory of commands
+  project: pathlib.Path = PROJECT
+  path: tuple[str, ...] = dataclasses.field(default_factory=lambda: tuple(sys.path))
+  python: tuple[int, ...] = tuple(sys.version_info[:3])
+  versions: Callable[[], Mapping[str, str]] = installed_versions
+  variables: Mapping[str, str] = dataclasses.field(default_factory=lambda: dict(os.environ))
+  devices: pathlib.Path = pathlib.Path('/dev')
+  pci_devices: pathlib.Path = pathlib.Path('/sys/bus/pci/devices')
+  cpuinfo: pathlib.Path = pathlib.Path('/proc/cpuinfo')
+  available_bytes: Callable[[], int | None] = available_bytes
+  free_bytes: Callable[[pathlib.Path], int] = lambda folder: shutil.disk_usage(folder).free
+  open_files: int = dataclasses.field(default_factory=lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+  now: Callable[[], float] = time.time
+
+
+class Level(enum.Enum):
+  """Severity of a finding."""
+
+  WELL = 'ok'
+  WARNING = 'warning'
+  PROBLEM = 'problem'
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+  """One row of the table: what was found, what to do (empty if all is well), and the check, named by `examine`."""
+
+  level: Level
+  text: str
+  fix: str = ''
+  check: str = ''
+
+
+# What a check yields. If it yields nothing and returns a text, that is its finding: all is well.
+Findings = Generator[Finding, None, Any]
+Check = Callable[[Environment], Iterable[Finding]]
+
+
+def well(text: str) -> Finding:
+  """Nothing to do."""
+  return Finding(Level.WELL, text)
+
+
+def warning(text: str, fix: str) -> Finding:
+  """Runs may work all the same."""
+  return Finding(Level.WARNING, text, fix)
+
+
+def problem(text: str, fix: str) -> Finding:
+  """A run would fail, or be wrong."""
+  return Finding(Level.PROBLEM, text, fix)
+
+
+def usage_problem(error: UsageError) -> Finding:
+  """The message that a run would print."""
+  return problem(f'{error.what} ({error.where})' if error.where else error.what, ' · '.join(error.fix))
+
+
+def examine(checks: Mapping[str, Check], environment: Environment) -> Iterator[Finding]:
+  """The findings of all checks, in order. A check that fails is itself a finding, and does not stop the others."""
+  for name, check in checks.items():
+    found: list[Finding] = []
+    try:
+      findings = iter(check(environment))
+      while True:
+        found.append(next(findings))  # one by one: findings before a failure are kept
+    except StopIteration as end:
+      if end.value and not found:
+        found.append(well(end.value))
+    except UsageError as error:
+      found.append(usage_problem(error))
+    except Exception as error:
+      reason = f'{type(error).__name__}: {first_line(error)}'
+      found.append(problem(f'this check itself failed: {reason}', f'--only={name} --traceback shows where'))
+      if environment.traceback:
+        raise
+    for finding in found:
+      yield dataclasses.replace(finding, check=name)
