@@ -20,6 +20,7 @@ from rembert.training.console import Console, Progress
 from rembert.training.loop import TrainConfig
 from rembert.training.preemption import Stopped, StopSignal
 from rembert.training.sharding import MeshConfig
+from tasks.corpus.local import corpus_or_text
 from tasks.vocabulary import check_vocabulary, load_vocabulary
 from tasks.xtreme.config import XtremeConfig
 
@@ -104,12 +105,19 @@ class AnalysisContext:
 
       yield update_or_stop
 
+  def texts(self, description: str) -> Iterator[tuple[str, list[str]]]:
+    """Each language of `analyze.text`, and its training documents, `analyze.characters` at most."""
+    analyze = self.config.analyze
+    with (
+      corpus_or_text(analyze.text, self.config.data.languages, self.console) as corpus,
+      self.task(description) as progress,
+    ):
+      for done, language in enumerate(corpus.languages):
+        progress(done / len(corpus.languages), language)
+        yield language, list(corpus.sample(language, 'train', analyze.characters))
+
   def source(self) -> Source:
-    """The model's tensors, unread; UsageError if no model is given."""
-    if self.config.analyze.model is None:
-      raise UsageError(
-        'which model?', where='analyze.model', fix='--gin.analyze.model=WORKDIR, or a folder of Hugging Face'
-      )
+    """The model's tensors, unread."""
     return open_source(self.config.analyze.model)
 
   def vocabulary(self, source: Source) -> sentencepiece.SentencePieceProcessor:

@@ -20,9 +20,7 @@ class Correlation(TypedDict):
   high: float | None
 
 
-def no_correlation() -> Correlation:
-  """Of points that have none."""
-  return Correlation(rho=None, low=None, high=None)
+NO_CORRELATION = Correlation(rho=None, low=None, high=None)
 
 
 def spearman(x_N: np.ndarray, y_N: np.ndarray) -> float | None:
@@ -63,6 +61,6 @@ def correlation(x_N: np.ndarray, y_N: np.ndarray, *, samples: int = 1000, seed: 
   """Spearman's ρ × 100 with the 95 % interval of so many bootstrap samples over the points."""
   rho = spearman(x_N, y_N)
   if rho is None or not math.isfinite(rho):
-    return no_correlation()
+    return NO_CORRELATION
   low, high = interval(bootstrap_spearman(x_N, y_N, resampled(len(x_N), samples, seed)))
   return Correlation(rho=rho, low=low, high=high)

@@ -50,7 +50,7 @@ from rembert.loading import load
 from rembert.model.encoder import RemBertEncoder
 from rembert.training.console import Progress
 from tasks.xtreme.benchmark import TASKS
-from tasks.xtreme.layout import MissingFileError, XtremeFolder
+from tasks.xtreme.layout import XtremeFolder
 from tasks.xtreme.words import Sentence, word_tokens
 
 Array = TypeVar('Array', np.ndarray, jax.Array)  # on the host, or under jit
@@ -471,22 +471,19 @@ def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
     )
   udpos, folder = TASKS['udpos'], XtremeFolder(xtreme.data_dir, xtreme.labels_dir)
 
-  def tagged(name: str, split: str, language: str) -> SpanSet:
-    sentences = udpos.examples(folder, split, language, needs_labels=True)
-    return SpanSet(name, tuple(_tagged_words(sentence) for sentence in sentences if sentence.words))
-
-  tests = []
-  for language in xtreme.languages or udpos.languages:
-    try:
-      tests.append(tagged(language, xtreme.split, language))
-    except MissingFileError:
-      if xtreme.languages:
-        raise
-  if not tests:
+  has_tests = lambda language: folder.has(*udpos.file(xtreme.split, language))
+  languages = xtreme.languages or tuple(filter(has_tests, udpos.languages))
+  if not languages:
     raise UsageError(
       'there is no test file of udpos', where=str(folder.root), fix='python -m tasks.xtreme.download --help'
     )
-  return 'udpos', [*(tagged(split, split, xtreme.train_language) for split in ('train', 'dev')), *tests]
+  parts = [(split, split, xtreme.train_language) for split in ('train', 'dev')]
+  parts += [(language, xtreme.split, language) for language in languages]
+  sets = []
+  for name, split, language in parts:
+    sentences = udpos.examples(folder, split, language, needs_labels=True)
+    sets.append(SpanSet(name, tuple(_tagged_words(sentence) for sentence in sentences if sentence.words)))
+  return 'udpos', sets
 
 
 def _tagged_words(sentence: Sentence) -> SpanExample:

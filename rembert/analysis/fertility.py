@@ -31,7 +31,6 @@ from etils import epath
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number
 from rembert.analysis.correlation import correlation
 from rembert.errors import UsageError
-from tasks.corpus.local import corpus_or_text
 from tasks.vocabulary import load_vocabulary
 from tasks.vocabulary_report import PieceCounter, has_spaces
 
@@ -103,27 +102,21 @@ def run(context: AnalysisContext) -> AnalysisResult:
   task, scores = _scores(context)
   processor = load_vocabulary(vocabulary)
   languages: dict[str, dict[str, Any]] = {}
-  with (
-    corpus_or_text(analyze.text, config.data.languages, context.console) as corpus,
-    context.task('cutting text') as progress,
-  ):
-    for done, language in enumerate(corpus.languages):
-      progress(done / len(corpus.languages), language)
-      texts = list(corpus.sample(language, 'train', analyze.characters))
-      if not texts:
-        continue
-      counter = PieceCounter(processor)
-      counter.add_texts(texts)
-      counts = counter.statistics(has_spaces=has_spaces(language))
-      languages[language] = {
-        'script': script_of(' '.join(texts)[:_LETTERS]),
-        'pieces_per_word': counts.pieces_per_word,
-        'pieces_per_character': counts.pieces_per_character,
-        'score': scores.get(language),
-        'coverage': counts.coverage,
-        'byte_fallback': counts.byte_fallback,
-        'unknown': counts.unknown,
-      }
+  for language, texts in context.texts('cutting text'):
+    if not texts:
+      continue
+    counter = PieceCounter(processor)
+    counter.add_texts(texts)
+    counts = counter.statistics(has_spaces=has_spaces(language))
+    languages[language] = {
+      'script': script_of(' '.join(texts)[:_LETTERS]),
+      'pieces_per_word': counts.pieces_per_word,
+      'pieces_per_character': counts.pieces_per_character,
+      'score': scores.get(language),
+      'coverage': counts.coverage,
+      'byte_fallback': counts.byte_fallback,
+      'unknown': counts.unknown,
+    }
   if not languages:
     raise UsageError('there is no text', where=str(analyze.text), fix='a folder of LL.txt with text in them')
   correlations = {}

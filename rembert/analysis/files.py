@@ -222,10 +222,8 @@ def _span_example(line: Line) -> SpanExample:
   def refuse(what: str) -> NoReturn:
     raise UsageError(what, where=line.where, fix='{"text": "…", "targets": [{"span1": [0, 1], "label": "…"}]}')
 
-  def span_of(target: dict, key: str) -> Span | None:
-    span = target.get(key)
-    if span is None:
-      return None
+  def span_of(target: dict, key: str) -> Span:
+    span = target[key]
     is_pair = isinstance(span, list) and len(span) == 2 and all(type(end) is int for end in span)
     if not is_pair or not 0 <= span[0] < span[1] <= len(words):
       refuse(f'{key} {span} is no span of {len(words)} words')
@@ -240,16 +238,14 @@ def _span_example(line: Line) -> SpanExample:
     refuse('not JSON that can be read: nested too deeply')
   if not isinstance(content, dict) or not isinstance(content.get('text'), str):
     refuse('no text')
-  words = tuple(content['text'].split())
-  targets = []
   if not isinstance(content.get('targets', []), list):
     refuse('targets are a list')
+  words, targets = tuple(content['text'].split()), []
   for target in content.get('targets', []):
-    if not isinstance(target, dict) or 'label' not in target:
+    if not isinstance(target, dict) or 'label' not in target or target.get('span1') is None:
       refuse('a target without span1 or label')
-    span1, span2 = span_of(target, 'span1'), span_of(target, 'span2')
-    if span1 is None:
-      refuse('a target without span1 or label')
+    span1 = span_of(target, 'span1')
+    span2 = None if target.get('span2') is None else span_of(target, 'span2')
     labels = target['label'] if isinstance(target['label'], list) else [target['label']]
     if not all(isinstance(label, str) for label in labels):
       refuse('a label is a string, or a list of them')

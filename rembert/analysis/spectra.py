@@ -46,7 +46,6 @@ from rembert.convert.importing import Source
 from rembert.data.masking import SpecialIds
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
-from tasks.corpus.local import corpus_or_text
 from tasks.vocabulary_report import PieceCounter
 
 _BLOCK_BYTES = 1 << 27
@@ -222,13 +221,8 @@ def _counts(context: AnalysisContext, source: Source) -> np.ndarray | None:
   if not analyze.text:
     return None
   counter = PieceCounter(context.vocabulary(source))
-  with (
-    corpus_or_text(analyze.text, context.config.data.languages, context.console) as corpus,
-    context.task('counting pieces') as progress,
-  ):
-    for done, language in enumerate(corpus.languages):
-      progress(done / len(corpus.languages), language)
-      counter.add_texts(list(corpus.sample(language, 'train', analyze.characters)))
+  for _, texts in context.texts('counting pieces'):
+    counter.add_texts(texts)
   return np.pad(counter.counts, (0, size - len(counter.counts)))
 
 

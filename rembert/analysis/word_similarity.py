@@ -22,7 +22,7 @@ import numpy as np
 from etils import epath
 
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts, read_embeddings
-from rembert.analysis.correlation import Correlation, bootstrap_spearman, interval, no_correlation, resampled, spearman
+from rembert.analysis.correlation import NO_CORRELATION, Correlation, bootstrap_spearman, interval, resampled, spearman
 from rembert.analysis.files import WordPair, read_word_pairs
 from rembert.data.masking import SpecialIds
 
@@ -66,7 +66,7 @@ def word_similarity(
   is_known = {word: bool(tokens) and unknown not in tokens for word, tokens in cut.items()}
   covered = [pair for pair in pairs if is_known[pair.first] and is_known[pair.second]]
   given = {name: table for name, table in tables.items() if table is not None}
-  of_table = {name: no_correlation() for name in given}
+  of_table = dict.fromkeys(given, NO_CORRELATION)
   resampled_rho = {}
   if covered:
     scores = np.array([pair.score for pair in covered])
@@ -80,7 +80,7 @@ def word_similarity(
   if len(given) == 2:
     first, second = given
     rho_first, rho_second = (found['rho'] for found in of_table.values())
-    difference = no_correlation()
+    difference = NO_CORRELATION
     if rho_first is not None and rho_second is not None:
       low, high = interval(resampled_rho[first] - resampled_rho[second])
       difference = Correlation(rho=rho_first - rho_second, low=low, high=high)
