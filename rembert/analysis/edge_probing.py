@@ -82,13 +82,9 @@ class SpanPooling(nnx.Module):
     self.attention = nnx.Linear(width, 1, rngs=rngs)
 
   def __call__(self, x_BxPxH: jax.Array, sentence_T: jax.Array, span_Tx2: jax.Array, window: int) -> jax.Array:
-    """Spans of sentences to [T, D].
+    """Spans of sentences to [T, D]; `sentence_T` are rows of B, and no span is longer than `window`.
 
-    Args:
-      x_BxPxH: mixed states.
-      sentence_T: of each target, the row of its sentence.
-      span_Tx2: begin and end in P; an empty span gives its first piece.
-      window: no span is longer.
+    An empty span gives its first token.
     """
     x_BxPxD = self.projection(x_BxPxH)
     scores_BxP = self.attention(x_BxPxD)[..., 0]
@@ -265,13 +261,8 @@ def train_probe(
 ) -> TrainedProbe:
   """Trains a probe with Adam until the dev score has not risen for `config.patience` epochs.
 
-  Args:
-    train: training sentences; their labels are those of the probe.
-    dev: sentences to select by: the best micro-F1, the first among equals.
-    config: equal values give equal probes.
-    spans: of a target, 1 or 2.
-    has_lists: whether targets have any number of labels.
-    on_progress: called after every batch.
+  The labels are those of the training sentences. Of all epochs that with the best micro-F1 on dev is taken, the first
+  among equals. Equal configs give equal probes. `spans` of a target are 1 or 2.
   """
   names = sorted({name for example in train.examples for of_target in example.labels for name in of_target})
   labels = {name: number for number, name in enumerate(names)}

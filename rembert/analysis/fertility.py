@@ -55,14 +55,7 @@ def script_of(text: str) -> str:
 def correlate(
   languages: Mapping[str, Mapping[str, Any]], unit: str, *, samples: int = 1000, seed: int = 0
 ) -> dict[str, Any]:
-  """Fertility against score, over languages that have both: a `correlation` of `results`.
-
-  Args:
-    languages: as in `results`.
-    unit: `word` or `character`.
-    samples: of the bootstrap over languages.
-    seed: of the bootstrap.
-  """
+  """Pieces per `word` or `character` against score, over languages that have both: a `correlation` of `results`."""
   points = [(found[f'pieces_per_{unit}'], found['score']) for found in languages.values()]
   points = [point for point in points if None not in point]
   x, y = np.array(points, np.float64).reshape(-1, 2).T

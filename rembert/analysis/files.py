@@ -89,12 +89,11 @@ _PART_OF_SPEECH = re.compile(r'(?P<word>.+)-[njvra]')
 
 @dataclasses.dataclass(frozen=True)
 class WordPair:
-  """Two words, their similarity as judged by humans, and `FILE:LINE`."""
+  """Two words, and their similarity as judged by humans."""
 
   first: str
   second: str
   score: float
-  where: str
 
 
 def read_word_pairs(path: epath.PathLike, columns: Sequence[int | str] = (1, 2, 3)) -> list[WordPair]:
@@ -104,9 +103,7 @@ def read_word_pairs(path: epath.PathLike, columns: Sequence[int | str] = (1, 2, 
       sun-n sunlight-n 50.0              MEN's lemma form: parts of speech (-n, -j, -v) are removed
       word1 word2 POS SimLex999 …        a header is a first line whose score is not a number
 
-  Args:
-    path: of the file.
-    columns: of the first word, the second word and the score: numbers from 1, or names in the header.
+  `columns` are those of both words and the score: numbers from 1, or names in the header.
 
   Raises:
     UsageError: no such file or column, a line of too few columns, a score that is not a number.
@@ -156,7 +153,7 @@ def _word_pair(cells: Sequence[str], places: Sequence[int], line: Line, columns:
     )
   if not first or not second:
     raise UsageError('a word is missing', where=line.where, fix=_PAIR)
-  return WordPair(first, second, score, line.where)
+  return WordPair(first, second, score)
 
 
 # --- labelled spans ---------------------------------------------------------------------------------------------------

@@ -34,40 +34,23 @@ from rembert.training.preemption import Stopped
 from rembert.training.step import make_eval_step
 
 
-def masked_targets(
-  batches: Iterable[Mapping[str, np.ndarray]], *, num_languages: int, vocab_size: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """The number of sequences with masked tokens, [languages], and how often each token is masked, [languages, V].
-
-  Args:
-    batches: of `rembert.data.batches`. Sequences that only pad the last batch do not count.
-    num_languages: numbers of languages are below it.
-    vocab_size: ids are below it.
-  """
-  rows = np.zeros(num_languages, np.int64)
-  counts = np.zeros((num_languages, vocab_size), np.int64)
-  for batch in batches:
-    weights, language = np.asarray(batch['weights']) > 0, np.asarray(batch['language'])
-    rows += np.bincount(language[weights.any(1)], minlength=num_languages)
-    row, slot = np.nonzero(weights)
-    np.add.at(counts, (language[row], np.asarray(batch['targets'])[row, slot]), 1)
-  return rows, counts
-
-
 def masked_accuracy(
-  sums: LossSums, rows: np.ndarray, counts: np.ndarray, languages: Sequence[str]
+  sums: LossSums, batches: Iterable[Mapping[str, np.ndarray]], languages: Sequence[str], vocab_size: int
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-  """`languages` and `all` of `results`.
+  """`languages` and `all` of `results`, from sums by language (`rembert.training.evaluation`) and their batches.
 
-  Args:
-    sums: of `rembert.training.evaluation.language_sums`, [languages] each.
-    rows: of `masked_targets`, of the same batches.
-    counts: of the same.
-    languages: codes, in the order of the sums.
+  Sequences that only pad the last batch do not count. Languages are in the order of the sums, [languages] each.
 
   Raises:
-    ValueError: the sums are not of these targets.
+    ValueError: the sums are of other batches.
   """
+  rows = np.zeros(len(languages), np.int64)  # that have masked tokens
+  counts = np.zeros((len(languages), vocab_size), np.int64)  # how often each token is masked
+  for batch in batches:
+    weights, language = np.asarray(batch['weights']) > 0, np.asarray(batch['language'])
+    rows += np.bincount(language[weights.any(1)], minlength=len(languages))
+    row, slot = np.nonzero(weights)
+    np.add.at(counts, (language[row], np.asarray(batch['targets'])[row, slot]), 1)
   if not np.array_equal(np.rint(sums.weight), counts.sum(1)):
     raise ValueError('sums and targets are of different batches')
 
@@ -137,7 +120,6 @@ def run(context: AnalysisContext) -> AnalysisResult:
     batches = list(opened.batches.evaluation_batches())
   if not batches:
     raise UsageError('no text is held out', where='data.held_out', fix='the data.* of the training run')
-  rows, counts = masked_targets(batches, num_languages=len(languages), vocab_size=model.padded_vocab_size)
 
   # --- model -------------------------------------------------------------------
   trainable = state.masked_lm(model, config.execution, optax.identity(), mesh)
@@ -158,7 +140,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
     raise Stopped(context.stop.requested)
 
   # --- results -----------------------------------------------------------------
-  by_language, whole = masked_accuracy(sums, rows, counts, languages)
+  by_language, whole = masked_accuracy(sums, batches, languages, model.padded_vocab_size)
   fields = ('accuracy', 'loss', 'most_frequent')
   mean = {name: sum(found[name] for found in by_language.values()) / len(by_language) for name in fields}
   scores = lambda found: (f'{found["accuracy"]:.1f}', f'{found["loss"]:.3f}', f'{found["most_frequent"]:.1f}')

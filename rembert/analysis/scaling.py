@@ -50,12 +50,8 @@ LAWS: dict[str, tuple[Callable, str]] = {'logarithmic': (logarithmic, 'ab'), 'sa
 def fit_law(points: Points, law: str, *, samples: int = 1000, seed: int = 0) -> dict[str, Any] | None:
   """A law of `LAWS` fitted to points, as in `results`; None if there are fewer sizes than it has parameters.
 
-  Args:
-    points: at least one.
-    law: its name.
-    samples: of the bootstrap. Every sample draws, for each size, as many of its runs as there are; sizes with one run
-      always give that. With no size of several runs there is no bootstrap.
-    seed: of the bootstrap.
+  Each of the `samples` of the bootstrap draws, for each size, as many of its runs as there are; a size with one run
+  always gives that. With no size of several runs there is no bootstrap.
   """
   function, letters = LAWS[law]
   if len(np.unique(points.x)) < len(letters):

@@ -44,11 +44,7 @@ def encode_spans(
 ) -> EncodedSpans:
   """`[CLS] words [SEP]`, truncated to `longest`; targets that do not fit wholly are dropped.
 
-  Args:
-    example: the sentence. Its words are tokenized one by one: a span of words is a span of tokens.
-    tokens_of: word to at least one id.
-    longest: positions of the model.
-    special: ids of special tokens.
+  Words are tokenized one by one, to at least one id each: a span of words is a span of tokens.
   """
   ids, begins = [special.cls], []
   for word in example.words:
@@ -75,15 +71,10 @@ def encode_spans(
 
 
 class FrozenStates:
-  """Hidden states of all layers, float32, kept in memory or recomputed: both give the same numbers.
+  """Hidden states of all layers, float32.
 
-  Args:
-    encoder: with its parameters.
-    examples: sentences, no longer than the encoder has positions.
-    pad: id of [PAD].
-    batch_size: sentences at a time.
-    cache_bytes: if all states take no more, they are computed now and kept, else whenever they are asked for.
-    on_progress: called while they are computed.
+  If all of them take at most `cache_bytes`, they are computed now and kept in memory, else whenever they are asked for:
+  both give the same numbers. Sentences are no longer than the encoder has positions.
   """
 
   def __init__(

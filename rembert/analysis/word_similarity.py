@@ -29,14 +29,10 @@ from rembert.data.masking import SpecialIds
 _SHOWN_WORDS = 20
 
 
-def word_vectors(table_VxW: np.ndarray, pieces_of_words: Sequence[Sequence[int]]) -> np.ndarray:
-  """The mean of each word's rows of a table, float64 [words, W]; every word has a piece."""
-  return np.stack([np.asarray(table_VxW[list(pieces)], np.float64).mean(0) for pieces in pieces_of_words])
-
-
 def dot_products(table_VxW: np.ndarray, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> np.ndarray:
-  """The dot product of the two words of each pair, float64 [pairs]."""
-  first, second = (word_vectors(table_VxW, words) for words in zip(*pairs, strict=True))
+  """The dot product of the two words of each pair, float64 [pairs]. A word is the mean of its tokens' rows."""
+  mean = lambda tokens: np.asarray(table_VxW[list(tokens)], np.float64).mean(0)
+  first, second = (np.stack([mean(tokens) for tokens in words]) for words in zip(*pairs, strict=True))
   return np.einsum('pw,pw->p', first, second)
 
 
@@ -49,18 +45,10 @@ def word_similarity(
   samples: int = 1000,
   seed: int = 0,
 ) -> dict[str, Any]:
-  """How embeddings rank pairs of words, compared with human similarity judgements.
+  """How embeddings [V, W] rank pairs of words, compared with human similarity judgements: a set of `results`.
 
-  Args:
-    tables: by name, [V, W] each, or None.
-    pairs: with the judgements.
-    tokens_of: word to ids.
-    unknown: id of [UNK]: a word that has it, or no token, is not covered.
-    samples: of the bootstrap.
-    seed: of the bootstrap.
-
-  Returns:
-    A set of `results`, the correlations by the tables' names. `difference` is None unless there are two tables.
+  Correlations have the names of the tables; that of a table that is None is None, and so is `difference` unless there
+  are two tables. A word without tokens, or with the `unknown` one, is not covered.
   """
   cut = {word: tuple(tokens_of(word)) for pair in pairs for word in (pair.first, pair.second)}
   is_known = {word: bool(tokens) and unknown not in tokens for word, tokens in cut.items()}

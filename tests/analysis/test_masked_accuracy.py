@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from rembert.analysis.masked_accuracy import masked_accuracy, masked_targets
+from rembert.analysis.masked_accuracy import masked_accuracy
 from rembert.training.losses import LossSums
 
 LANGUAGES = ('sw', 'de', 'th')
@@ -42,7 +42,7 @@ def test_every_masked_position_counts_once():
   columns = lambda index: np.array([sum(seen[index] for seen in positions[number]) for number in range(3)], float)
   sums = LossSums(loss=columns(1), correct=columns(0), weight=np.array([len(positions[n]) for n in range(3)], float))
 
-  found, whole = masked_accuracy(sums, *masked_targets(batches, num_languages=3, vocab_size=VOCAB), LANGUAGES)
+  found, whole = masked_accuracy(sums, batches, LANGUAGES, VOCAB)
   assert list(found) == ['sw', 'th']
   for name, number in (('sw', 0), ('th', 2)):
     seen = positions[number]
@@ -58,6 +58,5 @@ def test_every_masked_position_counts_once():
 
 
 def test_sums_of_other_batches_are_refused():
-  rows, counts = masked_targets(random_batches(), num_languages=3, vocab_size=VOCAB)
   with pytest.raises(ValueError, match='different batches'):
-    masked_accuracy(LossSums(*(np.ones(3) for _ in range(3))), rows, counts, LANGUAGES)
+    masked_accuracy(LossSums(*(np.ones(3) for _ in range(3))), random_batches(), LANGUAGES, VOCAB)

@@ -67,7 +67,7 @@ def test_the_bootstrap_is_spearman_of_each_sample():
 
 PIECES = {'river': [5], 'mountain': [6, 7, 8], 'sea': [9, 9], 'hill': [10], 'Ω': [UNKNOWN], 'x': [5, UNKNOWN], '': []}
 PAIRS = [
-  WordPair(first, second, score, '')
+  WordPair(first, second, score)
   for first, second, score in [
     ('river', 'sea', 8.0),
     ('mountain', 'hill', 9.0),
