@@ -1,5 +1,5 @@
-"""What a trained model knows, measured on arrays: one file an analysis. `--mode=analyze` runs them on models and files.
+"""What a trained model knows: one file per analysis, with its arrays, its `run` for `--mode=analyze`, and its table.
 
-L layers · N source sentences · M target sentences · V pieces · W width of a table · P positions · T targets · S
-positions of a row · B rows · H hidden
+L layers · N source sentences · M target sentences · V vocabulary · W width of an embedding · P positions · T targets ·
+S positions of a sequence · B sequences · H hidden
 """

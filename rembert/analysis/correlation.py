@@ -1,7 +1,7 @@
 """Spearman's rank correlation with a bootstrap interval."""
 
-import dataclasses
 import math
+from typing import TypedDict
 
 import numpy as np
 from scipy import stats
@@ -9,19 +9,18 @@ from scipy import stats
 _SAMPLES_AT_ONCE = 1 << 22  # numbers of resampled data that are alive at a time
 
 
-@dataclasses.dataclass(frozen=True)
-class Correlation:
-  """A rank correlation × 100.
+class Correlation(TypedDict):
+  """A rank correlation × 100; `rho` is None where one side is constant, or there are fewer than two points.
 
-  Attributes:
-    rho: None where one side is constant, or there are fewer than two points.
-    low: the lower end of the interval; None where there is none.
-    high: the upper end.
+  `low` and `high` are the ends of its interval; None where there is none.
   """
 
   rho: float | None
-  low: float | None = None
-  high: float | None = None
+  low: float | None
+  high: float | None
+
+
+NO_CORRELATION = Correlation(rho=None, low=None, high=None)
 
 
 def spearman(x_N: np.ndarray, y_N: np.ndarray) -> float | None:
@@ -62,5 +61,6 @@ def correlation(x_N: np.ndarray, y_N: np.ndarray, *, samples: int = 1000, seed: 
   """Spearman's ρ × 100 with the 95 % interval of so many bootstrap samples over the points."""
   rho = spearman(x_N, y_N)
   if rho is None or not math.isfinite(rho):
-    return Correlation(None)
-  return Correlation(rho, *interval(bootstrap_spearman(x_N, y_N, resampled(len(x_N), samples, seed))))
+    return NO_CORRELATION
+  low, high = interval(bootstrap_spearman(x_N, y_N, resampled(len(x_N), samples, seed)))
+  return Correlation(rho=rho, low=low, high=high)

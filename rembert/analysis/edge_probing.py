@@ -30,7 +30,9 @@ L + 1 (theirs too have it; the paper's "12 layers" leaves open whether it has).
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -39,8 +41,19 @@ import optax
 from flax import nnx
 
 from rembert.analysis.config import ProbeConfig
-from rembert.analysis.frozen_states import FrozenStates, power_of_two
-from rembert.analysis.span_examples import EncodedSpans
+from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number, model_facts
+from rembert.analysis.files import SpanExample, SpanSet, Target, read_spans
+from rembert.analysis.span_states import EncodedSpans, FrozenStates, encode_spans, power_of_two
+from rembert.data.masking import SpecialIds
+from rembert.errors import UsageError
+from rembert.loading import load
+from rembert.model.encoder import RemBertEncoder
+from rembert.training.console import Progress
+from tasks.xtreme.benchmark import TASKS
+from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.words import Sentence, word_tokens
+
+Array = TypeVar('Array', np.ndarray, jax.Array)  # on the host, or under jit
 
 # --- the probe --------------------------------------------------------------------------------------------------------
 
@@ -69,13 +82,9 @@ class SpanPooling(nnx.Module):
     self.attention = nnx.Linear(width, 1, rngs=rngs)
 
   def __call__(self, x_BxPxH: jax.Array, sentence_T: jax.Array, span_Tx2: jax.Array, window: int) -> jax.Array:
-    """Spans of sentences to [T, D].
+    """Spans of sentences to [T, D]; `sentence_T` are rows of B, and no span is longer than `window`.
 
-    Args:
-      x_BxPxH: mixed states.
-      sentence_T: of each target, the row of its sentence.
-      span_Tx2: begin and end in P; an empty span gives its first piece.
-      window: no span is longer.
+    An empty span gives its first token.
     """
     x_BxPxD = self.projection(x_BxPxH)
     scores_BxP = self.attention(x_BxPxD)[..., 0]
@@ -111,39 +120,28 @@ class EdgeProbe(nnx.Module):
 # --- batches ----------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class ProbeBatch:
-  """Targets of some sentences, filled up to a power of two with targets of weight 0.
+class ProbeBatch(NamedTuple, Generic[Array]):
+  """Targets of some sentences, padded to a power of two with targets of weight 0.
 
   Attributes:
-    chosen: numbers of the sentences.
     sentence_T: int32, the row of each target's sentence.
     spans_Tx2x2: int32.
     labels_TxN: float32, 1 for a label of the target.
-    golds_T: float32, how many labels it has, those that training has never seen included.
-    weight_T: float32, 0 for what only fills up.
-    window: no span is longer; a power of two.
+    golds_T: float32, the number of its labels, those that training has never seen included.
+    weight_T: float32, 0 for padding.
   """
 
-  chosen: np.ndarray
-  sentence_T: np.ndarray
-  spans_Tx2x2: np.ndarray
-  labels_TxN: np.ndarray
-  golds_T: np.ndarray
-  weight_T: np.ndarray
-  window: int
-
-  @property
-  def arrays(self) -> dict[str, np.ndarray]:
-    """What goes to the device."""
-    names = ('sentence_T', 'spans_Tx2x2', 'labels_TxN', 'golds_T', 'weight_T')
-    return {name: getattr(self, name) for name in names}
+  sentence_T: Array
+  spans_Tx2x2: Array
+  labels_TxN: Array
+  golds_T: Array
+  weight_T: Array
 
 
 def probe_batch(
   examples: Sequence[EncodedSpans], chosen: Sequence[int] | np.ndarray, labels: Mapping[str, int]
-) -> ProbeBatch:
-  """The targets of the chosen sentences."""
+) -> tuple[ProbeBatch[np.ndarray], int]:
+  """The targets of the chosen sentences, and their window: no span is longer; a power of two."""
   counts = [len(examples[index].labels) for index in chosen]
   total = sum(counts)
   size = power_of_two(total, 64)
@@ -156,22 +154,23 @@ def probe_batch(
     golds[row] = len(names)
     multi_hot[row, [labels[name] for name in names if name in labels]] = 1
   window = power_of_two(int((spans[..., 1] - spans[..., 0]).max(initial=1)), 4)
-  return ProbeBatch(np.asarray(chosen), sentence, spans, multi_hot, golds, weight, window)
+  return ProbeBatch(sentence, spans, multi_hot, golds, weight), window
 
 
 def _batches(
-  examples: Sequence[EncodedSpans], order: np.ndarray, batch_size: int, labels: Mapping[str, int]
-) -> Iterator[ProbeBatch]:
+  states: FrozenStates, order: np.ndarray, batch_size: int, labels: Mapping[str, int]
+) -> Iterator[tuple[jax.Array, ProbeBatch[np.ndarray], int]]:
+  """Hidden states, targets and window of each batch."""
   for start in range(0, len(order), batch_size):
-    yield probe_batch(examples, order[start : start + batch_size], labels)
+    chosen = order[start : start + batch_size]
+    yield states.at(chosen), *probe_batch(states.examples, chosen, labels)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class ProbeScore:
-  """Of some targets, 0 to 100; accuracy is None where targets have lists of labels."""
+class ProbeScore(TypedDict):
+  """Of some targets, 0 to 100; accuracy is None if targets have lists of labels."""
 
   targets: int
   micro_f1: float
@@ -181,7 +180,7 @@ class ProbeScore:
 def batch_counts(
   logits_TxN: jax.Array, labels_TxN: jax.Array, golds_T: jax.Array, weight_T: jax.Array
 ) -> dict[str, jax.Array]:
-  """Sums that scores are made of: labels right, predicted and there, and targets whose best label is one of theirs."""
+  """Sums for `score_of`: labels right, predicted and gold, and targets whose most probable label is one of theirs."""
   predicted = (logits_TxN >= 0) * weight_T[:, None]
   best_T = jnp.take_along_axis(labels_TxN, jnp.argmax(logits_TxN, -1)[:, None], -1)[:, 0]
   return {
@@ -204,7 +203,7 @@ def score_of(counts: Mapping[str, float], *, has_lists: bool) -> ProbeScore:
 
 
 def most_frequent_f1(train: Sequence[EncodedSpans], test: Sequence[EncodedSpans]) -> float:
-  """Micro-F1, 0 to 100, of who says the most frequent label of the training set of every target."""
+  """Micro-F1, 0 to 100, of predicting the most frequent label of the training set for every target."""
   frequency = collections.Counter(name for example in train for names in example.labels for name in names)
   label = min(frequency, key=lambda name: (-frequency[name], name))
   targets = [names for example in test for names in example.labels]
@@ -212,7 +211,7 @@ def most_frequent_f1(train: Sequence[EncodedSpans], test: Sequence[EncodedSpans]
   return 100 * 2 * sum(label in names for names in targets) / named if named else 0.0
 
 
-# --- learning ---------------------------------------------------------------------------------------------------------
+# --- training ---------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,21 +222,27 @@ class TrainedProbe:
     graphdef: static half of the `EdgeProbe`.
     parameters: the other.
     labels: by name, their numbers.
-    epochs: passes over the training set until there.
-    dev: its score.
     has_lists: whether targets have any number of labels.
-    mix: weight of each layer.
-    scale: γ.
+    epochs: passes over the training set until here.
+    dev: the score on the dev set.
   """
 
   graphdef: nnx.GraphDef
   parameters: nnx.State
   labels: Mapping[str, int]
-  epochs: int
-  dev: ProbeScore
   has_lists: bool
-  mix: tuple[float, ...]
-  scale: float
+  epochs: int
+  dev: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  @property
+  def mix(self) -> tuple[float, ...]:
+    """The weight of each layer, sum 1."""
+    return tuple(np.asarray(nnx.merge(self.graphdef, self.parameters).mix.weights(), np.float64).tolist())
+
+  @property
+  def scale(self) -> float:
+    """γ."""
+    return float(nnx.merge(self.graphdef, self.parameters).mix.scale[...])
 
   @property
   def expected_layer(self) -> float:
@@ -252,17 +257,12 @@ def train_probe(
   *,
   spans: int,
   has_lists: bool,
-  on_progress: Callable[[float, str], None] = lambda fraction, note: None,
+  on_progress: Progress = lambda fraction, note='': None,
 ) -> TrainedProbe:
-  """Learns a probe with Adam until the dev score has not risen for `config.patience` epochs.
+  """Trains a probe with Adam until the dev score has not risen for `config.patience` epochs.
 
-  Args:
-    train: sentences to learn from; their labels are those of the probe.
-    dev: sentences to choose by: the best micro-F1, the first among equals.
-    config: sizes, rate, epochs, seed; the same give the same probe.
-    spans: of a target, 1 or 2.
-    has_lists: whether targets have any number of labels.
-    on_progress: told after every batch.
+  The labels are those of the training sentences. Of all epochs that with the best micro-F1 on dev is taken, the first
+  among equals. Equal configs give equal probes. `spans` of a target are 1 or 2.
   """
   names = sorted({name for example in train.examples for of_target in example.labels for name in of_target})
   labels = {name: number for number, name in enumerate(names)}
@@ -272,11 +272,11 @@ def train_probe(
   state = optimizer.init(parameters)
 
   @functools.partial(jax.jit, static_argnums=4)
-  def step(parameters, state, x_BxPxLxH, batch, window):
+  def step(parameters, state, x_BxPxLxH, batch: ProbeBatch[jax.Array], window: int):
     def loss(parameters):
-      logits = nnx.merge(graphdef, parameters)(x_BxPxLxH, batch['sentence_T'], batch['spans_Tx2x2'], window)
-      entropy_T = optax.sigmoid_binary_cross_entropy(logits, batch['labels_TxN']).sum(-1)
-      return (entropy_T * batch['weight_T']).sum() / jnp.maximum(batch['weight_T'].sum(), 1)
+      logits = nnx.merge(graphdef, parameters)(x_BxPxLxH, batch.sentence_T, batch.spans_Tx2x2, window)
+      entropy_T = optax.sigmoid_binary_cross_entropy(logits, batch.labels_TxN).sum(-1)
+      return (entropy_T * batch.weight_T).sum() / jnp.maximum(batch.weight_T.sum(), 1)
 
     updates, state = optimizer.update(jax.grad(loss)(parameters), state, parameters)
     return optax.apply_updates(parameters, updates), state
@@ -285,16 +285,14 @@ def train_probe(
   total = -(-len(train.examples) // config.batch_size)
   for epoch in range(1, config.epochs + 1):
     order = np.random.default_rng((config.seed, epoch)).permutation(len(train.examples))
-    for number, batch in enumerate(_batches(train.examples, order, config.batch_size, labels), 1):
-      parameters, state = step(parameters, state, train.at(batch.chosen), batch.arrays, batch.window)
-      reached = '' if best is None else f', dev {best.dev.micro_f1:.1f}'
+    reached = '' if best is None else f', dev {best.dev["micro_f1"]:.1f}'
+    for number, batch in enumerate(_batches(train, order, config.batch_size, labels), 1):
+      parameters, state = step(parameters, state, *batch)
       on_progress(((epoch - 1) * total + number) / (config.epochs * total), f'epoch {epoch}{reached}')
-    module = nnx.merge(graphdef, parameters)
-    mix, scale = tuple(np.asarray(module.mix.weights(), np.float64).tolist()), float(module.mix.scale[...])
-    now = TrainedProbe(graphdef, parameters, labels, epoch, ProbeScore(0, 0.0, None), has_lists, mix, scale)
-    now = dataclasses.replace(now, dev=probe_score(now, dev))
-    if best is None or now.dev.micro_f1 > best.dev.micro_f1:
-      best = now
+    probe = TrainedProbe(graphdef, parameters, labels, has_lists, epoch)
+    score = probe_score(probe, dev)
+    if best is None or score['micro_f1'] > best.dev['micro_f1']:
+      best = dataclasses.replace(probe, dev=score)
     elif epoch - best.epochs >= config.patience:
       break
   if best is None:
@@ -306,13 +304,181 @@ def probe_score(probe: TrainedProbe, states: FrozenStates) -> ProbeScore:
   """The score of a probe on some sentences."""
   total = collections.Counter()
   order = np.argsort([len(example.needed) for example in states.examples], kind='stable')
-  for batch in _batches(states.examples, order, states.batch_size, probe.labels):
-    counts = _counts(probe.graphdef, probe.parameters, states.at(batch.chosen), batch.arrays, batch.window)
+  for batch in _batches(states, order, states.batch_size, probe.labels):
+    counts = _counts(probe.graphdef, probe.parameters, *batch)
     total.update({name: float(value) for name, value in counts.items()})
   return score_of(total, has_lists=probe.has_lists)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
-def _counts(graphdef, parameters, x_BxPxLxH, batch, window):
-  logits = nnx.merge(graphdef, parameters)(x_BxPxLxH, batch['sentence_T'], batch['spans_Tx2x2'], window)
-  return batch_counts(logits, batch['labels_TxN'], batch['golds_T'], batch['weight_T'])
+def _counts(graphdef, parameters, x_BxPxLxH, batch: ProbeBatch[jax.Array], window: int) -> dict[str, jax.Array]:
+  logits = nnx.merge(graphdef, parameters)(x_BxPxLxH, batch.sentence_T, batch.spans_Tx2x2, window)
+  return batch_counts(logits, batch.labels_TxN, batch.golds_T, batch.weight_T)
+
+
+# --- the analysis -----------------------------------------------------------------------------------------------------
+
+
+def run(context: AnalysisContext) -> AnalysisResult:
+  """Probes the model, and an encoder with random parameters; see the head of this file."""
+  config, source = context.config, context.source()
+  probe = config.probe
+  task, sets = _read(context)
+  model = load(config.analyze.model, execution=config.execution)
+  encode, special = context.vocabulary(source).encode, SpecialIds()
+  longest = model.config.max_position_embeddings
+
+  # --- sentences ---------------------------------------------------------------
+  encoded: dict[str, list[EncodedSpans]] = {}  # train, dev and tests
+  dropped = {}
+  with context.task('cutting words'):
+    for part in sets:
+      examples = part.examples
+      if part.name == 'train' and probe.max_train is not None and probe.max_train < len(examples):
+        drawn = np.random.default_rng(probe.seed).permutation(len(examples))[: probe.max_train]
+        examples = tuple(examples[index] for index in sorted(drawn))
+      tokens_of = lambda word: word_tokens(word, encode, special.unknown)
+      of_set = [encode_spans(example, tokens_of, longest=longest, special=special) for example in examples]
+      dropped[part.name] = sum(example.dropped for example in of_set)
+      encoded[part.name] = [example for example in of_set if example.labels]
+      if not encoded[part.name]:
+        raise UsageError(f'no target of {part.name} fits the model', where=source.path, fix='shorter sentences')
+  tests = list(encoded)[2:]
+  spans = 1 if sets[0].examples[0].targets[0].span2 is None else 2
+  has_lists = any(part.has_lists for part in sets)
+
+  # --- probes ------------------------------------------------------------------
+  encoders = {'model': model.encoder, 'random': None}
+  if config.analyze.control:
+    rngs = nnx.Rngs(probe.seed)
+    encoders['random'] = RemBertEncoder(model.config, config.execution, add_pooler=False, rngs=rngs)
+  names = {'model': 'the model', 'random': 'a random encoder'}
+  found = {
+    name: encoder and _probe(context, encoder, encoded, names[name], pad=special.pad, spans=spans, has_lists=has_lists)
+    for name, encoder in encoders.items()
+  }
+  labels = {label for example in encoded['train'] for of_target in example.labels for label in of_target}
+  results = {
+    'task': task,
+    'labels': len(labels),
+    'spans': spans,
+    'layers': list(range(model.config.num_hidden_layers + 1)),
+    'targets': {name: sum(len(example.labels) for example in encoded[name]) for name in ('train', 'dev')},
+    'encoders': found,
+    'most_frequent': {name: most_frequent_f1(encoded['train'], encoded[name]) for name in tests},
+    'dropped': dropped,
+  }
+  beyond = {name: count for name, count in dropped.items() if count}
+  remarks = []
+  if beyond:
+    remarks.append(
+      f'{sum(beyond.values()):,} target(s) lie beyond {longest} pieces, as far as the model reads, and are left '
+      f'out: {", ".join(f"{name} {count:,}" for name, count in beyond.items())}'
+    )
+  return AnalysisResult(results, {**model_facts(source), 'probe': dataclasses.asdict(probe)}, _tables(results), remarks)
+
+
+def _probe(
+  context: AnalysisContext,
+  encoder: RemBertEncoder,
+  encoded: Mapping[str, Sequence[EncodedSpans]],
+  name: str,
+  *,
+  pad: int,
+  spans: int,
+  has_lists: bool,
+) -> dict[str, Any]:
+  """One encoder's part of `results`."""
+  probe, tests = context.config.probe, list(encoded)[2:]
+  states = functools.partial(FrozenStates, encoder, pad=pad, batch_size=probe.batch_size)
+  cache_bytes = int(probe.cache_gb * 1e9)
+  with context.task(f'reading with {name}') as progress:
+    train, dev = (states(encoded[part], cache_bytes=cache_bytes, on_progress=progress) for part in ('train', 'dev'))
+  with context.task(f'probing {name}') as progress:
+    trained = train_probe(train, dev, probe, spans=spans, has_lists=has_lists, on_progress=progress)
+  del train, dev
+  scores: dict[str, ProbeScore] = {}
+  with context.task(f'judging the probe of {name}') as progress:
+    for test in tests:
+      progress(len(scores) / len(tests), test)
+      scores[test] = probe_score(trained, states(encoded[test], cache_bytes=0))  # read once: nothing to keep
+  accuracies = [score['accuracy'] for score in scores.values() if score['accuracy'] is not None]
+  return {
+    'mix': list(trained.mix),
+    'scale': trained.scale,
+    'expected_layer': trained.expected_layer,
+    'epochs': trained.epochs,
+    'dev': trained.dev,
+    'tests': scores,
+    'mean': {
+      'micro_f1': statistics.fmean(score['micro_f1'] for score in scores.values()),
+      'accuracy': statistics.fmean(accuracies) if len(accuracies) == len(scores) else None,
+    },
+  }
+
+
+def _tables(results: dict[str, Any]) -> list[Table]:
+  encoders = [encoder for encoder in results['encoders'].values() if encoder]
+  names = ['the model', 'random encoder'][: len(encoders)]
+  row = lambda label, value, *more: (label, *(value(encoder) for encoder in encoders), *more)
+  most_frequent = results['most_frequent']
+  scores = [
+    row(test, lambda encoder, test=test: format_number(encoder['tests'][test]['micro_f1']), format_number(floor))
+    for test, floor in most_frequent.items()
+  ]
+  scores.append(row(f'mean of {len(scores)}', lambda encoder: format_number(encoder['mean']['micro_f1']), ''))
+  weights = [
+    row(f'layer {layer}' if layer else 'embeddings', lambda encoder, layer=layer: f'{encoder["mix"][layer]:.3f}')
+    for layer in results['layers']
+  ]
+  weights.append(row('centre of gravity', lambda encoder: f'{encoder["expected_layer"]:.2f}'))
+  return [
+    Table(f'{results["task"]}: micro-F1', ('', *names, 'most frequent label'), scores),
+    Table('Weights of the layers', ('', *names), weights),
+  ]
+
+
+def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
+  """The task, and its sets: `train`, `dev`, and tests by their names."""
+  analyze, xtreme = context.config.analyze, context.config.xtreme
+  if analyze.train is not None:
+    analyze.require('dev', 'test')
+    tests = [read_spans(path) for path in analyze.test]
+    names = [test.name for test in tests]
+    if len({*names, 'train', 'dev'}) < len(names) + 2:  # results are kept by name
+      tests = [dataclasses.replace(test, name=str(path)) for test, path in zip(tests, analyze.test, strict=True)]
+    train, dev = read_spans(analyze.train), read_spans(analyze.dev)
+    if len({part.examples[0].targets[0].span2 is None for part in (train, dev, *tests)}) > 1:
+      raise UsageError(
+        'some files have one span, some two', where='analyze.train, analyze.dev, analyze.test', fix='files of one task'
+      )
+    task = analyze.task or train.name
+    return task, [dataclasses.replace(train, name='train'), dataclasses.replace(dev, name='dev'), *tests]
+  if xtreme.data_dir is None:
+    raise UsageError(
+      'probing for what?',
+      where='analyze.train',
+      fix=['--gin.analyze.train=FILE and analyze.dev, analyze.test', '--gin.xtreme.data_dir=FOLDER for UDPOS'],
+    )
+  udpos, folder = TASKS['udpos'], XtremeFolder(xtreme.data_dir, xtreme.labels_dir)
+
+  has_tests = lambda language: folder.has(*udpos.file(xtreme.split, language))
+  languages = xtreme.languages or tuple(filter(has_tests, udpos.languages))
+  if not languages:
+    raise UsageError(
+      'there is no test file of udpos', where=str(folder.root), fix='python -m tasks.xtreme.download --help'
+    )
+  parts = [(split, split, xtreme.train_language) for split in ('train', 'dev')]
+  parts += [(language, xtreme.split, language) for language in languages]
+  sets = []
+  for name, split, language in parts:
+    sentences = udpos.examples(folder, split, language, needs_labels=True)
+    sets.append(SpanSet(name, tuple(_tagged_words(sentence) for sentence in sentences if sentence.words)))
+  return 'udpos', sets
+
+
+def _tagged_words(sentence: Sentence) -> SpanExample:
+  if sentence.tags is None:
+    raise ValueError(f'{sentence.where}: a sentence without tags')
+  targets = tuple(Target((word, word + 1), None, (tag,)) for word, tag in enumerate(sentence.tags))
+  return SpanExample(sentence.words, targets, sentence.where)

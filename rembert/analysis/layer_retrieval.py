@@ -17,27 +17,26 @@ by L2 distance, among all of them, is right if it is the translation.
     mean            by layer, over the pairs: the unweighted mean of `accuracy`
 """
 
-import dataclasses
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from etils import epath
+
+from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number, model_facts
+from rembert.analysis.files import AlignedLines, read_aligned
+from rembert.data.text import TextEncoder, cut
+from rembert.errors import UsageError
+from rembert.loading import LoadedModel, load
+from rembert.sentence_vectors import vectors_of_all_layers
+from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.retrieval import chosen_languages
+from tasks.xtreme.tatoeba import Tatoeba
 
 _BLOCK_BYTES = 1 << 26  # of one block of distances; a few of this size are alive at a time
 # Distances come from products first, whose rounding is far below this share of the squared lengths.
 _DOUBT = 1e-10
-
-
-@dataclasses.dataclass(frozen=True)
-class LayerAccuracy:
-  """Accuracy of retrieval by layer, 0 to 100.
-
-  Attributes:
-    forward: sources ask, targets are looked through.
-    reverse: the other way round, with the same vector subtracted; None if not asked for.
-  """
-
-  forward: tuple[float, ...]
-  reverse: tuple[float, ...] | None
 
 
 def nearest(queries_NxH: np.ndarray, targets_MxH: np.ndarray) -> np.ndarray:
@@ -70,23 +69,22 @@ def nearest(queries_NxH: np.ndarray, targets_MxH: np.ndarray) -> np.ndarray:
 
 
 def translation_accuracy(source_NxH: np.ndarray, target_MxH: np.ndarray, gold_N: np.ndarray | None = None) -> float:
-  """Share of the sources whose translation is the nearest target after the mean shift, 0 to 100.
+  """Percentage of the sources whose translation is the nearest target after the mean shift.
 
   Args:
     source_NxH: sentence vectors.
     target_MxH: sentence vectors, all of which are candidates.
-    gold_N: index of each source's translation; None where they stand in the same order.
+    gold_N: index of each source's translation; None if they are in the same order.
   """
   gold = np.arange(len(source_NxH)) if gold_N is None else gold_N
-  shift_H = _translation_vector(source_NxH, target_MxH[gold])
-  return _percent(nearest(source_NxH.astype(np.float64) + shift_H, target_MxH) == gold)
+  sources_NxH = source_NxH.astype(np.float64)
+  shift_H = (target_MxH[gold].astype(np.float64) - sources_NxH).mean(0)
+  return 100 * float((nearest(sources_NxH + shift_H, target_MxH) == gold).mean())
 
 
 def reverse_accuracy(source_NxH: np.ndarray, target_MxH: np.ndarray, gold_N: np.ndarray | None = None) -> float:
   """The same the other way round: each source's translation looks for it among all sources."""
-  aligned = target_MxH if gold_N is None else target_MxH[gold_N]
-  shift_H = _translation_vector(source_NxH, aligned)
-  return _percent(nearest(aligned.astype(np.float64) - shift_H, source_NxH) == np.arange(len(source_NxH)))
+  return translation_accuracy(target_MxH if gold_N is None else target_MxH[gold_N], source_NxH)
 
 
 def accuracy_by_layer(
@@ -96,7 +94,7 @@ def accuracy_by_layer(
   *,
   with_reverse: bool = False,
   on_progress: Callable[[float], None] = lambda fraction: None,
-) -> LayerAccuracy:
+) -> tuple[list[float], list[float] | None]:
   """`translation_accuracy` of each layer, and `reverse_accuracy` if asked for."""
   forward, reverse = [], []
   for layer, (source, target) in enumerate(zip(source_LxNxH, target_LxMxH, strict=True), 1):
@@ -104,12 +102,107 @@ def accuracy_by_layer(
     if with_reverse:
       reverse.append(reverse_accuracy(source, target, gold_N))
     on_progress(layer / len(source_LxNxH))
-  return LayerAccuracy(tuple(forward), tuple(reverse) if with_reverse else None)
+  return forward, reverse if with_reverse else None
 
 
-def _translation_vector(source_NxH: np.ndarray, aligned_NxH: np.ndarray) -> np.ndarray:
-  return (aligned_NxH.astype(np.float64) - source_NxH.astype(np.float64)).mean(0)
+def layer_means(
+  model: LoadedModel,
+  encoder: TextEncoder,
+  lines: Sequence[str],
+  *,
+  batch_size: int = 64,
+  on_progress: Callable[[float, str], None] = lambda fraction, note: None,
+) -> tuple[np.ndarray, int]:
+  """The mean of each layer over each line's tokens, without [CLS] and [SEP]: float32 [L + 1, N, H], embeddings first.
+
+  The second value is the number of lines that were truncated to the model's positions.
+  """
+  longest = model.config.max_position_embeddings
+  encoded = [encoder.encode(line) for line in lines]
+  sentences = [cut(ids, longest) for ids in encoded]
+  vectors_LxNxH = vectors_of_all_layers(model, sentences, batch_size=batch_size, on_progress=on_progress)
+  return vectors_LxNxH, sum(len(ids) > longest for ids in encoded)
 
 
-def _percent(is_right_N: np.ndarray) -> float:
-  return 100 * float(is_right_N.mean())
+# --- the analysis -----------------------------------------------------------------------------------------------------
+
+
+def run(context: AnalysisContext) -> AnalysisResult:
+  """Sentences of two files, or of Tatoeba, as vectors of every layer; see the head of this file."""
+  config, source = context.config, context.source()
+  analyze = config.analyze
+  pairs = _pairs(context)
+  model = load(analyze.model, execution=config.execution)
+  encoder = context.text_encoder(model, config.vocabulary.path)
+  layers = list(range(model.config.num_hidden_layers + 1))
+  found: dict[str, dict[str, Any]] = {}
+  for name, lines in pairs.items():
+    with context.task(f'{name}, {len(lines.source):,} pairs') as progress:
+      sides = []
+      for begun, side in enumerate((lines.source, lines.target)):
+        within = lambda fraction, note, begun=begun: progress(0.45 * (begun + fraction), note)
+        sides.append(layer_means(model, encoder, side, batch_size=analyze.batch_size, on_progress=within))
+      (sources, sources_cut), (targets, targets_cut) = sides
+      comparing = lambda fraction: progress(0.9 + 0.1 * fraction, 'comparing')
+      forward, reverse = accuracy_by_layer(
+        sources, targets, lines.gold, with_reverse=analyze.reverse, on_progress=comparing
+      )
+    found[name] = {
+      'pairs': len(lines.source),
+      'candidates': len(lines.target),
+      'accuracy': forward,
+      'reverse': reverse,
+      'chance': 100 / len(lines.target),
+      'cut': sources_cut + targets_cut,
+      'blank': lines.blank,
+    }
+  mean = [statistics.fmean(of_pair['accuracy'][layer] for of_pair in found.values()) for layer in layers]
+  blank, cut_off = (sum(of_pair[name] for of_pair in found.values()) for name in ('blank', 'cut'))
+  remarks = [f'{blank:,} pair(s) with a blank side left out'] if blank else []
+  remarks += [f'{cut_off:,} sentence(s) cut at {model.config.max_position_embeddings} pieces'] if cut_off else []
+  return AnalysisResult(
+    {'layers': layers, 'pairs': found, 'mean': mean},
+    {**model_facts(source), 'max_pairs': analyze.max_pairs},
+    [_table(found, layers, mean)],
+    remarks,
+  )
+
+
+def _table(pairs: dict[str, dict[str, Any]], layers: Sequence[int], mean: Sequence[float]) -> Table:
+  rows = []
+  for name, found in pairs.items():
+    chance = format_number(found['chance'], 2)
+    rows.append((name, f'{found["pairs"]:,}', *map(format_number, found['accuracy']), chance))
+    if found['reverse']:
+      rows.append((f'{name} reversed', '', *map(format_number, found['reverse']), ''))
+  if len(pairs) > 1:
+    rows.append((f'mean of {len(pairs)}', '', *map(format_number, mean), ''))
+  names = (f'layer {layer}' if layer else 'embeddings' for layer in layers)
+  return Table('Translations found by layer (%)', ('pair', 'pairs', *names, 'chance'), rows)
+
+
+def _pairs(context: AnalysisContext) -> dict[str, AlignedLines]:
+  analyze, xtreme = context.config.analyze, context.config.xtreme
+  if analyze.source is not None:
+    files = map(epath.Path, (analyze.source, analyze.target))
+    name = analyze.pair or '-'.join(file.suffix.removeprefix('.') or file.name for file in files)
+    return {name: read_aligned(analyze.source, analyze.target, analyze.max_pairs)}
+  if xtreme.data_dir is None:
+    raise UsageError(
+      'translations of what?',
+      where='analyze.source, analyze.target',
+      fix=['--gin.analyze.source=news.en --gin.analyze.target=news.de', '--gin.xtreme.data_dir=FOLDER for Tatoeba'],
+    )
+  folder, task = XtremeFolder(xtreme.data_dir, xtreme.labels_dir), Tatoeba()
+  pairs = {}
+  for language in chosen_languages(task, folder, xtreme):
+    examples = task.examples(folder, language)
+    if examples.gold is None:
+      raise UsageError(
+        'there are no gold labels: which sentence translates which?',
+        where=str(folder.labels_file('tatoeba', language, 'tsv')),
+        fix='--gin.xtreme.labels_dir=FOLDER, or --gin.xtreme.languages="(…)" with those that have some',
+      )
+    kept = slice(analyze.max_pairs)  # sources ask; all English sentences are candidates
+    pairs[f'{language}-en'] = AlignedLines(examples.source[kept], examples.english, examples.gold[kept])
+  return pairs

@@ -17,77 +17,148 @@ cross-entropy in nats.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+import jax
 import numpy as np
+import optax
 
+from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts
+from rembert.data.config import DataRequest
+from rembert.errors import UsageError
+from rembert.training import sharding, state
+from rembert.training.evaluation import language_sums
 from rembert.training.losses import LossSums
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskedAccuracy:
-  """Of some held-out rows; see the head of this file."""
-
-  rows: int
-  positions: int
-  accuracy: float
-  loss: float
-  most_frequent: float
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskedTargets:
-  """What is to be restored, by language.
-
-  Attributes:
-    rows: [languages] rows that have something to be restored.
-    counts: [languages, V] how often each piece is masked.
-  """
-
-  rows: np.ndarray
-  counts: np.ndarray
-
-
-def masked_targets(
-  batches: Iterable[Mapping[str, np.ndarray]], *, num_languages: int, vocab_size: int
-) -> MaskedTargets:
-  """Counts rows and targets of batches (`rembert.data.batches`); rows that only fill the last batch do not count."""
-  rows = np.zeros(num_languages, np.int64)
-  counts = np.zeros((num_languages, vocab_size), np.int64)
-  for batch in batches:
-    weights, language = np.asarray(batch['weights']) > 0, np.asarray(batch['language'])
-    rows += np.bincount(language[weights.any(1)], minlength=num_languages)
-    row, slot = np.nonzero(weights)
-    np.add.at(counts, (language[row], np.asarray(batch['targets'])[row, slot]), 1)
-  return MaskedTargets(rows, counts)
+from rembert.training.preemption import Stopped
+from rembert.training.step import make_eval_step
 
 
 def masked_accuracy(
-  sums: LossSums, targets: MaskedTargets, languages: Sequence[str]
-) -> tuple[dict[str, MaskedAccuracy], MaskedAccuracy]:
-  """Each language that has rows, sorted by code, and all of them together.
+  sums: LossSums, batches: Iterable[Mapping[str, np.ndarray]], languages: Sequence[str], vocab_size: int
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+  """`languages` and `all` of `results`, from sums by language (`rembert.training.evaluation`) and their batches.
 
-  Args:
-    sums: of `rembert.training.evaluation.language_sums`, [languages] each.
-    targets: of the same batches.
-    languages: codes, in the order of the sums.
+  Sequences that only pad the last batch do not count. Languages are in the order of the sums, [languages] each.
 
   Raises:
-    ValueError: the sums are not of these targets.
+    ValueError: the sums are of other batches.
   """
-  if not np.array_equal(np.rint(sums.weight), targets.counts.sum(1)):
+  rows = np.zeros(len(languages), np.int64)  # that have masked tokens
+  counts = np.zeros((len(languages), vocab_size), np.int64)  # how often each token is masked
+  for batch in batches:
+    weights, language = np.asarray(batch['weights']) > 0, np.asarray(batch['language'])
+    rows += np.bincount(language[weights.any(1)], minlength=len(languages))
+    row, slot = np.nonzero(weights)
+    np.add.at(counts, (language[row], np.asarray(batch['targets'])[row, slot]), 1)
+  if not np.array_equal(np.rint(sums.weight), counts.sum(1)):
     raise ValueError('sums and targets are of different batches')
 
-  def of(chosen: Sequence[int]) -> MaskedAccuracy:
-    chosen = list(chosen)
-    positions, counts = float(sums.weight[chosen].sum()), targets.counts[chosen].sum(0)
-    return MaskedAccuracy(
-      rows=int(targets.rows[chosen].sum()),
-      positions=round(positions),
-      accuracy=100 * float(sums.correct[chosen].sum()) / positions,
-      loss=float(sums.loss[chosen].sum()) / positions,
-      most_frequent=100 * float(counts.max()) / positions,
-    )
+  def of(chosen: list[int]) -> dict[str, Any]:
+    positions = float(sums.weight[chosen].sum())
+    return {
+      'rows': int(rows[chosen].sum()),
+      'positions': round(positions),
+      'accuracy': 100 * float(sums.correct[chosen].sum()) / positions,
+      'loss': float(sums.loss[chosen].sum()) / positions,
+      'most_frequent': 100 * float(counts[chosen].sum(0).max()) / positions,
+    }
 
   numbers = sorted((number for number in range(len(languages)) if sums.weight[number]), key=languages.__getitem__)
   return {languages[number]: of([number]) for number in numbers}, of(numbers)
+
+
+# --- the analysis -----------------------------------------------------------------------------------------------------
+
+
+def run(context: AnalysisContext) -> AnalysisResult:
+  """Held-out rows, opened as for training, through the model on all devices; see the head of this file."""
+  config, source = context.config, context.source()
+  analyze, model = config.analyze, source.config
+  if source.head != 'mlm':
+    raise UsageError(
+      'the model has no head for masked pieces',
+      where=source.path,
+      fix='name a pre-training run; what Hugging Face publishes lacks the head, the original checkpoint has it',
+    )
+  initial = context.open_parameters(analyze.model, 'all', model)
+
+  # --- held-out rows -----------------------------------------------------------
+  vocabulary = config.vocabulary
+  if vocabulary.path is None and source.vocabulary is not None:
+    vocabulary = dataclasses.replace(vocabulary, path=str(source.vocabulary))
+  length = config.train.sequence_length
+  if length > model.max_position_embeddings:
+    raise UsageError(
+      f'rows of {length} tokens, but positions for {model.max_position_embeddings}',
+      where='train.sequence_length',
+      fix=f'--gin.train.sequence_length={model.max_position_embeddings}',
+    )
+  request = DataRequest(
+    data=config.data,
+    batch_size=analyze.batch_size,
+    sequence_length=length,
+    vocab_size=model.vocab_size,
+    evaluation_rows=analyze.rows,
+    seed=config.train.seed,  # as in training: the same masks as its evaluations
+    vocabulary=vocabulary,
+    masking=config.masking,
+    packing=config.packing,
+  )
+  mesh = sharding.make_mesh(config.mesh)
+  shards = sharding.batch_shards(mesh)
+  if analyze.batch_size % shards:
+    raise UsageError(
+      f'a batch of {analyze.batch_size} rows does not divide over {shards} device group(s)',
+      where='analyze.batch_size, mesh.data × mesh.fsdp',
+      fix=f'--gin.analyze.batch_size={-(-analyze.batch_size // shards) * shards}',
+    )
+  opened = context.open_data(request, workdir=context.workdir, console=context.console)
+  initial.check_vocabulary(opened.vocabulary)
+  languages = opened.batches.languages
+  with context.task('held-out rows'):
+    batches = list(opened.batches.evaluation_batches())
+  if not batches:
+    raise UsageError('no text is held out', where='data.held_out', fix='the data.* of the training run')
+
+  # --- model -------------------------------------------------------------------
+  trainable = state.masked_lm(model, config.execution, optax.identity(), mesh)
+  with jax.set_mesh(mesh):
+    with context.task('reading parameters') as progress:
+      params = initial.put_into(trainable.init(0), progress).params
+    eval_step = make_eval_step(trainable, len(languages))
+    with context.task('restoring masked pieces') as progress:
+
+      def on_devices() -> Iterator[dict[str, jax.Array]]:
+        for done, batch in enumerate(batches):
+          progress(done / len(batches), f'{done} of {len(batches)} batches')
+          yield sharding.to_device(batch, mesh)
+
+      is_stopped = lambda: bool(context.stop.requested)
+      sums = language_sums(eval_step, params, on_devices(), len(languages), is_stopped=is_stopped)
+  if sums is None:
+    raise Stopped(context.stop.requested)
+
+  # --- results -----------------------------------------------------------------
+  by_language, whole = masked_accuracy(sums, batches, languages, model.padded_vocab_size)
+  fields = ('accuracy', 'loss', 'most_frequent')
+  mean = {name: sum(found[name] for found in by_language.values()) / len(by_language) for name in fields}
+  scores = lambda found: (f'{found["accuracy"]:.1f}', f'{found["loss"]:.3f}', f'{found["most_frequent"]:.1f}')
+  cells = [
+    (name, f'{found["rows"]:,}', f'{found["positions"]:,}', *scores(found))
+    for name, found in [*by_language.items(), ('all', whole)]
+  ]
+  cells.append((f'mean of {len(by_language)}', '', '', *scores(mean)))
+  columns = ('language', 'rows', 'masked', 'accuracy', 'loss (nats)', 'most frequent')
+  left_out = [name for name in languages if name not in by_language]
+  return AnalysisResult(
+    {'languages': by_language, 'all': whole, 'mean': mean},
+    {
+      **model_facts(source),
+      'data': opened.identity,
+      'sequence_length': length,
+      'masking': dataclasses.asdict(config.masking),
+    },
+    [Table('Masked pieces restored', columns, cells)],
+    [f'no held-out rows: {", ".join(left_out)}'] if left_out else [],
+  )

@@ -17,52 +17,21 @@ from the covariance of the fit; intervals from a bootstrap over the seeds of eac
     better          name of the law with the lower AIC, or null
 """
 
-import csv
-import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
-from etils import epath
 from scipy import optimize
 
+from rembert.analysis.context import AnalysisContext, AnalysisResult, Table
 from rembert.analysis.correlation import interval
-from rembert.errors import UsageError
-from rembert.json_files import parsed_json
+from rembert.analysis.files import Points, read_points
 
 _EXPONENTS = np.geomspace(0.02, 8, 60)
 _CURVE_POINTS = 41
 _LARGEST_EXPONENT = 20.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Points:
-  """Runs: size, score, and how much each counts, [n] float64 each. A weight is 1 / variance, up to a factor."""
-
-  x: np.ndarray
-  score: np.ndarray
-  weight: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class Parameter:
-  """A number that was fitted; None is not known."""
-
-  value: float
-  error: float | None = None
-  low: float | None = None
-  high: float | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Fit:
-  """A law fitted to points; see the head of this file. `curve` has rows of (x, score, low, high)."""
-
-  parameters: Mapping[str, Parameter]
-  residual: float
-  aic: float | None
-  curve: tuple[tuple[float, float, float | None, float | None], ...]
 
 
 def logarithmic(x, a, b):
@@ -78,15 +47,11 @@ def saturating(x, a, b, c):
 LAWS: dict[str, tuple[Callable, str]] = {'logarithmic': (logarithmic, 'ab'), 'saturating': (saturating, 'abc')}
 
 
-def fit_law(points: Points, law: str, *, samples: int = 1000, seed: int = 0) -> Fit | None:
-  """A law of `LAWS` fitted to points; None where there are fewer sizes than it has parameters.
+def fit_law(points: Points, law: str, *, samples: int = 1000, seed: int = 0) -> dict[str, Any] | None:
+  """A law of `LAWS` fitted to points, as in `results`; None if there are fewer sizes than it has parameters.
 
-  Args:
-    points: at least one.
-    law: its name.
-    samples: of the bootstrap. Every sample draws, for each size, as many of its runs as there are; sizes with one run
-      always give that. With no size of several runs there is no bootstrap.
-    seed: of the bootstrap.
+  Each of the `samples` of the bootstrap draws, for each size, as many of its runs as there are; a size with one run
+  always gives that. With no size of several runs there is no bootstrap.
   """
   function, letters = LAWS[law]
   if len(np.unique(points.x)) < len(letters):
@@ -97,18 +62,17 @@ def fit_law(points: Points, law: str, *, samples: int = 1000, seed: int = 0) -> 
   curve_x = np.geomspace(points.x.min(), points.x.max(), _CURVE_POINTS)
   drawn = _bootstrapped(points, solve, samples, seed)
   lines = np.stack([function(curve_x, *row) for row in drawn]) if len(drawn) else np.full((0, _CURVE_POINTS), np.nan)
-  return Fit(
-    parameters={
-      letter: Parameter(float(value), _finite(error), *(interval(drawn[:, number]) if len(drawn) else (None, None)))
-      for number, (letter, value, error) in enumerate(zip(letters, values, errors, strict=True))
-    },
-    residual=residual,
-    aic=akaike(residual, len(points.x), len(letters), scale=float((points.weight * points.score**2).sum())),
-    curve=tuple(
-      (float(x), float(score), *interval(lines[:, number]))
-      for number, (x, score) in enumerate(zip(curve_x, function(curve_x, *values), strict=True))
-    ),
-  )
+  parameters = {}
+  for number, (letter, value, error) in enumerate(zip(letters, values, errors, strict=True)):
+    low, high = interval(drawn[:, number]) if len(drawn) else (None, None)
+    error = float(error) if math.isfinite(error) else None
+    parameters[letter] = {'value': float(value), 'error': error, 'low': low, 'high': high}
+  curve = []
+  for number, (x, score) in enumerate(zip(curve_x, function(curve_x, *values), strict=True)):
+    low, high = interval(lines[:, number])
+    curve.append({'x': float(x), 'score': float(score), 'low': low, 'high': high})
+  aic = akaike(residual, len(points.x), len(letters), scale=float((points.weight * points.score**2).sum()))
+  return {'parameters': parameters, 'residual': residual, 'aic': aic, 'curve': curve}
 
 
 def akaike(residual: float, n: int, parameters: int, *, scale: float = 1.0) -> float | None:
@@ -121,12 +85,6 @@ def akaike(residual: float, n: int, parameters: int, *, scale: float = 1.0) -> f
   k = parameters + 1
   correction = 2 * k * (k + 1) / (n - k - 1) if n > k + 1 else 0.0
   return n * math.log(residual / n) + 2 * k + correction
-
-
-def better_law(fits: Mapping[str, Fit | None]) -> str | None:
-  """The name of the law with the lowest AIC; None unless at least two have one."""
-  known = {name: fit.aic for name, fit in fits.items() if fit is not None and fit.aic is not None}
-  return min(known, key=lambda name: known[name]) if len(known) > 1 else None
 
 
 def _linear(design_NxP: np.ndarray, points: Points) -> tuple[np.ndarray, float]:
@@ -185,101 +143,47 @@ def _bootstrapped(points: Points, solve, samples: int, seed: int) -> np.ndarray:
   return np.array(found)
 
 
-def _finite(value: float) -> float | None:
-  return float(value) if math.isfinite(value) else None
-
-
-def results_of(points: Points, *, samples: int = 1000, seed: int = 0) -> dict:
-  """All fits of some points as `results`; see the head of this file. For the report, too."""
+def results_of(points: Points, *, samples: int = 1000, seed: int = 0) -> dict[str, Any]:
+  """All fits of some points; see the head of this file."""
   fits = {law: fit_law(points, law, samples=samples, seed=seed) for law in LAWS}
-  grouped = [(float(x), points.score[points.x == x]) for x in np.unique(points.x)]
-  as_row = lambda row: dict(zip(('x', 'score', 'low', 'high'), row, strict=True))
-  return {
-    'points': [
-      {
-        'x': x,
-        'scores': scores.tolist(),
-        'mean': float(scores.mean()),
-        'deviation': float(scores.std(ddof=1)) if len(scores) > 1 else None,
-      }
-      for x, scores in grouped
-    ],
-    'laws': {
-      name: fit and dataclasses.asdict(fit) | {'curve': [as_row(row) for row in fit.curve]}
-      for name, fit in fits.items()
-    },
-    'better': better_law(fits),
-  }
+  aics = {law: fit['aic'] for law, fit in fits.items() if fit is not None and fit['aic'] is not None}
+  by_size = []
+  for x in np.unique(points.x):
+    scores = points.score[points.x == x]
+    deviation = float(scores.std(ddof=1)) if len(scores) > 1 else None
+    by_size.append({'x': float(x), 'scores': scores.tolist(), 'mean': float(scores.mean()), 'deviation': deviation})
+  return {'points': by_size, 'laws': fits, 'better': min(aics, key=lambda law: aics[law]) if len(aics) > 1 else None}
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-_COLUMNS = 'rows of x, score and, if known, the standard deviation of the score'
+# --- the analysis -----------------------------------------------------------------------------------------------------
 
 
-def read_points(path: epath.PathLike) -> Points:
-  """Points of a CSV with or without a header (x, score[, deviation]), or of a JSON list of such rows or objects.
-
-  Raises:
-    UsageError: no such file, or a row that is none, with its line.
-  """
-  path = epath.Path(path)
-  if not path.is_file():
-    raise UsageError('there is no such file', where=str(path), fix=f'a CSV or JSON file, {_COLUMNS}')
-  text = path.read_text()
-  rows = _json_rows(text, path) if path.suffix == '.json' else _csv_rows(text, path)
-  if not rows:
-    raise UsageError('there are no points', where=str(path), fix=_COLUMNS)
-  return points_of(rows)
-
-
-def points_of(rows: Sequence[tuple[tuple[float, ...], str]]) -> Points:
-  """Points of rows (x, score) or (x, score, deviation), each with where it stands; UsageError if one cannot be."""
-  for (x, _, *deviation), where in rows:
-    if x <= 0 or any(value <= 0 for value in deviation):
-      raise UsageError('a size and a deviation are above 0', where=where, fix=_COLUMNS)
-  if len({len(row) for row, _ in rows}) > 1:
-    raise UsageError('rows with and without a deviation', where=rows[0][1], fix='a deviation in all rows, or in none')
-  x, score, *deviation = np.array([row for row, _ in rows], np.float64).T
-  return Points(x, score, np.power(deviation[0], -2) if deviation else np.ones_like(x))
+def run(context: AnalysisContext) -> AnalysisResult:
+  """A file of sizes and scores, fitted; see the head of this file."""
+  analyze = context.config.analyze
+  analyze.require('points')
+  points = read_points(analyze.points)
+  with context.task('fitting'):
+    results = results_of(points, samples=analyze.samples, seed=analyze.seed)
+  remarks = []
+  if results['better']:
+    remarks.append(f'the {results["better"]} law has the lower AIC')
+  if all(row['deviation'] is None for row in results['points']):
+    remarks.append('one run of each size: there is no bootstrap')
+  facts = {'points': str(analyze.points), 'runs': len(points.x), 'sizes': len(results['points'])}
+  return AnalysisResult(results, facts, [_table(results['laws'])], remarks)
 
 
-def _json_rows(text: str, path) -> list[tuple[tuple[float, ...], str]]:
-  content = parsed_json(text, path, fix=f'a list, {_COLUMNS}')
-  if not isinstance(content, list):
-    raise UsageError('not a list', where=f'{path}:1', fix=f'a list, {_COLUMNS}')
-  found = []
-  for number, row in enumerate(content, 1):
-    where = f'{path}, row {number}'
-    values = [row.get('x'), row.get('score'), row.get('deviation')] if isinstance(row, dict) else row
-    values = [value for value in values if value is not None] if isinstance(values, list) else []
-    found.append((_numbers(values, where), where))
-  return found
-
-
-def _csv_rows(text: str, path) -> list[tuple[tuple[float, ...], str]]:
-  lines = text.splitlines()
-  separator = next((sign for sign in '\t;' if any(sign in line for line in lines if not line.startswith('#'))), ',')
-  found, has_header = [], False
-  for number, cells in enumerate(csv.reader(lines, delimiter=separator), 1):
-    where = f'{path}:{number}'
-    if not any(cells) or cells[0].startswith('#'):
+def _table(laws: Mapping[str, dict[str, Any] | None]) -> Table:
+  rows = []
+  for name, fit in laws.items():
+    if fit is None:
+      rows.append((name, 'too few sizes', '', '', ''))
       continue
-    if not found and not has_header and not _is_number(cells[0]):
-      has_header = True
-      continue
-    found.append((_numbers(cells, where), where))
-  return found
-
-
-def _is_number(text) -> bool:
-  try:
-    return math.isfinite(float(text))
-  except (TypeError, ValueError):
-    return False
-
-
-def _numbers(values: Sequence, where: str) -> tuple[float, ...]:
-  if len(values) not in (2, 3) or not all(map(_is_number, values)):
-    raise UsageError(f'{list(values)!r} is no point', where=where, fix=_COLUMNS)
-  return tuple(map(float, values))
+    aic = '–' if fit['aic'] is None else f'{fit["aic"]:.1f}'
+    for letter, found in fit['parameters'].items():
+      between = '–' if found['low'] is None else f'{found["low"]:.4g} to {found["high"]:.4g}'
+      error = '–' if found['error'] is None else f'{found["error"]:.2g}'
+      is_first = letter == 'a'
+      rows.append((f'{name} {letter}' if is_first else letter, f'{found["value"]:.4g}', error, between, aic * is_first))
+  return Table('a + b · log₂ x, and a − b · x^(−c)', ('', 'value', 'error', '95 % of the bootstrap', 'AIC'), rows)

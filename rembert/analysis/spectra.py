@@ -27,49 +27,34 @@ The paper has no such table; it explains (section 6) what a wide output embeddin
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
+from rembert.analysis.context import (
+  AnalysisContext,
+  AnalysisResult,
+  Table,
+  format_number,
+  model_facts,
+  read_embeddings,
+)
+from rembert.analysis.files import read_counts
+from rembert.convert.importing import Source
+from rembert.data.masking import SpecialIds
+from rembert.data.token_store import TokenStore
+from rembert.errors import UsageError
+from tasks.vocabulary_report import PieceCounter
+
 _BLOCK_BYTES = 1 << 27
 _QUANTILES = (5, 25, 50, 75, 95)
+_ROWS_AT_ONCE = 1024
+_CHARACTERS_OF_PIECE = 4  # about, for what `analyze.characters` is in rows of a store
 
 
-@dataclasses.dataclass(frozen=True)
-class Spectrum:
-  """The shape of a table; see the head of this file."""
-
-  width: int
-  singular_values: tuple[float, ...]
-  effective_rank: float
-  participation_ratio: float
-  isotropy: float
-  mean_cosine: float
-  common_share: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Norms:
-  """Lengths of some rows: how many, mean, standard deviation, and the quantiles 5, 25, 50, 75 and 95 %."""
-
-  pieces: int
-  mean: float
-  deviation: float
-  quantiles: tuple[float, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class NormOfFrequency:
-  """Pieces that occur `begin` ≤ n < `end` times, and the mean of their norms."""
-
-  begin: int
-  end: int
-  pieces: int
-  norm: float
-
-
-def _blocks(table_VxW: np.ndarray):
+def _blocks(table_VxW: np.ndarray) -> Iterator[np.ndarray]:
   rows = max(table_VxW.shape[1], _BLOCK_BYTES // (8 * table_VxW.shape[1]))
   for start in range(0, len(table_VxW), rows):
     yield np.asarray(table_VxW[start : start + rows], np.float64)
@@ -124,19 +109,19 @@ def mean_cosine(table_VxW: np.ndarray, *, pairs: int = 100_000, seed: int = 0) -
   return total / pairs
 
 
-def spectrum(table_VxW: np.ndarray, *, pairs: int = 100_000, seed: int = 0) -> Spectrum:
-  """All that does not ask how frequent pieces are. `pairs` and `seed` are those of `mean_cosine`."""
+def spectrum(table_VxW: np.ndarray, *, pairs: int = 100_000, seed: int = 0) -> dict[str, Any]:
+  """A table of `results`, but for the norms. `pairs` and `seed` are those of `mean_cosine`."""
   values, vectors = singular_vectors(table_VxW)
   mean = np.asarray(table_VxW).mean(0, dtype=np.float64)
-  return Spectrum(
-    width=table_VxW.shape[1],
-    singular_values=tuple((values / values.sum()).tolist()),
-    effective_rank=effective_rank(values),
-    participation_ratio=participation_ratio(values),
-    isotropy=isotropy(table_VxW, vectors),
-    mean_cosine=mean_cosine(table_VxW, pairs=pairs, seed=seed),
-    common_share=float((mean**2).sum() * len(table_VxW) / (values**2).sum()),
-  )
+  return {
+    'width': table_VxW.shape[1],
+    'singular_values': (values / values.sum()).tolist(),
+    'effective_rank': effective_rank(values),
+    'participation_ratio': participation_ratio(values),
+    'isotropy': isotropy(table_VxW, vectors),
+    'mean_cosine': mean_cosine(table_VxW, pairs=pairs, seed=seed),
+    'common_share': float((mean**2).sum() * len(table_VxW) / (values**2).sum()),
+  }
 
 
 # --- frequency --------------------------------------------------------------------------------------------------------
@@ -147,20 +132,115 @@ def row_norms(table_VxW: np.ndarray) -> np.ndarray:
   return np.concatenate([np.linalg.norm(block, axis=1) for block in _blocks(table_VxW)])
 
 
-def norms(norms_V: np.ndarray) -> Norms | None:
-  """What is to be said of some lengths; None of none."""
+def norms(norms_V: np.ndarray) -> dict[str, Any] | None:
+  """One of the `norms` of `results`; None if there are no rows."""
   if not len(norms_V):
     return None
-  quantiles = tuple(np.percentile(norms_V, _QUANTILES).tolist())
-  return Norms(len(norms_V), float(norms_V.mean()), float(norms_V.std()), quantiles)
+  return {
+    'pieces': len(norms_V),
+    'mean': float(norms_V.mean()),
+    'deviation': float(norms_V.std()),
+    'quantiles': np.percentile(norms_V, _QUANTILES).tolist(),
+  }
 
 
-def norms_by_frequency(norms_V: np.ndarray, counts_V: np.ndarray) -> list[NormOfFrequency]:
-  """Mean norms of pieces that do not occur, that occur once, and then by powers of two; empty classes are left out."""
+def norms_by_frequency(norms_V: np.ndarray, counts_V: np.ndarray) -> list[dict[str, Any]]:
+  """Mean norms of tokens that do not occur, that occur once, and then by powers of two; empty classes are left out."""
   edges: Sequence[int] = [0, 1, *(2**power for power in range(1, int(counts_V.max(initial=1)).bit_length() + 1))]
   found = []
   for begin, end in itertools.pairwise(edges):
     chosen = (counts_V >= begin) & (counts_V < end)
     if chosen.any():
-      found.append(NormOfFrequency(begin, end, int(chosen.sum()), float(norms_V[chosen].mean())))
+      norm = float(norms_V[chosen].mean())
+      found.append({'begin': begin, 'end': end, 'pieces': int(chosen.sum()), 'norm': norm})
   return found
+
+
+# --- the analysis -----------------------------------------------------------------------------------------------------
+
+
+def run(context: AnalysisContext) -> AnalysisResult:
+  """Both embeddings of a model, and how often a text uses their rows; see the head of this file."""
+  analyze, source = context.config.analyze, context.source()
+  with context.task('reading tables'):
+    tables = read_embeddings(source)
+  counts = _counts(context, source)
+  # Below are special tokens, which are in every sequence and in no text, and reserved ones, which are nowhere.
+  first = SpecialIds().first_piece
+  reserved = np.setdiff1d(np.arange(min(first, source.config.vocab_size)), dataclasses.astuple(SpecialIds()))
+  found: dict[str, dict[str, Any] | None] = dict.fromkeys(tables)
+  given = {name: table for name, table in tables.items() if table is not None}
+  with context.task('singular values') as progress:
+    for done, (name, table) in enumerate(given.items()):
+      progress(done / len(given), name)
+      of_table = spectrum(table, seed=analyze.seed) | {'norms': None, 'norms_by_frequency': None}
+      if counts is not None:
+        of_all = row_norms(table)
+        lengths, times = of_all[first:], counts[first:]
+        groups = {'used': lengths[times > 0], 'unused': lengths[times == 0], 'reserved': of_all[reserved]}
+        of_table['norms'] = {which: norms(some) for which, some in groups.items()}
+        of_table['norms_by_frequency'] = norms_by_frequency(lengths, times)
+      found[name] = of_table
+  return AnalysisResult(
+    {'tables': found, 'counted': None if counts is None else int(counts[first:].sum())},
+    {**model_facts(source), 'counted_in': analyze.counts or analyze.store or analyze.text},
+    [_table({name: of_table for name, of_table in found.items() if of_table})],
+    [] if 'output' in given else ['there is no output embedding in the checkpoint'],
+  )
+
+
+def _table(found: dict[str, dict[str, Any]]) -> Table:
+  line = lambda label, cell: (label, *(cell(of_table) for of_table in found.values()))
+  of_width = lambda name: lambda of: f'{of[name]:.1f} ({of[name] / of["width"]:.0%})'
+  rows = [
+    line('width', lambda of: f'{of["width"]:,}'),
+    line('effective rank', of_width('effective_rank')),
+    line('participation ratio', of_width('participation_ratio')),
+    line('isotropy', lambda of: format_number(of['isotropy'], 3)),
+    line('mean cosine', lambda of: format_number(of['mean_cosine'], 3)),
+    line('share of the mean vector', lambda of: f'{of["common_share"]:.1%}'),
+  ]
+  if all(of_table['norms'] for of_table in found.values()):
+    norm = lambda some: f'{some["mean"]:.3f} ± {some["deviation"]:.3f} ({some["pieces"]:,})' if some else '–'
+    for which in ('used', 'unused', 'reserved'):
+      rows.append(line(f'norm, {which} pieces', lambda of, which=which: norm(of['norms'][which])))
+  return Table('Embedding tables', ('', *found), rows)
+
+
+def _counts(context: AnalysisContext, source: Source) -> np.ndarray | None:
+  """How often each token occurs in what the configuration names, int64 [V]; None if it names nothing."""
+  analyze, size = context.config.analyze, source.config.vocab_size
+  named = [name for name in ('text', 'store', 'counts') if getattr(analyze, name)]
+  if len(named) > 1:
+    fields = ', '.join(f'analyze.{name}' for name in named)
+    raise UsageError('pieces are counted in one place', where=fields, fix='leave one of them')
+  if analyze.counts:
+    return read_counts(analyze.counts, size)
+  if analyze.store:
+    return _counts_of_store(context, TokenStore(analyze.store), size)
+  if not analyze.text:
+    return None
+  counter = PieceCounter(context.vocabulary(source))
+  for _, texts in context.texts('counting pieces'):
+    counter.add_texts(texts)
+  return np.pad(counter.counts, (0, size - len(counter.counts)))
+
+
+def _counts_of_store(context: AnalysisContext, store: TokenStore, size: int) -> np.ndarray:
+  if store.vocab_size > size:
+    raise UsageError(
+      f'the store has {store.vocab_size:,} pieces, and the model {size:,}',
+      where=str(store.folder),
+      fix='the store that the model was trained on',
+    )
+  counts = np.zeros(size, np.int64)
+  most = -(-context.config.analyze.characters // (_CHARACTERS_OF_PIECE * store.sequence_length))
+  with context.task('counting pieces') as progress:
+    for done, language in enumerate(store.languages):
+      progress(done / len(store.languages), language)
+      rows = store.rows(language, 'train')
+      chosen = np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.int64)) if rows else np.empty(0, np.int64)
+      for start in range(0, len(chosen), _ROWS_AT_ONCE):
+        ids = store.read(language, 'train', chosen[start : start + _ROWS_AT_ONCE])
+        counts += np.bincount(ids.ravel(), minlength=size)
+  return counts

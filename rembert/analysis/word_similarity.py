@@ -15,87 +15,111 @@ words is their dot product; the score of a table is Spearman's ρ × 100 between
       difference    input less output, the same, of the same samples; or null
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from etils import epath
 
-from rembert.analysis.correlation import Correlation, bootstrap_spearman, interval, resampled, spearman
-from rembert.analysis.word_pairs import WordPair
+from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts, read_embeddings
+from rembert.analysis.correlation import NO_CORRELATION, Correlation, bootstrap_spearman, interval, resampled, spearman
+from rembert.analysis.files import WordPair, read_word_pairs
+from rembert.data.masking import SpecialIds
 
-
-@dataclasses.dataclass(frozen=True)
-class WordSimilarity:
-  """What a set of word pairs says of some tables.
-
-  Attributes:
-    pairs: in the set.
-    covered: that count.
-    not_covered: words without known pieces, each once.
-    of_table: by the table's name.
-    difference: first table less second; None unless there are two.
-  """
-
-  pairs: int
-  covered: int
-  not_covered: tuple[str, ...]
-  of_table: Mapping[str, Correlation]
-  difference: Correlation | None
-
-
-def word_vectors(table_VxW: np.ndarray, pieces_of_words: Sequence[Sequence[int]]) -> np.ndarray:
-  """The mean of each word's rows of a table, float64 [words, W]; every word has a piece."""
-  return np.stack([np.asarray(table_VxW[list(pieces)], np.float64).mean(0) for pieces in pieces_of_words])
+_SHOWN_WORDS = 20
 
 
 def dot_products(table_VxW: np.ndarray, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> np.ndarray:
-  """The dot product of the two words of each pair, float64 [pairs]."""
-  first, second = (word_vectors(table_VxW, words) for words in zip(*pairs, strict=True))
+  """The dot product of the two words of each pair, float64 [pairs]. A word is the mean of its tokens' rows."""
+  mean = lambda tokens: np.asarray(table_VxW[list(tokens)], np.float64).mean(0)
+  first, second = (np.stack([mean(tokens) for tokens in words]) for words in zip(*pairs, strict=True))
   return np.einsum('pw,pw->p', first, second)
 
 
 def word_similarity(
-  tables: Mapping[str, np.ndarray],
+  tables: Mapping[str, np.ndarray | None],
   pairs: Sequence[WordPair],
-  pieces_of: Callable[[str], Sequence[int]],
+  tokens_of: Callable[[str], Sequence[int]],
   *,
   unknown: int,
   samples: int = 1000,
   seed: int = 0,
-) -> WordSimilarity:
-  """How tables of embeddings rank pairs of words, against how people do.
+) -> dict[str, Any]:
+  """How embeddings [V, W] rank pairs of words, compared with human similarity judgements: a set of `results`.
 
-  Args:
-    tables: by name, [V, W] each.
-    pairs: with the judgements.
-    pieces_of: word to ids of pieces.
-    unknown: id of the unknown piece: a word that has it, or no piece, is not covered.
-    samples: of the bootstrap.
-    seed: of the bootstrap.
+  Correlations have the names of the tables; that of a table that is None is None, and so is `difference` unless there
+  are two tables. A word without tokens, or with the `unknown` one, is not covered.
   """
-  cut = {word: tuple(pieces_of(word)) for pair in pairs for word in (pair.first, pair.second)}
-  is_known = {word: bool(pieces) and unknown not in pieces for word, pieces in cut.items()}
+  cut = {word: tuple(tokens_of(word)) for pair in pairs for word in (pair.first, pair.second)}
+  is_known = {word: bool(tokens) and unknown not in tokens for word, tokens in cut.items()}
   covered = [pair for pair in pairs if is_known[pair.first] and is_known[pair.second]]
-  of_table, resampled_rho = {}, {}
+  given = {name: table for name, table in tables.items() if table is not None}
+  of_table = dict.fromkeys(given, NO_CORRELATION)
+  resampled_rho = {}
   if covered:
     scores = np.array([pair.score for pair in covered])
     indices = resampled(len(covered), samples, seed)  # the same for all tables: differences are of one sample
-    for name, table in tables.items():
+    for name, table in given.items():
       similarity = dot_products(table, [(cut[pair.first], cut[pair.second]) for pair in covered])
       resampled_rho[name] = bootstrap_spearman(similarity, scores, indices)
-      of_table[name] = Correlation(spearman(similarity, scores), *interval(resampled_rho[name]))
-  else:
-    of_table = dict.fromkeys(tables, Correlation(None))
+      low, high = interval(resampled_rho[name])
+      of_table[name] = Correlation(rho=spearman(similarity, scores), low=low, high=high)
   difference = None
-  if len(tables) == 2:
-    (one, other), (rho_one, rho_other) = tables, [found.rho for found in of_table.values()]
-    difference = Correlation(None)
-    if rho_one is not None and rho_other is not None:
-      difference = Correlation(rho_one - rho_other, *interval(resampled_rho[one] - resampled_rho[other]))
-  return WordSimilarity(
-    pairs=len(pairs),
-    covered=len(covered),
-    not_covered=tuple(word for word, known in is_known.items() if not known),
-    of_table=of_table,
-    difference=difference,
-  )
+  if len(given) == 2:
+    first, second = given
+    rho_first, rho_second = (found['rho'] for found in of_table.values())
+    difference = NO_CORRELATION
+    if rho_first is not None and rho_second is not None:
+      low, high = interval(resampled_rho[first] - resampled_rho[second])
+      difference = Correlation(rho=rho_first - rho_second, low=low, high=high)
+  return {
+    'pairs': len(pairs),
+    'covered': len(covered),
+    'not_covered': [word for word, known in is_known.items() if not known],
+    **dict.fromkeys(tables),
+    **of_table,
+    'difference': difference,
+  }
+
+
+# --- the analysis -----------------------------------------------------------------------------------------------------
+
+
+def run(context: AnalysisContext) -> AnalysisResult:
+  """Files of word pairs against both embeddings of a model; see the head of this file."""
+  analyze = context.config.analyze
+  analyze.require('words')
+  source = context.source()
+  files = {epath.Path(path).name.rsplit('.', 1)[0]: read_word_pairs(path, analyze.columns) for path in analyze.words}
+  with context.task('reading tables'):
+    tables = read_embeddings(source)
+  encode, unknown = context.vocabulary(source).encode, SpecialIds().unknown
+  sets: dict[str, dict[str, Any]] = {}
+  with context.task('comparing words') as progress:
+    for name, pairs in files.items():
+      progress(len(sets) / len(files), name)
+      sets[name] = word_similarity(tables, pairs, encode, unknown=unknown, samples=analyze.samples, seed=analyze.seed)
+  rows, remarks = [], []
+  for name, found in sets.items():
+    correlations = (found[which] for which in ('input', 'output', 'difference'))
+    rows.append((name, f'{found["covered"]:,} of {found["pairs"]:,}', *map(_format_correlation, correlations)))
+    words, found['not_covered'] = found['not_covered'], found['not_covered'][:_SHOWN_WORDS]
+    if words:
+      remarks.append(
+        f'{name}: {found["pairs"] - found["covered"]} pair(s) are not covered; no known pieces in '
+        f'{", ".join(found["not_covered"])}{" …" if len(words) > _SHOWN_WORDS else ""}'
+      )
+  if tables['output'] is None:
+    why = 'its embeddings are tied' if source.config.tie_word_embeddings else 'the checkpoint lacks it'
+    remarks.append(f'there is no output embedding: {why}')
+  widths = {which: None if table is None else table.shape[1] for which, table in tables.items()}
+  title = "Word similarity: Spearman's ρ × 100 (95 % interval)"
+  table = Table(title, ('set', 'pairs', 'input', 'output', 'input − output'), rows)
+  return AnalysisResult({'tables': widths, 'sets': sets}, model_facts(source), [table], remarks)
+
+
+def _format_correlation(correlation: Correlation | None) -> str:
+  if correlation is None or correlation['rho'] is None:
+    return '–'
+  between = '' if correlation['low'] is None else f' ({correlation["low"]:.1f} to {correlation["high"]:.1f})'
+  return f'{correlation["rho"]:.1f}{between}'

@@ -13,10 +13,7 @@ from etils import epath
 
 import rembert
 from rembert import configuration
-from rembert.analysis.config import WITHOUT_MODEL, AnalyzeConfig
-from rembert.errors import UsageError
-from rembert.jobs import workdir as workdirs
-from rembert.jobs.analyses import (
+from rembert.analysis import (
   edge_probing,
   fertility,
   layer_retrieval,
@@ -25,7 +22,14 @@ from rembert.jobs.analyses import (
   spectra,
   word_similarity,
 )
-from rembert.jobs.analyses.desk import Analysed, AnalysisConfig, Desk
+from rembert.analysis.config import WITHOUT_MODEL, AnalyzeConfig
+from rembert.analysis.context import AnalysisConfig, AnalysisContext, AnalysisResult
+from rembert.errors import UsageError
+from rembert.jobs import workdir as workdirs
+from rembert.jobs import xtreme_results
+from rembert.jobs.initial_parameters import open_initial
+from rembert.jobs.predict import text_encoder
+from rembert.jobs.pretrain_data import open_data
 from rembert.jobs.workdir_lock import locked
 from rembert.plotting.analyses import PLOTS
 from rembert.storage import write_errors, write_whole
@@ -33,7 +37,7 @@ from rembert.training.console import Console
 from rembert.training.preemption import StopSignal
 
 RESULT = 'analysis.json'
-_RUN: dict[str, Callable[[Desk], Analysed]] = {
+_RUN: dict[str, Callable[[AnalysisContext], AnalysisResult]] = {
   'masked_accuracy': masked_accuracy.run,
   'layer_retrieval': layer_retrieval.run,
   'word_similarity': word_similarity.run,
@@ -68,21 +72,32 @@ def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal, console: 
     configuration.save(workdir)
     name = analyze.model_name or model_name(analyze.model)
     console.say(f'rembert {rembert.__version__} · {analyze.what} of {analyze.model or analyze.points or analyze.text}')
-    analysed = _RUN[analyze.what](Desk(config, workdir, console, stop))
+    context = AnalysisContext(
+      config,
+      workdir,
+      console,
+      stop,
+      open_data=open_data,
+      open_parameters=open_initial,
+      text_encoder=text_encoder,
+      read_scores=xtreme_results.read_scores,
+      score=xtreme_results.value,
+    )
+    result = _RUN[analyze.what](context)
     content = {
       'analysis': analyze.what,
       'model': analyze.model,
       'model_name': name,
-      'facts': {'seed': analyze.seed, **analysed.facts},
-      'results': analysed.results,
+      'facts': {'seed': analyze.seed, **result.facts},
+      'results': result.results,
     }
     content, picture = plain(content), workdir / f'{analyze.what}.png'
     with write_errors('the analysis', workdir / RESULT):
       write_whole(workdir / RESULT, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + '\n')
       write_whole(picture, PLOTS[analyze.what]({name: content['results']}))
-  for table in analysed.tables:
+  for table in result.tables:
     console.table(table.title, table.columns, table.rows)
-  for remark in analysed.remarks:
+  for remark in result.remarks:
     console.say(remark)
   console.facts('Done', {'results': f'{workdir / RESULT}', 'picture': f'{picture}'})
   return 0

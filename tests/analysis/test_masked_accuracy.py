@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from rembert.analysis.masked_accuracy import masked_accuracy, masked_targets
+from rembert.analysis.masked_accuracy import masked_accuracy
 from rembert.training.losses import LossSums
 
 LANGUAGES = ('sw', 'de', 'th')
@@ -42,23 +42,21 @@ def test_every_masked_position_counts_once():
   columns = lambda index: np.array([sum(seen[index] for seen in positions[number]) for number in range(3)], float)
   sums = LossSums(loss=columns(1), correct=columns(0), weight=np.array([len(positions[n]) for n in range(3)], float))
 
-  targets = masked_targets(batches, num_languages=3, vocab_size=VOCAB)
-  found, whole = masked_accuracy(sums, targets, LANGUAGES)
+  found, whole = masked_accuracy(sums, batches, LANGUAGES, VOCAB)
   assert list(found) == ['sw', 'th']
   for name, number in (('sw', 0), ('th', 2)):
     seen = positions[number]
-    assert (found[name].rows, found[name].positions) == (rows[number], len(seen))
-    assert found[name].accuracy == pytest.approx(100 * sum(right for right, _, _ in seen) / len(seen))
-    assert found[name].loss == pytest.approx(sum(loss for _, loss, _ in seen) / len(seen))
+    assert (found[name]['rows'], found[name]['positions']) == (rows[number], len(seen))
+    assert found[name]['accuracy'] == pytest.approx(100 * sum(right for right, _, _ in seen) / len(seen))
+    assert found[name]['loss'] == pytest.approx(sum(loss for _, loss, _ in seen) / len(seen))
     most = collections.Counter(target for _, _, target in seen).most_common(1)[0][1]
-    assert found[name].most_frequent == pytest.approx(100 * most / len(seen))
+    assert found[name]['most_frequent'] == pytest.approx(100 * most / len(seen))
   every = [seen for number in (0, 2) for seen in positions[number]]
-  assert whole.positions == len(every)
-  assert whole.accuracy == pytest.approx(100 * sum(right for right, _, _ in every) / len(every))
-  assert whole.rows == 9
+  assert whole['positions'] == len(every)
+  assert whole['accuracy'] == pytest.approx(100 * sum(right for right, _, _ in every) / len(every))
+  assert whole['rows'] == 9
 
 
 def test_sums_of_other_batches_are_refused():
-  targets = masked_targets(random_batches(), num_languages=3, vocab_size=VOCAB)
   with pytest.raises(ValueError, match='different batches'):
-    masked_accuracy(LossSums(*(np.ones(3) for _ in range(3))), targets, LANGUAGES)
+    masked_accuracy(LossSums(*(np.ones(3) for _ in range(3))), random_batches(), LANGUAGES, VOCAB)

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rembert.analysis.correlation import bootstrap_spearman, correlation, interval, resampled, spearman
-from rembert.analysis.word_pairs import WordPair
+from rembert.analysis.files import WordPair
 from rembert.analysis.word_similarity import dot_products, word_similarity
 
 TOLERANCE = 1e-9
@@ -48,7 +48,7 @@ def test_spearman_does_not_change_with_a_monotone_map(points):
 
 def test_what_does_not_vary_has_no_correlation():
   assert spearman(np.ones(4), np.arange(4)) is None
-  assert correlation(np.ones(4), np.arange(4)).rho is None
+  assert correlation(np.ones(4), np.arange(4))['rho'] is None
   assert interval(np.array([np.nan])) == (None, None)
 
 
@@ -59,7 +59,7 @@ def test_the_bootstrap_is_spearman_of_each_sample():
   expected = [plain_spearman(x[chosen].tolist(), y[chosen].tolist()) for chosen in indices]
   np.testing.assert_allclose(bootstrap_spearman(x, y, indices), expected, atol=TOLERANCE)
   found = correlation(x, y, samples=40, seed=3)
-  assert (found.low, found.high) == pytest.approx(tuple(np.percentile(expected, [2.5, 97.5])))
+  assert (found['low'], found['high']) == pytest.approx(tuple(np.percentile(expected, [2.5, 97.5])))
   assert found == correlation(x, y, samples=40, seed=3)
 
 
@@ -67,7 +67,7 @@ def test_the_bootstrap_is_spearman_of_each_sample():
 
 PIECES = {'river': [5], 'mountain': [6, 7, 8], 'sea': [9, 9], 'hill': [10], 'Ω': [UNKNOWN], 'x': [5, UNKNOWN], '': []}
 PAIRS = [
-  WordPair(first, second, score, '')
+  WordPair(first, second, score)
   for first, second, score in [
     ('river', 'sea', 8.0),
     ('mountain', 'hill', 9.0),
@@ -96,25 +96,25 @@ def test_a_word_is_the_mean_of_its_pieces_and_similarity_the_dot_product():
 def test_tables_are_ranked_beside_people_and_what_is_not_covered_is_told():
   tables = random_tables()
   found = word_similarity(tables, PAIRS, PIECES.__getitem__, unknown=UNKNOWN, samples=50)
-  assert (found.pairs, found.covered, found.not_covered) == (7, 5, ('Ω', 'x'))
+  assert (found['pairs'], found['covered'], found['not_covered']) == (7, 5, ['Ω', 'x'])
   scores = [pair.score for pair in PAIRS[:5]]
   for name, table in tables.items():
     similarity = dot_products(table, [(PIECES[pair.first], PIECES[pair.second]) for pair in PAIRS[:5]])
     expected = plain_spearman(similarity.tolist(), scores)
-    assert found.of_table[name].rho == pytest.approx(expected, abs=TOLERANCE)
-  assert found.difference.rho == pytest.approx(found.of_table['input'].rho - found.of_table['output'].rho)
-  assert found.difference.low <= found.difference.rho <= found.difference.high
+    assert found[name]['rho'] == pytest.approx(expected, abs=TOLERANCE)
+  assert found['difference']['rho'] == pytest.approx(found['input']['rho'] - found['output']['rho'])
+  assert found['difference']['low'] <= found['difference']['rho'] <= found['difference']['high']
 
 
 def test_tables_that_rank_alike_differ_by_nothing_in_every_sample():
   table = random_tables()['input']
   found = word_similarity({'a': table, 'b': 2 * table}, PAIRS, PIECES.__getitem__, unknown=UNKNOWN, samples=50)
-  assert found.of_table['a'].low < found.of_table['a'].high
-  assert (found.difference.low, found.difference.rho, found.difference.high) == (0, 0, 0)
+  assert found['a']['low'] < found['a']['high']
+  assert (found['difference']['low'], found['difference']['rho'], found['difference']['high']) == (0, 0, 0)
 
 
 def test_without_an_output_embedding_there_is_no_difference_and_without_pairs_no_score():
   tables = {'input': random_tables()['input']}
-  assert word_similarity(tables, PAIRS, PIECES.__getitem__, unknown=UNKNOWN).difference is None
+  assert word_similarity(tables, PAIRS, PIECES.__getitem__, unknown=UNKNOWN)['difference'] is None
   nothing = word_similarity(random_tables(), PAIRS[5:], PIECES.__getitem__, unknown=UNKNOWN)
-  assert (nothing.covered, nothing.of_table['input'].rho, nothing.difference.rho) == (0, None, None)
+  assert (nothing['covered'], nothing['input']['rho'], nothing['difference']['rho']) == (0, None, None)

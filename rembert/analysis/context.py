@@ -1,0 +1,166 @@
+"""What every analysis works with, and what it returns."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sentencepiece
+from etils import epath
+
+from rembert.analysis.config import AnalyzeConfig, ProbeConfig
+from rembert.convert.importing import Source, open_source
+from rembert.data.config import DataConfig, VocabularyConfig
+from rembert.data.masking import MaskingConfig
+from rembert.data.packing import PackingConfig
+from rembert.errors import UsageError
+from rembert.model.config import Execution
+from rembert.training.console import Console, Progress
+from rembert.training.loop import TrainConfig
+from rembert.training.preemption import Stopped, StopSignal
+from rembert.training.sharding import MeshConfig
+from tasks.corpus.local import corpus_or_text
+from tasks.vocabulary import check_vocabulary, load_vocabulary
+from tasks.xtreme.config import XtremeConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class AnalysisConfig:
+  """The configuration of an analysis. Of `train` it reads the length of sequences and the seed of their masks."""
+
+  analyze: AnalyzeConfig
+  probe: ProbeConfig
+  xtreme: XtremeConfig
+  vocabulary: VocabularyConfig
+  execution: Execution
+  data: DataConfig
+  masking: MaskingConfig
+  packing: PackingConfig
+  mesh: MeshConfig
+  train: TrainConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """A table for the console."""
+
+  title: str
+  columns: Sequence[str]
+  rows: Sequence[Sequence[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class AnalysisResult:
+  """What an analysis returns.
+
+  Attributes:
+    results: JSON, described at the head of the analysis' file.
+    facts: JSON: the inputs.
+    tables: for the console.
+    remarks: lines below the tables.
+  """
+
+  results: dict[str, Any]
+  facts: dict[str, Any]
+  tables: Sequence[Table]
+  remarks: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class AnalysisContext:
+  """What an analysis works with. Jobs stand above analyses, so functions of theirs are passed in.
+
+  Attributes:
+    config: of the analysis.
+    workdir: where it may write.
+    console: where it reports progress.
+    stop: set when the program is asked to end.
+    open_data: `rembert.jobs.pretrain_data.open_data`.
+    open_parameters: `rembert.jobs.initial_parameters.open_initial`.
+    text_encoder: `rembert.jobs.predict.text_encoder`.
+    read_scores: `rembert.jobs.xtreme_results.read_scores`.
+    score: `rembert.jobs.xtreme_results.value`.
+  """
+
+  config: AnalysisConfig
+  workdir: epath.Path
+  console: Console
+  stop: StopSignal
+  open_data: Callable[..., Any]
+  open_parameters: Callable[..., Any]
+  text_encoder: Callable[..., Any]
+  read_scores: Callable[[epath.Path], dict[str, Mapping[str, Any]]]
+  score: Callable[[str, Any], float]
+
+  @contextlib.contextmanager
+  def task(self, description: str) -> Iterator[Progress]:
+    """`Console.task` whose updates raise Stopped when the program is asked to end."""
+    with self.console.task(description) as update:
+
+      def update_or_stop(fraction: float, note: str = '') -> None:
+        if self.stop.requested:
+          raise Stopped(self.stop.requested)
+        update(fraction, note)
+
+      yield update_or_stop
+
+  def texts(self, description: str) -> Iterator[tuple[str, list[str]]]:
+    """Each language of `analyze.text`, and its training documents, `analyze.characters` at most."""
+    analyze = self.config.analyze
+    with (
+      corpus_or_text(analyze.text, self.config.data.languages, self.console) as corpus,
+      self.task(description) as progress,
+    ):
+      for done, language in enumerate(corpus.languages):
+        progress(done / len(corpus.languages), language)
+        yield language, list(corpus.sample(language, 'train', analyze.characters))
+
+  def source(self) -> Source:
+    """The model's tensors, unread."""
+    return open_source(self.config.analyze.model)
+
+  def vocabulary(self, source: Source) -> sentencepiece.SentencePieceProcessor:
+    """The one that is configured, or the model's; UsageError if there is none, or it is another model's."""
+    file = self.config.vocabulary.path or source.vocabulary
+    if file is None:
+      raise UsageError(
+        'no vocabulary beside the model', where=source.path, fix='--gin.vocabulary.path=sentencepiece.model'
+      )
+    check_vocabulary(file, source.config.vocab_size)
+    return load_vocabulary(file)
+
+
+def read_embeddings(source: Source) -> dict[str, np.ndarray | None]:
+  """The `input` and the `output` embedding of a model, float32 [V, width], without padding rows; reads nothing else.
+
+  `output` is None if the model has none of its own: models for fine-tuning lack it, and tied models have one for both.
+
+  Raises:
+    UsageError: there is no input embedding.
+  """
+  slots = {slot.leaf: slot for slot in source.slots(source.config, 'mlm', has_pooler=False)}
+
+  def read(leaf: str) -> np.ndarray | None:
+    name = slots[leaf].name(source.form)
+    if name not in source.tensors.shapes:
+      return None
+    tensor = source.tensors.read(name)
+    return np.asarray(tensor.T if slots[leaf].transposed.get(source.form) else tensor, np.float32)
+
+  word = read('encoder/embeddings/word/embedding')
+  if word is None:
+    raise UsageError('the model has no word embedding', where=source.path, fix='name another checkpoint')
+  return {'input': word, 'output': None if source.config.tie_word_embeddings else read('mlm/output_embedding')}
+
+
+def model_facts(source: Source) -> dict[str, Any]:
+  """Checkpoint and sizes of the analysed model, for `AnalysisResult.facts`."""
+  names = ('vocab_size', 'input_embedding_size', 'output_embedding_size', 'hidden_size', 'num_hidden_layers')
+  sizes = {name: getattr(source.config, name) for name in (*names, 'tie_word_embeddings')}
+  return {'checkpoint': source.path, **sizes}
+
+
+def format_number(value: float | None, digits: int = 1) -> str:
+  """A number in a table; – for None."""
+  return '–' if value is None else f'{value:.{digits}f}'
