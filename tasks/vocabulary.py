@@ -292,7 +292,7 @@ def main(argv: list[str] | None = None) -> int:
   from rembert.data.config import SAMPLE
   from rembert.data.mixture import sampling_rates
   from rembert.training.console import Console
-  from tasks.corpus.flags import add_sources, corpus_or_temporary
+  from tasks.corpus.__main__ import add_sources, corpus_or_temporary
 
   argv = sys.argv[1:] if argv is None else argv
   if argv[:1] == ['report']:

@@ -20,7 +20,7 @@ from rembert.data.config import SAMPLE
 from rembert.errors import UsageError
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console
-from tasks.corpus.flags import add_sources, corpus_or_temporary
+from tasks.corpus.__main__ import add_sources, corpus_or_temporary
 from tasks.vocabulary import load_vocabulary
 
 if TYPE_CHECKING:

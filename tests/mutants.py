@@ -439,11 +439,11 @@ MUTANTS = [
   ),
   Mutant(
     'a corpus is reused though its sources or its options have changed',
-    'tasks/corpus/making.py',
+    'tasks/corpus/build.py',
     'if before.get(name) != recipe[name]]',
     'if name not in before]',
     area='data',
-    tests=('tests/tasks/corpus/test_opening.py', 'tests/tasks/corpus/test_pipeline.py'),
+    tests=('tests/tasks/corpus/test_build.py',),
   ),
   Mutant(
     'the limit on upsampling that the user gives is ignored when text is streamed',
@@ -502,7 +502,7 @@ MUTANTS = [
     'digest_of(text), held_out',
     'digest_of(found.title + text), held_out',
     area='tasks',
-    tests=('tests/tasks/corpus/test_documents.py', 'tests/tasks/corpus/test_pipeline.py'),
+    tests=('tests/tasks/corpus/test_documents.py', 'tests/tasks/corpus/test_build.py'),
   ),
   Mutant(
     'a dump that is damaged gives no documents, and is not counted among what was lost',
@@ -518,7 +518,7 @@ MUTANTS = [
     'split = SPLITS[document.is_held_out]',
     'split = SPLITS[0]',
     area='tasks',
-    tests=('tests/tasks/corpus/test_documents.py', 'tests/tasks/corpus/test_pipeline.py'),
+    tests=('tests/tasks/corpus/test_documents.py', 'tests/tasks/corpus/test_build.py'),
   ),
   Mutant(
     'reading that resumes at a document begins with the first one again',
@@ -569,7 +569,7 @@ MUTANTS = [
     'sorted(documents, key=lambda document: (document.digest, document.id, document.title))',
     'list(documents)',
     area='tasks',
-    tests=('tests/tasks/corpus/test_pipeline.py', 'tests/tasks/corpus/test_format.py'),
+    tests=('tests/tasks/corpus/test_build.py', 'tests/tasks/corpus/test_format.py'),
   ),
   Mutant(
     'documents that removing repeated paragraphs leaves too short are kept',
@@ -577,7 +577,7 @@ MUTANTS = [
     'if len(document.text) >= config.min_characters',
     'if document.paragraphs',
     area='tasks',
-    tests=('tests/tasks/corpus/test_documents.py', 'tests/tasks/corpus/test_pipeline.py'),
+    tests=('tests/tasks/corpus/test_documents.py', 'tests/tasks/corpus/test_build.py'),
   ),
   Mutant(
     'held-out sentences count among those that sampling rates are computed from',
@@ -585,7 +585,7 @@ MUTANTS = [
     "sentences=count('train', 'sentences')",
     "sentences=count('train', 'sentences') + count('validation', 'sentences')",
     area='tasks',
-    tests=('tests/tasks/corpus/test_format.py', 'tests/tasks/corpus/test_pipeline.py'),
+    tests=('tests/tasks/corpus/test_format.py', 'tests/tasks/corpus/test_build.py'),
   ),
   Mutant(
     'the last examples of a dataset, too few for a whole part, are not read',

@@ -130,7 +130,7 @@ def _statistics(part: StoredLanguage) -> LanguageStatistics:
 
 def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) -> OpenedData:
   # TensorFlow takes seconds to import: only streaming needs it.
-  from tasks.corpus.opening import find_corpus
+  from tasks.corpus.build import find_corpus
 
   data, vocabulary = request.data, request.vocabulary
   errors = []

@@ -1,21 +1,19 @@
 """From documents as they were found to a corpus's: cleaning, held-out split, deduplication, as pure functions.
 
-A document is known by the hash of its text; the hash decides its split and its shard, and orders the shard. So nothing
-depends on who does what when: `pipeline` (Beam) and `local` call the same functions and write the same bytes.
+A document is known by the hash of its text; the hash decides its split and its shard, and orders the shard. So X
 """
 
 import dataclasses
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from rembert.data.token_store import SPLITS
 from rembert.errors import UsageError
 from tasks.corpus.sources import Lost, Part, RawDocument, bytes_by_language
 from tasks.wikipedia.cleaning import clean_wikitext
 
-DEDUPE = ('paragraphs', 'documents', 'none')
 # Marks that TFDS's `wiki40b` puts between the parts of an article.
 _WIKI40B_MARK = re.compile(r'\n?_(START_ARTICLE|START_SECTION|START_PARAGRAPH)_\n')
 
@@ -33,7 +31,7 @@ class CorpusConfig:
 
   held_out: float = 0.005
   min_characters: int = 100
-  dedupe: str = DEDUPE[0]
+  dedupe: str = 'paragraphs'
   shard_bytes: int = 64 << 20
 
   def __post_init__(self):
@@ -144,7 +142,7 @@ def numbers_of_shards(parts: Iterable[Part], config: CorpusConfig) -> dict[str, 
   return numbers
 
 
-def shard_of(document: Document, numbers: dict[str, dict[str, int]]) -> tuple[str, int]:
+def shard_of(document: Document, numbers: Mapping[str, Mapping[str, int]]) -> tuple[str, int]:
   """Split and number of the shard that a document belongs to."""
   split = SPLITS[document.is_held_out]
   return split, int.from_bytes(document.digest[:8], 'big') % numbers[document.language][split]

@@ -9,7 +9,7 @@ from rembert.analysis.fertility import Fertility, by_script, correlate, script_o
 from rembert.errors import UsageError
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, number
 from rembert.jobs.xtreme_results import read_scores, value
-from tasks.corpus.local import corpus_or_text
+from tasks.corpus.build import corpus_or_text
 from tasks.vocabulary import load_vocabulary
 from tasks.vocabulary_report import PieceCounter, has_spaces
 

@@ -12,7 +12,7 @@ from rembert.data.masking import SpecialIds
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, model_facts, number
-from tasks.corpus.local import corpus_or_text
+from tasks.corpus.build import corpus_or_text
 from tasks.vocabulary import check_vocabulary, load_vocabulary
 from tasks.vocabulary_report import PieceCounter
 from tasks.xtreme.layout import read_lines

@@ -188,6 +188,6 @@ def test_a_shard_that_is_missing_or_damaged_is_an_error_that_names_it(make, tmp_
 
 
 def test_importing_what_opens_a_corpus_imports_no_tensorflow():
-  code = 'import sys, tasks.corpus.opening; print({"tensorflow", "seqio", "jax", "apache_beam"} & set(sys.modules))'
+  code = 'import sys, tasks.corpus.build; print({"tensorflow", "seqio", "jax", "apache_beam"} & set(sys.modules))'
   done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
   assert done.stdout.strip() == 'set()'
