@@ -558,7 +558,7 @@ MUTANTS = [
   ),
   Mutant(
     'names of categories are kept as text of the article',
-    'tasks/wikipedia/links.py',
+    'tasks/wikipedia/text.py',
     'if is_embedded(target, namespaces) or name.casefold() in namespaces.categories:',
     'if is_embedded(target, namespaces):',
     area='tasks',

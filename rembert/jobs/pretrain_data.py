@@ -153,7 +153,7 @@ def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) ->
   file = _prepared_vocabulary(corpus, vocabulary, rates, request.vocab_size, workdir, console)
 
   from tasks import registration
-  from tasks.wikipedia.registry import add_wikipedia
+  from tasks.text_tasks import add_wikipedia
 
   add_wikipedia(
     corpus=corpus,

@@ -23,7 +23,7 @@ from rembert.errors import UsageError, first_line
 from rembert.storage import write_whole
 from tasks.corpus.documents import Document
 from tasks.wikipedia.languages import chosen_languages, missing_in_words
-from tasks.wikipedia.sentences import count_sentences
+from tasks.wikipedia.text import count_sentences
 
 FORMAT = 1
 MANIFEST, RECIPE, NAME, VERSION = 'corpus.json', 'recipe.json', 'corpus', '1.0.0'

@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from tasks.wikipedia import templates
-from tasks.wikipedia.links import LinkNamespaces, is_embedded, link_text
-from tasks.wikipedia.text import NOTHING, UNCLOSED, hide
+from tasks.wikipedia.text import NOTHING, UNCLOSED, LinkNamespaces, hide, is_embedded, link_text
 
 # --- elements: they go with what stands between their tags ------------------------------------------------------------
 

@@ -1,10 +1,10 @@
 """Wikitext to paragraphs of clean prose.
 
 The work is shared. Scanners that pass over the text once take out what a reader of the article's prose does not see:
-comments, references, tables, infoboxes (`blocks`), pictures, categories (`links`). Their cost is linear whatever the
+comments, references, tables, infoboxes, pictures, categories (`blocks`). Their cost is linear whatever the
 input, and they leave little. `mwparserfromhell`, a full parser and far slower, reads the arguments of the templates
 that stand in the middle of a sentence and carry a part of it (`templates`). Patterns undo the rest: marks of bold and
-italic, external links, tags, entities (`text`).
+italic, links, tags, entities (`text`).
 
 Decisions:
 - Formulas: `<math>` is dropped with the blank before the punctuation after it, except where it is as plain as `x` or
@@ -22,9 +22,15 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tasks.wikipedia.blocks import prose_lines, with_one_variant, without_elements, without_nesting, without_unclosed
-from tasks.wikipedia.links import LinkNamespaces, link_namespaces, with_plain_links_read
 from tasks.wikipedia.templates import with_parameters_read, with_templates_read, without_templates
-from tasks.wikipedia.text import tidy, without_inline_markup, without_placeholders
+from tasks.wikipedia.text import (
+  LinkNamespaces,
+  link_namespaces,
+  tidy,
+  with_plain_links_read,
+  without_inline_markup,
+  without_placeholders,
+)
 
 LARGEST_ARTICLE = 4_000_000  # characters; MediaWiki stores at most 2 MiB of wikitext, so more is damage
 _MOST_ROUNDS = 4

@@ -18,7 +18,7 @@ import logging
 import lzma
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
 from etils import epath
@@ -180,10 +180,9 @@ def _split_glob(pattern: str) -> tuple[epath.Path, str]:
 def _matches(pattern: str) -> Iterable[epath.Path]:
   path = epath.Path(pattern).expanduser()
   if path.is_dir():
-    for folder, _, names in path.walk():
-      for name in names:
-        if _DUMP_SUFFIX.fullmatch(name) and not name.startswith('.') and not _WITHOUT_TEXT.search(name):
-          yield folder / name
+    for file, _ in _files_below(path):
+      if not file.name.startswith('.') and not _WITHOUT_TEXT.search(file.name):
+        yield file
     return
   if path.exists():
     yield path
@@ -192,17 +191,22 @@ def _matches(pattern: str) -> Iterable[epath.Path]:
   if not rest or not root.exists():
     return
   if '**' in rest:  # epath refuses it; the walk is the same work on a local disk
-    for folder, _, names in root.walk():
-      for name in names:
-        inside = str(folder / name).removeprefix(str(root)).lstrip('/')
-        if fnmatch.fnmatchcase(inside, rest.replace('**/', '*')) and _DUMP_SUFFIX.fullmatch(name):
-          yield folder / name
+    glob = rest.replace('**/', '*')
+    yield from (file for file, inside in _files_below(root) if fnmatch.fnmatchcase(inside, glob))
     return
   for match in root.glob(rest):
     if match.is_dir():
       yield from _matches(str(match))
     elif _DUMP_SUFFIX.fullmatch(match.name):
       yield match
+
+
+def _files_below(root: epath.Path) -> Iterator[tuple[epath.Path, str]]:
+  """Files whose names end as those of dumps do, and where they lie below a folder."""
+  for folder, _, names in root.walk():
+    for name in names:
+      if _DUMP_SUFFIX.fullmatch(name):
+        yield folder / name, str(folder / name).removeprefix(str(root)).lstrip('/')
 
 
 def _what_is_there(pattern: str) -> str:
@@ -312,14 +316,9 @@ class _Archive:
     with file:
       first = file.read(_CHUNK)
       self._counts.bytes_read += len(first)
-      if first.startswith(b'BZh'):
-        yield from self._decompressed(file, first, bz2.BZ2Decompressor)
-      elif first.startswith(b'\xfd7zXZ\x00'):
-        yield from self._decompressed(file, first, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ))
-      elif first.startswith(b'\x1f\x8b'):
-        yield from self._decompressed(file, first, _GzipDecompressor)
-      else:
-        yield from self._raw(file, first)
+      data = self._raw(file, first)
+      new_decompressor = next((new for magic, new in _DECOMPRESSORS.items() if first.startswith(magic)), None)
+      yield from self._decompressed(data, new_decompressor) if new_decompressor else data
 
   def _raw(self, file, data: bytes) -> Iterator[bytes]:
     while data:
@@ -327,8 +326,7 @@ class _Archive:
       data = file.read(_CHUNK)
       self._counts.bytes_read += len(data)
 
-  def _decompressed(self, file, first: bytes, new_decompressor) -> Iterator[bytes]:
-    data = self._raw(file, first)
+  def _decompressed(self, data: Iterator[bytes], new_decompressor: Callable) -> Iterator[bytes]:
     decompressor, pending, is_between_streams = new_decompressor(), b'', True
     while True:
       if not pending and (is_between_streams or decompressor.needs_input):
@@ -360,25 +358,22 @@ class _GzipDecompressor:
   """`zlib` behind the interface that the decompressors of `bz2` and `lzma` share."""
 
   def __init__(self):
-    self._inflate = zlib.decompressobj(wbits=31)
-    self._may_hold_more = False
+    self._inflate, self.needs_input = zlib.decompressobj(wbits=31), True
 
   def decompress(self, data: bytes, max_length: int) -> bytes:
     chunk = self._inflate.decompress(self._inflate.unconsumed_tail + data, max_length)
-    self._may_hold_more = len(chunk) == max_length
+    self.needs_input = not self._inflate.unconsumed_tail and len(chunk) < max_length
     return chunk
 
-  @property
-  def eof(self) -> bool:
-    return self._inflate.eof
+  def __getattr__(self, name: str):
+    return getattr(self._inflate, name)  # eof, unused_data
 
-  @property
-  def needs_input(self) -> bool:
-    return not self._inflate.unconsumed_tail and not self._may_hold_more
 
-  @property
-  def unused_data(self) -> bytes:
-    return self._inflate.unused_data
+_DECOMPRESSORS: dict[bytes, Callable] = {
+  b'BZh': bz2.BZ2Decompressor,
+  b'\xfd7zXZ\x00': functools.partial(lzma.LZMADecompressor, lzma.FORMAT_XZ),
+  b'\x1f\x8b': _GzipDecompressor,
+}
 
 
 def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -55,37 +55,24 @@ def _fraction(arguments: _Arguments) -> str:
   return '/'.join(parts if len(parts) == 2 else ['1', *parts])
 
 
-def _century(arguments: _Arguments) -> str:
-  return f'{arguments.get("1", "")}{arguments.get("2", "e")} siècle'
-
-
 def _last(arguments: _Arguments) -> str:
   numbers = [key for key in arguments if key.isdecimal()]
   return arguments[max(numbers, key=int)] if numbers else ''
 
 
-def _joined(arguments: _Arguments) -> str:
-  return ' '.join(value for key, value in arguments.items() if key.isdecimal() and value)
-
-
-def _gapless(arguments: _Arguments) -> str:
-  return ''.join(value for key, value in arguments.items() if key.isdecimal())
+def _joined(gap: str, arguments: _Arguments) -> str:
+  return gap.join(value for key, value in arguments.items() if key.isdecimal() and value)
 
 
 _COMPUTED: dict[str, _Rule] = {
   'converted': _converted,
   'quantity': _quantity,
   'fraction': _fraction,
-  'century': _century,
+  'century': lambda arguments: f'{arguments.get("1", "")}{arguments.get("2", "e")} siècle',
   'last': _last,
-  'joined': _joined,
-  'gapless': _gapless,
+  'joined': functools.partial(_joined, ' '),
+  'gapless': functools.partial(_joined, ''),
 }
-
-
-def _read_constant(text: str, arguments: _Arguments) -> str:
-  del arguments
-  return text
 
 
 def _fill(pattern: str, arguments: _Arguments) -> str:
@@ -105,7 +92,9 @@ def _rules() -> dict[str, _Rule]:
   """How the templates of the tables read, by name in small letters."""
   tables = json.loads((pathlib.Path(__file__).parent / 'templates.json').read_text('utf-8'))
   constants = {name: text for text, names in tables['constant'].items() for name in names}
-  rules: dict[str, _Rule] = {name: functools.partial(_read_constant, text) for name, text in constants.items()}
+  rules: dict[str, _Rule] = {}
+  for text, names in tables['constant'].items():
+    rules |= dict.fromkeys(names, lambda arguments, text=text: text)
   for number, table in (('1', 'first_argument'), ('2', 'second_argument')):
     names = [name for group in tables[table].values() for name in group]
     rules |= {name: functools.partial(_read_argument, number, constants.get(name)) for name in names}

@@ -12,7 +12,7 @@ from small_corpora import sample_corpus
 from rembert.errors import UsageError
 from tasks.corpus.documents import digest_of, is_held_out
 from tasks.corpus.format import open_corpus
-from tasks.wikipedia.sentences import count_sentences
+from tasks.wikipedia.text import count_sentences
 
 
 @pytest.fixture(scope='module')

@@ -10,8 +10,7 @@ from tasks.wikipedia.blocks import (
   without_nesting,
   without_unclosed,
 )
-from tasks.wikipedia.links import link_namespaces
-from tasks.wikipedia.text import unhide
+from tasks.wikipedia.text import link_namespaces, unhide
 
 # --- elements ---------------------------------------------------------------------------------------------------------
 
