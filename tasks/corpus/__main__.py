@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import functools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -43,8 +42,6 @@ then
     python -m rembert.main --gin_file=gin/pretrain_smoke.gin --gin.data.corpus=corpus
 """
 
-
-# --- flags ------------------------------------------------------------------------------------------------------------
 
 _KINDS = ('text', 'tfds', 'dumps')  # where --dumps has a default, the others come before it
 _MAKING = ('held_out', 'min_characters', 'dedupe', 'shard_mb')
@@ -157,17 +154,11 @@ def corpus_or_temporary(
   return temporary_corpus(parts_of(options, console), config, console, command=command)
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
-
-
 def parser() -> argparse.ArgumentParser:
   """The command line."""
+  raw = argparse.RawDescriptionHelpFormatter
   flags = argparse.ArgumentParser(
-    prog='python -m tasks.corpus',
-    description=DESCRIPTION,
-    epilog=EPILOG,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
+    prog='python -m tasks.corpus', description=DESCRIPTION, epilog=EPILOG, formatter_class=raw, allow_abbrev=False
   )
   add_sources(flags, corpus=False)
   flags.add_argument('--output', required=True, metavar='CORPUS', help='folder of the corpus')
@@ -205,7 +196,7 @@ def show_lost(console: 'Console', losses: Sequence[Mapping[str, int]]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
   """Makes a corpus."""
   options, beam_flags = parse_flags(parser(), sys.argv[1:] if argv is None else argv)
-  return run_command('tasks.corpus', functools.partial(run, options, beam_flags), show_traceback=options.traceback)
+  return run_command('tasks.corpus', lambda: run(options, beam_flags), show_traceback=options.traceback)
 
 
 if __name__ == '__main__':

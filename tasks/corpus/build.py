@@ -7,6 +7,7 @@ import collections
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import json
 import logging
 import os
@@ -67,10 +68,8 @@ def make_corpus(
   """Makes the languages that are not done yet, and writes the manifest; opens what is complete.
 
   Args:
-    parts: what to read.
-    folder: of the corpus.
+    parts: what to read into the folder of the corpus.
     config: how documents are chosen.
-    console: shows progress.
     runner: of Apache Beam. None: in this process, a language at a time, all of it in memory.
     group_mb: Beam makes languages together up to so many MB of input; 0 for all at once.
     command: does the same with Apache Beam; for the message.
@@ -82,8 +81,13 @@ def make_corpus(
   """
   where, folder, sizes = os.fspath(folder), epath.Path(folder), bytes_by_language(parts)
   is_complete = (folder / MANIFEST).exists()
-  if runner is None and not is_complete:
-    _refuse_large(sizes, command)
+  large = [f'{name}: {human_bytes(size)}' for name, size in sizes.items() if size > LARGEST]
+  if large and runner is None and not is_complete:
+    raise UsageError(
+      f'too much text to prepare in this process: at most {human_bytes(LARGEST)} of input per language',
+      where=', '.join(large[:6]) + (', …' if len(large) > 6 else ''),
+      fix=command,
+    )
   # The recipe does not depend on where the sources lie.
   moved = [dataclasses.replace(part, path=part.path.rsplit('/', 1)[-1], data_dir=None) for part in parts]
   recipe = dataclasses.asdict(config) | {'sources': [list(dataclasses.astuple(part)) for part in moved]}
@@ -96,10 +100,11 @@ def make_corpus(
     def run(languages: list[str], tell: Tell) -> None:
       some = [part for part in parts if part.language in languages]
       if runner is None:
-        for language, numbers in numbers_of_shards(some, config).items():
-          _make_language(language, some, numbers, folder, config, tell)
+        finished = _add_languages(_LocalSteps(tell), some, where, config)
+        with write_errors('the corpus', folder):
+          list(finished)
       else:
-        runner.run(lambda pipeline: _add_languages(pipeline, some, where, config), where)
+        runner.run(lambda pipeline: _add_languages(_BeamSteps(pipeline), some, where, config), where)
 
     left = {language: size for language, size in sizes.items() if language not in done}
     run_in_groups(left, 1 if runner is None else group_mb * (1 << 20), console, 'making the corpus', run)
@@ -113,16 +118,6 @@ def make_corpus(
       fix='check that dumps are of articles (pages-articles), or lower min_characters and held_out',
     )
   return corpus
-
-
-def _refuse_large(sizes: Mapping[str, int], command: str) -> None:
-  large = [f'{name}: {human_bytes(size)}' for name, size in sizes.items() if size > LARGEST]
-  if large:
-    raise UsageError(
-      f'too much text to prepare in this process: at most {human_bytes(LARGEST)} of input per language',
-      where=', '.join(large[:6]) + (', …' if len(large) > 6 else ''),
-      fix=command,
-    )
 
 
 def refuse_other_recipe(file: epath.Path, recipe: Mapping, what: str) -> None:
@@ -170,9 +165,7 @@ def run_in_groups(
 def find_corpus(data: DataConfig, workdir: epath.PathLike, console: Console) -> Callable[[], Corpus]:
   """A function that opens the corpus of a streamed run, `data.corpus`, or makes `WORKDIR/corpus` unless it is there.
 
-  Raises:
-    UsageError: nothing is there to be read; that is known now, before any work. Calling the function raises as
-      `make_corpus` does.
+  What is missing is a UsageError now, before any work; the function raises as `make_corpus` does.
   """
   if data.corpus:
     opened = open_corpus(data.corpus).of_languages(data.languages, console.say)
@@ -214,62 +207,147 @@ def corpus_or_text(
   return temporary_corpus(parts, CorpusConfig(held_out=0, min_characters=1), console)
 
 
-# --- in this process --------------------------------------------------------------------------------------------------
+# --- the steps, the same in this process and for Apache Beam ----------------------------------------------------------
 
 
-def _make_language(
-  language: str,
-  parts: Sequence[Part],
-  numbers: Mapping[str, int],
-  folder: epath.Path,
-  config: CorpusConfig,
-  tell: Tell,
-) -> None:
-  lost: collections.Counter[str] = collections.Counter()
+class _LocalSteps:
+  """Steps on lists in this process; what a step gives is used once, but for the parts of `partition`."""
 
-  def without_losses(found: Iterable[Document | Lost]) -> Iterator[Document]:
-    for each in found:
+  def __init__(self, tell: Tell):
+    self._tell = tell
+
+  def create(self, label: str, items: Iterable) -> Iterable:
+    return items
+
+  def flat_map(self, label: str, items: Iterable, function: Callable[[Any], Iterable], spread=False) -> Iterable:
+    return itertools.chain.from_iterable(map(function, items))
+
+  def partition(self, label: str, items: Iterable) -> tuple[Iterable, Iterable]:
+    documents: list[Document] = []
+    losses: list[Lost] = []
+    for each in items:
       if isinstance(each, Lost):
-        lost[each.reason] += each.count
-      else:
-        yield each
+        losses.append(each)
+        continue
+      if label == 'clean' and len(documents) % _TELL_EVERY == 0:
+        self._tell(f'{each.language} · {len(documents):,} documents')
+      documents.append(each)
+    return documents, losses
 
-  def read() -> Iterator[Document]:
-    found = (clean(each, config) for part in parts if part.language == language for each in read_part(part))
-    for number, document in enumerate(without_losses(found)):
-      if number % _TELL_EVERY == 0:
-        tell(f'{language} · {number:,} documents')
-      yield document
+  def group(self, label: str, pairs: Iterable) -> Iterable:
+    groups = collections.defaultdict(list)
+    for key, value in pairs:
+      groups[key].append(value)
+    yield from groups.items()
 
-  documents: Iterable[Document] = read()
+  def combine(self, label: str, pairs: Iterable, function: Callable[[Iterable], Any]) -> Iterable:
+    return ((key, function(values)) for key, values in self.group(label, pairs))
+
+  def flatten(self, label: str, *several: Iterable) -> Iterable:
+    return itertools.chain(*several)
+
+
+class _BeamSteps:
+  """Only what every runner has is used: one output per step, no state, one last step that everything flows into."""
+
+  def __init__(self, pipeline: 'beam.Pipeline'):
+    import apache_beam as beam
+
+    self._beam, self._pipeline = beam, pipeline
+
+  def create(self, label, items):
+    return self._pipeline | label >> self._beam.Create(items)
+
+  def flat_map(self, label, items, function, spread=False):
+    items = items | f'spread to {label}' >> self._beam.Reshuffle() if spread else items
+    return items | label >> self._beam.FlatMap(function)
+
+  def partition(self, label, items):
+    # Tagged outputs would do the same, but not every runner has them.
+    of_kind = lambda kind: self._beam.Filter(lambda each: isinstance(each, kind))
+    return items | f'{label}: documents' >> of_kind(Document), items | f'{label}: lost' >> of_kind(Lost)
+
+  def group(self, label, pairs):
+    return pairs | label >> self._beam.GroupByKey()
+
+  def combine(self, label, pairs, function):
+    return pairs | label >> self._beam.CombinePerKey(function)
+
+  def flatten(self, label, *several):
+    return several | label >> self._beam.Flatten()
+
+
+def _add_languages(steps: '_LocalSteps | _BeamSteps', parts: Sequence[Part], folder: str, config: CorpusConfig) -> Any:
+  """Everything that makes the languages of `parts`; what comes of the last step is empty."""
+  by_text = lambda document: [((document.language, document.digest), document)]
+  numbers = numbers_of_shards(parts, config)
+
+  # --- documents, cleaned --------------------------------------------------------------
+  found = steps.flat_map('read', steps.create('parts', parts), read_part, spread=True)
+  found = steps.flat_map('clean', found, lambda each: [clean(each, config)], spread=True)
+  documents, lost = steps.partition('clean', found)
+  losses = [lost]
+
+  # --- each document once ---------------------------------------------------------------
   if config.dedupe != 'none':
-    same = collections.defaultdict(list)
-    for document in documents:
-      same[document.digest].append(document)
-    documents = without_losses(each for of_text in same.values() for each in first_of(of_text))
+    same = steps.group('same text', steps.flat_map('by text', documents, by_text))
+    found = steps.flat_map('each document once', same, lambda element: first_of(element[1]))
+    documents, lost = steps.partition('documents', found)
+    losses.append(lost)
+
+  # --- each paragraph once --------------------------------------------------------------
   if config.dedupe == 'paragraphs':
-    documents = list(documents)
-    places: dict[bytes, tuple[bytes, int]] = {}
-    for document in documents:
-      for digest, place in paragraph_places(document):
-        places[digest] = min(place, places.get(digest, place))
-    kept = collections.defaultdict(list)
-    for digest, index in places.values():
-      kept[digest].append(index)
-    found = (each for document in documents for each in keep_paragraphs(document, kept[document.digest], config))
-    documents = without_losses(found)
-  shards = collections.defaultdict(list)
-  for document in documents:
-    shards[shard_of(document, {language: numbers})].append(document)
-  with write_errors('the corpus', folder):
-    written = [
-      write_shard(folder, language, split, index, numbers[split], of_shard)
-      for (split, index), of_shard in shards.items()
-    ]
-    finish_language(folder, language, numbers, written, lost)
+    first = steps.combine('first place of each', steps.flat_map('paragraphs', documents, _places), min)
+    kept = steps.flat_map(
+      'places by document', first, lambda element: [((element[0][0], element[1][0]), element[1][1])]
+    )
+    both = steps.flatten('documents and places', steps.flat_map('by document', documents, by_text), kept)
+    together = steps.group('document and its places', both)
+    found = steps.flat_map('each paragraph once', together, lambda element: _keep_paragraphs(element[1], config))
+    documents, lost = steps.partition('paragraphs', found)
+    losses.append(lost)
+
+  # --- shards, counts, statistics -------------------------------------------------------
+  to_shard = lambda document: [((document.language, *shard_of(document, numbers)), document)]
+  shards = steps.group('by shard', steps.flat_map('to shards', documents, to_shard))
+  written = steps.flat_map('write', shards, lambda element: _write_shard(element, folder, numbers))
+  reasons = steps.flat_map(
+    'by reason', steps.flatten('all losses', *losses), lambda lost: [((lost.language, lost.reason), lost.count)]
+  )
+  counted = steps.flat_map(
+    'losses by language',
+    steps.combine('count losses', reasons, sum),
+    lambda element: [(element[0][0], Lost(element[0][0], element[0][1], element[1]))],
+  )
+  languages = steps.create('languages', [(language, None) for language in numbers])
+  by_language = steps.group('by language', steps.flatten('all of it', languages, written, counted))
+  return steps.flat_map('finish', by_language, lambda element: _finish_language(element, folder, numbers))
 
 
-# --- by Apache Beam ---------------------------------------------------------------------------------------------------
+def _places(document):  # without types, which Beam would read, and want exactly
+  return [((document.language, digest), place) for digest, place in paragraph_places(document)]
+
+
+def _keep_paragraphs(found: Iterable, config: CorpusConfig) -> Iterable[Document | Lost]:
+  found = list(found)
+  [document] = [each for each in found if isinstance(each, Document)]
+  return keep_paragraphs(document, [each for each in found if isinstance(each, int)], config)
+
+
+def _write_shard(element, folder: str, numbers: Mapping[str, Mapping[str, int]]) -> list[tuple[str, WrittenShard]]:
+  (language, split, index), documents = element
+  return [(language, write_shard(folder, language, split, index, numbers[language][split], documents))]
+
+
+def _finish_language(element, folder: str, numbers: Mapping[str, Mapping[str, int]]) -> tuple:
+  language, found = element[0], list(element[1])
+  lost = {each.reason: each.count for each in found if isinstance(each, Lost)}
+  written = [each for each in found if isinstance(each, WrittenShard)]
+  finish_language(folder, language, numbers[language], written, lost)
+  return ()
+
+
+# --- Apache Beam ------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,8 +357,7 @@ class BeamRunner:
   Attributes:
     name: Beam's: `DirectRunner` (this machine), `DataflowRunner`, `FlinkRunner`, `SparkRunner`, `DaskRunner`.
     workers: processes of the DirectRunner.
-    flags: passed on to Beam.
-    show_traceback: raise Beam's own exception.
+    flags: passed on to Beam; `show_traceback` raises Beam's own exception.
   """
 
   name: str
@@ -346,98 +423,3 @@ class BeamRunner:
     finally:
       os.dup2(kept, 2)
       os.close(kept)
-
-
-def _add_languages(pipeline: 'beam.Pipeline', parts: list[Part], folder: str, config: CorpusConfig) -> None:
-  """Adds everything that makes the languages of `parts`.
-
-  Only what every runner has is used: one output per step, no state, and one last step that everything flows into.
-  """
-  import apache_beam as beam
-
-  numbers = numbers_of_shards(parts, config)
-  losses = []
-
-  def parted(found: beam.PCollection, name: str) -> beam.PCollection:
-    """The documents; losses are put aside. Tagged outputs would do the same, but not every runner has them."""
-    losses.append(found | f'{name}: lost' >> beam.Filter(lambda each: isinstance(each, Lost)))
-    return found | f'{name}: documents' >> beam.Filter(lambda each: isinstance(each, Document))
-
-  found = (
-    pipeline
-    | 'parts' >> beam.Create(parts)
-    | 'spread parts' >> beam.Reshuffle()
-    | 'read' >> beam.FlatMap(read_part)
-    | 'spread documents' >> beam.Reshuffle()
-    | 'clean' >> beam.Map(clean, config)
-  )
-  documents = parted(found, 'cleaned')
-  if config.dedupe != 'none':
-    found = (
-      documents
-      | 'by text' >> beam.Map(_by_text)
-      | 'same text' >> beam.GroupByKey()
-      | 'each document once' >> beam.FlatMap(lambda element: first_of(element[1]))
-    )
-    documents = parted(found, 'documents')
-  if config.dedupe == 'paragraphs':
-    kept = (
-      documents
-      | 'paragraphs' >> beam.FlatMap(_places)
-      | 'first place of each' >> beam.CombinePerKey(min)
-      | 'places by document' >> beam.Map(lambda element: ((element[0][0], element[1][0]), element[1][1]))
-    )
-    found = (
-      [documents | 'by document' >> beam.Map(_by_text), kept]
-      | 'documents and places' >> beam.Flatten()
-      | 'document and its places' >> beam.GroupByKey()
-      | 'each paragraph once' >> beam.FlatMap(_keep_paragraphs, config)
-    )
-    documents = parted(found, 'paragraphs')
-  written = (
-    documents
-    | 'to shards' >> beam.Map(lambda document: ((document.language, *shard_of(document, numbers)), document))
-    | 'by shard' >> beam.GroupByKey()
-    | 'write' >> beam.Map(_write_shard, folder, numbers)
-  )
-  counted = (
-    losses
-    | 'all losses' >> beam.Flatten()
-    | 'by reason' >> beam.Map(lambda lost: ((lost.language, lost.reason), lost.count))
-    | 'count losses' >> beam.CombinePerKey(sum)
-    | 'losses by language' >> beam.Map(lambda element: (element[0][0], Lost(element[0][0], element[0][1], element[1])))
-  )
-  languages = pipeline | 'languages' >> beam.Create([(language, None) for language in numbers])
-  _ = (
-    [languages, written, counted]
-    | 'all of it' >> beam.Flatten()
-    | 'by language' >> beam.GroupByKey()
-    | 'finish' >> beam.Map(_finish_language, folder, numbers)
-  )
-
-
-def _by_text(document):
-  return (document.language, document.digest), document
-
-
-def _places(document):
-  for digest, place in paragraph_places(document):
-    yield (document.language, digest), place
-
-
-def _keep_paragraphs(element, config: CorpusConfig):
-  found = list(element[1])
-  [document] = [each for each in found if isinstance(each, Document)]
-  return keep_paragraphs(document, [each for each in found if isinstance(each, int)], config)
-
-
-def _write_shard(element, folder: str, numbers: dict[str, dict[str, int]]) -> tuple[str, WrittenShard]:
-  (language, split, index), documents = element
-  return language, write_shard(folder, language, split, index, numbers[language][split], documents)
-
-
-def _finish_language(element, folder: str, numbers: dict[str, dict[str, int]]) -> None:
-  language, found = element[0], list(element[1])
-  lost = {each.reason: each.count for each in found if isinstance(each, Lost)}
-  written = [each for each in found if isinstance(each, WrittenShard)]
-  finish_language(folder, language, numbers[language], written, lost)

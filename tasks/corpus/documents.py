@@ -1,6 +1,7 @@
 """From documents as they were found to a corpus's: cleaning, held-out split, deduplication, as pure functions.
 
-A document is known by the hash of its text; the hash decides its split and its shard, and orders the shard. So X
+A document is known by the hash of its text; the hash decides its split and its shard, and orders the shard. So nothing
+depends on who does what when: `build` writes the same bytes with Beam and without.
 """
 
 import dataclasses
@@ -45,14 +46,11 @@ class CorpusConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-  """A clean document.
+  """A clean document, with the title and id of its `RawDocument`.
 
   Attributes:
-    language: code.
     digest: of the whole clean text, before paragraphs that also occur elsewhere were taken out.
     is_held_out: its split.
-    title: see `RawDocument`.
-    id: see `RawDocument`.
     paragraphs: in order.
   """
 
@@ -75,12 +73,7 @@ def digest_of(text: str) -> bytes:
 
 
 def is_held_out(text: str, held_out: float) -> bool:
-  """Whether a document belongs to validation: a pure function of its text, whatever source or order it comes in.
-
-  Args:
-    text: of the document.
-    held_out: share of the documents to hold out, 0 to 1.
-  """
+  """Whether a document is of the share `held_out`, 0 to 1, for validation: a function of its text alone."""
   digest = hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).digest()
   return int.from_bytes(digest, 'big') < held_out * 2**64
 
@@ -128,9 +121,6 @@ def keep_paragraphs(document: Document, kept: Iterable[int], config: CorpusConfi
     yield Lost(document.language, 'repeated paragraphs', len(document.paragraphs) - len(paragraphs))
   document = dataclasses.replace(document, paragraphs=paragraphs)
   yield document if len(document.text) >= config.min_characters else Lost(document.language, 'too short')
-
-
-# --- shards -----------------------------------------------------------------------------------------------------------
 
 
 def numbers_of_shards(parts: Iterable[Part], config: CorpusConfig) -> dict[str, dict[str, int]]:

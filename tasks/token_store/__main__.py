@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from etils import epath
 
@@ -13,10 +12,10 @@ from rembert.data.token_store import SPLITS, VOCABULARY, TokenStore, altered_sha
 from rembert.errors import UsageError
 from rembert.training.console import Console, human_bytes
 from tasks.corpus import __main__ as corpus_command
-
-if TYPE_CHECKING:
-  from tasks.corpus.build import BeamRunner
-  from tasks.token_store.build import StoreConfig
+from tasks.corpus.build import BeamRunner
+from tasks.corpus.format import LanguageStatistics, open_corpus
+from tasks.token_store import build
+from tasks.vocabulary import check_vocabulary, load_vocabulary
 
 DESCRIPTION = """\
 Make a token store: the text of a corpus is tokenized and packed into rows once, by Apache Beam, and then read by row
@@ -45,12 +44,9 @@ then
 
 def parser() -> argparse.ArgumentParser:
   """The command line."""
+  raw = argparse.RawDescriptionHelpFormatter
   flags = argparse.ArgumentParser(
-    prog='python -m tasks.token_store',
-    description=DESCRIPTION,
-    epilog=EPILOG,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
+    prog='python -m tasks.token_store', description=DESCRIPTION, epilog=EPILOG, formatter_class=raw, allow_abbrev=False
   )
   corpus_command.add_sources(flags, mixture=True)
   add_modules(flags)
@@ -71,11 +67,8 @@ def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   show(console, (_make_of_mixture if options.mixture else _make_of_corpus)(options, runner, console))
 
 
-def _config_of(options: argparse.Namespace, vocabulary: str) -> 'StoreConfig':
-  from tasks.token_store.build import StoreConfig
-  from tasks.vocabulary import check_vocabulary, load_vocabulary
-
-  return StoreConfig(
+def _config_of(options: argparse.Namespace, vocabulary: str) -> build.StoreConfig:
+  return build.StoreConfig(
     folder=options.output,
     vocab_size=load_vocabulary(vocabulary).get_piece_size(),
     sequence_length=options.sequence_length,
@@ -84,11 +77,8 @@ def _config_of(options: argparse.Namespace, vocabulary: str) -> 'StoreConfig':
   )
 
 
-def _make_of_corpus(options: argparse.Namespace, runner: 'BeamRunner', console: Console) -> TokenStore:
+def _make_of_corpus(options: argparse.Namespace, runner: BeamRunner, console: Console) -> TokenStore:
   """The corpus is made first unless it is named."""
-  from tasks.corpus.format import open_corpus
-  from tasks.token_store import build
-
   if not options.vocabulary:
     raise UsageError(
       'no vocabulary is named', where='--vocabulary', fix='--vocabulary=FILE; python -m tasks.vocabulary'
@@ -115,11 +105,8 @@ def _make_of_corpus(options: argparse.Namespace, runner: 'BeamRunner', console: 
   )
 
 
-def _make_of_mixture(options: argparse.Namespace, runner: 'BeamRunner', console: Console) -> TokenStore:
+def _make_of_mixture(options: argparse.Namespace, runner: BeamRunner, console: Console) -> TokenStore:
   """The languages of the store are the tasks, and their rates go into the manifest."""
-  from tasks.corpus.format import LanguageStatistics
-  from tasks.token_store import build
-
   build.register(options.module)
   from tasks import pretraining, registration
 
@@ -151,8 +138,8 @@ def _make_of_mixture(options: argparse.Namespace, runner: 'BeamRunner', console:
         size = path.stat().length if path.exists() else 0
         shards[name].append(build.TaskShard(name, split, index, len(files), size, tuple(options.module), config))
   counts = dict.fromkeys(rates, LanguageStatistics(documents=0, held_out=0, sentences=0, characters=0))
-  recipe, more = {'mixture': options.mixture, 'rates': rates}, {'rates': rates}
-  return build.make_store(shards, counts, config, file, recipe, runner, console, group_mb=options.group_mb, more=more)
+  recipe = {'mixture': options.mixture, 'rates': rates}
+  return build.make_store(shards, counts, config, file, recipe, runner, console, group_mb=options.group_mb)
 
 
 def show(console: Console, store: TokenStore) -> None:

@@ -52,12 +52,7 @@ _WRITER_OPTIONS = 'group_size:1,max_parallelism:1'
 class StoreConfig:
   """Everything but the documents that decides the bytes of a store.
 
-  Attributes:
-    folder: where it is written.
-    vocab_size: tokens in the vocabulary.
-    sequence_length: S.
-    packing: how documents fill rows.
-    special: ids of special tokens.
+  The folder is where it is written; vocabulary size and special ids are those of the vocabulary.
   """
 
   folder: str
@@ -75,18 +70,13 @@ class StoreConfig:
       )
 
 
-# --- documents --------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class DocumentShard(abc.ABC):
   """Documents that become one shard of a store. Workers receive it pickled.
 
   Attributes:
     name: of the language or task, the folder in the store.
-    split: `train` or `validation`.
-    index: of the shard in its split.
-    total: shards of the split.
+    index: of the shard in its split, which has `total`.
     size: bytes, about, to share out the work by.
   """
 
@@ -106,11 +96,8 @@ class CorpusShard(DocumentShard):
   """A shard of a corpus, tokenized by the SentencePiece library.
 
   The SentencePiece of TensorFlow Text takes three times as long. Its ids differ where two segmentations are exactly as
-  likely, so that pre-training would see other ids than fine-tuning and predictions, which call the library.
-
-  Attributes:
-    path: of the shard.
-    vocabulary: SentencePiece model, a file that every worker can read.
+  likely, so that pre-training would see other ids than fine-tuning and predictions, which call the library. The file of
+  the vocabulary is one that every worker can read.
   """
 
   path: str
@@ -128,12 +115,7 @@ _vocabulary = functools.lru_cache(maxsize=1)(load_vocabulary)
 
 @dataclasses.dataclass(frozen=True)
 class TaskShard(DocumentShard):
-  """A file of the source of the SeqIO task called `name`, tokenized by the task itself.
-
-  Attributes:
-    modules: to import first: they register the task.
-    config: of the store.
-  """
+  """A file of the source of the SeqIO task called `name`, which `modules` register and which tokenizes it."""
 
   modules: tuple[str, ...]
   config: StoreConfig
@@ -159,9 +141,6 @@ def register(modules: Sequence[str]) -> None:
   """Registers this project's tasks, and those of modules."""
   import_modules(modules)
   import tasks.mixtures  # noqa: F401
-
-
-# --- shards -----------------------------------------------------------------------------------------------------------
 
 
 class WrittenShard(NamedTuple):
@@ -253,9 +232,6 @@ def _add_names(
   )
 
 
-# --- the store --------------------------------------------------------------------------------------------------------
-
-
 def make_store(
   shards: Mapping[str, Sequence[DocumentShard]],
   counts: Mapping[str, LanguageStatistics],
@@ -266,7 +242,6 @@ def make_store(
   console: Console,
   *,
   group_mb: float,
-  more: Mapping | None = None,
 ) -> TokenStore:
   """Makes the store of some documents; what is done already is not made again.
 
@@ -274,12 +249,9 @@ def make_store(
     shards: the documents of each language or task.
     counts: what was counted of them before they are ids; sentences, characters and losses are kept.
     config: how they become rows.
-    vocabulary: that they are tokenized with.
-    recipe: what decides the documents; JSON. The same folder takes no store of another recipe.
-    runner: where Beam runs.
-    console: shows progress.
+    recipe: what decides the documents; JSON. The same folder takes no store of another one. Its `rates`, if there are
+      any, go into the manifest.
     group_mb: languages are made together up to so many MB of documents; 0 for all at once.
-    more: further keys of the manifest; JSON.
 
   Raises:
     UsageError: the folder holds another store.
@@ -319,7 +291,7 @@ def make_store(
     'recipe': recipe,
     'versions': {name: importlib.metadata.version(name) for name in ('apache-beam', 'array-record', 'sentencepiece')},
     'languages': languages,
-    **(more or {}),
+    **({'rates': recipe['rates']} if 'rates' in recipe else {}),
   }
   with write_errors('the store', output):
     tokens = {name: part['tokens']['train'] for name, part in languages.items()}
