@@ -34,10 +34,6 @@ class CorpusSource(seqio.DataSource):
 
   `seqio.TfdsDataSource` reads the same files, with titles and ids, but skips a tenth as many examples per second and
   takes fifty threads. With `shuffle`, files come in random order; the order in a file is that of a hash already.
-
-  Args:
-    corpus: open.
-    language: code.
   """
 
   def __init__(self, corpus: Corpus, language: str):
@@ -85,11 +81,7 @@ class PreparedTfdsSource(seqio.TfdsDataSource):
   """`seqio.TfdsDataSource` of a text dataset that never downloads or prepares one; examples have `text`.
 
   Without `shuffle`, files are read one after the other, by no threads of its own: a hundred languages are read at a
-  time. Constructing one touches no file.
-
-  Args:
-    tfds_name: with config and version.
-    splits: to splits of the dataset.
+  time. Constructing one touches no file. `splits` are names of splits, to those of the dataset.
   """
 
   def __init__(self, tfds_name: str, splits: Mapping[str, str]):
@@ -149,9 +141,6 @@ class WikipediaSource(PreparedTfdsSource):
 
   `validation` is one document in `BUCKETS`, whatever order and version they come in; `train` the others. The numbers of
   examples are what is to be expected of that.
-
-  Args:
-    language: code of the edition.
   """
 
   def __init__(self, language: str):
@@ -192,7 +181,6 @@ def add_wikipedia(
       language of the two lists; one document in 200 is held out, by a hash of its text.
     vocabulary: a `sentencepiece.model`. None is the file that the environment variable `REMBERT_VOCABULARY` names when
       it is first needed.
-    name: the first part of the names.
     alpha: rates of the mixtures are proportional to n ** alpha, where n is the number of sentences of a language in a
       corpus; over TFDS, which counts no sentences, the number of documents.
     max_share: see `rembert.data.mixture.sampling_rates`.
