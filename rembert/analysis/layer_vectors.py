@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rembert.data.text import TextEncoder, cut
+from rembert.data.sentence_batches import TextEncoder, cut
 from rembert.loading import LoadedModel
 from rembert.sentence_vectors import vectors_of_all_layers
 

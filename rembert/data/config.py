@@ -72,11 +72,11 @@ class DataConfig:
         where=f'data.max_upsampling = {self.max_upsampling}',
         fix='10 allows ten times as often, None any number',
       )
+    if isinstance(self.languages, str):
+      object.__setattr__(self, 'languages', tuple(code.strip() for code in self.languages.split(',')))
     for name in ('languages', 'dumps'):
-      value = getattr(self, name)
-      if isinstance(value, str) and name == 'languages':
-        value = tuple(code.strip() for code in value.split(','))
-      object.__setattr__(self, name, tuple(value) if isinstance(value, list | tuple) else value)
+      if isinstance(value := getattr(self, name), list):
+        object.__setattr__(self, name, tuple(value))
     self._refuse_contradictions()
 
   def _refuse_contradictions(self) -> None:
@@ -118,18 +118,10 @@ class VocabularyConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DataRequest:
-  """What a run asks of its data: which text, how it becomes rows, and what the batches look like.
+  """What a run asks of its data: which text, how it becomes rows, and what the global batch looks like.
 
-  Attributes:
-    data: the text.
-    batch_size: rows of the global batch.
-    sequence_length: tokens per row.
-    vocab_size: ids that the model has.
-    evaluation_rows: held-out rows per language.
-    seed: of sampling and masks.
-    vocabulary: of streamed text; a store has its own.
-    masking: shares and spans.
-    packing: how streamed documents fill rows; those of a store are packed.
+  `vocab_size` is that of the model, `evaluation_rows` are per language. `vocabulary` and `packing` are of streamed
+  text: a store has a vocabulary and packed rows of its own.
   """
 
   data: DataConfig

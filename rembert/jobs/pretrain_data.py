@@ -14,7 +14,7 @@ from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import SpecialIds
 from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
-from rembert.data.stored_batches import StoredBatches
+from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
 from rembert.errors import UsageError, joined
 from rembert.storage import write_whole

@@ -39,10 +39,9 @@ _EDITIONS = {'fil': 'tl', **dict.fromkeys(_CHINESE_SCRIPTS, 'zh')}
 
 
 def language_of_database(database: str) -> str | None:
-  """Returns Wikipedia's code for the language of a database, None where it is no language edition.
+  """Wikipedia's code for the language of a database, with or without its ending, or of a code that was given up.
 
-  Args:
-    database: with or without its ending, or a code that was given up: `enwiki`, `zh_min_nanwiki`, `zh_min_nan`, `iw`.
+  None where it is no language edition.
 
   >>> language_of_database('nowiki'), language_of_database('be_x_oldwiki'), language_of_database('zh_min_nan')
   ('no', 'be-tarask', 'zh-min-nan')
@@ -54,10 +53,7 @@ def language_of_database(database: str) -> str | None:
 
 
 def edition_of(code: str) -> str | None:
-  """Returns the code of the Wikipedia that a language code stands for, None where there is none.
-
-  Args:
-    code: of one of `LISTS`, or whatever `language_of_database` takes; what neither knows is taken for an edition.
+  """The code of the Wikipedia that a code stands for, None where it has none; unknown codes are kept.
 
   >>> edition_of('iw'), edition_of('zh-Hant'), edition_of('fil'), edition_of('hmn')
   ('he', 'zh', 'tl', None)
@@ -87,12 +83,10 @@ def without_lists(languages: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
 
 
 def chosen_languages(languages: Sequence[str] | None, there: Collection[str], *, where: str) -> list[str]:
-  """The languages to take of those that are `there`, sorted.
+  """The languages to take of those that are `there`, sorted; `where` is what holds them.
 
   Args:
     languages: codes, or lists by name, of which those are taken that are there; None for all.
-    there: codes.
-    where: what holds them.
 
   Raises:
     UsageError: a code is missing, or none of a list is there.

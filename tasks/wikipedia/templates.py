@@ -17,7 +17,7 @@ import mwparserfromhell
 from mwparserfromhell.nodes import Argument, Template
 from mwparserfromhell.parser import ParserError
 
-from tasks.wikipedia.text import shield, unshield
+from tasks.wikipedia.text import SHIELD, UNSHIELD
 
 _LARGEST_PARSED = 20_000  # characters of a line that the parser is given
 _MOST_BARS = 100  # in a template that is part of a sentence
@@ -151,8 +151,8 @@ def with_templates_read(line: str) -> str | None:
   try:
     # Of all markup the parser is shown templates only: it tries every reading of a bracket or a tag that is never
     # closed, which on a few kilobytes of them takes it minutes.
-    parsed = mwparserfromhell.parse(shield(line), skip_style_tags=True)
-    return unshield(_read_nodes(parsed))
+    parsed = mwparserfromhell.parse(line.translate(SHIELD), skip_style_tags=True)
+    return _read_nodes(parsed).translate(UNSHIELD)
   except (ParserError, RecursionError, ValueError, OverflowError):
     return None
 
@@ -186,7 +186,7 @@ def _read_nodes(wikicode: mwparserfromhell.wikicode.Wikicode) -> str:
 
 
 def _read_template(template: Template) -> str:
-  name = unshield(str(template.name))
+  name = str(template.name).translate(UNSHIELD)
   arguments: dict[str, str] = {}
   if function := _PARSER_FUNCTION.match(name):
     name, arguments['1'] = function[1], name[function.end() :].strip()

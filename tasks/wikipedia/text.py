@@ -11,49 +11,25 @@ from collections.abc import Mapping
 
 # --- stand-ins --------------------------------------------------------------------------------------------------------
 
-# For signs that are text, so that no later step reads them as markup: noncharacters, which no text may hold. `hide` is
-# for the rest of the way, until `unhide` at its end; `shield` is around the parser of templates alone. The two use
-# different stand-ins, so neither undoes the other.
+# For signs that are text, so that no later step reads them as markup: noncharacters, which no text may hold. Tables for
+# `str.translate`. `HIDE` is for the rest of the way, until `UNHIDE` at its end, which drops the other marks too;
+# `HIDE_SEPARATORS` is for the signs that would part the arguments of a template around the text; `SHIELD` is for all
+# markup but templates, around their parser alone. They use different stand-ins, so neither undoes the other.
 _RESERVED = re.compile('[\ufdd0-\ufdef]')
 UNCLOSED = '\ufdd0'  # a template that was opened and never closed
 NOTHING = '\ufdd1'  # `<nowiki/>`: parts two quotes that would else be one mark
-_HIDDEN_CHARACTERS = "[]{}<>|'=*#:;_!-"
-_HIDE = {ord(c): chr(0xFDD2 + i) for i, c in enumerate(_HIDDEN_CHARACTERS)}
-_HIDE_SEPARATORS = {ord(c): _HIDE[ord(c)] for c in '|='}
-_UNHIDE = {ord(UNCLOSED): None, ord(NOTHING): None} | {0xFDD2 + i: c for i, c in enumerate(_HIDDEN_CHARACTERS)}
-_SHIELDED_CHARACTERS = "[]<>'&:/"
-_SHIELD = {ord(c): chr(0xFDE4 + i) for i, c in enumerate(_SHIELDED_CHARACTERS)}
-_UNSHIELD = {0xFDE4 + i: c for i, c in enumerate(_SHIELDED_CHARACTERS)}
+_HIDDEN = "[]{}<>|'=*#:;_!-"
+_SHIELDED = "[]<>'&:/"
+HIDE = {ord(c): chr(0xFDD2 + i) for i, c in enumerate(_HIDDEN)}
+HIDE_SEPARATORS = {ord(c): HIDE[ord(c)] for c in '|='}
+UNHIDE = {ord(UNCLOSED): None, ord(NOTHING): None} | {0xFDD2 + i: c for i, c in enumerate(_HIDDEN)}
+SHIELD = {ord(c): chr(0xFDE4 + i) for i, c in enumerate(_SHIELDED)}
+UNSHIELD = {0xFDE4 + i: c for i, c in enumerate(_SHIELDED)}
 
 
 def without_placeholders(text: str) -> str:
   """Drops stand-ins that came with the text, so that those that follow are ours."""
   return _RESERVED.sub('', text)
-
-
-def hide(text: str) -> str:
-  """Puts stand-ins for every sign of markup."""
-  return text.translate(_HIDE)
-
-
-def hide_separators(text: str) -> str:
-  """Puts stand-ins for the signs that would part the arguments of a template around the text."""
-  return text.translate(_HIDE_SEPARATORS)
-
-
-def unhide(text: str) -> str:
-  """Undoes `hide` and drops the other marks."""
-  return text.translate(_UNHIDE)
-
-
-def shield(text: str) -> str:
-  """Puts stand-ins for all markup but templates."""
-  return text.translate(_SHIELD)
-
-
-def unshield(text: str) -> str:
-  """Undoes `shield`."""
-  return text.translate(_UNSHIELD)
 
 
 # --- links within the wiki: a label is read, a link to a picture or a category as nothing ----------------------------
@@ -62,40 +38,30 @@ def unshield(text: str) -> str:
 # first, then those that older text still uses. MediaWiki and its translators fixed them. A name missing there costs
 # little: a dump's own header names its namespaces (`dumps.read_namespaces`), and a picture is known by the ending of
 # its name.
+_NAMESPACES = json.loads((pathlib.Path(__file__).parent / 'namespaces.json').read_text('utf-8'))
 _MEDIA, _FILE, _CATEGORY = -2, 6, 14  # MediaWiki's numbers
 
 
 @dataclasses.dataclass(frozen=True)
 class LinkNamespaces:
-  """What may stand before the colon of a link that shows nothing of the article; names are case folded.
-
-  Attributes:
-    files: names under which a link embeds a picture or offers a sound.
-    categories: names under which a link files the article.
-  """
+  """Case-folded names under which a link embeds a picture or sound (`files`), or files the article (`categories`)."""
 
   files: frozenset[str]
   categories: frozenset[str]
 
 
 def link_namespaces(own: Mapping[int, str] | None = None) -> LinkNamespaces:
-  """The names of all editions, and beside them a wiki's own.
-
-  Args:
-    own: names by MediaWiki's number, as `dumps.read_namespaces` finds them in a dump.
-  """
+  """The names of all editions, and a wiki's own by MediaWiki's number, as `dumps.read_namespaces` finds them."""
   return _link_namespaces(tuple((number, (own or {}).get(number, '')) for number in (_MEDIA, _FILE, _CATEGORY)))
 
 
 @functools.lru_cache(maxsize=256)
 def _link_namespaces(own: tuple[tuple[int, str], ...]) -> LinkNamespaces:
-  table = json.loads((pathlib.Path(__file__).parent / 'namespaces.json').read_text('utf-8'))
-  editions = {'files': [*table['files'].values(), table['media']], 'categories': list(table['categories'].values())}
-  editions['files'] += [[name] for number, name in own if number != _CATEGORY and name]
-  editions['categories'] += [[name] for number, name in own if number == _CATEGORY and name]
-  return LinkNamespaces(
-    **{kind: frozenset(name.casefold() for names in each for name in names) for kind, each in editions.items()}
-  )
+  files, categories = [*_NAMESPACES['files'].values(), _NAMESPACES['media']], [*_NAMESPACES['categories'].values()]
+  for number, name in own:
+    (categories if number == _CATEGORY else files).append([name] if name else [])
+  fold = lambda editions: frozenset(name.casefold() for names in editions for name in names)
+  return LinkNamespaces(fold(files), fold(categories))
 
 
 _SIMPLE_LINK = re.compile(r'\[\[(?:[^\[\]{}|:\n]*+\|)?+([^\[\]{}|:=\n]++)\]\]')
@@ -108,12 +74,7 @@ _FILE_NAME = re.compile(
 )
 _TEMPLATE_EDGE = re.compile(r'(\{\{|\}\})')
 _LANGUAGE_PREFIX = re.compile(r'[a-z]{2,3}|[a-z]{2,3}-[a-z-]{2,9}|simple|tarask')
-_PROJECT_PREFIXES = frozenset(
-  {
-    *('b', 'c', 'd', 'm', 'n', 'q', 's', 'v', 'w', 'mw', 'voy', 'wikt', 'bug', 'doi', 'rfc', 'species', 'commons'),
-    *('meta', 'wikibooks', 'wikinews', 'wikiquote', 'wikisource', 'wikipedia', 'wiktionary', 'wikivoyage', 'wikidata'),
-  }
-)
+_PROJECT_PREFIXES = frozenset(_NAMESPACES['projects'])
 
 
 def with_plain_links_read(text: str) -> str:
@@ -133,9 +94,7 @@ def is_embedded(target: str, namespaces: LinkNamespaces) -> bool:
 def link_text(content: str, namespaces: LinkNamespaces) -> str:
   """What a reader sees of the link `[[content]]`; empty for pictures, categories, and the same article elsewhere.
 
-  Args:
-    content: target, and label after a bar; links and templates within it have been read.
-    namespaces: of the wiki.
+  The content is a target, and a label after a bar; links and templates within it have been read.
   """
   target, bar, label = content.partition('|')
   prefix, colon, rest = target.partition(':')
@@ -163,11 +122,11 @@ def _as_argument(shown: str) -> str:
   Those of templates in the label itself stay as they are, for they do part arguments.
   """
   if '{{' not in shown:
-    return hide_separators(shown)
+    return shown.translate(HIDE_SEPARATORS)
   depth, pieces = 0, []
   for piece in _TEMPLATE_EDGE.split(shown):
     depth += (piece == '{{') - (piece == '}}')
-    pieces.append(piece if depth else hide_separators(piece))
+    pieces.append(piece if depth else piece.translate(HIDE_SEPARATORS))
   return ''.join(pieces)
 
 
@@ -191,8 +150,7 @@ _QUOTES = re.compile("'{2,}")
 def without_inline_markup(line: str) -> str:
   """Drops marks, tags and addresses and keeps the words between them; reads entities.
 
-  Args:
-    line: wikitext of one paragraph, its templates read.
+  The line is wikitext of one paragraph, its templates read.
   """
   if '|' in line:
     line = _BROKEN_LINK.sub(r'\1', line)
@@ -232,15 +190,10 @@ def _without_quotes(line: str) -> str:
 
 def _without_entities(line: str) -> str:
   for _ in range(3):  # `&amp;nbsp;` is common
-    line, changed = _ENTITY.subn(_character, line)
+    line, changed = _ENTITY.subn(lambda match: html.unescape(match[0].rstrip(';') + ';'), line)
     if not changed:
       break
   return line
-
-
-def _character(match: re.Match[str]) -> str:
-  entity = match.group()
-  return html.unescape(entity if entity.endswith(';') else entity + ';')
 
 
 # --- blanks, characters that cannot be seen, and the parentheses and commas around what is gone -----------------------
@@ -276,8 +229,7 @@ _LEADING = re.compile(r'\.(?![.\w])|[-–—]\s')  # a dash is what a flag or an
 def tidy(paragraph: str) -> str:
   """Brings text to NFC and single blanks; drops invisible characters, empty parentheses and stray separators.
 
-  Args:
-    paragraph: text that may hold placeholders; they become the signs that they stand for.
+  Placeholders become the signs that they stand for.
   """
   for _ in range(6):
     tidied = _tidied_once(paragraph)
@@ -290,7 +242,7 @@ def tidy(paragraph: str) -> str:
 def _tidied_once(paragraph: str) -> str:
   paragraph = ' '.join(paragraph.split())
   if not paragraph.isprintable():
-    paragraph = _CONTROL.sub(' ', _INVISIBLE.sub('', unhide(paragraph)))
+    paragraph = _CONTROL.sub(' ', _INVISIBLE.sub('', paragraph.translate(UNHIDE)))
   if len(paragraph) > _LONGEST_UNCHECKED and not paragraph.isascii():
     paragraph = _MARKS.sub(r'\1', paragraph)
   if not unicodedata.is_normalized('NFC', paragraph):
@@ -326,10 +278,6 @@ def count_sentences(paragraphs: list[str], language: str) -> int:
 
   Thai and Lao end no sentence with a sign but part clauses and sentences by a blank: spaced pieces of at least 12
   letters are counted instead.
-
-  Args:
-    paragraphs: clean text.
-    language: Wikipedia's code.
   """
   return sum(_sentences(paragraph, language) for paragraph in paragraphs)
 

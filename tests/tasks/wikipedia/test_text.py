@@ -6,18 +6,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.wikipedia.text import (
+  HIDE,
+  HIDE_SEPARATORS,
   NOTHING,
+  SHIELD,
   UNCLOSED,
+  UNHIDE,
+  UNSHIELD,
   count_sentences,
-  hide,
-  hide_separators,
   is_embedded,
   link_namespaces,
   link_text,
-  shield,
   tidy,
-  unhide,
-  unshield,
   with_plain_links_read,
   without_inline_markup,
   without_placeholders,
@@ -32,28 +32,28 @@ _MARKUP = set("[]{}<>|'=*#:;_!-")
 
 @given(_TEXT)
 def test_what_is_hidden_holds_no_markup_and_comes_back(text):
-  hidden = hide(text)
+  hidden = text.translate(HIDE)
   assert not set(hidden) & _MARKUP
   assert len(hidden) == len(text)
-  assert unhide(hidden) == text
-  assert unhide(hide_separators(text)) == text
+  assert hidden.translate(UNHIDE) == text
+  assert text.translate(HIDE_SEPARATORS).translate(UNHIDE) == text
 
 
 @given(_TEXT)
 def test_a_shield_within_what_is_hidden_is_undone_alone(text):
-  hidden = hide_separators(text)
-  assert unshield(shield(hidden)) == hidden
-  assert not set(shield(text)) & set("[]<>'&:/")
+  hidden = text.translate(HIDE_SEPARATORS)
+  assert hidden.translate(SHIELD).translate(UNSHIELD) == hidden
+  assert not set(text.translate(SHIELD)) & set("[]<>'&:/")
 
 
 @given(st.text(st.characters(min_codepoint=0xFDC0, max_codepoint=0xFDFF)))
 def test_stand_ins_that_come_with_a_text_are_dropped(text):
   kept = without_placeholders(text)
-  assert kept == unhide(unshield(kept))
+  assert kept == kept.translate(UNSHIELD).translate(UNHIDE)
 
 
 def test_marks_leave_nothing():
-  assert unhide(f'a{NOTHING}b{UNCLOSED}') == 'ab'
+  assert f'a{NOTHING}b{UNCLOSED}'.translate(UNHIDE) == 'ab'
 
 
 # --- markup within a line ---------------------------------------------------------------------------------------------
