@@ -281,7 +281,7 @@ PRETRAINING = Benchmark({'smoke': BatchSetting(32, 64, batches=PRETRAINING_STEPS
 
 def make_many_languages(setting: BatchSetting, scratch: pathlib.Path) -> pathlib.Path:
   """A corpus of RemBERT's languages, with `sentencepiece.model` beside it."""
-  from tasks.wikipedia.registry import EDITIONS
+  from tasks.text_tasks import EDITIONS
 
   corpus, folder, texts = scratch / 'corpus', scratch / 'texts', text_pipeline.sample_texts()
   text_pipeline.make_vocabulary(setting.vocab_size, scratch / 'sentencepiece.model')
@@ -323,7 +323,7 @@ def prepare_seqio_mixture(setting: BatchSetting, corpus: pathlib.Path) -> Run:
   import seqio
 
   from tasks.feature_converters import PackedMlmFeatureConverter
-  from tasks.wikipedia.registry import add_wikipedia
+  from tasks.text_tasks import add_wikipedia
 
   def run() -> dict[str, float]:
     add_wikipedia(corpus=str(corpus), vocabulary=str(corpus.parent / 'sentencepiece.model'))

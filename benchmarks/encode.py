@@ -79,7 +79,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   """As `rembert.jobs.predict embed`, once lines are ids."""
   import jax
 
-  from rembert.data.sentence_rows import BATCH_SIZE, packed_sentences
+  from rembert.data.sentence_batches import BATCH_SIZE, packed_sentences
   from rembert.loading import load
   from rembert.sentence_vectors import sentence_vectors
 

@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 def random_batch(setting: Setting) -> dict[str, np.ndarray]:
-  """Full rows of two texts, as in `rembert.data.rows`; labels [B], or first and last position [B, 2]."""
+  """Full rows of two texts, as in `rembert.data.finetune_batches`; labels [B], or first and last position [B, 2]."""
   random, (rows, length) = np.random.default_rng(0), (setting.rows, setting.length)
   second_text = random.integers(1, length, (rows, 1))  # its first position
   spans = np.sort(random.integers(0, length, (rows, 2)))

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import numpy as np
 import seqio
 
-from rembert.data import counter_random
+from rembert.data import counter_rng
 from rembert.data.masking import MaskingConfig, SpecialIds
 from rembert.data.mixture import MASK_STREAM
 from rembert.data.packing import SHORTEST_SEGMENT
@@ -96,7 +96,7 @@ class PackedMlmFeatureConverter(seqio.FeatureConverter):
         return rows
       return rows | mask(
         ids_BxS,
-        step_state=counter_random.step_state(self._seed, MASK_STREAM, 0),
+        step_state=counter_rng.step_state(self._seed, MASK_STREAM, 0),
         first_row=number * _MASKED_AT_ONCE,
         vocab_size=self._vocab_size,
         config=self._masking,
@@ -247,7 +247,7 @@ def mask(
 
   Args:
     ids_BxS: int32, packed and padded.
-    step_state: `counter_random.step_state` of seed, stream and step.
+    step_state: `counter_rng.step_state` of seed, stream and step.
     first_row: number of the first row in the step, int64.
     vocab_size: random replacements are below it.
     config: rate and shares.
@@ -266,7 +266,7 @@ def mask(
   # --- which: those with the smallest numbers, whose lowest bits are the column (distinct_bits) ---
   columns_S = tf.range(length, dtype=tf.int64)
   column_bits = (1 << length.bit_length()) - 1
-  numbers_BxS = _mix(states_B[:, None] + _offsets(columns_S + counter_random.CHOICE))
+  numbers_BxS = _mix(states_B[:, None] + _offsets(columns_S + counter_rng.CHOICE))
   numbers_BxS = tf.bitwise.bitwise_and(numbers_BxS, _word(~column_bits))
   numbers_BxS = tf.bitwise.bitwise_or(numbers_BxS, tf.cast(columns_S, tf.uint64))
   # top_k takes the largest of signed integers. Flipping the highest bit keeps the order of unsigned ones, and flipping
@@ -284,8 +284,8 @@ def mask(
     bits = _mix(states_B[:, None] + _offsets(tf.cast(positions_BxK, tf.int64) + purpose))
     return tf.cast(tf.bitwise.right_shift(bits, _word(11)), tf.float64) * 2.0**-53
 
-  kind_BxK, first = uniform(counter_random.KIND), special.first_piece
-  random_BxK = first + tf.cast(uniform(counter_random.REPLACEMENT) * (vocab_size - first), tf.int32)
+  kind_BxK, first = uniform(counter_rng.KIND), special.first_piece
+  random_BxK = first + tf.cast(uniform(counter_rng.REPLACEMENT) * (vocab_size - first), tf.int32)
   is_replaced_BxK = kind_BxK < config.mask_share + config.random_share
   shown_BxK = tf.where(kind_BxK < config.mask_share, special.mask, tf.where(is_replaced_BxK, random_BxK, targets_BxK))
   # Slots without a prediction write into a column of their own.
@@ -307,12 +307,12 @@ def _word(number: int) -> tf.Tensor:
 
 
 def _offsets(numbers: tf.Tensor) -> tf.Tensor:
-  """`counter_random.offsets`."""
-  return (tf.cast(numbers, tf.uint64) + _word(1)) * _word(counter_random.GAMMA)
+  """`counter_rng.offsets`."""
+  return (tf.cast(numbers, tf.uint64) + _word(1)) * _word(counter_rng.GAMMA)
 
 
 def _mix(words: tf.Tensor) -> tf.Tensor:
-  """The finalizer of `counter_random`, of uint64."""
-  for shift, factor in counter_random.MIX:
+  """The finalizer of `counter_rng`, of uint64."""
+  for shift, factor in counter_rng.MIX:
     words = tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, _word(shift))) * _word(factor)
-  return tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, _word(counter_random.LAST_SHIFT)))
+  return tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, _word(counter_rng.LAST_SHIFT)))

@@ -16,9 +16,8 @@ import functools
 import seqio
 
 from rembert.data.mixture import sampling_rates
-from tasks.mc4 import add_mc4
+from tasks.text_tasks import EDITIONS, add_mc4, add_wikipedia, numbers_of_documents
 from tasks.wikipedia.languages import MC4, REMBERT, edition_of
-from tasks.wikipedia.registry import EDITIONS, add_wikipedia, numbers_of_documents
 from tasks.xtreme.registry import add_xtreme
 
 PRETRAINING = 'rembert.pretraining'

@@ -79,11 +79,7 @@ def lacking(task: seqio.Task) -> list[str]:
 
 
 def check_tasks(tasks: Sequence[seqio.Task]) -> seqio.SentencePieceVocabulary:
-  """The vocabulary that tasks have in common.
-
-  Raises:
-    UsageError: a task cannot be pre-trained on, or they have several vocabularies; with all that they lack.
-  """
+  """The common vocabulary of tasks; UsageError, with all that they lack, if some cannot be pre-trained on together."""
   by_task = {task.name: lines for task in tasks if (lines := lacking(task))}
   if by_task:
     shown = [f'{name}: {"; ".join(lines)}' for name, lines in list(by_task.items())[:8]]
@@ -94,13 +90,11 @@ def check_tasks(tasks: Sequence[seqio.Task]) -> seqio.SentencePieceVocabulary:
       'dtype=tf.int32)}: docs/guides/seqio.md',
     )
   files = {task.name: task.output_features[TARGETS].vocabulary.sentencepiece_model_file for task in tasks}
-  contents = (
-    {file: epath.Path(file).read_bytes() for file in set(files.values())} if len(set(files.values())) > 1 else {}
-  )
-  if len(set(contents.values())) > 1:
+  by_file = {file: name for name, file in files.items()}
+  if len(by_file) > 1 and len({epath.Path(file).read_bytes() for file in by_file}) > 1:
     raise UsageError(
       'the tasks of the mixture have different vocabularies',
-      where='; '.join(f'{name}: {file}' for file, name in {file: name for name, file in files.items()}.items()),
+      where='; '.join(f'{name}: {file}' for file, name in by_file.items()),
       fix='give the feature targets of all of them the same vocabulary',
     )
   return tasks[0].output_features[TARGETS].vocabulary
@@ -109,8 +103,7 @@ def check_tasks(tasks: Sequence[seqio.Task]) -> seqio.SentencePieceVocabulary:
 def normalized_rates(task_or_mixture: seqio.Task | seqio.Mixture) -> dict[str, float]:
   """Sampling rates of the tasks of a mixture, by name, which sum to 1; tasks without any are left out.
 
-  Raises:
-    UsageError: a rate cannot be found or is negative, or all are 0.
+  UsageError if a rate cannot be found or is negative, or all are 0.
   """
   if isinstance(task_or_mixture, seqio.Task):
     return {task_or_mixture.name: 1.0}

@@ -19,25 +19,15 @@ def valid_name(*parts: str) -> str:
 
 
 def add_task(name: str, **arguments) -> seqio.Task:
-  """`seqio.TaskRegistry.add`, which may replace a task of ours.
-
-  Raises:
-    UsageError: somebody else has registered that name.
-  """
+  """`seqio.TaskRegistry.add`, which may replace a task of ours; UsageError if somebody else has registered the name."""
   _make_room(name)
   return seqio.TaskRegistry.add(name, **arguments)
 
 
 def add_mixture(name: str, rates: Mapping[str, seqio.MixtureRate], **arguments: Any) -> seqio.Mixture:
-  """`seqio.MixtureRegistry.add`, which may replace a mixture of ours.
+  """`seqio.MixtureRegistry.add`, which may replace a mixture of ours; raises as `add_task`.
 
-  Args:
-    name: of the mixture.
-    rates: task or mixture to its sampling weight, or a function of the task that returns it when it is needed.
-    **arguments: see `seqio.MixtureRegistry.add`.
-
-  Raises:
-    UsageError: somebody else has registered that name.
+  A rate is the sampling weight of a task or mixture, or a function of the task that returns it when it is needed.
   """
   _make_room(name)
   return seqio.MixtureRegistry.add(name, list(rates.items()), **arguments)
@@ -63,11 +53,7 @@ def _make_room(name: str) -> None:
 
 
 def find(name: str) -> seqio.Task | seqio.Mixture:
-  """A registered task or mixture.
-
-  Raises:
-    UsageError: none of that name; it says the nearest names.
-  """
+  """A registered task or mixture; UsageError with the nearest names if there is none."""
   try:
     return seqio.get_mixture_or_task(name)
   except ValueError:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import seqio
 
-from rembert.data.rows import drawn
+from rembert.data.finetune_batches import drawn
 from rembert.errors import UsageError, first_line
 from tasks.registration import find
 

@@ -20,11 +20,8 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
   """`seqio.SentencePieceVocabulary` with RemBERT's special ids; constructing one reads no file.
 
   `encode_tf` gives the ids of TensorFlow Text, `encode` those of the SentencePiece library. They differ only where two
-  segmentations are exactly as likely.
-
-  Args:
-    path: a `sentencepiece.model`, local or remote. None is the file that the environment variable `REMBERT_VOCABULARY`
-      names when the vocabulary is first used.
+  segmentations are exactly as likely. Without `path`, a `sentencepiece.model`, local or remote, it is the file that the
+  environment variable `REMBERT_VOCABULARY` names when the vocabulary is first used.
   """
 
   def __init__(self, path: str | os.PathLike | None = None):
@@ -32,11 +29,7 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
 
   @property
   def sentencepiece_model_file(self) -> str:
-    """The file.
-
-    Raises:
-      UsageError: none was given, and `REMBERT_VOCABULARY` is not set.
-    """
+    """The file; UsageError if none was given, and `REMBERT_VOCABULARY` is not set."""
     path = self._sentencepiece_model_file or os.environ.get(VARIABLE)
     if not path:
       raise UsageError(
@@ -51,23 +44,15 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
 
   @functools.cached_property
   def special(self) -> SpecialIds:
-    """Ids of [PAD], [CLS], [SEP], [MASK], [UNK].
-
-    Raises:
-      UsageError: no such file, not a SentencePiece model, or other special ids than RemBERT's.
-    """
+    """Ids of [PAD], [CLS], [SEP], [MASK], [UNK]; raises as `check_vocabulary`."""
     return check_vocabulary(self.sentencepiece_model_file, vocab_size=1 << 31)
 
   @functools.cached_property
-  def _shared_tf_tokenizer(self) -> tf_text.SentencepieceTokenizer:
+  def tf_tokenizer(self) -> tf_text.SentencepieceTokenizer:
+    """TensorFlow Text's tokenizer; one for all datasets, as parsing 250,000 tokens takes time and memory."""
     # Outside of the function that is traced: a model created inside belongs to each iterator over it.
     with tf.init_scope():
       return tf_text.SentencepieceTokenizer(model=self.sp_model)
-
-  @property
-  def tf_tokenizer(self) -> tf_text.SentencepieceTokenizer:
-    """TensorFlow Text's tokenizer; one for all datasets, as parsing 250,000 tokens takes time and memory."""
-    return self._shared_tf_tokenizer
 
   @functools.cached_property
   def space_id(self) -> int:
@@ -91,7 +76,7 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
 
   def __getstate__(self):
     state = super().__getstate__()
-    found_later = ('special', 'space_id', '_shared_tf_tokenizer')
+    found_later = ('special', 'space_id', 'tf_tokenizer')
     return {name: value for name, value in state.items() if name not in found_later}
 
   def __eq__(self, other) -> bool:

@@ -1,8 +1,4 @@
-"""SentencePiece vocabularies with the special ids of the released RemBERT: train one, check one, report on one.
-
-  python -m tasks.vocabulary --corpus=CORPUS --size=32000 --output=vocabulary/sentencepiece.model
-  python -m tasks.vocabulary --text=FOLDER --size=250300 --output=vocabulary/sentencepiece.model
-  python -m tasks.vocabulary report --vocabulary=vocabulary/sentencepiece.model --corpus=CORPUS
+"""SentencePiece vocabularies with the special ids of the released RemBERT: train one, check one.
 
 Layout: [PAD] 0, [UNK] 2, [CLS] 312, [SEP] 313, [MASK] 314 at any size, unused pieces between them, then 256 byte
 pieces (a character without a piece of its own becomes its UTF-8 bytes, never [UNK]), then what the unigram model
@@ -10,10 +6,12 @@ learnt. Text is not normalised but for white space: every kind of it becomes a s
 by character, what goes in comes out, and offsets can be trusted.
 """
 
+import argparse
 import contextlib
 import io
 import math
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,18 +23,23 @@ from etils import epath
 from sentencepiece import sentencepiece_model_pb2
 
 from rembert.command_line import parse_flags, run_command
+from rembert.data.config import SAMPLE
 from rembert.data.masking import SpecialIds
+from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
 from rembert.storage import is_remote, why_unreachable, write_errors, write_whole
+from rembert.training.console import Console
+from tasks.corpus.__main__ import add_sources, corpus_or_temporary
 
 if TYPE_CHECKING:
-  from rembert.training.console import Console
   from tasks.corpus.format import Corpus
 
 SPECIAL_PIECES = {'[PAD]': 0, '[UNK]': 2, '[CLS]': 312, '[SEP]': 313, '[MASK]': 314}
 _BYTES = 256
 _SPACES = '\t\n\v\f\r\u0085\u00a0\u2028\u2029\u202f\u3000'
 SMALLEST_SIZE = SPECIAL_PIECES['[MASK]'] + 1 + _BYTES + 1
+_LONGEST_SENTENCE = 4000  # characters; SentencePiece would skip longer lines without a word
+_ALTERNATIVE = 'train one on your corpus: --gin.vocabulary.path=None, or python -m tasks.vocabulary --help'
 
 
 def train_vocabulary(
@@ -49,12 +52,36 @@ def train_vocabulary(
   """
   refuse_too_few(size)
   reserved = [piece for piece in range(SPECIAL_PIECES['[MASK]']) if piece not in SPECIAL_PIECES.values()]
+  roles = {'pad': '[PAD]', 'unk': '[UNK]', 'bos': '[CLS]', 'eos': '[SEP]'}
   model = io.BytesIO()
   with tempfile.NamedTemporaryFile('w', suffix='.tsv') as rules:
     rules.writelines(f'{ord(character):X}\t20\n' for character in _SPACES)
     rules.flush()
-    _train(texts, model, size, character_coverage, threads, reserved, rules.name)
-  write_whole(path, _without_file_names(model.getvalue()))
+    try:
+      sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(
+          text[start : start + _LONGEST_SENTENCE] for text in texts for start in range(0, len(text), _LONGEST_SENTENCE)
+        ),
+        model_writer=model,
+        model_type='unigram',
+        vocab_size=size,
+        character_coverage=character_coverage,
+        byte_fallback=True,
+        normalization_rule_tsv=rules.name,
+        max_sentence_length=_LONGEST_SENTENCE * 4,
+        num_threads=threads,
+        **{f'{role}_id': SPECIAL_PIECES[piece] for role, piece in roles.items()},
+        **{f'{role}_piece': piece for role, piece in roles.items()},
+        # Control pieces take the lowest free ids, in order: the gaps, then [MASK]. Text can never produce them.
+        control_symbols=[f'[unused{index}]' for index in reserved] + ['[MASK]'],
+        minloglevel=2,
+      )
+    except RuntimeError as error:
+      raise _training_error(error, size) from error
+  # Without the name of the temporary file of rules: a run is known by the bytes of its vocabulary.
+  proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+  proto.normalizer_spec.ClearField('normalization_rule_tsv')
+  write_whole(path, proto.SerializeToString(deterministic=True))
 
 
 def refuse_too_few(size: int) -> None:
@@ -67,55 +94,9 @@ def refuse_too_few(size: int) -> None:
     )
 
 
-def _without_file_names(model: bytes) -> bytes:
-  """The model without the name of the temporary file of rules: a run is known by the bytes of its vocabulary."""
-  proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-  proto.normalizer_spec.ClearField('normalization_rule_tsv')
-  return proto.SerializeToString(deterministic=True)
-
-
-def _train(texts, model, size, character_coverage, threads, reserved, normalization_rules) -> None:
-  try:
-    sentencepiece.SentencePieceTrainer.train(
-      sentence_iterator=_pieces_of_bounded_length(texts),
-      model_writer=model,
-      model_type='unigram',
-      vocab_size=size,
-      character_coverage=character_coverage,
-      byte_fallback=True,
-      normalization_rule_tsv=normalization_rules,
-      max_sentence_length=_LONGEST_SENTENCE * 4,
-      num_threads=threads,
-      pad_id=SPECIAL_PIECES['[PAD]'],
-      pad_piece='[PAD]',
-      unk_id=SPECIAL_PIECES['[UNK]'],
-      unk_piece='[UNK]',
-      bos_id=SPECIAL_PIECES['[CLS]'],
-      bos_piece='[CLS]',
-      eos_id=SPECIAL_PIECES['[SEP]'],
-      eos_piece='[SEP]',
-      # Control pieces take the lowest free ids, in order: the gaps, then [MASK]. Text can never produce them.
-      control_symbols=[f'[unused{index}]' for index in reserved] + ['[MASK]'],
-      minloglevel=2,
-    )
-  except RuntimeError as error:
-    raise _training_error(error, size) from error
-
-
-_LONGEST_SENTENCE = 4000  # characters; SentencePiece would skip longer lines without a word
-
-
-def _pieces_of_bounded_length(texts: Iterable[str]) -> Iterator[str]:
-  for text in texts:
-    for start in range(0, len(text), _LONGEST_SENTENCE):
-      yield text[start : start + _LONGEST_SENTENCE]
-
-
 def _training_error(error: RuntimeError, size: int) -> UsageError:
   message = str(error)
-  most = re.search(r'value <= (\d+)', message)
-  least = re.search(r'required_chars\. \d+ vs (\d+)', message)
-  if most:
+  if most := re.search(r'value <= (\d+)', message):
     return UsageError(
       f'the text supports a vocabulary of {int(most[1]):,} pieces at most, not {size:,}',
       where='RemBertConfig.vocab_size, or --size',
@@ -124,7 +105,7 @@ def _training_error(error: RuntimeError, size: int) -> UsageError:
         'or more text: more of it, or a larger share (vocabulary.sample_characters, or --characters)',
       ],
     )
-  if least:
+  if least := re.search(r'required_chars\. \d+ vs (\d+)', message):
     return UsageError(
       f'a vocabulary of {size:,} pieces cannot hold the characters of the text: that takes {int(least[1]):,}',
       where='RemBertConfig.vocab_size, vocabulary.character_coverage; or --size, --coverage',
@@ -133,13 +114,10 @@ def _training_error(error: RuntimeError, size: int) -> UsageError:
         'or a lower coverage, 0.995; the rest falls back to bytes',
       ],
     )
+  what = f'SentencePiece could not train a vocabulary: {message.splitlines()[-1] if message else error!r}'
   if 'sentences_.empty()' in message:
-    return UsageError('there is no text to train a vocabulary on', where='the corpus', fix='check that it holds text')
-  return UsageError(
-    f'SentencePiece could not train a vocabulary: {message.splitlines()[-1] if message else error!r}',
-    where='the corpus',
-    fix='check that it holds text',
-  )
+    what = 'there is no text to train a vocabulary on'
+  return UsageError(what, where='the corpus', fix='check that it holds text')
 
 
 def _read(path: epath.Path) -> bytes | Exception:
@@ -153,9 +131,6 @@ def _read(path: epath.Path) -> bytes | Exception:
       return path.read_bytes()
     except Exception as error:
       return error
-
-
-_ALTERNATIVE = 'train one on your corpus: --gin.vocabulary.path=None, or python -m tasks.vocabulary --help'
 
 
 def load_vocabulary(path: epath.PathLike) -> sentencepiece.SentencePieceProcessor:
@@ -182,14 +157,12 @@ def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
     UsageError: no such file, not a SentencePiece model, special ids missing, or more pieces than `vocab_size`.
   """
   processor = load_vocabulary(path)
-  wrong = {piece: processor.piece_to_id(piece) for piece in SPECIAL_PIECES}
-  wrong = {piece: found for piece, found in wrong.items() if found != SPECIAL_PIECES[piece]}
-  if wrong:
+  ids = {piece: processor.piece_to_id(piece) for piece in SPECIAL_PIECES}
+  if wrong := [
+    f'{piece} is {found}, not {SPECIAL_PIECES[piece]}' for piece, found in ids.items() if found != SPECIAL_PIECES[piece]
+  ]:
     raise UsageError(
-      'the vocabulary has other special ids than RemBERT: '
-      + ', '.join(f'{piece} is {found}, not {SPECIAL_PIECES[piece]}' for piece, found in wrong.items()),
-      where=str(path),
-      fix=_ALTERNATIVE,
+      f'the vocabulary has other special ids than RemBERT: {", ".join(wrong)}', where=str(path), fix=_ALTERNATIVE
     )
   if processor.get_piece_size() > vocab_size:
     raise UsageError(
@@ -226,10 +199,7 @@ def sample_text(
 ) -> Iterator[str]:
   """Paragraphs to train a vocabulary on: of each language so many characters of its training documents.
 
-  Args:
-    corpus: to be read.
-    characters: how much of each language.
-    on_progress: is given the share of all `characters` that is done, 0 to 1, and the language at hand.
+  `on_progress` is given the share of all `characters` that is done, 0 to 1, and the language at hand.
   """
   done, total = 0, max(1, sum(characters.values()))
   for language, budget in characters.items():
@@ -249,18 +219,11 @@ def train_on_corpus(
   size: int,
   characters: int,
   character_coverage: float,
-  console: 'Console',
+  console: Console,
 ) -> None:
   """Trains a vocabulary on text of every language, as much of each as its sampling rate gives and the corpus has.
 
-  Args:
-    corpus: to be read.
-    path: the file to write.
-    rates: sampling rate of each language.
-    size: tokens in the vocabulary.
-    characters: of all languages together.
-    character_coverage: share of the characters that get tokens of their own.
-    console: shows progress.
+  `characters` are those of all languages together; `character_coverage` is the share that get tokens of their own.
   """
   budgets = text_budgets({language: corpus.languages[language].characters for language in rates}, rates, characters)
   texts, taken, began = [], 0, time.monotonic()
@@ -286,14 +249,6 @@ def train_on_corpus(
 
 def main(argv: list[str] | None = None) -> int:
   """The command line: trains one, or reports on one where the first word is `report`."""
-  import argparse
-  import sys
-
-  from rembert.data.config import SAMPLE
-  from rembert.data.mixture import sampling_rates
-  from rembert.training.console import Console
-  from tasks.corpus.flags import add_sources, corpus_or_temporary
-
   argv = sys.argv[1:] if argv is None else argv
   if argv[:1] == ['report']:
     from tasks import vocabulary_report
@@ -316,31 +271,31 @@ def main(argv: list[str] | None = None) -> int:
   parser.add_argument('--characters', type=int, default=50_000_000, help='how much text to train on')
   parser.add_argument('--output', required=True, help='the file to write')
   options, _ = parse_flags(parser, argv)
+  return run_command('tasks.vocabulary', lambda: _train(options))
 
-  def train():
-    from tasks.corpus.documents import CorpusConfig
 
-    console = Console()
-    refuse_too_few(options.size)
-    with write_errors('the vocabulary', options.output):  # now, not after minutes of training
-      write_whole(f'{options.output}.writable', '')
-      epath.Path(f'{options.output}.writable').unlink()
-    config = CorpusConfig(held_out=0, min_characters=1 if options.text else 100)
-    with corpus_or_temporary(options, config, console) as corpus:
-      sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
-      rates = sampling_rates(sentences, options.alpha)
-      train_on_corpus(
-        corpus,
-        options.output,
-        rates=rates,
-        size=options.size,
-        characters=options.characters,
-        character_coverage=options.coverage,
-        console=console,
-      )
-    console.say(f'{options.size:,} pieces from {len(rates)} language(s): {options.output}')
+def _train(options: argparse.Namespace) -> None:
+  from tasks.corpus.documents import CorpusConfig
 
-  return run_command('tasks.vocabulary', train)
+  console = Console()
+  refuse_too_few(options.size)
+  with write_errors('the vocabulary', options.output):  # now, not after minutes of training
+    write_whole(f'{options.output}.writable', '')
+    epath.Path(f'{options.output}.writable').unlink()
+  config = CorpusConfig(held_out=0, min_characters=1 if options.text else 100)
+  with corpus_or_temporary(options, config, console) as corpus:
+    sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
+    rates = sampling_rates(sentences, options.alpha)
+    train_on_corpus(
+      corpus,
+      options.output,
+      rates=rates,
+      size=options.size,
+      characters=options.characters,
+      character_coverage=options.coverage,
+      console=console,
+    )
+  console.say(f'{options.size:,} pieces from {len(rates)} language(s): {options.output}')
 
 
 if __name__ == '__main__':

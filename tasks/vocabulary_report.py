@@ -1,7 +1,4 @@
-"""What a vocabulary makes of each language: how much of it has pieces of its own, and how many pieces it takes.
-
-  python -m tasks.vocabulary report --vocabulary=sentencepiece.model --corpus=CORPUS
-  python -m tasks.vocabulary report --vocabulary=sentencepiece.model --text=FOLDER --output=report.json
+"""`tasks.vocabulary report`, what one makes of each language: how much has pieces of its own, how many pieces it takes.
 
 A language whose words fall into many pieces fills its rows with little text; one whose characters fall back to bytes is
 hardly read at all. Both are seen here, before anything is trained.
@@ -9,8 +6,9 @@ hardly read at all. Both are seen here, before anything is trained.
 
 import argparse
 import dataclasses
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +18,11 @@ from rembert.data.config import SAMPLE
 from rembert.errors import UsageError
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console
-from tasks.corpus.flags import add_sources, corpus_or_temporary
+from tasks.corpus.__main__ import add_sources, corpus_or_temporary
 from tasks.vocabulary import load_vocabulary
 
 if TYPE_CHECKING:
   import sentencepiece
-
-  from tasks.corpus.format import Corpus
 
 # Scripts that put no blank between words: a word count would say nothing.
 _WITHOUT_SPACES = frozenset({'bo', 'dz', 'gan', 'ja', 'km', 'lo', 'my', 'shn', 'th', 'wuu', 'yue', 'zh'})
@@ -40,13 +36,8 @@ class PieceStatistics:
   """What a vocabulary makes of some text. Characters are counted without blanks, after the vocabulary's normalisation.
 
   Attributes:
-    documents: read.
-    words: between white space.
-    characters: in all.
-    pieces: that the text becomes.
     coverage: share of the characters that lie in pieces of the vocabulary's own, neither bytes nor [UNK].
     pieces_per_word: pieces for each word, None where the script puts no blanks between words.
-    pieces_per_character: pieces for each character.
     byte_fallback: share of the pieces that are single bytes.
     unknown: share of the pieces that are [UNK].
     used: share of the vocabulary's own pieces that occur.
@@ -71,15 +62,15 @@ class PieceCounter:
     self._processor = processor
     ids = range(processor.get_piece_size())
     pieces = [processor.id_to_piece(piece) for piece in ids]
-    is_byte = np.array([processor.is_byte(piece) for piece in ids])
+    self._is_byte = np.array([processor.is_byte(piece) for piece in ids])
     is_special = [
       processor.is_control(piece) or processor.is_unknown(piece) or processor.is_unused(piece) for piece in ids
     ]
-    self.is_own = ~is_byte & ~np.array(is_special)
-    self._is_byte = is_byte
+    self.is_own = ~self._is_byte & ~np.array(is_special)
     # A character in bytes is counted at its first one: the others look like 10xxxxxx.
-    begins = [byte and int(piece[3:-1], 16) & 0xC0 != 0x80 for byte, piece in zip(is_byte, pieces, strict=True)]
-    self._begins_character = np.array(begins)
+    self._begins_character = np.array(
+      [is_byte and int(piece[3:-1], 16) & 0xC0 != 0x80 for is_byte, piece in zip(self._is_byte, pieces, strict=True)]
+    )
     self._length = np.array([len(piece.replace(_BLANK, '')) for piece in pieces])
     self.counts = np.zeros(len(pieces), np.int64)
     self.documents = self.words = self.unknown_characters = 0
@@ -128,52 +119,40 @@ def has_spaces(language: str) -> bool:
   return language.removeprefix('zh-min-').split('-')[0] not in _WITHOUT_SPACES or language.endswith('-Latn')
 
 
-# --- report ----------------------------------------------------------------------------------------------------------
-
-
 def report(
   processor: 'sentencepiece.SentencePieceProcessor', texts: Iterable[tuple[str, Iterable[str]]]
 ) -> tuple[dict[str, PieceStatistics], PieceStatistics]:
   """Statistics of each language's texts, and of all together; languages without text are left out."""
   of_language, whole = {}, PieceCounter(processor)
   for language, documents in texts:
-    counter, some = PieceCounter(processor), []
-    for text in documents:
-      some.append(text)
-      if len(some) == _DOCUMENTS_AT_ONCE:
-        counter.add_texts(some)
-        some = []
-    counter.add_texts(some)
+    counter, left = PieceCounter(processor), iter(documents)
+    while some := list(itertools.islice(left, _DOCUMENTS_AT_ONCE)):
+      counter.add_texts(some)
     if counter.documents:
       of_language[language] = counter.statistics(has_spaces=has_spaces(language))
       whole.add(counter)
   return of_language, whole.statistics(has_spaces=False)
 
 
-def _row(name: str, counts: PieceStatistics) -> tuple[str, ...]:
-  return (
-    name,
-    f'{counts.documents:,}',
-    f'{counts.characters:,}',
-    f'{counts.coverage:.2%}',
-    '' if counts.pieces_per_word is None else f'{counts.pieces_per_word:.2f}',
-    f'{counts.pieces_per_character:.3f}',
-    f'{counts.byte_fallback:.2%}',
-    f'{counts.unknown:.2%}',
-    f'{counts.used:.1%}',
-  )
+# Columns of the table: heading, field of `PieceStatistics`, format.
+_COLUMNS = (
+  ('texts', 'documents', ','),
+  ('characters', 'characters', ','),
+  ('covered', 'coverage', '.2%'),
+  ('/word', 'pieces_per_word', '.2f'),
+  ('/char', 'pieces_per_character', '.3f'),
+  ('bytes', 'byte_fallback', '.2%'),
+  ('unknown', 'unknown', '.2%'),
+  ('used', 'used', '.1%'),
+)
 
 
-def _refuse_other_share(corpus: 'Corpus', held_out: float | None) -> None:
-  if held_out is not None and corpus.recipe['held_out'] != held_out:
-    raise UsageError(
-      f'the corpus holds out a share of {corpus.recipe["held_out"]}, not {held_out}',
-      where=f'--held_out={held_out}, {corpus.folder}',
-      fix=f'--held_out={corpus.recipe["held_out"]}; or leave it out, for the documents to train on',
-    )
-
-
-_COLUMNS = ('', 'texts', 'characters', 'covered', '/word', '/char', 'bytes', 'unknown', 'used')
+def _show(console: Console, title: str, statistics: Mapping[str, PieceStatistics]) -> None:
+  text = lambda value, spec: '' if value is None else format(value, spec)
+  rows = [
+    (name, *(text(getattr(counts, field), spec) for _, field, spec in _COLUMNS)) for name, counts in statistics.items()
+  ]
+  console.table(title, ('', *(heading for heading, _, _ in _COLUMNS)), rows)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -195,41 +174,46 @@ def main(argv: Sequence[str]) -> int:
   parser.add_argument('--output', help='also write it all as JSON')
   options, _ = parse_flags(parser, argv)
 
-  def show():
-    from tasks.corpus.documents import CorpusConfig
+  return run_command('tasks.vocabulary report', lambda: _report(options))
 
-    console = Console()
-    processor = load_vocabulary(options.vocabulary)
-    config = CorpusConfig(held_out=options.held_out or 0, min_characters=1 if options.text else 100)
-    with corpus_or_temporary(options, config, console) as corpus:
-      _refuse_other_share(corpus, options.held_out)
-      split = 'train' if options.held_out is None else 'validation'
 
-      def texts() -> Iterator[tuple[str, Iterable[str]]]:
-        with console.task('reading') as update:
-          for number, language in enumerate(corpus.languages):
-            update(number / len(corpus.languages), language)
-            yield language, corpus.sample(language, split, options.characters)
+def _report(options: argparse.Namespace) -> None:
+  from tasks.corpus.documents import CorpusConfig
 
-      of_language, whole = report(processor, texts())
-    if not of_language:
-      raise UsageError('there is no text to report on', where=str(corpus.folder), fix='a larger --held_out, or none')
-    own = int(PieceCounter(processor).is_own.sum())
-    title = f'{options.vocabulary}: {processor.get_piece_size():,} pieces, {own:,} of text'
-    console.table(title, _COLUMNS, [*(_row(*item) for item in of_language.items()), _row('all', whole)])
-    left_out = [language for language in corpus.languages if language not in of_language]
-    if left_out:
-      console.say(f'no text: {", ".join(left_out)}')
-    if options.output:
-      content = {
-        'vocabulary': options.vocabulary,
-        'pieces': processor.get_piece_size(),
-        'own_pieces': own,
-        'held_out': options.held_out,
-        'languages': {language: dataclasses.asdict(counts) for language, counts in of_language.items()},
-        'all': dataclasses.asdict(whole),
-      }
-      with write_errors('the report', options.output):
-        write_whole(options.output, json.dumps(content, indent=1))
+  console = Console()
+  processor = load_vocabulary(options.vocabulary)
+  config = CorpusConfig(held_out=options.held_out or 0, min_characters=1 if options.text else 100)
+  with corpus_or_temporary(options, config, console) as corpus:
+    share = corpus.recipe['held_out']
+    if options.held_out not in (None, share):
+      raise UsageError(
+        f'the corpus holds out a share of {share}, not {options.held_out}',
+        where=f'--held_out={options.held_out}, {corpus.folder}',
+        fix=f'--held_out={share}; or leave it out, for the documents to train on',
+      )
+    split = 'train' if options.held_out is None else 'validation'
 
-  return run_command('tasks.vocabulary report', show)
+    def texts() -> Iterator[tuple[str, Iterable[str]]]:
+      with console.task('reading') as update:
+        for number, language in enumerate(corpus.languages):
+          update(number / len(corpus.languages), language)
+          yield language, corpus.sample(language, split, options.characters)
+
+    of_language, whole = report(processor, texts())
+  if not of_language:
+    raise UsageError('there is no text to report on', where=str(corpus.folder), fix='a larger --held_out, or none')
+  pieces, own = processor.get_piece_size(), int(PieceCounter(processor).is_own.sum())
+  _show(console, f'{options.vocabulary}: {pieces:,} pieces, {own:,} of text', of_language | {'all': whole})
+  if left_out := [language for language in corpus.languages if language not in of_language]:
+    console.say(f'no text: {", ".join(left_out)}')
+  if options.output:
+    content = {
+      'vocabulary': options.vocabulary,
+      'pieces': pieces,
+      'own_pieces': own,
+      'held_out': options.held_out,
+      'languages': {language: dataclasses.asdict(counts) for language, counts in of_language.items()},
+      'all': dataclasses.asdict(whole),
+    }
+    with write_errors('the report', options.output):
+      write_whole(options.output, json.dumps(content, indent=1))

@@ -20,7 +20,7 @@ from rembert.training.console import Console, Progress
 from rembert.training.loop import TrainConfig
 from rembert.training.preemption import Stopped, StopSignal
 from rembert.training.sharding import MeshConfig
-from tasks.corpus.local import corpus_or_text
+from tasks.corpus.build import corpus_or_text
 from tasks.vocabulary import check_vocabulary, load_vocabulary
 from tasks.xtreme.config import XtremeConfig
 

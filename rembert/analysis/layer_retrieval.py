@@ -26,7 +26,7 @@ from etils import epath
 
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number, model_facts
 from rembert.analysis.files import AlignedLines, read_aligned
-from rembert.data.text import TextEncoder, cut
+from rembert.data.sentence_batches import TextEncoder, cut
 from rembert.errors import UsageError
 from rembert.loading import LoadedModel, load
 from rembert.sentence_vectors import vectors_of_all_layers

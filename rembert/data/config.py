@@ -107,18 +107,10 @@ class VocabularyConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DataRequest:
-  """What a run asks of its data: which text, how it becomes rows, and what the batches look like.
+  """What a run asks of its data: which text, how it becomes rows, and what the global batch looks like.
 
-  Attributes:
-    data: the text.
-    batch_size: rows of the global batch.
-    sequence_length: tokens per row.
-    vocab_size: ids that the model has.
-    evaluation_rows: held-out rows per language.
-    seed: of sampling and masks.
-    vocabulary: of streamed text; a store has its own.
-    masking: shares and spans.
-    packing: how streamed documents fill rows; those of a store are packed.
+  `vocab_size` is that of the model, `evaluation_rows` are per language. `vocabulary` and `packing` are of streamed
+  text: a store has a vocabulary and packed rows of its own.
   """
 
   data: DataConfig

@@ -32,8 +32,6 @@ def sampling_rates(
 
   Args:
     sentences: n_l of each language; those without are left out.
-    alpha: the exponent.
-    max_share: the most that any language gets.
     max_upsampling: a sentence is drawn at most this many times as often as the average sentence of the corpus.
 
   Raises:
@@ -47,7 +45,15 @@ def sampling_rates(
   if max_upsampling is not None:
     limits = np.minimum(limits, max_upsampling * (numbers / numbers.sum()))
   if limits.sum() < 1 - _ROUNDING:
-    raise _impossible(len(counts), max_share, max_upsampling)
+    given = {'data.max_share': max_share, 'data.max_upsampling': max_upsampling}
+    given = {name: value for name, value in given.items() if value is not None}
+    least = {'data.max_share': f'1/{len(counts)} = {1 / len(counts):.4g}', 'data.max_upsampling': '1'}
+    together = ', more if both are given' if len(given) > 1 else ''
+    raise UsageError(
+      f'{len(counts)} language(s) within their limits do not make up a whole',
+      where=', '.join(f'{name} = {value}' for name, value in given.items()),
+      fix=[f'{name} of at least {least[name]}{together}, or None' for name in given],
+    )
   return dict(zip(counts, _limited(rates, limits).tolist(), strict=True))
 
 
@@ -64,18 +70,6 @@ def _limited(rates: np.ndarray, limits: np.ndarray) -> np.ndarray:
       return limits
     scale = (1 - limits[is_held].sum()) / rates[~is_held].sum()
   return np.where(is_held, limits, scale * rates) if is_held.any() else rates
-
-
-def _impossible(languages: int, max_share: float | None, max_upsampling: float | None) -> UsageError:
-  given = {'data.max_share': max_share, 'data.max_upsampling': max_upsampling}
-  given = {name: value for name, value in given.items() if value is not None}
-  least = {'data.max_share': f'1/{languages} = {1 / languages:.4g}', 'data.max_upsampling': '1'}
-  together = ', more if both are given' if len(given) > 1 else ''
-  return UsageError(
-    f'{languages} language(s) within their limits do not make up a whole',
-    where=', '.join(f'{name} = {value}' for name, value in given.items()),
-    fix=[f'{name} of at least {least[name]}{together}, or None' for name in given],
-  )
 
 
 def languages_of_rows(seed: int, step: int, rows: int, rates: Sequence[float]) -> np.ndarray:

@@ -60,10 +60,7 @@ def pack(
 
   Args:
     documents: ids of each document, beginning with number `start.document`.
-    sequence_length: S.
-    special: ids of [CLS], [SEP], [PAD].
     start: where to begin; packing from a place that was yielded gives the very rows that followed it.
-    config: how rows are filled.
 
   Yields:
     Ids of a row, int32 [S], and the place at which the next one begins. The last row may be short.

@@ -32,14 +32,7 @@ _READER_OPTIONS = 'readahead_buffer_size:0'  # rows are read one here, one there
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-  """One file of rows.
-
-  Attributes:
-    file: path below the store.
-    rows: records in it.
-    bytes: size.
-    sha256: of the content.
-  """
+  """One file of rows; its path is below the store."""
 
   file: str
   rows: int
@@ -52,11 +45,9 @@ class StoredLanguage:
   """What a store holds of a language.
 
   Attributes:
-    shards: of each split.
-    documents: of each split.
+    shards: of each split; so are `documents`.
     tokens: pieces of text in the rows of each split, without [CLS], [SEP] and [PAD].
-    sentences: in the training documents.
-    characters: in the training documents.
+    sentences: in the training documents; so are `characters`.
     lost: what was left out, and why, in counts.
   """
 
@@ -87,11 +78,8 @@ class TokenStore:
   """An open store.
 
   Attributes:
-    folder: where it lies.
     sequence_length: S of every row.
-    vocab_size: pieces of its vocabulary.
-    vocabulary_hash: SHA-256 of the SentencePiece model.
-    special: ids of special pieces.
+    vocabulary_hash: SHA-256 of the SentencePiece model, which has `vocab_size` pieces.
     languages: what there is of each.
     rates: sampling rates of its languages, if it was made of a SeqIO mixture; else None.
     manifest_hash: SHA-256 of the manifest: two stores with the same are the same.
@@ -150,14 +138,13 @@ class TokenStore:
     raise UsageError('no token store', where=str(file), fix='make one: python -m tasks.token_store --help')
 
   def _refuse_missing_shards(self) -> None:
-    wrong = []
-    for shard in self.shards():
-      file = self.file(shard)
-      size = file.stat().length if file.exists() else None
-      if size != shard.bytes:
-        wrong.append(
-          f'{shard.file} is missing' if size is None else f'{shard.file} has {size} bytes, not {shard.bytes}'
-        )
+    files = [(shard, self.file(shard)) for shard in self.shards()]
+    sizes = [(shard, file.stat().length if file.exists() else None) for shard, file in files]
+    wrong = [
+      f'{shard.file} is missing' if size is None else f'{shard.file} has {size} bytes, not {shard.bytes}'
+      for shard, size in sizes
+      if size != shard.bytes
+    ]
     if wrong:
       raise UsageError(
         f'{len(wrong)} shards of the store are missing or altered',

@@ -13,9 +13,9 @@ from etils import epath
 
 import rembert
 from rembert import configuration
+from rembert.data.finetune_batches import Row, TrainingRows
 from rembert.data.masking import SpecialIds
 from rembert.data.prefetch import prefetch
-from rembert.data.rows import Row, TrainingRows
 from rembert.errors import UsageError
 from rembert.hosts.together import Hosts
 from rembert.jobs import finetune_config

@@ -6,7 +6,7 @@ from typing import Any
 
 from etils import epath
 
-from rembert.data.rows import drawn
+from rembert.data.finetune_batches import drawn
 from rembert.errors import UsageError
 from rembert.jobs.finetune_config import FinetuneConfig
 from tasks.xtreme.benchmark import XtremeTask, get_task

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from rembert.data.rows import Row, judged_batches
+from rembert.data.finetune_batches import Row, judged_batches
 from rembert.errors import UsageError
 from rembert.jobs.finetune_config import FinetuneConfig
 from rembert.jobs.finetune_tasks import EvaluatedTask, FinetuneTasks

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rembert.command_line import run_command
-from rembert.data.sentence_rows import BATCH_SIZE
-from rembert.data.text import MASK, TextEncoder, cut
+from rembert.data.sentence_batches import BATCH_SIZE, MASK, TextEncoder, cut
 from rembert.errors import UsageError
 from rembert.model.config import DTYPES, Execution
 from rembert.storage import write_whole

@@ -14,7 +14,7 @@ from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import SpecialIds
 from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
-from rembert.data.stored_batches import StoredBatches
+from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
 from rembert.errors import UsageError, joined
 from rembert.storage import write_whole
@@ -130,7 +130,7 @@ def _statistics(part: StoredLanguage) -> LanguageStatistics:
 
 def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) -> OpenedData:
   # TensorFlow takes seconds to import: only streaming needs it.
-  from tasks.corpus.opening import find_corpus
+  from tasks.corpus.build import find_corpus
 
   data, vocabulary = request.data, request.vocabulary
   errors = []
@@ -153,7 +153,7 @@ def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) ->
   file = _prepared_vocabulary(corpus, vocabulary, rates, request.vocab_size, workdir, console)
 
   from tasks import registration
-  from tasks.wikipedia.registry import add_wikipedia
+  from tasks.text_tasks import add_wikipedia
 
   add_wikipedia(
     corpus=corpus,

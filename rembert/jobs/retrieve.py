@@ -19,8 +19,7 @@ from etils import epath
 from flax import nnx
 
 from rembert import checksums
-from rembert.data.sentence_rows import BATCH_SIZE
-from rembert.data.text import TextEncoder
+from rembert.data.sentence_batches import BATCH_SIZE, TextEncoder
 from rembert.errors import UsageError
 from rembert.jobs.predict import embed_lines
 from rembert.loading import LoadedModel

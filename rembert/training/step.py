@@ -71,7 +71,7 @@ def head_sums(head: str) -> Objective:
 
 
 def head_logits(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> jax.Array:
-  """Logits of a model's head for a batch of rows (`rembert.data.rows`), float32."""
+  """Logits of a model's head for a batch of rows (`rembert.data.finetune_batches`), float32."""
   inputs = {name: batch[name] for name in ('input_ids', 'token_type_ids', 'segment_ids')}
   return nnx.merge(graphdef, params)(**inputs, dropout_key=dropout_key).logits
 

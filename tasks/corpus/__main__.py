@@ -1,19 +1,19 @@
-"""The command line: `python -m tasks.corpus --dumps=FOLDER --output=CORPUS`."""
+"""The command line: `python -m tasks.corpus --dumps=FOLDER --output=CORPUS`; and flags that other commands share."""
 
 import argparse
-import functools
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rembert.command_line import parse_flags, run_command
-from tasks.corpus import flags as corpus_flags
+from rembert.errors import UsageError
 
 if TYPE_CHECKING:
   from rembert.training.console import Console
+  from tasks.corpus.build import BeamRunner
   from tasks.corpus.documents import CorpusConfig
   from tasks.corpus.format import Corpus
-  from tasks.corpus.runner import BeamRunner
   from tasks.corpus.sources import Part
 
 DESCRIPTION = """\
@@ -43,47 +43,135 @@ then
 """
 
 
+_KINDS = ('text', 'tfds', 'dumps')  # where --dumps has a default, the others come before it
+_MAKING = ('held_out', 'min_characters', 'dedupe', 'shard_mb')
+
+
+def add_sources(
+  flags: argparse.ArgumentParser, *, corpus: bool = True, mixture: bool = False, default: str | None = None
+) -> None:
+  """`--dumps`, `--text`, `--tfds`, and `--corpus`, `--mixture` if they are to be: one of them; and the languages."""
+  source = flags.add_mutually_exclusive_group(required=default is None)
+  if corpus:
+    source.add_argument('--corpus', metavar='CORPUS', help='a corpus made by python -m tasks.corpus')
+  if mixture:
+    source.add_argument('--mixture', metavar='NAME', help='a SeqIO task or mixture; its documents, rates, vocabulary')
+  more = f' (default: the {default} corpus)' if default else ''
+  source.add_argument(
+    '--dumps', metavar='FOLDER', default=default, help=f'MediaWiki dumps: a folder or glob, local or gs://{more}'
+  )
+  source.add_argument('--text', metavar='FOLDER', help='plain text, LL.txt[.xz|.gz|.bz2]; blank lines part documents')
+  source.add_argument('--tfds', metavar='NAME', help='a prepared dataset, {language} in its name or [split]')
+  flags.add_argument('--tfds_data_dir', metavar='DIR', help='where prepared datasets are')
+  flags.add_argument('--languages', metavar='CODES', help='codes, or mbert, rembert (default: all that are there)')
+
+
+def add_making(flags: argparse.ArgumentParser) -> None:
+  """How a corpus is made, None where a flag is not given; and how Apache Beam runs."""
+  flags.add_argument('--held_out', type=float, help='share of documents for validation (default 0.005)')
+  flags.add_argument('--min_characters', type=int, help='shorter documents are left out (default 100)')
+  flags.add_argument(
+    '--dedupe', choices=('paragraphs', 'documents', 'none'), help='what occurs once (default paragraphs, and documents)'
+  )
+  flags.add_argument('--shard_mb', type=float, help='input per shard, MB (default 64)')
+  flags.add_argument(
+    '--group_mb', type=float, default=256, help='languages done together, MB of input; 0: all at once (default 256)'
+  )
+  flags.add_argument(
+    '--runner', default='DirectRunner', help='DirectRunner (default), DataflowRunner, FlinkRunner, DaskRunner, …'
+  )
+  flags.add_argument('--workers', type=int, default=1, metavar='N', help='processes of the DirectRunner (default 1)')
+  flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+
+
+def _given(options: argparse.Namespace, names: Iterable[str]) -> dict:
+  return {name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
+
+
+def _source(options: argparse.Namespace) -> tuple[str, str]:
+  """The kind of the source that the options name, and its name."""
+  return next((kind, name) for kind in _KINDS if (name := getattr(options, kind)))
+
+
+def languages_of(options: argparse.Namespace) -> tuple[str, ...] | None:
+  """What `--languages` names, or None."""
+  return tuple(code.strip() for code in options.languages.split(',')) if options.languages else None
+
+
+def config_of(options: argparse.Namespace) -> 'CorpusConfig':
+  """How the options say that a corpus is made."""
+  from tasks.corpus.documents import CorpusConfig
+
+  given = _given(options, _MAKING)
+  if 'shard_mb' in given:
+    given['shard_bytes'] = max(1, int(given.pop('shard_mb') * (1 << 20)))
+  return CorpusConfig(**given)
+
+
+def parts_of(options: argparse.Namespace, console: 'Console') -> 'list[Part]':
+  """The parts of the source that the options name."""
+  from tasks.corpus.sources import find_parts
+
+  return find_parts(*_source(options), languages_of(options), data_dir=options.tfds_data_dir, say=console.say)
+
+
+def refuse_making_flags(options: argparse.Namespace, source: str, owner: str) -> None:
+  """Raises UsageError for flags that do not apply to a source: they belong to its owner."""
+  if given := _given(options, _MAKING):
+    raise UsageError(
+      f'these options belong to {owner}',
+      where=f'{" ".join(f"--{name}={value}" for name, value in given.items())} with {source}',
+      fix='leave them out, or make another corpus: python -m tasks.corpus --help',
+    )
+
+
+def runner_of(options: argparse.Namespace, beam_flags: Sequence[str]) -> 'BeamRunner':
+  """Where the options say that Beam runs; UsageError if it is not installed."""
+  from tasks.corpus.build import BeamRunner
+
+  return BeamRunner(options.runner, options.workers, tuple(beam_flags), options.traceback)
+
+
+def make_with_beam(options: argparse.Namespace, folder: str, runner: 'BeamRunner', console: 'Console') -> 'Corpus':
+  """The corpus of the source that the options name."""
+  from tasks.corpus.build import make_corpus
+
+  parts, config = parts_of(options, console), config_of(options)
+  return make_corpus(parts, folder, config, console, runner=runner, group_mb=options.group_mb)
+
+
+def corpus_or_temporary(
+  options: argparse.Namespace, config: 'CorpusConfig', console: 'Console'
+) -> 'contextlib.AbstractContextManager[Corpus]':
+  """The corpus that the options name, or one that is made in a temporary directory of the source that they name."""
+  from tasks.corpus.build import beam_command, temporary_corpus
+  from tasks.corpus.format import open_corpus
+
+  if options.corpus:
+    return contextlib.nullcontext(open_corpus(options.corpus).of_languages(languages_of(options), console.say))
+  kind, name = _source(options)
+  command = beam_command({kind: name, **_given(options, ('tfds_data_dir', 'languages', *_MAKING))}, '--corpus')
+  return temporary_corpus(parts_of(options, console), config, console, command=command)
+
+
 def parser() -> argparse.ArgumentParser:
   """The command line."""
+  raw = argparse.RawDescriptionHelpFormatter
   flags = argparse.ArgumentParser(
-    prog='python -m tasks.corpus',
-    description=DESCRIPTION,
-    epilog=EPILOG,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
+    prog='python -m tasks.corpus', description=DESCRIPTION, epilog=EPILOG, formatter_class=raw, allow_abbrev=False
   )
-  corpus_flags.add_sources(flags, corpus=False)
+  add_sources(flags, corpus=False)
   flags.add_argument('--output', required=True, metavar='CORPUS', help='folder of the corpus')
-  corpus_flags.add_making(flags)
-  corpus_flags.add_beam(flags)
+  add_making(flags)
   return flags
 
 
-def make_with_beam(
-  parts: 'list[Part]', folder: str, config: 'CorpusConfig', console: 'Console', runner: 'BeamRunner', group_mb: float
-) -> 'Corpus':
-  """Makes a corpus with Apache Beam, or opens the one that is there; see `making.make`."""
-  from tasks.corpus.making import make
-
-  def run(some, tell):
-    def build(pipeline):
-      from tasks.corpus import pipeline as corpus_pipeline
-
-      corpus_pipeline.build(pipeline, some, folder, config)
-
-    runner.run(build, folder)
-
-  return make(parts, folder, config, console, run, group_bytes=group_mb * (1 << 20))
-
-
 def run(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
-  """The whole of it."""
+  """Makes the corpus and shows it."""
   from rembert.training.console import Console
 
   console = Console()
-  runner = corpus_flags.runner_of(options, beam_flags)
-  parts, config = corpus_flags.parts_of(options, console.say), corpus_flags.config_of(options)
-  show(console, make_with_beam(parts, options.output, config, console, runner, options.group_mb))
+  show(console, make_with_beam(options, options.output, runner_of(options, beam_flags), console))
 
 
 def show(console: 'Console', corpus: 'Corpus') -> None:
@@ -98,7 +186,7 @@ def show(console: 'Console', corpus: 'Corpus') -> None:
   console.facts('Corpus', {**facts, 'folder': str(corpus.folder)})
 
 
-def show_lost(console: 'Console', losses) -> None:
+def show_lost(console: 'Console', losses: Sequence[Mapping[str, int]]) -> None:
   """What was left out of all languages, and why."""
   reasons = sorted({reason for lost in losses for reason in lost})
   if reasons:
@@ -108,7 +196,7 @@ def show_lost(console: 'Console', losses) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
   """Makes a corpus."""
   options, beam_flags = parse_flags(parser(), sys.argv[1:] if argv is None else argv)
-  return run_command('tasks.corpus', functools.partial(run, options, beam_flags), show_traceback=options.traceback)
+  return run_command('tasks.corpus', lambda: run(options, beam_flags), show_traceback=options.traceback)
 
 
 if __name__ == '__main__':

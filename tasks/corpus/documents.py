@@ -1,21 +1,20 @@
 """From documents as they were found to a corpus's: cleaning, held-out split, deduplication, as pure functions.
 
 A document is known by the hash of its text; the hash decides its split and its shard, and orders the shard. So nothing
-depends on who does what when: `pipeline` (Beam) and `local` call the same functions and write the same bytes.
+depends on who does what when: `build` writes the same bytes with Beam and without.
 """
 
 import dataclasses
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from rembert.data.token_store import SPLITS
 from rembert.errors import UsageError
 from tasks.corpus.sources import Lost, Part, RawDocument, bytes_by_language
 from tasks.wikipedia.cleaning import clean_wikitext
 
-DEDUPE = ('paragraphs', 'documents', 'none')
 # Marks that TFDS's `wiki40b` puts between the parts of an article.
 _WIKI40B_MARK = re.compile(r'\n?_(START_ARTICLE|START_SECTION|START_PARAGRAPH)_\n')
 
@@ -33,7 +32,7 @@ class CorpusConfig:
 
   held_out: float = 0.005
   min_characters: int = 100
-  dedupe: str = DEDUPE[0]
+  dedupe: str = 'paragraphs'
   shard_bytes: int = 64 << 20
 
   def __post_init__(self):
@@ -47,14 +46,11 @@ class CorpusConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-  """A clean document.
+  """A clean document, with the title and id of its `RawDocument`.
 
   Attributes:
-    language: code.
     digest: of the whole clean text, before paragraphs that also occur elsewhere were taken out.
     is_held_out: its split.
-    title: see `RawDocument`.
-    id: see `RawDocument`.
     paragraphs: in order.
   """
 
@@ -77,12 +73,7 @@ def digest_of(text: str) -> bytes:
 
 
 def is_held_out(text: str, held_out: float) -> bool:
-  """Whether a document belongs to validation: a pure function of its text, whatever source or order it comes in.
-
-  Args:
-    text: of the document.
-    held_out: share of the documents to hold out, 0 to 1.
-  """
+  """Whether a document is of the share `held_out`, 0 to 1, for validation: a function of its text alone."""
   digest = hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).digest()
   return int.from_bytes(digest, 'big') < held_out * 2**64
 
@@ -132,9 +123,6 @@ def keep_paragraphs(document: Document, kept: Iterable[int], config: CorpusConfi
   yield document if len(document.text) >= config.min_characters else Lost(document.language, 'too short')
 
 
-# --- shards -----------------------------------------------------------------------------------------------------------
-
-
 def numbers_of_shards(parts: Iterable[Part], config: CorpusConfig) -> dict[str, dict[str, int]]:
   """Shards of each language and split, by bytes of input."""
   numbers = {}
@@ -144,7 +132,7 @@ def numbers_of_shards(parts: Iterable[Part], config: CorpusConfig) -> dict[str, 
   return numbers
 
 
-def shard_of(document: Document, numbers: dict[str, dict[str, int]]) -> tuple[str, int]:
+def shard_of(document: Document, numbers: Mapping[str, Mapping[str, int]]) -> tuple[str, int]:
   """Split and number of the shard that a document belongs to."""
   split = SPLITS[document.is_held_out]
   return split, int.from_bytes(document.digest[:8], 'big') % numbers[document.language][split]

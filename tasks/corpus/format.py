@@ -23,7 +23,7 @@ from rembert.errors import UsageError, first_line
 from rembert.storage import write_whole
 from tasks.corpus.documents import Document
 from tasks.wikipedia.languages import chosen_languages, missing_in_words
-from tasks.wikipedia.sentences import count_sentences
+from tasks.wikipedia.text import count_sentences
 
 FORMAT = 1
 MANIFEST, RECIPE, NAME, VERSION = 'corpus.json', 'recipe.json', 'corpus', '1.0.0'
@@ -32,15 +32,7 @@ FEATURES = ('text', 'title', 'id')
 
 @dataclasses.dataclass(frozen=True)
 class LanguageStatistics:
-  """Counts of one language.
-
-  Attributes:
-    documents: to train on.
-    held_out: documents kept for evaluation.
-    sentences: in the documents to train on.
-    characters: likewise.
-    lost: what was left out, by reason.
-  """
+  """Counts of one language. Sentences and characters are those of the documents to train on; `lost` is by reason."""
 
   documents: int
   held_out: int
@@ -54,7 +46,6 @@ class Corpus:
   """An open corpus.
 
   Attributes:
-    folder: where it lies.
     languages: what there is of each, ordered by code.
     fingerprint: SHA-256 of corpus.json: two corpora with the same are the same.
     recipe: options and sources that it was made with.
@@ -87,14 +78,9 @@ class Corpus:
         break
 
   def of_languages(self, languages: Sequence[str] | None, say: Callable[[str], None] = lambda line: None) -> 'Corpus':
-    """The same corpus with some of its languages only.
+    """The same corpus with some of its languages only, as `chosen_languages` takes them and raises.
 
-    Args:
-      languages: codes, which must be there, or lists by name, of which those are taken that are there; None for all.
-      say: is given one line with the languages of a list that are missing.
-
-    Raises:
-      UsageError: a code is missing, or none of a list is there.
+    `say` is given one line with the languages of a list that are missing.
     """
     chosen = chosen_languages(languages, self.languages, where=str(self.folder))
     if missing := missing_in_words(languages or (), self.languages):
@@ -105,8 +91,7 @@ class Corpus:
 def open_corpus(folder: epath.PathLike) -> Corpus:
   """The finished corpus in a folder; reads corpus.json only.
 
-  Raises:
-    UsageError: there is none, or it is unfinished, damaged, or of another format.
+  UsageError if there is none, or it is unfinished, damaged, or of another format.
   """
   folder = epath.Path(folder)
   file = folder / MANIFEST
@@ -157,9 +142,6 @@ def read_texts(shard: epath.Path) -> Iterator[str]:
       where=str(shard),
       fix='copy the corpus again, or make it again in another folder: python -m tasks.corpus --help',
     ) from error
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,12 +196,7 @@ def finish_language(
 ) -> None:
   """Completes a language whose shards are written: shards without documents, TFDS's metadata, and its statistics.
 
-  Args:
-    folder: of the corpus.
-    language: code.
-    numbers: shards of each split.
-    written: the shards that have documents.
-    lost: what was left out, by reason.
+  `numbers` has the shards of each split, and `lost` what was left out, by reason.
   """
   shards: dict[str, list[WrittenShard]] = {}
   for split in SPLITS:

@@ -36,13 +36,9 @@ class Part:
   """What one worker reads at a time; small enough to be sent around.
 
   Attributes:
-    language: code.
     kind: `dump`, `tfds` or `text`.
-    path: of the file; for `tfds` the name of the dataset.
-    split: for `tfds`.
-    start: first example, for `tfds`.
-    stop: example after the last, for `tfds`.
-    data_dir: where prepared datasets lie, for `tfds`.
+    path: of the file; for `tfds` the name of the dataset, which lies in `data_dir`.
+    start: for `tfds`, the first example; `stop` is the example after the last.
     size: bytes, to share out the work by.
   """
 
@@ -61,7 +57,6 @@ class RawDocument:
   """A document as it was found, before the expensive part of cleaning.
 
   Attributes:
-    language: code.
     kind: of the part that it comes from.
     title: '' if it has none.
     id: of a page, `file:line` of plain text, the `id` of a TFDS example; '' if it has none.
@@ -86,18 +81,13 @@ class Lost:
   count: int = 1
 
 
-# --- parts ------------------------------------------------------------------------------------------------------------
-
-Say = Callable[[str], None]
-
-
 def find_parts(
   kind: str,
   name: str | Sequence[str],
   languages: Sequence[str] | None = None,
   *,
   data_dir: str | None = None,
-  say: Say = lambda line: None,
+  say: Callable[[str], None] = lambda line: None,
 ) -> list[Part]:
   """The parts of a source, ordered by language.
 
@@ -112,12 +102,10 @@ def find_parts(
   Raises:
     UsageError: nothing is found, or a language given by its code is missing.
   """
-  if kind == 'dumps':
-    parts = _dump_parts(name, languages)
-  elif kind == 'text':
-    parts = _text_parts(str(name), languages)
-  else:
+  if kind == 'tfds':
     parts = _tfds_parts(str(name), data_dir, languages)
+  else:
+    parts = _text_parts(str(name), languages) if kind == 'text' else _dump_parts(name, languages)
   if missing := missing_in_words(languages or (), {part.language for part in parts}):
     say(missing)
   return parts
@@ -231,9 +219,6 @@ def bytes_by_language(parts: Iterable[Part]) -> dict[str, int]:
   for part in parts:
     sizes[part.language] = sizes.get(part.language, 0) + part.size
   return sizes
-
-
-# --- documents --------------------------------------------------------------------------------------------------------
 
 
 def read_part(part: Part) -> Iterator[RawDocument | Lost]:

@@ -1,16 +1,16 @@
 """Wikitext to paragraphs of clean prose.
 
 The work is shared. Scanners that pass over the text once take out what a reader of the article's prose does not see:
-comments, references, tables, infoboxes (`blocks`), pictures, categories (`links`). Their cost is linear whatever the
-input, and they leave little. `mwparserfromhell`, a full parser and far slower, reads the arguments of the templates
-that stand in the middle of a sentence and carry a part of it (`templates`). Patterns undo the rest: marks of bold and
-italic, external links, tags, entities (`text`).
+comments, references, tables, infoboxes, pictures, categories. Their cost is linear whatever the input, and they leave
+little. `mwparserfromhell`, a full parser and far slower, reads the arguments of the templates that stand in the middle
+of a sentence and carry a part of it (`templates`). Patterns undo the rest: marks of bold and italic, links, tags,
+entities (`text`).
 
 Decisions:
 - Formulas: `<math>` is dropped with the blank before the punctuation after it, except where it is as plain as `x` or
   `n + 1`. Code blocks are dropped, inline `<code>` is kept.
-- Sections of notes, sources and links are dropped with their subsections (`blocks.boilerplate_headings`); so are
-  headings, unless asked for.
+- Sections of notes, sources and links are dropped with their subsections (`boilerplate_headings`); so are headings,
+  unless asked for.
 - A list item is a paragraph. A paragraph has at least three words, or eight characters of a script without blanks.
 - Text is NFC with single blanks; soft hyphens, zero-width spaces and direction marks go, joiners stay: they change
   how Persian, Hindi and emoji are written.
@@ -18,13 +18,26 @@ Decisions:
 """
 
 import dataclasses
+import functools
+import json
+import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from tasks.wikipedia.blocks import prose_lines, with_one_variant, without_elements, without_nesting, without_unclosed
-from tasks.wikipedia.links import LinkNamespaces, link_namespaces, with_plain_links_read
-from tasks.wikipedia.templates import with_parameters_read, with_templates_read, without_templates
-from tasks.wikipedia.text import tidy, without_inline_markup, without_placeholders
+from tasks.wikipedia import templates
+from tasks.wikipedia.text import (
+  HIDE,
+  NOTHING,
+  UNCLOSED,
+  LinkNamespaces,
+  is_embedded,
+  link_namespaces,
+  link_text,
+  tidy,
+  with_plain_links_read,
+  without_inline_markup,
+  without_placeholders,
+)
 
 LARGEST_ARTICLE = 4_000_000  # characters; MediaWiki stores at most 2 MiB of wikitext, so more is damage
 _MOST_ROUNDS = 4
@@ -39,11 +52,9 @@ _UNSPACED = re.compile(
 
 @dataclasses.dataclass
 class CleaningCounts:
-  """What cleaning met, filled while cleaning.
+  """What cleaning met, filled while cleaning: articles, paragraphs that were kept, and two kinds of failure.
 
   Attributes:
-    articles: texts cleaned.
-    paragraphs: paragraphs kept.
     fallbacks: paragraphs whose templates were removed by pattern, because the parser failed or the text is too large.
     unstable: paragraphs dropped because cleaning did not come to rest.
   """
@@ -112,8 +123,11 @@ class _Cleaner:
 
   def _rendered(self, text: str) -> Iterator[tuple[str, bool]]:
     """Paragraphs of any length, and whether each is a heading; a heading without prose below it is left out."""
+    text = without_placeholders(text).replace('\r\n', '\n').replace('\r', '\n')
+    text = templates.with_parameters_read(with_plain_links_read(without_elements(text)))
+    text = with_one_variant(without_nesting(text, self.namespaces), self.language)
     heading = ''
-    for line, is_heading in prose_lines(self._without_blocks(text), self.language, self._shown):
+    for line, is_heading in prose_lines(text, self.language, self._shown):
       paragraph = self._shown(line)
       if is_heading:
         heading = paragraph if self.keep_headings else ''
@@ -123,27 +137,14 @@ class _Cleaner:
           heading = ''
         yield paragraph, False
 
-  def _without_blocks(self, text: str) -> str:
-    text = without_placeholders(text).replace('\r\n', '\n').replace('\r', '\n')
-    text = without_elements(text)
-    text = with_plain_links_read(text)
-    text = with_parameters_read(text)
-    text = without_nesting(text, self.namespaces)
-    return with_one_variant(text, self.language)
-
   def _shown(self, line: str) -> str:
     """What a reader sees of a line."""
     line = without_unclosed(line)
     if '{{' in line:
-      line = self._with_templates_read(line)
+      read = templates.with_templates_read(line) if self.may_parse else None
+      self.counts.fallbacks += read is None
+      line = templates.without_templates(line) if read is None else read
     return tidy(without_inline_markup(line))
-
-  def _with_templates_read(self, line: str) -> str:
-    read = with_templates_read(line) if self.may_parse else None
-    if read is None:
-      self.counts.fallbacks += 1
-      read = without_templates(line)
-    return read
 
 
 def _is_long_enough(paragraph: str) -> bool:
@@ -153,3 +154,299 @@ def _is_long_enough(paragraph: str) -> bool:
     if words == _MIN_WORDS:
       return True
   return len(_UNSPACED.findall(paragraph, 0, 400)) >= _MIN_UNSPACED
+
+
+# --- elements: they go with what stands between their tags ------------------------------------------------------------
+
+# Dropped with what they hold.
+_DROPPED_ELEMENTS = (
+  'ref|references|gallery|timeline|score|imagemap|source|syntaxhighlight|pre|graph|mapframe|maplink|templatestyles|'
+  'templatedata|categorytree|inputbox|hiero|includeonly|indicator|style|script|chem|ce|rt|rp|rtc|math|nowiki|table'
+)
+_ELEMENT = re.compile(rf'<!--|<(/?)({_DROPPED_ELEMENTS})(?=[\s/>])([^<>]*)>', re.IGNORECASE)
+_END = {name: re.compile(rf'<(/?){name}(?=[\s/>])[^<>]*>', re.IGNORECASE) for name in _DROPPED_ELEMENTS.split('|')}
+_BLOCK = re.compile(r'</?(?:p|div|li|ul|ol|dl|dd|dt|tr|td|th|center|blockquote|poem|hr|h[1-6])(?:\s[^<>]*)?/?>', re.I)
+_TWO_BREAKS = re.compile(r'<br\s*/?>(?:\s*<br\s*/?>)+', re.IGNORECASE)
+_HIDDEN = re.compile(r'<span[^<>]*display:\s*none[^<>]*>[^<>]*</span>', re.IGNORECASE)
+_PLAIN_FORMULA = re.compile(r"[^\W_](?:[\w\s+\-=.,()/*!'][^\W_]?){0,20}")
+
+
+def without_elements(text: str) -> str:
+  """Drops comments and elements without prose, with what they hold; a tag without its end is dropped alone.
+
+  Elements that are paragraphs of their own become blank lines, `<nowiki>` becomes text, plain formulas stay.
+  """
+  if '<' not in text:
+    return text
+  out: list[str] = []
+  position = 0
+  never_closed: set[str] = set()
+  while match := _ELEMENT.search(text, position):
+    out.append(text[position : match.start()])
+    position = match.end()
+    if match[2] is None:
+      end = text.find('-->', position)
+      position = len(text) if end < 0 else end + 3
+      is_own_line = match.start() == 0 or text[match.start() - 1] == '\n'
+      if is_own_line and text[position : position + 1] == '\n':
+        position += 1  # as MediaWiki does: a comment on a line of its own does not part paragraphs
+      continue
+    name = match[2].lower()
+    if match[3].endswith('/'):
+      out.append(NOTHING if name == 'nowiki' else '')
+      continue
+    if match[1]:
+      continue
+    end = None if name in never_closed else _element_end(text, position, name)
+    if end is None:
+      never_closed.add(name)
+    if name == 'ref' and (end is None or end.group()[1] != '/'):
+      # Its end was forgotten, or another opens before: the rest of the line is lost, the article is not.
+      stop = len(text) if end is None else end.start()
+      newline = text.find('\n', position, stop)
+      position = newline if newline >= 0 else stop
+    elif end is None:
+      continue
+    else:
+      content = text[position : end.start()]
+      if name == 'nowiki':
+        out.append(content.replace('\n', ' ').translate(HIDE))
+      elif name == 'math' and _PLAIN_FORMULA.fullmatch(content.strip()):
+        out.append(content.strip())
+      position = end.end()
+  out.append(text[position:])
+  text = ''.join(out)
+  if '<' in text:
+    text = _HIDDEN.sub('', text) if 'display' in text else text
+    text = _BLOCK.sub('\n\n', _TWO_BREAKS.sub('\n\n', text))
+  return text
+
+
+def _element_end(text: str, position: int, name: str) -> re.Match[str] | None:
+  """The end tag of an element that opened before `position`; for a reference, also the start of the next one."""
+  depth = 1
+  for match in _END[name].finditer(text, position):
+    if match[1]:
+      depth -= 1
+    elif match.group().endswith('/>'):
+      continue
+    elif name == 'table':
+      depth += 1
+    elif name == 'ref':
+      return match
+    if not depth:
+      return match
+  return None
+
+
+# --- what nests: tables, templates and links, read in one pass with a stack -------------------------------------------
+
+_CLOSING = {'{{': '}}', '[[': ']]', '{|': '|}'}
+_OPENING = {closing: opening for opening, closing in _CLOSING.items()}
+# Tables begin and end at the start of a line. Of `|}}}` the first brace ends a table, of `|}}` none does: there the bar
+# is an empty last argument of a template.
+_BRACKET = re.compile(r'\{\{|\}\}|\[\[|\]\]|\n[ \t:]*\{\||\n[ \t]*\|\}(?!\}(?!\}))')
+
+_Open = tuple[str, list[str]]  # a bracket, and the text since
+
+
+def without_nesting(text: str, namespaces: LinkNamespaces) -> str:
+  """Drops tables, templates that are not part of a sentence, and links to files; puts labels for other links.
+
+  The text is without comments and elements. What is never closed is taken as text; a template that is never closed
+  leaves a mark for `without_unclosed`.
+  """
+  if not any(bracket in text for bracket in ('{', '[[', '}}', ']]')):
+    return text
+  text = '\n' + text
+  stack: list[_Open] = []
+  out: list[str] = []
+  position = 0
+  for match in _BRACKET.finditer(text):
+    pieces = stack[-1][1] if stack else out
+    pieces.append(text[position : match.start()])
+    position = match.end()
+    bracket = match.group()[-2:]
+    if bracket in _CLOSING:
+      if len(stack) < templates.DEEPEST:
+        stack.append((bracket, ['\n'] if bracket == '{|' else []))
+      continue
+    opening = _OPENING[bracket]
+    if bracket == '|}' and next((kind for kind, _ in reversed(stack) if kind != '[['), '') != '{|':
+      # No table is open: a bar before the end of a template.
+      pieces.append('\n|')
+      pieces.append('}' if text[position : position + 1] == '}' else '')
+      continue
+    if not stack or stack[-1][0] != opening:
+      if bracket == ']]':
+        pieces.append(bracket)
+        continue
+      if not any(kind == opening for kind, _ in stack):
+        continue
+      while stack[-1][0] != opening:
+        _give_up(stack, out, namespaces)
+    _, inside = stack.pop()
+    pieces = stack[-1][1] if stack else out
+    content = ''.join(inside)
+    if bracket == '}}':
+      pieces.append(templates.kept_for_reading(content))
+    elif bracket == ']]':
+      pieces.append(link_text(content, namespaces))
+    else:
+      pieces.append('\n')
+  (stack[-1][1] if stack else out).append(text[position:])
+  while stack:
+    _give_up(stack, out, namespaces)
+  return ''.join(out)
+
+
+def _give_up(stack: list[_Open], out: list[str], namespaces: LinkNamespaces) -> None:
+  """Takes the innermost open bracket as text."""
+  kind, inside = stack.pop()
+  pieces = stack[-1][1] if stack else out
+  if kind == '[[':
+    head = ''.join(inside[:1])
+    if is_embedded(head.partition('|')[0], namespaces):
+      # A picture that was never closed: its line is lost, the article is not.
+      inside = [''.join(inside).partition('\n')[2]]
+    else:
+      pieces.append(kind)
+  elif kind == '{{':
+    pieces.append(UNCLOSED)
+  pieces.extend(inside)
+
+
+def without_unclosed(line: str) -> str:
+  """Drops what a template that was never closed leaves on a line."""
+  if UNCLOSED not in line:
+    return line
+  head, _, rest = line.partition(UNCLOSED)
+  # At the start of a line it opens an infobox, whose name and first fields follow; elsewhere a word may.
+  return head + (rest.replace(UNCLOSED, '') if head.strip() else '')
+
+
+# --- language converters, `-{zh-hans:…;zh-hant:…}-` -------------------------------------------------------------------
+
+# Editions written in several scripts or standards, and the one to read, best first.
+_CONVERTED = {
+  **dict.fromkeys(('zh', 'wuu', 'gan', 'zh-classical', 'zh-yue'), ('zh-hans', 'zh-cn', 'zh')),
+  **dict.fromkeys(('sr', 'sh'), ('sr-ec', 'sr-cyrl')),
+  **dict.fromkeys(('kk', 'ku', 'uz', 'tg', 'crh', 'iu', 'shi', 'ban', 'tly', 'mni'), ()),
+}
+_CONVERTER = re.compile(r'-\{([^{}]*+)\}-')
+_VARIANT = re.compile(r'[a-z]{2,3}(?:-[a-z]{2,6})?', re.IGNORECASE)
+
+
+def with_one_variant(text: str, language: str) -> str:
+  """Puts one reading for each `-{…}-`: the language's first choice if it is there, else the first that is given.
+
+  Where the edition of the language has no converter, the text is returned as it is.
+  """
+  if '-{' not in text or language not in _CONVERTED:
+    return text
+  choices = _CONVERTED[language]
+
+  def reading(match: re.Match[str]) -> str:
+    flags, bar, rules = match[1].rpartition('|')
+    if bar and set(flags.replace(';', '').strip()) & set('HTD-'):
+      return ''  # a rule for the rest of the article, or a title: nothing is shown
+    if 'R' in flags:
+      return rules
+    variants = {}
+    for rule in rules.split(';'):
+      code, colon, shown = rule.rpartition('=>')[2].partition(':')
+      if colon and _VARIANT.fullmatch(code.strip()):
+        variants.setdefault(code.strip().lower(), shown.strip())
+    if not variants:
+      return rules
+    return next((variants[choice] for choice in choices if choice in variants), next(iter(variants.values())))
+
+  for _ in range(3):  # nested converters are rare, and shallow
+    text, changed = _CONVERTER.subn(reading, text)
+    if not changed:
+      break
+  return text
+
+
+# --- lines into paragraphs, as MediaWiki joins them; sections without prose -------------------------------------------
+
+_HEADING = re.compile(r'(={1,6})([^\n]+?)(={1,6})')
+_FEWEST_BARS = 2  # in a row of links to the neighbours of the article
+_LINE_MARKS = frozenset('*#:;|!-')
+_TABLE_ROW = re.compile(r'\||!(?=[^\n]*(?:!!|\|))')
+_ITALIC_LINE = re.compile(r"''(?!').{1,300}''\.?")
+_SENTENCE_END = re.compile(r'[.!?…。！？।॥؟۔։።။។»”")]\s*$')
+
+
+# The usual titles of sections without prose, not all, by language: the communities agreed on them.
+_HEADINGS = json.loads((pathlib.Path(__file__).parent / 'headings.json').read_text('utf-8'))
+
+
+@functools.cache
+def boilerplate_headings(language: str) -> frozenset[str]:
+  """Titles, case folded, of the sections without prose: English and the language's own.
+
+  For a language without a table, those of all tables: an edition that small writes its last sections after the model
+  of a larger neighbour.
+  """
+  chosen = [_HEADINGS['en'], _HEADINGS[language]] if language in _HEADINGS else _HEADINGS.values()
+  return frozenset(title.casefold() for titles in chosen for title in titles)
+
+
+def prose_lines(text: str, language: str, title_of: Callable[[str], str]) -> Iterator[tuple[str, bool]]:
+  """Yields the paragraphs of an article and its headings, in reading order, and whether each is a heading.
+
+  The lines of a paragraph are joined by blanks, a list item is a paragraph. Sections without prose are left out with
+  their subsections.
+
+  Args:
+    text: wikitext without blocks; markup within a line may be left.
+    language: Wikipedia's code; chooses the titles of the sections that are left out.
+    title_of: makes the title that a reader sees of the wikitext of a heading.
+  """
+  boilerplate = boilerplate_headings(language)
+  skipped_level = 0
+  paragraph: list[str] = []
+  is_at_top = True  # of a section, where notes on other articles stand
+  for line in text.split('\n'):
+    stripped = line.strip()
+    first = stripped[:1]
+    if first == '=' and (heading := _HEADING.fullmatch(stripped)):
+      if paragraph:
+        yield ' '.join(paragraph), False
+        paragraph = []
+      level = min(len(heading[1]), len(heading[3]))
+      if skipped_level and level > skipped_level:
+        continue
+      title = title_of(heading[2]).rstrip(' :').casefold()
+      skipped_level = level if title in boilerplate else 0
+      is_at_top = True
+      if not skipped_level:
+        yield heading[2], True
+      continue
+    if skipped_level:
+      continue
+    is_plain = first not in _LINE_MARKS and line[:1] not in (' ', '\t')
+    if is_plain and stripped and stripped.count(' | ') < _FEWEST_BARS:
+      paragraph.append(stripped)
+      is_at_top = False
+      continue
+    if paragraph:
+      yield ' '.join(paragraph), False
+      paragraph = []
+    if not stripped or stripped.startswith('----') or (first in '|!' and _TABLE_ROW.match(stripped)):
+      continue
+    if stripped.count(' | ') >= _FEWEST_BARS:
+      continue
+    if first in '*#:;':
+      item = stripped.lstrip('*#:; \t')
+      if first == ':' and is_at_top and _ITALIC_LINE.fullmatch(item):
+        continue  # a hatnote, from the time before there were templates for them
+      yield item, False
+    elif line[:1] in (' ', '\t') and not _SENTENCE_END.search(stripped):
+      continue  # MediaWiki shows such a line as code
+    else:
+      yield stripped, False
+    is_at_top = False
+  if paragraph:
+    yield ' '.join(paragraph), False

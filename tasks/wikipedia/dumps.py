@@ -14,11 +14,12 @@ import difflib
 import fnmatch
 import functools
 import html
+import itertools
 import logging
 import lzma
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
 from etils import epath
@@ -35,6 +36,9 @@ _DUMP_NAME = re.compile(rf'(?P<database>[a-z][a-z0-9_-]*?wiki)(?:[-_.].*)?{_ENDI
 _DUMP_SUFFIX = re.compile(rf'.*{_ENDING}', re.ASCII)
 # Beside the articles, a mirror's folder holds files of the same wiki that have no article text.
 _WITHOUT_TEXT = re.compile(r'-(abstract|stub|pages-logging|pages-meta-history|siteinfo|flow)[^/]*$')
+# `#REDIRECT [[…]]` in any language: one word right after the sign, while a list item has a blank there.
+_REDIRECT = re.compile(r'\s*#[^\W\d][^\[\]\n]{0,40}\[\[')
+_NAMESPACE = re.compile(rb'<namespace\s[^>]*key="(-?\d+)"[^>]*>([^<]+)</namespace>')
 
 
 @functools.cache
@@ -49,13 +53,7 @@ class DamagedDump(UsageError):
 
 @dataclasses.dataclass(frozen=True)
 class Dump:
-  """One dump file.
-
-  Attributes:
-    language: Wikipedia's code for the language (`languages.language_of_database`).
-    path: where the file lies, local or remote.
-    database: the first part of the file name: `enwiki`, `zh_min_nanwiki`.
-  """
+  """One dump file, local or remote; `database` is the first part of its name: `enwiki`, `zh_min_nanwiki`."""
 
   language: str
   path: epath.Path
@@ -64,15 +62,7 @@ class Dump:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """The newest revision of one page.
-
-  Attributes:
-    title: as shown, with spaces.
-    namespace: 0 for articles.
-    page_id: unique within a wiki; 0 where the export has none.
-    is_redirect: whether the page only points at another.
-    text: wikitext.
-  """
+  """The newest revision of one page. Articles are in namespace 0; `page_id` is 0 where the export has none."""
 
   title: str
   namespace: int
@@ -91,8 +81,7 @@ class ReadCounts:
     other_namespaces: of these, pages that are neither articles nor redirects.
     broken_pages: pages lost because they are not well-formed, not closed, or larger than 64 MiB.
     truncated: whether a file ended before its closing tag, or its archive before its end.
-    bytes_read: compressed bytes read so far.
-    bytes_total: compressed bytes of the files opened so far.
+    bytes_read: compressed bytes read so far, of `bytes_total` of the files opened so far.
   """
 
   pages: int = 0
@@ -102,9 +91,6 @@ class ReadCounts:
   truncated: bool = False
   bytes_read: int = 0
   bytes_total: int = 0
-
-
-# --- finding -------------------------------------------------------------------------------------------------------
 
 
 def find_dumps(
@@ -180,10 +166,9 @@ def _split_glob(pattern: str) -> tuple[epath.Path, str]:
 def _matches(pattern: str) -> Iterable[epath.Path]:
   path = epath.Path(pattern).expanduser()
   if path.is_dir():
-    for folder, _, names in path.walk():
-      for name in names:
-        if _DUMP_SUFFIX.fullmatch(name) and not name.startswith('.') and not _WITHOUT_TEXT.search(name):
-          yield folder / name
+    for file, _ in _files_below(path):
+      if not file.name.startswith('.') and not _WITHOUT_TEXT.search(file.name):
+        yield file
     return
   if path.exists():
     yield path
@@ -192,17 +177,22 @@ def _matches(pattern: str) -> Iterable[epath.Path]:
   if not rest or not root.exists():
     return
   if '**' in rest:  # epath refuses it; the walk is the same work on a local disk
-    for folder, _, names in root.walk():
-      for name in names:
-        inside = str(folder / name).removeprefix(str(root)).lstrip('/')
-        if fnmatch.fnmatchcase(inside, rest.replace('**/', '*')) and _DUMP_SUFFIX.fullmatch(name):
-          yield folder / name
+    glob = rest.replace('**/', '*')
+    yield from (file for file, inside in _files_below(root) if fnmatch.fnmatchcase(inside, glob))
     return
   for match in root.glob(rest):
     if match.is_dir():
       yield from _matches(str(match))
     elif _DUMP_SUFFIX.fullmatch(match.name):
       yield match
+
+
+def _files_below(root: epath.Path) -> Iterator[tuple[epath.Path, str]]:
+  """Files whose names end as those of dumps do, and where they lie below a folder."""
+  for folder, _, names in root.walk():
+    for name in names:
+      if _DUMP_SUFFIX.fullmatch(name):
+        yield folder / name, str(folder / name).removeprefix(str(root)).lstrip('/')
 
 
 def _what_is_there(pattern: str) -> str:
@@ -218,9 +208,6 @@ def _shortened(names: Sequence[str], most: int = 12) -> str:
   return ', '.join(names[:most]) + (f', … ({len(names)} in all)' if len(names) > most else '')
 
 
-# --- reading -------------------------------------------------------------------------------------------------------
-
-
 def read_pages(path: epath.PathLike, *, counts: ReadCounts | None = None) -> Iterator[Page]:
   """Yields the pages of one dump in file order, in constant memory.
 
@@ -233,15 +220,9 @@ def read_pages(path: epath.PathLike, *, counts: ReadCounts | None = None) -> Ite
   """
   path = epath.Path(path)
   counts = ReadCounts() if counts is None else counts
-  pages = broken = 0
-  archive, splitter = _Archive(path, counts), _Splitter()
-  namespaces: Mapping[str, int] = {}
+  archive, splitter, pages = _Archive(path, counts), _Splitter(counts), 0
   for fragment in splitter.split(_as_utf8(archive.chunks())):
-    if not pages:
-      namespaces = {name.casefold(): number for number, name in _namespaces(splitter.header).items()}
-    counts.broken_pages += splitter.lost - broken
-    broken = splitter.lost
-    page = _parse_page(fragment, namespaces)
+    page = _parse_page(fragment, splitter.namespaces)
     if page is None:
       counts.broken_pages += 1
       continue
@@ -250,7 +231,6 @@ def read_pages(path: epath.PathLike, *, counts: ReadCounts | None = None) -> Ite
     counts.redirects += page.is_redirect
     counts.other_namespaces += page.namespace != 0 and not page.is_redirect
     yield page
-  counts.broken_pages += splitter.lost - broken
   if not splitter.is_export and not archive.damage:
     raise _not_an_export(path)
   if splitter.is_closed and not archive.damage:
@@ -272,16 +252,14 @@ def read_articles(path: epath.PathLike, *, counts: ReadCounts | None = None) -> 
 def read_namespaces(path: epath.PathLike) -> dict[int, str]:
   """Returns the namespace names in the header of a dump, `{6: 'Datei', 14: 'Kategorie', …}`; empty without one.
 
-  Raises:
-    UsageError: the file cannot be opened.
-    DamagedDump: it is not a MediaWiki export.
+  Raises as `read_pages` does for a file that cannot be opened, or is not a MediaWiki export.
   """
   path = epath.Path(path)
-  archive, splitter = _Archive(path, ReadCounts()), _Splitter()
+  archive, splitter = _Archive(path, ReadCounts()), _Splitter(ReadCounts())
   next(splitter.split(_as_utf8(archive.chunks())), None)
   if not splitter.is_export and not archive.damage:
     raise _not_an_export(path)
-  return _namespaces(splitter.header)
+  return splitter.namespaces
 
 
 def _not_an_export(path: epath.Path) -> DamagedDump:
@@ -312,14 +290,9 @@ class _Archive:
     with file:
       first = file.read(_CHUNK)
       self._counts.bytes_read += len(first)
-      if first.startswith(b'BZh'):
-        yield from self._decompressed(file, first, bz2.BZ2Decompressor)
-      elif first.startswith(b'\xfd7zXZ\x00'):
-        yield from self._decompressed(file, first, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ))
-      elif first.startswith(b'\x1f\x8b'):
-        yield from self._decompressed(file, first, _GzipDecompressor)
-      else:
-        yield from self._raw(file, first)
+      data = self._raw(file, first)
+      new_decompressor = next((new for magic, new in _DECOMPRESSORS.items() if first.startswith(magic)), None)
+      yield from self._decompressed(data, new_decompressor) if new_decompressor else data
 
   def _raw(self, file, data: bytes) -> Iterator[bytes]:
     while data:
@@ -327,8 +300,7 @@ class _Archive:
       data = file.read(_CHUNK)
       self._counts.bytes_read += len(data)
 
-  def _decompressed(self, file, first: bytes, new_decompressor) -> Iterator[bytes]:
-    data = self._raw(file, first)
+  def _decompressed(self, data: Iterator[bytes], new_decompressor: Callable) -> Iterator[bytes]:
     decompressor, pending, is_between_streams = new_decompressor(), b'', True
     while True:
       if not pending and (is_between_streams or decompressor.needs_input):
@@ -360,59 +332,51 @@ class _GzipDecompressor:
   """`zlib` behind the interface that the decompressors of `bz2` and `lzma` share."""
 
   def __init__(self):
-    self._inflate = zlib.decompressobj(wbits=31)
-    self._may_hold_more = False
+    self._inflate, self.needs_input = zlib.decompressobj(wbits=31), True
 
   def decompress(self, data: bytes, max_length: int) -> bytes:
     chunk = self._inflate.decompress(self._inflate.unconsumed_tail + data, max_length)
-    self._may_hold_more = len(chunk) == max_length
+    self.needs_input = not self._inflate.unconsumed_tail and len(chunk) < max_length
     return chunk
 
-  @property
-  def eof(self) -> bool:
-    return self._inflate.eof
+  def __getattr__(self, name: str):
+    return getattr(self._inflate, name)  # eof, unused_data
 
-  @property
-  def needs_input(self) -> bool:
-    return not self._inflate.unconsumed_tail and not self._may_hold_more
 
-  @property
-  def unused_data(self) -> bytes:
-    return self._inflate.unused_data
+_DECOMPRESSORS: dict[bytes, Callable] = {
+  b'BZh': bz2.BZ2Decompressor,
+  b'\xfd7zXZ\x00': functools.partial(lzma.LZMADecompressor, lzma.FORMAT_XZ),
+  b'\x1f\x8b': _GzipDecompressor,
+}
 
 
 def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
   """The same text as UTF-8 without a byte order mark, whatever mark it begins with."""
-  first = next(chunks, b'')
-  encoding = None
-  if first.startswith(codecs.BOM_UTF8):
-    first = first[len(codecs.BOM_UTF8) :]
-  elif first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-    encoding = 'utf-16'
-  elif first.startswith((b'<\0', b'\0<')):
-    encoding = 'utf-16-le' if first.startswith(b'<') else 'utf-16-be'
+  first = next(chunks, b'').removeprefix(codecs.BOM_UTF8)
+  marks = {codecs.BOM_UTF16_LE: 'utf-16', codecs.BOM_UTF16_BE: 'utf-16', b'<\0': 'utf-16-le', b'\0<': 'utf-16-be'}
+  encoding = next((name for mark, name in marks.items() if first.startswith(mark)), None)
+  chunks = itertools.chain([first], chunks)
   if encoding is None:
-    yield first
-    yield from chunks
-    return
+    return chunks
   decoder = codecs.getincrementaldecoder(encoding)(errors='replace')
-  yield decoder.decode(first).encode('utf-8', 'replace')
-  for chunk in chunks:
-    yield decoder.decode(chunk).encode('utf-8', 'replace')
+  return (decoder.decode(chunk).encode('utf-8', 'replace') for chunk in chunks)
 
 
 class _Splitter:
   """Cuts a byte stream into pages.
 
+  Pages that are not closed or too large are counted as broken.
+
   Attributes:
-    header: what stands before the first page.
-    lost: pages so far that were not closed or were too large.
+    namespaces: names by number, in the header before the first page.
     is_export: whether the first 1 MiB held a page or the root element of an export.
     is_closed: whether the end of the export was seen after the last page.
   """
 
-  def __init__(self):
-    self.header, self.lost, self.is_export, self.is_closed = b'', 0, False, False
+  def __init__(self, counts: ReadCounts):
+    self.namespaces: dict[int, str] = {}
+    self.is_export = self.is_closed = False
+    self._counts = counts
 
   def split(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yields `<page>` … `</page>`; nothing when it is no export."""
@@ -432,31 +396,34 @@ class _Splitter:
         end += len(b'</page>')
         # A page that was never closed is followed by the next one's opening: only the last opening counts.
         start = buffer.rfind(b'<page>', begin, end)
-        self.lost += buffer.count(b'<page>', begin, max(start, begin))
+        self._counts.broken_pages += buffer.count(b'<page>', begin, max(start, begin))
         if start >= 0:
           yield bytes(buffer[start:end])
         elif not is_skipping:
-          self.lost += 1
+          self._counts.broken_pages += 1
         begin, is_skipping = end, False
       del buffer[:begin]
       searched = max(0, len(buffer) - len(b'</page>') + 1)
       if len(buffer) > _LARGEST_PAGE:
-        self.lost += not is_skipping
+        self._counts.broken_pages += not is_skipping
         is_skipping = True
         del buffer[: -len(b'</mediawiki>')]
         searched = 0
     if is_in_header:
       self._end_header(buffer, -1)
-    self.lost += buffer.count(b'<page>')
+    self._counts.broken_pages += buffer.count(b'<page>')
     self.is_closed = b'</mediawiki>' in buffer
 
   def _end_header(self, buffer: bytearray, first_page: int) -> None:
-    self.header = bytes(buffer if first_page < 0 else buffer[:first_page])
+    header = bytes(buffer if first_page < 0 else buffer[:first_page])
+    # By pattern: a header that was cut off is no document that a parser would take.
+    found = _NAMESPACE.findall(header)
+    self.namespaces = {int(key): html.unescape(name.decode('utf-8', 'replace')) for key, name in found}
     # Pages without a root element are a piece cut out of a dump: as good as any.
-    self.is_export = first_page >= 0 or b'<mediawiki' in self.header
+    self.is_export = first_page >= 0 or b'<mediawiki' in header
 
 
-def _parse_page(fragment: bytes, namespaces: Mapping[str, int]) -> Page | None:
+def _parse_page(fragment: bytes, namespaces: Mapping[int, str]) -> Page | None:
   """The page, None where it is broken. Inside an element no document type can stand, so no entity can be declared."""
   try:
     page = ElementTree.fromstring(fragment)
@@ -467,18 +434,10 @@ def _parse_page(fragment: bytes, namespaces: Mapping[str, int]) -> Page | None:
     text = revisions[-1].findtext('text') or ''
     number = page.findtext('ns')
     # Exports before version 0.6 (2012) have no <ns>, before 0.4 no <redirect>.
-    namespace = int(number) if number is not None else namespaces.get(title.partition(':')[0].casefold(), 0)
+    prefix = title.partition(':')[0].casefold()
+    by_title = (key for key, name in namespaces.items() if name.casefold() == prefix)
+    namespace = int(number) if number is not None else next(by_title, 0)
     is_redirect = page.find('redirect') is not None or _REDIRECT.match(text) is not None
     return Page(title, namespace, int(page.findtext('id') or 0), is_redirect, text)
   except (ElementTree.ParseError, ValueError):
     return None
-
-
-# `#REDIRECT [[…]]` in any language: one word right after the sign, while a list item has a blank there.
-_REDIRECT = re.compile(r'\s*#[^\W\d][^\[\]\n]{0,40}\[\[')
-_NAMESPACE = re.compile(rb'<namespace\s[^>]*key="(-?\d+)"[^>]*>([^<]+)</namespace>')
-
-
-def _namespaces(header: bytes) -> dict[int, str]:
-  # By pattern: a header that was cut off is no document that a parser would take.
-  return {int(key): html.unescape(name.decode('utf-8', 'replace')) for key, name in _NAMESPACE.findall(header)}

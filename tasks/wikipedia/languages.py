@@ -1,36 +1,29 @@
 """Wikipedia's codes for its editions, the names of their databases, and the language lists of published models."""
 
+import json
+import pathlib
 from collections.abc import Collection, Sequence
 
 from rembert.errors import UsageError
 
+_TABLES = json.loads((pathlib.Path(__file__).parent / 'languages.json').read_text('utf-8'))
+
 # The languages of multilingual BERT, cased: the 104 entries of google-research/bert's multilingual.md, in its order. It
 # names languages, not codes; the codes are Wikipedia's. "Norwegian (Bokmal)" is `no`. Chinese is two of the entries and
 # one Wikipedia, so that 104 languages are 103 editions. The last two are those that only the cased model has.
-_MBERT = """
-  af sq ar an hy ast az ba eu bar be bn bpy bs br bg my ca ceb ce zh-Hans zh-Hant cv hr cs da nl en et fi fr gl ka de el
-  gu ht he hi hu is io id ga it ja jv kn kk ky ko la lv lt lmo nds lb mk mg ms ml mr min ne new no nn oc fa pms pl pt pa
-  ro ru sco sr sh scn sk sl azb es su sw sv tl tg ta tt te tr uk ur uz vi vo war cy fy pnb yo
-  th mn
-"""
-MBERT = tuple(_MBERT.split())
+MBERT = tuple(_TABLES['mbert'])
 
 # RemBERT's 110 are not published. Its README says "mC4 and Wikipedia corpus over 110 languages"; the model card at
-# Hugging Face names the 103 codes below: the 101 languages of mC4, with bs and hr, which mC4 lacks.
-_ON_REMBERTS_CARD = """
-  af am ar az be bg bn bs ca ceb co cs cy da de el en eo es et eu fa fi fil fr fy ga gd gl gu ha haw hi hmn hr ht hu hy
-  id ig is it iw ja jv ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms mt my ne nl no ny pa pl ps pt ro ru sd
-  si sk sl sm sn so sq sr st su sv sw ta te tg th tr uk ur uz vi xh yi yo zh zu
-"""
+# Hugging Face names the 103 codes of `rembert_card`: the 101 languages of mC4, with bs and hr, which mC4 lacks.
 # Inferred: mC4 also has these six, the same languages in Latin letters, which no Wikipedia is written in.
-ROMANISED = ('bg-Latn', 'el-Latn', 'hi-Latn', 'ja-Latn', 'ru-Latn', 'zh-Latn')
+ROMANISED = tuple(_TABLES['romanised'])
 _CHINESE_SCRIPTS = ('zh-Hans', 'zh-Hant')
 # Inferred: what makes them 110. The rule here counts Chinese by its scripts, as multilingual BERT's list does. The
 # other sum that comes out right is mC4's `und`, text of no known language. The Wikipedias are the same by either.
-REMBERT = tuple(sorted({*_ON_REMBERTS_CARD.split(), *ROMANISED, *_CHINESE_SCRIPTS} - {'zh'}))
+REMBERT = tuple(sorted({*_TABLES['rembert_card'], *ROMANISED, *_CHINESE_SCRIPTS} - {'zh'}))
 
 # The languages of mC4 (T5's multilingual crawl), with those in Latin letters and without `und`, text of no known one.
-MC4 = tuple(sorted({*_ON_REMBERTS_CARD.split(), *ROMANISED} - {'bs', 'hr'}))
+MC4 = tuple(sorted({*_TABLES['rembert_card'], *ROMANISED} - {'bs', 'hr'}))
 
 LISTS = {'mbert': MBERT, 'rembert': REMBERT}
 
@@ -40,48 +33,27 @@ WITHOUT_EDITION = frozenset({'hmn', *ROMANISED})
 # Codes of the lists whose Wikipedia has another one. `fil`, standardised Tagalog, has none but the Tagalog one.
 _EDITIONS = {'fil': 'tl', **dict.fromkeys(_CHINESE_SCRIPTS, 'zh')}
 
-# Databases that were named before the code of their edition was settled, and the codes that were given up since. `nb`,
-# Bokmål, was never a database: it is what nowiki is written in.
-_RENAMED = {
-  'be-x-old': 'be-tarask',
-  'in': 'id',
-  'iw': 'he',
-  'ji': 'yi',
-  'jw': 'jv',
-  'mo': 'ro',
-  'nb': 'no',
-}
-
-# Databases in -wiki that are no Wikipedia in a language.
-_NO_EDITION = frozenset(
-  {
-    *('advisory', 'commons', 'donate', 'foundation', 'incubator', 'login', 'media', 'mediawiki', 'meta', 'nostalgia'),
-    *('outreach', 'quality', 'sources', 'species', 'strategy', 'sul', 'ten', 'test', 'testcommons', 'testwikidata'),
-    *('usability', 'vote', 'wikidata', 'wikifunctions', 'wikimania'),
-  }
-)
+# `renamed` has databases that were named before the code of their edition was settled, and codes that were given up
+# since. `nb`, Bokmål, was never a database: it is what nowiki is written in. `no_edition` has databases in -wiki that
+# are no Wikipedia in a language.
 
 
 def language_of_database(database: str) -> str | None:
-  """Returns Wikipedia's code for the language of a database, None where it is no language edition.
+  """Wikipedia's code for the language of a database, with or without its ending, or of a code that was given up.
 
-  Args:
-    database: with or without its ending, or a code that was given up: `enwiki`, `zh_min_nanwiki`, `zh_min_nan`, `iw`.
+  None where it is no language edition.
 
   >>> language_of_database('nowiki'), language_of_database('be_x_oldwiki'), language_of_database('zh_min_nan')
   ('no', 'be-tarask', 'zh-min-nan')
   """
   code = database.strip().lower().removesuffix('wiki').strip('-_').replace('_', '-')
-  if not code or code in _NO_EDITION or code.startswith('wikimania') or not code.replace('-', '').isalpha():
+  if not code or code in _TABLES['no_edition'] or code.startswith('wikimania') or not code.replace('-', '').isalpha():
     return None
-  return _RENAMED.get(code, code)
+  return _TABLES['renamed'].get(code, code)
 
 
 def edition_of(code: str) -> str | None:
-  """Returns the code of the Wikipedia that a language code stands for, None where there is none.
-
-  Args:
-    code: of one of `LISTS`, or whatever `language_of_database` takes; what neither knows is taken for an edition.
+  """The code of the Wikipedia that a code stands for, None where it has none; unknown codes are kept.
 
   >>> edition_of('iw'), edition_of('zh-Hant'), edition_of('fil'), edition_of('hmn')
   ('he', 'zh', 'tl', None)
@@ -111,12 +83,10 @@ def without_lists(languages: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
 
 
 def chosen_languages(languages: Sequence[str] | None, there: Collection[str], *, where: str) -> list[str]:
-  """The languages to take of those that are `there`, sorted.
+  """The languages to take of those that are `there`, sorted; `where` is what holds them.
 
   Args:
     languages: codes, or lists by name, of which those are taken that are there; None for all.
-    there: codes.
-    where: what holds them.
 
   Raises:
     UsageError: a code is missing, or none of a list is there.

@@ -17,7 +17,7 @@ import mwparserfromhell
 from mwparserfromhell.nodes import Argument, Template
 from mwparserfromhell.parser import ParserError
 
-from tasks.wikipedia.text import shield, unshield
+from tasks.wikipedia.text import SHIELD, UNSHIELD
 
 _LARGEST_PARSED = 20_000  # characters of a line that the parser is given
 _MOST_BARS = 100  # in a template that is part of a sentence
@@ -55,37 +55,24 @@ def _fraction(arguments: _Arguments) -> str:
   return '/'.join(parts if len(parts) == 2 else ['1', *parts])
 
 
-def _century(arguments: _Arguments) -> str:
-  return f'{arguments.get("1", "")}{arguments.get("2", "e")} siècle'
-
-
 def _last(arguments: _Arguments) -> str:
   numbers = [key for key in arguments if key.isdecimal()]
   return arguments[max(numbers, key=int)] if numbers else ''
 
 
-def _joined(arguments: _Arguments) -> str:
-  return ' '.join(value for key, value in arguments.items() if key.isdecimal() and value)
-
-
-def _gapless(arguments: _Arguments) -> str:
-  return ''.join(value for key, value in arguments.items() if key.isdecimal())
+def _joined(gap: str, arguments: _Arguments) -> str:
+  return gap.join(value for key, value in arguments.items() if key.isdecimal() and value)
 
 
 _COMPUTED: dict[str, _Rule] = {
   'converted': _converted,
   'quantity': _quantity,
   'fraction': _fraction,
-  'century': _century,
+  'century': lambda arguments: f'{arguments.get("1", "")}{arguments.get("2", "e")} siècle',
   'last': _last,
-  'joined': _joined,
-  'gapless': _gapless,
+  'joined': functools.partial(_joined, ' '),
+  'gapless': functools.partial(_joined, ''),
 }
-
-
-def _read_constant(text: str, arguments: _Arguments) -> str:
-  del arguments
-  return text
 
 
 def _fill(pattern: str, arguments: _Arguments) -> str:
@@ -105,7 +92,9 @@ def _rules() -> dict[str, _Rule]:
   """How the templates of the tables read, by name in small letters."""
   tables = json.loads((pathlib.Path(__file__).parent / 'templates.json').read_text('utf-8'))
   constants = {name: text for text, names in tables['constant'].items() for name in names}
-  rules: dict[str, _Rule] = {name: functools.partial(_read_constant, text) for name, text in constants.items()}
+  rules: dict[str, _Rule] = {}
+  for text, names in tables['constant'].items():
+    rules |= dict.fromkeys(names, lambda arguments, text=text: text)
   for number, table in (('1', 'first_argument'), ('2', 'second_argument')):
     names = [name for group in tables[table].values() for name in group]
     rules |= {name: functools.partial(_read_argument, number, constants.get(name)) for name in names}
@@ -162,8 +151,8 @@ def with_templates_read(line: str) -> str | None:
   try:
     # Of all markup the parser is shown templates only: it tries every reading of a bracket or a tag that is never
     # closed, which on a few kilobytes of them takes it minutes.
-    parsed = mwparserfromhell.parse(shield(line), skip_style_tags=True)
-    return unshield(_read_nodes(parsed))
+    parsed = mwparserfromhell.parse(line.translate(SHIELD), skip_style_tags=True)
+    return _read_nodes(parsed).translate(UNSHIELD)
   except (ParserError, RecursionError, ValueError, OverflowError):
     return None
 
@@ -197,7 +186,7 @@ def _read_nodes(wikicode: mwparserfromhell.wikicode.Wikicode) -> str:
 
 
 def _read_template(template: Template) -> str:
-  name = unshield(str(template.name))
+  name = str(template.name).translate(UNSHIELD)
   arguments: dict[str, str] = {}
   if function := _PARSER_FUNCTION.match(name):
     name, arguments['1'] = function[1], name[function.end() :].strip()

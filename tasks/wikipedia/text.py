@@ -1,24 +1,30 @@
-"""Text within a line: markup undone by patterns, stand-ins for signs that are text, and the last tidying."""
+"""Text within a line: links and other markup undone by patterns, stand-ins, the last tidying, counting sentences."""
 
+import dataclasses
+import functools
 import html
+import json
+import pathlib
 import re
 import unicodedata
+from collections.abc import Mapping
 
 # --- stand-ins --------------------------------------------------------------------------------------------------------
 
-# For signs that are text, so that no later step reads them as markup: noncharacters, which no text may hold. `hide` is
-# for the rest of the way, until `unhide` at its end; `shield` is around the parser of templates alone. The two use
-# different stand-ins, so neither undoes the other.
+# For signs that are text, so that no later step reads them as markup: noncharacters, which no text may hold. Tables for
+# `str.translate`. `HIDE` is for the rest of the way, until `UNHIDE` at its end, which drops the other marks too;
+# `HIDE_SEPARATORS` is for the signs that would part the arguments of a template around the text; `SHIELD` is for all
+# markup but templates, around their parser alone. They use different stand-ins, so neither undoes the other.
 _RESERVED = re.compile('[\ufdd0-\ufdef]')
 UNCLOSED = '\ufdd0'  # a template that was opened and never closed
 NOTHING = '\ufdd1'  # `<nowiki/>`: parts two quotes that would else be one mark
-_HIDDEN_CHARACTERS = "[]{}<>|'=*#:;_!-"
-_HIDE = {ord(c): chr(0xFDD2 + i) for i, c in enumerate(_HIDDEN_CHARACTERS)}
-_HIDE_SEPARATORS = {ord(c): _HIDE[ord(c)] for c in '|='}
-_UNHIDE = {ord(UNCLOSED): None, ord(NOTHING): None} | {0xFDD2 + i: c for i, c in enumerate(_HIDDEN_CHARACTERS)}
-_SHIELDED_CHARACTERS = "[]<>'&:/"
-_SHIELD = {ord(c): chr(0xFDE4 + i) for i, c in enumerate(_SHIELDED_CHARACTERS)}
-_UNSHIELD = {0xFDE4 + i: c for i, c in enumerate(_SHIELDED_CHARACTERS)}
+_HIDDEN = "[]{}<>|'=*#:;_!-"
+_SHIELDED = "[]<>'&:/"
+HIDE = {ord(c): chr(0xFDD2 + i) for i, c in enumerate(_HIDDEN)}
+HIDE_SEPARATORS = {ord(c): HIDE[ord(c)] for c in '|='}
+UNHIDE = {ord(UNCLOSED): None, ord(NOTHING): None} | {0xFDD2 + i: c for i, c in enumerate(_HIDDEN)}
+SHIELD = {ord(c): chr(0xFDE4 + i) for i, c in enumerate(_SHIELDED)}
+UNSHIELD = {0xFDE4 + i: c for i, c in enumerate(_SHIELDED)}
 
 
 def without_placeholders(text: str) -> str:
@@ -26,29 +32,102 @@ def without_placeholders(text: str) -> str:
   return _RESERVED.sub('', text)
 
 
-def hide(text: str) -> str:
-  """Puts stand-ins for every sign of markup."""
-  return text.translate(_HIDE)
+# --- links within the wiki: a label is read, a link to a picture or a category as nothing ----------------------------
+
+# `namespaces.json` has the names under which links embed a picture or file the article, by edition: the current one
+# first, then those that older text still uses. MediaWiki and its translators fixed them. A name missing there costs
+# little: a dump's own header names its namespaces (`dumps.read_namespaces`), and a picture is known by the ending of
+# its name.
+_NAMESPACES = json.loads((pathlib.Path(__file__).parent / 'namespaces.json').read_text('utf-8'))
+_MEDIA, _FILE, _CATEGORY = -2, 6, 14  # MediaWiki's numbers
 
 
-def hide_separators(text: str) -> str:
-  """Puts stand-ins for the signs that would part the arguments of a template around the text."""
-  return text.translate(_HIDE_SEPARATORS)
+@dataclasses.dataclass(frozen=True)
+class LinkNamespaces:
+  """Case-folded names under which a link embeds a picture or sound (`files`), or files the article (`categories`)."""
+
+  files: frozenset[str]
+  categories: frozenset[str]
 
 
-def unhide(text: str) -> str:
-  """Undoes `hide` and drops the other marks."""
-  return text.translate(_UNHIDE)
+def link_namespaces(own: Mapping[int, str] | None = None) -> LinkNamespaces:
+  """The names of all editions, and a wiki's own by MediaWiki's number, as `dumps.read_namespaces` finds them."""
+  return _link_namespaces(tuple((number, (own or {}).get(number, '')) for number in (_MEDIA, _FILE, _CATEGORY)))
 
 
-def shield(text: str) -> str:
-  """Puts stand-ins for all markup but templates."""
-  return text.translate(_SHIELD)
+@functools.lru_cache(maxsize=256)
+def _link_namespaces(own: tuple[tuple[int, str], ...]) -> LinkNamespaces:
+  files, categories = [*_NAMESPACES['files'].values(), _NAMESPACES['media']], [*_NAMESPACES['categories'].values()]
+  for number, name in own:
+    (categories if number == _CATEGORY else files).append([name] if name else [])
+  fold = lambda editions: frozenset(name.casefold() for names in editions for name in names)
+  return LinkNamespaces(fold(files), fold(categories))
 
 
-def unshield(text: str) -> str:
-  """Undoes `shield`."""
-  return text.translate(_UNSHIELD)
+_SIMPLE_LINK = re.compile(r'\[\[(?:[^\[\]{}|:\n]*+\|)?+([^\[\]{}|:=\n]++)\]\]')
+# A link that lacks a bracket: `[[Vienna|Viennese]`, `[Vienna|Viennese]]`.
+_HALF_LINK = re.compile(
+  r'\[(?:\[[^\[\]|:\n]{1,100}\|([^\[\]|\n]{1,100})\](?!\])|(?<!\[\[)[^\[\]|:\n]{1,100}\|([^\[\]|\n]{1,100})\]\])'
+)
+_FILE_NAME = re.compile(
+  r'\.(?:jpe?g|png|svg|gif|og[gav]|webm|pdf|djvu|tiff?|webp|mp[34]|wav|xcf|midi?|flac|opus)\s*$', re.IGNORECASE
+)
+_TEMPLATE_EDGE = re.compile(r'(\{\{|\}\})')
+_LANGUAGE_PREFIX = re.compile(r'[a-z]{2,3}|[a-z]{2,3}-[a-z-]{2,9}|simple|tarask')
+_PROJECT_PREFIXES = frozenset(_NAMESPACES['projects'])
+
+
+def with_plain_links_read(text: str) -> str:
+  """Reads the links that hold no other markup: nine in ten, at the speed of the pattern matcher."""
+  text = _SIMPLE_LINK.sub(r'\1', text)
+  return _HALF_LINK.sub(lambda match: match[1] or match[2], text)
+
+
+def is_embedded(target: str, namespaces: LinkNamespaces) -> bool:
+  """Whether a link to `target` shows a picture or offers a sound."""
+  prefix, colon, rest = target.partition(':')
+  if not colon:
+    return False
+  return prefix.strip().replace('_', ' ').casefold() in namespaces.files or _FILE_NAME.search(rest) is not None
+
+
+def link_text(content: str, namespaces: LinkNamespaces) -> str:
+  """What a reader sees of the link `[[content]]`; empty for pictures, categories, and the same article elsewhere.
+
+  The content is a target, and a label after a bar; links and templates within it have been read.
+  """
+  target, bar, label = content.partition('|')
+  prefix, colon, rest = target.partition(':')
+  if colon:
+    name = prefix.strip().replace('_', ' ')
+    if is_embedded(target, namespaces) or name.casefold() in namespaces.categories:
+      return ''
+    if _LANGUAGE_PREFIX.fullmatch(name) and name not in _PROJECT_PREFIXES:
+      return ''
+    if not name:  # `[[:de:Fluss]]`, `[[:Category:Rivers]]`: a link that is shown as any other
+      target = re.sub(r'[a-z-]{1,12}:', '', rest, count=1) if re.match(r'\s*[a-z-]{1,12}:', rest) else rest
+    elif name in _PROJECT_PREFIXES:
+      target = rest
+  if '\n\n' in content:
+    return content  # no link reaches over paragraphs: the brackets were not one
+  shown = label if label.strip() else target
+  if bar and not label.strip():
+    shown = re.sub(r'\s*\([^()]*\)\s*$', '', shown)  # `[[Mercury (planet)|]]`
+  return _as_argument(shown.strip(' ' if bar else None).replace('\n', ' '))
+
+
+def _as_argument(shown: str) -> str:
+  """The label with stand-ins for bars and equals signs: were it inside a template, they would part its arguments.
+
+  Those of templates in the label itself stay as they are, for they do part arguments.
+  """
+  if '{{' not in shown:
+    return shown.translate(HIDE_SEPARATORS)
+  depth, pieces = 0, []
+  for piece in _TEMPLATE_EDGE.split(shown):
+    depth += (piece == '{{') - (piece == '}}')
+    pieces.append(piece if depth else piece.translate(HIDE_SEPARATORS))
+  return ''.join(pieces)
 
 
 # --- external links, tags, marks of bold and italic, entities ---------------------------------------------------------
@@ -71,8 +150,7 @@ _QUOTES = re.compile("'{2,}")
 def without_inline_markup(line: str) -> str:
   """Drops marks, tags and addresses and keeps the words between them; reads entities.
 
-  Args:
-    line: wikitext of one paragraph, its templates read.
+  The line is wikitext of one paragraph, its templates read.
   """
   if '|' in line:
     line = _BROKEN_LINK.sub(r'\1', line)
@@ -112,15 +190,10 @@ def _without_quotes(line: str) -> str:
 
 def _without_entities(line: str) -> str:
   for _ in range(3):  # `&amp;nbsp;` is common
-    line, changed = _ENTITY.subn(_character, line)
+    line, changed = _ENTITY.subn(lambda match: html.unescape(match[0].rstrip(';') + ';'), line)
     if not changed:
       break
   return line
-
-
-def _character(match: re.Match[str]) -> str:
-  entity = match.group()
-  return html.unescape(entity if entity.endswith(';') else entity + ';')
 
 
 # --- blanks, characters that cannot be seen, and the parentheses and commas around what is gone -----------------------
@@ -156,8 +229,7 @@ _LEADING = re.compile(r'\.(?![.\w])|[-–—]\s')  # a dash is what a flag or an
 def tidy(paragraph: str) -> str:
   """Brings text to NFC and single blanks; drops invisible characters, empty parentheses and stray separators.
 
-  Args:
-    paragraph: text that may hold placeholders; they become the signs that they stand for.
+  Placeholders become the signs that they stand for.
   """
   for _ in range(6):
     tidied = _tidied_once(paragraph)
@@ -170,7 +242,7 @@ def tidy(paragraph: str) -> str:
 def _tidied_once(paragraph: str) -> str:
   paragraph = ' '.join(paragraph.split())
   if not paragraph.isprintable():
-    paragraph = _CONTROL.sub(' ', _INVISIBLE.sub('', unhide(paragraph)))
+    paragraph = _CONTROL.sub(' ', _INVISIBLE.sub('', paragraph.translate(UNHIDE)))
   if len(paragraph) > _LONGEST_UNCHECKED and not paragraph.isascii():
     paragraph = _MARKS.sub(r'\1', paragraph)
   if not unicodedata.is_normalized('NFC', paragraph):
@@ -187,3 +259,35 @@ def _tidied_once(paragraph: str) -> str:
     paragraph = _BLANK_BEFORE.sub('', paragraph)
   paragraph = paragraph.lstrip(_ORPHANS).rstrip(' |')
   return paragraph[leading.end() :] if (leading := _LEADING.match(paragraph)) else paragraph
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+# Terminators of scripts where they end a sentence wherever they stand.
+_FULL_STOP = re.compile('[。！？｡︒।॥؟۔։፧።፨၊။។៕᙮᠃᠉⸮꓿꘎꘏꛳꛷꣎꣏꩝꩞꩟꯫܀܁܂՜՞།༎‼⁇⁈⁉]+')
+# The Latin ones also stand in numbers, names and abbreviations: they need a blank or the end after them, no small
+# letter after that, and no single letter before.
+_LATIN_STOP = re.compile(r'(?<![^\W\d_]\b\.)(?<!\b[^\W\d_])[.!?…]+["\'”’»)\]]*(?=\s+[^\sa-zà-öø-ÿа-яёα-ω]|\s*$)')
+_GREEK_QUESTION = re.compile(r';(?=\s+[Α-ΩΆ-Ώ]|\s*$)')
+_ARMENIAN_COLON = re.compile(r':(?=\s+[Ա-Ֆ]|\s*$)')
+_THAI_CLAUSE = 12  # letters
+
+
+def count_sentences(paragraphs: list[str], language: str) -> int:
+  """Returns the number of sentences, at least one a paragraph: a cheap estimate, good enough to weigh languages by.
+
+  Thai and Lao end no sentence with a sign but part clauses and sentences by a blank: spaced pieces of at least 12
+  letters are counted instead.
+  """
+  return sum(_sentences(paragraph, language) for paragraph in paragraphs)
+
+
+def _sentences(paragraph: str, language: str) -> int:
+  if language in ('th', 'lo'):
+    return max(1, sum(len(piece) >= _THAI_CLAUSE for piece in paragraph.split()))
+  count = len(_FULL_STOP.findall(paragraph)) + len(_LATIN_STOP.findall(paragraph))
+  if language == 'el':
+    count += len(_GREEK_QUESTION.findall(paragraph))
+  elif language == 'hy':
+    count += len(_ARMENIAN_COLON.findall(paragraph))
+  return max(1, count)

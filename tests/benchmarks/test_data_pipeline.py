@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks import data_pipeline
-from rembert.data.stored_batches import StoredBatches
+from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import TokenStore
 
 TINY = data_pipeline.BatchSetting(rows=4, length=64, batches=3, vocab_size=1500)

@@ -6,8 +6,8 @@ import pytest
 from benchmarks import text_pipeline
 from benchmarks.interleaved import Unavailable
 from rembert.training.console import Console
+from tasks.corpus.build import temporary_corpus
 from tasks.corpus.documents import CorpusConfig
-from tasks.corpus.local import temporary_corpus
 from tasks.corpus.sources import find_parts
 
 TINY = text_pipeline.TextSetting(vocab_size=2000, passes=2)

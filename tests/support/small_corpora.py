@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Sequence
 
 from rembert.training.console import Console
+from tasks.corpus.build import make_corpus
 from tasks.corpus.documents import CorpusConfig
 from tasks.corpus.format import Corpus
-from tasks.corpus.local import make_corpus
 from tasks.corpus.sources import find_parts
 
 

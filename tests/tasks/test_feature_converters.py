@@ -94,7 +94,7 @@ def test_masks_are_those_of_mask_rows(length, seed, first_row, rate, shares, spe
   rows = np.concatenate([rows, np.full((1, length), special.pad, np.int32)])  # no candidates
   masked = feature_converters.mask(
     tf.constant(rows),
-    step_state=feature_converters.counter_random.step_state(seed, MASK_STREAM, 7),
+    step_state=feature_converters.counter_rng.step_state(seed, MASK_STREAM, 7),
     first_row=tf.constant(first_row, tf.int64),
     vocab_size=VOCAB,
     config=config,

@@ -10,8 +10,8 @@ from small_corpora import sample_corpus
 
 import tasks
 from tasks import mixtures
+from tasks.text_tasks import add_wikipedia
 from tasks.wikipedia.languages import MC4, REMBERT
-from tasks.wikipedia.registry import add_wikipedia
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 

@@ -7,7 +7,7 @@ import pytest
 import seqio
 from t5.evaluation import metrics as t5_metrics
 
-from rembert.data.rows import drawn
+from rembert.data.finetune_batches import drawn
 from rembert.errors import UsageError
 from tasks import registration, rows
 from tasks.tensorflow_import import tensorflow as tf

@@ -165,7 +165,7 @@ def test_the_command_line_trains_one_on_text_files(tmp_path, capsys):
 
 
 def test_what_cannot_end_well_is_told_before_anything_is_read(tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr('tasks.corpus.flags.parts_of', lambda *_: pytest.fail('the corpus was opened'))
+  monkeypatch.setattr('tasks.corpus.__main__.parts_of', lambda *_: pytest.fail('the corpus was opened'))
   assert vocabulary.main(['--size=500', f'--output={tmp_path / "v.model"}']) == 2
   assert 'at least 572' in capsys.readouterr().err
   (tmp_path / 'file').write_text('')

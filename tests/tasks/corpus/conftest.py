@@ -3,8 +3,8 @@
 import pytest
 
 from rembert.training.console import Console
+from tasks.corpus.build import make_corpus
 from tasks.corpus.documents import CorpusConfig
-from tasks.corpus.local import make_corpus
 from tasks.corpus.sources import find_parts
 
 

@@ -12,7 +12,7 @@ from small_corpora import sample_corpus
 from rembert.errors import UsageError
 from tasks.corpus.documents import digest_of, is_held_out
 from tasks.corpus.format import open_corpus
-from tasks.wikipedia.sentences import count_sentences
+from tasks.wikipedia.text import count_sentences
 
 
 @pytest.fixture(scope='module')
@@ -188,6 +188,6 @@ def test_a_shard_that_is_missing_or_damaged_is_an_error_that_names_it(make, tmp_
 
 
 def test_importing_what_opens_a_corpus_imports_no_tensorflow():
-  code = 'import sys, tasks.corpus.opening; print({"tensorflow", "seqio", "jax", "apache_beam"} & set(sys.modules))'
+  code = 'import sys, tasks.corpus.build; print({"tensorflow", "seqio", "jax", "apache_beam"} & set(sys.modules))'
   done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
   assert done.stdout.strip() == 'set()'

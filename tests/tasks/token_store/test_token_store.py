@@ -19,7 +19,7 @@ from rembert.data.packing import pack
 from rembert.data.token_store import TokenStore
 from tasks.corpus.documents import is_held_out
 from tasks.corpus.format import open_corpus, read_texts
-from tasks.token_store import shards
+from tasks.token_store import build
 from tasks.token_store.__main__ import main
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -175,14 +175,14 @@ def test_a_folder_with_another_store_is_refused_with_the_difference(small_store,
 def test_a_disk_that_fills_up_leaves_no_store_that_looks_whole(small_store, tmp_path, capsys, monkeypatch):
   written = []
 
-  def full(rows, path, dtype, write=shards.write_rows):
+  def full(rows, path, dtype, write=build.write_rows):
     written.append(path)
     if len(written) > 3:
       raise OSError('No space left on device')
     return write(rows, path, dtype)
 
   with monkeypatch.context() as patched:
-    patched.setattr(shards, 'write_rows', full)
+    patched.setattr(build, 'write_rows', full)
     assert main([*small_store.command, '--group_mb=0.0001', f'--output={tmp_path / "store"}']) == 1
   assert 'No space left on device' in capsys.readouterr().err
   assert not (tmp_path / 'store' / 'manifest.json').exists()

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.wikipedia.blocks import (
+from tasks.wikipedia.cleaning import (
   boilerplate_headings,
   prose_lines,
   with_one_variant,
@@ -10,8 +10,7 @@ from tasks.wikipedia.blocks import (
   without_nesting,
   without_unclosed,
 )
-from tasks.wikipedia.links import link_namespaces
-from tasks.wikipedia.text import unhide
+from tasks.wikipedia.text import UNHIDE, link_namespaces
 
 # --- elements ---------------------------------------------------------------------------------------------------------
 
@@ -40,7 +39,7 @@ def test_elements_without_prose_go_with_what_they_hold(wikitext, text):
 def test_what_nowiki_holds_is_text_and_is_not_read_as_markup():
   hidden = without_elements("A <nowiki>'''[[x]]'''</nowiki> river.")
   assert not set("'[]") & set(hidden)
-  assert unhide(hidden) == "A '''[[x]]''' river."
+  assert hidden.translate(UNHIDE) == "A '''[[x]]''' river."
 
 
 def test_a_comment_on_a_line_of_its_own_does_not_part_paragraphs():
@@ -93,7 +92,7 @@ def test_tables_boxes_and_pictures_go_and_what_is_read_in_a_sentence_stays(wikit
 def test_a_bar_in_a_label_does_not_part_the_arguments_of_the_template_around_it():
   [line] = without_nesting('{{nowrap|[[A|E=mc]]}}', link_namespaces()).strip().split('\n')
   assert '=' not in line
-  assert unhide(line) == '{{nowrap|E=mc}}'
+  assert line.translate(UNHIDE) == '{{nowrap|E=mc}}'
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tasks.wikipedia import cleaning
 from tasks.wikipedia.cleaning import CleaningCounts, clean_wikitext
 from tasks.wikipedia.dumps import find_dumps, read_articles, read_namespaces
-from tasks.wikipedia.sentences import count_sentences
+from tasks.wikipedia.text import count_sentences
 
 
 def clean(text, language='en', **options):

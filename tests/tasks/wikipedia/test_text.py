@@ -6,14 +6,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.wikipedia.text import (
+  HIDE,
+  HIDE_SEPARATORS,
   NOTHING,
+  SHIELD,
   UNCLOSED,
-  hide,
-  hide_separators,
-  shield,
+  UNHIDE,
+  UNSHIELD,
+  count_sentences,
+  is_embedded,
+  link_namespaces,
+  link_text,
   tidy,
-  unhide,
-  unshield,
+  with_plain_links_read,
   without_inline_markup,
   without_placeholders,
 )
@@ -27,28 +32,28 @@ _MARKUP = set("[]{}<>|'=*#:;_!-")
 
 @given(_TEXT)
 def test_what_is_hidden_holds_no_markup_and_comes_back(text):
-  hidden = hide(text)
+  hidden = text.translate(HIDE)
   assert not set(hidden) & _MARKUP
   assert len(hidden) == len(text)
-  assert unhide(hidden) == text
-  assert unhide(hide_separators(text)) == text
+  assert hidden.translate(UNHIDE) == text
+  assert text.translate(HIDE_SEPARATORS).translate(UNHIDE) == text
 
 
 @given(_TEXT)
 def test_a_shield_within_what_is_hidden_is_undone_alone(text):
-  hidden = hide_separators(text)
-  assert unshield(shield(hidden)) == hidden
-  assert not set(shield(text)) & set("[]<>'&:/")
+  hidden = text.translate(HIDE_SEPARATORS)
+  assert hidden.translate(SHIELD).translate(UNSHIELD) == hidden
+  assert not set(text.translate(SHIELD)) & set("[]<>'&:/")
 
 
 @given(st.text(st.characters(min_codepoint=0xFDC0, max_codepoint=0xFDFF)))
 def test_stand_ins_that_come_with_a_text_are_dropped(text):
   kept = without_placeholders(text)
-  assert kept == unhide(unshield(kept))
+  assert kept == kept.translate(UNSHIELD).translate(UNHIDE)
 
 
 def test_marks_leave_nothing():
-  assert unhide(f'a{NOTHING}b{UNCLOSED}') == 'ab'
+  assert f'a{NOTHING}b{UNCLOSED}'.translate(UNHIDE) == 'ab'
 
 
 # --- markup within a line ---------------------------------------------------------------------------------------------
@@ -154,3 +159,120 @@ def test_tidied_text_is_nfc_with_single_blanks(text):
   tidied = tidy(text)
   assert tidied == ' '.join(tidied.split())
   assert unicodedata.is_normalized('NFC', tidied)
+
+
+# --- namespaces -------------------------------------------------------------------------------------------------------
+
+NAMESPACES = link_namespaces()
+
+
+def test_namespace_names_are_case_folded_and_files_are_no_categories():
+  files, categories = NAMESPACES.files, NAMESPACES.categories
+  for names in (files, categories):
+    assert all(name == name.casefold() == name.strip() and name for name in names)
+  assert not files & categories
+  assert {'file', 'image', 'datei', 'файл', 'ไฟล์', 'ملف', 'चित्र', 'ファイル', 'picha'} <= files
+  assert {'category', 'kategorie', 'категория', 'หมวดหมู่', 'تصنيف', 'श्रेणी', 'jamii'} <= categories
+
+
+def test_a_wikis_own_names_stand_beside_those_of_all_editions():
+  own = link_namespaces({-2: 'Ton', 6: 'Ablage', 14: 'Sachgruppe', 0: '', 10: 'Vorlage'})
+  assert own.files == NAMESPACES.files | {'ton', 'ablage'}
+  assert own.categories == NAMESPACES.categories | {'sachgruppe'}
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('content', 'shown'),
+  [
+    ('river', 'river'),
+    ('sea|wide sea', 'wide sea'),
+    ('Mouth (river)|', 'Mouth'),
+    ('#Course|its course', 'its course'),
+    (':de:Fluss|Fluss', 'Fluss'),
+    (':fr:Fleuve', 'Fleuve'),
+    (':Category:Rivers', 'Category:Rivers'),
+    ('wikt:flow|flow', 'flow'),
+    ('wikt:ebb', 'ebb'),
+    ('Portal: Rivers|portal', 'portal'),
+    ('the [[\n\nnext paragraph', 'the [[\n\nnext paragraph'),
+  ],
+)
+def test_a_link_reads_as_its_label_or_else_as_its_target(content, shown):
+  assert link_text(content, NAMESPACES) == shown
+
+
+@pytest.mark.parametrize(
+  'content',
+  [
+    *('de:Fluss', 'fr:Fleuve', 'zh-min-nan:Hô', 'simple:River', 'Category:Rivers|*', 'Kategorie:Flüsse'),
+    *("File:X.jpg|thumb|A [[bank]] and ''mud''.", 'Datei:X.jpg|mini|hoch=1', 'ไฟล์:X.jpg|thumb', 'media:X.ogg|listen'),
+    'Xyz:Unknown.svg|20px',
+  ],
+)
+def test_links_to_pictures_categories_and_other_editions_show_nothing(content):
+  assert link_text(content, NAMESPACES) == ''
+
+
+def test_a_picture_is_known_by_its_namespace_or_by_the_ending_of_its_name():
+  assert is_embedded('Datei:Karte', NAMESPACES)
+  assert is_embedded('Ablage:Karte.svg', NAMESPACES)
+  assert not is_embedded('Ablage:Karte', NAMESPACES)
+  assert is_embedded('Ablage:Karte', link_namespaces({6: 'Ablage'}))
+  assert not is_embedded('Karte.svg', NAMESPACES)
+
+
+def test_links_that_lack_a_bracket_are_read_all_the_same():
+  half = 'A [[Danube|blue river] flows [Rhine|Rhenish]] on.'
+  assert with_plain_links_read(half) == 'A blue river flows Rhenish on.'
+
+
+_WORDS = st.text('abc dé川 (),.-', min_size=1, max_size=12).filter(str.strip)
+
+
+@given(_WORDS, st.none() | _WORDS)
+def test_plain_links_read_by_pattern_as_they_read_by_the_scanner(target, label):
+  content = target if label is None else f'{target}|{label}'
+  by_pattern = with_plain_links_read(f'x [[{content}]] y')
+  assert by_pattern.split() == f'x {link_text(content, NAMESPACES)} y'.split()
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('text', 'language', 'count'),
+  [
+    ('A river flows. It is wide! Is it deep? Yes…', 'en', 4),
+    ('It is 3.5 km long, e.g. near J. S. Bach St. It ends.', 'en', 2),
+    ('"It flows." He left. (It ended.)', 'en', 3),
+    ('No terminator at all', 'en', 1),
+    ('川は流れる。長い！深い？', 'ja', 3),
+    ('河流很长。它流入大海。', 'zh', 2),
+    ('नदी बहती है। वह चौड़ी है॥', 'hi', 2),
+    ('يجري النهر. هل هو عميق؟ نعم!', 'ar', 3),
+    ('دریا بہتا ہے۔ وہ چوڑا ہے۔', 'ur', 2),
+    ('Գետը հոսում է։ Այն լայն է:', 'hy', 2),
+    ('ወንዙ ይፈሳል። ሰፊ ነው፧', 'am', 2),
+    ('မြစ်သည် စီးဆင်းသည်။ ကျယ်ဝန်းသည်။', 'my', 2),
+    ('ទន្លេហូរ។ វាធំ។', 'km', 2),
+    ('Ο ποταμός κυλά. Είναι βαθύς; Ναι.', 'el', 3),
+    ('แม่น้ำไหลลงสู่ทะเลกว้าง น้ำในแม่น้ำลึกและเย็นมาก', 'th', 2),
+    ('แม่น้ำ 3 กม.', 'th', 1),
+    ('Река течёт. Она широка.', 'ru', 2),
+  ],
+)
+def test_sentences_are_counted_in_every_script(text, language, count):
+  assert count_sentences([text], language) == count
+
+
+def test_every_paragraph_counts_at_least_one_sentence():
+  assert count_sentences(['a river', 'A river. A sea.', 'the end'], 'en') == 4
+  assert count_sentences([], 'en') == 0
+
+
+@given(st.lists(st.text(), max_size=5), st.sampled_from(['en', 'th', 'el', 'hy', 'zh']))
+def test_paragraphs_count_one_by_one(paragraphs, language):
+  assert count_sentences(paragraphs, language) == sum(count_sentences([p], language) for p in paragraphs)

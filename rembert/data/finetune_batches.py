@@ -50,11 +50,9 @@ class TrainingRows:
   Attributes:
     tasks: all rows of each task, none longer than `sequence_length`.
     rates: of the tasks, in proportion.
-    head: see `padded`.
+    head: see `padded`; `pad` is the id of [PAD].
     batch_size: of the global batch.
     sequence_length: S.
-    pad: id of [PAD].
-    seed: of the order.
     process: index of this process, and how many there are; each takes its part of every batch.
   """
 
@@ -107,11 +105,9 @@ def judged_batches(
   The last batch is filled up with empty rows, which no index stands for.
 
   Args:
-    rows: at most `longest` ids of each.
-    head: see `padded`.
+    rows: at most `longest` ids of each, to which S is rounded up.
+    head: see `padded`; `pad` is the id of [PAD].
     batch_size: of the global batch.
-    longest: S is at most this.
-    pad: id of [PAD].
     process: index of this process, and how many there are.
   """
   by_length = np.argsort([len(row.input_ids) for row in rows], kind='stable')
@@ -129,10 +125,8 @@ def padded(rows: Sequence[Row], head: str, *, size: int, length: int, pad: int) 
 
   Args:
     rows: at most `size`; what is left is filled up with empty rows, whose labels are −1.
-    head: `classification`, `tagging` or `qa`.
-    size: B.
-    length: S, which no row exceeds.
-    pad: id of [PAD].
+    head: `classification`, `tagging` or `qa`; `pad` is the id of [PAD].
+    size: B; `length` is S, which no row exceeds.
   """
   batch = {name: np.zeros((size, length), np.int32) for name in ('token_type_ids', 'segment_ids')}
   batch['input_ids'] = np.full((size, length), pad, np.int32)

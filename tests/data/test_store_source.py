@@ -8,11 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from rembert.data import stored_batches
+from rembert.data import store_source
 from rembert.data.config import DataConfig, DataRequest
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
-from rembert.data.stored_batches import StoredBatches
+from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.jobs.pretrain_data import open_data
@@ -241,7 +241,7 @@ def test_processes_that_are_started_again_at_a_step_read_what_others_came_to(rea
 def test_step_a_million_is_as_near_as_step_0(source):
   # The best of several: a busy machine slows some of them down, a walk through a million steps would slow all.
   def seconds_to_the_first_batch(step):
-    stored_batches._permutation.cache_clear()
+    store_source._permutation.cache_clear()
     began = time.perf_counter()
     stream = source().batches(step)
     next(stream)

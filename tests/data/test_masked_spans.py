@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rembert.data import counter_random
-from rembert.data.chosen_tokens import LONGEST_WORD, chosen_spans, chosen_tokens
-from rembert.data.counter_random import row_states, uniform
+from rembert.data import counter_rng
+from rembert.data.counter_rng import row_states, uniform
+from rembert.data.masking import LONGEST_WORD, chosen_spans, chosen_tokens
 
 SIGMAS = 5
 OTHER, START, INSIDE = 0, 1, 2  # a token that cannot be chosen; one that begins a word; one that goes on with it
 
 
 def number_of(state, purpose, position):
-  return counter_random.bits(np.array([state]), counter_random.offsets(np.array([purpose + position])))[0]
+  return counter_rng.bits(np.array([state]), counter_rng.offsets(np.array([purpose + position])))[0]
 
 
 def words_of(kinds_S, budget):
@@ -37,7 +37,7 @@ def words_of(kinds_S, budget):
 
 def drawn_length(state, position, longest):
   weights = [1 / n for n in range(1, longest + 1)]
-  draw = uniform(number_of(state, counter_random.SPAN_LENGTH, position)) * sum(weights)
+  draw = uniform(number_of(state, counter_rng.SPAN_LENGTH, position)) * sum(weights)
   for n in range(1, longest):
     draw -= weights[n - 1]
     if draw < 0:
@@ -56,7 +56,7 @@ def plainly_chosen(state, kinds_S, budget, longest):
       positions = [position for word in span for position in word]
       units += [positions] if len(positions) <= budget else span
   chosen = []
-  for unit in sorted(units, key=lambda unit: number_of(state, counter_random.CHOICE, unit[0])):
+  for unit in sorted(units, key=lambda unit: number_of(state, counter_rng.CHOICE, unit[0])):
     if len(chosen) + len(unit) <= budget:
       chosen += unit
   return np.isin(np.arange(len(kinds_S)), chosen)
@@ -160,7 +160,7 @@ def test_spans_are_as_long_as_one_over_n_has_it(longest):
     np.testing.assert_array_equal(is_chosen, plainly_chosen(state, kinds[0], longest, longest))
   # All lengths of the first ten spans, which the row's end does not cut short.
   for j in range(10):
-    draws = uniform(counter_random.bits(states, counter_random.offsets(np.array([counter_random.SPAN_LENGTH + j]))))
+    draws = uniform(counter_rng.bits(states, counter_rng.offsets(np.array([counter_rng.SPAN_LENGTH + j]))))
     bounds = np.cumsum(1 / np.arange(1, longest + 1))
     cuts += np.bincount(np.searchsorted(bounds / bounds[-1], draws), minlength=longest)
   share = 1 / np.arange(1, longest + 1) / np.sum(1 / np.arange(1, longest + 1))

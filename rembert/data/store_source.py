@@ -22,8 +22,7 @@ from rembert.data.token_store import TokenStore
 _ROUNDS = 4  # of the block cipher that permutes row numbers; Grain's own default
 # Up to here a permutation is kept as a table: the cipher is slow where there are far fewer rows than it has blocks.
 _LARGEST_TABLE = 1 << 16
-# Rows that a thread prepares before it hands them over.
-_HANDED_OVER = 256
+_HANDED_OVER = 256  # rows that a thread prepares before it hands them over
 
 
 @functools.lru_cache(maxsize=512)
@@ -47,17 +46,7 @@ class StoredBatches:
   Languages are interleaved in exact proportion: of the first n rows, every language has its share to less than the
   number of languages. Each epoch of a language shows every row once, in an order of its own.
 
-  Attributes:
-    store: where the rows are.
-    rates: sampling rate of each language; its order numbers the languages.
-    batch_size: rows of the global batch.
-    vocab_size: upper bound of random replacements.
-    seed: of everything random here.
-    masking: shares and spans.
-    begins_word_V: whether a piece begins a word, bool; needed where `masking` asks for whole words.
-    evaluation_rows: held-out rows per language.
-    process: index of this process, and how many there are.
-    read_threads: threads that prepare batches ahead.
+  `read_threads` prepare batches ahead; other attributes are those of `rembert.data.batches.StreamedBatches`.
   """
 
   store: TokenStore

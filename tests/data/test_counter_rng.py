@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rembert.data import counter_random
-from rembert.data.counter_random import bits, distinct_bits, offsets, row_states, uniform
+from rembert.data import counter_rng
+from rembert.data.counter_rng import bits, distinct_bits, offsets, row_states, uniform
 
 # A right generator exceeds five standard deviations once in two million draws, and the seeds are fixed.
 SIGMAS = 5
@@ -129,10 +129,10 @@ def test_any_bit_of_a_coordinate_changes_half_of_all_bits(coordinate):
 
 def test_purposes_do_not_overlap():
   purposes = [
-    counter_random.CHOICE,
-    counter_random.SPAN_LENGTH,
-    counter_random.KIND,
-    counter_random.REPLACEMENT,
+    counter_rng.CHOICE,
+    counter_rng.SPAN_LENGTH,
+    counter_rng.KIND,
+    counter_rng.REPLACEMENT,
   ]
   assert sorted(purposes) == purposes
   assert min(np.diff(purposes)) >= 2**32

@@ -1,4 +1,4 @@
-"""SeqIO tasks of Wikipedia, `wikipedia.{language}`, and their mixtures; over a corpus or over TFDS's `wikipedia`.
+"""SeqIO tasks of text: `wikipedia.{language}` over a corpus or TFDS's `wikipedia`, with mixtures; `mc4.{language}`.
 
 Registering reads corpus.json at most. Rates of mixtures are functions: over TFDS, they need its metadata.
 """
@@ -11,16 +11,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 import seqio
+import tensorflow_datasets as tfds
 
 from rembert.data.mixture import sampling_rates
-from rembert.errors import UsageError, joined
+from rembert.errors import UsageError, first_line, joined
 from tasks import pretraining, registration
 from tasks.corpus.format import Corpus, open_corpus
 from tasks.seqio_vocabulary import RembertVocabulary
-from tasks.tfds_source import PreparedTfdsSource
-from tasks.wikipedia.languages import LISTS, without_lists
+from tasks.wikipedia.languages import LISTS, MC4, without_lists
 
-TFDS_NAME = 'wikipedia/20230601.{language}:1.0.0'
+WIKIPEDIA = 'wikipedia/20230601.{language}:1.0.0'  # TFDS's names
+COMMON_CRAWL = 'c4/multilingual:3.1.0'
 # Held out where TFDS has no split for it: the documents whose hash falls into the first of so many buckets.
 BUCKETS = 200
 _HASH_KEY = (0x72656D62, 0x65727431)  # any; it must not change
@@ -33,10 +34,6 @@ class CorpusSource(seqio.DataSource):
 
   `seqio.TfdsDataSource` reads the same files, with titles and ids, but skips a tenth as many examples per second and
   takes fifty threads. With `shuffle`, files come in random order; the order in a file is that of a hash already.
-
-  Args:
-    corpus: open.
-    language: code.
   """
 
   def __init__(self, corpus: Corpus, language: str):
@@ -80,18 +77,74 @@ class CorpusSource(seqio.DataSource):
     return f'{self._corpus.folder}, language {self._language}'
 
 
+class PreparedTfdsSource(seqio.TfdsDataSource):
+  """`seqio.TfdsDataSource` of a text dataset that never downloads or prepares one; examples have `text`.
+
+  Without `shuffle`, files are read one after the other, by no threads of its own: a hundred languages are read at a
+  time. Constructing one touches no file. `splits` are names of splits, to those of the dataset.
+  """
+
+  def __init__(self, tfds_name: str, splits: Mapping[str, str]):
+    super().__init__(tfds_name, splits=dict(splits), read_only=True)
+
+  def get_dataset(self, split='train', shuffle=True, seed=None, shard_info=None, **_) -> tf.data.Dataset:
+    """See `seqio.DataSource`.
+
+    Raises:
+      UsageError: the dataset is not prepared, or lacks the split.
+    """
+    self._refuse_unprepared(split)
+    if shuffle or shard_info:
+      return super().get_dataset(split, shuffle, seed, shard_info)
+    config = tfds.ReadConfig(
+      try_autocache=False,
+      skip_prefetch=True,
+      interleave_cycle_length=1,
+      num_parallel_calls_for_decode=1,
+      num_parallel_calls_for_interleave_files=1,
+    )
+    decoders = tfds.decode.PartialDecoding({'text': tfds.features.Text()})
+    loader = self.tfds_dataset
+    return loader.builder.as_dataset(split=loader._map_split(split), read_config=config, decoders=decoders)
+
+  def num_input_examples(self, split: str) -> int:
+    """See `seqio.DataSource`; raises as `get_dataset` does."""
+    self._refuse_unprepared(split)
+    return super().num_input_examples(split)
+
+  def _refuse_unprepared(self, split: str) -> None:
+    loader, problem = self.tfds_dataset, ''
+    tfds_split = loader._map_split(split)
+    try:
+      splits = loader.info.splits
+      if not splits:
+        problem = 'is not prepared'
+      elif tfds_split not in splits or not splits[tfds_split].num_examples:
+        problem = f'has no examples in its split {tfds_split}'
+    except Exception as error:  # TFDS raises whatever its file systems and parsers raise
+      problem = f'cannot be read: {first_line(error)}'
+    if problem:
+      name = loader.name.split(':')[0]
+      folder = loader.data_dir or os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets'
+      raise UsageError(
+        f'{name} {problem}',
+        where=f'TensorFlow Datasets, environment variable TFDS_DATA_DIR: {folder}',
+        fix=[
+          f'prepare it: tfds build {name} --data_dir=DIR; then export TFDS_DATA_DIR=DIR',
+          'or make a corpus of dumps, python -m tasks.corpus --help, and call tasks.add_wikipedia(corpus=…)',
+        ],
+      )
+
+
 class WikipediaSource(PreparedTfdsSource):
   """TFDS's `wikipedia` of one language, whose only split is divided by a hash of the text.
 
   `validation` is one document in `BUCKETS`, whatever order and version they come in; `train` the others. The numbers of
   examples are what is to be expected of that.
-
-  Args:
-    language: code of the edition.
   """
 
   def __init__(self, language: str):
-    name = TFDS_NAME.format(language=language)
+    name = WIKIPEDIA.format(language=language)
     super().__init__(name, splits={'train': 'train', 'validation': 'train'})
 
   def get_dataset(self, split='train', shuffle=True, seed=None, shard_info=None, **_) -> tf.data.Dataset:
@@ -128,7 +181,6 @@ def add_wikipedia(
       language of the two lists; one document in 200 is held out, by a hash of its text.
     vocabulary: a `sentencepiece.model`. None is the file that the environment variable `REMBERT_VOCABULARY` names when
       it is first needed.
-    name: the first part of the names.
     alpha: rates of the mixtures are proportional to n ** alpha, where n is the number of sentences of a language in a
       corpus; over TFDS, which counts no sentences, the number of documents.
     max_share: see `rembert.data.mixture.sampling_rates`.
@@ -154,11 +206,29 @@ def add_wikipedia(
     counts = lambda languages: {language: corpus.languages[language].sentences for language in languages}
   rates = functools.partial(sampling_rates, alpha=alpha, max_share=max_share, max_upsampling=max_upsampling)
   registration.remove_ours(name)
-  add_language_tasks(name, sources, RembertVocabulary(vocabulary))
+  _add_language_tasks(name, sources, RembertVocabulary(vocabulary))
   for suffix, languages in {'': tuple(sources), **EDITIONS}.items():
     if chosen := [language for language in languages if language in sources]:
-      of_chosen = functools.partial(lambda chosen: rates(counts(chosen)), chosen)
-      add_language_mixture(f'{name}.{suffix}' if suffix else name, name, chosen, of_chosen)
+      _add_language_mixture(f'{name}.{suffix}' if suffix else name, name, chosen, lambda some: rates(counts(some)))
+
+
+def _add_language_mixture(
+  name: str, tasks: str, languages: Sequence[str], rates: Callable[[Sequence[str]], Mapping[str, float]]
+) -> None:
+  """Registers a mixture of `TASKS.{language}`; their rates by language are found when one of them is needed."""
+  found = functools.cache(lambda: rates(languages))
+  language_of = {registration.valid_name(tasks, language): language for language in languages}
+  rate = lambda task: found().get(language_of[task.name], 0.0)
+  registration.add_mixture(name, dict.fromkeys(language_of, rate))
+
+
+def add_mc4(*, vocabulary: str | os.PathLike | None = None, name: str = 'mc4') -> None:
+  """Registers a SeqIO task for each language of mC4, over TFDS's `c4/multilingual`; see `add_wikipedia`."""
+  registration.remove_ours(name)
+  # TFDS has one split each: `de`, `de-validation`.
+  splits = {language: {'train': language, 'validation': f'{language}-validation'} for language in MC4}
+  sources = {language: PreparedTfdsSource(COMMON_CRAWL, of_language) for language, of_language in splits.items()}
+  _add_language_tasks(name, sources, RembertVocabulary(vocabulary))
 
 
 def numbers_of_documents(sources: Mapping[str, seqio.DataSource], languages: Sequence[str]) -> dict[str, int]:
@@ -174,7 +244,7 @@ def numbers_of_documents(sources: Mapping[str, seqio.DataSource], languages: Seq
   return counts
 
 
-def add_language_tasks(name: str, sources: Mapping[str, seqio.DataSource], vocabulary: RembertVocabulary) -> None:
+def _add_language_tasks(name: str, sources: Mapping[str, seqio.DataSource], vocabulary: RembertVocabulary) -> None:
   """Registers `NAME.{language}` over sources whose examples have `text`."""
   for language, source in sources.items():
     registration.add_task(
@@ -183,13 +253,3 @@ def add_language_tasks(name: str, sources: Mapping[str, seqio.DataSource], vocab
       preprocessors=[pretraining.tokenize],
       output_features=pretraining.features(vocabulary),
     )
-
-
-def add_language_mixture(
-  name: str, tasks: str, languages: Sequence[str], rates: Callable[[], Mapping[str, float]]
-) -> None:
-  """Registers a mixture of `TASKS.{language}`; their rates by language are found when one of them is needed."""
-  found = functools.cache(rates)
-  language_of = {registration.valid_name(tasks, language): language for language in languages}
-  rate = lambda task: found().get(language_of[task.name], 0.0)
-  registration.add_mixture(name, dict.fromkeys(language_of, rate))

@@ -9,12 +9,16 @@ import time
 
 import pytest
 from made_up_dumps import LAKE, RIVER, TOWN, dump_of, files_of, page
-from small_corpora import corpus_of_dumps
+from prepared_datasets import prepare_dataset
+from small_corpora import corpus_of_dumps, sample_corpus
 
+from rembert.data.config import DataConfig
 from rembert.errors import RunError, UsageError
+from rembert.training.console import Console
+from tasks.corpus import build
 from tasks.corpus import format as formats
-from tasks.corpus import making
 from tasks.corpus.__main__ import main
+from tasks.corpus.build import find_corpus
 from tasks.corpus.format import open_corpus
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -140,7 +144,7 @@ def test_a_disk_that_fills_up_leaves_no_corpus_that_looks_complete(in_process, t
     return write(folder, language, *rest)
 
   with monkeypatch.context() as patched:
-    patched.setattr('tasks.corpus.pipeline.write_shard', full)
+    patched.setattr('tasks.corpus.build.write_shard', full)
     assert main([*COMMAND, '--group_mb=0.0001', f'--output={tmp_path / "corpus"}']) == 1
   assert 'No space left on device' in capsys.readouterr().err
   with pytest.raises(UsageError, match='unfinished: 1 languages'):
@@ -183,7 +187,7 @@ def test_an_unknown_flag_is_refused_with_the_nearest(tmp_path, capsys, flag, nea
 
 def test_only_what_follows_two_dashes_is_passed_to_beam(tmp_path, monkeypatch):
   passed = []
-  monkeypatch.setattr('tasks.corpus.runner.BeamRunner.run', lambda self, build, where: passed.append(self.flags))
+  monkeypatch.setattr('tasks.corpus.build.BeamRunner.run', lambda self, build, where: passed.append(self.flags))
   main(['--dumps=sample', '--languages=sw', f'--output={tmp_path / "corpus"}', '--', '--project=p', '--region=r'])
   assert passed == [('--project=p', '--region=r')]
 
@@ -197,7 +201,7 @@ def test_a_folder_with_another_corpus_is_refused_with_the_difference(in_process,
 
 
 def test_more_text_than_one_process_takes_is_refused_with_the_command(dumps, tmp_path, monkeypatch):
-  monkeypatch.setattr(making, 'LARGEST', 100)
+  monkeypatch.setattr(build, 'LARGEST', 100)
   with pytest.raises(UsageError, match='too much text to prepare in this process') as caught:
     local(dumps, tmp_path / 'corpus')
   assert 'de: ' in caught.value.where
@@ -220,13 +224,13 @@ def test_a_disk_that_fills_up_in_this_process_is_one_error(dumps, tmp_path, monk
   def full(*_):
     raise OSError('No space left on device')
 
-  monkeypatch.setattr('tasks.corpus.local.write_shard', full)
+  monkeypatch.setattr('tasks.corpus.build.write_shard', full)
   with pytest.raises(RunError, match='the corpus could not be written: No space left on device'):
     local(dumps, tmp_path / 'corpus')
 
 
 def test_without_beam_there_is_one_error_with_the_command_that_installs_it(tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr('tasks.corpus.runner.importlib.util.find_spec', lambda name: None)
+  monkeypatch.setattr('tasks.corpus.build.importlib.util.find_spec', lambda name: None)
   assert main(['--dumps=sample', f'--output={tmp_path / "corpus"}']) == 2
   assert 'Apache Beam is not installed' in capsys.readouterr().err
   assert not (tmp_path / 'corpus').exists()
@@ -235,3 +239,80 @@ def test_without_beam_there_is_one_error_with_the_command_that_installs_it(tmp_p
 def test_text_that_is_all_held_out_is_no_text_to_train_on(dumps, tmp_path):
   with pytest.raises(UsageError, match='no text to train on'):
     local(dumps, tmp_path / 'corpus', held_out=1 - 1e-12)
+
+
+# --- the corpus of a streamed run: named, or made in the workdir once -------------------------------------------------
+
+CONSOLE = Console(is_quiet=True)
+
+
+@pytest.fixture
+def rivers(tmp_path):
+  """A folder with a dump of twenty documents."""
+  folder = tmp_path / 'dumps'
+  folder.mkdir()
+  (folder / 'dewiki-1-pages-articles.xml').write_bytes(dump_of(*(page(f'{n}', f'{RIVER} {n}', n) for n in range(20))))
+  return folder
+
+
+def test_dumps_become_a_corpus_in_the_workdir_once(rivers, tmp_path):
+  data = DataConfig(dumps=str(rivers), held_out=0.2, min_characters=20)
+  corpus = find_corpus(data, tmp_path / 'run', CONSOLE)()
+  assert corpus.folder == tmp_path / 'run' / 'corpus'
+  assert corpus.languages['de'].documents + corpus.languages['de'].held_out == 20
+  before = {path: path.stat().st_mtime_ns for path in (tmp_path / 'run').rglob('*')}
+  assert find_corpus(data, tmp_path / 'run', CONSOLE)() == corpus
+  assert {path: path.stat().st_mtime_ns for path in (tmp_path / 'run').rglob('*')} == before
+
+
+def test_a_prepared_dataset_becomes_the_corpus_that_its_text_gives(tmp_path):
+  documents = [{'title': f'T{n}', 'text': f'{RIVER} {n}'} for n in range(20)]
+  prepare_dataset('wikipedia', {'20230601.de': documents}, tmp_path / 'tfds')
+  options = {'tfds_data_dir': str(tmp_path / 'tfds'), 'languages': ('de',), 'held_out': 0.2, 'min_characters': 20}
+  corpus = find_corpus(DataConfig(source='tfds', **options), tmp_path / 'run', CONSOLE)()
+  texts = [text for split in ('train', 'validation') for text in corpus.texts('de', split)]
+  assert sorted(texts) == sorted(document['text'] for document in documents)
+  assert corpus.languages['de'].held_out > 0
+
+
+def test_a_corpus_that_is_named_is_opened_whatever_the_source(tmp_path):
+  named = sample_corpus(('el', 'sw'))
+  for source in 'dumps', 'tfds':
+    data = DataConfig(source=source, corpus=str(named.folder), languages=('sw',))
+    corpus = find_corpus(data, tmp_path, CONSOLE)()
+    assert (list(corpus.languages), corpus.fingerprint) == (['sw'], named.fingerprint)
+  assert not files_of(tmp_path)
+
+
+def test_what_is_missing_is_an_error_before_anything_is_made(tmp_path):
+  for data, words in (
+    (DataConfig(dumps=str(tmp_path / 'nowhere')), 'no dump found'),
+    (DataConfig(corpus=str(tmp_path / 'nowhere')), 'no corpus'),
+    (DataConfig(source='tfds'), 'list of languages'),
+  ):
+    with pytest.raises(UsageError, match=words):
+      find_corpus(data, tmp_path / 'run', CONSOLE)
+  assert not files_of(tmp_path)
+
+
+def test_a_workdir_with_another_corpus_is_refused_with_the_difference(rivers, tmp_path):
+  data = DataConfig(dumps=str(rivers), min_characters=20)
+  find_corpus(data, tmp_path / 'run', CONSOLE)()
+  with pytest.raises(UsageError, match='built with different options: min_characters') as caught:
+    find_corpus(DataConfig(dumps=str(rivers), min_characters=30), tmp_path / 'run', CONSOLE)()
+  assert caught.value.where == str(tmp_path / 'run' / 'corpus')
+
+
+def test_a_large_language_is_refused_with_the_command_for_it(rivers, tmp_path, monkeypatch):
+  monkeypatch.setattr(build, 'LARGEST', 100)
+  with pytest.raises(UsageError, match='too much text') as caught:
+    find_corpus(DataConfig(dumps=str(rivers), languages=('de',), held_out=0.1), tmp_path / 'run', CONSOLE)()
+  command = (
+    f'python -m tasks.corpus --dumps={rivers} --languages=de --held_out=0.1 --min_characters=100 --output=CORPUS'
+  )
+  assert caught.value.fix[0] == f'{command}; then --gin.data.corpus=CORPUS'
+
+
+def test_a_store_and_a_corpus_together_are_refused():
+  with pytest.raises(UsageError, match=r'data\.corpus names the text to train on'):
+    DataConfig(source='store', store='store', corpus='corpus')

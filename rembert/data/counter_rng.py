@@ -68,13 +68,9 @@ def distinct_bits(states_B: np.ndarray, first_number: int, count: int) -> tuple[
   The lowest bits are the column, so that sorting the numbers is enough to know whose they are. What is above decides:
   47 bits for 65,536 columns.
 
-  Args:
-    states_B: of the rows, uint64.
-    first_number: of each row's random numbers.
-    count: how many, S.
-
   Returns:
-    The numbers, uint64 [B, S]; and a mask for the bits that hold the column. No number is all ones.
+    Numbers `first_number` to `first_number` + `count` of the rows with these states, uint64 [B, S]; and a mask for the
+    bits that hold the column. No number is all ones.
   """
   columns_S = np.arange(count, dtype=np.uint64)
   column_bits = (1 << count.bit_length()) - 1

@@ -1,15 +1,57 @@
-"""Sentences side by side in rows of few lengths, for a trained model: little padding, and few shapes to compile."""
+"""Text for a trained model: ids of sentences, side by side in rows of few lengths.
+
+There is little padding, and there are few shapes to compile.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import sentencepiece
+from etils import epath
 
+from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 
-SHORTEST_ROW = 64
+MASK = '[MASK]'
+SHORTEST_ROW = 64  # a power of two
 BATCH_SIZE = 16  # rows of that length at a time, unless somebody asks for more
 _POSITIONS_A_SENTENCE = 4  # a row has no more sentences than it has room for with so many positions each
+
+
+class TextEncoder:
+  """Text to ids with a SentencePiece vocabulary of RemBERT, as `[CLS] text [SEP]`.
+
+  `[MASK]` in a text becomes the mask, with the space before it; the parts around it are words of their own. Hugging
+  Face's tokenizer does the same.
+  """
+
+  def __init__(self, vocabulary: epath.PathLike):
+    self._processor = sentencepiece.SentencePieceProcessor()
+    self._processor.LoadFromSerializedProto(epath.Path(vocabulary).read_bytes())
+    self.special = SpecialIds()
+
+  def encode(self, text: str) -> list[int]:
+    """Ids of one text with [CLS] and [SEP]."""
+    parts = text.split(MASK)
+    ids = [self.special.cls]
+    for index, part in enumerate(parts):
+      is_before_mask = index < len(parts) - 1
+      ids += self._processor.encode(part.rstrip() if is_before_mask else part)
+      ids += [self.special.mask] if is_before_mask else []
+    return [*ids, self.special.sep]
+
+  def piece(self, index: int) -> str:
+    """The piece, as written in the vocabulary."""
+    return self._processor.id_to_piece(int(index)) if index < self._processor.get_piece_size() else f'[{index}]'
+
+  def __len__(self) -> int:
+    return self._processor.get_piece_size()
+
+
+def cut(ids: Sequence[int], longest: int) -> list[int]:
+  """At most `longest` ids; [SEP] stays the last."""
+  return list(ids) if len(ids) <= longest else [*ids[: longest - 1], ids[-1]]
 
 
 class SentenceBatch(NamedTuple):
@@ -43,10 +85,9 @@ def packed_sentences(
   that come later, which are shorter, go where they leave the least room (best fit decreasing).
 
   Args:
-    sentences: ids, at most `longest` of each.
+    sentences: ids, at most `longest` of each, the positions of the model.
     pad: id of [PAD].
     batch_size: rows of 64 positions in a batch; of longer rows fewer.
-    longest: positions of the model.
 
   Raises:
     UsageError: a sentence is too long.
@@ -56,7 +97,8 @@ def packed_sentences(
   rows_a_batch = lambda row_length: max(1, batch_size * min(SHORTEST_ROW, longest) // row_length)
   for row_length, rows in _rows(sentences, longest, rows_a_batch).items():
     for start in range(0, len(rows), rows_a_batch(row_length)):
-      yield _batch(sentences, rows[start : start + rows_a_batch(row_length)], row_length, pad)
+      chosen = rows[start : start + rows_a_batch(row_length)]
+      yield _batch(sentences, chosen, row_length, pad)
 
 
 def _rows(
@@ -69,7 +111,7 @@ def _rows(
     length = len(sentences[sentence])
     left = next((left for left in range(length, longest + 1) if with_room[left]), None)
     if left is None:
-      left = row_length = _row_length(length, longest)
+      left = row_length = min(longest, max(SHORTEST_ROW, 1 << (length - 1).bit_length()))
       added: list[list[int]] = [[] for _ in range(rows_a_batch(row_length))]
       rows.setdefault(row_length, []).extend(added)
       with_room[left] += [(row_length, row) for row in reversed(added)]
@@ -78,13 +120,6 @@ def _rows(
     if len(row) < most_sentences(row_length):
       with_room[left - length].append((row_length, row))
   return rows
-
-
-def _row_length(length: int, longest: int) -> int:
-  row_length = SHORTEST_ROW
-  while row_length < length:
-    row_length *= 2
-  return min(row_length, longest)
 
 
 def _batch(sentences: Sequence[Sequence[int]], rows: list[list[int]], row_length: int, pad: int) -> SentenceBatch:

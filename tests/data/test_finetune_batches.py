@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rembert.data.finetune_batches import TrainingRows, judged_batches, padded
 from rembert.data.mixture import EPOCH_STREAM, random_stream
-from rembert.data.rows import TrainingRows, judged_batches, padded
 from rembert.errors import UsageError
 
 PAD = 7

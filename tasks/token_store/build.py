@@ -1,0 +1,303 @@
+"""A token store is built: documents as ids, in a fixed order → packed rows → ArrayRecord shards, by Apache Beam.
+
+One worker makes a shard from documents in a fixed order, so the bytes do not depend on the workers.
+"""
+
+import abc
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from etils import epath
+
+from rembert.command_line import import_modules
+from rembert.data.batches import SourcePlace
+from rembert.data.masking import SpecialIds
+from rembert.data.mixture import sampling_rates
+from rembert.data.packing import PackingConfig, pack
+from rembert.data.token_store import (
+  FORMAT,
+  MANIFEST,
+  SPLITS,
+  VOCABULARY,
+  Shard,
+  StoredLanguage,
+  TokenStore,
+  row_dtype,
+  sha256_of,
+)
+from rembert.errors import UsageError
+from rembert.plotting.training import plot_languages
+from rembert.storage import write_errors, write_whole
+from rembert.training.console import Console
+from tasks.corpus.build import BeamRunner, refuse_other_recipe, run_in_groups
+from tasks.corpus.format import LanguageStatistics, read_texts
+from tasks.vocabulary import load_vocabulary
+
+if TYPE_CHECKING:
+  import apache_beam as beam
+
+# group_size 1: rows are read one by one. More would make every read decompress its neighbours.
+_WRITER_OPTIONS = 'group_size:1,max_parallelism:1'
+
+
+@dataclasses.dataclass(frozen=True)
+class StoreConfig:
+  """Everything but the documents that decides the bytes of a store.
+
+  The folder is where it is written; vocabulary size and special ids are those of the vocabulary.
+  """
+
+  folder: str
+  vocab_size: int
+  sequence_length: int
+  packing: PackingConfig
+  special: SpecialIds
+
+  def __post_init__(self):
+    if not 16 <= self.sequence_length <= 1 << 16:
+      raise UsageError(
+        f'sequence_length must be between 16 and {1 << 16}',
+        where=f'--sequence_length={self.sequence_length}',
+        fix='correct the flag',
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class DocumentShard(abc.ABC):
+  """Documents that become one shard of a store. Workers receive it pickled.
+
+  Attributes:
+    name: of the language or task, the folder in the store.
+    index: of the shard in its split, which has `total`.
+    size: bytes, about, to share out the work by.
+  """
+
+  name: str
+  split: str
+  index: int
+  total: int
+  size: int
+
+  @abc.abstractmethod
+  def documents(self) -> Iterator[np.ndarray]:
+    """Ids of each document without special tokens, int [n], in a fixed order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusShard(DocumentShard):
+  """A shard of a corpus, tokenized by the SentencePiece library.
+
+  The SentencePiece of TensorFlow Text takes three times as long. Its ids differ where two segmentations are exactly as
+  likely, so that pre-training would see other ids than fine-tuning and predictions, which call the library. The file of
+  the vocabulary is one that every worker can read.
+  """
+
+  path: str
+  vocabulary: str
+
+  def documents(self) -> Iterator[np.ndarray]:
+    """See `DocumentShard`."""
+    processor = _vocabulary(self.vocabulary)
+    for text in read_texts(epath.Path(self.path)):
+      yield np.array(processor.encode(text), np.int32)
+
+
+_vocabulary = functools.lru_cache(maxsize=1)(load_vocabulary)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskShard(DocumentShard):
+  """A file of the source of the SeqIO task called `name`, which `modules` register and which tokenizes it."""
+
+  modules: tuple[str, ...]
+  config: StoreConfig
+
+  def documents(self) -> Iterator[np.ndarray]:
+    """See `DocumentShard`."""
+    register(self.modules)
+    from tasks import registration
+    from tasks.pretraining import TaskDocuments
+
+    documents = TaskDocuments(
+      {self.name: registration.find(self.name)},
+      special=self.config.special,
+      vocab_size=self.config.vocab_size,
+      sequence_length=self.config.sequence_length,
+      seed=0,
+      shard=(self.index, self.total),
+    )
+    return (ids for ids, _ in documents(self.name, self.split, SourcePlace()))
+
+
+def register(modules: Sequence[str]) -> None:
+  """Registers this project's tasks, and those of modules."""
+  import_modules(modules)
+  import tasks.mixtures  # noqa: F401
+
+
+class WrittenShard(NamedTuple):
+  """A finished shard and what is in it."""
+
+  split: str
+  shard: Shard
+  documents: int
+  tokens: int
+
+
+def write_shard(source: DocumentShard, config: StoreConfig) -> tuple[str, WrittenShard | None]:
+  """Packs and writes the documents of a shard; the name, and what was written, None without documents."""
+  file = f'{source.name}/{source.split}-{source.index:05}-of-{source.total:05}.array_record'
+  documents = tokens = 0
+
+  def counted() -> Iterator[np.ndarray]:
+    nonlocal documents, tokens
+    for ids in source.documents():
+      documents, tokens = documents + 1, tokens + len(ids)
+      yield ids
+
+  packed = pack(counted(), config.sequence_length, config.special, config=config.packing)
+  path = epath.Path(config.folder) / file
+  rows = write_rows((row for row, _ in packed), path, row_dtype(config.vocab_size))
+  if not rows:
+    path.unlink()
+    return source.name, None
+  shard = Shard(file=file, rows=rows, bytes=path.stat().length, sha256=sha256_of(path))
+  return source.name, WrittenShard(source.split, shard, documents, tokens)
+
+
+def write_rows(rows: Iterable[np.ndarray], path: epath.Path, dtype: np.dtype) -> int:
+  """Writes rows as an ArrayRecord file, which appears under its name when it is complete; returns their number."""
+  from array_record.python import array_record_module
+
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with tempfile.TemporaryDirectory() as folder:
+    local = os.path.join(folder, 'shard')  # ArrayRecord writes to local disks only
+    writer = array_record_module.ArrayRecordWriter(local, _WRITER_OPTIONS)
+    count = 0
+    for row in rows:
+      writer.write(row.astype(dtype).tobytes())
+      count += 1
+    writer.close()
+    partial = path.parent / f'{path.name}.partial'
+    epath.Path(local).copy(partial, overwrite=True)
+  partial.replace(path)
+  return count
+
+
+def _finish(element, counts: Mapping[str, LanguageStatistics], folder: str) -> None:
+  """Writes the part of the manifest of a language or task, when all its shards are there."""
+  name, found = element
+  written = sorted((each for each in found if each is not None), key=lambda part: part.shard.file)
+  of_split = {split: [part for part in written if part.split == split] for split in SPLITS}
+  part = StoredLanguage(
+    shards={split: tuple(each.shard for each in parts) for split, parts in of_split.items()},
+    documents={split: sum(each.documents for each in parts) for split, parts in of_split.items()},
+    tokens={split: sum(each.tokens for each in parts) for split, parts in of_split.items()},
+    sentences=counts[name].sentences,
+    characters=counts[name].characters,
+    lost=dict(counts[name].lost),
+  )
+  write_whole(epath.Path(folder) / name / 'language.json', json.dumps(dataclasses.asdict(part), indent=1))
+
+
+def _add_names(
+  pipeline: 'beam.Pipeline',
+  shards: Sequence[DocumentShard],
+  counts: Mapping[str, LanguageStatistics],
+  config: StoreConfig,
+) -> None:
+  """Adds everything that makes the languages or tasks of `counts`; all their shards have to be in `shards`."""
+  import apache_beam as beam
+
+  names = pipeline | 'names' >> beam.Create([(name, None) for name in counts])
+  written = (
+    pipeline
+    | 'shards' >> beam.Create(shards)
+    | 'spread shards' >> beam.Reshuffle()
+    | 'write' >> beam.Map(write_shard, config)
+  )
+  _ = (
+    [names, written]
+    | 'all of it' >> beam.Flatten()
+    | 'by name' >> beam.GroupByKey()
+    | 'finish' >> beam.Map(_finish, counts, config.folder)
+  )
+
+
+def make_store(
+  shards: Mapping[str, Sequence[DocumentShard]],
+  counts: Mapping[str, LanguageStatistics],
+  config: StoreConfig,
+  vocabulary: epath.PathLike,
+  recipe: Mapping,
+  runner: BeamRunner,
+  console: Console,
+  *,
+  group_mb: float,
+) -> TokenStore:
+  """Makes the store of some documents; what is done already is not made again.
+
+  Args:
+    shards: the documents of each language or task.
+    counts: what was counted of them before they are ids; sentences, characters and losses are kept.
+    config: how they become rows.
+    recipe: what decides the documents; JSON. The same folder takes no store of another one. Its `rates`, if there are
+      any, go into the manifest.
+    group_mb: languages are made together up to so many MB of documents; 0 for all at once.
+
+  Raises:
+    UsageError: the folder holds another store.
+    RunError: the pipeline failed; the same call resumes it.
+  """
+  output, content = epath.Path(config.folder), epath.Path(vocabulary).read_bytes()
+  how = dataclasses.asdict(config)
+  recipe = {
+    **recipe,
+    **{name: how[name] for name in ('vocab_size', 'sequence_length', 'packing')},
+    'vocabulary': hashlib.sha256(content).hexdigest(),
+  }
+  refuse_other_recipe(output / 'recipe.json', recipe, 'store')
+  if (output / MANIFEST).exists():
+    console.say(f'{output} is complete')
+    return TokenStore(output)
+  with write_errors('the store', output):
+    write_whole(output / 'recipe.json', json.dumps(recipe, indent=1))
+    write_whole(output / VOCABULARY, content)
+
+  def run(names: list[str], tell) -> None:
+    some = [shard for name in names for shard in shards[name]]
+    of_names = {name: counts[name] for name in names}
+    runner.run(lambda pipeline: _add_names(pipeline, some, of_names, config), str(output))
+
+  done = {path.parent.name for path in output.glob('*/language.json')}
+  sizes = {name: sum(shard.size for shard in some) for name, some in shards.items() if name not in done}
+  run_in_groups(sizes, group_mb * (1 << 20), console, 'making the store', run)
+
+  languages = {name: json.loads((output / name / 'language.json').read_text()) for name in shards}
+  manifest = {
+    'format': FORMAT,
+    'sequence_length': config.sequence_length,
+    'dtype': row_dtype(config.vocab_size).str,
+    'vocabulary': {'sha256': recipe['vocabulary'], 'pieces': config.vocab_size},
+    'special': how['special'],
+    'recipe': recipe,
+    'versions': {name: importlib.metadata.version(name) for name in ('apache-beam', 'array-record', 'sentencepiece')},
+    'languages': languages,
+    **({'rates': recipe['rates']} if 'rates' in recipe else {}),
+  }
+  with write_errors('the store', output):
+    tokens = {name: part['tokens']['train'] for name, part in languages.items()}
+    # Tasks count no sentences.
+    sizes = {name: part['sentences'] or part['documents']['train'] for name, part in languages.items() if tokens[name]}
+    rates = {alpha: sampling_rates(sizes, alpha) for alpha in (1.0, 0.7, 0.5)}
+    write_whole(output / 'languages.png', plot_languages(tokens, rates))
+    write_whole(output / MANIFEST, json.dumps(manifest, indent=1))
+  return TokenStore(output)
