@@ -6,7 +6,7 @@ import numpy as np
 from etils import epath
 
 from rembert.errors import UsageError
-from tasks.xtreme.layout import read_lines
+from tasks.xtreme.files import read_lines
 
 
 @dataclasses.dataclass(frozen=True)

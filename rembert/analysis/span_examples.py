@@ -16,7 +16,7 @@ from etils import epath
 
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
-from tasks.xtreme.layout import Line, read_lines
+from tasks.xtreme.files import Line, read_lines
 
 Span = tuple[int, int]
 

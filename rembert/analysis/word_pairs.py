@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from etils import epath
 
 from rembert.errors import UsageError
-from tasks.xtreme.layout import Line, read_lines
+from tasks.xtreme.files import Line, read_lines
 
 _PART_OF_SPEECH = re.compile(r'(?P<word>.+)-[njvra]')
 _SEPARATORS = {'\t': 'tabs', ';': 'semicolons', ',': 'commas'}

@@ -37,8 +37,8 @@ def _own_vocabularies(examined: Examined) -> list[pathlib.Path]:
 def check_xtreme(examined: Examined) -> Iterator[Finding]:
   """XTREME's files, in its layout."""
   from tasks.xtreme.config import TASKS
-  from tasks.xtreme.layout import XtremeFolder
-  from tasks.xtreme.verify import take_inventory
+  from tasks.xtreme.download import take_inventory
+  from tasks.xtreme.files import XtremeFolder
 
   folder = XtremeFolder(examined.data_dir)
   inventories = [take_inventory(folder, task) for task in TASKS]

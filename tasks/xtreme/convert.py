@@ -4,6 +4,7 @@
 written here.
 """
 
+import contextlib
 import csv
 import io
 import json
@@ -15,8 +16,9 @@ from typing import Any, NamedTuple
 
 from rembert.errors import UsageError
 from rembert.json_files import parsed_json
-from tasks.xtreme.archives import columns, lines, members, nested_tar
-from tasks.xtreme.verify import LANGUAGES
+from tasks.xtreme.archives import columns, members, nested_tar
+from tasks.xtreme.benchmark import LANGUAGES, TASKS
+from tasks.xtreme.files import known_label, split_lines
 
 _FETCH = 'fetch the file again'
 
@@ -48,7 +50,6 @@ def _is_named(files: Collection[str]) -> Callable[[str], bool]:
 
 # --- pairs of sentences -----------------------------------------------------------------------------------------------
 
-NLI_LABELS = ('contradiction', 'entailment', 'neutral')
 _PAWSX_SPLITS = {'train.tsv': 'train', 'dev_2k.tsv': 'dev', 'test_2k.tsv': 'test'}
 
 
@@ -84,13 +85,7 @@ def _xnli(archives: Archives) -> Iterator[Converted]:
 
 def _nli_label(text: str, where: str) -> str:
   """The label; the files write `contradictory` in places."""
-  return _label('contradiction' if text == 'contradictory' else text, NLI_LABELS, where)
-
-
-def _label(text: str, known: Sequence[str], where: str) -> str:
-  if text not in known:
-    raise UsageError(f'unknown label {text!r}', where=where, fix=f'one of {", ".join(known)}')
-  return text
+  return known_label('contradiction' if text == 'contradictory' else text, TASKS['xnli'].labels, where)
 
 
 def _pawsx(archives: Archives) -> Iterator[Converted]:
@@ -101,20 +96,19 @@ def _pawsx(archives: Archives) -> Iterator[Converted]:
     language, split = path.parent.name, _PAWSX_SPLITS[path.name]
     if split != 'train' or language == 'en':
       rows = columns(content, f'{archive}:{name}', 4)
-      pairs = ((*row[1:3], _label(row[3], ('0', '1'), where)) for row, where in rows)
+      pairs = ((*row[1:3], known_label(row[3], TASKS['pawsx'].labels, where)) for row, where in rows)
       yield from pairs_files('pawsx', split, language, pairs)
 
 
 # --- tagging ----------------------------------------------------------------------------------------------------------
 
-PANX_TAGS = ('B-LOC', 'B-ORG', 'B-PER', 'I-LOC', 'I-ORG', 'I-PER', 'O')
-_UPOS_RANKS = {
-  'es': ('VERB', 'AUX', 'PRON', 'ADP', 'DET'),
-  'fr': ('VERB', 'AUX', 'PRON', 'NOUN', 'ADJ', 'ADV', 'ADP', 'DET', 'PART', 'SCONJ'),
-  'it': ('VERB', 'AUX', 'ADV', 'PRON', 'ADP', 'DET', 'INTJ'),
+# Of a multiword token's words, the one whose tag stands first here gives the token its tag.
+_RANKS = {
+  'es': 'VERB AUX PRON ADP DET',
+  'fr': 'VERB AUX PRON NOUN ADJ ADV ADP DET PART SCONJ',
+  'it': 'VERB AUX ADV PRON ADP DET INTJ',
 }
-_UPOS = 'VERB NOUN PROPN PRON ADJ NUM ADV INTJ AUX ADP DET PART CCONJ SCONJ X PUNCT'
-_UPOS_RANK = tuple(_UPOS.split())
+_RANKS_ELSEWHERE = 'VERB NOUN PROPN PRON ADJ NUM ADV INTJ AUX ADP DET PART CCONJ SCONJ X PUNCT'
 _NON_JOINER = '\u200c'
 _ID, _FORM, _TAG, _HEAD, _ENHANCED = 0, 1, 3, 6, 8  # columns of CoNLL-U
 
@@ -147,15 +141,15 @@ def panx_sentences(content: bytes, where: str) -> list[Sentence]:
   The few empty tokens are left out: in a file of tokens they would end a sentence.
   """
   sentences: list[list[tuple[str, str]]] = [[]]
-  for line, place in lines(content, where):
+  for line, place in split_lines(content, where):
     token, tab, tag = line.strip().rpartition('\t')
     if not tab:
       if line.strip():
         raise UsageError('a line is a token, a tab and a tag', where=place, fix=_FETCH)
       sentences.append([])
       continue
-    if tag.strip() not in PANX_TAGS:
-      raise UsageError(f'unknown tag {tag!r}', where=place, fix=f'one of {", ".join(PANX_TAGS)}')
+    if tag.strip() not in TASKS['panx'].labels:
+      raise UsageError(f'unknown tag {tag!r}', where=place, fix=f'one of {", ".join(TASKS["panx"].labels)}')
     token = token.partition(':')[2].strip()
     if token:
       sentences[-1].append((token, tag.strip()))
@@ -196,7 +190,7 @@ def udpos_sentences(content: bytes, where: str, language: str) -> list[Sentence]
   """
   found: list[Sentence] = []
   rows: list[list[str]] = []
-  for line, place in (*lines(content, where), ('', where)):
+  for line, place in (*split_lines(content, where), ('', where)):
     if line.startswith('#'):
       continue
     if line:
@@ -223,7 +217,7 @@ def _words(rows: list[list[str]], language: str, where: str) -> list[tuple[str, 
     int(first): (int(last), row[_FORM]) for row in rows for first, dash, last in [row[_ID].partition('-')] if dash
   }
   heights = _heights(words) if spans else {}
-  rank = _UPOS_RANKS.get(language, _UPOS_RANK)
+  rank = _RANKS.get(language, _RANKS_ELSEWHERE).split()
   found, covered = [], 0
   for number, row in sorted(words.items()):
     if number <= covered:
@@ -274,31 +268,33 @@ def json_text(content: Any) -> str:
   return json.dumps(content, ensure_ascii=False)
 
 
-def _questions(content: Any, where: str) -> Iterator[tuple[str, dict]]:
-  """Contexts and questions of a file of SQuAD's form, in their order.
-
-  Raises:
-    UsageError: the file is of another form, or an answer does not stand where it says.
-  """
+@contextlib.contextmanager
+def squad_form(where: str) -> Iterator[None]:
+  """Turns whatever a file of SQuAD's form lacks into a UsageError."""
   try:
-    for article in content['data']:
-      for paragraph in article['paragraphs']:
-        for question in paragraph['qas']:
-          _check_answers(paragraph['context'], question, where)
-          yield paragraph['context'], question
+    yield
   except (KeyError, TypeError) as error:
     raise UsageError(f'not a file of SQuAD’s form: {type(error).__name__} {error}', where=where, fix=_FETCH) from None
 
 
-def _check_answers(context: str, question: dict, where: str) -> None:
-  for answer in question['answers']:
-    begin = answer['answer_start']
-    if context[begin : begin + len(answer['text'])] != answer['text']:
-      raise UsageError(
-        f'question {question["id"]}: {answer["text"]!r} does not stand at character {begin} of its context',
-        where=where,
-        fix=_FETCH,
-      )
+def _questions(content: Any, where: str) -> list[tuple[str, dict]]:
+  """Contexts and questions of a file; UsageError if it is of another form, or an answer is not where it says."""
+  found = []
+  with squad_form(where):
+    paragraphs = (paragraph for article in content['data'] for paragraph in article['paragraphs'])
+    for context, question in (
+      (paragraph['context'], question) for paragraph in paragraphs for question in paragraph['qas']
+    ):
+      for answer in question['answers']:
+        begin = answer['answer_start']
+        if context[begin : begin + len(answer['text'])] != answer['text']:
+          raise UsageError(
+            f'question {question["id"]}: {answer["text"]!r} does not stand at character {begin} of its context',
+            where=where,
+            fix=_FETCH,
+          )
+      found.append((context, question))
+  return found
 
 
 def _article(context: str, question: dict, **changed) -> dict[str, Any]:
@@ -307,10 +303,11 @@ def _article(context: str, question: dict, **changed) -> dict[str, Any]:
   return {'paragraphs': [{'context': context, 'qas': [kept]}]}
 
 
-def blanked_test_files(content: Any, where: str, path: str, task: str, language: str) -> Iterator[Converted]:
+def blanked_test_files(content: Any, where: str, task: str, language: str) -> Iterator[Converted]:
   """A test file without answers, and the file itself as its labels."""
   blank = [{'answer_start': 0, 'text': ''}]
   articles = [_article(context, question, answers=blank) for context, question in _questions(content, where)]
+  path = TASKS[task].file('test', language)
   yield Converted(path, json_text({'data': articles, 'version': content.get('version', '1.1')}))
   yield Converted(f'labels/{task}/test-{language}.json', json_text(content))
 
@@ -319,8 +316,7 @@ def _squad(archives: Archives) -> Iterator[Converted]:
   """SQuAD v1.1: learned from, for XQuAD and MLQA. Its files are taken as they are."""
   for split in ('train', 'dev'):
     content, where = _plain_file(archives, f'{split}-v1.1.json')
-    for _ in _questions(parsed_json(content, where), where):
-      pass
+    _questions(parsed_json(content, where), where)
     yield Converted(f'squad/{split}-v1.1.json', content.decode())
 
 
@@ -328,7 +324,7 @@ def _xquad(archives: Archives) -> Iterator[Converted]:
   """XQuAD: SQuAD's paragraphs in eleven languages, to be judged on."""
   for language in LANGUAGES['xquad']:
     content, where = _plain_file(archives, f'xquad.{language}.json')
-    yield from blanked_test_files(parsed_json(content, where), where, f'xquad/xquad.{language}.json', 'xquad', language)
+    yield from blanked_test_files(parsed_json(content, where), where, 'xquad', language)
 
 
 def _mlqa(archives: Archives) -> Iterator[Converted]:
@@ -341,10 +337,9 @@ def _mlqa(archives: Archives) -> Iterator[Converted]:
     where = f'{archive}:{name}'
     parsed = parsed_json(content, where)
     if split == 'test':
-      yield from blanked_test_files(parsed, where, f'mlqa/MLQA_V1/{file}', 'mlqa', language)
+      yield from blanked_test_files(parsed, where, 'mlqa', language)
     else:
-      for _ in _questions(parsed, where):
-        pass
+      _questions(parsed, where)
       yield Converted(f'mlqa/MLQA_V1/{file}', json_text(parsed))
 
 
@@ -357,12 +352,7 @@ def _tydiqa(archives: Archives) -> Iterator[Converted]:
   for name, content in members(archive, _is_named(files)):
     language = files[posixpath.basename(name)]
     where = f'{archive}:{name}'
-    yield from blanked_test_files(parsed_json(content, where), where, tydiqa_dev_path(language), 'tydiqa', language)
-
-
-def tydiqa_dev_path(language: str) -> str:
-  """Where XTREME looks for a language's questions."""
-  return f'tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json'
+    yield from blanked_test_files(parsed_json(content, where), where, 'tydiqa', language)
 
 
 def tydiqa_train_files(content: Any, where: str) -> Iterator[Converted]:
@@ -375,7 +365,7 @@ def tydiqa_train_files(content: Any, where: str) -> Iterator[Converted]:
     article = _article(context, question, id=rest.rpartition('-')[2])
     by_language.setdefault(TYDIQA_NAMES[name], []).append(article)
   for language, articles in by_language.items():
-    path = f'tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json'
+    path = TASKS['tydiqa'].file('train', language)
     yield Converted(path, json_text({'data': articles, 'version': content.get('version', '1.1')}))
 
 
@@ -396,7 +386,7 @@ def _tatoeba(archives: Archives) -> Iterator[Converted]:
   for language in LANGUAGES['tatoeba']:
     code = TATOEBA_CODES[language]
     sides = [_plain_file(archives, f'tatoeba.{code}-eng.{side}') for side in (code, 'eng')]
-    source, english = ([line.strip() for line, _ in lines(*side)] for side in sides)
+    source, english = ([line.strip() for line, _ in split_lines(*side)] for side in sides)
     if len(source) != len(english):
       raise UsageError(
         f'{len(source)} sentences and {len(english)} translations', where=sides[0][1], fix='fetch both files again'
@@ -424,7 +414,7 @@ def _bucc2018(archives: Archives) -> Iterator[Converted]:
       for name, content in members(archive, _is_named(sides)):
         side = sides[posixpath.basename(name)]
         missing.discard(posixpath.basename(name))
-        text = ''.join(f'{line}\n' for line, _ in lines(content, f'{archive}:{name}'))
+        text = ''.join(f'{line}\n' for line, _ in split_lines(content, f'{archive}:{name}'))
         is_label = split == 'test' and side == 'gold'
         path = f'labels/bucc2018/test-{language}.tsv' if is_label else f'bucc2018/{language}-en.{split}.{side}'
         yield Converted(path, text)

@@ -22,9 +22,10 @@ from tasks.registration import add_mixture, add_task, valid_name
 from tasks.rows import LabelVocabulary
 from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.xtreme import preprocessors
-from tasks.xtreme.benchmark import TASKS, XtremeTask
+from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme.task import XtremeTask
 
 # Columns that hold a list for each example.
 _LISTS = {'words': tf.string, 'tags': tf.int32, 'answers': tf.string, 'starts': tf.int32}
@@ -116,7 +117,7 @@ class XtremeSource(seqio.DataSource):
       folder = self._folder()
     except UsageError:  # which reading raises again
       return declared
-    return [split for split in declared if folder.has(*self._task_of(split).file(split, self._language))]
+    return [split for split in declared if folder.has(self._task_of(split).file(split, self._language))]
 
   @property
   def supports_arbitrary_sharding(self) -> bool:
@@ -155,7 +156,7 @@ class XtremeSource(seqio.DataSource):
 def example_columns(task: XtremeTask, examples: Sequence[Any]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
   """Examples of a task as the features that its preprocessor takes."""
   columns = {
-    **task.columns(examples, task.labels),
+    **task.columns(examples),
     'example': np.arange(len(examples), dtype=np.int32),
     'where': [example.where for example in examples],
   }
@@ -195,7 +196,6 @@ def target_or_scores(output: Any, *, example: Mapping[str, Any], is_target: bool
 def _metric(task: XtremeTask, language: str, config: XtremeConfig):
   def official_scores(targets, scores):
     """Scores by name, 0 to 100, as XTREME's `evaluate.py` computes them, from the logits of all rows of a split."""
-    predictions = task.predict(targets, scores, task.labels, config)
-    return task.score(targets, predictions, task.labels, language)
+    return task.score(targets, task.predict(targets, scores, config), language)
 
   return official_scores

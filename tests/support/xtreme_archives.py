@@ -6,9 +6,8 @@ import tarfile
 import zipfile
 from collections.abc import Mapping
 
-from tasks.xtreme.bucc2018 import LANGUAGES as BUCC_LANGUAGES
+from tasks.xtreme.benchmark import LANGUAGES
 from tasks.xtreme.convert import TATOEBA_CODES, TYDIQA_NAMES
-from tasks.xtreme.verify import LANGUAGES
 
 NLI_HEADER = '\t'.join(['language', 'gold_label', 'b1', 'b2', 'b3', 'b4', 'sentence1', 'sentence2', 'promptID'])
 
@@ -161,7 +160,7 @@ def _tatoeba() -> dict[str, bytes]:
 
 def _bucc() -> dict[str, bytes]:
   files = {}
-  for language in BUCC_LANGUAGES:
+  for language in LANGUAGES['bucc2018']:
     for part in ('sample', 'training'):
       stem = f'bucc2018/{language}-en/{language}-en.{part}'
       members = {

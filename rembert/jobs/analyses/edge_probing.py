@@ -17,8 +17,8 @@ from rembert.loading import load
 from rembert.model.encoder import RemBertEncoder
 from tasks.vocabulary import check_vocabulary, load_vocabulary
 from tasks.xtreme.benchmark import TASKS
-from tasks.xtreme.layout import MissingFileError, XtremeFolder
-from tasks.xtreme.words import Sentence, word_tokens
+from tasks.xtreme.files import MissingFileError, XtremeFolder
+from tasks.xtreme.tagging import Sentence, word_tokens
 
 
 @dataclasses.dataclass(frozen=True)

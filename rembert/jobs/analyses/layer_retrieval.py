@@ -12,9 +12,8 @@ from rembert.errors import UsageError
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, model_facts, number
 from rembert.jobs.predict import text_encoder
 from rembert.loading import load
-from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.retrieval import chosen_languages
-from tasks.xtreme.tatoeba import Tatoeba
+from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme.retrieval import Tatoeba, chosen_languages
 
 
 def run(desk: Desk) -> Analysed:

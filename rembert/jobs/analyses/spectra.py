@@ -15,7 +15,7 @@ from rembert.jobs.analyses.desk import Analysed, Desk, Table, model_facts, numbe
 from tasks.corpus.local import corpus_or_text
 from tasks.vocabulary import check_vocabulary, load_vocabulary
 from tasks.vocabulary_report import PieceCounter
-from tasks.xtreme.layout import read_lines
+from tasks.xtreme.files import read_lines
 
 _ROWS_AT_ONCE = 1024
 _CHARACTERS_OF_PIECE = 4  # about, for what `analyze.characters` is in rows of a store
