@@ -338,11 +338,10 @@ def _tar_members(
         yield info.name, _read(member, archive, info.name, info.size) if member else b''
 
 
-def nested_tar(name: str, content: bytes, archive: pathlib.Path) -> Iterator[tuple[str, bytes]]:
-  """Members of a tar archive that is itself a member."""
-  place = pathlib.Path(f'{archive}:{name}')
-  with _damage(place):
-    yield from _tar_members(place, lambda name: True, io.BytesIO(content))
+def nested_tar(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:
+  """Members of a tar archive that is itself a member, `ARCHIVE:NAME`."""
+  with _damage(pathlib.Path(place)):
+    yield from _tar_members(pathlib.Path(place), lambda name: True, io.BytesIO(content))
 
 
 def columns(content: bytes, where: str, needed: int) -> Iterator[tuple[list[str], str]]:

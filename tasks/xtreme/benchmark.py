@@ -41,6 +41,10 @@ FILES: dict[str, dict[str, list[str]]] = {
   name: {split: [files] if isinstance(files, str) else files for split, files in entry['files'].items()}
   for name, entry in _TABLE.items()
 }
+# Languages by what a task's published files call them.
+PUBLISHED_NAMES: dict[str, dict[str, str]] = {
+  name: entry['published_names'] for name, entry in _TABLE.items() if 'published_names' in entry
+}
 # Tasks that are learned.
 TASKS: dict[str, XtremeTask] = {name: _task(name, entry) for name, entry in _TABLE.items() if entry['kind'] in _KINDS}
 

@@ -16,7 +16,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from etils import epath
@@ -27,6 +27,7 @@ from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.files import MissingLabelsError, read_json
 from tasks.xtreme.task import Targets, XtremeTask, no_score
 
+T = TypeVar('T')
 _FETCH = 'fetch the file again'
 # Scripts that put no space between words: Thai to Tibetan, Burmese, Khmer, kana and Han with their extensions.
 _WITHOUT_SPACES = re.compile(
@@ -130,15 +131,12 @@ def _beginning(context: str, words: int, characters: int) -> str:
 
 
 def read_questions(path: epath.Path, *, needs_answers: bool, unique_ids: bool) -> list[Question]:
-  """Reads a file of SQuAD v1.1.
+  """Reads a file of SQuAD v1.1; UsageError, with file and place in it, for whatever is not as it should be.
 
   Args:
     path: of the file.
     needs_answers: every question must have answers, and each must stand where it says. Otherwise none is looked at.
     unique_ids: no two questions may have the same id.
-
-  Raises:
-    UsageError: with file and place in it, whatever is not so, or not in the form of SQuAD.
   """
   questions, first = [], {}
   for question, answers in _entries(path):
@@ -174,23 +172,21 @@ def read_judged_questions(path: epath.Path, labels: epath.Path) -> list[Question
   questions = read_questions(path, needs_answers=False, unique_ids=True)
   gold = {question.id: question for question in read_questions(labels, needs_answers=True, unique_ids=True)}
   asked = {question.id for question in questions}
-  for question in questions:
+  for question in (*questions, *gold.values()):
     if question.id not in gold:
-      raise UsageError(
-        f'no gold answer for the question {question.id!r}', where=question.where, fix=f'add it: {labels}'
-      )
-  for question in gold.values():
+      what, fix = f'no gold answer for the question {question.id!r}', f'add it: {labels}'
+      raise UsageError(what, where=question.where, fix=fix)
     if question.id not in asked:
-      raise UsageError(
-        f'a gold answer for {question.id!r}, which nobody asks', where=question.where, fix=f'labels that fit {path}'
-      )
+      what, fix = f'a gold answer for {question.id!r}, which nobody asks', f'labels that fit {path}'
+      raise UsageError(what, where=question.where, fix=fix)
   return [_answered(question, gold[question.id].answers) for question in questions]
 
 
 def _entries(path: epath.Path) -> list[tuple[Question, Any]]:
   """Every question of a file, without answers, and what the file has in their place."""
+  content = _typed(read_json(path), dict, 'no object', str(path))
   entries = []
-  for article, in_article in _items(_object(read_json(path), str(path)), 'data', f'{path}:'):
+  for article, in_article in _items(content, 'data', f'{path}:'):
     for paragraph, in_paragraph in _items(article, 'paragraphs', f'{in_article}.'):
       context = _text(paragraph, 'context', in_paragraph)
       for entry, where in _items(paragraph, 'qas', f'{in_paragraph}.'):
@@ -199,31 +195,27 @@ def _entries(path: epath.Path) -> list[tuple[Question, Any]]:
   return entries
 
 
+def _typed(value: Any, kind: type[T], what: str, where: str) -> T:
+  if not isinstance(value, kind) or isinstance(value, bool):
+    raise UsageError(f'not the form of SQuAD v1.1: {what}', where=where, fix=_FETCH)
+  return value
+
+
 def _items(parent: dict, key: str, prefix: str) -> list[tuple[dict, str]]:
   """Objects of the list `parent[key]`, each with its place."""
   where = f'{prefix}{key}'
-  value = parent.get(key)
-  if not isinstance(value, list):
-    raise UsageError(f'not the form of SQuAD v1.1: {key!r} is no list', where=where, fix=_FETCH)
-  places = [f'{where}[{index}]' for index in range(len(value))]
-  return [(_object(item, place), place) for item, place in zip(value, places, strict=True)]
-
-
-def _object(value: Any, where: str) -> dict:
-  if not isinstance(value, dict):
-    raise UsageError('not the form of SQuAD v1.1: no object', where=where, fix=_FETCH)
-  return value
+  items = _typed(parent.get(key), list, f'{key!r} is no list', where)
+  places = [f'{where}[{index}]' for index in range(len(items))]
+  return [(_typed(item, dict, 'no object', place), place) for item, place in zip(items, places, strict=True)]
 
 
 def _text(parent: dict, key: str, where: str) -> str:
-  value = parent.get(key)
-  if not isinstance(value, str):
-    raise UsageError(f'not the form of SQuAD v1.1: {key!r} is no text', where=where, fix=_FETCH)
+  text = _typed(parent.get(key), str, f'{key!r} is no text', where)
   try:
-    value.encode()
+    text.encode()
   except UnicodeEncodeError:  # JSON may say \ud83c, half of a character, which no vocabulary and no file can take
     raise UsageError(f'{key!r} has half a character, a lone surrogate', where=where, fix=_FETCH) from None
-  return value
+  return text
 
 
 def _answers(value: Any, where: str) -> tuple[Answer, ...]:
@@ -231,9 +223,7 @@ def _answers(value: Any, where: str) -> tuple[Answer, ...]:
     raise UsageError('a question without an answer', where=where, fix='SQuAD v1.1, where every question has one')
   answers = []
   for entry, place in _items({'answers': value}, 'answers', f'{where}.'):
-    start = entry.get('answer_start')
-    if isinstance(start, bool) or not isinstance(start, int):
-      raise UsageError("not the form of SQuAD v1.1: 'answer_start' is no whole number", where=place, fix=_FETCH)
+    start = _typed(entry.get('answer_start'), int, "'answer_start' is no whole number", place)
     text = _text(entry, 'text', place)
     if not text.strip():
       raise UsageError('an answer that is empty', where=place, fix=_FETCH)

@@ -117,13 +117,7 @@ class Tagging(XtremeTask):
 
 
 def word_tokens(word: str, encode: Callable[[str], Sequence[int]], unknown: int) -> list[int]:
-  """Ids of a word by itself, at least one, from the SentencePiece library: what `preprocessors.word_rows` does.
-
-  Args:
-    word: a word.
-    encode: text to ids.
-    unknown: id of [UNK].
-  """
+  """Ids of a word by itself, or that of [UNK], from the SentencePiece library: what `preprocessors.word_rows` does."""
   return (list(encode(word)) if word.strip() else []) or [unknown]
 
 

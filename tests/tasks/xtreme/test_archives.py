@@ -245,7 +245,7 @@ def test_another_archive_is_told_from_the_right_one(archive):
 
 def test_a_damaged_archive_within_an_archive_is_named(tmp_path):
   with pytest.raises(UsageError, match='damaged') as error:
-    list(nested_tar('de.tar.gz', tar_of({'train': 'x'})[:20], tmp_path / 'all.zip'))
+    list(nested_tar(f'{tmp_path}/all.zip:de.tar.gz', tar_of({'train': 'x'})[:20]))
   assert error.value.where == f'{tmp_path}/all.zip:de.tar.gz'
 
 
