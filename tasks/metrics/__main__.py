@@ -94,8 +94,8 @@ def _answers(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
   # The official scripts give a question without a prediction 0 for both; an empty answer gets that, too.
   answers = [found.get(question.id, '') for question in questions]
   gold = [[answer.text for answer in question.answers] for question in questions]
-  is_mlqa = labels.parent.name == 'mlqa'
-  scores = mlqa(gold, answers, _language(labels)) if is_mlqa else squad(gold, answers)
+  language = labels.stem.removeprefix('test-')
+  scores = mlqa(gold, answers, language) if labels.parent.name == 'mlqa' else squad(gold, answers)
   missing = sum(question.id not in found for question in questions)
   return scores | ({'unanswered': missing} if missing else {})
 
@@ -127,10 +127,6 @@ _SCORERS: Mapping[str, Callable[[epath.Path, epath.Path], dict[str, float]]] = {
   'bucc2018': _pairs,
 }
 TASKS = tuple(_SCORERS)
-
-
-def _language(file: epath.Path) -> str:
-  return file.stem.removeprefix('test-')
 
 
 def _lines(file: epath.Path) -> list[str]:
@@ -166,10 +162,8 @@ def _refuse_other_length(gold: Sequence, predicted: Sequence, of_what: str, pred
 def score(predictions: epath.PathLike, labels: epath.PathLike, tasks: Sequence[str] = TASKS) -> Scores:
   """Scores of every file of predictions, `TASK/test-LANGUAGE.tsv` (or `.json`), against labels of the same name.
 
-  `unanswered`, if there are any, counts questions without a prediction.
-
-  Raises:
-    UsageError: no predictions at all, labels that are missing, or a file in another format.
+  `unanswered`, if there are any, counts questions without a prediction. UsageError if there are no predictions at all,
+  if labels are missing, or for a file in another format.
   """
   found: Scores = collections.defaultdict(dict)
   for task in tasks:
@@ -182,7 +176,7 @@ def score(predictions: epath.PathLike, labels: epath.PathLike, tasks: Sequence[s
           where=str(gold),
           fix=[f'put them there, for {file}', 'or leave the task out: --task'],
         )
-      found[task][_language(file)] = _SCORERS[task](file, gold)
+      found[task][file.stem.removeprefix('test-')] = _SCORERS[task](file, gold)
   if not found:
     raise UsageError(
       f'no predictions of {", ".join(tasks)}',
@@ -211,7 +205,8 @@ def run(options: argparse.Namespace) -> None:
   means, console = averages(scores), Console()
   for task, by_language in scores.items():
     names = list(means[task])
-    cells = lambda values, names=names: [_cell(name, values) for name in names]
+    form = lambda name, value: '' if value is None else f'{value:,}' if name == 'unanswered' else f'{value:.2f}'
+    cells = lambda values, names=names, form=form: [form(name, values.get(name)) for name in names]
     rows = [[language, *cells(values)] for language, values in by_language.items()]
     if len(rows) > 1:
       rows.append([f'average ({len(rows)} languages)', *cells(means[task])])
@@ -220,12 +215,6 @@ def run(options: argparse.Namespace) -> None:
     content = {'tasks': scores, 'mean': means}
     write_whole(epath.Path(options.output), json.dumps(content, indent=1) + '\n')
     console.say(f'scores: {options.output}')
-
-
-def _cell(name: str, values: Mapping[str, float]) -> str:
-  if name not in values:
-    return ''
-  return f'{values[name]:,}' if name == 'unanswered' else f'{values[name]:.2f}'
 
 
 def main(argv: Sequence[str] | None = None) -> int:

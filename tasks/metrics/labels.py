@@ -39,10 +39,9 @@ def accuracy(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
 
 
 def chunks(sentences: Sequence[Sequence[str]]) -> set[Chunk]:
-  """Chunks of a corpus. Places count on through the sentences, with one between any two; no chunk crosses it.
+  """Chunks of a corpus of tags, each of at least one letter.
 
-  Args:
-    sentences: tags, each a string of at least one letter.
+  Places count on through the sentences, with one between any two; no chunk crosses it.
   """
   return set(_chunks(sentences))
 

@@ -37,14 +37,7 @@ _WORDS = {
 
 
 def squad(answers: Sequence[Sequence[str]], predictions: Sequence[str]) -> dict[str, float]:
-  """Means over questions, 0 to 100, of the best among the answers of each.
-
-  Args:
-    answers: gold answers of each question, at least one.
-    predictions: of each question.
-
-  Returns:
-    `f1` and `exact_match`.
+  """`f1` and `exact_match`, 0 to 100: means over questions of the best among the gold answers of each.
 
   Raises:
     UsageError: no questions.

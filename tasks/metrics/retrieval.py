@@ -20,9 +20,7 @@ _SOURCES_AT_ONCE = 1024
 class Neighbours(NamedTuple):
   """The K most similar of the other side, best first; of equal ones the one with the lower index.
 
-  Attributes:
-    indices: [rows, K] int64.
-    similarity: [rows, K] float32, cosines.
+  [rows, K] each: `indices` int64, `similarity` float32 cosines.
   """
 
   indices: np.ndarray
@@ -30,13 +28,7 @@ class Neighbours(NamedTuple):
 
 
 class Candidates(NamedTuple):
-  """Pairs by falling score; each source and each target is in one at most.
-
-  Attributes:
-    source: [pairs] int64.
-    target: [pairs] int64.
-    score: [pairs] float64.
-  """
+  """Pairs by falling score; each source and each target is in one at most: int64, int64 and float64, [pairs] each."""
 
   source: np.ndarray
   target: np.ndarray
@@ -68,7 +60,8 @@ def nearest_neighbours(
 ) -> tuple[Neighbours, Neighbours]:
   """Neighbours of every source among the targets, and of every target among the sources, by cosine.
 
-  The N × M similarities are computed once, for both directions, a block of at most `block_bytes` at a time.
+  The N × M similarities are computed once, for both directions, a block of at most `block_bytes` at a time. ValueError
+  if a side is empty, or an embedding is not finite.
 
   Args:
     source: [N, H].
@@ -76,9 +69,6 @@ def nearest_neighbours(
     neighbours: K; all, where a side has fewer.
     block_bytes: memory for a block of similarities.
     on_progress: is told the fraction that is done.
-
-  Raises:
-    ValueError: a side is empty, or an embedding is not finite.
   """
   if not len(source) or not len(target):
     raise ValueError('there is nothing to search in')
@@ -144,12 +134,7 @@ def mine(
   both sides are then taken by falling score, and a sentence that is taken already is not taken again. Of proposals with
   equal scores those of sources come first, in their order, and then those of targets.
 
-  Args:
-    source: [N, H], of sentences that are all different.
-    target: [M, H], likewise.
-    neighbours: K.
-    block_bytes: see `nearest_neighbours`.
-    on_progress: see `nearest_neighbours`.
+  Arguments are those of `nearest_neighbours`; sentences of a side are all different.
   """
   forward, backward = nearest_neighbours(source, target, neighbours, block_bytes=block_bytes, on_progress=on_progress)
   mean_N, mean_M = (side.similarity.astype(np.float64).mean(1) for side in (forward, backward))

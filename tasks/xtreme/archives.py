@@ -65,38 +65,23 @@ class Source:
   by_hand: str = ''
 
 
-def _read_sources() -> dict[str, tuple[Source, ...]]:
-  tasks = json.loads(pathlib.Path(__file__).with_name('sources.json').read_text('utf-8'))
-  return {
-    task: tuple(
-      Source(
-        name,
-        tuple(f'{address}/{name}' for address in home['addresses']),
-        file['bytes'],
-        file['sha256'],
-        home.get('by_hand', ''),
-      )
-      for name, file in home['files'].items()
-    )
-    for task, home in tasks.items()
-  }
+def _sources(home: dict) -> tuple[Source, ...]:
+  urls = lambda name: tuple(f'{address}/{name}' for address in home['addresses'])
+  return tuple(
+    Source(name, urls(name), file['bytes'], file['sha256'], home.get('by_hand', ''))
+    for name, file in home['files'].items()
+  )
 
 
-SOURCES = _read_sources()  # by task
+_TABLE = json.loads(pathlib.Path(__file__).with_name('sources.json').read_text('utf-8'))
+SOURCES = {task: _sources(home) for task, home in _TABLE.items()}
 
 
 # --- fetching ---------------------------------------------------------------------------------------------------------
 
 
 class Fetched(NamedTuple):
-  """A file that is there.
-
-  Attributes:
-    path: where it is.
-    size: in bytes.
-    sha256: of its content.
-    is_verified: whether that is known to be right; otherwise it is what came the first time.
-  """
+  """A file that is there; its content is known to be right, or is what came the first time."""
 
   path: pathlib.Path
   size: int
@@ -150,7 +135,7 @@ class Downloads:
       try:
         self._from_address(url, source, partial, on_progress)
       except (_NotThere, _BrokenOff) as error:
-        has_broken_off = has_broken_off or isinstance(error, _BrokenOff)
+        has_broken_off |= isinstance(error, _BrokenOff)
         reasons.append(f'{url}: {error}')
         continue
       partial.replace(path)
@@ -277,10 +262,8 @@ def _damage(archive: pathlib.Path) -> Iterator[None]:
 def members(archive: pathlib.Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
   """Path and content of those members of a zip or tar archive that are `wanted`, in the archive's order.
 
-  What Macs add (`__MACOSX/`, `._name`) is never wanted.
-
-  Raises:
-    UsageError: the archive is damaged, has no such member, or is larger than anything of XTREME's.
+  What Macs add (`__MACOSX/`, `._name`) is never wanted. UsageError if the archive is damaged, has no such member, or is
+  larger than anything of XTREME's.
   """
   read = _zip_members if zipfile.is_zipfile(archive) else _tar_members
   found = total = 0
@@ -345,11 +328,7 @@ def nested_tar(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def columns(content: bytes, where: str, needed: int) -> Iterator[tuple[list[str], str]]:
-  """Rows of a TSV file without quotes, its header left out, each with `FILE:NUMBER`.
-
-  Raises:
-    UsageError: a row has fewer columns than are needed.
-  """
+  """Rows of a TSV file without quotes or header, each with `FILE:NUMBER`; UsageError for fewer columns than needed."""
   rows = split_lines(content, where)
   next(rows, None)
   for line, place in rows:

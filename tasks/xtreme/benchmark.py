@@ -13,7 +13,7 @@ from rembert.errors import UsageError
 from tasks.xtreme.question_answering import QuestionAnswering
 from tasks.xtreme.sentence_pairs import SentencePairs
 from tasks.xtreme.tagging import Tagging
-from tasks.xtreme.task import Absent, XtremeTask
+from tasks.xtreme.task import XtremeTask
 
 _TABLE: dict[str, dict[str, Any]] = json.loads(pathlib.Path(__file__).with_suffix('.json').read_text('utf-8'))
 _KINDS: dict[str, Callable[..., XtremeTask]] = {
@@ -29,7 +29,7 @@ def _task(name: str, entry: dict[str, Any]) -> XtremeTask:
     languages=LANGUAGES[name],
     labels=tuple(entry.get('labels', '').split()),
     files=entry['files'],
-    absent={split: Absent(*reason) for split, reason in entry.get('absent', {}).items()},
+    absent=entry.get('absent', {}),
     trained_on=entry.get('trained_on'),
   )
 
@@ -42,9 +42,7 @@ FILES: dict[str, dict[str, list[str]]] = {
   for name, entry in _TABLE.items()
 }
 # Languages by what a task's published files call them.
-PUBLISHED_NAMES: dict[str, dict[str, str]] = {
-  name: entry['published_names'] for name, entry in _TABLE.items() if 'published_names' in entry
-}
+PUBLISHED_NAMES: dict[str, dict[str, str]] = {name: entry.get('published_names', {}) for name, entry in _TABLE.items()}
 # Tasks that are learned.
 TASKS: dict[str, XtremeTask] = {name: _task(name, entry) for name, entry in _TABLE.items() if entry['kind'] in _KINDS}
 

@@ -30,12 +30,7 @@ Sentence = Sequence[tuple[str, str]]  # tokens with their tags
 
 
 class Converted(NamedTuple):
-  """One file of XTREME's layout.
-
-  Attributes:
-    path: in the root of the data, `xnli/dev-de.tsv`.
-    content: of the file.
-  """
+  """One file of XTREME's layout: `xnli/dev-de.tsv` in the root of the data."""
 
   path: str
   content: str
@@ -62,11 +57,10 @@ def pairs_files(task: str, split: str, language: str, rows: Iterable[Sequence[st
   Of a test split the labels are in a file of their own, `labels/TASK/test-LL.tsv`, one a line.
   """
   rows = list(rows)
-  is_test = split == 'test'
   table = io.StringIO(newline='')
-  csv.writer(table, delimiter='\t').writerows(row[:2] if is_test else row for row in rows)
+  csv.writer(table, delimiter='\t').writerows(row[:2] if split == 'test' else row for row in rows)
   yield Converted(f'{task}/{split}-{language}.tsv', table.getvalue())
-  if is_test:
+  if split == 'test':
     yield Converted(f'labels/{task}/{split}-{language}.tsv', ''.join(f'{label}\n' for *_, label in rows))
 
 
@@ -154,10 +148,7 @@ def panx_sentences(content: bytes, where: str) -> list[Sentence]:
 
 
 def _udpos(archives: Archives) -> Iterator[Converted]:
-  """Universal Dependencies 2.5: parts of speech, as XTREME makes them from all treebanks of a language.
-
-  Treebanks come in the order of their file names.
-  """
+  """Universal Dependencies 2.5: parts of speech in all treebanks of a language, in the order of their file names."""
   archive = archives['ud-treebanks-v2.5.tgz']
   treebanks = []
   for name, content in members(archive, lambda name: _treebank(name) is not None):
@@ -243,16 +234,13 @@ def _heights(words: dict[int, list[str]]) -> dict[int, int]:
     above: set[int] = set()
     waiting = [number]
     while waiting:
-      new = heads.get(waiting.pop(), set()) - above
+      waiting += (new := heads.get(waiting.pop(), set()) - above)
       above |= new
-      waiting += new
     heights[number] = len(above - {number})
   return heights
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
-
-TYDIQA_NAMES = PUBLISHED_NAMES['tydiqa']
 
 
 def _json(content: Any) -> str:
@@ -342,30 +330,27 @@ def _tydiqa(archives: Archives) -> Iterator[Converted]:
 
   As in XTREME, an id of training keeps only what is behind its last dash, and is no longer unique.
   """
-  task, by_language = TASKS['tydiqa'], collections.defaultdict(list)
+  task, names, by_language = TASKS['tydiqa'], PUBLISHED_NAMES['tydiqa'], collections.defaultdict(list)
   content, where = _plain_file(archives, 'tydiqa-goldp-v1.1-train.json')
   train = parsed_json(content, where)
   for context, question in _questions(train, where):
     name, _, rest = question['id'].partition('-')
-    if name not in TYDIQA_NAMES:
+    if name not in names:
       raise UsageError(f'unknown language in the id {question["id"]!r}', where=where, fix=_FETCH)
-    by_language[TYDIQA_NAMES[name]].append(_article(context, question, id=rest.rpartition('-')[2]))
+    by_language[names[name]].append(_article(context, question, id=rest.rpartition('-')[2]))
   for language, articles in by_language.items():
     yield Converted(task.file('train', language), _squad_text(articles, train))
-  files = {f'tydiqa-goldp-dev-{name}.json': language for name, language in TYDIQA_NAMES.items()}
+  files = {f'tydiqa-goldp-dev-{name}.json': language for name, language in names.items()}
   for language, content, where in _members(archives['tydiqa-goldp-v1.1-dev.tgz'], files):
     yield from blanked_test_files(parsed_json(content, where), where, 'tydiqa', language)
 
 
 # --- retrieval --------------------------------------------------------------------------------------------------------
 
-TATOEBA_CODES = {language: code for code, language in PUBLISHED_NAMES['tatoeba'].items()}
-
 
 def _tatoeba(archives: Archives) -> Iterator[Converted]:
   """Tatoeba v1 of LASER: sentences as they are, translations sorted so that line numbers tell nothing."""
-  for language in LANGUAGES['tatoeba']:
-    code = TATOEBA_CODES[language]
+  for code, language in PUBLISHED_NAMES['tatoeba'].items():
     sides = [_plain_file(archives, f'tatoeba.{code}-eng.{side}') for side in (code, 'eng')]
     source, english = ([line.strip() for line, _ in split_lines(*side)] for side in sides)
     if len(source) != len(english):

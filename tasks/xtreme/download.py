@@ -50,13 +50,9 @@ Dependencies by treebank, SQuAD, XQuAD and MLQA CC BY-SA, TyDi QA Apache 2.0, Ta
 
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; errors that a user can put right are told without a traceback."""
-  options = _parser().parse_args(argv)
-  found = {'exit_code': 0}
-
-  def command() -> None:
-    found['exit_code'] = run(options, Console())
-
-  return run_command('tasks.xtreme.download', command, show_traceback=options.traceback) or found['exit_code']
+  options, codes = _parser().parse_args(argv), []
+  command = lambda: codes.append(run(options, Console()))
+  return run_command('tasks.xtreme.download', command, show_traceback=options.traceback) or codes[0]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -94,28 +90,23 @@ def run(options: argparse.Namespace, console: Console, downloads: Downloads | No
       root.mkdir(parents=True, exist_ok=True)
   folder = XtremeFolder(root)
   failed = []
-  if not options.check:
-    downloads = downloads or Downloads(root)
-    for task in tasks:
-      if take_inventory(folder, task).is_complete:
-        console.say(f'{task}: complete already')
-        continue
-      try:
-        _from_web(task, downloads, root, console)
-      except UsageError as error:  # the other tasks do not depend on it
-        if options.traceback or _is_out_of_room(error):
-          raise
-        failed.append(error)
-        console.say(f'{task}: {error}')
+  for task in () if options.check else tasks:
+    if take_inventory(folder, task).is_complete:
+      console.say(f'{task}: complete already')
+      continue
+    try:
+      _from_web(task, downloads or Downloads(root), root, console)
+    except UsageError as error:  # the other tasks do not depend on it
+      cause = error.__cause__
+      if options.traceback or (isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)):
+        raise
+      failed.append(error)
+      console.say(f'{task}: {error}')
   inventories = [take_inventory(folder, task) for task in tasks]
   show(console, folder, inventories)
   if failed:
     return max(error.exit_code for error in failed)
   return 0 if all(each.is_complete for each in inventories) else 1
-
-
-def _is_out_of_room(error: UsageError) -> bool:
-  return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _from_web(task: str, downloads: Downloads, root: pathlib.Path, console: Console) -> None:
@@ -134,7 +125,7 @@ def _from_web(task: str, downloads: Downloads, root: pathlib.Path, console: Cons
   size = human_bytes(sum(file.size for file in fetched.values()))
   console.say(f'{task}: {size} fetched' + (f'; unverified: {", ".join(unverified)}' if unverified else ', verified'))
   files = list(CONVERSIONS[task]({name: file.path for name, file in fetched.items()}))
-  _check_counts(task, {file.path: file.content for file in files})
+  _check_counts(task, dict(files))
   with write_errors(f'the files of {task}', root):
     for file in files:
       write_whole(root / file.path, file.content)

@@ -99,13 +99,9 @@ def split_lines(content: bytes, file: str) -> Iterator[Line]:
 def text_lines(path: epath.Path, *, allows_carriage_returns: bool = False) -> list[Line]:
   """All lines of a file that has some.
 
-  Args:
-    path: the file.
-    allows_carriage_returns: also within a line, where they may stand in quotes. At its end they may stand everywhere.
-
   Raises:
-    UsageError: the file is empty, begins with a byte order mark, which would become part of its first word, holds
-      carriage returns within a line, or is not UTF-8.
+    UsageError: the file is empty, begins with a byte order mark, which would become part of its first word, is not
+      UTF-8, or holds carriage returns within a line, unless they are allowed since they may stand in quotes.
   """
   lines = list(read_lines(path))
   if not lines:
@@ -123,12 +119,9 @@ def text_lines(path: epath.Path, *, allows_carriage_returns: bool = False) -> li
 
 
 def same_columns(table: Sequence[tuple[Sequence[str], str]], allowed: Sequence[int], meaning: str) -> int:
-  """How many columns all rows of a table have; UsageError if that is not `allowed`, or not the same for all.
+  """How many columns all rows of a table have, whose rows come with `FILE:LINE`.
 
-  Args:
-    table: rows, at least one, and where each begins, `FILE:LINE`.
-    allowed: numbers of columns.
-    meaning: of the columns, for the error.
+  UsageError if that is not an `allowed` number, or not the same for all; it says the `meaning` of the columns.
   """
   columns = len(table[0][0])
   for row, where in table:

@@ -157,9 +157,7 @@ def read_judged_questions(path: epath.Path, labels: epath.Path) -> list[Question
   """Reads a test file with the gold answers of another, matched by id.
 
   Where there is no other file, the answers may stand in the test file itself, as before XTREME's preprocessing.
-
-  Raises:
-    UsageError: as `read_questions`; a question in one file that is not in the other; no gold answers at all.
+  UsageError as `read_questions`, for a question in one file that is not in the other, or without any gold answers.
   """
   if not labels.is_file():
     if all(_is_blank(answers) for _, answers in _entries(path)):
@@ -256,18 +254,15 @@ def _answered(question: Question, answers: Sequence[Answer]) -> Question:
 def best_answers(
   targets: Sequence[Mapping[str, Any]], scores: Sequence[np.ndarray], *, n_best: int, max_answer_length: int
 ) -> dict[int, str]:
-  """The best answer to each question, by its number, without white space around it.
+  """The best answer to each question, by its number, without white space around it; '' only for white space.
 
-  It is '' only if the context is white space.
+  ValueError if rows and scores do not fit together, or if a logit is not a number.
 
   Args:
     targets: all windows of the questions, rows of `tasks.xtreme.preprocessors.question_rows`.
     scores: of each row float32 logits [S, 2], of the first position and of the last. Padding may follow.
     n_best: the most likely first, and last positions of a window that are paired.
     max_answer_length: tokens in an answer at most.
-
-  Raises:
-    ValueError: rows and scores do not fit together, or a logit is not a number.
   """
   of_question = collections.defaultdict(list)
   for row, logits_Sx2 in zip(targets, scores, strict=True):

@@ -53,20 +53,11 @@ class Found:
 
 
 class RetrievalTask(abc.ABC):
-  """One task; its examples are of a type of their own.
+  """One task; its examples are of a type of their own."""
 
-  Attributes:
-    name: folder of its data.
-    scores: names of the scores; the first is the task's.
-  """
-
-  name: ClassVar[str]
-  scores: ClassVar[tuple[str, ...]]
-
-  @property
-  def languages(self) -> tuple[str, ...]:
-    """Languages that XTREME judges the task in, each against English."""
-    return LANGUAGES[self.name]
+  name: ClassVar[str]  # also of the folder of its data
+  languages: ClassVar[tuple[str, ...]]  # that XTREME judges the task in, each against English
+  scores: ClassVar[tuple[str, ...]]  # names; the first is the task's
 
   def files(self, language: str) -> tuple[str, ...]:
     """Paths of the files with the sentences of a language, under the root of the data."""
@@ -75,12 +66,7 @@ class RetrievalTask(abc.ABC):
 
   @abc.abstractmethod
   def examples(self, folder: XtremeFolder, language: str) -> Any:
-    """Reads a language.
-
-    Raises:
-      UsageError: no such file, a line that is not as it should be (with file and line), or files that do not fit
-        together.
-    """
+    """Reads a language; UsageError for a missing file, a line that is wrong, or files that do not fit together."""
 
   @abc.abstractmethod
   def texts(self, examples: Any) -> Mapping[str, Sequence[str]]:
@@ -102,8 +88,7 @@ class RetrievalTask(abc.ABC):
 def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeConfig) -> tuple[str, ...]:
   """Languages to be judged, in XTREME's order: those asked for, or all that have data.
 
-  Raises:
-    UsageError: another split than `test`, a language that the task has not, or none with data.
+  UsageError for another split than `test`, for a language that the task has not, or if none has data.
   """
   if config.split != 'test':
     raise UsageError(
@@ -132,13 +117,7 @@ def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeCo
 
 
 class Translations(NamedTuple):
-  """Sentences and their translations.
-
-  Attributes:
-    source: N sentences.
-    english: N sentences.
-    gold: [N] int64, for each source the index of its translation; None where there are no labels.
-  """
+  """N sentences, N translations, and for each source the index of its translation, int64 [N]; None without labels."""
 
   source: tuple[str, ...]
   english: tuple[str, ...]
@@ -148,7 +127,7 @@ class Translations(NamedTuple):
 class Tatoeba(RetrievalTask):
   """The nearest English sentence of each sentence."""
 
-  name = 'tatoeba'
+  name, languages = 'tatoeba', LANGUAGES['tatoeba']
   scores = ('accuracy',)
 
   def examples(self, folder: XtremeFolder, language: str) -> Translations:
@@ -243,7 +222,7 @@ class DevAndTest(NamedTuple):
 class Bucc2018(RetrievalTask):
   """The pairs of translations in two heaps of sentences, most of which have no partner."""
 
-  name = 'bucc2018'
+  name, languages = 'bucc2018', LANGUAGES['bucc2018']
   scores = ('f1', 'precision', 'recall')
 
   def examples(self, folder: XtremeFolder, language: str) -> DevAndTest:
@@ -268,10 +247,10 @@ class Bucc2018(RetrievalTask):
     self, examples: DevAndTest, embeddings: Mapping[str, np.ndarray], on_progress: Progress = lambda fraction: None
   ) -> Found:
     """Pairs of `test`, from the score on that is best on `dev`."""
-    work = {
-      split: len(embeddings[f'{split}.source']) * len(embeddings[f'{split}.english']) for split in ('dev', 'test')
-    }
-    share = work['dev'] / sum(work.values())
+    of_dev, of_test = (
+      len(embeddings[f'{split}.source']) * len(embeddings[f'{split}.english']) for split in ('dev', 'test')
+    )
+    share = of_dev / (of_dev + of_test)
     known = _mine('dev', examples.dev, embeddings, lambda fraction: on_progress(share * fraction))
     dev_gold, gold = examples.dev.gold or frozenset(), examples.test.gold
     is_gold = np.array([pair in dev_gold for pair in known], bool)

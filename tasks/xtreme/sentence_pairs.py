@@ -96,16 +96,14 @@ def _table(path: epath.Path) -> Iterator[tuple[list[str], str]]:
   lines = text_lines(path, allows_carriage_returns=True)
   # csv counts the lines that it has taken: a quoted field may go over several. CRLF within one becomes LF.
   reader = csv.reader((f'{line.text}\n' for line in lines), delimiter='\t', strict=True)
-  while True:
-    taken = reader.line_num
-    try:
-      row = next(reader, None)
-    except csv.Error as error:
-      raise UsageError(
-        f'not as a csv writer writes it: {error}',
-        where=lines[taken].where,
-        fix='a field that begins with a quote stands in quotes, and quotes in it are doubled: "He said ""no""."',
-      ) from None
-    if row is None:
-      return
-    yield row, lines[taken].where
+  taken = 0
+  try:
+    for row in reader:
+      yield row, lines[taken].where
+      taken = reader.line_num
+  except csv.Error as error:
+    raise UsageError(
+      f'not as a csv writer writes it: {error}',
+      where=lines[taken].where,
+      fix='a field that begins with a quote stands in quotes, and quotes in it are doubled: "He said ""no""."',
+    ) from None

@@ -21,13 +21,15 @@ from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.files import Line, known_label, labels_lines, labels_missing, most_frequent, same_columns, text_lines
 from tasks.xtreme.task import IGNORED, Targets, XtremeTask, no_score
 
+Tags = tuple[str, ...]
+
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
   """Words and their tags, as many; None is unknown. `where` is `FILE:LINE` of its first word."""
 
   words: tuple[str, ...]
-  tags: tuple[str, ...] | None
+  tags: Tags | None
   where: str
 
 
@@ -80,7 +82,7 @@ class Tagging(XtremeTask):
       'tags': [tags(sentence) or [IGNORED] * len(sentence.words) for sentence in examples],
     }
 
-  def predict(self, targets: Targets, scores: Sequence[np.ndarray], config: XtremeConfig) -> dict[int, tuple[str, ...]]:
+  def predict(self, targets: Targets, scores: Sequence[np.ndarray], config: XtremeConfig) -> dict[int, Tags]:
     """The tag with the highest score at each word's first token, for each example; scores are [S, labels].
 
     Sentences without words have no rows, and no entry.
@@ -97,7 +99,7 @@ class Tagging(XtremeTask):
     gold = self._of_sentences(targets, tags)
     return chunk_scores(list(gold.values()), [predictions[example] for example in gold])
 
-  def baseline(self, train: Sequence[Sentence], targets: Targets) -> dict[int, tuple[str, ...]]:
+  def baseline(self, train: Sequence[Sentence], targets: Targets) -> dict[int, Tags]:
     """The most frequent tag of `train` for every word. If that is O, as for PAN-X, there are no chunks: F1 is 0."""
     tag = self.labels.index(most_frequent((tag for sentence in train for tag in sentence.tags or ()), self.labels))
     return self._of_sentences(targets, [[tag] * len(target['first_tokens']) for target in targets])
@@ -108,7 +110,7 @@ class Tagging(XtremeTask):
     # A last sentence of no words is there only by the blank line behind it.
     return '\n'.join(blocks) + ('\n' if blocks[-1:] == [''] else '')
 
-  def _of_sentences(self, targets: Targets, tags_of_rows: Sequence[Sequence[int]]) -> dict[int, tuple[str, ...]]:
+  def _of_sentences(self, targets: Targets, tags_of_rows: Sequence[Sequence[int]]) -> dict[int, Tags]:
     """Tags of rows to tags of examples: a long sentence has several rows, one after the other."""
     found = collections.defaultdict(tuple)
     for target, tags in zip(targets, tags_of_rows, strict=True):

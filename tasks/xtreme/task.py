@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from etils import epath
@@ -15,13 +15,6 @@ from tasks.xtreme.files import MissingFileError, MissingLabelsError, XtremeFolde
 IGNORED = -1  # the label where nothing is to be predicted
 
 Targets = Sequence[Mapping[str, Any]]
-
-
-class Absent(NamedTuple):
-  """Why a task does not have a split, and what to do."""
-
-  what: str
-  fix: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +32,7 @@ class XtremeTask(abc.ABC):
     languages: in which XTREME evaluates it.
     labels: of the head, by index; () for `qa`.
     files: path of each split under the root of the data, with `{language}`.
-    absent: the splits that the task does not have.
+    absent: why the task does not have a split, and what to do.
     trained_on: the task whose English training examples are its own; None if it has a training set.
   """
 
@@ -51,13 +44,14 @@ class XtremeTask(abc.ABC):
   languages: tuple[str, ...]
   labels: tuple[str, ...]
   files: Mapping[str, str]
-  absent: Mapping[str, Absent] = dataclasses.field(default_factory=dict)
+  absent: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
   trained_on: str | None = None
 
   def file(self, split: str, language: str) -> str:
     """Path of a file under the root of the data; UsageError if the task does not have that split or language."""
     if split not in self.files:
-      raise UsageError(self.absent[split].what, where=f'xtreme.split, task {self.name}', fix=self.absent[split].fix)
+      what, fix = self.absent[split]
+      raise UsageError(what, where=f'xtreme.split, task {self.name}', fix=fix)
     if language not in self.languages:
       raise UsageError(
         f'{self.name} is not in {language!r}',
@@ -76,8 +70,7 @@ class XtremeTask(abc.ABC):
       needs_labels: whether it is an error if there are no gold labels; None reads those that there are.
 
     Raises:
-      UsageError: no such file, an entry that is not as it should be (with file and line), or no labels where they are
-        needed.
+      UsageError: no such file, a wrong entry (with file and line), or no labels where they are needed.
     """
     if needs_labels is None:
       try:

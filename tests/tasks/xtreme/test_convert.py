@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from xtreme_archives import CONLLU, NLI_HEADER, QUESTIONS, tar_of, zip_of
 
 from rembert.errors import UsageError
-from tasks.xtreme.benchmark import LANGUAGES
+from tasks.xtreme.benchmark import LANGUAGES, PUBLISHED_NAMES
 from tasks.xtreme.convert import (
   CONVERSIONS,
-  TYDIQA_NAMES,
   blanked_test_files,
   pairs_files,
   panx_sentences,
@@ -346,7 +345,7 @@ def test_tydiqa_is_split_by_language_and_named_as_xtreme_names_it(convert):
     *(f'tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{code}.dev.json' for code in LANGUAGES['tydiqa']),
     *(f'labels/tydiqa/test-{code}.json' for code in LANGUAGES['tydiqa']),
   }
-  assert sorted(TYDIQA_NAMES.values()) == sorted(LANGUAGES['tydiqa'])
+  assert sorted(PUBLISHED_NAMES['tydiqa'].values()) == sorted(LANGUAGES['tydiqa'])
   assert asked(files['tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.ko.train.json']) == [('0', MILL, ['1720'])]
   assert asked(files['tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.ko.dev.json']) == [('korean-77-0', MILL, [''])]
   assert asked(files['labels/tydiqa/test-ko.json']) == [('korean-77-0', MILL, ['1720'])]
