@@ -43,7 +43,7 @@ def _plain_file(archives: Archives, name: str) -> tuple[bytes, str]:
 
 def _members(archive: pathlib.Path, wanted: Mapping[str, T]) -> Iterator[tuple[T, bytes, str]]:
   """Of the members whose paths end with a key of `wanted`: what that stands for, the content and its place."""
-  ending = lambda name: next((ending for ending in wanted if f'/{name}'.endswith(f'/{ending}')), '')
+  ending = lambda name: next((end for end in wanted if f'/{name}'.endswith(f'/{end}')), '')
   for name, content in members(archive, lambda name: bool(ending(name))):
     yield wanted[ending(name)], content, f'{archive}:{name}'
 
