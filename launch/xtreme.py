@@ -22,7 +22,7 @@ from rembert.training.console import Console
 from rembert.training.preemption import EXIT_STOPPED
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import RETRIEVAL
-from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.files import XtremeFolder
 
 EXAMPLES = """
 examples

@@ -40,11 +40,7 @@ _ROWS_AT_ONCE = 1024
 
 
 class LabelVocabulary(seqio.PassThroughVocabulary):
-  """Ids of labels that have names, for the output feature `labels`.
-
-  Args:
-    names: of the labels, by id.
-  """
+  """Ids of labels that have names, by id, for the output feature `labels`."""
 
   def __init__(self, names: Sequence[str]):
     super().__init__(len(names))
@@ -121,7 +117,7 @@ def read_rows(
     UsageError: the task's own; labels that do not fit the ids or the head; no rows.
   """
   if max_examples is not None:
-    task = task.replace(source=_DrawnSource(task.source, max_examples))
+    task = task.replace(source=_drawn_source(task.source, max_examples))
   lengths = dict.fromkeys(task.output_features, max_length)
   dataset = task.get_dataset(lengths, split=split, shuffle=False, trim_output_features=False, try_in_mem_cache=False)
   rows = []
@@ -178,30 +174,21 @@ def rows_of(
     )
 
 
-class _DrawnSource(seqio.DataSource):
+def _drawn_source(source: seqio.DataSource, most: int) -> seqio.DataSource:
   """Those examples of a source that are `drawn`; whatever tokenizes them sees no others."""
 
-  def __init__(self, source: seqio.DataSource, most: int):
-    super().__init__(source.splits, caching_permitted=False)
-    self._source, self._most = source, most
-
-  @property
-  def supports_arbitrary_sharding(self) -> bool:
-    return False
-
-  def list_shards(self, split: str) -> Sequence[str]:
-    return [split]
-
-  def get_dataset(self, split: str = 'train', shuffle: bool = False, **unused) -> tf.data.Dataset:
-    del shuffle, unused
-    dataset = self._source.get_dataset(split=split, shuffle=False)
-    count = int(dataset.cardinality())
+  def dataset(split: str, shuffle_files: bool) -> tf.data.Dataset:
+    del shuffle_files
+    examples = source.get_dataset(split=split, shuffle=False)
+    count = int(examples.cardinality())
     if count < 0:
-      count = int(dataset.reduce(np.int64(0), lambda number, _: number + 1))
+      count = int(examples.reduce(np.int64(0), lambda number, _: number + 1))
     is_drawn = np.zeros(count, bool)
-    is_drawn[drawn(range(count), self._most)] = True
+    is_drawn[drawn(range(count), most)] = True
     flags = tf.data.Dataset.from_tensor_slices(is_drawn)
-    return tf.data.Dataset.zip(flags, dataset).filter(lambda flag, _: flag).map(lambda _, example: example)
+    return tf.data.Dataset.zip(flags, examples).filter(lambda flag, _: flag).map(lambda _, example: example)
+
+  return seqio.FunctionDataSource(dataset, source.splits, caching_permitted=False)
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
@@ -213,29 +200,24 @@ class _DrawnSource(seqio.DataSource):
 
 def targets(task: seqio.Task, rows: Sequence[Row]) -> list[Any]:
   """What `metric_fns` get of each row's labels."""
-  as_label = lambda labels: labels.item() if labels.ndim == 0 else labels
-  return [task.postprocess_fn(as_label(row.labels), example=row.example, is_target=True) for row in rows]
+  return [task.postprocess_fn(_scalar(row.labels), example=row.example, is_target=True) for row in rows]
 
 
 def predictions(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray], head: str) -> list[Any]:
   """What `metric_fns` get of each row's most likely labels."""
   axis = 0 if head == 'qa' else -1
-  as_label = lambda labels: labels.item() if labels.ndim == 0 else labels
   return [
-    task.postprocess_fn(as_label(np.argmax(logits, axis)), example=row.example, is_target=False)
+    task.postprocess_fn(_scalar(np.argmax(logits, axis)), example=row.example, is_target=False)
     for row, logits in zip(rows, scores, strict=True)
   ]
 
 
-def metrics(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray], head: str) -> dict[str, float]:
-  """All values of the task's `metric_fns`, in their order.
+def _scalar(labels: np.ndarray) -> Any:
+  return labels.item() if labels.ndim == 0 else labels
 
-  Args:
-    task: a fine-tuning task.
-    rows: of a split, with their examples.
-    scores: logits of each row, float32.
-    head: of the model.
-  """
+
+def metrics(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray], head: str) -> dict[str, float]:
+  """All values of the task's `metric_fns`, in their order; `scores` are the logits of each row, float32."""
   found: dict[str, Any] = {}
   wanted = targets(task, rows)
   if task.predict_metric_fns:

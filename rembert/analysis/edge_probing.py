@@ -50,8 +50,8 @@ from rembert.loading import load
 from rembert.model.encoder import RemBertEncoder
 from rembert.training.console import Progress
 from tasks.xtreme.benchmark import TASKS
-from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.words import Sentence, word_tokens
+from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme.tagging import Sentence, word_tokens
 
 Array = TypeVar('Array', np.ndarray, jax.Array)  # on the host, or under jit
 

@@ -20,7 +20,7 @@ from etils import epath
 
 from rembert.errors import UsageError
 from rembert.json_files import parsed_json
-from tasks.xtreme.layout import Line, read_lines
+from tasks.xtreme.files import Line, read_lines
 
 
 def _existing(path: epath.PathLike, fix: str) -> epath.Path:

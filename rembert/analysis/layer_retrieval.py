@@ -30,9 +30,8 @@ from rembert.data.sentence_batches import TextEncoder, cut
 from rembert.errors import UsageError
 from rembert.loading import LoadedModel, load
 from rembert.sentence_vectors import vectors_of_all_layers
-from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.retrieval import chosen_languages
-from tasks.xtreme.tatoeba import Tatoeba
+from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme.retrieval import Tatoeba, chosen_languages
 
 _BLOCK_BYTES = 1 << 26  # of one block of distances; a few of this size are alive at a time
 # Distances come from products first, whose rounding is far below this share of the squared lengths.

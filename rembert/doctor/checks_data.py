@@ -34,8 +34,8 @@ def check_vocabulary(environment: Environment) -> Findings:
 def check_xtreme(environment: Environment) -> Findings:
   """XTREME's files, in its layout."""
   from tasks.xtreme.config import TASKS
-  from tasks.xtreme.layout import XtremeFolder
-  from tasks.xtreme.verify import take_inventory
+  from tasks.xtreme.download import take_inventory
+  from tasks.xtreme.files import XtremeFolder
 
   folder = XtremeFolder(environment.data_dir)
   inventories = [take_inventory(folder, task) for task in TASKS]

@@ -213,9 +213,9 @@ def _judge(
     return judged, task_rows.prediction_lines(task, rows, scores, head)
   targets = task_rows.targets(task, rows)
   if train and judged.scores:
-    baseline = xtreme.baseline(train, targets, xtreme.labels)
-    judged.baseline = xtreme.score(targets, baseline, xtreme.labels, evaluated.name)
-  predictions = xtreme.predict(targets, scores, xtreme.labels, config.xtreme)
+    baseline = xtreme.baseline(train, targets)
+    judged.baseline = xtreme.score(targets, baseline, evaluated.name)
+  predictions = xtreme.predict(targets, scores, config.xtreme)
   return judged, xtreme.file_text(predictions, targets, judged.examples)
 
 

@@ -26,11 +26,9 @@ from rembert.loading import LoadedModel
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console
 from rembert.training.preemption import Stopped, StopSignal
-from tasks.xtreme.bucc2018 import Bucc2018
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.retrieval import RetrievalTask, chosen_languages
-from tasks.xtreme.tatoeba import Tatoeba
+from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme.retrieval import Bucc2018, RetrievalTask, Tatoeba, chosen_languages
 
 TASKS: dict[str, RetrievalTask] = {task.name: task for task in (Tatoeba(), Bucc2018())}
 
@@ -120,7 +118,7 @@ def run(
 
 def _shares(folder: XtremeFolder, task: RetrievalTask, languages: Sequence[str]) -> dict[str, tuple[float, float]]:
   """For each language, what is done before it and its own share, by the sizes of files."""
-  sizes = [sum(folder.file(task.name, file).stat().length for file in task.files(name)) for name in languages]
+  sizes = [sum(folder.file(file).stat().length for file in task.files(name)) for name in languages]
   ends = [end / sum(sizes) for end in itertools.accumulate(sizes)]
   return {
     name: (end - size / sum(sizes), size / sum(sizes)) for name, end, size in zip(languages, ends, sizes, strict=True)

@@ -11,6 +11,9 @@ from etils import epath
 
 from rembert.command_line import run_command
 from rembert.errors import UsageError
+from tasks.metrics.labels import accuracy, chunk_scores
+from tasks.metrics.question_answering import mlqa, squad
+from tasks.xtreme.files import read_json, read_lines
 
 DESCRIPTION = """\
 Score predictions that were made anywhere, by the metrics of XTREME's evaluate.py. Both directories have its layout:
@@ -34,9 +37,8 @@ exit codes
   0 all found predictions were scored · 2 a file is missing or is not in XTREME's format
 """
 
-TASKS = ('xnli', 'pawsx', 'panx', 'udpos', 'xquad', 'mlqa', 'tydiqa', 'tatoeba', 'bucc2018')
 QUESTIONS = ('xquad', 'mlqa', 'tydiqa')
-LABEL_COLUMNS = 'the formats are listed by python -m tasks.metrics --help'
+_FORMATS = 'the formats are listed by python -m tasks.metrics --help'
 
 # By task and language: scores by name, 0 to 100.
 Scores = dict[str, dict[str, dict[str, float]]]
@@ -61,19 +63,13 @@ def parser() -> argparse.ArgumentParser:
 # --- one task and language --------------------------------------------------------------------------------------------
 
 
-def _labels(predictions: epath.Path, labels: epath.Path, language: str) -> dict[str, float]:
-  from tasks.metrics.accuracy import accuracy
-
-  del language
+def _labels(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
   gold, predicted = _lines(labels), _lines(predictions)
   _refuse_other_length(gold, predicted, 'lines', predictions, labels)
   return {'accuracy': accuracy(gold, predicted)}
 
 
-def _tags(predictions: epath.Path, labels: epath.Path, language: str) -> dict[str, float]:
-  from tasks.metrics.chunks import chunk_scores
-
-  del language
+def _tags(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
   gold, predicted = _sentences(labels), _sentences(predictions)
   _refuse_other_length(gold, predicted, 'sentences', predictions, labels)
   for number, (left, right) in enumerate(zip(gold, predicted, strict=True), 1):
@@ -81,16 +77,13 @@ def _tags(predictions: epath.Path, labels: epath.Path, language: str) -> dict[st
   return chunk_scores(gold, predicted)
 
 
-def _answers(predictions: epath.Path, labels: epath.Path, language: str) -> dict[str, float]:
-  from tasks.metrics.mlqa import mlqa
-  from tasks.metrics.squad import squad
-  from tasks.xtreme.layout import read_json
-  from tasks.xtreme.questions import read_questions
+def _answers(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
+  from tasks.xtreme.question_answering import read_questions
 
   questions = read_questions(labels, needs_answers=True, unique_ids=True)
   found = read_json(predictions)
   if not isinstance(found, dict) or not all(isinstance(answer, str) for answer in found.values()):
-    raise UsageError('predictions must be one JSON object {"id": "answer"}', where=str(predictions), fix=LABEL_COLUMNS)
+    raise UsageError('predictions must be one JSON object {"id": "answer"}', where=str(predictions), fix=_FORMATS)
   unknown = sorted(found.keys() - {question.id for question in questions})
   if unknown:
     raise UsageError(
@@ -101,46 +94,45 @@ def _answers(predictions: epath.Path, labels: epath.Path, language: str) -> dict
   # The official scripts give a question without a prediction 0 for both; an empty answer gets that, too.
   answers = [found.get(question.id, '') for question in questions]
   gold = [[answer.text for answer in question.answers] for question in questions]
+  language = labels.stem.removeprefix('test-')
   scores = mlqa(gold, answers, language) if labels.parent.name == 'mlqa' else squad(gold, answers)
   missing = sum(question.id not in found for question in questions)
   return scores | ({'unanswered': missing} if missing else {})
 
 
-def _translations(predictions: epath.Path, labels: epath.Path, language: str) -> dict[str, float]:
+def _translations(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
   for file in (predictions, labels):
     for number, line in enumerate(_lines(file), 1):
       if not (line.isascii() and line.isdigit()):
-        raise UsageError(f'{line!r} is not a line number', where=f'{file}:{number}', fix=LABEL_COLUMNS)
-  return _labels(predictions, labels, language)
+        raise UsageError(f'{line!r} is not a line number', where=f'{file}:{number}', fix=_FORMATS)
+  return _labels(predictions, labels)
 
 
-def _pairs(predictions: epath.Path, labels: epath.Path, language: str) -> dict[str, float]:
+def _pairs(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
   from tasks.metrics.retrieval import score_pairs
 
-  del language
   pairs = {}
   for file in (predictions, labels):
     pairs[file] = {tuple(line.split('\t')) for line in _lines(file)}
     if wrong := next((pair for pair in pairs[file] if len(pair) != 2), None):
-      raise UsageError(f'{"TAB".join(wrong)!r} is not a pair of ids', where=str(file), fix=LABEL_COLUMNS)
+      raise UsageError(f'{"TAB".join(wrong)!r} is not a pair of ids', where=str(file), fix=_FORMATS)
   return score_pairs(pairs[predictions], pairs[labels])._asdict()
 
 
-_SCORERS: Mapping[str, Callable[[epath.Path, epath.Path, str], dict[str, float]]] = {
+_SCORERS: Mapping[str, Callable[[epath.Path, epath.Path], dict[str, float]]] = {
   **dict.fromkeys(('xnli', 'pawsx'), _labels),
   **dict.fromkeys(('panx', 'udpos'), _tags),
   **dict.fromkeys(QUESTIONS, _answers),
   'tatoeba': _translations,
   'bucc2018': _pairs,
 }
+TASKS = tuple(_SCORERS)
 
 
 def _lines(file: epath.Path) -> list[str]:
-  from tasks.xtreme.layout import read_lines
-
   lines = [line.text.strip() for line in read_lines(file)]
   if not lines:
-    raise UsageError('the file is empty', where=str(file), fix=LABEL_COLUMNS)
+    raise UsageError('the file is empty', where=str(file), fix=_FORMATS)
   return lines
 
 
@@ -168,19 +160,10 @@ def _refuse_other_length(gold: Sequence, predicted: Sequence, of_what: str, pred
 
 
 def score(predictions: epath.PathLike, labels: epath.PathLike, tasks: Sequence[str] = TASKS) -> Scores:
-  """Scores of every prediction file of some tasks.
+  """Scores of every file of predictions, `TASK/test-LANGUAGE.tsv` (or `.json`), against labels of the same name.
 
-  Args:
-    predictions: directory with `TASK/test-LANGUAGE.tsv` (or `.json`).
-    labels: directory of gold labels, likewise.
-    tasks: of `TASKS`.
-
-  Returns:
-    By task and language: scores by name, 0 to 100. `unanswered`, if there are any, counts questions without a
-    prediction.
-
-  Raises:
-    UsageError: no predictions at all, labels that are missing, or a file in another format.
+  `unanswered`, if there are any, counts questions without a prediction. UsageError if there are no predictions at all,
+  if labels are missing, or for a file in another format.
   """
   found: Scores = collections.defaultdict(dict)
   for task in tasks:
@@ -193,8 +176,7 @@ def score(predictions: epath.PathLike, labels: epath.PathLike, tasks: Sequence[s
           where=str(gold),
           fix=[f'put them there, for {file}', 'or leave the task out: --task'],
         )
-      language = file.stem.removeprefix('test-')
-      found[task][language] = _SCORERS[task](file, gold, language)
+      found[task][file.stem.removeprefix('test-')] = _SCORERS[task](file, gold)
   if not found:
     raise UsageError(
       f'no predictions of {", ".join(tasks)}',
@@ -223,7 +205,8 @@ def run(options: argparse.Namespace) -> None:
   means, console = averages(scores), Console()
   for task, by_language in scores.items():
     names = list(means[task])
-    cells = lambda values, names=names: [_cell(name, values) for name in names]
+    form = lambda name, value: '' if value is None else f'{value:,}' if name == 'unanswered' else f'{value:.2f}'
+    cells = lambda values, names=names, form=form: [form(name, values.get(name)) for name in names]
     rows = [[language, *cells(values)] for language, values in by_language.items()]
     if len(rows) > 1:
       rows.append([f'average ({len(rows)} languages)', *cells(means[task])])
@@ -232,12 +215,6 @@ def run(options: argparse.Namespace) -> None:
     content = {'tasks': scores, 'mean': means}
     write_whole(epath.Path(options.output), json.dumps(content, indent=1) + '\n')
     console.say(f'scores: {options.output}')
-
-
-def _cell(name: str, values: Mapping[str, float]) -> str:
-  if name not in values:
-    return ''
-  return f'{values[name]:,}' if name == 'unanswered' else f'{values[name]:.2f}'
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,23 +20,15 @@ _SOURCES_AT_ONCE = 1024
 class Neighbours(NamedTuple):
   """The K most similar of the other side, best first; of equal ones the one with the lower index.
 
-  Attributes:
-    index: [rows, K] int64.
-    similarity: [rows, K] float32, cosines.
+  [rows, K] each: `indices` int64, `similarity` float32 cosines.
   """
 
-  index: np.ndarray
+  indices: np.ndarray
   similarity: np.ndarray
 
 
 class Candidates(NamedTuple):
-  """Pairs by falling score; each source and each target is in one at most.
-
-  Attributes:
-    source: [pairs] int64.
-    target: [pairs] int64.
-    score: [pairs] float64.
-  """
+  """Pairs by falling score; each source and each target is in one at most: int64, int64 and float64, [pairs] each."""
 
   source: np.ndarray
   target: np.ndarray
@@ -68,7 +60,8 @@ def nearest_neighbours(
 ) -> tuple[Neighbours, Neighbours]:
   """Neighbours of every source among the targets, and of every target among the sources, by cosine.
 
-  The N × M similarities are computed once, for both directions, a block of at most `block_bytes` at a time.
+  The N × M similarities are computed once, for both directions, a block of at most `block_bytes` at a time. ValueError
+  if a side is empty, or an embedding is not finite.
 
   Args:
     source: [N, H].
@@ -76,81 +69,52 @@ def nearest_neighbours(
     neighbours: K; all, where a side has fewer.
     block_bytes: memory for a block of similarities.
     on_progress: is told the fraction that is done.
-
-  Raises:
-    ValueError: a side is empty, or an embedding is not finite.
   """
   if not len(source) or not len(target):
     raise ValueError('there is nothing to search in')
   x_NxH, y_MxH = unit_length(source), unit_length(target)
   if not (np.isfinite(x_NxH).all() and np.isfinite(y_MxH).all()):
     raise ValueError('embeddings that are not finite')
-  of_sources = _Best(len(x_NxH), min(neighbours, len(y_MxH)))
-  of_targets = _Best(len(y_MxH), min(neighbours, len(x_NxH)))
+  nothing = lambda rows, k: Neighbours(np.full((rows, k), -1, np.int64), np.full((rows, k), -np.inf, np.float32))
+  of_sources = nothing(len(x_NxH), min(neighbours, len(y_MxH)))
+  of_targets = nothing(len(y_MxH), min(neighbours, len(x_NxH)))
   rows = max(1, min(_SOURCES_AT_ONCE, block_bytes // 4))
   columns = max(1, block_bytes // (4 * rows))
   for i in range(0, len(x_NxH), rows):
     for j in range(0, len(y_MxH), columns):
       block = x_NxH[i : i + rows] @ y_MxH[j : j + columns].T
-      of_sources.see(block, i, j)
-      of_targets.see(block.T, j, i)
+      _keep_best(of_sources, block, i, j)
+      _keep_best(of_targets, block.T, j, i)
     on_progress(min(1.0, (i + rows) / len(x_NxH)))
-  return of_sources.found(), of_targets.found()
+  return of_sources, of_targets
 
 
-class _Best:
-  """The K best of all columns seen so far, for each row. Columns come in rising order, row by row of blocks."""
-
-  def __init__(self, rows: int, k: int):
-    self._k = k
-    self._similarity = np.full((rows, k), -np.inf, np.float32)
-    self._index = np.full((rows, k), -1, np.int64)
-
-  def see(self, block: np.ndarray, first_row: int, first_column: int) -> None:
-    """Takes similarities [rows, columns] into account."""
-    part = slice(first_row, first_row + block.shape[0])
-    worst = self._similarity[part, -1]
-    if (
-      block.shape[1] > self._k and np.isneginf(worst).any()
-    ):  # nothing to compare with yet: what is surely not among them
-      worst = np.maximum(worst, np.partition(block, -self._k, axis=1)[:, -self._k])
-      row, column = np.nonzero(block >= worst[:, None])
-    else:  # what is only as good came later, and stays out
-      row, column = np.nonzero(block > worst[:, None])
-    if not row.size:
-      return
-    touched, place = np.unique(row, return_inverse=True)
-    known = np.repeat(np.arange(touched.size), self._k)
-    rows = np.concatenate([known, place])
-    similarity = np.concatenate([self._similarity[part][touched].ravel(), block[row, column]])
-    index = np.concatenate([self._index[part][touched].ravel(), first_column + column])
-    order = np.lexsort((index, -similarity, rows))
-    starts = np.searchsorted(rows[order], np.arange(touched.size))
-    chosen = order[(starts[:, None] + np.arange(self._k)).ravel()].reshape(-1, self._k)
-    self._similarity[first_row + touched] = similarity[chosen]
-    self._index[first_row + touched] = index[chosen]
-
-  def found(self) -> Neighbours:
-    """The result."""
-    return Neighbours(self._index, self._similarity)
+def _keep_best(best: Neighbours, block: np.ndarray, first_row: int, first_column: int) -> None:
+  """Takes a block of similarities into account; columns come in rising order for each row."""
+  index, similarity = (part[first_row : first_row + len(block)] for part in best)
+  k = index.shape[1]
+  worst = similarity[:, -1]
+  if block.shape[1] > k and np.isneginf(worst).any():  # nothing to compare with yet: what is surely not among them
+    worst = np.maximum(worst, np.partition(block, -k, axis=1)[:, -k])
+    row, column = np.nonzero(block >= worst[:, None])
+  else:  # what is only as good came later, and stays out
+    row, column = np.nonzero(block > worst[:, None])
+  if not row.size:
+    return
+  touched, place = np.unique(row, return_inverse=True)
+  rows = np.concatenate([np.repeat(np.arange(touched.size), k), place])
+  similarities = np.concatenate([similarity[touched].ravel(), block[row, column]])
+  columns = np.concatenate([index[touched].ravel(), first_column + column])
+  order = np.lexsort((columns, -similarities, rows))
+  starts = np.searchsorted(rows[order], np.arange(touched.size))
+  chosen = order[starts[:, None] + np.arange(k)]
+  similarity[touched] = similarities[chosen]
+  index[touched] = columns[chosen]
 
 
 def nearest(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-  """Index of the key with the greatest cosine for each query, [queries] int64; of equal ones the first.
-
-  Args:
-    queries: [N, H].
-    keys: [M, H].
-  """
-  return nearest_neighbours(queries, keys, 1)[0].index[:, 0]
-
-
-def accuracy(predicted: np.ndarray, gold: np.ndarray) -> float:
-  """Share of equal entries, 0 to 100 (XTREME's `accuracy`, on Tatoeba)."""
-  predicted, gold = np.asarray(predicted), np.asarray(gold)
-  if predicted.shape != gold.shape or not gold.size:
-    raise ValueError(f'{predicted.shape} predictions for {gold.shape} labels')
-  return 100 * int((predicted == gold).sum()) / gold.size
+  """Index of the key [M, H] with the greatest cosine for each query [N, H], [N] int64; of equal ones the first."""
+  return nearest_neighbours(queries, keys, 1)[0].indices[:, 0]
 
 
 # --- mining -----------------------------------------------------------------------------------------------------------
@@ -170,12 +134,7 @@ def mine(
   both sides are then taken by falling score, and a sentence that is taken already is not taken again. Of proposals with
   equal scores those of sources come first, in their order, and then those of targets.
 
-  Args:
-    source: [N, H], of sentences that are all different.
-    target: [M, H], likewise.
-    neighbours: K.
-    block_bytes: see `nearest_neighbours`.
-    on_progress: see `nearest_neighbours`.
+  Arguments are those of `nearest_neighbours`; sentences of a side are all different.
   """
   forward, backward = nearest_neighbours(source, target, neighbours, block_bytes=block_bytes, on_progress=on_progress)
   mean_N, mean_M = (side.similarity.astype(np.float64).mean(1) for side in (forward, backward))
@@ -199,11 +158,11 @@ def mine(
 
 def _best_margin(found: Neighbours, own_mean: np.ndarray, other_mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """For each row the neighbour with the greatest margin, and that margin."""
-  scale = (own_mean[:, None] + other_mean[found.index]) / 2
+  scale = (own_mean[:, None] + other_mean[found.indices]) / 2
   margin = np.divide(found.similarity, scale, out=np.zeros(scale.shape), where=scale != 0)
   best = margin.argmax(1)  # of equal ones the more similar
   rows = np.arange(len(best))
-  return found.index[rows, best], margin[rows, best]
+  return found.indices[rows, best], margin[rows, best]
 
 
 def best_threshold(scores: np.ndarray, is_gold: np.ndarray, num_gold: int) -> float:

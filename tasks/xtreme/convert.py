@@ -4,33 +4,33 @@
 written here.
 """
 
+import collections
+import contextlib
 import csv
 import io
+import itertools
 import json
+import operator
 import pathlib
 import posixpath
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from rembert.errors import UsageError
 from rembert.json_files import parsed_json
-from tasks.xtreme.archives import columns, lines, members, nested_tar
-from tasks.xtreme.verify import LANGUAGES
+from tasks.xtreme.archives import columns, members, nested_tar
+from tasks.xtreme.benchmark import LANGUAGES, PUBLISHED_NAMES, TASKS
+from tasks.xtreme.files import known_label, split_lines
 
 _FETCH = 'fetch the file again'
 
+T = TypeVar('T')
 Archives = Mapping[str, pathlib.Path]
 Sentence = Sequence[tuple[str, str]]  # tokens with their tags
 
 
 class Converted(NamedTuple):
-  """One file of XTREME's layout.
-
-  Attributes:
-    path: in the root of the data, `xnli/dev-de.tsv`.
-    content: of the file.
-  """
+  """One file of XTREME's layout: `xnli/dev-de.tsv` in the root of the data."""
 
   path: str
   content: str
@@ -41,15 +41,14 @@ def _plain_file(archives: Archives, name: str) -> tuple[bytes, str]:
   return archives[name].read_bytes(), str(archives[name])
 
 
-def _is_named(files: Collection[str]) -> Callable[[str], bool]:
-  """Whether a member is one of `files`, in whatever folder."""
-  return lambda name: posixpath.basename(name) in files
+def _members(archive: pathlib.Path, wanted: Mapping[str, T]) -> Iterator[tuple[T, bytes, str]]:
+  """Of the members whose paths end with a key of `wanted`: what that stands for, the content and its place."""
+  ending = lambda name: next((end for end in wanted if f'/{name}'.endswith(f'/{end}')), '')
+  for name, content in members(archive, lambda name: bool(ending(name))):
+    yield wanted[ending(name)], content, f'{archive}:{name}'
 
 
 # --- pairs of sentences -----------------------------------------------------------------------------------------------
-
-NLI_LABELS = ('contradiction', 'entailment', 'neutral')
-_PAWSX_SPLITS = {'train.tsv': 'train', 'dev_2k.tsv': 'dev', 'test_2k.tsv': 'test'}
 
 
 def pairs_files(task: str, split: str, language: str, rows: Iterable[Sequence[str]]) -> Iterator[Converted]:
@@ -58,63 +57,51 @@ def pairs_files(task: str, split: str, language: str, rows: Iterable[Sequence[st
   Of a test split the labels are in a file of their own, `labels/TASK/test-LL.tsv`, one a line.
   """
   rows = list(rows)
-  is_test = split == 'test'
   table = io.StringIO(newline='')
-  csv.writer(table, delimiter='\t').writerows(row[:2] if is_test else row for row in rows)
+  csv.writer(table, delimiter='\t').writerows(row[:2] if split == 'test' else row for row in rows)
   yield Converted(f'{task}/{split}-{language}.tsv', table.getvalue())
-  if is_test:
+  if split == 'test':
     yield Converted(f'labels/{task}/{split}-{language}.tsv', ''.join(f'{label}\n' for *_, label in rows))
 
 
 def _xnli(archives: Archives) -> Iterator[Converted]:
   """XNLI 1.0 split by language, and its English training set, MultiNLI as XNLI-MT 1.0 has it."""
-  archive = archives['XNLI-1.0.zip']
-  for name, content in members(archive, lambda name: name.endswith(('xnli.dev.tsv', 'xnli.test.tsv'))):
+  for split, content, place in _members(archives['XNLI-1.0.zip'], {'xnli.dev.tsv': 'dev', 'xnli.test.tsv': 'test'}):
     by_language: dict[str, list] = {}
-    for row, where in columns(content, f'{archive}:{name}', 8):
+    for row, where in columns(content, place, 8):
       by_language.setdefault(row[0], []).append((row[6], row[7], _nli_label(row[1], where)))
-    split = 'test' if name.endswith('test.tsv') else 'dev'
     for language, pairs in by_language.items():
       yield from pairs_files('xnli', split, language, pairs)
-  archive = archives['XNLI-MT-1.0.zip']
-  for name, content in members(archive, lambda name: name.endswith('multinli/multinli.train.en.tsv')):
-    rows = columns(content, f'{archive}:{name}', 3)
-    yield from pairs_files('xnli', 'train', 'en', ((*row[:2], _nli_label(row[2], where)) for row, where in rows))
+  for split, content, place in _members(archives['XNLI-MT-1.0.zip'], {'multinli/multinli.train.en.tsv': 'train'}):
+    pairs = [(*row[:2], _nli_label(row[2], where)) for row, where in columns(content, place, 3)]
+    yield from pairs_files('xnli', split, 'en', pairs)
 
 
 def _nli_label(text: str, where: str) -> str:
   """The label; the files write `contradictory` in places."""
-  return _label('contradiction' if text == 'contradictory' else text, NLI_LABELS, where)
-
-
-def _label(text: str, known: Sequence[str], where: str) -> str:
-  if text not in known:
-    raise UsageError(f'unknown label {text!r}', where=where, fix=f'one of {", ".join(known)}')
-  return text
+  return known_label('contradiction' if text == 'contradictory' else text, TASKS['xnli'].labels, where)
 
 
 def _pawsx(archives: Archives) -> Iterator[Converted]:
   """PAWS-X: pairs in seven languages, trained on in English. Nothing is left out."""
-  archive = archives['x-final.tar.gz']
-  for name, content in members(archive, lambda name: name.endswith(tuple(f'/{file}' for file in _PAWSX_SPLITS))):
-    path = pathlib.PurePosixPath(name)
-    language, split = path.parent.name, _PAWSX_SPLITS[path.name]
-    if split != 'train' or language == 'en':
-      rows = columns(content, f'{archive}:{name}', 4)
-      pairs = ((*row[1:3], _label(row[3], ('0', '1'), where)) for row, where in rows)
-      yield from pairs_files('pawsx', split, language, pairs)
+  files = {'en/train.tsv': ('train', 'en')}
+  for language in LANGUAGES['pawsx']:
+    files |= {f'{language}/{split}_2k.tsv': (split, language) for split in ('dev', 'test')}
+  for (split, language), content, place in _members(archives['x-final.tar.gz'], files):
+    rows = columns(content, place, 4)
+    pairs = ((*row[1:3], known_label(row[3], TASKS['pawsx'].labels, where)) for row, where in rows)
+    yield from pairs_files('pawsx', split, language, pairs)
 
 
 # --- tagging ----------------------------------------------------------------------------------------------------------
 
-PANX_TAGS = ('B-LOC', 'B-ORG', 'B-PER', 'I-LOC', 'I-ORG', 'I-PER', 'O')
-_UPOS_RANKS = {
-  'es': ('VERB', 'AUX', 'PRON', 'ADP', 'DET'),
-  'fr': ('VERB', 'AUX', 'PRON', 'NOUN', 'ADJ', 'ADV', 'ADP', 'DET', 'PART', 'SCONJ'),
-  'it': ('VERB', 'AUX', 'ADV', 'PRON', 'ADP', 'DET', 'INTJ'),
+# Of a multiword token's words, the one whose tag stands first here gives the token its tag.
+_RANKS = {
+  'es': 'VERB AUX PRON ADP DET',
+  'fr': 'VERB AUX PRON NOUN ADJ ADV ADP DET PART SCONJ',
+  'it': 'VERB AUX ADV PRON ADP DET INTJ',
 }
-_UPOS = 'VERB NOUN PROPN PRON ADJ NUM ADV INTJ AUX ADP DET PART CCONJ SCONJ X PUNCT'
-_UPOS_RANK = tuple(_UPOS.split())
+_RANKS_ELSEWHERE = 'VERB NOUN PROPN PRON ADJ NUM ADV INTJ AUX ADP DET PART CCONJ SCONJ X PUNCT'
 _NON_JOINER = '\u200c'
 _ID, _FORM, _TAG, _HEAD, _ENHANCED = 0, 1, 3, 6, 8  # columns of CoNLL-U
 
@@ -131,14 +118,12 @@ def tagging_files(task: str, split: str, language: str, sentences: Iterable[Sent
 
 def _panx(archives: Archives) -> Iterator[Converted]:
   """PAN-X, WikiANN in the balanced splits of Rahimi et al. 2019: a zip with `LL.tar.gz`, in it the splits."""
-  archive = archives['panx_dataset.zip']
   names = {f'{language}.tar.gz': language for language in LANGUAGES['panx']}
-  for name, content in members(archive, _is_named(names)):
-    language = names[posixpath.basename(name)]
-    for member, text in nested_tar(name, content, archive):
+  for language, content, place in _members(archives['panx_dataset.zip'], names):
+    for member, text in nested_tar(place, content):
       split = posixpath.basename(member)
       if split in ('train', 'dev', 'test'):
-        yield from tagging_files('panx', split, language, panx_sentences(text, f'{archive}:{name}:{split}'))
+        yield from tagging_files('panx', split, language, panx_sentences(text, f'{place}:{split}'))
 
 
 def panx_sentences(content: bytes, where: str) -> list[Sentence]:
@@ -147,15 +132,15 @@ def panx_sentences(content: bytes, where: str) -> list[Sentence]:
   The few empty tokens are left out: in a file of tokens they would end a sentence.
   """
   sentences: list[list[tuple[str, str]]] = [[]]
-  for line, place in lines(content, where):
+  for line, place in split_lines(content, where):
     token, tab, tag = line.strip().rpartition('\t')
     if not tab:
       if line.strip():
         raise UsageError('a line is a token, a tab and a tag', where=place, fix=_FETCH)
       sentences.append([])
       continue
-    if tag.strip() not in PANX_TAGS:
-      raise UsageError(f'unknown tag {tag!r}', where=place, fix=f'one of {", ".join(PANX_TAGS)}')
+    if tag.strip() not in TASKS['panx'].labels:
+      raise UsageError(f'unknown tag {tag!r}', where=place, fix=f'one of {", ".join(TASKS["panx"].labels)}')
     token = token.partition(':')[2].strip()
     if token:
       sentences[-1].append((token, tag.strip()))
@@ -163,18 +148,15 @@ def panx_sentences(content: bytes, where: str) -> list[Sentence]:
 
 
 def _udpos(archives: Archives) -> Iterator[Converted]:
-  """Universal Dependencies 2.5: parts of speech, as XTREME makes them from all treebanks of a language.
-
-  Treebanks come in the order of their file names.
-  """
+  """Universal Dependencies 2.5: parts of speech in all treebanks of a language, in the order of their file names."""
   archive = archives['ud-treebanks-v2.5.tgz']
-  treebanks: dict[tuple[str, str], dict[str, list[Sentence]]] = {}
+  treebanks = []
   for name, content in members(archive, lambda name: _treebank(name) is not None):
-    if treebank := _treebank(name):
-      sentences = udpos_sentences(content, f'{archive}:{name}', treebank[0])
-      treebanks.setdefault(treebank, {})[posixpath.basename(name)] = sentences
-  for (language, split), files in sorted(treebanks.items()):
-    joined = [sentence for file in sorted(files) for sentence in files[file]]
+    language, split = _treebank(name) or ('', '')
+    sentences = udpos_sentences(content, f'{archive}:{name}', language)
+    treebanks.append((language, split, posixpath.basename(name), sentences))
+  for (language, split), files in itertools.groupby(sorted(treebanks), operator.itemgetter(0, 1)):
+    joined = [sentence for *_, sentences in files for sentence in sentences]
     if joined:
       yield from tagging_files('udpos', split, language, joined)
 
@@ -196,7 +178,7 @@ def udpos_sentences(content: bytes, where: str, language: str) -> list[Sentence]
   """
   found: list[Sentence] = []
   rows: list[list[str]] = []
-  for line, place in (*lines(content, where), ('', where)):
+  for line, place in (*split_lines(content, where), ('', where)):
     if line.startswith('#'):
       continue
     if line:
@@ -223,7 +205,7 @@ def _words(rows: list[list[str]], language: str, where: str) -> list[tuple[str, 
     int(first): (int(last), row[_FORM]) for row in rows for first, dash, last in [row[_ID].partition('-')] if dash
   }
   heights = _heights(words) if spans else {}
-  rank = _UPOS_RANKS.get(language, _UPOS_RANK)
+  rank = _RANKS.get(language, _RANKS_ELSEWHERE).split()
   found, covered = [], 0
   for number, row in sorted(words.items()):
     if number <= covered:
@@ -252,53 +234,45 @@ def _heights(words: dict[int, list[str]]) -> dict[int, int]:
     above: set[int] = set()
     waiting = [number]
     while waiting:
-      new = heads.get(waiting.pop(), set()) - above
+      waiting += (new := heads.get(waiting.pop(), set()) - above)
       above |= new
-      waiting += new
     heights[number] = len(above - {number})
   return heights
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
 
-_MLQA_NAME = re.compile(r'(?:.*/)?((dev|test)/(?:\2)-context-(\w+)-question-\3\.json)')
-# The files of TyDi QA write languages out.
-TYDIQA_NAMES = {
-  **{'arabic': 'ar', 'bengali': 'bn', 'english': 'en', 'finnish': 'fi', 'indonesian': 'id', 'korean': 'ko'},
-  **{'russian': 'ru', 'swahili': 'sw', 'telugu': 'te'},
-}
 
-
-def json_text(content: Any) -> str:
-  """JSON as UTF-8."""
+def _json(content: Any) -> str:
   return json.dumps(content, ensure_ascii=False)
 
 
-def _questions(content: Any, where: str) -> Iterator[tuple[str, dict]]:
-  """Contexts and questions of a file of SQuAD's form, in their order.
-
-  Raises:
-    UsageError: the file is of another form, or an answer does not stand where it says.
-  """
+@contextlib.contextmanager
+def squad_form(where: str) -> Iterator[None]:
+  """Turns whatever a file of SQuAD's form lacks into a UsageError."""
   try:
-    for article in content['data']:
-      for paragraph in article['paragraphs']:
-        for question in paragraph['qas']:
-          _check_answers(paragraph['context'], question, where)
-          yield paragraph['context'], question
+    yield
   except (KeyError, TypeError) as error:
     raise UsageError(f'not a file of SQuAD’s form: {type(error).__name__} {error}', where=where, fix=_FETCH) from None
 
 
-def _check_answers(context: str, question: dict, where: str) -> None:
-  for answer in question['answers']:
-    begin = answer['answer_start']
-    if context[begin : begin + len(answer['text'])] != answer['text']:
-      raise UsageError(
-        f'question {question["id"]}: {answer["text"]!r} does not stand at character {begin} of its context',
-        where=where,
-        fix=_FETCH,
-      )
+def _questions(content: Any, where: str) -> list[tuple[str, dict]]:
+  """Contexts and questions of a file; UsageError if it is of another form, or an answer is not where it says."""
+  found = []
+  with squad_form(where):
+    for paragraph in (paragraph for article in content['data'] for paragraph in article['paragraphs']):
+      context = paragraph['context']
+      for question in paragraph['qas']:
+        for answer in question['answers']:
+          begin = answer['answer_start']
+          if context[begin : begin + len(answer['text'])] != answer['text']:
+            raise UsageError(
+              f'question {question["id"]}: {answer["text"]!r} does not stand at character {begin} of its context',
+              where=where,
+              fix=_FETCH,
+            )
+        found.append((context, question))
+  return found
 
 
 def _article(context: str, question: dict, **changed) -> dict[str, Any]:
@@ -307,20 +281,23 @@ def _article(context: str, question: dict, **changed) -> dict[str, Any]:
   return {'paragraphs': [{'context': context, 'qas': [kept]}]}
 
 
-def blanked_test_files(content: Any, where: str, path: str, task: str, language: str) -> Iterator[Converted]:
+def _squad_text(articles: Sequence[dict], published: Any) -> str:
+  return _json({'data': articles, 'version': published.get('version', '1.1')})
+
+
+def blanked_test_files(content: Any, where: str, task: str, language: str) -> Iterator[Converted]:
   """A test file without answers, and the file itself as its labels."""
   blank = [{'answer_start': 0, 'text': ''}]
   articles = [_article(context, question, answers=blank) for context, question in _questions(content, where)]
-  yield Converted(path, json_text({'data': articles, 'version': content.get('version', '1.1')}))
-  yield Converted(f'labels/{task}/test-{language}.json', json_text(content))
+  yield Converted(TASKS[task].file('test', language), _squad_text(articles, content))
+  yield Converted(f'labels/{task}/test-{language}.json', _json(content))
 
 
 def _squad(archives: Archives) -> Iterator[Converted]:
   """SQuAD v1.1: learned from, for XQuAD and MLQA. Its files are taken as they are."""
   for split in ('train', 'dev'):
     content, where = _plain_file(archives, f'{split}-v1.1.json')
-    for _ in _questions(parsed_json(content, where), where):
-      pass
+    _questions(parsed_json(content, where), where)
     yield Converted(f'squad/{split}-v1.1.json', content.decode())
 
 
@@ -328,75 +305,54 @@ def _xquad(archives: Archives) -> Iterator[Converted]:
   """XQuAD: SQuAD's paragraphs in eleven languages, to be judged on."""
   for language in LANGUAGES['xquad']:
     content, where = _plain_file(archives, f'xquad.{language}.json')
-    yield from blanked_test_files(parsed_json(content, where), where, f'xquad/xquad.{language}.json', 'xquad', language)
+    yield from blanked_test_files(parsed_json(content, where), where, 'xquad', language)
 
 
 def _mlqa(archives: Archives) -> Iterator[Converted]:
   """MLQA v1: the files whose question and context are in one language; XTREME judges no others."""
-  archive = archives['MLQA_V1.zip']
-  for name, content in members(archive, lambda name: _MLQA_NAME.fullmatch(name) is not None):
-    match = _MLQA_NAME.fullmatch(name)
-    assert match is not None
-    file, split, language = match.groups()
-    where = f'{archive}:{name}'
+  task = TASKS['mlqa']
+  files = {
+    task.file(split, language).removeprefix('mlqa/MLQA_V1/'): (split, language)
+    for split in ('dev', 'test')
+    for language in task.languages
+  }
+  for (split, language), content, where in _members(archives['MLQA_V1.zip'], files):
     parsed = parsed_json(content, where)
     if split == 'test':
-      yield from blanked_test_files(parsed, where, f'mlqa/MLQA_V1/{file}', 'mlqa', language)
+      yield from blanked_test_files(parsed, where, 'mlqa', language)
     else:
-      for _ in _questions(parsed, where):
-        pass
-      yield Converted(f'mlqa/MLQA_V1/{file}', json_text(parsed))
+      _questions(parsed, where)
+      yield Converted(task.file(split, language), _json(parsed))
 
 
 def _tydiqa(archives: Archives) -> Iterator[Converted]:
-  """TyDi QA GoldP v1.1: training questions by language, and the dev set to be judged on."""
+  """TyDi QA GoldP v1.1: training questions by language, and the dev set to be judged on.
+
+  As in XTREME, an id of training keeps only what is behind its last dash, and is no longer unique.
+  """
+  task, names, by_language = TASKS['tydiqa'], PUBLISHED_NAMES['tydiqa'], collections.defaultdict(list)
   content, where = _plain_file(archives, 'tydiqa-goldp-v1.1-train.json')
-  yield from tydiqa_train_files(parsed_json(content, where), where)
-  archive = archives['tydiqa-goldp-v1.1-dev.tgz']
-  files = {f'tydiqa-goldp-dev-{name}.json': language for name, language in TYDIQA_NAMES.items()}
-  for name, content in members(archive, _is_named(files)):
-    language = files[posixpath.basename(name)]
-    where = f'{archive}:{name}'
-    yield from blanked_test_files(parsed_json(content, where), where, tydiqa_dev_path(language), 'tydiqa', language)
-
-
-def tydiqa_dev_path(language: str) -> str:
-  """Where XTREME looks for a language's questions."""
-  return f'tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json'
-
-
-def tydiqa_train_files(content: Any, where: str) -> Iterator[Converted]:
-  """One file a language. As in XTREME, an id keeps only what is behind its last dash, and is no longer unique."""
-  by_language: dict[str, list] = {}
-  for context, question in _questions(content, where):
+  train = parsed_json(content, where)
+  for context, question in _questions(train, where):
     name, _, rest = question['id'].partition('-')
-    if name not in TYDIQA_NAMES:
+    if name not in names:
       raise UsageError(f'unknown language in the id {question["id"]!r}', where=where, fix=_FETCH)
-    article = _article(context, question, id=rest.rpartition('-')[2])
-    by_language.setdefault(TYDIQA_NAMES[name], []).append(article)
+    by_language[names[name]].append(_article(context, question, id=rest.rpartition('-')[2]))
   for language, articles in by_language.items():
-    path = f'tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json'
-    yield Converted(path, json_text({'data': articles, 'version': content.get('version', '1.1')}))
+    yield Converted(task.file('train', language), _squad_text(articles, train))
+  files = {f'tydiqa-goldp-dev-{name}.json': language for name, language in names.items()}
+  for language, content, where in _members(archives['tydiqa-goldp-v1.1-dev.tgz'], files):
+    yield from blanked_test_files(parsed_json(content, where), where, 'tydiqa', language)
 
 
 # --- retrieval --------------------------------------------------------------------------------------------------------
 
-# Tatoeba's files have three-letter codes (ISO 639-3).
-TATOEBA_CODES = {
-  **{'af': 'afr', 'ar': 'ara', 'bg': 'bul', 'bn': 'ben', 'de': 'deu', 'el': 'ell', 'es': 'spa', 'et': 'est'},
-  **{'eu': 'eus', 'fa': 'pes', 'fi': 'fin', 'fr': 'fra', 'he': 'heb', 'hi': 'hin', 'hu': 'hun', 'id': 'ind'},
-  **{'it': 'ita', 'ja': 'jpn', 'jv': 'jav', 'ka': 'kat', 'kk': 'kaz', 'ko': 'kor', 'ml': 'mal', 'mr': 'mar'},
-  **{'nl': 'nld', 'pt': 'por', 'ru': 'rus', 'sw': 'swh', 'ta': 'tam', 'te': 'tel', 'th': 'tha', 'tl': 'tgl'},
-  **{'tr': 'tur', 'ur': 'urd', 'vi': 'vie', 'zh': 'cmn'},
-}
-
 
 def _tatoeba(archives: Archives) -> Iterator[Converted]:
   """Tatoeba v1 of LASER: sentences as they are, translations sorted so that line numbers tell nothing."""
-  for language in LANGUAGES['tatoeba']:
-    code = TATOEBA_CODES[language]
+  for code, language in PUBLISHED_NAMES['tatoeba'].items():
     sides = [_plain_file(archives, f'tatoeba.{code}-eng.{side}') for side in (code, 'eng')]
-    source, english = ([line.strip() for line, _ in lines(*side)] for side in sides)
+    source, english = ([line.strip() for line, _ in split_lines(*side)] for side in sides)
     if len(source) != len(english):
       raise UsageError(
         f'{len(source)} sentences and {len(english)} translations', where=sides[0][1], fix='fetch both files again'
@@ -419,28 +375,19 @@ def _bucc2018(archives: Archives) -> Iterator[Converted]:
   for language in LANGUAGES['bucc2018']:
     for published, split in (('sample', 'dev'), ('training', 'test')):
       archive = archives[f'bucc2018-{language}-en.{published}-gold.tar.bz2']
-      sides = {f'{language}-en.{published}.{side}': side for side in (language, 'en', 'gold')}
-      missing = set(sides)
-      for name, content in members(archive, _is_named(sides)):
-        side = sides[posixpath.basename(name)]
-        missing.discard(posixpath.basename(name))
-        text = ''.join(f'{line}\n' for line, _ in lines(content, f'{archive}:{name}'))
+      files = {f'{language}-en.{published}.{side}': side for side in (language, 'en', 'gold')}
+      missing = set(files)
+      for side, content, place in _members(archive, files):
+        missing.discard(f'{language}-en.{published}.{side}')
         is_label = split == 'test' and side == 'gold'
         path = f'labels/bucc2018/test-{language}.tsv' if is_label else f'bucc2018/{language}-en.{split}.{side}'
-        yield Converted(path, text)
+        yield Converted(path, ''.join(f'{line}\n' for line, _ in split_lines(content, place)))
       if missing:
         raise UsageError(f'the archive has no {", ".join(sorted(missing))}', where=str(archive), fix='fetch it again')
 
 
+# By task.
 CONVERSIONS: dict[str, Callable[[Archives], Iterator[Converted]]] = {
-  'xnli': _xnli,
-  'pawsx': _pawsx,
-  'panx': _panx,
-  'udpos': _udpos,
-  'squad': _squad,
-  'xquad': _xquad,
-  'mlqa': _mlqa,
-  'tydiqa': _tydiqa,
-  'tatoeba': _tatoeba,
-  'bucc2018': _bucc2018,
+  convert.__name__.removeprefix('_'): convert
+  for convert in (_xnli, _pawsx, _panx, _udpos, _squad, _xquad, _mlqa, _tydiqa, _tatoeba, _bucc2018)
 }

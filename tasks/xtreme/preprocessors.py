@@ -18,7 +18,7 @@ import tensorflow_text as tf_text
 
 from rembert.errors import UsageError
 from tasks.rows import batches
-from tasks.xtreme.gold_labels import IGNORED
+from tasks.xtreme.task import IGNORED
 
 _PAIRS_AT_ONCE = 256
 _SENTENCES_AT_ONCE = 256
@@ -60,8 +60,6 @@ def pair_rows(
 
   Args:
     dataset: `first` and `second`, strings; `labels`, int32 [1].
-    sequence_length: of `input_ids`.
-    output_features: of the task.
   """
   vocabulary = output_features['input_ids'].vocabulary
   trimmer = tf_text.RoundRobinTrimmer(_room(sequence_length, 3, 2, 'a pair of texts'))
@@ -88,8 +86,6 @@ def word_rows(
 
   Args:
     dataset: `words`, strings [W], and `tags`, int32 [W].
-    sequence_length: of `input_ids`.
-    output_features: of the task.
 
   Returns:
     Rows with `first_tokens`, int32 [W]: the position of each word's first token. `words` are those of the row.
@@ -111,10 +107,9 @@ def word_rows(
     input_ids, types = tf_text.combine_segments([ids], vocabulary.special.cls, vocabulary.special.sep)
     sentence_of_row = tf.gather(words.value_rowids(), first_words)
     first_tokens = by_row(begins)
+    others = {name: values for name, values in sentences.items() if name not in ('words', 'tags')}
     return {
-      **{
-        name: tf.gather(values, sentence_of_row) for name, values in sentences.items() if name not in ('words', 'tags')
-      },
+      **{name: tf.gather(values, sentence_of_row) for name, values in others.items()},
       'words': by_row(words.flat_values),
       'first_tokens': tf.cast(first_tokens - tf.gather(begins, first_words)[:, None] + 1, tf.int32),
       'input_ids': input_ids,
@@ -137,29 +132,26 @@ def _word_tokens(words: tf.Tensor, vocabulary: seqio.Vocabulary) -> tf.RaggedTen
 def _first_words(begins: tf.Tensor, ends: tf.Tensor, words: tf.RaggedTensor, room: int) -> tf.Tensor:
   """Index of the word that each row begins with, int64 [rows]; words count on through the sentences.
 
-  Args:
-    begins: index of each word's first token among all tokens, int64.
-    ends: index behind its last token.
-    words: of each sentence.
-    room: tokens of words that fit into a row.
+  `begins` and `ends` are indices of each word's first token, and behind its last, among all tokens, int64; `room` is
+  the number of tokens that fit into a row.
   """
   behind_sentence = tf.gather(words.row_limits(), words.value_rowids())
   # If a row began with the word, the next would begin with this one.
   following = tf.minimum(tf.searchsorted(ends, begins + room, side='right', out_type=tf.int64), behind_sentence)
+
+  def add_following(newest: tf.Tensor, found: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    next_rows = tf.gather(following, newest)
+    next_rows = tf.boolean_mask(next_rows, next_rows < tf.gather(behind_sentence, newest))
+    return next_rows, tf.concat([found, next_rows], axis=0)
+
   found = tf.boolean_mask(words.row_starts(), words.row_lengths() > 0)
   _, found = tf.while_loop(
     lambda newest, _: tf.size(newest) > 0,
-    lambda newest, found: _add_following(newest, found, following, behind_sentence),
+    add_following,
     (found, found),
     shape_invariants=(tf.TensorShape([None]), tf.TensorShape([None])),
   )
   return tf.sort(found)
-
-
-def _add_following(newest, found, following, behind_sentence) -> tuple[tf.Tensor, tf.Tensor]:
-  next_rows = tf.gather(following, newest)
-  next_rows = tf.boolean_mask(next_rows, next_rows < tf.gather(behind_sentence, newest))
-  return next_rows, tf.concat([found, next_rows], axis=0)
 
 
 # --- questions on contexts --------------------------------------------------------------------------------------------
@@ -184,8 +176,6 @@ def question_rows(
   Args:
     dataset: `question` and `context`, strings; `answers`, strings [A], and `starts`, int32 [A], the character of the
       context that each answer begins with; `where`, the string that names the question in an error.
-    sequence_length: of `input_ids`.
-    output_features: of the task.
     doc_stride: see above.
     max_query_length: tokens that are kept of a question.
 
@@ -331,14 +321,8 @@ def _has_most_context(
   """Whether a window is the one that shows most around each of its tokens, bool [rows, (W)].
 
   BERT's measure: tokens to the nearer edge of the window, and a hundredth of the window's length, so that the longer
-  one wins where two are equal; then the earlier one.
-
-  Args:
-    positions: index in its context of every token that a window shows.
-    first: the first of them.
-    limit: index behind the last.
-    question: of each window.
-    lengths: tokens of each question's context.
+  one wins where two are equal; then the earlier one. `positions` are the indices in its context of the tokens that a
+  window shows, from `first` to before `limit`; `lengths` counts the tokens of each question's context.
   """
   row = tf.cast(positions.value_rowids(), tf.int32)
   position = positions.flat_values

@@ -11,7 +11,7 @@ from tasks.tensorflow_import import tensorflow as tf
 import functools
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,10 @@ from tasks.registration import add_mixture, add_task, valid_name
 from tasks.rows import LabelVocabulary
 from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.xtreme import preprocessors
-from tasks.xtreme.benchmark import TASKS, XtremeTask
+from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme.task import XtremeTask
 
 # Columns that hold a list for each example.
 _LISTS = {'words': tf.string, 'tags': tf.int32, 'answers': tf.string, 'starts': tf.int32}
@@ -67,7 +68,7 @@ def add_xtreme(
       add_task(
         task_name,
         task_cls=_Task,
-        source=XtremeSource(task, language, data_dir, labels_dir),
+        source=XtremeSource(task, language, functools.partial(XtremeFolder, data_dir, labels_dir)),
         preprocessors=[_preprocessor(task, config)],
         output_features=output_features(task, tokens),
         postprocess_fn=target_or_scores,
@@ -85,27 +86,14 @@ class _Task(seqio.Task):
 
 
 class XtremeSource(seqio.DataSource):
-  """The files of a task in a language; a split is there if its file is.
+  """The files of a task in a language, in the folder that a function opens; a split is there if its file is.
 
   A file is read in Python, once for each dataset, and becomes columns of tensors. tf.data's own readers cannot do it:
   an error names file and line, gold labels of a test file are in a second one, and quoted fields go over several lines.
-
-  Args:
-    task: of the benchmark.
-    language: XTREME's code.
-    data_dir: see `add_xtreme`.
-    labels_dir: see `add_xtreme`.
   """
 
-  def __init__(
-    self,
-    task: XtremeTask,
-    language: str,
-    data_dir: str | os.PathLike | None,
-    labels_dir: str | os.PathLike | None,
-  ):
-    self._task, self._language = task, language
-    self._data_dir, self._labels_dir = data_dir, labels_dir
+  def __init__(self, task: XtremeTask, language: str, open_folder: Callable[[], XtremeFolder]):
+    self._task, self._language, self._open_folder = task, language, open_folder
     super().__init__(splits=())
 
   @property
@@ -113,10 +101,10 @@ class XtremeSource(seqio.DataSource):
     """Splits that have a file; all of the task's as long as no data is named."""
     declared = [split for split in ('train', 'dev', 'test') if split in self._task_of(split).files]
     try:
-      folder = self._folder()
+      folder = self._open_folder()
     except UsageError:  # which reading raises again
       return declared
-    return [split for split in declared if folder.has(*self._task_of(split).file(split, self._language))]
+    return [split for split in declared if folder.has(self._task_of(split).file(split, self._language))]
 
   @property
   def supports_arbitrary_sharding(self) -> bool:
@@ -127,24 +115,17 @@ class XtremeSource(seqio.DataSource):
     """The split itself."""
     return [split]
 
-  def examples(self, split: str) -> list[Any]:
-    """Reads a split; a training file must have labels, others have those that there are.
-
-    Raises:
-      UsageError: see `XtremeTask.examples`.
-    """
-    needs_labels = True if split == 'train' else None
-    return self._task_of(split).examples(self._folder(), split, self._language, needs_labels=needs_labels)
-
   def get_dataset(
     self, split: str = 'train', shuffle: bool = True, seed: int | None = None, shard_info=None, **unused
   ) -> tf.data.Dataset:
-    """Examples in the order of the file, with their number `example` and `where` they stand, `FILE:LINE`."""
-    del shuffle, seed, shard_info, unused  # there is one file
-    return tf.data.Dataset.from_tensor_slices(example_columns(self._task, self.examples(split)))
+    """Examples in the order of the file, with their number `example` and `where` they stand, `FILE:LINE`.
 
-  def _folder(self) -> XtremeFolder:
-    return XtremeFolder(self._data_dir, self._labels_dir)
+    A training file must have labels, others have those that there are; UsageError as `XtremeTask.examples`.
+    """
+    del shuffle, seed, shard_info, unused  # there is one file
+    needs_labels = True if split == 'train' else None
+    examples = self._task_of(split).examples(self._open_folder(), split, self._language, needs_labels=needs_labels)
+    return tf.data.Dataset.from_tensor_slices(example_columns(self._task, examples))
 
   def _task_of(self, split: str) -> XtremeTask:
     """The task whose files those of a split are: XQuAD and MLQA are trained on SQuAD."""
@@ -155,18 +136,18 @@ class XtremeSource(seqio.DataSource):
 def example_columns(task: XtremeTask, examples: Sequence[Any]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
   """Examples of a task as the features that its preprocessor takes."""
   columns = {
-    **task.columns(examples, task.labels),
+    **task.columns(examples),
     'example': np.arange(len(examples), dtype=np.int32),
     'where': [example.where for example in examples],
   }
-  return {
-    name: _list_column(name, values) if name in _LISTS else tf.constant(values) for name, values in columns.items()
-  }
-
-
-def _list_column(name: str, values: Sequence[Sequence[Any]]) -> tf.RaggedTensor:
-  flat = tf.constant(list(itertools.chain.from_iterable(values)), _LISTS[name])
-  return tf.RaggedTensor.from_row_lengths(flat, [len(each) for each in values])
+  found = {}
+  for name, values in columns.items():
+    if name in _LISTS:
+      flat = tf.constant(list(itertools.chain.from_iterable(values)), _LISTS[name])
+      found[name] = tf.RaggedTensor.from_row_lengths(flat, [len(each) for each in values])
+    else:
+      found[name] = tf.constant(values)
+  return found
 
 
 def _preprocessor(task: XtremeTask, config: XtremeConfig):
@@ -195,7 +176,6 @@ def target_or_scores(output: Any, *, example: Mapping[str, Any], is_target: bool
 def _metric(task: XtremeTask, language: str, config: XtremeConfig):
   def official_scores(targets, scores):
     """Scores by name, 0 to 100, as XTREME's `evaluate.py` computes them, from the logits of all rows of a split."""
-    predictions = task.predict(targets, scores, task.labels, config)
-    return task.score(targets, predictions, task.labels, language)
+    return task.score(targets, task.predict(targets, scores, config), language)
 
   return official_scores

@@ -1,18 +1,40 @@
-"""What a retrieval task of XTREME is: sentences to be embedded, translations found by the embeddings, files, scores.
+"""Retrieval tasks of XTREME: sentences to be embedded, translations found by the embeddings, files, scores.
 
 Nothing is learned here: a trained encoder embeds sentences as it is (paper, footnote 6, leaves these tasks out).
+
+Tatoeba (Artetxe & Schwenk 2019) asks for the English translation of each sentence, by cosine. `tatoeba/LL-en.LL` has
+the sentences and `tatoeba/LL-en.en` the translations, in another order (XTREME sorts them); line i of
+`labels/tatoeba/test-LL.tsv`, and of a file of predictions, is the 0-based line number of the translation of sentence i.
+XTREME's paper and this module look for the nearest English sentence of each sentence. XTREME's script
+(`third_party/run_retrieval.py`) happens to ask the other way round; on labels that say where a sentence's translation
+is, that would be scored wrongly.
+
+BUCC 2018 (Zweigenbaum et al. 2018) asks for the pairs of translations in two heaps of sentences.
+`bucc2018/LL-en.SPLIT.LL` and `bucc2018/LL-en.SPLIT.en` have lines `ID TAB sentence`; `bucc2018/LL-en.dev.gold`,
+`labels/bucc2018/test-LL.tsv` and a file of predictions have lines `ID TAB ID`, the English one second. Pairs are mined
+(`tasks.metrics.retrieval`), and those from a score on are taken; which score, is learned from the pairs of `dev`. As in
+XTREME, a sentence that occurs more than once in a heap is searched once, and is in no pair: it has no one id. XTREME's
+script embeds these sentences by their [CLS] (`--pool_type cls`, an encoder's output that no one trains here); this
+project takes the mean over pieces, as for Tatoeba.
 """
 
+import abc
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from etils import epath
 
 from rembert.errors import UsageError
+from tasks.metrics import retrieval
+from tasks.xtreme.benchmark import FILES, LANGUAGES
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.layout import Line, XtremeFolder, read_lines
+from tasks.xtreme.files import Line, XtremeFolder, read_lines
+
+Progress = Callable[[float], None]  # is told the fraction that is done
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,44 +52,35 @@ class Found:
   notes: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
-class RetrievalTask(Protocol):
-  """One task; its examples are of a type of their own.
+class RetrievalTask(abc.ABC):
+  """One task; its examples are of a type of their own."""
 
-  Attributes:
-    name: folder of its data.
-    languages: that XTREME judges it in, each against English.
-    scores: names of the scores; the first is the task's.
-  """
-
-  name: str
-  languages: tuple[str, ...]
-  scores: tuple[str, ...]
+  name: ClassVar[str]  # also of the folder of its data
+  languages: ClassVar[tuple[str, ...]]  # that XTREME judges the task in, each against English
+  scores: ClassVar[tuple[str, ...]]  # names; the first is the task's
 
   def files(self, language: str) -> tuple[str, ...]:
-    """Names of the files with the sentences of a language, in the folder of the task."""
+    """Paths of the files with the sentences of a language, under the root of the data."""
+    paths = [path.format(language=language) for split in FILES[self.name].values() for path in split]
+    return tuple(path for path in paths if not path.endswith('.gold'))
 
+  @abc.abstractmethod
   def examples(self, folder: XtremeFolder, language: str) -> Any:
-    """Reads a language.
+    """Reads a language; UsageError for a missing file, a line that is wrong, or files that do not fit together."""
 
-    Raises:
-      UsageError: no such file, or a line that is not as it should be (with file and line).
-    """
-
+  @abc.abstractmethod
   def texts(self, examples: Any) -> Mapping[str, Sequence[str]]:
     """Sentences that have to be embedded, by a name."""
 
-  def find(self, examples: Any, embeddings: Mapping[str, np.ndarray], on_progress: Callable[[float], None]) -> Found:
-    """Translations.
+  @abc.abstractmethod
+  def find(self, examples: Any, embeddings: Mapping[str, np.ndarray], on_progress: Progress) -> Found:
+    """Translations, from embeddings [sentences, H] for each name of `texts`."""
 
-    Args:
-      examples: as they were read.
-      embeddings: for each name of `texts`, [sentences, H].
-      on_progress: is told the fraction that is done.
-    """
-
+  @abc.abstractmethod
   def chance(self, examples: Any) -> float:
     """What the first score is on average for somebody who guesses."""
 
+  @abc.abstractmethod
   def digest(self, examples: Any) -> str:
     """A checksum of all that the result depends on but the embeddings, gold labels included."""
 
@@ -75,8 +88,7 @@ class RetrievalTask(Protocol):
 def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeConfig) -> tuple[str, ...]:
   """Languages to be judged, in XTREME's order: those asked for, or all that have data.
 
-  Raises:
-    UsageError: another split than `test`, a language that the task has not, or none with data.
+  UsageError for another split than `test`, for a language that the task has not, or if none has data.
   """
   if config.split != 'test':
     raise UsageError(
@@ -91,8 +103,7 @@ def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeCo
     )
   languages = tuple(language for language in task.languages if language in (config.languages or task.languages))
   if config.languages is None:  # a file that was asked for and is not there is told when it is read
-    has = lambda language: all(folder.has(task.name, name) for name in task.files(language))
-    languages = tuple(language for language in languages if has(language))
+    languages = tuple(language for language in languages if all(map(folder.has, task.files(language))))
   if not languages:
     raise UsageError(
       f'there is nothing of {task.name}',
@@ -102,24 +113,224 @@ def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeCo
   return languages
 
 
-def sentence_of(text: str, where: str) -> str:
-  """A sentence without the space around it; UsageError if nothing is left."""
-  sentence = text.strip()
-  if not sentence:
-    raise UsageError('a sentence is empty', where=where, fix='fetch the file again')
-  return sentence
+# --- Tatoeba ----------------------------------------------------------------------------------------------------------
 
 
-def lines_of(path) -> list[Line]:
-  """Lines of a file that has some; UsageError if it has none."""
+class Translations(NamedTuple):
+  """N sentences, N translations, and for each source the index of its translation, int64 [N]; None without labels."""
+
+  source: tuple[str, ...]
+  english: tuple[str, ...]
+  gold: np.ndarray | None
+
+
+class Tatoeba(RetrievalTask):
+  """The nearest English sentence of each sentence."""
+
+  name, languages = 'tatoeba', LANGUAGES['tatoeba']
+  scores = ('accuracy',)
+
+  def examples(self, folder: XtremeFolder, language: str) -> Translations:
+    """Both sides, and labels if there are any."""
+    paths = [folder.file(name) for name in self.files(language)]
+    source, english = (tuple(_sentence(*line) for line in _lines(path)) for path in paths)
+    if len(source) != len(english):
+      raise UsageError(
+        f'{len(source)} sentences and {len(english)} translations',
+        where=f'{paths[0]}; {paths[1]}',
+        fix='fetch both files again',
+      )
+    labels = folder.labels_file('tatoeba', language, 'tsv')
+    return Translations(source, english, _read_gold(labels, len(source)) if labels.is_file() else None)
+
+  def texts(self, examples: Translations) -> Mapping[str, Sequence[str]]:
+    """Both sides."""
+    return {'source': examples.source, 'english': examples.english}
+
+  def find(
+    self, examples: Translations, embeddings: Mapping[str, np.ndarray], on_progress: Progress = lambda fraction: None
+  ) -> Found:
+    """The nearest English sentence of each, by cosine."""
+    predicted = retrieval.nearest(embeddings['source'], embeddings['english'])
+    on_progress(1.0)
+    gold = examples.gold
+    scores = None if gold is None else {'accuracy': 100 * int((predicted == gold).sum()) / gold.size}
+    return Found(tuple(map(str, predicted.tolist())), scores)
+
+  def chance(self, examples: Translations) -> float:
+    """One in N."""
+    return 100 / len(examples.english)
+
+  def digest(self, examples: Translations) -> str:
+    """Of both sides and the labels."""
+    return _digest(examples.source, examples.english, () if examples.gold is None else map(str, examples.gold.tolist()))
+
+
+def _read_gold(path: epath.Path, count: int) -> np.ndarray:
+  gold = []
+  for line in _lines(path):
+    if not (line.text.isascii() and line.text.isdigit() and int(line.text) < count):
+      raise UsageError(
+        f'{line.text!r} is not the number of a line, 0 to {count - 1}',
+        where=line.where,
+        fix='each line of the labels is the 0-based line number of a translation',
+      )
+    gold.append(int(line.text))
+  if len(gold) != count:
+    raise UsageError(f'{len(gold)} labels for {count} sentences', where=str(path), fix='labels of the same data')
+  return np.asarray(gold, np.int64)
+
+
+# --- BUCC 2018 --------------------------------------------------------------------------------------------------------
+
+_SIDES = ('source', 'english')
+
+Pairs = frozenset[tuple[str, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Heap:
+  """Sentences of one language, and their ids, which are all different."""
+
+  ids: tuple[str, ...]
+  sentences: tuple[str, ...]
+
+  @functools.cached_property
+  def distinct(self) -> dict[str, str | None]:
+    """Each sentence once, with its id, or None if it has several; in the order of their first occurrence."""
+    found: dict[str, str | None] = {}
+    for identifier, sentence in zip(self.ids, self.sentences, strict=True):
+      found[sentence] = None if sentence in found else identifier
+    return found
+
+
+class Split(NamedTuple):
+  """Two heaps, and the pairs that are translations of each other; None where that is not known."""
+
+  source: Heap
+  english: Heap
+  gold: Pairs | None
+
+
+class DevAndTest(NamedTuple):
+  """Both splits of a language."""
+
+  dev: Split
+  test: Split
+
+
+class Bucc2018(RetrievalTask):
+  """The pairs of translations in two heaps of sentences, most of which have no partner."""
+
+  name, languages = 'bucc2018', LANGUAGES['bucc2018']
+  scores = ('f1', 'precision', 'recall')
+
+  def examples(self, folder: XtremeFolder, language: str) -> DevAndTest:
+    """Both splits, and the pairs of `test` if they are known."""
+    dev_gold = folder.file(f'bucc2018/{language}-en.dev.gold')
+    dev_source, dev_english, source, english = (_read_heap(folder.file(name)) for name in self.files(language))
+    labels = folder.labels_file('bucc2018', language, 'tsv')
+    return DevAndTest(
+      Split(dev_source, dev_english, _read_pairs(dev_gold, dev_source, dev_english)),
+      Split(source, english, _read_pairs(labels, source, english) if labels.is_file() else None),
+    )
+
+  def texts(self, examples: DevAndTest) -> Mapping[str, Sequence[str]]:
+    """Both sides of both splits, each sentence once: `dev.source`, `dev.english`, `test.source`, `test.english`."""
+    return {
+      f'{name}.{side}': tuple(heap.distinct)
+      for name, split in examples._asdict().items()
+      for side, heap in zip(_SIDES, split[:2], strict=True)
+    }
+
+  def find(
+    self, examples: DevAndTest, embeddings: Mapping[str, np.ndarray], on_progress: Progress = lambda fraction: None
+  ) -> Found:
+    """Pairs of `test`, from the score on that is best on `dev`."""
+    of_dev, of_test = (
+      len(embeddings[f'{split}.source']) * len(embeddings[f'{split}.english']) for split in ('dev', 'test')
+    )
+    share = of_dev / (of_dev + of_test)
+    known = _mine('dev', examples.dev, embeddings, lambda fraction: on_progress(share * fraction))
+    dev_gold, gold = examples.dev.gold or frozenset(), examples.test.gold
+    is_gold = np.array([pair in dev_gold for pair in known], bool)
+    threshold = retrieval.best_threshold(np.fromiter(known.values(), float), is_gold, len(dev_gold))
+    mined = _mine('test', examples.test, embeddings, lambda fraction: on_progress(share + (1 - share) * fraction))
+    pairs = [pair for pair, score in mined.items() if score >= threshold]
+    on_dev = retrieval.score_pairs({pair for pair, score in known.items() if score >= threshold}, dev_gold)
+    scores = None if gold is None else retrieval.score_pairs(set(pairs), gold)._asdict()
+    return Found(
+      tuple('\t'.join(pair) for pair in pairs),
+      scores and {name: scores[name] for name in self.scores},
+      {'threshold': threshold, 'dev_f1': on_dev.f1, 'pairs': len(pairs)},
+    )
+
+  def chance(self, examples: DevAndTest) -> float:
+    """F1 of somebody who gives every source sentence an English one at random; 0 where the pairs are not known."""
+    gold = examples.test.gold
+    if gold is None:
+      return 0.0
+    sources, english = len(examples.test.source.ids), len(examples.test.english.ids)
+    return 200 * (len(gold) / english) / (sources + len(gold))
+
+  def digest(self, examples: DevAndTest) -> str:
+    """Of ids, sentences and pairs of both splits."""
+    heaps = [part for split in examples for heap in split[:2] for part in (heap.ids, heap.sentences)]
+    return _digest(*heaps, *(sorted(map('\t'.join, split.gold or ())) for split in examples))
+
+
+def _mine(name: str, split: Split, embeddings: Mapping[str, np.ndarray], on_progress) -> dict[tuple[str, str], float]:
+  """Pairs of ids with their scores, by falling score."""
+  source, english = (list(heap.distinct.values()) for heap in (split.source, split.english))
+  found = retrieval.mine(*(embeddings[f'{name}.{side}'] for side in _SIDES), on_progress=on_progress)
+  pairs = zip(found.source.tolist(), found.target.tolist(), found.score.tolist(), strict=True)
+  return {(source[i], english[j]): score for i, j, score in pairs if source[i] is not None and english[j] is not None}
+
+
+def _read_heap(path: epath.Path) -> Heap:
+  sentences: dict[str, str] = {}
+  for line in _lines(path):
+    identifier, tab, text = line.text.partition('\t')
+    if not tab or not identifier:
+      raise UsageError('a line is an id, a tab and a sentence', where=line.where, fix='fetch the file again')
+    if identifier in sentences:
+      raise UsageError(f'the id {identifier} occurs twice', where=line.where, fix='fetch the file again')
+    sentences[identifier] = _sentence(text, line.where)
+  return Heap(tuple(sentences), tuple(sentences.values()))
+
+
+def _read_pairs(path: epath.Path, source: Heap, english: Heap) -> Pairs:
+  known = set(source.ids), set(english.ids)
+  pairs = set()
+  for line in _lines(path):
+    pair = tuple(line.text.split('\t'))
+    if len(pair) != 2:
+      raise UsageError('a line is two ids with a tab between them', where=line.where, fix='fetch the file again')
+    for identifier, ids in zip(pair, known, strict=True):
+      if identifier not in ids:
+        raise UsageError(f'there is no sentence {identifier}', where=line.where, fix='pairs of the same data')
+    pairs.add(pair)
+  return frozenset(pairs)
+
+
+# --- of both ----------------------------------------------------------------------------------------------------------
+
+
+def _lines(path: epath.Path) -> list[Line]:
   lines = list(read_lines(path))
   if not lines:
     raise UsageError('the file is empty', where=str(path), fix='fetch the file again')
   return lines
 
 
-def digest(*parts: Iterable[str]) -> str:
-  """SHA-256 of several lists of texts."""
+def _sentence(text: str, where: str) -> str:
+  sentence = text.strip()
+  if not sentence:
+    raise UsageError('a sentence is empty', where=where, fix='fetch the file again')
+  return sentence
+
+
+def _digest(*parts: Iterable[str]) -> str:
   found = hashlib.sha256()
   for part in parts:
     for text in part:

@@ -21,7 +21,7 @@ from rembert.training.losses import LossSums
 from rembert.training.step import StepMetrics
 from tasks.wikipedia.dumps import find_dumps
 from tasks.xtreme.benchmark import get_task
-from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.files import XtremeFolder
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = ROOT / 'docs' / 'guides' / 'troubleshooting.md'
@@ -143,7 +143,7 @@ RAISED = {
   'no token store': lambda folder: TokenStore(folder),
   'the loss of step 1210 is not finite, after 10 skipped updates in a row': lambda folder: skip_eleven_updates(),
   'where is the data?': lambda folder: XtremeFolder(None),
-  'a file of the data is missing': lambda folder: XtremeFolder(folder).file('xnli', 'test-de.tsv'),
+  'a file of the data is missing': lambda folder: XtremeFolder(folder).file('xnli/test-de.tsv'),
   "unknown task 'mnli'": lambda folder: get_task('mnli'),
   'nothing to load': lambda folder: loading.load(folder),
   'nothing here that a report can be made of': lambda folder: load.read([str(folder)]),

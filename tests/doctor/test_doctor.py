@@ -15,7 +15,7 @@ from rembert.doctor.__main__ import CHECKS, chosen_checks, main, parse
 from rembert.doctor.checks_system import locked_versions
 from rembert.doctor.environment import PROJECT, Environment, Level, examine, problem, well
 from rembert.saved_models import open_saved
-from tasks.xtreme import verify
+from tasks.xtreme import download
 
 GIB = 2**30
 PINNED = locked_versions(PROJECT)
@@ -298,8 +298,8 @@ def test_a_password_of_a_proxy_is_never_shown(healthy):
 
 
 def test_complete_tasks_of_xtreme_are_well_and_absent_ones_a_warning(healthy, tmp_path, monkeypatch):
-  monkeypatch.setattr(verify, 'LANGUAGES', dict.fromkeys(verify.LANGUAGES, ('en',)))
-  monkeypatch.setattr(verify, 'expected_count', lambda task, split, language: None)
+  monkeypatch.setattr(download, 'LANGUAGES', dict.fromkeys(download.LANGUAGES, ('en',)))
+  monkeypatch.setattr(download, 'expected_count', lambda task, split, language: None)
   shutil.copytree(PROJECT / 'tests' / 'data' / 'xtreme' / 'xnli', tmp_path / 'xtreme' / 'xnli')
   labels = PROJECT / 'tests' / 'data' / 'xtreme' / 'labels' / 'xnli'
   shutil.copytree(labels, tmp_path / 'xtreme' / 'labels' / 'xnli')

@@ -15,7 +15,7 @@ from rembert.jobs.predict import embed_lines, text_encoder
 from rembert.training.console import Console
 from rembert.training.preemption import Stopped, StopSignal
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.files import XtremeFolder
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from rembert.jobs.xtreme_results import (
   spread,
   summarise,
 )
-from tasks.xtreme.verify import LANGUAGES
+from tasks.xtreme.benchmark import LANGUAGES
 
 SCORE = st.floats(0, 100)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval_cases import GOLDEN_FILE, TAG_SETS, TOLERANCE, Corpus, corpora, random_corpus, seqeval_scores
 
-from tasks.metrics.chunks import chunk_scores, chunks
+from tasks.metrics.labels import chunk_scores, chunks
 
 pytestmark = pytest.mark.parity
 

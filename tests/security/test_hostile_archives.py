@@ -112,7 +112,7 @@ def test_a_tar_of_very_many_files_is_given_up(read, monkeypatch):
 def test_an_archive_within_an_archive_has_the_same_limits(tmp_path, monkeypatch):
   monkeypatch.setattr(archives, 'LARGEST_MEMBER', 1 << 20)
   with pytest.raises(UsageError, match='is larger'):
-    list(nested_tar('de.tar.gz', tar_of({'train': bytes(8 << 20)}), tmp_path / 'panx.zip'))
+    list(nested_tar(f'{tmp_path}/panx.zip:de.tar.gz', tar_of({'train': bytes(8 << 20)})))
 
 
 def test_an_encrypted_zip_is_told_and_no_traceback(read):

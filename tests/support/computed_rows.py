@@ -6,7 +6,7 @@ from rembert.data.masking import SpecialIds
 from tasks import registration, rows
 from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.xtreme import preprocessors, registry
-from tasks.xtreme.benchmark import XtremeTask
+from tasks.xtreme.task import XtremeTask
 
 _MAKERS = {
   'classification': preprocessors.pair_rows,

@@ -6,9 +6,7 @@ import tarfile
 import zipfile
 from collections.abc import Mapping
 
-from tasks.xtreme.bucc2018 import LANGUAGES as BUCC_LANGUAGES
-from tasks.xtreme.convert import TATOEBA_CODES, TYDIQA_NAMES
-from tasks.xtreme.verify import LANGUAGES
+from tasks.xtreme.benchmark import LANGUAGES, PUBLISHED_NAMES
 
 NLI_HEADER = '\t'.join(['language', 'gold_label', 'b1', 'b2', 'b3', 'b4', 'sentence1', 'sentence2', 'promptID'])
 
@@ -139,21 +137,23 @@ def _mlqa() -> dict[str, bytes]:
 
 
 def _tydiqa() -> dict[str, bytes]:
-  context = 'Die Mühle steht seit 1720 am Bach.'
+  context, names = 'Die Mühle steht seit 1720 am Bach.', PUBLISHED_NAMES['tydiqa']
   of = lambda name: questions((context, [(f'{name}-77-0', 'Seit wann?', '1720')]))
-  both = {'version': 'TyDiQA-GoldP-1.1-for-SQuAD-1.1', 'data': [of(name)['data'][0] for name in TYDIQA_NAMES]}
+  both = {
+    'version': 'TyDiQA-GoldP-1.1-for-SQuAD-1.1',
+    'data': [of(name)['data'][0] for name in names],
+  }
   return {
     'tydiqa-goldp-v1.1-train.json': json.dumps(both).encode(),
     'tydiqa-goldp-v1.1-dev.tgz': tar_of(
-      {f'tydiqa-goldp-v1.1-dev/tydiqa-goldp-dev-{name}.json': json.dumps(of(name)) for name in TYDIQA_NAMES}
+      {f'tydiqa-goldp-v1.1-dev/tydiqa-goldp-dev-{name}.json': json.dumps(of(name)) for name in names}
     ),
   }
 
 
 def _tatoeba() -> dict[str, bytes]:
   files = {}
-  for language in LANGUAGES['tatoeba']:
-    code = TATOEBA_CODES[language]
+  for code, language in PUBLISHED_NAMES['tatoeba'].items():
     files[f'tatoeba.{code}-eng.{code}'] = f'drei ({language})\neins\nzwei\n'.encode()
     files[f'tatoeba.{code}-eng.eng'] = b'three\none\ntwo\n'
   return files
@@ -161,7 +161,7 @@ def _tatoeba() -> dict[str, bytes]:
 
 def _bucc() -> dict[str, bytes]:
   files = {}
-  for language in BUCC_LANGUAGES:
+  for language in LANGUAGES['bucc2018']:
     for part in ('sample', 'training'):
       stem = f'bucc2018/{language}-en/{language}-en.{part}'
       members = {

@@ -12,9 +12,9 @@ import sentencepiece
 from etils import epath
 
 from rembert.data.masking import SpecialIds
-from tasks.xtreme.pairs import PairExample
-from tasks.xtreme.questions import Question
-from tasks.xtreme.words import Sentence
+from tasks.xtreme.question_answering import Question
+from tasks.xtreme.sentence_pairs import PairExample
+from tasks.xtreme.tagging import Sentence
 
 IGNORED = -1  # the label of a position, or of a span, that is not predicted
 

@@ -7,7 +7,7 @@ from small_corpora import sample_corpus
 from xtreme_reference import Pieces
 
 from tasks.vocabulary import sample_text, train_vocabulary
-from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.files import XtremeFolder
 
 SAMPLES = pathlib.Path(__file__).resolve().parents[1] / 'data' / 'xtreme'
 LANGUAGES = ('de', 'en', 'zh')

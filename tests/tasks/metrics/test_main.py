@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -138,3 +140,11 @@ def test_the_command_prints_a_table_and_writes_json(folders, tmp_path, capsys):
     'mean': {'xnli': {'accuracy': 50.0}},
   }
   assert main([f'--predictions={tmp_path}/nothing', f'--labels={folders[1]}']) == 2
+
+
+def test_labels_are_scored_without_tensorflow(folders):
+  flags = [f'--predictions={folders[0]}', f'--labels={folders[1]}']
+  tasks = [f'--task={task}' for task in ('xnli', 'pawsx', 'panx', 'udpos', 'mlqa', 'tatoeba', 'bucc2018')]
+  code = f'import sys; from tasks.metrics.__main__ import main; assert main({flags + tasks}) == 0; '
+  code += 'assert not {"tensorflow", "jax", "seqio", "t5"} & set(sys.modules)'
+  subprocess.run([sys.executable, '-c', code], check=True, timeout=60)

@@ -62,7 +62,7 @@ def test_neighbours_are_those_of_the_full_table_whatever_the_blocks(block_bytes,
   forward, backward = retrieval.nearest_neighbours(x, y, k, block_bytes=block_bytes)
   for found, table in (forward, similarity), (backward, similarity.T):
     expected = np.array(plain_neighbours(table, k))
-    np.testing.assert_array_equal(found.index, expected)
+    np.testing.assert_array_equal(found.indices, expected)
     np.testing.assert_allclose(found.similarity, np.take_along_axis(table, expected, 1), atol=TOLERANCE)
 
 
@@ -76,16 +76,16 @@ def test_neighbours_are_those_of_the_full_table_whatever_the_blocks(block_bytes,
 def test_of_equally_similar_ones_the_first_wins(sources, targets, k, block_bytes):
   x, y = DIRECTIONS[sources], DIRECTIONS[targets]
   forward, backward = retrieval.nearest_neighbours(x, y, k, block_bytes=block_bytes)
-  assert forward.index.tolist() == plain_neighbours(x @ y.T, k)
-  assert backward.index.tolist() == plain_neighbours(y @ x.T, k)
+  assert forward.indices.tolist() == plain_neighbours(x @ y.T, k)
+  assert backward.indices.tolist() == plain_neighbours(y @ x.T, k)
 
 
 def test_more_sources_than_are_taken_at_once():
   x, y = random_sides(sources=2500, targets=30)
   similarity = retrieval.unit_length(x).astype(float) @ retrieval.unit_length(y).astype(float).T
   forward, backward = retrieval.nearest_neighbours(x, y, 3, block_bytes=1 << 15)
-  np.testing.assert_array_equal(forward.index, np.argsort(-similarity, 1)[:, :3])
-  np.testing.assert_array_equal(backward.index, np.argsort(-similarity.T, 1)[:, :3])
+  np.testing.assert_array_equal(forward.indices, np.argsort(-similarity, 1)[:, :3])
+  np.testing.assert_array_equal(backward.indices, np.argsort(-similarity.T, 1)[:, :3])
 
 
 def test_length_does_not_matter_and_nothing_is_divided_by_zero():
@@ -94,7 +94,7 @@ def test_length_does_not_matter_and_nothing_is_divided_by_zero():
   np.testing.assert_array_equal(retrieval.nearest(x, y), retrieval.nearest(x * scale, y))
   x[3] = 0
   forward, _ = retrieval.nearest_neighbours(x, y, 2)
-  assert forward.index[3].tolist() == [0, 1]
+  assert forward.indices[3].tolist() == [0, 1]
   assert forward.similarity[3].tolist() == [0, 0]
 
 
@@ -119,12 +119,6 @@ def test_embeddings_that_are_not_finite_are_refused(broken):
 def test_there_must_be_something_to_search_in():
   with pytest.raises(ValueError, match='nothing to search in'):
     retrieval.nearest(np.ones((2, 3)), np.ones((0, 3)))
-
-
-def test_accuracy_is_the_share_that_is_right():
-  assert retrieval.accuracy([3, 1, 2, 0], [3, 2, 2, 1]) == 50
-  with pytest.raises(ValueError, match='labels'):
-    retrieval.accuracy([1], [1, 2])
 
 
 # --- mining -------------------------------------------------------------------

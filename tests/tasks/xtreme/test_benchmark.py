@@ -8,7 +8,7 @@ import pytest
 from rembert.errors import UsageError
 from rembert.model.heads import HEADS
 from tasks.xtreme.benchmark import TASKS, get_task
-from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.files import XtremeFolder
 
 # From XTREME's evaluate.py, which lists them in this order.
 LANGUAGES = {

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from xtreme_archives import CONLLU, NLI_HEADER, QUESTIONS, tar_of, zip_of
 
 from rembert.errors import UsageError
-from tasks.xtreme.bucc2018 import Bucc2018
+from tasks.xtreme.benchmark import LANGUAGES, PUBLISHED_NAMES
 from tasks.xtreme.convert import (
   CONVERSIONS,
-  TYDIQA_NAMES,
   blanked_test_files,
   pairs_files,
   panx_sentences,
@@ -23,9 +22,8 @@ from tasks.xtreme.convert import (
   tatoeba_files,
   udpos_sentences,
 )
-from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.tatoeba import Tatoeba
-from tasks.xtreme.verify import LANGUAGES
+from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme.retrieval import Bucc2018, Tatoeba
 
 
 @pytest.fixture
@@ -347,7 +345,7 @@ def test_tydiqa_is_split_by_language_and_named_as_xtreme_names_it(convert):
     *(f'tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{code}.dev.json' for code in LANGUAGES['tydiqa']),
     *(f'labels/tydiqa/test-{code}.json' for code in LANGUAGES['tydiqa']),
   }
-  assert sorted(TYDIQA_NAMES.values()) == sorted(LANGUAGES['tydiqa'])
+  assert sorted(PUBLISHED_NAMES['tydiqa'].values()) == sorted(LANGUAGES['tydiqa'])
   assert asked(files['tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.ko.train.json']) == [('0', MILL, ['1720'])]
   assert asked(files['tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.ko.dev.json']) == [('korean-77-0', MILL, [''])]
   assert asked(files['labels/tydiqa/test-ko.json']) == [('korean-77-0', MILL, ['1720'])]
@@ -390,7 +388,8 @@ def test_real_test_files_are_made_from_their_labels(shared_data, task, name):
   language = name.split('.')[-2 if task == 'xquad' else -3]
   path = name if task == 'xquad' else f'tydiqa/tydiqa-goldp-v1.1-dev/{name}'
   labels = json.loads((root / 'labels' / task / f'test-{language}.json').read_text('utf-8'))
-  made, _ = blanked_test_files(labels, 'labels', path, task, language)
+  made, _ = blanked_test_files(labels, 'labels', task, language)
+  assert made.path == path
   assert json.loads(made.content) == json.loads((root / path).read_text('utf-8'))
 
 

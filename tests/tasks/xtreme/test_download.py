@@ -12,10 +12,10 @@ from file_server import serve_files
 
 from rembert.errors import UsageError
 from rembert.training.console import Console
-from tasks.xtreme import download, verify
+from tasks.xtreme import download
+from tasks.xtreme.archives import SOURCES, Downloads, Source
 from tasks.xtreme.config import TASKS
-from tasks.xtreme.fetching import SOURCES, Downloads, Source
-from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.files import XtremeFolder
 
 # Examples in the archives of tests/support/xtreme_archives.py, by task and split.
 COUNTS = {
@@ -36,10 +36,10 @@ COUNTS = {
 def counts(monkeypatch):
   """The small archives have their own numbers of examples."""
   known = {
-    task: {split: dict.fromkeys(verify.LANGUAGES[task], count) for split, count in splits.items()}
+    task: {split: dict.fromkeys(download.LANGUAGES[task], count) for split, count in splits.items()}
     for task, splits in COUNTS.items()
   }
-  monkeypatch.setattr(verify, 'expected_counts', lambda: known)
+  monkeypatch.setattr(download, 'expected_counts', lambda: known)
   return known
 
 
@@ -86,7 +86,7 @@ def test_every_task_is_fetched_converted_and_complete(run, server, counts, tmp_p
   assert shown.count('complete') == len(TASKS)
   folder = XtremeFolder(tmp_path / 'xtreme')
   for task in TASKS:
-    assert verify.take_inventory(folder, task).is_complete
+    assert download.take_inventory(folder, task).is_complete
   assert not list((tmp_path / 'xtreme').rglob('*.partial*'))
   asked = len(server.requests)
   code, shown = run()
@@ -190,9 +190,9 @@ def test_a_check_of_nothing_is_told(run, tmp_path):
 
 
 def test_quoted_line_ends_do_not_make_rows():
-  assert verify.count_text('xnli', 'dev-de.tsv', '"a\r\nb"\tc\r\nd\te\r\n') == 2
-  assert verify.count_text('panx', 'dev-de.tsv', 'a\nb\n\n\nc') == 2
-  assert verify.count_text('tatoeba', 'x.de', 'a\nb') == 2
+  assert download.count_text('xnli', 'dev-de.tsv', '"a\r\nb"\tc\r\nd\te\r\n') == 2
+  assert download.count_text('panx', 'dev-de.tsv', 'a\nb\n\n\nc') == 2
+  assert download.count_text('tatoeba', 'x.de', 'a\nb') == 2
 
 
 # --- command line -------------------------------------------------------------

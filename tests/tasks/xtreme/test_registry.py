@@ -17,7 +17,7 @@ from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.tensorflow_import import tensorflow as tf
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.layout import XtremeFolder
+from tasks.xtreme.files import XtremeFolder
 
 CONFIG = XtremeConfig()
 FEATURES = ('input_ids', 'token_type_ids', 'labels')
@@ -62,7 +62,7 @@ def files_of(folder, name):
   for language in task.languages:
     for split in ('train', 'dev', 'test'):
       owner = TASKS['squad'] if split == 'train' and language == 'en' and task.trained_on else task
-      if split in owner.files and folder.has(*owner.file(split, language)):
+      if split in owner.files and folder.has(owner.file(split, language)):
         yield owner, split, language
 
 
@@ -109,7 +109,7 @@ def test_real_rows_equal_the_reference_but_for_ties(
   shared_data, xtreme_vocabulary, xtreme_pieces, name, split, language, max_length, ties
 ):
   task, folder = TASKS[name], XtremeFolder(shared_data / 'xtreme')
-  if not folder.has(*task.file(split, language)):
+  if not folder.has(task.file(split, language)):
     pytest.skip(f'no {name} {split} {language} at {folder.root}')
   seqio_task = registered(name, language, data_dir=folder.root, vocabulary=xtreme_vocabulary)
   found = rows.read_rows(seqio_task, split, task.head, max_length=max_length)
@@ -253,8 +253,8 @@ def test_the_metric_is_the_score_of_the_predictions_in_the_file(samples, name):
   shape = sizes.get(task.head, lambda row: (len(row.input_ids), len(task.labels)))
   scores = [random.normal(size=shape(row)).astype(np.float32) for row in found]
   targets = rows.targets(seqio_task, found)
-  predictions = task.predict(targets, scores, task.labels, CONFIG)
-  expected = task.score(targets, predictions, task.labels, language)
+  predictions = task.predict(targets, scores, CONFIG)
+  expected = task.score(targets, predictions, language)
   assert rows.metrics(seqio_task, found, scores, task.head) == expected
   assert tuple(expected) == task.scores
 

@@ -1,4 +1,4 @@
-"""F1 over chunks of a sequence of tags: what XTREME's `evaluate.py` gets from seqeval for PAN-X and UDPOS.
+"""Scores of labels: accuracy, and F1 over chunks of a sequence of tags, which XTREME's `evaluate.py` gets from seqeval.
 
 A chunk is a stretch of words with one type; it is right if type, first and last word are. Counts are summed over the
 whole corpus before anything is divided (micro average). seqeval reads a tag as a prefix, which is its first letter, and
@@ -14,8 +14,9 @@ setuptools_scm, which fails. `make parity` builds 0.0.12 with an older one and c
 computed.
 """
 
+import operator
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _OUTSIDE = 'O'
 
@@ -28,11 +29,19 @@ class Chunk(NamedTuple):
   last: int
 
 
-def chunks(sentences: Sequence[Sequence[str]]) -> set[Chunk]:
-  """Chunks of a corpus. Places count on through the sentences, with one between any two; no chunk crosses it.
+def accuracy(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
+  """Percent of the places where both are equal, 0 to 100; ValueError if the two differ in length, or are empty."""
+  if not gold:
+    raise ValueError('accuracy of nothing')
+  if len(gold) != len(predicted):
+    raise ValueError(f'{len(predicted)} predictions for {len(gold)} labels')
+  return 100 * (sum(map(operator.eq, gold, predicted)) / len(gold))
 
-  Args:
-    sentences: tags, each a string of at least one letter.
+
+def chunks(sentences: Sequence[Sequence[str]]) -> set[Chunk]:
+  """Chunks of a corpus of tags, each of at least one letter.
+
+  Places count on through the sentences, with one between any two; no chunk crosses it.
   """
   return set(_chunks(sentences))
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rembert.errors import UsageError
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.pairs import PairExample
+from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme.sentence_pairs import PairExample
 
 CONFIG = XtremeConfig()
 XNLI, PAWSX = TASKS['xnli'], TASKS['pawsx']
@@ -185,28 +185,28 @@ def targets(task, *labels):
 def test_the_highest_logit_is_predicted():
   scores = [np.array([0, 2, 1], np.float32), np.array([-1, -3, -0.5], np.float32)]
   rows = targets(XNLI, None, None)
-  predictions = XNLI.predict(rows, scores, XNLI.labels, CONFIG)
+  predictions = XNLI.predict(rows, scores, CONFIG)
   assert predictions == {0: 'entailment', 1: 'neutral'}
   assert XNLI.file_text(predictions, rows, 2) == 'entailment\nneutral\n'
   with pytest.raises(ValueError, match='argument 2'):
-    XNLI.predict(rows, scores[:1], XNLI.labels, CONFIG)
+    XNLI.predict(rows, scores[:1], CONFIG)
 
 
 def test_the_score_is_accuracy():
   rows = targets(PAWSX, '0', '1', '1', '0')
   predictions = dict(enumerate(['0', '1', '0', '0']))
-  assert PAWSX.score(rows, predictions, PAWSX.labels, 'de') == {'accuracy': 75.0}
+  assert PAWSX.score(rows, predictions, 'de') == {'accuracy': 75.0}
 
 
 def test_there_is_no_score_without_labels():
   with pytest.raises(UsageError, match='no score without gold labels') as error:
-    PAWSX.score(targets(PAWSX, '0', None), {0: '0', 1: '0'}, PAWSX.labels, 'de')
+    PAWSX.score(targets(PAWSX, '0', None), {0: '0', 1: '0'}, 'de')
   assert error.value.where == 'test-de.tsv:1'
 
 
 def test_the_baseline_is_the_most_frequent_label_of_train():
   train = [PairExample('', '', label, '') for label in ('neutral', 'entailment', 'neutral')]
-  assert XNLI.baseline(train, targets(XNLI, None, None), XNLI.labels) == {0: 'neutral', 1: 'neutral'}
+  assert XNLI.baseline(train, targets(XNLI, None, None)) == {0: 'neutral', 1: 'neutral'}
 
 
 # --- samples and real data --------------------------------------------------------------------------------------------
@@ -244,5 +244,5 @@ def test_real_files_are_read_whole(shared_data):
     assert not any('""' in text for example in examples for text in (example.first, example.second))
     if (task, split) == (XNLI, 'test'):
       rows = targets(task, *(example.label for example in examples))
-      baseline = task.baseline(examples, rows, task.labels)
-      assert task.score(rows, baseline, task.labels, language) == {'accuracy': pytest.approx(100 / 3)}
+      baseline = task.baseline(examples, rows)
+      assert task.score(rows, baseline, language) == {'accuracy': pytest.approx(100 / 3)}

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rembert.errors import UsageError
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.gold_labels import IGNORED
-from tasks.xtreme.layout import XtremeFolder
-from tasks.xtreme.words import Sentence
+from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme.tagging import Sentence
+from tasks.xtreme.task import IGNORED
 
 CONFIG = XtremeConfig()
 PANX, UDPOS = TASKS['panx'], TASKS['udpos']
@@ -196,11 +196,11 @@ def test_a_perfect_model_predicts_every_words_tag(xtreme_vocabulary, sentences, 
   examples = [sentence(*(word for word, _ in some), tags=tuple(tag for _, tag in some)) for some in sentences]
   found = computed_rows(PANX, examples, any_vocabulary(xtreme_vocabulary), max_length=length)
   rows = [row.example for row in found]
-  predictions = PANX.predict(rows, perfect_scores(PANX, rows, elsewhere=3), PANX.labels, CONFIG)
+  predictions = PANX.predict(rows, perfect_scores(PANX, rows, elsewhere=3), CONFIG)
   expected = {number: example.tags for number, example in enumerate(examples) if example.words}
   assert predictions == expected
   if rows:
-    assert set(PANX.score(rows, predictions, PANX.labels, 'de').values()) <= {0.0, 100.0}
+    assert set(PANX.score(rows, predictions, 'de').values()) <= {0.0, 100.0}
 
 
 def lines_as_evaluate_py_reads_them(text):
@@ -240,37 +240,37 @@ def test_sentences_are_those_that_evaluate_py_sees_in_the_gold_tags(write, read,
 
 def test_names_are_scored_whole():
   rows = targets(PANX, ('B-LOC', 'I-LOC', 'O', 'B-LOC'))
-  scores = PANX.score(rows, {0: ('B-LOC', 'O', 'O', 'B-LOC')}, PANX.labels, 'de')
+  scores = PANX.score(rows, {0: ('B-LOC', 'O', 'O', 'B-LOC')}, 'de')
   assert scores == {'f1': 50.0, 'precision': 50.0, 'recall': 50.0}
 
 
 def test_parts_of_speech_are_scored_by_stretches_of_equal_tags():
   rows = targets(UDPOS, ('NOUN', 'NOUN', 'VERB'))
-  scores = UDPOS.score(rows, {0: ('NOUN', 'VERB', 'VERB')}, UDPOS.labels, 'de')
+  scores = UDPOS.score(rows, {0: ('NOUN', 'VERB', 'VERB')}, 'de')
   assert scores == {'f1': 0.0, 'precision': 0.0, 'recall': 0.0}
 
 
 def test_rows_of_one_sentence_are_scored_as_one():
   first, second = targets(UDPOS, ('VERB', 'NOUN'), ('NOUN', 'VERB'))
   second['example'] = first['example']
-  scores = UDPOS.score([first, second], {0: ('VERB', 'NOUN', 'NOUN', 'VERB')}, UDPOS.labels, 'de')
+  scores = UDPOS.score([first, second], {0: ('VERB', 'NOUN', 'NOUN', 'VERB')}, 'de')
   assert scores == {'f1': 100.0, 'precision': 100.0, 'recall': 100.0}
-  wrong = UDPOS.score([first, second], {0: ('VERB', 'NOUN', 'VERB', 'VERB')}, UDPOS.labels, 'de')
+  wrong = UDPOS.score([first, second], {0: ('VERB', 'NOUN', 'VERB', 'VERB')}, 'de')
   assert wrong['recall'] == pytest.approx(100 / 3)  # VERB, NOUN NOUN, VERB
 
 
 def test_there_is_no_score_without_tags():
   with pytest.raises(UsageError, match='no score without gold labels') as error:
-    PANX.score(targets(PANX, ('O', None)), {0: ('O', 'O')}, PANX.labels, 'de')
+    PANX.score(targets(PANX, ('O', None)), {0: ('O', 'O')}, 'de')
   assert error.value.where == 'test-de.tsv:1'
 
 
 def test_the_baseline_is_the_most_frequent_tag_of_train():
   train = [sentence('a', 'b', 'c', tags=('B-LOC', 'O', 'O'))]
   rows = targets(PANX, ('O', 'B-PER'), ())
-  baseline = PANX.baseline(train, rows, PANX.labels)
+  baseline = PANX.baseline(train, rows)
   assert baseline == {0: ('O', 'O')}
-  assert PANX.score(rows, baseline, PANX.labels, 'de')['f1'] == 0.0
+  assert PANX.score(rows, baseline, 'de')['f1'] == 0.0
 
 
 # --- samples and real data --------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_the_samples_have_every_tag(xtreme_samples, task):
 @pytest.mark.parametrize(('task', 'languages'), [(PANX, 7), (UDPOS, 22)])
 def test_every_real_sentence_gets_as_many_tags_as_words(shared_data, xtreme_vocabulary, task, languages):
   folder = XtremeFolder(shared_data / 'xtreme')
-  found = [language for language in task.languages if folder.has(task.name, f'test-{language}.tsv')]
+  found = [language for language in task.languages if folder.has(f'{task.name}/test-{language}.tsv')]
   assert len(found) == languages
   split_sentences = 0
   for language in found:
@@ -304,9 +304,9 @@ def test_every_real_sentence_gets_as_many_tags_as_words(shared_data, xtreme_voca
     rows = [row.example for row in computed_rows(task, examples, any_vocabulary(xtreme_vocabulary), max_length=64)]
     split_sentences += len(rows) - len(examples)
     assert max(len(row['input_ids']) for row in rows) <= 64
-    predictions = task.predict(rows, perfect_scores(task, rows, elsewhere=0), task.labels, CONFIG)
+    predictions = task.predict(rows, perfect_scores(task, rows, elsewhere=0), CONFIG)
     assert predictions == {number: example.tags for number, example in enumerate(examples)}
-    assert set(task.score(rows, predictions, task.labels, language).values()) == {100.0}
+    assert set(task.score(rows, predictions, language).values()) == {100.0}
   assert split_sentences > 100
 
 

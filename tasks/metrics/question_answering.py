@@ -1,8 +1,15 @@
-"""Exact match and F1 of MLQA, after its official script (`mlqa_evaluation_v1.py`): SQuAD's, but with a language.
+"""Exact match and F1 of answers: SQuAD v1.1's, and MLQA's, which know the language.
 
-Punctuation is that of Unicode; articles are those of the language; Chinese text is cut into characters. What looks
-odd is the script's own: Arabic loses every ال, in the middle of a word too, with a space in its place; Vietnamese loses
-words that are no articles; characters of Chinese are U+4E00 to U+9FA5, and what lies beside them is split at spaces.
+SQuAD's are t5's implementation of the official script (`evaluate-v1.1.py`). Answers are compared in lower case, without
+ASCII punctuation, without a, an and the, and with single spaces. F1 is of words as a bag, and 0 where no word is
+shared. So an empty answer (or one of articles only) that meets another exactly has an exact match of 1 and an F1 of 0,
+here as in the script; SQuAD v2.0's gives 1 for both. Nothing else segments words: a Chinese answer is one word, right
+or wrong.
+
+MLQA's follow its script (`mlqa_evaluation_v1.py`). Punctuation is that of Unicode; articles are those of the language;
+Chinese text is cut into characters. What looks odd is the script's own: Arabic loses every ال, in the middle of a word
+too, with a space in its place; Vietnamese loses words that are no articles; characters of Chinese are U+4E00 to U+9FA5,
+and what lies beside them is split at spaces.
 """
 
 import collections
@@ -12,7 +19,6 @@ import unicodedata
 from collections.abc import Sequence
 
 from rembert.errors import UsageError
-from tasks.metrics.squad import check
 
 _ARTICLES = {
   'en': ('a', 'an', 'the'),
@@ -30,22 +36,26 @@ _WORDS = {
 }
 
 
-def mlqa(answers: Sequence[Sequence[str]], predictions: Sequence[str], language: str) -> dict[str, float]:
-  """Means over questions, 0 to 100, of the best among the answers of each.
-
-  Args:
-    answers: gold answers of each question, at least one.
-    predictions: of each question.
-    language: of the answers: en, es, de, ar, hi, vi or zh.
-
-  Returns:
-    `f1` and `exact_match`.
+def squad(answers: Sequence[Sequence[str]], predictions: Sequence[str]) -> dict[str, float]:
+  """`f1` and `exact_match`, 0 to 100: means over questions of the best among the gold answers of each.
 
   Raises:
-    UsageError: no questions, or another language.
+    UsageError: no questions.
     ValueError: not as many predictions as questions, or a question without answers.
   """
-  check(answers, predictions)
+  _check(answers, predictions)
+  from tasks.tensorflow_import import tensorflow  # noqa: F401 - before t5 imports it in its own way
+
+  # isort: split
+  from t5.evaluation import metrics
+
+  scores = metrics.squad([list(gold) for gold in answers], list(predictions))
+  return {'f1': float(scores['f1']), 'exact_match': float(scores['em'])}
+
+
+def mlqa(answers: Sequence[Sequence[str]], predictions: Sequence[str], language: str) -> dict[str, float]:
+  """The same by the rules for a language: en, es, de, ar, hi, vi or zh; UsageError for another."""
+  _check(answers, predictions)
   f1 = exact = 0.0
   for gold, prediction in zip(answers, predictions, strict=True):
     predicted = words(prediction, language)
@@ -78,3 +88,12 @@ def _f1(predicted: list[str], wanted: list[str]) -> float:
   """Of two bags of words; 0 where they share none, even if both are empty."""
   shared = (collections.Counter(predicted) & collections.Counter(wanted)).total()
   return 2 * shared / (len(predicted) + len(wanted)) if shared else 0.0
+
+
+def _check(answers: Sequence[Sequence[str]], predictions: Sequence[str]) -> None:
+  if not answers:
+    raise UsageError('no questions to judge', where='the file of questions', fix='check that it holds some')
+  if len(answers) != len(predictions):
+    raise ValueError(f'{len(predictions)} predictions for {len(answers)} questions')
+  if not all(answers):
+    raise ValueError('a question without gold answers')

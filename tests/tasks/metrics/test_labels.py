@@ -6,11 +6,11 @@ The file is made by `make golden`; `make parity` compares live.
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval_cases import GOLDEN_FILE, IOB, PARTS_OF_SPEECH, TOLERANCE
 
-from tasks.metrics.chunks import Chunk, chunk_scores, chunks
+from tasks.metrics.labels import Chunk, accuracy, chunk_scores, chunks
 
 CASES = json.loads(GOLDEN_FILE.read_text())
 
@@ -80,3 +80,26 @@ def test_predictions_of_another_shape_are_an_error():
     chunk_scores([['O']], [['O', 'O']])
   with pytest.raises(ValueError, match='argument 2'):
     chunk_scores([['O'], ['O']], [['O']])
+
+
+# --- accuracy ---------------------------------------------------------------------------------------------------------
+
+
+def test_accuracy_is_percent_of_equal_places():
+  assert accuracy(['a', 'b', 'a', 'c'], ['a', 'a', 'a', 'c']) == 75.0
+
+
+def test_accuracy_of_nothing_or_of_unlike_lengths_is_an_error():
+  with pytest.raises(ValueError, match='nothing'):
+    accuracy([], [])
+  with pytest.raises(ValueError, match='1 predictions for 2'):
+    accuracy(['a', 'b'], ['a'])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(*[st.sampled_from('abc')] * 2), min_size=1, max_size=40))
+def test_accuracy_is_that_of_t5_to_the_last_bit(pairs):
+  from t5.evaluation import metrics
+
+  gold, predicted = map(list, zip(*pairs, strict=True))
+  assert accuracy(gold, predicted) == metrics.accuracy(gold, predicted)['accuracy']

@@ -1,8 +1,12 @@
+"""Lines of files, what must not be in them, and labels that are known, unknown or the most frequent."""
+
 import pytest
 from etils import epath
 
 from rembert.errors import UsageError
-from tasks.xtreme.text_lines import text_lines
+from tasks.xtreme.files import known_label, most_frequent, text_lines
+
+# --- lines ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -42,3 +46,22 @@ def test_what_cannot_be_meant_is_an_error_with_file_and_line(write, content, lin
 
 def test_carriage_returns_are_left_where_they_may_stand_in_quotes(write):
   assert [line.text for line in text_lines(write(b'"a\rb"\r\n'), allows_carriage_returns=True)] == ['"a\rb"']
+
+
+# --- labels -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_label_is_taken_without_the_space_around_it():
+  assert known_label(' 1 ', ('0', '1'), 'dev-de.tsv:3') == '1'
+
+
+def test_an_unknown_label_is_an_error_that_names_the_known_ones():
+  with pytest.raises(UsageError, match=r"unknown label '2'") as error:
+    known_label('2', ('0', '1'), 'dev-de.tsv:3')
+  assert error.value.where == 'dev-de.tsv:3'
+  assert error.value.fix == ['one of 0, 1']
+
+
+def test_of_equally_frequent_labels_the_first_in_their_order_is_taken():
+  assert most_frequent(['b', 'a', 'c', 'b', 'c'], ('c', 'b', 'a')) == 'c'
+  assert most_frequent(['b', 'a', 'b'], ('a', 'b')) == 'b'
