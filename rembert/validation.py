@@ -83,7 +83,7 @@ def check_fields(config: Any, group: str) -> None:
   Raises:
     UsageError: the first field with a value that its type does not allow.
   """
-  hints = _hints(type(config))
+  hints = _hints(type(config))  # type: ignore[arg-type]
   for field in dataclasses.fields(config):
     name = f'{group}.{field.name}' if group else field.name
     value = getattr(config, field.name)
