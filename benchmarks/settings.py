@@ -157,7 +157,8 @@ def start_jax(setting: Setting, keeps_memory: bool = True):
   """JAX on the setting's platform: a mesh of its devices. On a CPU, freed memory is kept from step to step."""
   import jax
 
-  from rembert.training import cpu_memory, sharding
+  from rembert.runtime import cpu_memory
+  from rembert.training import sharding
 
   if setting.platform == 'cpu' and keeps_memory:
     cpu_memory.keep_freed_memory_if_it_fits(setting.config, setting.rows * setting.length)

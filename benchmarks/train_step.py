@@ -88,7 +88,7 @@ def our_step(setting: Setting, keeps_memory: bool = True, remat: str | None = No
 
 def prepare_ours(setting: Setting, *options) -> Run:
   """This project's step; `options` as `our_step` has them."""
-  from rembert.training import chips
+  from rembert.runtime import chips
 
   step, state, batch, mesh = our_step(setting, *options)
   device, make_step = mesh.devices.flat[0], our_steps(step, state, batch, mesh)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rembert.command_line import add_modules, import_modules
 from rembert.errors import UsageError
-from rembert.training.preemption import Stopped, StopSignal, exit_stopped, heed_maintenance
+from rembert.runtime.signals import Stopped, StopSignal, exit_stopped, heed_maintenance
 
 MODES = ('pretrain', 'finetune', 'evaluate', 'analyze', 'compile')
 
@@ -183,7 +183,7 @@ if __name__ == '__main__':
   exit_code = main()
   signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is written: a late signal must not turn it into a failure
   if 'jax' in sys.modules:
-    from rembert.hosts.joining import leave
+    from rembert.runtime.distributed import leave
 
     leave(exit_code)
   sys.exit(exit_code)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from rembert.doctor.examined import Examined
 from rembert.doctor.findings import Finding, problem, warning, well
-from rembert.machine import has_tpu, multiplies_bfloat16
+from rembert.runtime.hardware import has_tpu, multiplies_bfloat16
 from rembert.training.console import human_bytes
 
 _SECONDS = 120

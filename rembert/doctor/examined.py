@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 import rembert
-from rembert.machine import available_bytes
+from rembert.runtime.hardware import available_bytes
 
 PROJECT = pathlib.Path(rembert.__file__).parent.parent
 

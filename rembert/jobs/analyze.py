@@ -28,9 +28,9 @@ from rembert.jobs.analyses import (
 from rembert.jobs.analyses.desk import Analysed, AnalysisConfig, Desk
 from rembert.jobs.workdir_lock import locked
 from rembert.plotting.analyses import PLOTS
+from rembert.runtime.signals import StopSignal
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console
-from rembert.training.preemption import StopSignal
 
 RESULT = 'analysis.json'
 _RUN: dict[str, Callable[[Desk], Analysed]] = {

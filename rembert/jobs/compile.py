@@ -14,12 +14,13 @@ from collections.abc import Callable
 import jax
 from etils import epath
 
-from rembert.background import repeating
 from rembert.errors import RunError, first_line
 from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
+from rembert.runtime import xla
+from rembert.runtime.background import repeating
+from rembert.runtime.chips import chip_of
 from rembert.storage import write_whole
-from rembert.training import sharding, topology, xla_flags
-from rembert.training.chips import chip_of
+from rembert.training import sharding, topology
 from rembert.training.compiled_text import Collective, Program
 from rembert.training.console import Console, human_bytes
 from rembert.training.roofline import ASSUMPTIONS, crosses_slices, roofline
@@ -71,7 +72,7 @@ def run(
   console = Console()
   # --- devices ---------------------------------------------------------------
   wanted = topology.parse(name)
-  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
+  flags = xla.apply(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
   mesh = sharding.make_mesh(config.mesh, list(topology.devices(wanted)))
   if flags:
     console.say(flags)

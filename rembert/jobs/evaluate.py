@@ -11,7 +11,6 @@ from rembert import configuration
 from rembert.convert.importing import open_source
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
-from rembert.hosts.together import Hosts
 from rembert.jobs import finetune_config, retrieve
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import show_hosts, show_model
@@ -30,9 +29,10 @@ from rembert.jobs.training_run import begun, hold_workdir
 from rembert.jobs.workdir_lock import locked
 from rembert.loading import load
 from rembert.model.heads import build_model
+from rembert.runtime.signals import StopSignal
+from rembert.runtime.together import Hosts
 from rembert.training import sharding, state
 from rembert.training.console import Console
-from rembert.training.preemption import StopSignal
 from tasks.xtreme.benchmark import get_task
 
 

@@ -17,7 +17,6 @@ from rembert.data.masking import SpecialIds
 from rembert.data.prefetch import prefetch
 from rembert.data.rows import Row, TrainingRows
 from rembert.errors import UsageError
-from rembert.hosts.together import Hosts
 from rembert.jobs import finetune_config
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import check_mesh, show_account, show_devices, show_hosts, show_model
@@ -34,6 +33,8 @@ from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.judging import Judge, Report, in_words, judge_tasks, mean_loss
 from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
 from rembert.model.heads import build_model
+from rembert.runtime.signals import EXIT_STOPPED, StopSignal
+from rembert.runtime.together import Hosts
 from rembert.saved_models import config_gin
 from rembert.storage import write_whole
 from rembert.training import flops, sharding, state
@@ -41,7 +42,6 @@ from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
 from rembert.training.goodput import account, read_sessions
 from rembert.training.optimizer import make_optimizer
-from rembert.training.preemption import EXIT_STOPPED, StopSignal
 from rembert.training.state import Trainable
 from rembert.training.step import head_sums, make_train_step
 

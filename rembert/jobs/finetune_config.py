@@ -11,9 +11,10 @@ from rembert import configuration
 from rembert.convert.importing import architecture
 from rembert.data.config import VocabularyConfig
 from rembert.errors import UsageError
-from rembert.hosts.joining import HostsConfig
 from rembert.jobs.finetune_options import FinetuneOptions, JudgeConfig
 from rembert.model.config import Execution, RemBertConfig
+from rembert.runtime.distributed import HostsConfig
+from rembert.runtime.xla import HardwareConfig
 from rembert.saved_models import config_meta
 from rembert.training import flops, sharding
 from rembert.training.guards import GuardsConfig
@@ -22,7 +23,6 @@ from rembert.training.optimizer import OptimizerConfig
 from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.wandb_tracking import TrackingConfig
-from rembert.training.xla_flags import HardwareConfig
 from tasks.xtreme.config import PAIRS, RETRIEVAL, XtremeConfig
 
 

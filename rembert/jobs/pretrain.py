@@ -11,7 +11,6 @@ from etils import epath
 import rembert
 from rembert import configuration
 from rembert.data.prefetch import prefetch
-from rembert.hosts.together import Hosts
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import (
   PretrainConfig,
@@ -27,11 +26,12 @@ from rembert.jobs.description import (
 from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.pretrain_data import open_data
 from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
+from rembert.runtime.signals import EXIT_STOPPED, StopSignal
+from rembert.runtime.together import Hosts
 from rembert.training import flops, sharding
 from rembert.training.console import Console
 from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
 from rembert.training.goodput import account, read_sessions
-from rembert.training.preemption import EXIT_STOPPED, StopSignal
 from rembert.training.step import make_eval_step
 from rembert.training.tracking import read_jsonl
 

@@ -24,9 +24,9 @@ from rembert.data.text import TextEncoder
 from rembert.errors import UsageError
 from rembert.jobs.predict import embed_lines
 from rembert.loading import LoadedModel
+from rembert.runtime.signals import Stopped, StopSignal
 from rembert.storage import write_errors, write_whole
 from rembert.training.console import Console
-from rembert.training.preemption import Stopped, StopSignal
 from tasks.xtreme.bucc2018 import Bucc2018
 from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.layout import XtremeFolder

@@ -9,23 +9,24 @@ import jax
 from etils import epath
 
 from rembert.errors import RunError
-from rembert.hosts.joining import HostsConfig
-from rembert.hosts.together import Hosts, joined
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.workdir_lock import locked
 from rembert.model.config import RemBertConfig
 from rembert.plotting.training import plot_loss
+from rembert.runtime import compile_cache, xla
+from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
+from rembert.runtime.distributed import HostsConfig
+from rembert.runtime.signals import StopSignal
+from rembert.runtime.together import Hosts, joined
+from rembert.runtime.xla import HardwareConfig
 from rembert.storage import write_whole
-from rembert.training import compile_cache, xla_flags
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.console import Console
-from rembert.training.cpu_memory import keep_freed_memory_if_it_fits
 from rembert.training.goodput import Goodput
 from rembert.training.guards import GuardsConfig, LossGuard
 from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
 from rembert.training.meter import Meter
 from rembert.training.optimizer import OptimizerConfig, learning_rate_schedule
-from rembert.training.preemption import StopSignal
 from rembert.training.profiling import ProfileConfig, Profiler
 from rembert.training.save_schedule import SaveSchedule
 from rembert.training.sharding import MeshConfig
@@ -33,7 +34,6 @@ from rembert.training.state import Trainable, TrainState
 from rembert.training.tracking import JsonlTracker, Metrics, TensorBoardTracker, Trackers, read_jsonl
 from rembert.training.wandb_tracking import TrackingConfig, WandbTracker
 from rembert.training.watchdog import Watchdog
-from rembert.training.xla_flags import HardwareConfig
 
 
 class StartConfig(Protocol):
@@ -65,7 +65,7 @@ def begun(config: StartConfig) -> Iterator[tuple[Hosts, Console, contextlib.Exit
   """
   train = config.train
   keep_freed_memory_if_it_fits(config.model, train.batch_size // train.accumulation_steps * train.sequence_length)
-  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)
+  flags = xla.apply(config.hardware, config.mesh.require_platform)
   not_kept = compile_cache.use(config.hardware.compile_cache)
   with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
     console = Console(is_quiet=not hosts.is_first)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 from etils import epath
 
-from rembert.background import repeating
 from rembert.errors import UsageError
+from rembert.runtime.background import repeating
 from rembert.storage import is_remote
 
 _NAME = '.lock'

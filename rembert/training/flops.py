@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from rembert.model.config import RemBertConfig
-from rembert.training.chips import chip_of
+from rembert.runtime.chips import chip_of
 
 
 def forward_flops_per_row(

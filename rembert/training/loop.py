@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import jax
 
 from rembert.errors import UsageError
-from rembert.hosts.agreement import Agreement, Want
+from rembert.runtime.consensus import Agreement, Want
+from rembert.runtime.signals import StopSignal
 from rembert.training.console import Console, TrainingProgress
 from rembert.training.goodput import Goodput
 from rembert.training.guards import GuardsConfig, LossGuard, StepTimes
 from rembert.training.meter import Meter, Stopwatch
-from rembert.training.preemption import StopSignal
 from rembert.training.profiling import Profiler
 from rembert.training.state import TrainState
 from rembert.training.step import StepMetrics

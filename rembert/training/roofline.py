@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from rembert.training.chips import Chip
+from rembert.runtime.chips import Chip
 from rembert.training.compiled_text import Collective
 
 ASSUMPTIONS = (

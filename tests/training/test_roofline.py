@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from rembert.training.chips import Chip
+from rembert.runtime.chips import Chip
 from rembert.training.compiled_text import Collective
 from rembert.training.roofline import crosses_slices, ring_bandwidth, roofline
 

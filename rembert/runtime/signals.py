@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from rembert.background import repeating
-from rembert.machine import has_tpu
+from rembert.runtime.background import repeating
+from rembert.runtime.hardware import has_tpu
 
 EXIT_STOPPED = 75  # sysexits.h EX_TEMPFAIL: stopped early, run the same command again to resume
 

@@ -4,8 +4,8 @@ import jax
 import pytest
 
 from rembert.errors import RunError, UsageError
-from rembert.hosts import joining
-from rembert.hosts.joining import ADDRESS, COUNT, INDEX, HostsConfig, join
+from rembert.runtime import distributed
+from rembert.runtime.distributed import ADDRESS, COUNT, INDEX, HostsConfig, join
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_tpu_pod_is_one_unless_the_cpu_is_asked_for(initialized, monkeypatch):
 
 
 def test_a_machine_with_tpu_chips_asks_its_metadata_which_slice_it_is_of(initialized, monkeypatch):
-  monkeypatch.setattr(joining, 'has_tpu', lambda: True)
+  monkeypatch.setattr(distributed, 'has_tpu', lambda: True)
   join(HostsConfig())
   assert initialized == []  # the CPU was asked for
   jax.config.update('jax_platforms', None)
@@ -126,5 +126,5 @@ def test_patience_has_a_least(field):
 
 def test_a_process_alone_leaves_as_any_program_does():
   with pytest.raises(SystemExit) as leaving:
-    joining.leave(2)
+    distributed.leave(2)
   assert leaving.value.code == 2

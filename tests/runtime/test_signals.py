@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import pytest
 
-from rembert.training import preemption
-from rembert.training.preemption import EXIT_STOPPED, Stopped, StopSignal, heed_maintenance, maintenance_notice
+from rembert.runtime import signals
+from rembert.runtime.signals import EXIT_STOPPED, Stopped, StopSignal, heed_maintenance, maintenance_notice
 
 BOTH = (signal.SIGTERM, signal.SIGINT)
 
@@ -102,7 +102,7 @@ def test_a_main_thread_that_is_away_in_native_code_does_not_keep_the_program(num
   # XLA compiles without the interpreter's lock, and restarts system calls: Python's handler waits until it returns.
   text = """
 import ctypes
-from rembert.training.preemption import StopSignal
+from rembert.runtime.signals import StopSignal
 libc = ctypes.CDLL(None)
 with StopSignal():
   lock = (ctypes.c_char * 64)()
@@ -187,9 +187,9 @@ def test_where_nobody_answers_nothing_is_heard(monkeypatch):
 def test_only_a_machine_with_tpu_chips_is_asked(has_chips, metadata, monkeypatch):
   address = os.environ['GCE_METADATA_HOST']
   monkeypatch.delenv('GCE_METADATA_HOST')
-  monkeypatch.setattr(preemption, 'has_tpu', lambda: has_chips)
+  monkeypatch.setattr(signals, 'has_tpu', lambda: has_chips)
   asked = []
-  monkeypatch.setattr(preemption, 'maintenance_notice', lambda: asked.append(address))
+  monkeypatch.setattr(signals, 'maintenance_notice', lambda: asked.append(address))
   with StopSignal() as stop, heed_maintenance(stop, every_seconds=0.01):
     time.sleep(0.2)
   assert bool(asked) == has_chips

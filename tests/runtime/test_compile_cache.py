@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rembert.training import compile_cache
+from rembert.runtime import compile_cache
 
 CODE = """
 import sys
 import jax
 import jax.numpy as jnp
-from rembert.training import compile_cache
+from rembert.runtime import compile_cache
 
 compile_cache.LEAST_SECONDS = 0
 print(compile_cache.use(sys.argv[1]))

@@ -9,9 +9,9 @@ PREAMBLE = """
 import os, sys, time
 import numpy as np
 from rembert.errors import UsageError
-from rembert.hosts.agreement import Agreement, Want
-from rembert.hosts.joining import HostsConfig, leave
-from rembert.hosts.together import joined
+from rembert.runtime.consensus import Agreement, Want
+from rembert.runtime.distributed import HostsConfig, leave
+from rembert.runtime.together import joined
 import jax
 say = lambda *text: print(*text, flush=True)
 """
@@ -141,7 +141,7 @@ def test_when_a_host_fails_the_others_end_with_its_message_and_its_exit_code(fai
 
 def test_a_host_that_was_stopped_before_it_trained_takes_the_others_with_it(cluster):
   text = TRAIN.replace('FAILURE', 'if step == 20 and own == 1: raise Stopped("SIGTERM")').replace(
-    'import jax\n', 'import jax\nfrom rembert.training.preemption import Stopped\n', 1
+    'import jax\n', 'import jax\nfrom rembert.runtime.signals import Stopped\n', 1
   )
   hosts = cluster(text, processes=2)
   codes = hosts.wait(seconds=60)
@@ -153,7 +153,7 @@ FOREIGN = (
   PREAMBLE
   + """
 import socket, threading
-import rembert.hosts.peers as peers
+import rembert.runtime.peers as peers
 created = socket.create_server
 def remembered(*arguments, **options):
   server = created(*arguments, **options)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rembert.machine import has_tpu, is_cpu_machine, multiplies_bfloat16
+from rembert.runtime.hardware import has_tpu, is_cpu_machine, multiplies_bfloat16
 
 
 def plug_in(bus, slot, vendor, device):
@@ -34,9 +34,9 @@ def test_a_machine_without_a_bus_has_none(tmp_path):
 def test_the_ids_are_those_that_jax_looks_for():
   from jax._src import hardware_utils
 
-  from rembert import machine
+  from rembert.runtime import hardware
 
-  assert set(machine._TPUS) == set(hardware_utils._TPU_PCI_DEVICE_IDS)
+  assert set(hardware._TPUS) == set(hardware_utils._TPU_PCI_DEVICE_IDS)
 
 
 @pytest.mark.parametrize(('platforms', 'is_cpu'), [('cpu', True), ('tpu', False), ('cuda,cpu', False)])

@@ -21,8 +21,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from rembert.hosts.joining import ADDRESS
-from rembert.training.preemption import EXIT_STOPPED
+from rembert.runtime.distributed import ADDRESS
+from rembert.runtime.signals import EXIT_STOPPED
 
 _MESSAGE_BYTES = 512
 _CONNECT_SECONDS = 20

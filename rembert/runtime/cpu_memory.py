@@ -2,9 +2,9 @@
 
 import ctypes
 
-from rembert.machine import available_bytes, is_cpu_machine
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
+from rembert.runtime.hardware import available_bytes, is_cpu_machine
 
 # <malloc.h>
 _SETTINGS = {

@@ -10,9 +10,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from rembert.errors import UsageError
-from rembert.hosts.joining import HostsConfig, join, leave
-from rembert.hosts.peers import Peers
-from rembert.training.preemption import EXIT_STOPPED, Stopped
+from rembert.runtime.distributed import HostsConfig, join, leave
+from rembert.runtime.peers import Peers
+from rembert.runtime.signals import EXIT_STOPPED, Stopped
 
 # How errors speak of a connection between hosts: of Gloo, NCCL, gRPC, JAX's coordination service. They may be the first
 # that is heard of a host that is gone.

@@ -3,7 +3,7 @@
 import pytest
 
 from rembert.errors import UsageError
-from rembert.training.xla_flags import HardwareConfig, apply
+from rembert.runtime.xla import HardwareConfig, apply
 
 FLAGS = HardwareConfig(xla_flags=('--xla_a=true', '--xla_b=2'))
 

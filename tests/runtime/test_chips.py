@@ -2,7 +2,7 @@
 
 import pytest
 
-from rembert.training.chips import CHIPS, chip_of
+from rembert.runtime.chips import CHIPS, chip_of
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rembert.background import repeating
+from rembert.runtime.background import repeating
 
 
 def wait_for(is_so):

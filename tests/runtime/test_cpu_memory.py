@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from benchmarks.settings import BASE
-from rembert.training.cpu_memory import heap_bytes
+from rembert.runtime.cpu_memory import heap_bytes
 
 CODE = """
 import resource, sys
 import jax, jax.numpy as jnp
 from rembert.model.config import RemBertConfig
-from rembert.training.cpu_memory import keep_freed_memory_if_it_fits
+from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
 
 fits = bool(int(sys.argv[1]))
 config = RemBertConfig(vocab_size=1000, num_hidden_layers=1)  # 0.7 GB

@@ -8,8 +8,8 @@ import sys
 import jax
 
 from rembert.errors import RunError, UsageError, first_line
-from rembert.hosts.variables import ADDRESS, COUNT, INDEX
-from rembert.machine import has_tpu
+from rembert.runtime.hardware import has_tpu
+from rembert.runtime.variables import ADDRESS, COUNT, INDEX
 
 _FIX = f'set {ADDRESS}=HOST:PORT, {COUNT} and {INDEX} on every host, or none of them for a run on this one alone'
 
@@ -40,7 +40,7 @@ def join(config: HostsConfig) -> None:
     UsageError: the environment names a cluster, but not all of it.
     RunError: not everybody came.
   """
-  # JAX's own service would take SIGTERM away from `rembert.training.preemption`.
+  # JAX's own service would take SIGTERM away from `rembert.runtime.signals`.
   jax.config.update('jax_enable_preemption_service', False)
   explicit = _explicit()
   if explicit is None and not _is_part_of_a_cluster():

@@ -1,0 +1,1 @@
+"""What surrounds a run: signals, other hosts, the compiler, memory, hardware."""
