@@ -81,7 +81,7 @@ def prepare_reading(setting: BatchSetting, store: pathlib.Path) -> Run:
 
   from rembert.data.config import DataConfig, DataRequest
   from rembert.jobs.pretrain_data import open_store
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
 
   jax.config.update('jax_platforms', 'cpu')
   request = DataRequest(
@@ -227,8 +227,8 @@ def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scra
   from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
   from rembert.data.prefetch import prefetch
   from rembert.jobs.pretrain_data import open_data
+  from rembert.tracking.console import Console
   from rembert.training import sharding, state, step
-  from rembert.training.console import Console
 
   mesh = settings.start_jax(setting)
   request = DataRequest(

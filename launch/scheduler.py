@@ -23,7 +23,7 @@ from rembert.command_line import add_modules
 from rembert.errors import UsageError
 from rembert.jobs.workdir_lock import locked
 from rembert.storage import is_remote
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 RETRY_POLICY = RetryPolicy(max_short_runs=3)
 _POLL_SECONDS = 0.1

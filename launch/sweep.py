@@ -24,7 +24,7 @@ from rembert.command_line import import_modules
 from rembert.errors import UsageError
 from rembert.runtime.signals import EXIT_STOPPED
 from rembert.storage import write_whole
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.xtreme.config import RETRIEVAL
 
 FILE = 'sweep.json'

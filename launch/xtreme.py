@@ -19,7 +19,7 @@ from rembert.errors import UsageError
 from rembert.jobs import xtreme_results, xtreme_table
 from rembert.paper import TABLE_10
 from rembert.runtime.signals import EXIT_STOPPED
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import RETRIEVAL
 from tasks.xtreme.layout import XtremeFolder

@@ -28,12 +28,12 @@ from rembert.paper import PaperFigures
 from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.xla import HardwareConfig
 from rembert.storage import write_whole
+from rembert.tracking.profiler import ProfileConfig
+from rembert.tracking.wandb_writer import TrackingConfig
 from rembert.training.guards import GuardsConfig
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig
-from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
-from rembert.training.wandb_tracking import TrackingConfig
 from tasks.xtreme.config import XtremeConfig
 
 

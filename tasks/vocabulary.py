@@ -30,7 +30,7 @@ from rembert.errors import UsageError
 from rembert.storage import is_remote, why_unreachable, write_errors, write_whole
 
 if TYPE_CHECKING:
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
   from tasks.corpus.format import Corpus
 
 SPECIAL_PIECES = {'[PAD]': 0, '[UNK]': 2, '[CLS]': 312, '[SEP]': 313, '[MASK]': 314}
@@ -291,7 +291,7 @@ def main(argv: list[str] | None = None) -> int:
 
   from rembert.data.config import SAMPLE
   from rembert.data.mixture import sampling_rates
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
   from tasks.corpus.flags import add_sources, corpus_or_temporary
 
   argv = sys.argv[1:] if argv is None else argv

@@ -848,7 +848,7 @@ MUTANTS = [
   ),
   Mutant(
     'steps that had to be repeated after a restart count as productive time',
-    'rembert/training/goodput.py',
+    'rembert/tracking/goodput.py',
     "seconds['step'] -= lost",
     "seconds['step'] -= 0.0",
     area='training',
@@ -876,14 +876,14 @@ MUTANTS = [
   ),
   Mutant(
     'after one report the watchdog keeps its longer patience for good although there is progress again',
-    'rembert/training/watchdog.py',
+    'rembert/tracking/watchdog.py',
     'patience, since = self._after, self._since',
     'since = self._since',
     area='training',
   ),
   Mutant(
     'on resuming, the row of metrics at the very step of the checkpoint is dropped and never logged again',
-    'rembert/training/tracking.py',
+    'rembert/tracking/metric_writers.py',
     "if row['step'] <= resume_step]",
     "if row['step'] < resume_step]",
     area='training',

@@ -90,7 +90,7 @@ def from_foreign(options: argparse.Namespace) -> None:
 
   from rembert.convert import importing
   from rembert.saved_models import find_checkpoint
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
   from tasks.vocabulary import check_vocabulary
 
   console = Console()
@@ -144,7 +144,7 @@ def to_hugging_face(options: argparse.Namespace) -> None:
   """`to_hf`."""
   from rembert.convert import exporting
   from rembert.saved_models import SavedModel, read_newest
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
 
   console = Console()
 

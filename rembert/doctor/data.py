@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rembert.doctor.examined import Examined
 from rembert.doctor.findings import Finding, of_usage_error, problem, warning, well
 from rembert.errors import UsageError
-from rembert.training.console import human_bytes
+from rembert.tracking.console import human_bytes
 
 _ANY_SIZE = 1 << 30
 _NAMED = 3

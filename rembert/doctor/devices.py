@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rembert.doctor.examined import Examined
 from rembert.doctor.findings import Finding, problem, warning, well
 from rembert.runtime.hardware import has_tpu, multiplies_bfloat16
-from rembert.training.console import human_bytes
+from rembert.tracking.console import human_bytes
 
 _SECONDS = 120
 # In a process of its own: whoever asks JAX for a TPU holds it, and an answer may never come.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rembert.doctor.devices import plugged_in
 from rembert.doctor.examined import Examined
 from rembert.doctor.findings import Finding, problem, warning, well
-from rembert.training.console import human_bytes
+from rembert.tracking.console import human_bytes
 
 _FLOAT32 = 4
 

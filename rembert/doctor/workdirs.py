@@ -9,7 +9,7 @@ from rembert.doctor.examined import Examined
 from rembert.doctor.findings import Finding, problem, warning, well
 from rembert.doctor.surroundings import existing
 from rembert.storage import check_bucket_client, is_remote, why_unreachable
-from rembert.training.console import human_bytes
+from rembert.tracking.console import human_bytes
 
 
 def check_workdir(examined: Examined) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ from rembert.jobs.workdir_lock import locked
 from rembert.plotting.analyses import PLOTS
 from rembert.runtime.signals import StopSignal
 from rembert.storage import write_errors, write_whole
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 RESULT = 'analysis.json'
 _RUN: dict[str, Callable[[Desk], Analysed]] = {

@@ -20,9 +20,9 @@ from rembert.runtime import xla
 from rembert.runtime.background import repeating
 from rembert.runtime.chips import chip_of
 from rembert.storage import write_whole
+from rembert.tracking.console import Console, human_bytes
 from rembert.training import sharding, topology
 from rembert.training.compiled_text import Collective, Program
-from rembert.training.console import Console, human_bytes
 from rembert.training.roofline import ASSUMPTIONS, crosses_slices, roofline
 from rembert.training.traced_flops import traced_flops
 

@@ -16,17 +16,17 @@ from rembert.paper import PaperFigures
 from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.together import Hosts
 from rembert.runtime.xla import HardwareConfig
+from rembert.tracking.console import Console, human_bytes, human_duration
+from rembert.tracking.goodput import Account
+from rembert.tracking.profiler import ProfileConfig
+from rembert.tracking.wandb_writer import TrackingConfig
 from rembert.training import flops, sharding, state
-from rembert.training.console import Console, human_bytes, human_duration
-from rembert.training.goodput import Account
 from rembert.training.guards import GuardsConfig
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig, make_optimizer
-from rembert.training.profiling import ProfileConfig
 from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable
 from rembert.training.step import make_train_step
-from rembert.training.wandb_tracking import TrackingConfig
 
 # The paper rounds, and in its ablation tables the pooler and most of the head do not count: that is 2.7 % at most, of
 # Table 13, 3072 out. What is further away is not the model of the row.

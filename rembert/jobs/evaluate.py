@@ -31,8 +31,8 @@ from rembert.loading import load
 from rembert.model.heads import build_model
 from rembert.runtime.signals import StopSignal
 from rembert.runtime.together import Hosts
+from rembert.tracking.console import Console
 from rembert.training import sharding, state
-from rembert.training.console import Console
 from tasks.xtreme.benchmark import get_task
 
 

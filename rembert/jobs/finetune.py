@@ -37,10 +37,10 @@ from rembert.runtime.signals import EXIT_STOPPED, StopSignal
 from rembert.runtime.together import Hosts
 from rembert.saved_models import config_gin
 from rembert.storage import write_whole
+from rembert.tracking.console import Console
+from rembert.tracking.goodput import account, read_sessions
 from rembert.training import flops, sharding, state
 from rembert.training.checkpoints import Checkpoints
-from rembert.training.console import Console
-from rembert.training.goodput import account, read_sessions
 from rembert.training.optimizer import make_optimizer
 from rembert.training.state import Trainable
 from rembert.training.step import head_sums, make_train_step

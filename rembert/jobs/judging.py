@@ -15,8 +15,8 @@ from rembert.errors import UsageError
 from rembert.jobs.finetune_config import FinetuneConfig
 from rembert.jobs.finetune_tasks import EvaluatedTask, FinetuneTasks
 from rembert.storage import write_whole
+from rembert.tracking.console import Console
 from rembert.training import sharding
-from rembert.training.console import Console
 from rembert.training.state import Trainable
 from rembert.training.step import make_logits_step
 

@@ -19,7 +19,7 @@ from rembert.data.text import MASK, TextEncoder, cut
 from rembert.errors import UsageError
 from rembert.model.config import DTYPES, Execution
 from rembert.storage import write_whole
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 if TYPE_CHECKING:
   from rembert.loading import LoadedModel

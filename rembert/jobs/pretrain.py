@@ -28,12 +28,12 @@ from rembert.jobs.pretrain_data import open_data
 from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
 from rembert.runtime.together import Hosts
+from rembert.tracking.console import Console
+from rembert.tracking.goodput import account, read_sessions
+from rembert.tracking.metric_writers import read_jsonl
 from rembert.training import flops, sharding
-from rembert.training.console import Console
 from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
-from rembert.training.goodput import account, read_sessions
 from rembert.training.step import make_eval_step
-from rembert.training.tracking import read_jsonl
 
 
 def configured() -> PretrainConfig:

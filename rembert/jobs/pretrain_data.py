@@ -18,7 +18,7 @@ from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
 from rembert.errors import UsageError, joined
 from rembert.storage import write_whole
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.corpus.format import LanguageStatistics
 from tasks.vocabulary import begins_word, check_vocabulary, train_on_corpus
 from tasks.wikipedia.languages import chosen_languages, missing_in_words

@@ -26,7 +26,7 @@ from rembert.jobs.predict import embed_lines
 from rembert.loading import LoadedModel
 from rembert.runtime.signals import Stopped, StopSignal
 from rembert.storage import write_errors, write_whole
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.xtreme.bucc2018 import Bucc2018
 from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.layout import XtremeFolder

@@ -20,20 +20,20 @@ from rembert.runtime.signals import StopSignal
 from rembert.runtime.together import Hosts, joined
 from rembert.runtime.xla import HardwareConfig
 from rembert.storage import write_whole
+from rembert.tracking.console import Console
+from rembert.tracking.goodput import Goodput
+from rembert.tracking.metric_writers import JsonlTracker, Metrics, TensorBoardTracker, Trackers, read_jsonl
+from rembert.tracking.profiler import ProfileConfig, Profiler
+from rembert.tracking.wandb_writer import TrackingConfig, WandbTracker
+from rembert.tracking.watchdog import Watchdog
 from rembert.training.checkpoints import Checkpoints
-from rembert.training.console import Console
-from rembert.training.goodput import Goodput
 from rembert.training.guards import GuardsConfig, LossGuard
 from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
 from rembert.training.meter import Meter
 from rembert.training.optimizer import OptimizerConfig, learning_rate_schedule
-from rembert.training.profiling import ProfileConfig, Profiler
 from rembert.training.save_schedule import SaveSchedule
 from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable, TrainState
-from rembert.training.tracking import JsonlTracker, Metrics, TensorBoardTracker, Trackers, read_jsonl
-from rembert.training.wandb_tracking import TrackingConfig, WandbTracker
-from rembert.training.watchdog import Watchdog
 
 
 class StartConfig(Protocol):
@@ -129,7 +129,7 @@ class LossPicture:
     self._metrics_file, self._picture = metrics_file, picture
 
   def log(self, metrics: Mapping[str, float], *, step: int) -> None:
-    """See `rembert.training.tracking.Tracker`."""
+    """See `rembert.tracking.metric_writers.Tracker`."""
     del step
     if 'eval/loss' in metrics:
       self.draw()

@@ -22,7 +22,7 @@ from rembert.jobs.xtreme_results import (
   TaskSummary,
 )
 from rembert.storage import write_whole
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 NAMES = {
   **{'xnli': 'XNLI', 'pawsx': 'PAWS-X', 'udpos': 'POS', 'panx': 'NER', 'xquad': 'XQuAD', 'mlqa': 'MLQA'},

@@ -101,7 +101,7 @@ def report(folders: Sequence[str], output: str | None, title: str | None) -> Non
   from rembert.report import load
   from rembert.report.scores import Results
   from rembert.storage import write_errors, write_whole
-  from rembert.training.console import Console, human_bytes
+  from rembert.tracking.console import Console, human_bytes
 
   console, folder = Console(), epath.Path(output or epath.Path(folders[0]) / 'report')
   with console.task('reading'):

@@ -16,8 +16,8 @@ from etils import epath
 from rembert.errors import UsageError
 from rembert.jobs.xtreme_table import NAMES
 from rembert.model.config import RemBertConfig
+from rembert.tracking.goodput import Session, read_sessions
 from rembert.training.checkpoint_description import Damaged, read_json_item
-from rembert.training.goodput import Session, read_sessions
 
 SWEEP, ANALYSIS, BENCHMARK = 'sweep.json', 'analysis.json', 'xtreme.json'
 # Any of them makes a folder the workdir of a run.

@@ -9,15 +9,15 @@ import jax
 from rembert.errors import UsageError
 from rembert.runtime.consensus import Agreement, Want
 from rembert.runtime.signals import StopSignal
-from rembert.training.console import Console, TrainingProgress
-from rembert.training.goodput import Goodput
+from rembert.tracking.console import Console, TrainingProgress
+from rembert.tracking.goodput import Goodput
+from rembert.tracking.metric_writers import Metrics, Tracker
+from rembert.tracking.profiler import Profiler
+from rembert.tracking.watchdog import Watchdog
 from rembert.training.guards import GuardsConfig, LossGuard, StepTimes
 from rembert.training.meter import Meter, Stopwatch
-from rembert.training.profiling import Profiler
 from rembert.training.state import TrainState
 from rembert.training.step import StepMetrics
-from rembert.training.tracking import Metrics, Tracker
-from rembert.training.watchdog import Watchdog
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rembert.command_line import parse_flags, run_command
 from tasks.corpus import flags as corpus_flags
 
 if TYPE_CHECKING:
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
   from tasks.corpus.documents import CorpusConfig
   from tasks.corpus.format import Corpus
   from tasks.corpus.runner import BeamRunner
@@ -78,7 +78,7 @@ def make_with_beam(
 
 def run(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   """The whole of it."""
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
 
   console = Console()
   runner = corpus_flags.runner_of(options, beam_flags)

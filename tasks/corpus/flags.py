@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rembert.errors import UsageError
 
 if TYPE_CHECKING:
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
   from tasks.corpus.documents import CorpusConfig
   from tasks.corpus.format import Corpus
   from tasks.corpus.runner import BeamRunner

@@ -8,7 +8,7 @@ from etils import epath
 
 from rembert.errors import UsageError
 from rembert.storage import write_errors, write_whole
-from rembert.training.console import Console, human_bytes
+from rembert.tracking.console import Console, human_bytes
 from tasks.corpus.documents import CorpusConfig
 from tasks.corpus.format import MANIFEST, RECIPE, Corpus, finish_corpus, finished_languages, open_corpus
 from tasks.corpus.sources import Part, bytes_by_language

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from etils import epath
 
 from rembert.data.config import DataConfig
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.corpus.documents import CorpusConfig
 from tasks.corpus.format import Corpus, open_corpus
 from tasks.corpus.local import make_corpus

@@ -18,7 +18,7 @@ from rembert.data.token_store import FORMAT, MANIFEST, SPLITS, VOCABULARY, Token
 from rembert.errors import UsageError
 from rembert.plotting.training import plot_languages
 from rembert.storage import write_errors, write_whole
-from rembert.training.console import Console, human_bytes
+from rembert.tracking.console import Console, human_bytes
 from tasks.corpus import flags as corpus_flags
 from tasks.corpus.__main__ import make_with_beam, show_lost
 

@@ -14,7 +14,7 @@ from rembert.data.batches import SourcePlace
 from rembert.data.packing import PackingConfig
 from rembert.data.token_store import SPLITS, TokenStore
 from rembert.errors import UsageError
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.corpus import flags as corpus_flags
 from tasks.token_store.shards import Counts, DocumentShard, StoreConfig
 from tasks.vocabulary import check_vocabulary, load_vocabulary

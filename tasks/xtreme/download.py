@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from rembert.command_line import run_command
 from rembert.errors import UsageError
 from rembert.storage import is_remote, write_errors, write_whole
-from rembert.training.console import Console, human_bytes
+from rembert.tracking.console import Console, human_bytes
 from tasks.xtreme import verify
 from tasks.xtreme.config import TASKS
 from tasks.xtreme.convert import CONVERSIONS, Converted

@@ -14,7 +14,7 @@ from etils import epath
 
 from rembert.errors import UsageError
 from rembert.json_files import parsed_json
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.xtreme import bucc2018, tatoeba
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import PAIRS

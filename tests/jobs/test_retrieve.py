@@ -13,7 +13,7 @@ from rembert.errors import RunError, UsageError
 from rembert.jobs import retrieve
 from rembert.jobs.predict import embed_lines, text_encoder
 from rembert.runtime.signals import Stopped, StopSignal
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.layout import XtremeFolder
 

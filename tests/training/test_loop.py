@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rembert.errors import RunError, UsageError
-from rembert.training.console import Console
-from rembert.training.goodput import Goodput
+from rembert.tracking.console import Console
+from rembert.tracking.goodput import Goodput
+from rembert.tracking.metric_writers import MemoryTracker
+from rembert.tracking.profiler import ProfileConfig, Profiler
+from rembert.tracking.watchdog import Watchdog
 from rembert.training.guards import GuardsConfig, LossGuard
 from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
 from rembert.training.losses import LossSums
 from rembert.training.meter import Meter
-from rembert.training.profiling import ProfileConfig, Profiler
 from rembert.training.state import TrainState
 from rembert.training.step import StepMetrics
-from rembert.training.tracking import MemoryTracker
-from rembert.training.watchdog import Watchdog
 
 # --- the loop -------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.runtime.signals import Stopped, StopSignal
-from rembert.training.console import Console, Progress
+from rembert.tracking.console import Console, Progress
 from rembert.training.loop import TrainConfig
 from rembert.training.sharding import MeshConfig
 from tasks.xtreme.config import XtremeConfig

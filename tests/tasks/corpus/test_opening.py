@@ -7,7 +7,7 @@ from small_corpora import sample_corpus
 
 from rembert.data.config import DataConfig
 from rembert.errors import UsageError
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.corpus import making
 from tasks.corpus.opening import corpus_of, find_corpus
 

@@ -18,7 +18,7 @@ from etils import epath
 
 from rembert.errors import RunError, UsageError, first_line
 from rembert.storage import is_remote, write_whole
-from rembert.training.tracking import Metrics
+from rembert.tracking.metric_writers import Metrics
 
 MODES = ('online', 'offline', 'disabled')
 STEP = 'step'

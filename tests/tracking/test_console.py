@@ -7,8 +7,8 @@ import types
 import pytest
 import rich.console
 
-from rembert.training import console as console_module
-from rembert.training.console import Console, human_bytes, human_duration
+from rembert.tracking import console as console_module
+from rembert.tracking.console import Console, human_bytes, human_duration
 
 METRICS = {'loss': 4.3219, 'accuracy': 0.2567, 'tokens_per_second': 12_345.0, 'mfu': 0.417}
 EVALUATION = {'eval/loss': 3.5, 'eval/accuracy': 0.301, 'eval/unigram_entropy': 6.25}

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rembert.training.watchdog import Watchdog
+from rembert.tracking.watchdog import Watchdog
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import struct
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from rembert.training import tracking
-from rembert.training.tracking import JsonlTracker, MemoryTracker, TensorBoardTracker, Trackers, read_jsonl
+from rembert.tracking import metric_writers
+from rembert.tracking.metric_writers import JsonlTracker, MemoryTracker, TensorBoardTracker, Trackers, read_jsonl
 
 
 def rows_of(path):
@@ -171,7 +171,7 @@ def test_memory_keeps_what_was_logged_not_what_became_of_it():
 
 
 def test_where_nothing_can_be_appended_files_are_written_whole(metrics_file, tmp_path, monkeypatch):
-  monkeypatch.setattr(tracking, 'is_remote', lambda path: True)
+  monkeypatch.setattr(metric_writers, 'is_remote', lambda path: True)
   rows = JsonlTracker(metrics_file, resume_step=20)
   metrics_file.unlink()  # an open file would not come back
   rows.log({'loss': 3.5}, step=30)
@@ -181,7 +181,7 @@ def test_where_nothing_can_be_appended_files_are_written_whole(metrics_file, tmp
 
 
 def test_event_files_are_copied_now_and_then_and_at_the_end(tmp_path, monkeypatch):
-  monkeypatch.setattr(tracking, 'is_remote', lambda path: True)
+  monkeypatch.setattr(metric_writers, 'is_remote', lambda path: True)
   folder = tmp_path / 'tensorboard'
   tracker = TensorBoardTracker(folder, resume_step=0)
   tracker.log({'loss': 2.0}, step=10)

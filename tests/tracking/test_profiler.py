@@ -8,8 +8,8 @@ import pytest
 from etils import epath
 
 from rembert.errors import UsageError
-from rembert.training import profiling
-from rembert.training.profiling import ProfileConfig, Profiler
+from rembert.tracking import profiler as module
+from rembert.tracking.profiler import ProfileConfig, Profiler
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def test_asked_for_in_the_middle_of_a_run(how, make_profiler, tmp_path):
 
 def test_in_a_bucket_nobody_looks_at_every_step(make_profiler, tmp_path, monkeypatch):
   now = [1000.0]
-  monkeypatch.setattr(profiling.time, 'monotonic', lambda: now[0])
-  monkeypatch.setattr(profiling, 'is_remote', lambda path: True)
+  monkeypatch.setattr(module.time, 'monotonic', lambda: now[0])
+  monkeypatch.setattr(module, 'is_remote', lambda path: True)
   profiler = make_profiler()
   assert not profiler.is_wanted()
   (tmp_path / 'profile_now').touch()

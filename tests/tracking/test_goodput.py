@@ -5,8 +5,8 @@ import json
 import pytest
 from etils import epath
 
-from rembert.training import goodput
-from rembert.training.goodput import Goodput, Session, account, read_sessions
+from rembert.tracking import goodput
+from rembert.tracking.goodput import Goodput, Session, account, read_sessions
 
 
 class Clock:

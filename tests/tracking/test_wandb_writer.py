@@ -16,8 +16,8 @@ import pytest
 
 from rembert import configuration
 from rembert.errors import RunError, UsageError
-from rembert.training import wandb_tracking
-from rembert.training.wandb_tracking import TrackingConfig, WandbTracker
+from rembert.tracking import wandb_writer
+from rembert.tracking.wandb_writer import TrackingConfig, WandbTracker
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = TrackingConfig(wandb_project='rembert', wandb_mode='offline')
@@ -123,7 +123,7 @@ def test_training_goes_on_where_it_fails_and_that_is_said_once(wandb, tmp_path):
 
 
 def test_the_end_of_a_run_does_not_wait_for_it_for_ever(wandb, tmp_path, monkeypatch):
-  monkeypatch.setattr(wandb_tracking, '_FINISH_SECONDS', 0.1)
+  monkeypatch.setattr(wandb_writer, '_FINISH_SECONDS', 0.1)
   wandb.finishing.clear()
   said = []
   WandbTracker(CONFIG, tmp_path, {}, said.append).close()
@@ -155,7 +155,7 @@ def test_where_it_is_not_installed_the_error_says_how_to_install_it(tmp_path, mo
 
 
 def test_an_offline_run_needs_a_local_workdir(wandb, tmp_path, monkeypatch):
-  monkeypatch.setattr(wandb_tracking, 'is_remote', lambda path: True)
+  monkeypatch.setattr(wandb_writer, 'is_remote', lambda path: True)
   with pytest.raises(UsageError, match='local folder'):
     WandbTracker(CONFIG, tmp_path, {})
 
@@ -195,7 +195,7 @@ def test_the_real_package_keeps_every_step_once_over_a_resumption(tmp_path):
   pytest.importorskip('wandb', reason='wandb is not installed: pip install wandb')
   code = (
     'import sys\n'
-    'from rembert.training.wandb_tracking import TrackingConfig, WandbTracker\n'
+    'from rembert.tracking.wandb_writer import TrackingConfig, WandbTracker\n'
     'config = TrackingConfig(wandb_project="rembert", wandb_mode="offline")\n'
     'tracker = WandbTracker(config, sys.argv[1], {"train.seed": 3})\n'
     'for step in map(int, sys.argv[2:]):\n'
