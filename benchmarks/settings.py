@@ -83,7 +83,7 @@ class Setting:
   @property
   def work(self) -> dict[str, float]:
     """Of one training step: tokens, and the products that the model needs."""
-    from rembert.training import flops
+    from rembert.aot import flops
 
     last_queries = self.slots or (1 if self.num_labels else None)  # a classifier reads the first position alone
     row_flops = flops.train_flops_per_row(self.config, self.length, self.slots, last_queries=last_queries)

@@ -841,7 +841,7 @@ MUTANTS = [
   ),
   Mutant(
     'the backward pass is counted with as many operations as the forward pass, so MFU is a third too low',
-    'rembert/training/flops.py',
+    'rembert/aot/flops.py',
     'return 3 * forward_flops_per_row(',
     'return 2 * forward_flops_per_row(',
     area='training',
@@ -855,7 +855,7 @@ MUTANTS = [
   ),
   Mutant(
     'a group that spans a part of an axis is given the bandwidth of a closed ring',
-    'rembert/training/roofline.py',
+    'rembert/aot/roofline.py',
     'closes = extent == length and chip.wraps is not None',
     'closes = chip.wraps is not None',
     area='training',

@@ -14,6 +14,10 @@ from collections.abc import Callable
 import jax
 from etils import epath
 
+from rembert.aot import topology
+from rembert.aot.hlo import Collective, Program
+from rembert.aot.roofline import ASSUMPTIONS, crosses_slices, roofline
+from rembert.aot.traced_flops import traced_flops
 from rembert.errors import RunError, first_line
 from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
 from rembert.runtime import xla
@@ -21,10 +25,7 @@ from rembert.runtime.background import repeating
 from rembert.runtime.chips import chip_of
 from rembert.storage import write_whole
 from rembert.tracking.console import Console, human_bytes
-from rembert.training import sharding, topology
-from rembert.training.compiled_text import Collective, Program
-from rembert.training.roofline import ASSUMPTIONS, crosses_slices, roofline
-from rembert.training.traced_flops import traced_flops
+from rembert.training import sharding
 
 EXIT_DOES_NOT_FIT = 1
 
@@ -59,7 +60,7 @@ def run(
     config: of the run.
     workdir: the report goes to `compile/TOPOLOGY.json` in it, unless `output` names another file; the
       compiled program, as text, lies beside it.
-    name: of the topology (`rembert.training.topology`).
+    name: of the topology (`rembert.aot.topology`).
     search_batch: find the most rows per device and part that fit; compiles several times.
     output: file of the report.
 

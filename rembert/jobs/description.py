@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 
+from rembert.aot import flops
 from rembert.data.batches import batch_shapes
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig
@@ -20,7 +21,7 @@ from rembert.tracking.console import Console, human_bytes, human_duration
 from rembert.tracking.goodput import Account
 from rembert.tracking.profiler import ProfileConfig
 from rembert.tracking.wandb_writer import TrackingConfig
-from rembert.training import flops, sharding, state
+from rembert.training import sharding, state
 from rembert.training.guards import GuardsConfig
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig, make_optimizer

@@ -13,6 +13,7 @@ from etils import epath
 
 import rembert
 from rembert import configuration
+from rembert.aot import flops
 from rembert.data.masking import SpecialIds
 from rembert.data.prefetch import prefetch
 from rembert.data.rows import Row, TrainingRows
@@ -39,7 +40,7 @@ from rembert.saved_models import config_gin
 from rembert.storage import write_whole
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import account, read_sessions
-from rembert.training import flops, sharding, state
+from rembert.training import sharding, state
 from rembert.training.checkpoints import Checkpoints
 from rembert.training.optimizer import make_optimizer
 from rembert.training.state import Trainable

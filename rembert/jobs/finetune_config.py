@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from rembert import configuration
+from rembert.aot import flops
 from rembert.convert.importing import architecture
 from rembert.data.config import VocabularyConfig
 from rembert.errors import UsageError
@@ -18,7 +19,7 @@ from rembert.runtime.xla import HardwareConfig
 from rembert.saved_models import config_meta
 from rembert.tracking.profiler import ProfileConfig
 from rembert.tracking.wandb_writer import TrackingConfig
-from rembert.training import flops, sharding
+from rembert.training import sharding
 from rembert.training.guards import GuardsConfig
 from rembert.training.loop import TrainConfig
 from rembert.training.optimizer import OptimizerConfig

@@ -10,6 +10,7 @@ from etils import epath
 
 import rembert
 from rembert import configuration
+from rembert.aot import flops
 from rembert.data.prefetch import prefetch
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import (
@@ -31,7 +32,7 @@ from rembert.runtime.together import Hosts
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import account, read_sessions
 from rembert.tracking.metric_writers import read_jsonl
-from rembert.training import flops, sharding
+from rembert.training import sharding
 from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
 from rembert.training.step import make_eval_step
 

@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from rembert.aot import flops
+from rembert.aot.traced_flops import traced_flops
 from rembert.kernels import splash
 from rembert.model.config import Execution
-from rembert.training import flops
 from rembert.training.optimizer import OptimizerConfig, make_optimizer
 from rembert.training.sharding import MeshConfig, make_mesh
 from rembert.training.state import masked_lm
 from rembert.training.step import make_train_step
-from rembert.training.traced_flops import traced_flops
 
 
 def counted(function, *arguments) -> int:

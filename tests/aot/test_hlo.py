@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from rembert.training.compiled_text import Collective, Program, replica_groups
+from rembert.aot.hlo import Collective, Program, replica_groups
 from rembert.training.sharding import MeshConfig, make_mesh
 
 XLA_TOLERANCE = 0.1  # XLA looks into fusions further than this does

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from rembert.aot.topology import Topology, devices, parse
 from rembert.errors import UsageError
-from rembert.training.topology import Topology, devices, parse
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import types
 import numpy as np
 import pytest
 
+from rembert.aot.hlo import Collective
+from rembert.aot.roofline import crosses_slices, ring_bandwidth, roofline
 from rembert.runtime.chips import Chip
-from rembert.training.compiled_text import Collective
-from rembert.training.roofline import crosses_slices, ring_bandwidth, roofline
 
 CHIP = Chip(bf16_flops=100, hbm_bytes=1, hbm_bandwidth=50, link_bandwidth=10, wraps=4, dcn_bandwidth=2)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from rembert.aot.hlo import Collective
 from rembert.runtime.chips import Chip
-from rembert.training.compiled_text import Collective
 
 ASSUMPTIONS = (
   'the longest of arithmetic, memory and links, each at its data-sheet rate, the rest hidden behind it; '

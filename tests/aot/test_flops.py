@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from rembert.aot import flops
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.heads import build_model
-from rembert.training import flops
 from rembert.training.step import masked_lm_sums
 
 XLA_TOLERANCE = 0.05  # XLA counts additions, LayerNorm and softmax too
