@@ -1077,14 +1077,14 @@ MUTANTS = [
   ),
   Mutant(
     'a loaded model takes the attention mask for token types and the token types for the mask',
-    'rembert/loading.py',
+    'rembert/inference/model.py',
     'for x in (input_ids, token_type_ids, attention_mask))',
     'for x in (input_ids, attention_mask, token_type_ids))',
     area='checkpoints',
   ),
   Mutant(
     'a loaded model accepts the id just behind the last piece of the vocabulary',
-    'rembert/loading.py',
+    'rembert/inference/model.py',
     '<= ids.max() < self.config.vocab_size:',
     '<= ids.max() <= self.config.vocab_size:',
     area='checkpoints',

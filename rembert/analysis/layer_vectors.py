@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rembert.data.text import TextEncoder, cut
-from rembert.loading import LoadedModel
-from rembert.sentence_vectors import vectors_of_all_layers
+from rembert.inference.embed import vectors_of_all_layers
+from rembert.inference.model import LoadedModel
 
 
 def layer_means(

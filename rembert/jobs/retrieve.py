@@ -22,8 +22,8 @@ from rembert import checksums
 from rembert.data.sentence_rows import BATCH_SIZE
 from rembert.data.text import TextEncoder
 from rembert.errors import UsageError
+from rembert.inference.model import LoadedModel
 from rembert.jobs.predict import embed_lines
-from rembert.loading import LoadedModel
 from rembert.runtime.signals import Stopped, StopSignal
 from rembert.storage import write_errors, write_whole
 from rembert.tracking.console import Console

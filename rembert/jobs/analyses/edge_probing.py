@@ -12,8 +12,8 @@ from rembert.analysis.frozen_states import FrozenStates
 from rembert.analysis.span_examples import EncodedSpans, SpanExample, SpanSet, Target, encode_spans, read_spans
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
+from rembert.inference.model import load
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, model_facts, number
-from rembert.loading import load
 from rembert.model.encoder import RemBertEncoder
 from tasks.vocabulary import check_vocabulary, load_vocabulary
 from tasks.xtreme.benchmark import TASKS

@@ -9,9 +9,9 @@ from rembert.analysis.aligned_lines import AlignedLines, read_aligned
 from rembert.analysis.layer_retrieval import accuracy_by_layer
 from rembert.analysis.layer_vectors import layer_means
 from rembert.errors import UsageError
+from rembert.inference.model import load
 from rembert.jobs.analyses.desk import Analysed, Desk, Table, model_facts, number
 from rembert.jobs.predict import text_encoder
-from rembert.loading import load
 from tasks.xtreme.layout import XtremeFolder
 from tasks.xtreme.retrieval import chosen_languages
 from tasks.xtreme.tatoeba import Tatoeba

@@ -10,8 +10,8 @@ import numpy as np
 from flax import nnx
 
 from rembert.data.sentence_rows import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
+from rembert.inference.model import LoadedModel
 from rembert.kernels import platform
-from rembert.loading import LoadedModel
 from rembert.model.heads import chosen_layer, means_of_segments
 
 # Batches. One leaves cores idle between its products, and the device while results are fetched; so do two, a little.

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import rembert
-from rembert import sentence_vectors as module
 from rembert.errors import UsageError
+from rembert.inference import embed as module
+from rembert.inference.embed import sentence_vectors, vectors_of_all_layers
 from rembert.model.config import Execution
-from rembert.sentence_vectors import sentence_vectors, vectors_of_all_layers
 
 TOLERANCE = 1e-5
 CLS, SEP = 312, 313
