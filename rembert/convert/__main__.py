@@ -88,8 +88,8 @@ def from_foreign(options: argparse.Namespace) -> None:
   """`from_hf` and `from_tf`."""
   from etils import epath
 
+  from rembert.checkpoint.load import find_checkpoint
   from rembert.convert import importing
-  from rembert.saved_models import find_checkpoint
   from rembert.tracking.console import Console
   from tasks.vocabulary import check_vocabulary
 
@@ -142,8 +142,8 @@ def from_foreign(options: argparse.Namespace) -> None:
 
 def to_hugging_face(options: argparse.Namespace) -> None:
   """`to_hf`."""
+  from rembert.checkpoint.load import SavedModel, read_newest
   from rembert.convert import exporting
-  from rembert.saved_models import SavedModel, read_newest
   from rembert.tracking.console import Console
 
   console = Console()

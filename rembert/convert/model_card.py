@@ -5,9 +5,9 @@ import math
 import re
 
 import rembert
+from rembert.checkpoint.load import SavedModel
 from rembert.data.masking import MaskingConfig
 from rembert.model.parameter_count import count_parameters
-from rembert.saved_models import SavedModel
 from rembert.tracking.metric_writers import read_jsonl
 
 _PIPELINES = {

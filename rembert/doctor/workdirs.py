@@ -77,8 +77,8 @@ def _damage(folder: epath.Path) -> str:
   """What is wrong with a checkpoint, or ''."""
   # This process only reads: an accelerator belongs to those who train.
   os.environ['JAX_PLATFORMS'] = 'cpu'
-  from rembert.saved_models import altered_arrays
-  from rembert.training.checkpoint_description import describe, in_one_line
+  from rembert.checkpoint.integrity import describe, in_one_line
+  from rembert.checkpoint.load import altered_arrays
 
   try:
     describe(folder)

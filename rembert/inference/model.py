@@ -11,13 +11,13 @@ from etils import epath
 from flax import nnx
 from flax.traverse_util import unflatten_dict
 
+from rembert.checkpoint.load import find_checkpoint, read_newest
 from rembert.convert import huggingface
 from rembert.convert.importing import ImportedModel, ImportOptions, read_hugging_face, read_saved
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import ModelOutput, RemBertEncoder
 from rembert.model.heads import build_model, check_head, sentence_embeddings
-from rembert.saved_models import find_checkpoint, read_newest
 
 
 class LoadedModel:

@@ -14,6 +14,8 @@ from etils import epath
 import rembert
 from rembert import configuration
 from rembert.aot import flops
+from rembert.checkpoint.load import config_gin
+from rembert.checkpoint.manager import Checkpoints
 from rembert.data.masking import SpecialIds
 from rembert.data.prefetch import prefetch
 from rembert.data.rows import Row, TrainingRows
@@ -36,12 +38,10 @@ from rembert.jobs.training_run import begun, first_position, open_checkpoints, o
 from rembert.model.heads import build_model
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
 from rembert.runtime.together import Hosts
-from rembert.saved_models import config_gin
 from rembert.storage import write_whole
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import account, read_sessions
 from rembert.training import sharding, state
-from rembert.training.checkpoints import Checkpoints
 from rembert.training.optimizer import make_optimizer
 from rembert.training.state import Trainable
 from rembert.training.step import head_sums, make_train_step

@@ -9,6 +9,7 @@ import numpy as np
 
 from rembert import configuration
 from rembert.aot import flops
+from rembert.checkpoint.load import config_meta
 from rembert.convert.importing import architecture
 from rembert.data.config import VocabularyConfig
 from rembert.errors import UsageError
@@ -16,7 +17,6 @@ from rembert.jobs.finetune_options import FinetuneOptions, JudgeConfig
 from rembert.model.config import Execution, RemBertConfig
 from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.xla import HardwareConfig
-from rembert.saved_models import config_meta
 from rembert.tracking.profiler import ProfileConfig
 from rembert.tracking.wandb_writer import TrackingConfig
 from rembert.training import sharding

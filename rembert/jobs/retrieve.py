@@ -18,7 +18,7 @@ from typing import Any
 from etils import epath
 from flax import nnx
 
-from rembert import checksums
+from rembert.checkpoint import checksums
 from rembert.data.sentence_rows import BATCH_SIZE
 from rembert.data.text import TextEncoder
 from rembert.errors import UsageError

@@ -8,6 +8,8 @@ from typing import Protocol
 import jax
 from etils import epath
 
+from rembert.checkpoint.manager import Checkpoints
+from rembert.checkpoint.save_schedule import SaveSchedule
 from rembert.errors import RunError
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.workdir_lock import locked
@@ -26,12 +28,10 @@ from rembert.tracking.metric_writers import JsonlTracker, Metrics, TensorBoardTr
 from rembert.tracking.profiler import ProfileConfig, Profiler
 from rembert.tracking.wandb_writer import TrackingConfig, WandbTracker
 from rembert.tracking.watchdog import Watchdog
-from rembert.training.checkpoints import Checkpoints
 from rembert.training.guards import GuardsConfig, LossGuard
 from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
 from rembert.training.meter import Meter
 from rembert.training.optimizer import OptimizerConfig, learning_rate_schedule
-from rembert.training.save_schedule import SaveSchedule
 from rembert.training.sharding import MeshConfig
 from rembert.training.state import Trainable, TrainState
 

@@ -3,13 +3,13 @@
 from etils import epath
 
 from rembert import configuration
+from rembert.checkpoint.load import config_meta
 from rembert.data.config import DataConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError, first_line
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
-from rembert.saved_models import config_meta
 from rembert.storage import check_bucket_client
 from rembert.training.optimizer import OptimizerConfig
 

@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 from etils import epath
 
+from rembert.checkpoint.integrity import Damaged, read_json_item
 from rembert.errors import UsageError
 from rembert.jobs.xtreme_table import NAMES
 from rembert.model.config import RemBertConfig
 from rembert.tracking.goodput import Session, read_sessions
-from rembert.training.checkpoint_description import Damaged, read_json_item
 
 SWEEP, ANALYSIS, BENCHMARK = 'sweep.json', 'analysis.json', 'xtreme.json'
 # Any of them makes a folder the workdir of a run.

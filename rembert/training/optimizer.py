@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rembert.checksums import leaf_name
+from rembert.checkpoint.checksums import leaf_name
 from rembert.errors import UsageError
 
 MU_DTYPES = ('float32', 'bfloat16')

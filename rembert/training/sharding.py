@@ -10,7 +10,7 @@ import optax
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from rembert.checksums import leaf_name
+from rembert.checkpoint.checksums import leaf_name
 from rembert.errors import UsageError
 from rembert.model.partitioning import MESH_AXES, partition_spec
 

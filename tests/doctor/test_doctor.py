@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from rembert.checkpoint.load import open_saved
 from rembert.doctor import packages
 from rembert.doctor.__main__ import CHECKS, chosen_checks, main, parse
 from rembert.doctor.examined import PROJECT, Examined
 from rembert.doctor.findings import Level, examine, problem, well
-from rembert.saved_models import open_saved
 from tasks.xtreme import verify
 
 GIB = 2**30

@@ -11,12 +11,12 @@ import safetensors.numpy
 from hugging_face_cases import CONFIGURATIONS, NUM_LABELS, TOLERANCE
 
 import rembert
+from rembert.checkpoint.load import open_saved
 from rembert.convert import importing
 from rembert.convert.exporting import export
 from rembert.convert.importing import read_hugging_face
 from rembert.errors import UsageError
 from rembert.jobs.predict import fill_masks, text_encoder
-from rembert.saved_models import open_saved
 
 pytestmark = pytest.mark.parity
 

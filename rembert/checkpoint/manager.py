@@ -11,10 +11,8 @@ from etils import epath
 from jax.experimental import multihost_utils
 from orbax.checkpoint import checkpoint_managers as policies
 
-from rembert import checksums, orbax_chatter
-from rembert.errors import RunError, UsageError
-from rembert.storage import absolute, write_errors
-from rembert.training.checkpoint_description import (
+from rembert.checkpoint import checksums, orbax_chatter
+from rembert.checkpoint.integrity import (
   Description,
   describe,
   in_one_line,
@@ -23,6 +21,8 @@ from rembert.training.checkpoint_description import (
   shapes,
   with_description,
 )
+from rembert.errors import RunError, UsageError
+from rembert.storage import absolute, write_errors
 from rembert.training.state import TrainState
 
 _FIX = 'make room or mend the storage, then repeat the command: it goes on from the last whole checkpoint'

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from rembert import checksums
+from rembert.checkpoint import checksums
 
 
 def reference(array):

@@ -15,8 +15,8 @@ import orbax.checkpoint as ocp
 import pytest
 from orbax.checkpoint._src.path.atomicity import TMP_DIR_SUFFIX, AtomicRenameTemporaryPath
 
+from rembert.checkpoint.manager import Checkpoints
 from rembert.errors import RunError
-from rembert.training.checkpoints import Checkpoints
 from rembert.training.optimizer import OptimizerConfig, make_optimizer
 
 ONE, EIGHT, FLAT = (1, 1, 1), (2, 2, 2), (4, 2, 1)
@@ -313,7 +313,7 @@ VANISHING = """
 import shutil, sys
 import jax.numpy as jnp
 from rembert.errors import RunError
-from rembert.training.checkpoints import Checkpoints
+from rembert.checkpoint.manager import Checkpoints
 from rembert.training.state import TrainState
 checkpoints = Checkpoints(sys.argv[1])
 state = TrainState(step=jnp.int32(1), params={'x': jnp.ones(1000)}, opt_state=())

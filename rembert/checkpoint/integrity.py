@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from rembert import checksums
+from rembert.checkpoint import checksums
 from rembert.errors import RunError, UsageError, first_line
 
 # Ours in `meta`, beside what the caller puts there.

@@ -12,11 +12,11 @@ import orbax.checkpoint as ocp
 from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from rembert import checksums, orbax_chatter
+from rembert.checkpoint import checksums, orbax_chatter
+from rembert.checkpoint.integrity import read_json_item, with_description, without_description
 from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
 from rembert.storage import absolute
-from rembert.training.checkpoint_description import read_json_item, with_description, without_description
 
 _MODEL = 'RemBertConfig'  # as gin calls it
 _CHUNK_BYTES = 16 << 20

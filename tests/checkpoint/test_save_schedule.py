@@ -1,6 +1,6 @@
 """Permanent checkpoints by steps, temporary ones by the clock, and the clock starts anew at every save."""
 
-from rembert.training.save_schedule import SaveSchedule
+from rembert.checkpoint.save_schedule import SaveSchedule
 
 
 def due(schedule, times):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from random_checkpoints import TINY
 
+from rembert.checkpoint.load import find_checkpoint, open_saved, read_newest, save_model
 from rembert.errors import UsageError
-from rembert.saved_models import find_checkpoint, open_saved, read_newest, save_model
 
 
 def test_the_newest_checkpoint_is_taken_unless_another_is_named(saved):

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 
+from rembert.checkpoint.integrity import is_damage, refuse_other_state
+from rembert.checkpoint.manager import Checkpoints
 from rembert.errors import RunError, UsageError
-from rembert.training.checkpoint_description import is_damage, refuse_other_state
-from rembert.training.checkpoints import Checkpoints
 
 ONE, EIGHT = (1, 1, 1), (2, 2, 2)
 DATA, META = {'de': 17}, {'interval': {'loss': 0.25}}

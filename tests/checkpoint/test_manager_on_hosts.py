@@ -18,7 +18,7 @@ jax.config.update('jax_cpu_collectives_implementation', 'gloo')
 process, port, folder = int(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
 jax.distributed.initialize(f'127.0.0.1:{port}', 2, process)
 
-from rembert.training.checkpoints import Checkpoints
+from rembert.checkpoint.manager import Checkpoints
 from rembert.training.state import TrainState
 
 mesh = jax.make_mesh((4,), ('fsdp',), axis_types=(AxisType.Auto,))
