@@ -47,7 +47,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path, reads: bool = False) ->
   import jax
 
   from rembert.checkpoint.manager import Checkpoints
-  from rembert.training import sharding, state
+  from rembert.train import sharding, state
 
   jax.config.update('jax_platforms', 'cpu')
   mesh = sharding.make_mesh(sharding.MeshConfig())

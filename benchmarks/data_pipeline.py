@@ -189,7 +189,7 @@ def smoke_training() -> settings.Setting:
   """Model and batch of the smoke run."""
   from rembert import configuration
   from rembert.model.config import RemBertConfig
-  from rembert.training.loop import TrainConfig
+  from rembert.train.trainer import TrainConfig
 
   configuration.load([settings.SMOKE], [])
   model, train = configuration.build(RemBertConfig), configuration.build(TrainConfig)
@@ -228,7 +228,7 @@ def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scra
   from rembert.data.prefetch import prefetch
   from rembert.jobs.pretrain_data import open_data
   from rembert.tracking.console import Console
-  from rembert.training import sharding, state, step
+  from rembert.train import sharding, state, step
 
   mesh = settings.start_jax(setting)
   request = DataRequest(

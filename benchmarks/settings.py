@@ -158,7 +158,7 @@ def start_jax(setting: Setting, keeps_memory: bool = True):
   import jax
 
   from rembert.runtime import cpu_memory
-  from rembert.training import sharding
+  from rembert.train import sharding
 
   if setting.platform == 'cpu' and keeps_memory:
     cpu_memory.keep_freed_memory_if_it_fits(setting.config, setting.rows * setting.length)
@@ -168,7 +168,7 @@ def start_jax(setting: Setting, keeps_memory: bool = True):
 
 def our_optimizer(learning_rate: float):
   """This project's, an `optax.GradientTransformation`."""
-  from rembert.training import optimizer
+  from rembert.train import optimizer
 
   options = optimizer.OptimizerConfig(learning_rate, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
   return optimizer.make_optimizer(options, total_steps=1_000_000)

@@ -71,7 +71,7 @@ def our_step(setting: Setting, keeps_memory: bool = True, remat: str | None = No
   """The step of pre-training, its first state, its batch of packed rows, and its mesh."""
   import jax
 
-  from rembert.training import sharding, state, step
+  from rembert.train import sharding, state, step
 
   mesh = start_jax(setting, keeps_memory)
   execution = dataclasses.replace(setting.execution, remat=remat or setting.execution.remat)

@@ -30,10 +30,10 @@ from rembert.runtime.xla import HardwareConfig
 from rembert.storage import write_whole
 from rembert.tracking.profiler import ProfileConfig
 from rembert.tracking.wandb_writer import TrackingConfig
-from rembert.training.guards import GuardsConfig
-from rembert.training.loop import TrainConfig
-from rembert.training.optimizer import OptimizerConfig
-from rembert.training.sharding import MeshConfig
+from rembert.train.anomaly_detection import GuardsConfig
+from rembert.train.optimizer import OptimizerConfig
+from rembert.train.sharding import MeshConfig
+from rembert.train.trainer import TrainConfig
 from tasks.xtreme.config import XtremeConfig
 
 

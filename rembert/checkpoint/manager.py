@@ -23,7 +23,7 @@ from rembert.checkpoint.integrity import (
 )
 from rembert.errors import RunError, UsageError
 from rembert.storage import absolute, write_errors
-from rembert.training.state import TrainState
+from rembert.train.state import TrainState
 
 _FIX = 'make room or mend the storage, then repeat the command: it goes on from the last whole checkpoint'
 _DAMAGED = 'damaged-'

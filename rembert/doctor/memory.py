@@ -15,7 +15,7 @@ def check_memory(examined: Examined) -> Iterator[Finding]:
   from rembert import configuration
   from rembert.model.config import RemBertConfig
   from rembert.model.parameter_count import count_parameters
-  from rembert.training.optimizer import OptimizerConfig
+  from rembert.train.optimizer import OptimizerConfig
 
   available = examined.available_bytes()
   if not examined.gin_files:

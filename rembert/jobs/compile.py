@@ -25,7 +25,7 @@ from rembert.runtime.background import repeating
 from rembert.runtime.chips import chip_of
 from rembert.storage import write_whole
 from rembert.tracking.console import Console, human_bytes
-from rembert.training import sharding
+from rembert.train import sharding
 
 EXIT_DOES_NOT_FIT = 1
 

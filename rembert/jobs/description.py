@@ -21,13 +21,13 @@ from rembert.tracking.console import Console, human_bytes, human_duration
 from rembert.tracking.goodput import Account
 from rembert.tracking.profiler import ProfileConfig
 from rembert.tracking.wandb_writer import TrackingConfig
-from rembert.training import sharding, state
-from rembert.training.guards import GuardsConfig
-from rembert.training.loop import TrainConfig
-from rembert.training.optimizer import OptimizerConfig, make_optimizer
-from rembert.training.sharding import MeshConfig
-from rembert.training.state import Trainable
-from rembert.training.step import make_train_step
+from rembert.train import sharding, state
+from rembert.train.anomaly_detection import GuardsConfig
+from rembert.train.optimizer import OptimizerConfig, make_optimizer
+from rembert.train.sharding import MeshConfig
+from rembert.train.state import Trainable
+from rembert.train.step import make_train_step
+from rembert.train.trainer import TrainConfig
 
 # The paper rounds, and in its ablation tables the pooler and most of the head do not count: that is 2.7 % at most, of
 # Table 13, 3072 out. What is further away is not the model of the row.

@@ -32,7 +32,7 @@ from rembert.model.heads import build_model
 from rembert.runtime.signals import StopSignal
 from rembert.runtime.together import Hosts
 from rembert.tracking.console import Console
-from rembert.training import sharding, state
+from rembert.train import sharding, state
 from tasks.xtreme.benchmark import get_task
 
 

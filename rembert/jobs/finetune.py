@@ -41,10 +41,10 @@ from rembert.runtime.together import Hosts
 from rembert.storage import write_whole
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import account, read_sessions
-from rembert.training import sharding, state
-from rembert.training.optimizer import make_optimizer
-from rembert.training.state import Trainable
-from rembert.training.step import head_sums, make_train_step
+from rembert.train import sharding, state
+from rembert.train.optimizer import make_optimizer
+from rembert.train.state import Trainable
+from rembert.train.step import head_sums, make_train_step
 
 
 def configured() -> FinetuneConfig:

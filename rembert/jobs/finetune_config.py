@@ -19,11 +19,11 @@ from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.xla import HardwareConfig
 from rembert.tracking.profiler import ProfileConfig
 from rembert.tracking.wandb_writer import TrackingConfig
-from rembert.training import sharding
-from rembert.training.guards import GuardsConfig
-from rembert.training.loop import TrainConfig
-from rembert.training.optimizer import OptimizerConfig
-from rembert.training.sharding import MeshConfig
+from rembert.train import sharding
+from rembert.train.anomaly_detection import GuardsConfig
+from rembert.train.optimizer import OptimizerConfig
+from rembert.train.sharding import MeshConfig
+from rembert.train.trainer import TrainConfig
 from tasks.xtreme.config import PAIRS, RETRIEVAL, XtremeConfig
 
 

@@ -16,9 +16,9 @@ from rembert.jobs.finetune_config import FinetuneConfig
 from rembert.jobs.finetune_tasks import EvaluatedTask, FinetuneTasks
 from rembert.storage import write_whole
 from rembert.tracking.console import Console
-from rembert.training import sharding
-from rembert.training.state import Trainable
-from rembert.training.step import make_logits_step
+from rembert.train import sharding
+from rembert.train.state import Trainable
+from rembert.train.step import make_logits_step
 
 RESULTS = 'results.json'
 

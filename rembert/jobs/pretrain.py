@@ -32,9 +32,9 @@ from rembert.runtime.together import Hosts
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import account, read_sessions
 from rembert.tracking.metric_writers import read_jsonl
-from rembert.training import sharding
-from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
-from rembert.training.step import make_eval_step
+from rembert.train import sharding
+from rembert.train.evaluation import evaluate, piece_counts, unigram_entropy
+from rembert.train.step import make_eval_step
 
 
 def configured() -> PretrainConfig:

@@ -28,12 +28,12 @@ from rembert.tracking.metric_writers import JsonlTracker, Metrics, TensorBoardTr
 from rembert.tracking.profiler import ProfileConfig, Profiler
 from rembert.tracking.wandb_writer import TrackingConfig, WandbTracker
 from rembert.tracking.watchdog import Watchdog
-from rembert.training.guards import GuardsConfig, LossGuard
-from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
-from rembert.training.meter import Meter
-from rembert.training.optimizer import OptimizerConfig, learning_rate_schedule
-from rembert.training.sharding import MeshConfig
-from rembert.training.state import Trainable, TrainState
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard
+from rembert.train.meter import Meter
+from rembert.train.optimizer import OptimizerConfig, learning_rate_schedule
+from rembert.train.sharding import MeshConfig
+from rembert.train.state import Trainable, TrainState
+from rembert.train.trainer import Loop, Numbers, Position, TrainConfig, Watchers
 
 
 class StartConfig(Protocol):

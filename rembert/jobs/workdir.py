@@ -11,7 +11,7 @@ from rembert.errors import UsageError, first_line
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
 from rembert.storage import check_bucket_client
-from rembert.training.optimizer import OptimizerConfig
+from rembert.train.optimizer import OptimizerConfig
 
 # What decides which numbers a run produces, beside the model: resuming with another value would be another run.
 _DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')

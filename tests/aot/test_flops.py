@@ -13,7 +13,7 @@ from flax import nnx
 from rembert.aot import flops
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.heads import build_model
-from rembert.training.step import masked_lm_sums
+from rembert.train.step import masked_lm_sums
 
 XLA_TOLERANCE = 0.05  # XLA counts additions, LayerNorm and softmax too
 BASE = RemBertConfig(

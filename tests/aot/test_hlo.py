@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from rembert.aot.hlo import Collective, Program, replica_groups
-from rembert.training.sharding import MeshConfig, make_mesh
+from rembert.train.sharding import MeshConfig, make_mesh
 
 XLA_TOLERANCE = 0.1  # XLA looks into fusions further than this does
 

@@ -10,10 +10,10 @@ from rembert.aot import flops
 from rembert.aot.traced_flops import traced_flops
 from rembert.kernels import splash
 from rembert.model.config import Execution
-from rembert.training.optimizer import OptimizerConfig, make_optimizer
-from rembert.training.sharding import MeshConfig, make_mesh
-from rembert.training.state import masked_lm
-from rembert.training.step import make_train_step
+from rembert.train.optimizer import OptimizerConfig, make_optimizer
+from rembert.train.sharding import MeshConfig, make_mesh
+from rembert.train.state import masked_lm
+from rembert.train.step import make_train_step
 
 
 def counted(function, *arguments) -> int:

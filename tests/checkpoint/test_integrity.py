@@ -235,7 +235,7 @@ def test_a_state_with_an_array_too_many_is_that_of_another_optimizer(tmp_path):
 
 
 def test_another_optimizer_is_no_damage(folder, trainable):
-  from rembert.training.optimizer import OptimizerConfig, make_optimizer
+  from rembert.train.optimizer import OptimizerConfig, make_optimizer
 
   corrected = make_optimizer(OptimizerConfig(bias_correction=True), total_steps=8)
   checkpoints = Checkpoints(folder)

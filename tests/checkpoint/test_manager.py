@@ -17,7 +17,7 @@ from orbax.checkpoint._src.path.atomicity import TMP_DIR_SUFFIX, AtomicRenameTem
 
 from rembert.checkpoint.manager import Checkpoints
 from rembert.errors import RunError
-from rembert.training.optimizer import OptimizerConfig, make_optimizer
+from rembert.train.optimizer import OptimizerConfig, make_optimizer
 
 ONE, EIGHT, FLAT = (1, 1, 1), (2, 2, 2), (4, 2, 1)
 DATA = {'de': {'epoch': 0, 'document': 17}, 'sw': {'epoch': 2, 'document': 0}}
@@ -314,7 +314,7 @@ import shutil, sys
 import jax.numpy as jnp
 from rembert.errors import RunError
 from rembert.checkpoint.manager import Checkpoints
-from rembert.training.state import TrainState
+from rembert.train.state import TrainState
 checkpoints = Checkpoints(sys.argv[1])
 state = TrainState(step=jnp.int32(1), params={'x': jnp.ones(1000)}, opt_state=())
 checkpoints.save(1, state, {}, {})

@@ -19,7 +19,7 @@ process, port, folder = int(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
 jax.distributed.initialize(f'127.0.0.1:{port}', 2, process)
 
 from rembert.checkpoint.manager import Checkpoints
-from rembert.training.state import TrainState
+from rembert.train.state import TrainState
 
 mesh = jax.make_mesh((4,), ('fsdp',), axis_types=(AxisType.Auto,))
 split, whole = (NamedSharding(mesh, spec) for spec in (PartitionSpec('fsdp'), PartitionSpec()))

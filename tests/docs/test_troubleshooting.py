@@ -15,11 +15,11 @@ from rembert.errors import UsageError
 from rembert.inference import model
 from rembert.model.config import Execution, RemBertConfig
 from rembert.report import load
-from rembert.training import sharding
-from rembert.training.guards import GuardsConfig, LossGuard
-from rembert.training.loop import TrainConfig
-from rembert.training.losses import LossSums
-from rembert.training.step import StepMetrics
+from rembert.train import sharding
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard
+from rembert.train.losses import LossSums
+from rembert.train.step import StepMetrics
+from rembert.train.trainer import TrainConfig
 from tasks.wikipedia.dumps import find_dumps
 from tasks.xtreme.benchmark import get_task
 from tasks.xtreme.layout import XtremeFolder

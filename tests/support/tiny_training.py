@@ -9,10 +9,10 @@ import optax
 import pytest
 
 from rembert.model.config import Execution, RemBertConfig
-from rembert.training.optimizer import OptimizerConfig, make_optimizer
-from rembert.training.sharding import MeshConfig, make_mesh, to_device
-from rembert.training.state import Trainable, masked_lm
-from rembert.training.step import make_train_step
+from rembert.train.optimizer import OptimizerConfig, make_optimizer
+from rembert.train.sharding import MeshConfig, make_mesh, to_device
+from rembert.train.state import Trainable, masked_lm
+from rembert.train.step import make_train_step
 
 # Every width divides by eight devices, and all of them differ. 60 pieces are stored as 64 rows. Kernels begin large:
 # every gradient is far above rounding.

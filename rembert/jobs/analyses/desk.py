@@ -16,8 +16,8 @@ from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.runtime.signals import Stopped, StopSignal
 from rembert.tracking.console import Console, Progress
-from rembert.training.loop import TrainConfig
-from rembert.training.sharding import MeshConfig
+from rembert.train.sharding import MeshConfig
+from rembert.train.trainer import TrainConfig
 from tasks.xtreme.config import XtremeConfig
 
 

@@ -12,9 +12,9 @@ from rembert.jobs.analyses.desk import Analysed, Desk, Table, model_facts
 from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.pretrain_data import open_data
 from rembert.runtime.signals import Stopped
-from rembert.training import sharding, state
-from rembert.training.evaluation import language_sums
-from rembert.training.step import make_eval_step
+from rembert.train import sharding, state
+from rembert.train.evaluation import language_sums
+from rembert.train.step import make_eval_step
 
 
 def run(desk: Desk) -> Analysed:

@@ -7,7 +7,7 @@ import statistics
 import time
 
 from rembert.errors import RunError, UsageError
-from rembert.training.step import StepMetrics
+from rembert.train.step import StepMetrics
 
 _WINDOW = 100  # steps that the usual loss and the usual time are taken from
 _LEAST = 20  # and the fewest that tell what is usual

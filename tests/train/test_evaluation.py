@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
-from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
-from rembert.training.losses import LossSums
+from rembert.train.evaluation import evaluate, piece_counts, unigram_entropy
+from rembert.train.losses import LossSums
 
 TOLERANCE = 1e-12
 LANGUAGES = ('de', 'en', 'sw')

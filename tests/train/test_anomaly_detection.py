@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rembert.errors import RunError, UsageError
-from rembert.training import guards
-from rembert.training.guards import GuardsConfig, LossGuard, StepTimes
-from rembert.training.losses import LossSums
-from rembert.training.step import StepMetrics
+from rembert.train import anomaly_detection
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard, StepTimes
+from rembert.train.losses import LossSums
+from rembert.train.step import StepMetrics
 
 
 def metrics(loss, grad_norm=1.0):
@@ -83,7 +83,7 @@ def test_a_guard_saved_and_made_again_says_what_it_would_have_said(losses, stop)
 
 def test_a_slow_step_is_said_with_what_it_waited_for_and_not_again_at_once(monkeypatch):
   now = [1000.0]
-  monkeypatch.setattr(guards.time, 'monotonic', lambda: now[0])
+  monkeypatch.setattr(anomaly_detection.time, 'monotonic', lambda: now[0])
   times = StepTimes(GuardsConfig(slow_step_factor=3))
   assert [times.check(step, 1.0, 0.0) for step in range(30)] == [None] * 30
   assert times.check(30, 2.9, 0.0) is None

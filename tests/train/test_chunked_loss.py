@@ -13,10 +13,10 @@ from jax.sharding import NamedSharding
 
 from rembert.model.config import Execution
 from rembert.model.partitioning import partition_spec
-from rembert.training.chunked_loss import chunked_mlm_row_sums, chunked_mlm_sums
-from rembert.training.losses import mlm_row_sums
-from rembert.training.sharding import MeshConfig, make_mesh, to_device
-from rembert.training.step import make_eval_step, make_train_step, masked_lm_sums
+from rembert.train.chunked_loss import chunked_mlm_row_sums, chunked_mlm_sums
+from rembert.train.losses import mlm_row_sums
+from rembert.train.sharding import MeshConfig, make_mesh, to_device
+from rembert.train.step import make_eval_step, make_train_step, masked_lm_sums
 
 TOLERANCE = 1e-6  # relative to the largest value of the reference
 BFLOAT16_TOLERANCE = 2e-2  # the same, for products of 8-bit mantissas

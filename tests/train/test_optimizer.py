@@ -11,7 +11,7 @@ from flax import nnx
 
 from rembert.errors import UsageError
 from rembert.model.heads import RemBertForMaskedLM
-from rembert.training.optimizer import (
+from rembert.train.optimizer import (
   MU_DTYPES,
   OptimizerConfig,
   decays,

@@ -14,7 +14,7 @@ from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import HOST_MEMORY
 from rembert.model.heads import RemBertForMaskedLM
-from rembert.training import sharding
+from rembert.train import sharding
 
 
 @functools.partial(jax.tree_util.register_dataclass)
@@ -39,7 +39,7 @@ class Trainable:
 
   Attributes:
     graphdef: the static half of the model; `nnx.merge(graphdef, params)` is the model again.
-    optimizer: takes sums of gradients, with the extra arguments of `rembert.training.optimizer.make_optimizer`.
+    optimizer: takes sums of gradients, with the extra arguments of `rembert.train.optimizer.make_optimizer`.
     mesh: the device mesh.
     abstract_state: `TrainState` of shapes.
     shardings: `TrainState` of shardings.

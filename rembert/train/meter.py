@@ -2,7 +2,7 @@
 
 import time
 
-from rembert.training.step import StepMetrics
+from rembert.train.step import StepMetrics
 
 
 class Meter:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rembert.training import meter as meters
-from rembert.training.losses import LossSums
-from rembert.training.meter import Meter, Stopwatch
-from rembert.training.step import StepMetrics
+from rembert.train import meter as meters
+from rembert.train.losses import LossSums
+from rembert.train.meter import Meter, Stopwatch
+from rembert.train.step import StepMetrics
 
 TOLERANCE = 1e-6  # metrics come as float32
 NUMBERS = {'positions_per_step': 100, 'flops_per_step': 6e9, 'peak_flops': None}

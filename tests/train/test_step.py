@@ -11,9 +11,9 @@ import pytest
 from flax import nnx
 
 from rembert.model.config import Execution
-from rembert.training.optimizer import OptimizerConfig, make_optimizer, mean_and_clip
-from rembert.training.sharding import to_device
-from rembert.training.step import make_eval_step, make_train_step, masked_lm_row_sums
+from rembert.train.optimizer import OptimizerConfig, make_optimizer, mean_and_clip
+from rembert.train.sharding import to_device
+from rembert.train.step import make_eval_step, make_train_step, masked_lm_row_sums
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference; float32, summed in another order
 BFLOAT16_TOLERANCE = 2**-5  # of a gradient's norm: it went through a product in each layer, rounded to 2^-9 each time

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rembert.training.losses import LossSums, classification_sums, mlm_row_sums, span_sums, tagging_sums
+from rembert.train.losses import LossSums, classification_sums, mlm_row_sums, span_sums, tagging_sums
 
 TOLERANCE = 2e-6  # relative to the largest value of the reference
 B, K, V = 5, 7, 30

@@ -10,8 +10,8 @@ import optax
 import pytest
 
 from rembert.errors import UsageError
-from rembert.training.optimizer import OptimizerConfig, make_optimizer
-from rembert.training.sharding import MeshConfig, batch_shards, bytes_per_device, make_mesh, to_device
+from rembert.train.optimizer import OptimizerConfig, make_optimizer
+from rembert.train.sharding import MeshConfig, batch_shards, bytes_per_device, make_mesh, to_device
 
 MESHES = [(8, 1, 1), (2, 4, 1), (2, 2, 2), (1, 8, 1)]
 each_mesh = pytest.mark.parametrize('sizes', MESHES, ids=lambda sizes: 'x'.join(map(str, sizes)))

@@ -17,12 +17,12 @@ from rembert.tracking.goodput import Goodput
 from rembert.tracking.metric_writers import MemoryTracker
 from rembert.tracking.profiler import ProfileConfig, Profiler
 from rembert.tracking.watchdog import Watchdog
-from rembert.training.guards import GuardsConfig, LossGuard
-from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
-from rembert.training.losses import LossSums
-from rembert.training.meter import Meter
-from rembert.training.state import TrainState
-from rembert.training.step import StepMetrics
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard
+from rembert.train.losses import LossSums
+from rembert.train.meter import Meter
+from rembert.train.state import TrainState
+from rembert.train.step import StepMetrics
+from rembert.train.trainer import Loop, Numbers, Position, TrainConfig, Watchers
 
 # --- the loop -------------------------------------------------------------------------------------
 

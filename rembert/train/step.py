@@ -9,9 +9,9 @@ import optax
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 
-from rembert.training.chunked_loss import chunked_mlm_row_sums, chunked_mlm_sums
-from rembert.training.losses import LossSums, classification_sums, mlm_row_sums, span_sums, tagging_sums
-from rembert.training.state import Trainable, TrainState
+from rembert.train.chunked_loss import chunked_mlm_row_sums, chunked_mlm_sums
+from rembert.train.losses import LossSums, classification_sums, mlm_row_sums, span_sums, tagging_sums
+from rembert.train.state import Trainable, TrainState
 
 Batch = dict[str, jax.Array]
 # (static half of the model, parameters, batch, key of dropout or None) to sums over the batch.

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from rembert.kernels import product, sum_of_rows
 from rembert.model import partitioning
-from rembert.training.losses import LossSums
+from rembert.train.losses import LossSums
 
 _INPUT_AXES = (('batch', None, None), ('vocab', 'embed'), ('vocab',), ('batch', None), ('batch', None))
 _ROW_SUMS_AXES = LossSums(('batch',), ('batch',), ('batch',))

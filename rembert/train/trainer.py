@@ -14,10 +14,10 @@ from rembert.tracking.goodput import Goodput
 from rembert.tracking.metric_writers import Metrics, Tracker
 from rembert.tracking.profiler import Profiler
 from rembert.tracking.watchdog import Watchdog
-from rembert.training.guards import GuardsConfig, LossGuard, StepTimes
-from rembert.training.meter import Meter, Stopwatch
-from rembert.training.state import TrainState
-from rembert.training.step import StepMetrics
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard, StepTimes
+from rembert.train.meter import Meter, Stopwatch
+from rembert.train.state import TrainState
+from rembert.train.step import StepMetrics
 
 
 @dataclasses.dataclass(frozen=True)

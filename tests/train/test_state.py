@@ -12,7 +12,7 @@ from flax import nnx
 
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
-from rembert.training.state import check_remat
+from rembert.train.state import check_remat
 
 TOLERANCE = 1e-7  # of kernels of 0.2: the last bit of the inverse error function, which XLA compiles anew for each mesh
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import jax
 import numpy as np
 
-from rembert.training.losses import LossSums
+from rembert.train.losses import LossSums
 
 
 def evaluate(
