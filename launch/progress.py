@@ -15,7 +15,7 @@ import rich.table
 from etils import epath
 
 from launch.experiment import Run
-from rembert.storage import is_remote
+from rembert.files import is_remote
 from rembert.tracking.console import Console, human_duration
 
 _LIVE_EVERY_SECONDS = 1.0

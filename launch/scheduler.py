@@ -21,8 +21,8 @@ from launch.progress import ProgressView, RunProgress, RunState, summary
 from launch.retry import RetryPolicy, format_exit, shell_exit_code
 from rembert.command_line import add_modules
 from rembert.errors import UsageError
+from rembert.files import is_remote
 from rembert.jobs.workdir_lock import locked
-from rembert.storage import is_remote
 from rembert.tracking.console import Console
 
 RETRY_POLICY = RetryPolicy(max_short_runs=3)

@@ -22,12 +22,12 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
+from rembert.files import write_whole
 from rembert.jobs.finetune_options import FinetuneOptions, JudgeConfig
 from rembert.model.config import Execution, RemBertConfig
 from rembert.paper import PaperFigures
 from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.xla import HardwareConfig
-from rembert.storage import write_whole
 from rembert.tracking.profiler import ProfileConfig
 from rembert.tracking.wandb_writer import TrackingConfig
 from rembert.train.anomaly_detection import GuardsConfig

@@ -27,7 +27,7 @@ from sentencepiece import sentencepiece_model_pb2
 from rembert.command_line import parse_flags, run_command
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
-from rembert.storage import is_remote, why_unreachable, write_errors, write_whole
+from rembert.files import is_remote, why_unreachable, write_errors, write_whole
 
 if TYPE_CHECKING:
   from rembert.tracking.console import Console

@@ -1033,14 +1033,14 @@ MUTANTS = [
   ),
   Mutant(
     'a file is written in its place, so a process that is killed meanwhile leaves half of it',
-    'rembert/storage.py',
+    'rembert/files.py',
     '  partial.write_bytes(content)\n  partial.replace(path)',
     '  path.write_bytes(content)',
     area='checkpoints',
   ),
   Mutant(
     'a list of files may name a file above its folder',
-    'rembert/storage.py',
+    'rembert/files.py',
     "if '..' in parts or '' in parts or",
     "if '' in parts or",
     area='checkpoints',
@@ -1048,7 +1048,7 @@ MUTANTS = [
   ),
   Mutant(
     'JSON that is nested too deeply ends the program with a traceback instead of a usage error',
-    'rembert/json_files.py',
+    'rembert/files.py',
     'except RecursionError:',
     'except MemoryError:',
     area='checkpoints',

@@ -29,7 +29,7 @@ from scipy import optimize
 
 from rembert.analysis.correlation import interval
 from rembert.errors import UsageError
-from rembert.json_files import parsed_json
+from rembert.files import parsed_json
 
 _EXPONENTS = np.geomspace(0.02, 8, 60)
 _CURVE_POINTS = 41

@@ -15,8 +15,8 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from rembert.checkpoint import checksums, orbax_chatter
 from rembert.checkpoint.integrity import read_json_item, with_description, without_description
 from rembert.errors import UsageError, first_line
+from rembert.files import absolute
 from rembert.model.config import RemBertConfig
-from rembert.storage import absolute
 
 _MODEL = 'RemBertConfig'  # as gin calls it
 _CHUNK_BYTES = 16 << 20

@@ -22,7 +22,7 @@ from rembert.checkpoint.integrity import (
   with_description,
 )
 from rembert.errors import RunError, UsageError
-from rembert.storage import absolute, write_errors
+from rembert.files import absolute, write_errors
 from rembert.train.state import TrainState
 
 _FIX = 'make room or mend the storage, then repeat the command: it goes on from the last whole checkpoint'

@@ -16,7 +16,7 @@ from rembert.convert.model_card import model_card
 from rembert.convert.names import ENCODER_PREFIX, Slot, slots
 from rembert.convert.tokenizer_files import write_tokenizer
 from rembert.errors import UsageError
-from rembert.storage import is_remote, write_errors
+from rembert.files import is_remote, write_errors
 
 _POOLED = (None, 'classification', 'multiple_choice')
 

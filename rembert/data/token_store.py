@@ -22,7 +22,7 @@ from etils import epath
 from rembert.data.masking import SpecialIds
 from rembert.data.packing import Row
 from rembert.errors import UsageError, first_line
-from rembert.storage import inside
+from rembert.files import inside
 
 FORMAT = 1
 MANIFEST = 'manifest.json'

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from rembert.doctor.examined import Examined
 from rembert.doctor.findings import Finding, problem, warning, well
-from rembert.storage import is_remote
+from rembert.files import is_remote
 from rembert.tracking.console import human_bytes, human_duration
 
 _ROOM_PROBLEM, _ROOM_WARNING = 1e9, 5e9

@@ -8,7 +8,7 @@ from etils import epath
 from rembert.doctor.examined import Examined
 from rembert.doctor.findings import Finding, problem, warning, well
 from rembert.doctor.surroundings import existing
-from rembert.storage import check_bucket_client, is_remote, why_unreachable
+from rembert.files import check_bucket_client, is_remote, why_unreachable
 from rembert.tracking.console import human_bytes
 
 

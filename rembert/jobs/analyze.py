@@ -15,6 +15,7 @@ import rembert
 from rembert import configuration
 from rembert.analysis.config import WITHOUT_MODEL, AnalyzeConfig
 from rembert.errors import UsageError
+from rembert.files import write_errors, write_whole
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.analyses import (
   edge_probing,
@@ -29,7 +30,6 @@ from rembert.jobs.analyses.desk import Analysed, AnalysisConfig, Desk
 from rembert.jobs.workdir_lock import locked
 from rembert.plotting.analyses import PLOTS
 from rembert.runtime.signals import StopSignal
-from rembert.storage import write_errors, write_whole
 from rembert.tracking.console import Console
 
 RESULT = 'analysis.json'

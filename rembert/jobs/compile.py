@@ -19,11 +19,11 @@ from rembert.aot.hlo import Collective, Program
 from rembert.aot.roofline import ASSUMPTIONS, crosses_slices, roofline
 from rembert.aot.traced_flops import traced_flops
 from rembert.errors import RunError, first_line
+from rembert.files import write_whole
 from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
 from rembert.runtime import xla
 from rembert.runtime.background import repeating
 from rembert.runtime.chips import chip_of
-from rembert.storage import write_whole
 from rembert.tracking.console import Console, human_bytes
 from rembert.train import sharding
 

@@ -20,6 +20,7 @@ from rembert.data.masking import SpecialIds
 from rembert.data.prefetch import prefetch
 from rembert.data.rows import Row, TrainingRows
 from rembert.errors import UsageError
+from rembert.files import write_whole
 from rembert.jobs import finetune_config
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import check_mesh, show_account, show_devices, show_hosts, show_model
@@ -38,7 +39,6 @@ from rembert.jobs.training_run import begun, first_position, open_checkpoints, o
 from rembert.model.heads import build_model
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
 from rembert.runtime.together import Hosts
-from rembert.storage import write_whole
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import account, read_sessions
 from rembert.train import sharding, state

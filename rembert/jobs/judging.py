@@ -12,9 +12,9 @@ from etils import epath
 
 from rembert.data.rows import Row, judged_batches
 from rembert.errors import UsageError
+from rembert.files import write_whole
 from rembert.jobs.finetune_config import FinetuneConfig
 from rembert.jobs.finetune_tasks import EvaluatedTask, FinetuneTasks
-from rembert.storage import write_whole
 from rembert.tracking.console import Console
 from rembert.train import sharding
 from rembert.train.state import Trainable

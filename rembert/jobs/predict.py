@@ -17,8 +17,8 @@ from rembert.command_line import run_command
 from rembert.data.sentence_rows import BATCH_SIZE
 from rembert.data.text import MASK, TextEncoder, cut
 from rembert.errors import UsageError
+from rembert.files import write_whole
 from rembert.model.config import DTYPES, Execution
-from rembert.storage import write_whole
 from rembert.tracking.console import Console
 
 if TYPE_CHECKING:

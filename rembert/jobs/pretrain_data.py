@@ -17,7 +17,7 @@ from rembert.data.packing import PackingConfig
 from rembert.data.stored_batches import StoredBatches
 from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
 from rembert.errors import UsageError, joined
-from rembert.storage import write_whole
+from rembert.files import write_whole
 from rembert.tracking.console import Console
 from tasks.corpus.format import LanguageStatistics
 from tasks.vocabulary import begins_word, check_vocabulary, train_on_corpus

@@ -22,10 +22,10 @@ from rembert.checkpoint import checksums
 from rembert.data.sentence_rows import BATCH_SIZE
 from rembert.data.text import TextEncoder
 from rembert.errors import UsageError
+from rembert.files import write_errors, write_whole
 from rembert.inference.model import LoadedModel
 from rembert.jobs.predict import embed_lines
 from rembert.runtime.signals import Stopped, StopSignal
-from rembert.storage import write_errors, write_whole
 from rembert.tracking.console import Console
 from tasks.xtreme.bucc2018 import Bucc2018
 from tasks.xtreme.config import XtremeConfig

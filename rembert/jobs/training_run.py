@@ -11,6 +11,7 @@ from etils import epath
 from rembert.checkpoint.manager import Checkpoints
 from rembert.checkpoint.save_schedule import SaveSchedule
 from rembert.errors import RunError
+from rembert.files import write_whole
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.workdir_lock import locked
 from rembert.model.config import RemBertConfig
@@ -21,7 +22,6 @@ from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.signals import StopSignal
 from rembert.runtime.together import Hosts, joined
 from rembert.runtime.xla import HardwareConfig
-from rembert.storage import write_whole
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import Goodput
 from rembert.tracking.metric_writers import JsonlTracker, Metrics, TensorBoardTracker, Trackers, read_jsonl

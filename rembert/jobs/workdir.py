@@ -8,9 +8,9 @@ from rembert.data.config import DataConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError, first_line
+from rembert.files import check_bucket_client
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
-from rembert.storage import check_bucket_client
 from rembert.train.optimizer import OptimizerConfig
 
 # What decides which numbers a run produces, beside the model: resuming with another value would be another run.

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from etils import epath
 
 from rembert.errors import UsageError
+from rembert.files import is_remote
 from rembert.runtime.background import repeating
-from rembert.storage import is_remote
 
 _NAME = '.lock'
 # In a bucket nothing tells that an owner has died but that it no longer renews its claim.

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from rembert.storage import is_remote
+from rembert.files import is_remote
 
 AUTO = 'auto'
 # What takes less to compile is not worth a file. JAX's own limit, 1 s, leaves out most of a small model's start.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from etils import epath
 
-from rembert.storage import write_whole
+from rembert.files import write_whole
 
 # Seconds of a process by what it does; `start` is everything before the first compilation.
 ACTIVITIES = ('start', 'compile', 'step', 'data wait', 'evaluation', 'checkpoint')

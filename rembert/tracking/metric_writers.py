@@ -9,7 +9,7 @@ from typing import Protocol
 
 from etils import epath
 
-from rembert.storage import is_remote, write_whole
+from rembert.files import is_remote, write_whole
 
 Metrics = Mapping[str, float]
 

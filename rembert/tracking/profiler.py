@@ -10,7 +10,7 @@ import jax
 from etils import epath
 
 from rembert.errors import UsageError
-from rembert.storage import is_remote
+from rembert.files import is_remote
 
 REQUEST_FILE = 'profile_now'
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from etils import epath
 
 from rembert.errors import RunError, UsageError, first_line
-from rembert.storage import is_remote, write_whole
+from rembert.files import is_remote, write_whole
 from rembert.tracking.metric_writers import Metrics
 
 MODES = ('online', 'offline', 'disabled')

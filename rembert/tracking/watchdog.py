@@ -7,7 +7,7 @@ import time
 
 from etils import epath
 
-from rembert.storage import is_remote
+from rembert.files import is_remote
 
 
 class Watchdog:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from etils import epath
 
-from rembert.storage import write_errors
+from rembert.files import write_errors
 from rembert.tracking.console import Console
 from tasks.corpus.documents import (
   CorpusConfig,

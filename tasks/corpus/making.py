@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from etils import epath
 
 from rembert.errors import UsageError
-from rembert.storage import write_errors, write_whole
+from rembert.files import write_errors, write_whole
 from rembert.tracking.console import Console, human_bytes
 from tasks.corpus.documents import CorpusConfig
 from tasks.corpus.format import MANIFEST, RECIPE, Corpus, finish_corpus, finished_languages, open_corpus

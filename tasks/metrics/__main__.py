@@ -216,7 +216,7 @@ def averages(scores: Scores) -> dict[str, dict[str, float]]:
 
 def run(options: argparse.Namespace) -> None:
   """Scores, prints a table per task, and writes the JSON file."""
-  from rembert.storage import write_whole
+  from rembert.files import write_whole
   from rembert.tracking.console import Console
 
   scores = score(options.predictions, options.labels, options.task or TASKS)

@@ -16,8 +16,8 @@ from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
 from rembert.data.token_store import FORMAT, MANIFEST, SPLITS, VOCABULARY, TokenStore, altered_shards, row_dtype
 from rembert.errors import UsageError
+from rembert.files import write_errors, write_whole
 from rembert.plotting.training import plot_languages
-from rembert.storage import write_errors, write_whole
 from rembert.tracking.console import Console, human_bytes
 from tasks.corpus import flags as corpus_flags
 from tasks.corpus.__main__ import make_with_beam, show_lost

@@ -18,7 +18,7 @@ from rembert.data.masking import SpecialIds
 from rembert.data.packing import PackingConfig, pack
 from rembert.data.token_store import SPLITS, Shard, StoredLanguage, row_dtype, sha256_of
 from rembert.errors import UsageError
-from rembert.storage import write_whole
+from rembert.files import write_whole
 from tasks.corpus.format import read_texts
 from tasks.vocabulary import load_vocabulary
 

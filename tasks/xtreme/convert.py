@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple
 
 from rembert.errors import UsageError
-from rembert.json_files import parsed_json
+from rembert.files import parsed_json
 from tasks.xtreme.archives import columns, lines, members, nested_tar
 from tasks.xtreme.verify import LANGUAGES
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from rembert.command_line import run_command
 from rembert.errors import UsageError
-from rembert.storage import is_remote, write_errors, write_whole
+from rembert.files import is_remote, write_errors, write_whole
 from rembert.tracking.console import Console, human_bytes
 from tasks.xtreme import verify
 from tasks.xtreme.config import TASKS

@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Callable
 
 from rembert.errors import RunError, UsageError, first_line
-from rembert.storage import write_errors, write_whole
+from rembert.files import write_errors, write_whole
 
 _CHUNK = 1 << 20
 _GONE = (401, 403, 404, 410)

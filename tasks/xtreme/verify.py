@@ -13,7 +13,7 @@ from typing import Any
 from etils import epath
 
 from rembert.errors import UsageError
-from rembert.json_files import parsed_json
+from rembert.files import parsed_json
 from rembert.tracking.console import Console
 from tasks.xtreme import bucc2018, tatoeba
 from tasks.xtreme.benchmark import TASKS

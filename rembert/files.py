@@ -3,10 +3,12 @@
 import contextlib
 import functools
 import importlib.util
+import json
 import os
 import re
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 from etils import epath
 
@@ -96,3 +98,25 @@ def write_errors(what: str, where: epath.PathLike, *, fix: str = 'make room or m
   except Exception as error:
     reason = first_line(error)
     raise RunError(f'{what} could not be written: {reason}', where=os.fspath(where), fix=fix) from error
+
+
+def parsed_json(text: str | bytes, path: os.PathLike | str, *, fix: str = 'fetch the file again') -> Any:
+  """The content of a JSON file.
+
+  Args:
+    text: of the file; bytes are UTF-8.
+    path: for the error.
+    fix: likewise.
+
+  Raises:
+    UsageError: it is cut off, no JSON, no UTF-8, or nested more deeply than Python can follow (about a thousand).
+  """
+  try:
+    return json.loads(text)
+  except json.JSONDecodeError as error:
+    what, where = f'not JSON: {error.msg}', f'{os.fspath(path)}:{error.lineno}'
+  except UnicodeDecodeError as error:
+    what, where = f'not JSON: not UTF-8: {error.reason}', os.fspath(path)
+  except RecursionError:
+    what, where = 'not JSON that can be read: nested too deeply', os.fspath(path)
+  raise UsageError(what, where=where, fix=fix)

@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from rembert import storage
+from rembert import files
 from rembert.errors import RunError, UsageError
-from rembert.storage import is_remote, write_whole
+from rembert.files import is_remote, parsed_json, write_whole
 
 
 @pytest.mark.parametrize(
@@ -43,20 +43,20 @@ def test_a_bucket_that_refuses_is_told_at_once_and_asked_once(monkeypatch):
   monkeypatch.setattr(socket, 'create_connection', refuse)
   for name in ('https_proxy', 'HTTPS_PROXY'):
     monkeypatch.delenv(name, raising=False)
-  storage.why_unreachable.cache_clear()
-  assert [storage.why_unreachable('gs://bucket/file') for _ in range(2)] == [
+  files.why_unreachable.cache_clear()
+  assert [files.why_unreachable('gs://bucket/file') for _ in range(2)] == [
     'storage.googleapis.com cannot be reached (refused)'
   ] * 2
-  assert storage.why_unreachable('/local/file') == ''
+  assert files.why_unreachable('/local/file') == ''
   assert len(asked) == 1
   monkeypatch.setenv('https_proxy', 'http://proxy')
-  assert storage.why_unreachable('gs://bucket/behind-a-proxy') == ''
-  storage.why_unreachable.cache_clear()
+  assert files.why_unreachable('gs://bucket/behind-a-proxy') == ''
+  files.why_unreachable.cache_clear()
 
 
 def test_whatever_goes_wrong_in_writing_is_one_error_and_advice_is_left_as_it_is():
   def fail(error):
-    with storage.write_errors('the picture', 'runs/x.png', fix='make room'):
+    with files.write_errors('the picture', 'runs/x.png', fix='make room'):
       raise error
 
   with pytest.raises(RunError, match='the picture could not be written: no space left') as caught:
@@ -69,9 +69,29 @@ def test_whatever_goes_wrong_in_writing_is_one_error_and_advice_is_left_as_it_is
 
 
 def test_a_bucket_without_its_client_is_told_before_anything_is_written(monkeypatch):
-  storage.check_bucket_client('/runs/mine')
-  monkeypatch.setattr(storage.importlib.util, 'find_spec', lambda name: None)
-  storage.check_bucket_client('/runs/mine')
+  files.check_bucket_client('/runs/mine')
+  monkeypatch.setattr(files.importlib.util, 'find_spec', lambda name: None)
+  files.check_bucket_client('/runs/mine')
   with pytest.raises(UsageError, match='google-cloud-storage') as error:
-    storage.check_bucket_client('gs://bucket/run')
+    files.check_bucket_client('gs://bucket/run')
   assert 'pip install google-cloud-storage' in error.value.fix[0]
+
+
+@pytest.mark.parametrize(
+  ('text', 'what', 'where'),
+  [
+    ('{"a": [1,\n2', 'not JSON: Expecting', 'f.json:2'),
+    (b'', 'not JSON: Expecting value', 'f.json:1'),
+    (b'\xff{}', 'not UTF-8', 'f.json'),
+    ('[' * 200_000 + ']' * 200_000, 'nested too deeply', 'f.json'),
+    ('{"a":' * 200_000, 'nested too deeply', 'f.json'),
+  ],
+)
+def test_what_is_no_json_is_told_with_file_and_line(text, what, where):
+  with pytest.raises(UsageError, match=what) as error:
+    parsed_json(text, 'f.json', fix='mend it')
+  assert (error.value.where, error.value.fix) == (where, ['mend it'])
+
+
+def test_json_is_read(tmp_path):
+  assert parsed_json('{"a": [1, null]}', tmp_path / 'f.json') == {'a': [1, None]}
