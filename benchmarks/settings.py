@@ -157,11 +157,12 @@ def start_jax(setting: Setting, keeps_memory: bool = True):
   """JAX on the setting's platform: a mesh of its devices. On a CPU, freed memory is kept from step to step."""
   import jax
 
-  from rembert.runtime import cpu_memory
+  from rembert.aot.flops import heap_bytes
+  from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
   from rembert.train import sharding
 
   if setting.platform == 'cpu' and keeps_memory:
-    cpu_memory.keep_freed_memory_if_it_fits(setting.config, setting.rows * setting.length)
+    keep_freed_memory_if_it_fits(heap_bytes(setting.config, setting.rows * setting.length))
   jax.config.update('jax_platforms', setting.platform)
   return sharding.make_mesh(sharding.MeshConfig())
 

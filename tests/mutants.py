@@ -814,7 +814,7 @@ MUTANTS = [
   Mutant(
     'a request for a temporary checkpoint is not cleared by the save, so every later step saves again',
     'rembert/train/trainer.py',
-    '    self._consume(Want.SAVE)\n',
+    '    self._consume(HostRequest.SAVE)\n',
     '',
     area='training',
   ),
@@ -1529,18 +1529,18 @@ MUTANTS = [
   Mutant(
     'a host acts at once on what it wants itself, before the other hosts have heard of it',
     'rembert/runtime/consensus.py',
-    'return Want.NOTHING if before is None else self._read(before)',
-    'return wanted if before is None else wanted | self._read(before)',
+    'return HostRequest.NOTHING if before is None else HostRequest(',
+    'return wanted if before is None else wanted | HostRequest(',
     area='hosts',
-    tests=('tests/runtime/test_together.py',),
+    tests=('tests/runtime/test_consensus.py',),
   ),
   Mutant(
     'a host that asks all hosts to stop makes them save instead, and the run goes on',
     'rembert/runtime/consensus.py',
-    'zip((Want.STOP, Want.SAVE, Want.PROFILE), bits',
-    'zip((Want.SAVE, Want.STOP, Want.PROFILE), bits',
+    'HostRequest(int(np.sum(before.addressable_data(0))))',
+    'HostRequest(int(np.dot([2, 0.5, 1], before.addressable_data(0))))',
     area='hosts',
-    tests=('tests/runtime/test_together.py',),
+    tests=('tests/runtime/test_consensus.py',),
   ),
   Mutant(
     'a Slurm job of several tasks is not recognised, and every task trains on its own',
@@ -1563,7 +1563,7 @@ MUTANTS = [
     'os._exit(exit_code)',
     'os._exit(1)',
     area='hosts',
-    tests=('tests/runtime/test_together.py',),
+    tests=('tests/runtime/test_consensus.py',),
   ),
   Mutant(
     'a process number equal to the number of processes is accepted',
@@ -1578,7 +1578,7 @@ MUTANTS = [
     "self._end(message['lost'], message['exit_code'])",
     "self._end(message['lost'], EXIT_STOPPED)",
     area='hosts',
-    tests=('tests/runtime/test_together.py',),
+    tests=('tests/runtime/test_consensus.py',),
   ),
   Mutant(
     'the first host does not tell the others which host has been lost',
@@ -1586,7 +1586,7 @@ MUTANTS = [
     '    if jax.process_index() == 0:\n      self._tell(',
     '    if jax.process_index() != 0:\n      self._tell(',
     area='hosts',
-    tests=('tests/runtime/test_together.py',),
+    tests=('tests/runtime/test_consensus.py',),
   ),
   Mutant(
     'a connection from a stranger with the wrong token is accepted as a host of the run',
@@ -1594,18 +1594,18 @@ MUTANTS = [
     "if secrets.compare_digest(hello['token'], token):",
     "if hello['token']:",
     area='hosts',
-    tests=('tests/runtime/test_together.py',),
+    tests=('tests/runtime/test_consensus.py',),
   ),
   Mutant(
     'counts of several hosts are not added up: the largest is taken for the total',
-    'rembert/runtime/together.py',
+    'rembert/runtime/consensus.py',
     '.astype(np.int64).sum(axis=0)',
     '.astype(np.int64).max(axis=0)',
     area='hosts',
   ),
   Mutant(
     'the other hosts do not wait until the first host has prepared what they read',
-    'rembert/runtime/together.py',
+    'rembert/runtime/consensus.py',
     '    if not self.is_first:\n      self.wait_for_all(what)\n    yield\n'
     '    if self.is_first:\n      self.wait_for_all(what)',
     '    yield\n    self.wait_for_all(what)',
@@ -1613,7 +1613,7 @@ MUTANTS = [
   ),
   Mutant(
     'a collective operation that fails because a host is gone ends the run with 1 instead of 75',
-    'rembert/runtime/together.py',
+    'rembert/runtime/consensus.py',
     'if _ACROSS_HOSTS.search(str(error)):',
     'if not _ACROSS_HOSTS.search(str(error)):',
     area='hosts',

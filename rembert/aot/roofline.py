@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from rembert.aot.hlo import Collective
-from rembert.runtime.chips import Chip
+from rembert.runtime.hardware import Chip
 
 ASSUMPTIONS = (
   'the longest of arithmetic, memory and links, each at its data-sheet rate, the rest hidden behind it; '

@@ -15,15 +15,15 @@ import jax
 from etils import epath
 
 from rembert.aot import topology
+from rembert.aot.flops import traced_flops
 from rembert.aot.hlo import Collective, Program
 from rembert.aot.roofline import ASSUMPTIONS, crosses_slices, roofline
-from rembert.aot.traced_flops import traced_flops
 from rembert.errors import RunError, first_line
 from rembert.files import write_whole
 from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
 from rembert.runtime import xla
-from rembert.runtime.background import repeating
-from rembert.runtime.chips import chip_of
+from rembert.runtime.hardware import chip_of
+from rembert.runtime.signals import repeating
 from rembert.tracking.console import Console, human_bytes
 from rembert.train import sharding
 
@@ -73,7 +73,7 @@ def run(
   console = Console()
   # --- devices ---------------------------------------------------------------
   wanted = topology.parse(name)
-  flags = xla.apply(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
+  flags = xla.set_flags(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
   mesh = sharding.make_mesh(config.mesh, list(topology.devices(wanted)))
   if flags:
     console.say(flags)

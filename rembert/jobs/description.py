@@ -14,8 +14,8 @@ from rembert.kernels import check_backend
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.paper import PaperFigures
+from rembert.runtime.consensus import Hosts
 from rembert.runtime.distributed import HostsConfig
-from rembert.runtime.together import Hosts
 from rembert.runtime.xla import HardwareConfig
 from rembert.tracking.console import Console, human_bytes, human_duration
 from rembert.tracking.goodput import Account

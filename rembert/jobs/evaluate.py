@@ -29,8 +29,8 @@ from rembert.jobs.predict import text_encoder
 from rembert.jobs.training_run import begun, hold_workdir
 from rembert.jobs.workdir_lock import locked
 from rembert.model.heads import build_model
+from rembert.runtime.consensus import Hosts
 from rembert.runtime.signals import StopSignal
-from rembert.runtime.together import Hosts
 from rembert.tracking.console import Console
 from rembert.train import sharding, state
 from tasks.xtreme.benchmark import get_task

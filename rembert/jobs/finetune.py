@@ -37,8 +37,8 @@ from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.judging import Judge, Report, in_words, judge_tasks, mean_loss
 from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
 from rembert.model.heads import build_model
+from rembert.runtime.consensus import Hosts
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
-from rembert.runtime.together import Hosts
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import account, read_sessions
 from rembert.train import sharding, state

@@ -27,8 +27,8 @@ from rembert.jobs.description import (
 from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.pretrain_data import open_data
 from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
+from rembert.runtime.consensus import Hosts
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
-from rembert.runtime.together import Hosts
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import account, read_sessions
 from rembert.tracking.metric_writers import read_jsonl

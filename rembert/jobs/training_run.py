@@ -8,6 +8,7 @@ from typing import Protocol
 import jax
 from etils import epath
 
+from rembert.aot.flops import heap_bytes
 from rembert.checkpoint.manager import Checkpoints
 from rembert.checkpoint.save_schedule import SaveSchedule
 from rembert.errors import RunError
@@ -16,11 +17,11 @@ from rembert.jobs import workdir as workdirs
 from rembert.jobs.workdir_lock import locked
 from rembert.model.config import RemBertConfig
 from rembert.plotting.training import plot_loss
-from rembert.runtime import compile_cache, xla
+from rembert.runtime import xla
+from rembert.runtime.consensus import Hosts, joined
 from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
 from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.signals import StopSignal
-from rembert.runtime.together import Hosts, joined
 from rembert.runtime.xla import HardwareConfig
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import Goodput
@@ -64,9 +65,10 @@ def begun(config: StartConfig) -> Iterator[tuple[Hosts, Console, contextlib.Exit
   Yields the hosts, where the first of them tells what happens, and what is closed in the end.
   """
   train = config.train
-  keep_freed_memory_if_it_fits(config.model, train.batch_size // train.accumulation_steps * train.sequence_length)
-  flags = xla.apply(config.hardware, config.mesh.require_platform)
-  not_kept = compile_cache.use(config.hardware.compile_cache)
+  tokens = train.batch_size // train.accumulation_steps * train.sequence_length
+  keep_freed_memory_if_it_fits(heap_bytes(config.model, tokens))
+  flags = xla.set_flags(config.hardware, config.mesh.require_platform)
+  not_kept = xla.enable_compilation_cache(config.hardware.compile_cache)
   with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
     console = Console(is_quiet=not hosts.is_first)
     for line in filter(None, (flags, not_kept)):

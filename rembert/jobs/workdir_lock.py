@@ -12,7 +12,7 @@ from etils import epath
 
 from rembert.errors import UsageError
 from rembert.files import is_remote
-from rembert.runtime.background import repeating
+from rembert.runtime.signals import repeating
 
 _NAME = '.lock'
 # In a bucket nothing tells that an owner has died but that it no longer renews its claim.

@@ -2,8 +2,6 @@
 
 import ctypes
 
-from rembert.model.config import RemBertConfig
-from rembert.model.parameter_count import count_parameters
 from rembert.runtime.hardware import available_bytes, is_cpu_machine
 
 # <malloc.h>
@@ -13,24 +11,14 @@ _SETTINGS = {
   -2: 64 * 2**20,  # M_TOP_PAD: and grows by much at a time
   -8: 1,  # M_ARENA_MAX: XLA's threads share that heap; those of their own would shrink after all
 }
-# With the gaps of a heap. Seen of 194 million parameters, 12 layers of 768 and 1,024 tokens: 6.7 to 12 GB, by this rule
-# 10 GB, and 5.6 GB without a heap.
-_BYTES_PER_PARAMETER = 32
-_BYTES_PER_ACTIVATION = 400  # token × layer × H
 _SHARE = 0.5  # of the memory that is free
 _LEAST_HEAP_BYTES = 4 * 2**30  # of addresses; pages are taken as they are used
 _HUGE_PAGE = 2 * 2**20
 _MADV_HUGEPAGE = 14  # <sys/mman.h>
 
 
-def heap_bytes(config: RemBertConfig, tokens: int) -> int:
-  """What a heap may grow to that keeps the memory of training steps with that many tokens at a time."""
-  activations = tokens * config.num_hidden_layers * config.hidden_size
-  return _BYTES_PER_PARAMETER * count_parameters(config).pre_training + _BYTES_PER_ACTIVATION * activations
-
-
-def keep_freed_memory_if_it_fits(config: RemBertConfig, tokens: int, available: int | None = None) -> bool:
-  """Tells glibc to keep what is freed, on a CPU with memory enough; returns whether it is told.
+def keep_freed_memory_if_it_fits(needed: int, available: int | None = None) -> bool:
+  """Tells glibc to keep freed memory, on a CPU with enough of it; returns whether glibc was told.
 
   XLA allocates the temporaries of a step in large blocks and frees them afterwards. glibc maps a large block anew each
   time, and the kernel fills every page of it with zeros: a quarter of a step. In a heap, on the other hand, large
@@ -39,12 +27,10 @@ def keep_freed_memory_if_it_fits(config: RemBertConfig, tokens: int, available: 
   Takes effect only before JAX has started its threads.
 
   Args:
-    config: of the model that will be trained.
-    tokens: of a step, or of a part of it where gradients are accumulated.
+    needed: bytes that the heap may grow to; see `rembert.aot.flops.heap_bytes`.
     available: bytes of memory; None asks the machine.
   """
   available = available_bytes() if available is None else available
-  needed = heap_bytes(config, tokens)
   if not is_cpu_machine() or needed > _SHARE * (available or 0):
     return False
   try:

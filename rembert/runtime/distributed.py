@@ -8,8 +8,8 @@ import sys
 import jax
 
 from rembert.errors import RunError, UsageError, first_line
+from rembert.runtime import ADDRESS, COUNT, INDEX
 from rembert.runtime.hardware import has_tpu
-from rembert.runtime.variables import ADDRESS, COUNT, INDEX
 
 _FIX = f'set {ADDRESS}=HOST:PORT, {COUNT} and {INDEX} on every host, or none of them for a run on this one alone'
 

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from rembert.runtime.distributed import ADDRESS
+from rembert.runtime import ADDRESS
 from rembert.runtime.signals import EXIT_STOPPED
 
 _MESSAGE_BYTES = 512

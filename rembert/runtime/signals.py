@@ -7,11 +7,10 @@ import socket
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from rembert.runtime.background import repeating
 from rembert.runtime.hardware import has_tpu
 
 EXIT_STOPPED = 75  # sysexits.h EX_TEMPFAIL: stopped early, run the same command again to resume
@@ -101,6 +100,30 @@ def exit_stopped(reason: str) -> NoReturn:
   os._exit(EXIT_STOPPED)
 
 
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def repeating(action: Callable[[], object], *, every_seconds: float, name: str) -> Iterator[None]:
+  """Calls `action` in a thread, first after `every_seconds`, until it returns something true or this is left.
+
+  On leaving, an action that is under way is waited for, for five seconds at most.
+  """
+  is_over = threading.Event()
+
+  def repeat() -> None:
+    while not is_over.wait(every_seconds) and not action():
+      pass
+
+  thread = threading.Thread(target=repeat, name=name, daemon=True)
+  thread.start()
+  try:
+    yield
+  finally:
+    is_over.set()
+    thread.join(timeout=5)
+
+
 # --- notice of maintenance, on Google Cloud ---------------------------------------------------------------------------
 
 _METADATA_HOST = 'GCE_METADATA_HOST'  # Google's own libraries read it too
@@ -111,7 +134,7 @@ _NOTICES = {
 
 
 @contextlib.contextmanager
-def heed_maintenance(stop: StopSignal, *, every_seconds: float = 5.0) -> Iterator[None]:
+def watch_maintenance(stop: StopSignal, *, every_seconds: float = 5.0) -> Iterator[None]:
   """Asks the metadata server of a Cloud TPU VM, now and then, whether the machine is about to go.
 
   Elsewhere there is none to ask, and nothing is done, unless GCE_METADATA_HOST names one.

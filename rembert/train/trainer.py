@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import jax
 
 from rembert.errors import UsageError
-from rembert.runtime.consensus import Agreement, Want
+from rembert.runtime.consensus import HostConsensus, HostRequest
 from rembert.runtime.signals import StopSignal
 from rembert.tracking.console import Console, TrainingProgress
 from rembert.tracking.goodput import Goodput
@@ -143,7 +143,7 @@ class Loop:
   """Steps, and between them: metrics, evaluations, checkpoints, and a look at whether to stop.
 
   Every host runs the same loop. What they do together (steps, evaluations, saves, the end) follows from the step number
-  or from their `Agreement`, never from a clock or a signal of one host.
+  or from their `HostConsensus`, never from a clock or a signal of one host.
 
   Attributes:
     position: where the run stands; the state in it is replaced, and the old one donated, by every step.
@@ -185,7 +185,7 @@ class Loop:
     self._config, self._train_step, self._evaluate, self._save = config, train_step, evaluate, save
     self._is_save_permanent, self._wants_to_save = is_save_permanent, wants_to_save
     self._learning_rate, self._numbers, self._stop, self._watchers = learning_rate, numbers, stop, watchers
-    self._agreement, self._decided = Agreement(), Want.NOTHING
+    self._agreement, self._decided = HostConsensus(), HostRequest.NOTHING
     self._step_times = StepTimes(guards)
     self._pending: tuple[int, StepMetrics] | None = None
     self._saved_step: int | None = position.step if position.step else None
@@ -211,7 +211,7 @@ class Loop:
         is_last or _is_multiple(step, self._config.eval_every)
       )
       self._exchange(self._wanted())
-      is_save_due = self._is_save_permanent(step) or Want.SAVE in self._decided
+      is_save_due = self._is_save_permanent(step) or HostRequest.SAVE in self._decided
       is_log_due = step % self._config.log_every == 0
       if is_log_due or is_save_due or position.is_evaluation_due or self.is_stopping:
         self._take_metrics()
@@ -237,7 +237,7 @@ class Loop:
     position, watchers = self.position, self._watchers
     upcoming = position.step + 1
     watchers.watchdog.beat(f'step {upcoming}')
-    self._say(watchers.profiler.before_step(upcoming, is_wanted=self._consume(Want.PROFILE)))
+    self._say(watchers.profiler.before_step(upcoming, is_wanted=self._consume(HostRequest.PROFILE)))
     waiting = Stopwatch()
     with watchers.goodput.activity('data wait'):
       batch, position.data = next(batches)
@@ -275,7 +275,7 @@ class Loop:
 
     def is_stopped() -> bool:
       watchers.watchdog.beat(f'the evaluation at step {position.step}')
-      self._exchange(Want.STOP if self._stop.requested else Want.NOTHING)
+      self._exchange(HostRequest.STOP if self._stop.requested else HostRequest.NOTHING)
       return self.is_stopping
 
     with watchers.goodput.activity('evaluation'):
@@ -289,22 +289,22 @@ class Loop:
     self._watchers.watchdog.beat(f'the checkpoint of step {self.position.step}')
     with self._watchers.goodput.activity('checkpoint'):
       self._save(self.position)
-    self._consume(Want.SAVE)
+    self._consume(HostRequest.SAVE)
     self._saved_step = self.position.step
 
   # --- what hosts agree on -------------------------------------------------------
 
-  def _wanted(self) -> Want:
-    wanted = Want.STOP if self._stop.requested else Want.NOTHING
+  def _wanted(self) -> HostRequest:
+    wanted = HostRequest.STOP if self._stop.requested else HostRequest.NOTHING
     if self._wants_to_save(self.position.step):
-      wanted |= Want.SAVE
-    return wanted | (Want.PROFILE if self._watchers.profiler.is_wanted() else Want.NOTHING)
+      wanted |= HostRequest.SAVE
+    return wanted | (HostRequest.PROFILE if self._watchers.profiler.is_wanted() else HostRequest.NOTHING)
 
-  def _exchange(self, wanted: Want) -> None:
+  def _exchange(self, wanted: HostRequest) -> None:
     self._decided |= self._agreement.exchange(wanted)
-    self.is_stopping = Want.STOP in self._decided
+    self.is_stopping = HostRequest.STOP in self._decided
 
-  def _consume(self, want: Want) -> bool:
+  def _consume(self, want: HostRequest) -> bool:
     is_wanted = want in self._decided
     self._decided &= ~want
     return is_wanted

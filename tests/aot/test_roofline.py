@@ -8,7 +8,7 @@ import pytest
 
 from rembert.aot.hlo import Collective
 from rembert.aot.roofline import crosses_slices, ring_bandwidth, roofline
-from rembert.runtime.chips import Chip
+from rembert.runtime.hardware import Chip
 
 CHIP = Chip(bf16_flops=100, hbm_bytes=1, hbm_bandwidth=50, link_bandwidth=10, wraps=4, dcn_bandwidth=2)
 

@@ -9,17 +9,18 @@ import sys
 import pytest
 
 from benchmarks.settings import BASE
-from rembert.runtime.cpu_memory import heap_bytes
+from rembert.aot.flops import heap_bytes
 
 CODE = """
 import resource, sys
 import jax, jax.numpy as jnp
+from rembert.aot.flops import heap_bytes
 from rembert.model.config import RemBertConfig
 from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
 
 fits = bool(int(sys.argv[1]))
 config = RemBertConfig(vocab_size=1000, num_hidden_layers=1)  # 0.7 GB
-assert keep_freed_memory_if_it_fits(config, tokens=1000, available=3 * 10**9 if fits else 10**9) == fits
+assert keep_freed_memory_if_it_fits(heap_bytes(config, 1000), available=3 * 10**9 if fits else 10**9) == fits
 step = jax.jit(lambda x, y: ((x @ y) @ x).sum())  # a temporary of 144 MB, and little to compute
 x, y = jnp.ones((6000, 8)), jnp.ones((8, 6000))
 for _ in range(8):  # the heap grows until its gaps fit

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from rembert.runtime import signals
-from rembert.runtime.signals import EXIT_STOPPED, Stopped, StopSignal, heed_maintenance, maintenance_notice
+from rembert.runtime.signals import EXIT_STOPPED, Stopped, StopSignal, maintenance_notice, repeating, watch_maintenance
 
 BOTH = (signal.SIGTERM, signal.SIGINT)
 
@@ -167,7 +167,7 @@ def test_what_the_machine_is_told_about_itself(events, notice, metadata):
 
 
 def test_a_notice_stops_a_run_as_a_signal_does(metadata):
-  with StopSignal() as stop, heed_maintenance(stop, every_seconds=0.05), stop.deferred():
+  with StopSignal() as stop, watch_maintenance(stop, every_seconds=0.05), stop.deferred():
     time.sleep(0.3)
     assert stop.requested is None
     metadata['maintenance-event'] = 'TERMINATE_ON_HOST_MAINTENANCE'
@@ -190,6 +190,36 @@ def test_only_a_machine_with_tpu_chips_is_asked(has_chips, metadata, monkeypatch
   monkeypatch.setattr(signals, 'has_tpu', lambda: has_chips)
   asked = []
   monkeypatch.setattr(signals, 'maintenance_notice', lambda: asked.append(address))
-  with StopSignal() as stop, heed_maintenance(stop, every_seconds=0.01):
+  with StopSignal() as stop, watch_maintenance(stop, every_seconds=0.01):
     time.sleep(0.2)
   assert bool(asked) == has_chips
+
+
+def wait_for(is_so):
+  end = time.monotonic() + 10
+  while not is_so():
+    assert time.monotonic() < end
+    time.sleep(0.005)
+
+
+def test_it_is_done_again_and_again_until_the_end():
+  calls = []
+  with repeating(lambda: calls.append(threading.current_thread().name), every_seconds=0.01, name='beside'):
+    wait_for(lambda: len(calls) >= 3)
+  count = len(calls)
+  time.sleep(0.05)
+  assert len(calls) == count
+  assert set(calls) == {'beside'}
+
+
+def test_it_ends_by_itself_when_it_says_so():
+  calls = []
+  with repeating(lambda: calls.append(1) or len(calls) == 2, every_seconds=0.01, name='beside'):
+    wait_for(lambda: 'beside' not in [thread.name for thread in threading.enumerate()])
+  assert len(calls) == 2
+
+
+def test_an_error_inside_ends_it_too():
+  with pytest.raises(KeyError), repeating(lambda: None, every_seconds=0.01, name='beside'):
+    raise KeyError
+  wait_for(lambda: 'beside' not in [thread.name for thread in threading.enumerate()])

@@ -9,9 +9,9 @@ PREAMBLE = """
 import os, sys, time
 import numpy as np
 from rembert.errors import UsageError
-from rembert.runtime.consensus import Agreement, Want
+from rembert.runtime.consensus import HostConsensus, HostRequest
 from rembert.runtime.distributed import HostsConfig, leave
-from rembert.runtime.together import joined
+from rembert.runtime.consensus import joined
 import jax
 say = lambda *text: print(*text, flush=True)
 """
@@ -21,16 +21,16 @@ AGREE = (
   + """
 with joined(HostsConfig()) as hosts:
   own = jax.process_index()
-  agreement = Agreement()
+  agreement = HostConsensus()
   # Turn by turn: nobody; host 1 alone; nobody; host 0 and host 2 different things.
   turns = [(), (1,), (), (0, 2)]
   for turn in turns:
-    wanted = Want.NOTHING
+    wanted = HostRequest.NOTHING
     if own in turn:
-      wanted = {0: Want.SAVE, 1: Want.STOP, 2: Want.PROFILE}[own]
+      wanted = {0: HostRequest.SAVE, 1: HostRequest.STOP, 2: HostRequest.PROFILE}[own]
     say('turn', int(agreement.exchange(wanted)))
-  late = agreement.exchange(Want.STOP if own == 2 else Want.NOTHING)
-  say('settled', int(late | agreement.exchange(Want.NOTHING)))
+  late = agreement.exchange(HostRequest.STOP if own == 2 else HostRequest.NOTHING)
+  say('settled', int(late | agreement.exchange(HostRequest.NOTHING)))
   say('total', hosts.total(np.arange(3) + own).tolist())
   with hosts.first_goes_first('work'):
     say('works at', time.time())
