@@ -862,7 +862,7 @@ MUTANTS = [
   ),
   Mutant(
     'temporary checkpoints that are switched off are saved after every step',
-    'rembert/checkpoint/save_schedule.py',
+    'rembert/checkpoint/manager.py',
     '0 < self._temporary_seconds <= now - self._last',
     'self._temporary_seconds <= now - self._last',
     area='training',
@@ -982,7 +982,7 @@ MUTANTS = [
   Mutant(
     'a checkpoint is taken for damaged when a run goes on with another dtype of the first moment',
     'rembert/checkpoint/manager.py',
-    'dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[checksums.leaf_name(path)][0])',
+    'dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[leaf_path(path)][0])',
     'dtype_of = lambda path, leaf: leaf.dtype',
     area='checkpoints',
   ),
@@ -1004,7 +1004,7 @@ MUTANTS = [
   Mutant(
     'an altered position of the batch source or altered meta data of a checkpoint is not noticed',
     'rembert/checkpoint/integrity.py',
-    'if checksums.of_json(items[name]) != number:',
+    'if json_checksum(items[name]) != number:',
     'if name not in items:',
     area='checkpoints',
     tests=('tests/checkpoint/test_integrity.py',),
@@ -1019,14 +1019,14 @@ MUTANTS = [
   ),
   Mutant(
     'the weights of a checksum begin anew in every chunk, so exchanged chunks of an array do not show',
-    'rembert/checkpoint/checksums.py',
+    'rembert/checkpoint/integrity.py',
     'shifted = weights[: len(chunk)] + np.uint32(2 * start % (1 << 32))',
     'shifted = weights[: len(chunk)]',
     area='checkpoints',
   ),
   Mutant(
     'the checksum of a JSON object depends on the order of its keys',
-    'rembert/checkpoint/checksums.py',
+    'rembert/checkpoint/integrity.py',
     'json.dumps(normal, sort_keys=True)',
     'json.dumps(normal)',
     area='checkpoints',

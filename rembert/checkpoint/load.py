@@ -1,9 +1,10 @@
 """Models in checkpoints of this project, read parameter by parameter and without their optimizer."""
 
+import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -12,8 +13,14 @@ import orbax.checkpoint as ocp
 from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from rembert.checkpoint import checksums, orbax_chatter
-from rembert.checkpoint.integrity import read_json_item, with_description, without_description
+from rembert.checkpoint.integrity import (
+  array_checksum,
+  leaves_by_path,
+  read_json_item,
+  with_description,
+  without_description,
+)
+from rembert.checkpoint.manager import silence_orbax
 from rembert.errors import UsageError, first_line
 from rembert.files import absolute
 from rembert.model.config import RemBertConfig
@@ -62,46 +69,50 @@ class SavedModel:
   @functools.cached_property
   def shapes(self) -> dict[str, tuple[int, ...]]:
     """Of all parameters, by path (`encoder/layers/…`)."""
-    return {path: tuple(leaf.shape) for path, leaf in self._metadata.items()}
+    return {path: tuple(leaf.shape) for path, leaf in self._leaves.items()}
 
   @functools.cached_property
-  def _metadata(self) -> dict:
-    with _as_usage_error(self.folder):
-      metadata = ocp.PyTreeCheckpointer().metadata(self.folder / 'state')
-      tree = metadata.item_metadata.tree if hasattr(metadata, 'item_metadata') else metadata
-      return flatten_dict(tree['params'], sep='/')
+  def _leaves(self) -> dict:
+    with _usage_errors(self.folder):
+      return flatten_dict(_metadata(self.folder)['params'], sep='/')
 
   def read(self, path: str) -> np.ndarray:
     """One parameter, float32, whole, whatever devices it was saved from; UsageError if it is not what was saved."""
-    leaf = self._metadata[path]
+    leaf = self._leaves[path]
     item = unflatten_dict({f'params/{path}': jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)}, sep='/')
-    how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), item)
-    with _as_usage_error(self.folder):
-      restored = ocp.PyTreeCheckpointer().restore(
-        self.folder / 'state', args=ocp.args.PyTreeRestore(item=item, restore_args=how, partial_restore=True)
-      )
+    with _usage_errors(self.folder):
+      restored = _read_arrays(self.folder, item, item=item, partial_restore=True)
       parameter = flatten_dict(restored, sep='/')[f'params/{path}']
       described = self.arrays.get(f'params/{path}')
-      if described is not None and described[2] != checksums.of_array(parameter):
+      if described is not None and described[2] != array_checksum(parameter):
         raise ValueError(f'{path} is not as it was saved')
     return parameter.astype(np.float32, copy=False)
 
 
-class _as_usage_error:
+def _metadata(folder: epath.Path) -> Any:
+  """The state as a tree of what Orbax knows of each array."""
+  metadata = ocp.PyTreeCheckpointer().metadata(folder / 'state')
+  return metadata.item_metadata.tree if hasattr(metadata, 'item_metadata') else metadata
+
+
+def _read_arrays(folder: epath.Path, tree: Any, **options) -> Any:
+  """The arrays of a state that stand in `tree`, as NumPy."""
+  as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
+  return ocp.PyTreeCheckpointer().restore(
+    folder / 'state', args=ocp.args.PyTreeRestore(restore_args=as_numpy, **options)
+  )
+
+
+@contextlib.contextmanager
+def _usage_errors(folder: epath.Path) -> Iterator[None]:
   """Orbax and TensorStore raise types of their own."""
-
-  def __init__(self, folder: epath.Path):
-    self._folder = folder
-
-  def __enter__(self):
-    orbax_chatter.silence()
-
-  def __exit__(self, _, error, __):
-    if isinstance(error, Exception):
-      reason = first_line(error)
-      raise UsageError(
-        f'a checkpoint cannot be read: {reason}', where=str(self._folder), fix='try an earlier step'
-      ) from error
+  silence_orbax()
+  try:
+    yield
+  except Exception as error:
+    raise UsageError(
+      f'a checkpoint cannot be read: {first_line(error)}', where=str(folder), fix='try an earlier step'
+    ) from error
 
 
 def find_checkpoint(path: epath.PathLike, step: int | None = None) -> epath.Path | None:
@@ -133,7 +144,7 @@ def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
       'no checkpoint', where=str(path), fix='name a workdir with checkpoints/, or a folder of Hugging Face'
     )
   folder = absolute(folder)
-  with _as_usage_error(folder):
+  with _usage_errors(folder):
     meta, arrays = without_description(read_json_item(folder, 'meta'))
   fields = {field.name for field in dataclasses.fields(RemBertConfig)}
   config = RemBertConfig(**{name: meta[f'{_MODEL}.{name}'] for name in fields if f'{_MODEL}.{name}' in meta})
@@ -154,20 +165,13 @@ def altered_arrays(folder: epath.Path) -> list[str]:
   Whatever Orbax and TensorStore raise for a file that is not theirs is passed on.
   """
   folder = absolute(folder)
-  orbax_chatter.silence()
+  silence_orbax()
   _, described = without_description(read_json_item(folder, 'meta'))
   if not described:
     return []
-  metadata = ocp.PyTreeCheckpointer().metadata(folder / 'state')
-  tree = metadata.item_metadata.tree if hasattr(metadata, 'item_metadata') else metadata
-  how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
-  state = ocp.PyTreeCheckpointer().restore(folder / 'state', args=ocp.args.PyTreeRestore(restore_args=how))
-  leaves = {checksums.leaf_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
-  return [
-    name
-    for name, (_, _, number) in described.items()
-    if name not in leaves or checksums.of_array(np.asarray(leaves[name])) != number
-  ]
+  leaves = leaves_by_path(_read_arrays(folder, _metadata(folder)))
+  is_altered = lambda name, number: name not in leaves or array_checksum(np.asarray(leaves[name])) != number
+  return [name for name, (_, _, number) in described.items() if is_altered(name, number)]
 
 
 def config_meta(name: str, config: Any, fields: Sequence[str] | None = None) -> dict:
@@ -223,7 +227,7 @@ def save_model(
   """
   workdir = epath.Path(workdir)
   folder = absolute(workdir / 'checkpoints')
-  orbax_chatter.silence()
+  silence_orbax()
   meta = {**config_meta(_MODEL, config), 'head': head, 'labels': list(labels), **facts}
   state = {'step': np.zeros((), np.int32), 'params': unflatten_dict(dict(leaves), sep='/')}
   # In small pieces: written whole, arrays and their compressed copies would be in memory three times.

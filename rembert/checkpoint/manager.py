@@ -1,6 +1,8 @@
-"""Checkpoints with Orbax: written in the background, visible only when whole, checked when they are read."""
+"""Checkpoints with Orbax: when they are due, written in the background, visible only when whole, checked when read."""
 
 import dataclasses
+import logging
+import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -11,14 +13,15 @@ from etils import epath
 from jax.experimental import multihost_utils
 from orbax.checkpoint import checkpoint_managers as policies
 
-from rembert.checkpoint import checksums, orbax_chatter
 from rembert.checkpoint.integrity import (
   Description,
   describe,
   in_one_line,
-  is_damage,
+  is_corruption,
+  leaf_path,
   refuse_other_state,
   shapes,
+  tree_checksums,
   with_description,
 )
 from rembert.errors import RunError, UsageError
@@ -32,20 +35,40 @@ Read = TypeVar('Read')
 
 
 @dataclasses.dataclass(frozen=True)
-class Restored:
-  """A checkpoint in memory.
+class Restored(Description):
+  """A checkpoint in memory; `state` is sharded as the target said."""
 
-  Attributes:
-    step: updates made when it was saved.
-    state: sharded as the target said.
-    data: see `Description`.
-    meta: see `Description`.
+  state: TrainState
+
+
+class SaveSchedule:
+  """Permanent checkpoints by steps, temporary ones by the clock. No I/O, and no clock of its own.
+
+  Which steps are permanent is known to every host. Whether the time has come for a temporary one is asked of process 0
+  alone and sent to the others: clocks differ between hosts, and a save that only some of them begin never ends.
+
+  Args:
+    steps: updates in all; the last is permanent.
+    every: steps between permanent checkpoints.
+    temporary_seconds: time without a checkpoint after which a temporary one is due; 0 for none.
+    now: seconds of a clock that does not go back, as in all methods.
   """
 
-  step: int
-  state: TrainState
-  data: dict
-  meta: dict
+  def __init__(self, *, steps: int, every: int, temporary_seconds: float, now: float):
+    self._steps, self._every, self._temporary_seconds = steps, every, temporary_seconds
+    self._last = now
+
+  def is_permanent(self, step: int) -> bool:
+    """Whether the checkpoint of this step is one to keep; all others are temporary."""
+    return step == self._steps or step % self._every == 0
+
+  def is_due(self, step: int, now: float) -> bool:
+    """Whether to save after this step."""
+    return self.is_permanent(step) or 0 < self._temporary_seconds <= now - self._last
+
+  def saved(self, now: float) -> None:
+    """A checkpoint has been begun: the time to the next temporary one starts anew."""
+    self._last = now
 
 
 @dataclasses.dataclass
@@ -76,7 +99,7 @@ class Checkpoints:
     directory: of the checkpoints, local or in a bucket.
     keep: how many of the newest permanent ones stay.
     keep_every: permanent ones at multiples of this step stay for ever; 0 for none.
-    say: told, in one line, of a checkpoint that is damaged.
+    say: told, in one line, of a corrupt checkpoint.
   """
 
   def __init__(
@@ -84,7 +107,7 @@ class Checkpoints:
   ):
     self.directory = absolute(directory)
     self._say = say
-    orbax_chatter.silence()
+    silence_orbax()
     self._temporary: set[int] = set()
     options = ocp.CheckpointManagerOptions(
       preservation_policy=_Preservation(keep, keep_every, self._temporary),
@@ -100,25 +123,25 @@ class Checkpoints:
   # --- what there is ---------------------------------------------------------
 
   def latest_step(self) -> int | None:
-    """Step of the newest checkpoint, damaged or not, or None."""
+    """Step of the newest checkpoint, corrupt or not, or None."""
     return self._manager.latest_step()
 
   def newest(self) -> Description | None:
-    """The newest checkpoint that can describe itself, or None if there never was one; damaged ones are put aside.
+    """The newest checkpoint that can describe itself, or None if there never was one; corrupt ones are put aside.
 
     Raises:
       RunError: there were checkpoints, and none is whole; or they cannot be reached.
     """
-    return self._first_whole(lambda step: describe(self.directory / str(step)))
+    return self._first_whole(lambda step: describe(self.directory / str(step)), lambda found: '')
 
-  def _first_whole(self, read: Callable[[int], Read], check: Callable[[Read], str] = lambda found: '') -> Read | None:
+  def _first_whole(self, read: Callable[[int], Read], check: Callable[[Read], str]) -> Read | None:
     damaged = []
     while (step := self.latest_step()) is not None:
       found, reason = self._agreed(step, read, check)
       if not reason:
         return found
       damaged.append(f'{step} ({reason})')
-      self._put_aside(step, reason)
+      self._quarantine(step, reason)
     try:
       left = sorted(path.name for path in self.directory.iterdir() if path.name.startswith(_DAMAGED))
     except FileNotFoundError:  # a bucket knows no empty folders
@@ -134,13 +157,11 @@ class Checkpoints:
       )
     return None
 
-  def _agreed(
-    self, step: int, read: Callable[[int], Read], check: Callable[[Read], str] = lambda found: ''
-  ) -> tuple[Read | None, str]:
-    """What was read, and what is wrong with it: damage that one host sees is damage for all.
+  def _agreed(self, step: int, read: Callable[[int], Read], check: Callable[[Read], str]) -> tuple[Read | None, str]:
+    """What was read, and what is wrong with it: corruption that one host sees holds for all.
 
-    Hosts read by themselves, and tell each other how it went; then all of them check together. Both is done a second
-    time where it fails, since a checkpoint must not be given up for a hiccup of the storage.
+    Hosts read by themselves, and tell each other how it went; then all of them check together. Both is tried twice,
+    since a checkpoint must not be given up for a hiccup of the storage.
     """
     for _ in range(2):
       found, error = None, None
@@ -156,7 +177,7 @@ class Checkpoints:
         break
     if verdict == _MISUSED and isinstance(error, UsageError):
       raise error
-    if verdict in (_OUT_OF_REACH, _MISUSED):
+    if verdict in (_UNREACHABLE, _MISUSED):
       raise RunError(
         f'checkpoint {step} cannot be read: {reason}',
         where=str(self.directory),
@@ -164,7 +185,7 @@ class Checkpoints:
       )
     return None, reason
 
-  def _put_aside(self, step: int, reason: str) -> None:
+  def _quarantine(self, step: int, reason: str) -> None:
     names = (f'{_DAMAGED}{step}{suffix}' for suffix in ('', *(f'-{number}' for number in range(2, 1000))))
     name = next(name for name in names if not (self.directory / name).exists())
     _of_all_processes(0)  # all have looked, and found the same name
@@ -180,7 +201,7 @@ class Checkpoints:
   def _is_temporary(self, step: int) -> bool:
     try:
       return describe(self.directory / str(step)).is_temporary
-    except Exception:  # damaged: told when it is restored, not when it is counted
+    except Exception:  # corrupt: told when it is restored, not when it is counted
       return False
 
   # --- restoring -------------------------------------------------------------
@@ -188,7 +209,7 @@ class Checkpoints:
   def restore_newest(self, target: TrainState) -> Restored | None:
     """The newest whole checkpoint in the shapes, dtypes and shardings of `target`, whatever mesh it was saved from.
 
-    Damaged ones are put aside under another name and the one before is taken, with a line that says so.
+    Corrupt ones are put aside under another name and the one before is taken, with a line that says so.
 
     Raises:
       RunError: there were checkpoints, and none is whole; or they cannot be reached.
@@ -198,7 +219,7 @@ class Checkpoints:
     return found and _restored(*found, target)
 
   def restore(self, step: int, target: TrainState) -> Restored:
-    """The checkpoint of one step; RunError if it is damaged. See `restore_newest`."""
+    """The checkpoint of one step; RunError if it is corrupt. See `restore_newest`."""
     found, reason = self._agreed(step, lambda step: self._read(step, target), _what_differs)
     if reason:
       raise RunError(f'checkpoint {step} is damaged: {reason}', where=str(self.directory), fix='take the one before')
@@ -211,11 +232,11 @@ class Checkpoints:
     arrays = description.arrays
     if arrays is not None:
       refuse_other_state(arrays, shapes(fields), folder)
-    dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[checksums.leaf_name(path)][0])
+    dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[leaf_path(path)][0])
     as_saved = jax.tree_util.tree_map_with_path(
       lambda path, leaf: jax.ShapeDtypeStruct(leaf.shape, dtype_of(path, leaf), sharding=leaf.sharding), fields
     )
-    # Not by way of the manager: it ends with a barrier that a host which meets damage would never reach.
+    # Not by way of the manager: it ends with a barrier that a host which meets corruption would never reach.
     handler = ocp.StandardCheckpointHandler()
     state = handler.restore(folder / 'state', args=ocp.args.StandardRestore(as_saved))
     handler.close()
@@ -263,15 +284,14 @@ def _what_differs(found: tuple[Description, dict]) -> str:
   description, state = found
   if description.arrays is None:
     return ''
-  sums = checksums.of_tree(state)
+  sums = tree_checksums(state)
   differing = [name for name, number in sums.items() if description.arrays[name][2] != number]
   return f'{len(differing)} array(s) are not as they were saved, {differing[0]} for one' if differing else ''
 
 
 def _restored(description: Description, state: dict, target: TrainState) -> Restored:
   cast = lambda leaf, wanted: leaf if leaf.dtype == wanted.dtype else leaf.astype(wanted.dtype)
-  state = TrainState(**jax.tree.map(cast, state, _fields(target)))
-  return Restored(step=description.step, state=state, data=description.data, meta=description.meta)
+  return Restored(**vars(description), state=TrainState(**jax.tree.map(cast, state, _fields(target))))
 
 
 def _fields(state: TrainState) -> dict:
@@ -279,7 +299,7 @@ def _fields(state: TrainState) -> dict:
   return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
 
 
-_WELL, _DAMAGED_HERE, _OUT_OF_REACH, _MISUSED = range(4)
+_WELL, _CORRUPT, _UNREACHABLE, _MISUSED = range(4)
 
 
 def _severity(error: Exception | None) -> int:
@@ -287,7 +307,7 @@ def _severity(error: Exception | None) -> int:
     return _WELL
   if isinstance(error, UsageError):
     return _MISUSED
-  return _DAMAGED_HERE if is_damage(error) else _OUT_OF_REACH
+  return _CORRUPT if is_corruption(error) else _UNREACHABLE
 
 
 def _of_all_processes(verdict: int) -> int:
@@ -295,3 +315,16 @@ def _of_all_processes(verdict: int) -> int:
   if jax.process_count() == 1:
     return verdict
   return int(np.max(multihost_utils.process_allgather(np.int32(verdict))))
+
+
+# When one array cannot be read or written, all others that were under way are told so, each to nobody.
+_REPEATED = ('Event loop is closed', 'Encountered error while reading array index')
+
+
+def silence_orbax() -> None:
+  """Lets only exceptions of Orbax and TensorStore through: they narrate every file, and repeat a failure per array."""
+  for name in ('absl', 'asyncio'):
+    logging.getLogger(name).setLevel(logging.CRITICAL)
+  sys.unraisablehook = lambda unraisable: (
+    None if str(unraisable.exc_value).startswith(_REPEATED) else sys.__unraisablehook__(unraisable)
+  )

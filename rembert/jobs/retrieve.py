@@ -18,7 +18,7 @@ from typing import Any
 from etils import epath
 from flax import nnx
 
-from rembert.checkpoint import checksums
+from rembert.checkpoint.integrity import json_checksum, tree_checksums
 from rembert.data.sentence_rows import BATCH_SIZE
 from rembert.data.text import TextEncoder
 from rembert.errors import UsageError
@@ -93,8 +93,8 @@ def run(
   layer = layer_of(config, model.config.num_hidden_layers)
   languages = chosen_languages(task, folder, config)
   made_of = {
-    'model': checksums.of_json(checksums.of_tree(nnx.state(model.encoder, nnx.Param))),
-    'architecture': checksums.of_json(dataclasses.asdict(model.config)),
+    'model': json_checksum(tree_checksums(nnx.state(model.encoder, nnx.Param))),
+    'architecture': json_checksum(dataclasses.asdict(model.config)),
     'vocabulary': _digest_of_pieces(encoder),
     'layer': layer,
   }

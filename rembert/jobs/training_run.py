@@ -9,8 +9,7 @@ import jax
 from etils import epath
 
 from rembert.aot.flops import heap_bytes
-from rembert.checkpoint.manager import Checkpoints
-from rembert.checkpoint.save_schedule import SaveSchedule
+from rembert.checkpoint.manager import Checkpoints, SaveSchedule
 from rembert.errors import RunError
 from rembert.files import write_whole
 from rembert.jobs import workdir as workdirs

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from etils import epath
 
-from rembert.checkpoint.integrity import Damaged, read_json_item
+from rembert.checkpoint.integrity import Corrupt, read_json_item
 from rembert.errors import UsageError
 from rembert.jobs.xtreme_table import NAMES
 from rembert.model.config import RemBertConfig
@@ -330,7 +330,7 @@ def _newest_meta(checkpoints: epath.Path) -> dict[str, Any]:
   for step in steps:
     try:
       return read_json_item(checkpoints / str(step), 'meta')
-    except (Damaged, OSError):
+    except (Corrupt, OSError):
       continue
   return {}
 

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rembert.checkpoint.checksums import leaf_name
 from rembert.errors import UsageError
 
 MU_DTYPES = ('float32', 'bfloat16')
@@ -164,7 +163,7 @@ def frozen_parameters(config: OptimizerConfig, params: optax.Params) -> optax.Pa
   """Tree of bools: which parameters are frozen as a whole. Layers are stacked: see `freeze` for the bottom ones."""
 
   def is_frozen(path, leaf):
-    name = leaf_name(path)
+    name = jax.tree_util.keystr(path, simple=True, separator='/')
     if f'{name}/'.startswith('encoder/embeddings/'):
       return config.freeze_embeddings
     if name.startswith('encoder/layers/'):

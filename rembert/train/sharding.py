@@ -10,7 +10,6 @@ import optax
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from rembert.checkpoint.checksums import leaf_name
 from rembert.errors import UsageError
 from rembert.model.partitioning import MESH_AXES, partition_spec
 
@@ -109,7 +108,7 @@ def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
           fix = f'RemBertConfig.pad_vocab_to_multiple_of = {128 * mesh.shape[mesh_axis]}'
         raise UsageError(
           f'{dimension} ({name}) does not divide over {mesh.shape[mesh_axis]} devices of the `{mesh_axis}` axis',
-          where=f'parameter {leaf_name(path)}, mesh.{mesh_axis}',
+          where=f'parameter {jax.tree_util.keystr(path, simple=True, separator="/")}, mesh.{mesh_axis}',
           fix=fix,
         )
     return NamedSharding(mesh, spec)
