@@ -28,8 +28,8 @@ from rembert.model.config import Execution, RemBertConfig
 from rembert.paper import PaperFigures
 from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.xla import HardwareConfig
+from rembert.tracking.metric_writers import TrackingConfig
 from rembert.tracking.profiler import ProfileConfig
-from rembert.tracking.wandb_writer import TrackingConfig
 from rembert.train.anomaly_detection import GuardsConfig
 from rembert.train.optimizer import OptimizerConfig
 from rembert.train.sharding import MeshConfig

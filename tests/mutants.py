@@ -820,7 +820,7 @@ MUTANTS = [
   ),
   Mutant(
     'the evaluation loss over all languages is the mean of the means of the languages',
-    'rembert/train/evaluation.py',
+    'rembert/train/metrics.py',
     "'eval/loss': totals.loss.sum() / weight",
     "'eval/loss': (totals.loss / np.maximum(totals.weight, 1)).mean()",
     area='training',
@@ -834,7 +834,7 @@ MUTANTS = [
   ),
   Mutant(
     'the sums of an interval that are handed to a checkpoint go on changing after it was begun',
-    'rembert/train/meter.py',
+    'rembert/train/metrics.py',
     'return dict(self._sums)',
     'return self._sums',
     area='training',

@@ -68,7 +68,7 @@ def masked_accuracy(
   """Each language that has rows, sorted by code, and all of them together.
 
   Args:
-    sums: of `rembert.train.evaluation.language_sums`, [languages] each.
+    sums: of `rembert.train.metrics.language_sums`, [languages] each.
     targets: of the same batches.
     languages: codes, in the order of the sums.
 

@@ -19,8 +19,8 @@ from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.xla import HardwareConfig
 from rembert.tracking.console import Console, human_bytes, human_duration
 from rembert.tracking.goodput import Account
+from rembert.tracking.metric_writers import TrackingConfig
 from rembert.tracking.profiler import ProfileConfig
-from rembert.tracking.wandb_writer import TrackingConfig
 from rembert.train import sharding, state
 from rembert.train.anomaly_detection import GuardsConfig
 from rembert.train.optimizer import OptimizerConfig, make_optimizer

@@ -17,8 +17,8 @@ from rembert.jobs.finetune_options import FinetuneOptions, JudgeConfig
 from rembert.model.config import Execution, RemBertConfig
 from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.xla import HardwareConfig
+from rembert.tracking.metric_writers import TrackingConfig
 from rembert.tracking.profiler import ProfileConfig
-from rembert.tracking.wandb_writer import TrackingConfig
 from rembert.train import sharding
 from rembert.train.anomaly_detection import GuardsConfig
 from rembert.train.optimizer import OptimizerConfig

@@ -33,7 +33,7 @@ from rembert.tracking.console import Console
 from rembert.tracking.goodput import account, read_sessions
 from rembert.tracking.metric_writers import read_jsonl
 from rembert.train import sharding
-from rembert.train.evaluation import evaluate, piece_counts, unigram_entropy
+from rembert.train.metrics import evaluate, piece_counts, unigram_entropy
 from rembert.train.step import make_eval_step
 
 

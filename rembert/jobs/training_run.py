@@ -24,16 +24,23 @@ from rembert.runtime.signals import StopSignal
 from rembert.runtime.xla import HardwareConfig
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import Goodput
-from rembert.tracking.metric_writers import JsonlTracker, Metrics, TensorBoardTracker, Trackers, read_jsonl
+from rembert.tracking.metric_writers import (
+  JsonlTracker,
+  Metrics,
+  TensorBoardTracker,
+  Trackers,
+  TrackingConfig,
+  WandbTracker,
+  read_jsonl,
+)
 from rembert.tracking.profiler import ProfileConfig, Profiler
-from rembert.tracking.wandb_writer import TrackingConfig, WandbTracker
 from rembert.tracking.watchdog import Watchdog
 from rembert.train.anomaly_detection import GuardsConfig, LossGuard
-from rembert.train.meter import Meter
+from rembert.train.metrics import Meter
 from rembert.train.optimizer import OptimizerConfig, learning_rate_schedule
 from rembert.train.sharding import MeshConfig
 from rembert.train.state import Trainable, TrainState
-from rembert.train.trainer import Loop, Numbers, Position, TrainConfig, Watchers
+from rembert.train.trainer import Numbers, Position, TrainConfig, Trainer, Watchers
 
 
 class StartConfig(Protocol):
@@ -164,9 +171,9 @@ def run_loop(
   Args:
     config: of the job.
     position: where to begin.
-    batches: see `Loop.run`.
+    batches: see `Trainer.run`.
     train_step: the compiled update.
-    evaluate: see `Loop`.
+    evaluate: see `Trainer`.
     identity: what goes into the description of every checkpoint.
     checkpoints: of the workdir.
     workdir: where metrics, pictures, profiles and stacks go.
@@ -223,7 +230,7 @@ def run_loop(
       schedule.saved(time.monotonic())
 
     # --- loop ------------------------------------------------------------------
-    loop = Loop(
+    loop = Trainer(
       train,
       config.guards,
       position,

@@ -15,7 +15,7 @@ from rembert.tracking.metric_writers import Metrics, Tracker
 from rembert.tracking.profiler import Profiler
 from rembert.tracking.watchdog import Watchdog
 from rembert.train.anomaly_detection import GuardsConfig, LossGuard, StepTimes
-from rembert.train.meter import Meter, Stopwatch
+from rembert.train.metrics import Meter, Stopwatch
 from rembert.train.state import TrainState
 from rembert.train.step import StepMetrics
 
@@ -139,56 +139,49 @@ class Watchers:
   profiler: Profiler
 
 
-class Loop:
+@dataclasses.dataclass
+class Trainer:
   """Steps, and between them: metrics, evaluations, checkpoints, and a look at whether to stop.
 
   Every host runs the same loop. What they do together (steps, evaluations, saves, the end) follows from the step number
   or from their `HostConsensus`, never from a clock or a signal of one host.
 
   Attributes:
+    config: of the job.
+    guards: when to skip, warn and stop.
     position: where the run stands; the state in it is replaced, and the old one donated, by every step.
+    train_step: the compiled update.
+    evaluate: (params, is_stopped) to metrics, or None if stopped midway; None where there is nothing to evaluate on.
+    save: begins a checkpoint.
+    is_save_permanent: of a step, whether all hosts save after it, as they all know.
+    wants_to_save: of a step, whether this host's clock wants one after it; all hosts then do a step later.
+    learning_rate: of the update that follows as many as given.
+    numbers: for rates.
+    stop: set when this process is asked to end.
+    watchers: who is told.
     is_stopping: all hosts have agreed to end before the last step.
   """
 
-  def __init__(
-    self,
-    config: TrainConfig,
-    guards: GuardsConfig,
-    position: Position,
-    *,
-    train_step: Callable[[TrainState, dict], tuple[TrainState, StepMetrics]],
-    evaluate: Callable[[dict, Callable[[], bool]], Metrics | None] | None,
-    save: Callable[[Position], None],
-    is_save_permanent: Callable[[int], bool],
-    wants_to_save: Callable[[int], bool],
-    learning_rate: Callable[[int], jax.Array],
-    numbers: Numbers,
-    stop: StopSignal,
-    watchers: Watchers,
-  ):
-    """
-    Args:
-      config: of the job.
-      guards: when to skip, warn and stop.
-      position: where to begin.
-      train_step: the compiled update.
-      evaluate: (params, is_stopped) to metrics, or None if stopped midway; None where there is nothing to evaluate on.
-      save: begins a checkpoint.
-      is_save_permanent: of a step, whether all hosts save after it, as they all know.
-      wants_to_save: of a step, whether this host's clock wants one after it; all hosts then do a step later.
-      learning_rate: of the update that follows as many as given.
-      numbers: for rates.
-      stop: set when this process is asked to end.
-      watchers: who is told.
-    """
-    self.position, self.is_stopping = position, False
-    self._config, self._train_step, self._evaluate, self._save = config, train_step, evaluate, save
-    self._is_save_permanent, self._wants_to_save = is_save_permanent, wants_to_save
-    self._learning_rate, self._numbers, self._stop, self._watchers = learning_rate, numbers, stop, watchers
-    self._agreement, self._decided = HostConsensus(), HostRequest.NOTHING
-    self._step_times = StepTimes(guards)
+  config: TrainConfig
+  guards: GuardsConfig
+  position: Position
+  _: dataclasses.KW_ONLY
+  train_step: Callable[[TrainState, dict], tuple[TrainState, StepMetrics]]
+  evaluate: Callable[[dict, Callable[[], bool]], Metrics | None] | None
+  save: Callable[[Position], None]
+  is_save_permanent: Callable[[int], bool]
+  wants_to_save: Callable[[int], bool]
+  learning_rate: Callable[[int], jax.Array]
+  numbers: Numbers
+  stop: StopSignal
+  watchers: Watchers
+  is_stopping: bool = dataclasses.field(default=False, init=False)
+
+  def __post_init__(self):
+    self._consensus, self._decided = HostConsensus(), HostRequest.NOTHING
+    self._step_times = StepTimes(self.guards)
     self._pending: tuple[int, StepMetrics] | None = None
-    self._saved_step: int | None = position.step if position.step else None
+    self._saved_step: int | None = self.position.step or None
 
   def run(self, batches: Iterator[tuple[dict, dict]]) -> None:
     """Trains until the last step, or until all hosts agree to stop; what has been made is saved.
@@ -196,23 +189,21 @@ class Loop:
     Args:
       batches: sharded batches, each with where the source stands after it.
     """
-    position, watchers = self.position, self._watchers
+    position, watchers = self.position, self.watchers
     begun = position.step
     watchers.goodput.begin(begun)
     watch = Stopwatch()
     if position.is_evaluation_due:
       self._run_evaluation()
       watch.read()
-    while position.step < self._config.steps and not self.is_stopping:
+    while position.step < self.config.steps and not self.is_stopping:
       seconds_waiting = self._make_step(batches)
       step = position.step
-      is_last = step == self._config.steps
-      position.is_evaluation_due = self._evaluate is not None and (
-        is_last or _is_multiple(step, self._config.eval_every)
-      )
+      is_last, every = step == self.config.steps, self.config.eval_every
+      position.is_evaluation_due = self.evaluate is not None and (is_last or (every > 0 and step % every == 0))
       self._exchange(self._wanted())
-      is_save_due = self._is_save_permanent(step) or HostRequest.SAVE in self._decided
-      is_log_due = step % self._config.log_every == 0
+      is_save_due = self.is_save_permanent(step) or HostRequest.SAVE in self._decided
+      is_log_due = step % self.config.log_every == 0
       if is_log_due or is_save_due or position.is_evaluation_due or self.is_stopping:
         self._take_metrics()
       seconds = watch.read()
@@ -234,7 +225,7 @@ class Loop:
 
   def _make_step(self, batches: Iterator[tuple[dict, dict]]) -> float:
     """One update; returns the seconds that went by waiting for its batch."""
-    position, watchers = self.position, self._watchers
+    position, watchers = self.position, self.watchers
     upcoming = position.step + 1
     watchers.watchdog.beat(f'step {upcoming}')
     self._say(watchers.profiler.before_step(upcoming, is_wanted=self._consume(HostRequest.PROFILE)))
@@ -242,7 +233,7 @@ class Loop:
     with watchers.goodput.activity('data wait'):
       batch, position.data = next(batches)
     seconds_waiting = waiting.read()
-    position.state, metrics = self._train_step(position.state, batch)
+    position.state, metrics = self.train_step(position.state, batch)
     position.step = upcoming
     # The metrics of the step before: by now they are there, and the device is never kept waiting for the host.
     self._take_metrics()
@@ -263,45 +254,50 @@ class Loop:
   def _log(self) -> None:
     position, guard = self.position, self.position.guard
     # A skipped update is a step of the run, not of the schedule.
-    learning_rate = self._learning_rate(position.step - 1 - guard.skipped)
-    row = position.meter.interval(**dataclasses.asdict(self._numbers)) | {'learning_rate': float(learning_rate)}
+    learning_rate = self.learning_rate(position.step - 1 - guard.skipped)
+    row = position.meter.interval(**dataclasses.asdict(self.numbers)) | {'learning_rate': float(learning_rate)}
     row |= {'skipped_updates': guard.skipped, 'loss_spikes': guard.spikes}
-    self._watchers.trackers.log(row, step=position.step)
-    self._watchers.progress.metrics(position.step, row)
+    self.watchers.trackers.log(row, step=position.step)
+    self.watchers.progress.metrics(position.step, row)
 
   def _run_evaluation(self) -> None:
     """Evaluates; if that is cut short, it stays due."""
-    position, watchers = self.position, self._watchers
+    position, watchers = self.position, self.watchers
 
     def is_stopped() -> bool:
       watchers.watchdog.beat(f'the evaluation at step {position.step}')
-      self._exchange(HostRequest.STOP if self._stop.requested else HostRequest.NOTHING)
+      self._exchange(self._stop_request())
       return self.is_stopping
 
     with watchers.goodput.activity('evaluation'):
-      metrics = self._evaluate(position.state.params, is_stopped)
+      metrics = self.evaluate(position.state.params, is_stopped)
       if metrics is not None:
         watchers.trackers.log(metrics, step=position.step)
         watchers.progress.evaluation(position.step, metrics)
         position.is_evaluation_due = False
 
   def _begin_save(self) -> None:
-    self._watchers.watchdog.beat(f'the checkpoint of step {self.position.step}')
-    with self._watchers.goodput.activity('checkpoint'):
-      self._save(self.position)
+    self.watchers.watchdog.beat(f'the checkpoint of step {self.position.step}')
+    with self.watchers.goodput.activity('checkpoint'):
+      self.save(self.position)
     self._consume(HostRequest.SAVE)
     self._saved_step = self.position.step
 
   # --- what hosts agree on -------------------------------------------------------
 
+  def _stop_request(self) -> HostRequest:
+    return HostRequest.STOP if self.stop.requested else HostRequest.NOTHING
+
   def _wanted(self) -> HostRequest:
-    wanted = HostRequest.STOP if self._stop.requested else HostRequest.NOTHING
-    if self._wants_to_save(self.position.step):
+    wanted = self._stop_request()
+    if self.wants_to_save(self.position.step):
       wanted |= HostRequest.SAVE
-    return wanted | (HostRequest.PROFILE if self._watchers.profiler.is_wanted() else HostRequest.NOTHING)
+    if self.watchers.profiler.is_wanted():
+      wanted |= HostRequest.PROFILE
+    return wanted
 
   def _exchange(self, wanted: HostRequest) -> None:
-    self._decided |= self._agreement.exchange(wanted)
+    self._decided |= self._consensus.exchange(wanted)
     self.is_stopping = HostRequest.STOP in self._decided
 
   def _consume(self, want: HostRequest) -> bool:
@@ -311,8 +307,4 @@ class Loop:
 
   def _say(self, text: str | None) -> None:
     if text:
-      self._watchers.console.say(text)
-
-
-def _is_multiple(step: int, every: int) -> bool:
-  return every > 0 and step % every == 0
+      self.watchers.console.say(text)

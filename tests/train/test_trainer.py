@@ -10,19 +10,19 @@ import pytest
 from etils import epath
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_tracker import MemoryTracker
 
 from rembert.errors import RunError, UsageError
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import Goodput
-from rembert.tracking.metric_writers import MemoryTracker
 from rembert.tracking.profiler import ProfileConfig, Profiler
 from rembert.tracking.watchdog import Watchdog
 from rembert.train.anomaly_detection import GuardsConfig, LossGuard
 from rembert.train.losses import LossSums
-from rembert.train.meter import Meter
+from rembert.train.metrics import Meter
 from rembert.train.state import TrainState
 from rembert.train.step import StepMetrics
-from rembert.train.trainer import Loop, Numbers, Position, TrainConfig, Watchers
+from rembert.train.trainer import Numbers, Position, TrainConfig, Trainer, Watchers
 
 # --- the loop -------------------------------------------------------------------------------------
 
@@ -50,7 +50,7 @@ class Run:
     self.watchdog = Watchdog(0, folder)
     with self.console.training(position.step, self.config.steps) as progress:
       self.progress = progress
-    self.loop = Loop(
+    self.loop = Trainer(
       self.config,
       guards or GuardsConfig(),
       position,
@@ -165,13 +165,13 @@ def test_stopped_anywhere_it_saves_and_goes_on_as_if_it_had_not_been(tmp_path, a
 
 def test_an_evaluation_that_is_cut_short_is_made_first_thing_on_resuming(tmp_path):
   cut = Run(tmp_path)
-  evaluate = cut.loop._evaluate
+  evaluate = cut.loop.evaluate
 
   def stopped_in_the_middle(params, is_stopped):
     cut.stop.requested = 'SIGTERM'
     return evaluate(params, is_stopped)
 
-  cut.loop._evaluate = stopped_in_the_middle
+  cut.loop.evaluate = stopped_in_the_middle
   cut.run()
   assert cut.events == ['log 3', 'save 4']
   assert cut.saved[4].is_evaluation_due

@@ -13,7 +13,7 @@ from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.pretrain_data import open_data
 from rembert.runtime.signals import Stopped
 from rembert.train import sharding, state
-from rembert.train.evaluation import language_sums
+from rembert.train.metrics import language_sums
 from rembert.train.step import make_eval_step
 
 
