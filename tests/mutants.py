@@ -877,8 +877,8 @@ MUTANTS = [
   Mutant(
     'after one report the watchdog keeps its longer patience for good although there is progress again',
     'rembert/tracking/watchdog.py',
-    'patience, since = self._after, self._since',
-    'since = self._since',
+    'elapsed, patience = 0.0, self._after',
+    'elapsed = 0.0',
     area='training',
   ),
   Mutant(

@@ -20,17 +20,13 @@ _AT_A_TIME = 3
 Progress = Callable[[float, str], None]
 
 
-def _nobody_asks(fraction: float, note: str) -> None:
-  del fraction, note
-
-
 def sentence_vectors(
   model: LoadedModel,
   sentences: Sequence[Sequence[int]],
   *,
   layer: int | None = None,
   batch_size: int = BATCH_SIZE,
-  on_progress: Progress = _nobody_asks,
+  on_progress: Progress = lambda fraction, note: None,
 ) -> np.ndarray:
   """The mean of a layer over each sentence's pieces, without [CLS] and [SEP] (paper, A.9): float32 [N, H].
 
@@ -48,8 +44,7 @@ def sentence_vectors(
     UsageError: no such layer, ids outside the vocabulary, a sentence that is too long.
   """
   vectors_NxH = np.zeros((len(sentences), model.config.hidden_size), np.float32)
-  _fill(vectors_NxH, model, sentences, chosen_layer(model.config, layer), batch_size, on_progress)
-  return vectors_NxH
+  return _fill(vectors_NxH, model, sentences, chosen_layer(model.config, layer), batch_size, on_progress)
 
 
 def vectors_of_all_layers(
@@ -57,13 +52,12 @@ def vectors_of_all_layers(
   sentences: Sequence[Sequence[int]],
   *,
   batch_size: int = BATCH_SIZE,
-  on_progress: Progress = _nobody_asks,
+  on_progress: Progress = lambda fraction, note: None,
 ) -> np.ndarray:
   """The same of every layer, the projected embeddings first: float32 [L + 1, N, H]."""
   config = model.config
   vectors_LxNxH = np.zeros((config.num_hidden_layers + 1, len(sentences), config.hidden_size), np.float32)
-  _fill(vectors_LxNxH, model, sentences, None, batch_size, on_progress)
-  return vectors_LxNxH
+  return _fill(vectors_LxNxH, model, sentences, None, batch_size, on_progress)
 
 
 def _fill(
@@ -73,8 +67,8 @@ def _fill(
   layer: int | None,
   batch_size: int,
   on_progress: Progress,
-) -> None:
-  """Computes `vectors`, [N, H] or, without a layer, [L + 1, N, H]."""
+) -> np.ndarray:
+  """Computes `vectors`, [N, H] or, without a layer, [L + 1, N, H], in place; returns them."""
   graphdef, parameters = nnx.split(model.encoder)
   parameters = _with_kernels_in(model.encoder.execution.dtype, parameters)
   pad, longest = model.config.pad_token_id, model.config.max_position_embeddings
@@ -89,6 +83,7 @@ def _fill(
       vectors[..., row, :] = means[..., place, : len(row), :]
       done += len(row)
     on_progress(done / len(sentences), f'{done:,} of {len(sentences):,} sentences')
+  return vectors
 
 
 def _with_kernels_in(dtype: str, parameters: nnx.State) -> dict:
@@ -98,8 +93,7 @@ def _with_kernels_in(dtype: str, parameters: nnx.State) -> dict:
   """
   if platform() == 'cpu':
     return nnx.to_pure_dict(parameters)
-  is_kernel = lambda path: path[-1].key == 'kernel'
-  cast = lambda path, leaf: leaf.astype(dtype) if is_kernel(path) else leaf
+  cast = lambda path, leaf: leaf.astype(dtype) if path[-1].key == 'kernel' else leaf
   return jax.tree_util.tree_map_with_path(cast, nnx.to_pure_dict(parameters))
 
 
@@ -107,7 +101,7 @@ def _computed(
   batches: Iterator[SentenceBatch], compute: Callable[[SentenceBatch], np.ndarray]
 ) -> Iterator[tuple[SentenceBatch, np.ndarray]]:
   """Each batch with what is computed of it, in order, some at a time."""
-  under_way: collections.deque[tuple[SentenceBatch, concurrent.futures.Future]] = collections.deque()
+  under_way: collections.deque = collections.deque()
   with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME, 'sentences') as pool:
     for batch in batches:
       under_way.append((batch, pool.submit(compute, batch)))

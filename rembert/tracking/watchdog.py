@@ -1,13 +1,17 @@
 """Where a run stands when it stands still: the stacks of all threads, in the log and in a file."""
 
 import faulthandler
+import queue
 import sys
 import threading
 import time
+from typing import Any
 
 from etils import epath
 
 from rembert.files import is_remote
+
+_END = object()
 
 
 class Watchdog:
@@ -25,43 +29,35 @@ class Watchdog:
       name: of this process, in the report.
     """
     self._after, self._folder, self._name = after_seconds, epath.Path(folder), name
-    self._changed = threading.Condition()
-    self._doing: str | None = None
-    self._since = 0.0
-    self._is_closed = False
+    self._beats: queue.SimpleQueue = queue.SimpleQueue()
     if after_seconds:
       threading.Thread(target=self._watch, name='watchdog', daemon=True).start()
 
-  def beat(self, doing: str) -> None:
+  def beat(self, doing: str | None) -> None:
     """Progress: `doing` begins now."""
-    with self._changed:
-      self._doing, self._since = doing, time.monotonic()
-      self._changed.notify()
+    if self._after:
+      self._beats.put(doing)
 
   def rest(self) -> None:
     """Nothing is expected until the next `beat`."""
-    with self._changed:
-      self._doing = None
-      self._changed.notify()
+    self.beat(None)
 
   def close(self) -> None:
     """Ends the thread."""
-    with self._changed:
-      self._is_closed = True
-      self._changed.notify()
+    self._beats.put(_END)
 
   def _watch(self) -> None:
-    patience, since = self._after, 0.0
-    with self._changed:
-      while not self._is_closed:
-        if self._since != since:
-          patience, since = self._after, self._since
-        left = since + patience - time.monotonic() if self._doing else None
-        if left is None or left > 0:
-          self._changed.wait(left)
-          continue
-        self._report(self._doing, patience)
-        patience *= 2
+    doing: Any = None
+    elapsed, patience = 0.0, float(self._after)
+    while True:
+      try:
+        doing = self._beats.get(timeout=patience - elapsed if doing else None)
+        elapsed, patience = 0.0, self._after
+        if doing is _END:
+          return
+      except queue.Empty:
+        self._report(doing, patience)
+        elapsed, patience = patience, 2 * patience
 
   def _report(self, doing: str, seconds: float) -> None:
     print(f'rembert: {self._name} {doing} has been going on for {seconds:.0f} s; its threads:', file=sys.stderr)

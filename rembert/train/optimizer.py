@@ -149,11 +149,16 @@ def keep_first_moment_in(dtype: str, adam: optax.GradientTransformation) -> opta
   return optax.GradientTransformationExtraArgs(lambda params: in_dtype(adam.init(params), dtype), update)
 
 
+def _names(path: tuple) -> list[str]:
+  """A leaf's path in the tree of parameters: `encoder`, `layers`, …"""
+  return jax.tree_util.keystr(path, simple=True, separator='/').split('/')
+
+
 def decays(params: optax.Params) -> optax.Params:
   """Tree of bools: which parameters decay. All but LayerNorms and biases (the output bias included), as in BERT."""
 
   def is_decayed(path, _):
-    names = [str(getattr(key, 'key', key)) for key in path]
+    names = _names(path)
     return names[-1] != 'bias' and not any('norm' in name for name in names)
 
   return jax.tree_util.tree_map_with_path(is_decayed, params)
@@ -163,18 +168,18 @@ def frozen_parameters(config: OptimizerConfig, params: optax.Params) -> optax.Pa
   """Tree of bools: which parameters are frozen as a whole. Layers are stacked: see `freeze` for the bottom ones."""
 
   def is_frozen(path, leaf):
-    name = jax.tree_util.keystr(path, simple=True, separator='/')
-    if f'{name}/'.startswith('encoder/embeddings/'):
+    part = '/'.join(_names(path)[:2])
+    if part == 'encoder/embeddings':
       return config.freeze_embeddings
-    if name.startswith('encoder/layers/'):
+    if part == 'encoder/layers':
       return config.freeze_layers >= leaf.shape[0]
-    return name.startswith('encoder/projection/') and config.freeze_layers > 0
+    return part == 'encoder/projection' and config.freeze_layers > 0
 
   return jax.tree_util.tree_map_with_path(is_frozen, params)
 
 
 def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> optax.GradientTransformation:
-  """`optimizer` on what is not frozen; the rest gets no update, no decay, and no say in the clipping.
+  """`optimizer` on what is not frozen; the rest gets no update, no decay, and does not count in the clipping.
 
   What is frozen as a whole has no moments either. The bottom layers are slices of stacked arrays: their gradients are
   zero before the optimizer sees them, and so is their decay after.
@@ -182,22 +187,17 @@ def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> 
   if not config.freeze_embeddings and not config.freeze_layers:
     return optimizer
 
-  def without_bottom_layers(updates, state, params=None):
-    del params
+  def zeroed(path, leaf):
+    return leaf.at[: config.freeze_layers].set(0) if _names(path)[:2] == ['encoder', 'layers'] else leaf
 
-    def is_slice(path):
-      return [str(getattr(key, 'key', key)) for key in path[:2]] == ['encoder', 'layers']
-
-    zeroed = lambda path, leaf: leaf.at[: config.freeze_layers].set(0) if is_slice(path) else leaf
-    # Leaves that another part of the optimizer looks after are no arrays here.
-    return jax.tree_util.tree_map_with_path(zeroed, updates), state
-
-  bottom = optax.GradientTransformation(lambda params: optax.EmptyState(), without_bottom_layers)
-  label = lambda params: jax.tree.map(
-    lambda is_frozen: 'frozen' if is_frozen else 'trained', frozen_parameters(config, params)
-  )
+  # Leaves that another part of the optimizer looks after are no arrays here, and no leaves.
+  bottom = optax.stateless(lambda updates, params: jax.tree_util.tree_map_with_path(zeroed, updates))
+  label = lambda is_frozen: 'frozen' if is_frozen else 'trained'
   trained = optax.chain(bottom, optimizer, bottom)
-  return optax.partition({'trained': trained, 'frozen': optax.set_to_zero()}, label)
+  return optax.partition(
+    {'trained': trained, 'frozen': optax.set_to_zero()},
+    lambda params: jax.tree.map(label, frozen_parameters(config, params)),
+  )
 
 
 def make_optimizer(config: OptimizerConfig, total_steps: int) -> optax.GradientTransformationExtraArgs:
