@@ -72,16 +72,9 @@ class Collective:
   def wire_bytes(self) -> float:
     """Bytes that one device sends in a run, by the ring algorithms, which send the least."""
     size = self.groups.shape[1]
-    return (
-      self.operand_bytes
-      * {
-        'all-gather': size - 1,
-        'all-reduce': 2 * (size - 1) / size,
-        'reduce-scatter': (size - 1) / size,
-        'all-to-all': (size - 1) / size,
-        'collective-permute': 1,
-      }[self.kind]
-    )
+    share = (size - 1) / size
+    times = {'all-gather': size - 1, 'all-reduce': 2 * share, 'collective-permute': 1}
+    return self.operand_bytes * times.get(self.kind, share)
 
 
 class Program:
@@ -160,9 +153,8 @@ class Program:
     condition = self.computations[_called(loop, 'condition')[0]]
     root = _root(condition)
     # JAX's loops count from 0 to a constant.
-    bounds = [
-      condition[name].literal for name in root.operands if name in condition and condition[name].opcode == 'constant'
-    ]
+    operands = [condition[name] for name in root.operands if name in condition]
+    bounds = [operand.literal for operand in operands if operand.opcode == 'constant']
     if len(bounds) == 1 and ('direction=LT' in root.attributes or root.opcode == 'fusion'):
       return int(bounds[0])
     raise ValueError(f'loop {loop.name} does not say how often it runs')
@@ -177,9 +169,8 @@ class Program:
     opcode = instruction.opcode
     operands = [computation[name] for name in instruction.operands if name in computation]
     written = sum(instruction.hbm_bytes)
-    if opcode in _FREE or opcode.endswith('-done') or opcode == 'async-start':
-      return 0
-    if 'custom_call_target="AllocateBuffer"' in instruction.attributes:
+    is_allocation = 'custom_call_target="AllocateBuffer"' in instruction.attributes
+    if opcode in _FREE or opcode.endswith('-done') or opcode == 'async-start' or is_allocation:
       return 0
     if opcode == 'fusion':
       return self._fusion_traffic(instruction, operands)
@@ -198,9 +189,7 @@ class Program:
     inner = self.computations[_called(fusion, 'calls')[0]]
     read = 0.0
     for number, operand in enumerate(operands):
-      whole = sum(operand.hbm_bytes)
-      parts = self._parts_read(inner, number)
-      read += whole if parts is None else min(whole, parts)
+      read += min(sum(operand.hbm_bytes), self._parts_read(inner, number))
     root = _root(inner)
     results = [inner.get(name) for name in root.operands] if root.opcode == 'tuple' else [root]
     if len(results) != len(fusion.hbm_bytes):
@@ -209,30 +198,25 @@ class Program:
       min(whole, self._part_written(inner, result)) for result, whole in zip(results, fusion.hbm_bytes, strict=True)
     )
 
-  def _parts_read(self, inner: Computation, number: int) -> float | None:
-    """Bytes of the slices through which alone a fusion looks at its parameter; None where it sees all of it."""
+  def _parts_read(self, inner: Computation, number: int) -> float:
+    """Bytes of the slices through which alone a fusion looks at its parameter; infinite where it sees all of it."""
     parameter = next((i for i in inner.values() if i.opcode == 'parameter' and int(i.literal) == number), None)
-    return None if parameter is None else self._parts_used(inner, parameter.name)
+    return math.inf if parameter is None else self._parts_used(inner, parameter.name)
 
-  def _parts_used(self, inner: Computation, name: str) -> float | None:
+  def _parts_used(self, inner: Computation, name: str) -> float:
     total = 0.0
     for user in inner.values():
       for place, operand in enumerate(user.operands):
         if operand != name or user.opcode in _IN_FLIGHT:
           continue
         if user.opcode in ('dynamic-slice', 'slice', 'gather') and place == 0:
-          parts = sum(user.all_bytes)
-        elif user.opcode == 'dynamic-update-slice' and place == 0:
-          parts = 0.0
+          total += sum(user.all_bytes)
         elif user.opcode == 'bitcast':
-          parts = self._parts_used(inner, user.name)
+          total += self._parts_used(inner, user.name)
         elif user.opcode == 'fusion':
-          parts = self._parts_read(self.computations[_called(user, 'calls')[0]], place)
-        else:
-          return None
-        if parts is None:
-          return None
-        total += parts
+          total += self._parts_read(self.computations[_called(user, 'calls')[0]], place)
+        elif user.opcode != 'dynamic-update-slice' or place != 0:
+          return math.inf
     return total
 
   def _part_written(self, inner: Computation, result: Instruction | None) -> float:
@@ -262,14 +246,10 @@ def replica_groups(attributes: str, devices: int) -> np.ndarray:
   `device_ids=([4,2]T(1,0))` may say in which order the devices fill the mesh.
   """
   if listed := re.search(r'replica_groups=\{((?:\{[\d,]*\},?)*)\}', attributes):
-    groups = [list(map(int, group.split(','))) for group in re.findall(r'\{([\d,]+)\}', listed[1])]
+    groups = [_numbers(group) for group in re.findall(r'\{([\d,]+)\}', listed[1])]
     return np.array(groups) if groups else np.arange(devices)[None]
-  if iota := re.search(r'replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?', attributes):
-    shape, sizes = (tuple(map(int, iota[i].split(','))) for i in (1, 2))
-    numbers = np.arange(math.prod(sizes)).reshape(sizes)
-    if iota[3]:
-      numbers = numbers.transpose(tuple(map(int, iota[3].split(','))))
-    return numbers.reshape(shape)
+  if iota := re.search(r'replica_groups=\[([\d,]+)\]<=(\[[\d,]+\](?:T\([\d,]+\))?)', attributes):
+    return _iota(iota[2]).reshape(_numbers(iota[1]))
   notation = r'replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(([^()]*(?:\([\d,]*\))?[^()]*)\))? ?\{([^}]*)\}'
   if (mesh := re.search(notation, attributes)) and ':(' not in mesh[3]:
     sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", mesh[1])}
@@ -277,8 +257,7 @@ def replica_groups(attributes: str, devices: int) -> np.ndarray:
     numbers = _device_ids(mesh[2], math.prod(sizes.values()))
     if numbers is not None:
       names = list(sizes)
-      rest = [name for name in names if name not in over]
-      order = [names.index(name) for name in (*rest, *over)]
+      order = [names.index(name) for name in (*(name for name in names if name not in over), *over)]
       by_axes = numbers.reshape(tuple(sizes.values())).transpose(order)
       return by_axes.reshape(-1, math.prod(sizes[name] for name in over))
   found = re.search(r'replica_groups=.{0,80}', attributes)
@@ -289,12 +268,21 @@ def _device_ids(written: str | None, devices: int) -> np.ndarray | None:
   """The devices of a mesh in its order: 0, 1, 2, … where nothing is said; None for an unknown notation."""
   if not written:
     return np.arange(devices)
-  if iota := re.fullmatch(r'\[([\d,]+)\](?:T\(([\d,]+)\))?', written):
-    numbers = np.arange(devices).reshape(tuple(map(int, iota[1].split(','))))
-    return numbers.transpose(tuple(map(int, iota[2].split(',')))) if iota[2] else numbers
   if re.fullmatch(r'[\d,]+', written):
-    return np.array(list(map(int, written.split(','))))
-  return None
+    return np.array(_numbers(written))
+  return _iota(written) if re.fullmatch(r'\[[\d,]+\](?:T\([\d,]+\))?', written) else None
+
+
+def _iota(written: str) -> np.ndarray:
+  """`[4,2]T(1,0)`: 0, 1, 2, … in that shape, transposed."""
+  sizes, _, order = written.rstrip(')').partition('T(')
+  shape = _numbers(sizes.strip('[]'))
+  numbers = np.arange(math.prod(shape)).reshape(shape)
+  return numbers.transpose(_numbers(order)) if order else numbers
+
+
+def _numbers(written: str) -> tuple[int, ...]:
+  return tuple(map(int, written.split(',')))
 
 
 def _called(instruction: Instruction, *attributes: str) -> list[str]:
@@ -327,13 +315,12 @@ def _parse(text: str) -> tuple[dict[str, Computation], str]:
     if current is None or ' = ' not in line or not line.startswith(' '):
       continue
     left, right = line.strip().split(' = ', 1)
-    opcode = _OPCODE.search(' ' + right) if right.startswith('(') else _OPCODE.search(right)
+    right = f' {right}' if right.startswith('(') else right
+    opcode = _OPCODE.search(right)
     if opcode is None:
       continue
-    shift = 1 if right.startswith('(') else 0
-    shapes, start = right[: max(opcode.start() - shift, 0)], opcode.end() - shift
-    end = _closing(right, start)
-    inside = right[start:end]
+    shapes, end = right[: opcode.start()], _closing(right, opcode.end())
+    inside = right[opcode.end() : end]
     name = left.removeprefix('ROOT ').lstrip('%')
     current[name] = Instruction(
       name=name,

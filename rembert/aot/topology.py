@@ -58,10 +58,8 @@ def devices(topology: Topology) -> Sequence[jax.Device]:
   JAX must not have started: it is told to run on the CPU, since a TPU that is here may be busy, and is not asked.
   """
   jax.config.update('jax_platforms', 'cpu')
-  return _cpu_devices(topology) if topology.family == 'cpu' else _tpu_devices(topology)
-
-
-def _cpu_devices(topology: Topology) -> Sequence[jax.Device]:
+  if topology.family != 'cpu':
+    return _tpu_devices(topology)
   [count] = topology.shape
   with contextlib.suppress(RuntimeError):  # JAX has started already; there may be enough of them
     jax.config.update('jax_num_cpu_devices', count)

@@ -38,18 +38,15 @@ class Session:
 class Goodput:
   """Measures this process and adds it to `goodput.json`, beside those before it."""
 
-  def __init__(self, file: epath.Path, *, is_writer: bool = True, began: float | None = None):
+  def __init__(self, file: epath.Path, *, is_writer: bool = True):
     """
     Args:
       file: of the workdir.
       is_writer: whether this process writes it; one of all hosts does.
-      began: when the process began, seconds since 1970; now, if not given.
     """
     self._file, self._is_writer = file, is_writer
     self._before = read_sessions(file)
-    now = time.time()
-    self.session = Session(began=began or now, last_seen=now)
-    self.session.seconds['start'] = now - self.session.began
+    self.session = Session(began=time.time(), last_seen=time.time())
     self._written = self._mark = time.perf_counter()
     self._activity = 'start'
 
@@ -126,8 +123,7 @@ def account(sessions: list[Session]) -> Account:
   """Adds up a run."""
   seconds = {name: sum(session.seconds.get(name, 0.0) for session in sessions) for name in ACTIVITIES}
   lost = 0.0
-  trained = [session for session in sessions if session.first_step is not None]
-  for session, following in itertools.pairwise(trained):
+  for session, following in itertools.pairwise(session for session in sessions if session.first_step is not None):
     steps = session.last_step - session.first_step
     repeated = max(0, min(session.last_step - following.first_step, steps))
     lost += session.seconds['step'] * repeated / max(steps, 1)

@@ -63,9 +63,7 @@ class Profiler:
   def before_step(self, step: int, *, is_wanted: bool) -> str | None:
     """To be called before every update, with the number that it will have; returns what there is to say."""
     self._updates += 1
-    if self._left:
-      return None
-    if not is_wanted and self._updates != self._config.first_step:
+    if self._left or not (is_wanted or self._updates == self._config.first_step):
       return None
     folder = self._folder / f'step-{step}'
     folder.mkdir(parents=True, exist_ok=True)

@@ -51,13 +51,10 @@ class LossGuard:
   """
 
   def __init__(self, config: GuardsConfig, saved: dict | None = None):
-    saved = saved or {}
-    self._config = config
-    self.skipped: int = saved.get('skipped', 0)
-    self.spikes: int = saved.get('spikes', 0)
-    self._skipped_in_a_row: int = saved.get('skipped_in_a_row', 0)
-    self._losses = collections.deque(saved.get('losses', ()), maxlen=_WINDOW)
-    self._lowest_mean: float | None = saved.get('lowest_mean')
+    saved = {'skipped': 0, 'spikes': 0, 'skipped_in_a_row': 0, 'losses': (), 'lowest_mean': None} | (saved or {})
+    self._config, self.skipped, self.spikes = config, saved['skipped'], saved['spikes']
+    self._skipped_in_a_row, self._lowest_mean = saved['skipped_in_a_row'], saved['lowest_mean']
+    self._losses = collections.deque(saved['losses'], maxlen=_WINDOW)
 
   def saved(self) -> dict:
     """JSON that makes the same guard again."""
