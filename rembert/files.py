@@ -101,12 +101,7 @@ def write_errors(what: str, where: epath.PathLike, *, fix: str = 'make room or m
 
 
 def parsed_json(text: str | bytes, path: os.PathLike | str, *, fix: str = 'fetch the file again') -> Any:
-  """The content of a JSON file.
-
-  Args:
-    text: of the file; bytes are UTF-8.
-    path: for the error.
-    fix: likewise.
+  """The content of a JSON file that others wrote; bytes are UTF-8. `path` and `fix` are for the error.
 
   Raises:
     UsageError: it is cut off, no JSON, no UTF-8, or nested more deeply than Python can follow (about a thousand).

@@ -56,14 +56,9 @@ def roofline(
   hbm_bytes: float | None,
   collectives: Sequence[Collective] | None,
 ) -> Roofline:
-  """The bound for a program.
+  """The bound for a program on the devices of a mesh: of one chip, FLOPs executed, bytes read and written, collectives.
 
-  Args:
-    chip: of the data-sheet table.
-    devices: of the mesh, in its order.
-    flops_per_chip: executed.
-    hbm_bytes: read and written by one chip; None if unknown.
-    collectives: of one chip; None if unknown.
+  None stands for what is not known.
   """
   ici = dcn = None
   if collectives is not None:

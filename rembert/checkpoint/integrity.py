@@ -51,13 +51,9 @@ class Description:
 def with_description(
   meta: Mapping, fields: Mapping, *, data: Mapping | None = None, is_temporary: bool = False
 ) -> dict:
-  """`meta` with what `describe` reads and what is checked on restoring.
+  """`meta` with what `describe` reads and what is checked on restoring, of the items `state` (`fields`) and `data`.
 
-  Args:
-    meta: JSON.
-    fields: the item `state`. All processes call this; one writes what it gives.
-    data: the item `data`; None if there is to be none.
-    is_temporary: see `Description`.
+  All processes call this; one writes what it gives.
   """
   sums = tree_checksums(fields)
   items = {'meta': meta} if data is None else {'meta': meta, 'data': data}

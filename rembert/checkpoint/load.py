@@ -132,12 +132,7 @@ def find_checkpoint(path: epath.PathLike, step: int | None = None) -> epath.Path
 
 
 def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
-  """The model in a workdir or checkpoint; UsageError if there is none.
-
-  Args:
-    path: a workdir, or one checkpoint in it.
-    step: which checkpoint of the workdir; the newest by default.
-  """
+  """The model in a workdir (at `step`, else the newest) or in one checkpoint of it; UsageError if there is none."""
   folder = find_checkpoint(path, step)
   if folder is None:
     raise UsageError(
@@ -175,13 +170,7 @@ def altered_arrays(folder: epath.Path) -> list[str]:
 
 
 def config_meta(name: str, config: Any, fields: Sequence[str] | None = None) -> dict:
-  """A configuration as a checkpoint's `meta` holds it: field by field, by gin name.
-
-  Args:
-    name: what gin calls its class: `RemBertConfig`, `masking`, …
-    config: a dataclass.
-    fields: which of them; all by default.
-  """
+  """Fields of a dataclass, all by default, as a checkpoint's `meta` holds them; `name` is gin's of the class."""
   values = dataclasses.asdict(config)
   return {f'{name}.{field}': values[field] for field in (values if fields is None else fields)}
 
@@ -215,15 +204,9 @@ def save_model(
   labels: tuple[str, ...] = (),
   **facts: Any,
 ) -> epath.Path:
-  """Writes parameters as the checkpoint of step 0 of a new workdir, at once, and returns its folder.
+  """Writes parameters, by path, as the checkpoint of step 0 of a new workdir, with `facts` (JSON) in `meta`.
 
-  Args:
-    workdir: has no checkpoints yet.
-    leaves: parameters by path.
-    config: the architecture.
-    head: what they are the parameters of.
-    labels: of a classifier.
-    **facts: JSON, kept in `meta`.
+  Returns the checkpoint's folder.
   """
   workdir = epath.Path(workdir)
   folder = absolute(workdir / 'checkpoints')

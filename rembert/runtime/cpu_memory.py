@@ -18,17 +18,13 @@ _MADV_HUGEPAGE = 14  # <sys/mman.h>
 
 
 def keep_freed_memory_if_it_fits(needed: int, available: int | None = None) -> bool:
-  """Tells glibc to keep freed memory, on a CPU with enough of it; returns whether glibc was told.
+  """Tells glibc to keep freed memory in a heap of `needed` bytes, on a CPU with enough; returns whether it was told.
 
   XLA allocates the temporaries of a step in large blocks and frees them afterwards. glibc maps a large block anew each
   time, and the kernel fills every page of it with zeros: a quarter of a step. In a heap, on the other hand, large
   blocks leave gaps, for which there has to be room.
 
-  Takes effect only before JAX has started its threads.
-
-  Args:
-    needed: bytes that the heap may grow to; see `rembert.aot.flops.heap_bytes`.
-    available: bytes of memory; None asks the machine.
+  Takes effect only before JAX has started its threads. `available` are bytes of memory; None asks the machine.
   """
   available = available_bytes() if available is None else available
   if not is_cpu_machine() or needed > _SHARE * (available or 0):

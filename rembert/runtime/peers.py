@@ -48,19 +48,17 @@ def _to_all(text: str) -> list[str]:
 
 
 class Peers:
-  """The processes of this run, watching each other.
+  """The processes of this run, watching each other. All of them make one together.
+
+  Args:
+    lost_after_seconds: silence after which a machine is given up.
+    on_loss: called in a thread, with a message and an exit code, when a peer is gone.
 
   Attributes:
     names: `host (process 3)`, by index.
   """
 
   def __init__(self, *, lost_after_seconds: int, on_loss: Loss = _exit_at_once):
-    """Collective.
-
-    Args:
-      lost_after_seconds: silence after which a machine is given up.
-      on_loss: called in a thread, with a message and an exit code, when a peer is gone.
-    """
     self.names = [f'{name} (process {index})' for index, name in enumerate(_to_all(socket.gethostname()))]
     self._on_loss, self._lost_after = on_loss, lost_after_seconds
     self._lock = threading.Lock()
@@ -114,12 +112,9 @@ class Peers:
   def _watch(self, peer: int, connection: socket.socket) -> None:
     connection.settimeout(None)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-      ('TCP_KEEPIDLE', self._lost_after // 3),
-      ('TCP_KEEPINTVL', max(1, self._lost_after // 9)),
-      ('TCP_KEEPCNT', 6),
-      ('TCP_USER_TIMEOUT', self._lost_after * 1000),
-    ):
+    idle, interval, timeout = self._lost_after // 3, max(1, self._lost_after // 9), self._lost_after * 1000
+    options = {'TCP_KEEPIDLE': idle, 'TCP_KEEPINTVL': interval, 'TCP_KEEPCNT': 6, 'TCP_USER_TIMEOUT': timeout}
+    for name, value in options.items():
       if hasattr(socket, name):  # Linux
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     self._connections[peer] = connection
@@ -140,10 +135,8 @@ class Peers:
 
   def _end(self, message: str, exit_code: int) -> None:
     """Somebody is lost: the first process tells all others, and each calls `on_loss` once."""
-    with self._lock:
-      if self._is_over:
-        return
-      self._is_over = True
+    if self._was_over():
+      return
     if jax.process_index() == 0:
       self._tell({'lost': message, 'exit_code': exit_code})
     fix = '\n  fix    repeat the command on all hosts: it goes on from the last whole checkpoint'
@@ -156,9 +149,13 @@ class Peers:
 
   def depart(self) -> None:
     """This process ends as it should; nobody needs to follow."""
-    with self._lock:
-      self._is_over = True
+    self._was_over()
     self._tell({'departed': True})
+
+  def _was_over(self) -> bool:
+    with self._lock:
+      was_over, self._is_over = self._is_over, True
+    return was_over
 
   def await_loss(self) -> None:
     """An operation across hosts has failed, likely since one is gone: gives the threads that watch time to say which.
@@ -170,12 +167,8 @@ class Peers:
 
   def fail(self, message: str, exit_code: int) -> None:
     """This process ends on an error of its own: the others are told, and end with the same exit code."""
-    with self._lock:
-      if self._is_over:
-        return
-      self._is_over = True
-    own = self.names[jax.process_index()]
-    self._tell({'lost': f'{own} ended: {message}', 'exit_code': exit_code})
+    if not self._was_over():
+      self._tell({'lost': f'{self.names[jax.process_index()]} ended: {message}', 'exit_code': exit_code})
 
 
 def _delay_aborts() -> None:

@@ -48,13 +48,7 @@ class HardwareConfig:
 def set_flags(config: HardwareConfig, platform: str | None, environment: MutableMapping[str, str] = os.environ) -> str:
   """Adds flags to the environment, those left out that the user has set there; JAX must not have started.
 
-  Args:
-    config: the flags.
-    platform: `mesh.require_platform`.
-    environment: changed in place.
-
-  Returns:
-    A line that says what was added to which variable; nothing if nothing was.
+  `platform` is `mesh.require_platform`. Returns a line that says what was added to which variable; '' if nothing was.
   """
   variable = 'LIBTPU_INIT_ARGS' if platform == 'tpu' else 'XLA_FLAGS'
   set_by_user = environment.get(variable, '').split()
@@ -74,13 +68,9 @@ _MOST_BYTES = 4 * 2**30
 
 
 def enable_compilation_cache(folder: str | None) -> str:
-  """Turns on JAX's persistent compilation cache, unless JAX's own settings name a folder or forbid it.
+  """Turns on JAX's persistent compilation cache in `hardware.compile_cache`, unless JAX's own settings say otherwise.
 
-  Args:
-    folder: `hardware.compile_cache`.
-
-  Returns:
-    A line that says why nothing is kept where it should be; else nothing.
+  Returns a line that says why nothing is kept where it should be; else ''.
   """
   import jax
 

@@ -36,14 +36,9 @@ class Session:
 
 
 class Goodput:
-  """Measures this process and adds it to `goodput.json`, beside those before it."""
+  """Measures this process and adds it to `goodput.json`, beside those before it; one of all hosts `is_writer`."""
 
   def __init__(self, file: epath.Path, *, is_writer: bool = True):
-    """
-    Args:
-      file: of the workdir.
-      is_writer: whether this process writes it; one of all hosts does.
-    """
     self._file, self._is_writer = file, is_writer
     self._before = read_sessions(file)
     self.session = Session(began=time.time(), last_seen=time.time())

@@ -88,12 +88,7 @@ def mesh_text(mesh: Mesh) -> str:
 
 
 def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
-  """NamedSharding for every parameter, by the rule table.
-
-  Args:
-    axes: tree of `PartitionSpec`s that hold logical names (`nnx.get_partition_spec`).
-    abstract_params: tree of shapes.
-    mesh: of `make_mesh`.
+  """NamedSharding for every parameter, by the rule table; `axes` holds logical names (`nnx.get_partition_spec`).
 
   Raises:
     UsageError: where an axis of a parameter does not divide by the mesh axis that it is split over.

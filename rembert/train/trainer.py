@@ -184,11 +184,7 @@ class Trainer:
     self._saved_step: int | None = self.position.step or None
 
   def run(self, batches: Iterator[tuple[dict, dict]]) -> None:
-    """Trains until the last step, or until all hosts agree to stop; what has been made is saved.
-
-    Args:
-      batches: sharded batches, each with where the source stands after it.
-    """
+    """Trains on batches, each with where the source stands after it, until the last step or an agreed stop; saves."""
     position, watchers = self.position, self.watchers
     begun = position.step
     watchers.goodput.begin(begun)
