@@ -60,17 +60,14 @@ def inside(folder: epath.PathLike, name: str, *, where: epath.PathLike) -> epath
 
 def check_bucket_client(path: epath.PathLike) -> None:
   """Raises UsageError where Orbax could write checkpoints to `path` and would fail at the first one to be deleted."""
-  if os.fspath(path).startswith('gs://') and not _is_installed('google.cloud.storage'):
-    raise UsageError(
-      'checkpoints in a bucket need google-cloud-storage', where=os.fspath(path), fix='pip install google-cloud-storage'
-    )
-
-
-def _is_installed(module: str) -> bool:
-  try:
-    return importlib.util.find_spec(module) is not None
-  except ModuleNotFoundError:  # not even its parent is there
-    return False
+  if not os.fspath(path).startswith('gs://'):
+    return
+  with contextlib.suppress(ModuleNotFoundError):  # not even its parent is there
+    if importlib.util.find_spec('google.cloud.storage') is not None:
+      return
+  raise UsageError(
+    'checkpoints in a bucket need google-cloud-storage', where=os.fspath(path), fix='pip install google-cloud-storage'
+  )
 
 
 def write_whole(path: epath.PathLike, content: str | bytes) -> None:
@@ -96,8 +93,7 @@ def write_errors(what: str, where: epath.PathLike, *, fix: str = 'make room or m
   except UsageError:
     raise
   except Exception as error:
-    reason = first_line(error)
-    raise RunError(f'{what} could not be written: {reason}', where=os.fspath(where), fix=fix) from error
+    raise RunError(f'{what} could not be written: {first_line(error)}', where=os.fspath(where), fix=fix) from error
 
 
 def parsed_json(text: str | bytes, path: os.PathLike | str, *, fix: str = 'fetch the file again') -> Any:

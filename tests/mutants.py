@@ -975,7 +975,7 @@ MUTANTS = [
     'repeated after all checkpoints were found damaged, a run silently starts from scratch',
     'rembert/checkpoint/manager.py',
     'if left:  # never',
-    'if damaged:  # never',
+    'if corrupt:  # never',
     area='checkpoints',
     tests=('tests/checkpoint/test_integrity.py',),
   ),

@@ -4,7 +4,7 @@ XLA's own `cost_analysis` counts the body of the layer loop once, whatever the d
 """
 
 import math
-import time
+import timeit
 
 import jax
 import jax.numpy as jnp
@@ -110,9 +110,4 @@ def _measured_matmul_flops(size: int = 1536, repeats: int = 3) -> float:
   x = jnp.ones((size, size), jnp.float32)
   product = jax.jit(jnp.matmul)
   product(x, x).block_until_ready()
-  seconds = []
-  for _ in range(repeats):
-    start = time.perf_counter()
-    product(x, x).block_until_ready()
-    seconds.append(time.perf_counter() - start)
-  return 2 * size**3 / min(seconds)
+  return 2 * size**3 / min(timeit.repeat(lambda: product(x, x).block_until_ready(), number=1, repeat=repeats))

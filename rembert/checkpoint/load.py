@@ -124,7 +124,7 @@ def find_checkpoint(path: epath.PathLike, step: int | None = None) -> epath.Path
   if not folder.is_dir():
     return None
   found = [child for child in folder.iterdir() if re.fullmatch(r'\d+', child.name)]
-  # A save that goes on has no such name on a disk; in a bucket, where nothing can be renamed, it has.
+  # An unfinished save has no such name on a disk; in a bucket, where nothing can be renamed, it has.
   steps = sorted(int(child.name) for child in found if ocp.utils.is_checkpoint_finalized(child))
   if step is not None and step not in steps:
     raise UsageError(f'there is no checkpoint of step {step}', where=str(folder), fix=f'there are {steps}')
@@ -135,14 +135,13 @@ def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
   """The model in a workdir (at `step`, else the newest) or in one checkpoint of it; UsageError if there is none."""
   folder = find_checkpoint(path, step)
   if folder is None:
-    raise UsageError(
-      'no checkpoint', where=str(path), fix='name a workdir with checkpoints/, or a folder of Hugging Face'
-    )
+    fix = 'name a workdir with checkpoints/, or a folder of Hugging Face'
+    raise UsageError('no checkpoint', where=str(path), fix=fix)
   folder = absolute(folder)
   with _usage_errors(folder):
     meta, arrays = without_description(read_json_item(folder, 'meta'))
-  fields = {field.name for field in dataclasses.fields(RemBertConfig)}
-  config = RemBertConfig(**{name: meta[f'{_MODEL}.{name}'] for name in fields if f'{_MODEL}.{name}' in meta})
+  names = {f'{_MODEL}.{field.name}': field.name for field in dataclasses.fields(RemBertConfig)}
+  config = RemBertConfig(**{field: meta[name] for name, field in names.items() if name in meta})
   return SavedModel(
     folder=folder,
     step=int(folder.name) if folder.name.isdigit() else 0,

@@ -1,5 +1,6 @@
 """Checkpoints with Orbax: when they are due, written in the background, visible only when whole, checked when read."""
 
+import contextlib
 import dataclasses
 import logging
 import sys
@@ -135,12 +136,12 @@ class Checkpoints:
     return self._first_whole(lambda step: describe(self.directory / str(step)), lambda found: '')
 
   def _first_whole(self, read: Callable[[int], Read], check: Callable[[Read], str]) -> Read | None:
-    damaged = []
+    corrupt = []
     while (step := self.latest_step()) is not None:
       found, reason = self._agreed(step, read, check)
       if not reason:
         return found
-      damaged.append(f'{step} ({reason})')
+      corrupt.append(f'{step} ({reason})')
       self._quarantine(step, reason)
     try:
       left = sorted(path.name for path in self.directory.iterdir() if path.name.startswith(_DAMAGED))
@@ -149,7 +150,7 @@ class Checkpoints:
     if left:  # never a silent start from scratch, not when the command is repeated either
       raise RunError(
         'no checkpoint is whole',
-        where=f'{self.directory}: ' + ', '.join(damaged or left),
+        where=f'{self.directory}: ' + ', '.join(corrupt or left),
         fix=[
           f'mend the files of one of {", ".join(left)} and give it back its name, the step',
           'or begin a new run in another folder: --workdir=DIR',
@@ -177,7 +178,7 @@ class Checkpoints:
         break
     if verdict == _MISUSED and isinstance(error, UsageError):
       raise error
-    if verdict in (_UNREACHABLE, _MISUSED):
+    if verdict >= _UNREACHABLE:
       raise RunError(
         f'checkpoint {step} cannot be read: {reason}',
         where=str(self.directory),
@@ -186,7 +187,7 @@ class Checkpoints:
     return None, reason
 
   def _quarantine(self, step: int, reason: str) -> None:
-    names = (f'{_DAMAGED}{step}{suffix}' for suffix in ('', *(f'-{number}' for number in range(2, 1000))))
+    names = (f'{_DAMAGED}{step}', *(f'{_DAMAGED}{step}-{number}' for number in range(2, 1000)))
     name = next(name for name in names if not (self.directory / name).exists())
     _of_all_processes(0)  # all have looked, and found the same name
     if jax.process_index() == 0:
@@ -199,10 +200,9 @@ class Checkpoints:
     self._say(f'checkpoint {step} is damaged: {reason}. It is put aside as {self.directory.name}/{name}; {instead}.')
 
   def _is_temporary(self, step: int) -> bool:
-    try:
+    with contextlib.suppress(Exception):  # corrupt: told when it is restored, not when it is counted
       return describe(self.directory / str(step)).is_temporary
-    except Exception:  # corrupt: told when it is restored, not when it is counted
-      return False
+    return False
 
   # --- restoring -------------------------------------------------------------
 
@@ -273,10 +273,8 @@ class Checkpoints:
 
   def close(self) -> None:
     """Waits, then lets go of the threads."""
-    try:
+    with contextlib.closing(self._manager):
       self.wait()
-    finally:
-      self._manager.close()
 
 
 def _what_differs(found: tuple[Description, dict]) -> str:

@@ -16,7 +16,9 @@ def has_tpu(pci_devices: pathlib.Path = pathlib.Path('/sys/bus/pci/devices')) ->
 
   The files under /dev do not tell: they are `accel0`, … up to v4, and `vfio/0`, … from v5 on, as for other devices.
   """
-  return any(_read(device / 'vendor') == _GOOGLE and _read(device / 'device') in _TPUS for device in _in(pci_devices))
+  return any(
+    _read(device / 'vendor') == _GOOGLE and _read(device / 'device') in _TPUS for device in pci_devices.glob('*')
+  )
 
 
 def is_cpu_machine() -> bool:
@@ -43,12 +45,6 @@ def available_bytes() -> int | None:
   if limit.isdigit() and used.isdigit():
     limits.append(int(limit) - int(used))
   return min(limits, default=None)
-
-
-def _in(folder: pathlib.Path) -> list[pathlib.Path]:
-  with contextlib.suppress(OSError):  # no PCI bus, or none that this process may see
-    return list(folder.iterdir())
-  return []
 
 
 def _read(file: pathlib.Path) -> str:

@@ -69,23 +69,19 @@ class JsonlTracker:
       kept = [row for row in kept if row['step'] < resume_step or 'eval/loss' not in row]
     self._text = ''.join(json.dumps(row) + '\n' for row in kept)
     write_whole(self._path, self._text)
-    self._file = None
-    if not is_remote(self._path):
-      self._file = open(os.fspath(self._path), 'a', buffering=1)  # noqa: SIM115 - lives as long as the run
 
   def log(self, metrics: Metrics, *, step: int) -> None:
     """See `Tracker`."""
     line = json.dumps({'step': step, **metrics}) + '\n'
-    if self._file is not None:
-      self._file.write(line)
-    else:
+    if is_remote(self._path):
       self._text += line
       self._path.write_text(self._text)
+    else:
+      with open(self._path, 'a') as file:
+        file.write(line)
 
   def close(self) -> None:
-    """See `Tracker`."""
-    if self._file is not None:
-      self._file.close()
+    """See `Tracker`; no file is held open."""
 
 
 class TensorBoardTracker:

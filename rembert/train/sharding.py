@@ -58,21 +58,20 @@ def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Me
       where='mesh.data, mesh.fsdp, mesh.tensor',
       fix='make their product the number of devices, or one of them -1: it takes what the others leave',
     )
-  types = (AxisType.Auto,) * len(MESH_AXES)
   slices = slice_count(devices)
-  if slices == 1:
-    # A slice of 4 × 4 × 4 has no axis of 8: then an axis of the mesh takes a part of one of the slice's.
-    arranged = mesh_utils.create_device_mesh(tuple(sizes.values()), devices, allow_split_physical_axes=True)
-    return Mesh(arranged, MESH_AXES, axis_types=types)
   if sizes['data'] % slices:
     raise UsageError(
       f'{sizes["data"]} replicas do not divide over {slices} slices',
       where=f'mesh.data = {config.data}',
       fix=f"a multiple of {slices}: the links between slices are too slow for anything but replicas' gradients",
     )
+  # A slice of 4 × 4 × 4 has no axis of 8: then an axis of the mesh takes a part of one of the slice's.
   within = (sizes['data'] // slices, sizes['fsdp'], sizes['tensor'])
-  arranged = mesh_utils.create_hybrid_device_mesh(within, (slices, 1, 1), devices, allow_split_physical_axes=True)
-  return Mesh(arranged, MESH_AXES, axis_types=types)
+  if slices == 1:
+    arranged = mesh_utils.create_device_mesh(within, devices, allow_split_physical_axes=True)
+  else:
+    arranged = mesh_utils.create_hybrid_device_mesh(within, (slices, 1, 1), devices, allow_split_physical_axes=True)
+  return Mesh(arranged, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES))
 
 
 def slice_count(devices: Iterable[jax.Device]) -> int:
