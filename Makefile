@@ -120,10 +120,11 @@ performance: $(STAMP)  ## docs/performance.md anew, from what `make bench` has m
 hardware-table: $(LIBTPU_STAMP)  ## docs/hardware.md anew: the large step on every slice (installs libtpu; an hour)
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m docs.tools.hardware --again $(ARGS)
 
-lint: $(STAMP)  ## ruff: format and lint; mypy: types
+lint: $(STAMP)  ## ruff: format and lint; mypy: types; import-linter: layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 
 format: $(STAMP)  ## rewrite the code as `make lint` wants it
 	$(BIN)/ruff format .

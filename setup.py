@@ -51,6 +51,7 @@ EXTRAS = {
   'wandb': ['wandb>=0.19,<1'],
   'dev': [
     'hypothesis>=6.100',
+    'import-linter==2.17',
     'pytest>=8.3,<10',
     'pytest-xdist>=3.6,<4',
     'mypy==2.4.1',

@@ -46,8 +46,8 @@ def prepare_ours(setting: Setting, folder: pathlib.Path, reads: bool = False) ->
   """What training calls every `train.checkpoint_every` steps, or when it is resumed."""
   import jax
 
-  from rembert.training import sharding, state
-  from rembert.training.checkpoints import Checkpoints
+  from rembert.checkpoint.manager import Checkpoints
+  from rembert.train import sharding, state
 
   jax.config.update('jax_platforms', 'cpu')
   mesh = sharding.make_mesh(sharding.MeshConfig())

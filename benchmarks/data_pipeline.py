@@ -85,7 +85,7 @@ def prepare_reading(setting: BatchSetting, store: pathlib.Path) -> Run:
 
   from rembert.data.config import DataConfig, DataRequest
   from rembert.jobs.pretrain_data import open_store
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
 
   jax.config.update('jax_platforms', 'cpu')
   request = DataRequest(
@@ -193,7 +193,7 @@ def smoke_training() -> settings.Setting:
   """Model and batch of the smoke run."""
   from rembert import configuration
   from rembert.model.config import RemBertConfig
-  from rembert.training.loop import TrainConfig
+  from rembert.train.trainer import TrainConfig
 
   configuration.load([settings.SMOKE], [])
   model, train = configuration.build(RemBertConfig), configuration.build(TrainConfig)
@@ -231,8 +231,8 @@ def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scra
   from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
   from rembert.data.prefetch import prefetch
   from rembert.jobs.pretrain_data import open_data
-  from rembert.training import sharding, state, step
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
+  from rembert.train import sharding, state, step
 
   mesh = settings.start_jax(setting)
   request = DataRequest(
@@ -299,7 +299,7 @@ def prepare_opening(setting: BatchSetting, corpus: pathlib.Path) -> Run:
 
   from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
   from rembert.jobs.pretrain_data import open_data
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
 
   request = DataRequest(
     data=DataConfig(corpus=str(corpus)),

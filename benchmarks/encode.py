@@ -80,8 +80,8 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   import jax
 
   from rembert.data.sentence_batches import BATCH_SIZE, packed_sentences
-  from rembert.loading import load
-  from rembert.sentence_vectors import sentence_vectors
+  from rembert.inference.embed import sentence_vectors
+  from rembert.inference.model import load
 
   jax.config.update('jax_platforms', 'cpu')
   model, rows = load(folder, execution=Execution(setting.dtype)), sentences(setting)

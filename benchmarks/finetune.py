@@ -62,7 +62,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
 
   from rembert.jobs.initial_parameters import open_initial
   from rembert.model.heads import build_model
-  from rembert.training import sharding, state, step
+  from rembert.train import sharding, state, step
 
   mesh = start_jax(setting)
   config, head, num_labels, execution = setting.config, setting.head, setting.num_labels, setting.execution

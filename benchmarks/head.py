@@ -55,8 +55,8 @@ def prepare_ours(setting: Setting, way: str) -> Run:
 
   from rembert.model.config import Execution
   from rembert.model.heads import MlmHead
-  from rembert.training.chunked_loss import chunked_mlm_sums
-  from rembert.training.losses import mlm_row_sums
+  from rembert.train.chunked_loss import chunked_mlm_sums
+  from rembert.train.losses import mlm_row_sums
 
   start_jax(setting)
   given = problem(setting)

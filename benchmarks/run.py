@@ -48,7 +48,7 @@ training steps it is three in a row, after one that is not measured. On a shared
 and ratios of CPU seconds (all threads together) vary least.
 
 "useful GFLOP/s" counts the same work for everyone: the products that the model needs with its head at masked positions
-only (rembert/training/flops.py). Whatever a candidate computes in addition does not count.
+only (rembert/aot/flops.py). Whatever a candidate computes in addition does not count.
 
   python -m benchmarks.run                                      everything (half an hour, and 25 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table

@@ -71,7 +71,7 @@ class Setting:
   @property
   def work(self) -> dict[str, float]:
     """Of one training step: tokens, and the products that the model needs."""
-    from rembert.training import flops
+    from rembert.aot import flops
 
     last_queries = self.slots or (1 if self.num_labels else None)  # a classifier reads the first position alone
     row_flops = flops.train_flops_per_row(self.config, self.length, self.slots, last_queries=last_queries)
@@ -145,17 +145,19 @@ def start_jax(setting: Setting, keeps_memory: bool = True):
   """JAX on the setting's platform: a mesh of its devices. On a CPU, freed memory is kept from step to step."""
   import jax
 
-  from rembert.training import cpu_memory, sharding
+  from rembert.aot.flops import heap_bytes
+  from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
+  from rembert.train import sharding
 
   if setting.platform == 'cpu' and keeps_memory:
-    cpu_memory.keep_freed_memory_if_it_fits(setting.config, setting.rows * setting.length)
+    keep_freed_memory_if_it_fits(heap_bytes(setting.config, setting.rows * setting.length))
   jax.config.update('jax_platforms', setting.platform)
   return sharding.make_mesh(sharding.MeshConfig())
 
 
 def our_optimizer(learning_rate: float):
   """This project's, an `optax.GradientTransformation`."""
-  from rembert.training import optimizer
+  from rembert.train import optimizer
 
   options = optimizer.OptimizerConfig(learning_rate, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
   return optimizer.make_optimizer(options, total_steps=1_000_000)

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.interleaved import Benchmark, Candidate, Run
 from benchmarks.settings import SMOKE
 from benchmarks.text_pipeline import make_vocabulary
-from rembert.training.tracking import read_jsonl
+from rembert.tracking.metric_writers import read_jsonl
 
 VOCABULARY, VOCABULARY_SIZE = 'sentencepiece.model', 5000  # of the smoke run
 _POLL_SECONDS = 0.01

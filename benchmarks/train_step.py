@@ -50,7 +50,7 @@ def our_step(setting: Setting, keeps_memory: bool = True, remat: str | None = No
   """The step of pre-training, its first state, its batch of packed rows, and its mesh."""
   import jax
 
-  from rembert.training import sharding, state, step
+  from rembert.train import sharding, state, step
 
   mesh = settings.start_jax(setting, keeps_memory)
   execution = dataclasses.replace(setting.execution, remat=remat or setting.execution.remat)
@@ -67,7 +67,7 @@ def our_step(setting: Setting, keeps_memory: bool = True, remat: str | None = No
 
 def prepare_ours(setting: Setting, *options) -> Run:
   """This project's step; `options` as `our_step` has them."""
-  from rembert.training import chips
+  from rembert.runtime.hardware import chip_of
 
   step, state, batch, mesh = our_step(setting, *options)
   device, make_step = mesh.devices.flat[0], settings.our_steps(step, state, batch, mesh)
@@ -76,7 +76,7 @@ def prepare_ours(setting: Setting, *options) -> Run:
     facts = dict(make_step())
     if memory := device.memory_stats():
       facts[GPU_MEMORY] = memory['peak_bytes_in_use'] / 1e9
-    if chip := chips.chip_of(device.device_kind):
+    if chip := chip_of(device.device_kind):
       facts[PEAK] = chip[1].bf16_flops / 1e12
     return facts
 

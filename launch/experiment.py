@@ -13,7 +13,7 @@ from etils import epath
 
 import rembert
 from rembert.errors import UsageError
-from rembert.storage import write_whole
+from rembert.files import write_whole
 
 _RECORD = 'run.json'
 

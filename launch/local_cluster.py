@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from launch.commands import add_command, command_parser, wrapped_command
 from launch.retry import joint_exit_code
 from launch.supervise import ProcessGroup
-from rembert.hosts.variables import ADDRESS, COUNT, INDEX
+from rembert.runtime import ADDRESS, COUNT, INDEX
 
 EXAMPLES = """
 examples

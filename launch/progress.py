@@ -15,8 +15,8 @@ import rich.table
 from etils import epath
 
 from launch.experiment import Run
-from rembert.storage import is_remote
-from rembert.training.console import Console, human_duration
+from rembert.files import is_remote
+from rembert.tracking.console import Console, human_duration
 
 _LIVE_EVERY_SECONDS = 1.0
 _PLAIN_EVERY_SECONDS = 60.0

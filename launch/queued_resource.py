@@ -11,7 +11,7 @@ from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, 
 from launch.retry import RetryCounter, RetryPolicy, add_retry_options, is_retryable, joint_exit_code, retry_policy
 from launch.tpu_vm import LOST_STATES, TpuVm, WorkerStatus, add_python, add_worker_verbs, show_status, tpu_vm
 from rembert.errors import RunError, UsageError
-from rembert.training.preemption import EXIT_STOPPED
+from rembert.runtime.signals import EXIT_STOPPED
 
 PROGRAM = 'launch.queued_resource'
 EXAMPLES = """

@@ -7,7 +7,7 @@ import math
 import signal
 from collections.abc import Callable, Sequence
 
-from rembert.training.preemption import EXIT_STOPPED
+from rembert.runtime.signals import EXIT_STOPPED
 
 _FIRST_WAIT = 1.0
 

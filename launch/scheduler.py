@@ -21,9 +21,9 @@ from launch.retry import RetryPolicy, format_exit, shell_exit_code
 from launch.supervise import ProcessGroup, RestartedProcess, bind_to_parent
 from rembert.command_line import add_modules
 from rembert.errors import UsageError
+from rembert.files import is_remote
 from rembert.jobs.workdir_lock import locked
-from rembert.storage import is_remote
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 RETRY_POLICY = RetryPolicy(max_short_runs=3)
 _POLL_SECONDS = 0.1

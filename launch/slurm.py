@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from launch.commands import Commands, add_verb, launcher_parser, matching, positive, run_launcher
-from rembert.training.preemption import EXIT_STOPPED
+from rembert.runtime.signals import EXIT_STOPPED
 
 SCRIPTS = pathlib.Path('runs/launch')
 EXAMPLES = """

@@ -22,9 +22,9 @@ from launch.scheduler import add_run_options, chosen_slots, print_commands, run_
 from launch.xtreme import Benchmark, TaskRun, add_benchmark, benchmark_from, numbers, words
 from rembert.command_line import import_modules
 from rembert.errors import UsageError
-from rembert.storage import write_whole
-from rembert.training.console import Console
-from rembert.training.preemption import EXIT_STOPPED
+from rembert.files import write_whole
+from rembert.runtime.signals import EXIT_STOPPED
+from rembert.tracking.console import Console
 from tasks.xtreme.config import RETRIEVAL
 
 FILE = 'sweep.json'

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from launch import gcloud
 from launch.commands import Commands, add_verb, launcher_parser, positive, run_launcher
-from rembert.training.preemption import EXIT_STOPPED
+from rembert.runtime.signals import EXIT_STOPPED
 
 EXAMPLES = """
 examples

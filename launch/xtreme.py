@@ -18,8 +18,8 @@ from launch.scheduler import add_run_options, chosen_slots, print_commands, run_
 from rembert.errors import UsageError
 from rembert.jobs import xtreme_results, xtreme_table
 from rembert.paper import TABLE_10
-from rembert.training.console import Console
-from rembert.training.preemption import EXIT_STOPPED
+from rembert.runtime.signals import EXIT_STOPPED
+from rembert.tracking.console import Console
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import RETRIEVAL
 from tasks.xtreme.files import XtremeFolder

@@ -7,7 +7,7 @@ __version__ = '0.1.0'
 
 
 def load(path, head=None, **options):
-  """A trained model to call, from a workdir, a checkpoint or a folder of Hugging Face: see `rembert.loading.load`."""
-  from rembert import loading
+  """A trained model to call, from a workdir, checkpoint or Hugging Face folder: see `rembert.inference.model.load`."""
+  from rembert.inference import model
 
-  return loading.load(path, head, **options)
+  return model.load(path, head, **options)

@@ -22,18 +22,18 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
-from rembert.hosts.joining import HostsConfig
+from rembert.files import write_whole
 from rembert.jobs.finetune_options import FinetuneOptions, JudgeConfig
 from rembert.model.config import Execution, RemBertConfig
 from rembert.paper import PaperFigures
-from rembert.storage import write_whole
-from rembert.training.guards import GuardsConfig
-from rembert.training.loop import TrainConfig
-from rembert.training.optimizer import OptimizerConfig
-from rembert.training.profiling import ProfileConfig
-from rembert.training.sharding import MeshConfig
-from rembert.training.wandb_tracking import TrackingConfig
-from rembert.training.xla_flags import HardwareConfig
+from rembert.runtime.distributed import HostsConfig
+from rembert.runtime.xla import HardwareConfig
+from rembert.tracking.metric_writers import TrackingConfig
+from rembert.tracking.profiler import ProfileConfig
+from rembert.train.anomaly_detection import GuardsConfig
+from rembert.train.optimizer import OptimizerConfig
+from rembert.train.sharding import MeshConfig
+from rembert.train.trainer import TrainConfig
 from rembert.validation import check_fields
 from tasks.xtreme.config import XtremeConfig
 

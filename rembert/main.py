@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rembert.command_line import add_modules, import_modules
 from rembert.errors import UsageError
-from rembert.training.preemption import Stopped, StopSignal, exit_stopped, heed_maintenance
+from rembert.runtime.signals import Stopped, StopSignal, exit_stopped, watch_maintenance
 
 MODES = ('pretrain', 'finetune', 'evaluate', 'analyze', 'compile')
 
@@ -166,7 +166,7 @@ def run_name(gin_files: Sequence[str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
   """The whole program; errors that a user can put right are told without a traceback."""
   options, bindings = parse(sys.argv[1:] if argv is None else argv)
-  with StopSignal() as stop, heed_maintenance(stop):
+  with StopSignal() as stop, watch_maintenance(stop):
     try:
       return run(options, bindings, stop)
     except UsageError as error:
@@ -183,7 +183,7 @@ if __name__ == '__main__':
   exit_code = main()
   signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is written: a late signal must not turn it into a failure
   if 'jax' in sys.modules:
-    from rembert.hosts.joining import leave
+    from rembert.runtime.distributed import leave
 
     leave(exit_code)
   sys.exit(exit_code)

@@ -27,8 +27,8 @@ from rembert.data.config import SAMPLE
 from rembert.data.masking import SpecialIds
 from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
-from rembert.storage import is_remote, why_unreachable, write_errors, write_whole
-from rembert.training.console import Console
+from rembert.files import is_remote, why_unreachable, write_errors, write_whole
+from rembert.tracking.console import Console
 from tasks.corpus.__main__ import add_sources, corpus_or_temporary
 
 if TYPE_CHECKING:

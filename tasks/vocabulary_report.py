@@ -16,8 +16,8 @@ import numpy as np
 from rembert.command_line import parse_flags, run_command
 from rembert.data.config import SAMPLE
 from rembert.errors import UsageError
-from rembert.storage import write_errors, write_whole
-from rembert.training.console import Console
+from rembert.files import write_errors, write_whole
+from rembert.tracking.console import Console
 from tasks.corpus.__main__ import add_sources, corpus_or_temporary
 from tasks.vocabulary import load_vocabulary
 

@@ -13,7 +13,7 @@ from rembert import configuration
 from rembert.errors import UsageError
 from rembert.jobs import pretrain
 from rembert.model.config import RemBertConfig
-from rembert.training.loop import TrainConfig
+from rembert.train.trainer import TrainConfig
 
 
 @pytest.fixture(autouse=True)

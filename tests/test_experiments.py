@@ -16,8 +16,8 @@ from rembert.jobs import pretrain
 from rembert.jobs.finetune_options import FinetuneOptions
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
-from rembert.training.loop import TrainConfig
-from rembert.training.optimizer import OptimizerConfig
+from rembert.train.optimizer import OptimizerConfig
+from rembert.train.trainer import TrainConfig
 from tasks.xtreme.config import XtremeConfig
 
 SCALES = ('full', 'small', 'mini', 'micro')

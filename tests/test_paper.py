@@ -13,8 +13,8 @@ from rembert.jobs.finetune_options import FinetuneOptions
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.paper import PaperFigures
-from rembert.training.loop import TrainConfig
-from rembert.training.optimizer import OptimizerConfig
+from rembert.train.optimizer import OptimizerConfig
+from rembert.train.trainer import TrainConfig
 
 ROWS = [row for rows in paper.TABLES.values() for row in rows]
 ROUNDING = 0.05 + 1e-9  # of an average that is printed with one digit

@@ -1,6 +1,6 @@
 """Tables of what gin can set, read from the dataclasses: name, type, default, and the line of the docstring.
 
-`<!-- fields: train rembert.training.loop.TrainConfig -->` on a page stands for the table of that class, called `train`
+`<!-- fields: train rembert.train.trainer.TrainConfig -->` on a page stands for the table of that class, called `train`
 in gin files. Needs nothing but Python.
 """
 

@@ -16,10 +16,10 @@ from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.model.config import Execution
-from rembert.training.console import Console, Progress
-from rembert.training.loop import TrainConfig
-from rembert.training.preemption import Stopped, StopSignal
-from rembert.training.sharding import MeshConfig
+from rembert.runtime.signals import Stopped, StopSignal
+from rembert.tracking.console import Console, Progress
+from rembert.train.sharding import MeshConfig
+from rembert.train.trainer import TrainConfig
 from tasks.corpus.build import corpus_or_text
 from tasks.vocabulary import check_vocabulary, load_vocabulary
 from tasks.xtreme.config import XtremeConfig

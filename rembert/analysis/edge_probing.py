@@ -46,9 +46,9 @@ from rembert.analysis.files import SpanExample, SpanSet, Target, read_spans
 from rembert.analysis.span_states import EncodedSpans, FrozenStates, encode_spans, power_of_two
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
-from rembert.loading import load
+from rembert.inference.model import load
 from rembert.model.encoder import RemBertEncoder
-from rembert.training.console import Progress
+from rembert.tracking.console import Progress
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.tagging import Sentence, word_tokens

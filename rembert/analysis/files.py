@@ -19,7 +19,7 @@ import numpy as np
 from etils import epath
 
 from rembert.errors import UsageError
-from rembert.json_files import parsed_json
+from rembert.files import parsed_json
 from tasks.xtreme.files import Line, read_lines
 
 

@@ -28,8 +28,8 @@ from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, for
 from rembert.analysis.files import AlignedLines, read_aligned
 from rembert.data.sentence_batches import TextEncoder, cut
 from rembert.errors import UsageError
-from rembert.loading import LoadedModel, load
-from rembert.sentence_vectors import vectors_of_all_layers
+from rembert.inference.embed import vectors_of_all_layers
+from rembert.inference.model import LoadedModel, load
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.retrieval import Tatoeba, chosen_languages
 

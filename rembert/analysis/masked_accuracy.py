@@ -27,17 +27,17 @@ import optax
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts
 from rembert.data.config import DataRequest
 from rembert.errors import UsageError
-from rembert.training import sharding, state
-from rembert.training.evaluation import language_sums
-from rembert.training.losses import LossSums
-from rembert.training.preemption import Stopped
-from rembert.training.step import make_eval_step
+from rembert.runtime.signals import Stopped
+from rembert.train import sharding, state
+from rembert.train.losses import LossSums
+from rembert.train.metrics import language_sums
+from rembert.train.step import make_eval_step
 
 
 def masked_accuracy(
   sums: LossSums, batches: Iterable[Mapping[str, np.ndarray]], languages: Sequence[str], vocab_size: int
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-  """`languages` and `all` of `results`, from sums by language (`rembert.training.evaluation`) and their batches.
+  """`languages` and `all` of `results`, from sums by language (`rembert.train.metrics`) and their batches.
 
   Sequences that only pad the last batch do not count. Languages are in the order of the sums, [languages] each.
 

@@ -88,9 +88,9 @@ def from_foreign(options: argparse.Namespace) -> None:
   """`from_hf` and `from_tf`."""
   from etils import epath
 
+  from rembert.checkpoint.load import find_checkpoint
   from rembert.convert import importing
-  from rembert.saved_models import find_checkpoint
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
   from tasks.vocabulary import check_vocabulary
 
   console = Console()
@@ -142,9 +142,9 @@ def from_foreign(options: argparse.Namespace) -> None:
 
 def to_hugging_face(options: argparse.Namespace) -> None:
   """`to_hf`."""
+  from rembert.checkpoint.load import SavedModel, read_newest
   from rembert.convert import exporting
-  from rembert.saved_models import SavedModel, read_newest
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
 
   console = Console()
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import numpy as np
 from etils import epath
 
+from rembert.checkpoint.load import SavedModel
 from rembert.convert import huggingface
 from rembert.convert.importing import AS_SAVED
 from rembert.convert.model_card import model_card
 from rembert.convert.names import ENCODER_PREFIX, Slot, slots
 from rembert.convert.tokenizer_files import write_tokenizer
 from rembert.errors import UsageError
-from rembert.saved_models import SavedModel
-from rembert.storage import is_remote, write_errors
+from rembert.files import is_remote, write_errors
 
 _POOLED = (None, 'classification', 'multiple_choice')
 

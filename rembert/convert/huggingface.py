@@ -12,9 +12,8 @@ import safetensors
 import safetensors.numpy
 
 from rembert.errors import UsageError, first_line
-from rembert.json_files import parsed_json
+from rembert.files import inside, parsed_json
 from rembert.model.config import RemBertConfig
-from rembert.storage import inside
 
 FORM = 'hugging_face'
 _ARCHITECTURES = {

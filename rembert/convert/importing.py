@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from rembert.checkpoint.load import SavedModel, config_gin, find_checkpoint, open_saved, save_model
 from rembert.convert import huggingface
 from rembert.convert.names import ENCODER_PREFIX, OURS, Slot, has_row_per_piece, own_slots, slots
 from rembert.convert.tensors import Renamed, Resized, Tensors, assemble, check
 from rembert.errors import UsageError
+from rembert.files import is_remote, write_errors, write_whole
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import FIXED_LABELS, HEADS, POOLED, parameter_shapes
-from rembert.saved_models import SavedModel, config_gin, find_checkpoint, open_saved, save_model
-from rembert.storage import is_remote, write_errors, write_whole
 
 AS_SAVED = 'as saved'
 

@@ -5,10 +5,10 @@ import math
 import re
 
 import rembert
+from rembert.checkpoint.load import SavedModel
 from rembert.data.masking import MaskingConfig
 from rembert.model.parameter_count import count_parameters
-from rembert.saved_models import SavedModel
-from rembert.training.tracking import read_jsonl
+from rembert.tracking.metric_writers import read_jsonl
 
 _PIPELINES = {
   None: 'feature-extraction',

@@ -21,7 +21,7 @@ from etils import epath
 
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError, first_line
-from rembert.storage import inside
+from rembert.files import inside
 
 FORMAT = 1
 MANIFEST = 'manifest.json'

@@ -9,8 +9,8 @@ from etils import epath
 from rembert.doctor.checks_system import existing
 from rembert.doctor.environment import Environment, Findings, problem, usage_problem, warning, well
 from rembert.errors import UsageError
-from rembert.storage import check_bucket_client, is_remote, why_unreachable
-from rembert.training.console import human_bytes
+from rembert.files import check_bucket_client, is_remote, why_unreachable
+from rembert.tracking.console import human_bytes
 
 _ANY_SIZE = 1 << 30
 _MOST_TASKS, _MOST_DUMPS = 3, 400
@@ -163,8 +163,8 @@ def _damage(folder: epath.Path) -> str:
   """Why a checkpoint is corrupt, or ''."""
   # This process only reads: the accelerator is for training.
   os.environ['JAX_PLATFORMS'] = 'cpu'
-  from rembert.saved_models import altered_arrays
-  from rembert.training.checkpoint_description import describe, in_one_line
+  from rembert.checkpoint.integrity import describe, in_one_line
+  from rembert.checkpoint.load import altered_arrays
 
   try:
     describe(folder)

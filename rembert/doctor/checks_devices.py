@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 from rembert.doctor.environment import Environment, Findings, problem, warning, well
-from rembert.machine import has_tpu, multiplies_bfloat16
-from rembert.training.console import human_bytes
+from rembert.runtime.hardware import has_tpu, multiplies_bfloat16
+from rembert.tracking.console import human_bytes
 
 _SECONDS = 120
 _FLOAT32 = 4
@@ -87,7 +87,7 @@ def check_memory(environment: Environment) -> Findings:
   from rembert import configuration
   from rembert.model.config import RemBertConfig
   from rembert.model.parameter_count import count_parameters
-  from rembert.training.optimizer import OptimizerConfig
+  from rembert.train.optimizer import OptimizerConfig
 
   available = environment.available_bytes()
   if not environment.gin_files:

@@ -15,8 +15,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from rembert.doctor.environment import Environment, Findings, problem, warning, well
-from rembert.storage import is_remote
-from rembert.training.console import human_bytes, human_duration
+from rembert.files import is_remote
+from rembert.tracking.console import human_bytes, human_duration
 
 _OLDEST, _NEWEST = (3, 11), (3, 12)
 # For text and XTREME. A run from a token store needs none of them.

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 import rembert
 from rembert.errors import UsageError, first_line
-from rembert.machine import available_bytes
+from rembert.runtime.hardware import available_bytes
 
 PROJECT = pathlib.Path(rembert.__file__).parent.parent
 

@@ -25,6 +25,7 @@ from rembert.analysis import (
 from rembert.analysis.config import WITHOUT_MODEL, AnalyzeConfig
 from rembert.analysis.context import AnalysisConfig, AnalysisContext, AnalysisResult
 from rembert.errors import UsageError
+from rembert.files import write_errors, write_whole
 from rembert.jobs import workdir as workdirs
 from rembert.jobs import xtreme_results
 from rembert.jobs.initial_parameters import open_initial
@@ -32,9 +33,8 @@ from rembert.jobs.predict import text_encoder
 from rembert.jobs.pretrain_data import open_data
 from rembert.jobs.workdir_lock import locked
 from rembert.plotting.analyses import PLOTS
-from rembert.storage import write_errors, write_whole
-from rembert.training.console import Console
-from rembert.training.preemption import StopSignal
+from rembert.runtime.signals import StopSignal
+from rembert.tracking.console import Console
 
 RESULT = 'analysis.json'
 _RUN: dict[str, Callable[[AnalysisContext], AnalysisResult]] = {

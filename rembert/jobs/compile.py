@@ -14,16 +14,18 @@ from collections.abc import Callable
 import jax
 from etils import epath
 
-from rembert.background import repeating
+from rembert.aot import topology
+from rembert.aot.flops import traced_flops
+from rembert.aot.hlo import Collective, Program
+from rembert.aot.roofline import ASSUMPTIONS, crosses_slices, roofline
 from rembert.errors import RunError, first_line
+from rembert.files import write_whole
 from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
-from rembert.storage import write_whole
-from rembert.training import sharding, topology, xla_flags
-from rembert.training.chips import chip_of
-from rembert.training.compiled_text import Collective, Program
-from rembert.training.console import Console, human_bytes
-from rembert.training.roofline import ASSUMPTIONS, crosses_slices, roofline
-from rembert.training.traced_flops import traced_flops
+from rembert.runtime import xla
+from rembert.runtime.hardware import chip_of
+from rembert.runtime.signals import repeating
+from rembert.tracking.console import Console, human_bytes
+from rembert.train import sharding
 
 EXIT_DOES_NOT_FIT = 1
 
@@ -58,7 +60,7 @@ def run(
     config: of the run.
     workdir: the report goes to `compile/TOPOLOGY.json` in it, unless `output` names another file; the
       compiled program, as text, lies beside it.
-    name: of the topology (`rembert.training.topology`).
+    name: of the topology (`rembert.aot.topology`).
     search_batch: find the most rows per device and part that fit; compiles several times.
     output: file of the report.
 
@@ -71,7 +73,7 @@ def run(
   console = Console()
   # --- devices ---------------------------------------------------------------
   wanted = topology.parse(name)
-  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
+  flags = xla.set_flags(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
   mesh = sharding.make_mesh(config.mesh, list(topology.devices(wanted)))
   if flags:
     console.say(flags)

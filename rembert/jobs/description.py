@@ -4,29 +4,30 @@ import dataclasses
 
 import jax
 
+from rembert.aot import flops
 from rembert.data.batches import batch_shapes
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
-from rembert.hosts.joining import HostsConfig
-from rembert.hosts.together import Hosts
 from rembert.kernels import check_backend
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.paper import PaperFigures
-from rembert.training import flops, sharding, state
-from rembert.training.console import Console, human_bytes, human_duration
-from rembert.training.goodput import Account
-from rembert.training.guards import GuardsConfig
-from rembert.training.loop import TrainConfig
-from rembert.training.optimizer import OptimizerConfig, make_optimizer
-from rembert.training.profiling import ProfileConfig
-from rembert.training.sharding import MeshConfig
-from rembert.training.state import Trainable
-from rembert.training.step import make_train_step
-from rembert.training.wandb_tracking import TrackingConfig
-from rembert.training.xla_flags import HardwareConfig
+from rembert.runtime.consensus import Hosts
+from rembert.runtime.distributed import HostsConfig
+from rembert.runtime.xla import HardwareConfig
+from rembert.tracking.console import Console, human_bytes, human_duration
+from rembert.tracking.goodput import Account
+from rembert.tracking.metric_writers import TrackingConfig
+from rembert.tracking.profiler import ProfileConfig
+from rembert.train import sharding, state
+from rembert.train.anomaly_detection import GuardsConfig
+from rembert.train.optimizer import OptimizerConfig, make_optimizer
+from rembert.train.sharding import MeshConfig
+from rembert.train.state import Trainable
+from rembert.train.step import make_train_step
+from rembert.train.trainer import TrainConfig
 
 # The paper rounds, and in its ablation tables the pooler and most of the head do not count: that is 2.7 % at most, of
 # Table 13, 3072 out. What is further away is not the model of the row.

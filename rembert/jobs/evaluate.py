@@ -11,7 +11,7 @@ from rembert import configuration
 from rembert.convert.importing import open_source
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
-from rembert.hosts.together import Hosts
+from rembert.inference.model import load
 from rembert.jobs import finetune_config, retrieve
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import show_hosts, show_model
@@ -28,11 +28,11 @@ from rembert.jobs.judging import Judge, Report, judge_tasks
 from rembert.jobs.predict import text_encoder
 from rembert.jobs.training_run import begun, hold_workdir
 from rembert.jobs.workdir_lock import locked
-from rembert.loading import load
 from rembert.model.heads import build_model
-from rembert.training import sharding, state
-from rembert.training.console import Console
-from rembert.training.preemption import StopSignal
+from rembert.runtime.consensus import Hosts
+from rembert.runtime.signals import StopSignal
+from rembert.tracking.console import Console
+from rembert.train import sharding, state
 from tasks.xtreme.benchmark import get_task
 
 

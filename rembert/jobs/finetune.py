@@ -13,11 +13,14 @@ from etils import epath
 
 import rembert
 from rembert import configuration
+from rembert.aot import flops
+from rembert.checkpoint.load import config_gin
+from rembert.checkpoint.manager import Checkpoints
 from rembert.data.finetune_batches import Row, TrainingRows
 from rembert.data.masking import SpecialIds
 from rembert.data.prefetch import prefetch
 from rembert.errors import UsageError
-from rembert.hosts.together import Hosts
+from rembert.files import write_whole
 from rembert.jobs import finetune_config
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import check_mesh, show_account, show_devices, show_hosts, show_model
@@ -34,16 +37,14 @@ from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.judging import Judge, Report, in_words, judge_tasks, mean_loss
 from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
 from rembert.model.heads import build_model
-from rembert.saved_models import config_gin
-from rembert.storage import write_whole
-from rembert.training import flops, sharding, state
-from rembert.training.checkpoints import Checkpoints
-from rembert.training.console import Console
-from rembert.training.goodput import account, read_sessions
-from rembert.training.optimizer import make_optimizer
-from rembert.training.preemption import EXIT_STOPPED, StopSignal
-from rembert.training.state import Trainable
-from rembert.training.step import head_sums, make_train_step
+from rembert.runtime.consensus import Hosts
+from rembert.runtime.signals import EXIT_STOPPED, StopSignal
+from rembert.tracking.console import Console
+from rembert.tracking.goodput import account, read_sessions
+from rembert.train import sharding, state
+from rembert.train.optimizer import make_optimizer
+from rembert.train.state import Trainable
+from rembert.train.step import head_sums, make_train_step
 
 
 def configured() -> FinetuneConfig:

@@ -8,21 +8,22 @@ import jax
 import numpy as np
 
 from rembert import configuration
+from rembert.aot import flops
+from rembert.checkpoint.load import config_meta
 from rembert.convert.importing import architecture
 from rembert.data.config import VocabularyConfig
 from rembert.errors import UsageError
-from rembert.hosts.joining import HostsConfig
 from rembert.jobs.finetune_options import FinetuneOptions, JudgeConfig
 from rembert.model.config import Execution, RemBertConfig
-from rembert.saved_models import config_meta
-from rembert.training import flops, sharding
-from rembert.training.guards import GuardsConfig
-from rembert.training.loop import TrainConfig
-from rembert.training.optimizer import OptimizerConfig
-from rembert.training.profiling import ProfileConfig
-from rembert.training.sharding import MeshConfig
-from rembert.training.wandb_tracking import TrackingConfig
-from rembert.training.xla_flags import HardwareConfig
+from rembert.runtime.distributed import HostsConfig
+from rembert.runtime.xla import HardwareConfig
+from rembert.tracking.metric_writers import TrackingConfig
+from rembert.tracking.profiler import ProfileConfig
+from rembert.train import sharding
+from rembert.train.anomaly_detection import GuardsConfig
+from rembert.train.optimizer import OptimizerConfig
+from rembert.train.sharding import MeshConfig
+from rembert.train.trainer import TrainConfig
 from tasks.xtreme.config import PAIRS, RETRIEVAL, XtremeConfig
 
 

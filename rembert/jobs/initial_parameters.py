@@ -15,7 +15,7 @@ from rembert.convert.tensors import check
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import POOLED
-from rembert.training.state import TrainState
+from rembert.train.state import TrainState
 
 # With other values the same parameters are another function, though every shape fits.
 _FUNCTION_FIELDS = ('num_attention_heads', 'hidden_act', 'layer_norm_eps')

@@ -12,13 +12,13 @@ from etils import epath
 
 from rembert.data.finetune_batches import Row, judged_batches
 from rembert.errors import UsageError
+from rembert.files import write_whole
 from rembert.jobs.finetune_config import FinetuneConfig
 from rembert.jobs.finetune_tasks import EvaluatedTask, FinetuneTasks
-from rembert.storage import write_whole
-from rembert.training import sharding
-from rembert.training.console import Console
-from rembert.training.state import Trainable
-from rembert.training.step import make_logits_step
+from rembert.tracking.console import Console
+from rembert.train import sharding
+from rembert.train.state import Trainable
+from rembert.train.step import make_logits_step
 
 RESULTS = 'results.json'
 

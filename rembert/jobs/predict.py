@@ -16,12 +16,12 @@ import numpy as np
 from rembert.command_line import run_command
 from rembert.data.sentence_batches import BATCH_SIZE, MASK, TextEncoder, cut
 from rembert.errors import UsageError
+from rembert.files import write_whole
 from rembert.model.config import DTYPES, Execution
-from rembert.storage import write_whole
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 if TYPE_CHECKING:
-  from rembert.loading import LoadedModel
+  from rembert.inference.model import LoadedModel
 
 EPILOG = """\
 examples
@@ -88,9 +88,9 @@ def embed_lines(
 ) -> np.ndarray:
   """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut.
 
-  See `rembert.sentence_vectors.sentence_vectors`.
+  See `rembert.inference.embed.sentence_vectors`.
   """
-  from rembert.sentence_vectors import sentence_vectors
+  from rembert.inference.embed import sentence_vectors
 
   longest = model.config.max_position_embeddings
   sentences = [cut(encoder.encode(line), longest) for line in lines]
@@ -140,7 +140,7 @@ def _fill_mask(options: argparse.Namespace, console: Console) -> None:
   texts = options.text or [line.rstrip('\n') for line in sys.stdin if line.strip()]
   if options.top_k < 1:
     raise UsageError('there is nothing to show', where=f'--top_k={options.top_k}', fix='--top_k=5')
-  from rembert.loading import load
+  from rembert.inference.model import load
 
   model = load(options.model, 'mlm', step=options.step)
   encoder = text_encoder(model, options.vocabulary)
@@ -162,7 +162,7 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
     raise UsageError('no lines to embed', where=options.lines, fix='one sentence a line')
   if options.batch_size < 1:
     raise UsageError('a batch has rows', where=f'--batch_size={options.batch_size}', fix=f'--batch_size={BATCH_SIZE}')
-  from rembert.loading import load
+  from rembert.inference.model import load
 
   model = load(options.model, step=options.step, execution=Execution(options.dtype))
   encoder = text_encoder(model, options.vocabulary)

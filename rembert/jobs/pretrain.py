@@ -10,8 +10,8 @@ from etils import epath
 
 import rembert
 from rembert import configuration
+from rembert.aot import flops
 from rembert.data.prefetch import prefetch
-from rembert.hosts.together import Hosts
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import (
   PretrainConfig,
@@ -27,13 +27,14 @@ from rembert.jobs.description import (
 from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.pretrain_data import open_data
 from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
-from rembert.training import flops, sharding
-from rembert.training.console import Console
-from rembert.training.evaluation import evaluate, piece_counts, unigram_entropy
-from rembert.training.goodput import account, read_sessions
-from rembert.training.preemption import EXIT_STOPPED, StopSignal
-from rembert.training.step import make_eval_step
-from rembert.training.tracking import read_jsonl
+from rembert.runtime.consensus import Hosts
+from rembert.runtime.signals import EXIT_STOPPED, StopSignal
+from rembert.tracking.console import Console
+from rembert.tracking.goodput import account, read_sessions
+from rembert.tracking.metric_writers import read_jsonl
+from rembert.train import sharding
+from rembert.train.metrics import evaluate, piece_counts, unigram_entropy
+from rembert.train.step import make_eval_step
 
 
 def configured() -> PretrainConfig:

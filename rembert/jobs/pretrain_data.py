@@ -17,8 +17,8 @@ from rembert.data.packing import PackingConfig
 from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
 from rembert.errors import UsageError, joined
-from rembert.storage import write_whole
-from rembert.training.console import Console
+from rembert.files import write_whole
+from rembert.tracking.console import Console
 from tasks.corpus.format import LanguageStatistics
 from tasks.vocabulary import begins_word, check_vocabulary, train_on_corpus
 from tasks.wikipedia.languages import chosen_languages, missing_in_words

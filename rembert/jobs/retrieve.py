@@ -18,14 +18,14 @@ from typing import Any
 from etils import epath
 from flax import nnx
 
-from rembert import checksums
+from rembert.checkpoint.integrity import json_checksum, tree_checksums
 from rembert.data.sentence_batches import BATCH_SIZE, TextEncoder
 from rembert.errors import UsageError
+from rembert.files import write_errors, write_whole
+from rembert.inference.model import LoadedModel
 from rembert.jobs.predict import embed_lines
-from rembert.loading import LoadedModel
-from rembert.storage import write_errors, write_whole
-from rembert.training.console import Console
-from rembert.training.preemption import Stopped, StopSignal
+from rembert.runtime.signals import Stopped, StopSignal
+from rembert.tracking.console import Console
 from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.retrieval import Bucc2018, RetrievalTask, Tatoeba, chosen_languages
@@ -90,8 +90,8 @@ def run(
   layer = layer_of(config, model.config.num_hidden_layers)
   languages = chosen_languages(task, folder, config)
   made_of = {
-    'model': checksums.of_json(checksums.of_tree(nnx.state(model.encoder, nnx.Param))),
-    'architecture': checksums.of_json(dataclasses.asdict(model.config)),
+    'model': json_checksum(tree_checksums(nnx.state(model.encoder, nnx.Param))),
+    'architecture': json_checksum(dataclasses.asdict(model.config)),
     'vocabulary': _digest_of_pieces(encoder),
     'layer': layer,
   }

@@ -8,32 +8,39 @@ from typing import Protocol
 import jax
 from etils import epath
 
+from rembert.aot.flops import heap_bytes
+from rembert.checkpoint.manager import Checkpoints, SaveSchedule
 from rembert.errors import RunError
-from rembert.hosts.joining import HostsConfig
-from rembert.hosts.together import Hosts, joined
+from rembert.files import write_whole
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.workdir_lock import locked
 from rembert.model.config import RemBertConfig
 from rembert.plotting.training import plot_loss
-from rembert.storage import write_whole
-from rembert.training import compile_cache, xla_flags
-from rembert.training.checkpoints import Checkpoints
-from rembert.training.console import Console
-from rembert.training.cpu_memory import keep_freed_memory_if_it_fits
-from rembert.training.goodput import Goodput
-from rembert.training.guards import GuardsConfig, LossGuard
-from rembert.training.loop import Loop, Numbers, Position, TrainConfig, Watchers
-from rembert.training.meter import Meter
-from rembert.training.optimizer import OptimizerConfig, learning_rate_schedule
-from rembert.training.preemption import StopSignal
-from rembert.training.profiling import ProfileConfig, Profiler
-from rembert.training.save_schedule import SaveSchedule
-from rembert.training.sharding import MeshConfig
-from rembert.training.state import Trainable, TrainState
-from rembert.training.tracking import JsonlTracker, Metrics, TensorBoardTracker, Trackers, read_jsonl
-from rembert.training.wandb_tracking import TrackingConfig, WandbTracker
-from rembert.training.watchdog import Watchdog
-from rembert.training.xla_flags import HardwareConfig
+from rembert.runtime import xla
+from rembert.runtime.consensus import Hosts, joined
+from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
+from rembert.runtime.distributed import HostsConfig
+from rembert.runtime.signals import StopSignal
+from rembert.runtime.xla import HardwareConfig
+from rembert.tracking.console import Console
+from rembert.tracking.goodput import Goodput
+from rembert.tracking.metric_writers import (
+  JsonlTracker,
+  Metrics,
+  TensorBoardTracker,
+  Trackers,
+  TrackingConfig,
+  WandbTracker,
+  read_jsonl,
+)
+from rembert.tracking.profiler import ProfileConfig, Profiler
+from rembert.tracking.watchdog import Watchdog
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard
+from rembert.train.metrics import Meter
+from rembert.train.optimizer import OptimizerConfig, learning_rate_schedule
+from rembert.train.sharding import MeshConfig
+from rembert.train.state import Trainable, TrainState
+from rembert.train.trainer import Numbers, Position, TrainConfig, Trainer, Watchers
 
 
 class StartConfig(Protocol):
@@ -64,9 +71,10 @@ def begun(config: StartConfig) -> Iterator[tuple[Hosts, Console, contextlib.Exit
   Yields the hosts, where the first of them tells what happens, and what is closed in the end.
   """
   train = config.train
-  keep_freed_memory_if_it_fits(config.model, train.batch_size // train.accumulation_steps * train.sequence_length)
-  flags = xla_flags.apply(config.hardware, config.mesh.require_platform)
-  not_kept = compile_cache.use(config.hardware.compile_cache)
+  tokens = train.batch_size // train.accumulation_steps * train.sequence_length
+  keep_freed_memory_if_it_fits(heap_bytes(config.model, tokens))
+  flags = xla.set_flags(config.hardware, config.mesh.require_platform)
+  not_kept = xla.enable_compilation_cache(config.hardware.compile_cache)
   with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
     console = Console(is_quiet=not hosts.is_first)
     for line in filter(None, (flags, not_kept)):
@@ -129,7 +137,7 @@ class LossPicture:
     self._metrics_file, self._picture = metrics_file, picture
 
   def log(self, metrics: Mapping[str, float], *, step: int) -> None:
-    """See `rembert.training.tracking.Tracker`."""
+    """See `rembert.tracking.metric_writers.Tracker`."""
     del step
     if 'eval/loss' in metrics:
       self.draw()
@@ -163,9 +171,9 @@ def run_loop(
   Args:
     config: of the job.
     position: where to begin.
-    batches: see `Loop.run`.
+    batches: see `Trainer.run`.
     train_step: the compiled update.
-    evaluate: see `Loop`.
+    evaluate: see `Trainer`.
     identity: what goes into the description of every checkpoint.
     checkpoints: of the workdir.
     workdir: where metrics, pictures, profiles and stacks go.
@@ -222,7 +230,7 @@ def run_loop(
       schedule.saved(time.monotonic())
 
     # --- loop ------------------------------------------------------------------
-    loop = Loop(
+    loop = Trainer(
       train,
       config.guards,
       position,

@@ -3,15 +3,15 @@
 from etils import epath
 
 from rembert import configuration
+from rembert.checkpoint.load import config_meta
 from rembert.data.config import DataConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError, first_line
+from rembert.files import check_bucket_client
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
-from rembert.saved_models import config_meta
-from rembert.storage import check_bucket_client
-from rembert.training.optimizer import OptimizerConfig
+from rembert.train.optimizer import OptimizerConfig
 
 # What decides which numbers a run produces, beside the model: resuming with another value would be another run.
 _DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 from etils import epath
 
-from rembert.background import repeating
 from rembert.errors import UsageError
-from rembert.storage import is_remote
+from rembert.files import is_remote
+from rembert.runtime.signals import repeating
 
 _NAME = '.lock'
 # In a bucket nothing tells that an owner has died but that it no longer renews its claim.

@@ -11,6 +11,7 @@ from typing import Any
 
 from etils import epath
 
+from rembert.files import write_whole
 from rembert.jobs.xtreme_results import (
   CATEGORIES,
   FAIR,
@@ -21,8 +22,7 @@ from rembert.jobs.xtreme_results import (
   LeaderboardRow,
   TaskSummary,
 )
-from rembert.storage import write_whole
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 NAMES = {
   **{'xnli': 'XNLI', 'pawsx': 'PAWS-X', 'udpos': 'POS', 'panx': 'NER', 'xquad': 'XQuAD', 'mlqa': 'MLQA'},

@@ -98,10 +98,10 @@ def report(folders: Sequence[str], output: str | None, title: str | None) -> Non
   jax.config.update('jax_platforms', 'cpu')  # only counts parameters: a run may use the accelerator
   from etils import epath
 
+  from rembert.files import write_errors, write_whole
   from rembert.report import load
   from rembert.report.scores import Results
-  from rembert.storage import write_errors, write_whole
-  from rembert.training.console import Console, human_bytes
+  from rembert.tracking.console import Console, human_bytes
 
   console, folder = Console(), epath.Path(output or epath.Path(folders[0]) / 'report')
   with console.task('reading'):

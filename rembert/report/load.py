@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 from etils import epath
 
+from rembert.checkpoint.integrity import Corrupt, read_json_item
 from rembert.errors import UsageError
 from rembert.jobs.xtreme_table import NAMES
 from rembert.model.config import RemBertConfig
-from rembert.training.checkpoint_description import Damaged, read_json_item
-from rembert.training.goodput import Session, read_sessions
+from rembert.tracking.goodput import Session, read_sessions
 
 SWEEP, ANALYSIS, BENCHMARK = 'sweep.json', 'analysis.json', 'xtreme.json'
 # Any of them makes a folder the workdir of a run.
@@ -330,7 +330,7 @@ def _newest_meta(checkpoints: epath.Path) -> dict[str, Any]:
   for step in steps:
     try:
       return read_json_item(checkpoints / str(step), 'meta')
-    except (Damaged, OSError):
+    except (Corrupt, OSError):
       continue
   return {}
 

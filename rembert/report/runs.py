@@ -11,8 +11,8 @@ from rembert.plotting.training import bar_parts, plot_parameters
 from rembert.report.html import MISSING, Block, Picture, Section, Table, table_frame
 from rembert.report.load import Model, Run
 from rembert.report.scores import ALL_LANGUAGES, HELD_OUT, Results, of
-from rembert.training.console import human_duration
-from rembert.training.goodput import ACTIVITIES, account
+from rembert.tracking.console import human_duration
+from rembert.tracking.goodput import ACTIVITIES, account
 
 # The paper's ablation models (A.2), those of all its tables but 7, 13, 14 and 16.
 _PAPER_WIDTH, _PAPER_LAYERS = 768, 12

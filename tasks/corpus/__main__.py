@@ -10,7 +10,7 @@ from rembert.command_line import parse_flags, run_command
 from rembert.errors import UsageError
 
 if TYPE_CHECKING:
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
   from tasks.corpus.build import BeamRunner
   from tasks.corpus.documents import CorpusConfig
   from tasks.corpus.format import Corpus
@@ -168,7 +168,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   """Makes the corpus and shows it."""
-  from rembert.training.console import Console
+  from rembert.tracking.console import Console
 
   console = Console()
   show(console, make_with_beam(options, options.output, runner_of(options, beam_flags), console))

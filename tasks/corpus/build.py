@@ -20,8 +20,8 @@ from etils import epath
 
 from rembert.data.config import DataConfig
 from rembert.errors import RunError, UsageError
-from rembert.storage import write_errors, write_whole
-from rembert.training.console import Console, human_bytes
+from rembert.files import write_errors, write_whole
+from rembert.tracking.console import Console, human_bytes
 from tasks.corpus.documents import (
   CorpusConfig,
   Document,

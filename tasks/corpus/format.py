@@ -20,7 +20,7 @@ from etils import epath
 
 from rembert.data.token_store import SPLITS, sha256_of
 from rembert.errors import UsageError, first_line
-from rembert.storage import write_whole
+from rembert.files import write_whole
 from tasks.corpus.documents import Document
 from tasks.wikipedia.languages import chosen_languages, missing_in_words
 from tasks.wikipedia.text import count_sentences

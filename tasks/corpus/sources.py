@@ -16,7 +16,7 @@ from etils import epath
 
 from rembert.data.config import SAMPLE
 from rembert.errors import UsageError, first_line
-from rembert.storage import why_unreachable
+from rembert.files import why_unreachable
 from tasks.wikipedia.dumps import DamagedDump, ReadCounts, find_dumps, read_articles, read_namespaces
 from tasks.wikipedia.languages import LISTS, chosen_languages, language_of_database, missing_in_words, without_lists
 

@@ -198,8 +198,8 @@ def averages(scores: Scores) -> dict[str, dict[str, float]]:
 
 def run(options: argparse.Namespace) -> None:
   """Scores, prints a table per task, and writes the JSON file."""
-  from rembert.storage import write_whole
-  from rembert.training.console import Console
+  from rembert.files import write_whole
+  from rembert.tracking.console import Console
 
   scores = score(options.predictions, options.labels, options.task or TASKS)
   means, console = averages(scores), Console()

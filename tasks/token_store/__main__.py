@@ -10,7 +10,7 @@ from rembert.command_line import add_modules, parse_flags, run_command
 from rembert.data.packing import PackingConfig
 from rembert.data.token_store import SPLITS, VOCABULARY, TokenStore, altered_shards
 from rembert.errors import UsageError
-from rembert.training.console import Console, human_bytes
+from rembert.tracking.console import Console, human_bytes
 from tasks.corpus import __main__ as corpus_command
 from tasks.corpus.build import BeamRunner
 from tasks.corpus.format import LanguageStatistics, open_corpus

@@ -34,9 +34,9 @@ from rembert.data.token_store import (
   sha256_of,
 )
 from rembert.errors import UsageError
+from rembert.files import write_errors, write_whole
 from rembert.plotting.training import plot_languages
-from rembert.storage import write_errors, write_whole
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.corpus.build import BeamRunner, refuse_other_recipe, run_in_groups
 from tasks.corpus.format import LanguageStatistics, read_texts
 from tasks.vocabulary import load_vocabulary

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
 from rembert.errors import RunError, UsageError, first_line
-from rembert.storage import write_errors, write_whole
+from rembert.files import write_errors, write_whole
 from tasks.xtreme.files import split_lines
 
 _CHUNK = 1 << 20

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from rembert.errors import UsageError
-from rembert.json_files import parsed_json
+from rembert.files import parsed_json
 from tasks.xtreme.archives import columns, members, nested_tar
 from tasks.xtreme.benchmark import LANGUAGES, PUBLISHED_NAMES, TASKS
 from tasks.xtreme.files import known_label, split_lines

@@ -20,9 +20,8 @@ from etils import epath
 
 from rembert.command_line import run_command
 from rembert.errors import UsageError
-from rembert.json_files import parsed_json
-from rembert.storage import is_remote, write_errors, write_whole
-from rembert.training.console import Console, human_bytes
+from rembert.files import is_remote, parsed_json, write_errors, write_whole
+from rembert.tracking.console import Console, human_bytes
 from tasks.xtreme.archives import SOURCES, Downloads
 from tasks.xtreme.benchmark import FILES, LANGUAGES
 from tasks.xtreme.config import PAIRS, TASKS

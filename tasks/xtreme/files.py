@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from etils import epath
 
 from rembert.errors import UsageError
-from rembert.json_files import parsed_json
+from rembert.files import parsed_json
 
 VARIABLE = 'XTREME_DATA_DIR'
 _BYTE_ORDER_MARK = '\N{ZERO WIDTH NO-BREAK SPACE}'

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rembert.analysis.masked_accuracy import masked_accuracy
-from rembert.training.losses import LossSums
+from rembert.train.losses import LossSums
 
 LANGUAGES = ('sw', 'de', 'th')
 VOCAB = 20

@@ -33,7 +33,7 @@ def reference_loss(setting, folder) -> float:
   """Cross-entropy of the loaded model's logits, float64."""
   from scipy.special import log_softmax
 
-  from rembert.loading import load
+  from rembert.inference.model import load
 
   batch = finetune.random_batch(setting)
   logits = np.asarray(load(folder, setting.head)(batch['input_ids'], batch['token_type_ids']).logits, np.float64)

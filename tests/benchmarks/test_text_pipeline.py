@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import text_pipeline
 from benchmarks.interleaved import Unavailable
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.corpus.build import temporary_corpus
 from tasks.corpus.documents import CorpusConfig
 from tasks.corpus.sources import find_parts

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from rembert.checkpoint.load import open_saved
 from rembert.convert.exporting import export
 from rembert.convert.huggingface import read_description
 from rembert.convert.importing import ImportOptions, read_hugging_face, read_saved
 from rembert.errors import RunError, UsageError
 from rembert.model.heads import HEADS
-from rembert.saved_models import open_saved
 
 
 def weights_of(folder):

@@ -6,8 +6,8 @@ import re
 import pytest
 
 import rembert
+from rembert.checkpoint.load import open_saved
 from rembert.convert.__main__ import main, parser
-from rembert.saved_models import open_saved
 
 
 @pytest.fixture

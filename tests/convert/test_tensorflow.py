@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from rembert.checkpoint.load import open_saved
 from rembert.convert.exporting import export
 from rembert.convert.importing import ImportOptions, read_hugging_face, read_tensorflow, save
 from rembert.convert.names import slots
 from rembert.errors import UsageError
-from rembert.saved_models import open_saved
 
 TABLE = 'cls/predictions/output_embedding'
 

@@ -16,7 +16,7 @@ from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.jobs.pretrain_data import open_data
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.vocabulary import begins_word
 
 B = 12
@@ -173,7 +173,7 @@ import numpy as np
 from etils import epath
 from rembert.data.config import DataConfig, DataRequest
 from rembert.jobs.pretrain_data import open_data
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 store, workdir, process, batch_size, spans = json.loads(sys.argv[1])
 request = DataRequest(

@@ -8,17 +8,18 @@ import re
 import jax
 import pytest
 
-from rembert import configuration, loading
+from rembert import configuration
 from rembert.data.mixture import sampling_rates
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
+from rembert.inference import model
 from rembert.model.config import Execution, RemBertConfig
 from rembert.report import load
-from rembert.training import sharding
-from rembert.training.guards import GuardsConfig, LossGuard
-from rembert.training.loop import TrainConfig
-from rembert.training.losses import LossSums
-from rembert.training.step import StepMetrics
+from rembert.train import sharding
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard
+from rembert.train.losses import LossSums
+from rembert.train.step import StepMetrics
+from rembert.train.trainer import TrainConfig
 from tasks.wikipedia.dumps import find_dumps
 from tasks.xtreme.benchmark import get_task
 from tasks.xtreme.files import XtremeFolder
@@ -145,7 +146,7 @@ RAISED = {
   'where is the data?': lambda folder: XtremeFolder(None),
   'a file of the data is missing': lambda folder: XtremeFolder(folder).file('xnli/test-de.tsv'),
   "unknown task 'mnli'": lambda folder: get_task('mnli'),
-  'nothing to load': lambda folder: loading.load(folder),
+  'nothing to load': lambda folder: model.load(folder),
   'nothing here that a report can be made of': lambda folder: load.read([str(folder)]),
 }
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from rembert.checkpoint.load import open_saved
 from rembert.doctor.__main__ import CHECKS, chosen_checks, main, parse
 from rembert.doctor.checks_system import locked_versions
 from rembert.doctor.environment import PROJECT, Environment, Level, examine, problem, well
-from rembert.saved_models import open_saved
 from tasks.xtreme import download
 
 GIB = 2**30

@@ -6,12 +6,12 @@ import jax
 import pytest
 
 from rembert import configuration, main
+from rembert.aot import flops
 from rembert.data.batches import batch_shapes
 from rembert.jobs import compile as compile_ahead
 from rembert.jobs import pretrain
 from rembert.jobs.description import make_step, make_trainable
-from rembert.training import flops
-from rembert.training.sharding import MeshConfig, make_mesh
+from rembert.train.sharding import MeshConfig, make_mesh
 
 SMALL = [
   'RemBertConfig.num_hidden_layers=1',

@@ -9,7 +9,7 @@ import rich.console
 from rembert.jobs.description import show_parameters
 from rembert.model.config import RemBertConfig
 from rembert.paper import PaperFigures
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 # Table 5: 23 layers in pre-training, 12 in fine-tuning.
 DEEP = RemBertConfig(

@@ -14,11 +14,11 @@ from flax.traverse_util import flatten_dict
 from made_up_xtreme import write_examples
 
 import rembert
+from rembert.checkpoint.load import open_saved, save_model
 from rembert.convert.exporting import export
 from rembert.main import main
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import build_model
-from rembert.saved_models import open_saved, save_model
 
 CONFIG = RemBertConfig(
   vocab_size=2000,

@@ -14,9 +14,9 @@ from rembert.convert.exporting import export
 from rembert.errors import UsageError
 from rembert.jobs.initial_parameters import open_initial
 from rembert.model.config import Execution
-from rembert.training.optimizer import OptimizerConfig, make_optimizer
-from rembert.training.sharding import MeshConfig, make_mesh
-from rembert.training.state import masked_lm
+from rembert.train.optimizer import OptimizerConfig, make_optimizer
+from rembert.train.sharding import MeshConfig, make_mesh
+from rembert.train.state import masked_lm
 
 # Widths that divide over a mesh of 2·2·2.
 FITTING = {'input_embedding_size': 16, 'output_embedding_size': 44, 'intermediate_size': 36}

@@ -14,10 +14,10 @@ from rembert.data.finetune_batches import padded
 from rembert.jobs.initial_parameters import open_initial
 from rembert.model.config import Execution
 from rembert.model.heads import build_model
-from rembert.training import sharding, state
-from rembert.training.optimizer import OptimizerConfig, make_optimizer
-from rembert.training.sharding import MeshConfig
-from rembert.training.step import head_sums, make_train_step
+from rembert.train import sharding, state
+from rembert.train.optimizer import OptimizerConfig, make_optimizer
+from rembert.train.sharding import MeshConfig
+from rembert.train.step import head_sums, make_train_step
 
 
 def test_the_top_layer_is_dropped_and_the_input_embedding_stays(saved):

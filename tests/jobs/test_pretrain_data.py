@@ -19,7 +19,7 @@ from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
 from rembert.jobs.pretrain_data import open_data
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.corpus.format import open_corpus
 from tasks.corpus.sources import find_parts
 

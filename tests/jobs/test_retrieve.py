@@ -12,8 +12,8 @@ import rembert
 from rembert.errors import RunError, UsageError
 from rembert.jobs import retrieve
 from rembert.jobs.predict import embed_lines, text_encoder
-from rembert.training.console import Console
-from rembert.training.preemption import Stopped, StopSignal
+from rembert.runtime.signals import Stopped, StopSignal
+from rembert.tracking.console import Console
 from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
 

@@ -6,8 +6,8 @@ import shutil
 import pytest
 from final_states import assert_bitwise_equal, final_state
 
+from rembert.checkpoint.load import open_saved
 from rembert.convert.__main__ import main as convert
-from rembert.saved_models import open_saved
 
 
 def steps(run):

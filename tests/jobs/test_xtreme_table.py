@@ -8,7 +8,7 @@ import rich.console
 
 from rembert.jobs import xtreme_table
 from rembert.jobs.xtreme_results import FAIR, PAPER, REMBERT, LeaderboardRow, TaskScore, leaderboard_row, summarise
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 PARTIAL = LeaderboardRow(
   'mine',

@@ -10,7 +10,7 @@ from rembert.errors import UsageError
 from rembert.kernels import check_backend, platform
 from rembert.model.config import KERNELS, Execution
 from rembert.model.operations import Operations, operations
-from rembert.training.sharding import MeshConfig, make_mesh
+from rembert.train.sharding import MeshConfig, make_mesh
 
 ROWS = jnp.zeros((1, 128, 2, 64), jnp.bfloat16)
 

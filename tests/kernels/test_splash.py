@@ -15,7 +15,7 @@ from rembert.model.attention import Visibility, attention
 from rembert.model.config import REMAT_POLICIES, Execution, RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
 from rembert.model.partitioning import partition_spec
-from rembert.training.sharding import MeshConfig, make_mesh
+from rembert.train.sharding import MeshConfig, make_mesh
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
 

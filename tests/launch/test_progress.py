@@ -10,7 +10,7 @@ from etils import epath
 from launch import progress as progress_module
 from launch.experiment import Run
 from launch.progress import ProgressView, RunProgress, RunState, last_metrics, seconds_left, summary
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from etils import epath
 
 from launch.experiment import Run
 from launch.xtreme import TaskRun, collect_scores, main
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from rembert.model.heads import (
   parameter_shapes,
   sentence_embeddings,
 )
-from rembert.training.losses import mlm_row_sums
+from rembert.train.losses import mlm_row_sums
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
 BFLOAT16_TOLERANCE = 5e-2  # the same, for products of 8-bit mantissas

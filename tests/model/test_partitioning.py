@@ -17,7 +17,7 @@ from rembert.model.partitioning import (
   partition_spec,
   with_axes,
 )
-from rembert.training.sharding import MeshConfig, make_mesh
+from rembert.train.sharding import MeshConfig, make_mesh
 
 
 def test_logical_names_become_mesh_axes():

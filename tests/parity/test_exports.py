@@ -11,12 +11,12 @@ import safetensors.numpy
 from hugging_face_cases import CONFIGURATIONS, NUM_LABELS, TOLERANCE
 
 import rembert
+from rembert.checkpoint.load import open_saved
 from rembert.convert import importing
 from rembert.convert.exporting import export
 from rembert.convert.importing import read_hugging_face
 from rembert.errors import UsageError
 from rembert.jobs.predict import fill_masks, text_encoder
-from rembert.saved_models import open_saved
 
 pytestmark = pytest.mark.parity
 
@@ -257,7 +257,7 @@ def test_the_released_model_gives_the_states_that_transformers_records():
   ('hidden_act', 'states', 'tolerance'), [('gelu', RELEASED_STATES, 1e-4), ('gelu_tanh', ORIGINAL_STATES, 1e-4)]
 )
 def test_the_original_checkpoint_gives_both_by_its_two_gelus(hidden_act, states, tolerance):
-  from rembert.loading import as_module
+  from rembert.inference.model import as_module
   from rembert.model.config import Execution
 
   options = importing.ImportOptions(head=None)

@@ -13,7 +13,7 @@ import pytest
 from rembert.convert.huggingface import open_weights
 from rembert.data.token_store import MANIFEST, TokenStore
 from rembert.errors import UsageError
-from rembert.storage import inside
+from rembert.files import inside
 
 OUTSIDE = (
   '../../etc/passwd',

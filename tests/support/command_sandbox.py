@@ -14,9 +14,9 @@ from own_tasks import write_own_tasks
 from random_checkpoints import TINY, random_leaves
 from small_scale import Planned
 
+from rembert.checkpoint.load import open_saved, save_model
 from rembert.convert.exporting import export
 from rembert.convert.names import slots
-from rembert.saved_models import open_saved, save_model
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT = 600.0  # of a command; minutes where the machine has other work to do as well

@@ -15,7 +15,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import build_model
-from rembert.training.losses import mlm_row_sums
+from rembert.train.losses import mlm_row_sums
 
 # The one tolerance: max |ours − theirs| / max |theirs|, for each tensor by itself.
 TOLERANCE = 1e-5

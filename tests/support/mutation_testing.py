@@ -65,9 +65,7 @@ def mirrored_tests(mutant: Mutant) -> tuple[str, ...]:
 
 def is_slow(mutant: Mutant) -> bool:
   """Whether its tests compile models or start whole runs, which takes minutes."""
-  return any(
-    file.startswith(('tests/jobs/', 'tests/model/', 'tests/training/test_s')) for file in mirrored_tests(mutant)
-  )
+  return any(file.startswith(('tests/jobs/', 'tests/model/', 'tests/train/test_s')) for file in mirrored_tests(mutant))
 
 
 def apply(mutant: Mutant, root: pathlib.Path) -> str | None:

@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
+from rembert.checkpoint.load import SavedModel, open_saved, save_model
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import parameter_shapes
-from rembert.saved_models import SavedModel, open_saved, save_model
 from tasks.vocabulary import train_vocabulary
 
 TINY = RemBertConfig(

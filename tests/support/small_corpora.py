@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 from collections.abc import Sequence
 
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.corpus.build import make_corpus
 from tasks.corpus.documents import CorpusConfig
 from tasks.corpus.format import Corpus

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.corpus.build import make_corpus
 from tasks.corpus.documents import CorpusConfig
 from tasks.corpus.sources import find_parts

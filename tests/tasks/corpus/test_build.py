@@ -14,7 +14,7 @@ from small_corpora import corpus_of_dumps, sample_corpus
 
 from rembert.data.config import DataConfig
 from rembert.errors import RunError, UsageError
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.corpus import build
 from tasks.corpus import format as formats
 from tasks.corpus.__main__ import main

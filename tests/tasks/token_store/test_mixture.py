@@ -18,7 +18,7 @@ from rembert.data.masking import SpecialIds
 from rembert.data.packing import pack
 from rembert.data.token_store import TokenStore
 from rembert.jobs.pretrain_data import open_data
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.token_store.__main__ import main
 
 ENVIRONMENT = os.environ | {'PYTHONPATH': str(pathlib.Path(__file__).resolve().parents[3])}

@@ -11,7 +11,7 @@ import xtreme_archives
 from file_server import serve_files
 
 from rembert.errors import UsageError
-from rembert.training.console import Console
+from rembert.tracking.console import Console
 from tasks.xtreme import download
 from tasks.xtreme.archives import SOURCES, Downloads, Source
 from tasks.xtreme.config import TASKS

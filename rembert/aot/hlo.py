@@ -1,0 +1,345 @@
+"""What a compiled program says of itself: collectives and memory traffic, with loop bodies as often as they run.
+
+XLA's own `cost_analysis` counts the body of a loop once, and does not tell one kind of collective from another. The
+text of the optimised program has both: every computation, who calls it, and how long the loops are.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'collective-permute')
+# They name what is there already, or run computations that are counted by themselves.
+_FREE = {'parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast', 'after-all', 'partition-id', 'replica-id'}
+_FREE |= {'while', 'conditional', 'call', 'iota', 'domain', 'opt-barrier', 'add-dependency', 'send', 'recv'}
+# Inside a fusion: it computes while a collective's buffers wait for the others; the network writes them.
+_IN_FLIGHT = {'tuple', 'custom-call', *COLLECTIVES}
+_BITS = {'pred': 8, 'token': 0, 'opaque': 0, 'u4': 4, 's4': 4, 'bf16': 16}
+_SHAPE = re.compile(r'\b([a-z]\w*)\[([\d,]*)\](?:\{([^}]*)\})?')
+_OPCODE = re.compile(r' ([a-z][\w\-]*)\(')
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+  """One line: `%name = shapes opcode(operands), attributes`.
+
+  Attributes:
+    name: without the percent sign.
+    hbm_bytes: of each array that it yields; 0 for one that is kept on the chip.
+    all_bytes: the same, wherever it lies.
+    opcode: as XLA spells it.
+    operands: names.
+    attributes: the rest of the line.
+    literal: what stands in the parentheses: a constant's value, a parameter's number.
+    is_root: whether it is what its computation yields.
+  """
+
+  name: str
+  hbm_bytes: tuple[float, ...]
+  all_bytes: tuple[float, ...]
+  opcode: str
+  operands: tuple[str, ...]
+  attributes: str
+  literal: str
+  is_root: bool
+
+
+Computation = dict[str, Instruction]
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+  """A collective of one device.
+
+  Attributes:
+    kind: one of `COLLECTIVES`.
+    operand_bytes: what the device puts in.
+    groups: positions of devices in the mesh, one row a group; or numbers of slices.
+    times: runs per step.
+    is_between_slices: each device exchanges its part with its peers in the other slices, by the hosts' network.
+  """
+
+  kind: str
+  operand_bytes: float
+  groups: np.ndarray
+  times: int
+  is_between_slices: bool = False
+
+  @property
+  def wire_bytes(self) -> float:
+    """Bytes that one device sends in a run, by the ring algorithms, which send the least."""
+    size = self.groups.shape[1]
+    share = (size - 1) / size
+    times = {'all-gather': size - 1, 'all-reduce': 2 * share, 'collective-permute': 1}
+    return self.operand_bytes * times.get(self.kind, share)
+
+
+class Program:
+  """A parsed program.
+
+  Args:
+    text: of `compiled.as_text()`.
+    devices: how many it runs on.
+    slices: how many slices they are in.
+
+  Raises:
+    ValueError: no entry computation, a loop of unknown length, or groups written in an unknown way.
+  """
+
+  def __init__(self, text: str, devices: int, slices: int = 1):
+    self.computations, self.entry = _parse(text)
+    self._devices, self._slices = devices, slices
+    if not self.entry:
+      raise ValueError('no ENTRY computation')
+
+  def collectives(self) -> list[Collective]:
+    """Every collective, as often as it runs. One that the compiler spreads over several fusions counts once."""
+    found, spread = [], set()
+    for name, times, is_fused in self._runs(self.entry, 1, fused=False):
+      computation = self.computations[name]
+      for instruction in computation.values():
+        operand_bytes = sum(sum(computation[name].all_bytes) for name in instruction.operands if name in computation)
+        transfer = re.search(r'_xla_megascale_transfer_type="(\w+)"', instruction.attributes)
+        if instruction.opcode == 'send' and transfer:  # the part of a collective that goes from slice to slice
+          kind = transfer[1].lower().replace('_', '-')
+          kind = kind if kind in COLLECTIVES else 'collective-permute'
+          found.append(Collective(kind, operand_bytes, np.arange(self._slices)[None], times, is_between_slices=True))
+          continue
+        kind = instruction.opcode.removesuffix('-start')
+        if kind not in COLLECTIVES:
+          continue
+        if is_fused and kind == 'all-reduce' and name.startswith('all-reduce-scatter'):
+          kind = 'reduce-scatter'  # how a TPU's compiler writes it: a fusion in which each keeps its slice of the sum
+        channel = re.search(r'channel_id=(\d+)', instruction.attributes)
+        if is_fused and channel:
+          if channel[1] in spread:
+            continue
+          spread.add(channel[1])
+        found.append(Collective(kind, operand_bytes, self._groups(instruction), times))
+    return found
+
+  def hbm_bytes(self, *, loops: bool = True) -> float:
+    """Bytes that one device reads from and writes to its memory in a step; `loops=False` counts bodies once.
+
+    Without what the network reads and writes for collectives that run beside arithmetic (`collectives` has it).
+    """
+    total = 0.0
+    for name, times, is_fused in self._runs(self.entry, 1, fused=False):
+      if not is_fused:
+        computation = self.computations[name]
+        traffic = sum(self._traffic(instruction, computation) for instruction in computation.values())
+        total += traffic * (times if loops else 1)
+    return total
+
+  def _runs(self, name: str, times: int, *, fused: bool) -> Iterator[tuple[str, int, bool]]:
+    """Names of computations, how often they run, and whether they are the inside of a fusion."""
+    yield name, times, fused
+    for instruction in self.computations[name].values():
+      if instruction.opcode == 'while':
+        body = _called(instruction, 'body')[0]
+        yield from self._runs(body, times * self._trip_count(instruction), fused=fused)
+      elif instruction.opcode == 'fusion':
+        yield from self._runs(_called(instruction, 'calls')[0], times, fused=True)
+      elif instruction.opcode in ('call', 'conditional', 'async-start'):  # every branch of a conditional: at most
+        for called in _called(instruction, 'to_apply', 'calls', 'branch_computations', 'called_computations'):
+          yield from self._runs(called, times, fused=fused)
+
+  def _trip_count(self, loop: Instruction) -> int:
+    if known := re.search(r'known_trip_count[^\d]*(\d+)', loop.attributes):
+      return int(known[1])
+    condition = self.computations[_called(loop, 'condition')[0]]
+    root = _root(condition)
+    # JAX's loops count from 0 to a constant.
+    operands = [condition[name] for name in root.operands if name in condition]
+    bounds = [operand.literal for operand in operands if operand.opcode == 'constant']
+    if len(bounds) == 1 and ('direction=LT' in root.attributes or root.opcode == 'fusion'):
+      return int(bounds[0])
+    raise ValueError(f'loop {loop.name} does not say how often it runs')
+
+  def _groups(self, instruction: Instruction) -> np.ndarray:
+    if instruction.opcode.startswith('collective-permute'):
+      pairs = re.search(r'source_target_pairs=\{(.*?)\}\}', instruction.attributes)
+      return np.array(re.findall(r'\{?(\d+),(\d+)', pairs[1]), int) if pairs else np.arange(2)[None]
+    return replica_groups(instruction.attributes, self._devices)
+
+  def _traffic(self, instruction: Instruction, computation: Computation) -> float:
+    opcode = instruction.opcode
+    operands = [computation[name] for name in instruction.operands if name in computation]
+    written = sum(instruction.hbm_bytes)
+    is_allocation = 'custom_call_target="AllocateBuffer"' in instruction.attributes
+    if opcode in _FREE or opcode.endswith('-done') or opcode == 'async-start' or is_allocation:
+      return 0
+    if opcode == 'fusion':
+      return self._fusion_traffic(instruction, operands)
+    if opcode in ('dynamic-slice', 'slice', 'gather'):
+      return 2 * written
+    if opcode == 'dynamic-update-slice':
+      return 2 * sum(operands[1].hbm_bytes)
+    if opcode == 'scatter':
+      return 3 * sum(operands[-1].hbm_bytes)
+    if opcode.endswith('-start'):  # it yields what it is given beside what it makes
+      return written
+    return written + sum(sum(operand.hbm_bytes) for operand in operands)
+
+  def _fusion_traffic(self, fusion: Instruction, operands: Sequence[Instruction]) -> float:
+    """A stack of which a fusion reads or replaces one layer is not read or written as a whole."""
+    inner = self.computations[_called(fusion, 'calls')[0]]
+    read = 0.0
+    for number, operand in enumerate(operands):
+      read += min(sum(operand.hbm_bytes), self._parts_read(inner, number))
+    root = _root(inner)
+    results = [inner.get(name) for name in root.operands] if root.opcode == 'tuple' else [root]
+    if len(results) != len(fusion.hbm_bytes):
+      return read + sum(fusion.hbm_bytes)
+    return read + sum(
+      min(whole, self._part_written(inner, result)) for result, whole in zip(results, fusion.hbm_bytes, strict=True)
+    )
+
+  def _parts_read(self, inner: Computation, number: int) -> float:
+    """Bytes of the slices through which alone a fusion looks at its parameter; infinite where it sees all of it."""
+    parameter = next((i for i in inner.values() if i.opcode == 'parameter' and int(i.literal) == number), None)
+    return math.inf if parameter is None else self._parts_used(inner, parameter.name)
+
+  def _parts_used(self, inner: Computation, name: str) -> float:
+    total = 0.0
+    for user in inner.values():
+      for place, operand in enumerate(user.operands):
+        if operand != name or user.opcode in _IN_FLIGHT:
+          continue
+        if user.opcode in ('dynamic-slice', 'slice', 'gather') and place == 0:
+          total += sum(user.all_bytes)
+        elif user.opcode == 'bitcast':
+          total += self._parts_used(inner, user.name)
+        elif user.opcode == 'fusion':
+          total += self._parts_read(self.computations[_called(user, 'calls')[0]], place)
+        elif user.opcode != 'dynamic-update-slice' or place != 0:
+          return math.inf
+    return total
+
+  def _part_written(self, inner: Computation, result: Instruction | None) -> float:
+    """Bytes of what a fusion writes as one of its results: of a stack, the layer that it replaces."""
+    while result is not None and result.opcode == 'bitcast':
+      result = inner.get(result.operands[0])
+    if result is None:
+      return math.inf
+    if result.opcode in ('parameter', *_IN_FLIGHT):  # handed through
+      return 0
+    if result.opcode == 'dynamic-update-slice':
+      return sum(inner[result.operands[1]].all_bytes)
+    if result.opcode == 'fusion':
+      within = self.computations[_called(result, 'calls')[0]]
+      return self._part_written(within, _root(within))
+    return math.inf
+
+
+def _root(computation: Computation) -> Instruction:
+  return next(instruction for instruction in computation.values() if instruction.is_root)
+
+
+def replica_groups(attributes: str, devices: int) -> np.ndarray:
+  """Positions of devices, one row a group, from any of the ways in which XLA writes them.
+
+  `{{0,1},{2,3}}`; `[2,4]<=[4,2]T(1,0)`, a transposed iota; `mesh['a'=2,'b'=4] {'b'}`, the axes to run over, where
+  `device_ids=([4,2]T(1,0))` may say in which order the devices fill the mesh.
+  """
+  if listed := re.search(r'replica_groups=\{((?:\{[\d,]*\},?)*)\}', attributes):
+    groups = [_numbers(group) for group in re.findall(r'\{([\d,]+)\}', listed[1])]
+    return np.array(groups) if groups else np.arange(devices)[None]
+  if iota := re.search(r'replica_groups=\[([\d,]+)\]<=(\[[\d,]+\](?:T\([\d,]+\))?)', attributes):
+    return _iota(iota[2]).reshape(_numbers(iota[1]))
+  notation = r'replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(([^()]*(?:\([\d,]*\))?[^()]*)\))? ?\{([^}]*)\}'
+  if (mesh := re.search(notation, attributes)) and ':(' not in mesh[3]:
+    sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", mesh[1])}
+    over = re.findall(r"'(\w+)'", mesh[3])
+    numbers = _device_ids(mesh[2], math.prod(sizes.values()))
+    if numbers is not None:
+      names = list(sizes)
+      order = [names.index(name) for name in (*(name for name in names if name not in over), *over)]
+      by_axes = numbers.reshape(tuple(sizes.values())).transpose(order)
+      return by_axes.reshape(-1, math.prod(sizes[name] for name in over))
+  found = re.search(r'replica_groups=.{0,80}', attributes)
+  raise ValueError(f'groups of devices in an unknown notation: {found[0] if found else attributes[:80]}')
+
+
+def _device_ids(written: str | None, devices: int) -> np.ndarray | None:
+  """The devices of a mesh in its order: 0, 1, 2, … where nothing is said; None for an unknown notation."""
+  if not written:
+    return np.arange(devices)
+  if re.fullmatch(r'[\d,]+', written):
+    return np.array(_numbers(written))
+  return _iota(written) if re.fullmatch(r'\[[\d,]+\](?:T\([\d,]+\))?', written) else None
+
+
+def _iota(written: str) -> np.ndarray:
+  """`[4,2]T(1,0)`: 0, 1, 2, … in that shape, transposed."""
+  sizes, _, order = written.rstrip(')').partition('T(')
+  shape = _numbers(sizes.strip('[]'))
+  numbers = np.arange(math.prod(shape)).reshape(shape)
+  return numbers.transpose(_numbers(order)) if order else numbers
+
+
+def _numbers(written: str) -> tuple[int, ...]:
+  return tuple(map(int, written.split(',')))
+
+
+def _called(instruction: Instruction, *attributes: str) -> list[str]:
+  for attribute in attributes:
+    if found := re.search(rf'\b{attribute}=(?:\{{([^}}]*)\}}|(%?[\w.\-]+))', instruction.attributes):
+      return [name.strip().lstrip('%') for name in (found[1] or found[2]).split(',')]
+  return []
+
+
+def _bytes(shapes: str, *, hbm_only: bool) -> tuple[float, ...]:
+  sizes = []
+  for dtype, dimensions, layout in _SHAPE.findall(shapes):
+    digits = re.search(r'\d+', dtype)
+    bits = _BITS.get(dtype, int(digits[0]) if digits else 0)
+    is_on_chip = hbm_only and re.search(r'S\([1-9]\d*\)', layout) is not None
+    elements = math.prod(int(size) for size in dimensions.split(',') if size)
+    sizes.append(0.0 if is_on_chip else elements * bits / 8)
+  return tuple(sizes)
+
+
+def _parse(text: str) -> tuple[dict[str, Computation], str]:
+  computations, entry, current = {}, '', None
+  for line in text.splitlines():
+    if line.endswith('{') and not line.startswith((' ', 'HloModule')):
+      name = line.removeprefix('ENTRY ').split(' ')[0].split('(')[0].lstrip('%')
+      current = computations[name] = {}
+      if line.startswith('ENTRY'):
+        entry = name
+      continue
+    if current is None or ' = ' not in line or not line.startswith(' '):
+      continue
+    left, right = line.strip().split(' = ', 1)
+    right = f' {right}' if right.startswith('(') else right
+    opcode = _OPCODE.search(right)
+    if opcode is None:
+      continue
+    shapes, end = right[: opcode.start()], _closing(right, opcode.end())
+    inside = right[opcode.end() : end]
+    name = left.removeprefix('ROOT ').lstrip('%')
+    current[name] = Instruction(
+      name=name,
+      hbm_bytes=_bytes(shapes, hbm_only=True),
+      all_bytes=_bytes(shapes, hbm_only=False),
+      opcode=opcode[1],
+      operands=tuple(re.findall(r'%([\w.\-]+)', inside)),
+      attributes=right[end:],
+      literal=inside,
+      is_root=left.startswith('ROOT '),
+    )
+  return computations, entry
+
+
+def _closing(text: str, start: int) -> int:
+  """Where the parenthesis closes that was opened before `start`."""
+  depth = 1
+  for index in range(start, len(text)):
+    depth += {'(': 1, ')': -1}.get(text[index], 0)
+    if depth == 0:
+      return index
+  return len(text)

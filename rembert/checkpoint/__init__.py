@@ -1,0 +1,1 @@
+"""Checkpoints: saved, checked and restored; models read from them."""

@@ -1,0 +1,328 @@
+"""Checkpoints with Orbax: when they are due, written in the background, visible only when whole, checked when read."""
+
+import contextlib
+import dataclasses
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from etils import epath
+from jax.experimental import multihost_utils
+from orbax.checkpoint import checkpoint_managers as policies
+
+from rembert.checkpoint.integrity import (
+  Description,
+  describe,
+  in_one_line,
+  is_corruption,
+  leaf_path,
+  refuse_other_state,
+  shapes,
+  tree_checksums,
+  with_description,
+)
+from rembert.errors import RunError, UsageError
+from rembert.files import absolute, write_errors
+from rembert.train.state import TrainState
+
+_FIX = 'make room or mend the storage, then repeat the command: it goes on from the last whole checkpoint'
+_DAMAGED = 'damaged-'
+
+Read = TypeVar('Read')
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored(Description):
+  """A checkpoint in memory; `state` is sharded as the target said."""
+
+  state: TrainState
+
+
+class SaveSchedule:
+  """Permanent checkpoints by steps, temporary ones by the clock. No I/O, and no clock of its own.
+
+  Which steps are permanent is known to every host. Whether the time has come for a temporary one is asked of process 0
+  alone and sent to the others: clocks differ between hosts, and a save that only some of them begin never ends.
+
+  Args:
+    steps: updates in all; the last is permanent.
+    every: steps between permanent checkpoints.
+    temporary_seconds: time without a checkpoint after which a temporary one is due; 0 for none.
+    now: seconds of a clock that does not go back, as in all methods.
+  """
+
+  def __init__(self, *, steps: int, every: int, temporary_seconds: float, now: float):
+    self._steps, self._every, self._temporary_seconds = steps, every, temporary_seconds
+    self._last = now
+
+  def is_permanent(self, step: int) -> bool:
+    """Whether the checkpoint of this step is one to keep; all others are temporary."""
+    return step == self._steps or step % self._every == 0
+
+  def is_due(self, step: int, now: float) -> bool:
+    """Whether to save after this step."""
+    return self.is_permanent(step) or 0 < self._temporary_seconds <= now - self._last
+
+  def saved(self, now: float) -> None:
+    """A checkpoint has been begun: the time to the next temporary one starts anew."""
+    self._last = now
+
+
+@dataclasses.dataclass
+class _Preservation(policies.PreservationPolicy):
+  """The newest checkpoint of all; of the permanent ones the newest `keep`, and those at multiples of `keep_every`."""
+
+  keep: int
+  keep_every: int
+  temporary: set[int]
+
+  def should_preserve(self, checkpoints: Sequence, *, context) -> list[bool]:
+    """See Orbax."""
+    permanent = [checkpoint for checkpoint in checkpoints if checkpoint.step not in self.temporary]
+    rules = [policies.LatestN(self.keep)] + ([policies.EveryNSteps(self.keep_every)] if self.keep_every else [])
+    is_kept = policies.AnyPreservationPolicy(rules).should_preserve(permanent, context=context)
+    kept = {checkpoint.step for checkpoint, keep in zip(permanent, is_kept, strict=True) if keep}
+    return [checkpoint.step in kept or checkpoint is checkpoints[-1] for checkpoint in checkpoints]
+
+
+class Checkpoints:
+  """The checkpoints of one workdir: items `state`, `data` and `meta` per step.
+
+  A save is copied off the device at once and written by threads. Orbax writes to a temporary folder and renames it, so
+  a process that is killed meanwhile leaves the checkpoint before it as the latest. Older checkpoints are deleted only
+  after that. All processes call every method.
+
+  Args:
+    directory: of the checkpoints, local or in a bucket.
+    keep: how many of the newest permanent ones stay.
+    keep_every: permanent ones at multiples of this step stay for ever; 0 for none.
+    say: told, in one line, of a corrupt checkpoint.
+  """
+
+  def __init__(
+    self, directory: epath.PathLike, *, keep: int = 3, keep_every: int = 0, say: Callable[[str], None] = print
+  ):
+    self.directory = absolute(directory)
+    self._say = say
+    silence_orbax()
+    self._temporary: set[int] = set()
+    options = ocp.CheckpointManagerOptions(
+      preservation_policy=_Preservation(keep, keep_every, self._temporary),
+      enable_async_checkpointing=True,
+      cleanup_tmp_directories=True,
+      # Made in the background, a folder that cannot be made leaves threads waiting for it, and with them the process,
+      # for five minutes.
+      async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+    )
+    self._manager = ocp.CheckpointManager(self.directory, options=options)
+    self._temporary |= {step for step in self._manager.all_steps() if self._is_temporary(step)}
+
+  # --- what there is ---------------------------------------------------------
+
+  def latest_step(self) -> int | None:
+    """Step of the newest checkpoint, corrupt or not, or None."""
+    return self._manager.latest_step()
+
+  def newest(self) -> Description | None:
+    """The newest checkpoint that can describe itself, or None if there never was one; corrupt ones are put aside.
+
+    Raises:
+      RunError: there were checkpoints, and none is whole; or they cannot be reached.
+    """
+    return self._first_whole(lambda step: describe(self.directory / str(step)), lambda found: '')
+
+  def _first_whole(self, read: Callable[[int], Read], check: Callable[[Read], str]) -> Read | None:
+    corrupt = []
+    while (step := self.latest_step()) is not None:
+      found, reason = self._agreed(step, read, check)
+      if not reason:
+        return found
+      corrupt.append(f'{step} ({reason})')
+      self._quarantine(step, reason)
+    try:
+      left = sorted(path.name for path in self.directory.iterdir() if path.name.startswith(_DAMAGED))
+    except FileNotFoundError:  # a bucket knows no empty folders
+      left = []
+    if left:  # never a silent start from scratch, not when the command is repeated either
+      raise RunError(
+        'no checkpoint is whole',
+        where=f'{self.directory}: ' + ', '.join(corrupt or left),
+        fix=[
+          f'mend the files of one of {", ".join(left)} and give it back its name, the step',
+          'or begin a new run in another folder: --workdir=DIR',
+        ],
+      )
+    return None
+
+  def _agreed(self, step: int, read: Callable[[int], Read], check: Callable[[Read], str]) -> tuple[Read | None, str]:
+    """What was read, and what is wrong with it: corruption that one host sees holds for all.
+
+    Hosts read by themselves, and tell each other how it went; then all of them check together. Both is tried twice,
+    since a checkpoint must not be given up for a hiccup of the storage.
+    """
+    for _ in range(2):
+      found, error = None, None
+      try:
+        found = read(step)
+      except Exception as caught:
+        error = caught
+      verdict = _of_all_processes(_severity(error))
+      reason = in_one_line(error) if error else 'by what another process has found' if verdict else check(found)
+      if not reason:
+        return found, ''
+      if verdict == _MISUSED:
+        break
+    if verdict == _MISUSED and isinstance(error, UsageError):
+      raise error
+    if verdict >= _UNREACHABLE:
+      raise RunError(
+        f'checkpoint {step} cannot be read: {reason}',
+        where=str(self.directory),
+        fix='mend the storage or the access to it, then repeat the command',
+      )
+    return None, reason
+
+  def _quarantine(self, step: int, reason: str) -> None:
+    names = (f'{_DAMAGED}{step}', *(f'{_DAMAGED}{step}-{number}' for number in range(2, 1000)))
+    name = next(name for name in names if not (self.directory / name).exists())
+    _of_all_processes(0)  # all have looked, and found the same name
+    if jax.process_index() == 0:
+      with write_errors('a damaged checkpoint', self.directory, fix='mend the storage, then repeat the command'):
+        (self.directory / str(step)).rename(self.directory / name)
+    _of_all_processes(0)
+    self._manager.reload()
+    before = self.latest_step()
+    instead = 'there is none before it' if before is None else f'{before} is used instead'
+    self._say(f'checkpoint {step} is damaged: {reason}. It is put aside as {self.directory.name}/{name}; {instead}.')
+
+  def _is_temporary(self, step: int) -> bool:
+    with contextlib.suppress(Exception):  # corrupt: told when it is restored, not when it is counted
+      return describe(self.directory / str(step)).is_temporary
+    return False
+
+  # --- restoring -------------------------------------------------------------
+
+  def restore_newest(self, target: TrainState) -> Restored | None:
+    """The newest whole checkpoint in the shapes, dtypes and shardings of `target`, whatever mesh it was saved from.
+
+    Corrupt ones are put aside under another name and the one before is taken, with a line that says so.
+
+    Raises:
+      RunError: there were checkpoints, and none is whole; or they cannot be reached.
+      UsageError: the checkpoint holds the state of another model or optimizer.
+    """
+    found = self._first_whole(lambda step: self._read(step, target), _what_differs)
+    return found and _restored(*found, target)
+
+  def restore(self, step: int, target: TrainState) -> Restored:
+    """The checkpoint of one step; RunError if it is corrupt. See `restore_newest`."""
+    found, reason = self._agreed(step, lambda step: self._read(step, target), _what_differs)
+    if reason:
+      raise RunError(f'checkpoint {step} is damaged: {reason}', where=str(self.directory), fix='take the one before')
+    return _restored(*found, target)
+
+  def _read(self, step: int, target: TrainState) -> tuple[Description, dict]:
+    """The state in the dtypes that it was saved in: checksums are of those bits."""
+    folder, fields = self.directory / str(step), _fields(target)
+    description = describe(folder)
+    arrays = description.arrays
+    if arrays is not None:
+      refuse_other_state(arrays, shapes(fields), folder)
+    dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[leaf_path(path)][0])
+    as_saved = jax.tree_util.tree_map_with_path(
+      lambda path, leaf: jax.ShapeDtypeStruct(leaf.shape, dtype_of(path, leaf), sharding=leaf.sharding), fields
+    )
+    # Not by way of the manager: it ends with a barrier that a host which meets corruption would never reach.
+    handler = ocp.StandardCheckpointHandler()
+    state = handler.restore(folder / 'state', args=ocp.args.StandardRestore(as_saved))
+    handler.close()
+    return description, state
+
+  # --- saving ----------------------------------------------------------------
+
+  def save(self, step: int, state: TrainState, data: dict, meta: dict, *, is_temporary: bool = False) -> None:
+    """Begins to save; waits only for a save that is still being written. RunError if that one failed."""
+    fields = _fields(state)
+    narrow = [name for name, (dtype, _) in shapes(fields['params']).items() if dtype != 'float32']
+    if narrow:
+      raise TypeError(f'master weights are float32, and {narrow[0]} is not')
+    (self._temporary.add if is_temporary else self._temporary.discard)(step)
+    with write_errors('a checkpoint', self.directory, fix=_FIX):
+      self._manager.save(
+        step,
+        args=ocp.args.Composite(
+          state=ocp.args.StandardSave(fields),
+          data=ocp.args.JsonSave(data),
+          meta=ocp.args.JsonSave(with_description(meta, fields, data=data, is_temporary=is_temporary)),
+        ),
+        force=True,
+      )
+
+  def is_saving(self) -> bool:
+    """Whether the last save is still being written."""
+    return self._manager.is_saving_in_progress()
+
+  def wait(self) -> None:
+    """Returns when everything is on disk; RunError if it could not be written."""
+    with write_errors('a checkpoint', self.directory, fix=_FIX):
+      self._manager.wait_until_finished()
+
+  def close(self) -> None:
+    """Waits, then lets go of the threads."""
+    with contextlib.closing(self._manager):
+      self.wait()
+
+
+def _what_differs(found: tuple[Description, dict]) -> str:
+  """What is not as it was saved; all processes ask together, and get one answer."""
+  description, state = found
+  if description.arrays is None:
+    return ''
+  sums = tree_checksums(state)
+  differing = [name for name, number in sums.items() if description.arrays[name][2] != number]
+  return f'{len(differing)} array(s) are not as they were saved, {differing[0]} for one' if differing else ''
+
+
+def _restored(description: Description, state: dict, target: TrainState) -> Restored:
+  cast = lambda leaf, wanted: leaf if leaf.dtype == wanted.dtype else leaf.astype(wanted.dtype)
+  return Restored(**vars(description), state=TrainState(**jax.tree.map(cast, state, _fields(target))))
+
+
+def _fields(state: TrainState) -> dict:
+  """A plain dict, so that a checkpoint can be read without this project."""
+  return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+
+
+_WELL, _CORRUPT, _UNREACHABLE, _MISUSED = range(4)
+
+
+def _severity(error: Exception | None) -> int:
+  if error is None:
+    return _WELL
+  if isinstance(error, UsageError):
+    return _MISUSED
+  return _CORRUPT if is_corruption(error) else _UNREACHABLE
+
+
+def _of_all_processes(verdict: int) -> int:
+  """The worst verdict of all; every process waits for every other."""
+  if jax.process_count() == 1:
+    return verdict
+  return int(np.max(multihost_utils.process_allgather(np.int32(verdict))))
+
+
+# When one array cannot be read or written, all others that were under way are told so, each to nobody.
+_REPEATED = ('Event loop is closed', 'Encountered error while reading array index')
+
+
+def silence_orbax() -> None:
+  """Lets only exceptions of Orbax and TensorStore through: they narrate every file, and repeat a failure per array."""
+  for name in ('absl', 'asyncio'):
+    logging.getLogger(name).setLevel(logging.CRITICAL)
+  sys.unraisablehook = lambda unraisable: (
+    None if str(unraisable.exc_value).startswith(_REPEATED) else sys.__unraisablehook__(unraisable)
+  )

@@ -1,1 +1,0 @@
-"""Several processes, one run: how they join, what they agree on, and how they learn that one of them is gone."""

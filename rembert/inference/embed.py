@@ -1,0 +1,128 @@
+"""Sentences as vectors: of one layer, or of all of them."""
+
+import collections
+import concurrent.futures
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import jax
+import numpy as np
+from flax import nnx
+
+from rembert.data.sentence_rows import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
+from rembert.inference.model import LoadedModel
+from rembert.kernels import platform
+from rembert.model.heads import chosen_layer, means_of_segments
+
+# Batches. One leaves cores idle between its products, and the device while results are fetched; so do two, a little.
+_AT_A_TIME = 3
+
+Progress = Callable[[float, str], None]
+
+
+def sentence_vectors(
+  model: LoadedModel,
+  sentences: Sequence[Sequence[int]],
+  *,
+  layer: int | None = None,
+  batch_size: int = BATCH_SIZE,
+  on_progress: Progress = lambda fraction, note: None,
+) -> np.ndarray:
+  """The mean of a layer over each sentence's pieces, without [CLS] and [SEP] (paper, A.9): float32 [N, H].
+
+  Sentences lie side by side in the model's rows, and do not see each other; `LoadedModel.embed` gives the same vectors
+  for rows of one sentence each.
+
+  Args:
+    model: its encoder is run.
+    sentences: ids with [CLS] and [SEP], at most as many as the model has positions.
+    layer: 0 is the projected embeddings, L the last layer; None is the last.
+    batch_size: rows of 64 positions at a time; of longer rows fewer.
+    on_progress: told the share that is done, and a note.
+
+  Raises:
+    UsageError: no such layer, ids outside the vocabulary, a sentence that is too long.
+  """
+  vectors_NxH = np.zeros((len(sentences), model.config.hidden_size), np.float32)
+  return _fill(vectors_NxH, model, sentences, chosen_layer(model.config, layer), batch_size, on_progress)
+
+
+def vectors_of_all_layers(
+  model: LoadedModel,
+  sentences: Sequence[Sequence[int]],
+  *,
+  batch_size: int = BATCH_SIZE,
+  on_progress: Progress = lambda fraction, note: None,
+) -> np.ndarray:
+  """The same of every layer, the projected embeddings first: float32 [L + 1, N, H]."""
+  config = model.config
+  vectors_LxNxH = np.zeros((config.num_hidden_layers + 1, len(sentences), config.hidden_size), np.float32)
+  return _fill(vectors_LxNxH, model, sentences, None, batch_size, on_progress)
+
+
+def _fill(
+  vectors: np.ndarray,
+  model: LoadedModel,
+  sentences: Sequence[Sequence[int]],
+  layer: int | None,
+  batch_size: int,
+  on_progress: Progress,
+) -> np.ndarray:
+  """Computes `vectors`, [N, H] or, without a layer, [L + 1, N, H], in place; returns them."""
+  graphdef, parameters = nnx.split(model.encoder)
+  parameters = _with_kernels_in(model.encoder.execution.dtype, parameters)
+  pad, longest = model.config.pad_token_id, model.config.max_position_embeddings
+
+  def compute(batch: SentenceBatch) -> np.ndarray:
+    model.check_ids(batch.input_ids)
+    return np.asarray(_means(graphdef, layer, parameters, *batch[1:]))
+
+  done = 0
+  for batch, means in _computed(packed_sentences(sentences, pad=pad, batch_size=batch_size, longest=longest), compute):
+    for place, row in enumerate(batch.sentences):
+      vectors[..., row, :] = means[..., place, : len(row), :]
+      done += len(row)
+    on_progress(done / len(sentences), f'{done:,} of {len(sentences):,} sentences')
+  return vectors
+
+
+def _with_kernels_in(dtype: str, parameters: nnx.State) -> dict:
+  """The parameters, kernels as products take them: cast once, not for every batch. On a CPU as they are.
+
+  There XLA would turn a stack of bfloat16 into float32 for every batch, to cut layers out of that.
+  """
+  if platform() == 'cpu':
+    return nnx.to_pure_dict(parameters)
+  cast = lambda path, leaf: leaf.astype(dtype) if path[-1].key == 'kernel' else leaf
+  return jax.tree_util.tree_map_with_path(cast, nnx.to_pure_dict(parameters))
+
+
+def _computed(
+  batches: Iterator[SentenceBatch], compute: Callable[[SentenceBatch], np.ndarray]
+) -> Iterator[tuple[SentenceBatch, np.ndarray]]:
+  """Each batch with what is computed of it, in order, some at a time."""
+  under_way: collections.deque = collections.deque()
+  with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME, 'sentences') as pool:
+    for batch in batches:
+      under_way.append((batch, pool.submit(compute, batch)))
+      if len(under_way) > _AT_A_TIME:
+        earliest, result = under_way.popleft()
+        yield earliest, result.result()
+    for batch, result in under_way:
+      yield batch, result.result()
+
+
+# At the top of the module: many calls with one model are compiled once, by one of the threads; the others wait for it.
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _means(graphdef, layer, parameters, input_ids_BxS, segment_ids_BxS, position_ids_BxS) -> jax.Array:
+  encoder = nnx.merge(graphdef, parameters)
+  output = encoder(
+    input_ids_BxS,
+    segment_ids=segment_ids_BxS,
+    position_ids=position_ids_BxS,
+    num_layers=layer,
+    output_hidden_states=layer is None,
+  )
+  states = output.hidden_states if layer is None else output.last_hidden_state
+  count = most_sentences(input_ids_BxS.shape[1])
+  return means_of_segments(states, input_ids_BxS, segment_ids_BxS, count, encoder.config)

@@ -1,0 +1,181 @@
+"""`rembert.load`: a trained model to call, from a workdir, a checkpoint or a folder of Hugging Face."""
+
+import functools
+import pathlib
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+from flax import nnx
+from flax.traverse_util import unflatten_dict
+
+from rembert.checkpoint.load import find_checkpoint, read_newest
+from rembert.convert import huggingface
+from rembert.convert.importing import ImportedModel, ImportOptions, read_hugging_face, read_saved
+from rembert.errors import UsageError
+from rembert.model.config import Execution, RemBertConfig
+from rembert.model.encoder import ModelOutput, RemBertEncoder
+from rembert.model.heads import build_model, check_head, sentence_embeddings
+
+
+class LoadedModel:
+  """A model with its parameters; calls are compiled once per shape of the input.
+
+  Attributes:
+    config: the architecture.
+    head: see `rembert.model.heads.HEADS`; None is an encoder alone.
+    labels: of a classifier, by index.
+    vocabulary: path of the SentencePiece model beside the parameters, or None.
+    module: the Flax NNX module, with parameters; for fine-tuning or a forward pass of one's own.
+  """
+
+  def __init__(
+    self,
+    module: nnx.Module,
+    config: RemBertConfig,
+    head: str | None,
+    labels: tuple[str, ...],
+    vocabulary: epath.PathLike | None,
+  ):
+    self.module, self.config, self.head, self.labels, self.vocabulary = module, config, head, labels, vocabulary
+    self._graphdef, self._parameters = nnx.split(module)
+
+  @property
+  def encoder(self) -> RemBertEncoder:
+    """The encoder inside."""
+    return self.module if self.head is None else self.module.encoder
+
+  def __call__(
+    self,
+    input_ids: np.ndarray | Sequence,
+    token_type_ids: np.ndarray | Sequence | None = None,
+    attention_mask: np.ndarray | Sequence | None = None,
+    *,
+    output_hidden_states: bool = False,
+  ) -> ModelOutput:
+    """Runs the model without dropout.
+
+    Args:
+      input_ids: int ids [B, S] ([B, C, S] for multiple choice).
+      token_type_ids: 0 for the first text, 1 for the second; default 0.
+      attention_mask: 1 for tokens, 0 for padding; default all tokens.
+      output_hidden_states: return the output of every layer too, [L + 1, B, S, H].
+
+    Returns:
+      A `ModelOutput`; the logits of `mlm` are [B, S, V].
+
+    Raises:
+      UsageError: ids outside the vocabulary, or more positions than the model has.
+    """
+    ids, *others = (None if x is None else np.asarray(x, np.int32) for x in (input_ids, token_type_ids, attention_mask))
+    self.check_ids(ids)
+    return self._run(self._parameters, ids, *others, output_hidden_states)
+
+  def embed(
+    self, input_ids: np.ndarray | Sequence, attention_mask: np.ndarray | Sequence, *, layer: int | None = None
+  ) -> jax.Array:
+    """Sentence embeddings [B, H]; see `rembert.model.heads.sentence_embeddings`."""
+    ids, mask = (np.asarray(x, np.int32) for x in (input_ids, attention_mask))
+    self.check_ids(ids)
+    return self._embed(self._parameters, ids, mask, layer)
+
+  def check_ids(self, ids: np.ndarray) -> None:
+    """UsageError for ids [..., S] that are outside the vocabulary, or at more positions than the model has."""
+    if ids.shape[-1] > self.config.max_position_embeddings:
+      raise UsageError(
+        f'{ids.shape[-1]} positions, and the model has {self.config.max_position_embeddings}',
+        where='input_ids',
+        fix='cut or split the text',
+      )
+    if ids.size and not 0 <= ids.min() <= ids.max() < self.config.vocab_size:
+      raise UsageError(
+        f'ids from {ids.min()} to {ids.max()}, and the model has pieces 0 to {self.config.vocab_size - 1}',
+        where='input_ids',
+        fix='take the vocabulary that the model was trained with',
+      )
+
+  @functools.cached_property
+  def _run(self):
+    def run(parameters, input_ids, token_type_ids, attention_mask, output_hidden_states):
+      module = nnx.merge(self._graphdef, parameters)
+      output = module(input_ids, token_type_ids, attention_mask, output_hidden_states=output_hidden_states)
+      if self.head == 'mlm':  # without the rows that only pad the vocabulary
+        output.logits = output.logits[..., : self.config.vocab_size]
+      return output
+
+    return jax.jit(run, static_argnums=4)
+
+  @functools.cached_property
+  def _embed(self):
+    def embed(parameters, input_ids, attention_mask, layer):
+      module = nnx.merge(self._graphdef, parameters)
+      return sentence_embeddings(
+        module if self.head is None else module.encoder, input_ids, attention_mask, layer=layer
+      )
+
+    return jax.jit(embed, static_argnums=3)
+
+
+def load(
+  path: epath.PathLike,
+  head: str | None = None,
+  *,
+  step: int | None = None,
+  num_hidden_layers: int | None = None,
+  num_labels: int | None = None,
+  new_head: bool = False,
+  execution: Execution = Execution(),
+) -> LoadedModel:
+  """A model from a workdir, a checkpoint of one, or a folder of Hugging Face.
+
+  Args:
+    path: of the workdir, checkpoint or folder.
+    head: None for the encoder alone, `mlm`, `classification`, `tagging`, `qa` or `multiple_choice`.
+    step: which checkpoint of a workdir; the newest by default.
+    num_hidden_layers: keep this many layers, from the bottom (paper, section 6.2).
+    num_labels: of a new classifier.
+    new_head: draw a head that the checkpoint lacks, to be fine-tuned. Without it, that is an error.
+    execution: how the model is computed.
+
+  Raises:
+    UsageError: nothing to load there, or it lacks the head.
+  """
+  check_head(head)
+  options = ImportOptions(head=head, num_hidden_layers=num_hidden_layers, num_labels=num_labels, allow_missing=new_head)
+  return as_module(read_model(path, options, step), execution)
+
+
+def read_model(
+  path: epath.PathLike,
+  options: ImportOptions | None = None,
+  step: int | None = None,
+) -> ImportedModel:
+  """Parameters and configuration of whatever `path` holds."""
+  options = options or ImportOptions()
+  if find_checkpoint(path, step) is not None:
+    return read_newest(path, step, lambda saved: read_saved(saved, options))
+  if huggingface.is_model_folder(pathlib.Path(path)):
+    return read_hugging_face(path, options)
+  raise UsageError(
+    'nothing to load',
+    where=str(path),
+    fix='name a workdir with checkpoints/, one checkpoint in it, or a folder of Hugging Face with config.json',
+  )
+
+
+def as_module(imported: ImportedModel, execution: Execution) -> LoadedModel:
+  """The model that the parameters are the parameters of."""
+  build = lambda: build_model(
+    imported.head,
+    imported.config,
+    execution,
+    num_labels=imported.num_labels,
+    add_pooler='encoder/pooler/kernel' in imported.leaves,
+    rngs=nnx.Rngs(0),
+  )
+  graphdef = nnx.graphdef(nnx.eval_shape(build))
+  parameters = unflatten_dict({path: jnp.asarray(leaf) for path, leaf in imported.leaves.items()}, sep='/')
+  module = nnx.merge(graphdef, parameters if imported.head else parameters['encoder'])
+  return LoadedModel(module, imported.config, imported.head, imported.labels, imported.vocabulary)

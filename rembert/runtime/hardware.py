@@ -1,0 +1,115 @@
+"""Hardware: what this machine has, found without JAX, which claims devices it is asked for; data sheets of chips."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+
+_GOOGLE = '0x1ae0'
+# v2 and v3, an unnamed one, v4, v5p, v5e, v6e, v7: device ids as JAX and libtpu know them (jax/_src/hardware_utils.py).
+_TPUS = ('0x0027', '0x0056', '0x005e', '0x0062', '0x0063', '0x006f', '0x0076')
+
+
+def has_tpu(pci_devices: pathlib.Path = pathlib.Path('/sys/bus/pci/devices')) -> bool:
+  """Whether TPU chips are plugged in.
+
+  The files under /dev do not tell: they are `accel0`, … up to v4, and `vfio/0`, … from v5 on, as for other devices.
+  """
+  return any(
+    _read(device / 'vendor') == _GOOGLE and _read(device / 'device') in _TPUS for device in pci_devices.glob('*')
+  )
+
+
+def is_cpu_machine() -> bool:
+  """Whether JAX will run on the CPU, as far as can be told before it has looked."""
+  if platforms := os.environ.get('JAX_PLATFORMS'):
+    return platforms == 'cpu'
+  return not any(list(pathlib.Path('/dev').glob(pattern)) for pattern in ('accel*', 'vfio/[0-9]*', 'nvidia[0-9]*'))
+
+
+def multiplies_bfloat16(cpuinfo: pathlib.Path = pathlib.Path('/proc/cpuinfo')) -> bool:
+  """Whether the processor multiplies bfloat16 faster than float32.
+
+  By a unit of its own (AMX: Intel's Sapphire Rapids and later), or by vectors (AVX512_BF16: AMD's Zen 4 and later).
+  """
+  return bool(re.search(r'^flags\s*:.*\b(amx_bf16|avx512_bf16)\b', _read(cpuinfo), re.MULTILINE))
+
+
+def available_bytes() -> int | None:
+  """Memory that this process may still take: what is free, or what its container leaves; None if nobody says."""
+  limits = []
+  if match := re.search(r'MemAvailable:\s+(\d+) kB', _read(pathlib.Path('/proc/meminfo'))):
+    limits.append(int(match[1]) * 1024)
+  limit, used = (_read(pathlib.Path('/sys/fs/cgroup') / name) for name in ('memory.max', 'memory.current'))
+  if limit.isdigit() and used.isdigit():
+    limits.append(int(limit) - int(used))
+  return min(limits, default=None)
+
+
+def _read(file: pathlib.Path) -> str:
+  with contextlib.suppress(OSError):  # a device that was unplugged this very moment
+    return file.read_text().strip()
+  return ''
+
+
+# --- data sheets: the one table of hardware figures in the project ----------------------------------------------------
+#
+# Sources: Google's page on each TPU generation (docs.cloud.google.com/tpu/docs/v4, /v5e, /v5p, /v6e); the links of v4:
+# Jouppi et al. 2023 (arXiv:2304.01433), section 2; NVIDIA's data sheets. Google states all links of a chip together and
+# in both directions: "bidirectional inter-chip interconnect bandwidth (per chip) 400 GBps" of a v5e with four ports is
+# 50 GB/s a link each way. Rates are decimal (GB = 10⁹ bytes), as they are printed.
+
+_GIB = 2**30
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+  """One JAX device. A v4 or v5p device is a whole chip (megacore); a v2 or v3 device is one of a chip's two cores.
+
+  Attributes:
+    bf16_flops: dense peak at bfloat16, FLOP/s.
+    hbm_bytes: memory; what a program can use is a little less.
+    hbm_bandwidth: of that memory, bytes/s.
+    link_bandwidth: of one inter-chip link in one direction, bytes/s; NVLink's share of one direction on GPUs. 0 where
+      this project has no use for the figure.
+    wraps: the least length of a slice's axis that closes to a ring; None where there are no such links.
+    dcn_bandwidth: between slices, bytes/s and chip in one direction; 0 where no page states it.
+  """
+
+  bf16_flops: float
+  hbm_bytes: float = 0
+  hbm_bandwidth: float = 0
+  link_bandwidth: float = 0
+  wraps: int | None = None
+  dcn_bandwidth: float = 0
+
+
+# Keys are the first words of `device_kind` (an `NVIDIA L40S` is no `NVIDIA L4`).
+_V4 = Chip(275e12, 32 * _GIB, 1200e9, 50e9, wraps=4)
+_V5E = Chip(197e12, 16 * _GIB, 819e9, 50e9, wraps=16, dcn_bandwidth=3.125e9)  # 6.4 Tbit/s for the 256 chips of a pod
+_V5P = Chip(459e12, 95 * _GIB, 2765e9, 100e9, wraps=4, dcn_bandwidth=6.25e9)  # a NIC of 200 Gbit/s for four chips
+_V6E = Chip(918e12, 32 * _GIB, 1638e9, 100e9, wraps=16, dcn_bandwidth=12.5e9)  # 25.6 Tbit/s for the 256 of a pod
+CHIPS = {
+  'TPU v2': Chip(22.5e12),
+  'TPU v3': Chip(61.5e12),
+  'TPU v4': _V4,
+  'TPU v5 lite': _V5E,
+  'TPU v5e': _V5E,
+  'TPU v5': _V5P,
+  'TPU v5p': _V5P,
+  'TPU v6 lite': _V6E,
+  'TPU v6e': _V6E,
+  'NVIDIA A100': Chip(312e12, 80e9, 2039e9),
+  'NVIDIA H100': Chip(989e12, 80e9, 3350e9, 450e9),
+  'NVIDIA H200': Chip(989e12, 141e9, 4800e9, 450e9),
+  'NVIDIA L4': Chip(121e12, 24e9, 300e9),
+}
+
+
+def chip_of(device_kind: str) -> tuple[str, Chip] | None:
+  """Name and figures of a `jax.Device.device_kind`; None for one that the table lacks."""
+  for name in sorted(CHIPS, key=len, reverse=True):
+    if re.match(rf'{name}\b', device_kind):
+      return name, CHIPS[name]
+  return None

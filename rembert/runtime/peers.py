@@ -1,0 +1,182 @@
+"""Knowing at once, and by name, which host is gone, and why.
+
+JAX notices a lost process too, after a time-out, by ending the others with a stack trace and a number. Here every
+process holds a connection to the first one. The kernel closes it when a process ends, however it ends, and gives up on
+a machine that no longer answers; no thread of Python has to be alive for that.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from rembert.runtime import ADDRESS
+from rembert.runtime.signals import EXIT_STOPPED
+
+_MESSAGE_BYTES = 512
+_CONNECT_SECONDS = 20
+_HEARD_WITHIN_SECONDS = 5
+
+Loss = Callable[[str, int], None]
+
+
+def _exit_at_once(message: str, exit_code: int) -> None:
+  """Ends the process: what its other threads wait for will not come."""
+  print(f'rembert: {message}', file=sys.stderr, flush=True)
+  sys.stdout.flush()
+  os._exit(exit_code)
+
+
+def _to_all(text: str) -> list[str]:
+  """What every process says, in their order. Collective."""
+  room = np.zeros(_MESSAGE_BYTES, np.uint8)
+  data = text.encode()[:_MESSAGE_BYTES]
+  room[: len(data)] = np.frombuffer(data, np.uint8)
+  said = multihost_utils.process_allgather(room).reshape(-1, _MESSAGE_BYTES)
+  return [bytes(row).rstrip(b'\0').decode(errors='replace') for row in said]
+
+
+class Peers:
+  """The processes of this run, watching each other. All of them make one together.
+
+  Args:
+    lost_after_seconds: silence after which a machine is given up.
+    on_loss: called in a thread, with a message and an exit code, when a peer is gone.
+
+  Attributes:
+    names: `host (process 3)`, by index.
+  """
+
+  def __init__(self, *, lost_after_seconds: int, on_loss: Loss = _exit_at_once):
+    self.names = [f'{name} (process {index})' for index, name in enumerate(_to_all(socket.gethostname()))]
+    self._on_loss, self._lost_after = on_loss, lost_after_seconds
+    self._lock = threading.Lock()
+    self._connections: dict[int, socket.socket] = {}
+    self._departed: set[int] = set()
+    self._is_over = False
+    if jax.process_count() == 1:
+      return
+    _delay_aborts()
+    if jax.process_index() == 0:
+      self._listen()
+    else:
+      self._connect(json.loads(_to_all('')[0]))
+
+  # --- connections -------------------------------------------------------------
+
+  def _listen(self) -> None:
+    token = secrets.token_hex(16)
+    server = socket.create_server(('', 0), backlog=len(self.names))
+    host = os.environ.get(ADDRESS, '').rpartition(':')[0] or socket.gethostbyname(socket.gethostname())
+    _to_all(json.dumps({'host': host, 'port': server.getsockname()[1], 'token': token}))
+
+    def accept() -> None:
+      while len(self._connections) < len(self.names) - 1:
+        connection, _ = server.accept()
+        connection.settimeout(_CONNECT_SECONDS)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+          hello = json.loads(connection.makefile().readline())
+          if secrets.compare_digest(hello['token'], token):
+            self._watch(int(hello['process']), connection)
+            continue
+        connection.close()
+      server.close()
+
+    threading.Thread(target=accept, name='peers', daemon=True).start()
+
+  def _connect(self, server: dict) -> None:
+    try:
+      connection = socket.create_connection((server['host'], server['port']), timeout=_CONNECT_SECONDS)
+      hello = {'process': jax.process_index(), 'token': server['token']}
+      connection.sendall(json.dumps(hello).encode() + b'\n')
+    except OSError as error:
+      print(
+        f'rembert: {self.names[jax.process_index()]} cannot reach {self.names[0]} at {server["host"]}:{server["port"]} '
+        f'({error}): a lost host will be noticed by JAX alone, after {self._lost_after} s and without its name',
+        file=sys.stderr,
+      )
+      return
+    self._watch(0, connection)
+
+  def _watch(self, peer: int, connection: socket.socket) -> None:
+    connection.settimeout(None)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    idle, interval, timeout = self._lost_after // 3, max(1, self._lost_after // 9), self._lost_after * 1000
+    options = {'TCP_KEEPIDLE': idle, 'TCP_KEEPINTVL': interval, 'TCP_KEEPCNT': 6, 'TCP_USER_TIMEOUT': timeout}
+    for name, value in options.items():
+      if hasattr(socket, name):  # Linux
+        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    self._connections[peer] = connection
+    threading.Thread(target=self._read, args=(peer, connection), name=f'peer-{peer}', daemon=True).start()
+
+  def _read(self, peer: int, connection: socket.socket) -> None:
+    with contextlib.suppress(OSError, ValueError):
+      for line in connection.makefile():
+        message = json.loads(line)
+        if 'departed' in message:
+          self._departed.add(peer)
+        elif 'lost' in message:
+          self._end(message['lost'], message['exit_code'])
+    if peer not in self._departed:
+      self._end(f'{self.names[peer]} is gone', EXIT_STOPPED)
+
+  # --- endings -----------------------------------------------------------------
+
+  def _end(self, message: str, exit_code: int) -> None:
+    """Somebody is lost: the first process tells all others, and each calls `on_loss` once."""
+    if self._was_over():
+      return
+    if jax.process_index() == 0:
+      self._tell({'lost': message, 'exit_code': exit_code})
+    fix = '\n  fix    repeat the command on all hosts: it goes on from the last whole checkpoint'
+    self._on_loss(message + (fix if exit_code == EXIT_STOPPED else ''), exit_code)
+
+  def _tell(self, message: dict) -> None:
+    for connection in self._connections.values():
+      with contextlib.suppress(OSError):
+        connection.sendall(json.dumps(message).encode() + b'\n')
+
+  def depart(self) -> None:
+    """This process ends as it should; nobody needs to follow."""
+    self._was_over()
+    self._tell({'departed': True})
+
+  def _was_over(self) -> bool:
+    with self._lock:
+      was_over, self._is_over = self._is_over, True
+    return was_over
+
+  def await_loss(self) -> None:
+    """An operation across hosts has failed, likely since one is gone: gives the threads that watch time to say which.
+
+    They end this process. Who came first, they or the operation, is chance.
+    """
+    if self._connections:
+      time.sleep(_HEARD_WITHIN_SECONDS)
+
+  def fail(self, message: str, exit_code: int) -> None:
+    """This process ends on an error of its own: the others are told, and end with the same exit code."""
+    if not self._was_over():
+      self._tell({'lost': f'{self.names[jax.process_index()]} ended: {message}', 'exit_code': exit_code})
+
+
+def _delay_aborts() -> None:
+  """Lets an abort wait for six seconds.
+
+  JAX aborts when the process is gone that the others are joined at, faster than any Python thread could say which one
+  that was. A handler is called with the number of its signal: `sleep`, which signal handlers may call, gets a 6.
+  """
+  libc = ctypes.CDLL(None)
+  libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+  libc.signal(signal.SIGABRT, ctypes.cast(libc.sleep, ctypes.c_void_p))

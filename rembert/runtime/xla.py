@@ -1,0 +1,122 @@
+"""XLA: its flags, set in the environment before JAX starts, and the cache of compiled programs. Imports no JAX."""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import pathlib
+import platform
+from collections.abc import MutableMapping
+from typing import Any
+
+from rembert.errors import UsageError
+from rembert.files import is_remote
+from rembert.validation import check_fields
+
+AUTO = 'auto'
+
+
+@dataclasses.dataclass(frozen=True)
+class HardwareConfig:
+  """What a hardware file sets beside mesh, batch and execution.
+
+  Attributes:
+    xla_flags: `('--xla_tpu_…=true', …)`. Those of a TPU reach its compiler by LIBTPU_INIT_ARGS, all others by
+      XLA_FLAGS; `mesh.require_platform` says which they are.
+    compile_cache: folder where compiled programs are kept, so that the next start finds them; `auto` is
+      `~/.cache/rembert/compiled`, None keeps nothing. A pod wants one that all hosts see, such as `gs://BUCKET/compiled`:
+      the first host alone writes. JAX's own settings (JAX_COMPILATION_CACHE_DIR) go first.
+  """
+
+  xla_flags: tuple[str, ...] = ()
+  compile_cache: str | None = 'auto'
+
+  def __post_init__(self):
+    check_fields(self, 'hardware')
+    if self.compile_cache == '':
+      raise UsageError(
+        'the cache of compiled programs is a folder, auto, or None',
+        where=f'hardware.compile_cache = {self.compile_cache!r}',
+        fix='--gin.hardware.compile_cache=None',
+      )
+    if any(not flag.startswith('--xla') for flag in self.xla_flags):
+      raise UsageError(
+        'flags of XLA are a tuple of strings that begin with --xla',
+        where=f'hardware.xla_flags = {self.xla_flags!r}',
+        fix="hardware.xla_flags = ('--xla_…=true',)",
+      )
+
+
+def set_flags(config: HardwareConfig, platform: str | None, environment: MutableMapping[str, str] = os.environ) -> str:
+  """Adds flags to the environment, those left out that the user has set there; JAX must not have started.
+
+  `platform` is `mesh.require_platform`. Returns a line that says what was added to which variable; '' if nothing was.
+  """
+  variable = 'LIBTPU_INIT_ARGS' if platform == 'tpu' else 'XLA_FLAGS'
+  set_by_user = environment.get(variable, '').split()
+  name = lambda flag: flag.split('=')[0].lstrip('-')
+  taken = {name(flag) for flag in set_by_user}
+  added = [flag for flag in config.xla_flags if name(flag) not in taken]
+  if added:
+    environment[variable] = ' '.join([*set_by_user, *added])
+  return f'{variable}: {" ".join(added)}' if added else ''
+
+
+# --- compilation cache ------------------------------------------------------------------------------------------------
+
+# A program that compiles faster is not worth a file. JAX's own limit, 1 s, leaves out most of a small model's start.
+_LEAST_SECONDS = 0.5
+_MOST_BYTES = 4 * 2**30
+
+
+def enable_compilation_cache(folder: str | None) -> str:
+  """Turns on JAX's persistent compilation cache in `hardware.compile_cache`, unless JAX's own settings say otherwise.
+
+  Returns a line that says why nothing is kept where it should be; else ''.
+  """
+  import jax
+
+  settings: Any = jax.config  # its attributes are made as JAX is imported
+  is_set_already = settings.jax_compilation_cache_dir or not settings.jax_enable_compilation_cache
+  if folder is None or is_set_already:
+    return ''
+  path = str(default_cache_folder() if folder == AUTO else folder)
+  if not is_remote(path):
+    try:
+      os.makedirs(path, exist_ok=True)
+      delete_oldest(pathlib.Path(path))
+    except OSError as error:
+      return (
+        f'compiled programs are not kept: {path}: {error.strerror or error} (hardware.compile_cache names a folder)'
+      )
+  jax.config.update('jax_compilation_cache_dir', path)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', _LEAST_SECONDS)
+  return ''
+
+
+def default_cache_folder() -> pathlib.Path:
+  """One for this user and this kind of processor: machines of several kinds may share a home directory."""
+  home = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  features = [platform.machine(), platform.processor()]  # what XLA compiles for on a CPU
+  with contextlib.suppress(OSError), open('/proc/cpuinfo', encoding='utf-8', errors='replace') as lines:
+    features += [line for line in lines if line.startswith(('flags', 'Features', 'model name'))][:2]
+  return pathlib.Path(home) / 'rembert' / 'compiled' / hashlib.sha256('\n'.join(features).encode()).hexdigest()[:12]
+
+
+def delete_oldest(folder: pathlib.Path, most_bytes: int = _MOST_BYTES) -> None:
+  """Deletes the oldest files until at most `most_bytes` are left; other processes may be doing the same.
+
+  Not JAX's `jax_compilation_cache_max_size`: with it, one program without its access time (kept by an older version, or
+  cut off by a kill) stops all further writing.
+  """
+  entries = []
+  for file in folder.iterdir():
+    with contextlib.suppress(FileNotFoundError):
+      status = file.stat()
+      entries.append((status.st_mtime_ns, status.st_size, file))
+  excess = sum(size for _, size, _ in entries) - most_bytes
+  for _, size, file in sorted(entries):
+    if excess <= 0:
+      return
+    file.unlink(missing_ok=True)
+    excess -= size

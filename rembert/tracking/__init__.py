@@ -1,0 +1,1 @@
+"""How a run is watched: console, metrics, goodput, profiles, watchdog. Nothing here changes what is computed."""

@@ -1,0 +1,294 @@
+"""Where metrics are written: JSONL, TensorBoard, Weights & Biases. One interface; the console has its own file."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Annotated, Protocol
+
+from etils import epath
+
+from rembert.errors import RunError, UsageError, first_line
+from rembert.files import is_remote, write_whole
+from rembert.validation import OneOf, check_fields
+
+Metrics = Mapping[str, float]
+
+
+class Tracker(Protocol):
+  """Takes scalars by step. Keys of evaluations begin with `eval/`."""
+
+  def log(self, metrics: Metrics, *, step: int) -> None:
+    """Records `metrics` at `step`."""
+
+  def close(self) -> None:
+    """Flushes and lets go."""
+
+
+class Trackers:
+  """Several trackers as one."""
+
+  def __init__(self, *trackers: Tracker):
+    self._trackers = trackers
+
+  def log(self, metrics: Metrics, *, step: int) -> None:
+    """See `Tracker`."""
+    for tracker in self._trackers:
+      tracker.log(metrics, step=step)
+
+  def close(self) -> None:
+    """See `Tracker`."""
+    for tracker in self._trackers:
+      tracker.close()
+
+
+def read_jsonl(path: epath.PathLike) -> list[dict]:
+  """Rows of a metrics file; a last line that was cut off by a kill is left out."""
+  path, rows = epath.Path(path), []
+  with contextlib.suppress(json.JSONDecodeError):
+    for line in path.read_text().splitlines() if path.exists() else ():
+      rows.append(json.loads(line))
+  return rows
+
+
+class JsonlTracker:
+  """`metrics.jsonl`: one object a line, written as it comes; in a bucket, the whole file anew each time.
+
+  On resume, rows of what is run again are dropped, so that each stands there once: those after the restored step, and
+  the evaluation at that step if it `is_evaluation_due` still.
+  """
+
+  def __init__(self, path: epath.PathLike, *, resume_step: int, is_evaluation_due: bool = False):
+    self._path = epath.Path(path)
+    kept = [row for row in read_jsonl(self._path) if row['step'] <= resume_step]
+    if is_evaluation_due:
+      kept = [row for row in kept if row['step'] < resume_step or 'eval/loss' not in row]
+    self._text = ''.join(json.dumps(row) + '\n' for row in kept)
+    write_whole(self._path, self._text)
+
+  def log(self, metrics: Metrics, *, step: int) -> None:
+    """See `Tracker`."""
+    line = json.dumps({'step': step, **metrics}) + '\n'
+    if is_remote(self._path):
+      self._text += line
+      self._path.write_text(self._text)
+    else:
+      with open(self._path, 'a') as file:
+        file.write(line)
+
+  def close(self) -> None:
+    """See `Tracker`; no file is held open."""
+
+
+class TensorBoardTracker:
+  """Event files for TensorBoard, through tensorboardX: no TensorFlow needed.
+
+  In a bucket they are written to a local folder first and copied now and then.
+  """
+
+  _COPY_EVERY_SECONDS = 60
+
+  def __init__(self, directory: epath.PathLike, *, resume_step: int):
+    import tensorboardX
+
+    self._directory = epath.Path(directory)
+    self._local = tempfile.TemporaryDirectory() if is_remote(directory) else None
+    self._copied = time.monotonic()
+    # TensorBoard forgets what an earlier process wrote beyond this step.
+    self._writer = tensorboardX.SummaryWriter(
+      self._local.name if self._local else os.fspath(directory), purge_step=resume_step + 1
+    )
+
+  def log(self, metrics: Metrics, *, step: int) -> None:
+    """See `Tracker`."""
+    for name, value in metrics.items():
+      self._writer.add_scalar(name if '/' in name else f'train/{name}', value, step)
+    if self._local and time.monotonic() - self._copied > self._COPY_EVERY_SECONDS:
+      self._copy(self._local.name)
+
+  def close(self) -> None:
+    """See `Tracker`."""
+    self._writer.close()
+    if self._local:
+      self._copy(self._local.name)
+      self._local.cleanup()
+
+  def _copy(self, local: str) -> None:
+    self._writer.flush()
+    self._directory.mkdir(parents=True, exist_ok=True)
+    for file in epath.Path(local).iterdir():
+      (self._directory / file.name).write_bytes(file.read_bytes())
+    self._copied = time.monotonic()
+
+
+# --- Weights & Biases, for those who ask for it: --gin.tracking.wandb_project=NAME ------------------------------------
+
+_MODES = ('online', 'offline', 'disabled')
+# The service may be out of reach when a machine has half a minute to live.
+_FINISH_SECONDS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class TrackingConfig:
+  """Trackers beside `metrics.jsonl` and TensorBoard. No key is configured: W&B takes it from `wandb login`.
+
+  Attributes:
+    wandb_project: of Weights & Biases, where the run is to be shown; None for no W&B.
+    wandb_entity: user or team; None for W&B's default.
+    wandb_name: of the run; None for the workdir's name.
+    wandb_group: of runs that belong together; None for none.
+    wandb_mode: `online`; `offline`, into `WORKDIR/wandb`, for `wandb sync` later; or `disabled`.
+  """
+
+  wandb_project: str | None = None
+  wandb_entity: str | None = None
+  wandb_name: str | None = None
+  wandb_group: str | None = None
+  wandb_mode: Annotated[str, OneOf(_MODES)] = 'online'
+
+  def __post_init__(self):
+    check_fields(self, 'tracking')
+
+  @property
+  def uses_wandb(self) -> bool:
+    """Whether anything is to be sent, or kept to be sent."""
+    return self.wandb_project is not None and self.wandb_mode != 'disabled'
+
+
+class WandbTracker:
+  """A run of Weights & Biases. What fails there while training goes on is said once, and costs no training.
+
+  `WORKDIR/wandb.json` keeps the id of the run and what was logged, so that a resumed run continues the same one, and a
+  step that is made again, with the same numbers, is logged once. The server does not decide that: an offline run does
+  not ask it.
+
+  Args:
+    config: whose `uses_wandb` holds.
+    workdir: of the run.
+    facts: JSON, shown as the run's configuration.
+    say: told, in one line, of what goes wrong.
+
+  Raises:
+    UsageError: the package is not there, or nobody is logged in.
+    RunError: the service cannot be reached.
+  """
+
+  def __init__(
+    self, config: TrackingConfig, workdir: epath.PathLike, facts: Mapping, say: Callable[[str], None] = print
+  ):
+    wandb = _import_wandb()
+    self._say, self._workdir = say, epath.Path(workdir)
+    self._file = self._workdir / 'wandb.json'
+    self._place = {'project': config.wandb_project, 'entity': config.wandb_entity}
+    self._known = self._read() or {**self._place, 'id': uuid.uuid4().hex[:16], 'told': {}}
+    self._remember()
+    self._local = self._folder(config)
+    try:
+      self._run = wandb.init(
+        project=config.wandb_project,
+        entity=config.wandb_entity,
+        name=config.wandb_name or self._workdir.name,
+        group=config.wandb_group,
+        mode=config.wandb_mode,
+        id=self._known['id'],
+        resume='allow',
+        config=dict(facts),
+        dir=self._local.name if self._local else os.fspath(self._workdir),
+        # Numbers, and nothing that may hold a secret: no command line, no environment, no output, no code.
+        settings=wandb.Settings(
+          console='off', disable_code=True, disable_git=True, x_disable_meta=True, silent=True, init_timeout=60
+        ),
+      )
+    except Exception as error:  # W&B has a type for each kind of failure, and changes them
+      raise _start_error(error, config) from error
+    self._run.define_metric('step', hidden=True)
+    self._run.define_metric('*', step_metric='step')
+
+  def log(self, metrics: Metrics, *, step: int) -> None:
+    """See `Tracker`."""
+    kind = 'eval' if any(name.startswith('eval/') for name in metrics) else 'train'
+    if self._run is None or step <= self._known['told'].get(kind, -1):
+      return
+    try:
+      # Not as W&B's own step, of which there can be one row only: an evaluation comes after its training row.
+      self._run.log(
+        {name if '/' in name else f'train/{name}': value for name, value in metrics.items()} | {'step': step}
+      )
+    except Exception as error:
+      self._run = None
+      self._say(f'Weights & Biases is given up: {first_line(error)}. metrics.jsonl has all numbers.')
+      return
+    self._known['told'][kind] = step
+    with contextlib.suppress(OSError):  # the run's own files will tell when the disk is full
+      self._remember()
+
+  def close(self) -> None:
+    """Waits a little for what is on its way; the rest stays in `WORKDIR/wandb`, for `wandb sync`."""
+    if self._run is not None:
+      finishing = threading.Thread(target=self._finish, daemon=True)
+      finishing.start()
+      finishing.join(_FINISH_SECONDS)
+      if finishing.is_alive():
+        self._say(f'Weights & Biases does not answer; later: wandb sync {self._workdir}/wandb/*run-*')
+        return
+    if self._local:
+      self._local.cleanup()
+
+  def _finish(self) -> None:
+    try:
+      self._run.finish()
+    except Exception as error:
+      self._say(f'Weights & Biases: {first_line(error)}')
+
+  def _folder(self, config: TrackingConfig) -> tempfile.TemporaryDirectory | None:
+    if not is_remote(self._workdir):
+      return None
+    if config.wandb_mode == 'offline':
+      raise UsageError(
+        'an offline run of W&B is written to a local folder, and the workdir is in a bucket',
+        where='tracking.wandb_mode',
+        fix='--gin.tracking.wandb_mode=online, or a local --workdir',
+      )
+    return tempfile.TemporaryDirectory()
+
+  def _read(self) -> dict | None:
+    """What is known of the run; None for a new one: there was none, or it was in another project."""
+    with contextlib.suppress(OSError, ValueError):
+      known = json.loads(self._file.read_text())
+      if isinstance(known, dict) and known.items() >= self._place.items() and {'id', 'told'} <= known.keys():
+        return known
+    return None
+
+  def _remember(self) -> None:
+    write_whole(self._file, json.dumps(self._known))
+
+
+def _import_wandb():
+  try:
+    import wandb
+  except ImportError as error:
+    raise UsageError(
+      'Weights & Biases is not installed',
+      where='tracking.wandb_project',
+      fix=['pip install wandb, which is the extra rembert[wandb]', 'or do without: --gin.tracking.wandb_project=None'],
+    ) from error
+  return wandb
+
+
+def _start_error(error: Exception, config: TrackingConfig) -> UsageError:
+  offline = 'or send the numbers later: --gin.tracking.wandb_mode=offline'
+  message = first_line(error)
+  if any(word in message.lower() for word in ('api key', 'api_key', 'login', 'permission')):
+    return UsageError(
+      f'Weights & Biases refuses: {message}',
+      where=f'tracking.wandb_project = {config.wandb_project!r}',
+      fix=['wandb login', offline],
+    )
+  return RunError(
+    f'Weights & Biases cannot be reached: {message}', where='tracking.wandb_mode', fix=['mend the network', offline]
+  )

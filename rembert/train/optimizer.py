@@ -1,0 +1,210 @@
+"""BERT's AdamW: no bias correction, decoupled decay that spares LayerNorm and biases, linear warm-up and decay."""
+
+import dataclasses
+from typing import Annotated, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from rembert.validation import CountOrZero, FractionBelowOne, NotNegative, OneOf, check_fields
+
+MU_DTYPES = ('float32', 'bfloat16')
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+  """AdamW as RemBERT was trained with (paper, Table 14; google-research/bert, optimization.py).
+
+  Attributes:
+    learning_rate: peak, reached at the end of the warm-up.
+    warmup_steps: linear from zero.
+    b1: decay of the first moment.
+    b2: decay of the second moment.
+    eps: added to the root of the second moment.
+    weight_decay: decoupled, scaled by the learning rate; not on LayerNorm and biases. Embeddings do decay.
+    clip_norm: gradients are scaled to at most this global norm; 0 switches it off.
+    bias_correction: Adam's; BERT's optimizer has none.
+    mu_dtype: in which the first moment is kept between steps, `float32` or `bfloat16`, which saves 2 of the 12 bytes
+      that a parameter takes with its moments. It is computed in float32 either way. The second moment stays float32,
+      as in Optax: with b2 = 0.999 a step takes at most 0.1 % off it, and bfloat16, whose neighbours are 0.4 to 0.8 %
+      apart, rounds that away; what once was large would stay so for ever. A run may be resumed with the other value.
+    freeze_embeddings: the input embeddings and their LayerNorm stay as they are (paper, footnote 4).
+    freeze_layers: this many layers, from the bottom, stay as they are, and with the first of them the projection.
+  """
+
+  learning_rate: NotNegative = 2e-4
+  warmup_steps: CountOrZero = 15_000
+  b1: FractionBelowOne = 0.9
+  b2: FractionBelowOne = 0.999
+  eps: NotNegative = 1e-6
+  weight_decay: NotNegative = 0.01
+  clip_norm: NotNegative = 1.0
+  bias_correction: bool = False
+  mu_dtype: Annotated[str, OneOf(MU_DTYPES)] = 'float32'
+  freeze_embeddings: bool = False
+  freeze_layers: CountOrZero = 0
+
+  def __post_init__(self):
+    check_fields(self, 'optimizer')
+
+
+def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.Schedule:
+  """BERT's schedule: linear warm-up, then a linear decay to zero that is counted from step 0.
+
+  The two lines do not meet: at the end of the warm-up the rate drops to peak · (1 − warmup/total). So does BERT's.
+  """
+
+  def schedule(step):
+    step = jnp.asarray(step, jnp.float32)
+    decayed = config.learning_rate * (1 - jnp.minimum(step, total_steps) / total_steps)
+    warming_up = config.learning_rate * step / max(config.warmup_steps, 1)
+    return jnp.where(step < config.warmup_steps, warming_up, decayed)
+
+  return schedule
+
+
+def mean_and_clip(clip_norm: float) -> optax.GradientTransformationExtraArgs:
+  """Sums over predictions, and `weight=`, how many they are, to their mean, scaled to at most this global norm.
+
+  One factor does both. To divide, take the norm, and choose between scaled and unscaled leaves, as
+  `optax.clip_by_global_norm` does, is to write every gradient out twice more: XLA fuses none of it on a CPU.
+  """
+
+  def update(sums, state, params=None, *, weight=1.0, **_):
+    del params
+    factor = 1 / weight
+    if clip_norm:
+      norm = optax.tree.norm(sums) / weight
+      factor *= jnp.where(norm < clip_norm, 1, clip_norm / norm)
+    return jax.tree.map(lambda leaf: leaf * factor, sums), state
+
+  return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
+
+
+class _Moments(NamedTuple):
+  mu: optax.Updates
+  nu: optax.Updates
+
+
+def scale_by_adam(b1: float, b2: float, eps: float, *, bias_correction: bool) -> optax.GradientTransformationExtraArgs:
+  """m / (√v + ε) from moving averages; raw as BERT has them, or corrected for bias as `optax.scale_by_adam`.
+
+  Where `is_finite=` is false they stay as they are. That is chosen here, before the update is made of them, since XLA
+  then reads moments and parameters where they lie. An update made of new moments, with the choice after it, has it
+  copy both moments first, on a CPU in every step.
+  """
+
+  def init(params):
+    zeros = optax.tree.zeros_like(params)
+    return optax.ScaleByAdamState(jnp.zeros((), jnp.int32), zeros, zeros) if bias_correction else _Moments(zeros, zeros)
+
+  def update(updates, state, params=None, *, is_finite=True, **_):
+    del params
+    new = state._replace(
+      mu=optax.tree.update_moment(updates, state.mu, b1, 1), nu=optax.tree.update_moment(updates, state.nu, b2, 2)
+    )
+    if bias_correction:
+      new = new._replace(count=optax.safe_increment(state.count))
+    state = _chosen(is_finite, new, state)
+    mu, nu = state.mu, state.nu
+    if bias_correction:
+      # Of a first step that is not made the count stays at zero, and nothing looks at the update.
+      mu, nu = (optax.tree.bias_correction(moment, b, state.count) for moment, b in ((mu, b1), (nu, b2)))
+    return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu), state
+
+  return optax.GradientTransformationExtraArgs(init, update)
+
+
+def only_if_finite(optimizer: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+  """`optimizer`, whose state stays as it is where `is_finite=` is false. For a small state: the choice costs a copy."""
+
+  def update(updates, state, params=None, *, is_finite=True, **_):
+    updates, new = optimizer.update(updates, state, params)
+    return updates, _chosen(is_finite, new, state)
+
+  return optax.GradientTransformationExtraArgs(optimizer.init, update)
+
+
+def _chosen(is_finite, new, old):
+  return jax.tree.map(lambda n, o: jnp.where(is_finite, n, o), new, old)
+
+
+def keep_first_moment_in(dtype: str, adam: optax.GradientTransformation) -> optax.GradientTransformation:
+  """`adam`, with the first moment (`mu` of its state) rounded to `dtype` between steps and float32 within them."""
+  if dtype == 'float32':
+    return adam
+  in_dtype = lambda state, dtype: state._replace(mu=optax.tree.cast(state.mu, jnp.dtype(dtype)))
+
+  def update(updates, state, params=None, **extra):
+    updates, state = adam.update(updates, in_dtype(state, 'float32'), params, **extra)
+    return updates, in_dtype(state, dtype)
+
+  return optax.GradientTransformationExtraArgs(lambda params: in_dtype(adam.init(params), dtype), update)
+
+
+def _names(path: tuple) -> list[str]:
+  """A leaf's path in the tree of parameters: `encoder`, `layers`, …"""
+  return jax.tree_util.keystr(path, simple=True, separator='/').split('/')
+
+
+def decays(params: optax.Params) -> optax.Params:
+  """Tree of bools: which parameters decay. All but LayerNorms and biases (the output bias included), as in BERT."""
+
+  def is_decayed(path, _):
+    names = _names(path)
+    return names[-1] != 'bias' and not any('norm' in name for name in names)
+
+  return jax.tree_util.tree_map_with_path(is_decayed, params)
+
+
+def frozen_parameters(config: OptimizerConfig, params: optax.Params) -> optax.Params:
+  """Tree of bools: which parameters are frozen as a whole. Layers are stacked: see `freeze` for the bottom ones."""
+
+  def is_frozen(path, leaf):
+    part = '/'.join(_names(path)[:2])
+    if part == 'encoder/embeddings':
+      return config.freeze_embeddings
+    if part == 'encoder/layers':
+      return config.freeze_layers >= leaf.shape[0]
+    return part == 'encoder/projection' and config.freeze_layers > 0
+
+  return jax.tree_util.tree_map_with_path(is_frozen, params)
+
+
+def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> optax.GradientTransformation:
+  """`optimizer` on what is not frozen; the rest gets no update, no decay, and does not count in the clipping.
+
+  What is frozen as a whole has no moments either. The bottom layers are slices of stacked arrays: their gradients are
+  zero before the optimizer sees them, and so is their decay after.
+  """
+  if not config.freeze_embeddings and not config.freeze_layers:
+    return optimizer
+
+  def zeroed(path, leaf):
+    return leaf.at[: config.freeze_layers].set(0) if _names(path)[:2] == ['encoder', 'layers'] else leaf
+
+  # Leaves that another part of the optimizer looks after are no arrays here, and no leaves.
+  bottom = optax.stateless(lambda updates, params: jax.tree_util.tree_map_with_path(zeroed, updates))
+  label = lambda is_frozen: 'frozen' if is_frozen else 'trained'
+  trained = optax.chain(bottom, optimizer, bottom)
+  return optax.partition(
+    {'trained': trained, 'frozen': optax.set_to_zero()},
+    lambda params: jax.tree.map(label, frozen_parameters(config, params)),
+  )
+
+
+def make_optimizer(config: OptimizerConfig, total_steps: int) -> optax.GradientTransformationExtraArgs:
+  """Mean, clip, Adam, decay, learning rate: param −= lr · (m / (√v + ε) + decay · param); not on what is frozen.
+
+  Its `update` takes two arguments besides Optax's: `weight`, by which gradients that are sums are divided (1), and
+  `is_finite` (True); where that is false the state stays as it is, and the update is not to be used.
+  """
+  adam = scale_by_adam(config.b1, config.b2, config.eps, bias_correction=config.bias_correction)
+  optimizer = optax.chain(
+    mean_and_clip(config.clip_norm),
+    keep_first_moment_in(config.mu_dtype, adam),
+    optax.add_decayed_weights(config.weight_decay, mask=decays),
+    only_if_finite(optax.scale_by_learning_rate(learning_rate_schedule(config, total_steps))),
+  )
+  return freeze(optimizer, config)

@@ -1,0 +1,114 @@
+"""The state of a run: step, parameters, optimizer state; born sharded."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from rembert.errors import UsageError
+from rembert.model.config import Execution, RemBertConfig
+from rembert.model.encoder import HOST_MEMORY
+from rembert.model.heads import RemBertForMaskedLM
+from rembert.train import sharding
+
+
+@functools.partial(jax.tree_util.register_dataclass)
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+  """A pytree of arrays, all that training changes.
+
+  Attributes:
+    step: int32 scalar, updates made so far.
+    params: nested dict of float32 arrays; for pre-training the two trees `encoder` and `mlm`.
+    opt_state: Optax's.
+  """
+
+  step: jax.Array
+  params: dict
+  opt_state: optax.OptState
+
+
+@dataclasses.dataclass(frozen=True)
+class Trainable:
+  """A model split at the jit boundary, with its optimizer: how to make, place and run a `TrainState`.
+
+  Attributes:
+    graphdef: the static half of the model; `nnx.merge(graphdef, params)` is the model again.
+    optimizer: takes sums of gradients, with the extra arguments of `rembert.train.optimizer.make_optimizer`.
+    mesh: the device mesh.
+    abstract_state: `TrainState` of shapes.
+    shardings: `TrainState` of shardings.
+    init: seed → sharded `TrainState`; compiled so that no device ever holds more than its part.
+  """
+
+  graphdef: nnx.GraphDef
+  optimizer: optax.GradientTransformationExtraArgs
+  mesh: Mesh
+  abstract_state: TrainState
+  shardings: TrainState
+  init: 'jax.stages.Wrapped'
+
+  def restore_target(self) -> TrainState:
+    """Shapes with their shardings: what a checkpoint is restored into."""
+    place = lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
+    return jax.tree.map(place, self.abstract_state, self.shardings)
+
+
+def check_remat(remat: str, device: jax.Device) -> None:
+  """UsageError where a policy of `Execution.remat` needs memory of the host that `device` cannot reach."""
+  if remat == 'offload' and HOST_MEMORY not in (memory.kind for memory in device.addressable_memories()):
+    raise UsageError(
+      f'these devices ({device.platform}) cannot keep activations in the memory of the host ({HOST_MEMORY})',
+      where="execution.remat = 'offload'",
+      fix="--gin.execution.remat=full, which needs as little of the device's memory",
+    )
+
+
+def masked_lm(
+  config: RemBertConfig, execution: Execution, optimizer: optax.GradientTransformationExtraArgs, mesh: Mesh
+) -> Trainable:
+  """Pre-training's model, ready to initialise; see `trainable`."""
+  return trainable(lambda rngs: RemBertForMaskedLM(config, execution, rngs=rngs), execution, optimizer, mesh)
+
+
+def trainable(
+  build: Callable[[nnx.Rngs], nnx.Module],
+  execution: Execution,
+  optimizer: optax.GradientTransformationExtraArgs,
+  mesh: Mesh,
+) -> Trainable:
+  """A model with its optimizer on a mesh, ready to initialise. Allocates nothing.
+
+  Raises:
+    UsageError: sizes that do not divide over the mesh, or devices that cannot do what `execution` wants.
+  """
+  check_remat(execution.remat, mesh.devices.flat[0])
+  construct = lambda seed: build(nnx.Rngs(jax.random.key(seed)))
+  graphdef, variables = nnx.split(nnx.eval_shape(lambda: construct(0)))
+  abstract_params = nnx.to_pure_dict(variables)
+  axes = nnx.to_pure_dict(nnx.get_partition_spec(variables))
+
+  def init(seed) -> TrainState:
+    params = nnx.to_pure_dict(nnx.state(construct(seed)))
+    return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=optimizer.init(params))
+
+  abstract_state = jax.eval_shape(init, 0)
+  param_shardings = sharding.parameter_shardings(axes, abstract_params, mesh)
+  shardings = TrainState(
+    step=NamedSharding(mesh, PartitionSpec()),
+    params=param_shardings,
+    opt_state=sharding.optimizer_shardings(optimizer, abstract_state.opt_state, param_shardings, mesh),
+  )
+  return Trainable(
+    graphdef=graphdef,
+    optimizer=optimizer,
+    mesh=mesh,
+    abstract_state=abstract_state,
+    shardings=shardings,
+    init=jax.jit(init, out_shardings=shardings),
+  )

@@ -1,0 +1,160 @@
+"""One update, and one evaluation, as pure functions of pytrees."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec
+
+from rembert.train.chunked_loss import chunked_mlm_row_sums, chunked_mlm_sums
+from rembert.train.losses import LossSums, classification_sums, mlm_row_sums, span_sums, tagging_sums
+from rembert.train.state import Trainable, TrainState
+
+Batch = dict[str, jax.Array]
+# (static half of the model, parameters, batch, key of dropout or None) to sums over the batch.
+Objective = Callable[[nnx.GraphDef, dict, Batch, jax.Array | None], LossSums]
+
+
+class StepMetrics(NamedTuple):
+  """What a training step reports; float32 scalars over the global batch.
+
+  Attributes:
+    sums: loss, correct predictions and weight over all that is to be predicted.
+    tokens: positions that are not padding.
+    grad_norm: global norm of the mean gradient, before clipping.
+    is_finite: bool; an update whose loss or gradient is not is not made.
+  """
+
+  sums: LossSums
+  tokens: jax.Array
+  grad_norm: jax.Array
+  is_finite: jax.Array
+
+
+def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -> LossSums:
+  model, slots = nnx.merge(graphdef, params), (batch['targets'], batch['weights'])
+  inputs = {name: batch[name] for name in ('input_ids', 'segment_ids', 'position_ids', 'masked_positions')}
+  chunk = model.encoder.execution.loss_chunk
+  if not chunk:
+    return of_logits(model(**inputs, dropout_key=dropout_key).logits, *slots)
+  hidden_for_logits = model.hidden_for_logits(**inputs, dropout_key=dropout_key)
+  return in_chunks(*hidden_for_logits, *slots, vocab_size=model.encoder.config.vocab_size, chunk=chunk)
+
+
+def masked_lm_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> LossSums:
+  """Runs the model on a batch of packed, masked rows (`rembert.data.batches`); sums over it, whose loss has gradients.
+
+  Logits are made as `Execution.loss_chunk` says.
+  """
+  of_logits = lambda *slots: jax.tree.map(jnp.sum, mlm_row_sums(*slots))
+  return _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, chunked_mlm_sums)
+
+
+def masked_lm_row_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch) -> LossSums:
+  """The same for evaluation: sums per row, [B], without dropout."""
+  return _run_masked_lm(graphdef, params, batch, None, mlm_row_sums, chunked_mlm_row_sums)
+
+
+def head_sums(head: str) -> Objective:
+  """The same for a head that is fine-tuned: `classification`, `tagging` or `qa`."""
+
+  def sums(graphdef, params, batch, dropout_key=None):
+    logits = head_logits(graphdef, params, batch, dropout_key)
+    if head == 'qa':
+      return span_sums(logits, batch['labels'], batch['segment_ids'] > 0)
+    return {'classification': classification_sums, 'tagging': tagging_sums}[head](logits, batch['labels'])
+
+  return sums
+
+
+def head_logits(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> jax.Array:
+  """Logits of a model's head for a batch of rows (`rembert.data.finetune_batches`), float32."""
+  inputs = {name: batch[name] for name in ('input_ids', 'token_type_ids', 'segment_ids')}
+  return nnx.merge(graphdef, params)(**inputs, dropout_key=dropout_key).logits
+
+
+def make_train_step(
+  trainable: Trainable,
+  *,
+  sums_of: Objective = masked_lm_sums,
+  accumulation_steps: int = 1,
+  dropout_seed: int | None = None,
+) -> Callable[[TrainState, Batch], tuple[TrainState, StepMetrics]]:
+  """The jitted update; the old state is donated.
+
+  Args:
+    trainable: model, optimizer and shardings.
+    sums_of: what is learned; its loss has gradients.
+    accumulation_steps: the batch is run in this many parts, one after the other. Gradients are added as sums and
+      divided once by the weight of the whole batch, so the result is that of one large batch.
+    dropout_seed: seed of dropout, or None where the model has none.
+  """
+
+  def microbatch_gradients(params, microbatch, key):
+    def loss_sum(params):
+      sums = sums_of(trainable.graphdef, params, microbatch, key)
+      return sums.loss, sums
+
+    return jax.grad(loss_sum, has_aux=True)(params)
+
+  def all_gradients(params, batch, key):
+    if accumulation_steps == 1:
+      return microbatch_gradients(params, batch, key)
+    # Rows are dealt out in turn (row r goes to part r mod A), so that each part stays spread over all devices.
+    deal = lambda rows: jnp.swapaxes(rows.reshape(-1, accumulation_steps, *rows.shape[1:]), 0, 1)
+    parts = jax.tree.map(deal, batch)
+    keys = None if key is None else jax.random.split(key, accumulation_steps)
+
+    def add_part(totals, part):
+      return jax.tree.map(jnp.add, totals, microbatch_gradients(params, *part)), None
+
+    zeros = (optax.tree.zeros_like(params), LossSums(*(jnp.zeros(()) for _ in LossSums._fields)))
+    return jax.lax.scan(add_part, zeros, (parts, keys))[0]
+
+  def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
+    key = None
+    if dropout_seed is not None:
+      key = jax.random.fold_in(jax.random.key(dropout_seed), state.step)
+    gradients, sums = all_gradients(state.params, batch, key)
+    weight = jnp.maximum(sums.weight, 1)
+    grad_norm = optax.tree.norm(gradients) / weight
+    is_finite = jnp.isfinite(sums.loss) & jnp.isfinite(grad_norm)
+    updates, opt_state = trainable.optimizer.update(
+      gradients, state.opt_state, state.params, weight=weight, is_finite=is_finite
+    )
+    metrics = StepMetrics(
+      sums=sums,
+      tokens=jnp.sum(batch['segment_ids'] > 0, dtype=jnp.float32),
+      grad_norm=grad_norm,
+      is_finite=is_finite,
+    )
+    # Chosen element by element, where the update is written anyway: a branch would cost a second copy of the state.
+    keep_if_finite = lambda new, old: jnp.where(is_finite, new, old)
+    params = jax.tree.map(keep_if_finite, optax.apply_updates(state.params, updates), state.params)
+    return TrainState(state.step + 1, params, opt_state), metrics
+
+  return jax.jit(
+    train_step, donate_argnums=0, in_shardings=(trainable.shardings, None), out_shardings=(trainable.shardings, None)
+  )
+
+
+def make_eval_step(trainable: Trainable, num_languages: int) -> Callable[[dict, Batch], LossSums]:
+  """The jitted evaluation: (params, batch) to sums per language, each [num_languages]."""
+
+  def eval_step(params: dict, batch: Batch) -> LossSums:
+    rows = masked_lm_row_sums(trainable.graphdef, params, batch)
+    return jax.tree.map(lambda sums: jax.ops.segment_sum(sums, batch['language'], num_languages), rows)
+
+  return jax.jit(eval_step, in_shardings=(trainable.shardings.params, None))
+
+
+def make_logits_step(trainable: Trainable) -> Callable[[dict, Batch], jax.Array]:
+  """The jitted forward pass of a head: (params, batch) to logits, whole on every device, for every host to read."""
+  return jax.jit(
+    lambda params, batch: head_logits(trainable.graphdef, params, batch),
+    in_shardings=(trainable.shardings.params, None),
+    out_shardings=NamedSharding(trainable.mesh, PartitionSpec()),
+  )

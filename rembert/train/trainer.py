@@ -1,0 +1,291 @@
+"""The training loop: its configuration, and what happens between one step and the next."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Annotated
+
+import jax
+
+from rembert.errors import UsageError
+from rembert.runtime.consensus import HostConsensus, HostRequest
+from rembert.runtime.signals import StopSignal
+from rembert.tracking.console import Console, TrainingProgress
+from rembert.tracking.goodput import Goodput
+from rembert.tracking.metric_writers import Metrics, Tracker
+from rembert.tracking.profiler import Profiler
+from rembert.tracking.watchdog import Watchdog
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard, StepTimes
+from rembert.train.metrics import Meter, Stopwatch
+from rembert.train.state import TrainState
+from rembert.train.step import StepMetrics
+from rembert.validation import Count, CountOrZero, NotNegative, OneOf, check_fields
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+  """How long, how large, how often. The defaults are RemBERT's (paper, Table 14).
+
+  Attributes:
+    steps: updates in all; the learning rate reaches zero there.
+    batch_size: rows of the global batch.
+    sequence_length: tokens per row.
+    seed: of initialisation, sampling, masks and dropout.
+    accumulation_steps: run the batch in this many parts, for memory.
+    log_every: steps between rows of metrics.
+    eval_every: steps between evaluations; one is made at the end in any case. 0 for none.
+    eval_rows: held-out rows per language.
+    checkpoint_every: steps between permanent checkpoints; one is saved at the end in any case.
+    keep_checkpoints: how many of the newest permanent ones are kept.
+    keep_every: permanent ones at multiples of this step are kept for ever, whatever their number; 0 for none.
+    temporary_checkpoint_minutes: time without a checkpoint after which a temporary one is saved; 0 for none. It is
+      deleted when there is a newer one of either kind, and so is the one that is saved when the run is stopped.
+    init_from: a workdir, a checkpoint or a folder of Hugging Face whose parameters a new run begins with. A run that is
+      resumed does not look at it.
+    init_from_parts: `all` parameters, or the `encoder` alone: the head is then drawn as ever.
+  """
+
+  steps: Count = 1_760_000
+  batch_size: Count = 2048
+  sequence_length: Count = 512
+  seed: CountOrZero = 0
+  accumulation_steps: Count = 1
+  log_every: Count = 100
+  eval_every: CountOrZero = 10_000
+  eval_rows: Count = 64
+  checkpoint_every: Count = 5_000
+  keep_checkpoints: Count = 3
+  keep_every: CountOrZero = 0
+  temporary_checkpoint_minutes: NotNegative = 10
+  init_from: str | None = None
+  init_from_parts: Annotated[str, OneOf(('all', 'encoder'))] = 'all'
+
+  def __post_init__(self):
+    check_fields(self, 'train')
+    if self.keep_every % self.checkpoint_every:
+      raise UsageError(
+        f'there are no checkpoints at every {self.keep_every} steps to be kept',
+        where=f'train.keep_every = {self.keep_every}, train.checkpoint_every = {self.checkpoint_every}',
+        fix=f'a multiple of it, --gin.train.keep_every={10 * self.checkpoint_every} for one',
+      )
+
+  def check_divides(self, batch_shards: int) -> None:
+    """Raises UsageError unless every device gets equally many rows of every part of the batch."""
+    parts = batch_shards * self.accumulation_steps
+    if self.batch_size % parts:
+      up = math.ceil(self.batch_size / parts) * parts
+      raise UsageError(
+        f'a batch of {self.batch_size} rows does not divide over {batch_shards} device group(s)'
+        + (f' × {self.accumulation_steps} accumulation steps' if self.accumulation_steps > 1 else ''),
+        where='train.batch_size, mesh.data × mesh.fsdp, train.accumulation_steps',
+        fix=f'--gin.train.batch_size={up}',
+      )
+
+
+@dataclasses.dataclass
+class Position:
+  """Where a run stands after `step` updates: all that a checkpoint holds beside what the run is.
+
+  Attributes:
+    step: updates made.
+    state: the trained arrays.
+    data: where the batch source stands; JSON.
+    meter: sums of the interval that is being measured.
+    guard: what has been skipped and seen so far.
+    is_evaluation_due: an evaluation belongs to this step, and has not been made.
+  """
+
+  step: int
+  state: TrainState
+  data: dict
+  meter: Meter
+  guard: LossGuard
+  is_evaluation_due: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+  """What turns seconds into rates: `Meter.interval` takes these."""
+
+  positions_per_step: int
+  flops_per_step: int
+  peak_flops: float | None
+
+
+@dataclasses.dataclass
+class Watchers:
+  """Those who look at a run from beside it; none of them changes what it computes."""
+
+  console: Console
+  progress: TrainingProgress
+  trackers: Tracker
+  goodput: Goodput
+  watchdog: Watchdog
+  profiler: Profiler
+
+
+@dataclasses.dataclass
+class Trainer:
+  """Steps, and between them: metrics, evaluations, checkpoints, and a look at whether to stop.
+
+  Every host runs the same loop. What they do together (steps, evaluations, saves, the end) follows from the step number
+  or from their `HostConsensus`, never from a clock or a signal of one host.
+
+  Attributes:
+    config: of the job.
+    guards: when to skip, warn and stop.
+    position: where the run stands; the state in it is replaced, and the old one donated, by every step.
+    train_step: the compiled update.
+    evaluate: (params, is_stopped) to metrics, or None if stopped midway; None where there is nothing to evaluate on.
+    save: begins a checkpoint.
+    is_save_permanent: of a step, whether all hosts save after it, as they all know.
+    wants_to_save: of a step, whether this host's clock wants one after it; all hosts then do a step later.
+    learning_rate: of the update that follows as many as given.
+    numbers: for rates.
+    stop: set when this process is asked to end.
+    watchers: who is told.
+    is_stopping: all hosts have agreed to end before the last step.
+  """
+
+  config: TrainConfig
+  guards: GuardsConfig
+  position: Position
+  _: dataclasses.KW_ONLY
+  train_step: Callable[[TrainState, dict], tuple[TrainState, StepMetrics]]
+  evaluate: Callable[[dict, Callable[[], bool]], Metrics | None] | None
+  save: Callable[[Position], None]
+  is_save_permanent: Callable[[int], bool]
+  wants_to_save: Callable[[int], bool]
+  learning_rate: Callable[[int], jax.Array]
+  numbers: Numbers
+  stop: StopSignal
+  watchers: Watchers
+  is_stopping: bool = dataclasses.field(default=False, init=False)
+
+  def __post_init__(self):
+    self._consensus, self._decided = HostConsensus(), HostRequest.NOTHING
+    self._step_times = StepTimes(self.guards)
+    self._pending: tuple[int, StepMetrics] | None = None
+    self._saved_step: int | None = self.position.step or None
+
+  def run(self, batches: Iterator[tuple[dict, dict]]) -> None:
+    """Trains on batches, each with where the source stands after it, until the last step or an agreed stop; saves."""
+    position, watchers = self.position, self.watchers
+    begun = position.step
+    watchers.goodput.begin(begun)
+    watch = Stopwatch()
+    if position.is_evaluation_due:
+      self._run_evaluation()
+      watch.read()
+    while position.step < self.config.steps and not self.is_stopping:
+      seconds_waiting = self._make_step(batches)
+      step = position.step
+      is_last, every = step == self.config.steps, self.config.eval_every
+      position.is_evaluation_due = self.evaluate is not None and (is_last or (every > 0 and step % every == 0))
+      self._exchange(self._wanted())
+      is_save_due = self.is_save_permanent(step) or HostRequest.SAVE in self._decided
+      is_log_due = step % self.config.log_every == 0
+      if is_log_due or is_save_due or position.is_evaluation_due or self.is_stopping:
+        self._take_metrics()
+      seconds = watch.read()
+      position.meter.add_time(seconds, seconds_waiting)
+      self._say(self._step_times.check(step, seconds, seconds_waiting))
+      watchers.progress.step(step)
+      watchers.goodput.reached(step)
+      if is_log_due:
+        self._log()
+      if position.is_evaluation_due:
+        self._run_evaluation()
+      if is_save_due:
+        self._begin_save()
+      watch.read()
+    self._take_metrics()
+    if position.step != self._saved_step and position.step > begun:
+      self._begin_save()
+    watchers.watchdog.rest()
+
+  def _make_step(self, batches: Iterator[tuple[dict, dict]]) -> float:
+    """One update; returns the seconds that went by waiting for its batch."""
+    position, watchers = self.position, self.watchers
+    upcoming = position.step + 1
+    watchers.watchdog.beat(f'step {upcoming}')
+    self._say(watchers.profiler.before_step(upcoming, is_wanted=self._consume(HostRequest.PROFILE)))
+    waiting = Stopwatch()
+    with watchers.goodput.activity('data wait'):
+      batch, position.data = next(batches)
+    seconds_waiting = waiting.read()
+    position.state, metrics = self.train_step(position.state, batch)
+    position.step = upcoming
+    # The metrics of the step before: by now they are there, and the device is never kept waiting for the host.
+    self._take_metrics()
+    self._pending = (upcoming, metrics)
+    self._say(watchers.profiler.after_step(metrics.grad_norm))
+    return seconds_waiting
+
+  def _take_metrics(self) -> None:
+    """Waits for the last step that was sent off, and looks at what it reports."""
+    if self._pending is None:
+      return
+    step, metrics = self._pending
+    self._pending = None
+    metrics = jax.device_get(metrics)
+    self._say(self.position.guard.check(step, metrics))
+    self.position.meter.add(metrics)
+
+  def _log(self) -> None:
+    position, guard = self.position, self.position.guard
+    # A skipped update is a step of the run, not of the schedule.
+    learning_rate = self.learning_rate(position.step - 1 - guard.skipped)
+    row = position.meter.interval(**dataclasses.asdict(self.numbers)) | {'learning_rate': float(learning_rate)}
+    row |= {'skipped_updates': guard.skipped, 'loss_spikes': guard.spikes}
+    self.watchers.trackers.log(row, step=position.step)
+    self.watchers.progress.metrics(position.step, row)
+
+  def _run_evaluation(self) -> None:
+    """Evaluates; if that is cut short, it stays due."""
+    position, watchers = self.position, self.watchers
+
+    def is_stopped() -> bool:
+      watchers.watchdog.beat(f'the evaluation at step {position.step}')
+      self._exchange(self._stop_request())
+      return self.is_stopping
+
+    with watchers.goodput.activity('evaluation'):
+      metrics = self.evaluate(position.state.params, is_stopped)
+      if metrics is not None:
+        watchers.trackers.log(metrics, step=position.step)
+        watchers.progress.evaluation(position.step, metrics)
+        position.is_evaluation_due = False
+
+  def _begin_save(self) -> None:
+    self.watchers.watchdog.beat(f'the checkpoint of step {self.position.step}')
+    with self.watchers.goodput.activity('checkpoint'):
+      self.save(self.position)
+    self._consume(HostRequest.SAVE)
+    self._saved_step = self.position.step
+
+  # --- what hosts agree on -------------------------------------------------------
+
+  def _stop_request(self) -> HostRequest:
+    return HostRequest.STOP if self.stop.requested else HostRequest.NOTHING
+
+  def _wanted(self) -> HostRequest:
+    wanted = self._stop_request()
+    if self.wants_to_save(self.position.step):
+      wanted |= HostRequest.SAVE
+    if self.watchers.profiler.is_wanted():
+      wanted |= HostRequest.PROFILE
+    return wanted
+
+  def _exchange(self, wanted: HostRequest) -> None:
+    self._decided |= self._consensus.exchange(wanted)
+    self.is_stopping = HostRequest.STOP in self._decided
+
+  def _consume(self, want: HostRequest) -> bool:
+    is_wanted = want in self._decided
+    self._decided &= ~want
+    return is_wanted
+
+  def _say(self, text: str | None) -> None:
+    if text:
+      self.watchers.console.say(text)

@@ -1,1 +1,0 @@
-"""From batches to a trained state: losses, optimizer, sharding, step, loop, checkpoints, preemption, tracking."""

@@ -1,0 +1,93 @@
+"""Sentences side by side have the vectors that they have alone."""
+
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+import rembert
+from rembert.errors import UsageError
+from rembert.inference import embed as module
+from rembert.inference.embed import sentence_vectors, vectors_of_all_layers
+from rembert.model.config import Execution
+
+TOLERANCE = 1e-5
+CLS, SEP = 312, 313
+
+
+@pytest.fixture(scope='module')
+def sentences():
+  random = np.random.default_rng(0)
+  lengths = [*random.choice([1, 2, 7, 20, 33], 60), 38, 0, 1]  # more than one batch, and what has no pieces at all
+  return [[CLS, *random.integers(0, 312, length).tolist(), SEP] for length in lengths]
+
+
+@pytest.fixture
+def model(saved_with_vocabulary):
+  return rembert.load(saved_with_vocabulary)
+
+
+@pytest.mark.parametrize('layer', [None, 0, 2])
+def test_they_are_those_of_rows_of_one_sentence(model, sentences, layer):
+  found = sentence_vectors(model, sentences, layer=layer, batch_size=3)
+  alone = np.concatenate([model.embed([ids], np.ones((1, len(ids))), layer=layer) for ids in sentences])
+  np.testing.assert_allclose(found, alone, rtol=0, atol=TOLERANCE * np.abs(alone).max())
+  assert not found[-2].any()
+
+
+def test_those_of_all_layers_are_those_of_each(model, sentences):
+  found = vectors_of_all_layers(model, sentences, batch_size=3)
+  assert len(found) == model.config.num_hidden_layers + 1
+  for layer, vectors in enumerate(found):
+    one = sentence_vectors(model, sentences, layer=layer, batch_size=2)
+    np.testing.assert_allclose(vectors, one, rtol=0, atol=TOLERANCE * np.abs(one).max())
+
+
+def test_kernels_that_are_cast_once_give_the_same_vectors(saved_with_vocabulary, sentences, monkeypatch):
+  model = rembert.load(saved_with_vocabulary, execution=Execution('bfloat16'))
+  found = sentence_vectors(model, sentences)
+  monkeypatch.setattr(module, 'platform', lambda: 'tpu')
+  np.testing.assert_array_equal(found, sentence_vectors(model, sentences))
+
+
+def test_progress_goes_on_to_the_end(model, sentences):
+  told = []
+  sentence_vectors(model, sentences, batch_size=3, on_progress=lambda fraction, note: told.append((fraction, note)))
+  assert [fraction for fraction, _ in told] == sorted(fraction for fraction, _ in told)
+  assert told[-1] == (1, '63 of 63 sentences')
+
+
+def test_no_sentences_have_no_vectors(model):
+  assert sentence_vectors(model, []).shape == (0, 32)
+
+
+def test_what_goes_wrong_is_told_and_nothing_goes_on(model, sentences):
+  with pytest.raises(UsageError, match='pieces'):
+    sentence_vectors(model, [*sentences, [CLS, 10**6, SEP]], batch_size=1)
+  with pytest.raises(UsageError, match='no layer 9'):
+    sentence_vectors(model, sentences, layer=9)
+  with pytest.raises(UsageError, match='longer'):
+    sentence_vectors(model, [[CLS] * 513])
+
+  def stop(fraction, note):
+    raise InterruptedError
+
+  with pytest.raises(InterruptedError):
+    sentence_vectors(model, sentences, batch_size=1, on_progress=stop)
+  assert not [thread for thread in threading.enumerate() if thread.name.startswith('sentences')]
+
+
+def test_each_shape_is_compiled_once(model, sentences):
+  compiled = []
+
+  def note(event: str, seconds: float, fun_name: str = '', **_) -> None:
+    compiled.extend([fun_name] if event.endswith('backend_compile_duration') and 'means' in fun_name else [])
+
+  module._means.clear_cache()
+  jax.monitoring.register_event_duration_secs_listener(note)
+  try:
+    sentence_vectors(model, sentences, batch_size=2)
+  finally:
+    jax.monitoring.unregister_event_duration_listener(note)
+  assert len(compiled) == 1

@@ -1,0 +1,91 @@
+"""TPU chips are told by the ids on the PCI bus, whatever the driver calls them; who names a platform is believed."""
+
+import pytest
+
+from rembert.runtime.hardware import CHIPS, chip_of, has_tpu, is_cpu_machine, multiplies_bfloat16
+
+
+def plug_in(bus, slot, vendor, device):
+  folder = bus / slot
+  folder.mkdir(parents=True)
+  (folder / 'vendor').write_text(f'{vendor}\n')
+  (folder / 'device').write_text(f'{device}\n')
+
+
+@pytest.mark.parametrize('device', ['0x0027', '0x005e', '0x0062', '0x0063', '0x006f', '0x0076'])
+def test_every_generation_is_a_tpu(device, tmp_path):
+  plug_in(tmp_path, '0000:00:04.0', '0x8086', device)
+  assert not has_tpu(tmp_path)
+  plug_in(tmp_path, '0000:00:05.0', '0x1ae0', device)
+  assert has_tpu(tmp_path)
+
+
+def test_google_s_network_card_is_none(tmp_path):
+  plug_in(tmp_path, '0000:00:05.0', '0x1ae0', '0x0042')
+  assert not has_tpu(tmp_path)
+
+
+def test_a_machine_without_a_bus_has_none(tmp_path):
+  assert not has_tpu(tmp_path / 'devices')
+  (tmp_path / 'half').mkdir()
+  assert not has_tpu(tmp_path)
+
+
+def test_the_ids_are_those_that_jax_looks_for():
+  from jax._src import hardware_utils
+
+  from rembert.runtime import hardware
+
+  assert set(hardware._TPUS) == set(hardware_utils._TPU_PCI_DEVICE_IDS)
+
+
+@pytest.mark.parametrize(('platforms', 'is_cpu'), [('cpu', True), ('tpu', False), ('cuda,cpu', False)])
+def test_who_names_a_platform_is_believed(monkeypatch, platforms, is_cpu):
+  monkeypatch.setenv('JAX_PLATFORMS', platforms)
+  assert is_cpu_machine() == is_cpu
+
+
+@pytest.mark.parametrize(
+  ('flags', 'multiplies'),
+  [
+    *[('fpu avx512_bf16 amx_bf16 avx512_fp16', True), ('fpu avx512f avx512_bf16', True)],
+    *[('fpu avx512f', False), ('fpu amx_bf16x', False)],
+  ],
+)
+def test_products_of_bfloat16_are_a_flag_of_the_processor(tmp_path, flags, multiplies):
+  assert not multiplies_bfloat16(tmp_path / 'cpuinfo')
+  (tmp_path / 'cpuinfo').write_text(f'processor\t: 0\nmodel name\t: amx_bf16\nflags\t\t: {flags}\nbugs\t: none\n')
+  assert multiplies_bfloat16(tmp_path / 'cpuinfo') == multiplies
+
+
+@pytest.mark.parametrize(
+  ('kind', 'name'),
+  [
+    ('TPU v5 lite', 'TPU v5 lite'),
+    ('TPU v5', 'TPU v5'),
+    ('TPU v5p', 'TPU v5p'),
+    ('TPU v6 lite', 'TPU v6 lite'),
+    ('NVIDIA H100 80GB HBM3', 'NVIDIA H100'),
+  ],
+)
+def test_a_device_is_found_by_the_longest_name_that_fits(kind, name):
+  assert chip_of(kind) == (name, CHIPS[name])
+
+
+@pytest.mark.parametrize('kind', ['cpu', 'TPU v9', 'NVIDIA L40S'])
+def test_a_device_without_a_data_sheet_is_not_guessed(kind):
+  assert chip_of(kind) is None
+
+
+# Bidirectional inter-chip interconnect bandwidth per chip, GB/s, and ports, as Google's pages have them.
+@pytest.mark.parametrize(
+  ('name', 'both_ways', 'ports'), [('TPU v5e', 400, 4), ('TPU v5p', 1200, 6), ('TPU v6e', 800, 4), ('TPU v4', 600, 6)]
+)
+def test_links_add_up_to_what_the_page_states(name, both_ways, ports):
+  assert 2 * ports * CHIPS[name].link_bandwidth == both_ways * 1e9
+
+
+def test_devices_that_are_the_same_chip_have_the_same_figures():
+  assert CHIPS['TPU v5 lite'] is CHIPS['TPU v5e']
+  assert CHIPS['TPU v5'] is CHIPS['TPU v5p']
+  assert CHIPS['TPU v6 lite'] is CHIPS['TPU v6e']

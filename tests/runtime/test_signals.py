@@ -1,0 +1,225 @@
+"""Signals: at once before there is anything to save, at the next safe point afterwards, and never lost."""
+
+import contextlib
+import http.server
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import ClassVar
+
+import pytest
+
+from rembert.runtime import signals
+from rembert.runtime.signals import EXIT_STOPPED, Stopped, StopSignal, maintenance_notice, repeating, watch_maintenance
+
+BOTH = (signal.SIGTERM, signal.SIGINT)
+
+
+@pytest.mark.parametrize('number', BOTH)
+def test_before_there_is_anything_to_save_a_signal_stops_at_once(number):
+  with StopSignal() as stop, pytest.raises(Stopped, match=number.name):
+    signal.raise_signal(number)
+  assert stop.requested == number.name
+
+
+@pytest.mark.parametrize('number', BOTH)
+def test_once_deferred_a_signal_waits_for_the_loop(number):
+  with StopSignal() as stop, stop.deferred():
+    assert stop.requested is None
+    signal.raise_signal(number)
+    assert stop.requested == number.name
+
+
+def test_nothing_that_catches_exceptions_swallows_a_stop():
+  with StopSignal(), pytest.raises(Stopped), contextlib.suppress(Exception):
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize('first', BOTH)
+def test_ctrl_c_after_a_request_is_not_caught(first):
+  with StopSignal() as stop, stop.deferred():
+    signal.raise_signal(first)
+    with pytest.raises(KeyboardInterrupt):
+      signal.raise_signal(signal.SIGINT)
+
+
+def test_sigterm_may_be_repeated():
+  with StopSignal() as stop, stop.deferred():
+    for number in signal.SIGINT, signal.SIGTERM, signal.SIGTERM:
+      signal.raise_signal(number)
+    assert stop.requested == 'SIGTERM'
+
+
+@pytest.mark.parametrize('error', [None, ValueError, Stopped])
+def test_the_handlers_of_before_are_back_afterwards(error):
+  received = []
+  handlers = {number: lambda number, _: received.append(number) for number in BOTH}
+  originals = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+  try:
+    try:
+      with StopSignal() as stop, stop.deferred():
+        signal.raise_signal(signal.SIGTERM)
+        if error:
+          raise error
+    except (ValueError, Stopped):
+      pass
+    assert received == []
+    assert {number: signal.getsignal(number) for number in BOTH} == handlers
+    signal.raise_signal(signal.SIGINT)
+    assert received == [signal.SIGINT]
+  finally:
+    for number, handler in originals.items():
+      signal.signal(number, handler)
+
+
+def test_the_exit_code_says_try_again():
+  assert EXIT_STOPPED == 75
+
+
+def test_outside_of_deferred_a_signal_stops_at_once_again():
+  with StopSignal() as stop:
+    with stop.deferred():
+      pass
+    with pytest.raises(Stopped):
+      signal.raise_signal(signal.SIGTERM)
+
+
+def test_any_thread_may_ask_and_its_reason_is_kept():
+  with StopSignal() as stop, stop.deferred():
+    threading.Thread(target=stop.request, args=('notice of maintenance',)).start()
+    end = time.monotonic() + 10
+    while stop.requested is None:
+      assert time.monotonic() < end
+      time.sleep(0.01)
+    assert stop.requested == 'notice of maintenance'
+
+
+@pytest.mark.parametrize('number', BOTH)
+def test_a_main_thread_that_is_away_in_native_code_does_not_keep_the_program(number):
+  # XLA compiles without the interpreter's lock, and restarts system calls: Python's handler waits until it returns.
+  text = """
+import ctypes
+from rembert.runtime.signals import StopSignal
+libc = ctypes.CDLL(None)
+with StopSignal():
+  lock = (ctypes.c_char * 64)()
+  libc.pthread_mutex_init(lock, None)
+  libc.pthread_mutex_lock(lock)
+  print('away', flush=True)
+  libc.pthread_mutex_lock(lock)  # for ever: it already holds it
+"""
+  process = subprocess.Popen([sys.executable, '-c', text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+  assert process.stdout.readline() == 'away\n'
+  time.sleep(0.3)
+  process.send_signal(number)
+  _, errors = process.communicate(timeout=30)
+  assert process.returncode == EXIT_STOPPED
+  assert f'stopped by {number.name}' in errors
+  assert 'Repeat the command' in errors
+
+
+# --- notice of maintenance ------------------------------------------------------------------------
+
+
+class MetadataServer(http.server.BaseHTTPRequestHandler):
+  """Answers as Google's does, which wants its header."""
+
+  events: ClassVar[dict] = {}
+
+  def do_GET(self):
+    assert self.headers['Metadata-Flavor'] == 'Google'
+    event = self.events.get(self.path.removeprefix('/computeMetadata/v1/instance/'))
+    self.send_response(200 if event else 404)
+    self.end_headers()
+    self.wfile.write((event or '').encode())
+
+  def log_message(self, *_):
+    pass
+
+
+@pytest.fixture
+def metadata(monkeypatch):
+  """What a metadata server says about this machine; to be changed by the test."""
+  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), MetadataServer)
+  threading.Thread(target=server.serve_forever, daemon=True).start()
+  monkeypatch.setenv('GCE_METADATA_HOST', f'127.0.0.1:{server.server_port}')
+  MetadataServer.events = {'maintenance-event': 'NONE', 'preempted': 'FALSE'}
+  yield MetadataServer.events
+  server.shutdown()
+
+
+@pytest.mark.parametrize(
+  ('events', 'notice'),
+  [
+    ({}, None),
+    ({'maintenance-event': 'MIGRATE_ON_HOST_MAINTENANCE'}, None),
+    ({'maintenance-event': 'TERMINATE_ON_HOST_MAINTENANCE'}, 'notice of maintenance'),
+    ({'preempted': 'TRUE'}, 'notice of preemption'),
+    ({'maintenance-event': ''}, None),
+  ],
+)
+def test_what_the_machine_is_told_about_itself(events, notice, metadata):
+  metadata |= events
+  assert maintenance_notice() == notice
+
+
+def test_a_notice_stops_a_run_as_a_signal_does(metadata):
+  with StopSignal() as stop, watch_maintenance(stop, every_seconds=0.05), stop.deferred():
+    time.sleep(0.3)
+    assert stop.requested is None
+    metadata['maintenance-event'] = 'TERMINATE_ON_HOST_MAINTENANCE'
+    end = time.monotonic() + 10
+    while stop.requested is None:
+      assert time.monotonic() < end
+      time.sleep(0.01)
+  assert stop.requested == 'notice of maintenance'
+
+
+def test_where_nobody_answers_nothing_is_heard(monkeypatch):
+  monkeypatch.setenv('GCE_METADATA_HOST', '127.0.0.1:9')
+  assert maintenance_notice() is None
+
+
+@pytest.mark.parametrize('has_chips', [True, False])
+def test_only_a_machine_with_tpu_chips_is_asked(has_chips, metadata, monkeypatch):
+  address = os.environ['GCE_METADATA_HOST']
+  monkeypatch.delenv('GCE_METADATA_HOST')
+  monkeypatch.setattr(signals, 'has_tpu', lambda: has_chips)
+  asked = []
+  monkeypatch.setattr(signals, 'maintenance_notice', lambda: asked.append(address))
+  with StopSignal() as stop, watch_maintenance(stop, every_seconds=0.01):
+    time.sleep(0.2)
+  assert bool(asked) == has_chips
+
+
+def wait_for(is_so):
+  end = time.monotonic() + 10
+  while not is_so():
+    assert time.monotonic() < end
+    time.sleep(0.005)
+
+
+def test_it_is_done_again_and_again_until_the_end():
+  calls = []
+  with repeating(lambda: calls.append(threading.current_thread().name), every_seconds=0.01, name='beside'):
+    wait_for(lambda: len(calls) >= 3)
+  count = len(calls)
+  time.sleep(0.05)
+  assert len(calls) == count
+  assert set(calls) == {'beside'}
+
+
+def test_it_ends_by_itself_when_it_says_so():
+  calls = []
+  with repeating(lambda: calls.append(1) or len(calls) == 2, every_seconds=0.01, name='beside'):
+    wait_for(lambda: 'beside' not in [thread.name for thread in threading.enumerate()])
+  assert len(calls) == 2
+
+
+def test_an_error_inside_ends_it_too():
+  with pytest.raises(KeyError), repeating(lambda: None, every_seconds=0.01, name='beside'):
+    raise KeyError
+  wait_for(lambda: 'beside' not in [thread.name for thread in threading.enumerate()])

@@ -1,0 +1,141 @@
+"""Flags reach the compiler by the right variable; compiled programs are found again, a bad folder costs only time."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.errors import UsageError
+from rembert.runtime import xla
+from rembert.runtime.xla import HardwareConfig, set_flags
+
+FLAGS = HardwareConfig(xla_flags=('--xla_a=true', '--xla_b=2'))
+
+
+@pytest.mark.parametrize(
+  ('platform', 'variable'),
+  [('tpu', 'LIBTPU_INIT_ARGS'), ('gpu', 'XLA_FLAGS'), ('cpu', 'XLA_FLAGS'), (None, 'XLA_FLAGS')],
+)
+def test_the_platform_decides_on_the_variable(platform, variable):
+  environment = {}
+  assert set_flags(FLAGS, platform, environment) == f'{variable}: --xla_a=true --xla_b=2'
+  assert environment == {variable: '--xla_a=true --xla_b=2'}
+
+
+def test_what_the_user_has_set_stays_and_wins():
+  environment = {'LIBTPU_INIT_ARGS': '--xla_b=3 --other=1'}
+  assert set_flags(FLAGS, 'tpu', environment) == 'LIBTPU_INIT_ARGS: --xla_a=true'
+  assert environment == {'LIBTPU_INIT_ARGS': '--xla_b=3 --other=1 --xla_a=true'}
+
+
+def test_repeating_it_changes_nothing():
+  environment = {}
+  set_flags(FLAGS, 'tpu', environment)
+  assert set_flags(FLAGS, 'tpu', environment) == ''
+
+
+def test_no_flags_leave_the_environment_alone():
+  environment = {}
+  assert set_flags(HardwareConfig(), 'tpu', environment) == ''
+  assert environment == {}
+
+
+@pytest.mark.parametrize('flags', ['xla_a=true', ('xla_a=true',), (1,), 1])
+def test_anything_but_a_tuple_of_flags_is_refused(flags):
+  with pytest.raises(UsageError, match='tuple'):
+    HardwareConfig(xla_flags=flags)
+
+
+CODE = """
+import sys
+import jax
+import jax.numpy as jnp
+from rembert.runtime import xla
+
+xla._LEAST_SECONDS = 0
+print(xla.enable_compilation_cache(sys.argv[1]))
+hits = []
+jax.monitoring.register_event_listener(lambda event, **_: hits.append(event) if event.endswith('cache_hits') else None)
+print(jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones((3, 3)))[0, 0])
+print(bool(hits))
+"""
+
+
+def run(folder) -> tuple[str, str, bool]:
+  """What is said of the folder, a number that a compiled program gives, and whether the program was found there."""
+  environment = os.environ | {'JAX_PLATFORMS': 'cpu', 'JAX_ENABLE_COMPILATION_CACHE': 'true'}
+  command = [sys.executable, '-c', CODE, str(folder)]
+  done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)
+  said, number, found = done.stdout.splitlines()
+  return said, number, found == 'True'
+
+
+def test_the_next_process_finds_what_was_compiled(tmp_path):
+  first, second = run(tmp_path / 'new' / 'folder'), run(tmp_path / 'new' / 'folder')
+  assert (first[0], first[2]) == ('', False)
+  assert (second[0], second[2]) == ('', True)
+  assert first[1] == second[1]
+
+
+def test_a_program_that_was_cut_off_is_compiled_anew(tmp_path):
+  _, number, _ = run(tmp_path)
+  for file in tmp_path.iterdir():
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+  assert run(tmp_path) == ('', number, False)
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+  (tmp_path / 'file').write_text('')
+  said, _, found = run(tmp_path / 'file' / 'folder')
+  assert said.startswith(f'compiled programs are not kept: {tmp_path}/file/folder: Not a directory')
+  assert not found
+
+
+@pytest.fixture
+def jax_settings():
+  names = ('jax_enable_compilation_cache', 'jax_compilation_cache_dir', 'jax_persistent_cache_min_compile_time_secs')
+  before = {name: getattr(jax.config, name) for name in names}
+  yield lambda **settings: [jax.config.update(f'jax_{name}', value) for name, value in settings.items()]
+  for name, value in before.items():
+    jax.config.update(name, value)
+
+
+def test_jax_s_own_settings_go_first(jax_settings, tmp_path):
+  jax_settings(enable_compilation_cache=False)
+  assert xla.enable_compilation_cache(str(tmp_path / 'a')) == ''
+  jax_settings(enable_compilation_cache=True, compilation_cache_dir=str(tmp_path / 'theirs'))
+  assert xla.enable_compilation_cache(str(tmp_path / 'a')) == ''
+  assert jax.config.jax_compilation_cache_dir == str(tmp_path / 'theirs')
+  jax_settings(compilation_cache_dir=None)
+  assert xla.enable_compilation_cache(None) == ''
+  assert jax.config.jax_compilation_cache_dir is None
+  assert not (tmp_path / 'a').exists()
+
+
+def test_by_default_it_is_the_user_s_for_this_kind_of_processor(jax_settings, monkeypatch, tmp_path):
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+  jax_settings(enable_compilation_cache=True)
+  assert xla.enable_compilation_cache(xla.AUTO) == ''
+  folder = jax.config.jax_compilation_cache_dir
+  assert os.path.isdir(folder)
+  assert folder.startswith(f'{tmp_path}/rembert/compiled/')
+  monkeypatch.setattr('platform.machine', lambda: 'another')
+  assert str(xla.default_cache_folder()) != folder
+
+
+@given(sizes=st.lists(st.integers(0, 50), max_size=12), most=st.integers(0, 200))
+def test_the_oldest_go_until_the_rest_is_small_enough(sizes, most, tmp_path_factory):
+  folder = tmp_path_factory.mktemp('cache')
+  for age, size in enumerate(sizes):
+    (folder / f'{age:02}').write_bytes(b'x' * size)
+    os.utime(folder / f'{age:02}', (age, age))
+  xla.delete_oldest(folder, most)
+  left = sorted(int(file.name) for file in folder.iterdir())
+  assert left == list(range(len(sizes)))[len(sizes) - len(left) :]
+  assert sum(sizes[age] for age in left) <= most
+  # One more would have been too much.
+  assert len(left) == len(sizes) or sum(sizes[len(sizes) - len(left) - 1 :]) > most

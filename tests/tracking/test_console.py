@@ -1,0 +1,230 @@
+"""What is printed: plain lines without a terminal, a bar in one, nothing in quiet processes."""
+
+import io
+import re
+import types
+
+import pytest
+import rich.console
+
+from rembert.tracking import console as console_module
+from rembert.tracking.console import Console, human_bytes, human_duration
+
+METRICS = {'loss': 4.3219, 'accuracy': 0.2567, 'tokens_per_second': 12_345.0, 'mfu': 0.417}
+EVALUATION = {'eval/loss': 3.5, 'eval/accuracy': 0.301, 'eval/unigram_entropy': 6.25}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  """The console's clock, to be set: `clock.now`."""
+  clock = types.SimpleNamespace(now=100.0)
+  monkeypatch.setattr(console_module, 'time', types.SimpleNamespace(monotonic=lambda: clock.now))
+  return clock
+
+
+def console_on(*, is_terminal, clock):
+  """A console as wide as a wide terminal, and what it has written."""
+  console = Console(
+    console=rich.console.Console(
+      file=io.StringIO(), force_terminal=is_terminal, width=160, highlight=False, get_time=lambda: clock.now
+    )
+  )
+  return console, console.rich.file.getvalue
+
+
+@pytest.fixture
+def plain(clock):
+  return console_on(is_terminal=False, clock=clock)
+
+
+@pytest.fixture
+def terminal(clock):
+  return console_on(is_terminal=True, clock=clock)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('count', 'text'),
+  [
+    (0, '0 B'),
+    (999, '999 B'),
+    (1000, '1 kB'),
+    (1_234_567, '1.23 MB'),
+    (999_400, '999 kB'),
+    (999_999, '1 MB'),
+    (999.9, '1 kB'),
+    (16_900_000_000, '16.9 GB'),
+    (1_990_000_000_000, '1.99 TB'),
+  ],
+)
+def test_bytes_for_people(count, text):
+  assert human_bytes(count) == text
+
+
+@pytest.mark.parametrize(
+  ('seconds', 'text'),
+  [
+    (0, '0:00'),
+    (9.4, '0:09'),
+    (59.6, '1:00'),
+    (61, '1:01'),
+    (3599.7, '1:00:00'),
+    (3725, '1:02:05'),
+    (360_000, '100:00:00'),
+  ],
+)
+def test_durations_for_people(seconds, text):
+  assert human_duration(seconds) == text
+
+
+# --- without a terminal ---------------------------------------------------------------------------
+
+
+def test_without_a_terminal_a_line_has_loss_rate_and_time_left(plain, clock):
+  console, written = plain
+  assert not console.is_live
+  with console.training(100, 300) as progress:
+    clock.now += 10
+    progress.step(150)
+    assert written() == ''
+    progress.metrics(150, METRICS)
+  # 50 steps in 10 s: the 150 that are left take 30 s. What was done before the resume does not count.
+  assert written() == 'step 150/300 · loss 4.322 · accuracy 25.7% · 12.3k tokens/s · MFU 42% · 0:30 left\n'
+
+
+def test_the_first_row_after_a_resume_at_its_own_step_is_no_division_by_zero(plain, clock):
+  console, written = plain
+  with console.training(100, 100) as progress:
+    progress.metrics(100, {'loss': 1.0, 'accuracy': 0.0})
+  assert written() == 'step 100/100 · loss 1.000 · accuracy 0.0% · 0.0k tokens/s · 0:00 left\n'
+
+
+def test_an_evaluation_is_set_beside_what_frequency_alone_would_give(plain):
+  console, written = plain
+  with console.training(0, 300) as progress:
+    progress.evaluation(80, EVALUATION)
+  assert written() == 'step 80 · held-out loss 3.500 (frequency alone 6.250) · accuracy 30.1%\n'
+
+
+def test_a_long_task_says_now_and_then_that_it_lives(plain, clock):
+  console, written = plain
+  with console.task('tokenising') as update:
+    for second in range(40):
+      clock.now += 1
+      update(second / 40, f'{second} documents')
+  assert written().splitlines() == [
+    'tokenising: 38% 15 documents · 0:27 left',
+    'tokenising: 78% 31 documents · 0:09 left',
+    'tokenising: done in 40.0 s',
+  ]
+
+
+def test_a_task_that_fails_is_not_said_to_be_done(plain):
+  console, written = plain
+  with pytest.raises(ValueError, match='broken'), console.task('tokenising'):
+    raise ValueError('broken')
+  assert written() == ''
+
+
+def test_a_table_has_its_title_columns_and_rows(plain):
+  console, written = plain
+  console.table('Held-out text', ('', 'loss', 'accuracy'), [('de', '3.5', '30%'), ('all', '12.25', '9%')])
+  lines = [line.rstrip() for line in written().splitlines()]
+  assert lines[0] == 'Held-out text'
+  assert [line.split() for line in lines[1:] if line.strip(' ─')] == [
+    ['loss', 'accuracy'],
+    ['de', '3.5', '30%'],
+    ['all', '12.25', '9%'],
+  ]
+  # Numbers end where their column ends.
+  assert len({len(line) for line in lines if line.endswith('%')}) == 1
+
+
+def test_facts_are_names_and_values(plain):
+  console, written = plain
+  console.facts('Done', {'steps': '240', 'metrics': '/w/metrics.jsonl'})
+  lines = [line.split() for line in written().splitlines() if line.strip()]
+  assert lines == [['Done'], ['steps', '240'], ['metrics', '/w/metrics.jsonl']]
+
+
+@pytest.mark.parametrize('path', ['/runs/[base]/1', '/runs/[/base]', '/runs/:smile:/1'])
+def test_paths_are_shown_as_they_are(capsys, path):
+  console = Console()
+  console.say(path)
+  console.facts(path, {'workdir': path})
+  console.table(path, ('',), [(path,)])
+  assert capsys.readouterr().out.count(path) == 5
+
+
+def test_long_lines_are_not_wrapped(plain):
+  console, written = plain
+  console.say('x' * 1000)
+  assert written() == 'x' * 1000 + '\n'
+
+
+# --- in a terminal --------------------------------------------------------------------------------
+
+
+def test_in_a_terminal_a_bar_has_loss_rate_and_time_left(terminal, clock):
+  console, written = terminal
+  assert console.is_live
+  with console.training(100, 300) as progress:
+    for step in 150, 200:
+      clock.now += 10
+      progress.step(step)
+    progress.metrics(200, METRICS)
+  assert '\x1b[' in written()
+  last = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', written()).splitlines()[-1].split('━')
+  assert last[0] == 'training '
+  # 20 seconds went by; 5 steps a second, and 100 to go.
+  assert ' '.join(last[-1].split()) == (
+    '67% loss 4.322 · accuracy 25.7% · 12.3k tokens/s · MFU 42% 0:00:20 left 0:00:20'
+  )
+
+
+def test_evaluations_are_lines_above_the_bar(terminal):
+  console, written = terminal
+  with console.training(0, 300) as progress:
+    progress.evaluation(150, EVALUATION)
+  assert 'step 150 · held-out loss 3.500 (frequency alone 6.250) · accuracy 30.1%\n' in written()
+
+
+def test_a_resumed_bar_begins_where_the_run_stood(terminal):
+  console, written = terminal
+  with console.training(240, 300):
+    pass
+  assert '80%' in written()
+
+
+def test_in_a_terminal_a_task_is_a_bar_that_fills_up(terminal):
+  console, written = terminal
+  with console.task('tokenising') as update:
+    update(0.25, '3 documents')
+  assert 'tokenising' in written()
+  assert '100%' in written()
+
+
+# --- quiet ----------------------------------------------------------------------------------------
+
+
+def test_other_processes_print_nothing(capsys):
+  console = Console(is_quiet=True)
+  assert not console.is_live
+  console.say('text')
+  console.table('title', ('a',), [('b',)])
+  console.facts('title', {'a': 'b'})
+  with console.task('task') as update:
+    update(0.5, 'note')
+  with console.training(0, 10) as progress:
+    progress.step(1)
+    progress.metrics(1, METRICS)
+    progress.evaluation(1, EVALUATION)
+  captured = capsys.readouterr()
+  assert captured.out == captured.err == ''
+
+
+def test_the_first_process_does_print(capsys):
+  Console().say('text')
+  assert capsys.readouterr().out == 'text\n'

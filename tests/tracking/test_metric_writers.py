@@ -1,0 +1,414 @@
+"""Rows of metrics: written once each, whatever was killed in between; TensorBoard's files read back by hand."""
+
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import threading
+import types
+
+import pytest
+from memory_tracker import MemoryTracker
+from tensorboardX.proto.event_pb2 import Event
+
+from rembert import configuration
+from rembert.errors import RunError, UsageError
+from rembert.tracking import metric_writers
+from rembert.tracking.metric_writers import (
+  JsonlTracker,
+  TensorBoardTracker,
+  Trackers,
+  TrackingConfig,
+  WandbTracker,
+  read_jsonl,
+)
+
+
+def rows_of(path):
+  return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# --- JSONL ----------------------------------------------------------------------------------------
+
+EARLIER = [
+  {'step': 10, 'loss': 5.0},
+  {'step': 20, 'loss': 4.0},
+  {'step': 20, 'eval/loss': 4.5},
+  {'step': 30, 'loss': 3.0},
+  {'step': 40, 'loss': 2.0},
+  {'step': 40, 'eval/loss': 2.5},
+]
+
+
+@pytest.fixture
+def metrics_file(tmp_path):
+  """A file with `EARLIER` in it."""
+  path = tmp_path / 'metrics.jsonl'
+  path.write_text(''.join(json.dumps(row) + '\n' for row in EARLIER))
+  return path
+
+
+def test_rows_are_there_as_soon_as_they_are_logged(tmp_path):
+  path = tmp_path / 'metrics.jsonl'
+  tracker = JsonlTracker(path, resume_step=0)
+  assert path.read_text() == ''
+  tracker.log({'loss': 1.5, 'accuracy': 0.25}, step=10)
+  assert path.read_text() == '{"step": 10, "loss": 1.5, "accuracy": 0.25}\n'
+  tracker.log({'eval/loss': 2.0}, step=10)
+  assert rows_of(path) == [{'step': 10, 'loss': 1.5, 'accuracy': 0.25}, {'step': 10, 'eval/loss': 2.0}]
+  tracker.close()
+
+
+@pytest.mark.parametrize(('resume_step', 'kept'), [(40, 6), (39, 4), (30, 4), (29, 3), (20, 3), (10, 1), (0, 0)])
+def test_rows_of_what_is_run_again_are_dropped(metrics_file, resume_step, kept):
+  tracker = JsonlTracker(metrics_file, resume_step=resume_step)
+  assert rows_of(metrics_file) == EARLIER[:kept]
+  tracker.log({'loss': 1.0}, step=50)
+  tracker.close()
+  assert rows_of(metrics_file) == [*EARLIER[:kept], {'step': 50, 'loss': 1.0}]
+  assert [path.name for path in metrics_file.parent.iterdir()] == ['metrics.jsonl']
+
+
+@pytest.mark.parametrize(('resume_step', 'dropped'), [(40, [5]), (20, [2, 3, 4, 5]), (30, [4, 5])])
+def test_an_evaluation_that_is_still_due_is_dropped_and_its_training_row_kept(metrics_file, resume_step, dropped):
+  JsonlTracker(metrics_file, resume_step=resume_step, is_evaluation_due=True).close()
+  assert rows_of(metrics_file) == [row for index, row in enumerate(EARLIER) if index not in dropped]
+
+
+LAST = json.dumps(EARLIER[-1])
+
+
+@pytest.mark.parametrize('cut', range(1, len(LAST)))
+def test_a_last_line_that_was_cut_off_is_dropped(metrics_file, cut):
+  metrics_file.write_text(metrics_file.read_text()[: -1 - cut])
+  assert read_jsonl(metrics_file) == EARLIER[:-1]
+  tracker = JsonlTracker(metrics_file, resume_step=40)
+  tracker.log({'loss': 1.0}, step=50)
+  tracker.close()
+  assert rows_of(metrics_file) == [*EARLIER[:-1], {'step': 50, 'loss': 1.0}]
+
+
+def test_a_last_line_that_lacks_only_its_end_of_line_is_kept(metrics_file):
+  metrics_file.write_text(metrics_file.read_text()[:-1])
+  JsonlTracker(metrics_file, resume_step=40).close()
+  assert rows_of(metrics_file) == EARLIER
+
+
+def test_there_may_be_no_file_yet(tmp_path):
+  assert read_jsonl(tmp_path / 'metrics.jsonl') == []
+
+
+# --- TensorBoard ------------------------------------------------------------------------------------
+
+
+def masked_crc32c(data):
+  """TFRecord's checksum: Castagnoli's polynomial, bit by bit, rotated and shifted."""
+  crc = 0xFFFFFFFF
+  for byte in data:
+    crc ^= byte
+    for _ in range(8):
+      crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+  crc ^= 0xFFFFFFFF
+  return (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF
+
+
+def events_of(directory):
+  """TFRecord: length, its checksum, the event, its checksum; over and over."""
+  events = []
+  for path in sorted(directory.iterdir()):
+    assert path.name.startswith('events.out.tfevents.')
+    data, at = path.read_bytes(), 0
+    while at < len(data):
+      (length,) = struct.unpack('<Q', data[at : at + 8])
+      payload = data[at + 12 : at + 12 + length]
+      assert struct.unpack('<I', data[at + 8 : at + 12]) == (masked_crc32c(data[at : at + 8]),)
+      assert struct.unpack('<I', data[at + 12 + length : at + 16 + length]) == (masked_crc32c(payload),)
+      events.append(Event.FromString(payload))
+      at += 16 + length
+  return events
+
+
+def test_tensorboard_finds_every_scalar_at_its_step_under_its_tag(tmp_path):
+  tracker = TensorBoardTracker(tmp_path / 'tensorboard', resume_step=0)
+  tracker.log({'loss': 1.5, 'accuracy': 0.25}, step=10)
+  tracker.log({'eval/loss': 2.0, 'eval/loss/sw': 3.0}, step=20)
+  tracker.close()
+  events = events_of(tmp_path / 'tensorboard')
+  assert events[0].file_version == 'brain.Event:2'
+  scalars = [(event.step, value.tag, value.simple_value) for event in events for value in event.summary.value]
+  assert scalars == [
+    (10, 'train/loss', 1.5),
+    (10, 'train/accuracy', 0.25),
+    (20, 'eval/loss', 2.0),
+    (20, 'eval/loss/sw', 3.0),
+  ]
+
+
+def test_tensorboard_is_told_to_forget_what_comes_after_the_resumed_step(tmp_path):
+  tracker = TensorBoardTracker(tmp_path, resume_step=40)
+  tracker.log({'loss': 1.0}, step=50)
+  tracker.close()
+  starts = [event for event in events_of(tmp_path) if event.session_log.status == event.session_log.START]
+  # TensorBoard drops earlier events from the step of a START on.
+  assert [event.step for event in starts] == [41]
+
+
+# --- together -------------------------------------------------------------------------------------
+
+
+def test_all_trackers_get_every_row_and_are_closed(tmp_path):
+  class Closing(MemoryTracker):
+    is_closed = False
+
+    def close(self):
+      self.is_closed = True
+
+  memories = Closing(), Closing()
+  tracker = Trackers(*memories, JsonlTracker(tmp_path / 'metrics.jsonl', resume_step=0))
+  tracker.log({'loss': 2.0}, step=1)
+  tracker.log({'loss': 1.0}, step=2)
+  tracker.close()
+  rows = [{'step': 1, 'loss': 2.0}, {'step': 2, 'loss': 1.0}]
+  assert memories[0].rows == memories[1].rows == rows_of(tmp_path / 'metrics.jsonl') == rows
+  assert memories[0].is_closed
+  assert memories[1].is_closed
+
+
+# --- buckets --------------------------------------------------------------------------------------
+
+
+def test_where_nothing_can_be_appended_files_are_written_whole(metrics_file, tmp_path, monkeypatch):
+  monkeypatch.setattr(metric_writers, 'is_remote', lambda path: True)
+  rows = JsonlTracker(metrics_file, resume_step=20)
+  metrics_file.unlink()  # an open file would not come back
+  rows.log({'loss': 3.5}, step=30)
+  rows.close()
+  monkeypatch.undo()
+  assert rows_of(metrics_file) == [*EARLIER[:3], {'step': 30, 'loss': 3.5}]
+
+
+def test_event_files_are_copied_now_and_then_and_at_the_end(tmp_path, monkeypatch):
+  monkeypatch.setattr(metric_writers, 'is_remote', lambda path: True)
+  folder = tmp_path / 'tensorboard'
+  tracker = TensorBoardTracker(folder, resume_step=0)
+  tracker.log({'loss': 2.0}, step=10)
+  assert not folder.exists()
+  monkeypatch.setattr(TensorBoardTracker, '_COPY_EVERY_SECONDS', 0)
+  tracker.log({'loss': 1.5}, step=20)
+  assert len(list(folder.iterdir())) == 1
+  tracker.log({'loss': 1.0}, step=30)
+  tracker.close()
+  scalars = [value.simple_value for event in events_of(folder) for value in event.summary.value]
+  assert scalars == [2.0, 1.5, 1.0]
+
+
+# --- Weights & Biases: one run for a workdir, each step once, no secret, and training never hangs on it ---------------
+# A stand-in with W&B's interface takes its place; the real package is tried, offline, where it is installed.
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONFIG = TrackingConfig(wandb_project='rembert', wandb_mode='offline')
+
+
+class StandIn(types.ModuleType):
+  """`import wandb`, as far as it is used: `init(...)` → run with `log`, `define_metric` and `finish`."""
+
+  def __init__(self):
+    super().__init__('wandb')
+    self.inits, self.rows, self.metrics, self.finished = [], [], [], 0
+    self.init_error = self.log_error = None
+    self.finishing = threading.Event()
+    self.finishing.set()
+    self.Settings = lambda **settings: settings
+
+  def init(self, **arguments):
+    if self.init_error:
+      raise self.init_error
+    self.inits.append(arguments)
+    return self
+
+  def define_metric(self, name, **how):
+    self.metrics.append((name, how))
+
+  def log(self, row):
+    if self.log_error:
+      raise self.log_error
+    self.rows.append(dict(row))
+
+  def finish(self):
+    self.finishing.wait()
+    self.finished += 1
+
+
+@pytest.fixture
+def wandb(monkeypatch) -> StandIn:
+  module = StandIn()
+  monkeypatch.setitem(sys.modules, 'wandb', module)
+  return module
+
+
+def test_rows_go_under_the_names_of_tensorboard_with_their_step(wandb, tmp_path):
+  tracker = WandbTracker(CONFIG, tmp_path / 'large', {'train.seed': 3})
+  tracker.log({'loss': 2.0}, step=10)
+  tracker.log({'eval/loss': 2.5, 'eval/loss/sw': 3.0}, step=10)
+  tracker.close()
+  assert wandb.rows == [{'train/loss': 2.0, 'step': 10}, {'eval/loss': 2.5, 'eval/loss/sw': 3.0, 'step': 10}]
+  assert ('*', {'step_metric': 'step'}) in wandb.metrics
+  [init] = wandb.inits
+  assert (init['project'], init['name'], init['mode'], init['resume']) == ('rembert', 'large', 'offline', 'allow')
+  assert init['config'] == {'train.seed': 3}
+  assert wandb.finished == 1
+
+
+def test_a_resumed_run_goes_on_in_the_same_one_and_no_step_is_there_twice(wandb, tmp_path):
+  def session(*rows):
+    tracker = WandbTracker(CONFIG, tmp_path, {})
+    for step, name in rows:
+      tracker.log({name: step / 10}, step=step)
+
+  session((10, 'loss'), (20, 'loss'), (20, 'eval/loss'), (30, 'loss'))  # killed: never closed
+  session((20, 'loss'), (20, 'eval/loss'), (30, 'loss'), (40, 'loss'), (40, 'eval/loss'))
+  assert wandb.inits[0]['id'] == wandb.inits[1]['id']
+  steps = [(row['step'], next(name for name in row if name != 'step')) for row in wandb.rows]
+  assert steps == [
+    *((10, 'train/loss'), (20, 'train/loss'), (20, 'eval/loss'), (30, 'train/loss')),
+    *((40, 'train/loss'), (40, 'eval/loss')),
+  ]
+
+
+def test_another_project_is_another_run_and_so_is_a_damaged_note(wandb, tmp_path):
+  ids = []
+  for project in ('one', 'one', 'two'):
+    WandbTracker(TrackingConfig(wandb_project=project), tmp_path, {})
+    ids.append(wandb.inits[-1]['id'])
+  assert ids[0] == ids[1] != ids[2]
+  (tmp_path / 'wandb.json').write_text('{"id": ')
+  WandbTracker(TrackingConfig(wandb_project='two'), tmp_path, {}).log({'loss': 1.0}, step=1)
+  assert wandb.inits[-1]['id'] not in ids
+
+
+def test_nothing_that_may_hold_a_secret_is_handed_over(wandb, tmp_path, monkeypatch):
+  monkeypatch.setenv('WANDB_API_KEY', 'key-of-somebody')
+  WandbTracker(CONFIG, tmp_path, {'train.seed': 3}).close()
+  [init] = wandb.inits
+  assert init['settings']['console'] == 'off'
+  assert all(init['settings'][name] for name in ('disable_code', 'disable_git', 'x_disable_meta'))
+  assert 'key-of-somebody' not in repr(init)
+  assert 'key-of-somebody' not in (tmp_path / 'wandb.json').read_text()
+
+
+def test_training_goes_on_where_it_fails_and_that_is_said_once(wandb, tmp_path):
+  said = []
+  tracker = WandbTracker(CONFIG, tmp_path, {}, said.append)
+  tracker.log({'loss': 2.0}, step=10)
+  wandb.log_error = OSError('the service has died')
+  tracker.log({'loss': 2.0}, step=20)
+  tracker.log({'loss': 2.0}, step=30)
+  tracker.close()
+  assert len(said) == 1
+  assert 'the service has died' in said[0]
+
+
+def test_the_end_of_a_run_does_not_wait_for_it_for_ever(wandb, tmp_path, monkeypatch):
+  monkeypatch.setattr(metric_writers, '_FINISH_SECONDS', 0.1)
+  wandb.finishing.clear()
+  said = []
+  WandbTracker(CONFIG, tmp_path, {}, said.append).close()
+  wandb.finishing.set()
+  assert 'wandb sync' in said[0]
+
+
+@pytest.mark.parametrize(
+  ('error', 'kind', 'fix'),
+  [
+    (RuntimeError('api_key not configured (no-tty)'), UsageError, 'wandb login'),
+    (RuntimeError('Run initialization has timed out'), RunError, 'wandb_mode=offline'),
+  ],
+)
+def test_what_keeps_it_from_starting_is_told_before_training(wandb, tmp_path, error, kind, fix):
+  wandb.init_error = error
+  with pytest.raises(UsageError) as caught:
+    WandbTracker(CONFIG, tmp_path, {})
+  assert type(caught.value) is kind
+  assert fix in str(caught.value)
+
+
+def test_where_it_is_not_installed_the_error_says_how_to_install_it(tmp_path, monkeypatch):
+  monkeypatch.setitem(sys.modules, 'wandb', None)
+  with pytest.raises(UsageError) as error:
+    WandbTracker(CONFIG, tmp_path, {})
+  assert 'pip install wandb' in str(error.value)
+  assert 'rembert[wandb]' in str(error.value)
+
+
+def test_an_offline_run_needs_a_local_workdir(wandb, tmp_path, monkeypatch):
+  monkeypatch.setattr(metric_writers, 'is_remote', lambda path: True)
+  with pytest.raises(UsageError, match='local folder'):
+    WandbTracker(CONFIG, tmp_path, {})
+
+
+def test_it_is_configured_by_gin_and_off_by_default():
+  configuration.load([], [])
+  assert not configuration.build(TrackingConfig).uses_wandb
+  configuration.load([], ['tracking.wandb_project=rembert', 'tracking.wandb_mode=offline'])
+  assert configuration.build(TrackingConfig) == CONFIG
+  assert CONFIG.uses_wandb
+  assert not TrackingConfig(wandb_project='rembert', wandb_mode='disabled').uses_wandb
+  with pytest.raises(UsageError, match='wandb_mode must be one of'):
+    TrackingConfig(wandb_mode='sometimes')
+
+
+# --- the real package -------------------------------------------------------------------------------------------------
+
+
+def records_of(file):
+  """Records of a `.wandb` file: 7 bytes of header, then LevelDB's log format in blocks of 32 KiB."""
+  import wandb.proto.wandb_internal_pb2 as proto
+
+  data, at, record = file.read_bytes(), 7, b''
+  while at + 7 <= len(data):
+    if (left := 32768 - at % 32768) < 7:
+      at += left
+      continue
+    length, kind = struct.unpack('<HB', data[at + 4 : at + 7])
+    record += data[at + 7 : at + 7 + length]
+    at += 7 + length
+    if kind in (1, 4):  # whole, or the last part
+      yield proto.Record.FromString(record)
+      record = b''
+
+
+def test_the_real_package_keeps_every_step_once_over_a_resumption(tmp_path):
+  pytest.importorskip('wandb', reason='wandb is not installed: pip install wandb')
+  code = (
+    'import sys\n'
+    'from rembert.tracking.metric_writers import TrackingConfig, WandbTracker\n'
+    'config = TrackingConfig(wandb_project="rembert", wandb_mode="offline")\n'
+    'tracker = WandbTracker(config, sys.argv[1], {"train.seed": 3})\n'
+    'for step in map(int, sys.argv[2:]):\n'
+    '  tracker.log({"loss": step / 10}, step=step)\n'
+    '  tracker.log({"eval/loss": step / 5}, step=step)\n'
+    'tracker.close()\n'
+  )
+  secret = 'a1b2' * 10
+  environment = os.environ | {'WANDB_API_KEY': secret, 'JAX_PLATFORMS': 'cpu'}
+  for steps in (('10', '20', '30'), ('20', '30', '40')):
+    command = [sys.executable, '-c', code, str(tmp_path / 'run'), *steps]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+  files = sorted((tmp_path / 'run' / 'wandb').glob('offline-run-*/*.wandb'))
+  assert len(files) == 2
+  records = [record for file in files for record in records_of(file)]
+  rows = [
+    {item.key or '/'.join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+    for record in records
+    if record.WhichOneof('record_type') == 'history'
+  ]
+  assert [(row['step'], row.get('train/loss'), row.get('eval/loss')) for row in rows] == [
+    each for step in (10, 20, 30, 40) for each in ((step, step / 10, None), (step, None, step / 5))
+  ]
+  assert {record.run.run_id for record in records if record.WhichOneof('record_type') == 'run'} == {
+    json.loads((tmp_path / 'run' / 'wandb.json').read_text())['id']
+  }
+  everything = b''.join(path.read_bytes() for path in (tmp_path / 'run').rglob('*') if path.is_file())
+  assert secret.encode() not in everything

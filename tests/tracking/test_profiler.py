@@ -1,0 +1,86 @@
+"""Profiles: planned, asked for by file or signal, and none otherwise."""
+
+import os
+import signal
+
+import jax.numpy as jnp
+import pytest
+from etils import epath
+
+from rembert.tracking import profiler as module
+from rembert.tracking.profiler import ProfileConfig, Profiler
+
+
+@pytest.fixture
+def make_profiler(tmp_path):
+  made = []
+
+  def make(**config):
+    made.append(Profiler(ProfileConfig(**config), epath.Path(tmp_path)))
+    return made[-1]
+
+  yield make
+  for profiler in made:
+    profiler.close()
+
+
+def run(profiler, steps, *, first=1):
+  """Steps as the loop makes them; returns what was said, by step."""
+  said = {}
+  for step in range(first, first + steps):
+    before = profiler.before_step(step, is_wanted=profiler.is_wanted())
+    after = profiler.after_step(jnp.ones((8, 8)) @ jnp.ones((8, 8)))
+    if before or after:
+      said[step] = before or after
+  return said
+
+
+def traces(tmp_path):
+  return sorted(file.relative_to(tmp_path / 'profiles').parts[0] for file in tmp_path.rglob('*.xplane.pb'))
+
+
+def test_nobody_asked(make_profiler, tmp_path):
+  assert run(make_profiler(), 10) == {}
+  assert not (tmp_path / 'profiles').exists()
+
+
+def test_planned_steps_of_this_process_are_profiled_wherever_the_run_stands(make_profiler, tmp_path):
+  said = run(make_profiler(first_step=3, steps=2), 6, first=101)
+  assert said.keys() == {103, 104}
+  assert 'profiling 2 steps from step 103 on' in said[103]
+  assert 'tensorboard --logdir' in said[104]
+  assert traces(tmp_path) == ['step-103']
+
+
+@pytest.mark.parametrize('how', ['file', 'signal'])
+def test_asked_for_in_the_middle_of_a_run(how, make_profiler, tmp_path):
+  profiler = make_profiler(steps=1)
+  assert run(profiler, 2) == {}
+  if how == 'file':
+    (tmp_path / 'profile_now').touch()
+  else:
+    os.kill(os.getpid(), signal.SIGUSR1)
+  assert run(profiler, 3, first=3).keys() == {3}
+  assert traces(tmp_path) == ['step-3']
+  assert not (tmp_path / 'profile_now').exists()
+
+
+def test_in_a_bucket_nobody_looks_at_every_step(make_profiler, tmp_path, monkeypatch):
+  now = [1000.0]
+  monkeypatch.setattr(module.time, 'monotonic', lambda: now[0])
+  monkeypatch.setattr(module, 'is_remote', lambda path: True)
+  profiler = make_profiler()
+  assert not profiler.is_wanted()
+  (tmp_path / 'profile_now').touch()
+  now[0] += 9
+  assert not profiler.is_wanted()
+  now[0] += 2
+  assert profiler.is_wanted()
+  assert not (tmp_path / 'profile_now').exists()
+
+
+def test_a_run_that_ends_meanwhile_keeps_what_there_is(make_profiler, tmp_path):
+  profiler = make_profiler(first_step=1, steps=100)
+  run(profiler, 2)
+  profiler.close()
+  assert traces(tmp_path) == ['step-1']

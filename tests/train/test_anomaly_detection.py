@@ -1,0 +1,120 @@
+"""What the guards notice, count, say and stop for; the same after a restart."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.errors import RunError
+from rembert.train import anomaly_detection
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard, StepTimes
+from rembert.train.losses import LossSums
+from rembert.train.step import StepMetrics
+
+
+def metrics(loss, grad_norm=1.0):
+  """Of a step with ten predictions and this mean loss."""
+  return StepMetrics(
+    sums=LossSums(np.float32(10 * loss), np.float32(1), np.float32(10)),
+    tokens=np.float32(64),
+    grad_norm=np.float32(grad_norm),
+    is_finite=np.bool_(math.isfinite(loss) and math.isfinite(grad_norm)),
+  )
+
+
+@pytest.mark.parametrize('value', [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(('name', 'said'), [('loss', 'loss'), ('grad_norm', 'gradient')])
+def test_a_number_that_is_not_finite_is_named_with_its_step_and_skipped(name, said, value):
+  guard = LossGuard(GuardsConfig(max_skipped_updates=1))
+  broken = metrics(**{'loss': 1.0} | {name: value})
+  assert f'the {said} of step 17 is not finite' in guard.check(17, broken)
+  assert guard.skipped == 1
+  with pytest.raises(RunError, match=f'the {said} of step 18 is not finite, after 1 skipped') as error:
+    guard.check(18, broken)
+  assert error.value.exit_code == 1
+  assert 'optimizer.learning_rate' in error.value.fix[0]
+
+
+def test_without_patience_the_first_one_ends_the_run():
+  with pytest.raises(RunError, match=r'the loss of step 3 is not finite\n'):
+    LossGuard(GuardsConfig(max_skipped_updates=0)).check(3, metrics(math.nan))
+
+
+def test_a_good_step_in_between_begins_the_count_anew():
+  guard = LossGuard(GuardsConfig(max_skipped_updates=2))
+  for step, loss in enumerate([math.nan, math.nan, 1.0, math.nan, math.nan, 1.0]):
+    guard.check(step, metrics(loss))
+  assert guard.skipped == 4
+
+
+def test_a_leap_is_said_and_counted_once_and_ordinary_noise_is_not():
+  guard, random = LossGuard(GuardsConfig()), np.random.default_rng(0)
+  said = [guard.check(step, metrics(4 + 0.1 * random.standard_normal())) for step in range(200)]
+  assert said == [None] * 200
+  assert 'the loss of step 200 leaps to 9.000, from 3.995 ±' in guard.check(200, metrics(9.0))
+  assert guard.check(201, metrics(4.0)) is None
+  assert guard.spikes == 1
+
+
+def test_a_steep_fall_is_no_spike_and_zero_looks_for_none():
+  guard = LossGuard(GuardsConfig())
+  assert [guard.check(step, metrics(10 - step / 10)) for step in range(60)] == [None] * 60
+  careless = LossGuard(GuardsConfig(spike_deviations=0))
+  assert [careless.check(step, metrics(1.0 if step < 50 else 100.0)) for step in range(60)] == [None] * 60
+
+
+losses = st.lists(st.one_of(st.floats(0, 20, width=32), st.just(math.nan)), min_size=1, max_size=60)
+
+
+@given(losses=losses, stop=st.integers(0, 59))
+def test_a_guard_saved_and_made_again_says_what_it_would_have_said(losses, stop):
+  config = GuardsConfig(max_skipped_updates=100, spike_deviations=1.0)
+  whole, before = LossGuard(config), LossGuard(config)
+  expected = [whole.check(step, metrics(loss)) for step, loss in enumerate(losses)]
+  said = [before.check(step, metrics(loss)) for step, loss in enumerate(losses[:stop])]
+  after = LossGuard(config, json.loads(json.dumps(before.saved())))
+  said += [after.check(step, metrics(loss)) for step, loss in enumerate(losses[stop:], start=min(stop, len(losses)))]
+  assert said == expected
+  assert (after.skipped, after.spikes) == (whole.skipped, whole.spikes)
+
+
+def test_a_slow_step_is_said_with_what_it_waited_for_and_not_again_at_once(monkeypatch):
+  now = [1000.0]
+  monkeypatch.setattr(anomaly_detection.time, 'monotonic', lambda: now[0])
+  times = StepTimes(GuardsConfig(slow_step_factor=3))
+  assert [times.check(step, 1.0, 0.0) for step in range(30)] == [None] * 30
+  assert times.check(30, 2.9, 0.0) is None
+  assert times.check(31, 8.0, 7.0) == 'step 31 took 8.00 s, 7.00 s of it waiting for data; the median is 1.00 s'
+  assert times.check(32, 8.0, 0.0) is None
+  now[0] += 61
+  assert 'step 33' in times.check(33, 8.0, 0.0)
+
+
+def test_the_first_steps_of_a_process_are_never_slow():
+  times = StepTimes(GuardsConfig())
+  assert times.check(1, 100.0, 0.0) is None
+  assert times.check(2, 1.0, 0.0) is None
+
+
+def test_a_loss_that_went_up_for_good_ends_the_run_and_a_leap_does_not():
+  config = GuardsConfig(diverged_nats=1.0)
+  guard = LossGuard(config)
+  losses = [*np.linspace(8, 4, 300), *[9.0] * 15, *[4.0] * 200]
+  for step, loss in enumerate(losses):
+    guard.check(step, metrics(loss))
+  resumed = LossGuard(config, json.loads(json.dumps(guard.saved())))
+  worse = [metrics(6.0)] * 100
+  with pytest.raises(RunError, match=r'has diverged: by step \d+ the mean loss of 100 steps is 5\.0\d+') as error:
+    _check_all(resumed, 1000, worse)
+  assert 'was 4.000 before' in str(error.value)
+  unguarded = LossGuard(GuardsConfig())
+  for step, loss in enumerate([*losses, *[20.0] * 200]):
+    unguarded.check(step, metrics(loss))
+
+
+def _check_all(guard, first_step, of_steps):
+  for step, of_step in enumerate(of_steps, first_step):
+    guard.check(step, of_step)

@@ -1,0 +1,138 @@
+"""The sums of the loss against NumPy in float64, one slot at a time; its gradient against softmax − one-hot."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rembert.train.losses import LossSums, classification_sums, mlm_row_sums, span_sums, tagging_sums
+
+TOLERANCE = 2e-6  # relative to the largest value of the reference
+B, K, V = 5, 7, 30
+row_sums = jax.jit(mlm_row_sums)
+loss_gradient = jax.jit(jax.grad(lambda *slots: mlm_row_sums(*slots).loss.sum()))
+
+
+def assert_close(actual, reference):
+  np.testing.assert_allclose(actual, reference, rtol=0, atol=TOLERANCE * np.abs(reference).max())
+
+
+def slots(seed=0, scale=1.0):
+  """Logits, targets and weights; row 0 counts everywhere, row 1 nowhere. A third of the targets is the best piece."""
+  random = np.random.default_rng(seed)
+  logits = (scale * random.standard_normal((B, K, V))).astype(np.float32)
+  targets = np.where(random.random((B, K)) < 1 / 3, logits.argmax(-1), random.integers(0, V, (B, K))).astype(np.int32)
+  weights = (random.random((B, K)) < 0.6).astype(np.float32)
+  weights[0], weights[1] = 1, 0
+  return logits, targets, weights
+
+
+def reference_sums(logits, targets, weights):
+  sums = LossSums(np.zeros(B), np.zeros(B), np.zeros(B))
+  for row in range(B):
+    for slot in range(K):
+      if weights[row, slot]:
+        x, target = logits[row, slot].astype(np.float64), targets[row, slot]
+        log_softmax = x - x.max() - np.log(np.exp(x - x.max()).sum())
+        sums.loss[row] -= log_softmax[target]
+        sums.correct[row] += np.argmax(x) == target
+        sums.weight[row] += 1
+  return sums
+
+
+def gradient(logits, targets, weights):
+  return np.asarray(loss_gradient(logits, targets, weights))
+
+
+@pytest.mark.parametrize('scale', [0.1, 1.0, 30.0, 1e4])
+def test_sums_are_those_of_numpy(scale):
+  logits, targets, weights = slots(scale=scale)
+  sums, expected = row_sums(logits, targets, weights), reference_sums(logits, targets, weights)
+  assert_close(sums.loss, expected.loss)
+  np.testing.assert_array_equal(sums.correct, expected.correct)
+  np.testing.assert_array_equal(sums.weight, expected.weight)
+  assert {x.dtype for x in sums} == {jnp.dtype('float32')}
+  assert 0 < expected.correct.sum() < expected.weight.sum()
+
+
+def test_a_guess_among_equals_costs_the_logarithm_of_their_number():
+  sums = row_sums(jnp.zeros((B, K, V)), jnp.ones((B, K), jnp.int32), jnp.ones((B, K)))
+  assert_close(sums.loss, np.full(B, K * np.log(V)))
+
+
+def test_slots_of_weight_zero_are_not_felt_to_the_bit():
+  logits, targets, weights = slots()
+  others = slots(seed=1, scale=50.0)
+  counts = weights.astype(bool)
+  mixed = np.where(counts[..., None], logits, others[0]), np.where(counts, targets, others[1]), weights
+  for ours, theirs in zip(row_sums(*mixed), row_sums(logits, targets, weights), strict=True):
+    np.testing.assert_array_equal(ours, theirs)
+  assert not np.any(gradient(*mixed)[~counts])
+
+
+@pytest.mark.parametrize('scale', [1.0, 30.0])
+def test_the_gradient_is_softmax_minus_one_hot_times_weight(scale):
+  logits, targets, weights = slots(scale=scale)
+  exponentials = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+  softmax = exponentials / exponentials.sum(-1, keepdims=True)
+  assert_close(gradient(logits, targets, weights), (softmax - np.eye(V)[targets]) * weights[..., None])
+
+
+def test_padding_rows_of_the_vocabulary_are_not_felt_and_get_no_gradient():
+  logits, targets, weights = slots()
+  padded = np.concatenate([logits, np.full((B, K, 6), -np.inf, np.float32)], axis=-1)
+  sums, expected = row_sums(padded, targets, weights), reference_sums(logits, targets, weights)
+  assert_close(sums.loss, expected.loss)
+  np.testing.assert_array_equal(sums.correct, expected.correct)
+  slope = gradient(padded, targets, weights)
+  assert_close(slope[..., :V], gradient(logits, targets, weights))
+  assert np.all(slope[..., V:] == 0)  # NaN would not be
+
+
+# --- heads that are fine-tuned --------------------------------------------------------------------
+
+
+def log_softmax(x):
+  x = np.asarray(x, np.float64)
+  return x - x.max() - np.log(np.exp(x - x.max()).sum())
+
+
+def test_a_row_is_one_prediction_of_a_classifier():
+  random = np.random.default_rng(1)
+  logits, labels = random.standard_normal((6, 3)).astype(np.float32), np.array([0, 2, -1, 1, 1, -1], np.int32)
+  sums = classification_sums(logits, labels)
+  chosen = [row for row in range(6) if labels[row] >= 0]
+  assert_close(sums.loss, -sum(log_softmax(logits[row])[labels[row]] for row in chosen))
+  assert sums.correct == sum(logits[row].argmax() == labels[row] for row in chosen)
+  assert sums.weight == 4
+
+
+def test_a_position_with_a_label_is_one_prediction_of_a_tagger():
+  random = np.random.default_rng(2)
+  logits, labels = random.standard_normal((2, 5, 4)).astype(np.float32), random.integers(-1, 4, (2, 5)).astype(np.int32)
+  sums, flat = tagging_sums(logits, labels), classification_sums(logits.reshape(10, 4), labels.reshape(10))
+  for one, other in zip(sums, flat, strict=True):
+    assert_close(one, other)
+  assert sums.weight == (labels >= 0).sum()
+
+
+def test_a_span_is_two_halves_of_a_prediction_and_padding_is_no_candidate():
+  random = np.random.default_rng(3)
+  logits = random.standard_normal((4, 6, 2)).astype(np.float32)
+  lengths = np.array([6, 4, 5, 0])
+  is_text = np.arange(6) < lengths[:, None]
+  logits[~is_text] = 100  # would take all probability
+  spans = np.array([[1, 3], [0, 0], [-1, -1], [-1, -1]], np.int32)
+  sums = span_sums(logits, spans, is_text)
+  loss = correct = 0.0
+  for row in (0, 1):
+    for side in (0, 1):
+      scores = logits[row, : lengths[row], side]
+      loss -= log_softmax(scores)[spans[row, side]] / 2
+      correct += (scores.argmax() == spans[row, side]) / 2
+  assert_close(sums.loss, loss)
+  assert (sums.correct, sums.weight) == (correct, 2)
+  gradient = jax.grad(lambda logits: span_sums(logits, spans, is_text).loss)(logits)
+  assert np.isfinite(gradient).all()
+  assert not gradient[~is_text].any()
+  assert gradient[0].any()

@@ -1,0 +1,248 @@
+"""The meter's intervals, over any steps and across any interruption; evaluation by language; unigram entropy."""
+
+import collections
+import itertools
+import json
+import math
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
+from rembert.train import metrics as module
+from rembert.train.losses import LossSums
+from rembert.train.metrics import Meter, Stopwatch, evaluate, piece_counts, unigram_entropy
+from rembert.train.step import StepMetrics
+
+TOLERANCE = 1e-6  # metrics come as float32
+EVAL_TOLERANCE = 1e-12
+NUMBERS = {'positions_per_step': 100, 'flops_per_step': 6e9, 'peak_flops': None}
+
+
+def metrics(loss=10.0, correct=1.0, weight=4.0, tokens=80.0, grad_norm=0.5):
+  return StepMetrics(
+    sums=LossSums(*(np.float32(x) for x in (loss, correct, weight))),
+    tokens=np.float32(tokens),
+    grad_norm=np.float32(grad_norm),
+    is_finite=np.bool_(math.isfinite(loss) and math.isfinite(grad_norm)),
+  )
+
+
+def test_an_interval_is_divided_once_by_all_of_its_weight():
+  meter = Meter()
+  meter.add(metrics(loss=30.0, correct=1, weight=10, tokens=100, grad_norm=3.0))
+  meter.add(metrics(loss=2.0, correct=2, weight=2, tokens=50, grad_norm=0.25))
+  meter.add(metrics(loss=8.0, correct=0, weight=4, tokens=90, grad_norm=0.5))
+  assert meter.interval(**NUMBERS) == pytest.approx(
+    {'loss': 40 / 16, 'accuracy': 3 / 16, 'padding': 1 - 240 / 300, 'grad_norm': 0.5}, rel=TOLERANCE
+  )
+
+
+def test_a_new_interval_begins_with_nothing():
+  meter = Meter()
+  meter.add(metrics(loss=1000.0, correct=4, weight=4, tokens=7))
+  meter.add_time(9.0, 8.0)
+  meter.interval(**NUMBERS)
+  assert set(meter.saved().values()) == {0.0}
+  meter.add(metrics(loss=6.0, correct=1, weight=3, tokens=60, grad_norm=2.0))
+  meter.add_time(0.5, 0.1)
+  assert meter.interval(**NUMBERS) == pytest.approx(
+    {
+      'loss': 2.0,
+      'accuracy': 1 / 3,
+      'grad_norm': 2.0,
+      'padding': 0.4,
+      'step_seconds': 0.5,
+      'tokens_per_second': 200.0,
+      'data_wait_share': 0.2,
+    },
+    rel=TOLERANCE,
+  )
+
+
+def test_speeds_are_means_over_the_steps_that_were_timed():
+  meter = Meter()
+  for seconds, waited in [(1.0, 0.5), (2.0, 0.0), (3.0, 1.0)]:
+    meter.add(metrics())
+    meter.add_time(seconds, waited)
+  row = meter.interval(positions_per_step=100, flops_per_step=6e9, peak_flops=1e10)
+  assert (row['step_seconds'], row['tokens_per_second'], row['data_wait_share']) == (2.0, 50.0, 0.25)
+  assert row['mfu'] == pytest.approx(6e9 / 2.0 / 1e10)
+
+
+def test_without_a_peak_there_is_no_mfu_and_without_times_no_speed():
+  meter = Meter()
+  meter.add(metrics())
+  assert meter.interval(**NUMBERS).keys() == {'loss', 'accuracy', 'grad_norm', 'padding'}
+  meter.add_time(1.0, 0.0)
+  assert 'mfu' not in meter.interval(**NUMBERS)
+
+
+def test_steps_without_predictions_do_not_divide_by_zero():
+  meter = Meter()
+  meter.add(metrics(loss=0.0, correct=0, weight=0, tokens=0))
+  row = meter.interval(**NUMBERS)
+  assert (row['loss'], row['accuracy'], row['padding']) == (0.0, 0.0, 1.0)
+
+
+numbers = st.floats(0, 1e6, width=32)
+some_steps = st.lists(st.tuples(numbers, numbers, numbers, numbers, numbers), min_size=1, max_size=12)
+
+
+@given(steps=some_steps, stop=st.integers(0, 11))
+def test_an_interval_resumed_from_a_checkpoint_is_that_of_the_uninterrupted_run(steps, stop):
+  stop = min(stop, len(steps) - 1)
+  whole, before = Meter(), Meter()
+  for number, values in enumerate(steps):
+    whole.add(metrics(*values))
+    if number < stop:
+      before.add(metrics(*values))
+  resumed = Meter(json.loads(json.dumps(before.saved())))
+  for values in steps[stop:]:
+    resumed.add(metrics(*values))
+  assert resumed.interval(**NUMBERS) == whole.interval(**NUMBERS)
+
+
+def test_what_was_saved_does_not_change_afterwards():
+  meter = Meter()
+  meter.add(metrics())
+  saved = meter.saved()
+  copy = dict(saved)
+  meter.add(metrics())
+  assert saved == copy
+  Meter(saved).add(metrics())
+  assert saved == copy
+
+
+def test_a_skipped_update_says_nothing():
+  meter = Meter()
+  meter.add(metrics())
+  before = meter.saved()
+  meter.add(metrics(loss=math.nan))
+  assert meter.saved() == before
+  assert meter.interval(**NUMBERS)['loss'] == 2.5
+
+
+def test_a_stopwatch_reads_the_time_since_its_last_reading(monkeypatch):
+  times = iter([10.0, 12.5, 13.0])
+  monkeypatch.setattr(module, 'time', types.SimpleNamespace(perf_counter=lambda: next(times)))
+  watch = Stopwatch()
+  assert (watch.read(), watch.read()) == (2.5, 0.5)
+
+
+# --- evaluation -------------------------------------------------------------------------------------------------------
+
+LANGUAGES = ('de', 'en', 'sw')
+
+# (loss, correct, weight) of each language in three batches; 'sw' has no held-out text.
+BATCHES = [
+  [(30.0, 1, 10), (2.0, 1, 1), (0, 0, 0)],
+  [(0.0, 0, 0), (50.0, 7, 20), (0, 0, 0)],
+  [(1.0, 2, 2), (0.0, 0, 0), (0, 0, 0)],
+]
+
+
+def eval_step(params, batch):
+  assert params == 'the parameters'
+  return LossSums(*np.asarray(batch, np.float32).T)
+
+
+def test_losses_are_divided_once_by_the_weight_of_all_batches():
+  metrics = evaluate(eval_step, 'the parameters', BATCHES, LANGUAGES)
+  assert metrics == pytest.approx(
+    {
+      'eval/loss': 83 / 33,
+      'eval/accuracy': 11 / 33,
+      'eval/loss/de': 31 / 12,
+      'eval/accuracy/de': 3 / 12,
+      'eval/loss/en': 52 / 21,
+      'eval/accuracy/en': 8 / 21,
+    },
+    rel=EVAL_TOLERANCE,
+  )
+  assert {type(value) for value in metrics.values()} == {float}  # JSON knows no NumPy
+
+
+@pytest.mark.parametrize('seen', [0, 1, 2])
+def test_when_asked_to_stop_it_stops_before_the_next_batch_and_says_nothing(seen):
+  run = []
+  step = lambda params, batch: run.append(batch) or eval_step(params, batch)
+  assert evaluate(step, 'the parameters', BATCHES, LANGUAGES, is_stopped=lambda: len(run) >= seen) is None
+  assert len(run) == seen
+
+
+def test_a_request_after_the_last_batch_does_not_throw_the_result_away():
+  asked = itertools.count(1)
+  metrics = evaluate(eval_step, 'the parameters', BATCHES, LANGUAGES, is_stopped=lambda: next(asked) > len(BATCHES))
+  assert metrics == evaluate(eval_step, 'the parameters', BATCHES, LANGUAGES)
+
+
+# --- the loss that frequency alone would give -------------------------------------------------------
+
+SPECIAL = SpecialIds(pad=0, unknown=1, cls=2, sep=3, mask=4)
+
+
+def entropy_of_counts(counts):
+  total = sum(counts.values())
+  return -sum(count / total * math.log(count / total) for count in counts.values())
+
+
+@given(
+  seed=st.integers(0, 2**32 - 1),
+  lengths=st.lists(st.integers(3, 12), min_size=1, max_size=6),
+  rate=st.floats(0.05, 0.9),
+)
+def test_entropy_is_that_of_a_plain_count_of_the_text_before_masking(seed, lengths, rate):
+  random = np.random.default_rng(seed)
+  text = np.zeros((len(lengths), 12), np.int32)
+  for row, length in enumerate(lengths):
+    text[row, :length] = [SPECIAL.cls, *random.integers(SPECIAL.first_piece, 20, length - 2), SPECIAL.sep]
+  masks = MaskingConfig(rate=rate)
+  batch = mask_rows(text, seed=seed, stream=0, step=0, first_row=0, special=SPECIAL, vocab_size=20, config=masks)
+  batch['segment_ids'] = (text != SPECIAL.pad).astype(np.int32)
+  counts = collections.Counter(int(piece) for row in text for piece in row if piece >= SPECIAL.first_piece)
+  entropy = unigram_entropy(piece_counts([batch], vocab_size=20), first_piece=SPECIAL.first_piece)
+  assert entropy == pytest.approx(entropy_of_counts(counts), rel=EVAL_TOLERANCE, abs=EVAL_TOLERANCE)
+
+
+def plain(ids, segments=None):
+  """A batch in which nothing is masked."""
+  ids = np.asarray(ids, np.int32)
+  nothing = np.zeros((len(ids), 2), np.int32)
+  return {
+    'input_ids': ids,
+    'segment_ids': np.ones_like(ids) if segments is None else np.asarray(segments, np.int32),
+    'masked_positions': nothing,
+    'targets': nothing + 19,
+    'weights': nothing.astype(np.float32),
+  }
+
+
+def test_equally_frequent_pieces_have_the_entropy_of_their_number():
+  batches = [plain([[5, 6, 7, 8]]), plain([[9, 10, 11, 12]])]
+  assert unigram_entropy(piece_counts(batches, vocab_size=20), first_piece=5) == pytest.approx(
+    math.log(8), rel=EVAL_TOLERANCE
+  )
+
+
+def test_special_pieces_padding_and_empty_slots_are_not_counted():
+  batch = plain([[2, 5, 5, 6, 3, 7, 7]], segments=[[1, 1, 1, 1, 1, 0, 0]])
+  expected = entropy_of_counts({5: 2, 6: 1})
+  counts = piece_counts([batch], vocab_size=20)
+  assert unigram_entropy(counts, first_piece=5) == pytest.approx(expected, rel=EVAL_TOLERANCE)
+
+
+def test_counting_leaves_the_batch_as_it_was():
+  batch = plain([[5, 4, 6]])
+  batch['masked_positions'][0, 0], batch['targets'][0, 0], batch['weights'][0, 0] = 1, 9, 1
+  assert unigram_entropy(piece_counts([batch], vocab_size=20), first_piece=5) == pytest.approx(
+    math.log(3), rel=EVAL_TOLERANCE
+  )
+  np.testing.assert_array_equal(batch['input_ids'], [[5, 4, 6]])
+
+
+def test_no_text_has_no_entropy():
+  assert unigram_entropy(piece_counts([], vocab_size=20), first_piece=5) == 0

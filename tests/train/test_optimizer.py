@@ -1,0 +1,316 @@
+"""BERT's AdamW against its transcription to NumPy in float64; the schedule by its values; who decays, name by name."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from rembert.model.heads import RemBertForMaskedLM
+from rembert.train.optimizer import (
+  MU_DTYPES,
+  OptimizerConfig,
+  decays,
+  frozen_parameters,
+  keep_first_moment_in,
+  learning_rate_schedule,
+  make_optimizer,
+  mean_and_clip,
+)
+
+TOLERANCE = 3e-6  # relative to the largest value of each parameter, after all steps
+RATE_TOLERANCE = 1e-7  # relative to the peak: 1 − step/total is rounded where it is 1, not where it is 0
+STEPS, TOTAL = 12, 20
+CONFIG = OptimizerConfig(learning_rate=0.1, warmup_steps=4, b1=0.8, b2=0.9, weight_decay=0.3, clip_norm=1.0)
+
+SHAPES = {
+  'encoder': {
+    'embeddings': {'word': {'embedding': (5, 3)}, 'norm': {'scale': (3,), 'bias': (3,)}},
+    'layers': {'attention_norm': {'scale': (2, 4), 'bias': (2, 4)}, 'up': {'kernel': (2, 4, 6), 'bias': (2, 6)}},
+  },
+  'mlm': {'output_embedding': (5, 4), 'bias': (5,)},
+}
+SPARED = ('norm/scale', 'norm/bias', 'attention_norm/scale', 'attention_norm/bias', 'up/bias', 'mlm/bias')
+
+
+def random_tree(seed, scale=1.0):
+  random = np.random.default_rng(seed)
+  draw = lambda shape: (scale * random.standard_normal(shape)).astype(np.float32)
+  return jax.tree.map(draw, SHAPES, is_leaf=lambda node: isinstance(node, tuple))
+
+
+# Every other gradient is far above the norm that it is clipped to, the others far below.
+GRADIENTS = [random_tree(100 + step, scale=(3.0, 0.01)[step % 2]) for step in range(STEPS)]
+
+
+def run(optimizer, gradients=GRADIENTS):
+  """Parameters after the updates."""
+
+  @jax.jit
+  def step(gradient, state, params):
+    updates, state = optimizer.update(gradient, state, params)
+    return state, optax.apply_updates(params, updates)
+
+  params = random_tree(0)
+  state = optimizer.init(params)
+  for gradient in gradients:
+    state, params = step(gradient, state, params)
+  return jax.device_get(params)
+
+
+def reference(config, names, gradients=GRADIENTS):
+  """google-research/bert, optimization.py: AdamWeightDecayOptimizer.apply_gradients and create_optimizer, by name."""
+  params = {name: x.astype(np.float64) for name, x in names(random_tree(0)).items()}
+  m = {name: np.zeros_like(x) for name, x in params.items()}
+  v = {name: np.zeros_like(x) for name, x in params.items()}
+  for step, gradient in enumerate(gradients):
+    rate = config.learning_rate * (1 - step / TOTAL)
+    if step < config.warmup_steps:
+      rate = config.learning_rate * step / config.warmup_steps
+    gradient = {name: x.astype(np.float64) for name, x in names(gradient).items()}
+    if config.clip_norm:
+      norm = np.sqrt(sum((x**2).sum() for x in gradient.values()))
+      gradient = {name: x * config.clip_norm / max(norm, config.clip_norm) for name, x in gradient.items()}
+    for name, g in gradient.items():
+      m[name] = config.b1 * m[name] + (1 - config.b1) * g
+      v[name] = config.b2 * v[name] + (1 - config.b2) * g**2
+      update = m[name] / (np.sqrt(v[name]) + config.eps)
+      if not name.endswith(SPARED):
+        update += config.weight_decay * params[name]
+      params[name] = params[name] - rate * update
+  return params
+
+
+def assert_close(actual, expected):
+  assert actual.keys() == expected.keys()
+  for name, x in expected.items():
+    np.testing.assert_allclose(actual[name], x, rtol=0, atol=TOLERANCE * np.abs(x).max(), err_msg=name)
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [{}, {'clip_norm': 0.0}, {'weight_decay': 0.0}, {'warmup_steps': 0}, {'eps': 0.1}, {'b1': 0.0}],
+  ids=lambda changes: ', '.join(f'{name} {value:g}' for name, value in changes.items()) or 'as it is',
+)
+def test_many_steps_are_those_of_bert(by_name, changes):
+  config = dataclasses.replace(CONFIG, **changes)
+  assert_close(by_name(run(make_optimizer(config, TOTAL))), reference(config, by_name))
+
+
+def test_every_part_of_the_reference_is_felt(by_name):
+  ours = reference(CONFIG, by_name)
+  for change in {'clip_norm': 0.0}, {'weight_decay': 0.0}, {'warmup_steps': 0}, {'eps': 0.1}, {'b1': 0.0}:
+    other = reference(dataclasses.replace(CONFIG, **change), by_name)
+    assert max(np.abs(ours[name] - other[name]).max() for name in ours) > 1000 * TOLERANCE, change
+
+
+def test_with_bias_correction_it_is_optax_adamw_behind_a_clip(by_name):
+  config = dataclasses.replace(CONFIG, bias_correction=True)
+  adamw = optax.chain(
+    optax.clip_by_global_norm(config.clip_norm),
+    optax.adamw(
+      learning_rate_schedule(config, TOTAL),
+      b1=config.b1,
+      b2=config.b2,
+      eps=config.eps,
+      weight_decay=config.weight_decay,
+      mask=lambda params: jax.tree_util.tree_map_with_path(
+        lambda path, _: not '/'.join(key.key for key in path).endswith(SPARED), params
+      ),
+    ),
+  )
+  corrected = by_name(run(make_optimizer(config, TOTAL)))
+  assert_close(corrected, by_name(run(adamw)))
+  uncorrected = by_name(run(make_optimizer(CONFIG, TOTAL)))
+  assert all(np.abs(corrected[name] - uncorrected[name]).max() > 1000 * TOLERANCE for name in corrected)
+
+
+def test_a_gradient_is_clipped_by_the_norm_of_all_of_it(by_name):
+  # Adam divides a common factor out again; the second moment, here the square of the last gradient, still has it.
+  large = random_tree(5, scale=7.0)
+  norm = np.sqrt(sum((x.astype(np.float64) ** 2).sum() for x in jax.tree.leaves(large)))
+  for clip_norm, factor in (1.0, 1 / norm), (0.0, 1.0), (2 * norm, 1.0):
+    optimizer = make_optimizer(dataclasses.replace(CONFIG, clip_norm=float(clip_norm), b2=0.0), TOTAL)
+    _, state = jax.jit(optimizer.update)(large, optimizer.init(large), random_tree(0))
+    expected = {name: (x.astype(np.float64) * factor) ** 2 for name, x in by_name(large).items()}
+    assert_close(by_name(optax.tree.get(state, 'nu')), expected)
+
+
+def test_what_is_clipped_is_the_mean_whatever_the_weight_of_the_sums():
+  gradients = random_tree(5, scale=7.0)
+  clip = mean_and_clip(1.0)
+  of_means, _ = clip.update(gradients, clip.init(gradients))
+  norm = np.sqrt(sum((np.asarray(x, np.float64) ** 2).sum() for x in jax.tree.leaves(of_means)))
+  assert norm == pytest.approx(1, rel=TOLERANCE)
+  for weight in 0.25, 48.0:  # a power of two and a multiple of three: sums of so many predictions
+    of_sums, _ = clip.update(
+      jax.tree.map(lambda x, w=weight: x * np.float32(w), gradients), clip.init(gradients), weight=weight
+    )
+    for expected, found in zip(jax.tree.leaves(of_means), jax.tree.leaves(of_sums), strict=True):
+      np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+
+
+def test_the_first_update_of_a_warm_up_moves_nothing_but_the_moments(by_name):
+  optimizer, params = make_optimizer(CONFIG, TOTAL), random_tree(0)
+  updates, state = jax.jit(optimizer.update)(GRADIENTS[0], optimizer.init(params), params)
+  assert not any(np.any(x) for x in jax.tree.leaves(updates))
+  assert all(np.all(x != 0) for x in jax.tree.leaves((optax.tree.get(state, 'mu'), optax.tree.get(state, 'nu'))))
+
+
+@pytest.mark.parametrize(
+  ('step', 'rate'),
+  [
+    (0, 0.0),
+    (1, 2e-4 / 15_000),
+    (7_500, 1e-4),
+    (14_999, 2e-4 * 14_999 / 15_000),
+    (15_000, 2e-4 * (1 - 15_000 / 1_760_000)),  # from here on the line that began at step 0
+    (880_000, 1e-4),
+    (1_759_999, 2e-4 / 1_760_000),
+    (1_760_000, 0.0),
+    (2_000_000, 0.0),
+  ],
+)
+def test_the_learning_rate_of_the_paper_at(step, rate):
+  schedule = learning_rate_schedule(OptimizerConfig(), 1_760_000)
+  for number in step, jnp.asarray(step, jnp.int32):
+    assert float(schedule(number)) == pytest.approx(rate, rel=0, abs=2e-4 * RATE_TOLERANCE)
+
+
+def test_without_a_warm_up_the_rate_begins_at_its_peak():
+  assert float(learning_rate_schedule(OptimizerConfig(learning_rate=0.5, warmup_steps=0), 10)(0)) == 0.5
+
+
+def test_layer_norms_and_biases_are_spared_and_nothing_else(tiny, by_name):
+  model = nnx.eval_shape(lambda: RemBertForMaskedLM(tiny, add_pooler=True, rngs=nnx.Rngs(0)))
+  is_decayed = by_name(decays(nnx.to_pure_dict(nnx.state(model, nnx.Param))))
+  assert {name for name, decayed in is_decayed.items() if decayed} == {
+    'encoder/embeddings/position/embedding',
+    'encoder/embeddings/token_type/embedding',
+    'encoder/embeddings/word/embedding',
+    'encoder/layers/attention/output/kernel',
+    'encoder/layers/attention/qkv/kernel',
+    'encoder/layers/feed_forward/down/kernel',
+    'encoder/layers/feed_forward/up/kernel',
+    'encoder/pooler/kernel',
+    'encoder/projection/kernel',
+    'mlm/output_embedding',
+    'mlm/transform/kernel',
+  }
+  assert {name for name, decayed in is_decayed.items() if not decayed} == {
+    'encoder/embeddings/norm/bias',
+    'encoder/embeddings/norm/scale',
+    'encoder/layers/attention/output/bias',
+    'encoder/layers/attention/qkv/bias',
+    'encoder/layers/attention_norm/bias',
+    'encoder/layers/attention_norm/scale',
+    'encoder/layers/feed_forward/down/bias',
+    'encoder/layers/feed_forward/up/bias',
+    'encoder/layers/output_norm/bias',
+    'encoder/layers/output_norm/scale',
+    'encoder/pooler/bias',
+    'encoder/projection/bias',
+    'mlm/bias',
+    'mlm/norm/bias',
+    'mlm/norm/scale',
+    'mlm/transform/bias',
+  }
+
+
+def test_the_defaults_are_those_of_the_paper():
+  assert OptimizerConfig() == OptimizerConfig(
+    learning_rate=2e-4, warmup_steps=15_000, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.01, clip_norm=1.0
+  )
+
+
+# --- a first moment in bfloat16 ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('bias_correction', [False, True])
+def test_the_first_moment_alone_is_kept_in_bfloat16_and_rounded_once_a_step(by_name, bias_correction):
+  config = dataclasses.replace(CONFIG, bias_correction=bias_correction, clip_norm=0.0)
+  half, full = (make_optimizer(dataclasses.replace(config, mu_dtype=dtype), TOTAL) for dtype in MU_DTYPES[::-1])
+  params, updates = random_tree(0), jax.jit(half.update)
+  state = half.init(params)
+  assert jax.tree.structure(state) == jax.tree.structure(full.init(params))
+  assert {x.dtype for x in jax.tree.leaves(optax.tree.get(state, 'nu'))} == {jnp.dtype('float32')}
+  for gradient in GRADIENTS[:3]:
+    before = by_name(optax.tree.get(state, 'mu'))
+    _, state = updates(gradient, state, params)
+    for name, mu in by_name(optax.tree.get(state, 'mu')).items():
+      exact = config.b1 * np.asarray(before[name], np.float64) + (1 - config.b1) * by_name(gradient)[name]
+      assert mu.dtype == jnp.bfloat16
+      # To the nearest: off by at most half the gap between neighbours.
+      np.testing.assert_allclose(np.asarray(mu, np.float64), exact, rtol=2**-8, err_msg=name)
+
+
+def test_in_float32_nothing_is_wrapped():
+  adam = optax.scale_by_adam()
+  assert keep_first_moment_in('float32', adam) is adam
+
+
+def test_a_second_moment_in_bfloat16_could_never_fall():
+  # Why there is no `nu_dtype`: without gradients, 1000 steps must leave 37 % of it.
+  in_float32, in_bfloat16 = jnp.float32(0.7), jnp.bfloat16(0.7)
+  for _ in range(1000):
+    in_float32 *= 0.999
+    in_bfloat16 = (in_bfloat16.astype(jnp.float32) * 0.999).astype(jnp.bfloat16)
+  assert in_float32 == pytest.approx(0.7 * 0.999**1000, rel=1e-4)
+  assert in_bfloat16 == jnp.bfloat16(0.7)
+
+
+# --- freezing ---------------------------------------------------------------------------------------------------------
+
+FROZEN = {
+  'embeddings': ({'freeze_embeddings': True}, lambda name: name.startswith('encoder/embeddings')),
+  'the bottom layer': ({'freeze_layers': 1}, lambda name: False),
+  'embeddings and all layers': (
+    {'freeze_embeddings': True, 'freeze_layers': 2},
+    lambda name: name.startswith('encoder/'),
+  ),
+}
+
+
+@pytest.mark.parametrize('parts', FROZEN)
+def test_what_is_frozen_stays_to_the_bit_and_the_rest_is_trained_as_if_it_were_alone(parts, by_name):
+  bindings, is_frozen = FROZEN[parts]
+  config = dataclasses.replace(CONFIG, **bindings)
+  layers = config.freeze_layers
+
+  def without_frozen(tree):
+    tree = {name: np.zeros_like(leaf) if is_frozen(name) else leaf.copy() for name, leaf in by_name(tree).items()}
+    for name, leaf in tree.items():
+      if name.startswith('encoder/layers'):
+        leaf[:layers] = 0
+    return tree
+
+  before, frozen = by_name(random_tree(0)), by_name(run(make_optimizer(config, TOTAL)))
+  trained = reference(CONFIG, by_name, [without_frozen(gradient) for gradient in GRADIENTS])
+  for name, leaf in frozen.items():
+    kept = slice(None) if is_frozen(name) else slice(layers) if name.startswith('encoder/layers') else slice(0)
+    assert np.array_equal(leaf[kept], before[name][kept]), name
+    rest = slice(0) if is_frozen(name) else slice(layers, None) if name.startswith('encoder/layers') else slice(None)
+    assert np.allclose(leaf[rest], trained[name][rest], rtol=0, atol=TOLERANCE * np.abs(trained[name]).max()), name
+    assert leaf[rest].size == 0 or not np.array_equal(leaf[rest], before[name][rest]), name
+
+
+def test_the_projection_is_frozen_with_the_first_layer(tiny):
+  params = nnx.to_pure_dict(nnx.state(nnx.eval_shape(lambda: RemBertForMaskedLM(tiny, rngs=nnx.Rngs(0))), nnx.Param))
+  is_frozen = frozen_parameters(OptimizerConfig(freeze_layers=1), params)
+  assert all(jax.tree.leaves(is_frozen['encoder'].pop('projection')))
+  assert not any(jax.tree.leaves(is_frozen))
+
+
+def test_a_frozen_table_has_no_moments(by_name):
+  config = dataclasses.replace(CONFIG, freeze_embeddings=True)
+  shapes = lambda config: sorted(
+    leaf.shape for leaf in jax.tree.leaves(make_optimizer(config, TOTAL).init(random_tree(0))) if leaf.ndim
+  )
+  saved = shapes(CONFIG)
+  for leaf in jax.tree.leaves(random_tree(0)['encoder']['embeddings']):
+    for _ in range(2):
+      saved.remove(leaf.shape)
+  assert shapes(config) == saved

@@ -1,0 +1,285 @@
+"""Meshes, and where parameters, moments and batches really lie on eight devices."""
+
+import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from rembert.errors import UsageError
+from rembert.train.optimizer import OptimizerConfig, make_optimizer
+from rembert.train.sharding import MeshConfig, batch_shards, bytes_per_device, make_mesh, to_device
+
+MESHES = [(8, 1, 1), (2, 4, 1), (2, 2, 2), (1, 8, 1)]
+each_mesh = pytest.mark.parametrize('sizes', MESHES, ids=lambda sizes: 'x'.join(map(str, sizes)))
+
+# Over which mesh axis each axis of each parameter is split, written out.
+SPLIT = {
+  'encoder/embeddings/norm/bias': (None,),
+  'encoder/embeddings/norm/scale': (None,),
+  'encoder/embeddings/position/embedding': (None, 'fsdp'),
+  'encoder/embeddings/token_type/embedding': (None, 'fsdp'),
+  'encoder/embeddings/word/embedding': ('tensor', 'fsdp'),
+  'encoder/layers/attention/output/bias': (None, None),
+  'encoder/layers/attention/output/kernel': (None, 'tensor', None, 'fsdp'),
+  'encoder/layers/attention/qkv/bias': (None, None, 'tensor', None),
+  'encoder/layers/attention/qkv/kernel': (None, 'fsdp', None, 'tensor', None),
+  'encoder/layers/attention_norm/bias': (None, None),
+  'encoder/layers/attention_norm/scale': (None, None),
+  'encoder/layers/feed_forward/down/bias': (None, None),
+  'encoder/layers/feed_forward/down/kernel': (None, 'tensor', 'fsdp'),
+  'encoder/layers/feed_forward/up/bias': (None, 'tensor'),
+  'encoder/layers/feed_forward/up/kernel': (None, 'fsdp', 'tensor'),
+  'encoder/layers/output_norm/bias': (None, None),
+  'encoder/layers/output_norm/scale': (None, None),
+  'encoder/projection/bias': (None,),
+  'encoder/projection/kernel': (None, 'fsdp'),
+  'mlm/bias': ('tensor',),
+  'mlm/norm/bias': (None,),
+  'mlm/norm/scale': (None,),
+  'mlm/output_embedding': ('tensor', 'fsdp'),
+  'mlm/transform/bias': (None,),
+  'mlm/transform/kernel': ('fsdp', None),
+}
+
+
+# --- the mesh -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('config', 'sizes'),
+  [
+    (MeshConfig(), (8, 1, 1)),
+    (MeshConfig(fsdp=4), (2, 4, 1)),
+    (MeshConfig(data=1, fsdp=-1), (1, 8, 1)),
+    (MeshConfig(data=2, fsdp=2, tensor=-1), (2, 2, 2)),
+    (MeshConfig(data=2, fsdp=4, tensor=-1), (2, 4, 1)),
+    (MeshConfig(data=2, fsdp=2, tensor=2, require_platform='cpu'), (2, 2, 2)),
+  ],
+)
+def test_minus_one_takes_the_devices_that_the_others_leave(config, sizes):
+  mesh = make_mesh(config)
+  assert dict(mesh.shape) == dict(zip(('data', 'fsdp', 'tensor'), sizes, strict=True))
+  assert sorted(device.id for device in mesh.devices.flat) == list(range(8))
+  assert batch_shards(mesh) == sizes[0] * sizes[1]
+
+
+def test_a_mesh_is_made_of_the_devices_that_it_is_given():
+  mesh = make_mesh(MeshConfig(fsdp=2), jax.devices()[4:8])
+  assert dict(mesh.shape) == {'data': 2, 'fsdp': 2, 'tensor': 1}
+  assert {device.id for device in mesh.devices.flat} == {4, 5, 6, 7}
+
+
+@pytest.mark.parametrize(
+  ('config', 'text'),
+  [
+    (MeshConfig(data=2), 'a mesh of data 2 · fsdp 1 · tensor 1 does not cover 8 device(s)'),
+    (MeshConfig(data=4, fsdp=4), 'a mesh of data 4 · fsdp 4 · tensor 1 does not cover 8 device(s)'),
+    (MeshConfig(fsdp=3), 'a mesh of data -1 · fsdp 3 · tensor 1 does not cover 8 device(s)'),
+    (MeshConfig(fsdp=16), 'a mesh of data -1 · fsdp 16 · tensor 1 does not cover 8 device(s)'),
+  ],
+)
+def test_a_mesh_that_does_not_fit_the_machine_is_a_usage_error(config, text):
+  with pytest.raises(UsageError) as error:
+    make_mesh(config)
+  assert str(error.value) == (
+    f'{text}\n'
+    '  where  mesh.data, mesh.fsdp, mesh.tensor\n'
+    '  fix    make their product the number of devices, or one of them -1: it takes what the others leave'
+  )
+
+
+@pytest.mark.parametrize(
+  ('config', 'text'),
+  [
+    (MeshConfig(fsdp=-1), 'data -1 · fsdp -1 · tensor 1'),
+    (MeshConfig(fsdp=0), 'data -1 · fsdp 0 · tensor 1'),
+    (MeshConfig(data=8, tensor=-2), 'data 8 · fsdp 1 · tensor -2'),
+  ],
+)
+def test_one_size_may_be_open_and_none_senseless(config, text):
+  with pytest.raises(UsageError) as error:
+    make_mesh(config)
+  assert str(error.value) == (
+    f'mesh sizes must be positive, not {text}\n  where  mesh.*\n  fix    one of them may be -1'
+  )
+
+
+def test_another_platform_than_required_is_a_usage_error():
+  with pytest.raises(UsageError, match='these devices are cpu, not tpu') as error:
+    make_mesh(MeshConfig(require_platform='tpu'))
+  assert error.value.where == "mesh.require_platform = 'tpu'"
+  assert '--gin.mesh.require_platform=None' in error.value.fix[0]
+
+
+# --- parameters and moments -----------------------------------------------------------------------
+
+
+@each_mesh
+def test_parameters_and_moments_are_born_where_the_table_says(step, by_name, sizes):
+  state = step(sizes).init(0)
+  width = dict(zip(('data', 'fsdp', 'tensor'), sizes, strict=True))
+  trees = {
+    'params': state.params,
+    'mu': optax.tree.get(state.opt_state, 'mu'),
+    'nu': optax.tree.get(state.opt_state, 'nu'),
+  }
+  for tree_name, tree in trees.items():
+    arrays = by_name(tree)
+    assert arrays.keys() == SPLIT.keys()
+    for name, array in arrays.items():
+      parts = [1 if axis is None else width[axis] for axis in SPLIT[name]]
+      shape = tuple(size // part for size, part in zip(array.shape, parts, strict=True))
+      assert [shard.data.shape for shard in array.addressable_shards] == [shape] * 8, (tree_name, name)
+      # So many different pieces, each on equally many devices; together they are the whole.
+      assert len({str(shard.index) for shard in array.addressable_shards}) == np.prod(parts), (tree_name, name)
+      whole = np.full(array.shape, np.nan, np.float32)
+      for shard in array.addressable_shards:
+        whole[shard.index] = shard.data
+      np.testing.assert_array_equal(whole, array)
+
+
+def test_frozen_parameters_have_no_moments_and_those_of_the_others_lie_as_ever(trainable, by_name):
+  freezing = make_optimizer(OptimizerConfig(freeze_embeddings=True, freeze_layers=1), 10)
+  plain, frozen = trainable((2, 2, 2)), trainable((2, 2, 2), optimizer=freezing)
+  place = lambda state: by_name(optax.tree.get(state.opt_state, 'mu'))
+  expected = {
+    name: sharding
+    for name, sharding in place(plain.shardings).items()
+    if not name.startswith(('encoder/embeddings/', 'encoder/projection/'))
+  }
+  assert place(frozen.shardings) == expected
+  assert {name: leaf.shape for name, leaf in place(frozen.abstract_state).items()} == {
+    name: leaf.shape for name, leaf in place(plain.abstract_state).items() if name in expected
+  }
+
+
+@each_mesh
+def test_after_an_update_everything_lies_where_it_was(step, packed_batch, sizes):
+  compiled = step(sizes)
+  state, _ = compiled(compiled.init(0), packed_batch(0))
+  target = compiled.trainable.restore_target()
+  for array, expected in zip(jax.tree.leaves(state), jax.tree.leaves(target), strict=True):
+    assert array.sharding.is_equivalent_to(expected.sharding, array.ndim)
+
+
+@each_mesh
+def test_bytes_per_device_are_those_of_the_shards(step, sizes):
+  compiled = step(sizes)
+  state, trainable = compiled.init(0), compiled.trainable
+  held = dict.fromkeys(range(8), 0)
+  for array in jax.tree.leaves(state):
+    for shard in array.addressable_shards:
+      held[shard.device.id] += shard.data.nbytes
+  assert set(held.values()) == {bytes_per_device(trainable.abstract_state, trainable.shardings)}
+
+
+def test_bytes_per_device_shrink_as_the_parameters_are_split(trainable):
+  bytes_on = lambda sizes: bytes_per_device(trainable(sizes).abstract_state, trainable(sizes).shardings)
+  assert bytes_on((8, 1, 1)) == bytes_on((1, 1, 1))
+  assert bytes_on((1, 8, 1)) < bytes_on((2, 4, 1)) < 0.5 * bytes_on((8, 1, 1))
+
+
+@pytest.mark.parametrize('sizes', [(2, 4, 1), (2, 2, 2)], ids=lambda sizes: 'x'.join(map(str, sizes)))
+def test_no_activation_is_put_together_on_every_device(compile_step, sizes, capfd):
+  compile_step(sizes)
+  assert 'rematerialization' not in capfd.readouterr().err  # XLA's words for it, on standard error
+
+
+@pytest.mark.parametrize('sizes', [(1, 1, 1), *MESHES], ids=lambda sizes: 'x'.join(map(str, sizes)))
+def test_the_compiled_step_talks_as_its_mesh_demands(step, sizes):
+  pattern = r' (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\('
+  spoken = set(re.findall(pattern, step(sizes).compiled.as_text()))
+  data, fsdp, tensor = sizes
+  if data * fsdp * tensor == 1:
+    assert not spoken
+  elif fsdp * tensor == 1:
+    assert spoken == {'all-reduce'}  # gradients are added up, parameters are there already
+  else:
+    assert 'all-gather' in spoken  # parameters before use
+    assert spoken & {'all-reduce', 'reduce-scatter'}  # gradients afterwards
+
+
+def test_no_table_is_put_together_over_the_vocabulary(step):
+  # 64 rows of both tables, 32 on each half of `tensor`: gathered over `fsdp` alone.
+  gathered = re.findall(r'= \w+\[([\d,]*)\]\S* all-gather(?:-start)?\(', step((2, 2, 2)).compiled.as_text())
+  assert {'32,8', '32,24'} <= set(gathered)  # the word embedding and the output embedding
+  assert gathered.count('32,24') == 1
+  assert not [shape for shape in gathered if '64' in shape.split(',')]
+
+
+# --- sizes that do not divide ---------------------------------------------------------------------
+
+
+def test_a_vocabulary_that_does_not_divide_is_a_usage_error_whose_fix_works(trainable, tiny):
+  config = dataclasses.replace(tiny, num_attention_heads=8, pad_vocab_to_multiple_of=1)
+  with pytest.raises(UsageError) as error:
+    trainable((1, 1, 8), config=config)
+  assert str(error.value) == (
+    '60 (vocab) does not divide over 8 devices of the `tensor` axis\n'
+    '  where  parameter encoder/embeddings/word/embedding, mesh.tensor\n'
+    '  fix    RemBertConfig.pad_vocab_to_multiple_of = 1024'
+  )
+  trainable((1, 1, 8), config=dataclasses.replace(config, pad_vocab_to_multiple_of=1024))
+
+
+@pytest.mark.parametrize(
+  ('sizes', 'fields', 'what', 'where'),
+  [
+    ((1, 1, 8), {}, '4 (heads)', 'parameter encoder/layers/attention/output/kernel, mesh.tensor'),
+    ((1, 8, 1), {'hidden_size': 20}, '20 (embed)', 'parameter encoder/layers/attention/output/kernel, mesh.fsdp'),
+    (
+      (1, 1, 2),
+      {'intermediate_size': 33},
+      '33 (mlp)',
+      'parameter encoder/layers/feed_forward/down/kernel, mesh.tensor',
+    ),
+  ],
+)
+def test_a_width_that_does_not_divide_is_a_usage_error_that_names_it(trainable, tiny, sizes, fields, what, where):
+  axis = where.rsplit('.')[-1]
+  with pytest.raises(UsageError) as error:
+    trainable(sizes, config=dataclasses.replace(tiny, **fields))
+  assert str(error.value) == (
+    f'{what} does not divide over {max(sizes)} devices of the `{axis}` axis\n'
+    f'  where  {where}\n'
+    f'  fix    choose another mesh.{axis}, or sizes that divide'
+  )
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+@each_mesh
+def test_rows_go_to_their_data_and_fsdp_position_and_are_whole_there(packed_batch, sizes):
+  mesh, batch = make_mesh(MeshConfig(*sizes)), packed_batch(0)
+  placed = to_device(batch, mesh)
+  assert placed.keys() == batch.keys()
+  data, fsdp, tensor = sizes
+  rows = 16 // (data * fsdp)
+  for name, array in placed.items():
+    np.testing.assert_array_equal(array, batch[name])
+    on_device = {shard.device: np.asarray(shard.data) for shard in array.addressable_shards}
+    for d, f, t in np.ndindex(data, fsdp, tensor):
+      first = (d * fsdp + f) * rows
+      np.testing.assert_array_equal(on_device[mesh.devices[d, f, t]], batch[name][first : first + rows])
+
+
+@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=lambda sizes: 'x'.join(map(str, sizes)))
+def test_a_first_moment_in_bfloat16_takes_a_quarter_of_the_moments_away(trainable, sizes):
+  full = trainable(sizes)
+  half = trainable(sizes, optimizer=make_optimizer(OptimizerConfig(mu_dtype='bfloat16'), total_steps=8))
+  of_moments = lambda run: bytes_per_device(run.abstract_state.opt_state, run.shardings.opt_state)
+  of_parameters = bytes_per_device(full.abstract_state.params, full.shardings.params)
+  counters = of_moments(full) - 2 * of_parameters
+  assert of_moments(half) == 1.5 * of_parameters + counters
+
+
+def test_bytes_are_counted_by_type():
+  mesh = make_mesh(MeshConfig(data=2, fsdp=4))
+  sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('fsdp'))
+  tree = {'a': jax.ShapeDtypeStruct((8, 3), jnp.bfloat16), 'b': jax.ShapeDtypeStruct((4,), jnp.float32)}
+  assert bytes_per_device(tree, {'a': sharding, 'b': sharding}) == 2 * 3 * 2 + 4

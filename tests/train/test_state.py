@@ -1,0 +1,95 @@
+"""The state at birth: decided by the seed alone, wherever it is born; and nothing is allocated before."""
+
+import functools
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from rembert.errors import UsageError
+from rembert.model.config import RemBertConfig
+from rembert.train.state import check_remat
+
+TOLERANCE = 1e-7  # of kernels of 0.2: the last bit of the inverse error function, which XLA compiles anew for each mesh
+
+
+@pytest.fixture(scope='module')
+def on_one_device(step):
+  return jax.device_get(step().init(0))
+
+
+def test_it_holds_an_encoder_and_a_head_in_float32_and_has_made_no_step(on_one_device):
+  assert on_one_device.params.keys() == {'encoder', 'mlm'}
+  assert {x.dtype for x in jax.tree.leaves(on_one_device.params)} == {np.dtype('float32')}
+  assert on_one_device.step.dtype == np.int32
+  assert on_one_device.step == 0
+  for moment in 'mu', 'nu':
+    assert not any(np.any(x) for x in jax.tree.leaves(optax.tree.get(on_one_device.opt_state, moment)))
+
+
+def test_there_is_no_pooler_to_train(on_one_device):
+  assert on_one_device.params['encoder'].keys() == {'embeddings', 'layers', 'projection'}
+
+
+def test_the_same_seed_gives_the_same_bits(step, on_one_device):
+  jax.tree.map(np.testing.assert_array_equal, step().init(0), on_one_device)
+
+
+def test_another_seed_gives_other_kernels_and_tables(step, by_name, on_one_device):
+  other, drawn = by_name(jax.device_get(step().init(1).params)), 0
+  for name, x in by_name(on_one_device.params).items():
+    if name.endswith(('kernel', 'embedding')):
+      assert np.mean(x != other[name]) > 0.9, name
+      drawn += 1
+    else:
+      np.testing.assert_array_equal(x, other[name])
+  assert drawn == 10
+
+
+@pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2), (1, 8, 1)], ids=lambda sizes: 'x'.join(map(str, sizes)))
+def test_the_mesh_changes_nothing_but_how_the_last_bit_is_rounded(step, on_one_device, sizes):
+  close = functools.partial(np.testing.assert_allclose, rtol=0, atol=TOLERANCE)
+  jax.tree.map(close, jax.device_get(step(sizes).init(0)), on_one_device)
+
+
+@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=lambda sizes: 'x'.join(map(str, sizes)))
+def test_the_restore_target_is_the_shape_type_and_place_of_what_init_makes(step, sizes):
+  born, target = step(sizes).init(0), step(sizes).trainable.restore_target()
+  assert jax.tree.structure(born) == jax.tree.structure(target)
+  for array, expected in zip(jax.tree.leaves(born), jax.tree.leaves(target), strict=True):
+    assert isinstance(expected, jax.ShapeDtypeStruct)
+    assert (array.shape, array.dtype) == (expected.shape, expected.dtype)
+    assert array.sharding.is_equivalent_to(expected.sharding, array.ndim)
+    assert array.sharding.device_set == expected.sharding.device_set
+
+
+def test_the_released_model_is_described_without_allocating_anything(trainable):
+  before = {id(array) for array in jax.live_arrays()}
+  described = trainable(config=RemBertConfig())
+  assert not [array.shape for array in jax.live_arrays() if id(array) not in before]
+  padding = 68 * (256 + 1664 + 1)  # 250,300 rows of both tables and of the output bias are stored as 250,368
+  pooler = 1152 * 1153
+  parameters = sum(x.size for x in jax.tree.leaves(described.abstract_state.params))
+  assert parameters == 994_591_804 - pooler + padding
+
+
+def test_memory_of_the_host_that_is_not_there_is_a_usage_error():
+  device = lambda *kinds: types.SimpleNamespace(
+    platform='abacus', addressable_memories=lambda: [types.SimpleNamespace(kind=kind) for kind in kinds]
+  )
+  check_remat('offload', device('device', 'pinned_host'))
+  check_remat('full', device('device'))
+  with pytest.raises(UsageError, match='these devices \\(abacus\\) cannot keep') as error:
+    check_remat('offload', device('device'))
+  assert error.value.where == "execution.remat = 'offload'"
+  assert '--gin.execution.remat=full' in error.value.fix[0]
+
+
+def test_graph_and_parameters_make_the_model_again(trainable, on_one_device, packed_batch, tiny):
+  model = nnx.merge(trainable().graphdef, on_one_device.params)
+  assert model.encoder.config == tiny
+  assert jax.eval_shape(model, jnp.asarray(packed_batch(0)['input_ids'])).logits.shape == (16, 12, 64)

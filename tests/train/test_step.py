@@ -1,0 +1,350 @@
+"""An update is that of the plain loss over all positions, in however many parts, on however many devices it is made."""
+
+import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from rembert.model.config import Execution
+from rembert.train.optimizer import OptimizerConfig, make_optimizer, mean_and_clip
+from rembert.train.sharding import to_device
+from rembert.train.step import make_eval_step, make_train_step, masked_lm_row_sums
+
+TOLERANCE = 1e-5  # relative to the largest value of the reference; float32, summed in another order
+BFLOAT16_TOLERANCE = 2**-5  # of a gradient's norm: it went through a product in each layer, rounded to 2^-9 each time
+SGD = optax.chain(mean_and_clip(0.0), optax.sgd(1.0))  # the gradient is then what an update takes away
+LANGUAGES = 3
+name_of = lambda value: 'x'.join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def assert_close(actual, reference, scale=None):
+  reference = np.asarray(reference, np.float64)
+  scale = np.abs(reference).max() if scale is None else scale
+  np.testing.assert_allclose(np.asarray(actual, np.float64), reference, rtol=0, atol=TOLERANCE * scale)
+
+
+def assert_trees_close(actual, reference):
+  """Leaf by leaf, against the largest value of all: a key's bias has a gradient of exactly zero, but for rounding."""
+  scale = max(np.abs(x).max() for x in jax.tree.leaves(reference))
+  jax.tree.map(lambda a, r: assert_close(a, r, scale), actual, reference)
+
+
+def without_key_biases(params):
+  """They add one number to all scores of a query, which softmax takes out again: nothing depends on them.
+
+  Their gradient is rounding alone, and Adam makes steps of it as large as of any other. All else is comparable.
+  """
+  params = jax.device_get(params)
+  attention = params['encoder']['layers']['attention']
+  qkv = attention['qkv'] | {'bias': attention['qkv']['bias'] * np.array([1, 0, 1], np.float32)[:, None, None]}
+  layers = params['encoder']['layers'] | {'attention': attention | {'qkv': qkv}}
+  return params | {'encoder': params['encoder'] | {'layers': layers}}
+
+
+# --- the reference: logits everywhere, targets spread out over the row ----------------------------
+
+
+@pytest.fixture(scope='module')
+def dense(trainable):
+  """(parameters, batch) to the mean loss, its gradient, and log-softmax, targets and weights at every position."""
+  graphdef = trainable().graphdef
+
+  def mean_loss(params, batch):
+    logits_BxSxV = nnx.merge(graphdef, params)(
+      batch['input_ids'], segment_ids=batch['segment_ids'], position_ids=batch['position_ids']
+    ).logits
+    log_softmax_BxSxV = jax.nn.log_softmax(logits_BxSxV)
+    losses_BxS = -jnp.take_along_axis(log_softmax_BxSxV, batch['dense_targets'][..., None], axis=-1)[..., 0]
+    return jnp.sum(losses_BxS * batch['dense_weights']) / jnp.sum(batch['dense_weights']), log_softmax_BxSxV
+
+  value_and_grad = jax.jit(jax.value_and_grad(mean_loss, has_aux=True))
+
+  def run(params, batch):
+    targets, weights = np.zeros_like(batch['input_ids']), np.zeros(batch['input_ids'].shape, np.float32)
+    for row, slot in zip(*np.nonzero(batch['weights']), strict=True):
+      position = batch['masked_positions'][row, slot]
+      assert weights[row, position] == 0
+      targets[row, position], weights[row, position] = batch['targets'][row, slot], 1
+    spread = {'dense_targets': targets, 'dense_weights': weights}
+    (loss, log_softmax), gradient = jax.device_get(value_and_grad(params, batch | spread))
+    return loss, gradient, log_softmax, targets, weights
+
+  return run
+
+
+@pytest.fixture(scope='module')
+def params(step):
+  """Where the gradients are looked at."""
+  return jax.device_get(step().init(0).params)
+
+
+@pytest.fixture(scope='module')
+def at_params(step):
+  """Mesh sizes to a state at `params` for `SGD`, which remembers nothing."""
+  return lambda sizes: dataclasses.replace(step(sizes).init(0), opt_state=SGD.init({}))
+
+
+@pytest.fixture(scope='module')
+def uneven(packed_batch):
+  """Four parts (row r belongs to part r mod 4) with 16, 8, 4 and 1 predictions."""
+  batch = packed_batch(5)
+  random = np.random.default_rng(5)
+  batch['masked_positions'] = np.tile(np.arange(4, dtype=np.int32), (16, 1))  # every row has four tokens or more
+  batch['targets'] = random.integers(1, 60, (16, 4)).astype(np.int32)
+  batch['weights'][:] = 0
+  for part, per_row in enumerate((4, 2, 1)):
+    batch['weights'][part::4, :per_row] = 1
+  batch['weights'][3, 0] = 1
+  assert [batch['weights'][part::4].sum() for part in range(4)] == [16, 8, 4, 1]
+  return batch
+
+
+# --- against the reference ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('execution', [Execution(), Execution(trim_last_layer=True)], ids=['whole layers', 'trimmed'])
+@pytest.mark.parametrize(('sizes', 'accumulation_steps'), [((1, 1, 1), 1), ((1, 1, 1), 4), ((2, 2, 2), 4)], ids=name_of)
+def test_an_update_is_that_of_the_plain_loss_over_all_positions(
+  step, at_params, dense, params, uneven, sizes, accumulation_steps, execution
+):
+  loss, gradient, log_softmax, targets, weights = dense(params, uneven)
+  sgd = step(sizes, optimizer=SGD, accumulation_steps=accumulation_steps, execution=execution)
+  state, metrics = sgd(at_params(sizes), uneven)
+  taken = jax.tree.map(lambda before, after: before - np.asarray(after), params, state.params)
+  assert_trees_close(taken, gradient)
+  assert_close(metrics.sums.loss / metrics.sums.weight, loss)
+  assert metrics.sums.correct == ((log_softmax.argmax(-1) == targets) * weights).sum()
+  assert metrics.sums.weight == 29
+  assert metrics.tokens == (uneven['segment_ids'] > 0).sum() < 16 * 12
+  squares = sum((np.asarray(g, np.float64) ** 2).sum() for g in jax.tree.leaves(gradient))
+  assert_close(metrics.grad_norm, np.sqrt(squares))
+  assert int(state.step) == 1
+
+
+@pytest.mark.parametrize('execution', [{'remat': 'dots'}, {'unroll': 8, 'trim_last_layer': True}], ids=str)
+@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2), (1, 8, 1)], ids=name_of)
+def test_an_update_in_bfloat16_is_that_of_float32_but_for_rounding(
+  step, at_params, dense, params, uneven, sizes, execution
+):
+  loss, gradient, *_ = dense(params, uneven)
+  state, metrics = step(sizes, optimizer=SGD, execution=Execution('bfloat16', **execution))(at_params(sizes), uneven)
+  assert abs(metrics.sums.loss / metrics.sums.weight - loss) < BFLOAT16_TOLERANCE * loss
+
+  def assert_near(before, after, expected):
+    assert np.linalg.norm(before - np.asarray(after) - expected) < BFLOAT16_TOLERANCE * np.linalg.norm(expected)
+
+  without_keys = map(without_key_biases, (params, state.params, gradient))
+  jax.tree.map(assert_near, *without_keys)
+
+
+def test_the_mean_of_the_parts_means_would_be_noticed(dense, params, uneven):
+  loss, gradient, *_ = dense(params, uneven)
+  of_parts = []
+  for part in range(4):
+    only = uneven | {'weights': np.where(np.arange(16)[:, None] % 4 == part, uneven['weights'], 0)}
+    of_parts.append(dense(params, only)[:2])
+  mean_loss, mean_gradient = jax.tree.map(lambda *parts: sum(parts) / 4, *of_parts)
+  assert abs(mean_loss - loss) > 1000 * TOLERANCE * loss
+  largest = max(np.abs(g).max() for g in jax.tree.leaves(gradient))
+  assert max(jax.tree.leaves(jax.tree.map(lambda a, b: np.abs(a - b).max(), mean_gradient, gradient))) > 0.1 * largest
+
+
+def test_nothing_depends_on_the_biases_of_keys(dense, params, packed_batch):
+  random = np.random.default_rng(4)
+  moved = jax.tree.map(lambda p: p + random.normal(0, 0.1, p.shape).astype(np.float32), params)
+  loss, gradient, log_softmax, *_ = dense(moved, packed_batch(4))
+  without = dense(without_key_biases(moved), packed_batch(4))
+  assert_close(without[0], loss)
+  assert_close(without[2][..., :60], log_softmax[..., :60])  # the rows that pad the vocabulary are at minus infinity
+  of_keys = gradient['encoder']['layers']['attention']['qkv']['bias'][:, 1]
+  assert np.abs(of_keys).max() < 1e-6 * max(np.abs(g).max() for g in jax.tree.leaves(gradient))
+
+
+def test_rows_are_summed_one_by_one(trainable, dense, params, packed_batch):
+  batch = packed_batch(3)
+  _, _, log_softmax, targets, weights = dense(params, batch)
+  sums = jax.jit(masked_lm_row_sums, static_argnums=0)(trainable().graphdef, params, batch)
+  picked = np.take_along_axis(log_softmax, targets[..., None], axis=-1)[..., 0]
+  assert_close(sums.loss, -np.where(weights, picked, 0).sum(axis=1))
+  np.testing.assert_array_equal(sums.weight, batch['weights'].sum(axis=1))
+  assert sums.weight[1] == sums.loss[1] == 0
+
+
+def test_a_batch_without_predictions_moves_nothing_and_is_finite(step, at_params, params, packed_batch):
+  batch = packed_batch(0)
+  sgd = step(optimizer=SGD, accumulation_steps=1)
+  state, metrics = sgd(at_params((1, 1, 1)), batch | {'weights': np.zeros_like(batch['weights'])})
+  assert metrics.sums == (0, 0, 0)
+  assert metrics.grad_norm == 0
+  jax.tree.map(np.testing.assert_array_equal, jax.device_get(state.params), params)
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [{}, {'bias_correction': True}, {'mu_dtype': 'bfloat16'}, {'freeze_embeddings': True, 'freeze_layers': 1}],
+  ids=lambda changes: ', '.join(changes) or 'as it is',
+)
+@pytest.mark.parametrize('updates_before', [0, 1])
+def test_an_update_that_is_not_finite_changes_nothing_but_the_step(step, packed_batch, changes, updates_before):
+  adamw = step(optimizer=make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=1, **changes), total_steps=8))
+  state = adamw.init(0)
+  for seed in range(updates_before):
+    state, _ = adamw(state, packed_batch(seed))
+  before = jax.device_get(state)
+  batch = packed_batch(5)
+  state, metrics = adamw(state, batch | {'weights': np.where(batch['weights'] > 0, np.inf, 0).astype(np.float32)})
+  assert not metrics.is_finite
+  after = jax.device_get(state)
+  assert after.step == before.step + 1
+  jax.tree.map(np.testing.assert_array_equal, dataclasses.replace(after, step=before.step), before)
+  state, metrics = adamw(state, batch)
+  assert metrics.is_finite
+  jax.tree.map(lambda leaf: np.testing.assert_array_equal(np.isfinite(np.float32(leaf)), True), jax.device_get(state))
+
+
+def test_nothing_of_the_state_is_copied(step):
+  # On a CPU XLA does so where new moments are chosen after the update was made of them; a tenth of a step's memory.
+  text = step().compiled.as_text()
+  assert '%state_opt_state_' in text
+  assert not [line for line in text.splitlines() if re.search(r'= f32\[\d.* copy\(%state_', line)]
+
+
+# --- on many devices ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def batches(packed_batch):
+  return [packed_batch(seed) for seed in range(5)]
+
+
+@pytest.fixture(scope='module')
+def on_one_device(step, batches):
+  return step().run(batches)
+
+
+@pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 4, 1), (2, 2, 2), (1, 8, 1)], ids=name_of)
+def test_eight_devices_do_what_one_does(step, batches, on_one_device, sizes):
+  params, metrics = step(sizes).run(batches)
+  assert_trees_close(without_key_biases(params), without_key_biases(on_one_device[0]))
+  for ours, expected, batch in zip(metrics, on_one_device[1], batches, strict=True):
+    assert_close(ours.sums.loss, expected.sums.loss)
+    assert_close(ours.grad_norm, expected.grad_norm)
+    assert ours.sums.correct == expected.sums.correct
+    assert ours.sums.weight == batch['weights'].sum()
+    assert ours.tokens == (batch['segment_ids'] > 0).sum()
+
+
+FACTORISATIONS = [
+  (data, fsdp, 8 // data // fsdp) for data in (1, 2, 4, 8) for fsdp in (1, 2, 4, 8) if data * fsdp in (1, 2, 4, 8)
+]
+
+
+@pytest.fixture(scope='module')
+def twenty_steps(step, tiny, packed_batch):
+  """On one device: model and optimizer, the batches, and what comes of them. Eight heads, one for each device."""
+  optimizer = make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=5), total_steps=24)
+  options = {'config': dataclasses.replace(tiny, num_attention_heads=8), 'optimizer': optimizer}
+  batches = [packed_batch(seed) for seed in range(20)]
+  return options, batches, step(**options).run(batches)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('sizes', FACTORISATIONS, ids=name_of)
+def test_twenty_steps_on_any_mesh_are_those_of_one_device(step, twenty_steps, sizes):
+  options, batches, (params, metrics) = twenty_steps
+  ours, our_metrics = step(sizes, **options).run(batches)
+  assert_trees_close(without_key_biases(ours), without_key_biases(params))
+  for own, expected in zip(our_metrics, metrics, strict=True):
+    assert_close(own.sums.loss, expected.sums.loss)
+    assert own.sums.weight == expected.sums.weight
+
+
+def test_devices_have_unequal_shares_of_the_predictions_and_updates_are_felt(params, batches, on_one_device):
+  for batch in batches:
+    of_devices = batch['weights'].reshape(8, -1).sum(axis=1)
+    assert len(set(of_devices)) > 2
+  moved = jax.tree.map(lambda before, after: np.abs(before - after).max(), params, on_one_device[0])
+  assert min(jax.tree.leaves(moved)) > 100 * TOLERANCE
+
+
+@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=name_of)
+def test_the_old_state_is_given_away_and_the_batch_is_not(step, packed_batch, sizes):
+  adamw = step(sizes)
+  old, batch = adamw.init(0), to_device(packed_batch(0), adamw.trainable.mesh)
+  new, _ = adamw.compiled(old, batch)
+  assert all(x.is_deleted() for x in jax.tree.leaves(old))
+  assert not any(x.is_deleted() for x in jax.tree.leaves((new, batch)))
+
+
+# --- dropout --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def with_dropout(tiny):
+  return dataclasses.replace(tiny, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+
+
+def test_dropout_is_drawn_anew_at_every_step_and_the_same_when_repeated(step, at_params, with_dropout, packed_batch):
+  def loss(seed, at_step):
+    sgd = step(config=with_dropout, optimizer=SGD, dropout_seed=seed)
+    state = dataclasses.replace(at_params((1, 1, 1)), step=jnp.asarray(at_step, jnp.int32))
+    return float(sgd(state, packed_batch(0))[1].sums.loss)
+
+  losses = [loss(0, 0), loss(0, 1), loss(0, 2), loss(1, 1)]
+  assert len(set(losses)) == 4
+  assert [loss(0, 0), loss(0, 1), loss(0, 2), loss(1, 1)] == losses
+
+
+@pytest.mark.parametrize('accumulation_steps', [1, 2])
+def test_random_numbers_are_drawn_only_with_a_seed(trainable, with_dropout, packed_batch, accumulation_steps):
+  dropping = trainable(config=with_dropout)
+
+  def draws(seed):
+    step = make_train_step(dropping, dropout_seed=seed, accumulation_steps=accumulation_steps)
+    return 'random_bits' in str(step.trace(dropping.restore_target(), packed_batch(0)).jaxpr)
+
+  assert draws(0)
+  assert not draws(None)
+
+
+# --- evaluation -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=name_of)
+def test_evaluation_sums_are_those_of_each_language(trainable, step, dense, params, packed_batch, sizes):
+  batch = packed_batch(2) | {'language': np.array([0, 2] * 7 + [3, 0], np.int32)}
+  _, _, log_softmax, _, _ = dense(params, batch)
+  expected = np.zeros((3, 4))
+  for row, slot in zip(*np.nonzero(batch['weights']), strict=True):
+    scores, target = log_softmax[row, batch['masked_positions'][row, slot]], batch['targets'][row, slot]
+    expected[:, batch['language'][row]] += -scores[target], scores.argmax() == target, 1
+  mesh, at = trainable(sizes).mesh, step(sizes).init(0).params
+  with jax.set_mesh(mesh):
+    sums = make_eval_step(trainable(sizes), 4)(at, to_device(batch, mesh))
+  assert_close(sums.loss, expected[0])
+  np.testing.assert_array_equal(sums.correct, expected[1])
+  np.testing.assert_array_equal(sums.weight, expected[2])
+  assert expected[2][1] == 0 < expected[2][3]
+
+
+# --- the first moment in bfloat16 -------------------------------------------------------------------------------------
+
+
+def test_a_first_moment_in_bfloat16_trains_as_one_in_float32_does(step, packed_batch):
+  # Eight batches, seen 25 times: 200 steps that learn them by heart, from 5.0 down to 2.3 nats.
+  batches = [packed_batch(seed % 8) for seed in range(200)]
+
+  def losses(mu_dtype):
+    config = OptimizerConfig(learning_rate=1e-3, warmup_steps=20, mu_dtype=mu_dtype)
+    _, metrics = step(optimizer=make_optimizer(config, len(batches))).run(batches)
+    return np.array([of_step.sums.loss / of_step.sums.weight for of_step in metrics])
+
+  full, half = losses('float32'), losses('bfloat16')
+  assert full[-8:].mean() < full[:8].mean() / 1.5
+  np.testing.assert_allclose(half, full, rtol=1e-3)
+  assert np.any(half != full)
