@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from rembert.data.sentence_rows import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
+from rembert.data.sentence_batches import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
 from rembert.inference.model import LoadedModel
 from rembert.kernels import platform
 from rembert.model.heads import chosen_layer, means_of_segments
