@@ -11,6 +11,7 @@ import platform
 import re
 import statistics
 import tempfile
+from typing import Annotated
 
 import rich.console
 import rich.table
@@ -18,6 +19,7 @@ import rich.table
 from benchmarks import checkpoint, data_pipeline, encode, finetune, head, startup, text_pipeline, train_step
 from benchmarks.interleaved import Benchmark, Candidate, Measurements, Unavailable, measure_interleaved, relative_times
 from rembert.doctor.environment import installed_versions
+from rembert.validation import Range, number
 
 BENCHMARKS: dict[str, Benchmark] = {
   'train_step': train_step.TRAIN_STEP,
@@ -62,7 +64,7 @@ only (rembert/aot/flops.py). Whatever a candidate computes in addition does not 
   REMBERT_BENCH_DUMPS=/path/to/dumps python -m benchmarks.run --only cleaning --setting dumps
   python -m benchmarks.run --only reading                       a token store to batches on one core, and datasets
   python -m benchmarks.run --only pretraining                   the smoke run from a store, and streamed through SeqIO
-  python -m benchmarks.run --only opening --rounds 2            110 languages, streamed: to the first batch
+  python -m benchmarks.run --only opening --rounds 5            110 languages, streamed: to the first batch
   python -m benchmarks.run --only tokenizing                    text to ids on one core, and tokenizers
   python -m benchmarks.run --only checkpointing                 the state to disk and back, and torch.save
   python -m benchmarks.run --only starting                      commands, and a run to its first step; eight minutes
@@ -88,13 +90,16 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     '--baseline', action='append', metavar='NAME', help='compare with this candidate only; repeatable (memory!)'
   )
   parser.add_argument('--beside', action='append', metavar='NAME', help='the old name of --baseline, until 0.2.0')
-  parser.add_argument('--rounds', type=int, default=7, help='turns of each candidate, at least 5; default %(default)s')
+  parser.add_argument(
+    '--rounds',
+    type=number(Annotated[int, Range(5)]),
+    default=7,
+    help='turns of each candidate; fewer than 5 are noise; default %(default)s',
+  )
   parser.add_argument(
     '--output', type=pathlib.Path, default='runs/benchmarks', metavar='DIR', help='JSON files; default %(default)s'
   )
   options = parser.parse_args(arguments)
-  if options.rounds < 5:
-    parser.error('--rounds must be at least 5: a median of fewer is noise')
   if options.beside:
     print('--beside is now --baseline')
     options.baseline = [*(options.baseline or ()), *options.beside]

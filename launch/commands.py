@@ -122,13 +122,6 @@ def matching(pattern: str, what: str, *, where: str, fix: str) -> Callable[[str]
   return check
 
 
-def positive(text: str) -> int:
-  """A number of at least 1, as an argument."""
-  if (value := int(text)) < 1:
-    raise argparse.ArgumentTypeError('must be at least 1')
-  return value
-
-
 def add_verb(
   verbs: argparse._SubParsersAction,
   name: str,

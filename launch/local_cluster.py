@@ -13,6 +13,7 @@ from launch.commands import add_command, command_parser, wrapped_command
 from launch.retry import joint_exit_code
 from launch.supervise import ProcessGroup
 from rembert.runtime import ADDRESS, COUNT, INDEX
+from rembert.validation import Count, number
 
 EXAMPLES = """
 examples
@@ -84,13 +85,11 @@ def _copy_output(index: int, process: subprocess.Popen) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
   parser = command_parser('launch.local_cluster', __doc__, EXAMPLES)
-  parser.add_argument('--processes', type=int, default=2, help='hosts; default %(default)s')
-  parser.add_argument('--devices', type=int, default=1, help='CPU devices of each; default %(default)s')
+  parser.add_argument('--processes', type=number(Count), default=2, help='hosts; default %(default)s')
+  parser.add_argument('--devices', type=number(Count), default=1, help='CPU devices of each; default %(default)s')
   add_command(parser, 'what every host runs')
   options = parser.parse_args(argv)
   command = wrapped_command(parser, options)
-  if options.processes < 1 or options.devices < 1:
-    parser.error('--processes and --devices must be at least 1')
   return run(command, options.processes, options.devices)
 
 

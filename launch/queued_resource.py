@@ -12,6 +12,7 @@ from launch.retry import RetryCounter, RetryPolicy, add_retry_options, is_retrya
 from launch.tpu_vm import LOST_STATES, TpuVm, WorkerStatus, add_python, add_worker_verbs, show_status, tpu_vm
 from rembert.errors import RunError, UsageError
 from rembert.runtime.signals import EXIT_STOPPED
+from rembert.validation import Positive, number
 
 PROGRAM = 'launch.queued_resource'
 EXAMPLES = """
@@ -317,7 +318,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   watch = add_verb(verbs, 'watch', help_text, _watch, takes_command=True)
   gcloud.add_tpu_request(watch)
   add_python(watch)
-  watch.add_argument('--every', type=float, default=60.0, help='seconds between two looks; default %(default)s')
+  watch.add_argument(
+    '--every', type=number(Positive), default=60.0, help='seconds between two looks; default %(default)s'
+  )
   watch.add_argument('--delete_when_done', action='store_true', help='delete the slice when the run has ended with 0')
   add_retry_options(watch, RETRY_POLICY)
   add_worker_verbs(verbs, PROGRAM)

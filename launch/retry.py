@@ -2,12 +2,11 @@
 
 import argparse
 import dataclasses
-import functools
-import math
 import signal
 from collections.abc import Callable, Sequence
 
 from rembert.runtime.signals import EXIT_STOPPED
+from rembert.validation import CountOrZero, NotNegative, number
 
 _FIRST_WAIT = 1.0
 
@@ -27,14 +26,8 @@ def add_retry_options(parser: argparse.ArgumentParser, defaults: RetryPolicy) ->
   kinds = {'max_restarts': 'in all', 'max_short_runs': 'in a row', 'short_seconds': 'what counts as a short run'}
   for name, default in dataclasses.asdict(defaults).items():
     help_text = f'{kinds.get(name, "longest wait before a restart, seconds")}; default %(default)s'
-    limit = functools.partial(_limit, type(default))
+    limit = number(CountOrZero if isinstance(default, int) else NotNegative)
     parser.add_argument(f'--{name}', type=limit, default=default, help=help_text)
-
-
-def _limit(number: Callable[[str], float], text: str) -> float:
-  if not 0 <= (value := number(text)) < math.inf:
-    raise argparse.ArgumentTypeError('limits must be ≥ 0')
-  return value
 
 
 def retry_policy(options: argparse.Namespace) -> RetryPolicy:

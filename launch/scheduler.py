@@ -24,6 +24,7 @@ from rembert.errors import UsageError
 from rembert.files import is_remote
 from rembert.jobs.workdir_lock import locked
 from rembert.tracking.console import Console
+from rembert.validation import Count, number
 
 RETRY_POLICY = RetryPolicy(max_short_runs=3)
 _POLL_SECONDS = 0.1
@@ -75,7 +76,7 @@ def add_run_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -
   help_text = 'GPUs or TPU chips of this machine, a run on each (default: one run on all)'
   where.add_argument('--devices', metavar='0,1,…', help=help_text)
   help_text = 'runs at a time, each on a share of the cores (a CPU)'
-  where.add_argument('--side_by_side', type=int, default=1, metavar='N', help=help_text)
+  where.add_argument('--side_by_side', type=number(Count), default=1, metavar='N', help=help_text)
   help_text = 'print the commands, for a cluster or to look at, and run nothing'
   parser.add_argument('--dry_run', action='store_true', help=help_text)
   add_modules(parser)
@@ -238,9 +239,9 @@ def print_commands(runs: Sequence[Run], console: Console) -> None:
   """A line each, ready for a shell. Those of a stage may run side by side; the next stage needs all of them."""
   in_stages, done = stages(runs), sum(run.is_done() for run in runs)
   console.say(f'# {len(runs)} run(s), {done} of them done')
-  for number, stage in enumerate(in_stages, 1):
+  for count, stage in enumerate(in_stages, 1):
     if len(in_stages) > 1:
-      console.say(f'# stage {number} of {len(in_stages)}')
+      console.say(f'# stage {count} of {len(in_stages)}')
     for run in stage:
       if not run.is_done():
         console.say(shlex.join(['python', '-m', 'rembert.main', *run.arguments]))

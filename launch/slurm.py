@@ -6,8 +6,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from launch.commands import Commands, add_verb, launcher_parser, matching, positive, run_launcher
+from launch.commands import Commands, add_verb, launcher_parser, matching, run_launcher
 from rembert.runtime.signals import EXIT_STOPPED
+from rembert.validation import Count, CountOrZero, number
 
 SCRIPTS = pathlib.Path('runs/launch')
 EXAMPLES = """
@@ -100,14 +101,16 @@ def launcher() -> argparse.ArgumentParser:
   """The command line."""
   parser, verbs = launcher_parser('launch.slurm', __doc__, EXAMPLES)
   submit = add_verb(verbs, 'submit', 'write the batch script, and send it to the queue', _submit, takes_command=True)
-  submit.add_argument('--nodes', type=positive, required=True)
-  submit.add_argument('--gpus', type=positive, required=True, help='of each node')
+  submit.add_argument('--nodes', type=number(Count), required=True)
+  submit.add_argument('--gpus', type=number(Count), required=True, help='of each node')
   submit.add_argument('--time', type=_TIME, help="limit, as in 24:00:00 (default: the partition's)")
   submit.add_argument('--partition', type=_PARTITION)
   submit.add_argument(
-    '--save_seconds', type=positive, default=120, help='warning before the limit; default %(default)s'
+    '--save_seconds', type=number(Count), default=120, help='warning before the limit; default %(default)s'
   )
-  submit.add_argument('--max_restarts', type=int, default=100, help='returns to the queue; default %(default)s')
+  submit.add_argument(
+    '--max_restarts', type=number(CountOrZero), default=100, help='returns to the queue; default %(default)s'
+  )
   submit.add_argument(
     '--setup', type=_LINE, default='', metavar='LINE', help='of shell, before the program: source venv/bin/activate'
   )

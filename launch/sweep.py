@@ -25,6 +25,7 @@ from rembert.errors import UsageError
 from rembert.files import write_whole
 from rembert.runtime.signals import EXIT_STOPPED
 from rembert.tracking.console import Console
+from rembert.validation import NotNegative, number
 from tasks.xtreme.config import RETRIEVAL
 
 FILE = 'sweep.json'
@@ -293,7 +294,7 @@ def parser() -> argparse.ArgumentParser:
   help_text = 'one pre-training each; default 0'
   models.add_argument('--pretrain_seeds', type=numbers, default=(0,), metavar='0,1', help=help_text)
   help_text = 'stop a pre-training whose mean loss is so much above its lowest; 0 for never; default %(default)s'
-  models.add_argument('--stop_diverged', type=float, default=1.0, metavar='NATS', help=help_text)
+  models.add_argument('--stop_diverged', type=number(NotNegative), default=1.0, metavar='NATS', help=help_text)
   finetuning = flags.add_argument_group('fine-tuning')
   add_benchmark(finetuning, is_required=False)
   finetuning.add_argument(

@@ -16,6 +16,7 @@ import rembert
 from launch import gcloud
 from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, matching, run_launcher
 from rembert.errors import UsageError
+from rembert.validation import Count, CountOrZero, number
 
 PROGRAM = 'launch.tpu_vm'
 EXAMPLES = """
@@ -211,11 +212,13 @@ def add_worker_verbs(verbs: argparse._SubParsersAction, program: str) -> None:
   show = lambda options: vm(options).logs(options.worker, options.lines, options.follow)
   logs = add_verb(verbs, 'logs', 'show what a worker prints', show)
   logs.add_argument('--worker', default='0', help='its number, or all; default %(default)s')
-  logs.add_argument('--lines', type=int, default=100, metavar='N', help='the last; default %(default)s')
+  logs.add_argument('--lines', type=number(Count), default=100, metavar='N', help='the last; default %(default)s')
   logs.add_argument('--follow', action='store_true', help='and what is added, until Ctrl-C; the run goes on')
   help_text = 'tell the run to save and stop (SIGTERM); `run` goes on from there'
   stop = add_verb(verbs, 'stop', help_text, lambda options: vm(options).stop(options.seconds))
-  stop.add_argument('--seconds', type=int, default=600, metavar='N', help='time for saving; default %(default)s')
+  stop.add_argument(
+    '--seconds', type=number(CountOrZero), default=600, metavar='N', help='time for saving; default %(default)s'
+  )
   copy = lambda options: vm(options).fetch(options.remote, options.local, options.worker)
   fetch = add_verb(verbs, 'fetch', 'copy a file or a folder from a worker', copy)
   fetch.add_argument('remote', metavar='REMOTE', help='from the home folder on: rembert-launch/code/runs/large')

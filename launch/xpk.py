@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 
 from launch import gcloud
-from launch.commands import Commands, add_verb, launcher_parser, positive, run_launcher
+from launch.commands import Commands, add_verb, launcher_parser, run_launcher
 from rembert.runtime.signals import EXIT_STOPPED
+from rembert.validation import Count, CountOrZero, number
 
 EXAMPLES = """
 examples
@@ -31,16 +32,18 @@ def main(argv: Sequence[str] | None = None) -> int:
   create.add_argument(
     '--type', type=gcloud.accelerator_type, required=True, help=f'accelerator type: {gcloud.TYPE_EXAMPLES}'
   )
-  create.add_argument('--slices', type=positive, default=1, help='of that type; default %(default)s')
+  create.add_argument('--slices', type=number(Count), default=1, help='of that type; default %(default)s')
   create.add_argument('--image', required=True, help='from launch/docker/tpu.Dockerfile, in a registry')
   create.add_argument('--zone', type=gcloud.zone, help="of the cluster (default: gcloud's own setting)")
   create.add_argument('--project', type=gcloud.project, help="id of the project (default: gcloud's own setting)")
   create.add_argument('--priority', choices=('very-low', 'low', 'medium', 'high', 'very-high'))
   create.add_argument('--spot', action='store_true', help='for clusters that make their nodes when they are asked for')
-  create.add_argument('--max_restarts', type=int, default=100, help='default %(default)s')
-  create.add_argument('--save_seconds', type=int, default=600, help='from SIGTERM to SIGKILL; default %(default)s')
+  create.add_argument('--max_restarts', type=number(CountOrZero), default=100, help='default %(default)s')
+  create.add_argument(
+    '--save_seconds', type=number(Count), default=600, help='from SIGTERM to SIGKILL; default %(default)s'
+  )
   help_text = 'how long the first machine waits for the last, added to the command of rembert.main; default %(default)s'
-  create.add_argument('--join_seconds', type=int, default=3600, help=help_text)
+  create.add_argument('--join_seconds', type=number(Count), default=3600, help=help_text)
   return run_launcher(parser, argv)
 
 

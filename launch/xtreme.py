@@ -20,6 +20,7 @@ from rembert.jobs import xtreme_results, xtreme_table
 from rembert.paper import TABLE_10
 from rembert.runtime.signals import EXIT_STOPPED
 from rembert.tracking.console import Console
+from rembert.validation import CountOrZero, number
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import RETRIEVAL
 from tasks.xtreme.files import XtremeFolder
@@ -168,7 +169,7 @@ def words(text: str) -> tuple[str, ...]:
 
 def numbers(text: str) -> tuple[int, ...]:
   """`0,1` as the value of an option."""
-  return tuple(int(number) for number in text.split(','))
+  return tuple(number(CountOrZero)(each) for each in text.split(','))
 
 
 def add_benchmark(parser: argparse._ActionsContainer, *, is_required: bool = True) -> None:

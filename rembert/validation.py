@@ -119,15 +119,16 @@ def broken_rule(value: Any, hint: Any) -> str:
   return '' if is_kept else rule + (', or None' if may_be_none else '')
 
 
-def number(kind: type[int] | type[float], limits: Range = _ANY) -> Callable[[str], Any]:
-  """A `type=` of argparse: numbers within a range."""
+def number(hint: Any) -> Callable[[str], Any]:
+  """A `type=` of argparse: numbers of a type with its range, such as `Count`."""
+  kind = _plain(hint)[0]
 
   def parse(text: str) -> Any:
     try:
       value = kind(text)
     except ValueError:
       value = text
-    if rule := broken_rule(value, Annotated[kind, limits]):
+    if rule := broken_rule(value, hint):
       raise argparse.ArgumentTypeError(f'must be {rule}, not {text!r}')
     return value
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import sentencepiece
@@ -29,6 +29,7 @@ from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
 from rembert.files import is_remote, why_unreachable, write_errors, write_whole
 from rembert.tracking.console import Console
+from rembert.validation import Count, NotNegative, Range, number
 from tasks.corpus.__main__ import add_sources, corpus_or_temporary
 
 if TYPE_CHECKING:
@@ -265,10 +266,17 @@ def main(argv: list[str] | None = None) -> int:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   add_sources(parser, default=SAMPLE)
-  parser.add_argument('--size', type=int, required=True, help=f'pieces, special ones included; {SMALLEST_SIZE} or more')
-  parser.add_argument('--alpha', type=float, default=0.5, help='smoothing of the languages (default 0.5)')
-  parser.add_argument('--coverage', type=float, default=0.9995, help='share of characters with own pieces')
-  parser.add_argument('--characters', type=int, default=50_000_000, help='how much text to train on')
+  parser.add_argument(
+    '--size', type=number(Count), required=True, help=f'pieces, special ones included; {SMALLEST_SIZE} or more'
+  )
+  parser.add_argument('--alpha', type=number(NotNegative), default=0.5, help='smoothing of the languages (default 0.5)')
+  parser.add_argument(
+    '--coverage',
+    type=number(Annotated[float, Range(above=0, most=1)]),
+    default=0.9995,
+    help='share of characters with own pieces',
+  )
+  parser.add_argument('--characters', type=number(Count), default=50_000_000, help='how much text to train on')
   parser.add_argument('--output', required=True, help='the file to write')
   options, _ = parse_flags(parser, argv)
   return run_command('tasks.vocabulary', lambda: _train(options))

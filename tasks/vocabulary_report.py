@@ -18,6 +18,7 @@ from rembert.data.config import SAMPLE
 from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.tracking.console import Console
+from rembert.validation import Count, NotNegative, number
 from tasks.corpus.__main__ import add_sources, corpus_or_temporary
 from tasks.vocabulary import load_vocabulary
 
@@ -167,10 +168,12 @@ def main(argv: Sequence[str]) -> int:
   add_sources(parser, default=SAMPLE)
   parser.add_argument(
     '--held_out',
-    type=float,
+    type=number(NotNegative),
     help='only documents that a run with this data.held_out never trains on (default: those to train on)',
   )
-  parser.add_argument('--characters', type=int, default=1_000_000, help='text of each language (default 1,000,000)')
+  parser.add_argument(
+    '--characters', type=number(Count), default=1_000_000, help='text of each language (default 1,000,000)'
+  )
   parser.add_argument('--output', help='also write it all as JSON')
   options, _ = parse_flags(parser, argv)
 

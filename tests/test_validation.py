@@ -1,6 +1,7 @@
 """Every number that can be configured has a range: what lies outside is refused by name, what lies inside is taken."""
 
 import argparse
+import importlib
 import math
 import re
 import subprocess
@@ -98,12 +99,12 @@ def test_rules_are_told_in_words(hint, rule):
 
 
 def test_a_flag_takes_numbers_of_its_range_alone():
-  parse = validation.number(int, Range(1))
+  parse = validation.number(Count)
   assert parse('7') == 7
   for text in ('0', '1.5', 'many', ''):
     with pytest.raises(argparse.ArgumentTypeError, match=re.escape(f'must be a whole number ≥ 1, not {text!r}')):
       parse(text)
-  assert validation.number(float, Range(0, below=1))('0.5') == 0.5
+  assert validation.number(FractionBelowOne)('0.5') == 0.5
   with pytest.raises(argparse.ArgumentTypeError, match='must be a finite number'):
     validation.number(float)('nan')
 
@@ -124,3 +125,39 @@ def test_a_run_is_not_begun_with_a_number_out_of_its_range(binding, tmp_path):
   assert binding.partition('=')[0] in done.stderr
   assert 'Traceback' not in done.stderr
   assert not workdir.exists()
+
+
+@pytest.mark.parametrize(
+  ('module', 'arguments', 'refused'),
+  [
+    (
+      'tasks.corpus.__main__',
+      '--dumps=sample --output=OUT',
+      'held_out=1 min_characters=0 shard_mb=0 group_mb=-1 workers=0',
+    ),
+    (
+      'tasks.token_store.__main__',
+      '--dumps=sample --vocabulary=V --output=OUT',
+      'sequence_length=x short_rows=2 held_out=nan',
+    ),
+    ('tasks.vocabulary', '--size=2000 --output=OUT', 'size=0 alpha=-1 coverage=0 characters=0'),
+    ('rembert.jobs.predict', 'fill_mask RUN [MASK]', 'top_k=0 step=-1'),
+    ('rembert.jobs.predict', 'embed RUN LINES OUT', 'layer=-1 batch_size=0'),
+    ('rembert.convert.__main__', 'to_hf RUN OUT', 'shard_gb=0 step=1.5'),
+    ('launch.local_cluster', '-- true', 'processes=0 devices=0'),
+    ('launch.supervise', '-- true', 'max_restarts=-1 max_wait=inf'),
+    ('benchmarks.run', '', 'rounds=4'),
+  ],
+)
+def test_a_flag_out_of_its_range_is_refused_and_nothing_is_written(
+  module, arguments, refused, tmp_path, monkeypatch, capsys
+):
+  monkeypatch.chdir(tmp_path)
+  main = importlib.import_module(module).main
+  for flag in refused.split():
+    first, _, rest = arguments.partition('--')
+    with pytest.raises(SystemExit) as caught:
+      main([*first.split(), f'--{flag}', *(f'--{rest}'.split() if rest else [])])
+    assert caught.value.code == 2
+    assert f'--{flag.partition("=")[0]}: must be a' in capsys.readouterr().err
+  assert not list(tmp_path.iterdir())

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from rembert.command_line import run_command
 from rembert.errors import UsageError
 from rembert.model.config import HEAD_NAMES
+from rembert.validation import Count, CountOrZero, Positive, number
 
 DESCRIPTION = """\
 Carry RemBERT in and out: a folder of Hugging Face or the original TensorFlow checkpoint becomes a workdir of this
@@ -60,21 +61,25 @@ def parser() -> argparse.ArgumentParser:
     direction.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
   for direction in (from_hf, from_tf):
     direction.add_argument(
-      '--num_hidden_layers', type=int, metavar='N', help='keep the bottom N layers and drop the others'
+      '--num_hidden_layers', type=number(Count), metavar='N', help='keep the bottom N layers and drop the others'
     )
-    direction.add_argument('--num_labels', type=int, metavar='N', help='of a classifier that the checkpoint lacks')
+    direction.add_argument(
+      '--num_labels', type=number(Count), metavar='N', help='of a classifier that the checkpoint lacks'
+    )
     direction.add_argument('--allow_missing', action='store_true', help='draw parameters that the checkpoint lacks')
     direction.add_argument('--allow_unexpected', action='store_true', help='leave out what the model has no place for')
     direction.add_argument(
-      '--input_vocab_size', type=int, metavar='N', help='cut or extend the word embedding to N pieces'
+      '--input_vocab_size', type=number(Count), metavar='N', help='cut or extend the word embedding to N pieces'
     )
     direction.add_argument(
-      '--output_vocab_size', type=int, metavar='N', help='cut or extend the output embedding and its bias'
+      '--output_vocab_size', type=number(Count), metavar='N', help='cut or extend the output embedding and its bias'
     )
-  to_hf.add_argument('--step', type=int, help='which checkpoint of the workdir (default: the newest)')
-  to_hf.add_argument('--shard_gb', type=float, default=5.0, metavar='GB', help='split larger weights (default 5)')
+  to_hf.add_argument('--step', type=number(CountOrZero), help='which checkpoint of the workdir (default: the newest)')
+  to_hf.add_argument(
+    '--shard_gb', type=number(Positive), default=5.0, metavar='GB', help='split larger weights (default 5)'
+  )
   from_tf.add_argument('--config', metavar='FILE', help="BERT's JSON, for what shapes do not tell")
-  from_tf.add_argument('--num_attention_heads', type=int, metavar='N', help='default: heads of 64')
+  from_tf.add_argument('--num_attention_heads', type=number(Count), metavar='N', help='default: heads of 64')
   from_tf.add_argument(
     '--hidden_act',
     choices=('gelu', 'gelu_tanh'),

@@ -19,6 +19,7 @@ from rembert.errors import UsageError
 from rembert.files import write_whole
 from rembert.model.config import DTYPES, Execution
 from rembert.tracking.console import Console
+from rembert.validation import Count, CountOrZero, number
 
 if TYPE_CHECKING:
   from rembert.inference.model import LoadedModel
@@ -115,12 +116,16 @@ def _parser() -> argparse.ArgumentParser:
   for command in (fill, embed):
     command.add_argument('model', metavar='MODEL', help='workdir, checkpoint, or folder of Hugging Face')
   fill.add_argument('text', nargs='*', metavar='TEXT', help='with [MASK] in it (default: lines of standard input)')
-  fill.add_argument('--top_k', type=int, default=5, metavar='K', help='candidates for each mask (default 5)')
+  fill.add_argument('--top_k', type=number(Count), default=5, metavar='K', help='candidates for each mask (default 5)')
   embed.add_argument('lines', metavar='LINES', help='a text file, one sentence a line; - is standard input')
   embed.add_argument('output', metavar='NPZ', help='the file to write: `embeddings` [lines, H], `layer`')
-  embed.add_argument('--layer', type=int, metavar='L', help='0 is the embeddings (default: the last)')
+  embed.add_argument('--layer', type=number(CountOrZero), metavar='L', help='0 is the embeddings (default: the last)')
   embed.add_argument(
-    '--batch_size', type=int, default=BATCH_SIZE, metavar='B', help='rows of 64 pieces at a time (default %(default)s)'
+    '--batch_size',
+    type=number(Count),
+    default=BATCH_SIZE,
+    metavar='B',
+    help='rows of 64 pieces at a time (default %(default)s)',
   )
   embed.add_argument(
     '--dtype',
@@ -131,23 +136,21 @@ def _parser() -> argparse.ArgumentParser:
   )
   for command in (fill, embed):
     command.add_argument('--vocabulary', metavar='FILE', help='sentencepiece.model (default: that beside the model)')
-    command.add_argument('--step', type=int, help='which checkpoint of a workdir (default: the newest)')
+    command.add_argument('--step', type=number(CountOrZero), help='which checkpoint of a workdir (default: the newest)')
     command.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
   return flags
 
 
 def _fill_mask(options: argparse.Namespace, console: Console) -> None:
   texts = options.text or [line.rstrip('\n') for line in sys.stdin if line.strip()]
-  if options.top_k < 1:
-    raise UsageError('there is nothing to show', where=f'--top_k={options.top_k}', fix='--top_k=5')
   from rembert.inference.model import load
 
   model = load(options.model, 'mlm', step=options.step)
   encoder = text_encoder(model, options.vocabulary)
   for text in texts:
-    for number, candidates in enumerate(fill_masks(model, encoder, text, options.top_k), 1):
-      rows = [(_filled(text, number, found.piece), found.piece, f'{found.probability:.2%}') for found in candidates]
-      console.table(text if number == 1 else f'mask {number}', ('text', 'piece', 'probability'), rows)
+    for mask, candidates in enumerate(fill_masks(model, encoder, text, options.top_k), 1):
+      rows = [(_filled(text, mask, found.piece), found.piece, f'{found.probability:.2%}') for found in candidates]
+      console.table(text if mask == 1 else f'mask {mask}', ('text', 'piece', 'probability'), rows)
 
 
 def _filled(text: str, number: int, piece: str) -> str:
@@ -160,8 +163,6 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
   lines = _read_lines(options.lines)
   if not lines:
     raise UsageError('no lines to embed', where=options.lines, fix='one sentence a line')
-  if options.batch_size < 1:
-    raise UsageError('a batch has rows', where=f'--batch_size={options.batch_size}', fix=f'--batch_size={BATCH_SIZE}')
   from rembert.inference.model import load
 
   model = load(options.model, step=options.step, execution=Execution(options.dtype))

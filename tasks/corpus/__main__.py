@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rembert.command_line import parse_flags, run_command
 from rembert.errors import UsageError
+from rembert.validation import Count, FractionBelowOne, NotNegative, Positive, number
 
 if TYPE_CHECKING:
   from rembert.tracking.console import Console
@@ -68,19 +69,26 @@ def add_sources(
 
 def add_making(flags: argparse.ArgumentParser) -> None:
   """How a corpus is made, None where a flag is not given; and how Apache Beam runs."""
-  flags.add_argument('--held_out', type=float, help='share of documents for validation (default 0.005)')
-  flags.add_argument('--min_characters', type=int, help='shorter documents are left out (default 100)')
+  flags.add_argument(
+    '--held_out', type=number(FractionBelowOne), help='share of documents for validation (default 0.005)'
+  )
+  flags.add_argument('--min_characters', type=number(Count), help='shorter documents are left out (default 100)')
   flags.add_argument(
     '--dedupe', choices=('paragraphs', 'documents', 'none'), help='what occurs once (default paragraphs, and documents)'
   )
-  flags.add_argument('--shard_mb', type=float, help='input per shard, MB (default 64)')
+  flags.add_argument('--shard_mb', type=number(Positive), help='input per shard, MB (default 64)')
   flags.add_argument(
-    '--group_mb', type=float, default=256, help='languages done together, MB of input; 0: all at once (default 256)'
+    '--group_mb',
+    type=number(NotNegative),
+    default=256,
+    help='languages done together, MB of input; 0: all at once (default 256)',
   )
   flags.add_argument(
     '--runner', default='DirectRunner', help='DirectRunner (default), DataflowRunner, FlinkRunner, DaskRunner, …'
   )
-  flags.add_argument('--workers', type=int, default=1, metavar='N', help='processes of the DirectRunner (default 1)')
+  flags.add_argument(
+    '--workers', type=number(Count), default=1, metavar='N', help='processes of the DirectRunner (default 1)'
+  )
   flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
 
 

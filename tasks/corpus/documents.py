@@ -9,9 +9,10 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated
 
 from rembert.data.token_store import SPLITS
-from rembert.errors import UsageError
+from rembert.validation import Count, FractionBelowOne, OneOf, check_fields
 from tasks.corpus.sources import Lost, Part, RawDocument, bytes_by_language
 from tasks.wikipedia.cleaning import clean_wikitext
 
@@ -30,18 +31,14 @@ class CorpusConfig:
     shard_bytes: bytes of input per shard.
   """
 
-  held_out: float = 0.005
-  min_characters: int = 100
-  dedupe: str = 'paragraphs'
-  shard_bytes: int = 64 << 20
+  held_out: FractionBelowOne = 0.005
+  min_characters: Count = 100
+  dedupe: Annotated[str, OneOf(('paragraphs', 'documents', 'none'))] = 'paragraphs'
+  shard_bytes: Count = 64 << 20
 
   def __post_init__(self):
+    check_fields(self, '')
     object.__setattr__(self, 'held_out', float(self.held_out))  # 0 and 0.0 are one recipe
-    if not 0 <= self.held_out < 1:
-      raise UsageError('held_out must be in [0, 1)', where=f'held_out = {self.held_out}', fix='0.005 is one in 200')
-    for name in ('min_characters', 'shard_bytes'):
-      if getattr(self, name) < 1:
-        raise UsageError(f'{name} must be at least 1', where=f'{name} = {getattr(self, name)}', fix='leave it out')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from rembert.data.packing import PackingConfig
 from rembert.data.token_store import SPLITS, VOCABULARY, TokenStore, altered_shards
 from rembert.errors import UsageError
 from rembert.tracking.console import Console, human_bytes
+from rembert.validation import Count, Fraction, number
 from tasks.corpus import __main__ as corpus_command
 from tasks.corpus.build import BeamRunner
 from tasks.corpus.format import LanguageStatistics, open_corpus
@@ -54,9 +55,13 @@ def parser() -> argparse.ArgumentParser:
     '--vocabulary', metavar='FILE', help='sentencepiece.model of RemBERT’s layout; a mixture has its own'
   )
   flags.add_argument('--output', required=True, metavar='STORE', help='folder of the store')
-  flags.add_argument('--sequence_length', type=int, default=512, metavar='S', help='tokens in a row (default 512)')
+  flags.add_argument(
+    '--sequence_length', type=number(Count), default=512, metavar='S', help='tokens in a row (default 512)'
+  )
   flags.add_argument('--one_document_a_row', action='store_true', help='do not fill rows up with the next documents')
-  flags.add_argument('--short_rows', type=float, default=0.0, help='share of rows that end early (BERT has 0.1)')
+  flags.add_argument(
+    '--short_rows', type=number(Fraction), default=0.0, help='share of rows that end early (BERT has 0.1)'
+  )
   corpus_command.add_making(flags)
   return flags
 
