@@ -208,7 +208,7 @@ def test_scaling_needs_no_model(analyze, tmp_path):
     ('spectra', ['analyze.text=a', 'analyze.store=b'], 'counted in one place'),
     ('fertility', [], 'fertility needs analyze.text'),
     ('scaling', ['analyze.points=missing.csv'], 'there is no such file'),
-    ('spectra', ['analyze.what=dance'], 'unknown analysis'),
+    ('spectra', ['analyze.what=dance'], 'what must be one of'),
     ('spectra', ['analyze.wht=spectra'], 'unknown name analyze.wht'),
   ],
 )
