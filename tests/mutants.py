@@ -1341,21 +1341,29 @@ MUTANTS = [
   # --- convert ------------------------------------------------------------------------------------------------------
   Mutant(
     'the key kernel and the value kernel are exchanged in both directions of a conversion',
-    'rembert/convert/names.py',
+    'rembert/convert/tensor_names.py',
     """'attention/self/key', 'HH', part=1),
   *_dense('attention/qkv', 'attention.self.value', 'attention/self/value', 'HH', part=2)""",
     """'attention/self/key', 'HH', part=2),
   *_dense('attention/qkv', 'attention.self.value', 'attention/self/value', 'HH', part=1)""",
     area='convert',
-    tests=('tests/convert/test_names.py', 'tests/convert/test_huggingface.py', 'tests/convert/test_tensorflow.py'),
+    tests=(
+      'tests/convert/test_tensor_names.py',
+      'tests/convert/test_huggingface.py',
+      'tests/convert/test_tensorflow.py',
+    ),
   ),
   Mutant(
     'square kernels are not transposed between this project and Hugging Face',
-    'rembert/convert/names.py',
+    'rembert/convert/tensor_names.py',
     "'hugging_face': row.is_kernel,",
     "'hugging_face': row.is_kernel and row.shape != 'HH',",
     area='convert',
-    tests=('tests/convert/test_names.py', 'tests/convert/test_huggingface.py', 'tests/convert/test_tensorflow.py'),
+    tests=(
+      'tests/convert/test_tensor_names.py',
+      'tests/convert/test_huggingface.py',
+      'tests/convert/test_tensorflow.py',
+    ),
   ),
   Mutant(
     'labels of a classifier are sorted as text, so that label 10 comes before label 2',

@@ -14,7 +14,7 @@ from etils import epath
 
 from rembert.checkpoint.load import SavedModel, config_gin, find_checkpoint, open_saved, save_model
 from rembert.convert import huggingface
-from rembert.convert.names import ENCODER_PREFIX, OURS, Slot, has_row_per_piece, own_slots, slots
+from rembert.convert.tensor_names import ENCODER_PREFIX, OURS, Slot, has_row_per_piece, own_slots, slots
 from rembert.convert.tensors import Renamed, Resized, Tensors, assemble, check
 from rembert.errors import UsageError
 from rembert.files import is_remote, write_errors, write_whole

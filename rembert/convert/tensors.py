@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rembert.convert.names import Slot
+from rembert.convert.tensor_names import Slot
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 

@@ -10,7 +10,7 @@ from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from rembert.convert.importing import Source, open_source
-from rembert.convert.names import Slot
+from rembert.convert.tensor_names import Slot
 from rembert.convert.tensors import check
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig

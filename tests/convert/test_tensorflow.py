@@ -8,7 +8,7 @@ import pytest
 from rembert.checkpoint.load import open_saved
 from rembert.convert.exporting import export
 from rembert.convert.importing import ImportOptions, read_hugging_face, read_tensorflow, save
-from rembert.convert.names import slots
+from rembert.convert.tensor_names import slots
 from rembert.errors import UsageError
 
 TABLE = 'cls/predictions/output_embedding'

@@ -16,7 +16,7 @@ from small_scale import Planned
 
 from rembert.checkpoint.load import open_saved, save_model
 from rembert.convert.exporting import export
-from rembert.convert.names import slots
+from rembert.convert.tensor_names import slots
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT = 600.0  # of a command; minutes where the machine has other work to do as well

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rembert.convert.names import OURS, own_slots, slots
+from rembert.convert.tensor_names import OURS, own_slots, slots
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import HEADS, parameter_shapes
 
