@@ -54,7 +54,7 @@ class HostConsensus:
       return wanted
     rows = np.tile(np.array([wanted & flag for flag in HostRequest], np.int32), (jax.local_device_count(), 1))
     before, self._pending = self._pending, self._max(jax.make_array_from_process_local_data(self._rows, rows))
-    return HostRequest.NOTHING if before is None else HostRequest(int(np.sum(before.addressable_data(0))))
+    return HostRequest.NOTHING if before is None else HostRequest(int(np.asarray(before.addressable_data(0)).sum()))
 
 
 class Hosts:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from small_corpora import sample_corpus
 
@@ -79,6 +79,8 @@ def test_what_is_decoded_is_what_was_written(lines, processor, theirs):
 def test_any_text_has_the_same_tokens(processor, vocabulary, text):
   ours = build_tokenizer(vocabulary.read_bytes()) if not hasattr(processor, 'built') else processor.built
   processor.built = ours
+  # A special token's name in a text is that token here, as in transformers; to the library it is text.
+  assume(not any(token.content in text for token in ours.get_added_tokens_decoder().values()))
   assert ours.encode(text, add_special_tokens=False).ids == processor.encode(text)
 
 

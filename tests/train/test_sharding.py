@@ -97,7 +97,6 @@ def test_a_mesh_that_does_not_fit_the_machine_is_a_usage_error(config, text):
   [
     (MeshConfig(fsdp=-1), 'data -1 · fsdp -1 · tensor 1'),
     (MeshConfig(fsdp=0), 'data -1 · fsdp 0 · tensor 1'),
-    (MeshConfig(data=8, tensor=-2), 'data 8 · fsdp 1 · tensor -2'),
   ],
 )
 def test_one_size_may_be_open_and_none_senseless(config, text):
