@@ -462,7 +462,7 @@ def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
     )
   udpos, folder = TASKS['udpos'], XtremeFolder(xtreme.data_dir, xtreme.labels_dir)
 
-  has_tests = lambda language: folder.has(*udpos.file(xtreme.split, language))
+  has_tests = lambda language: folder.has(udpos.file(xtreme.split, language))
   languages = xtreme.languages or tuple(filter(has_tests, udpos.languages))
   if not languages:
     raise UsageError(
