@@ -51,8 +51,9 @@ def test_training_is_that_of_the_smoke_run():
 
 @pytest.mark.slow
 def test_all_languages_are_opened_and_give_a_batch(tmp_path):
-  corpus = data_pipeline.make_many_languages(TINY, tmp_path)
+  setting = data_pipeline.BatchSetting(rows=4, length=64, batches=1)
+  corpus = data_pipeline.make_many_languages(setting, tmp_path)
   ours, theirs = (
-    prepare(TINY, corpus)() for prepare in (data_pipeline.prepare_opening, data_pipeline.prepare_seqio_mixture)
+    prepare(setting, corpus)() for prepare in (data_pipeline.prepare_opening, data_pipeline.prepare_seqio_mixture)
   )
   assert ours == theirs == {'languages': 110, 'rows of the batch': 4}
