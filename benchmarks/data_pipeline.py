@@ -330,7 +330,7 @@ def prepare_seqio_mixture(setting: BatchSetting, corpus: pathlib.Path) -> Run:
     rows = seqio.get_dataset(
       'wikipedia',
       {'targets': setting.length},
-      'train',
+      dataset_split='train',
       shuffle=False,
       feature_converter=PackedMlmFeatureConverter(vocab_size=setting.vocab_size, seed=0),
       trim_output_features=False,
