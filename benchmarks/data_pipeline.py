@@ -78,29 +78,38 @@ def make_store(setting: BatchSetting, scratch: pathlib.Path) -> pathlib.Path:
   return store
 
 
+def open_batches(data: Mapping[str, str], scratch: pathlib.Path, *, rows: int, length: int, vocab_size: int):
+  """The source of a run's batches, with what gin would set of `data` and the vocabulary in `scratch`."""
+  from etils import epath
+
+  from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
+  from rembert.jobs.pretrain_data import open_data
+  from rembert.tracking.console import Console
+
+  request = DataRequest(
+    data=DataConfig(**data),
+    vocabulary=VocabularyConfig(path=str(scratch / 'sentencepiece.model')),
+    batch_size=rows,
+    sequence_length=length,
+    vocab_size=vocab_size,
+    evaluation_rows=64,
+  )
+  workdir = epath.Path(scratch / '-'.join(data))
+  return open_data(request, workdir=workdir, console=Console(is_quiet=True)).batches
+
+
 def prepare_reading(setting: BatchSetting, store: pathlib.Path) -> Run:
   """The batches of pre-training."""
   import jax
-  from etils import epath
-
-  from rembert.data.config import DataConfig, DataRequest
-  from rembert.jobs.pretrain_data import open_store
-  from rembert.tracking.console import Console
 
   jax.config.update('jax_platforms', 'cpu')
-  request = DataRequest(
-    data=DataConfig(source='store', store=str(store)),
-    batch_size=setting.rows,
-    sequence_length=setting.length,
-    vocab_size=setting.vocab_size,
-    evaluation_rows=64,
-  )
-  opened = open_store(request, workdir=epath.Path(store.parent / 'workdir'), console=Console(is_quiet=True))
+  data = {'source': 'store', 'store': str(store)}
+  source = open_batches(data, store.parent, rows=setting.rows, length=setting.length, vocab_size=setting.vocab_size)
   first = 0
 
   def run() -> dict[str, float]:
     nonlocal first
-    batch, _ = last(itertools.islice(opened.batches.batches(first), setting.batches))
+    batch, _ = last(itertools.islice(source.batches(first), setting.batches))
     first += setting.batches
     return {'masked a row': float(batch['weights'].sum()) / setting.rows}
 
@@ -226,29 +235,17 @@ READING = Benchmark(
 def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scratch: pathlib.Path) -> Run:
   """Steps of pre-training on the batches of a run with such data."""
   import jax
-  from etils import epath
 
-  from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
   from rembert.data.prefetch import prefetch
-  from rembert.jobs.pretrain_data import open_data
-  from rembert.tracking.console import Console
   from rembert.train import sharding, state, step
 
   mesh = settings.start_jax(setting)
-  request = DataRequest(
-    data=DataConfig(**data),
-    vocabulary=VocabularyConfig(path=str(scratch / 'sentencepiece.model')),
-    batch_size=setting.rows,
-    sequence_length=setting.length,
-    vocab_size=setting.config.vocab_size,
-    evaluation_rows=64,
-  )
-  workdir = epath.Path(scratch / '-'.join(data))
-  opened = open_data(request, workdir=workdir, console=Console(is_quiet=True))
+  vocab_size = setting.config.vocab_size
+  source = open_batches(data, scratch, rows=setting.rows, length=setting.length, vocab_size=vocab_size)
   trainable = state.masked_lm(setting.config, setting.execution, settings.our_optimizer(train_step.LEARNING_RATE), mesh)
   with jax.set_mesh(mesh):
     train, trained = step.make_train_step(trainable), trainable.init(0)
-  batches = prefetch(opened.batches.batches(0, None), lambda item: sharding.to_device(item[0], mesh))
+  batches = prefetch(source.batches(0, None), lambda item: sharding.to_device(item[0], mesh))
 
   def run() -> dict[str, float]:
     nonlocal trained
@@ -281,12 +278,12 @@ PRETRAINING = Benchmark({'smoke': BatchSetting(32, 64, batches=PRETRAINING_STEPS
 
 def make_many_languages(setting: BatchSetting, scratch: pathlib.Path) -> pathlib.Path:
   """A corpus of RemBERT's languages, with `sentencepiece.model` beside it."""
-  from tasks.text_tasks import EDITIONS
+  from tasks.wikipedia.languages import LISTS
 
   corpus, folder, texts = scratch / 'corpus', scratch / 'texts', text_pipeline.sample_texts()
   text_pipeline.make_vocabulary(setting.vocab_size, scratch / 'sentencepiece.model')
   folder.mkdir(exist_ok=True)
-  for number, language in enumerate(EDITIONS['rembert']):
+  for number, language in enumerate(LISTS['rembert']):
     documents = (' '.join(texts[(number + i) % len(texts)].split()) for i in range(80))
     (folder / f'{language}.txt').write_text('\n\n'.join(documents))
   text_pipeline.call('tasks.corpus', f'--text={folder}', f'--output={corpus}')
@@ -295,25 +292,12 @@ def make_many_languages(setting: BatchSetting, scratch: pathlib.Path) -> pathlib
 
 def prepare_opening(setting: BatchSetting, corpus: pathlib.Path) -> Run:
   """As a streamed run does it."""
-  from etils import epath
-
-  from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
-  from rembert.jobs.pretrain_data import open_data
-  from rembert.tracking.console import Console
-
-  request = DataRequest(
-    data=DataConfig(corpus=str(corpus)),
-    vocabulary=VocabularyConfig(path=str(corpus.parent / 'sentencepiece.model')),
-    batch_size=setting.rows,
-    sequence_length=setting.length,
-    vocab_size=setting.vocab_size,
-    evaluation_rows=64,
-  )
+  data, vocab_size = {'corpus': str(corpus)}, setting.vocab_size
 
   def run() -> dict[str, float]:
-    opened = open_data(request, workdir=epath.Path(corpus.parent / 'workdir'), console=Console(is_quiet=True))
-    batch, _ = next(opened.batches.batches(0, None))
-    return {'languages': len(opened.batches.languages), 'rows of the batch': len(batch['input_ids'])}
+    source = open_batches(data, corpus.parent, rows=setting.rows, length=setting.length, vocab_size=vocab_size)
+    batch, _ = next(source.batches(0, None))
+    return {'languages': len(source.languages), 'rows of the batch': len(batch['input_ids'])}
 
   return run
 

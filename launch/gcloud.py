@@ -1,5 +1,6 @@
 """What launchers on Google Cloud share: names and labels of resources, where they are, which TPUs to ask for."""
 
+import abc
 import argparse
 import dataclasses
 import getpass
@@ -116,7 +117,7 @@ def place(options: argparse.Namespace) -> Place:
   return Place(options.zone, options.project, options.owner, getattr(options, 'internal_ip', False))
 
 
-class Resource:
+class Resource(abc.ABC):
   """What gcloud creates, describes and deletes under a name: a slice, or a request for one.
 
   Attributes:
@@ -151,13 +152,13 @@ class Resource:
     self._check_before_delete(description)
     self.commands.run(self._gcloud('delete', self.name, *self._place.flags, *self.DELETE_FLAGS))
 
+  @abc.abstractmethod
   def _assumed(self) -> dict:
     """What a dry run takes for the description."""
-    raise NotImplementedError
 
+  @abc.abstractmethod
   def _check_before_delete(self, description: dict) -> None:
     """UsageError if it must not be deleted."""
-    raise NotImplementedError
 
   def _gcloud(self, verb: str, *arguments: str) -> list[str]:
     return ['gcloud', 'compute', 'tpus', self.GROUP, verb, *arguments]
