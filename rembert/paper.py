@@ -10,8 +10,10 @@ follow from their rows.
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Annotated
 
 from rembert.errors import UsageError
+from rembert.validation import Count, OneOf, check_fields
 
 # In the order of print.
 ABLATION_TASKS = ('xnli', 'panx', 'pawsx', 'xquad', 'mlqa', 'tydiqa')  # Tables 2 to 6
@@ -336,22 +338,16 @@ class PaperFigures:
     counting: by which of `COUNTING_RULES` the paper counted.
   """
 
-  table: int | None = None
+  table: Count | None = None
   row: str = ''
   scale: str = 'full'
-  kept_layers: int | None = None
-  counting: str = 'everything'
+  kept_layers: Count | None = None
+  counting: Annotated[str, OneOf(tuple(COUNTING_RULES))] = 'everything'
 
   def __post_init__(self):
-    kept = self.kept_layers
-    if kept is not None and (isinstance(kept, bool) or not isinstance(kept, int) or kept < 1):
-      raise UsageError('kept_layers must be a whole number ≥ 1, or None', where=f'paper.kept_layers = {kept!r}')
-    if not isinstance(self.scale, str) or not self.scale:
+    check_fields(self, 'paper')
+    if not self.scale:
       raise UsageError('a scale has a name', where=f'paper.scale = {self.scale!r}', fix="'full', or that of your own")
-    if self.counting not in COUNTING_RULES:
-      raise UsageError(
-        f'unknown rule {self.counting!r}', where='paper.counting', fix=f'one of {", ".join(COUNTING_RULES)}'
-      )
     if self.table is not None:
       row(self.table, self.row)
 

@@ -1547,8 +1547,8 @@ MUTANTS = [
   Mutant(
     'a host that asks all hosts to stop makes them save instead, and the run goes on',
     'rembert/runtime/consensus.py',
-    'HostRequest(int(np.sum(before.addressable_data(0))))',
-    'HostRequest(int(np.dot([2, 0.5, 1], before.addressable_data(0))))',
+    'HostRequest(int(np.asarray(before.addressable_data(0)).sum()))',
+    'HostRequest(int(np.dot([2, 0.5, 1], np.asarray(before.addressable_data(0)))))',
     area='hosts',
     tests=('tests/runtime/test_consensus.py',),
   ),

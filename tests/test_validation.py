@@ -14,7 +14,7 @@ from rembert import configuration, validation
 from rembert.errors import UsageError
 from rembert.validation import Count, CountOrZero, Fraction, FractionBelowOne, OneOf, Positive, Range
 
-CLASSES = {name: cls for name, cls in configuration.CONFIGURABLES.items() if name != 'paper'}
+CLASSES = configuration.CONFIGURABLES
 
 
 def fields(*kinds):

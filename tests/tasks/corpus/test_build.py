@@ -2,12 +2,11 @@
 
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from killed_commands import assert_killed_command_resumes
 from made_up_dumps import LAKE, RIVER, TOWN, dump_of, files_of, page
 from prepared_datasets import prepare_dataset
 from small_corpora import corpus_of_dumps, sample_corpus
@@ -120,18 +119,7 @@ def test_two_processes_make_the_same_bytes(in_process, tmp_path):
 def test_a_run_killed_after_its_first_language_is_resumed_to_the_same_bytes(in_process, tmp_path):
   output = tmp_path / 'killed'
   command = [sys.executable, '-m', 'tasks.corpus', *COMMAND, f'--output={output}', '--group_mb=0.0001']
-  process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-  while not list(output.glob('statistics/*.json')):
-    assert process.poll() is None
-    time.sleep(0.01)
-  process.send_signal(signal.SIGKILL)
-  process.wait()
-  assert not (output / 'corpus.json').exists()
-  done = {path: path.stat().st_mtime_ns for path in output.glob('statistics/*.json')}
-  assert 0 < len(done) < 3
-  subprocess.run(command, cwd=ROOT, check=True, timeout=300, capture_output=True)
-  assert files_of(output) == files_of(in_process)
-  assert {path: path.stat().st_mtime_ns for path in done} == done
+  assert_killed_command_resumes(command, output, parts='statistics/*.json', marker='corpus.json', expected=in_process)
 
 
 def test_a_disk_that_fills_up_leaves_no_corpus_that_looks_complete(in_process, tmp_path, capsys, monkeypatch):

@@ -4,14 +4,13 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 import sentencepiece
+from killed_commands import assert_killed_command_resumes
 from made_up_dumps import RIVER, files_of
 from prepared_datasets import prepare_dataset
 
@@ -65,18 +64,9 @@ def test_two_processes_make_the_same_bytes(small_store, tmp_path):
 def test_a_run_killed_after_its_first_language_is_resumed_to_the_same_bytes(small_store, tmp_path):
   output = tmp_path / 'killed'
   command = [sys.executable, '-m', 'tasks.token_store', *small_store.command, f'--output={output}', '--group_mb=0.0001']
-  process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-  while not list(output.glob('*/language.json')):
-    assert process.poll() is None
-    time.sleep(0.01)
-  process.send_signal(signal.SIGKILL)
-  process.wait()
-  assert not (output / 'manifest.json').exists()
-  done = {path: path.stat().st_mtime_ns for path in output.glob('*/language.json')}
-  assert 0 < len(done) < 3
-  subprocess.run(command, cwd=ROOT, check=True, timeout=300, capture_output=True)
-  assert files_of(output) == files_of(small_store.folder)
-  assert {path: path.stat().st_mtime_ns for path in done} == done
+  assert_killed_command_resumes(
+    command, output, parts='*/language.json', marker='manifest.json', expected=small_store.folder
+  )
 
 
 # --- what is in it ----------------------------------------------------------------------------------------------------
