@@ -26,6 +26,8 @@ TARGETS = 'targets'
 _EXAMPLE = '_source_example'
 # In its place where an epoch ends.
 _END = -1
+# Documents that an iterator returns at a time: a call costs as much as packing a hundred tokens.
+_READ_TOGETHER = 8
 
 # Operations of tf.data by what they make of one example, in the order of their input and without regard to others.
 _ONE_FOR_ONE = frozenset({'_MapDataset', '_ParallelMapDataset', '_PrefetchDataset', '_OptionsDataset'})
@@ -136,8 +138,9 @@ class _Pipeline:
   """A split of a task, to be read from any example of its source on.
 
   Attributes:
-    documents: (number of the source's example, counted from `first`; ids), one for each document. If it skips at the
-      source, `_END` follows the last document, and then the documents from `first` again, without end.
+    documents: several documents at a time: numbers of the source's examples, counted from `first` [N], ids, padded
+      [N, L], and their lengths [N]. If it skips at the source, a document numbered `_END` follows the last one, and
+      then the documents from `first` again, without end.
     first: the example to begin at, as an iterator finds it when it begins an epoch.
     skips_at_source: whether `first` may be other than 0.
     at_end: iterators that have reached `_END`. To go on with one costs a tenth of making a new one.
@@ -222,14 +225,16 @@ class TaskDocuments:
     try:
       documents = pipeline.at_end.pop() if pipeline.at_end else iter(pipeline.documents)
       pipeline.first.assign(first)
-      for example, ids in documents:
-        example, ids = int(example), ids.numpy()
-        if example == _END:
-          pipeline.at_end.append(documents)
-          return
-        if ids.size and (ids.min() < self._special.first_piece or ids.max() >= self._vocab_size):
-          self._refuse_ids(name, ids)
-        yield first + example, ids
+      for examples, ids_NxL, lengths in documents:
+        numbered = zip(examples.numpy().tolist(), ids_NxL.numpy(), lengths.numpy().tolist(), strict=True)
+        for example, padded, length in numbered:
+          if example == _END:
+            pipeline.at_end.append(documents)
+            return
+          ids = padded[:length]
+          if length and (ids.min() < self._special.first_piece or ids.max() >= self._vocab_size):
+            self._refuse_ids(name, ids)
+          yield first + example, ids
     except read_error as error:
       raise UsageError(
         f'reading a document of SeqIO task {self._tasks[name].name!r} failed: {first_line(error)}',
@@ -271,12 +276,13 @@ class TaskDocuments:
     examples = tf.data.Dataset.from_tensors(0).flat_map(lambda _: source.skip(first))
     documents = self._numbered(task, examples)
     skips_at_source = documents is not None
-    if documents is not None:
-      end = tf.data.Dataset.from_tensors((tf.constant(_END, tf.int64), tf.zeros([0], tf.int32)))
-      documents = documents.concatenate(end).repeat()
-    else:
+    if documents is None:
       with seqio.map_seed_manager(self._seed):
         documents = self._targets(task, functools.reduce(self._apply(task), _preprocessors(task), examples)).enumerate()
+    documents = documents.map(lambda number, ids: (number, ids, tf.size(ids))).padded_batch(_READ_TOGETHER)
+    if skips_at_source:
+      end = (tf.constant([_END], tf.int64), tf.zeros([1, 0], tf.int32), tf.constant([0]))
+      documents = documents.concatenate(tf.data.Dataset.from_tensors(end)).repeat()
     options = tf.data.Options()
     options.deterministic = True
     options.autotune.enabled = False
