@@ -7,11 +7,13 @@ know nothing of gin: the table below gives each its name in a gin file.
 import contextlib
 import dataclasses
 import difflib
+import io
+import os
 import pathlib
 import re
 import tokenize
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import gin
 from etils import epath
@@ -22,7 +24,7 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
-from rembert.files import write_whole
+from rembert.files import read_text, write_whole
 from rembert.jobs.finetune_options import FinetuneOptions, JudgeConfig
 from rembert.model.config import Execution, RemBertConfig
 from rembert.paper import PaperFigures
@@ -34,7 +36,7 @@ from rembert.train.anomaly_detection import GuardsConfig
 from rembert.train.optimizer import OptimizerConfig
 from rembert.train.sharding import MeshConfig
 from rembert.train.trainer import TrainConfig
-from rembert.validation import check_fields
+from rembert.validation import OneOf, check_fields
 from tasks.xtreme.config import XtremeConfig
 
 
@@ -47,7 +49,7 @@ class RunConfig:
     workdir: where it writes; `--workdir` overrides it. None is `runs/NAME` for `gin/NAME.gin`.
   """
 
-  mode: str = 'pretrain'
+  mode: Annotated[str, OneOf(('pretrain', 'finetune', 'evaluate', 'analyze', 'compile'))] = 'pretrain'
   workdir: str | None = None
 
   def __post_init__(self):
@@ -80,8 +82,25 @@ CONFIGURABLES = {
 for _name, _class in CONFIGURABLES.items():
   gin.register(_name, module='rembert')(_class)
 
+_being_read: list[str] = []  # a gin file, what it includes, what that includes, …
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[io.StringIO]:
+  """A gin file as gin reads it: while it is open, what it includes is read."""
+  if os.path.realpath(path) in _being_read:
+    raise UsageError('a gin file includes itself, or one that includes it', where=path, fix='leave out the include')
+  text = io.StringIO(read_text(path, what='a gin file'))
+  text.name = path
+  _being_read.append(os.path.realpath(path))
+  try:
+    yield text
+  finally:
+    _being_read.pop()
+
+
 # gin would also look for files inside importable packages, and log an error for every folder where it finds none.
-del gin.config._FILE_READERS[1:]
+gin.config._FILE_READERS[:] = [(_opened, os.path.isfile)]
 
 Config = TypeVar('Config')
 
@@ -129,6 +148,8 @@ def search_paths(gin_files: Sequence[str] = ()) -> list[str]:
 def find_gin_file(name: str) -> str:
   """Path of a gin file given as typed; files that ship with the project are found from any folder."""
   candidates = [pathlib.Path(folder) / name for folder in search_paths()]
+  if os.path.islink(name) and not os.path.exists(name):
+    read_text(name, what='a gin file')  # says where the link leads
   for candidate in candidates:
     if candidate.is_file():
       return str(candidate)
@@ -163,8 +184,8 @@ def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
         where = f'--gin.{binding}'
         gin.parse_config(quoted_if_bare(binding), skip_unknown=False)
     _check_macros(gin_files, bindings)
-  except UsageError:
-    raise
+  except UsageError as error:  # without the lines that gin adds to an exception on its way
+    raise UsageError(error.what, where=error.where, fix=error.fix) from None
   except OSError as error:
     raise UsageError(f'a gin file cannot be read: {error}', where=where, fix='check the path of the include') from error
   except (SyntaxError, tokenize.TokenError, ValueError, AttributeError, TypeError) as error:

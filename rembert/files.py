@@ -1,12 +1,14 @@
 """Files wherever they are: local or in a bucket, reachable or not, and written so that no half of one is ever seen."""
 
 import contextlib
+import errno
 import functools
 import importlib.util
 import json
 import os
 import re
 import socket
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,15 @@ from rembert.errors import RunError, UsageError, first_line
 
 _GOOGLE_STORAGE = ('storage.googleapis.com', 443)
 _SECONDS = 10
+# First bytes of what is often given in the place of text.
+_NOT_UTF8 = {
+  b'\xff\xfe': ('UTF-16', 'iconv -f UTF-16 -t UTF-8 {0} > {0}.utf8'),
+  b'\xfe\xff': ('UTF-16', 'iconv -f UTF-16 -t UTF-8 {0} > {0}.utf8'),
+  b'\x1f\x8b': ('gzip', 'gunzip --keep {0}'),
+  b'BZh': ('bzip2', 'bunzip2 --keep {0}'),
+  b'\xfd7zXZ': ('xz', 'unxz --keep {0}'),
+}
+_BYTE_ORDER_MARK = b'\xef\xbb\xbf'
 
 
 def is_remote(path: epath.PathLike) -> bool:
@@ -94,6 +105,84 @@ def write_errors(what: str, where: epath.PathLike, *, fix: str = 'make room or m
     raise
   except Exception as error:
     raise RunError(f'{what} could not be written: {first_line(error)}', where=os.fspath(where), fix=fix) from error
+
+
+def check_folder(folder: epath.PathLike, what: str, *, fix: str) -> None:
+  """UsageError unless a folder can be made and written to. Locally that is tried, and nothing is left."""
+  why = why_unreachable if is_remote(folder) else _why_not_writable
+  reason = why(os.fspath(folder))
+  if reason:
+    raise UsageError(f'{what} cannot be written to: {reason}', where=os.fspath(folder), fix=fix)
+
+
+def check_output(path: epath.PathLike, flag: str, *, overwrite: bool | None = None) -> None:
+  """UsageError, before any work is done, unless a file can be written.
+
+  Args:
+    path: of the file; its folder is made when it is written.
+    flag: that names it, for the fix.
+    overwrite: whether `--overwrite` was given, without which a file that is there is kept; None if it may be replaced.
+  """
+  path = epath.Path(path)
+  if path.is_dir():
+    raise UsageError('a folder is where a file is to be written', where=str(path), fix=f'{flag}={path}/NAME')
+  check_folder(path.parent, 'the folder of the file', fix=f'another place: {flag}=FILE')
+  if overwrite is False and path.exists():
+    raise UsageError(
+      'the file is there already', where=str(path), fix=['--overwrite replaces it', f'or another name: {flag}=FILE']
+    )
+
+
+def _why_not_writable(folder: str) -> str:
+  """Why nothing can be made in a local folder that may not exist yet, or ''."""
+  existing = os.path.abspath(folder)
+  while not os.path.lexists(existing):
+    existing = os.path.dirname(existing)
+  try:
+    os.rmdir(tempfile.mkdtemp(prefix='.rembert-', dir=existing))
+  except OSError as error:
+    is_file = error.errno == errno.ENOTDIR
+    return f'{existing} is a file' if is_file else f'{error.strerror} ({existing})'
+  return ''
+
+
+def read_text(path: epath.PathLike, *, what: str = 'the file', fix: str = '') -> str:
+  """The text of a UTF-8 file, without the byte order mark that it may begin with.
+
+  Args:
+    path: of the file.
+    what: it is, for the error.
+    fix: of an error for which there is no other.
+
+  Raises:
+    UsageError: it is not there, a folder, a link in a circle, not to be read, compressed, or not UTF-8; with the line.
+  """
+  where = os.fspath(path)
+  try:
+    content = epath.Path(path).read_bytes()
+  except IsADirectoryError:
+    raise UsageError(f'{what} is a folder', where=where, fix=fix or 'name a file in it') from None
+  except PermissionError:
+    raise UsageError(f'{what} cannot be read: no permission', where=where, fix=f'chmod u+r {where}') from None
+  except FileNotFoundError:
+    is_link = os.path.islink(where)
+    reason = f'links to {os.readlink(where)}, which is not there' if is_link else 'is not there'
+    raise UsageError(f'{what} {reason}', where=where, fix=fix or 'correct the path') from None
+  except Exception as error:  # local, gs:// and s3:// have no exception in common
+    reason = getattr(error, 'strerror', None) or first_line(error)
+    raise UsageError(f'{what} cannot be read: {reason}', where=where, fix=fix or 'correct the path') from error
+  try:
+    return content.removeprefix(_BYTE_ORDER_MARK).decode()
+  except UnicodeDecodeError as error:
+    for begin, (kind, command) in _NOT_UTF8.items():
+      if content.startswith(begin):
+        raise UsageError(f'{what} is {kind}, not UTF-8', where=where, fix=command.format(where)) from None
+    line = content.count(b'\n', 0, error.start) + 1
+    raise UsageError(
+      f'{what} is not UTF-8: {error.reason}',
+      where=f'{where}:{line}',
+      fix=fix or f'if it is Latin-1: iconv -f LATIN1 -t UTF-8 {where} > {where}.utf8',
+    ) from None
 
 
 def parsed_json(text: str | bytes, path: os.PathLike | str, *, fix: str = 'fetch the file again') -> Any:

@@ -15,6 +15,8 @@ from rembert.errors import UsageError
 from rembert.runtime.signals import Stopped, StopSignal, exit_stopped, watch_maintenance
 
 MODES = ('pretrain', 'finetune', 'evaluate', 'analyze', 'compile')
+# What gin files of one kind say enough for: (the mode that they name, the mode asked for).
+_OTHER_MODES = (('pretrain', 'compile'), ('finetune', 'evaluate'))
 
 DESCRIPTION = """\
 Pre-train RemBERT, fine-tune it, judge it, look into it. A gin file says what to run; bindings on the command line
@@ -120,8 +122,13 @@ def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) 
   configuration.load(options.gin_file, bindings)
   settings = configuration.build(configuration.RunConfig)
   mode = options.mode or settings.mode
-  if mode not in MODES:
-    raise UsageError(f'unknown mode {mode!r}', where='run.mode', fix=f'one of {", ".join(MODES)}')
+  of_files = configuration.bound(configuration.RunConfig).get('mode', mode)
+  if mode != of_files and (of_files, mode) not in _OTHER_MODES:
+    raise UsageError(
+      f'the gin files are made to {of_files}, not to {mode}',
+      where=f'--mode={mode}, run.mode = {of_files!r}',
+      fix=['leave --mode out', f'or take a file of that kind: gin/{"pretrain" if mode == "compile" else mode}_….gin'],
+    )
   workdir = epath.Path(options.workdir or settings.workdir or f'runs/{run_name(options.gin_file)}')
   if mode in ('finetune', 'evaluate'):
     return run_xtreme(mode, workdir, stop, is_dry=options.dry_run)
@@ -129,10 +136,10 @@ def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) 
     from rembert.jobs import analyze
 
     config = analyze.configured()
-    return analyze.dry_run(config) if options.dry_run else analyze.run(config, workdir, stop)
+    return analyze.dry_run(config, workdir) if options.dry_run else analyze.run(config, workdir, stop)
   config = pretrain.configured()
   if options.dry_run:
-    return pretrain.dry_run(config)
+    return pretrain.dry_run(config, workdir)
   if mode == 'compile':
     if not options.topology:
       raise UsageError('compile for which devices?', where='--topology', fix='--topology=v5e:8x8, or cpu:8 to try it')
@@ -148,10 +155,11 @@ def run_xtreme(mode: str, workdir: 'os.PathLike', stop: StopSignal, *, is_dry: b
     from rembert.jobs import finetune
 
     config = finetune.configured()
-    return finetune.dry_run(config) if is_dry else finetune.run(config, workdir, stop)
+    return finetune.dry_run(config, workdir) if is_dry else finetune.run(config, workdir, stop)
   from rembert.jobs import evaluate
 
-  return evaluate.run(evaluate.configured(), workdir, stop)
+  config = evaluate.configured()
+  return evaluate.dry_run(config, workdir) if is_dry else evaluate.run(config, workdir, stop)
 
 
 def run_name(gin_files: Sequence[str]) -> str:

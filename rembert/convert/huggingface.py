@@ -69,13 +69,30 @@ def read_description(folder: pathlib.Path) -> Description:
   if content.get('is_decoder'):
     raise UsageError('the model is a decoder', where=f'{file}: is_decoder', fix='only encoders can be converted')
   activation = content.get('hidden_act', 'gelu')
-  if activation not in _ACTIVATIONS:
+  if not isinstance(activation, str) or activation not in _ACTIVATIONS:
     raise UsageError(f'unknown activation {activation!r}', where=str(file), fix=f'one of {", ".join(_ACTIVATIONS)}')
   fields = {name: content[name] for name in _SHARED_FIELDS if content.get(name) is not None}
-  config = RemBertConfig(**fields, hidden_act=_ACTIVATIONS[activation], always_project_embeddings=True)
+  try:
+    config = RemBertConfig(**fields, hidden_act=_ACTIVATIONS[activation], always_project_embeddings=True)
+  except UsageError as error:  # which speaks of gin, and this is a file
+    where = error.where.replace('RemBertConfig.', '')
+    raise UsageError(error.what, where=f'{file}: {where}', fix='fetch the file again, or correct it') from error
+  for name in ('pad_token_id', 'bos_token_id', 'eos_token_id'):
+    if name in fields and fields[name] >= config.vocab_size:
+      raise UsageError(
+        f'{name} must be below vocab_size, {config.vocab_size}',
+        where=f'{file}: {name} = {fields[name]}',
+        fix='fetch the file again, or correct it',
+      )
   heads = {architecture: head for head, architecture in _ARCHITECTURES.items()}
-  architecture = (content.get('architectures') or [None])[0]
+  architectures = content.get('architectures') or [None]
+  architecture = architectures[0] if isinstance(architectures, list) else None
+  architecture = architecture if isinstance(architecture, str) else None
   labels = content.get('id2label') or {}
+  if not (isinstance(labels, dict) and all(index.isdecimal() for index in labels)):
+    raise UsageError(
+      'id2label must map numbers to names', where=f'{file}: id2label', fix='"id2label": {"0": "no", "1": "yes"}'
+    )
   return Description(
     # Where I ≠ H there is one anyway: two ways to say the same would be two models to a checkpoint.
     config=dataclasses.replace(config, always_project_embeddings=config.input_embedding_size == config.hidden_size),

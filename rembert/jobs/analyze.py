@@ -53,20 +53,29 @@ def configured() -> AnalysisConfig:
   return AnalysisConfig(**{name: configuration.build(cls) for name, cls in get_type_hints(AnalysisConfig).items()})
 
 
-def dry_run(config: AnalysisConfig) -> int:
+def dry_run(config: AnalysisConfig, workdir: epath.Path) -> int:
   """Says what would be analysed; opens neither model nor files."""
+  check_model(config.analyze)
+  workdirs.check(workdir)
   set_to = {field: str(value) for field, value in configuration.bound(AnalyzeConfig).items()}
-  Console().facts(f'{config.analyze.what}', set_to)
+  console = Console()
+  console.facts(f'{config.analyze.what}', set_to)
+  console.say('Not looked at: the model and the files that are named.')
   return 0
+
+
+def check_model(analyze: AnalyzeConfig) -> None:
+  """Raises UsageError if a model is needed and none is named."""
+  if analyze.model is None and analyze.what not in WITHOUT_MODEL:
+    raise UsageError(
+      'which model?', where='analyze.model', fix='--gin.analyze.model=WORKDIR, or a folder of Hugging Face'
+    )
 
 
 def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal, console: Console | None = None) -> int:
   """Analyses, shows a table, and writes. A repeated command begins anew: no analysis takes long beside training."""
   analyze, console = config.analyze, console or Console()
-  if analyze.model is None and analyze.what not in WITHOUT_MODEL:
-    raise UsageError(
-      'which model?', where='analyze.model', fix='--gin.analyze.model=WORKDIR, or a folder of Hugging Face'
-    )
+  check_model(analyze)
   workdirs.prepare(workdir)
   with locked(workdir, console.say):
     configuration.save(workdir)

@@ -8,7 +8,7 @@ from etils import epath
 
 import rembert
 from rembert import configuration
-from rembert.convert.importing import open_source
+from rembert.convert.importing import Source, open_source
 from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 from rembert.inference.model import load
@@ -17,13 +17,14 @@ from rembert.jobs import workdir as workdirs
 from rembert.jobs.description import show_hosts, show_model
 from rembert.jobs.finetune_config import FinetuneConfig
 from rembert.jobs.finetune_tasks import (
+  FinetuneTasks,
   baseline_examples,
   check_vocabulary_of_tasks,
   open_folder,
   open_tasks,
   register,
 )
-from rembert.jobs.initial_parameters import open_initial
+from rembert.jobs.initial_parameters import InitialParameters, open_initial
 from rembert.jobs.judging import Judge, Report, judge_tasks
 from rembert.jobs.predict import text_encoder
 from rembert.jobs.training_run import begun, hold_workdir
@@ -41,13 +42,26 @@ def configured() -> FinetuneConfig:
   return finetune_config.configured(lambda train, evaluate: evaluate.model)
 
 
+def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
+  """Opens the model and the data as `run` does, and says what would be evaluated."""
+  path, console = _model_path(config), Console()
+  show_model(console, config.model)
+  workdirs.check(workdir)
+  if _is_retrieval(config):
+    open_folder(config)
+    console.say(f'{path} on {config.xtreme.task}')
+    return 0
+  _, tasks, _ = _open(config)
+  for group, missing in tasks.skipped.items():
+    names = ', '.join(each.name for each in tasks.evaluated if each.group == group)
+    console.say(f'{path} on {group}: {names}' + (f'; no data for {", ".join(missing)}' if missing else ''))
+  return 0
+
+
 def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Evaluates. Each language is written as soon as it is there; a repeated command resumes with the next."""
-  if config.evaluate.model is None:
-    raise UsageError(
-      'which model?', where='evaluate.model', fix='--gin.evaluate.model=WORKDIR, or a folder of Hugging Face'
-    )
-  if config.finetune.mixture is None and config.xtreme.task in retrieve.TASKS:
+  _model_path(config)
+  if _is_retrieval(config):
     return _retrieve(config, workdir, stop)
   with begun(config) as (hosts, console, stack):
     return _run(config, workdir, hosts, stack, console)
@@ -60,32 +74,14 @@ def _run(
   hold_workdir(workdir, hosts, console, stack)
 
   # --- model and data ----------------------------------------------------------
-  path = config.evaluate.model
-  source = open_source(path)
-  is_mixture = config.finetune.mixture is not None
-  tasks = open_tasks(config, is_trained=False) if is_mixture else None
-  for task in (tasks,) if tasks else map(get_task, config.xtreme.judged):
-    if (source.head, tuple(source.labels)) != (task.head, task.labels):
-      raise UsageError(
-        f'the model has {_in_words(source.head, source.labels)}, and {task.name} needs '
-        f'{_in_words(task.head, task.labels)}',
-        where=f'evaluate.model = {path}',
-        fix='name a model that was fine-tuned for the task: gin/finetune_*.gin',
-      )
-  tasks = tasks or open_tasks(config, is_trained=False)
-  vocabulary = config.vocabulary.path or source.vocabulary
-  if vocabulary is None:
-    raise UsageError('no vocabulary beside the model', where=str(path), fix='--gin.vocabulary.path=sentencepiece.model')
-  check_vocabulary_of_tasks(tasks, vocabulary)
-  register(config, vocabulary)
+  source, tasks, initial = _open(config)
   head, labels = source.head, len(source.labels) or None
-  initial = open_initial(path, 'all', config.model, head=head, num_labels=labels)
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
   build = lambda rngs: build_model(head, config.model, config.execution, num_labels=labels, rngs=rngs)
   trainable = state.trainable(build, config.execution, optax.identity(), mesh)
-  console.say(f'rembert {rembert.__version__} · evaluating {path}')
+  console.say(f'rembert {rembert.__version__} · evaluating {config.evaluate.model}')
   show_model(console, config.model)
   show_hosts(console, hosts)
   stack.enter_context(jax.set_mesh(mesh))
@@ -114,6 +110,42 @@ def _run(
   )
   console.facts('Done', {'results': f'{workdir}/results.json', 'predictions': f'{workdir}/predictions'})
   return 0
+
+
+def _model_path(config: FinetuneConfig) -> str:
+  if config.evaluate.model is None:
+    raise UsageError(
+      'which model?', where='evaluate.model', fix='--gin.evaluate.model=WORKDIR, or a folder of Hugging Face'
+    )
+  return config.evaluate.model
+
+
+def _is_retrieval(config: FinetuneConfig) -> bool:
+  return config.finetune.mixture is None and config.xtreme.task in retrieve.TASKS
+
+
+def _open(config: FinetuneConfig) -> tuple[Source, FinetuneTasks, InitialParameters]:
+  """The model, the tasks that it is evaluated on, and its parameters; UsageError if they do not go together."""
+  path = _model_path(config)
+  source = open_source(path)
+  is_mixture = config.finetune.mixture is not None
+  tasks = open_tasks(config, is_trained=False) if is_mixture else None
+  for task in (tasks,) if tasks else map(get_task, config.xtreme.judged):
+    if (source.head, tuple(source.labels)) != (task.head, task.labels):
+      raise UsageError(
+        f'the model has {_in_words(source.head, source.labels)}, and {task.name} needs '
+        f'{_in_words(task.head, task.labels)}',
+        where=f'evaluate.model = {path}',
+        fix='name a model that was fine-tuned for the task: gin/finetune_*.gin',
+      )
+  tasks = tasks or open_tasks(config, is_trained=False)
+  vocabulary = config.vocabulary.path or source.vocabulary
+  if vocabulary is None:
+    raise UsageError('no vocabulary beside the model', where=str(path), fix='--gin.vocabulary.path=sentencepiece.model')
+  check_vocabulary_of_tasks(tasks, vocabulary)
+  register(config, vocabulary)
+  initial = open_initial(path, 'all', config.model, head=source.head, num_labels=len(source.labels) or None)
+  return source, tasks, initial
 
 
 def _retrieve(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:

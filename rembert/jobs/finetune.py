@@ -52,10 +52,11 @@ def configured() -> FinetuneConfig:
   return finetune_config.configured(lambda train, evaluate: train.init_from)
 
 
-def dry_run(config: FinetuneConfig) -> int:
+def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
   """Prints the model, and reads what is learned and evaluated; touches no devices."""
   console = Console()
   show_model(console, config.model)
+  workdirs.check(workdir)
   tasks = open_tasks(config)
   if config.finetune.mixture is None:
     learned, most = len(baseline_examples(config, is_drawn=False)), config.finetune.max_examples

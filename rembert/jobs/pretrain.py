@@ -42,12 +42,17 @@ def configured() -> PretrainConfig:
   return PretrainConfig(**{field.name: configuration.build(field.type) for field in dataclasses.fields(PretrainConfig)})
 
 
-def dry_run(config: PretrainConfig) -> int:
-  """Prints model, counts and schedule; touches neither data nor devices."""
+def dry_run(config: PretrainConfig, workdir: epath.Path) -> int:
+  """Prints model, counts and schedule; looks at the parameters to begin with, and at neither data nor devices."""
   console = Console()
   show_model(console, config.model)
   show_parameters(console, config.model, config.paper)
   show_schedule(console, config)
+  workdirs.check(workdir)
+  if config.train.init_from is not None:
+    open_initial(config.train.init_from, config.train.init_from_parts, config.model)
+    console.say(f'the parameters of {config.train.init_from} fit')
+  console.say('Not looked at: data and devices (python -m rembert.doctor), memory (--mode=compile).')
   return 0
 
 

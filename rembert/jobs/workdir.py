@@ -8,7 +8,7 @@ from rembert.data.config import DataConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError, first_line
-from rembert.files import check_bucket_client
+from rembert.files import check_bucket_client, check_folder
 from rembert.jobs.description import PretrainConfig
 from rembert.model.config import RemBertConfig
 from rembert.train.optimizer import OptimizerConfig
@@ -24,6 +24,12 @@ _DEFAULTS = {
   **config_meta('packing', PackingConfig()),
   **config_meta('optimizer', OptimizerConfig()),
 }
+
+
+def check(workdir: epath.Path) -> None:
+  """Raises UsageError unless the workdir can be made and written to; nothing of it is left."""
+  check_bucket_client(workdir)
+  check_folder(workdir, 'the workdir', fix='choose another: --workdir=DIR')
 
 
 def prepare(workdir: epath.Path) -> None:

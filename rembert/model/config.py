@@ -5,11 +5,14 @@ import math
 from typing import Annotated
 
 from rembert.errors import UsageError
-from rembert.validation import Count, CountOrZero, FractionBelowOne, NotNegative, OneOf, Positive, check_fields
+from rembert.validation import Count, CountOrZero, FractionBelowOne, NotNegative, OneOf, Positive, Range, check_fields
 
 # What `rembert.model.heads.HEADS` has; here for command lines, which do not wait for JAX.
 HEAD_NAMES = ('mlm', 'classification', 'tagging', 'qa', 'multiple_choice')
 ACTIVATIONS = ('gelu', 'gelu_tanh')
+# Larger than of any model: what is beyond is a mistake, and would be found out about after minutes, or by no memory.
+Size = Annotated[int, Range(1, 1 << 24)]
+Few = Annotated[int, Range(1, 1 << 12)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,15 +47,15 @@ class RemBertConfig:
       units and split over the `tensor` axis. The extra rows are zero, get no gradient, and do not count as parameters.
   """
 
-  vocab_size: Count = 250_300
-  input_embedding_size: Count = 256
-  output_embedding_size: Count = 1664
-  hidden_size: Count = 1152
-  num_hidden_layers: CountOrZero = 32
-  num_attention_heads: Count = 18
-  intermediate_size: Count = 4608
-  max_position_embeddings: Count = 512
-  type_vocab_size: Count = 2
+  vocab_size: Size = 250_300
+  input_embedding_size: Size = 256
+  output_embedding_size: Size = 1664
+  hidden_size: Size = 1152
+  num_hidden_layers: Annotated[int, Range(0, 1 << 12)] = 32
+  num_attention_heads: Few = 18
+  intermediate_size: Size = 4608
+  max_position_embeddings: Size = 512
+  type_vocab_size: Few = 2
   hidden_act: Annotated[str, OneOf(ACTIVATIONS)] = 'gelu'
   hidden_dropout_prob: FractionBelowOne = 0.0
   attention_probs_dropout_prob: FractionBelowOne = 0.0
@@ -64,7 +67,7 @@ class RemBertConfig:
   pad_token_id: CountOrZero = 0
   bos_token_id: CountOrZero = 312
   eos_token_id: CountOrZero = 313
-  pad_vocab_to_multiple_of: Count = 128
+  pad_vocab_to_multiple_of: Size = 128
 
   def __post_init__(self):
     check_fields(self, 'RemBertConfig')

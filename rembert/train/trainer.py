@@ -68,6 +68,7 @@ class TrainConfig:
         where=f'train.keep_every = {self.keep_every}, train.checkpoint_every = {self.checkpoint_every}',
         fix=f'a multiple of it, --gin.train.keep_every={10 * self.checkpoint_every} for one',
       )
+    self.check_divides(1)
 
   def check_divides(self, batch_shards: int) -> None:
     """Raises UsageError unless every device gets equally many rows of every part of the batch."""
@@ -75,8 +76,12 @@ class TrainConfig:
     if self.batch_size % parts:
       up = math.ceil(self.batch_size / parts) * parts
       raise UsageError(
-        f'a batch of {self.batch_size} rows does not divide over {batch_shards} device group(s)'
-        + (f' × {self.accumulation_steps} accumulation steps' if self.accumulation_steps > 1 else ''),
+        f'a batch of {self.batch_size} rows does not divide over '
+        + ' × '.join(
+          f'{count} {unit}'
+          for count, unit in ((batch_shards, 'device group(s)'), (self.accumulation_steps, 'accumulation steps'))
+          if count > 1
+        ),
         where='train.batch_size, mesh.data × mesh.fsdp, train.accumulation_steps',
         fix=f'--gin.train.batch_size={up}',
       )
