@@ -5,23 +5,46 @@ import difflib
 import importlib
 import importlib.util
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 
-from rembert.errors import UsageError, first_line
+from rembert.errors import RunError, UsageError, first_line
 
 
-def run_command(program: str, command: Callable[[], None], *, show_traceback: bool = False) -> int:
-  """Runs a command and returns its exit code: 0, or that of a UsageError, which is told on standard error."""
+def run_command(program: str, command: Callable[[], int | None], *, show_traceback: bool = False) -> int:
+  """Runs a command and returns its exit code: its own or 0, or that of an error, which is told on standard error.
+
+  SIGTERM ends it as an exception does, so that no file is left half-written: exit code 143; Ctrl-C: 130.
+  """
+  is_main = threading.current_thread() is threading.main_thread()
+  before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)) if is_main else None
   try:
-    command()
-  except UsageError as error:
-    if show_traceback:
+    return command() or 0
+  except (UsageError, OSError) as error:
+    told = error if isinstance(error, UsageError) else of_storage(error)
+    if show_traceback or told is None:
       raise
-    print(f'{program}: {error}', file=sys.stderr)
-    return error.exit_code
-  return 0
+    sys.stdout.flush()
+    print(f'{program}: {told}', file=sys.stderr)
+    return told.exit_code
+  except KeyboardInterrupt:
+    return 128 + signal.SIGINT
+  finally:
+    if is_main:
+      signal.signal(signal.SIGTERM, before)
+
+
+def of_storage(error: OSError) -> RunError | None:
+  """An error of the operating system that names a file, as a user is told it; None for any other."""
+  if error.filename is None or not isinstance(error.filename, str | bytes | os.PathLike):
+    return None
+  from rembert.files import storage_fix
+
+  file = os.fsdecode(error.filename)
+  return RunError(f'{error.strerror or type(error).__name__}', where=file, fix=storage_fix(error, file))
 
 
 def parse_flags(flags: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -92,19 +92,39 @@ def write_whole(path: epath.PathLike, content: str | bytes) -> None:
     return
   path.parent.mkdir(parents=True, exist_ok=True)
   partial = path.parent / f'{path.name}.partial'
-  partial.write_bytes(content)
-  partial.replace(path)
+  try:
+    partial.write_bytes(content)
+    partial.replace(path)
+  except BaseException:  # a full disk, or a signal
+    with contextlib.suppress(Exception):
+      partial.unlink(missing_ok=True)
+    raise
 
 
 @contextlib.contextmanager
-def write_errors(what: str, where: epath.PathLike, *, fix: str = 'make room or mend the storage') -> Iterator[None]:
-  """Turns whatever goes wrong while `what` is written into one RunError: every storage has exceptions of its own."""
+def write_errors(what: str, where: epath.PathLike, *, fix: str = '') -> Iterator[None]:
+  """Turns whatever a storage raises while `what` is written into one RunError: each has exceptions of its own."""
   try:
     yield
-  except UsageError:
+  except (UsageError, ArithmeticError, AttributeError, LookupError, NameError, TypeError):  # no storage raises these
     raise
   except Exception as error:
-    raise RunError(f'{what} could not be written: {first_line(error)}', where=os.fspath(where), fix=fix) from error
+    raise RunError(
+      f'{what} could not be written: {first_line(error)}', where=os.fspath(where), fix=fix or storage_fix(error, where)
+    ) from error
+
+
+def storage_fix(error: BaseException, where: epath.PathLike) -> str:
+  """What to do about an error of a storage."""
+  if not isinstance(error, OSError):
+    return 'make room or mend the storage'
+  if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    return f'make room: df -h {os.fspath(where)}; then repeat the command'
+  if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    return f'write permission (ls -ld {os.fspath(where)}), or another place'
+  if error.errno in (errno.EISDIR, errno.ENOTDIR):
+    return 'another name'
+  return 'make room or mend the storage'
 
 
 def check_folder(folder: epath.PathLike, what: str, *, fix: str) -> None:

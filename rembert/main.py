@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from rembert.command_line import add_modules, import_modules
+from rembert.command_line import add_modules, import_modules, of_storage
 from rembert.errors import UsageError
 from rembert.runtime.signals import Stopped, StopSignal, exit_stopped, watch_maintenance
 
@@ -177,11 +177,12 @@ def main(argv: Sequence[str] | None = None) -> int:
   with StopSignal() as stop, watch_maintenance(stop):
     try:
       return run(options, bindings, stop)
-    except UsageError as error:
-      if options.traceback:
+    except (UsageError, OSError) as error:
+      told = error if isinstance(error, UsageError) else of_storage(error)
+      if options.traceback or told is None:
         raise
-      print(f'rembert: {error}', file=sys.stderr)
-      return error.exit_code
+      print(f'rembert: {told}', file=sys.stderr)
+      return told.exit_code
     except Stopped as stopped:
       # On the spot: an interpreter that takes everything down while a compiler is at work in another thread may crash.
       exit_stopped(str(stopped))

@@ -27,7 +27,7 @@ from rembert.data.config import SAMPLE
 from rembert.data.masking import SpecialIds
 from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
-from rembert.files import is_remote, why_unreachable, write_errors, write_whole
+from rembert.files import check_output, is_remote, why_unreachable, write_whole
 from rembert.tracking.console import Console
 from rembert.validation import Count, NotNegative, Range, number
 from tasks.corpus.__main__ import add_sources, corpus_or_temporary
@@ -278,6 +278,7 @@ def main(argv: list[str] | None = None) -> int:
   )
   parser.add_argument('--characters', type=number(Count), default=50_000_000, help='how much text to train on')
   parser.add_argument('--output', required=True, help='the file to write')
+  parser.add_argument('--overwrite', action='store_true', help='replace the file that is there')
   options, _ = parse_flags(parser, argv)
   return run_command('tasks.vocabulary', lambda: _train(options))
 
@@ -287,9 +288,7 @@ def _train(options: argparse.Namespace) -> None:
 
   console = Console()
   refuse_too_few(options.size)
-  with write_errors('the vocabulary', options.output):  # now, not after minutes of training
-    write_whole(f'{options.output}.writable', '')
-    epath.Path(f'{options.output}.writable').unlink()
+  check_output(options.output, '--output', overwrite=options.overwrite)  # now, not after minutes of training
   config = CorpusConfig(held_out=0, min_characters=1 if options.text else 100)
   with corpus_or_temporary(options, config, console) as corpus:
     sentences = {language: counts.sentences for language, counts in corpus.languages.items()}

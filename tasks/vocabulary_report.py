@@ -16,7 +16,7 @@ import numpy as np
 from rembert.command_line import parse_flags, run_command
 from rembert.data.config import SAMPLE
 from rembert.errors import UsageError
-from rembert.files import write_errors, write_whole
+from rembert.files import check_output, write_errors, write_whole
 from rembert.tracking.console import Console
 from rembert.validation import Count, NotNegative, number
 from tasks.corpus.__main__ import add_sources, corpus_or_temporary
@@ -183,6 +183,8 @@ def main(argv: Sequence[str]) -> int:
 def _report(options: argparse.Namespace) -> None:
   from tasks.corpus.documents import CorpusConfig
 
+  if options.output:
+    check_output(options.output, '--output')
   console = Console()
   processor = load_vocabulary(options.vocabulary)
   config = CorpusConfig(held_out=options.held_out or 0, min_characters=1 if options.text else 100)

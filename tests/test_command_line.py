@@ -1,5 +1,6 @@
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -25,6 +26,29 @@ def test_errors_of_ours_are_not_hidden_and_a_traceback_can_be_asked_for():
     run_command('program', lambda: fail(KeyError()))
   with pytest.raises(UsageError):
     run_command('program', lambda: fail(UsageError('no file')), show_traceback=True)
+
+
+def test_what_the_system_says_of_a_file_is_one_message(tmp_path, capsys):
+  assert run_command('program', lambda: open(tmp_path / 'absent').close()) == 1
+  assert capsys.readouterr().err.startswith(f'program: No such file or directory\n  where  {tmp_path}/absent\n')
+  with pytest.raises(OSError, match='of no file'):
+    run_command('program', lambda: fail(OSError('of no file')))
+
+
+def test_a_command_ends_at_signals_with_their_exit_codes():
+  assert run_command('program', lambda: fail(KeyboardInterrupt())) == 130
+  before = signal.getsignal(signal.SIGTERM)
+  left = []
+
+  def work():
+    try:
+      os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+      left.append('what was half-written is taken away')
+
+  with pytest.raises(SystemExit) as end:
+    run_command('program', work)
+  assert (end.value.code, len(left), signal.getsignal(signal.SIGTERM)) == (143, 1, before)
 
 
 # --- modules of users -------------------------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
 """Files in buckets and on disks: told apart, and never seen half."""
 
+import errno
+import gzip
 import os
+import pathlib
 import socket
 
 import pytest
 
 from rembert import files
 from rembert.errors import RunError, UsageError
-from rembert.files import is_remote, parsed_json, write_whole
+from rembert.files import check_folder, check_output, is_remote, parsed_json, read_text, storage_fix, write_whole
 
 
 @pytest.mark.parametrize(
@@ -62,8 +65,10 @@ def test_whatever_goes_wrong_in_writing_is_one_error_and_advice_is_left_as_it_is
   with pytest.raises(RunError, match='the picture could not be written: no space left') as caught:
     fail(OSError('no space left\non the device'))
   assert (caught.value.where, caught.value.fix, caught.value.exit_code) == ('runs/x.png', ['make room'], 1)
-  with pytest.raises(RunError, match='written: KeyError'):
-    fail(KeyError())
+  with pytest.raises(RunError, match='written: ValueError'):  # of TensorStore
+    fail(ValueError())
+  with pytest.raises(ZeroDivisionError):  # of ours: no storage divides
+    fail(ZeroDivisionError())
   with pytest.raises(UsageError, match='the folder exists'):
     fail(UsageError('the folder exists'))
 
@@ -95,3 +100,90 @@ def test_what_is_no_json_is_told_with_file_and_line(text, what, where):
 
 def test_json_is_read(tmp_path):
   assert parsed_json('{"a": [1, null]}', tmp_path / 'f.json') == {'a': [1, None]}
+
+
+# --- text from outside ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  ('content', 'what', 'line', 'fix'),
+  [
+    ('Wörter'.encode('utf-16'), 'is UTF-16, not UTF-8', '', 'iconv -f UTF-16 -t UTF-8'),
+    (gzip.compress('Wörter'.encode()), 'is gzip, not UTF-8', '', 'gunzip --keep'),
+    (b'BZh91AY&SY\xff', 'is bzip2', '', 'bunzip2'),
+    (b'\xfd7zXZ\x00', 'is xz', '', 'unxz'),
+    ('ein\nWörter'.encode('latin-1'), 'is not UTF-8: invalid', ':2', 'iconv -f LATIN1'),
+  ],
+)
+def test_text_that_is_not_utf8_is_told_with_what_it_is(tmp_path, content, what, line, fix):
+  file = tmp_path / 'text'
+  file.write_bytes(content)
+  with pytest.raises(UsageError, match=what) as error:
+    read_text(file)
+  assert error.value.where == f'{file}{line}'
+  assert fix in error.value.fix[0]
+
+
+def test_text_that_cannot_be_opened_is_told_with_the_reason(tmp_path):
+  (tmp_path / 'dangling').symlink_to(tmp_path / 'nowhere')
+  (tmp_path / 'circle').symlink_to(tmp_path / 'circle')
+  for name, what in {
+    'absent': 'is not there',
+    '.': 'is a folder',
+    'dangling': 'links to .*nowhere, which is not there',
+    'circle': 'Too many levels of symbolic links',
+  }.items():
+    with pytest.raises(UsageError, match=f'a list {what}|a list cannot be read: {what}') as error:
+      read_text(tmp_path / name, what='a list')
+    assert error.value.where == str(tmp_path / name)
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+  (tmp_path / 'text').write_bytes(b'\xef\xbb\xbfW\xc3\xb6rter')
+  assert read_text(tmp_path / 'text') == 'Wörter'
+
+
+# --- places to write to -----------------------------------------------------------------------------------------------
+
+
+def test_a_place_to_write_to_is_tried_before_work_begins_and_nothing_is_left(tmp_path):
+  check_folder(tmp_path / 'new' / 'folder', 'the run', fix='--workdir=DIR')
+  check_output(tmp_path / 'new' / 'file', '--output')
+  assert not list(tmp_path.iterdir())
+  (tmp_path / 'file').write_text('')
+  for folder in (tmp_path / 'file', tmp_path / 'file' / 'below', pathlib.Path('/proc/run')):
+    with pytest.raises(UsageError, match='the run cannot be written to') as error:
+      check_folder(folder, 'the run', fix='--workdir=DIR')
+    assert (error.value.where, error.value.fix) == (str(folder), ['--workdir=DIR'])
+  with pytest.raises(UsageError, match='a folder is where a file is to be written') as error:
+    check_output(tmp_path, '--output')
+  assert error.value.fix == [f'--output={tmp_path}/NAME']
+
+
+def test_a_file_of_somebody_else_is_replaced_on_request_alone(tmp_path):
+  file = tmp_path / 'file'
+  file.write_text('of somebody else')
+  check_output(file, '--output')
+  check_output(file, '--output', overwrite=True)
+  with pytest.raises(UsageError, match='the file is there already') as error:
+    check_output(file, '--output', overwrite=False)
+  assert '--overwrite' in error.value.fix[0]
+
+
+def test_no_part_of_a_file_is_left_when_writing_is_broken_off(tmp_path, monkeypatch):
+  def stop(self, content):
+    with open(self, 'wb') as file:
+      file.write(content[:2])
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(type(files.epath.Path(tmp_path)), 'write_bytes', stop)
+  with pytest.raises(KeyboardInterrupt):
+    write_whole(tmp_path / 'file', 'content')
+  assert not list(tmp_path.iterdir())
+
+
+def test_the_fix_is_one_for_what_a_storage_says():
+  assert 'df -h /data' in storage_fix(OSError(errno.ENOSPC, 'no space'), '/data')
+  assert 'ls -ld /data' in storage_fix(PermissionError(errno.EACCES, 'denied'), '/data')
+  assert storage_fix(IsADirectoryError(errno.EISDIR, 'a folder'), '/data') == 'another name'
+  assert storage_fix(ValueError('of TensorStore'), '/data') == 'make room or mend the storage'

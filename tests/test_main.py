@@ -91,6 +91,36 @@ def test_a_wrong_configuration_exits_with_2_and_without_a_traceback(capsys):
   assert 'did you mean train.steps?' in error
 
 
+@pytest.mark.parametrize(
+  ('gin_file', 'arguments', 'what', 'fix'),
+  [
+    ('finetune_panx', ['--mode=pretrain'], 'the gin files are made to finetune, not to pretrain', 'leave --mode out'),
+    ('finetune_panx', ['--mode=compile', '--topology=cpu:8'], 'made to finetune', 'gin/pretrain_….gin'),
+    (
+      'pretrain_smoke',
+      ['--gin.train.batch_size=30', '--gin.train.accumulation_steps=4'],
+      'a batch of 30 rows does not divide over 4 accumulation steps',
+      '--gin.train.batch_size=32',
+    ),
+    ('pretrain_smoke', ['--gin.train.init_from=runs/absent'], 'nothing to load', 'name a workdir'),
+    ('pretrain_smoke', ['--workdir=/proc/run'], 'the workdir cannot be written to', '--workdir=DIR'),
+    ('finetune_panx', ['--mode=evaluate'], 'which model?', '--gin.evaluate.model=WORKDIR'),
+    ('evaluate_tatoeba', ['--gin.evaluate.model=runs/absent'], 'nothing to load', 'name a workdir'),
+    ('analyze_spectra', [], 'which model?', '--gin.analyze.model=WORKDIR'),
+  ],
+)
+def test_a_dry_run_refuses_what_the_run_would(gin_file, arguments, what, fix, capsys):
+  assert main.main([f'--gin_file=gin/{gin_file}.gin', *arguments, '--dry_run']) == 2
+  error = capsys.readouterr().err
+  assert what in error
+  assert fix in error
+
+
+def test_a_dry_run_says_what_it_did_not_look_at(capsys):
+  assert main.main(['--gin_file=gin/pretrain_smoke.gin', '--dry_run']) == 0
+  assert 'Not looked at: data and devices' in capsys.readouterr().out
+
+
 def test_a_package_alone_is_light():
   result = run('-c', 'import sys, rembert; assert not {"jax", "tensorflow", "numpy"} & set(sys.modules)')
   assert result.returncode == 0, result.stderr

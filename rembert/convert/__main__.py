@@ -95,6 +95,7 @@ def from_foreign(options: argparse.Namespace) -> None:
 
   from rembert.checkpoint.load import find_checkpoint
   from rembert.convert import importing
+  from rembert.files import check_folder
   from rembert.tracking.console import Console
   from tasks.vocabulary import check_vocabulary
 
@@ -102,6 +103,7 @@ def from_foreign(options: argparse.Namespace) -> None:
   destination = epath.Path(options.destination)
   if find_checkpoint(destination):
     raise UsageError('the destination holds checkpoints', where=str(destination), fix='name a new folder')
+  check_folder(destination, 'the destination', fix='name another folder')
   import_options = importing.ImportOptions(
     head=_head(options),
     num_hidden_layers=options.num_hidden_layers,

@@ -87,7 +87,6 @@ def read_description(folder: pathlib.Path) -> Description:
   heads = {architecture: head for head, architecture in _ARCHITECTURES.items()}
   architectures = content.get('architectures') or [None]
   architecture = architectures[0] if isinstance(architectures, list) else None
-  architecture = architecture if isinstance(architecture, str) else None
   labels = content.get('id2label') or {}
   if not (isinstance(labels, dict) and all(index.isdecimal() for index in labels)):
     raise UsageError(
@@ -96,7 +95,7 @@ def read_description(folder: pathlib.Path) -> Description:
   return Description(
     # Where I ≠ H there is one anyway: two ways to say the same would be two models to a checkpoint.
     config=dataclasses.replace(config, always_project_embeddings=config.input_embedding_size == config.hidden_size),
-    head=heads.get(architecture),
+    head=heads.get(architecture) if isinstance(architecture, str) else None,
     labels=tuple(str(labels[index]) for index in sorted(labels, key=int)),
   )
 

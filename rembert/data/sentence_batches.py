@@ -90,10 +90,19 @@ def packed_sentences(
     batch_size: rows of 64 positions in a batch; of longer rows fewer.
 
   Raises:
-    UsageError: a sentence is too long.
+    UsageError: a sentence is too long, empty, or no sequence.
   """
-  if any(len(ids) > longest for ids in sentences):
-    raise UsageError('a row is longer than the model has positions', where='packed_sentences', fix='cut it')
+  try:
+    lengths = [len(ids) for ids in sentences]
+  except TypeError:
+    raise UsageError('sentences must be sequences of ids', where='sentences', fix='[[312, 5, 313]]') from None
+  if lengths and not 0 < min(lengths) <= max(lengths) <= longest:
+    number = next(number for number, length in enumerate(lengths) if not 0 < length <= longest)
+    raise UsageError(
+      f'sentence {number} has {lengths[number]} ids, and the model takes 1 to {longest}',
+      where='sentences',
+      fix='leave out what is empty, and cut what is longer',
+    )
   rows_a_batch = lambda row_length: max(1, batch_size * min(SHORTEST_ROW, longest) // row_length)
   for row_length, rows in _rows(sentences, longest, rows_a_batch).items():
     for start in range(0, len(rows), rows_a_batch(row_length)):

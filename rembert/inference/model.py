@@ -2,7 +2,8 @@
 
 import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from rembert.convert.importing import ImportedModel, ImportOptions, read_hugging
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import ModelOutput, RemBertEncoder
-from rembert.model.heads import build_model, check_head, sentence_embeddings
+from rembert.model.heads import build_model, check_head, chosen_layer, sentence_embeddings
 
 
 class LoadedModel:
@@ -67,19 +68,58 @@ class LoadedModel:
       A `ModelOutput`; the logits of `mlm` are [B, S, V].
 
     Raises:
-      UsageError: ids outside the vocabulary, or more positions than the model has.
+      UsageError: inputs of other shapes, not of whole numbers, empty or outside what the model has.
     """
-    ids, *others = (None if x is None else np.asarray(x, np.int32) for x in (input_ids, token_type_ids, attention_mask))
-    self.check_ids(ids)
-    return self._run(self._parameters, ids, *others, output_hidden_states)
+    given = {'input_ids': input_ids, 'token_type_ids': token_type_ids, 'attention_mask': attention_mask}
+    return self._run(self._parameters, *self._checked(given), output_hidden_states)
 
   def embed(
     self, input_ids: np.ndarray | Sequence, attention_mask: np.ndarray | Sequence, *, layer: int | None = None
   ) -> jax.Array:
-    """Sentence embeddings [B, H]; see `rembert.model.heads.sentence_embeddings`."""
-    ids, mask = (np.asarray(x, np.int32) for x in (input_ids, attention_mask))
-    self.check_ids(ids)
-    return self._embed(self._parameters, ids, mask, layer)
+    """Sentence embeddings, float32 [B, H]; see `rembert.model.heads.sentence_embeddings`.
+
+    Args:
+      input_ids: int ids [B, S].
+      attention_mask: 1 for tokens, 0 for padding, [B, S].
+      layer: 0 is the projected embeddings, L the last layer; None is the last.
+
+    Raises:
+      UsageError: as for a call, or no such layer.
+    """
+    inputs = self._checked({'input_ids': input_ids, 'attention_mask': attention_mask}, rank=2)
+    chosen_layer(self.config, layer)
+    return self._embed(self._parameters, *inputs, layer)
+
+  def _checked(self, given: Mapping[str, Any], rank: int | None = None) -> list[np.ndarray | None]:
+    """The inputs as int32 arrays of one shape, `input_ids` first; UsageError for anything else."""
+    rank = rank or (3 if self.head == 'multiple_choice' else 2)
+    axes = ('[B, S]', '[B, C, S]')[rank - 2]
+    limits = {'token_type_ids': self.config.type_vocab_size, 'attention_mask': 2}
+    shape: tuple[int, ...] | None = None
+    arrays: list[np.ndarray | None] = []
+    for name, value in given.items():
+      if value is None and name != 'input_ids':
+        arrays.append(None)
+        continue
+      try:
+        array = np.asarray(value)
+      except ValueError:
+        raise _bad_input('rows of different lengths', name, f'pad them to one length: {axes}') from None
+      shape = shape or array.shape
+      if array.ndim != rank or not array.size:
+        raise _bad_input(f'{name} of shape {list(array.shape)}', name, f'give {axes}, with at least one token')
+      if array.shape != shape:
+        raise _bad_input(
+          f'{name} of shape {list(array.shape)} beside input_ids of {list(shape)}', name, f'the same shape: {axes}'
+        )
+      if array.dtype.kind not in 'iub':
+        raise _bad_input(f'{name} of {array.dtype}', name, 'whole numbers: .astype(numpy.int32)')
+      if (limit := limits.get(name)) and not 0 <= array.min() <= array.max() < limit:
+        raise _bad_input(f'{name} from {array.min()} to {array.max()}', name, f'numbers from 0 to {limit - 1}')
+      if name == 'input_ids':
+        self.check_ids(array)
+      arrays.append(array.astype(np.int32))
+    return arrays
 
   def check_ids(self, ids: np.ndarray) -> None:
     """UsageError for ids [..., S] that are outside the vocabulary, or at more positions than the model has."""
@@ -116,6 +156,10 @@ class LoadedModel:
       )
 
     return jax.jit(embed, static_argnums=3)
+
+
+def _bad_input(what: str, name: str, fix: str) -> UsageError:
+  return UsageError(what, where=name, fix=fix)
 
 
 def load(

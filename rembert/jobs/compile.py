@@ -19,7 +19,7 @@ from rembert.aot.flops import traced_flops
 from rembert.aot.hlo import Collective, Program
 from rembert.aot.roofline import ASSUMPTIONS, crosses_slices, roofline
 from rembert.errors import RunError, first_line
-from rembert.files import write_whole
+from rembert.files import check_output, write_whole
 from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
 from rembert.runtime import xla
 from rembert.runtime.hardware import chip_of
@@ -73,6 +73,8 @@ def run(
   console = Console()
   # --- devices ---------------------------------------------------------------
   wanted = topology.parse(name)
+  file = epath.Path(output) if output else workdir / 'compile' / f'{re.sub(r"[^0-9a-z]+", "_", name)}.json'
+  check_output(file, '--output')
   flags = xla.set_flags(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
   mesh = sharding.make_mesh(config.mesh, list(topology.devices(wanted)))
   if flags:
@@ -87,7 +89,6 @@ def run(
     report['most_rows_per_part'] = _most_rows(config, mesh, wanted, rows, report['fits'], console)
 
   # --- report ----------------------------------------------------------------
-  file = epath.Path(output) if output else workdir / 'compile' / f'{re.sub(r"[^0-9a-z]+", "_", name)}.json'
   write_whole(file, json.dumps(report, indent=2) + '\n')
   console.say(f'report: {file}')
   if text:

@@ -6,8 +6,8 @@ python -m rembert.jobs.predict embed exported/ sentences.txt embeddings.npz
 
 import argparse
 import io
-import pathlib
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 from rembert.command_line import run_command
 from rembert.data.sentence_batches import BATCH_SIZE, MASK, TextEncoder, cut
 from rembert.errors import UsageError
-from rembert.files import write_whole
+from rembert.files import check_output, read_text, write_whole
 from rembert.model.config import DTYPES, Execution
 from rembert.tracking.console import Console
 from rembert.validation import Count, CountOrZero, number
@@ -45,14 +45,23 @@ class Filled(NamedTuple):
   probability: float
 
 
-def text_encoder(model: 'LoadedModel', vocabulary: str | None = None) -> TextEncoder:
-  """The vocabulary of a model; UsageError if it is nowhere, or another model's."""
-  from tasks.vocabulary import check_vocabulary
+def text_encoder(
+  model: 'LoadedModel',
+  vocabulary: str | None = None,
+  say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+) -> TextEncoder:
+  """The vocabulary of a model; UsageError if it is nowhere, or another model's.
+
+  Fewer tokens than the model has embeddings are said: that may be how it was made, or another vocabulary.
+  """
+  from tasks.vocabulary import check_vocabulary, load_vocabulary
 
   file = vocabulary or model.vocabulary
   if file is None:
     raise UsageError('no sentencepiece.model beside the model', where='--vocabulary', fix='--vocabulary=FILE')
   check_vocabulary(file, model.config.vocab_size)
+  if (pieces := load_vocabulary(file).get_piece_size()) < model.config.vocab_size:
+    say(f'{file} has {pieces:,} tokens, and the model {model.config.vocab_size:,}')
   return TextEncoder(file)
 
 
@@ -87,14 +96,17 @@ def embed_lines(
   batch_size: int = BATCH_SIZE,
   on_progress: Callable[[float, str], None] = lambda fraction, note: None,
 ) -> np.ndarray:
-  """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut.
+  """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut, with a warning.
 
   See `rembert.inference.embed.sentence_vectors`.
   """
   from rembert.inference.embed import sentence_vectors
 
   longest = model.config.max_position_embeddings
-  sentences = [cut(encoder.encode(line), longest) for line in lines]
+  encoded = [encoder.encode(line) for line in lines]
+  if too_long := sum(len(ids) > longest for ids in encoded):
+    warnings.warn(f'{too_long:,} of {len(lines):,} lines have more than {longest} tokens and are cut', stacklevel=2)
+  sentences = [cut(ids, longest) for ids in encoded]
   return sentence_vectors(model, sentences, layer=layer, batch_size=batch_size, on_progress=on_progress)
 
 
@@ -160,6 +172,7 @@ def _filled(text: str, number: int, piece: str) -> str:
 
 
 def _embed(options: argparse.Namespace, console: Console) -> None:
+  check_output(options.output, 'NPZ')
   lines = _read_lines(options.lines)
   if not lines:
     raise UsageError('no lines to embed', where=options.lines, fix='one sentence a line')
@@ -168,8 +181,11 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
   model = load(options.model, step=options.step, execution=Execution(options.dtype))
   encoder = text_encoder(model, options.vocabulary)
   layer = model.config.num_hidden_layers if options.layer is None else options.layer
-  with console.task('embedding') as progress:
+  with console.task('embedding') as progress, warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter('always')
     vectors = embed_lines(model, encoder, lines, layer=layer, batch_size=options.batch_size, on_progress=progress)
+  for warning in said:
+    console.say(str(warning.message))
   content = io.BytesIO()
   np.savez(content, embeddings=vectors, layer=layer)
   write_whole(options.output, content.getvalue())
@@ -180,11 +196,9 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
 
 def _read_lines(path: str) -> list[str]:
   try:
-    text = sys.stdin.read() if path == '-' else pathlib.Path(path).read_text(encoding='utf-8')
-  except (OSError, UnicodeDecodeError) as error:
-    raise UsageError(
-      f'the lines cannot be read: {error}', where=path, fix='a UTF-8 file, one sentence a line'
-    ) from error
+    text = sys.stdin.read() if path == '-' else read_text(path, fix='a UTF-8 file, one sentence a line')
+  except UnicodeDecodeError as error:
+    raise UsageError(f'standard input is not UTF-8: {error.reason}', where='-', fix='iconv -f … -t UTF-8 |') from error
   return text.removesuffix('\n').split('\n') if text else []  # not at the other line ends of Unicode
 
 

@@ -98,12 +98,13 @@ def report(folders: Sequence[str], output: str | None, title: str | None) -> Non
   jax.config.update('jax_platforms', 'cpu')  # only counts parameters: a run may use the accelerator
   from etils import epath
 
-  from rembert.files import write_errors, write_whole
+  from rembert.files import check_folder, write_errors, write_whole
   from rembert.report import load
   from rembert.report.scores import Results
   from rembert.tracking.console import Console, human_bytes
 
   console, folder = Console(), epath.Path(output or epath.Path(folders[0]) / 'report')
+  check_folder(folder, 'the report', fix='choose another folder: --output=DIR')
   with console.task('reading'):
     results = Results(load.read(folders))
   with console.task('drawing') as progress:

@@ -176,8 +176,10 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   """Makes the corpus and shows it."""
+  from rembert.files import check_folder
   from rembert.tracking.console import Console
 
+  check_folder(options.output, 'the corpus', fix='another folder: --output=CORPUS')
   console = Console()
   show(console, make_with_beam(options, options.output, runner_of(options, beam_flags), console))
 

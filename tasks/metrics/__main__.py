@@ -198,9 +198,11 @@ def averages(scores: Scores) -> dict[str, dict[str, float]]:
 
 def run(options: argparse.Namespace) -> None:
   """Scores, prints a table per task, and writes the JSON file."""
-  from rembert.files import write_whole
+  from rembert.files import check_output, write_whole
   from rembert.tracking.console import Console
 
+  if options.output:
+    check_output(options.output, '--output')
   scores = score(options.predictions, options.labels, options.task or TASKS)
   means, console = averages(scores), Console()
   for task, by_language in scores.items():

@@ -10,6 +10,7 @@ from rembert.command_line import add_modules, parse_flags, run_command
 from rembert.data.packing import PackingConfig
 from rembert.data.token_store import SPLITS, VOCABULARY, TokenStore, altered_shards
 from rembert.errors import UsageError
+from rembert.files import check_folder
 from rembert.tracking.console import Console, human_bytes
 from rembert.validation import Count, Fraction, number
 from tasks.corpus import __main__ as corpus_command
@@ -68,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
   """Makes the store of a mixture, or of a corpus, and shows it."""
+  check_folder(options.output, 'the store', fix='another folder: --output=STORE')
   console, runner = Console(), corpus_command.runner_of(options, beam_flags)
   show(console, (_make_of_mixture if options.mixture else _make_of_corpus)(options, runner, console))
 

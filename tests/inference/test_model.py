@@ -84,6 +84,38 @@ def test_ids_that_the_model_does_not_know_are_refused(saved):
     model(np.zeros((1, 49), int))
 
 
+@pytest.mark.parametrize(
+  ('given', 'what', 'fix'),
+  [
+    ({'input_ids': [5, 7]}, r'input_ids of shape \[2\]', '[B, S]'),
+    ({'input_ids': [[[5, 7]]]}, r'input_ids of shape \[1, 1, 2\]', '[B, S]'),
+    ({'input_ids': []}, r'input_ids of shape \[0\]', 'at least one token'),
+    ({'input_ids': [[]]}, r'input_ids of shape \[1, 0\]', 'at least one token'),
+    ({'input_ids': [[5, 7], [5]]}, 'rows of different lengths', 'pad them'),
+    ({'input_ids': [[5.5, 7.0]]}, 'input_ids of float64', 'astype(numpy.int32)'),
+    ({'input_ids': [['a']]}, 'input_ids of <U1', 'whole numbers'),
+    ({'input_ids': IDS, 'attention_mask': MASK[:1]}, r'attention_mask of shape \[1, 5\] beside .*\[2, 5\]', 'same'),
+    ({'input_ids': IDS, 'attention_mask': MASK * 2}, 'attention_mask from 0 to 2', '0 to 1'),
+    ({'input_ids': IDS, 'token_type_ids': MASK * 7}, 'token_type_ids from 0 to 7', '0 to 1'),
+    ({'input_ids': [[1 << 40]]}, 'pieces 0 to 330', 'vocabulary'),
+  ],
+)
+def test_inputs_that_a_model_cannot_take_are_told_with_their_shape(saved, given, what, fix):
+  model = rembert.load(saved('mlm').workdir, 'mlm')
+  with pytest.raises(UsageError, match=what) as error:
+    model(**given)
+  assert fix in error.value.fix[0]
+  with pytest.raises(UsageError, match=what):
+    model.embed(given['input_ids'], given.get('attention_mask', np.ones((1, 2), int)), layer=1) if (
+      'token_type_ids' not in given
+    ) else model(**given)
+
+
+def test_a_layer_that_is_not_there_is_no_embedding(saved):
+  with pytest.raises(UsageError, match='layer'):
+    rembert.load(saved('mlm').workdir).embed(IDS, MASK, layer=9)
+
+
 def test_where_nothing_is_that_is_said(tmp_path):
   with pytest.raises(UsageError, match='nothing to load'):
     rembert.load(tmp_path)

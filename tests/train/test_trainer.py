@@ -234,9 +234,9 @@ def test_a_seed_may_be_zero_and_evaluation_may_be_off(name):
       '  fix    --gin.train.batch_size=16',
     ),
     (
-      TrainConfig(batch_size=10, accumulation_steps=3),
+      TrainConfig(batch_size=9, accumulation_steps=3),
       2,
-      'a batch of 10 rows does not divide over 2 device group(s) × 3 accumulation steps\n'
+      'a batch of 9 rows does not divide over 2 device group(s) × 3 accumulation steps\n'
       '  where  train.batch_size, mesh.data × mesh.fsdp, train.accumulation_steps\n'
       '  fix    --gin.train.batch_size=12',
     ),
@@ -248,8 +248,14 @@ def test_a_batch_that_does_not_divide_is_a_usage_error(config, shards, text):
   assert str(error.value) == text
 
 
-@given(batch_size=st.integers(1, 5000), accumulation_steps=st.integers(1, 12), shards=st.integers(1, 64))
-def test_the_batch_size_that_is_suggested_is_the_next_that_works(batch_size, accumulation_steps, shards):
+def test_a_batch_that_no_number_of_devices_can_divide_is_no_configuration():
+  with pytest.raises(UsageError, match='a batch of 30 rows does not divide over 4 accumulation steps'):
+    TrainConfig(batch_size=30, accumulation_steps=4)
+
+
+@given(rows=st.integers(1, 500), accumulation_steps=st.integers(1, 12), shards=st.integers(1, 64))
+def test_the_batch_size_that_is_suggested_is_the_next_that_works(rows, accumulation_steps, shards):
+  batch_size = rows * accumulation_steps
   divides = lambda size: all(
     len(range(device, size, shards * accumulation_steps)) == size / (shards * accumulation_steps)
     for device in range(shards * accumulation_steps)
