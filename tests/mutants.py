@@ -900,13 +900,13 @@ MUTANTS = [
   Mutant(
     'the last parameters are judged in place of the best by dev',
     'rembert/jobs/finetune.py',
-    "params, judged_step, dev = chosen.state.params, chosen.step, chosen.meta['dev']",
-    "judged_step, dev = chosen.step, chosen.meta['dev']",
+    "params, evaluated_step, dev = chosen.state.params, chosen.step, chosen.meta['dev']",
+    "evaluated_step, dev = chosen.step, chosen.meta['dev']",
     area='training',
   ),
   Mutant(
     'the mean score of a task counts languages without gold labels as zero',
-    'rembert/jobs/judging.py',
+    'rembert/jobs/evaluate.py',
     'sum(of_name(name)) / len(of_name(name))',
     'sum(of_name(name)) / len(of_task)',
     area='training',
@@ -914,7 +914,7 @@ MUTANTS = [
   ),
   Mutant(
     'results in the workdir are kept although they were made with other parameters or another configuration',
-    'rembert/jobs/judging.py',
+    'rembert/jobs/evaluate.py',
     'if {name: before.get(name) for name in facts} == json.loads(json.dumps(facts)):',
     "if before.get('tasks'):",
     area='training',
@@ -930,14 +930,15 @@ MUTANTS = [
   ),
   Mutant(
     'a run may be resumed with another seed, as if it were the same run',
-    'rembert/jobs/workdir.py',
+    'rembert/jobs/config.py',
     "_TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')",
     "_TRAIN_FIELDS = ('batch_size', 'sequence_length')",
     area='training',
+    tests=('tests/jobs/test_pretrain.py',),
   ),
   Mutant(
     'the lock of a workdir is shared, so two processes can train in it at the same time',
-    'rembert/jobs/workdir_lock.py',
+    'rembert/jobs/workdir.py',
     'fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)',
     'fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)',
     area='training',
@@ -1093,21 +1094,21 @@ MUTANTS = [
   ),
   Mutant(
     'of stacked parameters from a folder of Hugging Face only the last tensor is kept, and the others are zero',
-    'rembert/jobs/initial_parameters.py',
+    'rembert/checkpoint/initialize.py',
     'tuple(sorted(wanted, key=lambda slot: slot.leaf))',
     'tuple(wanted)',
     area='checkpoints',
   ),
   Mutant(
     'parameters with another vocabulary are accepted when its file is as long',
-    'rembert/jobs/initial_parameters.py',
+    'rembert/checkpoint/initialize.py',
     'epath.Path(theirs).read_bytes() != epath.Path(vocabulary).read_bytes():',
     'len(epath.Path(theirs).read_bytes()) != len(epath.Path(vocabulary).read_bytes()):',
     area='checkpoints',
   ),
   Mutant(
     'a run may begin with parameters that were trained with another epsilon of LayerNorm',
-    'rembert/jobs/initial_parameters.py',
+    'rembert/checkpoint/initialize.py',
     "_FUNCTION_FIELDS = ('num_attention_heads', 'hidden_act', 'layer_norm_eps')",
     "_FUNCTION_FIELDS = ('num_attention_heads', 'hidden_act')",
     area='checkpoints',
@@ -1404,7 +1405,7 @@ MUTANTS = [
   ),
   Mutant(
     'fewer layers of a checkpoint of this project are its top layers instead of its bottom ones',
-    'rembert/convert/importing.py',
+    'rembert/checkpoint/load.py',
     'return self._saved.read(name)[: self._parts.get(name)]',
     "part = slice(-self._parts[name], None) if name.startswith('encoder/layers/') else slice(self._parts.get(name))\n"
     '    return self._saved.read(name)[part]',
@@ -1413,7 +1414,7 @@ MUTANTS = [
   ),
   Mutant(
     'an output embedding that differs from the word embedding is thrown away if the configuration says tied',
-    'rembert/convert/importing.py',
+    'rembert/checkpoint/load.py',
     'if shapes[decoder] == shapes[word] and np.array_equal(tensors.read(decoder), tensors.read(word)):',
     'if shapes[decoder] == shapes[word]:',
     area='convert',
@@ -1421,7 +1422,7 @@ MUTANTS = [
   ),
   Mutant(
     'an identity projection is dropped on import although its bias is not zero',
-    'rembert/convert/importing.py',
+    'rembert/checkpoint/load.py',
     "if is_identity and not np.any(tensors.read(f'{projection}bias')):",
     'if is_identity:',
     area='convert',
@@ -1666,8 +1667,8 @@ MUTANTS = [
   Mutant(
     'the guard against diverging losses forgets the lowest loss and the skipped updates on resuming',
     'rembert/jobs/training_run.py',
-    "LossGuard(guards, restored.meta.get('guard'))",
-    'LossGuard(guards)',
+    "LossGuard(config.guards, restored.meta.get('guard'))",
+    'LossGuard(config.guards)',
     area='hosts',
     tests=('tests/jobs/test_pretrain.py',),
   ),

@@ -107,11 +107,12 @@ class _Tensors:
   """Hugging Face's tensors out of a checkpoint; the parameter that was read last is kept: the next is often in it."""
 
   def __init__(self, saved: SavedModel, model: list[Slot], head: str | None):
-    self._saved, self._leaf = saved, (None, None)
+    self._saved = saved
+    self._leaf: tuple[str | None, np.ndarray] = (None, np.empty(0))
     prefix = '' if head is None else ENCODER_PREFIX
     name = lambda slot: (prefix if slot.leaf.startswith('encoder/') else '') + slot.hugging_face
     self._slots = {name(slot): slot for slot in model}
-    self._given = {}
+    self._given: dict[str, Callable[[], np.ndarray]] = {}
     config = saved.config
     if not config.projects_embeddings:
       # Theirs projects in any case: here by a product that changes nothing, to the bit.
