@@ -141,9 +141,9 @@ def read_embeddings(source: Source) -> dict[str, np.ndarray | None]:
 
   def read(leaf: str) -> np.ndarray | None:
     name = slots[leaf].name(source.form)
-    if name not in source.tensors.shapes:
+    if name not in source.tensors:
       return None
-    tensor = source.tensors.read(name)
+    tensor = source.tensors[name].read()
     return np.asarray(tensor.T if slots[leaf].transposed.get(source.form) else tensor, np.float32)
 
   word = read('encoder/embeddings/word/embedding')

@@ -50,7 +50,7 @@ class InitialParameters:
       fresh = params[leaf]
       whole = np.zeros(fresh.shape, np.float32)
       for slot in slots:
-        slot.put(whole, self.source.tensors.read(slot.name(self.source.form)), self.source.form)
+        slot.put(whole, self.source.tensors[slot.name(self.source.form)].read(), self.source.form)
       sharding = fresh.sharding
       fresh.delete()
       params[leaf] = _in_shards(whole, sharding)
@@ -91,7 +91,7 @@ def open_initial(
     source = open_source(path, config.num_hidden_layers)
   model = source.slots(config, head, num_labels, has_pooler=head in POOLED)
   pooler = source.names(model, 'encoder/pooler/')
-  is_given = lambda slot: slot.name(source.form) not in pooler or pooler <= source.tensors.shapes.keys()
+  is_given = lambda slot: slot.name(source.form) not in pooler or pooler <= source.tensors.keys()
   wanted = [slot for slot in model if parts == 'all' or (slot.leaf.startswith('encoder/') and is_given(slot))]
   differing = [
     f'--gin.RemBertConfig.{field.name}={getattr(source.config, field.name)}'

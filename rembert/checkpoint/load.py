@@ -27,12 +27,13 @@ from rembert.checkpoint.integrity import (
 from rembert.checkpoint.manager import silence_orbax
 from rembert.convert import huggingface
 from rembert.convert.tensor_names import ENCODER_PREFIX, OURS, Slot, has_row_per_piece, own_slots, slots
-from rembert.convert.tensors import Renamed, Tensors
+from rembert.convert.tensors import Tensor, Tensors
 from rembert.errors import UsageError, first_line
 from rembert.files import absolute, is_remote
 from rembert.model.config import RemBertConfig
 
 _MODEL = 'RemBertConfig'  # as gin calls it
+_DECODER = 'cls.predictions.decoder.weight'  # of Hugging Face
 _CHUNK_BYTES = 16 << 20
 _FILE_BYTES = 64 << 20
 _TRIES = 20  # of a run that saves faster than it is read; each wants a newer checkpoint than the last
@@ -210,7 +211,7 @@ class Source:
   vocabulary: epath.PathLike | None
 
   def slots(
-    self, config: RemBertConfig, head: str | None, num_labels: int | None = 1, *, has_pooler: bool = True
+    self, config: RemBertConfig, head: str | None, num_labels: int | None = None, *, has_pooler: bool
   ) -> list[Slot]:
     """The tensors of a model; those of our own checkpoints are its very parameters."""
     find = own_slots if self.form == OURS else slots
@@ -248,7 +249,7 @@ def architecture(path: epath.PathLike) -> RemBertConfig:
 def saved_source(saved: SavedModel, num_hidden_layers: int | None = None) -> Source:
   """A checkpoint of this project; of its layers the bottom `num_hidden_layers`, None for all."""
   return Source(
-    _SavedTensors(saved, num_hidden_layers),
+    {path: _saved_tensor(saved, path, num_hidden_layers) for path in saved.shapes},
     saved.config,
     form=OURS,
     head=saved.head,
@@ -258,22 +259,15 @@ def saved_source(saved: SavedModel, num_hidden_layers: int | None = None) -> Sou
   )
 
 
-class _SavedTensors:
-  """`Tensors` of our own checkpoint: parameters by path, without padding rows, and the bottom layers only."""
-
-  def __init__(self, saved: SavedModel, num_layers: int | None):
-    self._saved = saved
-    self._parts = {}
-    for path, shape in saved.shapes.items():
-      if path.startswith('encoder/layers/'):
-        self._parts[path] = num_layers or shape[0]
-      elif has_row_per_piece(path):
-        self._parts[path] = saved.config.vocab_size
-    self.shapes = {path: (self._parts.get(path, shape[0]), *shape[1:]) for path, shape in saved.shapes.items()}
-
-  def read(self, name: str) -> np.ndarray:
-    """See `Tensors`."""
-    return self._saved.read(name)[: self._parts.get(name)]
+def _saved_tensor(saved: SavedModel, path: str, num_layers: int | None) -> Tensor:
+  """A parameter of our own checkpoint, without padding rows, and of the bottom layers only."""
+  shape = saved.shapes[path]
+  kept = shape[0]
+  if path.startswith('encoder/layers/'):
+    kept = num_layers or shape[0]
+  elif has_row_per_piece(path):
+    kept = saved.config.vocab_size
+  return Tensor((kept, *shape[1:]), lambda: saved.read(path)[:kept])
 
 
 def hugging_face_source(folder: epath.PathLike) -> Source:
@@ -281,40 +275,39 @@ def hugging_face_source(folder: epath.PathLike) -> Source:
   folder = pathlib.Path(folder)
   description = huggingface.read_description(folder)
   weights = huggingface.open_weights(folder)
-  names = {name.removeprefix(ENCODER_PREFIX): name for name in weights.shapes if not huggingface.is_buffer(name)}
-  tensors, config = _without_redundant(Renamed(weights, names), description.config)
+  tensors = {
+    name.removeprefix(ENCODER_PREFIX): tensor for name, tensor in weights.items() if not huggingface.is_buffer(name)
+  }
+  head = huggingface.head_of(list(tensors), description)
+  tensors, config = _without_redundant(tensors, description.config)
   vocabulary = folder / 'sentencepiece.model'
   return Source(
     tensors,
     config,
     form=huggingface.FORM,
-    head=huggingface.head_of(list(names), description),
+    head=head,
     labels=description.labels,
     path=str(folder),
     vocabulary=vocabulary if vocabulary.is_file() else None,
   )
 
 
-def _without_redundant(tensors: Renamed, config: RemBertConfig) -> tuple[Renamed, RemBertConfig]:
+def _without_redundant(tensors: dict[str, Tensor], config: RemBertConfig) -> tuple[dict[str, Tensor], RemBertConfig]:
   """Without what Hugging Face's model has in any case: a projection that changes nothing, a copy of a tied table."""
-  projection, word, decoder = (
-    'encoder.embedding_hidden_mapping_in.',
-    'embeddings.word_embeddings.weight',
-    'cls.predictions.decoder.weight',
-  )
-  names, shapes = dict(tensors.names), tensors.shapes
-  width = config.hidden_size
-  if config.always_project_embeddings and shapes.get(f'{projection}weight') == (width, width):
-    is_identity = np.array_equal(tensors.read(f'{projection}weight'), np.eye(width, dtype=np.float32))
-    if is_identity and not np.any(tensors.read(f'{projection}bias')):
+  projection, width = 'encoder.embedding_hidden_mapping_in.', config.hidden_size
+  kernel, bias = (tensors.get(projection + name) for name in ('weight', 'bias'))
+  word, decoder = (tensors.get(name) for name in ('embeddings.word_embeddings.weight', _DECODER))
+  if config.always_project_embeddings and kernel and bias and kernel.shape == (width, width):
+    is_identity = np.array_equal(kernel.read(), np.eye(width, dtype=np.float32))
+    if is_identity and not np.any(bias.read()):
       config = dataclasses.replace(config, always_project_embeddings=False)
-      names = {name: theirs for name, theirs in names.items() if not name.startswith(projection)}
-  if config.tie_word_embeddings and decoder in names and word in names:
-    if shapes[decoder] == shapes[word] and np.array_equal(tensors.read(decoder), tensors.read(word)):
-      del names[decoder]
+      tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(projection)}
+  if config.tie_word_embeddings and word and decoder:
+    if decoder.shape == word.shape and np.array_equal(decoder.read(), word.read()):
+      tensors = {name: tensor for name, tensor in tensors.items() if name != _DECODER}
     else:
       config = dataclasses.replace(config, tie_word_embeddings=False)
-  return Renamed(tensors.tensors, names), config
+  return tensors, config
 
 
 # --- what is written --------------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from rembert.checkpoint.load import (
   save_model,
   saved_source,
 )
-from rembert.convert.tensors import Renamed, Resized, assemble, check
+from rembert.convert.tensor_names import Slot, slots
+from rembert.convert.tensors import assemble, check, resized
 from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.model.config import RemBertConfig
@@ -113,15 +114,15 @@ def read_tensorflow(
   """The model in an original checkpoint; `description` goes to `tensorflow.describe`."""
   from rembert.convert import tensorflow
 
-  checkpoint = tensorflow.TensorFlowCheckpoint(path)
-  vocabulary = epath.Path(checkpoint.prefix).parent / 'sentencepiece.model'
+  prefix, tensors = tensorflow.open_checkpoint(path)
+  vocabulary = epath.Path(prefix).parent / 'sentencepiece.model'
   source = Source(
-    checkpoint,
-    tensorflow.describe(checkpoint, **description),
+    tensors,
+    tensorflow.describe(tensors, prefix, **description),
     form=tensorflow.FORM,
-    head=tensorflow.head_of(checkpoint.shapes),
+    head=tensorflow.head_of(tensors),
     labels=(),
-    path=checkpoint.prefix,
+    path=prefix,
     vocabulary=vocabulary if vocabulary.exists() else None,
   )
   return _import(source, options, on_progress)
@@ -154,11 +155,11 @@ def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.Pat
 
 
 def _import(source: Source, options: ImportOptions, on_progress) -> ImportedModel:
-  form, tensors, config = source.form, source.tensors, source.config
+  form, config = source.form, source.config
   head = source.head if options.head == AS_SAVED else options.head
   num_labels = _num_labels(source, head, options.num_labels)
   # Who asks for one head, or for fewer layers, asks to leave out the rest; no head has a use for a pooler but these.
-  everything = [slot for any_head in HEADS for slot in source.slots(_untied(config), any_head)]
+  everything = [slot for any_head in HEADS for slot in _all_slots(config, any_head)]
   not_wanted = source.names(everything, 'encoder/pooler/' if options.head == AS_SAVED else '')
 
   # --- layers ----------------------------------------------------------------
@@ -173,20 +174,19 @@ def _import(source: Source, options: ImportOptions, on_progress) -> ImportedMode
     config = dataclasses.replace(config, num_hidden_layers=options.num_hidden_layers)
 
   # --- vocabulary ------------------------------------------------------------
-  rows = {}
-  for slot in source.slots(_untied(config), 'mlm'):
+  tensors = dict(source.tensors)
+  for slot in _all_slots(config, 'mlm'):
     size = options.output_vocab_size if slot.leaf.startswith('mlm/') else options.input_vocab_size
-    if slot.has_row_per_piece and size and slot.name(form) in tensors.shapes:
-      rows[slot.name(form)] = size
-  tensors = Resized(tensors, rows, config.initializer_range)
+    if slot.has_row_per_piece and size and (name := slot.name(form)) in tensors:
+      tensors[name] = resized(name, tensors[name], size, config.initializer_range)
   config = dataclasses.replace(config, vocab_size=options.input_vocab_size or config.vocab_size)
 
   # --- what there is, and what is wanted -------------------------------------
-  pooler = source.names(source.slots(config, None), 'encoder/pooler/')
-  has_pooler = head in POOLED or (head in (None, 'mlm') and pooler <= tensors.shapes.keys())
+  pooler = source.names(_all_slots(config, None), 'encoder/pooler/')
+  has_pooler = head in POOLED or (head in (None, 'mlm') and pooler <= tensors.keys())
   model = source.slots(config, head, num_labels, has_pooler=has_pooler)
   not_wanted -= source.names(model)
-  kept = Renamed(tensors, {name: name for name in tensors.shapes if name not in not_wanted})
+  kept = {name: tensor for name, tensor in tensors.items() if name not in not_wanted}
   missing, unexpected = check(
     kept,
     model,
@@ -213,7 +213,7 @@ def _import(source: Source, options: ImportOptions, on_progress) -> ImportedMode
     labels=_labels(source, head, num_labels),
     num_labels=num_labels,
     missing=tuple(missing),
-    left_out=(*unexpected, *sorted(not_wanted & tensors.shapes.keys())),
+    left_out=(*unexpected, *sorted(not_wanted & tensors.keys())),
     vocabulary=source.vocabulary,
   )
 
@@ -221,16 +221,16 @@ def _import(source: Source, options: ImportOptions, on_progress) -> ImportedMode
 _CLASSIFIERS = ('classification', 'tagging')
 
 
-def _untied(config: RemBertConfig) -> RemBertConfig:
-  """With every tensor that there can be."""
-  return dataclasses.replace(config, tie_word_embeddings=False)
+def _all_slots(config: RemBertConfig, head: str | None) -> list[Slot]:
+  """Every tensor that there can be, for their names: their shapes may be others."""
+  return slots(dataclasses.replace(config, tie_word_embeddings=False), head, num_labels=1, has_pooler=True)
 
 
 def _num_labels(source: Source, head: str | None, asked_for: int | None) -> int | None:
   if head not in _CLASSIFIERS:
     return None if head is None else FIXED_LABELS.get(head)
-  [bias] = source.names(source.slots(source.config, head), 'classifier/bias')
-  num_labels = asked_for or (source.tensors.shapes.get(bias) or (None,))[0]
+  [bias] = source.names(_all_slots(source.config, head), 'classifier/bias')
+  num_labels = asked_for or (source.tensors[bias].shape[0] if bias in source.tensors else None)
   if num_labels is None:
     raise UsageError(
       f'the checkpoint has no head for {head} to take the number of labels from',
