@@ -60,7 +60,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   """The step that fine-tuning runs on a CPU."""
   import jax
 
-  from rembert.jobs.initial_parameters import open_initial
+  from rembert.checkpoint.initialize import open_initial
   from rembert.model.heads import build_model
   from rembert.train import sharding, state, step
 

@@ -1,7 +1,9 @@
 """What benchmarks of the model share: sizes, random batches and weights, Hugging Face's configuration, one update."""
 
 import dataclasses
+import functools
 import json
+import math
 import pathlib
 from collections.abc import Callable
 
@@ -118,13 +120,14 @@ def write_random_model(
   """A Hugging Face model directory with random weights, from which every candidate computes the same function."""
   from rembert.convert import huggingface
   from rembert.convert.tensor_names import ENCODER_PREFIX, slots
+  from rembert.convert.tensors import Tensor
   from rembert.model.heads import FIXED_LABELS, POOLED
 
   random = np.random.default_rng(2)
 
-  def read(name: str) -> np.ndarray:
+  def read(name: str, shape: tuple[int, ...]) -> np.ndarray:
     center = 1 if name.endswith('LayerNorm.weight') else 0
-    return center + config.initializer_range * random.standard_normal(shapes[name], np.float32)
+    return center + config.initializer_range * random.standard_normal(shape, np.float32)
 
   prefix = '' if head is None else ENCODER_PREFIX
   shapes = {
@@ -134,8 +137,8 @@ def write_random_model(
   labels = [str(label) for label in range(num_labels or FIXED_LABELS.get(head, 0))]
   folder.mkdir()
   (folder / 'config.json').write_text(json.dumps(huggingface.config_json(config, head, labels), indent=2))
-  sizes = {name: 4 * int(np.prod(shape)) for name, shape in shapes.items()}
-  huggingface.write_weights(folder, sizes, read, shard_bytes=sum(sizes.values()))
+  tensors = {name: Tensor(shape, functools.partial(read, name, shape)) for name, shape in shapes.items()}
+  huggingface.write_weights(folder, tensors, shard_bytes=sum(4 * math.prod(shape) for shape in shapes.values()))
 
 
 # --- one update: BERT's AdamW at a constant learning rate, after clipping by global norm ------------------------------

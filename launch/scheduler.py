@@ -22,7 +22,7 @@ from launch.supervise import ProcessGroup, RestartedProcess, bind_to_parent
 from rembert.command_line import add_modules
 from rembert.errors import UsageError
 from rembert.files import is_remote
-from rembert.jobs.workdir_lock import locked
+from rembert.jobs.workdir import locked
 from rembert.tracking.console import Console
 from rembert.validation import Count, number
 

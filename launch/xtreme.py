@@ -16,7 +16,7 @@ from launch.experiment import Run
 from launch.progress import RunState
 from launch.scheduler import add_run_options, chosen_slots, print_commands, run_all, shared_flags, write_report
 from rembert.errors import UsageError
-from rembert.jobs import xtreme_results, xtreme_table
+from rembert.jobs import xtreme_results
 from rembert.paper import TABLE_10
 from rembert.runtime.signals import EXIT_STOPPED
 from rembert.tracking.console import Console
@@ -256,10 +256,10 @@ def run(options: argparse.Namespace, benchmark: Benchmark) -> int:
   by_task, missing = collect_scores(task_runs, done, benchmark.missing_scores(), console)
   summaries = {task: xtreme_results.summary_of(task, of_seeds) for task, of_seeds in by_task.items()}
   for task, summary in summaries.items():
-    xtreme_table.show_task(console, task, summary)
+    xtreme_results.show_task(console, task, summary)
   row = xtreme_results.leaderboard_row(options.name or pathlib.PurePath(options.init).name, by_task, missing)
-  xtreme_table.show(console, row)
-  xtreme_table.write(row, options.workdir, summaries)
+  xtreme_results.show_row(console, row)
+  xtreme_results.write_row(row, options.workdir, summaries)
   console.say(f'table: {options.workdir}/xtreme.md, {options.workdir}/xtreme.json')
   write_report(workdir, console)
   return 0 if len(done) == len(progress) else 1

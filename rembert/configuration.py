@@ -25,7 +25,7 @@ from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.files import read_text, write_whole
-from rembert.jobs.finetune_options import FinetuneOptions, JudgeConfig
+from rembert.jobs.config import EvaluateConfig, FinetuneOptions
 from rembert.model.config import Execution, RemBertConfig
 from rembert.paper import PaperFigures
 from rembert.runtime.distributed import HostsConfig
@@ -75,7 +75,7 @@ CONFIGURABLES = {
   'tracking': TrackingConfig,
   'xtreme': XtremeConfig,
   'finetune': FinetuneOptions,
-  'evaluate': JudgeConfig,
+  'evaluate': EvaluateConfig,
   'analyze': AnalyzeConfig,
   'probe': ProbeConfig,
 }

@@ -13,7 +13,7 @@ from launch import xtreme
 from rembert import configuration, main, paper
 from rembert.errors import UsageError
 from rembert.jobs import pretrain
-from rembert.jobs.finetune_options import FinetuneOptions
+from rembert.jobs.config import FinetuneOptions
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.train.optimizer import OptimizerConfig

@@ -9,7 +9,7 @@ import pytest
 
 from rembert import configuration, paper
 from rembert.errors import UsageError
-from rembert.jobs.finetune_options import FinetuneOptions
+from rembert.jobs.config import FinetuneOptions
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.paper import PaperFigures

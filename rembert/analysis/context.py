@@ -10,7 +10,7 @@ import sentencepiece
 from etils import epath
 
 from rembert.analysis.config import AnalyzeConfig, ProbeConfig
-from rembert.convert.importing import Source, open_source
+from rembert.checkpoint.load import Source, open_source
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
@@ -77,7 +77,6 @@ class AnalysisContext:
     console: where it reports progress.
     stop: set when the program is asked to end.
     open_data: `rembert.jobs.pretrain_data.open_data`.
-    open_parameters: `rembert.jobs.initial_parameters.open_initial`.
     text_encoder: `rembert.jobs.predict.text_encoder`.
     read_scores: `rembert.jobs.xtreme_results.read_scores`.
     score: `rembert.jobs.xtreme_results.value`.
@@ -88,7 +87,6 @@ class AnalysisContext:
   console: Console
   stop: StopSignal
   open_data: Callable[..., Any]
-  open_parameters: Callable[..., Any]
   text_encoder: Callable[..., Any]
   read_scores: Callable[[epath.Path], dict[str, Mapping[str, Any]]]
   score: Callable[[str, Any], float]
@@ -143,9 +141,9 @@ def read_embeddings(source: Source) -> dict[str, np.ndarray | None]:
 
   def read(leaf: str) -> np.ndarray | None:
     name = slots[leaf].name(source.form)
-    if name not in source.tensors.shapes:
+    if name not in source.tensors:
       return None
-    tensor = source.tensors.read(name)
+    tensor = source.tensors[name].read()
     return np.asarray(tensor.T if slots[leaf].transposed.get(source.form) else tensor, np.float32)
 
   word = read('encoder/embeddings/word/embedding')

@@ -25,6 +25,7 @@ import numpy as np
 import optax
 
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts
+from rembert.checkpoint.initialize import open_initial
 from rembert.data.config import DataRequest
 from rembert.errors import UsageError
 from rembert.runtime.signals import Stopped
@@ -81,7 +82,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
       where=source.path,
       fix='name a pre-training run; what Hugging Face publishes lacks the head, the original checkpoint has it',
     )
-  initial = context.open_parameters(analyze.model, 'all', model)
+  initial = open_initial(analyze.model, 'all', model)
 
   # --- held-out rows -----------------------------------------------------------
   vocabulary = config.vocabulary

@@ -42,7 +42,7 @@ from rembert.analysis.context import (
   read_embeddings,
 )
 from rembert.analysis.files import read_counts
-from rembert.convert.importing import Source
+from rembert.checkpoint.load import Source
 from rembert.data.masking import SpecialIds
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError

@@ -1,10 +1,14 @@
-"""Models in checkpoints of this project, read parameter by parameter and without their optimizer."""
+"""What is at a path: a workdir, a checkpoint of one, or a folder of Hugging Face; read tensor by tensor.
+
+`find_checkpoint` and `open_saved` are for checkpoints of this project alone, `open_source` for whatever there may be.
+"""
 
 import contextlib
 import dataclasses
 import functools
+import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -21,16 +25,23 @@ from rembert.checkpoint.integrity import (
   without_description,
 )
 from rembert.checkpoint.manager import silence_orbax
+from rembert.convert import huggingface
+from rembert.convert.tensor_names import ENCODER_PREFIX, OURS, Slot, has_row_per_piece, own_slots, slots
+from rembert.convert.tensors import Tensor, Tensors
 from rembert.errors import UsageError, first_line
-from rembert.files import absolute
+from rembert.files import absolute, is_remote
 from rembert.model.config import RemBertConfig
 
 _MODEL = 'RemBertConfig'  # as gin calls it
+_DECODER = 'cls.predictions.decoder.weight'  # of Hugging Face
 _CHUNK_BYTES = 16 << 20
 _FILE_BYTES = 64 << 20
 _TRIES = 20  # of a run that saves faster than it is read; each wants a newer checkpoint than the last
 
 Read = TypeVar('Read')
+
+
+# --- checkpoints of this project --------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +164,22 @@ def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
   )
 
 
+def read_newest(path: epath.PathLike, step: int | None, read: Callable[[SavedModel], Read]) -> Read:
+  """`read(open_saved(path, step))` of a run that may go on training, and delete the checkpoint while it is read.
+
+  The newest is then read anew. What `read` has done until its UsageError must be undone by then.
+  """
+  for _ in range(_TRIES):
+    folder = find_checkpoint(path, step)
+    try:
+      return read(open_saved(path, step))
+    except UsageError:
+      newest = find_checkpoint(path)
+      if step is not None or newest is None or newest == folder:
+        raise
+  return read(open_saved(path, step))
+
+
 def altered_arrays(folder: epath.Path) -> list[str]:
   """Paths of the arrays of a checkpoint that are not as they were saved; [] where it does not say. Reads it whole.
 
@@ -168,26 +195,128 @@ def altered_arrays(folder: epath.Path) -> list[str]:
   return [name for name, (_, _, number) in described.items() if is_altered(name, number)]
 
 
+# --- any model --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """A checkpoint: tensors under the names of the table, and what it says of itself."""
+
+  tensors: Tensors
+  config: RemBertConfig
+  form: str
+  head: str | None
+  labels: tuple[str, ...]
+  path: str
+  vocabulary: epath.PathLike | None
+
+  def slots(
+    self, config: RemBertConfig, head: str | None, num_labels: int | None = None, *, has_pooler: bool
+  ) -> list[Slot]:
+    """The tensors of a model; those of our own checkpoints are its very parameters."""
+    find = own_slots if self.form == OURS else slots
+    return find(config, head, num_labels=num_labels, has_pooler=has_pooler)
+
+  def names(self, model: Iterable[Slot], prefix: str = '') -> set[str]:
+    """What the tensors of a model, or of a part of it, are called here."""
+    return {slot.name(self.form) for slot in model if slot.leaf.startswith(prefix)}
+
+
+def open_source(path: epath.PathLike, num_hidden_layers: int | None = None) -> Source:
+  """The tensors of a workdir, a checkpoint or a folder of Hugging Face, unread; UsageError if there are none.
+
+  Args:
+    path: where they are.
+    num_hidden_layers: as many of the bottom layers are shown; None for all. In a folder of Hugging Face each layer has
+      tensors of its own, and all of them are.
+  """
+  if find_checkpoint(path) is not None:
+    return saved_source(open_saved(path), num_hidden_layers)
+  if not is_remote(path) and huggingface.is_model_folder(pathlib.Path(path)):
+    return hugging_face_source(path)
+  raise UsageError(
+    'nothing to load',
+    where=str(path),
+    fix='name a workdir with checkpoints/, one checkpoint in it, or a folder of Hugging Face with config.json',
+  )
+
+
+def architecture(path: epath.PathLike) -> RemBertConfig:
+  """Of the model in a workdir, a checkpoint or a folder of Hugging Face; does not start JAX."""
+  return open_saved(path).config if find_checkpoint(path) is not None else open_source(path).config
+
+
+def saved_source(saved: SavedModel, num_hidden_layers: int | None = None) -> Source:
+  """A checkpoint of this project; of its layers the bottom `num_hidden_layers`, None for all."""
+  return Source(
+    {path: _saved_tensor(saved, path, num_hidden_layers) for path in saved.shapes},
+    saved.config,
+    form=OURS,
+    head=saved.head,
+    labels=saved.labels,
+    path=str(saved.folder),
+    vocabulary=saved.vocabulary,
+  )
+
+
+def _saved_tensor(saved: SavedModel, path: str, num_layers: int | None) -> Tensor:
+  """A parameter of our own checkpoint, without padding rows, and of the bottom layers only."""
+  shape = saved.shapes[path]
+  kept = shape[0]
+  if path.startswith('encoder/layers/'):
+    kept = num_layers or shape[0]
+  elif has_row_per_piece(path):
+    kept = saved.config.vocab_size
+  return Tensor((kept, *shape[1:]), lambda: saved.read(path)[:kept])
+
+
+def hugging_face_source(folder: epath.PathLike) -> Source:
+  """A folder of Hugging Face; UsageError where it is damaged."""
+  folder = pathlib.Path(folder)
+  description = huggingface.read_description(folder)
+  weights = huggingface.open_weights(folder)
+  tensors = {
+    name.removeprefix(ENCODER_PREFIX): tensor for name, tensor in weights.items() if not huggingface.is_buffer(name)
+  }
+  head = huggingface.head_of(list(tensors), description)
+  tensors, config = _without_redundant(tensors, description.config)
+  vocabulary = folder / 'sentencepiece.model'
+  return Source(
+    tensors,
+    config,
+    form=huggingface.FORM,
+    head=head,
+    labels=description.labels,
+    path=str(folder),
+    vocabulary=vocabulary if vocabulary.is_file() else None,
+  )
+
+
+def _without_redundant(tensors: dict[str, Tensor], config: RemBertConfig) -> tuple[dict[str, Tensor], RemBertConfig]:
+  """Without what Hugging Face's model has in any case: a projection that changes nothing, a copy of a tied table."""
+  projection, width = 'encoder.embedding_hidden_mapping_in.', config.hidden_size
+  kernel, bias = (tensors.get(projection + name) for name in ('weight', 'bias'))
+  word, decoder = (tensors.get(name) for name in ('embeddings.word_embeddings.weight', _DECODER))
+  if config.always_project_embeddings and kernel and bias and kernel.shape == (width, width):
+    is_identity = np.array_equal(kernel.read(), np.eye(width, dtype=np.float32))
+    if is_identity and not np.any(bias.read()):
+      config = dataclasses.replace(config, always_project_embeddings=False)
+      tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(projection)}
+  if config.tie_word_embeddings and word and decoder:
+    if decoder.shape == word.shape and np.array_equal(decoder.read(), word.read()):
+      tensors = {name: tensor for name, tensor in tensors.items() if name != _DECODER}
+    else:
+      config = dataclasses.replace(config, tie_word_embeddings=False)
+  return tensors, config
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
 def config_meta(name: str, config: Any, fields: Sequence[str] | None = None) -> dict:
   """Fields of a dataclass, all by default, as a checkpoint's `meta` holds them; `name` is gin's of the class."""
   values = dataclasses.asdict(config)
   return {f'{name}.{field}': values[field] for field in (values if fields is None else fields)}
-
-
-def read_newest(path: epath.PathLike, step: int | None, read: Callable[[SavedModel], Read]) -> Read:
-  """`read(open_saved(path, step))` of a run that may go on training, and delete the checkpoint while it is read.
-
-  The newest is then read anew. What `read` has done until its UsageError must be undone by then.
-  """
-  for _ in range(_TRIES):
-    folder = find_checkpoint(path, step)
-    try:
-      return read(open_saved(path, step))
-    except UsageError:
-      newest = find_checkpoint(path)
-      if step is not None or newest is None or newest == folder:
-        raise
-  return read(open_saved(path, step))
 
 
 def config_gin(config: RemBertConfig) -> str:

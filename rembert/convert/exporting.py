@@ -1,6 +1,7 @@
 """Out of this project: a checkpoint becomes a folder that Hugging Face's libraries load."""
 
 import dataclasses
+import functools
 import json
 import math
 import pathlib
@@ -14,6 +15,7 @@ from rembert.convert import huggingface
 from rembert.convert.importing import AS_SAVED
 from rembert.convert.model_card import model_card
 from rembert.convert.tensor_names import ENCODER_PREFIX, Slot, slots
+from rembert.convert.tensors import Tensor
 from rembert.convert.tokenizer_files import write_tokenizer
 from rembert.errors import UsageError
 from rembert.files import is_remote, write_errors
@@ -70,7 +72,7 @@ def export(
       fix='leave --head out, or --head=none for the encoder alone',
     )
   model, left_out = exported_slots(saved, head)
-  tensors = _Tensors(saved, model, head)
+  tensors = exported_tensors(saved, model, head)
   vocabulary = saved.vocabulary if vocabulary is None else epath.Path(vocabulary)
   folder = pathlib.Path(folder)
   with write_errors('the export', folder), huggingface.new_folder(folder) as partial:
@@ -79,7 +81,7 @@ def export(
     if vocabulary is not None:
       write_tokenizer(vocabulary, partial, longest=saved.config.max_position_embeddings)
     (partial / 'README.md').write_text(model_card(saved, head, name=folder.name))
-    huggingface.write_weights(partial, tensors.bytes, tensors.read, shard_bytes=shard_bytes, on_progress=on_progress)
+    huggingface.write_weights(partial, tensors, shard_bytes=shard_bytes, on_progress=on_progress)
   parameters = sum(math.prod(slot.shape) for slot in model)
   return Export(head, parameters, tuple(left_out), vocabulary is not None)
 
@@ -103,35 +105,22 @@ def exported_slots(saved: SavedModel, head: str | None) -> tuple[list[Slot], lis
   return model, sorted(saved.shapes.keys() - wanted)
 
 
-class _Tensors:
-  """Hugging Face's tensors out of a checkpoint; the parameter that was read last is kept: the next is often in it."""
-
-  def __init__(self, saved: SavedModel, model: list[Slot], head: str | None):
-    self._saved, self._leaf = saved, (None, None)
-    prefix = '' if head is None else ENCODER_PREFIX
-    name = lambda slot: (prefix if slot.leaf.startswith('encoder/') else '') + slot.hugging_face
-    self._slots = {name(slot): slot for slot in model}
-    self._given = {}
-    config = saved.config
-    if not config.projects_embeddings:
-      # Theirs projects in any case: here by a product that changes nothing, to the bit.
-      projection = f'{prefix}encoder.embedding_hidden_mapping_in'
-      self._given[f'{projection}.weight'] = lambda: np.eye(config.hidden_size, dtype=np.float32)
-      self._given[f'{projection}.bias'] = lambda: np.zeros(config.hidden_size, np.float32)
-    if head == 'mlm' and config.tie_word_embeddings:
-      word = next(tensor for tensor, slot in self._slots.items() if slot.leaf == 'encoder/embeddings/word/embedding')
-      self._given['cls.predictions.decoder.weight'] = lambda: self.read(word)
-    shapes = {tensor: slot.shape for tensor, slot in self._slots.items()}
-    # Parameter by parameter, not layer by layer: each is then read once.
-    order = sorted(shapes, key=lambda tensor: self._slots[tensor].leaf)
-    self.bytes = {tensor: 4 * math.prod(shapes[tensor]) for tensor in order}
-    self.bytes |= {tensor: make().nbytes for tensor, make in self._given.items()}
-
-  def read(self, tensor: str) -> np.ndarray:
-    """One tensor."""
-    if tensor in self._given:
-      return self._given[tensor]()
-    slot = self._slots[tensor]
-    if self._leaf[0] != slot.leaf:
-      self._leaf = (slot.leaf, self._saved.read(slot.leaf))
-    return slot.take(self._leaf[1], huggingface.FORM)
+def exported_tensors(saved: SavedModel, model: list[Slot], head: str | None) -> dict[str, Tensor]:
+  """Hugging Face's tensors out of a checkpoint, in the order in which each parameter is read once."""
+  prefix = '' if head is None else ENCODER_PREFIX
+  name = lambda slot: (prefix if slot.leaf.startswith('encoder/') else '') + slot.hugging_face
+  read = functools.lru_cache(maxsize=1)(saved.read)  # the next tensor is often in the same parameter
+  take = lambda slot: slot.take(read(slot.leaf), huggingface.FORM)
+  tensors = {
+    name(slot): Tensor(slot.shape_in(huggingface.FORM), functools.partial(take, slot))
+    for slot in sorted(model, key=lambda slot: slot.leaf)
+  }
+  config, width = saved.config, saved.config.hidden_size
+  if not config.projects_embeddings:
+    # Theirs projects in any case: here by a product that changes nothing, to the bit.
+    projection = f'{prefix}encoder.embedding_hidden_mapping_in'
+    tensors[f'{projection}.weight'] = Tensor((width, width), lambda: np.eye(width, dtype=np.float32))
+    tensors[f'{projection}.bias'] = Tensor((width,), lambda: np.zeros(width, np.float32))
+  if head == 'mlm' and config.tie_word_embeddings:
+    tensors['cls.predictions.decoder.weight'] = tensors[f'{prefix}embeddings.word_embeddings.weight']
+  return tensors

@@ -2,15 +2,18 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
+import math
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
+from rembert.convert.tensors import Tensor, Tensors
 from rembert.errors import UsageError, first_line
 from rembert.files import inside, parsed_json
 from rembert.model.config import RemBertConfig
@@ -28,7 +31,6 @@ _ACTIVATIONS = {'gelu': 'gelu', 'gelu_pytorch_tanh': 'gelu_tanh', 'gelu_new': 'g
 _OURS_ALONE = ('pad_vocab_to_multiple_of', 'always_project_embeddings', 'hidden_act')
 _SHARED_FIELDS = [field.name for field in dataclasses.fields(RemBertConfig) if field.name not in _OURS_ALONE]
 _SAFE_TORCH = (2, 6)  # before, `weights_only` could be got round (CVE-2025-32434)
-_WEIGHTS = ('model.safetensors', 'pytorch_model.bin')
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------
@@ -138,75 +140,63 @@ def is_buffer(name: str) -> bool:
   return name.endswith('embeddings.position_ids')
 
 
-class SafetensorsFiles:
-  """`Tensors` of one or several safetensors files, mapped into memory and read one at a time."""
-
-  def __init__(self, files: Sequence[pathlib.Path], index: Mapping[str, str] | None = None):
-    self._files, self.shapes = {}, {}
-    for file in files:
-      try:
-        handle = safetensors.safe_open(file, framework='np')
-        names = list(handle.keys())
-        shapes = {name: tuple(handle.get_slice(name).get_shape()) for name in names}
-      except (safetensors.SafetensorError, OSError, ValueError) as error:
-        raise UsageError(
-          f'a damaged safetensors file: {error}', where=str(file), fix='fetch or export the file again'
-        ) from error
-      self._files |= dict.fromkeys(names, handle)
-      self.shapes |= shapes
-    lost = [name for name in index or () if name not in self.shapes]
-    if lost:
-      raise UsageError(
-        f'the index names {len(lost)} tensors that no shard holds, {lost[0]} for one',
-        where=str(files[0].parent),
-        fix='fetch the shards again',
-      )
-
-  def read(self, name: str) -> np.ndarray:
-    """See `Tensors`."""
-    return self._files[name].get_tensor(name).astype(np.float32, copy=False)
-
-
-class TorchFiles:
-  """`Tensors` of `pytorch_model.bin`, by torch itself and with `weights_only`: nothing in the file is executed."""
-
-  def __init__(self, files: Sequence[pathlib.Path]):
+def _open_safetensors(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
+  """The tensors of one or several files, mapped into memory."""
+  tensors = {}
+  for file in files:
     try:
-      import torch
-    except ImportError as error:
+      handle = safetensors.safe_open(file, framework='np')
+      for name in list(handle.keys()):
+        shape = tuple(handle.get_slice(name).get_shape())
+        tensors[name] = Tensor(shape, functools.partial(_read_safetensor, handle, name))
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
       raise UsageError(
-        'only torch can read pytorch_model.bin, and it is not installed',
-        where=str(files[0]),
-        fix=['take the model.safetensors of the same model', 'or pip install torch'],
+        f'a damaged safetensors file: {error}', where=str(file), fix='fetch or export the file again'
       ) from error
-    if tuple(int(part) for part in torch.__version__.split('.')[:2]) < _SAFE_TORCH:
+  return tensors
+
+
+def _read_safetensor(handle, name: str) -> np.ndarray:
+  return handle.get_tensor(name).astype(np.float32, copy=False)
+
+
+def _open_torch(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
+  """The tensors of `pytorch_model.bin`, by torch itself and with `weights_only`: nothing in the file is executed."""
+  try:
+    import torch
+  except ImportError as error:
+    raise UsageError(
+      'only torch can read pytorch_model.bin, and it is not installed',
+      where=str(files[0]),
+      fix=['take the model.safetensors of the same model', 'or pip install torch'],
+    ) from error
+  if tuple(int(part) for part in torch.__version__.split('.')[:2]) < _SAFE_TORCH:
+    raise UsageError(
+      f'torch {torch.__version__} can be made to run what a file of weights holds',
+      where=str(files[0]),
+      fix=['pip install torch==2.13.0', 'or take the model.safetensors of the same model'],
+    )
+  loaded = {}
+  for file in files:
+    try:
+      loaded |= torch.load(file, map_location='cpu', weights_only=True, mmap=True)
+    except Exception as error:  # torch has no exception of its own for it
+      reason = first_line(error)
       raise UsageError(
-        f'torch {torch.__version__} can be made to run what a file of weights holds',
-        where=str(files[0]),
-        fix=['pip install torch==2.13.0', 'or take the model.safetensors of the same model'],
-      )
-    self._tensors = {}
-    for file in files:
-      try:
-        self._tensors |= torch.load(file, map_location='cpu', weights_only=True, mmap=True)
-      except Exception as error:  # torch has no exception of its own for it
-        reason = first_line(error)
-        raise UsageError(
-          f'torch cannot read the weights: {reason}', where=str(file), fix='fetch the file again'
-        ) from error
-    self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
-
-  def read(self, name: str) -> np.ndarray:
-    """See `Tensors`."""
-    return self._tensors[name].float().numpy()
+        f'torch cannot read the weights: {reason}', where=str(file), fix='fetch the file again'
+      ) from error
+  read = lambda tensor: tensor.float().numpy()
+  return {name: Tensor(tuple(tensor.shape), functools.partial(read, tensor)) for name, tensor in loaded.items()}
 
 
-def open_weights(folder: pathlib.Path) -> SafetensorsFiles | TorchFiles:
+_WEIGHTS = {'model.safetensors': _open_safetensors, 'pytorch_model.bin': _open_torch}
+
+
+def open_weights(folder: pathlib.Path) -> dict[str, Tensor]:
   """The weights of a folder, in one file or in shards; UsageError where one is missing or damaged."""
-  for name in _WEIGHTS:
-    reader = SafetensorsFiles if name.endswith('.safetensors') else TorchFiles
+  for name, open_files in _WEIGHTS.items():
     if (folder / name).is_file():
-      return reader([folder / name])
+      return open_files([folder / name])
     index_file = folder / f'{name}.index.json'
     if index_file.is_file():
       try:
@@ -223,7 +213,15 @@ def open_weights(folder: pathlib.Path) -> SafetensorsFiles | TorchFiles:
           where=str(folder),
           fix='fetch them into the same folder',
         )
-      return reader(files, weight_map) if reader is SafetensorsFiles else reader(files)
+      tensors = open_files(files)
+      lost = [tensor for tensor in weight_map if tensor not in tensors] if open_files is _open_safetensors else []
+      if lost:
+        raise UsageError(
+          f'the index names {len(lost)} tensors that no shard holds, {lost[0]} for one',
+          where=str(files[0].parent),
+          fix='fetch the shards again',
+        )
+      return tensors
   raise UsageError(
     'no weights', where=f'{folder}: none of {", ".join(_WEIGHTS)}, nor an index of shards', fix='fetch the weights'
   )
@@ -234,8 +232,7 @@ def open_weights(folder: pathlib.Path) -> SafetensorsFiles | TorchFiles:
 
 def write_weights(
   folder: pathlib.Path,
-  tensors: Mapping[str, int],
-  read: Callable[[str], np.ndarray],
+  tensors: Tensors,
   *,
   shard_bytes: int,
   on_progress: Callable[[float], None] = lambda fraction: None,
@@ -244,26 +241,28 @@ def write_weights(
 
   Args:
     folder: where to.
-    tensors: bytes of every tensor by name, in order.
-    read: gives a tensor; one shard is in memory at a time.
+    tensors: in order; one shard is in memory at a time.
     shard_bytes: a file holds no more, unless it is one tensor.
     on_progress: told the share of the bytes that are written.
   """
   shards: list[list[str]] = [[]]
   filled = 0
-  for name, size in tensors.items():
+  sizes = {name: 4 * math.prod(tensor.shape) for name, tensor in tensors.items()}
+  for name, size in sizes.items():
     if shards[-1] and filled + size > shard_bytes:
       shards.append([])
       filled = 0
     shards[-1].append(name)
     filled += size
-  weight_map, written, total = {}, 0, sum(tensors.values())
+  weight_map, written, total = {}, 0, sum(sizes.values())
   for number, names in enumerate(shards, 1):
     file = 'model.safetensors' if len(shards) == 1 else f'model-{number:05}-of-{len(shards):05}.safetensors'
-    safetensors.numpy.save_file({name: read(name) for name in names}, folder / file, metadata={'format': 'pt'})
+    safetensors.numpy.save_file(
+      {name: tensors[name].read() for name in names}, folder / file, metadata={'format': 'pt'}
+    )
     (folder / file).chmod(0o644)  # the library writes for the owner alone
     weight_map |= dict.fromkeys(names, file)
-    written += sum(tensors[name] for name in names)
+    written += sum(sizes[name] for name in names)
     on_progress(written / total)
   if len(shards) > 1:
     index = {'metadata': {'total_size': total}, 'weight_map': weight_map}

@@ -5,19 +5,26 @@ Whatever they come from, one function compares what there is with what the wante
 
 import contextlib
 import dataclasses
-import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from etils import epath
 
-from rembert.checkpoint.load import SavedModel, config_gin, find_checkpoint, open_saved, save_model
-from rembert.convert import huggingface
-from rembert.convert.tensor_names import ENCODER_PREFIX, OURS, Slot, has_row_per_piece, own_slots, slots
-from rembert.convert.tensors import Renamed, Resized, Tensors, assemble, check
+from rembert.checkpoint.load import (
+  Source,
+  config_gin,
+  find_checkpoint,
+  hugging_face_source,
+  open_source,
+  read_newest,
+  save_model,
+  saved_source,
+)
+from rembert.convert.tensor_names import Slot, slots
+from rembert.convert.tensors import assemble, check, resized
 from rembert.errors import UsageError
-from rembert.files import is_remote, write_errors, write_whole
+from rembert.files import write_errors, write_whole
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import FIXED_LABELS, HEADS, POOLED, parameter_shapes
 
@@ -72,31 +79,30 @@ class ImportedModel:
   vocabulary: epath.PathLike | None
 
 
+def read_model(
+  path: epath.PathLike,
+  options: ImportOptions = ImportOptions(),
+  on_progress: Callable[[float], None] = lambda fraction: None,
+  *,
+  step: int | None = None,
+) -> ImportedModel:
+  """The model in a workdir (at `step`, else the newest), a checkpoint or a folder of Hugging Face.
+
+  UsageError where there is none, or it is damaged or does not fit.
+  """
+  if find_checkpoint(path, step) is None:
+    return _import(open_source(path), options, on_progress)
+  read = lambda saved: _import(saved_source(saved, options.num_hidden_layers), options, on_progress)
+  return read_newest(path, step, read)
+
+
 def read_hugging_face(
   folder: epath.PathLike,
   options: ImportOptions = ImportOptions(),
   on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> ImportedModel:
   """The model in a folder of Hugging Face, of any head; UsageError where it is damaged or does not fit."""
-  return _import(_hugging_face_source(folder), options, on_progress)
-
-
-def _hugging_face_source(folder: epath.PathLike) -> 'Source':
-  folder = pathlib.Path(folder)
-  description = huggingface.read_description(folder)
-  weights = huggingface.open_weights(folder)
-  names = {name.removeprefix(ENCODER_PREFIX): name for name in weights.shapes if not huggingface.is_buffer(name)}
-  tensors, config = _without_redundant(Renamed(weights, names), description.config)
-  vocabulary = folder / 'sentencepiece.model'
-  return Source(
-    tensors,
-    config,
-    form=huggingface.FORM,
-    head=huggingface.head_of(list(names), description),
-    labels=description.labels,
-    path=str(folder),
-    vocabulary=vocabulary if vocabulary.is_file() else None,
-  )
+  return _import(hugging_face_source(folder), options, on_progress)
 
 
 def read_tensorflow(
@@ -108,63 +114,18 @@ def read_tensorflow(
   """The model in an original checkpoint; `description` goes to `tensorflow.describe`."""
   from rembert.convert import tensorflow
 
-  checkpoint = tensorflow.TensorFlowCheckpoint(path)
-  vocabulary = epath.Path(checkpoint.prefix).parent / 'sentencepiece.model'
+  prefix, tensors = tensorflow.open_checkpoint(path)
+  vocabulary = epath.Path(prefix).parent / 'sentencepiece.model'
   source = Source(
-    checkpoint,
-    tensorflow.describe(checkpoint, **description),
+    tensors,
+    tensorflow.describe(tensors, prefix, **description),
     form=tensorflow.FORM,
-    head=tensorflow.head_of(checkpoint.shapes),
+    head=tensorflow.head_of(tensors),
     labels=(),
-    path=checkpoint.prefix,
+    path=prefix,
     vocabulary=vocabulary if vocabulary.exists() else None,
   )
   return _import(source, options, on_progress)
-
-
-def read_saved(
-  saved: SavedModel,
-  options: ImportOptions = ImportOptions(),
-  on_progress: Callable[[float], None] = lambda fraction: None,
-) -> ImportedModel:
-  """The model in a checkpoint of this project."""
-  return _import(_saved_source(saved, options.num_hidden_layers), options, on_progress)
-
-
-def _saved_source(saved: SavedModel, num_hidden_layers: int | None = None) -> 'Source':
-  return Source(
-    _SavedTensors(saved, num_hidden_layers),
-    saved.config,
-    form=OURS,
-    head=saved.head,
-    labels=saved.labels,
-    path=str(saved.folder),
-    vocabulary=saved.vocabulary,
-  )
-
-
-def architecture(path: epath.PathLike) -> RemBertConfig:
-  """Of the model in a workdir, a checkpoint or a folder of Hugging Face; does not start JAX."""
-  return open_saved(path).config if find_checkpoint(path) is not None else open_source(path).config
-
-
-def open_source(path: epath.PathLike, num_hidden_layers: int | None = None) -> 'Source':
-  """The tensors of a workdir, a checkpoint or a folder of Hugging Face, unread; UsageError if there are none.
-
-  Args:
-    path: where they are.
-    num_hidden_layers: as many of the bottom layers are shown; None for all. In a folder of Hugging Face each layer has
-      tensors of its own, and all of them are.
-  """
-  if find_checkpoint(path) is not None:
-    return _saved_source(open_saved(path), num_hidden_layers)
-  if not is_remote(path) and huggingface.is_model_folder(pathlib.Path(path)):
-    return _hugging_face_source(path)
-  raise UsageError(
-    'nothing to load',
-    where=str(path),
-    fix='name a workdir with checkpoints/, one checkpoint in it, or a folder of Hugging Face with config.json',
-  )
 
 
 def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.PathLike | None, **facts: Any) -> None:
@@ -190,82 +151,15 @@ def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.Pat
     on_failure.pop_all()  # all is well: nothing to take away
 
 
-# --- sources ----------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-  """A checkpoint: tensors under the names of the table, and what it says of itself."""
-
-  tensors: Tensors
-  config: RemBertConfig
-  form: str
-  head: str | None
-  labels: tuple[str, ...]
-  path: str
-  vocabulary: epath.PathLike | None
-
-  def slots(
-    self, config: RemBertConfig, head: str | None, num_labels: int | None = 1, *, has_pooler: bool = True
-  ) -> list[Slot]:
-    """The tensors of a model; those of our own checkpoints are its very parameters."""
-    find = own_slots if self.form == OURS else slots
-    return find(config, head, num_labels=num_labels, has_pooler=has_pooler)
-
-  def names(self, model: Iterable[Slot], prefix: str = '') -> set[str]:
-    """What the tensors of a model, or of a part of it, are called here."""
-    return {slot.name(self.form) for slot in model if slot.leaf.startswith(prefix)}
-
-
-class _SavedTensors:
-  """`Tensors` of our own checkpoint: parameters by path, without padding rows, and the bottom layers only."""
-
-  def __init__(self, saved: SavedModel, num_layers: int | None):
-    self._saved = saved
-    self._parts = {}
-    for path, shape in saved.shapes.items():
-      if path.startswith('encoder/layers/'):
-        self._parts[path] = num_layers or shape[0]
-      elif has_row_per_piece(path):
-        self._parts[path] = saved.config.vocab_size
-    self.shapes = {path: (self._parts.get(path, shape[0]), *shape[1:]) for path, shape in saved.shapes.items()}
-
-  def read(self, name: str) -> np.ndarray:
-    """See `Tensors`."""
-    return self._saved.read(name)[: self._parts.get(name)]
-
-
-def _without_redundant(tensors: Renamed, config: RemBertConfig) -> tuple[Renamed, RemBertConfig]:
-  """Without what Hugging Face's model has in any case: a projection that changes nothing, a copy of a tied table."""
-  projection, word, decoder = (
-    'encoder.embedding_hidden_mapping_in.',
-    'embeddings.word_embeddings.weight',
-    'cls.predictions.decoder.weight',
-  )
-  names, shapes = dict(tensors.names), tensors.shapes
-  width = config.hidden_size
-  if config.always_project_embeddings and shapes.get(f'{projection}weight') == (width, width):
-    is_identity = np.array_equal(tensors.read(f'{projection}weight'), np.eye(width, dtype=np.float32))
-    if is_identity and not np.any(tensors.read(f'{projection}bias')):
-      config = dataclasses.replace(config, always_project_embeddings=False)
-      names = {name: theirs for name, theirs in names.items() if not name.startswith(projection)}
-  if config.tie_word_embeddings and decoder in names and word in names:
-    if shapes[decoder] == shapes[word] and np.array_equal(tensors.read(decoder), tensors.read(word)):
-      del names[decoder]
-    else:
-      config = dataclasses.replace(config, tie_word_embeddings=False)
-  return Renamed(tensors.tensors, names), config
-
-
 # --- from tensors to parameters ---------------------------------------------------------------------------------------
 
 
 def _import(source: Source, options: ImportOptions, on_progress) -> ImportedModel:
-  form, tensors, config = source.form, source.tensors, source.config
+  form, config = source.form, source.config
   head = source.head if options.head == AS_SAVED else options.head
   num_labels = _num_labels(source, head, options.num_labels)
   # Who asks for one head, or for fewer layers, asks to leave out the rest; no head has a use for a pooler but these.
-  everything = [slot for any_head in HEADS for slot in source.slots(_untied(config), any_head)]
+  everything = [slot for any_head in HEADS for slot in _all_slots(config, any_head)]
   not_wanted = source.names(everything, 'encoder/pooler/' if options.head == AS_SAVED else '')
 
   # --- layers ----------------------------------------------------------------
@@ -280,20 +174,19 @@ def _import(source: Source, options: ImportOptions, on_progress) -> ImportedMode
     config = dataclasses.replace(config, num_hidden_layers=options.num_hidden_layers)
 
   # --- vocabulary ------------------------------------------------------------
-  rows = {}
-  for slot in source.slots(_untied(config), 'mlm'):
+  tensors = dict(source.tensors)
+  for slot in _all_slots(config, 'mlm'):
     size = options.output_vocab_size if slot.leaf.startswith('mlm/') else options.input_vocab_size
-    if slot.has_row_per_piece and size and slot.name(form) in tensors.shapes:
-      rows[slot.name(form)] = size
-  tensors = Resized(tensors, rows, config.initializer_range)
+    if slot.has_row_per_piece and size and (name := slot.name(form)) in tensors:
+      tensors[name] = resized(name, tensors[name], size, config.initializer_range)
   config = dataclasses.replace(config, vocab_size=options.input_vocab_size or config.vocab_size)
 
   # --- what there is, and what is wanted -------------------------------------
-  pooler = source.names(source.slots(config, None), 'encoder/pooler/')
-  has_pooler = head in POOLED or (head in (None, 'mlm') and pooler <= tensors.shapes.keys())
+  pooler = source.names(_all_slots(config, None), 'encoder/pooler/')
+  has_pooler = head in POOLED or (head in (None, 'mlm') and pooler <= tensors.keys())
   model = source.slots(config, head, num_labels, has_pooler=has_pooler)
   not_wanted -= source.names(model)
-  kept = Renamed(tensors, {name: name for name in tensors.shapes if name not in not_wanted})
+  kept = {name: tensor for name, tensor in tensors.items() if name not in not_wanted}
   missing, unexpected = check(
     kept,
     model,
@@ -320,7 +213,7 @@ def _import(source: Source, options: ImportOptions, on_progress) -> ImportedMode
     labels=_labels(source, head, num_labels),
     num_labels=num_labels,
     missing=tuple(missing),
-    left_out=(*unexpected, *sorted(not_wanted & tensors.shapes.keys())),
+    left_out=(*unexpected, *sorted(not_wanted & tensors.keys())),
     vocabulary=source.vocabulary,
   )
 
@@ -328,16 +221,16 @@ def _import(source: Source, options: ImportOptions, on_progress) -> ImportedMode
 _CLASSIFIERS = ('classification', 'tagging')
 
 
-def _untied(config: RemBertConfig) -> RemBertConfig:
-  """With every tensor that there can be."""
-  return dataclasses.replace(config, tie_word_embeddings=False)
+def _all_slots(config: RemBertConfig, head: str | None) -> list[Slot]:
+  """Every tensor that there can be, for their names: their shapes may be others."""
+  return slots(dataclasses.replace(config, tie_word_embeddings=False), head, num_labels=1, has_pooler=True)
 
 
 def _num_labels(source: Source, head: str | None, asked_for: int | None) -> int | None:
   if head not in _CLASSIFIERS:
-    return FIXED_LABELS.get(head)
-  [bias] = source.names(source.slots(source.config, head), 'classifier/bias')
-  num_labels = asked_for or (source.tensors.shapes.get(bias) or (None,))[0]
+    return None if head is None else FIXED_LABELS.get(head)
+  [bias] = source.names(_all_slots(source.config, head), 'classifier/bias')
+  num_labels = asked_for or (source.tensors[bias].shape[0] if bias in source.tensors else None)
   if num_labels is None:
     raise UsageError(
       f'the checkpoint has no head for {head} to take the number of labels from',
@@ -348,7 +241,7 @@ def _num_labels(source: Source, head: str | None, asked_for: int | None) -> int 
 
 
 def _labels(source: Source, head: str | None, num_labels: int | None) -> tuple[str, ...]:
-  if head not in _CLASSIFIERS:
+  if num_labels is None or head not in _CLASSIFIERS:
     return ()
   if len(source.labels) == num_labels:
     return source.labels

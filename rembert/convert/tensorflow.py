@@ -1,6 +1,7 @@
 """The original TensorFlow checkpoint of google-research, read by TensorFlow's own reader, one variable at a time."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 import re
@@ -8,6 +9,7 @@ import re
 import numpy as np
 from etils import epath
 
+from rembert.convert.tensors import Tensor, Tensors
 from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
 
@@ -21,54 +23,50 @@ _OUTPUT_EMBEDDING = 'output_embedding'
 _TABLE_NAME = 'cls/predictions/output_embedding'
 
 
-class TensorFlowCheckpoint:
-  """`Tensors` of a checkpoint, without the optimizer's; the output embedding under the table's name.
+def open_checkpoint(path: epath.PathLike) -> tuple[str, dict[str, Tensor]]:
+  """The prefix of a checkpoint, and its tensors, without the optimizer's; the output embedding under the table's name.
 
   Args:
     path: the prefix (`model.ckpt-1760000`), its `.index` file, or a folder with a `checkpoint` file.
   """
+  import tensorflow as tf
 
-  def __init__(self, path: epath.PathLike):
-    import tensorflow as tf
-
-    prefix = str(path).removesuffix('.index')
-    if tf.io.gfile.isdir(prefix):
-      prefix = tf.train.latest_checkpoint(prefix) or prefix
-    self.prefix = prefix
-    try:
-      self._reader = tf.train.load_checkpoint(prefix)
-      shapes = self._reader.get_variable_to_shape_map()
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
-      reason = first_line(error)
-      raise UsageError(
-        f'TensorFlow cannot read the checkpoint: {reason}',
-        where=prefix,
-        fix='name the prefix that its .index and .data files have in common, or their folder',
-      ) from error
-    self._names = {name: name for name in sorted(shapes) if not _NO_PARAMETER.search(name)}
-    tables = [name for name in self._names if _OUTPUT_EMBEDDING in name and len(shapes[name]) == 2]
-    if len(tables) == 1:
-      self._names[_TABLE_NAME] = self._names.pop(tables[0])
-    self.shapes = {name: tuple(shapes[theirs]) for name, theirs in self._names.items()}
+  prefix = str(path).removesuffix('.index')
+  if tf.io.gfile.isdir(prefix):
+    prefix = tf.train.latest_checkpoint(prefix) or prefix
+  try:
+    reader = tf.train.load_checkpoint(prefix)
+    shapes = {name: tuple(shape) for name, shape in reader.get_variable_to_shape_map().items()}
+  except (tf.errors.OpError, ValueError, RuntimeError) as error:
+    reason = first_line(error)
+    raise UsageError(
+      f'TensorFlow cannot read the checkpoint: {reason}',
+      where=prefix,
+      fix='name the prefix that its .index and .data files have in common, or their folder',
+    ) from error
+  names = [name for name in sorted(shapes) if not _NO_PARAMETER.search(name)]
+  tensors = {name: Tensor(shapes[name], functools.partial(_read, reader, prefix, name)) for name in names}
+  tables = [name for name in names if _OUTPUT_EMBEDDING in name and len(shapes[name]) == 2]
+  if len(tables) == 1:
+    table = tensors[_TABLE_NAME] = tensors.pop(tables[0])
     # A table that was written as the kernel of a layer is the other way round.
-    transform = self.shapes.get('cls/predictions/transform/dense/bias')
-    table = self.shapes.get(_TABLE_NAME)
-    self._is_table_transposed = bool(table and transform and table[1] != transform[0] and table[0] == transform[0])
-    if self._is_table_transposed:
-      self.shapes[_TABLE_NAME] = table[::-1]
+    transform = tensors.get('cls/predictions/transform/dense/bias')
+    if transform and table.shape[1] != transform.shape[0] and table.shape[0] == transform.shape[0]:
+      tensors[_TABLE_NAME] = Tensor(table.shape[::-1], lambda: table.read().T)
+  return prefix, tensors
 
-  def read(self, name: str) -> np.ndarray:
-    """See `Tensors`."""
-    try:
-      tensor = np.asarray(self._reader.get_tensor(self._names[name]), np.float32)
-    except Exception as error:  # a data file that is cut off shows only here
-      reason = first_line(error)
-      raise UsageError(f'a damaged checkpoint: {reason}', where=self.prefix, fix='fetch its files again') from error
-    return tensor.T if name == _TABLE_NAME and self._is_table_transposed else tensor
+
+def _read(reader, prefix: str, name: str) -> np.ndarray:
+  try:
+    return np.asarray(reader.get_tensor(name), np.float32)
+  except Exception as error:  # a data file that is cut off shows only here
+    reason = first_line(error)
+    raise UsageError(f'a damaged checkpoint: {reason}', where=prefix, fix='fetch its files again') from error
 
 
 def describe(
-  checkpoint: TensorFlowCheckpoint,
+  tensors: Tensors,
+  prefix: str,
   *,
   config_file: pathlib.Path | None = None,
   num_attention_heads: int | None = None,
@@ -77,12 +75,13 @@ def describe(
   """The configuration, from the shapes of the variables.
 
   Args:
-    checkpoint: what to describe.
+    tensors: of the checkpoint.
+    prefix: of the checkpoint, for errors.
     config_file: BERT's JSON, for what shapes do not tell: heads, activation, dropout.
     num_attention_heads: the same by hand; without either, heads of 64 as the paper has them.
     hidden_act: the original code has the tanh approximation; Hugging Face's copy says erf.
   """
-  shapes = checkpoint.shapes
+  shapes = {name: tensor.shape for name, tensor in tensors.items()}
   try:
     vocab_size, width = shapes['bert/embeddings/word_embeddings']
     positions, _ = shapes['bert/embeddings/position_embeddings']
@@ -92,7 +91,7 @@ def describe(
   except (KeyError, ValueError) as error:
     raise UsageError(
       f'no RemBERT: {error} is not among its {len(shapes)} variables',
-      where=checkpoint.prefix,
+      where=prefix,
       fix='the variables of the original checkpoint begin bert/embeddings/ and bert/encoder/layer_0/',
     ) from error
   given = {}

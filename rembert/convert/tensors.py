@@ -3,7 +3,6 @@
 import dataclasses
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -12,45 +11,40 @@ from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 
 
-class Tensors(Protocol):
-  """A checkpoint's tensors, read one at a time."""
-
-  @property
-  def shapes(self) -> Mapping[str, tuple[int, ...]]:
-    """Of every tensor, by name."""
-    ...
-
-  def read(self, name: str) -> np.ndarray:
-    """One tensor, float32."""
-    ...
-
-
 @dataclasses.dataclass(frozen=True)
-class Resized:
-  """`Tensors` some of which have other numbers of rows: the last ones are cut off, or new ones drawn.
+class Tensor:
+  """A tensor of a checkpoint, not yet read.
+
+  Attributes:
+    shape: as the checkpoint has it.
+    read: gives it, float32.
+  """
+
+  shape: tuple[int, ...]
+  read: Callable[[], np.ndarray]
+
+
+# A checkpoint, by name.
+Tensors = Mapping[str, Tensor]
+
+
+def resized(name: str, tensor: Tensor, rows: int, initializer_range: float) -> Tensor:
+  """The tensor with another number of rows: the last ones are cut off, or new ones drawn.
 
   New rows of a table come from the initialiser that the table began with; new entries of a bias are zero.
   """
+  if not tensor.shape:
+    return tensor
 
-  tensors: Tensors
-  rows: Mapping[str, int]
-  initializer_range: float
+  def read() -> np.ndarray:
+    old = tensor.read()
+    if rows <= len(old):
+      return old[:rows]
+    shape = (rows - len(old), *old.shape[1:])
+    new = np.zeros(shape, np.float32) if old.ndim == 1 else _truncated_normal(name, shape, initializer_range)
+    return np.concatenate([old, new])
 
-  @property
-  def shapes(self) -> dict[str, tuple[int, ...]]:
-    """With the new numbers of rows."""
-    shape_of = lambda name, shape: (self.rows.get(name, *shape[:1]), *shape[1:]) if shape else shape
-    return {name: shape_of(name, shape) for name, shape in self.tensors.shapes.items()}
-
-  def read(self, name: str) -> np.ndarray:
-    """See `Tensors`."""
-    tensor = self.tensors.read(name)
-    rows = self.rows.get(name, len(tensor) if tensor.ndim else 0)
-    if not tensor.ndim or rows <= len(tensor):
-      return tensor[:rows] if tensor.ndim else tensor
-    shape = (rows - len(tensor), *tensor.shape[1:])
-    new = np.zeros(shape, np.float32) if tensor.ndim == 1 else _truncated_normal(name, shape, self.initializer_range)
-    return np.concatenate([tensor, new])
+  return Tensor((rows, *tensor.shape[1:]), read)
 
 
 def _truncated_normal(name: str, shape: tuple[int, ...], deviation: float) -> np.ndarray:
@@ -59,23 +53,6 @@ def _truncated_normal(name: str, shape: tuple[int, ...], deviation: float) -> np
 
   key = jax.random.fold_in(jax.random.key(0), zlib.crc32(name.encode()))
   return np.array(jax.random.truncated_normal(key, -2, 2, shape)) * np.float32(deviation)
-
-
-@dataclasses.dataclass(frozen=True)
-class Renamed:
-  """`Tensors` under the names of the table, and only those that have one."""
-
-  tensors: Tensors
-  names: Mapping[str, str]
-
-  @property
-  def shapes(self) -> dict[str, tuple[int, ...]]:
-    """By the new name."""
-    return {name: tuple(self.tensors.shapes[old]) for name, old in self.names.items()}
-
-  def read(self, name: str) -> np.ndarray:
-    """See `Tensors`."""
-    return self.tensors.read(self.names[name])
 
 
 def check(
@@ -100,7 +77,8 @@ def check(
   Raises:
     UsageError: anything missing or unexpected that is not allowed, or of another shape.
   """
-  wanted, found = {slot.name(form): slot for slot in slots}, tensors.shapes
+  wanted = {slot.name(form): slot for slot in slots}
+  found = {name: tensor.shape for name, tensor in tensors.items()}
   missing = [name for name in wanted if name not in found]
   unexpected = [name for name in found if name not in wanted]
   misshaped = {
@@ -163,7 +141,7 @@ def assemble(
     if name in missing:
       slot.put(leaf, _initial(slot, form, config), form)
     else:
-      slot.put(leaf, tensors.read(name), form)
+      slot.put(leaf, tensors[name].read(), form)
     on_progress(number / len(slots))
   return leaves
 

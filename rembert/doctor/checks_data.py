@@ -103,7 +103,7 @@ def check_dumps(environment: Environment) -> Findings:
 
 def check_workdir(environment: Environment) -> Findings:
   """Access and lock; nothing is written."""
-  from rembert.jobs.workdir_lock import holder
+  from rembert.jobs.workdir import holder
 
   named = environment.workdir or '.'
   workdir = epath.Path(named)

@@ -3,13 +3,14 @@
 import collections
 import concurrent.futures
 import functools
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import numpy as np
 from flax import nnx
 
-from rembert.data.sentence_batches import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
+from rembert.data.sentence_batches import BATCH_SIZE, SentenceBatch, TextEncoder, cut, most_sentences, packed_sentences
 from rembert.inference.model import LoadedModel
 from rembert.kernels import platform
 from rembert.model.heads import chosen_layer, means_of_segments
@@ -45,6 +46,27 @@ def sentence_vectors(
   """
   vectors_NxH = np.zeros((len(sentences), model.config.hidden_size), np.float32)
   return _fill(vectors_NxH, model, sentences, chosen_layer(model.config, layer), batch_size, on_progress)
+
+
+def embed_lines(
+  model: LoadedModel,
+  encoder: TextEncoder,
+  lines: Sequence[str],
+  *,
+  layer: int | None = None,
+  batch_size: int = BATCH_SIZE,
+  on_progress: Progress = lambda fraction, note: None,
+) -> np.ndarray:
+  """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut, with a warning.
+
+  See `sentence_vectors`.
+  """
+  longest = model.config.max_position_embeddings
+  encoded = [encoder.encode(line) for line in lines]
+  if too_long := sum(len(ids) > longest for ids in encoded):
+    warnings.warn(f'{too_long:,} of {len(lines):,} lines have more than {longest} tokens and are cut', stacklevel=2)
+  sentences = [cut(ids, longest) for ids in encoded]
+  return sentence_vectors(model, sentences, layer=layer, batch_size=batch_size, on_progress=on_progress)
 
 
 def vectors_of_all_layers(

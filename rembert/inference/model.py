@@ -1,7 +1,6 @@
 """`rembert.load`: a trained model to call, from a workdir, a checkpoint or a folder of Hugging Face."""
 
 import functools
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,9 +11,7 @@ from etils import epath
 from flax import nnx
 from flax.traverse_util import unflatten_dict
 
-from rembert.checkpoint.load import find_checkpoint, read_newest
-from rembert.convert import huggingface
-from rembert.convert.importing import ImportedModel, ImportOptions, read_hugging_face, read_saved
+from rembert.convert.importing import ImportedModel, ImportOptions, read_model
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import ModelOutput, RemBertEncoder
@@ -188,25 +185,7 @@ def load(
   """
   check_head(head)
   options = ImportOptions(head=head, num_hidden_layers=num_hidden_layers, num_labels=num_labels, allow_missing=new_head)
-  return as_module(read_model(path, options, step), execution)
-
-
-def read_model(
-  path: epath.PathLike,
-  options: ImportOptions | None = None,
-  step: int | None = None,
-) -> ImportedModel:
-  """Parameters and configuration of whatever `path` holds."""
-  options = options or ImportOptions()
-  if find_checkpoint(path, step) is not None:
-    return read_newest(path, step, lambda saved: read_saved(saved, options))
-  if huggingface.is_model_folder(pathlib.Path(path)):
-    return read_hugging_face(path, options)
-  raise UsageError(
-    'nothing to load',
-    where=str(path),
-    fix='name a workdir with checkpoints/, one checkpoint in it, or a folder of Hugging Face with config.json',
-  )
+  return as_module(read_model(path, options, step=step), execution)
 
 
 def as_module(imported: ImportedModel, execution: Execution) -> LoadedModel:

@@ -7,7 +7,7 @@ The workdir gets `analysis.json` ({"analysis", "model", "model_name", "facts", "
 import json
 import math
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any
 
 from etils import epath
 
@@ -28,10 +28,9 @@ from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.jobs import workdir as workdirs
 from rembert.jobs import xtreme_results
-from rembert.jobs.initial_parameters import open_initial
 from rembert.jobs.predict import text_encoder
 from rembert.jobs.pretrain_data import open_data
-from rembert.jobs.workdir_lock import locked
+from rembert.jobs.training_run import build_config
 from rembert.plotting.analyses import PLOTS
 from rembert.runtime.signals import StopSignal
 from rembert.tracking.console import Console
@@ -50,7 +49,7 @@ _RUN: dict[str, Callable[[AnalysisContext], AnalysisResult]] = {
 
 def configured() -> AnalysisConfig:
   """The configuration that gin has been told."""
-  return AnalysisConfig(**{name: configuration.build(cls) for name, cls in get_type_hints(AnalysisConfig).items()})
+  return build_config(AnalysisConfig)
 
 
 def dry_run(config: AnalysisConfig, workdir: epath.Path) -> int:
@@ -77,7 +76,7 @@ def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal, console: 
   analyze, console = config.analyze, console or Console()
   check_model(analyze)
   workdirs.prepare(workdir)
-  with locked(workdir, console.say):
+  with workdirs.locked(workdir, console.say):
     configuration.save(workdir)
     name = analyze.model_name or model_name(analyze.model)
     console.say(f'rembert {rembert.__version__} · {analyze.what} of {analyze.model or analyze.points or analyze.text}')
@@ -87,7 +86,6 @@ def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal, console: 
       console,
       stop,
       open_data=open_data,
-      open_parameters=open_initial,
       text_encoder=text_encoder,
       read_scores=xtreme_results.read_scores,
       score=xtreme_results.value,

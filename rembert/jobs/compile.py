@@ -4,51 +4,26 @@ python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware
     --mode=compile --topology=v5e:8x8
 """
 
-import contextlib
 import dataclasses
+import importlib.metadata
 import json
 import re
 import time
-from collections.abc import Callable
 
 import jax
 from etils import epath
 
 from rembert.aot import topology
-from rembert.aot.flops import traced_flops
-from rembert.aot.hlo import Collective, Program
-from rembert.aot.roofline import ASSUMPTIONS, crosses_slices, roofline
-from rembert.errors import RunError, first_line
+from rembert.aot.compile import DoesNotFitError, compile_lowered, measure
 from rembert.files import check_output, write_whole
-from rembert.jobs.description import PretrainConfig, bytes_per_device, make_step, make_trainable, show_model
+from rembert.jobs.config import PretrainConfig
+from rembert.jobs.pretrain import make_step, make_trainable
+from rembert.jobs.summary import bytes_per_device, show_model
 from rembert.runtime import xla
-from rembert.runtime.hardware import chip_of
-from rembert.runtime.signals import repeating
 from rembert.tracking.console import Console, human_bytes
 from rembert.train import sharding
 
 EXIT_DOES_NOT_FIT = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class Memory:
-  """Bytes of one chip's memory that the compiled program takes.
-
-  Attributes:
-    arguments: state and batch.
-    outputs: the new state and the metrics.
-    aliased: how much of the new state takes the place of the old.
-    temporaries: activations, gradients, logits, when there is most of them.
-    code: the program itself.
-    peak: arguments, temporaries and what of the outputs has no place yet.
-  """
-
-  arguments: int
-  outputs: int
-  aliased: int
-  temporaries: int
-  code: int
-  peak: int
 
 
 def run(
@@ -108,7 +83,6 @@ def _report(
   devices = mesh.devices.size
   rows = config.train.batch_size // sharding.batch_shards(mesh)
   kind = mesh.devices.flat[0].device_kind
-  found = chip_of(kind)
   trainable = make_trainable(config, mesh)
   report = {
     'topology': wanted.name,
@@ -122,107 +96,22 @@ def _report(
     'rows_per_part': rows // config.train.accumulation_steps,
     'execution': dataclasses.asdict(config.execution),
     'held_bytes': bytes_per_device(config, trainable),
-    'versions': {'jax': jax.__version__, 'libtpu': _libtpu_version() if wanted.family != 'cpu' else None},
+    'versions': {
+      'jax': jax.__version__,
+      'libtpu': importlib.metadata.version('libtpu') if wanted.family != 'cpu' else None,
+    },
   }
   start = time.monotonic()
   what = f'compiling for {devices} × {kind}, {report["rows_per_part"]} rows a device'
   with jax.set_mesh(mesh), console.task(what) as progress:
     traced = make_step(config, trainable).trace(trainable.restore_target(), config.abstract_batch(mesh))
-    lowered = traced.lower()
     try:
-      with _signs_of_life(progress):
-        compiled = lowered.compile()
-    except jax.errors.JaxRuntimeError as error:
-      if 'RESOURCE_EXHAUSTED' not in str(error):
-        raise
-      return report | {'fits': False, 'out_of_memory': _first_lines(str(error))}, None
+      compiled = compile_lowered(traced.lower(), progress)
+    except DoesNotFitError as error:
+      return report | {'fits': False, 'out_of_memory': error.sizes}, None
   report['compile_seconds'] = round(time.monotonic() - start, 1)
-
-  memory = _memory(compiled)
-  flops = traced_flops(traced.jaxpr.jaxpr) / devices
-  report |= {
-    'fits': True,
-    'memory': dataclasses.asdict(memory) | {'hbm': found and found[1].hbm_bytes},
-    'flops_per_chip': {'model': config.train_flops_per_step / devices, 'executed': flops},
-  }
-  text, collectives, hbm_bytes, unreadable = _read(compiled, devices, wanted.slices)
-  report |= {'hbm_traffic_bytes': hbm_bytes, 'unreadable': unreadable}
-  report['collectives'] = collectives and _by_kind(collectives, list(mesh.devices.flat))
-  report['roofline'] = None
-  if found and found[1].hbm_bandwidth:
-    bound = roofline(found[1], mesh.devices, flops_per_chip=flops, hbm_bytes=hbm_bytes, collectives=collectives)
-    useful = config.train_flops_per_step / devices / found[1].bf16_flops
-    report['roofline'] = dataclasses.asdict(bound) | {
-      'step_seconds': bound.step_seconds,
-      'unhidden_seconds': bound.unhidden_seconds,
-      'bound_by': bound.bound_by,
-      'mfu': useful / bound.step_seconds,
-      'unhidden_mfu': useful / bound.unhidden_seconds,
-      'assumptions': ASSUMPTIONS,
-    }
-  return report, text
-
-
-def _signs_of_life(progress: Callable[[float, str], None]) -> contextlib.AbstractContextManager:
-  """The compiler says nothing for minutes, nor how much is left; this shows that it is not hung."""
-  start = time.monotonic()
-  tell = lambda: progress(0, f'· the compiler has been at work for {time.monotonic() - start:.0f} s')
-  return repeating(tell, every_seconds=5, name='signs-of-life')
-
-
-def _memory(compiled: jax.stages.Compiled) -> Memory:
-  stats = compiled.memory_analysis()
-  if stats is None:
-    raise RunError('this compiler does not say how much memory a program takes', where='--topology', fix='another one')
-  lasting = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
-  # The compiler's own peak: the sum of all temporaries is more than there is at any one time.
-  peak = stats.peak_memory_in_bytes or lasting + stats.temp_size_in_bytes
-  return Memory(
-    arguments=stats.argument_size_in_bytes,
-    outputs=stats.output_size_in_bytes,
-    aliased=stats.alias_size_in_bytes,
-    temporaries=max(peak - lasting, 0),
-    code=stats.generated_code_size_in_bytes,
-    peak=peak,
-  )
-
-
-def _read(
-  compiled: jax.stages.Compiled, devices: int, slices: int
-) -> tuple[str | None, list[Collective] | None, float | None, str | None]:
-  """The compiled text, collectives and memory traffic from it, and why they could not be read if so."""
-  text = None
-  try:
-    text = compiled.as_text()
-    program = Program(text, devices, slices)
-    return text, program.collectives(), program.hbm_bytes(), None
-  except (jax.errors.JaxRuntimeError, ValueError) as error:  # libtpu cannot print every program that it makes
-    return text, None, None, first_line(error)
-
-
-def _by_kind(collectives: list[Collective], devices: list[jax.Device]) -> list[dict]:
-  rows: dict[tuple, dict] = {}
-  for collective in collectives:
-    network = 'DCN' if crosses_slices(collective, devices) else 'ICI'
-    key = (collective.kind, network, collective.groups.shape[1])
-    row = rows.setdefault(key, {'kind': key[0], 'network': network, 'group': key[2], 'count': 0, 'bytes': 0.0})
-    row['count'] += collective.times
-    row['bytes'] += collective.times * collective.wire_bytes
-  return sorted(rows.values(), key=lambda row: -row['bytes'])
-
-
-def _first_lines(message: str) -> list[str]:
-  """What the compiler says of sizes, without its stack."""
-  lines = [line.strip() for line in message.splitlines() if line.strip()]
-  return [line for line in lines[:40] if re.search(r'\d(?:\.\d+)?[KMGT]i?B?\b|RESOURCE_EXHAUSTED', line)][:8] or lines[
-    :3
-  ]
-
-
-def _libtpu_version() -> str:
-  import importlib.metadata
-
-  return importlib.metadata.version('libtpu')
+  costs, text = measure(traced, compiled, mesh, slices=wanted.slices, model_flops=config.train_flops_per_step)
+  return report | costs, text
 
 
 # --- the most rows that fit -------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 """Fine-tuning: parameters of a pre-trained encoder, SeqIO tasks → updates → scores by task and language."""
 
-import contextlib
 import hashlib
 import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from etils import epath
 import rembert
 from rembert import configuration
 from rembert.aot import flops
+from rembert.checkpoint.initialize import open_initial
 from rembert.checkpoint.load import config_gin
 from rembert.checkpoint.manager import Checkpoints
 from rembert.data.finetune_batches import Row, TrainingRows
@@ -21,10 +22,8 @@ from rembert.data.masking import SpecialIds
 from rembert.data.prefetch import prefetch
 from rembert.errors import UsageError
 from rembert.files import write_whole
-from rembert.jobs import finetune_config
-from rembert.jobs import workdir as workdirs
-from rembert.jobs.description import check_mesh, show_account, show_devices, show_hosts, show_model
-from rembert.jobs.finetune_config import FinetuneConfig
+from rembert.jobs.config import FinetuneConfig
+from rembert.jobs.evaluate import Evaluator, Results, evaluate_tasks, format_scores, mean_loss
 from rembert.jobs.finetune_tasks import (
   FinetuneTasks,
   baseline_examples,
@@ -33,23 +32,34 @@ from rembert.jobs.finetune_tasks import (
   register,
   vocabulary_of_tasks,
 )
-from rembert.jobs.initial_parameters import open_initial
-from rembert.jobs.judging import Judge, Report, in_words, judge_tasks, mean_loss
-from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
+from rembert.jobs.summary import show_account, show_devices, show_hosts, show_model
+from rembert.jobs.training_run import (
+  JobRun,
+  build_config,
+  model_config,
+  open_checkpoints,
+  refuse_other_run,
+  restore_or_init,
+  run_loop,
+  start,
+)
 from rembert.model.heads import build_model
-from rembert.runtime.consensus import Hosts
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
 from rembert.tracking.console import Console
-from rembert.tracking.goodput import account, read_sessions
+from rembert.tracking.goodput import Goodput
 from rembert.train import sharding, state
 from rembert.train.optimizer import make_optimizer
 from rembert.train.state import Trainable
 from rembert.train.step import head_sums, make_train_step
+from rembert.train.trainer import TrainConfig
+
+if TYPE_CHECKING:
+  from tasks.rows import Row as ExampleRow
 
 
 def configured() -> FinetuneConfig:
   """The configuration that gin has been told, for the architecture of the parameters to begin with."""
-  return finetune_config.configured(lambda train, evaluate: train.init_from)
+  return build_config(FinetuneConfig, model=model_config(configuration.build(TrainConfig).init_from))
 
 
 def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
@@ -74,21 +84,14 @@ def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
 
 
 def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
-  """Trains, or goes on where the workdir stands, and judges. Exit code: 0 done, 75 stopped and to be repeated."""
-  with begun(config) as (hosts, console, stack):
-    return _run(config, workdir, stop, hosts, console, stack)
+  """Trains, or goes on where the workdir stands, and evaluates. Exit code: 0 done, 75 stopped and to be repeated."""
+  with start(config, workdir) as job:
+    return _run(config, job, stop)
 
 
-def _run(
-  config: FinetuneConfig,
-  workdir: epath.Path,
-  stop: StopSignal,
-  hosts: Hosts,
-  console: Console,
-  stack: contextlib.ExitStack,
-) -> int:
-  # --- workdir ---------------------------------------------------------------
-  goodput = open_workdir(workdir, hosts, console, stack)
+def _run(config: FinetuneConfig, job: JobRun, stop: StopSignal) -> int:
+  workdir, hosts, console, stack = job.workdir, job.hosts, job.console, job.stack
+  goodput = Goodput(workdir / 'goodput.json', is_writer=hosts.is_first)
 
   # --- data: all of it is read before anything is trained ----------------------
   with console.task('reading examples'):
@@ -114,12 +117,12 @@ def _run(
   }
 
   # --- where the workdir stands ------------------------------------------------
-  checkpoints = open_checkpoints(workdir, train, console, stack)
+  checkpoints = open_checkpoints(job, train)
   best = Checkpoints(workdir / 'best' / 'checkpoints', keep=1, say=console.say)
   stack.callback(best.close)
   newest = checkpoints.newest()
   if newest is not None:
-    workdirs.refuse_other_run(newest.meta, identity, workdir)
+    refuse_other_run(newest.meta, identity, workdir)
   if hosts.is_first:
     configuration.save(workdir)
     if all_dev_rows:
@@ -137,23 +140,11 @@ def _run(
 
   # --- restore: this workdir → train.init_from → from scratch -------------------
   stack.enter_context(jax.set_mesh(mesh))
-  if newest is not None:
-    position = restored_position(checkpoints, trainable, config.guards, console)
-  else:
-    position = first_position(trainable.init(train.seed), config.guards)
-    if initial is None:
-      console.say('train.init_from names no parameters: the encoder begins untrained')
-    else:
-      with console.task(f'parameters from {train.init_from}') as progress:
-        position.state = initial.put_into(position.state, progress)
+  if newest is None and initial is None:
+    console.say('train.init_from names no parameters: the encoder begins untrained')
+  position = restore_or_init(config, job, checkpoints, trainable, initial, is_begun=newest is not None)
 
-  judge = Judge(
-    trainable,
-    tasks.head,
-    batch_size=config.finetune.judge_batch_size,
-    longest=train.sequence_length,
-    pad=SpecialIds().pad,
-  )
+  evaluator = Evaluator(trainable, tasks.head, config)
   if position.step < train.steps or position.is_evaluation_due:
     # --- compile ---------------------------------------------------------------
     source = TrainingRows(
@@ -169,16 +160,16 @@ def _run(
     batches = prefetch(source.batches(position.step), lambda batch: (sharding.to_device(batch, mesh), {}))
     stack.callback(batches.close)
     first = next(batches)
-    train_step = make_train_step(
+    step = make_train_step(
       trainable,
       sums_of=head_sums(tasks.head),
       accumulation_steps=train.accumulation_steps,
       dropout_seed=config.dropout_seed,
     )
     with console.task('compiling'), goodput.activity('compile'):
-      train_step = train_step.lower(trainable.restore_target(), first[0]).compile()
+      train_step = cast(jax.stages.Wrapped, step).lower(trainable.restore_target(), first[0]).compile()
       if all_dev_rows:  # now, and not at the first evaluation: a signal ends a compilation where nothing can be lost
-        judge.outputs(position.state.params, all_dev_rows[:1])
+        evaluator.outputs(position.state.params, all_dev_rows[:1])
 
     # --- loop ------------------------------------------------------------------
     found = best.newest()
@@ -186,7 +177,7 @@ def _run(
 
     def evaluate_dev(params: dict, is_stopped: Callable[[], bool]) -> dict[str, float] | None:
       nonlocal best_score
-      outputs = judge.outputs(params, all_dev_rows, is_stopped=is_stopped)
+      outputs = evaluator.outputs(params, all_dev_rows, is_stopped=is_stopped)
       if outputs is None:
         return None
       scores = _dev_scores(tasks, dev_rows, outputs)
@@ -200,31 +191,30 @@ def _run(
 
     is_done = run_loop(
       config,
+      job,
+      stop,
       position,
       itertools.chain([first], batches),
       train_step=train_step,
       evaluate=evaluate_dev if all_dev_rows else None,
       identity=identity,
       checkpoints=checkpoints,
-      workdir=workdir,
-      hosts=hosts,
-      console=console,
       goodput=goodput,
       peak=peak,
-      stop=stop,
     )
     if not is_done:
       return EXIT_STOPPED
 
   # --- evaluation: the best parameters, or the last, of every task and language --
-  params, judged_step, dev = position.state.params, position.step, None
+  params, evaluated_step, dev = position.state.params, position.step, None
   if all_dev_rows:
     chosen = best.restore_newest(trainable.restore_target())
-    params, judged_step, dev = chosen.state.params, chosen.step, chosen.meta['dev']
-    console.say(f'evaluating the parameters of step {judged_step}: {in_words(dev)} on dev')
+    assert chosen is not None  # an evaluation has been made by now
+    params, evaluated_step, dev = chosen.state.params, chosen.step, chosen.meta['dev']
+    console.say(f'evaluating the parameters of step {evaluated_step}: {format_scores(dev)} on dev')
   facts = {
     'task': tasks.name,
-    'step': judged_step,
+    'step': evaluated_step,
     'seed': train.seed,
     'learning_rate': config.optimizer.learning_rate,
     'init_from': train.init_from,
@@ -233,25 +223,17 @@ def _run(
     'dev': dev,
     'training rows': identity['training rows'],
   }
-  report = Report(workdir, facts, is_writer=hosts.is_first)
+  results = Results(workdir, facts, is_writer=hosts.is_first)
   with goodput.activity('evaluation'):
-    judge_tasks(
-      judge,
-      params,
-      tasks,
-      config=config,
-      train=baseline_examples(config),
-      report=report,
-      console=console,
-    )
+    evaluate_tasks(evaluator, params, tasks, train=baseline_examples(config), results=results, console=console)
   goodput.write()
-  _show_end(console, workdir, judged_step)
+  _show_end(console, workdir, evaluated_step)
   return 0
 
 
 def make_trainable(config: FinetuneConfig, tasks: FinetuneTasks, mesh: jax.sharding.Mesh) -> Trainable:
   """Model with the tasks' head, and optimizer, on a mesh; UsageError where they do not go together."""
-  check_mesh(config.train, config.execution, mesh)
+  config.check_mesh(mesh)
   build = lambda rngs: build_model(
     tasks.head, config.model, config.execution, num_labels=len(tasks.labels) or None, rngs=rngs
   )
@@ -291,12 +273,12 @@ def _read_rows(
   max_examples: int | None,
   *,
   keep_examples: bool = False,
-) -> dict[str, Sequence[Row]]:
+) -> dict[str, Sequence['ExampleRow']]:
   """Rows of a split of each SeqIO task."""
   from tasks.registration import find
   from tasks.rows import read_rows
 
-  found: dict[str, Sequence[Row]] = {
+  found: dict[str, Sequence[ExampleRow]] = {
     name: read_rows(
       find(name),
       split,
@@ -319,7 +301,7 @@ def _read_rows(
 
 
 def _dev_scores(
-  tasks: FinetuneTasks, dev_rows: Mapping[str, Sequence[Row]], outputs: Sequence[np.ndarray]
+  tasks: FinetuneTasks, dev_rows: Mapping[str, Sequence['ExampleRow']], outputs: Sequence[np.ndarray]
 ) -> dict[str, float]:
   """Scores of all dev splits, each the mean over the tasks that have it."""
   from tasks.registration import find
@@ -380,5 +362,4 @@ def _show_end(console: Console, workdir: epath.Path, step: int) -> None:
       'picture': f'{workdir}/loss.png',
     },
   )
-  if sessions := read_sessions(workdir / 'goodput.json'):
-    show_account(console, account(sessions))
+  show_account(console, workdir)

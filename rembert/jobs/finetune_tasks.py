@@ -8,7 +8,7 @@ from etils import epath
 
 from rembert.data.finetune_batches import drawn
 from rembert.errors import UsageError
-from rembert.jobs.finetune_config import FinetuneConfig
+from rembert.jobs.config import FinetuneConfig
 from tasks.xtreme.benchmark import get_task
 from tasks.xtreme.files import MissingFileError, XtremeFolder
 from tasks.xtreme.task import XtremeTask

@@ -9,14 +9,15 @@ import io
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rembert.command_line import run_command
-from rembert.data.sentence_batches import BATCH_SIZE, MASK, TextEncoder, cut
+from rembert.data.sentence_batches import BATCH_SIZE, MASK, TextEncoder
 from rembert.errors import UsageError
 from rembert.files import check_output, read_text, write_whole
+from rembert.inference.fill_mask import fill_masks
 from rembert.model.config import DTYPES, Execution
 from rembert.tracking.console import Console
 from rembert.validation import Count, CountOrZero, number
@@ -37,14 +38,6 @@ MODEL is a workdir, one checkpoint in it, or a folder of Hugging Face with the w
 """
 
 
-class Filled(NamedTuple):
-  """One candidate for a mask: its piece, id and probability."""
-
-  piece: str
-  id: int
-  probability: float
-
-
 def text_encoder(
   model: 'LoadedModel',
   vocabulary: str | None = None,
@@ -63,51 +56,6 @@ def text_encoder(
   if (pieces := load_vocabulary(file).get_piece_size()) < model.config.vocab_size:
     say(f'{file} has {pieces:,} tokens, and the model {model.config.vocab_size:,}')
   return TextEncoder(file)
-
-
-def fill_masks(model: 'LoadedModel', encoder: TextEncoder, text: str, top_k: int = 5) -> list[list[Filled]]:
-  """The `top_k` best pieces for every `[MASK]` of a text, in their order.
-
-  Probabilities are over the whole vocabulary, as in Hugging Face's pipeline.
-
-  Raises:
-    UsageError: the text has no mask, or is longer than the model.
-  """
-  ids = np.asarray([encoder.encode(text)])
-  masks = np.flatnonzero(ids[0] == encoder.special.mask)
-  if not masks.size:
-    raise UsageError(f'no {MASK} in the text', where=repr(text), fix=f'put {MASK} where a piece is to be found')
-  logits_MxV = np.asarray(model(ids).logits[0, masks], np.float64)
-  probabilities_MxV = np.exp(logits_MxV - logits_MxV.max(-1, keepdims=True))
-  probabilities_MxV /= probabilities_MxV.sum(-1, keepdims=True)
-  best_MxK = np.argsort(-logits_MxV, axis=-1, kind='stable')[:, :top_k]
-  return [
-    [Filled(encoder.piece(piece), int(piece), float(row[piece])) for piece in best]
-    for row, best in zip(probabilities_MxV, best_MxK, strict=True)
-  ]
-
-
-def embed_lines(
-  model: 'LoadedModel',
-  encoder: TextEncoder,
-  lines: Sequence[str],
-  *,
-  layer: int | None = None,
-  batch_size: int = BATCH_SIZE,
-  on_progress: Callable[[float, str], None] = lambda fraction, note: None,
-) -> np.ndarray:
-  """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut, with a warning.
-
-  See `rembert.inference.embed.sentence_vectors`.
-  """
-  from rembert.inference.embed import sentence_vectors
-
-  longest = model.config.max_position_embeddings
-  encoded = [encoder.encode(line) for line in lines]
-  if too_long := sum(len(ids) > longest for ids in encoded):
-    warnings.warn(f'{too_long:,} of {len(lines):,} lines have more than {longest} tokens and are cut', stacklevel=2)
-  sentences = [cut(ids, longest) for ids in encoded]
-  return sentence_vectors(model, sentences, layer=layer, batch_size=batch_size, on_progress=on_progress)
 
 
 # --- command line -----------------------------------------------------------------------------------------------------
@@ -176,6 +124,7 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
   lines = _read_lines(options.lines)
   if not lines:
     raise UsageError('no lines to embed', where=options.lines, fix='one sentence a line')
+  from rembert.inference.embed import embed_lines
   from rembert.inference.model import load
 
   model = load(options.model, step=options.step, execution=Execution(options.dtype))

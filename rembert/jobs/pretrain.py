@@ -1,9 +1,8 @@
 """Pre-training: dumps or TFDS → vocabulary → SeqIO tasks → masked batches → updates → checkpoints."""
 
-import contextlib
-import dataclasses
 import itertools
 from collections.abc import Callable
+from typing import cast
 
 import jax
 from etils import epath
@@ -11,42 +10,58 @@ from etils import epath
 import rembert
 from rembert import configuration
 from rembert.aot import flops
+from rembert.checkpoint.initialize import open_initial
+from rembert.data.config import DataConfig
 from rembert.data.prefetch import prefetch
-from rembert.jobs import workdir as workdirs
-from rembert.jobs.description import (
-  PretrainConfig,
-  make_step,
-  make_trainable,
-  show_account,
-  show_devices,
-  show_hosts,
-  show_model,
-  show_parameters,
-  show_schedule,
-)
-from rembert.jobs.initial_parameters import open_initial
+from rembert.errors import UsageError
+from rembert.jobs import summary
+from rembert.jobs.config import PretrainConfig
 from rembert.jobs.pretrain_data import open_data
-from rembert.jobs.training_run import begun, first_position, open_checkpoints, open_workdir, restored_position, run_loop
-from rembert.runtime.consensus import Hosts
+from rembert.jobs.training_run import (
+  JobRun,
+  build_config,
+  open_checkpoints,
+  refuse_other_run,
+  restore_or_init,
+  run_loop,
+  start,
+)
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
 from rembert.tracking.console import Console
-from rembert.tracking.goodput import account, read_sessions
+from rembert.tracking.goodput import Goodput
 from rembert.tracking.metric_writers import read_jsonl
-from rembert.train import sharding
+from rembert.train import sharding, state
 from rembert.train.metrics import evaluate, piece_counts, unigram_entropy
-from rembert.train.step import make_eval_step
+from rembert.train.optimizer import make_optimizer
+from rembert.train.state import Trainable
+from rembert.train.step import make_eval_step, make_train_step
+
+
+def make_trainable(config: PretrainConfig, mesh: jax.sharding.Mesh) -> Trainable:
+  """Model and optimizer on a mesh; UsageError where batch, devices and attention do not go together."""
+  config.check_mesh(mesh)
+  optimizer = make_optimizer(config.optimizer, config.train.steps)
+  return state.masked_lm(config.model, config.execution, optimizer, mesh)
+
+
+def make_step(config: PretrainConfig, trainable: Trainable) -> jax.stages.Wrapped:
+  """The update of pre-training, to be run under `jax.set_mesh`; also what `--mode=compile` compiles."""
+  step = make_train_step(
+    trainable, accumulation_steps=config.train.accumulation_steps, dropout_seed=config.dropout_seed
+  )
+  return cast(jax.stages.Wrapped, step)
 
 
 def configured() -> PretrainConfig:
   """The configuration that gin has been told."""
-  return PretrainConfig(**{field.name: configuration.build(field.type) for field in dataclasses.fields(PretrainConfig)})
+  return build_config(PretrainConfig)
 
 
 def dry_run(config: PretrainConfig, workdir: epath.Path) -> int:
   """Prints model, counts and schedule; looks at the parameters to begin with, and at neither data nor devices."""
   console = Console()
-  show_model(console, config.model)
-  show_parameters(console, config.model, config.paper)
+  summary.show_model(console, config.model)
+  summary.show_parameters(console, config.model, config.paper)
   show_schedule(console, config)
   workdirs.check(workdir)
   if config.train.init_from is not None:
@@ -58,26 +73,19 @@ def dry_run(config: PretrainConfig, workdir: epath.Path) -> int:
 
 def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Trains, or goes on where the workdir stands. Returns the exit code: 0 done, 75 stopped and to be repeated."""
-  with begun(config) as (hosts, console, stack):
-    return _run(config, workdir, stop, hosts, console, stack)
+  with start(config, workdir) as job:
+    return _run(config, job, stop)
 
 
-def _run(
-  config: PretrainConfig,
-  workdir: epath.Path,
-  stop: StopSignal,
-  hosts: Hosts,
-  console: Console,
-  stack: contextlib.ExitStack,
-) -> int:
-  train = config.train
-  # --- workdir ---------------------------------------------------------------
-  goodput = open_workdir(workdir, hosts, console, stack)
-  checkpoints = open_checkpoints(workdir, train, console, stack)
+def _run(config: PretrainConfig, job: JobRun, stop: StopSignal) -> int:
+  train, workdir, hosts, console, stack = config.train, job.workdir, job.hosts, job.console, job.stack
+  # --- where the workdir stands ------------------------------------------------
+  goodput = Goodput(workdir / 'goodput.json', is_writer=hosts.is_first)
+  checkpoints = open_checkpoints(job, train)
   newest = checkpoints.newest()
   if newest is not None:
-    workdirs.refuse_other_run(newest.meta, workdirs.identity(config), workdir)
-    workdirs.refuse_old_stream(newest.meta, config.data, workdir)
+    refuse_other_run(newest.meta, config.identity(), workdir)
+    refuse_old_stream(newest.meta, config.data, workdir)
     if newest.step >= train.steps and not newest.meta['is_evaluation_due']:
       console.say(f'{workdir} is complete: {newest.step} steps')
       show_result(console, workdir, newest.step)
@@ -93,17 +101,17 @@ def _run(
   trainable = make_trainable(config, mesh)
   peak = flops.peak_flops_per_device()
   console.say(f'rembert {rembert.__version__} · pre-training in {workdir}')
-  show_model(console, config.model)
-  show_parameters(console, config.model, config.paper)
-  show_devices(console, trainable, config, peak)
-  show_hosts(console, hosts)
+  summary.show_model(console, config.model)
+  summary.show_parameters(console, config.model, config.paper)
+  summary.show_devices(console, trainable, config, peak)
+  summary.show_hosts(console, hosts)
   show_schedule(console, config)
 
   # --- data: a corpus is made, and a vocabulary trained, by the first host; the others find it in the workdir ---
   with hosts.first_goes_first('data'):
     opened = open_data(config.data_request, workdir=workdir, console=console)
   source = opened.batches
-  identity = workdirs.identity(config) | opened.identity
+  identity = config.identity() | opened.identity
   with console.task('held-out rows'):
     held_out = list(source.evaluation_batches()) if train.eval_every else []
     counts = hosts.total(piece_counts(held_out, vocab_size=config.model.vocab_size))
@@ -112,14 +120,10 @@ def _run(
   # --- restore: this workdir → train.init_from → from scratch -------------------
   stack.enter_context(jax.set_mesh(mesh))
   if newest is not None:
-    workdirs.refuse_other_run(newest.meta, identity, workdir)
-    position = restored_position(checkpoints, trainable, config.guards, console)
-  else:
-    position = first_position(trainable.init(train.seed), config.guards)
-    if initial is not None:
-      initial.check_vocabulary(opened.vocabulary)
-      with console.task(f'parameters from {train.init_from}') as progress:
-        position.state = initial.put_into(position.state, progress)
+    refuse_other_run(newest.meta, identity, workdir)
+  if initial is not None:
+    initial.check_vocabulary(opened.vocabulary)
+  position = restore_or_init(config, job, checkpoints, trainable, initial, is_begun=newest is not None)
 
   # --- compile ---------------------------------------------------------------
   on_device = lambda item: (sharding.to_device(item[0], mesh), item[1])
@@ -127,7 +131,7 @@ def _run(
   stack.callback(batches.close)
   first = next(batches)
   train_step = make_step(config, trainable)
-  eval_step = make_eval_step(trainable, len(source.languages))
+  eval_step = cast(jax.stages.Wrapped, make_eval_step(trainable, len(source.languages)))
   with console.task('compiling'), goodput.activity('compile'):
     train_step = train_step.lower(trainable.restore_target(), first[0]).compile()
     if held_out:  # now, not at the first evaluation: a signal ends a compilation only where nothing can be lost
@@ -142,23 +146,58 @@ def _run(
 
   is_done = run_loop(
     config,
+    job,
+    stop,
     position,
     itertools.chain([first], batches),
     train_step=train_step,
     evaluate=evaluate_held_out if held_out else None,
     identity=identity,
     checkpoints=checkpoints,
-    workdir=workdir,
-    hosts=hosts,
-    console=console,
     goodput=goodput,
     peak=peak,
-    stop=stop,
   )
   if not is_done:
     return EXIT_STOPPED
   show_result(console, workdir, position.step)
   return 0
+
+
+def refuse_old_stream(before: dict, data: DataConfig, workdir: epath.Path) -> None:
+  """Raises UsageError if a run streamed text before there were corpora: its documents came in another order."""
+  if data.source != 'store' and not {'corpus', 'store', 'tasks'} & set(before):
+    raise UsageError(
+      'the run in the workdir streamed documents in the order of the dumps; they are now streamed in that of a corpus',
+      where=f'{workdir}; data.source = {data.source}',
+      fix=[
+        'start a new run in another directory: --workdir=DIR',
+        f'it can begin with these parameters: --gin.train.init_from={workdir}',
+        'or continue with the version that began the run',
+      ],
+    )
+
+
+# --- on the screen ----------------------------------------------------------------------------------------------------
+
+
+def show_schedule(console: Console, config: PretrainConfig) -> None:
+  """Batch, steps, learning rate, FLOPs."""
+  train, optimizer = config.train, config.optimizer
+  tokens = train.steps * train.batch_size * train.sequence_length
+  console.facts(
+    'Training',
+    {
+      'batch': f'{train.batch_size} rows × {train.sequence_length} tokens, '
+      f'{config.masking.slots(train.sequence_length)} predictions a row'
+      + (f', in {train.accumulation_steps} parts' if train.accumulation_steps > 1 else ''),
+      'masking': f'{config.masking.rate:.0%} of the pieces, {config.masking.manner}',
+      'steps': f'{train.steps:,} ({tokens:.3g} tokens)',
+      'learning rate': f'{optimizer.learning_rate:g}, warm-up {optimizer.warmup_steps:,} steps, linear decay to 0',
+      'compute': f'{config.execution.dtype}, remat {config.execution.remat}, attention {config.execution.attention}, '
+      + (f'loss in chunks of {config.execution.loss_chunk:,}' if config.execution.loss_chunk else 'loss of all logits'),
+      'FLOPs': f'{config.train_flops_per_step:.3g} a step, {config.train_flops_per_step * train.steps:.3g} in all',
+    },
+  )
 
 
 def show_result(console: Console, workdir: epath.Path, step: int) -> None:
@@ -187,5 +226,4 @@ def show_result(console: Console, workdir: epath.Path, step: int) -> None:
       'vocabulary': f'{workdir}/vocabulary/sentencepiece.model',
     },
   )
-  if sessions := read_sessions(workdir / 'goodput.json'):
-    show_account(console, account(sessions))
+  summary.show_account(console, workdir)

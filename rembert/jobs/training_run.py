@@ -1,27 +1,31 @@
 """What every job that trains does around its own matter: open the workdir, find the place, run the loop to its end."""
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import Any, TypeVar, get_type_hints
 
 import jax
 from etils import epath
 
+from rembert import configuration
 from rembert.aot.flops import heap_bytes
+from rembert.checkpoint.initialize import InitialParameters
+from rembert.checkpoint.load import architecture, config_meta
 from rembert.checkpoint.manager import Checkpoints, SaveSchedule
-from rembert.errors import RunError
+from rembert.data.masking import MaskingConfig
+from rembert.data.packing import PackingConfig
+from rembert.errors import RunError, UsageError
 from rembert.files import write_whole
 from rembert.jobs import workdir as workdirs
-from rembert.jobs.workdir_lock import locked
+from rembert.jobs.config import JobConfig
 from rembert.model.config import RemBertConfig
 from rembert.plotting.training import plot_loss
 from rembert.runtime import xla
 from rembert.runtime.consensus import Hosts, joined
 from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
-from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.signals import StopSignal
-from rembert.runtime.xla import HardwareConfig
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import Goodput
 from rembert.tracking.metric_writers import (
@@ -29,46 +33,64 @@ from rembert.tracking.metric_writers import (
   Metrics,
   TensorBoardTracker,
   Trackers,
-  TrackingConfig,
   WandbTracker,
   read_jsonl,
 )
-from rembert.tracking.profiler import ProfileConfig, Profiler
+from rembert.tracking.profiler import Profiler
 from rembert.tracking.watchdog import Watchdog
-from rembert.train.anomaly_detection import GuardsConfig, LossGuard
+from rembert.train.anomaly_detection import LossGuard
 from rembert.train.metrics import Meter
 from rembert.train.optimizer import OptimizerConfig, learning_rate_schedule
-from rembert.train.sharding import MeshConfig
-from rembert.train.state import Trainable, TrainState
+from rembert.train.state import Trainable
 from rembert.train.trainer import Numbers, Position, TrainConfig, Trainer, Watchers
 
-
-class StartConfig(Protocol):
-  """What a job's start needs to know of its configuration."""
-
-  model: RemBertConfig
-  train: TrainConfig
-  hardware: HardwareConfig
-  mesh: MeshConfig
-  hosts: HostsConfig
+# A field that did not exist when a checkpoint was written had the effect of its default.
+_DEFAULTS = {
+  **config_meta('RemBertConfig', RemBertConfig()),
+  **config_meta('masking', MaskingConfig()),
+  **config_meta('packing', PackingConfig()),
+  **config_meta('optimizer', OptimizerConfig()),
+}
 
 
-class TrainingConfig(Protocol):
-  """What the loop needs to know of a job's configuration."""
+Config = TypeVar('Config')
 
-  train: TrainConfig
-  optimizer: OptimizerConfig
-  guards: GuardsConfig
-  profile: ProfileConfig
-  tracking: TrackingConfig
-  train_flops_per_step: int
+
+def build_config(cls: type[Config], **given: Any) -> Config:
+  """A job's configuration: what gin has been told of the class of each field, but for those that are `given`."""
+  fields = {name: field for name, field in get_type_hints(cls).items() if name not in given}
+  return cls(**given, **{name: configuration.build(field) for name, field in fields.items()})
+
+
+def model_config(path: str | None) -> RemBertConfig:
+  """The architecture of the model at `path`, but for fields that are bound; without a path, that of the gin files."""
+  if path is None:
+    return configuration.build(RemBertConfig)
+  return dataclasses.replace(architecture(path), **configuration.bound(RemBertConfig))
+
+
+@dataclasses.dataclass(frozen=True)
+class JobRun:
+  """One start of a job, on all of its hosts.
+
+  Attributes:
+    workdir: of the run, locked.
+    hosts: of the run.
+    console: where the first host tells what happens.
+    stack: what is closed in the end.
+  """
+
+  workdir: epath.Path
+  hosts: Hosts
+  console: Console
+  stack: contextlib.ExitStack
 
 
 @contextlib.contextmanager
-def begun(config: StartConfig) -> Iterator[tuple[Hosts, Console, contextlib.ExitStack]]:
-  """Settles what must be before JAX looks for devices, and joins the hosts.
+def start(config: JobConfig, workdir: epath.Path) -> Iterator[JobRun]:
+  """Settles what must be before JAX looks for devices, joins the hosts, makes the workdir and locks it.
 
-  Yields the hosts, where the first of them tells what happens, and what is closed in the end.
+  UsageError if the workdir is another's.
   """
   train = config.train
   tokens = train.batch_size // train.accumulation_steps * train.sequence_length
@@ -79,55 +101,67 @@ def begun(config: StartConfig) -> Iterator[tuple[Hosts, Console, contextlib.Exit
     console = Console(is_quiet=not hosts.is_first)
     for line in filter(None, (flags, not_kept)):
       console.say(line)
-    yield hosts, console, stack
+    if hosts.is_first:
+      workdirs.prepare(workdir)
+      stack.enter_context(workdirs.locked(workdir, console.say))
+    hosts.wait_for_all('workdir')
+    yield JobRun(workdir, hosts, console, stack)
 
 
-def hold_workdir(workdir: epath.Path, hosts: Hosts, console: Console, stack: contextlib.ExitStack) -> None:
-  """Makes the workdir and locks it for as long as `stack` is open; UsageError if it is another's."""
-  if hosts.is_first:
-    workdirs.prepare(workdir)
-    stack.enter_context(locked(workdir, console.say))
-  hosts.wait_for_all('workdir')
+def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:
+  """Raises UsageError with the differences if the workdir's checkpoints belong to another model or other data."""
+  differing = configuration.differences({name: before.get(name, _DEFAULTS.get(name)) for name in now}, now)
+  if differing:
+    raise UsageError(
+      'the workdir holds checkpoints of another run',
+      where=f'{workdir}; ' + '; '.join(differing),
+      fix=[
+        'take the old values to go on with that run',
+        'or another folder for a new one: --workdir=DIR',
+        f'which can begin with these parameters, if they fit: --gin.train.init_from={workdir}',
+      ],
+    )
 
 
-def open_workdir(workdir: epath.Path, hosts: Hosts, console: Console, stack: contextlib.ExitStack) -> Goodput:
-  """The same, and begins to count where the time goes."""
-  hold_workdir(workdir, hosts, console, stack)
-  return Goodput(workdir / 'goodput.json', is_writer=hosts.is_first)
-
-
-def open_checkpoints(
-  workdir: epath.Path, train: TrainConfig, console: Console, stack: contextlib.ExitStack
-) -> Checkpoints:
-  """Those of a workdir, kept as `train` says, until `stack` closes."""
+def open_checkpoints(job: JobRun, train: TrainConfig) -> Checkpoints:
+  """Those of the workdir, kept as `train` says, until the run ends."""
   checkpoints = Checkpoints(
-    workdir / 'checkpoints', keep=train.keep_checkpoints, keep_every=train.keep_every, say=console.say
+    job.workdir / 'checkpoints', keep=train.keep_checkpoints, keep_every=train.keep_every, say=job.console.say
   )
-  stack.callback(checkpoints.close)
+  job.stack.callback(checkpoints.close)
   return checkpoints
 
 
-def restored_position(
-  checkpoints: Checkpoints, trainable: Trainable, guards: GuardsConfig, console: Console
+def restore_or_init(
+  config: JobConfig,
+  job: JobRun,
+  checkpoints: Checkpoints,
+  trainable: Trainable,
+  initial: InitialParameters | None,
+  *,
+  is_begun: bool,
 ) -> Position:
-  """Where the newest whole checkpoint stands; there is one."""
+  """Where the newest whole checkpoint stands, if the run `is_begun`; else its beginning, with `initial` parameters."""
+  if not is_begun:
+    position = Position(
+      step=0, state=trainable.init(config.train.seed), data={}, meter=Meter(), guard=LossGuard(config.guards)
+    )
+    if initial is not None:
+      with job.console.task(f'parameters from {config.train.init_from}') as progress:
+        position.state = initial.put_into(position.state, progress)
+    return position
   restored = checkpoints.restore_newest(trainable.restore_target())
   if restored is None:  # what was there when the run began to look
     raise RunError('the checkpoints have gone', where=str(checkpoints.directory), fix='does somebody else delete them?')
-  console.say(f'resuming from step {restored.step}')
+  job.console.say(f'resuming from step {restored.step}')
   return Position(
     step=restored.step,
     state=restored.state,
     data=restored.data,
     meter=Meter(restored.meta['interval']),
-    guard=LossGuard(guards, restored.meta.get('guard')),
+    guard=LossGuard(config.guards, restored.meta.get('guard')),
     is_evaluation_due=restored.meta['is_evaluation_due'],
   )
-
-
-def first_position(state: TrainState, guards: GuardsConfig) -> Position:
-  """The beginning of a run."""
-  return Position(step=0, state=state, data={}, meter=Meter(), guard=LossGuard(guards))
 
 
 class LossPicture:
@@ -151,7 +185,9 @@ class LossPicture:
 
 
 def run_loop(
-  config: TrainingConfig,
+  config: JobConfig,
+  job: JobRun,
+  stop: StopSignal,
   position: Position,
   batches: Iterator[tuple[dict, dict]],
   *,
@@ -159,34 +195,29 @@ def run_loop(
   evaluate: Callable[[dict, Callable[[], bool]], Metrics | None] | None,
   identity: dict,
   checkpoints: Checkpoints,
-  workdir: epath.Path,
-  hosts: Hosts,
-  console: Console,
   goodput: Goodput,
   peak: tuple[float, str] | None,
-  stop: StopSignal,
 ) -> bool:
   """Trains from `position` on, which moves; everything is saved when it returns.
 
   Args:
     config: of the job.
+    job: this start of it.
+    stop: set when this process is asked to end.
     position: where to begin.
     batches: see `Trainer.run`.
     train_step: the compiled update.
     evaluate: see `Trainer`.
     identity: what goes into the description of every checkpoint.
     checkpoints: of the workdir.
-    workdir: where metrics, pictures, profiles and stacks go.
-    hosts: of the run.
-    console: tells.
     goodput: counts.
     peak: FLOP/s of a device, and where the figure comes from.
-    stop: set when this process is asked to end.
 
   Returns:
     Whether the end was reached; otherwise the run was stopped.
   """
-  train, metrics_file = config.train, workdir / 'metrics.jsonl'
+  train, workdir, hosts, console = config.train, job.workdir, job.hosts, job.console
+  metrics_file = workdir / 'metrics.jsonl'
   loss_picture = LossPicture(metrics_file, workdir / 'loss.png')
   with contextlib.ExitStack() as stack:
     # --- watchers --------------------------------------------------------------

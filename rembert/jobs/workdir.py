@@ -1,29 +1,23 @@
-"""The workdir: made, checked, and kept to one run."""
+"""The workdir: made, and held by one process, or one set of hosts, at a time. Light to import: launchers lock too."""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
 
 from etils import epath
 
-from rembert import configuration
-from rembert.checkpoint.load import config_meta
-from rembert.data.config import DataConfig
-from rembert.data.masking import MaskingConfig
-from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError, first_line
-from rembert.files import check_bucket_client, check_folder
-from rembert.jobs.description import PretrainConfig
-from rembert.model.config import RemBertConfig
-from rembert.train.optimizer import OptimizerConfig
+from rembert.files import check_bucket_client, check_folder, is_remote
+from rembert.runtime.signals import repeating
 
-# What decides which numbers a run produces, beside the model: resuming with another value would be another run.
-_DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')
-_TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')
-_OPTIMIZER_FIELDS = ('freeze_embeddings', 'freeze_layers')
-# A field that did not exist when a checkpoint was written had the effect of its default.
-_DEFAULTS = {
-  **config_meta('RemBertConfig', RemBertConfig()),
-  **config_meta('masking', MaskingConfig()),
-  **config_meta('packing', PackingConfig()),
-  **config_meta('optimizer', OptimizerConfig()),
-}
+_NAME = '.lock'
+# In a bucket nothing tells that an owner has died but that it no longer renews its claim.
+_RENEW_SECONDS = 20.0
+_EXPIRE_SECONDS = 90.0
 
 
 def check(workdir: epath.Path) -> None:
@@ -47,42 +41,101 @@ def prepare(workdir: epath.Path) -> None:
     ) from error
 
 
-def identity(config: PretrainConfig) -> dict:
-  """What a checkpoint of this run is a checkpoint of, by gin name; JSON."""
-  return {
-    **config_meta('RemBertConfig', config.model),
-    **config_meta('masking', config.masking),
-    **config_meta('packing', config.packing),
-    **config_meta('data', config.data, _DATA_FIELDS),
-    **config_meta('optimizer', config.optimizer, _OPTIMIZER_FIELDS),
-    **config_meta('train', config.train, _TRAIN_FIELDS),
-  }
+# --- the lock ---------------------------------------------------------------------------------------------------------
 
 
-def refuse_old_stream(before: dict, data: DataConfig, workdir: epath.Path) -> None:
-  """Raises UsageError if a run streamed text before there were corpora: its documents came in another order."""
-  if data.source != 'store' and not {'corpus', 'store', 'tasks'} & set(before):
-    raise UsageError(
-      'the run in the workdir streamed documents in the order of the dumps; they are now streamed in that of a corpus',
-      where=f'{workdir}; data.source = {data.source}',
-      fix=[
-        'start a new run in another directory: --workdir=DIR',
-        f'it can begin with these parameters: --gin.train.init_from={workdir}',
-        'or continue with the version that began the run',
-      ],
-    )
+def _owner() -> dict:
+  return {'host': socket.gethostname(), 'process': os.getpid(), 'time': time.time()}
 
 
-def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:
-  """Raises UsageError with the differences if the workdir's checkpoints belong to another model or other data."""
-  differing = configuration.differences({name: before.get(name, _DEFAULTS.get(name)) for name in now}, now)
-  if differing:
-    raise UsageError(
-      'the workdir holds checkpoints of another run',
-      where=f'{workdir}; ' + '; '.join(differing),
-      fix=[
-        'take the old values to go on with that run',
-        'or another folder for a new one: --workdir=DIR',
-        f'which can begin with these parameters, if they fit: --gin.train.init_from={workdir}',
-      ],
-    )
+def _refusal(workdir: epath.Path, owner: dict) -> UsageError:
+  return UsageError(
+    f'another process is at work here: number {owner.get("process", "?")} on {owner.get("host", "?")}',
+    where=str(workdir),
+    fix=['wait for it, or stop it: kill -TERM lets it save first', 'or take another folder: --workdir=DIR'],
+  )
+
+
+@contextlib.contextmanager
+def locked(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
+  """Holds the workdir while it is entered; UsageError if somebody else does.
+
+  On a file system the kernel holds the lock, and lets go when the process ends, however it ends. In a bucket the lock
+  is a file that is written again and again; what has not been renewed for 90 seconds belongs to nobody.
+  """
+  with _leased(workdir, say) if is_remote(workdir) else _file_locked(workdir):
+    yield
+
+
+def holder(workdir: epath.Path) -> dict | None:
+  """Who holds the workdir (`host`, `process`, `time`, as far as known); None if nobody does.
+
+  On a file system the kernel can only be asked by trying: for that moment a run that starts would be refused.
+  """
+  file = workdir / _NAME
+  if not file.exists():
+    return None
+  if is_remote(workdir):
+    owner = _parsed(file.read_text())
+    return owner if time.time() - owner.get('time', 0) < _EXPIRE_SECONDS else None
+  with open(os.fspath(file)) as opened:
+    try:
+      fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+      return _parsed(opened.read())
+  return None
+
+
+@contextlib.contextmanager
+def _file_locked(workdir: epath.Path) -> Iterator[None]:
+  with open(os.fspath(workdir / _NAME), 'a+') as file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      file.seek(0)
+      raise _refusal(workdir, _parsed(file.read())) from None
+    file.truncate(0)
+    file.write(json.dumps(_owner()))
+    file.flush()
+    yield
+
+
+def _parsed(text: str) -> dict:
+  with contextlib.suppress(ValueError):
+    return json.loads(text)
+  return {}
+
+
+@contextlib.contextmanager
+def _leased(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
+  file = workdir / _NAME
+  mine = _owner()
+  is_mine = lambda owner: (owner.get('host'), owner.get('process')) == (mine['host'], mine['process'])
+
+  def current() -> dict:
+    with contextlib.suppress(OSError):
+      return _parsed(file.read_text())
+    return {}
+
+  owner = current()
+  begin = time.monotonic()
+  if owner and not is_mine(owner) and time.time() - owner.get('time', 0) < _EXPIRE_SECONDS:
+    say(f'{owner.get("host")} held {workdir} {time.time() - owner["time"]:.0f} s ago: waiting to see if it still does')
+  while owner and not is_mine(owner) and time.time() - owner.get('time', 0) < _EXPIRE_SECONDS:
+    time.sleep(_RENEW_SECONDS / 4)
+    if current().get('time', 0) != owner['time'] and current():
+      raise _refusal(workdir, owner)
+    if not current() or time.monotonic() - begin > _EXPIRE_SECONDS:
+      break
+  file.write_text(json.dumps(_owner()))
+
+  def renew() -> None:
+    with contextlib.suppress(Exception):  # a storage that fails will be heard of when it matters
+      file.write_text(json.dumps(_owner()))
+
+  try:
+    with repeating(renew, every_seconds=_RENEW_SECONDS, name='workdir-lock'):
+      yield
+  finally:
+    with contextlib.suppress(Exception):
+      file.unlink(missing_ok=True)

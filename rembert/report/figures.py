@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from rembert import paper
-from rembert.jobs.xtreme_results import spread
-from rembert.jobs.xtreme_table import NAMES
+from rembert.jobs.xtreme_results import NAMES, spread
 from rembert.plotting import style
 from rembert.report.html import MISSING, Block, Picture, Section, Table
 from rembert.report.load import Model

@@ -15,7 +15,7 @@ from etils import epath
 
 from rembert.checkpoint.integrity import Corrupt, read_json_item
 from rembert.errors import UsageError
-from rembert.jobs.xtreme_table import NAMES
+from rembert.jobs.xtreme_results import NAMES
 from rembert.model.config import RemBertConfig
 from rembert.tracking.goodput import Session, read_sessions
 

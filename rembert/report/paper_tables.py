@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from rembert import paper
-from rembert.jobs.xtreme_results import NUM_LANGUAGES, Spread, spread
-from rembert.jobs.xtreme_table import NAMES
+from rembert.jobs.xtreme_results import NAMES, NUM_LANGUAGES, Spread, spread
 from rembert.plotting.training import millions
 from rembert.report.html import MISSING, Section, Table, table_frame
 from rembert.report.load import Model

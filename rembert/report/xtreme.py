@@ -6,18 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from rembert.jobs.xtreme_results import (
+  COLUMNS,
   FAIR,
+  NAMES,
   QUESTIONS,
   RETRIEVAL,
   SCORES,
   TASKS,
   LeaderboardRow,
   Spread,
+  cell,
   leaderboard_row,
+  remarks,
   spread,
   summarise,
 )
-from rembert.jobs.xtreme_table import COLUMNS, NAMES, cell, remarks
 from rembert.plotting import style
 from rembert.report.curves import plot_curve
 from rembert.report.html import MISSING, Block, Picture, Section, Table, table_frame

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rembert.analysis.context import read_embeddings
+from rembert.checkpoint.load import open_source
 from rembert.convert.exporting import export
-from rembert.convert.importing import open_source
 from rembert.errors import UsageError
 
 

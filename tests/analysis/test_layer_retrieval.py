@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import rembert
 from rembert.analysis import layer_retrieval
 from rembert.analysis.layer_retrieval import layer_means
-from rembert.jobs.predict import embed_lines, text_encoder
+from rembert.inference.embed import embed_lines
+from rembert.jobs.predict import text_encoder
 
 TOLERANCE = 1e-5
 LINES = ['der Fluss', 'die Stadt und das Meer', 'in', 'der Fluss fließt durch die Stadt und in das Meer']

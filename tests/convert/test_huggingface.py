@@ -10,7 +10,7 @@ import safetensors.numpy
 from rembert.checkpoint.load import open_saved
 from rembert.convert.exporting import export
 from rembert.convert.huggingface import read_description
-from rembert.convert.importing import ImportOptions, read_hugging_face, read_saved
+from rembert.convert.importing import ImportOptions, read_hugging_face, read_model
 from rembert.errors import RunError, UsageError
 from rembert.model.heads import HEADS
 
@@ -381,12 +381,12 @@ def test_a_head_that_the_checkpoint_lacks_cannot_be_exported(saved, tmp_path):
 def test_our_own_checkpoints_give_every_head_and_fewer_layers(saved, assert_same):
   model = saved('mlm', has_pooler=True)
   whole = {path: model.read(path) for path in model.shapes}
-  assert_same(read_saved(model).leaves, whole)
-  encoder = read_saved(model, ImportOptions(head=None, num_hidden_layers=1))
+  assert_same(read_model(model.folder).leaves, whole)
+  encoder = read_model(model.folder, ImportOptions(head=None, num_hidden_layers=1))
   assert encoder.config.num_hidden_layers == 1
   expected = {path: leaf for path, leaf in whole.items() if path.startswith('encoder/')}
   assert_same(
     encoder.leaves, {path: leaf[:1] if path.startswith('encoder/layers/') else leaf for path, leaf in expected.items()}
   )
   with pytest.raises(UsageError, match=r'missing \(2\)'):
-    read_saved(model, ImportOptions(head='classification', num_labels=3))
+    read_model(model.folder, ImportOptions(head='classification', num_labels=3))

@@ -261,7 +261,7 @@ def test_what_may_go_well_is_warned_of(name, healthy, tmp_path):
 
 def test_whoever_holds_the_workdir_is_named(healthy):
   code = (
-    'import sys; from etils import epath; from rembert.jobs.workdir_lock import locked\n'
+    'import sys; from etils import epath; from rembert.jobs.workdir import locked\n'
     'with locked(epath.Path(sys.argv[1]), print): print("held", flush=True); sys.stdin.read()'
   )
   command = [sys.executable, '-c', code, healthy.workdir]

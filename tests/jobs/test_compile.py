@@ -10,7 +10,7 @@ from rembert.aot import flops
 from rembert.data.batches import batch_shapes
 from rembert.jobs import compile as compile_ahead
 from rembert.jobs import pretrain
-from rembert.jobs.description import make_step, make_trainable
+from rembert.jobs.pretrain import make_step, make_trainable
 from rembert.train.sharding import MeshConfig, make_mesh
 
 SMALL = [

@@ -8,7 +8,9 @@ import pytest
 
 import rembert
 from rembert.convert.__main__ import main as convert
-from rembert.jobs.predict import embed_lines, fill_masks, main, text_encoder
+from rembert.inference.embed import embed_lines
+from rembert.inference.fill_mask import fill_masks
+from rembert.jobs.predict import main, text_encoder
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import rich.console
 
 import rembert
 from rembert.errors import RunError, UsageError
+from rembert.inference.embed import embed_lines
 from rembert.jobs import retrieve
-from rembert.jobs.predict import embed_lines, text_encoder
+from rembert.jobs.predict import text_encoder
 from rembert.runtime.signals import Stopped, StopSignal
 from rembert.tracking.console import Console
 from tasks.xtreme.config import XtremeConfig

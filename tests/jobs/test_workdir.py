@@ -1,56 +1,106 @@
-"""What a run is known by: what changes its numbers is held against its checkpoints, and nothing older is refused."""
+"""One process at a time on a workdir, and no lock that outlives its owner."""
+
+import json
+import subprocess
+import sys
+import time
 
 import pytest
 from etils import epath
 
-from rembert import configuration
-from rembert.data.config import DataConfig
 from rembert.errors import UsageError
-from rembert.jobs import workdir as workdirs
-from rembert.jobs.pretrain import configured
+from rembert.jobs import workdir
+from rembert.jobs.workdir import locked
 
-WORKDIR = epath.Path('runs/some')
-BINDINGS = ['RemBertConfig.num_hidden_layers = 2', 'masking.rate = 0.2']
-
-
-def identity(*bindings):
-  configuration.load([], [*BINDINGS, *bindings])
-  return workdirs.identity(configured())
-
-
-@pytest.mark.parametrize(
-  ('binding', 'difference'),
-  [
-    ('masking.rate = 0.3', 'masking.rate'),
-    ('masking.mask_share = 0.7', 'masking.mask_share'),
-    ('masking.random_share = 0.2', 'masking.random_share'),
-    ('masking.whole_word = True', 'masking.whole_word'),
-    ('masking.ngram = 3', 'masking.ngram'),
-  ],
-)
-def test_other_masks_are_another_run(binding, difference):
-  with pytest.raises(UsageError, match='another run') as error:
-    workdirs.refuse_other_run(identity(), identity(binding), WORKDIR)
-  assert difference in error.value.where
-  workdirs.refuse_other_run(identity(binding), identity(binding), WORKDIR)
+HOLD = """
+import sys, time
+from etils import epath
+from rembert.jobs.workdir import locked
+with locked(epath.Path(sys.argv[1]), print):
+  print('held', flush=True)
+  time.sleep(60)
+"""
 
 
-def test_a_checkpoint_from_before_whole_words_chose_piece_by_piece():
-  before = {name: value for name, value in identity().items() if name not in ('masking.whole_word', 'masking.ngram')}
-  workdirs.refuse_other_run(before, identity(), WORKDIR)
-  for binding in 'masking.whole_word = True', 'masking.ngram = 2':
-    with pytest.raises(UsageError, match='another run'):
-      workdirs.refuse_other_run(before, identity(binding), WORKDIR)
+@pytest.fixture
+def holder(tmp_path):
+  """Another process that holds `tmp_path`."""
+  process = subprocess.Popen([sys.executable, '-c', HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+  assert process.stdout.readline() == 'held\n'
+  yield process
+  process.kill()
+  process.wait()
 
 
-@pytest.mark.parametrize(('meta', 'source'), [({'store': 'abc'}, 'store'), ({'corpus': 'abc'}, 'dumps'), ({}, 'store')])
-def test_a_run_over_a_store_or_a_corpus_is_resumed(meta, source):
-  workdirs.refuse_old_stream(meta, DataConfig(source=source, store='store'), WORKDIR)
+def test_a_second_process_is_refused_and_told_who_the_first_is(holder, tmp_path):
+  refused = pytest.raises(UsageError, match=f'another process is at work here: number {holder.pid} on')
+  with refused as error, locked(epath.Path(tmp_path), print):
+    pass
+  assert '--workdir' in error.value.fix[1]
 
 
-@pytest.mark.parametrize('source', ['dumps', 'tfds'])
-def test_a_run_that_streamed_dumps_in_their_own_order_is_refused_with_the_reason(source):
-  with pytest.raises(UsageError, match='in the order of the dumps') as error:
-    workdirs.refuse_old_stream(identity(), DataConfig(source=source), WORKDIR)
-  assert str(WORKDIR) in error.value.where
-  assert any('--workdir=DIR' in fix for fix in error.value.fix)
+def test_a_killed_owner_leaves_nothing_behind(holder, tmp_path):
+  holder.kill()
+  holder.wait()
+  with locked(epath.Path(tmp_path), print):
+    pass
+
+
+def test_it_can_be_held_again_after_it_was_let_go(tmp_path):
+  for _ in range(2):
+    with locked(epath.Path(tmp_path), print):
+      assert json.loads((tmp_path / '.lock').read_text())['process']
+
+
+# --- in a bucket: a claim that is renewed ---------------------------------------------------------
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+  """A folder that passes for a bucket, and a clock that runs a hundred times as fast."""
+  monkeypatch.setattr(workdir, 'is_remote', lambda path: True)
+  monkeypatch.setattr(workdir, '_RENEW_SECONDS', 0.2)
+  monkeypatch.setattr(workdir, '_EXPIRE_SECONDS', 0.9)
+  return epath.Path(tmp_path)
+
+
+def claim(bucket, **changes):
+  (bucket / '.lock').write_text(json.dumps({'host': 'beta', 'process': 7, 'time': time.time()} | changes))
+
+
+def test_an_owner_that_renews_its_claim_is_respected(bucket):
+  claim(bucket)
+  said = []
+
+  def say(text):
+    said.append(text)
+    claim(bucket, time=time.time() + 0.1)  # it is alive
+
+  with pytest.raises(UsageError, match='number 7 on beta'), locked(bucket, say):
+    pass
+  assert 'beta held' in said[0]
+
+
+def test_a_claim_that_nobody_renews_is_waited_for_and_then_taken(bucket):
+  claim(bucket)
+  start = time.monotonic()
+  with locked(bucket, lambda _: None):
+    assert json.loads((bucket / '.lock').read_text())['host'] != 'beta'
+  assert 0.5 < time.monotonic() - start < 10
+
+
+def test_an_old_claim_a_broken_one_and_none_are_not_waited_for(bucket):
+  for text in (json.dumps({'host': 'beta', 'process': 7, 'time': 0}), '{', None):
+    (bucket / '.lock').write_text(text) if text else (bucket / '.lock').unlink(missing_ok=True)
+    start = time.monotonic()
+    with locked(bucket, lambda _: None):
+      pass
+    assert time.monotonic() - start < 0.5
+
+
+def test_it_is_renewed_while_it_is_held_and_gone_afterwards(bucket):
+  with locked(bucket, lambda _: None):
+    first = json.loads((bucket / '.lock').read_text())['time']
+    time.sleep(0.6)
+    assert json.loads((bucket / '.lock').read_text())['time'] > first
+  assert not (bucket / '.lock').exists()

@@ -16,7 +16,8 @@ from rembert.convert import importing
 from rembert.convert.exporting import export
 from rembert.convert.importing import read_hugging_face
 from rembert.errors import UsageError
-from rembert.jobs.predict import fill_masks, text_encoder
+from rembert.inference.fill_mask import fill_masks
+from rembert.jobs.predict import text_encoder
 
 pytestmark = pytest.mark.parity
 

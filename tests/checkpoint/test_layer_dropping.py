@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from flax.traverse_util import flatten_dict
 
+from rembert.checkpoint.initialize import open_initial
 from rembert.data.finetune_batches import padded
-from rembert.jobs.initial_parameters import open_initial
 from rembert.model.config import Execution
 from rembert.model.heads import build_model
 from rembert.train import sharding, state

@@ -6,7 +6,7 @@ import io
 import pytest
 import rich.console
 
-from rembert.jobs.description import show_parameters
+from rembert.jobs.summary import show_parameters
 from rembert.model.config import RemBertConfig
 from rembert.paper import PaperFigures
 from rembert.tracking.console import Console

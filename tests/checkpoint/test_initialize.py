@@ -10,9 +10,9 @@ import pytest
 from flax.traverse_util import flatten_dict
 from random_checkpoints import TINY
 
+from rembert.checkpoint.initialize import open_initial
 from rembert.convert.exporting import export
 from rembert.errors import UsageError
-from rembert.jobs.initial_parameters import open_initial
 from rembert.model.config import Execution
 from rembert.train.optimizer import OptimizerConfig, make_optimizer
 from rembert.train.sharding import MeshConfig, make_mesh

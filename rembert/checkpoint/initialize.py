@@ -9,7 +9,7 @@ import numpy as np
 from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from rembert.convert.importing import Source, open_source
+from rembert.checkpoint.load import Source, open_source
 from rembert.convert.tensor_names import Slot
 from rembert.convert.tensors import check
 from rembert.errors import UsageError
@@ -50,13 +50,17 @@ class InitialParameters:
       fresh = params[leaf]
       whole = np.zeros(fresh.shape, np.float32)
       for slot in slots:
-        slot.put(whole, self.source.tensors.read(slot.name(self.source.form)), self.source.form)
+        slot.put(whole, self.source.tensors[slot.name(self.source.form)].read(), self.source.form)
       sharding = fresh.sharding
       fresh.delete()
-      # A copy, since what is laid down must not share memory with an array that Python may reuse.
-      params[leaf] = jax.make_array_from_callback(whole.shape, sharding, lambda index, whole=whole: whole[index].copy())
+      params[leaf] = _in_shards(whole, sharding)
       on_progress(number / len(by_leaf))
     return dataclasses.replace(state, params=unflatten_dict(params, sep='/'))
+
+
+def _in_shards(whole: np.ndarray, sharding: jax.sharding.Sharding) -> jax.Array:
+  # A copy, since what is laid down must not share memory with an array that Python may reuse.
+  return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index].copy())
 
 
 def open_initial(
@@ -87,7 +91,7 @@ def open_initial(
     source = open_source(path, config.num_hidden_layers)
   model = source.slots(config, head, num_labels, has_pooler=head in POOLED)
   pooler = source.names(model, 'encoder/pooler/')
-  is_given = lambda slot: slot.name(source.form) not in pooler or pooler <= source.tensors.shapes.keys()
+  is_given = lambda slot: slot.name(source.form) not in pooler or pooler <= source.tensors.keys()
   wanted = [slot for slot in model if parts == 'all' or (slot.leaf.startswith('encoder/') and is_given(slot))]
   differing = [
     f'--gin.RemBertConfig.{field.name}={getattr(source.config, field.name)}'

@@ -1,0 +1,148 @@
+"""A step compiled ahead of time, for devices that need not be here: the memory, FLOPs and traffic of a chip."""
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from rembert.aot.flops import traced_flops
+from rembert.aot.hlo import Collective, Program
+from rembert.aot.roofline import ASSUMPTIONS, crosses_slices, roofline
+from rembert.errors import RunError, first_line
+from rembert.runtime.hardware import chip_of
+from rembert.runtime.signals import repeating
+
+
+class DoesNotFitError(Exception):
+  """The compiler found no room for a program; `sizes` are its lines about that."""
+
+  def __init__(self, sizes: list[str]):
+    super().__init__('; '.join(sizes))
+    self.sizes = sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+  """Bytes of one chip's memory that the compiled program takes.
+
+  Attributes:
+    arguments: state and batch.
+    outputs: the new state and the metrics.
+    aliased: how much of the new state takes the place of the old.
+    temporaries: activations, gradients, logits, when there is most of them.
+    code: the program itself.
+    peak: arguments, temporaries and what of the outputs has no place yet.
+  """
+
+  arguments: int
+  outputs: int
+  aliased: int
+  temporaries: int
+  code: int
+  peak: int
+
+
+def compile_lowered(lowered: jax.stages.Lowered, on_progress: Callable[[float, str], None]) -> jax.stages.Compiled:
+  """Compiles. The compiler says nothing for minutes, nor how much is left: `on_progress` shows that it is not hung.
+
+  Raises:
+    DoesNotFitError: the compiler found no room for the program.
+  """
+  start = time.monotonic()
+  tell = lambda: on_progress(0, f'· the compiler has been at work for {time.monotonic() - start:.0f} s')
+  try:
+    with repeating(tell, every_seconds=5, name='signs-of-life'):
+      return lowered.compile()
+  except jax.errors.JaxRuntimeError as error:
+    if 'RESOURCE_EXHAUSTED' not in str(error):
+      raise
+    raise DoesNotFitError(_first_lines(str(error))) from error
+
+
+def measure(
+  traced: jax.stages.Traced, compiled: jax.stages.Compiled, mesh: jax.sharding.Mesh, *, slices: int, model_flops: float
+) -> tuple[dict, str | None]:
+  """What a compiled step costs a chip, JSON, and the program as text; None where the compiler cannot print it.
+
+  Args:
+    traced: the step.
+    compiled: the same, compiled.
+    mesh: what it was compiled for.
+    slices: of the topology, which are joined by the slower network.
+    model_flops: FLOPs of the step on all chips, recomputation left out.
+  """
+  devices, found = mesh.devices.size, chip_of(mesh.devices.flat[0].device_kind)
+  flops = traced_flops(traced.jaxpr.jaxpr) / devices
+  costs: dict[str, Any] = {
+    'fits': True,
+    'memory': dataclasses.asdict(_memory(compiled)) | {'hbm': found and found[1].hbm_bytes},
+    'flops_per_chip': {'model': model_flops / devices, 'executed': flops},
+  }
+  text, collectives, hbm_bytes, unreadable = _read(compiled, devices, slices)
+  costs |= {'hbm_traffic_bytes': hbm_bytes, 'unreadable': unreadable}
+  costs['collectives'] = collectives and _by_kind(collectives, list(mesh.devices.flat))
+  costs['roofline'] = None
+  if found and found[1].hbm_bandwidth:
+    bound = roofline(found[1], mesh.devices, flops_per_chip=flops, hbm_bytes=hbm_bytes, collectives=collectives)
+    useful = model_flops / devices / found[1].bf16_flops
+    costs['roofline'] = dataclasses.asdict(bound) | {
+      'step_seconds': bound.step_seconds,
+      'unhidden_seconds': bound.unhidden_seconds,
+      'bound_by': bound.bound_by,
+      'mfu': useful / bound.step_seconds,
+      'unhidden_mfu': useful / bound.unhidden_seconds,
+      'assumptions': ASSUMPTIONS,
+    }
+  return costs, text
+
+
+def _memory(compiled: jax.stages.Compiled) -> Memory:
+  stats = compiled.memory_analysis()
+  if stats is None:
+    raise RunError('this compiler does not say how much memory a program takes', where='--topology', fix='another one')
+  lasting = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+  # The compiler's own peak: the sum of all temporaries is more than there is at any one time.
+  peak = stats.peak_memory_in_bytes or lasting + stats.temp_size_in_bytes
+  return Memory(
+    arguments=stats.argument_size_in_bytes,
+    outputs=stats.output_size_in_bytes,
+    aliased=stats.alias_size_in_bytes,
+    temporaries=max(peak - lasting, 0),
+    code=stats.generated_code_size_in_bytes,
+    peak=peak,
+  )
+
+
+def _read(
+  compiled: jax.stages.Compiled, devices: int, slices: int
+) -> tuple[str | None, list[Collective] | None, float | None, str | None]:
+  """The compiled text, collectives and memory traffic from it, and why they could not be read if so."""
+  text = None
+  try:
+    text = compiled.as_text() or ''
+    program = Program(text, devices, slices)
+    return text, program.collectives(), program.hbm_bytes(), None
+  except (jax.errors.JaxRuntimeError, ValueError) as error:  # libtpu cannot print every program that it makes
+    return text, None, None, first_line(error)
+
+
+def _by_kind(collectives: list[Collective], devices: list[jax.Device]) -> list[dict]:
+  rows: dict[tuple, dict] = {}
+  for collective in collectives:
+    network = 'DCN' if crosses_slices(collective, devices) else 'ICI'
+    key = (collective.kind, network, collective.groups.shape[1])
+    row = rows.setdefault(key, {'kind': key[0], 'network': network, 'group': key[2], 'count': 0, 'bytes': 0.0})
+    row['count'] += collective.times
+    row['bytes'] += collective.times * collective.wire_bytes
+  return sorted(rows.values(), key=lambda row: -row['bytes'])
+
+
+def _first_lines(message: str) -> list[str]:
+  """What the compiler says of sizes, without its stack."""
+  lines = [line.strip() for line in message.splitlines() if line.strip()]
+  return [line for line in lines[:40] if re.search(r'\d(?:\.\d+)?[KMGT]i?B?\b|RESOURCE_EXHAUSTED', line)][:8] or lines[
+    :3
+  ]
