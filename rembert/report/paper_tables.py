@@ -13,7 +13,7 @@ from rembert.jobs.xtreme_results import NUM_LANGUAGES, Spread, spread
 from rembert.jobs.xtreme_table import NAMES
 from rembert.plotting.training import millions
 from rembert.report.html import MISSING, Section, Table, table_frame
-from rembert.report.load import Model
+from rembert.report.load import ANALYSIS, FINE_TUNING, Model, is_number
 from rembert.report.runs import counts_of
 from rembert.report.scores import Results, TaskProgress
 from rembert.report.statistics import LEVEL, Comparison, compare, holm, sign_flip_p
@@ -69,34 +69,29 @@ class MeasuredRow:
 def paper_tables(results: Results) -> Section:
   """Every table with a row that one of the models reproduces, and was fine-tuned for."""
   blocks = []
-  for table, printed in paper.TABLES.items():
-    rows = measure(results, table, printed)
-    if any(row.model is not None and row.model.finetuned for row in rows):
+  for table in paper.TABLES:
+    rows = measure(results, table)
+    if any(row.model is not None and row.model.runs(FINE_TUNING) for row in rows):
       blocks += table_blocks(table, rows)
   return Section('Paper tables', [*_INTRODUCTION, *blocks] if blocks else [])
 
 
-def measure(results: Results, table: int, printed: Sequence[paper.PaperRow]) -> list[MeasuredRow]:
+def measure(results: Results, table: int) -> list[MeasuredRow]:
   """The rows of a table, each with the model that reproduces it: with the layers that the row keeps, if it was
   fine-tuned like that, else with all."""
   rows = []
-  for row in printed:
-    model = next((model for model in results.models if (table, row.name) in model.rows), None)
-    if model is None:
-      rows.append(MeasuredRow(row))
-      continue
-    variant = f'RemBertConfig.num_hidden_layers={model.kept_layers}'
-    variant = variant if variant in results.variants(model) else ''
-    tasks = results.tasks(model, variant)
-    rows.append(
-      MeasuredRow(
-        row,
-        model,
-        {task: results.by_seed(model, task, variant) for task in tasks},
-        {task: results.by_metric(model, task, variant) for task in tasks},
-        {task: results.progress[model.name, variant, task] for task in tasks},
+  for printed in paper.TABLES[table]:
+    row = MeasuredRow(printed)
+    if (model := next((model for model in results.models if (table, printed.name) in model.rows), None)) is not None:
+      cut = f'RemBertConfig.num_hidden_layers={model.kept_layers}'
+      variant = cut if cut in results.variants(model) else ''
+      tasks = results.tasks(model, variant)
+      by_seed = {task: results.by_seed(model, task, variant) for task in tasks}
+      by_metric = {task: results.by_metric(model, task, variant) for task in tasks}
+      row = MeasuredRow(
+        printed, model, by_seed, by_metric, {task: results.progress[model.name, variant, task] for task in tasks}
       )
-    )
+    rows.append(row)
   return rows
 
 
@@ -186,9 +181,10 @@ def _partial_notes(rows: Sequence[MeasuredRow], tasks: Sequence[str]) -> Iterato
 
 
 def _significance_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping) -> Table:
-  cells = {}
+  cells: dict[tuple[str, str], dict[str, str]] = {}
   for number, row in enumerate(rows):
-    for task, (found, p) in ((task, each) for (of_row, task), each in differences.items() if of_row == number):
+    of_row = {task: each for (of, task), each in differences.items() if of == number}
+    for task, (found, p) in of_row.items():
       cells[row.printed.label, _NAMES[task]] = {
         'difference': f'{found.difference:+.2f}',
         '95 % (bootstrap)': f'{found.low:+.2f} to {found.high:+.2f}',
@@ -198,7 +194,7 @@ def _significance_table(table: int, rows: Sequence[MeasuredRow], differences: Ma
         'seeds': f'{found.seeds}',
         'p, seeds': _p(found.p_seeds),
       }
-    if any(of_row == number for of_row, _ in differences) and (over := compare_averages(row, rows[0])) is not None:
+    if of_row and (over := compare_averages(row, rows[0])) is not None:
       difference, tasks, p = over
       average = {'difference': f'{difference:+.2f}', 'languages': f'{tasks} tasks', 'p, languages': _p(p)}
       cells[row.printed.label, 'Avg'] = average
@@ -229,16 +225,12 @@ def _p(value: float | None) -> str:
 # --- Tables 8 and 9 ---------------------------------------------------------------------------------------------------
 
 _WORDS = {
-  'men': 'MEN',
-  'mturk771': 'MTurk771',
-  'rare_word': 'Rare-Word',
-  'simlex999': 'SimLex999',
-  'verb143': 'Verb-143',
+  **{'men': 'MEN', 'mturk771': 'MTurk771', 'rare_word': 'Rare-Word'},
+  **{'simlex999': 'SimLex999', 'verb143': 'Verb-143'},
 }
 _PROBES = {
   **{'pos': 'POS', 'constituents': 'Const.', 'dependencies': 'Deps.', 'entities': 'Entities', 'srl': 'SRL'},
-  **{'coref_ontonotes': 'Coref O.', 'coref_winograd': 'Coref W.', 'spr1': 'SPR1', 'spr2': 'SPR2'},
-  **{'relations': 'Rel.'},
+  **{'coref_ontonotes': 'Coref O.', 'coref_winograd': 'Coref W.', 'spr1': 'SPR1', 'spr2': 'SPR2', 'relations': 'Rel.'},
 }
 
 
@@ -254,10 +246,10 @@ def _table_8(models: Mapping[str, Model]) -> Iterator[Table]:
   cells = {}
   for row in paper.TABLE_8:
     model = models.get(row.name)
-    accuracy = _over_seeds(model, 'masked_accuracy', lambda results: _at(results, 'all', 'accuracy'))
+    accuracy = _text(_values(model, 'masked_accuracy', lambda results: _at(results, 'all', 'accuracy')))
     ours, theirs = {}, {}
     for name, title in _WORDS.items():
-      values = [_over_seeds(model, 'word_similarity', _rho(name, table)) for table in ('input', 'output')]
+      values = [_text(_values(model, 'word_similarity', _rho(name, table))) for table in ('input', 'output')]
       ours[title] = '/'.join(values) if values[1] != MISSING else values[0]
       theirs[title] = '/'.join(f'{value:.1f}' for value in dict.fromkeys((row.inputs[name], row.outputs[name])))
     cells[row.label, 'ours'] = {**ours, 'MLM': accuracy}
@@ -284,18 +276,14 @@ def _table_9(models: Mapping[str, Model]) -> Iterator[Table]:
 
 
 def _is_analysed(models: Mapping[str, Model], rows: Sequence, whats: Sequence[str]) -> bool:
-  analyses = [each for row in rows if row.name in models for each in models[row.name].analyses]
-  return any(each.what in whats and each.results is not None for each in analyses)
+  runs = [run for row in rows if row.name in models for run in models[row.name].runs(ANALYSIS)]
+  return any(run.task in whats and run.results is not None for run in runs)
 
 
 def _values(model: Model | None, what: str, value: Callable[[Mapping], float | None]) -> list[float]:
   """A number of each result of an analysis; those that have it."""
-  results = [each.results for each in (model.analyses if model else ()) if each.what == what and each.results]
-  return [number for each in results if (number := value(each)) is not None]
-
-
-def _over_seeds(model: Model | None, what: str, value: Callable[[Mapping], float | None]) -> str:
-  return _text(_values(model, what, value))
+  runs = [run for run in (model.runs(ANALYSIS) if model else ()) if run.task == what and run.results]
+  return [number for run in runs if (number := value(run.results)) is not None]
 
 
 def _text(values: Sequence[float]) -> str:
@@ -329,4 +317,4 @@ def _at(content: Any, *names: str) -> float | None:
   """A number deep in an object; None if anything on the way is missing."""
   for name in names:
     content = content.get(name) if isinstance(content, Mapping) else None
-  return float(content) if isinstance(content, int | float) and not isinstance(content, bool) else None
+  return float(content) if is_number(content) else None
