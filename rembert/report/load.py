@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import pandas as pd
 from etils import epath
@@ -339,9 +339,16 @@ def _benchmark(folder: epath.Path) -> Source:
     parts = workdir.parts[len(folder.parts) :]
     found = _run_without_plan(workdir, '/'.join(parts))
     seed, rate = _SEED.fullmatch(parts[-1]), _RATE.fullmatch(parts[1]) if len(parts) > 1 else None
-    plan = {'task': parts[0] if parts[0] in NAMES else found.task, 'learning_rate': float(rate[1]) if rate else None}
-    seeds = {'pretrain_seed': 0, 'seed': int(seed[1]) if seed else 0}
-    runs.append(dataclasses.replace(found, kind=FINE_TUNING, **plan, **seeds))
+    runs.append(
+      dataclasses.replace(
+        found,
+        kind=FINE_TUNING,
+        pretrain_seed=0,
+        seed=int(seed[1]) if seed else 0,
+        task=parts[0] if parts[0] in NAMES else found.task,
+        learning_rate=float(rate[1]) if rate else None,
+      )
+    )
   name = (read_object(folder / _BENCHMARK) or {}).get('name') or _name_of(folder)
   return Source(str(folder), 'XTREME', (Model(str(name), plan=tuple(runs)),))
 
@@ -426,7 +433,7 @@ def _json_object(text: str) -> dict[str, Any] | None:
   return content if isinstance(content, dict) else None
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
   """Whether a value of a JSON file is a number; true and false are none."""
   return isinstance(value, int | float) and not isinstance(value, bool)
 

@@ -282,8 +282,8 @@ def _is_analysed(models: Mapping[str, Model], rows: Sequence, whats: Sequence[st
 
 def _values(model: Model | None, what: str, value: Callable[[Mapping], float | None]) -> list[float]:
   """A number of each result of an analysis; those that have it."""
-  runs = [run for run in (model.runs(ANALYSIS) if model else ()) if run.task == what and run.results]
-  return [number for run in runs if (number := value(run.results)) is not None]
+  results = [run.results for run in (model.runs(ANALYSIS) if model else ()) if run.task == what and run.results]
+  return [number for each in results if (number := value(each)) is not None]
 
 
 def _text(values: Sequence[float]) -> str:
