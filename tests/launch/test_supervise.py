@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from launch.retry import RetryCounter, RetryPolicy, is_retryable
+from launch.processes import RetryCounter, RetryPolicy, is_retryable
 from launch.supervise import main, supervise
 
 QUICK = RetryPolicy(short_seconds=0.0)
