@@ -37,7 +37,7 @@ class Candidate:
     work: amount of work per run, by unit: `{'rows': 6400, 'tokens': 409600}` is shown in rows/s and tokens/s.
       Candidates that have the first unit of the first candidate are compared with it, per unit.
     one_core: whether all of its threads share a single core.
-    environment: additional variables of its process.
+    environment: additional variables of its process, in which JAX has the CPU alone unless `prepare` says otherwise.
   """
 
   name: str
@@ -152,7 +152,7 @@ class _Process:
     context = multiprocessing.get_context('spawn')  # a fork would inherit locks without the threads that hold them
     self._connection, theirs = context.Pipe()
     self._process = context.Process(target=_serve, args=(theirs, candidate, warm_up_runs, runs_per_turn), daemon=True)
-    with mock.patch.dict(os.environ, candidate.environment):
+    with mock.patch.dict(os.environ, {'JAX_PLATFORMS': 'cpu', **candidate.environment}):
       self._process.start()
     theirs.close()  # otherwise the end of a dead child would not be noticed
     self.measurement = self._receive() or Measurement(failure=self._exit())

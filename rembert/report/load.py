@@ -25,7 +25,7 @@ _SWEEP, _BENCHMARK, _ANALYSIS = 'sweep.json', 'xtreme.json', 'analysis.json'
 _SIGNS = ('metrics.jsonl', 'results.json', 'config.gin', 'operative_config.gin')
 _SEED = re.compile(r'seed_(\d+)')
 _RATE = re.compile(r'rate_(\d+(?:\.\d*)?(?:e[+-]?\d+)?)')
-_BINDING = re.compile(r'^([\w./]+)\s*=\s*(.*)')
+_BINDING = re.compile(r'^([\w./]+)[ \t]*=(.*(?:\n[ \t]+.*)*)', re.MULTILINE)
 _MODEL = 'RemBertConfig.'
 
 
@@ -289,16 +289,10 @@ def read_settings(file: epath.Path) -> dict[str, str]:
 
   A reference to a macro (`%HIDDEN`, of gin/scales) is replaced by the macro's value; macros themselves are left out.
   """
-  found: dict[str, str] = {}
-  name = None
-  for line in _text_of(file).splitlines():
-    if line.startswith('#') or not line.strip():
-      continue
-    if (match := _BINDING.match(line)) is not None:
-      name, value = match.groups()
-      found[name] = value.strip()
-    elif name is not None:
-      found[name] = f'{found[name].rstrip(chr(92))} {line.strip()}'.strip()
+  found = {
+    name: ' '.join(line.strip(' \\') for line in value.splitlines()).strip()
+    for name, value in _BINDING.findall(_text_of(file))
+  }
   macros = {name: value for name, value in found.items() if '.' not in name}
 
   def resolved(value: str) -> str:

@@ -102,17 +102,18 @@ def table_blocks(table: int, rows: Sequence[MeasuredRow]) -> list[Table]:
   return [*blocks, _significance_table(table, rows, differences)] if differences else blocks
 
 
-def compare_rows(rows: Sequence[MeasuredRow]) -> dict[tuple[int, str], tuple[Comparison, float | None]]:
-  """(number of a row, task) to its comparison with the first row, and p over languages after Holm's correction."""
-  found: dict[tuple[int, str], Comparison] = {}
-  for number, row in enumerate(rows[1:], 1):
-    for task in rows[0].printed.scores:
-      if task in row.by_seed and task in rows[0].by_seed:
-        comparison = compare(row.by_seed[task], rows[0].by_seed[task])
-        if comparison is not None:
-          found[number, task] = comparison
+def compare_rows(rows: Sequence[MeasuredRow]) -> dict[tuple[int, str], Comparison]:
+  """(number of a row, task) to its comparison with the first row, p over languages after Holm's correction too."""
+  first = rows[0].by_seed
+  found = {
+    (number, task): comparison
+    for number, row in enumerate(rows[1:], 1)
+    for task in rows[0].printed.scores
+    if task in row.by_seed and task in first
+    if (comparison := compare(row.by_seed[task], first[task])) is not None
+  }
   corrected = holm([comparison.p_languages for comparison in found.values()])
-  return {key: (comparison, p) for (key, comparison), p in zip(found.items(), corrected, strict=True)}
+  return {key: dataclasses.replace(each, p_holm=p) for (key, each), p in zip(found.items(), corrected, strict=True)}
 
 
 def _scores_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping) -> Table:
@@ -125,7 +126,7 @@ def _scores_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping)
     ours = {'PT': counts and millions(counts.pre_training), 'FT': counts and millions(counts.fine_tuning)}
     theirs = {'PT': _millions(printed.pre_training_millions), 'FT': _millions(printed.fine_tuning_millions)}
     for task in tasks:
-      ours[_NAMES[task]] = _scores_cell(row.by_metric.get(task, ()), *differences.get((number, task), (None, None)))
+      ours[_NAMES[task]] = _scores_cell(row.by_metric.get(task, ()), differences.get((number, task)))
       theirs[_NAMES[task]] = '/'.join(f'{value:.1f}' for value in printed.scores.get(task, ()))
     if has_mean:
       ours['Avg'] = str(spread(means.mean(axis='columns').tolist())) if len(means) else None
@@ -146,9 +147,9 @@ def _beside_paper(
   return Table(caption, frame, notes, lambda row, column: 'paper' if row[1] == 'paper' else '')
 
 
-def _scores_cell(metrics: Sequence[Spread], comparison: Comparison | None, p: float | None) -> str:
+def _scores_cell(metrics: Sequence[Spread], comparison: Comparison | None) -> str:
   mark = ''
-  if comparison is not None and p is not None and p < LEVEL:
+  if comparison is not None and comparison.p_holm is not None and comparison.p_holm < LEVEL:
     mark = _BETTER if comparison.difference > 0 else _WORSE
   return '/'.join(map(str, metrics)) + mark
 
@@ -184,20 +185,20 @@ def _significance_table(table: int, rows: Sequence[MeasuredRow], differences: Ma
   cells: dict[tuple[str, str], dict[str, str]] = {}
   for number, row in enumerate(rows):
     of_row = {task: each for (of, task), each in differences.items() if of == number}
-    for task, (found, p) in of_row.items():
+    for task, found in of_row.items():
       cells[row.printed.label, _NAMES[task]] = {
         'difference': f'{found.difference:+.2f}',
         '95 % (bootstrap)': f'{found.low:+.2f} to {found.high:+.2f}',
         'languages': f'{found.languages}',
         'p, languages': _p(found.p_languages),
-        'p, Holm': _p(p),
+        'p, Holm': _p(found.p_holm),
         'seeds': f'{found.seeds}',
         'p, seeds': _p(found.p_seeds),
       }
-    if of_row and (over := compare_averages(row, rows[0])) is not None:
-      difference, tasks, p = over
-      average = {'difference': f'{difference:+.2f}', 'languages': f'{tasks} tasks', 'p, languages': _p(p)}
-      cells[row.printed.label, 'Avg'] = average
+    if of_row and (average := compare_averages(row, rows[0])) is not None:
+      difference, tasks, p = average
+      texts = {'difference': f'{difference:+.2f}', 'languages': f'{tasks} tasks', 'p, languages': _p(p)}
+      cells[row.printed.label, 'Avg'] = texts
   frame = table_frame(cells.items(), 'model', 'task').fillna(MISSING)
   caption = f'Table {table}, differences to “{rows[0].printed.label}”: points, and how sure they are'
   notes = [
