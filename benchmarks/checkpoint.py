@@ -49,7 +49,6 @@ def prepare_ours(setting: Setting, folder: pathlib.Path, reads: bool = False) ->
   from rembert.checkpoint.manager import Checkpoints
   from rembert.train import sharding, state
 
-  jax.config.update('jax_platforms', 'cpu')
   mesh = sharding.make_mesh(sharding.MeshConfig())
   trainable = state.masked_lm(setting.config, Execution(), our_optimizer(1e-4), mesh)
   with jax.set_mesh(mesh):

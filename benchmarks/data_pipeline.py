@@ -100,9 +100,6 @@ def open_batches(data: Mapping[str, str], scratch: pathlib.Path, *, rows: int, l
 
 def prepare_reading(setting: BatchSetting, store: pathlib.Path) -> Run:
   """The batches of pre-training."""
-  import jax
-
-  jax.config.update('jax_platforms', 'cpu')
   data = {'source': 'store', 'store': str(store)}
   source = open_batches(data, store.parent, rows=setting.rows, length=setting.length, vocab_size=setting.vocab_size)
   first = 0

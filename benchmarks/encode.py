@@ -77,13 +77,10 @@ def facts(embeddings_NxH: np.ndarray, positions: int) -> dict[str, float]:
 
 def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   """As `rembert.jobs.predict embed`, once lines are ids."""
-  import jax
-
   from rembert.data.sentence_batches import BATCH_SIZE, packed_sentences
   from rembert.inference.embed import sentence_vectors
   from rembert.inference.model import load
 
-  jax.config.update('jax_platforms', 'cpu')
   model, rows = load(folder, execution=Execution(setting.dtype)), sentences(setting)
   options = {'pad': model.config.pad_token_id, 'longest': model.config.max_position_embeddings}
   positions = sum(batch.input_ids.size for batch in packed_sentences(rows, batch_size=BATCH_SIZE, **options))

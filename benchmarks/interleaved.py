@@ -37,7 +37,7 @@ class Candidate:
     work: amount of work per run, by unit: `{'rows': 6400, 'tokens': 409600}` is shown in rows/s and tokens/s.
       Candidates that have the first unit of the first candidate are compared with it, per unit.
     one_core: whether all of its threads share a single core.
-    environment: additional variables of its process.
+    environment: additional variables of its process, in which JAX has the CPU alone unless `prepare` says otherwise.
   """
 
   name: str
@@ -50,14 +50,23 @@ class Candidate:
 
 @dataclasses.dataclass
 class Measurement:
-  """Times of a candidate: one per round, none after a failure. CPU seconds are those of all threads and children."""
+  """Times of a candidate: one per round, none after a failure. CPU seconds are those of all threads and children.
+
+  Attributes:
+    seconds: of each round.
+    cpu_seconds: of each round.
+    facts: of the first run; all do the same work.
+    preparation_seconds: imports, initialisation, compilation, warm-up.
+    peak_bytes: largest resident size of the process or of one of its children.
+    failure: why there is no time, or ''.
+  """
 
   seconds: list[float] = dataclasses.field(default_factory=list)
   cpu_seconds: list[float] = dataclasses.field(default_factory=list)
-  facts: dict[str, float] = dataclasses.field(default_factory=dict)  # of the first run; all do the same work
-  preparation_seconds: float = 0.0  # imports, initialisation, compilation, warm-up
-  peak_bytes: int = 0  # largest resident size of the process or of one of its children
-  failure: str = ''  # why there is no time, or ''
+  facts: dict[str, float] = dataclasses.field(default_factory=dict)
+  preparation_seconds: float = 0.0
+  peak_bytes: int = 0
+  failure: str = ''
 
   @property
   def median(self) -> float:
@@ -75,16 +84,22 @@ Measurements = Mapping[str, Measurement]  # by the names of candidates
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """A comparison, in several settings; `measure` is for one that is not interleaved."""
+  """A comparison, in several settings; `measure` is for one that is not interleaved.
 
-  settings: Mapping[str, Any]  # by name; each has a `description` of one line
-  # (setting, scratch directory) → candidates, this project first; raises Unavailable
+  Attributes:
+    settings: by name; each has a `description` of one line.
+    candidates: (setting, scratch directory) → candidates, this project first; raises Unavailable.
+    warm_up_runs: of each candidate, before the first turn.
+    runs_per_turn: see `measure_interleaved`.
+    measure: (setting, candidates, rounds, log) → candidates and their measurements.
+    conclusion: (setting, measurements) → a line below the table, or ''.
+  """
+
+  settings: Mapping[str, Any]
   candidates: Callable[[Any, pathlib.Path], list[Candidate]]
-  warm_up_runs: int = 2  # of each candidate, before the first turn
-  runs_per_turn: int = 1  # see `measure_interleaved`
-  # (setting, candidates, rounds, log) → candidates and their measurements
+  warm_up_runs: int = 2
+  runs_per_turn: int = 1
   measure: Callable[..., tuple[list[Candidate], Measurements]] | None = None
-  # (setting, measurements) → a line below the table, or ''
   conclusion: Callable[[Any, Measurements], str] = lambda setting, measured: ''
 
 
@@ -137,7 +152,7 @@ class _Process:
     context = multiprocessing.get_context('spawn')  # a fork would inherit locks without the threads that hold them
     self._connection, theirs = context.Pipe()
     self._process = context.Process(target=_serve, args=(theirs, candidate, warm_up_runs, runs_per_turn), daemon=True)
-    with mock.patch.dict(os.environ, candidate.environment):
+    with mock.patch.dict(os.environ, {'JAX_PLATFORMS': 'cpu', **candidate.environment}):
       self._process.start()
     theirs.close()  # otherwise the end of a dead child would not be noticed
     self.measurement = self._receive() or Measurement(failure=self._exit())

@@ -47,12 +47,19 @@ PASSES = 'passes over arrays'
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-  """All runs of one operation of the compiled program."""
+  """All runs of one operation of the compiled program.
 
-  name: str  # the compiler's, or that of a GPU's kernel without an operation
-  operation: str  # in JAX's trace, or ''
-  seconds: float  # per step, without those of operations that it runs
-  runs: float  # per step
+  Attributes:
+    name: the compiler's, or that of a GPU's kernel without an operation.
+    operation: in JAX's trace, or ''.
+    seconds: per step, without those of operations that it runs.
+    runs: per step.
+  """
+
+  name: str
+  operation: str
+  seconds: float
+  runs: float
 
   @property
   def part(self) -> str:

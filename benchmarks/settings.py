@@ -50,17 +50,29 @@ def encoder_sizes(config: RemBertConfig) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """A model, its head, the shape of its batch, and what computes it."""
+  """A model, its head, the shape of its batch, and what computes it.
+
+  Attributes:
+    config: the model.
+    rows: of the batch, B.
+    length: of a row, S.
+    slots: K, masked positions of a row, of the head 'mlm'.
+    head: see `rembert.model.heads.HEADS`.
+    num_labels: of a classifier.
+    dtype: of the computation; in bfloat16 torch runs under autocast.
+    platform: 'cpu' or 'cuda'.
+    baselines: names of the candidates that are compared; all if empty.
+  """
 
   config: RemBertConfig
-  rows: int  # B
-  length: int  # S
-  slots: int = 0  # K, masked positions of a row, of the head 'mlm'
-  head: str = 'mlm'  # see `rembert.model.heads.HEADS`
-  num_labels: int | None = None  # of a classifier
-  dtype: str = 'float32'  # of the computation; in bfloat16 torch runs under autocast
-  platform: str = 'cpu'  # or 'cuda'
-  baselines: tuple[str, ...] = ()  # names of the candidates that are compared; all if empty
+  rows: int
+  length: int
+  slots: int = 0
+  head: str = 'mlm'
+  num_labels: int | None = None
+  dtype: str = 'float32'
+  platform: str = 'cpu'
+  baselines: tuple[str, ...] = ()
 
   @property
   def description(self) -> str:

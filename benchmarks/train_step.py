@@ -89,7 +89,6 @@ def prepare_sketch(setting: Setting) -> Run:
 
   from examples import minimal_rembert
 
-  jax.config.update('jax_platforms', 'cpu')
   config = setting.config
   params = minimal_rembert.init_params(
     jax.random.key(0),
@@ -141,7 +140,6 @@ def prepare_product(size: int) -> Run:
   """One large float32 product: the best that this machine can do."""
   import jax
 
-  jax.config.update('jax_platforms', 'cpu')
   x = jax.numpy.ones((size, size), jax.numpy.float32)
   product = jax.jit(jax.numpy.matmul)
 

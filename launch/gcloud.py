@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 
 import rembert
-from launch.commands import CommandFailed, Commands, matching
+from launch.command_line import matching
+from launch.processes import CommandFailed, Commands
 from rembert.errors import UsageError
 
 LABEL, OWNER_LABEL = 'rembert-launch', 'rembert-owner'
@@ -180,12 +181,19 @@ TYPE_EXAMPLES = 'v4-128, v5litepod-64, v5p-128, v6e-64'
 
 @dataclasses.dataclass(frozen=True)
 class AcceleratorType:
-  """A kind and size of slice."""
+  """A kind and size of slice.
 
-  name: str  # as gcloud takes it: v5litepod-64
-  generation: str  # of the chips, as gin files are named: v5e
+  Attributes:
+    name: as gcloud takes it: v5litepod-64.
+    generation: of the chips, as gin files are named: v5e.
+    chips: in the slice.
+    runtime: software of its machines that JAX needs.
+  """
+
+  name: str
+  generation: str
   chips: int
-  runtime: str  # software of its machines that JAX needs
+  runtime: str
 
   def __str__(self) -> str:
     """What the number means, which differs between generations, and the gin file for so many chips, if there is one."""
@@ -209,12 +217,19 @@ def accelerator_type(name: str) -> AcceleratorType:
 
 @dataclasses.dataclass(frozen=True)
 class TpuRequest:
-  """What kind of slice to ask for."""
+  """What kind of slice to ask for.
+
+  Attributes:
+    type: of the slice.
+    runtime: software of its machines.
+    spot: cheap, and taken away at any time.
+    extra: flags for gcloud, as they are: --network=…, --service-account=…, --reserved.
+  """
 
   type: AcceleratorType
   runtime: str
-  spot: bool = False  # cheap, and taken away at any time
-  extra: tuple[str, ...] = ()  # flags for gcloud, as they are: --network=…, --service-account=…, --reserved
+  spot: bool = False
+  extra: tuple[str, ...] = ()
 
   @property
   def flags(self) -> list[str]:

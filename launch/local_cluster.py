@@ -9,9 +9,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from launch.commands import add_command, command_parser, wrapped_command
-from launch.retry import joint_exit_code
-from launch.supervise import ProcessGroup
+from launch.command_line import add_command, command_parser, wrapped_command
+from launch.processes import ProcessGroup, joint_exit_code
 from rembert.runtime import ADDRESS, COUNT, INDEX
 from rembert.validation import Count, number
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from launch import gcloud
-from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, run_launcher
-from launch.retry import RetryCounter, RetryPolicy, add_retry_options, is_retryable, joint_exit_code, retry_policy
+from launch.command_line import add_retry_options, add_verb, launcher_parser, retry_policy, run_launcher
+from launch.processes import CommandFailed, Commands, RetryCounter, RetryPolicy, is_retryable, joint_exit_code
 from launch.tpu_vm import LOST_STATES, TpuVm, WorkerStatus, add_python, add_worker_verbs, show_status, tpu_vm
 from rembert.errors import RunError, UsageError
 from rembert.runtime.signals import EXIT_STOPPED
@@ -103,16 +103,29 @@ def failure_of(description: dict | None) -> str:
 
 @dataclasses.dataclass
 class Watch:
-  """Keeps one run going on spot slices: asks again for what was taken away, and starts the run there."""
+  """Keeps one run going on spot slices: asks again for what was taken away, and starts the run there.
+
+  Attributes:
+    resource: the request.
+    vm: the slice that the request becomes.
+    request: what is asked for.
+    command: runs on all workers.
+    python: version of their environment.
+    every: seconds between two looks.
+    policy: how often a slice may vanish.
+    delete_when_done: delete the slice when the run has ended with 0.
+    sleep: waits so many seconds.
+    clock: seconds, monotonic.
+  """
 
   resource: QueuedResource
-  vm: TpuVm  # that the request becomes
+  vm: TpuVm
   request: gcloud.TpuRequest
-  command: Sequence[str]  # that runs on all its workers
-  python: str  # version of their environment
-  every: float = 60.0  # seconds between two looks
-  policy: RetryPolicy = RETRY_POLICY  # how often a slice may vanish
-  delete_when_done: bool = False  # delete the slice when the run has ended with 0
+  command: Sequence[str]
+  python: str
+  every: float = 60.0
+  policy: RetryPolicy = RETRY_POLICY
+  delete_when_done: bool = False
   sleep: Callable[[float], None] = time.sleep
   clock: Callable[[], float] = time.monotonic
 

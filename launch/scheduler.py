@@ -15,10 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from etils import epath
 
-from launch.experiment import Run, code_version
-from launch.progress import ProgressView, RunProgress, RunState, summary
-from launch.retry import RetryPolicy, format_exit, shell_exit_code
-from launch.supervise import ProcessGroup, RestartedProcess, bind_to_parent
+from launch.experiment import ProgressView, Run, RunProgress, RunState, code_version, summary
+from launch.processes import (
+  ProcessGroup,
+  RestartedProcess,
+  RetryPolicy,
+  bind_to_parent,
+  format_exit,
+  shell_exit_code,
+)
 from rembert.command_line import add_modules
 from rembert.errors import UsageError
 from rembert.files import is_remote
@@ -34,11 +39,17 @@ _POLL_SECONDS = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSlot:
-  """Room for one run at a time: an accelerator, or a share of the cores."""
+  """Room for one run at a time: an accelerator, or a share of the cores.
 
-  name: str = ''  # shown with the runs; empty if there is only one slot
-  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)  # keeps the run to its device
-  cores: frozenset[int] | None = None  # that the run may use; None for all
+  Attributes:
+    name: shown with the runs; empty if there is only one slot.
+    environment: keeps the run to its device.
+    cores: that the run may use; None for all.
+  """
+
+  name: str = ''
+  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  cores: frozenset[int] | None = None
 
 
 def device_slots(devices: Sequence[str]) -> list[DeviceSlot]:
@@ -245,6 +256,15 @@ def print_commands(runs: Sequence[Run], console: Console) -> None:
     for run in stage:
       if not run.is_done():
         console.say(shlex.join(['python', '-m', 'rembert.main', *run.arguments]))
+
+
+def show_plan(runs: Sequence[Run], left_out: Mapping[str, str], options: argparse.Namespace, console: Console) -> bool:
+  """Says which tasks are left out, and why; in a dry run prints the commands. Whether the runs are to be made."""
+  for task, reason in left_out.items():
+    console.say(f'left out: {task} ({reason})')
+  if options.dry_run:
+    print_commands(runs, console)
+  return not options.dry_run
 
 
 def run_all(

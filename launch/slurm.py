@@ -6,7 +6,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from launch.commands import Commands, add_verb, launcher_parser, matching, run_launcher
+from launch.command_line import add_verb, launcher_parser, matching, run_launcher
+from launch.processes import Commands
 from rembert.runtime.signals import EXIT_STOPPED
 from rembert.validation import Count, CountOrZero, number
 

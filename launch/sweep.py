@@ -15,10 +15,9 @@ from typing import Any
 
 from etils import epath
 
-from launch.commands import command_parser, exit_code_of
-from launch.experiment import Run, code_version
-from launch.progress import RunState
-from launch.scheduler import add_run_options, chosen_slots, print_commands, run_all, shared_flags, write_report
+from launch.command_line import command_parser, exit_code_of
+from launch.experiment import Run, RunState, code_version
+from launch.scheduler import add_run_options, chosen_slots, run_all, shared_flags, show_plan, write_report
 from launch.xtreme import Benchmark, TaskRun, add_benchmark, benchmark_from, numbers, words
 from rembert.command_line import import_modules
 from rembert.errors import UsageError
@@ -65,14 +64,23 @@ exit codes
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A configuration that is pre-trained once for every seed."""
+  """A configuration that is pre-trained once for every seed.
 
-  name: str  # unique; of its folders, and in tables
-  rows: tuple[tuple[int, str], ...]  # table and row of the paper's tables
+  Attributes:
+    name: unique; of its folders, and in tables.
+    rows: table and row of the paper's tables.
+    gin_files: of its pre-training.
+    bindings: after the gin files, `NAME=VALUE`.
+    settings: bindings of the grid.
+    kept_layers: that fine-tuning keeps, from the bottom; None for all.
+  """
+
+  name: str
+  rows: tuple[tuple[int, str], ...]
   gin_files: tuple[str, ...]
-  bindings: tuple[str, ...]  # that go after them, `NAME=VALUE`
-  settings: Mapping[str, str]  # bindings of the grid
-  kept_layers: int | None  # that fine-tuning keeps, from the bottom; None for all
+  bindings: tuple[str, ...]
+  settings: Mapping[str, str]
+  kept_layers: int | None
 
 
 def find_gin_files(paths: Sequence[str]) -> list[str]:
@@ -159,14 +167,23 @@ def build_models(
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """What is done with every model."""
+  """What is done with every model.
+
+  Attributes:
+    benchmark: for fine-tuning; None for no fine-tuning.
+    pretrain_seeds: a pre-training each.
+    variants: of fine-tuning: bindings, NAME to VALUE; {} is fine-tuning as it is.
+    analyses: NAME stands for gin/analyze_NAME.gin.
+    analysis_bindings: for the analyses, as --gin.NAME=VALUE.
+    flags: for every run.
+  """
 
   benchmark: Benchmark | None
-  pretrain_seeds: tuple[int, ...]  # a pre-training each
-  variants: tuple[Mapping[str, str], ...] = ({},)  # of fine-tuning: bindings, NAME to VALUE; {} is fine-tuning as it is
-  analyses: tuple[str, ...] = ()  # NAME stands for gin/analyze_NAME.gin
+  pretrain_seeds: tuple[int, ...]
+  variants: tuple[Mapping[str, str], ...] = ({},)
+  analyses: tuple[str, ...] = ()
   analysis_bindings: tuple[str, ...] = ()
-  flags: tuple[str, ...] = ()  # for every run
+  flags: tuple[str, ...] = ()
 
 
 def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> tuple[list[Run], list[dict[str, Any]]]:
@@ -342,12 +359,8 @@ def run(flags: argparse.ArgumentParser, options: argparse.Namespace, rest: Seque
     shared_flags(options),
   )
   runs, entries = plan_sweep(models, recipe, workdir)
-  for task, reason in (benchmark.missing_scores() if benchmark else {}).items():
-    console.say(f'left out: {task} ({reason})')
-  if options.dry_run:
-    print_commands(runs, console)
+  if not show_plan(runs, benchmark.missing_scores() if benchmark else {}, options, console):
     return 0
-
   slots = chosen_slots(options)
   workdir.mkdir(parents=True, exist_ok=True)
   write_plan(entries, argv, scale or 'full', workdir)

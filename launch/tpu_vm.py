@@ -7,14 +7,14 @@ import os
 import pathlib
 import re
 import shlex
-import subprocess
 import sys
 import tarfile
 from collections.abc import Sequence
 
 import rembert
 from launch import gcloud
-from launch.commands import CommandFailed, Commands, add_verb, launcher_parser, matching, run_launcher
+from launch.command_line import add_verb, launcher_parser, matching, run_launcher
+from launch.processes import CommandFailed, Commands, git_output
 from rembert.errors import UsageError
 from rembert.validation import Count, CountOrZero, number
 
@@ -49,12 +49,19 @@ _STATUS = re.compile(r'^rembert-launch (\S+) (idle|running|ended|lost) (\d+|-) (
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStatus:
-  """The run of one worker."""
+  """The run of one worker.
+
+  Attributes:
+    host: name of the machine.
+    state: idle (nothing was started yet), running, ended, or lost: the exit code was never written.
+    exit_code: of a run that has ended.
+    since: ISO 8601.
+  """
 
   host: str
-  state: str  # idle (nothing was started yet), running, ended, or lost: the exit code was never written
-  exit_code: int | None  # of a run that has ended
-  since: str = dataclasses.field(compare=False)  # ISO 8601
+  state: str
+  exit_code: int | None
+  since: str = dataclasses.field(compare=False)
 
   def __post_init__(self):
     if self.state == 'ended' and self.exit_code is None:
@@ -177,8 +184,7 @@ def write_archive(target: pathlib.Path, root: pathlib.Path = ROOT) -> None:
 
 def _project_files(root: pathlib.Path) -> list[str]:
   if (root / '.git').exists():
-    listed = subprocess.run(['git', 'ls-files', '-z'], cwd=root, capture_output=True, check=True, timeout=60).stdout
-    names = [name for name in listed.decode().split('\0') if name]
+    names = [name for name in git_output(root, 'ls-files', '-z').split('\0') if name]
   else:  # an installed copy: what runs need
     parts = ('gin', 'launch', 'rembert', 'tasks', 'requirements.txt', 'setup.py')
     paths = [path for part in parts for path in (root / part, *(root / part).rglob('*'))]

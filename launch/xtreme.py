@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from launch.commands import command_parser, exit_code_of
-from launch.experiment import Run
-from launch.progress import RunState
-from launch.scheduler import add_run_options, chosen_slots, print_commands, run_all, shared_flags, write_report
+from launch.command_line import command_parser, exit_code_of
+from launch.experiment import Run, RunState
+from launch.scheduler import add_run_options, chosen_slots, run_all, shared_flags, show_plan, write_report
 from rembert.errors import UsageError
 from rembert.jobs import xtreme_results
 from rembert.paper import TABLE_10
@@ -63,12 +62,19 @@ GIN_FILES |= {'tatoeba': 'gin/evaluate_tatoeba.gin', 'bucc2018': 'gin/evaluate_b
 
 @dataclasses.dataclass(frozen=True)
 class TaskRun:
-  """A run that ends with scores."""
+  """A run that ends with scores.
+
+  Attributes:
+    run: the run.
+    task: that is fine-tuned, or retrieval.
+    seed: None for retrieval.
+    learning_rate: None for that of the gin file.
+  """
 
   run: Run
-  task: str  # that is fine-tuned, or retrieval
-  seed: int | None = None  # None for retrieval
-  learning_rate: float | None = None  # None for that of the gin file
+  task: str
+  seed: int | None = None
+  learning_rate: float | None = None
 
   @property
   def evaluated(self) -> tuple[str, ...]:
@@ -78,16 +84,27 @@ class TaskRun:
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """The tasks that models are evaluated on, and how they are fine-tuned."""
+  """The tasks that models are evaluated on, and how they are fine-tuned.
 
-  data_dir: str  # XTREME's download folder
-  labels_dir: str | None  # gold labels; None for those in the data
-  tasks: tuple[str, ...]  # of ALL_TASKS
-  seeds: tuple[int, ...]  # one run each
-  learning_rates: str | None  # table10, or numbers with commas between them; None for those of the gin files
-  gin_files: tuple[str, ...]  # for all fine-tuning
-  bindings: tuple[str, ...]  # likewise, as --gin.NAME=VALUE
-  flags: tuple[str, ...] = ()  # for every run
+  Attributes:
+    data_dir: XTREME's download folder.
+    labels_dir: gold labels; None for those in the data.
+    tasks: of ALL_TASKS.
+    seeds: one run each.
+    learning_rates: table10, or numbers with commas between them; None for those of the gin files.
+    gin_files: for all fine-tuning.
+    bindings: likewise, as --gin.NAME=VALUE.
+    flags: for every run.
+  """
+
+  data_dir: str
+  labels_dir: str | None
+  tasks: tuple[str, ...]
+  seeds: tuple[int, ...]
+  learning_rates: str | None
+  gin_files: tuple[str, ...]
+  bindings: tuple[str, ...]
+  flags: tuple[str, ...] = ()
 
   @functools.cached_property
   def missing(self) -> dict[str, str]:
@@ -243,17 +260,14 @@ def run(options: argparse.Namespace, benchmark: Benchmark) -> int:
       where=f'--data_dir={options.data_dir}',
       fix='python -m tasks.xtreme.download --help',
     )
-  for task, reason in benchmark.missing_scores().items():
-    console.say(f'left out: {task} ({reason})')
-  runs = [each.run for each in task_runs]
-  if options.dry_run:
-    print_commands(runs, console)
+  runs, missing = [each.run for each in task_runs], benchmark.missing_scores()
+  if not show_plan(runs, missing, options, console):
     return 0
   progress, is_finished = run_all(runs, chosen_slots(options), workdir, console)
   if not is_finished:
     return EXIT_STOPPED
   done = {each.run.name for each in progress if each.state is RunState.DONE}
-  by_task, missing = collect_scores(task_runs, done, benchmark.missing_scores(), console)
+  by_task, missing = collect_scores(task_runs, done, missing, console)
   summaries = {task: xtreme_results.summary_of(task, of_seeds) for task, of_seeds in by_task.items()}
   for task, summary in summaries.items():
     xtreme_results.show_task(console, task, summary)

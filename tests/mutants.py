@@ -1714,7 +1714,7 @@ MUTANTS = [
   # --- launch -------------------------------------------------------------------------------------------------------
   Mutant(
     'short runs are counted in all instead of in a row, so that a long run is given up in the end',
-    'launch/retry.py',
+    'launch/processes.py',
     'if lived < policy.short_seconds else 0',
     'if lived < policy.short_seconds else self._short_runs',
     area='launch',
@@ -1722,7 +1722,7 @@ MUTANTS = [
   ),
   Mutant(
     'one restart more is made than --max_restarts allows',
-    'launch/retry.py',
+    'launch/processes.py',
     'if self._count == policy.max_restarts:',
     'if self._count > policy.max_restarts:',
     area='launch',
@@ -1802,7 +1802,7 @@ MUTANTS = [
   ),
   Mutant(
     'a local cluster in which a process was killed by a signal ends with 0',
-    'launch/retry.py',
+    'launch/processes.py',
     '1 if any(codes) else 0',
     'max(codes)',
     area='launch',

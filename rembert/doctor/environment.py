@@ -32,7 +32,22 @@ def installed_versions() -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-  """What the command line names (as `--help` has it), the installation, and the machine."""
+  """What the command line names (as `--help` has it), the installation, and the machine.
+
+  Attributes:
+    vocabulary, data_dir, store, dumps, workdir, gin_files, bindings, tensorflow, traceback: the flags.
+    folder: current directory of commands.
+    project: folder of the package's code.
+    path: where modules are looked for.
+    python: its version.
+    versions: those of installed packages, by name.
+    variables: of the environment.
+    devices, pci_devices, cpuinfo: files in which Linux lists hardware.
+    available_bytes: of memory; None if unknown.
+    free_bytes: of the disk that holds a folder.
+    open_files: limit of a process.
+    now: seconds since 1970.
+  """
 
   vocabulary: str | None = None
   data_dir: str | None = None
@@ -43,7 +58,7 @@ class Environment:
   bindings: tuple[str, ...] = ()
   tensorflow: bool = False
   traceback: bool = False
-  folder: pathlib.Path = dataclasses.field(default_factory=pathlib.Path.cwd)  # current directory of commands
+  folder: pathlib.Path = dataclasses.field(default_factory=pathlib.Path.cwd)
   project: pathlib.Path = PROJECT
   path: tuple[str, ...] = dataclasses.field(default_factory=lambda: tuple(sys.path))
   python: tuple[int, ...] = tuple(sys.version_info[:3])

@@ -5,7 +5,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -170,3 +170,51 @@ def step_axis(axes: Any) -> None:
   axes.set_xlabel('step')
   axes.xaxis.set_major_formatter(lambda value, _: f'{value / 1000:g}k' if abs(value) >= 1000 else f'{value:g}')
   axes.locator_params(axis='x', nbins=6)
+
+
+def plot_lines(
+  lines: Iterable[tuple[Sequence[float], Sequence[float], Mapping[str, Any]]],
+  ylabel: str,
+  xlabel: str = 'step',
+  *,
+  title: str = '',
+  ticks: Sequence[float] = (),
+  starts_at_zero: bool = False,
+  baseline: tuple[str, float | None] = ('', None),
+  names: Iterable[tuple[str, tuple[float, float]]] = (),
+) -> Canvas:
+  """Lines in one picture, with the legend below.
+
+  Args:
+    lines: x, y, and options of Matplotlib's `plot`, or, with deviations as `yerr`, of `errorbar`.
+    ylabel: of the axis.
+    xlabel: of the axis; if there are no `ticks`, x are steps of training.
+    title: above the picture.
+    ticks: of x.
+    starts_at_zero: whether y does.
+    baseline: name and height of a line across; None for no line.
+    names: of points.
+  """
+  with canvas() as picture:
+    axes = picture.axes
+    for x, y, look in lines:
+      if 'yerr' in look:
+        axes.errorbar(x, y, **look)
+      elif len(y):
+        axes.plot(*thinned(x, y), **look)
+    for text, point in names:
+      name_point(axes, text, point, xytext=(4, 0), fontsize=9.5)
+    name, height = baseline
+    if height is not None:
+      axes.axhline(height, color=RED, linestyle='--', linewidth=1.4, label=name)
+    if ticks:
+      axes.set_xticks(ticks)
+      axes.set_xlabel(xlabel)
+    else:
+      step_axis(axes)
+    axes.set_ylabel(ylabel)
+    if starts_at_zero:
+      axes.set_ylim(bottom=0)
+    axes.set_title(title, loc='left')
+    picture.legend()
+  return picture

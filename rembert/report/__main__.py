@@ -39,9 +39,9 @@ exit codes
 
 # Functions (`Results`) → section, and their modules, in the order of the page.
 SECTIONS = {
-  **{'overview': 'runs', 'losses': 'curves', 'languages': 'curves', 'parameters': 'runs'},
+  **{'overview': 'runs', 'losses': 'figures', 'languages': 'figures', 'parameters': 'runs'},
   **{'paper_tables': 'paper_tables', 'figures': 'figures', 'probing_tables': 'paper_tables'},
-  **{'xtreme': 'xtreme', 'every_score': 'xtreme', 'analyses': 'analyses', 'time': 'runs', 'configuration': 'runs'},
+  **{'xtreme': 'xtreme', 'every_score': 'xtreme', 'analyses': 'runs', 'time': 'runs', 'configuration': 'runs'},
 }
 
 

@@ -1,8 +1,9 @@
-"""The paper's two figures with our models: accuracy by the layers that are kept, and translations found by layer."""
+"""Pictures: pre-training over steps, held-out text by language, and the paper's two figures with our models."""
 
 import itertools
 import math
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,12 +12,165 @@ import pandas as pd
 from rembert import paper
 from rembert.jobs.xtreme_results import NAMES, spread
 from rembert.plotting import style
-from rembert.report.html import MISSING, Block, Picture, Section, Table
-from rembert.report.load import Model
-from rembert.report.scores import SEEDS, Results
+from rembert.report.html import MISSING, Block, Picture, Section, Table, sparkline
+from rembert.report.load import ANALYSIS, Model, Run, is_number
+from rembert.report.scores import ALL_LANGUAGES, HELD_OUT, SEEDS, Results, of
 
+_LOSS, _ACCURACY = 'eval/loss', 'eval/accuracy'
+# As many curves as colour and line can tell apart; of more, the best, the middle and the worst are named.
+_MOST_NAMED = 8
 _KEEPS = r'RemBertConfig\.num_hidden_layers\s*=\s*(\d+)'
 _LABELS = {row.name: row.label for row in paper.TABLES[4]}
+
+
+# --- pre-training, all languages together -----------------------------------------------------------------------------
+
+
+def losses(results: Results) -> Section:
+  """Curves of pre-training: of several models together; of a single one, training and held-out text together."""
+  models = [
+    (index, model) for index, model in enumerate(results.models) if any(len(run.metrics) for run in model.pretrained)
+  ]
+  if len(models) == 1:
+    return Section('Loss', [*_single_model(models[0][1])])
+  pictures = [
+    *_overlay(models, _LOSS, 'loss on held-out text (nats)', 'Held-out loss'),
+    *_overlay(models, _ACCURACY, 'masked pieces predicted (%)', 'MLM accuracy', factor=100.0),
+    *_overlay(models, 'loss', 'training loss (nats)', 'Training loss'),
+  ]
+  sizes = {run.model.vocab_size for _, model in models for run in model.pretrained if run.model is not None}
+  warning = 'The vocabularies differ, and loss is counted per piece: a curve says nothing of another vocabulary’s.'
+  return Section('Loss', [*([warning] if len(sizes) > 1 else []), *pictures])
+
+
+def _overlay(
+  models: Sequence[tuple[int, Model]], key: str, ylabel: str, title: str, factor: float = 1.0
+) -> Iterator[Picture]:
+  """One picture of all models, if any has the metric."""
+  lines, last = [], []
+  for index, model in models:
+    curves = [factor * curve for run in model.pretrained if len(curve := run.curve(key))]
+    if curves:
+      last.append((statistics.fmean(curve.iloc[-1] for curve in curves), model.name))
+    for number, curve in enumerate(curves):
+      label = None if number else style.label(model.name)
+      lines.append((curve.index, curve, style.line_style(index) | {'marker': '', 'alpha': 0.9, 'label': label}))
+  if last:
+    (best, best_name), *others = sorted(last, reverse=factor != 1.0)
+    caption = f'{title}; a line for each seed. Best at the end: {best_name} ({best:.2f})'
+    caption += f'; last: {others[-1][1]} ({others[-1][0]:.2f})' if others else ''
+    alt = f'{title} of {len(last)} models over steps'
+    yield Picture(title, f'{caption}.', alt, style.plot_lines(lines, ylabel))
+
+
+def _single_model(model: Model) -> Iterator[Picture]:
+  entropy = next((value for run in model.pretrained if (value := run.last('eval/unigram_entropy')) is not None), None)
+  caption = 'Loss in training and on held-out text'
+  if (last := model.pretrained[0].last(_LOSS)) is not None:
+    caption += f', {last:.3f} nats at the end'
+  if entropy is not None:
+    caption += f'; knowing nothing but how frequent each piece is costs {entropy:.3f}'
+  alt = f'Loss of {model.name} over steps, in training and on held-out text'
+  drawing = style.plot_lines(_both_curves(model, 'loss'), 'loss (nats)', baseline=('frequency alone', entropy))
+  yield Picture('Loss', f'{caption}.', alt, drawing)
+  if any(len(run.curve(_ACCURACY)) for run in model.pretrained):
+    caption = 'Masked pieces that are predicted'
+    if (last := model.pretrained[0].last(_ACCURACY)) is not None:
+      caption += f', {100 * last:.1f} % at the end'
+    alt = f'Share of masked pieces that {model.name} predicts, over steps'
+    drawing = style.plot_lines(_both_curves(model, 'accuracy', 100.0), 'masked pieces predicted (%)')
+    yield Picture('MLM accuracy', f'{caption}.', alt, drawing)
+
+
+def _both_curves(model: Model, key: str, factor: float = 1.0) -> Iterator[tuple[pd.Index, pd.Series, dict]]:
+  looks = {
+    key: {'color': style.FAINT, 'linewidth': 1.1, 'label': 'training'},
+    f'eval/{key}': {'color': style.BLUE, 'marker': 'o', 'markersize': 4, 'linewidth': 1.9, 'label': 'held out'},
+  }
+  for number, run in enumerate(model.pretrained):
+    for name, look in looks.items():
+      curve = run.curve(name)
+      yield curve.index, factor * curve, look | ({'label': None} if number else {})
+
+
+# --- pre-training, language by language -------------------------------------------------------------------------------
+
+
+def languages(results: Results) -> Section:
+  """Held-out text by language: a picture per model, and the last evaluation."""
+  evaluated = [
+    (index, model.name, run)
+    for index, model in enumerate(results.models)
+    if (run := next((run for run in model.pretrained if run.parts_of(_LOSS)), None)) is not None
+  ]
+  pictures = [_languages_picture(name, run, index, len(evaluated)) for index, name, run in evaluated]
+  tables = [_last_losses(results)] if len(evaluated) > 1 else [_each_language(run) for _, _, run in evaluated]
+  return Section('Languages', [*pictures, *tables])
+
+
+def _language_curves(run: Run) -> dict[str, pd.Series]:
+  """Held-out loss by language; the lowest at the end first."""
+  curves = {language: run.curve(f'{_LOSS}/{language}') for language in run.parts_of(_LOSS)}
+  return dict(sorted(curves.items(), key=lambda item: item[1].iloc[-1]))
+
+
+def _languages_picture(name: str, run: Run, index: int, models: int) -> Picture:
+  curves = _language_curves(run)
+  is_named = len(curves) <= _MOST_NAMED
+  lines = []
+  for number, (language, curve) in enumerate(sorted(curves.items())):
+    look = {'color': style.line_style(index)['color'], 'linewidth': 0.9, 'alpha': 0.6}
+    if is_named:
+      look = style.line_style(number) | {'marker': '', 'label': style.label(language)}
+    lines.append((curve.index, curve, look))
+    if len(curve) == 1:
+      lines.append((curve.index, curve, {'marker': 'o', 'markersize': 3, 'color': look['color']}))
+  ends = [(language, float(curve.iloc[-1])) for language, curve in curves.items()]
+  named = () if is_named else dict.fromkeys((ends[0], ends[len(ends) // 2], ends[-1]))
+  drawing = style.plot_lines(
+    lines,
+    'held-out loss (nats)',
+    title=style.label(name, 48) if models > 1 else '',
+    names=[(style.label(language, 12), (curves[language].index[-1], loss)) for language, loss in named],
+  )
+  caption = f'{name}: {len(curves)} languages. ' if models > 1 else f'{len(curves)} languages. '
+  caption += f'Lowest at the end: {ends[0][0]} ({ends[0][1]:.2f} nats)'
+  caption += f'; highest: {ends[-1][0]} ({ends[-1][1]:.2f}).' if len(ends) > 1 else '.'
+  alt = f'Held-out loss of {name} in {len(curves)} languages over steps'
+  return Picture(f'Languages of {name}', caption, alt, drawing)
+
+
+def _each_language(run: Run) -> Table:
+  curves = _language_curves(run)
+  accuracies = [run.last(f'{_ACCURACY}/{language}') for language in curves]
+  frame = pd.DataFrame(
+    {
+      'curve': [' '.join(f'{loss:.3f}' for loss in curve) for curve in curves.values()],
+      'first loss': [f'{curve.iloc[0]:.3f}' for curve in curves.values()],
+      'last loss': [f'{curve.iloc[-1]:.3f}' for curve in curves.values()],
+      'accuracy': [MISSING if each is None else f'{100 * each:.1f} %' for each in accuracies],
+    },
+    pd.Index(curves, name='language'),
+  )
+  sparks = [
+    sparkline(curve.tolist(), f'{language}: from {curve.iloc[0]:.2f} to {curve.iloc[-1]:.2f} nats')
+    for language, curve in curves.items()
+  ]
+  notes = ['Of held-out text, in nats; the lowest loss first. Losses of languages are not of one kind: pieces differ.']
+  return Table('Each language', frame, notes, drawn={'curve': sparks})
+
+
+def _last_losses(results: Results) -> Table:
+  held_out = of(results.scores, task=HELD_OUT, metric='loss')
+  by_language = held_out[held_out['language'] != ALL_LANGUAGES]
+  last = by_language.pivot_table(index='language', columns='model', values='value', sort=False).sort_index()
+  best = last.eq(last.min(axis='columns'), axis='index')
+  notes = ['Held-out loss in nats at the last evaluation, mean over seeds; the lowest of each language in bold.']
+  frame = last.map(lambda loss: MISSING if pd.isna(loss) else f'{loss:.3f}')
+  return Table('Languages of all models', frame, notes, lambda row, column: 'best' if best.at[row, column] else '')
+
+
+# --- the paper's figures ----------------------------------------------------------------------------------------------
 
 
 def figures(results: Results) -> Section:
@@ -24,25 +178,25 @@ def figures(results: Results) -> Section:
   return Section('Figures 1 and 2', [*_figure_1(results), *_figure_2(results.models)])
 
 
-def _plot(canvas: style.Canvas, values: pd.DataFrame, by: str, models: Sequence[Model]) -> None:
+def _plot(values: pd.DataFrame, by: str, models: Sequence[Model], ylabel: str, **options: Any) -> style.Canvas:
   """A line per model: the mean over seeds, and its deviation."""
+  lines = []
   for index, model in enumerate(models):
-    points = values[values['model'] == model.name].groupby(by)['value'].agg(['mean', 'std'])
+    points = of(values, model=model.name).groupby(by)['value'].agg(['mean', 'std'])
     if len(points):
       look = style.line_style(index) | {'capsize': 3, 'label': style.label(model.name)}
-      canvas.axes.errorbar(points.index, points['mean'], yerr=points['std'].fillna(0), **look)
+      lines.append((points.index, points['mean'], look | {'yerr': points['std'].fillna(0)}))
+  return style.plot_lines(lines, ylabel, **options)
 
 
-def _numbers(values: pd.DataFrame, by: str) -> pd.DataFrame:
-  """A row per model, a column per number of layers: mean and deviation over seeds as text."""
-  text = lambda of_seeds: str(spread(of_seeds.tolist()))
-  frame = values.groupby(['model', by], sort=False)['value'].agg(text).unstack(by, fill_value=MISSING, sort=False)
-  return frame.sort_index(axis='columns')
-
-
-def _plot_paper(canvas: style.Canvas, curves: Mapping[str, tuple], models: Sequence[Model]) -> None:
-  for index, name, (x, y) in in_our_colours(curves, models):
-    canvas.axes.plot(x, y, label=_LABELS[name], alpha=0.55, **style.line_style(index))
+def _plot_paper(
+  curves: Mapping[str, Mapping[int, float]], models: Sequence[Model], ylabel: str, **options: Any
+) -> style.Canvas:
+  lines = [
+    (list(points), list(points.values()), {'label': _LABELS[name], 'alpha': 0.55, **style.line_style(index)})
+    for index, name, points in in_our_colours(curves, models)
+  ]
+  return style.plot_lines(lines, ylabel, **options)
 
 
 def in_our_colours(curves: Mapping[str, Any], models: Sequence[Model]) -> Iterator[tuple[int, str, Any]]:
@@ -53,7 +207,11 @@ def in_our_colours(curves: Mapping[str, Any], models: Sequence[Model]) -> Iterat
     yield ours[name] if name in ours else next(free), name, points
 
 
-# --- Figure 1 ---------------------------------------------------------------------------------------------------------
+def _numbers(caption: str, values: pd.DataFrame, by: str, column: str) -> Table:
+  """A row per model, a column per number of layers: mean and deviation over seeds as text."""
+  text = lambda of_seeds: str(spread(of_seeds.tolist()))
+  frame = values.groupby(['model', by], sort=False)['value'].agg(text).unstack(by, fill_value=MISSING, sort=False)
+  return Table(caption, frame.sort_index(axis='columns').rename(columns=column.format))
 
 
 def by_kept_layers(results: Results) -> pd.DataFrame:
@@ -74,40 +232,29 @@ def by_kept_layers(results: Results) -> pd.DataFrame:
 
 def _figure_1(results: Results) -> list[Block]:
   found = by_kept_layers(results)
-  tasks = list(dict.fromkeys(found['task']))
   pictures: list[Block] = []
-  for task in sorted(tasks, key=lambda task: task != 'xnli'):
-    name, of_task = NAMES.get(task, task), found[found['task'] == task]
-    with style.canvas() as canvas:
-      _plot(canvas, of_task, 'layers', results.models)
-      canvas.axes.set_xticks(sorted(of_task['layers'].unique()))
-      canvas.axes.set(xlabel='layers kept', ylabel=f'{name}, mean over languages')
-      canvas.legend()
-    alt = f'{name} by the number of layers kept, {of_task["model"].nunique()} models of ours'
-    caption = f'Figure 1 with ours: {name} when fine-tuning keeps the bottom layers alone; bars are ± sd over seeds.'
-    pictures.append(Picture(f'Figure 1 {name}', caption, alt, canvas))
-    if len(pictures) == 1:
-      pictures.append(_figure_1_of_the_paper(results.models))
-  tables = []
-  for task in tasks:
-    numbers = _numbers(found[found['task'] == task], 'layers').rename(columns='{} layers'.format)
-    tables.append(Table(f'Figure 1 in numbers: {NAMES.get(task, task)}', numbers))
+  tables: list[Block] = []
+  for task, of_task in found.groupby('task', sort=False):
+    name, layers = NAMES.get(task, task), sorted(of_task['layers'].unique())
+    tables.append(_numbers(f'Figure 1 in numbers: {name}', of_task, 'layers', '{} layers'))
+    ylabel = f'{name}, mean over languages'
+    picture = Picture(
+      f'Figure 1 {name}',
+      f'Figure 1 with ours: {name} when fine-tuning keeps the bottom layers alone; bars are ± sd over seeds.',
+      f'{name} by the number of layers kept, {of_task["model"].nunique()} models of ours',
+      _plot(of_task, 'layers', results.models, ylabel, xlabel='layers kept', ticks=layers),
+    )
+    pictures.insert(0 if task == 'xnli' else len(pictures), picture)
+  if pictures:
+    layers = sorted(next(iter(paper.FIGURE_1.values())))
+    theirs = Picture(
+      'Figure 1 of the paper',
+      f"The paper's Figure 1, read off its chart (± {paper.FIGURE_1_READING:g}).",
+      "The paper's Figure 1: XNLI by the number of layers kept",
+      _plot_paper(paper.FIGURE_1, results.models, 'XNLI accuracy', xlabel='layers kept', ticks=layers),
+    )
+    pictures.insert(1, theirs)
   return [*pictures, *tables]
-
-
-def _figure_1_of_the_paper(models: Sequence[Model]) -> Picture:
-  with style.canvas() as canvas:
-    curves = {name: (list(points), list(points.values())) for name, points in paper.FIGURE_1.items()}
-    _plot_paper(canvas, curves, models)
-    canvas.axes.set_xticks(sorted(next(iter(paper.FIGURE_1.values()))))
-    canvas.axes.set(xlabel='layers kept', ylabel='XNLI accuracy')
-    canvas.legend()
-  caption = f"The paper's Figure 1, read off its chart (± {paper.FIGURE_1_READING:g})."
-  alt = "The paper's Figure 1: XNLI by the number of layers kept"
-  return Picture('Figure 1 of the paper', caption, alt, canvas)
-
-
-# --- Figure 2 ---------------------------------------------------------------------------------------------------------
 
 
 def by_layer(models: Sequence[Model]) -> pd.DataFrame:
@@ -117,18 +264,17 @@ def by_layer(models: Sequence[Model]) -> pd.DataFrame:
   """
   rows = []
   for model in models:
-    curves = [_retrieval_curve(each.results or {}) for each in model.analyses if each.what == 'layer_retrieval']
+    curves = [_retrieval_curve(run.results or {}) for run in model.runs(ANALYSIS) if run.task == 'layer_retrieval']
     curves = [curve for curve in curves if curve]
     for layer in sorted(set.intersection(*map(set, curves))) if curves else ():
       rows += [(model.name, layer, curve[layer]) for curve in curves]
   return pd.DataFrame(rows, columns=['model', 'layer', 'value'])
 
 
-def _retrieval_curve(results: Mapping) -> dict[int, float]:
+def _retrieval_curve(results: Mapping[str, Any]) -> dict[int, float]:
   layers, mean = results.get('layers'), results.get('mean')
   if not isinstance(layers, list) or not isinstance(mean, list):
     return {}
-  is_number = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
   pairs = zip(layers, mean, strict=False)
   return {int(layer): float(value) for layer, value in pairs if is_number(layer) and is_number(value) and layer > 0}
 
@@ -138,26 +284,18 @@ def _figure_2(models: Sequence[Model]) -> list[Block]:
   if found.empty:
     return []
   layers = sorted(found['layer'].unique())
-  with style.canvas() as canvas:
-    _plot(canvas, found, 'layer', models)
-    canvas.axes.set_xticks(layers if len(layers) <= 16 else layers[:: -(-len(layers) // 16)])
-    canvas.axes.set_ylim(bottom=0)
-    canvas.axes.set(xlabel='layer', ylabel='translations found (%)')
-    canvas.legend()
-  with style.canvas() as theirs:
-    curves = {name: (range(1, len(points) + 1), points) for name, points in paper.FIGURE_2.items()}
-    _plot_paper(theirs, curves, models)
-    theirs.axes.set_xticks(range(1, 13))
-    theirs.axes.set_ylim(bottom=0)
-    theirs.axes.set(xlabel='layer', ylabel='translations found, EN → DE (%)')
-    theirs.legend()
+  ticks = layers if len(layers) <= 16 else layers[:: -(-len(layers) // 16)]
+  ours = _plot(found, 'layer', models, 'translations found (%)', xlabel='layer', ticks=ticks, starts_at_zero=True)
+  curves = {name: dict(enumerate(points, 1)) for name, points in paper.FIGURE_2.items()}
+  ylabel = 'translations found, EN → DE (%)'
+  theirs = _plot_paper(curves, models, ylabel, xlabel='layer', ticks=range(1, 13), starts_at_zero=True)
   caption = (
     'Figure 2 with ours: sentences whose nearest neighbour in the other language, after a shift that is the same for '
     'all, is their translation; mean over pairs of languages, bars are ± sd over seeds.'
   )
   of_the_paper = f"The paper's Figure 2, read off its chart (± {paper.FIGURE_2_READING:g})."
   return [
-    Picture('Figure 2', caption, f'Translations found after each layer, {found["model"].nunique()} models', canvas),
+    Picture('Figure 2', caption, f'Translations found after each layer, {found["model"].nunique()} models', ours),
     Picture('Figure 2 of the paper', of_the_paper, "The paper's Figure 2: translations found after each layer", theirs),
-    Table('Figure 2 in numbers', _numbers(found, 'layer').rename(columns='layer {}'.format)),
+    _numbers('Figure 2 in numbers', found, 'layer', 'layer {}'),
   ]

@@ -1,13 +1,11 @@
 """The page: sections of text, tables and pictures as one HTML file that needs nothing else and runs no script."""
 
 import base64
-import csv
 import dataclasses
-import io
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import jinja2
@@ -26,19 +24,13 @@ def table_frame(rows: Iterable[tuple[Any, Mapping[str, Any]]], *names: str) -> p
   return pd.DataFrame(cells, index, dtype=object)
 
 
-@dataclasses.dataclass(frozen=True)
-class TableRow:
+class TableRow(NamedTuple):
   """A row as the page shows it: its group, its name, and its cells, each with its class."""
 
   group: str
   name: str
   cells: Sequence[tuple[str, str]]
   is_footer: bool
-
-  @property
-  def is_from_paper(self) -> bool:
-    """Whether no number in it is ours."""
-    return bool(self.cells) and all(look == 'paper' for _, look in self.cells)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,12 +78,9 @@ class Table:
 
   def csv(self) -> bytes:
     """As CSV in UTF-8 with a byte order mark, without which spreadsheets assume another encoding."""
-    content = io.StringIO()
-    writer = csv.writer(content, lineterminator='\n')
-    names = self.frame.index if self.frame.index.nlevels > 1 else zip(self.frame.index)
-    rows = ([*name, *texts] for name, texts in zip(names, self.frame.to_numpy(), strict=True))
-    writer.writerows([_plain(text) for text in row] for row in (self.head, *rows))
-    return b'\xef\xbb\xbf' + content.getvalue().encode()
+    frame = self.frame.reset_index(allow_duplicates=True).map(_plain)
+    text = frame.to_csv(header=[_plain(name) for name in self.head], index=False, lineterminator='\n')
+    return b'\xef\xbb\xbf' + text.encode()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

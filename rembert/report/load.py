@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import pandas as pd
 from etils import epath
@@ -19,32 +19,49 @@ from rembert.jobs.xtreme_results import NAMES
 from rembert.model.config import RemBertConfig
 from rembert.tracking.goodput import Session, read_sessions
 
-SWEEP, ANALYSIS, BENCHMARK = 'sweep.json', 'analysis.json', 'xtreme.json'
+PRE_TRAINING, FINE_TUNING, ANALYSIS = 'pre-training', 'fine-tuning', 'analysis'
+_SWEEP, _BENCHMARK, _ANALYSIS = 'sweep.json', 'xtreme.json', 'analysis.json'
 # Any of them makes a folder the workdir of a run.
-SIGNS = ('metrics.jsonl', 'results.json', 'config.gin', 'operative_config.gin')
+_SIGNS = ('metrics.jsonl', 'results.json', 'config.gin', 'operative_config.gin')
 _SEED = re.compile(r'seed_(\d+)')
-_RATE = re.compile(r'rate_([\d.e+-]+)')
-_BINDING = re.compile(r'^([\w./]+)\s*=\s*(.*)')
+_RATE = re.compile(r'rate_(\d+(?:\.\d*)?(?:e[+-]?\d+)?)')
+_BINDING = re.compile(r'^([\w./]+)[ \t]*=(.*(?:\n[ \t]+.*)*)', re.MULTILINE)
 _MODEL = 'RemBertConfig.'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-  """A workdir. What is not there is empty.
+  """A run of a model, or a planned one. What its workdir lacks is empty.
 
   Attributes:
     name: on the page.
     workdir: the folder.
+    kind: pre-training, fine-tuning (or evaluation alone), or analysis.
+    is_started: whether it has a workdir.
+    pretrain_seed: of the pre-training run that it is or started from.
+    seed: of fine-tuning; -1 for others.
+    task: the training task, or that of retrieval; the name of an analysis.
+    evaluated: tasks that it is evaluated on.
+    variant: the binding that was changed for it; '' for none.
+    learning_rate: None for that of the gin file.
     metrics: `metrics.jsonl`, a column per metric, by step.
     broken_lines: lines of it that could not be read.
     settings: `config.gin`, gin name to value as gin writes it.
-    results: `results.json`; None if there is none, or it cannot be read.
+    results: of `results.json` or `analysis.json`; None if there are none, or they cannot be read.
     sessions: `goodput.json`.
     meta: metadata of the newest checkpoint.
   """
 
   name: str
   workdir: epath.Path
+  kind: str = PRE_TRAINING
+  is_started: bool = True
+  pretrain_seed: int = 0
+  seed: int = -1
+  task: str = ''
+  evaluated: tuple[str, ...] = ()
+  variant: str = ''
+  learning_rate: float | None = None
   metrics: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)
   broken_lines: int = 0
   settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -52,23 +69,15 @@ class Run:
   sessions: tuple[Session, ...] = ()
   meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-  @property
-  def is_pre_training(self) -> bool:
-    """Whether it trained the language model: no checkpoint has the head of a task, and nothing was evaluated."""
-    return self.results is None and self.meta.get('head', 'mlm') == 'mlm' and 'xtreme.task' not in self.settings
-
   @functools.cached_property
   def model(self) -> RemBertConfig | None:
-    """The architecture: the checkpoint's, else that of a pre-training run's settings; None if neither has one."""
+    """The architecture: the checkpoint's, else that of the settings; None if neither has one."""
     values = {name: value for name, value in self.meta.items() if name.startswith(_MODEL)}
-    if not values and self.is_pre_training:
-      values = {name: _literal(text) for name, text in self.settings.items() if name.startswith(_MODEL)}
-    if not values:
-      return None
-    fields = {field.name for field in dataclasses.fields(RemBertConfig)}
-    values = {name.removeprefix(_MODEL): value for name, value in values.items()}
+    values = values or {name: _literal(text) for name, text in self.settings.items() if name.startswith(_MODEL)}
+    fields = {_MODEL + field.name: field.name for field in dataclasses.fields(RemBertConfig)}
     try:
-      return RemBertConfig(**{name: value for name, value in values.items() if name in fields})
+      known = {fields[name]: value for name, value in values.items() if name in fields}
+      return RemBertConfig(**known) if values else None
     except (UsageError, TypeError, ValueError):
       return None
 
@@ -97,80 +106,42 @@ class Run:
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneRun:
-  """One fine-tuning run of a model, or its evaluation.
-
-  Attributes:
-    pretrain_seed: of the pre-training run that it started from.
-    seed: its own.
-    task: the training task, or that of retrieval.
-    evaluated: tasks that it is evaluated on.
-    variant: the binding that was changed for it; '' for none.
-    learning_rate: None for that of the gin file.
-    run: None before it has started.
-  """
-
-  pretrain_seed: int
-  seed: int
-  task: str
-  evaluated: tuple[str, ...]
-  variant: str = ''
-  learning_rate: float | None = None
-  run: Run | None = None
-
-  @property
-  def is_done(self) -> bool:
-    """Whether it has results."""
-    return self.run is not None and self.run.results is not None
-
-
-@dataclasses.dataclass(frozen=True)
-class Analysis:
-  """One analysis of a model; `results` are None before there are any, `pictures` are the PNG files of the workdir."""
-
-  what: str
-  pretrain_seed: int
-  results: Mapping[str, Any] | None
-  pictures: tuple[epath.Path, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
 class Model:
   """A model and all runs of it.
 
   Attributes:
     name: unique in a report.
     rows: (table, row name) of the paper that it reproduces.
-    pretrained: seed to pre-training run; None before it has started.
-    finetuned: fine-tuning runs.
-    analyses: analyses.
+    plan: runs of pre-training, of fine-tuning, and analyses, in this order; planned ones too.
   """
 
   name: str
   rows: tuple[tuple[int, str], ...] = ()
-  pretrained: Mapping[int, Run | None] = dataclasses.field(default_factory=dict)
-  finetuned: tuple[FinetuneRun, ...] = ()
-  analyses: tuple[Analysis, ...] = ()
+  plan: tuple[Run, ...] = ()
+
+  def runs(self, kind: str) -> list[Run]:
+    """Runs of one kind, planned ones too."""
+    return [run for run in self.plan if run.kind == kind]
 
   @property
-  def runs(self) -> list[Run]:
+  def pretrained(self) -> list[Run]:
     """Pre-training runs that have started."""
-    return [run for run in self.pretrained.values() if run is not None]
+    return [run for run in self.runs(PRE_TRAINING) if run.is_started]
 
   @property
-  def all_runs(self) -> list[Run]:
+  def trained(self) -> list[Run]:
     """Pre-training, then fine-tuning runs that have started."""
-    return [*self.runs, *(each.run for each in self.finetuned if each.run is not None)]
+    return [run for run in self.plan if run.is_started and run.kind != ANALYSIS]
 
   @property
   def config(self) -> RemBertConfig | None:
     """The architecture; None if it is not known."""
-    return next((run.model for run in self.runs if run.model is not None), None)
+    return next((run.model for run in self.pretrained if run.model is not None), None)
 
   @property
   def kept_layers(self) -> int | None:
     """How many layers fine-tuning keeps, if the paper's row keeps fewer (Tables 5 and 13); None for all."""
-    return next((kept for run in self.runs if isinstance(kept := run.paper('kept_layers'), int)), None)
+    return next((kept for run in self.pretrained if isinstance(kept := run.paper('kept_layers'), int)), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,24 +181,24 @@ def read(folders: Sequence[epath.PathLike]) -> list[Source]:
 def _read_folder(folder: epath.Path) -> Source:
   if not folder.is_dir():
     raise UsageError('there is no such folder', where=str(folder), fix='name the --workdir of a run, or a sweep')
-  if (folder / SWEEP).exists():
+  if (folder / _SWEEP).exists():
     return _sweep(folder)
-  if (folder / BENCHMARK).exists() or any(_benchmark_workdirs(folder)):
+  if (folder / _BENCHMARK).exists() or any(_benchmark_workdirs(folder)):
     return _benchmark(folder)
   name = _name_of(folder)
-  if (folder / ANALYSIS).exists():
-    model_name = (read_object(folder / ANALYSIS) or {}).get('model_name')
-    return Source(str(folder), 'analysis', (Model(str(model_name or name), analyses=(_analysis(folder, '', 0),)),))
+  if (folder / _ANALYSIS).exists():
+    model_name = (read_object(folder / _ANALYSIS) or {}).get('model_name')
+    return Source(str(folder), 'analysis', (Model(str(model_name or name), plan=(_analysis(folder, '', 0),)),))
   if is_workdir(folder):
-    run = read_run(folder, name)
-    if run.is_pre_training:
-      model = Model(name, (run.row,) if run.row else (), pretrained={_seed_of(run): run})
-      scale = run.paper('scale')
-      return Source(str(folder), 'pre-training', (model,), scale=scale if isinstance(scale, str) else '')
-    return Source(str(folder), 'XTREME', (Model(name, finetuned=(_finetune_run(run),)),))
+    run = _run_without_plan(folder, name)
+    if run.kind == FINE_TUNING:
+      return Source(str(folder), 'XTREME', (Model(name, plan=(run,)),))
+    scale = run.paper('scale')
+    model = Model(name, (run.row,) if run.row else (), (run,))
+    return Source(str(folder), 'pre-training', (model,), scale=scale if isinstance(scale, str) else '')
   raise UsageError(
     'nothing here that a report can be made of',
-    where=f'{folder}: none of {", ".join((SWEEP, BENCHMARK, ANALYSIS, *SIGNS))}',
+    where=f'{folder}: none of {", ".join((_SWEEP, _BENCHMARK, _ANALYSIS, *_SIGNS))}',
     fix='name the --workdir of a run, of launch.xtreme, or the folder of a sweep; several are set side by side',
   )
 
@@ -252,11 +223,11 @@ def _unique(names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
 
 def is_workdir(folder: epath.Path) -> bool:
   """Whether a run has written something into a folder."""
-  return any((folder / sign).exists() for sign in SIGNS)
+  return any((folder / sign).exists() for sign in _SIGNS)
 
 
-def read_run(folder: epath.PathLike, name: str) -> Run:
-  """Reads a workdir; broken parts of it are left out, and never stop the reading."""
+def read_run(folder: epath.PathLike, name: str, **plan: Any) -> Run:
+  """Reads a workdir; broken parts of it are left out, and never stop the reading. `plan` has other fields of `Run`."""
   folder = epath.Path(folder)
   metrics, broken = read_metrics(folder / 'metrics.jsonl')
   return Run(
@@ -268,7 +239,33 @@ def read_run(folder: epath.PathLike, name: str) -> Run:
     results=read_object(folder / 'results.json'),
     sessions=tuple(read_sessions(folder / 'goodput.json')),
     meta=_newest_meta(folder / 'checkpoints'),
+    **plan,
   )
+
+
+def _run_without_plan(folder: epath.Path, name: str) -> Run:
+  """A run of which only the workdir tells what it is."""
+  run = read_run(folder, name)
+  seed = _int(run.meta.get('train.seed', run.settings.get('train.seed', 0)))
+  # Of pre-training no checkpoint has the head of a task, and nothing is evaluated.
+  if run.results is None and run.meta.get('head', 'mlm') == 'mlm' and 'xtreme.task' not in run.settings:
+    return dataclasses.replace(run, pretrain_seed=seed)
+  results = run.results or {}
+  tasks = results.get('tasks')
+  return dataclasses.replace(
+    run,
+    kind=FINE_TUNING,
+    seed=seed,
+    task=str(results.get('task') or run.settings.get('xtreme.task', '')),
+    evaluated=tuple(tasks) if isinstance(tasks, dict) else (str(results.get('task', '')),),
+  )
+
+
+def _analysis(folder: epath.Path, what: str, pretrain_seed: int) -> Run:
+  content = read_object(folder / _ANALYSIS) or {}
+  results = content.get('results') if isinstance(content.get('results'), dict) else None
+  task = str(content.get('analysis', what))
+  return Run(task, folder, ANALYSIS, pretrain_seed=pretrain_seed, task=task, results=results)
 
 
 def read_metrics(file: epath.Path) -> tuple[pd.DataFrame, int]:
@@ -278,11 +275,8 @@ def read_metrics(file: epath.Path) -> tuple[pd.DataFrame, int]:
   """
   rows, broken = [], 0
   for line in filter(str.strip, _text_of(file).splitlines()):
-    try:
-      row = json.loads(line)
-    except (ValueError, RecursionError):
-      row = None
-    if isinstance(row, dict) and _is_finite(row.get('step')):
+    row = _json_object(line)
+    if row is not None and _is_finite(row.get('step')):
       rows.append({name: value for name, value in row.items() if _is_finite(value)})
     else:
       broken += 1
@@ -295,16 +289,10 @@ def read_settings(file: epath.Path) -> dict[str, str]:
 
   A reference to a macro (`%HIDDEN`, of gin/scales) is replaced by the macro's value; macros themselves are left out.
   """
-  found: dict[str, str] = {}
-  name = None
-  for line in _text_of(file).splitlines():
-    if line.startswith('#') or not line.strip():
-      continue
-    if (match := _BINDING.match(line)) is not None:
-      name, value = match.groups()
-      found[name] = value.strip()
-    elif name is not None:
-      found[name] = f'{found[name].rstrip(chr(92))} {line.strip()}'.strip()
+  found = {
+    name: ' '.join(line.strip(' \\') for line in value.splitlines()).strip()
+    for name, value in _BINDING.findall(_text_of(file))
+  }
   macros = {name: value for name, value in found.items() if '.' not in name}
 
   def resolved(value: str) -> str:
@@ -316,42 +304,17 @@ def read_settings(file: epath.Path) -> dict[str, str]:
 
 def read_object(file: epath.Path) -> dict[str, Any] | None:
   """A JSON object; None if the file has none."""
-  try:
-    content = json.loads(_text_of(file) or 'null')
-  except (ValueError, RecursionError):
-    return None
-  return content if isinstance(content, dict) else None
+  return _json_object(_text_of(file))
 
 
 def _newest_meta(checkpoints: epath.Path) -> dict[str, Any]:
-  if not checkpoints.is_dir():
-    return {}
-  steps = sorted((int(child.name) for child in checkpoints.iterdir() if child.name.isdigit()), reverse=True)
-  for step in steps:
+  steps = (child.name for child in checkpoints.iterdir()) if checkpoints.is_dir() else ()
+  for step in sorted(map(int, filter(str.isdigit, steps)), reverse=True):
     try:
       return read_json_item(checkpoints / str(step), 'meta')
     except (Corrupt, OSError):
       continue
   return {}
-
-
-def _seed_of(run: Run) -> int:
-  return _int(run.meta.get('train.seed', run.settings.get('train.seed', 0)))
-
-
-def _finetune_run(run: Run) -> FinetuneRun:
-  results = run.results or {}
-  tasks = results.get('tasks')
-  evaluated = tuple(tasks) if isinstance(tasks, dict) else (str(results.get('task', '')),)
-  task = str(results.get('task') or run.settings.get('xtreme.task', ''))
-  return FinetuneRun(0, _seed_of(run), task, evaluated, run=run)
-
-
-def _analysis(folder: epath.Path, what: str, pretrain_seed: int) -> Analysis:
-  content = read_object(folder / ANALYSIS) or {}
-  results = content.get('results') if isinstance(content.get('results'), dict) else None
-  pictures = tuple(sorted(folder.glob('*.png'), key=str)) if folder.is_dir() else ()
-  return Analysis(str(content.get('analysis', what)), pretrain_seed, results, pictures)
 
 
 # --- the folder of launch.xtreme --------------------------------------------------------------------------------------
@@ -364,37 +327,39 @@ def _benchmark_workdirs(folder: epath.Path) -> Iterator[epath.Path]:
 
 
 def _benchmark(folder: epath.Path) -> Source:
-  finetuned = []
+  runs = []
   for workdir in _benchmark_workdirs(folder):
     # The path below the folder: above it, anything may be called seed_7.
     parts = workdir.parts[len(folder.parts) :]
-    found = _finetune_run(read_run(workdir, '/'.join(parts)))
+    found = _run_without_plan(workdir, '/'.join(parts))
     seed, rate = _SEED.fullmatch(parts[-1]), _RATE.fullmatch(parts[1]) if len(parts) > 1 else None
-    finetuned.append(
+    runs.append(
       dataclasses.replace(
         found,
-        task=parts[0] if parts[0] in NAMES else found.task,
+        kind=FINE_TUNING,
+        pretrain_seed=0,
         seed=int(seed[1]) if seed else 0,
-        learning_rate=_float(rate[1]) if rate else None,
+        task=parts[0] if parts[0] in NAMES else found.task,
+        learning_rate=float(rate[1]) if rate else None,
       )
     )
-  name = (read_object(folder / BENCHMARK) or {}).get('name') or _name_of(folder)
-  return Source(str(folder), 'XTREME', (Model(str(name), finetuned=tuple(finetuned)),))
+  name = (read_object(folder / _BENCHMARK) or {}).get('name') or _name_of(folder)
+  return Source(str(folder), 'XTREME', (Model(str(name), plan=tuple(runs)),))
 
 
 # --- a sweep ----------------------------------------------------------------------------------------------------------
 
 
 def _sweep(folder: epath.Path) -> Source:
-  content = read_object(folder / SWEEP)
+  content = read_object(folder / _SWEEP)
   if content is None:
-    raise UsageError('this is no JSON object', where=str(folder / SWEEP), fix='run the sweep again: it writes it anew')
+    raise UsageError('this is no JSON object', where=str(folder / _SWEEP), fix='run the sweep again: it writes it anew')
   try:
     models = tuple(_sweep_model(folder, each) for each in content.get('models', ()))
   except (KeyError, TypeError, ValueError, AttributeError) as error:
     raise UsageError(
       f'a sweep is described otherwise: {type(error).__name__}: {error}',
-      where=str(folder / SWEEP),
+      where=str(folder / _SWEEP),
       fix='run the sweep again with this version: it writes the file anew',
     ) from error
   code, asked = content.get('code'), content.get('asked')
@@ -413,36 +378,35 @@ def _sweep(folder: epath.Path) -> Source:
 
 
 def _sweep_model(folder: epath.Path, content: Mapping[str, Any]) -> Model:
-  name = str(content['name'])
+  name, plan = str(content['name']), []
   numbers = itertools.count(1)
 
-  def run_of(entry: Mapping[str, Any]) -> Run | None:
+  def add(entry: Mapping[str, Any], run_name: str = '', **fields: Any) -> None:
     workdir = folder / str(entry['workdir'])
-    return read_run(workdir, f'{name} {next(numbers)}') if is_workdir(workdir) else None
+    if is_workdir(workdir):
+      numbered = f'{name} {next(numbers)}'
+      plan.append(read_run(workdir, run_name or numbered, **fields))
+    else:
+      plan.append(Run(run_name, workdir, is_started=False, **fields))
 
-  pretrained = {}
   for entry in content.get('pretrained', ()):
-    run, seed = run_of(entry), _int(entry['seed'])
-    label = name if len(content['pretrained']) == 1 else f'{name}, seed {seed}'
-    pretrained[seed] = run and dataclasses.replace(run, name=label)
-  finetuned = tuple(
-    FinetuneRun(
+    seed = _int(entry['seed'])
+    add(entry, name if len(content['pretrained']) == 1 else f'{name}, seed {seed}', pretrain_seed=seed)
+  for entry in content.get('learned', ()):
+    rate = entry.get('learning_rate')
+    add(
+      entry,
+      kind=FINE_TUNING,
       pretrain_seed=_int(entry.get('pretrain_seed', 0)),
       seed=_int(entry.get('seed', 0)),
       task=str(entry['task']),
       evaluated=tuple(map(str, entry.get('judged') or (entry['task'],))),
       variant=str(entry.get('variant') or ''),
-      learning_rate=None if entry.get('learning_rate') is None else float(entry['learning_rate']),
-      run=run_of(entry),
+      learning_rate=None if rate is None else float(rate),
     )
-    for entry in content.get('learned', ())
-  )
-  analyses = tuple(
-    _analysis(folder / str(entry['workdir']), str(entry['what']), _int(entry.get('pretrain_seed', 0)))
-    for entry in content.get('analyses', ())
-  )
-  rows = tuple((int(table), str(row)) for table, row in content.get('rows', ()))
-  return Model(name, rows, pretrained, finetuned, analyses)
+  for entry in content.get('analyses', ()):
+    plan.append(_analysis(folder / str(entry['workdir']), str(entry['what']), _int(entry.get('pretrain_seed', 0))))
+  return Model(name, tuple((int(table), str(row)) for table, row in content.get('rows', ())), tuple(plan))
 
 
 # --- values from outside ----------------------------------------------------------------------------------------------
@@ -455,8 +419,21 @@ def _text_of(file: epath.Path) -> str:
     return ''
 
 
+def _json_object(text: str) -> dict[str, Any] | None:
+  try:
+    content = json.loads(text)
+  except (ValueError, RecursionError):
+    return None
+  return content if isinstance(content, dict) else None
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+  """Whether a value of a JSON file is a number; true and false are none."""
+  return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _is_finite(value: Any) -> bool:
-  return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+  return is_number(value) and math.isfinite(value)
 
 
 def _literal(text: str) -> Any:
@@ -471,10 +448,3 @@ def _int(value: Any) -> int:
     return int(value)
   except (TypeError, ValueError):
     return 0
-
-
-def _float(value: Any) -> float | None:
-  try:
-    return float(value)
-  except (TypeError, ValueError):
-    return None

@@ -12,7 +12,7 @@ from rembert import paper
 from rembert.jobs.xtreme_results import NAMES, NUM_LANGUAGES, Spread, spread
 from rembert.plotting.training import millions
 from rembert.report.html import MISSING, Section, Table, table_frame
-from rembert.report.load import Model
+from rembert.report.load import ANALYSIS, FINE_TUNING, Model, is_number
 from rembert.report.runs import counts_of
 from rembert.report.scores import Results, TaskProgress
 from rembert.report.statistics import LEVEL, Comparison, compare, holm, sign_flip_p
@@ -68,34 +68,29 @@ class MeasuredRow:
 def paper_tables(results: Results) -> Section:
   """Every table with a row that one of the models reproduces, and was fine-tuned for."""
   blocks = []
-  for table, printed in paper.TABLES.items():
-    rows = measure(results, table, printed)
-    if any(row.model is not None and row.model.finetuned for row in rows):
+  for table in paper.TABLES:
+    rows = measure(results, table)
+    if any(row.model is not None and row.model.runs(FINE_TUNING) for row in rows):
       blocks += table_blocks(table, rows)
   return Section('Paper tables', [*_INTRODUCTION, *blocks] if blocks else [])
 
 
-def measure(results: Results, table: int, printed: Sequence[paper.PaperRow]) -> list[MeasuredRow]:
+def measure(results: Results, table: int) -> list[MeasuredRow]:
   """The rows of a table, each with the model that reproduces it: with the layers that the row keeps, if it was
   fine-tuned like that, else with all."""
   rows = []
-  for row in printed:
-    model = next((model for model in results.models if (table, row.name) in model.rows), None)
-    if model is None:
-      rows.append(MeasuredRow(row))
-      continue
-    variant = f'RemBertConfig.num_hidden_layers={model.kept_layers}'
-    variant = variant if variant in results.variants(model) else ''
-    tasks = results.tasks(model, variant)
-    rows.append(
-      MeasuredRow(
-        row,
-        model,
-        {task: results.by_seed(model, task, variant) for task in tasks},
-        {task: results.by_metric(model, task, variant) for task in tasks},
-        {task: results.progress[model.name, variant, task] for task in tasks},
+  for printed in paper.TABLES[table]:
+    row = MeasuredRow(printed)
+    if (model := next((model for model in results.models if (table, printed.name) in model.rows), None)) is not None:
+      cut = f'RemBertConfig.num_hidden_layers={model.kept_layers}'
+      variant = cut if cut in results.variants(model) else ''
+      tasks = results.tasks(model, variant)
+      by_seed = {task: results.by_seed(model, task, variant) for task in tasks}
+      by_metric = {task: results.by_metric(model, task, variant) for task in tasks}
+      row = MeasuredRow(
+        printed, model, by_seed, by_metric, {task: results.progress[model.name, variant, task] for task in tasks}
       )
-    )
+    rows.append(row)
   return rows
 
 
@@ -106,17 +101,18 @@ def table_blocks(table: int, rows: Sequence[MeasuredRow]) -> list[Table]:
   return [*blocks, _significance_table(table, rows, differences)] if differences else blocks
 
 
-def compare_rows(rows: Sequence[MeasuredRow]) -> dict[tuple[int, str], tuple[Comparison, float | None]]:
-  """(number of a row, task) to its comparison with the first row, and p over languages after Holm's correction."""
-  found: dict[tuple[int, str], Comparison] = {}
-  for number, row in enumerate(rows[1:], 1):
-    for task in rows[0].printed.scores:
-      if task in row.by_seed and task in rows[0].by_seed:
-        comparison = compare(row.by_seed[task], rows[0].by_seed[task])
-        if comparison is not None:
-          found[number, task] = comparison
+def compare_rows(rows: Sequence[MeasuredRow]) -> dict[tuple[int, str], Comparison]:
+  """(number of a row, task) to its comparison with the first row, p over languages after Holm's correction too."""
+  first = rows[0].by_seed
+  found = {
+    (number, task): comparison
+    for number, row in enumerate(rows[1:], 1)
+    for task in rows[0].printed.scores
+    if task in row.by_seed and task in first
+    if (comparison := compare(row.by_seed[task], first[task])) is not None
+  }
   corrected = holm([comparison.p_languages for comparison in found.values()])
-  return {key: (comparison, p) for (key, comparison), p in zip(found.items(), corrected, strict=True)}
+  return {key: dataclasses.replace(each, p_holm=p) for (key, each), p in zip(found.items(), corrected, strict=True)}
 
 
 def _scores_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping) -> Table:
@@ -129,7 +125,7 @@ def _scores_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping)
     ours = {'PT': counts and millions(counts.pre_training), 'FT': counts and millions(counts.fine_tuning)}
     theirs = {'PT': _millions(printed.pre_training_millions), 'FT': _millions(printed.fine_tuning_millions)}
     for task in tasks:
-      ours[_NAMES[task]] = _scores_cell(row.by_metric.get(task, ()), *differences.get((number, task), (None, None)))
+      ours[_NAMES[task]] = _scores_cell(row.by_metric.get(task, ()), differences.get((number, task)))
       theirs[_NAMES[task]] = '/'.join(f'{value:.1f}' for value in printed.scores.get(task, ()))
     if has_mean:
       ours['Avg'] = str(spread(means.mean(axis='columns').tolist())) if len(means) else None
@@ -150,9 +146,9 @@ def _beside_paper(
   return Table(caption, frame, notes, lambda row, column: 'paper' if row[1] == 'paper' else '')
 
 
-def _scores_cell(metrics: Sequence[Spread], comparison: Comparison | None, p: float | None) -> str:
+def _scores_cell(metrics: Sequence[Spread], comparison: Comparison | None) -> str:
   mark = ''
-  if comparison is not None and p is not None and p < LEVEL:
+  if comparison is not None and comparison.p_holm is not None and comparison.p_holm < LEVEL:
     mark = _BETTER if comparison.difference > 0 else _WORSE
   return '/'.join(map(str, metrics)) + mark
 
@@ -185,22 +181,23 @@ def _partial_notes(rows: Sequence[MeasuredRow], tasks: Sequence[str]) -> Iterato
 
 
 def _significance_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping) -> Table:
-  cells = {}
+  cells: dict[tuple[str, str], dict[str, str]] = {}
   for number, row in enumerate(rows):
-    for task, (found, p) in ((task, each) for (of_row, task), each in differences.items() if of_row == number):
+    of_row = {task: each for (of, task), each in differences.items() if of == number}
+    for task, found in of_row.items():
       cells[row.printed.label, _NAMES[task]] = {
         'difference': f'{found.difference:+.2f}',
         '95 % (bootstrap)': f'{found.low:+.2f} to {found.high:+.2f}',
         'languages': f'{found.languages}',
         'p, languages': _p(found.p_languages),
-        'p, Holm': _p(p),
+        'p, Holm': _p(found.p_holm),
         'seeds': f'{found.seeds}',
         'p, seeds': _p(found.p_seeds),
       }
-    if any(of_row == number for of_row, _ in differences) and (over := compare_averages(row, rows[0])) is not None:
-      difference, tasks, p = over
-      average = {'difference': f'{difference:+.2f}', 'languages': f'{tasks} tasks', 'p, languages': _p(p)}
-      cells[row.printed.label, 'Avg'] = average
+    if of_row and (average := compare_averages(row, rows[0])) is not None:
+      difference, tasks, p = average
+      texts = {'difference': f'{difference:+.2f}', 'languages': f'{tasks} tasks', 'p, languages': _p(p)}
+      cells[row.printed.label, 'Avg'] = texts
   frame = table_frame(cells.items(), 'model', 'task').fillna(MISSING)
   caption = f'Table {table}, differences to “{rows[0].printed.label}”: points, and how sure they are'
   notes = [
@@ -228,16 +225,12 @@ def _p(value: float | None) -> str:
 # --- Tables 8 and 9 ---------------------------------------------------------------------------------------------------
 
 _WORDS = {
-  'men': 'MEN',
-  'mturk771': 'MTurk771',
-  'rare_word': 'Rare-Word',
-  'simlex999': 'SimLex999',
-  'verb143': 'Verb-143',
+  **{'men': 'MEN', 'mturk771': 'MTurk771', 'rare_word': 'Rare-Word'},
+  **{'simlex999': 'SimLex999', 'verb143': 'Verb-143'},
 }
 _PROBES = {
   **{'pos': 'POS', 'constituents': 'Const.', 'dependencies': 'Deps.', 'entities': 'Entities', 'srl': 'SRL'},
-  **{'coref_ontonotes': 'Coref O.', 'coref_winograd': 'Coref W.', 'spr1': 'SPR1', 'spr2': 'SPR2'},
-  **{'relations': 'Rel.'},
+  **{'coref_ontonotes': 'Coref O.', 'coref_winograd': 'Coref W.', 'spr1': 'SPR1', 'spr2': 'SPR2', 'relations': 'Rel.'},
 }
 
 
@@ -253,10 +246,10 @@ def _table_8(models: Mapping[str, Model]) -> Iterator[Table]:
   cells = {}
   for row in paper.TABLE_8:
     model = models.get(row.name)
-    accuracy = _over_seeds(model, 'masked_accuracy', lambda results: _at(results, 'all', 'accuracy'))
+    accuracy = _text(_values(model, 'masked_accuracy', lambda results: _at(results, 'all', 'accuracy')))
     ours, theirs = {}, {}
     for name, title in _WORDS.items():
-      values = [_over_seeds(model, 'word_similarity', _rho(name, table)) for table in ('input', 'output')]
+      values = [_text(_values(model, 'word_similarity', _rho(name, table))) for table in ('input', 'output')]
       ours[title] = '/'.join(values) if values[1] != MISSING else values[0]
       theirs[title] = '/'.join(f'{value:.1f}' for value in dict.fromkeys((row.inputs[name], row.outputs[name])))
     cells[row.label, 'ours'] = {**ours, 'MLM': accuracy}
@@ -283,18 +276,14 @@ def _table_9(models: Mapping[str, Model]) -> Iterator[Table]:
 
 
 def _is_analysed(models: Mapping[str, Model], rows: Sequence, whats: Sequence[str]) -> bool:
-  analyses = [each for row in rows if row.name in models for each in models[row.name].analyses]
-  return any(each.what in whats and each.results is not None for each in analyses)
+  runs = [run for row in rows if row.name in models for run in models[row.name].runs(ANALYSIS)]
+  return any(run.task in whats and run.results is not None for run in runs)
 
 
 def _values(model: Model | None, what: str, value: Callable[[Mapping], float | None]) -> list[float]:
   """A number of each result of an analysis; those that have it."""
-  results = [each.results for each in (model.analyses if model else ()) if each.what == what and each.results]
+  results = [run.results for run in (model.runs(ANALYSIS) if model else ()) if run.task == what and run.results]
   return [number for each in results if (number := value(each)) is not None]
-
-
-def _over_seeds(model: Model | None, what: str, value: Callable[[Mapping], float | None]) -> str:
-  return _text(_values(model, what, value))
 
 
 def _text(values: Sequence[float]) -> str:
@@ -328,4 +317,4 @@ def _at(content: Any, *names: str) -> float | None:
   """A number deep in an object; None if anything on the way is missing."""
   for name in names:
     content = content.get(name) if isinstance(content, Mapping) else None
-  return float(content) if isinstance(content, int | float) and not isinstance(content, bool) else None
+  return float(content) if is_number(content) else None

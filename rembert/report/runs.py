@@ -1,15 +1,18 @@
-"""Models and their runs: progress, parameters, time, and settings."""
+"""Models and their runs: progress, parameters, analyses, time, and settings."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
+from etils import epath
 
 from rembert import paper
 from rembert.model.parameter_count import ParameterCounts, count_parameters
 from rembert.plotting.style import label
 from rembert.plotting.training import bar_parts, plot_parameters
 from rembert.report.html import MISSING, Block, Picture, Section, Table, table_frame
-from rembert.report.load import Model, Run
+from rembert.report.load import ANALYSIS, FINE_TUNING, PRE_TRAINING, Model, Run, is_number
 from rembert.report.scores import ALL_LANGUAGES, HELD_OUT, Results, of
 from rembert.tracking.console import human_duration
 from rembert.tracking.goodput import ACTIVITIES, account
@@ -32,14 +35,14 @@ def overview(results: Results) -> Section:
   rows = {}
   for model in results.models:
     loss, accuracy = (means.get((model.name, metric)) for metric in ('loss', 'accuracy'))
-    steps = [int(run.metrics.index[-1]) for run in model.runs if len(run.metrics)]
+    steps = [int(run.metrics.index[-1]) for run in model.pretrained if len(run.metrics)]
     rows[model.name] = {
-      'pre-trained': _done(len(model.runs), len(model.pretrained)),
+      'pre-trained': _done([run.is_started for run in model.runs(PRE_TRAINING)]),
       'steps': f'{max(steps):,}' if steps else MISSING,
       'held-out loss': MISSING if loss is None else f'{loss:.3f}',
       'MLM accuracy': MISSING if accuracy is None else f'{accuracy:.1f} %',
-      'judged': _done(sum(each.is_done for each in model.finetuned), len(model.finetuned)),
-      'analysed': _done(sum(each.results is not None for each in model.analyses), len(model.analyses)),
+      'judged': _done([run.results is not None for run in model.runs(FINE_TUNING)]),
+      'analysed': _done([run.results is not None for run in model.runs(ANALYSIS)]),
       'stands for': ', '.join(f'Table {table}' for table in dict.fromkeys(table for table, _ in model.rows)) or MISSING,
     }
   frame = table_frame(rows.items(), 'model')
@@ -47,19 +50,19 @@ def overview(results: Results) -> Section:
   notes += [
     f'{run.name}: {run.broken_lines} line(s) of metrics.jsonl cannot be read'
     for model in results.models
-    for run in model.all_runs
+    for run in model.trained
     if run.broken_lines
   ]
   return Section('Models', [Table('What there is', frame.loc[:, (frame != MISSING).any()], notes)])
 
 
-def _done(done: int, planned: int) -> str:
-  return f'{done} of {planned}' if planned else MISSING
+def _done(runs: Sequence[bool]) -> str:
+  return f'{sum(runs)} of {len(runs)}' if runs else MISSING
 
 
 def scale_in_words(results: Results) -> str:
   """Model sizes, and whether scores compare with the paper's; '' if no size is known."""
-  configs = [run.model for model in results.models for run in model.runs if run.model is not None]
+  configs = [run.model for model in results.models for run in model.pretrained if run.model is not None]
   if not configs:
     return ''
   span = lambda values: f'{min(values):,}' if min(values) == max(values) else f'{min(values):,} to {max(values):,}'
@@ -130,12 +133,119 @@ def _printed_row(table: int, name: str) -> paper.PaperRow | None:
   return next((row for row in paper.TABLES.get(table, ()) if row.name == name), None)
 
 
+# --- analyses ---------------------------------------------------------------------------------------------------------
+
+_ANALYSES = {
+  'masked_accuracy': 'Masked pieces predicted',
+  'layer_retrieval': 'Translations found, layer by layer',
+  'word_similarity': 'Word similarity',
+  'edge_probing': 'Edge probing',
+  'spectra': 'Spectra',
+  'fertility': 'Fertility of the vocabulary',
+}
+_MOST_ROWS = 400
+_MOST_OPEN = 40  # rows of a table that is not folded
+_MOST_LISTED = 40  # numbers of a list
+# The largest picture that is put into the page.
+_MOST_BYTES = 4 << 20
+
+
+def analyses(results: Results) -> Section:
+  """A table per analysis, models side by side, and its pictures."""
+  by_name: dict[str, list[tuple[str, Run]]] = {}
+  for model in results.models:
+    several = len({run.pretrain_seed for run in model.runs(ANALYSIS)}) > 1
+    for run in model.runs(ANALYSIS):
+      column = f'{model.name}, seed {run.pretrain_seed}' if several else model.name
+      by_name.setdefault(run.task, []).append((column, run))
+  return Section('Analyses', [block for what, each in by_name.items() for block in _blocks(what, each)])
+
+
+def _blocks(what: str, found: Sequence[tuple[str, Run]]) -> Iterator[Block]:
+  title = _ANALYSES.get(what, what.replace('_', ' '))
+  there = [(column, run.results) for column, run in found if run.results is not None]
+  notes = [f'{column}: no results yet.' for column, run in found if run.results is None]
+  tabular = list(dict.fromkeys(name for _, results in there for name in results if _is_table(results[name])))
+  numbers = {
+    column: dict(_flat({name: value for name, value in results.items() if name not in tabular}))
+    for column, results in there
+  }
+  if any(numbers.values()):
+    names = dict.fromkeys(name for of_model in numbers.values() for name in of_model)
+    rows = {name: {column: of_model.get(name) for column, of_model in numbers.items()} for name in names}
+    yield _table(title, table_frame(rows.items(), 'result'), notes)
+  elif not tabular:
+    yield f'{title}: {" ".join(notes) or "nothing in it."}'
+  for name in tabular:
+    rows = {
+      (column, row): dict(_flat(fields))
+      for column, results in there
+      if _is_table(results.get(name))
+      for row, fields in results[name].items()
+    }
+    yield _table(f'{title}: {name}', table_frame(rows.items(), 'model', 'of'), notes)
+  for column, run in found:
+    files = sorted(run.workdir.glob('*.png'), key=str) if run.workdir.is_dir() else ()
+    yield from (picture for file in files for picture in _picture(file, f'{title}, {column}'))
+
+
+def _table(caption: str, values: pd.DataFrame, notes: Sequence[str]) -> Table:
+  """The first rows, of each model if they are grouped by models; long tables are folded."""
+  is_nested = values.index.nlevels > 1
+  count = values.groupby(level=0).size().max() if is_nested else len(values)
+  if count > _MOST_ROWS:
+    values = values.groupby(level=0, sort=False).head(_MOST_ROWS) if is_nested else values.head(_MOST_ROWS)
+    notes = [*notes, f'The first {_MOST_ROWS} of {count} lines; analysis.json has all.']
+  look = lambda row, column: 'text' if isinstance(values.at[row, column], str | bool) else ''
+  return Table(caption, values.map(_cell), notes, look, is_folded=is_nested and len(values) > _MOST_OPEN)
+
+
+def _is_table(value: Any) -> bool:
+  """Whether a part of the results is one: names to objects with the same fields, as scores by language are."""
+  if not isinstance(value, Mapping) or len(value) < 2:
+    return False
+  return all(isinstance(each, Mapping) and each.keys() == next(iter(value.values())).keys() for each in value.values())
+
+
+def _flat(results: Mapping[str, Any], before: str = '') -> Iterator[tuple[str, Any]]:
+  """Numbers and texts by the path to them; short lists of numbers as text."""
+  for name, value in results.items():
+    path = f'{before} · {name}' if before else str(name)
+    if isinstance(value, Mapping):
+      yield from _flat(value, path)
+    elif isinstance(value, list):
+      if value and len(value) <= _MOST_LISTED and all(map(is_number, value)):
+        yield path, '  '.join(f'{each:.3g}' for each in value)
+    elif value is not None:
+      yield path, value
+
+
+def _cell(value: Any) -> str:
+  if not is_number(value):
+    return MISSING if value is None else str(value)[:300]
+  if isinstance(value, int):
+    return f'{value:,}'
+  return f'{value:.4g}' if math.isfinite(value) else MISSING
+
+
+def _picture(file: epath.Path, title: str) -> Iterator[Picture]:
+  """The picture, if it is a PNG of a size that fits into the page."""
+  try:
+    content = file.read_bytes()
+  except OSError:
+    return
+  if content.startswith(b'\x89PNG') and len(content) <= _MOST_BYTES:
+    words = f'{title}: {file.stem.replace("_", " ")}'
+    yield Picture(words, f'{words}.', words, content)
+
+
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
 def time(results: Results) -> Section:
   """A row per run: time by activity, restarts, speed."""
-  runs = [run for run in _pre_training_first(results.models) if run.sessions]
+  runs = [run for model in results.models for run in model.trained if run.sessions]
+  runs.sort(key=lambda run: run.kind != PRE_TRAINING)
   rows = []
   for run in runs[:_MOST_TIMED]:
     spent = account(list(run.sessions))
@@ -157,19 +267,12 @@ def time(results: Results) -> Section:
   return Section('Time', [Table('Where the time went', table_frame(rows, 'run'), notes)] if rows else [])
 
 
-def _pre_training_first(models: Sequence[Model]) -> Iterator[Run]:
-  for model in models:
-    yield from model.runs
-  for model in models:
-    yield from model.all_runs[len(model.runs) :]
-
-
 # --- configuration ----------------------------------------------------------------------------------------------------
 
 
 def configuration(results: Results) -> Section:
   """Settings of each model's pre-training, or if there is none, of a fine-tuning run: differences first, then all."""
-  first = {model.name: model.all_runs[0].settings for model in results.models if model.all_runs}
+  first = {model.name: model.trained[0].settings for model in results.models if model.trained}
   settings = {name: of_run for name, of_run in first.items() if of_run}
   if not settings:
     return Section('Configuration', [])

@@ -9,13 +9,13 @@ metrics that are averaged. A planned run without a score of a task has one row t
 import dataclasses
 import functools
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pandas as pd
 
 from rembert.jobs.xtreme_results import QUESTIONS, SCORES, Spread, spread
-from rembert.report.load import FinetuneRun, Model, Run, Source
+from rembert.report.load import FINE_TUNING, Model, Run, Source, is_number
 
 HELD_OUT = 'held-out text'  # in the place of a task
 ALL_LANGUAGES = 'all'
@@ -108,37 +108,33 @@ def tidy(models: Sequence[Model]) -> pd.DataFrame:
 
 def _held_out_rows(model: Model) -> Iterator[tuple]:
   """The last evaluation of each pre-training run: loss in nats, accuracy in percent."""
-  for seed, run in model.pretrained.items():
-    if run is None:
-      continue
+  for run in model.pretrained:
     for metric, factor in _FACTORS.items():
       key = f'eval/{metric}'
-      for name in (key, *(f'{key}/{language}' for language in run.parts_of(key))):
-        if (value := run.last(name)) is not None:
-          language = name.removeprefix(key).removeprefix('/') or ALL_LANGUAGES
-          yield model.name, seed, -1, '', '', None, HELD_OUT, language, metric, factor * value, None, False
+      for language in (ALL_LANGUAGES, *run.parts_of(key)):
+        if (value := run.last(key if language == ALL_LANGUAGES else f'{key}/{language}')) is not None:
+          keys = (model.name, run.pretrain_seed, run.seed, '', '', None, HELD_OUT)
+          yield (*keys, language, metric, factor * value, None, False)
 
 
 def _task_rows(model: Model) -> Iterator[tuple]:
-  for variant in sorted({run.variant for run in model.finetuned}):
-    of_variant = [run for run in model.finetuned if run.variant == variant]
-    found: set[str] = set()
-    for trained in dict.fromkeys(run.task for run in of_variant):
-      runs = [run for run in of_variant if run.task == trained]
-      for task in dict.fromkeys(name for run in runs for name in run.evaluated):
-        scores = [list(_scores(run.run, task)) for run in runs]
-        if task in found or not any(scores):
-          continue
-        found.add(task)
-        for run, of_run in zip(runs, scores, strict=True):
-          rate = '' if run.learning_rate is None else f'{run.learning_rate:g}'
-          keys = (model.name, run.pretrain_seed, run.seed, variant, rate, dev_score(run), task)
-          yield from ((*keys, *score) for score in of_run or [(None, None, None, None, False)])
+  finetuned = model.runs(FINE_TUNING)
+  taken: dict[tuple[str, str], str] = {}  # a variant's task is that of the first training task with scores of it
+  for variant, trained in sorted(dict.fromkeys((run.variant, run.task) for run in finetuned), key=lambda key: key[0]):
+    runs = [run for run in finetuned if (run.variant, run.task) == (variant, trained)]
+    for task in dict.fromkeys(name for run in runs for name in run.evaluated):
+      scores = [list(_scores(run, task)) for run in runs]
+      if not any(scores) or taken.setdefault((variant, task), trained) != trained:
+        continue
+      for run, of_run in zip(runs, scores, strict=True):
+        rate = '' if run.learning_rate is None else f'{run.learning_rate:g}'
+        keys = (model.name, run.pretrain_seed, run.seed, variant, rate, dev_score(run), task)
+        yield from ((*keys, *score) for score in of_run or [(None, None, None, None, False)])
 
 
-def _scores(run: Run | None, task: str) -> Iterator[tuple]:
+def _scores(run: Run, task: str) -> Iterator[tuple]:
   """Language, metric, value, baseline and whether the metric counts; as far as `results.json` has numbers."""
-  results = (run.results or {}) if run else {}
+  results = run.results or {}
   if 'tasks' in results:
     entries = _object(_object(results['tasks']).get(task))
   else:  # retrieval has languages at the top, metrics among other numbers, and no baseline but chance
@@ -155,23 +151,17 @@ def _scores(run: Run | None, task: str) -> Iterator[tuple]:
       yield language, metric, value, baseline.get(metric), metric in counting
 
 
-def dev_score(finetuned: FinetuneRun) -> float | None:
+def dev_score(run: Run) -> float | None:
   """The score on dev by which the evaluated parameters were selected; None if there was no selection."""
-  dev = (finetuned.run.results or {}).get('dev') if finetuned.run else None
-  value = next(iter(dev.values()), None) if isinstance(dev, dict) else None
-  return float(value) if _is_number(value) else None
+  return next(iter(_numbers((run.results or {}).get('dev')).values()), None)
 
 
 def _object(value: Any) -> dict:
   return value if isinstance(value, dict) else {}
 
 
-def _numbers(value: Any) -> Mapping[str, float]:
-  return {name: float(number) for name, number in _object(value).items() if _is_number(number)}
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-  return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+def _numbers(value: Any) -> dict[str, float]:
+  return {name: float(number) for name, number in _object(value).items() if is_number(number) and number == number}
 
 
 # --- the selection ----------------------------------------------------------------------------------------------------

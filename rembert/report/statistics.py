@@ -30,6 +30,7 @@ class Comparison:
     p_seeds: likewise of the seeds' differences.
     languages: number of pairs.
     seeds: number of pairs.
+    p_holm: `p_languages` after the correction for several comparisons, where there were several.
   """
 
   difference: float
@@ -39,6 +40,7 @@ class Comparison:
   p_seeds: float | None
   languages: int
   seeds: int
+  p_holm: float | None = None
 
 
 def sign_flip_p(differences: Sequence[float], seed: int = 0) -> float:

@@ -22,9 +22,8 @@ from rembert.jobs.xtreme_results import (
   summarise,
 )
 from rembert.plotting import style
-from rembert.report.curves import plot_curve
 from rembert.report.html import MISSING, Block, Picture, Section, Table, table_frame
-from rembert.report.load import Model, Run
+from rembert.report.load import FINE_TUNING, Model, Run
 from rembert.report.scores import SEEDS, Results, TaskProgress, of
 
 
@@ -146,27 +145,22 @@ def _variants_table(results: Results) -> list[Table]:
 def _dev_pictures(models: Sequence[Model]) -> list[Picture]:
   by_task: dict[str, list[tuple[int, str, Run]]] = {}
   for index, model in enumerate(models):
-    for each in model.finetuned:
-      if each.run is not None and each.variant == '' and each.run.parts_of('eval/dev'):
-        by_task.setdefault(each.task, []).append((index, model.name, each.run))
+    for run in model.runs(FINE_TUNING):
+      if run.variant == '' and run.parts_of('eval/dev'):
+        by_task.setdefault(run.task, []).append((index, model.name, run))
   pictures = []
   for task, runs in by_task.items():
     metric, name = _main_metric(task, runs[0][2]), NAMES.get(task, task)
     words = metric.replace('_', ' ')
-    with style.canvas() as canvas:
-      seen: set[str] = set()
-      for index, model_name, run in runs:
+    lines, seen = [], set()
+    for index, model_name, run in runs:
+      if len(curve := run.curve(f'eval/dev/{metric}')):
         look = style.line_style(index) | {'markersize': 3.5, 'linewidth': 1.4, 'alpha': 0.85}
-        if len(curve := run.curve(f'eval/dev/{metric}')):
-          plot_curve(canvas.axes, curve, label=None if model_name in seen else style.label(model_name), **look)
-          seen.add(model_name)
-      canvas.axes.set_ylabel(f'{words} on dev')
-      canvas.axes.set_title(name, loc='left')
-      style.step_axis(canvas.axes)
-      canvas.legend()
+        lines.append((curve.index, curve, look | {'label': None if model_name in seen else style.label(model_name)}))
+        seen.add(model_name)
     caption = f'{name}: {words} on the dev set of the language learned from; a line for each run.'
     alt = f'{name}: {metric} on dev over steps, {len(runs)} run(s)'
-    pictures.append(Picture(f'{name} on dev', caption, alt, canvas))
+    pictures.append(Picture(f'{name} on dev', caption, alt, style.plot_lines(lines, f'{words} on dev', title=name)))
   return pictures
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launch.local_cluster import environments, main
-from launch.retry import joint_exit_code
+from launch.processes import joint_exit_code
 
 
 def cluster(*command, processes=2, **options):

@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from launch.commands import CommandFailed, Commands
 from launch.gcloud import Place, TpuRequest, accelerator_type
+from launch.processes import CommandFailed, Commands, RetryPolicy
 from launch.queued_resource import QueuedResource, Watch, main
-from launch.retry import RetryPolicy
 from launch.tpu_vm import TpuVm, WorkerStatus
 from rembert.errors import RunError, UsageError
 

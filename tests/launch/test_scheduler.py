@@ -10,9 +10,8 @@ import time
 import pytest
 from etils import epath
 
-from launch.experiment import Run
-from launch.progress import RunState
-from launch.retry import RetryPolicy
+from launch.experiment import Run, RunState
+from launch.processes import RetryPolicy
 from launch.scheduler import DeviceSlot, Scheduler, core_slots, device_slots, log_file, stages
 from rembert.errors import UsageError
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from launch.retry import RetryCounter, RetryPolicy, is_retryable
+from launch.processes import RetryCounter, RetryPolicy
 from launch.supervise import main, supervise
 
 QUICK = RetryPolicy(short_seconds=0.0)
@@ -44,12 +44,6 @@ def runs(folder):
   return len((folder / 'runs').read_text())
 
 
-@pytest.mark.parametrize('code', [1, 2, 3])
-def test_an_error_is_passed_on_and_not_repeated(code, tmp_path):
-  assert supervise(counting(tmp_path, code, 0), QUICK, print) == code
-  assert runs(tmp_path) == 1
-
-
 def test_what_was_stopped_or_killed_is_repeated_until_it_is_done(tmp_path):
   said = []
   assert supervise(counting(tmp_path, 75, -9, -6, 75, 0), QUICK, said.append) == 0
@@ -68,13 +62,14 @@ KINDS_OF_DEATH = {
   'SIGKILL: the machine, or its memory': ('kill -KILL $$', 'repeated'),
   'SIGABRT: JAX, when another host is gone': ('kill -ABRT $$', 'repeated'),
   'out of memory, as a shell around it reports it': ('sh -c "kill -KILL \\$\\$"; exit $?', 'repeated'),
+  'SIGABRT, as a shell around it reports it': ('exit 134', 'repeated'),
   'a wrong configuration': ('exit 2', 2),
   'any other error': ('exit 1', 1),
 }
 
 
 @pytest.mark.parametrize('kind', KINDS_OF_DEATH)
-def test_a_program_that_dies_in_six_ways(kind, tmp_path):
+def test_a_program_that_dies_in_seven_ways(kind, tmp_path):
   death, expected = KINDS_OF_DEATH[kind]
   starts = tmp_path / 'starts'
   program = f'echo x >> {starts}; test $(wc -l < {starts}) = 2 && exit 0; {death}'
@@ -167,11 +162,6 @@ def test_a_signal_between_two_runs_ends_it_too():
   process.communicate(timeout=60)
   assert process.returncode == 137
   assert time.monotonic() - start < 6
-
-
-@pytest.mark.parametrize('code', [75, -9, -6, 137, 134])
-def test_worth_repeating(code):
-  assert is_retryable(code)
 
 
 @pytest.mark.parametrize(

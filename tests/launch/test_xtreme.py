@@ -56,11 +56,6 @@ def test_bindings_and_files_reach_what_is_learned_and_not_retrieval(planned_comm
   assert 'small.gin' not in retrieved
 
 
-def test_modules_are_passed_on_to_every_run(planned_commands):
-  commands, _ = planned_commands('--tasks=xnli,tatoeba', '--seeds=0', '--module=my_tasks')
-  assert [command.count('--module=my_tasks ') for command in commands] == [1, 1]
-
-
 def test_what_there_is_no_data_for_is_left_out_with_the_reason(tmp_path, xtreme_samples, capsys):
   data = tmp_path / 'data'
   shutil.copytree(xtreme_samples.root / 'udpos', data / 'udpos')

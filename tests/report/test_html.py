@@ -130,15 +130,6 @@ def test_slugs_are_file_names():
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_csv_has_the_cells_as_text():
-  frame = table_frame([(('Ä', 'ours'), {'XNLI': '70.1 ± 0.2▲'}), (('Ä', 'paper'), {'XNLI': '70.4'})], 'model', 'from')
-  assert rows_of(Table('t', frame).csv()) == [
-    ['model', 'from', 'XNLI'],
-    ['Ä', 'ours', '70.1 ± 0.2▲'],
-    ['Ä', 'paper', '70.4'],
-  ]
-
-
 @pytest.mark.parametrize('text', ['=1+1', '@SUM(A1)', '+cmd', '-cmd', '\tx', "=HYPERLINK('x')"])
 def test_a_spreadsheet_computes_no_name(text):
   assert rows_of(table('t', ['a'], [text]).csv())[1][0].startswith("'")

@@ -36,23 +36,21 @@ def test_a_workdir_of_pre_training(tmp_path):
   (source,) = load.read([tmp_path / 'mine'])
   (model,) = source.models
   assert (source.kind, model.name) == ('pre-training', 'mine')
-  assert list(model.pretrained) == [3]
-  assert not model.finetuned
+  assert [(run.kind, run.pretrain_seed) for run in model.plan] == [('pre-training', 3)]
 
 
 def test_a_workdir_of_fine_tuning(tmp_path):
   made_up_sweep.write_results(tmp_path / 'qa', 'squad', {'xquad': {'en': 70.0}, 'mlqa': {'en': 60.0}})
   (source,) = load.read([tmp_path / 'qa'])
-  (run,) = source.models[0].finetuned
-  assert (source.kind, run.task, run.evaluated, run.is_done) == ('XTREME', 'squad', ('xquad', 'mlqa'), True)
+  (run,) = source.models[0].plan
+  assert (source.kind, run.kind, run.task, run.evaluated) == ('XTREME', 'fine-tuning', 'squad', ('xquad', 'mlqa'))
 
 
 def test_a_workdir_of_an_analysis(tmp_path):
   made_up_sweep.write_analysis(tmp_path / 'a', 'spectra', {'rank': 3.0})
   (source,) = load.read([tmp_path / 'a'])
-  (analysis,) = source.models[0].analyses
-  assert (source.kind, analysis.what, analysis.results) == ('analysis', 'spectra', {'rank': 3.0})
-  assert [file.name for file in analysis.pictures] == ['spectra.png']
+  (run,) = source.models[0].plan
+  assert (source.kind, run.kind, run.task, run.results) == ('analysis', 'analysis', 'spectra', {'rank': 3.0})
 
 
 def test_the_folder_of_a_benchmark(tmp_path):
@@ -68,7 +66,7 @@ def test_the_folder_of_a_benchmark(tmp_path):
   (source,) = load.read([folder])
   (model,) = source.models
   assert model.name == 'the model'
-  assert {(each.task, each.seed, each.learning_rate) for each in model.finetuned} == {
+  assert {(run.task, run.seed, run.learning_rate) for run in model.runs('fine-tuning')} == {
     *(('panx', seed, rate) for seed in (0, 1) for rate in (1e-5, 2e-5)),
     ('xnli', 2, None),
     ('tatoeba', 0, None),
@@ -83,11 +81,13 @@ def test_a_sweep_has_its_models_and_what_is_still_missing(tmp_path):
   missing, there = source.models
   assert (source.kind, source.scale) == ('sweep', 'mini')
   assert source.facts == {'name': 'a made-up sweep', 'asked for': '--models=all --seeds=3', 'code': '0.1 abc123'}
-  assert missing.all_runs == []
-  assert [len(model.finetuned) for model in source.models] == [21, 21]
-  assert [sum(run.is_done for run in model.finetuned) for model in source.models] == [0, 21]
+  assert missing.trained == []
+  assert [len(model.runs('fine-tuning')) for model in source.models] == [21, 21]
+  assert [sum(run.kind == 'fine-tuning' for run in model.trained) for model in source.models] == [0, 21]
+  assert all(run.results for run in there.runs('fine-tuning'))
   assert there.rows == ((3, 'in128_out768'), (4, 'in128_out768'), (5, 'in128_out768'), (6, 'in128_out768'))
-  assert [analysis.results is None for analysis in (*missing.analyses, *there.analyses)] == [True, True, False, False]
+  analyses = [*missing.runs('analysis'), *there.runs('analysis')]
+  assert [run.results is None for run in analyses] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_empty_folder_is_a_run_without_anything(tmp_path):
 
 def test_a_run_of_pre_training_knows_its_model_curves_and_languages(tmp_path):
   run = read_run(made_up_sweep.write_pretraining(tmp_path / 'run', 'in128_out3072', seed=4), 'x')
-  assert run.is_pre_training
+  assert run.kind == 'pre-training'
   assert (run.model.output_embedding_size, run.model.hidden_size) == (384, 96)
   assert run.parts_of('eval/loss') == sorted(made_up_sweep.LANGUAGES)
   curve = run.curve('eval/loss/en')

@@ -96,14 +96,6 @@ def test_names_and_texts_of_runs_are_never_markup(tmp_path):
   assert read.text.count(EVIL) > 20
 
 
-def test_runs_side_by_side_are_one_page(tmp_path):
-  folders = [made_up_sweep.write_pretraining(tmp_path / name, name) for name in ('in128_out128', 'in128_out768')]
-  assert main([*map(str, folders), f'--output={tmp_path / "both"}', '--title=Two widths']) == 0
-  text = read_page(tmp_path / 'both').text
-  assert 'Two widths' in text
-  assert 'What differs' in text
-
-
 def test_the_same_folders_make_the_same_report(tmp_path):
   folder = made_up_sweep.write_pretraining(tmp_path / 'run')
   first, second = (make(Results(load.read([folder]))) for _ in range(2))

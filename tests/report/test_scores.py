@@ -5,7 +5,7 @@ import pathlib
 import pandas as pd
 import pytest
 
-from rembert.report.load import FinetuneRun, Model, Run, Source
+from rembert.report.load import FINE_TUNING, Model, Run, Source
 from rembert.report.scores import HELD_OUT, SEEDS, Results, counting_metrics, dev_score, of
 
 
@@ -13,12 +13,16 @@ def finetuned(task, languages, *, seed=0, pretrain_seed=0, rate=None, dev=None, 
   entry = lambda value: value if isinstance(value, dict) else {'scores': {'f1': value}, 'baseline': {'f1': 1.0}}
   content = {'task': task, 'tasks': {task: {language: entry(value) for language, value in languages.items()}}}
   content['dev'] = None if dev is None else {'f1': dev}
-  run = Run('x', pathlib.Path('x'), results=content if results is None else results)
-  return FinetuneRun(pretrain_seed, seed, task, (task,), variant, rate, run)
+  content = content if results is None else results
+  return planned(task, seed, pretrain_seed=pretrain_seed, variant=variant, learning_rate=rate, results=content)
+
+
+def planned(task, seed, **fields):
+  return Run('x', pathlib.Path('x'), FINE_TUNING, seed=seed, task=task, evaluated=(task,), **fields)
 
 
 def results_of(*runs):
-  return Results([Source('folder', 'XTREME', (Model('m', finetuned=runs),))])
+  return Results([Source('folder', 'XTREME', (Model('m', plan=runs),))])
 
 
 def values(results, task='panx', variant=''):
@@ -60,7 +64,7 @@ def test_languages_that_not_every_seed_has_yet_are_left_out_and_named():
   results = results_of(
     finetuned('panx', {'en': 70.0, 'de': 50.0}),
     finetuned('panx', {'en': 72.0}, seed=1),
-    FinetuneRun(0, 2, 'panx', ('panx',)),  # planned
+    planned('panx', 2),
   )
   progress = results.progress['m', '', 'panx']
   assert (progress.left_out, progress.done, progress.planned) == (('de',), 2, 3)
@@ -116,7 +120,7 @@ def test_results_without_scores_are_no_scores(content):
 def test_what_has_no_dev_score_has_none():
   assert dev_score(finetuned('panx', {'en': 1.0})) is None
   assert dev_score(finetuned('panx', {'en': 1.0}, dev=3)) == 3.0
-  assert dev_score(FinetuneRun(0, 0, 'panx', ('panx',))) is None
+  assert dev_score(planned('panx', 0)) is None
 
 
 # --- of a sweep -------------------------------------------------------------------------------------------------------
@@ -130,13 +134,13 @@ def test_each_score_stands_there_once_with_its_seeds(sweep):
 
 def test_the_last_evaluation_of_pre_training_is_among_them(sweep):
   for model in sweep.models:
-    [(seed, run)] = model.pretrained.items()
+    [run] = model.pretrained
     own = of(sweep.scores, model=model.name, task=HELD_OUT)
     found = own.set_index(['language', 'metric'])['value']
     assert found['all', 'loss'] == run.last('eval/loss')
     assert found['all', 'accuracy'] == 100 * run.last('eval/accuracy')
     assert set(own['language']) - {'all'} == set(run.parts_of('eval/loss'))
-    assert set(own['pretrain_seed']) == {seed}
+    assert set(own['pretrain_seed']) == {run.pretrain_seed}
 
 
 def test_layers_that_were_dropped_are_told_apart(sweep):

@@ -1,90 +1,14 @@
-"""External programs (gcloud, xpk, sbatch), run or only printed, and the command lines of launchers."""
+"""The command lines of launchers: verbs, the command after `--`, dry runs, exit codes."""
 
 import argparse
-import collections
+import dataclasses
 import re
-import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from rembert.errors import RunError, UsageError
-
-_INSTALL = {
-  'gcloud': 'https://cloud.google.com/sdk/docs/install, then: gcloud auth login',
-  'xpk': 'pip install xpk, in an environment of its own',
-  'sbatch': 'submit from a login node of the cluster',
-}
-_LAST_LINES = 8
-
-
-class CommandFailed(RunError):
-  """An external program ended with an error; its last lines are `stderr`."""
-
-  def __init__(self, command: Sequence[str], code: int, lines: Sequence[str]):
-    self.stderr = '\n'.join(lines)
-    super().__init__(
-      f'{command[0]} ended with exit code {code}' + ''.join(f'\n  said   {line}' for line in lines),
-      where=shlex.join(command),
-    )
-
-
-class Commands:
-  """Runs external programs, each given as a list of arguments.
-
-  In a dry run (`is_dry`) they are only printed, and the output that would be read is assumed. `log` prints a line.
-  """
-
-  def __init__(self, is_dry: bool = False, log: Callable[[str], None] | None = None):
-    self.is_dry, self.log = is_dry, log or (lambda text: print(text, flush=True))
-
-  def note(self, text: str) -> None:
-    """A comment between the commands of a dry run; nothing otherwise."""
-    if self.is_dry:
-      self.log(f'# {text}')
-
-  def run(self, command: Sequence[str]) -> None:
-    """Shows the command and its output, and waits for its end; CommandFailed for an exit code other than 0."""
-    self.log(shlex.join(command) if self.is_dry else f'+ {shlex.join(command)}')
-    if self.is_dry:
-      return
-    last_lines = collections.deque(maxlen=_LAST_LINES)
-    # stdin is ours: gcloud asks before it makes the first ssh key.
-    with _started(command, stderr=subprocess.PIPE, text=True, errors='replace') as process:
-      for line in process.stderr or ():
-        print(line, end='', file=sys.stderr, flush=True)
-        if line.strip():
-          last_lines.append(line.rstrip())
-    if process.returncode:
-      raise CommandFailed(command, process.returncode, last_lines)
-
-  def read(self, command: Sequence[str], assumed: str = '') -> str:
-    """The command's stdout; `assumed` in a dry run. CommandFailed for an exit code other than 0."""
-    if self.is_dry:
-      self.log(shlex.join(command))
-      return assumed
-    pipes = {'stdin': subprocess.DEVNULL, 'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE}
-    with _started(command, text=True, errors='replace', **pipes) as process:
-      output, errors = process.communicate()
-    if process.returncode:
-      lines = [line for line in errors.splitlines() if line.strip()]
-      raise CommandFailed(command, process.returncode, lines[-_LAST_LINES:])
-    return output
-
-
-def _started(command: Sequence[str], **options) -> subprocess.Popen:
-  sys.stdout.flush()
-  try:
-    return subprocess.Popen(command, **options)
-  except FileNotFoundError as error:
-    raise UsageError(
-      f'{command[0]} is not installed',
-      where='looked for in PATH',
-      fix=[_INSTALL.get(command[0], ''), '--dry_run prints the commands, to be run elsewhere'],
-    ) from error
-
-
-# --- command lines ----------------------------------------------------------------------------------------------------
+from launch.processes import RetryPolicy
+from rembert.errors import UsageError
+from rembert.validation import CountOrZero, NotNegative, number
 
 EXIT_CODES = """
 exit codes
@@ -188,3 +112,17 @@ def wrapped_command(parser: argparse.ArgumentParser, options: argparse.Namespace
   if not command:
     parser.error('nothing to run: … -- python -m rembert.main --gin_file=gin/pretrain_smoke.gin')
   return [sys.executable if command[0] == 'python' else command[0], *command[1:]]
+
+
+def add_retry_options(parser: argparse.ArgumentParser, defaults: RetryPolicy) -> None:
+  """Adds an option for each field of the policy."""
+  kinds = {'max_restarts': 'in all', 'max_short_runs': 'in a row', 'short_seconds': 'what counts as a short run'}
+  for name, default in dataclasses.asdict(defaults).items():
+    help_text = f'{kinds.get(name, "longest wait before a restart, seconds")}; default %(default)s'
+    limit = number(CountOrZero if isinstance(default, int) else NotNegative)
+    parser.add_argument(f'--{name}', type=limit, default=default, help=help_text)
+
+
+def retry_policy(options: argparse.Namespace) -> RetryPolicy:
+  """The policy given by the options of `add_retry_options`."""
+  return RetryPolicy(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RetryPolicy)})

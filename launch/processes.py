@@ -1,0 +1,286 @@
+"""Processes: external programs and children are started, signalled and restarted here alone."""
+
+import collections
+import ctypes
+import dataclasses
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from types import FrameType
+from typing import Any
+
+from rembert.errors import RunError, UsageError
+from rembert.runtime.signals import EXIT_STOPPED
+
+_FIRST_WAIT = 1.0
+_PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
+_INSTALL = {
+  'gcloud': 'https://cloud.google.com/sdk/docs/install, then: gcloud auth login',
+  'xpk': 'pip install xpk, in an environment of its own',
+  'sbatch': 'submit from a login node of the cluster',
+}
+_LAST_LINES = 8
+
+
+# --- external programs: gcloud, xpk, sbatch ---------------------------------------------------------------------------
+
+
+class CommandFailed(RunError):
+  """An external program ended with an error; its last lines are `stderr`."""
+
+  def __init__(self, command: Sequence[str], code: int, lines: Sequence[str]):
+    self.stderr = '\n'.join(lines)
+    super().__init__(
+      f'{command[0]} ended with exit code {code}' + ''.join(f'\n  said   {line}' for line in lines),
+      where=shlex.join(command),
+    )
+
+
+class Commands:
+  """Runs external programs, each given as a list of arguments.
+
+  In a dry run (`is_dry`) they are only printed, and the output that would be read is assumed. `log` prints a line.
+  """
+
+  def __init__(self, is_dry: bool = False, log: Callable[[str], None] | None = None):
+    self.is_dry, self.log = is_dry, log or (lambda text: print(text, flush=True))
+
+  def note(self, text: str) -> None:
+    """A comment between the commands of a dry run; nothing otherwise."""
+    if self.is_dry:
+      self.log(f'# {text}')
+
+  def run(self, command: Sequence[str]) -> None:
+    """Shows the command and its output, and waits for its end; CommandFailed for an exit code other than 0."""
+    self.log(shlex.join(command) if self.is_dry else f'+ {shlex.join(command)}')
+    if self.is_dry:
+      return
+    last_lines = collections.deque(maxlen=_LAST_LINES)
+    # stdin is ours: gcloud asks before it makes the first ssh key.
+    with _started(command, stderr=subprocess.PIPE, text=True, errors='replace') as process:
+      for line in process.stderr or ():
+        print(line, end='', file=sys.stderr, flush=True)
+        if line.strip():
+          last_lines.append(line.rstrip())
+    if process.returncode:
+      raise CommandFailed(command, process.returncode, last_lines)
+
+  def read(self, command: Sequence[str], assumed: str = '') -> str:
+    """The command's stdout; `assumed` in a dry run. CommandFailed for an exit code other than 0."""
+    if self.is_dry:
+      self.log(shlex.join(command))
+      return assumed
+    pipes = {'stdin': subprocess.DEVNULL, 'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE}
+    with _started(command, text=True, errors='replace', **pipes) as process:
+      output, errors = process.communicate()
+    if process.returncode:
+      lines = [line for line in errors.splitlines() if line.strip()]
+      raise CommandFailed(command, process.returncode, lines[-_LAST_LINES:])
+    return output
+
+
+def git_output(folder: pathlib.Path, *arguments: str) -> str:
+  """The stdout of git in a folder; OSError or SubprocessError if it fails."""
+  return subprocess.run(['git', *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def _started(command: Sequence[str], **options) -> subprocess.Popen:
+  sys.stdout.flush()
+  try:
+    return subprocess.Popen(command, **options)
+  except FileNotFoundError as error:
+    raise UsageError(
+      f'{command[0]} is not installed',
+      where='looked for in PATH',
+      fix=[_INSTALL.get(command[0], ''), '--dry_run prints the commands, to be run elsewhere'],
+    ) from error
+
+
+# --- exit codes -------------------------------------------------------------------------------------------------------
+
+
+def is_retryable(code: int) -> bool:
+  """Whether the same command can be expected to get further: it was stopped and saved, or it was killed."""
+  return code == EXIT_STOPPED or code < 0 or code in (128 + signal.SIGKILL, 128 + signal.SIGABRT)
+
+
+def shell_exit_code(code: int) -> int:
+  """The exit code as a shell has it: 128 + N for a process that signal N killed."""
+  return code if code >= 0 else 128 - code
+
+
+def joint_exit_code(codes: Sequence[int]) -> int:
+  """One exit code for several processes: what the user can correct comes first."""
+  return next((code for code in (2, 1, EXIT_STOPPED) if code in codes), 1 if any(codes) else 0)
+
+
+def format_exit(code: int) -> str:
+  """How a process ended, in words."""
+  if code == EXIT_STOPPED:
+    return 'stopped early, to be resumed'
+  return f'killed by {signal.Signals(-code).name}' if code < 0 else f'ended with {code}'
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class RetryPolicy:
+  """Limits on restarts. The wait before one is a second, and doubles with every short run.
+
+  Attributes:
+    max_restarts: in total.
+    max_short_runs: consecutive ones, which restarts do not help.
+    short_seconds: longer than a start and a few steps take.
+    max_wait: seconds.
+  """
+
+  max_restarts: int = 1000
+  max_short_runs: int = 10
+  short_seconds: float = 120.0
+  max_wait: float = 300.0
+
+
+class RetryCounter:
+  """Counts the restarts of one command or machine, and decides about the next."""
+
+  def __init__(self, policy: RetryPolicy, log: Callable[[str], None]):
+    self._policy, self._log = policy, log
+    self._count = self._short_runs = 0
+
+  def wait_after(self, code: int, lived: float) -> float | None:
+    """Seconds until the next start; None if there is none.
+
+    Args:
+      code: exit code; -N for signal N.
+      lived: seconds from the start to the end.
+    """
+    policy = self._policy
+    if not is_retryable(code):
+      return None
+    self._short_runs = self._short_runs + 1 if lived < policy.short_seconds else 0
+    if self._count == policy.max_restarts:
+      self._log(f'{format_exit(code)} after {self._count} restarts; that is enough (--max_restarts)')
+      return None
+    if self._short_runs >= policy.max_short_runs:
+      self._log(
+        f'{format_exit(code)}; {self._short_runs} runs in a row lived for less than {policy.short_seconds:g} s '
+        '(--max_short_runs): it needs somebody to look at it'
+      )
+      return None
+    self._count += 1
+    wait = min(policy.max_wait, _FIRST_WAIT * 2 ** max(0, self._short_runs - 1))
+    self._log(f'{format_exit(code)} after {lived:.0f} s; restart {self._count} in {wait:.0f} s')
+    return wait
+
+
+# --- child processes --------------------------------------------------------------------------------------------------
+
+
+class ProcessGroup:
+  """The children of a launcher. While it is entered, SIGTERM and Ctrl-C are passed on to all of them.
+
+  `stop_signal` is the first signal that was received, None before.
+  """
+
+  def __init__(self, forward_once: signal.Signals | None = None):
+    """`forward_once` is sent once, in place of every signal received: a second one would end children that save."""
+    self._forward_once = forward_once
+    self.stop_signal: int | None = None
+    self._children: list[subprocess.Popen] = []
+    self._previous: dict[int, Any] = {}
+
+  def __enter__(self) -> 'ProcessGroup':
+    self._previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    return self
+
+  def __exit__(self, *_) -> None:
+    for number, handler in self._previous.items():
+      signal.signal(number, handler)
+
+  def start(self, command: Sequence[str], **options: Any) -> subprocess.Popen:
+    """Starts a child; the options are those of `subprocess.Popen`."""
+    child = subprocess.Popen(list(command), **options)
+    self._children = [*(each for each in self._children if each.poll() is None), child]
+    if self.stop_signal is not None:  # received in this very moment
+      child.send_signal(signal.SIGTERM)
+    return child
+
+  def send(self, number: int) -> None:
+    """Sends a signal to all children that run."""
+    for child in self._children:
+      if child.poll() is None:
+        child.send_signal(number)
+
+  def _on_signal(self, number: int, _: FrameType | None) -> None:
+    is_first = self.stop_signal is None
+    self.stop_signal = self.stop_signal or number
+    if self._forward_once is None:
+      self.send(number)
+    elif is_first:
+      self.send(self._forward_once)
+
+
+class RestartedProcess:
+  """A command that is started again as long as a retry policy allows. `poll` has to be called often.
+
+  Nothing waits for the command in a blocking call: Python's signal handlers run between its own instructions, so a
+  signal that arrives right before such a call would be handled only after the command has ended.
+  """
+
+  def __init__(
+    self,
+    group: ProcessGroup,
+    start: Callable[[], subprocess.Popen],
+    policy: RetryPolicy,
+    log: Callable[[str], None],
+    on_end: Callable[[int, float | None], None] = lambda code, wait: None,
+  ):
+    """
+    Args:
+      group: when it has received a signal, nothing is started again.
+      start: starts the command in the group.
+      policy: limits on restarts.
+      log: called with a line for each restart, and for the reason why there is none.
+      on_end: called after each run with its exit code, and the seconds until the next; None if there is none.
+    """
+    self._group, self._start, self._on_end = group, start, on_end
+    self._counter = RetryCounter(policy, log)
+    self._child: subprocess.Popen | None = None
+    self._code: int | None = None
+    self._began = self._next_start = 0.0
+
+  def poll(self) -> int | None:
+    """The exit code (-N for signal N) once the command has ended for good; starts it when a start is due."""
+    if self._child is None:
+      if self._group.stop_signal is not None and self._code is not None:
+        return self._code
+      if time.monotonic() >= self._next_start:
+        self._child, self._began = self._start(), time.monotonic()
+      return None
+    self._code = self._child.poll()
+    if self._code is None:
+      return None
+    lived = time.monotonic() - self._began
+    wait = None if self._group.stop_signal is not None else self._counter.wait_after(self._code, lived)
+    self._child, self._next_start = None, time.monotonic() + (wait or 0.0)
+    self._on_end(self._code, wait)
+    return self._code if wait is None else None
+
+
+def bind_to_parent(cores: Collection[int] | None) -> Callable[[], None]:
+  """A `preexec_fn`: the child takes these cores (None: all), and gets SIGTERM when this process ends (on Linux)."""
+  prctl = ctypes.CDLL(None).prctl if sys.platform == 'linux' else None  # looked up before the fork
+
+  def prepare() -> None:
+    if prctl is not None:
+      prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if cores is not None and hasattr(os, 'sched_setaffinity'):
+      os.sched_setaffinity(0, cores)
+
+  return prepare
