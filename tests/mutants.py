@@ -477,16 +477,16 @@ MUTANTS = [
   ),
   Mutant(
     'a resumed language begins the document again in which its window of rows began',
-    'rembert/data/batches.py',
+    'rembert/data/stream_source.py',
     '_Position(self.epoch, place.document, place.offset, ',
     '_Position(self.epoch, place.document, 0, ',
     area='data',
   ),
   Mutant(
     'processes after the first label their rows with the languages of the first process',
-    'rembert/data/batches.py',
+    'rembert/data/stream_source.py',
     'languages[mine],',
-    'languages[:share],',
+    'languages[: len(rows) // self.process[1]],',
     area='data',
   ),
   Mutant(
@@ -1658,9 +1658,9 @@ MUTANTS = [
   ),
   Mutant(
     'with streamed text every host labels its rows with the languages of the rows of the first host',
-    'rembert/data/batches.py',
+    'rembert/data/stream_source.py',
     'languages[mine],',
-    'languages[:share],',
+    'languages[: len(rows) // self.process[1]],',
     area='hosts',
   ),
   Mutant(

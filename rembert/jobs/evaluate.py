@@ -9,7 +9,6 @@ from etils import epath
 import rembert
 from rembert import configuration
 from rembert.convert.importing import open_source
-from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 from rembert.inference.model import load
 from rembert.jobs import finetune_config, retrieve
@@ -31,6 +30,7 @@ from rembert.jobs.workdir_lock import locked
 from rembert.model.heads import build_model
 from rembert.runtime.consensus import Hosts
 from rembert.runtime.signals import StopSignal
+from rembert.tokenizer import SpecialIds
 from rembert.tracking.console import Console
 from rembert.train import sharding, state
 from tasks.xtreme.benchmark import get_task

@@ -17,7 +17,6 @@ from rembert.aot import flops
 from rembert.checkpoint.load import config_gin
 from rembert.checkpoint.manager import Checkpoints
 from rembert.data.finetune_batches import Row, TrainingRows
-from rembert.data.masking import SpecialIds
 from rembert.data.prefetch import prefetch
 from rembert.errors import UsageError
 from rembert.files import write_whole
@@ -39,6 +38,7 @@ from rembert.jobs.training_run import begun, first_position, open_checkpoints, o
 from rembert.model.heads import build_model
 from rembert.runtime.consensus import Hosts
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
+from rembert.tokenizer import SpecialIds
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import account, read_sessions
 from rembert.train import sharding, state
@@ -272,7 +272,7 @@ def _vocabulary(
   content = epath.Path(path).read_bytes()
   check_vocabulary_of_tasks(tasks, path)
   if is_writer:
-    from tasks.vocabulary import check_vocabulary
+    from rembert.tokenizer import check_vocabulary
 
     check_vocabulary(path, config.model.vocab_size)
     # `best` is to be loaded and exported as any workdir.

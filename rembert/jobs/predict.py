@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rembert.command_line import run_command
-from rembert.data.sentence_batches import BATCH_SIZE, MASK, TextEncoder, cut
+from rembert.data.sentence_batches import BATCH_SIZE
 from rembert.errors import UsageError
 from rembert.files import write_whole
 from rembert.model.config import DTYPES, Execution
+from rembert.tokenizer import MASK, TextEncoder, cut
 from rembert.tracking.console import Console
 from rembert.validation import Count, CountOrZero, number
 
@@ -47,7 +48,7 @@ class Filled(NamedTuple):
 
 def text_encoder(model: 'LoadedModel', vocabulary: str | None = None) -> TextEncoder:
   """The vocabulary of a model; UsageError if it is nowhere, or another model's."""
-  from tasks.vocabulary import check_vocabulary
+  from rembert.tokenizer import check_vocabulary
 
   file = vocabulary or model.vocabulary
   if file is None:

@@ -5,9 +5,9 @@ import functools
 import numpy as np
 import pytest
 
-from rembert.data.batches import LanguageRows, SourcePlace
-from rembert.data.masking import SpecialIds
+from rembert.data.stream_source import LanguageRows, SourcePlace
 from rembert.errors import UsageError
+from rembert.tokenizer import SpecialIds
 from tasks import pretraining
 from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.tensorflow_import import tensorflow as tf
