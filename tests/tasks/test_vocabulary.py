@@ -16,7 +16,7 @@ from rembert.convert.tokenizer_files import build_tokenizer
 from rembert.errors import UsageError
 from rembert.tokenizer import SPECIAL_PIECES, check_vocabulary, load_vocabulary
 from tasks import vocabulary
-from tasks.corpus.sources import find_parts, read_part
+from tasks.corpus.documents import find_parts, read_part
 from tasks.vocabulary import PieceCounter, has_spaces, report
 
 LANGUAGES = ('de', 'el', 'ja', 'th')
