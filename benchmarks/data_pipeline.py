@@ -31,7 +31,8 @@ import numpy as np
 
 from benchmarks import settings, text_pipeline, train_step
 from benchmarks.interleaved import OURS, Benchmark, Candidate, Run
-from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
+from rembert.data.masking import MaskingConfig, mask_rows
+from rembert.tokenizer import SpecialIds
 
 TRAINING_STEPS, PRETRAINING_STEPS = 10, 100
 MASKED_VOCABULARY, SPECIAL = 250_300, SpecialIds()

@@ -35,8 +35,7 @@ import sentencepiece
 
 from benchmarks.interleaved import OURS, Benchmark, Candidate, Run, Unavailable
 from rembert.errors import UsageError
-from tasks.corpus.documents import CorpusConfig, Document, clean
-from tasks.corpus.sources import RawDocument, find_parts, read_part
+from tasks.corpus.documents import CorpusConfig, Document, RawDocument, clean, find_parts, read_part
 from tasks.wikipedia.dumps import Dump, find_dumps, read_articles
 
 DUMPS_VARIABLE = 'REMBERT_BENCH_DUMPS'

@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 
-from rembert.errors import RunError, UsageError, first_line
+from rembert.errors import UsageError, first_line, of_storage
 
 
 def run_command(program: str, command: Callable[[], int | None], *, show_traceback: bool = False) -> int:
@@ -35,16 +35,6 @@ def run_command(program: str, command: Callable[[], int | None], *, show_traceba
   finally:
     if is_main:
       signal.signal(signal.SIGTERM, before)
-
-
-def of_storage(error: OSError) -> RunError | None:
-  """An error of the operating system that names a file, as a user is told it; None for any other."""
-  if error.filename is None or not isinstance(error.filename, str | bytes | os.PathLike):
-    return None
-  from rembert.files import storage_fix
-
-  file = os.fsdecode(error.filename)
-  return RunError(f'{error.strerror or type(error).__name__}', where=file, fix=storage_fix(error, file))
 
 
 def parse_flags(flags: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -1,5 +1,7 @@
 """One look for everything that a user can put right: what happened, where, what to do."""
 
+import errno
+import os
 from collections.abc import Sequence
 
 
@@ -45,3 +47,24 @@ def joined(errors: Sequence[UsageError]) -> UsageError:
 def first_line(error: BaseException) -> str:
   """What an exception of somebody else's says, in one line: the first that is not blank, or else its type."""
   return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def storage_fix(error: BaseException, where: str | os.PathLike) -> str:
+  """What to do about an error of a storage."""
+  if not isinstance(error, OSError):
+    return 'make room or mend the storage'
+  if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    return f'make room: df -h {os.fspath(where)}; then repeat the command'
+  if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    return f'write permission (ls -ld {os.fspath(where)}), or another place'
+  if error.errno in (errno.EISDIR, errno.ENOTDIR):
+    return 'another name'
+  return 'make room or mend the storage'
+
+
+def of_storage(error: OSError) -> RunError | None:
+  """An error of the operating system that names a file, as a user is told it; None for any other."""
+  if error.filename is None or not isinstance(error.filename, str | bytes | os.PathLike):
+    return None
+  file = os.fsdecode(error.filename)
+  return RunError(f'{error.strerror or type(error).__name__}', where=file, fix=storage_fix(error, file))

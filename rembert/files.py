@@ -14,7 +14,7 @@ from typing import Any
 
 from etils import epath
 
-from rembert.errors import RunError, UsageError, first_line
+from rembert.errors import RunError, UsageError, first_line, storage_fix
 
 _GOOGLE_STORAGE = ('storage.googleapis.com', 443)
 _SECONDS = 10
@@ -112,19 +112,6 @@ def write_errors(what: str, where: epath.PathLike, *, fix: str = '') -> Iterator
     raise RunError(
       f'{what} could not be written: {first_line(error)}', where=os.fspath(where), fix=fix or storage_fix(error, where)
     ) from error
-
-
-def storage_fix(error: BaseException, where: epath.PathLike) -> str:
-  """What to do about an error of a storage."""
-  if not isinstance(error, OSError):
-    return 'make room or mend the storage'
-  if error.errno in (errno.ENOSPC, errno.EDQUOT):
-    return f'make room: df -h {os.fspath(where)}; then repeat the command'
-  if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-    return f'write permission (ls -ld {os.fspath(where)}), or another place'
-  if error.errno in (errno.EISDIR, errno.ENOTDIR):
-    return 'another name'
-  return 'make room or mend the storage'
 
 
 def check_folder(folder: epath.PathLike, what: str, *, fix: str) -> None:

@@ -10,8 +10,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from rembert.command_line import add_modules, import_modules, of_storage
-from rembert.errors import UsageError
+from rembert.command_line import add_modules, import_modules
+from rembert.errors import UsageError, of_storage
 from rembert.runtime.signals import Stopped, StopSignal, exit_stopped, watch_maintenance
 
 MODES = ('pretrain', 'finetune', 'evaluate', 'analyze', 'compile')

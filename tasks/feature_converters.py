@@ -18,14 +18,14 @@ from collections.abc import Mapping
 import numpy as np
 import seqio
 
-from rembert.data import counter_rng
-from rembert.data.masking import MaskingConfig, SpecialIds
+from rembert.data.masking import MaskingConfig, mask_rows
 from rembert.data.mixture import MASK_STREAM
-from rembert.data.packing import SHORTEST_SEGMENT
+from rembert.data.packing import SHORTEST_SEGMENT, segments_and_positions
 from rembert.errors import UsageError
+from rembert.tokenizer import SpecialIds
 
 _Spec = seqio.FeatureConverter.FeatureSpec
-_MASKED_AT_ONCE = 256  # rows; masking them one by one takes ten times as long
+_MASKED_AT_ONCE = 256  # rows
 
 
 class PackedMlmFeatureConverter(seqio.FeatureConverter):
@@ -81,27 +81,38 @@ class PackedMlmFeatureConverter(seqio.FeatureConverter):
     super().__init__(pack=False, apply_length_check=False)
 
   def _convert_features(self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]) -> tf.data.Dataset:
-    length = task_feature_lengths['targets']
+    lengths = self.get_model_feature_lengths(task_feature_lengths)
 
     def targets(example: Mapping[str, tf.Tensor]) -> tf.Tensor:
       return example['targets']
 
-    batches = pack(ds.map(targets), length, self._special).batch(_MASKED_AT_ONCE).enumerate()
+    batches = pack(ds.map(targets), task_feature_lengths['targets'], self._special).batch(_MASKED_AT_ONCE).enumerate()
+
+    def of_numpy(number: np.ndarray, ids_BxS: np.ndarray) -> list[np.ndarray]:
+      segments_BxS, positions_BxS = segments_and_positions(ids_BxS, self._special)
+      rows = {'input_ids': ids_BxS, 'token_type_ids': np.zeros_like(ids_BxS)}
+      rows |= {'segment_ids': segments_BxS, 'position_ids': positions_BxS}
+      if self._seed is not None:
+        rows |= mask_rows(
+          ids_BxS,
+          seed=self._seed,
+          stream=MASK_STREAM,
+          step=0,
+          first_row=int(number) * _MASKED_AT_ONCE,
+          special=self._special,
+          vocab_size=self._vocab_size,
+          config=self._masking,
+        )
+      return [rows[name] for name in self.MODEL_FEATURES]
 
     def features(number: tf.Tensor, ids_BxS: tf.Tensor) -> dict[str, tf.Tensor]:
-      segments_BxS, positions_BxS = segments_and_positions(ids_BxS, self._special)
-      rows = {'input_ids': ids_BxS, 'token_type_ids': tf.zeros_like(ids_BxS)}
-      rows |= {'segment_ids': segments_BxS, 'position_ids': positions_BxS}
-      if self._seed is None:
-        return rows
-      return rows | mask(
-        ids_BxS,
-        step_state=counter_rng.step_state(self._seed, MASK_STREAM, 0),
-        first_row=number * _MASKED_AT_ONCE,
-        vocab_size=self._vocab_size,
-        config=self._masking,
-        special=self._special,
-      )
+      types = [spec.dtype for spec in self.MODEL_FEATURES.values()]
+      # Not stateful: iterators over the dataset may be saved.
+      rows = tf.numpy_function(of_numpy, [number, ids_BxS], types, stateful=False)
+      return {
+        name: tf.ensure_shape(values, [None, lengths[name]])
+        for name, values in zip(self.MODEL_FEATURES, rows, strict=True)
+      }
 
     return batches.map(features, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
 
@@ -216,103 +227,3 @@ def pack(documents: tf.data.Dataset, sequence_length: int, special: SpecialIds) 
   return (
     documents.map(not_the_end).concatenate(tf.data.Dataset.from_tensors((nothing, True))).scan(nothing, step).unbatch()
   )
-
-
-def segments_and_positions(ids_BxS: tf.Tensor, special: SpecialIds) -> tuple[tf.Tensor, tf.Tensor]:
-  """`rembert.data.packing.segments_and_positions` in TensorFlow: int32 [B, S] each."""
-  length = ids_BxS.shape[1]
-  is_token_BxS, begins_BxS = tf.cast(ids_BxS != special.pad, tf.int32), ids_BxS == special.cls
-  columns_S = tf.range(length)
-  starts_BxS, distance = tf.where(begins_BxS, columns_S, 0), 1
-  while distance < length:  # the largest of 1, 2, 4 … columns to the left
-    starts_BxS = tf.maximum(starts_BxS, tf.pad(starts_BxS, [[0, 0], [distance, 0]])[:, :length])
-    distance *= 2
-  segments_BxS = tf.cumsum(tf.cast(begins_BxS, tf.int32), axis=1)
-  return segments_BxS * is_token_BxS, (columns_S - starts_BxS) * is_token_BxS
-
-
-# --- masks ------------------------------------------------------------------------------------------------------------
-
-
-def mask(
-  ids_BxS: tf.Tensor,
-  *,
-  step_state: int,
-  first_row: tf.Tensor,
-  vocab_size: int,
-  config: MaskingConfig,
-  special: SpecialIds,
-) -> dict[str, tf.Tensor]:
-  """`rembert.data.masking.mask_rows`, of tokens chosen one by one, in TensorFlow.
-
-  Args:
-    ids_BxS: int32, packed and padded.
-    step_state: `counter_rng.step_state` of seed, stream and step.
-    first_row: number of the first row in the step, int64.
-    vocab_size: random replacements are below it.
-    config: rate and shares.
-    special: ids that are never chosen.
-  """
-  rows, length, slots = tf.shape(ids_BxS)[0], ids_BxS.shape[1], config.slots(ids_BxS.shape[1])
-  states_B = _mix(_word(step_state) + _offsets(first_row + tf.range(tf.cast(rows, tf.int64))))
-
-  # --- how many: as in mask_rows ---------------------------------------------
-  is_token_BxS = ids_BxS != special.pad
-  is_candidate_BxS = is_token_BxS & (ids_BxS != special.cls) & (ids_BxS != special.sep)
-  count = lambda of_BxS: tf.reduce_sum(tf.cast(of_BxS, tf.int32), 1)
-  wanted_B = tf.cast(tf.round(tf.cast(count(is_token_BxS), tf.float64) * config.rate), tf.int32)
-  budget_B = tf.minimum(tf.clip_by_value(wanted_B, 1, slots), count(is_candidate_BxS))
-
-  # --- which: those with the smallest numbers, whose lowest bits are the column (distinct_bits) ---
-  columns_S = tf.range(length, dtype=tf.int64)
-  column_bits = (1 << length.bit_length()) - 1
-  numbers_BxS = _mix(states_B[:, None] + _offsets(columns_S + counter_rng.CHOICE))
-  numbers_BxS = tf.bitwise.bitwise_and(numbers_BxS, _word(~column_bits))
-  numbers_BxS = tf.bitwise.bitwise_or(numbers_BxS, tf.cast(columns_S, tf.uint64))
-  # top_k takes the largest of signed integers. Flipping the highest bit keeps the order of unsigned ones, and flipping
-  # all of them turns it round: so all bits but the highest are flipped.
-  keys_BxS = tf.bitcast(tf.bitwise.bitwise_xor(numbers_BxS, _word(2**63 - 1)), tf.int64)
-  chosen_BxK, _ = tf.math.top_k(tf.where(is_candidate_BxS, keys_BxS, tf.int64.min), slots)
-  chosen_BxK = tf.cast(tf.bitwise.bitwise_and(tf.bitwise.invert(chosen_BxK), column_bits), tf.int32)
-  positions_BxK = tf.sort(tf.where(tf.range(slots) < budget_B[:, None], chosen_BxK, length), axis=1)
-  is_used_BxK = positions_BxK < length
-  positions_BxK = tf.where(is_used_BxK, positions_BxK, 0)
-  targets_BxK = tf.where(is_used_BxK, tf.gather(ids_BxS, positions_BxK, batch_dims=1), 0)
-
-  # --- what the model sees instead ---------------------------------------------
-  def uniform(purpose: int) -> tf.Tensor:
-    bits = _mix(states_B[:, None] + _offsets(tf.cast(positions_BxK, tf.int64) + purpose))
-    return tf.cast(tf.bitwise.right_shift(bits, _word(11)), tf.float64) * 2.0**-53
-
-  kind_BxK, first = uniform(counter_rng.KIND), special.first_piece
-  random_BxK = first + tf.cast(uniform(counter_rng.REPLACEMENT) * (vocab_size - first), tf.int32)
-  is_replaced_BxK = kind_BxK < config.mask_share + config.random_share
-  shown_BxK = tf.where(kind_BxK < config.mask_share, special.mask, tf.where(is_replaced_BxK, random_BxK, targets_BxK))
-  # Slots without a prediction write into a column of their own.
-  indices_BxK = tf.where(is_used_BxK, positions_BxK, length)
-  rows_BxK = tf.broadcast_to(tf.range(rows)[:, None], tf.shape(indices_BxK))
-  with_one_more = tf.pad(ids_BxS, [[0, 0], [0, 1]])
-  shown_BxS = tf.tensor_scatter_nd_update(with_one_more, tf.stack([rows_BxK, indices_BxK], 2), shown_BxK)[:, :length]
-  return {
-    'input_ids': shown_BxS,
-    'masked_positions': positions_BxK,
-    'targets': targets_BxK,
-    'weights': tf.cast(is_used_BxK, tf.float32),
-  }
-
-
-def _word(number: int) -> tf.Tensor:
-  """An integer modulo 2**64."""
-  return tf.constant(np.uint64(number % 2**64))
-
-
-def _offsets(numbers: tf.Tensor) -> tf.Tensor:
-  """`counter_rng.offsets`."""
-  return (tf.cast(numbers, tf.uint64) + _word(1)) * _word(counter_rng.GAMMA)
-
-
-def _mix(words: tf.Tensor) -> tf.Tensor:
-  """The finalizer of `counter_rng`, of uint64."""
-  for shift, factor in counter_rng.MIX:
-    words = tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, _word(shift))) * _word(factor)
-  return tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, _word(counter_rng.LAST_SHIFT)))

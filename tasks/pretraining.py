@@ -17,9 +17,9 @@ import numpy as np
 import seqio
 from etils import epath
 
-from rembert.data.batches import SourcePlace
-from rembert.data.masking import SpecialIds
+from rembert.data.stream_source import SourcePlace
 from rembert.errors import UsageError, first_line, joined
+from rembert.tokenizer import SpecialIds
 
 TARGETS = 'targets'
 # Number of the source's example, which the reader gives to examples and looks for in what the preprocessors return.
@@ -153,7 +153,7 @@ class _Pipeline:
 
 
 class TaskDocuments:
-  """Documents of SeqIO tasks, in the order of their sources: a `rembert.data.batches.OpenDocuments`.
+  """Documents of SeqIO tasks, in the order of their sources: a `rembert.data.stream_source.OpenDocuments`.
 
   Documents go through the task's own source and preprocessors. Where the preprocessors treat each example alone (map,
   filter, flat_map, unbatch), reading is resumed by skipping examples of the source; their number goes along as a

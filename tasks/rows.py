@@ -21,7 +21,6 @@ or the labels, for a prediction the most likely ones: an int, int [S'] or int [2
 from tasks.tensorflow_import import tensorflow as tf
 
 # isort: split
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 import seqio
 
-from rembert.data.finetune_batches import drawn
+from rembert.data.finetune_batches import Row, drawn
 from rembert.errors import UsageError, first_line
 from tasks.registration import find
 
@@ -45,23 +44,6 @@ class LabelVocabulary(seqio.PassThroughVocabulary):
   def __init__(self, names: Sequence[str]):
     super().__init__(len(names))
     self.names = tuple(names)
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """One sequence for a model, not yet padded: S ids.
-
-  Attributes:
-    input_ids: int32 [S].
-    token_type_ids: int32 [S].
-    labels: int32, of classification [], of tagging [S], of questions [2].
-    example: all features of the row; empty if they were not asked for.
-  """
-
-  input_ids: np.ndarray
-  token_type_ids: np.ndarray
-  labels: np.ndarray
-  example: Mapping[str, Any]
 
 
 def label_names(task: seqio.Task) -> tuple[str, ...]:

@@ -9,9 +9,8 @@ import os
 import seqio
 import tensorflow_text as tf_text
 
-from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
-from tasks.vocabulary import check_vocabulary, load_vocabulary
+from rembert.tokenizer import SpecialIds, check_vocabulary, load_vocabulary
 
 VARIABLE = 'REMBERT_VOCABULARY'
 

@@ -1,4 +1,4 @@
-"""SentencePiece vocabularies with the special ids of the released RemBERT: train one, check one.
+"""SentencePiece vocabularies with the special ids of the released RemBERT: train one, report what one makes of text.
 
 Layout: [PAD] 0, [UNK] 2, [CLS] 312, [SEP] 313, [MASK] 314 at any size, unused pieces between them, then 256 byte
 pieces (a character without a piece of its own becomes its UTF-8 bytes, never [UNK]), then what the unigram model
@@ -8,13 +8,16 @@ by character, what goes in comes out, and offsets can be trusted.
 
 import argparse
 import contextlib
+import dataclasses
 import io
+import itertools
+import json
 import math
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -24,10 +27,10 @@ from sentencepiece import sentencepiece_model_pb2
 
 from rembert.command_line import parse_flags, run_command
 from rembert.data.config import SAMPLE
-from rembert.data.masking import SpecialIds
 from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
-from rembert.files import check_output, is_remote, why_unreachable, write_whole
+from rembert.files import check_output, write_errors, write_whole
+from rembert.tokenizer import SPECIAL_PIECES, load_vocabulary
 from rembert.tracking.console import Console
 from rembert.validation import Count, NotNegative, Range, number
 from tasks.corpus.__main__ import add_sources, corpus_or_temporary
@@ -35,12 +38,10 @@ from tasks.corpus.__main__ import add_sources, corpus_or_temporary
 if TYPE_CHECKING:
   from tasks.corpus.format import Corpus
 
-SPECIAL_PIECES = {'[PAD]': 0, '[UNK]': 2, '[CLS]': 312, '[SEP]': 313, '[MASK]': 314}
 _BYTES = 256
 _SPACES = '\t\n\v\f\r\u0085\u00a0\u2028\u2029\u202f\u3000'
 SMALLEST_SIZE = SPECIAL_PIECES['[MASK]'] + 1 + _BYTES + 1
 _LONGEST_SENTENCE = 4000  # characters; SentencePiece would skip longer lines without a word
-_ALTERNATIVE = 'train one on your corpus: --gin.vocabulary.path=None, or python -m tasks.vocabulary --help'
 
 
 def train_vocabulary(
@@ -121,73 +122,6 @@ def _training_error(error: RuntimeError, size: int) -> UsageError:
   return UsageError(what, where='the corpus', fix='check that it holds text')
 
 
-def _read(path: epath.Path) -> bytes | Exception:
-  """The file, or why it cannot be read: no file, no network, no permission; each file system has its own exceptions."""
-  if reason := why_unreachable(str(path)):
-    return ConnectionError(reason)
-  if is_remote(path):  # through TensorFlow, whose file systems log every attempt
-    from tasks.tensorflow_import import without_chatter
-  with without_chatter() if is_remote(path) else contextlib.nullcontext():
-    try:
-      return path.read_bytes()
-    except Exception as error:
-      return error
-
-
-def load_vocabulary(path: epath.PathLike) -> sentencepiece.SentencePieceProcessor:
-  """Loads any SentencePiece model; UsageError if there is no such file, or it is none."""
-  path = epath.Path(path)
-  content = _read(path)
-  if isinstance(content, Exception):
-    reason = type(content).__name__ if not str(content) else str(content).splitlines()[0]
-    raise UsageError(
-      f'the vocabulary cannot be read: {reason}', where=f'vocabulary.path = {path}', fix=_ALTERNATIVE
-    ) from content
-  processor = sentencepiece.SentencePieceProcessor()
-  try:
-    processor.LoadFromSerializedProto(content)
-  except RuntimeError as error:
-    raise UsageError('not a SentencePiece model', where=str(path), fix=_ALTERNATIVE) from error
-  return processor
-
-
-def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
-  """Loads a vocabulary and returns its special ids.
-
-  Raises:
-    UsageError: no such file, not a SentencePiece model, special ids missing, or more pieces than `vocab_size`.
-  """
-  processor = load_vocabulary(path)
-  ids = {piece: processor.piece_to_id(piece) for piece in SPECIAL_PIECES}
-  if wrong := [
-    f'{piece} is {found}, not {SPECIAL_PIECES[piece]}' for piece, found in ids.items() if found != SPECIAL_PIECES[piece]
-  ]:
-    raise UsageError(
-      f'the vocabulary has other special ids than RemBERT: {", ".join(wrong)}', where=str(path), fix=_ALTERNATIVE
-    )
-  if processor.get_piece_size() > vocab_size:
-    raise UsageError(
-      f'the vocabulary has {processor.get_piece_size()} pieces, the model {vocab_size}',
-      where=f'RemBertConfig.vocab_size, {path}',
-      fix=f'--gin.RemBertConfig.vocab_size={processor.get_piece_size()}',
-    )
-  return SpecialIds()
-
-
-def begins_word(path: epath.PathLike, vocab_size: int) -> np.ndarray:
-  """Whether a piece begins a word, for whole-word masking; bool [`vocab_size`].
-
-  Ordinary pieces do with `▁`, SentencePiece's sign for the space before. Special and unused ones always do, and ids
-  that the vocabulary does not reach. Bytes never do: they are characters within a word, or follow a `▁` of their own.
-  """
-  proto = sentencepiece_model_pb2.ModelProto.FromString(epath.Path(path).read_bytes())
-  types = sentencepiece_model_pb2.ModelProto.SentencePiece.Type
-  in_words = (types.NORMAL, types.USER_DEFINED, types.BYTE)
-  begins_V = np.ones(vocab_size, bool)
-  begins_V[: len(proto.pieces)] = [p.piece.startswith('▁') or p.type not in in_words for p in proto.pieces]
-  return begins_V
-
-
 def text_budgets(characters: Mapping[str, int], rates: Mapping[str, float], total: int) -> dict[str, int]:
   """Characters to read of each language for a vocabulary, by sampling rate, at most what there is."""
   return {language: min(characters[language], math.ceil(rate * total)) for language, rate in rates.items()}
@@ -252,9 +186,7 @@ def main(argv: list[str] | None = None) -> int:
   """The command line: trains one, or reports on one where the first word is `report`."""
   argv = sys.argv[1:] if argv is None else argv
   if argv[:1] == ['report']:
-    from tasks import vocabulary_report
-
-    return vocabulary_report.main(argv[1:])
+    return report_main(argv[1:])
   parser = argparse.ArgumentParser(
     prog='python -m tasks.vocabulary',
     description='Train a SentencePiece vocabulary on a corpus. Of dumps, plain text or a TFDS dataset, one is made in '
@@ -283,14 +215,20 @@ def main(argv: list[str] | None = None) -> int:
   return run_command('tasks.vocabulary', lambda: _train(options))
 
 
-def _train(options: argparse.Namespace) -> None:
+def _corpus(
+  options: argparse.Namespace, held_out: float, console: Console
+) -> 'contextlib.AbstractContextManager[Corpus]':
   from tasks.corpus.documents import CorpusConfig
 
+  config = CorpusConfig(held_out=held_out, min_characters=1 if options.text else 100)
+  return corpus_or_temporary(options, config, console)
+
+
+def _train(options: argparse.Namespace) -> None:
   console = Console()
   refuse_too_few(options.size)
   check_output(options.output, '--output', overwrite=options.overwrite)  # now, not after minutes of training
-  config = CorpusConfig(held_out=0, min_characters=1 if options.text else 100)
-  with corpus_or_temporary(options, config, console) as corpus:
+  with _corpus(options, 0, console) as corpus:
     sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
     rates = sampling_rates(sentences, options.alpha)
     train_on_corpus(
@@ -303,6 +241,206 @@ def _train(options: argparse.Namespace) -> None:
       console=console,
     )
   console.say(f'{options.size:,} pieces from {len(rates)} language(s): {options.output}')
+
+
+# --- what a vocabulary makes of each language -------------------------------------------------------------------------
+#
+# A language whose words fall into many pieces fills its rows with little text; one whose characters fall back to bytes
+# is hardly read at all. Both are seen here, before anything is trained.
+
+# Scripts that put no blank between words: a word count would say nothing.
+_WITHOUT_SPACES = frozenset({'bo', 'dz', 'gan', 'ja', 'km', 'lo', 'my', 'shn', 'th', 'wuu', 'yue', 'zh'})
+
+_BLANK = '\N{LOWER ONE EIGHTH BLOCK}'  # what stands for a space inside pieces
+_DOCUMENTS_AT_ONCE = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class PieceStatistics:
+  """What a vocabulary makes of some text. Characters are counted without blanks, after the vocabulary's normalisation.
+
+  Attributes:
+    coverage: share of the characters that lie in pieces of the vocabulary's own, neither bytes nor [UNK].
+    pieces_per_word: pieces for each word, None where the script puts no blanks between words.
+    byte_fallback: share of the pieces that are single bytes.
+    unknown: share of the pieces that are [UNK].
+    used: share of the vocabulary's own pieces that occur.
+  """
+
+  documents: int
+  words: int
+  characters: int
+  pieces: int
+  coverage: float
+  pieces_per_word: float | None
+  pieces_per_character: float
+  byte_fallback: float
+  unknown: float
+  used: float
+
+
+class PieceCounter:
+  """Counts how often each piece of a vocabulary occurs; counters of several languages add up."""
+
+  def __init__(self, processor: sentencepiece.SentencePieceProcessor):
+    self._processor = processor
+    ids = range(processor.get_piece_size())
+    pieces = [processor.id_to_piece(piece) for piece in ids]
+    self._is_byte = np.array([processor.is_byte(piece) for piece in ids])
+    is_special = [
+      processor.is_control(piece) or processor.is_unknown(piece) or processor.is_unused(piece) for piece in ids
+    ]
+    self.is_own = ~self._is_byte & ~np.array(is_special)
+    # A character in bytes is counted at its first one: the others look like 10xxxxxx.
+    self._begins_character = np.array(
+      [is_byte and int(piece[3:-1], 16) & 0xC0 != 0x80 for is_byte, piece in zip(self._is_byte, pieces, strict=True)]
+    )
+    self._length = np.array([len(piece.replace(_BLANK, '')) for piece in pieces])
+    self.counts = np.zeros(len(pieces), np.int64)
+    self.documents = self.words = self.unknown_characters = 0
+
+  def add_texts(self, texts: Sequence[str]) -> None:
+    """Counts some documents."""
+    unknown = self._processor.unk_id()
+    for text, ids in zip(texts, self._processor.encode(list(texts)), strict=True):
+      self.documents += 1
+      self.words += len(text.split())
+      if unknown in ids:  # one [UNK] may stand for several characters: only its surface tells
+        surfaces = self._processor.encode(text, out_type=str)
+        shown = (surface for surface, piece in zip(surfaces, ids, strict=True) if piece == unknown)
+        self.unknown_characters += sum(len(surface.replace(_BLANK, '')) for surface in shown)
+      self.counts += np.bincount(np.asarray(ids, np.int64), minlength=len(self.counts))
+
+  def add(self, other: 'PieceCounter') -> None:
+    """Adds what another counter of the same vocabulary has counted."""
+    self.counts += other.counts
+    self.documents += other.documents
+    self.words += other.words
+    self.unknown_characters += other.unknown_characters
+
+  def statistics(self, *, has_spaces: bool = True) -> PieceStatistics:
+    """The counts as rates; all zero of an empty text."""
+    pieces = int(self.counts.sum())
+    own_characters = int((self.counts * self._length)[self.is_own].sum())
+    characters = own_characters + int(self.counts[self._begins_character].sum()) + self.unknown_characters
+    share = lambda part, whole: float(part / whole) if whole else 0.0
+    return PieceStatistics(
+      documents=self.documents,
+      words=self.words,
+      characters=characters,
+      pieces=pieces,
+      coverage=share(own_characters, characters),
+      pieces_per_word=share(pieces, self.words) if has_spaces else None,
+      pieces_per_character=share(pieces, characters),
+      byte_fallback=share(self.counts[self._is_byte].sum(), pieces),
+      unknown=share(self.counts[self._processor.unk_id()], pieces),
+      used=share((self.counts[self.is_own] > 0).sum(), self.is_own.sum()),
+    )
+
+
+def has_spaces(language: str) -> bool:
+  """Whether a language puts blanks between its words; by its code, whatever script or region comes after."""
+  return language.removeprefix('zh-min-').split('-')[0] not in _WITHOUT_SPACES or language.endswith('-Latn')
+
+
+def report(
+  processor: sentencepiece.SentencePieceProcessor, texts: Iterable[tuple[str, Iterable[str]]]
+) -> tuple[dict[str, PieceStatistics], PieceStatistics]:
+  """Statistics of each language's texts, and of all together; languages without text are left out."""
+  of_language, whole = {}, PieceCounter(processor)
+  for language, documents in texts:
+    counter, left = PieceCounter(processor), iter(documents)
+    while some := list(itertools.islice(left, _DOCUMENTS_AT_ONCE)):
+      counter.add_texts(some)
+    if counter.documents:
+      of_language[language] = counter.statistics(has_spaces=has_spaces(language))
+      whole.add(counter)
+  return of_language, whole.statistics(has_spaces=False)
+
+
+# Columns of the table: heading, field of `PieceStatistics`, format.
+_COLUMNS = (
+  ('texts', 'documents', ','),
+  ('characters', 'characters', ','),
+  ('covered', 'coverage', '.2%'),
+  ('/word', 'pieces_per_word', '.2f'),
+  ('/char', 'pieces_per_character', '.3f'),
+  ('bytes', 'byte_fallback', '.2%'),
+  ('unknown', 'unknown', '.2%'),
+  ('used', 'used', '.1%'),
+)
+
+
+def _show_statistics(console: Console, title: str, statistics: Mapping[str, PieceStatistics]) -> None:
+  text = lambda value, spec: '' if value is None else format(value, spec)
+  rows = [
+    (name, *(text(getattr(counts, field), spec) for _, field, spec in _COLUMNS)) for name, counts in statistics.items()
+  ]
+  console.table(title, ('', *(heading for heading, _, _ in _COLUMNS)), rows)
+
+
+def report_main(argv: Sequence[str]) -> int:
+  """The command line behind `report`."""
+  parser = argparse.ArgumentParser(
+    prog='python -m tasks.vocabulary report',
+    description='What a vocabulary makes of each language.',
+    epilog='columns: covered, characters in pieces of their own; /word and /char, pieces for each; bytes and unknown, '
+    'shares of the pieces; used, share of the vocabulary',
+  )
+  parser.add_argument('--vocabulary', required=True, help='a SentencePiece model')
+  add_sources(parser, default=SAMPLE)
+  parser.add_argument(
+    '--held_out',
+    type=number(NotNegative),
+    help='only documents that a run with this data.held_out never trains on (default: those to train on)',
+  )
+  parser.add_argument(
+    '--characters', type=number(Count), default=1_000_000, help='text of each language (default 1,000,000)'
+  )
+  parser.add_argument('--output', help='also write it all as JSON')
+  options, _ = parse_flags(parser, argv)
+  return run_command('tasks.vocabulary report', lambda: _report(options))
+
+
+def _report(options: argparse.Namespace) -> None:
+  if options.output:
+    check_output(options.output, '--output')
+  console = Console()
+  processor = load_vocabulary(options.vocabulary)
+  with _corpus(options, options.held_out or 0, console) as corpus:
+    share = corpus.recipe['held_out']
+    if options.held_out not in (None, share):
+      raise UsageError(
+        f'the corpus holds out a share of {share}, not {options.held_out}',
+        where=f'--held_out={options.held_out}, {corpus.folder}',
+        fix=f'--held_out={share}; or leave it out, for the documents to train on',
+      )
+    split = 'train' if options.held_out is None else 'validation'
+
+    def texts() -> Iterator[tuple[str, Iterable[str]]]:
+      with console.task('reading') as update:
+        for number, language in enumerate(corpus.languages):
+          update(number / len(corpus.languages), language)
+          yield language, corpus.sample(language, split, options.characters)
+
+    of_language, whole = report(processor, texts())
+  if not of_language:
+    raise UsageError('there is no text to report on', where=str(corpus.folder), fix='a larger --held_out, or none')
+  pieces, own = processor.get_piece_size(), int(PieceCounter(processor).is_own.sum())
+  _show_statistics(console, f'{options.vocabulary}: {pieces:,} pieces, {own:,} of text', of_language | {'all': whole})
+  if left_out := [language for language in corpus.languages if language not in of_language]:
+    console.say(f'no text: {", ".join(left_out)}')
+  if options.output:
+    content = {
+      'vocabulary': options.vocabulary,
+      'pieces': pieces,
+      'own_pieces': own,
+      'held_out': options.held_out,
+      'languages': {language: dataclasses.asdict(counts) for language, counts in of_language.items()},
+      'all': dataclasses.asdict(whole),
+    }
+    with write_errors('the report', options.output):
+      write_whole(options.output, json.dumps(content, indent=1))
 
 
 if __name__ == '__main__':

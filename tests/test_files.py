@@ -9,8 +9,8 @@ import socket
 import pytest
 
 from rembert import files
-from rembert.errors import RunError, UsageError
-from rembert.files import check_folder, check_output, is_remote, parsed_json, read_text, storage_fix, write_whole
+from rembert.errors import RunError, UsageError, storage_fix
+from rembert.files import check_folder, check_output, is_remote, parsed_json, read_text, write_whole
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.model.config import Execution
 from rembert.runtime.signals import Stopped, StopSignal
+from rembert.tokenizer import check_vocabulary, load_vocabulary
 from rembert.tracking.console import Console, Progress
 from rembert.train.sharding import MeshConfig
 from rembert.train.trainer import TrainConfig
 from tasks.corpus.build import corpus_or_text
-from tasks.vocabulary import check_vocabulary, load_vocabulary
 from tasks.xtreme.config import XtremeConfig
 
 

@@ -44,10 +44,10 @@ from rembert.analysis.config import ProbeConfig
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number, model_facts
 from rembert.analysis.files import SpanExample, SpanSet, Target, read_spans
 from rembert.analysis.span_states import EncodedSpans, FrozenStates, encode_spans, power_of_two
-from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 from rembert.inference.model import load
 from rembert.model.encoder import RemBertEncoder
+from rembert.tokenizer import SpecialIds
 from rembert.tracking.console import Progress
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.files import XtremeFolder

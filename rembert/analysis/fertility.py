@@ -9,7 +9,7 @@ own. The paper has no such table; its models share one vocabulary, so that this 
       script        of most letters, as Unicode names it (LATIN, CYRILLIC, CJK, …)
       pieces_per_word        null where the script has no blanks
       pieces_per_character
-      coverage, byte_fallback, unknown     shares, 0 to 1; see `tasks.vocabulary_report.PieceStatistics`
+      coverage, byte_fallback, unknown     shares, 0 to 1; see `tasks.vocabulary.PieceStatistics`
       score         0 to 100, or null
     scripts         by name: {"languages", "pieces_per_word", "pieces_per_character", "score"}, unweighted means over
                     its languages; null where none has one
@@ -31,8 +31,8 @@ from etils import epath
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number
 from rembert.analysis.correlation import correlation
 from rembert.errors import UsageError
-from tasks.vocabulary import load_vocabulary
-from tasks.vocabulary_report import PieceCounter, has_spaces
+from rembert.tokenizer import load_vocabulary
+from tasks.vocabulary import PieceCounter, has_spaces
 
 _LETTERS = 20_000  # of the text, to see which script it is
 # Unicode's names say in their first word what script a letter is of; these are written together in one language.

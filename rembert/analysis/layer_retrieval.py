@@ -26,10 +26,10 @@ from etils import epath
 
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number, model_facts
 from rembert.analysis.files import AlignedLines, read_aligned
-from rembert.data.sentence_batches import TextEncoder, cut
 from rembert.errors import UsageError
 from rembert.inference.embed import vectors_of_all_layers
 from rembert.inference.model import LoadedModel, load
+from rembert.tokenizer import TextEncoder, cut
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.retrieval import Tatoeba, chosen_languages
 

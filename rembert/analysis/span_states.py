@@ -13,8 +13,8 @@ import numpy as np
 from flax import nnx
 
 from rembert.analysis.files import SpanExample
-from rembert.data.masking import SpecialIds
 from rembert.model.encoder import RemBertEncoder
+from rembert.tokenizer import SpecialIds
 
 _ROUND_TO = 16  # positions are rounded up to this, so that few shapes are compiled
 

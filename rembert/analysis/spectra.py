@@ -43,10 +43,10 @@ from rembert.analysis.context import (
 )
 from rembert.analysis.files import read_counts
 from rembert.checkpoint.load import Source
-from rembert.data.masking import SpecialIds
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
-from tasks.vocabulary_report import PieceCounter
+from rembert.tokenizer import SpecialIds
+from tasks.vocabulary import PieceCounter
 
 _BLOCK_BYTES = 1 << 27
 _QUANTILES = (5, 25, 50, 75, 95)

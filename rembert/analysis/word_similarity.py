@@ -24,7 +24,7 @@ from etils import epath
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts, read_embeddings
 from rembert.analysis.correlation import NO_CORRELATION, Correlation, bootstrap_spearman, interval, resampled, spearman
 from rembert.analysis.files import WordPair, read_word_pairs
-from rembert.data.masking import SpecialIds
+from rembert.tokenizer import SpecialIds
 
 _SHOWN_WORDS = 20
 

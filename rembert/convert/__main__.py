@@ -96,8 +96,8 @@ def from_foreign(options: argparse.Namespace) -> None:
   from rembert.checkpoint.load import find_checkpoint
   from rembert.convert import importing
   from rembert.files import check_folder
+  from rembert.tokenizer import check_vocabulary
   from rembert.tracking.console import Console
-  from tasks.vocabulary import check_vocabulary
 
   console = Console()
   destination = epath.Path(options.destination)

@@ -5,32 +5,33 @@ A batch is a dict of int32 arrays. `input_ids`, `token_type_ids` and `segment_id
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from rembert.data.masking import Batch
 from rembert.data.mixture import EPOCH_STREAM, interleaved, random_stream, row_proportions
 from rembert.errors import UsageError
 
-Batch = dict[str, np.ndarray]
 _ROUND_TO = 32  # lengths of rows that are judged are rounded up to this, so that few shapes are compiled
 
 
-class Row(Protocol):
-  """See `tasks.rows.Row`."""
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One sequence for a model, not yet padded: S ids.
 
-  @property
-  def input_ids(self) -> np.ndarray:
-    """int32 [S]."""
+  Attributes:
+    input_ids: int32 [S].
+    token_type_ids: int32 [S].
+    labels: int32, of classification [], of tagging [S], of questions [2].
+    example: all features of the row; empty if they were not asked for.
+  """
 
-  @property
-  def token_type_ids(self) -> np.ndarray:
-    """int32 [S]."""
-
-  @property
-  def labels(self) -> np.ndarray:
-    """int32, by the head."""
+  input_ids: np.ndarray
+  token_type_ids: np.ndarray
+  labels: np.ndarray
+  example: Mapping[str, Any]
 
 
 def drawn(examples: Sequence[Any], most: int | None) -> Sequence[Any]:

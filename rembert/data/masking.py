@@ -1,17 +1,21 @@
 """BERT's masking, drawn anew at every step: which tokens to predict, and what the model sees in their place.
 
 Predicted are pieces, whole words, or spans of several. Rows are ragged in words and spans, so these stand in one line,
-row by row: C candidates, W words, U units to choose.
+row by row: C candidates, W words, U units to choose. Masked rows with their segments and languages are a batch.
 """
 
+import abc
 import dataclasses
 import math
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import numpy as np
 
 from rembert.data import counter_rng
+from rembert.data.packing import segments_and_positions
 from rembert.errors import UsageError
+from rembert.tokenizer import SpecialIds
 from rembert.validation import Count, Fraction, Range, check_fields
 
 # A run without a space that is longer is no word, but Chinese, Japanese or Thai, an address, or characters spelt in
@@ -64,22 +68,6 @@ class MaskingConfig:
   def slots(self, sequence_length: int) -> int:
     """K, the fixed number of predictions per row: enough for a full row."""
     return max(1, math.ceil(sequence_length * self.rate))
-
-
-@dataclasses.dataclass(frozen=True)
-class SpecialIds:
-  """Ids that mean something to the model, and where ordinary pieces begin; by default the released vocabulary's."""
-
-  pad: int = 0
-  unknown: int = 2
-  cls: int = 312
-  sep: int = 313
-  mask: int = 314
-
-  @property
-  def first_piece(self) -> int:
-    """Every id below is special or unused; random replacements are drawn from here on."""
-    return self.mask + 1
 
 
 def mask_rows(
@@ -311,3 +299,82 @@ def _taken(length_BxM: np.ndarray, budget_B: np.ndarray) -> np.ndarray:
     is_open_R = length_RxM.any(axis=1)
     open_R, length_RxM, left_R = open_R[is_open_R], length_RxM[is_open_R], left_R[is_open_R]
   return taken_BxM
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+Batch = dict[str, np.ndarray]
+
+
+def batch_shapes(rows: int, sequence_length: int, slots: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+  """Shape and type of every array of a batch: S = `sequence_length` positions, K = `slots` predictions a row."""
+  positions, predictions = (rows, sequence_length), (rows, slots)
+  shapes = dict.fromkeys(('input_ids', 'segment_ids', 'position_ids'), (positions, np.dtype(np.int32)))
+  shapes |= dict.fromkeys(('masked_positions', 'targets'), (predictions, np.dtype(np.int32)))
+  return shapes | {'weights': (predictions, np.dtype(np.float32)), 'language': ((rows,), np.dtype(np.int32))}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchSource(abc.ABC):
+  """Where training gets its batches: from text as it streams by, or from a store that is read by index.
+
+  Attributes:
+    rates: sampling rate of each language; its order numbers the languages.
+    batch_size: rows of the global batch.
+    vocab_size: upper bound of random replacements.
+    seed: of everything random here.
+    masking: shares and spans.
+    begins_word_V: whether a piece begins a word, bool; needed where `masking` asks for whole words.
+    evaluation_rows: held-out rows per language.
+    process: index of this process, and how many there are.
+  """
+
+  rates: Mapping[str, float]
+  batch_size: int
+  vocab_size: int
+  seed: int
+  masking: MaskingConfig = MaskingConfig()
+  begins_word_V: np.ndarray | None = None
+  evaluation_rows: int = 32
+  process: tuple[int, int] = (0, 1)
+
+  @property
+  def languages(self) -> tuple[str, ...]:
+    """Codes in the order that `language` in a batch counts."""
+    return tuple(self.rates)
+
+  @property
+  @abc.abstractmethod
+  def special(self) -> SpecialIds:
+    """Ids of special pieces."""
+
+  @abc.abstractmethod
+  def batches(self, step: int = 0, state: dict | None = None) -> Iterator[tuple[Batch, dict]]:
+    """This process's rows of the batches of steps `step`, `step` + 1, …, each with the state to resume after it."""
+
+  @abc.abstractmethod
+  def evaluation_batches(self) -> Iterator[Batch]:
+    """This process's rows of a fixed set of held-out batches; the last is padded with rows of weight 0."""
+
+  @property
+  def own_rows(self) -> slice:
+    """This process's rows of a global batch."""
+    index, count = self.process
+    share = self.batch_size // count
+    return slice(index * share, (index + 1) * share)
+
+  def masked(self, ids_NxS: np.ndarray, languages: np.ndarray, *, stream: int, step: int) -> Batch:
+    """This process's packed rows of a step, int32 [N, S], with their languages [N], as a batch."""
+    masked = mask_rows(
+      ids_NxS,
+      seed=self.seed,
+      stream=stream,
+      step=step,
+      first_row=self.own_rows.start,
+      special=self.special,
+      vocab_size=self.vocab_size,
+      config=self.masking,
+      begins_word_V=self.begins_word_V,
+    )
+    segments, positions = segments_and_positions(ids_NxS, self.special)
+    return {**masked, 'segment_ids': segments, 'position_ids': positions, 'language': languages}

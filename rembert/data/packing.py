@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from rembert.data.masking import SpecialIds
 from rembert.data.mixture import LENGTH_STREAM, random_stream
+from rembert.tokenizer import SpecialIds
 from rembert.validation import Fraction, check_fields
 
 # A gap at the end of a row that is too short to hold this many tokens stays padding: scraps teach little.

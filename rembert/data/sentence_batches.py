@@ -7,51 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import sentencepiece
-from etils import epath
 
-from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 
-MASK = '[MASK]'
 SHORTEST_ROW = 64  # a power of two
 BATCH_SIZE = 16  # rows of that length at a time, unless somebody asks for more
 _POSITIONS_A_SENTENCE = 4  # a row has no more sentences than it has room for with so many positions each
-
-
-class TextEncoder:
-  """Text to ids with a SentencePiece vocabulary of RemBERT, as `[CLS] text [SEP]`.
-
-  `[MASK]` in a text becomes the mask, with the space before it; the parts around it are words of their own. Hugging
-  Face's tokenizer does the same.
-  """
-
-  def __init__(self, vocabulary: epath.PathLike):
-    self._processor = sentencepiece.SentencePieceProcessor()
-    self._processor.LoadFromSerializedProto(epath.Path(vocabulary).read_bytes())
-    self.special = SpecialIds()
-
-  def encode(self, text: str) -> list[int]:
-    """Ids of one text with [CLS] and [SEP]."""
-    parts = text.split(MASK)
-    ids = [self.special.cls]
-    for index, part in enumerate(parts):
-      is_before_mask = index < len(parts) - 1
-      ids += self._processor.encode(part.rstrip() if is_before_mask else part)
-      ids += [self.special.mask] if is_before_mask else []
-    return [*ids, self.special.sep]
-
-  def piece(self, index: int) -> str:
-    """The piece, as written in the vocabulary."""
-    return self._processor.id_to_piece(int(index)) if index < self._processor.get_piece_size() else f'[{index}]'
-
-  def __len__(self) -> int:
-    return self._processor.get_piece_size()
-
-
-def cut(ids: Sequence[int], longest: int) -> list[int]:
-  """At most `longest` ids; [SEP] stays the last."""
-  return list(ids) if len(ids) <= longest else [*ids[: longest - 1], ids[-1]]
 
 
 class SentenceBatch(NamedTuple):
@@ -90,19 +51,10 @@ def packed_sentences(
     batch_size: rows of 64 positions in a batch; of longer rows fewer.
 
   Raises:
-    UsageError: a sentence is too long, empty, or no sequence.
+    UsageError: a sentence is too long.
   """
-  try:
-    lengths = [len(ids) for ids in sentences]
-  except TypeError:
-    raise UsageError('sentences must be sequences of ids', where='sentences', fix='[[312, 5, 313]]') from None
-  if lengths and not 0 < min(lengths) <= max(lengths) <= longest:
-    number = next(number for number, length in enumerate(lengths) if not 0 < length <= longest)
-    raise UsageError(
-      f'sentence {number} has {lengths[number]} ids, and the model takes 1 to {longest}',
-      where='sentences',
-      fix='leave out what is empty, and cut what is longer',
-    )
+  if any(len(ids) > longest for ids in sentences):
+    raise UsageError('a row is longer than the model has positions', where='packed_sentences', fix='cut it')
   rows_a_batch = lambda row_length: max(1, batch_size * min(SHORTEST_ROW, longest) // row_length)
   for row_length, rows in _rows(sentences, longest, rows_a_batch).items():
     for start in range(0, len(rows), rows_a_batch(row_length)):

@@ -9,15 +9,15 @@ import functools
 import itertools
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import grain
 import numpy as np
 
-from rembert.data.batches import Batch, masked_batch
-from rembert.data.masking import MaskingConfig
+from rembert.data.masking import Batch, BatchSource
 from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, interleaved, row_proportions
 from rembert.data.token_store import TokenStore
+from rembert.tokenizer import SpecialIds
 
 _ROUNDS = 4  # of the block cipher that permutes row numbers; Grain's own default
 # Up to here a permutation is kept as a table: the cipher is slow where there are far fewer rows than it has blocks.
@@ -39,41 +39,27 @@ def _by_language(languages: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     yield int(of_language[begin]), order[begin:end]
 
 
-@dataclasses.dataclass(frozen=True)
-class StoredBatches:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoredBatches(BatchSource):
   """A `BatchSource` on a token store.
 
   Languages are interleaved in exact proportion: of the first n rows, every language has its share to less than the
-  number of languages. Each epoch of a language shows every row once, in an order of its own.
-
-  `read_threads` prepare batches ahead; other attributes are those of `rembert.data.batches.StreamedBatches`.
+  number of languages. Each epoch of a language shows every row once, in an order of its own. `read_threads` prepare
+  batches ahead.
   """
 
   store: TokenStore
-  rates: Mapping[str, float]
-  batch_size: int
-  vocab_size: int
-  seed: int
-  masking: MaskingConfig = MaskingConfig()
-  begins_word_V: np.ndarray | None = None
-  evaluation_rows: int = 32
-  process: tuple[int, int] = (0, 1)
   read_threads: int = 1
 
   @property
-  def languages(self) -> tuple[str, ...]:
-    """Codes in the order that `language` in a batch counts."""
-    return tuple(self.rates)
-
-  @property
-  def special(self):
-    """Ids of special pieces."""
+  def special(self) -> SpecialIds:
+    """See `BatchSource`."""
     return self.store.special
 
   def rows_of(self, step: int, steps: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Language, int32, and number in that language's split, int64, of this process's rows of a step, or of several."""
     first_rows = np.arange(step, step + steps)[:, None] * self.batch_size
-    numbers = (first_rows + np.arange(self._mine.start, self._mine.stop)).ravel()
+    numbers = (first_rows + np.arange(self.own_rows.start, self.own_rows.stop)).ravel()
     languages, ordinals = interleaved(numbers, row_proportions(tuple(self.rates.values())))
     indices = np.empty(len(languages), np.int64)
     for language, chosen in _by_language(languages):
@@ -90,7 +76,7 @@ class StoredBatches:
     ids = self._read('train', languages, indices)
     of_steps = zip(np.split(ids, steps), np.split(languages, steps), strict=True)
     return [
-      self._masked(*of_step, stream=MASK_STREAM, step=number) for number, of_step in enumerate(of_steps, start=step)
+      self.masked(*of_step, stream=MASK_STREAM, step=number) for number, of_step in enumerate(of_steps, start=step)
     ]
 
   def batches(self, step: int = 0, state: dict | None = None) -> Iterator[tuple[Batch, dict]]:
@@ -98,7 +84,7 @@ class StoredBatches:
     del state
     # Grain's threads prepare some ahead and hand them over in order; small batches several at a time, since the
     # handing over of one takes as long as reading ten rows.
-    several = max(1, _HANDED_OVER // (self._mine.stop - self._mine.start))
+    several = max(1, _HANDED_OVER // (self.own_rows.stop - self.own_rows.start))
     prepared = grain.MapDataset.range(step, sys.maxsize - several, several).map(lambda at: self._several(at, several))
     options = grain.ReadOptions(num_threads=self.read_threads, prefetch_buffer_size=max(2, 2 * self.read_threads))
     for batches in prepared.to_iter_dataset(options):
@@ -116,16 +102,10 @@ class StoredBatches:
       some = rows[start : start + self.batch_size]
       # Padding rows: number −1 of the first language stands for no row.
       some += [(0, -1)] * (self.batch_size - len(some))
-      languages, indices = (np.array(column) for column in zip(*some[self._mine], strict=True))
+      languages, indices = (np.array(column) for column in zip(*some[self.own_rows], strict=True))
       languages = languages.astype(np.int32)
       ids = self._read('validation', languages, indices)
-      yield self._masked(ids, languages, stream=EVALUATION_STREAM, step=step)
-
-  @property
-  def _mine(self) -> slice:
-    index, count = self.process
-    share = self.batch_size // count
-    return slice(index * share, (index + 1) * share)
+      yield self.masked(ids, languages, stream=EVALUATION_STREAM, step=step)
 
   def _shuffled(self, language: int, ordinals: np.ndarray) -> np.ndarray:
     """The rows shown as numbers `ordinals`, ascending, of a language: each epoch is a permutation of its own."""
@@ -152,17 +132,3 @@ class StoredBatches:
       if language >= 0:
         ids[chosen] = self.store.read(self.languages[language], split, indices[chosen])
     return ids
-
-  def _masked(self, ids: np.ndarray, languages: np.ndarray, *, stream: int, step: int) -> Batch:
-    return masked_batch(
-      ids,
-      languages,
-      seed=self.seed,
-      stream=stream,
-      step=step,
-      first_row=self._mine.start,
-      special=self.special,
-      vocab_size=self.vocab_size,
-      masking=self.masking,
-      begins_word_V=self.begins_word_V,
-    )

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from etils import epath
 
-from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError, first_line
 from rembert.files import inside
+from rembert.tokenizer import SpecialIds
 
 FORMAT = 1
 MANIFEST = 'manifest.json'

@@ -18,7 +18,7 @@ _MOST_TASKS, _MOST_DUMPS = 3, 400
 
 def check_vocabulary(environment: Environment) -> Findings:
   """A SentencePiece model with RemBERT's special ids."""
-  from tasks.vocabulary import SPECIAL_PIECES, check_vocabulary, load_vocabulary
+  from rembert.tokenizer import SPECIAL_PIECES, check_vocabulary, load_vocabulary
 
   folders = [folder for folder in (environment.workdir, environment.store) if folder]
   own = [pathlib.Path(folder) / 'vocabulary' / 'sentencepiece.model' for folder in folders]

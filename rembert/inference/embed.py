@@ -10,10 +10,12 @@ import jax
 import numpy as np
 from flax import nnx
 
-from rembert.data.sentence_batches import BATCH_SIZE, SentenceBatch, TextEncoder, cut, most_sentences, packed_sentences
+from rembert.data.sentence_batches import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
+from rembert.errors import UsageError
 from rembert.inference.model import LoadedModel
 from rembert.kernels import platform
 from rembert.model.heads import chosen_layer, means_of_segments
+from rembert.tokenizer import TextEncoder, cut
 
 # Batches. One leaves cores idle between its products, and the device while results are fetched; so do two, a little.
 _AT_A_TIME = 3
@@ -42,7 +44,7 @@ def sentence_vectors(
     on_progress: told the share that is done, and a note.
 
   Raises:
-    UsageError: no such layer, ids outside the vocabulary, a sentence that is too long.
+    UsageError: no such layer, ids outside the vocabulary, a sentence that is empty or too long.
   """
   vectors_NxH = np.zeros((len(sentences), model.config.hidden_size), np.float32)
   return _fill(vectors_NxH, model, sentences, chosen_layer(model.config, layer), batch_size, on_progress)
@@ -91,6 +93,7 @@ def _fill(
   on_progress: Progress,
 ) -> np.ndarray:
   """Computes `vectors`, [N, H] or, without a layer, [L + 1, N, H], in place; returns them."""
+  _check_lengths(sentences, model.config.max_position_embeddings)
   graphdef, parameters = nnx.split(model.encoder)
   parameters = _with_kernels_in(model.encoder.execution.dtype, parameters)
   pad, longest = model.config.pad_token_id, model.config.max_position_embeddings
@@ -106,6 +109,20 @@ def _fill(
       done += len(row)
     on_progress(done / len(sentences), f'{done:,} of {len(sentences):,} sentences')
   return vectors
+
+
+def _check_lengths(sentences: Sequence[Sequence[int]], longest: int) -> None:
+  try:
+    lengths = [len(ids) for ids in sentences]
+  except TypeError:
+    raise UsageError('sentences must be sequences of ids', where='sentences', fix='[[312, 5, 313]]') from None
+  if lengths and not 0 < min(lengths) <= max(lengths) <= longest:
+    number = next(number for number, length in enumerate(lengths) if not 0 < length <= longest)
+    raise UsageError(
+      f'sentence {number} has {lengths[number]} ids, and the model takes 1 to {longest}',
+      where='sentences',
+      fix='leave out what is empty, and cut what is longer',
+    )
 
 
 def _with_kernels_in(dtype: str, parameters: nnx.State) -> dict:

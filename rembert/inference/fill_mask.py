@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rembert.data.sentence_batches import MASK, TextEncoder
 from rembert.errors import UsageError
+from rembert.tokenizer import MASK, TextEncoder
 
 if TYPE_CHECKING:
   from rembert.inference.model import LoadedModel

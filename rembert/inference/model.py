@@ -109,10 +109,12 @@ class LoadedModel:
         raise _bad_input(
           f'{name} of shape {list(array.shape)} beside input_ids of {list(shape)}', name, f'the same shape: {axes}'
         )
-      if array.dtype.kind not in 'iub':
+      if array.dtype.kind not in 'iub' and not (name == 'attention_mask' and array.dtype.kind == 'f'):
         raise _bad_input(f'{name} of {array.dtype}', name, 'whole numbers: .astype(numpy.int32)')
-      if (limit := limits.get(name)) and not 0 <= array.min() <= array.max() < limit:
-        raise _bad_input(f'{name} from {array.min()} to {array.max()}', name, f'numbers from 0 to {limit - 1}')
+      if name in limits and not np.isin(array, range(limits[name])).all():
+        raise _bad_input(
+          f'{name} from {array.min()} to {array.max()}', name, f'whole numbers from 0 to {limits[name] - 1}'
+        )
       if name == 'input_ids':
         self.check_ids(array)
       arrays.append(array.astype(np.int32))

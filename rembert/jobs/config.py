@@ -13,9 +13,8 @@ import numpy as np
 
 from rembert.aot import flops
 from rembert.checkpoint.load import config_meta
-from rembert.data.batches import batch_shapes
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
-from rembert.data.masking import MaskingConfig
+from rembert.data.masking import MaskingConfig, batch_shapes
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.kernels import check_backend

@@ -19,7 +19,6 @@ from rembert import configuration
 from rembert.checkpoint.initialize import InitialParameters, open_initial
 from rembert.checkpoint.load import Source, open_source
 from rembert.data.finetune_batches import Row, judged_batches
-from rembert.data.masking import SpecialIds
 from rembert.errors import UsageError
 from rembert.files import write_whole
 from rembert.inference.model import load
@@ -40,6 +39,7 @@ from rembert.jobs.summary import show_hosts, show_model
 from rembert.jobs.training_run import JobRun, build_config, model_config, start
 from rembert.model.heads import build_model
 from rembert.runtime.signals import StopSignal
+from rembert.tokenizer import SpecialIds
 from rembert.tracking.console import Console, Progress
 from rembert.train import sharding, state
 from rembert.train.state import Trainable

@@ -18,10 +18,10 @@ from rembert.checkpoint.initialize import open_initial
 from rembert.checkpoint.load import config_gin
 from rembert.checkpoint.manager import Checkpoints
 from rembert.data.finetune_batches import Row, TrainingRows
-from rembert.data.masking import SpecialIds
 from rembert.data.prefetch import prefetch
 from rembert.errors import UsageError
 from rembert.files import write_whole
+from rembert.jobs import workdir as workdirs
 from rembert.jobs.config import FinetuneConfig
 from rembert.jobs.evaluate import Evaluator, Results, evaluate_tasks, format_scores, mean_loss
 from rembert.jobs.finetune_tasks import (
@@ -45,6 +45,7 @@ from rembert.jobs.training_run import (
 )
 from rembert.model.heads import build_model
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
+from rembert.tokenizer import SpecialIds
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import Goodput
 from rembert.train import sharding, state
@@ -255,7 +256,7 @@ def _vocabulary(
   content = epath.Path(path).read_bytes()
   check_vocabulary_of_tasks(tasks, path)
   if is_writer:
-    from tasks.vocabulary import check_vocabulary
+    from rembert.tokenizer import check_vocabulary
 
     check_vocabulary(path, config.model.vocab_size)
     # `best` is to be loaded and exported as any workdir.

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rembert.command_line import run_command
-from rembert.data.sentence_batches import BATCH_SIZE, MASK, TextEncoder
+from rembert.data.sentence_batches import BATCH_SIZE
 from rembert.errors import UsageError
 from rembert.files import check_output, read_text, write_whole
 from rembert.inference.fill_mask import fill_masks
 from rembert.model.config import DTYPES, Execution
+from rembert.tokenizer import MASK, TextEncoder
 from rembert.tracking.console import Console
 from rembert.validation import Count, CountOrZero, number
 
@@ -47,7 +48,7 @@ def text_encoder(
 
   Fewer tokens than the model has embeddings are said: that may be how it was made, or another vocabulary.
   """
-  from tasks.vocabulary import check_vocabulary, load_vocabulary
+  from rembert.tokenizer import check_vocabulary, load_vocabulary
 
   file = vocabulary or model.vocabulary
   if file is None:

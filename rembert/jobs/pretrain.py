@@ -15,6 +15,7 @@ from rembert.data.config import DataConfig
 from rembert.data.prefetch import prefetch
 from rembert.errors import UsageError
 from rembert.jobs import summary
+from rembert.jobs import workdir as workdirs
 from rembert.jobs.config import PretrainConfig
 from rembert.jobs.pretrain_data import open_data
 from rembert.jobs.training_run import (

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 import jax
 from etils import epath
 
-from rembert.data.batches import OpenedData, StreamedBatches
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
-from rembert.data.masking import SpecialIds
+from rembert.data.masking import BatchSource
 from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
 from rembert.data.store_source import StoredBatches
+from rembert.data.stream_source import StreamedBatches
 from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
 from rembert.errors import UsageError, joined
 from rembert.files import write_whole
+from rembert.tokenizer import SpecialIds, begins_word, check_vocabulary
 from rembert.tracking.console import Console
 from tasks.corpus.format import LanguageStatistics
-from tasks.vocabulary import begins_word, check_vocabulary, train_on_corpus
+from tasks.vocabulary import train_on_corpus
 from tasks.wikipedia.languages import chosen_languages, missing_in_words
 
 if TYPE_CHECKING:
@@ -30,6 +31,21 @@ if TYPE_CHECKING:
 
 # The file of the workdir that every run has.
 _VOCABULARY = 'vocabulary/sentencepiece.model'
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenedData:
+  """Text made ready for training.
+
+  Attributes:
+    batches: the source of batches.
+    vocabulary: file of the SentencePiece model, in the workdir.
+    identity: what resuming depends on (sampling rates, vocabulary); JSON, by name.
+  """
+
+  batches: BatchSource
+  vocabulary: epath.Path
+  identity: dict
 
 
 def open_data(request: DataRequest, *, workdir: epath.Path, console: Console) -> OpenedData:

@@ -19,12 +19,13 @@ from etils import epath
 from flax import nnx
 
 from rembert.checkpoint.integrity import json_checksum, tree_checksums
-from rembert.data.sentence_batches import BATCH_SIZE, TextEncoder
+from rembert.data.sentence_batches import BATCH_SIZE
 from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.inference.embed import embed_lines
 from rembert.inference.model import LoadedModel
 from rembert.runtime.signals import Stopped, StopSignal
+from rembert.tokenizer import TextEncoder
 from rembert.tracking.console import Console
 from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.files import XtremeFolder

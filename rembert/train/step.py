@@ -45,7 +45,7 @@ def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -
 
 
 def masked_lm_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> LossSums:
-  """Runs the model on a batch of packed, masked rows (`rembert.data.batches`); sums over it, whose loss has gradients.
+  """Runs the model on a batch of packed, masked rows (`rembert.data.masking`); sums over it, whose loss has gradients.
 
   Logits are made as `Execution.loss_chunk` says.
   """

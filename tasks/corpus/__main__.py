@@ -13,9 +13,8 @@ from rembert.validation import Count, FractionBelowOne, NotNegative, Positive, n
 if TYPE_CHECKING:
   from rembert.tracking.console import Console
   from tasks.corpus.build import BeamRunner
-  from tasks.corpus.documents import CorpusConfig
+  from tasks.corpus.documents import CorpusConfig, Part
   from tasks.corpus.format import Corpus
-  from tasks.corpus.sources import Part
 
 DESCRIPTION = """\
 Make a corpus: text is cleaned and deduplicated once by Apache Beam, and kept as a prepared dataset of TensorFlow
@@ -118,7 +117,7 @@ def config_of(options: argparse.Namespace) -> 'CorpusConfig':
 
 def parts_of(options: argparse.Namespace, console: 'Console') -> 'list[Part]':
   """The parts of the source that the options name."""
-  from tasks.corpus.sources import find_parts
+  from tasks.corpus.documents import find_parts
 
   return find_parts(*_source(options), languages_of(options), data_dir=options.tfds_data_dir, say=console.say)
 

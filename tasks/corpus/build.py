@@ -25,11 +25,16 @@ from rembert.tracking.console import Console, human_bytes
 from tasks.corpus.documents import (
   CorpusConfig,
   Document,
+  Lost,
+  Part,
+  bytes_by_language,
   clean,
+  find_parts,
   first_of,
   keep_paragraphs,
   numbers_of_shards,
   paragraph_places,
+  read_part,
   shard_of,
 )
 from tasks.corpus.format import (
@@ -43,7 +48,6 @@ from tasks.corpus.format import (
   open_corpus,
   write_shard,
 )
-from tasks.corpus.sources import Lost, Part, bytes_by_language, find_parts, read_part
 
 if TYPE_CHECKING:
   import apache_beam as beam

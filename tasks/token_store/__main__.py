@@ -11,13 +11,13 @@ from rembert.data.packing import PackingConfig
 from rembert.data.token_store import SPLITS, VOCABULARY, TokenStore, altered_shards
 from rembert.errors import UsageError
 from rembert.files import check_folder
+from rembert.tokenizer import check_vocabulary, load_vocabulary
 from rembert.tracking.console import Console, human_bytes
 from rembert.validation import Count, Fraction, number
 from tasks.corpus import __main__ as corpus_command
 from tasks.corpus.build import BeamRunner
 from tasks.corpus.format import LanguageStatistics, open_corpus
 from tasks.token_store import build
-from tasks.vocabulary import check_vocabulary, load_vocabulary
 
 DESCRIPTION = """\
 Make a token store: the text of a corpus is tokenized and packed into rows once, by Apache Beam, and then read by row

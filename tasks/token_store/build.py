@@ -18,10 +18,9 @@ import numpy as np
 from etils import epath
 
 from rembert.command_line import import_modules
-from rembert.data.batches import SourcePlace
-from rembert.data.masking import SpecialIds
 from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig, pack
+from rembert.data.stream_source import SourcePlace
 from rembert.data.token_store import (
   FORMAT,
   MANIFEST,
@@ -36,10 +35,10 @@ from rembert.data.token_store import (
 from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.plotting.training import plot_languages
+from rembert.tokenizer import SpecialIds, load_vocabulary
 from rembert.tracking.console import Console
 from tasks.corpus.build import BeamRunner, refuse_other_recipe, run_in_groups
 from tasks.corpus.format import LanguageStatistics, read_texts
-from tasks.vocabulary import load_vocabulary
 
 if TYPE_CHECKING:
   import apache_beam as beam

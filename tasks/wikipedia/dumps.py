@@ -73,24 +73,15 @@ class Page:
 
 @dataclasses.dataclass
 class ReadCounts:
-  """What was read and what was lost, filled while reading; several dumps add up in one object.
+  """What was lost, filled while reading; several dumps add up in one object.
 
   Attributes:
-    pages: whole pages, of every namespace.
-    redirects: of these, redirects.
-    other_namespaces: of these, pages that are neither articles nor redirects.
     broken_pages: pages lost because they are not well-formed, not closed, or larger than 64 MiB.
     truncated: whether a file ended before its closing tag, or its archive before its end.
-    bytes_read: compressed bytes read so far, of `bytes_total` of the files opened so far.
   """
 
-  pages: int = 0
-  redirects: int = 0
-  other_namespaces: int = 0
   broken_pages: int = 0
   truncated: bool = False
-  bytes_read: int = 0
-  bytes_total: int = 0
 
 
 def find_dumps(
@@ -220,16 +211,13 @@ def read_pages(path: epath.PathLike, *, counts: ReadCounts | None = None) -> Ite
   """
   path = epath.Path(path)
   counts = ReadCounts() if counts is None else counts
-  archive, splitter, pages = _Archive(path, counts), _Splitter(counts), 0
+  archive, splitter, pages = _Archive(path), _Splitter(counts), 0
   for fragment in splitter.split(_as_utf8(archive.chunks())):
     page = _parse_page(fragment, splitter.namespaces)
     if page is None:
       counts.broken_pages += 1
       continue
     pages += 1
-    counts.pages += 1
-    counts.redirects += page.is_redirect
-    counts.other_namespaces += page.namespace != 0 and not page.is_redirect
     yield page
   if not splitter.is_export and not archive.damage:
     raise _not_an_export(path)
@@ -255,7 +243,7 @@ def read_namespaces(path: epath.PathLike) -> dict[int, str]:
   Raises as `read_pages` does for a file that cannot be opened, or is not a MediaWiki export.
   """
   path = epath.Path(path)
-  archive, splitter = _Archive(path, ReadCounts()), _Splitter(ReadCounts())
+  archive, splitter = _Archive(path), _Splitter(ReadCounts())
   next(splitter.split(_as_utf8(archive.chunks())), None)
   if not splitter.is_export and not archive.damage:
     raise _not_an_export(path)
@@ -273,14 +261,13 @@ def _not_an_export(path: epath.Path) -> DamagedDump:
 class _Archive:
   """The decompressed bytes of a file, in chunks; what stopped them short is kept in `damage`."""
 
-  def __init__(self, path: epath.Path, counts: ReadCounts):
+  def __init__(self, path: epath.Path):
     self.damage = ''
-    self._path, self._counts = path, counts
+    self._path = path
 
   def chunks(self) -> Iterator[bytes]:
     try:
       file = self._path.open('rb')
-      self._counts.bytes_total += self._path.stat().length
     except (OSError, ValueError) as error:
       raise UsageError(
         f'cannot open the dump {self._path.name}',
@@ -289,16 +276,9 @@ class _Archive:
       ) from error
     with file:
       first = file.read(_CHUNK)
-      self._counts.bytes_read += len(first)
-      data = self._raw(file, first)
+      data = itertools.chain([first], iter(lambda: file.read(_CHUNK), b''))
       new_decompressor = next((new for magic, new in _DECOMPRESSORS.items() if first.startswith(magic)), None)
       yield from self._decompressed(data, new_decompressor) if new_decompressor else data
-
-  def _raw(self, file, data: bytes) -> Iterator[bytes]:
-    while data:
-      yield data
-      data = file.read(_CHUNK)
-      self._counts.bytes_read += len(data)
 
   def _decompressed(self, data: Iterator[bytes], new_decompressor: Callable) -> Iterator[bytes]:
     decompressor, pending, is_between_streams = new_decompressor(), b'', True

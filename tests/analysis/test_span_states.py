@@ -2,7 +2,7 @@
 
 from rembert.analysis.files import SpanExample, Target
 from rembert.analysis.span_states import encode_spans
-from rembert.data.masking import SpecialIds
+from rembert.tokenizer import SpecialIds
 
 SPECIAL = SpecialIds()
 # Words of one, two and three tokens.

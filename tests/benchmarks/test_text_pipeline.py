@@ -7,8 +7,7 @@ from benchmarks import text_pipeline
 from benchmarks.interleaved import Unavailable
 from rembert.tracking.console import Console
 from tasks.corpus.build import temporary_corpus
-from tasks.corpus.documents import CorpusConfig
-from tasks.corpus.sources import find_parts
+from tasks.corpus.documents import CorpusConfig, find_parts
 
 TINY = text_pipeline.TextSetting(vocab_size=2000, passes=2)
 

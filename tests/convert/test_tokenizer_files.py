@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_corpora import sample_corpus
 
 from rembert.convert.tokenizer_files import build_tokenizer, write_tokenizer
-from rembert.data.sentence_batches import TextEncoder
+from rembert.tokenizer import TextEncoder
 from tasks.vocabulary import sample_text, train_vocabulary
 
 LINES = 1000

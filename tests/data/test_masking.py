@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
+from rembert.data.masking import MaskingConfig, mask_rows
 from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM
 from rembert.errors import UsageError
+from rembert.tokenizer import SpecialIds
 
 SPECIAL = SpecialIds()
 VOCAB = 1000

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rembert.data.masking import SpecialIds
 from rembert.data.packing import PackingConfig, Place, pack, segments_and_positions
 from rembert.errors import UsageError
+from rembert.tokenizer import SpecialIds
 
 SPECIAL = SpecialIds()
 

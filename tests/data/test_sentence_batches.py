@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rembert.data.sentence_batches import TextEncoder, cut, most_sentences, packed_sentences
+from rembert.data.sentence_batches import most_sentences, packed_sentences
 from rembert.errors import UsageError
 
 PAD = 0
@@ -85,27 +85,3 @@ def test_no_sentences_are_no_batches():
 def test_a_sentence_longer_than_the_model_is_refused():
   with pytest.raises(UsageError, match='longer'):
     batches([[1] * 5], longest=4)
-
-
-# --- ids --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope='module')
-def encoder(small_vocabulary):
-  return TextEncoder(small_vocabulary)
-
-
-def test_a_mask_stands_for_itself_and_takes_the_space_before_it(encoder):
-  before, after = encoder.encode('der')[1:-1], encoder.encode('fließt')[1:-1]
-  assert encoder.encode('der [MASK] fließt') == [312, *before, 314, *after, 313]
-  assert encoder.encode('[MASK]') == [312, 314, 313]
-  assert encoder.encode('') == [312, 313]
-  assert encoder.piece(314) == '[MASK]'
-  assert encoder.piece(589).isprintable()
-  assert encoder.piece(590) == '[590]'
-  assert len(encoder) == 590
-
-
-def test_cutting_keeps_the_end_mark():
-  assert cut([312, 1, 2, 3, 313], 4) == [312, 1, 2, 313]
-  assert cut([312, 1, 313], 3) == [312, 1, 313]

@@ -16,8 +16,8 @@ from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.jobs.pretrain_data import open_data
+from rembert.tokenizer import begins_word
 from rembert.tracking.console import Console
-from tasks.vocabulary import begins_word
 
 B = 12
 

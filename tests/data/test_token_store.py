@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from rembert.data.masking import SpecialIds
 from rembert.data.token_store import TokenStore, altered_shards, row_dtype
 from rembert.errors import UsageError
+from rembert.tokenizer import SpecialIds
 from tasks.token_store.__main__ import main
 
 SPECIAL = SpecialIds()

@@ -55,7 +55,9 @@ def test_masked_accuracy_is_that_of_the_logits(analyze, small_store, model):
 
   # The same rows and masks, one row at a time, through logits of the whole vocabulary.
   rates = dict.fromkeys(('el', 'sw', 'th'), 1 / 3)
-  held_out = StoredBatches(TokenStore(small_store.folder), rates, 8, 1500, seed=5, evaluation_rows=3)
+  held_out = StoredBatches(
+    store=TokenStore(small_store.folder), rates=rates, batch_size=8, vocab_size=1500, seed=5, evaluation_rows=3
+  )
   module, seen = rembert.load(model, 'mlm').module, {language: [] for language in rates}
   for batch in held_out.evaluation_batches():
     inputs = {name: batch[name] for name in ('input_ids', 'segment_ids', 'position_ids')}

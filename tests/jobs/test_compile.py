@@ -7,7 +7,7 @@ import pytest
 
 from rembert import configuration, main
 from rembert.aot import flops
-from rembert.data.batches import batch_shapes
+from rembert.data.masking import batch_shapes
 from rembert.jobs import compile as compile_ahead
 from rembert.jobs import pretrain
 from rembert.jobs.pretrain import make_step, make_trainable
@@ -67,22 +67,13 @@ def packed_rows():
   """A batch as the stream of documents makes it."""
   import numpy as np
 
-  from rembert.data.batches import masked_batch
-  from rembert.data.masking import MaskingConfig, SpecialIds
+  from rembert.data.stream_source import StreamedBatches
 
   ids = np.random.default_rng(0).integers(400, 500, (4, 16)).astype(np.int32)
-  return masked_batch(
-    ids,
-    np.zeros(4, np.int32),
-    seed=0,
-    stream=0,
-    step=0,
-    first_row=0,
-    special=SpecialIds(),
-    vocab_size=500,
-    masking=MaskingConfig(),
-    begins_word_V=None,
+  source = StreamedBatches(
+    rates={'en': 1.0}, open_documents=lambda *_: iter(()), batch_size=4, sequence_length=16, vocab_size=500, seed=0
   )
+  return source.masked(ids, np.zeros(4, np.int32), stream=0, step=0)
 
 
 def test_flops_are_the_models_by_hand(tmp_path):

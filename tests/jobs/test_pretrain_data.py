@@ -13,15 +13,14 @@ import rich.console
 import sentencepiece
 from etils import epath
 
-from rembert.data.batches import OpenedData
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
-from rembert.jobs.pretrain_data import open_data
+from rembert.jobs.pretrain_data import OpenedData, open_data
 from rembert.tracking.console import Console
+from tasks.corpus.documents import find_parts
 from tasks.corpus.format import open_corpus
-from tasks.corpus.sources import find_parts
 
 DATA = DataConfig(languages=('en', 'sw'), held_out=0.1)
 VOCABULARY = VocabularyConfig(sample_characters=100_000)

@@ -160,7 +160,7 @@ def test_a_checkpoint_with_a_pickle_in_it_runs_no_code(saved, exploded):
 
 
 def test_a_vocabulary_with_a_pickle_in_it_runs_no_code(tmp_path, exploded):
-  from tasks.vocabulary import load_vocabulary
+  from rembert.tokenizer import load_vocabulary
 
   (tmp_path / 'sentencepiece.model').write_bytes(pickle.dumps(Bomb(exploded)))
   with pytest.raises(UsageError, match='not a SentencePiece model'):

@@ -2,7 +2,7 @@
 
 import functools
 
-from rembert.data.masking import SpecialIds
+from rembert.tokenizer import SpecialIds
 from tasks import registration, rows
 from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.xtreme import preprocessors, registry

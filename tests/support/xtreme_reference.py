@@ -11,7 +11,7 @@ import numpy as np
 import sentencepiece
 from etils import epath
 
-from rembert.data.masking import SpecialIds
+from rembert.tokenizer import SpecialIds
 from tasks.xtreme.question_answering import Question
 from tasks.xtreme.sentence_pairs import PairExample
 from tasks.xtreme.tagging import Sentence

@@ -5,9 +5,9 @@ import functools
 import numpy as np
 import pytest
 
-from rembert.data.batches import LanguageRows, SourcePlace
-from rembert.data.masking import SpecialIds
+from rembert.data.stream_source import LanguageRows, SourcePlace
 from rembert.errors import UsageError
+from rembert.tokenizer import SpecialIds
 from tasks import pretraining
 from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.tensorflow_import import tensorflow as tf
@@ -157,7 +157,7 @@ def test_examples_that_are_skipped_are_not_preprocessed(vocabulary, files):
 
   documents = documents_of(task_of(vocabulary, files, [as_text, note, pretraining.tokenize]))
   next(documents('law', 'train', SourcePlace(50, 50)))
-  assert 0 < len(seen) < 5
+  assert 0 < len(seen) <= 8  # as many as are read together, and none of those before
 
 
 def test_two_readers_of_a_task_do_not_disturb_each_other(vocabulary, files):

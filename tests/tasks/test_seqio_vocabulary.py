@@ -12,8 +12,8 @@ from rembert.errors import UsageError
 from tasks.tensorflow_import import tensorflow as tf
 
 # isort: split
+from rembert.tokenizer import load_vocabulary
 from tasks.seqio_vocabulary import RembertVocabulary
-from tasks.vocabulary import load_vocabulary
 
 XTREME = pathlib.Path(__file__).parent.parent / 'data' / 'xtreme'
 TEXT = 'Hällo Welt, 世界 Ａ ½ 👩‍🚀'

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
+from rembert.data.masking import MaskingConfig, mask_rows
+from rembert.tokenizer import SpecialIds
 from rembert.train import metrics as module
 from rembert.train.losses import LossSums
 from rembert.train.metrics import Meter, Stopwatch, evaluate, piece_counts, unigram_entropy

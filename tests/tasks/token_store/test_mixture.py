@@ -12,12 +12,12 @@ from etils import epath
 from made_up_dumps import files_of
 from own_tasks import MODULE, write_own_tasks
 
-from rembert.data.batches import SourcePlace
 from rembert.data.config import DataConfig, DataRequest
-from rembert.data.masking import SpecialIds
 from rembert.data.packing import pack
+from rembert.data.stream_source import SourcePlace
 from rembert.data.token_store import TokenStore
 from rembert.jobs.pretrain_data import open_data
+from rembert.tokenizer import SpecialIds
 from rembert.tracking.console import Console
 from tasks.token_store.__main__ import main
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rembert.data.batches import LanguageRows, SourcePlace, StreamedBatches
-from rembert.data.masking import MaskingConfig, SpecialIds
+from rembert.data.masking import MaskingConfig
 from rembert.data.packing import pack
+from rembert.data.stream_source import LanguageRows, SourcePlace, StreamedBatches
 from rembert.errors import UsageError
+from rembert.tokenizer import SpecialIds
 
 S, B, WINDOW = 16, 4, 3
 VOCAB = 5000

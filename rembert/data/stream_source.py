@@ -8,26 +8,16 @@ the state there is, and it does not depend on how many hosts read.
 import dataclasses
 import itertools
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
-from etils import epath
 
-from rembert.data.masking import MaskingConfig, SpecialIds, mask_rows
+from rembert.data.masking import Batch, BatchSource
 from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, SHUFFLE_STREAM, languages_of_rows, random_stream
-from rembert.data.packing import PackingConfig, Place, pack, segments_and_positions
+from rembert.data.packing import PackingConfig, Place, pack
 from rembert.errors import UsageError
-
-Batch = dict[str, np.ndarray]
-
-
-def batch_shapes(rows: int, sequence_length: int, slots: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-  """Shape and type of every array of a batch: S = `sequence_length` positions, K = `slots` predictions a row."""
-  positions, predictions = (rows, sequence_length), (rows, slots)
-  shapes = dict.fromkeys(('input_ids', 'segment_ids', 'position_ids'), (positions, np.dtype(np.int32)))
-  shapes |= dict.fromkeys(('masked_positions', 'targets'), (predictions, np.dtype(np.int32)))
-  return shapes | {'weights': (predictions, np.dtype(np.float32)), 'language': ((rows,), np.dtype(np.int32))}
+from rembert.tokenizer import SpecialIds
 
 
 class SourcePlace(NamedTuple):
@@ -45,41 +35,6 @@ class SourcePlace(NamedTuple):
 # (language, split, where to open the source) → ids of the documents from number `place.document` to the end of the
 # split, each with the latest place from which it can be read again.
 OpenDocuments = Callable[[str, str, SourcePlace], Iterator[tuple[np.ndarray, SourcePlace]]]
-
-
-class BatchSource(Protocol):
-  """Where training gets its batches: from text as it streams by, or from a store that is read by index."""
-
-  @property
-  def languages(self) -> Sequence[str]:
-    """Codes, in the order of the numbers in batches."""
-    ...
-
-  @property
-  def special(self) -> SpecialIds:
-    """Ids of special pieces."""
-    ...
-
-  def batches(self, step: int, state: dict | None) -> Iterator[tuple[Batch, dict]]:
-    """This process's rows of the batches of steps `step`, `step` + 1, …, each with the state to resume after it."""
-
-  def evaluation_batches(self) -> Iterator[Batch]:
-    """This process's rows of a fixed set of held-out batches; the last is padded with rows of weight 0."""
-
-
-@dataclasses.dataclass(frozen=True)
-class OpenedData:
-  """Text made ready for training.
-
-  Attributes:
-    batches: the source of batches.
-    vocabulary: file of the SentencePiece model, in the workdir.
-    identity: what resuming depends on (sampling rates, vocabulary); JSON, by name.
-  """
-
-  batches: BatchSource
-  vocabulary: epath.Path
-  identity: dict
 
 
 @dataclasses.dataclass
@@ -142,7 +97,7 @@ class LanguageRows:
     self._position = _Position(**(state or {}))
     self._next_window = self._position.start
     self._read_from = self._next_window.source
-    self._source: Iterator[tuple[np.ndarray, _Start]] | None = None
+    self._source: Generator[tuple[np.ndarray, _Start], None, None] | None = None
     self._window: list[np.ndarray] = []
 
   def state(self) -> dict[str, int]:
@@ -177,7 +132,7 @@ class LanguageRows:
     ).permutation(self._window_size)
     self._window = [rows[i] for i in shuffle]
 
-  def _rows_from(self, start: _Start) -> Iterator[tuple[np.ndarray, _Start]]:
+  def _rows_from(self, start: _Start) -> Generator[tuple[np.ndarray, _Start], None, None]:
     epoch, place, source = start
     is_whole_epoch = place == Place()
     while True:
@@ -203,47 +158,26 @@ class LanguageRows:
       yield document
 
 
-@dataclasses.dataclass(frozen=True)
-class StreamedBatches:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StreamedBatches(BatchSource):
   """A `BatchSource` on documents that are read as they come.
 
   With several processes each of them reads all rows and keeps its own: exact for any number of hosts, and affordable
   for trying things; a token store is for the rest.
 
   Attributes:
-    rates: sampling rate of each language; its order numbers the languages.
     open_documents: see `OpenDocuments`.
-    batch_size: rows of the global batch.
     sequence_length: S.
-    vocab_size: upper bound of random replacements.
-    seed: of everything random here.
     special: ids of special pieces.
-    masking: shares and spans.
-    begins_word_V: whether a piece begins a word, bool; needed where `masking` asks for whole words.
     packing: how documents fill rows.
     shuffle_rows: rows per shuffled window and language.
-    evaluation_rows: held-out rows per language.
-    process: index of this process, and how many there are.
   """
 
-  rates: Mapping[str, float]
   open_documents: OpenDocuments
-  batch_size: int
   sequence_length: int
-  vocab_size: int
-  seed: int
   special: SpecialIds = SpecialIds()
-  masking: MaskingConfig = MaskingConfig()
-  begins_word_V: np.ndarray | None = None
   packing: PackingConfig = PackingConfig()
   shuffle_rows: int = 64
-  evaluation_rows: int = 32
-  process: tuple[int, int] = (0, 1)
-
-  @property
-  def languages(self) -> tuple[str, ...]:
-    """Codes in the order that `language` in a batch counts."""
-    return tuple(self.rates)
 
   def batches(self, step: int = 0, state: dict | None = None) -> Iterator[tuple[Batch, dict]]:
     """See `BatchSource`."""
@@ -265,7 +199,7 @@ class StreamedBatches:
         languages = languages_of_rows(self.seed, step, self.batch_size, tuple(self.rates.values()))
         rows = [streams[language].next() for language in languages]
         yield (
-          self._masked(rows, languages, stream=MASK_STREAM, step=step),
+          self._masked_own(rows, languages, stream=MASK_STREAM, step=step),
           {language: stream.state() for language, stream in zip(self.rates, streams, strict=True)},
         )
         step += 1
@@ -275,65 +209,19 @@ class StreamedBatches:
 
   def evaluation_batches(self) -> Iterator[Batch]:
     """See `BatchSource`."""
-    rows, languages, step = [], [], 0
+    rows, languages = [], []
     for index, language in enumerate(self.rates):
       documents = (document for document, _ in self.open_documents(language, 'validation', SourcePlace()))
-      for count, (row, _) in enumerate(pack(documents, self.sequence_length, self.special, config=self.packing)):
-        if count == self.evaluation_rows:
-          break
-        rows.append(row)
-        languages.append(index)
-        if len(rows) == self.batch_size:
-          yield self._masked(rows, np.array(languages, np.int32), stream=EVALUATION_STREAM, step=step)
-          rows, languages, step = [], [], step + 1
-    if rows:
-      empty = np.full(self.sequence_length, self.special.pad, np.int32)
-      missing = self.batch_size - len(rows)
-      rows, languages = rows + [empty] * missing, languages + [0] * missing
-      yield self._masked(rows, np.array(languages, np.int32), stream=EVALUATION_STREAM, step=step)
+      packed = pack(documents, self.sequence_length, self.special, config=self.packing)
+      first = [row for row, _ in itertools.islice(packed, self.evaluation_rows)]
+      rows, languages = rows + first, languages + [index] * len(first)
+    missing = -len(rows) % self.batch_size
+    rows += [np.full(self.sequence_length, self.special.pad, np.int32)] * missing
+    languages = np.array(languages + [0] * missing, np.int32)
+    for step, start in enumerate(range(0, len(rows), self.batch_size)):
+      some = slice(start, start + self.batch_size)
+      yield self._masked_own(rows[some], languages[some], stream=EVALUATION_STREAM, step=step)
 
-  def _masked(self, rows: list[np.ndarray], languages: np.ndarray, *, stream: int, step: int) -> Batch:
-    index, count = self.process
-    share = self.batch_size // count
-    mine = slice(index * share, (index + 1) * share)
-    return masked_batch(
-      np.stack(rows[mine]),
-      languages[mine],
-      seed=self.seed,
-      stream=stream,
-      step=step,
-      first_row=mine.start,
-      special=self.special,
-      vocab_size=self.vocab_size,
-      masking=self.masking,
-      begins_word_V=self.begins_word_V,
-    )
-
-
-def masked_batch(
-  ids_NxS: np.ndarray,
-  languages: np.ndarray,
-  *,
-  seed: int,
-  stream: int,
-  step: int,
-  first_row: int,
-  special: SpecialIds,
-  vocab_size: int,
-  masking: MaskingConfig,
-  begins_word_V: np.ndarray | None,
-) -> Batch:
-  """Packed rows, int32 [N, S], and their languages [N] as a batch, masked as rows `first_row`… of a step."""
-  masked = mask_rows(
-    ids_NxS,
-    seed=seed,
-    stream=stream,
-    step=step,
-    first_row=first_row,
-    special=special,
-    vocab_size=vocab_size,
-    config=masking,
-    begins_word_V=begins_word_V,
-  )
-  segments, positions = segments_and_positions(ids_NxS, special)
-  return {**masked, 'segment_ids': segments, 'position_ids': positions, 'language': languages}
+  def _masked_own(self, rows: list[np.ndarray], languages: np.ndarray, *, stream: int, step: int) -> Batch:
+    mine = self.own_rows
+    return self.masked(np.stack(rows[mine]), languages[mine], stream=stream, step=step)

@@ -1,0 +1,146 @@
+"""SentencePiece vocabularies with the special ids of the released RemBERT: loaded, checked, and text turned into ids.
+
+`tasks.vocabulary` trains them. TensorFlow Text has a tokenizer of its own: `tasks.seqio_vocabulary`.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from etils import epath
+
+from rembert.errors import UsageError
+from rembert.files import is_remote, why_unreachable
+
+if TYPE_CHECKING:
+  import sentencepiece
+
+MASK = '[MASK]'
+_ALTERNATIVE = 'train one on your corpus: --gin.vocabulary.path=None, or python -m tasks.vocabulary --help'
+
+
+@dataclasses.dataclass(frozen=True)
+class SpecialIds:
+  """Ids that mean something to the model, and where ordinary pieces begin; by default the released vocabulary's."""
+
+  pad: int = 0
+  unknown: int = 2
+  cls: int = 312
+  sep: int = 313
+  mask: int = 314
+
+  @property
+  def first_piece(self) -> int:
+    """Every id below is special or unused; random replacements are drawn from here on."""
+    return self.mask + 1
+
+
+# How vocabularies write them.
+SPECIAL_PIECES = dict(zip(('[PAD]', '[UNK]', '[CLS]', '[SEP]', MASK), dataclasses.astuple(SpecialIds()), strict=True))
+
+
+def _read(path: epath.Path) -> bytes | Exception:
+  """The file, or why it cannot be read: no file, no network, no permission; each file system has its own exceptions."""
+  if reason := why_unreachable(str(path)):
+    return ConnectionError(reason)
+  if is_remote(path):  # through TensorFlow, whose file systems log every attempt
+    from tasks.tensorflow_import import without_chatter
+  with without_chatter() if is_remote(path) else contextlib.nullcontext():
+    try:
+      return path.read_bytes()
+    except Exception as error:
+      return error
+
+
+def load_vocabulary(path: epath.PathLike) -> 'sentencepiece.SentencePieceProcessor':
+  """Loads any SentencePiece model; UsageError if there is no such file, or it is none."""
+  import sentencepiece
+
+  path = epath.Path(path)
+  content = _read(path)
+  if isinstance(content, Exception):
+    reason = type(content).__name__ if not str(content) else str(content).splitlines()[0]
+    raise UsageError(
+      f'the vocabulary cannot be read: {reason}', where=f'vocabulary.path = {path}', fix=_ALTERNATIVE
+    ) from content
+  processor = sentencepiece.SentencePieceProcessor()
+  try:
+    processor.LoadFromSerializedProto(content)
+  except RuntimeError as error:
+    raise UsageError('not a SentencePiece model', where=str(path), fix=_ALTERNATIVE) from error
+  return processor
+
+
+def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
+  """Loads a vocabulary and returns its special ids.
+
+  Raises:
+    UsageError: no such file, not a SentencePiece model, special ids missing, or more pieces than `vocab_size`.
+  """
+  processor = load_vocabulary(path)
+  ids = {piece: processor.piece_to_id(piece) for piece in SPECIAL_PIECES}
+  if wrong := [
+    f'{piece} is {found}, not {SPECIAL_PIECES[piece]}' for piece, found in ids.items() if found != SPECIAL_PIECES[piece]
+  ]:
+    raise UsageError(
+      f'the vocabulary has other special ids than RemBERT: {", ".join(wrong)}', where=str(path), fix=_ALTERNATIVE
+    )
+  if processor.get_piece_size() > vocab_size:
+    raise UsageError(
+      f'the vocabulary has {processor.get_piece_size()} pieces, the model {vocab_size}',
+      where=f'RemBertConfig.vocab_size, {path}',
+      fix=f'--gin.RemBertConfig.vocab_size={processor.get_piece_size()}',
+    )
+  return SpecialIds()
+
+
+def begins_word(path: epath.PathLike, vocab_size: int) -> np.ndarray:
+  """Whether a piece begins a word, for whole-word masking; bool [`vocab_size`].
+
+  Ordinary pieces do with `▁`, SentencePiece's sign for the space before. Special and unused ones always do, and ids
+  that the vocabulary does not reach. Bytes never do: they are characters within a word, or follow a `▁` of their own.
+  """
+  from sentencepiece import sentencepiece_model_pb2
+
+  proto = sentencepiece_model_pb2.ModelProto.FromString(epath.Path(path).read_bytes())
+  types = sentencepiece_model_pb2.ModelProto.SentencePiece.Type
+  in_words = (types.NORMAL, types.USER_DEFINED, types.BYTE)
+  begins_V = np.ones(vocab_size, bool)
+  begins_V[: len(proto.pieces)] = [p.piece.startswith('▁') or p.type not in in_words for p in proto.pieces]
+  return begins_V
+
+
+class TextEncoder:
+  """Text to ids with a SentencePiece vocabulary of RemBERT, as `[CLS] text [SEP]`.
+
+  `[MASK]` in a text becomes the mask, with the space before it; the parts around it are words of their own. Hugging
+  Face's tokenizer does the same.
+  """
+
+  def __init__(self, vocabulary: epath.PathLike):
+    self._processor = load_vocabulary(vocabulary)
+    self.special = SpecialIds()
+
+  def encode(self, text: str) -> list[int]:
+    """Ids of one text with [CLS] and [SEP]."""
+    parts = text.split(MASK)
+    ids = [self.special.cls]
+    for index, part in enumerate(parts):
+      is_before_mask = index < len(parts) - 1
+      ids += self._processor.encode(part.rstrip() if is_before_mask else part)
+      ids += [self.special.mask] if is_before_mask else []
+    return [*ids, self.special.sep]
+
+  def piece(self, index: int) -> str:
+    """The piece, as written in the vocabulary."""
+    return self._processor.id_to_piece(int(index)) if index < self._processor.get_piece_size() else f'[{index}]'
+
+  def __len__(self) -> int:
+    return self._processor.get_piece_size()
+
+
+def cut(ids: Sequence[int], longest: int) -> list[int]:
+  """At most `longest` ids; [SEP] stays the last."""
+  return list(ids) if len(ids) <= longest else [*ids[: longest - 1], ids[-1]]
