@@ -135,6 +135,17 @@ class Checkpoints:
     """
     return self._first_whole(lambda step: describe(self.directory / str(step)), lambda found: '')
 
+  def newest_whole(self, altered_arrays: Callable[[epath.Path], list[str]]) -> Description | None:
+    """As `newest`, but its arrays are compared with their checksums, by `rembert.checkpoint.load.altered_arrays`."""
+
+    def read(step: int) -> tuple[Description, str]:
+      folder = self.directory / str(step)
+      names = altered_arrays(folder)
+      return describe(folder), f'{names[0]} and {len(names) - 1} other(s) are not as they were saved' if names else ''
+
+    found = self._first_whole(read, lambda found: found[1])
+    return found and found[0]
+
   def _first_whole(self, read: Callable[[int], Read], check: Callable[[Read], str]) -> Read | None:
     corrupt = []
     while (step := self.latest_step()) is not None:

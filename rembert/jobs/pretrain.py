@@ -11,6 +11,7 @@ import rembert
 from rembert import configuration
 from rembert.aot import flops
 from rembert.checkpoint.initialize import open_initial
+from rembert.checkpoint.load import altered_arrays
 from rembert.data.config import DataConfig
 from rembert.data.prefetch import prefetch
 from rembert.errors import UsageError
@@ -87,7 +88,11 @@ def _run(config: PretrainConfig, job: JobRun, stop: StopSignal) -> int:
   if newest is not None:
     refuse_other_run(newest.meta, config.identity(), workdir)
     refuse_old_stream(newest.meta, config.data, workdir)
-    if newest.step >= train.steps and not newest.meta['is_evaluation_due']:
+    is_complete = lambda found: found.step >= train.steps and not found.meta['is_evaluation_due']
+    if is_complete(newest):
+      with console.task('checking the last checkpoint'):  # it is what others will load
+        newest = checkpoints.newest_whole(altered_arrays)
+    if newest is not None and is_complete(newest):
       console.say(f'{workdir} is complete: {newest.step} steps')
       show_result(console, workdir, newest.step)
       return 0

@@ -164,6 +164,26 @@ def restore_or_init(
   )
 
 
+class WorkdirMarker:
+  """A tracker that ends the run at the next log if the workdir is deleted: what is written after that is lost."""
+
+  def __init__(self, workdir: epath.Path):
+    self._workdir = workdir
+
+  def log(self, metrics: Mapping[str, float], *, step: int) -> None:
+    """See `rembert.tracking.metric_writers.Tracker`."""
+    del metrics
+    if not (self._workdir / 'config.gin').exists():
+      raise RunError(
+        f'the workdir was deleted while the run was at step {step}',
+        where=str(self._workdir),
+        fix='repeat the command: it begins anew; or give another place: --workdir=DIR',
+      )
+
+  def close(self) -> None:
+    """Nothing is open."""
+
+
 class LossPicture:
   """A tracker that draws the losses of a metrics file after every evaluation; it must follow the file's writer."""
 
@@ -225,6 +245,7 @@ def run_loop(
     if hosts.is_first:
       further = [WandbTracker(config.tracking, workdir, identity, console.say)] if config.tracking.uses_wandb else []
       trackers = Trackers(
+        WorkdirMarker(workdir),
         JsonlTracker(metrics_file, resume_step=position.step, is_evaluation_due=position.is_evaluation_due),
         TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
         loss_picture,

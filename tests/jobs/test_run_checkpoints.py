@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import pytest
 from final_states import assert_bitwise_equal, final_state
@@ -48,16 +49,14 @@ def test_saving_all_the_time_changes_nothing_and_exports_go_on_beside_it(program
 
 
 def test_a_run_goes_on_bitwise_from_the_checkpoint_before_a_damaged_one(copied, uninterrupted):
-  damage(copied.workdir / 'checkpoints' / '240')
-  result = copied.run()
-  # The newest is not looked into as long as it says that the run is complete.
-  assert 'is complete' in result.stdout
-  shutil.rmtree(copied.workdir / 'checkpoints' / '240')
+  assert 'is complete' in copied.run().stdout
+  damage(copied.workdir / 'checkpoints' / '240')  # the last one of a finished run is what others load
   damage(copied.workdir / 'checkpoints' / '180')
   result = copied.run()
   assert result.returncode == 0, result.stderr
-  [line] = [line for line in result.stdout.splitlines() if 'damaged' in line]
-  assert line.startswith('checkpoint 180 is damaged')
+  assert 'is complete' not in result.stdout
+  lines = [line for line in result.stdout.splitlines() if 'damaged' in line]
+  assert [line.split(' is damaged')[0] for line in lines] == ['checkpoint 240', 'checkpoint 180']
   assert 'resuming from step 120' in result.stdout
   assert copied.metrics() == uninterrupted.metrics()
   assert_bitwise_equal(final_state(copied.workdir, 240), final_state(uninterrupted.workdir, 240))
@@ -73,6 +72,16 @@ def test_a_run_without_a_whole_checkpoint_does_not_start_from_scratch(copied):
     assert 'no checkpoint is whole' in result.stderr
     assert 'Traceback' not in result.stderr
   assert (copied.workdir / 'metrics.jsonl').read_bytes() == before
+
+
+def test_a_run_whose_workdir_is_deleted_ends_with_an_error(program, tmp_path):
+  deleted = program(tmp_path / 'run', train__log_every=5)
+  process = deleted.start()
+  while process.poll() is None and not (deleted.workdir / 'metrics.jsonl').exists():
+    time.sleep(0.05)
+  shutil.rmtree(deleted.workdir, ignore_errors=True)
+  assert process.wait(timeout=120) == 1, deleted.log()
+  assert 'the workdir was deleted' in deleted.log()
 
 
 def test_a_run_begins_with_the_parameters_of_another(program, uninterrupted, tmp_path):
