@@ -5,13 +5,26 @@ import os
 from collections.abc import Sequence
 
 
+class Setting(str):
+  """A fix that is a setting of gin and its value, as it is pasted: `--gin.train.batch_size=32`."""
+
+  def __new__(cls, name: str, value: object) -> 'Setting':
+    """`name` as in a gin file, `train.batch_size`."""
+    setting = super().__new__(cls, f'--gin.{name}={value}')
+    setting.name, setting.value = name, value
+    return setting
+
+  name: str
+  value: object
+
+
 class UsageError(Exception):
   """Something in the input or the configuration does not fit; the program ends with exit code 2 and no traceback.
 
   Args:
     what: one line saying what is wrong.
     where: the file, field or folder that it was found in.
-    fix: what to do, best as a command or a binding to paste.
+    fix: what to do, best as a command to paste, or a `Setting`.
   """
 
   exit_code = 2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from etils import epath
 
-from rembert.errors import UsageError
+from rembert.errors import Setting, UsageError
 from rembert.files import is_remote, why_unreachable
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
     raise UsageError(
       f'the vocabulary has {processor.get_piece_size()} pieces, the model {vocab_size}',
       where=f'RemBertConfig.vocab_size, {path}',
-      fix=f'--gin.RemBertConfig.vocab_size={processor.get_piece_size()}',
+      fix=Setting('RemBertConfig.vocab_size', processor.get_piece_size()),
     )
   return SpecialIds()
 

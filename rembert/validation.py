@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Hashable
 from typing import Annotated, Any
 
-from rembert.errors import UsageError
+from rembert.errors import Setting, UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ def check_fields(config: Any, group: str) -> None:
       value = _as_tuple(value)
       object.__setattr__(config, field.name, value)
     if rule := broken_rule(value, hint):
-      fix = f'--gin.{name}={field.default!r}' if group else f'the default is {field.default!r}'
+      fix = Setting(name, repr(field.default)) if group else f'the default is {field.default!r}'
       has_default = field.default is not dataclasses.MISSING
       raise UsageError(f'{field.name} must be {rule}', where=f'{name} = {value!r}', fix=fix if has_default else '')
 

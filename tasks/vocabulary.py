@@ -28,7 +28,7 @@ from sentencepiece import sentencepiece_model_pb2
 from rembert.command_line import parse_flags, run_command
 from rembert.data.config import SAMPLE
 from rembert.data.mixture import sampling_rates
-from rembert.errors import UsageError
+from rembert.errors import Setting, UsageError
 from rembert.files import check_output, write_errors, write_whole
 from rembert.tokenizer import SPECIAL_PIECES, load_vocabulary
 from rembert.tracking.console import Console
@@ -103,7 +103,8 @@ def _training_error(error: RuntimeError, size: int) -> UsageError:
       f'the text supports a vocabulary of {int(most[1]):,} pieces at most, not {size:,}',
       where='RemBertConfig.vocab_size, or --size',
       fix=[
-        f'--gin.RemBertConfig.vocab_size={most[1]}, or --size={most[1]}',
+        Setting('RemBertConfig.vocab_size', int(most[1])),
+        f'or of this command: --size={most[1]}',
         'or more text: more of it, or a larger share (vocabulary.sample_characters, or --characters)',
       ],
     )
@@ -112,7 +113,8 @@ def _training_error(error: RuntimeError, size: int) -> UsageError:
       f'a vocabulary of {size:,} pieces cannot hold the characters of the text: that takes {int(least[1]):,}',
       where='RemBertConfig.vocab_size, vocabulary.character_coverage; or --size, --coverage',
       fix=[
-        f'--gin.RemBertConfig.vocab_size={least[1]}, or --size={least[1]}; more leaves room for words',
+        Setting('RemBertConfig.vocab_size', int(least[1])),
+        f'or of this command: --size={least[1]}; more leaves room for words',
         'or a lower coverage, 0.995; the rest falls back to bytes',
       ],
     )

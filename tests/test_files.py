@@ -1,6 +1,5 @@
 """Files in buckets and on disks: told apart, and never seen half."""
 
-import errno
 import gzip
 import os
 import pathlib
@@ -9,7 +8,7 @@ import socket
 import pytest
 
 from rembert import files
-from rembert.errors import RunError, UsageError, storage_fix
+from rembert.errors import RunError, UsageError
 from rembert.files import check_folder, check_output, is_remote, parsed_json, read_text, write_whole
 
 
@@ -180,10 +179,3 @@ def test_no_part_of_a_file_is_left_when_writing_is_broken_off(tmp_path, monkeypa
   with pytest.raises(KeyboardInterrupt):
     write_whole(tmp_path / 'file', 'content')
   assert not list(tmp_path.iterdir())
-
-
-def test_the_fix_is_one_for_what_a_storage_says():
-  assert 'df -h /data' in storage_fix(OSError(errno.ENOSPC, 'no space'), '/data')
-  assert 'ls -ld /data' in storage_fix(PermissionError(errno.EACCES, 'denied'), '/data')
-  assert storage_fix(IsADirectoryError(errno.EISDIR, 'a folder'), '/data') == 'another name'
-  assert storage_fix(ValueError('of TensorStore'), '/data') == 'make room or mend the storage'

@@ -27,7 +27,7 @@ import optax
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts
 from rembert.checkpoint.initialize import open_initial
 from rembert.data.config import DataRequest
-from rembert.errors import UsageError
+from rembert.errors import Setting, UsageError
 from rembert.runtime.signals import Stopped
 from rembert.train import sharding, state
 from rembert.train.losses import LossSums
@@ -93,7 +93,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
     raise UsageError(
       f'rows of {length} tokens, but positions for {model.max_position_embeddings}',
       where='train.sequence_length',
-      fix=f'--gin.train.sequence_length={model.max_position_embeddings}',
+      fix=Setting('train.sequence_length', model.max_position_embeddings),
     )
   request = DataRequest(
     data=config.data,
@@ -112,7 +112,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
     raise UsageError(
       f'a batch of {analyze.batch_size} rows does not divide over {shards} device group(s)',
       where='analyze.batch_size, mesh.data × mesh.fsdp',
-      fix=f'--gin.analyze.batch_size={-(-analyze.batch_size // shards) * shards}',
+      fix=Setting('analyze.batch_size', -(-analyze.batch_size // shards) * shards),
     )
   opened = context.open_data(request, workdir=context.workdir, console=context.console)
   initial.check_vocabulary(opened.vocabulary)

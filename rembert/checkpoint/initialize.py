@@ -12,7 +12,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from rembert.checkpoint.load import Source, open_source
 from rembert.convert.tensor_names import Slot
 from rembert.convert.tensors import check
-from rembert.errors import UsageError
+from rembert.errors import Setting, UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import POOLED
 from rembert.train.state import TrainState
@@ -35,7 +35,7 @@ class InitialParameters:
       raise UsageError(
         'the parameters to begin with were trained with another vocabulary',
         where=f'{theirs}, {vocabulary}',
-        fix=f'--gin.vocabulary.path={theirs}, and a token store made with it if there is one',
+        fix=[Setting('vocabulary.path', theirs), 'and a token store made with it if there is one'],
       )
 
   def put_into(self, state: TrainState, on_progress: Callable[[float], None] = lambda fraction: None) -> TrainState:

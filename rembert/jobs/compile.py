@@ -15,6 +15,7 @@ from etils import epath
 
 from rembert.aot import topology
 from rembert.aot.compile import DoesNotFitError, compile_lowered, measure
+from rembert.errors import Setting
 from rembert.files import check_output, write_whole
 from rembert.jobs.config import PretrainConfig
 from rembert.jobs.pretrain import make_step, make_trainable
@@ -148,7 +149,7 @@ def _most_rows(
 def _what_to_change(config: PretrainConfig, rows: int, was_searched: bool) -> str:
   parts = config.train.accumulation_steps
   smaller = next((rows // size for size in range(rows // parts - 1, 0, -1) if rows % size == 0), None)
-  fixes = [f'--gin.train.accumulation_steps={smaller}'] if smaller else []
+  fixes: list[str] = [Setting('train.accumulation_steps', smaller)] if smaller else []
   fixes += ['--gin.execution.remat=full'] if config.execution.remat != 'full' else []
   fixes += ['a larger --gin.mesh.fsdp, if state takes much of it']
   fixes += [] if was_searched else ['--search_batch finds the most rows that fit']

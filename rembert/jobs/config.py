@@ -16,7 +16,7 @@ from rembert.checkpoint.load import config_meta
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig, batch_shapes
 from rembert.data.packing import PackingConfig
-from rembert.errors import UsageError
+from rembert.errors import Setting, UsageError
 from rembert.kernels import check_backend
 from rembert.model.config import Execution, RemBertConfig
 from rembert.paper import PaperFigures
@@ -85,13 +85,13 @@ class PretrainConfig(JobConfig):
       raise UsageError(
         f'rows of {self.train.sequence_length} tokens, but positions for {self.model.max_position_embeddings}',
         where='train.sequence_length, RemBertConfig.max_position_embeddings',
-        fix=f'--gin.train.sequence_length={self.model.max_position_embeddings}, or more positions',
+        fix=[Setting('train.sequence_length', self.model.max_position_embeddings), 'or a model with more positions'],
       )
     if self.optimizer.freeze_layers > self.model.num_hidden_layers:
       raise UsageError(
         f'{self.optimizer.freeze_layers} layers are to be frozen, and the model has {self.model.num_hidden_layers}',
         where='optimizer.freeze_layers, RemBertConfig.num_hidden_layers',
-        fix=f'at most --gin.optimizer.freeze_layers={self.model.num_hidden_layers}',
+        fix=Setting('optimizer.freeze_layers', self.model.num_hidden_layers),
       )
     self.execution.check_model(self.model)
 
@@ -213,7 +213,7 @@ class FinetuneConfig(JobConfig):
       raise UsageError(
         f'rows of {self.train.sequence_length} pieces, but positions for {self.model.max_position_embeddings}',
         where='train.sequence_length, RemBertConfig.max_position_embeddings',
-        fix=f'--gin.train.sequence_length={self.model.max_position_embeddings}',
+        fix=Setting('train.sequence_length', self.model.max_position_embeddings),
       )
     self.execution.check_model(self.model)
 

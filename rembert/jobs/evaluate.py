@@ -19,7 +19,7 @@ from rembert import configuration
 from rembert.checkpoint.initialize import InitialParameters, open_initial
 from rembert.checkpoint.load import Source, open_source
 from rembert.data.finetune_batches import Row, judged_batches
-from rembert.errors import UsageError
+from rembert.errors import Setting, UsageError
 from rembert.files import write_whole
 from rembert.inference.model import load
 from rembert.jobs import retrieve
@@ -186,7 +186,7 @@ class Evaluator:
       raise UsageError(
         f'a batch of {batch_size} rows does not divide over {shards} device group(s)',
         where='finetune.judge_batch_size, mesh.data × mesh.fsdp',
-        fix=f'--gin.finetune.judge_batch_size={-(-batch_size // shards) * shards}',
+        fix=Setting('finetune.judge_batch_size', -(-batch_size // shards) * shards),
       )
 
   def outputs(

@@ -16,7 +16,7 @@ from rembert.data.packing import PackingConfig
 from rembert.data.store_source import StoredBatches
 from rembert.data.stream_source import StreamedBatches
 from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
-from rembert.errors import UsageError, joined
+from rembert.errors import Setting, UsageError, joined
 from rembert.files import write_whole
 from rembert.tokenizer import SpecialIds, begins_word, check_vocabulary
 from rembert.tracking.console import Console
@@ -106,13 +106,16 @@ def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int
     raise UsageError(
       f'the store has rows of {store.sequence_length} tokens, and training wants {sequence_length}',
       where=f'{store.folder}, train.sequence_length',
-      fix=f'--gin.train.sequence_length={store.sequence_length}, or a store with --sequence_length={sequence_length}',
+      fix=[
+        Setting('train.sequence_length', store.sequence_length),
+        f'or a store with --sequence_length={sequence_length}',
+      ],
     )
   if store.vocab_size > vocab_size:
     raise UsageError(
       f'the store has a vocabulary of {store.vocab_size:,} pieces, and the model one of {vocab_size:,}',
       where=f'{store.folder}, RemBertConfig.vocab_size',
-      fix=f'--gin.RemBertConfig.vocab_size={store.vocab_size}',
+      fix=Setting('RemBertConfig.vocab_size', store.vocab_size),
     )
 
 

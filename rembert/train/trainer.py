@@ -7,7 +7,7 @@ from typing import Annotated
 
 import jax
 
-from rembert.errors import UsageError
+from rembert.errors import Setting, UsageError
 from rembert.runtime.consensus import HostConsensus, HostRequest
 from rembert.runtime.signals import StopSignal
 from rembert.tracking.console import Console, TrainingProgress
@@ -66,7 +66,7 @@ class TrainConfig:
       raise UsageError(
         f'there are no checkpoints at every {self.keep_every} steps to be kept',
         where=f'train.keep_every = {self.keep_every}, train.checkpoint_every = {self.checkpoint_every}',
-        fix=f'a multiple of it, --gin.train.keep_every={10 * self.checkpoint_every} for one',
+        fix=Setting('train.keep_every', 10 * self.checkpoint_every),
       )
     self.check_divides(1)
 
@@ -83,7 +83,7 @@ class TrainConfig:
           if count > 1
         ),
         where='train.batch_size, mesh.data × mesh.fsdp, train.accumulation_steps',
-        fix=f'--gin.train.batch_size={up}',
+        fix=Setting('train.batch_size', up),
       )
 
 

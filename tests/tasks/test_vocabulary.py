@@ -80,7 +80,8 @@ def test_text_too_small_for_the_vocabulary_is_told_with_the_size_that_it_support
     vocabulary.train_vocabulary(texts, file, size=250_300)
   assert 'not 250,300' in caught.value.what
   assert not list(tmp_path.iterdir())
-  most = int(re.search(r'--gin.RemBertConfig.vocab_size=(\d+), or --size=\1', caught.value.fix[0])[1])
+  most = caught.value.fix[0].value
+  assert caught.value.fix[:2] == [f'--gin.RemBertConfig.vocab_size={most}', f'or of this command: --size={most}']
   with pytest.raises(UsageError, match=f'{most:,} pieces at most, not {most + 1:,}'):
     vocabulary.train_vocabulary(texts, file, size=most + 1)
   vocabulary.train_vocabulary(texts, file, size=most)
@@ -91,7 +92,8 @@ def test_a_vocabulary_too_small_for_the_characters_is_told_with_the_size_that_ho
   file, texts = tmp_path / 'v.model', [''.join(map(chr, range(0x4E00, 0x4E00 + 100)))] * 3
   with pytest.raises(UsageError, match='cannot hold the characters of the text: that takes 672') as caught:
     vocabulary.train_vocabulary(texts, file, size=600)
-  assert '--size=672' in caught.value.fix[0]
+  assert caught.value.fix[0] == '--gin.RemBertConfig.vocab_size=672'
+  assert '--size=672' in caught.value.fix[1]
 
 
 def test_no_text_is_no_vocabulary(tmp_path):
