@@ -84,9 +84,28 @@ def run_launcher(parser: argparse.ArgumentParser, argv: Sequence[str] | None) ->
       )
     if options.command and not options.takes_command:
       parser.error(f'no command is wanted here: -- {" ".join(options.command)}')
+    check_command(options.command)
     return options.action(options)
 
   return exit_code_of(act)
+
+
+def check_command(command: Sequence[str]) -> None:
+  """Checks flags, gin files and settings of `rembert.main`, before anything is launched; other commands pass.
+
+  Raises:
+    UsageError: a gin file is missing, or a name or value of a setting is wrong.
+    SystemExit: a flag is unknown; the usage is printed.
+  """
+  if 'rembert.main' not in command:
+    return
+  from rembert import configuration, main
+
+  options, bindings = main.parse(command[list(command).index('rembert.main') + 1 :])
+  configuration.load(options.gin_file, bindings)
+  for cls in configuration.CONFIGURABLES.values():
+    if configuration.bound(cls):
+      configuration.build(cls)
 
 
 def exit_code_of(action: Callable[[], int | None]) -> int:

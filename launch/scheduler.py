@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from etils import epath
 
+from launch.command_line import check_command
 from launch.experiment import ProgressView, Run, RunProgress, RunState, code_version, summary
 from launch.processes import (
   ProcessGroup,
@@ -259,7 +260,19 @@ def print_commands(runs: Sequence[Run], console: Console) -> None:
 
 
 def show_plan(runs: Sequence[Run], left_out: Mapping[str, str], options: argparse.Namespace, console: Console) -> bool:
-  """Says which tasks are left out, and why; in a dry run prints the commands. Whether the runs are to be made."""
+  """Checks the commands, says which tasks are left out, and why; in a dry run prints the commands.
+
+  Returns:
+    whether the runs are to be made.
+
+  Raises:
+    UsageError: a run would refuse its settings.
+  """
+  for run in runs:
+    try:
+      check_command(run.command)
+    except UsageError as error:
+      raise UsageError(f'{run.name}: {error.what}', where=error.where, fix=error.fix) from error
   for task, reason in left_out.items():
     console.say(f'left out: {task} ({reason})')
   if options.dry_run:

@@ -1037,8 +1037,8 @@ MUTANTS = [
   Mutant(
     'a file is written in its place, so a process that is killed meanwhile leaves half of it',
     'rembert/files.py',
-    '  partial.write_bytes(content)\n  partial.replace(path)',
-    '  path.write_bytes(content)',
+    '    partial.write_bytes(content)\n    partial.replace(path)',
+    '    path.write_bytes(content)',
     area='checkpoints',
   ),
   Mutant(
@@ -1081,8 +1081,8 @@ MUTANTS = [
   Mutant(
     'a loaded model takes the attention mask for token types and the token types for the mask',
     'rembert/inference/model.py',
-    'for x in (input_ids, token_type_ids, attention_mask))',
-    'for x in (input_ids, attention_mask, token_type_ids))',
+    "'token_type_ids': token_type_ids, 'attention_mask': attention_mask}",
+    "'token_type_ids': attention_mask, 'attention_mask': token_type_ids}",
     area='checkpoints',
   ),
   Mutant(
@@ -1698,7 +1698,7 @@ MUTANTS = [
   Mutant(
     'a run that fails, as with a loss that is not finite, ends with exit code 2 instead of 1',
     'rembert/main.py',
-    'return error.exit_code',
+    'return told.exit_code',
     'return 2',
     area='hosts',
     tests=('tests/jobs/test_pretrain.py',),
