@@ -6,14 +6,14 @@ import pathlib
 
 from etils import epath
 
-from rembert.doctor.checks_system import existing
 from rembert.doctor.environment import Environment, Findings, problem, usage_problem, warning, well
 from rembert.errors import UsageError
-from rembert.files import check_bucket_client, is_remote, why_unreachable
+from rembert.files import check_bucket_client, check_folder, is_remote, why_unreachable
 from rembert.tracking.console import human_bytes
 
 _ANY_SIZE = 1 << 30
 _MOST_TASKS, _MOST_DUMPS = 3, 400
+_MOST_BYTES_READ = 2 << 30  # ten seconds
 
 
 def check_vocabulary(environment: Environment) -> Findings:
@@ -62,8 +62,8 @@ def check_xtreme(environment: Environment) -> Findings:
 
 
 def check_store(environment: Environment) -> Findings:
-  """The manifest of a token store, its shards by size, its vocabulary by checksum."""
-  from rembert.data.token_store import VOCABULARY, TokenStore
+  """The manifest of a token store, its vocabulary, and its shards: by checksum, of a large store by size alone."""
+  from rembert.data.token_store import VOCABULARY, TokenStore, altered_shards
 
   store = TokenStore(environment.store)
   vocabulary = store.folder / VOCABULARY
@@ -74,28 +74,37 @@ def check_store(environment: Environment) -> Findings:
       'copy the sentencepiece.model that the command was given, or make the store anew',
     )
   shards = store.shards()
+  size = sum(shard.bytes for shard in shards)
+  is_read = size <= _MOST_BYTES_READ
+  if is_read and (altered := altered_shards(store)):
+    names = ', '.join(altered[:_MOST_TASKS]) + (' …' if len(altered) > _MOST_TASKS else '')
+    yield problem(f'{len(altered)} shard(s) are not what the manifest says: {names}', 'fetch them again')
+    return
   yield well(
-    f'{len(store.languages)} languages, {len(shards)} shards of {human_bytes(sum(shard.bytes for shard in shards))}; '
-    f'rows of {store.sequence_length}'
+    f'{len(store.languages)} languages, {len(shards)} shards of {human_bytes(size)}; rows of {store.sequence_length}; '
+    + ('all bytes read' if is_read else f'sizes alone; python -m tasks.token_store verify {environment.store}')
   )
 
 
 def check_dumps(environment: Environment) -> Findings:
-  """Dumps by name, and the beginning of each."""
-  from tasks.wikipedia.dumps import find_dumps, read_namespaces
+  """Dumps by name, and each up to its first page."""
+  from tasks.wikipedia.dumps import find_dumps, read_pages
 
   found = find_dumps(environment.dumps or '')
   files = [dump.path for dumps in found.values() for dump in dumps]
   bad = 0
   for file in files[:_MOST_DUMPS]:
     try:
-      read_namespaces(file)
+      if next(read_pages(file), None) is None:
+        bad += 1
+        yield problem(f'{file} holds no page', 'fetch it again: *-pages-articles*.xml.bz2 has pages')
     except UsageError as error:
       bad += 1
       yield usage_problem(error)
   if bad < len(files):
     size = human_bytes(sum(file.stat().length for file in files))
-    yield well(f'{len(files)} files of {len(found)} languages, {size}')
+    looked_at = f'of {min(len(files), _MOST_DUMPS):,} the first page was read'
+    yield well(f'{len(files)} files of {len(found)} languages, {size}; {looked_at}')
 
 
 # --- the workdir ------------------------------------------------------------------------------------------------------
@@ -113,12 +122,10 @@ def check_workdir(environment: Environment) -> Findings:
       yield problem(reason, 'mend the network, or name a local folder: --workdir=DIR')
       return None
   else:
-    folder = existing(named)
-    if not folder.is_dir():
-      yield problem(f'{folder} is a file', 'choose another: --workdir=DIR')
-      return None
-    if not os.access(folder, os.W_OK | os.X_OK):
-      yield problem(f'{folder} cannot be written to', f'choose another: --workdir=DIR, or chmod u+wx {folder}')
+    try:
+      check_folder(workdir, 'the workdir', fix='choose another: --workdir=DIR')
+    except UsageError as error:
+      yield usage_problem(error)
       return None
   if (owner := holder(workdir)) is not None:
     yield problem(

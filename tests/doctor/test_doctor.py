@@ -132,6 +132,19 @@ def a_short_shard(environment, folder):
   return environment
 
 
+def a_flipped_byte_in_a_shard(environment, folder):
+  shard = next(pathlib.Path(environment.store).glob('*/train-*.array_record'))
+  content = bytearray(shard.read_bytes())
+  content[len(content) // 2] ^= 0xFF
+  shard.write_bytes(bytes(content))
+  return environment
+
+
+def a_dump_without_a_page(environment, folder):
+  (folder / 'dewiki-pages-articles.xml').write_text('<mediawiki xml:lang="de"></mediawiki>')
+  return dataclasses.replace(environment, dumps=str(folder / '*wiki*.xml'))
+
+
 def another_vocabulary_in_the_store(environment, folder):
   (pathlib.Path(environment.store) / 'vocabulary' / 'sentencepiece.model').write_bytes(b'another')
   return environment
@@ -212,6 +225,9 @@ PLANTED = {
   'no task of XTREME': ('xtreme', no_task_of_xtreme, 'no task', 'tasks.xtreme.download'),
   'a broken file of XTREME': ('xtreme', a_broken_file_of_xtreme, 'xquad.de.json', '--tasks=xquad'),
   'a short shard': ('store', a_short_shard, 'missing or altered', 'fetch them again'),
+  'an altered shard': ('store', a_flipped_byte_in_a_shard, 'not what the manifest says', 'fetch them again'),
+  'a dump without a page': ('dumps', a_dump_without_a_page, 'holds no page', 'pages-articles'),
+  'a workdir that cannot be': ('workdir', with_fields(workdir='/proc/run'), 'cannot be written to', '--workdir=DIR'),
   'an unfinished store': ('store', no_manifest, 'unfinished', 'repeat the command'),
   'another vocabulary in the store': ('store', another_vocabulary_in_the_store, 'not the one', 'make the store anew'),
   'a dump that is none': ('dumps', a_dump_that_is_a_web_page, 'not a MediaWiki export', 'pages-articles'),

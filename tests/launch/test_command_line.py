@@ -38,7 +38,7 @@ def test_a_flag_that_a_run_does_not_have_launches_nothing(capsys):
 
 
 def test_settings_for_all_runs_of_an_experiment_are_checked_with_the_first(xtreme_samples, tmp_path, capsys):
-  arguments = [f'--init={tmp_path}/model', f'--data_dir={xtreme_samples.root}', f'--workdir={tmp_path}/run', '--dry_run']
-  assert xtreme.main([*arguments, '--gin.train.stpes=3']) == 2
+  arguments = [f'--init={tmp_path}/model', f'--data_dir={xtreme_samples.root}', f'--workdir={tmp_path}/run']
+  assert xtreme.main([*arguments, '--dry_run', '--gin.train.stpes=3']) == 2
   assert 'unknown name train.stpes' in capsys.readouterr().err
   assert not (tmp_path / 'run').exists()
