@@ -33,7 +33,7 @@ from rembert.files import check_output, write_errors, write_whole
 from rembert.tokenizer import SPECIAL_PIECES, load_vocabulary
 from rembert.tracking.console import Console
 from rembert.validation import Count, NotNegative, Range, number
-from tasks.corpus.__main__ import add_sources, corpus_or_temporary
+from tasks.corpus.__main__ import add_sources, corpus_or_temporary, show_lost
 
 if TYPE_CHECKING:
   from tasks.corpus.format import Corpus
@@ -231,6 +231,7 @@ def _train(options: argparse.Namespace) -> None:
   refuse_too_few(options.size)
   check_output(options.output, '--output', overwrite=options.overwrite)  # now, not after minutes of training
   with _corpus(options, 0, console) as corpus:
+    show_lost(console, [corpus.lost])
     sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
     rates = sampling_rates(sentences, options.alpha)
     train_on_corpus(

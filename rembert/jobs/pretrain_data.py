@@ -149,6 +149,7 @@ def _statistics(part: StoredLanguage) -> LanguageStatistics:
 
 def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) -> OpenedData:
   # TensorFlow takes seconds to import: only streaming needs it.
+  from tasks.corpus.__main__ import show_lost
   from tasks.corpus.build import find_corpus
 
   data, vocabulary = request.data, request.vocabulary
@@ -169,6 +170,7 @@ def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) ->
   sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
   rates = sampling_rates(sentences, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
   show_languages(console, corpus.languages, rates, limits_of=data)
+  show_lost(console, [corpus.lost])
   file = _prepared_vocabulary(corpus, vocabulary, rates, request.vocab_size, workdir, console)
 
   from tasks import registration

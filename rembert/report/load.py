@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
@@ -15,6 +16,7 @@ from etils import epath
 
 from rembert.checkpoint.integrity import Corrupt, read_json_item
 from rembert.errors import UsageError
+from rembert.files import absolute
 from rembert.jobs.xtreme_results import NAMES
 from rembert.model.config import RemBertConfig
 from rembert.tracking.goodput import Session, read_sessions
@@ -167,8 +169,12 @@ def read(folders: Sequence[epath.PathLike]) -> list[Source]:
   """Reads each folder; models get names that tell them apart.
 
   Raises:
-    UsageError: a folder that does not exist, that holds nothing known, or a `sweep.json` that is none.
+    UsageError: a folder that does not exist, that holds nothing known, or that is given twice, or a `sweep.json` that
+      is none.
   """
+  places = [os.fspath(absolute(folder)) for folder in folders]
+  if twice := sorted({place for place in places if places.count(place) > 1}):
+    raise UsageError('a folder is given twice', where=', '.join(twice), fix='name each once')
   sources = [_read_folder(epath.Path(folder)) for folder in folders]
   names = [model.name for source in sources for model in source.models]
   unique = iter(_unique(names, [source.folder for source in sources for _ in source.models]))

@@ -189,7 +189,7 @@ def show(console: 'Console', corpus: 'Corpus') -> None:
   names = ('documents', 'held_out', 'sentences', 'characters')
   rows = [(language, *(f'{getattr(counts, name):,}' for name in names)) for language, counts in languages]
   console.table('Languages', ('', 'documents', 'held out', 'sentences', 'characters'), rows)
-  show_lost(console, [counts.lost for _, counts in languages])
+  show_lost(console, [corpus.lost])
   total = lambda name: f'{sum(getattr(counts, name) for _, counts in languages):,}'
   facts = {'languages': f'{len(languages)}', **{name: total(name) for name in ('documents', 'characters')}}
   console.facts('Corpus', {**facts, 'folder': str(corpus.folder)})

@@ -116,10 +116,13 @@ def make_corpus(
       finish_corpus(folder, sizes, recipe)
   corpus = open_corpus(folder)
   if not any(counts.documents for counts in corpus.languages.values()):
+    lost = ', '.join(f'{reason}: {count:,}' for reason, count in corpus.lost.items())
     raise UsageError(
-      'the corpus holds no text to train on',
+      'the corpus holds no text to train on' + (f'; left out are {lost}' if lost else ''),
       where=f'{folder}; languages: {", ".join(corpus.languages)}',
-      fix='check that dumps are of articles (pages-articles), or lower min_characters and held_out',
+      fix='write the files as UTF-8: iconv -f LATIN1 -t UTF-8'
+      if corpus.lost.get('not UTF-8')
+      else 'check that dumps are of articles (pages-articles), or lower min_characters and held_out',
     )
   return corpus
 

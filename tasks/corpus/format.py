@@ -58,6 +58,12 @@ class Corpus:
   recipe: Mapping
   checksums: Mapping[str, Mapping[str, Sequence[str]]]
 
+  @property
+  def lost(self) -> dict[str, int]:
+    """What was left out of all languages, by reason."""
+    reasons = sorted({reason for counts in self.languages.values() for reason in counts.lost})
+    return {reason: sum(counts.lost.get(reason, 0) for counts in self.languages.values()) for reason in reasons}
+
   def shards(self, language: str, split: str) -> list[epath.Path]:
     """Files of a split, in order; none if the split is empty."""
     total = len(self.checksums[language][split])

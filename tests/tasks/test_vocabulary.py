@@ -123,8 +123,16 @@ def test_the_command_line_trains_one(tmp_path, capsys):
     '900 pieces',
   ):
     assert words in said
-  assert vocabulary.main(['--languages=xx', '--size=900', f'--output={file}']) == 2
+  assert vocabulary.main(['--languages=xx', '--size=900', f'--output={tmp_path}/other.model']) == 2
   assert 'xx' in capsys.readouterr().err
+  content = file.read_bytes()
+  file.write_text('of somebody else')
+  command = ['--languages=sw', '--size=900', f'--output={file}']
+  assert vocabulary.main(command) == 2
+  assert '--overwrite replaces it' in capsys.readouterr().err
+  assert file.read_text() == 'of somebody else'
+  assert vocabulary.main([*command, '--overwrite']) == 0
+  assert file.read_bytes() == content
 
 
 def test_the_command_line_trains_one_on_text_files(tmp_path, capsys):
@@ -145,7 +153,7 @@ def test_what_cannot_end_well_is_told_before_anything_is_read(tmp_path, capsys, 
   assert 'at least 572' in capsys.readouterr().err
   (tmp_path / 'file').write_text('')
   assert vocabulary.main(['--size=900', f'--output={tmp_path / "file" / "v.model"}']) != 0
-  assert 'the vocabulary could not be written' in capsys.readouterr().err
+  assert 'the folder of the file cannot be written to' in capsys.readouterr().err
   assert [path.name for path in tmp_path.iterdir()] == ['file']
 
 

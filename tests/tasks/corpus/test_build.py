@@ -302,3 +302,13 @@ def test_a_large_language_is_refused_with_the_command_for_it(rivers, tmp_path, m
 def test_a_store_and_a_corpus_together_are_refused():
   with pytest.raises(UsageError, match=r'data\.corpus names the text to train on'):
     DataConfig(source='store', store='store', corpus='corpus')
+
+
+def test_text_in_another_encoding_is_counted_and_told_with_the_way_to_mend_it(tmp_path, capsys):
+  folder = tmp_path / 'text'
+  folder.mkdir()
+  (folder / 'de.txt').write_bytes('Die Wörter dieses Satzes sind groß und schön.\n\n'.encode('latin-1') * 5)
+  assert main([f'--text={folder}', f'--output={tmp_path}/corpus', '--min_characters=1']) == 2
+  error = capsys.readouterr().err
+  assert 'the corpus holds no text to train on; left out are not UTF-8: 5' in error
+  assert 'iconv -f LATIN1 -t UTF-8' in error
