@@ -15,6 +15,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -22,6 +23,7 @@ from etils import epath
 from rembert.errors import UsageError, first_line
 from rembert.files import inside
 from rembert.tokenizer import SpecialIds
+from rembert.validation import CountOrZero, broken_rule
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
@@ -38,6 +40,9 @@ class Shard:
   rows: int
   bytes: int
   sha256: str
+
+  def __post_init__(self):
+    _check_counts({'rows': self.rows, 'bytes': self.bytes})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +63,11 @@ class StoredLanguage:
   characters: int
   lost: Mapping[str, int]
 
+  def __post_init__(self):
+    _check_counts({'sentences': self.sentences, 'characters': self.characters})
+    for name in ('documents', 'tokens', 'lost'):
+      _check_counts(getattr(self, name))
+
   def rows(self, split: str) -> int:
     """Rows of a split."""
     return sum(shard.rows for shard in self.shards[split])
@@ -67,6 +77,12 @@ class StoredLanguage:
     """The inverse of `dataclasses.asdict`."""
     shards = {split: tuple(Shard(**shard) for shard in content['shards'][split]) for split in SPLITS}
     return cls(**(content | {'shards': shards}))
+
+
+def _check_counts(counts: Mapping[str, Any]) -> None:
+  for name, count in counts.items():
+    if rule := broken_rule(count, CountOrZero):
+      raise ValueError(f'{name} must be {rule}, not {count!r}')
 
 
 def row_dtype(vocab_size: int) -> np.dtype:
@@ -115,7 +131,10 @@ class TokenStore:
     rates = manifest.get('rates')
     self.rates = None if rates is None else {language: float(rate) for language, rate in rates.items()}
     self.languages = {code: StoredLanguage.of_json(part) for code, part in manifest['languages'].items()}
-    if not isinstance(self.sequence_length, int) or self.sequence_length < 1 or self._dtype.kind != 'u':
+    _check_counts(
+      dataclasses.asdict(self.special) | {'pieces': self.vocab_size, 'sequence_length': self.sequence_length}
+    )
+    if not self.sequence_length or self._dtype.kind != 'u':
       raise ValueError(f'rows of {self.sequence_length!r} ids of type {self._dtype}')
     for shard in self.shards():
       self.file(shard)
