@@ -122,8 +122,8 @@ def test_a_folder_with_nothing_known_says_what_was_looked_for(tmp_path):
 def test_models_of_one_name_are_told_apart(tmp_path):
   for path in ('a/run', 'b/run', 'c/other'):
     made_up_sweep.write_pretraining(tmp_path / path)
-  sources = load.read([tmp_path / 'a/run', tmp_path / 'b/run', tmp_path / 'c/other', tmp_path / 'a/run'])
-  assert [model.name for source in sources for model in source.models] == ['a/run', 'b/run', 'other', 'a/run (2)']
+  sources = load.read([tmp_path / 'a/run', tmp_path / 'b/run', tmp_path / 'c/other'])
+  assert [model.name for source in sources for model in source.models] == ['a/run', 'b/run', 'other']
 
 
 # --- a workdir --------------------------------------------------------------------------------------------------------

@@ -173,7 +173,12 @@ def test_an_unknown_flag_is_refused_with_the_nearest(tmp_path, capsys, flag, nea
 
 def test_only_what_follows_two_dashes_is_passed_to_beam(tmp_path, monkeypatch):
   passed = []
-  monkeypatch.setattr('tasks.corpus.build.BeamRunner.run', lambda self, build, where: passed.append(self.flags))
+
+  def note(self, build, where):
+    passed.append(self.flags)
+    raise RunError('noted')
+
+  monkeypatch.setattr('tasks.corpus.build.BeamRunner.run', note)
   main(['--dumps=sample', '--languages=sw', f'--output={tmp_path / "corpus"}', '--', '--project=p', '--region=r'])
   assert passed == [('--project=p', '--region=r')]
 
