@@ -237,9 +237,14 @@ class TpuRequest:
     return [f'--accelerator-type={self.type.name}', *(['--spot'] if self.spot else []), *self.extra]
 
 
+def add_type(parser: argparse.ArgumentParser) -> None:
+  """Adds the kind and size of slice."""
+  parser.add_argument('--type', type=accelerator_type, required=True, help=f'accelerator type: {TYPE_EXAMPLES}')
+
+
 def add_tpu_request(parser: argparse.ArgumentParser) -> None:
   """Adds what kind of slice to ask for."""
-  parser.add_argument('--type', type=accelerator_type, required=True, help=f'accelerator type: {TYPE_EXAMPLES}')
+  add_type(parser)
   parser.add_argument('--spot', action='store_true', help='cheap, and taken away at any time')
   parser.add_argument('--runtime', help='software of the machines (default: the one that JAX wants on this type)')
   help_text = "another flag of gcloud's create, as it is: --gcloud_flag=--network=NAME; repeatable"

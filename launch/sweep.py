@@ -195,7 +195,11 @@ def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> 
   """
   runs: list[Run] = []
   entries: list[dict[str, Any]] = []
-  place = lambda run: os.fspath(run.workdir.relative_to(workdir))
+
+  def add(entries: list[dict], run: Run, **facts: Any) -> None:
+    runs.append(run)
+    entries.append({**facts, 'workdir': os.fspath(run.workdir.relative_to(workdir))})
+
   for model in models:
     entry: dict[str, Any] = {'name': model.name, 'rows': [list(row) for row in model.rows]}
     entry |= {'settings': dict(model.settings), 'gin_files': list(model.gin_files)}
@@ -203,17 +207,13 @@ def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> 
     entries.append(entry)
     for seed in recipe.pretrain_seeds:
       pretraining = _pretraining(model, seed, recipe, workdir)
-      runs.append(pretraining)
-      entry['pretrained'].append({'seed': seed, 'workdir': place(pretraining)})
+      add(entry['pretrained'], pretraining, seed=seed)
       for variant, each in _finetuning(model, seed, pretraining, recipe, workdir):
-        runs.append(each.run)
         made = {'pretrain_seed': seed, 'seed': each.seed, 'task': each.task, 'judged': list(each.evaluated)}
-        how = {'variant': variant, 'learning_rate': each.learning_rate, 'workdir': place(each.run)}
-        entry['learned'].append(made | how)
+        add(entry['learned'], each.run, **made, variant=variant, learning_rate=each.learning_rate)
       for what in recipe.analyses:
         analysis = _analysis(model, seed, what, pretraining, recipe, workdir)
-        runs.append(analysis)
-        entry['analyses'].append({'pretrain_seed': seed, 'what': what, 'workdir': place(analysis)})
+        add(entry['analyses'], analysis, pretrain_seed=seed, what=what)
   return runs, entries
 
 

@@ -30,9 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser, verbs = launcher_parser('launch.xpk', __doc__, EXAMPLES)
   create = add_verb(verbs, 'create', 'create a workload', _create, takes_command=True, longest_name=_LONGEST_NAME)
   create.add_argument('--cluster', required=True)
-  create.add_argument(
-    '--type', type=gcloud.accelerator_type, required=True, help=f'accelerator type: {gcloud.TYPE_EXAMPLES}'
-  )
+  gcloud.add_type(create)
   create.add_argument('--slices', type=number(Count), default=1, help='of that type; default %(default)s')
   create.add_argument('--image', required=True, help='from launch/docker/tpu.Dockerfile, in a registry')
   create.add_argument('--zone', type=gcloud.zone, help="of the cluster (default: gcloud's own setting)")

@@ -24,20 +24,13 @@ TINY = Setting(
 
 
 @pytest.mark.parametrize(
-  ('prepare', 'dtype'),
-  [(train_step.prepare_ours, 'float32'), (train_step.prepare_ours, 'bfloat16'), (train_step.prepare_sketch, 'float32')],
+  ('way', 'dtype'),
+  [('sketch', 'float32'), *((way, dtype) for way in ('ours', 'torch') for dtype in ('float32', 'bfloat16'))],
 )
-def test_a_step_is_made_and_the_next_one_knows_it(prepare, dtype):
-  run = prepare(dataclasses.replace(TINY, dtype=dtype))
-  first, *_, last = [run()['loss'] for _ in range(30)]
-  assert first == EXPECTED
-  assert last < first  # the same batch again and again is learned by heart
-
-
-@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
-def test_torch_makes_the_same_step(dtype):
-  pytest.importorskip('torch', reason='`make bench` installs torch')
-  run = train_step.prepare_torch(dataclasses.replace(TINY, dtype=dtype))
+def test_a_step_is_made_and_the_next_one_knows_it(way, dtype):
+  if way == 'torch':
+    pytest.importorskip('torch', reason='`make bench` installs torch')
+  run = getattr(train_step, f'prepare_{way}')(dataclasses.replace(TINY, dtype=dtype))
   first, *_, last = [run()['loss'] for _ in range(30)]
   assert first == EXPECTED
   assert last < first  # the same batch again and again is learned by heart

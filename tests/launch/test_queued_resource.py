@@ -178,63 +178,44 @@ def test_the_slice_is_deleted_when_the_run_is_done_and_only_then():
   assert world.done == []
 
 
-@pytest.mark.parametrize('lost', [['SUSPENDING', 'SUSPENDED', None], ['SUSPENDED', 'DELETING', None], ['FAILED', None]])
-def test_what_was_taken_away_is_asked_for_again(lost):
-  world = World([A, A, *lost, 'WAITING_FOR_RESOURCES', A], [[RUNNING], [RUNNING], [IDLE], [RUNNING], [DONE]])
-  assert world.watch().run() == 0
-  assert world.done == ['delete', 'create', 'setup', 'start']
+AGAIN = ['delete', 'create', 'setup', 'start']
+BACK = ['stop', 'setup', 'start']
+# What is seen one after the other, of the request (ACTIVE if nothing else is said), of the workers, and of the node;
+# the exit code, and what the watch did.
+SEEN = {
+  'a request that is suspended': ([A, A, 'SUSPENDING', 'SUSPENDED', None, A], [RUNNING, RUNNING, IDLE, DONE], 0, AGAIN),
+  'a request that is deleted': ([A, A, 'SUSPENDED', 'DELETING', None, A], [RUNNING, RUNNING, IDLE, DONE], 0, AGAIN),
+  'a request that fails': ([A, A, 'FAILED', None, 'PROVISIONING', A], [RUNNING, RUNNING, IDLE, DONE], 0, AGAIN),
+  'a stop by a machine that vanishes': ([A, A, 'SUSPENDED', None, A], [RUNNING, STOPPED, IDLE, DONE], 0, AGAIN),
+  'a node that is gone first': ([A, A, None, A], [RUNNING, IDLE, DONE], 0, AGAIN, ['READY', 'PREEMPTED', 'READY']),
+  'a node that has ended first': ([A, A, None, A], [RUNNING, IDLE, DONE], 0, AGAIN, ['READY', 'TERMINATED', 'READY']),
+  'a node under repair': ([A], [RUNNING, DONE], 0, [], ['READY', 'REPAIRING', 'RESTARTING', 'READY']),
+  'an error': ([A], [RUNNING, [2, 2]], 2, []),
+  'an error, and one that stopped': ([A], [RUNNING, [1, STOPPED]], 1, []),
+  'one that stopped, and an error': ([A], [RUNNING, [STOPPED, 2]], 2, []),
+  'an error of another code': ([A], [RUNNING, [DONE, 3]], 1, []),
+  'one that was killed, and an error': ([A], [RUNNING, [KILLED, 1]], 1, []),
+  'a stop by somebody': ([A], [RUNNING, [STOPPED, STOPPED]], 75, []),
+  'a stop by a signal': ([A], [RUNNING, [STOPPED, TOLD]], 75, []),
+  'a stop by a signal that kills': ([A], [RUNNING, [KILLED, STOPPED]], 75, []),
+  'one machine that came back idle': ([A], [RUNNING, *[[RUNNING, IDLE]] * 2, RUNNING, DONE], 0, BACK),
+  'one machine that lost its run': ([A], [RUNNING, *[[RUNNING, LOST]] * 2, RUNNING, DONE], 0, BACK),
+  'two machines that lost their run': ([A], [RUNNING, *[[LOST, LOST]] * 2, RUNNING, DONE], 0, BACK),
+  'one that stopped, and one that lost its run': ([A], [RUNNING, *[[STOPPED, LOST]] * 2, RUNNING, DONE], 0, BACK),
+  'one that stopped while the other runs': ([A], [RUNNING, *[[RUNNING, STOPPED]] * 2, RUNNING, DONE], 0, BACK),
+  'one that is done before the other': ([A], [RUNNING, *[[RUNNING, DONE]] * 5, DONE], 0, []),
+  'one that fails before the other': ([A], [RUNNING, *[[RUNNING, 1]] * 5, 1], 1, []),
+}
 
 
-@pytest.mark.parametrize('state', ['PREEMPTED', 'TERMINATED'])
-def test_a_node_can_be_gone_before_its_request_says_so(state):
-  world = World([A, A, None, A], [[RUNNING], [IDLE], [DONE]], nodes=['READY', state, 'READY'])
-  assert world.watch().run() == 0
-  assert world.done == ['delete', 'create', 'setup', 'start']
-
-
-def test_a_node_under_repair_is_waited_for():
-  world = World([A], [[RUNNING], [DONE]], nodes=['READY', 'REPAIRING', 'RESTARTING', 'READY'])
-  assert world.watch().run() == 0
-  assert world.done == []
-
-
-@pytest.mark.parametrize(
-  ('codes', 'joint'), [([2, 2], 2), ([1, STOPPED], 1), ([STOPPED, 2], 2), ([DONE, 3], 1), ([KILLED, 1], 1)]
-)
-def test_an_error_of_the_program_is_passed_on_and_never_repeated(codes, joint):
-  world = World([A], [[RUNNING] * 2, codes])
-  assert world.watch().run() == joint
-  assert world.done == []
-
-
-@pytest.mark.parametrize('codes', [[STOPPED] * 2, [STOPPED, TOLD], [KILLED, STOPPED]])
-def test_what_somebody_stopped_is_left_alone_after_a_second_look(codes):
-  world = World([A], [[RUNNING] * 2, codes])
-  assert world.watch().run() == 75
-  assert world.done == []
-  assert len(world.slept) == 2
-
-
-def test_what_a_vanishing_machine_stopped_goes_on_elsewhere():
-  world = World([A, A, 'SUSPENDED', None, A], [[RUNNING], [STOPPED], [IDLE], [DONE]])
-  assert world.watch().run() == 0
-  assert world.done == ['delete', 'create', 'setup', 'start']
-
-
-@pytest.mark.parametrize(
-  'states', [[RUNNING, IDLE], [RUNNING, LOST], [LOST, LOST], [STOPPED, LOST], [RUNNING, STOPPED]]
-)
-def test_machines_that_came_back_without_their_run_get_it_again(states):
-  world = World([A], [[RUNNING] * 2, states, states, [RUNNING] * 2, [DONE] * 2])
-  assert world.watch().run() == 0
-  assert world.done == ['stop', 'setup', 'start']
-
-
-@pytest.mark.parametrize('states', [[RUNNING, DONE], [RUNNING, 1]])
-def test_machines_that_follow_others_to_the_end_are_left_to_it(states):
-  world = World([A], [[RUNNING] * 2, *[states] * 5, [states[1]] * 2])
-  assert world.watch().run() == states[1]
-  assert world.done == []
+@pytest.mark.parametrize('seen', SEEN)
+def test_what_was_lost_is_replaced_and_an_end_is_passed_on(seen):
+  requests, workers, code, done, *nodes = SEEN[seen]
+  world = World(requests, [each if isinstance(each, list) else [each] * 2 for each in workers], *nodes)
+  assert world.watch().run() == code
+  assert world.done == done
+  if code == 75:
+    assert len(world.slept) == 2  # it is looked at twice
 
 
 def test_a_slice_that_vanishes_too_often_is_given_up():

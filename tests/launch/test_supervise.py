@@ -119,9 +119,9 @@ def test_short_runs_wait_longer_each_time_and_have_a_limit_of_their_own(tmp_path
   assert 'needs somebody to look at it' in said[-1]
 
 
-def test_a_run_that_lived_is_restarted_soon(tmp_path, waits):
-  assert supervise(counting(tmp_path, 75, 75, 75, 0), QUICK, print) == 0
-  assert waits == [1, 1, 1]
+def test_a_run_that_lived_is_restarted_soon_and_ends_a_row_of_short_ones():
+  counter = RetryCounter(RetryPolicy(max_short_runs=3, short_seconds=10.0), print)
+  assert [counter.wait_after(75, lived) for lived in (1, 1, 20, 20, 1, 1)] == [1, 2, 1, 1, 1, 2]
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])

@@ -31,26 +31,19 @@ data.of = %UNKNOWN
 """
 
 
-def test_a_workdir_of_pre_training(tmp_path):
-  made_up_sweep.write_pretraining(tmp_path / 'mine', seed=3)
-  (source,) = load.read([tmp_path / 'mine'])
-  (model,) = source.models
-  assert (source.kind, model.name) == ('pre-training', 'mine')
-  assert [(run.kind, run.pretrain_seed) for run in model.plan] == [('pre-training', 3)]
-
-
-def test_a_workdir_of_fine_tuning(tmp_path):
-  made_up_sweep.write_results(tmp_path / 'qa', 'squad', {'xquad': {'en': 70.0}, 'mlqa': {'en': 60.0}})
-  (source,) = load.read([tmp_path / 'qa'])
-  (run,) = source.models[0].plan
-  assert (source.kind, run.kind, run.task, run.evaluated) == ('XTREME', 'fine-tuning', 'squad', ('xquad', 'mlqa'))
-
-
-def test_a_workdir_of_an_analysis(tmp_path):
-  made_up_sweep.write_analysis(tmp_path / 'a', 'spectra', {'rank': 3.0})
-  (source,) = load.read([tmp_path / 'a'])
-  (run,) = source.models[0].plan
-  assert (source.kind, run.kind, run.task, run.results) == ('analysis', 'analysis', 'spectra', {'rank': 3.0})
+def test_a_single_workdir_is_what_its_files_say(tmp_path):
+  folders = [
+    made_up_sweep.write_pretraining(tmp_path / 'mine', seed=3),
+    made_up_sweep.write_results(tmp_path / 'qa', 'squad', {'xquad': {'en': 70.0}, 'mlqa': {'en': 60.0}}),
+    made_up_sweep.write_analysis(tmp_path / 'a', 'spectra', {'rank': 3.0}),
+  ]
+  sources = load.read(folders)
+  pretraining, finetuning, analysis = (run for source in sources for model in source.models for run in model.plan)
+  assert [source.kind for source in sources] == ['pre-training', 'XTREME', 'analysis']
+  assert sources[0].models[0].name == 'mine'
+  assert (pretraining.kind, pretraining.pretrain_seed) == ('pre-training', 3)
+  assert (finetuning.kind, finetuning.task, finetuning.evaluated) == ('fine-tuning', 'squad', ('xquad', 'mlqa'))
+  assert (analysis.kind, analysis.task, analysis.results) == ('analysis', 'spectra', {'rank': 3.0})
 
 
 def test_the_folder_of_a_benchmark(tmp_path):
