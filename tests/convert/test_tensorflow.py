@@ -98,6 +98,7 @@ def test_the_original_code_had_the_tanh_gelu_and_heads_of_64(original, tmp_path)
   file.write_text(json.dumps({'num_attention_heads': 8, 'classifier_dropout_prob': 0.3, 'hidden_size': 7}))
   config = read_tensorflow(prefix, config_file=file).config
   assert (config.num_attention_heads, config.classifier_dropout_prob, config.hidden_size) == (8, 0.3, 128)
+  assert read_tensorflow(prefix, config_file=file, num_attention_heads=16).config.num_attention_heads == 16
 
 
 def test_the_folder_or_the_index_file_do_as_well(original, tensorflow):
