@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from rembert import paper
-from rembert.jobs.xtreme_results import NAMES, spread
 from rembert.plotting import style
 from rembert.report.html import MISSING, Block, Picture, Section, Table
 from rembert.report.load import Model
 from rembert.report.scores import SEEDS, Results
+from tasks.xtreme.leaderboard import NAMES, spread
 
 _KEEPS = r'RemBertConfig\.num_hidden_layers\s*=\s*(\d+)'
 _LABELS = {row.name: row.label for row in paper.TABLES[4]}

@@ -15,9 +15,9 @@ from etils import epath
 
 from rembert.checkpoint.integrity import Corrupt, read_json_item
 from rembert.errors import UsageError
-from rembert.jobs.xtreme_results import NAMES
 from rembert.model.config import RemBertConfig
 from rembert.tracking.goodput import Session, read_sessions
+from tasks.xtreme.leaderboard import NAMES
 
 SWEEP, ANALYSIS, BENCHMARK = 'sweep.json', 'analysis.json', 'xtreme.json'
 # Any of them makes a folder the workdir of a run.

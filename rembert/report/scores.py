@@ -14,8 +14,8 @@ from typing import Any, TypeGuard
 
 import pandas as pd
 
-from rembert.jobs.xtreme_results import QUESTIONS, SCORES, Spread, spread
 from rembert.report.load import FinetuneRun, Model, Run, Source
+from tasks.xtreme.leaderboard import QUESTIONS, SCORES, Spread, spread
 
 HELD_OUT = 'held-out text'  # in the place of a task
 ALL_LANGUAGES = 'all'
