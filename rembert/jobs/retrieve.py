@@ -70,7 +70,7 @@ def run(
     folder: the data.
     config: `task`, `languages` and `layer` count.
     workdir: gets `predictions/TASK/test-LL.tsv`, `retrieval/TASK/LL.json`, and `results.json`.
-    console: is told each language's score as soon as it is there.
+    console: prints each language's score.
     stop: asked between batches.
     batch_size: rows of 64 pieces at a time.
 
