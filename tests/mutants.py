@@ -1470,8 +1470,8 @@ MUTANTS = [
   Mutant(
     'an output embedding stored transposed in the TensorFlow checkpoint is reshaped instead of transposed',
     'rembert/convert/tensorflow.py',
-    'lambda: table.read().T)',
-    'lambda: table.read().reshape(table.shape[::-1]))',
+    'lambda: read().T)',
+    'lambda: read().reshape(table.shape[::-1]))',
     area='convert',
   ),
   Mutant(

@@ -229,8 +229,9 @@ def _all_slots(config: RemBertConfig, head: str | None) -> list[Slot]:
 def _num_labels(source: Source, head: str | None, asked_for: int | None) -> int | None:
   if head not in _CLASSIFIERS:
     return None if head is None else FIXED_LABELS.get(head)
-  [bias] = source.names(_all_slots(source.config, head), 'classifier/bias')
-  num_labels = asked_for or (source.tensors[bias].shape[0] if bias in source.tensors else None)
+  [name] = source.names(_all_slots(source.config, head), 'classifier/bias')
+  bias = source.tensors.get(name)
+  num_labels = asked_for or (bias.shape[0] if bias and bias.shape else None)
   if num_labels is None:
     raise UsageError(
       f'the checkpoint has no head for {head} to take the number of labels from',
