@@ -1445,7 +1445,7 @@ MUTANTS = [
   ),
   Mutant(
     'a tensor of another shape with the same number of elements is accepted and its numbers rearranged',
-    'rembert/convert/tensors.py',
+    'rembert/convert/importing.py',
     'if name in found and found[name] != slot.shape_in(form)',
     'if name in found and np.prod(found[name]) != np.prod(slot.shape_in(form))',
     area='convert',
@@ -1453,7 +1453,7 @@ MUTANTS = [
   ),
   Mutant(
     'a LayerNorm scale that the checkpoint lacks begins at 0 instead of 1',
-    'rembert/convert/tensors.py',
+    'rembert/convert/importing.py',
     'return np.ones(shape, np.float32)',
     'return np.zeros(shape, np.float32)',
     area='convert',
@@ -1461,7 +1461,7 @@ MUTANTS = [
   ),
   Mutant(
     'a vocabulary that is cut keeps its last pieces instead of its first ones',
-    'rembert/convert/tensors.py',
+    'rembert/convert/importing.py',
     'return old[:rows]',
     'return old[len(old) - rows :]',
     area='convert',

@@ -9,7 +9,7 @@ import re
 import numpy as np
 from etils import epath
 
-from rembert.convert.tensors import Tensor, Tensors
+from rembert.convert.tensor_names import Tensor, Tensors
 from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
 
