@@ -131,8 +131,7 @@ def write_random_model(
 ) -> None:
   """A Hugging Face model directory with random weights, from which every candidate computes the same function."""
   from rembert.convert import huggingface
-  from rembert.convert.tensor_names import ENCODER_PREFIX, slots
-  from rembert.convert.tensors import Tensor
+  from rembert.convert.tensor_names import ENCODER_PREFIX, Tensor, slots
   from rembert.model.heads import FIXED_LABELS, POOLED
 
   random = np.random.default_rng(2)

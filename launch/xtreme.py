@@ -15,11 +15,11 @@ from launch.command_line import command_parser, exit_code_of
 from launch.experiment import Run, RunState
 from launch.scheduler import add_run_options, chosen_slots, run_all, shared_flags, show_plan, write_report
 from rembert.errors import UsageError
-from rembert.jobs import xtreme_results
 from rembert.paper import TABLE_10
 from rembert.runtime.signals import EXIT_STOPPED
 from rembert.tracking.console import Console
 from rembert.validation import CountOrZero, number
+from tasks.xtreme import leaderboard
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import RETRIEVAL
 from tasks.xtreme.files import XtremeFolder
@@ -236,7 +236,7 @@ def collect_scores(runs: Sequence[TaskRun], done: set[str], missing: dict[str, s
     if len(by_rate) > 1:
       rows = [[f'{rate:g}', f'{_mean_dev(of_rate):.2f}'] for rate, of_rate in by_rate.items()]
       console.table(f'{task}: learning rates, mean score on dev; {best:g} is taken', ('rate', 'dev'), rows)
-    found = [xtreme_results.read_scores(run.workdir) for run in by_rate[best]]
+    found = [leaderboard.read_scores(run.workdir) for run in by_rate[best]]
     for name in task_runs[0].evaluated:
       if scored := [scores[name] for scores in found if name in scores]:
         by_task[name] = scored
@@ -246,7 +246,7 @@ def collect_scores(runs: Sequence[TaskRun], done: set[str], missing: dict[str, s
 
 
 def _mean_dev(runs: Sequence[Run]) -> float:
-  scores = [xtreme_results.dev_score(run.workdir) for run in runs]
+  scores = [leaderboard.dev_score(run.workdir) for run in runs]
   return sum(score or 0.0 for score in scores) / len(scores)
 
 
@@ -268,12 +268,12 @@ def run(options: argparse.Namespace, benchmark: Benchmark) -> int:
     return EXIT_STOPPED
   done = {each.run.name for each in progress if each.state is RunState.DONE}
   by_task, missing = collect_scores(task_runs, done, missing, console)
-  summaries = {task: xtreme_results.summary_of(task, of_seeds) for task, of_seeds in by_task.items()}
+  summaries = {task: leaderboard.summary_of(task, of_seeds) for task, of_seeds in by_task.items()}
   for task, summary in summaries.items():
-    xtreme_results.show_task(console, task, summary)
-  row = xtreme_results.leaderboard_row(options.name or pathlib.PurePath(options.init).name, by_task, missing)
-  xtreme_results.show_row(console, row)
-  xtreme_results.write_row(row, options.workdir, summaries)
+    leaderboard.show_task(console, task, summary)
+  row = leaderboard.leaderboard_row(options.name or pathlib.PurePath(options.init).name, by_task, missing)
+  leaderboard.show_row(console, row)
+  leaderboard.write_row(row, options.workdir, summaries)
   console.say(f'table: {options.workdir}/xtreme.md, {options.workdir}/xtreme.json')
   write_report(workdir, console)
   return 0 if len(done) == len(progress) else 1

@@ -156,7 +156,7 @@ def _leaderboard(
   return LeaderboardRow(7, name, label, *parameters, by_task, mean, task_mean, by_category, languages, **data)
 
 
-# Some averages of FILTER and XLM-R do not follow from their scores: `rembert.jobs.xtreme_results`.
+# Some averages of FILTER and XLM-R do not follow from their scores: `tasks.xtreme.leaderboard`.
 TABLE_7: tuple[LeaderboardRow, ...] = (
   _leaderboard(
     *('stilts', 'STiLTs', (559, 559), 100, '80.0 74.9 64.0 87.9 63.3/78.7 53.7/72.4 59.5/76.0'),

@@ -1235,35 +1235,35 @@ MUTANTS = [
   ),
   Mutant(
     'the benchmark average is the mean of the seven tasks instead of the mean of the three categories',
-    'rembert/jobs/xtreme_results.py',
+    'tasks/xtreme/leaderboard.py',
     'average = statistics.fmean(values.values()) if values else None',
     'average = self._mean(TASKS).value if values else None',
     area='metrics',
   ),
   Mutant(
     'the benchmark average is not marked as partial if a category lacks a task or a language',
-    'rembert/jobs/xtreme_results.py',
+    'tasks/xtreme/leaderboard.py',
     'any(each.is_partial for each in found.values())',
     'len(values) < len(CATEGORIES)',
     area='metrics',
   ),
   Mutant(
     'the cross-lingual gap compares English with a mean that includes English',
-    'rembert/jobs/xtreme_results.py',
+    'tasks/xtreme/leaderboard.py',
     "run['en'] - statistics.fmean(run[language] for language in others)",
     "run['en'] - statistics.fmean(run.values())",
     area='metrics',
   ),
   Mutant(
     'the deviation over seeds divides by n instead of n - 1',
-    'rembert/jobs/xtreme_results.py',
+    'tasks/xtreme/leaderboard.py',
     'statistics.stdev(values)',
     'statistics.pstdev(values)',
     area='metrics',
   ),
   Mutant(
     'the leaderboard row holds the best seed of each score instead of the mean over seeds',
-    'rembert/jobs/xtreme_results.py',
+    'tasks/xtreme/leaderboard.py',
     'statistics.fmean(run[language][name] for run in runs)',
     'max(run[language][name] for run in runs)',
     area='metrics',
@@ -1445,7 +1445,7 @@ MUTANTS = [
   ),
   Mutant(
     'a tensor of another shape with the same number of elements is accepted and its numbers rearranged',
-    'rembert/convert/tensors.py',
+    'rembert/convert/importing.py',
     'if name in found and found[name] != slot.shape_in(form)',
     'if name in found and np.prod(found[name]) != np.prod(slot.shape_in(form))',
     area='convert',
@@ -1453,7 +1453,7 @@ MUTANTS = [
   ),
   Mutant(
     'a LayerNorm scale that the checkpoint lacks begins at 0 instead of 1',
-    'rembert/convert/tensors.py',
+    'rembert/convert/importing.py',
     'return np.ones(shape, np.float32)',
     'return np.zeros(shape, np.float32)',
     area='convert',
@@ -1461,7 +1461,7 @@ MUTANTS = [
   ),
   Mutant(
     'a vocabulary that is cut keeps its last pieces instead of its first ones',
-    'rembert/convert/tensors.py',
+    'rembert/convert/importing.py',
     'return old[:rows]',
     'return old[len(old) - rows :]',
     area='convert',
@@ -1470,8 +1470,8 @@ MUTANTS = [
   Mutant(
     'an output embedding stored transposed in the TensorFlow checkpoint is reshaped instead of transposed',
     'rembert/convert/tensorflow.py',
-    'lambda: table.read().T)',
-    'lambda: table.read().reshape(table.shape[::-1]))',
+    'lambda: read().T)',
+    'lambda: read().reshape(table.shape[::-1]))',
     area='convert',
   ),
   Mutant(

@@ -18,10 +18,10 @@ import pandas as pd
 from docs.tools.parameters import counted
 from docs.tools.rendering import table, with_tables
 from rembert import paper
-from rembert.jobs.xtreme_results import value
 from rembert.plotting import style
 from rembert.report.scores import HELD_OUT
 from rembert.report.statistics import Comparison, compare, holm
+from tasks.xtreme.leaderboard import value
 
 FOLDER = pathlib.Path(__file__).parents[1] / 'replication'
 SCORES, REPORT, PAGE, PICTURE = (FOLDER / name for name in ('scores.csv', 'report.html', 'index.md', 'differences.png'))

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,8 +78,6 @@ class AnalysisContext:
     stop: set when the program is asked to end.
     open_data: `rembert.jobs.pretrain_data.open_data`.
     text_encoder: `rembert.jobs.predict.text_encoder`.
-    read_scores: `rembert.jobs.xtreme_results.read_scores`.
-    score: `rembert.jobs.xtreme_results.value`.
   """
 
   config: AnalysisConfig
@@ -88,8 +86,6 @@ class AnalysisContext:
   stop: StopSignal
   open_data: Callable[..., Any]
   text_encoder: Callable[..., Any]
-  read_scores: Callable[[epath.Path], dict[str, Mapping[str, Any]]]
-  score: Callable[[str, Any], float]
 
   @contextlib.contextmanager
   def task(self, description: str) -> Iterator[Progress]:

@@ -33,6 +33,7 @@ from rembert.analysis.correlation import correlation
 from rembert.errors import UsageError
 from rembert.tokenizer import load_vocabulary
 from tasks.vocabulary import PieceCounter, has_spaces
+from tasks.xtreme import leaderboard
 
 _LETTERS = 20_000  # of the text, to see which script it is
 # Unicode's names say in their first word what script a letter is of; these are written together in one language.
@@ -161,7 +162,7 @@ def _scores(context: AnalysisContext) -> tuple[str | None, Mapping[str, float]]:
   if not file.is_file():
     raise UsageError('there are no results', where=str(file), fix='the workdir of a fine-tuning')
   try:
-    by_task = context.read_scores(folder)
+    by_task = leaderboard.read_scores(folder)
   except (ValueError, KeyError, TypeError) as error:
     what = f'the results cannot be read: {error}'
     raise UsageError(what, where=str(file), fix='the workdir of a fine-tuning') from error
@@ -173,7 +174,7 @@ def _scores(context: AnalysisContext) -> tuple[str | None, Mapping[str, float]]:
       where=f'analyze.task, {file}',
       fix=f'one of {", ".join(by_task)}' if by_task else 'a run with gold labels',
     )
-  return task, {language: context.score(task, scores) for language, scores in by_task[task].items()}
+  return task, {language: leaderboard.value(task, scores) for language, scores in by_task[task].items()}
 
 
 def _scores_of_analysis(path: epath.Path) -> tuple[str, dict[str, float]]:

@@ -10,8 +10,8 @@ from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from rembert.checkpoint.load import Source, open_source
+from rembert.convert.importing import check
 from rembert.convert.tensor_names import Slot
-from rembert.convert.tensors import check
 from rembert.errors import Setting, UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import POOLED

@@ -26,8 +26,16 @@ from rembert.checkpoint.integrity import (
 )
 from rembert.checkpoint.manager import silence_orbax
 from rembert.convert import huggingface
-from rembert.convert.tensor_names import ENCODER_PREFIX, OURS, Slot, has_row_per_piece, own_slots, slots
-from rembert.convert.tensors import Tensor, Tensors
+from rembert.convert.tensor_names import (
+  ENCODER_PREFIX,
+  OURS,
+  Slot,
+  Tensor,
+  Tensors,
+  has_row_per_piece,
+  own_slots,
+  slots,
+)
 from rembert.errors import UsageError, first_line
 from rembert.files import absolute, is_remote
 from rembert.model.config import RemBertConfig

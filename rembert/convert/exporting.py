@@ -14,8 +14,7 @@ from rembert.checkpoint.load import SavedModel
 from rembert.convert import huggingface
 from rembert.convert.importing import AS_SAVED
 from rembert.convert.model_card import model_card
-from rembert.convert.tensor_names import ENCODER_PREFIX, Slot, slots
-from rembert.convert.tensors import Tensor
+from rembert.convert.tensor_names import ENCODER_PREFIX, Slot, Tensor, slots
 from rembert.convert.tokenizer_files import write_tokenizer
 from rembert.errors import UsageError
 from rembert.files import is_remote, write_errors

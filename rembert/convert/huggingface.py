@@ -13,7 +13,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from rembert.convert.tensors import Tensor, Tensors
+from rembert.convert.tensor_names import Tensor, Tensors
 from rembert.errors import UsageError, first_line
 from rembert.files import inside, parsed_json
 from rembert.model.config import RemBertConfig

@@ -8,7 +8,7 @@ V vocabulary · I input embedding · E output embedding · H hidden · F feed-fo
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -102,6 +102,23 @@ _TASK_HEADS = {
   'multiple_choice': _classifier('classifier', 'classifier', ''),
   'qa': _classifier('qa_outputs', 'qa_outputs', 'cls/squad/'),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+  """A tensor of a checkpoint, not yet read.
+
+  Attributes:
+    shape: as the checkpoint has it.
+    read: gives it, float32.
+  """
+
+  shape: tuple[int, ...]
+  read: Callable[[], np.ndarray]
+
+
+# A checkpoint, by name.
+Tensors = Mapping[str, Tensor]
 
 
 @dataclasses.dataclass(frozen=True)

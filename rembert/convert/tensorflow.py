@@ -9,7 +9,7 @@ import re
 import numpy as np
 from etils import epath
 
-from rembert.convert.tensors import Tensor, Tensors
+from rembert.convert.tensor_names import Tensor, Tensors
 from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
 
@@ -48,11 +48,12 @@ def open_checkpoint(path: epath.PathLike) -> tuple[str, dict[str, Tensor]]:
   tensors = {name: Tensor(shapes[name], functools.partial(_read, reader, prefix, name)) for name in names}
   tables = [name for name in names if _OUTPUT_EMBEDDING in name and len(shapes[name]) == 2]
   if len(tables) == 1:
-    table = tensors[_TABLE_NAME] = tensors.pop(tables[0])
-    # A table that was written as the kernel of a layer is the other way round.
-    transform = tensors.get('cls/predictions/transform/dense/bias')
-    if transform and table.shape[1] != transform.shape[0] and table.shape[0] == transform.shape[0]:
-      tensors[_TABLE_NAME] = Tensor(table.shape[::-1], lambda: table.read().T)
+    tensors[_TABLE_NAME] = tensors.pop(tables[0])
+  table, transform = tensors.get(_TABLE_NAME), tensors.get('cls/predictions/transform/dense/bias')
+  if table and transform and transform.shape == table.shape[:1] != table.shape[1:]:
+    # It was written as the kernel of a layer, the other way round.
+    read = table.read
+    tensors[_TABLE_NAME] = Tensor(table.shape[::-1], lambda: read().T)
   return prefix, tensors
 
 

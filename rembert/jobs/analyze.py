@@ -27,7 +27,6 @@ from rembert.analysis.context import AnalysisConfig, AnalysisContext, AnalysisRe
 from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.jobs import workdir as workdirs
-from rembert.jobs import xtreme_results
 from rembert.jobs.predict import text_encoder
 from rembert.jobs.pretrain_data import open_data
 from rembert.jobs.training_run import build_config
@@ -80,16 +79,7 @@ def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal, console: 
     configuration.save(workdir)
     name = analyze.model_name or model_name(analyze.model)
     console.say(f'rembert {rembert.__version__} · {analyze.what} of {analyze.model or analyze.points or analyze.text}')
-    context = AnalysisContext(
-      config,
-      workdir,
-      console,
-      stop,
-      open_data=open_data,
-      text_encoder=text_encoder,
-      read_scores=xtreme_results.read_scores,
-      score=xtreme_results.value,
-    )
+    context = AnalysisContext(config, workdir, console, stop, open_data=open_data, text_encoder=text_encoder)
     result = _RUN[analyze.what](context)
     content = {
       'analysis': analyze.what,

@@ -83,12 +83,10 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
   console = job.console
   # --- model and data ----------------------------------------------------------
   source, tasks, initial = _open(config)
-  head, labels = tasks.head, len(tasks.labels) or None
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
-  build = lambda rngs: build_model(head, config.model, config.execution, num_labels=labels, rngs=rngs)
-  trainable = state.trainable(build, config.execution, optax.identity(), mesh)
+  trainable = make_trainable(config, tasks, optax.identity(), mesh)
   console.say(f'rembert {rembert.__version__} · evaluating {config.evaluate.model}')
   show_model(console, config.model)
   show_hosts(console, job.hosts)
@@ -100,7 +98,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
 
   # --- evaluation --------------------------------------------------------------
   evaluate_tasks(
-    Evaluator(trainable, head, config),
+    Evaluator(trainable, tasks.head, config),
     params,
     tasks,
     train=baseline_examples(config, is_required=False, is_drawn=False),  # without it there is no baseline
@@ -169,13 +167,20 @@ def _format_head(head: str | None, labels) -> str:
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
+def make_trainable(
+  config: FinetuneConfig, tasks: FinetuneTasks, optimizer: optax.GradientTransformation, mesh: jax.sharding.Mesh
+) -> Trainable:
+  """The model with the tasks' head on a mesh."""
+  build = lambda rngs: build_model(
+    tasks.head, config.model, config.execution, num_labels=len(tasks.labels) or None, rngs=rngs
+  )
+  return state.trainable(build, config.execution, optimizer, mesh)
+
+
 class Evaluator:
   """A model's head over rows, many at a time, on all devices and hosts.
 
-  Args:
-    trainable: the model on its mesh.
-    head: `classification`, `tagging` or `qa`.
-    config: of the job; UsageError if the mesh does not divide its batch of evaluated rows.
+  UsageError if the mesh does not divide `finetune.judge_batch_size`.
   """
 
   def __init__(self, trainable: Trainable, head: str, config: FinetuneConfig):
@@ -311,14 +316,7 @@ def evaluate_tasks(
   """Predictions and scores of all evaluated tasks, each as soon as it is there; a table of each group in the end.
 
   Between two tasks all is written: a signal may end the program anywhere, and the next start resumes from there.
-
-  Args:
-    evaluator: of the model.
-    params: of the model.
-    tasks: of the job, registered.
-    train: examples that XTREME's baseline takes frequencies from; without any there is no baseline.
-    results: to be filled.
-    console: prints progress and scores.
+  XTREME's baseline takes its frequencies from the examples `train`; without any there is no baseline.
   """
   for group, reasons in tasks.skipped.items():
     results.content['skipped'][group] = dict(reasons)

@@ -23,7 +23,7 @@ from rembert.errors import UsageError
 from rembert.files import write_whole
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.config import FinetuneConfig
-from rembert.jobs.evaluate import Evaluator, Results, evaluate_tasks, format_scores, mean_loss
+from rembert.jobs.evaluate import Evaluator, Results, evaluate_tasks, format_scores, make_trainable, mean_loss
 from rembert.jobs.finetune_tasks import (
   FinetuneTasks,
   baseline_examples,
@@ -43,14 +43,12 @@ from rembert.jobs.training_run import (
   run_loop,
   start,
 )
-from rembert.model.heads import build_model
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
 from rembert.tokenizer import SpecialIds
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import Goodput
-from rembert.train import sharding, state
+from rembert.train import sharding
 from rembert.train.optimizer import make_optimizer
-from rembert.train.state import Trainable
 from rembert.train.step import head_sums, make_train_step
 from rembert.train.trainer import TrainConfig
 
@@ -131,7 +129,8 @@ def _run(config: FinetuneConfig, job: JobRun, stop: StopSignal) -> int:
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
-  trainable = make_trainable(config, tasks, mesh)
+  config.check_mesh(mesh)
+  trainable = make_trainable(config, tasks, make_optimizer(config.optimizer, train.steps), mesh)
   console.say(f'rembert {rembert.__version__} · fine-tuning on {tasks.name} in {workdir}')
   show_model(console, config.model)
   peak = flops.peak_flops_per_device()
@@ -230,15 +229,6 @@ def _run(config: FinetuneConfig, job: JobRun, stop: StopSignal) -> int:
   goodput.write()
   _show_end(console, workdir, evaluated_step)
   return 0
-
-
-def make_trainable(config: FinetuneConfig, tasks: FinetuneTasks, mesh: jax.sharding.Mesh) -> Trainable:
-  """Model with the tasks' head, and optimizer, on a mesh; UsageError where they do not go together."""
-  config.check_mesh(mesh)
-  build = lambda rngs: build_model(
-    tasks.head, config.model, config.execution, num_labels=len(tasks.labels) or None, rngs=rngs
-  )
-  return state.trainable(build, config.execution, make_optimizer(config.optimizer, config.train.steps), mesh)
 
 
 def _vocabulary(

@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from etils import epath
@@ -26,7 +25,7 @@ from rembert.inference.embed import embed_lines
 from rembert.inference.model import LoadedModel
 from rembert.runtime.signals import Stopped, StopSignal
 from rembert.tokenizer import TextEncoder
-from rembert.tracking.console import Console
+from rembert.tracking.console import Console, Progress
 from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.retrieval import Bucc2018, RetrievalTask, Tatoeba, chosen_languages
@@ -64,15 +63,15 @@ def run(
   *,
   batch_size: int = BATCH_SIZE,
 ) -> dict[str, Any]:
-  """Judges a model on the retrieval task `config.task`.
+  """Evaluates a model on the retrieval task `config.task`.
 
   Args:
-    model: its encoder is what is judged.
+    model: its encoder is evaluated.
     encoder: vocabulary of the model.
     folder: the data.
     config: `task`, `languages` and `layer` count.
     workdir: gets `predictions/TASK/test-LL.tsv`, `retrieval/TASK/LL.json`, and `results.json`.
-    console: is told each language's score as soon as it is there.
+    console: prints each language's score.
     stop: asked between batches.
     batch_size: rows of 64 pieces at a time.
 
@@ -96,20 +95,20 @@ def run(
     'vocabulary': _digest_of_pieces(encoder),
     'layer': layer,
   }
-  progress_of = _shares(folder, task, languages)
+  sizes = [sum(folder.file(file).stat().length for file in task.files(name)) for name in languages]
   records: dict[str, dict] = {}
   with console.task(f'{task.name}, layer {layer}') as progress:
-    for language in languages:
+    for language, size, end in zip(languages, sizes, itertools.accumulate(sizes), strict=True):
       examples = task.examples(folder, language)
       place = _Place(workdir, task.name, language)
       made_of['data'] = task.digest(examples)
       record, note = place.read(made_of), ' (as before)'
       if record is None:
-        on_progress = _language_done(progress, stop, language, *progress_of[language])
-        record, note = _judge(task, examples, model, encoder, layer, batch_size, on_progress), ''
+        of_run = _part(progress, (end - size) / sum(sizes), size / sum(sizes), f'{language} · ', stop)
+        record, note = _evaluate(task, examples, model, encoder, layer, batch_size, of_run), ''
         place.write(made_of, record)
       records[language] = record
-      console.say(f'{task.name} {language} · {_in_words(task, record)}{note} · {len(records)} of {len(languages)}')
+      console.say(f'{task.name} {language} · {_format_scores(task, record)}{note} · {len(records)} of {len(languages)}')
   results = _results(task, config, layer, records)
   with write_errors('the results', workdir / 'results.json'):
     write_whole(workdir / 'results.json', json.dumps(results, indent=2, ensure_ascii=False) + '\n')
@@ -117,22 +116,13 @@ def run(
   return results
 
 
-def _shares(folder: XtremeFolder, task: RetrievalTask, languages: Sequence[str]) -> dict[str, tuple[float, float]]:
-  """For each language, what is done before it and its own share, by the sizes of files."""
-  sizes = [sum(folder.file(file).stat().length for file in task.files(name)) for name in languages]
-  ends = [end / sum(sizes) for end in itertools.accumulate(sizes)]
-  return {
-    name: (end - size / sum(sizes), size / sum(sizes)) for name, end, size in zip(languages, ends, sizes, strict=True)
-  }
+def _part(progress: Progress, start: float, share: float, prefix: str, stop: StopSignal) -> Progress:
+  """Progress of a part that begins at `start` and is a `share` of the whole; raises Stopped when that is asked for."""
 
-
-def _language_done(progress, stop: StopSignal, language: str, before: float, share: float):
-  """Progress of a language, as progress of the run; raises Stopped when the run was asked to stop."""
-
-  def on_progress(fraction: float, note: str) -> None:
+  def on_progress(fraction: float, note: str = '') -> None:
     if stop.requested:
       raise Stopped(stop.requested)
-    progress(before + share * fraction, f'{language} · {note}')
+    progress(start + share * fraction, prefix + note)
 
   return on_progress
 
@@ -140,14 +130,14 @@ def _language_done(progress, stop: StopSignal, language: str, before: float, sha
 # --- one language -----------------------------------------------------------------------------------------------------
 
 
-def _judge(
+def _evaluate(
   task: RetrievalTask,
   examples: Any,
   model: LoadedModel,
   encoder: TextEncoder,
   layer: int,
   batch_size: int,
-  on_progress: Callable[[float, str], None],
+  on_progress: Progress,
 ) -> dict[str, Any]:
   """Embeds, finds, scores; what `_Place` keeps."""
   texts = task.texts(examples)
@@ -155,8 +145,12 @@ def _judge(
   embedding = _share_of_embedding(model, layer, [len(part) for part in texts.values()])
   embeddings, before = {}, 0
   for name, part in texts.items():
-    within = _sentences_done(on_progress, embedding, before, len(part), lines)
-    embeddings[name] = embed_lines(model, encoder, part, layer=layer, batch_size=batch_size, on_progress=within)
+
+    def on_sentences(fraction: float, note: str, before: int = before, count: int = len(part)) -> None:
+      done = before + round(fraction * count)
+      on_progress(embedding * done / lines, f'{done:,} of {lines:,} sentences')
+
+    embeddings[name] = embed_lines(model, encoder, part, layer=layer, batch_size=batch_size, on_progress=on_sentences)
     before += len(part)
   found = task.find(
     examples, embeddings, lambda fraction: on_progress(embedding + (1 - embedding) * fraction, 'comparing')
@@ -168,16 +162,6 @@ def _judge(
     'sentences': lines,
     'notes': found.notes,
   }
-
-
-def _sentences_done(on_progress, share: float, before: int, count: int, lines: int) -> Callable[[float, str], None]:
-  """Progress of `count` sentences of `lines`, as progress of the language."""
-
-  def within(fraction: float, note: str) -> None:
-    done = before + round(fraction * count)
-    on_progress(share * done / lines, f'{done:,} of {lines:,} sentences')
-
-  return within
 
 
 def _share_of_embedding(model: LoadedModel, layer: int, counts: list[int]) -> float:
@@ -250,7 +234,7 @@ def _results(task: RetrievalTask, config: XtremeConfig, layer: int, records: dic
   }
 
 
-def _in_words(task: RetrievalTask, record: dict) -> str:
+def _format_scores(task: RetrievalTask, record: dict) -> str:
   if record['scores'] is None:
     return 'no gold labels, predictions only'
   return f'{task.scores[0]} {record["scores"][task.scores[0]]:.1f} (chance {record["chance"]:.2g})'

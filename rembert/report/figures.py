@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from rembert import paper
-from rembert.jobs.xtreme_results import NAMES, spread
 from rembert.plotting import style
 from rembert.report.html import MISSING, Block, Picture, Section, Table, sparkline
 from rembert.report.load import ANALYSIS, Model, Run, is_number
 from rembert.report.scores import ALL_LANGUAGES, HELD_OUT, SEEDS, Results, of
+from tasks.xtreme.leaderboard import NAMES, spread
 
 _LOSS, _ACCURACY = 'eval/loss', 'eval/accuracy'
 # As many curves as colour and line can tell apart; of more, the best, the middle and the worst are named.

@@ -17,9 +17,9 @@ from etils import epath
 from rembert.checkpoint.integrity import Corrupt, read_json_item
 from rembert.errors import UsageError
 from rembert.files import absolute
-from rembert.jobs.xtreme_results import NAMES
 from rembert.model.config import RemBertConfig
 from rembert.tracking.goodput import Session, read_sessions
+from tasks.xtreme.leaderboard import NAMES
 
 PRE_TRAINING, FINE_TUNING, ANALYSIS = 'pre-training', 'fine-tuning', 'analysis'
 _SWEEP, _BENCHMARK, _ANALYSIS = 'sweep.json', 'xtreme.json', 'analysis.json'

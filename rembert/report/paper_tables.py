@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 
 from rembert import paper
-from rembert.jobs.xtreme_results import NAMES, NUM_LANGUAGES, Spread, spread
 from rembert.plotting.training import millions
 from rembert.report.html import MISSING, Section, Table, table_frame
 from rembert.report.load import ANALYSIS, FINE_TUNING, Model, is_number
 from rembert.report.runs import counts_of
 from rembert.report.scores import Results, TaskProgress
 from rembert.report.statistics import LEVEL, Comparison, compare, holm, sign_flip_p
+from tasks.xtreme.leaderboard import NAMES, NUM_LANGUAGES, Spread, spread
 
 TITLES = {
   2: 'Table 2: one embedding table for input and output, or two',

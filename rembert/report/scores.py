@@ -14,8 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from rembert.jobs.xtreme_results import QUESTIONS, SCORES, Spread, spread
 from rembert.report.load import FINE_TUNING, Model, Run, Source, is_number
+from tasks.xtreme.leaderboard import QUESTIONS, SCORES, Spread, spread
 
 HELD_OUT = 'held-out text'  # in the place of a task
 ALL_LANGUAGES = 'all'

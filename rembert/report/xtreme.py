@@ -5,7 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from rembert.jobs.xtreme_results import (
+from rembert.plotting import style
+from rembert.report.html import MISSING, Block, Picture, Section, Table, table_frame
+from rembert.report.load import FINE_TUNING, Model, Run
+from rembert.report.scores import SEEDS, Results, TaskProgress, of
+from tasks.xtreme.leaderboard import (
   COLUMNS,
   FAIR,
   NAMES,
@@ -21,10 +25,6 @@ from rembert.jobs.xtreme_results import (
   spread,
   summarise,
 )
-from rembert.plotting import style
-from rembert.report.html import MISSING, Block, Picture, Section, Table, table_frame
-from rembert.report.load import FINE_TUNING, Model, Run
-from rembert.report.scores import SEEDS, Results, TaskProgress, of
 
 
 def xtreme(results: Results) -> Section:

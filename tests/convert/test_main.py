@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shutil
 
 import pytest
 
@@ -11,8 +12,16 @@ from rembert.convert.__main__ import main, parser
 
 
 @pytest.fixture
-def run(saved_with_vocabulary):
-  return saved_with_vocabulary
+def run(random_run):
+  return random_run
+
+
+@pytest.fixture(scope='module')
+def exported(random_run, tmp_path_factory):
+  """The same in a folder of Hugging Face, not to be changed."""
+  folder = tmp_path_factory.mktemp('exported') / 'there'
+  assert main(['to_hf', str(random_run), str(folder)]) == 0
+  return folder
 
 
 def test_there_and_back_again(run, tmp_path, capsys, assert_same):
@@ -38,24 +47,23 @@ def test_there_and_back_again(run, tmp_path, capsys, assert_same):
   assert vocabularies[0].read_bytes() == vocabularies[1].read_bytes()
 
 
-def test_the_configuration_written_beside_is_the_model(run, tmp_path):
+def test_the_configuration_written_beside_is_the_model(run, exported, tmp_path):
   from rembert import configuration
   from rembert.model.config import RemBertConfig
 
-  main(['to_hf', str(run), str(tmp_path / 'there')])
-  main(['from_hf', str(tmp_path / 'there'), str(tmp_path / 'back')])
+  main(['from_hf', str(exported), str(tmp_path / 'back')])
   configuration.load([str(tmp_path / 'back' / 'config.gin')], [])
   assert configuration.build(RemBertConfig) == open_saved(run).config
 
 
-def test_the_model_card_holds_the_facts_and_no_path(run, tmp_path):
-  main(['to_hf', str(run), str(tmp_path / 'there')])
-  card = (tmp_path / 'there' / 'README.md').read_text()
+def test_the_model_card_holds_the_facts_and_no_path(run, exported):
+  card = (exported / 'README.md').read_text()
   assert card.startswith('---\nlibrary_name: transformers\n')
   assert 'pipeline_tag: fill-mask' in card
   assert '3 × 32, 4 heads' in card
   assert re.search(r'parameters in pre-training \| [\d,]+ \|', card)
-  assert str(tmp_path) not in card
+  assert str(exported.parent) not in card
+  assert str(run.parent) not in card
 
 
 @pytest.mark.parametrize(
@@ -74,9 +82,11 @@ def test_the_model_card_holds_the_facts_and_no_path(run, tmp_path):
   ],
   ids=lambda part: ' '.join(part) if isinstance(part, list) else None,
 )
-def test_what_cannot_be_done_is_told_and_nothing_is_written(run, tmp_path, monkeypatch, capsys, arguments, words):
+def test_what_cannot_be_done_is_told_and_nothing_is_written(
+  saved_with_vocabulary, exported, tmp_path, monkeypatch, capsys, arguments, words
+):
   monkeypatch.chdir(tmp_path)
-  assert main(['to_hf', 'run', 'there']) == 0
+  shutil.copytree(exported, 'there')
   before = sorted(path for path in tmp_path.rglob('*'))
   assert main(arguments) == 2
   error = capsys.readouterr().err
@@ -93,27 +103,25 @@ def test_help_teaches_every_direction(capsys):
   assert '--allow_missing' in capsys.readouterr().out
 
 
-def test_a_loaded_model_is_one_call_away(run, tmp_path):
-  main(['to_hf', str(run), str(tmp_path / 'there')])
-  ours, theirs = rembert.load(run, 'mlm'), rembert.load(tmp_path / 'there', 'mlm')
+def test_a_loaded_model_is_one_call_away(run, exported):
+  ours, theirs = rembert.load(run, 'mlm'), rembert.load(exported, 'mlm')
   assert (ours([[1, 2, 3]]).logits == theirs([[1, 2, 3]]).logits).all()
-  assert pathlib.Path(theirs.vocabulary) == tmp_path / 'there' / 'sentencepiece.model'
+  assert pathlib.Path(theirs.vocabulary) == exported / 'sentencepiece.model'
 
 
-def test_a_disk_that_fills_up_costs_nothing(run, tmp_path, monkeypatch, capsys):
+def test_a_disk_that_fills_up_costs_nothing(exported, tmp_path, monkeypatch, capsys):
   from rembert.convert import importing
 
   def fail(*_, **__):
     raise OSError('no space left on device')
 
-  main(['to_hf', str(run), str(tmp_path / 'there')])
   (tmp_path / 'mine').mkdir()
   (tmp_path / 'mine' / 'notes').write_text('precious')
   with monkeypatch.context() as full:
     full.setattr(importing, 'save_model', fail)
     for destination in 'new', 'mine':
-      assert main(['from_hf', str(tmp_path / 'there'), str(tmp_path / destination)]) == 1
+      assert main(['from_hf', str(exported), str(tmp_path / destination)]) == 1
       assert 'the workdir could not be written: no space left on device' in capsys.readouterr().err
   assert not (tmp_path / 'new').exists()
   assert (tmp_path / 'mine' / 'notes').read_text() == 'precious'
-  assert main(['from_hf', str(tmp_path / 'there'), str(tmp_path / 'mine')]) == 0
+  assert main(['from_hf', str(exported), str(tmp_path / 'mine')]) == 0

@@ -24,8 +24,8 @@ def sentences():
 
 
 @pytest.fixture
-def model(saved_with_vocabulary):
-  return rembert.load(saved_with_vocabulary)
+def model(random_encoder):
+  return random_encoder
 
 
 @pytest.mark.parametrize('layer', [None, 0, 2])
@@ -44,8 +44,8 @@ def test_those_of_all_layers_are_those_of_each(model, sentences):
     np.testing.assert_allclose(vectors, one, rtol=0, atol=TOLERANCE * np.abs(one).max())
 
 
-def test_kernels_that_are_cast_once_give_the_same_vectors(saved_with_vocabulary, sentences, monkeypatch):
-  model = rembert.load(saved_with_vocabulary, execution=Execution('bfloat16'))
+def test_kernels_that_are_cast_once_give_the_same_vectors(random_run, sentences, monkeypatch):
+  model = rembert.load(random_run, execution=Execution('bfloat16'))
   found = sentence_vectors(model, sentences)
   monkeypatch.setattr(module, 'platform', lambda: 'tpu')
   np.testing.assert_array_equal(found, sentence_vectors(model, sentences))

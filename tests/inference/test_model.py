@@ -1,17 +1,23 @@
 """`rembert.load`: the same numbers from whatever holds them, and clear words otherwise."""
 
+import dataclasses
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
+from flax import nnx
+from random_checkpoints import TINY, random_leaves
 
 import rembert
+from rembert.checkpoint.load import SavedModel, open_saved, save_model
 from rembert.convert.exporting import export
 from rembert.errors import UsageError
 
 IDS = np.asarray([[5, 7, 9, 11, 0], [5, 8, 2, 0, 0]])
 MASK = np.asarray([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]])
+SPECIAL = {'bos_token_id': 5, 'eos_token_id': 11}  # at the ends of the first of IDS
 
 
 def test_importing_the_package_imports_no_jax():
@@ -19,44 +25,61 @@ def test_importing_the_package_imports_no_jax():
   subprocess.run([sys.executable, '-c', code], check=True, timeout=60)
 
 
+@pytest.fixture(scope='module')
+def checkpoint(tmp_path_factory) -> SavedModel:
+  """A masked-language model with a pooler, random; not to be changed."""
+  workdir, config = tmp_path_factory.mktemp('checkpoint') / 'run', dataclasses.replace(TINY, **SPECIAL)
+  save_model(workdir, random_leaves(config, 'mlm', has_pooler=True), config, 'mlm')
+  return open_saved(workdir)
+
+
+@pytest.fixture(scope='module')
+def encoder(checkpoint):
+  return rembert.load(checkpoint.workdir)
+
+
+@pytest.fixture(scope='module')
+def headed(checkpoint):
+  return rembert.load(checkpoint.workdir, 'mlm')
+
+
 @pytest.mark.parametrize('head', [None, 'mlm', 'classification', 'tagging', 'qa', 'multiple_choice'])
 def test_a_workdir_a_checkpoint_and_an_export_give_the_same_model(saved, tmp_path, head):
   model = saved(head, has_pooler=head in (None, 'classification', 'multiple_choice'))
   export(model, tmp_path / 'exported')
   ids, mask = (x[:, None].repeat(3, 1) if head == 'multiple_choice' else x for x in (IDS, MASK))
-  outputs = [
-    rembert.load(path, head)(ids, attention_mask=mask) for path in (model.workdir, model.folder, tmp_path / 'exported')
-  ]
-  for output in outputs[1:]:
-    assert np.array_equal(output.last_hidden_state, outputs[0].last_hidden_state)
-    assert (head is None) == (output.logits is None)
-    assert head is None or np.array_equal(output.logits, outputs[0].logits)
+  first, *others = (rembert.load(path, head) for path in (model.workdir, model.folder, tmp_path / 'exported'))
+  for other in others:
+    assert (other.config, other.labels) == (first.config, first.labels)
+    # The same function of the same parameters: that it is called once will do.
+    graphs, parameters = zip(*(nnx.split(each.module) for each in (first, other)), strict=True)
+    assert graphs[0] == graphs[1]
+    jax.tree.map(np.testing.assert_array_equal, *(nnx.to_pure_dict(each) for each in parameters))
+  output = first(ids, attention_mask=mask)
+  assert np.isfinite(output.last_hidden_state).all()
+  assert (head is None) == (output.logits is None)
   if head == 'mlm':
-    assert outputs[0].logits.shape == (2, 5, 331)
+    assert output.logits.shape == (2, 5, 331)
 
 
-def test_the_encoder_alone_is_that_of_the_model_with_a_head(saved):
-  model = saved('mlm', has_pooler=True)
-  alone, headed = rembert.load(model.workdir), rembert.load(model.workdir, 'mlm')
-  output = alone(IDS, attention_mask=MASK, output_hidden_states=True)
+def test_the_encoder_alone_is_that_of_the_model_with_a_head(encoder, headed):
+  output = encoder(IDS, attention_mask=MASK, output_hidden_states=True)
   assert np.array_equal(output.last_hidden_state, headed(IDS, attention_mask=MASK).last_hidden_state)
   assert output.hidden_states.shape == (4, 2, 5, 32)
   assert output.pooler_output.shape == (2, 32)
   assert output.logits is None
 
 
-def test_fewer_layers_are_the_bottom_ones(saved):
-  model = saved('mlm')
-  states = rembert.load(model.workdir)(IDS, attention_mask=MASK, output_hidden_states=True).hidden_states
-  kept = rembert.load(model.workdir, num_hidden_layers=2)(IDS, attention_mask=MASK)
+def test_fewer_layers_are_the_bottom_ones(checkpoint, encoder):
+  states = encoder(IDS, attention_mask=MASK, output_hidden_states=True).hidden_states
+  kept = rembert.load(checkpoint.workdir, num_hidden_layers=2)(IDS, attention_mask=MASK)
   np.testing.assert_allclose(kept.last_hidden_state, states[2], rtol=0, atol=1e-5 * np.abs(states[2]).max())
 
 
-def test_embeddings_leave_padding_and_special_pieces_out(saved):
-  model = rembert.load(saved('mlm', bos_token_id=5, eos_token_id=11).workdir)
-  states = model(IDS, attention_mask=MASK, output_hidden_states=True).hidden_states[1]
+def test_embeddings_leave_padding_and_special_pieces_out(encoder):
+  states = encoder(IDS, attention_mask=MASK, output_hidden_states=True).hidden_states[1]
   expected = np.stack([states[0, 1:3].mean(0), states[1, 1:3].mean(0)])
-  found = model.embed(IDS, MASK, layer=1)
+  found = encoder.embed(IDS, MASK, layer=1)
   np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
@@ -65,8 +88,8 @@ def test_labels_come_along(saved):
   assert model.labels == ('O', 'B-PER', 'I-PER')
 
 
-def test_a_new_head_is_drawn_on_request_alone(saved):
-  workdir = saved('mlm', has_pooler=True).workdir
+def test_a_new_head_is_drawn_on_request_alone(checkpoint):
+  workdir = checkpoint.workdir
   with pytest.raises(UsageError, match='no head for classification'):
     rembert.load(workdir, 'classification')
   with pytest.raises(UsageError, match='missing'):
@@ -75,13 +98,12 @@ def test_a_new_head_is_drawn_on_request_alone(saved):
   assert model(IDS).logits.shape == (2, 3)
 
 
-def test_ids_that_the_model_does_not_know_are_refused(saved):
-  model = rembert.load(saved('mlm').workdir, 'mlm')
+def test_ids_that_the_model_does_not_know_are_refused(headed):
   for ids in [[331]], [[-1]]:
     with pytest.raises(UsageError, match='pieces 0 to 330'):
-      model(ids)
+      headed(ids)
   with pytest.raises(UsageError, match='49 positions, and the model has 48'):
-    model(np.zeros((1, 49), int))
+    headed(np.zeros((1, 49), int))
 
 
 @pytest.mark.parametrize(

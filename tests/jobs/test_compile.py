@@ -177,6 +177,7 @@ def test_the_step_is_that_of_training():
     (['--topology=cpu:2x2'], [], '--topology=cpu:8'),
     (['--topology=cpu:8'], ['mesh.require_platform=tpu'], 'these devices are cpu, not tpu'),
     (['--topology=cpu:8'], ['train.batch_size=30'], '--gin.train.batch_size=32'),
+    (['--topology=cpu:8'], ['execution.attention=splash'], 'is a kernel for the TPU'),
     (['--topology=cpu:8'], ['execution.attention=splash'], 'execution.attention=einsum'),
   ],
 )

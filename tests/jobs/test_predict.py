@@ -14,8 +14,8 @@ from rembert.jobs.predict import main, text_encoder
 
 
 @pytest.fixture
-def run(saved_with_vocabulary):
-  return saved_with_vocabulary
+def run(random_run):
+  return random_run
 
 
 def test_candidates_are_the_best_of_the_softmax_over_all_pieces(run):
@@ -34,8 +34,8 @@ def test_candidates_are_the_best_of_the_softmax_over_all_pieces(run):
     )
 
 
-def test_lines_keep_their_order_and_long_ones_are_cut(run):
-  model = rembert.load(run)
+def test_lines_keep_their_order_and_long_ones_are_cut(random_encoder):
+  model = random_encoder
   encoder = text_encoder(model)
   lines = ['die Stadt', '', 'das Meer ' * 40, 'der Fluss fließt']
   together = embed_lines(model, encoder, lines, layer=2, batch_size=3)

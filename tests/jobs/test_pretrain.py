@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from final_states import assert_bitwise_equal, final_state
 
+from rembert.main import main
+
 
 def test_a_run_learns_and_leaves_what_the_documentation_says(uninterrupted):
   evaluations = [row for row in uninterrupted.metrics() if 'eval/loss' in row]
@@ -118,17 +120,13 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
   assert not list((exploding.workdir / 'checkpoints').glob('[0-9]*'))
 
 
+# One for the devices, one for the data, one for the vocabulary; test_compile and test_pretrain_data have the others.
 @pytest.mark.parametrize(
   ('bindings', 'message'),
   [
-    ({'data__dumps': '/no/such/folder'}, '/no/such/folder'),
+    ({'mesh__data': 3}, 'does not cover'),
     ({'data__languages': "('en', 'xx')"}, 'xx'),
     ({'RemBertConfig__vocab_size': 60_000}, 'supports a vocabulary of'),
-    ({'train__batch_size': 7, 'mesh__data': 1, 'train__accumulation_steps': 2}, 'does not divide'),
-    ({'mesh__data': 3}, 'does not cover'),
-    ({'vocabulary__path': '/no/such/vocabulary.model'}, 'python -m tasks.vocabulary'),
-    ({'train__sequence_length': 256}, 'max_position_embeddings'),
-    ({'execution__attention': 'splash'}, 'is a kernel for the TPU'),
   ],
 )
 def test_what_does_not_fit_is_told_in_one_message(bindings, message, program, tmp_path):
@@ -137,6 +135,12 @@ def test_what_does_not_fit_is_told_in_one_message(bindings, message, program, tm
   assert message in result.stderr
   assert 'fix' in result.stderr
   assert 'Traceback' not in result.stderr
+
+
+def test_more_tokens_than_positions_are_told_before_anything_is_done(program, tmp_path, capsys):
+  assert main(program(tmp_path / 'run', train__sequence_length=256).command[3:]) == 2
+  assert 'max_position_embeddings' in capsys.readouterr().err
+  assert not (tmp_path / 'run').exists()
 
 
 def test_a_second_process_on_a_workdir_is_refused(from_store, tmp_path):

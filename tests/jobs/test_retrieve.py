@@ -20,8 +20,8 @@ from tasks.xtreme.files import XtremeFolder
 
 
 @pytest.fixture
-def model(saved_with_vocabulary):
-  return rembert.load(saved_with_vocabulary)
+def model(random_encoder):
+  return random_encoder
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ import shutil
 
 import numpy as np
 import pytest
+from etils import epath
 
+import rembert
 from rembert.checkpoint.load import SavedModel, open_saved, save_model
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import parameter_shapes
@@ -70,10 +72,23 @@ def small_vocabulary(tmp_path_factory):
   return file
 
 
-@pytest.fixture
-def saved_with_vocabulary(saved, small_vocabulary):
-  """The workdir of a random masked-language model of 700 pieces, with a vocabulary of 590."""
-  workdir = saved('mlm', vocab_size=700).workdir
+@pytest.fixture(scope='session')
+def random_run(small_vocabulary, tmp_path_factory):
+  """The workdir of a random masked-language model of 700 pieces, with a vocabulary of 590; not to be changed."""
+  workdir, config = tmp_path_factory.mktemp('random') / 'run', dataclasses.replace(TINY, vocab_size=700)
+  save_model(workdir, random_leaves(config, 'mlm', has_pooler=False), config, 'mlm')
   (workdir / 'vocabulary').mkdir()
   shutil.copy(small_vocabulary, workdir / 'vocabulary' / 'sentencepiece.model')
   return workdir
+
+
+@pytest.fixture(scope='session')
+def random_encoder(random_run):
+  """The encoder of `random_run`, loaded; what one test has compiled the others need not."""
+  return rembert.load(random_run)
+
+
+@pytest.fixture
+def saved_with_vocabulary(random_run, tmp_path):
+  """A copy of `random_run`, to be changed."""
+  return epath.Path(shutil.copytree(random_run, tmp_path / 'run'))

@@ -9,8 +9,10 @@ import rich.console
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rembert.jobs import xtreme_results
-from rembert.jobs.xtreme_results import (
+from rembert.tracking.console import Console
+from tasks.xtreme import leaderboard
+from tasks.xtreme.benchmark import LANGUAGES
+from tasks.xtreme.leaderboard import (
   CATEGORIES,
   FAIR,
   FILTER,
@@ -28,8 +30,6 @@ from rembert.jobs.xtreme_results import (
   spread,
   summarise,
 )
-from rembert.tracking.console import Console
-from tasks.xtreme.benchmark import LANGUAGES
 
 SCORE = st.floats(0, 100)
 
@@ -223,7 +223,7 @@ def cells(text, name):
 
 
 def test_scores_stand_beside_the_papers(shown):
-  text = shown(xtreme_results.show_row, PARTIAL)
+  text = shown(leaderboard.show_row, PARTIAL)
   assert cells(text, 'XNLI ') == ['70.0*', '80.8', '79.2']
   assert cells(text, 'XQuAD') == ['40.0/60.0', '64.0/79.6', '60.8/76.6']
   assert cells(text, 'TyDi QA ') == ['–', '63.0/77.0', '45.0/65.1']
@@ -236,7 +236,7 @@ def test_scores_stand_beside_the_papers(shown):
 
 
 def test_what_is_missing_is_told_with_its_reason(shown):
-  lines = shown(xtreme_results.show_row, PARTIAL).splitlines()
+  lines = shown(leaderboard.show_row, PARTIAL).splitlines()
   assert 'MLQA is missing: no gold labels' in lines
   assert 'POS is missing: not judged' in lines
   assert '* XNLI: 3 of 15 languages, not comparable' in lines
@@ -249,31 +249,31 @@ def test_what_is_missing_is_told_with_its_reason(shown):
 
 def test_of_a_whole_row_nothing_is_to_be_told(shown):
   whole = LeaderboardRow('mine', REMBERT.scores)
-  assert xtreme_results.remarks(whole) == []
-  text = shown(xtreme_results.show_row, whole, ())
+  assert leaderboard.remarks(whole) == []
+  text = shown(leaderboard.show_row, whole, ())
   assert '*' not in text
   assert 'missing' not in text
   assert cells(text, 'Avg ') == ['75.4']
 
 
 def test_rows_without_a_score_have_a_dash(shown):
-  text = shown(xtreme_results.show_row, LeaderboardRow('mT5-XXL', {'tydiqa': TaskScore(82.0)}), FAIR)
+  text = shown(leaderboard.show_row, LeaderboardRow('mT5-XXL', {'tydiqa': TaskScore(82.0)}), FAIR)
   assert cells(text, 'TyDi QA ') == ['–/82.0', '63.0/77.0', '45.0/65.1']
   assert 'TyDi QA is missing: F1 alone is known' in text
 
 
 def test_markdown_has_all_rows_of_the_paper():
-  lines = xtreme_results.row_markdown(PARTIAL).splitlines()
+  lines = leaderboard.row_markdown(PARTIAL).splitlines()
   assert lines[0] == '|  | mine | RemBERT | XLM-R | VECO | FILTER | STiLTs |'
   assert lines[1] == '| --- |' + ' ---: |' * (1 + len(PAPER))
   assert '| NER | – | 70.1 | 65.4 | 65.7 | 67.7 | 64.0 |' in lines
   assert '- MLQA is missing: no gold labels' in lines
   assert all(line.count('|') == 8 for line in lines if line.startswith('|'))
-  assert '| a/b |' in xtreme_results.row_markdown(LeaderboardRow('a|b', {}), ()).splitlines()[0]
+  assert '| a/b |' in leaderboard.row_markdown(LeaderboardRow('a|b', {}), ()).splitlines()[0]
 
 
 def test_json_says_what_averages_are_over(tmp_path):
-  xtreme_results.write_row(PARTIAL, tmp_path)
+  leaderboard.write_row(PARTIAL, tmp_path)
   found = json.loads((tmp_path / 'xtreme.json').read_text())
   assert found['scores']['xquad']['value'] == 50
   assert found['averages']['average'] == {
@@ -287,11 +287,11 @@ def test_json_says_what_averages_are_over(tmp_path):
     'mlqa': 'no gold labels',
     'tydiqa': 'not judged',
   }
-  assert (tmp_path / 'xtreme.md').read_text() == xtreme_results.row_markdown(PARTIAL)
+  assert (tmp_path / 'xtreme.md').read_text() == leaderboard.row_markdown(PARTIAL)
 
 
 def test_a_row_of_nothing_is_a_table_of_dashes(shown):
-  text = shown(xtreme_results.show_row, leaderboard_row('mine', {}), ())
+  text = shown(leaderboard.show_row, leaderboard_row('mine', {}), ())
   assert cells(text, 'Avg ') == ['–']
   assert text.count('is missing') == 7
 
@@ -301,7 +301,7 @@ def test_a_row_of_nothing_is_a_table_of_dashes(shown):
 
 def test_a_task_by_language_ends_with_mean_english_and_gap(shown):
   summary = summarise([{'sw': 50.0, 'en': 80.0, 'de': 70.0}, {'sw': 54.0, 'en': 82.0, 'de': 70.0}])
-  text = shown(xtreme_results.show_task, 'xnli', summary)
+  text = shown(leaderboard.show_task, 'xnli', summary)
   assert text.startswith('XNLI, 3 languages')
   assert 'mean ± sd, 2 seeds' in text
   assert cells(text, 'de ') == ['70.0', '±', '0.0']
@@ -313,9 +313,9 @@ def test_a_task_by_language_ends_with_mean_english_and_gap(shown):
 
 
 def test_a_single_seed_has_no_deviation(shown):
-  text = shown(xtreme_results.show_task, 'panx', summarise([{'en': 80.0, 'de': 70.0}]))
+  text = shown(leaderboard.show_task, 'panx', summarise([{'en': 80.0, 'de': 70.0}]))
   assert '±' not in text
   assert text.startswith('NER, 2 languages')
-  assert '| English less the others | 10.0 |' in xtreme_results.task_markdown(
+  assert '| English less the others | 10.0 |' in leaderboard.task_markdown(
     'panx', summarise([{'en': 80.0, 'de': 70.0}])
   )
