@@ -478,8 +478,8 @@ MUTANTS = [
   Mutant(
     'a resumed language begins the document again in which its window of rows began',
     'rembert/data/stream_source.py',
-    '_Position(self.epoch, place.document, place.offset, ',
-    '_Position(self.epoch, place.document, 0, ',
+    "'offset': place.offset,",
+    "'offset': 0,",
     area='data',
   ),
   Mutant(

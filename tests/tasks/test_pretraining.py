@@ -157,7 +157,7 @@ def test_examples_that_are_skipped_are_not_preprocessed(vocabulary, files):
 
   documents = documents_of(task_of(vocabulary, files, [as_text, note, pretraining.tokenize]))
   next(documents('law', 'train', SourcePlace(50, 50)))
-  assert 0 < len(seen) < 5
+  assert 0 < len(seen) <= len(LINES) - 50
 
 
 def test_two_readers_of_a_task_do_not_disturb_each_other(vocabulary, files):

@@ -12,7 +12,6 @@ from xtreme_archives import tar_of, zip_of
 
 from rembert.errors import RunError, UsageError
 from tasks.xtreme.archives import SOURCES, Downloads, Source, columns, members, nested_tar
-from tasks.xtreme.files import split_lines
 
 # --- fetching ---------------------------------------------------------------------------------------------------------
 
@@ -247,13 +246,6 @@ def test_a_damaged_archive_within_an_archive_is_named(tmp_path):
   with pytest.raises(UsageError, match='damaged') as error:
     list(nested_tar(f'{tmp_path}/all.zip:de.tar.gz', tar_of({'train': 'x'})[:20]))
   assert error.value.where == f'{tmp_path}/all.zip:de.tar.gz'
-
-
-def test_lines_end_at_line_feeds_alone():
-  assert [line for line, _ in split_lines('a\u2028b\r\nc\x0bd\n\n'.encode(), 'f')] == ['a\u2028b', 'c\x0bd', '']
-  with pytest.raises(UsageError, match='not UTF-8') as error:
-    list(split_lines(b'a\n\xff\n', 'f'))
-  assert error.value.where == 'f:2'
 
 
 def test_columns_leave_out_the_header_and_tell_a_short_row():
