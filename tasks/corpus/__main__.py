@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rembert.command_line import parse_flags, run_command
+from rembert.command_line import command_parser, parse_flags, run_command
 from rembert.errors import UsageError
 from rembert.validation import Count, FractionBelowOne, NotNegative, Positive, number
 
@@ -163,10 +163,7 @@ def corpus_or_temporary(
 
 def parser() -> argparse.ArgumentParser:
   """The command line."""
-  raw = argparse.RawDescriptionHelpFormatter
-  flags = argparse.ArgumentParser(
-    prog='python -m tasks.corpus', description=DESCRIPTION, epilog=EPILOG, formatter_class=raw, allow_abbrev=False
-  )
+  flags = command_parser('tasks.corpus', DESCRIPTION, EPILOG)
   add_sources(flags, corpus=False)
   flags.add_argument('--output', required=True, metavar='CORPUS', help='folder of the corpus')
   add_making(flags)

@@ -127,9 +127,7 @@ def _dump_parts(pattern: str | Sequence[str], languages: Sequence[str] | None) -
   codes, listed = (None, ()) if languages is None else without_lists(languages)
   dumps = find_dumps(pattern, codes, where_there=listed)
   return [
-    Part(language, 'dump', str(dump.path), size=epath.Path(dump.path).stat().length)
-    for language, files in dumps.items()
-    for dump in files
+    Part(language, 'dump', str(file), size=file.stat().length) for language, files in dumps.items() for file in files
   ]
 
 

@@ -265,8 +265,8 @@ def real(shared_data):
   cleaned = {}
   for language, dumps in find_dumps(str(shared_data / 'dumps'), list(itertools.chain(*_SCRIPTS.values()))).items():
     for dump in dumps:
-      namespaces, size = read_namespaces(dump.path), 0
-      for page in read_articles(dump.path):
+      namespaces, size = read_namespaces(dump), 0
+      for page in read_articles(dump):
         paragraphs = clean_wikitext(page.text, language=language, namespaces=namespaces)
         cleaned.setdefault(language, []).append((page, paragraphs))
         size += len(page.text)
