@@ -166,7 +166,7 @@ def expected_count(task: str, split: str, language: str) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class File:
-  """One file of the data, with the number of its examples and, of a test file, of gold labels: None where there are none.
+  """One file of the data, and how many examples and, of a test file, gold labels it has; None where there are none.
 
   What is wrong with it, if anything, is one of `FAULTS`, and a detail in few words.
   """

@@ -92,7 +92,7 @@ def test_a_folder_is_searched_with_everything_below_it(folder):
     'enwiki-20230501-pages-articles1.xml-p1p41242.bz2',
     'enwiki-20230501-pages-articles2.xml-p41243p151573.bz2',
   ]
-  assert found['zh-min-nan'][0].database == 'zh_min_nanwiki'
+  assert [dump.name for dump in found['zh-min-nan']] == ['zh_min_nanwiki-20230501-pages-articles.xml.xz']
 
 
 @pytest.mark.parametrize('pattern', ['{}/dewiki*', '{}/*.xml.bz2', '{}/de*/../dewiki-20230501-pages-articles.xml.bz2'])
