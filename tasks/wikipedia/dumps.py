@@ -271,32 +271,27 @@ class _Archive:
       new_decompressor = next((new for magic, new in _DECOMPRESSORS.items() if first.startswith(magic)), None)
       yield from self._decompressed(data, new_decompressor) if new_decompressor else data
 
-  def _decompressed(self, data: Iterator[bytes], new_decompressor: Callable) -> Iterator[bytes]:
-    decompressor, pending, is_between_streams = new_decompressor(), b'', True
-    while True:
-      if not pending and (is_between_streams or decompressor.needs_input):
-        pending = next(data, b'')
-        if not pending:
-          if not is_between_streams:
-            self.damage = 'the archive ends before its end marker'
+  def _decompressed(self, data: Iterable[bytes], new_decompressor: Callable) -> Iterator[bytes]:
+    decompressor = None  # between two streams
+    for pending in data:
+      while pending or not (decompressor is None or decompressor.needs_input):
+        if decompressor is None:
+          pending = pending.lstrip(b'\0')  # xz and gzip files may be padded between streams
+          if not pending:
+            break
+          decompressor = new_decompressor()
+        try:
+          # The cap keeps an archive that expands a thousandfold from filling the memory.
+          chunk = decompressor.decompress(pending, _CHUNK)
+        except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+          self.damage = f'the archive is damaged ({error})'
           return
-      if is_between_streams:
-        pending = pending.lstrip(b'\0')  # xz and gzip files may be padded between streams
-        if not pending:
-          continue
-        is_between_streams = False
-      try:
-        # The cap keeps an archive that expands a thousandfold from filling the memory.
-        chunk = decompressor.decompress(pending, _CHUNK)
-      except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
-        self.damage = f'the archive is damaged ({error})'
-        return
-      pending = b''
-      if chunk:
-        yield chunk
-      if decompressor.eof:
-        pending = decompressor.unused_data
-        decompressor, is_between_streams = new_decompressor(), True
+        if chunk:
+          yield chunk
+        pending = decompressor.unused_data if decompressor.eof else b''
+        decompressor = None if decompressor.eof else decompressor
+    if decompressor is not None:
+      self.damage = 'the archive ends before its end marker'
 
 
 class _GzipDecompressor:
