@@ -7,6 +7,9 @@
 This project's own trainer uses none of them: its rows and masks are functions of (seed, step, row), whoever reads them
 and wherever a run was interrupted, which a dataset alone cannot give.
 
+Packing and masks are those of `rembert.data`, called from the dataset: it runs in the process that made it, not on a
+tf.data service.
+
 B rows · S positions · K predictions per row
 """
 
