@@ -722,7 +722,7 @@ MUTANTS = [
   Mutant(
     'a downloaded file without a published checksum may change afterwards unnoticed',
     'tasks/xtreme/archives.py',
-    "expected = source.sha256 or self._records().get(source.name, {}).get('sha256', sha256)",
+    "expected = source.sha256 or records.get(source.name, {}).get('sha256', sha256)",
     'expected = source.sha256 or sha256',
     area='tasks',
   ),

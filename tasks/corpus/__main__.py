@@ -105,16 +105,6 @@ def languages_of(options: argparse.Namespace) -> tuple[str, ...] | None:
   return tuple(code.strip() for code in options.languages.split(',')) if options.languages else None
 
 
-def config_of(options: argparse.Namespace) -> 'CorpusConfig':
-  """How the options say that a corpus is made."""
-  from tasks.corpus.documents import CorpusConfig
-
-  given = _given(options, _MAKING)
-  if 'shard_mb' in given:
-    given['shard_bytes'] = max(1, int(given.pop('shard_mb') * (1 << 20)))
-  return CorpusConfig(**given)
-
-
 def parts_of(options: argparse.Namespace, console: 'Console') -> 'list[Part]':
   """The parts of the source that the options name."""
   from tasks.corpus.documents import find_parts
@@ -142,9 +132,13 @@ def runner_of(options: argparse.Namespace, beam_flags: Sequence[str]) -> 'BeamRu
 def make_with_beam(options: argparse.Namespace, folder: str, runner: 'BeamRunner', console: 'Console') -> 'Corpus':
   """The corpus of the source that the options name."""
   from tasks.corpus.build import make_corpus
+  from tasks.corpus.documents import CorpusConfig
 
-  parts, config = parts_of(options, console), config_of(options)
-  return make_corpus(parts, folder, config, console, runner=runner, group_mb=options.group_mb)
+  given = _given(options, _MAKING)
+  if 'shard_mb' in given:
+    given['shard_bytes'] = max(1, int(given.pop('shard_mb') * (1 << 20)))
+  parts = parts_of(options, console)
+  return make_corpus(parts, folder, CorpusConfig(**given), console, runner=runner, group_mb=options.group_mb)
 
 
 def corpus_or_temporary(

@@ -115,10 +115,10 @@ def _from_web(task: str, downloads: Downloads, root: pathlib.Path, console: Cons
     for number, source in enumerate(sources):
       within = lambda fraction, note, number=number: progress((number + fraction) / len(sources), note)
       fetched[source.name] = downloads.fetch(source, within)
-  unverified = [name for name, file in fetched.items() if not file.is_verified]
-  size = human_bytes(sum(file.size for file in fetched.values()))
+  unverified = [source.name for source in sources if not source.sha256]
+  size = human_bytes(sum(file.stat().st_size for file in fetched.values()))
   console.say(f'{task}: {size} fetched' + (f'; unverified: {", ".join(unverified)}' if unverified else ', verified'))
-  files = list(CONVERSIONS[task]({name: file.path for name, file in fetched.items()}))
+  files = list(CONVERSIONS[task](fetched))
   _check_counts(task, dict(files))
   with write_errors(f'the files of {task}', root):
     for file in files:
