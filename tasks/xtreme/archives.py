@@ -105,9 +105,7 @@ class Downloads:
     self._record = root / 'checksums.json'
     self._seconds, self._attempts, self._pause = seconds, attempts, pause
 
-  def fetch(
-    self, source: Source, on_progress: Callable[[float, str], None] = lambda fraction, note: None
-  ) -> pathlib.Path:
+  def fetch(self, source: Source, on_progress: Progress = lambda fraction, note: None) -> pathlib.Path:
     """The file, fetched if it is not there. It is known to be right, or what came the first time.
 
     Raises:
@@ -122,7 +120,7 @@ class Downloads:
     self._check(source, path)
     return path
 
-  def _fetch(self, source: Source, path: pathlib.Path, on_progress) -> None:
+  def _fetch(self, source: Source, path: pathlib.Path, on_progress: Progress) -> None:
     partial = path.with_name(f'{path.name}.partial')
     reasons, has_broken_off = [], False
     for url in source.urls:
@@ -141,7 +139,7 @@ class Downloads:
       raise RunError(f'{source.name} breaks off', where='; '.join(reasons), fix=[again, by_hand])
     raise UsageError(f'{source.name} cannot be fetched', where='; '.join(reasons), fix=by_hand)
 
-  def _from_address(self, url: str, source: Source, partial: pathlib.Path, on_progress) -> None:
+  def _from_address(self, url: str, source: Source, partial: pathlib.Path, on_progress: Progress) -> None:
     for attempt in range(self._attempts):
       try:
         self._read(url, source, partial, on_progress)
@@ -154,7 +152,7 @@ class Downloads:
       _discard(partial)
       raise _NotThere('another file than the one expected')
 
-  def _read(self, url: str, source: Source, partial: pathlib.Path, on_progress) -> None:
+  def _read(self, url: str, source: Source, partial: pathlib.Path, on_progress: Progress) -> None:
     version = partial.with_name(f'{partial.name}.version')
     known = version.read_text() if version.is_file() else ''
     # Without a name for its version, half of an old file could be joined to half of a new one.
