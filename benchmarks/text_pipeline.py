@@ -32,11 +32,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import sentencepiece
+from etils import epath
 
 from benchmarks.interleaved import OURS, Benchmark, Candidate, Run, Unavailable
 from rembert.errors import UsageError
 from tasks.corpus.documents import CorpusConfig, Document, RawDocument, clean, find_parts, read_part
-from tasks.wikipedia.dumps import Dump, find_dumps, read_articles
+from tasks.wikipedia.dumps import find_dumps, read_articles
 
 DUMPS_VARIABLE = 'REMBERT_BENCH_DUMPS'
 SAMPLE = str(importlib.resources.files('tasks.wikipedia') / 'sample')
@@ -92,14 +93,14 @@ class DumpSetting:
   passes: int
 
   @functools.cached_property
-  def dumps(self) -> list[list[Dump]]:
+  def dumps(self) -> list[list[epath.Path]]:
     """By language."""
     return list(find_dumps(self.pattern).values())
 
   @functools.cached_property
   def article_bytes(self) -> list[int]:
     """The length of each article."""
-    files = [dump.path for dumps in self.dumps for dump in dumps]
+    files = [dump for dumps in self.dumps for dump in dumps]
     return [len(page.text.encode()) for file in files for page in read_articles(file)]
 
   @property
@@ -133,7 +134,7 @@ def prepare_wikiextractor(setting: DumpSetting, read_templates: bool) -> Run:
   from wikiextractor import WikiExtractor, extract
 
   ignored_tags = [*extract._DEFAULT_IGNORED_TAG_PATTERNS, extract.ignoreTag('a')]  # as in its command
-  files = [str(dump.path) for dumps in setting.dumps for dump in dumps]
+  files = [str(dump) for dumps in setting.dumps for dump in dumps]
 
   def clean(extractor: extract.Extractor) -> str:
     if not read_templates:

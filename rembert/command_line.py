@@ -37,6 +37,17 @@ def run_command(program: str, command: Callable[[], int | None], *, show_traceba
       signal.signal(signal.SIGTERM, before)
 
 
+def command_parser(module: str, description: str, epilog: str) -> argparse.ArgumentParser:
+  """The parser of `python -m MODULE`, whose help shows both texts as they are."""
+  return argparse.ArgumentParser(
+    prog=f'python -m {module}',
+    description=description,
+    epilog=epilog,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,
+  )
+
+
 def parse_flags(flags: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   """The options, and what follows a bare `--`; exits with 2 on an unknown flag and names the nearest one."""
   end = list(argv).index('--') if '--' in argv else len(argv)

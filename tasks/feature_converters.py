@@ -7,6 +7,9 @@
 This project's own trainer uses none of them: its rows and masks are functions of (seed, step, row), whoever reads them
 and wherever a run was interrupted, which a dataset alone cannot give.
 
+Packing and masks are those of `rembert.data`, called from the dataset: it runs in the process that made it, not on a
+tf.data service.
+
 B rows · S positions · K predictions per row
 """
 
@@ -18,9 +21,9 @@ from collections.abc import Mapping
 import numpy as np
 import seqio
 
+from rembert.data import packing
 from rembert.data.masking import MaskingConfig, mask_rows
 from rembert.data.mixture import MASK_STREAM
-from rembert.data.packing import SHORTEST_SEGMENT, segments_and_positions
 from rembert.errors import UsageError
 from rembert.tokenizer import SpecialIds
 
@@ -89,7 +92,7 @@ class PackedMlmFeatureConverter(seqio.FeatureConverter):
     batches = pack(ds.map(targets), task_feature_lengths['targets'], self._special).batch(_MASKED_AT_ONCE).enumerate()
 
     def of_numpy(number: np.ndarray, ids_BxS: np.ndarray) -> list[np.ndarray]:
-      segments_BxS, positions_BxS = segments_and_positions(ids_BxS, self._special)
+      segments_BxS, positions_BxS = packing.segments_and_positions(ids_BxS, self._special)
       rows = {'input_ids': ids_BxS, 'token_type_ids': np.zeros_like(ids_BxS)}
       rows |= {'segment_ids': segments_BxS, 'position_ids': positions_BxS}
       if self._seed is not None:
@@ -107,7 +110,6 @@ class PackedMlmFeatureConverter(seqio.FeatureConverter):
 
     def features(number: tf.Tensor, ids_BxS: tf.Tensor) -> dict[str, tf.Tensor]:
       types = [spec.dtype for spec in self.MODEL_FEATURES.values()]
-      # Not stateful: iterators over the dataset may be saved.
       rows = tf.numpy_function(of_numpy, [number, ids_BxS], types, stateful=False)
       return {
         name: tf.ensure_shape(values, [None, lengths[name]])
@@ -191,39 +193,24 @@ class SpanFeatureConverter(_LabelledFeatureConverter):
 
 def pack(documents: tf.data.Dataset, sequence_length: int, special: SpecialIds) -> tf.data.Dataset:
   """`rembert.data.packing.pack` as a dataset: ids of documents, int32 [n], to rows, int32 [S]."""
-  per_row = sequence_length - 2  # tokens of a document that fills a row
 
-  def filled(row: tf.Tensor) -> tf.Tensor:
-    return tf.pad(row, [[0, sequence_length - tf.size(row)]], constant_values=special.pad)[None]
-
-  def add(open_row: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+  def of_numpy(open_S: np.ndarray, ids: np.ndarray, is_end: bool) -> tuple[np.ndarray, np.ndarray]:
     """The row that is still open after a document, and those that are done."""
-    here = tf.minimum(tf.size(ids), sequence_length - tf.size(open_row) - 2)
-    first = tf.concat([open_row, [special.cls], ids[:here], [special.sep]], 0)
-    later = -(-(tf.size(ids) - here) // per_row)  # rows that the document takes after the first
-    full = tf.maximum(later - 1, 0)
-    text = tf.reshape(ids[here : here + full * per_row], [full, per_row])
-    between = tf.concat([tf.fill([full, 1], special.cls), text, tf.fill([full, 1], special.sep)], 1)
-    last = tf.concat([[special.cls], ids[here + full * per_row :], [special.sep]], 0)
-    rows = tf.concat([filled(first), between, filled(last)], 0)[: 1 + later]
-    length = tf.where(later > 0, tf.size(last), tf.size(first))
-    is_open = sequence_length - length >= SHORTEST_SEGMENT + 2
-    return rows[later, : tf.where(is_open, length, 0)], rows[: 1 + later - tf.cast(is_open, tf.int32)]
+    used = open_S[open_S != special.pad]
+    before = [segment[1:-1] for segment in np.split(used, np.flatnonzero(used == special.cls))[1:]]
+    rows = [row for row, _ in packing.pack([*before, ids], sequence_length, special)]
+    is_open = rows and not is_end and np.count_nonzero(rows[-1] == special.pad) >= packing.SHORTEST_SEGMENT + 2
+    still_open_S = rows.pop() if is_open else np.full_like(open_S, special.pad)
+    return still_open_S, np.array(rows, np.int32).reshape(-1, sequence_length)
 
-  def end(open_row: tf.Tensor, is_end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The same for a document without ids, or after the last one."""
-    is_done = is_end & (tf.size(open_row) > 0)
-    return open_row[: tf.where(is_done, 0, tf.size(open_row))], filled(open_row)[: tf.cast(is_done, tf.int32)]
-
-  def step(open_row: tf.Tensor, document: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-    ids, is_end = document
-    open_row, done = tf.cond(tf.size(ids) > 0, lambda: add(open_row, ids), lambda: end(open_row, is_end))
-    return tf.ensure_shape(open_row, [None]), tf.ensure_shape(done, [None, sequence_length])
+  def step(open_S: tf.Tensor, document: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    # Not stateful: iterators over the dataset may be saved.
+    open_S, done = tf.numpy_function(of_numpy, [open_S, *document], [tf.int32, tf.int32], stateful=False)
+    return tf.ensure_shape(open_S, [sequence_length]), tf.ensure_shape(done, [None, sequence_length])
 
   def not_the_end(ids: tf.Tensor) -> tuple[tf.Tensor, bool]:
     return ids, False
 
-  nothing = tf.zeros([0], tf.int32)
-  return (
-    documents.map(not_the_end).concatenate(tf.data.Dataset.from_tensors((nothing, True))).scan(nothing, step).unbatch()
-  )
+  end = tf.data.Dataset.from_tensors((tf.zeros([0], tf.int32), True))
+  nothing = tf.fill([sequence_length], special.pad)
+  return documents.map(not_the_end).concatenate(end).scan(nothing, step).unbatch()

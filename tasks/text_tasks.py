@@ -209,17 +209,11 @@ def add_wikipedia(
   _add_language_tasks(name, sources, RembertVocabulary(vocabulary))
   for suffix, languages in {'': tuple(sources), **EDITIONS}.items():
     if chosen := [language for language in languages if language in sources]:
-      _add_language_mixture(f'{name}.{suffix}' if suffix else name, name, chosen, lambda some: rates(counts(some)))
-
-
-def _add_language_mixture(
-  name: str, tasks: str, languages: Sequence[str], rates: Callable[[Sequence[str]], Mapping[str, float]]
-) -> None:
-  """Registers a mixture of `TASKS.{language}`; their rates by language are found when one of them is needed."""
-  found = functools.cache(lambda: rates(languages))
-  language_of = {registration.valid_name(tasks, language): language for language in languages}
-  rate = lambda task: found().get(language_of[task.name], 0.0)
-  registration.add_mixture(name, dict.fromkeys(language_of, rate))
+      language_of = {registration.valid_name(name, language): language for language in chosen}
+      # Found when the rate of a task is needed.
+      found = functools.cache(lambda chosen=tuple(chosen): rates(counts(chosen)))
+      rate = lambda task, found=found, language_of=language_of: found().get(language_of[task.name], 0.0)
+      registration.add_mixture(f'{name}.{suffix}' if suffix else name, dict.fromkeys(language_of, rate))
 
 
 def add_mc4(*, vocabulary: str | os.PathLike | None = None, name: str = 'mc4') -> None:

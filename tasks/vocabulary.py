@@ -25,7 +25,7 @@ import sentencepiece
 from etils import epath
 from sentencepiece import sentencepiece_model_pb2
 
-from rembert.command_line import parse_flags, run_command
+from rembert.command_line import command_parser, parse_flags, run_command
 from rembert.data.config import SAMPLE
 from rembert.data.mixture import sampling_rates
 from rembert.errors import Setting, UsageError
@@ -189,15 +189,14 @@ def main(argv: list[str] | None = None) -> int:
   argv = sys.argv[1:] if argv is None else argv
   if argv[:1] == ['report']:
     return report_main(argv[1:])
-  parser = argparse.ArgumentParser(
-    prog='python -m tasks.vocabulary',
-    description='Train a SentencePiece vocabulary on a corpus. Of dumps, plain text or a TFDS dataset, one is made in '
+  parser = command_parser(
+    'tasks.vocabulary',
+    'Train a SentencePiece vocabulary on a corpus. Of dumps, plain text or a TFDS dataset, one is made in '
     'a temporary directory first; python -m tasks.corpus makes one that other commands read as well.',
-    epilog='examples\n  python -m tasks.vocabulary --corpus=corpus --size=32000 --output=v.model\n'
+    'examples\n  python -m tasks.vocabulary --corpus=corpus --size=32000 --output=v.model\n'
     '  python -m tasks.vocabulary --dumps=dumps/ --languages=de,el,th --size=32000 --output=v.model\n'
     '  what one makes of each language:\n    python -m tasks.vocabulary report --help\n\n'
     'what it takes: 250,300 pieces from 44 million characters of 119 languages, two cores: 2 min, 1.8 GB of memory',
-    formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   add_sources(parser, default=SAMPLE)
   parser.add_argument(

@@ -5,6 +5,7 @@ its text is the next row of that language. So a language's place in its document
 the state there is, and it does not depend on how many hosts read.
 """
 
+import collections
 import dataclasses
 import itertools
 import zlib
@@ -37,39 +38,12 @@ class SourcePlace(NamedTuple):
 OpenDocuments = Callable[[str, str, SourcePlace], Iterator[tuple[np.ndarray, SourcePlace]]]
 
 
-@dataclasses.dataclass
-class _Position:
-  """Where a language stands: the epoch and place at which its current window of rows begins, and the row in it.
-
-  `source_example` and `source_document` are a `SourcePlace` from which document number `document` can be read.
-  """
-
-  epoch: int = 0
-  document: int = 0
-  offset: int = 0
-  window: int = 0
-  row: int = 0
-  source_example: int = 0
-  source_document: int = 0
-
-  @property
-  def start(self) -> '_Start':
-    """Where the window begins."""
-    source = SourcePlace(self.source_example, self.source_document)
-    return _Start(self.epoch, Place(self.document, self.offset), source)
-
-
 class _Start(NamedTuple):
   """Where a row begins: in which epoch and document, and where to open the source for that."""
 
   epoch: int
   place: Place
   source: SourcePlace
-
-  def position(self, window: int) -> _Position:
-    """That of the first row of window number `window`."""
-    place, source = self.place, self.source
-    return _Position(self.epoch, place.document, place.offset, window, 0, source.example, source.document)
 
 
 class LanguageRows:
@@ -94,26 +68,36 @@ class LanguageRows:
     self._language, self._open = language, open_documents
     self._sequence_length, self._special, self._seed, self._window_size = sequence_length, special, seed, window
     self._packing = packing
-    self._position = _Position(**(state or {}))
-    self._next_window = self._position.start
-    self._read_from = self._next_window.source
+    at = collections.defaultdict(int, state or {})
+    place, source = Place(at['document'], at['offset']), SourcePlace(at['source_example'], at['source_document'])
+    # Where the current window begins, its number, and the row in it; where the next begins.
+    self._start, self._window_number, self._row = _Start(at['epoch'], place, source), at['window'], at['row']
+    self._next_start, self._read_from = self._start, source
     self._source: Generator[tuple[np.ndarray, _Start], None, None] | None = None
     self._window: list[np.ndarray] = []
 
   def state(self) -> dict[str, int]:
     """The position of the next row; give it to a new `LanguageRows` to go on from here."""
-    return dict(vars(self._position))
+    epoch, place, source = self._start
+    return {
+      'epoch': epoch,
+      'document': place.document,
+      'offset': place.offset,
+      'window': self._window_number,
+      'row': self._row,
+      'source_example': source.example,
+      'source_document': source.document,
+    }
 
   def next(self) -> np.ndarray:
     """Ids of the next row, int32 [S]."""
     if not self._window:
       self._fill_window()
-    if self._position.row == self._window_size:
-      self._position = self._next_window.position(self._position.window + 1)
+    if self._row == self._window_size:
+      self._start, self._window_number, self._row = self._next_start, self._window_number + 1, 0
       self._fill_window()
-    row = self._window[self._position.row]
-    self._position.row += 1
-    return row
+    self._row += 1
+    return self._window[self._row - 1]
 
   def close(self) -> None:
     """Lets go of the documents."""
@@ -122,14 +106,13 @@ class LanguageRows:
 
   def _fill_window(self) -> None:
     if self._source is None:
-      self._source = self._rows_from(self._next_window)
+      self._source = self._rows_from(self._next_start)
     rows = []
     while len(rows) < self._window_size:
-      row, self._next_window = next(self._source)
+      row, self._next_start = next(self._source)
       rows.append(row)
-    shuffle = random_stream(
-      self._seed, SHUFFLE_STREAM, zlib.crc32(self._language.encode()), self._position.window
-    ).permutation(self._window_size)
+    language = zlib.crc32(self._language.encode())
+    shuffle = random_stream(self._seed, SHUFFLE_STREAM, language, self._window_number).permutation(self._window_size)
     self._window = [rows[i] for i in shuffle]
 
   def _rows_from(self, start: _Start) -> Generator[tuple[np.ndarray, _Start], None, None]:

@@ -91,7 +91,7 @@ def check_dumps(environment: Environment) -> Findings:
   from tasks.wikipedia.dumps import find_dumps, read_pages
 
   found = find_dumps(environment.dumps or '')
-  files = [dump.path for dumps in found.values() for dump in dumps]
+  files = [dump for dumps in found.values() for dump in dumps]
   bad = 0
   for file in files[:_MOST_DUMPS]:
     try:

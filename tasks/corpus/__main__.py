@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rembert.command_line import parse_flags, run_command
+from rembert.command_line import command_parser, parse_flags, run_command
 from rembert.errors import UsageError
 from rembert.validation import Count, FractionBelowOne, NotNegative, Positive, number
 
@@ -105,16 +105,6 @@ def languages_of(options: argparse.Namespace) -> tuple[str, ...] | None:
   return tuple(code.strip() for code in options.languages.split(',')) if options.languages else None
 
 
-def config_of(options: argparse.Namespace) -> 'CorpusConfig':
-  """How the options say that a corpus is made."""
-  from tasks.corpus.documents import CorpusConfig
-
-  given = _given(options, _MAKING)
-  if 'shard_mb' in given:
-    given['shard_bytes'] = max(1, int(given.pop('shard_mb') * (1 << 20)))
-  return CorpusConfig(**given)
-
-
 def parts_of(options: argparse.Namespace, console: 'Console') -> 'list[Part]':
   """The parts of the source that the options name."""
   from tasks.corpus.documents import find_parts
@@ -142,9 +132,13 @@ def runner_of(options: argparse.Namespace, beam_flags: Sequence[str]) -> 'BeamRu
 def make_with_beam(options: argparse.Namespace, folder: str, runner: 'BeamRunner', console: 'Console') -> 'Corpus':
   """The corpus of the source that the options name."""
   from tasks.corpus.build import make_corpus
+  from tasks.corpus.documents import CorpusConfig
 
-  parts, config = parts_of(options, console), config_of(options)
-  return make_corpus(parts, folder, config, console, runner=runner, group_mb=options.group_mb)
+  given = _given(options, _MAKING)
+  if 'shard_mb' in given:
+    given['shard_bytes'] = max(1, int(given.pop('shard_mb') * (1 << 20)))
+  parts = parts_of(options, console)
+  return make_corpus(parts, folder, CorpusConfig(**given), console, runner=runner, group_mb=options.group_mb)
 
 
 def corpus_or_temporary(
@@ -163,10 +157,7 @@ def corpus_or_temporary(
 
 def parser() -> argparse.ArgumentParser:
   """The command line."""
-  raw = argparse.RawDescriptionHelpFormatter
-  flags = argparse.ArgumentParser(
-    prog='python -m tasks.corpus', description=DESCRIPTION, epilog=EPILOG, formatter_class=raw, allow_abbrev=False
-  )
+  flags = command_parser('tasks.corpus', DESCRIPTION, EPILOG)
   add_sources(flags, corpus=False)
   flags.add_argument('--output', required=True, metavar='CORPUS', help='folder of the corpus')
   add_making(flags)

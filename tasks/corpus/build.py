@@ -304,13 +304,15 @@ def _add_languages(steps: '_LocalSteps | _BeamSteps', parts: Sequence[Part], fol
 
   # --- each paragraph once --------------------------------------------------------------
   if config.dedupe == 'paragraphs':
-    first = steps.combine('first place of each', steps.flat_map('paragraphs', documents, _places), min)
+    # Not the function itself, whose types Beam would read, and want exactly.
+    places = steps.flat_map('paragraphs', documents, lambda document: paragraph_places(document))
+    first = steps.combine('first place of each', places, min)
     kept = steps.flat_map(
       'places by document', first, lambda element: [((element[0][0], element[1][0]), element[1][1])]
     )
     both = steps.flatten('documents and places', steps.flat_map('by document', documents, by_text), kept)
     together = steps.group('document and its places', both)
-    found = steps.flat_map('each paragraph once', together, lambda element: _keep_paragraphs(element[1], config))
+    found = steps.flat_map('each paragraph once', together, lambda element: keep_paragraphs(element[1], config))
     documents, lost = steps.partition('paragraphs', found)
     losses.append(lost)
 
@@ -328,30 +330,13 @@ def _add_languages(steps: '_LocalSteps | _BeamSteps', parts: Sequence[Part], fol
   )
   languages = steps.create('languages', [(language, None) for language in numbers])
   by_language = steps.group('by language', steps.flatten('all of it', languages, written, counted))
-  return steps.flat_map('finish', by_language, lambda element: _finish_language(element, folder, numbers))
-
-
-def _places(document):  # without types, which Beam would read, and want exactly
-  return [((document.language, digest), place) for digest, place in paragraph_places(document)]
-
-
-def _keep_paragraphs(found: Iterable, config: CorpusConfig) -> Iterable[Document | Lost]:
-  found = list(found)
-  [document] = [each for each in found if isinstance(each, Document)]
-  return keep_paragraphs(document, [each for each in found if isinstance(each, int)], config)
+  finish = lambda language, found: finish_language(folder, language, numbers[language], found)
+  return steps.flat_map('finish', by_language, lambda element: finish(*element))
 
 
 def _write_shard(element, folder: str, numbers: Mapping[str, Mapping[str, int]]) -> list[tuple[str, WrittenShard]]:
   (language, split, index), documents = element
   return [(language, write_shard(folder, language, split, index, numbers[language][split], documents))]
-
-
-def _finish_language(element, folder: str, numbers: Mapping[str, Mapping[str, int]]) -> tuple:
-  language, found = element[0], list(element[1])
-  lost = {each.reason: each.count for each in found if isinstance(each, Lost)}
-  written = [each for each in found if isinstance(each, WrittenShard)]
-  finish_language(folder, language, numbers[language], written, lost)
-  return ()
 
 
 # --- Apache Beam ------------------------------------------------------------------------------------------------------

@@ -127,9 +127,7 @@ def _dump_parts(pattern: str | Sequence[str], languages: Sequence[str] | None) -
   codes, listed = (None, ()) if languages is None else without_lists(languages)
   dumps = find_dumps(pattern, codes, where_there=listed)
   return [
-    Part(language, 'dump', str(dump.path), size=epath.Path(dump.path).stat().length)
-    for language, files in dumps.items()
-    for dump in files
+    Part(language, 'dump', str(file), size=file.stat().length) for language, files in dumps.items() for file in files
   ]
 
 
@@ -383,15 +381,17 @@ def first_of(same: Iterable[Document]) -> Iterator[Document | Lost]:
     yield Lost(first.language, 'repeated documents', repeated)
 
 
-def paragraph_places(document: Document) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
-  """Hash of each paragraph, and its place (document, index). The least place of a paragraph is where it is kept."""
+def paragraph_places(document: Document) -> Iterator[tuple[tuple[str, bytes], tuple[bytes, int]]]:
+  """Each paragraph, by language and hash, and its place (document, index). It is kept at its least place."""
   for index, paragraph in enumerate(document.paragraphs):
-    yield digest_of(paragraph), (document.digest, index)
+    yield (document.language, digest_of(paragraph)), (document.digest, index)
 
 
-def keep_paragraphs(document: Document, kept: Iterable[int], config: CorpusConfig) -> Iterator[Document | Lost]:
-  """The document with the paragraphs at these indices only, and the losses."""
-  paragraphs = tuple(document.paragraphs[index] for index in sorted(kept))
+def keep_paragraphs(found: Iterable[Document | int], config: CorpusConfig) -> Iterator[Document | Lost]:
+  """A document with the paragraphs at the indices that come with it only, and the losses."""
+  found = list(found)
+  [document] = [each for each in found if isinstance(each, Document)]
+  paragraphs = tuple(document.paragraphs[index] for index in sorted(each for each in found if isinstance(each, int)))
   if len(paragraphs) < len(document.paragraphs):
     yield Lost(document.language, 'repeated paragraphs', len(document.paragraphs) - len(paragraphs))
   document = dataclasses.replace(document, paragraphs=paragraphs)

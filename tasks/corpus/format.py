@@ -21,7 +21,7 @@ from etils import epath
 from rembert.data.token_store import SPLITS, sha256_of
 from rembert.errors import UsageError, first_line
 from rembert.files import write_whole
-from tasks.corpus.documents import Document
+from tasks.corpus.documents import Document, Lost
 from tasks.wikipedia.languages import chosen_languages, missing_in_words
 from tasks.wikipedia.text import count_sentences
 
@@ -194,23 +194,27 @@ def write_shard(
 
 
 def finish_language(
-  folder: epath.Path,
-  language: str,
-  numbers: Mapping[str, int],
-  written: Sequence[WrittenShard],
-  lost: Mapping[str, int],
-) -> None:
+  folder: epath.PathLike, language: str, numbers: Mapping[str, int], found: Iterable[WrittenShard | Lost | None]
+) -> tuple[()]:
   """Completes a language whose shards are written: shards without documents, TFDS's metadata, and its statistics.
 
-  `numbers` has the shards of each split, and `lost` what was left out, by reason.
+  `numbers` has the shards of each split, and `found` those that were written, and what was left out; returns nothing
+  that a pipeline could go on with.
   """
-  shards: dict[str, list[WrittenShard]] = {}
-  for split in SPLITS:
-    of_split = {shard.index: shard for shard in written if shard.split == split}
-    indices = range(numbers[split]) if of_split else ()
-    shards[split] = [
-      of_split.get(index) or write_shard(folder, language, split, index, numbers[split], ()) for index in indices
+  written: dict[str, dict[int, WrittenShard]] = {split: {} for split in SPLITS}
+  lost = {}
+  for each in found:
+    if isinstance(each, WrittenShard):
+      written[each.split][each.index] = each
+    elif each is not None:
+      lost[each.reason] = each.count
+  shards = {
+    split: [
+      of_split.get(index) or write_shard(folder, language, split, index, numbers[split], ())
+      for index in (range(numbers[split]) if of_split else ())
     ]
+    for split, of_split in written.items()
+  }
   count = lambda split, name: sum(getattr(shard, name) for shard in shards[split])
   if any(shards.values()):
     _write_metadata(_dataset_path(folder, language), language, shards)
@@ -224,6 +228,7 @@ def finish_language(
   checksums = {split: [shard.sha256 for shard in shards[split]] for split in SPLITS}
   content = dataclasses.asdict(statistics) | {'shards': checksums}
   write_whole(epath.Path(folder) / 'statistics' / f'{language}.json', json.dumps(content, indent=1))
+  return ()
 
 
 def _write_metadata(path: epath.Path, language: str, shards: Mapping[str, Sequence[WrittenShard]]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from etils import epath
 
-from rembert.command_line import run_command
+from rembert.command_line import command_parser, run_command
 from rembert.errors import UsageError
 from tasks.metrics.labels import accuracy, chunk_scores
 from tasks.metrics.question_answering import mlqa, squad
@@ -46,13 +46,7 @@ Scores = dict[str, dict[str, dict[str, float]]]
 
 def parser() -> argparse.ArgumentParser:
   """The command line."""
-  flags = argparse.ArgumentParser(
-    prog='python -m tasks.metrics',
-    description=DESCRIPTION,
-    epilog=EPILOG,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  flags = command_parser('tasks.metrics', DESCRIPTION, EPILOG)
   flags.add_argument('--predictions', required=True, metavar='DIR', help='directory of predictions')
   flags.add_argument('--labels', required=True, metavar='DIR', help='directory of gold labels')
   flags.add_argument('--task', action='append', choices=TASKS, help='score this task only; repeatable (default: all)')

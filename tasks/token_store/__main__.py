@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from rembert.command_line import add_modules, parse_flags, run_command
+from rembert.command_line import add_modules, command_parser, parse_flags, run_command
 from rembert.data.packing import PackingConfig
 from rembert.data.token_store import SPLITS, VOCABULARY, TokenStore, altered_shards
 from rembert.errors import UsageError
@@ -46,10 +46,7 @@ then
 
 def parser() -> argparse.ArgumentParser:
   """The command line."""
-  raw = argparse.RawDescriptionHelpFormatter
-  flags = argparse.ArgumentParser(
-    prog='python -m tasks.token_store', description=DESCRIPTION, epilog=EPILOG, formatter_class=raw, allow_abbrev=False
-  )
+  flags = command_parser('tasks.token_store', DESCRIPTION, EPILOG)
   corpus_command.add_sources(flags, mixture=True)
   add_modules(flags)
   flags.add_argument(

@@ -9,12 +9,11 @@ entities (`text`).
 Decisions:
 - Formulas: `<math>` is dropped with the blank before the punctuation after it, except where it is as plain as `x` or
   `n + 1`. Code blocks are dropped, inline `<code>` is kept.
-- Sections of notes, sources and links are dropped with their subsections (`boilerplate_headings`); so are headings,
-  unless asked for.
+- Sections of notes, sources and links are dropped with their subsections (`boilerplate_headings`); so are headings.
 - A list item is a paragraph. A paragraph has at least three words, or eight characters of a script without blanks.
 - Text is NFC with single blanks; soft hyphens, zero-width spaces and direction marks go, joiners stay: they change
   how Persian, Hindi and emoji are written.
-- Cleaning a paragraph again leaves it as it is. What does not come to rest after a few rounds is dropped and counted.
+- Cleaning a paragraph again leaves it as it is. What does not come to rest after a few rounds is dropped.
 """
 
 import dataclasses
@@ -50,61 +49,26 @@ _UNSPACED = re.compile(
 )
 
 
-@dataclasses.dataclass
-class CleaningCounts:
-  """What cleaning met, filled while cleaning: articles, paragraphs that were kept, and two kinds of failure.
-
-  Attributes:
-    fallbacks: paragraphs whose templates were removed by pattern, because the parser failed or the text is too large.
-    unstable: paragraphs dropped because cleaning did not come to rest.
-  """
-
-  articles: int = 0
-  paragraphs: int = 0
-  fallbacks: int = 0
-  unstable: int = 0
-
-
-def clean_wikitext(
-  text: str,
-  *,
-  language: str,
-  namespaces: Mapping[int, str] | None = None,
-  keep_headings: bool = False,
-  max_characters: int = LARGEST_ARTICLE,
-  counts: CleaningCounts | None = None,
-) -> list[str]:
+def clean_wikitext(text: str, *, language: str, namespaces: Mapping[int, str] | None = None) -> list[str]:
   """Returns the paragraphs of an article in reading order; never fails, whatever the text.
 
   Args:
-    text: wikitext.
+    text: wikitext. If it is larger than an article can be, templates are removed by pattern, without the parser.
     language: Wikipedia's code; chooses the boilerplate headings and the variant of `-{…}-`.
     namespaces: the wiki's own names (`dumps.read_namespaces`), used beside those of all editions.
-    keep_headings: keep the headings that stand above prose, as paragraphs of their own.
-    max_characters: of a longer text, templates are removed by pattern, without the parser.
-    counts: filled with what was met.
   """
-  counts = CleaningCounts() if counts is None else counts
-  cleaner = _Cleaner(language, link_namespaces(namespaces), keep_headings, len(text) <= max_characters, counts)
-  paragraphs = list(cleaner.paragraphs(text))
-  counts.articles += 1
-  counts.paragraphs += len(paragraphs)
-  return paragraphs
+  cleaner = _Cleaner(language, link_namespaces(namespaces), may_parse=len(text) <= LARGEST_ARTICLE)
+  return list(cleaner.paragraphs(text))
 
 
 @dataclasses.dataclass
 class _Cleaner:
   language: str
   namespaces: LinkNamespaces
-  keep_headings: bool
   may_parse: bool
-  counts: CleaningCounts
 
   def paragraphs(self, text: str) -> Iterator[str]:
-    for paragraph, is_heading in self._rendered(text):
-      if is_heading:
-        yield paragraph
-        continue
+    for paragraph in self._rendered(text):
       stable = self._at_rest(paragraph)
       if stable and _is_long_enough(stable):
         yield stable
@@ -114,35 +78,24 @@ class _Cleaner:
     for _ in range(_MOST_ROUNDS):
       if not _SUSPECT.search(paragraph):
         return paragraph
-      again = ' '.join(p for p, is_heading in self._rendered(paragraph) if not is_heading)
+      again = ' '.join(self._rendered(paragraph))
       if again == paragraph or not again:
         return again
       paragraph = again
-    self.counts.unstable += 1
     return ''
 
-  def _rendered(self, text: str) -> Iterator[tuple[str, bool]]:
-    """Paragraphs of any length, and whether each is a heading; a heading without prose below it is left out."""
+  def _rendered(self, text: str) -> Iterator[str]:
+    """Paragraphs of any length."""
     text = without_placeholders(text).replace('\r\n', '\n').replace('\r', '\n')
     text = templates.with_parameters_read(with_plain_links_read(without_elements(text)))
     text = with_one_variant(without_nesting(text, self.namespaces), self.language)
-    heading = ''
-    for line, is_heading in prose_lines(text, self.language, self._shown):
-      paragraph = self._shown(line)
-      if is_heading:
-        heading = paragraph if self.keep_headings else ''
-      elif paragraph:
-        if heading:
-          yield heading, True
-          heading = ''
-        yield paragraph, False
+    return filter(None, map(self._shown, prose_lines(text, self.language, self._shown)))
 
   def _shown(self, line: str) -> str:
     """What a reader sees of a line."""
     line = without_unclosed(line)
     if '{{' in line:
       read = templates.with_templates_read(line) if self.may_parse else None
-      self.counts.fallbacks += read is None
       line = templates.without_templates(line) if read is None else read
     return tidy(without_inline_markup(line))
 
@@ -393,8 +346,8 @@ def boilerplate_headings(language: str) -> frozenset[str]:
   return frozenset(title.casefold() for titles in chosen for title in titles)
 
 
-def prose_lines(text: str, language: str, title_of: Callable[[str], str]) -> Iterator[tuple[str, bool]]:
-  """Yields the paragraphs of an article and its headings, in reading order, and whether each is a heading.
+def prose_lines(text: str, language: str, title_of: Callable[[str], str]) -> Iterator[str]:
+  """Yields the paragraphs of an article in reading order.
 
   The lines of a paragraph are joined by blanks, a list item is a paragraph. Sections without prose are left out with
   their subsections.
@@ -413,7 +366,7 @@ def prose_lines(text: str, language: str, title_of: Callable[[str], str]) -> Ite
     first = stripped[:1]
     if first == '=' and (heading := _HEADING.fullmatch(stripped)):
       if paragraph:
-        yield ' '.join(paragraph), False
+        yield ' '.join(paragraph)
         paragraph = []
       level = min(len(heading[1]), len(heading[3]))
       if skipped_level and level > skipped_level:
@@ -421,8 +374,6 @@ def prose_lines(text: str, language: str, title_of: Callable[[str], str]) -> Ite
       title = title_of(heading[2]).rstrip(' :').casefold()
       skipped_level = level if title in boilerplate else 0
       is_at_top = True
-      if not skipped_level:
-        yield heading[2], True
       continue
     if skipped_level:
       continue
@@ -432,7 +383,7 @@ def prose_lines(text: str, language: str, title_of: Callable[[str], str]) -> Ite
       is_at_top = False
       continue
     if paragraph:
-      yield ' '.join(paragraph), False
+      yield ' '.join(paragraph)
       paragraph = []
     if not stripped or stripped.startswith('----') or (first in '|!' and _TABLE_ROW.match(stripped)):
       continue
@@ -442,11 +393,11 @@ def prose_lines(text: str, language: str, title_of: Callable[[str], str]) -> Ite
       item = stripped.lstrip('*#:; \t')
       if first == ':' and is_at_top and _ITALIC_LINE.fullmatch(item):
         continue  # a hatnote, from the time before there were templates for them
-      yield item, False
+      yield item
     elif line[:1] in (' ', '\t') and not _SENTENCE_END.search(stripped):
       continue  # MediaWiki shows such a line as code
     else:
-      yield stripped, False
+      yield stripped
     is_at_top = False
   if paragraph:
-    yield ' '.join(paragraph), False
+    yield ' '.join(paragraph)

@@ -52,15 +52,6 @@ class DamagedDump(UsageError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Dump:
-  """One dump file, local or remote; `database` is the first part of its name: `enwiki`, `zh_min_nanwiki`."""
-
-  language: str
-  path: epath.Path
-  database: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Page:
   """The newest revision of one page. Articles are in namespace 0; `page_id` is 0 where the export has none."""
 
@@ -86,8 +77,8 @@ class ReadCounts:
 
 def find_dumps(
   pattern: str | Sequence[str], languages: Sequence[str] | None = None, *, where_there: Sequence[str] = ()
-) -> dict[str, list[Dump]]:
-  """Returns the dumps of each language, languages and files in sorted order.
+) -> dict[str, list[epath.Path]]:
+  """Returns the dumps of each Wikipedia, languages and files in sorted order.
 
   Args:
     pattern: a folder (searched with everything below it), a file, a glob, or several of these in a list or separated
@@ -105,7 +96,7 @@ def find_dumps(
     raise UsageError(
       'no dump found', where=', '.join(patterns) or 'an empty pattern', fix=[_what_is_there(p) for p in patterns]
     )
-  found: dict[str, list[Dump]] = {}
+  found: dict[str, list[epath.Path]] = {}
   for path in map(epath.Path, paths):
     name = _DUMP_NAME.fullmatch(path.name)
     language = wikipedia_languages.language_of_database(name['database']) if name else None
@@ -115,7 +106,7 @@ def find_dumps(
         where=str(path),
         fix='name it like enwiki-20230501-pages-articles.xml.bz2, or choose the files with a glob: */*wiki-*.xml.bz2',
       )
-    found.setdefault(language, []).append(Dump(language, path, name['database']))
+    found.setdefault(language, []).append(path)
   if languages is None:
     return {language: found[language] for language in sorted(found)}
   wanted = [wikipedia_languages.edition_of(language) or language for language in languages]
@@ -280,32 +271,27 @@ class _Archive:
       new_decompressor = next((new for magic, new in _DECOMPRESSORS.items() if first.startswith(magic)), None)
       yield from self._decompressed(data, new_decompressor) if new_decompressor else data
 
-  def _decompressed(self, data: Iterator[bytes], new_decompressor: Callable) -> Iterator[bytes]:
-    decompressor, pending, is_between_streams = new_decompressor(), b'', True
-    while True:
-      if not pending and (is_between_streams or decompressor.needs_input):
-        pending = next(data, b'')
-        if not pending:
-          if not is_between_streams:
-            self.damage = 'the archive ends before its end marker'
+  def _decompressed(self, data: Iterable[bytes], new_decompressor: Callable) -> Iterator[bytes]:
+    decompressor = None  # between two streams
+    for pending in data:
+      while pending or not (decompressor is None or decompressor.needs_input):
+        if decompressor is None:
+          pending = pending.lstrip(b'\0')  # xz and gzip files may be padded between streams
+          if not pending:
+            break
+          decompressor = new_decompressor()
+        try:
+          # The cap keeps an archive that expands a thousandfold from filling the memory.
+          chunk = decompressor.decompress(pending, _CHUNK)
+        except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+          self.damage = f'the archive is damaged ({error})'
           return
-      if is_between_streams:
-        pending = pending.lstrip(b'\0')  # xz and gzip files may be padded between streams
-        if not pending:
-          continue
-        is_between_streams = False
-      try:
-        # The cap keeps an archive that expands a thousandfold from filling the memory.
-        chunk = decompressor.decompress(pending, _CHUNK)
-      except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
-        self.damage = f'the archive is damaged ({error})'
-        return
-      pending = b''
-      if chunk:
-        yield chunk
-      if decompressor.eof:
-        pending = decompressor.unused_data
-        decompressor, is_between_streams = new_decompressor(), True
+        if chunk:
+          yield chunk
+        pending = decompressor.unused_data if decompressor.eof else b''
+        decompressor = None if decompressor.eof else decompressor
+    if decompressor is not None:
+      self.damage = 'the archive ends before its end marker'
 
 
 class _GzipDecompressor:

@@ -61,15 +61,6 @@ def edition_of(code: str) -> str | None:
   return None if code in WITHOUT_EDITION else _EDITIONS.get(code) or language_of_database(code)
 
 
-def database_of(edition: str) -> str:
-  """Returns the name of an edition's database, which its dumps are named after.
-
-  >>> database_of('no'), database_of('be-tarask'), database_of('zh-min-nan')
-  ('nowiki', 'be_x_oldwiki', 'zh_min_nanwiki')
-  """
-  return {'be-tarask': 'be_x_old'}.get(edition, edition).replace('-', '_') + 'wiki'
-
-
 def without_lists(languages: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
   """Parts what was asked for into codes, as they were given, and the editions of the lists that were named, sorted.
 

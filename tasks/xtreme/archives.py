@@ -27,7 +27,7 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import IO, NamedTuple
+from typing import IO
 
 from rembert.errors import RunError, UsageError, first_line
 from rembert.files import write_errors, write_whole
@@ -79,14 +79,7 @@ SOURCES = {task: _sources(home) for task, home in _TABLE.items()}
 
 # --- fetching ---------------------------------------------------------------------------------------------------------
 
-
-class Fetched(NamedTuple):
-  """A file that is there; its content is known to be right, or is what came the first time."""
-
-  path: pathlib.Path
-  size: int
-  sha256: str
-  is_verified: bool
+Progress = Callable[[float, str], None]  # is told the fraction that is done, and of what
 
 
 class _BrokenOff(Exception):
@@ -112,8 +105,8 @@ class Downloads:
     self._record = root / 'checksums.json'
     self._seconds, self._attempts, self._pause = seconds, attempts, pause
 
-  def fetch(self, source: Source, on_progress: Callable[[float, str], None] = lambda fraction, note: None) -> Fetched:
-    """The file, fetched if it is not there.
+  def fetch(self, source: Source, on_progress: Progress = lambda fraction, note: None) -> pathlib.Path:
+    """The file, fetched if it is not there. It is known to be right, or what came the first time.
 
     Raises:
       UsageError: no address has it, or it is not the file that it should be.
@@ -124,11 +117,10 @@ class Downloads:
       with write_errors('the folder of downloads', self.folder):
         self.folder.mkdir(parents=True, exist_ok=True)
       self._fetch(source, path, on_progress)
-    fetched = self._checked(source, path)
-    self._remember(source, fetched)
-    return fetched
+    self._check(source, path)
+    return path
 
-  def _fetch(self, source: Source, path: pathlib.Path, on_progress) -> None:
+  def _fetch(self, source: Source, path: pathlib.Path, on_progress: Progress) -> None:
     partial = path.with_name(f'{path.name}.partial')
     reasons, has_broken_off = [], False
     for url in source.urls:
@@ -147,7 +139,7 @@ class Downloads:
       raise RunError(f'{source.name} breaks off', where='; '.join(reasons), fix=[again, by_hand])
     raise UsageError(f'{source.name} cannot be fetched', where='; '.join(reasons), fix=by_hand)
 
-  def _from_address(self, url: str, source: Source, partial: pathlib.Path, on_progress) -> None:
+  def _from_address(self, url: str, source: Source, partial: pathlib.Path, on_progress: Progress) -> None:
     for attempt in range(self._attempts):
       try:
         self._read(url, source, partial, on_progress)
@@ -160,7 +152,7 @@ class Downloads:
       _discard(partial)
       raise _NotThere('another file than the one expected')
 
-  def _read(self, url: str, source: Source, partial: pathlib.Path, on_progress) -> None:
+  def _read(self, url: str, source: Source, partial: pathlib.Path, on_progress: Progress) -> None:
     version = partial.with_name(f'{partial.name}.version')
     known = version.read_text() if version.is_file() else ''
     # Without a name for its version, half of an old file could be joined to half of a new one.
@@ -206,9 +198,10 @@ class Downloads:
     if total is not None and done != total:
       raise _BrokenOff(f'{done:,} of {total:,} bytes came')
 
-  def _checked(self, source: Source, path: pathlib.Path) -> Fetched:
-    size, sha256 = path.stat().st_size, _sha256(path)
-    expected = source.sha256 or self._records().get(source.name, {}).get('sha256', sha256)
+  def _check(self, source: Source, path: pathlib.Path) -> None:
+    """Compares a file with what is known of it, and remembers it; UsageError if it is another."""
+    size, sha256, records = path.stat().st_size, _sha256(path), self._records()
+    expected = source.sha256 or records.get(source.name, {}).get('sha256', sha256)
     if sha256 != expected:
       since, fix = 'expected', ['delete it, and run the command again']
       if not source.sha256:
@@ -219,7 +212,10 @@ class Downloads:
         where=str(path),
         fix=fix,
       )
-    return Fetched(path, size, sha256, source.sha256 is not None)
+    state = 'verified' if source.sha256 else 'unverified: as it came the first time'
+    records |= {source.name: {'bytes': size, 'sha256': sha256, 'state': state}}
+    with write_errors('checksums.json', self._record):
+      write_whole(self._record, json.dumps(records, indent=2, sort_keys=True) + '\n')
 
   def _records(self) -> dict[str, dict]:
     try:
@@ -228,12 +224,6 @@ class Downloads:
       raise UsageError(
         f'checksums.json is damaged: {first_line(error)}', where=str(self._record), fix='delete it'
       ) from error
-
-  def _remember(self, source: Source, fetched: Fetched) -> None:
-    state = 'verified' if fetched.is_verified else 'unverified: as it came the first time'
-    records = self._records() | {source.name: {'bytes': fetched.size, 'sha256': fetched.sha256, 'state': state}}
-    with write_errors('checksums.json', self._record):
-      write_whole(self._record, json.dumps(records, indent=2, sort_keys=True) + '\n')
 
 
 def _sha256(path: pathlib.Path) -> str:

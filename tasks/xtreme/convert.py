@@ -64,33 +64,32 @@ def pairs_files(task: str, split: str, language: str, rows: Iterable[Sequence[st
     yield Converted(f'labels/{task}/{split}-{language}.tsv', ''.join(f'{label}\n' for *_, label in rows))
 
 
+def _pairs(
+  task: str, archive: pathlib.Path, wanted: Mapping[str, tuple[str, str | None]], texts: slice, label: int
+) -> Iterator[Converted]:
+  """Files of tables whose `texts` columns are the pair; `wanted` has split and language, None if it is column 0."""
+  for (split, language), content, place in _members(archive, wanted):
+    by_language: dict[str, list] = {language: []} if language else {}
+    for row, where in columns(content, place, max(texts.stop, label + 1)):
+      name = 'contradiction' if row[label] == 'contradictory' else row[label]  # XNLI's files have both
+      pair = (*row[texts], known_label(name, TASKS[task].labels, where))
+      by_language.setdefault(language or row[0], []).append(pair)
+    for of_language, pairs in by_language.items():
+      yield from pairs_files(task, split, of_language, pairs)
+
+
 def _xnli(archives: Archives) -> Iterator[Converted]:
   """XNLI 1.0 split by language, and its English training set, MultiNLI as XNLI-MT 1.0 has it."""
-  for split, content, place in _members(archives['XNLI-1.0.zip'], {'xnli.dev.tsv': 'dev', 'xnli.test.tsv': 'test'}):
-    by_language: dict[str, list] = {}
-    for row, where in columns(content, place, 8):
-      by_language.setdefault(row[0], []).append((row[6], row[7], _nli_label(row[1], where)))
-    for language, pairs in by_language.items():
-      yield from pairs_files('xnli', split, language, pairs)
-  for split, content, place in _members(archives['XNLI-MT-1.0.zip'], {'multinli/multinli.train.en.tsv': 'train'}):
-    pairs = [(*row[:2], _nli_label(row[2], where)) for row, where in columns(content, place, 3)]
-    yield from pairs_files('xnli', split, 'en', pairs)
-
-
-def _nli_label(text: str, where: str) -> str:
-  """The label; the files write `contradictory` in places."""
-  return known_label('contradiction' if text == 'contradictory' else text, TASKS['xnli'].labels, where)
+  judged = {f'xnli.{split}.tsv': (split, None) for split in ('dev', 'test')}
+  yield from _pairs('xnli', archives['XNLI-1.0.zip'], judged, slice(6, 8), 1)
+  learned = {'multinli/multinli.train.en.tsv': ('train', 'en')}
+  yield from _pairs('xnli', archives['XNLI-MT-1.0.zip'], learned, slice(0, 2), 2)
 
 
 def _pawsx(archives: Archives) -> Iterator[Converted]:
   """PAWS-X: pairs in seven languages, trained on in English. Nothing is left out."""
-  files = {'en/train.tsv': ('train', 'en')}
-  for language in LANGUAGES['pawsx']:
-    files |= {f'{language}/{split}_2k.tsv': (split, language) for split in ('dev', 'test')}
-  for (split, language), content, place in _members(archives['x-final.tar.gz'], files):
-    rows = columns(content, place, 4)
-    pairs = ((*row[1:3], known_label(row[3], TASKS['pawsx'].labels, where)) for row, where in rows)
-    yield from pairs_files('pawsx', split, language, pairs)
+  files = {f'{code}/{split}_2k.tsv': (split, code) for code in LANGUAGES['pawsx'] for split in ('dev', 'test')}
+  yield from _pairs('pawsx', archives['x-final.tar.gz'], files | {'en/train.tsv': ('train', 'en')}, slice(1, 3), 3)
 
 
 # --- tagging ----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Any
 
 from etils import epath
 
-from rembert.command_line import run_command
+from rembert.command_line import command_parser, run_command
 from rembert.errors import UsageError
 from rembert.files import is_remote, parsed_json, write_errors, write_whole
 from rembert.tracking.console import Console, human_bytes
@@ -55,13 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-  flags = argparse.ArgumentParser(
-    prog='python -m tasks.xtreme.download',
-    description='Fetch the data of XTREME, and lay it out as XTREME does.',
-    epilog=EPILOG,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  description = 'Fetch the data of XTREME, and lay it out as XTREME does.'
+  flags = command_parser('tasks.xtreme.download', description, EPILOG)
   flags.add_argument('--data_dir', required=True, metavar='DIR', help='root of the data, a local folder')
   flags.add_argument(
     '--tasks', default=','.join(TASKS), metavar='A,B', help=f'some of {" ".join(TASKS)} (default: all)'
@@ -120,10 +115,10 @@ def _from_web(task: str, downloads: Downloads, root: pathlib.Path, console: Cons
     for number, source in enumerate(sources):
       within = lambda fraction, note, number=number: progress((number + fraction) / len(sources), note)
       fetched[source.name] = downloads.fetch(source, within)
-  unverified = [name for name, file in fetched.items() if not file.is_verified]
-  size = human_bytes(sum(file.size for file in fetched.values()))
+  unverified = [source.name for source in sources if not source.sha256]
+  size = human_bytes(sum(file.stat().st_size for file in fetched.values()))
   console.say(f'{task}: {size} fetched' + (f'; unverified: {", ".join(unverified)}' if unverified else ', verified'))
-  files = list(CONVERSIONS[task]({name: file.path for name, file in fetched.items()}))
+  files = list(CONVERSIONS[task](fetched))
   _check_counts(task, dict(files))
   with write_errors(f'the files of {task}', root):
     for file in files:
@@ -171,15 +166,9 @@ def expected_count(task: str, split: str, language: str) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class File:
-  """One file of the data.
+  """One file of the data, and how many examples and, of a test file, gold labels it has; None where there are none.
 
-  Attributes:
-    split: `train`, `dev` or `test`.
-    language: of the file.
-    count: of its examples; None where it is not there, or cannot be read.
-    labels: of a test file, how many gold labels there are; None where there are none, or elsewhere.
-    fault: what is wrong with it, one of `FAULTS`; '' if nothing is.
-    detail: of the fault, in few words.
+  What is wrong with it, if anything, is one of `FAULTS`, and a detail in few words.
   """
 
   split: str

@@ -37,10 +37,7 @@ def add_xtreme(
   labels_dir: str | os.PathLike | None = None,
   vocabulary: str | os.PathLike | None = None,
   name: str = 'xtreme',
-  doc_stride: int = 128,
-  max_query_length: int = 64,
-  n_best: int = 20,
-  max_answer_length: int = 30,
+  **answers: Any,
 ) -> None:
   """Registers the learned tasks of XTREME in all their languages; no file is touched before a task is used.
 
@@ -50,17 +47,12 @@ def add_xtreme(
     labels_dir: gold labels of test files that come without; None is `labels/` under `data_dir`.
     vocabulary: a `sentencepiece.model`; None is the file that `REMBERT_VOCABULARY` names.
     name: first part of the tasks' names.
-    doc_stride: tokens from the beginning of a window over a long context to the beginning of the next (QA).
-    max_query_length: tokens that are kept of a question (QA).
-    n_best: most likely first and last tokens that are paired for an answer (QA).
-    max_answer_length: tokens in an answer at most (QA).
+    **answers: `doc_stride`, `max_query_length`, `n_best` and `max_answer_length` of `XtremeConfig`.
 
   Raises:
     UsageError: a number that is not ≥ 1, or another module has registered one of the names.
   """
-  config = XtremeConfig(
-    doc_stride=doc_stride, max_query_length=max_query_length, n_best=n_best, max_answer_length=max_answer_length
-  )
+  config = XtremeConfig(**answers)
   tokens = RembertVocabulary(vocabulary)
   for task in TASKS.values():
     names = {language: valid_name(name, task.name, language) for language in task.languages}

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from batch_checks import assert_same, unmasked
 
 from rembert.data import store_source
 from rembert.data.config import DataConfig, DataRequest
@@ -38,23 +39,6 @@ def source(store):
     )
 
   return make
-
-
-def unmasked(batch):
-  """The rows as they are in the store."""
-  ids = batch['input_ids'].copy()
-  for row, (positions, targets, weights) in enumerate(
-    zip(batch['masked_positions'], batch['targets'], batch['weights'], strict=True)
-  ):
-    ids[row, positions[weights > 0]] = targets[weights > 0]
-  return ids
-
-
-def assert_same(one, other):
-  assert one.keys() == other.keys()
-  for name in one:
-    assert (one[name].dtype, one[name].shape) == (other[name].dtype, other[name].shape), name
-    assert np.array_equal(one[name], other[name]), name
 
 
 @pytest.mark.parametrize('processes', [1, 2, 4])

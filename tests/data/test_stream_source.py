@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from batch_checks import assert_same, unmasked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,20 +66,6 @@ SOURCE = StreamedBatches(
   evaluation_rows=5,
 )
 STEPS = 60
-
-
-def assert_same(ours, theirs):
-  assert ours.keys() == theirs.keys()
-  for name in ours:
-    assert ours[name].dtype == theirs[name].dtype, name
-    np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-
-
-def unmasked(batch):
-  ids = batch['input_ids'].copy()
-  rows, slots = np.nonzero(batch['weights'])
-  ids[rows, batch['masked_positions'][rows, slots]] = batch['targets'][rows, slots]
-  return ids
 
 
 @pytest.fixture(scope='module')

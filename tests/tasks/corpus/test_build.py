@@ -286,14 +286,6 @@ def test_what_is_missing_is_an_error_before_anything_is_made(tmp_path):
   assert not files_of(tmp_path)
 
 
-def test_a_workdir_with_another_corpus_is_refused_with_the_difference(rivers, tmp_path):
-  data = DataConfig(dumps=str(rivers), min_characters=20)
-  find_corpus(data, tmp_path / 'run', CONSOLE)()
-  with pytest.raises(UsageError, match='built with different options: min_characters') as caught:
-    find_corpus(DataConfig(dumps=str(rivers), min_characters=30), tmp_path / 'run', CONSOLE)()
-  assert caught.value.where == str(tmp_path / 'run' / 'corpus')
-
-
 def test_a_large_language_is_refused_with_the_command_for_it(rivers, tmp_path, monkeypatch):
   monkeypatch.setattr(build, 'LARGEST', 100)
   with pytest.raises(UsageError, match='too much text') as caught:

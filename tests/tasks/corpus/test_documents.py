@@ -124,7 +124,7 @@ def test_every_paragraph_is_kept_at_exactly_one_place_in_any_order(texts):
     least = dict(places)  # the least place comes last
     indices = {each.digest: [index for digest, index in least.values() if digest == each.digest] for each in documents}
     config = CorpusConfig(min_characters=1)
-    found = [found for each in documents for found in keep_paragraphs(each, indices[each.digest], config)]
+    found = [found for each in documents for found in keep_paragraphs([each, *indices[each.digest]], config)]
     return {each.digest: each for each in found if isinstance(each, Document)}, found
 
   left, found = kept(documents)
@@ -136,7 +136,7 @@ def test_every_paragraph_is_kept_at_exactly_one_place_in_any_order(texts):
 
 
 def test_a_document_of_which_too_little_is_left_is_a_loss():
-  found = list(keep_paragraphs(document('eins zwei', 'x'), [1], CONFIG))
+  found = list(keep_paragraphs([document('eins zwei', 'x'), 1], CONFIG))
   assert found == [Lost('de', 'repeated paragraphs', 1), Lost('de', 'too short')]
 
 

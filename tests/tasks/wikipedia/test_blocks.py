@@ -156,7 +156,7 @@ def test_an_edition_without_a_converter_shows_the_signs_as_they_are(text):
 
 
 def paragraphs(text, language='en'):
-  return [line for line, is_heading in prose_lines(text, language, str.strip) if not is_heading]
+  return list(prose_lines(text, language, str.strip))
 
 
 def test_lines_join_into_paragraphs_and_items_stand_alone():
@@ -206,7 +206,7 @@ def test_sections_without_prose_are_left_out_with_their_subsections():
 def test_the_title_that_decides_is_the_one_that_a_reader_sees():
   text = 'One.\n== <b>See also:</b> ==\nx\n== Course ==\nTwo.'
   shown = prose_lines(text, 'en', lambda title: title.replace('<b>', '').replace('</b>', '').strip())
-  assert list(shown) == [('One.', False), (' Course ', True), ('Two.', False)]
+  assert list(shown) == ['One.', 'Two.']
 
 
 @given(st.lists(st.sampled_from(['word', '* item', '== A ==', '', ' code', 'a | b | c', '=', '| x']), max_size=20))

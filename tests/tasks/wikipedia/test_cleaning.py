@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasks.wikipedia import cleaning
-from tasks.wikipedia.cleaning import CleaningCounts, clean_wikitext
+from tasks.wikipedia.cleaning import clean_wikitext
 from tasks.wikipedia.dumps import find_dumps, read_articles, read_namespaces
 from tasks.wikipedia.text import count_sentences
 
@@ -97,10 +97,9 @@ def test_the_title_of_a_section_without_prose_may_hold_markup():
   assert clean(text) == ['A river flows on.', 'It flows to the sea.']
 
 
-def test_headings_are_kept_on_demand_where_prose_follows():
+def test_headings_are_dropped():
   text = '== [[Course]] ==\nIt flows to the sea.\n== Empty ==\n== See also ==\n* one two three four'
   assert clean(text) == ['It flows to the sea.']
-  assert clean(text, keep_headings=True) == ['Course', 'It flows to the sea.']
 
 
 def test_a_comment_between_lines_does_not_part_a_paragraph_and_short_items_are_dropped():
@@ -216,18 +215,15 @@ def test_hostile_input_takes_no_more_time_than_its_length(text):
   assert time.process_time() - start < 5
 
 
-def test_what_the_parser_cannot_take_is_stripped_by_pattern_and_counted(monkeypatch):
-  counts = CleaningCounts()
-  text = 'The word {{lang|la|flumen}} is Latin.'
-  assert line(text, counts=counts, max_characters=10) == 'The word flumen is Latin.'
-  assert counts == CleaningCounts(articles=1, paragraphs=1, fallbacks=1)
-
+def test_what_the_parser_cannot_take_is_stripped_by_pattern(monkeypatch):
   def fail(*args, **kwargs):
     raise mwparserfromhell.parser.ParserError('no')
 
   monkeypatch.setattr(mwparserfromhell, 'parse', fail)
-  assert line(text, counts=counts) == 'The word flumen is Latin.'
-  assert counts == CleaningCounts(articles=2, paragraphs=2, fallbacks=2)
+  assert line('The word {{lang|la|flumen}} is Latin.') == 'The word flumen is Latin.'
+  monkeypatch.setattr(cleaning, 'LARGEST_ARTICLE', 10)
+  monkeypatch.setattr(mwparserfromhell, 'parse', lambda *args, **kwargs: pytest.fail('it was parsed'))
+  assert line('The word {{lang|la|flumen}} is Latin.') == 'The word flumen is Latin.'
 
 
 def test_the_scanner_agrees_with_the_parser_on_plain_markup():
@@ -269,8 +265,8 @@ def real(shared_data):
   cleaned = {}
   for language, dumps in find_dumps(str(shared_data / 'dumps'), list(itertools.chain(*_SCRIPTS.values()))).items():
     for dump in dumps:
-      namespaces, size = read_namespaces(dump.path), 0
-      for page in read_articles(dump.path):
+      namespaces, size = read_namespaces(dump), 0
+      for page in read_articles(dump):
         paragraphs = clean_wikitext(page.text, language=language, namespaces=namespaces)
         cleaned.setdefault(language, []).append((page, paragraphs))
         size += len(page.text)
@@ -325,11 +321,12 @@ def test_the_parser_alone_finds_the_same_words(real):
     assert len(words) > 300
 
 
-def test_nothing_real_needs_the_fallback(real):
-  counts = CleaningCounts()
+def test_nothing_real_needs_the_fallback_or_is_dropped_because_it_does_not_come_to_rest(real, monkeypatch):
+  monkeypatch.setattr(cleaning.templates, 'without_templates', lambda line: pytest.fail(f'not parsed: {line}'))
   for language, articles in real.items():
     for page, _ in articles[:5]:
-      clean_wikitext(page.text, language=language, counts=counts)
-  assert counts.fallbacks == 0
-  assert counts.unstable == 0
+      paragraphs = clean_wikitext(page.text, language=language)
+      with monkeypatch.context() as patched:
+        patched.setattr(cleaning, '_MOST_ROUNDS', 50)
+        assert clean_wikitext(page.text, language=language) == paragraphs
   assert max(len(page.text) for articles in real.values() for page, _ in articles) < cleaning.LARGEST_ARTICLE

@@ -88,11 +88,11 @@ def folder(tmp_path):
 def test_a_folder_is_searched_with_everything_below_it(folder):
   found = find_dumps(str(folder), None)
   assert list(found) == ['de', 'en', 'no', 'zh-min-nan']
-  assert [dump.path.name for dump in found['en']] == [
+  assert [dump.name for dump in found['en']] == [
     'enwiki-20230501-pages-articles1.xml-p1p41242.bz2',
     'enwiki-20230501-pages-articles2.xml-p41243p151573.bz2',
   ]
-  assert found['zh-min-nan'][0].database == 'zh_min_nanwiki'
+  assert [dump.name for dump in found['zh-min-nan']] == ['zh_min_nanwiki-20230501-pages-articles.xml.xz']
 
 
 @pytest.mark.parametrize('pattern', ['{}/dewiki*', '{}/*.xml.bz2', '{}/de*/../dewiki-20230501-pages-articles.xml.bz2'])
@@ -328,7 +328,7 @@ def test_the_language_is_that_of_the_file_name_where_headers_lie(real):
   assert len(found) == 99
   assert {'no', 'zh', 'simple', 'als'} <= set(found)
   for language, name in (('ru', 'Берлин'), ('ar', 'برلين'), ('ko', '베를린'), ('hi', 'बर्लिन'), ('zh', '柏林')):
-    assert name in [p.title for p in read_pages(found[language][0].path)]
+    assert name in [p.title for p in read_pages(found[language][0])]
 
 
 def test_a_real_dump_cut_in_the_middle_of_a_page_gives_every_whole_page(real, monkeypatch):

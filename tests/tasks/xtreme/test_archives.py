@@ -12,7 +12,6 @@ from xtreme_archives import tar_of, zip_of
 
 from rembert.errors import RunError, UsageError
 from tasks.xtreme.archives import SOURCES, Downloads, Source, columns, members, nested_tar
-from tasks.xtreme.files import split_lines
 
 # --- fetching ---------------------------------------------------------------------------------------------------------
 
@@ -45,8 +44,7 @@ def files_in(folder: pathlib.Path) -> list[str]:
 def test_a_file_is_fetched_once_and_verified(downloads, source, server, tmp_path):
   told = []
   fetched = downloads.fetch(source, lambda fraction, note: told.append(fraction))
-  assert fetched.path.read_bytes() == CONTENT
-  assert (fetched.size, fetched.sha256, fetched.is_verified) == (len(CONTENT), SHA256, True)
+  assert fetched.read_bytes() == CONTENT
   assert told == sorted(told)
   assert told[-1] == 1
   assert downloads.fetch(source) == fetched
@@ -58,7 +56,7 @@ def test_a_file_is_fetched_once_and_verified(downloads, source, server, tmp_path
 
 def test_a_connection_that_breaks_goes_on_where_it_broke(downloads, source, server):
   server.breaks_after = [1_000_000, 500_000]
-  assert downloads.fetch(source).path.read_bytes() == CONTENT
+  assert downloads.fetch(source).read_bytes() == CONTENT
   assert server.requests == [('/data.zip', 0), ('/data.zip', 1_000_000), ('/data.zip', 1_500_000)]
 
 
@@ -69,7 +67,7 @@ def test_the_next_run_goes_on_where_the_last_gave_up(downloads, source, server, 
   assert '1,200,000 of 3,000,000 bytes came' in error.value.where
   assert 'goes on from there' in error.value.fix[0]
   assert not (tmp_path / 'downloads' / 'data.zip').exists()
-  assert Downloads(tmp_path).fetch(source).path.read_bytes() == CONTENT
+  assert Downloads(tmp_path).fetch(source).read_bytes() == CONTENT
   assert server.requests[-1] == ('/data.zip', 1_200_000)
 
 
@@ -81,26 +79,26 @@ def test_a_file_that_changed_meanwhile_is_fetched_from_its_beginning(downloads, 
     downloads.fetch(source)
   server.files['/data.zip'] = CONTENT[::-1]
   server.resumes = True
-  assert downloads.fetch(source).path.read_bytes() == CONTENT[::-1]
+  assert downloads.fetch(source).read_bytes() == CONTENT[::-1]
 
 
 @pytest.mark.parametrize('lacks', ['resumes', 'versions'])
 def test_a_server_that_cannot_resume_is_asked_for_all(downloads, source, server, lacks):
   setattr(server, lacks, False)
   server.breaks_after = [1_000_000]
-  assert downloads.fetch(source).path.read_bytes() == CONTENT
+  assert downloads.fetch(source).read_bytes() == CONTENT
 
 
 def test_a_rest_that_there_is_not_is_fetched_anew(downloads, source, server, tmp_path):
   (tmp_path / 'downloads').mkdir()
   (tmp_path / 'downloads' / 'data.zip.partial').write_bytes(bytes(4_000_000))
   (tmp_path / 'downloads' / 'data.zip.partial.version').write_text(f'"{hash(CONTENT)}"')
-  assert downloads.fetch(source).path.read_bytes() == CONTENT
+  assert downloads.fetch(source).read_bytes() == CONTENT
 
 
 def test_the_second_address_is_asked_when_the_first_has_not_got_it(downloads, source, server):
   two = Source('data.zip', (f'{server.url}/gone.zip', *source.urls), source.size, source.sha256)
-  assert downloads.fetch(two).path.read_bytes() == CONTENT
+  assert downloads.fetch(two).read_bytes() == CONTENT
 
 
 def test_what_is_nowhere_is_one_error_with_what_to_do(downloads, server, tmp_path):
@@ -135,7 +133,8 @@ def test_a_file_put_there_by_hand_is_taken_if_it_is_the_right_one(downloads, sou
   (tmp_path / 'downloads').mkdir()
   file = tmp_path / 'downloads' / 'data.zip'
   file.write_bytes(CONTENT)
-  assert downloads.fetch(source).is_verified
+  assert downloads.fetch(source) == file
+  assert json.loads((tmp_path / 'checksums.json').read_text())['data.zip']['state'] == 'verified'
   file.write_bytes(CONTENT[:-1])
   with pytest.raises(UsageError, match='is not the file that was expected') as error:
     downloads.fetch(source)
@@ -145,7 +144,7 @@ def test_a_file_put_there_by_hand_is_taken_if_it_is_the_right_one(downloads, sou
 
 def test_what_nobody_knows_is_taken_as_it_comes_and_remembered(downloads, server, tmp_path):
   unknown = Source('data.zip', (f'{server.url}/data.zip',))
-  assert not downloads.fetch(unknown).is_verified
+  downloads.fetch(unknown)
   assert json.loads((tmp_path / 'checksums.json').read_text())['data.zip']['state'].startswith('unverified')
   (tmp_path / 'downloads' / 'data.zip').write_bytes(b'something else')
   with pytest.raises(UsageError, match='fetched the first time'):
@@ -247,13 +246,6 @@ def test_a_damaged_archive_within_an_archive_is_named(tmp_path):
   with pytest.raises(UsageError, match='damaged') as error:
     list(nested_tar(f'{tmp_path}/all.zip:de.tar.gz', tar_of({'train': 'x'})[:20]))
   assert error.value.where == f'{tmp_path}/all.zip:de.tar.gz'
-
-
-def test_lines_end_at_line_feeds_alone():
-  assert [line for line, _ in split_lines('a\u2028b\r\nc\x0bd\n\n'.encode(), 'f')] == ['a\u2028b', 'c\x0bd', '']
-  with pytest.raises(UsageError, match='not UTF-8') as error:
-    list(split_lines(b'a\n\xff\n', 'f'))
-  assert error.value.where == 'f:2'
 
 
 def test_columns_leave_out_the_header_and_tell_a_short_row():

@@ -10,7 +10,6 @@ import rich.console
 import xtreme_archives
 from file_server import serve_files
 
-from rembert.errors import UsageError
 from rembert.tracking.console import Console
 from tasks.xtreme import download
 from tasks.xtreme.archives import SOURCES, Downloads, Source
@@ -182,11 +181,6 @@ def test_a_check_says_what_is_missing(run, sample):
   assert any(line.startswith('panx train: cannot be read: en (') and 'not UTF-8' in line for line in lines)
   assert 'bucc2018 test: not as many examples as XTREME has: zh (2, not 1)' in lines
   assert not any('panx dev' in line for line in lines)  # nothing but English is chosen by
-
-
-def test_a_check_of_nothing_is_told(run, tmp_path):
-  with pytest.raises(UsageError, match='there is no such folder'):
-    run(check=True)
 
 
 def test_quoted_line_ends_do_not_make_rows():
