@@ -268,7 +268,10 @@ def show_plan(runs: Sequence[Run], left_out: Mapping[str, str], options: argpars
   Raises:
     UsageError: a run would refuse its settings.
   """
+  made = {f'--gin_file={run.workdir / "config.gin"}' for run in runs}  # which others begin with
   for run in runs:
+    if made & set(run.arguments):
+      continue
     try:
       check_command(run.command)
     except UsageError as error:

@@ -84,7 +84,8 @@ def test_a_slice_that_is_taken_away_is_asked_for_again_and_the_run_goes_on(gclou
 
 def test_a_watched_run_needs_a_workdir_that_outlives_machines(gcloud, capsys):
   flags = ['--type=v5litepod-64', '--spot']
-  assert main(['watch', 'large', *flags, '--', 'python', '-m', 'rembert.main', '--workdir=runs/large']) == 2
+  command = ['python', '-m', 'rembert.main', '--gin_file=gin/pretrain_smoke.gin', '--workdir=runs/large']
+  assert main(['watch', 'large', *flags, '--', *command]) == 2
   assert 'gs://BUCKET/large' in capsys.readouterr().err
   assert gcloud.calls() == []
 

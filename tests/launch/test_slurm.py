@@ -112,6 +112,7 @@ def test_the_script_is_written_and_sent(tmp_path, monkeypatch):
   (tmp_path / 'sbatch').write_text('#!/bin/sh\necho "$@" > sent\n')
   (tmp_path / 'sbatch').chmod(0o755)
   monkeypatch.setenv('PATH', f'{tmp_path}:/usr/bin:/bin')
-  assert main(['submit', 'large', '--nodes=1', '--gpus=8', '--', 'python', '-m', 'rembert.main']) == 0
+  command = ['python', '-m', 'rembert.main', '--gin_file=gin/pretrain_smoke.gin']
+  assert main(['submit', 'large', '--nodes=1', '--gpus=8', '--', *command]) == 0
   assert pathlib.Path('sent').read_text() == 'runs/launch/large.sbatch\n'
   assert pathlib.Path('runs/launch/large.sbatch').read_text().startswith('#!/usr/bin/env bash\n#SBATCH')

@@ -115,7 +115,8 @@ def test_a_run_that_is_killed_with_all_that_guards_it_can_be_started_again(gclou
 
 def test_a_local_workdir_is_refused_where_several_machines_write_to_it(gcloud, capfd):
   assert main(['setup', 'large']) == 0
-  assert main(['run', 'large', '--', 'python', '-m', 'rembert.main', '--workdir=runs/large']) == 2
+  command = ['python', '-m', 'rembert.main', '--gin_file=gin/pretrain_smoke.gin', '--workdir=runs/large']
+  assert main(['run', 'large', '--', *command]) == 2
   assert 'gs://BUCKET/large' in capfd.readouterr().err
   gcloud.update(workers=1)
   assert main(['run', 'large', '--', 'echo', '--workdir=runs/large']) == 0

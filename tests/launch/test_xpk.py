@@ -7,7 +7,7 @@ import pytest
 from launch.xpk import main
 
 CREATE = ['create', 'large', '--cluster=c', '--type=v5litepod-64', '--image=IMAGE']
-RUN = ['--', 'python', '-m', 'rembert.main', '--workdir=gs://bucket/large']
+RUN = ['--', 'python', '-m', 'rembert.main', '--gin_file=gin/pretrain_smoke.gin', '--workdir=gs://bucket/large']
 
 
 @pytest.fixture
@@ -36,6 +36,6 @@ def test_names_that_cannot_be_are_refused(xpk, name):
 
 
 def test_a_local_workdir_is_refused(xpk, capsys):
-  assert main([*CREATE, '--', 'python', '-m', 'rembert.main', '--workdir=runs/large']) == 2
+  assert main([*CREATE, *RUN[:-1], '--workdir=runs/large']) == 2
   assert 'gs://BUCKET/large' in capsys.readouterr().err
   assert not xpk.exists()

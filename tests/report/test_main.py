@@ -132,8 +132,8 @@ def test_what_cannot_be_shown_ends_with_two_and_one_message(tmp_path, capsys):
 def test_a_folder_that_cannot_be_written_to_is_said(tmp_path, capsys):
   folder = made_up_sweep.write_pretraining(tmp_path / 'run')
   (tmp_path / 'file').write_text('')
-  assert main([str(folder), f'--output={tmp_path / "file"}']) == 1
-  assert 'the report could not be written' in capsys.readouterr().err
+  assert main([str(folder), f'--output={tmp_path / "file"}']) == 2
+  assert 'the report cannot be written to' in capsys.readouterr().err
 
 
 def test_help_says_what_a_folder_can_be(capsys):

@@ -33,7 +33,8 @@ CASES = {
   f'{_PLACE} {_RUN} {_HOSTILE}',
   'slurm_submit': 'launch.slurm submit large --nodes=4 --gpus=8 --time=24:00:00 --partition=gpu '
   '--sbatch_flag=--account=lab '
-  f'--srun_flag=--container-image=IMAGE -- python -m rembert.main --workdir=/shared/large {_HOSTILE}',
+  f'--srun_flag=--container-image=IMAGE -- python -m rembert.main --gin_file=gin/pretrain_large.gin '
+  f'--workdir=/shared/large {_HOSTILE}',
 }
 
 

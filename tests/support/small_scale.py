@@ -172,6 +172,7 @@ OVERRIDDEN = {
 # Options that a page explains by themselves: what they are tried with. The first pattern that matches counts. Of those
 # that none matches, or whose value is left open (`…`), the name alone is looked up.
 WITH_OPTIONS = (
+  (r'--mode=analyze', 'python -m rembert.main --gin_file=gin/analyze_spectra.gin --gin.analyze.model=runs/mine'),
   (
     r'--(mode|topology|search_batch|output)\b',
     'python -m rembert.main --gin_file=gin/pretrain_smoke.gin --mode=compile',
