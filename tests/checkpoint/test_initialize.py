@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import pathlib
 import shutil
 
 import jax
@@ -97,6 +98,7 @@ def test_the_head_of_another_width_may_be_left_behind(saved):
     ({'intermediate_size': 40}, 'encoder/layers/.* is .*40', 'intermediate_size=40'),
     ({'num_attention_heads': 2}, 'encoder/layers/attention', 'num_attention_heads=2'),
     ({'hidden_act': 'gelu_tanh'}, 'another architecture', 'hidden_act=gelu_tanh'),
+    ({'layer_norm_eps': 1e-5}, 'another architecture', 'layer_norm_eps=1e-05'),
   ],
 )
 def test_what_does_not_fit_is_named(fields, message, fix, saved):
@@ -126,5 +128,10 @@ def test_rows_for_other_pieces_are_refused(saved_with_vocabulary, small_vocabula
   with open(other, 'ab') as file:
     file.write(b' ')
   with pytest.raises(UsageError, match='another vocabulary') as error:
+    initial.check_vocabulary(other)
+  content = bytearray(small_vocabulary.read_bytes())
+  content[len(content) // 2] ^= 1
+  pathlib.Path(other).write_bytes(content)
+  with pytest.raises(UsageError, match='another vocabulary'):
     initial.check_vocabulary(other)
   assert f'--gin.vocabulary.path={saved_with_vocabulary}' in error.value.fix[0]

@@ -1,10 +1,12 @@
 """The command line of the converter: what it writes, what it says, and that nothing is written where it refuses."""
 
+import json
 import pathlib
 import re
 import shutil
 
 import pytest
+from sentencepiece import sentencepiece_model_pb2
 
 import rembert
 from rembert.checkpoint.load import open_saved
@@ -93,6 +95,26 @@ def test_what_cannot_be_done_is_told_and_nothing_is_written(
   assert words in error
   assert '  fix ' in error
   assert sorted(path for path in tmp_path.rglob('*')) == before
+
+
+def test_the_head_is_left_behind_and_another_vocabulary_taken_where_that_is_asked_for(run, tmp_path):
+  other = shutil.copy(run / 'vocabulary' / 'sentencepiece.model', tmp_path / 'other.model')
+  proto = sentencepiece_model_pb2.ModelProto.FromString(pathlib.Path(other).read_bytes())
+  proto.pieces[-1].piece = 'ꙮ'
+  pathlib.Path(other).write_bytes(proto.SerializeToString())
+  assert main(['to_hf', str(run), str(tmp_path / 'there'), '--head=none', f'--vocabulary={other}']) == 0
+  assert json.loads((tmp_path / 'there' / 'config.json').read_text())['architectures'] == ['RemBertModel']
+  assert (tmp_path / 'there' / 'sentencepiece.model').read_bytes() == pathlib.Path(other).read_bytes()
+
+
+def test_the_card_has_the_evaluation_of_its_own_step(run, tmp_path):
+  shutil.copytree(run, tmp_path / 'run')
+  rows = [{'step': step, 'eval/loss': loss, 'eval/accuracy': 0.5} for step, loss in ((0, 2.125), (9, 1.125))]
+  (tmp_path / 'run' / 'metrics.jsonl').write_text('\n'.join(map(json.dumps, rows)))
+  assert main(['to_hf', str(tmp_path / 'run'), str(tmp_path / 'there')]) == 0
+  card = (tmp_path / 'there' / 'README.md').read_text()
+  assert '2.125' in card
+  assert '1.125' not in card
 
 
 def test_help_teaches_every_direction(capsys):

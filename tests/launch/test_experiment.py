@@ -52,6 +52,8 @@ def test_a_workdir_of_other_arguments_is_refused_with_what_has_changed(tmp_path)
   run.check()
   with pytest.raises(UsageError, match=r'with other arguments: - --gin.train.seed=0, \+ --gin.train.seed=1'):
     other.check()
+  with pytest.raises(UsageError, match='in another order'):  # of gin files the later one wins
+    Run('xnli', epath.Path(tmp_path), run.arguments[::-1]).check()
 
 
 def test_the_code_is_known_by_its_commit_and_an_installed_copy_by_its_version(tmp_path, monkeypatch):

@@ -53,6 +53,7 @@ def test_the_vocabulary_is_rounded_up_to_the_multiple(vocab_size, multiple, padd
 def test_embeddings_are_projected_only_where_the_widths_differ():
   assert RemBertConfig().projects_embeddings
   assert not RemBertConfig(input_embedding_size=1152).projects_embeddings
+  assert RemBertConfig(input_embedding_size=1152, always_project_embeddings=True).projects_embeddings
 
 
 def test_configurations_cannot_be_changed():
