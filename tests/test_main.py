@@ -116,9 +116,11 @@ def test_a_dry_run_refuses_what_the_run_would(gin_file, arguments, what, fix, ca
   assert fix in error
 
 
-def test_a_dry_run_says_what_it_did_not_look_at(capsys):
-  assert main.main(['--gin_file=gin/pretrain_smoke.gin', '--dry_run']) == 0
-  assert 'Not looked at: data and devices' in capsys.readouterr().out
+def test_a_dry_run_says_what_it_did_not_look_at_and_that_a_warm_up_is_too_long(capsys):
+  assert main.main(['--gin_file=gin/pretrain_smoke.gin', '--gin.train.steps=50', '--dry_run']) == 0
+  said = capsys.readouterr().out
+  assert 'Not looked at: data and devices' in said
+  assert 'warm-up 100 steps, beyond the end at 0.00075' in said
 
 
 def test_a_package_alone_is_light():

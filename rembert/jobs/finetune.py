@@ -32,7 +32,7 @@ from rembert.jobs.finetune_tasks import (
   register,
   vocabulary_of_tasks,
 )
-from rembert.jobs.summary import show_account, show_devices, show_hosts, show_model
+from rembert.jobs.summary import format_schedule, show_account, show_devices, show_hosts, show_model
 from rembert.jobs.training_run import (
   JobRun,
   build_config,
@@ -336,7 +336,7 @@ def _show_schedule(
       'batch': f'{train.batch_size} rows × {train.sequence_length} tokens'
       + (f', in {train.accumulation_steps} parts' if train.accumulation_steps > 1 else ''),
       'steps': f'{train.steps:,}, {train.steps * train.batch_size / train_rows:.3g} epochs',
-      'learning rate': f'{optimizer.learning_rate:g}, warm-up {optimizer.warmup_steps:,} steps, linear decay to 0',
+      'learning rate': format_schedule(optimizer, train.steps),
       'evaluated': f'{select}, in every language that has data',
       'begins with': train.init_from or 'nothing: untrained',
     },

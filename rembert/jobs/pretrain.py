@@ -198,7 +198,7 @@ def show_schedule(console: Console, config: PretrainConfig) -> None:
       + (f', in {train.accumulation_steps} parts' if train.accumulation_steps > 1 else ''),
       'masking': f'{config.masking.rate:.0%} of the pieces, {config.masking.manner}',
       'steps': f'{train.steps:,} ({tokens:.3g} tokens)',
-      'learning rate': f'{optimizer.learning_rate:g}, warm-up {optimizer.warmup_steps:,} steps, linear decay to 0',
+      'learning rate': summary.format_schedule(optimizer, train.steps),
       'compute': f'{config.execution.dtype}, remat {config.execution.remat}, attention {config.execution.attention}, '
       + (f'loss in chunks of {config.execution.loss_chunk:,}' if config.execution.loss_chunk else 'loss of all logits'),
       'FLOPs': f'{config.train_flops_per_step:.3g} a step, {config.train_flops_per_step * train.steps:.3g} in all',

@@ -11,6 +11,7 @@ from rembert.runtime.consensus import Hosts
 from rembert.tracking.console import Console, human_bytes, human_duration
 from rembert.tracking.goodput import account, read_sessions
 from rembert.train import sharding
+from rembert.train.optimizer import OptimizerConfig
 from rembert.train.state import Trainable
 
 # The paper rounds, and in its ablation tables the pooler and most of the head do not count: that is 2.7 % at most, of
@@ -49,6 +50,14 @@ def show_parameters(console: Console, config: RemBertConfig, paper: PaperFigures
   console.table('Parameters', ('', 'pre-training', 'fine-tuning'), rows)
   if any(abs(deviation or 0) > _MOST_DEVIATION for deviation in deviations):
     console.say(f"More than {_MOST_DEVIATION:.0%} off: the paper's figures are of another model.\n")
+
+
+def format_schedule(optimizer: OptimizerConfig, steps: int) -> str:
+  """The learning rate in a line, which says so where a run ends before its warm-up does."""
+  warmup = f'{optimizer.learning_rate:g}, warm-up {optimizer.warmup_steps:,} steps'
+  if optimizer.warmup_steps < steps:
+    return f'{warmup}, linear decay to 0'
+  return f'{warmup}, beyond the end at {optimizer.learning_rate * steps / optimizer.warmup_steps:.3g}'
 
 
 def show_model(console: Console, config: RemBertConfig) -> None:
