@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from launch.processes import RetryPolicy
+from rembert.command_line import command_parser
 from rembert.errors import UsageError
 from rembert.validation import CountOrZero, NotNegative, number
 
@@ -14,17 +15,6 @@ EXIT_CODES = """
 exit codes
   0 done · 2 wrong usage, or refused · 1 a command of gcloud failed: what it said last is shown · 75 run again to resume
 """
-
-
-def command_parser(module: str, description: str | None, epilog: str) -> argparse.ArgumentParser:
-  """The parser of `python -m MODULE`; its help ends with examples."""
-  return argparse.ArgumentParser(
-    f'python -m {module}',
-    description=description,
-    epilog=epilog,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
 
 
 def launcher_parser(
@@ -103,9 +93,7 @@ def check_command(command: Sequence[str]) -> None:
 
   options, bindings = main.parse(command[list(command).index('rembert.main') + 1 :])
   configuration.load(options.gin_file, bindings)
-  for cls in configuration.CONFIGURABLES.values():
-    if configuration.bound(cls):
-      configuration.build(cls)
+  configuration.check_bound()
 
 
 def exit_code_of(action: Callable[[], int | None]) -> int:

@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from launch.command_line import add_command, command_parser, wrapped_command
+from launch.command_line import add_command, wrapped_command
 from launch.processes import ProcessGroup, joint_exit_code
+from rembert.command_line import command_parser
 from rembert.runtime import ADDRESS, COUNT, INDEX
 from rembert.validation import Count, number
 

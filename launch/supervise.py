@@ -4,8 +4,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from launch.command_line import add_command, add_retry_options, command_parser, retry_policy, wrapped_command
+from launch.command_line import add_command, add_retry_options, retry_policy, wrapped_command
 from launch.processes import ProcessGroup, RestartedProcess, RetryPolicy, shell_exit_code
+from rembert.command_line import command_parser
 
 EXAMPLES = """
 examples

@@ -15,11 +15,11 @@ from typing import Any
 
 from etils import epath
 
-from launch.command_line import command_parser, exit_code_of
+from launch.command_line import exit_code_of
 from launch.experiment import Run, RunState, code_version
 from launch.scheduler import add_run_options, chosen_slots, run_all, shared_flags, show_plan, write_report
 from launch.xtreme import Benchmark, TaskRun, add_benchmark, benchmark_from, numbers, words
-from rembert.command_line import import_modules
+from rembert.command_line import command_parser, import_modules
 from rembert.errors import UsageError
 from rembert.files import write_whole
 from rembert.runtime.signals import EXIT_STOPPED

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from launch.command_line import command_parser, exit_code_of
+from launch.command_line import exit_code_of
 from launch.experiment import Run, RunState
 from launch.scheduler import add_run_options, chosen_slots, run_all, shared_flags, show_plan, write_report
+from rembert.command_line import command_parser
 from rembert.errors import UsageError
 from rembert.paper import TABLE_10
 from rembert.runtime.signals import EXIT_STOPPED

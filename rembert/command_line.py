@@ -11,7 +11,10 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 
-from rembert.errors import UsageError, first_line, of_storage
+from rembert.errors import UsageError, as_usage_error, first_line
+
+# Jobs of `rembert.main`, here for `--help`, which imports nothing heavy.
+MODES = ('pretrain', 'finetune', 'evaluate', 'analyze', 'compile')
 
 
 def run_command(program: str, command: Callable[[], int | None], *, show_traceback: bool = False) -> int:
@@ -24,7 +27,7 @@ def run_command(program: str, command: Callable[[], int | None], *, show_traceba
   try:
     return command() or 0
   except (UsageError, OSError) as error:
-    told = error if isinstance(error, UsageError) else of_storage(error)
+    told = as_usage_error(error)
     if show_traceback or told is None:
       raise
     sys.stdout.flush()
@@ -37,7 +40,7 @@ def run_command(program: str, command: Callable[[], int | None], *, show_traceba
       signal.signal(signal.SIGTERM, before)
 
 
-def command_parser(module: str, description: str, epilog: str) -> argparse.ArgumentParser:
+def command_parser(module: str, description: str | None, epilog: str) -> argparse.ArgumentParser:
   """The parser of `python -m MODULE`, whose help shows both texts as they are."""
   return argparse.ArgumentParser(
     prog=f'python -m {module}',

@@ -20,6 +20,7 @@ from etils import epath
 
 import rembert
 from rembert.analysis.config import AnalyzeConfig, ProbeConfig
+from rembert.command_line import MODES
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
@@ -49,7 +50,7 @@ class RunConfig:
     workdir: where it writes; `--workdir` overrides it. None is `runs/NAME` for `gin/NAME.gin`.
   """
 
-  mode: Annotated[str, OneOf(('pretrain', 'finetune', 'evaluate', 'analyze', 'compile'))] = 'pretrain'
+  mode: Annotated[str, OneOf(MODES)] = 'pretrain'
   workdir: str | None = None
 
   def __post_init__(self):
@@ -121,6 +122,13 @@ def build(cls: type[Config]) -> Config:
 def bound(cls: type) -> dict[str, Any]:
   """The fields of a class of the table that gin files or bindings have set, and to what."""
   return dict(gin.get_bindings(f'rembert.{_name_of(cls)}'))
+
+
+def check_bound() -> None:
+  """UsageError if a value that gin files or bindings have set is wrong, whatever job it is for."""
+  for cls in CONFIGURABLES.values():
+    if bound(cls):
+      build(cls)
 
 
 def _name_of(cls: type) -> str:

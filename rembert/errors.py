@@ -75,8 +75,10 @@ def storage_fix(error: BaseException, where: str | os.PathLike) -> str:
   return 'make room or mend the storage'
 
 
-def of_storage(error: OSError) -> RunError | None:
-  """An error of the operating system that names a file, as a user is told it; None for any other."""
+def as_usage_error(error: UsageError | OSError) -> UsageError | None:
+  """An error as a user is told it, if it is of the operating system and names a file, or is told already; else None."""
+  if isinstance(error, UsageError):
+    return error
   if error.filename is None or not isinstance(error.filename, str | bytes | os.PathLike):
     return None
   file = os.fsdecode(error.filename)

@@ -10,11 +10,10 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from rembert.command_line import add_modules, import_modules
-from rembert.errors import UsageError, of_storage
+from rembert.command_line import MODES, add_modules, import_modules
+from rembert.errors import UsageError, as_usage_error
 from rembert.runtime.signals import Stopped, StopSignal, exit_stopped, watch_maintenance
 
-MODES = ('pretrain', 'finetune', 'evaluate', 'analyze', 'compile')
 # What gin files of one kind say enough for: (the mode that they name, the mode asked for).
 _OTHER_MODES = (('pretrain', 'compile'), ('finetune', 'evaluate'))
 
@@ -178,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
       return run(options, bindings, stop)
     except (UsageError, OSError) as error:
-      told = error if isinstance(error, UsageError) else of_storage(error)
+      told = as_usage_error(error)
       if options.traceback or told is None:
         raise
       print(f'rembert: {told}', file=sys.stderr)

@@ -230,7 +230,7 @@ def _train(options: argparse.Namespace) -> None:
   refuse_too_few(options.size)
   check_output(options.output, '--output', overwrite=options.overwrite)  # now, not after minutes of training
   with _corpus(options, 0, console) as corpus:
-    show_lost(console, [corpus.lost])
+    show_lost(console, corpus.lost)
     sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
     rates = sampling_rates(sentences, options.alpha)
     train_on_corpus(

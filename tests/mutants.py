@@ -947,8 +947,8 @@ MUTANTS = [
   Mutant(
     'the checksums of a restored state are computed and not compared with those it was saved with',
     'rembert/checkpoint/manager.py',
-    'differing = [name for name, number in sums.items() if description.arrays[name][2] != number]',
-    'differing = [name for name in sums if name not in description.arrays]',
+    'format_altered([name for name, number in sums.items() if description.arrays[name][2] != number])',
+    'format_altered([name for name in sums if name not in description.arrays])',
     area='checkpoints',
     tests=('tests/checkpoint/test_integrity.py',),
   ),

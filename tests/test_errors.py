@@ -7,7 +7,7 @@ import pytest
 from small_vocabularies import vocabulary_file
 
 from rembert import configuration
-from rembert.errors import Setting, UsageError, of_storage, storage_fix
+from rembert.errors import Setting, UsageError, as_usage_error, storage_fix
 from rembert.jobs import pretrain, pretrain_data
 from rembert.tokenizer import check_vocabulary
 
@@ -53,9 +53,9 @@ def test_a_vocabulary_names_the_size_that_it_takes():
 
 
 def test_what_the_system_says_of_a_file_names_it():
-  error = of_storage(PermissionError(errno.EACCES, 'Permission denied', '/data/x'))
+  error = as_usage_error(PermissionError(errno.EACCES, 'Permission denied', '/data/x'))
   assert (error.what, error.where, error.exit_code) == ('Permission denied', '/data/x', 1)
-  assert of_storage(OSError('of no file')) is None
+  assert as_usage_error(OSError('of no file')) is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -127,6 +127,11 @@ def refuse_other_state(arrays: dict[str, list], wanted: dict[str, tuple], folder
 _UNREACHABLE = re.compile(
   r'PERMISSION_DENIED|UNAVAILABLE|UNAUTHENTICATED|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|ABORTED|CANCELLED|Forbidden'
 )
+
+
+def format_altered(names: Sequence[str]) -> str:
+  """What is wrong where these arrays are not as they were saved; '' if there are none."""
+  return f'{len(names)} array(s) are not as they were saved, {names[0]} for one' if names else ''
 
 
 def is_corruption(error: Exception) -> bool:

@@ -17,6 +17,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 from rembert.checkpoint.integrity import (
   Description,
   describe,
+  format_altered,
   in_one_line,
   is_corruption,
   leaf_path,
@@ -140,8 +141,7 @@ class Checkpoints:
 
     def read(step: int) -> tuple[Description, str]:
       folder = self.directory / str(step)
-      names = altered_arrays(folder)
-      return describe(folder), f'{names[0]} and {len(names) - 1} other(s) are not as they were saved' if names else ''
+      return describe(folder), format_altered(altered_arrays(folder))
 
     found = self._first_whole(read, lambda found: found[1])
     return found and found[0]
@@ -294,8 +294,7 @@ def _what_differs(found: tuple[Description, dict]) -> str:
   if description.arrays is None:
     return ''
   sums = tree_checksums(state)
-  differing = [name for name, number in sums.items() if description.arrays[name][2] != number]
-  return f'{len(differing)} array(s) are not as they were saved, {differing[0]} for one' if differing else ''
+  return format_altered([name for name, number in sums.items() if description.arrays[name][2] != number])
 
 
 def _restored(description: Description, state: dict, target: TrainState) -> Restored:

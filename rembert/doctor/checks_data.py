@@ -170,12 +170,11 @@ def _damage(folder: epath.Path) -> str:
   """Why a checkpoint is corrupt, or ''."""
   # This process only reads: the accelerator is for training.
   os.environ['JAX_PLATFORMS'] = 'cpu'
-  from rembert.checkpoint.integrity import describe, in_one_line
+  from rembert.checkpoint.integrity import describe, format_altered, in_one_line
   from rembert.checkpoint.load import altered_arrays
 
   try:
     describe(folder)
-    altered = altered_arrays(folder)
+    return format_altered(altered_arrays(folder))
   except Exception as error:  # Orbax and TensorStore raise types of their own
     return in_one_line(error)
-  return f'{len(altered)} array(s) are not as they were saved, {altered[0]} for one' if altered else ''

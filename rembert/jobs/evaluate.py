@@ -33,6 +33,7 @@ from rembert.jobs.finetune_tasks import (
   open_folder,
   open_tasks,
   register,
+  show_evaluated,
 )
 from rembert.jobs.predict import text_encoder
 from rembert.jobs.summary import show_hosts, show_model
@@ -64,9 +65,8 @@ def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
     console.say(f'{path} on {config.xtreme.task}')
     return 0
   _, tasks, _ = _open(config)
-  for group, missing in tasks.skipped.items():
-    names = ', '.join(each.name for each in tasks.evaluated if each.group == group)
-    console.say(f'{path} on {group}: {names}' + (f'; no data for {", ".join(missing)}' if missing else ''))
+  console.say(f'evaluating {path}')
+  show_evaluated(console, tasks)
   return 0
 
 

@@ -30,6 +30,7 @@ from rembert.jobs.finetune_tasks import (
   check_vocabulary_of_tasks,
   open_tasks,
   register,
+  show_evaluated,
   vocabulary_of_tasks,
 )
 from rembert.jobs.summary import format_schedule, show_account, show_devices, show_hosts, show_model
@@ -73,12 +74,7 @@ def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
     console.say(f'{tasks.name}: {count:,} examples to learn from' + (f' of {learned:,}' * (count < learned)))
   else:
     console.say(f'{tasks.name}: rates ' + ', '.join(f'{task} {rate:g}' for task, rate in tasks.train.items()))
-  for group, missing in tasks.skipped.items():
-    found = [each for each in tasks.evaluated if each.group == group]
-    count = lambda each: f' {each.examples:,}' if each.examples else ''
-    console.say(f'{group}: ' + ', '.join(each.name + count(each) for each in found))
-    if missing:
-      console.say(f'{group}: no data for {", ".join(missing)}')
+  show_evaluated(console, tasks)
   return 0
 
 

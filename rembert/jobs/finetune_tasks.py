@@ -9,6 +9,7 @@ from etils import epath
 from rembert.data.finetune_batches import drawn
 from rembert.errors import UsageError
 from rembert.jobs.config import FinetuneConfig
+from rembert.tracking.console import Console
 from tasks.xtreme.benchmark import get_task
 from tasks.xtreme.files import MissingFileError, XtremeFolder
 from tasks.xtreme.task import XtremeTask
@@ -62,6 +63,16 @@ class FinetuneTasks:
   dev: Mapping[str, str]
   evaluated: tuple[EvaluatedTask, ...]
   skipped: Mapping[str, Mapping[str, str]]
+
+
+def show_evaluated(console: Console, tasks: FinetuneTasks) -> None:
+  """What is evaluated, by group, and what has no data."""
+  for group, missing in tasks.skipped.items():
+    found = [each for each in tasks.evaluated if each.group == group]
+    count = lambda each: f' {each.examples:,}' if each.examples else ''
+    console.say(f'{group}: ' + ', '.join(each.name + count(each) for each in found))
+    if missing:
+      console.say(f'{group}: no data for {", ".join(missing)}')
 
 
 def open_tasks(config: FinetuneConfig, *, is_trained: bool = True) -> FinetuneTasks:

@@ -48,15 +48,16 @@ def text_encoder(
 
   Fewer tokens than the model has embeddings are said: that may be how it was made, or another vocabulary.
   """
-  from rembert.tokenizer import check_vocabulary, load_vocabulary
+  from rembert.tokenizer import check_vocabulary
 
   file = vocabulary or model.vocabulary
   if file is None:
     raise UsageError('no sentencepiece.model beside the model', where='--vocabulary', fix='--vocabulary=FILE')
   check_vocabulary(file, model.config.vocab_size)
-  if (pieces := load_vocabulary(file).get_piece_size()) < model.config.vocab_size:
-    say(f'{file} has {pieces:,} tokens, and the model {model.config.vocab_size:,}')
-  return TextEncoder(file)
+  encoder = TextEncoder(file)
+  if len(encoder) < model.config.vocab_size:
+    say(f'{file} has {len(encoder):,} tokens, and the model {model.config.vocab_size:,}')
+  return encoder
 
 
 # --- command line -----------------------------------------------------------------------------------------------------

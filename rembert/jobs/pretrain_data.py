@@ -170,7 +170,7 @@ def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) ->
   sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
   rates = sampling_rates(sentences, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
   show_languages(console, corpus.languages, rates, limits_of=data)
-  show_lost(console, [corpus.lost])
+  show_lost(console, corpus.lost)
   file = _prepared_vocabulary(corpus, vocabulary, rates, request.vocab_size, workdir, console)
 
   from tasks import registration

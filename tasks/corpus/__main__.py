@@ -180,17 +180,16 @@ def show(console: 'Console', corpus: 'Corpus') -> None:
   names = ('documents', 'held_out', 'sentences', 'characters')
   rows = [(language, *(f'{getattr(counts, name):,}' for name in names)) for language, counts in languages]
   console.table('Languages', ('', 'documents', 'held out', 'sentences', 'characters'), rows)
-  show_lost(console, [corpus.lost])
+  show_lost(console, corpus.lost)
   total = lambda name: f'{sum(getattr(counts, name) for _, counts in languages):,}'
   facts = {'languages': f'{len(languages)}', **{name: total(name) for name in ('documents', 'characters')}}
   console.facts('Corpus', {**facts, 'folder': str(corpus.folder)})
 
 
-def show_lost(console: 'Console', losses: Sequence[Mapping[str, int]]) -> None:
-  """What was left out of all languages, and why."""
-  reasons = sorted({reason for lost in losses for reason in lost})
-  if reasons:
-    console.facts('Left out', {reason: f'{sum(lost.get(reason, 0) for lost in losses):,}' for reason in reasons})
+def show_lost(console: 'Console', lost: Mapping[str, int]) -> None:
+  """What was left out, and why."""
+  if lost:
+    console.facts('Left out', {reason: f'{count:,}' for reason, count in lost.items()})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@
 tfds_data_dir='CORPUS')` read it. A split without documents does not exist: it has no files, and TFDS does not list it.
 """
 
+import collections
 import dataclasses
 import hashlib
 import json
@@ -41,6 +42,14 @@ class LanguageStatistics:
   lost: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
+def total_lost(losses: Iterable[Mapping[str, int]]) -> dict[str, int]:
+  """The sum of counts by reason."""
+  total: collections.Counter[str] = collections.Counter()
+  for lost in losses:
+    total.update(lost)
+  return dict(sorted(total.items()))
+
+
 @dataclasses.dataclass(frozen=True)
 class Corpus:
   """An open corpus.
@@ -61,8 +70,7 @@ class Corpus:
   @property
   def lost(self) -> dict[str, int]:
     """What was left out of all languages, by reason."""
-    reasons = sorted({reason for counts in self.languages.values() for reason in counts.lost})
-    return {reason: sum(counts.lost.get(reason, 0) for counts in self.languages.values()) for reason in reasons}
+    return total_lost(counts.lost for counts in self.languages.values())
 
   def shards(self, language: str, split: str) -> list[epath.Path]:
     """Files of a split, in order; none if the split is empty."""

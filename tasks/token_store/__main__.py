@@ -16,7 +16,7 @@ from rembert.tracking.console import Console, human_bytes
 from rembert.validation import Count, Fraction, number
 from tasks.corpus import __main__ as corpus_command
 from tasks.corpus.build import BeamRunner
-from tasks.corpus.format import LanguageStatistics, open_corpus
+from tasks.corpus.format import LanguageStatistics, open_corpus, total_lost
 from tasks.token_store import build
 
 DESCRIPTION = """\
@@ -158,7 +158,7 @@ def show(console: Console, store: TokenStore) -> None:
     filled = tokens[name] / max(1, rows[name] * store.sequence_length)
     table.append((name, *(f'{count:,}' for count in counts), f'{filled:.0%}'))
   console.table('Languages', ('', 'documents', 'held out', 'sentences', 'tokens', 'rows', 'filled'), table)
-  corpus_command.show_lost(console, [part.lost for part in store.languages.values()])
+  corpus_command.show_lost(console, total_lost(part.lost for part in store.languages.values()))
   console.facts(
     'Store',
     {

@@ -22,6 +22,7 @@ import csv
 import dataclasses
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -137,8 +138,15 @@ def _first_failure(report: pathlib.Path) -> tuple[str, str]:
         message = (found.get('message') or '').strip()
         if kind == 'error' and 'collection failure' in message:  # the mutant does not even import
           return '', f'ImportError: {(found.text or "").strip().splitlines()[-1][:120]}'
-        return f'{case.get("classname")}::{case.get("name")}'[:120], (message.splitlines() or [''])[0][:120]
+        return f'{case.get("classname")}::{case.get("name")}'[:120], without_folders((message.splitlines() or [''])[0])[
+          :120
+        ]
   return '', ''
+
+
+def without_folders(message: str) -> str:
+  """A message without the folders of this machine: the table is kept with the project."""
+  return re.sub(r'/(?:[\w.+-]+/)+', '…/', message)
 
 
 # --- many -------------------------------------------------------------------------------------------------------------

@@ -90,9 +90,7 @@ def _check_main(arguments: list[str], is_dry: bool) -> None:
     return
   try:
     configuration.load(options.gin_file, bindings)
-    for cls in configuration.CONFIGURABLES.values():
-      if configuration.bound(cls):
-        configuration.build(cls)
+    configuration.check_bound()
   except UsageError as error:
     raise Refused(str(error)) from None
 
