@@ -16,10 +16,12 @@ AUDIT_STAMP := $(VENV)/.audit-added
 DOCS := $(VENV)/docs
 DOCS_STAMP := $(VENV)/.docs-added
 BENCH_STAMP := $(VENV)/.benchmarks-added
+# Two processes that take whole files, long ones first (tests/conftest.py): a file's fixtures are made once.
+PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help smoke test fast test-slow parity gcs browser launchers notebooks golden pictures bench bench-gpu performance tpu hardware-table lint format
-.PHONY: audit docs lock clean mutants workflows
+.PHONY: audit docs lock clean mutants workflows coverage
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,14 +63,22 @@ $(DOCS_STAMP): tests/docs/requirements.txt
 smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add ARGS='--gin.…' for more)
 	$(BIN)/python -m rembert.main --gin_file=gin/pretrain_smoke.gin $(ARGS)
 
-test: $(STAMP)  ## the test suite, under ten minutes on two cores
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'not slow and not parity and not gcs and not tpu' $(ARGS)
+test: $(STAMP)  ## the test suite, seven minutes on two cores
+	$(PYTEST) -m 'not slow and not parity and not gcs and not tpu' $(ARGS)
 
 fast: $(STAMP)  ## the tests nearest to what has changed since the last commit, for a minute (ARGS='--since=main')
 	$(BIN)/python tests/support/nearest_tests.py $(ARGS)
 
-test-slow: $(STAMP)  ## the tests marked slow
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m 'slow and not parity and not gcs and not tpu' $(ARGS)
+test-slow: $(STAMP)  ## the tests marked slow, but for `make notebooks`: under 15 minutes on two cores
+	$(PYTEST) --ignore=tests/notebooks -m 'slow and not parity and not gcs and not tpu' $(ARGS)
+
+coverage: $(STAMP)  ## lines and branches that `make test` runs, by package (installs coverage)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/coverage/requirements.txt
+	rm -rf build/coverage
+	$(BIN)/python -m coverage run $(PYTEST:$(BIN)/python=) -m 'not slow and not parity and not gcs and not tpu' $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage json --quiet -o build/coverage/report.json
+	$(BIN)/python tests/support/coverage_table.py build/coverage/report.json
 
 parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT and with seqeval (installs torch, seqeval)
 	$(BIN)/python -m pytest tests/parity -m parity $(ARGS)
@@ -89,10 +99,10 @@ notebooks: $(STAMP)  ## run the notebooks (installs nbclient and ipykernel)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt -r tests/notebooks/requirements.txt
 	$(BIN)/python -m pytest tests/notebooks $(ARGS)
 
-pictures: $(STAMP)  ## draw the pictures of parameters in docs/images anew
+pictures: $(STAMP)  ## draw the pictures of parameters in docs/images again
 	$(BIN)/python -m docs.tools.parameters
 
-golden: $(TORCH_STAMP)  ## make tests/golden anew: Hugging Face's RemBERT and seqeval (installs both), dry runs, reports
+golden: $(TORCH_STAMP)  ## make tests/golden again: Hugging Face's RemBERT and seqeval (installs both), dry runs, reports
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py
 	PYTHONPATH=. $(BIN)/python tests/support/seqeval_cases.py
 	PYTHONPATH=. $(BIN)/python tests/support/launcher_commands.py
@@ -101,12 +111,10 @@ golden: $(TORCH_STAMP)  ## make tests/golden anew: Hugging Face's RemBERT and se
 bench: $(BENCH_STAMP)  ## compare speed with the usual alternatives (installs torch and others)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
-bench-gpu: $(BENCH_STAMP)  ## RemBERT's own size on an NVIDIA GPU: steps, the largest batch, kernels (installs jax[cuda12])
+bench-gpu: $(BENCH_STAMP)  ## RemBERT's own size on an NVIDIA GPU: a step (installs jax[cuda12])
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt 'jax[cuda12]'
 	$(BIN)/python -m benchmarks.run --only train_step --setting large $(ARGS)
 	$(BIN)/python -m benchmarks.run --only train_step --setting large64 $(ARGS)
-	$(BIN)/python -m benchmarks.run --only largest_batch --setting large $(ARGS)
-	$(BIN)/python -m benchmarks.kernel_trace --setting large64
 
 mutants: $(STAMP)  ## apply each wrong behaviour of tests/mutants.py and see which tests notice (an hour; resumes)
 	$(BIN)/python tests/support/mutation_testing.py $(ARGS)
@@ -120,11 +128,12 @@ performance: $(STAMP)  ## docs/performance.md anew, from what `make bench` has m
 hardware-table: $(LIBTPU_STAMP)  ## docs/hardware.md anew: the large step on every slice (installs libtpu; an hour)
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m docs.tools.hardware --again $(ARGS)
 
-lint: $(STAMP)  ## ruff: format and lint; mypy: types; import-linter: layers
+lint: $(STAMP)  ## ruff: format and lint; mypy: types; import-linter: layers; words of the text
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
+	$(BIN)/python -m docs.tools.wording
 
 format: $(STAMP)  ## rewrite the code as `make lint` wants it
 	$(BIN)/ruff format .

@@ -14,8 +14,10 @@ REQUIREMENTS = [
   'array-record>=0.8,<0.9',  # rows of token stores
   'etils[epath]>=1.9',
   'flax>=0.12.8,<0.13',
+  'fsspec>=2025.1',  # tables and text in any storage, compressed or not
   'gin-config>=0.5,<0.6',
   'grain>=0.2.12,<0.3',
+  'huggingface_hub>=2.4,<3',  # models by id; the metadata of model cards; transformers 5 wants <3
   'jax>=0.10.2,<0.13',
   'jinja2>=3.1,<4',  # the page of reports
   'matplotlib>=3.9,<4',
@@ -27,11 +29,11 @@ REQUIREMENTS = [
   'packaging>=24',  # compares versions, for rembert.doctor
   'pandas>=3,<4',  # tables of reports
   'protobuf>=6,<7',  # apache-beam stops at 6; see sentencepiece
+  'pyarrow>=20',  # tables and text in Parquet, and zstd
   'rich>=14,<16',
   'safetensors>=0.5,<1',  # Hugging Face's format of weights
-  'scipy>=1.15,<2',  # tests of significance
+  'scipy>=1.15,<2',  # tests of significance, rank correlations, fits, singular values
   'sentencepiece==0.2.2',  # 0.2.1 crashes, 0.2.3 needs protobuf 7
-  'scipy>=1.14,<2',  # rank correlations, fits, singular values
   'seqio==0.0.20',
   't5==0.9.4',
   'tensorboardX>=2.6.2,<3',  # event files without importing TensorFlow
@@ -73,10 +75,12 @@ setup(
   long_description_content_type='text/markdown',
   license='Apache-2.0',
   python_requires='>=3.11',
+  classifiers=[f'Programming Language :: Python :: {version}' for version in ('3.11', '3.12', '3.13')],
   packages=[*PACKAGES, 'rembert.gin_files.gin'],
   package_dir={'rembert.gin_files.gin': 'gin'},
   package_data={
     'rembert.gin_files.gin': ['**/*.gin'],
+    'rembert': ['paper.json'],
     'rembert.report': ['page.html.j2', 'style.css'],
     'tasks.wikipedia': ['*.json', 'sample/*'],
     'tasks.xtreme': ['*.json'],

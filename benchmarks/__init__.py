@@ -1,1 +1,1 @@
-"""What this project costs, beside what one would otherwise run. `python -m benchmarks.run --help` says more."""
+"""Speed and memory of this project, compared with the usual alternatives: `python -m benchmarks.run --help`."""

@@ -66,7 +66,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path, reads: bool = False) ->
 
   def restore() -> None:
     with jax.set_mesh(mesh):
-      jax.block_until_ready(checkpoints.restore(step, trainable.restore_target()).state)
+      jax.block_until_ready(checkpoints.restore_newest(trainable.restore_target()).state)
 
   save()
   return restore if reads else save

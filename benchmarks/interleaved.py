@@ -91,7 +91,6 @@ class Benchmark:
     candidates: (setting, scratch directory) → candidates, this project first; raises Unavailable.
     warm_up_runs: of each candidate, before the first turn.
     runs_per_turn: see `measure_interleaved`.
-    measure: (setting, candidates, rounds, log) → candidates and their measurements.
     conclusion: (setting, measurements) → a line below the table, or ''.
   """
 
@@ -99,7 +98,6 @@ class Benchmark:
   candidates: Callable[[Any, pathlib.Path], list[Candidate]]
   warm_up_runs: int = 2
   runs_per_turn: int = 1
-  measure: Callable[..., tuple[list[Candidate], Measurements]] | None = None
   conclusion: Callable[[Any, Measurements], str] = lambda setting, measured: ''
 
 

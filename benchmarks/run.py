@@ -16,30 +16,25 @@ from typing import Annotated
 import rich.console
 import rich.table
 
-from benchmarks import checkpoint, data_pipeline, encode, finetune, head, startup, text_pipeline, train_step
+from benchmarks import checkpoint, data_pipeline, encode, finetune, head, startup, train_step
 from benchmarks.interleaved import Benchmark, Candidate, Measurements, Unavailable, measure_interleaved, relative_times
 from rembert.doctor.environment import installed_versions
 from rembert.validation import Range, number
 
 BENCHMARKS: dict[str, Benchmark] = {
   'train_step': train_step.TRAIN_STEP,
-  'largest_batch': train_step.LARGEST_BATCH,
   'head': head.HEAD,
   'finetuning': finetune.FINETUNING,
   'encoding': encode.ENCODING,
-  'masking': data_pipeline.MASKING,
-  'cleaning': text_pipeline.CLEANING,
   'reading': data_pipeline.READING,
   'pretraining': data_pipeline.PRETRAINING,
-  'opening': data_pipeline.OPENING,
-  'tokenizing': text_pipeline.TOKENIZING,
   'checkpointing': checkpoint.CHECKPOINTING,
   'starting': startup.STARTING,
 }
 PACKAGES = (
   *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell', 'sentencepiece'),
   *('torch', 'transformers', 'tokenizers', 'sentence-transformers', 'datasets', 'pyarrow'),
-  *('seqio', 'tensorflow-text', 'wikiextractor'),
+  'seqio',
 )
 
 EXAMPLES = """
@@ -55,22 +50,16 @@ only (rembert/aot/flops.py). Whatever a candidate computes in addition does not 
   python -m benchmarks.run                                      everything (half an hour, and 25 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
   python -m benchmarks.run --only train_step --setting base --baseline 'torch, float32'     15 GB instead of 25
-  python -m benchmarks.run --only largest_batch --setting small the largest batch in 4 GB; `large`: on a GPU
   python -m benchmarks.run --only head                          the MLM head alone, V from 32,000 to 500,000
   python -m benchmarks.run --only finetuning                    a step of XNLI, a step of SQuAD
   python -m benchmarks.run --only encoding --setting small      embeddings of 1,000 sentences
-  python -m benchmarks.run --only masking                       rows masked on one core; seconds
-  python -m benchmarks.run --only cleaning                      dumps to text on one core, and wikiextractor
-  REMBERT_BENCH_DUMPS=/path/to/dumps python -m benchmarks.run --only cleaning --setting dumps
   python -m benchmarks.run --only reading                       a token store to batches on one core, and datasets
   python -m benchmarks.run --only pretraining                   the smoke run from a store, and streamed through SeqIO
-  python -m benchmarks.run --only opening --rounds 5            110 languages, streamed: to the first batch
-  python -m benchmarks.run --only tokenizing                    text to ids on one core, and tokenizers
   python -m benchmarks.run --only checkpointing                 the state to disk and back, and torch.save
   python -m benchmarks.run --only starting                      commands, and a run to its first step; eight minutes
   python -m benchmarks.run --rounds 15                          less noise
 
-`make bench` installs torch, sentence-transformers, datasets and wikiextractor (benchmarks/requirements.txt); the table
+`make bench` installs torch, sentence-transformers and datasets (benchmarks/requirements.txt); the table
 names those that are missing.
 """
 
@@ -89,7 +78,6 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
   parser.add_argument(
     '--baseline', action='append', metavar='NAME', help='compare with this candidate only; repeatable (memory!)'
   )
-  parser.add_argument('--beside', action='append', metavar='NAME', help='the old name of --baseline, until 0.2.0')
   parser.add_argument(
     '--rounds',
     type=number(Annotated[int, Range(5)]),
@@ -99,11 +87,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
   parser.add_argument(
     '--output', type=pathlib.Path, default='runs/benchmarks', metavar='DIR', help='JSON files; default %(default)s'
   )
-  options = parser.parse_args(arguments)
-  if options.beside:
-    print('--beside is now --baseline')
-    options.baseline = [*(options.baseline or ()), *options.beside]
-  return options
+  return parser.parse_args(arguments)
 
 
 def machine() -> dict:
@@ -203,11 +187,8 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
     if baselines:
       candidates = [candidates[0], *(each for each in candidates[1:] if each.name in baselines)]
     facts['description'] = setting.description
-    if benchmark.measure:
-      candidates, measured = benchmark.measure(setting, candidates, options.rounds, log)
-    else:
-      how = {'warm_up_runs': benchmark.warm_up_runs, 'runs_per_turn': benchmark.runs_per_turn}
-      measured = measure_interleaved(candidates, options.rounds, log, **how)
+    how = {'warm_up_runs': benchmark.warm_up_runs, 'runs_per_turn': benchmark.runs_per_turn}
+    measured = measure_interleaved(candidates, options.rounds, log, **how)
   console.print(table(f'{name}, {setting_name}: {facts["description"]}', candidates, measured))
   facts['conclusion'] = benchmark.conclusion(setting, measured)
   if facts['conclusion']:

@@ -1,19 +1,23 @@
-"""What benchmarks of the model share: sizes, random batches and weights, Hugging Face's configuration, one update."""
+"""What benchmarks share: sizes, random batches and weights, one update, a vocabulary of the sample text."""
 
 import dataclasses
 import functools
+import importlib.resources
 import json
 import math
 import pathlib
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.interleaved import Run
+from benchmarks.interleaved import Run, Unavailable
 from rembert.model.config import Execution, RemBertConfig
 
 USEFUL = 'useful GFLOP'  # products that the model needs, with its head at masked positions only: the same for everyone
 SMOKE = 'gin/pretrain_smoke.gin'
+SAMPLE = str(importlib.resources.files('tasks.wikipedia') / 'sample')  # dumps
 FIRST_TOKEN = 315  # ids below are special
 WEIGHT_DECAY, EPSILON, CLIP_NORM = 0.01, 1e-6, 1.0
 # Of benchmarks of training steps: real runs make many, one after the other. On a CPU, torch's first dozen are slower.
@@ -155,7 +159,7 @@ def write_random_model(
 # --- one update: BERT's AdamW at a constant learning rate, after clipping by global norm ------------------------------
 
 
-def start_jax(setting: Setting, keeps_memory: bool = True):
+def start_jax(setting: Setting):
   """JAX on the setting's platform: a mesh of its devices. On a CPU, freed memory is kept from step to step."""
   import jax
 
@@ -163,7 +167,7 @@ def start_jax(setting: Setting, keeps_memory: bool = True):
   from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
   from rembert.train import sharding
 
-  if setting.platform == 'cpu' and keeps_memory:
+  if setting.platform == 'cpu':
     keep_freed_memory_if_it_fits(heap_bytes(setting.config, setting.rows * setting.length))
   jax.config.update('jax_platforms', setting.platform)
   return sharding.make_mesh(sharding.MeshConfig())
@@ -215,3 +219,18 @@ def torch_steps(model, loss_of: Callable, learning_rate: float, setting: Setting
     return {'loss': loss.item()}  # waits for the device
 
   return run
+
+
+# --- the sample text --------------------------------------------------------------------------------------------------
+
+
+def make_vocabulary(size: int, file: pathlib.Path) -> None:
+  """Trains one on the sample dumps, as the smoke run does; five seconds."""
+  call('tasks.vocabulary', f'--dumps={SAMPLE}', f'--size={size}', f'--output={file}')
+
+
+def call(module: str, *flags: str) -> None:
+  """`python -m module flags`, silently; Unavailable with its output if it fails."""
+  done = subprocess.run([sys.executable, '-m', module, *flags], capture_output=True, text=True)
+  if done.returncode:
+    raise Unavailable(f'python -m {module} failed: {done.stderr.strip()}')

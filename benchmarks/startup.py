@@ -22,8 +22,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from benchmarks.interleaved import Benchmark, Candidate, Run
-from benchmarks.settings import SMOKE
-from benchmarks.text_pipeline import make_vocabulary
+from benchmarks.settings import SMOKE, make_vocabulary
 from rembert.tracking.metric_writers import read_jsonl
 
 VOCABULARY, VOCABULARY_SIZE = 'sentencepiece.model', 5000  # of the smoke run

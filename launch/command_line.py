@@ -1,19 +1,16 @@
-"""The command lines of launchers: verbs, the command after `--`, dry runs, exit codes."""
+"""The command lines of launchers: verbs, the command after `--`, dry runs."""
 
 import argparse
-import dataclasses
 import re
 import sys
 from collections.abc import Callable, Sequence
 
-from launch.processes import RetryPolicy
-from rembert.command_line import command_parser
+from rembert.command_line import command_parser, parse_flags, run_command
 from rembert.errors import UsageError
-from rembert.validation import CountOrZero, NotNegative, number
 
 EXIT_CODES = """
 exit codes
-  0 done · 2 wrong usage, or refused · 1 a command of gcloud failed: what it said last is shown · 75 run again to resume
+  0 done · 2 wrong usage, or refused · 1 a command of gcloud failed: its last lines are shown · 75 run again to resume
 """
 
 
@@ -26,7 +23,7 @@ def launcher_parser(
 
 
 def matching(pattern: str, what: str, *, where: str, fix: str) -> Callable[[str], str]:
-  """The type of an argument that matches a pattern; UsageError for any other, `{}` in `what` standing for it."""
+  """The type of an argument that matches a pattern; UsageError for any other, which replaces `{}` in `what`."""
 
   def check(text: str) -> str:
     if not re.fullmatch(pattern, text):
@@ -43,15 +40,14 @@ def add_verb(
   action: Callable[[argparse.Namespace], int | None],
   *,
   takes_command: bool = False,
-  longest_name: int = 63,
 ) -> argparse.ArgumentParser:
   """A verb for one NAME: `run_launcher` calls its action, with the command after `--` as `options.command`."""
   resource_name = matching(
     # Compute Engine's rule (RFC 1035), the strictest of all.
-    rf'[a-z](?:[-a-z0-9]{{0,{longest_name - 2}}}[a-z0-9])?',
+    r'[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?',
     '{} cannot be a name',
     where='NAME',
-    fix=f'a small letter, then small letters, digits and dashes, up to {longest_name}: rembert-large',
+    fix='a small letter, then small letters, digits and dashes, up to 63: rembert-large',
   )
   parser = verbs.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
   parser.add_argument('name', type=resource_name, metavar='NAME', help='of the machine or the job')
@@ -73,11 +69,11 @@ def run_launcher(parser: argparse.ArgumentParser, argv: Sequence[str] | None) ->
         'nothing to run: … -- python -m rembert.main --gin_file=gin/pretrain_large.gin --workdir=gs://BUCKET/large'
       )
     if options.command and not options.takes_command:
-      parser.error(f'no command is wanted here: -- {" ".join(options.command)}')
+      parser.error(f'{options.verb} takes no command: -- {" ".join(options.command)}')
     check_command(options.command)
     return options.action(options)
 
-  return exit_code_of(act)
+  return run_command('rembert', act)
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -96,40 +92,9 @@ def check_command(command: Sequence[str]) -> None:
   configuration.check_bound()
 
 
-def exit_code_of(action: Callable[[], int | None]) -> int:
-  """The exit code of an action; what a user can correct is printed to stderr."""
-  try:
-    return action() or 0
-  except UsageError as error:
-    sys.stdout.flush()
-    print(f'rembert: {error}', file=sys.stderr)
-    return error.exit_code
-  except KeyboardInterrupt:
-    return 130
-
-
-def add_command(parser: argparse.ArgumentParser, help_text: str) -> None:
-  """Adds `-- COMMAND`, the rest of the command line."""
-  parser.add_argument('command', nargs=argparse.REMAINDER, metavar='-- COMMAND', help=help_text)
-
-
-def wrapped_command(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
-  """The command of `add_command` without its `--`; `python` is the one that runs this."""
-  command = options.command[1:] if options.command[:1] == ['--'] else options.command
+def parse_wrapper(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+  """The options, and the command after `--`, whose `python` is the one that runs this."""
+  options, command = parse_flags(parser, sys.argv[1:] if argv is None else argv)
   if not command:
     parser.error('nothing to run: … -- python -m rembert.main --gin_file=gin/pretrain_smoke.gin')
-  return [sys.executable if command[0] == 'python' else command[0], *command[1:]]
-
-
-def add_retry_options(parser: argparse.ArgumentParser, defaults: RetryPolicy) -> None:
-  """Adds an option for each field of the policy."""
-  kinds = {'max_restarts': 'in all', 'max_short_runs': 'in a row', 'short_seconds': 'what counts as a short run'}
-  for name, default in dataclasses.asdict(defaults).items():
-    help_text = f'{kinds.get(name, "longest wait before a restart, seconds")}; default %(default)s'
-    limit = number(CountOrZero if isinstance(default, int) else NotNegative)
-    parser.add_argument(f'--{name}', type=limit, default=default, help=help_text)
-
-
-def retry_policy(options: argparse.Namespace) -> RetryPolicy:
-  """The policy given by the options of `add_retry_options`."""
-  return RetryPolicy(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RetryPolicy)})
+  return options, [sys.executable if command[0] == 'python' else command[0], *command[1:]]

@@ -7,9 +7,10 @@ import getpass
 import json
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import rembert
+from launch import command_line
 from launch.command_line import matching
 from launch.processes import CommandFailed, Commands
 from rembert.errors import UsageError
@@ -20,18 +21,6 @@ _BUCKET_PATH = re.compile(r'gs://[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9](?:/.*)?')
 # --- values of flags --------------------------------------------------------------------------------------------------
 
 
-zone = matching(
-  r'[a-z]+-[a-z]+\d+-[a-z0-9]+',
-  'invalid zone {}',
-  where='--zone',
-  fix='such as us-west4-a: gcloud compute tpus locations list',
-)
-project = matching(
-  r'(?:[a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]',
-  'invalid project id {}',
-  where='--project',
-  fix='the id, not the title: gcloud projects list',
-)
 _extra_flag = matching(
   r'--(?!labels).*',
   '{} cannot be passed on',
@@ -44,7 +33,7 @@ def owner(name: str) -> str:
   """The owner of machines as the value of a label; your login if the name is empty."""
   label = re.sub(r'[^a-z0-9_-]+', '-', (name or getpass.getuser()).lower()).strip('-')[:63]
   if not label:
-    raise UsageError(f'{name!r} cannot be a label', where='--owner', fix='letters and digits: --owner=anna')
+    raise UsageError(f'{name!r} is not a valid label', where='--owner', fix='letters and digits: --owner=anna')
   return label
 
 
@@ -65,12 +54,11 @@ def check_workdir(command: Sequence[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Where machines are (None for gcloud's own setting), whose, and whether they are reached by internal addresses."""
+  """Where machines are (None for gcloud's own setting), and whose."""
 
   zone: str | None
   project: str | None
   owner: str
-  internal_ip: bool = False
 
   @property
   def flags(self) -> list[str]:
@@ -93,7 +81,7 @@ class Place:
       raise UsageError(
         f'{resource} was not created by these launchers, and is not deleted by them',
         where=f'it has no label {LABEL}=1',
-        fix='whoever created it can delete it with gcloud',
+        fix='its owner can delete it with gcloud',
       )
     if labels.get(OWNER_LABEL) != self.owner:
       raise UsageError(
@@ -103,19 +91,26 @@ class Place:
       )
 
 
-def add_place(parser: argparse.ArgumentParser, *, is_reached: bool = False) -> None:
-  """Adds where machines are, and whose; with `is_reached` how they are reached."""
-  parser.add_argument('--zone', type=zone, help="such as us-west4-a (default: gcloud's own setting)")
-  parser.add_argument('--project', type=project, help="id of the project (default: gcloud's own setting)")
+def add_verb(
+  verbs: argparse._SubParsersAction,
+  name: str,
+  help_text: str,
+  action: Callable[[argparse.Namespace], int | None],
+  *,
+  takes_command: bool = False,
+) -> argparse.ArgumentParser:
+  """A verb with the options of `place`: where machines are, and whose."""
+  parser = command_line.add_verb(verbs, name, help_text, action, takes_command=takes_command)
+  parser.add_argument('--zone', help="such as us-west4-a (default: gcloud's own setting)")
+  parser.add_argument('--project', help="id of the project (default: gcloud's own setting)")
   help_text = 'label of what is created, looked for before it is deleted (default: your login)'
   parser.add_argument('--owner', type=owner, default='', help=help_text)
-  if is_reached:
-    parser.add_argument('--internal_ip', action='store_true', help='from a machine of the same network')
+  return parser
 
 
 def place(options: argparse.Namespace) -> Place:
-  """The place given by the options of `add_place`."""
-  return Place(options.zone, options.project, options.owner, getattr(options, 'internal_ip', False))
+  """The place given by the options of `add_verb`."""
+  return Place(options.zone, options.project, options.owner)
 
 
 class Resource(abc.ABC):
@@ -145,7 +140,7 @@ class Resource(abc.ABC):
 
   def delete(self) -> None:
     """Deletes it, if these launchers created it for this owner."""
-    self.commands.note(f'goes on only if the labels are {self._place.labels_text}')
+    self.commands.note(f'continues only if the labels are {self._place.labels_text}')
     description = self.describe()
     if description is None:
       self.commands.log(f'there is no {self.KIND} {self.name}: nothing to delete')
@@ -155,7 +150,7 @@ class Resource(abc.ABC):
 
   @abc.abstractmethod
   def _assumed(self) -> dict:
-    """What a dry run takes for the description."""
+    """The description in a dry run."""
 
   @abc.abstractmethod
   def _check_before_delete(self, description: dict) -> None:
@@ -217,40 +212,21 @@ def accelerator_type(name: str) -> AcceleratorType:
 
 @dataclasses.dataclass(frozen=True)
 class TpuRequest:
-  """What kind of slice to ask for.
-
-  Attributes:
-    type: of the slice.
-    runtime: software of its machines.
-    spot: cheap, and taken away at any time.
-    extra: flags for gcloud, as they are: --network=…, --service-account=…, --reserved.
-  """
+  """The kind of slice to request: its type, and gcloud's flags for its creation."""
 
   type: AcceleratorType
-  runtime: str
-  spot: bool = False
-  extra: tuple[str, ...] = ()
-
-  @property
-  def flags(self) -> list[str]:
-    """Those of every command that creates a slice."""
-    return [f'--accelerator-type={self.type.name}', *(['--spot'] if self.spot else []), *self.extra]
-
-
-def add_type(parser: argparse.ArgumentParser) -> None:
-  """Adds the kind and size of slice."""
-  parser.add_argument('--type', type=accelerator_type, required=True, help=f'accelerator type: {TYPE_EXAMPLES}')
+  flags: tuple[str, ...] = ()
 
 
 def add_tpu_request(parser: argparse.ArgumentParser) -> None:
   """Adds what kind of slice to ask for."""
-  add_type(parser)
+  parser.add_argument('--type', type=accelerator_type, required=True, help=f'accelerator type: {TYPE_EXAMPLES}')
   parser.add_argument('--spot', action='store_true', help='cheap, and taken away at any time')
-  parser.add_argument('--runtime', help='software of the machines (default: the one that JAX wants on this type)')
   help_text = "another flag of gcloud's create, as it is: --gcloud_flag=--network=NAME; repeatable"
   parser.add_argument('--gcloud_flag', action='append', type=_extra_flag, default=[], metavar='FLAG', help=help_text)
 
 
 def tpu_request(options: argparse.Namespace) -> TpuRequest:
   """The request given by the options of `add_tpu_request`."""
-  return TpuRequest(options.type, options.runtime or options.type.runtime, options.spot, tuple(options.gcloud_flag))
+  flags = [f'--accelerator-type={options.type.name}', *(['--spot'] if options.spot else []), *options.gcloud_flag]
+  return TpuRequest(options.type, tuple(flags))

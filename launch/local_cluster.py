@@ -1,4 +1,4 @@
-"""Several hosts on one machine: N processes of M CPU devices each, joined as the hosts of a pod are."""
+"""Simulates a pod on one machine: N processes of M CPU devices each, connected as the hosts of a pod are."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from launch.command_line import add_command, wrapped_command
+from launch.command_line import parse_wrapper
 from launch.processes import ProcessGroup, joint_exit_code
 from rembert.command_line import command_parser
 from rembert.runtime import ADDRESS, COUNT, INDEX
@@ -87,9 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser = command_parser('launch.local_cluster', __doc__, EXAMPLES)
   parser.add_argument('--processes', type=number(Count), default=2, help='hosts; default %(default)s')
   parser.add_argument('--devices', type=number(Count), default=1, help='CPU devices of each; default %(default)s')
-  add_command(parser, 'what every host runs')
-  options = parser.parse_args(argv)
-  command = wrapped_command(parser, options)
+  options, command = parse_wrapper(parser, argv)
   return run(command, options.processes, options.devices)
 
 

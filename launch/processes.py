@@ -1,4 +1,4 @@
-"""Processes: external programs and children are started, signalled and restarted here alone."""
+"""Processes: external programs and children are started, signalled and restarted in this module alone."""
 
 import collections
 import ctypes
@@ -10,24 +10,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
 from rembert.errors import RunError, UsageError
 from rembert.runtime.signals import EXIT_STOPPED
 
-_FIRST_WAIT = 1.0
 _PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
 _INSTALL = {
   'gcloud': 'https://cloud.google.com/sdk/docs/install, then: gcloud auth login',
-  'xpk': 'pip install xpk, in an environment of its own',
   'sbatch': 'submit from a login node of the cluster',
 }
 _LAST_LINES = 8
 
 
-# --- external programs: gcloud, xpk, sbatch ---------------------------------------------------------------------------
+def log(text: str) -> None:
+  """Prints a line at once, also into a pipe."""
+  print(text, flush=True)
+
+
+# --- external programs: gcloud, sbatch --------------------------------------------------------------------------------
 
 
 class CommandFailed(RunError):
@@ -47,8 +50,8 @@ class Commands:
   In a dry run (`is_dry`) they are only printed, and the output that would be read is assumed. `log` prints a line.
   """
 
-  def __init__(self, is_dry: bool = False, log: Callable[[str], None] | None = None):
-    self.is_dry, self.log = is_dry, log or (lambda text: print(text, flush=True))
+  def __init__(self, is_dry: bool = False, log: Callable[[str], None] = log):
+    self.is_dry, self.log = is_dry, log
 
   def note(self, text: str) -> None:
     """A comment between the commands of a dry run; nothing otherwise."""
@@ -61,12 +64,11 @@ class Commands:
     if self.is_dry:
       return
     last_lines = collections.deque(maxlen=_LAST_LINES)
-    # stdin is ours: gcloud asks before it makes the first ssh key.
-    with _started(command, stderr=subprocess.PIPE, text=True, errors='replace') as process:
+    # stdin is ours: gcloud asks before it creates the first ssh key.
+    with _start(command, stderr=subprocess.PIPE) as process:
       for line in process.stderr or ():
         print(line, end='', file=sys.stderr, flush=True)
-        if line.strip():
-          last_lines.append(line.rstrip())
+        last_lines.extend([line.rstrip()] if line.strip() else [])
     if process.returncode:
       raise CommandFailed(command, process.returncode, last_lines)
 
@@ -75,8 +77,7 @@ class Commands:
     if self.is_dry:
       self.log(shlex.join(command))
       return assumed
-    pipes = {'stdin': subprocess.DEVNULL, 'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE}
-    with _started(command, text=True, errors='replace', **pipes) as process:
+    with _start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
       output, errors = process.communicate()
     if process.returncode:
       lines = [line for line in errors.splitlines() if line.strip()]
@@ -84,21 +85,21 @@ class Commands:
     return output
 
 
-def git_output(folder: pathlib.Path, *arguments: str) -> str:
-  """The stdout of git in a folder; OSError or SubprocessError if it fails."""
-  return subprocess.run(['git', *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
-
-
-def _started(command: Sequence[str], **options) -> subprocess.Popen:
+def _start(command: Sequence[str], **pipes: Any) -> subprocess.Popen:
   sys.stdout.flush()
   try:
-    return subprocess.Popen(command, **options)
+    return subprocess.Popen(command, text=True, errors='replace', **pipes)
   except FileNotFoundError as error:
     raise UsageError(
       f'{command[0]} is not installed',
       where='looked for in PATH',
       fix=[_INSTALL.get(command[0], ''), '--dry_run prints the commands, to be run elsewhere'],
     ) from error
+
+
+def git_output(folder: pathlib.Path, *arguments: str) -> str:
+  """The stdout of git in a folder; OSError or SubprocessError if it fails."""
+  return subprocess.run(['git', *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 # --- exit codes -------------------------------------------------------------------------------------------------------
@@ -169,12 +170,12 @@ class RetryCounter:
       return None
     if self._short_runs >= policy.max_short_runs:
       self._log(
-        f'{format_exit(code)}; {self._short_runs} runs in a row lived for less than {policy.short_seconds:g} s '
-        '(--max_short_runs): it needs somebody to look at it'
+        f'{format_exit(code)}; {self._short_runs} runs in a row lived for less than {policy.short_seconds:g} s: '
+        'find the cause first'
       )
       return None
     self._count += 1
-    wait = min(policy.max_wait, _FIRST_WAIT * 2 ** max(0, self._short_runs - 1))
+    wait = min(policy.max_wait, 2.0 ** max(0, self._short_runs - 1))
     self._log(f'{format_exit(code)} after {lived:.0f} s; restart {self._count} in {wait:.0f} s')
     return wait
 
@@ -226,51 +227,42 @@ class ProcessGroup:
       self.send(self._forward_once)
 
 
-class RestartedProcess:
-  """A command that is started again as long as a retry policy allows. `poll` has to be called often.
+def keep_running(
+  group: ProcessGroup,
+  start: Callable[[], subprocess.Popen],
+  policy: RetryPolicy,
+  log: Callable[[str], None],
+  on_end: Callable[[int, float | None], None] = lambda code, wait: None,
+) -> Iterator[int | None]:
+  """Starts a command, and starts it again as long as the policy allows; yields None until it has ended for good.
 
   Nothing waits for the command in a blocking call: Python's signal handlers run between its own instructions, so a
   signal that arrives right before such a call would be handled only after the command has ended.
+
+  Args:
+    group: of the command; once it has received a signal, nothing is started again.
+    start: starts the command in the group.
+    policy: limits on restarts.
+    log: called with a line for each restart, and for the reason why there is none.
+    on_end: called after each run with its exit code, and the seconds until the next; None if there is none.
+
+  Yields:
+    None while the command runs or is to be started again; at last its exit code, -N for signal N.
   """
-
-  def __init__(
-    self,
-    group: ProcessGroup,
-    start: Callable[[], subprocess.Popen],
-    policy: RetryPolicy,
-    log: Callable[[str], None],
-    on_end: Callable[[int, float | None], None] = lambda code, wait: None,
-  ):
-    """
-    Args:
-      group: when it has received a signal, nothing is started again.
-      start: starts the command in the group.
-      policy: limits on restarts.
-      log: called with a line for each restart, and for the reason why there is none.
-      on_end: called after each run with its exit code, and the seconds until the next; None if there is none.
-    """
-    self._group, self._start, self._on_end = group, start, on_end
-    self._counter = RetryCounter(policy, log)
-    self._child: subprocess.Popen | None = None
-    self._code: int | None = None
-    self._began = self._next_start = 0.0
-
-  def poll(self) -> int | None:
-    """The exit code (-N for signal N) once the command has ended for good; starts it when a start is due."""
-    if self._child is None:
-      if self._group.stop_signal is not None and self._code is not None:
-        return self._code
-      if time.monotonic() >= self._next_start:
-        self._child, self._began = self._start(), time.monotonic()
-      return None
-    self._code = self._child.poll()
-    if self._code is None:
-      return None
-    lived = time.monotonic() - self._began
-    wait = None if self._group.stop_signal is not None else self._counter.wait_after(self._code, lived)
-    self._child, self._next_start = None, time.monotonic() + (wait or 0.0)
-    self._on_end(self._code, wait)
-    return self._code if wait is None else None
+  counter = RetryCounter(policy, log)
+  while True:
+    child, began = start(), time.monotonic()
+    yield None  # also if it has ended already: the first value says that it was started
+    while (code := child.poll()) is None:
+      yield None
+    ended = time.monotonic()
+    wait = None if group.stop_signal is not None else counter.wait_after(code, ended - began)
+    on_end(code, wait)
+    while wait is not None and group.stop_signal is None and time.monotonic() < ended + wait:
+      yield None
+    if wait is None or group.stop_signal is not None:
+      yield code
+      return
 
 
 def bind_to_parent(cores: Collection[int] | None) -> Callable[[], None]:

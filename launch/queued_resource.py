@@ -7,38 +7,31 @@ import time
 from collections.abc import Callable, Sequence
 
 from launch import gcloud
-from launch.command_line import add_retry_options, add_verb, launcher_parser, retry_policy, run_launcher
+from launch.command_line import launcher_parser, run_launcher
 from launch.processes import CommandFailed, Commands, RetryCounter, RetryPolicy, is_retryable, joint_exit_code
-from launch.tpu_vm import LOST_STATES, TpuVm, WorkerStatus, add_python, add_worker_verbs, show_status, tpu_vm
+from launch.tpu_vm import LOST_STATES, TpuVm, WorkerStatus, add_python, tpu_vm
 from rembert.errors import RunError, UsageError
 from rembert.runtime.signals import EXIT_STOPPED
-from rembert.validation import Positive, number
 
 PROGRAM = 'launch.queued_resource'
 EXAMPLES = """
 examples
-  a run on spot slices, from the request to its end, over many preemptions; it has to be left running (in tmux, on a
-  small machine), and can be started again at any time:
+  a run on spot slices, from the request to its end, over many preemptions; keep it running (in tmux, on a small
+  machine); it can be started again at any time:
     python -m launch.queued_resource watch large --type=v5litepod-64 --spot --zone=us-west4-a --delete_when_done -- \\
         python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/v5e_64.gin --workdir=gs://BUCKET/large
-  step by step:
-    python -m launch.queued_resource create large --type=v5litepod-64 --spot --zone=us-west4-a
-    python -m launch.queued_resource setup large --zone=us-west4-a
-    python -m launch.queued_resource run large --zone=us-west4-a -- python -m rembert.main …
-    python -m launch.queued_resource logs large --follow --zone=us-west4-a
+  its request and its machines, deleted:
     python -m launch.queued_resource delete large --zone=us-west4-a
 
-A queued resource and the TPU VM that it becomes bear the same NAME. Both cost nothing while they wait; from ACTIVE on
-the slice does, until it is deleted or taken away.
+A queued resource and the TPU VM that it becomes have the same NAME, which the verbs of launch.tpu_vm
+(status, logs, stop) take too. Both cost nothing while they wait; from ACTIVE on
+the slice does, until it is deleted or preempted.
 """
 
 # A spot slice that lives for less than ten minutes gets no further than its set-up and first compile.
 RETRY_POLICY = RetryPolicy(max_restarts=200, max_short_runs=8, short_seconds=600.0, max_wait=1800.0)
-# Of the states of the API, v2, those in which nothing is to be waited for; MISSING is ours, for a request that is not
-# there. The others are CREATING, ACCEPTED, WAITING_FOR_RESOURCES, PROVISIONING and ACTIVE.
+# Of the states of the API, v2, those that a request does not leave by itself; MISSING is ours, for no such request.
 _LOST = ('SUSPENDED', 'FAILED')
-_ENDED = ('MISSING', 'SUSPENDING', 'DELETING', *_LOST)
-_FIRST_POLL, _LONGEST_POLL = 5.0, 60.0
 # Consecutive failures of gcloud: a network may be down for an evening, an expired login stays expired.
 _MAX_FAILURES = 10
 _SAVE_SECONDS = 600
@@ -51,36 +44,15 @@ class QueuedResource(gcloud.Resource):
   # --force: the machines too; without it a request that is ACTIVE is not deleted.
   DELETE_FLAGS = ('--force', '--quiet')
 
-  def __init__(self, name: str, place: gcloud.Place, commands: Commands, sleep: Callable[[float], None] = time.sleep):
-    super().__init__(name, place, commands)
-    self._sleep = sleep
-
   def create(self, request: gcloud.TpuRequest) -> None:
     """Puts the request into the queue, and does not wait."""
-    flags = [f'--node-id={self.name}', f'--runtime-version={request.runtime}', *request.flags]
+    flags = [f'--node-id={self.name}', f'--runtime-version={request.type.runtime}', *request.flags]
     flags += [f'--labels={self._place.labels_text}', *self._place.flags, '--async']
     self.commands.run(self._gcloud('create', self.name, *flags))
 
   def _assumed(self) -> dict:
     node = {'nodeId': self.name, 'node': {'labels': self._place.labels}}
     return {'state': {'state': 'ACTIVE'}, 'tpu': {'nodeSpec': [node]}}
-
-  def wait_until_active(self) -> None:
-    """Waits, and logs each change of state; RunError if the request fails or goes away."""
-    self.commands.note('repeated until the state is ACTIVE')
-    began, wait, before = time.monotonic(), _FIRST_POLL, ''
-    while (state := state_of(description := self.describe())) != 'ACTIVE':
-      if state in _ENDED:
-        raise RunError(
-          f'the request ended as {state}{failure_of(description)}',
-          where=f'queued resource {self.name}',
-          fix=f'python -m {PROGRAM} delete {self.name}, then ask for another type or zone',
-        )
-      if state != before:
-        self.commands.log(f'{self.name}: {state}, {time.monotonic() - began:.0f} s')
-        before, wait = state, _FIRST_POLL
-      self._sleep(wait)
-      wait = min(2 * wait, _LONGEST_POLL)
 
   def _check_before_delete(self, description: dict) -> None:
     for spec in description.get('tpu', {}).get('nodeSpec', []) or [{}]:
@@ -92,18 +64,12 @@ def state_of(description: dict | None) -> str:
   return 'MISSING' if description is None else description.get('state', {}).get('state', 'STATE_UNSPECIFIED')
 
 
-def failure_of(description: dict | None) -> str:
-  """Why a request failed, where the API says so."""
-  message = ((description or {}).get('state', {}).get('failedData') or {}).get('error', {}).get('message', '')
-  return f': {message}' if message else ''
-
-
 # --- a run that outlives its machines ---------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
 class Watch:
-  """Keeps one run going on spot slices: asks again for what was taken away, and starts the run there.
+  """Keeps a run alive on spot slices: requests a new slice after a preemption, and starts the run there.
 
   Attributes:
     resource: the request.
@@ -159,8 +125,9 @@ class Watch:
     note('first, unless it is there already')
     self.resource.describe()
     self.resource.create(self.request)
-    self.resource.wait_until_active()
-    note(f'then on every look, each {self.every:g} s, as long as the run goes on')
+    note('repeated until the state is ACTIVE')
+    self.resource.describe()
+    note(f'then on every look, each {self.every:g} s, as long as the run is in progress')
     self.resource.describe()
     self.vm.describe()
     self.vm.status()
@@ -183,8 +150,9 @@ class Watch:
       self._active_since = None
       self.resource.create(self.request)
     elif state == 'FAILED' and not self._was_ever_active:
+      message = ((description or {})['state'].get('failedData') or {}).get('error', {}).get('message', '')
       raise RunError(
-        f'the request failed{failure_of(description)}',
+        'the request failed' + (f': {message}' if message else ''),
         where=f'queued resource {self.resource.name}',
         fix=f'python -m {PROGRAM} delete {self.resource.name}, then another type or zone',
       )
@@ -283,28 +251,15 @@ def _resource(options: argparse.Namespace) -> QueuedResource:
   return QueuedResource(options.name, gcloud.place(options), Commands(options.dry_run))
 
 
-def _create(options: argparse.Namespace) -> None:
-  resource, request = _resource(options), gcloud.tpu_request(options)
-  resource.commands.note(str(request.type))
-  resource.create(request)
-  if options.no_wait:
-    return
-  resource.wait_until_active()
-  if not options.dry_run:
-    resource.commands.log(f'ready. {request.type}\nnext: python -m {PROGRAM} setup {options.name}')
-
-
 def _watch(options: argparse.Namespace) -> int:
   gcloud.check_workdir(options.command)
   watch = Watch(
     _resource(options),
-    tpu_vm(options, PROGRAM),
+    tpu_vm(options),
     gcloud.tpu_request(options),
     options.command,
     options.python,
-    max(1.0, options.every),
-    retry_policy(options),
-    options.delete_when_done,
+    delete_when_done=options.delete_when_done,
   )
   if options.dry_run:
     watch.print_plan()
@@ -312,38 +267,16 @@ def _watch(options: argparse.Namespace) -> int:
   return watch.run()
 
 
-def _status(options: argparse.Namespace) -> None:
-  resource = _resource(options)
-  description = resource.describe()
-  if not options.dry_run:
-    resource.commands.log(f'queued resource {resource.name}: {state_of(description)}{failure_of(description)}')
-  if state_of(description) == 'ACTIVE':
-    show_status(tpu_vm(options, PROGRAM))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
   parser, verbs = launcher_parser(PROGRAM, __doc__, EXAMPLES)
-  create = add_verb(verbs, 'create', 'ask for a slice, and wait until it is there', _create)
-  gcloud.add_tpu_request(create)
-  create.add_argument('--no_wait', action='store_true', help='ask only; `status` tells how it stands')
   help_text = 'create, set up, run what follows --, and again whenever the slice is taken away'
-  watch = add_verb(verbs, 'watch', help_text, _watch, takes_command=True)
+  watch = gcloud.add_verb(verbs, 'watch', help_text, _watch, takes_command=True)
   gcloud.add_tpu_request(watch)
   add_python(watch)
-  watch.add_argument(
-    '--every', type=number(Positive), default=60.0, help='seconds between two looks; default %(default)s'
-  )
   watch.add_argument('--delete_when_done', action='store_true', help='delete the slice when the run has ended with 0')
-  add_retry_options(watch, RETRY_POLICY)
-  add_worker_verbs(verbs, PROGRAM)
-  status = add_verb(verbs, 'status', 'where the request stands, and what the workers do', _status)
-  help_text = 'delete a request that `create` or `watch` has made, and its machines'
-  delete = add_verb(verbs, 'delete', help_text, lambda options: _resource(options).delete())
-  for each in (create, delete):
-    gcloud.add_place(each)
-  for each in (watch, status):
-    gcloud.add_place(each, is_reached=True)
+  help_text = 'delete a request that `watch` has made, and its machines'
+  gcloud.add_verb(verbs, 'delete', help_text, lambda options: _resource(options).delete())
   return run_launcher(parser, argv)
 
 

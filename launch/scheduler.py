@@ -1,8 +1,9 @@
-"""Runs that depend on each other, made one after the other or side by side, until all are done or stopped."""
+"""Runs that depend on each other, one after the other or side by side, until all are done or stopped."""
 
 import argparse
-import contextlib
+import collections
 import dataclasses
+import enum
 import functools
 import os
 import pathlib
@@ -11,25 +12,17 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from etils import epath
 
-from launch.command_line import check_command
-from launch.experiment import ProgressView, Run, RunProgress, RunState, code_version, summary
-from launch.processes import (
-  ProcessGroup,
-  RestartedProcess,
-  RetryPolicy,
-  bind_to_parent,
-  format_exit,
-  shell_exit_code,
-)
+from launch.experiment import Run, code_version
+from launch.processes import ProcessGroup, RetryPolicy, bind_to_parent, format_exit, keep_running, shell_exit_code
 from rembert.command_line import add_modules
 from rembert.errors import UsageError
 from rembert.files import is_remote
 from rembert.jobs.workdir import locked
-from rembert.tracking.console import Console
+from rembert.tracking.console import Console, human_duration
 from rembert.validation import Count, number
 
 RETRY_POLICY = RetryPolicy(max_short_runs=3)
@@ -67,14 +60,14 @@ def device_slots(devices: Sequence[str]) -> list[DeviceSlot]:
 
 
 def core_slots(count: int) -> list[DeviceSlot]:
-  """`count` slots of equally many cores; what is left over stays idle. UsageError if there are fewer cores."""
+  """`count` slots with equal numbers of cores; the rest stays idle. UsageError if there are fewer cores."""
   cores = sorted(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else list(range(os.cpu_count() or 1))
   if count == 1:
     return [DeviceSlot()]
   if count > len(cores):
     raise UsageError(
-      f'{count} runs side by side on {len(cores)} core(s)',
-      where=f'--side_by_side={count}',
+      f'{count} runs in parallel on {len(cores)} core(s)',
+      where=f'--parallel_runs={count}',
       fix=f'at most {len(cores)}; each would wait for the others',
     )
   each = len(cores) // count
@@ -87,30 +80,54 @@ def add_run_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -
   where = parser.add_mutually_exclusive_group()
   help_text = 'GPUs or TPU chips of this machine, a run on each (default: one run on all)'
   where.add_argument('--devices', metavar='0,1,…', help=help_text)
-  help_text = 'runs at a time, each on a share of the cores (a CPU)'
-  where.add_argument('--side_by_side', type=number(Count), default=1, metavar='N', help=help_text)
+  help_text = 'runs in parallel, each on a part of the cores (CPU); --side_by_side is the old name'
+  where.add_argument('--parallel_runs', '--side_by_side', type=number(Count), default=1, metavar='N', help=help_text)
   help_text = 'print the commands, for a cluster or to look at, and run nothing'
   parser.add_argument('--dry_run', action='store_true', help=help_text)
   add_modules(parser)
 
 
-def shared_flags(options: argparse.Namespace) -> tuple[str, ...]:
-  """Flags of `rembert.main` for every run, given by the options of `add_run_options`."""
-  return tuple(f'--module={name}' for name in options.module)
-
-
 def chosen_slots(options: argparse.Namespace) -> list[DeviceSlot]:
   """The slots given by the options of `add_run_options`."""
-  return device_slots(options.devices.split(',')) if options.devices else core_slots(options.side_by_side)
+  return device_slots(options.devices.split(',')) if options.devices else core_slots(options.parallel_runs)
 
 
 # --- scheduling -------------------------------------------------------------------------------------------------------
 
 
+class RunState(enum.Enum):
+  """State of a run."""
+
+  WAITING = 'waiting'
+  RUNNING = 'running'
+  RESTARTING = 'restarting'
+  DONE = 'done'
+  STOPPED = 'stopped'
+  FAILED = 'failed'
+  LEFT_OUT = 'left out'
+
+
+@dataclasses.dataclass
+class RunProgress:
+  """A run and its state.
+
+  Attributes:
+    run: the run.
+    state: its state.
+    note: why it failed or was left out; how it will be restarted.
+    device: where it runs, or ran last; empty if there is only one place.
+  """
+
+  run: Run
+  state: RunState = RunState.WAITING
+  note: str = ''
+  device: str = ''
+
+
 class Scheduler:
   """Starts each run as soon as what it needs is done and a slot is free, and restarts what was killed.
 
-  `all` has the runs in the order given, and where each stands.
+  `all` has the runs in the order given, with their states.
   """
 
   def __init__(
@@ -118,7 +135,6 @@ class Scheduler:
     runs: Sequence[Run],
     slots: Sequence[DeviceSlot],
     on_change: Callable[[RunProgress], None] = lambda progress: None,
-    on_poll: Callable[[], None] = lambda: None,
     policy: RetryPolicy = RETRY_POLICY,
   ):
     """
@@ -126,18 +142,17 @@ class Scheduler:
       runs: with all that they need.
       slots: at least one.
       on_change: called for every run whose state has changed.
-      on_poll: called some ten times per second.
       policy: for runs that are killed, or stop early by themselves.
     """
     for run in runs:
       run.check()
     self.all = [RunProgress(run, RunState.DONE if run.is_done() else RunState.WAITING) for run in runs]
     self._by_name = {progress.run.name: progress for progress in self.all}
-    self._on_change, self._on_poll, self._policy = on_change, on_poll, policy
+    self._on_change, self._policy = on_change, policy
     self._free = list(slots)
-    self._active: list[tuple[RunProgress, DeviceSlot, RestartedProcess]] = []
+    self._active: list[tuple[RunProgress, DeviceSlot, Iterator[int | None]]] = []
     self._code = code_version()
-    # Children are in sessions of their own, so Ctrl-C reaches them only by way of this process, and as one SIGTERM: a
+    # Children are in sessions of their own, so Ctrl-C reaches them only through this process, and as one SIGTERM: a
     # second Ctrl-C would end them before they have saved.
     self._group = ProcessGroup(forward_once=signal.SIGTERM)
 
@@ -146,13 +161,11 @@ class Scheduler:
     with self._group as group:
       while True:
         self._poll()
-        if group.stop_signal is None:
-          for progress in self.all:
-            if progress.state is RunState.WAITING:
-              self._start_or_leave_out(progress)
+        for progress in self.all:
+          if progress.state is RunState.WAITING and group.stop_signal is None:
+            self._start_or_leave_out(progress)
         if not self._active:
           return group.stop_signal is None
-        self._on_poll()
         time.sleep(_POLL_SECONDS)
 
   def _start_or_leave_out(self, progress: RunProgress) -> None:
@@ -161,15 +174,11 @@ class Scheduler:
       self._change(progress, RunState.LEFT_OUT, f'needs {lost[0].run.name}')
     elif self._free and all(need.state is RunState.DONE for need in needs):
       slot = self._free.pop(0)
-      process = RestartedProcess(
-        self._group,
-        functools.partial(self._start, progress, slot),
-        self._policy,
-        functools.partial(setattr, progress, 'note'),
-        functools.partial(self._ended, progress),
-      )
+      start, end = functools.partial(self._start, progress, slot), functools.partial(self._end, progress)
+      log = functools.partial(setattr, progress, 'note')
+      process = keep_running(self._group, start, self._policy, log, end)
       self._active.append((progress, slot, process))
-      process.poll()
+      next(process)  # starts it
 
   def _start(self, progress: RunProgress, slot: DeviceSlot) -> subprocess.Popen:
     file = log_file(progress.run)
@@ -185,11 +194,11 @@ class Scheduler:
         start_new_session=True,
         preexec_fn=bind_to_parent(slot.cores),
       )
-    progress.device, progress.began = slot.name, time.monotonic()
+    progress.device = slot.name
     self._change(progress, RunState.RUNNING)
     return child
 
-  def _ended(self, progress: RunProgress, code: int, wait: float | None) -> None:
+  def _end(self, progress: RunProgress, code: int, wait: float | None) -> None:
     reason = why_it_ended(progress.run, code) if code else ''
     progress.run.record_end(shell_exit_code(code), reason)
     if wait is not None:
@@ -200,16 +209,13 @@ class Scheduler:
   def _poll(self) -> None:
     for active in list(self._active):
       progress, slot, process = active
-      if (code := process.poll()) is None:
+      if (code := next(process)) is None:
         continue
       self._active.remove(active)
       self._free.append(slot)
-      if code == 0:
-        self._change(progress, RunState.DONE)
-      elif self._group.stop_signal is not None:
-        self._change(progress, RunState.STOPPED)
-      else:
-        self._change(progress, RunState.FAILED, progress.note)
+      is_stopped = self._group.stop_signal is not None
+      state = RunState.DONE if code == 0 else RunState.STOPPED if is_stopped else RunState.FAILED
+      self._change(progress, state, progress.note if state is RunState.FAILED else '')
 
   def _change(self, progress: RunProgress, state: RunState, note: str = '') -> None:
     progress.state, progress.note = state, note
@@ -217,7 +223,7 @@ class Scheduler:
 
 
 def log_file(run: Run) -> pathlib.Path:
-  """Where a run's output goes: to its workdir; for one in a bucket, to this machine's `runs/logs`."""
+  """The file for a run's output: in its workdir; for one in a bucket, in `runs/logs` of this machine."""
   if is_remote(run.workdir):
     return pathlib.Path('runs/logs') / (re.sub(r'[^\w.=-]+', '_', os.fspath(run.workdir)) + '.txt')
   return pathlib.Path(os.fspath(run.workdir)) / 'log.txt'
@@ -231,85 +237,47 @@ def why_it_ended(run: Run, code: int) -> str:
   return format_exit(code) + (f': {message}' if message else '')
 
 
-# --- the whole of an experiment ---------------------------------------------------------------------------------------
+# --- a whole experiment -----------------------------------------------------------------------------------------------
 
 
-def stages(runs: Sequence[Run]) -> list[list[Run]]:
-  """Runs in stages: all that a run needs is in the stages before its own."""
-  found, placed, left = [], set(), list(runs)
-  while left:
-    stage = [run for run in left if placed.issuperset(run.needs)]
-    if not stage:
-      raise ValueError(f'unsatisfied dependency: nobody makes what is needed by {[run.name for run in left]}')
-    found.append(stage)
-    placed |= {run.name for run in stage}
-    left = [run for run in left if run.name not in placed]
-  return found
+def format_change(progress: RunProgress) -> str:
+  """A line for a change of state."""
+  took = human_duration(progress.run.seconds()) if progress.state is RunState.DONE else ''
+  device = progress.device if progress.state is RunState.RUNNING else ''
+  return ' · '.join(part for part in (progress.state.value, progress.run.name, took, device, progress.note) if part)
 
 
-def print_commands(runs: Sequence[Run], console: Console) -> None:
-  """A line each, ready for a shell. Those of a stage may run side by side; the next stage needs all of them."""
-  in_stages, done = stages(runs), sum(run.is_done() for run in runs)
-  console.say(f'# {len(runs)} run(s), {done} of them done')
-  for count, stage in enumerate(in_stages, 1):
-    if len(in_stages) > 1:
-      console.say(f'# stage {count} of {len(in_stages)}')
-    for run in stage:
-      if not run.is_done():
-        console.say(shlex.join(['python', '-m', 'rembert.main', *run.arguments]))
-
-
-def show_plan(runs: Sequence[Run], left_out: Mapping[str, str], options: argparse.Namespace, console: Console) -> bool:
-  """Checks the commands, says which tasks are left out, and why; in a dry run prints the commands.
-
-  Returns:
-    whether the runs are to be made.
-
-  Raises:
-    UsageError: a run would refuse its settings.
-  """
-  made = {f'--gin_file={run.workdir / "config.gin"}' for run in runs}  # which others begin with
-  for run in runs:
-    if made & set(run.arguments):
-      continue
-    try:
-      check_command(run.command)
-    except UsageError as error:
-      raise UsageError(f'{run.name}: {error.what}', where=error.where, fix=error.fix) from error
-  for task, reason in left_out.items():
-    console.say(f'left out: {task} ({reason})')
-  if options.dry_run:
-    print_commands(runs, console)
-  return not options.dry_run
+def summary(runs: Sequence[RunProgress]) -> str:
+  """Numbers of runs by state."""
+  counts = collections.Counter(each.state for each in runs)
+  parts = [f'{counts[state]} {state.value}' for state in RunState if counts[state] and state is not RunState.DONE]
+  return ' · '.join([f'{counts[RunState.DONE]} of {len(runs)} done', *parts])
 
 
 def run_all(
   runs: Sequence[Run], slots: Sequence[DeviceSlot], workdir: epath.Path, console: Console
 ) -> tuple[list[RunProgress], bool]:
-  """Makes all runs that are not done, shows their progress, and what failed in the end.
+  """Makes all runs that are not done, prints each change of state, and what failed in the end.
 
   Returns:
-    where each run stands, and whether the experiment was not stopped.
+    the state of each run, and whether the experiment was not stopped.
   """
   workdir.mkdir(parents=True, exist_ok=True)
-  with contextlib.ExitStack() as stack:
-    stack.enter_context(locked(workdir, console.say))
-    view = stack.enter_context(ProgressView(console, len(slots)))
-    scheduler = Scheduler(runs, slots, view.changed, lambda: view.update(scheduler.all))
-    done = sum(progress.state is RunState.DONE for progress in scheduler.all)
-    console.say(f'{len(runs)} run(s), {done} of them done')
+  with locked(workdir, console.say):
+    scheduler = Scheduler(runs, slots, lambda progress: console.say(format_change(progress)))
+    console.say(f'{len(runs)} run(s), {sum(each.state is RunState.DONE for each in scheduler.all)} of them done')
     is_finished = scheduler.run()
   if not is_finished:
-    console.say(f'stopped: {summary(scheduler.all, len(slots), 0.0)}. Repeat the command to go on.')
-  for progress in scheduler.all:
-    if progress.state in (RunState.FAILED, RunState.LEFT_OUT):
-      console.say(f'{progress.state.value}: {progress.run.name} ({progress.note})')
+    console.say(f'stopped: {summary(scheduler.all)}. Run the same command again to resume.')
+  for each in scheduler.all:
+    if each.state in (RunState.FAILED, RunState.LEFT_OUT):
+      console.say(f'{each.state.value}: {each.run.name} ({each.note})')
   return scheduler.all, is_finished
 
 
 def write_report(workdir: epath.Path, console: Console) -> None:
-  """Writes the page of whatever is done; one that fails costs nothing else."""
+  """Writes the report of what is done; an error there is logged, and loses nothing."""
   from rembert.report.__main__ import main
 
   if main([os.fspath(workdir)]):
-    console.say(f'there is no report; once that is mended: python -m rembert.report {shlex.quote(os.fspath(workdir))}')
+    console.say(f'no report was written; repeat it with: python -m rembert.report {shlex.quote(os.fspath(workdir))}')

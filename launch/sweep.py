@@ -1,4 +1,4 @@
-"""Pre-trains, fine-tunes, judges and analyses many models with one command, and writes a report of them.
+"""Pre-trains, fine-tunes, evaluates and analyses many models with one command, and writes a report of them.
 
 The models are gin files, such as the rows of the paper's tables in gin/experiments, times a grid of bindings."""
 
@@ -15,13 +15,22 @@ from typing import Any
 
 from etils import epath
 
-from launch.command_line import exit_code_of
-from launch.experiment import Run, RunState, code_version
-from launch.scheduler import add_run_options, chosen_slots, run_all, shared_flags, show_plan, write_report
-from launch.xtreme import Benchmark, TaskRun, add_benchmark, benchmark_from, numbers, words
-from rembert.command_line import command_parser, import_modules
+from launch.experiment import (
+  Benchmark,
+  Run,
+  TaskRun,
+  add_benchmark,
+  benchmark_from,
+  code_version,
+  numbers,
+  shared_flags,
+  show_plan,
+  words,
+  write_json,
+)
+from launch.scheduler import RunState, add_run_options, chosen_slots, run_all, write_report
+from rembert.command_line import command_parser, import_modules, parse_bindings, run_command
 from rembert.errors import UsageError
-from rembert.files import write_whole
 from rembert.runtime.signals import EXIT_STOPPED
 from rembert.tracking.console import Console
 from rembert.validation import NotNegative, number
@@ -32,7 +41,7 @@ SCALES = ('full', 'small', 'mini', 'micro')
 
 EXAMPLES = """
 examples
-  Table 4 of the paper, small enough for a laptop; what it would run, and then run:
+  Table 4 of the paper, small enough for a laptop; the commands, and then the runs:
     python -m launch.sweep gin/experiments/table4 --scale=mini --data_dir=download --dry_run
     python -m launch.sweep gin/experiments/table4 --scale=mini --data_dir=download --gin.data.source=store \\
         --gin.data.store=store --gin.data.languages=None
@@ -45,15 +54,14 @@ examples
     python -m launch.sweep gin/experiments/table3 --data_dir=download --tasks=xnli \\
         --finetune_grid=optimizer.freeze_embeddings=False,True
 
-which binding goes where
-  --gin.A.b=V to pre-training, --finetune_gin.A.b=V to all that is learned, --analyze_gin.A.b=V to the analyses;
-  --scale=NAME is --gin_file=gin/scales/NAME.gin and 
-  --finetune_gin_file=gin/scales/finetuning/NAME.gin
+bindings
+  --gin.A.b=V is for pre-training, --finetune_gin.A.b=V for fine-tuning, --analyze_gin.A.b=V for the analyses;
+  --scale=NAME is --gin_file=gin/scales/NAME.gin and --finetune_gin_file=gin/scales/finetuning/NAME.gin
 
-A configuration that comes twice, as that of 128 in and 768 out in four tables, is pre-trained once. Every run has a
-workdir of its own with what it prints in log.txt, and run.json with command, code version, times and end. Repeating the
-command goes on where it stands, also with more seeds, tasks or files. A run that is killed is started again; one that
-fails, or whose loss goes up for good, costs what needs it and nothing else.
+Equal configurations, such as 128 in and 768 out in four tables, are pre-trained once. Every run has its own workdir,
+with its output in log.txt, and command, code version, times and exit code in run.json. Repeating the command resumes
+what is not done, also with more seeds, tasks or files. A run that is killed is started again; if one fails, or its loss
+diverges, only the runs that need it are left out.
 
 exit codes
   0 done · 75 stopped early, run again to resume · 2 wrong usage · 1 a run failed; the report has the others
@@ -97,7 +105,7 @@ def find_gin_files(paths: Sequence[str]) -> list[str]:
       continue
     files = sorted(file.relative_to(folder) for file in folder.rglob('*.gin'))
     if not files:
-      raise UsageError('no gin file in this folder', where=path, fix='gin/experiments/table4, for one')
+      raise UsageError('no gin file in this folder', where=path, fix='for example gin/experiments/table4')
     found += [str(pathlib.PurePath(path) / file) for file in files]
   # The base files of gin/experiments are there to be included.
   is_base = lambda path: path.stem.endswith('base') and 'experiments' in path.parts
@@ -174,7 +182,7 @@ class Recipe:
     pretrain_seeds: a pre-training each.
     variants: of fine-tuning: bindings, NAME to VALUE; {} is fine-tuning as it is.
     analyses: NAME stands for gin/analyze_NAME.gin.
-    analysis_bindings: for the analyses, as --gin.NAME=VALUE.
+    analysis_bindings: for the analyses, NAME=VALUE.
     flags: for every run.
   """
 
@@ -209,7 +217,7 @@ def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> 
       pretraining = _pretraining(model, seed, recipe, workdir)
       add(entry['pretrained'], pretraining, seed=seed)
       for variant, each in _finetuning(model, seed, pretraining, recipe, workdir):
-        made = {'pretrain_seed': seed, 'seed': each.seed, 'task': each.task, 'judged': list(each.evaluated)}
+        made = {'pretrain_seed': seed, 'seed': each.seed, 'task': each.task, 'evaluated': list(each.evaluated)}
         add(entry['learned'], each.run, **made, variant=variant, learning_rate=each.learning_rate)
       for what in recipe.analyses:
         analysis = _analysis(model, seed, what, pretraining, recipe, workdir)
@@ -240,7 +248,7 @@ def _finetuning(
       workdir / 'learned' / model.name / f'pretrain_seed_{seed}' / (name or 'as_it_is'),
       label=f'{model.name} · pre-training {seed}' + (f' · {name}' if name else ''),
       needs=(pretraining.name,),
-      bindings=[f'--gin.{name}={value}' for name, value in (kept | dict(variant)).items()],
+      bindings=[f'{name}={value}' for name, value in (kept | dict(variant)).items()],
       tasks=[task for task in recipe.benchmark.tasks if variant == recipe.variants[0] or task not in RETRIEVAL],
     )
     found += [(name, task_run) for task_run in task_runs]
@@ -254,7 +262,7 @@ def _analysis(model: Model, seed: int, what: str, pretraining: Run, recipe: Reci
   files.append(f'gin/analyze_{what}.gin')
   arguments = [*recipe.flags, *(f'--gin_file={file}' for file in files)]
   arguments += [f'--gin.analyze.model={pretraining.workdir}', f'--gin.analyze.model_name={model.name}']
-  arguments += [*recipe.analysis_bindings, f'--workdir={folder}']
+  arguments += [*(f'--gin.{binding}' for binding in recipe.analysis_bindings), f'--workdir={folder}']
   return Run(f'analyze {what} {model.name} · pre-training {seed}', folder, tuple(arguments), (pretraining.name,))
 
 
@@ -277,7 +285,7 @@ def write_plan(models: Sequence[dict], argv: Sequence[str], scale: str, workdir:
     'asked': [*(line for line in before['asked'] if line != list(argv)), list(argv)],
     'models': list(entries.values()),
   }
-  write_whole(file, json.dumps(content, indent=1, ensure_ascii=False) + '\n')
+  write_json(file, content)
 
 
 def _merged(old: dict, new: dict, workdir: epath.Path) -> dict:
@@ -286,7 +294,7 @@ def _merged(old: dict, new: dict, workdir: epath.Path) -> dict:
       f'the model {new["name"]} of this sweep was made of other files or settings: {old["gin_files"]}, '
       f'{old["settings"]}, and now {new["gin_files"]}, {new["settings"]}',
       where=os.fspath(workdir),
-      fix='take another folder: --workdir=DIR',
+      fix='choose another workdir: --workdir=DIR',
     )
   merged = new | {'rows': [*old['rows'], *(row for row in new['rows'] if row not in old['rows'])]}
   for part in ('pretrained', 'learned', 'analyses'):
@@ -313,13 +321,11 @@ def parser() -> argparse.ArgumentParser:
   help_text = 'stop a pre-training whose mean loss is so much above its lowest; 0 for never; default %(default)s'
   models.add_argument('--stop_diverged', type=number(NotNegative), default=1.0, metavar='NATS', help=help_text)
   finetuning = flags.add_argument_group('fine-tuning')
-  add_benchmark(finetuning, is_required=False)
+  add_benchmark(finetuning)
   finetuning.add_argument(
     '--finetune_grid', metavar='A.b=V,W', help='the same for fine-tuning; repeatable', **repeatable
   )
-  finetuning.add_argument(
-    '--finetune_gin_file', metavar='FILE', help='for all that is learned; repeatable', **repeatable
-  )
+  finetuning.add_argument('--finetune_gin_file', metavar='FILE', help='for all fine-tuning; repeatable', **repeatable)
   analyses = flags.add_argument_group('analyses')
   help_text = 'files gin/analyze_NAME.gin by their names'
   analyses.add_argument('--analyses', type=words, default=(), metavar='A,B', help=help_text)
@@ -327,25 +333,18 @@ def parser() -> argparse.ArgumentParser:
   return flags
 
 
-def sort_bindings(flags: argparse.ArgumentParser, rest: Sequence[str]) -> dict[str, list[str]]:
-  """`gin`, `finetune_gin` and `analyze_gin` to their bindings, `NAME=VALUE`; ends the program for anything else."""
-  found: dict[str, list[str]] = {'gin': [], 'finetune_gin': [], 'analyze_gin': []}
-  for argument in rest:
-    match = re.fullmatch(r'--(\w*gin)\.([\w.]+=.*)', argument, re.DOTALL)
-    if not match or match[1] not in found:
-      flags.error(f'unknown argument {argument}')
-    found[match[1]].append(match[2])
-  return found
-
-
-def run(flags: argparse.ArgumentParser, options: argparse.Namespace, rest: Sequence[str], argv: Sequence[str]) -> int:
-  """Plans, makes what is not done, reports."""
-  bindings, scale = sort_bindings(flags, rest), options.scale
+def run(
+  flags: argparse.ArgumentParser,
+  options: argparse.Namespace,
+  bindings: Mapping[str, Sequence[str]],
+  argv: Sequence[str],
+) -> int:
+  """Plans, makes the runs that are not done, writes the report."""
+  scale = options.scale
   gin_files = [*([f'gin/scales/{scale}.gin'] if scale else []), *options.gin_file]
   finetune_files = [*([f'gin/scales/finetuning/{scale}.gin'] if scale else []), *options.finetune_gin_file]
-  finetune_bindings = [f'--gin.{binding}' for binding in bindings['finetune_gin']]
-  benchmark = benchmark_from(flags, options, finetune_files, finetune_bindings) if options.tasks else None
-  import_modules(options.module)  # now: each of its runs would find out by itself that one does not import
+  benchmark = benchmark_from(flags, options, finetune_files, bindings['finetune_gin']) if options.tasks else None
+  import_modules(options.module)  # now, so that a module that cannot be imported fails here and not in every run
   console, workdir = Console(), epath.Path(options.workdir)
   guard = f'guards.diverged_nats={options.stop_diverged}'
   grid = grid_points(options.grid, '--grid')
@@ -355,11 +354,12 @@ def run(flags: argparse.ArgumentParser, options: argparse.Namespace, rest: Seque
     options.pretrain_seeds,
     tuple(grid_points(options.finetune_grid, '--finetune_grid')),
     options.analyses,
-    tuple(f'--gin.{binding}' for binding in bindings['analyze_gin']),
+    tuple(bindings['analyze_gin']),
     shared_flags(options),
   )
   runs, entries = plan_sweep(models, recipe, workdir)
-  if not show_plan(runs, benchmark.missing_scores() if benchmark else {}, options, console):
+  show_plan(runs, benchmark.missing_scores() if benchmark else {}, options.dry_run, console)
+  if options.dry_run:
     return 0
   slots = chosen_slots(options)
   workdir.mkdir(parents=True, exist_ok=True)
@@ -375,8 +375,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
   argv = sys.argv[1:] if argv is None else argv
   flags = parser()
-  options, rest = flags.parse_known_args(argv)
-  return exit_code_of(lambda: run(flags, options, rest, argv))
+  options, bindings = parse_bindings(flags, argv, ('gin', 'finetune_gin', 'analyze_gin'))
+  return run_command('rembert', lambda: run(flags, options, bindings, argv))
 
 
 if __name__ == '__main__':

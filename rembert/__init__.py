@@ -1,13 +1,17 @@
 """RemBERT in JAX: pre-training with decoupled embeddings, XTREME fine-tuning, Hugging Face in and out.
 
-Importing this package alone is light: no JAX, no TensorFlow.
+Importing this package alone is light: no JAX, no TensorFlow. What it exports is imported when it is first used.
 """
 
+import importlib
+
 __version__ = '0.1.0'
+__all__ = ['RemBertConfig', 'RemBertEncoder', 'RemBertForMaskedLM', 'RemBertForTask', 'load']
+
+_MODULES = {'load': 'inference.model', 'RemBertConfig': 'model.config', 'RemBertEncoder': 'model.encoder'}
 
 
-def load(path, head=None, **options):
-  """A trained model to call, from a workdir, checkpoint or Hugging Face folder: see `rembert.inference.model.load`."""
-  from rembert.inference import model
-
-  return model.load(path, head, **options)
+def __getattr__(name: str):
+  if name not in __all__:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  return getattr(importlib.import_module(f'{__name__}.{_MODULES.get(name, "model.heads")}'), name)

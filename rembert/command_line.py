@@ -1,15 +1,18 @@
 """What commands share: one message and exit code for an error that a user can fix, and the nearest name for a typo."""
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import importlib.util
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
 
 from rembert.errors import UsageError, as_usage_error, first_line
 
@@ -18,26 +21,31 @@ MODES = ('pretrain', 'finetune', 'evaluate', 'analyze', 'compile')
 
 
 def run_command(program: str, command: Callable[[], int | None], *, show_traceback: bool = False) -> int:
-  """Runs a command and returns its exit code: its own or 0, or that of an error, which is told on standard error.
+  """Runs a command and returns its exit code: its own or 0, or that of an error, which goes to standard error.
 
-  SIGTERM ends it as an exception does, so that no file is left half-written: exit code 143; Ctrl-C: 130.
+  SIGTERM ends it by an exception, so that no file is left half-written: exit code 143; Ctrl-C: 130.
   """
   is_main = threading.current_thread() is threading.main_thread()
   before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)) if is_main else None
   try:
     return command() or 0
   except (UsageError, OSError) as error:
-    told = as_usage_error(error)
-    if show_traceback or told is None:
-      raise
-    sys.stdout.flush()
-    print(f'{program}: {told}', file=sys.stderr)
-    return told.exit_code
+    return report_error(program, error, show_traceback=show_traceback)
   except KeyboardInterrupt:
     return 128 + signal.SIGINT
   finally:
     if is_main:
       signal.signal(signal.SIGTERM, before)
+
+
+def report_error(program: str, error: UsageError | OSError, *, show_traceback: bool) -> int:
+  """Prints an error that a user can fix and returns its exit code; raises any other, and all to `show_traceback`."""
+  reported = as_usage_error(error)
+  if show_traceback or reported is None:
+    raise error
+  sys.stdout.flush()
+  print(f'{program}: {reported}', file=sys.stderr)
+  return reported.exit_code
 
 
 def command_parser(module: str, description: str | None, epilog: str) -> argparse.ArgumentParser:
@@ -54,13 +62,51 @@ def command_parser(module: str, description: str | None, epilog: str) -> argpars
 def parse_flags(flags: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   """The options, and what follows a bare `--`; exits with 2 on an unknown flag and names the nearest one."""
   end = list(argv).index('--') if '--' in argv else len(argv)
-  known = list(flags._option_string_actions)
   for argument in argv[:end]:
-    name = argument.partition('=')[0]
-    if name.startswith('--') and name not in known:
-      near = difflib.get_close_matches(name, known, n=1)
-      flags.error(f'unknown flag {name}' + (f': did you mean {near[0]}?' if near else ''))
+    if argument.startswith('--') and argument.partition('=')[0] not in flags._option_string_actions:
+      refuse_argument(flags, argument)
   return flags.parse_args(argv[:end]), list(argv[end + 1 :])
+
+
+def parse_bindings(
+  flags: argparse.ArgumentParser, argv: Sequence[str], prefixes: Sequence[str] = ('gin',)
+) -> tuple[argparse.Namespace, dict[str, list[str]]]:
+  """The options, and by prefix the bindings `--PREFIX.NAME=VALUE` without it; exits with 2 on any other argument."""
+  options, rest = flags.parse_known_args(argv)
+  bindings: dict[str, list[str]] = {prefix: [] for prefix in prefixes}
+  for argument in rest:
+    prefix, _, binding = argument.removeprefix('--').partition('.')
+    if not argument.startswith('--') or prefix not in bindings or '=' not in binding:
+      refuse_argument(flags, argument)
+    bindings[prefix].append(binding)
+  return options, bindings
+
+
+def refuse_argument(flags: argparse.ArgumentParser, argument: str) -> NoReturn:
+  """Exits with 2 for an argument that a command does not have, and names the nearest flag."""
+  near = difflib.get_close_matches(argument.partition('=')[0], flags._option_string_actions, n=1, cutoff=0.7)
+  if argument.startswith('--gin.'):
+    near = ['--gin.NAME.FIELD=VALUE']
+  flags.error(f'unknown argument {argument}' + (f': did you mean {near[0]}?' if near else ''))
+
+
+@contextlib.contextmanager
+def quiet_stderr(*, show_on_error: bool = False) -> Iterator[None]:
+  """Redirects file descriptor 2, to which C++ libraries and child processes log; optionally not if the block raises."""
+  sys.stderr.flush()
+  shown = os.dup(2)
+  with tempfile.TemporaryFile() as log:
+    os.dup2(log.fileno(), 2)
+    try:
+      yield
+    except BaseException:
+      if show_on_error:
+        log.seek(0)
+        os.write(shown, log.read())
+      raise
+    finally:
+      os.dup2(shown, 2)
+      os.close(shown)
 
 
 def add_modules(flags: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
@@ -92,12 +138,14 @@ def import_modules(names: Sequence[str]) -> None:
     try:
       importlib.import_module(name)
     except Exception as error:
+      fix: str | list[str] = f'python -c "import {name}" shows all of it'
       if isinstance(error, ModuleNotFoundError) and f'{name}.'.startswith(f'{error.name}.'):
         what, where = f'there is no module {name!r}', f'searched: {os.getcwd()}, and then the rest of sys.path'
       else:
-        own = error.what if isinstance(error, UsageError) else f'{type(error).__name__}: {first_line(error)}'
-        what, where = f'the module {name!r} cannot be imported: {own}', _line_of(error, name)
-      fix = error.fix if isinstance(error, UsageError) else f'python -c "import {name}" shows all of it'
+        reason = f'{type(error).__name__}: {first_line(error)}'
+        if isinstance(error, UsageError):
+          reason, fix = error.what, error.fix
+        what, where = f'the module {name!r} cannot be imported: {reason}', _line_of(error, name)
       raise UsageError(what, where=f'--module={name}: {where}', fix=fix) from error
 
 

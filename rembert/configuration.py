@@ -11,9 +11,10 @@ import io
 import os
 import pathlib
 import re
+import sys
 import tokenize
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import gin
 from etils import epath
@@ -26,7 +27,6 @@ from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
 from rembert.files import read_text, write_whole
-from rembert.jobs.config import EvaluateConfig, FinetuneOptions
 from rembert.model.config import Execution, RemBertConfig
 from rembert.paper import PaperFigures
 from rembert.runtime.distributed import HostsConfig
@@ -37,8 +37,19 @@ from rembert.train.anomaly_detection import GuardsConfig
 from rembert.train.optimizer import OptimizerConfig
 from rembert.train.sharding import MeshConfig
 from rembert.train.trainer import TrainConfig
-from rembert.validation import OneOf, check_fields
+from rembert.validation import Count, FractionBelowOne, OneOf, Positive, check_fields
+from tasks.tables.config import DatasetConfig
 from tasks.xtreme.config import XtremeConfig
+
+if TYPE_CHECKING:
+  from _typeshed import DataclassInstance
+
+HEADS = ('classification', 'tagging', 'qa', 'multiple_choice', 'regression')  # of fine-tuning
+# Old names of fields, read until the next release.
+_RENAMED = {
+  'finetune.judge_batch_size': 'finetune.eval_batch_size',
+  'finetune.warmup_share': 'finetune.warmup_ratio',
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +68,59 @@ class RunConfig:
     check_fields(self, 'run')
 
 
-CONFIGURABLES = {
+@dataclasses.dataclass(frozen=True)
+class FinetuneOptions:
+  """What fine-tuning is configured by in addition to `train` and `optimizer`.
+
+  Attributes:
+    mixture: a registered SeqIO task or mixture to fine-tune and evaluate on, in the place of `xtreme.task`; see
+      `tasks.rows`. Examples are sampled at the mixture's rates.
+    head: of the model for a mixture: `classification`, `tagging`, `qa`, `multiple_choice` or `regression`.
+    epochs: passes over the training examples, of a mixture on average; None takes `train.steps`.
+    warmup_ratio: fraction of the steps for learning-rate warmup (BERT's fine-tuning: 0.1); None takes
+      `optimizer.warmup_steps`.
+    evaluations_per_epoch: on the dev set in the training language; None takes `train.eval_every`.
+    max_examples: most training examples, the same sample for all seeds and models; None for all, as in the paper.
+    max_dev_examples: most dev examples to choose parameters by, sampled likewise; the final evaluation takes all.
+    select: the parameters of the final evaluation: the `best` by dev score, the first among equals, or the `last`.
+    eval_batch_size: examples of an evaluation batch; the number of data-parallel devices must divide it.
+  """
+
+  mixture: str | None = None
+  head: Annotated[str, OneOf(HEADS)] | None = None
+  epochs: Positive | None = 3
+  warmup_ratio: FractionBelowOne | None = 0.1
+  evaluations_per_epoch: Positive | None = 2
+  max_examples: Count | None = None
+  max_dev_examples: Count | None = None
+  select: Annotated[str, OneOf(('best', 'last'))] = 'best'
+  eval_batch_size: Count = 64
+
+  def __post_init__(self):
+    check_fields(self, 'finetune')
+    if (self.mixture is None) != (self.head is None):
+      raise UsageError(
+        'a mixture needs a head, and a head a mixture: that of an XTREME task is fixed',
+        where=f'finetune.mixture = {self.mixture!r}, finetune.head = {self.head!r}',
+        fix='--gin.finetune.mixture=NAME --gin.finetune.head=classification, or neither',
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateConfig:
+  """The model that `--mode=evaluate` evaluates.
+
+  Attributes:
+    model: a workdir, a checkpoint, or a Hugging Face model directory or Hub id.
+  """
+
+  model: str | None = None
+
+  def __post_init__(self):
+    check_fields(self, 'evaluate')
+
+
+CONFIGURABLES: dict[str, type] = {
   'run': RunConfig,
   'RemBertConfig': RemBertConfig,
   'paper': PaperFigures,
@@ -75,6 +138,7 @@ CONFIGURABLES = {
   'profile': ProfileConfig,
   'tracking': TrackingConfig,
   'xtreme': XtremeConfig,
+  'dataset': DatasetConfig,
   'finetune': FinetuneOptions,
   'evaluate': EvaluateConfig,
   'analyze': AnalyzeConfig,
@@ -91,7 +155,7 @@ def _opened(path: str) -> Iterator[io.StringIO]:
   """A gin file as gin reads it: while it is open, what it includes is read."""
   if os.path.realpath(path) in _being_read:
     raise UsageError('a gin file includes itself, or one that includes it', where=path, fix='leave out the include')
-  text = io.StringIO(read_text(path, what='a gin file'))
+  text = io.StringIO(_with_new_names(read_text(path, what='a gin file'), path))
   text.name = path
   _being_read.append(os.path.realpath(path))
   try:
@@ -100,32 +164,46 @@ def _opened(path: str) -> Iterator[io.StringIO]:
     _being_read.pop()
 
 
+def _with_new_names(text: str, where: str) -> str:
+  """Gin text in which fields have the names of `_RENAMED`; a warning for each that had its old one."""
+  for old, new in _RENAMED.items():
+    text, count = re.subn(rf'^{re.escape(old)}\b', new, text, flags=re.MULTILINE)
+    if count:
+      print(f'rembert: warning: {old} is now {new} ({where})', file=sys.stderr)
+  return text
+
+
 # gin would also look for files inside importable packages, and log an error for every folder where it finds none.
 gin.config._FILE_READERS[:] = [(_opened, os.path.isfile)]
 
-Config = TypeVar('Config')
+Config = TypeVar('Config', bound='DataclassInstance')
 
 
 def build(cls: type[Config]) -> Config:
-  """An instance of a class of the table with what has been bound; UsageError if the values do not fit."""
+  """An instance of a class of the table with the values that were bound; UsageError if they do not fit."""
   name = _name_of(cls)
+  if left_open := [f'{name}.{field}' for field, value in bound(cls).items() if value is gin.REQUIRED]:
+    raise UsageError(
+      'a gin file is incomplete: it is meant to be included by another, which sets the rest',
+      where=', '.join(left_open),
+      fix=['take a file that includes it', 'or set the values: ' + ' '.join(f'--gin.{field}=…' for field in left_open)],
+    )
   try:
-    _refuse_left_open(name)
     configured = gin.get_configurable(f'rembert.{name}')()
     return cls(**{field.name: getattr(configured, field.name) for field in dataclasses.fields(cls)})
-  except UsageError as error:  # without the lines that gin adds to an exception on its way
+  except UsageError as error:  # without the lines that gin adds
     raise UsageError(error.what, where=error.where, fix=error.fix) from None
   except (TypeError, ValueError) as error:
     raise UsageError(f'{name} cannot be built: {str(error).splitlines()[0]}', where=f'{name}.*') from error
 
 
 def bound(cls: type) -> dict[str, Any]:
-  """The fields of a class of the table that gin files or bindings have set, and to what."""
+  """The values that gin files and bindings set of a class of the table, by field."""
   return dict(gin.get_bindings(f'rembert.{_name_of(cls)}'))
 
 
 def check_bound() -> None:
-  """UsageError if a value that gin files or bindings have set is wrong, whatever job it is for."""
+  """Raises UsageError if any value that gin files or bindings set is wrong, for whichever job."""
   for cls in CONFIGURABLES.values():
     if bound(cls):
       build(cls)
@@ -135,38 +213,23 @@ def _name_of(cls: type) -> str:
   return next(name for name, configurable in CONFIGURABLES.items() if configurable is cls)
 
 
-def _refuse_left_open(name: str) -> None:
-  values = gin.get_bindings(f'rembert.{name}')
-  left_open = [f'{name}.{field}' for field, value in values.items() if value is gin.REQUIRED]
-  if left_open:
-    raise UsageError(
-      'a gin file leaves open what another has to set: it is made to be included',
-      where=', '.join(left_open),
-      fix=['take a file that includes it', 'or set the values: ' + ' '.join(f'--gin.{field}=…' for field in left_open)],
-    )
-
-
 def search_paths(gin_files: Sequence[str] = ()) -> list[str]:
-  """Where gin files and includes are looked for: here, beside those given, in the project, in the installed copy."""
+  """Directories of gin files and includes: the current one, those of `gin_files`, the project, the installed copy."""
   package = pathlib.Path(rembert.__file__).parent
-  beside = [str(pathlib.Path(name).parent) for name in gin_files]
-  return list(dict.fromkeys(['', *beside, str(package.parent), str(package / 'gin_files')]))
+  given = [str(pathlib.Path(name).parent) for name in gin_files]
+  return list(dict.fromkeys(['', *given, str(package.parent), str(package / 'gin_files')]))
 
 
 def find_gin_file(name: str) -> str:
   """Path of a gin file given as typed; files that ship with the project are found from any folder."""
   candidates = [pathlib.Path(folder) / name for folder in search_paths()]
   if os.path.islink(name) and not os.path.exists(name):
-    read_text(name, what='a gin file')  # says where the link leads
+    read_text(name, what='a gin file')  # raises an error that names the target of the link
   for candidate in candidates:
     if candidate.is_file():
       return str(candidate)
-  package = pathlib.Path(rembert.__file__).parent
-  known = sorted(
-    str(file.relative_to(folder))
-    for folder in (package.parent, package / 'gin_files')
-    for file in folder.glob('gin/**/*.gin')
-  )
+  shipped = [pathlib.Path(folder) for folder in search_paths()[1:]]
+  known = sorted(str(file.relative_to(folder)) for folder in shipped for file in folder.glob('gin/**/*.gin'))
   near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
   raise UsageError(
     f'no gin file {name}',
@@ -176,7 +239,7 @@ def find_gin_file(name: str) -> str:
 
 
 def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
-  """Parses files and then bindings, which win. Unknown and misspelt names are UsageErrors, macros included."""
+  """Parses files and then bindings, which override them. Unknown names, also of macros, are UsageErrors."""
   gin.clear_config()
   paths = [find_gin_file(name) for name in gin_files]
   gin.config._LOCATION_PREFIXES.clear()
@@ -190,9 +253,9 @@ def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
         gin.parse_config_file(path, skip_unknown=False)
       for binding in bindings:
         where = f'--gin.{binding}'
-        gin.parse_config(quoted_if_bare(binding), skip_unknown=False)
+        gin.parse_config(_with_new_names(quoted_if_bare(binding), where), skip_unknown=False)
     _check_macros(gin_files, bindings)
-  except UsageError as error:  # without the lines that gin adds to an exception on its way
+  except UsageError as error:  # without the lines that gin adds
     raise UsageError(error.what, where=error.where, fix=error.fix) from None
   except OSError as error:
     raise UsageError(f'a gin file cannot be read: {error}', where=where, fix='check the path of the include') from error
@@ -229,7 +292,7 @@ def _check_macros(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _without_imports() -> Iterator[None]:
-  """Keeps gin files data: `import` would run a module, and with dynamic registration call anything in it."""
+  """Refuses `import` in gin files: it would run a module, and with dynamic registration call anything in it."""
 
   def refuse(context, statement) -> None:
     del context
@@ -239,12 +302,12 @@ def _without_imports() -> Iterator[None]:
       fix='leave the line out: values and includes are all that is needed; code belongs into a module',
     )
 
-  taken = gin.config.ParseContext.process_import
+  process_import = gin.config.ParseContext.process_import
   gin.config.ParseContext.process_import = refuse
   try:
     yield
   finally:
-    gin.config.ParseContext.process_import = taken
+    gin.config.ParseContext.process_import = process_import
 
 
 def quoted_if_bare(binding: str) -> str:
@@ -258,34 +321,24 @@ def quoted_if_bare(binding: str) -> str:
 
 def _parse_error(error: Exception, where: str) -> UsageError:
   message = str(error).strip()
-  names = [f'{name}.{field.name}' for name, cls in CONFIGURABLES.items() for field in dataclasses.fields(cls)]
   parameter = re.search(r"Configurable '(?:rembert\.)?(\w+)' doesn't have a parameter named '(\w+)'", message)
   unknown = re.search(r"No configurable matching '([\w./]+)'", message)
-  wanted = f'{parameter[1]}.{parameter[2]}' if parameter else unknown[1] if unknown else None
-  if wanted is None:
-    line = next((line for line in message.splitlines() if line.strip()), type(error).__name__)
-    return UsageError(f'the configuration cannot be read: {line}', where=where, fix='gin syntax is NAME.FIELD = VALUE')
   if parameter:
-    fields = [field.name for field in dataclasses.fields(CONFIGURABLES[parameter[1]])]
-    near = difflib.get_close_matches(parameter[2], fields, n=1, cutoff=0.5)
-    fix = f'did you mean {parameter[1]}.{near[0]}?' if near else f'{parameter[1]} has {", ".join(fields)}'
-  else:
-    near = difflib.get_close_matches(wanted, [*CONFIGURABLES, *names], n=1, cutoff=0.5)
+    group, name = parameter.groups()
+    fields = [field.name for field in dataclasses.fields(CONFIGURABLES[group])]
+    near = difflib.get_close_matches(name, fields, n=1, cutoff=0.5)
+    fix = f'did you mean {group}.{near[0]}?' if near else f'{group} has {", ".join(fields)}'
+    return UsageError(f'unknown name {group}.{name}', where=where, fix=fix)
+  if unknown:
+    names = [f'{group}.{field.name}' for group, cls in CONFIGURABLES.items() for field in dataclasses.fields(cls)]
+    near = difflib.get_close_matches(unknown[1], [*CONFIGURABLES, *names], n=1, cutoff=0.5)
     fix = f'did you mean {near[0]}?' if near else f'there are {", ".join(CONFIGURABLES)}'
-  return UsageError(f'unknown name {wanted}', where=where, fix=fix)
+    return UsageError(f'unknown name {unknown[1]}', where=where, fix=fix)
+  line = next((line for line in message.splitlines() if line.strip()), type(error).__name__)
+  return UsageError(f'the configuration cannot be read: {line}', where=where, fix='gin syntax is NAME.FIELD = VALUE')
 
 
 def save(workdir: epath.Path) -> None:
-  """Writes what was set (`config.gin`) and everything in effect (`operative_config.gin`) to the workdir."""
+  """Writes the values that were set (`config.gin`) and all in effect (`operative_config.gin`) to the workdir."""
   for name, text in (('config.gin', gin.config_str()), ('operative_config.gin', gin.operative_config_str())):
     write_whole(workdir / name, text)
-
-
-def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-  """Lines `name: old → new` for everything that two JSON dicts do not agree on."""
-  as_json = lambda value: list(value) if isinstance(value, tuple) else value
-  return [
-    f'{name}: {before.get(name)!r} → {after.get(name)!r}'
-    for name in sorted({*before, *after})
-    if as_json(before.get(name)) != as_json(after.get(name))
-  ]

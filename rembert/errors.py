@@ -58,25 +58,29 @@ def joined(errors: Sequence[UsageError]) -> UsageError:
 
 
 def first_line(error: BaseException) -> str:
-  """What an exception of somebody else's says, in one line: the first that is not blank, or else its type."""
+  """The message of a foreign exception in one line: the first line that is not blank, or its type."""
   return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def storage_fix(error: BaseException, where: str | os.PathLike) -> str:
   """What to do about an error of a storage."""
   if not isinstance(error, OSError):
-    return 'make room or mend the storage'
+    return 'check that the storage has room and can be written to'
   if error.errno in (errno.ENOSPC, errno.EDQUOT):
     return f'make room: df -h {os.fspath(where)}; then repeat the command'
   if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
     return f'write permission (ls -ld {os.fspath(where)}), or another place'
   if error.errno in (errno.EISDIR, errno.ENOTDIR):
     return 'another name'
-  return 'make room or mend the storage'
+  if error.errno == errno.ELOOP:
+    return f'remove the circular symbolic link: rm {os.fspath(where)}'
+  if error.errno == errno.ENOENT:
+    return 'check the path'
+  return 'check that the storage has room and can be read and written'
 
 
 def as_usage_error(error: UsageError | OSError) -> UsageError | None:
-  """An error as a user is told it, if it is of the operating system and names a file, or is told already; else None."""
+  """The error for a user, if it comes from the operating system and names a file, or is one already; else None."""
   if isinstance(error, UsageError):
     return error
   if error.filename is None or not isinstance(error.filename, str | bytes | os.PathLike):

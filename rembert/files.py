@@ -1,16 +1,21 @@
-"""Files wherever they are: local or in a bucket, reachable or not, and written so that no half of one is ever seen."""
+"""Local files and files in buckets: whether they can be reached, read and written, and writing them in one piece."""
 
+import bz2
 import contextlib
 import errno
 import functools
+import gzip
 import importlib.util
+import io
 import json
+import lzma
 import os
 import re
 import socket
 import tempfile
-from collections.abc import Iterator
-from typing import Any
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any
 
 from etils import epath
 
@@ -18,7 +23,7 @@ from rembert.errors import RunError, UsageError, first_line, storage_fix
 
 _GOOGLE_STORAGE = ('storage.googleapis.com', 443)
 _SECONDS = 10
-# First bytes of what is often given in the place of text.
+# First bytes of files that are often given instead of text: the format, and a command that converts it.
 _NOT_UTF8 = {
   b'\xff\xfe': ('UTF-16', 'iconv -f UTF-16 -t UTF-8 {0} > {0}.utf8'),
   b'\xfe\xff': ('UTF-16', 'iconv -f UTF-16 -t UTF-8 {0} > {0}.utf8'),
@@ -29,21 +34,35 @@ _NOT_UTF8 = {
 _BYTE_ORDER_MARK = b'\xef\xbb\xbf'
 
 
+def _open_zstd(file: Any) -> io.BufferedReader:
+  import pyarrow
+
+  return io.BufferedReader(pyarrow.CompressedInputStream(file, 'zstd'))
+
+
+_ARCHIVES: dict[bytes, Callable] = {
+  b'BZh': bz2.open,
+  b'\xfd7zXZ\x00': lzma.open,
+  b'\x1f\x8b': gzip.open,
+  b'\x28\xb5\x2f\xfd': _open_zstd,
+}
+
+
 def is_remote(path: epath.PathLike) -> bool:
-  """Whether a path is in a bucket, where files can be written but not appended to."""
+  """Whether a path is in a bucket, in which files can be written but not appended to."""
   return '://' in os.fspath(path)
 
 
 def absolute(path: epath.PathLike) -> epath.Path:
-  """As Orbax wants folders, which takes no relative paths; a bucket has no others."""
+  """The absolute path, which Orbax requires; paths in a bucket always are."""
   return epath.Path(path) if is_remote(path) else epath.Path(path).resolve()
 
 
 @functools.cache
 def why_unreachable(path: str) -> str:
-  """Why a `gs://` path cannot be reached, or '' if its host answers (and for local paths).
+  """Why a `gs://` path cannot be reached, or '' if its host answers, for local paths, and behind a proxy.
 
-  TensorFlow's own client repeats a refused connection for minutes before it says so. Behind a proxy nothing is asked.
+  TensorFlow's own client repeats a refused connection for minutes before it raises an error.
   """
   if not path.startswith('gs://') or os.environ.get('https_proxy') or os.environ.get('HTTPS_PROXY'):
     return ''
@@ -57,7 +76,7 @@ def why_unreachable(path: str) -> str:
 def inside(folder: epath.PathLike, name: str, *, where: epath.PathLike) -> epath.Path:
   """The file that `where` calls `name`, below `folder`; UsageError for a name that leads out of it.
 
-  Lists of files come with data and models that somebody else has made.
+  Lists of files come with data and models from outside.
   """
   parts = name.replace('\\', '/').split('/') if isinstance(name, str) else ['..']
   if '..' in parts or '' in parts or '\0' in name or is_remote(name) or re.match(r'[A-Za-z]:', name):
@@ -70,10 +89,10 @@ def inside(folder: epath.PathLike, name: str, *, where: epath.PathLike) -> epath
 
 
 def check_bucket_client(path: epath.PathLike) -> None:
-  """Raises UsageError where Orbax could write checkpoints to `path` and would fail at the first one to be deleted."""
+  """Raises UsageError if Orbax could write checkpoints to `path`, but would fail at the first one to be deleted."""
   if not os.fspath(path).startswith('gs://'):
     return
-  with contextlib.suppress(ModuleNotFoundError):  # not even its parent is there
+  with contextlib.suppress(ModuleNotFoundError):  # not even the package `google` is installed
     if importlib.util.find_spec('google.cloud.storage') is not None:
       return
   raise UsageError(
@@ -82,9 +101,9 @@ def check_bucket_client(path: epath.PathLike) -> None:
 
 
 def write_whole(path: epath.PathLike, content: str | bytes) -> None:
-  """Writes a file at once: beside it first, then in its place. Makes its folder where there is none.
+  """Writes a file in one piece, under another name first, and creates its directory.
 
-  What is there already is left alone, so that several hosts may write the same, one after the other.
+  A file with the same content is left alone, so that several hosts may write it one after the other.
   """
   path = epath.Path(path)
   content = content if isinstance(content, bytes) else content.encode()
@@ -102,8 +121,24 @@ def write_whole(path: epath.PathLike, content: str | bytes) -> None:
 
 
 @contextlib.contextmanager
+def whole_file(path: epath.PathLike) -> Iterator[IO[str]]:
+  """A UTF-8 file to write to, which appears under its name if the block ends without an error, and else not at all."""
+  path = epath.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  partial = path.parent / f'{path.name}.partial'
+  try:
+    with partial.open('wb') as stream, io.TextIOWrapper(stream, encoding='utf-8', newline='') as file:
+      yield file
+    partial.replace(path)
+  except BaseException:
+    with contextlib.suppress(Exception):
+      partial.unlink(missing_ok=True)
+    raise
+
+
+@contextlib.contextmanager
 def write_errors(what: str, where: epath.PathLike, *, fix: str = '') -> Iterator[None]:
-  """Turns whatever a storage raises while `what` is written into one RunError: each has exceptions of its own."""
+  """Turns any exception of a storage while `what` is written into a RunError: each storage has its own types."""
   try:
     yield
   except (UsageError, ArithmeticError, AttributeError, LookupError, NameError, TypeError):  # no storage raises these
@@ -190,6 +225,22 @@ def read_text(path: epath.PathLike, *, what: str = 'the file', fix: str = '') ->
       where=f'{where}:{line}',
       fix=fix or f'if it is Latin-1: iconv -f LATIN1 -t UTF-8 {where} > {where}.utf8',
     ) from None
+
+
+def decompressed(file: Any) -> Any:
+  """The content of a file that is open for reading bytes; of an archive (bzip2, xz, gzip, zstd), by its first bytes."""
+  first = file.read(max(map(len, _ARCHIVES)))
+  file.seek(0)
+  return next((opener(file) for magic, opener in _ARCHIVES.items() if first.startswith(magic)), file)
+
+
+def is_archive_damage(error: BaseException) -> bool:
+  """Whether an archive could not be read since it is truncated or corrupt.
+
+  An error of its storage is an OSError with a number, or, from a network, of a type derived from OSError.
+  """
+  is_plain = type(error) in (OSError, gzip.BadGzipFile)
+  return isinstance(error, EOFError | lzma.LZMAError | zlib.error) or (is_plain and not getattr(error, 'errno', None))
 
 
 def parsed_json(text: str | bytes, path: os.PathLike | str, *, fix: str = 'fetch the file again') -> Any:

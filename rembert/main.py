@@ -4,21 +4,21 @@ python -m rembert.main --gin_file=gin/pretrain_smoke.gin
 """
 
 import argparse
-import os
+import importlib
 import pathlib
 import signal
 import sys
 from collections.abc import Sequence
 
-from rembert.command_line import MODES, add_modules, import_modules
-from rembert.errors import UsageError, as_usage_error
+from rembert.command_line import MODES, add_modules, command_parser, import_modules, parse_bindings, report_error
+from rembert.errors import UsageError
 from rembert.runtime.signals import Stopped, StopSignal, exit_stopped, watch_maintenance
 
-# What gin files of one kind say enough for: (the mode that they name, the mode asked for).
+# (the mode that gin files name, another mode that they can be run in).
 _OTHER_MODES = (('pretrain', 'compile'), ('finetune', 'evaluate'))
 
 DESCRIPTION = """\
-Pre-train RemBERT, fine-tune it, judge it, look into it. A gin file says what to run; bindings on the command line
+Pre-train, fine-tune, evaluate or analyse RemBERT. A gin file says what to run; bindings on the command line
 override it. Running the same command again resumes the run in its workdir."""
 
 EPILOG = """\
@@ -33,7 +33,7 @@ examples
   whether it fits a TPU slice that is not here, and how fast it can be there at best (libtpu needed, no TPU):
     python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/v5e_64.gin \\
         --mode=compile --topology=v5e:8x8
-  a task of XTREME learned in English and judged in all languages that have data:
+  an XTREME task: fine-tune on English, evaluate in all languages that have data:
     python -m rembert.main --gin_file=gin/finetune_udpos.gin --gin.xtreme.data_dir=download \\
         --gin.train.init_from=runs/pretrain_large
   what a layer knows of translation (Figure 2), and the other analyses of gin/analyze_*.gin:
@@ -59,13 +59,7 @@ exit codes
 
 def parser() -> argparse.ArgumentParser:
   """The command line."""
-  flags = argparse.ArgumentParser(
-    prog='python -m rembert.main',
-    description=DESCRIPTION,
-    epilog=EPILOG,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  flags = command_parser('rembert.main', DESCRIPTION, EPILOG)
   what = flags.add_argument_group('what to run')
   what.add_argument(
     '--gin_file', action='append', default=[], metavar='FILE', help='a gin file; repeatable, later ones win'
@@ -95,28 +89,21 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-  """Flags and gin bindings, in the order given; exits with 2 on anything else."""
+  """Flags and gin bindings, in the order given; exits with 2 on any other argument."""
   flags = parser()
-  options, rest = flags.parse_known_args(argv)
-  bindings = list(options.gin_bindings)
-  for argument in rest:
-    if not argument.startswith('--gin.') or '=' not in argument:
-      flags.error(f'unknown argument {argument}' + (': write --gin.NAME.FIELD=VALUE' if '--gin' in argument else ''))
-    bindings.append(argument.removeprefix('--gin.'))
+  options, bindings = parse_bindings(flags, argv)
   if not options.gin_file:
     flags.error('--gin_file=FILE is missing; try --gin_file=gin/pretrain_smoke.gin')
-  return options, bindings
+  return options, [*options.gin_bindings, *bindings['gin']]
 
 
 def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) -> int:
   """Runs the job and returns its exit code."""
   from etils import epath
 
-  import_modules(options.module)  # before gin builds what may name their tasks
+  import_modules(options.module)  # before gin builds objects that may name their tasks
 
   from rembert import configuration
-  from rembert.jobs import compile as compile_ahead
-  from rembert.jobs import pretrain
 
   configuration.load(options.gin_file, bindings)
   settings = configuration.build(configuration.RunConfig)
@@ -129,40 +116,17 @@ def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) 
       fix=['leave --mode out', f'or take a file of that kind: gin/{"pretrain" if mode == "compile" else mode}_….gin'],
     )
   workdir = epath.Path(options.workdir or settings.workdir or f'runs/{run_name(options.gin_file)}')
-  if mode in ('finetune', 'evaluate'):
-    return run_xtreme(mode, workdir, stop, is_dry=options.dry_run)
-  if mode == 'analyze':
-    from rembert.jobs import analyze
-
-    config = analyze.configured()
-    return analyze.dry_run(config, workdir) if options.dry_run else analyze.run(config, workdir, stop)
-  config = pretrain.configured()
+  job = importlib.import_module(f'rembert.jobs.{mode}')
+  config = job.configured()
   if options.dry_run:
-    return pretrain.dry_run(config, workdir)
+    return job.dry_run(config, workdir)
   if mode == 'compile':
-    if not options.topology:
-      raise UsageError('compile for which devices?', where='--topology', fix='--topology=v5e:8x8, or cpu:8 to try it')
-    return compile_ahead.run(
-      config, workdir, options.topology, search_batch=options.search_batch, output=options.output
-    )
-  return pretrain.run(config, workdir, stop)
-
-
-def run_xtreme(mode: str, workdir: 'os.PathLike', stop: StopSignal, *, is_dry: bool) -> int:
-  """A task of XTREME: learned, or a trained model judged on it."""
-  if mode == 'finetune':
-    from rembert.jobs import finetune
-
-    config = finetune.configured()
-    return finetune.dry_run(config, workdir) if is_dry else finetune.run(config, workdir, stop)
-  from rembert.jobs import evaluate
-
-  config = evaluate.configured()
-  return evaluate.dry_run(config, workdir) if is_dry else evaluate.run(config, workdir, stop)
+    return job.run(config, workdir, options.topology, search_batch=options.search_batch, output=options.output)
+  return job.run(config, workdir, stop)
 
 
 def run_name(gin_files: Sequence[str]) -> str:
-  """`NAME` of the last `NAME.gin` that says what is run; not on what hardware or data, nor of what size (`scales`)."""
+  """`NAME` of the last `NAME.gin` that is not of a hardware, data or scales directory, followed by the scale's."""
   files = [pathlib.Path(name) for name in gin_files]
   is_scale = lambda file: 'scales' in file.parent.parts
   what = [file.stem for file in files if file.parent.name not in ('hardware', 'data') and not is_scale(file)]
@@ -171,19 +135,15 @@ def run_name(gin_files: Sequence[str]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """The whole program; errors that a user can put right are told without a traceback."""
+  """The whole program; errors that a user can fix are printed without a traceback."""
   options, bindings = parse(sys.argv[1:] if argv is None else argv)
   with StopSignal() as stop, watch_maintenance(stop):
     try:
       return run(options, bindings, stop)
     except (UsageError, OSError) as error:
-      told = as_usage_error(error)
-      if options.traceback or told is None:
-        raise
-      print(f'rembert: {told}', file=sys.stderr)
-      return told.exit_code
+      return report_error('rembert', error, show_traceback=options.traceback)
     except Stopped as stopped:
-      # On the spot: an interpreter that takes everything down while a compiler is at work in another thread may crash.
+      # At once: an interpreter that shuts down while a compiler runs in another thread may crash.
       exit_stopped(str(stopped))
 
 

@@ -6,11 +6,11 @@
 import contextlib
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from etils import epath
 
+from rembert.command_line import quiet_stderr
 from rembert.errors import Setting, UsageError
 from rembert.files import is_remote, why_unreachable
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
   import sentencepiece
 
 MASK = '[MASK]'
-_ALTERNATIVE = 'train one on your corpus: --gin.vocabulary.path=None, or python -m tasks.vocabulary --help'
+_ALTERNATIVE = (
+  'train one on your corpus: python -m tasks.vocabulary --help',
+  'or, in pre-training, let the run train one: --gin.vocabulary.path=None',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +49,18 @@ def _read(path: epath.Path) -> bytes | Exception:
   if reason := why_unreachable(str(path)):
     return ConnectionError(reason)
   if is_remote(path):  # through TensorFlow, whose file systems log every attempt
-    from tasks.tensorflow_import import without_chatter
-  with without_chatter() if is_remote(path) else contextlib.nullcontext():
+    from tasks import tensorflow_import  # noqa: F401
+  with quiet_stderr() if is_remote(path) else contextlib.nullcontext():
     try:
       return path.read_bytes()
     except Exception as error:
       return error
+
+
+def find_vocabulary(folder: epath.PathLike) -> epath.Path | None:
+  """The `sentencepiece.model` in a directory, if there is one."""
+  file = epath.Path(folder) / 'sentencepiece.model'
+  return file if file.exists() else None
 
 
 def load_vocabulary(path: epath.PathLike) -> 'sentencepiece.SentencePieceProcessor':
@@ -62,15 +71,21 @@ def load_vocabulary(path: epath.PathLike) -> 'sentencepiece.SentencePieceProcess
   content = _read(path)
   if isinstance(content, Exception):
     reason = type(content).__name__ if not str(content) else str(content).splitlines()[0]
-    raise UsageError(
-      f'the vocabulary cannot be read: {reason}', where=f'vocabulary.path = {path}', fix=_ALTERNATIVE
-    ) from content
+    raise UsageError(f'the vocabulary cannot be read: {reason}', where=str(path), fix=_ALTERNATIVE) from content
   processor = sentencepiece.SentencePieceProcessor()
   try:
     processor.LoadFromSerializedProto(content)
   except RuntimeError as error:
     raise UsageError('not a SentencePiece model', where=str(path), fix=_ALTERNATIVE) from error
   return processor
+
+
+def parse_model(model: bytes) -> Any:
+  """A serialised SentencePiece model as its protocol buffer, whose module has no types."""
+  from sentencepiece import sentencepiece_model_pb2
+
+  proto: Any = sentencepiece_model_pb2
+  return proto.ModelProto.FromString(model)
 
 
 def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
@@ -89,27 +104,11 @@ def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
     )
   if processor.get_piece_size() > vocab_size:
     raise UsageError(
-      f'the vocabulary has {processor.get_piece_size()} pieces, the model {vocab_size}',
+      f'vocabulary size mismatch: {processor.get_piece_size()} in the file, {vocab_size} in the model',
       where=f'RemBertConfig.vocab_size, {path}',
       fix=Setting('RemBertConfig.vocab_size', processor.get_piece_size()),
     )
   return SpecialIds()
-
-
-def begins_word(path: epath.PathLike, vocab_size: int) -> np.ndarray:
-  """Whether a piece begins a word, for whole-word masking; bool [`vocab_size`].
-
-  Ordinary pieces do with `▁`, SentencePiece's sign for the space before. Special and unused ones always do, and ids
-  that the vocabulary does not reach. Bytes never do: they are characters within a word, or follow a `▁` of their own.
-  """
-  from sentencepiece import sentencepiece_model_pb2
-
-  proto = sentencepiece_model_pb2.ModelProto.FromString(epath.Path(path).read_bytes())
-  types = sentencepiece_model_pb2.ModelProto.SentencePiece.Type
-  in_words = (types.NORMAL, types.USER_DEFINED, types.BYTE)
-  begins_V = np.ones(vocab_size, bool)
-  begins_V[: len(proto.pieces)] = [p.piece.startswith('▁') or p.type not in in_words for p in proto.pieces]
-  return begins_V
 
 
 class TextEncoder:

@@ -17,3 +17,10 @@ def add_xtreme(**arguments) -> None:
   from tasks import mixtures  # first, as it registers under the same names
 
   mixtures.add_xtreme(**arguments)
+
+
+def add_table(**arguments):
+  """Registers `NAME.{language}` and the mixture NAME over tables of one's own: `tasks.tables.registry.add_table`."""
+  from tasks.tables import registry
+
+  return registry.add_table(**arguments)

@@ -4,8 +4,8 @@
     seqio.get_dataset('wikipedia.rembert', {'targets': 512}, converter, 'train', shuffle=True, num_epochs=None,
                       batch_size=32, trim_output_features=False)
 
-This project's own trainer uses none of them: its rows and masks are functions of (seed, step, row), whoever reads them
-and wherever a run was interrupted, which a dataset alone cannot give.
+This project's own trainer uses none of them: its rows and masks are functions of (seed, step, row), for any number of
+readers and interruptions, which a dataset alone cannot give.
 
 Packing and masks are those of `rembert.data`, called from the dataset: it runs in the process that made it, not on a
 tf.data service.
@@ -24,7 +24,6 @@ import seqio
 from rembert.data import packing
 from rembert.data.masking import MaskingConfig, mask_rows
 from rembert.data.mixture import MASK_STREAM
-from rembert.errors import UsageError
 from rembert.tokenizer import SpecialIds
 
 _Spec = seqio.FeatureConverter.FeatureSpec
@@ -53,9 +52,6 @@ class PackedMlmFeatureConverter(seqio.FeatureConverter):
     seed: of the masks; None packs only.
     masking: shares; tokens are chosen one by one.
     special: ids of [PAD], [CLS], [SEP] and [MASK].
-
-  Raises:
-    UsageError: `masking` asks for whole words or spans.
   """
 
   TASK_FEATURES = {'targets': _Spec(dtype=tf.int32)}  # noqa: RUF012 - SeqIO's name for what is the same for all
@@ -70,12 +66,6 @@ class PackedMlmFeatureConverter(seqio.FeatureConverter):
     masking: MaskingConfig = MaskingConfig(),
     special: SpecialIds = SpecialIds(),
   ):
-    if masking.whole_word or masking.ngram > 1:
-      raise UsageError(
-        'the feature converter masks tokens one by one, not in words or spans',
-        where=f'masking.whole_word = {masking.whole_word}, masking.ngram = {masking.ngram}',
-        fix='rembert.data.masking.mask_rows does, on the rows of a converter without seed',
-      )
     self._vocab_size, self._seed, self._masking, self._special = vocab_size, seed, masking, special
     if seed is not None:
       masked = {'masked_positions': _Spec(tf.int32), 'targets': _Spec(tf.int32), 'weights': _Spec(tf.float32)}
@@ -123,69 +113,6 @@ class PackedMlmFeatureConverter(seqio.FeatureConverter):
     length = task_feature_lengths['targets']
     masked = ('masked_positions', 'targets', 'weights')
     return {name: self._masking.slots(length) if name in masked else length for name in self.MODEL_FEATURES}
-
-
-class _LabelledFeatureConverter(seqio.FeatureConverter):
-  """Rows of a fine-tuning task, filled up to S: `input_ids`, `token_type_ids`, `segment_ids` and `labels`, int32.
-
-  An example has `input_ids` of at most S tokens, special ids among them; `labels` of rank 1; and, unless
-  `token_type_ids` is False, `token_type_ids`. `segment_ids` is 1 for tokens and 0 for padding. Without
-  `token_type_ids`, they are 0.
-
-  Args:
-    token_type_ids: whether examples have them.
-    pad: id of [PAD].
-  """
-
-  PACKING_FEATURE_DTYPES = None
-  _LABELS: int | None  # how many of an example; None is one per token, and −1 on padding
-
-  def __init__(self, *, token_type_ids: bool = True, pad: int = SpecialIds().pad):
-    names = ('input_ids', *(('token_type_ids',) if token_type_ids else ()), 'labels')
-    self.TASK_FEATURES = dict.fromkeys(names, _Spec(dtype=tf.int32))
-    self.MODEL_FEATURES = self.TASK_FEATURES | dict.fromkeys(('token_type_ids', 'segment_ids'), _Spec(dtype=tf.int32))
-    self._pad = pad
-    super().__init__(pack=False)
-
-  def _convert_features(self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]) -> tf.data.Dataset:
-    length = task_feature_lengths['input_ids']
-
-    def filled(values: tf.Tensor, value: int) -> tf.Tensor:
-      return tf.ensure_shape(tf.pad(values, [[0, length - tf.size(values)]], constant_values=value), [length])
-
-    def features(example: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-      ids, labels = example['input_ids'], example['labels']
-      return {
-        'input_ids': filled(ids, self._pad),
-        'token_type_ids': filled(example.get('token_type_ids', tf.zeros_like(ids)), 0),
-        'segment_ids': filled(tf.ones_like(ids), 0),
-        'labels': filled(labels, -1) if self._LABELS is None else tf.ensure_shape(labels, [self._LABELS]),
-      }
-
-    return ds.map(features, num_parallel_calls=tf.data.AUTOTUNE)
-
-  def get_model_feature_lengths(self, task_feature_lengths: Mapping[str, int]) -> dict[str, int]:
-    """Lengths of the features: S, and that of the labels."""
-    length = task_feature_lengths['input_ids']
-    return dict.fromkeys(self.MODEL_FEATURES, length) | {'labels': self._LABELS or length}
-
-
-class ClassificationFeatureConverter(_LabelledFeatureConverter):
-  """One label for each row, `labels` [1]; else as `_LabelledFeatureConverter`."""
-
-  _LABELS = 1
-
-
-class TaggingFeatureConverter(_LabelledFeatureConverter):
-  """A label for each token, `labels` [S], −1 where nothing is predicted; else as `_LabelledFeatureConverter`."""
-
-  _LABELS = None
-
-
-class SpanFeatureConverter(_LabelledFeatureConverter):
-  """First and last token of an answer, `labels` [2]; else as `_LabelledFeatureConverter`."""
-
-  _LABELS = 2
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ TARGETS = 'targets'
 _EXAMPLE = '_source_example'
 # In its place where an epoch ends.
 _END = -1
-# Documents that an iterator returns at a time: a call costs as much as packing a hundred tokens.
-_READ_TOGETHER = 8
+# Documents that an iterator returns at a time, without padding: a call costs as much as packing a hundred tokens.
+_READ_TOGETHER = 32
 
 # Operations of tf.data by what they make of one example, in the order of their input and without regard to others.
 _ONE_FOR_ONE = frozenset({'_MapDataset', '_ParallelMapDataset', '_PrefetchDataset', '_OptionsDataset'})
@@ -114,7 +114,7 @@ def normalized_rates(task_or_mixture: seqio.Task | seqio.Mixture) -> dict[str, f
     rates = {task.name: mixture.get_rate(task) for task in mixture.tasks}
   except UsageError:
     raise
-  except Exception as error:  # a function of somebody else
+  except Exception as error:  # a user's function
     raise UsageError(
       f'the rates of the mixture {mixture.name!r} cannot be found: {type(error).__name__} {first_line(error)}',
       where=mixture.name,
@@ -138,12 +138,12 @@ class _Pipeline:
   """A split of a task, to be read from any example of its source on.
 
   Attributes:
-    documents: several documents at a time: numbers of the source's examples, counted from `first` [N], ids, padded
-      [N, L], and their lengths [N]. If it skips at the source, a document numbered `_END` follows the last one, and
-      then the documents from `first` again, without end.
+    documents: several documents at a time: numbers of the source's examples, counted from `first` [N], and their ids,
+      ragged [N, (L)]. If it skips at the source, a document numbered `_END` follows the last one, and then the
+      documents from `first` again, without end.
     first: the example to begin at, as an iterator finds it when it begins an epoch.
     skips_at_source: whether `first` may be other than 0.
-    at_end: iterators that have reached `_END`. To go on with one costs a tenth of making a new one.
+    at_end: iterators that have reached `_END`. Reusing one costs a tenth of making a new one.
   """
 
   documents: tf.data.Dataset
@@ -225,16 +225,16 @@ class TaskDocuments:
     try:
       documents = pipeline.at_end.pop() if pipeline.at_end else iter(pipeline.documents)
       pipeline.first.assign(first)
-      for examples, ids_NxL, lengths in documents:
-        numbered = zip(examples.numpy().tolist(), ids_NxL.numpy(), lengths.numpy().tolist(), strict=True)
-        for example, padded, length in numbered:
+      for examples, ragged_ids in documents:
+        ids = ragged_ids.flat_values.numpy()
+        if len(ids) and (ids.min() < self._special.first_piece or ids.max() >= self._vocab_size):
+          self._refuse_ids(name, ids)
+        several = np.split(ids, ragged_ids.row_splits.numpy()[1:-1])
+        for example, document in zip(examples.numpy().tolist(), several, strict=True):
           if example == _END:
             pipeline.at_end.append(documents)
             return
-          ids = padded[:length]
-          if length and (ids.min() < self._special.first_piece or ids.max() >= self._vocab_size):
-            self._refuse_ids(name, ids)
-          yield first + example, ids
+          yield first + example, document
     except read_error as error:
       raise UsageError(
         f'reading a document of SeqIO task {self._tasks[name].name!r} failed: {first_line(error)}',
@@ -261,7 +261,7 @@ class TaskDocuments:
         self._pipelines[name, split] = self._build(task, split)
       except UsageError:
         raise
-      except Exception as error:  # whatever a source or a preprocessor of somebody else raises
+      except Exception as error:  # whatever a user's source or preprocessor raises
         raise UsageError(
           f'the split {split!r} of SeqIO task {task.name!r} cannot be opened: {first_line(error)}',
           where=str(task.source),
@@ -279,9 +279,9 @@ class TaskDocuments:
     if documents is None:
       with seqio.map_seed_manager(self._seed):
         documents = self._targets(task, functools.reduce(self._apply(task), _preprocessors(task), examples)).enumerate()
-    documents = documents.map(lambda number, ids: (number, ids, tf.size(ids))).padded_batch(_READ_TOGETHER)
+    documents = documents.ragged_batch(_READ_TOGETHER)
     if skips_at_source:
-      end = (tf.constant([_END], tf.int64), tf.zeros([1, 0], tf.int32), tf.constant([0]))
+      end = (tf.constant([_END], tf.int64), tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0, 0]))
       documents = documents.concatenate(tf.data.Dataset.from_tensors(end)).repeat()
     options = tf.data.Options()
     options.deterministic = True

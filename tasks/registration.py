@@ -19,7 +19,7 @@ def valid_name(*parts: str) -> str:
 
 
 def add_task(name: str, **arguments) -> seqio.Task:
-  """`seqio.TaskRegistry.add`, which may replace a task of ours; UsageError if somebody else has registered the name."""
+  """`seqio.TaskRegistry.add`, which may replace a task of ours; UsageError if another module registered the name."""
   _make_room(name)
   return seqio.TaskRegistry.add(name, **arguments)
 

@@ -8,6 +8,8 @@ A fine-tuning task is any SeqIO task or mixture with these output features:
     classification: [1]
     tagging: [S']
     qa: [2], the first and the last position of the answer
+    multiple_choice: [1]; ids and types are [C, S'], where shorter choices end with [PAD]
+    regression: [1], float32, NaN for none
     The size of its vocabulary, a `seqio.PassThroughVocabulary`, is the number of labels; a `LabelVocabulary` names
     them.
 
@@ -28,7 +30,7 @@ from typing import Any
 import numpy as np
 import seqio
 
-from rembert.data.finetune_batches import Row, drawn
+from rembert.data.finetune_batches import Features, sample_examples
 from rembert.errors import UsageError, first_line
 from tasks.registration import find
 
@@ -59,15 +61,19 @@ def tasks_and_rates(name: str) -> list[tuple[seqio.Task, float]]:
   return [(task, provider.get_rate(task) if isinstance(provider, seqio.Mixture) else 1.0) for task in tasks]
 
 
-def missing_parts(task: seqio.Task, *, is_evaluated: bool) -> list[str]:
+def missing_parts(task: seqio.Task, *, is_evaluated: bool, head: str = 'classification') -> list[str]:
   """What a SeqIO task lacks of a fine-tuning task, in words; see the head of this module."""
   found = []
   for name in ('input_ids', 'labels'):
     feature = task.output_features.get(name)
     if feature is None:
       found.append(f'{task.name} has no output feature {name}')
-    elif feature.rank != 1 or not feature.dtype.is_integer:
-      found.append(f'{task.name}: {name} must be integers of rank 1, not {feature.dtype.name} of rank {feature.rank}')
+      continue
+    rank = 2 if (name, head) == ('input_ids', 'multiple_choice') else 1
+    has_numbers = (name, head) == ('labels', 'regression')
+    if feature.rank != rank or not (feature.dtype.is_floating if has_numbers else feature.dtype.is_integer):
+      wanted = f'{"numbers" if has_numbers else "integers"} of rank {rank}'
+      found.append(f'{task.name}: {name} must be {wanted}, not {feature.dtype.name} of rank {feature.rank}')
   if is_evaluated and not (task.predict_metric_fns or task.score_metric_fns):
     found.append(f'{task.name} has no metric_fns of (targets, scores) or (targets, predictions)')
   return found
@@ -84,38 +90,54 @@ def read_rows(
   max_length: int,
   max_examples: int | None = None,
   keep_examples: bool = True,
-) -> list[Row]:
-  """All rows of a split, in the task's order.
+) -> list[Features]:
+  """All rows of a split, in the task's order; see `stream_rows`."""
+  return list(
+    stream_rows(task, split, head, max_length=max_length, max_examples=max_examples, keep_examples=keep_examples)
+  )
+
+
+def stream_rows(
+  task: seqio.Task,
+  split: str,
+  head: str,
+  *,
+  max_length: int,
+  max_examples: int | None = None,
+  keep_examples: bool = True,
+) -> Iterator[Features]:
+  """Rows of a split, in the task's order, one after the other.
 
   Args:
     task: a fine-tuning task.
     split: one of its splits.
-    head: `classification`, `tagging` or `qa`.
+    head: one of `rembert.model.heads.TASK_HEADS`.
     max_length: ids in a row at most.
-    max_examples: how many examples of the source to read at most, see `drawn`; None for all.
+    max_examples: how many examples of the source to read at most, see `sample_examples`; None for all.
     keep_examples: whether rows get all their features, which `targets` and `predictions` need.
 
   Raises:
     UsageError: the task's own; labels that do not fit the ids or the head; no rows.
   """
   if max_examples is not None:
-    task = task.replace(source=_drawn_source(task.source, max_examples))
+    task = task.replace(source=_sampled_source(task.source, max_examples))
   lengths = dict.fromkeys(task.output_features, max_length)
   dataset = task.get_dataset(lengths, split=split, shuffle=False, trim_output_features=False, try_in_mem_cache=False)
-  rows = []
+  found = False
   try:
     for batch in batches(dataset, _ROWS_AT_ONCE):
       columns = {
         name: elements(column) for name, column in batch.items() if keep_examples or name in task.output_features
       }
-      rows += rows_of(columns, head, max_length, task.name, keep_examples)
+      for row in rows_of(columns, head, max_length, task.name, keep_examples):
+        found = True
+        yield row
   except tf.errors.InvalidArgumentError as error:  # an assertion in a preprocessor
     raise UsageError(
       first_line(error), where=f'task {task.name}, split {split}', fix='see the preprocessors'
     ) from error
-  if not rows:
+  if not found:
     raise UsageError('a split without rows', where=f'task {task.name}, split {split}', fix='look into its files')
-  return rows
 
 
 def batches(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
@@ -137,27 +159,30 @@ def elements(column: tf.Tensor | tf.RaggedTensor) -> Sequence[Any]:
 
 def rows_of(
   columns: Mapping[str, Sequence[Any]], head: str, max_length: int, task: str, keep_examples: bool
-) -> Iterator[Row]:
+) -> Iterator[Features]:
   """Features by name, with an element for each row, to rows; UsageError where labels do not fit ids or the head."""
   for index, (ids, labels) in enumerate(zip(columns['input_ids'], columns['labels'], strict=True)):
+    if head == 'multiple_choice':
+      ids = np.asarray(ids, np.int32)
     types = columns['token_type_ids'][index] if 'token_type_ids' in columns else np.zeros_like(ids)
-    size = {'classification': 1, 'tagging': len(ids), 'qa': 2}[head]
+    types = np.asarray(types, ids.dtype)
+    size = {'tagging': len(ids), 'qa': 2}.get(head, 1)
     if not len(ids) or types.shape != ids.shape or labels.shape != (size,):
       raise UsageError(
         f'a row of {len(ids)} input_ids with {len(types)} token_type_ids and {len(labels)} labels',
         where=f'task {task}, head {head}',
-        fix='as many token_type_ids as input_ids; 1 label (classification), as many as ids (tagging), or 2 (qa)',
+        fix='as many token_type_ids as input_ids; as many labels as ids (tagging), 2 (qa), or 1 (others)',
       )
-    yield Row(
-      input_ids=ids[:max_length],
-      token_type_ids=types[:max_length],
-      labels=labels[0] if head == 'classification' else labels[:max_length],
+    yield Features(
+      input_ids=ids[..., :max_length],
+      token_type_ids=types[..., :max_length],
+      labels=labels[:max_length] if head in ('tagging', 'qa') else labels[0],
       example={name: values[index] for name, values in columns.items()} if keep_examples else {},
     )
 
 
-def _drawn_source(source: seqio.DataSource, most: int) -> seqio.DataSource:
-  """Those examples of a source that are `drawn`; whatever tokenizes them sees no others."""
+def _sampled_source(source: seqio.DataSource, most: int) -> seqio.DataSource:
+  """Those examples of a source that `sample_examples` chooses; whatever tokenizes them sees no others."""
 
   def dataset(split: str, shuffle_files: bool) -> tf.data.Dataset:
     del shuffle_files
@@ -165,9 +190,9 @@ def _drawn_source(source: seqio.DataSource, most: int) -> seqio.DataSource:
     count = int(examples.cardinality())
     if count < 0:
       count = int(examples.reduce(np.int64(0), lambda number, _: number + 1))
-    is_drawn = np.zeros(count, bool)
-    is_drawn[drawn(range(count), most)] = True
-    flags = tf.data.Dataset.from_tensor_slices(is_drawn)
+    is_chosen = np.zeros(count, bool)
+    is_chosen[sample_examples(range(count), most)] = True
+    flags = tf.data.Dataset.from_tensor_slices(is_chosen)
     return tf.data.Dataset.zip(flags, examples).filter(lambda flag, _: flag).map(lambda _, example: example)
 
   return seqio.FunctionDataSource(dataset, source.splits, caching_permitted=False)
@@ -180,16 +205,16 @@ def _drawn_source(source: seqio.DataSource, most: int) -> seqio.DataSource:
 # rank 0, and logits of one shape for all rows, where ours are as long as their row.
 
 
-def targets(task: seqio.Task, rows: Sequence[Row]) -> list[Any]:
+def targets(task: seqio.Task, rows: Sequence[Features]) -> list[Any]:
   """What `metric_fns` get of each row's labels."""
   return [task.postprocess_fn(_scalar(row.labels), example=row.example, is_target=True) for row in rows]
 
 
-def predictions(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray], head: str) -> list[Any]:
+def predictions(task: seqio.Task, rows: Sequence[Features], scores: Sequence[np.ndarray], head: str) -> list[Any]:
   """What `metric_fns` get of each row's most likely labels."""
-  axis = 0 if head == 'qa' else -1
+  most_likely = lambda logits: logits[0] if head == 'regression' else np.argmax(logits, 0 if head == 'qa' else -1)
   return [
-    task.postprocess_fn(_scalar(np.argmax(logits, axis)), example=row.example, is_target=False)
+    task.postprocess_fn(_scalar(most_likely(logits)), example=row.example, is_target=False)
     for row, logits in zip(rows, scores, strict=True)
   ]
 
@@ -198,7 +223,7 @@ def _scalar(labels: np.ndarray) -> Any:
   return labels.item() if labels.ndim == 0 else labels
 
 
-def metrics(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray], head: str) -> dict[str, float]:
+def metrics(task: seqio.Task, rows: Sequence[Features], scores: Sequence[np.ndarray], head: str) -> dict[str, float]:
   """All values of the task's `metric_fns`, in their order; `scores` are the logits of each row, float32."""
   found: dict[str, Any] = {}
   wanted = targets(task, rows)
@@ -211,12 +236,13 @@ def metrics(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray],
   return {name: float(getattr(value, 'value', value)) for name, value in found.items()}
 
 
-def prediction_lines(task: seqio.Task, rows: Sequence[Row], scores: Sequence[np.ndarray], head: str) -> str:
+def prediction_lines(task: seqio.Task, rows: Sequence[Features], scores: Sequence[np.ndarray], head: str) -> str:
   """A JSON object a line for each row: its features that are numbers or texts, and its `prediction`.
 
-  Without a `postprocess_fn` that is the name of a label, the names for all positions, or first and last position.
+  Without a `postprocess_fn` that is the name of a label, the names for all positions, first and last position, the
+  number of a choice, or a number.
   """
-  names = label_names(task) if head != 'qa' and task.postprocessor is None else None
+  names = label_names(task) if head in ('classification', 'tagging') and task.postprocessor is None else None
   lines = []
   for row, prediction in zip(rows, predictions(task, rows, scores, head), strict=True):
     if names:

@@ -187,7 +187,7 @@ def add_wikipedia(
     max_upsampling: likewise.
 
   Raises:
-    UsageError: no corpus, no text in it, or a name that somebody else has registered.
+    UsageError: no corpus, no text in it, or a name that another module has registered.
   """
   if corpus is not None and not isinstance(corpus, Corpus):
     corpus = open_corpus(corpus)

@@ -1,7 +1,26 @@
-"""Eight CPU devices for every test, and the few things that many tests share."""
+"""Eight CPU devices for every test, one temporary directory for all, and the few things that many tests share."""
 
+import atexit
+import ctypes
+import gc
 import os
 import pathlib
+import resource
+import shutil
+import sys
+import tempfile
+
+# Whatever is temporary, also of xdist's workers and of the processes that tests start, is below one directory, which
+# goes with the process that made it. TensorFlow Datasets and AutoGraph leave theirs behind. Registered before the
+# libraries are imported, so that it runs after what they do at the end.
+if 'PYTEST_XDIST_WORKER' not in os.environ:
+  SCRATCH, OWNER = tempfile.mkdtemp(prefix='rembert-tests-'), os.getpid()
+  os.environ['TMPDIR'] = tempfile.tempdir = SCRATCH
+  # A child that was forked ends here too.
+  atexit.register(lambda: os.getpid() == OWNER and shutil.rmtree(SCRATCH, ignore_errors=True))
+
+# No test asks the Hugging Face Hub; those of it start one.
+os.environ['HF_HUB_OFFLINE'] = '1'
 
 # Nothing that was compiled before: tests compile what they test, and runs are stopped while they compile. To be seen by
 # the processes that tests start, too.
@@ -9,16 +28,83 @@ os.environ['JAX_ENABLE_COMPILATION_CACHE'] = 'false'
 
 import jax
 import pytest
+from quick_compilation import QUICK_COMPILATION  # tests/support
 
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
-# Tests compile for minutes and compute for seconds: LLVM's optimisations cost more than they give. This process alone:
-# whole runs (tests/jobs) are compiled as they are for users, and so is the comparison in tests/parity.
-jax.config.update('jax_disable_most_optimizations', True)
 
-pytest_plugins = ['random_checkpoints', 'small_store', 'xtreme_samples']  # tests/support
+pytest_plugins = ['hub_server', 'random_checkpoints', 'small_store', 'xtreme_samples']  # tests/support
 
 ROOT = pathlib.Path(__file__).parent.parent
+# The files that take longest; `--dist=loadfile --no-loadscope-reorder` hands out files in the order of their tests.
+LONG = ('tests/jobs/', 'tests/train/', 'tests/launch/', 'tests/model/', 'tests/tasks/', 'tests/docs/')
+# Resident memory of a process above which it forgets what it has compiled: two workers stay below 4 GB.
+MOST_BYTES = 1.2e9
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+  """Long files begin first, so that workers end together; a process by itself keeps the order that it was given."""
+  if 'PYTEST_XDIST_WORKER' not in os.environ:
+    return
+  rank = lambda item: next((n for n, folder in enumerate(LONG) if item.nodeid.startswith(folder)), len(LONG))
+  items.sort(key=rank)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+  """A worker hands its peak memory to the process that reports."""
+  if hasattr(session.config, 'workeroutput'):
+    session.config.workeroutput['peak'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Workers:
+  """The peak memory of each worker, for the last lines of the report."""
+
+  def __init__(self):
+    self.peaks: dict[str, int] = {}
+
+  @pytest.hookimpl(optionalhook=True)
+  def pytest_testnodedown(self, node) -> None:
+    """A worker has ended."""
+    if peak := getattr(node, 'workeroutput', {}).get('peak'):
+      self.peaks[node.gateway.id] = peak
+
+  def pytest_terminal_summary(self, terminalreporter) -> None:
+    """One line."""
+    if self.peaks:
+      shown = ', '.join(f'{name} {peak / 1e9:.1f} GB' for name, peak in sorted(self.peaks.items()))
+      terminalreporter.write_line(f'peak memory: {shown}')
+
+
+def pytest_configure(config: pytest.Config) -> None:
+  """Adds the report of memory; compiles quickly, but for the comparison in tests/parity."""
+  config.pluginmanager.register(Workers())
+  if config.getoption('markexpr') == 'parity':
+    return
+  jax.config.update('jax_disable_most_optimizations', True)
+  with pytest.MonkeyPatch.context() as patch:  # processes that tests start compile as they do for users
+    patch.setenv('XLA_FLAGS', ' '.join(filter(None, (os.environ.get('XLA_FLAGS'), QUICK_COMPILATION['XLA_FLAGS']))))
+    jax.devices()  # reads the flags
+
+
+@pytest.fixture(scope='module', autouse=True)
+def bounded_memory():
+  """Functions that one file has compiled are of no use to the next."""
+  yield
+  statm = pathlib.Path('/proc/self/statm')  # of Linux
+  resident_pages = int(statm.read_text().split()[1]) if statm.exists() else 0
+  if resident_pages * os.sysconf('SC_PAGE_SIZE') > MOST_BYTES:
+    jax.clear_caches()
+    gc.collect()
+    if trim := getattr(ctypes.CDLL(None), 'malloc_trim', None):  # glibc keeps what is freed
+      trim(0)
+
+
+@pytest.fixture(autouse=True)
+def clean_gin():
+  """What a test has bound is of no concern to the next."""
+  yield
+  if gin := sys.modules.get('gin'):
+    gin.clear_config()
 
 
 @pytest.fixture
@@ -29,7 +115,7 @@ def root() -> pathlib.Path:
 
 @pytest.fixture(scope='session')
 def shared_data() -> pathlib.Path:
-  """Real dumps and texts beside the project; tests that want them are skipped where there are none."""
+  """Real dumps and texts next to the project; tests that want them are skipped where there are none."""
   folder = ROOT.parent / 'shared' / 'data'
   if not folder.is_dir():
     pytest.skip(f'no real data at {folder}')

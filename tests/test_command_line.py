@@ -1,13 +1,12 @@
 import os
-import pathlib
 import signal
-import subprocess
 import sys
 
 import pytest
 
 from rembert.command_line import import_modules, run_command
 from rembert.errors import RunError, UsageError
+from rembert.main import main
 
 
 def fail(error):
@@ -53,8 +52,6 @@ def test_a_command_ends_at_signals_with_their_exit_codes():
 
 # --- modules of users -------------------------------------------------------------------------------------------------
 
-ROOT = pathlib.Path(__file__).parent.parent
-
 
 @pytest.fixture
 def in_directory(tmp_path, monkeypatch):
@@ -98,16 +95,7 @@ def test_a_module_that_is_not_there_is_an_error_with_where_it_was_looked_for(nam
   assert str(in_directory) in error.value.where
 
 
-def test_the_program_imports_modules_before_anything_else(tmp_path):
-  (tmp_path / 'module_test.py').write_text('raise ValueError("as far as this")')
-  result = subprocess.run(
-    [sys.executable, '-m', 'rembert.main', '--module=module_test', '--gin_file=no_such_file.gin'],
-    cwd=tmp_path,
-    env=os.environ | {'PYTHONPATH': str(ROOT)},
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert result.returncode == 2
-  assert "rembert: the module 'module_test' cannot be imported: ValueError: as far as this" in result.stderr
-  assert 'Traceback' not in result.stderr
+def test_the_program_imports_modules_before_anything_else(in_directory, capsys):
+  (in_directory / 'module_test.py').write_text('raise ValueError("as far as this")')
+  assert main(['--module=module_test', '--gin_file=no_such_file.gin']) == 2
+  assert "rembert: the module 'module_test' cannot be imported: ValueError: as far as this" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""gin in, dataclasses out; and what is misspelt is told."""
+"""gin in, dataclasses out; and errors for misspelt names."""
 
 import dataclasses
 import os
@@ -45,7 +45,7 @@ def test_files_and_includes_are_found_from_any_folder_without_a_word(tmp_path, m
 
 @pytest.fixture
 def installed_copy(tmp_path, monkeypatch, root):
-  """The project as pip lays it out, seen from a folder beside it: package, gin files within, no repository."""
+  """The project as pip lays it out, seen from a folder next to it: package, gin files within, no repository."""
   package, elsewhere = tmp_path / 'site' / 'rembert', tmp_path / 'elsewhere'
   shutil.copytree(root / 'gin', package / 'gin_files' / 'gin')
   elsewhere.mkdir()
@@ -77,7 +77,7 @@ def test_what_a_file_leaves_open_is_told_until_it_is_set(tmp_path):
     'RemBertConfig.hidden_size = %gin.REQUIRED\nRemBertConfig.num_attention_heads = 2\n'
   )
   configuration.load([str(tmp_path / 'base.gin')], [])
-  with pytest.raises(UsageError, match='made to be included') as caught:
+  with pytest.raises(UsageError, match='meant to be included') as caught:
     configuration.build(RemBertConfig)
   assert caught.value.where == 'RemBertConfig.hidden_size'
   configuration.load([str(tmp_path / 'base.gin')], ['RemBertConfig.hidden_size=6'])
@@ -95,7 +95,7 @@ def test_what_a_file_leaves_open_is_told_until_it_is_set(tmp_path):
     ('RemBertConfig.num_attention_heads=5', '5 attention heads do not divide', '4 or 8'),
     ('RemBertConfig.hidden_act=relu', 'one of gelu, gelu_tanh', '--gin.RemBertConfig.hidden_act'),
     ('RemBertConfig.tie_word_embeddings=True', 'tied embeddings need one width', 'output_embedding_size'),
-    ('data.source=hdfs', 'source must be one of dumps, tfds, store', "--gin.data.source='dumps'"),
+    ('data.source=hdfs', 'source must be one of dumps, tfds, text, store', "--gin.data.source='dumps'"),
     ('execution.dtype=float16', 'dtype must be one of float32, bfloat16', '--gin.execution.dtype'),
     ('execution.attention=flash', 'must be one of einsum, cudnn, splash', '--gin.execution.attention'),
     ('execution.attention=cudnn', 'computes in bfloat16, not float32', '--gin.execution.dtype=bfloat16'),
@@ -158,5 +158,10 @@ def test_what_is_saved_builds_the_same_run_again(gin_file, tmp_path):
     assert pretrain.configured() == config, name
 
 
-def test_differences_name_what_changed_and_nothing_else():
-  assert configuration.differences({'a': 1, 'b': [1, 2]}, {'a': 2, 'b': (1, 2)}) == ['a: 1 → 2']
+def test_old_names_of_fields_are_read_with_a_warning(tmp_path, capsys):
+  (tmp_path / 'old.gin').write_text('finetune.judge_batch_size = 8\n')
+  configuration.load([os.fspath(tmp_path / 'old.gin')], ['finetune.warmup_share=0.2'])
+  assert configuration.bound(configuration.FinetuneOptions) == {'eval_batch_size': 8, 'warmup_ratio': 0.2}
+  said = capsys.readouterr().err.splitlines()
+  assert said[0] == f'rembert: warning: finetune.judge_batch_size is now finetune.eval_batch_size ({tmp_path}/old.gin)'
+  assert said[1].startswith('rembert: warning: finetune.warmup_share is now finetune.warmup_ratio (--gin.')

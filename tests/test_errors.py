@@ -64,7 +64,8 @@ def test_what_the_system_says_of_a_file_names_it():
     (OSError(errno.ENOSPC, 'no space'), 'df -h /data'),
     (PermissionError(errno.EACCES, 'denied'), 'ls -ld /data'),
     (IsADirectoryError(errno.EISDIR, 'a folder'), 'another name'),
-    (ValueError('of TensorStore'), 'make room or mend the storage'),
+    (OSError(errno.ELOOP, 'Too many levels of symbolic links'), 'rm /data'),
+    (ValueError('of TensorStore'), 'has room'),
   ],
 )
 def test_the_fix_is_one_for_what_a_storage_says(error, fix):

@@ -1,19 +1,17 @@
-"""gin/experiments and gin/scales: every row of the ablations is a run, and stands to the others as in the paper."""
+"""gin/experiments and gin/scales: every row of the ablations is a run, and relates to the others as in the paper."""
 
 import dataclasses
 import os
 import re
-import shlex
 
-import gin
 import pytest
 from etils import epath
+from gin_files import configured, head_commands, head_comment, printed_table
 
 from launch import xtreme
 from rembert import configuration, main, paper
+from rembert.configuration import FinetuneOptions
 from rembert.errors import UsageError
-from rembert.jobs import pretrain
-from rembert.jobs.config import FinetuneOptions
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.train.optimizer import OptimizerConfig
@@ -22,36 +20,7 @@ from tasks.xtreme.config import XtremeConfig
 
 SCALES = ('full', 'small', 'mini', 'micro')
 ROWS = [(row.table, row.name) for rows in paper.TABLES.values() for row in rows]
-
-# Parameters in pre-training and in fine-tuning, pooler and whole MLM head included, a pair for each scale.
-COUNTS = {
-  name: tuple(zip(map(int, numbers[::2]), map(int, numbers[1::2]), strict=True))
-  for name, *numbers in map(
-    str.split,
-    """
-    coupled768            178,913,472 178,201,344  11,252,784 11,185,344  2,223,872 2,194,704    994,112 979,296
-    in768_out768          271,073,472 178,201,344  17,012,784 11,185,344  3,375,872 2,194,704  1,504,064 979,296
-    in768_out128          193,780,032 178,201,344  12,181,584 11,185,344  2,398,232 2,194,704  1,071,184 979,296
-    in128_out128          116,748,864 101,170,176   7,346,320  6,350,080  1,425,992 1,222,464    637,296 545,408
-    in128_out768          194,042,304 101,170,176  12,177,520  6,350,080  2,403,632 1,222,464  1,070,176 545,408
-    in128_out3072         472,298,688 101,170,176  29,569,840  6,350,080  5,923,136 1,222,464  2,628,544 545,408
-    layers23to12          194,715,456 101,170,176  12,239,824  6,350,080  2,428,808 1,222,464  1,084,656 545,408
-    hidden1024            260,831,168 167,762,432  16,359,408 10,519,680  3,204,560 2,016,480  1,426,720 898,880
-    layers23              272,008,896 179,136,768  17,071,024 11,243,584  3,406,448 2,225,280  1,517,536 992,768
-    coupled128            101,388,864 101,170,176   6,386,320  6,350,080  1,233,992 1,222,464    552,304 545,408
-    english_coupled768    110,104,890 109,482,240   6,929,584  6,884,544  1,353,872 1,330,704    604,560 593,760
-    english_in128_out128   93,753,018  89,716,992   5,890,320  5,633,280  1,131,992 1,078,464    504,768 481,152
-    english_in128_out768  113,780,538  89,716,992   7,137,520  5,633,280  1,389,632 1,078,464    616,368 481,152
-    english_in128_out3072 185,879,610  89,716,992  11,627,440  5,633,280  2,317,136 1,078,464  1,018,128 481,152
-    english_layers15to12  115,016,634  89,716,992   7,224,912  5,633,280  1,382,696 1,078,464    616,608 481,152
-    english_layers24to12  178,807,482  89,716,992  11,228,688  5,633,280  2,134,808 1,078,464    952,128 481,152
-    """.replace(',', '')
-    .strip()
-    .splitlines(),
-  )
-}
-
-
+MODELS = sorted({name for _, name in ROWS})
 # V, positions, H, layers, narrow, wide, reinvested H, reinvested L; V and the layers of the English rows.
 SIZES = {
   'full': (120_000, 512, 768, 12, 128, 3072, 1024, 23, 30_522, 15, 24),
@@ -78,26 +47,10 @@ def by_formula(name: str, scale: str) -> tuple[int, int]:
   return around + trained * layer + head, around + kept * layer
 
 
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
-
-
 def files(table: int, name: str, scale: str = 'full') -> list[str]:
   """As they are given on the command line; the full scale needs none."""
   row = f'gin/experiments/table{table}/{name}.gin'
   return [row] if scale == 'full' else [row, f'gin/scales/{scale}.gin']
-
-
-def configured(*gin_files: str, bindings: tuple[str, ...] = ()) -> pretrain.PretrainConfig:
-  configuration.load(gin_files, bindings)
-  return pretrain.configured()
-
-
-def head_comment(root, gin_file: str) -> str:
-  text = (root / gin_file).read_text()
-  return re.sub(r'^# ?', '', text[: text.index('\n\n')], flags=re.MULTILINE)
 
 
 def macros(root, scale: str) -> dict[str, str]:
@@ -115,44 +68,36 @@ def test_every_row_of_the_tables_has_a_file_and_every_file_a_row(root):
 
 
 @pytest.mark.parametrize('scale', SCALES)
-@pytest.mark.parametrize('name', COUNTS)
-def test_the_counts_of_this_file_are_those_of_first_principles(name, scale):
-  assert by_formula(name, scale) == COUNTS[name][SCALES.index(scale)]
-
-
-@pytest.mark.parametrize('scale', SCALES)
-@pytest.mark.parametrize(('table', 'name'), ROWS)
-def test_a_dry_run_of_every_row_at_every_scale_shows_its_exact_counts(table, name, scale, capsys, monkeypatch):
-  monkeypatch.setenv('COLUMNS', '100')
-  assert main.main([*(f'--gin_file={file}' for file in files(table, name, scale)), '--dry_run']) == 0
-  shown = re.sub(r' +', ' ', capsys.readouterr().out)
-  pre_training, fine_tuning = COUNTS[name][SCALES.index(scale)]
-  assert f'\n all {pre_training:,} {fine_tuning:,} \n' in shown
-  printed = paper.row(table, name)
-  figures = f'{printed.pre_training_millions}M {printed.fine_tuning_millions}M'
-  if scale == 'full':
-    assert f'\n the paper says ({printed.title}) {figures} \n' in shown
-    assert 'another model' not in shown
-  else:
-    assert f'{printed.title}, at the scale {scale}' in shown
-    assert 'the paper says' not in shown
-
-
-@pytest.mark.parametrize('scale', SCALES)
 @pytest.mark.parametrize(('table', 'name'), ROWS)
 def test_a_row_is_its_model_trained_as_all_others(table, name, scale):
   config = configured(*files(table, name, scale))
   assert (config.paper.table, config.paper.row, config.paper.scale) == (table, name, scale)
+  counts = count_parameters(config.model, kept_layers=config.paper.kept_layers)
+  assert (counts.pre_training, counts.fine_tuning) == by_formula(name, scale)
   configuration.load([f'gin/models/{name}.gin', *files(table, name, scale)[1:]], [])
-  model = dataclasses.replace(
-    configuration.build(RemBertConfig), pad_vocab_to_multiple_of=config.model.pad_vocab_to_multiple_of
-  )
-  assert config.model == model
+  model = configuration.build(RemBertConfig)
+  assert config.model == dataclasses.replace(model, pad_vocab_to_multiple_of=config.model.pad_vocab_to_multiple_of)
   english = name.startswith('english')
   assert config.data.languages == (('en',) if english else ('mbert',))
   other = configured(*files(13 if english else 4, 'english_in128_out128' if english else 'in128_out128', scale))
   for part in ('execution', 'data', 'vocabulary', 'masking', 'packing', 'optimizer', 'mesh', 'train'):
     assert getattr(config, part) == getattr(other, part)
+
+
+@pytest.mark.parametrize('scale', SCALES)
+@pytest.mark.parametrize(('table', 'name'), [(5, 'layers23to12'), (13, 'english_in128_out3072')])
+def test_a_dry_run_of_a_row_shows_its_exact_counts_and_at_full_scale_the_papers(
+  table, name, scale, capsys, monkeypatch
+):
+  monkeypatch.setenv('COLUMNS', '100')
+  assert main.main([*(f'--gin_file={file}' for file in files(table, name, scale)), '--dry_run']) == 0
+  shown = printed_table(capsys.readouterr().out)
+  assert '\n total {:,} {:,} \n'.format(*by_formula(name, scale)) in shown
+  printed = paper.row(table, name)
+  figures = f'{printed.pre_training_millions}M {printed.fine_tuning_millions}M'
+  assert (f'\n in the paper ({printed.title}) {figures} \n' in shown) == (scale == 'full')
+  assert 'another model' not in shown
+  assert (f'{printed.title}, at the scale {scale}' in shown) == (scale != 'full')
 
 
 def test_the_full_run_is_the_papers_as_far_as_it_says():
@@ -164,12 +109,11 @@ def test_the_full_run_is_the_papers_as_far_as_it_says():
 
 
 @pytest.mark.parametrize(('table', 'name'), ROWS)
-def test_the_head_comment_says_what_is_reproduced_and_how(table, name, root):
-  [file] = files(table, name)
-  head = head_comment(root, file)
+def test_the_head_comment_says_what_is_reproduced_and_how(table, name):
+  head = head_comment(*files(table, name))
   printed = paper.row(table, name)
   assert re.match(rf'Table {table}, row \d \({re.escape(printed.label)}\): ', head)
-  assert '{:,} parameters to pre-train, {:,} to fine-tune.'.format(*COUNTS[name][0]) in head
+  assert '{:,} parameters to pre-train, {:,} to fine-tune.'.format(*by_formula(name, 'full')) in head
   assert f'The paper says {printed.pre_training_millions}M and {printed.fine_tuning_millions}M.' in head
   for scores in printed.scores.values():
     assert f' {"/".join(map(str, scores))}' in head
@@ -177,17 +121,21 @@ def test_the_head_comment_says_what_is_reproduced_and_how(table, name, root):
     assert words in head
 
 
-@pytest.mark.parametrize(('table', 'name'), ROWS)
-def test_every_command_of_the_head_comment_can_be_given(table, name, root, xtreme_samples, capsys):
-  commands = [line for line in head_comment(root, files(table, name)[0]).replace('\\\n', ' ').splitlines()]
-  commands = [shlex.split(line) for line in commands if line.strip().startswith('python -m ')]
-  assert [command[2] for command in commands] == ['rembert.main', 'rembert.main', 'launch.xtreme']
-  full, mini = (main.parse(command[3:])[0].gin_file for command in commands[:2])
-  assert (full, mini) == (files(table, name), files(table, name, 'mini'))
-  arguments = [each for each in commands[2][3:] if not each.startswith('--data_dir')]
-  assert xtreme.main([*arguments, f'--data_dir={xtreme_samples.root}', '--dry_run']) == 0
-  kept = '--gin.RemBertConfig.num_hidden_layers=12' in capsys.readouterr().out
-  assert kept == (configured(*files(table, name)).paper.kept_layers is not None) == ('to12' in name)
+def test_every_command_of_the_head_comments_can_be_given(xtreme_samples, capsys):
+  fine_tuning = {}
+  for table, name in ROWS:
+    full, mini, tuned = head_commands(*files(table, name))
+    assert [command[2] for command in (full, mini, tuned)] == ['rembert.main', 'rembert.main', 'launch.xtreme']
+    assert main.parse(full[3:])[0].gin_file == files(table, name)
+    assert main.parse(mini[3:])[0].gin_file == files(table, name, 'mini')
+    keeps = '--gin.RemBertConfig.num_hidden_layers=12' in tuned
+    assert keeps == (configured(*files(table, name)).paper.kept_layers is not None) == ('to12' in name)
+    kinds = tuple(word for word in tuned[3:] if not word.startswith(('--data_dir', '--init')))
+    fine_tuning.setdefault(kinds, next(word for word in tuned if word.startswith('--init')))
+  for words, init in fine_tuning.items():  # they differ in tasks and kept layers alone
+    assert xtreme.main([*words, init, f'--data_dir={xtreme_samples.root}', '--dry_run']) == 0
+    kept = '--gin.RemBertConfig.num_hidden_layers=12'
+    assert (kept in capsys.readouterr().out) == (kept in words)
 
 
 # --- scales ------------------------------------------------------------------
@@ -229,8 +177,8 @@ def test_rows_stand_to_each_other_as_in_the_paper(scale):
     exact = count_parameters(config.model, kept_layers=config.paper.kept_layers)
     return exact, exact.without(config.paper.uncounted_parts)
 
-  exact, by_rule = zip(*map(counts, COUNTS), strict=True)
-  exact, by_rule = (dict(zip(COUNTS, each, strict=True)) for each in (exact, by_rule))
+  exact, by_rule = zip(*map(counts, MODELS), strict=True)
+  exact, by_rule = (dict(zip(MODELS, each, strict=True)) for each in (exact, by_rule))
   tuned = {name: each.fine_tuning for name, each in exact.items()}
   trained = {name: each.pre_training for name, each in by_rule.items()}
   # Equal where the paper has them equal.
@@ -253,17 +201,15 @@ def test_rows_stand_to_each_other_as_in_the_paper(scale):
   assert trained['english_layers24to12'] / trained['english_in128_out3072'] == pytest.approx(0.982, abs=0.03)
 
 
-@pytest.mark.parametrize('first', SCALES)
 @pytest.mark.parametrize('last', SCALES)
-def test_a_scale_after_another_leaves_nothing_of_it(first, last):
-  row = 'gin/experiments/table6/hidden1024.gin'
-  both = configured(row, f'gin/scales/{first}.gin', f'gin/scales/{last}.gin')
-  assert both == configured(row, f'gin/scales/{last}.gin')
+def test_a_scale_after_another_leaves_nothing_of_it(last):
+  row, scale = 'gin/experiments/table6/hidden1024.gin', f'gin/scales/{last}.gin'
+  for first in SCALES:
+    assert configured(row, f'gin/scales/{first}.gin', scale) == configured(row, scale)
 
 
-@pytest.mark.parametrize('scale', SCALES[1:])
-def test_what_is_saved_builds_the_same_run_again(scale, tmp_path):
-  config = configured(*files(5, 'layers23to12', scale), bindings=('train.seed=3', 'STEPS=7'))
+def test_what_is_saved_builds_the_same_run_again(tmp_path):
+  config = configured(*files(5, 'layers23to12', 'micro'), bindings=('train.seed=3', 'STEPS=7'))
   assert config.train.steps == 7
   configuration.save(epath.Path(tmp_path))
   for name in ('config.gin', 'operative_config.gin'):
@@ -318,7 +264,7 @@ def test_fine_tuning_of_a_scale_fits_its_models(task, scale, root):
 
 
 @pytest.mark.parametrize('scale', SCALES)
-def test_files_of_fine_tuning_say_what_they_go_with(scale, root):
-  head = head_comment(root, f'gin/scales/finetuning/{scale}.gin')
+def test_files_of_fine_tuning_say_what_they_go_with(scale):
+  head = head_comment(f'gin/scales/finetuning/{scale}.gin')
   for words in (f'--gin_file=gin/scales/finetuning/{scale}.gin', f'gin/scales/{scale}.gin', '\nRequired: ', 'Table 10'):
     assert words in head

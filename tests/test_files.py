@@ -93,8 +93,8 @@ def test_a_bucket_without_its_client_is_told_before_anything_is_written(monkeypa
 )
 def test_what_is_no_json_is_told_with_file_and_line(text, what, where):
   with pytest.raises(UsageError, match=what) as error:
-    parsed_json(text, 'f.json', fix='mend it')
-  assert (error.value.where, error.value.fix) == (where, ['mend it'])
+    parsed_json(text, 'f.json', fix='fix it')
+  assert (error.value.where, error.value.fix) == (where, ['fix it'])
 
 
 def test_json_is_read(tmp_path):
@@ -161,7 +161,7 @@ def test_a_place_to_write_to_is_tried_before_work_begins_and_nothing_is_left(tmp
 
 def test_a_file_of_somebody_else_is_replaced_on_request_alone(tmp_path):
   file = tmp_path / 'file'
-  file.write_text('of somebody else')
+  file.write_text('of another program')
   check_output(file, '--output')
   check_output(file, '--output', overwrite=True)
   with pytest.raises(UsageError, match='the file is there already') as error:

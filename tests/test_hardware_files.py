@@ -2,14 +2,12 @@
 
 import json
 import re
-import shlex
 
-import gin
 import pytest
+from gin_files import configured, head_commands, head_comment, statements
 
 from docs.tools import hardware
-from rembert import configuration, main
-from rembert.jobs import pretrain
+from rembert import main
 
 NAMES = sorted(path.stem for path in (hardware.ROOT / 'gin' / 'hardware').glob('*.gin'))
 CHIPS = {'cpu': 8, 'h200': 1, 'h200x8': 8, 'v4_64': 64, 'v4_128': 128, 'v5e_64': 64, 'v5e_256': 256}
@@ -17,19 +15,8 @@ CHIPS |= {'v5p_64': 64, 'v6e_64': 64}
 REPORTS = json.loads(hardware.REPORTS.read_text())
 
 
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
-
-
-def text_of(name: str) -> str:
-  return (hardware.ROOT / 'gin' / 'hardware' / f'{name}.gin').read_text()
-
-
-def configured(*gin_files: str) -> pretrain.PretrainConfig:
-  configuration.load(gin_files, [])
-  return pretrain.configured()
+def gin_file(name: str) -> str:
+  return f'gin/hardware/{name}.gin'
 
 
 def test_every_file_is_known_here():
@@ -38,45 +25,29 @@ def test_every_file_is_known_here():
 
 @pytest.mark.parametrize('name', NAMES)
 def test_a_file_changes_how_the_large_model_is_trained_and_not_what_is_trained(name):
-  plain = configured('gin/pretrain_large.gin')
-  config = configured('gin/pretrain_large.gin', f'gin/hardware/{name}.gin')
+  plain, config = configured('gin/pretrain_large.gin'), configured('gin/pretrain_large.gin', gin_file(name))
   for part in ('model', 'data', 'vocabulary', 'masking', 'packing', 'optimizer', 'paper'):
     assert getattr(config, part) == getattr(plain, part)
   for field in ('steps', 'batch_size', 'sequence_length', 'seed'):
     assert getattr(config.train, field) == getattr(plain.train, field)
-  assert config.mesh.require_platform == {'v': 'tpu', 'h': 'gpu', 'c': 'cpu'}[name[0]]
-
-
-@pytest.mark.parametrize('name', NAMES)
-def test_the_mesh_covers_the_chips_and_the_batch_divides(name):
-  config = configured('gin/pretrain_large.gin', f'gin/hardware/{name}.gin')
   mesh = config.mesh
-  chips = CHIPS[name] if mesh.data == -1 else mesh.data * mesh.fsdp * mesh.tensor
-  assert chips == CHIPS[name]
-  config.train.check_divides(chips)
-
-
-@pytest.mark.parametrize('name', NAMES)
-def test_files_hold_mesh_batch_execution_and_flags_alone(name):
-  values = re.sub(r'\(\n.*?\n\)', '()', text_of(name), flags=re.DOTALL)
-  statements = [line for line in values.splitlines() if line and not line.startswith('#')]
-  for statement in statements:
+  assert mesh.require_platform == {'v': 'tpu', 'h': 'gpu', 'c': 'cpu'}[name[0]]
+  assert mesh.data == -1 or mesh.data * mesh.fsdp * mesh.tensor == CHIPS[name]
+  config.train.check_divides(CHIPS[name])
+  for statement in statements(gin_file(name)):
     assert re.match(r'(mesh|execution|hardware)\.\w+ = |train\.accumulation_steps = ', statement), statement
 
 
 @pytest.mark.parametrize('name', NAMES)
 def test_commands_of_the_head_comment_are_configurations(name):
-  head = re.sub(r'^# ?', '', text_of(name).split('\nmesh.')[0], flags=re.MULTILINE)
-  lines = head.replace('\\\n', ' ').splitlines()
-  commands = [shlex.split(line) for line in lines if line.strip().startswith('python -m rembert.main')]
+  commands = [command for command in head_commands(gin_file(name)) if command[2] == 'rembert.main']
   assert commands
   for command in commands:
     options, bindings = main.parse(command[3:])
-    configuration.load(options.gin_file, bindings)
-    pretrain.configured()
-    assert f'gin/hardware/{name}.gin' in options.gin_file
+    configured(*options.gin_file, bindings=tuple(bindings))
+    assert gin_file(name) in options.gin_file
   for words in ('\nRequired: ', '\nOften changed: '):
-    assert words in head
+    assert words in head_comment(gin_file(name))
 
 
 # --- what was compiled ----------------------------------------------------------------------------
@@ -86,12 +57,13 @@ def test_the_page_and_the_head_comments_show_what_was_compiled():
   page = hardware.PAGE.read_text()
   assert page == hardware.rendered_page(page, REPORTS)
   for name in hardware.HARDWARE:
-    assert text_of(name) == hardware.rendered_header(text_of(name), REPORTS[name])
+    text = (hardware.ROOT / gin_file(name)).read_text()
+    assert text == hardware.rendered_header(text, REPORTS[name])
 
 
 @pytest.mark.parametrize('name', hardware.HARDWARE)
 def test_the_files_are_as_they_were_compiled_and_fit(name):
-  config, report = configured('gin/pretrain_large.gin', f'gin/hardware/{name}.gin'), REPORTS[name]
+  config, report = configured('gin/pretrain_large.gin', gin_file(name)), REPORTS[name]
   assert report['fits']
   assert report['memory']['peak'] < report['memory']['hbm']
   assert report['mesh'] == {'data': config.mesh.data, 'fsdp': config.mesh.fsdp, 'tensor': config.mesh.tensor}

@@ -1,25 +1,34 @@
-"""The list of mutants: each can be applied to the code as it is. What the tests make of them is `make mutants`."""
+"""The list of mutants: each can be applied to the code as it is. Whether tests notice them is for `make mutants`."""
 
 import ast
 import collections
+import functools
 
 import pytest
-from mutation_testing import MUTANTS, apply, mirrored_tests
+from mutation_testing import MUTANTS, Result, chosen_mutants, mirrored_tests, mutated, survivors
 
 AREAS = ('model', 'kernels', 'data', 'tasks', 'training', 'checkpoints', 'metrics', 'convert', 'hosts', 'launch')
 
 
-@pytest.mark.parametrize('mutant', MUTANTS, ids=lambda mutant: mutant.sentence)
-def test_a_mutant_changes_the_code_and_has_tests(root, tmp_path, mutant):
+@functools.cache
+def parsed(source: str) -> str:
+  return ast.dump(ast.parse(source))
+
+
+def problem(mutant, root) -> str | None:
   source = (root / mutant.file).read_text(encoding='utf-8')
-  copy = tmp_path / mutant.file
-  copy.parent.mkdir(parents=True)
-  copy.write_text(source, encoding='utf-8')
-  assert apply(mutant, tmp_path) is None
-  if mutant.file.endswith('.py'):
-    assert ast.dump(ast.parse(copy.read_text(encoding='utf-8'))) != ast.dump(ast.parse(source))
-  for file in mirrored_tests(mutant):
-    assert (root / file).is_file(), f'no test file {file}'
+  try:
+    changed = mutated(mutant, source)
+  except ValueError as error:
+    return str(error)
+  if mutant.file.endswith('.py') and parsed(changed) == parsed(source):
+    return 'the code is the same'
+  return next((f'no test file {file}' for file in mirrored_tests(mutant) if not (root / file).is_file()), None)
+
+
+def test_every_mutant_changes_the_code_and_has_tests(root):
+  found = {mutant.sentence: problem(mutant, root) for mutant in MUTANTS}
+  assert not {sentence: reason for sentence, reason in found.items() if reason}
 
 
 def test_there_are_enough_of_every_area():
@@ -28,3 +37,19 @@ def test_there_are_enough_of_every_area():
   assert min(counts.values()) >= 8
   assert sum(counts.values()) >= 120
   assert len({mutant.sentence for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_an_anchor_that_occurs_twice_is_refused():
+  with pytest.raises(ValueError, match='occurs 2 times'):
+    mutated(MUTANTS[0], MUTANTS[0].anchor * 2)
+
+
+def test_mutants_are_chosen_by_file_area_and_what_survived():
+  first = MUTANTS[0]
+  outcomes = ('survived', 'killed', 'invalid')
+  results = [Result(m.area, m.sentence, outcome, 1) for m, outcome in zip(MUTANTS[:3], outcomes, strict=True)]
+  assert survivors({result.mutant: result for result in results}) == {first.sentence, MUTANTS[2].sentence}
+  assert chosen_mutants(MUTANTS, names={first.sentence}) == [first]
+  of_file = chosen_mutants(MUTANTS, files=[first.file])
+  assert of_file == [mutant for mutant in MUTANTS if mutant.file == first.file] != MUTANTS
+  assert chosen_mutants(MUTANTS, files=[first.file], areas=['launch']) == []

@@ -7,13 +7,18 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 
 import pytest
+from parsed_commands import PROGRAMS
 
 from rembert import __version__ as VERSION
 
 ROOT = pathlib.Path(__file__).parent.parent
+LOCK = (ROOT / 'requirements.txt').read_text()
+PYTHONS = re.findall(r"'(3\.\d+)'", re.search(r'classifiers=.*', (ROOT / 'setup.py').read_text())[0])
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != 'PYTHONPATH'} | {'JAX_PLATFORMS': 'cpu'}
 
 
 def test_gin_is_not_a_package_that_would_hide_gin_config():
@@ -21,54 +26,41 @@ def test_gin_is_not_a_package_that_would_hide_gin_config():
 
 
 def test_the_lock_holds_one_seqio_and_no_nightlies():
-  names = [line.split('==')[0] for line in (ROOT / 'requirements.txt').read_text().splitlines() if '==' in line]
+  names = [line.split('==')[0] for line in LOCK.splitlines() if '==' in line]
   assert names.count('seqio') == 1
   assert not [name for name in names if 'nightly' in name]
-  assert not re.search(r'https?://|index-url', (ROOT / 'requirements.txt').read_text())
-
-
-@pytest.fixture(scope='module')
-def installed(tmp_path_factory) -> pathlib.Path:
-  """A folder that the project has been installed into, as pip does it."""
-  target = tmp_path_factory.mktemp('site')
-  pip = [sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps', '--target', str(target), str(ROOT)]
-  subprocess.run(pip, check=True, timeout=300)
-  return target
-
-
-def run(installed, folder, *arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'rembert.main', *arguments],
-    cwd=folder,
-    env=os.environ | {'PYTHONPATH': str(installed), 'JAX_PLATFORMS': 'cpu'},
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
-
-
-@pytest.mark.slow
-def test_an_installed_copy_runs_from_another_folder(installed, tmp_path):
-  flags = ['--gin.train.steps=3', '--gin.train.eval_every=0', '--gin.train.log_every=1']
-  result = run(installed, tmp_path, '--gin_file=gin/pretrain_smoke.gin', '--workdir=run', *flags)
-  assert result.returncode == 0, result.stderr
-  assert 'step 3/3' in result.stdout
-  assert (tmp_path / 'run' / 'checkpoints' / '3').is_dir()
-
-
-@pytest.mark.slow
-def test_an_installed_copy_carries_every_gin_file_and_finds_their_includes(installed, tmp_path):
-  names = {str(path.relative_to(ROOT)) for path in ROOT.glob('gin/**/*.gin')}
-  assert names <= {str(path.relative_to(installed / 'rembert' / 'gin_files')) for path in installed.rglob('*.gin')}
-  result = run(installed, tmp_path, '--gin_file=gin/pretrain_large.gin', '--dry_run')
-  assert result.returncode == 0, result.stderr
-  assert '994,591,804' in result.stdout
+  assert not re.search(r'https?://|index-url', LOCK)
 
 
 def test_the_version_stands_in_one_place():
   assert re.fullmatch(r'\d+\.\d+\.\d+', VERSION)
   assert VERSION not in (ROOT / 'setup.py').read_text()
+
+
+def test_each_dependency_is_named_once():
+  block = re.search(r'^REQUIREMENTS = \[\n(.*?)^\]', (ROOT / 'setup.py').read_text(), re.MULTILINE | re.DOTALL)[1]
+  names = re.findall(r"^  '([\w-]+)", block, re.MULTILINE)
+  assert len(names) == len(set(names)) > 20
+
+
+def test_the_compiler_of_tpus_is_the_one_that_jax_asks_for():
+  [pinned] = [line for line in (ROOT / 'tests/tpu/requirements.txt').read_text().splitlines() if line[0] != '#']
+  [wanted] = [line for line in importlib.metadata.requires('jax') if line.startswith('libtpu')]
+  version = re.fullmatch(r'libtpu==([\d.]+)\.\*; extra == "tpu"', wanted)[1]
+  assert re.fullmatch(rf'libtpu=={re.escape(version)}\.\d+', pinned)
+
+
+# --- built and installed ----------------------------------------------------------------------------------------------
+
+
+def run(*command, **options) -> str:
+  return subprocess.run(
+    [*command], env=ENVIRONMENT, timeout=300, check=True, stdout=subprocess.PIPE, text=True, **options
+  ).stdout
+
+
+def pip(*arguments) -> None:
+  run(sys.executable, '-m', 'pip', '--disable-pip-version-check', *map(str, arguments))
 
 
 @pytest.fixture(scope='module')
@@ -78,51 +70,64 @@ def distributions(tmp_path_factory) -> dict[str, pathlib.Path]:
   source = folder / 'source'
   left_out = shutil.ignore_patterns('.*', 'runs', 'build', '*.egg-info', '__pycache__')
   shutil.copytree(ROOT, source, ignore=left_out)  # building leaves folders behind
-  build_sdist = f'from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})'
-  pip = [sys.executable, '-m', 'pip', 'wheel', '--quiet', '--no-deps']
-  subprocess.run([*pip, '--wheel-dir', str(folder / 'wheel'), str(source)], check=True, timeout=300)
-  subprocess.run([sys.executable, '-c', build_sdist], cwd=source, check=True, timeout=300, stdout=subprocess.DEVNULL)
+  wheel = ['wheel', '--quiet', '--no-deps', '--no-build-isolation', '--wheel-dir']
+  pip(*wheel, folder / 'wheel', source)
+  run(sys.executable, '-c', f'from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})', cwd=source)
   [sdist] = folder.glob('*.tar.gz')
-  subprocess.run([*pip, '--wheel-dir', str(folder / 'from_sdist'), str(sdist)], check=True, timeout=300)
+  pip(*wheel, folder / 'from_sdist', sdist)
   return {name: next((folder / name).glob('*.whl')) for name in ('wheel', 'from_sdist')}
 
 
+def install(wheel: pathlib.Path, python: str, folder: pathlib.Path) -> pathlib.Path:
+  """The interpreter of a new environment with the wheel and nothing else."""
+  subprocess.run([python, '-m', 'venv', '--without-pip', folder], check=True, timeout=300)
+  installed = folder / 'bin' / 'python'
+  pip('--python', installed, 'install', '--quiet', '--no-deps', '--no-index', wheel)
+  return installed
+
+
 @pytest.mark.slow
-def test_wheel_and_sdist_hold_the_same(distributions):
+def test_wheel_and_sdist_hold_the_same_and_all_files_that_are_read(distributions):
   assert distributions['wheel'].name == f'rembert-{VERSION}-py3-none-any.whl'
-  contents = [sorted(zipfile.ZipFile(file).namelist()) for file in distributions.values()]
-  assert contents[0] == contents[1]
-  assert not [name for name in contents[0] if name.startswith(('tests/', 'benchmarks/', 'docs/', 'examples/', 'gin/'))]
-  tables = {str(path.relative_to(ROOT)) for path in (ROOT / 'tasks').rglob('*.json')}
-  assert tables <= set(contents[0])
+  contents, again = (sorted(zipfile.ZipFile(file).namelist()) for file in distributions.values())
+  assert contents == again
+  assert not [name for name in contents if name.startswith(('tests/', 'benchmarks/', 'docs/', 'examples/', 'gin/'))]
+  paths = lambda pattern: {path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern)}
+  assert {f'rembert/gin_files/{name}' for name in paths('gin/**/*.gin')} <= set(contents)
+  assert paths('rembert/**/*.json') | paths('tasks/**/*.json') | paths('launch/*.sh') <= set(contents)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('python', ['3.11', '3.12'])
-@pytest.mark.parametrize('kind', ['wheel', 'from_sdist'])
-def test_it_installs_into_an_empty_environment(distributions, kind, python, tmp_path):
-  program = shutil.which(f'python{python}')
-  if not program or subprocess.run([program, '-c', 'import venv, ensurepip'], capture_output=True).returncode:
-    pytest.skip(f'no Python {python} here')
-  subprocess.run([program, '-m', 'venv', tmp_path / 'venv'], check=True, timeout=300)
-  installed = tmp_path / 'venv' / 'bin' / 'python'
-  pip = [installed, '-m', 'pip', 'install', '--quiet', '--no-deps', '--no-index', distributions[kind]]
-  subprocess.run(pip, check=True, timeout=300)
+@pytest.mark.parametrize('version', PYTHONS)
+def test_the_wheel_installs_into_an_empty_environment(distributions, version, tmp_path):
+  python = shutil.which(f'python{version}')
+  if not python or subprocess.run([python, '-c', 'import venv'], capture_output=True).returncode:
+    pytest.skip(f'no Python {version} here')
+  installed = install(distributions['wheel'], python, tmp_path / 'venv')
   code = (
     'import importlib.metadata, rembert\n'
     'assert importlib.metadata.version("rembert") == rembert.__version__\n'
     'print(rembert.__version__, rembert.__file__)'
   )
-  environment = {name: value for name, value in os.environ.items() if name != 'PYTHONPATH'}
-  run = lambda *arguments: subprocess.run(
-    [installed, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True
-  )
-  assert run('-c', code).stdout.startswith(f'{VERSION} {tmp_path}')
-  assert 'examples' in run('-m', 'rembert.main', '--help').stdout  # with nothing else installed
+  assert run(installed, '-c', code, cwd=tmp_path).startswith(f'{VERSION} {tmp_path}')
+  assert 'examples' in run(installed, '-m', 'rembert.main', '--help', cwd=tmp_path)
 
 
-def test_the_compiler_of_tpus_is_the_one_that_jax_asks_for():
-  [pinned] = [line for line in (ROOT / 'tests/tpu/requirements.txt').read_text().splitlines() if line[0] != '#']
-  [wanted] = [line for line in importlib.metadata.requires('jax') if line.startswith('libtpu')]
-  version = re.fullmatch(r'libtpu==([\d.]+)\.\*; extra == "tpu"', wanted)[1]
-  assert re.fullmatch(rf'libtpu=={re.escape(version)}\.\d+', pinned)
+@pytest.mark.slow
+def test_installed_programs_run_from_an_empty_folder(distributions, tmp_path):
+  installed = install(distributions['wheel'], sys.executable, tmp_path / 'venv')
+  [site] = (tmp_path / 'venv').glob('lib/python*/site-packages')
+  (site / 'lock.pth').write_text(sysconfig.get_path('purelib') + '\n')  # the packages of the lock
+  empty = tmp_path / 'empty'
+  empty.mkdir()
+  program = lambda module, *arguments: run(installed, '-m', module, *arguments, cwd=empty)
+  for module in PROGRAMS:
+    if not module.startswith('benchmarks'):
+      assert 'usage' in program(module, '--help'), module
+  smoke = '--gin_file=gin/pretrain_smoke.gin'
+  assert 'padded to 5,120' in program('rembert.main', smoke, '--dry_run')
+  assert '994,591,804' in program('rembert.main', '--gin_file=gin/pretrain_large.gin', '--dry_run')
+  assert not list(empty.iterdir())
+  flags = ['--gin.train.steps=3', '--gin.train.eval_every=0', '--gin.train.log_every=1']
+  assert 'step 3/3' in program('rembert.main', smoke, '--workdir=run', *flags)
+  assert (empty / 'run' / 'checkpoints' / '3').is_dir()

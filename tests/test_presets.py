@@ -1,16 +1,15 @@
 """gin/models: each file is the model of a row of the paper, to the digit, and says so."""
 
 import dataclasses
+import functools
 import math
 import re
-import shlex
 
-import gin
 import pytest
+from gin_files import configured, head_commands, head_comment, printed_table, statements
 
 from rembert import configuration, main
 from rembert.errors import UsageError
-from rembert.jobs import pretrain
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.paper import PaperFigures
@@ -47,25 +46,15 @@ PRESETS = MULTILINGUAL | ENGLISH | REMBERT
 BASES = ('ablation_base', 'english_base')
 
 
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
-
-
 def gin_file(name: str) -> str:
   return f'gin/models/{name}.gin'
 
 
+@functools.cache
 def loaded(*names: str) -> tuple[RemBertConfig, PaperFigures]:
   """What the files give, one after the other."""
   configuration.load([gin_file(name) for name in names], [])
   return configuration.build(RemBertConfig), configuration.build(PaperFigures)
-
-
-def head_comment(root, name: str) -> str:
-  text = (root / gin_file(name)).read_text()
-  return re.sub(r'^# ?', '', text[: text.index('\n\n')], flags=re.MULTILINE)
 
 
 def as_printed(config: RemBertConfig, paper: PaperFigures, digits: int = 3) -> tuple[str, str]:
@@ -84,17 +73,20 @@ def test_every_file_is_in_the_table(root):
 
 
 @pytest.mark.parametrize('name', PRESETS)
-def test_counts_are_exact_to_the_digit(name):
+def test_counts_are_exact_and_figures_those_that_the_paper_prints(name):
   config, paper = loaded(name)
   counts = count_parameters(config, kept_layers=paper.kept_layers)
   assert (counts.pre_training, counts.fine_tuning) == PRESETS[name][:2]
-
-
-@pytest.mark.parametrize('name', PRESETS)
-def test_figures_are_those_that_the_paper_prints(name):
-  _, paper = loaded(name)
   assert paper.millions == PRESETS[name][2:4]
   assert paper.row == ('rembert' if name in REMBERT else name)
+  pre_training, fine_tuning = paper.deviations(counts.pre_training, counts.fine_tuning)
+  assert abs(fine_tuning) <= 0.02
+  # 30,522 tokens, not 30,000; 1536 out, not 1664
+  further_off = {'english_in128_out3072': 0.027, 'rembert_paper_text': -0.033}
+  if name in further_off:
+    assert pre_training == pytest.approx(further_off[name], abs=5e-4)
+  else:
+    assert abs(pre_training) <= 0.02
 
 
 @pytest.mark.parametrize('name', [*MULTILINGUAL, *REMBERT])
@@ -143,20 +135,6 @@ def test_rembert_is_the_papers_995_million_only_with_the_released_width():
   assert math.floor(float(as_printed(*loaded('rembert'))[1])) == 575
 
 
-@pytest.mark.parametrize('name', PRESETS)
-def test_exact_counts_lie_within_two_percent_of_the_papers(name):
-  config, paper = loaded(name)
-  counts = count_parameters(config, kept_layers=paper.kept_layers)
-  pre_training, fine_tuning = paper.deviations(counts.pre_training, counts.fine_tuning)
-  assert abs(fine_tuning) <= 0.02
-  if name == 'english_in128_out3072':  # 30,522 pieces, not 30,000
-    assert pre_training == pytest.approx(0.027, abs=5e-4)
-  elif name == 'rembert_paper_text':  # 1536 out, not 1664
-    assert pre_training == pytest.approx(-0.033, abs=5e-4)
-  else:
-    assert abs(pre_training) <= 0.02
-
-
 # --- models ------------------------------------------------------------------
 
 
@@ -184,35 +162,39 @@ def test_rows_that_drop_layers_keep_twelve():
 
 
 @pytest.mark.parametrize('name', PRESETS)
-def test_the_head_comment_has_the_counts_the_papers_figures_and_what_to_do(name, root):
-  head = head_comment(root, name)
+def test_the_head_comment_has_the_counts_the_papers_figures_and_what_to_do(name):
+  head = head_comment(gin_file(name))
   pre_training, fine_tuning, in_millions = *PRESETS[name][:2], PRESETS[name][2:4]
   assert re.match(r'(RemBERT .*\(Tables?|Table) \d+', head)
   assert f'{pre_training:,} parameters to pre-train, {fine_tuning:,} to fine-tune.' in head
   assert 'The paper says {}M and {}M'.format(*in_millions) in head
   for words in ('\nPaper: ', f'--gin_file={gin_file(name)} --dry_run', '\nRequired: ', '\nOften changed: '):
     assert words in head
+  printed, names = loaded(name)[1].printed, {'panx': 'NER', 'pawsx': 'PAWS-X', 'udpos': 'POS', 'tydiqa': 'TyDi QA'}
+  names |= {'xquad': 'XQuAD', 'squad': 'SQuAD'}
+  words = ' '.join(head.split())
+  for task, scores in printed.scores.items():
+    assert f'{names.get(task, task.upper())} {"/".join(map(str, scores))}' in words
+  if printed.mean is not None:
+    assert f'mean {printed.mean}' in words or f'XTREME {printed.mean}' in words
 
 
 @pytest.mark.parametrize('name', PRESETS)
-def test_every_command_of_the_head_comment_is_a_configuration(name, root):
-  lines = head_comment(root, name).replace('\\\n', ' ').splitlines()
-  commands = [shlex.split(line) for line in lines if line.strip().startswith('python -m rembert.main')]
+def test_every_command_of_the_head_comment_is_a_configuration(name):
+  commands = head_commands(gin_file(name))
   assert len(commands) == 2
   for command in commands:
     options, bindings = main.parse(command[3:])
-    configuration.load(options.gin_file, bindings)
-    run = pretrain.configured()
+    run = configured(*options.gin_file, bindings=tuple(bindings))
     model, paper = loaded(name)
     assert dataclasses.replace(run.model, pad_vocab_to_multiple_of=model.pad_vocab_to_multiple_of) == model
     assert run.paper == paper
 
 
 @pytest.mark.parametrize('name', [*PRESETS, *BASES])
-def test_files_hold_the_model_and_the_papers_figures_alone(name, root):
-  statements = [line for line in (root / gin_file(name)).read_text().splitlines() if line and not line.startswith('#')]
-  assert statements
-  for statement in statements:
+def test_files_hold_the_model_and_the_papers_figures_alone(name):
+  assert statements(gin_file(name))
+  for statement in statements(gin_file(name)):
     include = r"include 'gin/(models/\w+|scales/full)\.gin'$"  # a scale by itself sets nothing
     assert re.match(rf'RemBertConfig\.\w+ = |paper\.\w+ = |{include}', statement), statement
 
@@ -220,18 +202,6 @@ def test_files_hold_the_model_and_the_papers_figures_alone(name, root):
 def test_no_file_repeats_what_the_paper_prints(root):
   for path in root.glob('gin/**/*.gin'):
     assert 'millions' not in path.read_text(), path
-
-
-@pytest.mark.parametrize('name', PRESETS)
-def test_the_head_comment_has_the_papers_scores(name, root):
-  printed = loaded(name)[1].printed
-  names = {'xnli': 'XNLI', 'panx': 'NER', 'pawsx': 'PAWS-X', 'xquad': 'XQuAD', 'mlqa': 'MLQA', 'tydiqa': 'TyDi QA'}
-  names |= {'mnli': 'MNLI', 'squad': 'SQuAD', 'udpos': 'POS'}
-  head = ' '.join(head_comment(root, name).split())
-  for task, scores in printed.scores.items():
-    assert f'{names[task]} {"/".join(map(str, scores))}' in head
-  if printed.mean is not None:
-    assert f'mean {printed.mean}' in head or f'XTREME {printed.mean}' in head
 
 
 @pytest.mark.parametrize('first', PRESETS)
@@ -242,7 +212,7 @@ def test_a_file_after_another_leaves_nothing_of_it(first):
 
 @pytest.mark.parametrize('name', BASES)
 def test_a_base_by_itself_is_no_model(name):
-  with pytest.raises(UsageError, match='made to be included') as error:
+  with pytest.raises(UsageError, match='meant to be included') as error:
     loaded(name)
   assert error.value.where == 'RemBertConfig.input_embedding_size, RemBertConfig.output_embedding_size'
 
@@ -251,8 +221,7 @@ def test_a_base_by_itself_is_no_model(name):
   ('run', 'name'), [('gin/pretrain_large.gin', 'rembert'), ('gin/pretrain_base.gin', 'in128_out768')]
 )
 def test_training_takes_the_model_from_its_file(run, name, root):
-  configuration.load([run], [])
-  config = pretrain.configured()
+  config = configured(run)
   model, paper = loaded(name)
   assert config.model == dataclasses.replace(model, pad_vocab_to_multiple_of=1024)
   assert config.paper == paper
@@ -263,22 +232,22 @@ def test_training_takes_the_model_from_its_file(run, name, root):
 # --- dry run -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize('name', PRESETS)
+@pytest.mark.parametrize('name', ['in128_out768', 'english_layers24to12', *REMBERT])
 def test_a_dry_run_shows_exact_counts_and_the_papers_in_80_columns(name, capsys, monkeypatch):
   monkeypatch.setenv('COLUMNS', '80')
   assert main.main([f'--gin_file={gin_file(name)}', '--dry_run']) == 0
-  table = re.sub(r' +', ' ', capsys.readouterr().out)
+  table = printed_table(capsys.readouterr().out)
   pre_training, fine_tuning, *in_millions = PRESETS[name][:4]
   title = loaded(name)[1].printed.title
-  assert f'\n all {pre_training:,} {fine_tuning:,} \n' in table
-  assert f'\n the paper says ({title}) {in_millions[0]}M {in_millions[1]}M \n' in table
-  assert ('of another model' in table) == (name == 'rembert_paper_text')
+  assert f'\n total {pre_training:,} {fine_tuning:,} \n' in table
+  assert f'\n in the paper ({title}) {in_millions[0]}M {in_millions[1]}M \n' in table
+  assert ("differ from the paper's" in table) == (name == 'rembert_paper_text')
 
 
 def test_a_dry_run_tells_an_overridden_preset_from_the_papers(capsys):
   bindings = ['--gin.RemBertConfig.output_embedding_size=1024', '--dry_run']
   assert main.main([f'--gin_file={gin_file("in128_out768")}', *bindings]) == 0
-  table = re.sub(r' +', ' ', capsys.readouterr().out)
-  assert '\n the paper says (Table 4, E_out = 768) 192M 100M \n' in table
-  assert '\n all, against the paper +17.17% +1.17% \n' in table
-  assert 'of another model' in table
+  table = printed_table(capsys.readouterr().out)
+  assert '\n in the paper (Table 4, E_out = 768) 192M 100M \n' in table
+  assert '\n total compared with the paper +17.17% +1.17% \n' in table
+  assert "differ from the paper's" in table

@@ -2,51 +2,19 @@
 
 import pytest
 import sentencepiece
-from small_vocabularies import vocabulary_file
 
 from rembert.errors import UsageError
-from rembert.tokenizer import TextEncoder, begins_word, check_vocabulary, cut, load_vocabulary
+from rembert.tokenizer import TextEncoder, check_vocabulary, cut
 
 
-@pytest.fixture(scope='module')
-def model_file():
-  return vocabulary_file('rembert')
-
-
-@pytest.fixture(scope='module')
-def processor(model_file):
-  return load_vocabulary(model_file)
-
-
-def test_words_begin_where_the_text_has_a_space(model_file, processor):
-  begins_V = begins_word(model_file, 2100)
-  assert begins_V.shape == (2100,)
-  text = 'Die Donaudampfschifffahrt, η θάλασσα 🌊🌊 และ (x)'
-  words = []
-  for piece in processor.encode(text):
-    words = [*words, [piece]] if begins_V[piece] else [*words[:-1], [*words[-1], piece]]
-  assert [processor.decode(word) for word in words] == text.split()
-  assert max(len(word) for word in words) >= 8  # the waves are bytes
-
-
-def test_special_and_unused_pieces_begin_words_and_bytes_do_not(model_file, processor):
-  begins_V = begins_word(model_file, 2100)
-  assert begins_V[:315].all()
-  assert begins_V[2000:].all()
-  is_byte = [processor.is_byte(piece) for piece in range(2000)]
-  assert sum(is_byte) == 256
-  assert not begins_V[:2000][is_byte].any()
-  assert begins_V[processor.piece_to_id('▁')]
-
-
-def test_files_that_are_no_rembert_vocabulary_are_refused(tmp_path, model_file):
+def test_files_that_are_no_rembert_vocabulary_are_refused(tmp_path, small_vocabulary):
   with pytest.raises(UsageError, match='cannot be read'):
     check_vocabulary(tmp_path / 'missing.model', 2000)
   (tmp_path / 'text.model').write_text('not a model')
   with pytest.raises(UsageError, match='not a SentencePiece model'):
     check_vocabulary(tmp_path / 'text.model', 2000)
-  with pytest.raises(UsageError, match='2000 pieces, the model 1000'):
-    check_vocabulary(model_file, 1000)
+  with pytest.raises(UsageError, match='590 in the file, 500 in the model'):
+    check_vocabulary(small_vocabulary, 500)
   sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=iter(['other special ids'] * 10),
     model_prefix=str(tmp_path / 'other'),

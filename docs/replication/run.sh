@@ -38,5 +38,5 @@ for task in udpos panx xnli squad; do
   python -m launch.sweep gin/experiments/table{2,3,4,6} --scale=micro --workdir="$workdir/sweep" \
     --gin.data.source=store --gin.data.store="$store" --gin.data.languages=None --pretrain_seeds="$seeds" \
     --data_dir="$xtreme" --tasks="$task" --seeds=0 --finetune_gin.xtreme.languages="${judged[$task]}" \
-    --side_by_side="$side_by_side" ${besides[$task]:+"${besides[$task]}"}
+    --parallel_runs="$side_by_side" ${besides[$task]:+"${besides[$task]}"}
 done

@@ -79,7 +79,7 @@ def site_page(path: str) -> str:
 
 
 def page_text(path: str) -> str:
-  """Markdown for a file or a folder from outside of `docs/`: as it is, or its text, or what lies in it."""
+  """Markdown for a file or a folder from outside of `docs/`: as it is, its text, or a list of its files."""
   file = REPOSITORY / path
   if path.endswith('.md'):
     return file.read_text(encoding='utf-8')
@@ -92,7 +92,7 @@ def page_text(path: str) -> str:
 
 
 def directory_page(path: str) -> str:
-  """The path that links on the page of `path` are relative to: a folder's page lies in it."""
+  """The path that links on the page of `path` are relative to: a folder's page is in it."""
   return f'{path}/index.md' if (REPOSITORY / path).is_dir() else path
 
 

@@ -1,4 +1,4 @@
-"""What MkDocs is told beside mkdocs.yml.
+"""Settings of MkDocs that mkdocs.yml cannot express.
 
 Links out of `docs/` lead to pages that are made of the files they name; tables of configurations are made of classes.
 """

@@ -47,7 +47,7 @@ HARDWARE = {
 
 
 def _replicas(chips: int, topology: str) -> Compilation:
-  """Eight rows a chip, state over eight chips, and as many replicas of them as there are chips for."""
+  """Eight sequences per chip, state sharded over eight chips, replicated over the rest."""
   bindings = ('mesh.fsdp=8', f'mesh.data={chips // 8}', f'train.batch_size={8 * chips}')
   return Compilation(topology, 'gin/hardware/v5e_256.gin', bindings)
 
@@ -74,7 +74,7 @@ HEADS = {
 
 
 class Way(NamedTuple):
-  """How a step could be run: what a hardware file decides."""
+  """The settings of a hardware file."""
 
   remat: str = 'dots_and_attention'
   data: int = 8
@@ -99,8 +99,8 @@ class Way(NamedTuple):
     )
 
 
-# What was weighed against what the files for 64 chips say.
-WEIGHED = {
+# Alternatives to the settings of the files for 64 chips; docs/hardware.json has their reports.
+COMPARED = {
   'v4_64': (
     Way(data=4, fsdp=16),
     Way(data=16, fsdp=4),
@@ -128,7 +128,7 @@ WEIGHED = {
 }
 ALTERNATIVES = {
   f'{file}_{way.name}': dataclasses.replace(HARDWARE[file], bindings=way.bindings)
-  for file, ways in WEIGHED.items()
+  for file, ways in COMPARED.items()
   for way in ways
 }
 COMPILATIONS = HARDWARE | ALTERNATIVES | SCALING | HEADS
@@ -199,34 +199,12 @@ def hardware_table(reports: dict[str, dict]) -> str:
           *_bound(report),
         ]
       )
-  columns = ['file', 'slice', 'data × fsdp', 'parts × rows', 'remat', 'GB a chip', 'GB moved', 'GB sent']
-  return table([*columns, 'step', 'MFU', 'no collective hidden'], rows)
-
-
-def weighed_table(reports: dict[str, dict]) -> str:
-  """For each file of `WEIGHED` what it says, first, and the other ways."""
-  rows = []
-  for file, ways in WEIGHED.items():
-    for name in (file, *(f'{file}_{way.name}' for way in ways)):
-      if (report := reports.get(name)) and report['fits']:
-        rows.append(
-          [
-            f'**{file}**' if name == file else '',
-            _remat(report),
-            'at masked positions' if report['execution']['trim_last_layer'] else 'whole',
-            _mesh(report),
-            _parts(report),
-            _gb(report['memory']['peak']),
-            _gb(report['hbm_traffic_bytes']),
-            *_bound(report),
-          ]
-        )
-  columns = ['', 'remat', 'last layer', 'data × fsdp', 'parts × rows', 'GB a chip', 'GB moved']
-  return table([*columns, 'step', 'MFU', 'no collective hidden'], rows)
+  columns = ['file', 'slice', 'data × fsdp', 'micro-batches × sequences', 'remat', 'GB per chip', 'HBM, GB', 'ICI, GB']
+  return table([*columns, 'step', 'MFU', 'without overlap'], rows)
 
 
 def scaling_table(reports: dict[str, dict]) -> str:
-  """More chips with the same rows on each."""
+  """More chips with the same number of sequences per chip."""
   rows = []
   for name in SCALING:
     if (report := reports.get(name)) and report['fits']:
@@ -241,12 +219,12 @@ def scaling_table(reports: dict[str, dict]) -> str:
           *_bound(report)[:2],
         ]
       )
-  columns = ['chips', 'rows', 'data × fsdp', 'GB a chip', 'GB sent within a slice', 'GB sent between slices']
+  columns = ['chips', 'sequences', 'data × fsdp', 'GB per chip', 'ICI, GB', 'DCN, GB']
   return table([*columns, 'step', 'MFU'], rows)
 
 
 def heads_table(reports: dict[str, dict]) -> str:
-  """Logits at every position, at masked ones, and of a chunk of them at a time."""
+  """Logits at every position, at masked positions, and in chunks."""
   rows = []
   masked = reports.get('head_at_masked_positions')
   for name in HEADS:
@@ -257,22 +235,22 @@ def heads_table(reports: dict[str, dict]) -> str:
       executed = f'{report["flops_per_chip"]["executed"]:.3g}' if fits else ''
       told = _gb(temporaries) if fits else f'does not fit: {report["out_of_memory"][0]}'
       rows.append([label, told, f'{factor:.2f}' if factor else '', executed])
-  return table(['logits', 'temporaries, GB a chip', 'against masked positions', 'FLOPs executed a chip'], rows)
+  return table(['logits', 'temporaries, GB per chip', 'relative to masked positions', 'FLOPs per chip'], rows)
 
 
 def compiled_line(report: dict) -> str:
   """The line of a hardware file's head comment that holds its figures."""
   memory, bound = report['memory'], report['roofline']
   return (
-    f'# Compiled (libtpu {report["versions"]["libtpu"]}): {_gb(memory["peak"])} of {_gb(memory["hbm"])} GB a chip; '
-    f'{"more than" if bound["memory"] is None else "at least"} {bound["step_seconds"]:.3f} s a step '
+    f'# Compiled (libtpu {report["versions"]["libtpu"]}): {_gb(memory["peak"])} of {_gb(memory["hbm"])} GB per chip; '
+    f'{"more than" if bound["memory"] is None else "at least"} {bound["step_seconds"]:.3f} s per step '
     f'({bound["bound_by"]}), MFU at most {bound["mfu"]:.0%}.'
   )
 
 
 def rendered_page(page: str, reports: dict[str, dict]) -> str:
-  """The page with its tables made anew."""
-  makers = {'hardware': hardware_table, 'weighed': weighed_table, 'scaling': scaling_table, 'heads': heads_table}
+  """The page with its tables replaced."""
+  makers = {'hardware': hardware_table, 'scaling': scaling_table, 'heads': heads_table}
   return with_tables(page, {name: make(reports) for name, make in makers.items()})
 
 

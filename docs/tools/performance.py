@@ -23,8 +23,8 @@ KEPT = ('name', 'seconds', 'cpu_seconds', 'facts', 'peak_bytes', 'failure', 'wor
 KEPT_RATIOS = ('times_this_project', 'times_this_project_in_cpu_seconds')
 # As on the page; others follow.
 ORDER = (
-  *('train_step', 'largest_batch', 'head', 'finetuning', 'encoding'),
-  *('cleaning', 'tokenizing', 'reading', 'masking', 'checkpointing', 'starting'),
+  *('train_step', 'head', 'finetuning', 'encoding'),
+  *('reading', 'pretraining', 'checkpointing', 'starting'),
 )
 PACKAGES = ('python', 'jax', 'flax', 'torch', 'transformers')
 
@@ -65,42 +65,41 @@ def benchmark_tables(results: Mapping[str, dict]) -> dict[str, str]:
 
 
 def _comparison(records: Sequence[dict]) -> str:
-  units = [next(iter(each['work']), '') for record in records for each in record['contestants']]
-  unit = next(filter(None, units), '')  # commands that print do no work that could be counted
-  rows = []
+  """A row per candidate of each setting, and for each processor its seconds, its relative time and its memory."""
+  processors = list(dict.fromkeys(map(processor, records)))
+  empty = [''] * 3 * len(processors)
+  settings: dict[str, dict[str, list[str]]] = {}
   for record in records:
-    rows.append([f'**{record["setting"]}**, {processor(record)}: {record["description"]}', *[''] * 6])
-    for each in record['contestants']:
-      rows.append([each['name'], *(_cells(each, unit) if each['seconds'] else [each['failure'], *[''] * 5])])
+    rows, place = settings.setdefault(record['setting'], {}), 1 + 3 * processors.index(processor(record))
+    for index, each in enumerate(record['contestants']):
+      first = f'**{record["setting"]}**, {each["name"]}: {record["description"]}'
+      row = rows.setdefault(each['name'], [each['name'] if index else first, *empty])
+      row[place : place + 3] = _cells(each) if each['seconds'] else [each['failure'], '', '']
+  for record in records:
     if record.get('conclusion'):
-      rows.append([record['conclusion'], *[''] * 6])
-  return table(['', 'seconds', unit and f'{unit}/s', '× this project', 'min … max', 'in CPU seconds', 'memory'], rows)
+      settings[record['setting']][f'conclusion, {processor(record)}'] = [record['conclusion'], *empty]
+  chosen = [row for rows in settings.values() for row in rows.values()]
+  return table(['', *(column for name in processors for column in (f'{name}: s', '×', 'GB'))], chosen)
 
 
-def _cells(contestant: dict, unit: str) -> list[str]:
-  seconds = statistics.median(contestant['seconds'])
-  rate = contestant['work'][unit] / seconds if unit in contestant['work'] else None
-  ratios, of_cpu = (contestant.get(name) or [] for name in KEPT_RATIOS)
+def _cells(contestant: dict) -> list[str]:
+  ratios = contestant.get('times_this_project') or []
   return [
-    f'{seconds:.3g}',
-    '' if rate is None else f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}',
-    f'**{statistics.median(ratios):.2f}**' if ratios else '',
-    f'{min(ratios):.2f} … {max(ratios):.2f}' if ratios else '',
-    f'{statistics.median(of_cpu):.2f}' if of_cpu else '',
-    f'{contestant["peak_bytes"] / 1e9:.1f} GB',
+    f'{statistics.median(contestant["seconds"]):.3g}',
+    f'**{statistics.median(ratios):.2f}** ({min(ratios):.2f}–{max(ratios):.2f})' if ratios else '',
+    f'{contestant["peak_bytes"] / 1e9:.1f}',
   ]
 
 
 def _machine(records) -> str:
-  """On what, when, and with which versions; a row for each combination."""
-  rows: dict[tuple, list[str]] = {}
+  """Processors, with the versions and days on which they were measured."""
+  rows: dict[tuple[str, str], set[str]] = {}
   for record in records:
     machine, versions = record['machine'], record['versions']
     packages = ', '.join(f'{name} {versions[name]}' for name in PACKAGES if versions.get(name))
-    cells = (f'{machine["cpu"]}, {machine["cores"]} cores, {machine["memory_bytes"] / 1e9:.0f} GB', packages)
-    rows.setdefault((record['date'][:10], *cells), []).append(f'{record["benchmark"]} {record["setting"]}')
-  columns = ['measured', 'machine', 'versions', 'on']
-  return table(columns, [[', '.join(names), *cells, date] for (date, *cells), names in rows.items()])
+    name = f'{processor(record)}, {machine["cores"]} cores, {machine["memory_bytes"] / 1e9:.0f} GB'
+    rows.setdefault((name, packages), set()).add(record['date'][:10])
+  return table(['machine', 'versions', 'on'], [[*cells, ', '.join(sorted(dates))] for cells, dates in rows.items()])
 
 
 # --- picture ----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def with_tables(page: str, tables: Mapping[str, str]) -> str:
-  """The page with its tables made anew, each between `<!-- table: NAME -->` and `<!-- end -->`; the words stay."""
+  """The page with its tables replaced, each between `<!-- table: NAME -->` and `<!-- end -->`; the words stay."""
   for name, made in tables.items():
     between = rf'(<!-- table: {name} -->\n).*?(<!-- end -->)'
     page, count = re.subn(between, lambda match, made=made: f'{match[1]}{made}\n{match[2]}', page, flags=re.DOTALL)

@@ -51,12 +51,12 @@ class Claim:
 
 CLAIMS = (
   Claim('decoupling helps', 2, 'in768_out768', 'coupled768'),
-  Claim('a narrow input with a wide output is no worse than the other way round', 3, 'in128_out768', 'in768_out128'),
-  Claim('a wider output transfers better: 768, not 128', 4, 'in128_out768', 'in128_out128'),
-  Claim('a wider output transfers better: 3072, not 768', 4, 'in128_out3072', 'in128_out768'),
-  Claim('reinvested in width, ahead of the baseline', 6, 'hidden1024', 'coupled768'),
-  Claim('reinvested in depth, ahead of the baseline', 6, 'layers23', 'coupled768'),
-  Claim('reinvested in depth, ahead of not reinvested', 6, 'layers23', 'in128_out768'),
+  Claim('a small input with a large output is no worse than the reverse', 3, 'in128_out768', 'in768_out128'),
+  Claim('a larger output transfers better: 768, not 128', 4, 'in128_out768', 'in128_out128'),
+  Claim('a larger output transfers better: 3072, not 768', 4, 'in128_out3072', 'in128_out768'),
+  Claim('parameters reinvested in width beat the baseline', 6, 'hidden1024', 'coupled768'),
+  Claim('parameters reinvested in depth beat the baseline', 6, 'layers23', 'coupled768'),
+  Claim('reinvesting in depth beats not reinvesting', 6, 'layers23', 'in128_out768'),
 )
 
 
@@ -115,7 +115,7 @@ def models_table(scores: Scores) -> str:
     losses = ' · '.join(f'{loss:.3f}' for _, loss in sorted(scores.losses[model].items()))
     sizes = [f'{number / 1e6:.2f}M' for number in (count.pre_training, count.fine_tuning)]
     rows.append([f'`{model}`', *sizes, losses, *(_score(scores, model, task) for task in TASKS)])
-  return table(['model', 'pre-training', 'fine-tuning', 'held-out loss, by seed', *TASKS.values()], rows)
+  return table(['model', 'pre-training', 'fine-tuning', 'eval loss, by seed', *TASKS.values()], rows)
 
 
 def _score(scores: Scores, model: str, task: str) -> str:
@@ -155,13 +155,13 @@ def claims_table(scores: Scores) -> str:
     cells = [_difference(*found[claim, task]) if (claim, task) in found else '—' for task in TASKS]
     rows.append(
       [
-        f'{claim.words}: `{claim.better}` less `{claim.worse}` (Table {claim.table})',
+        f'{claim.words}: `{claim.better}` − `{claim.worse}` (Table {claim.table})',
         f'{printed:+.1f}',
         ' · '.join(f'{loss:+.3f}' for loss in losses),
         *cells,
       ]
     )
-  return table(['claim', 'paper, average', 'held-out loss, by seed', *TASKS.values()], rows)
+  return table(['claim', 'paper, average', 'eval loss, by seed', *TASKS.values()], rows)
 
 
 def _difference(comparison: Comparison, p: float | None) -> str:
@@ -201,16 +201,16 @@ def picture(scores: Scores) -> bytes:
           label=name if place == 0 else None,
         )
     axes.axvline(0, color=style.INK, linewidth=1)
-    axes.set_yticks(range(len(claims)), [f'{each.better}\nless {each.worse}' for each in claims], fontsize=9)
+    axes.set_yticks(range(len(claims)), [f'{each.better}\n− {each.worse}' for each in claims], fontsize=9)
     axes.invert_yaxis()
     axes.grid(False, axis='y')
-    axes.set_xlabel('points; to the right, the first model is ahead')
+    axes.set_xlabel('points; right of 0, the first model is better')
     axes.legend(loc='upper center', bbox_to_anchor=(0.4, 1.1), ncols=len(TASKS))
   return canvas.png()
 
 
 def without_folders(page: str) -> str:
-  """The page with `…/NAME` for absolute paths: where folders lay is the affair of the machine that made the runs."""
+  """The page with `…/NAME` for absolute paths: where directories are depends on the machine that made the runs."""
   return re.sub(r'(?<![\w/:.<…-])(?:/[\w.-]+)+/([\w.-]+)', r'…/\1', page)
 
 

@@ -1,4 +1,4 @@
-"""What `--mode=analyze` is told."""
+"""Configuration of `--mode=analyze`."""
 
 import dataclasses
 from typing import Annotated
@@ -8,10 +8,10 @@ from rembert.validation import Count, CountOrZero, NotNegative, OneOf, check_fie
 
 ANALYSES = (
   *('masked_accuracy', 'layer_retrieval', 'word_similarity', 'edge_probing'),  # of the paper
-  *('spectra', 'fertility', 'scaling'),
+  'fertility',
 )
-# What needs no model: a vocabulary is enough, or a file of scores.
-WITHOUT_MODEL = ('fertility', 'scaling')
+# What needs no model: a vocabulary is enough.
+WITHOUT_MODEL = ('fertility',)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class AnalyzeConfig:
 
   Attributes:
     what: one of `ANALYSES`; `rembert/analysis` has a file for each, which says what it measures and what it writes.
-    model: a workdir, a checkpoint or a folder of Hugging Face. `fertility` takes its vocabulary alone.
+    model: a workdir, a checkpoint or a Hugging Face model directory. `fertility` takes its vocabulary alone.
     model_name: what tables and pictures call it; None is the name of its folder.
     seed: of everything random.
     samples: of every bootstrap.
@@ -29,24 +29,16 @@ class AnalyzeConfig:
     source: `layer_retrieval`: a file, a sentence a line. None takes Tatoeba from `xtreme.data_dir`, in the languages of
       `xtreme.languages`.
     target: `layer_retrieval`: its translation, line by line.
-    pair: `layer_retrieval`: what the two files are called; None is their names (`de-en`).
     max_pairs: `layer_retrieval`: of the first lines so many; the paper's M is 5000.
-    reverse: `layer_retrieval`: whether the targets ask too.
     words: `word_similarity`: files of two words and a score a line.
-    columns: `word_similarity`: of the two words and the score; numbers from 1, or names in the header.
     train: `edge_probing`: a file of JSON lines. None takes UDPOS from `xtreme.data_dir`, learned in
       `xtreme.train_language`, in the languages of `xtreme.languages`.
     dev: `edge_probing`: a file to stop by.
     test: `edge_probing`: files to be scored on.
-    control: `edge_probing`: whether a probe of an encoder with random parameters stands beside it.
-    text: `spectra`, `fertility`: a folder of `LL.txt`, also packed.
-    store: `spectra`: a token store whose training rows are counted instead.
-    counts: `spectra`: a file of `ID TAB COUNT` lines instead.
-    characters: `spectra`, `fertility`: of each language's text at most.
-    results: `fertility`: where scores by language come from: the workdir of a fine-tuning or evaluation, or of an
-      analysis by `masked_accuracy` or `edge_probing`.
-    task: `fertility`: which task's scores, where there are several.
-    points: `scaling`: a CSV or JSON file of x, score and, if known, its standard deviation.
+    control: `edge_probing`: whether to probe an encoder with random parameters too, for comparison.
+    text: `fertility`: a folder of `LL.txt`, also packed.
+    characters: `fertility`: of each language's text at most.
+    task: `edge_probing`: name of the task of `train`; None is the name of the file.
   """
 
   what: Annotated[str, OneOf(ANALYSES)] = 'masked_accuracy'
@@ -58,27 +50,18 @@ class AnalyzeConfig:
   rows: Count = 200
   source: str | None = None
   target: str | None = None
-  pair: str | None = None
   max_pairs: Count = 5000
-  reverse: bool = False
   words: tuple[str, ...] = ()
-  columns: tuple[int | str, ...] = (1, 2, 3)
   train: str | None = None
   dev: str | None = None
   test: tuple[str, ...] = ()
   control: bool = True
   text: str | None = None
-  store: str | None = None
-  counts: str | None = None
   characters: Count = 1_000_000
-  results: str | None = None
   task: str | None = None
-  points: str | None = None
 
   def __post_init__(self):
     check_fields(self, 'analyze')
-    if len(self.columns) != 3:
-      raise UsageError('three columns are needed', where=f'analyze.columns = {self.columns!r}', fix='(1, 2, 3)')
     if (self.source is None) != (self.target is None):
       raise UsageError('two files are needed', where='analyze.source, analyze.target', fix='give both, or neither')
 

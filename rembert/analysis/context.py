@@ -10,7 +10,8 @@ import sentencepiece
 from etils import epath
 
 from rembert.analysis.config import AnalyzeConfig, ProbeConfig
-from rembert.checkpoint.load import Source, open_source
+from rembert.checkpoint.load import open_source
+from rembert.convert.tensor_names import Source
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
@@ -119,7 +120,7 @@ class AnalysisContext:
     file = self.config.vocabulary.path or source.vocabulary
     if file is None:
       raise UsageError(
-        'no vocabulary beside the model', where=source.path, fix='--gin.vocabulary.path=sentencepiece.model'
+        'the model has no vocabulary', where=source.path, fix='--gin.vocabulary.path=sentencepiece.model'
       )
     check_vocabulary(file, source.config.vocab_size)
     return load_vocabulary(file)
@@ -139,8 +140,7 @@ def read_embeddings(source: Source) -> dict[str, np.ndarray | None]:
     name = slots[leaf].name(source.form)
     if name not in source.tensors:
       return None
-    tensor = source.tensors[name].read()
-    return np.asarray(tensor.T if slots[leaf].transposed.get(source.form) else tensor, np.float32)
+    return source.tensors[name].read()
 
   word = read('encoder/embeddings/word/embedding')
   if word is None:

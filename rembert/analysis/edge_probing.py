@@ -4,9 +4,8 @@ The encoder is frozen. A probe mixes the outputs of its layers with learned weig
 them, pools each span by learned self-attention over its pieces (a span of one piece is that piece), and a net of two
 layers gives each label a probability of its own (sigmoid, binary cross-entropy). What is above one half is predicted.
 
-As there: micro-F1 over all labels, for every task. Beside it stands the accuracy of the most probable label where every
-target has one. Not as there: no dropout in the probe, and the layer weights begin with the embeddings as layer 0 of
-L + 1 (theirs too have it; the paper's "12 layers" leaves open whether it has).
+As there: micro-F1 over all labels, for every task. Not as there: no dropout in the probe, and the layer weights begin
+with the embeddings as layer 0 of L + 1 (theirs too have it; the paper's "12 layers" leaves open whether it has).
 
 `results` of `analysis.json`:
 
@@ -20,10 +19,10 @@ L + 1 (theirs too have it; the paper's "12 layers" leaves open whether it has).
       scale         γ
       expected_layer     Σ l · weight_l: the centre of gravity
       epochs        passes over the training targets until the best dev score
-      dev           {"targets", "micro_f1", "accuracy"}, 0 to 100; accuracy null where targets have lists of labels
+      dev           {"targets", "micro_f1"}, 0 to 100
       tests         by name: the same
-      mean          {"micro_f1", "accuracy"}: unweighted over tests
-    most_frequent   by name of the test: micro-F1 of who always says the most frequent label of the training set
+      mean          {"micro_f1"}: unweighted over tests
+    most_frequent   by name of the test: micro-F1 of always predicting the most frequent label of the training set
     dropped         targets that lay beyond the model's positions, by name of the set
 """
 
@@ -32,7 +31,7 @@ import dataclasses
 import functools
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -169,37 +168,23 @@ def _batches(
 # --- scores -----------------------------------------------------------------------------------------------------------
 
 
-class ProbeScore(TypedDict):
-  """Of some targets, 0 to 100; accuracy is None if targets have lists of labels."""
-
-  targets: int
-  micro_f1: float
-  accuracy: float | None
-
-
 def batch_counts(
   logits_TxN: jax.Array, labels_TxN: jax.Array, golds_T: jax.Array, weight_T: jax.Array
 ) -> dict[str, jax.Array]:
-  """Sums for `score_of`: labels right, predicted and gold, and targets whose most probable label is one of theirs."""
+  """Sums for `score_of`: labels right, predicted and gold, and targets."""
   predicted = (logits_TxN >= 0) * weight_T[:, None]
-  best_T = jnp.take_along_axis(labels_TxN, jnp.argmax(logits_TxN, -1)[:, None], -1)[:, 0]
   return {
     'right': (predicted * labels_TxN).sum(),
     'predicted': predicted.sum(),
     'gold': (golds_T * weight_T).sum(),
-    'best': (best_T * weight_T).sum(),
     'targets': weight_T.sum(),
   }
 
 
-def score_of(counts: Mapping[str, float], *, has_lists: bool) -> ProbeScore:
-  """Micro-F1 and accuracy of sums of `batch_counts`."""
+def score_of(counts: Mapping[str, float]) -> dict[str, float]:
+  """The number of targets, and micro-F1, 0 to 100, of sums of `batch_counts`."""
   named = counts['predicted'] + counts['gold']
-  return ProbeScore(
-    targets=int(counts['targets']),
-    micro_f1=100 * 2 * float(counts['right']) / float(named) if named else 0.0,
-    accuracy=None if has_lists else 100 * float(counts['best']) / max(float(counts['targets']), 1.0),
-  )
+  return {'targets': int(counts['targets']), 'micro_f1': 200 * float(counts['right']) / float(named) if named else 0.0}
 
 
 def most_frequent_f1(train: Sequence[EncodedSpans], test: Sequence[EncodedSpans]) -> float:
@@ -222,7 +207,6 @@ class TrainedProbe:
     graphdef: static half of the `EdgeProbe`.
     parameters: the other.
     labels: by name, their numbers.
-    has_lists: whether targets have any number of labels.
     epochs: passes over the training set until here.
     dev: the score on the dev set.
   """
@@ -230,24 +214,13 @@ class TrainedProbe:
   graphdef: nnx.GraphDef
   parameters: nnx.State
   labels: Mapping[str, int]
-  has_lists: bool
   epochs: int
   dev: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
-  def mix(self) -> tuple[float, ...]:
-    """The weight of each layer, sum 1."""
-    return tuple(np.asarray(nnx.merge(self.graphdef, self.parameters).mix.weights(), np.float64).tolist())
-
-  @property
-  def scale(self) -> float:
-    """γ."""
-    return float(nnx.merge(self.graphdef, self.parameters).mix.scale[...])
-
-  @property
-  def expected_layer(self) -> float:
-    """Σ l · weight_l."""
-    return float(np.dot(self.mix, np.arange(len(self.mix))))
+  def mix(self) -> ScalarMix:
+    """The weights of the layers."""
+    return nnx.merge(self.graphdef, self.parameters).mix
 
 
 def train_probe(
@@ -256,7 +229,6 @@ def train_probe(
   config: ProbeConfig,
   *,
   spans: int,
-  has_lists: bool,
   on_progress: Progress = lambda fraction, note='': None,
 ) -> TrainedProbe:
   """Trains a probe with Adam until the dev score has not risen for `config.patience` epochs.
@@ -289,7 +261,7 @@ def train_probe(
     for number, batch in enumerate(_batches(train, order, config.batch_size, labels), 1):
       parameters, state = step(parameters, state, *batch)
       on_progress(((epoch - 1) * total + number) / (config.epochs * total), f'epoch {epoch}{reached}')
-    probe = TrainedProbe(graphdef, parameters, labels, has_lists, epoch)
+    probe = TrainedProbe(graphdef, parameters, labels, epoch)
     score = probe_score(probe, dev)
     if best is None or score['micro_f1'] > best.dev['micro_f1']:
       best = dataclasses.replace(probe, dev=score)
@@ -300,14 +272,14 @@ def train_probe(
   return best
 
 
-def probe_score(probe: TrainedProbe, states: FrozenStates) -> ProbeScore:
+def probe_score(probe: TrainedProbe, states: FrozenStates) -> dict[str, float]:
   """The score of a probe on some sentences."""
   total = collections.Counter()
   order = np.argsort([len(example.needed) for example in states.examples], kind='stable')
   for batch in _batches(states, order, states.batch_size, probe.labels):
     counts = _counts(probe.graphdef, probe.parameters, *batch)
     total.update({name: float(value) for name, value in counts.items()})
-  return score_of(total, has_lists=probe.has_lists)
+  return score_of(total)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
@@ -345,7 +317,6 @@ def run(context: AnalysisContext) -> AnalysisResult:
         raise UsageError(f'no target of {part.name} fits the model', where=source.path, fix='shorter sentences')
   tests = list(encoded)[2:]
   spans = 1 if sets[0].examples[0].targets[0].span2 is None else 2
-  has_lists = any(part.has_lists for part in sets)
 
   # --- probes ------------------------------------------------------------------
   encoders = {'model': model.encoder, 'random': None}
@@ -354,7 +325,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
     encoders['random'] = RemBertEncoder(model.config, config.execution, add_pooler=False, rngs=rngs)
   names = {'model': 'the model', 'random': 'a random encoder'}
   found = {
-    name: encoder and _probe(context, encoder, encoded, names[name], pad=special.pad, spans=spans, has_lists=has_lists)
+    name: encoder and _probe(context, encoder, encoded, names[name], pad=special.pad, spans=spans)
     for name, encoder in encoders.items()
   }
   labels = {label for example in encoded['train'] for of_target in example.labels for label in of_target}
@@ -368,11 +339,10 @@ def run(context: AnalysisContext) -> AnalysisResult:
     'most_frequent': {name: most_frequent_f1(encoded['train'], encoded[name]) for name in tests},
     'dropped': dropped,
   }
-  beyond = {name: count for name, count in dropped.items() if count}
   remarks = []
-  if beyond:
+  if beyond := {name: count for name, count in dropped.items() if count}:
     remarks.append(
-      f'{sum(beyond.values()):,} target(s) lie beyond {longest} pieces, as far as the model reads, and are left '
+      f'{sum(beyond.values()):,} target(s) are beyond {longest} tokens, which is what the model reads, and are left '
       f'out: {", ".join(f"{name} {count:,}" for name, count in beyond.items())}'
     )
   return AnalysisResult(results, {**model_facts(source), 'probe': dataclasses.asdict(probe)}, _tables(results), remarks)
@@ -386,7 +356,6 @@ def _probe(
   *,
   pad: int,
   spans: int,
-  has_lists: bool,
 ) -> dict[str, Any]:
   """One encoder's part of `results`."""
   probe, tests = context.config.probe, list(encoded)[2:]
@@ -395,25 +364,22 @@ def _probe(
   with context.task(f'reading with {name}') as progress:
     train, dev = (states(encoded[part], cache_bytes=cache_bytes, on_progress=progress) for part in ('train', 'dev'))
   with context.task(f'probing {name}') as progress:
-    trained = train_probe(train, dev, probe, spans=spans, has_lists=has_lists, on_progress=progress)
+    trained = train_probe(train, dev, probe, spans=spans, on_progress=progress)
   del train, dev
-  scores: dict[str, ProbeScore] = {}
-  with context.task(f'judging the probe of {name}') as progress:
+  scores: dict[str, dict[str, float]] = {}
+  with context.task(f'evaluating the probe of {name}') as progress:
     for test in tests:
       progress(len(scores) / len(tests), test)
       scores[test] = probe_score(trained, states(encoded[test], cache_bytes=0))  # read once: nothing to keep
-  accuracies = [score['accuracy'] for score in scores.values() if score['accuracy'] is not None]
+  weights = np.asarray(trained.mix.weights(), np.float64)
   return {
-    'mix': list(trained.mix),
-    'scale': trained.scale,
-    'expected_layer': trained.expected_layer,
+    'mix': weights.tolist(),
+    'scale': float(trained.mix.scale[...]),
+    'expected_layer': float(weights @ np.arange(len(weights))),
     'epochs': trained.epochs,
     'dev': trained.dev,
     'tests': scores,
-    'mean': {
-      'micro_f1': statistics.fmean(score['micro_f1'] for score in scores.values()),
-      'accuracy': statistics.fmean(accuracies) if len(accuracies) == len(scores) else None,
-    },
+    'mean': {'micro_f1': statistics.fmean(score['micro_f1'] for score in scores.values())},
   }
 
 
@@ -456,7 +422,7 @@ def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
     return task, [dataclasses.replace(train, name='train'), dataclasses.replace(dev, name='dev'), *tests]
   if xtreme.data_dir is None:
     raise UsageError(
-      'probing for what?',
+      'no probing data',
       where='analyze.train',
       fix=['--gin.analyze.train=FILE and analyze.dev, analyze.test', '--gin.xtreme.data_dir=FOLDER for UDPOS'],
     )

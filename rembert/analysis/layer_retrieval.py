@@ -11,7 +11,6 @@ by L2 distance, among all of them, is right if it is the translation.
       pairs         how many source sentences ask
       candidates    among how many target sentences each looks
       accuracy      by layer, 0 to 100
-      reverse       by layer, 0 to 100: the targets ask, the sources are looked through; null if not asked for
       chance        of a guess, 0 to 100
       cut           sentences of both sides that were longer than the model has positions
     mean            by layer, over the pairs: the unweighted mean of `accuracy`
@@ -81,29 +80,6 @@ def translation_accuracy(source_NxH: np.ndarray, target_MxH: np.ndarray, gold_N:
   return 100 * float((nearest(sources_NxH + shift_H, target_MxH) == gold).mean())
 
 
-def reverse_accuracy(source_NxH: np.ndarray, target_MxH: np.ndarray, gold_N: np.ndarray | None = None) -> float:
-  """The same the other way round: each source's translation looks for it among all sources."""
-  return translation_accuracy(target_MxH if gold_N is None else target_MxH[gold_N], source_NxH)
-
-
-def accuracy_by_layer(
-  source_LxNxH: np.ndarray,
-  target_LxMxH: np.ndarray,
-  gold_N: np.ndarray | None = None,
-  *,
-  with_reverse: bool = False,
-  on_progress: Callable[[float], None] = lambda fraction: None,
-) -> tuple[list[float], list[float] | None]:
-  """`translation_accuracy` of each layer, and `reverse_accuracy` if asked for."""
-  forward, reverse = [], []
-  for layer, (source, target) in enumerate(zip(source_LxNxH, target_LxMxH, strict=True), 1):
-    forward.append(translation_accuracy(source, target, gold_N))
-    if with_reverse:
-      reverse.append(reverse_accuracy(source, target, gold_N))
-    on_progress(layer / len(source_LxNxH))
-  return forward, reverse if with_reverse else None
-
-
 def layer_means(
   model: LoadedModel,
   encoder: TextEncoder,
@@ -142,15 +118,14 @@ def run(context: AnalysisContext) -> AnalysisResult:
         within = lambda fraction, note, begun=begun: progress(0.45 * (begun + fraction), note)
         sides.append(layer_means(model, encoder, side, batch_size=analyze.batch_size, on_progress=within))
       (sources, sources_cut), (targets, targets_cut) = sides
-      comparing = lambda fraction: progress(0.9 + 0.1 * fraction, 'comparing')
-      forward, reverse = accuracy_by_layer(
-        sources, targets, lines.gold, with_reverse=analyze.reverse, on_progress=comparing
-      )
+      accuracy = []
+      for layer in layers:
+        progress(0.9 + 0.1 * layer / len(layers), 'comparing')
+        accuracy.append(translation_accuracy(sources[layer], targets[layer], lines.gold))
     found[name] = {
       'pairs': len(lines.source),
       'candidates': len(lines.target),
-      'accuracy': forward,
-      'reverse': reverse,
+      'accuracy': accuracy,
       'chance': 100 / len(lines.target),
       'cut': sources_cut + targets_cut,
       'blank': lines.blank,
@@ -158,7 +133,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   mean = [statistics.fmean(of_pair['accuracy'][layer] for of_pair in found.values()) for layer in layers]
   blank, cut_off = (sum(of_pair[name] for of_pair in found.values()) for name in ('blank', 'cut'))
   remarks = [f'{blank:,} pair(s) with a blank side left out'] if blank else []
-  remarks += [f'{cut_off:,} sentence(s) cut at {model.config.max_position_embeddings} pieces'] if cut_off else []
+  remarks += [f'{cut_off:,} sentence(s) truncated to {model.config.max_position_embeddings} tokens'] if cut_off else []
   return AnalysisResult(
     {'layers': layers, 'pairs': found, 'mean': mean},
     {**model_facts(source), 'max_pairs': analyze.max_pairs},
@@ -168,12 +143,10 @@ def run(context: AnalysisContext) -> AnalysisResult:
 
 
 def _table(pairs: dict[str, dict[str, Any]], layers: Sequence[int], mean: Sequence[float]) -> Table:
-  rows = []
-  for name, found in pairs.items():
-    chance = format_number(found['chance'], 2)
-    rows.append((name, f'{found["pairs"]:,}', *map(format_number, found['accuracy']), chance))
-    if found['reverse']:
-      rows.append((f'{name} reversed', '', *map(format_number, found['reverse']), ''))
+  rows = [
+    (name, f'{found["pairs"]:,}', *map(format_number, found['accuracy']), format_number(found['chance'], 2))
+    for name, found in pairs.items()
+  ]
   if len(pairs) > 1:
     rows.append((f'mean of {len(pairs)}', '', *map(format_number, mean), ''))
   names = (f'layer {layer}' if layer else 'embeddings' for layer in layers)
@@ -184,11 +157,11 @@ def _pairs(context: AnalysisContext) -> dict[str, AlignedLines]:
   analyze, xtreme = context.config.analyze, context.config.xtreme
   if analyze.source is not None:
     files = map(epath.Path, (analyze.source, analyze.target))
-    name = analyze.pair or '-'.join(file.suffix.removeprefix('.') or file.name for file in files)
+    name = '-'.join(file.suffix.removeprefix('.') or file.name for file in files)
     return {name: read_aligned(analyze.source, analyze.target, analyze.max_pairs)}
   if xtreme.data_dir is None:
     raise UsageError(
-      'translations of what?',
+      'no parallel text',
       where='analyze.source, analyze.target',
       fix=['--gin.analyze.source=news.en --gin.analyze.target=news.de', '--gin.xtreme.data_dir=FOLDER for Tatoeba'],
     )
@@ -198,7 +171,7 @@ def _pairs(context: AnalysisContext) -> dict[str, AlignedLines]:
     examples = task.examples(folder, language)
     if examples.gold is None:
       raise UsageError(
-        'there are no gold labels: which sentence translates which?',
+        'no gold labels: translations of the sentences are not known',
         where=str(folder.labels_file('tatoeba', language, 'tsv')),
         fix='--gin.xtreme.labels_dir=FOLDER, or --gin.xtreme.languages="(…)" with those that have some',
       )

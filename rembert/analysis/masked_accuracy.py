@@ -78,7 +78,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   analyze, model = config.analyze, source.config
   if source.head != 'mlm':
     raise UsageError(
-      'the model has no head for masked pieces',
+      'the model has no MLM head',
       where=source.path,
       fix='name a pre-training run; what Hugging Face publishes lacks the head, the original checkpoint has it',
     )
@@ -117,7 +117,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   opened = context.open_data(request, workdir=context.workdir, console=context.console)
   initial.check_vocabulary(opened.vocabulary)
   languages = opened.batches.languages
-  with context.task('held-out rows'):
+  with context.task('building the eval set'):
     batches = list(opened.batches.evaluation_batches())
   if not batches:
     raise UsageError('no text is held out', where='data.held_out', fix='the data.* of the training run')
@@ -128,7 +128,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
     with context.task('reading parameters') as progress:
       params = initial.put_into(trainable.init(0), progress).params
     eval_step = make_eval_step(trainable, len(languages))
-    with context.task('restoring masked pieces') as progress:
+    with context.task('predicting masked tokens') as progress:
 
       def on_devices() -> Iterator[dict[str, jax.Array]]:
         for done, batch in enumerate(batches):
@@ -160,6 +160,6 @@ def run(context: AnalysisContext) -> AnalysisResult:
       'sequence_length': length,
       'masking': dataclasses.asdict(config.masking),
     },
-    [Table('Masked pieces restored', columns, cells)],
+    [Table('Masked-token accuracy', columns, cells)],
     [f'no held-out rows: {", ".join(left_out)}'] if left_out else [],
   )

@@ -1,7 +1,7 @@
 """Word similarity of the input and the output embedding (paper, section 6.1, Table 8).
 
 A word is the mean of the rows of its pieces, as the vocabulary cuts the word standing alone. The similarity of two
-words is their dot product; the score of a table is Spearman's ρ × 100 between that and what people judged.
+words is their dot product; the score of a table is Spearman's ρ × 100 between that and human judgements.
 
 `results` of `analysis.json`:
 
@@ -16,17 +16,66 @@ words is their dot product; the score of a table is Spearman's ρ × 100 between
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from etils import epath
+from scipy import stats
 
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts, read_embeddings
-from rembert.analysis.correlation import NO_CORRELATION, Correlation, bootstrap_spearman, interval, resampled, spearman
 from rembert.analysis.files import WordPair, read_word_pairs
 from rembert.tokenizer import SpecialIds
 
 _SHOWN_WORDS = 20
+_SAMPLES_AT_ONCE = 1 << 22  # numbers of resampled data that are alive at a time
+
+
+class Correlation(TypedDict):
+  """A rank correlation × 100; `rho` is None where one side is constant, or there are fewer than two points.
+
+  `low` and `high` are the ends of its interval; None where there is none.
+  """
+
+  rho: float | None
+  low: float | None
+  high: float | None
+
+
+NO_CORRELATION = Correlation(rho=None, low=None, high=None)
+
+
+def spearman(x_N: np.ndarray, y_N: np.ndarray) -> float | None:
+  """Spearman's ρ × 100, equal values having the mean of their ranks; None where a side does not vary."""
+  if len(x_N) < 2 or np.ptp(x_N) == 0 or np.ptp(y_N) == 0:
+    return None
+  return 100 * float(stats.spearmanr(x_N, y_N).statistic)
+
+
+def resampled(count: int, samples: int, seed: int) -> np.ndarray:
+  """Indices of bootstrap samples, [samples, count]: drawn with replacement."""
+  return np.random.default_rng(seed).integers(count, size=(samples, count))
+
+
+def bootstrap_spearman(x_N: np.ndarray, y_N: np.ndarray, indices_SxN: np.ndarray) -> np.ndarray:
+  """Spearman's ρ × 100 of each sample, [S]; NaN where a side does not vary in it."""
+  found = []
+  rows = max(1, _SAMPLES_AT_ONCE // max(1, len(x_N)))
+  for start in range(0, len(indices_SxN), rows):
+    chosen = indices_SxN[start : start + rows]
+    ranks = [stats.rankdata(np.asarray(side)[chosen], axis=1) for side in (x_N, y_N)]
+    x, y = (side - side.mean(1, keepdims=True) for side in ranks)
+    with np.errstate(invalid='ignore', divide='ignore'):
+      found.append((x * y).sum(1) / np.sqrt((x**2).sum(1) * (y**2).sum(1)))
+  return 100 * np.concatenate(found) if found else np.empty(0)
+
+
+def interval(values_S: np.ndarray, confidence: float = 0.95) -> tuple[float | None, float | None]:
+  """The middle `confidence` of some values, NaN left out; None, None if nothing is left."""
+  finite = np.asarray(values_S)[np.isfinite(values_S)]
+  if not len(finite):
+    return None, None
+  low, high = np.percentile(finite, [50 * (1 - confidence), 50 * (1 + confidence)])
+  return float(low), float(high)
 
 
 def dot_products(table_VxW: np.ndarray, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> np.ndarray:
@@ -90,7 +139,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   analyze = context.config.analyze
   analyze.require('words')
   source = context.source()
-  files = {epath.Path(path).name.rsplit('.', 1)[0]: read_word_pairs(path, analyze.columns) for path in analyze.words}
+  files = {epath.Path(path).name.rsplit('.', 1)[0]: read_word_pairs(path) for path in analyze.words}
   with context.task('reading tables'):
     tables = read_embeddings(source)
   encode, unknown = context.vocabulary(source).encode, SpecialIds().unknown
@@ -106,7 +155,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
     words, found['not_covered'] = found['not_covered'], found['not_covered'][:_SHOWN_WORDS]
     if words:
       remarks.append(
-        f'{name}: {found["pairs"] - found["covered"]} pair(s) are not covered; no known pieces in '
+        f'{name}: {found["pairs"] - found["covered"]} pair(s) are not covered; no known tokens in '
         f'{", ".join(found["not_covered"])}{" …" if len(words) > _SHOWN_WORDS else ""}'
       )
   if tables['output'] is None:

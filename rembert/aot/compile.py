@@ -24,42 +24,21 @@ class DoesNotFitError(Exception):
     self.sizes = sizes
 
 
-@dataclasses.dataclass(frozen=True)
-class Memory:
-  """Bytes of one chip's memory that the compiled program takes.
-
-  Attributes:
-    arguments: state and batch.
-    outputs: the new state and the metrics.
-    aliased: how much of the new state takes the place of the old.
-    temporaries: activations, gradients, logits, when there is most of them.
-    code: the program itself.
-    peak: arguments, temporaries and what of the outputs has no place yet.
-  """
-
-  arguments: int
-  outputs: int
-  aliased: int
-  temporaries: int
-  code: int
-  peak: int
-
-
 def compile_lowered(lowered: jax.stages.Lowered, on_progress: Callable[[float, str], None]) -> jax.stages.Compiled:
-  """Compiles. The compiler says nothing for minutes, nor how much is left: `on_progress` shows that it is not hung.
+  """Compiles. That takes minutes without any output of the compiler: `on_progress` shows that it is not hung.
 
   Raises:
     DoesNotFitError: the compiler found no room for the program.
   """
   start = time.monotonic()
-  tell = lambda: on_progress(0, f'· the compiler has been at work for {time.monotonic() - start:.0f} s')
+  show = lambda: on_progress(0, f'· the compiler has been at work for {time.monotonic() - start:.0f} s')
   try:
-    with repeating(tell, every_seconds=5, name='signs-of-life'):
+    with repeating(show, every_seconds=5, name='signs-of-life'):
       return lowered.compile()
   except jax.errors.JaxRuntimeError as error:
     if 'RESOURCE_EXHAUSTED' not in str(error):
       raise
-    raise DoesNotFitError(_first_lines(str(error))) from error
+    raise DoesNotFitError(_sizes(str(error))) from error
 
 
 def measure(
@@ -78,7 +57,7 @@ def measure(
   flops = traced_flops(traced.jaxpr.jaxpr) / devices
   costs: dict[str, Any] = {
     'fits': True,
-    'memory': dataclasses.asdict(_memory(compiled)) | {'hbm': found and found[1].hbm_bytes},
+    'memory': _memory(compiled) | {'hbm': found and found[1].hbm_bytes},
     'flops_per_chip': {'model': model_flops / devices, 'executed': flops},
   }
   text, collectives, hbm_bytes, unreadable = _read(compiled, devices, slices)
@@ -99,21 +78,22 @@ def measure(
   return costs, text
 
 
-def _memory(compiled: jax.stages.Compiled) -> Memory:
+def _memory(compiled: jax.stages.Compiled) -> dict[str, int | None]:
+  """Bytes of one chip's memory that the compiled program takes, by what they are for."""
   stats = compiled.memory_analysis()
   if stats is None:
     raise RunError('this compiler does not say how much memory a program takes', where='--topology', fix='another one')
   lasting = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
   # The compiler's own peak: the sum of all temporaries is more than there is at any one time.
   peak = stats.peak_memory_in_bytes or lasting + stats.temp_size_in_bytes
-  return Memory(
-    arguments=stats.argument_size_in_bytes,
-    outputs=stats.output_size_in_bytes,
-    aliased=stats.alias_size_in_bytes,
-    temporaries=max(peak - lasting, 0),
-    code=stats.generated_code_size_in_bytes,
-    peak=peak,
-  )
+  return {
+    'arguments': stats.argument_size_in_bytes,  # state and batch
+    'outputs': stats.output_size_in_bytes,  # the new state and the metrics
+    'aliased': stats.alias_size_in_bytes,  # of the new state, what takes the place of the old
+    'temporaries': max(peak - lasting, 0),  # activations, gradients, logits, at the peak
+    'code': stats.generated_code_size_in_bytes,
+    'peak': peak,
+  }
 
 
 def _read(
@@ -140,9 +120,8 @@ def _by_kind(collectives: list[Collective], devices: list[jax.Device]) -> list[d
   return sorted(rows.values(), key=lambda row: -row['bytes'])
 
 
-def _first_lines(message: str) -> list[str]:
-  """What the compiler says of sizes, without its stack."""
+def _sizes(message: str) -> list[str]:
+  """The lines of a compiler's message that name sizes, without its stack."""
   lines = [line.strip() for line in message.splitlines() if line.strip()]
-  return [line for line in lines[:40] if re.search(r'\d(?:\.\d+)?[KMGT]i?B?\b|RESOURCE_EXHAUSTED', line)][:8] or lines[
-    :3
-  ]
+  sizes = [line for line in lines[:40] if re.search(r'\d(?:\.\d+)?[KMGT]i?B?\b|RESOURCE_EXHAUSTED', line)]
+  return sizes[:8] or lines[:3]

@@ -121,17 +121,16 @@ class Program:
         found.append(Collective(kind, operand_bytes, self._groups(instruction), times))
     return found
 
-  def hbm_bytes(self, *, loops: bool = True) -> float:
-    """Bytes that one device reads from and writes to its memory in a step; `loops=False` counts bodies once.
+  def hbm_bytes(self) -> float:
+    """Bytes that one device reads from and writes to its memory in a step.
 
-    Without what the network reads and writes for collectives that run beside arithmetic (`collectives` has it).
+    Without what the network reads and writes for collectives that run during arithmetic (`collectives` has it).
     """
     total = 0.0
     for name, times, is_fused in self._runs(self.entry, 1, fused=False):
       if not is_fused:
         computation = self.computations[name]
-        traffic = sum(self._traffic(instruction, computation) for instruction in computation.values())
-        total += traffic * (times if loops else 1)
+        total += times * sum(self._traffic(instruction, computation) for instruction in computation.values())
     return total
 
   def _runs(self, name: str, times: int, *, fused: bool) -> Iterator[tuple[str, int, bool]]:
@@ -180,7 +179,7 @@ class Program:
       return 2 * sum(operands[1].hbm_bytes)
     if opcode == 'scatter':
       return 3 * sum(operands[-1].hbm_bytes)
-    if opcode.endswith('-start'):  # it yields what it is given beside what it makes
+    if opcode.endswith('-start'):  # it yields its operands as well as its results
       return written
     return written + sum(sum(operand.hbm_bytes) for operand in operands)
 
@@ -265,7 +264,7 @@ def replica_groups(attributes: str, devices: int) -> np.ndarray:
 
 
 def _device_ids(written: str | None, devices: int) -> np.ndarray | None:
-  """The devices of a mesh in its order: 0, 1, 2, … where nothing is said; None for an unknown notation."""
+  """The devices of a mesh in its order: 0, 1, 2, … by default; None for an unknown notation."""
   if not written:
     return np.arange(devices)
   if re.fullmatch(r'[\d,]+', written):

@@ -33,7 +33,7 @@ class Roofline:
 
   @property
   def step_seconds(self) -> float:
-    """The bound: what cannot be undercut."""
+    """The lower bound of the step time."""
     return max(self.compute, self.memory or 0, self.ici or 0, self.dcn or 0)
 
   @property

@@ -55,7 +55,7 @@ def parse(name: str) -> Topology:
 def devices(topology: Topology) -> Sequence[jax.Device]:
   """Its devices, as the compiler sees them; UsageError where libtpu is missing or knows no such slice.
 
-  JAX must not have started: it is told to run on the CPU, since a TPU that is here may be busy, and is not asked.
+  JAX must not have started: it is set to run on the CPU, since a TPU that is here may be busy, and is not asked.
   """
   jax.config.update('jax_platforms', 'cpu')
   if topology.family != 'cpu':

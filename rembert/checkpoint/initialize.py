@@ -1,7 +1,6 @@
-"""What a run begins with when it is given parameters: those of another run, or of a folder of Hugging Face."""
+"""Parameters that a run begins with: those of another run, or of a directory of Hugging Face."""
 
 import dataclasses
-import itertools
 from collections.abc import Callable
 
 import jax
@@ -9,9 +8,9 @@ import numpy as np
 from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from rembert.checkpoint.load import Source, open_source
-from rembert.convert.importing import check
-from rembert.convert.tensor_names import Slot
+from rembert.checkpoint.load import open_source
+from rembert.convert.importing import check, read_parameters
+from rembert.convert.tensor_names import Slot, Source
 from rembert.errors import Setting, UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import POOLED
@@ -19,14 +18,18 @@ from rembert.train.state import TrainState
 
 # With other values the same parameters are another function, though every shape fits.
 _FUNCTION_FIELDS = ('num_attention_heads', 'hidden_act', 'layer_norm_eps')
+_SHAPE_FIELDS = ['vocab_size', 'input_embedding_size', 'hidden_size', 'num_hidden_layers', 'num_attention_heads']
+_SHAPE_FIELDS += ['intermediate_size', 'max_position_embeddings', 'type_vocab_size']
+_SHAPE_FIELDS_OF_MLM = ['output_embedding_size', 'tie_word_embeddings']
 
 
 @dataclasses.dataclass(frozen=True)
 class InitialParameters:
-  """Parameters that fit a run's model, not yet read."""
+  """Parameters that fit a run's model, not yet read; `fresh` are paths of those that the run initialises itself."""
 
   source: Source
   slots: tuple[Slot, ...]
+  fresh: tuple[str, ...] = ()
 
   def check_vocabulary(self, vocabulary: epath.PathLike) -> None:
     """Raises UsageError if the parameters are rows for other pieces than those of `vocabulary`."""
@@ -39,32 +42,28 @@ class InitialParameters:
       )
 
   def put_into(self, state: TrainState, on_progress: Callable[[float], None] = lambda fraction: None) -> TrainState:
-    """`state` with these parameters in the place of its own, whose memory is given up one by one.
+    """`state` with these parameters instead of its own, which are freed one by one.
 
-    Each is read by all hosts and laid down in shards. In a host's memory there is one at a time; on the devices there
-    is one more than the state holds.
+    All hosts read each parameter and keep their shards. One at a time is in a host's memory; the devices hold one more
+    than the state does.
     """
     params = flatten_dict(state.params, sep='/')
-    by_leaf = [(leaf, list(slots)) for leaf, slots in itertools.groupby(self.slots, key=lambda slot: slot.leaf)]
-    for number, (leaf, slots) in enumerate(by_leaf, 1):
-      fresh = params[leaf]
-      whole = np.zeros(fresh.shape, np.float32)
-      for slot in slots:
-        slot.put(whole, self.source.tensors[slot.name(self.source.form)].read(), self.source.form)
-      sharding = fresh.sharding
-      fresh.delete()
+    shapes = {leaf: fresh.shape for leaf, fresh in params.items()}
+    source = self.source
+    for leaf, whole in read_parameters(source.tensors, self.slots, source.form, shapes, on_progress):
+      sharding = params[leaf].sharding
+      params[leaf].delete()
       params[leaf] = _in_shards(whole, sharding)
-      on_progress(number / len(by_leaf))
     return dataclasses.replace(state, params=unflatten_dict(params, sep='/'))
 
 
 def _in_shards(whole: np.ndarray, sharding: jax.sharding.Sharding) -> jax.Array:
-  # A copy, since what is laid down must not share memory with an array that Python may reuse.
+  # A copy: a shard must not share memory with an array that Python may reuse.
   return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index].copy())
 
 
 def open_initial(
-  path: epath.PathLike,
+  path: epath.PathLike | Source,
   parts: str,
   config: RemBertConfig,
   *,
@@ -72,11 +71,12 @@ def open_initial(
   num_labels: int | None = None,
   drops_layers: bool = False,
 ) -> InitialParameters:
-  """The parameters of a workdir, a checkpoint or a folder of Hugging Face, for a model to be trained or judged.
+  """The parameters of the model at `path` (see `open_source`), for a model to be trained or evaluated.
 
   Args:
-    path: where they are.
-    parts: `all`, or `encoder`: with the pooler then, if the head has one and there is one.
+    path: where they are, or the source that was opened there.
+    parts: `all`; `encoder`, with the pooler then, if the head has one and there is one; or `available`, the encoder and
+      what the model has of the head.
     config: of the model.
     head: of the model, see `rembert.model.heads.HEADS`.
     num_labels: of a classifier.
@@ -85,41 +85,33 @@ def open_initial(
   Raises:
     UsageError: nothing is there, or parameters are missing, of another shape, or of another architecture.
   """
-  source = open_source(path)
-  drops_layers &= config.num_hidden_layers < source.config.num_hidden_layers
-  if drops_layers:
-    source = open_source(path, config.num_hidden_layers)
+  source = path if isinstance(path, Source) else open_source(path)
+  if drops_layers and config.num_hidden_layers < source.config.num_hidden_layers:
+    source = source.bottom_layers(config.num_hidden_layers)
   model = source.slots(config, head, num_labels, has_pooler=head in POOLED)
   pooler = source.names(model, 'encoder/pooler/')
   is_given = lambda slot: slot.name(source.form) not in pooler or pooler <= source.tensors.keys()
-  wanted = [slot for slot in model if parts == 'all' or (slot.leaf.startswith('encoder/') and is_given(slot))]
-  differing = [
-    f'--gin.RemBertConfig.{field.name}={getattr(source.config, field.name)}'
-    for field in dataclasses.fields(RemBertConfig)
-    if field.name in _FUNCTION_FIELDS and getattr(source.config, field.name) != getattr(config, field.name)
+  is_there = lambda slot: parts == 'available' and slot.name(source.form) in source.tensors
+  is_wanted = lambda slot: (slot.leaf.startswith('encoder/') and is_given(slot)) or is_there(slot)
+  wanted = [slot for slot in model if parts == 'all' or is_wanted(slot)]
+  is_mlm = parts != 'encoder' and head == 'mlm'
+  theirs = lambda names: [
+    f'--gin.RemBertConfig.{name}={getattr(source.config, name)}'
+    for name in names
+    if getattr(source.config, name) != getattr(config, name)
   ]
-  if source.config.num_hidden_layers != config.num_hidden_layers and not drops_layers:
-    differing.append(f'--gin.RemBertConfig.num_hidden_layers={source.config.num_hidden_layers}')
   try:
     check(source.tensors, wanted, source.form, where=source.path, allow_unexpected=True)
   except UsageError as error:
-    fields = _shape_fields(with_mlm=parts == 'all' and head == 'mlm')
-    shapes = [field for field in fields if getattr(source.config, field) != getattr(config, field)]
-    fixes = [f'--gin.RemBertConfig.{field}={getattr(source.config, field)}' for field in shapes]
-    if parts == 'all' and head == 'mlm':
+    fixes = theirs(_SHAPE_FIELDS + _SHAPE_FIELDS_OF_MLM * is_mlm)
+    if is_mlm:
       fixes.append('--gin.train.init_from_parts=encoder begins with a fresh head')
     raise UsageError(error.what, where=source.path, fix=fixes or error.fix) from error
-  if differing:
+  if differing := theirs((*_FUNCTION_FIELDS, 'num_hidden_layers')):
     raise UsageError(
       'the parameters to begin with are of another architecture',
       where=source.path,
       fix='take theirs: ' + ' '.join(differing),
     )
-  # The layers of a folder of Hugging Face come one by one, and each of our parameters holds all of them.
-  return InitialParameters(source, tuple(sorted(wanted, key=lambda slot: slot.leaf)))
-
-
-def _shape_fields(*, with_mlm: bool) -> list[str]:
-  encoder = ['vocab_size', 'input_embedding_size', 'hidden_size', 'num_hidden_layers', 'num_attention_heads']
-  encoder += ['intermediate_size', 'max_position_embeddings', 'type_vocab_size']
-  return encoder + (['output_embedding_size', 'tie_word_embeddings'] if with_mlm else [])
+  fresh = {slot.leaf for slot in model} - {slot.leaf for slot in wanted}
+  return InitialParameters(source, tuple(wanted), tuple(sorted(fresh)))

@@ -22,7 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from rembert.errors import RunError, UsageError, first_line
 
-_OWN = 'checkpoint'  # ours in `meta`, beside what the caller puts there
+_OWN = 'checkpoint'  # ours in `meta`, next to the caller's
 
 
 class Corrupt(Exception):
@@ -131,7 +131,7 @@ _UNREACHABLE = re.compile(
 
 def format_altered(names: Sequence[str]) -> str:
   """What is wrong where these arrays are not as they were saved; '' if there are none."""
-  return f'{len(names)} array(s) are not as they were saved, {names[0]} for one' if names else ''
+  return f'{len(names)} array(s) are not as they were saved, for example {names[0]}' if names else ''
 
 
 def is_corruption(error: Exception) -> bool:

@@ -1,14 +1,16 @@
-"""What is at a path: a workdir, a checkpoint of one, or a folder of Hugging Face; read tensor by tensor.
+"""The model at a path: a workdir, a checkpoint of one, a Hugging Face directory or Hub id; read tensor by tensor.
 
-`find_checkpoint` and `open_saved` are for checkpoints of this project alone, `open_source` for whatever there may be.
+`open_source` is the one answer, for jobs, `rembert.load`, analyses and converters. What is left of the original
+TensorFlow checkpoint has a command, `rembert.convert from_tf`.
 """
 
 import contextlib
 import dataclasses
 import functools
+import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -25,87 +27,157 @@ from rembert.checkpoint.integrity import (
   without_description,
 )
 from rembert.checkpoint.manager import silence_orbax
-from rembert.convert import huggingface
-from rembert.convert.tensor_names import (
-  ENCODER_PREFIX,
-  OURS,
-  Slot,
-  Tensor,
-  Tensors,
-  has_row_per_piece,
-  own_slots,
-  slots,
-)
+from rembert.convert import hub, huggingface
+from rembert.convert.tensor_names import OURS, ROW_PER_PIECE, Source, Tensor
 from rembert.errors import UsageError, first_line
 from rembert.files import absolute, is_remote
 from rembert.model.config import RemBertConfig
+from rembert.tokenizer import find_vocabulary
 
 _MODEL = 'RemBertConfig'  # as gin calls it
-_DECODER = 'cls.predictions.decoder.weight'  # of Hugging Face
 _CHUNK_BYTES = 16 << 20
 _FILE_BYTES = 64 << 20
-_TRIES = 20  # of a run that saves faster than it is read; each wants a newer checkpoint than the last
+_TRIES = 20  # of a run that saves faster than it is read; each opens a newer checkpoint than the last
 
 Read = TypeVar('Read')
+
+
+# --- what is at a path ------------------------------------------------------------------------------------------------
+
+
+def open_source(path: epath.PathLike, step: int | None = None) -> Source:
+  """The model at a path, its tensors unread.
+
+  Args:
+    path: a workdir, a checkpoint of one, a directory of Hugging Face, or an id of its Hub, see `rembert.convert.hub`.
+    step: which checkpoint of a workdir; the newest by default.
+
+  Raises:
+    UsageError: there is none, not one of that step, or it is damaged.
+  """
+  if checkpoint := find_checkpoint(path, step):
+    return _open_checkpoint(checkpoint)
+  return huggingface.open_source(model_folder(path))
+
+
+def open_described(path: epath.PathLike) -> Source:
+  """As `open_source`, but of a model of the Hub only `config.json` is fetched, if that is enough: no tensor is read."""
+  described = huggingface.describe_source(model_folder(path, config_only=True)) if hub.is_at_hub(path) else None
+  return described or open_source(path)
+
+
+def architecture(path: epath.PathLike) -> RemBertConfig:
+  """Of the model at a path, see `open_described`; does not start JAX."""
+  if checkpoint := find_checkpoint(path):
+    return _read_meta(absolute(checkpoint))[0]
+  return open_described(path).config
+
+
+def find_checkpoint(path: epath.PathLike, step: int | None = None) -> epath.Path | None:
+  """The checkpoint of a workdir (the newest, or that of `step`), or `path` itself if it is one; None if neither."""
+  path = epath.Path(path)
+  if (path / 'state').is_dir() and (path / 'meta').is_dir():
+    return path
+  folder = path / 'checkpoints'
+  if not folder.is_dir():
+    return None
+  found = [child for child in folder.iterdir() if re.fullmatch(r'\d+', child.name)]
+  # An unfinished save has no such name on a disk; in a bucket, where nothing can be renamed, it has.
+  steps = sorted(int(child.name) for child in found if ocp.utils.is_checkpoint_finalized(child))
+  if step is not None and step not in steps:
+    raise UsageError(f'there is no checkpoint of step {step}', where=str(folder), fix=f'there are {steps}')
+  return folder / str(steps[-1] if step is None else step) if steps else None
+
+
+def read_newest(path: epath.PathLike, step: int | None, read: Callable[[Source], Read]) -> Read:
+  """`read(open_source(path, step))` of a run that may be in progress, and delete the checkpoint while it is read.
+
+  The newest is then read instead. A `read` that raises UsageError must leave nothing behind.
+  """
+  for _ in range(_TRIES):
+    folder = find_checkpoint(path, step)
+    try:
+      return read(open_source(path, step))
+    except UsageError:
+      newest = find_checkpoint(path)
+      if step is not None or newest is None or newest == folder:
+        raise
+  return read(open_source(path, step))
+
+
+def model_folder(path: epath.PathLike, *, config_only: bool = False) -> pathlib.Path:
+  """A local directory of Hugging Face, that of the cache for an id of the Hub; UsageError if there is none."""
+  if hub.is_at_hub(path):
+    return hub.download(os.fspath(path), config_only=config_only)
+  if is_remote(path) or not (pathlib.Path(path) / 'config.json').is_file():
+    raise UsageError(
+      'nothing to load',
+      where=str(path),
+      fix='name a workdir with checkpoints/, one checkpoint in it, or a Hugging Face model directory with config.json',
+    )
+  if hub.is_id(path):
+    hub.log_local(os.fspath(path))
+  return pathlib.Path(path)
 
 
 # --- checkpoints of this project --------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class SavedModel:
-  """One checkpoint.
+def _open_checkpoint(folder: epath.Path) -> Source:
+  folder = absolute(folder)
+  config, meta, described = _read_meta(folder)
+  with _usage_errors(folder):
+    parameters = flatten_dict(_metadata(folder)['params'], sep='/')
+  tensors = {}
+  for path, leaf in parameters.items():
+    read = functools.partial(_read_parameter, folder, path, leaf, described.get(f'params/{path}'))
+    tensor = Tensor(tuple(leaf.shape), read)
+    tensors[path] = tensor.rows(config.vocab_size) if path in ROW_PER_PIECE else tensor
+  return Source(
+    str(folder),
+    OURS,
+    tensors,
+    config,
+    head=meta.get('head', 'mlm'),  # a run of pre-training does not say
+    labels=tuple(meta.get('labels') or ()),
+    vocabulary=find_vocabulary(folder.parent.parent / 'vocabulary'),
+    step=int(folder.name) if folder.name.isdigit() else 0,
+    meta=meta,
+  )
 
-  Attributes:
-    folder: the checkpoint: `WORKDIR/checkpoints/STEP`.
-    step: updates made when it was saved.
-    config: the architecture.
-    head: see `rembert.model.heads.HEADS`; None is an encoder alone.
-    labels: of a classifier, by index.
-    meta: all that the checkpoint says of itself.
-    arrays: dtype, shape and checksum of its arrays by path, as far as it says them.
+
+def _read_meta(folder: epath.Path) -> tuple[RemBertConfig, dict, dict[str, list]]:
+  """The architecture, all that a checkpoint says of itself, and its arrays: see `without_description`."""
+  with _usage_errors(folder):
+    meta, arrays = without_description(read_json_item(folder, 'meta'))
+  names = {f'{_MODEL}.{field.name}': field.name for field in dataclasses.fields(RemBertConfig)}
+  return RemBertConfig(**{field: meta[name] for name, field in names.items() if name in meta}), meta, arrays
+
+
+def _read_parameter(folder: epath.Path, path: str, leaf: Any, described: list | None) -> np.ndarray:
+  """One parameter, float32, whole, whatever devices it was saved from; UsageError if it is not what was saved."""
+  item = unflatten_dict({f'params/{path}': jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)}, sep='/')
+  with _usage_errors(folder):
+    restored = _read_arrays(folder, item, item=item, partial_restore=True)
+    parameter = flatten_dict(restored, sep='/')[f'params/{path}']
+    if described is not None and described[2] != array_checksum(parameter):
+      raise ValueError(f'{path} is not as it was saved')
+  return parameter.astype(np.float32, copy=False)
+
+
+def altered_arrays(folder: epath.Path) -> list[str]:
+  """Paths of the arrays of a checkpoint that are not as they were saved; [] where it does not say. Reads it whole.
+
+  Whatever Orbax and TensorStore raise for a file that is not theirs is passed on.
   """
-
-  folder: epath.Path
-  step: int
-  config: RemBertConfig
-  head: str | None
-  labels: tuple[str, ...]
-  meta: Mapping
-  arrays: Mapping[str, list] = dataclasses.field(default_factory=dict, repr=False)
-
-  @property
-  def workdir(self) -> epath.Path:
-    """The run that it belongs to."""
-    return self.folder.parent.parent
-
-  @property
-  def vocabulary(self) -> epath.Path | None:
-    """The SentencePiece model of the run, if there is one."""
-    file = self.workdir / 'vocabulary' / 'sentencepiece.model'
-    return file if file.exists() else None
-
-  @functools.cached_property
-  def shapes(self) -> dict[str, tuple[int, ...]]:
-    """Of all parameters, by path (`encoder/layers/…`)."""
-    return {path: tuple(leaf.shape) for path, leaf in self._leaves.items()}
-
-  @functools.cached_property
-  def _leaves(self) -> dict:
-    with _usage_errors(self.folder):
-      return flatten_dict(_metadata(self.folder)['params'], sep='/')
-
-  def read(self, path: str) -> np.ndarray:
-    """One parameter, float32, whole, whatever devices it was saved from; UsageError if it is not what was saved."""
-    leaf = self._leaves[path]
-    item = unflatten_dict({f'params/{path}': jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)}, sep='/')
-    with _usage_errors(self.folder):
-      restored = _read_arrays(self.folder, item, item=item, partial_restore=True)
-      parameter = flatten_dict(restored, sep='/')[f'params/{path}']
-      described = self.arrays.get(f'params/{path}')
-      if described is not None and described[2] != array_checksum(parameter):
-        raise ValueError(f'{path} is not as it was saved')
-    return parameter.astype(np.float32, copy=False)
+  folder = absolute(folder)
+  silence_orbax()
+  _, described = without_description(read_json_item(folder, 'meta'))
+  if not described:
+    return []
+  leaves = leaves_by_path(_read_arrays(folder, _metadata(folder)))
+  is_altered = lambda name, number: name not in leaves or array_checksum(np.asarray(leaves[name])) != number
+  return [name for name, (_, _, number) in described.items() if is_altered(name, number)]
 
 
 def _metadata(folder: epath.Path) -> Any:
@@ -134,190 +206,6 @@ def _usage_errors(folder: epath.Path) -> Iterator[None]:
     ) from error
 
 
-def find_checkpoint(path: epath.PathLike, step: int | None = None) -> epath.Path | None:
-  """The checkpoint of a workdir (the newest, or that of `step`), or `path` itself if it is one; None if neither."""
-  path = epath.Path(path)
-  if (path / 'state').is_dir() and (path / 'meta').is_dir():
-    return path
-  folder = path / 'checkpoints'
-  if not folder.is_dir():
-    return None
-  found = [child for child in folder.iterdir() if re.fullmatch(r'\d+', child.name)]
-  # An unfinished save has no such name on a disk; in a bucket, where nothing can be renamed, it has.
-  steps = sorted(int(child.name) for child in found if ocp.utils.is_checkpoint_finalized(child))
-  if step is not None and step not in steps:
-    raise UsageError(f'there is no checkpoint of step {step}', where=str(folder), fix=f'there are {steps}')
-  return folder / str(steps[-1] if step is None else step) if steps else None
-
-
-def open_saved(path: epath.PathLike, step: int | None = None) -> SavedModel:
-  """The model in a workdir (at `step`, else the newest) or in one checkpoint of it; UsageError if there is none."""
-  folder = find_checkpoint(path, step)
-  if folder is None:
-    fix = 'name a workdir with checkpoints/, or a folder of Hugging Face'
-    raise UsageError('no checkpoint', where=str(path), fix=fix)
-  folder = absolute(folder)
-  with _usage_errors(folder):
-    meta, arrays = without_description(read_json_item(folder, 'meta'))
-  names = {f'{_MODEL}.{field.name}': field.name for field in dataclasses.fields(RemBertConfig)}
-  config = RemBertConfig(**{field: meta[name] for name, field in names.items() if name in meta})
-  return SavedModel(
-    folder=folder,
-    step=int(folder.name) if folder.name.isdigit() else 0,
-    config=config,
-    head=meta.get('head', 'mlm'),  # a run of pre-training does not say
-    labels=tuple(meta.get('labels') or ()),
-    meta=meta,
-    arrays=arrays,
-  )
-
-
-def read_newest(path: epath.PathLike, step: int | None, read: Callable[[SavedModel], Read]) -> Read:
-  """`read(open_saved(path, step))` of a run that may go on training, and delete the checkpoint while it is read.
-
-  The newest is then read anew. What `read` has done until its UsageError must be undone by then.
-  """
-  for _ in range(_TRIES):
-    folder = find_checkpoint(path, step)
-    try:
-      return read(open_saved(path, step))
-    except UsageError:
-      newest = find_checkpoint(path)
-      if step is not None or newest is None or newest == folder:
-        raise
-  return read(open_saved(path, step))
-
-
-def altered_arrays(folder: epath.Path) -> list[str]:
-  """Paths of the arrays of a checkpoint that are not as they were saved; [] where it does not say. Reads it whole.
-
-  Whatever Orbax and TensorStore raise for a file that is not theirs is passed on.
-  """
-  folder = absolute(folder)
-  silence_orbax()
-  _, described = without_description(read_json_item(folder, 'meta'))
-  if not described:
-    return []
-  leaves = leaves_by_path(_read_arrays(folder, _metadata(folder)))
-  is_altered = lambda name, number: name not in leaves or array_checksum(np.asarray(leaves[name])) != number
-  return [name for name, (_, _, number) in described.items() if is_altered(name, number)]
-
-
-# --- any model --------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-  """A checkpoint: tensors under the names of the table, and what it says of itself."""
-
-  tensors: Tensors
-  config: RemBertConfig
-  form: str
-  head: str | None
-  labels: tuple[str, ...]
-  path: str
-  vocabulary: epath.PathLike | None
-
-  def slots(
-    self, config: RemBertConfig, head: str | None, num_labels: int | None = None, *, has_pooler: bool
-  ) -> list[Slot]:
-    """The tensors of a model; those of our own checkpoints are its very parameters."""
-    find = own_slots if self.form == OURS else slots
-    return find(config, head, num_labels=num_labels, has_pooler=has_pooler)
-
-  def names(self, model: Iterable[Slot], prefix: str = '') -> set[str]:
-    """What the tensors of a model, or of a part of it, are called here."""
-    return {slot.name(self.form) for slot in model if slot.leaf.startswith(prefix)}
-
-
-def open_source(path: epath.PathLike, num_hidden_layers: int | None = None) -> Source:
-  """The tensors of a workdir, a checkpoint or a folder of Hugging Face, unread; UsageError if there are none.
-
-  Args:
-    path: where they are.
-    num_hidden_layers: as many of the bottom layers are shown; None for all. In a folder of Hugging Face each layer has
-      tensors of its own, and all of them are.
-  """
-  if find_checkpoint(path) is not None:
-    return saved_source(open_saved(path), num_hidden_layers)
-  if not is_remote(path) and huggingface.is_model_folder(pathlib.Path(path)):
-    return hugging_face_source(path)
-  raise UsageError(
-    'nothing to load',
-    where=str(path),
-    fix='name a workdir with checkpoints/, one checkpoint in it, or a folder of Hugging Face with config.json',
-  )
-
-
-def architecture(path: epath.PathLike) -> RemBertConfig:
-  """Of the model in a workdir, a checkpoint or a folder of Hugging Face; does not start JAX."""
-  return open_saved(path).config if find_checkpoint(path) is not None else open_source(path).config
-
-
-def saved_source(saved: SavedModel, num_hidden_layers: int | None = None) -> Source:
-  """A checkpoint of this project; of its layers the bottom `num_hidden_layers`, None for all."""
-  return Source(
-    {path: _saved_tensor(saved, path, num_hidden_layers) for path in saved.shapes},
-    saved.config,
-    form=OURS,
-    head=saved.head,
-    labels=saved.labels,
-    path=str(saved.folder),
-    vocabulary=saved.vocabulary,
-  )
-
-
-def _saved_tensor(saved: SavedModel, path: str, num_layers: int | None) -> Tensor:
-  """A parameter of our own checkpoint, without padding rows, and of the bottom layers only."""
-  shape = saved.shapes[path]
-  kept = shape[0]
-  if path.startswith('encoder/layers/'):
-    kept = num_layers or shape[0]
-  elif has_row_per_piece(path):
-    kept = saved.config.vocab_size
-  return Tensor((kept, *shape[1:]), lambda: saved.read(path)[:kept])
-
-
-def hugging_face_source(folder: epath.PathLike) -> Source:
-  """A folder of Hugging Face; UsageError where it is damaged."""
-  folder = pathlib.Path(folder)
-  description = huggingface.read_description(folder)
-  weights = huggingface.open_weights(folder)
-  tensors = {
-    name.removeprefix(ENCODER_PREFIX): tensor for name, tensor in weights.items() if not huggingface.is_buffer(name)
-  }
-  head = huggingface.head_of(list(tensors), description)
-  tensors, config = _without_redundant(tensors, description.config)
-  vocabulary = folder / 'sentencepiece.model'
-  return Source(
-    tensors,
-    config,
-    form=huggingface.FORM,
-    head=head,
-    labels=description.labels,
-    path=str(folder),
-    vocabulary=vocabulary if vocabulary.is_file() else None,
-  )
-
-
-def _without_redundant(tensors: dict[str, Tensor], config: RemBertConfig) -> tuple[dict[str, Tensor], RemBertConfig]:
-  """Without what Hugging Face's model has in any case: a projection that changes nothing, a copy of a tied table."""
-  projection, width = 'encoder.embedding_hidden_mapping_in.', config.hidden_size
-  kernel, bias = (tensors.get(projection + name) for name in ('weight', 'bias'))
-  word, decoder = (tensors.get(name) for name in ('embeddings.word_embeddings.weight', _DECODER))
-  if config.always_project_embeddings and kernel and bias and kernel.shape == (width, width):
-    is_identity = np.array_equal(kernel.read(), np.eye(width, dtype=np.float32))
-    if is_identity and not np.any(bias.read()):
-      config = dataclasses.replace(config, always_project_embeddings=False)
-      tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(projection)}
-  if config.tie_word_embeddings and word and decoder:
-    if decoder.shape == word.shape and np.array_equal(decoder.read(), word.read()):
-      tensors = {name: tensor for name, tensor in tensors.items() if name != _DECODER}
-    else:
-      config = dataclasses.replace(config, tie_word_embeddings=False)
-  return tensors, config
-
-
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
@@ -339,13 +227,8 @@ def save_model(
   head: str | None,
   labels: tuple[str, ...] = (),
   **facts: Any,
-) -> epath.Path:
-  """Writes parameters, by path, as the checkpoint of step 0 of a new workdir, with `facts` (JSON) in `meta`.
-
-  Returns the checkpoint's folder.
-  """
-  workdir = epath.Path(workdir)
-  folder = absolute(workdir / 'checkpoints')
+) -> None:
+  """Writes parameters, by path, as the checkpoint of step 0 of a new workdir, with `facts` (JSON) in `meta`."""
   silence_orbax()
   meta = {**config_meta(_MODEL, config), 'head': head, 'labels': list(labels), **facts}
   state = {'step': np.zeros((), np.int32), 'params': unflatten_dict(dict(leaves), sep='/')}
@@ -353,6 +236,5 @@ def save_model(
   pieces = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=_CHUNK_BYTES), state)
   save = ocp.args.PyTreeSave(state, save_args=pieces, ocdbt_target_data_file_size=_FILE_BYTES)
   options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False, cleanup_tmp_directories=True)
-  with ocp.CheckpointManager(folder, options=options) as manager:
+  with ocp.CheckpointManager(absolute(epath.Path(workdir) / 'checkpoints'), options=options) as manager:
     manager.save(0, args=ocp.args.Composite(state=save, meta=ocp.args.JsonSave(with_description(meta, state))))
-  return folder / '0'

@@ -15,6 +15,7 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint import checkpoint_managers as policies
 
 from rembert.checkpoint.integrity import (
+  Corrupt,
   Description,
   describe,
   format_altered,
@@ -30,7 +31,10 @@ from rembert.errors import RunError, UsageError
 from rembert.files import absolute, write_errors
 from rembert.train.state import TrainState
 
-_FIX = 'make room or mend the storage, then repeat the command: it goes on from the last whole checkpoint'
+_FIX = (
+  'check that the storage has room and can be written to, then run the command again: '
+  'it resumes from the last valid checkpoint'
+)
 _DAMAGED = 'damaged-'
 
 Read = TypeVar('Read')
@@ -44,7 +48,7 @@ class Restored(Description):
 
 
 class SaveSchedule:
-  """Permanent checkpoints by steps, temporary ones by the clock. No I/O, and no clock of its own.
+  """Permanent checkpoints by steps, temporary ones by time. No I/O, and no clock of its own.
 
   Which steps are permanent is known to every host. Whether the time has come for a temporary one is asked of process 0
   alone and sent to the others: clocks differ between hosts, and a save that only some of them begin never ends.
@@ -69,7 +73,7 @@ class SaveSchedule:
     return self.is_permanent(step) or 0 < self._temporary_seconds <= now - self._last
 
   def saved(self, now: float) -> None:
-    """A checkpoint has been begun: the time to the next temporary one starts anew."""
+    """A checkpoint has been begun: the time to the next temporary one starts again."""
     self._last = now
 
 
@@ -100,8 +104,8 @@ class Checkpoints:
   Args:
     directory: of the checkpoints, local or in a bucket.
     keep: how many of the newest permanent ones stay.
-    keep_every: permanent ones at multiples of this step stay for ever; 0 for none.
-    say: told, in one line, of a corrupt checkpoint.
+    keep_every: permanent ones at multiples of this step are never deleted; 0 for none.
+    say: called with a line about each corrupt checkpoint.
   """
 
   def __init__(
@@ -129,7 +133,7 @@ class Checkpoints:
     return self._manager.latest_step()
 
   def newest(self) -> Description | None:
-    """The newest checkpoint that can describe itself, or None if there never was one; corrupt ones are put aside.
+    """The newest checkpoint that can describe itself, or None if there never was one; corrupt ones are quarantined.
 
     Raises:
       RunError: there were checkpoints, and none is whole; or they cannot be reached.
@@ -149,42 +153,45 @@ class Checkpoints:
   def _first_whole(self, read: Callable[[int], Read], check: Callable[[Read], str]) -> Read | None:
     corrupt = []
     while (step := self.latest_step()) is not None:
-      found, reason = self._agreed(step, read, check)
-      if not reason:
-        return found
-      corrupt.append(f'{step} ({reason})')
-      self._quarantine(step, reason)
+      try:
+        return self._agreed(step, read, check)
+      except Corrupt as error:
+        corrupt.append(f'{step} ({error})')
+        self._quarantine(step, str(error))
     try:
       left = sorted(path.name for path in self.directory.iterdir() if path.name.startswith(_DAMAGED))
     except FileNotFoundError:  # a bucket knows no empty folders
       left = []
     if left:  # never a silent start from scratch, not when the command is repeated either
       raise RunError(
-        'no checkpoint is whole',
+        'there is no valid checkpoint',
         where=f'{self.directory}: ' + ', '.join(corrupt or left),
         fix=[
-          f'mend the files of one of {", ".join(left)} and give it back its name, the step',
+          f'repair one of {", ".join(left)} and rename it back to its step',
           'or begin a new run in another folder: --workdir=DIR',
         ],
       )
     return None
 
-  def _agreed(self, step: int, read: Callable[[int], Read], check: Callable[[Read], str]) -> tuple[Read | None, str]:
-    """What was read, and what is wrong with it: corruption that one host sees holds for all.
+  def _agreed(self, step: int, read: Callable[[int], Read], check: Callable[[Read], str]) -> Read:
+    """What was read of a checkpoint; `Corrupt` on all hosts if it is corrupt for one of them.
 
-    Hosts read by themselves, and tell each other how it went; then all of them check together. Both is tried twice,
-    since a checkpoint must not be given up for a hiccup of the storage.
+    Hosts read by themselves and exchange how it went; then all run `check`, which returns what is wrong. Both is tried
+    twice: a transient error of the storage is no corruption.
     """
     for _ in range(2):
-      found, error = None, None
+      error: Exception | None = None
       try:
         found = read(step)
       except Exception as caught:
         error = caught
       verdict = _of_all_processes(_severity(error))
-      reason = in_one_line(error) if error else 'by what another process has found' if verdict else check(found)
-      if not reason:
-        return found, ''
+      if error is not None:
+        reason = in_one_line(error)
+      elif verdict:
+        reason = 'by what another process has found'
+      elif not (reason := check(found)):
+        return found
       if verdict == _MISUSED:
         break
     if verdict == _MISUSED and isinstance(error, UsageError):
@@ -193,22 +200,24 @@ class Checkpoints:
       raise RunError(
         f'checkpoint {step} cannot be read: {reason}',
         where=str(self.directory),
-        fix='mend the storage or the access to it, then repeat the command',
+        fix='restore access to the storage, then run the command again',
       )
-    return None, reason
+    raise Corrupt(reason)
 
   def _quarantine(self, step: int, reason: str) -> None:
     names = (f'{_DAMAGED}{step}', *(f'{_DAMAGED}{step}-{number}' for number in range(2, 1000)))
     name = next(name for name in names if not (self.directory / name).exists())
     _of_all_processes(0)  # all have looked, and found the same name
     if jax.process_index() == 0:
-      with write_errors('a damaged checkpoint', self.directory, fix='mend the storage, then repeat the command'):
+      with write_errors(
+        'a damaged checkpoint', self.directory, fix='restore access to the storage, then run the command again'
+      ):
         (self.directory / str(step)).rename(self.directory / name)
     _of_all_processes(0)
     self._manager.reload()
     before = self.latest_step()
     instead = 'there is none before it' if before is None else f'{before} is used instead'
-    self._say(f'checkpoint {step} is damaged: {reason}. It is put aside as {self.directory.name}/{name}; {instead}.')
+    self._say(f'warning: checkpoint {step} is corrupt: {reason}; renamed to {self.directory.name}/{name}; {instead}')
 
   def _is_temporary(self, step: int) -> bool:
     with contextlib.suppress(Exception):  # corrupt: told when it is restored, not when it is counted
@@ -220,21 +229,17 @@ class Checkpoints:
   def restore_newest(self, target: TrainState) -> Restored | None:
     """The newest whole checkpoint in the shapes, dtypes and shardings of `target`, whatever mesh it was saved from.
 
-    Corrupt ones are put aside under another name and the one before is taken, with a line that says so.
+    Corrupt ones are quarantined under another name and the one before is restored, with a line that says so.
 
     Raises:
       RunError: there were checkpoints, and none is whole; or they cannot be reached.
       UsageError: the checkpoint holds the state of another model or optimizer.
     """
-    found = self._first_whole(lambda step: self._read(step, target), _what_differs)
-    return found and _restored(*found, target)
-
-  def restore(self, step: int, target: TrainState) -> Restored:
-    """The checkpoint of one step; RunError if it is corrupt. See `restore_newest`."""
-    found, reason = self._agreed(step, lambda step: self._read(step, target), _what_differs)
-    if reason:
-      raise RunError(f'checkpoint {step} is damaged: {reason}', where=str(self.directory), fix='take the one before')
-    return _restored(*found, target)
+    if (found := self._first_whole(lambda step: self._read(step, target), _what_differs)) is None:
+      return None
+    description, state = found
+    cast = lambda leaf, wanted: leaf if leaf.dtype == wanted.dtype else leaf.astype(wanted.dtype)
+    return Restored(**vars(description), state=TrainState(**jax.tree.map(cast, state, _fields(target))))
 
   def _read(self, step: int, target: TrainState) -> tuple[Description, dict]:
     """The state in the dtypes that it was saved in: checksums are of those bits."""
@@ -289,17 +294,12 @@ class Checkpoints:
 
 
 def _what_differs(found: tuple[Description, dict]) -> str:
-  """What is not as it was saved; all processes ask together, and get one answer."""
+  """What is not as it was saved; all processes call this together, and get one answer."""
   description, state = found
   if description.arrays is None:
     return ''
   sums = tree_checksums(state)
   return format_altered([name for name, number in sums.items() if description.arrays[name][2] != number])
-
-
-def _restored(description: Description, state: dict, target: TrainState) -> Restored:
-  cast = lambda leaf, wanted: leaf if leaf.dtype == wanted.dtype else leaf.astype(wanted.dtype)
-  return Restored(**vars(description), state=TrainState(**jax.tree.map(cast, state, _fields(target))))
 
 
 def _fields(state: TrainState) -> dict:
@@ -325,7 +325,7 @@ def _of_all_processes(verdict: int) -> int:
   return int(np.max(multihost_utils.process_allgather(np.int32(verdict))))
 
 
-# When one array cannot be read or written, all others that were under way are told so, each to nobody.
+# When one array fails to be read or written, all others in progress log an exception that is never retrieved.
 _REPEATED = ('Event loop is closed', 'Encountered error while reading array index')
 
 

@@ -1,29 +1,32 @@
 """The command line: `python -m rembert.convert {from_hf,to_hf,from_tf} SRC DST`."""
 
 import argparse
+import functools
 import math
 import pathlib
 import sys
 from collections.abc import Sequence
 
-from rembert.command_line import run_command
+from rembert.command_line import command_parser, run_command
 from rembert.errors import UsageError
 from rembert.model.config import HEAD_NAMES
 from rembert.validation import Count, CountOrZero, Positive, number
 
 DESCRIPTION = """\
-Carry RemBERT in and out: a folder of Hugging Face or the original TensorFlow checkpoint becomes a workdir of this
-project, and a workdir becomes a folder of Hugging Face. Weights come through to the bit."""
+Carry RemBERT in and out: a Hugging Face model (a directory or Hub id) or the original TensorFlow checkpoint becomes a
+workdir of this project, and a workdir becomes a Hugging Face model. Weights are converted bit-exactly."""
 
 EPILOG = """\
 examples
-  bring the released model here:
-    python -m rembert.convert from_hf google-rembert/ runs/released
+  bring the released model here, from the Hub or from a folder:
+    python -m rembert.convert from_hf google/rembert runs/released
   the original checkpoint, which alone has the MLM head and the output embeddings:
     python -m rembert.convert from_tf original/rembert.ckpt-1780000 runs/original
   take a trained model home:
     python -m rembert.convert to_hf runs/pretrain_smoke exported/
-  what a direction can be told:
+  and upload it with its model card (the token is that of `hf auth login`, or HF_TOKEN):
+    python -m rembert.convert to_hf runs/pretrain_smoke exported/ --push=ORG/NAME --private
+  all options of a direction:
     python -m rembert.convert from_hf --help
 
 Nothing is written unless everything fits: missing, unexpected and mis-shaped tensors are listed first.
@@ -34,67 +37,50 @@ exit codes
 
 def parser() -> argparse.ArgumentParser:
   """The command line."""
-  raw = argparse.RawDescriptionHelpFormatter
-  flags = argparse.ArgumentParser(
-    prog='python -m rembert.convert', description=DESCRIPTION, epilog=EPILOG, formatter_class=raw, allow_abbrev=False
-  )
+  flags = command_parser('rembert.convert', DESCRIPTION, EPILOG)
   directions = flags.add_subparsers(dest='direction', required=True, metavar='{from_hf,to_hf,from_tf}')
-  from_hf = directions.add_parser('from_hf', help='a folder of Hugging Face → a workdir', allow_abbrev=False)
-  to_hf = directions.add_parser('to_hf', help='a workdir or checkpoint → a folder of Hugging Face', allow_abbrev=False)
+  from_hf = directions.add_parser('from_hf', help='a Hugging Face model → a workdir', allow_abbrev=False)
+  to_hf = directions.add_parser('to_hf', help='a workdir or checkpoint → a Hugging Face model', allow_abbrev=False)
   from_tf = directions.add_parser('from_tf', help='an original TensorFlow checkpoint → a workdir', allow_abbrev=False)
-
-  from_hf.add_argument(
-    'source', metavar='SRC', help='folder with config.json and model.safetensors, whole or in shards'
-  )
-  to_hf.add_argument('source', metavar='SRC', help='workdir, or one checkpoint of it (WORKDIR/checkpoints/STEP)')
-  from_tf.add_argument('source', metavar='SRC', help='prefix of the .index and .data files, or their folder')
-  for direction in (from_hf, to_hf, from_tf):
-    direction.add_argument('destination', metavar='DST', help='a new folder')
-    direction.add_argument(
-      '--head',
-      choices=('none', *HEAD_NAMES),
-      help='of the result (default: what the checkpoint has); none: encoder alone',
-    )
-    direction.add_argument(
-      '--vocabulary', metavar='FILE', help='the sentencepiece.model (default: the one beside the checkpoint)'
-    )
-    direction.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+  sources = {
+    from_hf: 'folder with config.json and model.safetensors, whole or in shards; or id of the Hub, ORG/NAME[@REVISION]',
+    to_hf: 'workdir, or one checkpoint of it (WORKDIR/checkpoints/STEP)',
+    from_tf: 'prefix of the .index and .data files, or their folder',
+  }
+  for direction, source in sources.items():
+    add = direction.add_argument
+    add('source', metavar='SRC', help=source)
+    add('destination', metavar='DST', help='a new folder')
+    heads = ('none', *HEAD_NAMES)
+    add('--head', choices=heads, help='of the result (default: what the checkpoint has); none: encoder alone')
+    add('--vocabulary', metavar='FILE', help='the sentencepiece.model (default: the one next to the checkpoint)')
+    add('--traceback', action='store_true', help='show where in the code an error arose')
   for direction in (from_hf, from_tf):
-    direction.add_argument(
-      '--num_hidden_layers', type=number(Count), metavar='N', help='keep the bottom N layers and drop the others'
-    )
-    direction.add_argument(
-      '--num_labels', type=number(Count), metavar='N', help='of a classifier that the checkpoint lacks'
-    )
-    direction.add_argument('--allow_missing', action='store_true', help='draw parameters that the checkpoint lacks')
-    direction.add_argument('--allow_unexpected', action='store_true', help='leave out what the model has no place for')
-    direction.add_argument(
-      '--input_vocab_size', type=number(Count), metavar='N', help='cut or extend the word embedding to N pieces'
-    )
-    direction.add_argument(
-      '--output_vocab_size', type=number(Count), metavar='N', help='cut or extend the output embedding and its bias'
-    )
-  to_hf.add_argument('--step', type=number(CountOrZero), help='which checkpoint of the workdir (default: the newest)')
-  to_hf.add_argument(
-    '--shard_gb', type=number(Positive), default=5.0, metavar='GB', help='split larger weights (default 5)'
-  )
-  from_tf.add_argument('--config', metavar='FILE', help="BERT's JSON, for what shapes do not tell")
-  from_tf.add_argument('--num_attention_heads', type=number(Count), metavar='N', help='default: heads of 64')
-  from_tf.add_argument(
-    '--hidden_act',
-    choices=('gelu', 'gelu_tanh'),
-    default='gelu_tanh',
-    help="GELU: gelu_tanh as in the original code (default), gelu (erf) as in Hugging Face's copy",
-  )
+    add = functools.partial(direction.add_argument, type=number(Count), metavar='N')
+    add('--num_hidden_layers', help='keep the bottom N layers and drop the others')
+    add('--num_labels', help='of a classifier that the checkpoint lacks')
+    add = functools.partial(direction.add_argument, action='store_true')
+    add('--allow_missing', help='initialise parameters that the checkpoint lacks')
+    add('--allow_unexpected', help='leave out what the model has no place for')
+  add = to_hf.add_argument
+  add('--step', type=number(CountOrZero), help='which checkpoint of the workdir (default: the newest)')
+  add('--shard_gb', type=number(Positive), default=5.0, metavar='GB', help='split larger weights (default 5)')
+  add('--push', metavar='ORG/NAME', help='upload the folder to the Hugging Face Hub')
+  add('--private', action='store_true', help='if --push creates a model there, others cannot see it')
+  add = from_tf.add_argument
+  add('--config', metavar='FILE', type=pathlib.Path, help="BERT's JSON, for what shapes do not tell")
+  add('--num_attention_heads', type=number(Count), metavar='N', help='default: heads of 64')
+  gelu = "GELU: gelu_tanh as in the original code (default), gelu (erf) as in Hugging Face's copy"
+  add('--hidden_act', choices=('gelu', 'gelu_tanh'), default='gelu_tanh', help=gelu)
   return flags
 
 
-def from_foreign(options: argparse.Namespace) -> None:
+def to_workdir(options: argparse.Namespace) -> None:
   """`from_hf` and `from_tf`."""
   from etils import epath
 
-  from rembert.checkpoint.load import find_checkpoint
-  from rembert.convert import importing
+  from rembert.checkpoint.load import find_checkpoint, model_folder
+  from rembert.convert import hub, huggingface, importing, tensorflow
   from rembert.files import check_folder
   from rembert.tokenizer import check_vocabulary
   from rembert.tracking.console import Console
@@ -104,33 +90,31 @@ def from_foreign(options: argparse.Namespace) -> None:
   if find_checkpoint(destination):
     raise UsageError('the destination holds checkpoints', where=str(destination), fix='name a new folder')
   check_folder(destination, 'the destination', fix='name another folder')
-  import_options = importing.ImportOptions(
-    head=_head(options),
-    num_hidden_layers=options.num_hidden_layers,
-    num_labels=options.num_labels,
-    allow_missing=options.allow_missing,
-    allow_unexpected=options.allow_unexpected,
-    input_vocab_size=options.input_vocab_size,
-    output_vocab_size=options.output_vocab_size,
-  )
   with console.task('reading') as progress:
     if options.direction == 'from_hf':
-      imported = importing.read_hugging_face(options.source, import_options, progress)
+      source = huggingface.open_source(model_folder(options.source))
     else:
-      imported = importing.read_tensorflow(
+      source = tensorflow.open_source(
         options.source,
-        import_options,
-        progress,
-        config_file=pathlib.Path(options.config) if options.config else None,
+        config_file=options.config,
         num_attention_heads=options.num_attention_heads,
         hidden_act=options.hidden_act,
       )
-  vocabulary = options.vocabulary or imported.vocabulary
+    imported = importing.import_model(
+      source,
+      head=_head(options),
+      num_hidden_layers=options.num_hidden_layers,
+      num_labels=options.num_labels,
+      allow_missing=options.allow_missing,
+      allow_unexpected=options.allow_unexpected,
+      on_progress=progress,
+    )
+  vocabulary = options.vocabulary or imported.source.vocabulary
   if vocabulary is not None:
     check_vocabulary(vocabulary, imported.config.vocab_size)
   with console.task('writing'):
-    source = pathlib.Path(options.source).name
-    importing.save(imported, destination, vocabulary, converted_from=source, format=options.direction)
+    name = options.source if hub.is_at_hub(options.source) else pathlib.Path(options.source).name
+    importing.save(imported, destination, vocabulary, converted_from=name, format=options.direction)
   parameters = sum(math.prod(leaf.shape) for leaf in imported.leaves.values())
   padding = imported.config.padded_vocab_size - imported.config.vocab_size
   console.facts(
@@ -138,7 +122,7 @@ def from_foreign(options: argparse.Namespace) -> None:
     {
       'model': f'{imported.config.num_hidden_layers} × {imported.config.hidden_size}, head {imported.head or "none"}',
       'numbers': f'{parameters:,} float32, {padding} padding rows of the vocabulary among them',
-      'drawn anew': _some(imported.missing),
+      'initialised': _some(imported.missing),
       'left out': _some(imported.left_out),
       'vocabulary': str(vocabulary or 'none found: add it with --vocabulary=FILE'),
       'checkpoint': f'{destination}/checkpoints/0',
@@ -149,33 +133,40 @@ def from_foreign(options: argparse.Namespace) -> None:
 
 def to_hugging_face(options: argparse.Namespace) -> None:
   """`to_hf`."""
-  from rembert.checkpoint.load import SavedModel, read_newest
-  from rembert.convert import exporting
+  from rembert.checkpoint.load import read_newest
+  from rembert.convert import hub
+  from rembert.convert.exporting import export
   from rembert.tracking.console import Console
 
   console = Console()
-
-  def export(saved: SavedModel) -> tuple[SavedModel, exporting.Export]:
-    return saved, exporting.export(
-      saved,
-      options.destination,
-      head=_head(options),
-      vocabulary=options.vocabulary,
-      shard_bytes=int(options.shard_gb * 1e9),
-      on_progress=progress,
-    )
-
+  if options.push:
+    hub.check_upload(options.push)
+  elif options.private:
+    raise UsageError('--private is for models that are uploaded', where='--private', fix='--push=ORG/NAME')
+  written = {'head': _head(options), 'vocabulary': options.vocabulary, 'shard_bytes': int(options.shard_gb * 1e9)}
+  written['name'] = options.push
   with console.task('writing') as progress:
-    saved, exported = read_newest(options.source, options.step, export)
+    write = lambda source: (source, export(source, options.destination, on_progress=progress, **written))
+    source, exported = read_newest(options.source, options.step, write)
+  url = ''
+  if options.push:
+    with console.task(f'uploading to {options.push}'):
+      try:
+        url = hub.upload(pathlib.Path(options.destination), options.push, private=options.private)
+      except UsageError as error:
+        error.fix.append(f'then upload the directory that was written: hf upload {options.push} {options.destination}')
+        raise
+  config = source.config
   console.facts(
     'Done',
     {
-      'model': f'{saved.config.num_hidden_layers} × {saved.config.hidden_size}, head {exported.head or "none"}, '
-      f'step {saved.step:,}',
+      'model': f'{config.num_hidden_layers} × {config.hidden_size}, head {exported.head or "none"}, '
+      f'step {source.step:,}',
       'parameters': f'{exported.parameters:,}',
       'left out': _some(exported.left_out),
       'tokenizer': 'written' if exported.has_tokenizer else 'none: no vocabulary found, add it with --vocabulary=FILE',
       'folder': options.destination,
+      **({'model of the Hub': url} if url else {}),
     },
   )
 
@@ -192,9 +183,9 @@ def _some(names: Sequence[str]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Converts; errors that a user can put right are told without a traceback."""
+  """Converts; returns the exit code."""
   options = parser().parse_args(argv)
-  direction = to_hugging_face if options.direction == 'to_hf' else from_foreign
+  direction = to_hugging_face if options.direction == 'to_hf' else to_workdir
   return run_command('rembert.convert', lambda: direction(options), show_traceback=options.traceback)
 
 

@@ -1,4 +1,4 @@
-"""Out of this project: a checkpoint becomes a folder that Hugging Face's libraries load."""
+"""Out of this project: a checkpoint becomes a directory that Hugging Face's libraries load."""
 
 import dataclasses
 import functools
@@ -10,16 +10,17 @@ from collections.abc import Callable
 import numpy as np
 from etils import epath
 
-from rembert.checkpoint.load import SavedModel
 from rembert.convert import huggingface
 from rembert.convert.importing import AS_SAVED
 from rembert.convert.model_card import model_card
-from rembert.convert.tensor_names import ENCODER_PREFIX, Slot, Tensor, slots
+from rembert.convert.tensor_names import ENCODER_PREFIX, OURS, Slot, Source, Tensor, slots
 from rembert.convert.tokenizer_files import write_tokenizer
 from rembert.errors import UsageError
 from rembert.files import is_remote, write_errors
+from rembert.model.heads import POOLED
 
-_POOLED = (None, 'classification', 'multiple_choice')
+# Hugging Face's models for masked words, tokens and questions have no pooler: theirs would refuse it.
+_POOLED = (None, *POOLED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Export:
     head: of the exported model.
     parameters: their number.
     left_out: parameters of the checkpoint that the exported model has no place for.
-    has_tokenizer: whether a vocabulary was there to make tokenizer files of.
+    has_tokenizer: whether there was a vocabulary to make tokenizer files of.
   """
 
   head: str | None
@@ -40,83 +41,85 @@ class Export:
 
 
 def export(
-  saved: SavedModel,
+  source: Source,
   folder: epath.PathLike,
   *,
   head: str | None = AS_SAVED,
   vocabulary: epath.PathLike | None = None,
+  name: str | None = None,
   shard_bytes: int = 5_000_000_000,
   on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Export:
   """Writes `config.json`, weights, tokenizer files and a model card; all of them, or nothing.
 
   Args:
-    saved: the model.
-    folder: a new local folder.
+    source: a checkpoint of this project.
+    folder: a new local directory.
     head: that of the checkpoint, or None to leave it out.
     vocabulary: a SentencePiece model; by default that of the checkpoint's run.
+    name: in the model card, an id of the Hub; by default that of the folder.
     shard_bytes: larger weights are split into files of this size. One such is in memory at a time.
-    on_progress: told the share of the bytes that are written.
+    on_progress: called with the fraction of the bytes that are written.
 
   Raises:
-    UsageError: the checkpoint lacks the head, the folder exists, or it is in a bucket.
+    UsageError: it is not such a checkpoint, or lacks the head; the directory exists, or is in a bucket.
   """
   if is_remote(folder):
     raise UsageError('safetensors are written to local disks', where=str(folder), fix='export here, then copy')
-  head = saved.head if head == AS_SAVED else head
-  if head not in (None, saved.head):
+  if source.form != OURS:
     raise UsageError(
-      f'the checkpoint has {"no head" if saved.head is None else f"a head for {saved.head}"}, not for {head}',
-      where=str(saved.folder),
+      'the model is not a checkpoint of this project', where=source.path, fix='name a workdir, or a checkpoint of one'
+    )
+  head = source.head if head == AS_SAVED else head
+  if head not in (None, source.head):
+    raise UsageError(
+      f'the checkpoint has {"no head" if source.head is None else f"a head for {source.head}"}, not for {head}',
+      where=source.path,
       fix='leave --head out, or --head=none for the encoder alone',
     )
-  model, left_out = exported_slots(saved, head)
-  tensors = exported_tensors(saved, model, head)
-  vocabulary = saved.vocabulary if vocabulary is None else epath.Path(vocabulary)
+  model = _exported_slots(source, head)
+  vocabulary = source.vocabulary if vocabulary is None else epath.Path(vocabulary)
   folder = pathlib.Path(folder)
   with write_errors('the export', folder), huggingface.new_folder(folder) as partial:
-    content = huggingface.config_json(saved.config, head, saved.labels)
+    content = huggingface.config_json(source.config, head, source.labels)
     (partial / 'config.json').write_text(json.dumps(content, indent=2))
     if vocabulary is not None:
-      write_tokenizer(vocabulary, partial, longest=saved.config.max_position_embeddings)
-    (partial / 'README.md').write_text(model_card(saved, head, name=folder.name))
+      write_tokenizer(vocabulary, partial, longest=source.config.max_position_embeddings)
+    (partial / 'README.md').write_text(model_card(source, head, name=name or folder.name))
+    tensors = _exported_tensors(source, model, head)
     huggingface.write_weights(partial, tensors, shard_bytes=shard_bytes, on_progress=on_progress)
   parameters = sum(math.prod(slot.shape) for slot in model)
+  left_out = sorted(source.tensors.keys() - {slot.leaf for slot in model})
   return Export(head, parameters, tuple(left_out), vocabulary is not None)
 
 
-def exported_slots(saved: SavedModel, head: str | None) -> tuple[list[Slot], list[str]]:
-  """The tensors of the exported model, and the parameters of the checkpoint that are none of them.
-
-  Hugging Face's models for masked words, tokens and questions have no pooler: theirs would refuse it.
-  """
-  num_labels = saved.shapes['classifier/bias'][0] if 'classifier/bias' in saved.shapes else None
-  has_pooler = head in _POOLED and 'encoder/pooler/kernel' in saved.shapes
-  model = slots(saved.config, head, num_labels=num_labels, has_pooler=has_pooler)
-  wanted = {slot.leaf for slot in model}
-  lacking = sorted(wanted - saved.shapes.keys())
-  if lacking:
+def _exported_slots(source: Source, head: str | None) -> list[Slot]:
+  """The tensors of the exported model; UsageError if the checkpoint lacks parameters of it."""
+  labels = source.tensors.get('classifier/bias')
+  has_pooler = head in _POOLED and 'encoder/pooler/kernel' in source.tensors
+  model = slots(source.config, head, num_labels=labels.shape[0] if labels else None, has_pooler=has_pooler)
+  if lacking := sorted({slot.leaf for slot in model} - source.tensors.keys()):
     raise UsageError(
-      f'the checkpoint lacks {len(lacking)} parameters, {lacking[0]} for one',
-      where=str(saved.folder),
+      f'the checkpoint lacks {len(lacking)} parameters, for example {lacking[0]}',
+      where=source.path,
       fix='it was written by another version, or is damaged: try an earlier step',
     )
-  return model, sorted(saved.shapes.keys() - wanted)
+  return model
 
 
-def exported_tensors(saved: SavedModel, model: list[Slot], head: str | None) -> dict[str, Tensor]:
+def _exported_tensors(source: Source, model: list[Slot], head: str | None) -> dict[str, Tensor]:
   """Hugging Face's tensors out of a checkpoint, in the order in which each parameter is read once."""
   prefix = '' if head is None else ENCODER_PREFIX
   name = lambda slot: (prefix if slot.leaf.startswith('encoder/') else '') + slot.hugging_face
-  read = functools.lru_cache(maxsize=1)(saved.read)  # the next tensor is often in the same parameter
+  read = functools.lru_cache(maxsize=1)(lambda leaf: source.tensors[leaf].read())  # often the next tensor's too
   take = lambda slot: slot.take(read(slot.leaf), huggingface.FORM)
   tensors = {
     name(slot): Tensor(slot.shape_in(huggingface.FORM), functools.partial(take, slot))
     for slot in sorted(model, key=lambda slot: slot.leaf)
   }
-  config, width = saved.config, saved.config.hidden_size
+  config, width = source.config, source.config.hidden_size
   if not config.projects_embeddings:
-    # Theirs projects in any case: here by a product that changes nothing, to the bit.
+    # Theirs projects in any case: here by the identity, which changes no bit.
     projection = f'{prefix}encoder.embedding_hidden_mapping_in'
     tensors[f'{projection}.weight'] = Tensor((width, width), lambda: np.eye(width, dtype=np.float32))
     tensors[f'{projection}.bias'] = Tensor((width,), lambda: np.zeros(width, np.float32))

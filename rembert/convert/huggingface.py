@@ -1,4 +1,4 @@
-"""A Hugging Face model folder: its configuration and weights, read and written."""
+"""A Hugging Face model directory: its configuration and weights, read and written."""
 
 import contextlib
 import dataclasses
@@ -6,22 +6,25 @@ import functools
 import json
 import math
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-from rembert.convert.tensor_names import Tensor, Tensors
+from rembert.convert.tensor_names import ENCODER_PREFIX, Source, Tensor, Tensors, slots
 from rembert.errors import UsageError, first_line
 from rembert.files import inside, parsed_json
 from rembert.model.config import RemBertConfig
+from rembert.model.heads import FIXED_LABELS
+from rembert.tokenizer import find_vocabulary
 
 FORM = 'hugging_face'
 _ARCHITECTURES = {
   None: 'RemBertModel',
   'mlm': 'RemBertForMaskedLM',
+  'regression': 'RemBertForSequenceClassification',  # with one label; `classification` in all other cases
   'classification': 'RemBertForSequenceClassification',
   'tagging': 'RemBertForTokenClassification',
   'qa': 'RemBertForQuestionAnswering',
@@ -31,33 +34,70 @@ _ACTIVATIONS = {'gelu': 'gelu', 'gelu_pytorch_tanh': 'gelu_tanh', 'gelu_new': 'g
 _OURS_ALONE = ('pad_vocab_to_multiple_of', 'always_project_embeddings', 'hidden_act')
 _SHARED_FIELDS = [field.name for field in dataclasses.fields(RemBertConfig) if field.name not in _OURS_ALONE]
 _SAFE_TORCH = (2, 6)  # before, `weights_only` could be got round (CVE-2025-32434)
+_BUFFER = 'embeddings.position_ids'  # no parameter, but older versions of transformers saved it
+_DECODER = 'cls.predictions.decoder.weight'
+_FETCH = 'fetch the file again, or correct it'
+
+
+def open_source(folder: pathlib.Path) -> Source:
+  """The model of a directory, of any head; UsageError where it is damaged or not RemBERT."""
+  description = read_description(folder)
+  tensors = {
+    name.removeprefix(ENCODER_PREFIX): tensor
+    for name, tensor in open_weights(folder).items()
+    if not name.endswith(_BUFFER)
+  }
+  head = head_of(tensors, description.head)
+  tensors, config = _without_redundant(tensors, description.config)
+  labels = () if head in FIXED_LABELS else description.labels
+  return dataclasses.replace(description, tensors=tensors, config=config, head=head, labels=labels)
+
+
+def describe_source(folder: pathlib.Path) -> Source | None:
+  """The model that `config.json` describes; its tensors have shapes and no values.
+
+  None where the weights decide about the architecture: see `_without_redundant`.
+  """
+  described = read_description(folder)
+  config = described.config
+  if config.always_project_embeddings or config.tie_word_embeddings:
+    return None
+
+  def read() -> np.ndarray:
+    raise AssertionError('the weights of a described model are not there')
+
+  model = slots(config, described.head, num_labels=len(described.labels), has_pooler=True)
+  tensors = {slot.name(FORM): Tensor(slot.shape_in(FORM), read) for slot in model}
+  labels = () if described.head in FIXED_LABELS else described.labels
+  return dataclasses.replace(described, tensors=tensors, labels=labels)
+
+
+def _without_redundant(tensors: dict[str, Tensor], config: RemBertConfig) -> tuple[dict[str, Tensor], RemBertConfig]:
+  """Without what Hugging Face's model has in any case: a projection that changes nothing, a copy of a tied table."""
+  projection, width = 'encoder.embedding_hidden_mapping_in.', config.hidden_size
+  kernel, bias = (tensors.get(projection + name) for name in ('weight', 'bias'))
+  word, decoder = (tensors.get(name) for name in ('embeddings.word_embeddings.weight', _DECODER))
+  if config.always_project_embeddings and kernel and bias and kernel.shape == (width, width):
+    is_identity = np.array_equal(kernel.read(), np.eye(width, dtype=np.float32))
+    if is_identity and not np.any(bias.read()):
+      config = dataclasses.replace(config, always_project_embeddings=False)
+      tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(projection)}
+  if config.tie_word_embeddings and word and decoder:
+    if decoder.shape == word.shape and np.array_equal(decoder.read(), word.read()):
+      tensors = {name: tensor for name, tensor in tensors.items() if name != _DECODER}
+    else:
+      config = dataclasses.replace(config, tie_word_embeddings=False)
+  return tensors, config
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Description:
-  """What `config.json` says.
+def read_description(folder: pathlib.Path) -> Source:
+  """The model of `config.json`, without tensors; UsageError if it is not that of a RemBERT encoder.
 
-  Attributes:
-    config: with a projection in any case: Hugging Face's model has one even where I = H.
-    head: of the architecture, None for an encoder alone.
-    labels: of a classifier, by index; empty where there are none.
+  It has a projection in any case, as Hugging Face's model has even if I = H; the head is that of the architecture.
   """
-
-  config: RemBertConfig
-  head: str | None
-  labels: tuple[str, ...]
-
-
-def is_model_folder(path: pathlib.Path) -> bool:
-  """Whether a path looks like one."""
-  return (path / 'config.json').is_file()
-
-
-def read_description(folder: pathlib.Path) -> Description:
-  """`config.json`; UsageError if it is not that of a RemBERT encoder."""
   file = folder / 'config.json'
   try:
     content = parsed_json(file.read_bytes(), file)
@@ -78,13 +118,13 @@ def read_description(folder: pathlib.Path) -> Description:
     config = RemBertConfig(**fields, hidden_act=_ACTIVATIONS[activation], always_project_embeddings=True)
   except UsageError as error:  # which speaks of gin, and this is a file
     where = error.where.replace('RemBertConfig.', '')
-    raise UsageError(error.what, where=f'{file}: {where}', fix='fetch the file again, or correct it') from error
+    raise UsageError(error.what, where=f'{file}: {where}', fix=_FETCH) from error
   for name in ('pad_token_id', 'bos_token_id', 'eos_token_id'):
     if name in fields and fields[name] >= config.vocab_size:
       raise UsageError(
         f'{name} must be below vocab_size, {config.vocab_size}',
         where=f'{file}: {name} = {fields[name]}',
-        fix='fetch the file again, or correct it',
+        fix=_FETCH,
       )
   heads = {architecture: head for head, architecture in _ARCHITECTURES.items()}
   architectures = content.get('architectures') or [None]
@@ -94,12 +134,13 @@ def read_description(folder: pathlib.Path) -> Description:
     raise UsageError(
       'id2label must map numbers to names', where=f'{file}: id2label', fix='"id2label": {"0": "no", "1": "yes"}'
     )
-  return Description(
-    # Where I ≠ H there is one anyway: two ways to say the same would be two models to a checkpoint.
-    config=dataclasses.replace(config, always_project_embeddings=config.input_embedding_size == config.hidden_size),
-    head=heads.get(architecture) if isinstance(architecture, str) else None,
-    labels=tuple(str(labels[index]) for index in sorted(labels, key=int)),
-  )
+  # Where I ≠ H there is one anyway: two ways to say the same would be two models to a checkpoint.
+  config = dataclasses.replace(config, always_project_embeddings=config.input_embedding_size == config.hidden_size)
+  head = heads.get(architecture) if isinstance(architecture, str) else None
+  if head == 'classification' and len(labels) == 1 and content.get('problem_type') in (None, 'regression'):
+    head = 'regression'  # as transformers decides
+  names = tuple(str(labels[index]) for index in sorted(labels, key=int))
+  return Source(str(folder), FORM, {}, config, head, names, find_vocabulary(folder))
 
 
 def config_json(config: RemBertConfig, head: str | None, labels: Sequence[str]) -> dict[str, Any]:
@@ -118,26 +159,24 @@ def config_json(config: RemBertConfig, head: str | None, labels: Sequence[str]) 
   if head in ('classification', 'tagging'):
     content['id2label'] = {str(index): label for index, label in enumerate(labels)}
     content['label2id'] = {label: index for index, label in enumerate(labels)}
+  if head == 'regression':
+    content |= {'problem_type': 'regression', 'id2label': {'0': 'LABEL_0'}, 'label2id': {'LABEL_0': 0}}
   return content
 
 
-def head_of(names: Sequence[str], description: Description) -> str | None:
-  """Which head the weights hold: what they are called decides, the architecture only where it is needed."""
+def head_of(names: Iterable[str], described: str | None) -> str | None:
+  """Which head the weights hold: their names decide, the described head only between those with the same names."""
+  names = list(names)
   if any(name.startswith('cls.predictions.') for name in names):
     return 'mlm'
   if any(name.startswith('qa_outputs.') for name in names):
     return 'qa'
   if any(name.startswith('classifier.') for name in names):
-    return description.head if description.head in ('tagging', 'multiple_choice') else 'classification'
+    return described if described in ('tagging', 'multiple_choice', 'regression') else 'classification'
   return None
 
 
 # --- reading weights --------------------------------------------------------------------------------------------------
-
-
-def is_buffer(name: str) -> bool:
-  """Whether a tensor is no parameter; older versions of transformers saved one such."""
-  return name.endswith('embeddings.position_ids')
 
 
 def _open_safetensors(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
@@ -217,7 +256,7 @@ def open_weights(folder: pathlib.Path) -> dict[str, Tensor]:
       lost = [tensor for tensor in weight_map if tensor not in tensors] if open_files is _open_safetensors else []
       if lost:
         raise UsageError(
-          f'the index names {len(lost)} tensors that no shard holds, {lost[0]} for one',
+          f'the index names {len(lost)} tensors that no shard has, for example {lost[0]}',
           where=str(files[0].parent),
           fix='fetch the shards again',
         )
@@ -245,27 +284,21 @@ def write_weights(
     shard_bytes: a file holds no more, unless it is one tensor.
     on_progress: told the share of the bytes that are written.
   """
-  shards: list[list[str]] = [[]]
-  filled = 0
-  sizes = {name: 4 * math.prod(tensor.shape) for name, tensor in tensors.items()}
-  for name, size in sizes.items():
-    if shards[-1] and filled + size > shard_bytes:
-      shards.append([])
-      filled = 0
-    shards[-1].append(name)
-    filled += size
-  weight_map, written, total = {}, 0, sum(sizes.values())
-  for number, names in enumerate(shards, 1):
-    file = 'model.safetensors' if len(shards) == 1 else f'model-{number:05}-of-{len(shards):05}.safetensors'
-    safetensors.numpy.save_file(
-      {name: tensors[name].read() for name in names}, folder / file, metadata={'format': 'pt'}
-    )
+  import huggingface_hub
+
+  size_of = lambda tensor: 4 * math.prod(tensor.shape)
+  split = huggingface_hub.split_state_dict_into_shards_factory(
+    dict(tensors), get_storage_size=size_of, filename_pattern='model{suffix}.safetensors', max_shard_size=shard_bytes
+  )
+  written, total = 0, split.metadata['total_size']
+  for file, names in split.filename_to_tensors.items():
+    content = {name: tensors[name].read() for name in names}
+    safetensors.numpy.save_file(content, folder / file, metadata={'format': 'pt'})
     (folder / file).chmod(0o644)  # the library writes for the owner alone
-    weight_map |= dict.fromkeys(names, file)
-    written += sum(sizes[name] for name in names)
+    written += sum(size_of(tensors[name]) for name in names)
     on_progress(written / total)
-  if len(shards) > 1:
-    index = {'metadata': {'total_size': total}, 'weight_map': weight_map}
+  if split.is_sharded:
+    index = {'metadata': split.metadata, 'weight_map': split.tensor_to_filename}
     (folder / 'model.safetensors.index.json').write_text(json.dumps(index, indent=2))
 
 

@@ -1,57 +1,30 @@
-"""Into this project: a folder of Hugging Face, an original checkpoint or one of our own becomes parameters.
+"""Into this project: tensors of whatever format become the parameters of a model.
 
-Whatever they come from, one function compares what there is with what the wanted model has, and assembles it.
+What is missing, unexpected or of another shape is listed before anything is read. `import_model` may change the model
+(head, layers), `rembert.checkpoint.initialize` takes parameters for a model that is given.
 """
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from etils import epath
 
-from rembert.checkpoint.load import (
-  Source,
-  config_gin,
-  find_checkpoint,
-  hugging_face_source,
-  open_source,
-  read_newest,
-  save_model,
-  saved_source,
-)
-from rembert.convert.tensor_names import Slot, Tensor, Tensors, slots
+from rembert.checkpoint.load import config_gin, find_checkpoint, save_model
+from rembert.convert.tensor_names import Slot, Source, Tensor, Tensors, slots
 from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import FIXED_LABELS, HEADS, POOLED, parameter_shapes
 
 AS_SAVED = 'as saved'
-
-
-@dataclasses.dataclass(frozen=True)
-class ImportOptions:
-  """What may differ between a checkpoint and what is made of it.
-
-  Attributes:
-    head: one of `HEADS`, None for the encoder alone, or `AS_SAVED`.
-    num_hidden_layers: layers to keep, from the bottom (paper, section 6.2); None keeps all.
-    num_labels: of a classifier that the checkpoint does not have.
-    allow_missing: draw parameters that the checkpoint lacks.
-    allow_unexpected: leave out what the model has no place for.
-    input_vocab_size: rows that the word embedding shall have; None as saved.
-    output_vocab_size: rows that the output embedding and its bias shall have; None as saved.
-  """
-
-  head: str | None = AS_SAVED
-  num_hidden_layers: int | None = None
-  num_labels: int | None = None
-  allow_missing: bool = False
-  allow_unexpected: bool = False
-  input_vocab_size: int | None = None
-  output_vocab_size: int | None = None
+_CLASSIFIERS = ('classification', 'tagging')
+_LISTED = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,9 +37,9 @@ class ImportedModel:
     head: see `HEADS`.
     labels: of a classifier, by index.
     num_labels: of any head but `mlm`.
-    missing: names that the checkpoint lacked, drawn anew.
+    missing: names that the checkpoint lacked, newly initialised.
     left_out: names of the checkpoint that the model has no place for.
-    vocabulary: the SentencePiece model beside the checkpoint, if there is one.
+    source: the checkpoint.
   """
 
   leaves: Mapping[str, np.ndarray]
@@ -76,56 +49,75 @@ class ImportedModel:
   num_labels: int | None
   missing: tuple[str, ...]
   left_out: tuple[str, ...]
-  vocabulary: epath.PathLike | None
+  source: Source
 
 
-def read_model(
-  path: epath.PathLike,
-  options: ImportOptions = ImportOptions(),
-  on_progress: Callable[[float], None] = lambda fraction: None,
+def import_model(
+  source: Source,
   *,
-  step: int | None = None,
+  head: str | None = AS_SAVED,
+  num_hidden_layers: int | None = None,
+  num_labels: int | None = None,
+  allow_missing: bool = False,
+  allow_unexpected: bool = False,
+  on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> ImportedModel:
-  """The model in a workdir (at `step`, else the newest), a checkpoint or a folder of Hugging Face.
+  """Reads the parameters of a model.
 
-  UsageError where there is none, or it is damaged or does not fit.
+  Args:
+    source: the checkpoint.
+    head: one of `HEADS`, None for the encoder alone, or `AS_SAVED`.
+    num_hidden_layers: layers to keep, from the bottom (paper, section 6.2); None keeps all.
+    num_labels: of a classifier that the checkpoint does not have.
+    allow_missing: initialise parameters that the checkpoint lacks.
+    allow_unexpected: leave out tensors that the model has no place for.
+    on_progress: called with the fraction that has been read.
+
+  Raises:
+    UsageError: tensors are missing, unexpected or of another shape, or damaged.
   """
-  if find_checkpoint(path, step) is None:
-    return _import(open_source(path), options, on_progress)
-  read = lambda saved: _import(saved_source(saved, options.num_hidden_layers), options, on_progress)
-  return read_newest(path, step, read)
+  form, config = source.form, source.config
+  is_as_saved, head = head == AS_SAVED, source.head if head == AS_SAVED else head
+  num_labels = _num_labels(source, head, num_labels)
+  # A request for one head, or for fewer layers, leaves out the rest; other heads have no use for a pooler.
+  everything = [slot for any_head in HEADS for slot in _all_slots(config, any_head)]
+  not_wanted = source.names(everything, 'encoder/pooler/' if is_as_saved else '')
 
+  # --- layers ----------------------------------------------------------------
+  if num_hidden_layers is not None:
+    if not 0 < num_hidden_layers <= config.num_hidden_layers:
+      raise UsageError(
+        f'{num_hidden_layers} layers cannot be kept of {config.num_hidden_layers}',
+        where='num_hidden_layers',
+        fix=f'1 to {config.num_hidden_layers}',
+      )
+    not_wanted |= source.names(everything, 'encoder/layers/')
+    source = source.bottom_layers(num_hidden_layers)
+    config = source.config
 
-def read_hugging_face(
-  folder: epath.PathLike,
-  options: ImportOptions = ImportOptions(),
-  on_progress: Callable[[float], None] = lambda fraction: None,
-) -> ImportedModel:
-  """The model in a folder of Hugging Face, of any head; UsageError where it is damaged or does not fit."""
-  return _import(hugging_face_source(folder), options, on_progress)
+  # --- what there is, and what is wanted -------------------------------------
+  tensors = source.tensors
+  pooler = source.names(_all_slots(config, None), 'encoder/pooler/')
+  has_pooler = head in POOLED or (head in (None, 'mlm') and pooler <= tensors.keys())
+  model = source.slots(config, head, num_labels, has_pooler=has_pooler)
+  not_wanted -= source.names(model)
+  kept = {name: tensor for name, tensor in tensors.items() if name not in not_wanted}
+  allowed = {'allow_missing': allow_missing, 'allow_unexpected': allow_unexpected}
+  missing, unexpected = check(kept, model, form, where=source.path, **allowed)
 
-
-def read_tensorflow(
-  path: epath.PathLike,
-  options: ImportOptions = ImportOptions(),
-  on_progress: Callable[[float], None] = lambda fraction: None,
-  **description,
-) -> ImportedModel:
-  """The model in an original checkpoint; `description` goes to `tensorflow.describe`."""
-  from rembert.convert import tensorflow
-
-  prefix, tensors = tensorflow.open_checkpoint(path)
-  vocabulary = epath.Path(prefix).parent / 'sentencepiece.model'
-  source = Source(
-    tensors,
-    tensorflow.describe(tensors, prefix, **description),
-    form=tensorflow.FORM,
-    head=tensorflow.head_of(tensors),
-    labels=(),
-    path=prefix,
-    vocabulary=vocabulary if vocabulary.exists() else None,
+  # --- parameters ------------------------------------------------------------
+  kept |= {slot.name(form): _initial(slot, form, config) for slot in model if slot.name(form) in missing}
+  shapes = parameter_shapes(head, config, num_labels=num_labels, add_pooler=has_pooler)
+  return ImportedModel(
+    leaves=dict(read_parameters(kept, model, form, shapes, on_progress)),
+    config=config,
+    head=head,
+    labels=_labels(source, head, num_labels),
+    num_labels=num_labels,
+    missing=tuple(missing),
+    left_out=(*unexpected, *sorted(not_wanted & tensors.keys())),
+    source=source,
   )
-  return _import(source, options, on_progress)
 
 
 def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.PathLike | None, **facts: Any) -> None:
@@ -149,76 +141,6 @@ def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.Pat
     write_whole(workdir / 'config.gin', config_gin(imported.config))
     save_model(workdir, imported.leaves, imported.config, imported.head, imported.labels, **facts)
     on_failure.pop_all()  # all is well: nothing to take away
-
-
-# --- from tensors to parameters ---------------------------------------------------------------------------------------
-
-
-def _import(source: Source, options: ImportOptions, on_progress) -> ImportedModel:
-  form, config = source.form, source.config
-  head = source.head if options.head == AS_SAVED else options.head
-  num_labels = _num_labels(source, head, options.num_labels)
-  # Who asks for one head, or for fewer layers, asks to leave out the rest; no head has a use for a pooler but these.
-  everything = [slot for any_head in HEADS for slot in _all_slots(config, any_head)]
-  not_wanted = source.names(everything, 'encoder/pooler/' if options.head == AS_SAVED else '')
-
-  # --- layers ----------------------------------------------------------------
-  if options.num_hidden_layers is not None:
-    if not 0 < options.num_hidden_layers <= config.num_hidden_layers:
-      raise UsageError(
-        f'{options.num_hidden_layers} layers cannot be kept of {config.num_hidden_layers}',
-        where='num_hidden_layers',
-        fix=f'1 to {config.num_hidden_layers}',
-      )
-    not_wanted |= source.names(everything, 'encoder/layers/')
-    config = dataclasses.replace(config, num_hidden_layers=options.num_hidden_layers)
-
-  # --- vocabulary ------------------------------------------------------------
-  tensors = dict(source.tensors)
-  for slot in _all_slots(config, 'mlm'):
-    size = options.output_vocab_size if slot.leaf.startswith('mlm/') else options.input_vocab_size
-    if slot.has_row_per_piece and size and (name := slot.name(form)) in tensors:
-      tensors[name] = resized(name, tensors[name], size, config.initializer_range)
-  config = dataclasses.replace(config, vocab_size=options.input_vocab_size or config.vocab_size)
-
-  # --- what there is, and what is wanted -------------------------------------
-  pooler = source.names(_all_slots(config, None), 'encoder/pooler/')
-  has_pooler = head in POOLED or (head in (None, 'mlm') and pooler <= tensors.keys())
-  model = source.slots(config, head, num_labels, has_pooler=has_pooler)
-  not_wanted -= source.names(model)
-  kept = {name: tensor for name, tensor in tensors.items() if name not in not_wanted}
-  missing, unexpected = check(
-    kept,
-    model,
-    form,
-    where=source.path,
-    allow_missing=options.allow_missing,
-    allow_unexpected=options.allow_unexpected,
-  )
-
-  # --- parameters ------------------------------------------------------------
-  leaves = assemble(
-    kept,
-    model,
-    form,
-    shapes=parameter_shapes(head, config, num_labels=num_labels, add_pooler=has_pooler),
-    missing=missing,
-    config=config,
-    on_progress=on_progress,
-  )
-  return ImportedModel(
-    leaves=leaves,
-    config=config,
-    head=head,
-    labels=_labels(source, head, num_labels),
-    num_labels=num_labels,
-    missing=tuple(missing),
-    left_out=(*unexpected, *sorted(not_wanted & tensors.keys())),
-    vocabulary=source.vocabulary,
-  )
-
-
-_CLASSIFIERS = ('classification', 'tagging')
 
 
 def _all_slots(config: RemBertConfig, head: str | None) -> list[Slot]:
@@ -249,7 +171,7 @@ def _labels(source: Source, head: str | None, num_labels: int | None) -> tuple[s
   return tuple(f'LABEL_{index}' for index in range(num_labels))
 
 
-# --- checked, resized, assembled --------------------------------------------------------------------------------------
+# --- from tensors to parameters ---------------------------------------------------------------------------------------
 
 
 def check(
@@ -261,12 +183,12 @@ def check(
   allow_missing: bool = False,
   allow_unexpected: bool = False,
 ) -> tuple[list[str], list[str]]:
-  """What the model wants and the checkpoint lacks, and what the checkpoint has and the model does not want.
+  """Names of the tensors that the checkpoint lacks, and of those that the model has no place for.
 
   Args:
     tensors: the checkpoint.
     slots: the model.
-    form: `hugging_face` or `tensorflow`.
+    form: see `Source`.
     where: path of the checkpoint, for the error.
     allow_missing: return the missing names rather than refuse them.
     allow_unexpected: the same for unexpected ones.
@@ -286,12 +208,10 @@ def check(
   complaints, fixes = [], []
   if misshaped:
     complaints.append(_listed('of another shape', list(misshaped.values())))
-    fixes.append('check the configuration beside the checkpoint')
-    if any(wanted[name].has_row_per_piece for name in misshaped):
-      fixes.append('--input_vocab_size=N and --output_vocab_size=N cut or extend the two tables')
+    fixes.append('check the configuration next to the checkpoint')
   if missing and not allow_missing:
     complaints.append(_listed('missing', missing))
-    fixes.append('--allow_missing draws them anew')
+    fixes.append('--allow_missing initialises them randomly')
   if unexpected and not allow_unexpected:
     complaints.append(_listed('unexpected', unexpected))
     fixes.append('--allow_unexpected leaves them out')
@@ -300,31 +220,46 @@ def check(
   return missing, unexpected
 
 
-_LISTED = 12
-
-
 def _listed(what: str, names: Sequence[str]) -> str:
   rest = f'\n    … and {len(names) - _LISTED} more' if len(names) > _LISTED else ''
   return f'{what} ({len(names)})\n    ' + '\n    '.join(names[:_LISTED]) + rest
 
 
-def resized(name: str, tensor: Tensor, rows: int, initializer_range: float) -> Tensor:
-  """The tensor with another number of rows: the last ones are cut off, or new ones drawn.
+def read_parameters(
+  tensors: Tensors,
+  slots: Sequence[Slot],
+  form: str,
+  shapes: Mapping[str, tuple[int, ...]],
+  on_progress: Callable[[float], None],
+) -> Iterator[tuple[str, np.ndarray]]:
+  """Each parameter's path and value, float32, with padding rows of zeros; one of them and one tensor are in memory.
 
-  New rows of a table come from the initialiser that the table began with; new entries of a bias are zero.
+  Args:
+    tensors: the checkpoint, checked.
+    slots: the model. Several make a parameter where it holds all layers, or query, key and value.
+    form: see `Source`.
+    shapes: of the parameters, by path.
+    on_progress: called with the fraction that has been read.
   """
-  if not tensor.shape:
-    return tensor
+  done = 0
+  for leaf, parts in itertools.groupby(sorted(slots, key=lambda slot: slot.leaf), key=lambda slot: slot.leaf):
+    parameter = np.zeros(shapes[leaf], np.float32)
+    for slot in parts:
+      slot.put(parameter, tensors[slot.name(form)].read(), form)
+      done += 1
+    yield leaf, parameter
+    on_progress(done / len(slots))
 
-  def read() -> np.ndarray:
-    old = tensor.read()
-    if rows <= len(old):
-      return old[:rows]
-    shape = (rows - len(old), *old.shape[1:])
-    new = np.zeros(shape, np.float32) if old.ndim == 1 else _truncated_normal(name, shape, initializer_range)
-    return np.concatenate([old, new])
 
-  return Tensor((rows, *tensor.shape[1:]), read)
+def _initial(slot: Slot, form: str, config: RemBertConfig) -> Tensor:
+  """A tensor that the checkpoint lacks: LayerNorm scales 1, biases 0, kernels and tables from the initialiser."""
+  shape = slot.shape_in(form)
+  if slot.leaf.endswith('/scale'):
+    return Tensor(shape, lambda: np.ones(shape, np.float32))
+  if slot.leaf.endswith('/bias'):
+    return Tensor(shape, lambda: np.zeros(shape, np.float32))
+  name = slot.leaf + str(slot.index)
+  return Tensor(shape, functools.partial(_truncated_normal, name, shape, config.initializer_range))
 
 
 def _truncated_normal(name: str, shape: tuple[int, ...], deviation: float) -> np.ndarray:
@@ -333,47 +268,3 @@ def _truncated_normal(name: str, shape: tuple[int, ...], deviation: float) -> np
 
   key = jax.random.fold_in(jax.random.key(0), zlib.crc32(name.encode()))
   return np.array(jax.random.truncated_normal(key, -2, 2, shape)) * np.float32(deviation)
-
-
-def assemble(
-  tensors: Tensors,
-  slots: Sequence[Slot],
-  form: str,
-  *,
-  shapes: Mapping[str, tuple[int, ...]],
-  missing: Collection[str],
-  config: RemBertConfig,
-  on_progress: Callable[[float], None] = lambda fraction: None,
-) -> dict[str, np.ndarray]:
-  """This project's parameters by path, float32; in memory are they and one tensor of the checkpoint.
-
-  Args:
-    tensors: the checkpoint, checked.
-    slots: the model.
-    form: `hugging_face` or `tensorflow`.
-    shapes: of the parameters by path.
-    missing: names to draw anew: kernels and tables from the initialiser, biases 0, LayerNorm scales 1.
-    config: of the model.
-    on_progress: told the share of the tensors that are done.
-  """
-  leaves = {}
-  for number, slot in enumerate(slots, 1):
-    leaf = leaves.get(slot.leaf)
-    if leaf is None:
-      leaf = leaves[slot.leaf] = np.zeros(shapes[slot.leaf], np.float32)
-    name = slot.name(form)
-    if name in missing:
-      slot.put(leaf, _initial(slot, form, config), form)
-    else:
-      slot.put(leaf, tensors[name].read(), form)
-    on_progress(number / len(slots))
-  return leaves
-
-
-def _initial(slot: Slot, form: str, config: RemBertConfig) -> np.ndarray:
-  shape = slot.shape_in(form)
-  if slot.leaf.endswith('/scale'):
-    return np.ones(shape, np.float32)
-  if slot.leaf.endswith('/bias'):
-    return np.zeros(shape, np.float32)
-  return _truncated_normal(slot.leaf + str(slot.index), shape, config.initializer_range)

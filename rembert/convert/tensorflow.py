@@ -5,13 +5,15 @@ import functools
 import json
 import pathlib
 import re
+from collections.abc import Iterable
 
 import numpy as np
 from etils import epath
 
-from rembert.convert.tensor_names import Tensor, Tensors
+from rembert.convert.tensor_names import Source, Tensor, Tensors
 from rembert.errors import UsageError, first_line
 from rembert.model.config import RemBertConfig
+from rembert.tokenizer import find_vocabulary
 
 FORM = 'tensorflow'
 # Adam's moments (two thirds of the file) and the counters of the optimizer.
@@ -23,12 +25,31 @@ _OUTPUT_EMBEDDING = 'output_embedding'
 _TABLE_NAME = 'cls/predictions/output_embedding'
 
 
-def open_checkpoint(path: epath.PathLike) -> tuple[str, dict[str, Tensor]]:
-  """The prefix of a checkpoint, and its tensors, without the optimizer's; the output embedding under the table's name.
+def open_source(
+  path: epath.PathLike,
+  *,
+  config_file: pathlib.Path | None = None,
+  num_attention_heads: int | None = None,
+  hidden_act: str = 'gelu_tanh',
+) -> Source:
+  """The model in an original checkpoint, its tensors unread.
 
   Args:
     path: the prefix (`model.ckpt-1760000`), its `.index` file, or a folder with a `checkpoint` file.
+    config_file: BERT's JSON, for what shapes do not tell: heads, dropout.
+    num_attention_heads: wins over that of `config_file`; without either, heads of 64 as the paper has them.
+    hidden_act: the original code has the tanh approximation; Hugging Face's copy says erf.
+
+  Raises:
+    UsageError: it cannot be read, or is not RemBERT.
   """
+  prefix, tensors = _open_tensors(path)
+  config = _config(tensors, prefix, config_file, num_attention_heads, hidden_act)
+  return Source(prefix, FORM, tensors, config, _head_of(tensors), vocabulary=find_vocabulary(epath.Path(prefix).parent))
+
+
+def _open_tensors(path: epath.PathLike) -> tuple[str, dict[str, Tensor]]:
+  """The prefix of a checkpoint, and its tensors but the optimizer's; the output embedding under the table's name."""
   import tensorflow as tf
 
   prefix = str(path).removesuffix('.index')
@@ -38,9 +59,8 @@ def open_checkpoint(path: epath.PathLike) -> tuple[str, dict[str, Tensor]]:
     reader = tf.train.load_checkpoint(prefix)
     shapes = {name: tuple(shape) for name, shape in reader.get_variable_to_shape_map().items()}
   except (tf.errors.OpError, ValueError, RuntimeError) as error:
-    reason = first_line(error)
     raise UsageError(
-      f'TensorFlow cannot read the checkpoint: {reason}',
+      f'TensorFlow cannot read the checkpoint: {first_line(error)}',
       where=prefix,
       fix='name the prefix that its .index and .data files have in common, or their folder',
     ) from error
@@ -60,28 +80,14 @@ def open_checkpoint(path: epath.PathLike) -> tuple[str, dict[str, Tensor]]:
 def _read(reader, prefix: str, name: str) -> np.ndarray:
   try:
     return np.asarray(reader.get_tensor(name), np.float32)
-  except Exception as error:  # a data file that is cut off shows only here
-    reason = first_line(error)
-    raise UsageError(f'a damaged checkpoint: {reason}', where=prefix, fix='fetch its files again') from error
+  except Exception as error:  # a truncated data file shows only here
+    raise UsageError(f'a damaged checkpoint: {first_line(error)}', where=prefix, fix='fetch its files again') from error
 
 
-def describe(
-  tensors: Tensors,
-  prefix: str,
-  *,
-  config_file: pathlib.Path | None = None,
-  num_attention_heads: int | None = None,
-  hidden_act: str = 'gelu_tanh',
+def _config(
+  tensors: Tensors, prefix: str, config_file: pathlib.Path | None, num_attention_heads: int | None, hidden_act: str
 ) -> RemBertConfig:
-  """The configuration, from the shapes of the variables.
-
-  Args:
-    tensors: of the checkpoint.
-    prefix: of the checkpoint, for errors.
-    config_file: BERT's JSON, for what shapes do not tell: heads, activation, dropout.
-    num_attention_heads: the same by hand; without either, heads of 64 as the paper has them.
-    hidden_act: the original code has the tanh approximation; Hugging Face's copy says erf.
-  """
+  """The configuration, from the shapes of the variables; see `open_source`."""
   shapes = {name: tensor.shape for name, tensor in tensors.items()}
   try:
     vocab_size, width = shapes['bert/embeddings/word_embeddings']
@@ -111,21 +117,22 @@ def describe(
     'input_embedding_size': width,
     'hidden_size': hidden,
     'num_hidden_layers': max(layers) + 1,
+    'num_attention_heads': num_attention_heads or given.get('num_attention_heads') or max(1, hidden // 64),
     'intermediate_size': intermediate,
     'max_position_embeddings': positions,
     'type_vocab_size': types,
     'tie_word_embeddings': output is not None and _TABLE_NAME not in shapes,
     'always_project_embeddings': has_projection and width == hidden,
+    'hidden_act': hidden_act,
   }
-  fields['hidden_act'] = hidden_act
-  fields['num_attention_heads'] = num_attention_heads or given.get('num_attention_heads') or max(1, hidden // 64)
-  if output is not None:  # without the MLM head nothing tells
+  if output is not None:  # without the MLM head no shape tells
     fields['output_embedding_size'] = output[0]
   return RemBertConfig(**fields)
 
 
-def head_of(names) -> str | None:
+def _head_of(names: Iterable[str]) -> str | None:
   """Which head the variables belong to; BERT's classifiers share one name."""
+  names = set(names)
   if any(name.startswith('cls/predictions/') for name in names):
     return 'mlm'
   if 'cls/squad/output_weights' in names:

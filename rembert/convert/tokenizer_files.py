@@ -14,12 +14,14 @@ therefore ask for the general class.) What remains:
 import json
 import pathlib
 import sys
+from typing import Any
 
 import sentencepiece
 import tokenizers
 from etils import epath
-from sentencepiece import sentencepiece_model_pb2
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from rembert.tokenizer import parse_model
 
 _SPECIAL = {
   'pad_token': '[PAD]',
@@ -56,7 +58,7 @@ def write_tokenizer(vocabulary: epath.PathLike, folder: pathlib.Path, *, longest
 
 def build_tokenizer(model: bytes) -> tokenizers.Tokenizer:
   """The tokenizer that does what a serialised SentencePiece unigram model does."""
-  proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+  proto = parse_model(model)
   pieces = [(piece.piece, piece.score) for piece in proto.pieces]
   has_bytes = proto.trainer_spec.byte_fallback
   tokenizer = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=proto.trainer_spec.unk_id, byte_fallback=has_bytes))
@@ -94,7 +96,7 @@ def build_tokenizer(model: bytes) -> tokenizers.Tokenizer:
   return tokenizer
 
 
-def _character_rules(model: bytes, spec: sentencepiece_model_pb2.NormalizerSpec) -> list[normalizers.Normalizer]:
+def _character_rules(model: bytes, spec: Any) -> list[normalizers.Normalizer]:
   """What happens to single characters.
 
   The tokenizers library applies a compiled map grapheme by grapheme, and loses an accent that stands on a replaced

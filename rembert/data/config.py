@@ -16,7 +16,8 @@ class DataConfig:
   """Where text comes from and how it is sampled.
 
   Attributes:
-    source: `dumps` (MediaWiki exports), `tfds` (TensorFlow Datasets' `wikipedia`), both streamed; or `store`.
+    source: `dumps` (MediaWiki exports), `tfds` (TensorFlow Datasets' `wikipedia`) or `text` (plain text, JSON lines,
+      CSV, TSV, Parquet), which are streamed; or `store`.
     corpus: folder that `python -m tasks.corpus` made, to be streamed. None: a corpus is made in the workdir first.
     mixture: a SeqIO task or mixture to be streamed, by the name it is registered under (`--module`, or one of
       `tasks.mixtures`). Languages, rates and vocabulary are the mixture's. None: the text that other fields name.
@@ -25,7 +26,11 @@ class DataConfig:
     dumps: for `dumps`: a folder, a glob, or a list of them, local or `gs://`; `sample` is the small corpus that comes
       with the project.
     tfds: for `tfds`: the dataset with `{language}` in it.
-    tfds_data_dir: for `tfds`: where prepared datasets lie; None is TFDS's default folder, then its public bucket.
+    tfds_data_dir: for `tfds`: where prepared datasets are; None is TFDS's default folder, then its public bucket.
+    text: for `text`: a file, a folder or a glob, local or a URL that fsspec reads (`gs://`, `s3://`, `hf://datasets/`).
+    text_column: for `text`: the column of the text; plain text has none.
+    language_column: for `text`: the column of the language's code. None: files are named by language, `de.jsonl`.
+    language: for `text`: the language of all files. None: see `language_column`.
     languages: codes to use, or None for all that the dumps hold. `mbert` and `rembert` stand for the languages of these
       models (`tasks.wikipedia.languages`), as far as the corpus holds them; a code by itself has to be there.
     alpha: sampling rates are proportional to (sentences of a language) ** alpha; 0.5 for RemBERT (paper, A.7), 0.7 for
@@ -40,7 +45,7 @@ class DataConfig:
     shuffle_rows: rows of one language are shuffled in windows of this many.
   """
 
-  source: Annotated[str, OneOf(('dumps', 'tfds', 'store'))] = 'dumps'
+  source: Annotated[str, OneOf(('dumps', 'tfds', 'text', 'store'))] = 'dumps'
   corpus: str | None = None
   mixture: str | None = None
   store: str | None = None
@@ -48,6 +53,10 @@ class DataConfig:
   dumps: str | tuple[str, ...] = SAMPLE
   tfds: str = 'wikipedia/20230601.{language}'
   tfds_data_dir: str | None = None
+  text: str | None = None
+  text_column: str = 'text'
+  language_column: str | None = None
+  language: str | None = None
   languages: tuple[str, ...] | None = None
   alpha: NotNegative = 0.5
   max_share: Annotated[float, Range(above=0, most=1)] | None = None
@@ -63,13 +72,15 @@ class DataConfig:
       object.__setattr__(self, 'dumps', tuple(self.dumps))
     if self.source == 'store' and not self.store:
       raise UsageError('no token store is named', where='data.store', fix='--gin.data.store=FOLDER')
+    if self.source == 'text' and not (self.text or self.corpus or self.mixture):
+      raise UsageError('no text is named', where='data.text', fix='--gin.data.text=FOLDER')
     self._refuse_contradictions()
 
   def _refuse_contradictions(self) -> None:
     """UsageError if several fields name the text, or if others would change the tasks or rates of a mixture."""
     changed = {field.name for field in dataclasses.fields(self) if getattr(self, field.name) != field.default}
     texts: list[str] = [name for name in ('mixture', 'corpus') if name in changed]
-    texts += [name for name in ('store', 'dumps') if self.source == name and name in changed] if texts else []
+    texts += [name for name in ('store', 'dumps', 'text') if self.source == name and name in changed] if texts else []
     if len(texts) > 1:
       raise self._contradiction(texts[1:], f'data.{texts[0]} names the text to train on, and others name another')
     rates: list[str] = [name for name in ('languages', 'alpha', 'max_share', 'max_upsampling') if name in changed]
@@ -91,8 +102,8 @@ class VocabularyConfig:
   """Which SentencePiece model turns text into ids.
 
   Attributes:
-    path: a `sentencepiece.model`, local or `gs://`; None trains one of `RemBertConfig.vocab_size` pieces on the corpus,
-      in the workdir.
+    path: a `sentencepiece.model`, local or `gs://`. None: that of `train.init_from` in pre-training, else one of
+      `RemBertConfig.vocab_size` pieces that is trained on the corpus, in the workdir.
     sample_characters: how much text, over all languages, a vocabulary is trained on.
     character_coverage: share of the characters that get pieces of their own; the rest falls back to bytes.
   """

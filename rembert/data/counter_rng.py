@@ -18,7 +18,7 @@ MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 LAST_SHIFT = 31
 
 # Which of a row's random numbers are for what in masking: number purpose + position. No row is 2**32 tokens long.
-CHOICE, SPAN_LENGTH, KIND, REPLACEMENT = (purpose << 32 for purpose in range(4))
+CHOICE, KIND, REPLACEMENT = (purpose << 32 for purpose in (0, 2, 3))
 
 
 def _mixed(word: int) -> int:
@@ -62,21 +62,17 @@ def row_states(seed: int, stream: int, step: int, first_row: int, rows: int) -> 
   return bits(states, offsets(np.arange(first_row, first_row + rows)))
 
 
-def distinct_bits(states_B: np.ndarray, first_number: int, count: int) -> tuple[np.ndarray, int]:
-  """Numbers of which no two in a row are alike, to put the row's members into random order by.
+def distinct_bits(states_B: np.ndarray, first_number: int, count: int) -> np.ndarray:
+  """Numbers `first_number` to `first_number` + `count` of the rows with these states, uint64 [B, S], distinct per row.
 
-  The lowest bits are the column, so that sorting the numbers is enough to know whose they are. What is above decides:
-  47 bits for 65,536 columns.
-
-  Returns:
-    Numbers `first_number` to `first_number` + `count` of the rows with these states, uint64 [B, S]; and a mask for the
-    bits that hold the column. No number is all ones.
+  They put the members of a row into random order. The lowest bits are the column, the rest is random: 47 bits for
+  65,536 columns. No number is all ones.
   """
   columns_S = np.arange(count, dtype=np.uint64)
   column_bits = (1 << count.bit_length()) - 1
   numbers_BxS = bits(states_B[:, None], offsets(columns_S + np.uint64(first_number)))
   np.bitwise_and(numbers_BxS, np.uint64(_WORD - column_bits), out=numbers_BxS)
-  return np.bitwise_or(numbers_BxS, columns_S, out=numbers_BxS), column_bits
+  return np.bitwise_or(numbers_BxS, columns_S, out=numbers_BxS)
 
 
 def uniform(random_bits: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Rows of tasks for fine-tuning or evaluation, to batches.
 
 A batch is a dict of int32 arrays. `input_ids`, `token_type_ids` and `segment_ids` (1 for text, 0 for padding) are
-[B, S]; `labels` are [B], [B, S] or [B, 2] as the head wants them, −1 where nothing is to be predicted.
+[B, S], of multiple choice [B, C, S]; `labels` are [B], [B, S] or [B, 2] as the head expects them, −1 where nothing is
+to be predicted. The labels of regression are float32 [B], NaN where nothing is to be predicted.
 """
 
 import dataclasses
@@ -14,17 +15,17 @@ from rembert.data.masking import Batch
 from rembert.data.mixture import EPOCH_STREAM, interleaved, random_stream, row_proportions
 from rembert.errors import UsageError
 
-_ROUND_TO = 32  # lengths of rows that are judged are rounded up to this, so that few shapes are compiled
+_ROUND_TO = 32  # lengths of rows in evaluation are rounded up to this, so that few shapes are compiled
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class Features:
   """One sequence for a model, not yet padded: S ids.
 
   Attributes:
-    input_ids: int32 [S].
-    token_type_ids: int32 [S].
-    labels: int32, of classification [], of tagging [S], of questions [2].
+    input_ids: int32 [S]; of multiple choice [C, S], where shorter choices end with [PAD].
+    token_type_ids: int32, as many.
+    labels: int32, of classification and multiple choice [], of tagging [S], of questions [2]; float32 [] of regression.
     example: all features of the row; empty if they were not asked for.
   """
 
@@ -34,7 +35,7 @@ class Row:
   example: Mapping[str, Any]
 
 
-def drawn(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
+def sample_examples(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
   """At most so many of the examples, in their order: the same ones in every run, so that seeds and models compare."""
   if most is None or most >= len(examples):
     return examples
@@ -51,13 +52,13 @@ class TrainingRows:
   Attributes:
     tasks: all rows of each task, none longer than `sequence_length`.
     rates: of the tasks, in proportion.
-    head: see `padded`; `pad` is the id of [PAD].
+    head: see `pad_batch`; `pad` is the id of [PAD].
     batch_size: of the global batch.
     sequence_length: S.
     process: index of this process, and how many there are; each takes its part of every batch.
   """
 
-  tasks: Sequence[Sequence[Row]]
+  tasks: Sequence[Sequence[Features]]
   rates: Sequence[float]
   head: str
   batch_size: int
@@ -69,11 +70,13 @@ class TrainingRows:
   def __post_init__(self):
     if not self.tasks or not all(self.tasks):
       raise UsageError(
-        'there is nothing to train on', where='xtreme.data_dir, finetune.mixture', fix='look into the training file'
+        'there is nothing to train on',
+        where='xtreme.data_dir, finetune.mixture, dataset.train',
+        fix='look into the training file',
       )
 
   def batches(self, step: int) -> Iterator[Batch]:
-    """This process's rows of the batches of steps `step`, `step` + 1, …, for ever."""
+    """This process's rows of the batches of steps `step`, `step` + 1, …, without end."""
     orders: dict[int, tuple[int, np.ndarray]] = {}  # of each task, the epoch and its order
     proportions = row_proportions(self.rates)
     index, count = self.process
@@ -88,12 +91,13 @@ class TrainingRows:
         if orders.get(task, (-1,))[0] != epoch:
           orders[task] = epoch, random_stream(self.seed, EPOCH_STREAM, epoch, task).permutation(len(rows))
         chosen.append(rows[orders[task][1][place]])
-      yield padded(chosen, self.head, size=own, length=self.sequence_length, pad=self.pad)
+      choices = chosen[0].input_ids.shape[:-1]
+      yield pad_batch(chosen, self.head, size=own, length=self.sequence_length, pad=self.pad, choices=choices)
       step += 1
 
 
-def judged_batches(
-  rows: Sequence[Row],
+def eval_batches(
+  rows: Sequence[Features],
   head: str,
   *,
   batch_size: int,
@@ -107,35 +111,42 @@ def judged_batches(
 
   Args:
     rows: at most `longest` ids of each, to which S is rounded up.
-    head: see `padded`; `pad` is the id of [PAD].
+    head: see `pad_batch`; `pad` is the id of [PAD].
     batch_size: of the global batch.
     process: index of this process, and how many there are.
   """
-  by_length = np.argsort([len(row.input_ids) for row in rows], kind='stable')
+  by_length = np.argsort([row.input_ids.shape[-1] for row in rows], kind='stable')
+  choices = rows[0].input_ids.shape[:-1]
   index, count = process
   own = batch_size // count
   for start in range(0, len(rows), batch_size):
     chosen = by_length[start : start + batch_size]
-    length = min(longest, -(-len(rows[chosen[-1]].input_ids) // _ROUND_TO) * _ROUND_TO)
+    length = min(longest, -(-rows[chosen[-1]].input_ids.shape[-1] // _ROUND_TO) * _ROUND_TO)
     mine = [rows[number] for number in chosen[index * own : (index + 1) * own]]
-    yield chosen, padded(mine, head, size=own, length=length, pad=pad)
+    yield chosen, pad_batch(mine, head, size=own, length=length, pad=pad, choices=choices)
 
 
-def padded(rows: Sequence[Row], head: str, *, size: int, length: int, pad: int) -> Batch:
+def pad_batch(
+  rows: Sequence[Features], head: str, *, size: int, length: int, pad: int, choices: tuple[int, ...] = ()
+) -> Batch:
   """A batch of rows.
 
   Args:
     rows: at most `size`; what is left is filled up with empty rows, whose labels are −1.
-    head: `classification`, `tagging` or `qa`; `pad` is the id of [PAD].
+    head: see `rembert.model.heads.TASK_HEADS`; `pad` is the id of [PAD].
     size: B; `length` is S, which no row exceeds.
+    choices: (C,) of multiple choice.
   """
-  batch = {name: np.zeros((size, length), np.int32) for name in ('token_type_ids', 'segment_ids')}
-  batch['input_ids'] = np.full((size, length), pad, np.int32)
-  batch['labels'] = np.full((size, *{'classification': (), 'tagging': (length,), 'qa': (2,)}[head]), -1, np.int32)
+  shape = (size, *choices, length)
+  batch = {name: np.zeros(shape, np.int32) for name in ('token_type_ids', 'segment_ids')}
+  batch['input_ids'] = np.full(shape, pad, np.int32)
+  is_number = head == 'regression'
+  of_head = {'tagging': (length,), 'qa': (2,)}.get(head, ())
+  batch['labels'] = np.full((size, *of_head), np.nan if is_number else -1, np.float32 if is_number else np.int32)
   for place, row in enumerate(rows):
-    end = len(row.input_ids)
-    batch['input_ids'][place, :end] = row.input_ids
-    batch['token_type_ids'][place, :end] = row.token_type_ids
-    batch['segment_ids'][place, :end] = 1
+    end = row.input_ids.shape[-1]
+    batch['input_ids'][place, ..., :end] = row.input_ids
+    batch['token_type_ids'][place, ..., :end] = row.token_type_ids
+    batch['segment_ids'][place, ..., :end] = row.input_ids != pad if choices else 1
     batch['labels'][(place, slice(end)) if head == 'tagging' else place] = row.labels
   return batch

@@ -35,7 +35,7 @@ def sampling_rates(
     max_upsampling: a sentence is drawn at most this many times as often as the average sentence of the corpus.
 
   Raises:
-    UsageError: the limits leave a part of the draws to nobody.
+    UsageError: the limits sum to less than 1.
   """
   counts = {language: count for language, count in sorted(sentences.items()) if count > 0}
   numbers = np.array(list(counts.values()), np.float64)
@@ -50,7 +50,7 @@ def sampling_rates(
     least = {'data.max_share': f'1/{len(counts)} = {1 / len(counts):.4g}', 'data.max_upsampling': '1'}
     together = ', more if both are given' if len(given) > 1 else ''
     raise UsageError(
-      f'{len(counts)} language(s) within their limits do not make up a whole',
+      f'{len(counts)} language(s) within their limits have probabilities that sum to less than 1',
       where=', '.join(f'{name} = {value}' for name, value in given.items()),
       fix=[f'{name} of at least {least[name]}{together}, or None' for name in given],
     )
@@ -61,7 +61,7 @@ _ROUNDING = 1e-12  # ten limits of 0.1 sum to a little less than 1
 
 
 def _limited(rates: np.ndarray, limits: np.ndarray) -> np.ndarray:
-  """min(limits, c · rates) with the sum of 1; the rates themselves, to the bit, where no limit is passed."""
+  """min(limits, c · rates) with the sum of 1; the rates themselves, bit-exactly, if no limit is exceeded."""
   is_held, scale = np.zeros(rates.shape, bool), 1.0
   # A scale that has grown only holds more: at most one round for each language.
   while (passing := ~is_held & (scale * rates > limits)).any():
@@ -73,7 +73,7 @@ def _limited(rates: np.ndarray, limits: np.ndarray) -> np.ndarray:
 
 
 def languages_of_rows(seed: int, step: int, rows: int, rates: Sequence[float]) -> np.ndarray:
-  """The language index of each of a step's rows, int32 [rows]; the same whoever asks, however often."""
+  """The language index of each of a step's rows, int32 [rows]; a pure function of the arguments."""
   uniform = random_stream(seed, MIXTURE_STREAM, step).random(rows)
   bounds = np.cumsum(rates)
   return np.minimum(np.searchsorted(bounds / bounds[-1], uniform, side='right'), len(rates) - 1).astype(np.int32)

@@ -29,7 +29,7 @@ class PackingConfig:
     one_document_a_row: begin every row with a new document or the rest of one, and leave what it does not fill empty,
       as BERT's data was made; by default rows are filled up with the documents that follow.
     short_rows: share of rows that end early, at a length drawn uniformly: BERT's `short_seq_prob`, 0.1 there, so that
-      short inputs are not strange to the model. What a short row leaves goes on in the next.
+      short inputs are not strange to the model. The rest of the document continues in the next.
   """
 
   one_document_a_row: bool = False
@@ -56,7 +56,7 @@ def pack(
   start: Place = Place(),
   config: PackingConfig = PackingConfig(),
 ) -> Iterator[tuple[np.ndarray, Place]]:
-  """Packs documents in order; a document that does not fit goes on in the next row, with [CLS] and [SEP] again.
+  """Packs documents in order; a document that does not fit continues in the next row, with [CLS] and [SEP] again.
 
   Args:
     documents: ids of each document, beginning with number `start.document`.

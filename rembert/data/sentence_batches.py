@@ -11,7 +11,7 @@ import numpy as np
 from rembert.errors import UsageError
 
 SHORTEST_ROW = 64  # a power of two
-BATCH_SIZE = 16  # rows of that length at a time, unless somebody asks for more
+BATCH_SIZE = 16  # rows of that length at a time, by default
 _POSITIONS_A_SENTENCE = 4  # a row has no more sentences than it has room for with so many positions each
 
 
@@ -20,7 +20,7 @@ class SentenceBatch(NamedTuple):
 
   Attributes:
     sentences: which sentences each row holds, in order; at most `most_sentences(S)`. The last rows may be empty.
-    input_ids: ids of pieces.
+    input_ids: ids of tokens.
     segment_ids: 1 for a row's first sentence, 2 for the next …; 0 on padding.
     position_ids: 0, 1, 2 … from the start of each sentence.
   """

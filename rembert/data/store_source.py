@@ -1,4 +1,4 @@
-"""Batches from a token store: row r of step n is a pure function of (seed, n, r), whoever reads it and when.
+"""Batches from a token store: row r of step n is a pure function of (seed, n, r), for any reader at any time.
 
 The language of every row, the number of the row in its language and its masks all follow from numbers alone. Nothing is
 counted on the way: step 1,000,000 costs what step 0 costs, resuming is exact, and hosts need not agree on anything.

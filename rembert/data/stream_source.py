@@ -77,7 +77,7 @@ class LanguageRows:
     self._window: list[np.ndarray] = []
 
   def state(self) -> dict[str, int]:
-    """The position of the next row; give it to a new `LanguageRows` to go on from here."""
+    """The position of the next row; pass it to a new `LanguageRows` to continue from here."""
     epoch, place, source = self._start
     return {
       'epoch': epoch,

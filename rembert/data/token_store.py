@@ -112,7 +112,7 @@ class TokenStore:
       raise UsageError(
         f'the manifest of the store is damaged: {type(error).__name__} {first_line(error)}',
         where=str(self.folder / MANIFEST),
-        fix='fetch it again, or make the store anew: python -m tasks.token_store --help',
+        fix='fetch it again, or make the store again: python -m tasks.token_store --help',
       ) from error
     self._refuse_missing_shards()
 
@@ -121,7 +121,7 @@ class TokenStore:
       raise UsageError(
         f'a store of format {manifest.get("format")!r}, and this program reads {FORMAT}',
         where=str(self.folder / MANIFEST),
-        fix='make the store anew: python -m tasks.token_store --help',
+        fix='make the store again: python -m tasks.token_store --help',
       )
     self.sequence_length: int = manifest['sequence_length']
     self.vocab_size: int = manifest['vocabulary']['pieces']
@@ -140,7 +140,7 @@ class TokenStore:
       self.file(shard)
 
   def file(self, shard: Shard) -> epath.Path:
-    """Where a shard lies; UsageError for one that is not below the store."""
+    """The file of a shard; UsageError for one that is not below the store."""
     return inside(self.folder, shard.file, where=self.folder / MANIFEST)
 
   def _read_manifest(self) -> bytes:
@@ -152,7 +152,7 @@ class TokenStore:
       raise UsageError(
         f'the store is unfinished: {len(done)} languages are done, and there is no manifest',
         where=str(self.folder),
-        fix='repeat the command that makes it: python -m tasks.token_store goes on where it stopped',
+        fix='repeat the command that makes it: python -m tasks.token_store resumes where it stopped',
       )
     raise UsageError('no token store', where=str(file), fix='make one: python -m tasks.token_store --help')
 
@@ -198,7 +198,7 @@ class TokenStore:
       numbers = zip(shards.tolist(), (indices - first_rows[shards]).tolist(), strict=True)
       # A call for each: several records at a time go through a pool of threads, and handing them over takes up to ten
       # times as long as reading them. Where it is the disk that is slow, `data.read_threads` hides it. A range of one,
-      # since a list of one makes ArrayRecord walk through the index of the whole shard, of 30,000 rows at times.
+      # since a list of one makes ArrayRecord read the index of the whole shard, of 30,000 rows at times.
       records = [readers[shard].read(record, record + 1)[0] for shard, record in numbers]
       ids = np.frombuffer(b''.join(records), self._dtype).reshape(len(indices), self.sequence_length)
     except Exception as error:  # ArrayRecord raises types of its own

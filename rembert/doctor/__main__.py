@@ -7,90 +7,69 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from rembert.command_line import command_parser, parse_bindings
+
 DESCRIPTION = """\
-Look for what is wrong before a run finds it: packages, devices, data, workdir, memory, disk. Nothing is changed."""
+Look for what is wrong before a run finds it: packages, devices, memory, disk, workdir. Nothing is changed."""
 
 EPILOG = """\
 examples
   this machine and what is installed on it:
     python -m rembert.doctor
   before a long run:
-    python -m rembert.doctor --gin_file=gin/pretrain_large.gin --store=store --workdir=runs/large
-  why does it not go on? (reads the newest checkpoint whole)
-    python -m rembert.doctor --workdir=runs/large --only=workdir,checkpoints,clock
-  XTREME's data, and TensorFlow really imported (ten seconds):
-    python -m rembert.doctor --data_dir=download --tensorflow
+    python -m rembert.doctor --gin_file=gin/pretrain_large.gin --workdir=runs/large
+  why does it not resume? (reads the newest checkpoint completely)
+    python -m rembert.doctor --workdir=runs/large --only=workdir,checkpoints
+  TensorFlow really imported (ten seconds):
+    python -m rembert.doctor --tensorflow
 
 exit codes
   0 nothing that would keep a run from working (warnings may be there) · 1 a problem was found · 2 wrong usage
 """
 
-# By name, the module of `check_NAME` and the flags that ask for it; a check without flags is always made.
-CHECKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-  'python': ('checks_system', ()),
-  'packages': ('checks_system', ()),
-  'tensorflow': ('checks_system', ()),
-  'imports': ('checks_system', ()),
-  'devices': ('checks_devices', ()),
-  'disk': ('checks_system', ()),
-  'open_files': ('checks_system', ()),
-  'clock': ('checks_system', ()),
-  'proxy': ('checks_system', ()),
-  'memory': ('checks_devices', ()),
-  'vocabulary': ('checks_data', ('vocabulary', 'workdir', 'store')),
-  'xtreme': ('checks_data', ('data_dir',)),
-  'store': ('checks_data', ('store',)),
-  'dumps': ('checks_data', ('dumps',)),
-  'workdir': ('checks_data', ('workdir',)),
-  'checkpoints': ('checks_data', ('workdir',)),
+# By name, the module of `check_NAME`; those of `checks_workdir` are made if there is a --workdir.
+CHECKS: Mapping[str, str] = {
+  'packages': 'checks_system',
+  'tensorflow': 'checks_system',
+  'imports': 'checks_system',
+  'devices': 'checks_devices',
+  'disk': 'checks_system',
+  'memory': 'checks_devices',
+  'workdir': 'checks_workdir',
+  'checkpoints': 'checks_workdir',
 }
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   """Flags and gin bindings; exits with 2 on anything else."""
-  flags = argparse.ArgumentParser(
-    prog='python -m rembert.doctor',
-    description=DESCRIPTION,
-    epilog=EPILOG,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  flags = command_parser('rembert.doctor', DESCRIPTION, EPILOG)
   run = flags.add_argument_group('the run that is meant')
   run.add_argument('--gin_file', action='append', default=[], metavar='FILE', help='what is to run; repeatable')
   run.add_argument('--gin.A.b', metavar='VALUE', help='a binding, as for rembert.main', dest='_', default=None)
   run.add_argument('--workdir', metavar='DIR', help='of a run, there or to be')
-  data = flags.add_argument_group('its data')
-  data.add_argument('--vocabulary', metavar='FILE', help='a sentencepiece.model (default: of workdir and store)')
-  data.add_argument('--data_dir', metavar='DIR', help='XTREME, as tasks.xtreme.download leaves it')
-  data.add_argument('--store', metavar='DIR', help='a token store')
-  data.add_argument('--dumps', metavar='FOLDER|GLOB', help='MediaWiki dumps')
   how = flags.add_argument_group('how')
   how.add_argument('--only', metavar='A,B', help=f'these checks alone, of {" ".join(CHECKS)}')
   how.add_argument('--tensorflow', action='store_true', help='import TensorFlow, SeqIO and t5, to see if they can be')
   how.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
-  options, rest = flags.parse_known_args(argv)
-  for argument in rest:
-    if not argument.startswith('--gin.') or '=' not in argument:
-      flags.error(f'unknown argument {argument}')
-  if rest and not options.gin_file:
+  options, bindings = parse_bindings(flags, argv)
+  if bindings['gin'] and not options.gin_file:
     flags.error('a binding is of no use without --gin_file=FILE')
   for name in options.only.split(',') if options.only else ():
     if name not in CHECKS:
       flags.error(f'--only={name}: there is no such check; there are {", ".join(CHECKS)}')
-    if not _is_asked_for(name, options):
-      flags.error(f'--only={name} needs ' + ' or '.join(f'--{flag}' for flag in CHECKS[name][1]))
-  return options, [argument.removeprefix('--gin.') for argument in rest]
+    if not _is_possible(name, options):
+      flags.error(f'--only={name} needs --workdir')
+  return options, bindings['gin']
 
 
-def _is_asked_for(name: str, options: argparse.Namespace) -> bool:
-  flags = CHECKS[name][1]
-  return not flags or any(getattr(options, flag) for flag in flags)
+def _is_possible(name: str, options: argparse.Namespace) -> bool:
+  return CHECKS[name] != 'checks_workdir' or options.workdir is not None
 
 
 def chosen_checks(options: argparse.Namespace) -> Mapping[str, Callable]:
   """The checks that the flags ask for, by name."""
-  names = options.only.split(',') if options.only else [name for name in CHECKS if _is_asked_for(name, options)]
-  modules = {name: importlib.import_module(f'rembert.doctor.{CHECKS[name][0]}') for name in names}
+  names = options.only.split(',') if options.only else [name for name in CHECKS if _is_possible(name, options)]
+  modules = {name: importlib.import_module(f'rembert.doctor.{CHECKS[name]}') for name in names}
   return {name: getattr(module, f'check_{name}') for name, module in modules.items()}
 
 

@@ -1,11 +1,8 @@
 """Devices: those plugged in, those that JAX finds, and whether their memory holds the model of a gin file."""
 
 import json
-import os
-import subprocess
-import sys
 
-from rembert.doctor.environment import Environment, Findings, problem, warning, well
+from rembert.doctor.environment import Environment, Findings, problem, run_python, warning
 from rembert.runtime.hardware import has_tpu, multiplies_bfloat16
 from rembert.tracking.console import human_bytes
 
@@ -17,7 +14,6 @@ import json, jax
 devices = jax.devices()
 print(json.dumps({
   'platform': devices[0].platform, 'kind': devices[0].device_kind, 'count': len(devices),
-  'memory': [(device.memory_stats() or {}).get('bytes_limit') for device in devices][0],
 }))
 """
 
@@ -28,7 +24,7 @@ def check_devices(environment: Environment) -> Findings:
   jax = installed.get('jax')
   if jax is None:
     yield problem('JAX is not installed', 'pip install --no-deps -r requirements.txt')
-    return
+    return None
   there = plugged_in(environment)
   is_libtpu_there = 'libtpu' in installed or bool(variables.get('TPU_LIBRARY_PATH'))
   if there == 'tpu' and not is_libtpu_there:
@@ -38,14 +34,14 @@ def check_devices(environment: Environment) -> Findings:
       'libtpu is installed, and there is no TPU: every start of JAX looks for one first',
       'pip uninstall libtpu, or export JAX_PLATFORMS=cpu',
     )
-  found, error = _find_devices(environment)
-  if found is None:
+  # A GPU's memory is not to be allocated for it.
+  output, error = run_python(_DEVICES, environment, seconds=_SECONDS, XLA_PYTHON_CLIENT_PREALLOCATE='false')
+  if error:
     yield problem(f'JAX finds no devices: {error}', 'end the process that holds them, or export JAX_PLATFORMS=cpu')
-    return
+    return None
+  found = json.loads(output.splitlines()[-1])
   platform = found['platform']
   text = f'{found["count"]} × {found["kind"]} ({platform}), jax {jax}'
-  if found.get('memory'):
-    text += f', {human_bytes(found["memory"])} each'
   if there and platform == 'cpu':
     chosen = variables.get('JAX_PLATFORMS', '')
     name, extra = ('TPU', 'tpu') if there == 'tpu' else ('GPU', 'cuda12')
@@ -54,9 +50,8 @@ def check_devices(environment: Environment) -> Findings:
     elif there == 'gpu' or is_libtpu_there:
       yield problem(f'a {name} is plugged in, and JAX uses the CPU: {text}', f'pip install "jax[{extra}]=={jax}"')
   elif platform == 'cpu' and multiplies_bfloat16(environment.cpuinfo):
-    yield well(f'{text}, good at bfloat16: --gin.execution.dtype=bfloat16 takes half to two thirds of the time')
-  else:
-    yield well(text)
+    text += ', good at bfloat16: --gin.execution.dtype=bfloat16 takes half to two thirds of the time'
+  return text
 
 
 def plugged_in(environment: Environment) -> str | None:
@@ -64,22 +59,6 @@ def plugged_in(environment: Environment) -> str | None:
   if has_tpu(environment.pci_devices):
     return 'tpu'
   return 'gpu' if list(environment.devices.glob('nvidia[0-9]*')) else None
-
-
-def _find_devices(environment: Environment) -> tuple[dict | None, str]:
-  # A GPU's memory is not to be allocated for it.
-  variables = {**os.environ, **environment.variables, 'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'}
-  command, folder = [sys.executable, '-c', _DEVICES], environment.project
-  try:
-    done = subprocess.run(
-      command, env=variables, capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=folder
-    )
-  except subprocess.TimeoutExpired:
-    return None, f'no answer within {_SECONDS} s'
-  lines = [line for line in done.stderr.splitlines() if line.strip()]
-  if done.returncode:
-    return None, lines[-1].strip() if lines else f'exit code {done.returncode}'
-  return json.loads(done.stdout.splitlines()[-1]), ''
 
 
 def check_memory(environment: Environment) -> Findings:

@@ -2,14 +2,14 @@
 
 import dataclasses
 import enum
+import functools
 import importlib.metadata
 import os
 import pathlib
-import resource
 import shutil
+import subprocess
 import sys
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 from packaging.utils import canonicalize_name
@@ -35,24 +35,17 @@ class Environment:
   """What the command line names (as `--help` has it), the installation, and the machine.
 
   Attributes:
-    vocabulary, data_dir, store, dumps, workdir, gin_files, bindings, tensorflow, traceback: the flags.
+    workdir, gin_files, bindings, tensorflow, traceback: the flags.
     folder: current directory of commands.
     project: folder of the package's code.
     path: where modules are looked for.
-    python: its version.
     versions: those of installed packages, by name.
     variables: of the environment.
     devices, pci_devices, cpuinfo: files in which Linux lists hardware.
     available_bytes: of memory; None if unknown.
     free_bytes: of the disk that holds a folder.
-    open_files: limit of a process.
-    now: seconds since 1970.
   """
 
-  vocabulary: str | None = None
-  data_dir: str | None = None
-  store: str | None = None
-  dumps: str | None = None
   workdir: str | None = None
   gin_files: tuple[str, ...] = ()
   bindings: tuple[str, ...] = ()
@@ -61,7 +54,6 @@ class Environment:
   folder: pathlib.Path = dataclasses.field(default_factory=pathlib.Path.cwd)
   project: pathlib.Path = PROJECT
   path: tuple[str, ...] = dataclasses.field(default_factory=lambda: tuple(sys.path))
-  python: tuple[int, ...] = tuple(sys.version_info[:3])
   versions: Callable[[], Mapping[str, str]] = installed_versions
   variables: Mapping[str, str] = dataclasses.field(default_factory=lambda: dict(os.environ))
   devices: pathlib.Path = pathlib.Path('/dev')
@@ -69,8 +61,6 @@ class Environment:
   cpuinfo: pathlib.Path = pathlib.Path('/proc/cpuinfo')
   available_bytes: Callable[[], int | None] = available_bytes
   free_bytes: Callable[[pathlib.Path], int] = lambda folder: shutil.disk_usage(folder).free
-  open_files: int = dataclasses.field(default_factory=lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-  now: Callable[[], float] = time.time
 
 
 class Level(enum.Enum):
@@ -83,7 +73,7 @@ class Level(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-  """One row of the table: what was found, what to do (empty if all is well), and the check, named by `examine`."""
+  """One row of the table: what was found, how to fix it (empty if all is well), and the check, named by `examine`."""
 
   level: Level
   text: str
@@ -93,22 +83,9 @@ class Finding:
 
 # What a check yields. If it yields nothing and returns a text, that is its finding: all is well.
 Findings = Generator[Finding, None, Any]
-Check = Callable[[Environment], Iterable[Finding]]
 
-
-def well(text: str) -> Finding:
-  """Nothing to do."""
-  return Finding(Level.WELL, text)
-
-
-def warning(text: str, fix: str) -> Finding:
-  """Runs may work all the same."""
-  return Finding(Level.WARNING, text, fix)
-
-
-def problem(text: str, fix: str) -> Finding:
-  """A run would fail, or be wrong."""
-  return Finding(Level.PROBLEM, text, fix)
+warning = functools.partial(Finding, Level.WARNING)  # (text, fix): runs may work all the same
+problem = functools.partial(Finding, Level.PROBLEM)  # (text, fix): a run would fail, or be wrong
 
 
 def usage_problem(error: UsageError) -> Finding:
@@ -116,17 +93,29 @@ def usage_problem(error: UsageError) -> Finding:
   return problem(f'{error.what} ({error.where})' if error.where else error.what, ' · '.join(error.fix))
 
 
-def examine(checks: Mapping[str, Check], environment: Environment) -> Iterator[Finding]:
+def run_python(code: str, environment: Environment, *, seconds: int, **variables: str) -> tuple[str, str]:
+  """Runs code in a process of its own: what it prints, and why it failed, or ''."""
+  variables = {**environment.variables, **variables}  # not those of this process, which hides the accelerator
+  command, folder = [sys.executable, '-c', code], environment.project
+  try:
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=seconds, cwd=folder)
+  except subprocess.TimeoutExpired:
+    return '', f'no answer within {seconds} s'
+  lines = [line for line in done.stderr.splitlines() if line.strip()] or [f'exit code {done.returncode}']
+  return done.stdout, lines[-1].strip() if done.returncode else ''
+
+
+def examine(checks: Mapping[str, Callable[[Environment], Findings]], environment: Environment) -> Iterator[Finding]:
   """The findings of all checks, in order. A check that fails is itself a finding, and does not stop the others."""
   for name, check in checks.items():
     found: list[Finding] = []
     try:
-      findings = iter(check(environment))
+      findings = check(environment)
       while True:
         found.append(next(findings))  # one by one: findings before a failure are kept
     except StopIteration as end:
       if end.value and not found:
-        found.append(well(end.value))
+        found.append(Finding(Level.WELL, end.value))
     except UsageError as error:
       found.append(usage_problem(error))
     except Exception as error:

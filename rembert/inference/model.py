@@ -1,49 +1,69 @@
-"""`rembert.load`: a trained model to call, from a workdir, a checkpoint or a folder of Hugging Face."""
+"""`rembert.load`: a trained model to call, from a workdir, a checkpoint, or a Hugging Face directory or Hub id."""
 
+import dataclasses
 import functools
+import pathlib
+import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from etils import epath
 from flax import nnx
-from flax.traverse_util import unflatten_dict
+from flax.traverse_util import flatten_dict, unflatten_dict
 
-from rembert.convert.importing import ImportedModel, ImportOptions, read_model
+from rembert.checkpoint.load import read_newest
+from rembert.convert.importing import ImportedModel, import_model
+from rembert.convert.tensor_names import OURS, ROW_PER_PIECE, Tensor
 from rembert.errors import UsageError
-from rembert.model.config import Execution, RemBertConfig
+from rembert.model.config import Execution
 from rembert.model.encoder import ModelOutput, RemBertEncoder
-from rembert.model.heads import build_model, check_head, chosen_layer, sentence_embeddings
+from rembert.model.heads import (
+  RemBertForMaskedLM,
+  RemBertForTask,
+  build_model,
+  check_head,
+  chosen_layer,
+  sentence_embeddings,
+)
+
+Model = RemBertEncoder | RemBertForMaskedLM | RemBertForTask
 
 
 class LoadedModel:
   """A model with its parameters; calls are compiled once per shape of the input.
 
+  Args:
+    imported: the parameters.
+    execution: how the model is computed.
+
   Attributes:
     config: the architecture.
     head: see `rembert.model.heads.HEADS`; None is an encoder alone.
     labels: of a classifier, by index.
-    vocabulary: path of the SentencePiece model beside the parameters, or None.
-    module: the Flax NNX module, with parameters; for fine-tuning or a forward pass of one's own.
+    vocabulary: path of the SentencePiece model that came with the parameters, or None.
+    module: the Flax NNX module, with parameters; for fine-tuning or a custom forward pass.
+    encoder: the encoder inside.
   """
 
-  def __init__(
-    self,
-    module: nnx.Module,
-    config: RemBertConfig,
-    head: str | None,
-    labels: tuple[str, ...],
-    vocabulary: epath.PathLike | None,
-  ):
-    self.module, self.config, self.head, self.labels, self.vocabulary = module, config, head, labels, vocabulary
-    self._graphdef, self._parameters = nnx.split(module)
-
-  @property
-  def encoder(self) -> RemBertEncoder:
-    """The encoder inside."""
-    return self.module if self.head is None else self.module.encoder
+  def __init__(self, imported: ImportedModel, execution: Execution):
+    self.config, self.head, self.labels = imported.config, imported.head, imported.labels
+    self.vocabulary, self._source = imported.source.vocabulary, imported.source
+    build = lambda: build_model(
+      imported.head,
+      imported.config,
+      execution,
+      num_labels=imported.num_labels,
+      add_pooler='encoder/pooler/kernel' in imported.leaves,
+      rngs=nnx.Rngs(0),
+    )
+    self._graphdef = cast(nnx.GraphDef[Model], nnx.graphdef(nnx.eval_shape(build)))
+    parameters = unflatten_dict({path: jnp.asarray(leaf) for path, leaf in imported.leaves.items()}, sep='/')
+    self.module = nnx.merge(self._graphdef, parameters if imported.head else parameters['encoder'])
+    self.encoder = _encoder(self.module)
+    self._parameters = nnx.state(self.module)
 
   def __call__(
     self,
@@ -87,6 +107,32 @@ class LoadedModel:
     chosen_layer(self.config, layer)
     return self._embed(self._parameters, *inputs, layer)
 
+  def push_to_hub(self, name: str, *, private: bool = False) -> str:
+    """Uploads the model, with the parameters that `module` has now, tokenizer and model card; returns its URL.
+
+    Args:
+      name: `org/name` at the Hugging Face Hub; created if it does not exist.
+      private: if it is created, others cannot see it.
+
+    Raises:
+      UsageError: not an id, no token, or one that may not; or the Hub cannot be reached.
+    """
+    from rembert.convert import hub
+    from rembert.convert.exporting import export
+
+    hub.check_upload(name)
+    leaves = flatten_dict(nnx.to_pure_dict(nnx.state(self.module)), sep='/')
+    prefix, rows = '' if self.head else 'encoder/', self.config.vocab_size
+    tensors = {prefix + path: Tensor(leaf.shape, functools.partial(np.asarray, leaf)) for path, leaf in leaves.items()}
+    tensors |= {path: tensors[path].rows(rows) for path in ROW_PER_PIECE & tensors.keys()}
+    model = dataclasses.replace(
+      self._source, form=OURS, tensors=tensors, config=self.config, head=self.head, labels=self.labels
+    )
+    with tempfile.TemporaryDirectory() as folder:
+      exported = pathlib.Path(folder) / 'model'
+      export(model, exported, name=name)
+      return hub.upload(exported, name, private=private)
+
   def _checked(self, given: Mapping[str, Any], rank: int | None = None) -> list[np.ndarray | None]:
     """The inputs as int32 arrays of one shape, `input_ids` first; UsageError for anything else."""
     rank = rank or (3 if self.head == 'multiple_choice' else 2)
@@ -101,20 +147,19 @@ class LoadedModel:
       try:
         array = np.asarray(value)
       except ValueError:
-        raise _bad_input('rows of different lengths', name, f'pad them to one length: {axes}') from None
+        raise UsageError('rows of different lengths', where=name, fix=f'pad them to one length: {axes}') from None
       shape = shape or array.shape
+      what, fix = '', ''
       if array.ndim != rank or not array.size:
-        raise _bad_input(f'{name} of shape {list(array.shape)}', name, f'give {axes}, with at least one token')
-      if array.shape != shape:
-        raise _bad_input(
-          f'{name} of shape {list(array.shape)} beside input_ids of {list(shape)}', name, f'the same shape: {axes}'
-        )
-      if array.dtype.kind not in 'iub' and not (name == 'attention_mask' and array.dtype.kind == 'f'):
-        raise _bad_input(f'{name} of {array.dtype}', name, 'whole numbers: .astype(numpy.int32)')
-      if name in limits and not np.isin(array, range(limits[name])).all():
-        raise _bad_input(
-          f'{name} from {array.min()} to {array.max()}', name, f'whole numbers from 0 to {limits[name] - 1}'
-        )
+        what, fix = f'of shape {list(array.shape)}', f'give {axes}, with at least one token'
+      elif array.shape != shape:
+        what, fix = f'of shape {list(array.shape)} but input_ids of {list(shape)}', f'the same shape: {axes}'
+      elif array.dtype.kind not in 'iub' and not (name == 'attention_mask' and array.dtype.kind == 'f'):
+        what, fix = f'of {array.dtype}', 'whole numbers: .astype(numpy.int32)'
+      elif name in limits and not np.isin(array, range(limits[name])).all():
+        what, fix = f'from {array.min()} to {array.max()}', f'whole numbers from 0 to {limits[name] - 1}'
+      if what:
+        raise UsageError(f'{name} {what}', where=name, fix=fix)
       if name == 'input_ids':
         self.check_ids(array)
       arrays.append(array.astype(np.int32))
@@ -130,7 +175,7 @@ class LoadedModel:
       )
     if ids.size and not 0 <= ids.min() <= ids.max() < self.config.vocab_size:
       raise UsageError(
-        f'ids from {ids.min()} to {ids.max()}, and the model has pieces 0 to {self.config.vocab_size - 1}',
+        f'ids from {ids.min()} to {ids.max()}, and the model has tokens 0 to {self.config.vocab_size - 1}',
         where='input_ids',
         fix='take the vocabulary that the model was trained with',
       )
@@ -140,7 +185,7 @@ class LoadedModel:
     def run(parameters, input_ids, token_type_ids, attention_mask, output_hidden_states):
       module = nnx.merge(self._graphdef, parameters)
       output = module(input_ids, token_type_ids, attention_mask, output_hidden_states=output_hidden_states)
-      if self.head == 'mlm':  # without the rows that only pad the vocabulary
+      if self.head == 'mlm' and output.logits is not None:  # without the rows that only pad the vocabulary
         output.logits = output.logits[..., : self.config.vocab_size]
       return output
 
@@ -149,16 +194,14 @@ class LoadedModel:
   @functools.cached_property
   def _embed(self):
     def embed(parameters, input_ids, attention_mask, layer):
-      module = nnx.merge(self._graphdef, parameters)
-      return sentence_embeddings(
-        module if self.head is None else module.encoder, input_ids, attention_mask, layer=layer
-      )
+      encoder = _encoder(nnx.merge(self._graphdef, parameters))
+      return sentence_embeddings(encoder, input_ids, attention_mask, layer=layer)
 
     return jax.jit(embed, static_argnums=3)
 
 
-def _bad_input(what: str, name: str, fix: str) -> UsageError:
-  return UsageError(what, where=name, fix=fix)
+def _encoder(module: Model) -> RemBertEncoder:
+  return module if isinstance(module, RemBertEncoder) else module.encoder
 
 
 def load(
@@ -171,36 +214,22 @@ def load(
   new_head: bool = False,
   execution: Execution = Execution(),
 ) -> LoadedModel:
-  """A model from a workdir, a checkpoint of one, or a folder of Hugging Face.
+  """A model from a workdir, a checkpoint of one, a directory of Hugging Face, or its Hub.
 
   Args:
-    path: of the workdir, checkpoint or folder.
+    path: see `rembert.checkpoint.load.open_source`.
     head: None for the encoder alone, `mlm`, `classification`, `tagging`, `qa` or `multiple_choice`.
     step: which checkpoint of a workdir; the newest by default.
     num_hidden_layers: keep this many layers, from the bottom (paper, section 6.2).
     num_labels: of a new classifier.
-    new_head: draw a head that the checkpoint lacks, to be fine-tuned. Without it, that is an error.
+    new_head: initialise a head that the checkpoint lacks, to be fine-tuned. Without it, that is an error.
     execution: how the model is computed.
 
   Raises:
     UsageError: nothing to load there, or it lacks the head.
   """
   check_head(head)
-  options = ImportOptions(head=head, num_hidden_layers=num_hidden_layers, num_labels=num_labels, allow_missing=new_head)
-  return as_module(read_model(path, options, step=step), execution)
-
-
-def as_module(imported: ImportedModel, execution: Execution) -> LoadedModel:
-  """The model that the parameters are the parameters of."""
-  build = lambda: build_model(
-    imported.head,
-    imported.config,
-    execution,
-    num_labels=imported.num_labels,
-    add_pooler='encoder/pooler/kernel' in imported.leaves,
-    rngs=nnx.Rngs(0),
+  read = lambda source: import_model(
+    source, head=head, num_hidden_layers=num_hidden_layers, num_labels=num_labels, allow_missing=new_head
   )
-  graphdef = nnx.graphdef(nnx.eval_shape(build))
-  parameters = unflatten_dict({path: jnp.asarray(leaf) for path, leaf in imported.leaves.items()}, sep='/')
-  module = nnx.merge(graphdef, parameters if imported.head else parameters['encoder'])
-  return LoadedModel(module, imported.config, imported.head, imported.labels, imported.vocabulary)
+  return LoadedModel(read_newest(path, step, read), execution)

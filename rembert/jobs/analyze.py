@@ -1,109 +1,91 @@
-"""A trained model looked into: one of the analyses of `rembert/analysis`, on one host.
+"""Analysis of a trained model: one of the analyses of `rembert/analysis`, on one host.
 
-The workdir gets `analysis.json` ({"analysis", "model", "model_name", "facts", "results"}, plain numbers and lists; what
-`results` holds is said at the head of the analysis' file) and a picture of the analysis' name.
+The workdir gets `analysis.json` ({"analysis", "model", "model_name", "facts", "results"}; the docstring of each
+analysis describes its `results`) and a picture named after the analysis.
 """
 
+import importlib
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 from etils import epath
 
 import rembert
 from rembert import configuration
-from rembert.analysis import (
-  edge_probing,
-  fertility,
-  layer_retrieval,
-  masked_accuracy,
-  scaling,
-  spectra,
-  word_similarity,
-)
 from rembert.analysis.config import WITHOUT_MODEL, AnalyzeConfig
 from rembert.analysis.context import AnalysisConfig, AnalysisContext, AnalysisResult
 from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.jobs import workdir as workdirs
+from rembert.jobs.config import build_config
 from rembert.jobs.predict import text_encoder
 from rembert.jobs.pretrain_data import open_data
-from rembert.jobs.training_run import build_config
 from rembert.plotting.analyses import PLOTS
 from rembert.runtime.signals import StopSignal
 from rembert.tracking.console import Console
 
 RESULT = 'analysis.json'
-_RUN: dict[str, Callable[[AnalysisContext], AnalysisResult]] = {
-  'masked_accuracy': masked_accuracy.run,
-  'layer_retrieval': layer_retrieval.run,
-  'word_similarity': word_similarity.run,
-  'edge_probing': edge_probing.run,
-  'spectra': spectra.run,
-  'fertility': fertility.run,
-  'scaling': scaling.run,
-}
 
 
 def configured() -> AnalysisConfig:
-  """The configuration that gin has been told."""
+  """The configuration from gin."""
   return build_config(AnalysisConfig)
 
 
 def dry_run(config: AnalysisConfig, workdir: epath.Path) -> int:
-  """Says what would be analysed; opens neither model nor files."""
-  check_model(config.analyze)
+  """Prints the options of the analysis; opens neither model nor files."""
+  _check_model(config.analyze)
   workdirs.check(workdir)
-  set_to = {field: str(value) for field, value in configuration.bound(AnalyzeConfig).items()}
   console = Console()
-  console.facts(f'{config.analyze.what}', set_to)
-  console.say('Not looked at: the model and the files that are named.')
+  console.facts(config.analyze.what, {field: str(value) for field, value in configuration.bound(AnalyzeConfig).items()})
+  console.say('Not checked: the model and the files that are named.')
   return 0
 
 
-def check_model(analyze: AnalyzeConfig) -> None:
-  """Raises UsageError if a model is needed and none is named."""
+def _check_model(analyze: AnalyzeConfig) -> None:
   if analyze.model is None and analyze.what not in WITHOUT_MODEL:
     raise UsageError(
-      'which model?', where='analyze.model', fix='--gin.analyze.model=WORKDIR, or a folder of Hugging Face'
+      'analyze.model is not set',
+      where='analyze.model',
+      fix='--gin.analyze.model=WORKDIR, or a Hugging Face model directory or Hub id',
     )
 
 
-def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal, console: Console | None = None) -> int:
-  """Analyses, shows a table, and writes. A repeated command begins anew: no analysis takes long beside training."""
-  analyze, console = config.analyze, console or Console()
-  check_model(analyze)
-  workdirs.prepare(workdir)
+def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal) -> int:
+  """Analyses, prints tables, and writes the results. A repeated command starts from scratch: it takes minutes."""
+  analyze, console = config.analyze, Console()
+  _check_model(analyze)
   with workdirs.locked(workdir, console.say):
     configuration.save(workdir)
-    name = analyze.model_name or model_name(analyze.model)
-    console.say(f'rembert {rembert.__version__} · {analyze.what} of {analyze.model or analyze.points or analyze.text}')
+    console.say(f'rembert {rembert.__version__} · {analyze.what} of {analyze.model or analyze.text}')
     context = AnalysisContext(config, workdir, console, stop, open_data=open_data, text_encoder=text_encoder)
-    result = _RUN[analyze.what](context)
-    content = {
-      'analysis': analyze.what,
-      'model': analyze.model,
-      'model_name': name,
-      'facts': {'seed': analyze.seed, **result.facts},
-      'results': result.results,
-    }
-    content, picture = plain(content), workdir / f'{analyze.what}.png'
+    result: AnalysisResult = importlib.import_module(f'rembert.analysis.{analyze.what}').run(context)
+    content = plain(
+      {
+        'analysis': analyze.what,
+        'model': analyze.model,
+        'model_name': analyze.model_name or model_name(analyze.model),
+        'facts': {'seed': analyze.seed, **result.facts},
+        'results': result.results,
+      }
+    )
+    picture = PLOTS[analyze.what](content['model_name'], content['results'])
     with write_errors('the analysis', workdir / RESULT):
       write_whole(workdir / RESULT, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + '\n')
-      write_whole(picture, PLOTS[analyze.what]({name: content['results']}))
+      write_whole(workdir / f'{analyze.what}.png', picture)
   for table in result.tables:
     console.table(table.title, table.columns, table.rows)
   for remark in result.remarks:
     console.say(remark)
-  console.facts('Done', {'results': f'{workdir / RESULT}', 'picture': f'{picture}'})
+  console.facts('Done', {'results': f'{workdir / RESULT}', 'plot': f'{workdir / analyze.what}.png'})
   return 0
 
 
 def model_name(path: str | None) -> str:
-  """The folder of a model: of a checkpoint, that of its workdir."""
+  """The name of the model's directory; of a checkpoint, that of its workdir. Without a model, `vocabulary`."""
   if path is None:
-    return 'points'
+    return 'vocabulary'
   folder = epath.Path(path)
   if folder.parent.name == 'checkpoints':
     folder = folder.parent.parent
@@ -111,7 +93,7 @@ def model_name(path: str | None) -> str:
 
 
 def plain(content: Any) -> Any:
-  """As JSON has it: tuples as lists, numbers of NumPy as Python's, and what is not finite as null."""
+  """As JSON: tuples as lists, NumPy numbers as Python's, and non-finite numbers as null."""
   if isinstance(content, dict):
     return {str(key): plain(value) for key, value in content.items()}
   if isinstance(content, list | tuple):

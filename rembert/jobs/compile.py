@@ -1,9 +1,10 @@
-"""The step of pre-training, compiled ahead of time for devices that are not here: does it fit, and how fast at best?
+"""The step of pre-training, compiled ahead of time for devices that are not here: memory, FLOPs, lower bound on time.
 
 python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/v5e_64.gin \\
     --mode=compile --topology=v5e:8x8
 """
 
+import bisect
 import dataclasses
 import importlib.metadata
 import json
@@ -15,39 +16,47 @@ from etils import epath
 
 from rembert.aot import topology
 from rembert.aot.compile import DoesNotFitError, compile_lowered, measure
-from rembert.errors import Setting
+from rembert.errors import Setting, UsageError
 from rembert.files import check_output, write_whole
 from rembert.jobs.config import PretrainConfig
-from rembert.jobs.pretrain import make_step, make_trainable
+from rembert.jobs.pretrain import configured, dry_run, make_step, make_trainable
 from rembert.jobs.summary import bytes_per_device, show_model
 from rembert.runtime import xla
 from rembert.tracking.console import Console, human_bytes
 from rembert.train import sharding
 
+__all__ = ['configured', 'dry_run', 'run']
+
 EXIT_DOES_NOT_FIT = 1
 
 
 def run(
-  config: PretrainConfig, workdir: epath.Path, name: str, *, search_batch: bool = False, output: str | None = None
+  config: PretrainConfig,
+  workdir: epath.Path,
+  name: str | None,
+  *,
+  search_batch: bool = False,
+  output: str | None = None,
 ) -> int:
-  """Compiles, prints the report and writes it as JSON.
+  """Compiles, prints the report, and writes it as JSON, with the text of the compiled program next to it.
 
   Args:
     config: of the run.
-    workdir: the report goes to `compile/TOPOLOGY.json` in it, unless `output` names another file; the
-      compiled program, as text, lies beside it.
+    workdir: gets the report as `compile/TOPOLOGY.json`, unless `output` names another file.
     name: of the topology (`rembert.aot.topology`).
     search_batch: find the most rows per device and part that fit; compiles several times.
     output: file of the report.
 
   Returns:
-    0 where the step fits, 1 where it does not.
+    0 if the step fits, 1 if it does not.
 
   Raises:
-    UsageError: an unknown topology, libtpu missing, or a configuration that does not go with these devices.
+    UsageError: an unknown topology, libtpu missing, or a configuration that does not fit these devices.
   """
   console = Console()
   # --- devices ---------------------------------------------------------------
+  if not name:
+    raise UsageError('--topology is not set', where='--mode=compile', fix='--topology=v5e:8x8, or cpu:8 to try it')
   wanted = topology.parse(name)
   file = epath.Path(output) if output else workdir / 'compile' / f'{re.sub(r"[^0-9a-z]+", "_", name)}.json'
   check_output(file, '--output')
@@ -60,7 +69,7 @@ def run(
   # --- compile ---------------------------------------------------------------
   report, text = _report(config, mesh, wanted, console)
   rows = report['rows_per_device']
-  show(console, report)
+  _show(console, report)
   if search_batch:
     report['most_rows_per_part'] = _most_rows(config, mesh, wanted, rows, report['fits'], console)
 
@@ -80,7 +89,7 @@ def run(
 def _report(
   config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, console: Console
 ) -> tuple[dict, str | None]:
-  """Everything that is known of the step on this mesh, JSON; and the compiled text, where there is one."""
+  """The report as JSON, and the text of the compiled program if there is one."""
   devices = mesh.devices.size
   rows = config.train.batch_size // sharding.batch_shards(mesh)
   kind = mesh.devices.flat[0].device_kind
@@ -103,7 +112,7 @@ def _report(
     },
   }
   start = time.monotonic()
-  what = f'compiling for {devices} × {kind}, {report["rows_per_part"]} rows a device'
+  what = f'compiling for {devices} × {kind}, {report["rows_per_part"]} sequences per device'
   with jax.set_mesh(mesh), console.task(what) as progress:
     traced = make_step(config, trainable).trace(trainable.restore_target(), config.abstract_batch(mesh))
     try:
@@ -129,15 +138,14 @@ def _most_rows(
   """The most rows of a device and part that fit, of those that divide a device's `rows`; 0 if not even one does."""
   sizes = [size for size in range(1, rows + 1) if rows % size == 0]
   own = sizes.index(rows // config.train.accumulation_steps)
-  low, high = (own, len(sizes)) if fits else (-1, own)  # sizes[low] fits, sizes[high] does not
-  while high - low > 1:
-    middle = (low + high) // 2
-    train = dataclasses.replace(config.train, accumulation_steps=rows // sizes[middle])
-    if _report(dataclasses.replace(config, train=train), mesh, wanted, console)[0]['fits']:
-      low = middle
-    else:
-      high = middle
-  most = sizes[low] if low >= 0 else 0
+
+  def does_not_fit(size: int) -> bool:
+    train = dataclasses.replace(config.train, accumulation_steps=rows // size)
+    return not _report(dataclasses.replace(config, train=train), mesh, wanted, console)[0]['fits']
+
+  low, high = (own + 1, len(sizes)) if fits else (0, own)
+  count = bisect.bisect_left(sizes, True, low, high, key=does_not_fit)
+  most = sizes[count - 1] if count else 0
   console.say(
     f'most rows of a device and part that fit: {most}'
     + (f' (--gin.train.accumulation_steps={rows // most})' if most else '')
@@ -159,8 +167,7 @@ def _what_to_change(config: PretrainConfig, rows: int, was_searched: bool) -> st
 # --- on the screen ----------------------------------------------------------------------------------------------------
 
 
-def show(console: Console, report: dict) -> None:
-  """The report as tables."""
+def _show(console: Console, report: dict) -> None:
   facts = {
     'devices': f'{report["devices"]} × {report["device_kind"]}'
     + (f' in {report["slices"]} slices' if report['slices'] > 1 else ''),
@@ -177,37 +184,26 @@ def show(console: Console, report: dict) -> None:
   if report['hbm_traffic_bytes'] is not None:
     facts['HBM traffic per chip'] = human_bytes(report['hbm_traffic_bytes'])
   console.facts('Step', facts)
+
   size = memory['hbm']
-  share = lambda count: f'{count / size:.1%}' if size else ''
   names = ('arguments', 'outputs', 'aliased', 'temporaries', 'code', 'peak')
-  rows = [(name, human_bytes(memory[name]), share(memory[name])) for name in names]
+  rows = [(name, human_bytes(memory[name]), f'{memory[name] / size:.1%}' if size else '') for name in names]
   rows += [('the chip has', human_bytes(size), '')] if size else []
   console.table('Memory per chip', ('', 'bytes', 'of HBM'), rows)
-  _show_collectives(console, report)
-  _show_roofline(console, report)
 
-
-def _show_collectives(console: Console, report: dict) -> None:
   if report['collectives'] is None:
     console.say(f'Collectives and memory traffic are not known; the compiled text: {report["unreadable"]}\n')
-    return
-  rows = [(_named(row), f'{row["count"]:,}', human_bytes(row['bytes'])) for row in report['collectives']]
-  console.table('Collectives per chip and step', ('', 'runs', 'sent'), rows or [('none', '', '')])
+  else:
+    name = lambda row: f'{row["kind"]} of {row["group"]} {"slices" if row["network"] == "DCN" else "chips"}'
+    rows = [(name(row), f'{row["count"]:,}', human_bytes(row['bytes'])) for row in report['collectives']]
+    console.table('Collectives per chip and step', ('', 'runs', 'sent'), rows or [('none', '', '')])
 
-
-def _named(row: dict) -> str:
-  members = 'slices' if row['network'] == 'DCN' else 'chips'
-  return f'{row["kind"]} of {row["group"]} {members}'
-
-
-def _show_roofline(console: Console, report: dict) -> None:
   bound = report['roofline']
   if bound is None:
     console.say('No roofline: the table of chips has no data sheet for this device.\n')
     return
-  seconds = lambda value: 'not known' if value is None else f'{value:.3f} s'
-  facts = {name: seconds(bound[name]) for name in ('compute', 'memory', 'ici')}
-  facts |= {'dcn': seconds(bound['dcn'])} if report['slices'] > 1 else {}
+  networks = ('compute', 'memory', 'ici', 'dcn') if report['slices'] > 1 else ('compute', 'memory', 'ici')
+  facts = {name: 'not known' if bound[name] is None else f'{bound[name]:.3f} s' for name in networks}
   is_partial = bound['memory'] is None
   facts['step'] = f'{"more than" if is_partial else "at least"} {bound["step_seconds"]:.3f} s ({bound["bound_by"]})'
   facts['MFU'] = f'at most {bound["mfu"]:.1%}'

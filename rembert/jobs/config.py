@@ -1,24 +1,24 @@
-"""What the jobs that train or evaluate are told, and what that comes to: FLOPs, shapes of batches, identity.
-
-`rembert.configuration` names classes of this file, so this file does not import it.
-"""
+"""Configurations of the jobs that train or evaluate, with what follows from them: FLOPs, batch shapes, identity."""
 
 import abc
 import dataclasses
 import math
-from typing import Annotated
+from typing import Any, TypeVar, get_type_hints
 
 import jax
 import numpy as np
 
+from rembert import configuration
 from rembert.aot import flops
-from rembert.checkpoint.load import config_meta
+from rembert.checkpoint.load import architecture, config_meta
+from rembert.configuration import EvaluateConfig, FinetuneOptions
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig, batch_shapes
 from rembert.data.packing import PackingConfig
 from rembert.errors import Setting, UsageError
 from rembert.kernels import check_backend
 from rembert.model.config import Execution, RemBertConfig
+from rembert.model.heads import POOLED
 from rembert.paper import PaperFigures
 from rembert.runtime.distributed import HostsConfig
 from rembert.runtime.xla import HardwareConfig
@@ -29,19 +29,31 @@ from rembert.train.anomaly_detection import GuardsConfig
 from rembert.train.optimizer import OptimizerConfig
 from rembert.train.sharding import MeshConfig
 from rembert.train.trainer import TrainConfig
-from rembert.validation import Count, FractionBelowOne, OneOf, Positive, check_fields
+from tasks.tables.config import DatasetConfig
 from tasks.xtreme.config import PAIRS, RETRIEVAL, XtremeConfig
 
-HEADS = ('classification', 'tagging', 'qa')
-# What decides which numbers a run produces, beside model, masks and packing.
+# The fields that decide which numbers a run produces, besides model, masking and packing.
 _DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')
 _TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')
 _OPTIMIZER_FIELDS = ('freeze_embeddings', 'freeze_layers')
 
+Config = TypeVar('Config')
+
+
+def build_config(cls: type[Config], *, model_path: str | None = None) -> Config:
+  """A job's configuration from the gin files and bindings that were loaded.
+
+  The architecture is that of the model at `model_path`, if one is given, except for fields that are bound.
+  """
+  hints, fields = get_type_hints(cls), {}
+  if model_path is not None:
+    fields['model'] = dataclasses.replace(architecture(model_path), **configuration.bound(RemBertConfig))
+  return cls(**fields, **{name: configuration.build(hint) for name, hint in hints.items() if name not in fields})
+
 
 @dataclasses.dataclass(frozen=True)
 class JobConfig(abc.ABC):
-  """What every job is told that trains, or evaluates what was trained."""
+  """Configuration of a job that trains, or evaluates a trained model."""
 
   model: RemBertConfig
   execution: Execution
@@ -55,37 +67,13 @@ class JobConfig(abc.ABC):
   profile: ProfileConfig
   tracking: TrackingConfig
 
-  @property
-  @abc.abstractmethod
-  def train_flops_per_step(self) -> int:
-    """Of the whole batch."""
-
-  @abc.abstractmethod
-  def abstract_batch(self, mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The global batch of a step, as shapes with their sharding; labels of fine-tuning are left out."""
-
-  def check_mesh(self, mesh: jax.sharding.Mesh) -> None:
-    """Raises UsageError where the batch does not divide over the devices, or they lack the attention that is wanted."""
-    self.train.check_divides(sharding.batch_shards(mesh))
-    platform = mesh.devices.flat[0].platform
-    check_backend(self.execution.attention, platform=platform, sequence_length=self.train.sequence_length)
-
-
-@dataclasses.dataclass(frozen=True)
-class PretrainConfig(JobConfig):
-  """Everything that pre-training is told."""
-
-  paper: PaperFigures
-  data: DataConfig
-  masking: MaskingConfig
-  packing: PackingConfig
-
   def __post_init__(self):
-    if self.train.sequence_length > self.model.max_position_embeddings:
+    length, positions = self.train.sequence_length, self.model.max_position_embeddings
+    if self._reads_sequences and length > positions:
       raise UsageError(
-        f'rows of {self.train.sequence_length} tokens, but positions for {self.model.max_position_embeddings}',
+        f'sequences of {length} tokens, but positions for {positions}',
         where='train.sequence_length, RemBertConfig.max_position_embeddings',
-        fix=[Setting('train.sequence_length', self.model.max_position_embeddings), 'or a model with more positions'],
+        fix=[Setting('train.sequence_length', positions), 'or a model with more positions'],
       )
     if self.optimizer.freeze_layers > self.model.num_hidden_layers:
       raise UsageError(
@@ -96,8 +84,38 @@ class PretrainConfig(JobConfig):
     self.execution.check_model(self.model)
 
   @property
+  def _reads_sequences(self) -> bool:
+    """Whether `train.sequence_length` applies."""
+    return True
+
+  @property
+  @abc.abstractmethod
+  def train_flops_per_step(self) -> int:
+    """FLOPs of the whole batch."""
+
+  @abc.abstractmethod
+  def abstract_batch(self, mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and shardings of the global batch of a step, without the labels of fine-tuning."""
+
+  def check_mesh(self, mesh: jax.sharding.Mesh) -> None:
+    """Raises UsageError if the batch does not divide over the devices, or they do not support the attention kernel."""
+    self.train.check_divides(sharding.batch_shards(mesh))
+    platform = mesh.devices.flat[0].platform
+    check_backend(self.execution.attention, platform=platform, sequence_length=self.train.sequence_length)
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainConfig(JobConfig):
+  """Configuration of pre-training."""
+
+  paper: PaperFigures
+  data: DataConfig
+  masking: MaskingConfig
+  packing: PackingConfig
+
+  @property
   def data_request(self) -> DataRequest:
-    """What the run asks of its data."""
+    """The part of the configuration that `open_data` takes."""
     return DataRequest(
       data=self.data,
       batch_size=self.train.batch_size,
@@ -112,25 +130,25 @@ class PretrainConfig(JobConfig):
 
   @property
   def train_flops_per_step(self) -> int:
-    """Of the whole batch."""
-    slots, trims = self.masking.slots(self.train.sequence_length), self.execution.trims_last_layer
-    last_queries = slots if trims else None
+    """FLOPs of the whole batch."""
+    slots = self.masking.slots(self.train.sequence_length)
+    last_queries = slots if self.execution.trims_last_layer else None
     per_row = flops.train_flops_per_row(self.model, self.train.sequence_length, slots, last_queries=last_queries)
     return self.train.batch_size * per_row
 
   @property
   def dropout_seed(self) -> int | None:
-    """None where the model drops nothing."""
+    """None if dropout is disabled."""
     return self.train.seed if self.model.hidden_dropout_prob or self.model.attention_probs_dropout_prob else None
 
   def abstract_batch(self, mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The global batch of a step, as shapes with their sharding."""
+    """Shapes and shardings of the global batch of a step."""
     train, where = self.train, sharding.batch_sharding(mesh)
     shapes = batch_shapes(train.batch_size, train.sequence_length, self.masking.slots(train.sequence_length))
     return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=where) for name, (shape, dtype) in shapes.items()}
 
-  def identity(self) -> dict:
-    """What a checkpoint of this run is a checkpoint of, by gin name; JSON. Another value would be another run."""
+  def identity(self) -> dict[str, Any]:
+    """The fields by gin name, as JSON, that a checkpoint must share with the run that resumes from it."""
     return {
       **config_meta('RemBertConfig', self.model),
       **config_meta('masking', self.masking),
@@ -141,126 +159,74 @@ class PretrainConfig(JobConfig):
     }
 
 
-# --- fine-tuning ------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class FinetuneOptions:
-  """How a task is learned, beside what `train` and `optimizer` say.
-
-  Attributes:
-    mixture: a registered SeqIO task or mixture to learn and to evaluate in place of `xtreme.task`; see `tasks.rows`.
-      Rows are drawn at the mixture's rates.
-    head: of the model for a mixture: `classification`, `tagging` or `qa`.
-    epochs: times that every training example is seen, of a mixture on average; None takes `train.steps`.
-    warmup_share: of the steps, for warming up (BERT's fine-tuning: 0.1); None takes `optimizer.warmup_steps`.
-    evaluations_per_epoch: on the dev set in the training language; None takes `train.eval_every`.
-    max_examples: to learn from, drawn once for all seeds and models; None for all. The paper learns from all.
-    max_dev_examples: to choose parameters by, drawn in the same way; what is judged in the end is always whole.
-    select: which parameters are judged in the end: the `best` by dev score, the first among equals, or the `last`.
-    judge_batch_size: rows of a batch that is judged; the mesh must divide it.
-  """
-
-  mixture: str | None = None
-  head: Annotated[str, OneOf(HEADS)] | None = None
-  epochs: Positive | None = 3
-  warmup_share: FractionBelowOne | None = 0.1
-  evaluations_per_epoch: Positive | None = 2
-  max_examples: Count | None = None
-  max_dev_examples: Count | None = None
-  select: Annotated[str, OneOf(('best', 'last'))] = 'best'
-  judge_batch_size: Count = 64
-
-  def __post_init__(self):
-    check_fields(self, 'finetune')
-    if (self.mixture is None) != (self.head is None):
-      raise UsageError(
-        'a mixture needs a head, and a head a mixture: that of an XTREME task is fixed',
-        where=f'finetune.mixture = {self.mixture!r}, finetune.head = {self.head!r}',
-        fix='--gin.finetune.mixture=NAME --gin.finetune.head=classification, or neither',
-      )
-
-
-@dataclasses.dataclass(frozen=True)
-class EvaluateConfig:
-  """What `--mode=evaluate` looks at.
-
-  Attributes:
-    model: a workdir, a checkpoint or a folder of Hugging Face.
-  """
-
-  model: str | None = None
-
-  def __post_init__(self):
-    check_fields(self, 'evaluate')
-
-
 @dataclasses.dataclass(frozen=True)
 class FinetuneConfig(JobConfig):
-  """Everything that fine-tuning and evaluation are told.
-
-  `model` is the architecture of the parameters to begin with, if there are any, but for the fields that are bound.
-  """
+  """Configuration of fine-tuning and evaluation."""
 
   xtreme: XtremeConfig
+  dataset: DatasetConfig
   finetune: FinetuneOptions
   evaluate: EvaluateConfig
 
   def __post_init__(self):
+    if self.dataset.kind is not None:  # tables are a mixture that the job registers itself
+      if self.finetune.mixture not in (None, self.dataset.name):
+        raise UsageError(
+          'tables and a mixture are two datasets', where='dataset.kind, finetune.mixture', fix='set one of them'
+        )
+      options = dataclasses.replace(self.finetune, mixture=self.dataset.name, head=self.dataset.head)
+      object.__setattr__(self, 'finetune', options)
+    super().__post_init__()
+
+  @property
+  def _reads_sequences(self) -> bool:
     # Sentences for retrieval are as long as the model allows.
-    has_rows = self.finetune.mixture is not None or self.xtreme.task not in RETRIEVAL
-    if has_rows and self.train.sequence_length > self.model.max_position_embeddings:
-      raise UsageError(
-        f'rows of {self.train.sequence_length} pieces, but positions for {self.model.max_position_embeddings}',
-        where='train.sequence_length, RemBertConfig.max_position_embeddings',
-        fix=Setting('train.sequence_length', self.model.max_position_embeddings),
-      )
-    self.execution.check_model(self.model)
+    return self.finetune.mixture is not None or self.xtreme.task not in RETRIEVAL
 
   def for_rows(self, rows: int) -> 'FinetuneConfig':
-    """With the steps, the warm-up and the evaluations that so many training rows come to."""
+    """The configuration with steps, warmup and evaluation interval for this number of training rows."""
     train, optimizer, options = self.train, self.optimizer, self.finetune
-    an_epoch = rows / train.batch_size
+    steps_per_epoch = rows / train.batch_size
     if options.epochs is not None:
-      train = dataclasses.replace(train, steps=math.ceil(options.epochs * an_epoch))
+      train = dataclasses.replace(train, steps=math.ceil(options.epochs * steps_per_epoch))
     if options.evaluations_per_epoch is not None:
-      train = dataclasses.replace(train, eval_every=max(1, round(an_epoch / options.evaluations_per_epoch)))
-    if options.warmup_share is not None:
-      optimizer = dataclasses.replace(optimizer, warmup_steps=round(options.warmup_share * train.steps))
+      eval_every = max(1, round(steps_per_epoch / options.evaluations_per_epoch))
+      train = dataclasses.replace(train, eval_every=eval_every)
+    if options.warmup_ratio is not None:
+      optimizer = dataclasses.replace(optimizer, warmup_steps=round(options.warmup_ratio * train.steps))
     return dataclasses.replace(self, train=train, optimizer=optimizer)
 
   @property
   def train_flops_per_step(self) -> int:
-    """Of the whole batch; the head's few are left out."""
-    is_classified = self.finetune.head == 'classification' if self.finetune.mixture else self.xtreme.task in PAIRS
-    last_queries = 1 if self.execution.trim_last_layer and is_classified else None
+    """FLOPs of the whole batch, without the head's few."""
+    is_pooled = self.finetune.head in POOLED if self.finetune.mixture else self.xtreme.task in PAIRS
+    last_queries = 1 if self.execution.trim_last_layer and is_pooled else None
     per_row = flops.train_flops_per_row(self.model, self.train.sequence_length, 0, last_queries=last_queries)
     return self.train.batch_size * per_row
 
   @property
   def dropout_seed(self) -> int | None:
-    """None where the model drops nothing."""
+    """None if dropout is disabled."""
     model = self.model
-    drops = model.hidden_dropout_prob, model.attention_probs_dropout_prob, model.classifier_dropout_prob
-    return self.train.seed if any(drops) else None
+    rates = model.hidden_dropout_prob, model.attention_probs_dropout_prob, model.classifier_dropout_prob
+    return self.train.seed if any(rates) else None
 
   def abstract_batch(self, mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct]:
-    """The global batch of a step without its labels, as shapes with their sharding."""
+    """Shapes and shardings of the global batch of a step, without its labels."""
     shape, where = (self.train.batch_size, self.train.sequence_length), sharding.batch_sharding(mesh)
     names = ('input_ids', 'token_type_ids', 'segment_ids')
     return {name: jax.ShapeDtypeStruct(shape, np.int32, sharding=where) for name in names}
 
-  def identity(self) -> dict:
-    """What a checkpoint of this run is a checkpoint of, by gin name; JSON. Of the configuration of `for_rows`."""
+  def identity(self) -> dict[str, Any]:
+    """As `PretrainConfig.identity`, of the configuration that `for_rows` returns."""
+    if self.finetune.mixture is not None:
+      data = config_meta('finetune', self.finetune, ('mixture',))
+    else:
+      data = config_meta('xtreme', self.xtreme, ('task', 'train_language', 'doc_stride', 'max_query_length'))
     return {
       **config_meta('RemBertConfig', self.model),
-      **self._data_identity(),
+      **data,
       **config_meta('optimizer', self.optimizer),
-      **config_meta('train', self.train, ('steps', 'seed', 'batch_size', 'sequence_length', 'eval_every', 'init_from')),
+      **config_meta('train', self.train, (*_TRAIN_FIELDS, 'steps', 'eval_every', 'init_from')),
       **config_meta('finetune', self.finetune, ('select', 'max_dev_examples')),
     }
-
-  def _data_identity(self) -> dict:
-    if self.finetune.mixture is not None:
-      return config_meta('finetune', self.finetune, ('mixture',))
-    return config_meta('xtreme', self.xtreme, ('task', 'train_language', 'doc_stride', 'max_query_length'))

@@ -1,18 +1,22 @@
-"""The SeqIO tasks of a fine-tuning or an evaluation: XTREME's, or those of `finetune.mixture`."""
+"""The SeqIO tasks of a fine-tuning or evaluation job: XTREME's, or those of `finetune.mixture`."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
-from rembert.data.finetune_batches import drawn
+from rembert.data.finetune_batches import sample_examples
 from rembert.errors import UsageError
 from rembert.jobs.config import FinetuneConfig
+from rembert.model.heads import FIXED_LABELS
 from rembert.tracking.console import Console
 from tasks.xtreme.benchmark import get_task
 from tasks.xtreme.files import MissingFileError, XtremeFolder
 from tasks.xtreme.task import XtremeTask
+
+if TYPE_CHECKING:
+  from tasks.tables.registry import Tables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +27,9 @@ class EvaluatedTask:
     group: of its results: XTREME's task, or the mixture.
     name: of its results in the group: XTREME's language, or the SeqIO task.
     seqio_name: name of the SeqIO task in the registry.
-    split: of it.
-    xtreme: what the benchmark adds to it; None for tasks of `finetune.mixture`.
-    examples: how many there are; None if that is not known before its rows are read.
+    split: of the SeqIO task.
+    xtreme: XTREME's task; None for tasks of `finetune.mixture`.
+    examples: their number; None if it is unknown before the rows are read.
   """
 
   group: str
@@ -37,23 +41,24 @@ class EvaluatedTask:
 
   @property
   def predictions(self) -> str:
-    """The file of predictions, as seen from the workdir."""
-    split = self.split
-    return f'predictions/{self.group}/{split}-{self.name}.{self.xtreme.suffix if self.xtreme else "jsonl"}'
+    """Path of the file of predictions in the workdir."""
+    suffix = self.xtreme.suffix if self.xtreme else 'jsonl'
+    return f'predictions/{self.group}/{self.split}-{self.name}.{suffix}'
 
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneTasks:
-  """Everything that a fine-tuning or an evaluation reads.
+  """The data of a fine-tuning or evaluation job.
 
   Attributes:
     name: XTREME's task, or the mixture.
     head: of the model.
-    labels: names of the head's labels by index; () for `qa`.
+    labels: names of the head's labels by index; () for heads that have none.
     train: SeqIO tasks that have a training split, and their rates.
     dev: SeqIO tasks by which checkpoints are chosen, each with its split.
     evaluated: in this order.
-    skipped: by group, what is not evaluated and why.
+    skipped: by group, the languages or tasks that are not evaluated, and why.
+    tables: of `dataset`; None for other data.
   """
 
   name: str
@@ -63,51 +68,92 @@ class FinetuneTasks:
   dev: Mapping[str, str]
   evaluated: tuple[EvaluatedTask, ...]
   skipped: Mapping[str, Mapping[str, str]]
+  tables: 'Tables | None' = None
+
+  @property
+  def is_xtreme(self) -> bool:
+    """Whether these are XTREME's tasks rather than a mixture's."""
+    return self.evaluated[0].xtreme is not None
 
 
 def show_evaluated(console: Console, tasks: FinetuneTasks) -> None:
-  """What is evaluated, by group, and what has no data."""
+  """Prints the labels of tables, what is evaluated, by group, and what has no data."""
+  if tasks.tables is not None:
+    console.say(f'{tasks.name}: {tasks.tables.describe()}')
   for group, missing in tasks.skipped.items():
-    found = [each for each in tasks.evaluated if each.group == group]
-    count = lambda each: f' {each.examples:,}' if each.examples else ''
-    console.say(f'{group}: ' + ', '.join(each.name + count(each) for each in found))
+    names = [
+      task.name + (f' {task.examples:,}' if task.examples else '') for task in tasks.evaluated if task.group == group
+    ]
+    console.say(f'{group}: ' + ', '.join(names))
     if missing:
       console.say(f'{group}: no data for {", ".join(missing)}')
 
 
-def open_tasks(config: FinetuneConfig, *, is_trained: bool = True) -> FinetuneTasks:
-  """The tasks that a configuration names, with what is evaluated read once: errors come before a model is trained.
+def open_tasks(
+  config: FinetuneConfig, *, is_trained: bool = True, labels: Sequence[str] | None = None
+) -> FinetuneTasks:
+  """The tasks that a configuration names. Reads what is evaluated, so that errors come before a model is trained.
 
   Args:
     config: of the job.
-    is_trained: whether there must be something to train on.
+    is_trained: whether there must be a training split.
+    labels: of a model that is evaluated on tables; by default those of the training file.
 
   Raises:
-    UsageError: data that are missing or broken; SeqIO tasks that are not registered, or lack what fine-tuning needs.
+    UsageError: missing or broken data; SeqIO tasks that are not registered, or lack what fine-tuning needs.
   """
-  mixture, head = config.finetune.mixture, config.finetune.head
-  if mixture is not None and head is not None:
-    return _mixture_tasks(config, mixture, head, is_trained)
+  if config.dataset.kind is not None:
+    from tasks.tables.registry import Tables, add_tables
+
+    needed = ('train', 'dev')[: 2 if config.finetune.select == 'best' else 1] if is_trained else ()
+    if missing := [f'dataset.{split}' for split in needed if not config.dataset.files(split)]:
+      raise UsageError(
+        f'there is no file for {" and ".join(missing)}',
+        where=', '.join(missing),
+        fix=[f'--gin.{missing[0]}=FILE', 'without dev, --gin.finetune.select=last takes the last parameters'],
+      )
+    tables = Tables(config.dataset, xtreme=config.xtreme, labels=labels)
+    add_tables(tables)
+    return _of_tables(_mixture_tasks(config, is_trained), tables)
+  if config.finetune.mixture is not None:
+    return _mixture_tasks(config, is_trained)
   return _xtreme_tasks(config, is_trained)
 
 
-def register(config: FinetuneConfig, vocabulary: epath.PathLike) -> None:
-  """Registers XTREME's tasks as the configuration describes them; those of a mixture are registered by its module."""
-  if config.finetune.mixture is None:
+def _of_tables(tasks: FinetuneTasks, tables: 'Tables') -> FinetuneTasks:
+  """The tasks of a mixture of tables: results are called by language."""
+  from tasks.tables.registry import task_language
+
+  language = {each.seqio_name: task_language(each.seqio_name) for each in tasks.evaluated}
+  evaluated = [
+    dataclasses.replace(
+      each, name=language[each.seqio_name], examples=tables.examples[each.split, language[each.seqio_name]]
+    )
+    for each in tasks.evaluated
+  ]
+  return dataclasses.replace(tasks, evaluated=tuple(evaluated), skipped={tasks.name: {}}, tables=tables)
+
+
+def register(config: FinetuneConfig, tasks: FinetuneTasks, vocabulary: epath.PathLike) -> None:
+  """Registers tasks with the model's vocabulary; those of a mixture are registered by the module that defines them."""
+  if tasks.tables is not None:
+    from tasks.tables.registry import add_tables
+
+    add_tables(tasks.tables, vocabulary=vocabulary)
+  elif config.finetune.mixture is None:
     from tasks.xtreme.registry import add_xtreme
 
-    xtreme = config.xtreme
     names = ('data_dir', 'labels_dir', 'doc_stride', 'max_query_length', 'n_best', 'max_answer_length')
-    add_xtreme(vocabulary=vocabulary, **{name: getattr(xtreme, name) for name in names})
+    add_xtreme(vocabulary=vocabulary, **{name: getattr(config.xtreme, name) for name in names})
 
 
 def vocabulary_of_tasks(tasks: FinetuneTasks) -> str | None:
-  """The SentencePiece model that a mixture's tasks tokenize with; None if they do it in another way, and for XTREME.
+  """The SentencePiece model of a mixture's tasks; None for other vocabularies, and for data that take the model's.
 
   Raises:
     UsageError: a `RembertVocabulary` of a task has no file.
   """
-  if tasks.evaluated[0].xtreme is not None:  # they are registered with the vocabulary of the model
+  if tasks.is_xtreme or tasks.tables is not None:
     return None
   from tasks.registration import find
 
@@ -116,7 +162,7 @@ def vocabulary_of_tasks(tasks: FinetuneTasks) -> str | None:
 
 
 def check_vocabulary_of_tasks(tasks: FinetuneTasks, path: epath.PathLike) -> None:
-  """Raises UsageError if a mixture's tasks tokenize with another vocabulary than that of the model, `path`."""
+  """Raises UsageError if a mixture's tasks have another vocabulary than the model, whose file is at `path`."""
   of_tasks = vocabulary_of_tasks(tasks)
   if of_tasks is not None and epath.Path(of_tasks).read_bytes() != epath.Path(path).read_bytes():
     raise UsageError(
@@ -134,13 +180,13 @@ def open_folder(config: FinetuneConfig) -> XtremeFolder:
   return XtremeFolder(config.xtreme.data_dir, config.xtreme.labels_dir)
 
 
-def baseline_examples(config: FinetuneConfig, *, is_required: bool = True, is_drawn: bool = True) -> Sequence[Any]:
-  """Training examples of XTREME that the baseline takes its frequencies from; () for a mixture, which has no baseline.
+def baseline_examples(config: FinetuneConfig, *, is_required: bool = True, is_chosen: bool = True) -> Sequence[Any]:
+  """XTREME's training examples, from whose label frequencies the baseline predicts; () for a mixture.
 
   Args:
     config: of the job.
-    is_required: whether it is an error if there is no file; otherwise () as well.
-    is_drawn: whether only those that `finetune.max_examples` leaves.
+    is_required: whether a missing file is an error; otherwise () as well.
+    is_chosen: whether to take only the sample of `finetune.max_examples`.
   """
   if config.finetune.mixture is not None:
     return ()
@@ -152,30 +198,31 @@ def baseline_examples(config: FinetuneConfig, *, is_required: bool = True, is_dr
     if is_required:
       raise
     return ()
-  return drawn(examples, config.finetune.max_examples if is_drawn else None)
+  return sample_examples(examples, config.finetune.max_examples if is_chosen else None)
 
 
 def _xtreme_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
   xtreme, folder = config.xtreme, open_folder(config)
-  task = get_task(xtreme.task if is_trained else xtreme.judged[0])
+  task = get_task(xtreme.task if is_trained else xtreme.evaluated[0])
+  seqio_name = lambda name, language: f'xtreme.{name}.{language}'
   evaluated, skipped = [], {}
-  for name in xtreme.judged:
+  for name in xtreme.evaluated:
     if (get_task(name).head, get_task(name).labels) != (task.head, task.labels):
       raise UsageError(
         f'{task.name} and {name} differ in head or labels', where='xtreme.task, xtreme.evaluate_on', fix='one at a time'
       )
-    counts, skipped[name] = languages_with_data(get_task(name), folder, xtreme.split, xtreme.languages)
+    counts, skipped[name] = _languages_with_data(get_task(name), folder, xtreme.split, xtreme.languages)
     evaluated += [
-      EvaluatedTask(name, language, _seqio_name(name, language), xtreme.split, get_task(name), count)
+      EvaluatedTask(name, language, seqio_name(name, language), xtreme.split, get_task(name), count)
       for language, count in counts.items()
     ]
   if not evaluated:
     raise UsageError(
-      f'there is no {xtreme.split} file of {" or ".join(xtreme.judged)} in any language',
+      f'there is no {xtreme.split} file of {" or ".join(xtreme.evaluated)} in any language',
       where=f'xtreme.data_dir = {folder.root}',
       fix='python -m tasks.xtreme.download --help',
     )
-  learned = _seqio_name(task.name, xtreme.train_language)
+  trained = seqio_name(task.name, xtreme.train_language)
   has_dev = is_trained and config.finetune.select == 'best'
   if has_dev:
     task.examples(folder, 'dev', xtreme.train_language, needs_labels=True)
@@ -183,28 +230,24 @@ def _xtreme_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
     name=task.name,
     head=task.head,
     labels=task.labels,
-    train={learned: 1.0} if is_trained else {},
-    dev={learned: 'dev'} if has_dev else {},
+    train={trained: 1.0} if is_trained else {},
+    dev={trained: 'dev'} if has_dev else {},
     evaluated=tuple(evaluated),
     skipped=skipped,
   )
 
 
-def _seqio_name(task: str, language: str) -> str:
-  return f'xtreme.{task}.{language}'
-
-
-def languages_with_data(
+def _languages_with_data(
   task: XtremeTask, folder: XtremeFolder, split: str, chosen: Sequence[str] | None
 ) -> tuple[dict[str, int], dict[str, str]]:
-  """Numbers of examples by language, and why the other languages are left out.
+  """Numbers of examples by language, and why the other languages are skipped.
 
   Raises:
-    UsageError: a language was asked for that the task or the data lack, or a file is broken.
+    UsageError: a chosen language that the task or the data lack, or a broken file.
   """
   if unknown := sorted(set(chosen or ()) - set(task.languages)):
     raise UsageError(
-      f'{task.name} is not judged in {", ".join(unknown)}', where='xtreme.languages', fix=', '.join(task.languages)
+      f'{task.name} is not evaluated in {", ".join(unknown)}', where='xtreme.languages', fix=', '.join(task.languages)
     )
   found, missing = {}, {}
   for language in chosen or task.languages:
@@ -220,24 +263,36 @@ def languages_with_data(
 # --- a mixture --------------------------------------------------------------------------------------------------------
 
 
-def _mixture_tasks(config: FinetuneConfig, mixture: str, head: str, is_trained: bool) -> FinetuneTasks:
+def _mixture_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
   from tasks.rows import DEV_SPLITS, label_names, missing_parts, tasks_and_rates
 
+  mixture, head, split = config.finetune.mixture, config.finetune.head, config.xtreme.split
+  assert mixture is not None
+  assert head is not None  # see `FinetuneOptions`
+  if config.dataset.kind is not None and not config.dataset.test:
+    split = 'dev'
   rates = tasks_and_rates(mixture)
   tasks = [task for task, _ in rates]
-  evaluated_splits = DEV_SPLITS if config.xtreme.split == 'dev' else (config.xtreme.split,)
+
+  def first_splits(names: Sequence[str]) -> dict[str, str]:
+    """For each task that has any of some splits, the first of them."""
+    found = {task.name: [name for name in names if name in task.splits] for task in tasks}
+    return {task: splits[0] for task, splits in found.items() if splits}
+
+  evaluated_splits = DEV_SPLITS if split == 'dev' else (split,)
   has_dev = is_trained and config.finetune.select == 'best'
   train = {task.name: rate for task, rate in rates if is_trained and 'train' in task.splits and rate > 0}
-  dev = _first_splits(tasks, DEV_SPLITS) if has_dev else {}
-  evaluated = _first_splits(tasks, evaluated_splits)
+  dev = first_splits(DEV_SPLITS) if has_dev else {}
+  evaluated = first_splits(evaluated_splits)
 
-  # --- everything that is missing, at once -------------------------------------
-  missing = [part for task in tasks for part in missing_parts(task, is_evaluated=task.name in {*dev, *evaluated})]
-  is_used = {*train, *dev, *evaluated}
+  # --- everything that is missing, in one error --------------------------------
+  missing = [
+    part for task in tasks for part in missing_parts(task, is_evaluated=task.name in {*dev, *evaluated}, head=head)
+  ]
   missing += [
     f'{task.name} has no split that is read, only {", ".join(task.splits)}'
     for task in tasks
-    if task.name not in is_used and task.splits  # without any it has no data, as a language of XTREME may
+    if task.name not in {*train, *dev, *evaluated} and task.splits  # without any it has no data: it is skipped
   ]
   if is_trained and not train:
     missing.append('no task has a split train')
@@ -245,7 +300,7 @@ def _mixture_tasks(config: FinetuneConfig, mixture: str, head: str, is_trained: 
     missing.append("no task has a split dev or validation, which finetune.select='best' needs")
   if not evaluated:
     missing.append(f'no task has a split {" or ".join(evaluated_splits)}, see xtreme.split')
-  labels = [] if missing or head == 'qa' else list(dict.fromkeys(label_names(task) for task in tasks))
+  labels = [] if missing or head in FIXED_LABELS else list(dict.fromkeys(label_names(task) for task in tasks))
   if len(labels) > 1:
     missing.append('the labels of the tasks differ: ' + ' | '.join(', '.join(names) for names in labels))
   if missing:
@@ -261,11 +316,5 @@ def _mixture_tasks(config: FinetuneConfig, mixture: str, head: str, is_trained: 
     train=train,
     dev=dev,
     evaluated=tuple(EvaluatedTask(mixture, task, task, split) for task, split in evaluated.items()),
-    skipped={mixture: {task.name: f'no split {config.xtreme.split}' for task in tasks if task.name not in evaluated}},
+    skipped={mixture: {task.name: f'no split {split}' for task in tasks if task.name not in evaluated}},
   )
-
-
-def _first_splits(tasks: Sequence[Any], splits: Sequence[str]) -> dict[str, str]:
-  """For each task that has any of some splits, the first of them."""
-  found = {task.name: [split for split in splits if split in task.splits] for task in tasks}
-  return {name: of_task[0] for name, of_task in found.items() if of_task}

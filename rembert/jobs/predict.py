@@ -1,31 +1,53 @@
-"""What a model says about text: the best pieces for `[MASK]`, or embeddings of lines.
+"""Predictions of a model for text: tokens for `[MASK]`, embeddings of lines, or labels of a fine-tuned model.
 
 python -m rembert.jobs.predict fill_mask runs/pretrain_smoke 'Die Donau ist ein [MASK] in Europa.'
 python -m rembert.jobs.predict embed exported/ sentences.txt embeddings.npz
+python -m rembert.jobs.predict classify runs/finetune_own reviews.csv predictions.jsonl --text_column=review
 """
 
 import argparse
+import csv
 import io
+import itertools
+import json
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rembert.command_line import run_command
+from rembert.command_line import command_parser, run_command
 from rembert.data.sentence_batches import BATCH_SIZE
 from rembert.errors import UsageError
-from rembert.files import check_output, read_text, write_whole
+from rembert.files import check_output, read_text, whole_file, write_whole
 from rembert.inference.fill_mask import fill_masks
 from rembert.model.config import DTYPES, Execution
-from rembert.tokenizer import MASK, TextEncoder
+from rembert.tokenizer import MASK, TextEncoder, check_vocabulary
 from rembert.tracking.console import Console
 from rembert.validation import Count, CountOrZero, number
+from tasks.tables.config import HEAD_OF_KIND, DatasetConfig
 
 if TYPE_CHECKING:
   from rembert.inference.model import LoadedModel
+  from tasks.tables.registry import Tables
 
+# Commands for tables, and their kind; each command has options for the columns of its kind.
+KIND_OF_COMMAND = {
+  'classify': 'classification',
+  'regress': 'regression',
+  'tag': 'tagging',
+  'answer': 'question_answering',
+  'choose': 'multiple_choice',
+}
+_COLUMNS = {
+  'classify': ('text', 'second_text'),
+  'regress': ('text', 'second_text'),
+  'tag': ('text',),
+  'answer': ('question', 'context'),
+  'choose': ('text', 'second_text', 'choices'),
+}
+_ROWS_AT_ONCE = 1024
 EPILOG = """\
 examples
   the five best pieces for each mask, in any language of the model:
@@ -34,8 +56,13 @@ examples
     cat lines.txt | python -m rembert.jobs.predict fill_mask runs/pretrain_smoke
   one vector a line, from layer 8 (the layers at two thirds of the depth tell translations best):
     python -m rembert.jobs.predict embed runs/pretrain_smoke sentences.txt embeddings.npz --layer=8
+  labels with their probabilities for a table (CSV, TSV, JSONL or Parquet), as TSV or JSONL with all of its columns:
+    python -m rembert.jobs.predict classify runs/finetune_own/best reviews.csv labels.tsv --text_column=review
+  answers from the context of each row:
+    python -m rembert.jobs.predict answer runs/finetune_own/best faq.jsonl answers.jsonl
 
-MODEL is a workdir, one checkpoint in it, or a folder of Hugging Face with the weights and sentencepiece.model.
+MODEL is a workdir, one checkpoint in it, or a Hugging Face model with its weights and sentencepiece.model: a directory,
+or the id of a model at the Hub, ORG/NAME[@REVISION].
 """
 
 
@@ -44,15 +71,13 @@ def text_encoder(
   vocabulary: str | None = None,
   say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> TextEncoder:
-  """The vocabulary of a model; UsageError if it is nowhere, or another model's.
+  """The vocabulary of a model; UsageError if there is none, or it is another model's.
 
-  Fewer tokens than the model has embeddings are said: that may be how it was made, or another vocabulary.
+  A vocabulary with fewer tokens than the model has embeddings is reported: it may be another one.
   """
-  from rembert.tokenizer import check_vocabulary
-
   file = vocabulary or model.vocabulary
   if file is None:
-    raise UsageError('no sentencepiece.model beside the model', where='--vocabulary', fix='--vocabulary=FILE')
+    raise UsageError('no sentencepiece.model next to the model', where='--vocabulary', fix='--vocabulary=FILE')
   check_vocabulary(file, model.config.vocab_size)
   encoder = TextEncoder(file)
   if len(encoder) < model.config.vocab_size:
@@ -64,43 +89,59 @@ def text_encoder(
 
 
 def _parser() -> argparse.ArgumentParser:
-  raw = argparse.RawDescriptionHelpFormatter
-  flags = argparse.ArgumentParser(
-    prog='python -m rembert.jobs.predict',
-    description='Ask a trained model.',
-    epilog=EPILOG,
-    formatter_class=raw,
-    allow_abbrev=False,
+  flags = command_parser('rembert.jobs.predict', 'Ask a trained model.', EPILOG)
+  commands = flags.add_subparsers(
+    dest='command', required=True, metavar=f'{{{",".join(["fill_mask", "embed", *KIND_OF_COMMAND])}}}'
   )
-  commands = flags.add_subparsers(dest='command', required=True, metavar='{fill_mask,embed}')
-  fill = commands.add_parser('fill_mask', help='the best pieces for every [MASK]', allow_abbrev=False)
+  fill = commands.add_parser('fill_mask', help='the most probable tokens for every [MASK]', allow_abbrev=False)
   embed = commands.add_parser('embed', help='one vector a line of text, to an .npz', allow_abbrev=False)
-  for command in (fill, embed):
-    command.add_argument('model', metavar='MODEL', help='workdir, checkpoint, or folder of Hugging Face')
+  tables = [_add_table_command(commands, name) for name in KIND_OF_COMMAND]
+  for command in (fill, embed, *tables):
+    command.add_argument(
+      'model', metavar='MODEL', help='workdir, checkpoint, or Hugging Face model directory or Hub id'
+    )
   fill.add_argument('text', nargs='*', metavar='TEXT', help='with [MASK] in it (default: lines of standard input)')
   fill.add_argument('--top_k', type=number(Count), default=5, metavar='K', help='candidates for each mask (default 5)')
   embed.add_argument('lines', metavar='LINES', help='a text file, one sentence a line; - is standard input')
   embed.add_argument('output', metavar='NPZ', help='the file to write: `embeddings` [lines, H], `layer`')
   embed.add_argument('--layer', type=number(CountOrZero), metavar='L', help='0 is the embeddings (default: the last)')
-  embed.add_argument(
-    '--batch_size',
-    type=number(Count),
-    default=BATCH_SIZE,
-    metavar='B',
-    help='rows of 64 pieces at a time (default %(default)s)',
+  batch_help = 'sequences of 64 tokens in a batch (default %(default)s)'
+  for command in tables:
+    command.add_argument('table', metavar='TABLE', help='a file: .csv, .tsv, .jsonl or .parquet')
+    command.add_argument('output', metavar='PREDICTIONS', help='the file to write: .jsonl, or .tsv')
+  for command in (embed, *tables):
+    command.add_argument('--batch_size', type=number(Count), default=BATCH_SIZE, metavar='B', help=batch_help)
+  dtype_help = (
+    'of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX or AVX512_BF16, and leaves two to three '
+    'exact digits (default %(default)s)'
   )
-  embed.add_argument(
-    '--dtype',
-    choices=DTYPES,
-    default=DTYPES[0],
-    help='of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX or AVX512_BF16, and leaves two to '
-    'three exact digits (default %(default)s)',
-  )
-  for command in (fill, embed):
-    command.add_argument('--vocabulary', metavar='FILE', help='sentencepiece.model (default: that beside the model)')
+  for command in (embed, *tables):
+    command.add_argument('--dtype', choices=DTYPES, default=DTYPES[0], help=dtype_help)
+  for command in (fill, embed, *tables):
+    command.add_argument('--vocabulary', metavar='FILE', help='sentencepiece.model (default: next to the model)')
     command.add_argument('--step', type=number(CountOrZero), help='which checkpoint of a workdir (default: the newest)')
     command.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
   return flags
+
+
+def _add_table_command(commands: Any, name: str) -> argparse.ArgumentParser:
+  """The parser of `classify`, `regress`, `tag`, `answer` or `choose`, with the columns of its kind."""
+  helps = {
+    'classify': 'the label of each text or pair of a table, with probabilities',
+    'regress': 'a number for each text or pair of a table',
+    'tag': 'a tag for each word of CoNLL columns, or of a column of lists',
+    'answer': 'the answer to each question in its context',
+    'choose': 'which of its choices each row of a table takes',
+  }
+  command = commands.add_parser(name, help=helps[name], allow_abbrev=False)
+  for column in _COLUMNS[name]:
+    default = getattr(DatasetConfig, column)
+    text = f'column of the {column.replace("_", " ")}'
+    if column == 'choices':
+      default, text = ','.join(default), 'column of lists of choices, or a column for each, with commas between them'
+    shown = ' (default %(default)s)' if default else ' of pairs'
+    command.add_argument(f'--{column}_column', default=default, metavar='COLUMN', help=text + shown)
+  return command
 
 
 def _fill_mask(options: argparse.Namespace, console: Console) -> None:
@@ -112,12 +153,13 @@ def _fill_mask(options: argparse.Namespace, console: Console) -> None:
   for text in texts:
     for mask, candidates in enumerate(fill_masks(model, encoder, text, options.top_k), 1):
       rows = [(_filled(text, mask, found.piece), found.piece, f'{found.probability:.2%}') for found in candidates]
-      console.table(text if mask == 1 else f'mask {mask}', ('text', 'piece', 'probability'), rows)
+      console.table(text if mask == 1 else f'mask {mask}', ('text', 'token', 'probability'), rows)
 
 
 def _filled(text: str, number: int, piece: str) -> str:
-  """The text with its mask of this number filled in; `▁` begins a word."""
-  before, after = MASK.join(text.split(MASK)[:number]), MASK.join(text.split(MASK)[number:])
+  """The text with its mask of this number, from 1, filled in; `▁` begins a word."""
+  parts = text.split(MASK)
+  before, after = MASK.join(parts[:number]), MASK.join(parts[number:])
   return before.rstrip() + piece.replace('▁', ' ') + after
 
 
@@ -153,10 +195,83 @@ def _read_lines(path: str) -> list[str]:
   return text.removesuffix('\n').split('\n') if text else []  # not at the other line ends of Unicode
 
 
+def _predict_table(options: argparse.Namespace, console: Console) -> None:
+  """Writes each row of a table with its prediction. Memory holds some thousand rows, however long the table is."""
+  check_output(options.output, 'PREDICTIONS')
+  is_json = str(options.output).endswith('.jsonl')
+  if not is_json and not str(options.output).endswith('.tsv'):
+    raise UsageError('unknown format of predictions', where=options.output, fix='PREDICTIONS.jsonl or PREDICTIONS.tsv')
+  from rembert.inference.model import load
+
+  kind, name = KIND_OF_COMMAND[options.command], options.command
+  model = load(options.model, HEAD_OF_KIND[kind], step=options.step, execution=Execution(options.dtype))
+  text_encoder(model, options.vocabulary)  # an error for another model's vocabulary
+  from tasks.tables.registry import Tables, add_tables
+
+  columns = {column: getattr(options, f'{column}_column') for column in _COLUMNS[name]}
+  config = DatasetConfig(kind=kind, test=options.table, name='predict', label=None, **columns)
+  with console.task('reading the table'):
+    tables = Tables(config, labels=model.labels)
+  add_tables(tables, vocabulary=options.vocabulary or model.vocabulary)
+  total, done = tables.examples['test', config.language], 0
+  with console.task('predicting') as progress, whole_file(options.output) as file:
+    writer = None
+    for row, prediction in _predicted_rows(model, tables, options.batch_size):
+      if clash := row.keys() & prediction.keys():
+        raise UsageError(f'the table has a column {min(clash)!r}', where=options.table, fix='rename it')
+      line = {**row, **prediction}
+      if is_json:
+        file.write(json.dumps(line, ensure_ascii=False, default=str) + '\n')
+      else:
+        cells = {key: value if isinstance(value, str) else _as_json(value) for key, value in line.items()}
+        if writer is None:
+          writer = csv.DictWriter(file, list(cells), delimiter='\t', lineterminator='\n')
+          writer.writeheader()
+        writer.writerow(cells)
+      done += 1
+      progress(done / total, f'{done:,} rows')
+  console.facts('Done', {'rows': f'{done:,}', 'predictions': options.output})
+
+
+def _as_json(value: Any) -> str:
+  return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _predicted_rows(
+  model: 'LoadedModel', tables: 'Tables', batch_size: int
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+  """Rows of the table, each with its prediction, in their order."""
+  from rembert.data.finetune_batches import eval_batches
+  from rembert.model.heads import POOLED
+  from tasks.registration import find
+  from tasks.rows import stream_rows
+
+  config, kind = tables.config, tables.kind
+  length = model.config.max_position_embeddings
+  rows = stream_rows(find(f'{config.name}.{config.language}'), 'test', kind.head, max_length=length)
+  examples = enumerate(kind.read(config.files('test')[config.language], needs_labels=False))
+  by_example = itertools.groupby(rows, key=lambda row: int(row.example['example']))
+  while of_examples := list(itertools.islice(((index, list(group)) for index, group in by_example), _ROWS_AT_ONCE)):
+    chunk = [row for _, group in of_examples for row in group]
+    outputs: list[np.ndarray] = [np.empty(0)] * len(chunk)
+    pad = model.config.pad_token_id
+    for chosen, batch in eval_batches(chunk, kind.head, batch_size=batch_size, longest=length, pad=pad):
+      logits = np.asarray(model(batch['input_ids'], batch['token_type_ids'], batch['segment_ids']).logits)
+      for place, of_row in zip(chosen.tolist(), logits, strict=False):  # the rest of the batch is padding
+        outputs[place] = of_row if kind.head in POOLED else of_row[: len(chunk[place].input_ids)]
+    predictions = kind.predict([row.example for row in chunk], outputs)
+    for index, example in examples:  # a sentence without words has no rows
+      yield example.row, predictions.get(index, {'prediction': [], 'probability': []})
+      if index == of_examples[-1][0]:
+        break
+  for _, example in examples:
+    yield example.row, {'prediction': [], 'probability': []}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line; errors that a user can put right are told without a traceback."""
+  """The command line; errors that a user can fix are printed without a traceback."""
   options = _parser().parse_args(argv)
-  command = _fill_mask if options.command == 'fill_mask' else _embed
+  command = {'fill_mask': _fill_mask, 'embed': _embed}.get(options.command, _predict_table)
   return run_command('rembert.jobs.predict', lambda: command(options, Console()), show_traceback=options.traceback)
 
 

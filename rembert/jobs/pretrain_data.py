@@ -1,10 +1,10 @@
-"""The data of pre-training: a token store, or SeqIO tasks as their text streams by."""
+"""The data of pre-training: a token store, or text that is streamed through SeqIO tasks."""
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 from etils import epath
@@ -15,27 +15,27 @@ from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
 from rembert.data.store_source import StoredBatches
 from rembert.data.stream_source import StreamedBatches
-from rembert.data.token_store import VOCABULARY, StoredLanguage, TokenStore
+from rembert.data.token_store import VOCABULARY, TokenStore
 from rembert.errors import Setting, UsageError, joined
 from rembert.files import write_whole
-from rembert.tokenizer import SpecialIds, begins_word, check_vocabulary
+from rembert.tokenizer import SpecialIds, check_vocabulary
 from rembert.tracking.console import Console
 from tasks.corpus.format import LanguageStatistics
-from tasks.vocabulary import train_on_corpus
-from tasks.wikipedia.languages import chosen_languages, missing_in_words
+from tasks.vocabulary import origin_of, train_on_corpus
+from tasks.wikipedia.languages import chosen_languages
 
 if TYPE_CHECKING:
   import seqio
 
   from tasks.corpus.format import Corpus
 
-# The file of the workdir that every run has.
-_VOCABULARY = 'vocabulary/sentencepiece.model'
+_VOCABULARY, _ORIGIN = 'vocabulary/sentencepiece.model', 'vocabulary/origin.json'  # in every workdir
+_MOST = 24  # languages or tasks of a table; smaller ones share the last row
 
 
 @dataclasses.dataclass(frozen=True)
 class OpenedData:
-  """Text made ready for training.
+  """Text that is ready for training.
 
   Attributes:
     batches: the source of batches.
@@ -51,60 +51,75 @@ class OpenedData:
 def open_data(request: DataRequest, *, workdir: epath.Path, console: Console) -> OpenedData:
   """Opens the data of a run, and puts its vocabulary into the workdir.
 
-  A token store is opened without TensorFlow. Everything else is streamed through SeqIO tasks: those of `data.mixture`,
+  A token store is opened without TensorFlow. All other text is streamed through SeqIO tasks: those of `data.mixture`,
   or of a corpus, which is `data.corpus` or made in the workdir.
 
   Raises:
-    UsageError: something is missing or does not fit, as far as that can be told before any expensive work.
+    UsageError: something is missing or does not fit; before any expensive work, as far as possible.
   """
   if request.data.source == 'store':
-    return open_store(request, workdir=workdir, console=console)
+    return _open_store(request, workdir, console)
   if request.data.mixture:
     return _open_mixture(request.data.mixture, request, workdir, console)
   return _open_corpus(request, workdir, console)
 
 
+def _batch_options(request: DataRequest, rates: Mapping[str, float]) -> dict[str, Any]:
+  """The arguments that stored and streamed batches share."""
+  return {
+    'rates': rates,
+    'batch_size': request.batch_size,
+    'vocab_size': request.vocab_size,
+    'seed': request.seed,
+    'masking': request.masking,
+    'evaluation_rows': request.evaluation_rows,
+    'process': (jax.process_index(), jax.process_count()),
+  }
+
+
+def _copy_vocabulary(source: epath.PathLike, workdir: epath.Path) -> epath.Path:
+  file = workdir / _VOCABULARY
+  write_whole(file, epath.Path(source).read_bytes())
+  return file
+
+
+def _named_rates(rates: Mapping[str, float]) -> dict[str, float]:
+  return {f'rate of {name}': rate for name, rate in rates.items()}
+
+
 # --- a token store ----------------------------------------------------------------------------------------------------
 
 
-def open_store(request: DataRequest, *, workdir: epath.Path, console: Console) -> OpenedData:
-  """Opens a token store; imports neither TensorFlow nor SeqIO."""
+def _open_store(request: DataRequest, workdir: epath.Path, console: Console) -> OpenedData:
   if request.packing != PackingConfig():
     raise UsageError(
       'the rows of a store are packed already',
       where='packing.*, data.source',
       fix='leave packing as it is; a store is packed otherwise by python -m tasks.token_store --help',
     )
-  data, vocab_size = request.data, request.vocab_size
+  data = request.data
   store = TokenStore(data.store)
-  _refuse_other_model(store, request.sequence_length, vocab_size)
-  languages = chosen_languages(data.languages, store.languages, where=f'data.languages, {store.folder}')
-  if missing := missing_in_words(data.languages or (), store.languages):
-    console.say(missing)
-  statistics = {language: _statistics(store.languages[language]) for language in languages}
+  _refuse_other_model(store, request.sequence_length, request.vocab_size)
+  where = f'data.languages, {store.folder}'
+  languages = chosen_languages(data.languages, store.languages, where=where, say=console.say)
+  statistics = {}
+  for language in languages:
+    part = store.languages[language]
+    documents, held_out = (part.documents[split] for split in ('train', 'validation'))
+    statistics[language] = LanguageStatistics(
+      documents=documents, held_out=held_out, sentences=part.sentences, characters=part.characters, lost=part.lost
+    )
   rates = _stored_rates(store, languages, data, console)
-  show_languages(console, statistics, rates, limits_of=data)
-  file = workdir / _VOCABULARY
-  write_whole(file, (store.folder / VOCABULARY).read_bytes())
-  batches = StoredBatches(
-    store=store,
-    rates=rates,
-    batch_size=request.batch_size,
-    vocab_size=vocab_size,
-    seed=request.seed,
-    masking=request.masking,
-    begins_word_V=begins_word(file, vocab_size) if request.masking.whole_word else None,
-    evaluation_rows=request.evaluation_rows,
-    process=(jax.process_index(), jax.process_count()),
-    read_threads=data.read_threads,
-  )
-  return OpenedData(batches=batches, vocabulary=file, identity={'store': store.manifest_hash, **_named_rates(rates)})
+  _show_languages(console, statistics, rates, data)
+  vocabulary = _copy_vocabulary(store.folder / VOCABULARY, workdir)
+  batches = StoredBatches(store=store, read_threads=data.read_threads, **_batch_options(request, rates))
+  return OpenedData(batches, vocabulary, {'store': store.manifest_hash, **_named_rates(rates)})
 
 
 def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int) -> None:
   if store.sequence_length != sequence_length:
     raise UsageError(
-      f'the store has rows of {store.sequence_length} tokens, and training wants {sequence_length}',
+      f'sequence length mismatch: {store.sequence_length} in the token store, {sequence_length} in training',
       where=f'{store.folder}, train.sequence_length',
       fix=[
         Setting('train.sequence_length', store.sequence_length),
@@ -113,35 +128,26 @@ def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int
     )
   if store.vocab_size > vocab_size:
     raise UsageError(
-      f'the store has a vocabulary of {store.vocab_size:,} pieces, and the model one of {vocab_size:,}',
+      f'vocabulary size mismatch: {store.vocab_size:,} in the token store, {vocab_size:,} in the model',
       where=f'{store.folder}, RemBertConfig.vocab_size',
       fix=Setting('RemBertConfig.vocab_size', store.vocab_size),
     )
 
 
 def _stored_rates(store: TokenStore, languages: Sequence[str], data: DataConfig, console: Console) -> dict[str, float]:
-  """Those of the mixture that a store was made of, or by the sentences; of what has rows to train on."""
-  with_rows = [language for language in languages if store.rows(language, 'train')]
-  if store.rates is None:
-    numbers = {language: store.languages[language].sentences for language in with_rows}
-  else:
-    numbers = {language: store.rates.get(language, 0.0) for language in with_rows}
+  """Sampling rates of the languages with training rows: the mixture's that the store was made of, or by sentences."""
+  of_mixture = store.rates
+  numbers = {
+    language: store.languages[language].sentences if of_mixture is None else of_mixture.get(language, 0.0)
+    for language in languages
+    if store.rows(language, 'train')
+  }
   if not any(numbers.values()):
     raise UsageError('the store holds no rows to train on', where=str(store.folder), fix='choose other languages')
-  if store.rates is None:
+  if of_mixture is None:
     return sampling_rates(numbers, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
   console.say('rates are those of the mixture that the store was made of; data.alpha and its limits do not apply')
   return sampling_rates(numbers, alpha=1.0)
-
-
-def _statistics(part: StoredLanguage) -> LanguageStatistics:
-  return LanguageStatistics(
-    documents=part.documents['train'],
-    held_out=part.documents['validation'],
-    sentences=part.sentences,
-    characters=part.characters,
-    lost=part.lost,
-  )
 
 
 # --- SeqIO tasks ------------------------------------------------------------------------------------------------------
@@ -168,26 +174,27 @@ def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) ->
 
   corpus = make_corpus()
   sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
-  rates = sampling_rates(sentences, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
-  show_languages(console, corpus.languages, rates, limits_of=data)
+  limits: dict[str, Any] = {'max_share': data.max_share, 'max_upsampling': data.max_upsampling}
+  rates = sampling_rates(sentences, data.alpha, **limits)
+  _show_languages(console, corpus.languages, rates, data)
   show_lost(console, corpus.lost)
-  file = _prepared_vocabulary(corpus, vocabulary, rates, request.vocab_size, workdir, console)
+  file = _prepare_vocabulary(corpus, vocabulary, rates, request.vocab_size, workdir, console)
 
   from tasks import registration
   from tasks.text_tasks import add_wikipedia
 
-  add_wikipedia(
-    corpus=corpus,
-    vocabulary=file,
-    alpha=data.alpha,
-    max_share=data.max_share,
-    max_upsampling=data.max_upsampling,
-  )
+  add_wikipedia(corpus=corpus, vocabulary=file, alpha=data.alpha, **limits)
   tasks = {language: registration.find(registration.valid_name('wikipedia', language)) for language in rates}
   return _open_tasks(request, tasks, rates, file, {'corpus': corpus.fingerprint}, console)
 
 
-def _prepared_vocabulary(
+def copied_vocabulary(workdir: epath.Path) -> str | None:
+  """The file that the vocabulary of a workdir was copied from; None if it was trained there."""
+  origin = workdir / _ORIGIN
+  return json.loads(origin.read_text()).get('copied_from') if origin.exists() else None
+
+
+def _prepare_vocabulary(
   corpus: 'Corpus',
   vocabulary: VocabularyConfig,
   rates: Mapping[str, float],
@@ -195,24 +202,14 @@ def _prepared_vocabulary(
   workdir: epath.Path,
   console: Console,
 ) -> epath.Path:
-  """The vocabulary as a file of the workdir: copied there, or trained there unless that has been done already."""
-  file, origin_file = workdir / _VOCABULARY, workdir / 'vocabulary' / 'origin.json'
+  """The vocabulary as a file of the workdir: copied there, or trained there unless that is already done."""
+  file, origin_file = workdir / _VOCABULARY, workdir / _ORIGIN
   if vocabulary.path is not None:
-    write_whole(file, epath.Path(vocabulary.path).read_bytes())
     write_whole(origin_file, json.dumps({'copied_from': vocabulary.path}))
-    return file
-  origin = {'trained_on': corpus.fingerprint, **dataclasses.asdict(vocabulary), 'size': vocab_size, 'rates': rates}
-  origin = json.loads(json.dumps(origin))
+    return _copy_vocabulary(vocabulary.path, workdir)
+  origin = origin_of(corpus, vocabulary, vocab_size, rates)
   if not (file.exists() and origin_file.exists() and json.loads(origin_file.read_text()) == origin):
-    train_on_corpus(
-      corpus,
-      file,
-      rates=rates,
-      size=vocab_size,
-      characters=vocabulary.sample_characters,
-      character_coverage=vocabulary.character_coverage,
-      console=console,
-    )
+    train_on_corpus(corpus, file, vocabulary, size=vocab_size, rates=rates, console=console)
     write_whole(origin_file, json.dumps(origin, indent=1))
   check_vocabulary(file, vocab_size)
   return file
@@ -237,17 +234,19 @@ def _open_mixture(name: str, request: DataRequest, workdir: epath.Path, console:
       fix="give the tasks a vocabulary with RemBERT's special ids, python -m tasks.vocabulary --help, that fits "
       'RemBertConfig.vocab_size',
     ) from error
-  content = epath.Path(vocabulary).read_bytes()
-  if (path := request.vocabulary.path) is not None and epath.Path(path).read_bytes() != content:
+  path = request.vocabulary.path
+  if path is not None and epath.Path(path).read_bytes() != epath.Path(vocabulary).read_bytes():
     raise UsageError(
       f'the tasks of {name!r} have another vocabulary than vocabulary.path',
       where=f'{vocabulary}; vocabulary.path = {path}',
       fix=['--gin.vocabulary.path=None', f'or, for tasks of this project, export REMBERT_VOCABULARY={path}'],
     )
-  file = workdir / _VOCABULARY
-  write_whole(file, content)
+  file = _copy_vocabulary(vocabulary, workdir)
   rates = pretraining.normalized_rates(mixture)
-  show_tasks(console, name, rates, {task for task in rates if 'validation' in by_name[task].splits})
+  row = lambda label, names: (label, f'{sum(rates[name] for name in names):.2%}')
+  _show_largest(console, f'SeqIO tasks of {name}', ('', 'sampled'), rates, row)
+  if not any('validation' in by_name[task].splits for task in rates):
+    console.say("warning: no task has a split 'validation', so no evaluation")
   return _open_tasks(request, {task: by_name[task] for task in rates}, rates, file, {}, console)
 
 
@@ -259,12 +258,12 @@ def _open_tasks(
   identity: Mapping[str, str],
   console: Console,
 ) -> OpenedData:
-  """The stream of tasks by language, or by name, with a rate each."""
+  """The stream of tasks by language, or by name, each with its rate."""
   from tasks.pretraining import TaskDocuments
 
-  vocab_size, data = request.vocab_size, request.data
+  length = request.sequence_length
   documents = TaskDocuments(
-    tasks, special=SpecialIds(), vocab_size=vocab_size, sequence_length=request.sequence_length, seed=request.seed
+    tasks, special=SpecialIds(), vocab_size=request.vocab_size, sequence_length=length, seed=request.seed
   )
   with console.task(f'opening {len(tasks)} SeqIO task(s)') as update:
     if slow := documents.prepare(update):
@@ -273,86 +272,58 @@ def _open_tasks(
         'resumed run preprocesses again what it has read before'
       )
   batches = StreamedBatches(
-    rates=rates,
     open_documents=documents,
-    batch_size=request.batch_size,
-    sequence_length=request.sequence_length,
-    vocab_size=vocab_size,
-    seed=request.seed,
-    masking=request.masking,
-    begins_word_V=begins_word(vocabulary, vocab_size) if request.masking.whole_word else None,
+    sequence_length=length,
     packing=request.packing,
-    shuffle_rows=data.shuffle_rows,
-    evaluation_rows=request.evaluation_rows,
-    process=(jax.process_index(), jax.process_count()),
+    shuffle_rows=request.data.shuffle_rows,
+    **_batch_options(request, rates),
   )
   digest = hashlib.sha256(vocabulary.read_bytes()).hexdigest()
   names = [task.name for task in tasks.values()]
-  identity = {**identity, 'vocabulary': digest, 'tasks': names, **_named_rates(rates)}
-  return OpenedData(batches=batches, vocabulary=vocabulary, identity=identity)
-
-
-def _named_rates(rates: Mapping[str, float]) -> dict[str, float]:
-  return {f'rate of {name}': rate for name, rate in rates.items()}
+  return OpenedData(batches, vocabulary, {**identity, 'vocabulary': digest, 'tasks': names, **_named_rates(rates)})
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
-_MOST = 24  # lines of a table; smaller languages share the last
 
-
-def show_languages(
-  console: Console,
-  statistics: Mapping[str, LanguageStatistics],
-  rates: Mapping[str, float],
-  *,
-  limits_of: DataConfig,
+def _show_languages(
+  console: Console, statistics: Mapping[str, LanguageStatistics], rates: Mapping[str, float], data: DataConfig
 ) -> None:
-  """Documents, sentences and sampling rates by language, the largest first; small ones beyond `_MOST` in one row."""
-  # Upsampled: how many times as often as the average sentence of the corpus a sentence of the language is drawn.
+  """Documents, sentences and sampling rates by language, and which languages are not trained on."""
   total = sum(counts.sentences for counts in statistics.values())
 
   def row(label: str, languages: Sequence[str]) -> tuple[str, ...]:
-    documents, held_out, sentences = (
-      sum(getattr(statistics[language], name) for language in languages)
-      for name in ('documents', 'held_out', 'sentences')
-    )
-    rate = sum(rates.get(language, 0.0) for language in languages)
-    sampled = (
-      f'{rate:.2%}' if rate else 'no text: left out',
-      f'× {rate * total / sentences:.3g}' if rate * sentences else '',
-    )
-    return (label, f'{documents:,}', f'{held_out:,}', f'{sentences:,}', *sampled)
+    count = lambda name: sum(getattr(statistics[language], name) for language in languages)
+    rate, sentences = sum(rates.get(language, 0.0) for language in languages), count('sentences')
+    counts = tuple(f'{count(name):,}' for name in ('documents', 'held_out', 'sentences'))
+    # Upsampled: how much more often than an average sentence of the corpus a sentence of the language is sampled.
+    upsampled = f'× {rate * total / sentences:.3g}' if rate * sentences else ''
+    return (label, *counts, f'{rate:.2%}' if rate else 'skipped: no text', upsampled)
 
-  largest_first = sorted(statistics, key=lambda language: -statistics[language].sentences)
   columns = ('', 'documents', 'held out', 'sentences', 'sampled', 'upsampled')
-  console.table('Languages', columns, _rows(largest_first, row))
-  if limits := _limits_in_words(limits_of):
-    console.say(f'no language above {" or ".join(limits)}')
-  broken = sum(counts.lost.get('broken pages', 0) for counts in statistics.values())
-  if broken:
-    console.say(f'{broken} broken page(s) left out')
-  left_out = [language for language in statistics if language not in rates]
-  if left_out:
-    console.say(f'nothing to train on, left out: {", ".join(left_out)}')
+  sizes = {language: counts.sentences for language, counts in statistics.items()}
+  _show_largest(console, 'Languages', columns, sizes, row)
+  limits = [f'{data.max_share:.4g} of all rows'] if data.max_share is not None else []
+  if data.max_upsampling is not None:
+    limits.append(f'{data.max_upsampling:.4g} times its share of the sentences')
+  if limits:
+    console.say(f'sampling capped at {" or ".join(limits)}')
+  if broken := sum(counts.lost.get('broken pages', 0) for counts in statistics.values()):
+    console.say(f'skipped {broken} malformed page(s)')
+  if left_out := [language for language in statistics if language not in rates]:
+    console.say(f'skipped, no text to train on: {", ".join(left_out)}')
   if not any(statistics[language].held_out for language in rates):
-    console.say('no document is held out: there will be no evaluation (data.held_out)')
+    console.say('warning: no held-out documents, so no evaluation (data.held_out)')
 
 
-def show_tasks(console: Console, mixture: str, rates: Mapping[str, float], with_validation: Collection[str]) -> None:
-  """Sampling rates of SeqIO tasks, the largest first, and whether they can be evaluated."""
-  row = lambda label, names: (label, f'{sum(rates[name] for name in names):.2%}')
-  console.table(f'SeqIO tasks of {mixture}', ('', 'sampled'), _rows(sorted(rates, key=lambda name: -rates[name]), row))
-  if not with_validation:
-    console.say("no task has a split 'validation': there will be no evaluation")
-
-
-def _rows(names: Sequence[str], row: Callable[[str, Sequence[str]], tuple[str, ...]]) -> list[tuple[str, ...]]:
-  rest = names[_MOST:]
-  return [row(name, [name]) for name in names[:_MOST]] + ([row(f'{len(rest)} more', rest)] if rest else [])
-
-
-def _limits_in_words(data: DataConfig) -> list[str]:
-  share = [] if data.max_share is None else [f'{data.max_share:.4g} of all rows']
-  upsampling = [] if data.max_upsampling is None else [f'{data.max_upsampling:.4g} times its share of the sentences']
-  return share + upsampling
+def _show_largest(
+  console: Console,
+  title: str,
+  columns: Sequence[str],
+  sizes: Mapping[str, float],
+  row: Callable[[str, Sequence[str]], tuple[str, ...]],
+) -> None:
+  """A table with a row for each of the largest `_MOST`, and one row for the rest."""
+  names = sorted(sizes, key=lambda name: -sizes[name])
+  rows, rest = [row(name, [name]) for name in names[:_MOST]], names[_MOST:]
+  console.table(title, columns, rows + ([row(f'{len(rest)} more', rest)] if rest else []))

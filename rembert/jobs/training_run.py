@@ -1,18 +1,17 @@
-"""What every job that trains does around its own matter: open the workdir, find the place, run the loop to its end."""
+"""What pre-training and fine-tuning share: the start of a job, its checkpoints, and the training loop."""
 
 import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Callable, Iterator
 
 import jax
 from etils import epath
 
-from rembert import configuration
-from rembert.aot.flops import heap_bytes
+from rembert.aot import flops
 from rembert.checkpoint.initialize import InitialParameters
-from rembert.checkpoint.load import architecture, config_meta
+from rembert.checkpoint.load import config_meta
 from rembert.checkpoint.manager import Checkpoints, SaveSchedule
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
@@ -42,7 +41,7 @@ from rembert.train.anomaly_detection import LossGuard
 from rembert.train.metrics import Meter
 from rembert.train.optimizer import OptimizerConfig, learning_rate_schedule
 from rembert.train.state import Trainable
-from rembert.train.trainer import Numbers, Position, TrainConfig, Trainer, Watchers
+from rembert.train.trainer import Position, TrainConfig, Trainer, Watchers
 
 # A field that did not exist when a checkpoint was written had the effect of its default.
 _DEFAULTS = {
@@ -53,22 +52,6 @@ _DEFAULTS = {
 }
 
 
-Config = TypeVar('Config')
-
-
-def build_config(cls: type[Config], **given: Any) -> Config:
-  """A job's configuration: what gin has been told of the class of each field, but for those that are `given`."""
-  fields = {name: field for name, field in get_type_hints(cls).items() if name not in given}
-  return cls(**given, **{name: configuration.build(field) for name, field in fields.items()})
-
-
-def model_config(path: str | None) -> RemBertConfig:
-  """The architecture of the model at `path`, but for fields that are bound; without a path, that of the gin files."""
-  if path is None:
-    return configuration.build(RemBertConfig)
-  return dataclasses.replace(architecture(path), **configuration.bound(RemBertConfig))
-
-
 @dataclasses.dataclass(frozen=True)
 class JobRun:
   """One start of a job, on all of its hosts.
@@ -76,25 +59,31 @@ class JobRun:
   Attributes:
     workdir: of the run, locked.
     hosts: of the run.
-    console: where the first host tells what happens.
-    stack: what is closed in the end.
+    console: of the first host; those of the others are quiet.
+    stop: set when this process is asked to end.
+    goodput: of the run.
+    stack: closed at the end of the job.
   """
 
   workdir: epath.Path
   hosts: Hosts
   console: Console
+  stop: StopSignal
+  goodput: Goodput
   stack: contextlib.ExitStack
+
+  @functools.cached_property
+  def peak(self) -> tuple[float, str] | None:
+    """FLOP/s of a device, and the source of that figure; None for an unknown device."""
+    return flops.peak_flops_per_device()
 
 
 @contextlib.contextmanager
-def start(config: JobConfig, workdir: epath.Path) -> Iterator[JobRun]:
-  """Settles what must be before JAX looks for devices, joins the hosts, makes the workdir and locks it.
-
-  UsageError if the workdir is another's.
-  """
+def start(config: JobConfig, workdir: epath.Path, stop: StopSignal) -> Iterator[JobRun]:
+  """Sets what must be set before JAX looks for devices, joins the hosts, and creates and locks the workdir."""
   train = config.train
   tokens = train.batch_size // train.accumulation_steps * train.sequence_length
-  keep_freed_memory_if_it_fits(heap_bytes(config.model, tokens))
+  keep_freed_memory_if_it_fits(flops.heap_bytes(config.model, tokens))
   flags = xla.set_flags(config.hardware, config.mesh.require_platform)
   not_kept = xla.enable_compilation_cache(config.hardware.compile_cache)
   with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:
@@ -102,21 +91,28 @@ def start(config: JobConfig, workdir: epath.Path) -> Iterator[JobRun]:
     for line in filter(None, (flags, not_kept)):
       console.say(line)
     if hosts.is_first:
-      workdirs.prepare(workdir)
       stack.enter_context(workdirs.locked(workdir, console.say))
     hosts.wait_for_all('workdir')
-    yield JobRun(workdir, hosts, console, stack)
+    goodput = Goodput(workdir / 'goodput.json', is_writer=hosts.is_first)
+    yield JobRun(workdir, hosts, console, stop, goodput, stack)
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
 
 
 def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:
   """Raises UsageError with the differences if the workdir's checkpoints belong to another model or other data."""
-  differing = configuration.differences({name: before.get(name, _DEFAULTS.get(name)) for name in now}, now)
+  as_json = lambda value: list(value) if isinstance(value, tuple) else value
+  olds = {name: before.get(name, _DEFAULTS.get(name)) for name in now}
+  differing = [
+    f'{name}: {old!r} → {now[name]!r}' for name, old in sorted(olds.items()) if as_json(old) != as_json(now[name])
+  ]
   if differing:
     raise UsageError(
-      'the workdir holds checkpoints of another run',
+      'the workdir belongs to a run with other settings',
       where=f'{workdir}; ' + '; '.join(differing),
       fix=[
-        'take the old values to go on with that run',
+        'restore the old values to resume that run',
         'or another folder for a new one: --workdir=DIR',
         f'which can begin with these parameters, if they fit: --gin.train.init_from={workdir}',
       ],
@@ -124,7 +120,7 @@ def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:
 
 
 def open_checkpoints(job: JobRun, train: TrainConfig) -> Checkpoints:
-  """Those of the workdir, kept as `train` says, until the run ends."""
+  """The checkpoints of the workdir, open until the job ends."""
   checkpoints = Checkpoints(
     job.workdir / 'checkpoints', keep=train.keep_checkpoints, keep_every=train.keep_every, say=job.console.say
   )
@@ -141,7 +137,7 @@ def restore_or_init(
   *,
   is_begun: bool,
 ) -> Position:
-  """Where the newest whole checkpoint stands, if the run `is_begun`; else its beginning, with `initial` parameters."""
+  """The position of the newest valid checkpoint if the run `is_begun`; else step 0, with `initial` parameters."""
   if not is_begun:
     position = Position(
       step=0, state=trainable.init(config.train.seed), data={}, meter=Meter(), guard=LossGuard(config.guards)
@@ -151,63 +147,51 @@ def restore_or_init(
         position.state = initial.put_into(position.state, progress)
     return position
   restored = checkpoints.restore_newest(trainable.restore_target())
-  if restored is None:  # what was there when the run began to look
-    raise RunError('the checkpoints have gone', where=str(checkpoints.directory), fix='does somebody else delete them?')
+  if restored is None:  # they were there at the start of the job
+    raise RunError(
+      'the checkpoints have gone', where=str(checkpoints.directory), fix='check whether another program deletes them'
+    )
   job.console.say(f'resuming from step {restored.step}')
   return Position(
     step=restored.step,
     state=restored.state,
     data=restored.data,
     meter=Meter(restored.meta['interval']),
-    guard=LossGuard(config.guards, restored.meta.get('guard')),
+    guard=LossGuard(config.guards, **restored.meta.get('guard', {})),
     is_evaluation_due=restored.meta['is_evaluation_due'],
   )
 
 
-class WorkdirMarker:
-  """A tracker that ends the run at the next log if the workdir is deleted: what is written after that is lost."""
+# --- the loop ---------------------------------------------------------------------------------------------------------
 
-  def __init__(self, workdir: epath.Path):
-    self._workdir = workdir
 
-  def log(self, metrics: Mapping[str, float], *, step: int) -> None:
+class RunTrackers(Trackers):
+  """The trackers of a run. They end it if its workdir has been deleted, and draw loss.png after every evaluation."""
+
+  def __init__(self, workdir: epath.Path, metrics_file: epath.Path, *trackers):
+    super().__init__(*trackers)
+    self._workdir, self._metrics_file = workdir, metrics_file
+
+  def log(self, metrics: Metrics, *, step: int) -> None:
     """See `rembert.tracking.metric_writers.Tracker`."""
-    del metrics
     if not (self._workdir / 'config.gin').exists():
       raise RunError(
         f'the workdir was deleted while the run was at step {step}',
         where=str(self._workdir),
-        fix='repeat the command: it begins anew; or give another place: --workdir=DIR',
+        fix='repeat the command to start from scratch; or choose another directory: --workdir=DIR',
       )
-
-  def close(self) -> None:
-    """Nothing is open."""
-
-
-class LossPicture:
-  """A tracker that draws the losses of a metrics file after every evaluation; it must follow the file's writer."""
-
-  def __init__(self, metrics_file: epath.Path, picture: epath.Path):
-    self._metrics_file, self._picture = metrics_file, picture
-
-  def log(self, metrics: Mapping[str, float], *, step: int) -> None:
-    """See `rembert.tracking.metric_writers.Tracker`."""
-    del step
+    super().log(metrics, step=step)
     if 'eval/loss' in metrics:
       self.draw()
 
   def draw(self) -> None:
-    """Writes the picture."""
-    write_whole(self._picture, plot_loss(read_jsonl(self._metrics_file)))
-
-  def close(self) -> None:
-    """Nothing is open."""
+    """Writes loss.png."""
+    write_whole(self._workdir / 'loss.png', plot_loss(read_jsonl(self._metrics_file)))
 
 
 def run_loop(
   config: JobConfig,
   job: JobRun,
-  stop: StopSignal,
   position: Position,
   batches: Iterator[tuple[dict, dict]],
   *,
@@ -215,47 +199,31 @@ def run_loop(
   evaluate: Callable[[dict, Callable[[], bool]], Metrics | None] | None,
   identity: dict,
   checkpoints: Checkpoints,
-  goodput: Goodput,
-  peak: tuple[float, str] | None,
+  choices: int = 1,
 ) -> bool:
-  """Trains from `position` on, which moves; everything is saved when it returns.
+  """Trains from `position`, which is updated, to the last step or until the run is stopped; all is saved on return.
 
-  Args:
-    config: of the job.
-    job: this start of it.
-    stop: set when this process is asked to end.
-    position: where to begin.
-    batches: see `Trainer.run`.
-    train_step: the compiled update.
-    evaluate: see `Trainer`.
-    identity: what goes into the description of every checkpoint.
-    checkpoints: of the workdir.
-    goodput: counts.
-    peak: FLOP/s of a device, and where the figure comes from.
-
-  Returns:
-    Whether the end was reached; otherwise the run was stopped.
+  `batches`, `train_step` and `evaluate` are those of `Trainer`; `identity` becomes part of the metadata of every
+  checkpoint. A row of the batch has as many sequences as `choices`. Returns whether the end was reached.
   """
-  train, workdir, hosts, console = config.train, job.workdir, job.hosts, job.console
-  metrics_file = workdir / 'metrics.jsonl'
-  loss_picture = LossPicture(metrics_file, workdir / 'loss.png')
+  train, workdir, hosts, console, peak = config.train, job.workdir, job.hosts, job.console, job.peak
   with contextlib.ExitStack() as stack:
-    # --- watchers --------------------------------------------------------------
+    # --- trackers --------------------------------------------------------------
     trackers = Trackers()
     if hosts.is_first:
-      further = [WandbTracker(config.tracking, workdir, identity, console.say)] if config.tracking.uses_wandb else []
-      trackers = Trackers(
-        WorkdirMarker(workdir),
+      metrics_file = workdir / 'metrics.jsonl'
+      trackers = RunTrackers(
+        workdir,
+        metrics_file,
         JsonlTracker(metrics_file, resume_step=position.step, is_evaluation_due=position.is_evaluation_due),
         TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
-        loss_picture,
-        *further,
+        *([WandbTracker(config.tracking, workdir, identity, console.say)] if config.tracking.uses_wandb else []),
       )
     watchers = Watchers(
       console=console,
       progress=stack.enter_context(console.training(position.step, train.steps)),
       trackers=trackers,
-      goodput=goodput,
+      goodput=job.goodput,
       watchdog=Watchdog(config.guards.stuck_after_seconds, workdir / 'stacks', name=hosts.name),
       profiler=Profiler(config.profile, workdir),
     )
@@ -290,30 +258,29 @@ def run_loop(
       evaluate=evaluate,
       save=save,
       is_save_permanent=schedule.is_permanent,
-      # The first host's clock decides for all; and a save that is still being written is not waited for.
+      # The first host's clock decides for all; and no save starts while another is being written.
       wants_to_save=lambda step: (
         hosts.is_first and schedule.is_due(step, time.monotonic()) and not checkpoints.is_saving()
       ),
       learning_rate=learning_rate_schedule(config.optimizer, train.steps),
-      numbers=Numbers(
-        positions_per_step=train.batch_size * train.sequence_length,
-        flops_per_step=config.train_flops_per_step,
-        peak_flops=peak[0] * jax.device_count() if peak else None,
-      ),
-      stop=stop,
+      throughput={
+        'positions_per_step': choices * train.batch_size * train.sequence_length,
+        'flops_per_step': choices * config.train_flops_per_step,
+        'peak_flops': peak[0] * jax.device_count() if peak else None,
+      },
+      stop=job.stop,
       watchers=watchers,
     )
-    with stop.deferred():
+    with job.stop.deferred():
       loop.run(batches)
-      with goodput.activity('checkpoint'):
+      with job.goodput.activity('checkpoint'):
         checkpoints.wait()
-      goodput.write()
+      job.goodput.write()
 
-  if hosts.is_first:
-    loss_picture.draw()
+  if isinstance(trackers, RunTrackers):
+    trackers.draw()
   is_done = position.step == train.steps and not position.is_evaluation_due
   if not is_done:
-    console.say(
-      f'stopped by {stop.requested or "another host"} at step {position.step}, all saved. Repeat the command to go on.'
-    )
+    reason = job.stop.requested or 'another host'
+    console.say(f'stopped by {reason} at step {position.step}, checkpoint saved. Run the same command again to resume.')
   return is_done

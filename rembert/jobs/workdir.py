@@ -1,4 +1,4 @@
-"""The workdir: made, and held by one process, or one set of hosts, at a time. Light to import: launchers lock too."""
+"""The workdir: created, and locked by one process, or one set of hosts, at a time. Light to import, for launchers."""
 
 import contextlib
 import fcntl
@@ -15,75 +15,76 @@ from rembert.files import check_bucket_client, check_folder, is_remote
 from rembert.runtime.signals import repeating
 
 _NAME = '.lock'
-# In a bucket nothing tells that an owner has died but that it no longer renews its claim.
+# In a bucket, an owner that has ended can only be recognised by a claim that is no longer renewed.
 _RENEW_SECONDS = 20.0
 _EXPIRE_SECONDS = 90.0
+_FIX = 'choose another: --workdir=DIR'
 
 
 def check(workdir: epath.Path) -> None:
-  """Raises UsageError unless the workdir can be made and written to; nothing of it is left."""
+  """Raises UsageError unless the workdir can be created and written to, as far as that leaves no trace."""
   check_bucket_client(workdir)
-  check_folder(workdir, 'the workdir', fix='choose another: --workdir=DIR')
-
-
-def prepare(workdir: epath.Path) -> None:
-  """Creates the workdir and makes sure that it can be written to."""
-  check_bucket_client(workdir)
-  probe = workdir / '.writable'
-  try:
-    workdir.mkdir(parents=True, exist_ok=True)
-    probe.write_text('')
-    probe.unlink()
-  except Exception as error:  # local, gs:// and s3:// have no exception in common
-    reason = first_line(error)
-    raise UsageError(
-      f'the workdir cannot be written to: {reason}', where=str(workdir), fix='choose another: --workdir=DIR'
-    ) from error
-
-
-# --- the lock ---------------------------------------------------------------------------------------------------------
-
-
-def _owner() -> dict:
-  return {'host': socket.gethostname(), 'process': os.getpid(), 'time': time.time()}
-
-
-def _refusal(workdir: epath.Path, owner: dict) -> UsageError:
-  return UsageError(
-    f'another process is at work here: number {owner.get("process", "?")} on {owner.get("host", "?")}',
-    where=str(workdir),
-    fix=['wait for it, or stop it: kill -TERM lets it save first', 'or take another folder: --workdir=DIR'],
-  )
+  check_folder(workdir, 'the workdir', fix=_FIX)
 
 
 @contextlib.contextmanager
 def locked(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
-  """Holds the workdir while it is entered; UsageError if somebody else does.
+  """Creates the workdir and holds it; UsageError if it cannot be written to, or another process holds it.
 
-  On a file system the kernel holds the lock, and lets go when the process ends, however it ends. In a bucket the lock
-  is a file that is written again and again; what has not been renewed for 90 seconds belongs to nobody.
+  On a file system the kernel holds the lock until the process ends, in whatever way. In a bucket the lock is a file
+  that is rewritten again and again; a claim that has not been renewed for 90 seconds is void.
   """
+  check_bucket_client(workdir)
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    (workdir / '.writable').write_text('')
+    (workdir / '.writable').unlink()
+  except Exception as error:  # local, gs:// and s3:// have no exception in common
+    what = f'the workdir cannot be written to: {first_line(error)}'
+    raise UsageError(what, where=str(workdir), fix=_FIX) from error
   with _leased(workdir, say) if is_remote(workdir) else _file_locked(workdir):
     yield
 
 
 def holder(workdir: epath.Path) -> dict | None:
-  """Who holds the workdir (`host`, `process`, `time`, as far as known); None if nobody does.
+  """The owner of the lock (`host`, `process`, `time`, as far as known); None if the workdir is free.
 
-  On a file system the kernel can only be asked by trying: for that moment a run that starts would be refused.
+  On a file system this takes the lock for a moment, in which a run that starts would be refused.
   """
   file = workdir / _NAME
   if not file.exists():
     return None
   if is_remote(workdir):
     owner = _parsed(file.read_text())
-    return owner if time.time() - owner.get('time', 0) < _EXPIRE_SECONDS else None
+    return owner if _is_valid(owner) else None
   with open(os.fspath(file)) as opened:
     try:
       fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
       return _parsed(opened.read())
   return None
+
+
+def _owner() -> dict:
+  return {'host': socket.gethostname(), 'process': os.getpid(), 'time': time.time()}
+
+
+def _parsed(text: str) -> dict:
+  with contextlib.suppress(ValueError):
+    return json.loads(text)
+  return {}
+
+
+def _is_valid(owner: dict) -> bool:
+  return time.time() - owner.get('time', 0) < _EXPIRE_SECONDS
+
+
+def _refusal(workdir: epath.Path, owner: dict) -> UsageError:
+  return UsageError(
+    f'the workdir is locked by process {owner.get("process", "?")} on {owner.get("host", "?")}',
+    where=str(workdir),
+    fix=['wait for it, or stop it: kill -TERM lets it save first', 'or take another folder: --workdir=DIR'],
+  )
 
 
 @contextlib.contextmanager
@@ -100,37 +101,31 @@ def _file_locked(workdir: epath.Path) -> Iterator[None]:
     yield
 
 
-def _parsed(text: str) -> dict:
-  with contextlib.suppress(ValueError):
-    return json.loads(text)
-  return {}
-
-
 @contextlib.contextmanager
 def _leased(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
-  file = workdir / _NAME
-  mine = _owner()
-  is_mine = lambda owner: (owner.get('host'), owner.get('process')) == (mine['host'], mine['process'])
+  file, me = workdir / _NAME, _owner()
 
-  def current() -> dict:
+  def read_claim() -> dict:
+    """The claim of another process, if there is a valid one."""
     with contextlib.suppress(OSError):
-      return _parsed(file.read_text())
+      owner = _parsed(file.read_text())
+      is_mine = all(owner.get(name) == me[name] for name in ('host', 'process'))
+      return owner if _is_valid(owner) and not is_mine else {}
     return {}
 
-  owner = current()
-  begin = time.monotonic()
-  if owner and not is_mine(owner) and time.time() - owner.get('time', 0) < _EXPIRE_SECONDS:
-    say(f'{owner.get("host")} held {workdir} {time.time() - owner["time"]:.0f} s ago: waiting to see if it still does')
-  while owner and not is_mine(owner) and time.time() - owner.get('time', 0) < _EXPIRE_SECONDS:
+  owner, end = read_claim(), time.monotonic() + _EXPIRE_SECONDS
+  if owner:
+    seconds = time.time() - owner['time']
+    say(f'{owner.get("host")} held {workdir} {seconds:.0f} s ago: waiting to see if it still does')
+  while owner and time.monotonic() < end:  # by our own clock, since the other's may be ahead
     time.sleep(_RENEW_SECONDS / 4)
-    if current().get('time', 0) != owner['time'] and current():
+    before, owner = owner, read_claim()
+    if owner and owner['time'] != before['time']:
       raise _refusal(workdir, owner)
-    if not current() or time.monotonic() - begin > _EXPIRE_SECONDS:
-      break
   file.write_text(json.dumps(_owner()))
 
   def renew() -> None:
-    with contextlib.suppress(Exception):  # a storage that fails will be heard of when it matters
+    with contextlib.suppress(Exception):  # a failing storage ends the run when it saves
       file.write_text(json.dumps(_owner()))
 
   try:

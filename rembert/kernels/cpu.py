@@ -1,20 +1,18 @@
-"""The operations of a model with their gradients written out, in the forms that XLA's CPU backend is fastest at.
+"""The operations of a model with hand-written gradients, in the forms that XLA's CPU backend computes fastest.
 
-What JAX derives keeps more for the backward pass, or computes it in forms that take longer. Other backends are given
-the same functions, but for what `fast` chooses: the form of products.
+What JAX derives keeps more for the backward pass, or computes it in slower forms. GPUs and TPUs run the same functions,
+except for the form of products (`fast`).
 
-In bfloat16 that form matters on a CPU. Where a processor has instructions that multiply bfloat16 (AMX, AVX512_BF16),
-XLA's CPU backend uses them for one form alone: two bfloat16 arrays that lie row by row, the first of them summed over
-its last axis, to a float32 result. All else it turns into float32 before, which takes up to five times as long. The
-gradients that JAX derives have other forms: products of float32 and bfloat16, sums over the first axis. Here they are
-written in the fast one.
+XLA's CPU backend uses the bfloat16 instructions of a processor (AMX, AVX512_BF16) for one form of product alone: two
+row-major bfloat16 arrays, the first summed over its last axis, with a float32 result. It converts all others to float32
+first, which takes up to five times as long. The gradients that JAX derives have other forms (products of float32 and
+bfloat16, sums over the first axis); here they are written in the fast one.
 """
 
 import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,21 +26,35 @@ from rembert.model.attention import HIDDEN, Visibility
 from rembert.model.layers import ATTENTION, PRODUCT
 from rembert.model.partitioning import is_split
 
+
+def platform() -> str:
+  """`cpu`, `gpu` or `tpu`: where the code being traced will run. A mesh decides; its devices need not be here."""
+  device = jax.sharding.get_abstract_mesh().abstract_device
+  return jax.default_backend() if device is None else device.platform
+
+
+def _is_fast(fast: bool | None) -> bool:
+  """Whether to use the forms for a CPU: as given, or for None if the code being traced will run on one."""
+  return platform() == 'cpu' if fast is None else fast
+
+
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
-def product(formula: str, lhs: jax.Array, rhs: jax.Array, dtype: jnp.dtype, *, fast: bool = True) -> jax.Array:
-  """`jnp.einsum` of two arrays of one dtype, added up in float32. In bfloat16, so are its gradients.
+def product(
+  formula: str, lhs: jax.Array, rhs: jax.Array, dtype: jax.typing.DTypeLike, *, fast: bool | None = None
+) -> jax.Array:
+  """`jnp.einsum` of two arrays of one dtype, accumulated in float32. In bfloat16, so are its gradients.
 
   Args:
-    formula: as `bqd,bkd->bqk`: one axis is summed over, in both arrays the last or the last but one. The result has
-      first the axes that both have, then one of `lhs`, then one of `rhs`.
+    formula: such as `bqd,bkd->bqk`: one axis is summed over, in both arrays the last or the last but one. The result
+      has first the axes that both have, then one of `lhs`, then one of `rhs`.
     lhs: the first array.
     rhs: the second.
     dtype: of the result.
-    fast: in bfloat16, compute it and its gradients in the form that is fast on a CPU; False is `jnp.einsum` itself.
+    fast: compute bfloat16 products and their gradients in the form that is fast on a CPU; False is `jnp.einsum` itself.
   """
-  if fast and lhs.dtype == jnp.bfloat16:
+  if _is_fast(fast) and lhs.dtype == jnp.bfloat16:
     return _bfloat16_product(formula, lhs, rhs).astype(dtype)
   return jnp.einsum(formula, lhs, rhs, preferred_element_type=dtype)
 
@@ -50,7 +62,7 @@ def product(formula: str, lhs: jax.Array, rhs: jax.Array, dtype: jnp.dtype, *, f
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _bfloat16_product(formula, lhs, rhs):
   of_lhs, of_rhs, of_result = _axes(formula)
-  return _fast_product(of_result, _Factor(of_lhs, lhs), _Factor(of_rhs, rhs))
+  return _fast_product(of_result, (of_lhs, lhs), (of_rhs, rhs))
 
 
 def _bfloat16_product_forward(formula, lhs, rhs):
@@ -58,9 +70,8 @@ def _bfloat16_product_forward(formula, lhs, rhs):
 
 
 def _bfloat16_product_backward(formula, operands, gradient):
-  axes = _axes(formula)
-  lhs, rhs, gradient = map(_Factor, axes, (*operands, gradient.astype(jnp.bfloat16)))
-  gradients = _fast_product(lhs.axes, gradient, rhs), _fast_product(rhs.axes, lhs, gradient)
+  lhs, rhs, gradient = zip(_axes(formula), (*operands, gradient.astype(jnp.bfloat16)), strict=True)
+  gradients = _fast_product(lhs[0], gradient, rhs), _fast_product(rhs[0], lhs, gradient)
   return tuple(x.astype(jnp.bfloat16) for x in gradients)
 
 
@@ -71,54 +82,39 @@ def _axes(formula):
   return formula.replace('->', ',').split(',')
 
 
-class _Factor(NamedTuple):
-  """An array, and a letter for each of its axes."""
-
-  axes: str
-  array: jax.Array
-
-
-def _fast_product(of_result, *factors):
-  """The product of two factors in the fast form, float32, with these axes.
+def _fast_product(of_result, lhs, rhs):
+  """The product, float32 with the axes `of_result`, of two factors (axes, array) in the fast form.
 
   Either factor may come first. It is transposed unless the axis that is summed over is its last, and the result is
-  unless it begins with what remains of that factor: the order with less to move is taken.
+  unless it begins with the other axes of that factor. Of both orders, the one that moves fewer numbers is taken.
   """
-  orders = factors, factors[::-1]
-  lhs, rhs = min(orders, key=lambda order: _to_be_moved(of_result, *order))
-  of_lhs, comes_out = _fast_axes(of_result, lhs, rhs)
-  first = _row_major(jnp.transpose(lhs.array, [lhs.axes.index(axis) for axis in of_lhs]))
-  second = _row_major(rhs.array)
-  result = jnp.einsum(f'{of_lhs},{rhs.axes}->{comes_out}', first, second, preferred_element_type=jnp.float32)
+  sizes = dict(zip(lhs[0] + rhs[0], lhs[1].shape + rhs[1].shape, strict=True))
+
+  def plan(first, second):
+    of_first = ''.join(sorted(first[0], key=lambda axis: axis not in of_result))  # what is summed over goes last
+    comes_out = ''.join(axis for axis in dict.fromkeys(of_first + second[0]) if axis in of_result)
+    moved = 0 if of_first == first[0] else first[1].size
+    moved += 0 if comes_out == of_result else math.prod(sizes[axis] for axis in of_result)
+    return moved, of_first, comes_out, first, second
+
+  _, of_first, comes_out, first, second = min(plan(lhs, rhs), plan(rhs, lhs), key=operator.itemgetter(0))
+  factors = _row_major(jnp.transpose(first[1], [first[0].index(axis) for axis in of_first])), _row_major(second[1])
+  result = jnp.einsum(f'{of_first},{second[0]}->{comes_out}', *factors, preferred_element_type=jnp.float32)
   return jnp.transpose(_row_major(result), [comes_out.index(axis) for axis in of_result])
 
 
-def _fast_axes(of_result, lhs, rhs):
-  """Of the first factor and of the result, in the fast form."""
-  of_lhs = ''.join(sorted(lhs.axes, key=lambda axis: axis not in of_result))  # what is summed over goes last
-  return of_lhs, ''.join(axis for axis in dict.fromkeys(of_lhs + rhs.axes) if axis in of_result)
-
-
-def _to_be_moved(of_result, lhs, rhs):
-  """How many numbers have to change their place."""
-  of_lhs, comes_out = _fast_axes(of_result, lhs, rhs)
-  sizes = dict(zip(lhs.axes + rhs.axes, lhs.array.shape + rhs.array.shape, strict=True))
-  of_factor = 0 if of_lhs == lhs.axes else lhs.array.size
-  return of_factor + (0 if comes_out == of_result else math.prod(sizes[axis] for axis in of_result))
-
-
 def _row_major(x):
-  """Moves `x` if it does not lie in memory as its axes say. The compiler would rather call its columns rows."""
+  """Moves `x` if its memory layout is not that of its axes; the compiler would rather call its columns rows."""
   return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
 
 
 def _product_of_rows(x, kernel, axes, *, fast, dtype=None):
-  """`jax.lax.dot_general` of the trailing axes of `x`, with all axes before them (batch, sequence) made one.
+  """`jax.lax.dot_general` over the trailing axes of `x`, with all axes before them (batch, sequence) merged.
 
-  The product is the same. Its gradient is then one plain product too; over two axes at once, XLA's CPU backend first
-  transposes activations, recomputing whatever produced them, and takes twice as long for a feed-forward layer. It would
-  also transpose kernels of many axes (query, key and value of all heads) forth and back, so there they have two; unless
-  heads are split over devices, since the axis that is made of three could not be.
+  The product is the same, and its gradient is then one plain product too. Over two axes at once, XLA's CPU backend
+  first transposes activations, recomputing whatever produced them, and takes twice as long for a feed-forward layer. It
+  would also transpose kernels of many axes (query, key and value of all heads) back and forth, so there they are
+  reshaped to two; unless heads are split over devices, since a merged axis could not be.
   """
   rows, outputs = x.shape[: x.ndim - len(axes)], tuple(np.delete(kernel.shape, axes))
   if fast and kernel.ndim > 2 and not is_split('heads'):
@@ -136,10 +132,10 @@ def _product_of_rows(x, kernel, axes, *, fast, dtype=None):
 # --- linear maps ------------------------------------------------------------------------------------------------------
 
 
-def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
+def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array, *, fast: bool | None = None) -> jax.Array:
   """`rembert.model.layers.affine` by products of rows."""
   axes = tuple(range(kernel.ndim - bias.ndim))
-  y = checkpoint_name(_product_of_rows(x, kernel.astype(x.dtype), axes, fast=fast), PRODUCT)
+  y = checkpoint_name(_product_of_rows(x, kernel.astype(x.dtype), axes, fast=_is_fast(fast)), PRODUCT)
   return _plus_bias(y, bias)
 
 
@@ -148,57 +144,45 @@ def _plus_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
   return x + bias.astype(x.dtype)
 
 
-def _plus_bias_forward(x, bias):
-  return _plus_bias(x, bias), bias.shape
-
-
-def _plus_bias_backward(shape, gradient):
-  return gradient, _sum_over_rows(gradient, shape)
-
-
-_plus_bias.defvjp(_plus_bias_forward, _plus_bias_backward)
+_plus_bias.defvjp(
+  lambda x, bias: (_plus_bias(x, bias), bias.shape),
+  lambda shape, gradient: (gradient, _sum_over_rows(gradient, shape)),
+)
 
 
 def _sum_over_rows(gradient: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  """Over all axes but the last, which have that shape; float32 whatever the dtype is.
+  """The float32 sum over all but the trailing axes, which have that shape.
 
-  Of rows in one line, since XLA's CPU backend sums over two axes of bfloat16 in a way that takes longer than the
-  product before.
+  The axes are merged: XLA's CPU backend takes longer to sum bfloat16 over two axes than for the product before.
   """
   return gradient.reshape(-1, *shape).sum(0, dtype=jnp.float32)
 
 
-def logits(x_BxKxE: jax.Array, table_VxE: jax.Array, bias_V: jax.Array, *, fast: bool = True) -> jax.Array:
+def logits(x_BxKxE: jax.Array, table_VxE: jax.Array, bias_V: jax.Array, *, fast: bool | None = None) -> jax.Array:
   """`rembert.model.layers.logits` by a product of rows."""
-  products = _product_of_rows(x_BxKxE, table_VxE.astype(x_BxKxE.dtype), (1,), fast=fast, dtype=jnp.float32)
+  products = _product_of_rows(x_BxKxE, table_VxE.astype(x_BxKxE.dtype), (1,), fast=_is_fast(fast), dtype=jnp.float32)
   return _plus_bias_of_columns(products, bias_V)
 
 
 @jax.custom_vjp
 def _plus_bias_of_columns(x, bias):
-  """x + bias along the last axis, for very many columns: the gradient of the bias is made by `sum_of_rows`."""
+  """x + bias along the last axis, for very many columns: `sum_of_rows` computes the gradient of the bias."""
   return x + bias
 
 
-def _plus_bias_of_columns_forward(x, bias):
-  return _plus_bias_of_columns(x, bias), None
+_plus_bias_of_columns.defvjp(
+  lambda x, bias: (_plus_bias_of_columns(x, bias), None),
+  lambda _, gradient: (gradient, sum_of_rows(gradient.reshape(-1, gradient.shape[-1]))),
+)
 
 
-def _plus_bias_of_columns_backward(_, gradient):
-  return gradient, sum_of_rows(gradient.reshape(-1, gradient.shape[-1]))
+def sum_of_rows(x_RxC: jax.Array, *, fast: bool | None = None) -> jax.Array:
+  """Float32 sums of very many columns, as a product with ones.
 
-
-_plus_bias_of_columns.defvjp(_plus_bias_of_columns_forward, _plus_bias_of_columns_backward)
-
-
-def sum_of_rows(x_RxC: jax.Array, *, fast: bool = True) -> jax.Array:
-  """Sums of very many columns, float32, as a product with ones.
-
-  XLA's CPU backend sums rows column by column, which for the logits of a vocabulary takes as long as the product that
-  they came from.
+  XLA's CPU backend sums column by column, which for the logits of a vocabulary takes as long as their product.
   """
   sums = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32)
-  if fast and x_RxC.dtype == jnp.bfloat16:  # the fast form of one row and a matrix is slow, and that of two is not
+  if _is_fast(fast) and x_RxC.dtype == jnp.bfloat16:  # one row times a matrix is slow in the fast form, two are not
     return sums(jnp.ones((2, len(x_RxC)), x_RxC.dtype), x_RxC)[0]
   return sums(jnp.ones(len(x_RxC), x_RxC.dtype), x_RxC)
 
@@ -208,9 +192,9 @@ def sum_of_rows(x_RxC: jax.Array, *, fast: bool = True) -> jax.Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: float) -> jax.Array:
-  """`rembert.model.layers.layer_norm`, whose backward pass keeps `x` and two numbers of each row.
+  """`rembert.model.layers.layer_norm`, whose backward pass keeps `x` and two numbers per row.
 
-  What JAX derives keeps, and XLA's CPU backend writes to memory, the scale spread out over all rows besides.
+  What JAX derives also keeps the scale, which XLA's CPU backend writes to memory for every row.
   """
   return _layer_norm_forward(x, scale_H, bias_H, epsilon)[0]
 
@@ -239,7 +223,7 @@ layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def gelu(x: jax.Array, approximate: bool) -> jax.Array:
-  """`rembert.model.layers.gelu`, whose backward pass keeps `x` alone: a third of the time of what JAX derives."""
+  """`rembert.model.layers.gelu`, whose backward pass keeps `x` alone: a third of the derived one's time."""
   y = x.astype(jnp.float32)
   return (y * _normal_cdf_and_slope(y, approximate)[0]).astype(x.dtype)
 
@@ -277,30 +261,30 @@ def attention(
   *,
   dropout_rate: float = 0.0,
   dropout_key: jax.Array | None = None,
-  fast: bool = True,
+  fast: bool | None = None,
 ) -> jax.Array:
-  """`rembert.model.attention.attention`, that keeps one array of weights for the backward pass."""
+  """`rembert.model.attention.attention`, which keeps one array of weights for the backward pass."""
   mask, kept = visibility.mask_at(positions_BxK), None
   query, key, value = query_BxKxNxD * query_BxKxNxD.shape[-1] ** -0.5, key_BxSxNxD, value_BxSxNxD
   if dropout_rate and dropout_key is not None:
     (rows, queries, heads, _), keys = query.shape, key.shape[1]
     kept = nnx.Dropout(dropout_rate)(jnp.ones((rows, heads, queries, keys), value.dtype), rngs=dropout_key)
-  return _attend(fast, query, key, value, mask, kept)
+  return _attend(_is_fast(fast), query, key, value, mask, kept)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(fast, query_BxKxNxD, key_BxSxNxD, value_BxSxNxD, mask, kept_BxNxKxS):
-  """Attention with scaled queries. What is kept of a weight is a factor: 0, or 1 / (1 - rate); None is 1.
+  """Attention with scaled queries. `kept` is a factor for each weight: 0, or 1 / (1 - rate); None is 1.
 
-  The backward pass is that of Dao et al. (FlashAttention, 2022, appendix B.2): what the softmax takes off every slope,
-  Σ over keys of weight · slope, is Σ over D of x · its gradient. That spares a pass over all pairs, and of the weights
-  one array is left, in the dtype of the values; JAX would keep them in float32 besides.
+  The backward pass is that of Dao et al. (FlashAttention, 2022, appendix B.2): what the softmax subtracts from every
+  gradient of a score, Σ over keys of weight · gradient, is Σ over D of x · its gradient. That saves a pass over all
+  pairs, and one array of weights is kept, in the dtype of the values; JAX would keep them in float32 too.
   """
   return _attend_forward(fast, query_BxKxNxD, key_BxSxNxD, value_BxSxNxD, mask, kept_BxNxKxS)[0]
 
 
 def _attend_forward(fast, query_BxKxNxD, key_BxSxNxD, value_BxSxNxD, mask, kept_BxNxKxS):
-  # Heads beside the batch first, so that every product is a plain batched one.
+  # Move the heads next to the batch, so that every matmul is a plain batched one.
   query, key, value = map(_swapped, (query_BxKxNxD, key_BxSxNxD, value_BxSxNxD))
   scores_BxNxKxS = product('bnqd,bnkd->bnqk', query, key, jnp.float32, fast=fast)
   if mask is not None:
@@ -343,7 +327,7 @@ def _dropped(x, kept):
 
 
 def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_step: Callable | None = None):
-  """`rembert.model.layers.run_layers`, but `unroll` of all layers writes them out one after the other."""
+  """`rembert.model.layers.run_layers`, but with `unroll` of all layers there is no loop."""
   count = len(jax.tree.leaves(layers)[0])
   if not 0 < count <= unroll:
     return plain.run_layers(step, x, layers, unroll=unroll, last_step=last_step)
@@ -356,25 +340,19 @@ def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_st
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _unstack(stacked, count: int) -> list:
-  """The parameters of each layer. Their gradients are stacked at one time, where JAX would pad each part and add it."""
+  """The parameters of each layer. Their gradients are stacked at once; JAX would pad each part and add it."""
   return [jax.tree.map(operator.itemgetter(number), stacked) for number in range(count)]
 
 
-def _unstack_forward(stacked, count):
-  return _unstack(stacked, count), None
+_unstack.defvjp(
+  lambda stacked, count: (_unstack(stacked, count), None),
+  lambda count, _, gradients: (jax.tree.map(lambda *parts: jnp.stack(parts), *gradients),),
+)
 
 
-def _unstack_backward(count, _, gradients):
-  del count
-  return (jax.tree.map(lambda *parts: jnp.stack(parts), *gradients),)
-
-
-_unstack.defvjp(_unstack_forward, _unstack_backward)
-
-
-def choose_unroll(unroll: int, count: int, recomputes: bool) -> int:
-  """Layers in a turn of the loop: one where without a loop they would not be computed again.
+def choose_unroll(unroll: int, count: int, recomputes: bool, *, fast: bool | None = None) -> int:
+  """Layers per iteration of the loop: on a CPU, one if without a loop they would not be recomputed.
 
   XLA's CPU backend drops the barriers before it looks for what is computed twice, and keeps that.
   """
-  return 1 if recomputes and unroll >= count else unroll
+  return 1 if _is_fast(fast) and recomputes and unroll >= count else unroll

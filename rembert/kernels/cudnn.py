@@ -10,13 +10,13 @@ def attention(
 ) -> jax.Array:
   """softmax(q·k/√D)·v, [B, S, N, D], bfloat16 or float16; S even, D a multiple of 8.
 
-  Every position sees its own segment, padding (segment 0) included. The compiler cannot split a kernel over a mesh by
-  itself: each device is given its rows and heads by hand.
+  Every position sees its own segment, padding (segment 0) included. The compiler cannot split a kernel over a mesh, so
+  `on_shards` gives each device its rows and heads.
   """
 
   def on_one_device(query_BxSxNxD, key_BxSxNxD, value_BxSxNxD, segment_ids_BxS):
     mask = None
-    if segment_ids_BxS is not None:  # cuDNN knows no segments, and takes no mask smaller than [B, 1, S, S]
+    if segment_ids_BxS is not None:  # cuDNN has no segments, and accepts no mask smaller than [B, 1, S, S]
       mask = segment_ids_BxS[:, None, :, None] == segment_ids_BxS[:, None, None, :]
     return jax.nn.dot_product_attention(query_BxSxNxD, key_BxSxNxD, value_BxSxNxD, mask=mask, implementation='cudnn')
 

@@ -1,7 +1,7 @@
 """Attention by JAX's Splash kernel, for TPUs: the [S, S] weights stay on the chip.
 
-Every position sees its own segment, padding (segment 0) included. The compiler cannot split a kernel over a mesh by
-itself: each device is given its rows and heads by hand.
+Every position sees its own segment, padding (segment 0) included. The compiler cannot split a kernel over a mesh, so
+`on_shards` gives each device its rows and heads.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,10 @@ def attention(
   *,
   interpret: bool = False,
 ) -> jax.Array:
-  """softmax(q·k/√D)·v, [B, S, N, D]; scores and softmax in float32.
+  """softmax(q·k/√D)·v, [B, S, N, D] in the dtype of the arguments; scores and softmax in float32.
 
-  Args:
-    query_BxSxNxD: float32 or bfloat16, as are the other two; S a multiple of 128.
-    key_BxSxNxD: see `query_BxSxNxD`.
-    value_BxSxNxD: see `query_BxSxNxD`.
-    segment_ids_BxS: int32, or None where everything sees everything.
-    interpret: run the kernel step by step on any device, to test it.
+  S is a multiple of 128. Without segments every position sees every other. `interpret` runs the kernel step by step on
+  any device, for tests.
   """
   sequence_length, head_dim = query_BxSxNxD.shape[1], query_BxSxNxD.shape[3]
 
@@ -56,19 +52,11 @@ def self_attention(
   attend: Callable[..., jax.Array],
   **dropout: Any,
 ) -> jax.Array:
-  """All of `SelfAttention` with arrays that lie in memory as the kernel wants them from product to product.
+  """All of `SelfAttention`, with arrays in the memory layout of the kernel from product to product.
 
-  That is heads before positions. One product for all three would have to be taken apart, and its gradient put together,
-  by copies: a third of what a layer moves. So would products of flattened rows. What the backward pass keeps is what
-  the kernel was given.
-
-  Args:
-    x_BxSxH: the hidden states.
-    qkv: the map to query, key and value.
-    output: the map back.
-    visibility: who sees whom.
-    attend: attention, with the signature of `rembert.model.attention.attention`.
-    **dropout: what it is told of dropout.
+  That is heads before positions. One product for query, key and value would have to be split, and its gradient
+  assembled, by copies: a third of what a layer moves. So would products of merged rows. The backward pass keeps what
+  the kernel was given. `attend` has the signature of `rembert.model.attention.attention`, with options `dropout`.
   """
   heads_first = lambda x_BxSxNxD: jnp.swapaxes(x_BxSxNxD, 1, 2)
   parts = []
@@ -90,7 +78,7 @@ def block_size(sequence_length: int) -> int:
 
 def _make_kernel(heads, sequence_length, interpret):
   """(q, k, v, segment ids) of one row, heads first, to the output of that row."""
-  # Here, since it lives in jax.experimental: should it move, only those who want it notice.
+  # Imported here, since it is in jax.experimental: if it moves, only its users notice.
   from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
   from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 

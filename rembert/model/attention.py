@@ -1,4 +1,4 @@
-"""Multi-head self-attention, and who sees whom."""
+"""Multi-head self-attention and its masks."""
 
 import dataclasses
 import functools
@@ -20,24 +20,13 @@ if TYPE_CHECKING:
 HIDDEN = -0.5 * jnp.finfo(jnp.float32).max.item()
 
 
-def padding_mask(attention_mask_BxS: jax.Array) -> jax.Array:
-  """Keys that may be seen, [B, 1, 1, S] bool, from Hugging Face's mask (1 token, 0 padding)."""
-  return attention_mask_BxS[:, None, None, :].astype(bool)
-
-
-def segment_mask(segment_ids_BxS: jax.Array) -> jax.Array:
-  """Who sees whom in packed rows, [B, 1, S, S] bool: tokens of one segment see each other; segment 0 is padding."""
-  same_BxSxS = segment_ids_BxS[:, :, None] == segment_ids_BxS[:, None, :]
-  return (same_BxSxS & (segment_ids_BxS > 0)[:, None, :])[:, None]
-
-
 @functools.partial(jax.tree_util.register_dataclass)
 @dataclasses.dataclass(frozen=True)
 class Visibility:
-  """Who sees whom, said twice: for products and for kernels. Made once, before the layers; None is everybody.
+  """The attention mask in two forms, for products and for fused kernels; None where every position sees every other.
 
-  The two agree on what tokens see. They differ on what padding sees, which nobody looks at: the mask of a padded batch
-  lets it see the tokens, as Hugging Face does, and that of packed rows nothing; by segments it sees padding.
+  Both agree on what tokens see. They differ on what padding sees, which nothing reads: the mask of a padded batch lets
+  it see the tokens, as Hugging Face's does, and that of packed rows nothing; by segments it sees padding.
 
   Attributes:
     mask: bool, broadcasts to [B, N, S, S], True where a key is seen.
@@ -49,15 +38,17 @@ class Visibility:
 
   @classmethod
   def of(cls, attention_mask_BxS: jax.Array | None, segment_ids_BxS: jax.Array | None) -> 'Visibility':
-    """From what the encoder is given; segments win over Hugging Face's mask (1 token, 0 padding)."""
+    """From the segments of packed rows, where given, or Hugging Face's mask (1 token, 0 padding)."""
     if segment_ids_BxS is not None:
-      return cls(segment_mask(segment_ids_BxS), segment_ids_BxS)
+      same_BxSxS = segment_ids_BxS[:, :, None] == segment_ids_BxS[:, None, :]
+      return cls((same_BxSxS & (segment_ids_BxS > 0)[:, None, :])[:, None], segment_ids_BxS)
     if attention_mask_BxS is not None:
-      return cls(padding_mask(attention_mask_BxS), attention_mask_BxS.astype(bool).astype(jnp.int32))
+      is_key_Bx1x1xS = attention_mask_BxS[:, None, None, :].astype(bool)
+      return cls(is_key_Bx1x1xS, attention_mask_BxS.astype(bool).astype(jnp.int32))
     return cls()
 
   def mask_at(self, positions_BxK: jax.Array | None) -> jax.Array | None:
-    """What the queries at these positions see: bool, broadcasts to [B, N, K, S]. None is all positions."""
+    """The mask of the queries at these positions (None: all): bool, broadcasts to [B, N, K, S]."""
     if positions_BxK is None or self.mask is None or self.mask.shape[2] == 1:
       return self.mask
     return jnp.take_along_axis(self.mask, positions_BxK[:, None, :, None], axis=2)
@@ -75,16 +66,16 @@ def attention(
 ) -> jax.Array:
   """softmax(q·k/√D)·v, [B, K, N, D], the softmax in float32, for K queries and S keys.
 
-  A hidden key gets a weight of exactly zero, so what it holds cannot be felt, to the bit. A query that sees nothing
-  (padding) gets the mean of the values rather than NaN.
+  A hidden key gets a weight of exactly zero, so its value does not change a bit of the result. A query that sees
+  nothing (padding) gets the mean of the values rather than NaN.
 
   Args:
     query_BxKxNxD: float32 or bfloat16, as are the next two.
-    key_BxSxNxD: what queries are compared with.
-    value_BxSxNxD: what is added up.
-    visibility: who sees whom.
-    positions_BxK: of the queries; None where there is one at each position.
-    dropout_rate: share of the weights that are dropped, where there is a key.
+    key_BxSxNxD: the keys.
+    value_BxSxNxD: the values.
+    visibility: the mask.
+    positions_BxK: of the queries; None if there is one at each position.
+    dropout_rate: fraction of the weights that are dropped, if there is a key.
     dropout_key: of `jax.random`.
   """
   query_BxKxNxD = query_BxKxNxD * query_BxKxNxD.shape[-1] ** -0.5
@@ -115,7 +106,7 @@ class SelfAttention(nnx.Module):
     positions_BxK: jax.Array | None = None,
     dropout_key: jax.Array | None = None,
   ) -> jax.Array:
-    """x_BxSxH to x_BxSxH; given positions to x_BxKxH, what it would be there: the other queries are not made."""
+    """x_BxSxH to x_BxSxH, or to x_BxKxH at some positions: the other queries are not computed."""
     dropout = {'dropout_rate': self.dropout_rate, 'dropout_key': dropout_key}
     if positions_BxK is None and self.ops.self_attention is not None:
       return self.ops.self_attention(x_BxSxH, self.qkv, self.output, visibility, **dropout)
@@ -133,6 +124,6 @@ class SelfAttention(nnx.Module):
 
 
 def _parts(x_BxSxPxNxD: jax.Array) -> list[jax.Array]:
-  """Each of P, as [B, S, N, D]. Their gradients are put together at one time; those of slices are padded and added."""
+  """Each of P, as [B, S, N, D]. Their gradients are concatenated at once; those of slices would be padded and added."""
   count = x_BxSxPxNxD.shape[2]
   return [part[:, :, 0] for part in jax.lax.split(x_BxSxPxNxD, (1,) * count, axis=2)]

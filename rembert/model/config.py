@@ -1,4 +1,4 @@
-"""What the model is (`RemBertConfig`) and how it is computed (`Execution`)."""
+"""The architecture (`RemBertConfig`) and how it is computed (`Execution`)."""
 
 import dataclasses
 import math
@@ -7,10 +7,10 @@ from typing import Annotated
 from rembert.errors import UsageError
 from rembert.validation import Count, CountOrZero, FractionBelowOne, NotNegative, OneOf, Positive, Range, check_fields
 
-# What `rembert.model.heads.HEADS` has; here for command lines, which do not wait for JAX.
-HEAD_NAMES = ('mlm', 'classification', 'tagging', 'qa', 'multiple_choice')
+# `rembert.model.heads.HEADS`; here for command lines, which do not import JAX.
+HEAD_NAMES = ('mlm', 'classification', 'tagging', 'qa', 'multiple_choice', 'regression')
 ACTIVATIONS = ('gelu', 'gelu_tanh')
-# Larger than of any model: what is beyond is a mistake, and would be found out about after minutes, or by no memory.
+# Beyond any model: a larger value is a mistake, which would otherwise show after minutes, or as a lack of memory.
 Size = Annotated[int, Range(1, 1 << 24)]
 Few = Annotated[int, Range(1, 1 << 12)]
 
@@ -23,8 +23,8 @@ class RemBertConfig:
 
   Attributes:
     vocab_size: V, rows of the word embedding and of the output embedding.
-    input_embedding_size: I, width of the input embeddings; projected to `hidden_size` where the two differ.
-    output_embedding_size: E, width of the output embedding, which only pre-training uses.
+    input_embedding_size: I, width of the input embeddings; projected to `hidden_size` if the two differ.
+    output_embedding_size: E, width of the output embedding, used in pre-training only.
     hidden_size: H.
     num_hidden_layers: L.
     num_attention_heads: N; must divide `hidden_size`.
@@ -35,15 +35,15 @@ class RemBertConfig:
     hidden_dropout_prob: dropout after the embeddings, the attention output and the feed-forward output.
     attention_probs_dropout_prob: dropout on the attention weights.
     classifier_dropout_prob: dropout before a fine-tuning head.
-    initializer_range: standard deviation of the truncated normal (cut at two) that fills kernels and tables.
+    initializer_range: standard deviation of the truncated normal (cut at two) of kernels and embedding matrices.
     layer_norm_eps: epsilon of every LayerNorm.
-    tie_word_embeddings: share one table between input and output, as BERT and ALBERT do; needs I = E.
-    always_project_embeddings: have an I → H projection even where the two are equal, as Hugging Face's RemBERT does;
-      ALBERT and this project's own models have one only where they differ.
+    tie_word_embeddings: share one matrix between input and output, as BERT and ALBERT do; needs I = E.
+    always_project_embeddings: have an I → H projection even if the two are equal, as Hugging Face's RemBERT does;
+      ALBERT and this project's own models have one only if they differ.
     pad_token_id: id of [PAD].
     bos_token_id: id of [CLS].
     eos_token_id: id of [SEP].
-    pad_vocab_to_multiple_of: tables are stored with V rounded up to a multiple of this, so that they tile the matrix
+    pad_vocab_to_multiple_of: embedding matrices are stored with V rounded up to a multiple of this, to tile the matrix
       units and split over the `tensor` axis. The extra rows are zero, get no gradient, and do not count as parameters.
   """
 
@@ -95,7 +95,7 @@ class RemBertConfig:
 
   @property
   def padded_vocab_size(self) -> int:
-    """V rounded up to a multiple of `pad_vocab_to_multiple_of`: the rows that the tables are stored with."""
+    """V rounded up to a multiple of `pad_vocab_to_multiple_of`: the rows that are stored."""
     return math.ceil(self.vocab_size / self.pad_vocab_to_multiple_of) * self.pad_vocab_to_multiple_of
 
   @property
@@ -105,11 +105,11 @@ class RemBertConfig:
 
   @property
   def projects_embeddings(self) -> bool:
-    """Whether an I → H projection exists; as in ALBERT, only where the two differ, unless always wanted."""
+    """Whether there is an I → H projection."""
     return self.always_project_embeddings or self.input_embedding_size != self.hidden_size
 
 
-REMAT_POLICIES = ('none', 'dots', 'dots_and_attention', 'full', 'offload')
+REMAT_POLICIES = ('none', 'dots', 'dots_and_attention', 'full')
 DTYPES = ('float32', 'bfloat16')
 ATTENTION_BACKENDS = ('einsum', 'cudnn', 'splash')
 KERNELS = ('auto', 'reference', 'cpu')
@@ -117,35 +117,31 @@ KERNELS = ('auto', 'reference', 'cpu')
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-  """How the model is computed. Nothing here changes what it is, so a run may be resumed with other values.
+  """How the model is computed. Results do not depend on it, so a run may be resumed with other values.
 
   Attributes:
     dtype: of the activations and matrix products, `float32` or `bfloat16`. Parameters, LayerNorm statistics, softmax,
-      loss, and the sums within a product are float32 in either case. On a CPU, bfloat16 is faster where the processor
-      has instructions for it (AMX, AVX512_BF16).
-    remat: what the backward pass finds of each layer; the rest it computes again, with the same result. From the most
-      memory to the least: `none` keeps everything; `dots` the results of all matrix products, [S, S] scores included;
-      `dots_and_attention` those of products with parameters and what attention gives, so that scores are not kept and
-      a fused kernel does not run twice; `full` the layer's input alone. `offload` keeps what `dots_and_attention` does,
-      but in the host's memory: little more on the device than with `full`, at the price of 6 · H + F values for each
-      token and layer that travel to the host and back.
-    unroll: how many layers one turn of the layer loop holds. 1 compiles fastest; more can run faster. All of them, that
-      is no loop, is taken for 1 on a CPU where `remat` is not `none`: XLA's CPU backend computes again in loops alone.
-    trim_last_layer: the last layer makes queries and runs its feed-forward only where the head looks: at masked
-      positions in pre-training (not with `loss_chunk` 0, the plain way), at the first in what pools, as classification
-      does. The same result for less work; a loop (`unroll` below the number of layers) pays with a copy of the other
-      layers.
-    attention: who computes it: `einsum` (plain products, everywhere), or a fused kernel that never writes the [S, S]
-      weights to memory: `cudnn` (NVIDIA GPUs; bfloat16) or `splash` (TPUs; rows of a multiple of 128 tokens). The
-      kernels drop no attention weights.
-    loss_chunk: of how many masked positions, on each device, the loss of pre-training holds logits at one time. They
-      take 4 · V bytes each (of V over `mesh.tensor`): 1024 of RemBERT's 1 GB. More positions than that are gone through
-      in several chunks, with the same result and no more work, and fewer in one; so the default changes nothing for a
-      small batch. Smaller chunks save memory and make products less tall. 0 makes all logits and leaves the
-      gradients to JAX, which keeps several times their size: the plain way, to compare with.
-    kernels: which functions compute all but a fused attention: `auto`, the fastest that there are for the devices
-      (`rembert.kernels`); `reference`, the equations of `rembert.model` as JAX differentiates them, to compare with;
-      `cpu`, those that `auto` takes on a CPU, on any device.
+      loss, and the sums within a product are float32 in either case. On a CPU, bfloat16 is faster if the processor has
+      instructions for it (AMX, AVX512_BF16).
+    remat: what each layer saves for the backward pass; the rest is recomputed, with the same result. From the most
+      memory to the least: `none` saves everything; `dots` all matrix products, including the [S, S] scores;
+      `dots_and_attention` products with parameters and the output of attention, so that scores are not saved and a
+      fused kernel does not run twice; `full` the layer's input alone.
+    unroll: number of layers per iteration of the layer loop. 1 compiles fastest; more can run faster. All of them (no
+      loop) is taken for 1 on a CPU if `remat` is not `none`: XLA's CPU backend recomputes in loops alone.
+    trim_last_layer: the last layer computes queries and feed-forward only where the head reads: at masked positions in
+      pre-training (not with `loss_chunk` 0), at the first position of heads that pool. The same result for less work; a
+      loop (`unroll` below the number of layers) costs a copy of the other layers.
+    attention: `einsum` (plain products, everywhere), or a fused kernel that never writes the [S, S] weights to memory:
+      `cudnn` (NVIDIA GPUs; bfloat16) or `splash` (TPUs; rows of a multiple of 128 tokens). The kernels have no dropout
+      of attention weights.
+    loss_chunk: number of masked positions per device whose logits the pre-training loss holds at a time, 4 · V bytes
+      each (V over `mesh.tensor`): 1 GB for 1024 of RemBERT's. More positions are processed in several chunks, with the
+      same result and no more work. Smaller chunks save memory and make products less tall. 0 computes all logits and
+      leaves the gradients to JAX, which keeps several times their size: the reference.
+    kernels: the functions that compute everything but a fused attention: `auto`, the fastest for the devices
+      (`rembert.kernels`); `reference`, the equations of `rembert.model`, differentiated by JAX; `cpu`, those that
+      `auto` takes on a CPU, on any device.
   """
 
   dtype: Annotated[str, OneOf(DTYPES)] = 'float32'
@@ -167,11 +163,11 @@ class Execution:
 
   @property
   def trims_last_layer(self) -> bool:
-    """Whether pre-training does it."""
+    """Whether pre-training trims it."""
     return self.trim_last_layer and self.loss_chunk > 0
 
   def check_model(self, model: RemBertConfig) -> None:
-    """UsageError where the model asks for what `attention` cannot compute."""
+    """UsageError if `attention` cannot compute the model."""
     if self.attention != 'einsum' and model.attention_probs_dropout_prob:
       raise UsageError(
         f'{self.attention} attention cannot drop attention weights',

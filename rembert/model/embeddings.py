@@ -13,8 +13,8 @@ from rembert.model.partitioning import constrain, with_axes
 def _look_up(table: nnx.Embed, ids_BxS: jax.Array, row_axis: str | None = None) -> jax.Array:
   """x_BxSxI from the rows of a table.
 
-  Each device looks up whole rows for its own part of the batch: the parts of a table that is split along I are brought
-  together first. Left to itself, the partitioner would do that to the far larger x_BxSxI, in every direction.
+  A table that is split along I is gathered first, and each device looks up whole rows for its part of the batch. By
+  itself, the partitioner would gather the far larger x_BxSxI.
   """
   return jnp.take(constrain(table.embedding[...].astype(table.dtype), row_axis, None), ids_BxS, axis=0)
 

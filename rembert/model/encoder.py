@@ -6,7 +6,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.ad_checkpoint import Offloadable, Recompute, Saveable
+from jax.ad_checkpoint import Recompute, Saveable
 
 from rembert.model.attention import SelfAttention, Visibility
 from rembert.model.config import Execution, RemBertConfig
@@ -15,8 +15,6 @@ from rembert.model.layers import ATTENTION, PRODUCT, LayerNorm, Linear, gather_p
 from rembert.model.operations import Operations, operations
 from rembert.model.partitioning import constrain
 
-HOST_MEMORY = 'pinned_host'  # JAX's name for memory of the host that devices read and write by themselves
-
 
 @functools.partial(jax.tree_util.register_dataclass)
 @dataclasses.dataclass
@@ -24,11 +22,10 @@ class ModelOutput:
   """What the encoder and every model on top of it return.
 
   Attributes:
-    last_hidden_state: [B, S, H], or [B, K, H] at `positions`; of a head that pools and trims the last layer
-      (`Execution`) [B, 1, H], where it pools.
-    pooler_output: [B, H], made of the first position (of `positions`, if they are given); None without a pooler.
-    hidden_states: [L + 1, B, S, H], the projected embeddings first (as Hugging Face counts), or None unless asked for.
-    logits: float32, of the shape that the head gives them; None of an encoder alone.
+    last_hidden_state: [B, S, H], or [B, K, H] at `positions`; [B, 1, H] of a pooling head with a trimmed last layer.
+    pooler_output: [B, H], from the first position (of `positions`, if given); None without a pooler.
+    hidden_states: [L + 1, B, S, H], the projected embeddings first, as in Hugging Face; None unless requested.
+    logits: float32, of the head's shape; None of an encoder alone.
   """
 
   last_hidden_state: jax.Array
@@ -72,8 +69,7 @@ class TransformerLayer(nnx.Module):
   ) -> jax.Array:
     """x_BxSxH to x_BxSxH, or at positions to x_BxKxH; no dropout without a key.
 
-    Positions change nothing but what is computed: all of them have a key and a value, but queries, the feed-forward and
-    what lies between are made for K of S.
+    At positions, keys and values are computed for all S, but queries and everything after them for K.
     """
     keys = [None] * 3 if dropout_key is None else jax.random.split(dropout_key, 3)
     drop = lambda x, key: self.dropout(x, deterministic=key is None, rngs=key)
@@ -84,30 +80,24 @@ class TransformerLayer(nnx.Module):
     return constrain(x, 'batch', None, None)
 
 
-def _keep_products_and_attention(how):
-  """A policy of `jax.checkpoint`: what is named so is kept in this way, the rest is recomputed."""
-
-  def policy(primitive, *_, **parameters):
-    is_named = primitive.name == 'name' and parameters['name'] in (PRODUCT, ATTENTION)
-    # cuDNN's kernel, as JAX wraps it, names nothing.
-    return how if is_named or primitive.name == 'dot_product_attention_fwd_wrapper' else Recompute
-
-  return policy
+def _keep_products_and_attention(primitive, *_, **parameters):
+  """A policy of `jax.checkpoint`: products and attention outputs are kept, the rest is recomputed."""
+  is_named = primitive.name == 'name' and parameters['name'] in (PRODUCT, ATTENTION)
+  # JAX's wrapper of cuDNN's kernel names nothing.
+  return Saveable if is_named or primitive.name == 'dot_product_attention_fwd_wrapper' else Recompute
 
 
 _REMAT = {
   'dots': jax.checkpoint_policies.dots_saveable,
-  'dots_and_attention': _keep_products_and_attention(Saveable),
+  'dots_and_attention': _keep_products_and_attention,
   'full': None,
-  'offload': _keep_products_and_attention(Offloadable(src='device', dst=HOST_MEMORY)),
 }
 
 
 class RemBertEncoder(nnx.Module):
   """Everything that fine-tuning keeps (paper, section 3): embeddings, projection, layers, optional pooler.
 
-  The layers' parameters are stacked along a leading axis and walked by one loop, so that compile time and program size
-  do not grow with depth.
+  The layers' parameters are stacked along a leading axis, for one loop over them.
   """
 
   def __init__(
@@ -151,20 +141,20 @@ class RemBertEncoder(nnx.Module):
     output_hidden_states: bool = False,
     dropout_key: jax.Array | None = None,
   ) -> ModelOutput:
-    """Runs the encoder. The arguments bear Hugging Face's names; all but `positions` are [B, S], int32.
+    """Runs the encoder. The arguments have Hugging Face's names; all but `positions` are [B, S], int32.
 
     Args:
-      input_ids: ids of pieces.
+      input_ids: token ids.
       token_type_ids: 0 for the first text and 1 for the second; default 0.
       attention_mask: 1 for tokens, 0 for padding; default all tokens.
-      segment_ids: for packed rows instead of `attention_mask`: which document a token belongs to, from 1; 0 is padding.
-        Attention never crosses from one to another.
+      segment_ids: for packed rows instead of `attention_mask`: the document of a token, from 1; 0 is padding. Attention
+        never crosses documents.
       position_ids: default 0…S−1; packed rows restart them with each document.
-      positions: [B, K], where the last hidden state is wanted; default everywhere. If the last layer is trimmed, it is
-        run for these alone: with 15 % of them and F = 4 H that saves seven tenths of it.
-      num_layers: run the bottom layers only, this many of them; the rest is not computed.
+      positions: [B, K], where to return the last hidden state; default everywhere. A trimmed last layer runs for these
+        alone: with 15 % of the positions and F = 4 H that saves seven tenths of it.
+      num_layers: run this many layers, from the bottom.
       output_hidden_states: return the output of every layer too.
-      dropout_key: a key to draw dropout from; without one nothing is dropped.
+      dropout_key: of dropout; without one nothing is dropped.
     """
     visibility = Visibility.of(attention_mask, segment_ids)
     embedding_key, layers_key = (None, None) if dropout_key is None else jax.random.split(dropout_key)
@@ -203,14 +193,14 @@ class RemBertEncoder(nnx.Module):
     )
 
   def trims(self, num_layers: int | None = None, output_hidden_states: bool = False, **_) -> bool:
-    """Whether the last layer is run at `positions` alone: not when other layers are wanted, or all of them."""
+    """Whether the last layer runs at `positions` alone: not if other layers are requested, or all of them."""
     is_last = num_layers is None and not output_hidden_states
     return self.execution.trim_last_layer and is_last and self.config.num_hidden_layers > 0
 
   def _recomputing(self, run_layer, *, is_loop: bool):
-    """A function of one layer, whose backward pass finds what `Execution.remat` says."""
+    """`run_layer`, recomputed in the backward pass as `Execution.remat` says."""
     if self.execution.remat not in _REMAT:
       return run_layer
-    # Forward and backward are two loops, whose operations no compiler takes for the same; without loops one might keep
-    # what is to be computed again. The last layer, run by itself, is needed at once: what is kept of it costs nothing.
+    # Forward and backward loops are separate programs to a compiler; without loops it might keep what is to be
+    # recomputed. The last layer, run by itself, goes backward at once: what is kept of it costs nothing.
     return jax.checkpoint(run_layer, policy=_REMAT[self.execution.remat], prevent_cse=not is_loop)

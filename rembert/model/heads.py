@@ -1,9 +1,10 @@
-"""What sits on the encoder: the MLM head with an output embedding of its own, the heads of fine-tuning, and none.
+"""Models on top of the encoder: the MLM head with its own output embedding, and the heads of fine-tuning.
 
 B batch · S positions · K masked positions per row · C choices · H hidden · E output embedding · V vocabulary · n labels
 """
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +24,8 @@ from rembert.model.partitioning import constrain, with_axes
 class MlmHead(nnx.Module):
   """H → E, GELU, LayerNorm, then a product with the output embedding [V, E] and a bias.
 
-  The output embedding is what fine-tuning throws away: it can be as large as pre-training affords (paper, section 3).
-  With `tie_word_embeddings` there is none, and the word embedding takes its place.
+  Fine-tuning discards the output embedding, so it can be as large as pre-training affords (paper, section 3). With
+  `tie_word_embeddings` there is none, and the word embedding takes its place.
   """
 
   def __init__(self, config: RemBertConfig, execution: Execution, *, rngs: nnx.Rngs):
@@ -53,16 +54,16 @@ class MlmHead(nnx.Module):
     return logits_BxKxV
 
   def hidden_for_logits(self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
-    """What the output embedding is multiplied with, [B, K, E] at `positions_BxK` or [B, S, E] everywhere.
+    """The factor of the output embedding, [B, K, E] at `positions_BxK` or [B, S, E] everywhere.
 
-    The head is most of a small encoder's work: running it on the 15 % of positions that have a target saves the rest.
+    The head is most of a small encoder's work: at masked positions alone it takes 15 % of that.
     """
     if positions_BxK is not None:
       x_BxSxH = gather_positions(x_BxSxH, positions_BxK)
     return self.norm(self.ops.gelu(self.transform(x_BxSxH), self.is_approximate))
 
   def table(self, word_embedding_VxI: jax.Array) -> jax.Array:
-    """The output embedding [V, E], float32: its own, or the word embedding where the two are tied."""
+    """The output embedding [V, E], float32; the word embedding if the two are tied."""
     return word_embedding_VxI if self.output_embedding is None else self.output_embedding[...]
 
 
@@ -89,7 +90,7 @@ class RemBertForMaskedLM(nnx.Module):
     masked_positions: jax.Array | None = None,
     **encoder_options,
   ) -> ModelOutput:
-    """`logits` as `MlmHead` gives them, at `masked_positions` [B, K] or everywhere; the rest is the encoder's."""
+    """The encoder's output with the `logits` of `MlmHead`, at `masked_positions` [B, K] or everywhere."""
     output = self.encoder(input_ids, token_type_ids, attention_mask, **encoder_options)
     logits = self.mlm(
       output.last_hidden_state, masked_positions, word_embedding_VxI=self.encoder.embeddings.word.embedding[...]
@@ -99,9 +100,9 @@ class RemBertForMaskedLM(nnx.Module):
   def hidden_for_logits(
     self, input_ids: jax.Array, *, masked_positions: jax.Array, **encoder_options
   ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """All but the last product, for a loss that never holds all logits: x_BxKxE · table_VxE + bias_V are `logits`.
+    """x_BxKxE, table_VxE and bias_V, for a loss that never holds all `logits` x · tableᵀ + bias.
 
-    The last two are float32, and have rows for padding, which are no pieces.
+    Table and bias are float32, and include the rows that pad the vocabulary.
     """
     states_BxKxH = self.encoder(input_ids, positions=masked_positions, **encoder_options).last_hidden_state
     table_VxE = self.mlm.table(self.encoder.embeddings.word.embedding[...])
@@ -113,14 +114,14 @@ class RemBertForMaskedLM(nnx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class TaskHead:
-  """What a head of fine-tuning sees and gives.
+  """A head of fine-tuning: dropout and one linear map.
 
   Attributes:
-    map_name: of its linear map, Hugging Face's.
-    pools: whether it sees the pooler's output, rather than every position.
+    map_name: name of the linear map, Hugging Face's.
+    pools: whether its input is the pooler's output, rather than every position.
     drops_out: whether it has dropout of its own.
-    num_labels: that it fixes itself; None is up to the task.
-    has_choices: whether ids are [B, C, S], and there is one logit for each choice.
+    num_labels: a fixed number of labels; None is up to the task.
+    has_choices: whether ids are [B, C, S], with one logit per choice.
   """
 
   map_name: str = 'classifier'
@@ -133,22 +134,22 @@ class TaskHead:
 TASK_HEADS = {
   # Sentence pairs (XNLI, PAWS-X).
   'classification': TaskHead(pools=True),
-  # Names and parts of speech.
+  # Named entities, parts of speech.
   'tagging': TaskHead(),
-  # How well a span begins at a position, and ends there.
+  # Logits of a span's beginning and end at each position.
   'qa': TaskHead('qa_outputs', num_labels=2, drops_out=False),
   'multiple_choice': TaskHead(pools=True, num_labels=1, has_choices=True),
+  # A number per text or pair: the logit itself.
+  'regression': TaskHead(pools=True, num_labels=1),
 }
-# The name of a head, as `rembert.load`, `rembert.convert` and checkpoints spell it. None is the encoder alone.
+# Names of heads in `rembert.load`, `rembert.convert` and checkpoints; None is the encoder alone.
 HEADS = ('mlm', *TASK_HEADS)
-# Heads that need the encoder's pooler.
 POOLED = tuple(name for name, head in TASK_HEADS.items() if head.pools)
-# Heads that fix the number of labels themselves.
 FIXED_LABELS = {name: head.num_labels for name, head in TASK_HEADS.items() if head.num_labels}
 
 
 class RemBertForTask(nnx.Module):
-  """An encoder with one of `TASK_HEADS`: dropout and one linear map."""
+  """An encoder with one of `TASK_HEADS`."""
 
   def __init__(
     self,
@@ -168,16 +169,17 @@ class RemBertForTask(nnx.Module):
   def __call__(
     self, input_ids, token_type_ids=None, attention_mask=None, *, dropout_key=None, **encoder_options
   ) -> ModelOutput:
-    """The encoder's output, with `logits` float32; the arguments are the encoder's.
+    """The encoder's output with float32 `logits`: [B, n] of a head that pools, else [B, S, n].
 
-    `logits` are [B, n] of a head that pools, and [B, S, n] of others. Choices [B, C, S] have [B, C]: the encoder sees,
-    and its outputs have, B·C rows.
+    The arguments are the encoder's. Choices [B, C, S] have logits [B, C], and B·C rows in the encoder and its output.
     """
     encoder_key, head_key = (None, None) if dropout_key is None else jax.random.split(dropout_key)
-    in_rows = lambda ids: None if ids is None else ids.reshape(-1, ids.shape[-1])
-    inputs = tuple(map(in_rows, (input_ids, token_type_ids, attention_mask)))
+    in_rows = lambda x: None if x is None else x.reshape(-1, input_ids.shape[-1])
     if self.head.pools and self.encoder.trims(**encoder_options):
-      encoder_options['positions'] = jnp.zeros((len(inputs[0]), 1), jnp.int32)
+      encoder_options['positions'] = jnp.zeros((math.prod(input_ids.shape[:-1]), 1), jnp.int32)
+    if 'segment_ids' in encoder_options:
+      encoder_options['segment_ids'] = in_rows(encoder_options['segment_ids'])
+    inputs = input_ids.reshape(-1, input_ids.shape[-1]), in_rows(token_type_ids), in_rows(attention_mask)
     output = self.encoder(*inputs, dropout_key=encoder_key, **encoder_options)
     seen = output.pooler_output if self.head.pools else output.last_hidden_state
     if self.head.drops_out:
@@ -190,7 +192,7 @@ class RemBertForTask(nnx.Module):
 
 
 def check_head(head: str | None) -> None:
-  """Raises UsageError for a name that is none of `HEADS`."""
+  """Raises UsageError for an unknown name."""
   if head is not None and head not in HEADS:
     raise UsageError(f'unknown head {head!r}', where='head', fix=f'one of {", ".join(HEADS)}, or None')
 
@@ -204,18 +206,10 @@ def build_model(
   add_pooler: bool = True,
   rngs: nnx.Rngs,
 ) -> nnx.Module:
-  """A model with random parameters.
+  """A randomly initialised model with one of `HEADS`, or None for the encoder alone.
 
-  Args:
-    head: one of `HEADS`, or None for the encoder alone.
-    config: the architecture.
-    execution: how it is computed.
-    num_labels: for `classification` and `tagging`.
-    add_pooler: for the encoder alone and for `mlm`, which do not need one; the other heads know by themselves.
-    rngs: of the initialisation.
-
-  Raises:
-    UsageError: an unknown head, or one that needs to be told its number of labels.
+  `classification` and `tagging` need `num_labels` (UsageError without). `add_pooler` is for the encoder alone and for
+  `mlm`; the other heads have a pooler if they need one.
   """
   if head is None:
     return RemBertEncoder(config, execution, add_pooler=add_pooler, rngs=rngs)
@@ -231,7 +225,7 @@ def build_model(
 def parameter_shapes(
   head: str | None, config: RemBertConfig, *, num_labels: int | None = None, add_pooler: bool
 ) -> dict[str, tuple[int, ...]]:
-  """Shape of every parameter by its path, `encoder/layers/…`; the encoder alone has `encoder/` before its own too."""
+  """Shape of every parameter by its path, `encoder/layers/…`, also for the encoder alone."""
   build = lambda: build_model(head, config, num_labels=num_labels, add_pooler=add_pooler, rngs=nnx.Rngs(0))
   tree = nnx.to_pure_dict(nnx.state(nnx.eval_shape(build), nnx.Param))
   paths = flatten_dict(tree if head else {'encoder': tree}, sep='/')
@@ -244,17 +238,10 @@ def parameter_shapes(
 def sentence_embeddings(
   encoder: RemBertEncoder, input_ids: jax.Array, attention_mask: jax.Array, *, layer: int | None = None
 ) -> jax.Array:
-  """Mean of a layer's output over a text's pieces, without [CLS] and [SEP] (paper, A.9), float32.
+  """Means of a layer's output over a text's tokens, without [CLS] and [SEP] (paper, A.9), float32 [B, H].
 
-  Args:
-    encoder: of any model; layers above `layer` are not run.
-    input_ids: [B, S].
-    attention_mask: [B, S], 0 for padding.
-    layer: 0 is the projected embeddings, L the last layer; None is the last. The layers around two thirds of the depth
-      tell translations best (paper, Figure 2).
-
-  Returns:
-    [B, H]; zero for a text without pieces.
+  `layer` is 0 for the projected embeddings, up to L or None for the last layer; layers above are not run. Layers around
+  two thirds of the depth retrieve translations best (paper, Figure 2). A text without tokens gives zero.
   """
   config = encoder.config
   states_BxSxH = encoder(
@@ -264,7 +251,7 @@ def sentence_embeddings(
 
 
 def chosen_layer(config: RemBertConfig, layer: int | None) -> int:
-  """A layer by its number, 0 being the projected embeddings; None is the last. UsageError where there is none."""
+  """The number of a layer: 0 for the projected embeddings, None for the last. UsageError if there is none."""
   if layer is None:
     return config.num_hidden_layers
   if not 0 <= layer <= config.num_hidden_layers:
@@ -277,16 +264,10 @@ def chosen_layer(config: RemBertConfig, layer: int | None) -> int:
 def means_of_segments(
   states_BxSxH: jax.Array, input_ids: jax.Array, segment_ids: jax.Array, count: int, config: RemBertConfig
 ) -> jax.Array:
-  """Means of hidden states over the pieces of each text of a row, without [CLS], [SEP] and padding, float32 [B, M, H].
+  """Means of hidden states over the tokens of each text in a row, without [CLS], [SEP] and padding, float32 [B, M, H].
 
-  States of several layers, [L, B, S, H], give [L, B, M, H]. Zero for a text without pieces.
-
-  Args:
-    states_BxSxH: hidden states.
-    input_ids: [B, S].
-    segment_ids: [B, S], 1 to M for the texts of a row, 0 for padding; of one text a row that is its attention mask.
-    count: M.
-    config: of the model, for its special ids.
+  `segment_ids` are 1 to M = `count` for the texts of a row, 0 for padding; with one text per row, the attention mask.
+  States of several layers, [L, B, S, H], give [L, B, M, H]. A text without tokens gives zero.
   """
   is_text_BxS = (input_ids != config.bos_token_id) & (input_ids != config.eos_token_id)
   is_of_text_BxMxS = segment_ids[:, None, :] == jnp.arange(1, count + 1)[None, :, None]

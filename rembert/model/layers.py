@@ -1,7 +1,7 @@
-"""What all modules are built from: initialisers, a linear map, LayerNorm, GELU, logits, a stack of layers.
+"""The building blocks of all modules: initialisers, a linear map, LayerNorm, GELU, logits, a stack of layers.
 
-The functions are the equations, differentiated by JAX. Modules call them by a table (`rembert.model.operations`), in
-which `rembert.kernels` may put faster ones of the same signature.
+The functions are the equations, differentiated by JAX. Modules call them through a table (`rembert.model.operations`),
+in which `rembert.kernels` may put faster functions of the same signature.
 """
 
 import math
@@ -19,8 +19,8 @@ from rembert.model.partitioning import with_axes
 if TYPE_CHECKING:
   from rembert.model.operations import Operations
 
-# What a layer's backward pass may find, by `Execution.remat`: products of activations and a parameter, what attention
-# gives, and what a fused kernel of attention needs beside it to go back.
+# Names of what a layer may save for its backward pass (`Execution.remat`): products of activations and a parameter; the
+# output of attention, and what the backward pass of a fused kernel also needs.
 PRODUCT = 'product'
 ATTENTION = 'attention'
 
@@ -55,7 +55,7 @@ def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
 def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: float) -> jax.Array:
   """(x − mean) / √(variance + ε) · scale + bias along the last axis, in float32 but for `x` and the result.
 
-  The variance is the mean of squares of what is left without the mean: E[x²] − E[x]² is too coarse for an ε of 1e-12.
+  The variance is the mean square of the centred values: E[x²] − E[x]² is too coarse for an ε of 1e-12.
   """
   y = x.astype(jnp.float32)
   centred = y - y.mean(-1, keepdims=True)
@@ -86,17 +86,17 @@ def gather_positions(x_BxSxH: jax.Array, positions_BxK: jax.Array) -> jax.Array:
 def run_layers(
   step: Callable, x: jax.Array, layers: Any, *, unroll: int = 1, last_step: Callable | None = None
 ) -> tuple[jax.Array, Any]:
-  """`x` through layers whose parameters are stacked, by one loop: program and compile time do not grow with depth.
+  """`x` through layers with stacked parameters, by one loop: program size and compile time do not grow with depth.
 
   Args:
-    step: as that of `jax.lax.scan`: (x, a layer's parameters) to its output, and what is to be stacked.
-    x: of the first layer.
+    step: as that of `jax.lax.scan`: (x, a layer's parameters) to its output, and what is stacked.
+    x: the input of the first layer.
     layers: a tree of parameters, stacked along a leading axis.
-    unroll: how many layers one turn of the loop holds.
-    last_step: runs the last layer in the place of `step`.
+    unroll: number of layers per iteration of the loop.
+    last_step: runs the last layer instead of `step`.
 
   Returns:
-    The output of the last layer, and what all steps stacked; with `last_step` what that returns.
+    The output of the last layer, and what all steps stacked; with `last_step` its result.
   """
   if last_step is None:
     return jax.lax.scan(step, x, layers, unroll=unroll)
@@ -108,7 +108,10 @@ def run_layers(
 
 
 class Linear(nnx.Module):
-  """A map of trailing axes [*inputs] to [*outputs]: a kernel [*inputs, *outputs] and a bias [*outputs]."""
+  """A map of trailing axes [*inputs] to [*outputs]: a kernel [*inputs, *outputs] and a bias [*outputs].
+
+  `axes` are those of the kernel; the bias has those of the outputs, but is not split over `embed`.
+  """
 
   def __init__(
     self,
@@ -121,7 +124,6 @@ class Linear(nnx.Module):
     ops: 'Operations',
     rngs: nnx.Rngs,
   ):
-    """With `axes` of the kernel; the bias has those of the outputs, but stays whole where they are `embed`."""
     inputs, outputs = (size if isinstance(size, tuple) else (size,) for size in (inputs, outputs))
     bias_axes = tuple(None if axis == 'embed' else axis for axis in axes[len(inputs) :])
     fill_kernel, fill_bias = with_axes(kernel_initializer(config), *axes), with_axes(nnx.initializers.zeros, *bias_axes)
@@ -135,7 +137,7 @@ class Linear(nnx.Module):
 
 
 class LayerNorm(nnx.Module):
-  """Along the last axis, of `features`, with float32 statistics and parameters; the result is of `dtype`."""
+  """`layer_norm` along the last axis, of `features`, with float32 statistics and parameters; returns `dtype`."""
 
   def __init__(self, config: RemBertConfig, features: int, *, dtype: jnp.dtype, ops: 'Operations', rngs: nnx.Rngs):
     self.scale = nnx.Param(nnx.initializers.ones(rngs.params(), (features,), jnp.float32))
@@ -143,5 +145,5 @@ class LayerNorm(nnx.Module):
     self.epsilon, self.dtype, self.ops = config.layer_norm_eps, dtype, ops
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Of the same shape."""
+    """The shape stays."""
     return self.ops.layer_norm(x, self.scale[...], self.bias[...], self.epsilon).astype(self.dtype)

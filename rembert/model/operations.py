@@ -1,4 +1,4 @@
-"""The table of functions that modules compute with: the plain ones, or those of `rembert.kernels` in their place."""
+"""The table of functions that modules compute with: the equations, or faster ones of `rembert.kernels`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,19 +11,11 @@ from rembert.model.config import Execution
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-  """One function for each thing that modules compute; without arguments the equations, as JAX differentiates them.
+  """The functions that modules call; by default the equations of `layers` and `attention`, differentiated by JAX.
 
-  Attributes:
-    affine: see `rembert.model.layers.affine`.
-    layer_norm: see `rembert.model.layers.layer_norm`.
-    gelu: see `rembert.model.layers.gelu`.
-    logits: see `rembert.model.layers.logits`.
-    attention: see `rembert.model.attention.attention`.
-    self_attention: all of `SelfAttention` for whole rows, by a kernel that wants its arrays in an order of its own;
-      None is products around `attention`.
-    run_layers: see `rembert.model.layers.run_layers`.
-    choose_unroll: (`Execution.unroll`, number of layers, whether they are computed again) to the `unroll` of
-      `run_layers`.
+  `self_attention` computes all of `SelfAttention` for whole rows, by a kernel with a memory layout of its own; None is
+  products around `attention`. `choose_unroll` maps (`Execution.unroll`, number of layers, whether they are recomputed)
+  to the `unroll` of `run_layers`.
   """
 
   affine: Callable[..., jax.Array] = layers.affine
@@ -37,10 +29,10 @@ class Operations:
 
 
 def operations(execution: Execution) -> Operations:
-  """What `Execution.kernels` and `Execution.attention` choose."""
+  """The table that `Execution.kernels` and `Execution.attention` choose."""
   if execution.kernels == 'reference' and execution.attention == 'einsum':
     return Operations()
-  # Here and nowhere else: kernels are made after the equations, and import them.
+  # Imported here, since kernels import the equations.
   from rembert import kernels
 
   return kernels.operations(execution)

@@ -1,7 +1,7 @@
-"""Logical axis names, and the one table that says which mesh axis each of them is split over.
+"""Logical axis names, and the one table that maps them to mesh axes.
 
-Modules name the axes of their parameters and activations; nobody but this table knows about the mesh. The mesh has
-three axes: `data` (replicas), `fsdp` (batch and parameters split), `tensor` (heads, feed-forward and vocabulary split).
+Modules name the axes of their parameters and activations; only this table refers to the mesh. The mesh has three axes:
+`data` (replicas), `fsdp` (batch and parameters split), `tensor` (heads, feed-forward and vocabulary split).
 """
 
 from collections.abc import Callable
@@ -24,26 +24,24 @@ LOGICAL_AXIS_RULES = {
 
 
 def partition_spec(axes: tuple[str | None, ...]) -> PartitionSpec:
-  """Mesh axes for logical `axes`; None stays unsplit. Raises KeyError for a name that the table lacks."""
+  """Mesh axes for logical `axes`; None is not split. Raises KeyError for a name that the table lacks."""
   return PartitionSpec(*(None if axis is None else LOGICAL_AXIS_RULES[axis] for axis in axes))
 
 
 def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
-  """Fixes how an activation is laid out. Without a mesh (`jax.set_mesh`) there is nothing to lay out."""
+  """`x` with its sharding by the table; without a mesh (`jax.set_mesh`) `x` itself."""
   if jax.sharding.get_abstract_mesh().empty:
     return x
   return jax.lax.with_sharding_constraint(x, partition_spec(axes))
 
 
 def on_shards(function: Callable, *, inputs: tuple[tuple[str | None, ...], ...], output: Any) -> Callable:
-  """`function`, run by every device on its own part of the inputs; without a mesh, on all of them.
-
-  Parts know of each other only by what `psum`, `all_max` and `all_gather` say.
+  """`function`, run by every device on its own shard of the inputs; without a mesh, on all of them.
 
   Args:
-    function: of arrays (or None) to a tree of arrays.
-    inputs: logical axes of each input. What they leave unsplit is whole on every device.
-    output: logical axes of what comes out, or a tree of them.
+    function: of arrays (or None) to a tree of arrays; shards communicate by `psum`, `all_max` and `all_gather`.
+    inputs: logical axes of each input.
+    output: logical axes of the result, or a tree of them.
   """
   if jax.sharding.get_abstract_mesh().empty:
     return function
@@ -52,39 +50,35 @@ def on_shards(function: Callable, *, inputs: tuple[tuple[str | None, ...], ...],
     function,
     in_specs=tuple(partition_spec(axes) for axes in inputs),
     out_specs=jax.tree.map(partition_spec, output, is_leaf=are_axes),
-    check_vma=False,  # Pallas kernels do not say over which mesh axes their outputs vary
+    check_vma=False,  # Pallas kernels do not state over which mesh axes their outputs vary
   )
 
 
-def is_split(axis: str) -> bool:
-  """Whether a logical axis is really split over devices."""
-  return bool(_mesh_axes(axis))
-
-
 def _mesh_axes(axis: str) -> tuple[str, ...]:
-  """The mesh axes over which a logical axis is really split."""
+  """The mesh axes, longer than 1, over which a logical axis is split."""
   names = LOGICAL_AXIS_RULES[axis] or ()
   sizes = jax.sharding.get_abstract_mesh().shape
   return tuple(name for name in ((names,) if isinstance(names, str) else names) if sizes.get(name, 1) > 1)
 
 
-# --- between the parts of `on_shards`; without a mesh there is one part, the whole ------------------------------------
+def is_split(axis: str) -> bool:
+  """Whether a logical axis is split over several devices."""
+  return bool(_mesh_axes(axis))
+
+
+# --- between the shards of `on_shards`; without a mesh there is one ---------------------------------------------------
 
 
 def shard_number(axis: str) -> jax.Array | int:
-  """Which part along a logical axis this device has, from 0."""
+  """The index of this device's shard along a logical axis."""
   return jax.lax.axis_index(names) if (names := _mesh_axes(axis)) else 0
 
 
 def psum(x: jax.Array, over: str, *, split: str | None = None, axis: int = 0) -> jax.Array:
-  """The sum of `x` over all parts along the logical axis `over`.
+  """The sum of `x` over all shards along the logical axis `over`.
 
-  Args:
-    x: of one shape everywhere.
-    over: a logical axis.
-    split: a logical axis that is split over some of the same mesh axes: each device gets its part of the sum alone,
-      which saves it most of the sum's way.
-    axis: the axis of `x` that is split so.
+  Given `split`, a logical axis that is split over some of the same mesh axes, each device gets its shard of the sum
+  along `axis` (reduce-scatter), which saves most of the communication.
   """
   scattered = [name for name in _mesh_axes(split) if name in _mesh_axes(over)] if split else []
   rest = tuple(name for name in _mesh_axes(over) if name not in scattered)
@@ -94,15 +88,15 @@ def psum(x: jax.Array, over: str, *, split: str | None = None, axis: int = 0) ->
 
 
 def all_max(x: jax.Array, over: str) -> jax.Array:
-  """Element by element, the largest of all parts along a logical axis."""
+  """The elementwise maximum over all shards along a logical axis."""
   return jax.lax.pmax(x, names) if (names := _mesh_axes(over)) else x
 
 
 def all_gather(x: jax.Array, split: str, *, axis: int) -> jax.Array:
-  """The parts of `x` along a logical axis, its `axis`, brought together."""
+  """All shards of `x` along a logical axis, concatenated along `axis`."""
   return jax.lax.all_gather(x, names, axis=axis, tiled=True) if (names := _mesh_axes(split)) else x
 
 
 def with_axes(initializer: nnx.Initializer, *axes: str | None) -> nnx.Initializer:
-  """`initializer`, naming the axes of the parameter that it fills."""
+  """`initializer` of a parameter with these logical axes."""
   return nnx.with_partitioning(initializer, axes, eager_sharding=False)

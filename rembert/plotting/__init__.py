@@ -1,1 +1,1 @@
-"""Pictures: numbers in, PNG out. Imports nothing else of this project; whoever calls it writes the file."""
+"""Pictures: numbers in, PNG out. Imports nothing else of this project; callers write the files."""

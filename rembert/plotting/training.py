@@ -1,9 +1,9 @@
-"""Pictures of what is trained and on what: losses over steps, a corpus by language, parameters by part."""
+"""Plots of training: losses over steps, and parameters by part."""
 
-import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from rembert.plotting.style import BLUE, FAINT, OCHRE, RED, SERIES, Canvas, canvas, name_point
+from rembert.plotting.style import BLUE, FAINT, SERIES, Canvas, canvas, name_point, plot_lines
 
 # Parts of the bars of parameters, from the left: what they add up, and their place among the colours.
 PARAMETER_PARTS: dict[str, tuple[tuple[str, ...], int]] = {
@@ -25,61 +25,23 @@ def plot_loss(rows: Sequence[Mapping[str, float]]) -> bytes:
   Args:
     rows: of metrics.jsonl.
   """
-  training = [(row['step'], row['loss']) for row in rows if 'loss' in row]
   evaluations = [row for row in rows if 'eval/loss' in row]
-  languages = sorted({name.rsplit('/', 1)[1] for row in evaluations for name in row if name.startswith('eval/loss/')})
-  with canvas(width=9, height=5, dpi=120) as picture:
-    axes = picture.axes
-    if training:
-      axes.plot(*zip(*training, strict=True), color=FAINT, linewidth=1, label='training')
-    for language in languages:
-      points = [(row['step'], row[f'eval/loss/{language}']) for row in evaluations if f'eval/loss/{language}' in row]
-      axes.plot(*zip(*points, strict=True), color=BLUE, linewidth=0.6, alpha=0.25)
-    if evaluations:
-      last = evaluations[-1]
-      steps, losses = zip(*((row['step'], row['eval/loss']) for row in evaluations), strict=True)
-      held_out = f'held out, {len(languages)} languages' if languages else 'dev'
-      axes.plot(steps, losses, color=BLUE, linewidth=2, marker='o', markersize=4, label=held_out)
-      if 'eval/unigram_entropy' in last:
-        entropy = last['eval/unigram_entropy']
-        axes.axhline(entropy, color=RED, linestyle='--', linewidth=1.2, label='frequency alone')
-      by_loss = sorted((last[f'eval/loss/{name}'], name) for name in languages if f'eval/loss/{name}' in last)
-      for loss, language in {by_loss[0], by_loss[-1]} if len(by_loss) > 1 else ():
-        name_point(axes, language, (last['step'], loss))
-      point = (last['step'], last['eval/loss'])
-      name_point(axes, f'{last["eval/loss"]:.2f}', point, color=BLUE, weight='bold', fontsize=10)
-    drawn = [loss for _, loss in training]
-    drawn += [row[name] for row in evaluations for name in ('eval/loss', 'eval/unigram_entropy') if name in row]
-    axes.set_ylim(bottom=0, top=1.08 * max(filter(math.isfinite, drawn), default=1.0))
-    axes.set(xlabel='step', ylabel='loss (nats)')
-    if training or evaluations:
-      axes.legend()
-  return picture.png()
-
-
-def plot_languages(tokens: Mapping[str, int], rates: Mapping[float, Mapping[str, float]]) -> bytes:
-  """The size of every language, and its share of the sequences for several α.
-
-  Args:
-    tokens: of the training documents; languages without any are not drawn.
-    rates: α to the sampling rate of each language.
-  """
-  languages = sorted((language for language in tokens if tokens[language]), key=lambda language: -tokens[language])
-  with canvas(2, width=max(6.0, 2 + 0.16 * len(languages)), height=6, dpi=110, sharex=True) as picture:
-    size, share = picture.axes
-    size.bar(range(len(languages)), [tokens[language] for language in languages], color=BLUE, alpha=0.8)
-    size.set(yscale='log', ylabel='tokens')
-    for alpha, color in zip(rates, (FAINT, OCHRE, BLUE), strict=True):
-      drawn = [100 * rates[alpha].get(language, math.nan) for language in languages]
-      label = f'α = {alpha:g}' + ', as they come' * (alpha == 1)
-      share.plot(drawn, color=color, marker='.', linewidth=1, label=label)
-    share.set(yscale='log', ylabel='share of the rows (%)', xlim=(-1, len(languages)))
-    share.set_xticks(range(len(languages)), languages, rotation=90, fontsize=7)
-    for axes in size, share:
-      axes.grid(visible=False, axis='x')
-    if languages:
-      share.legend()
-  return picture.png()
+  last = evaluations[-1] if evaluations else {}
+  languages = sorted({name for row in evaluations for name in row if name.startswith('eval/loss/')})
+  of_all = f'held out, {len(languages)} languages' if languages else 'dev'
+  looks: dict[str, dict[str, Any]] = {
+    'loss': {'color': FAINT, 'linewidth': 1, 'label': 'training'},
+    **{key: {'color': BLUE, 'linewidth': 0.6, 'alpha': 0.25} for key in languages},
+    'eval/loss': {'color': BLUE, 'linewidth': 2, 'marker': 'o', 'markersize': 4, 'label': of_all},
+  }
+  curves = {key: [(row['step'], row[key]) for row in rows if key in row] for key in looks}
+  lines = [([step for step, _ in curve], [loss for _, loss in curve], looks[key]) for key, curve in curves.items()]
+  by_loss = sorted((last[key], key.rpartition('/')[2]) for key in languages if key in last)
+  named = [by_loss[0], by_loss[-1]] if len(by_loss) > 1 else []
+  named += [(last['eval/loss'], f'{last["eval/loss"]:.2f}')] if last else []
+  names = [(name, (last['step'], loss)) for loss, name in named]
+  baseline = ('unigram baseline', last.get('eval/unigram_entropy'))
+  return plot_lines(lines, 'loss (nats)', starts_at_zero=True, baseline=baseline, names=names).png()
 
 
 def bar_parts(by_part: Mapping[str, int]) -> dict[str, int]:

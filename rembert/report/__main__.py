@@ -6,34 +6,29 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rembert.command_line import run_command
+from rembert.command_line import command_parser, run_command
 
 if TYPE_CHECKING:
   from rembert.report.scores import Results
 
 DESCRIPTION = """\
-One page from what runs have left behind: loss and language curves, where the parameters sit, the paper's tables and
-figures with ours beside them, XTREME task by task, analyses, time and settings. The page is one HTML file that needs
-nothing beside it and prints well; every picture lies beside it as PNG, every table as CSV."""
+One page from the results of runs: loss and languages, parameters, the paper's tables and figures compared with ours,
+XTREME task by task, analyses and settings. The page is one HTML file that needs no other file and prints well; next to
+it are every plot as PNG and every table as CSV."""
 
 EPILOG = """\
-what DIR can be
+DIR is one of
   the --workdir of a run of pre-training, fine-tuning, evaluation or analysis
-  the --workdir of launch.xtreme: tasks, seeds, learning rates
-  the folder of a sweep (sweep.json): the paper's tables, with significance over seeds and languages
-Several are set side by side: curves in one picture, and a table of what differs in their settings. A run or sweep that
-is not finished is shown as far as it is.
+  the --workdir of launch.xtreme
+  the directory of a sweep (sweep.json)
+Several are compared on one page. Unfinished runs are included with the results available so far.
 
 examples
-  a run, to be read in the browser (runs/pretrain_smoke/report/index.html):
-    python -m rembert.report runs/pretrain_smoke
-  two runs side by side:
-    python -m rembert.report runs/out768 runs/out3072 --output=reports/widths --title='768 against 3072'
-  a whole sweep:
-    python -m rembert.report runs/sweep
+  python -m rembert.report runs/pretrain_smoke
+  python -m rembert.report runs/out768 runs/out3072 --output=reports/widths --title='768 and 3072'
 
 exit codes
-  0 done · 2 wrong usage, or a folder with nothing known in it · 1 anything else
+  0 done · 2 wrong usage, or a directory without results · 1 anything else
 """
 
 
@@ -41,7 +36,7 @@ exit codes
 SECTIONS = {
   **{'overview': 'runs', 'losses': 'figures', 'languages': 'figures', 'parameters': 'runs'},
   **{'paper_tables': 'paper_tables', 'figures': 'figures', 'probing_tables': 'paper_tables'},
-  **{'xtreme': 'xtreme', 'every_score': 'xtreme', 'analyses': 'runs', 'time': 'runs', 'configuration': 'runs'},
+  **{'xtreme': 'xtreme', 'every_score': 'xtreme', 'analyses': 'runs', 'configuration': 'runs'},
 }
 
 
@@ -52,15 +47,9 @@ def section_of(name: str) -> Callable:
 
 def parser() -> argparse.ArgumentParser:
   """The command line."""
-  flags = argparse.ArgumentParser(
-    prog='python -m rembert.report',
-    description=DESCRIPTION,
-    epilog=EPILOG,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  flags = command_parser('rembert.report', DESCRIPTION, EPILOG)
   flags.add_argument('folders', nargs='+', metavar='DIR', help='of a run, a benchmark or a sweep; see below')
-  flags.add_argument('--output', metavar='DIR', help='where the page goes (default: report/ in the first DIR)')
+  flags.add_argument('--output', metavar='DIR', help='directory of the page (default: report/ in the first DIR)')
   flags.add_argument('--title', metavar='TEXT', help='heading of the page (default: the names of the models)')
   flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
   return flags
@@ -115,7 +104,7 @@ def report(folders: Sequence[str], output: str | None, title: str | None) -> Non
     write_whole(folder / 'index.html', html)
   pictures = sum(name.endswith('.png') for name in files)
   console.say(
-    f'report: {folder / "index.html"} ({human_bytes(len(html.encode()))}; beside it {pictures} picture(s) as PNG, '
+    f'report: {folder / "index.html"} ({human_bytes(len(html.encode()))}; {pictures} picture(s) as PNG, '
     f'{len(files) - pictures} table(s) as CSV)'
   )
 

@@ -11,14 +11,12 @@ import pandas as pd
 
 from rembert import paper
 from rembert.plotting import style
-from rembert.report.html import MISSING, Block, Picture, Section, Table, sparkline
-from rembert.report.load import ANALYSIS, Model, Run, is_number
+from rembert.report.html import MISSING, Block, Picture, Section, Table
+from rembert.report.load import Model, Run, is_number
 from rembert.report.scores import ALL_LANGUAGES, HELD_OUT, SEEDS, Results, of
 from tasks.xtreme.leaderboard import NAMES, spread
 
 _LOSS, _ACCURACY = 'eval/loss', 'eval/accuracy'
-# As many curves as colour and line can tell apart; of more, the best, the middle and the worst are named.
-_MOST_NAMED = 8
 _KEEPS = r'RemBertConfig\.num_hidden_layers\s*=\s*(\d+)'
 _LABELS = {row.name: row.label for row in paper.TABLES[4]}
 
@@ -27,19 +25,21 @@ _LABELS = {row.name: row.label for row in paper.TABLES[4]}
 
 
 def losses(results: Results) -> Section:
-  """Curves of pre-training: of several models together; of a single one, training and held-out text together."""
+  """Curves of pre-training: of several models together; of a single one, training and eval loss."""
   models = [
     (index, model) for index, model in enumerate(results.models) if any(len(run.metrics) for run in model.pretrained)
   ]
   if len(models) == 1:
     return Section('Loss', [*_single_model(models[0][1])])
   pictures = [
-    *_overlay(models, _LOSS, 'loss on held-out text (nats)', 'Held-out loss'),
-    *_overlay(models, _ACCURACY, 'masked pieces predicted (%)', 'MLM accuracy', factor=100.0),
+    *_overlay(models, _LOSS, 'eval loss (nats)', 'Eval loss'),
+    *_overlay(models, _ACCURACY, 'MLM accuracy (%)', 'MLM accuracy', factor=100.0),
     *_overlay(models, 'loss', 'training loss (nats)', 'Training loss'),
   ]
   sizes = {run.model.vocab_size for _, model in models for run in model.pretrained if run.model is not None}
-  warning = 'The vocabularies differ, and loss is counted per piece: a curve says nothing of another vocabulary’s.'
+  warning = (
+    'The vocabularies differ, and loss is counted per token: curves of different vocabularies cannot be compared.'
+  )
   return Section('Loss', [*([warning] if len(sizes) > 1 else []), *pictures])
 
 
@@ -65,27 +65,27 @@ def _overlay(
 
 def _single_model(model: Model) -> Iterator[Picture]:
   entropy = next((value for run in model.pretrained if (value := run.last('eval/unigram_entropy')) is not None), None)
-  caption = 'Loss in training and on held-out text'
+  caption = 'Training and eval loss'
   if (last := model.pretrained[0].last(_LOSS)) is not None:
     caption += f', {last:.3f} nats at the end'
   if entropy is not None:
-    caption += f'; knowing nothing but how frequent each piece is costs {entropy:.3f}'
-  alt = f'Loss of {model.name} over steps, in training and on held-out text'
-  drawing = style.plot_lines(_both_curves(model, 'loss'), 'loss (nats)', baseline=('frequency alone', entropy))
+    caption += f'; the unigram baseline has {entropy:.3f}'
+  alt = f'Training and eval loss of {model.name} over steps'
+  drawing = style.plot_lines(_both_curves(model, 'loss'), 'loss (nats)', baseline=('unigram baseline', entropy))
   yield Picture('Loss', f'{caption}.', alt, drawing)
   if any(len(run.curve(_ACCURACY)) for run in model.pretrained):
-    caption = 'Masked pieces that are predicted'
+    caption = 'MLM accuracy'
     if (last := model.pretrained[0].last(_ACCURACY)) is not None:
       caption += f', {100 * last:.1f} % at the end'
-    alt = f'Share of masked pieces that {model.name} predicts, over steps'
-    drawing = style.plot_lines(_both_curves(model, 'accuracy', 100.0), 'masked pieces predicted (%)')
+    alt = f'MLM accuracy of {model.name} over steps'
+    drawing = style.plot_lines(_both_curves(model, 'accuracy', 100.0), 'MLM accuracy (%)')
     yield Picture('MLM accuracy', f'{caption}.', alt, drawing)
 
 
 def _both_curves(model: Model, key: str, factor: float = 1.0) -> Iterator[tuple[pd.Index, pd.Series, dict]]:
   looks = {
     key: {'color': style.FAINT, 'linewidth': 1.1, 'label': 'training'},
-    f'eval/{key}': {'color': style.BLUE, 'marker': 'o', 'markersize': 4, 'linewidth': 1.9, 'label': 'held out'},
+    f'eval/{key}': {'color': style.BLUE, 'marker': 'o', 'markersize': 4, 'linewidth': 1.9, 'label': 'eval'},
   }
   for number, run in enumerate(model.pretrained):
     for name, look in looks.items():
@@ -97,77 +97,46 @@ def _both_curves(model: Model, key: str, factor: float = 1.0) -> Iterator[tuple[
 
 
 def languages(results: Results) -> Section:
-  """Held-out text by language: a picture per model, and the last evaluation."""
+  """Eval loss by language: a plot per model, and the last evaluation."""
   evaluated = [
     (index, model.name, run)
     for index, model in enumerate(results.models)
     if (run := next((run for run in model.pretrained if run.parts_of(_LOSS)), None)) is not None
   ]
   pictures = [_languages_picture(name, run, index, len(evaluated)) for index, name, run in evaluated]
-  tables = [_last_losses(results)] if len(evaluated) > 1 else [_each_language(run) for _, _, run in evaluated]
-  return Section('Languages', [*pictures, *tables])
-
-
-def _language_curves(run: Run) -> dict[str, pd.Series]:
-  """Held-out loss by language; the lowest at the end first."""
-  curves = {language: run.curve(f'{_LOSS}/{language}') for language in run.parts_of(_LOSS)}
-  return dict(sorted(curves.items(), key=lambda item: item[1].iloc[-1]))
+  return Section('Languages', [*pictures, _last_losses(results)] if pictures else [])
 
 
 def _languages_picture(name: str, run: Run, index: int, models: int) -> Picture:
-  curves = _language_curves(run)
-  is_named = len(curves) <= _MOST_NAMED
-  lines = []
-  for number, (language, curve) in enumerate(sorted(curves.items())):
-    look = {'color': style.line_style(index)['color'], 'linewidth': 0.9, 'alpha': 0.6}
-    if is_named:
-      look = style.line_style(number) | {'marker': '', 'label': style.label(language)}
-    lines.append((curve.index, curve, look))
-    if len(curve) == 1:
-      lines.append((curve.index, curve, {'marker': 'o', 'markersize': 3, 'color': look['color']}))
-  ends = [(language, float(curve.iloc[-1])) for language, curve in curves.items()]
-  named = () if is_named else dict.fromkeys((ends[0], ends[len(ends) // 2], ends[-1]))
+  curves = {language: run.curve(f'{_LOSS}/{language}') for language in run.parts_of(_LOSS)}
+  look = {'color': style.line_style(index)['color'], 'linewidth': 0.9, 'alpha': 0.6, 'marker': 'o', 'markersize': 2}
+  lines = [(curve.index, curve, look) for curve in curves.values()]
+  ends = sorted(((language, float(curve.iloc[-1])) for language, curve in curves.items()), key=lambda end: end[1])
+  named = dict.fromkeys((ends[0], ends[len(ends) // 2], ends[-1]))
   drawing = style.plot_lines(
     lines,
-    'held-out loss (nats)',
+    'eval loss (nats)',
     title=style.label(name, 48) if models > 1 else '',
     names=[(style.label(language, 12), (curves[language].index[-1], loss)) for language, loss in named],
   )
   caption = f'{name}: {len(curves)} languages. ' if models > 1 else f'{len(curves)} languages. '
   caption += f'Lowest at the end: {ends[0][0]} ({ends[0][1]:.2f} nats)'
   caption += f'; highest: {ends[-1][0]} ({ends[-1][1]:.2f}).' if len(ends) > 1 else '.'
-  alt = f'Held-out loss of {name} in {len(curves)} languages over steps'
+  alt = f'Eval loss of {name} in {len(curves)} languages over steps'
   return Picture(f'Languages of {name}', caption, alt, drawing)
-
-
-def _each_language(run: Run) -> Table:
-  curves = _language_curves(run)
-  accuracies = [run.last(f'{_ACCURACY}/{language}') for language in curves]
-  frame = pd.DataFrame(
-    {
-      'curve': [' '.join(f'{loss:.3f}' for loss in curve) for curve in curves.values()],
-      'first loss': [f'{curve.iloc[0]:.3f}' for curve in curves.values()],
-      'last loss': [f'{curve.iloc[-1]:.3f}' for curve in curves.values()],
-      'accuracy': [MISSING if each is None else f'{100 * each:.1f} %' for each in accuracies],
-    },
-    pd.Index(curves, name='language'),
-  )
-  sparks = [
-    sparkline(curve.tolist(), f'{language}: from {curve.iloc[0]:.2f} to {curve.iloc[-1]:.2f} nats')
-    for language, curve in curves.items()
-  ]
-  notes = ['Of held-out text, in nats; the lowest loss first. Losses of languages are not of one kind: pieces differ.']
-  return Table('Each language', frame, notes, drawn={'curve': sparks})
 
 
 def _last_losses(results: Results) -> Table:
   held_out = of(results.scores, task=HELD_OUT, metric='loss')
   by_language = held_out[held_out['language'] != ALL_LANGUAGES]
   last = by_language.pivot_table(index='language', columns='model', values='value', sort=False).sort_index()
-  best = last.eq(last.min(axis='columns'), axis='index')
-  notes = ['Held-out loss in nats at the last evaluation, mean over seeds; the lowest of each language in bold.']
+  are_several = len(last.columns) > 1
+  best = last.eq(last.min(axis='columns'), axis='index') & are_several
+  notes = ['Eval loss in nats at the last evaluation, mean over seeds.']
+  notes += ['The lowest loss of each language is bold.'] if are_several else []
   frame = last.map(lambda loss: MISSING if pd.isna(loss) else f'{loss:.3f}')
-  return Table('Languages of all models', frame, notes, lambda row, column: 'best' if best.at[row, column] else '')
+  caption = 'Languages of all models' if are_several else 'Each language'
+  return Table(caption, frame, notes, lambda row, column: 'best' if best.at[row, column] else '')
 
 
 # --- the paper's figures ----------------------------------------------------------------------------------------------
@@ -189,14 +158,15 @@ def _plot(values: pd.DataFrame, by: str, models: Sequence[Model], ylabel: str, *
   return style.plot_lines(lines, ylabel, **options)
 
 
-def _plot_paper(
-  curves: Mapping[str, Mapping[int, float]], models: Sequence[Model], ylabel: str, **options: Any
-) -> style.Canvas:
+def _paper_figure(number: int, models: Sequence[Model], words: str, ylabel: str, **options: Any) -> Picture:
+  curves, reading = {1: (paper.FIGURE_1, paper.FIGURE_1_READING), 2: (paper.FIGURE_2, paper.FIGURE_2_READING)}[number]
   lines = [
     (list(points), list(points.values()), {'label': _LABELS[name], 'alpha': 0.55, **style.line_style(index)})
     for index, name, points in in_our_colours(curves, models)
   ]
-  return style.plot_lines(lines, ylabel, **options)
+  caption = f"The paper's Figure {number}, read off its chart (± {reading:g})."
+  drawing = style.plot_lines(lines, ylabel, **options)
+  return Picture(f'Figure {number} of the paper', caption, f"The paper's Figure {number}: {words}", drawing)
 
 
 def in_our_colours(curves: Mapping[str, Any], models: Sequence[Model]) -> Iterator[tuple[int, str, Any]]:
@@ -247,13 +217,8 @@ def _figure_1(results: Results) -> list[Block]:
     pictures.insert(0 if task == 'xnli' else len(pictures), picture)
   if pictures:
     layers = sorted(next(iter(paper.FIGURE_1.values())))
-    theirs = Picture(
-      'Figure 1 of the paper',
-      f"The paper's Figure 1, read off its chart (± {paper.FIGURE_1_READING:g}).",
-      "The paper's Figure 1: XNLI by the number of layers kept",
-      _plot_paper(paper.FIGURE_1, results.models, 'XNLI accuracy', xlabel='layers kept', ticks=layers),
-    )
-    pictures.insert(1, theirs)
+    words, options = 'XNLI by the number of layers kept', {'xlabel': 'layers kept', 'ticks': layers}
+    pictures.insert(1, _paper_figure(1, results.models, words, 'XNLI accuracy', **options))
   return [*pictures, *tables]
 
 
@@ -264,8 +229,7 @@ def by_layer(models: Sequence[Model]) -> pd.DataFrame:
   """
   rows = []
   for model in models:
-    curves = [_retrieval_curve(run.results or {}) for run in model.runs(ANALYSIS) if run.task == 'layer_retrieval']
-    curves = [curve for curve in curves if curve]
+    curves = [curve for found in model.results('layer_retrieval') if (curve := _retrieval_curve(found))]
     for layer in sorted(set.intersection(*map(set, curves))) if curves else ():
       rows += [(model.name, layer, curve[layer]) for curve in curves]
   return pd.DataFrame(rows, columns=['model', 'layer', 'value'])
@@ -286,16 +250,14 @@ def _figure_2(models: Sequence[Model]) -> list[Block]:
   layers = sorted(found['layer'].unique())
   ticks = layers if len(layers) <= 16 else layers[:: -(-len(layers) // 16)]
   ours = _plot(found, 'layer', models, 'translations found (%)', xlabel='layer', ticks=ticks, starts_at_zero=True)
-  curves = {name: dict(enumerate(points, 1)) for name, points in paper.FIGURE_2.items()}
-  ylabel = 'translations found, EN → DE (%)'
-  theirs = _plot_paper(curves, models, ylabel, xlabel='layer', ticks=range(1, 13), starts_at_zero=True)
+  words, ylabel = 'translations found after each layer', 'translations found, EN → DE (%)'
+  theirs = _paper_figure(2, models, words, ylabel, xlabel='layer', ticks=range(1, 13), starts_at_zero=True)
   caption = (
     'Figure 2 with ours: sentences whose nearest neighbour in the other language, after a shift that is the same for '
     'all, is their translation; mean over pairs of languages, bars are ± sd over seeds.'
   )
-  of_the_paper = f"The paper's Figure 2, read off its chart (± {paper.FIGURE_2_READING:g})."
   return [
     Picture('Figure 2', caption, f'Translations found after each layer, {found["model"].nunique()} models', ours),
-    Picture('Figure 2 of the paper', of_the_paper, "The paper's Figure 2: translations found after each layer", theirs),
+    theirs,
     _numbers('Figure 2 in numbers', found, 'layer', 'layer {}'),
   ]

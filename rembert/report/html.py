@@ -1,7 +1,9 @@
 """The page: sections of text, tables and pictures as one HTML file that needs nothing else and runs no script."""
 
 import base64
+import csv
 import dataclasses
+import io
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +14,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from rembert.plotting.style import FAINT, GRID, INK, SERIES, Canvas, clean, thinned
+from rembert.plotting.style import FAINT, GRID, INK, SERIES, Canvas, clean
 
 MISSING = '—'
 
@@ -42,9 +44,7 @@ class Table:
     frame: the cells as text. The index has the names of the rows; of two levels the first is that of groups of rows.
     notes: below it.
     look: row and column to a class of style.css: `paper` for numbers that are not ours, `best`, `text`, or ''.
-    drawn: column to what the page shows instead of its text.
     footer: how many of the last rows sum up the others.
-    is_folded: whether the page has a line that opens it.
     is_shown: whether it is on the page; if not, the page has its notes and a link to the file.
   """
 
@@ -52,15 +52,8 @@ class Table:
   frame: pd.DataFrame
   notes: Sequence[str] = ()
   look: Callable[[Any, str], str] = lambda row, column: ''
-  drawn: Mapping[str, Sequence[Markup]] = dataclasses.field(default_factory=dict)
   footer: int = 0
-  is_folded: bool = False
   is_shown: bool = True
-
-  @property
-  def head(self) -> list[str]:
-    """Names of all columns, those of the index first."""
-    return [*(name or '' for name in self.frame.index.names), *self.frame.columns]
 
   def bodies(self) -> list[list[TableRow]]:
     """Rows, by their groups."""
@@ -69,18 +62,19 @@ class Table:
 
   def _rows(self) -> Iterator[TableRow]:
     for number, (key, texts) in enumerate(zip(self.frame.index, self.frame.to_numpy(), strict=True)):
-      shown = [
-        (self.drawn[column][number] if column in self.drawn else text, self.look(key, column))
-        for column, text in zip(self.frame, texts, strict=True)
-      ]
+      shown = [(text, self.look(key, column)) for column, text in zip(self.frame, texts, strict=True)]
       *group, name = key if self.frame.index.nlevels > 1 else [key]
       yield TableRow(''.join(group), name, shown, number >= len(self.frame) - self.footer)
 
   def csv(self) -> bytes:
     """As CSV in UTF-8 with a byte order mark, without which spreadsheets assume another encoding."""
-    frame = self.frame.reset_index(allow_duplicates=True).map(_plain)
-    text = frame.to_csv(header=[_plain(name) for name in self.head], index=False, lineterminator='\n')
-    return b'\xef\xbb\xbf' + text.encode()
+    # Not by pandas, whose index cannot hold a lone surrogate, as names of files may have.
+    names = self.frame.index if self.frame.index.nlevels > 1 else [(name,) for name in self.frame.index]
+    head = [*(name or '' for name in self.frame.index.names), *self.frame.columns]
+    rows = [head, *([*name, *cells] for name, cells in zip(names, self.frame.to_numpy(), strict=True))]
+    text = io.StringIO()
+    csv.writer(text, lineterminator='\n').writerows(map(_plain, row) for row in rows)
+    return b'\xef\xbb\xbf' + text.getvalue().encode()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -144,7 +138,7 @@ class Page:
     if isinstance(block, str):
       return {'kind': 'text', 'text': block}
     if isinstance(block, Table):
-      kind = 'data' if not block.is_shown else 'folded' if block.is_folded else 'table'
+      kind = 'table' if block.is_shown else 'data'
       return {'kind': kind, 'table': block, 'file': self._file(block.caption.split(':')[0], 'csv', block.csv())}
     if isinstance(block.drawing, bytes):
       file = self._file(block.name, 'png', block.drawing)
@@ -231,17 +225,3 @@ def _page_attribute(key: str, value: str, name: str) -> str:
     # Matplotlib's fonts are seldom installed; the page's always are.
     value = re.sub(r'font:\s*(\S+)\s+[^;]*', r'font-size: \1', value)
   return value
-
-
-def sparkline(values: Sequence[float], alt: str, width: int = 96, height: int = 22) -> Markup:
-  """A curve of the size of a word, with a dot at its end."""
-  _, values = thinned(range(len(values)), values, 60)
-  low, high = (float(min(values)), float(max(values))) if len(values) else (0.0, 0.0)
-  x = lambda index: 3 + (width - 6) * index / max(1, len(values) - 1)
-  y = lambda value: 3 + (height - 6) * ((high - value) / (high - low) if high > low else 0.5)
-  points = [f'{x(index):.1f},{y(value):.1f}' for index, value in enumerate(values)]
-  curve = Markup('<polyline points="{}"/>').format(' '.join(points))
-  if points:
-    curve += Markup('<circle cx="{}" cy="{}" r="2.4"/>').format(*points[-1].split(','))
-  svg = '<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" class="spark" role="img" aria-label="{2}">{3}</svg>'
-  return Markup(svg).format(width, height, alt, curve)

@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import functools
-import itertools
 import json
 import math
 import os
@@ -14,17 +13,15 @@ from typing import Any, TypeGuard
 import pandas as pd
 from etils import epath
 
-from rembert.checkpoint.integrity import Corrupt, read_json_item
 from rembert.errors import UsageError
 from rembert.files import absolute
 from rembert.model.config import RemBertConfig
-from rembert.tracking.goodput import Session, read_sessions
 from tasks.xtreme.leaderboard import NAMES
 
 PRE_TRAINING, FINE_TUNING, ANALYSIS = 'pre-training', 'fine-tuning', 'analysis'
 _SWEEP, _BENCHMARK, _ANALYSIS = 'sweep.json', 'xtreme.json', 'analysis.json'
 # Any of them makes a folder the workdir of a run.
-_SIGNS = ('metrics.jsonl', 'results.json', 'config.gin', 'operative_config.gin')
+_SIGNS = ('metrics.jsonl', 'results.json', 'config.gin')
 _SEED = re.compile(r'seed_(\d+)')
 _RATE = re.compile(r'rate_(\d+(?:\.\d*)?(?:e[+-]?\d+)?)')
 _BINDING = re.compile(r'^([\w./]+)[ \t]*=(.*(?:\n[ \t]+.*)*)', re.MULTILINE)
@@ -50,8 +47,6 @@ class Run:
     broken_lines: lines of it that could not be read.
     settings: `config.gin`, gin name to value as gin writes it.
     results: of `results.json` or `analysis.json`; None if there are none, or they cannot be read.
-    sessions: `goodput.json`.
-    meta: metadata of the newest checkpoint.
   """
 
   name: str
@@ -67,19 +62,16 @@ class Run:
   metrics: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)
   broken_lines: int = 0
   settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  results: Mapping[str, Any] | None = None
-  sessions: tuple[Session, ...] = ()
-  meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  results: dict[str, Any] | None = None
 
   @functools.cached_property
   def model(self) -> RemBertConfig | None:
-    """The architecture: the checkpoint's, else that of the settings; None if neither has one."""
-    values = {name: value for name, value in self.meta.items() if name.startswith(_MODEL)}
-    values = values or {name: _literal(text) for name, text in self.settings.items() if name.startswith(_MODEL)}
-    fields = {_MODEL + field.name: field.name for field in dataclasses.fields(RemBertConfig)}
+    """The architecture that the settings describe; None if they do not."""
+    values = {
+      name.removeprefix(_MODEL): _literal(text) for name, text in self.settings.items() if name.startswith(_MODEL)
+    }
     try:
-      known = {fields[name]: value for name, value in values.items() if name in fields}
-      return RemBertConfig(**known) if values else None
+      return RemBertConfig(**values) if values else None
     except (UsageError, TypeError, ValueError):
       return None
 
@@ -124,6 +116,10 @@ class Model:
   def runs(self, kind: str) -> list[Run]:
     """Runs of one kind, planned ones too."""
     return [run for run in self.plan if run.kind == kind]
+
+  def results(self, analysis: str) -> list[dict[str, Any]]:
+    """Results of each run of an analysis."""
+    return [run.results for run in self.runs(ANALYSIS) if run.task == analysis and run.results]
 
   @property
   def pretrained(self) -> list[Run]:
@@ -187,25 +183,23 @@ def read(folders: Sequence[epath.PathLike]) -> list[Source]:
 def _read_folder(folder: epath.Path) -> Source:
   if not folder.is_dir():
     raise UsageError('there is no such folder', where=str(folder), fix='name the --workdir of a run, or a sweep')
+  name = _name_of(folder)
   if (folder / _SWEEP).exists():
     return _sweep(folder)
   if (folder / _BENCHMARK).exists() or any(_benchmark_workdirs(folder)):
     return _benchmark(folder)
-  name = _name_of(folder)
   if (folder / _ANALYSIS).exists():
-    model_name = (read_object(folder / _ANALYSIS) or {}).get('model_name')
+    model_name = read_object(folder / _ANALYSIS).get('model_name')
     return Source(str(folder), 'analysis', (Model(str(model_name or name), plan=(_analysis(folder, '', 0),)),))
   if is_workdir(folder):
     run = _run_without_plan(folder, name)
-    if run.kind == FINE_TUNING:
-      return Source(str(folder), 'XTREME', (Model(name, plan=(run,)),))
-    scale = run.paper('scale')
+    kind, scale = 'XTREME' if run.kind == FINE_TUNING else run.kind, run.paper('scale')
     model = Model(name, (run.row,) if run.row else (), (run,))
-    return Source(str(folder), 'pre-training', (model,), scale=scale if isinstance(scale, str) else '')
+    return Source(str(folder), kind, (model,), scale=scale if isinstance(scale, str) else '')
   raise UsageError(
-    'nothing here that a report can be made of',
+    'there are no results of a run, sweep or benchmark here',
     where=f'{folder}: none of {", ".join((_SWEEP, _BENCHMARK, _ANALYSIS, *_SIGNS))}',
-    fix='name the --workdir of a run, of launch.xtreme, or the folder of a sweep; several are set side by side',
+    fix='name the --workdir of a run, of launch.xtreme, or the folder of a sweep; several are compared',
   )
 
 
@@ -232,19 +226,17 @@ def is_workdir(folder: epath.Path) -> bool:
   return any((folder / sign).exists() for sign in _SIGNS)
 
 
-def read_run(folder: epath.PathLike, name: str, **plan: Any) -> Run:
+def read_run(workdir: epath.PathLike, name: str, **plan: Any) -> Run:
   """Reads a workdir; broken parts of it are left out, and never stop the reading. `plan` has other fields of `Run`."""
-  folder = epath.Path(folder)
+  folder = epath.Path(workdir)
   metrics, broken = read_metrics(folder / 'metrics.jsonl')
   return Run(
     name=name,
     workdir=folder,
     metrics=metrics,
     broken_lines=broken,
-    settings=read_settings(folder / 'config.gin') or read_settings(folder / 'operative_config.gin'),
-    results=read_object(folder / 'results.json'),
-    sessions=tuple(read_sessions(folder / 'goodput.json')),
-    meta=_newest_meta(folder / 'checkpoints'),
+    settings=read_settings(folder / 'config.gin'),
+    results=read_object(folder / 'results.json') or None,
     **plan,
   )
 
@@ -252,9 +244,8 @@ def read_run(folder: epath.PathLike, name: str, **plan: Any) -> Run:
 def _run_without_plan(folder: epath.Path, name: str) -> Run:
   """A run of which only the workdir tells what it is."""
   run = read_run(folder, name)
-  seed = _int(run.meta.get('train.seed', run.settings.get('train.seed', 0)))
-  # Of pre-training no checkpoint has the head of a task, and nothing is evaluated.
-  if run.results is None and run.meta.get('head', 'mlm') == 'mlm' and 'xtreme.task' not in run.settings:
+  seed = _int(run.settings.get('train.seed', 0))
+  if run.results is None and _literal(run.settings.get('run.mode', "'pretrain'")) == 'pretrain':
     return dataclasses.replace(run, pretrain_seed=seed)
   results = run.results or {}
   tasks = results.get('tasks')
@@ -268,9 +259,9 @@ def _run_without_plan(folder: epath.Path, name: str) -> Run:
 
 
 def _analysis(folder: epath.Path, what: str, pretrain_seed: int) -> Run:
-  content = read_object(folder / _ANALYSIS) or {}
-  results = content.get('results') if isinstance(content.get('results'), dict) else None
-  task = str(content.get('analysis', what))
+  content = read_object(folder / _ANALYSIS)
+  results, task = content.get('results'), str(content.get('analysis', what))
+  results = results if isinstance(results, dict) else None
   return Run(task, folder, ANALYSIS, pretrain_seed=pretrain_seed, task=task, results=results)
 
 
@@ -281,9 +272,9 @@ def read_metrics(file: epath.Path) -> tuple[pd.DataFrame, int]:
   """
   rows, broken = [], 0
   for line in filter(str.strip, _text_of(file).splitlines()):
-    row = _json_object(line)
-    if row is not None and _is_finite(row.get('step')):
-      rows.append({name: value for name, value in row.items() if _is_finite(value)})
+    row = {name: value for name, value in _json_object(line).items() if is_number(value) and math.isfinite(value)}
+    if 'step' in row:
+      rows.append(row)
     else:
       broken += 1
   metrics = pd.DataFrame(rows)
@@ -308,19 +299,9 @@ def read_settings(file: epath.Path) -> dict[str, str]:
   return {name: resolved(resolved(value)) for name, value in found.items() if name not in macros}
 
 
-def read_object(file: epath.Path) -> dict[str, Any] | None:
-  """A JSON object; None if the file has none."""
+def read_object(file: epath.Path) -> dict[str, Any]:
+  """A JSON object; an empty one if the file has none."""
   return _json_object(_text_of(file))
-
-
-def _newest_meta(checkpoints: epath.Path) -> dict[str, Any]:
-  steps = (child.name for child in checkpoints.iterdir()) if checkpoints.is_dir() else ()
-  for step in sorted(map(int, filter(str.isdigit, steps)), reverse=True):
-    try:
-      return read_json_item(checkpoints / str(step), 'meta')
-    except (Corrupt, OSError):
-      continue
-  return {}
 
 
 # --- the folder of launch.xtreme --------------------------------------------------------------------------------------
@@ -349,7 +330,7 @@ def _benchmark(folder: epath.Path) -> Source:
         learning_rate=float(rate[1]) if rate else None,
       )
     )
-  name = (read_object(folder / _BENCHMARK) or {}).get('name') or _name_of(folder)
+  name = read_object(folder / _BENCHMARK).get('name') or _name_of(folder)
   return Source(str(folder), 'XTREME', (Model(str(name), plan=tuple(runs)),))
 
 
@@ -358,55 +339,47 @@ def _benchmark(folder: epath.Path) -> Source:
 
 def _sweep(folder: epath.Path) -> Source:
   content = read_object(folder / _SWEEP)
-  if content is None:
-    raise UsageError('this is no JSON object', where=str(folder / _SWEEP), fix='run the sweep again: it writes it anew')
   try:
-    models = tuple(_sweep_model(folder, each) for each in content.get('models', ()))
+    models = tuple(_sweep_model(folder, each) for each in content['models'])
+    code, asked = content.get('code') or {}, content.get('asked') or []
+    facts = {
+      'name': str(content.get('name', '')),
+      # One entry for each time that the sweep was extended.
+      'asked for': ' · '.join(' '.join(map(str, line)) if isinstance(line, list) else str(line) for line in asked),
+      'code': ' '.join(str(code[name]) for name in ('version', 'commit') if code.get(name))
+      + (', with changes that are not committed' if code.get('dirty') else ''),
+    }
   except (KeyError, TypeError, ValueError, AttributeError) as error:
     raise UsageError(
-      f'a sweep is described otherwise: {type(error).__name__}: {error}',
+      f'this does not describe a sweep: {type(error).__name__}: {error}',
       where=str(folder / _SWEEP),
-      fix='run the sweep again with this version: it writes the file anew',
+      fix='run the sweep again with this version: it replaces the file',
     ) from error
-  code, asked = content.get('code'), content.get('asked')
-  code = code if isinstance(code, dict) else {}
-  asked = asked if isinstance(asked, list) else []
-  facts = {
-    'name': str(content.get('name', '')),
-    # One entry for each time that the sweep was extended.
-    'asked for': ' · '.join(' '.join(map(str, line)) if isinstance(line, list) else str(line) for line in asked),
-    'code': ' '.join(str(code[name]) for name in ('version', 'commit') if code.get(name))
-    + (', with changes that are not committed' if code.get('dirty') else ''),
-  }
-  return Source(
-    str(folder), 'sweep', models, {name: text for name, text in facts.items() if text}, str(content.get('scale', ''))
-  )
+  facts = {name: text for name, text in facts.items() if text}
+  return Source(str(folder), 'sweep', models, facts, str(content.get('scale', '')))
 
 
 def _sweep_model(folder: epath.Path, content: Mapping[str, Any]) -> Model:
   name, plan = str(content['name']), []
-  numbers = itertools.count(1)
 
-  def add(entry: Mapping[str, Any], run_name: str = '', **fields: Any) -> None:
+  def add(entry: Mapping[str, Any], run_name: str, **fields: Any) -> None:
     workdir = folder / str(entry['workdir'])
-    if is_workdir(workdir):
-      numbered = f'{name} {next(numbers)}'
-      plan.append(read_run(workdir, run_name or numbered, **fields))
-    else:
-      plan.append(Run(run_name, workdir, is_started=False, **fields))
+    is_started = is_workdir(workdir)
+    plan.append((read_run if is_started else Run)(workdir=workdir, name=run_name, is_started=is_started, **fields))
 
   for entry in content.get('pretrained', ()):
     seed = _int(entry['seed'])
     add(entry, name if len(content['pretrained']) == 1 else f'{name}, seed {seed}', pretrain_seed=seed)
-  for entry in content.get('learned', ()):
+  for number, entry in enumerate(content.get('learned', ()), 1):
     rate = entry.get('learning_rate')
     add(
       entry,
+      f'{name} {number}',
       kind=FINE_TUNING,
       pretrain_seed=_int(entry.get('pretrain_seed', 0)),
       seed=_int(entry.get('seed', 0)),
       task=str(entry['task']),
-      evaluated=tuple(map(str, entry.get('judged') or (entry['task'],))),
+      evaluated=tuple(map(str, entry.get('evaluated') or (entry['task'],))),
       variant=str(entry.get('variant') or ''),
       learning_rate=None if rate is None else float(rate),
     )
@@ -425,21 +398,17 @@ def _text_of(file: epath.Path) -> str:
     return ''
 
 
-def _json_object(text: str) -> dict[str, Any] | None:
+def _json_object(text: str) -> dict[str, Any]:
   try:
     content = json.loads(text)
   except (ValueError, RecursionError):
-    return None
-  return content if isinstance(content, dict) else None
+    return {}
+  return content if isinstance(content, dict) else {}
 
 
 def is_number(value: Any) -> TypeGuard[float]:
   """Whether a value of a JSON file is a number; true and false are none."""
   return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_finite(value: Any) -> bool:
-  return is_number(value) and math.isfinite(value)
 
 
 def _literal(text: str) -> Any:

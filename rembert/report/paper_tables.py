@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,7 +11,7 @@ import pandas as pd
 from rembert import paper
 from rembert.plotting.training import millions
 from rembert.report.html import MISSING, Section, Table, table_frame
-from rembert.report.load import ANALYSIS, FINE_TUNING, Model, is_number
+from rembert.report.load import FINE_TUNING, Model, is_number
 from rembert.report.runs import counts_of
 from rembert.report.scores import Results, TaskProgress
 from rembert.report.statistics import LEVEL, Comparison, compare, holm, sign_flip_p
@@ -29,13 +29,13 @@ TITLES = {
 _NAMES = NAMES | {'mnli': 'MNLI'}
 _BETTER, _WORSE = '▲', '▼'
 _INTRODUCTION = (
-  "Each table in the paper's form; what was measured here stands above what the paper prints. Ours are means over "
+  "Each table has the paper's form, with our scores above the paper's. Ours are means over "
   'languages and seeds, ± the standard deviation of the sample over seeds; questions are exact match/F1, and count '
-  "their mean. The paper's scores are on dev sets, ours on what the runs were told to be judged on (by default test).",
-  f'{_BETTER} and {_WORSE} mark what is better or worse than the first row of its table: p < {LEVEL}, from flipping '
-  'the signs of the differences language by language (seeds averaged), after Holm’s correction over the table. It says '
-  'that the order would hold in other languages, for these very models. Whether it would hold for models trained '
-  'again, only the spread over seeds can tell: with three no test can say so, the least p there is being 0.25.',
+  "their mean. The paper's scores are on dev sets, ours on the split that the runs evaluate (by default test).",
+  f'{_BETTER} and {_WORSE} mark scores that are significantly better or worse than the first row of the table: p < '
+  f'{LEVEL} in a paired sign-flip permutation test over languages (seeds averaged), with Holm’s correction over the '
+  'table. This is evidence that the order holds in other languages, for these models. Whether it holds for models '
+  'trained again is a test over seeds; with three seeds its smallest p is 0.25.',
 )
 
 
@@ -78,20 +78,23 @@ def paper_tables(results: Results) -> Section:
 def measure(results: Results, table: int) -> list[MeasuredRow]:
   """The rows of a table, each with the model that reproduces it: with the layers that the row keeps, if it was
   fine-tuned like that, else with all."""
-  rows = []
-  for printed in paper.TABLES[table]:
-    row = MeasuredRow(printed)
-    if (model := next((model for model in results.models if (table, printed.name) in model.rows), None)) is not None:
-      cut = f'RemBertConfig.num_hidden_layers={model.kept_layers}'
-      variant = cut if cut in results.variants(model) else ''
-      tasks = results.tasks(model, variant)
-      by_seed = {task: results.by_seed(model, task, variant) for task in tasks}
-      by_metric = {task: results.by_metric(model, task, variant) for task in tasks}
-      row = MeasuredRow(
-        printed, model, by_seed, by_metric, {task: results.progress[model.name, variant, task] for task in tasks}
-      )
-    rows.append(row)
-  return rows
+  return [_measured(results, printed) for printed in paper.TABLES[table]]
+
+
+def _measured(results: Results, printed: paper.PaperRow) -> MeasuredRow:
+  model = next((model for model in results.models if (printed.table, printed.name) in model.rows), None)
+  if model is None:
+    return MeasuredRow(printed)
+  cut = f'RemBertConfig.num_hidden_layers={model.kept_layers}'
+  variant = cut if cut in results.variants(model) else ''
+  tasks = results.tasks(model, variant)
+  return MeasuredRow(
+    printed,
+    model,
+    {task: results.by_seed(model, task, variant) for task in tasks},
+    {task: results.by_metric(model, task, variant) for task in tasks},
+    {task: results.progress[model.name, variant, task] for task in tasks},
+  )
 
 
 def table_blocks(table: int, rows: Sequence[MeasuredRow]) -> list[Table]:
@@ -235,85 +238,71 @@ _PROBES = {
 
 
 def probing_tables(results: Results) -> Section:
-  """Tables 8 and 9, if models of their rows were analysed: what the embeddings and the layers know."""
+  """Tables 8 and 9, if models of their rows were analysed: what the embeddings and the layers encode."""
   models = {name: model for model in reversed(results.models) for _, name in model.rows}
   return Section('Tables 8 and 9', [*_table_8(models), *_table_9(models)])
 
 
 def _table_8(models: Mapping[str, Model]) -> Iterator[Table]:
-  if not _is_analysed(models, paper.TABLE_8, ('word_similarity', 'masked_accuracy')):
-    return
-  cells = {}
+  cells, is_analysed = {}, False
   for row in paper.TABLE_8:
-    model = models.get(row.name)
-    accuracy = _text(_values(model, 'masked_accuracy', lambda results: _at(results, 'all', 'accuracy')))
+    model = models.get(row.name, Model(row.name))
+    words, masked = model.results('word_similarity'), model.results('masked_accuracy')
+    is_analysed |= bool(words or masked)
     ours, theirs = {}, {}
     for name, title in _WORDS.items():
-      values = [_text(_values(model, 'word_similarity', _rho(name, table))) for table in ('input', 'output')]
-      ours[title] = '/'.join(values) if values[1] != MISSING else values[0]
+      of_input, of_output = (_mean([_rho(found, name, table) for found in words]) for table in ('input', 'output'))
+      ours[title] = f'{of_input}/{of_output}' if of_output != MISSING else of_input
       theirs[title] = '/'.join(f'{value:.1f}' for value in dict.fromkeys((row.inputs[name], row.outputs[name])))
-    cells[row.label, 'ours'] = {**ours, 'MLM': accuracy}
-    cells[row.label, 'paper'] = {**theirs, 'MLM': f'{row.mlm_accuracy:.1f}'}
+    ours['MLM'] = _mean([_number_at(found, 'all', 'accuracy') for found in masked])
+    theirs['MLM'] = f'{row.mlm_accuracy:.1f}'
+    cells |= {(row.label, 'ours'): ours, (row.label, 'paper'): theirs}
   notes = [
-    'Correlation, times 100, of dot products of word vectors with what people say: input/output embedding. Data sets '
+    'Correlation, times 100, of dot products of word vectors with human judgements: input/output embedding. Data sets '
     'are known by the names of their files. MLM accuracy in percent.'
   ]
-  yield _beside_paper('Table 8: word similarity, and masked pieces predicted', cells, notes)
+  if is_analysed:
+    yield _beside_paper('Table 8: word similarity, and masked pieces predicted', cells, notes)
 
 
 def _table_9(models: Mapping[str, Model]) -> Iterator[Table]:
-  if not _is_analysed(models, paper.TABLE_9, ('edge_probing',)):
-    return
-  cells = {}
+  cells, is_analysed = {}, False
   for row in paper.TABLE_9:
-    found = [_values(models.get(row.name), 'edge_probing', _probe(task)) for task in _PROBES]
-    ours = {title: _text(values) for title, values in zip(_PROBES.values(), found, strict=True)}
-    mean = f'{statistics.fmean(map(statistics.fmean, found)):.1f}' if all(found) else MISSING
+    probes = models.get(row.name, Model(row.name)).results('edge_probing')
+    is_analysed |= bool(probes)
+    scores: dict[str, list[float]] = {task: [] for task in _PROBES}
+    for found in probes:
+      task = next((task for task in _PROBES if _bare(str(found.get('task'))).startswith(_bare(task))), None)
+      score = _number_at(found, 'encoders', 'model', 'mean', 'micro_f1')
+      if task is not None and score is not None:
+        scores[task].append(score)
+    ours = {title: _mean(scores[task]) for task, title in _PROBES.items()}
+    ours['Avg'] = f'{statistics.fmean(map(statistics.fmean, scores.values())):.1f}' if all(scores.values()) else MISSING
     theirs = {title: f'{row.scores[task][0]:.1f}' for task, title in _PROBES.items()}
-    cells |= {(row.label, 'ours'): ours | {'Avg': mean}, (row.label, 'paper'): theirs | {'Avg': f'{row.mean:.1f}'}}
+    cells |= {(row.label, 'ours'): ours, (row.label, 'paper'): theirs | {'Avg': f'{row.mean:.1f}'}}
   notes = ['Micro-F1 on the test sets of each task, mean over them. Tasks are known by their names.']
-  yield _beside_paper('Table 9: edge probing of frozen layers', cells, notes)
+  if is_analysed:
+    yield _beside_paper('Table 9: edge probing of frozen layers', cells, notes)
 
 
-def _is_analysed(models: Mapping[str, Model], rows: Sequence, whats: Sequence[str]) -> bool:
-  runs = [run for row in rows if row.name in models for run in models[row.name].runs(ANALYSIS)]
-  return any(run.task in whats and run.results is not None for run in runs)
+def _mean(values: Sequence[float | None]) -> str:
+  """Mean and deviation of those that are known."""
+  known = [value for value in values if value is not None]
+  return str(spread(known)) if known else MISSING
 
 
-def _values(model: Model | None, what: str, value: Callable[[Mapping], float | None]) -> list[float]:
-  """A number of each result of an analysis; those that have it."""
-  results = [run.results for run in (model.runs(ANALYSIS) if model else ()) if run.task == what and run.results]
-  return [number for each in results if (number := value(each)) is not None]
-
-
-def _text(values: Sequence[float]) -> str:
-  return str(spread(values)) if values else MISSING
-
-
-def _rho(name: str, table: str) -> Callable[[Mapping], float | None]:
+def _rho(results: Mapping[str, Any], name: str, table: str) -> float | None:
   """ρ of one embedding on a data set, whose file may be called `MEN_dataset_natural_form_full`."""
-
-  def value(results: Mapping) -> float | None:
-    sets = results.get('sets')
-    named = [each for each in (sets if isinstance(sets, Mapping) else {}) if _bare(each).startswith(_bare(name))]
-    return _at(sets, named[0], table, 'rho') if named else None
-
-  return value
-
-
-def _probe(task: str) -> Callable[[Mapping], float | None]:
-  def value(results: Mapping) -> float | None:
-    is_it = _bare(str(results.get('task', ''))).startswith(_bare(task))
-    return _at(results, 'encoders', 'model', 'mean', 'micro_f1') if is_it else None
-
-  return value
+  sets = results.get('sets')
+  named = [each for each in (sets if isinstance(sets, Mapping) else {}) if _bare(each).startswith(_bare(name))]
+  return _number_at(sets, named[0], table, 'rho') if named else None
 
 
 def _bare(text: str) -> str:
   return re.sub(r'[^a-z0-9]', '', text.lower())
 
 
-def _at(content: Any, *names: str) -> float | None:
+def _number_at(content: Any, *names: str) -> float | None:
   """A number deep in an object; None if anything on the way is missing."""
   for name in names:
     content = content.get(name) if isinstance(content, Mapping) else None

@@ -14,8 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from rembert.report.load import FINE_TUNING, Model, Run, Source, is_number
-from tasks.xtreme.leaderboard import QUESTIONS, SCORES, Spread, spread
+from rembert.report.load import FINE_TUNING, Model, Run, Source
+from tasks.xtreme.leaderboard import QUESTIONS, SCORES, Spread, parse_dev_score, parse_results, spread
 
 HELD_OUT = 'held-out text'  # in the place of a task
 ALL_LANGUAGES = 'all'
@@ -128,40 +128,16 @@ def _task_rows(model: Model) -> Iterator[tuple]:
         continue
       for run, of_run in zip(runs, scores, strict=True):
         rate = '' if run.learning_rate is None else f'{run.learning_rate:g}'
-        keys = (model.name, run.pretrain_seed, run.seed, variant, rate, dev_score(run), task)
+        keys = (model.name, run.pretrain_seed, run.seed, variant, rate, parse_dev_score(run.results), task)
         yield from ((*keys, *score) for score in of_run or [(None, None, None, None, False)])
 
 
 def _scores(run: Run, task: str) -> Iterator[tuple]:
   """Language, metric, value, baseline and whether the metric counts; as far as `results.json` has numbers."""
-  results = run.results or {}
-  if 'tasks' in results:
-    entries = _object(_object(results['tasks']).get(task))
-  else:  # retrieval has languages at the top, metrics among other numbers, and no baseline but chance
-    over = results.get('mean_over') if results.get('task') == task else None
-    entries = {
-      language: {'scores': {name: value for name, value in _object(entry).items() if name in SCORES.get(task, (name,))}}
-      for language, entry in _object(results.get('languages')).items()
-      if isinstance(over, list) and language in over
-    }
-  for language, entry in entries.items():
-    scores, baseline = (_numbers(_object(entry).get(name)) for name in ('scores', 'baseline'))
+  for language, (scores, baseline) in parse_results(run.results).get(task, {}).items():
     counting = counting_metrics(task, list(scores))
     for metric, value in scores.items():
       yield language, metric, value, baseline.get(metric), metric in counting
-
-
-def dev_score(run: Run) -> float | None:
-  """The score on dev by which the evaluated parameters were selected; None if there was no selection."""
-  return next(iter(_numbers((run.results or {}).get('dev')).values()), None)
-
-
-def _object(value: Any) -> dict:
-  return value if isinstance(value, dict) else {}
-
-
-def _numbers(value: Any) -> dict[str, float]:
-  return {name: float(number) for name, number in _object(value).items() if is_number(number) and number == number}
 
 
 # --- the selection ----------------------------------------------------------------------------------------------------

@@ -1,13 +1,12 @@
-"""XTREME: the leaderboard row, a table per task and language, changes in fine-tuning, dev scores, and every score."""
+"""XTREME: the leaderboard row, a table per task and language, changes in fine-tuning, and every score."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from rembert.plotting import style
-from rembert.report.html import MISSING, Block, Picture, Section, Table, table_frame
-from rembert.report.load import FINE_TUNING, Model, Run
+from rembert.report.html import MISSING, Block, Section, Table, table_frame
+from rembert.report.load import Model
 from rembert.report.scores import SEEDS, Results, TaskProgress, of
 from tasks.xtreme.leaderboard import (
   COLUMNS,
@@ -33,7 +32,7 @@ def xtreme(results: Results) -> Section:
   tasks = in_order(task for model in models for task in results.tasks(model))
   blocks: list[Block] = [_leaderboard(results, models)] if any(task in TASKS for task in tasks) else []
   blocks += [_task_table(results, task, [model for model in models if task in results.tasks(model)]) for task in tasks]
-  return Section('XTREME', [*blocks, *_variants_table(results), *_dev_pictures(results.models)])
+  return Section('XTREME', [*blocks, *_variants_table(results)])
 
 
 def in_order(tasks: Iterable[str]) -> list[str]:
@@ -97,18 +96,14 @@ def _task_table(results: Results, task: str, models: Sequence[Model]) -> Table:
   return Table(title, frame.rename_axis('language'), notes, look, footer=2)
 
 
-_GAP, _BASELINE = 'zero-shot gap', 'without reading'
+_GAP, _BASELINE = 'transfer gap', 'baseline'
 
 
 def _task_notes(task: str, progress: Mapping[str, TaskProgress], has_baseline: bool) -> list[str]:
   what = 'mean of exact match and F1' if task in (*QUESTIONS, 'squad') else ' '.join(SCORES.get(task, ('score',)))
-  notes = [
-    f'{what}, 0 to 100; mean ± standard deviation over seeds. The gap is English less the mean of the other languages.'
-  ]
+  notes = [f'{what}, 0 to 100; mean ± standard deviation over seeds. The gap is English minus the mean of the others.']
   if has_baseline:
-    notes.append(
-      'Without reading: what somebody scores who knows how frequent the labels are, and has not read the text.'
-    )
+    notes.append('Baseline: the majority label; of questions, the first words of the context.')
   counts = {(each.done, each.planned) for each in progress.values()}
   if len(counts) == 1:
     ((done, planned),) = counts
@@ -118,7 +113,7 @@ def _task_notes(task: str, progress: Mapping[str, TaskProgress], has_baseline: b
     if each.learning_rate:
       words += f', learning rate {each.learning_rate}, the best on dev'
     if each.left_out:
-      words += f'; not judged in every seed yet: {", ".join(each.left_out)}'
+      words += f'; not evaluated for every seed yet: {", ".join(each.left_out)}'
     if len(counts) > 1 or each.learning_rate or each.left_out:
       notes.append(f'{words}.')
   return notes
@@ -137,37 +132,6 @@ def _variants_table(results: Results) -> list[Table]:
   frame = frame.rename(index={'': 'as it is'}, level='variant').rename_axis(['model', 'fine-tuning with'])
   notes = ['Means over languages, ± standard deviation over seeds; questions count the mean of exact match and F1.']
   return [Table('Changes in fine-tuning', frame, notes)]
-
-
-# --- dev over steps ---------------------------------------------------------------------------------------------------
-
-
-def _dev_pictures(models: Sequence[Model]) -> list[Picture]:
-  by_task: dict[str, list[tuple[int, str, Run]]] = {}
-  for index, model in enumerate(models):
-    for run in model.runs(FINE_TUNING):
-      if run.variant == '' and run.parts_of('eval/dev'):
-        by_task.setdefault(run.task, []).append((index, model.name, run))
-  pictures = []
-  for task, runs in by_task.items():
-    metric, name = _main_metric(task, runs[0][2]), NAMES.get(task, task)
-    words = metric.replace('_', ' ')
-    lines, seen = [], set()
-    for index, model_name, run in runs:
-      if len(curve := run.curve(f'eval/dev/{metric}')):
-        look = style.line_style(index) | {'markersize': 3.5, 'linewidth': 1.4, 'alpha': 0.85}
-        lines.append((curve.index, curve, look | {'label': None if model_name in seen else style.label(model_name)}))
-        seen.add(model_name)
-    caption = f'{name}: {words} on the dev set of the language learned from; a line for each run.'
-    alt = f'{name}: {metric} on dev over steps, {len(runs)} run(s)'
-    pictures.append(Picture(f'{name} on dev', caption, alt, style.plot_lines(lines, f'{words} on dev', title=name)))
-  return pictures
-
-
-def _main_metric(task: str, run: Run) -> str:
-  there = run.parts_of('eval/dev')
-  wanted = ('f1',) if task == 'squad' else SCORES.get(task, ())
-  return next((name for name in reversed(wanted) if name in there), there[0])
 
 
 # --- every score ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The hosts of a run: barriers, sums, and requests of one host that all of them act on after the same step."""
+"""The hosts of a run: barriers, sums, and requests of one host that all hosts act on after the same step."""
 
 import contextlib
 import enum
@@ -16,26 +16,25 @@ from rembert.runtime.distributed import HostsConfig, join, leave
 from rembert.runtime.peers import Peers
 from rembert.runtime.signals import EXIT_STOPPED, Stopped
 
-# Errors of a connection between hosts, as Gloo, NCCL, gRPC and JAX's coordination service word them. They may be the
-# first sign that a host is gone.
+# In errors of connections between hosts (Gloo, NCCL, gRPC, JAX's coordination service), which may be the first sign of
+# a lost host.
 _ACROSS_HOSTS = re.compile(r'gloo|nccl|coordination|heartbeat|connection|socket|UNAVAILABLE|ABORTED', re.IGNORECASE)
 
 
 class HostRequest(enum.IntFlag):
-  """What a host may ask for between steps."""
+  """Requests of a host between steps."""
 
   NOTHING = 0
-  STOP = 1  # it has been told to: save, and end
-  SAVE = 2  # its clock says so; only the first host's is asked
-  PROFILE = 4  # somebody at the keyboard wants a profile
+  STOP = 1  # save and end
+  SAVE = 2  # by the first host's clock
+  PROFILE = 4
 
 
 class HostConsensus:
-  """Passes on requests, one turn late: nobody waits for the answer while the device works.
+  """Exchanges requests, one call late, so that no host waits for the answer while the device works.
 
-  A host that stops while the others go on leaves them in a sum that never ends. So no host acts on its own request,
-  only on what has come back from all. All hosts must call `exchange` equally often, in the same order as everything
-  else that they do together.
+  If one host stopped alone, the others would wait in a collective forever. So no host acts on its own request, only on
+  the combined ones. All hosts must call `exchange` equally often, in the same order as all other collectives.
   """
 
   def __init__(self):
@@ -49,7 +48,7 @@ class HostConsensus:
     self._max = jax.jit(lambda flags: flags.max(axis=0), in_shardings=self._rows, out_shardings=replicated)
 
   def exchange(self, wanted: HostRequest) -> HostRequest:
-    """Sends what this host wants now; returns what any of them wanted in the turn before."""
+    """Sends the requests of this host; returns those of all hosts in the call before."""
     if jax.process_count() == 1:
       return wanted
     rows = np.tile(np.array([wanted & flag for flag in HostRequest], np.int32), (jax.local_device_count(), 1))
@@ -58,12 +57,12 @@ class HostConsensus:
 
 
 class Hosts:
-  """All processes of the run; mostly one.
+  """All processes of the run, often just one.
 
   Attributes:
     names: of all.
-    name: of this one, '' where it is alone.
-    is_first: whether this one does what is done once: prepare, print, write metrics.
+    name: of this one; '' for a single process.
+    is_first: whether this one prepares, prints and writes metrics for all.
   """
 
   def __init__(self, names: list[str]):
@@ -72,13 +71,13 @@ class Hosts:
     self.is_first = jax.process_index() == 0
 
   def wait_for_all(self, what: str) -> None:
-    """Returns when all hosts have called it."""
+    """A barrier."""
     if len(self.names) > 1:
       multihost_utils.sync_global_devices(what)
 
   @contextlib.contextmanager
   def first_goes_first(self, what: str) -> Iterator[None]:
-    """The first host is in here alone, then all the others are: they find what it leaves."""
+    """The first host runs the body alone, then all others do, and find its results."""
     if not self.is_first:
       self.wait_for_all(what)
     yield
@@ -86,7 +85,7 @@ class Hosts:
       self.wait_for_all(what)
 
   def total(self, counts: np.ndarray) -> np.ndarray:
-    """The sum of what each host has; whole numbers below 2³¹."""
+    """The sum over all hosts; whole numbers below 2³¹."""
     if len(self.names) == 1:
       return counts
     return multihost_utils.process_allgather(counts.astype(np.int32)).astype(np.int64).sum(axis=0)
@@ -94,7 +93,7 @@ class Hosts:
 
 @contextlib.contextmanager
 def joined(config: HostsConfig) -> Iterator[Hosts]:
-  """Joins the hosts; inside, if one of them is lost or fails, the others say so and end too."""
+  """Joins the hosts; inside, if one of them is lost or fails, the others end with a message that names it."""
   join(config)
   peers = Peers(lost_after_seconds=config.lost_after_seconds)
   try:

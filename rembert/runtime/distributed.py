@@ -4,7 +4,7 @@ import dataclasses
 import os
 import socket
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 
@@ -18,12 +18,12 @@ _FIX = f'set {ADDRESS}=HOST:PORT, {COUNT} and {INDEX} on every host, or none of 
 
 @dataclasses.dataclass(frozen=True)
 class HostsConfig:
-  """How the hosts of a run wait for each other.
+  """How long the hosts of a run wait for each other.
 
   Attributes:
-    join_seconds: how long the first waits for the last at the start.
-    lost_after_seconds: a host that is silent for so long is given up, and the others end too, to be started again
-      (exit code 75). One whose process ends is noticed at once.
+    join_seconds: at the start, the first for the last.
+    lost_after_seconds: silence after which a host counts as lost, and the others end with exit code 75. A process that
+      ends is noticed at once.
   """
 
   join_seconds: Annotated[int, Range(5)] = 300
@@ -34,13 +34,13 @@ class HostsConfig:
 
 
 def join(config: HostsConfig) -> None:
-  """Joins the other processes if there are any; a process on its own goes on as it is. Before any use of a device.
+  """Joins the other processes, if there are any. To be called before any use of a device.
 
   Raises:
-    UsageError: the environment names a cluster, but not all of it.
-    RunError: not everybody came.
+    UsageError: the environment names only a part of the cluster.
+    RunError: not all processes joined in time.
   """
-  # JAX's own service would take SIGTERM away from `rembert.runtime.signals`.
+  # JAX's own service would take over SIGTERM from `rembert.runtime.signals`.
   jax.config.update('jax_enable_preemption_service', False)
   explicit = _explicit()
   if explicit is None and not _is_part_of_a_cluster():
@@ -50,11 +50,13 @@ def join(config: HostsConfig) -> None:
       **(explicit or {}),
       initialization_timeout=config.join_seconds,
       heartbeat_timeout_seconds=config.lost_after_seconds,
-      # How long a host that is done waits for the others: for as long as it takes to notice that one is gone.
+      # A host that is done waits for the others as long as it takes to notice a lost one.
       shutdown_timeout_seconds=2 * config.lost_after_seconds,
     )
   except ValueError as error:
-    raise UsageError(f'the cluster cannot be made out: {error}', where='the environment', fix=_FIX) from error
+    raise UsageError(
+      f'the cluster cannot be detected from the environment: {error}', where='the environment', fix=_FIX
+    ) from error
   except RuntimeError as error:
     address = explicit['coordinator_address'] if explicit else 'the first host'
     raise RunError(
@@ -65,12 +67,12 @@ def join(config: HostsConfig) -> None:
 
 
 def _explicit() -> dict | None:
-  """Arguments of `jax.distributed.initialize` from the environment; None where they are to be found out."""
+  """Arguments of `jax.distributed.initialize` from the environment; None if JAX has to detect them."""
   given = {name: os.environ[name] for name in (ADDRESS, COUNT, INDEX) if os.environ.get(name)}
   if len(given) < 3:
-    # Slurm and Open MPI know their numbers: an address alone is enough there.
+    # With Slurm and Open MPI, an address alone is enough.
     if given and not _is_part_of_a_cluster():
-      raise UsageError('only a part of the cluster is named', where=', '.join(given), fix=_FIX)
+      raise UsageError('the description of the cluster is incomplete', where=', '.join(given), fix=_FIX)
     return None
   try:
     count, index = int(given[COUNT]), int(given[INDEX])
@@ -84,17 +86,18 @@ def _explicit() -> dict | None:
 
 
 def _is_part_of_a_cluster() -> bool:
-  """Whether JAX can find the other processes by itself."""
+  """Whether JAX can detect the other processes."""
   if any(int(os.environ.get(name) or 1) > 1 for name in ('SLURM_NTASKS', 'OMPI_COMM_WORLD_SIZE')):
     return True
-  is_tpu_wanted = (jax.config.jax_platforms or 'tpu').split(',')[0] == 'tpu'
-  # A Cloud TPU VM is one host of a slice or all of it: its metadata say which. On Kubernetes the environment does.
+  settings: Any = jax.config  # its attributes are defined at run time
+  is_tpu_wanted = (settings.jax_platforms or 'tpu').split(',')[0] == 'tpu'
+  # A Cloud TPU VM is one host of a slice or all of it, by its metadata, or the environment on Kubernetes.
   is_slice = has_tpu() or ',' in os.environ.get('TPU_WORKER_HOSTNAMES', '')
   return is_tpu_wanted and is_slice
 
 
 def leave(exit_code: int) -> None:
-  """Ends the process. After an error nobody waits for the others: they have been told, and end too."""
+  """Ends the process; after an error without waiting for the other hosts, which end too."""
   if jax.distributed.is_initialized() and exit_code not in (0, 75):
     sys.stdout.flush()
     sys.stderr.flush()

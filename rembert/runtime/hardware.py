@@ -1,4 +1,4 @@
-"""Hardware: what this machine has, found without JAX, which claims devices it is asked for; data sheets of chips."""
+"""The hardware of this machine, detected without JAX, which would claim the devices; data sheets of chips."""
 
 import contextlib
 import dataclasses
@@ -12,32 +12,26 @@ _TPUS = ('0x0027', '0x0056', '0x005e', '0x0062', '0x0063', '0x006f', '0x0076')
 
 
 def has_tpu(pci_devices: pathlib.Path = pathlib.Path('/sys/bus/pci/devices')) -> bool:
-  """Whether TPU chips are plugged in.
-
-  The files under /dev do not tell: they are `accel0`, … up to v4, and `vfio/0`, … from v5 on, as for other devices.
-  """
+  """Whether there are TPU chips, by the PCI bus: from v5 on, their files under /dev are those of any device."""
   return any(
     _read(device / 'vendor') == _GOOGLE and _read(device / 'device') in _TPUS for device in pci_devices.glob('*')
   )
 
 
 def is_cpu_machine() -> bool:
-  """Whether JAX will run on the CPU, as far as can be told before it has looked."""
+  """Whether JAX will run on the CPU, as far as is known before it starts."""
   if platforms := os.environ.get('JAX_PLATFORMS'):
     return platforms == 'cpu'
   return not any(list(pathlib.Path('/dev').glob(pattern)) for pattern in ('accel*', 'vfio/[0-9]*', 'nvidia[0-9]*'))
 
 
 def multiplies_bfloat16(cpuinfo: pathlib.Path = pathlib.Path('/proc/cpuinfo')) -> bool:
-  """Whether the processor multiplies bfloat16 faster than float32.
-
-  By a unit of its own (AMX: Intel's Sapphire Rapids and later), or by vectors (AVX512_BF16: AMD's Zen 4 and later).
-  """
+  """Whether the processor multiplies bfloat16 faster than float32: AMX (Sapphire Rapids) or AVX512_BF16 (Zen 4)."""
   return bool(re.search(r'^flags\s*:.*\b(amx_bf16|avx512_bf16)\b', _read(cpuinfo), re.MULTILINE))
 
 
 def available_bytes() -> int | None:
-  """Memory that this process may still take: what is free, or what its container leaves; None if nobody says."""
+  """Memory that this process can still allocate, on the machine or in its container; None if unknown."""
   limits = []
   if match := re.search(r'MemAvailable:\s+(\d+) kB', _read(pathlib.Path('/proc/meminfo'))):
     limits.append(int(match[1]) * 1024)
@@ -48,7 +42,7 @@ def available_bytes() -> int | None:
 
 
 def _read(file: pathlib.Path) -> str:
-  with contextlib.suppress(OSError):  # a device that was unplugged this very moment
+  with contextlib.suppress(OSError):  # a device may be unplugged at this moment
     return file.read_text().strip()
   return ''
 
@@ -71,10 +65,9 @@ class Chip:
     bf16_flops: dense peak at bfloat16, FLOP/s.
     hbm_bytes: memory; what a program can use is a little less.
     hbm_bandwidth: of that memory, bytes/s.
-    link_bandwidth: of one inter-chip link in one direction, bytes/s; NVLink's share of one direction on GPUs. 0 where
-      this project has no use for the figure.
-    wraps: the least length of a slice's axis that closes to a ring; None where there are no such links.
-    dcn_bandwidth: between slices, bytes/s and chip in one direction; 0 where no page states it.
+    link_bandwidth: of one inter-chip link in one direction, bytes/s; on GPUs of NVLink in one direction. 0 if unused.
+    wraps: the least length of a slice's axis that closes to a ring; None without such links.
+    dcn_bandwidth: between slices, bytes/s per chip in one direction; 0 if not published.
   """
 
   bf16_flops: float
@@ -108,7 +101,7 @@ CHIPS = {
 
 
 def chip_of(device_kind: str) -> tuple[str, Chip] | None:
-  """Name and figures of a `jax.Device.device_kind`; None for one that the table lacks."""
+  """Name and data sheet of a `jax.Device.device_kind`; None if the table lacks it."""
   for name in sorted(CHIPS, key=len, reverse=True):
     if re.match(rf'{name}\b', device_kind):
       return name, CHIPS[name]

@@ -1,8 +1,8 @@
-"""Knowing at once, and by name, which host is gone, and why.
+"""Immediate detection of a lost host, with its name and the reason.
 
-JAX notices a lost process too, after a time-out, by ending the others with a stack trace and a number. Here every
-process holds a connection to the first one. The kernel closes it when a process ends, however it ends, and gives up on
-a machine that no longer answers; no thread of Python has to be alive for that.
+JAX notices a lost process too, after a time-out, and ends the others with a stack trace and a number. Here each process
+holds a connection to the first one. The kernel closes it when a process ends for whatever reason, and gives up on a
+machine that no longer answers; no Python thread of that process needs to be alive.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from typing import NoReturn
 
 import jax
 import numpy as np
@@ -28,39 +28,25 @@ _MESSAGE_BYTES = 512
 _CONNECT_SECONDS = 20
 _HEARD_WITHIN_SECONDS = 5
 
-Loss = Callable[[str, int], None]
 
-
-def _exit_at_once(message: str, exit_code: int) -> None:
-  """Ends the process: what its other threads wait for will not come."""
-  print(f'rembert: {message}', file=sys.stderr, flush=True)
-  sys.stdout.flush()
-  os._exit(exit_code)
-
-
-def _to_all(text: str) -> list[str]:
-  """What every process says, in their order. Collective."""
+def _all_gather_text(text: str) -> list[str]:
+  """The texts of all processes, in their order. Collective."""
   room = np.zeros(_MESSAGE_BYTES, np.uint8)
   data = text.encode()[:_MESSAGE_BYTES]
   room[: len(data)] = np.frombuffer(data, np.uint8)
-  said = multihost_utils.process_allgather(room).reshape(-1, _MESSAGE_BYTES)
-  return [bytes(row).rstrip(b'\0').decode(errors='replace') for row in said]
+  gathered = multihost_utils.process_allgather(room).reshape(-1, _MESSAGE_BYTES)
+  return [bytes(row).rstrip(b'\0').decode(errors='replace') for row in gathered]
 
 
 class Peers:
-  """The processes of this run, watching each other. All of them make one together.
+  """The processes of this run, watching each other; all of them create it together.
 
-  Args:
-    lost_after_seconds: silence after which a machine is given up.
-    on_loss: called in a thread, with a message and an exit code, when a peer is gone.
-
-  Attributes:
-    names: `host (process 3)`, by index.
+  A machine that is silent for `lost_after_seconds` counts as lost. `names` are `host (process 3)`, by index.
   """
 
-  def __init__(self, *, lost_after_seconds: int, on_loss: Loss = _exit_at_once):
-    self.names = [f'{name} (process {index})' for index, name in enumerate(_to_all(socket.gethostname()))]
-    self._on_loss, self._lost_after = on_loss, lost_after_seconds
+  def __init__(self, *, lost_after_seconds: int):
+    self.names = [f'{name} (process {index})' for index, name in enumerate(_all_gather_text(socket.gethostname()))]
+    self._lost_after = lost_after_seconds
     self._lock = threading.Lock()
     self._connections: dict[int, socket.socket] = {}
     self._departed: set[int] = set()
@@ -71,7 +57,7 @@ class Peers:
     if jax.process_index() == 0:
       self._listen()
     else:
-      self._connect(json.loads(_to_all('')[0]))
+      self._connect(json.loads(_all_gather_text('')[0]))
 
   # --- connections -------------------------------------------------------------
 
@@ -79,7 +65,7 @@ class Peers:
     token = secrets.token_hex(16)
     server = socket.create_server(('', 0), backlog=len(self.names))
     host = os.environ.get(ADDRESS, '').rpartition(':')[0] or socket.gethostbyname(socket.gethostname())
-    _to_all(json.dumps({'host': host, 'port': server.getsockname()[1], 'token': token}))
+    _all_gather_text(json.dumps({'host': host, 'port': server.getsockname()[1], 'token': token}))
 
     def accept() -> None:
       while len(self._connections) < len(self.names) - 1:
@@ -129,28 +115,28 @@ class Peers:
         elif 'lost' in message:
           self._end(message['lost'], message['exit_code'])
     if peer not in self._departed:
-      self._end(f'{self.names[peer]} is gone', EXIT_STOPPED)
+      self._end(f'{self.names[peer]} has failed', EXIT_STOPPED)
 
   # --- endings -----------------------------------------------------------------
 
   def _end(self, message: str, exit_code: int) -> None:
-    """Somebody is lost: the first process tells all others, and each calls `on_loss` once."""
+    """Ends this process because of another; the first process informs all others before."""
     if self._was_over():
       return
     if jax.process_index() == 0:
-      self._tell({'lost': message, 'exit_code': exit_code})
-    fix = '\n  fix    repeat the command on all hosts: it goes on from the last whole checkpoint'
-    self._on_loss(message + (fix if exit_code == EXIT_STOPPED else ''), exit_code)
+      self._send({'lost': message, 'exit_code': exit_code})
+    fix = '\n  fix    run the same command again on all hosts: it resumes from the last complete checkpoint'
+    _exit_at_once(message + (fix if exit_code == EXIT_STOPPED else ''), exit_code)
 
-  def _tell(self, message: dict) -> None:
+  def _send(self, message: dict) -> None:
     for connection in self._connections.values():
       with contextlib.suppress(OSError):
         connection.sendall(json.dumps(message).encode() + b'\n')
 
   def depart(self) -> None:
-    """This process ends as it should; nobody needs to follow."""
+    """This process ends normally; the others continue."""
     self._was_over()
-    self._tell({'departed': True})
+    self._send({'departed': True})
 
   def _was_over(self) -> bool:
     with self._lock:
@@ -158,24 +144,31 @@ class Peers:
     return was_over
 
   def await_loss(self) -> None:
-    """An operation across hosts has failed, likely since one is gone: gives the threads that watch time to say which.
+    """After a failed operation across hosts: waits for the threads that watch to end this process with the lost host.
 
-    They end this process. Who came first, they or the operation, is chance.
+    The operation may fail before they notice the loss.
     """
     if self._connections:
       time.sleep(_HEARD_WITHIN_SECONDS)
 
   def fail(self, message: str, exit_code: int) -> None:
-    """This process ends on an error of its own: the others are told, and end with the same exit code."""
+    """This process ends on an error of its own; the others end with the same exit code."""
     if not self._was_over():
-      self._tell({'lost': f'{self.names[jax.process_index()]} ended: {message}', 'exit_code': exit_code})
+      self._send({'lost': f'{self.names[jax.process_index()]} ended: {message}', 'exit_code': exit_code})
+
+
+def _exit_at_once(message: str, exit_code: int) -> NoReturn:
+  """Ends the process; its other threads may be waiting for a lost host."""
+  print(f'rembert: {message}', file=sys.stderr, flush=True)
+  sys.stdout.flush()
+  os._exit(exit_code)
 
 
 def _delay_aborts() -> None:
-  """Lets an abort wait for six seconds.
+  """Delays an abort by six seconds.
 
-  JAX aborts when the process is gone that the others are joined at, faster than any Python thread could say which one
-  that was. A handler is called with the number of its signal: `sleep`, which signal handlers may call, gets a 6.
+  JAX aborts when the coordinating process is gone, before a Python thread could report which one that was. A handler is
+  called with the number of its signal: `sleep`, which signal handlers may call, gets a 6.
   """
   libc = ctypes.CDLL(None)
   libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)

@@ -1,4 +1,4 @@
-"""Stopping when asked: SIGTERM, Ctrl-C or notice of maintenance end the run at the next safe point, all saved."""
+"""Requests to stop: SIGTERM, Ctrl-C or notice of maintenance end the run at the next safe point, all saved."""
 
 import contextlib
 import os
@@ -15,21 +15,21 @@ from rembert.runtime.hardware import has_tpu
 
 EXIT_STOPPED = 75  # sysexits.h EX_TEMPFAIL: stopped early, run the same command again to resume
 
-# Time for Python code to stop by an exception, and to tidy up. What has not heard by then sits in a compiler or waits
-# for a network, and would go on for minutes.
+# Time for Python code to stop by an exception and to clean up. A main thread that has not handled the signal by then is
+# in a compiler or waits for a network, perhaps for minutes.
 _GRACE_SECONDS = 2
 
 
 class Stopped(BaseException):
-  """Raised where a signal arrives while there is nothing to save. Not an Exception: nothing should swallow it."""
+  """Raised if a signal arrives while there is nothing to save. Not an Exception: nothing should swallow it."""
 
 
 class StopSignal:
-  """Catches SIGTERM and SIGINT while it is entered.
+  """A context manager that catches SIGTERM and SIGINT.
 
-  As long as there is nothing to save (preparation, compilation), a signal ends the program at once: by `Stopped` where
-  Python code runs, and by a thread where the main one is away in a compiler or a network. Inside `deferred` it only
-  sets `requested`, which the loop looks at between steps and between evaluation batches. A second Ctrl-C is not caught.
+  While there is nothing to save (preparation, compilation), a signal ends the program at once: by `Stopped` in Python
+  code, and by a thread if the main one is in a compiler or waits for a network. Inside `deferred` it only sets
+  `requested`, which the loop reads between steps and between evaluation batches. A second Ctrl-C is not caught.
   """
 
   def __init__(self):
@@ -41,7 +41,7 @@ class StopSignal:
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:
-    """Signals wait for the loop in here."""
+    """Inside, signals only set `requested`."""
     self._is_deferred = True
     try:
       yield
@@ -49,7 +49,7 @@ class StopSignal:
       self._is_deferred = False
 
   def request(self, reason: str) -> None:
-    """Asks this process to stop, from any thread, as a signal would."""
+    """Stops this process as a signal would, from any thread."""
     self._reason = reason
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -67,7 +67,7 @@ class StopSignal:
     signal.set_wakeup_fd(self._previous_wakeup)
     self._wakeup.close()  # ends the thread
     for number, handler in self._previous.items():
-      if handler is not None:  # None: it was set by other than Python, and cannot be set again from here
+      if handler is not None:  # None: not set by Python, and cannot be restored
         signal.signal(number, handler)
 
   def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -91,10 +91,9 @@ class StopSignal:
 
 
 def exit_stopped(reason: str) -> NoReturn:
-  """Ends a process that has nothing to save, on the spot, from any thread."""
-  # A progress bar may have hidden the cursor.
-  cursor = '\x1b[?25h' if sys.stderr.isatty() else ''
-  message = f'rembert: stopped by {reason} between steps; nothing is lost. Repeat the command.'
+  """Ends a process that has nothing to save at once, from any thread."""
+  cursor = '\x1b[?25h' if sys.stderr.isatty() else ''  # a progress bar may have hidden it
+  message = f'rembert: stopped by {reason} between steps; nothing is lost. Run the same command again.'
   print(f'{cursor}{message}', file=sys.stderr, flush=True)
   sys.stdout.flush()
   os._exit(EXIT_STOPPED)
@@ -105,9 +104,9 @@ def exit_stopped(reason: str) -> NoReturn:
 
 @contextlib.contextmanager
 def repeating(action: Callable[[], object], *, every_seconds: float, name: str) -> Iterator[None]:
-  """Calls `action` in a thread, first after `every_seconds`, until it returns something true or this is left.
+  """Calls `action` in a thread every so many seconds, until it returns something true or the context ends.
 
-  On leaving, an action that is under way is waited for, for five seconds at most.
+  The end waits for a running action, for at most five seconds.
   """
   is_over = threading.Event()
 
@@ -135,9 +134,9 @@ _NOTICES = {
 
 @contextlib.contextmanager
 def watch_maintenance(stop: StopSignal, *, every_seconds: float = 5.0) -> Iterator[None]:
-  """Asks the metadata server of a Cloud TPU VM, now and then, whether the machine is about to go.
+  """Polls the metadata server of a Cloud TPU VM, or of GCE_METADATA_HOST, for maintenance and preemption.
 
-  Elsewhere there is none to ask, and nothing is done, unless GCE_METADATA_HOST names one.
+  Does nothing on other machines.
   """
   if not (os.environ.get(_METADATA_HOST) or has_tpu()):
     yield
@@ -154,14 +153,14 @@ def watch_maintenance(stop: StopSignal, *, every_seconds: float = 5.0) -> Iterat
 
 
 def maintenance_notice() -> str | None:
-  """What the metadata server announces for this machine; None for nothing, and where there is no such server."""
+  """The notice of the metadata server for this machine; None if there is none, or no such server."""
   host = os.environ.get(_METADATA_HOST) or 'metadata.google.internal'
   for path, (alarm, notice) in _NOTICES.items():
     request = urllib.request.Request(f'http://{host}/computeMetadata/v1/{path}', headers={'Metadata-Flavor': 'Google'})
     try:
       with urllib.request.urlopen(request, timeout=5) as response:
         event = response.read().decode().strip()
-    except OSError:  # no such server, or none that answers now
+    except OSError:  # no such server, or no answer
       continue
     if event == alarm:
       return notice

@@ -1,4 +1,4 @@
-"""XLA: its flags, set in the environment before JAX starts, and the cache of compiled programs. Imports no JAX."""
+"""XLA's flags, set in the environment before JAX starts, and the cache of compiled programs. Imports no JAX."""
 
 import contextlib
 import dataclasses
@@ -18,14 +18,14 @@ AUTO = 'auto'
 
 @dataclasses.dataclass(frozen=True)
 class HardwareConfig:
-  """What a hardware file sets beside mesh, batch and execution.
+  """What a hardware file sets in addition to mesh, batch and execution.
 
   Attributes:
-    xla_flags: `('--xla_tpu_…=true', …)`. Those of a TPU reach its compiler by LIBTPU_INIT_ARGS, all others by
-      XLA_FLAGS; `mesh.require_platform` says which they are.
-    compile_cache: folder where compiled programs are kept, so that the next start finds them; `auto` is
-      `~/.cache/rembert/compiled`, None keeps nothing. A pod wants one that all hosts see, such as `gs://BUCKET/compiled`:
-      the first host alone writes. JAX's own settings (JAX_COMPILATION_CACHE_DIR) go first.
+    xla_flags: `('--xla_tpu_…=true', …)`, passed by LIBTPU_INIT_ARGS if `mesh.require_platform` is `tpu`, else by
+      XLA_FLAGS.
+    compile_cache: directory of compiled programs for the next start; `auto` is `~/.cache/rembert/compiled`, None keeps
+      nothing. A pod needs one that all hosts can read, such as `gs://BUCKET/compiled`: the first host alone writes.
+      JAX's own settings (JAX_COMPILATION_CACHE_DIR) take precedence.
   """
 
   xla_flags: tuple[str, ...] = ()
@@ -48,9 +48,9 @@ class HardwareConfig:
 
 
 def set_flags(config: HardwareConfig, platform: str | None, environment: MutableMapping[str, str] = os.environ) -> str:
-  """Adds flags to the environment, those left out that the user has set there; JAX must not have started.
+  """Adds flags to the environment, except those that the user has set there; JAX must not have started.
 
-  `platform` is `mesh.require_platform`. Returns a line that says what was added to which variable; '' if nothing was.
+  `platform` is `mesh.require_platform`. Returns a line for the log, or '' if nothing was added.
   """
   variable = 'LIBTPU_INIT_ARGS' if platform == 'tpu' else 'XLA_FLAGS'
   set_by_user = environment.get(variable, '').split()
@@ -64,19 +64,19 @@ def set_flags(config: HardwareConfig, platform: str | None, environment: Mutable
 
 # --- compilation cache ------------------------------------------------------------------------------------------------
 
-# A program that compiles faster is not worth a file. JAX's own limit, 1 s, leaves out most of a small model's start.
+# The least compile time of a program that is kept. JAX's default, 1 s, excludes most of a small model's programs.
 _LEAST_SECONDS = 0.5
 _MOST_BYTES = 4 * 2**30
 
 
 def enable_compilation_cache(folder: str | None) -> str:
-  """Turns on JAX's persistent compilation cache in `hardware.compile_cache`, unless JAX's own settings say otherwise.
+  """Turns on JAX's persistent compilation cache in `hardware.compile_cache`, unless it is set by JAX's own settings.
 
-  Returns a line that says why nothing is kept where it should be; else ''.
+  Returns a line for the log if the directory cannot be used, else ''.
   """
   import jax
 
-  settings: Any = jax.config  # its attributes are made as JAX is imported
+  settings: Any = jax.config  # its attributes are defined at run time
   is_set_already = settings.jax_compilation_cache_dir or not settings.jax_enable_compilation_cache
   if folder is None or is_set_already:
     return ''
@@ -95,7 +95,7 @@ def enable_compilation_cache(folder: str | None) -> str:
 
 
 def default_cache_folder() -> pathlib.Path:
-  """One for this user and this kind of processor: machines of several kinds may share a home directory."""
+  """The directory for this user and this kind of processor: different machines may share a home directory."""
   home = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
   features = [platform.machine(), platform.processor()]  # what XLA compiles for on a CPU
   with contextlib.suppress(OSError), open('/proc/cpuinfo', encoding='utf-8', errors='replace') as lines:
@@ -104,10 +104,10 @@ def default_cache_folder() -> pathlib.Path:
 
 
 def delete_oldest(folder: pathlib.Path, most_bytes: int = _MOST_BYTES) -> None:
-  """Deletes the oldest files until at most `most_bytes` are left; other processes may be doing the same.
+  """Deletes the oldest files until at most `most_bytes` are left; other processes may do so at the same time.
 
-  Not JAX's `jax_compilation_cache_max_size`: with it, one program without its access time (kept by an older version, or
-  cut off by a kill) stops all further writing.
+  With JAX's `jax_compilation_cache_max_size`, one program without its access time (from an older version, or truncated
+  by a kill) stops all further writing.
   """
   entries = []
   for file in folder.iterdir():

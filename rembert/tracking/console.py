@@ -1,6 +1,6 @@
-"""What a person at the keyboard sees: a header, progress with rate and time left, a closing table.
+"""Console output: lines, tables, progress with rate and time left.
 
-In a terminal Rich draws a live bar; elsewhere (a log file, CI) the same facts come as plain lines.
+In a terminal Rich draws a live bar; elsewhere (a log file, CI) the same information comes as plain lines.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import rich.console
 import rich.progress
 import rich.table
 
-# A plain log says something at least this often while a task is under way.
+# Seconds between progress lines of a plain log.
 _PLAIN_EVERY_SECONDS = 15
 
 
@@ -34,14 +34,14 @@ def human_duration(seconds: float) -> str:
 
 
 class Progress(Protocol):
-  """Told how far a task is: a share from 0 to 1, and a few words."""
+  """Shows the progress of a task: a fraction from 0 to 1, and a note."""
 
   def __call__(self, fraction: float, note: str = '') -> None:
-    """Shows it."""
+    """Updates it."""
 
 
 class Console:
-  """Prints for one process; others stay silent (`is_quiet`)."""
+  """Prints, except in processes that are not the first (`is_quiet`)."""
 
   def __init__(self, *, is_quiet: bool = False, console: rich.console.Console | None = None):
     # Neither markup nor emoji codes: a folder may be called `[base]` or `:de:`.
@@ -64,7 +64,7 @@ class Console:
     self.rich.print(table)
 
   def facts(self, title: str, facts: Mapping[str, str]) -> None:
-    """Names and values, one pair a line."""
+    """Names and values, one pair per line."""
     table = rich.table.Table(title=title, title_justify='left', box=rich.box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style='bold', no_wrap=True)
     table.add_column(overflow='fold')
@@ -74,10 +74,10 @@ class Console:
 
   @contextlib.contextmanager
   def task(self, description: str) -> Iterator[Progress]:
-    """Progress of one thing before or beside training; yields update(fraction, note)."""
+    """Progress of one task; yields update(fraction, note)."""
     start = said = time.monotonic()
     if self.is_live:
-      with _progress(self.rich, '{task.fields[note]}') as progress:
+      with _progress(self.rich) as progress:
         bar = progress.add_task(description, total=1.0, note='')
 
         def update_bar(fraction: float, note: str = '') -> None:
@@ -103,16 +103,16 @@ class Console:
     if not self.is_live:
       yield TrainingProgress(self, start, steps, None)
       return
-    with _progress(self.rich, '{task.fields[note]}') as progress:
+    with _progress(self.rich) as progress:
       yield TrainingProgress(self, start, steps, progress)
 
 
-def _progress(console: rich.console.Console, note: str) -> rich.progress.Progress:
+def _progress(console: rich.console.Console) -> rich.progress.Progress:
   return rich.progress.Progress(
     rich.progress.TextColumn('{task.description}'),
     rich.progress.BarColumn(bar_width=None),
     rich.progress.TaskProgressColumn(),
-    rich.progress.TextColumn(note),
+    rich.progress.TextColumn('{task.fields[note]}'),
     rich.progress.TimeElapsedColumn(),
     rich.progress.TextColumn('left'),
     rich.progress.TimeRemainingColumn(),
@@ -127,22 +127,24 @@ class TrainingProgress:
   def __init__(self, console: Console, start: int, steps: int, progress: rich.progress.Progress | None):
     self._console, self._start, self._steps, self._progress = console, start, steps, progress
     self._began = time.monotonic()
-    self._bar = progress.add_task('training', completed=start, total=steps, note='') if progress else None
+    self._bar = (
+      progress.add_task('training', completed=start, total=steps, note='') if progress else rich.progress.TaskID(0)
+    )
 
   def step(self, step: int) -> None:
     """Update number `step` has been made."""
-    if self._progress and self._bar is not None:
+    if self._progress:
       self._progress.update(self._bar, completed=step)
 
   def metrics(self, step: int, metrics: Mapping[str, float]) -> None:
     """A row of training metrics."""
-    note = (
-      f'loss {metrics["loss"]:.3f} · accuracy {metrics["accuracy"]:.1%}'
-      f' · {metrics.get("tokens_per_second", 0) / 1000:.1f}k tokens/s'
-    )
+    note = f'loss {metrics["loss"]:.3f}'
+    if 'accuracy' in metrics:
+      note += f' · accuracy {metrics["accuracy"]:.1%}'
+    note += f' · {metrics.get("tokens_per_second", 0) / 1000:.1f}k tokens/s'
     if 'mfu' in metrics:
       note += f' · MFU {metrics["mfu"]:.0%}'
-    if self._progress and self._bar is not None:
+    if self._progress:
       self._progress.update(self._bar, note=note)
       return
     elapsed = time.monotonic() - self._began
@@ -151,9 +153,9 @@ class TrainingProgress:
 
   def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
     """A row of evaluation metrics; scores of a task, 0 to 100, are called `eval/dev/…`."""
-    parts = [f'step {step}', f'held-out loss {metrics["eval/loss"]:.3f}']
+    parts = [f'step {step}', f'eval loss {metrics["eval/loss"]:.3f}']
     if 'eval/unigram_entropy' in metrics:
-      parts[-1] += f' (frequency alone {metrics["eval/unigram_entropy"]:.3f})'
+      parts[-1] += f' (unigram baseline {metrics["eval/unigram_entropy"]:.3f})'
     if 'eval/accuracy' in metrics:
       parts.append(f'accuracy {metrics["eval/accuracy"]:.1%}')
     parts += [f'{name.split("/")[-1]} {value:.1f}' for name, value in metrics.items() if name.startswith('eval/dev/')]

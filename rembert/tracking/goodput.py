@@ -1,4 +1,4 @@
-"""Where the time of a run goes, over all its restarts, and which share of it made progress that was kept."""
+"""Where the time of a run goes, over all its restarts, and the fraction of it that made progress (goodput)."""
 
 import contextlib
 import dataclasses
@@ -18,13 +18,13 @@ _WRITE_EVERY_SECONDS = 30
 
 @dataclasses.dataclass
 class Session:
-  """One process of the run, from its start to its last sign of life.
+  """One process of the run.
 
   Attributes:
-    began: when, in seconds since 1970.
-    last_seen: when this was written last.
-    first_step: the step that it went on from; None before it has one.
-    last_step: updates made when it was written last.
+    began: seconds since 1970.
+    last_seen: when this was last written.
+    first_step: the step that it started or resumed from; None before.
+    last_step: number of updates when it was last written.
     seconds: by activity.
   """
 
@@ -36,7 +36,7 @@ class Session:
 
 
 class Goodput:
-  """Measures this process and adds it to `goodput.json`, beside those before it; one of all hosts `is_writer`."""
+  """Measures this process and adds it to `goodput.json`, after those before it; on one host, `is_writer`."""
 
   def __init__(self, file: epath.Path, *, is_writer: bool = True):
     self._file, self._is_writer = file, is_writer
@@ -47,7 +47,7 @@ class Goodput:
 
   @contextlib.contextmanager
   def activity(self, name: str) -> Iterator[None]:
-    """Time in here is spent on `name`, and not on what is around it."""
+    """Counts the time inside as `name`, and not as the activity around it."""
     outer = self._switch(name)
     try:
       yield
@@ -55,7 +55,7 @@ class Goodput:
       self._switch(outer)
 
   def begin(self, step: int) -> None:
-    """Training goes on from `step`; from here on time belongs to steps unless said otherwise."""
+    """Training starts or resumes at `step`; from here on, time counts as `step` unless in another activity."""
     self.session.first_step = self.session.last_step = step
     self._switch('step')
 
@@ -66,7 +66,7 @@ class Goodput:
       self.write()
 
   def write(self) -> None:
-    """Brings the file up to date."""
+    """Updates the file."""
     self._switch(self._activity)
     self._written = time.perf_counter()
     self.session.last_seen = time.time()
@@ -86,7 +86,7 @@ class Goodput:
 
 
 def read_sessions(file: epath.Path) -> list[Session]:
-  """What `Goodput` has written; nothing where it cannot be read: it is only about time."""
+  """The sessions of a `goodput.json`; none if it cannot be read, which loses only times."""
   try:
     return [Session(**session) for session in json.loads(file.read_text())]
   except (OSError, ValueError, TypeError):
@@ -95,14 +95,14 @@ def read_sessions(file: epath.Path) -> list[Session]:
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-  """Where the time went, in seconds of wall-clock time.
+  """Where the wall-clock time went, in seconds.
 
   Attributes:
-    total: from the first start to the last sign of life.
-    by_activity: of all processes; `step` without what was lost.
-    restart: between processes, when nothing ran.
-    lost: steps that were made again because a process ended before it had saved them.
-    productive_share: of `total`, that went into steps which were kept.
+    total: from the first start to the end.
+    by_activity: of all processes; `step` without `lost`.
+    restart: between processes.
+    lost: steps that were recomputed because a process ended before it had saved them.
+    productive_share: the fraction of `total` in steps that were kept.
     starts: number of processes.
   """
 
@@ -118,10 +118,14 @@ def account(sessions: list[Session]) -> Account:
   """Adds up a run."""
   seconds = {name: sum(session.seconds.get(name, 0.0) for session in sessions) for name in ACTIVITIES}
   lost = 0.0
-  for session, following in itertools.pairwise(session for session in sessions if session.first_step is not None):
-    steps = session.last_step - session.first_step
-    repeated = max(0, min(session.last_step - following.first_step, steps))
-    lost += session.seconds['step'] * repeated / max(steps, 1)
+  trained = [
+    (session, session.first_step, session.last_step)
+    for session in sessions
+    if session.first_step is not None and session.last_step is not None
+  ]
+  for (session, first, last), (_, resumed, _) in itertools.pairwise(trained):
+    repeated = max(0, min(last - resumed, last - first))
+    lost += session.seconds['step'] * repeated / max(last - first, 1)
   seconds['step'] -= lost
   restart = sum(max(0.0, following.began - session.last_seen) for session, following in itertools.pairwise(sessions))
   total = sessions[-1].last_seen - sessions[0].began

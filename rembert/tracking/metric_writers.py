@@ -1,4 +1,4 @@
-"""Where metrics are written: JSONL, TensorBoard, Weights & Biases. One interface; the console has its own file."""
+"""Writers of metrics with one interface: JSONL, TensorBoard, Weights & Biases."""
 
 import contextlib
 import dataclasses
@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 from etils import epath
 
@@ -21,13 +21,13 @@ Metrics = Mapping[str, float]
 
 
 class Tracker(Protocol):
-  """Takes scalars by step. Keys of evaluations begin with `eval/`."""
+  """Records scalars by step. Keys of evaluations begin with `eval/`."""
 
   def log(self, metrics: Metrics, *, step: int) -> None:
     """Records `metrics` at `step`."""
 
   def close(self) -> None:
-    """Flushes and lets go."""
+    """Flushes and closes."""
 
 
 class Trackers:
@@ -48,7 +48,7 @@ class Trackers:
 
 
 def read_jsonl(path: epath.PathLike) -> list[dict]:
-  """Rows of a metrics file; a last line that was cut off by a kill is left out."""
+  """Rows of a metrics file, without a last line that was truncated by a kill."""
   path, rows = epath.Path(path), []
   with contextlib.suppress(json.JSONDecodeError):
     for line in path.read_text().splitlines() if path.exists() else ():
@@ -57,10 +57,10 @@ def read_jsonl(path: epath.PathLike) -> list[dict]:
 
 
 class JsonlTracker:
-  """`metrics.jsonl`: one object a line, written as it comes; in a bucket, the whole file anew each time.
+  """`metrics.jsonl`: one object per line, appended; in a bucket, the whole file each time.
 
-  On resume, rows of what is run again are dropped, so that each stands there once: those after the restored step, and
-  the evaluation at that step if it `is_evaluation_due` still.
+  On resume, rows that will be logged again are dropped: those after the restored step, and the evaluation at that step
+  if it `is_evaluation_due`.
   """
 
   def __init__(self, path: epath.PathLike, *, resume_step: int, is_evaluation_due: bool = False):
@@ -86,10 +86,7 @@ class JsonlTracker:
 
 
 class TensorBoardTracker:
-  """Event files for TensorBoard, through tensorboardX: no TensorFlow needed.
-
-  In a bucket they are written to a local folder first and copied now and then.
-  """
+  """Event files for TensorBoard, by tensorboardX; for a bucket, written locally and copied every minute."""
 
   _COPY_EVERY_SECONDS = 60
 
@@ -99,7 +96,7 @@ class TensorBoardTracker:
     self._directory = epath.Path(directory)
     self._local = tempfile.TemporaryDirectory() if is_remote(directory) else None
     self._copied = time.monotonic()
-    # TensorBoard forgets what an earlier process wrote beyond this step.
+    # TensorBoard drops what an earlier process wrote after this step.
     self._writer = tensorboardX.SummaryWriter(
       self._local.name if self._local else os.fspath(directory), purge_step=resume_step + 1
     )
@@ -126,22 +123,21 @@ class TensorBoardTracker:
     self._copied = time.monotonic()
 
 
-# --- Weights & Biases, for those who ask for it: --gin.tracking.wandb_project=NAME ------------------------------------
+# --- Weights & Biases: --gin.tracking.wandb_project=NAME --------------------------------------------------------------
 
 _MODES = ('online', 'offline', 'disabled')
-# The service may be out of reach when a machine has half a minute to live.
-_FINISH_SECONDS = 20
+_FINISH_SECONDS = 20  # a preempted machine may end in half a minute
 
 
 @dataclasses.dataclass(frozen=True)
 class TrackingConfig:
-  """Trackers beside `metrics.jsonl` and TensorBoard. No key is configured: W&B takes it from `wandb login`.
+  """Weights & Biases, in addition to `metrics.jsonl` and TensorBoard. The key is that of `wandb login`.
 
   Attributes:
-    wandb_project: of Weights & Biases, where the run is to be shown; None for no W&B.
+    wandb_project: the project; None for no W&B.
     wandb_entity: user or team; None for W&B's default.
     wandb_name: of the run; None for the workdir's name.
-    wandb_group: of runs that belong together; None for none.
+    wandb_group: a group of runs; None for none.
     wandb_mode: `online`; `offline`, into `WORKDIR/wandb`, for `wandb sync` later; or `disabled`.
   """
 
@@ -156,56 +152,77 @@ class TrackingConfig:
 
   @property
   def uses_wandb(self) -> bool:
-    """Whether anything is to be sent, or kept to be sent."""
+    """Whether W&B is used, online or offline."""
     return self.wandb_project is not None and self.wandb_mode != 'disabled'
 
 
 class WandbTracker:
-  """A run of Weights & Biases. What fails there while training goes on is said once, and costs no training.
+  """A run of Weights & Biases. A failure during training is logged once, and training continues.
 
-  `WORKDIR/wandb.json` keeps the id of the run and what was logged, so that a resumed run continues the same one, and a
-  step that is made again, with the same numbers, is logged once. The server does not decide that: an offline run does
-  not ask it.
+  `WORKDIR/wandb.json` keeps the id of the run and the last steps logged, so that a resumed run continues the same W&B
+  run, online or offline, and logs recomputed steps once.
 
   Args:
     config: whose `uses_wandb` holds.
     workdir: of the run.
     facts: JSON, shown as the run's configuration.
-    say: told, in one line, of what goes wrong.
+    say: logs a line.
 
   Raises:
-    UsageError: the package is not there, or nobody is logged in.
+    UsageError: the package is not installed, or there is no login.
     RunError: the service cannot be reached.
   """
 
   def __init__(
     self, config: TrackingConfig, workdir: epath.PathLike, facts: Mapping, say: Callable[[str], None] = print
   ):
-    wandb = _import_wandb()
+    try:
+      import wandb
+    except ImportError as error:
+      raise UsageError(
+        'Weights & Biases is not installed',
+        where='tracking.wandb_project',
+        fix=[
+          'pip install wandb, which is the extra rembert[wandb]',
+          'or do without: --gin.tracking.wandb_project=None',
+        ],
+      ) from error
     self._say, self._workdir = say, epath.Path(workdir)
-    self._file = self._workdir / 'wandb.json'
-    self._place = {'project': config.wandb_project, 'entity': config.wandb_entity}
-    self._known = self._read() or {**self._place, 'id': uuid.uuid4().hex[:16], 'told': {}}
-    self._remember()
-    self._local = self._folder(config)
+    if is_remote(workdir) and config.wandb_mode == 'offline':
+      raise UsageError(
+        'an offline run of W&B is written to a local folder, and the workdir is in a bucket',
+        where='tracking.wandb_mode',
+        fix='--gin.tracking.wandb_mode=online, or a local --workdir',
+      )
+    self._file, place = self._workdir / 'wandb.json', {'project': config.wandb_project, 'entity': config.wandb_entity}
+    self._known: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+      self._known = json.loads(self._file.read_text())
+    if not place.items() <= self._known.items():
+      self._known = {**place, 'id': uuid.uuid4().hex[:16], 'told': {}}
+    write_whole(self._file, json.dumps(self._known))
     try:
       self._run = wandb.init(
-        project=config.wandb_project,
-        entity=config.wandb_entity,
+        **place,
         name=config.wandb_name or self._workdir.name,
         group=config.wandb_group,
         mode=config.wandb_mode,
         id=self._known['id'],
         resume='allow',
         config=dict(facts),
-        dir=self._local.name if self._local else os.fspath(self._workdir),
-        # Numbers, and nothing that may hold a secret: no command line, no environment, no output, no code.
+        dir=tempfile.mkdtemp() if is_remote(workdir) else os.fspath(workdir),
+        # Nothing that may hold a secret: no command line, environment, output or code.
         settings=wandb.Settings(
           console='off', disable_code=True, disable_git=True, x_disable_meta=True, silent=True, init_timeout=60
         ),
       )
     except Exception as error:  # W&B has a type for each kind of failure, and changes them
-      raise _start_error(error, config) from error
+      is_refused = any(word in str(error).lower() for word in ('api key', 'api_key', 'login', 'permission'))
+      raise (UsageError if is_refused else RunError)(
+        f'Weights & Biases cannot be used: {first_line(error)}',
+        where=f'tracking.wandb_project = {config.wandb_project!r}',
+        fix=['wandb login, with a network', 'or send the numbers later: --gin.tracking.wandb_mode=offline'],
+      ) from error
     self._run.define_metric('step', hidden=True)
     self._run.define_metric('*', step_metric='step')
 
@@ -215,7 +232,7 @@ class WandbTracker:
     if self._run is None or step <= self._known['told'].get(kind, -1):
       return
     try:
-      # Not as W&B's own step, of which there can be one row only: an evaluation comes after its training row.
+      # W&B's own step allows one row per step only, and an evaluation comes after its training row.
       self._run.log(
         {name if '/' in name else f'train/{name}': value for name, value in metrics.items()} | {'step': step}
       )
@@ -224,71 +241,15 @@ class WandbTracker:
       self._say(f'Weights & Biases is given up: {first_line(error)}. metrics.jsonl has all numbers.')
       return
     self._known['told'][kind] = step
-    with contextlib.suppress(OSError):  # the run's own files will tell when the disk is full
-      self._remember()
+    with contextlib.suppress(OSError):  # a full disk shows in the run's own files
+      write_whole(self._file, json.dumps(self._known))
 
   def close(self) -> None:
-    """Waits a little for what is on its way; the rest stays in `WORKDIR/wandb`, for `wandb sync`."""
-    if self._run is not None:
-      finishing = threading.Thread(target=self._finish, daemon=True)
-      finishing.start()
-      finishing.join(_FINISH_SECONDS)
-      if finishing.is_alive():
-        self._say(f'Weights & Biases does not answer; later: wandb sync {self._workdir}/wandb/*run-*')
-        return
-    if self._local:
-      self._local.cleanup()
-
-  def _finish(self) -> None:
-    try:
-      self._run.finish()
-    except Exception as error:
-      self._say(f'Weights & Biases: {first_line(error)}')
-
-  def _folder(self, config: TrackingConfig) -> tempfile.TemporaryDirectory | None:
-    if not is_remote(self._workdir):
-      return None
-    if config.wandb_mode == 'offline':
-      raise UsageError(
-        'an offline run of W&B is written to a local folder, and the workdir is in a bucket',
-        where='tracking.wandb_mode',
-        fix='--gin.tracking.wandb_mode=online, or a local --workdir',
-      )
-    return tempfile.TemporaryDirectory()
-
-  def _read(self) -> dict | None:
-    """What is known of the run; None for a new one: there was none, or it was in another project."""
-    with contextlib.suppress(OSError, ValueError):
-      known = json.loads(self._file.read_text())
-      if isinstance(known, dict) and known.items() >= self._place.items() and {'id', 'told'} <= known.keys():
-        return known
-    return None
-
-  def _remember(self) -> None:
-    write_whole(self._file, json.dumps(self._known))
-
-
-def _import_wandb():
-  try:
-    import wandb
-  except ImportError as error:
-    raise UsageError(
-      'Weights & Biases is not installed',
-      where='tracking.wandb_project',
-      fix=['pip install wandb, which is the extra rembert[wandb]', 'or do without: --gin.tracking.wandb_project=None'],
-    ) from error
-  return wandb
-
-
-def _start_error(error: Exception, config: TrackingConfig) -> UsageError:
-  offline = 'or send the numbers later: --gin.tracking.wandb_mode=offline'
-  message = first_line(error)
-  if any(word in message.lower() for word in ('api key', 'api_key', 'login', 'permission')):
-    return UsageError(
-      f'Weights & Biases refuses: {message}',
-      where=f'tracking.wandb_project = {config.wandb_project!r}',
-      fix=['wandb login', offline],
-    )
-  return RunError(
-    f'Weights & Biases cannot be reached: {message}', where='tracking.wandb_mode', fix=['mend the network', offline]
-  )
+    """Waits at most 20 s for the upload; the rest stays in `WORKDIR/wandb`, for `wandb sync`."""
+    if self._run is None:
+      return
+    finishing = threading.Thread(target=self._run.finish, daemon=True)
+    finishing.start()
+    finishing.join(_FINISH_SECONDS)
+    if finishing.is_alive():
+      self._say(f'Weights & Biases does not answer; later: wandb sync {self._workdir}/wandb/*run-*')

@@ -1,23 +1,22 @@
-"""The masked-language-model loss without its logits: a chunk of positions at a time, each device for its own part.
+"""The masked-language-model loss without all of its logits: one chunk of positions at a time, on each device.
 
-Logits are the largest thing that a step could hold: RemBERT's, of 32 rows of 512 tokens at masked positions only, take
-2.5 GB, and their gradient as much again. Here they exist for one chunk, and two things make that cost nothing:
+Logits would be the largest arrays of a step: RemBERT's, of 32 rows of 512 tokens at masked positions only, take 2.5 GB,
+and their gradient as much again. Here they exist for one chunk, at no cost:
 
-- A device chunks its own positions, B·K of them in one line, rather than K. Products stay as tall as the chunk however
-  few rows a device has, logits take the same memory however many, and no padding to speak of is multiplied.
-- A chunk's share of all gradients is made while its logits are there, already in the forward pass. The backward pass
-  only scales it, so nothing is computed twice. (Chunks of the vocabulary would need a first pass for the normaliser.)
+- A device chunks its B·K positions, rather than K of each row. Products stay as tall as the chunk however few rows a
+  device has, logits take the same memory however many, and hardly any padding is multiplied.
+- The forward pass computes a chunk's contribution to all gradients while its logits exist, and the backward pass only
+  scales it, so nothing is computed twice. (Chunks of the vocabulary would need a first pass for the normaliser.)
 
-Over a mesh, the table is brought together over `fsdp` once, before the chunks, and its gradient is summed and split
-again once, after them. Over `tensor` it stays split: each device knows the logits of its own pieces, and the devices
-exchange a few numbers for each position: the target's logit, the largest of the others, and the sum of exponentials.
+Over a mesh, the table is gathered over `fsdp` once, before the chunks, and its gradient is reduced and scattered once,
+after them. Over `tensor` it stays split: each device computes the logits of its vocabulary entries, and the devices
+exchange three numbers per position: the target's logit, the largest of the others, and the sum of exponentials.
 
-B rows · K masked positions per row · C positions of a chunk · E output embedding · V vocabulary, or a device's part
+B rows · K masked positions per row · C positions of a chunk · E output embedding · V vocabulary, or a device's shard
 """
 
 import functools
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,31 +29,9 @@ _INPUT_AXES = (('batch', None, None), ('vocab', 'embed'), ('vocab',), ('batch', 
 _ROW_SUMS_AXES = LossSums(('batch',), ('batch',), ('batch',))
 
 
-class _Gradients(NamedTuple):
-  """Of the loss summed over all positions."""
-
-  x_BxKxE: jax.Array
-  table_VxE: jax.Array
-  bias_V: jax.Array
-
-
-def chunked_mlm_row_sums(
-  x_BxKxE: jax.Array,
-  table_VxE: jax.Array,
-  bias_V: jax.Array,
-  targets_BxK: jax.Array,
-  weights_BxK: jax.Array,
-  *,
-  vocab_size: int,
-  chunk: int,
-) -> LossSums:
-  """Sums per row, each [B], as `mlm_row_sums` makes them of logits; for evaluation, where nothing is differentiated.
-
-  The arguments are those of `chunked_mlm_sums`.
-  """
-  one_shard = functools.partial(_sums_of_shard, vocab_size=vocab_size, chunk=chunk, has_gradients=False)
-  run = partitioning.on_shards(one_shard, inputs=_INPUT_AXES, output=_ROW_SUMS_AXES)
-  return run(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK)
+def chunked_mlm_row_sums(*arrays: jax.Array, vocab_size: int, chunk: int) -> LossSums:
+  """Sums per row, each [B], of the arguments of `chunked_mlm_sums`, without gradients; equal to `mlm_row_sums`."""
+  return _on_shards(False, vocab_size, chunk, _ROW_SUMS_AXES)(*arrays)
 
 
 def chunked_mlm_sums(
@@ -67,24 +44,26 @@ def chunked_mlm_sums(
   vocab_size: int,
   chunk: int,
 ) -> LossSums:
-  """Sums over the whole batch, float32 scalars; `loss` can be differentiated.
+  """Sums over the whole batch, float32 scalars; `loss` is differentiable.
 
-  By the batch and not by row, since gradients are made before anybody says how much each row matters. Who wants rows to
-  matter differently says so by their weights.
+  There is one weight for the sum, not one per row, since gradients are computed in the forward pass; weight rows by
+  `weights_BxK`. Gradients of table and bias are accumulated in float32 for any dtype of the products.
 
   Args:
-    x_BxKxE: what the output embedding is multiplied with, in the dtype of the products.
+    x_BxKxE: inputs of the output embedding, in the dtype of the products.
     table_VxE: float32 output embedding, padding rows included.
     bias_V: float32.
     targets_BxK: int32 original ids at the masked positions.
     weights_BxK: 1 for a real masked position, 0 for one that pads K. A constant: it gets no gradient.
-    vocab_size: rows of the table that are pieces; the logits of the rest are −∞.
-    chunk: at most how many positions of a device have logits at one time; made even, so that little is padded.
-
-  Returns:
-    The sums. Gradients of table and bias are added up in float32 whatever the dtype of the products is.
+    vocab_size: number of rows of the table that are not padding; the logits of the rest are −∞.
+    chunk: the most positions per device whose logits exist at a time; chunks are of equal size, with little padding.
   """
   return _differentiable_sums(vocab_size, chunk, x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK)
+
+
+def _on_shards(has_gradients, vocab_size, chunk, output_axes):
+  one_shard = functools.partial(_sums_of_shard, vocab_size=vocab_size, chunk=chunk, has_gradients=has_gradients)
+  return partitioning.on_shards(one_shard, inputs=_INPUT_AXES, output=output_axes)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -93,10 +72,7 @@ def _differentiable_sums(vocab_size, chunk, *arrays) -> LossSums:
 
 
 def _forward(vocab_size, chunk, *arrays):
-  one_shard = functools.partial(_sums_of_shard, vocab_size=vocab_size, chunk=chunk, has_gradients=True)
-  gradient_axes = _Gradients(*_INPUT_AXES[:3])
-  run = partitioning.on_shards(one_shard, inputs=_INPUT_AXES, output=(_ROW_SUMS_AXES, gradient_axes))
-  rows, gradients = run(*arrays)
+  rows, gradients = _on_shards(True, vocab_size, chunk, (_ROW_SUMS_AXES, _INPUT_AXES[:3]))(*arrays)
   return jax.tree.map(jnp.sum, rows), gradients
 
 
@@ -113,7 +89,7 @@ _differentiable_sums.defvjp(_forward, _backward)
 
 
 def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, vocab_size, chunk, has_gradients):
-  """Sums of a device's own rows; with gradients, those of its own parts of `x`, table and bias too."""
+  """Sums of a device's rows; with `has_gradients` also the gradients of its shards of `x`, table and bias."""
   rows, slots, width = x_BxKxE.shape
   number_of_chunks = max(1, math.ceil(rows * slots / chunk))
   chunk = math.ceil(rows * slots / number_of_chunks)
@@ -129,13 +105,13 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
     return flat[: rows * slots].reshape(rows, slots, *flat.shape[1:])
 
   pieces = table_VxE.shape[0]
-  first_piece = partitioning.shard_number('vocab') * pieces
+  first_id = partitioning.shard_number('vocab') * pieces
   whole_table_VxE = partitioning.all_gather(table_VxE.astype(x_BxKxE.dtype), 'embed', axis=1)
-  masked_bias_V = jnp.where(first_piece + jnp.arange(pieces) < vocab_size, bias_V, -jnp.inf)
+  masked_bias_V = jnp.where(first_id + jnp.arange(pieces) < vocab_size, bias_V, -jnp.inf)
 
   def add_chunk(of_table, of_chunk):
     x_CxE, targets_C, weights_C = of_chunk
-    own_targets_C = targets_C - first_piece  # elsewhere, where another device has the target
+    own_targets_C = targets_C - first_id  # out of range if another device has the target
     is_target_CxV = jnp.arange(pieces) == own_targets_C[:, None]
     products_CxV = product('ce,ve->cv', x_CxE, whole_table_VxE, jnp.float32)
     others_CxV = jnp.where(is_target_CxV, -jnp.inf, products_CxV + masked_bias_V)
@@ -152,7 +128,7 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
     x_gradient_CxE = product('cv,ve->ce', slope_CxV, whole_table_VxE, jnp.float32)
     return (table_gradient_VxE, bias_gradient_V), (scores, x_gradient_CxE)
 
-  of_table = (jnp.zeros((pieces, width)), jnp.zeros(pieces)) if has_gradients else None
+  of_table: tuple[jax.Array, ...] = (jnp.zeros((pieces, width)), jnp.zeros(pieces)) if has_gradients else ()
   chunks = (in_chunks(x_BxKxE), in_chunks(targets_BxK), in_chunks(weights_BxK.astype(jnp.float32)))
   of_table, (scores, x_gradient) = jax.lax.scan(add_chunk, of_table, chunks, unroll=number_of_chunks == 1)
   loss_BxK, is_correct_BxK = map(in_rows, scores)
@@ -161,15 +137,15 @@ def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, voca
   if not has_gradients:
     return sums
   table_gradient_VxE, bias_gradient_V = of_table
-  return sums, _Gradients(
-    x_BxKxE=partitioning.psum(in_rows(x_gradient), 'vocab').astype(x_BxKxE.dtype),
-    table_VxE=partitioning.psum(table_gradient_VxE, 'batch', split='embed', axis=1),
-    bias_V=partitioning.psum(bias_gradient_V, 'batch'),
+  return sums, (
+    partitioning.psum(in_rows(x_gradient), 'vocab').astype(x_BxKxE.dtype),
+    partitioning.psum(table_gradient_VxE, 'batch', split='embed', axis=1),
+    partitioning.psum(bias_gradient_V, 'batch'),
   )
 
 
 def _own_target_logits(products_CxV, bias_V, own_targets_C):
-  """[C]: the target's logit where this device has it, else 0."""
+  """[C]: the target's logit if this device has it, else 0."""
   pieces = len(bias_V)
   nearest_C = jnp.clip(own_targets_C, 0, pieces - 1)
   picked_C = jnp.take_along_axis(products_CxV, nearest_C[:, None], axis=1)[:, 0] + bias_V[nearest_C]
@@ -177,10 +153,10 @@ def _own_target_logits(products_CxV, bias_V, own_targets_C):
 
 
 def _score(own_target_logits_C, others_CxV):
-  """Loss and correctness of each position, and its log-normaliser, [C] each, over the pieces of all devices.
+  """Loss and correctness of each position, and its log-normaliser, [C] each, over the vocabulary of all devices.
 
-  The logits come as that of the target and those of all others: so one array is walked through for everything. The
-  target is right where it is larger than all others, which is a rank of 1 as in `mlm_row_sums`.
+  The target's logit is separate from all others, so that one array is read for everything. A target is correct if it is
+  larger than all others, which is a rank of 1 as in `mlm_row_sums`.
   """
   target_logit_C = partitioning.psum(own_target_logits_C, 'vocab')
   largest_other_C = partitioning.all_max(others_CxV.max(axis=-1), 'vocab')

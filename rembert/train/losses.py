@@ -1,27 +1,28 @@
-"""Losses of all heads, as sums.
+"""Losses of all heads, as sums and counts, divided once, by the weight of the whole batch.
 
-Everything is summed and counted, and divided once, by the whole batch's weight. A mean of means (over microbatches,
-hosts or languages) weighs a token by the company it keeps.
+A mean of means (over micro-batches, hosts or languages) would weight a token by its neighbours.
 """
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
+T = TypeVar('T')
 
-class LossSums(NamedTuple):
-  """Sums over what is to be predicted, float32, of any matching shape (per row, or over a batch).
+
+class LossSums(NamedTuple, Generic[T]):
+  """Sums over predictions, float32, of one shape (per row, or over a batch).
 
   Attributes:
-    loss: cross-entropy in nats.
-    correct: predictions where nothing else has as high a logit as the target.
-    weight: predictions that count.
+    loss: cross-entropy in nats; squared error of numbers.
+    correct: predictions whose target has the one highest logit; NaN of numbers.
+    weight: number of predictions.
   """
 
-  loss: jax.Array
-  correct: jax.Array
-  weight: jax.Array
+  loss: T
+  correct: T
+  weight: T
 
 
 def mlm_row_sums(logits_BxKxV: jax.Array, targets_BxK: jax.Array, weights_BxK: jax.Array) -> LossSums:
@@ -35,28 +36,28 @@ def mlm_row_sums(logits_BxKxV: jax.Array, targets_BxK: jax.Array, weights_BxK: j
   return jax.tree.map(lambda x_BxK: jnp.sum(x_BxK, axis=-1), _weighted(logits_BxKxV, targets_BxK, weights_BxK))
 
 
-def classification_sums(logits_BxN: jax.Array, labels_B: jax.Array) -> LossSums:
-  """Sums over a batch, each a scalar: one prediction a row.
+def label_sums(logits: jax.Array, labels: jax.Array) -> LossSums:
+  """Scalar sums over a batch: one prediction per label that is not −1, of logits [..., n] and labels [...].
 
-  Args:
-    logits_BxN: float32.
-    labels_B: int32; −1 where there is none, as in a row that fills up a batch.
+  Labels are [B] in classification and [B, S] in tagging; rows that pad a batch have −1.
   """
-  weights_B = (labels_B >= 0).astype(jnp.float32)
-  return jax.tree.map(jnp.sum, _weighted(logits_BxN, jnp.maximum(labels_B, 0), weights_B))
+  weights = (labels >= 0).astype(jnp.float32)
+  return jax.tree.map(jnp.sum, _weighted(logits, jnp.maximum(labels, 0), weights))
 
 
-def tagging_sums(logits_BxSxN: jax.Array, labels_BxS: jax.Array) -> LossSums:
-  """The same with one prediction for every position whose label is not −1."""
-  return classification_sums(logits_BxSxN, labels_BxS)
+def value_sums(values_Bx1: jax.Array, targets_B: jax.Array) -> LossSums:
+  """Scalar sums over a batch: one number per row, float32, whose target is not NaN."""
+  is_given_B = ~jnp.isnan(targets_B)
+  errors_B = jnp.where(is_given_B, values_Bx1[:, 0] - targets_B, 0)  # not the gradient of 0 · NaN, which is NaN
+  return LossSums(jnp.sum(errors_B**2), jnp.full((), jnp.nan), jnp.sum(is_given_B, dtype=jnp.float32))
 
 
 def span_sums(logits_BxSx2: jax.Array, spans_Bx2: jax.Array, is_text_BxS: jax.Array) -> LossSums:
-  """Sums over a batch: where a span begins and where it ends, each half a prediction (google-research/bert, run_squad).
+  """Scalar sums over a batch: beginning and end of a span, each half a prediction (google-research/bert, run_squad).
 
   Args:
-    logits_BxSx2: float32, of beginning and of ending at each position. Those of padding do not take part.
-    spans_Bx2: int32, first and last position; −1 where there is none.
+    logits_BxSx2: float32, of beginning and end at each position. Padding is left out of the softmax.
+    spans_Bx2: int32, first and last position; −1 for none.
     is_text_BxS: bool, False for padding.
   """
   logits_Bx2xS = jnp.where(is_text_BxS[:, None], jnp.swapaxes(logits_BxSx2, 1, 2), -jnp.inf)
@@ -69,7 +70,7 @@ def span_sums(logits_BxSx2: jax.Array, spans_Bx2: jax.Array, is_text_BxS: jax.Ar
 def _weighted(logits: jax.Array, targets: jax.Array, weights: jax.Array) -> LossSums:
   """Loss, correctness and weight of each prediction: logits [..., n] to [...]."""
   target_logits = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
-  # The target's rank: a plain sum, which an argmax is not, and which falls for no tie.
+  # The target's rank is a plain sum, unlike an argmax, and a tie makes it 2.
   is_correct = jnp.sum(logits >= target_logits[..., None], axis=-1) == 1
   losses = jax.nn.logsumexp(logits, axis=-1) - target_logits
   return LossSums(loss=weights * losses, correct=weights * is_correct, weight=weights)

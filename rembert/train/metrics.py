@@ -1,5 +1,6 @@
-"""Metrics of training, by interval, and of evaluation, by language; the entropy of frequency alone."""
+"""Metrics of training, by interval, and of evaluation, by language; the unigram baseline."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -11,9 +12,9 @@ from rembert.train.step import StepMetrics
 
 
 class Meter:
-  """Adds up what steps report and gives the mean of an interval.
+  """Adds up the metrics of steps, for the means of an interval.
 
-  The sums of an unfinished interval are part of a checkpoint: a resumed run logs what an uninterrupted one would.
+  The sums of an unfinished interval are part of a checkpoint, so a resumed run logs the same as an uninterrupted one.
   """
 
   def __init__(self, saved: dict[str, float] | None = None):
@@ -27,7 +28,7 @@ class Meter:
     self._seconds = self._seconds_waiting = 0.0
 
   def add(self, metrics: StepMetrics) -> None:
-    """Takes what an update reported, on the host. One that was skipped does not count."""
+    """Adds the metrics of an update, on the host; a skipped update does not count."""
     if not metrics.is_finite:
       return
     for name, value in {'steps': 1, **metrics.sums._asdict(), 'tokens': metrics.tokens}.items():
@@ -35,7 +36,7 @@ class Meter:
     self._grad_norm = float(metrics.grad_norm)
 
   def add_time(self, seconds: float, seconds_waiting: float) -> None:
-    """Takes how long a step took, and how much of it was spent waiting for data."""
+    """Adds the duration of a step, and the time of it that was spent waiting for data."""
     self._steps_timed += 1
     self._seconds += seconds
     self._seconds_waiting += seconds_waiting
@@ -47,13 +48,12 @@ class Meter:
   def interval(self, *, positions_per_step: int, flops_per_step: float, peak_flops: float | None) -> dict[str, float]:
     """Metrics since the last call; begins a new interval.
 
-    `tokens_per_second` counts positions, padding included, as throughput is usually given; `padding` is their share.
-    `mfu` is FLOPs done per second over the peak.
+    `tokens_per_second` counts all positions, `padding` included, as is usual. `mfu` is FLOP/s over the peak.
     """
     sums, weight = self._sums, max(self._sums['weight'], 1.0)
     metrics = {
       'loss': sums['loss'] / weight,
-      'accuracy': sums['correct'] / weight,
+      **({} if math.isnan(sums['correct']) else {'accuracy': sums['correct'] / weight}),
       'grad_norm': self._grad_norm,
       'padding': 1 - sums['tokens'] / max(sums['steps'] * positions_per_step, 1),
     }
@@ -71,13 +71,13 @@ class Meter:
 
 
 class Stopwatch:
-  """Seconds since it was made or last read."""
+  """Measures seconds between readings."""
 
   def __init__(self):
     self._start = time.perf_counter()
 
   def read(self) -> float:
-    """Seconds since the last reading; starts anew."""
+    """Seconds since the last reading, or the start."""
     now = time.perf_counter()
     seconds, self._start = now - self._start, now
     return seconds
@@ -94,7 +94,7 @@ def evaluate(
   *,
   is_stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, float] | None:
-  """Metrics with keys `eval/loss`, `eval/accuracy` and the same with `/LANGUAGE` behind; None if stopped midway."""
+  """Metrics `eval/loss`, `eval/accuracy`, and both per language with `/LANGUAGE`; None if stopped midway."""
   totals = language_sums(eval_step, params, batches, len(languages), is_stopped=is_stopped)
   if totals is None:
     return None
@@ -125,7 +125,7 @@ def language_sums(
 
 
 def piece_counts(batches: Iterable[dict[str, np.ndarray]], *, vocab_size: int) -> np.ndarray:
-  """How often each token stands in masked batches, as they were before they were masked; int64 [V]."""
+  """The number of occurrences of each token in batches before masking, int64 [V]."""
   counts = np.zeros(vocab_size, np.int64)
   for batch in batches:
     ids = np.array(batch['input_ids'])
@@ -136,9 +136,9 @@ def piece_counts(batches: Iterable[dict[str, np.ndarray]], *, vocab_size: int) -
 
 
 def unigram_entropy(counts_V: np.ndarray, *, first_piece: int) -> float:
-  """Entropy, in nats, of tokens that occur so often; ids before `first_piece` are special, and not text.
+  """Entropy in nats of tokens with these counts; ids before `first_piece` are special tokens, not text.
 
-  The lowest loss on this text of a model without context: the frequencies are those of the text itself.
+  This is the lowest loss of a model without context: the frequencies are those of the text itself.
   """
   counts = counts_V[first_piece:]
   shares = counts[counts > 0] / max(counts.sum(), 1)

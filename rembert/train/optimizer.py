@@ -25,12 +25,12 @@ class OptimizerConfig:
     weight_decay: decoupled, scaled by the learning rate; not on LayerNorm and biases. Embeddings do decay.
     clip_norm: gradients are scaled to at most this global norm; 0 switches it off.
     bias_correction: Adam's; BERT's optimizer has none.
-    mu_dtype: in which the first moment is kept between steps, `float32` or `bfloat16`, which saves 2 of the 12 bytes
-      that a parameter takes with its moments. It is computed in float32 either way. The second moment stays float32,
-      as in Optax: with b2 = 0.999 a step takes at most 0.1 % off it, and bfloat16, whose neighbours are 0.4 to 0.8 %
-      apart, rounds that away; what once was large would stay so for ever. A run may be resumed with the other value.
-    freeze_embeddings: the input embeddings and their LayerNorm stay as they are (paper, footnote 4).
-    freeze_layers: this many layers, from the bottom, stay as they are, and with the first of them the projection.
+    mu_dtype: of the first moment between steps, `float32` or `bfloat16`, which saves 2 of the 12 bytes that a parameter
+      takes with its moments. It is computed in float32 either way. The second moment stays float32, as in Optax: with
+      b2 = 0.999 a step reduces it by at most 0.1 %, which bfloat16, with steps of 0.4 to 0.8 %, rounds away; a large
+      value would never shrink. A run may be resumed with the other value.
+    freeze_embeddings: do not train the input embeddings and their LayerNorm (paper, footnote 4).
+    freeze_layers: do not train this many layers, from the bottom, and, if any, the projection.
   """
 
   learning_rate: NotNegative = 2e-4
@@ -52,7 +52,7 @@ class OptimizerConfig:
 def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.Schedule:
   """BERT's schedule: linear warm-up, then a linear decay to zero that is counted from step 0.
 
-  The two lines do not meet: at the end of the warm-up the rate drops to peak · (1 − warmup/total). So does BERT's.
+  As in BERT, the rate drops to peak · (1 − warmup/total) at the end of the warm-up.
   """
 
   def schedule(step):
@@ -65,10 +65,10 @@ def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.S
 
 
 def mean_and_clip(clip_norm: float) -> optax.GradientTransformationExtraArgs:
-  """Sums over predictions, and `weight=`, how many they are, to their mean, scaled to at most this global norm.
+  """Divides sums over predictions by their number, `weight=`, and clips the mean to a global norm (0: any).
 
-  One factor does both. To divide, take the norm, and choose between scaled and unscaled leaves, as
-  `optax.clip_by_global_norm` does, is to write every gradient out twice more: XLA fuses none of it on a CPU.
+  By one factor: `optax.clip_by_global_norm` after a division would write every gradient twice more on a CPU, where XLA
+  fuses none of it.
   """
 
   def update(sums, state, params=None, *, weight=1.0, **_):
@@ -87,20 +87,25 @@ class _Moments(NamedTuple):
   nu: optax.Updates
 
 
-def scale_by_adam(b1: float, b2: float, eps: float, *, bias_correction: bool) -> optax.GradientTransformationExtraArgs:
-  """m / (√v + ε) from moving averages; raw as BERT has them, or corrected for bias as `optax.scale_by_adam`.
+def scale_by_adam(
+  b1: float, b2: float, eps: float, *, bias_correction: bool, mu_dtype: str = 'float32'
+) -> optax.GradientTransformationExtraArgs:
+  """m / (√v + ε) of moving averages, raw as in BERT, or corrected for bias as `optax.scale_by_adam`.
 
-  Where `is_finite=` is false they stay as they are. That is chosen here, before the update is made of them, since XLA
-  then reads moments and parameters where they lie. An update made of new moments, with the choice after it, has it
-  copy both moments first, on a CPU in every step.
+  If `is_finite=` is false they keep their values. They are selected before the update is computed from them: with the
+  selection after it, XLA copies both moments first, on a CPU in every step. The first moment is in `mu_dtype` between
+  steps and float32 within them.
   """
+  mu_in = lambda dtype, state: state._replace(mu=optax.tree.cast(state.mu, jnp.dtype(dtype)))
 
   def init(params):
     zeros = optax.tree.zeros_like(params)
-    return optax.ScaleByAdamState(jnp.zeros((), jnp.int32), zeros, zeros) if bias_correction else _Moments(zeros, zeros)
+    count = jnp.zeros((), jnp.int32)
+    return mu_in(mu_dtype, optax.ScaleByAdamState(count, zeros, zeros) if bias_correction else _Moments(zeros, zeros))
 
   def update(updates, state, params=None, *, is_finite=True, **_):
     del params
+    state = mu_in('float32', state)
     new = state._replace(
       mu=optax.tree.update_moment(updates, state.mu, b1, 1), nu=optax.tree.update_moment(updates, state.nu, b2, 2)
     )
@@ -109,15 +114,15 @@ def scale_by_adam(b1: float, b2: float, eps: float, *, bias_correction: bool) ->
     state = _chosen(is_finite, new, state)
     mu, nu = state.mu, state.nu
     if bias_correction:
-      # Of a first step that is not made the count stays at zero, and nothing looks at the update.
+      # If the first step is skipped, the count stays at zero, and nothing reads the update.
       mu, nu = (optax.tree.bias_correction(moment, b, state.count) for moment, b in ((mu, b1), (nu, b2)))
-    return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu), state
+    return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu), mu_in(mu_dtype, state)
 
   return optax.GradientTransformationExtraArgs(init, update)
 
 
 def only_if_finite(optimizer: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-  """`optimizer`, whose state stays as it is where `is_finite=` is false. For a small state: the choice costs a copy."""
+  """`optimizer`, whose state does not change if `is_finite=` is false. For small states: the selection costs a copy."""
 
   def update(updates, state, params=None, *, is_finite=True, **_):
     updates, new = optimizer.update(updates, state, params)
@@ -130,26 +135,13 @@ def _chosen(is_finite, new, old):
   return jax.tree.map(lambda n, o: jnp.where(is_finite, n, o), new, old)
 
 
-def keep_first_moment_in(dtype: str, adam: optax.GradientTransformation) -> optax.GradientTransformation:
-  """`adam`, with the first moment (`mu` of its state) rounded to `dtype` between steps and float32 within them."""
-  if dtype == 'float32':
-    return adam
-  in_dtype = lambda state, dtype: state._replace(mu=optax.tree.cast(state.mu, jnp.dtype(dtype)))
-
-  def update(updates, state, params=None, **extra):
-    updates, state = adam.update(updates, in_dtype(state, 'float32'), params, **extra)
-    return updates, in_dtype(state, dtype)
-
-  return optax.GradientTransformationExtraArgs(lambda params: in_dtype(adam.init(params), dtype), update)
-
-
 def _names(path: tuple) -> list[str]:
-  """A leaf's path in the tree of parameters: `encoder`, `layers`, …"""
+  """The path of a parameter: `encoder`, `layers`, …"""
   return jax.tree_util.keystr(path, simple=True, separator='/').split('/')
 
 
 def decays(params: optax.Params) -> optax.Params:
-  """Tree of bools: which parameters decay. All but LayerNorms and biases (the output bias included), as in BERT."""
+  """Tree of bools: which parameters decay. All but LayerNorms and biases (including the output bias), as in BERT."""
 
   def is_decayed(path, _):
     names = _names(path)
@@ -159,7 +151,7 @@ def decays(params: optax.Params) -> optax.Params:
 
 
 def frozen_parameters(config: OptimizerConfig, params: optax.Params) -> optax.Params:
-  """Tree of bools: which parameters are frozen as a whole. Layers are stacked: see `freeze` for the bottom ones."""
+  """Tree of bools: which parameters are entirely frozen. Layers are stacked: see `freeze` for the bottom ones."""
 
   def is_frozen(path, leaf):
     part = '/'.join(_names(path)[:2])
@@ -173,10 +165,10 @@ def frozen_parameters(config: OptimizerConfig, params: optax.Params) -> optax.Pa
 
 
 def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> optax.GradientTransformation:
-  """`optimizer` on what is not frozen; the rest gets no update, no decay, and does not count in the clipping.
+  """`optimizer` for the parameters that are not frozen; the rest has no update, and does not count in the clipping.
 
-  What is frozen as a whole has no moments either. The bottom layers are slices of stacked arrays: their gradients are
-  zero before the optimizer sees them, and so is their decay after.
+  Entirely frozen parameters have no moments. The bottom layers are slices of stacked arrays: their gradients are zeroed
+  before the optimizer, and their decay after it.
   """
   if not config.freeze_embeddings and not config.freeze_layers:
     return optimizer
@@ -184,7 +176,7 @@ def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> 
   def zeroed(path, leaf):
     return leaf.at[: config.freeze_layers].set(0) if _names(path)[:2] == ['encoder', 'layers'] else leaf
 
-  # Leaves that another part of the optimizer looks after are no arrays here, and no leaves.
+  # Leaves of the other part of the partition are not arrays, and not leaves, here.
   bottom = optax.stateless(lambda updates, params: jax.tree_util.tree_map_with_path(zeroed, updates))
   label = lambda is_frozen: 'frozen' if is_frozen else 'trained'
   trained = optax.chain(bottom, optimizer, bottom)
@@ -195,15 +187,14 @@ def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> 
 
 
 def make_optimizer(config: OptimizerConfig, total_steps: int) -> optax.GradientTransformationExtraArgs:
-  """Mean, clip, Adam, decay, learning rate: param −= lr · (m / (√v + ε) + decay · param); not on what is frozen.
+  """Mean, clip, Adam, decay, learning rate: param −= lr · (m / (√v + ε) + decay · param), unless frozen.
 
-  Its `update` takes two arguments besides Optax's: `weight`, by which gradients that are sums are divided (1), and
-  `is_finite` (True); where that is false the state stays as it is, and the update is not to be used.
+  Its `update` takes two more arguments than Optax's: `weight` (1), by which gradients that are sums are divided, and
+  `is_finite` (True): if false, the state does not change, and the update must not be used.
   """
-  adam = scale_by_adam(config.b1, config.b2, config.eps, bias_correction=config.bias_correction)
   optimizer = optax.chain(
     mean_and_clip(config.clip_norm),
-    keep_first_moment_in(config.mu_dtype, adam),
+    scale_by_adam(config.b1, config.b2, config.eps, bias_correction=config.bias_correction, mu_dtype=config.mu_dtype),
     optax.add_decayed_weights(config.weight_decay, mask=decays),
     only_if_finite(optax.scale_by_learning_rate(learning_rate_schedule(config, total_steps))),
   )

@@ -20,13 +20,13 @@ AxisSize = Annotated[int, Range(-1)]
 
 @dataclasses.dataclass(frozen=True)
 class MeshConfig:
-  """How many devices each mesh axis has; one of them may be −1 and takes all devices that the others leave.
+  """Number of devices per mesh axis; one of them may be −1, for all devices that the others leave.
 
   Attributes:
-    data: replicas of the model, each with its share of the batch; over slices first, where there are several.
-    fsdp: the batch and the parameters both split.
+    data: replicas of the model, each with its part of the batch; over slices first, if there are several.
+    fsdp: batch and parameters split.
     tensor: attention heads, feed-forward width and vocabulary split.
-    require_platform: `tpu`, `gpu` or `cpu`; training refuses to start elsewhere. None takes what is there.
+    require_platform: `tpu`, `gpu` or `cpu`; training refuses to start elsewhere. None accepts any.
   """
 
   data: AxisSize = -1
@@ -39,10 +39,10 @@ class MeshConfig:
 
 
 def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Mesh:
-  """A mesh over all devices, or UsageError. A mesh smaller than the machine would silently leave devices idle.
+  """A mesh over all devices, or UsageError: a smaller one would silently leave devices idle.
 
-  Devices in several slices: `data` is split over the slices first, so that the network between them carries nothing but
-  the sum of the replicas' gradients.
+  With several slices, `data` is split over the slices first, so that the network between them carries only the sum of
+  the replicas' gradients.
   """
   devices = jax.devices() if devices is None else devices
   if config.require_platform not in (None, devices[0].platform):
@@ -72,7 +72,7 @@ def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Me
       where=f'mesh.data = {config.data}',
       fix=f"a multiple of {slices}: the links between slices are too slow for anything but replicas' gradients",
     )
-  # A slice of 4 × 4 × 4 has no axis of 8: then an axis of the mesh takes a part of one of the slice's.
+  # A slice of 4 × 4 × 4 has no axis of 8: then a mesh axis takes a part of a physical axis.
   within = (sizes['data'] // slices, sizes['fsdp'], sizes['tensor'])
   if slices == 1:
     arranged = mesh_utils.create_device_mesh(within, devices, allow_split_physical_axes=True)
@@ -82,22 +82,22 @@ def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Me
 
 
 def slice_count(devices: Iterable[jax.Device]) -> int:
-  """How many TPU slices devices belong to. GPUs call every machine a slice, whatever joins them: 1."""
+  """The number of TPU slices of these devices; 1 on GPUs, where JAX calls every machine a slice."""
   return len({getattr(device, 'slice_index', None) if device.platform == 'tpu' else None for device in devices})
 
 
 def mesh_text(mesh: Mesh) -> str:
-  """`data 8 · fsdp 8 · tensor 1`, and over how many slices, if several."""
+  """`data 8 · fsdp 8 · tensor 1`, with the number of slices, if several."""
   slices = slice_count(mesh.devices.flat)
   text = ' · '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
   return text if slices == 1 else f'{text}, data over {slices} slices'
 
 
 def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
-  """NamedSharding for every parameter, by the rule table; `axes` holds logical names (`nnx.get_partition_spec`).
+  """NamedSharding for every parameter, by the rule table; `axes` are logical names (`nnx.get_partition_spec`).
 
   Raises:
-    UsageError: where an axis of a parameter does not divide by the mesh axis that it is split over.
+    UsageError: an axis of a parameter does not divide by the mesh axis that it is split over.
   """
 
   def sharding(path, leaf, names):
@@ -120,7 +120,7 @@ def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
 def optimizer_shardings(
   optimizer: optax.GradientTransformation, abstract_opt_state: optax.OptState, shardings: dict, mesh: Mesh
 ) -> optax.OptState:
-  """Moments lie where their parameters lie; counters are everywhere. Frozen parameters have no moments."""
+  """Moments have the shardings of their parameters; counters are replicated. Frozen parameters have no moments."""
   is_absent = lambda leaf: isinstance(leaf, optax.MaskedNode)
   return optax.tree.map_params(
     optimizer,
@@ -133,12 +133,12 @@ def optimizer_shardings(
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-  """Rows are split over `data` and `fsdp`; everything else in a batch is whole."""
+  """Rows are split over `data` and `fsdp`; other axes of a batch are not split."""
   return NamedSharding(mesh, partition_spec(('batch',)))
 
 
 def batch_shards(mesh: Mesh) -> int:
-  """Into how many parts a batch is split."""
+  """The number of shards of a batch."""
   return mesh.shape['data'] * mesh.shape['fsdp']
 
 
@@ -149,6 +149,6 @@ def to_device(local_batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.A
 
 
 def bytes_per_device(abstract_tree, shardings) -> int:
-  """Bytes that one device holds of a tree of arrays."""
+  """Bytes per device of a tree of arrays."""
   shard = lambda leaf, sharding: math.prod(sharding.shard_shape(leaf.shape)) * np.dtype(leaf.dtype).itemsize
   return sum(jax.tree.leaves(jax.tree.map(shard, abstract_tree, shardings)))

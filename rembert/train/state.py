@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +11,17 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
-from rembert.model.encoder import HOST_MEMORY
 from rembert.model.heads import RemBertForMaskedLM
 from rembert.train import sharding
+
+Leaf = TypeVar('Leaf')
 
 
 @functools.partial(jax.tree_util.register_dataclass)
 @dataclasses.dataclass(frozen=True)
-class TrainState:
-  """A pytree of arrays, all that training changes.
+class TrainState(Generic[Leaf]):
+  """A pytree of what training changes: arrays, or their shapes or shardings.
 
   Attributes:
     step: int32 scalar, updates made so far.
@@ -28,66 +29,54 @@ class TrainState:
     opt_state: Optax's.
   """
 
-  step: jax.Array
+  step: Leaf
   params: dict
   opt_state: optax.OptState
 
 
 @dataclasses.dataclass(frozen=True)
 class Trainable:
-  """A model split at the jit boundary, with its optimizer: how to make, place and run a `TrainState`.
+  """A model split at the jit boundary, with its optimizer, and how to initialise and place its `TrainState`.
 
   Attributes:
-    graphdef: the static half of the model; `nnx.merge(graphdef, params)` is the model again.
+    graphdef: the static half of the model; `nnx.merge(graphdef, params)` is the model.
     optimizer: takes sums of gradients, with the extra arguments of `rembert.train.optimizer.make_optimizer`.
     mesh: the device mesh.
     abstract_state: `TrainState` of shapes.
     shardings: `TrainState` of shardings.
-    init: seed → sharded `TrainState`; compiled so that no device ever holds more than its part.
+    init: seed → sharded `TrainState`; jitted, so that no device holds more than its shard.
   """
 
   graphdef: nnx.GraphDef
   optimizer: optax.GradientTransformationExtraArgs
   mesh: Mesh
-  abstract_state: TrainState
-  shardings: TrainState
+  abstract_state: TrainState[jax.ShapeDtypeStruct]
+  shardings: TrainState[NamedSharding]
   init: 'jax.stages.Wrapped'
 
-  def restore_target(self) -> TrainState:
-    """Shapes with their shardings: what a checkpoint is restored into."""
+  def restore_target(self) -> TrainState[jax.ShapeDtypeStruct]:
+    """Shapes with their shardings, into which a checkpoint is restored."""
     place = lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
     return jax.tree.map(place, self.abstract_state, self.shardings)
-
-
-def check_remat(remat: str, device: jax.Device) -> None:
-  """UsageError where a policy of `Execution.remat` needs memory of the host that `device` cannot reach."""
-  if remat == 'offload' and HOST_MEMORY not in (memory.kind for memory in device.addressable_memories()):
-    raise UsageError(
-      f'these devices ({device.platform}) cannot keep activations in the memory of the host ({HOST_MEMORY})',
-      where="execution.remat = 'offload'",
-      fix="--gin.execution.remat=full, which needs as little of the device's memory",
-    )
 
 
 def masked_lm(
   config: RemBertConfig, execution: Execution, optimizer: optax.GradientTransformationExtraArgs, mesh: Mesh
 ) -> Trainable:
-  """Pre-training's model, ready to initialise; see `trainable`."""
-  return trainable(lambda rngs: RemBertForMaskedLM(config, execution, rngs=rngs), execution, optimizer, mesh)
+  """`trainable` of the pre-training model."""
+  return trainable(lambda rngs: RemBertForMaskedLM(config, execution, rngs=rngs), optimizer, mesh)
 
 
 def trainable(
   build: Callable[[nnx.Rngs], nnx.Module],
-  execution: Execution,
   optimizer: optax.GradientTransformationExtraArgs,
   mesh: Mesh,
 ) -> Trainable:
   """A model with its optimizer on a mesh, ready to initialise. Allocates nothing.
 
   Raises:
-    UsageError: sizes that do not divide over the mesh, or devices that cannot do what `execution` wants.
+    UsageError: sizes that do not divide over the mesh.
   """
-  check_remat(execution.remat, mesh.devices.flat[0])
   construct = lambda seed: build(nnx.Rngs(jax.random.key(seed)))
   graphdef, variables = nnx.split(nnx.eval_shape(lambda: construct(0)))
   abstract_params = nnx.to_pure_dict(variables)

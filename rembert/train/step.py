@@ -10,7 +10,7 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 
 from rembert.train.chunked_loss import chunked_mlm_row_sums, chunked_mlm_sums
-from rembert.train.losses import LossSums, classification_sums, mlm_row_sums, span_sums, tagging_sums
+from rembert.train.losses import LossSums, label_sums, mlm_row_sums, span_sums, value_sums
 from rembert.train.state import Trainable, TrainState
 
 Batch = dict[str, jax.Array]
@@ -19,13 +19,13 @@ Objective = Callable[[nnx.GraphDef, dict, Batch, jax.Array | None], LossSums]
 
 
 class StepMetrics(NamedTuple):
-  """What a training step reports; float32 scalars over the global batch.
+  """Scalars of a training step over the global batch, float32.
 
   Attributes:
-    sums: loss, correct predictions and weight over all that is to be predicted.
+    sums: loss, correct predictions and weight over all predictions.
     tokens: positions that are not padding.
     grad_norm: global norm of the mean gradient, before clipping.
-    is_finite: bool; an update whose loss or gradient is not is not made.
+    is_finite: bool; an update whose loss or gradient is not finite is skipped.
   """
 
   sums: LossSums
@@ -45,33 +45,32 @@ def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -
 
 
 def masked_lm_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> LossSums:
-  """Runs the model on a batch of packed, masked rows (`rembert.data.masking`); sums over it, whose loss has gradients.
-
-  Logits are made as `Execution.loss_chunk` says.
-  """
+  """Sums over a batch of packed, masked rows (`rembert.data.masking`), with a differentiable loss."""
   of_logits = lambda *slots: jax.tree.map(jnp.sum, mlm_row_sums(*slots))
   return _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, chunked_mlm_sums)
 
 
 def masked_lm_row_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch) -> LossSums:
-  """The same for evaluation: sums per row, [B], without dropout."""
+  """Sums per row, [B], without dropout, for evaluation."""
   return _run_masked_lm(graphdef, params, batch, None, mlm_row_sums, chunked_mlm_row_sums)
 
 
 def head_sums(head: str) -> Objective:
-  """The same for a head that is fine-tuned: `classification`, `tagging` or `qa`."""
+  """The objective of one of `rembert.model.heads.TASK_HEADS`."""
 
   def sums(graphdef, params, batch, dropout_key=None):
     logits = head_logits(graphdef, params, batch, dropout_key)
     if head == 'qa':
       return span_sums(logits, batch['labels'], batch['segment_ids'] > 0)
-    return {'classification': classification_sums, 'tagging': tagging_sums}[head](logits, batch['labels'])
+    if head == 'regression':
+      return value_sums(logits, batch['labels'])
+    return label_sums(logits, batch['labels'])
 
   return sums
 
 
 def head_logits(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> jax.Array:
-  """Logits of a model's head for a batch of rows (`rembert.data.finetune_batches`), float32."""
+  """Logits of a head for a batch of `rembert.data.finetune_batches`, float32."""
   inputs = {name: batch[name] for name in ('input_ids', 'token_type_ids', 'segment_ids')}
   return nnx.merge(graphdef, params)(**inputs, dropout_key=dropout_key).logits
 
@@ -87,10 +86,10 @@ def make_train_step(
 
   Args:
     trainable: model, optimizer and shardings.
-    sums_of: what is learned; its loss has gradients.
-    accumulation_steps: the batch is run in this many parts, one after the other. Gradients are added as sums and
-      divided once by the weight of the whole batch, so the result is that of one large batch.
-    dropout_seed: seed of dropout, or None where the model has none.
+    sums_of: the objective.
+    accumulation_steps: number of micro-batches. Gradients are added as sums and divided once by the weight of the whole
+      batch, so the result is that of one large batch.
+    dropout_seed: None for no dropout.
   """
 
   def microbatch_gradients(params, microbatch, key):
@@ -103,7 +102,7 @@ def make_train_step(
   def all_gradients(params, batch, key):
     if accumulation_steps == 1:
       return microbatch_gradients(params, batch, key)
-    # Rows are dealt out in turn (row r goes to part r mod A), so that each part stays spread over all devices.
+    # Row r goes to micro-batch r mod A, so that each of them stays spread over all devices.
     deal = lambda rows: jnp.swapaxes(rows.reshape(-1, accumulation_steps, *rows.shape[1:]), 0, 1)
     parts = jax.tree.map(deal, batch)
     keys = None if key is None else jax.random.split(key, accumulation_steps)
@@ -115,9 +114,7 @@ def make_train_step(
     return jax.lax.scan(add_part, zeros, (parts, keys))[0]
 
   def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
-    key = None
-    if dropout_seed is not None:
-      key = jax.random.fold_in(jax.random.key(dropout_seed), state.step)
+    key = None if dropout_seed is None else jax.random.fold_in(jax.random.key(dropout_seed), state.step)
     gradients, sums = all_gradients(state.params, batch, key)
     weight = jnp.maximum(sums.weight, 1)
     grad_norm = optax.tree.norm(gradients) / weight
@@ -131,7 +128,7 @@ def make_train_step(
       grad_norm=grad_norm,
       is_finite=is_finite,
     )
-    # Chosen element by element, where the update is written anyway: a branch would cost a second copy of the state.
+    # Selected elementwise, where the update is written anyway: a branch would cost a second copy of the state.
     keep_if_finite = lambda new, old: jnp.where(is_finite, new, old)
     params = jax.tree.map(keep_if_finite, optax.apply_updates(state.params, updates), state.params)
     return TrainState(state.step + 1, params, opt_state), metrics
@@ -152,7 +149,7 @@ def make_eval_step(trainable: Trainable, num_languages: int) -> Callable[[dict, 
 
 
 def make_logits_step(trainable: Trainable) -> Callable[[dict, Batch], jax.Array]:
-  """The jitted forward pass of a head: (params, batch) to logits, whole on every device, for every host to read."""
+  """The jitted forward pass of a head: (params, batch) to logits, replicated, so that every host can read them."""
   return jax.jit(
     lambda params, batch: head_logits(trainable.graphdef, params, batch),
     in_shardings=(trainable.shardings.params, None),

@@ -1,4 +1,4 @@
-"""The training loop: its configuration, and what happens between one step and the next."""
+"""The training loop and its configuration."""
 
 import dataclasses
 import math
@@ -27,22 +27,24 @@ class TrainConfig:
   """How long, how large, how often. The defaults are RemBERT's (paper, Table 14).
 
   Attributes:
-    steps: updates in all; the learning rate reaches zero there.
-    batch_size: rows of the global batch.
-    sequence_length: tokens per row.
+    steps: total number of updates; the learning rate reaches zero there.
+    batch_size: sequences of the global batch.
+    sequence_length: tokens per sequence.
     seed: of initialisation, sampling, masks and dropout.
-    accumulation_steps: run the batch in this many parts, for memory.
-    log_every: steps between rows of metrics.
-    eval_every: steps between evaluations; one is made at the end in any case. 0 for none.
-    eval_rows: held-out rows per language.
-    checkpoint_every: steps between permanent checkpoints; one is saved at the end in any case.
-    keep_checkpoints: how many of the newest permanent ones are kept.
-    keep_every: permanent ones at multiples of this step are kept for ever, whatever their number; 0 for none.
+    accumulation_steps: number of micro-batches per step, to save memory.
+    log_every: steps between logged metrics.
+    eval_every: steps between evaluations; the last step always has one. 0 for none.
+    eval_rows: held-out sequences per language.
+    checkpoint_every: steps between permanent checkpoints; the last step always has one.
+    keep_checkpoints: number of the newest permanent checkpoints that are kept.
+    keep_every: permanent checkpoints at multiples of this step are never deleted; 0 for none.
     temporary_checkpoint_minutes: time without a checkpoint after which a temporary one is saved; 0 for none. It is
-      deleted when there is a newer one of either kind, and so is the one that is saved when the run is stopped.
-    init_from: a workdir, a checkpoint or a folder of Hugging Face whose parameters a new run begins with. A run that is
-      resumed does not look at it.
-    init_from_parts: `all` parameters, or the `encoder` alone: the head is then drawn as ever.
+      deleted when there is a newer checkpoint, and so is the one that is saved when the run is stopped.
+    init_from: a workdir, a checkpoint, or a Hugging Face model directory or Hub id with the initial parameters of a new
+      run. A resumed run ignores its parameters.
+    init_from_parts: `all` parameters; the `encoder` alone, with a randomly initialised head; or, in pre-training, those
+      `available`: the encoder, and of the head what the model has. The architecture is then the model's, except for
+      fields of `RemBertConfig` that are set.
   """
 
   steps: Count = 1_760_000
@@ -58,7 +60,7 @@ class TrainConfig:
   keep_every: CountOrZero = 0
   temporary_checkpoint_minutes: NotNegative = 10
   init_from: str | None = None
-  init_from_parts: Annotated[str, OneOf(('all', 'encoder'))] = 'all'
+  init_from_parts: Annotated[str, OneOf(('all', 'available', 'encoder'))] = 'all'
 
   def __post_init__(self):
     check_fields(self, 'train')
@@ -71,7 +73,7 @@ class TrainConfig:
     self.check_divides(1)
 
   def check_divides(self, batch_shards: int) -> None:
-    """Raises UsageError unless every device gets equally many rows of every part of the batch."""
+    """UsageError unless every device gets the same number of rows of every micro-batch."""
     parts = batch_shards * self.accumulation_steps
     if self.batch_size % parts:
       up = math.ceil(self.batch_size / parts) * parts
@@ -89,15 +91,15 @@ class TrainConfig:
 
 @dataclasses.dataclass
 class Position:
-  """Where a run stands after `step` updates: all that a checkpoint holds beside what the run is.
+  """The progress of a run after `step` updates, as checkpoints save it.
 
   Attributes:
-    step: updates made.
+    step: number of updates.
     state: the trained arrays.
-    data: where the batch source stands; JSON.
-    meter: sums of the interval that is being measured.
-    guard: what has been skipped and seen so far.
-    is_evaluation_due: an evaluation belongs to this step, and has not been made.
+    data: position of the batch source; JSON.
+    meter: sums of the current interval.
+    guard: losses and skipped updates so far.
+    is_evaluation_due: this step has an evaluation, which has not finished.
   """
 
   step: int
@@ -108,18 +110,9 @@ class Position:
   is_evaluation_due: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Numbers:
-  """What turns seconds into rates: `Meter.interval` takes these."""
-
-  positions_per_step: int
-  flops_per_step: int
-  peak_flops: float | None
-
-
 @dataclasses.dataclass
 class Watchers:
-  """Those who look at a run from beside it; none of them changes what it computes."""
+  """What observes a run without changing its results."""
 
   console: Console
   progress: TrainingProgress
@@ -131,24 +124,24 @@ class Watchers:
 
 @dataclasses.dataclass
 class Trainer:
-  """Steps, and between them: metrics, evaluations, checkpoints, and a look at whether to stop.
+  """Steps, and between them metrics, evaluations, checkpoints, and a check for requests to stop.
 
-  Every host runs the same loop. What they do together (steps, evaluations, saves, the end) follows from the step number
-  or from their `HostConsensus`, never from a clock or a signal of one host.
+  Every host runs the same loop. What they do together (steps, evaluations, saves, the end) depends on the step number
+  or on their `HostConsensus`, never on a clock or a signal of one host.
 
   Attributes:
     config: of the job.
     guards: when to skip, warn and stop.
-    position: where the run stands; the state in it is replaced, and the old one donated, by every step.
+    position: the progress of the run; every step replaces its state and donates the old one.
     train_step: the compiled update.
-    evaluate: (params, is_stopped) to metrics, or None if stopped midway; None where there is nothing to evaluate on.
-    save: begins a checkpoint.
-    is_save_permanent: of a step, whether all hosts save after it, as they all know.
-    wants_to_save: of a step, whether this host's clock wants one after it; all hosts then do a step later.
-    learning_rate: of the update that follows as many as given.
-    numbers: for rates.
+    evaluate: (params, is_stopped) to metrics, or None if stopped midway; None for no evaluations.
+    save: starts a checkpoint.
+    is_save_permanent: (step) to whether all hosts save after it.
+    wants_to_save: (step) to whether this host requests a save; all hosts then save one step later.
+    learning_rate: (number of updates so far) to the rate of the next.
+    throughput: the arguments of `Meter.interval`.
     stop: set when this process is asked to end.
-    watchers: who is told.
+    watchers: see `Watchers`.
     is_stopping: all hosts have agreed to end before the last step.
   """
 
@@ -162,7 +155,7 @@ class Trainer:
   is_save_permanent: Callable[[int], bool]
   wants_to_save: Callable[[int], bool]
   learning_rate: Callable[[int], jax.Array]
-  numbers: Numbers
+  throughput: dict
   stop: StopSignal
   watchers: Watchers
   is_stopping: bool = dataclasses.field(default=False, init=False)
@@ -174,9 +167,10 @@ class Trainer:
     self._saved_step: int | None = self.position.step or None
 
   def run(self, batches: Iterator[tuple[dict, dict]]) -> None:
-    """Trains on batches, each with where the source stands after it, until the last step or an agreed stop; saves."""
+    """Trains on batches, each with the position of its source, until the last step or an agreed stop, and saves."""
     position, watchers = self.position, self.watchers
     begun = position.step
+    position.is_evaluation_due &= self.evaluate is not None
     watchers.goodput.begin(begun)
     watch = Stopwatch()
     if position.is_evaluation_due:
@@ -210,7 +204,7 @@ class Trainer:
     watchers.watchdog.rest()
 
   def _make_step(self, batches: Iterator[tuple[dict, dict]]) -> float:
-    """One update; returns the seconds that went by waiting for its batch."""
+    """One update; returns the seconds of waiting for its batch."""
     position, watchers = self.position, self.watchers
     upcoming = position.step + 1
     watchers.watchdog.beat(f'step {upcoming}')
@@ -221,14 +215,14 @@ class Trainer:
     seconds_waiting = waiting.read()
     position.state, metrics = self.train_step(position.state, batch)
     position.step = upcoming
-    # The metrics of the step before: by now they are there, and the device is never kept waiting for the host.
+    # Those of the previous step, which has finished by now: the device never waits for the host.
     self._take_metrics()
     self._pending = (upcoming, metrics)
     self._say(watchers.profiler.after_step(metrics.grad_norm))
     return seconds_waiting
 
   def _take_metrics(self) -> None:
-    """Waits for the last step that was sent off, and looks at what it reports."""
+    """Waits for the last dispatched step and adds up its metrics."""
     if self._pending is None:
       return
     step, metrics = self._pending
@@ -239,16 +233,17 @@ class Trainer:
 
   def _log(self) -> None:
     position, guard = self.position, self.position.guard
-    # A skipped update is a step of the run, not of the schedule.
+    # The schedule does not count skipped updates.
     learning_rate = self.learning_rate(position.step - 1 - guard.skipped)
-    row = position.meter.interval(**dataclasses.asdict(self.numbers)) | {'learning_rate': float(learning_rate)}
+    row = position.meter.interval(**self.throughput) | {'learning_rate': float(learning_rate)}
     row |= {'skipped_updates': guard.skipped, 'loss_spikes': guard.spikes}
     self.watchers.trackers.log(row, step=position.step)
     self.watchers.progress.metrics(position.step, row)
 
   def _run_evaluation(self) -> None:
-    """Evaluates; if that is cut short, it stays due."""
+    """Evaluates; if stopped midway, the evaluation stays due."""
     position, watchers = self.position, self.watchers
+    assert self.evaluate is not None
 
     def is_stopped() -> bool:
       watchers.watchdog.beat(f'the evaluation at step {position.step}')

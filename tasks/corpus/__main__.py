@@ -12,9 +12,10 @@ from rembert.validation import Count, FractionBelowOne, NotNegative, Positive, n
 
 if TYPE_CHECKING:
   from rembert.tracking.console import Console
-  from tasks.corpus.build import BeamRunner
-  from tasks.corpus.documents import CorpusConfig, Part
+  from tasks.beam import BeamRunner
+  from tasks.corpus.documents import CorpusConfig
   from tasks.corpus.format import Corpus
+  from tasks.corpus.sources import Part
 
 DESCRIPTION = """\
 Make a corpus: text is cleaned and deduplicated once by Apache Beam, and kept as a prepared dataset of TensorFlow
@@ -25,8 +26,11 @@ EPILOG = """\
 examples
   dumps of dumps.wikimedia.org, with two processes of this machine:
     python -m tasks.corpus --dumps=dumps/ --output=corpus --workers=2
-  plain text, a file LL.txt (or .xz, .gz, .bz2) per language:
+  text: plain, JSON lines, CSV, TSV or Parquet (also .gz, .bz2, .xz, .zst); a file per language, de.txt, sw.jsonl.gz:
     python -m tasks.corpus --text=text/ --output=corpus
+  a column that names the language of each row; or one language, and a place that fsspec reads:
+    python -m tasks.corpus --text='crawl/*.jsonl' --text_column=text --language_column=lang --output=corpus
+    python -m tasks.corpus --text='hf://datasets/wikimedia/wikipedia/20231101.de/*.parquet' --language=de --output=…
   datasets that TensorFlow Datasets has prepared (wikipedia, wiki40b, c4):
     python -m tasks.corpus --tfds='wikipedia/20230601.{language}' --languages=de,sw --output=corpus
     python -m tasks.corpus --tfds='c4/multilingual[{language}]' --languages=de,sw --output=corpus
@@ -44,6 +48,7 @@ then
 
 
 _KINDS = ('text', 'tfds', 'dumps')  # where --dumps has a default, the others come before it
+_COLUMNS = ('text_column', 'language_column', 'language')
 _MAKING = ('held_out', 'min_characters', 'dedupe', 'shard_mb')
 
 
@@ -60,8 +65,17 @@ def add_sources(
   source.add_argument(
     '--dumps', metavar='FOLDER', default=default, help=f'MediaWiki dumps: a folder or glob, local or gs://{more}'
   )
-  source.add_argument('--text', metavar='FOLDER', help='plain text, LL.txt[.xz|.gz|.bz2]; blank lines part documents')
+  source.add_argument(
+    '--text',
+    metavar='PLACE',
+    help='text, JSON lines, CSV, TSV, Parquet: a file, folder or glob, local or gs://, hf://, …',
+  )
   source.add_argument('--tfds', metavar='NAME', help='a prepared dataset, {language} in its name or [split]')
+  flags.add_argument('--text_column', metavar='NAME', help='the column of the text (default: text)')
+  flags.add_argument(
+    '--language_column', metavar='NAME', help='the column of its language (default: files are LL.jsonl)'
+  )
+  flags.add_argument('--language', metavar='CODE', help='the language of all files of --text')
   flags.add_argument('--tfds_data_dir', metavar='DIR', help='where prepared datasets are')
   flags.add_argument('--languages', metavar='CODES', help='codes, or mbert, rembert (default: all that are there)')
 
@@ -107,9 +121,17 @@ def languages_of(options: argparse.Namespace) -> tuple[str, ...] | None:
 
 def parts_of(options: argparse.Namespace, console: 'Console') -> 'list[Part]':
   """The parts of the source that the options name."""
-  from tasks.corpus.documents import find_parts
+  from tasks.corpus.sources import find_parts
 
-  return find_parts(*_source(options), languages_of(options), data_dir=options.tfds_data_dir, say=console.say)
+  columns = _given(options, _COLUMNS)
+  if columns and not options.text:
+    raise UsageError(
+      'columns and language are those of --text',
+      where=' '.join(f'--{name}={value}' for name, value in columns.items()),
+      fix='leave them out, or name the text: --text=PLACE',
+    )
+  source, languages = _source(options), languages_of(options)
+  return find_parts(*source, languages, data_dir=options.tfds_data_dir, say=console.say, **columns)
 
 
 def refuse_making_flags(options: argparse.Namespace, source: str, owner: str) -> None:
@@ -124,7 +146,7 @@ def refuse_making_flags(options: argparse.Namespace, source: str, owner: str) ->
 
 def runner_of(options: argparse.Namespace, beam_flags: Sequence[str]) -> 'BeamRunner':
   """Where the options say that Beam runs; UsageError if it is not installed."""
-  from tasks.corpus.build import BeamRunner
+  from tasks.beam import BeamRunner
 
   return BeamRunner(options.runner, options.workers, tuple(beam_flags), options.traceback)
 
@@ -151,7 +173,9 @@ def corpus_or_temporary(
   if options.corpus:
     return contextlib.nullcontext(open_corpus(options.corpus).of_languages(languages_of(options), console.say))
   kind, name = _source(options)
-  command = beam_command({kind: name, **_given(options, ('tfds_data_dir', 'languages', *_MAKING))}, '--corpus')
+  command = beam_command(
+    {kind: name, **_given(options, (*_COLUMNS, 'tfds_data_dir', 'languages', *_MAKING))}, '--corpus'
+  )
   return temporary_corpus(parts_of(options, console), config, console, command=command)
 
 

@@ -1,15 +1,12 @@
 """A corpus is built in this process, or by Apache Beam on any of its runners; both write the same bytes.
 
-A folder has one recipe. Languages that are done stay, and the manifest comes last.
+A directory has one recipe. Languages that are done stay, and the manifest comes last.
 """
 
 import collections
 import contextlib
 import dataclasses
-import importlib.util
 import itertools
-import json
-import logging
 import os
 import shlex
 import tempfile
@@ -19,34 +16,36 @@ from typing import TYPE_CHECKING, Any
 from etils import epath
 
 from rembert.data.config import DataConfig
-from rembert.errors import RunError, UsageError
-from rembert.files import write_errors, write_whole
+from rembert.errors import UsageError
+from rembert.files import write_errors
 from rembert.tracking.console import Console, human_bytes
+from tasks.beam import BeamRunner, Tell, refuse_other_recipe, run_in_groups, write_recipe
 from tasks.corpus.documents import (
   CorpusConfig,
   Document,
-  Lost,
-  Part,
-  bytes_by_language,
   clean,
-  find_parts,
   first_of,
   keep_paragraphs,
   numbers_of_shards,
   paragraph_places,
-  read_part,
   shard_of,
 )
 from tasks.corpus.format import (
   MANIFEST,
-  RECIPE,
   Corpus,
-  WrittenShard,
   finish_corpus,
   finish_language,
   finished_languages,
   open_corpus,
   write_shard,
+)
+from tasks.corpus.sources import (
+  Lost,
+  Part,
+  bytes_by_language,
+  find_parts,
+  parts_to_read_together,
+  read_together,
 )
 
 if TYPE_CHECKING:
@@ -56,8 +55,6 @@ LARGEST = 1 << 30  # bytes of input of a language, compressed or not, that one p
 _TELL_EVERY = 1000  # documents
 _HELP = 'python -m tasks.corpus --help'
 
-Tell = Callable[[str], None]  # shows a note on how far something is
-
 
 def make_corpus(
   parts: Sequence[Part],
@@ -65,21 +62,21 @@ def make_corpus(
   config: CorpusConfig,
   console: Console,
   *,
-  runner: 'BeamRunner | None' = None,
+  runner: BeamRunner | None = None,
   group_mb: float = 0,
   command: str = _HELP,
 ) -> Corpus:
   """Makes the languages that are not done yet, and writes the manifest; opens what is complete.
 
   Args:
-    parts: what to read into the folder of the corpus.
+    parts: what to read into the directory of the corpus.
     config: how documents are chosen.
     runner: of Apache Beam. None: in this process, a language at a time, all of it in memory.
-    group_mb: Beam makes languages together up to so many MB of input; 0 for all at once.
+    group_mb: Beam makes languages together up to this many MB of input; 0 for all at once.
     command: does the same with Apache Beam; for the message.
 
   Raises:
-    UsageError: the folder holds a corpus built with different options; or all of it holds no text to train on; or,
+    UsageError: the directory holds a corpus built with different options; or all of it holds no text to train on; or,
       without Beam, a language has more than about 1 GB of input.
     RunError: the pipeline failed; the same call resumes it.
   """
@@ -92,24 +89,20 @@ def make_corpus(
       where=', '.join(large[:6]) + (', …' if len(large) > 6 else ''),
       fix=command,
     )
-  # The recipe does not depend on where the sources lie.
-  moved = [dataclasses.replace(part, path=part.path.rsplit('/', 1)[-1], data_dir=None) for part in parts]
-  recipe = dataclasses.asdict(config) | {'sources': [list(dataclasses.astuple(part)) for part in moved]}
-  refuse_other_recipe(folder / RECIPE, recipe, 'corpus')
+  recipe = dataclasses.asdict(config) | {'sources': [part.recipe() for part in parts]}
+  refuse_other_recipe(folder, recipe, 'corpus')
   if not is_complete:
-    with write_errors('the corpus', folder):
-      write_whole(folder / RECIPE, json.dumps(recipe, indent=1))
-    done = finished_languages(folder)
+    write_recipe(folder, recipe, 'corpus')
 
     def run(languages: list[str], tell: Tell) -> None:
       some = [part for part in parts if part.language in languages]
-      if runner is None:
-        finished = _add_languages(_LocalSteps(tell), some, where, config)
-        with write_errors('the corpus', folder):
-          list(finished)
-      else:
+      if runner is not None:
         runner.run(lambda pipeline: _add_languages(_BeamSteps(pipeline), some, where, config), where)
+        return
+      with write_errors('the corpus', folder):
+        _add_languages(_LocalSteps(tell), some, where, config)
 
+    done = finished_languages(folder)
     left = {language: size for language, size in sizes.items() if language not in done}
     run_in_groups(left, 1 if runner is None else group_mb * (1 << 20), console, 'making the corpus', run)
     with write_errors('the corpus', folder):
@@ -120,50 +113,11 @@ def make_corpus(
     raise UsageError(
       'the corpus holds no text to train on' + (f'; left out are {lost}' if lost else ''),
       where=f'{folder}; languages: {", ".join(corpus.languages)}',
-      fix='write the files as UTF-8: iconv -f LATIN1 -t UTF-8'
-      if corpus.lost.get('not UTF-8')
+      fix=f'write the files as UTF-8: iconv -f {"UTF-16" if corpus.lost.get("files in UTF-16") else "LATIN1"} -t UTF-8'
+      if {'not UTF-8', 'files in UTF-16'} & set(corpus.lost)
       else 'check that dumps are of articles (pages-articles), or lower min_characters and held_out',
     )
   return corpus
-
-
-def refuse_other_recipe(file: epath.Path, recipe: Mapping, what: str) -> None:
-  """Raises UsageError with the differences if a folder holds a corpus or store of another recipe."""
-  if not file.exists():
-    return
-  before = json.loads(file.read_text())
-  different = [name for name in recipe if before.get(name) != recipe[name]]
-  if different:
-    raise UsageError(
-      f'the folder holds a {what} built with different options: {", ".join(different)}',
-      where=str(file.parent),
-      fix=f'choose another --output or --workdir, delete that {what}, or repeat the old command to continue with it',
-    )
-
-
-def run_in_groups(
-  sizes: Mapping[str, float],
-  most_bytes: float,
-  console: Console,
-  description: str,
-  run: Callable[[list[str], Tell], None],
-) -> None:
-  """Calls `run` with names of some languages at a time, up to `most_bytes` together; 0 for all at once."""
-  groups: list[list[str]] = []
-  filled = 0.0
-  for name, size in sizes.items():
-    if not groups or (most_bytes and filled + size > most_bytes):
-      groups.append([])
-      filled = 0.0
-    groups[-1].append(name)
-    filled += size
-  if not groups:
-    return
-  with console.task(description) as progress:
-    for number, group in enumerate(groups):
-      tell = lambda note, number=number: progress(number / len(groups), note)
-      tell(' '.join(group[:6]) + (' …' if len(group) > 6 else ''))
-      run(group, tell)
 
 
 # --- where a corpus is needed -----------------------------------------------------------------------------------------
@@ -177,11 +131,13 @@ def find_corpus(data: DataConfig, workdir: epath.PathLike, console: Console) -> 
   if data.corpus:
     opened = open_corpus(data.corpus).of_languages(data.languages, console.say)
     return lambda: opened
-  kind, name = ('tfds', data.tfds) if data.source == 'tfds' else ('dumps', data.dumps)
-  parts = find_parts(kind, name, data.languages, data_dir=data.tfds_data_dir, say=console.say)
+  kind, name = data.source, getattr(data, data.source)
+  columns = {field: getattr(data, field) for field in ('text_column', 'language_column', 'language')}
+  parts = find_parts(kind, name, data.languages, data_dir=data.tfds_data_dir, say=console.say, **columns)
   config = CorpusConfig(held_out=data.held_out, min_characters=data.min_characters)
   same = {field: getattr(data, field) for field in ('tfds_data_dir', 'languages', 'held_out', 'min_characters')}
-  command = beam_command({kind: name, **same}, '--gin.data.corpus')
+  columns = columns if kind == 'text' else {}
+  command = beam_command({kind: name, **columns, **same}, '--gin.data.corpus')
   return lambda: make_corpus(parts, epath.Path(workdir) / 'corpus', config, console, command=command)
 
 
@@ -218,7 +174,7 @@ def corpus_or_text(
 
 
 class _LocalSteps:
-  """Steps on lists in this process; what a step gives is used once, but for the parts of `partition`."""
+  """Steps on lists in this process."""
 
   def __init__(self, tell: Tell):
     self._tell = tell
@@ -226,10 +182,11 @@ class _LocalSteps:
   def create(self, label: str, items: Iterable) -> Iterable:
     return items
 
-  def flat_map(self, label: str, items: Iterable, function: Callable[[Any], Iterable], spread=False) -> Iterable:
+  def spread(self, label: str, items: Iterable, function: Callable[[Any], Iterable]) -> Iterable:
+    """What `function` returns for each item, one after the other; Beam spreads them over its workers."""
     return itertools.chain.from_iterable(map(function, items))
 
-  def partition(self, label: str, items: Iterable) -> tuple[Iterable, Iterable]:
+  def partition(self, label: str, items: Iterable) -> tuple[list[Document], list[Lost]]:
     documents: list[Document] = []
     losses: list[Lost] = []
     for each in items:
@@ -241,14 +198,12 @@ class _LocalSteps:
       documents.append(each)
     return documents, losses
 
-  def group(self, label: str, pairs: Iterable) -> Iterable:
+  def regroup(self, label: str, items: Iterable, pairs_of: Callable[[Any], Iterable], reduce: Callable) -> list:
+    """Groups the values of all pairs (key, value) by key; returns the items of `reduce(key, values)`."""
     groups = collections.defaultdict(list)
-    for key, value in pairs:
+    for key, value in itertools.chain.from_iterable(map(pairs_of, items)):
       groups[key].append(value)
-    yield from groups.items()
-
-  def combine(self, label: str, pairs: Iterable, function: Callable[[Iterable], Any]) -> Iterable:
-    return ((key, function(values)) for key, values in self.group(label, pairs))
+    return [result for key, values in groups.items() for result in reduce(key, values)]
 
   def flatten(self, label: str, *several: Iterable) -> Iterable:
     return itertools.chain(*several)
@@ -265,153 +220,69 @@ class _BeamSteps:
   def create(self, label, items):
     return self._pipeline | label >> self._beam.Create(items)
 
-  def flat_map(self, label, items, function, spread=False):
-    items = items | f'spread to {label}' >> self._beam.Reshuffle() if spread else items
-    return items | label >> self._beam.FlatMap(function)
+  def spread(self, label, items, function):
+    return items | f'spread to {label}' >> self._beam.Reshuffle() | label >> self._beam.FlatMap(function)
 
   def partition(self, label, items):
     # Tagged outputs would do the same, but not every runner has them.
     of_kind = lambda kind: self._beam.Filter(lambda each: isinstance(each, kind))
     return items | f'{label}: documents' >> of_kind(Document), items | f'{label}: lost' >> of_kind(Lost)
 
-  def group(self, label, pairs):
-    return pairs | label >> self._beam.GroupByKey()
-
-  def combine(self, label, pairs, function):
-    return pairs | label >> self._beam.CombinePerKey(function)
+  def regroup(self, label, items, pairs_of, reduce):
+    # Not the functions themselves: Beam would read their type hints, and enforce them.
+    pairs = items | f'{label}: by key' >> self._beam.FlatMap(lambda item: pairs_of(item))
+    groups = pairs | f'{label}: group' >> self._beam.GroupByKey()
+    return groups | label >> self._beam.FlatMap(lambda group: reduce(*group))
 
   def flatten(self, label, *several):
     return several | label >> self._beam.Flatten()
 
 
-def _add_languages(steps: '_LocalSteps | _BeamSteps', parts: Sequence[Part], folder: str, config: CorpusConfig) -> Any:
-  """Everything that makes the languages of `parts`; what comes of the last step is empty."""
-  by_text = lambda document: [((document.language, document.digest), document)]
+def _add_languages(steps: _LocalSteps | _BeamSteps, parts: Sequence[Part], folder: str, config: CorpusConfig) -> None:
+  """Everything that makes the languages of `parts`."""
   numbers = numbers_of_shards(parts, config)
 
   # --- documents, cleaned --------------------------------------------------------------
-  found = steps.flat_map('read', steps.create('parts', parts), read_part, spread=True)
-  found = steps.flat_map('clean', found, lambda each: [clean(each, config)], spread=True)
-  documents, lost = steps.partition('clean', found)
+  found = steps.spread('read', steps.create('parts', parts_to_read_together(parts)), read_together)
+  documents, lost = steps.partition('clean', steps.spread('clean', found, lambda each: [clean(each, config)]))
   losses = [lost]
 
   # --- each document once ---------------------------------------------------------------
+  by_text = lambda document: [((document.language, document.digest), document)]
   if config.dedupe != 'none':
-    same = steps.group('same text', steps.flat_map('by text', documents, by_text))
-    found = steps.flat_map('each document once', same, lambda element: first_of(element[1]))
+    found = steps.regroup('each document once', documents, by_text, lambda _, same: first_of(same))
     documents, lost = steps.partition('documents', found)
     losses.append(lost)
 
   # --- each paragraph once --------------------------------------------------------------
   if config.dedupe == 'paragraphs':
-    # Not the function itself, whose types Beam would read, and want exactly.
-    places = steps.flat_map('paragraphs', documents, lambda document: paragraph_places(document))
-    first = steps.combine('first place of each', places, min)
-    kept = steps.flat_map(
-      'places by document', first, lambda element: [((element[0][0], element[1][0]), element[1][1])]
-    )
-    both = steps.flatten('documents and places', steps.flat_map('by document', documents, by_text), kept)
-    together = steps.group('document and its places', both)
-    found = steps.flat_map('each paragraph once', together, lambda element: keep_paragraphs(element[1], config))
+    first = steps.regroup('first place of each paragraph', documents, paragraph_places, _first_place)
+    both = steps.flatten('documents and places', documents, first)
+    by_document = lambda each: by_text(each) if isinstance(each, Document) else [each]
+    found = steps.regroup('each paragraph once', both, by_document, lambda _, found: keep_paragraphs(found, config))
     documents, lost = steps.partition('paragraphs', found)
     losses.append(lost)
 
   # --- shards, counts, statistics -------------------------------------------------------
   to_shard = lambda document: [((document.language, *shard_of(document, numbers)), document)]
-  shards = steps.group('by shard', steps.flat_map('to shards', documents, to_shard))
-  written = steps.flat_map('write', shards, lambda element: _write_shard(element, folder, numbers))
-  reasons = steps.flat_map(
-    'by reason', steps.flatten('all losses', *losses), lambda lost: [((lost.language, lost.reason), lost.count)]
-  )
-  counted = steps.flat_map(
-    'losses by language',
-    steps.combine('count losses', reasons, sum),
-    lambda element: [(element[0][0], Lost(element[0][0], element[0][1], element[1]))],
-  )
+  written = steps.regroup('write', documents, to_shard, lambda shard, some: _write(folder, numbers, shard, some))
+  by_reason = lambda lost: [((lost.language, lost.reason), lost.count)]
+  counted = steps.regroup('count losses', steps.flatten('all losses', *losses), by_reason, _sum_of_losses)
   languages = steps.create('languages', [(language, None) for language in numbers])
-  by_language = steps.group('by language', steps.flatten('all of it', languages, written, counted))
   finish = lambda language, found: finish_language(folder, language, numbers[language], found)
-  return steps.flat_map('finish', by_language, lambda element: finish(*element))
+  steps.regroup('finish', steps.flatten('all of it', languages, written, counted), lambda pair: [pair], finish)
 
 
-def _write_shard(element, folder: str, numbers: Mapping[str, Mapping[str, int]]) -> list[tuple[str, WrittenShard]]:
-  (language, split, index), documents = element
+def _first_place(key: tuple[str, bytes], places: Iterable[tuple[bytes, int]]) -> list:
+  """The paragraph's place, by document."""
+  digest, index = min(places)
+  return [((key[0], digest), index)]
+
+
+def _write(folder: str, numbers: Mapping, shard: tuple[str, str, int], documents: Iterable[Document]) -> list:
+  language, split, index = shard
   return [(language, write_shard(folder, language, split, index, numbers[language][split], documents))]
 
 
-# --- Apache Beam ------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class BeamRunner:
-  """Where a pipeline runs; UsageError if Beam is not installed.
-
-  Attributes:
-    name: Beam's: `DirectRunner` (this machine), `DataflowRunner`, `FlinkRunner`, `SparkRunner`, `DaskRunner`.
-    workers: processes of the DirectRunner.
-    flags: passed on to Beam; `show_traceback` raises Beam's own exception.
-  """
-
-  name: str
-  workers: int
-  flags: Sequence[str]
-  show_traceback: bool
-
-  def __post_init__(self):
-    if importlib.util.find_spec('apache_beam') is None:
-      raise UsageError(
-        'Apache Beam is not installed', where=f'--runner={self.name}', fix='pip install "rembert[prepare]"'
-      )
-
-  def run(self, build: Callable[['beam.Pipeline'], None], where: str) -> None:
-    """Runs what `build` adds to a pipeline; RunError, in plain words, if it fails."""
-    logging.getLogger().setLevel(logging.ERROR)  # Beam logs much, from its import on
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    flags, runner = list(self.flags), self.name
-    if runner == 'DirectRunner':
-      from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-
-      # By name, DirectRunner may be one that is downloaded first.
-      runner = FnApiRunner()
-      mode = 'multi_processing' if self.workers > 1 else 'in_memory'
-      flags += [f'--direct_num_workers={self.workers}', f'--direct_running_mode={mode}']
-    elif runner == 'DaskRunner':
-      runner = 'apache_beam.runners.dask.dask_runner.DaskRunner'  # Beam does not know it by its short name
-    pipeline = None
-    try:
-      with self._quiet_processes(), beam.Pipeline(runner=runner, options=PipelineOptions(flags)) as pipeline:
-        build(pipeline)
-    except UsageError:
-      raise
-    except Exception as error:  # a worker's exception comes wrapped, with its traceback as text
-      lines = [line for line in str(error).splitlines() if line.strip()]
-      if self.show_traceback:
-        raise
-      raise RunError(
-        f'the pipeline failed: {lines[-1] if lines else type(error).__name__}',
-        where=f'{where}, {self.name}',
-        fix=[
-          'fix the cause and repeat the command: languages that are done are kept',
-          'to see where in the code it failed: --traceback',
-        ],
-      ) from error
-    finally:
-      if client := getattr(getattr(pipeline, 'result', None), 'client', None):
-        client.close()  # the DaskRunner leaves it open
-
-  @contextlib.contextmanager
-  def _quiet_processes(self) -> Iterator[None]:
-    """Beam's processes on this machine log their start to standard error, whatever level they are given."""
-    if self.name != 'DirectRunner' or self.workers == 1 or self.show_traceback:
-      yield
-      return
-    kept = os.dup(2)
-    with open(os.devnull, 'wb') as nowhere:
-      os.dup2(nowhere.fileno(), 2)
-    try:
-      yield
-    finally:
-      os.dup2(kept, 2)
-      os.close(kept)
+def _sum_of_losses(key: tuple[str, str], counts: Iterable[int]) -> list[tuple[str, Lost]]:
+  return [(key[0], Lost(*key, sum(counts)))]

@@ -22,12 +22,14 @@ from etils import epath
 from rembert.data.token_store import SPLITS, sha256_of
 from rembert.errors import UsageError, first_line
 from rembert.files import write_whole
-from tasks.corpus.documents import Document, Lost
-from tasks.wikipedia.languages import chosen_languages, missing_in_words
+from tasks.beam import RECIPE
+from tasks.corpus.documents import Document
+from tasks.corpus.sources import Lost
+from tasks.wikipedia.languages import chosen_languages
 from tasks.wikipedia.text import count_sentences
 
 FORMAT = 1
-MANIFEST, RECIPE, NAME, VERSION = 'corpus.json', 'recipe.json', 'corpus', '1.0.0'
+MANIFEST, NAME, VERSION = 'corpus.json', 'corpus', '1.0.0'
 FEATURES = ('text', 'title', 'id')
 
 
@@ -92,13 +94,8 @@ class Corpus:
         break
 
   def of_languages(self, languages: Sequence[str] | None, say: Callable[[str], None] = lambda line: None) -> 'Corpus':
-    """The same corpus with some of its languages only, as `chosen_languages` takes them and raises.
-
-    `say` is given one line with the languages of a list that are missing.
-    """
-    chosen = chosen_languages(languages, self.languages, where=str(self.folder))
-    if missing := missing_in_words(languages or (), self.languages):
-      say(missing)
+    """The same corpus with some of its languages only; arguments and errors as of `chosen_languages`."""
+    chosen = chosen_languages(languages, self.languages, where=str(self.folder), say=say)
     return dataclasses.replace(self, languages={language: self.languages[language] for language in chosen})
 
 
@@ -135,7 +132,7 @@ def open_corpus(folder: epath.PathLike) -> Corpus:
 
 
 def shard_path(folder: epath.Path, language: str, split: str, index: int, total: int) -> epath.Path:
-  """Where a shard lies."""
+  """The file of a shard."""
   return _dataset_path(folder, language) / f'{NAME}-{split}.tfrecord-{index:05}-of-{total:05}'
 
 
@@ -206,8 +203,8 @@ def finish_language(
 ) -> tuple[()]:
   """Completes a language whose shards are written: shards without documents, TFDS's metadata, and its statistics.
 
-  `numbers` has the shards of each split, and `found` those that were written, and what was left out; returns nothing
-  that a pipeline could go on with.
+  `numbers` has the shards of each split, and `found` those that were written, and what was left out; returns no
+  items: it is the last step of a pipeline.
   """
   written: dict[str, dict[int, WrittenShard]] = {split: {} for split in SPLITS}
   lost = {}

@@ -110,7 +110,7 @@ def _pairs(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
     pairs[file] = {tuple(line.split('\t')) for line in _lines(file)}
     if wrong := next((pair for pair in pairs[file] if len(pair) != 2), None):
       raise UsageError(f'{"TAB".join(wrong)!r} is not a pair of ids', where=str(file), fix=_FORMATS)
-  return score_pairs(pairs[predictions], pairs[labels])._asdict()
+  return score_pairs(pairs[predictions], pairs[labels])
 
 
 _SCORERS: Mapping[str, Callable[[epath.Path, epath.Path], dict[str, float]]] = {

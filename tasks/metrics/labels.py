@@ -1,4 +1,6 @@
-"""Scores of labels: accuracy, and F1 over chunks of a sequence of tags, which XTREME's `evaluate.py` gets from seqeval.
+"""Scores of labels and numbers: accuracy, F1 by label, correlations, and F1 over chunks of a sequence of tags.
+
+XTREME's `evaluate.py` gets the last from seqeval.
 
 A chunk is a stretch of words with one type; it is right if type, first and last word are. Counts are summed over the
 whole corpus before anything is divided (micro average). seqeval reads a tag as a prefix, which is its first letter, and
@@ -14,7 +16,9 @@ setuptools_scm, which fails. `make parity` builds 0.0.12 with an older one and c
 computed.
 """
 
+import collections
 import operator
+import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -36,6 +40,24 @@ def accuracy(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
   if len(gold) != len(predicted):
     raise ValueError(f'{len(predicted)} predictions for {len(gold)} labels')
   return 100 * (sum(map(operator.eq, gold, predicted)) / len(gold))
+
+
+def macro_f1(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
+  """Unweighted mean of the F1 of each label that occurs in either, 0 to 100; ValueError as `accuracy`."""
+  accuracy(gold, predicted)
+  right = collections.Counter(label for label, found in zip(gold, predicted, strict=True) if label == found)
+  both = collections.Counter(gold) + collections.Counter(predicted)
+  return 100 * statistics.fmean(2 * right[label] / count for label, count in both.items())
+
+
+def correlations(gold: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
+  """Pearson's and Spearman's coefficients × 100, `pearson` and `spearman`; 0 where one of the two is constant."""
+  from scipy import stats
+
+  if len(set(gold)) < 2 or len(set(predicted)) < 2:
+    return {'pearson': 0.0, 'spearman': 0.0}
+  functions = {'pearson': stats.pearsonr, 'spearman': stats.spearmanr}
+  return {name: 100 * float(function(gold, predicted).statistic) for name, function in functions.items()}
 
 
 def chunks(sentences: Sequence[Sequence[str]]) -> set[Chunk]:
@@ -87,7 +109,7 @@ def _ends(prefix: str, next_prefix: str, is_other_kind: bool) -> bool:
 
 
 def _begins(prefix: str, next_prefix: str, is_other_kind: bool) -> bool:
-  """Whether a chunk begins between two tags: also with I or E, where nothing is open for them to go on with."""
+  """Whether a chunk begins between two tags: also with I or E, if no chunk is open that they could continue."""
   return (
     next_prefix in ('B', 'S')
     or (prefix in ('E', 'S', 'O') and next_prefix in ('E', 'I'))

@@ -9,7 +9,7 @@ or wrong.
 MLQA's follow its script (`mlqa_evaluation_v1.py`). Punctuation is that of Unicode; articles are those of the language;
 Chinese text is cut into characters. What looks odd is the script's own: Arabic loses every ال, in the middle of a word
 too, with a space in its place; Vietnamese loses words that are no articles; characters of Chinese are U+4E00 to U+9FA5,
-and what lies beside them is split at spaces.
+and other characters are split at spaces.
 """
 
 import collections
@@ -29,6 +29,7 @@ _ARTICLES = {
   'ar': (),
   'zh': (),
 }
+LANGUAGES = tuple(_ARTICLES)  # of `mlqa`
 _ARABIC_ARTICLE = 'ال'
 _CHINESE_CHARACTER = re.compile('([\u4e00-\u9fa5])')
 _WORDS = {
@@ -92,7 +93,7 @@ def _f1(predicted: list[str], wanted: list[str]) -> float:
 
 def _check(answers: Sequence[Sequence[str]], predictions: Sequence[str]) -> None:
   if not answers:
-    raise UsageError('no questions to judge', where='the file of questions', fix='check that it holds some')
+    raise UsageError('no questions to evaluate', where='the file of questions', fix='check that it holds some')
   if len(answers) != len(predictions):
     raise ValueError(f'{len(predictions)} predictions for {len(answers)} questions')
   if not all(answers):

@@ -35,14 +35,6 @@ class Candidates(NamedTuple):
   score: np.ndarray
 
 
-class Mined(NamedTuple):
-  """How good a set of pairs is, 0 to 100."""
-
-  precision: float
-  recall: float
-  f1: float
-
-
 def unit_length(embeddings: np.ndarray) -> np.ndarray:
   """Rows of length 1, float32; what is zero stays zero, and is similar to nothing."""
   embeddings = np.asarray(embeddings, np.float32)
@@ -68,7 +60,7 @@ def nearest_neighbours(
     target: [M, H].
     neighbours: K; all, where a side has fewer.
     block_bytes: memory for a block of similarities.
-    on_progress: is told the fraction that is done.
+    on_progress: called with the fraction that is done.
   """
   if not len(source) or not len(target):
     raise ValueError('there is nothing to search in')
@@ -190,9 +182,11 @@ def best_threshold(scores: np.ndarray, is_gold: np.ndarray, num_gold: int) -> fl
   return float(threshold if threshold > following or last + 1 == falling.size else falling[last])
 
 
-def score_pairs(predicted: Set, gold: Set) -> Mined:
-  """Precision, recall and F1 of pairs that were found, 0 to 100 (XTREME's `bucc_f1`); all 0 if none is right."""
+def score_pairs(predicted: Set, gold: Set) -> dict[str, float]:
+  """`precision`, `recall` and `f1` of mined pairs, 0 to 100 (XTREME's `bucc_f1`); all 0 if none is right."""
   right = len(predicted & gold)
-  if not right:
-    return Mined(0.0, 0.0, 0.0)
-  return Mined(100 * right / len(predicted), 100 * right / len(gold), 200 * right / (len(predicted) + len(gold)))
+  return {
+    'precision': 100 * right / max(len(predicted), 1),
+    'recall': 100 * right / max(len(gold), 1),
+    'f1': 200 * right / max(len(predicted) + len(gold), 1),
+  }

@@ -3,19 +3,20 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 from etils import epath
 
 from rembert.command_line import add_modules, command_parser, parse_flags, run_command
 from rembert.data.packing import PackingConfig
-from rembert.data.token_store import SPLITS, VOCABULARY, TokenStore, altered_shards
+from rembert.data.token_store import VOCABULARY, TokenStore, altered_shards
 from rembert.errors import UsageError
 from rembert.files import check_folder
 from rembert.tokenizer import check_vocabulary, load_vocabulary
 from rembert.tracking.console import Console, human_bytes
-from rembert.validation import Count, Fraction, number
+from rembert.validation import Fraction, Range, number
+from tasks.beam import BeamRunner
 from tasks.corpus import __main__ as corpus_command
-from tasks.corpus.build import BeamRunner
 from tasks.corpus.format import LanguageStatistics, open_corpus, total_lost
 from tasks.token_store import build
 
@@ -44,6 +45,9 @@ then
 """
 
 
+_SequenceLength = Annotated[int, Range(16, 1 << 16)]
+
+
 def parser() -> argparse.ArgumentParser:
   """The command line."""
   flags = command_parser('tasks.token_store', DESCRIPTION, EPILOG)
@@ -54,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
   )
   flags.add_argument('--output', required=True, metavar='STORE', help='folder of the store')
   flags.add_argument(
-    '--sequence_length', type=number(Count), default=512, metavar='S', help='tokens in a row (default 512)'
+    '--sequence_length', type=number(_SequenceLength), default=512, metavar='S', help='tokens in a row (default 512)'
   )
   flags.add_argument('--one_document_a_row', action='store_true', help='do not fill rows up with the next documents')
   flags.add_argument(
@@ -93,16 +97,7 @@ def _make_of_corpus(options: argparse.Namespace, runner: BeamRunner, console: Co
     corpus = open_corpus(options.corpus).of_languages(corpus_command.languages_of(options), console.say)
   else:
     corpus = corpus_command.make_with_beam(options, f'{options.output}/corpus', runner, console)
-  vocabulary = f'{options.output}/{VOCABULARY}'  # the copy: workers read it where the store is
-  shards = {
-    language: [
-      build.CorpusShard(language, split, index, len(files), file.stat().length, str(file), vocabulary)
-      for split in SPLITS
-      for files in [corpus.shards(language, split)]
-      for index, file in enumerate(files)
-    ]
-    for language in corpus.languages
-  }
+  shards = build.corpus_shards(corpus, f'{options.output}/{VOCABULARY}')  # workers read the copy
   recipe = {'corpus': corpus.fingerprint, 'languages': list(corpus.languages)}
   return build.make_store(
     shards, corpus.languages, config, options.vocabulary, recipe, runner, console, group_mb=options.group_mb
@@ -133,14 +128,7 @@ def _make_of_mixture(options: argparse.Namespace, runner: BeamRunner, console: C
       fix='leave --vocabulary out: a store has that of its tasks',
     )
   config, rates = _config_of(options, file), pretraining.normalized_rates(mixture)
-  shards = {}
-  for name in rates:
-    task, shards[name] = tasks_by_name[name], []
-    for split in SPLITS:
-      files = [epath.Path(path) for path in task.source.list_shards(split)] if split in task.splits else []
-      for index, path in enumerate(files):
-        size = path.stat().length if path.exists() else 0
-        shards[name].append(build.TaskShard(name, split, index, len(files), size, tuple(options.module), config))
+  shards = {name: build.task_shards(tasks_by_name[name], options.module, config) for name in rates}
   counts = dict.fromkeys(rates, LanguageStatistics(documents=0, held_out=0, sentences=0, characters=0))
   recipe = {'mixture': options.mixture, 'rates': rates}
   return build.make_store(shards, counts, config, file, recipe, runner, console, group_mb=options.group_mb)
@@ -167,7 +155,6 @@ def show(console: Console, store: TokenStore) -> None:
       'rows': f'{sum(rows.values()):,} of {store.sequence_length}',
       'bytes': human_bytes(sum(shard.bytes for shard in store.shards())),
       'folder': str(store.folder),
-      'picture': str(store.folder / 'languages.png'),
     },
   )
 

@@ -3,7 +3,6 @@
 One worker makes a shard from documents in a fixed order, so the bytes do not depend on the workers.
 """
 
-import abc
 import dataclasses
 import functools
 import hashlib
@@ -11,14 +10,13 @@ import importlib.metadata
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from etils import epath
 
 from rembert.command_line import import_modules
-from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig, pack
 from rembert.data.stream_source import SourcePlace
 from rembert.data.token_store import (
@@ -32,16 +30,15 @@ from rembert.data.token_store import (
   row_dtype,
   sha256_of,
 )
-from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
-from rembert.plotting.training import plot_languages
 from rembert.tokenizer import SpecialIds, load_vocabulary
 from rembert.tracking.console import Console
-from tasks.corpus.build import BeamRunner, refuse_other_recipe, run_in_groups
-from tasks.corpus.format import LanguageStatistics, read_texts
+from tasks.beam import BeamRunner, refuse_other_recipe, run_in_groups, write_recipe
+from tasks.corpus.format import Corpus, LanguageStatistics, read_texts
 
 if TYPE_CHECKING:
   import apache_beam as beam
+  import seqio
 
 # group_size 1: rows are read one by one. More would make every read decompress its neighbours.
 _WRITER_OPTIONS = 'group_size:1,max_parallelism:1'
@@ -60,23 +57,16 @@ class StoreConfig:
   packing: PackingConfig
   special: SpecialIds
 
-  def __post_init__(self):
-    if not 16 <= self.sequence_length <= 1 << 16:
-      raise UsageError(
-        f'sequence_length must be between 16 and {1 << 16}',
-        where=f'--sequence_length={self.sequence_length}',
-        fix='correct the flag',
-      )
-
 
 @dataclasses.dataclass(frozen=True)
-class DocumentShard(abc.ABC):
+class DocumentShard:
   """Documents that become one shard of a store. Workers receive it pickled.
 
   Attributes:
-    name: of the language or task, the folder in the store.
+    name: of the language or task, the directory in the store.
     index: of the shard in its split, which has `total`.
-    size: bytes, about, to share out the work by.
+    size: bytes, about, to balance the work by.
+    documents: returns the ids of each document without special tokens, int [n], in a fixed order.
   """
 
   name: str
@@ -84,56 +74,68 @@ class DocumentShard(abc.ABC):
   index: int
   total: int
   size: int
-
-  @abc.abstractmethod
-  def documents(self) -> Iterator[np.ndarray]:
-    """Ids of each document without special tokens, int [n], in a fixed order."""
+  documents: Callable[[], Iterator[np.ndarray]]
 
 
-@dataclasses.dataclass(frozen=True)
-class CorpusShard(DocumentShard):
-  """A shard of a corpus, tokenized by the SentencePiece library.
+def corpus_shards(corpus: Corpus, vocabulary: str) -> dict[str, list[DocumentShard]]:
+  """A shard for each one of a corpus, by language; `vocabulary` is a file that every worker can read."""
+  return {
+    language: [
+      DocumentShard(
+        *(language, split, index, len(files), file.stat().length),
+        functools.partial(_corpus_documents, str(file), vocabulary),
+      )
+      for split in SPLITS
+      for files in [corpus.shards(language, split)]
+      for index, file in enumerate(files)
+    ]
+    for language in corpus.languages
+  }
+
+
+def _corpus_documents(path: str, vocabulary: str) -> Iterator[np.ndarray]:
+  """The texts of a shard, tokenized by the SentencePiece library.
 
   The SentencePiece of TensorFlow Text takes three times as long. Its ids differ where two segmentations are exactly as
-  likely, so that pre-training would see other ids than fine-tuning and predictions, which call the library. The file of
-  the vocabulary is one that every worker can read.
+  likely, so that pre-training would see other ids than fine-tuning and predictions, which call the library.
   """
-
-  path: str
-  vocabulary: str
-
-  def documents(self) -> Iterator[np.ndarray]:
-    """See `DocumentShard`."""
-    processor = _vocabulary(self.vocabulary)
-    for text in read_texts(epath.Path(self.path)):
-      yield np.array(processor.encode(text), np.int32)
+  processor = _vocabulary(vocabulary)
+  for text in read_texts(epath.Path(path)):
+    yield np.array(processor.encode(text), np.int32)
 
 
 _vocabulary = functools.lru_cache(maxsize=1)(load_vocabulary)
 
 
-@dataclasses.dataclass(frozen=True)
-class TaskShard(DocumentShard):
-  """A file of the source of the SeqIO task called `name`, which `modules` register and which tokenizes it."""
+def task_shards(task: 'seqio.Task', modules: Sequence[str], config: StoreConfig) -> list[DocumentShard]:
+  """A shard for each file of the source of a SeqIO task, which `modules` register and which tokenizes it."""
+  shards = []
+  for split in SPLITS:
+    files = [epath.Path(path) for path in task.source.list_shards(split)] if split in task.splits else []
+    for index, path in enumerate(files):
+      size = path.stat().length if path.exists() else 0
+      documents = functools.partial(_task_documents, task.name, split, (index, len(files)), tuple(modules), config)
+      shards.append(DocumentShard(task.name, split, index, len(files), size, documents))
+  return shards
 
-  modules: tuple[str, ...]
-  config: StoreConfig
 
-  def documents(self) -> Iterator[np.ndarray]:
-    """See `DocumentShard`."""
-    register(self.modules)
-    from tasks import registration
-    from tasks.pretraining import TaskDocuments
+def _task_documents(
+  name: str, split: str, shard: tuple[int, int], modules: Sequence[str], config: StoreConfig
+) -> Iterator[np.ndarray]:
+  """The documents of one of several shards of a task's source."""
+  register(modules)
+  from tasks import registration
+  from tasks.pretraining import TaskDocuments
 
-    documents = TaskDocuments(
-      {self.name: registration.find(self.name)},
-      special=self.config.special,
-      vocab_size=self.config.vocab_size,
-      sequence_length=self.config.sequence_length,
-      seed=0,
-      shard=(self.index, self.total),
-    )
-    return (ids for ids, _ in documents(self.name, self.split, SourcePlace()))
+  documents = TaskDocuments(
+    {name: registration.find(name)},
+    special=config.special,
+    vocab_size=config.vocab_size,
+    sequence_length=config.sequence_length,
+    seed=0,
+    shard=shard,
+  )
+  return (ids for ids, _ in documents(name, split, SourcePlace()))
 
 
 def register(modules: Sequence[str]) -> None:
@@ -263,12 +265,12 @@ def make_store(
     **{name: how[name] for name in ('vocab_size', 'sequence_length', 'packing')},
     'vocabulary': hashlib.sha256(content).hexdigest(),
   }
-  refuse_other_recipe(output / 'recipe.json', recipe, 'store')
+  refuse_other_recipe(output, recipe, 'store')
   if (output / MANIFEST).exists():
     console.say(f'{output} is complete')
     return TokenStore(output)
+  write_recipe(output, recipe, 'store')
   with write_errors('the store', output):
-    write_whole(output / 'recipe.json', json.dumps(recipe, indent=1))
     write_whole(output / VOCABULARY, content)
 
   def run(names: list[str], tell) -> None:
@@ -293,10 +295,5 @@ def make_store(
     **({'rates': recipe['rates']} if 'rates' in recipe else {}),
   }
   with write_errors('the store', output):
-    tokens = {name: part['tokens']['train'] for name, part in languages.items()}
-    # Tasks count no sentences.
-    sizes = {name: part['sentences'] or part['documents']['train'] for name, part in languages.items() if tokens[name]}
-    rates = {alpha: sampling_rates(sizes, alpha) for alpha in (1.0, 0.7, 0.5)}
-    write_whole(output / 'languages.png', plot_languages(tokens, rates))
     write_whole(output / MANIFEST, json.dumps(manifest, indent=1))
   return TokenStore(output)

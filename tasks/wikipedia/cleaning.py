@@ -55,7 +55,7 @@ def clean_wikitext(text: str, *, language: str, namespaces: Mapping[int, str] | 
   Args:
     text: wikitext. If it is larger than an article can be, templates are removed by pattern, without the parser.
     language: Wikipedia's code; chooses the boilerplate headings and the variant of `-{…}-`.
-    namespaces: the wiki's own names (`dumps.read_namespaces`), used beside those of all editions.
+    namespaces: the wiki's own names (`dumps.Dump.namespaces`), used in addition to those of all editions.
   """
   cleaner = _Cleaner(language, link_namespaces(namespaces), may_parse=len(text) <= LARGEST_ARTICLE)
   return list(cleaner.paragraphs(text))

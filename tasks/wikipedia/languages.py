@@ -1,8 +1,10 @@
 """Wikipedia's codes for its editions, the names of their databases, and the language lists of published models."""
 
+import difflib
 import json
 import pathlib
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 
 from rembert.errors import UsageError
 
@@ -33,6 +35,9 @@ WITHOUT_EDITION = frozenset({'hmn', *ROMANISED})
 # Codes of the lists whose Wikipedia has another one. `fil`, standardised Tagalog, has none but the Tagalog one.
 _EDITIONS = {'fil': 'tl', **dict.fromkeys(_CHINESE_SCRIPTS, 'zh')}
 
+# A code as it names files of text and stands in a column: de, zh-min-nan, bg-Latn, es-419; not `english` or `train`.
+_CODE = re.compile(r'(?:[A-Za-z]{2,3}(?:[-_](?:[A-Za-z]{2,8}|419))*|simple)', re.ASCII)
+
 # `renamed` has databases that were named before the code of their edition was settled, and codes that were given up
 # since. `nb`, Bokmål, was never a database: it is what nowiki is written in. `no_edition` has databases in -wiki that
 # are no Wikipedia in a language.
@@ -50,6 +55,21 @@ def language_of_database(database: str) -> str | None:
   if not code or code in _TABLES['no_edition'] or code.startswith('wikimania') or not code.replace('-', '').isalpha():
     return None
   return _TABLES['renamed'].get(code, code)
+
+
+def language_code(name: str) -> str | None:
+  """Wikipedia's code for what names a language in a file's name or in a column; None if it is no code.
+
+  >>> language_code('iw'), language_code('zh_min_nan'), language_code('DE'), language_code('bg-Latn')
+  ('he', 'zh-min-nan', 'de', 'bg-Latn')
+  >>> language_code('German'), language_code('')
+  (None, None)
+  """
+  code = name.strip()
+  if not _CODE.fullmatch(code):
+    return None
+  code = code.lower() if code.isupper() else code
+  return (code.islower() and language_of_database(code)) or code
 
 
 def edition_of(code: str) -> str | None:
@@ -73,32 +93,38 @@ def without_lists(languages: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
   return codes, tuple(sorted(edition for edition in listed if edition is not None))
 
 
-def chosen_languages(languages: Sequence[str] | None, there: Collection[str], *, where: str) -> list[str]:
-  """The languages to take of those that are `there`, sorted; `where` is what holds them.
+def chosen_languages(
+  languages: Sequence[str] | None,
+  there: Collection[str],
+  *,
+  where: str,
+  say: Callable[[str], None] = lambda line: None,
+) -> list[str]:
+  """The languages to take of those that are `there`, sorted; `where` is what contains them.
 
   Args:
-    languages: codes, or lists by name, of which those are taken that are there; None for all.
+    languages: codes, and lists by name, of which the editions that are there are taken; None for all. A code that is
+      not there stands for the edition of that language: `iw` for `he`.
+    say: is called with one line that names the editions of the lists that are missing, if there are any.
 
   Raises:
-    UsageError: a code is missing, or none of a list is there.
+    UsageError: a code is missing, or none of a list is there; with the nearest codes.
   """
   codes, listed = (tuple(there), ()) if languages is None else without_lists(languages)
+  codes = tuple(code if code in there else edition_of(code) or code for code in codes)
   missing = [code for code in codes if code not in there]
   chosen = sorted({*codes, *listed} & set(there))
   if missing or not chosen:
+    near = {code: difflib.get_close_matches(code, there, n=1, cutoff=0.5) for code in missing}
     raise UsageError(
       f'there is no text in {", ".join(missing or languages or ["any language"])}',
       where=where,
-      fix=f'choose among {", ".join(sorted(there))}',
+      fix=[
+        *(f'did you mean {close[0]!r} for {code!r}?' for code, close in near.items() if close),
+        f'choose among {", ".join(sorted(there))}',
+      ],
     )
+  if not_there := [edition for edition in listed if edition not in there]:
+    lists = ' and '.join(name for name in languages or () if name in LISTS)
+    say(f'{len(not_there)} of the {len(listed)} Wikipedias of {lists} are not there: {", ".join(not_there)}')
   return chosen
-
-
-def missing_in_words(languages: Sequence[str], there: Collection[str]) -> str:
-  """One line that names the editions of the lists in `languages` that are not `there`; empty if all are."""
-  _, listed = without_lists(languages)
-  missing = [language for language in listed if language not in there]
-  lists = ' and '.join(language for language in languages if language in LISTS)
-  if not missing:
-    return ''
-  return f'{len(missing)} of the {len(listed)} Wikipedias of {lists} are not there: {", ".join(missing)}'

@@ -4,7 +4,7 @@ To add one, put its name, in small letters, into the first table of `templates.j
 `first_argument` and `second_argument`, which is what is read there, by what the templates are for; `constant`, the
 text that is read; `pattern`, a text with `{1}` and `{2}` for arguments, and `trimmed_pattern`, the same without blanks
 at its end; `computed`, by function below. All other templates are dropped: notes, pronunciations, icons, and whatever
-stands beside the text.
+is next to the text.
 """
 
 import functools

@@ -36,7 +36,7 @@ def without_placeholders(text: str) -> str:
 
 # `namespaces.json` has the names under which links embed a picture or file the article, by edition: the current one
 # first, then those that older text still uses. MediaWiki and its translators fixed them. A name missing there costs
-# little: a dump's own header names its namespaces (`dumps.read_namespaces`), and a picture is known by the ending of
+# little: a dump's own header names its namespaces (`dumps.Dump.namespaces`), and a picture is known by the ending of
 # its name.
 _NAMESPACES = json.loads((pathlib.Path(__file__).parent / 'namespaces.json').read_text('utf-8'))
 _MEDIA, _FILE, _CATEGORY = -2, 6, 14  # MediaWiki's numbers
@@ -51,7 +51,7 @@ class LinkNamespaces:
 
 
 def link_namespaces(own: Mapping[int, str] | None = None) -> LinkNamespaces:
-  """The names of all editions, and a wiki's own by MediaWiki's number, as `dumps.read_namespaces` finds them."""
+  """The names of all editions, and a wiki's own by MediaWiki's number, as `dumps.Dump.namespaces` has them."""
   return _link_namespaces(tuple((number, (own or {}).get(number, '')) for number in (_MEDIA, _FILE, _CATEGORY)))
 
 
@@ -173,7 +173,7 @@ def without_inline_markup(line: str) -> str:
 
 
 def _without_quotes(line: str) -> str:
-  """Undoes the marks of bold and italic, by MediaWiki's rules for apostrophes beside them."""
+  """Undoes the marks of bold and italic, by MediaWiki's rules for apostrophes next to them."""
   parts = _QUOTES.split(line)
   marks = [len(match) for match in _QUOTES.findall(line)]
   kept = [1 if mark == 4 else int(mark > 5) for mark in marks]

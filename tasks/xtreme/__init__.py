@@ -1,4 +1,4 @@
-"""XTREME (Hu et al. 2020): nine tasks, learned in English and judged in forty languages. `task.py` says what a task is.
+"""XTREME (Hu et al. 2020): nine tasks, fine-tuned in English, evaluated in forty languages; `task.py` is the interface.
 
 The root of the data is a folder in the layout that XTREME's own download script leaves, see `files.py`.
 """

@@ -1,14 +1,25 @@
-"""What a fine-tuning or an evaluation on XTREME is told about its task."""
+"""XTREME's tasks as `benchmark.json` lists them, and what a run sets of them."""
 
 import dataclasses
-from typing import Annotated
+import json
+import pathlib
+from typing import Annotated, Any
 
 from rembert.errors import UsageError
 from rembert.validation import Count, CountOrZero, OneOf, check_fields
 
-RETRIEVAL = ('tatoeba', 'bucc2018')  # nothing is learned for them
-PAIRS = ('xnli', 'pawsx')  # one label for a row
-TASKS = (*PAIRS, 'panx', 'udpos', 'squad', 'xquad', 'mlqa', 'tydiqa', *RETRIEVAL)
+# Kind, languages, labels and files of each task.
+BENCHMARK: dict[str, dict[str, Any]] = json.loads(pathlib.Path(__file__).with_name('benchmark.json').read_text('utf-8'))
+TASKS = tuple(BENCHMARK)
+RETRIEVAL = tuple(name for name, entry in BENCHMARK.items() if entry['kind'] == 'retrieval')  # without training
+PAIRS = tuple(name for name, entry in BENCHMARK.items() if entry['kind'] == 'pairs')  # one label per example
+# Languages that XTREME evaluates each task in (`TASK2LANGS` of its evaluate.py), retrieval included.
+LANGUAGES: dict[str, tuple[str, ...]] = {name: tuple(entry['languages'].split()) for name, entry in BENCHMARK.items()}
+# Paths of a split's files under the root of the data, with `{language}`.
+FILES: dict[str, dict[str, list[str]]] = {
+  name: {split: [files] if isinstance(files, str) else files for split, files in entry['files'].items()}
+  for name, entry in BENCHMARK.items()
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,17 +27,18 @@ class XtremeConfig:
   """Task, data, and how texts become rows. The defaults are XTREME's.
 
   Attributes:
-    task: what is learned, or, where nothing is learned, judged: one of `TASKS`.
-    evaluate_on: tasks that a trained model is judged on; empty for the task itself. SQuAD is judged on XQuAD and MLQA.
+    task: the task to fine-tune on, or, without training, to evaluate: one of `TASKS`.
+    evaluate_on: tasks that a fine-tuned model is evaluated on; empty for the task itself. SQuAD is evaluated on XQuAD
+      and MLQA.
     data_dir: root of the data, with a folder for each task, in XTREME's `download/` layout.
     labels_dir: gold labels of test files that come without; None is `labels/` under `data_dir`.
-    train_language: the language that is learned in.
-    languages: languages to be judged in; None is all of the task that have data.
-    split: which files are judged: `test`, or `dev`.
-    doc_stride: pieces from the beginning of a window over a long context to the beginning of the next (QA).
-    max_query_length: pieces that are kept of a question (QA).
-    n_best: spans that are looked at for an answer (QA).
-    max_answer_length: pieces in an answer at most (QA).
+    train_language: language of the training examples.
+    languages: languages to evaluate; None is all of the task that have data.
+    split: which files are evaluated: `test`, or `dev`.
+    doc_stride: tokens from the beginning of a window over a long context to the beginning of the next (QA).
+    max_query_length: tokens that are kept of a question (QA).
+    n_best: spans that are considered for an answer (QA).
+    max_answer_length: tokens in an answer at most (QA).
     layer: whose mean is a sentence's embedding (retrieval); None is XTREME's choice, 7 of 12 layers, 13 of 24, and in
       like proportion elsewhere.
   """
@@ -45,8 +57,8 @@ class XtremeConfig:
   layer: CountOrZero | None = None
 
   @property
-  def judged(self) -> tuple[str, ...]:
-    """Tasks that are judged."""
+  def evaluated(self) -> tuple[str, ...]:
+    """Tasks that are evaluated."""
     return self.evaluate_on or (self.task,)
 
   def __post_init__(self):

@@ -1,32 +1,33 @@
 """XTREME's data: fetched from where it has a public home, laid out as XTREME's own scripts lay it out, and counted.
 
 python -m tasks.xtreme.download --data_dir=DIR
+
+`sources.json` says where the data of each task has a public home, with the sizes and SHA-256 that TensorFlow Datasets
+and Hugging Face's `xtreme` and `xnli` have recorded for the same files. (PAN-X is at another address than XTREME's own,
+a shared folder of Amazon Drive, which went with Amazon Drive; its splits are the same.)
 """
 
 import argparse
-import csv
 import dataclasses
 import errno
-import functools
-import io
-import itertools
+import hashlib
+import http.client
 import json
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from etils import epath
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
 
 from rembert.command_line import command_parser, run_command
-from rembert.errors import UsageError
-from rembert.files import is_remote, parsed_json, write_errors, write_whole
+from rembert.errors import RunError, UsageError, first_line
+from rembert.files import is_remote, write_errors, write_whole
 from rembert.tracking.console import Console, human_bytes
-from tasks.xtreme.archives import SOURCES, Downloads
-from tasks.xtreme.benchmark import FILES, LANGUAGES
-from tasks.xtreme.config import PAIRS, TASKS
-from tasks.xtreme.convert import CONVERSIONS, squad_form
-from tasks.xtreme.files import XtremeFolder, read_json, read_lines
+from tasks.xtreme.config import FILES, LANGUAGES, TASKS
+from tasks.xtreme.convert import CONVERSIONS
+from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme.verify import Inventory, take_inventory
 
 EPILOG = """\
 examples
@@ -34,13 +35,13 @@ examples
     python -m tasks.xtreme.download --data_dir=xtreme
   two tasks:
     python -m tasks.xtreme.download --data_dir=xtreme --tasks=xnli,tatoeba
-  what is there, by task, split and language; the exit code is 1 where something is missing:
+  what is there, by task, split and language; the exit code is 1 if something is missing:
     python -m tasks.xtreme.download --data_dir=xtreme --check
 
-Files are fetched to DIR/downloads, where they can be put by hand as well, and may be deleted once all is done; a
-download that broke off goes on. DIR/checksums.json says of each what it is, and whether that could be verified.
-Test files have no labels in XTREME's layout; gold labels go to DIR/labels, where evaluations look for them.
-Tasks that are complete are left alone.
+Files are downloaded to DIR/downloads, where they can also be saved by hand, and may be deleted once all is done. Each
+is compared with the SHA-256 of tasks/xtreme/sources.json; what is complete is not downloaded again.
+Test files have no labels in XTREME's layout; gold labels are written to DIR/labels, where evaluations look for them.
+Tasks that are complete are skipped.
 
 Licences are the datasets' own: XNLI CC BY-NC 4.0, PAWS-X free use, PAN-X (WikiANN) of Wikipedia, Universal
 Dependencies by treebank, SQuAD, XQuAD and MLQA CC BY-SA, TyDi QA Apache 2.0, Tatoeba CC BY 2.0 FR, BUCC for research.
@@ -48,26 +49,22 @@ Dependencies by treebank, SQuAD, XQuAD and MLQA CC BY-SA, TyDi QA Apache 2.0, Ta
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line; errors that a user can put right are told without a traceback."""
-  options, codes = _parser().parse_args(argv), []
+  """The command line; errors that a user can fix are printed without a traceback."""
+  description = 'Fetch the data of XTREME, and lay it out as XTREME does.'
+  flags = command_parser('tasks.xtreme.download', description, EPILOG)
+  flags.add_argument('--data_dir', required=True, metavar='DIR', help='root of the data, a local directory')
+  flags.add_argument(
+    '--tasks', default=','.join(TASKS), metavar='A,B', help=f'some of {" ".join(TASKS)} (default: all)'
+  )
+  flags.add_argument('--check', action='store_true', help='download nothing; report what is there')
+  flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+  options, codes = flags.parse_args(argv), []
   command = lambda: codes.append(run(options, Console()))
   return run_command('tasks.xtreme.download', command, show_traceback=options.traceback) or codes[0]
 
 
-def _parser() -> argparse.ArgumentParser:
-  description = 'Fetch the data of XTREME, and lay it out as XTREME does.'
-  flags = command_parser('tasks.xtreme.download', description, EPILOG)
-  flags.add_argument('--data_dir', required=True, metavar='DIR', help='root of the data, a local folder')
-  flags.add_argument(
-    '--tasks', default=','.join(TASKS), metavar='A,B', help=f'some of {" ".join(TASKS)} (default: all)'
-  )
-  flags.add_argument('--check', action='store_true', help='fetch nothing; say what is there')
-  flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
-  return flags
-
-
-def run(options: argparse.Namespace, console: Console, downloads: Downloads | None = None) -> int:
-  """Does what the flags say, and returns the exit code: 0 if all the tasks asked for are complete, 1 if not."""
+def run(options: argparse.Namespace, console: Console) -> int:
+  """Runs the command, and returns the exit code: 0 if all the tasks asked for are complete, 1 if not."""
   tasks = list(dict.fromkeys(name.strip() for name in options.tasks.split(',') if name.strip()))
   for name in tasks:
     if name not in TASKS:
@@ -83,211 +80,48 @@ def run(options: argparse.Namespace, console: Console, downloads: Downloads | No
     with write_errors('the folder of the data', root):
       root.mkdir(parents=True, exist_ok=True)
   folder = XtremeFolder(root)
-  failed = []
-  for task in () if options.check else tasks:
-    if take_inventory(folder, task).is_complete:
+  inventories, failed = [], []
+  for task in tasks:
+    inventory = take_inventory(folder, task)
+    if not options.check and inventory.is_complete:
       console.say(f'{task}: complete already')
-      continue
-    try:
-      _from_web(task, downloads or Downloads(root), root, console)
-    except UsageError as error:  # the other tasks do not depend on it
-      cause = error.__cause__
-      if options.traceback or (isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)):
-        raise
-      failed.append(error)
-      console.say(f'{task}: {error}')
-  inventories = [take_inventory(folder, task) for task in tasks]
-  show(console, folder, inventories)
+    elif not options.check:
+      try:
+        _fetch_and_convert(task, root, console)
+      except UsageError as error:  # the other tasks do not depend on it
+        cause = error.__cause__
+        if options.traceback or (isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)):
+          raise
+        failed.append(error)
+        console.say(f'{task}: {error}')
+      inventory = take_inventory(folder, task)
+    inventories.append(inventory)
+  _show(console, folder, inventories)
   if failed:
     return max(error.exit_code for error in failed)
   return 0 if all(each.is_complete for each in inventories) else 1
 
 
-def _from_web(task: str, downloads: Downloads, root: pathlib.Path, console: Console) -> None:
-  if task not in SOURCES:
-    raise UsageError(
-      f'nobody has said where the files of {task} come from',
-      where='tasks/xtreme/sources.json',
-      fix=f'put them into {root / task} by hand; --check says which are missing',
-    )
+def _fetch_and_convert(task: str, root: pathlib.Path, console: Console) -> None:
   sources, fetched = SOURCES[task], {}
   with console.task(f'{task}: {len(sources)} files') as progress:
     for number, source in enumerate(sources):
-      within = lambda fraction, note, number=number: progress((number + fraction) / len(sources), note)
-      fetched[source.name] = downloads.fetch(source, within)
-  unverified = [source.name for source in sources if not source.sha256]
-  size = human_bytes(sum(file.stat().st_size for file in fetched.values()))
-  console.say(f'{task}: {size} fetched' + (f'; unverified: {", ".join(unverified)}' if unverified else ', verified'))
-  files = list(CONVERSIONS[task](fetched))
-  _check_counts(task, dict(files))
+      within = lambda fraction, number=number, name=source.name: progress((number + fraction) / len(sources), name)
+      fetched[source.name] = fetch(source, root / 'downloads', within)
+  console.say(f'{task}: {human_bytes(sum(source.size for source in sources))} downloaded, verified')
+  files = dict(CONVERSIONS[task](fetched))
   with write_errors(f'the files of {task}', root):
-    for file in files:
-      write_whole(root / file.path, file.content)
+    for path, content in files.items():
+      write_whole(root / path, content)
   console.say(f'{task}: {len(files)} files written')
 
 
-def _check_counts(task: str, made: Mapping[str, str]) -> None:
-  """Raises UsageError if a file that was made, by its path, has more or fewer examples than XTREME's."""
-  for split, (pattern, *_) in FILES[task].items():
-    is_counted_in_labels = task == 'bucc2018' and split == 'test'
-    for language in LANGUAGES[task]:
-      path = f'labels/bucc2018/test-{language}.tsv' if is_counted_in_labels else pattern.format(language=language)
-      expected = expected_count(task, split, language)
-      if expected is not None and path in made and (count := count_text(task, path, made[path])) != expected:
-        raise UsageError(
-          f'{path} would have {count:,} examples, and XTREME has {expected:,}',
-          where=', '.join(source.name for source in SOURCES[task]),
-          fix='is this the release that XTREME uses? Nothing has been written',
-        )
-
-
-# --- what is there ----------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def expected_counts() -> dict[str, dict[str, dict[str, int]]]:
-  """How many examples files of XTREME have, as far as it is known for certain, by task, split and language.
-
-  From the paper's Table 11 (XTREME's Table 2) and from the splits' own publications: XNLI, PAWS-X, WikiANN by Rahimi et
-  al. 2019, SQuAD v1.1, XQuAD, MLQA, TyDi QA GoldP v1.1, Tatoeba v1 of LASER, BUCC 2018 (pairs). Of Universal
-  Dependencies, the languages whose treebanks nobody counts differently.
-
-  Table 11 itself is not always what the files are: its 34,726 for SQuAD's dev set are answers, of 10,570 questions; its
-  634 and 323–2,719 for TyDi QA fit no file of GoldP v1.1; PAN-X has 100 test sentences in jv, my and yo, not 1,000; and
-  BUCC's 1,896–14,330 pairs are some fewer than the 1,899–14,435 of the published training sets.
-  """
-  return json.loads(pathlib.Path(__file__).with_name('counts.json').read_text('utf-8'))
-
-
-def expected_count(task: str, split: str, language: str) -> int | None:
-  """Examples of a file; None where it is not known for certain."""
-  return expected_counts()[task].get(split, {}).get(language)
-
-
-@dataclasses.dataclass(frozen=True)
-class File:
-  """One file of the data, and how many examples and, of a test file, gold labels it has; None where there are none.
-
-  What is wrong with it, if anything, is one of `FAULTS`, and a detail in few words.
-  """
-
-  split: str
-  language: str
-  count: int | None = None
-  labels: int | None = None
-  fault: str = ''
-  detail: str = ''
-
-
-FAULTS = {
-  'missing': 'missing',
-  'count': 'not as many examples as XTREME has',
-  'unlabelled': 'no gold labels',
-  'labels': 'not as many labels as examples',
-  'broken': 'cannot be read',
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Inventory:
-  """The files of a task that XTREME's protocol needs: English to learn from and to choose by, and all test languages.
-
-  `dev` and `train` of other languages are counted where they are there, and missed by nobody.
-  """
-
-  task: str
-  files: tuple[File, ...]
-
-  @property
-  def is_complete(self) -> bool:
-    """Whether everything is there, with labels, and as much as it should be."""
-    return not any(file.fault for file in self.files)
-
-  @property
-  def problems(self) -> tuple[str, ...]:
-    """What is wrong, a line for each fault of each split."""
-    found = []
-    for split in ('train', 'dev', 'test'):
-      for fault, words in FAULTS.items():
-        files = [file for file in self.files if (file.split, file.fault) == (split, fault)]
-        if files:
-          languages = ', '.join(f'{file.language} {file.detail}'.strip() for file in files)
-          found.append(f'{split}: {words}: {languages}')
-    return tuple(found)
-
-
-def take_inventory(folder: XtremeFolder, task: str) -> Inventory:
-  """Looks at the files of a task, and counts what is in them."""
-  files = []
-  for split in FILES[task]:
-    for language in LANGUAGES[task]:
-      is_needed = split == 'test' or (language == 'en' or task == 'bucc2018')
-      file = _look_at(folder, task, split, language, is_needed)
-      if is_needed or file.count is not None:
-        files.append(file)
-  return Inventory(task, tuple(files))
-
-
-def _look_at(folder: XtremeFolder, task: str, split: str, language: str, is_needed: bool) -> File:
-  names = [name.format(language=language) for name in FILES[task][split]]
-  if not all(map(folder.has, names)):
-    return File(split, language, fault='missing' if is_needed else '')
-  labels_file = folder.labels_file(task, language, 'json' if names[0].endswith('.json') else 'tsv')
-  try:
-    count = count_examples(task, folder.file(names[0]))
-    has_labels = split == 'test' and labels_file.is_file()
-    labels = count_examples(task, labels_file, is_labels=True) if has_labels else None
-  except UsageError as error:
-    return File(split, language, fault='broken', detail=f'({error.where}: {error.what})')
-  found = functools.partial(File, split, language, count, labels)
-  in_pairs = task == 'bucc2018'  # sentences are many more than the pairs among them, which are what is counted
-  counted = labels if in_pairs and split == 'test' else count
-  expected = expected_count(task, split, language)
-  if expected is not None and counted is not None and counted != expected:
-    return found('count', f'({counted:,}, not {expected:,})')
-  if split == 'test' and labels is None:
-    return found('unlabelled')
-  if split == 'test' and labels != count and not in_pairs:
-    return found('labels', f'({labels:,} for {count:,})')
-  return found()
-
-
-def count_examples(task: str, path: epath.Path, *, is_labels: bool = False) -> int:
-  """Examples in a file, or labels in a file of labels; UsageError if it cannot be read."""
-  if path.suffix == '.json':
-    return _count_questions(read_json(path), str(path))
-  return count_text(task, str(path), '\n'.join(line.text for line in read_lines(path)), is_labels=is_labels)
-
-
-def count_text(task: str, path: str, text: str, *, is_labels: bool = False) -> int:
-  """Examples in what is, or will be, the content of a file: questions, sentences, pairs, or lines.
-
-  It counts what the task's own reader would read, in a fifth of the time: reading builds every example.
-  """
-  if path.endswith('.json'):
-    return _count_questions(parsed_json(text, path), path)
-  if task in ('panx', 'udpos'):  # blocks of lines between empty ones
-    return sum(has_words for has_words, _ in itertools.groupby(text.split('\n'), lambda line: bool(line.strip())))
-  if task in PAIRS and not is_labels:  # quoted sentences may hold line ends
-    csv.field_size_limit(1 << 24)
-    return sum(bool(row) for row in csv.reader(io.StringIO(text, newline=''), delimiter='\t'))
-  return len(text.removesuffix('\n').split('\n')) if text else 0
-
-
-def _count_questions(content: Any, where: str) -> int:
-  with squad_form(where):
-    return sum(len(paragraph['qas']) for article in content['data'] for paragraph in article['paragraphs'])
-
-
-# --- shown ------------------------------------------------------------------------------------------------------------
-
-
-def show(console: Console, folder: XtremeFolder, inventories: Sequence[Inventory]) -> None:
+def _show(console: Console, folder: XtremeFolder, inventories: Sequence[Inventory]) -> None:
   """A table with a row for each task, and below it what is wrong."""
   rows = [
     (
       inventory.task,
-      *(_split_in_words(inventory, split) for split in ('train', 'dev', 'test')),
+      *(_format_split(inventory, split) for split in ('train', 'dev', 'test')),
       'complete' if inventory.is_complete else 'incomplete',
     )
     for inventory in inventories
@@ -298,17 +132,129 @@ def show(console: Console, folder: XtremeFolder, inventories: Sequence[Inventory
       console.say(f'{inventory.task} {problem}')
 
 
-def _split_in_words(inventory: Inventory, split: str) -> str:
+def _format_split(inventory: Inventory, split: str) -> str:
   if split not in FILES[inventory.task]:
     return ''
-  there = [file for file in inventory.files if file.split == split]
-  counts = [file.count for file in there if file.count is not None]
-  if not counts:
+  found = [file for file in inventory.files if file.split == split and file.count is not None]
+  if not found:
     return '–'
-  span = f'{min(counts):,}' if min(counts) == max(counts) else f'{min(counts):,}–{max(counts):,}'
+  counts = sorted(file.count or 0 for file in found)
+  span = f'{counts[0]:,}' if counts[0] == counts[-1] else f'{counts[0]:,}–{counts[-1]:,}'
   languages = f'{len(counts)} of {len(LANGUAGES[inventory.task])}: ' if len(LANGUAGES[inventory.task]) > 1 else ''
-  labelled = sum(file.labels is not None for file in there)
+  labelled = sum(file.labels is not None for file in found)
   return f'{languages}{span}' + (f' ({labelled})' if split == 'test' else '')
+
+
+# --- downloads --------------------------------------------------------------------------------------------------------
+
+_CHUNK = 1 << 20
+_GONE = (401, 403, 404, 410)
+_ATTEMPTS = 4
+_PAUSE = 2.0  # seconds before the second attempt; twice as long before each further one
+_TIMEOUT = 60.0  # seconds that a server may be silent
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """A file to be downloaded.
+
+  Attributes:
+    name: of the file, in the folder of downloads.
+    urls: where it is; the second is tried if the first does not have it.
+    size: in bytes.
+    sha256: of its content.
+    by_hand: what a person can do if all addresses fail.
+  """
+
+  name: str
+  urls: tuple[str, ...]
+  size: int
+  sha256: str
+  by_hand: str = ''
+
+
+def _sources(home: dict) -> tuple[Source, ...]:
+  urls = lambda name: tuple(f'{address}/{name}' for address in home['addresses'])
+  return tuple(
+    Source(name, urls(name), file['bytes'], file['sha256'], home.get('by_hand', ''))
+    for name, file in home['files'].items()
+  )
+
+
+_TABLE = json.loads(pathlib.Path(__file__).with_name('sources.json').read_text('utf-8'))
+SOURCES = {task: _sources(home) for task, home in _TABLE.items()}
+
+
+class _OtherFileError(OSError):
+  """The address has another file than the one that is expected."""
+
+
+def fetch(
+  source: Source, folder: pathlib.Path, on_progress: Callable[[float], None] = lambda fraction: None
+) -> pathlib.Path:
+  """The file in `folder`, downloaded if it is not there, with the SHA-256 that it should have.
+
+  Raises:
+    UsageError: no address has it, or another file has its name.
+    RunError: the connection breaks again and again, or the disk is full.
+  """
+  path = folder / source.name
+  if path.is_file():
+    if (sha256 := _sha256(path)) != source.sha256:
+      raise UsageError(
+        f'{source.name} is not the file that was expected: {path.stat().st_size:,} bytes, SHA-256 {sha256[:12]}…',
+        where=str(path),
+        fix='delete it, and run the command again',
+      )
+    return path
+  with write_errors('the folder of downloads', folder):
+    folder.mkdir(parents=True, exist_ok=True)
+  partial, reasons, is_interrupted = path.with_name(f'{path.name}.partial'), [], False
+  for url in source.urls:
+    for attempt in range(1, _ATTEMPTS + 1):
+      try:
+        _download(url, source, partial, on_progress)
+        return partial.replace(path)
+      except (OSError, http.client.HTTPException) as error:
+        partial.unlink(missing_ok=True)
+        # There is no such file, or no such server: another attempt would end alike.
+        is_gone = isinstance(error, _OtherFileError | urllib.error.URLError)
+        if isinstance(error, urllib.error.HTTPError):
+          is_gone = error.code in _GONE
+        if is_gone or attempt == _ATTEMPTS:
+          is_interrupted |= not is_gone
+          reasons.append(f'{url}: {first_line(error)}')
+          break
+        time.sleep(_PAUSE * 2 ** (attempt - 1))
+  by_hand = source.by_hand.format(path=path) if source.by_hand else f'save it by hand as {path}, and run this again'
+  where = '; '.join(reasons)
+  if is_interrupted:
+    fix = ['run the same command again: files that are complete are not downloaded again', by_hand]
+    raise RunError(f'the download of {source.name} is interrupted', where=where, fix=fix)
+  raise UsageError(f'{source.name} cannot be fetched', where=where, fix=by_hand)
+
+
+def _download(url: str, source: Source, partial: pathlib.Path, on_progress: Callable[[float], None]) -> None:
+  """Writes what the address has, if that is the file that is expected."""
+  request, done = urllib.request.Request(url, headers={'User-Agent': 'rembert'}), 0
+  with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+    with write_errors(source.name, partial):
+      partial.touch()
+    with open(partial, 'wb', buffering=0) as file:
+      while done <= source.size and (chunk := response.read(_CHUNK)):  # more could fill the disk
+        with write_errors(source.name, partial):
+          file.write(chunk)
+        done += len(chunk)
+        on_progress(min(1.0, done / source.size))
+  if done < source.size:
+    raise ConnectionError(f'{done:,} of {source.size:,} bytes received')
+  if done > source.size or _sha256(partial) != source.sha256:
+    raise _OtherFileError('another file than the one expected')
+
+
+def _sha256(path: pathlib.Path) -> str:
+  with open(path, 'rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
 if __name__ == '__main__':

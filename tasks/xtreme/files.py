@@ -41,7 +41,7 @@ class XtremeFolder:
     data_dir = data_dir or os.environ.get(VARIABLE)
     if not data_dir:
       raise UsageError(
-        'where is the data?',
+        'xtreme.data_dir is not set',
         where=f'xtreme.data_dir, environment variable {VARIABLE}',
         fix=[
           '--gin.xtreme.data_dir=FOLDER, as python -m tasks.xtreme.download --help makes it',
@@ -51,7 +51,7 @@ class XtremeFolder:
     self.root = epath.Path(data_dir)
     if not self.root.is_dir():
       raise UsageError(
-        'there is no such folder', where=f'xtreme.data_dir = {data_dir}', fix='python -m tasks.xtreme.download --help'
+        'no such directory', where=f'xtreme.data_dir = {data_dir}', fix='python -m tasks.xtreme.download --help'
       )
     self.labels_root = epath.Path(labels_dir) if labels_dir else self.root / 'labels'
 
@@ -76,14 +76,22 @@ class XtremeFolder:
 # --- lines and columns ------------------------------------------------------------------------------------------------
 
 
+def read_file(path: epath.Path) -> bytes:
+  """The content of a file; UsageError if it cannot be read."""
+  try:
+    return path.read_bytes()
+  except OSError as error:
+    raise UsageError(f'a file cannot be read: {error.strerror}', where=str(path), fix='repair it') from error
+
+
 def read_json(path: epath.Path) -> Any:
   """The content of a JSON file; UsageError with file and line if it is none."""
-  return parsed_json(_read(path), path)
+  return parsed_json(read_file(path), path)
 
 
 def read_lines(path: epath.Path) -> Iterator[Line]:
   """Lines of a UTF-8 file; UsageError if it cannot be read, or is not UTF-8."""
-  return split_lines(_read(path), str(path))
+  return split_lines(read_file(path), str(path))
 
 
 def split_lines(content: bytes, file: str) -> Iterator[Line]:
@@ -113,7 +121,7 @@ def text_lines(path: epath.Path, *, allows_carriage_returns: bool = False) -> li
   for line in lines:
     if '\r' in line.text and not allows_carriage_returns:
       raise UsageError(
-        'a carriage return within a line', where=line.where, fix='lines end with \\n or \\r\\n; write the file anew'
+        'a carriage return within a line', where=line.where, fix='lines end with \\n or \\r\\n; rewrite the file so'
       )
   return lines
 
@@ -131,13 +139,6 @@ def same_columns(table: Sequence[tuple[Sequence[str], str]], allowed: Sequence[i
     if len(row) != columns:
       raise UsageError(f'{what}, and of {columns} before', where=where, fix=f'all lines alike: {meaning}')
   return columns
-
-
-def _read(path: epath.Path) -> bytes:
-  try:
-    return path.read_bytes()
-  except OSError as error:
-    raise UsageError(f'a file cannot be read: {error.strerror}', where=str(path), fix='mend it') from error
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------

@@ -3,43 +3,38 @@
 Within a task, the score is the unweighted mean over languages. A QA task counts as (EM + F1) / 2. Sentence-pair
 classification, structured prediction and question answering are means of their tasks; `average` is the mean of these
 three categories, `task_mean` that of the seven tasks. Retrieval is in neither (footnote 6: it needs data for an
-intermediate task). A mean over fewer languages or tasks than the benchmark has is marked as partial: in tables, which
-are for terminals, JSON and Markdown, by a star, and the lines below name what is missing. Averages of the paper's rows
-are those that it prints.
+intermediate task). A mean over fewer languages or tasks than the benchmark has is marked as partial: in the
+table by a star, and the lines below name what is missing. Averages of the paper's rows are those that it prints.
 """
 
 import dataclasses
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from etils import epath
 
 from rembert import paper
-from rembert.files import write_whole
+from rembert.files import parsed_json, read_text, write_whole
 from rembert.tracking.console import Console
+from tasks.xtreme.config import LANGUAGES, RETRIEVAL
 
-QUESTIONS = ('xquad', 'mlqa', 'tydiqa')
 CATEGORIES: dict[str, tuple[str, ...]] = {
   'sentence_pair': ('xnli', 'pawsx'),
   'structured': ('udpos', 'panx'),
-  'question_answering': QUESTIONS,
+  'question_answering': ('xquad', 'mlqa', 'tydiqa'),
 }
+QUESTIONS = CATEGORIES['question_answering']
 TASKS = tuple(task for tasks in CATEGORIES.values() for task in tasks)
-RETRIEVAL = ('tatoeba', 'bucc2018')
 
 # The scores that count, by their names in XTREME's evaluate.py.
 SCORES: dict[str, tuple[str, ...]] = {
-  **{task: ('accuracy',) for task in ('xnli', 'pawsx', 'tatoeba')},
-  **{task: ('f1',) for task in ('udpos', 'panx', 'bucc2018')},
-  **{task: ('exact_match', 'f1') for task in QUESTIONS},
+  **dict.fromkeys(('xnli', 'pawsx', 'tatoeba'), ('accuracy',)),
+  **dict.fromkeys(('udpos', 'panx', 'bucc2018'), ('f1',)),
+  **dict.fromkeys(QUESTIONS, ('exact_match', 'f1')),
 }
-# Languages that XTREME evaluates a task in.
-NUM_LANGUAGES = {
-  **{'xnli': 15, 'pawsx': 7, 'udpos': 33, 'panx': 40, 'xquad': 11, 'mlqa': 7, 'tydiqa': 9},
-  **{'tatoeba': 36, 'bucc2018': 4},
-}
+NUM_LANGUAGES = {task: len(LANGUAGES[task]) for task in SCORES}
 
 NAMES = {
   **{'xnli': 'XNLI', 'pawsx': 'PAWS-X', 'udpos': 'POS', 'panx': 'NER', 'xquad': 'XQuAD', 'mlqa': 'MLQA'},
@@ -48,11 +43,7 @@ NAMES = {
   **{'average': 'Avg', 'task_mean': 'Avg_task'},
 }
 # The cells of a row: tasks, each category after its own, averages.
-COLUMNS = (
-  *tuple(name for category, tasks in CATEGORIES.items() for name in (*tasks, category)),
-  'average',
-  'task_mean',
-)
+COLUMNS = (*(name for category, tasks in CATEGORIES.items() for name in (*tasks, category)), 'average', 'task_mean')
 
 # Language to score name to value, 0 to 100.
 ByLanguage = Mapping[str, Mapping[str, float]]
@@ -148,20 +139,7 @@ class LeaderboardRow:
     """Why a task does not count, in few words; '' if it does."""
     if self.value(task) is not None:
       return ''
-    return 'F1 alone is known' if task in self.scores else self.missing.get(task, 'not judged')
-
-  def inconsistencies(self, tolerance: float = 0.1) -> dict[str, tuple[float, float]]:
-    """Averages in `stated` that do not follow from the row's own scores: name to (stated, computed).
-
-    Args:
-      tolerance: what rounding to one digit can explain: half a digit in the scores, and half in the mean.
-    """
-    computed = {name: each.value for name, each in self.averages().items() if each.value is not None}
-    return {
-      name: (stated, computed[name])
-      for name, stated in self.stated.items()
-      if name in computed and abs(stated - computed[name]) > tolerance + 1e-9
-    }
+    return 'only F1 is known' if task in self.scores else self.missing.get(task, 'not evaluated')
 
 
 def leaderboard_row(
@@ -200,23 +178,20 @@ def mean_over_runs(runs: Sequence[ByLanguage]) -> dict[str, dict[str, float]]:
   }
 
 
-def _printed_row(printed: paper.LeaderboardRow) -> LeaderboardRow:
+def _printed_row(printed: paper.PaperRow) -> LeaderboardRow:
   """A row of Table 16 with the averages that it and Table 7 state. Not all of these follow from the row's scores."""
   scores = {
     task: TaskScore(of_task[-1], of_task[0] if len(of_task) > 1 else None) for task, of_task in printed.scores.items()
   }
-  stated = {**printed.categories, 'task_mean': printed.task_mean}
-  if printed.mean is not None:
-    stated['average'] = printed.mean
+  averages = {**printed.categories, 'task_mean': printed.task_mean, 'average': printed.mean}
+  stated = {name: value for name, value in averages.items() if value is not None}
   return LeaderboardRow(printed.label, scores, {}, printed.pre_training_millions, printed.fine_tuning_millions, stated)
 
 
-_TABLE_7 = {printed.name: _printed_row(printed) for printed in paper.TABLE_7}
-REMBERT, XLM_R, VECO, FILTER, STILTS = map(_TABLE_7.__getitem__, ('rembert', 'xlm_r', 'veco', 'filter', 'stilts'))
-
-# VECO and FILTER learn from translations too, STiLTs from other tasks' data: the fair comparison is with XLM-R.
-FAIR = (REMBERT, XLM_R)
-PAPER = (REMBERT, XLM_R, VECO, FILTER, STILTS)
+# RemBERT, XLM-R, VECO, FILTER, STiLTs.
+PAPER = tuple(map(_printed_row, reversed(paper.TABLE_7)))
+# VECO and FILTER are also trained on translations, STiLTs on other tasks' data: the fair comparison is with XLM-R.
+FAIR = PAPER[:2]
 
 
 # --- languages and seeds ----------------------------------------------------------------------------------------------
@@ -290,23 +265,56 @@ def summarise(runs: Sequence[Mapping[str, float]]) -> TaskSummary:
 # --- results.json -----------------------------------------------------------------------------------------------------
 
 
-def read_scores(workdir: epath.PathLike) -> dict[str, ByLanguage]:
-  """Task to its scores by language, of `results.json`; tasks and languages without gold labels are left out."""
-  content = json.loads((epath.Path(workdir) / 'results.json').read_text())
-  if 'tasks' not in content:  # retrieval
-    scored = {language: content['languages'][language] for language in content['mean_over']}
-    return {content['task']: scored} if scored else {}
-  found = {
-    task: {language: entry['scores'] for language, entry in by_language.items() if entry['scores']}
-    for task, by_language in content['tasks'].items()
-  }
-  return {task: scored for task, scored in found.items() if scored}
+class LanguageScores(NamedTuple):
+  """Scores of a language by metric, and those of the trivial baseline."""
+
+  scores: dict[str, float]
+  baseline: dict[str, float]
 
 
-def dev_score(workdir: epath.PathLike) -> float | None:
+def parse_results(results: Any) -> dict[str, dict[str, LanguageScores]]:
+  """Task to language to scores, of the content of `results.json`; what has no scores, or no numbers, is left out."""
+  results = _object(results)
+  by_task = _object(results.get('tasks'))
+  if 'tasks' not in results:  # retrieval: languages at the top, metrics among other numbers, no baseline but chance
+    task, over = str(results.get('task')), results.get('mean_over')
+    languages = _object(results.get('languages'))
+    by_task = {task: {name: {'scores': _counting(task, of)} for name, of in languages.items() if name in _list(over)}}
+  found: dict[str, dict[str, LanguageScores]] = {}
+  for task, languages in by_task.items():
+    for name, entry in _object(languages).items():
+      if scores := _numbers(_object(entry).get('scores')):
+        found.setdefault(task, {})[name] = LanguageScores(scores, _numbers(_object(entry).get('baseline')))
+  return found
+
+
+def _counting(task: str, scores: Any) -> dict[str, Any]:
+  return {name: score for name, score in _object(scores).items() if name in SCORES.get(task, (name,))}
+
+
+def _list(value: Any) -> list[Any]:
+  return value if isinstance(value, list) else []
+
+
+def _object(value: Any) -> dict[str, Any]:
+  return value if isinstance(value, dict) else {}
+
+
+def _numbers(value: Any) -> dict[str, float]:
+  is_number = lambda each: isinstance(each, int | float) and not isinstance(each, bool) and each == each
+  return {name: float(number) for name, number in _object(value).items() if is_number(number)}
+
+
+def parse_dev_score(results: Any) -> float | None:
   """The score on dev by which the evaluated parameters were selected; None if there was no selection."""
-  content = json.loads((epath.Path(workdir) / 'results.json').read_text())
-  return next(iter(content['dev'].values())) if content.get('dev') else None
+  return next(iter(_numbers(_object(results).get('dev')).values()), None)
+
+
+def read_results(workdir: epath.PathLike) -> Any:
+  """The content of `results.json`; UsageError if there is none."""
+  file = epath.Path(workdir) / 'results.json'
+  fix = 'repeat the command of the run'
+  return parsed_json(read_text(file, what='the results', fix=fix), file, fix=fix)
 
 
 def value(task: str, scores: Mapping[str, float]) -> float:
@@ -344,26 +352,16 @@ def cell(row: LeaderboardRow, column: str, missing: str = '–') -> str:
   return text
 
 
-def show_row(console: Console, row: LeaderboardRow, beside: Sequence[LeaderboardRow] = FAIR) -> None:
+def show_row(console: Console, row: LeaderboardRow, others: Sequence[LeaderboardRow] = FAIR) -> None:
   """Prints a row next to others, and what is missing in it. A terminal has no room for five."""
-  console.table('XTREME', *_table(row, beside))
-  for line in (*remarks(row), *_remarks_on_printed(beside)):
+  console.table('XTREME', *_table(row, others))
+  for line in remarks(row):
     console.say(line)
 
 
-def row_markdown(row: LeaderboardRow, beside: Sequence[LeaderboardRow] = PAPER) -> str:
-  """The same as Markdown."""
-  lines = [f'- {line}' for line in (*remarks(row), *_remarks_on_printed(beside))]
-  return '\n'.join([*_markdown_table(*_table(row, beside)), '', *lines]).rstrip() + '\n'
-
-
-def write_row(row: LeaderboardRow, folder: epath.PathLike, tasks: Mapping[str, TaskSummary] | None = None) -> None:
-  """Writes `xtreme.json` and `xtreme.md`: the row, and the tasks language by language."""
-  tasks = tasks or {}
-  content = as_json(row) | {'tasks': {task: dataclasses.asdict(summary) for task, summary in tasks.items()}}
-  parts = [row_markdown(row), *(task_markdown(task, summary) for task, summary in tasks.items())]
-  write_whole(epath.Path(folder) / 'xtreme.json', json.dumps(content, indent=2, ensure_ascii=False) + '\n')
-  write_whole(epath.Path(folder) / 'xtreme.md', '\n'.join(parts))
+def write_row(row: LeaderboardRow, folder: epath.PathLike) -> None:
+  """Writes `xtreme.json`, see `as_json`."""
+  write_whole(epath.Path(folder) / 'xtreme.json', json.dumps(as_json(row), indent=2, ensure_ascii=False) + '\n')
 
 
 def as_json(row: LeaderboardRow) -> dict[str, Any]:
@@ -395,45 +393,10 @@ def remarks(row: LeaderboardRow) -> list[str]:
   return lines
 
 
-def _remarks_on_printed(rows: Sequence[LeaderboardRow]) -> list[str]:
-  return [
-    f'{row.name}: {NAMES[name]} is printed as {stated:.1f}, and the printed scores give {computed:.2f}'
-    for row in rows
-    for name, (stated, computed) in row.inconsistencies().items()
-  ]
-
-
-def _table(row: LeaderboardRow, beside: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[str]]]:
-  rows = [row, *beside]
+def _table(row: LeaderboardRow, others: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[str]]]:
+  rows = [row, *others]
   titles = {column: f'= {NAMES[column]}' if column in CATEGORIES else NAMES[column] for column in COLUMNS}
   # Retrieval is in no average.
   titles |= {task: f'({NAMES[task]})' for task in RETRIEVAL if any(task in each.scores for each in rows)}
   lines = [[title, *(cell(each, column) for each in rows)] for column, title in titles.items()]
   return ['', *(each.name for each in rows)], lines
-
-
-def show_task(console: Console, task: str, summary: TaskSummary) -> None:
-  """Prints a task by language, the best first."""
-  console.table(*_task_table(task, summary))
-
-
-def task_markdown(task: str, summary: TaskSummary) -> str:
-  """The same as Markdown."""
-  title, columns, rows = _task_table(task, summary)
-  return '\n'.join([title, '', *_markdown_table(columns, rows)]) + '\n'
-
-
-def _task_table(task: str, summary: TaskSummary) -> tuple[str, list[str], list[list[str]]]:
-  runs = summary.mean.runs
-  by_score = sorted(summary.languages.items(), key=lambda item: (-item[1].mean, item[0]))
-  rows = [*by_score, ('mean', summary.mean), ('English', summary.english), ('English less the others', summary.gap)]
-  return (
-    f'{NAMES[task]}, {len(summary.languages)} languages',
-    ['language', 'score' if runs == 1 else f'mean ± sd, {runs} seeds'],
-    [[name, str(found)] for name, found in rows if found is not None],
-  )
-
-
-def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-  line = lambda cells: f'| {" | ".join(cell.strip().replace("|", "/") for cell in cells)} |'
-  return [line(columns), f'|{" --- |" + " ---: |" * (len(columns) - 1)}', *map(line, rows)]

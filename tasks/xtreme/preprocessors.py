@@ -10,7 +10,7 @@ from `sequence_length['input_ids']`.
 from tasks.tensorflow_import import tensorflow as tf
 
 # isort: split
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import seqio
@@ -32,11 +32,13 @@ Features = dict[str, tf.Tensor | tf.RaggedTensor]
 def _map_batches(
   dataset: tf.data.Dataset, to_rows: Callable[[Features], Features], examples_at_once: int
 ) -> tf.data.Dataset:
+  # All is in TensorFlow's operations already: AutoGraph would look at every line, half a second for each split.
+  to_rows = tf.autograph.experimental.do_not_convert(to_rows)
   return batches(dataset, examples_at_once).map(to_rows, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
 
 
 def _room(sequence_length: Mapping[str, int], special: int, least: int, content: str) -> int:
-  """Positions of a row that are left beside `special` special tokens."""
+  """Positions of a row that are left next to `special` special tokens."""
   length = sequence_length['input_ids']
   if length - special < least:
     raise UsageError(
@@ -55,21 +57,60 @@ def pair_rows(
 ) -> tf.data.Dataset:
   """`[CLS] first [SEP] second [SEP]`, of type 0 up to the first [SEP] and of type 1 behind it.
 
-  A pair that is too long is truncated as BERT does it (`_truncate_seq_pair`): the longer text loses its last token
-  until both fit, and of two equally long ones the second.
+  Without `second`, rows are `[CLS] first [SEP]`. A pair that is too long is truncated as BERT does it
+  (`_truncate_seq_pair`): the longer text loses its last token until both fit, and of two equally long ones the second.
 
   Args:
-    dataset: `first` and `second`, strings; `labels`, int32 [1].
+    dataset: `first` and `second`, strings; `labels` of rank 1.
   """
-  vocabulary = output_features['input_ids'].vocabulary
-  trimmer = tf_text.RoundRobinTrimmer(_room(sequence_length, 3, 2, 'a pair of texts'))
+  names = [name for name in ('first', 'second') if name in dataset.element_spec]
+  in_rows = _rows_of_texts(sequence_length, output_features, len(names))
 
   def to_rows(pairs: Features) -> Features:
-    texts = [vocabulary.tf_tokenizer.tokenize(pairs[name]) for name in ('first', 'second')]
-    ids, types = tf_text.combine_segments(trimmer.trim(texts), vocabulary.special.cls, vocabulary.special.sep)
+    ids, types = in_rows([pairs[name] for name in names])
     return {**pairs, 'input_ids': ids, 'token_type_ids': types}
 
   return _map_batches(dataset, to_rows, _PAIRS_AT_ONCE)
+
+
+def choice_rows(
+  dataset: tf.data.Dataset,
+  sequence_length: Mapping[str, int],
+  output_features: Mapping[str, seqio.Feature],
+  *,
+  choices: int,
+) -> tf.data.Dataset:
+  """Each of C = `choices` texts with what they continue, as `pair_rows` has it; [C, S], filled up with [PAD].
+
+  Args:
+    dataset: `first`, strings; `choices`, strings [C]; `labels`, int32 [1].
+    choices: their number in every example.
+  """
+  in_rows = _rows_of_texts(sequence_length, output_features, 2)
+  pad = output_features['input_ids'].vocabulary.special.pad
+
+  def to_rows(questions: Features) -> Features:
+    count = tf.shape(questions['first'])[0]
+    ids, types = in_rows([tf.repeat(questions['first'], choices), questions['choices'].flat_values])
+    dense = lambda values, fill: tf.reshape(values.to_tensor(fill), [count, choices, -1])
+    return {**questions, 'input_ids': dense(ids, pad), 'token_type_ids': dense(types, 0)}
+
+  return _map_batches(dataset, to_rows, _PAIRS_AT_ONCE)
+
+
+def _rows_of_texts(
+  sequence_length: Mapping[str, int], output_features: Mapping[str, seqio.Feature], texts: int
+) -> Callable[[Sequence[tf.Tensor]], tuple[tf.RaggedTensor, tf.RaggedTensor]]:
+  """Function of one or two batches of strings to the ids and types of their rows."""
+  vocabulary = output_features['input_ids'].vocabulary
+  content = 'a pair of texts' if texts == 2 else 'a text'
+  trimmer = tf_text.RoundRobinTrimmer(_room(sequence_length, texts + 1, texts, content))
+
+  def in_rows(parts: Sequence[tf.Tensor]) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    tokens = [vocabulary.tf_tokenizer.tokenize(part) for part in parts]
+    return tf_text.combine_segments(trimmer.trim(tokens), vocabulary.special.cls, vocabulary.special.sep)
+
+  return in_rows
 
 
 # --- words with tags --------------------------------------------------------------------------------------------------
@@ -187,7 +228,7 @@ def question_rows(
       end: int32 [W], the character behind an answer that ends with the token. A character that is several tokens
         belongs to each of them as a whole.
       has_most_context: bool [W], whether no other window shows more on both sides of the token. One window has each.
-    If no position is left beside a question, reading ends with an error that names the question.
+    If a question leaves no position for its context, reading ends with an error that names the question.
   """
   vocabulary = output_features['input_ids'].vocabulary
   length = sequence_length['input_ids']
@@ -196,7 +237,7 @@ def question_rows(
     asked = vocabulary.tf_tokenizer.tokenize(questions['question'])[:, :max_query_length]
     room = length - 3 - tf.cast(asked.row_lengths(), tf.int32)  # [CLS], [SEP], [SEP]
     is_full = tf.boolean_mask(questions['where'], room < 1)
-    tf.debugging.Assert(tf.size(is_full) == 0, [f'rows of {length} tokens have no room beside the question', is_full])
+    tf.debugging.Assert(tf.size(is_full) == 0, [f'rows of {length} tokens have no room next to the question', is_full])
     # Questions on one context follow one another: it is tokenized once.
     contexts, context = tf.unique(questions['context'])
     tokens = context_tokens(contexts, vocabulary)

@@ -8,23 +8,24 @@ An answer is chosen from the logits of windows as BERT's `run_squad.py` does wit
 the answer. A question always has one: v1.1 knows no unanswerable ones, so [CLS] is no candidate. Two things are
 different: positions outside the context take no places among the `n_best`, and where no pair is possible all positions
 are tried, where BERT answers `empty`. The text is cut from the context by the places of characters; nothing is put
-together from pieces, whose normalised text may differ.
+together from tokens, whose normalised text may differ.
 """
 
 import collections
 import dataclasses
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from etils import epath
 
 from rembert.errors import UsageError
+from rembert.files import parsed_json
 from tasks.metrics.question_answering import mlqa, squad
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.files import MissingLabelsError, read_json
+from tasks.xtreme.files import MissingLabelsError, read_file, read_json
 from tasks.xtreme.task import Targets, XtremeTask, no_score
 
 T = TypeVar('T')
@@ -63,7 +64,7 @@ class Question:
 
 
 class QuestionAnswering(XtremeTask):
-  """A task whose examples are questions; they are told apart by their ids, which may repeat in a training file."""
+  """A task whose examples are questions; their ids distinguish them, which may repeat in a training file."""
 
   head = 'qa'
   scores = ('f1', 'exact_match')
@@ -72,7 +73,7 @@ class QuestionAnswering(XtremeTask):
   def read(self, path: epath.Path, split: str, gold_file: epath.Path, needs_labels: bool) -> list[Question]:
     """Questions of a file, with the answers that are needed to train or to score."""
     if split == 'test' and needs_labels:
-      return read_judged_questions(path, gold_file)
+      return read_labelled_questions(path, gold_file)
     return read_questions(path, needs_answers=needs_labels, unique_ids=split != 'train')
 
   def columns(self, examples: Sequence[Question]) -> dict[str, Any]:
@@ -105,7 +106,7 @@ class QuestionAnswering(XtremeTask):
     words = max(1, round(float(np.mean([len(answer.split()) for answer in answers]))))
     characters = max(1, round(float(np.mean([len(answer.strip()) for answer in answers]))))
     return {
-      int(target['example']): _beginning(target['context'].decode().strip(), words, characters) for target in targets
+      int(target['example']): beginning(target['context'].decode().strip(), words, characters) for target in targets
     }
 
   def file_text(self, predictions: Mapping[int, str], targets: Targets, count: int) -> str:
@@ -121,7 +122,8 @@ class QuestionAnswering(XtremeTask):
     return json.dumps(answers, ensure_ascii=False, indent=1) + '\n'
 
 
-def _beginning(context: str, words: int, characters: int) -> str:
+def beginning(context: str, words: int, characters: int) -> str:
+  """The first words of a text, in a script without spaces the first characters."""
   if 2 * len(_WITHOUT_SPACES.findall(context)) > sum(character.isalnum() for character in context):
     return context[:characters].strip()
   return ''.join(re.findall(r'\s*\S+', context)[:words])
@@ -131,36 +133,21 @@ def _beginning(context: str, words: int, characters: int) -> str:
 
 
 def read_questions(path: epath.Path, *, needs_answers: bool, unique_ids: bool) -> list[Question]:
-  """Reads a file of SQuAD v1.1; UsageError, with file and place in it, for whatever is not as it should be.
-
-  Args:
-    path: of the file.
-    needs_answers: every question must have answers, and each must stand where it says. Otherwise none is looked at.
-    unique_ids: no two questions may have the same id.
-  """
-  questions, first = [], {}
-  for question, answers in _entries(path):
-    if needs_answers:
-      question = _answered(question, _answers(answers, question.where))
-    if unique_ids and question.id in first:
-      raise UsageError(
-        f'two questions have the id {question.id!r}', where=f'{question.where}, {first[question.id]}', fix=_FETCH
-      )
-    first[question.id] = question.where
-    questions.append(question)
+  """Questions of a file of SQuAD v1.1, which has some; else as `parse_questions`."""
+  _, questions = parse_questions(read_file(path), str(path), needs_answers=needs_answers, unique_ids=unique_ids)
   if not questions:
     raise UsageError('a file without questions', where=str(path), fix=_FETCH)
   return questions
 
 
-def read_judged_questions(path: epath.Path, labels: epath.Path) -> list[Question]:
+def read_labelled_questions(path: epath.Path, labels: epath.Path) -> list[Question]:
   """Reads a test file with the gold answers of another, matched by id.
 
-  Where there is no other file, the answers may stand in the test file itself, as before XTREME's preprocessing.
-  UsageError as `read_questions`, for a question in one file that is not in the other, or without any gold answers.
+  If there is no other file, the answers may be in the test file itself, as before XTREME's preprocessing. UsageError as
+  `parse_questions`, for a question in one file that is not in the other, or without any gold answers.
   """
   if not labels.is_file():
-    if all(_is_blank(answers) for _, answers in _entries(path)):
+    if all(is_blank(answers) for _, answers in entries(read_json(path), str(path))):
       raise MissingLabelsError(
         'the gold answers of a test file are missing',
         where=f'{path}: its answers are blank',
@@ -175,22 +162,47 @@ def read_judged_questions(path: epath.Path, labels: epath.Path) -> list[Question
       what, fix = f'no gold answer for the question {question.id!r}', f'add it: {labels}'
       raise UsageError(what, where=question.where, fix=fix)
     if question.id not in asked:
-      what, fix = f'a gold answer for {question.id!r}, which nobody asks', f'labels that fit {path}'
+      what, fix = f'a gold answer for {question.id!r}, which is not a question of the file', f'labels that fit {path}'
       raise UsageError(what, where=question.where, fix=fix)
   return [_answered(question, gold[question.id].answers) for question in questions]
 
 
-def _entries(path: epath.Path) -> list[tuple[Question, Any]]:
+def parse_questions(
+  content: bytes, file: str, *, needs_answers: bool = True, unique_ids: bool = False
+) -> tuple[dict[str, Any], list[Question]]:
+  """The JSON object of a file of SQuAD v1.1, and its questions.
+
+  Args:
+    content: of the file.
+    file: its name, for errors.
+    needs_answers: every question must have answers, each at the place that it states. Otherwise answers are ignored.
+    unique_ids: no two questions may have the same id.
+
+  Raises:
+    UsageError: the file has another form; with the place in it.
+  """
+  published = parsed_json(content, file)
+  questions, first = [], {}
+  for question, answers in entries(published, file):
+    if needs_answers:
+      question = _answered(question, _answers(answers, question.where))
+    if unique_ids and question.id in first:
+      raise UsageError(
+        f'two questions have the id {question.id!r}', where=f'{question.where}, {first[question.id]}', fix=_FETCH
+      )
+    first[question.id] = question.where
+    questions.append(question)
+  return published, questions
+
+
+def entries(published: Any, file: str) -> Iterator[tuple[Question, Any]]:
   """Every question of a file, without answers, and what the file has in their place."""
-  content = _typed(read_json(path), dict, 'no object', str(path))
-  entries = []
-  for article, in_article in _items(content, 'data', f'{path}:'):
+  for article, in_article in _items(_typed(published, dict, 'no object', file), 'data', f'{file}:'):
     for paragraph, in_paragraph in _items(article, 'paragraphs', f'{in_article}.'):
       context = _text(paragraph, 'context', in_paragraph)
       for entry, where in _items(paragraph, 'qas', f'{in_paragraph}.'):
         question = Question(_text(entry, 'id', where), _text(entry, 'question', where), context, (), where)
-        entries.append((question, entry.get('answers')))
-  return entries
+        yield question, entry.get('answers')
 
 
 def _typed(value: Any, kind: type[T], what: str, where: str) -> T:
@@ -199,12 +211,11 @@ def _typed(value: Any, kind: type[T], what: str, where: str) -> T:
   return value
 
 
-def _items(parent: dict, key: str, prefix: str) -> list[tuple[dict, str]]:
+def _items(parent: dict, key: str, prefix: str) -> Iterator[tuple[dict, str]]:
   """Objects of the list `parent[key]`, each with its place."""
-  where = f'{prefix}{key}'
-  items = _typed(parent.get(key), list, f'{key!r} is no list', where)
-  places = [f'{where}[{index}]' for index in range(len(items))]
-  return [(_typed(item, dict, 'no object', place), place) for item, place in zip(items, places, strict=True)]
+  for index, item in enumerate(_typed(parent.get(key), list, f'{key!r} is no list', f'{prefix}{key}')):
+    place = f'{prefix}{key}[{index}]'
+    yield _typed(item, dict, 'no object', place), place
 
 
 def _text(parent: dict, key: str, where: str) -> str:
@@ -217,7 +228,7 @@ def _text(parent: dict, key: str, where: str) -> str:
 
 
 def _answers(value: Any, where: str) -> tuple[Answer, ...]:
-  if _is_blank(value):
+  if is_blank(value):
     raise UsageError('a question without an answer', where=where, fix='SQuAD v1.1, where every question has one')
   answers = []
   for entry, place in _items({'answers': value}, 'answers', f'{where}.'):
@@ -229,23 +240,23 @@ def _answers(value: Any, where: str) -> tuple[Answer, ...]:
   return tuple(answers)
 
 
-def _is_blank(answers: Any) -> bool:
+def is_blank(answers: Any) -> bool:
   """Whether there are none, or only XTREME's empty one."""
   if not answers:
     return True
   return isinstance(answers, list) and all(isinstance(answer, dict) and answer.get('text') == '' for answer in answers)
 
 
-def _answered(question: Question, answers: Sequence[Answer]) -> Question:
+def _answered(question: Question, answers: tuple[Answer, ...]) -> Question:
   for index, answer in enumerate(answers):
-    stands = question.context[max(answer.start, 0) :][: len(answer.text)]
-    if answer.start < 0 or stands != answer.text:
+    there = question.context[max(answer.start, 0) :][: len(answer.text)]
+    if answer.start < 0 or there != answer.text:
       raise UsageError(
-        f'the answer {answer.text!r} is not at {answer.start:,} of the context, where {stands!r} stands',
+        f'the answer {answer.text!r} is not at {answer.start:,} of the context, where {there!r} stands',
         where=f'{question.where}.answers[{index}]',
         fix='answer_start counts characters (code points) of the context, from 0',
       )
-  return dataclasses.replace(question, answers=tuple(answers))
+  return dataclasses.replace(question, answers=answers)
 
 
 # --- answers from logits ----------------------------------------------------------------------------------------------
@@ -254,7 +265,17 @@ def _answered(question: Question, answers: Sequence[Answer]) -> Question:
 def best_answers(
   targets: Sequence[Mapping[str, Any]], scores: Sequence[np.ndarray], *, n_best: int, max_answer_length: int
 ) -> dict[int, str]:
+  """The best answer to each question, see `answers_with_probabilities`."""
+  found = answers_with_probabilities(targets, scores, n_best=n_best, max_answer_length=max_answer_length)
+  return {question: answer for question, (answer, _) in found.items()}
+
+
+def answers_with_probabilities(
+  targets: Sequence[Mapping[str, Any]], scores: Sequence[np.ndarray], *, n_best: int, max_answer_length: int
+) -> dict[int, tuple[str, float]]:
   """The best answer to each question, by its number, without white space around it; '' only for white space.
+
+  Its probability is among the spans that were looked at, in all windows.
 
   ValueError if rows and scores do not fit together, or if a logit is not a number.
 
@@ -297,7 +318,9 @@ def spans(
   return first, last, logits_Wx2[first, 0].astype(np.float64) + logits_Wx2[last, 1]
 
 
-def _best_answer(windows: Sequence[tuple[Mapping[str, Any], np.ndarray]], n_best: int, max_length: int) -> str:
+def _best_answer(
+  windows: Sequence[tuple[Mapping[str, Any], np.ndarray]], n_best: int, max_length: int
+) -> tuple[str, float]:
   context = windows[0][0]['context'].decode()
   everything = max(len(logits) for _, logits in windows)
   for most in (n_best, everything):
@@ -311,5 +334,5 @@ def _best_answer(windows: Sequence[tuple[Mapping[str, Any], np.ndarray]], n_best
     sums, first, last, begin, end = np.concatenate(candidates, axis=1)
     for best in np.lexsort((last, first, -sums)):  # of equal ones the first in the text, then the shortest
       if text := context[int(begin[best]) : int(end[best])].strip():
-        return text
-  return ''
+        return text, float(np.exp(sums[best] - np.logaddexp.reduce(sums)))
+  return '', 0.0

@@ -28,7 +28,7 @@ from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.task import XtremeTask
 
 # Columns that hold a list for each example.
-_LISTS = {'words': tf.string, 'tags': tf.int32, 'answers': tf.string, 'starts': tf.int32}
+_LISTS = {'words': tf.string, 'tags': tf.int32, 'answers': tf.string, 'starts': tf.int32, 'choices': tf.string}
 
 
 def add_xtreme(
@@ -39,7 +39,7 @@ def add_xtreme(
   name: str = 'xtreme',
   **answers: Any,
 ) -> None:
-  """Registers the learned tasks of XTREME in all their languages; no file is touched before a task is used.
+  """Registers XTREME's tasks with training examples in all their languages; no file is touched before a task is used.
 
   Args:
     data_dir: root of the data, with a folder for each task, in XTREME's `download/` layout. None is the folder that
@@ -132,6 +132,11 @@ def example_columns(task: XtremeTask, examples: Sequence[Any]) -> dict[str, tf.T
     'example': np.arange(len(examples), dtype=np.int32),
     'where': [example.where for example in examples],
   }
+  return as_tensors(columns)
+
+
+def as_tensors(columns: Mapping[str, Any]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+  """Columns, with a value or a list for each example, as tensors; those of lists are ragged."""
   found = {}
   for name, values in columns.items():
     if name in _LISTS:

@@ -1,6 +1,6 @@
 """Retrieval tasks of XTREME: sentences to be embedded, translations found by the embeddings, files, scores.
 
-Nothing is learned here: a trained encoder embeds sentences as it is (paper, footnote 6, leaves these tasks out).
+There is no training: a trained encoder embeds sentences as it is (paper, footnote 6, leaves these tasks out).
 
 Tatoeba (Artetxe & Schwenk 2019) asks for the English translation of each sentence, by cosine. `tatoeba/LL-en.LL` has
 the sentences and `tatoeba/LL-en.en` the translations, in another order (XTREME sorts them); line i of
@@ -12,17 +12,16 @@ is, that would be scored wrongly.
 BUCC 2018 (Zweigenbaum et al. 2018) asks for the pairs of translations in two heaps of sentences.
 `bucc2018/LL-en.SPLIT.LL` and `bucc2018/LL-en.SPLIT.en` have lines `ID TAB sentence`; `bucc2018/LL-en.dev.gold`,
 `labels/bucc2018/test-LL.tsv` and a file of predictions have lines `ID TAB ID`, the English one second. Pairs are mined
-(`tasks.metrics.retrieval`), and those from a score on are taken; which score, is learned from the pairs of `dev`. As in
+(`tasks.metrics.retrieval`), and those from a threshold on are taken, which is fitted to the pairs of `dev`. As in
 XTREME, a sentence that occurs more than once in a heap is searched once, and is in no pair: it has no one id. XTREME's
 script embeds these sentences by their [CLS] (`--pool_type cls`, an encoder's output that no one trains here); this
-project takes the mean over pieces, as for Tatoeba.
+project takes the mean over tokens, as for Tatoeba.
 """
 
 import abc
 import dataclasses
 import functools
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -30,21 +29,20 @@ from etils import epath
 
 from rembert.errors import UsageError
 from tasks.metrics import retrieval
-from tasks.xtreme.benchmark import FILES, LANGUAGES
-from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme.config import FILES, LANGUAGES, XtremeConfig
 from tasks.xtreme.files import Line, XtremeFolder, read_lines
 
-Progress = Callable[[float], None]  # is told the fraction that is done
+Progress = Callable[[float], None]  # called with the fraction that is done
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-  """What was found for a language.
+class RetrievalResult:
+  """The translations found for a language.
 
   Attributes:
     lines: of the file of predictions, as XTREME's `evaluate.py` reads it.
-    scores: by name, 0 to 100; None where there are no gold labels.
-    notes: what else a person should know, by name (a threshold).
+    scores: by name, 0 to 100; None without gold labels.
+    notes: further numbers for the log, by name (a threshold).
   """
 
   lines: tuple[str, ...]
@@ -53,11 +51,15 @@ class Found:
 
 
 class RetrievalTask(abc.ABC):
-  """One task; its examples are of a type of their own."""
+  """One task; its examples, of one language, are of a type of their own."""
 
   name: ClassVar[str]  # also of the folder of its data
-  languages: ClassVar[tuple[str, ...]]  # that XTREME judges the task in, each against English
   scores: ClassVar[tuple[str, ...]]  # names; the first is the task's
+
+  @property
+  def languages(self) -> tuple[str, ...]:
+    """In which XTREME evaluates the task, each with English."""
+    return LANGUAGES[self.name]
 
   def files(self, language: str) -> tuple[str, ...]:
     """Paths of the files with the sentences of a language, under the root of the data."""
@@ -66,33 +68,35 @@ class RetrievalTask(abc.ABC):
 
   @abc.abstractmethod
   def examples(self, folder: XtremeFolder, language: str) -> Any:
-    """Reads a language; UsageError for a missing file, a line that is wrong, or files that do not fit together."""
+    """Reads a language; UsageError for a missing file, a wrong line, or files that do not fit together."""
+
+  @abc.abstractmethod
+  def count(self, folder: XtremeFolder, split: str, language: str) -> tuple[int, int | None]:
+    """Examples and gold labels of a split (of BUCC's dev, pairs); raises as `examples`."""
 
   @abc.abstractmethod
   def texts(self, examples: Any) -> Mapping[str, Sequence[str]]:
-    """Sentences that have to be embedded, by a name."""
+    """Sentences to embed, by a name."""
 
   @abc.abstractmethod
-  def find(self, examples: Any, embeddings: Mapping[str, np.ndarray], on_progress: Progress) -> Found:
+  def find(
+    self, examples: Any, embeddings: Mapping[str, np.ndarray], on_progress: Progress = lambda fraction: None
+  ) -> RetrievalResult:
     """Translations, from embeddings [sentences, H] for each name of `texts`."""
 
   @abc.abstractmethod
   def chance(self, examples: Any) -> float:
-    """What the first score is on average for somebody who guesses."""
-
-  @abc.abstractmethod
-  def digest(self, examples: Any) -> str:
-    """A checksum of all that the result depends on but the embeddings, gold labels included."""
+    """The expected first score of random guesses."""
 
 
 def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeConfig) -> tuple[str, ...]:
-  """Languages to be judged, in XTREME's order: those asked for, or all that have data.
+  """Languages to evaluate, in XTREME's order: those asked for, or all that have data.
 
-  UsageError for another split than `test`, for a language that the task has not, or if none has data.
+  UsageError for another split than `test`, for a language that the task does not have, or if none has data.
   """
   if config.split != 'test':
     raise UsageError(
-      f'{task.name} has no {config.split} split to be judged on', where='xtreme.split', fix="xtreme.split = 'test'"
+      f'{task.name} has no {config.split} split to evaluate', where='xtreme.split', fix="xtreme.split = 'test'"
     )
   unknown = sorted(set(config.languages or ()) - set(task.languages))
   if unknown:
@@ -102,7 +106,7 @@ def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeCo
       fix=f'some of {" ".join(task.languages)}',
     )
   languages = tuple(language for language in task.languages if language in (config.languages or task.languages))
-  if config.languages is None:  # a file that was asked for and is not there is told when it is read
+  if config.languages is None:  # reading reports a missing file of a language that was asked for
     languages = tuple(language for language in languages if all(map(folder.has, task.files(language))))
   if not languages:
     raise UsageError(
@@ -125,9 +129,9 @@ class Translations(NamedTuple):
 
 
 class Tatoeba(RetrievalTask):
-  """The nearest English sentence of each sentence."""
+  """The nearest English sentence of each sentence, by cosine; the chance is one in N."""
 
-  name, languages = 'tatoeba', LANGUAGES['tatoeba']
+  name = 'tatoeba'
   scores = ('accuracy',)
 
   def examples(self, folder: XtremeFolder, language: str) -> Translations:
@@ -140,8 +144,13 @@ class Tatoeba(RetrievalTask):
         where=f'{paths[0]}; {paths[1]}',
         fix='fetch both files again',
       )
-    labels = folder.labels_file('tatoeba', language, 'tsv')
+    labels = folder.labels_file(self.name, language, 'tsv')
     return Translations(source, english, _read_gold(labels, len(source)) if labels.is_file() else None)
+
+  def count(self, folder: XtremeFolder, split: str, language: str) -> tuple[int, int | None]:
+    """Sentences and labels."""
+    examples = self.examples(folder, language)
+    return len(examples.source), None if examples.gold is None else len(examples.gold)
 
   def texts(self, examples: Translations) -> Mapping[str, Sequence[str]]:
     """Both sides."""
@@ -149,21 +158,17 @@ class Tatoeba(RetrievalTask):
 
   def find(
     self, examples: Translations, embeddings: Mapping[str, np.ndarray], on_progress: Progress = lambda fraction: None
-  ) -> Found:
+  ) -> RetrievalResult:
     """The nearest English sentence of each, by cosine."""
     predicted = retrieval.nearest(embeddings['source'], embeddings['english'])
     on_progress(1.0)
     gold = examples.gold
     scores = None if gold is None else {'accuracy': 100 * int((predicted == gold).sum()) / gold.size}
-    return Found(tuple(map(str, predicted.tolist())), scores)
+    return RetrievalResult(tuple(map(str, predicted.tolist())), scores)
 
   def chance(self, examples: Translations) -> float:
     """One in N."""
     return 100 / len(examples.english)
-
-  def digest(self, examples: Translations) -> str:
-    """Of both sides and the labels."""
-    return _digest(examples.source, examples.english, () if examples.gold is None else map(str, examples.gold.tolist()))
 
 
 def _read_gold(path: epath.Path, count: int) -> np.ndarray:
@@ -205,7 +210,7 @@ class Heap:
 
 
 class Split(NamedTuple):
-  """Two heaps, and the pairs that are translations of each other; None where that is not known."""
+  """Two heaps, and the pairs that are translations of each other; None if they are not known."""
 
   source: Heap
   english: Heap
@@ -222,18 +227,26 @@ class DevAndTest(NamedTuple):
 class Bucc2018(RetrievalTask):
   """The pairs of translations in two heaps of sentences, most of which have no partner."""
 
-  name, languages = 'bucc2018', LANGUAGES['bucc2018']
+  name = 'bucc2018'
   scores = ('f1', 'precision', 'recall')
 
   def examples(self, folder: XtremeFolder, language: str) -> DevAndTest:
     """Both splits, and the pairs of `test` if they are known."""
-    dev_gold = folder.file(f'bucc2018/{language}-en.dev.gold')
-    dev_source, dev_english, source, english = (_read_heap(folder.file(name)) for name in self.files(language))
-    labels = folder.labels_file('bucc2018', language, 'tsv')
-    return DevAndTest(
-      Split(dev_source, dev_english, _read_pairs(dev_gold, dev_source, dev_english)),
-      Split(source, english, _read_pairs(labels, source, english) if labels.is_file() else None),
-    )
+    return DevAndTest(*(self._split(folder, split, language) for split in DevAndTest._fields))
+
+  def count(self, folder: XtremeFolder, split: str, language: str) -> tuple[int, int | None]:
+    """Pairs of `dev`; source sentences of `test`, and the pairs among them."""
+    source, _, gold = self._split(folder, split, language)
+    labels = None if gold is None else len(gold)
+    return (labels or 0, labels) if split == 'dev' else (len(source.ids), labels)
+
+  def _split(self, folder: XtremeFolder, split: str, language: str) -> Split:
+    stem = f'bucc2018/{language}-en.{split}'
+    source, english = (_read_heap(folder.file(f'{stem}.{side}')) for side in (language, 'en'))
+    if split == 'dev':
+      return Split(source, english, _read_pairs(folder.file(f'{stem}.gold'), source, english))
+    labels = folder.labels_file(self.name, language, 'tsv')
+    return Split(source, english, _read_pairs(labels, source, english) if labels.is_file() else None)
 
   def texts(self, examples: DevAndTest) -> Mapping[str, Sequence[str]]:
     """Both sides of both splits, each sentence once: `dev.source`, `dev.english`, `test.source`, `test.english`."""
@@ -245,38 +258,36 @@ class Bucc2018(RetrievalTask):
 
   def find(
     self, examples: DevAndTest, embeddings: Mapping[str, np.ndarray], on_progress: Progress = lambda fraction: None
-  ) -> Found:
+  ) -> RetrievalResult:
     """Pairs of `test`, from the score on that is best on `dev`."""
     of_dev, of_test = (
       len(embeddings[f'{split}.source']) * len(embeddings[f'{split}.english']) for split in ('dev', 'test')
     )
     share = of_dev / (of_dev + of_test)
-    known = _mine('dev', examples.dev, embeddings, lambda fraction: on_progress(share * fraction))
+    on_dev = _mine('dev', examples.dev, embeddings, lambda fraction: on_progress(share * fraction))
     dev_gold, gold = examples.dev.gold or frozenset(), examples.test.gold
-    is_gold = np.array([pair in dev_gold for pair in known], bool)
-    threshold = retrieval.best_threshold(np.fromiter(known.values(), float), is_gold, len(dev_gold))
+    is_gold = np.array([pair in dev_gold for pair in on_dev], bool)
+    threshold = retrieval.best_threshold(np.fromiter(on_dev.values(), float), is_gold, len(dev_gold))
     mined = _mine('test', examples.test, embeddings, lambda fraction: on_progress(share + (1 - share) * fraction))
     pairs = [pair for pair, score in mined.items() if score >= threshold]
-    on_dev = retrieval.score_pairs({pair for pair, score in known.items() if score >= threshold}, dev_gold)
-    scores = None if gold is None else retrieval.score_pairs(set(pairs), gold)._asdict()
-    return Found(
+    dev_scores = retrieval.score_pairs({pair for pair, score in on_dev.items() if score >= threshold}, dev_gold)
+    scores = None if gold is None else retrieval.score_pairs(set(pairs), gold)
+    return RetrievalResult(
       tuple('\t'.join(pair) for pair in pairs),
       scores and {name: scores[name] for name in self.scores},
-      {'threshold': threshold, 'dev_f1': on_dev.f1, 'pairs': len(pairs)},
+      {'threshold': threshold, 'dev_f1': dev_scores['f1'], 'pairs': len(pairs)},
     )
 
   def chance(self, examples: DevAndTest) -> float:
-    """F1 of somebody who gives every source sentence an English one at random; 0 where the pairs are not known."""
+    """F1 of a random English sentence for every source sentence; 0 if the pairs are not known."""
     gold = examples.test.gold
     if gold is None:
       return 0.0
     sources, english = len(examples.test.source.ids), len(examples.test.english.ids)
     return 200 * (len(gold) / english) / (sources + len(gold))
 
-  def digest(self, examples: DevAndTest) -> str:
-    """Of ids, sentences and pairs of both splits."""
-    heaps = [part for split in examples for heap in split[:2] for part in (heap.ids, heap.sentences)]
-    return _digest(*heaps, *(sorted(map('\t'.join, split.gold or ())) for split in examples))
+
+TASKS: dict[str, RetrievalTask] = {task.name: task for task in (Tatoeba(), Bucc2018())}
 
 
 def _mine(name: str, split: Split, embeddings: Mapping[str, np.ndarray], on_progress) -> dict[tuple[str, str], float]:
@@ -313,7 +324,7 @@ def _read_pairs(path: epath.Path, source: Heap, english: Heap) -> Pairs:
   return frozenset(pairs)
 
 
-# --- of both ----------------------------------------------------------------------------------------------------------
+# --- both -------------------------------------------------------------------------------------------------------------
 
 
 def _lines(path: epath.Path) -> list[Line]:
@@ -328,12 +339,3 @@ def _sentence(text: str, where: str) -> str:
   if not sentence:
     raise UsageError('a sentence is empty', where=where, fix='fetch the file again')
   return sentence
-
-
-def _digest(*parts: Iterable[str]) -> str:
-  found = hashlib.sha256()
-  for part in parts:
-    for text in part:
-      found.update(text.encode() + b'\n')
-    found.update(b'\0')
-  return found.hexdigest()

@@ -9,7 +9,7 @@ A word may be the empty string: XTREME's preprocessing of PAN-X leaves some, as 
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,8 @@ class Tagging(XtremeTask):
     Sentences without words have no rows, and no entry.
     """
     rows = zip(targets, scores, strict=True)
-    return self._of_sentences(targets, [np.argmax(logits[target['first_tokens']], axis=-1) for target, logits in rows])
+    tags = [np.argmax(logits[target['first_tokens']], axis=-1) for target, logits in rows]
+    return of_sentences(targets, tags, self.labels)
 
   def score(self, targets: Targets, predictions: Mapping[int, Sequence[str]], language: str) -> dict[str, float]:
     """`f1`, `precision` and `recall` over chunks, 0 to 100."""
@@ -96,13 +97,13 @@ class Tagging(XtremeTask):
     for target, found in zip(targets, tags, strict=True):
       if IGNORED in found:
         raise no_score(target)
-    gold = self._of_sentences(targets, tags)
+    gold = of_sentences(targets, tags, self.labels)
     return chunk_scores(list(gold.values()), [predictions[example] for example in gold])
 
   def baseline(self, train: Sequence[Sentence], targets: Targets) -> dict[int, Tags]:
     """The most frequent tag of `train` for every word. If that is O, as for PAN-X, there are no chunks: F1 is 0."""
     tag = self.labels.index(most_frequent((tag for sentence in train for tag in sentence.tags or ()), self.labels))
-    return self._of_sentences(targets, [[tag] * len(target['first_tokens']) for target in targets])
+    return of_sentences(targets, [[tag] * len(target['first_tokens']) for target in targets], self.labels)
 
   def file_text(self, predictions: Mapping[int, Sequence[str]], targets: Targets, count: int) -> str:
     """A tag a line and a blank line between sentences, in the order of the examples."""
@@ -110,12 +111,15 @@ class Tagging(XtremeTask):
     # A last sentence of no words is there only by the blank line behind it.
     return '\n'.join(blocks) + ('\n' if blocks[-1:] == [''] else '')
 
-  def _of_sentences(self, targets: Targets, tags_of_rows: Sequence[Sequence[int]]) -> dict[int, Tags]:
-    """Tags of rows to tags of examples: a long sentence has several rows, one after the other."""
-    found = collections.defaultdict(tuple)
-    for target, tags in zip(targets, tags_of_rows, strict=True):
-      found[int(target['example'])] += tuple(self.labels[tag] for tag in tags)
-    return dict(found)
+
+def of_sentences(
+  targets: Targets, tags_of_rows: Iterable[Sequence[int]], labels: Sequence[str]
+) -> dict[int, tuple[str, ...]]:
+  """Names of the tags of rows, by example: a long sentence has several rows, one after the other."""
+  found = collections.defaultdict(tuple)
+  for target, tags in zip(targets, tags_of_rows, strict=True):
+    found[int(target['example'])] += tuple(labels[tag] for tag in tags)
+  return dict(found)
 
 
 def word_tokens(word: str, encode: Callable[[str], Sequence[int]], unknown: int) -> list[int]:

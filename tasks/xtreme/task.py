@@ -1,4 +1,4 @@
-"""What a learned task of XTREME is: its files, its examples, predictions from logits, scores and a baseline."""
+"""What a task of XTREME with training examples is: files, examples, predictions from logits, scores, a baseline."""
 
 import abc
 import dataclasses
@@ -79,6 +79,16 @@ class XtremeTask(abc.ABC):
         return self.examples(folder, split, language, needs_labels=False)
     gold_file = folder.labels_file(self.name, language, self.suffix)
     return self.read(folder.file(self.file(split, language)), split, gold_file, needs_labels)
+
+  def count(self, folder: XtremeFolder, split: str, language: str) -> tuple[int, int | None]:
+    """Examples of a file, and gold labels of a test file, None if there are none; raises as `examples`."""
+    if split != 'test':
+      return len(self.examples(folder, split, language, needs_labels=True)), None
+    try:
+      count = len(self.examples(folder, split, language, needs_labels=True))
+    except MissingLabelsError:
+      return len(self.examples(folder, split, language, needs_labels=False)), None
+    return count, count
 
   def has_data(self, folder: XtremeFolder, split: str, languages: Sequence[str] | None = None) -> bool:
     """Whether there are files of a split in any of the languages, by default in any of the task's, that can be read."""

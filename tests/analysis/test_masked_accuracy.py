@@ -1,4 +1,4 @@
-"""Sums and targets by language, beside a loop over every masked position."""
+"""Sums and targets by language, compared with a loop over every masked position."""
 
 import collections
 

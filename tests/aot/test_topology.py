@@ -1,4 +1,4 @@
-"""Names of slices, and what is said where one cannot be had."""
+"""Names of slices, and the error where one is not available."""
 
 import sys
 

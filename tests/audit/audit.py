@@ -1,7 +1,7 @@
 """Compares the lock with known vulnerabilities: `make audit`.
 
 pip-audit ends with 0 and "no known vulnerabilities" where its service knows none of the packages, as behind a mirror.
-Here that is told for what it is: nothing was audited.
+Here that is reported as it is: nothing was audited.
 """
 
 import json
@@ -35,7 +35,7 @@ def verdict(returncode: int, output: str, errors: str) -> tuple[int, str]:
     return 0, f'AUDIT SKIPPED, nothing was audited: the service knows none of {len(packages)} packages'
   found = [(package, each) for package in audited for each in package['vulns']]
   lines = [
-    f'{package["name"]} {package["version"]}: {each["id"]}, mended in {", ".join(each["fix_versions"]) or "no version"}'
+    f'{package["name"]} {package["version"]}: {each["id"]}, fixed in {", ".join(each["fix_versions"]) or "no version"}'
     for package, each in found
   ]
   skipped = [package['name'] for package in packages if 'vulns' not in package]

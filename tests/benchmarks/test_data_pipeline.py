@@ -47,13 +47,3 @@ def test_training_is_that_of_the_smoke_run():
     data_pipeline.READING.settings['rows64'].vocab_size,
     128,
   )
-
-
-@pytest.mark.slow
-def test_all_languages_are_opened_and_give_a_batch(tmp_path):
-  setting = data_pipeline.BatchSetting(rows=4, length=64, batches=1)
-  corpus = data_pipeline.make_many_languages(setting, tmp_path)
-  ours, theirs = (
-    prepare(setting, corpus)() for prepare in (data_pipeline.prepare_opening, data_pipeline.prepare_seqio_mixture)
-  )
-  assert ours == theirs == {'languages': 110, 'rows of the batch': 4}

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import startup
 
-# Writes a row of metrics for each of some steps, and ends when it is told to.
+# Writes a row of metrics for each of some steps, and ends when it is asked to.
 TRAINS = """
 import json, signal, sys, time
 def stop(*_):

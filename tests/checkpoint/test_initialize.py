@@ -1,23 +1,29 @@
 """A new run begins with the very parameters it was given, in shards; what does not fit is named."""
 
 import dataclasses
+import functools
 import math
 import pathlib
 import shutil
+import types
 
 import jax
 import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
-from random_checkpoints import TINY
+from random_checkpoints import TINY, leaves_of
 
 from rembert.checkpoint.initialize import open_initial
+from rembert.checkpoint.load import open_source
 from rembert.convert.exporting import export
+from rembert.data.finetune_batches import pad_batch
 from rembert.errors import UsageError
 from rembert.model.config import Execution
+from rembert.model.heads import build_model
+from rembert.train import state as states
 from rembert.train.optimizer import OptimizerConfig, make_optimizer
-from rembert.train.sharding import MeshConfig, make_mesh
-from rembert.train.state import masked_lm
+from rembert.train.sharding import MeshConfig, make_mesh, to_device
+from rembert.train.step import head_sums, make_train_step
 
 # Widths that divide over a mesh of 2·2·2.
 FITTING = {'input_embedding_size': 16, 'output_embedding_size': 44, 'intermediate_size': 36}
@@ -25,41 +31,38 @@ CONFIG = dataclasses.replace(TINY, **FITTING)
 EIGHT = (2, 2, 2)
 
 
+def mesh_of(*sizes):
+  return make_mesh(MeshConfig(*sizes), jax.devices()[: math.prod(sizes)])
+
+
 @pytest.fixture(scope='module')
 def fresh():
-  """Mesh sizes to a new state and its compiled initialisation."""
+  """Mesh sizes to a new state; its initialisation is compiled once."""
+
+  @functools.cache
+  def trainable(sizes):
+    return states.masked_lm(CONFIG, Execution(), make_optimizer(OptimizerConfig(), 10), mesh_of(*sizes))
 
   def init(sizes):
-    mesh = make_mesh(MeshConfig(*sizes), jax.devices()[: math.prod(sizes)])
-    trainable = masked_lm(CONFIG, Execution(), make_optimizer(OptimizerConfig(), 10), mesh)
-    with jax.set_mesh(mesh):
-      return trainable.init(3)
+    with jax.set_mesh(trainable(sizes).mesh):
+      return trainable(sizes).init(3)
 
   return init
 
 
 def leaves(params):
-  return {path: np.asarray(leaf) for path, leaf in flatten_dict(params, sep='/').items()}
+  return {path: np.array(leaf) for path, leaf in flatten_dict(params, sep='/').items()}
 
 
-@pytest.fixture(params=['a workdir', 'a checkpoint', 'a folder of Hugging Face'])
-def origin(request, saved, tmp_path):
-  """The same model in each form, and its parameters."""
+@pytest.mark.parametrize('form', ['a workdir', 'a directory of Hugging Face'])
+def test_all_parameters_arrive_bit_exactly_and_in_their_shards(form, saved, tmp_path, fresh):
   model = saved('mlm', **FITTING)
-  expected = {path: model.read(path) for path in model.shapes}
-  if request.param == 'a workdir':
-    return model.workdir, expected
-  if request.param == 'a checkpoint':
-    return model.folder, expected
-  export(model, tmp_path / 'exported')
-  return tmp_path / 'exported', expected
-
-
-def test_all_parameters_come_to_the_bit_and_to_their_places(origin, fresh):
-  path, expected = origin
-  state = fresh(EIGHT)
+  if form != 'a workdir':
+    export(model, tmp_path / 'exported')
+  state, expected = fresh(EIGHT), leaves_of(model)
   places = [leaf.sharding for leaf in jax.tree.leaves(state.params)]
   old = jax.tree.leaves(state.params)
+  path = model.workdir if form == 'a workdir' else tmp_path / 'exported'
   state = open_initial(path, 'all', CONFIG).put_into(state)
   found = leaves(state.params)
   assert found.keys() == expected.keys()
@@ -70,15 +73,70 @@ def test_all_parameters_come_to_the_bit_and_to_their_places(origin, fresh):
   assert not any(np.any(leaf) for leaf in jax.tree.leaves(jax.device_get(state.opt_state)))
 
 
-def test_the_encoder_alone_leaves_the_head_as_it_was_drawn(saved, fresh):
+def test_the_encoder_alone_leaves_the_head_as_it_was_initialised(saved, fresh):
   model = saved('tagging', has_pooler=True, **FITTING)  # whatever head it had
-  state = fresh((1, 1, 1))
-  drawn = leaves(state.params['mlm'])
+  state, expected = fresh(EIGHT), leaves_of(model)
+  initial = leaves(state.params['mlm'])
   state = open_initial(model.workdir, 'encoder', CONFIG).put_into(state)
   for name, leaf in leaves(state.params['encoder']).items():
-    np.testing.assert_array_equal(leaf, model.read(f'encoder/{name}'))
+    np.testing.assert_array_equal(leaf, expected[f'encoder/{name}'])
   for name, leaf in leaves(state.params['mlm']).items():
-    np.testing.assert_array_equal(leaf, drawn[name])
+    np.testing.assert_array_equal(leaf, initial[name])
+
+
+def test_what_is_available_of_the_head_is_taken_and_the_rest_is_named(saved, tmp_path, fresh):
+  whole = saved('mlm', **FITTING)
+  assert open_initial(whole.workdir, 'available', CONFIG).slots == open_initial(whole.workdir, 'all', CONFIG).slots
+  assert not open_initial(whole.workdir, 'available', CONFIG).fresh
+  head = {path for path in leaves_of(whole) if path.startswith('mlm/')}
+  # As released at Hugging Face: the encoder alone.
+  export(whole, tmp_path / 'exported')
+  exported = open_source(tmp_path / 'exported')
+  encoder = {name: tensor for name, tensor in exported.tensors.items() if not name.startswith('cls.')}
+  assert len(encoder) < len(exported.tensors)
+  released = dataclasses.replace(exported, tensors=encoder, head=None)
+  assert set(open_initial(released, 'available', CONFIG).fresh) == head
+  # All but the output embedding.
+  source = open_source(whole.workdir)
+  tensors = {name: tensor for name, tensor in source.tensors.items() if name != 'mlm/output_embedding'}
+  initial = open_initial(dataclasses.replace(source, tensors=tensors), 'available', CONFIG)
+  assert initial.fresh == ('mlm/output_embedding',)
+  state = fresh(EIGHT)
+  before = leaves(state.params)['mlm/output_embedding']
+  found, expected = leaves(initial.put_into(state).params), leaves_of(whole)
+  for path, leaf in found.items():
+    np.testing.assert_array_equal(leaf, before if path == 'mlm/output_embedding' else expected[path])
+  # The encoder has to be whole.
+  tensors = {name: tensor for name, tensor in source.tensors.items() if 'layers' not in name}
+  with pytest.raises(UsageError, match='missing'):
+    open_initial(dataclasses.replace(source, tensors=tensors), 'available', CONFIG)
+
+
+def test_fine_tuning_begins_with_the_bottom_layers_and_frozen_embeddings(saved):
+  """Figure 1 and footnote 4: what the job does with `drops_layers`, and one update."""
+  before = saved('mlm')
+  config = dataclasses.replace(before.config, num_hidden_layers=before.config.num_hidden_layers - 1)
+  mesh, written = mesh_of(1, 1, 1), leaves_of(before)
+  optimizer = make_optimizer(OptimizerConfig(learning_rate=1e-4, warmup_steps=0, freeze_embeddings=True), 10)
+  build = lambda rngs: build_model('tagging', config, Execution(), num_labels=3, rngs=rngs)
+  trainable = states.trainable(build, optimizer, mesh)
+  initial = open_initial(before.workdir, 'encoder', config, head='tagging', num_labels=3, drops_layers=True)
+  ids = np.arange(312, 324, dtype=np.int32)
+  row = types.SimpleNamespace(input_ids=ids, token_type_ids=np.zeros_like(ids), labels=ids % 3)
+  with jax.set_mesh(mesh):
+    state = initial.put_into(trainable.init(0))
+    first = leaves(state.params)
+    batch = to_device(pad_batch([row] * 8, 'tagging', size=8, length=16, pad=0), mesh)
+    after, _ = make_train_step(trainable, sums_of=head_sums('tagging'))(state, batch)
+  last = leaves(after.params)
+  layers = [path for path in first if path.startswith('encoder/layers/')]
+  assert len(layers) > 5
+  for path in layers:
+    assert len(first[path]) == 2
+    np.testing.assert_array_equal(first[path], written[path][:2])  # the bottom ones of three
+  for path in first:
+    is_frozen = path.startswith('encoder/embeddings/')
+    assert np.array_equal(last[path], first[path]) == is_frozen or 'qkv/bias' in path, path
 
 
 def test_the_head_of_another_width_may_be_left_behind(saved):
@@ -105,7 +163,7 @@ def test_what_does_not_fit_is_named(fields, message, fix, saved):
   model = saved('mlm', **{**FITTING, **fields})
   with pytest.raises(UsageError, match=message) as error:
     open_initial(model.workdir, 'all', CONFIG)
-  assert str(model.folder) in error.value.where
+  assert model.path in error.value.where
   assert fix in ' '.join(error.value.fix)
 
 
@@ -114,11 +172,6 @@ def test_more_layers_of_hugging_face_are_not_cut_off_in_silence(saved, tmp_path)
   with pytest.raises(UsageError, match='another architecture') as error:
     open_initial(tmp_path / 'exported', 'all', CONFIG)
   assert 'num_hidden_layers=4' in error.value.fix[0]
-
-
-def test_where_there_is_nothing_that_is_said(tmp_path):
-  with pytest.raises(UsageError, match='nothing to load'):
-    open_initial(tmp_path, 'all', CONFIG)
 
 
 def test_rows_for_other_pieces_are_refused(saved_with_vocabulary, small_vocabulary, tmp_path):

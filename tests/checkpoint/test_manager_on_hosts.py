@@ -76,6 +76,6 @@ def test_damage_that_one_host_meets_is_put_aside_by_all_and_nobody_waits(tmp_pat
     for host in hosts:
       host.kill()
   assert [host.returncode for host in hosts] == [0, 0], '\n'.join(output)
-  said = [line for line in output[0].splitlines() if 'is damaged' in line]
-  assert [line.split(' is')[0] for line in said] == ['checkpoint 3', 'checkpoint 2']
+  said = [line for line in output[0].splitlines() if 'is corrupt' in line]
+  assert [line.split(' is')[0] for line in said] == ['warning: checkpoint 3', 'warning: checkpoint 2']
   assert 'Traceback' not in ''.join(output)

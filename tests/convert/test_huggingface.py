@@ -1,18 +1,28 @@
-"""Folders of Hugging Face: out and back to the bit, and every way in which they can be wrong."""
+"""Directories of Hugging Face: exported and imported bit-exactly, and every way in which they can be wrong."""
 
+import functools
 import json
+import pathlib
+import shutil
 
 import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+from hugging_face_cases import golden_file, load_golden
+from random_checkpoints import leaves_of
 
-from rembert.checkpoint.load import open_saved
+from rembert.checkpoint.load import open_source
+from rembert.convert import huggingface, importing
 from rembert.convert.exporting import export
 from rembert.convert.huggingface import read_description
-from rembert.convert.importing import ImportOptions, read_hugging_face, read_model
+from rembert.convert.importing import import_model
 from rembert.errors import RunError, UsageError
-from rembert.model.heads import HEADS
+from rembert.model.heads import HEADS, POOLED
+
+
+def read_hugging_face(folder, **options):
+  return import_model(huggingface.open_source(pathlib.Path(folder)), **options)
 
 
 def weights_of(folder):
@@ -20,7 +30,7 @@ def weights_of(folder):
 
 
 def rewrite(folder, change):
-  """Writes the weights anew after `change(tensors)`."""
+  """Writes the weights again after `change(tensors)`."""
   tensors = weights_of(folder)
   change(tensors)
   safetensors.numpy.save_file(tensors, folder / 'model.safetensors', metadata={'format': 'pt'})
@@ -31,69 +41,97 @@ def rewrite_config(folder, **fields):
   file.write_text(json.dumps(json.loads(file.read_text()) | fields))
 
 
+@pytest.fixture(scope='module')
+def pristine(written_run, tmp_path_factory):
+  """A masked-language model in one file, in shards of 40 kB at most, and its encoder; not to be changed."""
+  folder = tmp_path_factory.mktemp('exports')
+  model = open_source(written_run('mlm', has_pooler=True))
+  written = export(model, folder / 'mlm')
+  assert written.left_out == ('encoder/pooler/bias', 'encoder/pooler/kernel')
+  export(model, folder / 'many', shard_bytes=40_000)
+  export(model, folder / 'encoder', head=None)
+  return folder
+
+
 @pytest.fixture
-def exported(saved, tmp_path):
-  """A folder of Hugging Face with a random masked-language model."""
-  export(saved('mlm'), tmp_path / 'exported')
-  return tmp_path / 'exported'
+def exported(pristine, tmp_path):
+  """A directory of Hugging Face with a random masked-language model, to be changed."""
+  return pathlib.Path(shutil.copytree(pristine / 'mlm', tmp_path / 'exported'))
+
+
+@pytest.fixture
+def sharded(pristine, tmp_path):
+  """The same in shards."""
+  return pathlib.Path(shutil.copytree(pristine / 'many', tmp_path / 'many'))
 
 
 # --- out and back -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('head', [None, *HEADS])
-def test_every_head_goes_out_and_comes_back_to_the_bit(saved, tmp_path, assert_same, head):
-  model = saved(head, has_pooler=head in (None, 'classification', 'multiple_choice'))
+@pytest.mark.parametrize(
+  ('head', 'fields'),
+  [
+    *((head, {}) for head in (None, *HEADS)),
+    ('mlm', {'input_embedding_size': 32}),
+    ('mlm', {'input_embedding_size': 32, 'always_project_embeddings': True}),
+    ('mlm', {'output_embedding_size': 18, 'tie_word_embeddings': True}),
+    ('mlm', {'hidden_act': 'gelu_tanh', 'vocab_size': 384}),
+    ('mlm', {'layer_norm_eps': 1e-6, 'hidden_dropout_prob': 0.1, 'type_vocab_size': 5}),
+  ],
+  ids=lambda part: ', '.join(part) if isinstance(part, dict) else part,
+)
+def test_every_head_and_architecture_is_exported_and_imported_bit_exactly(saved, tmp_path, assert_same, head, fields):
+  model = saved(head, has_pooler=head in (None, *POOLED), **fields)
   export(model, tmp_path / 'exported')
   back = read_hugging_face(tmp_path / 'exported')
   assert (back.config, back.head, back.labels) == (model.config, head, model.labels)
-  assert_same(back.leaves, {path: model.read(path) for path in model.shapes})
+  assert_same(back.leaves, leaves_of(model))
   assert (back.missing, back.left_out) == ((), ())
+  if head and not fields:
+    like = 'classification' if head == 'regression' else head  # with one label
+    theirs, _ = load_golden(golden_file('odd sizes', like))  # a model of transformers with as many layers
+    assert weights_of(tmp_path / 'exported').keys() == theirs.keys()
 
 
 @pytest.mark.parametrize(
-  'fields',
-  [
-    {'input_embedding_size': 32},
-    {'input_embedding_size': 32, 'always_project_embeddings': True},
-    {'output_embedding_size': 18, 'tie_word_embeddings': True},
-    {'hidden_act': 'gelu_tanh'},
-    {'vocab_size': 384},
-    {'layer_norm_eps': 1e-6, 'hidden_dropout_prob': 0.1, 'type_vocab_size': 5},
-  ],
-  ids=lambda fields: ', '.join(fields),
+  ('problem', 'head'), [('regression', 'regression'), (None, 'regression'), ('multi_label_classification', None)]
 )
-def test_every_architecture_goes_out_and_comes_back(saved, tmp_path, assert_same, fields):
-  model = saved('mlm', **fields)
-  export(model, tmp_path / 'exported')
-  back = read_hugging_face(tmp_path / 'exported')
-  assert back.config == model.config
-  assert_same(back.leaves, {path: model.read(path) for path in model.shapes})
+def test_one_label_is_a_number_unless_the_configuration_says_otherwise(saved, tmp_path, problem, head):
+  export(saved('regression', has_pooler=True), tmp_path / 'exported')
+  file = tmp_path / 'exported' / 'config.json'
+  content = json.loads(file.read_text())
+  assert (content['architectures'], content['problem_type']) == (['RemBertForSequenceClassification'], 'regression')
+  assert list(content['id2label']) == ['0']
+  file.write_text(json.dumps(content | {'problem_type': problem}))
+  source = huggingface.open_source(tmp_path / 'exported')
+  assert source.head == (head or 'classification')
+  assert source.labels == (() if head else ('LABEL_0',))
 
 
-def test_their_weights_come_back_to_them_to_the_bit(exported, saved, tmp_path):
+def test_weights_of_hugging_face_are_exported_again_bit_exactly(exported, tmp_path):
   # Theirs → ours → theirs: what we wrote, changed at random, stands for weights that we never had.
   random = np.random.default_rng(1)
   rewrite(exported, lambda tensors: [t.__setitem__(..., random.standard_normal(t.shape)) for t in tensors.values()])
-  from rembert.convert import importing
-
   importing.save(read_hugging_face(exported), tmp_path / 'ours', None)
-  export(open_saved(tmp_path / 'ours'), tmp_path / 'again')
+  export(open_source(tmp_path / 'ours'), tmp_path / 'again')
   before, after = weights_of(exported), weights_of(tmp_path / 'again')
   assert before.keys() == after.keys()
   assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
-def test_shards_hold_what_one_file_does(saved, tmp_path, assert_same):
-  model = saved('mlm')
-  export(model, tmp_path / 'one')
-  export(model, tmp_path / 'many', shard_bytes=40_000)
-  shards = sorted((tmp_path / 'many').glob('*.safetensors'))
+def test_shards_hold_what_one_file_does_and_are_no_larger_than_asked_for_unless_they_are_one_tensor(
+  pristine, assert_same
+):
+  shards = sorted((pristine / 'many').glob('*.safetensors'))
   assert len(shards) > 2
-  index = json.loads((tmp_path / 'many' / 'model.safetensors.index.json').read_text())
-  assert index['weight_map'].keys() == weights_of(tmp_path / 'one').keys()
-  assert index['metadata']['total_size'] == sum(t.nbytes for t in weights_of(tmp_path / 'one').values())
-  assert_same(read_hugging_face(tmp_path / 'many').leaves, read_hugging_face(tmp_path / 'one').leaves)
+  whole = weights_of(pristine / 'mlm')
+  index = json.loads((pristine / 'many' / 'model.safetensors.index.json').read_text())
+  assert index['weight_map'].keys() == whole.keys()
+  assert index['metadata']['total_size'] == sum(tensor.nbytes for tensor in whole.values())
+  assert_same(read_hugging_face(pristine / 'many').leaves, read_hugging_face(pristine / 'mlm').leaves)
+  for shard in shards:
+    sizes = [tensor.nbytes for tensor in safetensors.numpy.load_file(shard).values()]
+    assert sum(sizes) <= 40_000 or len(sizes) == 1
 
 
 def test_half_precision_is_read_as_float32(exported):
@@ -108,13 +146,9 @@ def test_half_precision_is_read_as_float32(exported):
   assert np.array_equal(bias, expected.astype(np.float32))
 
 
-def test_an_encoder_alone_is_exported_with_its_pooler_and_a_masked_model_without(saved, tmp_path):
-  model = saved('mlm', has_pooler=True)
-  written = export(model, tmp_path / 'mlm')
-  assert written.left_out == ('encoder/pooler/bias', 'encoder/pooler/kernel')
-  assert not [name for name in weights_of(tmp_path / 'mlm') if 'pooler' in name]
-  export(model, tmp_path / 'encoder', head=None)
-  names = weights_of(tmp_path / 'encoder').keys()
+def test_an_encoder_alone_is_exported_with_its_pooler_and_a_masked_model_without(pristine):
+  assert not [name for name in weights_of(pristine / 'mlm') if 'pooler' in name]
+  names = weights_of(pristine / 'encoder').keys()
   assert 'pooler.dense.weight' in names
   assert not [name for name in names if name.startswith(('cls.', 'rembert.'))]
 
@@ -122,12 +156,12 @@ def test_an_encoder_alone_is_exported_with_its_pooler_and_a_masked_model_without
 # --- what the tensors mean, by Hugging Face's own definition: y = x · weightᵀ + bias ----------------------------------
 
 
-def test_query_key_and_value_go_out_each_under_its_name_and_transposed(saved, tmp_path):
+def test_query_key_and_value_are_exported_each_under_its_name_and_transposed(saved, tmp_path):
   model = saved('mlm')
   export(model, tmp_path / 'exported')
-  tensors = weights_of(tmp_path / 'exported')
-  kernel_LxHx3xNxD = model.read('encoder/layers/attention/qkv/kernel')
-  output_LxNxDxH = model.read('encoder/layers/attention/output/kernel')
+  tensors, leaves = weights_of(tmp_path / 'exported'), leaves_of(model)
+  kernel_LxHx3xNxD = leaves['encoder/layers/attention/qkv/kernel']
+  output_LxNxDxH = leaves['encoder/layers/attention/output/kernel']
   hidden = model.config.hidden_size
   for layer in range(model.config.num_hidden_layers):
     prefix = f'rembert.encoder.layer.{layer}.attention'
@@ -137,10 +171,9 @@ def test_query_key_and_value_go_out_each_under_its_name_and_transposed(saved, tm
     assert np.array_equal(tensors[f'{prefix}.output.dense.weight'], output_LxNxDxH[layer].reshape(hidden, hidden).T)
 
 
-def test_labels_are_ordered_by_their_number(saved, tmp_path):
-  export(saved('tagging'), tmp_path / 'exported')
-  rewrite_config(tmp_path / 'exported', id2label={str(index): f'label {index}' for index in reversed(range(12))})
-  assert read_description(tmp_path / 'exported').labels == tuple(f'label {index}' for index in range(12))
+def test_labels_are_ordered_by_their_number(exported):
+  rewrite_config(exported, id2label={str(index): f'label {index}' for index in reversed(range(12))})
+  assert read_description(exported).labels == tuple(f'label {index}' for index in range(12))
 
 
 @pytest.mark.parametrize(
@@ -149,14 +182,7 @@ def test_labels_are_ordered_by_their_number(saved, tmp_path):
 )
 def test_activations_are_those_of_transformers(exported, theirs, ours):
   rewrite_config(exported, hidden_act=theirs)
-  assert read_hugging_face(exported).config.hidden_act == ours
-
-
-def test_a_shard_is_no_larger_than_asked_for_unless_it_is_one_tensor(saved, tmp_path):
-  export(saved('mlm'), tmp_path / 'many', shard_bytes=40_000)
-  for shard in (tmp_path / 'many').glob('*.safetensors'):
-    sizes = [tensor.nbytes for tensor in safetensors.numpy.load_file(shard).values()]
-    assert sum(sizes) <= 40_000 or len(sizes) == 1
+  assert read_description(exported).config.hidden_act == ours
 
 
 def test_an_output_embedding_that_differs_from_the_word_embedding_is_kept_whatever_the_configuration_says(
@@ -167,38 +193,40 @@ def test_an_output_embedding_that_differs_from_the_word_embedding_is_kept_whatev
   rewrite_config(tmp_path / 'exported', tie_word_embeddings=True)
   back = read_hugging_face(tmp_path / 'exported')
   assert not back.config.tie_word_embeddings
-  assert np.array_equal(back.leaves['mlm/output_embedding'], model.read('mlm/output_embedding'))
+  assert np.array_equal(back.leaves['mlm/output_embedding'], leaves_of(model)['mlm/output_embedding'])
 
 
 def test_an_identity_projection_with_a_bias_is_kept(saved, tmp_path):
-  model = saved('mlm', input_embedding_size=32)
-  export(model, tmp_path / 'exported')
-  assert not read_hugging_face(tmp_path / 'exported').config.always_project_embeddings
+  export(saved('mlm', input_embedding_size=32), tmp_path / 'exported')
   rewrite(tmp_path / 'exported', lambda tensors: tensors['rembert.encoder.embedding_hidden_mapping_in.bias'].fill(2.5))
   back = read_hugging_face(tmp_path / 'exported')
   assert back.config.always_project_embeddings
   assert np.all(back.leaves['encoder/projection/bias'] == 2.5)
 
 
-def test_as_many_layers_may_be_kept_as_there_are_and_no_more(exported, assert_same):
-  layers = read_hugging_face(exported).config.num_hidden_layers
-  kept = read_hugging_face(exported, ImportOptions(num_hidden_layers=layers))
-  assert_same(kept.leaves, read_hugging_face(exported).leaves)
-  with pytest.raises(UsageError):
-    read_hugging_face(exported, ImportOptions(num_hidden_layers=layers + 1))
-
-
 # --- what is asked for ------------------------------------------------------------------------------------------------
 
 
-def test_a_new_head_is_drawn_only_when_allowed(exported):
+@pytest.fixture(scope='module')
+def whole(pristine):
+  """The exported model, as it is."""
+  return read_hugging_face(pristine / 'mlm')
+
+
+@pytest.fixture(scope='module')
+def imported(pristine):
+  """Imports it with options."""
+  return functools.partial(read_hugging_face, pristine / 'mlm')
+
+
+def test_a_new_head_is_initialised_only_when_allowed(imported):
   with pytest.raises(UsageError, match='no head for classification'):
-    read_hugging_face(exported, ImportOptions(head='classification'))
+    imported(head='classification')
   with pytest.raises(UsageError, match=r'missing \(4\)') as caught:
-    read_hugging_face(exported, ImportOptions(head='classification', num_labels=3))
+    imported(head='classification', num_labels=3)
   assert 'classifier.weight' in str(caught.value)
   assert 'pooler.dense.bias' in str(caught.value)
-  model = read_hugging_face(exported, ImportOptions(head='classification', num_labels=3, allow_missing=True))
+  model = imported(head='classification', num_labels=3, allow_missing=True)
   assert set(model.missing) == {'classifier.weight', 'classifier.bias', 'pooler.dense.weight', 'pooler.dense.bias'}
   assert model.leaves['classifier/kernel'].shape == (32, 3)
   assert 0 < np.abs(model.leaves['classifier/kernel']).max() <= 2 * model.config.initializer_range
@@ -206,67 +234,32 @@ def test_a_new_head_is_drawn_only_when_allowed(exported):
   assert model.labels == ('LABEL_0', 'LABEL_1', 'LABEL_2')
 
 
-def test_tensors_that_are_newly_initialised_differ_from_layer_to_layer(exported):
-  is_missing = lambda name: name.endswith(('self.query.weight', 'self.key.weight', 'self.value.weight'))
-
-  def leave_out(tensors):
-    for name in [name for name in tensors if is_missing(name)]:
-      del tensors[name]
-
-  rewrite(exported, leave_out)
-  kernel_LxHx3xNxD = read_hugging_face(exported, ImportOptions(allow_missing=True)).leaves[
-    'encoder/layers/attention/qkv/kernel'
-  ]
-  parts = [part for layer in kernel_LxHx3xNxD for part in np.moveaxis(layer, 1, 0)]
+def test_missing_kernels_differ_from_layer_to_layer_and_missing_norms_are_the_identity(exported):
+  is_missing = lambda name: 'LayerNorm' in name or name.endswith(('query.weight', 'key.weight', 'value.weight'))
+  rewrite(exported, lambda tensors: [tensors.pop(name) for name in list(tensors) if is_missing(name)])
+  leaves = read_hugging_face(exported, allow_missing=True).leaves
+  parts = [part for layer in leaves['encoder/layers/attention/qkv/kernel'] for part in np.moveaxis(layer, 1, 0)]
   assert len(parts) > 3
   assert len({part.tobytes() for part in parts}) == len(parts)
-
-
-def test_a_missing_norm_begins_as_the_identity(exported):
-  rewrite(exported, lambda tensors: [tensors.pop(name) for name in list(tensors) if 'LayerNorm' in name])
-  leaves = read_hugging_face(exported, ImportOptions(allow_missing=True)).leaves
   assert np.all(leaves['encoder/layers/attention_norm/scale'] == 1)
   assert not np.any(leaves['encoder/layers/attention_norm/bias'])
 
 
-def test_asking_for_the_encoder_leaves_the_head_out(exported):
-  model = read_hugging_face(exported, ImportOptions(head=None))
+def test_a_request_for_the_encoder_leaves_the_head_out(imported):
+  model = imported(head=None)
   assert model.head is None
   assert not [path for path in model.leaves if not path.startswith('encoder/')]
   assert 'cls.predictions.decoder.weight' in model.left_out
 
 
-def test_layers_are_dropped_from_the_top(exported):
-  every = read_hugging_face(exported).leaves
-  kept = read_hugging_face(exported, ImportOptions(num_hidden_layers=2))
+def test_layers_are_dropped_from_the_top(imported, whole, assert_same):
+  kept = imported(num_hidden_layers=2)
   assert kept.config.num_hidden_layers == 2
-  for path, leaf in every.items():
-    expected = leaf[:2] if path.startswith('encoder/layers/') else leaf
-    assert np.array_equal(kept.leaves[path], expected), path
+  cut = lambda path, leaf: leaf[:2] if path.startswith('encoder/layers/') else leaf
+  assert_same(kept.leaves, {path: cut(path, leaf) for path, leaf in whole.leaves.items()})
+  assert_same(imported(num_hidden_layers=3).leaves, whole.leaves)
   with pytest.raises(UsageError, match='4 layers cannot be kept of 3'):
-    read_hugging_face(exported, ImportOptions(num_hidden_layers=4))
-
-
-def test_both_tables_are_resized_each_by_itself(exported):
-  every = read_hugging_face(exported).leaves
-  with pytest.raises(UsageError, match='another shape') as caught:
-    read_hugging_face(exported, ImportOptions(input_vocab_size=400))
-  assert '--output_vocab_size' in str(caught.value)
-  for size in 400, 200:
-    model = read_hugging_face(exported, ImportOptions(input_vocab_size=size, output_vocab_size=size))
-    assert model.config.vocab_size == size
-    both = min(size, 331)
-    for path in 'encoder/embeddings/word/embedding', 'mlm/output_embedding', 'mlm/bias':
-      leaf = model.leaves[path]
-      assert len(leaf) == model.config.padded_vocab_size
-      assert np.array_equal(leaf[:both], every[path][:both])
-      assert not np.any(leaf[size:])
-      new = leaf[both:size]
-      assert np.abs(new).max(initial=0) <= 2 * model.config.initializer_range
-      assert path == 'mlm/bias' or np.all(np.any(new, axis=1))
-  # The encoder alone has one table.
-  encoder = read_hugging_face(exported, ImportOptions(head=None, input_vocab_size=400))
-  assert encoder.config.vocab_size == 400
+    imported(num_hidden_layers=4)
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
@@ -277,6 +270,7 @@ def test_tensors_that_do_not_fit_are_listed_together(exported):
     del tensors['rembert.encoder.layer.1.output.dense.bias']
     tensors['rembert.encoder.layer.1.output.dense.extra'] = np.zeros(3, np.float32)
     tensors['rembert.embeddings.LayerNorm.bias'] = np.zeros(3, np.float32)
+    tensors['rembert.encoder.layer.0.intermediate.dense.weight'] = np.zeros((32, 37), np.float32)
 
   rewrite(exported, damage)
   with pytest.raises(UsageError) as caught:
@@ -285,22 +279,20 @@ def test_tensors_that_do_not_fit_are_listed_together(exported):
   assert 'missing (1)\n    encoder.layer.1.output.dense.bias' in message
   assert 'unexpected (1)\n    encoder.layer.1.output.dense.extra' in message
   assert 'embeddings.LayerNorm.bias is [3], not [18]' in message
+  assert 'encoder.layer.0.intermediate.dense.weight is [32, 37], not [37, 32]' in message
   assert '--allow_missing' in message
   assert '--allow_unexpected' in message
 
 
-def test_what_is_unexpected_is_left_out_when_allowed_and_the_old_buffer_always(exported):
-  def add(tensors):
-    tensors['rembert.embeddings.position_ids'] = np.arange(48)[None]
-
-  rewrite(exported, add)
+def test_unexpected_tensors_are_left_out_when_allowed_and_the_old_buffer_always(exported):
+  rewrite(exported, lambda tensors: tensors.update({'rembert.embeddings.position_ids': np.arange(48)[None]}))
   assert read_hugging_face(exported).left_out == ()
   rewrite(exported, lambda tensors: tensors.update(extra=np.zeros(3, np.float32)))
-  assert read_hugging_face(exported, ImportOptions(allow_unexpected=True)).left_out == ('extra',)
+  assert read_hugging_face(exported, allow_unexpected=True).left_out == ('extra',)
 
 
 @pytest.mark.parametrize('keep', [0, 7, 1000, -10])
-def test_a_damaged_file_of_weights_is_told_so(exported, keep):
+def test_a_damaged_file_of_weights_is_named(exported, keep):
   file = exported / 'model.safetensors'
   file.write_bytes(file.read_bytes()[:keep])
   with pytest.raises(UsageError, match='damaged safetensors file') as caught:
@@ -308,25 +300,20 @@ def test_a_damaged_file_of_weights_is_told_so(exported, keep):
   assert str(file) in str(caught.value)
 
 
-def test_a_missing_shard_is_named(saved, tmp_path):
-  export(saved('mlm'), tmp_path / 'many', shard_bytes=40_000)
-  victim = sorted((tmp_path / 'many').glob('model-*'))[1]
-  victim.unlink()
-  with pytest.raises(UsageError, match=f'shards are missing: {victim.name}'):
-    read_hugging_face(tmp_path / 'many')
-  (tmp_path / 'many' / 'model.safetensors.index.json').write_text('{"weight_map": 3}')
-  with pytest.raises(UsageError, match='not an index of shards'):
-    read_hugging_face(tmp_path / 'many')
-
-
-def test_an_index_that_names_more_than_the_shards_hold_is_refused(saved, tmp_path):
-  export(saved('mlm'), tmp_path / 'many', shard_bytes=40_000)
-  file = tmp_path / 'many' / 'model.safetensors.index.json'
+def test_shards_that_do_not_go_with_their_index_are_refused(sharded):
+  file = sharded / 'model.safetensors.index.json'
   index = json.loads(file.read_text())
   index['weight_map']['lost'] = next(iter(index['weight_map'].values()))
   file.write_text(json.dumps(index))
-  with pytest.raises(UsageError, match='names 1 tensors that no shard holds, lost'):
-    read_hugging_face(tmp_path / 'many')
+  with pytest.raises(UsageError, match='names 1 tensors that no shard has, for example lost'):
+    read_hugging_face(sharded)
+  victim = sorted(sharded.glob('model-*'))[1]
+  victim.unlink()
+  with pytest.raises(UsageError, match=f'shards are missing: {victim.name}'):
+    read_hugging_face(sharded)
+  file.write_text('{"weight_map": 3}')
+  with pytest.raises(UsageError, match='not an index of shards'):
+    read_hugging_face(sharded)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +333,7 @@ def test_another_model_is_refused(exported, fields, words):
     read_hugging_face(exported)
 
 
-def test_folders_without_a_model_say_what_they_lack(exported, tmp_path):
+def test_directories_without_a_model_say_what_they_lack(exported, tmp_path):
   with pytest.raises(UsageError, match='no model'):
     read_hugging_face(tmp_path / 'nowhere')
   (exported / 'model.safetensors').unlink()
@@ -357,8 +344,12 @@ def test_folders_without_a_model_say_what_they_lack(exported, tmp_path):
     read_hugging_face(exported)
 
 
-def test_an_export_is_whole_or_not_there(saved, tmp_path, monkeypatch):
+def test_an_export_is_complete_or_not_there(saved, pristine, tmp_path, monkeypatch):
   model = saved('mlm')
+  with pytest.raises(UsageError, match='a head for mlm, not for qa'):
+    export(model, tmp_path / 'exported', head='qa')
+  with pytest.raises(UsageError, match='not a checkpoint of this project'):
+    export(open_source(pristine / 'mlm'), tmp_path / 'exported')
   monkeypatch.setattr(safetensors.numpy, 'save_file', lambda *_, **__: (_ for _ in ()).throw(OSError('disk full')))
   with pytest.raises(RunError, match='the export could not be written: disk full'):
     export(model, tmp_path / 'exported')
@@ -370,23 +361,16 @@ def test_an_export_is_whole_or_not_there(saved, tmp_path, monkeypatch):
   assert (tmp_path / 'full' / 'mine').read_text() == 'precious'
 
 
-def test_a_head_that_the_checkpoint_lacks_cannot_be_exported(saved, tmp_path):
-  with pytest.raises(UsageError, match='a head for mlm, not for qa'):
-    export(saved('mlm'), tmp_path / 'exported', head='qa')
-
-
 # --- our own checkpoints, by the same rules ---------------------------------------------------------------------------
 
 
 def test_our_own_checkpoints_give_every_head_and_fewer_layers(saved, assert_same):
   model = saved('mlm', has_pooler=True)
-  whole = {path: model.read(path) for path in model.shapes}
-  assert_same(read_model(model.folder).leaves, whole)
-  encoder = read_model(model.folder, ImportOptions(head=None, num_hidden_layers=1))
+  expected = leaves_of(model)
+  assert_same(import_model(model).leaves, expected)
+  encoder = import_model(model, head=None, num_hidden_layers=1)
   assert encoder.config.num_hidden_layers == 1
-  expected = {path: leaf for path, leaf in whole.items() if path.startswith('encoder/')}
-  assert_same(
-    encoder.leaves, {path: leaf[:1] if path.startswith('encoder/layers/') else leaf for path, leaf in expected.items()}
-  )
+  cut = lambda path, leaf: leaf[:1] if path.startswith('encoder/layers/') else leaf
+  assert_same(encoder.leaves, {path: cut(path, leaf) for path, leaf in expected.items() if path.startswith('encoder/')})
   with pytest.raises(UsageError, match=r'missing \(2\)'):
-    read_model(model.folder, ImportOptions(head='classification', num_labels=3))
+    import_model(model, head='classification', num_labels=3)

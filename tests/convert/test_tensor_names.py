@@ -36,11 +36,11 @@ def models(draw):
     pad_vocab_to_multiple_of=draw(st.integers(1, 8)),
   )
   head = draw(st.sampled_from([None, *HEADS]))
-  pooler = {'classification': True, 'multiple_choice': True, 'tagging': False, 'qa': False}
+  pooler = {'classification': True, 'multiple_choice': True, 'regression': True, 'tagging': False, 'qa': False}
   return config, head, pooler.get(head, draw(st.booleans()))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(models())
 def test_every_number_of_every_parameter_goes_out_and_comes_back_and_none_twice(model):
   config, head, has_pooler = model
@@ -93,10 +93,10 @@ def test_names_are_those_of_hugging_face_and_of_the_original_checkpoint():
   assert len(both) == 5 + 2 + 32 * 16 + 2 + 6
 
 
-@pytest.mark.parametrize('head', ['classification', 'tagging', 'qa', 'multiple_choice'])
+@pytest.mark.parametrize('head', ['classification', 'tagging', 'qa', 'multiple_choice', 'regression'])
 def test_classifiers_are_the_other_way_round_in_both_formats(head):
   config = dataclasses.replace(RemBertConfig(), num_hidden_layers=1)
   kernel, bias = slots(config, head, num_labels=3, has_pooler=False)[-2:]
-  labels = {'qa': 2, 'multiple_choice': 1}.get(head, 3)
+  labels = {'qa': 2, 'multiple_choice': 1, 'regression': 1}.get(head, 3)
   assert kernel.shape_in('hugging_face') == kernel.shape_in('tensorflow') == (labels, 1152)
   assert bias.shape == (labels,)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_corpora import sample_corpus
 
 from rembert.convert.tokenizer_files import build_tokenizer, write_tokenizer
-from rembert.tokenizer import TextEncoder
+from rembert.tokenizer import TextEncoder, parse_model
 from tasks.vocabulary import sample_text, train_vocabulary
 
 LINES = 1000
@@ -94,6 +94,16 @@ def test_pairs_and_masks_are_those_of_rembert(vocabulary, theirs):
     assert theirs(text)['input_ids'] == ours.encode(text), text
   assert (theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id) == (0, 2, 314)
   assert (theirs.cls_token_id, theirs.sep_token_id, theirs.model_max_length) == (312, 313, 512)
+
+
+def test_a_mask_takes_the_space_before_it_where_the_vocabulary_keeps_spaces(vocabulary):
+  proto = parse_model(vocabulary.read_bytes())
+  proto.normalizer_spec.remove_extra_whitespaces = False
+  ours, processor = build_tokenizer(proto.SerializeToString()), sentencepiece.SentencePieceProcessor()
+  processor.LoadFromSerializedProto(proto.SerializeToString())
+  expected = [312, *processor.encode('ein'), 314, 313]
+  assert processor.encode('ein ') != processor.encode('ein')
+  assert ours.encode('ein [MASK]').ids == expected
 
 
 def test_a_vocabulary_with_a_normaliser_of_its_own_keeps_it(lines, tmp_path):

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rembert.data.finetune_batches import TrainingRows, judged_batches, padded
+from rembert.data.finetune_batches import TrainingRows, eval_batches, pad_batch
 from rembert.data.mixture import EPOCH_STREAM, random_stream
 from rembert.errors import UsageError
 
 PAD = 7
-HEADS = ('classification', 'tagging', 'qa')
+HEADS = ('classification', 'tagging', 'qa', 'multiple_choice', 'regression')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +31,12 @@ def make_rows(count, head='classification', longest=12, seed=0):
     size = int(random.integers(1, longest + 1))
     ids = random.integers(8, 90, size).astype(np.int32)
     ids[0] = 100 + number
-    labels = random.integers(-1, 5, {'classification': (), 'tagging': (size,), 'qa': (2,)}[head]).astype(np.int32)
-    rows.append(ARow(ids, random.integers(0, 2, size).astype(np.int32), labels))
+    labels = random.integers(-1, 5, {'tagging': (size,), 'qa': (2,)}.get(head, ())).astype(np.int32)
+    if head == 'regression':
+      labels = np.float32(labels / 3)
+    if head == 'multiple_choice':
+      ids = np.stack([ids, np.where(np.arange(size) > size // 2, PAD, ids)])  # the second choice is shorter
+    rows.append(ARow(ids, random.integers(0, 2, ids.shape).astype(np.int32), labels))
   return rows
 
 
@@ -105,20 +109,21 @@ def test_rows_of_several_tasks_come_at_their_rates_and_each_once_an_epoch(sizes,
 @pytest.mark.parametrize('head', HEADS)
 def test_a_batch_holds_the_rows_and_nothing_else(head):
   rows = make_rows(5, head)
-  batch = padded(rows, head, size=7, length=12, pad=PAD)
+  batch = pad_batch(rows, head, size=7, length=12, pad=PAD, choices=rows[0].input_ids.shape[:-1])
   for place, row in enumerate(rows):
-    end = len(row.input_ids)
-    np.testing.assert_array_equal(batch['input_ids'][place, :end], row.input_ids)
-    np.testing.assert_array_equal(batch['token_type_ids'][place, :end], row.token_type_ids)
-    assert (batch['input_ids'][place, end:] == PAD).all()
-    assert (batch['segment_ids'][place] == (np.arange(12) < end)).all()
+    end = row.input_ids.shape[-1]
+    np.testing.assert_array_equal(batch['input_ids'][place, ..., :end], row.input_ids)
+    np.testing.assert_array_equal(batch['token_type_ids'][place, ..., :end], row.token_type_ids)
+    assert (batch['input_ids'][place, ..., end:] == PAD).all()
+    np.testing.assert_array_equal(batch['segment_ids'][place], batch['input_ids'][place] != PAD)
     labels = batch['labels'][place]
     np.testing.assert_array_equal(labels[:end] if head == 'tagging' else labels, row.labels)
     assert head != 'tagging' or (labels[end:] == -1).all()
   for empty in (5, 6):
-    assert (batch['labels'][empty] == -1).all()
+    assert np.isnan(batch['labels'][empty]) if head == 'regression' else (batch['labels'][empty] == -1).all()
     assert not batch['segment_ids'][empty].any()
-  assert {array.dtype for array in batch.values()} == {np.dtype(np.int32)}
+  types = {name: array.dtype for name, array in batch.items()}
+  assert types == dict.fromkeys(types, np.int32) | {'labels': np.float32 if head == 'regression' else np.int32}
 
 
 @pytest.mark.parametrize('head', HEADS)
@@ -127,20 +132,19 @@ def test_a_batch_holds_the_rows_and_nothing_else(head):
 def test_every_row_is_judged_once(head, hosts, count):
   rows = make_rows(count, head, longest=100)
   of_hosts = [
-    list(judged_batches(rows, head, batch_size=4, longest=100, pad=PAD, process=(index, hosts)))
-    for index in range(hosts)
+    list(eval_batches(rows, head, batch_size=4, longest=100, pad=PAD, process=(index, hosts))) for index in range(hosts)
   ]
-  judged = []
+  evaluated = []
   for same in zip(*of_hosts, strict=True):
     chosen = same[0][0]
     ids = np.concatenate([batch['input_ids'] for _, batch in same])
     assert len(ids) == 4
     assert all((other == chosen).all() for other, _ in same)
     for place, number in enumerate(chosen):
-      np.testing.assert_array_equal(ids[place, : len(rows[number].input_ids)], rows[number].input_ids)
-    judged += chosen.tolist()
-    assert ids.shape[1] in (32, 64, 96, 100)
-  assert sorted(judged) == list(range(count))
+      np.testing.assert_array_equal(ids[place, ..., : rows[number].input_ids.shape[-1]], rows[number].input_ids)
+    evaluated += chosen.tolist()
+    assert ids.shape[-1] in (32, 64, 96, 100)
+  assert sorted(evaluated) == list(range(count))
 
 
 def test_nothing_to_train_on_is_said():

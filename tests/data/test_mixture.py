@@ -46,10 +46,6 @@ def test_half_the_exponent_lifts_the_small_languages():
   assert sampling_rates(sentences, 0.0)['sw'] == pytest.approx(1 / 2)
 
 
-def test_the_order_of_the_languages_is_not_that_of_the_survey():
-  assert list(sampling_rates({'sw': 1, 'de': 2, 'en': 3}, 0.5)) == ['de', 'en', 'sw']
-
-
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 limits = st.fixed_dictionaries(
@@ -67,7 +63,7 @@ def test_limited_rates_are_a_scaled_part_of_the_smoothed_ones_and_sum_to_one(sen
   total = sum(sentences.values())
   most = {language: limit_of(count, total, **limits) for language, count in sentences.items() if count > 0}
   if sum(most.values()) < 1 - 1e-9:
-    with pytest.raises(UsageError, match='do not make up a whole'):
+    with pytest.raises(UsageError, match='sum to less than 1'):
       sampling_rates(sentences, alpha, **limits)
     return
   assume(sum(most.values()) >= 1)
@@ -75,7 +71,7 @@ def test_limited_rates_are_a_scaled_part_of_the_smoothed_ones_and_sum_to_one(sen
   assert list(rates) == list(free)
   assert sum(rates.values()) == pytest.approx(1, abs=1e-9)
   assert all(rate <= most[language] * (1 + TOLERANCE) for language, rate in rates.items())
-  # Who is below the limit has one factor in common, and whoever is at it would pass it by that factor.
+  # Who is below the limit has one factor in common, and a language that is at it would pass it by that factor.
   below = [language for language, rate in rates.items() if rate < most[language] * (1 - 1e-9)]
   if below:
     scale = rates[below[0]] / free[below[0]]
@@ -84,13 +80,6 @@ def test_limited_rates_are_a_scaled_part_of_the_smoothed_ones_and_sum_to_one(sen
   # The larger corpus never gets less.
   ordered = sorted(rates, key=sentences.get)
   assert all(rates[a] <= rates[b] * (1 + 1e-9) for a, b in itertools.pairwise(ordered))
-
-
-@given(sentences=counts, alpha=st.floats(0, 1), share=st.floats(0.05, 1))
-def test_a_share_that_is_held_stays_when_it_is_held_again(sentences, alpha, share):
-  assume(sum(count > 0 for count in sentences.values()) * share >= 1)
-  once = sampling_rates(sentences, alpha, max_share=share)
-  assert sampling_rates(once, 1.0, max_share=share) == pytest.approx(once, rel=1e-9)
 
 
 @given(sentences=counts, alpha=st.floats(0, 1))
@@ -111,11 +100,6 @@ def test_a_tiny_language_is_not_repeated_beyond_the_limit():
   assert rates['xh'] == pytest.approx(5 * 0.0001)
   assert rates['sw'] == pytest.approx(5 * 0.0099)
   assert rates['en'] == pytest.approx(1 - 5 * 0.01)
-
-
-@given(sentences=counts, alpha=st.floats(0, 1))
-def test_no_upsampling_at_all_is_the_corpus_as_it_comes(sentences, alpha):
-  assert sampling_rates(sentences, alpha, max_upsampling=1) == pytest.approx(sampling_rates(sentences, 1.0), rel=1e-9)
 
 
 def test_the_least_share_is_possible_and_less_is_told():
@@ -167,10 +151,6 @@ def test_seeds_of_all_64_bits_are_told_apart(seed, other):
   assert random_stream(seed, MASK_STREAM, 0).random() != random_stream(other, MASK_STREAM, 0).random()
 
 
-def test_one_language_is_drawn_always():
-  assert not np.any(languages_of_rows(0, 0, 100, [1.0]))
-
-
 def test_rates_that_do_not_quite_sum_to_one_draw_no_language_beyond_the_last():
   assert languages_of_rows(0, 0, 10_000, [0.3, 0.3, 0.3999999]).max() == 2
 
@@ -199,7 +179,7 @@ def test_interleaving_counts_every_language_without_counting_from_the_start(weig
   rows = np.arange(start, start + 50)
   languages, ordinals = interleaved(rows, proportions)
   assert np.all((languages >= 0) & (languages < len(rates)))
-  # Whoever asks for a row alone gets the same.
+  # A caller that asks for a row alone gets the same.
   for row in (0, 17, 49):
     alone = interleaved(rows[row : row + 1], proportions)
     assert (alone[0][0], alone[1][0]) == (languages[row], ordinals[row])

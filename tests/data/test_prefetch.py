@@ -20,10 +20,6 @@ def test_items_come_placed_and_in_order(ahead):
   assert list(prefetch(iter(range(50)), lambda n: 10 * n, ahead=ahead)) == [10 * n for n in range(50)]
 
 
-def test_nothing_comes_from_nothing():
-  assert list(prefetch(iter([]), lambda n: n)) == []
-
-
 def test_items_are_made_and_placed_by_another_thread():
   def names():
     for _ in range(3):
@@ -61,18 +57,6 @@ def test_closing_early_ends_the_thread_though_the_source_has_no_end():
   batches.close()
   assert not thread.is_alive()
   assert list(batches) == []
-
-
-def test_leaving_the_loop_by_an_exception_ends_the_thread():
-  batches = prefetch(itertools.count(), lambda n: n)
-
-  def train():
-    for _ in batches:
-      raise RuntimeError('the step failed')
-
-  with pytest.raises(RuntimeError, match='the step failed'):
-    train()
-  batches.close()
 
 
 def test_it_never_runs_further_ahead_than_told():

@@ -5,7 +5,7 @@ import pathlib
 import re
 
 PAGE = pathlib.Path('docs/architecture.md').read_text(encoding='utf-8')
-# Questions that somebody who wants to change something may have, and where a reader of the list of files looks first.
+# Questions that a reader who wants to change something may have, and where a reader of the list of files looks first.
 # They were written before files were moved, and are not adapted to where things are.
 with open('tests/data/where_to_change.csv', encoding='utf-8', newline='') as lines:
   EXPECTED = {row['question']: row['file'] for row in csv.DictReader(lines)}

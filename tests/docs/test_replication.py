@@ -1,4 +1,4 @@
-"""The script that makes the replication's runs: its commands can be given, and it judges what it has trained in."""
+"""The script that makes the replication's runs: its commands are valid, and it evaluates the languages of training."""
 
 import ast
 import os
@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from launch import sweep
-from launch.xtreme import FINE_TUNED
+from launch.experiment import FINE_TUNED
 from tasks.token_store import __main__ as token_store
 from tasks.xtreme.benchmark import get_task
 
@@ -63,9 +63,9 @@ def test_what_is_judged_was_trained_in_and_belongs_to_the_task(calls):
   for arguments in of(calls, 'launch.sweep'):
     [task] = [word.partition('=')[2] for word in arguments if word.startswith('--tasks=')]
     [bound] = [word.partition('languages=')[2] for word in arguments if 'xtreme.languages=' in word]
-    judged = set(ast.literal_eval(bound))
-    assert judged <= set(trained)
+    evaluated = set(ast.literal_eval(bound))
+    assert evaluated <= set(trained)
     bound = [word.partition('=')[2] for word in arguments if '.evaluate_on=' in word]
     for name in ast.literal_eval(bound[0]) if bound else FINE_TUNED[task]:
-      assert judged <= set(get_task(name).languages), name
-    assert 'en' in judged
+      assert evaluated <= set(get_task(name).languages), name
+    assert 'en' in evaluated

@@ -26,7 +26,7 @@ from tasks.xtreme.files import XtremeFolder
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = ROOT / 'docs' / 'guides' / 'troubleshooting.md'
-# Of a message as it is quoted, the share that the source must have letter by letter; names and numbers are the rest.
+# Of a message as it is quoted, the share that the source must have verbatim; names and numbers are the rest.
 LEAST_SHARE = 0.25
 
 Parts = tuple[str | None, ...]
@@ -87,9 +87,9 @@ def is_said_by(message: str, parts: Parts) -> bool:
 
 
 def test_a_message_is_told_by_its_fixed_parts():
-  parts = ('the store has rows of ', None, ' tokens, and training wants ', None)
-  assert is_said_by('the store has rows of 128 tokens, and training wants 512', parts)
-  assert not is_said_by('the store has rows of 128 pieces, and training wants 512', parts)
+  parts = ('the store has rows of ', None, ' tokens, and training has ', None)
+  assert is_said_by('the store has rows of 128 tokens, and training has 512', parts)
+  assert not is_said_by('the store has rows of 128 pieces, and training has 512', parts)
   assert not is_said_by('a long name of something that is nowhere to be found is missing', (None, ' is missing'))
   assert not is_said_by('no token store here', ('no token store',))
 
@@ -125,7 +125,6 @@ def load_gin(*files_and_bindings: str):
 
 
 RAISED = {
-  'no gin file gin/pretrain_smal.gin': lambda folder: load_gin('gin/pretrain_smal.gin'),
   'unknown name train.step': lambda folder: load_gin('gin/pretrain_smoke.gin', 'train.step=3'),
   'nothing refers to STEP': lambda folder: load_gin('gin/pretrain_smoke.gin', 'STEP=3'),
   '1000 attention heads do not divide a hidden size of 1152': lambda folder: RemBertConfig(num_attention_heads=1000),
@@ -138,16 +137,16 @@ RAISED = {
   ),
   'cudnn attention computes in bfloat16, not float32': lambda folder: Execution(attention='cudnn'),
   'no dump found': lambda folder: find_dumps(str(folder / 'nothing')),
-  '12 language(s) within their limits do not make up a whole': lambda folder: sampling_rates(
+  '12 language(s) within their limits have probabilities that sum to less than 1': lambda folder: sampling_rates(
     {str(number): 1.0 for number in range(12)}, 0.5, max_share=0.05
   ),
   'no token store': lambda folder: TokenStore(folder),
   'the loss of step 1210 is not finite, after 10 skipped updates in a row': lambda folder: skip_eleven_updates(),
-  'where is the data?': lambda folder: XtremeFolder(None),
+  'xtreme.data_dir is not set': lambda folder: XtremeFolder(None),
   'a file of the data is missing': lambda folder: XtremeFolder(folder).file('xnli/test-de.tsv'),
   "unknown task 'mnli'": lambda folder: get_task('mnli'),
   'nothing to load': lambda folder: model.load(folder),
-  'nothing here that a report can be made of': lambda folder: load.read([str(folder)]),
+  'there are no results of a run, sweep or benchmark here': lambda folder: load.read([str(folder)]),
 }
 
 

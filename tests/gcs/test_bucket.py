@@ -1,7 +1,7 @@
 """A run whose workdir is in a bucket, killed and resumed, against an emulator of Google Cloud Storage on this machine.
 
 TensorFlow's client knows one address only, Google's: `EPATH_USE_TF=0` sends etils.epath to gcsfs instead. TensorStore,
-which writes the arrays, and gcsfs are told the emulator's address by the environment.
+which writes the arrays, and gcsfs get the emulator's address by the environment.
 """
 
 import json
@@ -43,7 +43,7 @@ SETTINGS = {
 
 
 class Emulator:
-  """The server, what its clients are told, and what is in the bucket."""
+  """The server, what its clients get, and what is in the bucket."""
 
   def __init__(self, url: str):
     self.url = url
@@ -114,7 +114,9 @@ def rows(text):
   ]
 
 
-def test_a_run_in_a_bucket_is_killed_and_ends_as_one_on_a_disk(emulator, program, tmp_path):
+def test_a_run_in_a_bucket_survives_a_kill_and_a_damaged_checkpoint_and_ends_as_one_on_a_disk(
+  emulator, program, tmp_path
+):
   process, log = program(f'gs://{BUCKET}/run')
   deadline = time.monotonic() + 300
   # Items are marked as whole too, one level below.
@@ -139,16 +141,14 @@ def test_a_run_in_a_bucket_is_killed_and_ends_as_one_on_a_disk(emulator, program
   assert in_bucket['checkpoint']['arrays'] == on_disk['checkpoint']['arrays']  # dtypes, shapes, checksums
   assert {'run/config.gin', 'run/operative_config.gin', 'run/loss.png'} <= set(emulator.names('run/'))
 
-
-def test_a_damaged_checkpoint_in_a_bucket_is_put_aside(emulator, program):
-  """After the run above."""
+  # A damaged checkpoint is renamed, and the run resumes from the one before.
   [meta] = [name for name in emulator.names('run/checkpoints/400/meta/') if name.endswith('metadata')]
   quoted = urllib.parse.quote(meta, safe='')
   request = urllib.request.Request(f'{emulator.url}/storage/v1/b/{BUCKET}/o/{quoted}', method='DELETE')
   urllib.request.urlopen(request).close()
   process, log = program(f'gs://{BUCKET}/run')
   assert process.wait(timeout=600) == 0, log.read_text()
-  assert 'checkpoint 400 is damaged: the item `meta` is missing' in log.read_text()
+  assert 'checkpoint 400 is corrupt: the item `meta` is missing' in log.read_text()
   assert 'resuming from step 300' in log.read_text()
   assert emulator.names('run/checkpoints/damaged-400/')
   assert emulator.names('run/checkpoints/400/commit_success')

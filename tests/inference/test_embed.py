@@ -1,4 +1,4 @@
-"""Sentences side by side have the vectors that they have alone."""
+"""Packed sentences have the vectors that they have alone."""
 
 import threading
 
@@ -28,20 +28,36 @@ def model(random_encoder):
   return random_encoder
 
 
+@pytest.fixture(scope='module')
+def means_LxNxH(random_encoder, sentences):
+  """Means over the tokens of each sentence, each in a row of its own, for every layer."""
+  ids = np.zeros((len(sentences), max(map(len, sentences))), int)
+  mask = np.zeros_like(ids)
+  for row, sentence in enumerate(sentences):
+    ids[row, : len(sentence)], mask[row, : len(sentence)] = sentence, 1
+  states = np.stack(random_encoder(ids, attention_mask=mask, output_hidden_states=True).hidden_states)
+  of = lambda row, length: states[:, row, 1 : length - 1].mean(1) if length > 2 else np.zeros_like(states[:, 0, 0])
+  return np.stack([of(row, len(sentence)) for row, sentence in enumerate(sentences)], axis=1)
+
+
+def assert_close(found, expected):
+  np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+
+
 @pytest.mark.parametrize('layer', [None, 0, 2])
-def test_they_are_those_of_rows_of_one_sentence(model, sentences, layer):
-  found = sentence_vectors(model, sentences, layer=layer, batch_size=3)
-  alone = np.concatenate([model.embed([ids], np.ones((1, len(ids))), layer=layer) for ids in sentences])
-  np.testing.assert_allclose(found, alone, rtol=0, atol=TOLERANCE * np.abs(alone).max())
+def test_vectors_of_packed_sentences_are_those_of_rows_of_one_sentence(model, sentences, means_LxNxH, layer):
+  progress = []
+  found = sentence_vectors(
+    model, sentences, layer=layer, batch_size=3, on_progress=lambda fraction, note: progress.append((fraction, note))
+  )
+  assert_close(found, means_LxNxH[-1 if layer is None else layer])
   assert not found[-2].any()
+  assert [fraction for fraction, _ in progress] == sorted(fraction for fraction, _ in progress)
+  assert progress[-1] == (1, '63 of 63 sentences')
 
 
-def test_those_of_all_layers_are_those_of_each(model, sentences):
-  found = vectors_of_all_layers(model, sentences, batch_size=3)
-  assert len(found) == model.config.num_hidden_layers + 1
-  for layer, vectors in enumerate(found):
-    one = sentence_vectors(model, sentences, layer=layer, batch_size=2)
-    np.testing.assert_allclose(vectors, one, rtol=0, atol=TOLERANCE * np.abs(one).max())
+def test_vectors_of_all_layers_are_those_of_each(model, sentences, means_LxNxH):
+  assert_close(vectors_of_all_layers(model, sentences, batch_size=3), means_LxNxH)
 
 
 def test_kernels_that_are_cast_once_give_the_same_vectors(random_run, sentences, monkeypatch):
@@ -51,19 +67,12 @@ def test_kernels_that_are_cast_once_give_the_same_vectors(random_run, sentences,
   np.testing.assert_array_equal(found, sentence_vectors(model, sentences))
 
 
-def test_progress_goes_on_to_the_end(model, sentences):
-  told = []
-  sentence_vectors(model, sentences, batch_size=3, on_progress=lambda fraction, note: told.append((fraction, note)))
-  assert [fraction for fraction, _ in told] == sorted(fraction for fraction, _ in told)
-  assert told[-1] == (1, '63 of 63 sentences')
-
-
 def test_no_sentences_have_no_vectors(model):
   assert sentence_vectors(model, []).shape == (0, 32)
 
 
 def test_what_goes_wrong_is_told_and_nothing_goes_on(model, sentences):
-  with pytest.raises(UsageError, match='pieces'):
+  with pytest.raises(UsageError, match='the model has tokens'):
     sentence_vectors(model, [*sentences, [CLS, 10**6, SEP]], batch_size=1)
   with pytest.raises(UsageError, match='no layer 9'):
     sentence_vectors(model, sentences, layer=9)

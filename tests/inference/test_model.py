@@ -1,6 +1,5 @@
 """`rembert.load`: the same numbers from whatever holds them, and clear words otherwise."""
 
-import dataclasses
 import subprocess
 import sys
 
@@ -8,58 +7,64 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
-from random_checkpoints import TINY, random_leaves
 
 import rembert
-from rembert.checkpoint.load import SavedModel, open_saved, save_model
+from rembert.checkpoint.load import open_source
 from rembert.convert.exporting import export
 from rembert.errors import UsageError
+from rembert.model.heads import POOLED
 
 IDS = np.asarray([[5, 7, 9, 11, 0], [5, 8, 2, 0, 0]])
 MASK = np.asarray([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]])
 SPECIAL = {'bos_token_id': 5, 'eos_token_id': 11}  # at the ends of the first of IDS
 
 
-def test_importing_the_package_imports_no_jax():
-  code = "import sys, rembert; assert not {'jax', 'tensorflow', 'numpy'} & set(sys.modules); rembert.load"
-  subprocess.run([sys.executable, '-c', code], check=True, timeout=60)
+def test_importing_the_package_imports_no_jax_and_its_exports_are_there():
+  code = "import sys, rembert; assert not {'jax', 'tensorflow', 'numpy'} & set(sys.modules); from rembert import *"
+  code += '; assert RemBertForTask.__module__ == RemBertForMaskedLM.__module__ == "rembert.model.heads"'
+  subprocess.run([sys.executable, '-c', f'{code}; RemBertConfig(); load; RemBertEncoder'], check=True, timeout=60)
+  with pytest.raises(AttributeError, match='has no attribute'):
+    rembert.RemBert  # noqa: B018
 
 
 @pytest.fixture(scope='module')
-def checkpoint(tmp_path_factory) -> SavedModel:
+def workdir(written_run):
   """A masked-language model with a pooler, random; not to be changed."""
-  workdir, config = tmp_path_factory.mktemp('checkpoint') / 'run', dataclasses.replace(TINY, **SPECIAL)
-  save_model(workdir, random_leaves(config, 'mlm', has_pooler=True), config, 'mlm')
-  return open_saved(workdir)
+  return written_run('mlm', has_pooler=True, **SPECIAL)
 
 
 @pytest.fixture(scope='module')
-def encoder(checkpoint):
-  return rembert.load(checkpoint.workdir)
+def encoder(workdir):
+  return rembert.load(workdir)
 
 
 @pytest.fixture(scope='module')
-def headed(checkpoint):
-  return rembert.load(checkpoint.workdir, 'mlm')
+def headed(workdir):
+  return rembert.load(workdir, 'mlm')
 
 
-@pytest.mark.parametrize('head', [None, 'mlm', 'classification', 'tagging', 'qa', 'multiple_choice'])
-def test_a_workdir_a_checkpoint_and_an_export_give_the_same_model(saved, tmp_path, head):
-  model = saved(head, has_pooler=head in (None, 'classification', 'multiple_choice'))
+@pytest.mark.parametrize('head', [None, 'mlm', 'classification', 'tagging', 'qa', 'multiple_choice', 'regression'])
+def test_a_workdir_and_an_export_give_the_same_model(written_run, tmp_path, head):
+  model = open_source(written_run(head, has_pooler=head in (None, *POOLED)))
   export(model, tmp_path / 'exported')
-  ids, mask = (x[:, None].repeat(3, 1) if head == 'multiple_choice' else x for x in (IDS, MASK))
-  first, *others = (rembert.load(path, head) for path in (model.workdir, model.folder, tmp_path / 'exported'))
-  for other in others:
-    assert (other.config, other.labels) == (first.config, first.labels)
-    # The same function of the same parameters: that it is called once will do.
-    graphs, parameters = zip(*(nnx.split(each.module) for each in (first, other)), strict=True)
-    assert graphs[0] == graphs[1]
-    jax.tree.map(np.testing.assert_array_equal, *(nnx.to_pure_dict(each) for each in parameters))
-  output = first(ids, attention_mask=mask)
-  assert np.isfinite(output.last_hidden_state).all()
-  assert (head is None) == (output.logits is None)
-  if head == 'mlm':
-    assert output.logits.shape == (2, 5, 331)
+  first, other = (rembert.load(path, head) for path in (model.path, tmp_path / 'exported'))
+  assert (other.config, other.labels) == (first.config, first.labels) == (model.config, model.labels)
+  # The same function of the same parameters: its shapes will do.
+  graphs, parameters = zip(*(nnx.split(each.module) for each in (first, other)), strict=True)
+  assert graphs[0] == graphs[1]
+  jax.tree.map(np.testing.assert_array_equal, *(nnx.to_pure_dict(each) for each in parameters))
+  ids = IDS[:, None].repeat(3, 1) if head == 'multiple_choice' else IDS
+  output = jax.eval_shape(first.module, ids)
+  shapes = {'classification': (2, 3), 'tagging': (2, 5, 3), 'qa': (2, 5, 2), 'multiple_choice': (2, 3)}
+  shapes['regression'] = (2, 1)
+  if head in shapes:
+    assert output.logits.shape == shapes[head]
+
+
+def test_logits_of_a_masked_language_model_have_no_padding_rows(headed):
+  logits = headed(IDS, attention_mask=MASK).logits
+  assert logits.shape == (2, 5, 331)
+  assert np.isfinite(logits).all()
 
 
 def test_the_encoder_alone_is_that_of_the_model_with_a_head(encoder, headed):
@@ -70,9 +75,9 @@ def test_the_encoder_alone_is_that_of_the_model_with_a_head(encoder, headed):
   assert output.logits is None
 
 
-def test_fewer_layers_are_the_bottom_ones(checkpoint, encoder):
+def test_fewer_layers_are_the_bottom_ones(workdir, encoder):
   states = encoder(IDS, attention_mask=MASK, output_hidden_states=True).hidden_states
-  kept = rembert.load(checkpoint.workdir, num_hidden_layers=2)(IDS, attention_mask=MASK)
+  kept = rembert.load(workdir, num_hidden_layers=2)(IDS, attention_mask=MASK)
   np.testing.assert_allclose(kept.last_hidden_state, states[2], rtol=0, atol=1e-5 * np.abs(states[2]).max())
 
 
@@ -83,24 +88,18 @@ def test_embeddings_leave_padding_and_special_pieces_out(encoder):
   np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
-def test_labels_come_along(saved):
-  model = rembert.load(saved('tagging').workdir, 'tagging')
-  assert model.labels == ('O', 'B-PER', 'I-PER')
-
-
-def test_a_new_head_is_drawn_on_request_alone(checkpoint):
-  workdir = checkpoint.workdir
+def test_a_new_head_is_initialised_on_request_alone(workdir):
   with pytest.raises(UsageError, match='no head for classification'):
     rembert.load(workdir, 'classification')
   with pytest.raises(UsageError, match='missing'):
     rembert.load(workdir, 'classification', num_labels=3)
   model = rembert.load(workdir, 'classification', num_labels=3, new_head=True)
-  assert model(IDS).logits.shape == (2, 3)
+  assert jax.eval_shape(model.module, IDS).logits.shape == (2, 3)
 
 
 def test_ids_that_the_model_does_not_know_are_refused(headed):
   for ids in [[331]], [[-1]]:
-    with pytest.raises(UsageError, match='pieces 0 to 330'):
+    with pytest.raises(UsageError, match='tokens 0 to 330'):
       headed(ids)
   with pytest.raises(UsageError, match='49 positions, and the model has 48'):
     headed(np.zeros((1, 49), int))
@@ -116,26 +115,24 @@ def test_ids_that_the_model_does_not_know_are_refused(headed):
     ({'input_ids': [[5, 7], [5]]}, 'rows of different lengths', 'pad them'),
     ({'input_ids': [[5.5, 7.0]]}, 'input_ids of float64', 'astype(numpy.int32)'),
     ({'input_ids': [['a']]}, 'input_ids of <U1', 'whole numbers'),
-    ({'input_ids': IDS, 'attention_mask': MASK[:1]}, r'attention_mask of shape \[1, 5\] beside .*\[2, 5\]', 'same'),
+    ({'input_ids': IDS, 'attention_mask': MASK[:1]}, r'attention_mask of shape \[1, 5\] but .*\[2, 5\]', 'same'),
     ({'input_ids': IDS, 'attention_mask': MASK * 2}, 'attention_mask from 0 to 2', '0 to 1'),
     ({'input_ids': IDS, 'token_type_ids': MASK * 7}, 'token_type_ids from 0 to 7', '0 to 1'),
-    ({'input_ids': [[1 << 40]]}, 'pieces 0 to 330', 'vocabulary'),
+    ({'input_ids': [[1 << 40]]}, 'tokens 0 to 330', 'vocabulary'),
   ],
 )
-def test_inputs_that_a_model_cannot_take_are_told_with_their_shape(saved, given, what, fix):
-  model = rembert.load(saved('mlm').workdir, 'mlm')
+def test_bad_inputs_are_refused_with_their_shape(headed, given, what, fix):
   with pytest.raises(UsageError, match=what) as error:
-    model(**given)
+    headed(**given)
   assert fix in error.value.fix[0]
-  with pytest.raises(UsageError, match=what):
-    model.embed(given['input_ids'], given.get('attention_mask', np.ones((1, 2), int)), layer=1) if (
-      'token_type_ids' not in given
-    ) else model(**given)
+  if 'token_type_ids' not in given:
+    with pytest.raises(UsageError, match=what):
+      headed.embed(given['input_ids'], given.get('attention_mask', np.ones((1, 2), int)), layer=1)
 
 
-def test_a_layer_that_is_not_there_is_no_embedding(saved):
+def test_embeddings_of_a_layer_that_is_not_there_are_refused(encoder):
   with pytest.raises(UsageError, match='layer'):
-    rembert.load(saved('mlm').workdir).embed(IDS, MASK, layer=9)
+    encoder.embed(IDS, MASK, layer=9)
 
 
 def test_where_nothing_is_that_is_said(tmp_path):

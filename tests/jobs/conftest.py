@@ -1,22 +1,34 @@
-"""Real runs of the program, as a user starts them."""
+"""Whole runs of `rembert.main`: in this process, or in processes of their own if that is what is tested."""
 
+import contextlib
 import functools
+import io
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
+from quick_compilation import QUICK_COMPILATION
 
 from launch.local_cluster import environments, free_port
+from rembert import main
+from rembert.aot import flops
+from rembert.jobs import training_run
+from rembert.tracking.metric_writers import JsonlTracker
+from rembert.train import sharding
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
-# Two languages and a model of two layers: seconds to train, and yet the whole way of a real run.
+# Two languages and a model of two layers, for few steps, with several evaluations and checkpoints.
 SMALL = {
   'data.languages': "('en', 'sw')",
   'RemBertConfig.vocab_size': 1500,
@@ -27,73 +39,96 @@ SMALL = {
   'RemBertConfig.intermediate_size': 64,
   'execution.unroll': 1,
   'data.shuffle_rows': 16,
-  'train.steps': 240,
+  'train.steps': 60,
   'train.batch_size': 8,
   'train.sequence_length': 64,
   'train.log_every': 7,
-  'train.eval_every': 80,
+  'train.eval_every': 20,
   'train.eval_rows': 8,
-  'train.checkpoint_every': 60,
-  'optimizer.warmup_steps': 20,
+  'train.checkpoint_every': 15,
+  'optimizer.warmup_steps': 10,
 }
+_CLOCKED = ('step_seconds', 'tokens_per_second', 'data_wait_share', 'mfu')
+
+
+_COMPILED = tempfile.TemporaryDirectory()
+
+
+@contextlib.contextmanager
+def _compile_once() -> Iterator[None]:
+  """Keeps compiled programs: most runs are of the same few."""
+  settings = {
+    'jax_enable_compilation_cache': True,
+    'jax_compilation_cache_dir': _COMPILED.name,
+    'jax_persistent_cache_min_compile_time_secs': 0.0,
+  }
+  before = {name: getattr(jax.config, name) for name in settings}
+  try:
+    for name, value in settings.items():
+      jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+  finally:
+    for name, value in before.items():
+      jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 class Program:
-  """`python -m rembert.main`, on the smoke configuration shrunken or on another."""
+  """`python -m rembert.main` on the smoke configuration, made smaller, or on another gin file."""
 
   directory = ROOT  # where it is started
+  draws = False  # loss.png in a run in this process; it takes as long as ten steps
 
-  def __init__(self, workdir: pathlib.Path, devices: int = 1, **bindings):
-    values = SMALL | {name.replace('__', '.'): value for name, value in bindings.items()}
-    self._command('gin/pretrain_smoke.gin', workdir, devices, values)
-
-  def _command(self, gin_file: str, workdir: pathlib.Path, devices: int, values: dict) -> None:
+  def __init__(self, workdir: pathlib.Path, gin_file: str | None = None, values: dict | None = None, **bindings):
     self.workdir = workdir
-    bindings = (f'--gin.{name}={value}' for name, value in values.items())
-    self.command = [sys.executable, '-m', 'rembert.main', f'--gin_file={gin_file}', f'--workdir={workdir}', *bindings]
-    self.environment = os.environ | {
-      'JAX_PLATFORMS': 'cpu',
-      'JAX_NUM_CPU_DEVICES': str(devices),
-      'PYTHONPATH': str(ROOT),
-    }
+    if gin_file is None:
+      values = SMALL | {name.replace('__', '.'): value for name, value in bindings.items()}
+    self.arguments = [f'--gin_file={gin_file or "gin/pretrain_smoke.gin"}', f'--workdir={workdir}']
+    self.arguments += [f'--gin.{name}={value}' for name, value in (values or {}).items()]
+    self.environment = os.environ | QUICK_COMPILATION | {'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)}
+    self.environment |= {'JAX_NUM_CPU_DEVICES': '1'}
 
-  @classmethod
-  def of_files(cls, workdir: pathlib.Path, gin_file: str, values: dict, devices: int = 1) -> 'Program':
-    """The program on another gin file, with bindings by name."""
-    program = cls.__new__(cls)
-    program._command(gin_file, workdir, devices, values)
-    return program
+  # --- in this process -----------------------------------------------------------
 
-  def start_hosts(self, hosts: int, devices: int = 1) -> list[subprocess.Popen]:
-    """The program on several hosts; the output of each goes to a file of its own."""
-    processes = []
-    for index, environment in enumerate(environments(hosts, devices, free_port())):
-      with open(self.host_log(index), 'ab') as log:
-        environment |= {'PYTHONPATH': str(ROOT)}
-        processes.append(subprocess.Popen(self.command, cwd=self.directory, env=environment, stdout=log, stderr=log))
-    return processes
+  def run(self, on_log: Callable[[int, dict], None] = lambda step, metrics: None) -> subprocess.CompletedProcess:
+    """The program to its end, on one device of this process; `on_log` is called after each row of metrics.jsonl."""
+    log, output, errors = JsonlTracker.log, io.StringIO(), io.StringIO()
 
-  def host_log(self, index: int) -> pathlib.Path:
-    """Where host `index` prints."""
-    return self.workdir.parent / f'{self.workdir.name}.host-{index}.log'
+    def log_and_call(tracker, metrics, *, step):
+      log(tracker, metrics, step=step)
+      on_log(step, metrics)
 
-  def run_hosts(self, hosts: int, devices: int = 1) -> None:
-    """The program on several hosts, to its end."""
-    codes = [process.wait(timeout=300) for process in self.start_hosts(hosts, devices)]
-    assert codes == [0] * hosts, [self.host_log(index).read_text()[-2000:] for index in range(hosts)]
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(self.directory), _compile_once():
+      patch.setattr(sharding, 'make_mesh', functools.partial(sharding.make_mesh, devices=jax.devices()[:1]))
+      patch.setattr(training_run, 'keep_freed_memory_if_it_fits', lambda needed: False)
+      patch.setattr(JsonlTracker, 'log', log_and_call)
+      patch.setattr(flops, '_measured_matmul_flops', functools.partial(flops._measured_matmul_flops, size=64))
+      if not self.draws:
+        patch.setattr(training_run, 'plot_loss', lambda rows: b'')
+      with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        code = main.main(self.arguments)
+    return subprocess.CompletedProcess(self.arguments, code, output.getvalue(), errors.getvalue())
 
-  def start(self) -> subprocess.Popen:
-    """The program in the background; its output goes to a file beside the workdir."""
-    with open(self.workdir.parent / f'{self.workdir.name}.log', 'ab') as log:
-      return subprocess.Popen(self.command, cwd=self.directory, env=self.environment, stdout=log, stderr=log)
+  # --- in processes of their own -------------------------------------------------
 
-  def run(self) -> subprocess.CompletedProcess:
-    """The program to its end."""
+  @property
+  def command(self) -> list[str]:
+    """The command line."""
+    return [sys.executable, '-m', 'rembert.main', *self.arguments]
+
+  def run_process(self) -> subprocess.CompletedProcess:
+    """The program to its end, in a process of its own."""
     return subprocess.run(
       self.command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=300, check=False
     )
 
-  def stop_when(self, is_time, number: signal.Signals) -> int:
+  def start(self) -> subprocess.Popen:
+    """The program in the background; its output goes to a file next to the workdir."""
+    with open(self._log_file(), 'ab') as log:
+      return subprocess.Popen(self.command, cwd=self.directory, env=self.environment, stdout=log, stderr=log)
+
+  def stop_when(self, is_time: Callable[[], bool], number: signal.Signals) -> int:
     """Starts the program, sends the signal as soon as `is_time()`, and returns the exit code."""
     process = self.start()
     while not is_time():
@@ -102,21 +137,66 @@ class Program:
     process.send_signal(number)
     return process.wait(timeout=120)
 
+  def log(self) -> str:
+    """The output of the program in the background."""
+    return self._log_file().read_text()
+
+  def _log_file(self) -> pathlib.Path:
+    return self.workdir.parent / f'{self.workdir.name}.log'
+
+  def start_hosts(self, hosts: int, devices: int = 1) -> list[subprocess.Popen]:
+    """The program on several hosts; the output of each goes to a file of its own."""
+    processes = []
+    for index, environment in enumerate(environments(hosts, devices, free_port())):
+      with open(self.host_log(index), 'ab') as log:
+        environment |= QUICK_COMPILATION | {'PYTHONPATH': str(ROOT)}
+        processes.append(subprocess.Popen(self.command, cwd=self.directory, env=environment, stdout=log, stderr=log))
+    return processes
+
+  def host_log(self, index: int) -> pathlib.Path:
+    """The file with the output of host `index`."""
+    return self.workdir.parent / f'{self.workdir.name}.host-{index}.log'
+
+  def run_hosts(self, hosts: int, devices: int = 1) -> None:
+    """The program on several hosts, to its end."""
+    codes = [process.wait(timeout=300) for process in self.start_hosts(hosts, devices)]
+    assert codes == [0] * hosts, [self.host_log(index).read_text()[-2000:] for index in range(hosts)]
+
+  # --- what it leaves ------------------------------------------------------------
+
+  def metrics(self) -> list[dict]:
+    """All rows of metrics.jsonl, without the metrics that depend on the clock."""
+    rows = [json.loads(line) for line in (self.workdir / 'metrics.jsonl').read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name not in _CLOCKED} for row in rows]
+
   def steps_logged(self) -> int:
-    """The last training step in metrics.jsonl."""
+    """The last step in metrics.jsonl, while the program may be writing to it."""
     file = self.workdir / 'metrics.jsonl'
     rows = [json.loads(line) for line in file.read_text().splitlines()[:-1]] if file.exists() else []
     return max((row['step'] for row in rows), default=-1)
 
-  def log(self) -> str:
-    """What background runs have printed."""
-    return (self.workdir.parent / f'{self.workdir.name}.log').read_text()
+  def results(self) -> dict:
+    """The content of results.json."""
+    return json.loads((self.workdir / 'results.json').read_text())
 
-  def metrics(self) -> list[dict]:
-    """All rows of metrics.jsonl, without what depends on the clock."""
-    clocked = ('step_seconds', 'tokens_per_second', 'data_wait_share', 'mfu')
-    rows = [json.loads(line) for line in (self.workdir / 'metrics.jsonl').read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name not in clocked} for row in rows]
+  def copy_workdir(self, folder: pathlib.Path, checkpoint: int | None = None) -> None:
+    """Copies the workdir as SIGKILL would leave it at this moment, or as soon as a checkpoint is saved."""
+    while checkpoint is not None and not (self.workdir / 'checkpoints' / str(checkpoint)).exists():
+      time.sleep(0.01)
+
+    def copy(source: str, target: str) -> None:
+      with contextlib.suppress(FileNotFoundError):  # a temporary file was renamed meanwhile
+        shutil.copyfile(source, target)
+
+    with contextlib.suppress(shutil.Error, FileNotFoundError):
+      shutil.copytree(self.workdir, folder, copy_function=copy)
+
+
+def succeed(run: Program, **options) -> subprocess.CompletedProcess:
+  """The result of a run that must end with 0."""
+  result = run.run(**options)
+  assert result.returncode == 0, result.stdout + result.stderr
+  return result
 
 
 @pytest.fixture(scope='session')
@@ -125,19 +205,56 @@ def program():
   return Program
 
 
+@pytest.fixture(scope='session', name='succeed')
+def succeed_fixture():
+  """See `succeed`."""
+  return succeed
+
+
 @pytest.fixture(scope='session')
 def from_store(small_store) -> Callable[..., Program]:
-  """`Program` on a token store: it starts in seconds, having neither TensorFlow to import nor text to look through."""
+  """`Program` on a token store, which needs neither TensorFlow nor a corpus."""
   store = {'data__source': 'store', 'data__store': small_store.folder, 'data__languages': "('el', 'sw', 'th')"}
   return functools.partial(Program, **store)
 
 
 @pytest.fixture(scope='session')
-def uninterrupted(tmp_path_factory) -> Program:
-  """A small run from beginning to end."""
-  program = Program(tmp_path_factory.mktemp('uninterrupted') / 'run')
-  start = time.monotonic()
-  result = program.run()
-  assert result.returncode == 0, result.stderr
-  program.output, program.seconds = result.stdout, time.monotonic() - start
-  return program
+def stored(from_store, tmp_path_factory) -> Program:
+  """A run on a token store, complete. `copies` has the workdir as SIGKILL would have left it at several moments."""
+  folder = tmp_path_factory.mktemp('stored')
+  run, copies = from_store(folder / 'run'), {}
+  save = training_run.Checkpoints.save
+
+  def copy(moment: str) -> None:
+    copies[moment] = folder / moment
+    run.copy_workdir(copies[moment])
+
+  def save_and_copy(checkpoints, step, *args, **options):
+    if step == 60:
+      copy('before the last save')
+    save(checkpoints, step, *args, **options)
+    if step == 30:
+      copy('in a save')
+
+  def on_log(step, metrics):
+    if step in (7, 35):
+      copy(f'at step {step}')
+    if step == 40 and 'eval/loss' in metrics:
+      copy('after an evaluation')
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(training_run.Checkpoints, 'save', save_and_copy)
+    run.output = succeed(run, on_log=on_log).stdout
+  run.copies = copies
+  return run
+
+
+@pytest.fixture(scope='session')
+def streamed(tmp_path_factory) -> Program:
+  """A run on the sample dumps, complete; `copy` is its workdir as SIGKILL would have left it at step 35."""
+  folder = tmp_path_factory.mktemp('streamed')
+  run = Program(folder / 'run')
+  run.draws = True
+  run.copy = copy = folder / 'copy'
+  run.output = succeed(run, on_log=lambda step, _: step == 35 and run.copy_workdir(copy, 30)).stdout
+  return run

@@ -1,24 +1,30 @@
-"""Tasks of XTREME learned and judged by the real program: by heart, in half, and with what does not fit."""
+"""Tasks of XTREME, and mixtures, fine-tuned and evaluated by the real program; and what does not fit."""
 
-import json
+import os
 import pathlib
 import shutil
 import signal
+import sys
 
 import jax
 import numpy as np
 import pytest
+from etils import epath
 from final_states import assert_bitwise_equal, final_state
 from flax import nnx
 from flax.traverse_util import flatten_dict
 from made_up_xtreme import write_examples
 
 import rembert
-from rembert.checkpoint.load import open_saved, save_model
+from rembert.checkpoint.load import open_source, save_model
 from rembert.convert.exporting import export
+from rembert.jobs import finetune as finetune_job
+from rembert.jobs.evaluate import Results
 from rembert.main import main
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import build_model
+from tasks import registration
+from tasks.xtreme.benchmark import get_task
 
 CONFIG = RemBertConfig(
   vocab_size=2000,
@@ -32,22 +38,24 @@ CONFIG = RemBertConfig(
   initializer_range=0.1,
 )
 COUNT = 50
-# As few steps as it takes; the large batch of the gin files would see the examples too seldom.
+# As few steps as it takes; with the large batch of the gin files there would be too few updates.
 QUICKLY = {
-  'finetune.epochs': 60,
+  'finetune.epochs': 40,
   'finetune.evaluations_per_epoch': 0.2,
-  'finetune.judge_batch_size': 16,
+  'finetune.eval_batch_size': 16,
   'train.batch_size': 10,
   'train.sequence_length': 96,
   'train.log_every': 20,
   'optimizer.learning_rate': 2e-3,
   'optimizer.bias_correction': True,
 }
+ONE_EPOCH = {'finetune.epochs': 1, 'finetune.evaluations_per_epoch': 1, 'train.log_every': 1}
+THREE_EPOCHS = ONE_EPOCH | {'finetune.epochs': 3, 'train.checkpoint_every': 7}
 
 
 @pytest.fixture(scope='session')
 def untrained(tmp_path_factory, xtreme_vocabulary) -> pathlib.Path:
-  """A workdir as pre-training leaves it, of a model that has learned nothing."""
+  """A workdir as pre-training leaves it, of a model with random parameters."""
   workdir = tmp_path_factory.mktemp('untrained') / 'run'
   model = build_model('mlm', CONFIG, add_pooler=False, rngs=nnx.Rngs(0))
   leaves = flatten_dict(nnx.to_pure_dict(nnx.state(model, nnx.Param)), sep='/')
@@ -57,19 +65,36 @@ def untrained(tmp_path_factory, xtreme_vocabulary) -> pathlib.Path:
   return workdir
 
 
-@pytest.fixture
-def finetune(program, untrained, tmp_path):
-  """The program with gin/finetune_TASK.gin, on data and into a workdir of the test's."""
+@pytest.fixture(scope='session')
+def data(tmp_path_factory) -> pathlib.Path:
+  """Fifty English examples of XNLI, PAN-X and SQuAD."""
+  folder = tmp_path_factory.mktemp('data')
+  for task in ('xnli', 'panx', 'squad'):
+    write_examples(folder, task, count=COUNT)
+  return folder
 
-  def make(task: str, data: pathlib.Path, workdir: pathlib.Path | None = None, **bindings):
+
+@pytest.fixture(scope='session')
+def finetune(program, untrained, data):
+  """Function (task, workdir, bindings) → the program with gin/finetune_TASK.gin."""
+
+  def make(task: str, workdir: pathlib.Path, bindings: dict):
     values = QUICKLY | {'xtreme.data_dir': data, 'train.init_from': untrained} | bindings
-    return program.of_files(workdir or tmp_path / task, f'gin/finetune_{task}.gin', values)
+    return program(workdir, f'gin/finetune_{task}.gin', values)
 
   return make
 
 
-def results(run) -> dict:
-  return json.loads((run.workdir / 'results.json').read_text())
+@pytest.fixture(scope='module')
+def xnli(finetune, succeed, tmp_path_factory):
+  """Three epochs of XNLI with dropout, complete; `copy` is the workdir as SIGKILL would have left it at step 9."""
+  run = finetune('xnli', tmp_path_factory.mktemp('xnli') / 'run', DROPOUT)
+  run.copy = run.workdir.parent / 'copy'
+  run.output = succeed(run, on_log=lambda step, _: step == 9 and run.copy_workdir(run.copy, 7)).stdout
+  return run
+
+
+DROPOUT = THREE_EPOCHS | {'RemBertConfig.classifier_dropout_prob': 0.1, 'optimizer.learning_rate': 4e-3}
 
 
 @pytest.mark.parametrize(
@@ -79,195 +104,210 @@ def results(run) -> dict:
     for task in ('xnli', 'pawsx', 'panx', 'udpos', 'squad', 'tydiqa')
   ],
 )
-def test_fifty_examples_are_learned_by_heart(task, finetune, tmp_path):
+def test_fifty_examples_are_learned_by_heart(task, finetune, succeed, tmp_path):
   write_examples(tmp_path / 'data', task, count=COUNT)
-  judged = {'squad': 'xquad'}.get(task, task)
-  run = finetune(task, tmp_path / 'data', **({'xtreme.evaluate_on': "('xquad',)"} if task == 'squad' else {}))
-  result = run.run()
-  assert result.returncode == 0, result.stderr
-  found = results(run)
-  english = found['tasks'][judged]['en']
+  evaluated = {'squad': 'xquad'}.get(task, task)
+  others = {'xtreme.evaluate_on': "('xquad',)"} if task == 'squad' else {}
+  if task == 'panx':
+    others = {'train.sequence_length': 48}
+  run = finetune(task, tmp_path / 'run', {'xtreme.data_dir': tmp_path / 'data', **others})
+  output = succeed(run).stdout
+  found = run.results()
+  english = found['tasks'][evaluated]['en']
   assert english['examples'] == COUNT
-  assert min(english['scores'].values()) > 95, result.stdout
+  assert min(english['scores'].values()) > 95, output
   assert max(english['baseline'].values()) < 60
   assert (run.workdir / english['predictions']).exists()
-  assert set(found['skipped'][judged]) == set(rembert_languages(judged)) - {'en'}
-  assert 'en' in result.stdout
-  assert f'{english["scores"]["f1" if "f1" in english["scores"] else "accuracy"]:.1f}' in result.stdout
-  again = run.run()  # all is there: nothing is trained or judged
-  assert again.returncode == 0, again.stderr
-  assert results(run) == found
+  assert set(found['skipped'][evaluated]) == set(get_task(evaluated).languages) - {'en'}
+  assert f'{english["scores"]["f1" if "f1" in english["scores"] else "accuracy"]:.1f}' in output
+  succeed(run)  # all is there: nothing is trained or evaluated
+  assert run.results() == found
 
 
-def rembert_languages(task: str) -> tuple[str, ...]:
-  from tasks.xtreme.benchmark import get_task
+# --- resumed ----------------------------------------------------------------------------------------------------------
 
-  return get_task(task).languages
+
+def assert_same_run(run, reference, last_step):
+  assert run.metrics() == reference.metrics()
+  assert_bitwise_equal(final_state(run.workdir, last_step), final_state(reference.workdir, last_step))
+  assert run.results() == reference.results()
+  files = [file for file in (reference.workdir / 'predictions').rglob('*') if file.is_file()]
+  assert files
+  for file in files:
+    assert (run.workdir / file.relative_to(reference.workdir)).read_bytes() == file.read_bytes()
+
+
+def test_a_killed_run_ends_as_if_it_had_not_been(xnli, finetune, succeed, tmp_path):
+  shutil.copytree(xnli.copy, tmp_path / 'run')
+  resumed = finetune('xnli', tmp_path / 'run', DROPOUT)
+  assert 'resuming from step 7' in succeed(resumed).stdout
+  assert_same_run(resumed, xnli, 15)
+  step = xnli.results()['step']
+  assert_bitwise_equal(final_state(resumed.workdir / 'best', step), final_state(xnli.workdir / 'best', step))
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_ends_as_if_it_had_not_been(finetune, tmp_path):
-  write_examples(tmp_path / 'data', 'xnli', count=COUNT)
-  few = {'finetune.epochs': 12, 'finetune.evaluations_per_epoch': 1, 'train.checkpoint_every': 7, 'train.log_every': 1}
-  few |= {'RemBertConfig.classifier_dropout_prob': 0.1}
-  whole = finetune('xnli', tmp_path / 'data', tmp_path / 'whole', **few)
-  result = whole.run()
-  assert result.returncode == 0, result.stderr
-  cut = finetune('xnli', tmp_path / 'data', tmp_path / 'cut', **few)
+def test_a_run_that_is_killed_by_signals_ends_as_if_it_had_not_been(finetune, tmp_path):
+  long = DROPOUT | {'finetune.epochs': 12}
+  whole, cut = (finetune('xnli', tmp_path / name, long) for name in ('whole', 'cut'))
+  assert whole.run_process().returncode == 0
   for number, at in ((signal.SIGKILL, 17), (signal.SIGTERM, 33)):
     assert cut.stop_when(lambda at=at: cut.steps_logged() >= at, number) in (75, -number)
-  result = cut.run()
-  assert result.returncode == 0, result.stderr
-  assert cut.metrics() == whole.metrics()
-  assert_bitwise_equal(final_state(cut.workdir, 60), final_state(whole.workdir, 60))
-  step = results(whole)['step']
-  assert_bitwise_equal(final_state(cut.workdir / 'best', step), final_state(whole.workdir / 'best', step))
-  assert results(cut) == results(whole)
-  for file in (whole.workdir / 'predictions').rglob('*.tsv'):
-    assert (cut.workdir / file.relative_to(whole.workdir)).read_bytes() == file.read_bytes()
+  assert cut.run_process().returncode == 0
+  assert_same_run(cut, whole, 60)
 
 
-@pytest.mark.slow
-def test_the_best_by_dev_is_judged_and_can_be_loaded(finetune, tmp_path):
-  write_examples(tmp_path / 'data', 'xnli', count=COUNT)
-  six = {'finetune.epochs': 6, 'finetune.evaluations_per_epoch': 1, 'optimizer.learning_rate': 4e-3}
-  run = finetune('xnli', tmp_path / 'data', **six)
-  result = run.run()
-  assert result.returncode == 0, result.stderr
-  found = results(run)
-  rows = [json.loads(line) for line in (run.workdir / 'metrics.jsonl').read_text().splitlines()]
-  dev = [(row['eval/dev/accuracy'], -row['step']) for row in rows if 'eval/dev/accuracy' in row]
-  assert len(dev) == 6
+def test_the_best_by_dev_is_evaluated_also_if_the_run_was_stopped_in_between(finetune, succeed, tmp_path, monkeypatch):
+  accuracies, evaluated = iter((0.9, 0.5, 0.7)), []
+  evaluate_tasks = finetune_job.evaluate_tasks
+
+  def score(*_):
+    accuracy = next(accuracies)
+    if accuracy == 0.9:
+      os.kill(os.getpid(), signal.SIGTERM)
+    return {'accuracy': accuracy}
+
+  def evaluate_and_keep(evaluator, params, *args, **options):
+    evaluated.append(jax.device_get(params))
+    evaluate_tasks(evaluator, params, *args, **options)
+
+  monkeypatch.setattr(finetune_job, '_dev_scores', score)
+  monkeypatch.setattr(finetune_job, 'evaluate_tasks', evaluate_and_keep)
+  run = finetune('xnli', tmp_path / 'run', DROPOUT)
+  assert run.run().returncode == 75
+  assert not evaluated
+  succeed(run)
+  assert run.results()['step'] == 5
+  assert run.results()['dev'] == {'accuracy': 0.9}
+  assert_bitwise_equal(evaluated[0], final_state(run.workdir / 'best', 5)['params'])
+  with pytest.raises(AssertionError):
+    assert_bitwise_equal(evaluated[0], final_state(run.workdir, 15)['params'])
+
+
+# --- what a run leaves ------------------------------------------------------------------------------------------------
+
+
+def test_the_best_model_can_be_loaded_and_exported(xnli, tmp_path):
+  found = xnli.results()
+  dev = [(row['eval/dev/accuracy'], -row['step']) for row in xnli.metrics() if 'eval/dev/accuracy' in row]
+  assert len(dev) == 3
   assert (found['dev']['accuracy'], -found['step']) == max(dev)
-  model = rembert.load(run.workdir / 'best', 'classification')
-  assert model.labels == ('contradiction', 'entailment', 'neutral')
-  export(open_saved(run.workdir / 'best'), tmp_path / 'exported')
+  assert rembert.load(xnli.workdir / 'best', 'classification').labels == ('contradiction', 'entailment', 'neutral')
+  export(open_source(xnli.workdir / 'best'), tmp_path / 'exported')
   card = (tmp_path / 'exported' / 'README.md').read_text()
-  assert '| task | xnli, learned in en |' in card
+  assert '| task | xnli, trained on en |' in card
   assert f'| en | {found["tasks"]["xnli"]["en"]["scores"]["accuracy"]:.1f} |' in card
   assert {'sentencepiece.model', 'tokenizer.json', 'model.safetensors'} <= {
     file.name for file in (tmp_path / 'exported').iterdir()
   }
 
 
+def test_a_trained_model_is_evaluated_again_as_its_run_evaluated_it(xnli, program, data, succeed, tmp_path):
+  values = {'xtreme.data_dir': data, 'evaluate.model': xnli.workdir / 'best', 'finetune.eval_batch_size': 16}
+  values |= {'train.sequence_length': QUICKLY['train.sequence_length'], 'run.mode': 'evaluate'}
+  again = program(tmp_path / 'again', 'gin/finetune_xnli.gin', values)
+  succeed(again)
+  assert again.results()['tasks'] == xnli.results()['tasks']
+  wrong = program(tmp_path / 'wrong', 'gin/evaluate_xquad.gin', values | {'xtreme.evaluate_on': "('panx',)"}).run()
+  assert wrong.returncode == 2
+  assert 'a head for classification of 3 labels, and panx needs a head for tagging of 7 labels' in wrong.stderr
+
+
+def test_a_language_without_labels_does_not_count_in_the_mean(tmp_path):
+  results = Results(epath.Path(tmp_path), {'task': 'xnli'}, is_writer=True)
+  for language, scores in (('en', {'accuracy': 80.0}), ('de', {'accuracy': 60.0}), ('sw', None)):
+    entry = {'examples': 3, 'scores': scores, 'baseline': None, 'predictions': f'{language}.tsv', 'note': ''}
+    results.add('xnli', language, entry, 'x')
+  assert results.content['mean'] == {'xnli': {'accuracy': 70.0}}
+
+
+def test_results_of_another_configuration_are_discarded(tmp_path):
+  entry = {'examples': 3, 'scores': None, 'baseline': None, 'predictions': 'en.tsv', 'note': ''}
+  Results(epath.Path(tmp_path), {'seed': 0}, is_writer=True).add('xnli', 'en', entry, 'x')
+  assert Results(epath.Path(tmp_path), {'seed': 0}, is_writer=True).has('xnli', 'en')
+  assert not Results(epath.Path(tmp_path), {'seed': 1}, is_writer=True).has('xnli', 'en')
+  (tmp_path / 'en.tsv').unlink()
+  assert not Results(epath.Path(tmp_path), {'seed': 0}, is_writer=True).has('xnli', 'en')
+
+
+def test_files_without_labels_are_predicted_and_never_scored(finetune, data, succeed, tmp_path):
+  shutil.copytree(data / 'xnli', tmp_path / 'data' / 'xnli')
+  run = finetune('xnli', tmp_path / 'run', ONE_EPOCH | {'xtreme.data_dir': tmp_path / 'data'})
+  output = succeed(run).stdout
+  english = run.results()['tasks']['xnli']['en']
+  assert english['scores'] is None
+  assert english['note']
+  assert len((run.workdir / english['predictions']).read_text().splitlines()) == COUNT
+  assert 'no score' in output
+
+
+@pytest.mark.slow
+def test_a_sample_of_examples_is_trained_on_and_chosen_by_and_all_are_evaluated(finetune, succeed, tmp_path):
+  few = ONE_EPOCH | {'finetune.max_examples': 20}
+  run = finetune('xnli', tmp_path / 'run', few | {'finetune.max_dev_examples': 10})
+  assert '20 training, 10 dev' in succeed(run).stdout
+  assert run.results()['tasks']['xnli']['en']['examples'] == COUNT
+  result = finetune('xnli', run.workdir, few | {'optimizer.learning_rate': 1e-5}).run()
+  assert result.returncode == 2
+  assert 'finetune.max_dev_examples: 10 → None' in result.stderr
+  assert 'optimizer.learning_rate: 0.002 → 1e-05' in result.stderr
+
+
+# --- what does not fit ------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
   ('bindings', 'message'),
   [
-    ({'xtreme.data_dir': 'None'}, 'where is the data'),
-    ({'xtreme.languages': "('xx',)"}, 'is not judged in xx'),
+    ({'xtreme.data_dir': 'None'}, 'xtreme.data_dir is not set'),
+    ({'xtreme.languages': "('xx',)"}, 'is not evaluated in xx'),
     ({'xtreme.languages': "('de',)"}, 'a file of the data is missing'),
     ({'xtreme.split': 'train'}, 'split must be one of test, dev'),
-    ({'train.init_from': 'None'}, 'there is no vocabulary'),
+    ({'train.init_from': 'None'}, 'no vocabulary: neither'),
     ({'train.sequence_length': 512}, 'positions for 128'),
-    ({'finetune.judge_batch_size': 0}, 'judge_batch_size must be a whole number ≥ 1'),
-    ({'finetune.max_examples': 0}, 'max_examples must be a whole number'),
-    ({'finetune.max_dev_examples': 0.5}, 'max_dev_examples must be a whole number'),
+    ({'optimizer.freeze_layers': 3}, '3 layers are to be frozen, and the model has 2'),
     ({'xtreme.task': 'tatoeba'}, 'is retrieval'),
     ({'finetune.mixture': 'mine'}, 'a mixture needs a head'),
     ({'finetune.mixture': 'mine', 'finetune.head': 'mlm'}, 'head must be one of classification'),
     ({'xtreme.evaluate_on': "('panx',)"}, 'xnli and panx differ in head or labels'),
   ],
 )
-def test_what_does_not_fit_is_told_in_one_message(bindings, message, finetune, tmp_path, capsys):
-  write_examples(tmp_path / 'data', 'xnli', count=3)
-  run = finetune('xnli', tmp_path / 'data', **bindings)
-  assert main(run.command[run.command.index('rembert.main') + 1 :]) == 2  # in this process: that takes seconds less
-  assert message in capsys.readouterr().err
+def test_a_configuration_that_does_not_fit_is_one_message(bindings, message, finetune, tmp_path):
+  result = finetune('xnli', tmp_path / 'run', bindings).run()
+  assert result.returncode == 2
+  assert message in result.stderr
 
 
-def test_files_without_labels_are_predicted_and_never_scored(finetune, tmp_path):
-  write_examples(tmp_path / 'data', 'xnli', count=COUNT)
-  shutil.rmtree(tmp_path / 'data' / 'labels')
-  run = finetune('xnli', tmp_path / 'data', **{'finetune.epochs': 1, 'finetune.evaluations_per_epoch': 1})
-  result = run.run()
-  assert result.returncode == 0, result.stderr
-  english = results(run)['tasks']['xnli']['en']
-  assert english['scores'] is None
-  assert english['note']
-  assert len((run.workdir / english['predictions']).read_text().splitlines()) == COUNT
-  assert 'no score' in result.stdout
-
-
-def test_a_dry_run_says_how_many_examples_are_learned_from(finetune, tmp_path, capsys):
-  write_examples(tmp_path / 'data', 'xnli', count=COUNT)
-  for bindings, words in (({}, '50 examples to learn from\n'), ({'finetune.max_examples': 20}, '20 examples to learn')):
-    run = finetune('xnli', tmp_path / 'data', **bindings)
-    assert main([*run.command[run.command.index('rembert.main') + 1 :], '--dry_run']) == 0
+def test_a_dry_run_reports_the_number_of_training_examples(finetune, tmp_path, capsys):
+  for bindings, words in (({}, '50 training examples\n'), ({'finetune.max_examples': 20}, '20 training examples')):
+    assert main([*finetune('xnli', tmp_path / 'run', bindings).arguments, '--dry_run']) == 0
     assert f'xnli: {words}' in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_few_examples_are_learned_from_and_chosen_by_and_all_are_judged(finetune, tmp_path):
-  write_examples(tmp_path / 'data', 'xnli', count=COUNT)
-  few = {'finetune.epochs': 1, 'finetune.evaluations_per_epoch': 1}
-  run = finetune('xnli', tmp_path / 'data', **few, **{'finetune.max_examples': 20, 'finetune.max_dev_examples': 10})
-  result = run.run()
-  assert result.returncode == 0, result.stderr
-  assert '20 to learn from, 10 for dev' in result.stdout
-  assert results(run)['tasks']['xnli']['en']['examples'] == COUNT
-  result = finetune('xnli', tmp_path / 'data', **few, **{'finetune.max_examples': 20}).run()
-  assert result.returncode == 2
-  assert 'finetune.max_dev_examples: 10 → None' in result.stderr
+# --- other beginnings, other hosts ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_another_learning_rate_is_another_run(finetune, tmp_path):
-  write_examples(tmp_path / 'data', 'xnli', count=10)
-  short = {'finetune.epochs': 2, 'finetune.evaluations_per_epoch': 1}
-  assert finetune('xnli', tmp_path / 'data', **short).run().returncode == 0
-  result = finetune('xnli', tmp_path / 'data', **short, **{'optimizer.learning_rate': 1e-5}).run()
-  assert result.returncode == 2
-  assert 'optimizer.learning_rate: 0.002 → 1e-05' in result.stderr
+def test_a_hugging_face_directory_gives_the_same_run(xnli, finetune, untrained, succeed, tmp_path):
+  export(open_source(untrained), tmp_path / 'exported')
+  other = finetune('xnli', tmp_path / 'run', DROPOUT | {'train.init_from': tmp_path / 'exported'})
+  succeed(other)
+  assert other.metrics() == xnli.metrics()
 
 
 @pytest.mark.slow
-def test_a_trained_model_is_judged_again_as_its_run_judged_it(finetune, program, tmp_path):
-  write_examples(tmp_path / 'data', 'squad', count=20)
-  few = {'finetune.epochs': 3, 'finetune.evaluations_per_epoch': 1, 'xtreme.evaluate_on': "('xquad',)"}
-  trained = finetune('squad', tmp_path / 'data', **few)
-  result = trained.run()
-  assert result.returncode == 0, result.stderr
-  values = {'xtreme.data_dir': tmp_path / 'data', 'evaluate.model': trained.workdir / 'best'}
-  values |= {'train.sequence_length': QUICKLY['train.sequence_length'], 'finetune.judge_batch_size': 16}
-  judged = program.of_files(tmp_path / 'judged', 'gin/evaluate_xquad.gin', values)
-  result = judged.run()
-  assert result.returncode == 0, result.stderr
-  assert results(judged)['tasks'] == results(trained)['tasks']
-  wrong = program.of_files(tmp_path / 'wrong', 'gin/evaluate_xquad.gin', values | {'xtreme.evaluate_on': "('xnli',)"})
-  result = wrong.run()
-  assert result.returncode == 2
-  assert 'a head for qa, and xnli needs a head for classification of 3 labels' in result.stderr
-
-
-@pytest.mark.slow
-def test_two_hosts_learn_and_judge_as_one_does(finetune, tmp_path):
-  write_examples(tmp_path / 'data', 'panx', count=COUNT)
-  few = {'finetune.epochs': 4, 'finetune.evaluations_per_epoch': 1, 'train.log_every': 1}
-  alone = finetune('panx', tmp_path / 'data', tmp_path / 'alone', **few)
-  result = alone.run()
-  assert result.returncode == 0, result.stderr
-  together = finetune('panx', tmp_path / 'data', tmp_path / 'together', **few)
+def test_two_hosts_train_and_evaluate_as_one_does(finetune, tmp_path):
+  few = THREE_EPOCHS | {'finetune.epochs': 4}
+  alone, together = (finetune('panx', tmp_path / name, few) for name in ('alone', 'together'))
+  assert alone.run_process().returncode == 0
   together.run_hosts(2)
   losses = lambda run: [row['loss'] for row in run.metrics() if 'loss' in row]
   np.testing.assert_allclose(losses(together), losses(alone), rtol=1e-5)
-  (ours,), (theirs,) = (results(run)['tasks']['panx'].values() for run in (together, alone))
+  (ours,), (theirs,) = (run.results()['tasks']['panx'].values() for run in (together, alone))
   assert ours['scores'] == pytest.approx(theirs['scores'], abs=2.0)  # a tag or two may fall the other way
   assert (together.workdir / ours['predictions']).read_text().count('\n') == (
     alone.workdir / theirs['predictions']
   ).read_text().count('\n')
-
-
-@pytest.mark.slow
-def test_a_folder_of_hugging_face_is_as_good_a_beginning(finetune, untrained, tmp_path):
-  write_examples(tmp_path / 'data', 'xnli', count=20)
-  export(open_saved(untrained), tmp_path / 'exported')
-  few = {'finetune.epochs': 3, 'finetune.evaluations_per_epoch': 1, 'train.log_every': 1}
-  ours = finetune('xnli', tmp_path / 'data', tmp_path / 'ours', **few)
-  theirs = finetune('xnli', tmp_path / 'data', tmp_path / 'theirs', **few, **{'train.init_from': tmp_path / 'exported'})
-  for run in (ours, theirs):
-    result = run.run()
-    assert result.returncode == 0, result.stderr
-  assert theirs.metrics() == ours.metrics()
 
 
 # --- a mixture --------------------------------------------------------------------------------------------------------
@@ -283,37 +323,35 @@ registration.add_mixture('both', {{'xtreme.panx.en': 3.0, 'other.panx.en': 1.0}}
 
 
 @pytest.fixture
-def mixture(finetune, untrained, tmp_path):
-  """The program on a mixture of PAN-X's English files of two folders, which a module of the test's registers."""
-  for seed, folder in enumerate(('data', 'other')):
-    write_examples(tmp_path / folder, 'panx', count=COUNT, seed=seed)
+def mixture(finetune, untrained, data, tmp_path, monkeypatch):
+  """Function (name, workdir, bindings) → the program on a mixture of the English PAN-X files of two directories."""
+  write_examples(tmp_path / 'other', 'panx', count=COUNT, seed=1)
   vocabulary = untrained / 'vocabulary' / 'sentencepiece.model'
-  paths = {'data': tmp_path / 'data', 'other': tmp_path / 'other', 'vocabulary': vocabulary}
-  module = MIXTURE.format(**{name: str(path) for name, path in paths.items()})
+  module = MIXTURE.format(data=str(data), other=str(tmp_path / 'other'), vocabulary=str(vocabulary))
   (tmp_path / 'my_mixture.py').write_text(module)
+  monkeypatch.syspath_prepend(tmp_path)
+  monkeypatch.delitem(sys.modules, 'my_mixture', raising=False)
 
-  def make(name: str, workdir: pathlib.Path, **bindings):
+  def make(name: str, workdir: pathlib.Path, bindings: dict):
     values = {'finetune.mixture': name, 'finetune.head': 'tagging', 'xtreme.data_dir': 'None'} | bindings
-    run = finetune('panx', tmp_path / 'data', workdir, **values)
-    run.command.insert(3, '--module=my_mixture')
-    run.environment['PYTHONPATH'] = f'{tmp_path}:{pathlib.Path(__file__).parents[2]}'
+    run = finetune('panx', workdir, values)
+    run.arguments.insert(0, '--module=my_mixture')
     return run
 
-  return make
-
-
-FEW = {'finetune.epochs': 3, 'finetune.evaluations_per_epoch': 1, 'train.log_every': 1, 'train.checkpoint_every': 7}
+  yield make
+  sys.modules.pop('my_mixture', None)
+  for name in 'both', 'other':
+    registration.remove_ours(name)
 
 
 @pytest.mark.slow
-def test_a_mixture_of_one_task_is_trained_as_the_task(mixture, finetune, tmp_path):
-  of_task = finetune('panx', tmp_path / 'data', tmp_path / 'task', **FEW)
-  of_mixture = mixture('xtreme.panx', tmp_path / 'mixture', **FEW)
-  for run in (of_task, of_mixture):
-    result = run.run()
-    assert result.returncode == 0, result.stderr
+def test_a_mixture_of_one_task_is_trained_as_the_task(mixture, finetune, succeed, tmp_path):
+  of_mixture = mixture('xtreme.panx', tmp_path / 'mixture', THREE_EPOCHS)
+  of_task = finetune('panx', tmp_path / 'task', THREE_EPOCHS)
+  for run in (of_mixture, of_task):
+    succeed(run)
   assert of_mixture.metrics() == of_task.metrics()
-  ours, theirs = results(of_mixture), results(of_task)
+  ours, theirs = of_mixture.results(), of_task.results()
   assert ours['tasks']['xtreme.panx']['xtreme.panx.en']['scores'] == theirs['tasks']['panx']['en']['scores']
   assert (ours['dev'], ours['training rows']) == (theirs['dev'], theirs['training rows'])
   lines = (of_mixture.workdir / 'predictions/xtreme.panx/test-xtreme.panx.en.jsonl').read_text().splitlines()
@@ -321,29 +359,26 @@ def test_a_mixture_of_one_task_is_trained_as_the_task(mixture, finetune, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_mixture_that_is_killed_ends_as_if_it_had_not_been(mixture, tmp_path):
-  whole = mixture('both', tmp_path / 'whole', **FEW)
-  result = whole.run()
-  assert result.returncode == 0, result.stderr
-  assert 'xtreme.panx.en at 3' in result.stdout
-  cut = mixture('both', tmp_path / 'cut', **FEW)
-  assert cut.stop_when(lambda: cut.steps_logged() >= 9, signal.SIGKILL) == -signal.SIGKILL
-  result = cut.run()
-  assert result.returncode == 0, result.stderr
-  assert cut.metrics() == whole.metrics()
-  assert_bitwise_equal(final_state(cut.workdir, 30), final_state(whole.workdir, 30))
-  assert results(cut) == results(whole)
-  assert set(results(whole)['tasks']['both']) == {'xtreme.panx.en', 'other.panx.en'}
-  for file in (whole.workdir / 'predictions').rglob('*.jsonl'):
-    assert (cut.workdir / file.relative_to(whole.workdir)).read_bytes() == file.read_bytes()
-  other = mixture('xtreme.panx', tmp_path / 'whole', **FEW).run()
+def test_a_mixture_is_trained_at_its_rates_and_each_task_is_evaluated(mixture, succeed, tmp_path):
+  run = mixture('both', tmp_path / 'run', ONE_EPOCH)
+  assert 'xtreme.panx.en at 3' in succeed(run).stdout
+  assert set(run.results()['tasks']['both']) == {'xtreme.panx.en', 'other.panx.en'}
+  other = mixture('xtreme.panx', run.workdir, ONE_EPOCH).run()
   assert other.returncode == 2
   assert "finetune.mixture: 'both'" in other.stderr
 
 
 @pytest.mark.slow
+def test_a_mixture_that_is_killed_ends_as_if_it_had_not_been(mixture, succeed, tmp_path):
+  whole, copy = mixture('both', tmp_path / 'whole', THREE_EPOCHS), tmp_path / 'cut'
+  succeed(whole, on_log=lambda step, _: step == 9 and whole.copy_workdir(copy, 7))
+  cut = mixture('both', copy, THREE_EPOCHS)
+  assert 'resuming from step 7' in succeed(cut).stdout
+  assert_same_run(cut, whole, 30)
+
+
 def test_a_mixture_that_is_not_registered_or_of_another_head_is_one_error(mixture, tmp_path):
-  missing = mixture('neither', tmp_path / 'missing', **FEW).run()
+  missing = mixture('neither', tmp_path / 'missing', THREE_EPOCHS).run()
   assert (missing.returncode, 'no SeqIO task or mixture called' in missing.stderr) == (2, True)
-  wrong = mixture('both', tmp_path / 'wrong', **FEW | {'finetune.head': 'qa'}).run()
+  wrong = mixture('both', tmp_path / 'wrong', THREE_EPOCHS | {'finetune.head': 'qa'}).run()
   assert (wrong.returncode, 'a row of' in wrong.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""Runs cut off at many moments, each resumed to its end: the state is bitwise that of the run nobody cut off.
+"""Real signals: runs cut off at many moments, each resumed to its end, are bitwise those that were not interrupted.
 
 REMBERT_KILL_POINTS=100 make test-slow ARGS=tests/jobs/test_kill_points.py        about half an hour
 """
@@ -12,26 +12,46 @@ import numpy as np
 import pytest
 from final_states import assert_bitwise_equal, final_state
 
-POINTS = int(os.environ.get('REMBERT_KILL_POINTS', '10'))
+POINTS = int(os.environ.get('REMBERT_KILL_POINTS', '8'))
+LONG = {'train__steps': 240, 'train__eval_every': 80, 'train__checkpoint_every': 60}
 
 # Moments that random times seldom meet.
 MOMENTS = {
-  'while it compiles': lambda run: 'held-out rows: done' in run.log(),
+  'while it compiles': lambda run: 'building the eval set: done' in run.log(),
   'in an evaluation': lambda run: run.steps_logged() >= 77,
   'in a save': lambda run: any((run.workdir / 'checkpoints').glob('*tmp*')),
   'between steps': lambda run: run.steps_logged() >= 100,
 }
+# Of a run that makes its corpus.
+EARLY_MOMENTS = {
+  'making the corpus': lambda run: run.workdir.exists(),
+  'training the vocabulary': lambda run: (run.workdir / 'corpus' / 'corpus.json').exists(),
+}
+
+
+def complete(run):
+  start = time.monotonic()
+  result = run.run_process()
+  assert result.returncode == 0, result.stderr
+  run.seconds = time.monotonic() - start
+  return run
 
 
 @pytest.fixture(scope='module')
 def whole(from_store, tmp_path_factory):
-  """The run that nobody cuts off."""
-  run = from_store(tmp_path_factory.mktemp('whole') / 'run')
-  start = time.monotonic()
-  result = run.run()
-  assert result.returncode == 0, result.stderr
-  run.seconds = time.monotonic() - start
-  return run
+  """The run that is not interrupted."""
+  return complete(from_store(tmp_path_factory.mktemp('whole') / 'run', **LONG))
+
+
+@pytest.fixture(scope='module')
+def whole_streamed(program, tmp_path_factory):
+  """The same on the sample dumps."""
+  return complete(program(tmp_path_factory.mktemp('whole') / 'run', **LONG))
+
+
+def assert_same_run(run, reference, *cut):
+  assert run.metrics() == reference.metrics(), cut
+  assert_bitwise_equal(final_state(run.workdir, 240), final_state(reference.workdir, 240))
 
 
 @pytest.mark.slow
@@ -40,7 +60,7 @@ def test_a_run_cut_off_at_any_point_ends_as_if_it_had_not_been(point, whole, fro
   random = np.random.default_rng(point)
   number = (signal.SIGKILL, signal.SIGTERM)[point % 2]
   moment = list(MOMENTS)[point // 4 % len(MOMENTS)]
-  cut = from_store(tmp_path / 'run')
+  cut = from_store(tmp_path / 'run', **LONG)
   process = cut.start()
   after = random.uniform(0.5, whole.seconds)
   if point % 4 < 2:
@@ -55,7 +75,17 @@ def test_a_run_cut_off_at_any_point_ends_as_if_it_had_not_been(point, whole, fro
   except subprocess.TimeoutExpired:
     process.kill()
     raise
-  result = cut.run()
-  assert result.returncode == 0, (number.name, moment, after, result.stderr)
-  assert cut.metrics() == whole.metrics(), (number.name, moment, after)
-  assert_bitwise_equal(final_state(cut.workdir, 240), final_state(whole.workdir, 240))
+  complete(cut)
+  assert_same_run(cut, whole, number.name, moment, after)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize('moment', EARLY_MOMENTS)
+def test_a_run_cut_off_while_it_makes_its_data_ends_as_if_it_had_not_been(
+  moment, number, whole_streamed, program, tmp_path
+):
+  cut = program(tmp_path / 'run', **LONG)
+  assert cut.stop_when(lambda: EARLY_MOMENTS[moment](cut), number) == (75 if number == signal.SIGTERM else -number)
+  complete(cut)
+  assert_same_run(cut, whole_streamed, number.name, moment)

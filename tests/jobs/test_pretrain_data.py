@@ -1,4 +1,4 @@
-"""An open corpus: what is found out is kept, what has changed is found out anew, what is missing is told at once."""
+"""The data of pre-training: results are kept in the workdir, changes are noticed, and missing data is one error."""
 
 import dataclasses
 import hashlib
@@ -19,8 +19,8 @@ from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
 from rembert.jobs.pretrain_data import OpenedData, open_data
 from rembert.tracking.console import Console
-from tasks.corpus.documents import find_parts
 from tasks.corpus.format import open_corpus
+from tasks.corpus.sources import find_parts
 
 DATA = DataConfig(languages=('en', 'sw'), held_out=0.1)
 VOCABULARY = VocabularyConfig(sample_characters=100_000)
@@ -30,7 +30,7 @@ SPECIAL_AND_BYTES = 315 + 256
 
 @dataclasses.dataclass
 class Opened:
-  """A stream, and what was said while it was opened."""
+  """A stream, and the output while it was opened."""
 
   stream: OpenedData
   said: str
@@ -70,19 +70,13 @@ def first(tmp_path_factory):
 # --- the first opening -----------------------------------------------------------------------------------------------
 
 
-def test_opening_says_what_it_does_and_shows_the_languages(first):
-  for words in ('making the corpus', 'training a vocabulary of 1,500 pieces', 'opening 2 SeqIO task', 'sampled'):
+def test_opening_reports_its_work_and_leaves_a_corpus_its_rates_and_a_vocabulary(first):
+  for words in ('making the corpus', 'training a vocabulary of 1,500 tokens', 'opening 2 SeqIO task', 'sampled'):
     assert words in first.said
-
-
-def test_rates_follow_the_counts_of_the_corpus(first):
   languages = open_corpus(first.file('corpus')).languages
   assert set(languages) == {'en', 'sw'}
   sentences = {language: counts.sentences for language, counts in languages.items()}
   assert first.stream.batches.rates == sampling_rates(sentences, DATA.alpha)
-
-
-def test_the_vocabulary_lies_in_the_workdir(first):
   assert str(first.stream.vocabulary) == str(first.file('vocabulary/sentencepiece.model'))
   processor = sentencepiece.SentencePieceProcessor(model_file=str(first.stream.vocabulary))
   assert processor.get_piece_size() == SIZE
@@ -109,19 +103,6 @@ def test_batches_hold_the_text_of_both_languages(first):
   assert batch['input_ids'].max() < SIZE
   assert set(state) == {'en', 'sw'}
   assert [row.sum() > 0 for row in batch['weights']] == [True] * 4
-
-
-def test_whole_words_are_those_of_the_vocabulary(first):
-  assert first.stream.batches.begins_word_V is None
-  words = opened(first.workdir, masking=MaskingConfig(whole_word=True)).stream.batches
-  processor = sentencepiece.SentencePieceProcessor(model_file=str(first.stream.vocabulary))
-  pieces = [processor.id_to_piece(piece) for piece in range(SPECIAL_AND_BYTES, SIZE)]
-  assert words.begins_word_V[SPECIAL_AND_BYTES:].tolist() == [piece.startswith('▁') for piece in pieces]
-  batch = next(words.batches(0, None))[0]
-  chosen = np.zeros((4, 64), bool)
-  rows, slots = np.nonzero(batch['weights'])
-  chosen[rows, batch['masked_positions'][rows, slots]] = True
-  assert chosen.sum(axis=1).min() > 0
 
 
 def test_held_out_rows_are_of_held_out_documents(first):
@@ -157,23 +138,15 @@ def test_a_second_opening_makes_nothing_again(first):
     np.testing.assert_array_equal(left[name], right[name])
 
 
-def test_a_vocabulary_trained_again_from_nothing_is_the_same(first, tmp_path):
-  assert opened(tmp_path).stream.identity == first.stream.identity
-
-
-@pytest.mark.parametrize(
-  'data',
-  [
-    dataclasses.replace(DATA, held_out=0.3),
-    dataclasses.replace(DATA, min_characters=1300),
-    dataclasses.replace(DATA, languages=('sw',)),
-  ],
-  ids=['held_out', 'min_characters', 'languages'],
-)
-def test_the_workdir_keeps_to_one_corpus_and_another_is_another_identity(data, first, tmp_path):
-  with pytest.raises(UsageError, match='built with different options'):
-    opened(first.workdir, data)
-  assert opened(tmp_path, data).stream.identity['corpus'] != first.stream.identity['corpus']
+def test_the_workdir_keeps_to_one_corpus_and_another_is_another_identity(first, tmp_path):
+  for change in ({'held_out': 0.3}, {'min_characters': 1300}, {'languages': ('sw',)}):
+    with pytest.raises(UsageError, match='built with different options'):
+      opened(first.workdir, dataclasses.replace(DATA, **change))
+  _copy_kept(first, tmp_path / 'run')
+  shutil.rmtree(tmp_path / 'run' / 'corpus')
+  other = opened(tmp_path / 'run', dataclasses.replace(DATA, languages=('sw',)))
+  assert 'training a vocabulary' in other.said  # the one that is there was trained on another corpus
+  assert other.stream.identity['corpus'] != first.stream.identity['corpus']
 
 
 def test_a_corpus_that_is_named_is_read_where_it_is_with_the_same_batches(first, tmp_path):
@@ -185,21 +158,17 @@ def test_a_corpus_that_is_named_is_read_where_it_is_with_the_same_batches(first,
     np.testing.assert_array_equal(left[name], right[name])
 
 
-@pytest.mark.parametrize(
-  ('vocabulary', 'size'),
-  [(VOCABULARY, 1400), (dataclasses.replace(VOCABULARY, sample_characters=60_000), SIZE)],
-  ids=['size', 'sample'],
-)
-def test_another_vocabulary_is_trained_on_the_same_corpus(vocabulary, size, first, tmp_path):
-  workdir = tmp_path / 'run'
-  _copy_kept(first, workdir)
-  other = opened(workdir, vocabulary=vocabulary, size=size)
-  assert 'making the corpus' not in other.said
-  assert f'training a vocabulary of {size:,} pieces' in other.said
-  assert other.stream.identity['vocabulary'] != first.stream.identity['vocabulary']
+def test_another_vocabulary_is_trained_on_the_same_corpus(first, tmp_path):
+  _copy_kept(first, tmp_path / 'run')
+  sample = dataclasses.replace(VOCABULARY, sample_characters=60_000)
+  for vocabulary, size in ((sample, SIZE), (VOCABULARY, 1400)):
+    other = opened(tmp_path / 'run', vocabulary=vocabulary, size=size)
+    assert 'making the corpus' not in other.said
+    assert f'training a vocabulary of {size:,} tokens' in other.said
+    assert other.stream.identity['vocabulary'] != first.stream.identity['vocabulary']
 
 
-def test_a_vocabulary_that_was_half_written_is_not_taken_for_whole(first, tmp_path):
+def test_a_vocabulary_without_a_record_is_trained_again_and_is_the_same(first, tmp_path):
   workdir = tmp_path / 'run'
   _copy_kept(first, workdir)
   (workdir / 'vocabulary' / 'origin.json').unlink()
@@ -218,42 +187,37 @@ def test_limits_of_the_rates_are_shown_and_are_another_identity(first, tmp_path)
   before = first.stream.batches.rates
   limited = opened(tmp_path / 'run', dataclasses.replace(DATA, max_share=max(before.values()) - 0.001), given)
   assert 'making the corpus' not in limited.said
-  assert 'no language above 0.' in limited.said
+  assert 'sampling capped at 0.' in limited.said
   assert max(limited.stream.batches.rates.values()) == pytest.approx(max(before.values()) - 0.001)
   assert limited.stream.identity != first.stream.identity
   alike = opened(tmp_path / 'run', dataclasses.replace(DATA, max_upsampling=1.0), given).stream.batches.rates
   counts = open_corpus(tmp_path / 'run' / 'corpus').languages
   sentences = {language: counts[language].sentences for language in alike}
   assert alike == pytest.approx({name: count / sum(sentences.values()) for name, count in sentences.items()})
-  with pytest.raises(UsageError, match='do not make up a whole'):
+  with pytest.raises(UsageError, match='sum to less than 1'):
     opened(tmp_path / 'run', dataclasses.replace(DATA, max_share=0.3), given)
 
 
 # --- a vocabulary of one's own ---------------------------------------------------------------------------------------
 
 
-def test_a_given_vocabulary_is_copied_and_followed_when_it_changes(first, tmp_path):
+def test_a_given_vocabulary_is_copied_followed_when_it_changes_and_replaced_when_none_is_given(first, tmp_path):
   own = tmp_path / 'own.model'
   own.write_bytes(first.file('vocabulary/sentencepiece.model').read_bytes())
   given = VocabularyConfig(path=str(own))
+  _copy_kept(first, tmp_path / 'run')
   run = opened(tmp_path / 'run', vocabulary=given)
   assert 'training' not in run.said
   assert run.file('vocabulary/sentencepiece.model').read_bytes() == own.read_bytes()
   assert json.loads(run.file('vocabulary/origin.json').read_text()) == {'copied_from': str(own)}
   assert run.stream.identity == first.stream.identity
 
-  other = tmp_path / 'other.model'
-  smaller = opened(tmp_path / 'smaller', size=1400)
-  other.write_bytes(smaller.file('vocabulary/sentencepiece.model').read_bytes())
+  _copy_kept(first, tmp_path / 'smaller')
+  other = opened(tmp_path / 'smaller', size=1400).file('vocabulary/sentencepiece.model')
   changed = opened(tmp_path / 'run', vocabulary=VocabularyConfig(path=str(other)))
   assert run.file('vocabulary/sentencepiece.model').read_bytes() == other.read_bytes()
   assert changed.stream.identity['vocabulary'] != run.stream.identity['vocabulary']
-
-
-def test_from_a_given_vocabulary_back_to_none_one_is_trained(first, tmp_path):
-  own = first.file('vocabulary/sentencepiece.model')
-  opened(tmp_path, vocabulary=VocabularyConfig(path=str(own)))
-  assert 'training a vocabulary' in opened(tmp_path).said
+  assert 'training a vocabulary' in opened(tmp_path / 'run').said
 
 
 # --- what is missing -------------------------------------------------------------------------------------------------
@@ -275,7 +239,7 @@ def test_a_missing_vocabulary_and_a_missing_corpus_are_told_in_one_error(tmp_pat
 
 def test_a_vocabulary_of_another_size_is_told_before_the_corpus_is_made(first, tmp_path):
   given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
-  with pytest.raises(UsageError, match='1500 pieces, the model 1400'):
+  with pytest.raises(UsageError, match='1500 in the file, 1400 in the model'):
     opened(tmp_path / 'run', vocabulary=given, size=1400)
   assert not (tmp_path / 'run').exists()
 
@@ -288,17 +252,17 @@ def test_a_language_without_text_is_left_out_and_said_to_be(first, tmp_path):
   (folder / 'xhwiki-1-pages-articles.xml').write_text('<mediawiki></mediawiki>')
   given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
   run = opened(tmp_path / 'run', DataConfig(dumps=str(folder), held_out=0.1), given)
-  assert 'no text: left out' in run.said
-  assert 'nothing to train on, left out: xh' in run.said
+  assert 'skipped: no text' in run.said
+  assert 'skipped, no text to train on: xh' in run.said
   assert run.stream.batches.languages == ('en', 'sw')
   assert set(run.stream.identity) == {'corpus', 'vocabulary', 'tasks', 'rate of en', 'rate of sw'}
   assert next(run.stream.batches.batches(0, None))[0]['language'].max() <= 1
 
 
-def test_without_held_out_text_there_is_no_evaluation_and_that_is_said(first, tmp_path):
+def test_without_held_out_text_there_is_no_evaluation(first, tmp_path):
   given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
-  run = opened(tmp_path, dataclasses.replace(DATA, held_out=0.0), given)
-  assert 'no document is held out' in run.said
+  run = opened(tmp_path, dataclasses.replace(DATA, languages=('sw',), held_out=0.0), given)
+  assert 'no held-out documents' in run.said
   assert not list(run.stream.batches.evaluation_batches())
 
 
@@ -355,12 +319,8 @@ def test_a_mixture_is_streamed_by_its_own_rates_and_with_its_vocabulary(register
   assert len(list(run.stream.batches.evaluation_batches())) > 0
   assert next(run.stream.batches.batches(0, None))[0]['input_ids'].shape == (4, 64)
   assert 'preprocesses again' not in run.said
-
-
-def test_a_single_task_is_a_mixture_of_one(registered, tmp_path):
-  registered(a=[as_text], b=[as_text])
-  run = opened(tmp_path / 'run', DataConfig(mixture='opened.b'), VocabularyConfig())
-  assert run.stream.batches.rates == {'opened.b': 1.0}
+  single = opened(tmp_path / 'single', DataConfig(mixture='opened.b'), VocabularyConfig())
+  assert single.stream.batches.rates == {'opened.b': 1.0}
 
 
 def test_tasks_that_are_read_from_the_beginning_are_named(registered, tmp_path):
@@ -370,7 +330,7 @@ def test_tasks_that_are_read_from_the_beginning_are_named(registered, tmp_path):
 
 def test_tasks_without_a_validation_split_are_not_evaluated_and_that_is_said(registered, tmp_path):
   run = opened(tmp_path / 'run', registered(splits=('train',), a=[as_text]), VocabularyConfig())
-  assert "no task has a split 'validation': there will be no evaluation" in run.said
+  assert "warning: no task has a split 'validation', so no evaluation" in run.said
   assert not list(run.stream.batches.evaluation_batches())
 
 
@@ -379,7 +339,8 @@ def test_another_vocabulary_than_that_of_the_tasks_is_refused(registered, first,
   same.write_bytes(first.stream.vocabulary.read_bytes())
   data = registered(a=[as_text])
   opened(tmp_path / 'run', data, VocabularyConfig(path=str(same)))
-  other = opened(tmp_path / 'other', size=1400).stream.vocabulary
+  other = tmp_path / 'other.model'
+  other.write_bytes(b'another')
   with pytest.raises(UsageError, match=r'another vocabulary than vocabulary\.path'):
     opened(tmp_path / 'run', data, VocabularyConfig(path=str(other)))
 

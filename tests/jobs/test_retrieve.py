@@ -1,4 +1,4 @@
-"""Retrieval from beginning to end with a small random model: what is written, what is shown, what is not done twice."""
+"""Retrieval from beginning to end with a small random model: what is written and what is shown."""
 
 import io
 import json
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import rich.console
 
-import rembert
 from rembert.errors import RunError, UsageError
 from rembert.inference.embed import embed_lines
 from rembert.jobs import retrieve
@@ -32,14 +31,14 @@ def folder(root, tmp_path):
 
 
 @pytest.fixture
-def judge(model, folder, tmp_path):
+def evaluate(model, folder, tmp_path):
   """Function (task, **fields of the configuration) → results and what was printed."""
 
   def run(task: str, stop: StopSignal | None = None, **fields):
     console = Console(console=rich.console.Console(file=io.StringIO(), width=120, highlight=False))
     config = XtremeConfig(task=task, **fields)
     results = retrieve.run(
-      model, text_encoder(model), folder, config, tmp_path / 'judged', console, stop or StopSignal(), batch_size=8
+      model, text_encoder(model), folder, config, tmp_path / 'evaluated', console, stop or StopSignal(), batch_size=8
     )
     return results, console.rich.file.getvalue()
 
@@ -47,7 +46,7 @@ def judge(model, folder, tmp_path):
 
 
 def predictions(tmp_path, task, language):
-  return (tmp_path / 'judged' / 'predictions' / task / f'test-{language}.tsv').read_text().splitlines()
+  return (tmp_path / 'evaluated' / 'predictions' / task / f'test-{language}.tsv').read_text().splitlines()
 
 
 # --- which layer --------------------------------------------------------------
@@ -67,8 +66,8 @@ def test_another_layer_can_be_chosen_if_the_model_has_it():
 # --- results ------------------------------------------------------------------
 
 
-def test_tatoeba_predictions_are_the_nearest_of_that_layer(judge, model, folder, tmp_path):
-  results, shown = judge('tatoeba', layer=3)
+def test_tatoeba_predictions_are_the_nearest_of_that_layer(evaluate, model, folder, tmp_path):
+  results, shown = evaluate('tatoeba', layer=3)
   scores = []
   for language in ('de', 'sw', 'zh'):
     sides = [
@@ -83,15 +82,15 @@ def test_tatoeba_predictions_are_the_nearest_of_that_layer(judge, model, folder,
   assert results['mean'] == pytest.approx(np.mean(scores))
   assert results['chance'] == pytest.approx(100 / 12)
   assert results['mean_over'] == ['de', 'sw', 'zh']
-  assert results['missing']['fr'] == 'not judged'
+  assert results['missing']['fr'] == 'not evaluated'
   assert len(results['missing']) == 33
-  assert json.loads((tmp_path / 'judged' / 'results.json').read_text()) == results
+  assert json.loads((tmp_path / 'evaluated' / 'results.json').read_text()) == results
   assert 'mean of 3 of 36' in shown
   assert f'tatoeba sw · accuracy {scores[1]:.1f} (chance 8.3) · 2 of 3' in shown
 
 
-def test_bucc_predictions_are_pairs_of_ids(judge, tmp_path):
-  results, shown = judge('bucc2018', languages=('fr',))
+def test_bucc_predictions_are_pairs_of_ids(evaluate, tmp_path):
+  results, shown = evaluate('bucc2018', languages=('fr',))
   for line in predictions(tmp_path, 'bucc2018', 'fr'):
     source, english = line.split('\t')
     assert source.startswith('fr-')
@@ -101,9 +100,9 @@ def test_bucc_predictions_are_pairs_of_ids(judge, tmp_path):
   assert 'mean of 1 of 4' in shown
 
 
-def test_without_labels_there_is_no_score_and_no_mean(judge, folder, tmp_path):
+def test_without_labels_there_is_no_score_and_no_mean(evaluate, folder, tmp_path):
   shutil.rmtree(folder.root / 'labels')
-  results, shown = judge('tatoeba')
+  results, shown = evaluate('tatoeba')
   assert results['mean'] is None
   assert results['mean_over'] == []
   assert results['missing']['de'] == 'no gold labels'
@@ -111,104 +110,30 @@ def test_without_labels_there_is_no_score_and_no_mean(judge, folder, tmp_path):
   assert len(predictions(tmp_path, 'tatoeba', 'de')) == 12
 
 
-def test_a_language_without_labels_is_not_in_the_mean(judge, folder):
+def test_a_language_without_labels_is_not_in_the_mean(evaluate, folder):
   (folder.root / 'labels' / 'tatoeba' / 'test-sw.tsv').unlink()
-  results, _ = judge('tatoeba')
+  results, _ = evaluate('tatoeba')
   assert results['mean_over'] == ['de', 'zh']
   assert results['mean'] == pytest.approx(np.mean([results['languages'][name]['accuracy'] for name in ('de', 'zh')]))
 
 
-# --- again --------------------------------------------------------------------
-
-
-@pytest.fixture
-def embedded(monkeypatch):
-  """Numbers of lines that were embedded."""
-  counts = []
-
-  def count(model, encoder, lines, **options):
-    counts.append(len(lines))
-    return embed_lines(model, encoder, lines, **options)
-
-  monkeypatch.setattr(retrieve, 'embed_lines', count)
-  return counts
-
-
-def test_what_is_done_is_not_done_again(judge, embedded):
-  first, _ = judge('tatoeba')
-  assert len(embedded) == 6
-  second, shown = judge('tatoeba')
-  assert len(embedded) == 6
-  assert second == first
-  assert shown.count('(as before)') == 3
-
-
-@pytest.mark.parametrize('what', ['predictions', 'record', 'labels', 'layer'])
-def test_what_is_not_as_it_was_is_done_again(judge, embedded, folder, tmp_path, what):
-  judge('tatoeba', layer=2)
-  files = {
-    'predictions': tmp_path / 'judged' / 'predictions' / 'tatoeba' / 'test-de.tsv',
-    'record': tmp_path / 'judged' / 'retrieval' / 'tatoeba' / 'de.json',
-    'labels': folder.root / 'labels' / 'tatoeba' / 'test-de.tsv',
-  }
-  if what in files:
-    content = files[what].read_text()
-    files[what].write_text('0\n' + content.partition('\n')[2] if what == 'labels' else content[: len(content) // 2])
-  judge('tatoeba', layer=1 if what == 'layer' else 2)
-  assert len(embedded) == 6 + (6 if what == 'layer' else 2)
-
-
-def test_another_model_is_judged_anew(judge, embedded, model, folder, tmp_path, saved, small_vocabulary):
-  judge('tatoeba', languages=('de',))
-  workdir = saved('mlm', vocab_size=700, name='other', intermediate_size=38).workdir
-  other = rembert.load(workdir)
-  quiet = Console(is_quiet=True)
-  config = XtremeConfig(task='tatoeba', languages=('de',))
-  retrieve.run(other, text_encoder(model), folder, config, tmp_path / 'judged', quiet, StopSignal())
-  assert len(embedded) == 4
-
-
-def test_a_stopped_run_keeps_the_languages_that_are_done(judge, embedded, tmp_path, monkeypatch):
+def test_a_stopped_run_has_no_results(evaluate, tmp_path):
   stop = StopSignal()
-  write = retrieve._Place.write
-
-  def write_and_ask(place, *args):
-    write(place, *args)
-    stop.requested = 'SIGTERM'
-
-  monkeypatch.setattr(retrieve._Place, 'write', write_and_ask)
+  stop.requested = 'SIGTERM'
   with pytest.raises(Stopped):
-    judge('tatoeba', stop=stop)
-  assert len(predictions(tmp_path, 'tatoeba', 'de')) == 12
-  assert not (tmp_path / 'judged' / 'results.json').exists()
-  monkeypatch.undo()
-  _, shown = judge('tatoeba')
-  assert shown.count('(as before)') == 1
+    evaluate('tatoeba', stop=stop)
+  assert not (tmp_path / 'evaluated' / 'results.json').exists()
 
 
 # --- errors -------------------------------------------------------------------
 
 
-def test_a_workdir_that_cannot_be_written_to_is_one_error(judge, tmp_path):
-  (tmp_path / 'judged').write_text('a file')
+def test_a_workdir_that_cannot_be_written_to_is_one_error(evaluate, tmp_path):
+  (tmp_path / 'evaluated').write_text('a file')
   with pytest.raises(RunError, match='the predictions could not be written'):
-    judge('tatoeba')
+    evaluate('tatoeba')
 
 
-def test_a_file_that_was_asked_for_and_is_not_there_is_told(judge):
+def test_a_file_that_was_asked_for_and_is_not_there_is_told(evaluate):
   with pytest.raises(UsageError, match='a file of the data is missing'):
-    judge('tatoeba', languages=('fr',))
-
-
-@pytest.mark.parametrize(('name', 'task'), [('evaluate_tatoeba', 'tatoeba'), ('evaluate_bucc', 'bucc2018')])
-def test_a_gin_file_names_the_job_and_the_task(root, name, task):
-  text = (root / 'gin' / f'{name}.gin').read_text()
-  statements = [line.partition('  #')[0] for line in text.splitlines() if line and not line.startswith('#')]
-  assert statements == [
-    "run.mode = 'evaluate'",
-    f"xtreme.task = '{task}'",
-    'xtreme.data_dir = None',
-    'xtreme.layer = None',
-  ]
-  assert task in retrieve.TASKS
-  assert f'--gin_file=gin/{name}.gin' in text
+    evaluate('tatoeba', languages=('fr',))

@@ -1,13 +1,17 @@
-"""What a run is known by: what changes its numbers is held against its checkpoints, and nothing older is refused."""
+"""Which runs may resume from which checkpoints, and what they resume with."""
+
+import types
 
 import pytest
 from etils import epath
 
 from rembert import configuration
-from rembert.data.config import DataConfig
 from rembert.errors import UsageError
-from rembert.jobs.pretrain import configured, refuse_old_stream
-from rembert.jobs.training_run import refuse_other_run
+from rembert.jobs.pretrain import configured
+from rembert.jobs.training_run import refuse_other_run, restore_or_init
+from rembert.tracking.console import Console
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard
+from rembert.train.metrics import Meter
 
 WORKDIR = epath.Path('runs/some')
 BINDINGS = ['RemBertConfig.num_hidden_layers = 2', 'masking.rate = 0.2']
@@ -24,33 +28,48 @@ def identity(*bindings):
     ('masking.rate = 0.3', 'masking.rate'),
     ('masking.mask_share = 0.7', 'masking.mask_share'),
     ('masking.random_share = 0.2', 'masking.random_share'),
-    ('masking.whole_word = True', 'masking.whole_word'),
-    ('masking.ngram = 3', 'masking.ngram'),
+    ('train.seed = 1', 'train.seed'),
+    ('train.batch_size = 1024', 'train.batch_size'),
+    ('data.alpha = 0.3', 'data.alpha'),
+    ('optimizer.freeze_layers = 1', 'optimizer.freeze_layers'),
   ],
 )
-def test_other_masks_are_another_run(binding, difference):
-  with pytest.raises(UsageError, match='another run') as error:
+def test_other_numbers_are_those_of_another_run(binding, difference):
+  with pytest.raises(UsageError, match='a run with other settings') as error:
     refuse_other_run(identity(), identity(binding), WORKDIR)
   assert difference in error.value.where
   refuse_other_run(identity(binding), identity(binding), WORKDIR)
 
 
-def test_a_checkpoint_from_before_whole_words_chose_piece_by_piece():
-  before = {name: value for name, value in identity().items() if name not in ('masking.whole_word', 'masking.ngram')}
+def test_a_checkpoint_from_before_a_field_had_its_default():
+  before = {name: value for name, value in identity().items() if name != 'packing.short_rows'}
   refuse_other_run(before, identity(), WORKDIR)
-  for binding in 'masking.whole_word = True', 'masking.ngram = 2':
-    with pytest.raises(UsageError, match='another run'):
-      refuse_other_run(before, identity(binding), WORKDIR)
+  with pytest.raises(UsageError, match='a run with other settings'):
+    refuse_other_run(before, identity('packing.short_rows = 0.1'), WORKDIR)
 
 
-@pytest.mark.parametrize(('meta', 'source'), [({'store': 'abc'}, 'store'), ({'corpus': 'abc'}, 'dumps'), ({}, 'store')])
-def test_a_run_over_a_store_or_a_corpus_is_resumed(meta, source):
-  refuse_old_stream(meta, DataConfig(source=source, store='store'), WORKDIR)
+def test_the_error_names_the_fields_that_differ_and_no_others():
+  with pytest.raises(UsageError) as error:
+    refuse_other_run({'a': 1, 'b': [1, 2], 'c': 3}, {'a': 2, 'b': (1, 2)}, WORKDIR)
+  assert error.value.where == 'runs/some; a: 1 → 2'
 
 
-@pytest.mark.parametrize('source', ['dumps', 'tfds'])
-def test_a_run_that_streamed_dumps_in_their_own_order_is_refused_with_the_reason(source):
-  with pytest.raises(UsageError, match='in the order of the dumps') as error:
-    refuse_old_stream(identity(), DataConfig(source=source), WORKDIR)
-  assert str(WORKDIR) in error.value.where
-  assert any('--workdir=DIR' in fix for fix in error.value.fix)
+def test_a_restored_run_continues_its_interval_and_its_guard_and_makes_the_evaluation_that_is_due():
+  meta = {
+    'interval': Meter().saved() | {'steps': 3.0, 'loss': 7.5},
+    'guard': LossGuard(GuardsConfig()).saved() | {'skipped': 2, 'lowest_mean': 1.5},
+    'is_evaluation_due': True,
+  }
+  restored = types.SimpleNamespace(step=20, state=None, data={'el': 3}, meta=meta)
+  position = restore_or_init(
+    types.SimpleNamespace(guards=GuardsConfig()),
+    types.SimpleNamespace(console=Console(is_quiet=True)),
+    types.SimpleNamespace(restore_newest=lambda target: restored),
+    types.SimpleNamespace(restore_target=lambda: None),
+    initial=None,
+    is_begun=True,
+  )
+  assert (position.step, position.data) == (20, {'el': 3})
+  assert position.meter.saved() == meta['interval']
+  assert position.guard.saved() == meta['guard']
+  assert position.is_evaluation_due

@@ -1,5 +1,6 @@
 """One process at a time on a workdir, and no lock that outlives its owner."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def holder(tmp_path):
 
 
 def test_a_second_process_is_refused_and_told_who_the_first_is(holder, tmp_path):
-  refused = pytest.raises(UsageError, match=f'another process is at work here: number {holder.pid} on')
+  refused = pytest.raises(UsageError, match=f'the workdir is locked by process {holder.pid} on')
   with refused as error, locked(epath.Path(tmp_path), print):
     pass
   assert '--workdir' in error.value.fix[1]
@@ -76,7 +77,7 @@ def test_an_owner_that_renews_its_claim_is_respected(bucket):
     said.append(text)
     claim(bucket, time=time.time() + 0.1)  # it is alive
 
-  with pytest.raises(UsageError, match='number 7 on beta'), locked(bucket, say):
+  with pytest.raises(UsageError, match='locked by process 7 on beta'), locked(bucket, say):
     pass
   assert 'beta held' in said[0]
 
@@ -86,21 +87,26 @@ def test_a_claim_that_nobody_renews_is_waited_for_and_then_taken(bucket):
   start = time.monotonic()
   with locked(bucket, lambda _: None):
     assert json.loads((bucket / '.lock').read_text())['host'] != 'beta'
-  assert 0.5 < time.monotonic() - start < 10
+  assert time.monotonic() - start > 0.5
 
 
 def test_an_old_claim_a_broken_one_and_none_are_not_waited_for(bucket):
   for text in (json.dumps({'host': 'beta', 'process': 7, 'time': 0}), '{', None):
     (bucket / '.lock').write_text(text) if text else (bucket / '.lock').unlink(missing_ok=True)
-    start = time.monotonic()
-    with locked(bucket, lambda _: None):
-      pass
-    assert time.monotonic() - start < 0.5
+    said = []
+    with locked(bucket, said.append):
+      assert not said
 
 
 def test_it_is_renewed_while_it_is_held_and_gone_afterwards(bucket):
+  def held_since():
+    """The time of the claim. A file, unlike an object in a bucket, can be read while it is half written."""
+    while True:
+      with contextlib.suppress(ValueError):
+        return json.loads((bucket / '.lock').read_text())['time']
+
   with locked(bucket, lambda _: None):
-    first = json.loads((bucket / '.lock').read_text())['time']
-    time.sleep(0.6)
-    assert json.loads((bucket / '.lock').read_text())['time'] > first
+    first = held_since()
+    while held_since() == first:
+      time.sleep(0.05)
   assert not (bucket / '.lock').exists()

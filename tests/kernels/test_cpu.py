@@ -66,14 +66,6 @@ def test_products_in_a_loop_are_those_outside(dtype):
   np.testing.assert_array_equal(looped, step(step(step(lhs))))
 
 
-def test_rows_can_have_any_number_of_axes():
-  kernel, bias = jax.random.normal(jax.random.key(0), (5, 7)), jnp.arange(7.0)
-  for shape in [(5,), (2, 5), (2, 3, 5), (2, 3, 4, 5)]:
-    x = jax.random.normal(jax.random.key(1), shape)
-    expected = np.asarray(x) @ np.asarray(kernel) + np.asarray(bias)
-    np.testing.assert_allclose(cpu.affine(x, kernel, bias), expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 @pytest.mark.parametrize('attention', [cpu.attention, functools.partial(cpu.attention, fast=False)])
 def test_of_the_weights_one_array_is_kept_for_the_gradient(attention, dtype):

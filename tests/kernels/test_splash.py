@@ -96,10 +96,9 @@ def test_a_models_gradient_lowers_for_a_tpu_slice_that_is_not_here(remat):
     traced = jax.jit(jax.grad(loss)).trace(nnx.to_pure_dict(params), ids, ids)
     text = traced.lower(lowering_platforms=('tpu',)).as_text()
   # One kernel forward and one backward in the loops over layers; recomputing runs the forward one again, unless what
-  # it gave was kept. Of `offload` the text of JAX 0.10 still has it, with results that nobody uses.
+  # it gave was kept.
   forward, backward = (re.findall(f'kernel_name = "splash_mha_{part}_segmented', text) for part in ('fwd', 'dkv'))
-  often = {'none': {1}, 'dots_and_attention': {1}, 'offload': {1, 2}}.get(remat, {2})
-  assert len(forward) in often
+  assert len(forward) == (1 if remat in ('none', 'dots_and_attention') else 2)
   assert len(backward) == 1
   # Two of the eight rows and one of the two heads on each device, 64 wide.
   assert 'tensor<2x1x512x64xbf16>' in text

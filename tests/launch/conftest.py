@@ -3,6 +3,7 @@
 import functools
 import pathlib
 import shutil
+import subprocess
 
 import pytest
 from gcloud_stand_in import GcloudStandIn
@@ -19,7 +20,8 @@ def small_project(tmp_path_factory):
   for part in ('launch', 'rembert'):
     shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns('__pycache__'))
   (folder / 'requirements.txt').write_text('jax==0\n')
-  (folder / 'setup.py').write_text('')
+  for command in (['init', '--quiet'], ['add', '.']):
+    subprocess.run(['git', *command], cwd=folder, check=True)
   return folder
 
 

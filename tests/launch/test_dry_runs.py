@@ -16,7 +16,7 @@ from launch.tpu_vm import SCRIPT
 
 @pytest.fixture(autouse=True)
 def in_the_project_and_without_other_programs(root, monkeypatch, tmp_path):
-  """A dry run needs none of them: neither gcloud nor xpk or Slurm can be found."""
+  """A dry run needs none of them: neither gcloud nor Slurm can be found."""
   monkeypatch.chdir(root)
   monkeypatch.setenv('PATH', str(tmp_path))
 
@@ -34,7 +34,7 @@ def test_there_is_no_text_without_a_case():
 @pytest.mark.parametrize('name', CASES)
 def test_each_printed_line_is_one_command_for_a_shell(name):
   for line in (GOLDEN / f'{name}.txt').read_text().splitlines():
-    if line.startswith(('gcloud', 'xpk', 'sbatch')):
+    if line.startswith(('gcloud', 'sbatch')):
       assert shlex.join(shlex.split(line)) == line
 
 

@@ -1,6 +1,5 @@
 """Requests that wait in a queue, and runs that outlive their machines, by a stand-in for gcloud."""
 
-import functools
 import sys
 import time
 
@@ -12,10 +11,10 @@ from launch.queued_resource import QueuedResource, Watch, main
 from launch.tpu_vm import TpuVm, WorkerStatus
 from rembert.errors import RunError, UsageError
 
-REQUEST = TpuRequest(accelerator_type('v5litepod-8'), 'v2-alpha-tpuv5-lite', spot=True)
+REQUEST = TpuRequest(accelerator_type('v5litepod-8'), ('--spot',))
 PATIENT = RetryPolicy(max_restarts=9, max_short_runs=9, short_seconds=600.0, max_wait=1800.0)
 POLICY = RetryPolicy(max_restarts=3, max_short_runs=10, short_seconds=0.0, max_wait=0.0)
-# Goes on from what the bucket holds, and is done with the second start.
+# Continues from what the bucket holds, and is done with the second start.
 RESUMES = """
 import pathlib, sys, time
 bucket = pathlib.Path(sys.argv[1])
@@ -33,31 +32,10 @@ def watch(gcloud):
   def make(*command, said, deletes=False):
     commands, place = Commands(log=said.append), Place(None, None, 'anna')
     sleep = lambda seconds: time.sleep(0.1)
-    resource, vm = QueuedResource('large', place, commands, sleep), TpuVm('large', place, commands)
+    resource, vm = QueuedResource('large', place, commands), TpuVm('large', place, commands)
     return Watch(resource, vm, REQUEST, command, '3.12', 0.1, POLICY, deletes, sleep)
 
   return make
-
-
-def test_it_is_waited_for_and_each_change_is_said(gcloud, capsys, monkeypatch):
-  monkeypatch.setattr('launch.queued_resource.QueuedResource', functools.partial(QueuedResource, sleep=lambda _: None))
-  gcloud.update(plans=[['CREATING', 'WAITING_FOR_RESOURCES', 'WAITING_FOR_RESOURCES', 'PROVISIONING', 'ACTIVE']])
-  assert main(['create', 'large', '--type=v5litepod-64', '--spot', '--owner=anna']) == 0
-  [call] = gcloud.calls('create')
-  assert {'--spot', '--node-id=large', '--runtime-version=v2-alpha-tpuv5-lite', '--async'} <= set(call)
-  output = capsys.readouterr().out
-  assert [word for word in output.replace(',', ' ').split() if word.isupper() and word[0] not in '-+'] == [
-    *('CREATING', 'WAITING_FOR_RESOURCES', 'PROVISIONING')
-  ]
-  assert 'gin/hardware/v5e_64.gin' in output
-
-
-def test_a_request_that_fails_says_why(gcloud, capsys):
-  gcloud.update(plans=[['FAILED']])
-  assert main(['create', 'large', '--type=v5litepod-64']) == 1
-  error = capsys.readouterr().err
-  assert 'no such type in this zone' in error
-  assert 'launch.queued_resource delete large' in error
 
 
 def test_what_others_asked_for_is_not_deleted(gcloud, capsys):
@@ -90,7 +68,9 @@ def test_a_watched_run_needs_a_workdir_that_outlives_machines(gcloud, capsys):
   assert gcloud.calls() == []
 
 
-@pytest.mark.parametrize('arguments', [['watch', 'large', '--type=v4-8'], ['watch', 'large', '--max_restarts=-1']])
+@pytest.mark.parametrize(
+  'arguments', [['watch', 'large', '--type=v4-8'], ['watch', 'large', '--type=v4-8', '--every=5', '--', 'true']]
+)
 def test_wrong_usage(arguments, capsys):
   with pytest.raises(SystemExit) as error:
     sys.exit(main(arguments))
@@ -134,7 +114,8 @@ class World:
 
       def describe(self):
         state = world.next('requests')
-        return None if state is None else {'state': {'state': state}}
+        failed = {'failedData': {'error': {'message': 'no such type in this zone'}}} if state == 'FAILED' else {}
+        return None if state is None else {'state': {'state': state, **failed}}
 
     class Vm(TpuVm):
       setup, start, stop = (staticmethod(act(name)) for name in ('setup', 'start', 'stop'))
@@ -181,7 +162,7 @@ def test_the_slice_is_deleted_when_the_run_is_done_and_only_then():
 
 AGAIN = ['delete', 'create', 'setup', 'start']
 BACK = ['stop', 'setup', 'start']
-# What is seen one after the other, of the request (ACTIVE if nothing else is said), of the workers, and of the node;
+# What is seen one after the other, of the request (ACTIVE by default), of the workers, and of the node;
 # the exit code, and what the watch did.
 SEEN = {
   'a request that is suspended': ([A, A, 'SUSPENDING', 'SUSPENDED', None, A], [RUNNING, RUNNING, IDLE, DONE], 0, AGAIN),
@@ -196,7 +177,7 @@ SEEN = {
   'one that stopped, and an error': ([A], [RUNNING, [STOPPED, 2]], 2, []),
   'an error of another code': ([A], [RUNNING, [DONE, 3]], 1, []),
   'one that was killed, and an error': ([A], [RUNNING, [KILLED, 1]], 1, []),
-  'a stop by somebody': ([A], [RUNNING, [STOPPED, STOPPED]], 75, []),
+  'a stop by a user': ([A], [RUNNING, [STOPPED, STOPPED]], 75, []),
   'a stop by a signal': ([A], [RUNNING, [STOPPED, TOLD]], 75, []),
   'a stop by a signal that kills': ([A], [RUNNING, [KILLED, STOPPED]], 75, []),
   'one machine that came back idle': ([A], [RUNNING, *[[RUNNING, IDLE]] * 2, RUNNING, DONE], 0, BACK),
@@ -228,13 +209,13 @@ def test_a_slice_that_vanishes_too_often_is_given_up():
 
 def test_the_wait_before_another_request_grows_while_slices_live_shortly():
   world = World([A, 'SUSPENDED', None] * 5 + [A], [*[[RUNNING]] * 5, [DONE]])
-  assert world.watch(RetryPolicy(9, 9, 10000.0, 4.0)).run() == 0
+  assert world.watch(RetryPolicy(9, 9, 1500.0, 4.0)).run() == 0  # each slice lives for 1000 s
   assert [seconds for seconds in world.slept if seconds != 60] == [1, 2, 4, 4, 4]
 
 
 def test_a_request_that_fails_before_there_was_a_slice_is_an_error():
   world = World([None, 'WAITING_FOR_RESOURCES', 'FAILED'])
-  with pytest.raises(RunError, match='the request failed'):
+  with pytest.raises(RunError, match='the request failed: no such type in this zone'):
     world.watch().run()
   assert world.done == ['create']
 
@@ -250,6 +231,8 @@ def test_an_evening_without_network_ends_nothing_and_is_waited_out():
   world = World([A, *[NETWORK] * 4, A], [[RUNNING], NETWORK, [RUNNING], [DONE]])
   assert world.watch().run() == 0
   assert world.slept == [60, 120, 240, 480, 960, 1800, 60]
+  evening = [*[NETWORK] * 6, A]
+  assert World([A, *evening, *evening], [[RUNNING], [RUNNING], [RUNNING], [DONE]]).watch().run() == 0
   with pytest.raises(RunError, match='network'):
     World([A, NETWORK], [[RUNNING]]).watch().run()
 

@@ -1,5 +1,6 @@
-"""Runs side by side: their order, their ends, their restarts, and what is left when somebody stops them."""
+"""Runs side by side: their order, their ends, their restarts, and what is left when a user stops them."""
 
+import json
 import os
 import pathlib
 import signal
@@ -10,13 +11,26 @@ import time
 import pytest
 from etils import epath
 
-from launch.experiment import Run, RunState
+from launch.experiment import Run
 from launch.processes import RetryPolicy
-from launch.scheduler import DeviceSlot, Scheduler, core_slots, device_slots, log_file, stages
+from launch.scheduler import (
+  DeviceSlot,
+  RunProgress,
+  RunState,
+  Scheduler,
+  core_slots,
+  device_slots,
+  format_change,
+  log_file,
+  run_all,
+  summary,
+)
 from rembert.errors import UsageError
+from rembert.jobs.workdir import locked
+from rembert.tracking.console import Console
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-QUICK = RetryPolicy(short_seconds=0.0, max_restarts=3)
+QUICK = RetryPolicy(short_seconds=0.0, max_restarts=3, max_wait=0.0)
 
 
 class Script(Run):
@@ -66,7 +80,7 @@ while not other.exists():
   scheduler = Scheduler(
     [*both, last],
     [DeviceSlot('one'), DeviceSlot('two')],
-    on_poll=lambda: seen.append(sum(progress.state is RunState.RUNNING for progress in scheduler.all)),
+    on_change=lambda _: seen.append(sum(progress.state is RunState.RUNNING for progress in scheduler.all)),
   )
   assert scheduler.run()
   assert set(states(scheduler).values()) == {RunState.DONE}
@@ -110,14 +124,6 @@ sys.exit((75, 0)[number - 1])
   assert log_file(run).read_text().split() == ['start', '0', 'start', '1', 'start', '2']
 
 
-def test_a_retry_policy_has_an_end(script):
-  scheduler = Scheduler(
-    [script('a', 'sys.exit(75)')], [DeviceSlot()], policy=RetryPolicy(short_seconds=0.0, max_restarts=1)
-  )
-  assert scheduler.run()
-  assert states(scheduler) == {'a': RunState.FAILED}
-
-
 def test_a_run_has_its_devices_and_its_cores(script):
   show = 'print(os.environ.get("CUDA_VISIBLE_DEVICES"), sorted(os.sched_getaffinity(0)))'
   mine = sorted(os.sched_getaffinity(0))
@@ -133,16 +139,15 @@ def test_cores_are_shared_out_evenly(monkeypatch):
   monkeypatch.setattr(os, 'sched_getaffinity', lambda _: {0, 1, 2, 3, 4})
   assert [slot.cores for slot in core_slots(2)] == [{0, 1}, {2, 3}]
   assert [slot.cores for slot in core_slots(1)] == [None]
-  with pytest.raises(UsageError, match='6 runs side by side on 5 core'):
+  with pytest.raises(UsageError, match='6 runs in parallel on 5 core'):
     core_slots(6)
 
 
-def test_stages_have_all_that_is_needed_before(tmp_path):
-  of = lambda name, *needs: Run(name, epath.Path(tmp_path / name), (), needs)
-  found = stages([of('d', 'b', 'c'), of('a'), of('b', 'a'), of('c', 'a'), of('e')])
-  assert [[run.name for run in stage] for stage in found] == [['a', 'e'], ['b', 'c'], ['d']]
-  with pytest.raises(ValueError, match='nobody'):
-    stages([of('a', 'z')])
+def test_an_experiment_that_is_running_in_a_folder_keeps_others_out(script, tmp_path):
+  quiet, workdir = Console(is_quiet=True), epath.Path(tmp_path)
+  with locked(workdir, quiet.say), pytest.raises(UsageError, match='process'):
+    run_all([script('a', 'pass')], [DeviceSlot()], workdir, quiet)
+  assert run_all([script('a', 'pass')], [DeviceSlot()], workdir, quiet)[1]
 
 
 PROGRAM = """
@@ -202,3 +207,15 @@ def test_runs_do_not_outlive_what_started_them(program, tmp_path):
     assert time.monotonic() < end
     time.sleep(0.02)
   assert (tmp_path / 'b' / 'log.txt').read_text() == 'told\n'
+
+
+def test_a_change_of_state_is_one_line(tmp_path):
+  of = lambda name, state, **options: RunProgress(Run(name, epath.Path(tmp_path / name), ()), state, **options)
+  assert format_change(of('pretrain a', RunState.RUNNING, device='device 3')) == 'running · pretrain a · device 3'
+  starts = [{'began': '2030-01-01T00:00:00+00:00', 'ended': '2030-01-01T00:01:01+00:00', 'exit_code': 0}]
+  (tmp_path / 'xnli a').mkdir()
+  (tmp_path / 'xnli a' / 'run.json').write_text(json.dumps({'starts': starts}))
+  done, failed = of('xnli a', RunState.DONE), of('xnli b', RunState.FAILED, note='ended with 1: no space left')
+  assert format_change(done) == 'done · xnli a · 1:01'
+  assert format_change(failed) == 'failed · xnli b · ended with 1: no space left'
+  assert summary([done, failed, done]) == '2 of 3 done · 1 failed'

@@ -1,4 +1,4 @@
-"""The batch script, run with stand-ins for srun and scontrol: who is told what, and what goes back to the queue."""
+"""The batch script, run with stand-ins for srun and scontrol: signals to its processes, and requeued jobs."""
 
 import json
 import pathlib

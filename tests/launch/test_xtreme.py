@@ -6,8 +6,10 @@ import shutil
 import pytest
 from etils import epath
 
-from launch.experiment import Run
-from launch.xtreme import TaskRun, collect_scores, main
+from launch import xtreme
+from launch.experiment import Run, TaskRun
+from launch.scheduler import RunProgress, RunState
+from launch.xtreme import collect_scores, main
 from rembert.tracking.console import Console
 
 
@@ -71,7 +73,7 @@ def test_what_there_is_no_data_for_is_left_out_with_the_reason(tmp_path, xtreme_
   assert 'there is no data for any task' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('arguments', [['--tasks=glue'], ['--seed=0'], ['--gin.x=1']])
+@pytest.mark.parametrize('arguments', [['--tasks=glue'], ['--seed=0'], ['--gim.train.seed=1'], ['--gin.train.seed']])
 def test_what_is_misspelt_is_refused(arguments, xtreme_samples, capsys):
   with pytest.raises(SystemExit) as refusal:
     main(['--init=MODEL', f'--data_dir={xtreme_samples.root}', *arguments])
@@ -81,8 +83,8 @@ def test_what_is_misspelt_is_refused(arguments, xtreme_samples, capsys):
 
 def results_of(folder, dev, accuracy):
   folder.mkdir(parents=True)
-  judged = {language: {'scores': {'accuracy': score}} for language, score in accuracy.items()}
-  (folder / 'results.json').write_text(json.dumps({'dev': {'accuracy': dev}, 'tasks': {'xnli': judged}}))
+  by_language = {language: {'scores': {'accuracy': score}} for language, score in accuracy.items()}
+  (folder / 'results.json').write_text(json.dumps({'dev': {'accuracy': dev}, 'tasks': {'xnli': by_language}}))
   return folder
 
 
@@ -100,6 +102,19 @@ def test_the_learning_rate_is_chosen_by_dev_over_all_seeds(tmp_path):
   assert [run['de']['accuracy'] for run in by_task['xnli']] == [pytest.approx(20.0)] * 2
   assert missing == {'panx': 'no data'}
   assert collect_scores(made, set(), {}, Console(is_quiet=True)) == ({}, {'xnli': 'failed'})
+
+
+def test_the_exit_code_is_1_if_a_run_has_failed(tmp_path, xtreme_samples, monkeypatch):
+  def run_all(runs, slots, workdir, console):
+    for run in runs:
+      results_of(run.workdir, 50.0, {'en': 50.0, 'de': 40.0})
+    ends = [RunState.DONE, RunState.FAILED, RunState.DONE]
+    return [RunProgress(run, end) for run, end in zip(runs, ends, strict=True)], True
+
+  monkeypatch.setattr(xtreme, 'run_all', run_all)
+  arguments = ['--init=MODEL', f'--data_dir={xtreme_samples.root}', f'--workdir={tmp_path}', '--tasks=xnli']
+  assert main(arguments) == 1
+  assert json.loads((tmp_path / 'xtreme.json').read_text())['scores']['xnli']['score'] == 45.0
 
 
 def _run(name, folder):

@@ -70,11 +70,10 @@ def reference_row(config, p, ids, types, positions, sees):
   'fields',
   [
     {},
-    {'hidden_act': 'gelu_tanh'},
-    {'input_embedding_size': 32},
+    {'hidden_act': 'gelu_tanh', 'input_embedding_size': 32},
     {'input_embedding_size': 32, 'always_project_embeddings': True},
   ],
-  ids=['erf', 'tanh', 'without projection', 'with a projection between equal widths'],
+  ids=['erf', 'tanh, without projection', 'with a projection between equal widths'],
 )
 def test_hidden_states_and_pooler_are_those_of_the_reference(tiny, build, parameters, batch, fields):
   config = dataclasses.replace(tiny, **fields)
@@ -90,14 +89,6 @@ def test_hidden_states_and_pooler_are_those_of_the_reference(tiny, build, parame
     assert_close(output.pooler_output[row], pooled)
   np.testing.assert_array_equal(output.hidden_states[-1], output.last_hidden_state)
   assert output.hidden_states.shape == (config.num_hidden_layers + 1, 4, 10, config.hidden_size)
-
-
-def test_the_two_gelus_differ_by_what_separates_tensorflow_from_hugging_face(tiny, build, batch):
-  erf_states, tanh_states = (
-    build(dataclasses.replace(tiny, hidden_act=act)).encoder(jnp.asarray(batch['ids'])).last_hidden_state
-    for act in ('gelu', 'gelu_tanh')
-  )
-  assert 1e-5 < np.abs(erf_states - tanh_states).max() < 1e-2
 
 
 def test_by_default_there_is_one_text_without_padding(tiny_model, batch):
@@ -117,7 +108,7 @@ def test_what_is_not_asked_for_is_not_returned(tiny, build, batch):
 # --- who feels whom -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(('kept', 'unroll'), [(0, 1), (1, 8), (2, 1), (3, 8)])
+@pytest.mark.parametrize(('kept', 'unroll'), [(1, 1), (2, 8)])
 def test_the_bottom_layers_alone_give_their_own_hidden_state_and_what_is_above_is_not_computed(
   tiny, build, batch, kept, unroll
 ):
@@ -139,20 +130,6 @@ def test_padding_is_not_felt_to_the_bit(tiny, tiny_model, batch):
   np.testing.assert_array_equal(before.last_hidden_state[is_token], after.last_hidden_state[is_token])
   np.testing.assert_array_equal(before.pooler_output, after.pooler_output)
   assert np.any(before.last_hidden_state[~is_token] != after.last_hidden_state[~is_token])
-
-
-def test_rows_do_not_see_each_other(tiny_model, batch):
-  run = nnx.jit(lambda model, ids: model(ids).last_hidden_state)
-  ids = batch['ids'].copy()
-  before = run(tiny_model.encoder, jnp.asarray(ids))
-  ids[0] = ids[0][::-1]
-  np.testing.assert_array_equal(before[1:], run(tiny_model.encoder, jnp.asarray(ids))[1:])
-
-
-def test_both_texts_of_a_pair_are_told_apart(tiny_model, batch):
-  ids = jnp.asarray(batch['ids'])
-  first, second = (tiny_model.encoder(ids, jnp.full_like(ids, t)).last_hidden_state for t in (0, 1))
-  assert np.abs(first - second).max() > 0.01
 
 
 PACKED = 24  # positions in a packed row
@@ -184,7 +161,7 @@ def run_packed(tiny_model):
 
 
 @given(packed=packed_rows())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 def test_packed_documents_do_not_see_each_other_to_the_bit(tiny, run_packed, packed):
   lengths, seed = packed
   ids, segments, positions = _packed(lengths, seed, tiny.vocab_size)
@@ -199,7 +176,7 @@ def test_packed_documents_do_not_see_each_other_to_the_bit(tiny, run_packed, pac
 
 
 @given(packed=packed_rows())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 def test_a_packed_document_is_encoded_as_if_it_were_alone(tiny, run_packed, packed):
   lengths, seed = packed
   ids, segments, positions = _packed(lengths, seed, tiny.vocab_size)
@@ -212,14 +189,6 @@ def test_a_packed_document_is_encoded_as_if_it_were_alone(tiny, run_packed, pack
   states = run_packed(*alone)
   for row, length in enumerate(lengths):
     assert_close(together[segments == row + 1], states[row, :length])
-
-
-def test_one_segment_is_the_same_as_no_packing(tiny_model, batch):
-  ids, mask = jnp.asarray(batch['ids']), jnp.asarray(batch['mask'])
-  padded = tiny_model.encoder(ids, None, mask).last_hidden_state
-  packed = tiny_model.encoder(ids, segment_ids=mask).last_hidden_state
-  is_token = batch['mask'].astype(bool)
-  assert_close(packed[is_token], padded[is_token])
 
 
 # --- gradients ------------------------------------------------------------------------------------
@@ -296,6 +265,12 @@ def test_every_layer_drops_other_units(dropout_run):
     assert abs(kept[one].mean() - 0.5) < slack
     for other in range(one):
       assert abs((kept[one] == kept[other]).mean() - 0.5) < slack
+
+
+def test_both_branches_of_a_layer_drop_other_units(dropout_run):
+  branches = ('attention', 'output'), ('feed_forward', 'down')
+  attention, feed_forward = (states_of_a_bias(dropout_run, *branch)[0] > 0 for branch in branches)
+  assert abs((attention == feed_forward).mean() - 0.5) < 5 * 0.5 / np.sqrt(attention.size)
 
 
 def test_what_attention_adds_is_dropped_too(dropout_run):

@@ -12,7 +12,7 @@ from encoder_values import TOLERANCE, assert_close, readout, values_and_gradient
 from flax import nnx
 
 from rembert.errors import UsageError
-from rembert.model.config import REMAT_POLICIES, Execution
+from rembert.model.config import Execution
 from rembert.model.encoder import RemBertEncoder
 
 BFLOAT16_TOLERANCE = 5e-2  # as `TOLERANCE`, for products of 8-bit mantissas
@@ -22,8 +22,10 @@ BFLOAT16_TOLERANCE = 5e-2  # as `TOLERANCE`, for products of 8-bit mantissas
   'execution',
   # Three layers: 2 leaves one over, 8 is more than there are.
   [
-    *(Execution(remat=remat, unroll=unroll) for remat, unroll in zip(REMAT_POLICIES[1:], (2, 1, 8, 1), strict=True)),
-    *(Execution(kernels='reference', remat=remat, unroll=unroll) for remat, unroll in (('none', 1), ('full', 8))),
+    Execution(remat='dots', unroll=2),
+    Execution(remat='dots_and_attention'),
+    Execution(remat='full', unroll=8),
+    Execution(kernels='reference'),
   ],
   ids=lambda execution: f'{execution.kernels} unroll {execution.unroll} remat {execution.remat}',
 )
@@ -35,9 +37,19 @@ def test_unrolling_recomputing_and_kernels_change_neither_values_nor_gradients(
   jax.tree.map(assert_close, gradients, plain[1])
 
 
-@pytest.mark.parametrize('layers', [0, 1, 3])
-@pytest.mark.parametrize('visibility', ['all', 'padded', 'packed'])
-def test_the_encoder_at_some_positions_is_the_encoder_there(tiny, build, batch, layers, visibility):
+TRIMMED = Execution(trim_last_layer=True)
+
+
+@pytest.mark.parametrize(
+  ('layers', 'visibility', 'executions'),
+  [
+    (0, 'all', [TRIMMED]),
+    (1, 'padded', [TRIMMED]),
+    (2, 'packed', [Execution(), dataclasses.replace(TRIMMED, unroll=2), dataclasses.replace(TRIMMED, remat='full')]),
+  ],
+  ids=['no layer', 'one layer', 'two layers'],
+)
+def test_the_encoder_at_some_positions_is_the_encoder_there(tiny, build, batch, layers, visibility, executions):
   config, ids = dataclasses.replace(tiny, num_hidden_layers=layers), jnp.asarray(batch['ids'])
   rows, length = ids.shape
   options = {
@@ -46,7 +58,7 @@ def test_the_encoder_at_some_positions_is_the_encoder_there(tiny, build, batch, 
     'packed': {'segment_ids': jnp.asarray(batch['mask'] * (1 + np.arange(length) // 3))},
   }[visibility]
   random = np.random.default_rng(8)
-  # Of tokens: what padding sees is nobody's business. Some positions come twice.
+  # Of tokens; the states of padding are not used. Some positions come twice.
   positions = jnp.asarray([random.choice(np.flatnonzero(row), 5) for row in batch['mask']])
   direction = readout((rows, 5, config.hidden_size))
 
@@ -55,12 +67,7 @@ def test_the_encoder_at_some_positions_is_the_encoder_there(tiny, build, batch, 
 
   expected = values_and_gradients(build(config).encoder, direction, everywhere)
   scale = max(np.abs(leaf).max(initial=0) for leaf in jax.tree.leaves(expected[1]))
-  for execution in (
-    Execution(),
-    Execution(trim_last_layer=True),
-    Execution(trim_last_layer=True, unroll=3),
-    Execution(trim_last_layer=True, remat='full'),
-  ):
+  for execution in executions:
     encoder = build(config, execution).encoder
     states, gradients = values_and_gradients(
       encoder, direction, lambda encoder: encoder(ids, positions=positions, **options).last_hidden_state
@@ -112,24 +119,21 @@ def test_dropout_is_drawn_at_the_positions_alone_and_drops_its_share(tiny, build
   assert np.any(one != run(None))
 
 
-@pytest.mark.parametrize('unroll', [1, 8])
-def test_each_policy_keeps_less_than_the_one_before(tiny, unroll):
+def test_each_policy_keeps_less_than_the_one_before(tiny):
   # Rows so long, and heads so many, that the scores are most of what a layer makes; after them what is as wide as the
   # feed-forward, of which `none` keeps both sides of GELU.
-  config = dataclasses.replace(tiny, num_hidden_layers=8, intermediate_size=192, max_position_embeddings=64)
+  config = dataclasses.replace(tiny, num_hidden_layers=4, intermediate_size=192, max_position_embeddings=64)
   ids = jnp.zeros((2, 64), jnp.int32)
 
   def temporaries(remat):
-    execution = Execution(remat=remat, unroll=unroll)
-    construct = lambda: RemBertEncoder(config, execution, add_pooler=False, rngs=nnx.Rngs(0))
+    # Without a loop, XLA's CPU backend would keep what is to be recomputed.
+    construct = lambda: RemBertEncoder(config, Execution(remat=remat, unroll=8), add_pooler=False, rngs=nnx.Rngs(0))
     graphdef, shapes = nnx.split(nnx.eval_shape(construct))
     loss = lambda params: nnx.merge(graphdef, params)(ids).last_hidden_state.sum()
     return jax.jit(jax.grad(loss)).lower(nnx.to_pure_dict(shapes)).compile().memory_analysis().temp_size_in_bytes
 
   sizes = [temporaries(remat) for remat in ('none', 'dots', 'dots_and_attention', 'full')]
   assert all(more > 1.2 * less for more, less in itertools.pairwise(sizes)), sizes
-  # On a CPU the host's memory is the device's: what is sent there still counts.
-  assert temporaries('offload') <= sizes[2]
 
 
 @pytest.mark.parametrize(('remat', 'has_barriers'), [('none', False), ('full', True)])

@@ -1,4 +1,4 @@
-"""Initialisers, LayerNorm, linear maps and activations against plain NumPy: the equations, and their fast versions."""
+"""LayerNorm, linear maps and activations against plain NumPy: the equations, and their fast versions."""
 
 import functools
 import math
@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rembert import kernels
-from rembert.model.config import RemBertConfig
-from rembert.model.layers import LayerNorm, Linear, vocabulary_initializer
+from rembert.model.layers import LayerNorm, Linear
 from rembert.model.operations import Operations
 
 RTOL, ATOL = 1e-5, 1e-6
@@ -122,7 +121,7 @@ def layer_norm_with_gradients(layer_norm, epsilon, x, scale, bias, direction):
 
 
 @either_way
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(
   rows=st.sampled_from([1, 5]),  # each shape is compiled
   features=st.sampled_from([2, 7, 40]),
@@ -154,19 +153,3 @@ def test_layer_norm_and_its_gradients_are_the_textbook_s(ops, rows, features, ma
     (of_bias, references[3].sum(0), 1e-6 * largest * 2 * rows),
   ):
     np.testing.assert_allclose(actual, reference, rtol=0, atol=tolerance)
-
-
-def test_rows_that_pad_the_vocabulary_are_zero_and_the_others_do_not_depend_on_them(tiny):
-  key = jax.random.key(0)
-  table = vocabulary_initializer(tiny)(key, (tiny.padded_vocab_size, 18))
-  assert not np.any(table[tiny.vocab_size :])
-  assert np.all(np.any(table[: tiny.vocab_size], axis=1))
-
-
-def test_tables_are_filled_with_a_normal_cut_at_two_sigma():
-  config = RemBertConfig(vocab_size=5000, initializer_range=0.02)
-  table = np.asarray(vocabulary_initializer(config)(jax.random.key(0), (5000, 64)))
-  assert np.abs(table).max() <= 2 * 0.02
-  # A standard normal cut at ±2 has the standard deviation 0.87962566; 320,000 draws are within 0.5 % of it.
-  assert table.std() == pytest.approx(0.87962566 * 0.02, rel=5e-3)
-  assert abs(table.mean()) < 4 * 0.0176 / np.sqrt(table.size)

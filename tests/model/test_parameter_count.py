@@ -3,11 +3,11 @@
 import dataclasses
 import math
 
-import jax
 import pytest
 
 from rembert.model.config import RemBertConfig
-from rembert.model.parameter_count import abstract_parameters, count_parameters
+from rembert.model.heads import parameter_shapes
+from rembert.model.parameter_count import count_parameters
 
 # The ablations' mBERT architecture (paper, A.2).
 MBERT = RemBertConfig(
@@ -65,28 +65,24 @@ def test_layers_that_fine_tuning_drops_count_in_pre_training_alone():
   counts = count_parameters(deep, kept_layers=12)
   assert counts.pre_training == count_parameters(MBERT).pre_training + 11 * LAYER
   assert counts.fine_tuning == count_parameters(MBERT).fine_tuning
-  assert count_parameters(deep).fine_tuning == counts.fine_tuning + 11 * LAYER
-
-
-@pytest.mark.parametrize('kept_layers', [None, 12, 13])
-def test_no_more_layers_are_kept_than_there_are(kept_layers):
-  assert count_parameters(MBERT, kept_layers=kept_layers) == count_parameters(MBERT)
+  for kept_layers in (None, 23, 24):
+    assert count_parameters(deep, kept_layers=kept_layers).fine_tuning == counts.fine_tuning + 11 * LAYER
 
 
 def test_modules_are_traced_once_for_all_counts_of_a_run(monkeypatch):
   config, traced = dataclasses.replace(MBERT, vocab_size=1_234), []
-  trace = lambda config, **options: traced.append(config) or abstract_parameters(config, **options)
-  monkeypatch.setattr('rembert.model.parameter_count.abstract_parameters', trace)
+  trace = lambda head, config, **options: traced.append(config) or parameter_shapes(head, config, **options)
+  monkeypatch.setattr('rembert.model.parameter_count.parameter_shapes', trace)
   count_parameters(config)
   count_parameters(config, kept_layers=3)
   assert traced == [config]
 
 
 def test_rembert_without_its_pooler_has_the_published_counts():
-  parameters = abstract_parameters(dataclasses.replace(REMBERT, pad_vocab_to_multiple_of=1), add_pooler=False)
-  size = lambda tree: sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
-  assert size(parameters['encoder']) == 574_592_128
-  assert size(parameters) == 993_263_548
+  shapes = parameter_shapes('mlm', dataclasses.replace(REMBERT, pad_vocab_to_multiple_of=1), add_pooler=False)
+  sizes = {path: math.prod(shape) for path, shape in shapes.items()}
+  assert sum(size for path, size in sizes.items() if path.startswith('encoder/')) == 574_592_128
+  assert sum(sizes.values()) == 993_263_548
 
 
 def test_padding_the_vocabulary_adds_no_parameters():
@@ -94,9 +90,3 @@ def test_padding_the_vocabulary_adds_no_parameters():
     count_parameters(dataclasses.replace(ENGLISH, pad_vocab_to_multiple_of=n)).pre_training for n in (1, 128, 1024)
   }
   assert counts == {93_753_018}
-
-
-def test_counting_a_billion_parameters_allocates_nothing():
-  before = {id(array) for array in jax.live_arrays()}
-  count_parameters(dataclasses.replace(REMBERT, output_embedding_size=4096))
-  assert sum(array.size for array in jax.live_arrays() if id(array) not in before) == 0

@@ -1,5 +1,6 @@
 """Exports in the hands of transformers: loaded without a word, the same numbers, the same words in the blanks."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -11,18 +12,19 @@ import safetensors.numpy
 from hugging_face_cases import CONFIGURATIONS, NUM_LABELS, TOLERANCE
 
 import rembert
-from rembert.checkpoint.load import open_saved
-from rembert.convert import importing
+from rembert.checkpoint.load import open_source
+from rembert.convert import importing, tensorflow
 from rembert.convert.exporting import export
-from rembert.convert.importing import read_hugging_face
+from rembert.convert.importing import import_model
 from rembert.errors import UsageError
 from rembert.inference.fill_mask import fill_masks
 from rembert.jobs.predict import text_encoder
+from rembert.model.heads import POOLED
 
 pytestmark = pytest.mark.parity
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-HEADS = (None, 'mlm', 'classification', 'tagging', 'qa', 'multiple_choice')
+HEADS = (None, 'mlm', 'classification', 'tagging', 'qa', 'multiple_choice', 'regression')
 
 
 def their_class(head):
@@ -35,6 +37,7 @@ def their_class(head):
     'tagging': 'RemBertForTokenClassification',
     'qa': 'RemBertForQuestionAnswering',
     'multiple_choice': 'RemBertForMultipleChoice',
+    'regression': 'RemBertForSequenceClassification',
   }
   return getattr(transformers, names[head])
 
@@ -51,7 +54,7 @@ def relative(ours, theirs):
 def test_they_load_an_export_with_nothing_missing_left_over_or_new(saved, tmp_path, figures, head, fields):
   import torch
 
-  model = saved(head, has_pooler=head in (None, 'classification', 'multiple_choice'), initializer_range=0.05, **fields)
+  model = saved(head, has_pooler=head in (None, *POOLED), initializer_range=0.05, **fields)
   export(model, tmp_path / 'exported')
   theirs, loading = their_class(head).from_pretrained(tmp_path / 'exported', output_loading_info=True)
   assert not any(loading.values()), loading
@@ -111,8 +114,8 @@ def all_weights(folder):
 @pytest.mark.parametrize('name', ['odd sizes', 'I = H, projected', 'odd sizes, tanh'])
 def test_their_weights_come_back_to_them_to_the_bit(their_folder, tmp_path, head, name):
   folder, _ = their_folder(head, name)
-  importing.save(read_hugging_face(folder), tmp_path / 'ours', None)
-  export(open_saved(tmp_path / 'ours'), tmp_path / 'again')
+  importing.save(import_model(open_source(folder)), tmp_path / 'ours', None)
+  export(open_source(tmp_path / 'ours'), tmp_path / 'again')
   before, after = all_weights(folder), all_weights(tmp_path / 'again')
   assert before.keys() == after.keys()
   assert all(np.array_equal(before[name], after[name]) for name in before)
@@ -121,7 +124,7 @@ def test_their_weights_come_back_to_them_to_the_bit(their_folder, tmp_path, head
 def test_their_shards_are_read(their_folder):
   folder, model = their_folder('mlm', max_shard_size='50KB')
   assert len(list(folder.glob('*.safetensors'))) > 2
-  imported = read_hugging_face(folder)
+  imported = import_model(open_source(folder))
   weight = model.cls.predictions.decoder.weight.detach().numpy()
   assert np.array_equal(imported.leaves['mlm/output_embedding'][: len(weight)], weight)
 
@@ -132,11 +135,11 @@ def test_torch_files_are_read_without_executing_anything(their_folder):
   import torch
 
   folder, model = their_folder('classification')
-  whole = read_hugging_face(folder).leaves
+  whole = import_model(open_source(folder)).leaves
   (folder / 'model.safetensors').unlink()
   file = folder / 'pytorch_model.bin'
   torch.save(model.state_dict(), file)
-  leaves = read_hugging_face(folder).leaves
+  leaves = import_model(open_source(folder)).leaves
   assert all(np.array_equal(leaves[path], leaf) for path, leaf in whole.items())
 
   class Malicious:
@@ -150,7 +153,7 @@ def test_torch_files_are_read_without_executing_anything(their_folder):
   ):
     damage()
     with pytest.raises(UsageError, match='torch cannot read the weights'):
-      read_hugging_face(folder)
+      import_model(open_source(folder))
   assert not (folder / 'executed').exists()
 
 
@@ -159,7 +162,7 @@ def test_half_precision_of_theirs_is_read(their_folder):
 
   folder, model = their_folder('mlm')
   model.to(torch.bfloat16).save_pretrained(folder)
-  bias = read_hugging_face(folder).leaves['mlm/transform/bias']
+  bias = import_model(open_source(folder)).leaves['mlm/transform/bias']
   assert np.array_equal(bias, model.cls.predictions.dense.bias.detach().float().numpy())
 
 
@@ -170,8 +173,8 @@ def test_labels_go_there_and_come_back(their_folder, tmp_path):
   model.config.id2label = {index: f'B-{index}' for index in range(NUM_LABELS)}
   model.config.label2id = {label: index for index, label in model.config.id2label.items()}
   model.save_pretrained(folder)
-  importing.save(read_hugging_face(folder), tmp_path / 'ours', None)
-  saved = open_saved(tmp_path / 'ours')
+  importing.save(import_model(open_source(folder)), tmp_path / 'ours', None)
+  saved = open_source(tmp_path / 'ours')
   assert saved.labels == tuple(f'B-{index}' for index in range(NUM_LABELS))
   export(saved, tmp_path / 'again')
   assert transformers.AutoConfig.from_pretrained(tmp_path / 'again').id2label == model.config.id2label
@@ -205,7 +208,7 @@ def test_their_pipeline_fills_the_same_five_pieces_into_every_blank(trained, tmp
   """Compared by probability, rank by rank: of two pieces as likely as each other either may come first, in float32."""
   import transformers
 
-  saved = open_saved(trained)
+  saved = open_source(trained)
   export(saved, tmp_path / 'exported')
   theirs = transformers.pipeline('fill-mask', str(tmp_path / 'exported'), top_k=saved.config.vocab_size)
   ours = rembert.load(trained, 'mlm')
@@ -218,6 +221,48 @@ def test_their_pipeline_fills_the_same_five_pieces_into_every_blank(trained, tmp
     assert len(set(pieces)) == 5
     assert relative([probabilities[piece] for piece in pieces], most_likely) <= TOLERANCE, text
     assert relative([candidate.probability for candidate in found], most_likely) <= TOLERANCE, text
+
+
+def test_text_and_labels_of_ones_own_become_a_model_of_their_pipeline(trained, tmp_path):
+  """From an empty folder: Parquet → corpus → continued pre-training → fine-tuning on a CSV → export → transformers."""
+  import pyarrow
+  import pyarrow.parquet
+  import transformers
+
+  subjects = ('The river', 'Our neighbour', 'This old bridge', 'A small dog', 'Der Hund', 'Die alte Brücke')
+  verbs = ('is good and bright', 'is bad and grey', 'ist gut und hell', 'ist schlecht und grau')
+  texts = [f'{subject} {verb}, in year {year}.' for subject in subjects for verb in verbs for year in range(5)]
+  languages = ['de' if ' ist ' in text else 'en' for text in texts]
+  table = pyarrow.table({'body': texts, 'lang': languages})
+  pyarrow.parquet.write_table(table, tmp_path / 'own.parquet', row_group_size=50)
+  rows = [f'"{text}",{"praise" if "good" in text or "gut" in text else "blame"}' for text in texts]
+  (tmp_path / 'own.csv').write_text('\n'.join(['opinion text,verdict', *rows]) + '\n', encoding='utf-8')
+  columns = ['--gin.dataset.text=opinion text', '--gin.dataset.label=verdict']
+  few = ['--gin.train.batch_size=8', '--gin.train.sequence_length=64', '--gin.train.eval_every=0']
+
+  def program(module, *arguments):
+    environment = os.environ | {'PYTHONPATH': str(ROOT)}
+    command = [sys.executable, '-m', module, *arguments]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=600, capture_output=True)
+
+  own = ['--text=own.parquet', '--text_column=body', '--language_column=lang', '--min_characters=20']
+  program('tasks.corpus', *own, '--held_out=0.1', '--output=corpus')
+  continued = ['--gin_file=gin/continue_pretraining.gin', '--workdir=continued', f'--gin.train.init_from={trained}']
+  program('rembert.main', *continued, '--gin.data.corpus=corpus', '--gin.train.steps=2', *few)
+  tuned = ['--gin_file=gin/finetune_own.gin', '--workdir=tuned', '--gin.train.init_from=continued', *columns, *few]
+  files = ['--gin.dataset.train=own.csv', '--gin.dataset.dev=own.csv']
+  program('rembert.main', *tuned, *files, '--gin.optimizer.learning_rate=1e-3', '--gin.finetune.epochs=4')
+  program('rembert.convert', 'to_hf', 'tuned/best', 'exported')
+  predict = ['classify', 'tuned/best', 'own.csv', 'predictions.jsonl', '--text_column=opinion text']
+  program('rembert.jobs.predict', *predict)
+
+  theirs = transformers.pipeline('text-classification', str(tmp_path / 'exported'), top_k=None)(texts)
+  ours = [json.loads(line) for line in (tmp_path / 'predictions.jsonl').read_text(encoding='utf-8').splitlines()]
+  for scores, row in zip(theirs, ours, strict=True):
+    assert {score['label'] for score in scores} == {'praise', 'blame'}
+    best = max(scores, key=lambda score: score['score'])
+    assert row['prediction'] == best['label']
+    assert row['probabilities'][best['label']] == pytest.approx(best['score'], abs=1e-4)
 
 
 # --- the released weights ---------------------------------------------------------------------------------------------
@@ -242,7 +287,7 @@ ORIGINAL_STATES = [
 
 
 def released(variable: str) -> str:
-  """Where the released weights are; the test is skipped, and says so, where nobody has named them."""
+  """Where the released weights are; the test is skipped, with the reason, if they are not named."""
   path = os.environ.get(variable)
   if not path:
     pytest.skip(f'the released weights are not here: {variable}=PATH make parity compares with them')
@@ -258,10 +303,9 @@ def test_the_released_model_gives_the_states_that_transformers_records():
   ('hidden_act', 'states', 'tolerance'), [('gelu', RELEASED_STATES, 1e-4), ('gelu_tanh', ORIGINAL_STATES, 1e-4)]
 )
 def test_the_original_checkpoint_gives_both_by_its_two_gelus(hidden_act, states, tolerance):
-  from rembert.inference.model import as_module
+  from rembert.inference.model import LoadedModel
   from rembert.model.config import Execution
 
-  options = importing.ImportOptions(head=None)
-  imported = importing.read_tensorflow(released('REMBERT_RELEASED_TF'), options, hidden_act=hidden_act)
-  output = as_module(imported, Execution())(RELEASED_IDS, RELEASED_TYPES)
+  source = tensorflow.open_source(released('REMBERT_RELEASED_TF'), hidden_act=hidden_act)
+  output = LoadedModel(import_model(source, head=None), Execution())(RELEASED_IDS, RELEASED_TYPES)
   np.testing.assert_allclose(output.last_hidden_state[0, :, :3], states, rtol=tolerance, atol=tolerance)

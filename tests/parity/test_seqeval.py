@@ -1,4 +1,4 @@
-"""Chunk F1 beside seqeval 0.0.12 on random tags: IOB and broken IOB, parts of speech, other prefixes.
+"""Chunk F1 next to seqeval 0.0.12 on random tags: IOB and broken IOB, parts of speech, other prefixes.
 
 seqeval is imported inside functions: the suite can be collected without it, but this comparison fails where it is
 missing.

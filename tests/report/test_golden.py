@@ -1,6 +1,6 @@
 """Tables and figures of whole reports against tests/golden/report: the CSV files, and the numbers that were drawn.
 
-Made anew, where a change of a number is meant, by
+Regenerated, if a change of a number is intended, by
 
     PYTHONPATH=.:tests/support python tests/report/test_golden.py        # part of `make golden`
 """
@@ -39,7 +39,14 @@ def write_sweep(folder: pathlib.Path) -> list[pathlib.Path]:
     workdir = f'learned/in128_out128/xnli_whole/pretrained_1_seed_{seed}'
     values = {language: 50.5 + seed - 2.25 * at for at, language in enumerate(made_up_sweep.LANGUAGES)}
     made_up_sweep.write_results(folder / workdir, 'xnli', {'xnli': values})
-    entry = {'pretrain_seed': 1, 'seed': seed, 'task': 'xnli', 'judged': ['xnli'], 'variant': '', 'learning_rate': None}
+    entry = {
+      'pretrain_seed': 1,
+      'seed': seed,
+      'task': 'xnli',
+      'evaluated': ['xnli'],
+      'variant': '',
+      'learning_rate': None,
+    }
     twice['learned'].append(entry | {'workdir': workdir})
   for seed in (0, 1):
     rho = lambda value, seed=seed: {'rho': value + seed, 'low': value - 3, 'high': value + 3}

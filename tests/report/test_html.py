@@ -6,12 +6,12 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from parsed_pages import HOSTILE, Reader
 
 from rembert.plotting import style
-from rembert.report.html import Page, Picture, Section, Table, inline_svg, slug, sparkline, table_frame
+from rembert.report.html import Page, Picture, Section, Table, inline_svg, table_frame
 
 
 @pytest.fixture(scope='module')
@@ -91,18 +91,18 @@ def test_hostile_text_is_text_wherever_it_stands(text, picture):
   plain = Reader(made(picture, 'x', table('t', ['a', 'b'], ['c', 'd']), title='t')[0])
   frame = table_frame([((text, text), {text: text})], text, text)
   page = Page()
-  spark = [sparkline([1.0, 2.0], text)]
   blocks = [Picture(text, text, text, picture.drawing), text, Table(text, frame, [text])]
-  blocks += [Table(text, frame, is_folded=True), Table(text, frame, drawn={text: spark})]
+  blocks += [Table(text, frame), Table(text, frame)]
   page.add(Section(text, [*blocks, Picture(text, text, text, b'\x89PNG')]))
   read = Reader(page.html(text, [text], [(text, text)]))
-  assert set(read.tags) <= {*plain.tags, 'details', 'summary', 'ul', 'li', 'polyline', 'circle', 'img'}
+  assert set(read.tags) <= {*plain.tags, 'ul', 'li', 'img'}
   assert not [name for name, _ in read.attributes if name.startswith('on')]
   assert read.text.count(text) >= 18
   assert all(re.fullmatch(r'[a-z0-9-]+\.(png|csv)', name) for name in page.files)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
+@example('\ud800')  # as in names of files that are not UTF-8
 @given(st.text(st.characters(exclude_characters='\r\n', exclude_categories=())))
 def test_any_text_comes_back_as_it_went_in(text):
   html, files = made(text, table('t', ['a'], [text]))
@@ -121,12 +121,6 @@ def test_pictures_in_a_row_stand_beside_each_other_and_files_come_once(picture):
   assert len(ids) == len(set(ids))
 
 
-def test_slugs_are_file_names():
-  assert slug('Table 2: “one” table') == 'table-2-one-table'
-  assert slug('../../etc/passwd') == 'etc-passwd'
-  assert slug('表') == 'x'
-
-
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -135,12 +129,9 @@ def test_a_spreadsheet_computes_no_name(text):
   assert rows_of(table('t', ['a'], [text]).csv())[1][0].startswith("'")
 
 
-@pytest.mark.parametrize('text', ['-3.76', '+0.2', '-1.0 ± 0.1', '-1.0/2.0', '-4.34 to -3.54', '-', '—', 'a=b'])
+@pytest.mark.parametrize('text', ['-3.76', '+0.2', '-1.0 ± 0.1', '-1.0/2.0', '—', 'a=b'])
 def test_numbers_keep_their_sign(text):
-  cell = rows_of(table('t', ['a'], [text]).csv())[1][0]
-  assert cell.lstrip("'") == text
-  if text not in ('-', '-4.34 to -3.54'):
-    assert not cell.startswith("'")
+  assert rows_of(table('t', ['a'], [text]).csv())[1][0] == text
 
 
 def test_data_is_a_file_that_is_linked_and_not_shown():
@@ -186,12 +177,3 @@ def test_a_label_is_text_in_the_page_too(text):
   read = Reader(str(inline_svg(canvas.svg('one'), 'one', text)))
   assert set(read.tags) <= {'svg', 'defs', 'g', 'path', 'text', 'use', 'clippath', 'rect', 'tspan'}
   assert text in read.text
-
-
-@pytest.mark.parametrize('values', [[], [1.0], [2.0, 2.0], [3.0, 1.0, 2.0]])
-def test_sparklines_stay_in_their_box(values):
-  svg = ElementTree.fromstring(sparkline(values, alt='<b>'))
-  points = [tuple(map(float, point.split(','))) for point in svg.find('polyline').get('points').split()]
-  assert len(points) == len(values)
-  assert all(0 <= x <= 96 and 0 <= y <= 22 for x, y in points)
-  assert svg.get('aria-label') == '<b>'

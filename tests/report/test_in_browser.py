@@ -1,4 +1,4 @@
-"""The page in a real Chromium, wide and narrow, light and dark: nothing is said or fetched, all can be reached.
+"""The page in a real Chromium, wide and narrow, light and dark: no console message, no fetch, all can be reached.
 
     make browser
 

@@ -2,12 +2,9 @@
 
 import itertools
 import json
-import pathlib
-import re
 
 import made_up_sweep
 import PIL.Image
-import pytest
 from parsed_pages import Reader
 
 from rembert.report import load
@@ -30,45 +27,18 @@ def read_page(folder):
   return read
 
 
-@pytest.fixture(scope='module')
-def sweep(tmp_path_factory) -> pathlib.Path:
-  """A sweep of three models."""
-  folder = tmp_path_factory.mktemp('making') / 'sweep'
-  return made_up_sweep.write_sweep(folder, ['in128_out128', 'in128_out768', 'in128_out3072'], seeds=2)
-
-
-def test_a_sweep_becomes_a_page_with_every_section(sweep, capsys):
-  assert main([str(sweep)]) == 0
-  read = read_page(sweep / 'report')
-  for title in (
-    'Models',
-    'Loss',
-    'Languages',
-    'Parameters',
-    'Paper tables',
-    'Figures 1 and 2',
-    'XTREME',
-    'Every score',
-    'Analyses',
-    'Time',
-  ):
-    assert title in read.text
-  assert 'RemBERT: a made-up sweep' in read.text
-  printed = capsys.readouterr().out
-  assert printed.splitlines()[-1].startswith('report: ')
-  assert 'sweep/report/index.html' in printed.replace('\n', '')
-  for file in (sweep / 'report').glob('*.png'):
-    with PIL.Image.open(file) as picture:
-      picture.verify()
-
-
-def test_half_a_sweep_is_shown_as_far_as_it_is(tmp_path):
+def test_half_a_sweep_is_shown_as_far_as_it_is(tmp_path, capsys):
   is_there = lambda workdir: workdir.startswith('pretrain/in128_out128') or 'in128_out768/xnli_whole/seed_1' in workdir
   folder = made_up_sweep.write_sweep(tmp_path, ['in128_out128', 'in128_out768'], seeds=2, is_there=is_there)
   assert main([str(folder)]) == 0
   text = read_page(folder / 'report').text
-  assert 'no results yet' in text
+  for words in ('RemBERT: a made-up sweep', 'Models', 'Loss', 'Parameters', 'Paper tables', 'XTREME', 'Every score'):
+    assert words in text
   assert '1 of 2 seeds' in text
+  assert 'report/index.html' in capsys.readouterr().out.replace('\n', '')
+  for file in (folder / 'report').glob('*.png'):
+    with PIL.Image.open(file) as picture:
+      picture.verify()
 
 
 def test_a_sweep_of_which_nothing_is_done_is_a_page(tmp_path):
@@ -96,52 +66,29 @@ def test_names_and_texts_of_runs_are_never_markup(tmp_path):
   assert read.text.count(EVIL) > 20
 
 
-def test_the_same_folders_make_the_same_report(tmp_path):
+def test_the_same_folders_make_the_same_report_and_others_replace_it(tmp_path):
   folder = made_up_sweep.write_pretraining(tmp_path / 'run')
-  first, second = (make(Results(load.read([folder]))) for _ in range(2))
-  assert first == second
-
-
-def test_a_report_again_replaces_what_has_changed(tmp_path):
-  folder = made_up_sweep.write_pretraining(tmp_path / 'run')
-  main([str(folder)])
-  before = (folder / 'report/index.html').read_text()
-  (folder / 'metrics.jsonl').open('a').write('{"step": 210, "loss": 1.0}\n')
-  main([str(folder)])
-  assert (folder / 'report/index.html').read_text() != before
-  assert not list((folder / 'report').glob('*.partial'))
-
-
-def test_progress_goes_from_nothing_to_the_end_by_section(tmp_path):
   told = []
-  made_up_sweep.write_pretraining(tmp_path / 'run')
-  make(Results(load.read([tmp_path / 'run'])), on_progress=lambda share, note: told.append((share, note)))
+  html, files = make(Results(load.read([folder])), on_progress=lambda fraction, note: told.append((fraction, note)))
   assert [note for _, note in told[:3]] == ['overview', 'losses', 'languages']
   assert told[0][0] == 0
   assert all(before < after for (before, _), (after, _) in itertools.pairwise(told))
+  assert main([str(folder)]) == 0
+  written = {path.name: path.read_bytes() for path in (folder / 'report').iterdir()}
+  assert written == files | {'index.html': html.encode()}
+  (folder / 'metrics.jsonl').open('a').write('{"step": 210, "loss": 1.0}\n')
+  assert main([str(folder)]) == 0
+  assert (folder / 'report/index.html').read_text() != html
+  assert not list((folder / 'report').glob('*.partial'))
 
 
-def test_what_cannot_be_shown_ends_with_two_and_one_message(tmp_path, capsys):
+def test_what_cannot_be_shown_or_written_ends_with_two_and_one_message(tmp_path, capsys):
   assert main([str(tmp_path)]) == 2
   error = capsys.readouterr().err
-  assert error.startswith('rembert: nothing here that a report can be made of')
+  assert error.startswith('rembert: there are no results of a run, sweep or benchmark here')
   assert 'sweep.json' in error
   assert main([str(tmp_path / 'nowhere')]) == 2
-
-
-def test_a_folder_that_cannot_be_written_to_is_said(tmp_path, capsys):
   folder = made_up_sweep.write_pretraining(tmp_path / 'run')
   (tmp_path / 'file').write_text('')
   assert main([str(folder), f'--output={tmp_path / "file"}']) == 2
   assert 'the report cannot be written to' in capsys.readouterr().err
-
-
-def test_help_says_what_a_folder_can_be(capsys):
-  with pytest.raises(SystemExit) as end:
-    main(['--help'])
-  assert end.value.code == 0
-  words = capsys.readouterr().out
-  for what in ('sweep.json', 'launch.xtreme', 'side by side', 'CSV', '--output', '--title', 'exit codes'):
-    assert what in words
-  assert max(map(len, words.splitlines())) <= 120
-  assert not re.search(r'\bTODO\b', words)

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from rembert.report.load import FINE_TUNING, Model, Run, Source
-from rembert.report.scores import HELD_OUT, SEEDS, Results, counting_metrics, dev_score, of
+from rembert.report.scores import HELD_OUT, SEEDS, Results, counting_metrics, of
+from tasks.xtreme.leaderboard import parse_dev_score
 
 
 def finetuned(task, languages, *, seed=0, pretrain_seed=0, rate=None, dev=None, variant='', results=None):
@@ -71,11 +72,12 @@ def test_languages_that_not_every_seed_has_yet_are_left_out_and_named():
   assert values(results) == {(0, 0): {'en': 70.0}, (0, 1): {'en': 72.0}}
 
 
-def test_variants_are_apart():
+def test_variants_are_apart(sweep):
   results = results_of(finetuned('panx', {'en': 70.0}), finetuned('panx', {'en': 30.0}, variant='a.b=1'))
   assert results.variants(results.models[0]) == ['', 'a.b=1']
   assert values(results) == {(0, 0): {'en': 70.0}}
   assert values(results, variant='a.b=1') == {(0, 0): {'en': 30.0}}
+  assert sweep.variants(sweep.models[-1]) == ['', 'RemBertConfig.num_hidden_layers=4']
 
 
 @pytest.mark.parametrize('task', ['xquad', 'squad'])
@@ -99,28 +101,18 @@ def test_retrieval_counts_over_the_languages_with_labels():
   assert list(results.scores['metric']) == ['accuracy']
 
 
-@pytest.mark.parametrize(
-  'content',
-  [
-    {},
-    {'tasks': None},
-    {'tasks': {'panx': None}},
-    {'tasks': {'panx': {'en': None}}},
-    {'tasks': {'panx': {'en': {'scores': None}}}},
-    {'tasks': {'panx': {'en': {'scores': {'f1': '<b>'}}}}},
-    {'tasks': {'panx': {'en': {'scores': {'f1': float('nan')}}}}},
-    {'task': 'panx', 'languages': [1], 'mean_over': 'en'},
-  ],
-)
-def test_results_without_scores_are_no_scores(content):
-  results = results_of(finetuned('panx', {}, results=content))
-  assert (results.progress, results.worths.empty) == ({}, True)
+def test_results_without_scores_are_no_scores():
+  entries = [None, {'panx': None}, {'panx': {'en': None}}, {'panx': {'en': {'scores': None}}}]
+  entries += [{'panx': {'en': {'scores': {'f1': value}}}} for value in ('<b>', float('nan'), True)]
+  for content in ({}, {'task': 'panx', 'languages': [1], 'mean_over': 'en'}, *({'tasks': each} for each in entries)):
+    results = results_of(finetuned('panx', {}, results=content))
+    assert (results.progress, results.worths.empty) == ({}, True)
 
 
 def test_what_has_no_dev_score_has_none():
-  assert dev_score(finetuned('panx', {'en': 1.0})) is None
-  assert dev_score(finetuned('panx', {'en': 1.0}, dev=3)) == 3.0
-  assert dev_score(planned('panx', 0)) is None
+  for run, score in ((finetuned('panx', {'en': 1.0}), None), (finetuned('panx', {'en': 1.0}, dev=3), 3.0)):
+    assert parse_dev_score(run.results) == score
+  assert parse_dev_score(None) is None
 
 
 # --- of a sweep -------------------------------------------------------------------------------------------------------
@@ -141,10 +133,6 @@ def test_the_last_evaluation_of_pre_training_is_among_them(sweep):
     assert found['all', 'accuracy'] == 100 * run.last('eval/accuracy')
     assert set(own['language']) - {'all'} == set(run.parts_of('eval/loss'))
     assert set(own['pretrain_seed']) == {run.pretrain_seed}
-
-
-def test_layers_that_were_dropped_are_told_apart(sweep):
-  assert sweep.variants(sweep.models[-1]) == ['', 'RemBertConfig.num_hidden_layers=4']
 
 
 def test_a_report_of_nothing_has_an_empty_table():

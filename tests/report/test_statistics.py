@@ -28,24 +28,17 @@ def every_flip(differences):
   return min(1.0, 2 * min(above, below))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(DIFFERENCES)
 def test_p_is_that_of_all_flips(differences):
   assert sign_flip_p(differences) == pytest.approx(every_flip(differences))
 
 
-def test_p_of_all_flips_of_sixteen_differences_is_exact():
-  differences = [1.0] * 15 + [-0.5]
-  assert sign_flip_p(differences) == pytest.approx(every_flip(differences))
-
-
-def test_three_seeds_can_say_no_more_than_a_quarter():
-  assert sign_flip_p([5.0, 6.0, 7.0]) == 0.25
-
-
-def test_no_difference_and_a_single_one_say_nothing():
-  assert sign_flip_p([0.0, 0.0, 0.0]) == 1.0
-  assert sign_flip_p([3.0]) == 1.0
+def test_p_of_few_differences_is_exact():
+  assert sign_flip_p([5.0, 6.0, 7.0]) == 0.25  # three seeds can say no more
+  assert sign_flip_p([0.0, 0.0, 0.0]) == sign_flip_p([3.0]) == 1.0
+  sixteen = [1.0] * 15 + [-0.5]
+  assert sign_flip_p(sixteen) == pytest.approx(every_flip(sixteen))
 
 
 @pytest.mark.parametrize('differences', [[], [1.0, math.nan], [math.inf, 1.0]])
@@ -71,16 +64,10 @@ def test_the_interval_is_that_of_drawing_rows_and_columns_one_by_one():
   random = np.random.default_rng(0)
   differences = random.normal(1.0, 2.0, (3, 7))
   means = []
-  for _ in range(20_000):
+  for _ in range(10_000):
     rows, columns = random.integers(0, 3, 3), random.integers(0, 7, 7)
     means.append(np.mean([[differences[row, column] for column in columns] for row in rows]))
   assert bootstrap_interval(differences) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])), abs=0.06)
-
-
-@given(st.integers(1, 4), st.integers(1, 8), st.floats(-5, 5))
-@settings(max_examples=20, deadline=None)
-def test_the_interval_of_equal_differences_is_a_point(seeds, languages, value):
-  assert bootstrap_interval(np.full((seeds, languages), value)) == pytest.approx((value, value))
 
 
 # --- two models --------------------------------------------------------------
@@ -137,11 +124,8 @@ def holm_by_the_book(values):
   return corrected
 
 
-def test_holms_correction_of_the_textbook():
-  assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-
-
 @given(st.lists(P, max_size=8, unique=True))
 def test_holms_correction_is_the_step_down_rule(values):
   for found, expected in zip(holm(values), holm_by_the_book(values), strict=True):
     assert found == (None if expected is None else pytest.approx(expected))
+  assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])

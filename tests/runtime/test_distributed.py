@@ -43,7 +43,7 @@ def test_three_variables_name_a_cluster(initialized, monkeypatch):
 def test_a_part_of_them_is_a_usage_error(given, initialized, monkeypatch):
   for name, value in given.items():
     monkeypatch.setenv(name, value)
-  with pytest.raises(UsageError, match='only a part of the cluster') as error:
+  with pytest.raises(UsageError, match='the description of the cluster is incomplete') as error:
     join(HostsConfig())
   assert ADDRESS in error.value.fix[0]
 
@@ -99,7 +99,7 @@ def test_a_cluster_that_jax_cannot_make_out_is_a_usage_error(initialized, monkey
 
   monkeypatch.setattr(jax.distributed, 'initialize', fail)
   monkeypatch.setenv('SLURM_NTASKS', '2')
-  with pytest.raises(UsageError, match='cannot be made out: coordinator_address'):
+  with pytest.raises(UsageError, match='cannot be detected from the environment: coordinator_address'):
     join(HostsConfig())
 
 

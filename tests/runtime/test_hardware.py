@@ -1,4 +1,4 @@
-"""TPU chips are told by the ids on the PCI bus, whatever the driver calls them; who names a platform is believed."""
+"""TPU chips get by the ids on the PCI bus, whatever the driver calls them; who names a platform is believed."""
 
 import pytest
 

@@ -75,10 +75,6 @@ def test_the_handlers_of_before_are_back_afterwards(error):
       signal.signal(number, handler)
 
 
-def test_the_exit_code_says_try_again():
-  assert EXIT_STOPPED == 75
-
-
 def test_outside_of_deferred_a_signal_stops_at_once_again():
   with StopSignal() as stop:
     with stop.deferred():
@@ -97,8 +93,18 @@ def test_any_thread_may_ask_and_its_reason_is_kept():
     assert stop.requested == 'notice of maintenance'
 
 
-@pytest.mark.parametrize('number', BOTH)
-def test_a_main_thread_that_is_away_in_native_code_does_not_keep_the_program(number):
+@pytest.mark.parametrize('is_deferred', [False, True])
+def test_a_main_thread_in_native_code_ends_the_program_unless_there_is_something_to_save(monkeypatch, is_deferred):
+  monkeypatch.setattr(signals, '_GRACE_SECONDS', 0.05)
+  ended = []
+  monkeypatch.setattr(signals, 'exit_stopped', ended.append)
+  with StopSignal() as stop, stop.deferred() if is_deferred else contextlib.nullcontext():
+    stop._wakeup.send(bytes([signal.SIGTERM]))  # a signal of which Python's handler does not hear
+    time.sleep(0.5)
+    assert ended == ([] if is_deferred else ['SIGTERM'])
+
+
+def test_a_main_thread_that_is_away_in_native_code_does_not_keep_the_program():
   # XLA compiles without the interpreter's lock, and restarts system calls: Python's handler waits until it returns.
   text = """
 import ctypes
@@ -109,16 +115,16 @@ with StopSignal():
   libc.pthread_mutex_init(lock, None)
   libc.pthread_mutex_lock(lock)
   print('away', flush=True)
-  libc.pthread_mutex_lock(lock)  # for ever: it already holds it
+  libc.pthread_mutex_lock(lock)  # without end: it already holds it
 """
   process = subprocess.Popen([sys.executable, '-c', text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
   assert process.stdout.readline() == 'away\n'
   time.sleep(0.3)
-  process.send_signal(number)
+  process.send_signal(signal.SIGTERM)
   _, errors = process.communicate(timeout=30)
   assert process.returncode == EXIT_STOPPED
-  assert f'stopped by {number.name}' in errors
-  assert 'Repeat the command' in errors
+  assert 'stopped by SIGTERM' in errors
+  assert 'Run the same command again' in errors
 
 
 # --- notice of maintenance ------------------------------------------------------------------------
@@ -204,22 +210,22 @@ def wait_for(is_so):
 
 def test_it_is_done_again_and_again_until_the_end():
   calls = []
-  with repeating(lambda: calls.append(threading.current_thread().name), every_seconds=0.01, name='beside'):
+  with repeating(lambda: calls.append(threading.current_thread().name), every_seconds=0.01, name='background'):
     wait_for(lambda: len(calls) >= 3)
   count = len(calls)
   time.sleep(0.05)
   assert len(calls) == count
-  assert set(calls) == {'beside'}
+  assert set(calls) == {'background'}
 
 
 def test_it_ends_by_itself_when_it_says_so():
   calls = []
-  with repeating(lambda: calls.append(1) or len(calls) == 2, every_seconds=0.01, name='beside'):
-    wait_for(lambda: 'beside' not in [thread.name for thread in threading.enumerate()])
+  with repeating(lambda: calls.append(1) or len(calls) == 2, every_seconds=0.01, name='background'):
+    wait_for(lambda: 'background' not in [thread.name for thread in threading.enumerate()])
   assert len(calls) == 2
 
 
 def test_an_error_inside_ends_it_too():
-  with pytest.raises(KeyError), repeating(lambda: None, every_seconds=0.01, name='beside'):
+  with pytest.raises(KeyError), repeating(lambda: None, every_seconds=0.01, name='background'):
     raise KeyError
-  wait_for(lambda: 'beside' not in [thread.name for thread in threading.enumerate()])
+  wait_for(lambda: 'background' not in [thread.name for thread in threading.enumerate()])

@@ -66,7 +66,7 @@ print(bool(hits))
 
 
 def run(folder) -> tuple[str, str, bool]:
-  """What is said of the folder, a number that a compiled program gives, and whether the program was found there."""
+  """The message about the folder, a number that a compiled program gives, and whether the program was found there."""
   environment = os.environ | {'JAX_PLATFORMS': 'cpu', 'JAX_ENABLE_COMPILATION_CACHE': 'true'}
   command = [sys.executable, '-c', CODE, str(folder)]
   done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)

@@ -21,7 +21,7 @@ UNKNOWN = {'name': 'private', 'skip_reason': 'not found'}
   ('output', 'code', 'words'),
   [
     (json.dumps({'dependencies': [CLEAN]}), 0, '1 packages audited, 0 known'),
-    (json.dumps({'dependencies': [CLEAN, BAD]}), 1, 'aio 1.0: GHSA-1, mended in 1.1'),
+    (json.dumps({'dependencies': [CLEAN, BAD]}), 1, 'aio 1.0: GHSA-1, fixed in 1.1'),
     (json.dumps({'dependencies': [CLEAN, UNKNOWN]}), 0, 'NOT AUDITED, unknown to the service: private'),
     (json.dumps({'dependencies': [UNKNOWN]}), 0, 'AUDIT SKIPPED, nothing was audited'),
     ('', 0, 'AUDIT SKIPPED, nothing was audited: no route to host'),

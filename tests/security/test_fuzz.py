@@ -16,7 +16,7 @@ from rembert.convert.huggingface import config_json, read_description
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
-from tasks.wikipedia.dumps import ReadCounts, read_pages
+from tasks.wikipedia.dumps import Dump
 from tasks.xtreme.benchmark import get_task
 from tasks.xtreme.question_answering import read_questions
 
@@ -200,13 +200,14 @@ DUMP = (
 @fuzzed
 @given(data=st.data())
 def test_dumps(tmp_path, data):
-  file, counts = tmp_path / 'dewiki-pages-articles.xml', ReadCounts()
+  file = tmp_path / 'dewiki-pages-articles.xml'
   content = altered_bytes(data.draw, DUMP)
   file.write_bytes(content)
   with told(file):
-    pages = list(read_pages(file, counts=counts))
+    dump = Dump(file)
+    pages = list(dump.pages())
     # A page that is not read is counted, or the file says that it was cut.
-    assert len(pages) + counts.broken_pages >= content.count(b'<page>') or counts.truncated
+    assert len(pages) + dump.broken_pages >= content.count(b'<page>') or dump.is_truncated
 
 
 @fuzzed

@@ -15,7 +15,7 @@ CODE = 'open({!r}, "w").close()\n'
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-  """Name of a module that leaves a mark when it is imported; nobody may import it."""
+  """Name of a module that leaves a mark when it is imported; it must not be imported."""
   mark = tmp_path / 'mark'
   (tmp_path / 'hostile_module.py').write_text(CODE.format(str(mark)))
   monkeypatch.syspath_prepend(tmp_path)

@@ -1,15 +1,19 @@
 """Models and data made to harm: code in pickles, names of other people's files, sizes that are no sizes."""
 
-import ast
 import json
 import os
+import pathlib
 import pickle
+import re
 import shutil
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from rembert.checkpoint.load import open_source
 from rembert.convert.huggingface import open_weights
 from rembert.data.token_store import MANIFEST, TokenStore
 from rembert.errors import UsageError
@@ -39,7 +43,7 @@ class Bomb:
 
 @pytest.fixture
 def exploded(tmp_path):
-  """The folder that a bomb makes, which nobody may find."""
+  """The folder that a bomb makes, which must not exist."""
   path = tmp_path / 'exploded'
   yield path
   assert not path.exists()
@@ -154,9 +158,10 @@ def test_safetensors_that_declare_a_size_they_have_not_are_refused(tmp_path, siz
 def test_a_checkpoint_with_a_pickle_in_it_runs_no_code(saved, exploded):
   model = saved()
   for name in ('meta/metadata', 'state/manifest.ocdbt'):
-    (model.folder / name).write_bytes(pickle.dumps(Bomb(exploded)))
-  with pytest.raises(UsageError, match='a checkpoint cannot be read'):
-    type(model)(model.folder, 0, model.config, 'mlm', (), {}).read('encoder/pooler/kernel')
+    pathlib.Path(model.path, name).write_bytes(pickle.dumps(Bomb(exploded)))
+  for read in (model.tensors['mlm/bias'].read, lambda: open_source(model.path)):
+    with pytest.raises(UsageError, match='a checkpoint cannot be read'):
+      read()
 
 
 def test_a_vocabulary_with_a_pickle_in_it_runs_no_code(tmp_path, exploded):
@@ -167,48 +172,29 @@ def test_a_vocabulary_with_a_pickle_in_it_runs_no_code(tmp_path, exploded):
     load_vocabulary(str(tmp_path / 'sentencepiece.model'))
 
 
-FORBIDDEN_CALLS = (
-  *('eval', 'exec', 'compile', '__import__', 'os.system', 'os.popen'),
-  *('pickle.load', 'pickle.loads', 'joblib.load', 'yaml.load', 'yaml.unsafe_load'),
-)
-FORBIDDEN_ARGUMENTS = {'allow_pickle': True, 'shell': True}
-
-
-def forbidden(source):
-  """Calls and arguments in a module that would run what a file says."""
-  found = []
-  for node in ast.walk(ast.parse(source)):
-    if isinstance(node, ast.Call):
-      name = ast.unparse(node.func)
-      if name in FORBIDDEN_CALLS or name.rsplit('.', 1)[-1] in ('extractall', 'extract'):
-        found.append((node.lineno, name))
-      for argument in node.keywords:
-        wanted = argument.arg in FORBIDDEN_ARGUMENTS and not isinstance(argument.value, ast.Constant)
-        if wanted or (argument.arg in FORBIDDEN_ARGUMENTS and argument.value.value):
-          found.append((node.lineno, ast.unparse(argument)))
-  return found
-
-
-def test_nothing_in_the_project_unpickles_or_evaluates_text(root):
-  """What is not called cannot be made to run; NumPy's own files are read without pickles by default."""
-  for folder in ('rembert', 'tasks', 'launch'):
-    for file in (root / folder).rglob('*.py'):
-      assert not forbidden(file.read_text()), file
-
-
 @pytest.mark.parametrize(
   'line',
   [
     'eval(text)',
     'pickle.loads(content)',
-    'np.load(file, allow_pickle=True)',
-    'subprocess.run(text, shell=is_easy)',
+    'subprocess.run(text, shell=True)',
     'archive.extractall(folder)',
+    'yaml.load(text)',
   ],
 )
-def test_what_would_run_text_is_found(line):
-  assert forbidden(f'def plot_retrieval(x):\n  {line}\n')
-  assert not forbidden('model.eval()\nnp.load(file, allow_pickle=False)\nre.compile(text)')
+def test_the_linter_finds_code_that_would_run_text(line, root):
+  """`make lint` refuses it in rembert, tasks and launch; `allow_pickle` it does not know."""
+  code = f'import pickle, subprocess, tarfile, yaml\n\n\ndef plot(text, content, archive, folder):\n  {line}\n'
+  ruff = [sys.executable, '-m', 'ruff', 'check', '--no-cache', '--output-format=concise', '-']
+  ruff.append('--stdin-filename=rembert/plot.py')
+  checked = subprocess.run(ruff, input=code, cwd=root, capture_output=True, text=True, check=False, timeout=60)
+  assert re.search(r'plot\.py:5:\d+: S\d{3} ', checked.stdout), checked
+
+
+def test_nothing_in_the_project_reads_arrays_with_pickles(root):
+  for folder in ('rembert', 'tasks', 'launch'):
+    for file in (root / folder).rglob('*.py'):
+      assert not re.search(r'allow_pickle=(?!False)', file.read_text()), file
 
 
 def test_a_pickle_in_an_array_file_is_refused_by_default(tmp_path, exploded):

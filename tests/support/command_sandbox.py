@@ -11,12 +11,15 @@ import sys
 import numpy as np
 from made_up_sweep import write_sweep
 from own_tasks import write_own_tasks
+from quick_compilation import QUICK_COMPILATION
 from random_checkpoints import TINY, random_leaves
 from small_scale import Planned
 
-from rembert.checkpoint.load import open_saved, save_model
+from rembert.checkpoint.load import open_source, save_model
 from rembert.convert.exporting import export
 from rembert.convert.tensor_names import slots
+from tasks.corpus.documents import CorpusConfig, Document, clean
+from tasks.corpus.sources import find_parts, read_part
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT = 600.0  # of a command; minutes where the machine has other work to do as well
@@ -25,7 +28,7 @@ CLONE = (
   *('rembert', 'tasks', 'gin', 'launch', 'tests', 'benchmarks', 'examples', 'docs', 'notebooks'),
   *('Makefile', 'requirements.txt', 'setup.py', 'pyproject.toml', 'README.md', 'CONTRIBUTING.md', 'lock.sh'),
 )
-_SENTENCES = ('The river is long.', 'A city lies at the sea.', 'The old bridge is closed.', 'We read many books.')
+_SENTENCES = ('The river is long.', 'A city is by the sea.', 'The old bridge is closed.', 'We read many books.')
 _TRANSLATIONS = (
   'Der Fluss ist lang.',
   'Eine Stadt liegt am Meer.',
@@ -37,15 +40,18 @@ _TRANSLATIONS = (
 def environment(folder: pathlib.Path) -> dict[str, str]:
   """One CPU device, little optimisation, and what has been compiled once is kept."""
   kept = {name: value for name, value in os.environ.items() if name not in ('PYTHONPATH', 'XLA_FLAGS')}
-  return kept | {
-    'JAX_PLATFORMS': 'cpu',
-    'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
-    'JAX_ENABLE_COMPILATION_CACHE': 'true',
-    'JAX_COMPILATION_CACHE_DIR': str(folder / 'compiled'),
-    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-    'WANDB_MODE': 'offline',
-    'COLUMNS': '120',
-  }
+  return (
+    kept
+    | QUICK_COMPILATION
+    | {
+      'JAX_PLATFORMS': 'cpu',
+      'JAX_ENABLE_COMPILATION_CACHE': 'true',
+      'JAX_COMPILATION_CACHE_DIR': str(folder / 'compiled'),
+      'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+      'WANDB_MODE': 'offline',
+      'COLUMNS': '120',
+    }
+  )
 
 
 class CommandServer:
@@ -112,7 +118,7 @@ def _is_variable(word: str) -> bool:
 
 
 def make_sandbox(folder: pathlib.Path) -> pathlib.Path:
-  """A clone, and beside its files what pages speak of and do not make."""
+  """A clone, with what pages speak of and do not make."""
   folder.mkdir(parents=True)
   for name in CLONE:
     if (ROOT / name).exists():
@@ -137,7 +143,7 @@ def _write_models(folder: pathlib.Path) -> None:
 
   config = dataclasses.replace(TINY, hidden_size=64, num_attention_heads=1, vocab_size=700)
   save_model(folder / 'released', random_leaves(config, None, has_pooler=True), config, None, ())
-  export(open_saved(folder / 'released'), folder / 'google-rembert')
+  export(open_source(folder / 'released'), folder / 'google-rembert')
   leaves = random_leaves(config, 'mlm', has_pooler=True)
   table = slots(config, 'mlm', num_labels=0, has_pooler=True)
   variables = {slot.tensorflow: slot.take(leaves[slot.leaf], 'tensorflow') for slot in table}
@@ -160,10 +166,17 @@ def _write_texts(folder: pathlib.Path) -> None:
   write('newstest2016.de', _TRANSLATIONS)
   write('text/en.txt', _SENTENCES * 5)
   write('text/de.txt', _TRANSLATIONS * 5)
+  rows = [
+    json.dumps({'text': found.text, 'lang': found.language}, ensure_ascii=False)
+    for part in find_parts('dumps', str(ROOT / 'tasks/wikipedia/sample'))
+    for each in read_part(part)
+    if isinstance(found := clean(each, CorpusConfig()), Document)
+  ]
+  for number in range(2):
+    write(f'my_text/part-{number}.jsonl', rows[number::2])
   pairs = (ROOT / 'tests/data/analysis/word_pairs.txt').read_text(encoding='utf-8').splitlines()
   for name in ('EN-MEN-TR-3k.txt', 'EN-MTurk-771.txt'):
     write(name, pairs)
-  shutil.copy(ROOT / 'tests/data/analysis/table4_xnli.csv', folder / 'points.csv')
   for split in ('train', 'dev', 'test'):
     example = lambda sentence, label: {
       'text': sentence,

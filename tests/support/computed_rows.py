@@ -31,7 +31,7 @@ class _OneBatch:
   """As much of a dataset of one batch as preprocessors use."""
 
   def __init__(self, features):
-    self.features, self.element_spec = features, {}
+    self.features, self.element_spec = features, dict.fromkeys(features)
 
   def batch(self, size):
     assert size

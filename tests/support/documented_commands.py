@@ -1,9 +1,8 @@
 """The commands that the pages of the documentation show: read from Markdown, in the order of the page.
 
-A command is a line of an indented block, or of a fenced one without a language, that begins with a known program; any
-line of a block in the language of a shell; and inline code that begins with a known program. Lines that end with a
-backslash go on; remarks after two or more blanks, or after #, are cut off. What begins with -- and stands alone is
-options, which the page explains.
+A command is a line of an indented block, or of a fenced one without a language or in that of a shell, that begins with
+a known program; so is inline code of more than one word. A backslash at the end joins lines; remarks after two or more
+spaces, or after #, are cut off. A line that begins with -- is options, which the page explains.
 """
 
 import dataclasses
@@ -15,32 +14,14 @@ from collections.abc import Iterator, Sequence
 import markdown_it
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SHELLS = {'bash', 'sh', 'shell', 'zsh', 'console', 'shell-session'}
+SHELLS = {'', 'bash', 'sh', 'shell', 'console'}  # languages of fenced blocks
 # What a line of text never begins with, and a command may.
 PROGRAMS = {
-  *('python', 'python3', 'python3.11', 'python3.12', 'pip', 'uv', 'pytest', 'ruff', 'mypy', 'pre-commit', 'jupyter'),
-  *(
-    'make',
-    'sh',
-    'bash',
-    'source',
-    'export',
-    'cd',
-    'mkdir',
-    'rm',
-    'cp',
-    'mv',
-    'ls',
-    'cat',
-    'paste',
-    'head',
-    'tail',
-    'tar',
-    'unzip',
-  ),
-  *('git', 'curl', 'wget', 'ssh', 'scp', 'rsync', 'ssh-add', 'tmux', 'sudo', 'apt', 'apt-get', 'conda', 'nvidia-smi'),
+  *('python', 'python3', 'python3.11', 'python3.12', 'python3.13', 'pip', 'uv', 'pytest', 'ruff', 'mypy', 'pre-commit'),
+  *('make', 'sh', 'bash', 'source', 'export', 'cd', 'mkdir', 'rm', 'cp', 'mv', 'ls', 'cat', 'paste', 'head', 'tail'),
+  *('tar', 'unzip', 'git', 'curl', 'wget', 'ssh', 'scp', 'rsync', 'ssh-add', 'tmux', 'sudo', 'apt', 'apt-get', 'conda'),
   *('gcloud', 'gsutil', 'kubectl', 'docker', 'xpk', 'sbatch', 'srun', 'scancel', 'squeue', 'tensorboard', 'wandb'),
-  *('mkdocs', 'touch', 'time', 'env', 'huggingface-cli', 'hf'),
+  *('mkdocs', 'touch', 'time', 'env', 'hf', 'huggingface-cli', 'jupyter', 'nvidia-smi'),
 }
 _PROGRAM = re.compile(r'(?:[A-Z_]+=\S* )*(?:\$ )?(?:\S*/bin/)?(\S+)')
 
@@ -79,23 +60,17 @@ class Options(Shown):
 
 
 def pages(root: pathlib.Path = ROOT) -> list[str]:
-  """The pages whose commands are held to work, the README first: others may build upon it."""
+  """The pages whose commands are held to work, the README first: others may build on it."""
   docs = sorted(str(path.relative_to(root)) for path in (root / 'docs').rglob('*.md'))
   return ['README.md', *docs, 'CONTRIBUTING.md']
 
 
 def shown(text: str, page: str) -> Iterator[Shown]:
   """All commands and options of a page, in order."""
-  for token in markdown_it.MarkdownIt('commonmark').enable('table').parse(_without_admonitions(text)):
+  for token in markdown_it.MarkdownIt('commonmark').enable('table').parse(text):
     first = token.map[0] + 1 if token.map else 1
-    if token.type == 'fence':
-      language = (token.info.split() or [''])[0].strip('{}.').lower()
-      if language in SHELLS:
-        yield from _of_block(token.content, page, first + 1, is_shell=True)
-      elif not language:
-        yield from _of_block(token.content, page, first + 1)
-    elif token.type == 'code_block':
-      yield from _of_block(token.content, page, first)
+    if token.type == 'code_block' or (token.type == 'fence' and token.info.strip() in SHELLS):
+      yield from _of_block(token.content, page, first + (token.type == 'fence'))
     elif token.type == 'inline':
       line = first
       for child in token.children:
@@ -105,54 +80,25 @@ def shown(text: str, page: str) -> Iterator[Shown]:
           yield from _of_line(child.content, page, line, is_inline=True)
 
 
-def _without_admonitions(text: str) -> str:
-  """The page with the bodies of `!!! note`, `??? note` and `=== "tab"` taken out of their indentation."""
-  lines, depth = [], 0
-  in_fence = ''
-  for line in text.splitlines():
-    indent = len(line) - len(line.lstrip())
-    if line.strip() and not in_fence:
-      depth = min(depth, indent // 4)
-    bare = line[4 * depth :] if not line[: 4 * depth].strip() else line.lstrip()
-    if fence := re.match(r'\s*(```+|~~~+)', bare):
-      in_fence = '' if in_fence and bare.strip().startswith(in_fence) else in_fence or fence[1]
-    if not in_fence and re.match(r'(!!!|\?\?\?\+?|===) ', bare):
-      depth += 1
-      lines.append('')
-      continue
-    lines.append(bare)
-  return '\n'.join(lines) + '\n'
+def _of_block(content: str, page: str, first: int) -> Iterator[Shown]:
+  joined = re.sub(r' *\\\n *', lambda match: ' \0', content)  # \0 counts the lines
+  number = first
+  for line in joined.splitlines():
+    # What is set far to the right continues the remark above it.
+    if not line.startswith(' ' * 8):
+      yield from _of_line(line.replace('\0', '').strip().removeprefix('$ '), page, number)
+    number += 1 + line.count('\0')
 
 
-def _of_block(content: str, page: str, first: int, *, is_shell: bool = False) -> Iterator[Shown]:
-  lines = content.splitlines()
-  has_prompt = any(line.startswith('$ ') for line in lines)
-  number = 0
-  while number < len(lines):
-    start, line = number, lines[number].rstrip()
-    while line.endswith('\\') and number + 1 < len(lines):
-      number += 1
-      line = line[:-1].rstrip() + ' ' + lines[number].strip()
-    number += 1
-    if has_prompt and not line.startswith('$ '):
-      continue
-    # What is set far to the right goes on with the remark above it.
-    if len(line) - len(line.lstrip()) >= 8 and not is_shell:
-      continue
-    yield from _of_line(line.strip().removeprefix('$ '), page, first + start, is_shell=is_shell)
-
-
-def _of_line(line: str, page: str, number: int, *, is_shell: bool = False, is_inline: bool = False) -> Iterator[Shown]:
+def _of_line(line: str, page: str, number: int, *, is_inline: bool = False) -> Iterator[Shown]:
   if re.match(r'--[\w{]', line):
     for alternative in _alternatives(_words(line)):
       yield Options(page, number, alternative, is_inline)
     return
-  if not line or line.startswith('#') or not (is_shell or is_command(line)):
-    return
-  if is_inline and len(line.split()) == 1:
-    return  # the name of a program, in a sentence
-  for part in _split(_words(line), '&&'):
-    yield Command(page, number, part, is_inline)
+  # A single word in a sentence is the name of a program.
+  if is_command(line) and not (is_inline and len(line.split()) == 1):
+    for part in _split(_words(line), '&&'):
+      yield Command(page, number, part, is_inline)
 
 
 def is_command(line: str) -> bool:

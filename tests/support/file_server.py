@@ -1,4 +1,4 @@
-"""A web server on this machine with files to fetch: it can resume, refuse, break off and be slow to say what it has."""
+"""A web server on this machine with files to fetch: it can refuse and break off."""
 
 import contextlib
 import http.server
@@ -13,10 +13,7 @@ class FileServer:
     files: content by path, `/name`.
     breaks_after: bytes of a file after which the connection ends, once for each number.
     status: HTTP status by path, where it is an error.
-    resumes: whether parts can be asked for.
-    states_length: whether the server says how much it sends.
-    versions: whether the server names the version (ETag) of a file.
-    requests: (path, first byte asked for), in order.
+    requests: paths asked for, in order.
   """
 
   def __init__(self, url: str):
@@ -24,10 +21,7 @@ class FileServer:
     self.files: dict[str, bytes] = {}
     self.breaks_after: list[int] = []
     self.status: dict[str, int] = {}
-    self.resumes = True
-    self.versions = True
-    self.states_length = True
-    self.requests: list[tuple[str, int]] = []
+    self.requests: list[str] = []
 
 
 @contextlib.contextmanager
@@ -37,29 +31,15 @@ def serve_files() -> Iterator[FileServer]:
   class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
       files = self.server.files
-      start = int(self.headers.get('Range', 'bytes=0-').removeprefix('bytes=').removesuffix('-'))
-      files.requests.append((self.path, start))
+      files.requests.append(self.path)
       status = files.status.get(self.path, 200 if self.path in files.files else 404)
       if status != 200:
         self.send_error(status)
         return
       content = files.files[self.path]
-      version = f'"{hash(content)}"'
-      if start and (not files.resumes or self.headers.get('If-Range') != version):
-        start = 0
-      if start > len(content):
-        self.send_error(416)
-        return
-      self.send_response(206 if start else 200)
-      if start:
-        self.send_header('Content-Range', f'bytes {start}-{len(content) - 1}/{len(content)}')
-      if files.versions:
-        self.send_header('ETag', version)
-      if files.states_length:
-        self.send_header('Content-Length', str(len(content) - start))
+      self.send_response(200)
       self.end_headers()
-      end = start + files.breaks_after.pop(0) if files.breaks_after else len(content)
-      self.wfile.write(content[start:end])
+      self.wfile.write(content[: files.breaks_after.pop(0)] if files.breaks_after else content)
 
     def log_message(self, *_):
       pass
@@ -70,7 +50,7 @@ def serve_files() -> Iterator[FileServer]:
 
   server = Server(('127.0.0.1', 0), Handler)
   server.files = FileServer(f'http://127.0.0.1:{server.server_port}')
-  thread = threading.Thread(target=server.serve_forever, daemon=True)
+  thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
   thread.start()
   try:
     yield server.files

@@ -76,7 +76,7 @@ class GcloudStandIn:
     return self.folder / f'worker{worker}'
 
 
-# For `uv venv` it makes an environment whose Python is the one of the tests; what else it is told is noted.
+# For `uv venv` it makes an environment whose Python is the one of the tests; its other arguments are recorded.
 _PYTHON3 = """\
 echo "$*" >> "$HOME/python3_calls"
 case "$*" in

@@ -46,12 +46,15 @@ CONFIGURATIONS = {
     RemBertConfig(), vocab_size=1003, num_hidden_layers=2, max_position_embeddings=64
   ),
 }
-HEADS = ('mlm', 'classification', 'tagging', 'qa', 'multiple_choice')
+HEADS = ('mlm', 'classification', 'tagging', 'qa', 'multiple_choice', 'regression')
 # Every head on the plain configuration, on I = H as Hugging Face has it, and at the released widths.
 CASES = [(name, 'mlm') for name in CONFIGURATIONS]
 CASES += [(name, head) for name in ('odd sizes', 'I = H, projected', 'released widths') for head in HEADS[1:]]
-# Those that lie beside the tests as files, for machines without torch.
-GOLDEN_CASES = [('odd sizes', head) for head in HEADS] + [('odd sizes, tanh', 'mlm'), ('I = H, projected', 'mlm')]
+# Those that lie next to the tests as files, for machines without torch.
+GOLDEN_CASES = [('odd sizes', head) for head in HEADS if head != 'regression'] + [
+  ('odd sizes, tanh', 'mlm'),
+  ('I = H, projected', 'mlm'),
+]
 GOLDEN = pathlib.Path(__file__).parent.parent / 'golden'
 
 
@@ -82,6 +85,8 @@ def batch(config: RemBertConfig, head: str) -> dict[str, np.ndarray]:
     return inputs | {'labels': labels, 'masked_positions': positions, 'weights': weights}
   if head == 'classification':
     return inputs | {'labels': random.integers(0, NUM_LABELS, rows)}
+  if head == 'regression':
+    return inputs | {'labels': random.standard_normal(rows).astype(np.float32)}
   if head == 'tagging':
     labels = random.integers(0, NUM_LABELS, (rows, length))
     return inputs | {'labels': np.where((random.random((rows, length)) < 0.7) & (attention_mask > 0), labels, -100)}
@@ -112,7 +117,9 @@ class Outputs:
 
 
 def _loss(head: str, logits, batch: dict):
-  """Mean cross-entropy over labels that are not −100; start and end count half each."""
+  """Mean cross-entropy over labels that are not −100, start and end count half each; mean squared error of numbers."""
+  if head == 'regression':
+    return jnp.mean((logits[:, 0] - batch['labels']) ** 2)
   mean = lambda logits, labels: (
     -jnp.sum(
       jnp.where(

@@ -1,6 +1,6 @@
 """Hugging Face's torch RemBERT with random weights, run on the cases of `hugging_face_cases`.
 
-`make golden` runs this file and writes tests/golden anew. Needs torch.
+`make golden` runs this file and writes tests/golden again. Needs torch.
 """
 
 import dataclasses
@@ -28,9 +28,10 @@ _CLASSES = {
   'tagging': transformers.RemBertForTokenClassification,
   'qa': transformers.RemBertForQuestionAnswering,
   'multiple_choice': transformers.RemBertForMultipleChoice,
+  'regression': transformers.RemBertForSequenceClassification,
 }
 # Of the heads that have none: a pooler to run on their last hidden states, where there is one to compare with.
-_OWN_POOLER = ('classification', 'multiple_choice')
+_OWN_POOLER = ('classification', 'multiple_choice', 'regression')
 
 
 def random_model(config: RemBertConfig, head: str) -> transformers.PreTrainedModel:
@@ -39,7 +40,8 @@ def random_model(config: RemBertConfig, head: str) -> transformers.PreTrainedMod
   for ours in ('pad_vocab_to_multiple_of', 'always_project_embeddings'):
     del fields[ours]
   theirs = transformers.RemBertConfig(
-    **{**fields, 'hidden_act': _ACTIVATIONS[config.hidden_act]}, num_labels=2 if head == 'qa' else NUM_LABELS
+    **{**fields, 'hidden_act': _ACTIVATIONS[config.hidden_act]},
+    num_labels={'qa': 2, 'regression': 1}.get(head, NUM_LABELS),
   )
   model = _CLASSES[head](theirs).eval()
   random = np.random.default_rng(0)

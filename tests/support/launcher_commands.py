@@ -1,6 +1,6 @@
 """Command lines whose dry run is kept as text in tests/golden/launch.
 
-PYTHONPATH=. .venv/bin/python tests/support/launcher_commands.py      # writes them anew: look at the difference
+PYTHONPATH=. .venv/bin/python tests/support/launcher_commands.py      # writes them again: look at the difference
 """
 
 import contextlib
@@ -21,16 +21,11 @@ CASES = {
   'tpu_vm_setup': f'launch.tpu_vm setup large {_PLACE}',
   'tpu_vm_run': f'launch.tpu_vm run large {_PLACE} {_RUN} {_HOSTILE}',
   'tpu_vm_status': f'launch.tpu_vm status large {_OWNED}',
-  'tpu_vm_logs': f'launch.tpu_vm logs large --follow --internal_ip {_PLACE}',
+  'tpu_vm_logs': f'launch.tpu_vm logs large --follow {_PLACE}',
   'tpu_vm_stop': f'launch.tpu_vm stop large {_PLACE}',
-  'tpu_vm_fetch': f'launch.tpu_vm fetch large rembert-launch/code/runs/large here {_PLACE}',
   'tpu_vm_delete': f'launch.tpu_vm delete large {_OWNED}',
-  'queued_resource_create': f'launch.queued_resource create large --type=v6e-64 --spot {_OWNED}',
   'queued_resource_watch': f'launch.queued_resource watch large --type=v5litepod-64 --spot {_OWNED} {_RUN}',
-  'queued_resource_status': f'launch.queued_resource status large {_OWNED}',
   'queued_resource_delete': f'launch.queued_resource delete large {_OWNED}',
-  'xpk_create': 'launch.xpk create large --cluster=mine --type=v5litepod-64 --slices=2 --image=IMAGE '
-  f'{_PLACE} {_RUN} {_HOSTILE}',
   'slurm_submit': 'launch.slurm submit large --nodes=4 --gpus=8 --time=24:00:00 --partition=gpu '
   '--sbatch_flag=--account=lab '
   f'--srun_flag=--container-image=IMAGE -- python -m rembert.main --gin_file=gin/pretrain_large.gin '

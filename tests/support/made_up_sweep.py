@@ -38,7 +38,7 @@ def write_metrics(workdir: pathlib.Path, rows: Sequence[Mapping]) -> None:
 def write_pretraining(
   workdir: pathlib.Path, name: str = 'in128_out768', *, seed: int = 0, languages: Sequence[str] = LANGUAGES, steps=200
 ) -> pathlib.Path:
-  """A pre-training run of one of `SHAPES`, with its checkpoint's description and without its arrays."""
+  """A pre-training run of one of `SHAPES`, without checkpoints."""
   inputs, outputs, hidden, layers, tied = SHAPES[name]
   random = np.random.default_rng([seed, len(name)])
   level = 6.6 - 0.4 * math.log2(outputs / 16) / 4.6 + 0.02 * random.standard_normal()
@@ -68,17 +68,12 @@ def write_pretraining(
   told = {f'RemBertConfig.{field}': value for field, value in model.items()} | {
     'train.seed': seed,
     'train.steps': steps,
+    'run.mode': 'pretrain',
   }
   if name == 'layers23to12':
     told |= {'paper.table': 5, 'paper.row': name, 'paper.scale': 'mini', 'paper.kept_layers': 4}
   lines = [f'{field} = {value!r}' for field, value in told.items()]
   (workdir / 'config.gin').write_text('# Parameters\n# ====\n' + '\n'.join(lines) + '\n')
-  meta = workdir / 'checkpoints' / str(steps) / 'meta'
-  meta.mkdir(parents=True)
-  (meta / 'metadata').write_text(json.dumps({k: v for k, v in told.items() if k.startswith(('RemBert', 'train.seed'))}))
-  seconds = {'start': 4.0, 'compile': 5.0, 'step': 100.0, 'data wait': 1.0, 'evaluation': 3.0, 'checkpoint': 1.0}
-  session = {'began': 1000.0, 'last_seen': 1115.0, 'first_step': 0, 'last_step': steps, 'seconds': seconds}
-  (workdir / 'goodput.json').write_text(json.dumps([session]))
   return workdir
 
 
@@ -90,29 +85,29 @@ def write_results(
   dev: float | None = 70.0,
   baseline: float | None = 33.3,
 ) -> pathlib.Path:
-  """A fine-tuning run: judged task to language to what it is worth; questions get an exact match that is 10 less."""
-  entry = lambda judged, value: (
+  """A fine-tuning run: evaluated task to language to what it is worth; questions get an exact match that is 10 less."""
+  entry = lambda evaluated, value: (
     {'exact_match': value - 5, 'f1': value + 5}
-    if judged in _QUESTIONS
-    else {'accuracy' if judged in ('xnli', 'pawsx') else 'f1': value}
+    if evaluated in _QUESTIONS
+    else {'accuracy' if evaluated in ('xnli', 'pawsx') else 'f1': value}
   )
   tasks = {
-    judged: {
+    evaluated: {
       language: {
         'examples': 100,
-        'scores': entry(judged, value),
-        'baseline': None if baseline is None else entry(judged, baseline),
-        'predictions': f'predictions/{judged}/test-{language}.tsv',
+        'scores': entry(evaluated, value),
+        'baseline': None if baseline is None else entry(evaluated, baseline),
+        'predictions': f'predictions/{evaluated}/test-{language}.tsv',
         'note': '',
       }
       for language, value in by_language.items()
     }
-    for judged, by_language in scores.items()
+    for evaluated, by_language in scores.items()
   }
   workdir.mkdir(parents=True, exist_ok=True)
   content = {'task': task, 'dev': None if dev is None else {'accuracy': dev}, 'tasks': tasks, 'skipped': {}, 'mean': {}}
   (workdir / 'results.json').write_text(json.dumps(content))
-  (workdir / 'config.gin').write_text(f"xtreme.task = '{task}'\ntrain.seed = 0\n")
+  (workdir / 'config.gin').write_text(f"run.mode = 'finetune'\nxtreme.task = '{task}'\ntrain.seed = 0\n")
   if dev is not None:
     rows = [{'step': step, 'eval/loss': 1.0, 'eval/dev/accuracy': dev - 20 / step} for step in (10, 20, 30)]
     write_metrics(workdir, [{'step': 5, 'loss': 1.2}, *rows])
@@ -143,7 +138,7 @@ def write_sweep(
     models: of `SHAPES`.
     seeds: of fine-tuning.
     is_there: whether the run in a workdir, relative to the folder, has been made yet.
-    languages: that everything is judged in.
+    languages: that everything is evaluated in.
   """
   entries = []
   for number, name in enumerate(models):
@@ -171,10 +166,10 @@ def _model(folder, name, number, seeds, is_there, languages) -> dict:
   learned = []
   keep = [4] if name == 'layers23to12' else [3, 2] if name.startswith('in128') else []
   for variant in ('', *(f'RemBertConfig.num_hidden_layers={layers}' for layers in keep)):
-    for task, judged in LEARNED.items() if not variant or name == 'layers23to12' else [('xnli', ('xnli',))]:
+    for task, evaluated in LEARNED.items() if not variant or name == 'layers23to12' else [('xnli', ('xnli',))]:
       for seed in range(seeds):
         workdir = f'learned/{name}/{task}_{variant.rpartition("=")[2] or "whole"}/seed_{seed}'
-        entry = {'pretrain_seed': 0, 'seed': seed, 'task': task, 'judged': judged, 'variant': variant}
+        entry = {'pretrain_seed': 0, 'seed': seed, 'task': task, 'evaluated': evaluated, 'variant': variant}
         learned.append(entry | {'learning_rate': None, 'workdir': workdir})
         lost = 0.0 if not variant else 2.0 * (4 - int(variant[-1]))
         scores = {
@@ -182,7 +177,7 @@ def _model(folder, name, number, seeds, is_there, languages) -> dict:
             language: level - lost - 2 * at + 0.6 * float(random.standard_normal())
             for at, language in enumerate(languages)
           }
-          for each in judged
+          for each in evaluated
         }
         if is_there(workdir):
           write_results(folder / workdir, task, scores)
@@ -204,7 +199,7 @@ def _model(folder, name, number, seeds, is_there, languages) -> dict:
 
 def _analyses(layers: int, level: float, languages: Sequence[str]) -> dict[str, dict]:
   curve = [level * (layer + 1) / layers - 3 * max(0, layer - layers + 1) for layer in range(layers + 1)]
-  pair = {'pairs': 100, 'candidates': 100, 'accuracy': curve, 'reverse': None, 'chance': 1.0, 'cut': 0}
+  pair = {'pairs': 100, 'candidates': 100, 'accuracy': curve, 'chance': 1.0, 'cut': 0}
   row = {'rows': 10, 'positions': 190, 'accuracy': level, 'loss': 5.0, 'most_frequent': 4.0}
   return {
     'layer_retrieval': {'layers': list(range(layers + 1)), 'pairs': {'de-en': pair}, 'mean': curve},

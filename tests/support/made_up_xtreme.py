@@ -17,7 +17,7 @@ POS = ('ADJ', 'ADP', 'ADV', 'AUX', 'DET', 'NOUN', 'NUM', 'PRON', 'PROPN', 'VERB'
 
 
 def write_examples(root: pathlib.Path, task: str, *, count: int, language: str = 'en', seed: int = 0) -> None:
-  """Writes the same examples as what is learned, as dev and as what is judged, with gold labels.
+  """Writes the same examples as what is learned, as dev and for evaluation, with gold labels.
 
   Args:
     root: of the data.

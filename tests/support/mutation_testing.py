@@ -3,6 +3,8 @@
   make mutants                                  # all mutants on HEAD; stop it at any time, run it again to resume
   make mutants ARGS='--commit=0b7a7f7'          # on another commit
   make mutants ARGS='--area=data --jobs=1'      # one area
+  make mutants ARGS='--file=rembert/data/masking.py --file=launch/sweep.py'
+  make mutants ARGS='--survivors-of=tests/data/mutants/0b7a7f7.csv'   # what was not killed there
 
 Results are appended to build/mutants/COMMIT.csv, one line per mutant. A mutant is
 
@@ -31,7 +33,7 @@ import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'tests'))  # of this process alone: in it, folders of tests would pass for packages
@@ -69,16 +71,30 @@ def is_slow(mutant: Mutant) -> bool:
   return any(file.startswith(('tests/jobs/', 'tests/model/', 'tests/train/test_s')) for file in mirrored_tests(mutant))
 
 
-def apply(mutant: Mutant, root: pathlib.Path) -> str | None:
-  """Changes the file below `root`; returns the reason if that cannot be done."""
-  file = root / mutant.file
-  if not file.is_file():
-    return f'no file {mutant.file}'
-  source = file.read_text(encoding='utf-8')
+def chosen_mutants(
+  mutants: Sequence[Mutant],
+  *,
+  areas: Sequence[str] = (),
+  files: Sequence[str] = (),
+  text: str = '',
+  names: Set[str] | None = None,
+) -> list[Mutant]:
+  """Mutants of any of the areas and files; the sentence contains `text` and is, if they are given, in `names`."""
+  return [
+    mutant
+    for mutant in mutants
+    if (not areas or mutant.area in areas)
+    and (not files or mutant.file in files)
+    and text in mutant.sentence
+    and (names is None or mutant.sentence in names)
+  ]
+
+
+def mutated(mutant: Mutant, source: str) -> str:
+  """The file's content with the mutant in it; ValueError unless the anchor occurs exactly once."""
   if (count := source.count(mutant.anchor)) != 1:
-    return f'the anchor occurs {count} times in {mutant.file}'
-  file.write_text(source.replace(mutant.anchor, mutant.replacement), encoding='utf-8')
-  return None
+    raise ValueError(f'the anchor occurs {count} times in {mutant.file}')
+  return source.replace(mutant.anchor, mutant.replacement)
 
 
 def run(mutant: Mutant, root: pathlib.Path, *, seconds: float) -> Result:
@@ -87,9 +103,12 @@ def run(mutant: Mutant, root: pathlib.Path, *, seconds: float) -> Result:
   result = lambda outcome, *details: Result(
     mutant.area, mutant.sentence, outcome, round(time.monotonic() - began), *details
   )
-  original = (root / mutant.file).read_text(encoding='utf-8') if (root / mutant.file).is_file() else ''
-  if reason := apply(mutant, root):
-    return result('invalid', '', reason)
+  file = root / mutant.file
+  try:
+    original = file.read_text(encoding='utf-8')
+    file.write_text(mutated(mutant, original), encoding='utf-8')
+  except (OSError, ValueError) as error:
+    return result('invalid', '', without_folders(str(error)))
   try:
     with tempfile.TemporaryDirectory(prefix='mutant-') as scratch:
       report = pathlib.Path(scratch, 'report.xml')
@@ -103,7 +122,7 @@ def run(mutant: Mutant, root: pathlib.Path, *, seconds: float) -> Result:
       is_mistake = error.split(':')[0].split('.')[-1] in _MISTAKES or code not in (1, 2)
       return result('invalid' if is_mistake else 'killed', test, error or f'pytest ended with exit code {code}')
   finally:
-    (root / mutant.file).write_text(original, encoding='utf-8')
+    file.write_text(original, encoding='utf-8')
 
 
 def _pytest(
@@ -153,7 +172,7 @@ def without_folders(message: str) -> str:
 
 
 def trees(commit: str, number: int, parent: pathlib.Path) -> list[pathlib.Path]:
-  """`number` copies of a commit's files below `parent`, each with the real data beside it if there are any."""
+  """`number` copies of a commit's files below `parent`, each with the real data next to it if there are any."""
   archive = subprocess.run(['git', 'archive', commit], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
   copies = []
   for index in range(number):
@@ -203,6 +222,11 @@ def read_results(file: pathlib.Path) -> dict[str, Result]:
     return {row['mutant']: Result(**row) for row in csv.DictReader(lines)}
 
 
+def survivors(results: Mapping[str, Result]) -> set[str]:
+  """Sentences of the mutants that no test killed, or that were invalid."""
+  return {sentence for sentence, result in results.items() if result.outcome not in ('killed', 'timeout')}
+
+
 def append(file: pathlib.Path, result: Result) -> None:
   """Adds one line, and the header to a new file."""
   file.parent.mkdir(parents=True, exist_ok=True)
@@ -232,7 +256,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--commit', default='HEAD', help='commit to change and to test (default HEAD)')
   parser.add_argument('--area', action='append', help='only mutants of this area; repeatable')
-  parser.add_argument('--only', help='only mutants whose sentence contains this text')
+  parser.add_argument('--file', action='append', help='only mutants of this file, from the root; repeatable')
+  parser.add_argument('--only', default='', help='only mutants whose sentence contains this text')
+  parser.add_argument(
+    '--survivors-of', type=pathlib.Path, metavar='CSV', help='only mutants that were not killed in this table'
+  )
   parser.add_argument('--again', action='store_true', help='run mutants again that survived or were invalid')
   parser.add_argument('--jobs', type=int, default=2, help='mutants side by side (default 2)')
   parser.add_argument('--seconds', type=float, default=900, help='time limit of one mutant (default 900)')
@@ -242,10 +270,16 @@ def main(argv: Sequence[str] | None = None) -> int:
   commit = subprocess.run(name, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
   file = ROOT / 'build' / 'mutants' / f'{commit}.csv'
   known = read_results(file)
-  chosen = [m for m in MUTANTS if not options.area or m.area in options.area]
-  chosen = [m for m in chosen if not options.only or options.only in m.sentence]
+  names = None
+  if options.survivors_of:
+    if not options.survivors_of.is_file():
+      parser.error(f'--survivors-of: no file {options.survivors_of}')
+    names = survivors(read_results(options.survivors_of))
+  chosen = chosen_mutants(MUTANTS, areas=options.area or (), files=options.file or (), text=options.only, names=names)
+  if not chosen:
+    parser.error('no mutant is chosen')
   if options.again:
-    known = {sentence: result for sentence, result in known.items() if result.outcome in ('killed', 'timeout')}
+    known = {sentence: result for sentence, result in known.items() if sentence not in survivors(known)}
   waiting = sorted((m for m in chosen if m.sentence not in known), key=is_slow)  # most results early
   print(f'{len(waiting)} of {len(chosen)} mutants to run on {commit}, {options.jobs} side by side: {file}', flush=True)
   began = time.monotonic()

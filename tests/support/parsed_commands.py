@@ -16,7 +16,6 @@ from rembert.errors import UsageError
 DRY = (
   'launch.tpu_vm',
   'launch.queued_resource',
-  'launch.xpk',
   'launch.slurm',
   'launch.sweep',
   'launch.xtreme',
@@ -24,7 +23,7 @@ DRY = (
 
 PROGRAMS = (
   *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict'),
-  *('benchmarks.run', 'benchmarks.kernel_trace'),
+  'benchmarks.run',
   *('tasks.corpus', 'tasks.vocabulary', 'tasks.token_store', 'tasks.xtreme.download', 'tasks.metrics'),
   *('launch.supervise', 'launch.local_cluster'),
   *DRY,

@@ -49,32 +49,12 @@ def prepare_splits(
 def prepare_dataset(
   dataset: str, documents: Mapping[str, Sequence[Mapping[str, str]]], folder: pathlib.Path, *, split: str = 'train'
 ) -> pathlib.Path:
-  """Prepares `dataset/CONFIG`, version 1.0.0, for every configuration of `documents`; returns `folder`."""
-  from tasks.tensorflow_import import tensorflow  # noqa: F401
+  """Prepares `dataset/CONFIG` with text features, for every configuration of `documents`; returns `folder`."""
 
-  # isort: split
-  import tensorflow_datasets as tfds
+  def features():
+    import tensorflow_datasets as tfds
 
-  class Prepared(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    name = dataset
-    VERSION = tfds.core.Version('1.0.0')
-    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config) for config in documents]  # noqa: RUF012
+    return {field: tfds.features.Text() for field in next(iter(documents.values()))[0]}
 
-    url_infos = None  # nothing is downloaded
-
-    def _info(self):
-      fields = next(iter(documents.values()))[0]
-      features = tfds.features.FeaturesDict({field: tfds.features.Text() for field in fields})
-      return tfds.core.DatasetInfo(builder=self, features=features)
-
-    def _split_generators(self, download_manager):
-      return {split: self._generate_examples()}
-
-    def _generate_examples(self):
-      yield from enumerate(documents[self.builder_config.name])
-
-  tfds.disable_progress_bar()
-  for config in documents:
-    builder = Prepared(data_dir=folder, config=config)
-    builder.download_and_prepare(download_config=tfds.download.DownloadConfig(try_download_gcs=False))
+  prepare_splits(dataset, {config: {split: examples} for config, examples in documents.items()}, features, folder)
   return folder

@@ -1,6 +1,7 @@
 """Fixtures: random checkpoints of this project, small, of every head."""
 
 import dataclasses
+import functools
 import math
 import shutil
 
@@ -9,7 +10,8 @@ import pytest
 from etils import epath
 
 import rembert
-from rembert.checkpoint.load import SavedModel, open_saved, save_model
+from rembert.checkpoint.load import open_source, save_model
+from rembert.convert.tensor_names import Source
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import parameter_shapes
 from tasks.vocabulary import train_vocabulary
@@ -39,22 +41,38 @@ def random_leaves(config: RemBertConfig, head: str | None, *, has_pooler: bool) 
   return leaves
 
 
-@pytest.fixture
-def saved(tmp_path):
-  """A checkpoint with random parameters; the fields of the configuration that differ are arguments."""
+@pytest.fixture(scope='session')
+def written_run(tmp_path_factory):
+  """Workdirs of random models, each written once; not to be changed. Fields that differ from `TINY` are arguments."""
 
-  def save(head: str | None = 'mlm', *, has_pooler: bool = False, name: str = 'run', **fields) -> SavedModel:
-    config = dataclasses.replace(TINY, **fields)
+  @functools.cache
+  def write(head: str | None = 'mlm', *, has_pooler: bool = False, **fields):
+    workdir, config = tmp_path_factory.mktemp('written') / 'run', dataclasses.replace(TINY, **fields)
     labels = LABELS if head in ('classification', 'tagging') else ()
-    save_model(tmp_path / name, random_leaves(config, head, has_pooler=has_pooler), config, head, labels)
-    return open_saved(tmp_path / name)
+    save_model(workdir, random_leaves(config, head, has_pooler=has_pooler), config, head, labels)
+    return workdir
+
+  return write
+
+
+@pytest.fixture
+def saved(written_run, tmp_path):
+  """A copy of a workdir of `written_run`, opened."""
+
+  def save(head: str | None = 'mlm', *, name: str = 'run', **fields) -> Source:
+    return open_source(shutil.copytree(written_run(head, **fields), tmp_path / name))
 
   return save
 
 
+def leaves_of(model: Source) -> dict[str, np.ndarray]:
+  """The parameters of a model of the fixture `saved`, as they were written."""
+  return random_leaves(model.config, model.head, has_pooler='encoder/pooler/kernel' in model.tensors)
+
+
 @pytest.fixture(scope='session')
 def assert_same():
-  """Two sets of parameters are the same to the bit, names and all."""
+  """Two sets of parameters are the same bitwise, names and all."""
 
   def check(ours, theirs):
     assert ours.keys() == theirs.keys()

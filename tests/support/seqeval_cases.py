@@ -1,6 +1,6 @@
 """Tags with what seqeval 0.0.12 makes of them: precision, recall and F1. The same file for all who have no seqeval.
 
-`make golden` runs this file and writes tests/golden/seqeval.json anew. Needs seqeval.
+`make golden` runs this file and writes tests/golden/seqeval.json again. Needs seqeval.
 """
 
 import json

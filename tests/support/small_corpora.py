@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from rembert.tracking.console import Console
 from tasks.corpus.build import make_corpus
-from tasks.corpus.documents import CorpusConfig, find_parts
+from tasks.corpus.documents import CorpusConfig
 from tasks.corpus.format import Corpus
+from tasks.corpus.sources import find_parts
 
 
 def corpus_of_dumps(pattern, folder: pathlib.Path, languages: Sequence[str] | None = None, **options) -> Corpus:

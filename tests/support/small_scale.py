@@ -25,10 +25,13 @@ PLACEHOLDERS = (
   (r'^--gin\.vocabulary\.path=FILE$', '--gin.vocabulary.path=sentencepiece.model'),
   (r'^--gin\.train\.init_from=(PATH|MODEL)$', '--gin.train.init_from=runs/pretrain_smoke'),
   (r'^--init=MODEL$', '--init=runs/pretrain_smoke'),
+  (r'^--gin\.train\.init_from=google/rembert$', '--gin.train.init_from=runs/pretrain_smoke'),
+  (r'^--gin\.analyze\.model=runs/rembert_original$', '--gin.analyze.model=runs/pretrain_smoke'),  # it has a vocabulary
   (r'^--output=FILE$', '--output=report.json'),
   (r'^--gin\.xtreme\.data_dir=FOLDER$', '--gin.xtreme.data_dir=download'),
-  (r'analyze_NAME\.gin', 'analyze_spectra.gin'),
-  (r'runs/mine_NAME', 'runs/mine_spectra'),
+  (r'\bgoogle/rembert\b', 'google-rembert'),
+  (r'analyze_NAME\.gin', 'analyze_masked_accuracy.gin'),
+  (r'runs/mine_NAME', 'runs/mine_masked_accuracy'),
   (r'^--grid=NAME=A,B$', '--grid=train.batch_size=8,16'),
   (r'^--analyze_gin\.analyze\.NAME=VALUE$', '--analyze_gin.analyze.rows=8'),
   (r'\bWORKDIR\b', 'runs/pretrain_smoke'),
@@ -67,7 +70,7 @@ class Rule:
 _PYTHON = r'(?:\S*/)?python3? -m '
 # The first that matches counts.
 WAYS = (
-  Rule(_PYTHON + r'launch\.(tpu_vm|queued_resource|xpk|slurm) ', Way.DRY_RUN, 'needs machines of others'),
+  Rule(_PYTHON + r'launch\.(tpu_vm|queued_resource|slurm) ', Way.DRY_RUN, 'needs machines of others'),
   Rule(_PYTHON + r'launch\.sweep ', Way.DRY_RUN, 'dozens of runs; tests/launch/test_sweep.py makes a small one'),
   Rule(_PYTHON + r'launch\.xtreme .*--devices=', Way.DRY_RUN, 'needs several GPUs'),
   # What it finds on this machine is this machine's affair; that it says so in a table is the command's.
@@ -75,10 +78,14 @@ WAYS = (
   # With --check: the samples are not the whole of XTREME, so the exit code is 1.
   Rule(_PYTHON + r'tasks\.xtreme\.download ', exit_codes=(1,)),
   Rule(_PYTHON + r'docs\.tools\.replication', Way.LISTED, 'writes a page of the project; tests/docs/tools calls it'),
+  Rule(
+    _PYTHON + r'tasks\.corpus --text=hf://', Way.LISTED, 'needs Hugging Face; tests/tasks/corpus serve a made-up one'
+  ),
   Rule(_PYTHON + r'tasks\.\w+ .*--runner=', Way.LISTED, 'needs a cluster; tests/tasks/corpus/test_dask.py starts one'),
+  Rule(_PYTHON + r'rembert\.convert to_hf .*--push=', Way.LISTED, 'uploads; tests/convert/test_hub.py starts a Hub'),
   Rule(_PYTHON + r'(rembert|tasks|launch|benchmarks)\b'),
   Rule(
-    r'(?:PYTHONPATH=\S+ )?(?:\S*/)?python tests/support/launcher_commands\.py', Way.LISTED, 'writes tests/golden anew'
+    r'(?:PYTHONPATH=\S+ )?(?:\S*/)?python tests/support/launcher_commands\.py', Way.LISTED, 'writes tests/golden again'
   ),
   Rule(r'bash docs/replication/run\.sh ', Way.LISTED, 'two hours; tests/docs/test_replication.py reads its commands'),
   Rule(r'python3\.\d+ -m venv '),
@@ -98,6 +105,7 @@ WAYS = (
   Rule(r'(?:\S*/)?pip install ', Way.LISTED, 'installs packages'),
   Rule(r'pre-commit install', Way.LISTED, 'writes into .git'),
   Rule(r'sh lock\.sh', Way.LISTED, 'asks the package index'),
+  Rule(r'hf auth login', Way.LISTED, 'needs an account of the Hugging Face Hub'),
   Rule(r'wandb (login|sync)', Way.LISTED, 'needs an account of Weights & Biases'),
 )
 
@@ -113,6 +121,7 @@ _FEW_STEPS = (
 _SHORT_ROWS = '--gin.train.sequence_length=64'
 _LITTLE_TEXT = '--gin.vocabulary.sample_characters=300000'
 _PRETRAINING = r'rembert\.main .*gin/(pretrain_|experiments/)'
+_CONTINUING = r'rembert\.main .*gin/continue_'
 _LEARNING = r'rembert\.main .*gin/finetune_'
 # Pattern found in a command, placeholders filled in → arguments that are added; all that match count, in this order.
 SMALLER = (
@@ -123,11 +132,12 @@ SMALLER = (
   (rf'{_PRETRAINING}(?!.*--dry_run)(?!.*data\.source=store)', _SHORT_ROWS),
   (rf'{_PRETRAINING}(?!smoke)(?!.*--dry_run)', _SMALL_MODEL),
   (r'rembert\.main .*gin/pretrain_smoke', _LITTLE_TEXT),
+  (rf'{_CONTINUING}(?!.*--dry_run)', f'{_FEW_STEPS} {_SHORT_ROWS} --gin.train.accumulation_steps=1'),
   # The released model's text and vocabulary are far away.
   (
     r'rembert\.main .*gin/pretrain_large(?!.*--dry_run)',
     '--gin.data.source=dumps --gin.data.dumps=dumps --gin.data.languages=None '
-    '--gin.vocabulary.path=sentencepiece.model --gin.RemBertConfig.vocab_size=32000',
+    '--gin.vocabulary.path=runs/pretrain_smoke/vocabulary/sentencepiece.model --gin.RemBertConfig.vocab_size=8000',
   ),
   # So are the Wikipedias of TFDS, and a vocabulary of 120,000 pieces wants more text than the samples are.
   (
@@ -150,16 +160,16 @@ SMALLER = (
     '--gin.train.batch_size=6 --gin.train.sequence_length=64 --gin.finetune.epochs=1',
   ),
   (rf'{_LEARNING}.*num_hidden_layers=10', '--gin.RemBertConfig.num_hidden_layers=1'),
-  (r'gin/analyze_masked_accuracy', '--gin.analyze.rows=2'),
+  (r'gin/analyze_masked_accuracy', f'--gin.analyze.rows=2 {_SHORT_ROWS}'),
   (
     r'gin/analyze_edge_probing',
     '--gin.probe.epochs=1 --gin.probe.projection=8 --gin.probe.hidden=8 --gin.analyze.samples=20',
   ),
-  (r'gin/analyze_(word_similarity|fertility|scaling)', '--gin.analyze.samples=20'),
+  (r'gin/analyze_word_similarity', '--gin.analyze.samples=20'),
   (r'launch\.xtreme ', '--tasks=udpos --seeds=0 --gin.train.batch_size=6 --gin.train.sequence_length=64'),
   (r'launch\.xtreme .*scales/finetuning/', '--gin.finetune.epochs=1'),
   (r'tasks\.xtreme\.download ', '--check'),
-  (r'benchmarks\.kernel_trace ', '--setting=small'),
+  (r'tracking\.wandb_project=', '--gin.tracking.wandb_project=None'),  # it is not installed
   (r'^make smoke', f'ARGS="{_FEW_STEPS} {_SHORT_ROWS} {_LITTLE_TEXT}"'),
   (r'^make test(?![\w-])', 'ARGS=tests/test_paper.py'),
   (r'^python3\.\d+ -m venv ', '--without-pip'),
@@ -167,6 +177,7 @@ SMALLER = (
 # What may be set otherwise than the page does: sizes, lengths, and the machine.
 OVERRIDDEN = {
   *('--topology', '--seeds', '--tasks', '--setting', '--gin.mesh.data', '--gin.analyze.rows'),
+  '--gin.tracking.wandb_project',
   *('--gin.train.steps', '--gin.train.batch_size', '--gin.train.accumulation_steps'),
   *('--gin.RemBertConfig.num_hidden_layers', '--gin.RemBertConfig.vocab_size'),
 }
@@ -174,7 +185,7 @@ OVERRIDDEN = {
 # Options that a page explains by themselves: what they are tried with. The first pattern that matches counts. Of those
 # that none matches, or whose value is left open (`…`), the name alone is looked up.
 WITH_OPTIONS = (
-  (r'--mode=analyze', 'python -m rembert.main --gin_file=gin/analyze_spectra.gin --gin.analyze.model=runs/mine'),
+  (r'--mode=analyze', 'python -m rembert.main --gin_file=gin/analyze_edge_probing.gin --gin.analyze.model=runs/mine'),
   (
     r'--(mode|topology|search_batch|output)\b',
     'python -m rembert.main --gin_file=gin/pretrain_smoke.gin --mode=compile',
@@ -193,12 +204,17 @@ WITH_OPTIONS = (
   ),
   (r'--gin[._]', 'python -m rembert.main --gin_file=gin/pretrain_base.gin'),
   (
-    r'--(grid|pretrain_seeds|tasks|seeds|learning_rates|finetune_grid|analyses|analyze_gin|devices|side_by_side)[=.]',
-    'python -m launch.sweep gin/experiments/table4 --scale=mini --data_dir=download',
+    r'--(grid|pretrain_seeds|tasks|seeds|learning_rates|finetune_grid|analyses|analyze_gin|devices|parallel_runs)[=.]',
+    'python -m launch.sweep gin/experiments/table4/in128_out768.gin --scale=mini --data_dir=download',
   ),
 )
 # Options of programs that are not ours.
-OF_OTHERS = {'--no-deps': 'pip'}
+OF_OTHERS = {
+  '--no-deps': 'pip',
+  '--basetemp': 'pytest',
+  '--max-restarts': 'xpk',
+  '--survivors-of': 'tests/support/mutation_testing.py',
+}
 
 
 class NoRule(Exception):
@@ -248,7 +264,7 @@ def planned(command: Command) -> Planned:
   if rule is None:
     raise NoRule(
       f'{command}\n  no rule says how this is run: give WAYS in tests/support/small_scale.py one (and SMALLER, if it '
-      'takes longer than seconds), or mend the page'
+      'takes longer than seconds), or fix the page'
     )
   if rule.way is Way.WITHIN:
     words = words[words.index('python') :]

@@ -140,7 +140,7 @@ def step():
 
 @pytest.fixture(scope='session')
 def compile_step():
-  """See `_step`; compiles anew."""
+  """See `_step`; compiles again."""
   return _step.__wrapped__
 
 

@@ -7,7 +7,7 @@ import pytest
 import seqio
 from t5.evaluation import metrics as t5_metrics
 
-from rembert.data.finetune_batches import drawn
+from rembert.data.finetune_batches import sample_examples
 from rembert.errors import UsageError
 from tasks import registration, rows
 from tasks.tensorflow_import import tensorflow as tf
@@ -85,11 +85,11 @@ def test_rows_come_in_their_order_over_many_batches(monkeypatch):
 def test_the_same_few_examples_are_drawn_at_the_source():
   examples = [{'input_ids': [number + 1], 'labels': [0]} for number in range(30)]
   few = [int(row.input_ids[0]) - 1 for row in read(make_task(*examples), max_examples=7)]
-  assert few == drawn(range(30), 7)
+  assert few == sample_examples(range(30), 7)
   assert len(few) == 7
   assert few == sorted(few)
   assert few != list(range(7)), 'files may be sorted: the first are not like the others'
-  assert drawn(range(30), None) == drawn(range(30), 30) == range(30)
+  assert sample_examples(range(30), None) == sample_examples(range(30), 30) == range(30)
 
 
 @pytest.mark.parametrize(

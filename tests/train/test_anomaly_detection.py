@@ -54,7 +54,7 @@ def test_a_leap_is_said_and_counted_once_and_ordinary_noise_is_not():
   guard, random = LossGuard(GuardsConfig()), np.random.default_rng(0)
   said = [guard.check(step, metrics(4 + 0.1 * random.standard_normal())) for step in range(200)]
   assert said == [None] * 200
-  assert 'the loss of step 200 leaps to 9.000, from 3.995 ±' in guard.check(200, metrics(9.0))
+  assert 'loss spike at step 200: 9.000, after 3.995 ±' in guard.check(200, metrics(9.0))
   assert guard.check(201, metrics(4.0)) is None
   assert guard.spikes == 1
 
@@ -75,7 +75,7 @@ def test_a_guard_saved_and_made_again_says_what_it_would_have_said(losses, stop)
   whole, before = LossGuard(config), LossGuard(config)
   expected = [whole.check(step, metrics(loss)) for step, loss in enumerate(losses)]
   said = [before.check(step, metrics(loss)) for step, loss in enumerate(losses[:stop])]
-  after = LossGuard(config, json.loads(json.dumps(before.saved())))
+  after = LossGuard(config, **json.loads(json.dumps(before.saved())))
   said += [after.check(step, metrics(loss)) for step, loss in enumerate(losses[stop:], start=min(stop, len(losses)))]
   assert said == expected
   assert (after.skipped, after.spikes) == (whole.skipped, whole.spikes)
@@ -105,7 +105,7 @@ def test_a_loss_that_went_up_for_good_ends_the_run_and_a_leap_does_not():
   losses = [*np.linspace(8, 4, 300), *[9.0] * 15, *[4.0] * 200]
   for step, loss in enumerate(losses):
     guard.check(step, metrics(loss))
-  resumed = LossGuard(config, json.loads(json.dumps(guard.saved())))
+  resumed = LossGuard(config, **json.loads(json.dumps(guard.saved())))
   worse = [metrics(6.0)] * 100
   with pytest.raises(RunError, match=r'has diverged: by step \d+ the mean loss of 100 steps is 5\.0\d+') as error:
     _check_all(resumed, 1000, worse)

@@ -4,7 +4,6 @@ import collections
 import itertools
 import json
 import math
-import types
 
 import numpy as np
 import pytest
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 
 from rembert.data.masking import MaskingConfig, mask_rows
 from rembert.tokenizer import SpecialIds
-from rembert.train import metrics as module
 from rembert.train.losses import LossSums
-from rembert.train.metrics import Meter, Stopwatch, evaluate, piece_counts, unigram_entropy
+from rembert.train.metrics import Meter, evaluate, piece_counts, unigram_entropy
 from rembert.train.step import StepMetrics
 
 TOLERANCE = 1e-6  # metrics come as float32
@@ -74,14 +72,6 @@ def test_speeds_are_means_over_the_steps_that_were_timed():
   assert row['mfu'] == pytest.approx(6e9 / 2.0 / 1e10)
 
 
-def test_without_a_peak_there_is_no_mfu_and_without_times_no_speed():
-  meter = Meter()
-  meter.add(metrics())
-  assert meter.interval(**NUMBERS).keys() == {'loss', 'accuracy', 'grad_norm', 'padding'}
-  meter.add_time(1.0, 0.0)
-  assert 'mfu' not in meter.interval(**NUMBERS)
-
-
 def test_steps_without_predictions_do_not_divide_by_zero():
   meter = Meter()
   meter.add(metrics(loss=0.0, correct=0, weight=0, tokens=0))
@@ -116,22 +106,6 @@ def test_what_was_saved_does_not_change_afterwards():
   assert saved == copy
   Meter(saved).add(metrics())
   assert saved == copy
-
-
-def test_a_skipped_update_says_nothing():
-  meter = Meter()
-  meter.add(metrics())
-  before = meter.saved()
-  meter.add(metrics(loss=math.nan))
-  assert meter.saved() == before
-  assert meter.interval(**NUMBERS)['loss'] == 2.5
-
-
-def test_a_stopwatch_reads_the_time_since_its_last_reading(monkeypatch):
-  times = iter([10.0, 12.5, 13.0])
-  monkeypatch.setattr(module, 'time', types.SimpleNamespace(perf_counter=lambda: next(times)))
-  watch = Stopwatch()
-  assert (watch.read(), watch.read()) == (2.5, 0.5)
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
@@ -181,7 +155,7 @@ def test_a_request_after_the_last_batch_does_not_throw_the_result_away():
   assert metrics == evaluate(eval_step, 'the parameters', BATCHES, LANGUAGES)
 
 
-# --- the loss that frequency alone would give -------------------------------------------------------
+# --- the unigram baseline ---------------------------------------------------------------------------
 
 SPECIAL = SpecialIds(pad=0, unknown=1, cls=2, sep=3, mask=4)
 
@@ -220,13 +194,6 @@ def plain(ids, segments=None):
     'targets': nothing + 19,
     'weights': nothing.astype(np.float32),
   }
-
-
-def test_equally_frequent_pieces_have_the_entropy_of_their_number():
-  batches = [plain([[5, 6, 7, 8]]), plain([[9, 10, 11, 12]])]
-  assert unigram_entropy(piece_counts(batches, vocab_size=20), first_piece=5) == pytest.approx(
-    math.log(8), rel=EVAL_TOLERANCE
-  )
 
 
 def test_special_pieces_padding_and_empty_slots_are_not_counted():

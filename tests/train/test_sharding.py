@@ -4,7 +4,6 @@ import dataclasses
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -13,7 +12,7 @@ from rembert.errors import UsageError
 from rembert.train.optimizer import OptimizerConfig, make_optimizer
 from rembert.train.sharding import MeshConfig, batch_shards, bytes_per_device, make_mesh, to_device
 
-MESHES = [(8, 1, 1), (2, 4, 1), (2, 2, 2), (1, 8, 1)]
+MESHES = [(8, 1, 1), (2, 4, 1), (2, 2, 2)]
 each_mesh = pytest.mark.parametrize('sizes', MESHES, ids=lambda sizes: 'x'.join(map(str, sizes)))
 
 # Over which mesh axis each axis of each parameter is split, written out.
@@ -65,12 +64,6 @@ def test_minus_one_takes_the_devices_that_the_others_leave(config, sizes):
   assert dict(mesh.shape) == dict(zip(('data', 'fsdp', 'tensor'), sizes, strict=True))
   assert sorted(device.id for device in mesh.devices.flat) == list(range(8))
   assert batch_shards(mesh) == sizes[0] * sizes[1]
-
-
-def test_a_mesh_is_made_of_the_devices_that_it_is_given():
-  mesh = make_mesh(MeshConfig(fsdp=2), jax.devices()[4:8])
-  assert dict(mesh.shape) == {'data': 2, 'fsdp': 2, 'tensor': 1}
-  assert {device.id for device in mesh.devices.flat} == {4, 5, 6, 7}
 
 
 @pytest.mark.parametrize(
@@ -176,15 +169,8 @@ def test_bytes_per_device_are_those_of_the_shards(step, sizes):
   assert set(held.values()) == {bytes_per_device(trainable.abstract_state, trainable.shardings)}
 
 
-def test_bytes_per_device_shrink_as_the_parameters_are_split(trainable):
-  bytes_on = lambda sizes: bytes_per_device(trainable(sizes).abstract_state, trainable(sizes).shardings)
-  assert bytes_on((8, 1, 1)) == bytes_on((1, 1, 1))
-  assert bytes_on((1, 8, 1)) < bytes_on((2, 4, 1)) < 0.5 * bytes_on((8, 1, 1))
-
-
-@pytest.mark.parametrize('sizes', [(2, 4, 1), (2, 2, 2)], ids=lambda sizes: 'x'.join(map(str, sizes)))
-def test_no_activation_is_put_together_on_every_device(compile_step, sizes, capfd):
-  compile_step(sizes)
+def test_no_activation_is_put_together_on_every_device(compile_step, capfd):
+  compile_step((2, 2, 2))
   assert 'rematerialization' not in capfd.readouterr().err  # XLA's words for it, on standard error
 
 
@@ -275,10 +261,3 @@ def test_a_first_moment_in_bfloat16_takes_a_quarter_of_the_moments_away(trainabl
   of_parameters = bytes_per_device(full.abstract_state.params, full.shardings.params)
   counters = of_moments(full) - 2 * of_parameters
   assert of_moments(half) == 1.5 * of_parameters + counters
-
-
-def test_bytes_are_counted_by_type():
-  mesh = make_mesh(MeshConfig(data=2, fsdp=4))
-  sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('fsdp'))
-  tree = {'a': jax.ShapeDtypeStruct((8, 3), jnp.bfloat16), 'b': jax.ShapeDtypeStruct((4,), jnp.float32)}
-  assert bytes_per_device(tree, {'a': sharding, 'b': sharding}) == 2 * 3 * 2 + 4

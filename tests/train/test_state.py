@@ -1,7 +1,6 @@
 """The state at birth: decided by the seed alone, wherever it is born; and nothing is allocated before."""
 
 import functools
-import types
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +9,9 @@ import optax
 import pytest
 from flax import nnx
 
-from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
-from rembert.train.state import check_remat
 
-TOLERANCE = 1e-7  # of kernels of 0.2: the last bit of the inverse error function, which XLA compiles anew for each mesh
+TOLERANCE = 1e-7  # of kernels of 0.2: the last bit of the inverse error function, which depends on the mesh
 
 
 @pytest.fixture(scope='module')
@@ -50,7 +47,7 @@ def test_another_seed_gives_other_kernels_and_tables(step, by_name, on_one_devic
   assert drawn == 10
 
 
-@pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2), (1, 8, 1)], ids=lambda sizes: 'x'.join(map(str, sizes)))
+@pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2)], ids=lambda sizes: 'x'.join(map(str, sizes)))
 def test_the_mesh_changes_nothing_but_how_the_last_bit_is_rounded(step, on_one_device, sizes):
   close = functools.partial(np.testing.assert_allclose, rtol=0, atol=TOLERANCE)
   jax.tree.map(close, jax.device_get(step(sizes).init(0)), on_one_device)
@@ -75,18 +72,6 @@ def test_the_released_model_is_described_without_allocating_anything(trainable):
   pooler = 1152 * 1153
   parameters = sum(x.size for x in jax.tree.leaves(described.abstract_state.params))
   assert parameters == 994_591_804 - pooler + padding
-
-
-def test_memory_of_the_host_that_is_not_there_is_a_usage_error():
-  device = lambda *kinds: types.SimpleNamespace(
-    platform='abacus', addressable_memories=lambda: [types.SimpleNamespace(kind=kind) for kind in kinds]
-  )
-  check_remat('offload', device('device', 'pinned_host'))
-  check_remat('full', device('device'))
-  with pytest.raises(UsageError, match='these devices \\(abacus\\) cannot keep') as error:
-    check_remat('offload', device('device'))
-  assert error.value.where == "execution.remat = 'offload'"
-  assert '--gin.execution.remat=full' in error.value.fix[0]
 
 
 def test_graph_and_parameters_make_the_model_again(trainable, on_one_device, packed_batch, tiny):

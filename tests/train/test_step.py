@@ -11,14 +11,15 @@ import pytest
 from flax import nnx
 
 from rembert.model.config import Execution
+from rembert.train.losses import LossSums
 from rembert.train.optimizer import OptimizerConfig, make_optimizer, mean_and_clip
 from rembert.train.sharding import to_device
-from rembert.train.step import make_eval_step, make_train_step, masked_lm_row_sums
+from rembert.train.step import make_eval_step, make_train_step
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference; float32, summed in another order
 BFLOAT16_TOLERANCE = 2**-5  # of a gradient's norm: it went through a product in each layer, rounded to 2^-9 each time
 SGD = optax.chain(mean_and_clip(0.0), optax.sgd(1.0))  # the gradient is then what an update takes away
-LANGUAGES = 3
+TRIMMED = Execution(trim_last_layer=True)
 name_of = lambda value: 'x'.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -107,11 +108,13 @@ def uneven(packed_batch):
 # --- against the reference ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('execution', [Execution(), Execution(trim_last_layer=True)], ids=['whole layers', 'trimmed'])
-@pytest.mark.parametrize(('sizes', 'accumulation_steps'), [((1, 1, 1), 1), ((1, 1, 1), 4), ((2, 2, 2), 4)], ids=name_of)
+@pytest.mark.parametrize(
+  ('sizes', 'accumulation_steps', 'trims'), [((1, 1, 1), 1, True), ((1, 1, 1), 4, False), ((2, 2, 2), 4, True)]
+)
 def test_an_update_is_that_of_the_plain_loss_over_all_positions(
-  step, at_params, dense, params, uneven, sizes, accumulation_steps, execution
+  step, at_params, dense, params, uneven, sizes, accumulation_steps, trims
 ):
+  execution = TRIMMED if trims else Execution()
   loss, gradient, log_softmax, targets, weights = dense(params, uneven)
   sgd = step(sizes, optimizer=SGD, accumulation_steps=accumulation_steps, execution=execution)
   state, metrics = sgd(at_params(sizes), uneven)
@@ -126,8 +129,11 @@ def test_an_update_is_that_of_the_plain_loss_over_all_positions(
   assert int(state.step) == 1
 
 
-@pytest.mark.parametrize('execution', [{'remat': 'dots'}, {'unroll': 8, 'trim_last_layer': True}], ids=str)
-@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2), (1, 8, 1)], ids=name_of)
+@pytest.mark.parametrize(
+  ('sizes', 'execution'),
+  [((1, 1, 1), {'remat': 'dots'}), ((2, 2, 2), {'unroll': 8, 'trim_last_layer': True})],
+  ids=name_of,
+)
 def test_an_update_in_bfloat16_is_that_of_float32_but_for_rounding(
   step, at_params, dense, params, uneven, sizes, execution
 ):
@@ -142,69 +148,41 @@ def test_an_update_in_bfloat16_is_that_of_float32_but_for_rounding(
   jax.tree.map(assert_near, *without_keys)
 
 
-def test_the_mean_of_the_parts_means_would_be_noticed(dense, params, uneven):
-  loss, gradient, *_ = dense(params, uneven)
-  of_parts = []
-  for part in range(4):
-    only = uneven | {'weights': np.where(np.arange(16)[:, None] % 4 == part, uneven['weights'], 0)}
-    of_parts.append(dense(params, only)[:2])
-  mean_loss, mean_gradient = jax.tree.map(lambda *parts: sum(parts) / 4, *of_parts)
-  assert abs(mean_loss - loss) > 1000 * TOLERANCE * loss
-  largest = max(np.abs(g).max() for g in jax.tree.leaves(gradient))
-  assert max(jax.tree.leaves(jax.tree.map(lambda a, b: np.abs(a - b).max(), mean_gradient, gradient))) > 0.1 * largest
-
-
-def test_nothing_depends_on_the_biases_of_keys(dense, params, packed_batch):
-  random = np.random.default_rng(4)
-  moved = jax.tree.map(lambda p: p + random.normal(0, 0.1, p.shape).astype(np.float32), params)
-  loss, gradient, log_softmax, *_ = dense(moved, packed_batch(4))
-  without = dense(without_key_biases(moved), packed_batch(4))
-  assert_close(without[0], loss)
-  assert_close(without[2][..., :60], log_softmax[..., :60])  # the rows that pad the vocabulary are at minus infinity
-  of_keys = gradient['encoder']['layers']['attention']['qkv']['bias'][:, 1]
-  assert np.abs(of_keys).max() < 1e-6 * max(np.abs(g).max() for g in jax.tree.leaves(gradient))
-
-
-def test_rows_are_summed_one_by_one(trainable, dense, params, packed_batch):
-  batch = packed_batch(3)
-  _, _, log_softmax, targets, weights = dense(params, batch)
-  sums = jax.jit(masked_lm_row_sums, static_argnums=0)(trainable().graphdef, params, batch)
-  picked = np.take_along_axis(log_softmax, targets[..., None], axis=-1)[..., 0]
-  assert_close(sums.loss, -np.where(weights, picked, 0).sum(axis=1))
-  np.testing.assert_array_equal(sums.weight, batch['weights'].sum(axis=1))
-  assert sums.weight[1] == sums.loss[1] == 0
-
-
 def test_a_batch_without_predictions_moves_nothing_and_is_finite(step, at_params, params, packed_batch):
   batch = packed_batch(0)
-  sgd = step(optimizer=SGD, accumulation_steps=1)
+  sgd = step((1, 1, 1), optimizer=SGD, accumulation_steps=1, execution=TRIMMED)
   state, metrics = sgd(at_params((1, 1, 1)), batch | {'weights': np.zeros_like(batch['weights'])})
   assert metrics.sums == (0, 0, 0)
   assert metrics.grad_norm == 0
   jax.tree.map(np.testing.assert_array_equal, jax.device_get(state.params), params)
 
 
-@pytest.mark.parametrize(
-  'changes',
-  [{}, {'bias_correction': True}, {'mu_dtype': 'bfloat16'}, {'freeze_embeddings': True, 'freeze_layers': 1}],
-  ids=lambda changes: ', '.join(changes) or 'as it is',
-)
-@pytest.mark.parametrize('updates_before', [0, 1])
-def test_an_update_that_is_not_finite_changes_nothing_but_the_step(step, packed_batch, changes, updates_before):
-  adamw = step(optimizer=make_optimizer(OptimizerConfig(learning_rate=1e-2, warmup_steps=1, **changes), total_steps=8))
-  state = adamw.init(0)
-  for seed in range(updates_before):
-    state, _ = adamw(state, packed_batch(seed))
-  before = jax.device_get(state)
-  batch = packed_batch(5)
-  state, metrics = adamw(state, batch | {'weights': np.where(batch['weights'] > 0, np.inf, 0).astype(np.float32)})
-  assert not metrics.is_finite
-  after = jax.device_get(state)
-  assert after.step == before.step + 1
-  jax.tree.map(np.testing.assert_array_equal, dataclasses.replace(after, step=before.step), before)
-  state, metrics = adamw(state, batch)
-  assert metrics.is_finite
-  jax.tree.map(lambda leaf: np.testing.assert_array_equal(np.isfinite(np.float32(leaf)), True), jax.device_get(state))
+OPTIMIZERS = [{}, {'bias_correction': True, 'mu_dtype': 'bfloat16'}, {'freeze_embeddings': True, 'freeze_layers': 1}]
+
+
+@pytest.mark.parametrize('options', OPTIMIZERS, ids=lambda options: ', '.join(options) or 'default')
+def test_an_update_that_is_not_finite_changes_nothing_but_the_step(trainable, options):
+  def norms(graphdef, params, batch, key):
+    total = optax.tree.norm(params, squared=True)
+    loss = batch['scale'] * total + jnp.sqrt(batch['root'] * total)  # the gradient of a root of 0 is not finite
+    return LossSums(loss=loss, correct=jnp.zeros(()), weight=jnp.ones(()))
+
+  config = OptimizerConfig(learning_rate=1e-2, warmup_steps=1, **options)
+  described = trainable(optimizer=make_optimizer(config, total_steps=8))
+  step = make_train_step(described, sums_of=norms)
+  batch = lambda scale, root: {'segment_ids': np.ones((1, 1), np.int32), 'scale': np.float32(scale), 'root': root}
+  state = described.init(0)
+  for scale, root in (1.0, 0.0), (np.inf, 1.0), (1.0, 1.0), (1.0, 0.0), (1.0, 1.0):
+    before = jax.device_get(state)
+    state, metrics = step(state, batch(scale, np.float32(root)))
+    after = jax.device_get(state)
+    assert after.step == before.step + 1
+    assert metrics.is_finite == (np.isfinite(scale) and root > 0)
+    assert np.isfinite(metrics.sums.loss) == np.isfinite(scale)
+    if metrics.is_finite:
+      assert all(np.all(np.isfinite(np.float32(leaf))) for leaf in jax.tree.leaves(after))
+    else:
+      jax.tree.map(np.testing.assert_array_equal, dataclasses.replace(after, step=before.step), before)
 
 
 def test_nothing_of_the_state_is_copied(step):
@@ -227,7 +205,7 @@ def on_one_device(step, batches):
   return step().run(batches)
 
 
-@pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 4, 1), (2, 2, 2), (1, 8, 1)], ids=name_of)
+@pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 4, 1), (2, 2, 2)], ids=name_of)
 def test_eight_devices_do_what_one_does(step, batches, on_one_device, sizes):
   params, metrics = step(sizes).run(batches)
   assert_trees_close(without_key_biases(params), without_key_biases(on_one_device[0]))
@@ -264,14 +242,6 @@ def test_twenty_steps_on_any_mesh_are_those_of_one_device(step, twenty_steps, si
     assert own.sums.weight == expected.sums.weight
 
 
-def test_devices_have_unequal_shares_of_the_predictions_and_updates_are_felt(params, batches, on_one_device):
-  for batch in batches:
-    of_devices = batch['weights'].reshape(8, -1).sum(axis=1)
-    assert len(set(of_devices)) > 2
-  moved = jax.tree.map(lambda before, after: np.abs(before - after).max(), params, on_one_device[0])
-  assert min(jax.tree.leaves(moved)) > 100 * TOLERANCE
-
-
 @pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=name_of)
 def test_the_old_state_is_given_away_and_the_batch_is_not(step, packed_batch, sizes):
   adamw = step(sizes)
@@ -289,15 +259,34 @@ def with_dropout(tiny):
   return dataclasses.replace(tiny, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 
 
-def test_dropout_is_drawn_anew_at_every_step_and_the_same_when_repeated(step, at_params, with_dropout, packed_batch):
-  def loss(seed, at_step):
-    sgd = step(config=with_dropout, optimizer=SGD, dropout_seed=seed)
-    state = dataclasses.replace(at_params((1, 1, 1)), step=jnp.asarray(at_step, jnp.int32))
-    return float(sgd(state, packed_batch(0))[1].sums.loss)
+@pytest.fixture(scope='module')
+def draws(trainable, packed_batch):
+  """(dropout seed, step number, micro-batches) to the sum and the sum of squares of a number drawn from each key."""
+  described = trainable(optimizer=SGD)
 
-  losses = [loss(0, 0), loss(0, 1), loss(0, 2), loss(1, 1)]
-  assert len(set(losses)) == 4
-  assert [loss(0, 0), loss(0, 1), loss(0, 2), loss(1, 1)] == losses
+  def draw(graphdef, params, batch, key):
+    number = jax.random.uniform(key)
+    return LossSums(loss=number + 0 * optax.tree.sum(params), correct=number**2, weight=jnp.ones(()))
+
+  def run(seed, number, accumulation_steps=1):
+    step = make_train_step(described, sums_of=draw, accumulation_steps=accumulation_steps, dropout_seed=seed)
+    state = dataclasses.replace(described.init(0), step=jnp.asarray(number, jnp.int32))
+    sums = step(state, packed_batch(0))[1].sums
+    return float(sums.loss), float(sums.correct)
+
+  return run
+
+
+def test_every_step_has_its_own_dropout_key_and_the_same_when_repeated(draws):
+  where = [(0, 0), (0, 1), (0, 2), (1, 1)]
+  numbers = [draws(*each) for each in where]
+  assert len(set(numbers)) == 4
+  assert [draws(*each) for each in where[1:2]] == numbers[1:2]
+
+
+def test_each_micro_batch_has_its_own_dropout_key(draws):
+  total, squares = draws(0, 0, accumulation_steps=4)
+  assert squares - total**2 / 4 > 0.01  # the variance of four equal numbers is 0
 
 
 @pytest.mark.parametrize('accumulation_steps', [1, 2])
@@ -335,8 +324,9 @@ def test_evaluation_sums_are_those_of_each_language(trainable, step, dense, para
 # --- the first moment in bfloat16 -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_first_moment_in_bfloat16_trains_as_one_in_float32_does(step, packed_batch):
-  # Eight batches, seen 25 times: 200 steps that learn them by heart, from 5.0 down to 2.3 nats.
+  # Eight batches, 25 times each: 200 steps that memorise them, from 5.0 down to 2.3 nats.
   batches = [packed_batch(seed % 8) for seed in range(200)]
 
   def losses(mu_dtype):

@@ -40,31 +40,24 @@ def test_the_page_and_its_picture_are_of_the_results_that_are_kept():
 def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
   tables = performance.benchmark_tables({'a': RECORD})
   assert set(tables) == {'some', 'machine'}
-  head, _, setting, ours, theirs, absent = tables['some'].splitlines()
-  assert head == '|  | seconds | rows/s | × this project | min … max | in CPU seconds | memory |'
-  assert setting.startswith('| **small**, A processor: two rows |')
-  assert ours == '| this project | 0.5 | 400 |  |  |  | 2.0 GB |'
-  assert theirs == '| theirs | 1 | 200 | **2.50** | 2.00 … 4.00 | 2.00 | 1.0 GB |'
-  assert absent.startswith('| absent | wishful is not installed |')
-  assert 'some small | A processor, 2 cores, 8 GB | python 3.11, jax 0.1 | 2026-01-02' in tables['machine']
+  head, _, ours, theirs, absent = tables['some'].splitlines()
+  assert head == '|  | A processor: s | × | GB |'
+  assert ours == '| **small**, this project: two rows | 0.5 |  | 2.0 |'
+  assert theirs == '| theirs | 1 | **2.50** (2.00–4.00) | 1.0 |'
+  assert absent == '| absent | wishful is not installed |  |  |'
+  assert '| A processor, 2 cores, 8 GB | python 3.11, jax 0.1 | 2026-01-02 |' in tables['machine']
 
 
-def test_a_conclusion_stands_below_its_setting():
-  concluded = performance.benchmark_tables({'a': RECORD | {'conclusion': '208 rows to 48'}, 'b': on('Other')})['some']
-  lines = concluded.splitlines()
-  assert lines[6] == '| 208 rows to 48 |  |  |  |  |  |  |'
-  assert lines[7].startswith('| **small**, Other')
-
-
-def test_commands_that_do_no_work_have_a_table_without_a_rate():
-  without = copy.deepcopy(RECORD)
-  for each in without['contestants']:
-    each['work'] = {}
-  only = performance.benchmark_tables({'a': without})['some']
-  assert only.splitlines()[0].startswith('|  | seconds |  | × this project |')
-  assert only.splitlines()[3] == '| this project | 0.5 |  |  |  |  | 2.0 GB |'
-  # Beside another that does some, whichever comes first.
-  assert '| seconds | rows/s |' in performance.benchmark_tables({'a': without, 'b': RECORD})['some']
+def test_processors_stand_side_by_side_and_a_conclusion_below_its_setting():
+  one = copy.deepcopy(RECORD) | {'conclusion': '50% of its peak'}
+  del one['contestants'][2]
+  made = performance.benchmark_tables({'a': one, 'b': on('Other')})['some']
+  head, _, ours, theirs, absent, conclusion = made.splitlines()
+  assert head == '|  | A processor: s | × | GB | Other: s | × | GB |'
+  assert ours == '| **small**, this project: two rows | 0.5 |  | 2.0 | 0.5 |  | 2.0 |'
+  assert theirs.count('**2.50** (2.00–4.00)') == 2
+  assert absent == '| absent |  |  |  | wishful is not installed |  |  |'
+  assert conclusion == '| 50% of its peak |  |  |  |  |  |  |'
 
 
 def on(cpu: str) -> dict:
@@ -89,8 +82,7 @@ def test_results_of_another_processor_stand_beside(tmp_path):
   taken = performance.taken(before, tmp_path)
   assert list(taken) == [names[0], 'train_step-base, Maker Fast Chip 7', *names[1:]]
   both = performance.benchmark_tables({name: taken[name] for name in list(taken)[:2]})
-  headings = [line.split(':')[0] for line in both['some'].splitlines() if line.startswith('| **')]
-  assert headings == ['| **small**, Maker Chip', '| **small**, Maker Fast Chip 7']
+  assert both['some'].startswith('|  | Maker Chip: s | × | GB | Maker Fast Chip 7: s | × | GB |')
 
 
 def test_what_is_kept_can_be_rendered_again(tmp_path, monkeypatch):
@@ -102,7 +94,7 @@ def test_what_is_kept_can_be_rendered_again(tmp_path, monkeypatch):
   (tmp_path / 'PAGE').write_text(places)
   performance.main([str(tmp_path / 'new')])
   rendered, drawn = (tmp_path / 'PAGE').read_text(), (tmp_path / 'PICTURE').read_bytes()
-  assert '| theirs | 1 | 200 |' in rendered
+  assert '| theirs | 1 | **2.50**' in rendered
   assert drawn.startswith(b'\x89PNG')
   performance.main([])
   assert (tmp_path / 'PAGE').read_text() == rendered

@@ -4,7 +4,8 @@ import pytest
 
 from rembert.tracking.console import Console
 from tasks.corpus.build import make_corpus
-from tasks.corpus.documents import CorpusConfig, find_parts
+from tasks.corpus.documents import CorpusConfig
+from tasks.corpus.sources import find_parts
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`python -m tasks.metrics`: scores of prediction files, held against figures worked out by hand from small files."""
+"""`python -m tasks.metrics`: scores of prediction files, checked against figures worked out by hand."""
 
 import json
 import shutil

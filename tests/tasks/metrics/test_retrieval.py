@@ -1,4 +1,4 @@
-"""Finding translations, beside loops that follow the definitions pair by pair."""
+"""Finding translations, compared with loops that follow the definitions pair by pair."""
 
 import fractions
 
@@ -197,5 +197,6 @@ def test_the_threshold_lies_between_neighbouring_numbers():
 def test_precision_recall_and_f1_of_sets_of_pairs():
   gold = {('a', 'x'), ('b', 'y'), ('c', 'z'), ('d', 'w')}
   mined = retrieval.score_pairs({('a', 'x'), ('b', 'z'), ('c', 'z')}, gold)
-  assert mined == pytest.approx((100 * 2 / 3, 50, 100 * 2 * (2 / 3) * 0.5 / (2 / 3 + 0.5)))
-  assert retrieval.score_pairs(set(), gold) == (0, 0, 0)
+  f1 = 100 * 2 * (2 / 3) * 0.5 / (2 / 3 + 0.5)
+  assert mined == pytest.approx({'precision': 100 * 2 / 3, 'recall': 50, 'f1': f1})
+  assert retrieval.score_pairs(set(), gold) == {'precision': 0, 'recall': 0, 'f1': 0}

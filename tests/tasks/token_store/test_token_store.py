@@ -1,4 +1,4 @@
-"""Stores as they are made: the same bytes whoever makes them, nothing twice, nothing lost in silence."""
+"""Stores as they are made: the same bytes from any runner, nothing twice, nothing lost in silence."""
 
 import json
 import os
@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 import sentencepiece
 from killed_commands import assert_killed_command_resumes
-from made_up_dumps import RIVER, files_of
-from prepared_datasets import prepare_dataset
+from made_up_dumps import files_of
 
 from rembert.data.packing import pack
 from rembert.data.token_store import TokenStore
-from tasks.corpus.documents import is_held_out
 from tasks.corpus.format import open_corpus, read_texts
 from tasks.token_store import build
 from tasks.token_store.__main__ import main
@@ -25,32 +23,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def make(small_store, tmp_path):
-  """Makes a store of a source folder; returns exit code and folder."""
-
-  def make(source, *flags, name='store', kind='dumps'):
-    command = [f'--{kind}={source}', f'--vocabulary={small_store.vocabulary}', '--sequence_length=32', *flags]
-    return main([*command, f'--output={tmp_path / name}']), tmp_path / name
-
-  return make
-
-
-@pytest.fixture
 def processor(small_store):
   return sentencepiece.SentencePieceProcessor(model_file=str(small_store.vocabulary))
 
 
 # --- the same bytes ---------------------------------------------------------------------------------------------------
-
-
-def test_making_a_store_again_changes_nothing(small_store, tmp_path, capsys):
-  again = tmp_path / 'again'
-  assert main([*small_store.command, f'--output={again}', '--group_mb=0.0001']) == 0
-  assert files_of(again) == files_of(small_store.folder)
-  before = {path: path.stat().st_mtime_ns for path in again.rglob('*')}
-  assert main([*small_store.command, f'--output={again}']) == 0
-  assert 'is complete' in capsys.readouterr().out
-  assert {path: path.stat().st_mtime_ns for path in again.rglob('*')} == before
 
 
 @pytest.mark.slow
@@ -70,20 +47,6 @@ def test_a_run_killed_after_its_first_language_is_resumed_to_the_same_bytes(smal
 
 
 # --- what is in it ----------------------------------------------------------------------------------------------------
-
-
-def test_held_out_documents_are_chosen_by_their_text(make, processor, tmp_path):
-  folder = tmp_path / 'text'
-  folder.mkdir()
-  documents = [f'{RIVER} Nummer {index}.' for index in range(60)]
-  (folder / 'de.txt').write_text('\n\n'.join(documents), encoding='utf-8')
-  code, store = make(folder, '--held_out=0.3', '--min_characters=20', '--sequence_length=64', kind='text')
-  assert code == 0
-  chosen = [is_held_out(text, 0.3) for text in documents]
-  counts = TokenStore(store).languages['de'].documents
-  assert (counts['validation'], counts['train']) == (sum(chosen), 60 - sum(chosen))
-  expected = sum(len(processor.encode(text)) for text, is_out in zip(documents, chosen, strict=True) if is_out)
-  assert TokenStore(store).languages['de'].tokens['validation'] == expected
 
 
 def test_a_shard_of_the_store_is_a_shard_of_the_corpus_in_its_order(small_store, processor):
@@ -109,25 +72,12 @@ def test_counts_are_those_of_the_corpus(small_store):
     assert (part.sentences, part.characters, part.lost) == (counts.sentences, counts.characters, counts.lost)
 
 
-def test_a_store_of_a_corpus_is_the_store_of_its_dumps(small_store, tmp_path):
+def test_a_language_of_a_corpus_has_the_bytes_that_it_has_in_the_store_of_the_dumps(small_store, tmp_path):
   flags = [flag for flag in small_store.command if flag.startswith(('--vocabulary', '--sequence_length'))]
   corpus = f'--corpus={small_store.folder / "corpus"}'
-  assert main([corpus, *flags, f'--output={tmp_path / "store"}']) == 0
-  expected = {name: content for name, content in files_of(small_store.folder).items() if not name.startswith('corpus/')}
-  assert files_of(tmp_path / 'store') == expected
   assert main([corpus, '--languages=th', *flags, f'--output={tmp_path / "one"}']) == 0
   assert list(TokenStore(tmp_path / 'one').languages) == ['th']
-
-
-def test_a_dataset_of_tfds_becomes_a_store(make, processor, tmp_path):
-  documents = [{'title': f'T{index}', 'text': f'{RIVER} Nummer {index}.'} for index in range(20)]
-  prepare_dataset('wikipedia', {'20230601.de': documents}, tmp_path / 'tfds')
-  flags = (f'--tfds_data_dir={tmp_path / "tfds"}', '--languages=de', '--held_out=0', '--min_characters=20')
-  code, store = make('wikipedia/20230601.{language}', *flags, kind='tfds')
-  assert code == 0
-  part = TokenStore(store).languages['de']
-  assert part.documents['train'] == 20
-  assert part.tokens['train'] == sum(len(processor.encode(document['text'])) for document in documents)
+  assert files_of(tmp_path / 'one' / 'th') == files_of(small_store.folder / 'th')
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------
@@ -140,7 +90,6 @@ def test_a_dataset_of_tfds_becomes_a_store(make, processor, tmp_path):
     (['--dumps=sample', '--languages=xx'], 'xx'),
     (['--corpus=EMPTY'], 'no corpus'),
     (['--corpus=EMPTY', '--held_out=0.1'], 'belong to the corpus'),
-    (['--dumps=sample', '--sequence_length=4'], 'sequence_length must be between'),
     (['--dumps=sample', '--vocabulary=EMPTY'], 'the vocabulary cannot be read'),
   ],
 )
@@ -161,8 +110,10 @@ def test_a_folder_with_another_store_is_refused_with_the_difference(small_store,
   assert files_of(tmp_path / 'store') == before
 
 
-def test_a_disk_that_fills_up_leaves_no_store_that_looks_whole(small_store, tmp_path, capsys, monkeypatch):
-  written = []
+def test_a_disk_that_fills_up_leaves_no_store_that_looks_complete_and_a_complete_one_is_not_made_again(
+  small_store, tmp_path, capsys, monkeypatch
+):
+  written, store = [], tmp_path / 'store'
 
   def full(rows, path, dtype, write=build.write_rows):
     written.append(path)
@@ -172,17 +123,25 @@ def test_a_disk_that_fills_up_leaves_no_store_that_looks_whole(small_store, tmp_
 
   with monkeypatch.context() as patched:
     patched.setattr(build, 'write_rows', full)
-    assert main([*small_store.command, '--group_mb=0.0001', f'--output={tmp_path / "store"}']) == 1
+    assert main([*small_store.command, '--group_mb=0.0001', f'--output={store}']) == 1
   assert 'No space left on device' in capsys.readouterr().err
-  assert not (tmp_path / 'store' / 'manifest.json').exists()
-  assert main([*small_store.command, f'--output={tmp_path / "store"}']) == 0
-  assert files_of(tmp_path / 'store') == files_of(small_store.folder)
+  assert not (store / 'manifest.json').exists()
+  assert main([*small_store.command, f'--output={store}']) == 0
+  assert files_of(store) == files_of(small_store.folder)
+  before = {path: path.stat().st_mtime_ns for path in store.rglob('*')}
+  assert main([*small_store.command, f'--output={store}']) == 0
+  assert 'is complete' in capsys.readouterr().out
+  assert {path: path.stat().st_mtime_ns for path in store.rglob('*')} == before
 
 
-def test_an_unknown_flag_is_refused_with_the_nearest(tmp_path, capsys):
-  with pytest.raises(SystemExit):
-    main(['--corpus=c', '--vocabulary=v', '--seqence_length=64', f'--output={tmp_path / "store"}'])
-  assert 'unknown flag --seqence_length: did you mean --sequence_length?' in capsys.readouterr().err
+def test_unknown_flags_and_lengths_out_of_range_are_refused(tmp_path, capsys):
+  for flag, words in (
+    ('--seqence_length=64', 'unknown argument --seqence_length=64: did you mean --sequence_length?'),
+    ('--sequence_length=4', '--sequence_length: must be a whole number in [16, 65,536]'),
+  ):
+    with pytest.raises(SystemExit):
+      main(['--corpus=c', '--vocabulary=v', flag, f'--output={tmp_path / "store"}'])
+    assert words in capsys.readouterr().err
 
 
 # --- shown ------------------------------------------------------------------------------------------------------------

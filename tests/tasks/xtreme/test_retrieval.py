@@ -36,11 +36,6 @@ def tatoeba(tmp_path):
   return write
 
 
-def test_there_are_the_36_languages_of_evaluate_py():
-  codes = 'af ar bg bn de el es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr nl pt ru sw ta te th tl tr ur vi zh'
-  assert sorted(TATOEBA.languages) == codes.split(' ')
-
-
 def test_labels_point_at_translations(sample):
   examples = TATOEBA.examples(sample, 'zh')
   translation = dict(zip(examples.source, (examples.english[line] for line in examples.gold), strict=True))
@@ -189,10 +184,6 @@ def embedded(examples):
   return found
 
 
-def test_there_are_the_4_languages_of_evaluate_py():
-  assert sorted(BUCC.languages) == ['de', 'fr', 'ru', 'zh']
-
-
 def test_ids_sentences_and_pairs_are_read(sample):
   examples = BUCC.examples(sample, 'fr')
   assert (len(examples.dev.source.ids), len(examples.test.source.ids)) == (7, 9)
@@ -281,19 +272,6 @@ def test_a_language_without_its_dev_split_is_not_there(bucc, tmp_path):
   (tmp_path / 'bucc2018' / 'de-en.dev.en').unlink()
   with pytest.raises(UsageError, match='there is nothing of bucc2018'):
     chosen_languages(BUCC, here, XtremeConfig(task='bucc2018'))
-
-
-def test_the_digest_tells_other_data(bucc):
-  digests = {
-    BUCC.digest(BUCC.examples(bucc(**files), 'de'))
-    for files in (
-      {},
-      {'dev_gold': 'de-1\ten-1\n'},
-      {'test_de': 'de-1\terster\nde-2\tzweiter\n'},
-      {'test_de': 'de-2\terster\nde-1\tzweiter\n'},
-    )
-  }
-  assert len(digests) == 4
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""How corpora and token stores are made with Apache Beam: groups of languages, in a directory with one recipe."""
+
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from etils import epath
+
+from rembert.command_line import quiet_stderr
+from rembert.errors import RunError, UsageError
+from rembert.files import write_errors, write_whole
+from rembert.tracking.console import Console
+
+if TYPE_CHECKING:
+  import apache_beam as beam
+
+RECIPE = 'recipe.json'
+
+Tell = Callable[[str], None]  # shows a note on the progress
+
+
+@dataclasses.dataclass(frozen=True)
+class BeamRunner:
+  """Where a pipeline runs; UsageError if Beam is not installed.
+
+  Attributes:
+    name: Beam's: `DirectRunner` (this machine), `DataflowRunner`, `FlinkRunner`, `SparkRunner`, `DaskRunner`.
+    workers: processes of the DirectRunner.
+    flags: passed to Beam; `show_traceback` raises Beam's own exception.
+  """
+
+  name: str
+  workers: int
+  flags: Sequence[str]
+  show_traceback: bool
+
+  def __post_init__(self):
+    if importlib.util.find_spec('apache_beam') is None:
+      raise UsageError(
+        'Apache Beam is not installed', where=f'--runner={self.name}', fix='pip install "rembert[prepare]"'
+      )
+
+  def run(self, build: Callable[['beam.Pipeline'], None], where: str) -> None:
+    """Runs what `build` adds to a pipeline; RunError, in plain words, if it fails."""
+    logging.getLogger().setLevel(logging.ERROR)  # Beam logs much, from its import on
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    flags, runner, quiet = list(self.flags), self.name, contextlib.nullcontext()
+    if runner == 'DirectRunner':
+      from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+      # By name, DirectRunner may be one that is downloaded first.
+      runner = FnApiRunner()
+      mode = 'multi_processing' if self.workers > 1 else 'in_memory'
+      flags += [f'--direct_num_workers={self.workers}', f'--direct_running_mode={mode}']
+      if self.workers > 1 and not self.show_traceback:
+        quiet = quiet_stderr()  # its processes log their start there, whatever level they are given
+    elif runner == 'DaskRunner':
+      runner = 'apache_beam.runners.dask.dask_runner.DaskRunner'  # Beam does not know it by its short name
+    pipeline = None
+    try:
+      with quiet, beam.Pipeline(runner=runner, options=PipelineOptions(flags)) as pipeline:
+        build(pipeline)
+    except UsageError:
+      raise
+    except Exception as error:  # a worker's exception comes wrapped, with its traceback as text
+      lines = [line for line in str(error).splitlines() if line.strip()]
+      if self.show_traceback:
+        raise
+      raise RunError(
+        f'the pipeline failed: {lines[-1] if lines else type(error).__name__}',
+        where=f'{where}, {self.name}',
+        fix=[
+          'fix the cause and repeat the command: languages that are done are kept',
+          'to see where in the code it failed: --traceback',
+        ],
+      ) from error
+    finally:
+      if client := getattr(getattr(pipeline, 'result', None), 'client', None):
+        client.close()  # the DaskRunner leaves it open
+
+
+def run_in_groups(
+  sizes: Mapping[str, float],
+  most_bytes: float,
+  console: Console,
+  description: str,
+  run: Callable[[list[str], Tell], None],
+) -> None:
+  """Calls `run` with names of some languages at a time, up to `most_bytes` together; 0 for all at once."""
+  groups: list[list[str]] = []
+  filled = 0.0
+  for name, size in sizes.items():
+    if not groups or (most_bytes and filled + size > most_bytes):
+      groups.append([])
+      filled = 0.0
+    groups[-1].append(name)
+    filled += size
+  if not groups:
+    return
+  with console.task(description) as progress:
+    for number, group in enumerate(groups):
+      tell = lambda note, number=number: progress(number / len(groups), note)
+      tell(' '.join(group[:6]) + (' …' if len(group) > 6 else ''))
+      run(group, tell)
+
+
+def refuse_other_recipe(folder: epath.Path, recipe: Mapping, what: str) -> None:
+  """Raises UsageError with the differences if a directory holds a corpus or store of another recipe."""
+  file = folder / RECIPE
+  if not file.exists():
+    return
+  before = json.loads(file.read_text())
+  different = [name for name in recipe if before.get(name) != recipe[name]]
+  if different:
+    raise UsageError(
+      f'the folder holds a {what} built with different options: {", ".join(different)}',
+      where=str(folder),
+      fix=f'choose another --output or --workdir, delete that {what}, or repeat the old command to continue with it',
+    )
+
+
+def write_recipe(folder: epath.Path, recipe: Mapping, what: str) -> None:
+  """Claims a directory for a recipe: the first file of a corpus or store."""
+  with write_errors(f'the {what}', folder):
+    write_whole(folder / RECIPE, json.dumps(recipe, indent=1))

@@ -1,0 +1,418 @@
+"""Sources of a corpus: where text comes from, in parts for many workers, and how each kind of part is read.
+
+`READERS` is the list of them. A reader finds parts, by language, and reads documents of a part; what it cannot read it
+counts as `Lost`. Cleaning comes after (`documents`).
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import functools
+import importlib.resources
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from rembert.data.config import SAMPLE
+from rembert.errors import UsageError, first_line, joined
+from rembert.files import why_unreachable
+from tasks.corpus.text_files import DAMAGED, Item, Range, TextFile, find_files
+from tasks.wikipedia.dumps import DamagedDump, Dump, find_dumps
+from tasks.wikipedia.languages import LISTS, chosen_languages, language_code, without_lists
+
+if TYPE_CHECKING:
+  import tensorflow_datasets as tfds
+
+PUBLIC_BUCKET = 'gs://tfds-data/datasets'  # where TFDS's authors publish prepared datasets
+_EXAMPLES_PER_PART = 20_000
+_FILES_AT_A_TIME = 16  # whose columns are looked at
+UNKNOWN = 'und'  # ISO 639's code for no known language: of what a file lost where a column names the languages
+EACH = ''  # what is lost to each language of a part
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+  """What one worker reads at a time. Small, since it is pickled; its fields are part of a corpus's recipe.
+
+  Attributes:
+    kind: of `READERS`.
+    path: of the file; for `tfds` the name of the dataset, which is in `data_dir`.
+    start: for `tfds`, the first example; `stop` is the example after the last. For Parquet, in row groups.
+    size: bytes, to balance the work by.
+    columns: of text and language, where a file has columns. A file with a column of languages has a part for each.
+  """
+
+  language: str
+  kind: str
+  path: str
+  split: str = ''
+  start: int = 0
+  stop: int = 0
+  data_dir: str | None = None
+  size: int = 0
+  columns: tuple[str, str] | None = None
+
+  def recipe(self) -> list:
+    """The fields as JSON, without the place of the source: a corpus does not depend on it."""
+    *fields, columns = dataclasses.astuple(dataclasses.replace(self, path=self.path.rsplit('/', 1)[-1], data_dir=None))
+    return [*fields, *(columns or ())]  # parts without columns had as many fields before there were any
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceOptions:
+  """How a source is read, besides its name and languages.
+
+  Attributes:
+    data_dir: where prepared TFDS datasets are; None is TFDS's own directory, then its public bucket.
+    text_column: of JSON lines, CSV, TSV and Parquet.
+    language_column: of the same; None if the name of each file is its language.
+    language: of all files of text; None as above.
+  """
+
+  data_dir: str | None = None
+  text_column: str = 'text'
+  language_column: str | None = None
+  language: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class RawDocument:
+  """A document as it was found, before the expensive part of cleaning.
+
+  Attributes:
+    title: '' if it has none.
+    id: of a page, `file:line` or `file:row` of files of text, the `id` of a TFDS example; '' if it has none.
+    text: plain text, or wikitext. Bytes that are not UTF-8 are surrogate escapes.
+    namespaces: of wikitext: the names that its wiki has for them, by number. None for plain text.
+  """
+
+  language: str
+  title: str
+  id: str
+  text: str
+  namespaces: Mapping[int, str] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Lost:
+  """Something of a language that was left out, and how many times."""
+
+  language: str
+  reason: str
+  count: int = 1
+
+
+def find_parts(
+  source: str,
+  name: str | Sequence[str],
+  languages: Sequence[str] | None = None,
+  *,
+  say: Callable[[str], None] = lambda line: None,
+  **options: Any,
+) -> list[Part]:
+  """The parts of a source, ordered by language.
+
+  Args:
+    source: `dumps`, `text` or `tfds`.
+    name: the directory or glob of dumps (`sample` for the small corpus that comes with the project); the file,
+      directory or glob of text; or the TFDS dataset with `{language}` in it.
+    languages: codes, which must exist, or lists by name, of which those that exist are taken; None for all.
+    say: is called with one line that names the languages of a list that are missing.
+    options: of `SourceOptions`.
+
+  Raises:
+    UsageError: nothing is found, a column is missing, or a language given by its code is.
+  """
+  parts: dict[str, list[Part]] = {}
+  for part in READERS[_KINDS.get(source, source)].find(name, languages, SourceOptions(**options)):
+    parts.setdefault(part.language, []).append(part)
+  chosen = chosen_languages(languages, parts, where=str(name), say=say)
+  # What a file lost is counted, whichever languages are chosen.
+  lost = [part for part in parts.get(UNKNOWN, ()) if part.columns and part.columns[1] and UNKNOWN not in chosen]
+  return [part for language in chosen for part in parts[language]] + lost
+
+
+def read_part(part: Part) -> Iterator[RawDocument | Lost]:
+  """The documents of a part; a broken page or a truncated file costs no more than itself, and is counted."""
+  return read_together([part])
+
+
+def parts_to_read_together(parts: Iterable[Part]) -> list[list[Part]]:
+  """The same parts; those that differ in language only are in one list: the file is read once for all of them."""
+  together: dict[tuple[str, int, str], list[Part]] = {}
+  for part in parts:
+    language = '' if part.columns and part.columns[1] else part.language
+    together.setdefault((part.path, part.start, language), []).append(part)
+  return list(together.values())
+
+
+def read_together(parts: Sequence[Part]) -> Iterator[RawDocument | Lost]:
+  """As `read_part`, of parts that differ in language only."""
+  languages = {part.language for part in parts}
+  for each in READERS[parts[0].kind].read(parts[0]):
+    if isinstance(each, Lost) and each.language == EACH:
+      yield from (Lost(language, each.reason) for language in sorted(languages - {UNKNOWN} or languages))
+    elif each.language in languages:
+      yield each
+
+
+def bytes_by_language(parts: Iterable[Part]) -> dict[str, int]:
+  """Bytes of input of each language."""
+  sizes: dict[str, int] = {}
+  for part in parts:
+    sizes[part.language] = sizes.get(part.language, 0) + part.size
+  return sizes
+
+
+# --- dumps ------------------------------------------------------------------------------------------------------------
+
+
+def _find_dumps(
+  pattern: str | Sequence[str], languages: Sequence[str] | None, options: SourceOptions
+) -> Iterator[Part]:
+  if pattern == SAMPLE:
+    pattern = str(importlib.resources.files('tasks.wikipedia') / 'sample')
+  for language, files in find_dumps(pattern).items():
+    for file in files:
+      yield Part(language, 'dump', str(file), size=file.stat().length)
+
+
+def _read_dump(part: Part) -> Iterator[RawDocument | Lost]:
+  dump = Dump(part.path)
+  try:
+    for page in dump.articles():
+      yield RawDocument(part.language, page.title, str(page.page_id or ''), page.text, dump.namespaces)
+  except DamagedDump:
+    yield Lost(part.language, 'damaged dumps')
+  if dump.broken_pages:
+    yield Lost(part.language, 'broken pages', dump.broken_pages)
+  if dump.is_truncated:
+    yield Lost(part.language, 'truncated dumps')
+
+
+# --- files of text ----------------------------------------------------------------------------------------------------
+
+
+def _find_text(pattern: str | Sequence[str], languages: Sequence[str] | None, options: SourceOptions) -> Iterator[Part]:
+  """A part per file, of Parquet per range of row groups; and per language, if a column names the languages."""
+  if options.language and options.language_column:
+    raise UsageError(
+      'text has one language, or a column of them',
+      where=f'language = {options.language}, language_column = {options.language_column}',
+      fix='leave one of them out',
+    )
+  if options.language and language_code(options.language) is None:
+    raise UsageError(f'not a language code: {options.language!r}', where='--language', fix='--language=de')
+  files = [
+    (TextFile(url, options.text_column, options.language_column or ''), size) for url, size in find_files(str(pattern))
+  ]
+  with concurrent.futures.ThreadPoolExecutor(_FILES_AT_A_TIME) as threads:
+    found = list(threads.map(lambda file: _parts_of_file(file[0], file[1], options.language), files))
+  if errors := [each for each in found if isinstance(each, UsageError)]:
+    raise joined(errors)
+  parts = list(itertools.chain.from_iterable(cast(list[list[Part]], found)))
+  if parts and options.language_column and all(part.language == UNKNOWN for part in parts):
+    first = TextFile(parts[0].path, options.text_column, options.language_column).items(parts[0].start, parts[0].stop)
+    values = {repr(item.language): None for item in itertools.islice(first, 100) if isinstance(item, Item)}
+    raise UsageError(
+      f'no value of the column {options.language_column!r} is the code of a language: {", ".join(list(values)[:6])}',
+      where=parts[0].path,
+      fix='write codes into it, de, sw, zh; or name one language, --language=de',
+    )
+  yield from parts
+
+
+def _parts_of_file(file: TextFile, size: int, language: str | None) -> list[Part] | UsageError:
+  """The parts, or the error if the file has no language, lacks a column, or cannot be read."""
+  try:
+    file.check_columns()
+    ranges = file.ranges(size)
+    if file.format == 'txt' or not file.language_column:
+      shares = [{_language_of_file(file, language): 1} for _ in ranges]
+    else:
+      shares = _languages_of_items(file, ranges)
+  except UsageError as error:
+    return error
+  except OSError as error:
+    return UsageError(f'a file of text cannot be read: {error.strerror or first_line(error)}', where=file.url)
+  columns = None if file.format == 'txt' else (file.text_column, file.language_column)
+  return [
+    Part(
+      code,
+      'text',
+      file.url,
+      start=start,
+      stop=stop,
+      size=of_range * items // sum(of_languages.values()),
+      columns=columns,
+    )
+    for (start, stop, of_range), of_languages in zip(ranges, shares, strict=True)
+    for code, items in of_languages.items()
+  ]
+
+
+def _language_of_file(file: TextFile, language: str | None) -> str:
+  code = language_code(language or file.stem)
+  if code is None:
+    raise UsageError(
+      f'the file name {file.name} does not begin with the code of a language',
+      where=file.url,
+      fix=[
+        'rename it, de.jsonl; or --language=de for all files; or a column of codes, --language_column=NAME',
+        "or choose files with a glob, --text='FOLDER/*.txt'",
+      ],
+    )
+  return code
+
+
+def _languages_of_items(file: TextFile, ranges: Sequence[Range]) -> list[Mapping[str, int]]:
+  """How many items of each range have each language; `UNKNOWN` are those without a code. The file is read once."""
+  labels = dataclasses.replace(file, text_column=file.language_column)  # of Parquet, the column of languages alone
+  code_of = lambda item: UNKNOWN if isinstance(item, str) else _language_of(item)
+  return [collections.Counter(map(code_of, labels.items(start, stop))) for start, stop, _ in ranges]
+
+
+def _language_of(item: Item) -> str:
+  """The code in the column of languages; `UNKNOWN` if there is none."""
+  return (isinstance(item.language, str) and language_code(item.language)) or UNKNOWN
+
+
+def _read_text(part: Part) -> Iterator[RawDocument | Lost]:
+  text_column, language_column = part.columns or ('', '')
+  file = TextFile(part.path, text_column, language_column)
+  for item in file.items(part.start, part.stop):
+    if isinstance(item, str):
+      # What is damaged in a row group was lost to all of its languages.
+      yield Lost((EACH if item == DAMAGED else UNKNOWN) if language_column else part.language, item)
+      continue
+    language = _language_of(item) if language_column else part.language
+    if language_column and language == UNKNOWN:
+      yield Lost(UNKNOWN, 'no language code')
+    elif not isinstance(item.text, str) or not item.text.strip():
+      yield Lost(language, 'no text')
+    else:
+      yield RawDocument(language, '', f'{file.name}:{item.number}', item.text)
+
+
+# --- TensorFlow Datasets ----------------------------------------------------------------------------------------------
+
+
+def _find_tfds(name: str | Sequence[str], languages: Sequence[str] | None, options: SourceOptions) -> Iterator[Part]:
+  """Ranges of examples. Split names are in brackets, `c4/multilingual[{language}]`; without, it is `train`."""
+  dataset, data_dir = str(name), options.data_dir
+  if languages is None or '{language}' not in dataset:
+    raise UsageError(
+      'a TFDS dataset needs {language} in its name, and a list of languages',
+      where=f'data.tfds or --tfds = {dataset}; data.languages or --languages = {languages}',
+      fix=[
+        "--tfds='wikipedia/20230601.{language}' --languages=de,sw",
+        f"--gin.data.languages=\"('en', 'de')\", or a list by its name: {', '.join(LISTS)}",
+      ],
+    )
+  codes, listed = without_lists(languages)
+  dataset, _, split = dataset.rstrip(']').partition('[')
+  prepared, reasons = [], {}
+  for language in sorted({*codes, *listed}):
+    of_language, of_split = dataset.format(language=language), (split or 'train').format(language=language)
+    try:
+      builder, folder = _prepared(of_language, data_dir)
+      info = builder.info.splits[of_split]
+    except Exception as error:  # TFDS raises types of its own for names, versions, splits and directories
+      reasons[language] = first_line(error)
+      continue
+    if info.num_examples:
+      prepared.append((Part(language, 'tfds', of_language, of_split, data_dir=folder), info))
+  missing = [code for code in reasons if code in codes or not prepared]
+  if missing:
+    raise _unreadable(dataset, data_dir, {code: reasons[code] for code in missing})
+  if not prepared:
+    raise UsageError('the TFDS datasets hold no examples', where=f'{dataset}, tfds_data_dir = {data_dir}')
+  for part, info in prepared:
+    total = info.num_examples
+    for start in range(0, total, _EXAMPLES_PER_PART):
+      stop = min(total, start + _EXAMPLES_PER_PART)
+      size = int(info.num_bytes * (stop - start) / total)
+      yield dataclasses.replace(part, start=start, stop=stop, size=size)
+
+
+def _unreadable(name: str, data_dir: str | None, reasons: Mapping[str, str]) -> UsageError:
+  """All datasets that cannot be read, in one error."""
+  language = next(iter(reasons))
+  first, more = name.format(language=language), f' and {len(reasons) - 1} more' if len(reasons) > 1 else ''
+  shown = ', '.join(list(reasons)[:12]) + (', …' if len(reasons) > 12 else '')
+  return UsageError(
+    f'TensorFlow Datasets cannot read {first}{more}: {reasons[language]}',
+    where=f'{name}, tfds_data_dir = {data_dir}; languages: {shown}',
+    fix=[
+      # TFDS's extra does not name all that its command line imports.
+      'prepare it in an environment of its own:  pip install tensorflow "tensorflow-datasets[wikipedia]" mlcroissant '
+      f'importlib_resources; tfds build {first} --data_dir=DIR;  then here --tfds_data_dir=DIR, or '
+      '--gin.data.tfds_data_dir=DIR',
+      'or read dumps from dumps.wikimedia.org:  --dumps=FOLDER, or --gin.data.source=dumps --gin.data.dumps=FOLDER',
+    ],
+  )
+
+
+@functools.cache
+def _prepared(name: str, data_dir: str | None) -> tuple['tfds.core.DatasetBuilder', str | None]:
+  """The reader of a prepared dataset, and the directory that it is in; LookupError with the reason if there is none.
+
+  It is read from its files alone: the code that prepared it may need packages that are not installed here.
+  """
+  from tasks.tensorflow_import import tensorflow  # noqa: F401
+
+  # isort: split
+  import tensorflow_datasets as tfds
+
+  reasons = []
+  # TFDS itself no longer looks into its bucket (`try_gcs` does nothing), but it reads a bucket that is named.
+  for folder in [data_dir] if data_dir else [None, PUBLIC_BUCKET]:
+    if reason := why_unreachable(folder or ''):
+      reasons.append(reason)
+      continue
+    try:
+      return tfds.core.read_only_builder.builder_from_files(name, data_dir=folder), folder
+    except tfds.core.DatasetNotFoundError:
+      reasons.append(f'it has not been prepared in {folder or "~/tensorflow_datasets"}')
+    except Exception as error:  # whatever its file system and parsers raise
+      reasons.append(first_line(error))
+  raise LookupError('; '.join(reasons))
+
+
+def _read_tfds(part: Part) -> Iterator[RawDocument | Lost]:
+  import tensorflow_datasets as tfds
+
+  builder, _ = _prepared(part.path, part.data_dir)
+  split = tfds.core.ReadInstruction(part.split, from_=part.start, to=part.stop, unit='abs')
+  for example in tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False)):
+    title, name = example.get('title', b''), example.get('id', b'')
+    yield RawDocument(
+      part.language,
+      title.decode('utf-8', 'replace'),
+      name.decode('utf-8', 'replace') if isinstance(name, bytes) else str(name),
+      example['text'].decode('utf-8', 'surrogateescape'),
+    )
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+class Reader(NamedTuple):
+  """How a kind of source is read.
+
+  Attributes:
+    find: (name, languages or None, options) → parts; UsageError if there are none.
+    read: part → its documents, and what was left out.
+  """
+
+  find: Callable[[str | Sequence[str], Sequence[str] | None, SourceOptions], Iterator[Part]]
+  read: Callable[[Part], Iterator[RawDocument | Lost]]
+
+
+# By `Part.kind`. Another source is another reader here, and a flag in `__main__.add_sources`.
+READERS = {
+  'dump': Reader(_find_dumps, _read_dump),
+  'text': Reader(_find_text, _read_text),
+  'tfds': Reader(_find_tfds, _read_tfds),
+}
+_KINDS = {'dumps': 'dump'}  # of a source that has another name on the command line

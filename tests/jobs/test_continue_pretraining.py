@@ -1,0 +1,103 @@
+"""gin/continue_pretraining.gin: pre-training continues from a model, on text that the run itself prepares."""
+
+import json
+import os
+import signal
+
+import pytest
+from final_states import assert_bitwise_equal, final_state
+
+from rembert.checkpoint.load import architecture, open_source
+from rembert.convert.__main__ import main as convert
+
+SMALL = {
+  'train.steps': 6,
+  'train.batch_size': 8,
+  'train.accumulation_steps': 1,
+  'train.sequence_length': 64,
+  'train.log_every': 1,
+  'train.eval_every': 3,
+  'train.eval_rows': 8,
+  'train.checkpoint_every': 3,
+  'optimizer.warmup_steps': 1,
+  'execution.dtype': "'float32'",
+}
+
+
+@pytest.fixture(scope='module')
+def text(tmp_path_factory):
+  """A file of JSON lines with a language of the model to begin with, and a new one."""
+  file = tmp_path_factory.mktemp('text') / 'crawl.jsonl'
+  sentence = {'sw': 'Mto {0} unapita katikati ya mji wa {0}.', 'de': 'Der Fluss {0} fließt mitten durch die Stadt {0}.'}
+  rows = [{'body': f'{sentence[code].format(n)} ' * 12, 'lang': code} for n in range(120) for code in sentence]
+  file.write_text(''.join(json.dumps(row, ensure_ascii=False) + '\n' for row in rows))
+  return file
+
+
+@pytest.fixture
+def continued(program, text, tmp_path):
+  """Function (model, **bindings) → the program."""
+
+  def build(model, **bindings):
+    of_text = {'data.text': text, 'data.text_column': 'body', 'data.language_column': 'lang', 'data.held_out': 0.1}
+    values = SMALL | of_text | {'train.init_from': f"'{model}'"} | bindings
+    return program(tmp_path / 'run', 'gin/continue_pretraining.gin', values)
+
+  return build
+
+
+def test_a_run_takes_architecture_vocabulary_and_all_parameters_of_its_model(continued, stored, succeed):
+  run = continued(stored.workdir)
+  output = succeed(run).stdout
+  assert 'randomly initialised' not in output
+  before, after = open_source(stored.workdir), open_source(run.workdir)
+  for field in ('vocab_size', 'hidden_size', 'output_embedding_size', 'num_hidden_layers', 'hidden_act'):
+    assert getattr(architecture(run.workdir), field) == getattr(architecture(stored.workdir), field)
+  assert after.vocabulary.read_bytes() == before.vocabulary.read_bytes()
+  # The trained head is taken: the first loss is that of a trained model.
+  assert run.metrics()[0]['loss'] < stored.metrics()[0]['loss'] - 0.5
+  evaluation = next(row for row in run.metrics() if 'eval/loss' in row)
+  assert {'eval/loss/de', 'eval/loss/sw'} <= evaluation.keys()
+
+
+def test_what_the_released_weights_lack_is_named_in_one_line_and_the_run_resumes(continued, stored, succeed, tmp_path):
+  for command in (
+    ['to_hf', stored.workdir, 'whole'],
+    ['from_hf', 'whole', 'x', '--head=none'],
+    ['to_hf', 'x', 'released'],
+  ):
+    words = [str(tmp_path / word) if word in ('whole', 'x', 'released') else str(word) for word in command]
+    assert convert(words) == 0
+  whole, half = continued(tmp_path / 'released'), continued(tmp_path / 'released')
+  half.workdir = tmp_path / 'half'
+  half.arguments[1] = f'--workdir={half.workdir}'
+  [line] = [line for line in succeed(whole).stdout.splitlines() if 'randomly initialised' in line]
+  assert all(name in line for name in ('released lacks', 'mlm/output_embedding', 'mlm/transform/kernel'))
+  assert 'encoder' not in line
+  # A fresh head guesses; its encoder does not.
+  assert whole.metrics()[0]['loss'] > 6.5
+
+  def stop(step, metrics):
+    if step == 3:
+      os.kill(os.getpid(), signal.SIGTERM)
+
+  assert half.run(on_log=stop).returncode == 75
+  assert 'randomly initialised' not in succeed(half).stdout
+  assert half.metrics() == whole.metrics()
+  assert_bitwise_equal(final_state(half.workdir, 6), final_state(whole.workdir, 6))
+
+
+def test_a_run_needs_a_model_and_text(program, stored, tmp_path):
+  without_model = program(tmp_path / 'run', 'gin/continue_pretraining.gin', {'data.corpus': tmp_path}).run()
+  assert without_model.returncode == 2
+  assert 'train.init_from' in without_model.stderr
+  values = {'train.init_from': f"'{stored.workdir}'"}
+  without_text = program(tmp_path / 'run', 'gin/continue_pretraining.gin', values).run()
+  assert without_text.returncode == 2
+  assert '--gin.data.text=' in without_text.stderr
+
+
+def test_a_setting_of_the_architecture_is_an_error_with_that_of_the_model(continued, stored):
+  done = continued(stored.workdir, **{'RemBertConfig.hidden_size': 64}).run()
+  assert done.returncode == 2
+  assert '--gin.RemBertConfig.hidden_size=32' in done.stderr

@@ -1,0 +1,323 @@
+"""Tables of one's own, of every kind, fine-tuned, evaluated and predicted by the real programs."""
+
+import csv
+import json
+import pathlib
+import random
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from final_states import assert_bitwise_equal, final_state
+from flax import nnx
+from flax.traverse_util import flatten_dict
+
+import rembert
+from rembert.checkpoint.load import open_source, save_model
+from rembert.convert.exporting import export
+from rembert.jobs import predict
+from rembert.model.config import RemBertConfig
+from rembert.model.heads import build_model
+
+CONFIG = RemBertConfig(
+  vocab_size=2000,
+  input_embedding_size=16,
+  output_embedding_size=16,
+  hidden_size=32,
+  num_hidden_layers=1,
+  num_attention_heads=2,
+  intermediate_size=64,
+  max_position_embeddings=64,
+  initializer_range=0.1,
+)
+VALUES = {
+  'finetune.epochs': 12,
+  'finetune.evaluations_per_epoch': 0.25,
+  'finetune.eval_batch_size': 16,
+  'train.batch_size': 8,
+  'train.sequence_length': 32,
+  'train.log_every': 20,
+  'optimizer.learning_rate': 4e-3,
+  'optimizer.bias_correction': True,
+}
+COUNT = 48
+
+
+@pytest.fixture(scope='session')
+def tiny_run(tmp_path_factory, xtreme_vocabulary) -> pathlib.Path:
+  """A workdir as pre-training leaves it, of one layer with random parameters."""
+  workdir = tmp_path_factory.mktemp('tiny') / 'run'
+  model = build_model('mlm', CONFIG, add_pooler=False, rngs=nnx.Rngs(0))
+  leaves = flatten_dict(nnx.to_pure_dict(nnx.state(model, nnx.Param)), sep='/')
+  save_model(workdir, jax.tree.map(np.asarray, leaves), CONFIG, 'mlm', ())
+  (workdir / 'vocabulary').mkdir()
+  shutil.copy(xtreme_vocabulary, workdir / 'vocabulary' / 'sentencepiece.model')
+  return workdir
+
+
+# --- data, written here -----------------------------------------------------------------------------------------------
+
+PLACES = ('Ankara', 'Zürich', 'القاهرة', '北京', 'Kisumu', 'ירושלים')
+
+
+def write_csv(path, rows, delimiter=',', mark=''):
+  with path.open('w', encoding='utf-8', newline='') as file:
+    file.write(mark)
+    writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def write_jsonl(path, rows):
+  path.write_text(''.join(json.dumps(row, ensure_ascii=False) + '\n' for row in rows), encoding='utf-8')
+
+
+def places(count=COUNT, seed=0):
+  draw = random.Random(seed)
+  return [draw.choice(PLACES) for _ in range(count)]
+
+
+def reviews(file):
+  """Two labels that are numbers, in CSV with CRLF, a byte order mark, and line breaks in quotes."""
+  texts = [(place, number % 3 != 0) for number, place in enumerate(places())]
+  rows = [
+    {'id': 7, 'text': f'{"Good" if good else "Bad"}, "{place}"\nand, well', 'label': int(good)} for place, good in texts
+  ]
+  write_csv(file.with_suffix('.csv'), rows, mark='\ufeff')
+  return file.with_suffix('.csv'), {}
+
+
+def premises(file):
+  """Pairs in Turkish, in TSV: whether both name the same place."""
+  draw, rows = random.Random(1), []
+  for place in places():
+    other = draw.choice(PLACES[:2])
+    label = 'aynı' if other == 'Ankara' else 'başka'
+    rows.append({'premise': f'Dün {place}.', 'hypothesis': f'Bugün {other}?', 'gold label': label})
+  write_csv(file.with_suffix('.tsv'), rows, delimiter='\t')
+  return file.with_suffix('.tsv'), {'text': 'premise', 'second_text': 'hypothesis', 'label': 'gold label'}
+
+
+def stars(file):
+  """Numbers, in JSONL."""
+  draw = random.Random(2)
+  rows = []
+  for place in places():
+    score = draw.choice([0.0, 0.5, 1.0])
+    rows.append({'text': {0.0: 'nie', 0.5: 'oft', 1.0: 'immer'}[score] + f' {place}', 'label': score})
+  write_jsonl(file.with_suffix('.jsonl'), rows)
+  return file.with_suffix('.jsonl'), {}
+
+
+def dates(file):
+  """Dates in CoNLL columns, whose words and tags have spaces."""
+  lines = []
+  for number, place in enumerate(places()):
+    lines += [f'{place}\tB-place name', 'am\tO', f'{number % 28 + 1}. Mai\tB-DATE', '2024\tI-DATE', '']
+  lines[3:3] = ['sehr lange ' * 30 + '\tO']
+  file.with_suffix('.conll').write_text('\n'.join(lines) + '\n', encoding='utf-8')
+  return file.with_suffix('.conll'), {}
+
+
+def questions(file):
+  """SQuAD's JSON in Chinese; ids repeat."""
+  paragraphs = [
+    {
+      'context': f'我在{place}。天气好。',
+      'qas': [
+        {'id': 'q', 'question': '你在哪里？', 'answers': [{'text': place, 'answer_start': 2}]},
+      ],
+    }
+    for place in places()
+  ]
+  content = json.dumps({'version': '1.1', 'data': [{'title': '', 'paragraphs': paragraphs}]}, ensure_ascii=False)
+  file.with_suffix('.json').write_text(content, encoding='utf-8')
+  return file.with_suffix('.json'), {}
+
+
+def choices(file):
+  """Three columns of choices; the label is the column's name."""
+  draw, rows = random.Random(3), []
+  for place in places():
+    right = draw.choice('ABC')
+    words = {letter: 'evet' if letter == right else 'hayır, hiçbir zaman' for letter in 'ABC'}
+    rows.append({'text': place, 'start': 'Bence', **words, 'label': right})
+  write_csv(file.with_suffix('.csv'), rows)
+  return file.with_suffix('.csv'), {'second_text': 'start', 'choices': "('A', 'B', 'C')"}
+
+
+WRITERS = {
+  'classification': reviews,
+  'pair_classification': premises,
+  'regression': stars,
+  'tagging': dates,
+  'question_answering': questions,
+  'multiple_choice': choices,
+}
+
+
+@pytest.fixture(scope='session')
+def finetune(program, tiny_run, tmp_path_factory):
+  """Function (kind, workdir, bindings) → the program on a table of that kind, which is train, dev and test."""
+
+  def make(kind, workdir, **bindings):
+    file, columns = WRITERS[kind](tmp_path_factory.mktemp(kind) / 'table')
+    values = VALUES | {'dataset.kind': kind, 'train.init_from': tiny_run}
+    values |= {f'dataset.{split}': file for split in ('train', 'dev', 'test')}
+    values |= {f'dataset.{name}': value for name, value in columns.items()}
+    return program(workdir, 'gin/finetune_own.gin', values | bindings)
+
+  return make
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+LEAST = {
+  'classification': ('accuracy', 90, ('0', '1')),
+  'pair_classification': ('accuracy', 90, ('aynı', 'başka')),
+  'regression': ('pearson', 90, ()),
+  'tagging': ('f1', 80, ('B-DATE', 'B-place name', 'I-DATE', 'O')),
+  'question_answering': ('f1', 30, ()),
+  'multiple_choice': ('accuracy', 80, ()),
+}
+
+
+SLOW = ('pair_classification', 'question_answering')  # the heads of the others, and of XTREME
+
+
+@pytest.fixture(
+  scope='module', params=[pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in LEAST]
+)
+def run(request, finetune, succeed, tmp_path_factory):
+  """A run of each kind, complete."""
+  found = finetune(request.param, tmp_path_factory.mktemp('own') / 'run')
+  found.output, found.kind = succeed(found).stdout, request.param
+  return found
+
+
+def test_a_table_is_learned_and_scored_next_to_its_baseline(run):
+  score, least, labels = LEAST[run.kind]
+  [result] = run.results()['tasks']['own'].values()
+  assert result['scores'][score] > least, run.output
+  assert result['baseline'].keys() == result['scores'].keys()
+  assert result['baseline'][score] < least
+  assert result['examples'] == COUNT
+  source = open_source(run.workdir)
+  assert source.labels == labels
+  for label in labels:
+    assert f'{label} ' in run.output
+  lines = [json.loads(line) for line in (run.workdir / result['predictions']).read_text('utf-8').splitlines()]
+  assert len(lines) == COUNT
+  assert all('prediction' in line and 'where' in line for line in lines)
+
+
+def rows_of(file):
+  """Rows of a file of predictions."""
+  if file.suffix == '.jsonl':
+    return [json.loads(line) for line in file.read_text('utf-8').splitlines()]
+  with file.open(encoding='utf-8', newline='') as lines:
+    return list(csv.DictReader(lines, delimiter='\t'))
+
+
+COMMANDS = {
+  'classification': ('classify', []),
+  'pair_classification': ('classify', ['--text_column=premise', '--second_text_column=hypothesis']),
+  'regression': ('regress', []),
+  'tagging': ('tag', []),
+  'question_answering': ('answer', []),
+  'multiple_choice': ('choose', ['--second_text_column=start', '--choices_column=A,B,C']),
+}
+
+
+def test_predictions_for_a_table_are_those_of_the_evaluation(run, tmp_path):
+  file, _ = WRITERS[run.kind](tmp_path / 'table')
+  command, columns = COMMANDS[run.kind]
+  output = tmp_path / ('out.tsv' if run.kind == 'classification' else 'out.jsonl')
+  assert predict.main([command, str(run.workdir / 'best'), str(file), str(output), *columns]) == 0
+  found = rows_of(output)
+  [result] = run.results()['tasks']['own'].values()
+  evaluated = rows_of(run.workdir / result['predictions'])
+  assert len(found) == len(evaluated) == COUNT
+  for row, expected in zip(found, evaluated, strict=True):
+    if run.kind == 'regression':
+      assert row['prediction'] == pytest.approx(expected['prediction'], abs=1e-5)
+    elif run.kind != 'tagging' or len(row['prediction']) < 5:  # the long sentence has longer rows here
+      label = expected['prediction']
+      assert row['prediction'] == (label if output.suffix == '.jsonl' else str(label))
+    if 'probabilities' in row and output.suffix == '.jsonl':
+      assert sum(row['probabilities'].values()) == pytest.approx(1, abs=1e-6)
+  if run.kind == 'classification':
+    assert found[0]['id'] == '7'
+    assert '\n' in found[0]['text']
+
+
+def test_a_model_of_numbers_or_choices_goes_to_hugging_face_and_back(run, tmp_path):
+  export(open_source(run.workdir), tmp_path / 'exported')
+  source = open_source(tmp_path / 'exported')
+  assert (source.head, source.labels) == (open_source(run.workdir).head, LEAST[run.kind][2])
+  model = rembert.load(tmp_path / 'exported', source.head)
+  ids = np.arange(5, 11)[None] if run.kind != 'multiple_choice' else np.arange(5, 11).reshape(1, 2, 3)
+  ours = rembert.load(run.workdir, source.head)
+  np.testing.assert_array_equal(model(ids).logits, ours(ids).logits)
+
+
+# --- what may happen to a run -----------------------------------------------------------------------------------------
+
+ONE_EPOCH = {'finetune.epochs': 2, 'finetune.evaluations_per_epoch': 1, 'train.checkpoint_every': 5}
+
+
+def test_a_run_resumes_bitwise_and_a_changed_table_is_another_run(finetune, succeed, tmp_path):
+  values = ONE_EPOCH | {'train.log_every': 1}
+  whole = finetune('regression', tmp_path / 'whole', **values)
+  copy = tmp_path / 'copy'
+  succeed(whole, on_log=lambda step, _: step == 7 and whole.copy_workdir(copy, 5))
+  resumed = finetune('regression', copy, **values)
+  table = next(value for value in whole.arguments if 'dataset.train' in value).partition('=')[2]
+  resumed.arguments = [argument.replace(str(whole.workdir), str(copy)) for argument in whole.arguments]
+  before = (copy / 'rows' / 'own.all' / 'rows.array_record').stat().st_mtime_ns
+  output = succeed(resumed).stdout
+  assert 'resuming from step 5' in output
+  assert (copy / 'rows' / 'own.all' / 'rows.array_record').stat().st_mtime_ns == before
+  assert_bitwise_equal(final_state(resumed.workdir, 12), final_state(whole.workdir, 12))
+  assert resumed.results()['tasks'] == whole.results()['tasks']
+  lines = pathlib.Path(table).read_text('utf-8').splitlines()
+  pathlib.Path(table).write_text('\n'.join(lines[::-1]) + '\n', 'utf-8')
+  refused = resumed.run()
+  assert refused.returncode == 2
+  assert 'training rows' in refused.stderr
+
+
+def test_languages_have_files_and_results_of_their_own_and_an_unlabelled_test_file_is_predicted(
+  finetune, succeed, tmp_path
+):
+  file, _ = reviews(tmp_path / 'train')
+  with file.open(encoding='utf-8-sig', newline='') as lines:
+    rows = [{'text': row['text']} for row in csv.DictReader(lines)][:5]
+  write_jsonl(tmp_path / 'sw.jsonl', rows)
+  test = {'de': str(file), 'sw': str(tmp_path / 'sw.jsonl')}
+  run = finetune('classification', tmp_path / 'run', **ONE_EPOCH, **{'dataset.test': test, 'dataset.language': 'de'})
+  output = succeed(run).stdout
+  found = run.results()['tasks']['own']
+  assert found['de']['scores']
+  assert (found['sw']['scores'], found['sw']['examples']) == (None, 5)
+  assert 'no scores without labels' in found['sw']['note']
+  assert len(rows_of(run.workdir / found['sw']['predictions'])) == 5
+  assert 'own sw: no score' in output
+
+
+def test_a_model_is_evaluated_on_another_table_with_its_own_labels(run, program, succeed, tmp_path):
+  if run.kind != 'classification':
+    pytest.skip('one kind will do')
+  write_csv(tmp_path / 'test.csv', [{'text': 'Good', 'label': 1}])
+  values = {'run.mode': 'evaluate', 'dataset.test': tmp_path / 'test.csv', 'evaluate.model': run.workdir / 'best'}
+  values |= {'finetune.eval_batch_size': 16, 'train.sequence_length': 32}
+  evaluated = program(tmp_path / 'evaluated', 'gin/finetune_own.gin', values)
+  succeed(evaluated)
+  assert evaluated.results()['tasks']['own']['all']['scores']['accuracy'] == 100
+  write_csv(tmp_path / 'test.csv', [{'text': 'Good', 'label': 1}, {'text': 'So so', 'label': 2}])
+  refused = program(tmp_path / 'refused', 'gin/finetune_own.gin', values).run()
+  assert refused.returncode == 2
+  assert "unknown label '2'" in refused.stderr
+  assert 'test.csv:3' in refused.stderr
+  assert '0, 1' in refused.stderr

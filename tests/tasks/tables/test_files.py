@@ -1,0 +1,109 @@
+"""Rows of files as people have them: quotes, line ends, byte order marks, compression, and lines that are wrong."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import tracemalloc
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import zstandard
+
+from rembert.errors import UsageError
+from tasks.tables.files import read_rows
+
+CELLS = [
+  {'id': '1', 'text': 'Sie sagte: „Ja, gern.“\nDann ging sie.', 'label': 'gut'},
+  {'id': '2', 'text': 'He said "no", twice', 'label': ''},
+  {'id': '2', 'text': 'ذهب الولد إلى المدرسة', 'label': '3'},
+  {'id': '4', 'text': '天気がいいから、散歩しましょう\t。', 'label': ' a b '},
+]
+
+
+def _written(rows, delimiter=',', newline='\n'):
+  text = io.StringIO()
+  writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter, lineterminator=newline)
+  writer.writeheader()
+  writer.writerows(rows)
+  return text.getvalue()
+
+
+def _content(path):
+  return [row for _, row in read_rows(path)]
+
+
+@pytest.mark.parametrize('newline', ['\n', '\r\n'])
+@pytest.mark.parametrize('mark', ['', '\ufeff'])
+@pytest.mark.parametrize(('name', 'delimiter'), [('a.csv', ','), ('a.tsv', '\t'), ('a.CSV', ',')])
+def test_a_table_is_read_as_a_csv_writer_wrote_it(tmp_path, name, delimiter, mark, newline):
+  file = tmp_path / name
+  file.write_bytes((mark + _written(CELLS, delimiter, newline)).encode())
+  assert _content(file) == CELLS
+  # The first row takes two lines.
+  assert [where for where, _ in read_rows(file)] == [f'{file}:{line}' for line in (2, 4, 5, 6)]
+
+
+def test_other_formats_keep_numbers_and_lists(tmp_path):
+  rows = [{'text': 'bir', 'score': 1.5, 'words': ['a', 'b']}, {'text': None, 'score': 2.0, 'words': []}]
+  (tmp_path / 'a.jsonl').write_text('\n\n'.join(map(json.dumps, rows)) + '\r\n')
+  pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / 'a.parquet')
+  assert _content(tmp_path / 'a.jsonl') == _content(tmp_path / 'a.parquet') == rows
+  assert [where for where, _ in read_rows(tmp_path / 'a.jsonl')][1] == f'{tmp_path / "a.jsonl"}:3'
+  assert [row for _, row in read_rows(tmp_path / 'a.parquet', ['score', 'absent'])] == [{'score': 1.5}, {'score': 2.0}]
+
+
+@pytest.mark.parametrize(
+  ('suffix', 'compress'), [('gz', gzip.compress), ('bz2', bz2.compress), ('zst', zstandard.compress)]
+)
+def test_a_compressed_file_is_read_and_a_truncated_one_is_an_error_with_its_line(tmp_path, suffix, compress):
+  content = compress(_written(CELLS * 500).encode())
+  (tmp_path / f'a.csv.{suffix}').write_bytes(content)
+  assert _content(tmp_path / f'a.csv.{suffix}') == CELLS * 500
+  (tmp_path / f'b.csv.{suffix}').write_bytes(content[:-30])
+  with pytest.raises(UsageError, match='cannot be read') as error:
+    _content(tmp_path / f'b.csv.{suffix}')
+  assert f'b.csv.{suffix}:' in error.value.where
+
+
+@pytest.mark.parametrize(
+  ('name', 'content', 'line', 'words'),
+  [
+    ('a.csv', 'text,label\nx,1\ny\n', ':3', ['1 cells under 2 columns', 'text, label']),
+    ('a.csv', 'text,label\nx,1\n"y,2\nz,3\n', ':3', ['unexpected end of data', 'doubled']),
+    ('a.csv', 'text,label\n"x"y,1\n', ':2', ["',' expected"]),
+    ('a.csv', 'text,text\n', ':1', ["two columns are called 'text'"]),
+    ('a.csv', '', ':1', ['an empty file']),
+    ('a.tsv', b'text\tlabel\n\xff\t1\n', ':2', ['not UTF-8', 'iconv']),
+    ('a.jsonl', '{"a": 1}\n{"a":\n', ':2', ['not JSON']),
+    ('a.jsonl', '[1]\n', ':1', ['a line with list']),
+    ('a.parquet', 'text', ':1', ['cannot be read']),
+    ('a.xlsx', 'text', '', ["unknown format '.xlsx'", '.csv, .tsv']),
+  ],
+)
+def test_a_wrong_line_is_one_error_with_file_line_rule_and_fix(tmp_path, name, content, line, words):
+  (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+  with pytest.raises(UsageError) as error:
+    _content(tmp_path / name)
+  assert error.value.where == f'{tmp_path / name}{line}'
+  assert all(word in str(error.value) for word in words)
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+  with pytest.raises(UsageError, match='cannot be read: No such file'):
+    _content(tmp_path / 'a.csv')
+
+
+def test_memory_does_not_grow_with_a_file(tmp_path):
+  def peak(rows):
+    file = tmp_path / f'{rows}.csv'
+    file.write_text(_written([{'text': 'word ' * 20, 'label': '1'}] * rows))
+    tracemalloc.start()
+    assert sum(1 for _ in read_rows(file)) == rows
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most
+
+  assert peak(20_000) < peak(2_000) + 200_000  # the file grows by 1.9 MB
