@@ -113,6 +113,7 @@ def test_json_is_read(tmp_path):
     (b'\xfd7zXZ\x00', 'is xz', '', 'unxz'),
     ('ein\nWörter'.encode('latin-1'), 'is not UTF-8: invalid', ':2', 'iconv -f LATIN1'),
   ],
+  ids=['utf-16', 'gzip', 'bzip2', 'xz', 'latin-1'],  # gzip writes the time: without names, workers collect two tests
 )
 def test_text_that_is_not_utf8_is_told_with_what_it_is(tmp_path, content, what, line, fix):
   file = tmp_path / 'text'
