@@ -7,7 +7,8 @@ import getpass
 import json
 import pathlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import rembert
 from launch import command_line
@@ -91,16 +92,9 @@ class Place:
       )
 
 
-def add_verb(
-  verbs: argparse._SubParsersAction,
-  name: str,
-  help_text: str,
-  action: Callable[[argparse.Namespace], int | None],
-  *,
-  takes_command: bool = False,
-) -> argparse.ArgumentParser:
-  """A verb with the options of `place`: where machines are, and whose."""
-  parser = command_line.add_verb(verbs, name, help_text, action, takes_command=takes_command)
+def add_verb(*arguments: Any, **options: Any) -> argparse.ArgumentParser:
+  """As `command_line.add_verb`, with the options of `place`: where machines are, and whose."""
+  parser = command_line.add_verb(*arguments, **options)
   parser.add_argument('--zone', help="such as us-west4-a (default: gcloud's own setting)")
   parser.add_argument('--project', help="id of the project (default: gcloud's own setting)")
   help_text = 'label of what is created, looked for before it is deleted (default: your login)'

@@ -5,11 +5,13 @@ import contextlib
 import errno
 import functools
 import gzip
+import hashlib
 import importlib.util
 import io
 import json
 import lzma
 import os
+import pathlib
 import re
 import socket
 import tempfile
@@ -225,6 +227,15 @@ def read_text(path: epath.PathLike, *, what: str = 'the file', fix: str = '') ->
       where=f'{where}:{line}',
       fix=fix or f'if it is Latin-1: iconv -f LATIN1 -t UTF-8 {where} > {where}.utf8',
     ) from None
+
+
+def sha256_of(file: Any) -> str:
+  """SHA-256 of a file's content, read in pieces: of a path, or of what `with` opens for reading bytes."""
+  digest = hashlib.sha256()
+  with file.open('rb') if isinstance(file, pathlib.Path | epath.Path) else file as stream:
+    while piece := stream.read(1 << 22):
+      digest.update(piece)
+  return digest.hexdigest()
 
 
 def decompressed(file: Any) -> Any:

@@ -82,21 +82,6 @@ def missing_parts(task: seqio.Task, *, is_evaluated: bool, head: str = 'classifi
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_rows(
-  task: seqio.Task,
-  split: str,
-  head: str,
-  *,
-  max_length: int,
-  max_examples: int | None = None,
-  keep_examples: bool = True,
-) -> list[Features]:
-  """All rows of a split, in the task's order; see `stream_rows`."""
-  return list(
-    stream_rows(task, split, head, max_length=max_length, max_examples=max_examples, keep_examples=keep_examples)
-  )
-
-
 def stream_rows(
   task: seqio.Task,
   split: str,

@@ -24,9 +24,8 @@ from sentencepiece import sentencepiece_model_pb2
 from rembert.command_line import command_parser, parse_flags, run_command
 from rembert.data.config import SAMPLE, VocabularyConfig
 from rembert.data.mixture import sampling_rates
-from rembert.data.token_store import sha256_of
 from rembert.errors import Setting, UsageError
-from rembert.files import check_output, parsed_json, read_text, write_whole
+from rembert.files import check_output, parsed_json, read_text, sha256_of, write_whole
 from rembert.tokenizer import SPECIAL_PIECES
 from rembert.tracking.console import Console
 from rembert.validation import Count, NotNegative, Range, number

@@ -755,14 +755,14 @@ MUTANTS = [
   Mutant(
     'a file saved by hand is taken for the published one whatever it holds',
     'tasks/xtreme/download.py',
-    '(sha256 := _sha256(path)) != source.sha256',
-    'not (sha256 := _sha256(path))',
+    '(sha256 := sha256_of(path)) != source.sha256',
+    'not (sha256 := sha256_of(path))',
     area='tasks',
   ),
   Mutant(
     'a download is kept whatever it holds',
     'tasks/xtreme/download.py',
-    'done > source.size or _sha256(partial) != source.sha256',
+    'done > source.size or sha256_of(partial) != source.sha256',
     'done > source.size',
     area='tasks',
   ),

@@ -21,7 +21,7 @@ import numpy as np
 from etils import epath
 
 from rembert.errors import UsageError, first_line
-from rembert.files import inside
+from rembert.files import inside, sha256_of
 from rembert.tokenizer import SpecialIds
 from rembert.validation import CountOrZero, broken_rule
 
@@ -209,15 +209,6 @@ class TokenStore:
         fix=f'python -m tasks.token_store verify {self.folder} names the file',
       ) from error
     return ids.astype(np.int32)
-
-
-def sha256_of(file: epath.Path) -> str:
-  """Of a file's content, read in pieces."""
-  digest = hashlib.sha256()
-  with file.open('rb') as stream:
-    while piece := stream.read(1 << 22):
-      digest.update(piece)
-  return digest.hexdigest()
 
 
 def altered_shards(store: TokenStore) -> list[str]:

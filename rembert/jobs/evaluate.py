@@ -324,7 +324,7 @@ def _evaluate(
   from tasks.tables.registry import TableTask
 
   task, xtreme, head, config = find(evaluated.seqio_name), evaluated.xtreme, evaluator.head, evaluator.config
-  rows = task_rows.read_rows(task, evaluated.split, head, max_length=config.train.sequence_length)
+  rows = list(task_rows.stream_rows(task, evaluated.split, head, max_length=config.train.sequence_length))
   outputs = evaluator.outputs(params, rows, on_progress=progress)
   assert outputs is not None  # nothing stops it midway
   result: dict[str, Any] = {'examples': evaluated.examples or len(rows), 'scores': None, 'baseline': None}

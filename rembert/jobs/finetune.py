@@ -22,7 +22,7 @@ from rembert.data.finetune_batches import Features, TrainingRows
 from rembert.data.indexed_rows import digest_of, open_rows, write_rows
 from rembert.data.prefetch import prefetch
 from rembert.errors import UsageError
-from rembert.files import write_whole
+from rembert.files import sha256_of, write_whole
 from rembert.jobs import summary
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.config import FinetuneConfig, build_config
@@ -255,13 +255,13 @@ def _read_rows(
 ) -> dict[str, Sequence[Features]]:
   """Rows of a split of each SeqIO task, of `most` examples at most."""
   from tasks.registration import find
-  from tasks.rows import read_rows
+  from tasks.rows import stream_rows
 
   found: dict[str, Sequence[Features]] = {}
   for name, split in splits.items():
     length = config.train.sequence_length
-    found[name] = read_rows(
-      find(name), split, tasks.head, max_length=length, max_examples=most, keep_examples=keep_examples
+    found[name] = list(
+      stream_rows(find(name), split, tasks.head, max_length=length, max_examples=most, keep_examples=keep_examples)
     )
     _check_ids(config, max(int(row.input_ids.max()) for row in found[name]), f'task {name}, split {split}')
   return found
@@ -280,9 +280,10 @@ def _indexed_rows(
   config: FinetuneConfig, tasks: FinetuneTasks, job: JobRun, vocabulary: epath.Path, progress: Progress
 ) -> tuple[dict[str, Sequence[Features]], str]:
   """Training rows of tables, converted once into files of the workdir that are read by index, and their digest."""
+  import fsspec
+
   from tasks.registration import find
   from tasks.rows import stream_rows
-  from tasks.tables.files import sha256_of
 
   found: dict[str, Sequence[Features]] = {}
   digests, most = [], config.finetune.max_examples
@@ -293,7 +294,8 @@ def _indexed_rows(
     folder, task = job.workdir / 'rows' / name, find(name)
     if job.hosts.is_first:
       examples = min(task.num_input_examples('train'), most or sys.maxsize)
-      files = {'table': sha256_of(task.source.list_shards('train')[0]), 'vocabulary': sha256_of(vocabulary)}
+      table = fsspec.open(task.source.list_shards('train')[0], 'rb')
+      files = {'table': sha256_of(table), 'vocabulary': sha256_of(vocabulary)}
       show = functools.partial(_show_rows, progress, examples)
       write_rows(folder, functools.partial(stream_rows, task, 'train', tasks.head, **options), origin | files, show)
     job.hosts.wait_for_all(f'rows {name}')

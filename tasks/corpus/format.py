@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from etils import epath
 
-from rembert.data.token_store import SPLITS, sha256_of
+from rembert.data.token_store import SPLITS
 from rembert.errors import UsageError, first_line
-from rembert.files import write_whole
+from rembert.files import sha256_of, write_whole
 from tasks.beam import RECIPE
 from tasks.corpus.documents import Document
 from tasks.corpus.sources import Lost

@@ -5,8 +5,6 @@ storage that fsspec reads. A byte order mark at the beginning is no part of the 
 """
 
 import csv
-import hashlib
-import io
 import json
 import os
 import pathlib
@@ -16,12 +14,12 @@ from typing import IO, Any
 import fsspec
 
 from rembert.errors import UsageError, first_line
-from rembert.files import is_archive_damage
+from rembert.files import decompressed, is_archive_damage
 
 Row = dict[str, Any]
 FORMATS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
 _DELIMITERS = {'.csv': ',', '.tsv': '\t'}
-_COMPRESSIONS = {'.gz': 'gzip', '.bz2': 'bz2', '.xz': 'xz', '.zst': None}
+_COMPRESSIONS = ('.gz', '.bz2', '.xz', '.zst')
 _LONGEST_CELL = 1 << 24  # characters; a quote that is not closed would take the rest of the file
 _ROWS_AT_ONCE = 1024
 
@@ -77,23 +75,11 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
 
 
 def open_file(path: str | os.PathLike) -> IO[bytes]:
-  """A file, decompressed as its name says; UsageError if it cannot be opened."""
-  suffix = pathlib.PurePath(os.fspath(path).lower()).suffix
+  """A file, decompressed; UsageError if it cannot be opened."""
   try:
-    file = fsspec.open(os.fspath(path), 'rb', compression=_COMPRESSIONS.get(suffix)).open()
-    if suffix == '.zst':  # fsspec's way takes a truncated file for a complete one
-      import pyarrow as pa
-
-      file = io.BufferedReader(pa.CompressedInputStream(file, 'zstd'))
-    return file
+    return decompressed(fsspec.open(os.fspath(path), 'rb').open())
   except Exception as error:  # local files and each storage have their own
     raise _unreadable(error, os.fspath(path)) from error
-
-
-def sha256_of(path: str | os.PathLike) -> str:
-  """Of a file's content as it is stored."""
-  with fsspec.open(os.fspath(path), 'rb') as file:
-    return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
 def _unreadable(error: Exception, where: str) -> UsageError:

@@ -28,9 +28,8 @@ from rembert.data.token_store import (
   StoredLanguage,
   TokenStore,
   row_dtype,
-  sha256_of,
 )
-from rembert.files import write_errors, write_whole
+from rembert.files import sha256_of, write_errors, write_whole
 from rembert.tokenizer import SpecialIds, load_vocabulary
 from rembert.tracking.console import Console
 from tasks.beam import BeamRunner, refuse_other_recipe, run_in_groups, write_recipe

@@ -10,7 +10,6 @@ a shared folder of Amazon Drive, which went with Amazon Drive; its splits are th
 import argparse
 import dataclasses
 import errno
-import hashlib
 import http.client
 import json
 import pathlib
@@ -22,7 +21,7 @@ from collections.abc import Callable, Sequence
 
 from rembert.command_line import command_parser, run_command
 from rembert.errors import RunError, UsageError, first_line
-from rembert.files import is_remote, write_errors, write_whole
+from rembert.files import is_remote, sha256_of, write_errors, write_whole
 from rembert.tracking.console import Console, human_bytes
 from tasks.xtreme.config import FILES, LANGUAGES, TASKS
 from tasks.xtreme.convert import CONVERSIONS
@@ -200,7 +199,7 @@ def fetch(
   """
   path = folder / source.name
   if path.is_file():
-    if (sha256 := _sha256(path)) != source.sha256:
+    if (sha256 := sha256_of(path)) != source.sha256:
       raise UsageError(
         f'{source.name} is not the file that was expected: {path.stat().st_size:,} bytes, SHA-256 {sha256[:12]}…',
         where=str(path),
@@ -248,13 +247,8 @@ def _download(url: str, source: Source, partial: pathlib.Path, on_progress: Call
         on_progress(min(1.0, done / source.size))
   if done < source.size:
     raise ConnectionError(f'{done:,} of {source.size:,} bytes received')
-  if done > source.size or _sha256(partial) != source.sha256:
+  if done > source.size or sha256_of(partial) != source.sha256:
     raise _OtherFileError('another file than the one expected')
-
-
-def _sha256(path: pathlib.Path) -> str:
-  with open(path, 'rb') as file:
-    return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
 if __name__ == '__main__':

@@ -278,8 +278,8 @@ def parse_results(results: Any) -> dict[str, dict[str, LanguageScores]]:
   by_task = _object(results.get('tasks'))
   if 'tasks' not in results:  # retrieval: languages at the top, metrics among other numbers, no baseline but chance
     task, over = str(results.get('task')), results.get('mean_over')
-    languages = _object(results.get('languages'))
-    by_task = {task: {name: {'scores': _counting(task, of)} for name, of in languages.items() if name in _list(over)}}
+    over, languages = over if isinstance(over, list) else [], _object(results.get('languages'))
+    by_task = {task: {name: {'scores': _counting(task, of)} for name, of in languages.items() if name in over}}
   found: dict[str, dict[str, LanguageScores]] = {}
   for task, languages in by_task.items():
     for name, entry in _object(languages).items():
@@ -290,10 +290,6 @@ def parse_results(results: Any) -> dict[str, dict[str, LanguageScores]]:
 
 def _counting(task: str, scores: Any) -> dict[str, Any]:
   return {name: score for name, score in _object(scores).items() if name in SCORES.get(task, (name,))}
-
-
-def _list(value: Any) -> list[Any]:
-  return value if isinstance(value, list) else []
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -320,11 +316,6 @@ def read_results(workdir: epath.PathLike) -> Any:
 def value(task: str, scores: Mapping[str, float]) -> float:
   """What a language's scores count: accuracy, F1, or for questions the mean of F1 and exact match."""
   return statistics.fmean(scores[name] for name in SCORES[task])
-
-
-def summary_of(task: str, runs: Sequence[ByLanguage]) -> TaskSummary:
-  """A task over runs that differ in their seed."""
-  return summarise([{language: value(task, scores) for language, scores in run.items()} for run in runs])
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class _OneBatch:
 
 
 def computed_rows(task: XtremeTask, examples, vocabulary: RembertVocabulary, *, max_length: int, **options):
-  """Rows of a task's preprocessor, as `tasks.rows.read_rows` gives them.
+  """Rows of a task's preprocessor, as `tasks.rows.stream_rows` gives them.
 
   Args:
     task: of XTREME.

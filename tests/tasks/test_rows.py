@@ -40,7 +40,7 @@ def make_task(*examples, name='rows_test.task', labels=2, features=('input_ids',
 
 
 def read(task, head='classification', **options):
-  return rows.read_rows(task, 'test', head, **{'max_length': 8} | options)
+  return list(rows.stream_rows(task, 'test', head, **{'max_length': 8} | options))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

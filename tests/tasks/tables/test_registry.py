@@ -12,7 +12,7 @@ import tasks
 from rembert.data.indexed_rows import open_rows, write_rows
 from rembert.errors import UsageError
 from tasks.registration import find
-from tasks.rows import read_rows, stream_rows, tasks_and_rates
+from tasks.rows import stream_rows, tasks_and_rates
 
 
 def write(file, rows):
@@ -39,15 +39,15 @@ def test_tables_are_tasks_by_language_in_a_mixture_by_their_numbers_of_examples(
   assert reviews.describe() == '3 labels: 2 2, 10 2, gut 1'
   assert [(task.name, rate) for task, rate in tasks_and_rates('reviews')] == [('reviews.de', 4), ('reviews.sw', 1)]
   assert set(find('reviews.de').splits) == {'train', 'test'}
-  rows = read_rows(find('reviews.de'), 'train', 'classification', max_length=16)
+  rows = list(stream_rows(find('reviews.de'), 'train', 'classification', max_length=16))
   assert [int(row.labels) for row in rows] == [1, 0, 2, 0]
   assert rows[1].example['where'].decode().endswith('de.csv:3')
-  [unlabelled] = read_rows(find('reviews.de'), 'test', 'classification', max_length=16)
+  [unlabelled] = stream_rows(find('reviews.de'), 'test', 'classification', max_length=16)
   assert unlabelled.labels == -1
 
 
 def test_a_single_text_is_between_cls_and_sep_as_transformers_has_it(reviews, xtreme_pieces):
-  row = read_rows(find('reviews.sw'), 'train', 'classification', max_length=16)[0]
+  row = next(stream_rows(find('reviews.sw'), 'train', 'classification', max_length=16))
   special = seqio.get_mixture_or_task('reviews.sw').output_features['input_ids'].vocabulary.special
   assert (row.input_ids[0], row.input_ids[-1]) == (special.cls, special.sep)
   assert (row.input_ids == special.sep).sum() == 1
@@ -67,7 +67,7 @@ def test_choices_are_rows_of_their_own_behind_the_same_text(tmp_path, xtreme_voc
   file = tmp_path / 'a.jsonl'
   file.write_text(json.dumps({'text': 'Wo?', 'choices': ['hier', 'dort drüben im Wald'], 'label': 1}) + '\n')
   tasks.add_table(kind='multiple_choice', train=str(file), vocabulary=xtreme_vocabulary, name='choices')
-  [row] = read_rows(find('choices.all'), 'train', 'multiple_choice', max_length=16)
+  [row] = stream_rows(find('choices.all'), 'train', 'multiple_choice', max_length=16)
   assert row.input_ids.shape == row.token_type_ids.shape
   assert row.input_ids.shape[0] == 2
   assert row.labels == 1
@@ -76,7 +76,7 @@ def test_choices_are_rows_of_their_own_behind_the_same_text(tmp_path, xtreme_voc
 
 
 def test_indexed_rows_are_the_rows_and_are_written_once(reviews, tmp_path):
-  rows = read_rows(find('reviews.de'), 'train', 'classification', max_length=16)
+  rows = list(stream_rows(find('reviews.de'), 'train', 'classification', max_length=16))
   calls = []
 
   def source():

@@ -81,7 +81,7 @@ def sample_rows(name: str) -> tuple[seqio.Task, list[rows.Features]]:
   """A SeqIO task over tests/data/xtreme, which `samples` has registered, and its rows of the file of `FILES`."""
   (split, language), head = FILES[name], TASKS[name].head
   task = registration.find(f'xtreme.{name}.{language}')
-  return task, rows.read_rows(task, split, head, max_length=70 if head == 'qa' else 24)
+  return task, list(rows.stream_rows(task, split, head, max_length=70 if head == 'qa' else 24))
 
 
 @pytest.mark.parametrize('name', TASKS)
@@ -116,7 +116,7 @@ def test_real_rows_equal_the_reference_but_for_ties(
   if not folder.has(task.file(split, language)):
     pytest.skip(f'no {name} {split} {language} at {folder.root}')
   seqio_task = registered(name, language, data_dir=folder.root, vocabulary=xtreme_vocabulary)
-  found = rows.read_rows(seqio_task, split, task.head, max_length=max_length)
+  found = list(rows.stream_rows(seqio_task, split, task.head, max_length=max_length))
   examples = task.examples(folder, split, language, needs_labels=True)
   expected = reference_rows(task, examples, xtreme_pieces, max_length)
   assert len(found) == len(expected) > 100
@@ -153,7 +153,7 @@ def test_the_environment_names_data_and_vocabulary_when_they_are_used(xtreme_sam
   tasks.add_xtreme(name='of_environment')
   monkeypatch.setenv('XTREME_DATA_DIR', str(xtreme_samples.root))
   monkeypatch.setenv('REMBERT_VOCABULARY', str(xtreme_vocabulary))
-  assert rows.read_rows(registration.find('of_environment.xnli.de'), 'test', 'classification', max_length=64)
+  assert list(rows.stream_rows(registration.find('of_environment.xnli.de'), 'test', 'classification', max_length=64))
 
 
 def test_mixtures_have_all_languages_and_splits_are_those_with_files(samples):
@@ -168,7 +168,7 @@ def test_mixtures_have_all_languages_and_splits_are_those_with_files(samples):
 def test_a_later_registration_replaces_an_earlier_one_of_ours(samples, tmp_path):
   tasks.add_xtreme(data_dir=tmp_path)
   with pytest.raises(UsageError, match='missing'):
-    rows.read_rows(registration.find('xtreme.xnli.de'), 'test', 'classification', max_length=64)
+    list(rows.stream_rows(registration.find('xtreme.xnli.de'), 'test', 'classification', max_length=64))
 
 
 def test_options_of_questions_are_checked_and_used(samples, xtreme_vocabulary):
@@ -176,7 +176,7 @@ def test_options_of_questions_are_checked_and_used(samples, xtreme_vocabulary):
     tasks.add_xtreme(doc_stride=0)
   _, usual = sample_rows('xquad')
   options = {'data_dir': samples.root, 'vocabulary': xtreme_vocabulary, 'name': 'overlapping', 'doc_stride': 8}
-  overlapping = rows.read_rows(registered('xquad', 'zh', **options), 'test', 'qa', max_length=70)
+  overlapping = list(rows.stream_rows(registered('xquad', 'zh', **options), 'test', 'qa', max_length=70))
   assert len(overlapping) > len(usual)
 
 
@@ -253,7 +253,7 @@ def test_the_metric_is_the_score_of_the_predictions_in_the_file(samples, name):
 def test_rows_without_gold_labels_are_read_and_never_scored(samples, xtreme_vocabulary, tmp_path):
   options = {'data_dir': samples.root, 'labels_dir': tmp_path, 'vocabulary': xtreme_vocabulary, 'name': 'unlabelled'}
   unlabelled = registered('panx', 'de', **options)
-  found = rows.read_rows(unlabelled, 'test', 'tagging', max_length=96)
+  found = list(rows.stream_rows(unlabelled, 'test', 'tagging', max_length=96))
   assert {label for row in found for label in np.atleast_1d(row.labels).tolist()} == {-1}
   scores = [np.zeros((len(row.input_ids), 7), np.float32) for row in found]
   with pytest.raises(UsageError, match='no score without gold labels') as error:
@@ -266,5 +266,5 @@ def test_a_training_file_without_labels_is_an_error(tmp_path, xtreme_vocabulary)
   (tmp_path / 'xnli' / 'train-en.tsv').write_text('a\tb\n')
   task = registered('xnli', 'en', data_dir=tmp_path, vocabulary=xtreme_vocabulary)
   with pytest.raises(UsageError, match='no gold labels') as error:
-    rows.read_rows(task, 'train', 'classification', max_length=64)
+    list(rows.stream_rows(task, 'train', 'classification', max_length=64))
   assert error.value.where.endswith('train-en.tsv:1')
