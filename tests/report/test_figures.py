@@ -1,4 +1,4 @@
-"""Curves and the paper's figures: which there are, their points and colours (what is drawn: test_golden.py)."""
+"""Curves and the paper's figures: warnings, marks and colours (what is drawn: test_golden.py)."""
 
 import pathlib
 
@@ -6,16 +6,9 @@ import made_up_sweep
 
 from rembert import paper
 from rembert.report import load
-from rembert.report.figures import by_kept_layers, by_layer, in_our_colours, languages, losses
+from rembert.report.figures import by_layer, in_our_colours, languages, losses
 from rembert.report.load import ANALYSIS, Model, Run
 from rembert.report.scores import Results
-
-
-def test_a_run_alone_has_its_loss_and_several_have_an_overlay(run, sweep, pictures):
-  alone = pictures(losses(run))
-  assert set(alone) == {'Loss', 'MLM accuracy'}
-  assert 'the unigram baseline has 7.200' in alone['Loss'].caption
-  assert set(pictures(losses(sweep))) == {'Eval loss', 'MLM accuracy', 'Training loss'}
 
 
 def test_losses_of_other_vocabularies_come_with_a_warning(tmp_path, sweep):
@@ -38,28 +31,7 @@ def test_the_best_model_of_each_is_marked(run, sweep, tables):
     assert marked
 
 
-def test_of_many_languages_the_best_and_the_worst_are_named(tmp_path, pictures):
-  names = [f'l{number:02d}' for number in range(12)]
-  folder = made_up_sweep.write_pretraining(tmp_path / 'run', languages=names)
-  (picture,) = pictures(languages(Results(load.read([folder])))).values()
-  assert {text.get_text() for text in picture.drawing.axes.texts} == {'l00', 'l06', 'l11'}
-
-
 # --- the paper's figures ----------------------------------------------------------------------------------------------
-
-
-def test_figure_1_has_a_point_for_every_number_of_layers_and_seed(sweep):
-  found = by_kept_layers(sweep)
-  of_model = found[found['model'] == 'in128_out128']
-  assert set(of_model['task']) == {'xnli'}
-  assert sorted(of_model['layers']) == [2, 2, 3, 3, 4, 4]
-  assert 'layers23to12' not in set(found['model'])  # Table 5 cuts layers for another reason
-
-
-def test_figure_2_has_every_layer_but_the_embeddings(sweep):
-  layers = by_layer(sweep.models).groupby('model')['layer'].agg(list)
-  assert layers['in128_out128'] == [1, 2, 3, 4]
-  assert layers['layers23to12'] == list(range(1, 9))
 
 
 def test_retrieval_that_is_none_is_no_curve():

@@ -117,21 +117,17 @@ def test_pictures_in_a_row_stand_beside_each_other_and_files_come_once(picture):
   html, files = made(picture, picture, 'between', picture)
   assert html.count('class="pictures"') == 2
   assert sorted(files) == ['a-line-2.png', 'a-line-3.png', 'a-line.png']
-  ids = [value for name, value in Reader(html).attributes if name == 'id']
-  assert len(ids) == len(set(ids))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('text', ['=1+1', '@SUM(A1)', '+cmd', '-cmd', '\tx', "=HYPERLINK('x')"])
-def test_a_spreadsheet_computes_no_name(text):
-  assert rows_of(table('t', ['a'], [text]).csv())[1][0].startswith("'")
-
-
-@pytest.mark.parametrize('text', ['-3.76', '+0.2', '-1.0 ± 0.1', '-1.0/2.0', '—', 'a=b'])
-def test_numbers_keep_their_sign(text):
-  assert rows_of(table('t', ['a'], [text]).csv())[1][0] == text
+def test_a_spreadsheet_computes_no_name_and_numbers_keep_their_sign():
+  written = lambda text: rows_of(table('t', ['a'], [text]).csv())[1][0]
+  for text in ('=1+1', '@SUM(A1)', '+cmd', '-cmd', '\tx', "=HYPERLINK('x')"):
+    assert written(text).startswith("'")
+  for text in ('-3.76', '+0.2', '-1.0 ± 0.1', '-1.0/2.0', '—', 'a=b'):
+    assert written(text) == text
 
 
 def test_data_is_a_file_that_is_linked_and_not_shown():

@@ -41,12 +41,6 @@ def test_half_a_sweep_is_shown_as_far_as_it_is(tmp_path, capsys):
       picture.verify()
 
 
-def test_a_sweep_of_which_nothing_is_done_is_a_page(tmp_path):
-  folder = made_up_sweep.write_sweep(tmp_path, ['in128_out128'], is_there=lambda workdir: False)
-  assert main([str(folder)]) == 0
-  assert '0 of 1' in read_page(folder / 'report').text
-
-
 def test_names_and_texts_of_runs_are_never_markup(tmp_path):
   folder = made_up_sweep.write_sweep(tmp_path / 'sweep', ['in128_out768'], seeds=1, languages=('en', EVIL))
   content = json.loads((folder / 'sweep.json').read_text())

@@ -2,11 +2,9 @@
 
 import made_up_sweep
 
-from rembert.model.parameter_count import count_parameters
 from rembert.report import load
 from rembert.report.__main__ import SECTIONS, section_of
-from rembert.report.html import MISSING
-from rembert.report.runs import analyses, differences, overview, parameters, scale_in_words
+from rembert.report.runs import analyses, overview, scale_in_words
 from rembert.report.scores import Results
 
 
@@ -15,18 +13,6 @@ def test_where_there_is_nothing_there_is_no_section(tmp_path):
     (tmp_path / name).write_text('')
   nothing = Results(load.read([tmp_path]))
   assert [name for name in SECTIONS if section_of(name)(nothing).blocks] == ['overview']
-
-
-def test_parameters_are_those_of_the_modules_before_and_after(sweep, run, tables):
-  counts = count_parameters(run.models[0].config)
-  frame = tables(parameters(run))['Parameters by part'].frame
-  assert list(frame['all']) == [f'{counts.pre_training:,}', f'{counts.fine_tuning:,}']
-  after = frame.loc['run', 'fine-tuning']
-  assert after['MLM transform'] == after['output embedding'] == MISSING
-  cut = tables(parameters(sweep))['Parameters by part'].frame.loc['layers23to12']
-  before, after = (int(text.replace(',', '')) for text in cut['layers'])
-  assert before == 2 * after  # half of the layers are kept
-  assert cut['the paper'].iloc[0] == '193M'
 
 
 def test_the_overview_says_how_far_everything_is(tmp_path, tables):
@@ -63,8 +49,3 @@ def test_what_is_called_png_and_is_none_is_left_out(tmp_path, pictures):
   (workdir / 'fake.png').write_text('<svg onload=x>')
   (picture,) = pictures(analyses(Results(load.read([workdir])))).values()
   assert picture.caption == 'Something new, x.'
-
-
-def test_settings_that_differ_are_named_with_those_that_only_some_runs_have():
-  settings = {'a': {'x': '1', 'y': '2', 'z': '3'}, 'b': {'x': '1', 'y': '4'}}
-  assert differences(settings) == {'y': {'a': '2', 'b': '4'}, 'z': {'a': '3', 'b': None}}

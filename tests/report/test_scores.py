@@ -7,7 +7,6 @@ import pytest
 
 from rembert.report.load import FINE_TUNING, Model, Run, Source
 from rembert.report.scores import HELD_OUT, SEEDS, Results, counting_metrics, of
-from tasks.xtreme.leaderboard import parse_dev_score
 
 
 def finetuned(task, languages, *, seed=0, pretrain_seed=0, rate=None, dev=None, variant='', results=None):
@@ -107,12 +106,6 @@ def test_results_without_scores_are_no_scores():
   for content in ({}, {'task': 'panx', 'languages': [1], 'mean_over': 'en'}, *({'tasks': each} for each in entries)):
     results = results_of(finetuned('panx', {}, results=content))
     assert (results.progress, results.worths.empty) == ({}, True)
-
-
-def test_what_has_no_dev_score_has_none():
-  for run, score in ((finetuned('panx', {'en': 1.0}), None), (finetuned('panx', {'en': 1.0}, dev=3), 3.0)):
-    assert parse_dev_score(run.results) == score
-  assert parse_dev_score(None) is None
 
 
 # --- of a sweep -------------------------------------------------------------------------------------------------------
