@@ -102,6 +102,20 @@ def check_bucket_client(path: epath.PathLike) -> None:
   )
 
 
+@contextlib.contextmanager
+def _renamed_at_the_end(path: epath.Path) -> Iterator[epath.Path]:
+  """Another name for a file to be written; it gets its own if the block ends without an error, else it is removed."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  partial = path.parent / f'{path.name}.partial'
+  try:
+    yield partial
+    partial.replace(path)
+  except BaseException:  # a full disk, or a signal
+    with contextlib.suppress(Exception):
+      partial.unlink(missing_ok=True)
+    raise
+
+
 def write_whole(path: epath.PathLike, content: str | bytes) -> None:
   """Writes a file in one piece, under another name first, and creates its directory.
 
@@ -111,31 +125,19 @@ def write_whole(path: epath.PathLike, content: str | bytes) -> None:
   content = content if isinstance(content, bytes) else content.encode()
   if path.exists() and path.read_bytes() == content:
     return
-  path.parent.mkdir(parents=True, exist_ok=True)
-  partial = path.parent / f'{path.name}.partial'
-  try:
+  with _renamed_at_the_end(path) as partial:
     partial.write_bytes(content)
-    partial.replace(path)
-  except BaseException:  # a full disk, or a signal
-    with contextlib.suppress(Exception):
-      partial.unlink(missing_ok=True)
-    raise
 
 
 @contextlib.contextmanager
 def whole_file(path: epath.PathLike) -> Iterator[IO[str]]:
   """A UTF-8 file to write to, which appears under its name if the block ends without an error, and else not at all."""
-  path = epath.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  partial = path.parent / f'{path.name}.partial'
-  try:
-    with partial.open('wb') as stream, io.TextIOWrapper(stream, encoding='utf-8', newline='') as file:
-      yield file
-    partial.replace(path)
-  except BaseException:
-    with contextlib.suppress(Exception):
-      partial.unlink(missing_ok=True)
-    raise
+  with (
+    _renamed_at_the_end(epath.Path(path)) as partial,
+    partial.open('wb') as stream,
+    io.TextIOWrapper(stream, encoding='utf-8', newline='') as file,
+  ):
+    yield file
 
 
 @contextlib.contextmanager
@@ -160,12 +162,10 @@ def check_folder(folder: epath.PathLike, what: str, *, fix: str) -> None:
 
 
 def check_output(path: epath.PathLike, flag: str, *, overwrite: bool | None = None) -> None:
-  """UsageError, before any work is done, unless a file can be written.
+  """UsageError, before any work is done, unless the file that a flag names can be written; its folder need not exist.
 
-  Args:
-    path: of the file; its folder is made when it is written.
-    flag: that names it, for the fix.
-    overwrite: whether `--overwrite` was given, without which a file that is there is kept; None if it may be replaced.
+  `overwrite` is whether `--overwrite` was given, without which a file is kept that is there; None if there is no such
+  flag.
   """
   path = epath.Path(path)
   if path.is_dir():
@@ -192,11 +192,6 @@ def _why_not_writable(folder: str) -> str:
 
 def read_text(path: epath.PathLike, *, what: str = 'the file', fix: str = '') -> str:
   """The text of a UTF-8 file, without the byte order mark that it may begin with.
-
-  Args:
-    path: of the file.
-    what: it is, for the error.
-    fix: of an error for which there is no other.
 
   Raises:
     UsageError: it is not there, a folder, a link in a circle, not to be read, compressed, or not UTF-8; with the line.

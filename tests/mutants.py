@@ -1118,8 +1118,8 @@ MUTANTS = [
   Mutant(
     'a file is written in its place, so a process that is killed meanwhile leaves half of it',
     'rembert/files.py',
-    '    partial.write_bytes(content)\n    partial.replace(path)',
-    '    path.write_bytes(content)',
+    'with _renamed_at_the_end(path) as partial:\n    partial.write_bytes(content)',
+    'path.parent.mkdir(parents=True, exist_ok=True)\n  path.write_bytes(content)',
     area='checkpoints',
   ),
   Mutant(

@@ -67,12 +67,9 @@ def nearest(queries_NxH: np.ndarray, targets_MxH: np.ndarray) -> np.ndarray:
 
 
 def translation_accuracy(source_NxH: np.ndarray, target_MxH: np.ndarray, gold_N: np.ndarray | None = None) -> float:
-  """Percentage of the sources whose translation is the nearest target after the mean shift.
+  """Percentage of the sources whose translation is the nearest target, of all, after the mean shift.
 
-  Args:
-    source_NxH: sentence vectors.
-    target_MxH: sentence vectors, all of which are candidates.
-    gold_N: index of each source's translation; None if they are in the same order.
+  `gold_N` is the index of each source's translation; None if they are in the same order.
   """
   gold = np.arange(len(source_NxH)) if gold_N is None else gold_N
   sources_NxH = source_NxH.astype(np.float64)

@@ -46,12 +46,8 @@ def measure(
 ) -> tuple[dict, str | None]:
   """What a compiled step costs a chip, JSON, and the program as text; None where the compiler cannot print it.
 
-  Args:
-    traced: the step.
-    compiled: the same, compiled.
-    mesh: what it was compiled for.
-    slices: of the topology, which are joined by the slower network.
-    model_flops: FLOPs of the step on all chips, recomputation left out.
+  `slices` of the topology are joined by the slower network; `model_flops` are those of the step on all chips, without
+  recomputation.
   """
   devices, found = mesh.devices.size, chip_of(mesh.devices.flat[0].device_kind)
   flops = traced_flops(traced.jaxpr.jaxpr) / devices

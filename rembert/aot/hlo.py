@@ -78,12 +78,7 @@ class Collective:
 
 
 class Program:
-  """A parsed program.
-
-  Args:
-    text: of `compiled.as_text()`.
-    devices: how many it runs on.
-    slices: how many slices they are in.
+  """A parsed program, from the text of `compiled.as_text()`, on so many devices in so many slices.
 
   Raises:
     ValueError: no entry computation, a loop of unknown length, or groups written in an unknown way.

@@ -49,8 +49,7 @@ class InitialParameters:
     """
     params = flatten_dict(state.params, sep='/')
     shapes = {leaf: fresh.shape for leaf, fresh in params.items()}
-    source = self.source
-    for leaf, whole in read_parameters(source.tensors, self.slots, source.form, shapes, on_progress):
+    for leaf, whole in read_parameters(self.source, self.slots, shapes, on_progress):
       sharding = params[leaf].sharding
       params[leaf].delete()
       params[leaf] = _in_shards(whole, sharding)
@@ -101,7 +100,7 @@ def open_initial(
     if getattr(source.config, name) != getattr(config, name)
   ]
   try:
-    check(source.tensors, wanted, source.form, where=source.path, allow_unexpected=True)
+    check(source, wanted, allow_unexpected=True)
   except UsageError as error:
     fixes = theirs(_SHAPE_FIELDS + _SHAPE_FIELDS_OF_MLM * is_mlm)
     if is_mlm:

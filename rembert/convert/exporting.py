@@ -58,8 +58,7 @@ def export(
     head: that of the checkpoint, or None to leave it out.
     vocabulary: a SentencePiece model; by default that of the checkpoint's run.
     name: in the model card, an id of the Hub; by default that of the folder.
-    shard_bytes: larger weights are split into files of this size. One such is in memory at a time.
-    on_progress: called with the fraction of the bytes that are written.
+    shard_bytes, on_progress: see `huggingface.write_weights`.
 
   Raises:
     UsageError: it is not such a checkpoint, or lacks the head; the directory exists, or is in a bucket.

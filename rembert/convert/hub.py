@@ -39,11 +39,7 @@ def log_local(path: str) -> None:
 
 
 def download(name: str, *, config_only: bool = False) -> pathlib.Path:
-  """The folder, in the cache, of a model of the Hub: configuration, weights in safetensors and tokenizer.
-
-  Args:
-    name: `org/name` or `org/name@revision`: a branch, a tag or a commit.
-    config_only: `config.json` alone.
+  """The folder, in the cache, of a model of the Hub: `config.json`, and unless `config_only`, weights and tokenizer.
 
   Raises:
     UsageError: no such model or revision, no permission, no safetensors; or not in the cache, and no network.
@@ -130,9 +126,8 @@ def _usage_errors(what: str, name: str, fix: str = '') -> Iterator[None]:
       case errors.LocalEntryNotFoundError() if constants.is_offline_mode():
         why, first = 'it is not completely in the cache, and HF_HUB_OFFLINE is set', 'unset HF_HUB_OFFLINE'
       case errors.LocalEntryNotFoundError():
-        why = (
-          f'it is not completely in the cache, and the Hub cannot be reached: {first_line(error.__cause__ or error)}'
-        )
+        reason = first_line(error.__cause__ or error)
+        why = f'it is not completely in the cache, and the Hub cannot be reached: {reason}'
         first = f'connect to {constants.ENDPOINT}'
       case _ if status in (401, 403):
         why, first = 'the Hub refuses the token', f'log in with one that has the permission: {_LOG_IN}'

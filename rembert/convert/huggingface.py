@@ -187,16 +187,13 @@ def _open_safetensors(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
       handle = safetensors.safe_open(file, framework='np')
       for name in list(handle.keys()):
         shape = tuple(handle.get_slice(name).get_shape())
-        tensors[name] = Tensor(shape, functools.partial(_read_safetensor, handle, name))
+        read = lambda handle=handle, name=name: handle.get_tensor(name).astype(np.float32, copy=False)
+        tensors[name] = Tensor(shape, read)
     except (safetensors.SafetensorError, OSError, ValueError) as error:
       raise UsageError(
         f'a damaged safetensors file: {error}', where=str(file), fix='fetch or export the file again'
       ) from error
   return tensors
-
-
-def _read_safetensor(handle, name: str) -> np.ndarray:
-  return handle.get_tensor(name).astype(np.float32, copy=False)
 
 
 def _open_torch(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
@@ -278,11 +275,8 @@ def write_weights(
 ) -> None:
   """Writes `model.safetensors`, or shards with their index where it would be larger than `shard_bytes`.
 
-  Args:
-    folder: where to.
-    tensors: in order; one shard is in memory at a time.
-    shard_bytes: a file holds no more, unless it is one tensor.
-    on_progress: told the share of the bytes that are written.
+  One shard is in memory at a time; one is larger only if it is a single tensor. `on_progress` receives the fraction
+  written.
   """
   import huggingface_hub
 

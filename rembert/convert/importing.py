@@ -16,7 +16,7 @@ import numpy as np
 from etils import epath
 
 from rembert.checkpoint.load import config_gin, find_checkpoint, save_model
-from rembert.convert.tensor_names import Slot, Source, Tensor, Tensors, slots
+from rembert.convert.tensor_names import Slot, Source, Tensor, slots
 from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.model.config import RemBertConfig
@@ -69,8 +69,8 @@ def import_model(
     head: one of `HEADS`, None for the encoder alone, or `AS_SAVED`.
     num_hidden_layers: layers to keep, from the bottom (paper, section 6.2); None keeps all.
     num_labels: of a classifier that the checkpoint does not have.
-    allow_missing: initialise parameters that the checkpoint lacks.
-    allow_unexpected: leave out tensors that the model has no place for.
+    allow_missing, allow_unexpected: initialise parameters that the checkpoint lacks; leave out tensors that the model
+      has no place for.
     on_progress: called with the fraction that has been read.
 
   Raises:
@@ -102,14 +102,15 @@ def import_model(
   model = source.slots(config, head, num_labels, has_pooler=has_pooler)
   not_wanted -= source.names(model)
   kept = {name: tensor for name, tensor in tensors.items() if name not in not_wanted}
-  allowed = {'allow_missing': allow_missing, 'allow_unexpected': allow_unexpected}
-  missing, unexpected = check(kept, model, form, where=source.path, **allowed)
+  found = dataclasses.replace(source, tensors=kept)
+  missing, unexpected = check(found, model, allow_missing=allow_missing, allow_unexpected=allow_unexpected)
 
   # --- parameters ------------------------------------------------------------
-  kept |= {slot.name(form): _initial(slot, form, config) for slot in model if slot.name(form) in missing}
+  initial = {slot.name(form): _initial(slot, form, config) for slot in model if slot.name(form) in missing}
+  found = dataclasses.replace(source, tensors=kept | initial)
   shapes = parameter_shapes(head, config, num_labels=num_labels, add_pooler=has_pooler)
   return ImportedModel(
-    leaves=dict(read_parameters(kept, model, form, shapes, on_progress)),
+    leaves=dict(read_parameters(found, model, shapes, on_progress)),
     config=config,
     head=head,
     labels=_labels(source, head, num_labels),
@@ -121,13 +122,10 @@ def import_model(
 
 
 def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.PathLike | None, **facts: Any) -> None:
-  """Writes a workdir: checkpoint of step 0, `config.gin`, vocabulary; UsageError if it holds checkpoints already.
+  """Writes a workdir: checkpoint of step 0 with `facts` (JSON), `config.gin`, and the vocabulary if there is one.
 
-  Args:
-    imported: the model.
-    workdir: a new folder, local or in a bucket.
-    vocabulary: a SentencePiece model to put in; None if there is none.
-    **facts: JSON, kept with the checkpoint: where the model came from.
+  Raises:
+    UsageError: the workdir holds checkpoints already.
   """
   workdir = epath.Path(workdir)
   if find_checkpoint(workdir):
@@ -175,39 +173,26 @@ def _labels(source: Source, head: str | None, num_labels: int | None) -> tuple[s
 
 
 def check(
-  tensors: Tensors,
-  slots: Sequence[Slot],
-  form: str,
-  *,
-  where: str,
-  allow_missing: bool = False,
-  allow_unexpected: bool = False,
+  source: Source, slots: Sequence[Slot], *, allow_missing: bool = False, allow_unexpected: bool = False
 ) -> tuple[list[str], list[str]]:
   """Names of the tensors that the checkpoint lacks, and of those that the model has no place for.
-
-  Args:
-    tensors: the checkpoint.
-    slots: the model.
-    form: see `Source`.
-    where: path of the checkpoint, for the error.
-    allow_missing: return the missing names rather than refuse them.
-    allow_unexpected: the same for unexpected ones.
 
   Raises:
     UsageError: anything missing or unexpected that is not allowed, or of another shape.
   """
+  form = source.form
   wanted = {slot.name(form): slot for slot in slots}
-  found = {name: tensor.shape for name, tensor in tensors.items()}
+  found = {name: tensor.shape for name, tensor in source.tensors.items()}
   missing = [name for name in wanted if name not in found]
   unexpected = [name for name in found if name not in wanted]
-  misshaped = {
-    name: f'{name} is {list(found[name])}, not {list(slot.shape_in(form))}'
+  misshaped = [
+    f'{name} is {list(found[name])}, not {list(slot.shape_in(form))}'
     for name, slot in wanted.items()
     if name in found and found[name] != slot.shape_in(form)
-  }
+  ]
   complaints, fixes = [], []
   if misshaped:
-    complaints.append(_listed('of another shape', list(misshaped.values())))
+    complaints.append(_listed('of another shape', misshaped))
     fixes.append('check the configuration next to the checkpoint')
   if missing and not allow_missing:
     complaints.append(_listed('missing', missing))
@@ -216,7 +201,8 @@ def check(
     complaints.append(_listed('unexpected', unexpected))
     fixes.append('--allow_unexpected leaves them out')
   if complaints:
-    raise UsageError('the checkpoint and the model do not fit\n  ' + '\n  '.join(complaints), where=where, fix=fixes)
+    what = 'the checkpoint and the model do not fit\n  ' + '\n  '.join(complaints)
+    raise UsageError(what, where=source.path, fix=fixes)
   return missing, unexpected
 
 
@@ -226,26 +212,21 @@ def _listed(what: str, names: Sequence[str]) -> str:
 
 
 def read_parameters(
-  tensors: Tensors,
+  source: Source,
   slots: Sequence[Slot],
-  form: str,
   shapes: Mapping[str, tuple[int, ...]],
   on_progress: Callable[[float], None],
 ) -> Iterator[tuple[str, np.ndarray]]:
   """Each parameter's path and value, float32, with padding rows of zeros; one of them and one tensor are in memory.
 
-  Args:
-    tensors: the checkpoint, checked.
-    slots: the model. Several make a parameter where it holds all layers, or query, key and value.
-    form: see `Source`.
-    shapes: of the parameters, by path.
-    on_progress: called with the fraction that has been read.
+  The source is checked; `shapes` are those of the parameters, by path. Several slots make a parameter where it holds
+  all layers, or query, key and value.
   """
   done = 0
   for leaf, parts in itertools.groupby(sorted(slots, key=lambda slot: slot.leaf), key=lambda slot: slot.leaf):
     parameter = np.zeros(shapes[leaf], np.float32)
     for slot in parts:
-      slot.put(parameter, tensors[slot.name(form)].read(), form)
+      slot.put(parameter, source.tensors[slot.name(source.form)].read(), source.form)
       done += 1
     yield leaf, parameter
     on_progress(done / len(slots))

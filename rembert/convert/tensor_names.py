@@ -89,13 +89,8 @@ _MLM = [
   _Row('output_embedding', 'decoder.weight', 'output_embedding', 'VE'),
   _Row('bias', 'decoder.bias', 'output_bias', 'V'),
 ]
-_TASK_HEADS: dict[str | None, list[_Row]] = {
-  'classification': _classifier('classifier', ''),
-  'tagging': _classifier('classifier', ''),
-  'multiple_choice': _classifier('classifier', ''),
-  'regression': _classifier('classifier', ''),
-  'qa': _classifier('qa_outputs', 'cls/squad/'),
-}
+_CLASSIFIER = _classifier('classifier', '')
+_QA = _classifier('qa_outputs', 'cls/squad/')
 # Parameters of which the vocabulary is the first axis, stored with padding rows.
 ROW_PER_PIECE = {'encoder/embeddings/word/embedding', 'mlm/output_embedding', 'mlm/bias'}
 
@@ -140,14 +135,7 @@ class Slot:
 
 
 def slots(config: RemBertConfig, head: str | None, *, num_labels: int | None = None, has_pooler: bool) -> list[Slot]:
-  """Every tensor of a model, in the order of the computation.
-
-  Args:
-    config: of the model.
-    head: see `rembert.model.heads.HEADS`.
-    num_labels: of `classification` and `tagging`.
-    has_pooler: whether the encoder has one.
-  """
+  """Every tensor of a model, in the order of the computation; heads are those of `rembert.model.heads.HEADS`."""
   sizes = {
     'V': config.vocab_size,
     'I': config.input_embedding_size,
@@ -181,7 +169,8 @@ def slots(config: RemBertConfig, head: str | None, *, num_labels: int | None = N
   if head == 'mlm':
     rows = [row for row in _MLM if row.leaf != 'output_embedding' or not config.tie_word_embeddings]
     add(rows, 'mlm/', 'cls.predictions.', 'cls/predictions/')
-  add(_TASK_HEADS.get(head, []), '', '', '')
+  elif head is not None:
+    add(_QA if head == 'qa' else _CLASSIFIER, '', '', '')
   return found
 
 

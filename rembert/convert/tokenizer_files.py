@@ -37,10 +37,7 @@ _SPECIAL = {
 def write_tokenizer(vocabulary: epath.PathLike, folder: pathlib.Path, *, longest: int) -> None:
   """Writes `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json` and the vocabulary itself.
 
-  Args:
-    vocabulary: the SentencePiece model.
-    folder: where to.
-    longest: positions of the model, beyond which a tokenizer is to cut.
+  `longest` are the positions of the model, beyond which a tokenizer is to cut.
   """
   content = epath.Path(vocabulary).read_bytes()
   (folder / 'sentencepiece.model').write_bytes(content)

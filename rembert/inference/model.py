@@ -35,10 +35,6 @@ Model = RemBertEncoder | RemBertForMaskedLM | RemBertForTask
 class LoadedModel:
   """A model with its parameters; calls are compiled once per shape of the input.
 
-  Args:
-    imported: the parameters.
-    execution: how the model is computed.
-
   Attributes:
     config: the architecture.
     head: see `rembert.model.heads.HEADS`; None is an encoder alone.
@@ -110,9 +106,7 @@ class LoadedModel:
   def push_to_hub(self, name: str, *, private: bool = False) -> str:
     """Uploads the model, with the parameters that `module` has now, tokenizer and model card; returns its URL.
 
-    Args:
-      name: `org/name` at the Hugging Face Hub; created if it does not exist.
-      private: if it is created, others cannot see it.
+    `name` is `org/name` at the Hugging Face Hub; if it is created, others cannot see it if it is `private`.
 
     Raises:
       UsageError: not an id, no token, or one that may not; or the Hub cannot be reached.

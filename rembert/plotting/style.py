@@ -56,12 +56,7 @@ class Canvas:
     self.figure, self.axes, self._dpi = figure, axes, dpi
 
   def legend(self, columns: int | None = None, order: Sequence[str] | None = None) -> None:
-    """Puts the legend below the picture, where it covers nothing.
-
-    Args:
-      columns: as many as there is room for, if not given.
-      order: of the labels; that in which they were drawn, if not given.
-    """
+    """Puts the legend below the picture, in as many columns as there is room for, labels in `order` or as drawn."""
     handles, labels = self.axes.get_legend_handles_labels()
     if order is not None:
       by_label = dict(zip(labels, handles, strict=True))
@@ -106,15 +101,9 @@ def _style(name: str = '') -> Iterator[None]:
 def canvas(
   rows: int = 1, columns: int = 1, *, width: float = WIDTH, height: float = HEIGHT, dpi: int = 150, **options: Any
 ) -> Iterator[Canvas]:
-  """A figure in this look, without a window and without global state.
+  """A figure in this look, inches wide and high, without a window and without global state.
 
-  Args:
-    rows: of axes.
-    columns: of axes.
-    width: inches.
-    height: inches.
-    dpi: of the PNG.
-    **options: of `matplotlib.figure.Figure.subplots`.
+  `dpi` is that of the PNG, `options` are those of `matplotlib.figure.Figure.subplots`.
   """
   from matplotlib.figure import Figure
 
@@ -183,14 +172,11 @@ def plot_lines(
   baseline: tuple[str, float | None] = ('', None),
   names: Iterable[tuple[str, tuple[float, float]]] = (),
 ) -> Canvas:
-  """Lines in one picture, with the legend below.
+  """Lines in one picture, with the legend below; without `ticks`, x are steps of training.
 
   Args:
     lines: x, y, and options of Matplotlib's `plot`, or, with deviations as `yerr`, of `errorbar`.
-    ylabel: of the axis.
-    xlabel: of the axis; if there are no `ticks`, x are steps of training.
-    title: above the picture.
-    ticks: of x.
+    ylabel, xlabel, title, ticks: of y, of x, above the picture, and of x.
     starts_at_zero: whether y does.
     baseline: name and height of a line across; None for no line.
     names: of points.

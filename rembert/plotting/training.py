@@ -18,12 +18,9 @@ _BAR = 0.36
 
 
 def plot_loss(rows: Sequence[Mapping[str, float]]) -> bytes:
-  """Training loss, held-out loss and the unigram baseline over steps.
+  """Training loss, held-out loss and the unigram baseline over steps, from rows of metrics.jsonl.
 
   Held-out losses of languages are thin lines in the background; the best and the worst are named.
-
-  Args:
-    rows: of metrics.jsonl.
   """
   evaluations = [row for row in rows if 'eval/loss' in row]
   last = evaluations[-1] if evaluations else {}
@@ -56,11 +53,7 @@ def millions(count: float) -> str:
 
 
 def plot_parameters(models: Sequence[tuple[str, Mapping[str, int], Mapping[str, int]]]) -> Canvas:
-  """Two bars per model: parameters in pre-training, and below, fainter, those that fine-tuning keeps.
-
-  Args:
-    models: name, parameters by part in pre-training, and in fine-tuning.
-  """
+  """Two bars per model (name, parameters by part in pre-training and in fine-tuning): above all, below those kept."""
   with canvas(height=1.5 + 0.55 * len(models)) as picture:
     axes, seen = picture.axes, set()
     for index, (_, *bars) in enumerate(models):

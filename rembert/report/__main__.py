@@ -60,10 +60,8 @@ def make(
 ) -> tuple[str, dict[str, bytes]]:
   """The page, and the files next to it by name.
 
-  Args:
-    results: what was read.
-    title: of the page; by default the name of the sweep, of the model, or of the models.
-    on_progress: called with the share that is done, and the name of the next section.
+  The title is by default the names of the sweeps and models; `on_progress` receives the fraction done and the name of
+  the next section.
   """
   import rembert
   from rembert.report.html import Page

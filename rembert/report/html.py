@@ -120,13 +120,7 @@ class Page:
       self._sections.append({'title': section.title, 'anchor': slug(section.title), 'parts': parts})
 
   def html(self, title: str, introduction: Sequence[str], facts: Sequence[tuple[str, str]]) -> str:
-    """The page.
-
-    Args:
-      title: its heading.
-      introduction: paragraphs below it.
-      facts: names and values below these.
-    """
+    """The page: its heading, paragraphs below it, and below these `facts`, names and values."""
     environment = jinja2.Environment(
       loader=jinja2.PackageLoader('rembert.report', '.'), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -151,12 +145,10 @@ class Page:
     return {'kind': 'pictures', 'picture': block, 'file': file, 'image': image}
 
   def _file(self, name: str, suffix: str, content: bytes) -> str:
-    base = stem = slug(name)
+    base = slug(name)
     taken = {'index', *(file.rpartition('.')[0] for file in self.files)}
-    for number in itertools.count(2):
-      if stem not in taken:
-        break
-      stem = f'{base}-{number}'
+    stems = itertools.chain([base], (f'{base}-{number}' for number in itertools.count(2)))
+    stem = next(stem for stem in stems if stem not in taken)
     self.files[f'{stem}.{suffix}'] = content
     return f'{stem}.{suffix}'
 
@@ -186,13 +178,7 @@ def _is_number(text: str) -> bool:
 
 
 def inline_svg(svg: bytes, name: str, alt: str) -> Markup:
-  """Matplotlib's SVG as a part of the page: in its colours and fonts, with ids that no other picture has.
-
-  Args:
-    svg: of a `Canvas`.
-    name: unique on the page; a prefix of the ids.
-    alt: what the picture shows.
-  """
+  """Matplotlib's SVG as a part of the page: in its colours and fonts, its ids beginning with `name`, unique there."""
   root = ElementTree.fromstring(svg)
   for parent in list(root.iter()):
     for child in list(parent):

@@ -78,23 +78,20 @@ def paper_tables(results: Results) -> Section:
 def measure(results: Results, table: int) -> list[MeasuredRow]:
   """The rows of a table, each with the model that reproduces it: with the layers that the row keeps, if it was
   fine-tuned like that, else with all."""
-  return [_measured(results, printed) for printed in paper.TABLES[table]]
-
-
-def _measured(results: Results, printed: paper.PaperRow) -> MeasuredRow:
-  model = next((model for model in results.models if (printed.table, printed.name) in model.rows), None)
-  if model is None:
-    return MeasuredRow(printed)
-  cut = f'RemBertConfig.num_hidden_layers={model.kept_layers}'
-  variant = cut if cut in results.variants(model) else ''
-  tasks = results.tasks(model, variant)
-  return MeasuredRow(
-    printed,
-    model,
-    {task: results.by_seed(model, task, variant) for task in tasks},
-    {task: results.by_metric(model, task, variant) for task in tasks},
-    {task: results.progress[model.name, variant, task] for task in tasks},
-  )
+  rows = []
+  for printed in paper.TABLES[table]:
+    row = MeasuredRow(printed)
+    if model := next((model for model in results.models if (table, printed.name) in model.rows), None):
+      cut = f'RemBertConfig.num_hidden_layers={model.kept_layers}'
+      variant = cut if cut in results.variants(model) else ''
+      tasks = results.tasks(model, variant)
+      by_seed, by_metric = (
+        {task: of(model, task, variant) for task in tasks} for of in (results.by_seed, results.by_metric)
+      )
+      progress = {task: results.progress[model.name, variant, task] for task in tasks}
+      row = MeasuredRow(printed, model, by_seed, by_metric, progress)
+    rows.append(row)
+  return rows
 
 
 def table_blocks(table: int, rows: Sequence[MeasuredRow]) -> list[Table]:
@@ -126,13 +123,13 @@ def _scores_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping)
     printed, means = row.printed, row.task_means()
     counts = counts_of(row.model) if row.model else None
     ours = {'PT': counts and millions(counts.pre_training), 'FT': counts and millions(counts.fine_tuning)}
-    theirs = {'PT': _millions(printed.pre_training_millions), 'FT': _millions(printed.fine_tuning_millions)}
+    theirs = {'PT': f'{printed.pre_training_millions}M', 'FT': f'{printed.fine_tuning_millions}M'}
     for task in tasks:
       ours[_NAMES[task]] = _scores_cell(row.by_metric.get(task, ()), differences.get((number, task)))
       theirs[_NAMES[task]] = '/'.join(f'{value:.1f}' for value in printed.scores.get(task, ()))
     if has_mean:
       ours['Avg'] = str(spread(means.mean(axis='columns').tolist())) if len(means) else None
-      theirs['Avg'] = None if printed.mean is None else f'{printed.mean:.1f}'
+      theirs['Avg'] = '' if printed.mean is None else f'{printed.mean:.1f}'
     cells |= {(printed.label, 'ours'): ours, (printed.label, 'paper'): theirs}
     notes.append(_progress_note(row))
   notes += _partial_notes(rows, tasks)
@@ -154,10 +151,6 @@ def _scores_cell(metrics: Sequence[Spread], comparison: Comparison | None) -> st
   if comparison is not None and comparison.p_holm is not None and comparison.p_holm < LEVEL:
     mark = _BETTER if comparison.difference > 0 else _WORSE
   return '/'.join(map(str, metrics)) + mark
-
-
-def _millions(value: int | None) -> str | None:
-  return None if value is None else f'{value}M'
 
 
 def _progress_note(row: MeasuredRow) -> str:

@@ -1,7 +1,8 @@
 """Models and their runs: progress, parameters, analyses, and settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+import pandas as pd
 from etils import epath
 
 from rembert import paper
@@ -14,6 +15,7 @@ from rembert.report.scores import ALL_LANGUAGES, HELD_OUT, Results, of
 
 # The paper's ablation models (A.2), those of all its tables but 7, 13, 14 and 16.
 _PAPER_WIDTH, _PAPER_LAYERS = 768, 12
+_PRINTED = {(row.table, row.name): row for rows in paper.TABLES.values() for row in rows}
 
 
 # --- what there is ----------------------------------------------------------------------------------------------------
@@ -101,7 +103,7 @@ def counts_of(model: Model) -> ParameterCounts | None:
 def _parameters_table(counted: Sequence[tuple[Model, ParameterCounts]]) -> Table:
   rows = {}
   for model, counts in counted:
-    printed = next((row for table, name in model.rows if (row := _printed_row(table, name)) is not None), None)
+    printed = next((row for key in model.rows if (row := _PRINTED.get(key)) is not None), None)
     for title, by_part, stated in (
       ('pre-training', counts.by_part, printed and printed.pre_training_millions),
       ('fine-tuning', counts.kept_by_part, printed and printed.fine_tuning_millions),
@@ -120,10 +122,6 @@ def _parameters_table(counted: Sequence[tuple[Model, ParameterCounts]]) -> Table
     "The paper's figures are of its full-size models, and leave out the pooler and most of the MLM head.",
   ]
   return Table('Parameters by part', table_frame(rows.items(), 'model', 'in'), notes)
-
-
-def _printed_row(table: int, name: str) -> paper.PaperRow | None:
-  return next((row for row in paper.TABLES.get(table, ()) if row.name == name), None)
 
 
 # --- analyses ---------------------------------------------------------------------------------------------------------
@@ -163,21 +161,9 @@ def _picture(file: epath.Path, words: str) -> Picture | None:
 def configuration(results: Results) -> Section:
   """Settings of pre-training, or if there is none, of a fine-tuning run, that are not the same for all models."""
   first = {model.name: model.trained[0].settings for model in results.models if model.trained}
-  different = differences({name: of_run for name, of_run in first.items() if of_run})
-  if not different:
+  frame = pd.DataFrame({name: of_run for name, of_run in first.items() if of_run}, dtype=object).rename_axis('setting')
+  different = frame[frame.nunique(axis='columns', dropna=False) > 1].sort_index().fillna(MISSING)
+  if different.empty:
     return Section('Configuration', [])
-  frame = table_frame(different.items(), 'setting').map(_setting)
-  return Section('Configuration', [Table('What differs', frame, look=lambda row, column: 'text')])
-
-
-def differences(settings: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str | None]]:
-  """Settings that are not equal in all runs, with the value of each run; None if it has none."""
-  names = sorted({name for of_run in settings.values() for name in of_run})
-  by_name = {name: {run: of_run.get(name) for run, of_run in settings.items()} for name in names}
-  return {name: values for name, values in by_name.items() if len(set(values.values())) > 1}
-
-
-def _setting(value: str | None) -> str:
-  if value is None:
-    return MISSING
-  return value if len(value) <= 200 else f'{value[:199]}…'
+  shown = different.map(lambda value: value if len(value) <= 200 else f'{value[:199]}…')
+  return Section('Configuration', [Table('What differs', shown, look=lambda row, column: 'text')])

@@ -20,9 +20,8 @@ from tasks.xtreme.leaderboard import QUESTIONS, SCORES, Spread, parse_dev_score,
 HELD_OUT = 'held-out text'  # in the place of a task
 ALL_LANGUAGES = 'all'
 SEEDS = ['pretrain_seed', 'seed']
-RUN = ['model', *SEEDS, 'variant', 'learning_rate', 'dev']
-COLUMNS = [*RUN, 'task', 'language', 'metric', 'value', 'baseline', 'counts']
-_FACTORS = {'loss': 1, 'accuracy': 100}
+COLUMNS = ['model', *SEEDS, 'variant', 'learning_rate', 'dev']
+COLUMNS += ['task', 'language', 'metric', 'value', 'baseline', 'counts']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +108,7 @@ def tidy(models: Sequence[Model]) -> pd.DataFrame:
 def _held_out_rows(model: Model) -> Iterator[tuple]:
   """The last evaluation of each pre-training run: loss in nats, accuracy in percent."""
   for run in model.pretrained:
-    for metric, factor in _FACTORS.items():
+    for metric, factor in (('loss', 1), ('accuracy', 100)):
       key = f'eval/{metric}'
       for language in (ALL_LANGUAGES, *run.parts_of(key)):
         if (value := run.last(key if language == ALL_LANGUAGES else f'{key}/{language}')) is not None:

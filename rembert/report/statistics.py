@@ -46,11 +46,8 @@ class Comparison:
 def sign_flip_p(differences: Sequence[float], seed: int = 0) -> float:
   """Two-sided p of the mean of paired differences, if the sign of each is as likely to be the other.
 
-  Exact, from all 2ⁿ flips, for up to 16 differences; from 65,536 drawn flips for more. It is 1 if all are zero.
-
-  Args:
-    differences: one per pair.
-    seed: of the drawn flips.
+  Exact, from all 2ⁿ flips, for up to 16 differences; from 65,536 flips drawn by `seed` for more. It is 1 if all are
+  zero.
 
   Raises:
     ValueError: no differences, or one that is not finite.

@@ -85,6 +85,10 @@ class JsonlTracker:
     """See `Tracker`; no file is held open."""
 
 
+def _tagged(metrics: Metrics) -> dict[str, float]:
+  return {name if '/' in name else f'train/{name}': value for name, value in metrics.items()}
+
+
 class TensorBoardTracker:
   """Event files for TensorBoard, by tensorboardX; for a bucket, written locally and copied every minute."""
 
@@ -96,15 +100,14 @@ class TensorBoardTracker:
     self._directory = epath.Path(directory)
     self._local = tempfile.TemporaryDirectory() if is_remote(directory) else None
     self._copied = time.monotonic()
+    folder = self._local.name if self._local else os.fspath(directory)
     # TensorBoard drops what an earlier process wrote after this step.
-    self._writer = tensorboardX.SummaryWriter(
-      self._local.name if self._local else os.fspath(directory), purge_step=resume_step + 1
-    )
+    self._writer = tensorboardX.SummaryWriter(folder, purge_step=resume_step + 1)
 
   def log(self, metrics: Metrics, *, step: int) -> None:
     """See `Tracker`."""
-    for name, value in metrics.items():
-      self._writer.add_scalar(name if '/' in name else f'train/{name}', value, step)
+    for name, value in _tagged(metrics).items():
+      self._writer.add_scalar(name, value, step)
     if self._local and time.monotonic() - self._copied > self._COPY_EVERY_SECONDS:
       self._copy(self._local.name)
 
@@ -160,13 +163,7 @@ class WandbTracker:
   """A run of Weights & Biases. A failure during training is logged once, and training continues.
 
   `WORKDIR/wandb.json` keeps the id of the run and the last steps logged, so that a resumed run continues the same W&B
-  run, online or offline, and logs recomputed steps once.
-
-  Args:
-    config: whose `uses_wandb` holds.
-    workdir: of the run.
-    facts: JSON, shown as the run's configuration.
-    say: logs a line.
+  run, online or offline, and logs recomputed steps once. `facts` are shown as its configuration.
 
   Raises:
     UsageError: the package is not installed, or there is no login.
@@ -233,9 +230,7 @@ class WandbTracker:
       return
     try:
       # W&B's own step allows one row per step only, and an evaluation comes after its training row.
-      self._run.log(
-        {name if '/' in name else f'train/{name}': value for name, value in metrics.items()} | {'step': step}
-      )
+      self._run.log(_tagged(metrics) | {'step': step})
     except Exception as error:
       self._run = None
       self._say(f'Weights & Biases is given up: {first_line(error)}. metrics.jsonl has all numbers.')
