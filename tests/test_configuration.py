@@ -4,7 +4,6 @@ import dataclasses
 import os
 import shutil
 
-import gin
 import pytest
 from etils import epath
 
@@ -14,12 +13,6 @@ from rembert.errors import UsageError
 from rembert.jobs import pretrain
 from rembert.model.config import RemBertConfig
 from rembert.train.trainer import TrainConfig
-
-
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
 
 
 def test_bindings_win_over_files_and_later_over_earlier():
@@ -43,30 +36,20 @@ def test_files_and_includes_are_found_from_any_folder_without_a_word(tmp_path, m
   assert not caplog.records
 
 
-@pytest.fixture
-def installed_copy(tmp_path, monkeypatch, root):
+def test_files_and_includes_of_includes_are_found_in_an_installed_copy(tmp_path, monkeypatch, root):
   """The project as pip lays it out, seen from a folder next to it: package, gin files within, no repository."""
   package, elsewhere = tmp_path / 'site' / 'rembert', tmp_path / 'elsewhere'
   shutil.copytree(root / 'gin', package / 'gin_files' / 'gin')
   elsewhere.mkdir()
   monkeypatch.chdir(elsewhere)
   monkeypatch.setattr(rembert, '__file__', str(package / '__init__.py'))
-
-
-def test_files_and_includes_are_found_in_an_installed_copy(installed_copy):
   configuration.load(['gin/pretrain_large.gin'], [])
   config = pretrain.configured()
   assert config.model == dataclasses.replace(RemBertConfig(), pad_vocab_to_multiple_of=1024)
   assert config.data.languages == ('rembert',)  # from the included file
-
-
-def test_includes_of_includes_are_found_in_an_installed_copy(installed_copy):
   configuration.load(['gin/models/english_in128_out768.gin'], [])  # english_base, which includes ablation_base
-  config = configuration.build(RemBertConfig)
-  assert (config.vocab_size, config.hidden_size, config.output_embedding_size) == (30_522, 768, 768)
-
-
-def test_a_missing_file_is_answered_with_the_nearest_of_the_installed_copy(installed_copy):
+  model = configuration.build(RemBertConfig)
+  assert (model.vocab_size, model.hidden_size, model.output_embedding_size) == (30_522, 768, 768)
   with pytest.raises(UsageError) as caught:
     configuration.load(['gin/pretrain_smok.gin'], [])
   assert caught.value.fix == ['did you mean gin/pretrain_smoke.gin?']
@@ -148,9 +131,16 @@ def test_strings_need_no_second_pair_of_quotes(typed, read):
   assert configuration.quoted_if_bare(typed) == read
 
 
-@pytest.mark.parametrize('gin_file', ['gin/pretrain_smoke.gin', 'gin/pretrain_base.gin'])
-def test_what_is_saved_builds_the_same_run_again(gin_file, tmp_path):
-  configuration.load([gin_file], ['train.seed=3', 'data.languages=en,sw'])
+MICRO = ('gin/experiments/table5/layers23to12.gin', 'gin/scales/micro.gin')
+
+
+@pytest.mark.parametrize(
+  ('gin_files', 'binding'),
+  [(['gin/pretrain_smoke.gin'], 'data.languages=en,sw'), (MICRO, 'STEPS=7')],
+  ids=['smoke', 'micro'],
+)
+def test_what_is_saved_builds_the_same_run_again(gin_files, binding, tmp_path):
+  configuration.load(gin_files, ['train.seed=3', binding])
   config = pretrain.configured()
   configuration.save(epath.Path(tmp_path))
   for name in ('config.gin', 'operative_config.gin'):

@@ -1,11 +1,9 @@
 """gin/experiments and gin/scales: every row of the ablations is a run, and relates to the others as in the paper."""
 
 import dataclasses
-import os
 import re
 
 import pytest
-from etils import epath
 from gin_files import configured, head_commands, head_comment, printed_table
 
 from launch import xtreme
@@ -206,14 +204,6 @@ def test_a_scale_after_another_leaves_nothing_of_it(last):
   row, scale = 'gin/experiments/table6/hidden1024.gin', f'gin/scales/{last}.gin'
   for first in SCALES:
     assert configured(row, f'gin/scales/{first}.gin', scale) == configured(row, scale)
-
-
-def test_what_is_saved_builds_the_same_run_again(tmp_path):
-  config = configured(*files(5, 'layers23to12', 'micro'), bindings=('train.seed=3', 'STEPS=7'))
-  assert config.train.steps == 7
-  configuration.save(epath.Path(tmp_path))
-  for name in ('config.gin', 'operative_config.gin'):
-    assert configured(os.fspath(tmp_path / name)) == config, name
 
 
 def test_one_number_on_the_command_line_changes_all_that_refers_to_it():

@@ -27,20 +27,6 @@ def run(*arguments, cwd=ROOT, **environment):
   )
 
 
-def test_help_teaches_and_imports_nothing_heavy():
-  code = (
-    'import sys, rembert, rembert.main\n'
-    'try: rembert.main.main(["--help"])\n'
-    'except SystemExit as end: assert end.code == 0\n'
-    'heavy = {"jax", "tensorflow", "seqio", "t5", "flax", "numpy"} & set(sys.modules)\n'
-    'assert not heavy, heavy'
-  )
-  result = run('-c', code)
-  assert result.returncode == 0, result.stderr
-  for words in ('examples', 'gin/pretrain_smoke.gin', '--dry_run', 'train.batch_size', 'exit codes', '75'):
-    assert words in result.stdout
-
-
 def test_a_dry_run_needs_neither_data_nor_tensorflow_nor_arrays(tmp_path):
   """Every gin file of pre-training, one after the other in one process."""
   code = (
@@ -140,9 +126,3 @@ def test_a_run_that_is_stopped_while_there_is_nothing_to_save_exits_with_75(monk
     main.main(['--gin_file=gin/pretrain_smoke.gin'])
   assert end.value.code == 75
   assert 'stopped by SIGTERM' in capsys.readouterr().err
-
-
-def test_a_workdir_that_cannot_be_written_is_told(tmp_path, capsys):
-  (tmp_path / 'file').write_text('in the way')
-  assert main.main(['--gin_file=gin/pretrain_smoke.gin', f'--workdir={tmp_path}/file/run']) == 2
-  assert 'the workdir cannot be written to' in capsys.readouterr().err

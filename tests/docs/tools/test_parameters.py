@@ -19,16 +19,6 @@ def test_the_readme_s_is_of_the_models_of_the_paper():
   assert 'output embedding' not in {part for part, count in rembert.kept_by_part.items() if count}
 
 
-def test_the_one_of_the_concepts_changes_one_thing_after_the_other():
-  coupled, decoupled, small_input, large_output, deep = parameters.counted(
-    parameters.PICTURES['concept_parameters.png']
-  )
-  assert decoupled.fine_tuning == coupled.fine_tuning < decoupled.pre_training
-  assert small_input.fine_tuning == large_output.fine_tuning < decoupled.fine_tuning
-  assert large_output.pre_training > decoupled.pre_training
-  assert deep.fine_tuning == pytest.approx(coupled.fine_tuning, rel=0.01)
-
-
 def test_they_can_be_drawn_anew_as_large_as_they_are(tmp_path, monkeypatch):
   stored = {file: PIL.Image.open(parameters.IMAGES / file).size for file in parameters.PICTURES}
   monkeypatch.setattr(parameters, 'IMAGES', tmp_path)

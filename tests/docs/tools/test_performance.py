@@ -48,18 +48,6 @@ def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
   assert '| A processor, 2 cores, 8 GB | python 3.11, jax 0.1 | 2026-01-02 |' in tables['machine']
 
 
-def test_processors_stand_side_by_side_and_a_conclusion_below_its_setting():
-  one = copy.deepcopy(RECORD) | {'conclusion': '50% of its peak'}
-  del one['contestants'][2]
-  made = performance.benchmark_tables({'a': one, 'b': on('Other')})['some']
-  head, _, ours, theirs, absent, conclusion = made.splitlines()
-  assert head == '|  | A processor: s | × | GB | Other: s | × | GB |'
-  assert ours == '| **small**, this project: two rows | 0.5 |  | 2.0 | 0.5 |  | 2.0 |'
-  assert theirs.count('**2.50** (2.00–4.00)') == 2
-  assert absent == '| absent |  |  |  | wishful is not installed |  |  |'
-  assert conclusion == '| 50% of its peak |  |  |  |  |  |  |'
-
-
 def on(cpu: str) -> dict:
   return RECORD | {'machine': RECORD['machine'] | {'cpu': cpu}}
 

@@ -1,6 +1,5 @@
 import statistics
 
-import gin
 import pytest
 
 from docs.tools import replication
@@ -27,12 +26,6 @@ for model, runs in SCORES.items():
       ROWS += f'{model},{seed},0,,udpos,{language},precision,99.0,0.1\n'
       ROWS += f'{model},{seed},0,,xquad,{language},exact_match,{score / 10},0\n'
       ROWS += f'{model},{seed},0,,xquad,{language},f1,{score / 5},0\n'
-
-
-@pytest.fixture(autouse=True)
-def clean_gin():
-  yield
-  gin.clear_config()
 
 
 @pytest.fixture(scope='module')
