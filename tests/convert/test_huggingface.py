@@ -43,13 +43,12 @@ def rewrite_config(folder, **fields):
 
 @pytest.fixture(scope='module')
 def pristine(written_run, tmp_path_factory):
-  """A masked-language model in one file, in shards of 40 kB at most, and its encoder; not to be changed."""
+  """A masked-language model in one file, and in shards of 40 kB at most; not to be changed."""
   folder = tmp_path_factory.mktemp('exports')
   model = open_source(written_run('mlm', has_pooler=True))
   written = export(model, folder / 'mlm')
   assert written.left_out == ('encoder/pooler/bias', 'encoder/pooler/kernel')
   export(model, folder / 'many', shard_bytes=40_000)
-  export(model, folder / 'encoder', head=None)
   return folder
 
 
@@ -146,13 +145,6 @@ def test_half_precision_is_read_as_float32(exported):
   assert np.array_equal(bias, expected.astype(np.float32))
 
 
-def test_an_encoder_alone_is_exported_with_its_pooler_and_a_masked_model_without(pristine):
-  assert not [name for name in weights_of(pristine / 'mlm') if 'pooler' in name]
-  names = weights_of(pristine / 'encoder').keys()
-  assert 'pooler.dense.weight' in names
-  assert not [name for name in names if name.startswith(('cls.', 'rembert.'))]
-
-
 # --- what the tensors mean, by Hugging Face's own definition: y = x · weightᵀ + bias ----------------------------------
 
 
@@ -171,18 +163,13 @@ def test_query_key_and_value_are_exported_each_under_its_name_and_transposed(sav
     assert np.array_equal(tensors[f'{prefix}.output.dense.weight'], output_LxNxDxH[layer].reshape(hidden, hidden).T)
 
 
-def test_labels_are_ordered_by_their_number(exported):
+def test_labels_are_ordered_by_their_number_and_activations_are_those_of_transformers(exported):
   rewrite_config(exported, id2label={str(index): f'label {index}' for index in reversed(range(12))})
   assert read_description(exported).labels == tuple(f'label {index}' for index in range(12))
-
-
-@pytest.mark.parametrize(
-  ('theirs', 'ours'),
-  [('gelu', 'gelu'), ('gelu_new', 'gelu_tanh'), ('gelu_fast', 'gelu_tanh'), ('gelu_pytorch_tanh', 'gelu_tanh')],
-)
-def test_activations_are_those_of_transformers(exported, theirs, ours):
-  rewrite_config(exported, hidden_act=theirs)
-  assert read_description(exported).config.hidden_act == ours
+  activations = {'gelu': 'gelu'} | dict.fromkeys(('gelu_new', 'gelu_fast', 'gelu_pytorch_tanh'), 'gelu_tanh')
+  for theirs, ours in activations.items():
+    rewrite_config(exported, hidden_act=theirs)
+    assert read_description(exported).config.hidden_act == ours
 
 
 def test_an_output_embedding_that_differs_from_the_word_embedding_is_kept_whatever_the_configuration_says(
@@ -245,18 +232,18 @@ def test_missing_kernels_differ_from_layer_to_layer_and_missing_norms_are_the_id
   assert not np.any(leaves['encoder/layers/attention_norm/bias'])
 
 
-def test_a_request_for_the_encoder_leaves_the_head_out(imported):
-  model = imported(head=None)
-  assert model.head is None
-  assert not [path for path in model.leaves if not path.startswith('encoder/')]
-  assert 'cls.predictions.decoder.weight' in model.left_out
+def bottom(leaves, count):
+  """Parameters of a model with fewer layers."""
+  return {path: leaf[:count] if path.startswith('encoder/layers/') else leaf for path, leaf in leaves.items()}
 
 
-def test_layers_are_dropped_from_the_top(imported, whole, assert_same):
+def test_the_head_and_layers_from_the_top_are_left_out_on_request(imported, whole, assert_same):
+  encoder = imported(head=None)
+  assert (encoder.head, {path.partition('/')[0] for path in encoder.leaves}) == (None, {'encoder'})
+  assert 'cls.predictions.decoder.weight' in encoder.left_out
   kept = imported(num_hidden_layers=2)
   assert kept.config.num_hidden_layers == 2
-  cut = lambda path, leaf: leaf[:2] if path.startswith('encoder/layers/') else leaf
-  assert_same(kept.leaves, {path: cut(path, leaf) for path, leaf in whole.leaves.items()})
+  assert_same(kept.leaves, bottom(whole.leaves, 2))
   assert_same(imported(num_hidden_layers=3).leaves, whole.leaves)
   with pytest.raises(UsageError, match='4 layers cannot be kept of 3'):
     imported(num_hidden_layers=4)
@@ -370,7 +357,6 @@ def test_our_own_checkpoints_give_every_head_and_fewer_layers(saved, assert_same
   assert_same(import_model(model).leaves, expected)
   encoder = import_model(model, head=None, num_hidden_layers=1)
   assert encoder.config.num_hidden_layers == 1
-  cut = lambda path, leaf: leaf[:1] if path.startswith('encoder/layers/') else leaf
-  assert_same(encoder.leaves, {path: cut(path, leaf) for path, leaf in expected.items() if path.startswith('encoder/')})
+  assert_same(encoder.leaves, bottom({path: expected[path] for path in expected if path.startswith('encoder/')}, 1))
   with pytest.raises(UsageError, match=r'missing \(2\)'):
     import_model(model, head='classification', num_labels=3)

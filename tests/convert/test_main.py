@@ -8,7 +8,6 @@ import shutil
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 
-import rembert
 from rembert import configuration
 from rembert.checkpoint.load import open_source
 from rembert.convert.__main__ import main, parser
@@ -116,10 +115,6 @@ def test_help_teaches_every_direction(capsys):
       parser().parse_args(arguments)
     assert stopped.value.code == 0
   assert '--allow_missing' in capsys.readouterr().out
-
-
-def test_a_loaded_export_has_its_vocabulary(exported):
-  assert pathlib.Path(rembert.load(exported).vocabulary) == exported / 'sentencepiece.model'
 
 
 def test_a_disk_that_fills_up_costs_nothing(exported, tmp_path, monkeypatch, capsys):

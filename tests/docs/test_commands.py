@@ -36,40 +36,40 @@ def options_of(page: str) -> list[Options]:
 # --- what is a command ------------------------------------------------------------------------------------------------
 
 
-def texts(page: str) -> list[str]:
-  return [each.text for each in shown(page, 'page.md')]
+FENCES = {'python': 'import rembert', 'text': 'make of it what you like', 'gin': 'a.b = 1', 'bash': 'ls y\n# remark'}
+FENCES |= {'console': '$ make help\nits output', '': 'ls → x'}
 
 
-def test_indented_lines_that_begin_with_a_program_are_commands():
-  page = 'Text.\n\n    make smoke\n    a picture → of boxes\n    python -m a --b=c  # remark\n    x = 1\n'
-  assert texts(page) == ['make smoke', 'python -m a --b=c']
-
-
-def test_lines_are_joined_at_backslashes_and_remarks_are_cut_off():
-  page = (
-    '\n    python -m a --b=1 \\\n        --c="d  e"      a remark\n                    which ends, make no mistake\n'
-  )
-  assert texts(page) == ["python -m a --b=1 '--c=d  e'"]
-
-
-def test_options_stand_alone():
-  page = (
-    '\n    --gin.a.b=1 --gin.c.d=2      what they do\n    --topology=v4:2x2x1 | cpu:8\n\nand `--gin.e.f=3` within.\n'
-  )
-  assert texts(page) == ['--gin.a.b=1 --gin.c.d=2', '--topology=v4:2x2x1', '--topology=cpu:8', '--gin.e.f=3']
-  assert all(isinstance(each, Options) for each in shown(page, 'page.md'))
-
-
-def test_fences_are_commands_by_their_language():
-  fence = lambda language, text: f'```{language}\n{text}\n```\n\n'
-  page = fence('python', 'import rembert') + fence('text', 'make of it what you like') + fence('gin', 'a.b = 1')
-  page += fence('bash', 'ls y\n# remark') + fence('console', '$ make help\nits output') + fence('', 'ls → x')
-  assert texts(page) == ['ls y', 'make help', "ls '→' x"]
-
-
-def test_inline_code_is_a_command_where_it_is_more_than_a_name():
-  page = 'Run `make smoke`, or `gcloud`; `python -m a.b verify c` compares; `a_name` does not. `x && y`\n'
-  assert texts(page) == ['make smoke', 'python -m a.b verify c']
+@pytest.mark.parametrize(
+  ('page', 'found'),
+  [
+    (
+      'Text.\n\n    make smoke\n    a picture → of boxes\n    python -m a --b=c  # remark\n    x = 1\n',
+      ['make smoke', 'python -m a --b=c'],
+    ),
+    (
+      '\n    python -m a --b=1 \\\n        --c="d  e"      a remark\n                    which ends, make no mistake\n',
+      ["python -m a --b=1 '--c=d  e'"],
+    ),
+    (
+      '\n    --gin.a.b=1 --gin.c.d=2      what they do\n    --topology=v4:2x2x1 | cpu:8\n\nand `--gin.e.f=3` within.\n',
+      ['--gin.a.b=1 --gin.c.d=2', '--topology=v4:2x2x1', '--topology=cpu:8', '--gin.e.f=3'],
+    ),
+    (
+      ''.join(f'```{language}\n{text}\n```\n\n' for language, text in FENCES.items()),
+      ['ls y', 'make help', "ls '→' x"],
+    ),
+    (
+      'Run `make smoke`, or `gcloud`; `python -m a.b verify c` compares; `a_name` does not. `x && y`\n',
+      ['make smoke', 'python -m a.b verify c'],
+    ),
+  ],
+  ids=['indented', 'joined at backslashes', 'options', 'fences', 'inline'],
+)
+def test_what_a_page_shows_are_commands_and_options(page, found):
+  commands = list(shown(page, 'page.md'))
+  assert [each.text for each in commands] == found
+  assert all(isinstance(each, Options) == each.text.startswith('--') for each in commands)
 
 
 def test_two_commands_in_a_line_and_where_they_stand():

@@ -45,38 +45,28 @@ def terminal(clock):
 # --- numbers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-  ('count', 'text'),
-  [
-    (0, '0 B'),
-    (999, '999 B'),
-    (1000, '1 kB'),
-    (1_234_567, '1.23 MB'),
-    (999_400, '999 kB'),
-    (999_999, '1 MB'),
-    (999.9, '1 kB'),
-    (16_900_000_000, '16.9 GB'),
-    (1_990_000_000_000, '1.99 TB'),
-  ],
-)
-def test_bytes_for_people(count, text):
-  assert human_bytes(count) == text
-
-
-@pytest.mark.parametrize(
-  ('seconds', 'text'),
-  [
-    (0, '0:00'),
-    (9.4, '0:09'),
-    (59.6, '1:00'),
-    (61, '1:01'),
-    (3599.7, '1:00:00'),
-    (3725, '1:02:05'),
-    (360_000, '100:00:00'),
-  ],
-)
-def test_durations_for_people(seconds, text):
-  assert human_duration(seconds) == text
+def test_bytes_and_durations_for_people():
+  sizes = {
+    0: '0 B',
+    999: '999 B',
+    1000: '1 kB',
+    1_234_567: '1.23 MB',
+    999_400: '999 kB',
+    999_999: '1 MB',
+    999.9: '1 kB',
+  }
+  sizes |= {16_900_000_000: '16.9 GB', 1_990_000_000_000: '1.99 TB'}
+  assert {count: human_bytes(count) for count in sizes} == sizes
+  durations = {
+    0: '0:00',
+    9.4: '0:09',
+    59.6: '1:00',
+    61: '1:01',
+    3599.7: '1:00:00',
+    3725: '1:02:05',
+    360_000: '100:00:00',
+  }
+  assert {seconds: human_duration(seconds) for seconds in durations} == durations
 
 
 # --- without a terminal ---------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 import threading
-import types
+import unittest.mock
 
 import pytest
 from memory_tracker import MemoryTracker
@@ -79,20 +79,15 @@ def test_an_evaluation_that_is_still_due_is_dropped_and_its_training_row_kept(me
 LAST = json.dumps(EARLIER[-1])
 
 
-@pytest.mark.parametrize('cut', [1, 2, len(LAST) // 2, len(LAST) - 1])
-def test_a_last_line_that_was_cut_off_is_dropped(metrics_file, cut):
+@pytest.mark.parametrize('cut', [0, 1, 2, len(LAST) // 2, len(LAST) - 1])
+def test_a_last_line_that_was_cut_off_is_dropped_unless_it_lacks_only_its_end(metrics_file, cut):
   metrics_file.write_text(metrics_file.read_text()[: -1 - cut])
-  assert read_jsonl(metrics_file) == EARLIER[:-1]
+  kept = EARLIER[:-1] if cut else EARLIER
+  assert read_jsonl(metrics_file) == kept
   tracker = JsonlTracker(metrics_file, resume_step=40)
   tracker.log({'loss': 1.0}, step=50)
   tracker.close()
-  assert rows_of(metrics_file) == [*EARLIER[:-1], {'step': 50, 'loss': 1.0}]
-
-
-def test_a_last_line_that_lacks_only_its_end_of_line_is_kept(metrics_file):
-  metrics_file.write_text(metrics_file.read_text()[:-1])
-  JsonlTracker(metrics_file, resume_step=40).close()
-  assert rows_of(metrics_file) == EARLIER
+  assert rows_of(metrics_file) == [*kept, {'step': 50, 'loss': 1.0}]
 
 
 # --- TensorBoard ------------------------------------------------------------------------------------
@@ -141,21 +136,17 @@ def test_tensorboard_is_told_to_forget_what_comes_after_the_resumed_step(tmp_pat
 
 
 def test_all_trackers_get_every_row_and_are_closed(tmp_path):
-  class Closing(MemoryTracker):
-    is_closed = False
-
-    def close(self):
-      self.is_closed = True
-
-  memories = Closing(), Closing()
+  memories = MemoryTracker(), MemoryTracker()
+  closed = []
+  for memory in memories:
+    memory.close = lambda memory=memory: closed.append(memory)
   tracker = Trackers(*memories, JsonlTracker(tmp_path / 'metrics.jsonl', resume_step=0))
   tracker.log({'loss': 2.0}, step=1)
   tracker.log({'loss': 1.0}, step=2)
   tracker.close()
   rows = [{'step': 1, 'loss': 2.0}, {'step': 2, 'loss': 1.0}]
   assert memories[0].rows == memories[1].rows == rows_of(tmp_path / 'metrics.jsonl') == rows
-  assert memories[0].is_closed
-  assert memories[1].is_closed
+  assert closed == [*memories]
 
 
 # --- buckets --------------------------------------------------------------------------------------
@@ -193,39 +184,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = TrackingConfig(wandb_project='rembert', wandb_mode='offline')
 
 
-class StandIn(types.ModuleType):
-  """`import wandb`, as far as it is used: `init(...)` → run with `log`, `define_metric` and `finish`."""
-
-  def __init__(self):
-    super().__init__('wandb')
-    self.inits, self.rows, self.metrics, self.finished = [], [], [], 0
-    self.init_error = self.log_error = None
-    self.finishing = threading.Event()
-    self.finishing.set()
-    self.Settings = lambda **settings: settings
-
-  def init(self, **arguments):
-    if self.init_error:
-      raise self.init_error
-    self.inits.append(arguments)
-    return self
-
-  def define_metric(self, name, **how):
-    self.metrics.append((name, how))
-
-  def log(self, row):
-    if self.log_error:
-      raise self.log_error
-    self.rows.append(dict(row))
-
-  def finish(self):
-    self.finishing.wait()
-    self.finished += 1
-
-
 @pytest.fixture
-def wandb(monkeypatch) -> StandIn:
-  module = StandIn()
+def wandb(monkeypatch):
+  """The stand-in; `wandb.run` is what `init` returns, `wandb.rows()` what was logged to it."""
+  module = unittest.mock.MagicMock()
+  module.run = module.init.return_value
+  module.rows = lambda: [call.args[0] for call in module.run.log.call_args_list]
   monkeypatch.setitem(sys.modules, 'wandb', module)
   return module
 
@@ -235,12 +199,12 @@ def test_rows_go_under_the_names_of_tensorboard_with_their_step(wandb, tmp_path)
   tracker.log({'loss': 2.0}, step=10)
   tracker.log({'eval/loss': 2.5, 'eval/loss/sw': 3.0}, step=10)
   tracker.close()
-  assert wandb.rows == [{'train/loss': 2.0, 'step': 10}, {'eval/loss': 2.5, 'eval/loss/sw': 3.0, 'step': 10}]
-  assert ('*', {'step_metric': 'step'}) in wandb.metrics
-  [init] = wandb.inits
+  assert wandb.rows() == [{'train/loss': 2.0, 'step': 10}, {'eval/loss': 2.5, 'eval/loss/sw': 3.0, 'step': 10}]
+  wandb.run.define_metric.assert_called_with('*', step_metric='step')
+  init = wandb.init.call_args.kwargs
   assert (init['project'], init['name'], init['mode'], init['resume']) == ('rembert', 'large', 'offline', 'allow')
   assert init['config'] == {'train.seed': 3}
-  assert wandb.finished == 1
+  wandb.run.finish.assert_called_once_with()
 
 
 def test_a_resumed_run_goes_on_in_the_same_one_and_no_step_is_there_twice(wandb, tmp_path):
@@ -248,56 +212,54 @@ def test_a_resumed_run_goes_on_in_the_same_one_and_no_step_is_there_twice(wandb,
     tracker = WandbTracker(CONFIG, tmp_path, {})
     for step, name in rows:
       tracker.log({name: step / 10}, step=step)
+    return wandb.init.call_args.kwargs['id']
 
-  session((10, 'loss'), (20, 'loss'), (20, 'eval/loss'), (30, 'loss'))  # killed: never closed
-  session((20, 'loss'), (20, 'eval/loss'), (30, 'loss'), (40, 'loss'), (40, 'eval/loss'))
-  assert wandb.inits[0]['id'] == wandb.inits[1]['id']
-  steps = [(row['step'], next(name for name in row if name != 'step')) for row in wandb.rows]
-  assert steps == [
+  first = session((10, 'loss'), (20, 'loss'), (20, 'eval/loss'), (30, 'loss'))  # killed: never closed
+  assert first == session((20, 'loss'), (20, 'eval/loss'), (30, 'loss'), (40, 'loss'), (40, 'eval/loss'))
+  assert [(row['step'], next(iter(row))) for row in wandb.rows()] == [
     *((10, 'train/loss'), (20, 'train/loss'), (20, 'eval/loss'), (30, 'train/loss')),
     *((40, 'train/loss'), (40, 'eval/loss')),
   ]
 
 
 def test_another_project_is_another_run_and_so_is_a_damaged_note(wandb, tmp_path):
-  ids = []
-  for project in ('one', 'one', 'two'):
-    WandbTracker(TrackingConfig(wandb_project=project), tmp_path, {})
-    ids.append(wandb.inits[-1]['id'])
+  def run_id(project):
+    WandbTracker(TrackingConfig(wandb_project=project), tmp_path, {}).log({'loss': 1.0}, step=1)
+    return wandb.init.call_args.kwargs['id']
+
+  ids = [run_id(project) for project in ('one', 'one', 'two')]
   assert ids[0] == ids[1] != ids[2]
   (tmp_path / 'wandb.json').write_text('{"id": ')
-  WandbTracker(TrackingConfig(wandb_project='two'), tmp_path, {}).log({'loss': 1.0}, step=1)
-  assert wandb.inits[-1]['id'] not in ids
+  assert run_id('two') not in ids
 
 
 def test_nothing_that_may_hold_a_secret_is_handed_over(wandb, tmp_path, monkeypatch):
   monkeypatch.setenv('WANDB_API_KEY', 'key-of-a-user')
   WandbTracker(CONFIG, tmp_path, {'train.seed': 3}).close()
-  [init] = wandb.inits
-  assert init['settings']['console'] == 'off'
-  assert all(init['settings'][name] for name in ('disable_code', 'disable_git', 'x_disable_meta'))
-  assert 'key-of-a-user' not in repr(init)
+  settings = wandb.Settings.call_args.kwargs
+  assert settings['console'] == 'off'
+  assert all(settings[name] for name in ('disable_code', 'disable_git', 'x_disable_meta'))
+  assert 'key-of-a-user' not in repr(wandb.mock_calls)
   assert 'key-of-a-user' not in (tmp_path / 'wandb.json').read_text()
 
 
 def test_training_goes_on_where_it_fails_and_that_is_said_once(wandb, tmp_path):
   said = []
   tracker = WandbTracker(CONFIG, tmp_path, {}, said.append)
-  tracker.log({'loss': 2.0}, step=10)
-  wandb.log_error = OSError('the service has died')
-  tracker.log({'loss': 2.0}, step=20)
-  tracker.log({'loss': 2.0}, step=30)
+  wandb.run.log.side_effect = [None, OSError('the service has died')]
+  for step in (10, 20, 30):
+    tracker.log({'loss': 2.0}, step=step)
   tracker.close()
-  assert len(said) == 1
-  assert 'the service has died' in said[0]
+  [line] = said
+  assert 'the service has died' in line
 
 
 def test_the_end_of_a_run_does_not_wait_for_it_for_ever(wandb, tmp_path, monkeypatch):
   monkeypatch.setattr(metric_writers, '_FINISH_SECONDS', 0.1)
-  wandb.finishing.clear()
-  said = []
+  finishing, said = threading.Event(), []
+  wandb.run.finish.side_effect = finishing.wait
   WandbTracker(CONFIG, tmp_path, {}, said.append).close()
-  wandb.finishing.set()
+  finishing.set()
   assert 'wandb sync' in said[0]
 
 
@@ -309,7 +271,7 @@ def test_the_end_of_a_run_does_not_wait_for_it_for_ever(wandb, tmp_path, monkeyp
   ],
 )
 def test_what_keeps_it_from_starting_is_told_before_training(wandb, tmp_path, error, kind, fix):
-  wandb.init_error = error
+  wandb.init.side_effect = error
   with pytest.raises(UsageError) as caught:
     WandbTracker(CONFIG, tmp_path, {})
   assert type(caught.value) is kind
