@@ -39,14 +39,6 @@ def test_tables_without_a_model_are_not_there_and_missing_rows_are_dashes(sweep,
   assert 'E_out = 3072: not part of this.' in table.notes
 
 
-def test_the_row_that_drops_layers_is_fine_tuned_without_them(sweep):
-  (row,) = [row for row in measure(sweep, 5) if row.printed.name == 'layers23to12']
-  assert row.model.kept_layers == 4 < made_up_sweep.SHAPES['layers23to12'][3]
-  cut = sweep.by_seed(row.model, 'xnli', 'RemBertConfig.num_hidden_layers=4')
-  assert row.by_seed['xnli'].equals(cut)
-  assert not cut.equals(sweep.by_seed(row.model, 'xnli'))
-
-
 @pytest.mark.parametrize(('shift', 'mark'), [(3.0, '▲'), (-3.0, '▼'), (0.0, '')])
 def test_what_is_better_in_every_language_is_marked(shift, mark):
   scores = [70.0, 70.5, 71.0]

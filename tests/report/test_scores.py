@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from rembert.report.load import FINE_TUNING, Model, Run, Source
-from rembert.report.scores import HELD_OUT, SEEDS, Results, counting_metrics, of
+from rembert.report.scores import Results, counting_metrics
 
 
 def finetuned(task, languages, *, seed=0, pretrain_seed=0, rate=None, dev=None, variant='', results=None):
@@ -71,12 +71,11 @@ def test_languages_that_not_every_seed_has_yet_are_left_out_and_named():
   assert values(results) == {(0, 0): {'en': 70.0}, (0, 1): {'en': 72.0}}
 
 
-def test_variants_are_apart(sweep):
+def test_variants_are_apart():
   results = results_of(finetuned('panx', {'en': 70.0}), finetuned('panx', {'en': 30.0}, variant='a.b=1'))
   assert results.variants(results.models[0]) == ['', 'a.b=1']
   assert values(results) == {(0, 0): {'en': 70.0}}
   assert values(results, variant='a.b=1') == {(0, 0): {'en': 30.0}}
-  assert sweep.variants(sweep.models[-1]) == ['', 'RemBertConfig.num_hidden_layers=4']
 
 
 @pytest.mark.parametrize('task', ['xquad', 'squad'])
@@ -106,26 +105,6 @@ def test_results_without_scores_are_no_scores():
   for content in ({}, {'task': 'panx', 'languages': [1], 'mean_over': 'en'}, *({'tasks': each} for each in entries)):
     results = results_of(finetuned('panx', {}, results=content))
     assert (results.progress, results.worths.empty) == ({}, True)
-
-
-# --- of a sweep -------------------------------------------------------------------------------------------------------
-
-
-def test_each_score_stands_there_once_with_its_seeds(sweep):
-  keys = sweep.scores[['model', *SEEDS, 'variant', 'task', 'language', 'metric']]
-  assert len(keys.drop_duplicates()) == len(keys) > 0
-  assert set(sweep.worths['seed']) == {0, 1}
-
-
-def test_the_last_evaluation_of_pre_training_is_among_them(sweep):
-  for model in sweep.models:
-    [run] = model.pretrained
-    own = of(sweep.scores, model=model.name, task=HELD_OUT)
-    found = own.set_index(['language', 'metric'])['value']
-    assert found['all', 'loss'] == run.last('eval/loss')
-    assert found['all', 'accuracy'] == 100 * run.last('eval/accuracy')
-    assert set(own['language']) - {'all'} == set(run.parts_of('eval/loss'))
-    assert set(own['pretrain_seed']) == {run.pretrain_seed}
 
 
 def test_a_report_of_nothing_has_an_empty_table():
