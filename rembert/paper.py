@@ -84,21 +84,11 @@ class FineTuning:
 def _rows(number: int) -> tuple[PaperRow, ...]:
   table, rows = _TABLES[number], []
   for row in table['rows']:
-    pre_training, fine_tuning = row['millions']
     scores = [tuple(score) if isinstance(score, list) else (score,) for score in row['scores']]
-    rows.append(
-      PaperRow(
-        number,
-        row['name'],
-        row['label'],
-        pre_training,
-        fine_tuning,
-        dict(zip(table['columns'], scores, strict=True)),
-        row.get('mean'),
-        row.get('task_mean'),
-        dict(zip(table.get('categories', ()), row.get('categories', ()), strict=True)),
-      )
-    )
+    by_task = dict(zip(table['columns'], scores, strict=True))
+    categories = dict(zip(table.get('categories', ()), row.get('categories', ()), strict=True))
+    means = row.get('mean'), row.get('task_mean')
+    rows.append(PaperRow(number, row['name'], row['label'], *row['millions'], by_task, *means, categories))
   return tuple(rows)
 
 
