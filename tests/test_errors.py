@@ -7,7 +7,7 @@ import pytest
 from small_vocabularies import vocabulary_file
 
 from rembert import configuration
-from rembert.errors import Setting, UsageError, as_usage_error, storage_fix
+from rembert.errors import Setting, UsageError, storage_fix
 from rembert.jobs import pretrain, pretrain_data
 from rembert.tokenizer import check_vocabulary
 
@@ -50,12 +50,6 @@ def test_a_vocabulary_names_the_size_that_it_takes():
   with pytest.raises(UsageError) as caught:
     check_vocabulary(file, 400)
   check_vocabulary(file, caught.value.fix[0].value)
-
-
-def test_what_the_system_says_of_a_file_names_it():
-  error = as_usage_error(PermissionError(errno.EACCES, 'Permission denied', '/data/x'))
-  assert (error.what, error.where, error.exit_code) == ('Permission denied', '/data/x', 1)
-  assert as_usage_error(OSError('of no file')) is None
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,8 @@ def test_a_workdir_and_an_export_give_the_same_model(written_run, tmp_path, head
   export(model, tmp_path / 'exported')
   first, other = (rembert.load(path, head) for path in (model.path, tmp_path / 'exported'))
   assert (other.config, other.labels) == (first.config, first.labels) == (model.config, model.labels)
-  # The same function of the same parameters: its shapes will do.
-  graphs, parameters = zip(*(nnx.split(each.module) for each in (first, other)), strict=True)
-  assert graphs[0] == graphs[1]
-  jax.tree.map(np.testing.assert_array_equal, *(nnx.to_pure_dict(each) for each in parameters))
-  ids = IDS[:, None].repeat(3, 1) if head == 'multiple_choice' else IDS
-  output = jax.eval_shape(first.module, ids)
+  assert nnx.graphdef(first.module) == nnx.graphdef(other.module)  # their parameters: tests/convert/test_huggingface.py
+  output = jax.eval_shape(first.module, IDS[:, None].repeat(3, 1) if head == 'multiple_choice' else IDS)
   shapes = {'classification': (2, 3), 'tagging': (2, 5, 3), 'qa': (2, 5, 2), 'multiple_choice': (2, 3)}
   shapes['regression'] = (2, 1)
   if head in shapes:
@@ -89,8 +85,6 @@ def test_embeddings_leave_padding_and_special_pieces_out(encoder):
 
 
 def test_a_new_head_is_initialised_on_request_alone(workdir):
-  with pytest.raises(UsageError, match='no head for classification'):
-    rembert.load(workdir, 'classification')
   with pytest.raises(UsageError, match='missing'):
     rembert.load(workdir, 'classification', num_labels=3)
   model = rembert.load(workdir, 'classification', num_labels=3, new_head=True)

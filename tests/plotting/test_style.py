@@ -30,14 +30,6 @@ def test_any_text_can_be_a_label(text, recwarn):
   assert not [warning for warning in recwarn if 'Glyph' in str(warning.message)]
 
 
-def test_a_legend_has_the_order_that_is_asked_for():
-  with style.canvas() as canvas:
-    for name in 'abc':
-      canvas.axes.plot([0, 1], label=name)
-    canvas.legend(order=['c', 'a', 'd'])
-  assert [text.get_text() for text in canvas.figure.legends[0].get_texts()] == ['c', 'a']
-
-
 @pytest.mark.parametrize(('count', 'most'), [(1, 1), (50, 50), (51, 50), (2000, 7)])
 def test_thinned_points_are_few_and_keep_the_mean_of_whole_runs(count, most):
   values = np.random.default_rng(count).normal(size=count)

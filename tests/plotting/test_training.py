@@ -6,7 +6,7 @@ import matplotlib.figure
 import pytest
 
 from rembert.plotting.style import BLUE, FAINT, RED
-from rembert.plotting.training import bar_parts, millions, plot_loss, plot_parameters
+from rembert.plotting.training import millions, plot_loss
 
 TRAINING = [{'step': 10 * n, 'loss': 7.0 - 0.2 * n, 'accuracy': 0.1} for n in range(1, 11)]
 
@@ -81,25 +81,6 @@ def test_a_language_may_come_and_go(draw):
   axes = draw([evaluation(10, {'de': 5.0, 'sw': 6.0}), evaluation(20, {'de': 4.0, 'en': 3.0})])
   assert lines_of(axes, BLUE)[:3] == [([10, 20], [5.0, 4.0]), ([20], [3.0]), ([10], [6.0])]
   assert set(names_of(axes)) == {'de', 'en', '3.50'}
-
-
-# --- parameters -------------------------------------------------------------------------------------------------------
-
-
-def test_bars_of_parameters_stand_side_by_side_and_end_at_their_sum():
-  before = {
-    'word embedding': 3_000_000,
-    'Transformer layers': 5_000_000,
-    'output embedding': 2_000_000,
-    'output bias': 9,
-  }
-  after = {name: before[name] for name in ('word embedding', 'Transformer layers')}
-  assert sum(bar_parts(before).values()) == sum(before.values())
-  canvas = plot_parameters([('one', before, after)])
-  bars = sorted((bar.get_y(), bar.get_x(), bar.get_width()) for bar in canvas.axes.patches)
-  expected = [(0, 3), (3, 5), (8, 2.000009), (0, 3), (3, 5)]
-  assert [(left, width) for _, left, width in bars] == [pytest.approx(each) for each in expected]
-  assert [text.get_text() for text in canvas.axes.texts] == ['10.0M', '8.00M']
 
 
 def test_millions_are_written_as_the_paper_does():
