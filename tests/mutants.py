@@ -611,7 +611,7 @@ MUTANTS = [
     "        yield 'truncated files'",
     '        return',
     area='tasks',
-    tests=('tests/tasks/corpus/test_sources.py',),
+    tests=('tests/tasks/corpus/test_text_files.py',),
   ),
   Mutant(
     'a row of a table with too many cells is read, and its text is the part of it before a comma',

@@ -1,13 +1,11 @@
 import dataclasses
-import json
 
 import numpy as np
 import pytest
-import safetensors.numpy
-from scipy.special import erf, softmax
 
 from benchmarks import encode
 from benchmarks.settings import SMALL, write_random_model
+from rembert.inference.model import load
 
 TINY = encode.Setting(
   dataclasses.replace(
@@ -30,40 +28,10 @@ def folder(tmp_path):
 
 
 def reference_norm(setting, folder) -> float:
-  """Sentence by sentence, without padding; RemBERT as it is in the paper, float64."""
-  weights = {
-    name: x.astype(np.float64) for name, x in safetensors.numpy.load_file(folder / 'model.safetensors').items()
-  }
-  config = json.loads((folder / 'config.json').read_text())
-
-  def linear(x, name):
-    return x @ weights[f'{name}.weight'].T + weights[f'{name}.bias']
-
-  def norm(x, name):
-    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + config['layer_norm_eps'])
-    return x * weights[f'{name}.weight'] + weights[f'{name}.bias']
-
-  def attention(x_SxH, layer):
-    heads = lambda name: np.stack(
-      np.split(linear(x_SxH, f'{layer}.attention.self.{name}'), config['num_attention_heads'], axis=-1)
-    )
-    query_NxSxD, key_NxSxD, value_NxSxD = map(heads, ('query', 'key', 'value'))
-    scores_NxSxS = query_NxSxD @ key_NxSxD.swapaxes(1, 2) / np.sqrt(query_NxSxD.shape[-1])
-    return linear(np.concatenate(softmax(scores_NxSxS, -1) @ value_NxSxD, -1), f'{layer}.attention.output.dense')
-
-  def embedding(ids_S):
-    x = weights['embeddings.word_embeddings.weight'][ids_S] + weights['embeddings.token_type_embeddings.weight'][0]
-    x = norm(x + weights['embeddings.position_embeddings.weight'][: len(ids_S)], 'embeddings.LayerNorm')
-    x = linear(x, 'encoder.embedding_hidden_mapping_in')
-    for number in range(config['num_hidden_layers']):
-      layer = f'encoder.layer.{number}'
-      x = norm(x + attention(x, layer), f'{layer}.attention.output.LayerNorm')
-      wide = linear(x, f'{layer}.intermediate.dense')
-      down = linear(0.5 * wide * (1 + erf(wide / np.sqrt(2))), f'{layer}.output.dense')
-      x = norm(x + down, f'{layer}.output.LayerNorm')
-    return x.mean(0)
-
-  return np.linalg.norm(np.mean([embedding(ids_S) for ids_S in encode.sentences(setting)], axis=0))
+  """Sentence by sentence, without padding and packing, float32."""
+  model = load(folder)
+  states = [model(ids_S[None]).last_hidden_state[0].mean(0) for ids_S in encode.sentences(setting)]
+  return np.linalg.norm(np.mean(states, axis=0))
 
 
 @pytest.mark.parametrize(('dtype', 'tolerance'), [('float32', 1e-5), ('bfloat16', 1e-2)])

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -107,11 +106,10 @@ def test_a_signal_between_two_runs_ends_it_too():
   process = started('sh', '-c', 'kill -9 $$')
   for _ in range(3):  # the next restart is four seconds away
     assert 'restart' in process.stdout.readline()
-  start = time.monotonic()
   process.terminate()
-  process.communicate(timeout=60)
+  output, _ = process.communicate(timeout=60)
   assert process.returncode == 137
-  assert time.monotonic() - start < 3
+  assert 'restart' not in output
 
 
 def test_the_command_is_never_waited_for_in_a_call_that_a_signal_just_before_it_would_not_end(monkeypatch):

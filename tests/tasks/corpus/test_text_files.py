@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from killed_commands import assert_killed_command_resumes
 from made_up_dumps import LAKE, RIVER, TOWN, files_of
 
 from rembert.data.config import DataConfig
@@ -570,22 +569,8 @@ def test_plain_text_has_the_recipe_that_it_had_before_there_were_columns(tmp_pat
   assert part.recipe() == ['de', 'text', 'de.txt', '', 0, 0, None, len(RIVER.encode())]
 
 
-def test_scripts_are_kept_as_they_are_but_for_white_space(tmp_path):
-  (tmp_path / 'de.jsonl').write_bytes(lines_of([{'text': text} for text in TEXTS]))
-  assert main([f'--text={tmp_path}', f'--output={tmp_path / "corpus"}', '--held_out=0', '--min_characters=1']) == 0
-  texts = set(open_corpus(tmp_path / 'corpus').texts('de', 'train'))
-  assert texts == {text.replace('\t', ' ') for text in TEXTS}
-
-
 @pytest.mark.slow
 def test_two_processes_make_the_same_bytes(crawl, in_process, tmp_path):
   command = [sys.executable, '-m', 'tasks.corpus', *command_of(crawl, tmp_path / 'two', '--workers=2')]
   subprocess.run(command, cwd=ROOT, check=True, timeout=300, capture_output=True)
   assert files_of(tmp_path / 'two') == files_of(in_process)
-
-
-@pytest.mark.slow
-def test_a_run_killed_after_its_first_language_is_resumed_to_the_same_bytes(crawl, in_process, tmp_path):
-  output = tmp_path / 'killed'
-  command = [sys.executable, '-m', 'tasks.corpus', *command_of(crawl, output, '--group_mb=0.0001')]
-  assert_killed_command_resumes(command, output, parts='statistics/*.json', marker='corpus.json', expected=in_process)

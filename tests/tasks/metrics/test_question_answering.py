@@ -1,5 +1,6 @@
 """Exact match and F1: SQuAD v1.1's by cases whose scores were worked out by hand, MLQA's language by language."""
 
+import functools
 import string
 
 import pytest
@@ -52,16 +53,14 @@ def test_scores_of_squad_are_means_over_questions():
   assert type(scores['f1']) is type(scores['exact_match']) is float
 
 
-def test_no_questions_have_no_score_of_squad():
+@pytest.mark.parametrize('scores', [squad, functools.partial(mlqa, language='en')], ids=['squad', 'mlqa'])
+def test_every_question_needs_a_prediction_and_an_answer(scores):
   with pytest.raises(UsageError, match='no questions'):
-    squad([], [])
-
-
-def test_every_question_needs_a_prediction_and_an_answer():
+    scores([], [])
   with pytest.raises(ValueError, match='1 predictions for 2 questions'):
-    squad([['a'], ['b']], ['a'])
+    scores([['a'], ['b']], ['a'])
   with pytest.raises(ValueError, match='without gold answers'):
-    squad([['a'], []], ['a', 'b'])
+    scores([['a'], []], ['a', 'b'])
 
 
 # --- MLQA -------------------------------------------------------------------------------------------------------------
@@ -143,8 +142,3 @@ def test_an_answer_meets_itself(language, answer):
 def test_another_language_has_no_rules():
   with pytest.raises(UsageError, match="MLQA is not in 'fr'"):
     mlqa([['x']], ['x'], 'fr')
-
-
-def test_no_questions_have_no_score_of_mlqa():
-  with pytest.raises(UsageError, match='no questions'):
-    mlqa([], [], 'en')

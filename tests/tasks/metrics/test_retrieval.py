@@ -178,20 +178,17 @@ def test_no_threshold_has_a_better_f1(pairs, missed):
     assert chosen == 0
 
 
-def test_the_threshold_is_half_way_to_the_next_pair():
-  assert retrieval.best_threshold([1.5, 1.25, 1.0, 0.5], [True, True, False, True], 2) == 1.125
-  # As the official script goes through them: 1/2, 2/3 … the pairs in any order.
-  assert retrieval.best_threshold([0.5, 1.0, 1.5, 1.25], [True, False, True, True], 2) == 1.125
-
-
-def test_the_threshold_may_take_all():
-  assert retrieval.best_threshold([1.5, 1.25], [True, True], 2) == 1.25
-
-
-def test_the_threshold_lies_between_neighbouring_numbers():
-  low = 1.0
-  high = np.nextafter(low, 2)
-  assert retrieval.best_threshold([high, low], [True, False], 1) == high
+@pytest.mark.parametrize(
+  ('scores', 'is_gold', 'num_gold', 'threshold'),
+  [
+    ([1.5, 1.25, 1.0, 0.5], [True, True, False, True], 2, 1.125),
+    ([0.5, 1.0, 1.5, 1.25], [True, False, True, True], 2, 1.125),  # pairs may come in any order
+    ([1.5, 1.25], [True, True], 2, 1.25),  # all are taken
+    ([np.nextafter(1.0, 2), 1.0], [True, False], 1, np.nextafter(1.0, 2)),  # between neighbouring numbers is none
+  ],
+)
+def test_the_threshold_is_half_way_to_the_next_pair(scores, is_gold, num_gold, threshold):
+  assert retrieval.best_threshold(scores, is_gold, num_gold) == threshold
 
 
 def test_precision_recall_and_f1_of_sets_of_pairs():

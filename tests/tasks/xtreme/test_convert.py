@@ -297,24 +297,9 @@ def test_tydiqa_is_split_by_language_and_named_as_xtreme_names_it(convert):
   assert asked(files['labels/tydiqa/test-ko.json']) == [('korean-77-0', MILL, ['1720'])]
 
 
-def changed(**answer) -> bytes:
-  content = json.loads(json.dumps(QUESTIONS))
-  content['data'][0]['paragraphs'][1]['qas'][0]['answers'][0] |= answer
-  return json.dumps(content).encode()
-
-
-@pytest.mark.parametrize(
-  ('content', 'what'),
-  [
-    (changed(answer_start=2), "the answer 'Mai' is not at 2 of the context"),
-    (b'[1]', 'not the form of SQuAD v1.1: no object'),
-    (b'{"data": [', 'not JSON'),
-    (b'\xff\xfe{}', 'not JSON'),
-  ],
-)
-def test_a_file_of_another_form_is_told(convert, content, what):
-  with pytest.raises(UsageError, match=what) as error:
-    convert('xquad', {'xquad.de.json': content})
+def test_a_file_of_another_form_is_told(convert):
+  with pytest.raises(UsageError, match=r'not the form of SQuAD v1\.1: no object') as error:
+    convert('xquad', {'xquad.de.json': b'[1]'})
   assert 'xquad.de.json' in error.value.where
 
 

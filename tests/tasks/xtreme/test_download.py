@@ -63,11 +63,6 @@ def test_a_connection_that_breaks_is_tried_again_by_this_run_and_by_the_next(sou
   assert len(server.requests) == 5
 
 
-def test_the_second_address_is_tried_if_the_first_has_no_such_file(source, server, tmp_path):
-  two = Source('data.zip', (f'{server.url}/gone.zip', *source.urls), source.size, source.sha256)
-  assert fetch(two, tmp_path).read_bytes() == CONTENT
-
-
 def test_a_file_that_no_address_has_is_one_error_with_a_fix(server, tmp_path):
   urls = (f'{server.url}/gone.zip', 'http://127.0.0.1:9/data.zip')
   with pytest.raises(UsageError, match='cannot be fetched') as error:
@@ -76,6 +71,8 @@ def test_a_file_that_no_address_has_is_one_error_with_a_fix(server, tmp_path):
   assert 'Connection refused' in error.value.where
   assert error.value.fix == [f'save it as {tmp_path}/data.zip']
   assert names_in(tmp_path) == []
+  second = Source('data.zip', (urls[0], f'{server.url}/data.zip'), len(CONTENT), SHA256)
+  assert fetch(second, tmp_path).read_bytes() == CONTENT
 
 
 def test_a_server_with_an_internal_error_is_asked_again(source, server, tmp_path):
@@ -268,9 +265,3 @@ def test_wrong_flags_are_usage_errors(arguments, words, tmp_path, monkeypatch, c
   assert download.main(arguments) == 2
   assert words in capsys.readouterr().err
   assert list(tmp_path.iterdir()) == []
-
-
-def test_a_check_exits_with_1_if_something_is_missing(root, capsys):
-  data_dir = root / 'tests' / 'data' / 'xtreme'
-  assert download.main([f'--data_dir={data_dir}', '--check', '--tasks=tatoeba']) == 1
-  assert 'tatoeba test: missing: ar, he' in capsys.readouterr().out

@@ -1,7 +1,6 @@
 """Lines of files, what must not be in them, and labels that are known, unknown or the most frequent."""
 
 import pytest
-from etils import epath
 
 from rembert.errors import UsageError
 from tasks.xtreme.files import most_frequent, text_lines
@@ -9,18 +8,8 @@ from tasks.xtreme.files import most_frequent, text_lines
 # --- lines ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def write(tmp_path):
-  def written(content: bytes) -> epath.Path:
-    path = epath.Path(tmp_path) / 'test-de.tsv'
-    path.write_bytes(content)
-    return path
-
-  return written
-
-
 def test_lines_end_at_line_feeds_with_or_without_a_carriage_return(write):
-  path = write('eins\r\nzwei\N{LINE SEPARATOR}drei\x85\n\nvier'.encode())
+  path = write('a.tsv', 'eins\r\nzwei\N{LINE SEPARATOR}drei\x85\n\nvier'.encode())
   assert [line.text for line in text_lines(path)] == ['eins', 'zwei\N{LINE SEPARATOR}drei\x85', '', 'vier']
   assert [line.where for line in text_lines(path)] == [f'{path}:{number}' for number in (1, 2, 3, 4)]
 
@@ -37,7 +26,7 @@ def test_lines_end_at_line_feeds_with_or_without_a_carriage_return(write):
   ],
 )
 def test_what_cannot_be_meant_is_an_error_with_file_and_line(write, content, line, what):
-  path = write(content)
+  path = write('a.tsv', content)
   with pytest.raises(UsageError, match=what) as error:
     text_lines(path)
   assert error.value.where == f'{path}:{line}'
@@ -45,7 +34,7 @@ def test_what_cannot_be_meant_is_an_error_with_file_and_line(write, content, lin
 
 
 def test_carriage_returns_are_left_where_they_may_stand_in_quotes(write):
-  assert [line.text for line in text_lines(write(b'"a\rb"\r\n'), allows_carriage_returns=True)] == ['"a\rb"']
+  assert [line.text for line in text_lines(write('a.tsv', b'"a\rb"\r\n'), allows_carriage_returns=True)] == ['"a\rb"']
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------

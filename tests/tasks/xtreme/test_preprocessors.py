@@ -1,7 +1,5 @@
 """Rows from TF Text equal those of plain Python with the SentencePiece library, whatever the texts hold."""
 
-import itertools
-
 import numpy as np
 import pytest
 import xtreme_reference as reference
@@ -16,7 +14,6 @@ from tasks.xtreme.preprocessors import context_tokens
 from tasks.xtreme.question_answering import Answer, Question
 from tasks.xtreme.sentence_pairs import PairExample
 from tasks.xtreme.tagging import Sentence, word_tokens
-from tasks.xtreme.task import IGNORED
 
 XNLI, PANX, SQUAD = TASKS['xnli'], TASKS['panx'], TASKS['squad']
 UNKNOWN, CLS, SEP = 2, 312, 313
@@ -98,14 +95,6 @@ def test_a_pair_is_both_texts_between_special_tokens_with_types(vocabulary, piec
   assert row.example['first'].decode() == 'Es regnet heute.'
 
 
-def test_of_two_long_texts_the_longer_loses_its_end_and_of_equal_ones_the_second(vocabulary, pieces):
-  sizes = lambda row: (row.token_type_ids.tolist().count(0) - 2, row.token_type_ids.tolist().count(1) - 1)
-  longer, equal = pair_rows(vocabulary, ('x ' * 100, 'a', None), ('x ' * 100, 'x ' * 100, None), max_length=12)
-  short = len(pieces.ids('a'))
-  assert sizes(longer) == (9 - short, short)
-  assert sizes(equal) == (5, 4)
-
-
 def test_a_row_too_short_for_a_pair_is_an_error(vocabulary):
   with pytest.raises(UsageError, match='no room for a pair') as error:
     pair_rows(vocabulary, ('a', 'b', None), max_length=4)
@@ -138,17 +127,6 @@ def test_words_equal_the_reference_at_any_length(vocabulary, pieces, sentences, 
   assert shown == [word for words in sentences for word in words]
 
 
-def test_a_tag_stands_at_the_first_token_of_its_word(vocabulary, pieces):
-  words, tags = ('Wiederaufbau', 'in', 'Altbrück'), ('O', 'O', 'B-LOC')
-  (row,) = word_rows(vocabulary, sentence(*words, tags=tags))
-  labels = [IGNORED]
-  for word, tag in zip(words, tags, strict=True):
-    labels += [PANX.labels.index(tag)] + [IGNORED] * (len(pieces.ids(word)) - 1)
-  assert row.labels.tolist() == [*labels, IGNORED]
-  assert row.input_ids.tolist() == [CLS, *(piece for word in words for piece in pieces.ids(word)), SEP]
-  assert row.token_type_ids.tolist() == [0] * len(labels) + [0]
-
-
 def test_a_word_without_tokens_becomes_unknown(vocabulary, pieces):
   for word in ('', ' ', '\t', '\N{NO-BREAK SPACE}', '\N{IDEOGRAPHIC SPACE}', '▁'):
     (row,) = word_rows(vocabulary, sentence(word))
@@ -156,29 +134,6 @@ def test_a_word_without_tokens_becomes_unknown(vocabulary, pieces):
     assert word_tokens(word, pieces.ids, UNKNOWN) == [UNKNOWN]
   for word in ('a', ',', '图', '𒀀'):
     assert word_tokens(word, pieces.ids, UNKNOWN) == pieces.ids(word)
-
-
-def test_a_long_sentence_becomes_rows_of_whole_words(vocabulary, pieces):
-  words = ('Der', 'Hund', 'lief', 'langsam', 'durch', 'den', 'Garten', 'und', 'die', 'Katze', 'schlief', '.')
-  found = word_rows(vocabulary, sentence('.'), sentence(*words), max_length=12)
-  assert [row.example['example'] for row in found] == [0] + [1] * (len(found) - 1)
-  assert len(found) > 3
-  inner = np.concatenate([row.input_ids[1:-1] for row in found[1:]])
-  assert inner.tolist() == [piece for word in words for piece in pieces.ids(word)]
-  for row, following in itertools.pairwise(found[1:]):
-    ends = [*following.example['first_tokens'][1:], len(following.input_ids) - 1]
-    assert len(row.input_ids) + ends[0] - 1 > 12, 'the next word would have fitted'
-
-
-def test_a_word_longer_than_a_row_keeps_its_first_tokens(vocabulary, pieces):
-  found = word_rows(vocabulary, sentence('a', 'x' * 300, 'b'), max_length=16)
-  expected = [pieces.ids('a'), pieces.ids('x' * 300)[:14], pieces.ids('b')]
-  assert [row.input_ids[1:-1].tolist() for row in found] == expected
-
-
-def test_sentences_without_words_have_no_rows(vocabulary):
-  assert word_rows(vocabulary, sentence(), sentence()) == []
-  assert [row.example['example'] for row in word_rows(vocabulary, sentence(), sentence('a'), sentence())] == [1]
 
 
 def test_a_row_too_short_for_a_word_is_an_error(vocabulary):
@@ -239,29 +194,10 @@ def test_windows_equal_the_reference(normalization, questions, max_length, strid
   assert_same(found, reference.windows(questions, pieces, max_length=max_length, **options), WINDOW)
 
 
-def test_the_answer_is_labelled_in_every_window_that_shows_all_of_it(pieces):
-  found = question_rows(ask(CONTEXT, '1874 by the brothers Rask'), max_length=60, doc_stride=5)
-  held = 0
-  for row in found:
-    first, last = row.labels
-    if first:
-      held += 1
-      assert pieces._processor.decode(row.input_ids[first : last + 1].tolist()) == '1874 by the brothers Rask'
-    else:
-      assert last == 0
-      assert '1874 by the brothers Rask' not in CONTEXT[row.example['begin'][0] : row.example['end'][-1]]
-  assert 0 < held < len(found)
-
-
 def test_the_first_of_several_answers_is_labelled():
   (row,) = question_rows(ask(CONTEXT, '1874', '112 metres'))
   begin = row.example['begin'][row.labels[0] - row.example['offset']]
   assert CONTEXT[begin:].lstrip().startswith('1874')
-
-
-def test_questions_without_answers_are_not_learned_from():
-  for row in question_rows(ask(), max_length=40, doc_stride=10):
-    assert row.labels.tolist() == [IGNORED, IGNORED]
 
 
 @slowly
@@ -281,19 +217,6 @@ def test_an_answer_is_the_fewest_tokens_that_cover_it(normalization, text, data)
   if written(small_vocabulary(normalization), text)[0] == '▁' and context.begin[0] == context.end[0]:
     touched = [token for token in touched if token > 0]  # the sign before a text
   assert (row.labels - row.example['offset']).tolist() == [touched[0], touched[-1]]
-
-
-def test_the_sign_before_a_text_is_in_no_answer_and_all_bytes_of_a_character_are(pieces):
-  assert written(pieces, '🌊 rot')[0] == '▁'
-  (row,) = question_rows(ask('🌊 rot', '🌊'))
-  assert (row.labels - row.example['offset']).tolist() == [1, 4]
-
-
-@pytest.mark.parametrize('context', ['', '  \n '])
-def test_a_context_of_white_space_makes_one_window_that_is_empty(context):
-  (row,) = question_rows(ask(context))
-  assert row.input_ids[-2:].tolist() == [SEP, SEP]
-  assert [row.example[name].shape for name in ('begin', 'end', 'has_most_context')] == [(0,)] * 3
 
 
 @pytest.mark.parametrize('context', ['\u200b\u200b', 'one two \u200b'])
@@ -326,33 +249,3 @@ def test_the_places_of_tokens_equal_the_librarys(normalization, texts):
     np.testing.assert_array_equal(found.ids.numpy()[own], expected.ids)
     np.testing.assert_array_equal(begins[own] - found.character_base[index], expected.begin)
     np.testing.assert_array_equal(ends[own] - found.character_base[index], expected.end)
-
-
-class Places:
-  """Ids of a text and where each begins and ends, in characters."""
-
-  def __init__(self, normalization, text):
-    tokens = context_tokens([text], any_vocabulary(vocabulary_file(normalization)))
-    self.ids, (self.begin, self.end) = tokens.ids.numpy(), tokens.edges.numpy()
-
-
-@pytest.mark.parametrize(
-  ('text', 'part'),
-  [
-    ('so ﬁndet man', 'ﬁndet'),  # a ligature, two letters
-    ('um 3½ Tonnen', '3½'),  # three characters
-    ('約１９９０年 に', '約１９９０年'),  # full width
-    ('في ﷺ مدينة', 'ﷺ'),  # four words in one sign
-    ('มี น้ำ มาก', 'น้ำ'),  # sara am, two signs
-    ('यह \u0958लम है', '\u0958लम'),  # a letter with nukta, two signs
-    ('ein e\u0301te ist', 'e\u0301te'),  # two signs, one letter
-    ('1 ㎏ Mehl', '㎏'),
-  ],
-)
-@pytest.mark.parametrize('normalization', NORMALIZATIONS)
-def test_a_word_is_found_again_though_normalisation_changed_its_length(normalization, text, part):
-  found = Places(normalization, text)
-  begin = text.index(part)
-  inside = (found.end > begin) & (found.begin < begin + len(part))
-  first, last = np.flatnonzero(inside)[[0, -1]]
-  assert text[found.begin[first] : found.end[last]].strip() == part

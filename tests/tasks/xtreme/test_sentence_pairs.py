@@ -1,11 +1,10 @@
 """XNLI and PAWS-X: files as XTREME's preprocessing writes them, predictions, scores."""
 
 import csv
-import pathlib
+import io
 
 import numpy as np
 import pytest
-from etils import epath
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,47 +18,27 @@ CONFIG = XtremeConfig()
 XNLI, PAWSX = TASKS['xnli'], TASKS['pawsx']
 
 
-class Folder:
-  """Files of a task of pairs, as they are given or as a csv writer writes them."""
-
-  def __init__(self, root: pathlib.Path):
-    self.root = root
-
-  def write(self, name: str, content: bytes | str) -> epath.Path:
-    path = epath.Path(self.root) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-  def write_table(self, name: str, rows) -> epath.Path:
-    path = self.write(name, '')
-    with open(path, 'w', newline='', encoding='utf-8') as file:
-      csv.writer(file, delimiter='\t').writerows(rows)
-    return path
-
-  def read(self, task, split, language='de', *, needs_labels=True):
-    return task.examples(XtremeFolder(self.root), split, language, needs_labels=needs_labels)
-
-
-@pytest.fixture
-def folder(tmp_path):
-  return Folder(tmp_path)
+def table(rows):
+  """Rows as a csv writer writes them."""
+  file = io.StringIO(newline='')
+  csv.writer(file, delimiter='\t').writerows(rows)
+  return file.getvalue()
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_is_two_sentences_and_a_label(folder):
-  path = folder.write('xnli/dev-de.tsv', 'Es regnet.\tEs ist nass.\tentailment\r\nJa.\tNein.\tcontradiction\r\n')
-  assert folder.read(XNLI, 'dev') == [
+def test_a_line_is_two_sentences_and_a_label(write, read):
+  path = write('xnli/dev-de.tsv', 'Es regnet.\tEs ist nass.\tentailment\r\nJa.\tNein.\tcontradiction\r\n')
+  assert read(XNLI, 'dev') == [
     PairExample('Es regnet.', 'Es ist nass.', 'entailment', f'{path}:1'),
     PairExample('Ja.', 'Nein.', 'contradiction', f'{path}:2'),
   ]
 
 
-def test_line_numbers_are_right_after_line_breaks_in_quotes(folder):
-  path = folder.write_table('pawsx/dev-de.tsv', [('a\nb', 'c\r\nd', '1'), ('e', 'f', '0'), ('g\n', '"h"', '1')])
-  examples = folder.read(PAWSX, 'dev')
+def test_line_numbers_are_right_after_line_breaks_in_quotes(write, read):
+  path = write('pawsx/dev-de.tsv', table([('a\nb', 'c\r\nd', '1'), ('e', 'f', '0'), ('g\n', '"h"', '1')]))
+  examples = read(PAWSX, 'dev')
   assert [example.where for example in examples] == [f'{path}:{line}' for line in (1, 4, 5)]
   assert examples[2].first == 'g\n'
   assert examples[2].second == '"h"'
@@ -74,9 +53,9 @@ _TEXTS = st.text(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.tuples(_TEXTS, _TEXTS, st.sampled_from(['0', '1'])), min_size=1, max_size=5))
-def test_whatever_python_s_csv_writer_wrote_comes_back(folder, rows):
-  folder.write_table('pawsx/dev-de.tsv', rows)
-  examples = folder.read(PAWSX, 'dev')
+def test_whatever_python_s_csv_writer_wrote_comes_back(write, read, rows):
+  write('pawsx/dev-de.tsv', table(rows))
+  examples = read(PAWSX, 'dev')
   assert [(example.first, example.second, example.label) for example in examples] == rows
 
 
@@ -88,15 +67,15 @@ def test_whatever_python_s_csv_writer_wrote_comes_back(folder, rows):
     ('a\tb\n', 'nonsense\n', False, [None]),
   ],
 )
-def test_gold_labels_of_a_test_file_are_read_if_they_are_needed(folder, content, gold, needs_labels, labels):
-  folder.write('xnli/test-de.tsv', content)
-  folder.write('labels/xnli/test-de.tsv', gold)
-  assert [example.label for example in folder.read(XNLI, 'test', needs_labels=needs_labels)] == labels
+def test_gold_labels_of_a_test_file_are_read_if_they_are_needed(write, read, content, gold, needs_labels, labels):
+  write('xnli/test-de.tsv', content)
+  write('labels/xnli/test-de.tsv', gold)
+  assert [example.label for example in read(XNLI, 'test', needs_labels=needs_labels)] == labels
 
 
-def test_gold_labels_may_be_in_another_directory(folder, tmp_path):
-  folder.write('data/xnli/test-de.tsv', 'a\tb\n')
-  folder.write('gold/xnli/test-de.tsv', 'neutral\n')
+def test_gold_labels_may_be_in_another_directory(write, read, tmp_path):
+  write('data/xnli/test-de.tsv', 'a\tb\n')
+  write('gold/xnli/test-de.tsv', 'neutral\n')
   examples = XNLI.examples(XtremeFolder(tmp_path / 'data', tmp_path / 'gold'), 'test', 'de', needs_labels=True)
   assert [example.label for example in examples] == ['neutral']
 
@@ -119,38 +98,38 @@ def test_gold_labels_may_be_in_another_directory(folder, tmp_path):
     ('a\tb\tneutral\nä\tb\tneutral\n'.encode('latin-1'), 2, 'not UTF-8'),
   ],
 )
-def test_a_broken_file_is_one_error_with_file_and_line(folder, content, line, what):
-  path = folder.write('xnli/dev-de.tsv', content)
+def test_a_broken_file_is_one_error_with_file_and_line(write, read, content, line, what):
+  path = write('xnli/dev-de.tsv', content)
   with pytest.raises(UsageError, match=what) as error:
-    folder.read(XNLI, 'dev')
+    read(XNLI, 'dev')
   assert error.value.where == f'{path}:{line}'
   assert all(error.value.fix)
 
 
-def test_a_test_file_without_gold_labels_is_an_error_where_they_are_needed(folder, tmp_path):
-  path = folder.write('xnli/test-de.tsv', 'a\tb\n')
+def test_a_test_file_without_gold_labels_is_an_error_where_they_are_needed(write, read, tmp_path):
+  path = write('xnli/test-de.tsv', 'a\tb\n')
   with pytest.raises(UsageError, match='no gold labels') as error:
-    folder.read(XNLI, 'test')
+    read(XNLI, 'test')
   assert error.value.where == str(path)
   assert str(tmp_path / 'labels' / 'xnli' / 'test-de.tsv') in str(error.value)
   assert '--gin.xtreme.split' in str(error.value)
 
 
 @pytest.mark.parametrize('gold', ['neutral\n', 'neutral\nneutral\nneutral\n'])
-def test_another_number_of_gold_labels_is_an_error_that_names_both_files(folder, gold):
-  path = folder.write('xnli/test-de.tsv', 'a\tb\nc\td\n')
-  gold_path = folder.write('labels/xnli/test-de.tsv', gold)
+def test_another_number_of_gold_labels_is_an_error_that_names_both_files(write, read, gold):
+  path = write('xnli/test-de.tsv', 'a\tb\nc\td\n')
+  gold_path = write('labels/xnli/test-de.tsv', gold)
   with pytest.raises(UsageError, match='gold labels for 2 pairs') as error:
-    folder.read(XNLI, 'test')
+    read(XNLI, 'test')
   assert f'{path}:2' in error.value.where
   assert f'{gold_path}:{len(gold.split())}' in error.value.where
 
 
-def test_an_unknown_gold_label_is_found_in_its_own_file(folder):
-  folder.write('pawsx/test-de.tsv', 'a\tb\nc\td\n')
-  gold_path = folder.write('labels/pawsx/test-de.tsv', '0\nyes\n')
+def test_an_unknown_gold_label_is_found_in_its_own_file(write, read):
+  write('pawsx/test-de.tsv', 'a\tb\nc\td\n')
+  gold_path = write('labels/pawsx/test-de.tsv', '0\nyes\n')
   with pytest.raises(UsageError, match="unknown label 'yes'") as error:
-    folder.read(PAWSX, 'test')
+    read(PAWSX, 'test')
   assert error.value.where == f'{gold_path}:2'
 
 

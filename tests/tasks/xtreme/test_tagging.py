@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from computed_rows import any_vocabulary, computed_rows
-from etils import epath
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,25 +17,6 @@ CONFIG = XtremeConfig()
 PANX, UDPOS = TASKS['panx'], TASKS['udpos']
 # Words that are hard on a tokenizer: empty, white space, what SentencePiece writes spaces with, unknown characters.
 ODD_WORDS = ('', ' ', '\N{NO-BREAK SPACE}', '\N{IDEOGRAPHIC SPACE}', '▁', '▁▁', '𒀀', 'x' * 500, '图' * 90)
-
-
-@pytest.fixture
-def write(tmp_path):
-  def written(name: str, content: bytes | str) -> epath.Path:
-    path = epath.Path(tmp_path) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-  return written
-
-
-@pytest.fixture
-def read(tmp_path):
-  def sentences(task, split, language='de', *, needs_labels=True):
-    return task.examples(XtremeFolder(tmp_path), split, language, needs_labels=needs_labels)
-
-  return sentences
 
 
 def sentence(*words, tags=None):
@@ -102,22 +82,6 @@ def test_a_broken_file_is_one_error_with_file_and_line(write, read, content, lin
     read(PANX, 'dev')
   assert error.value.where == f'{path}:{line}'
   assert all(error.value.fix)
-
-
-@pytest.mark.parametrize('tag', ['_', 'noun'])
-def test_what_is_no_universal_tag_is_an_error(write, read, tag):
-  path = write('udpos/dev-de.tsv', f'und\t{tag}\n')
-  with pytest.raises(UsageError, match='unknown label') as error:
-    read(UDPOS, 'dev')
-  assert error.value.where == f'{path}:1'
-
-
-def test_a_test_file_without_gold_tags_is_an_error_where_they_are_needed(write, read, tmp_path):
-  path = write('panx/test-de.tsv', 'Bad\n')
-  with pytest.raises(UsageError, match='no gold labels') as error:
-    read(PANX, 'test')
-  assert error.value.where == str(path)
-  assert str(tmp_path / 'labels' / 'panx' / 'test-de.tsv') in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -215,18 +179,6 @@ def test_sentences_are_those_that_evaluate_py_sees_in_the_gold_tags(write, read,
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
-
-
-def test_names_are_scored_whole():
-  rows = targets(PANX, ('B-LOC', 'I-LOC', 'O', 'B-LOC'))
-  scores = PANX.score(rows, {0: ('B-LOC', 'O', 'O', 'B-LOC')}, 'de')
-  assert scores == {'f1': 50.0, 'precision': 50.0, 'recall': 50.0}
-
-
-def test_parts_of_speech_are_scored_by_stretches_of_equal_tags():
-  rows = targets(UDPOS, ('NOUN', 'NOUN', 'VERB'))
-  scores = UDPOS.score(rows, {0: ('NOUN', 'VERB', 'VERB')}, 'de')
-  assert scores == {'f1': 0.0, 'precision': 0.0, 'recall': 0.0}
 
 
 def test_rows_of_one_sentence_are_scored_as_one():
