@@ -202,18 +202,12 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
     console.print(f'Incomplete: {", ".join(missing)}. `make bench` installs what is missing.', style='bold red')
 
 
-def make_console() -> rich.console.Console:
-  """For tables."""
-  console = rich.console.Console(highlight=False)
-  if not console.is_terminal:
-    console.width = 200  # a log holds the whole table
-  return console
-
-
 def main(arguments: list[str] | None = None) -> None:
   """Measures what the flags select."""
   options = parse_arguments(arguments)
-  console = make_console()
+  console = rich.console.Console(highlight=False)
+  if not console.is_terminal:
+    console.width = 200  # a log holds the whole table
   options.output.mkdir(parents=True, exist_ok=True)
   for name, benchmark in BENCHMARKS.items():
     for setting_name in benchmark.settings:

@@ -120,16 +120,11 @@ def prepare_torch(setting: Setting, is_compiled: bool = False) -> Run:
   return run
 
 
-def require_gpu(setting: Setting) -> None:
-  """Unavailable if the setting needs a GPU and there is none."""
-  if setting.platform == 'cuda' and not pathlib.Path('/dev/nvidia0').exists():
-    raise Unavailable('no NVIDIA GPU')
-
-
 def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
   """This project first."""
   del scratch
-  require_gpu(setting)
+  if setting.platform == 'cuda' and not pathlib.Path('/dev/nvidia0').exists():
+    raise Unavailable('no NVIDIA GPU')
   candidate = functools.partial(Candidate, work=setting.work)
   # Candidates share one GPU: none may allocate all of its memory at once.
   shared = {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'} if setting.platform == 'cuda' else {}

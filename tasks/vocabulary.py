@@ -114,11 +114,6 @@ def _size_fixes(size: str) -> list[str]:
   return [Setting('RemBertConfig.vocab_size', int(size)), f'or of this command: --size={size}']
 
 
-def text_budgets(characters: Mapping[str, int], rates: Mapping[str, float], total: int) -> dict[str, int]:
-  """Characters to read of each language for a vocabulary, by sampling rate, at most what there is."""
-  return {language: min(characters[language], math.ceil(rate * total)) for language, rate in rates.items()}
-
-
 def sample_text(corpus: 'Corpus', characters: Mapping[str, int]) -> Iterator[str]:
   """Paragraphs to train a vocabulary on: of each language this many characters of its training documents."""
   for language, budget in characters.items():
@@ -143,7 +138,8 @@ def train_on_corpus(
 ) -> None:
   """Trains a vocabulary on text of every language, as much of each as its sampling rate gives and the corpus has."""
   total = config.sample_characters
-  budgets = text_budgets({language: corpus.languages[language].characters for language in rates}, rates, total)
+  characters = {language: corpus.languages[language].characters for language in rates}
+  budgets = {language: min(characters[language], math.ceil(rate * total)) for language, rate in rates.items()}
   texts, taken, of_all = [], 0, max(1, sum(budgets.values()))
   with console.task('sampling text for a vocabulary') as update:
     for language, budget in budgets.items():

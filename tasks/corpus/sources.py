@@ -132,11 +132,6 @@ def find_parts(
   return [part for language in chosen for part in parts[language]] + lost
 
 
-def read_part(part: Part) -> Iterator[RawDocument | Lost]:
-  """The documents of a part; a broken page or a truncated file costs no more than itself, and is counted."""
-  return read_together([part])
-
-
 def parts_to_read_together(parts: Iterable[Part]) -> list[list[Part]]:
   """The same parts; those that differ in language only are in one list: the file is read once for all of them."""
   together: dict[tuple[str, int, str], list[Part]] = {}
@@ -147,7 +142,7 @@ def parts_to_read_together(parts: Iterable[Part]) -> list[list[Part]]:
 
 
 def read_together(parts: Sequence[Part]) -> Iterator[RawDocument | Lost]:
-  """As `read_part`, of parts that differ in language only."""
+  """Documents of parts that differ in language only; a broken page or truncated file costs itself, and is counted."""
   languages = {part.language for part in parts}
   for each in READERS[parts[0].kind].read(parts[0]):
     if isinstance(each, Lost) and each.language == EACH:

@@ -101,7 +101,7 @@ class Kind(abc.ABC):
     return name
 
   def names(self, label: Any) -> Sequence[str]:
-    """The names in a label."""
+    """The names in a label, of kinds whose labels have or are some."""
     return (label,)
 
   def check_known(self, example: Example) -> None:
@@ -238,10 +238,6 @@ class Regression(Classification):
       raise UsageError(f'not a number: {value!r}', where=where, fix='a finite number, with a point: 3.5')
     return number
 
-  def names(self, label: Any) -> Sequence[str]:
-    """None."""
-    return ()
-
   def number(self, label: Any) -> float:
     """NaN for none."""
     return math.nan if label is None else label
@@ -283,7 +279,7 @@ class MultipleChoice(Kind):
     for name in names:
       if name not in row:
         raise _no_column(name, 'choices', row, where)
-    choices = row[names[0]] if len(names) == 1 else [row[name] for name in names]
+    choices = _choices(row, names)
     if not isinstance(choices, list) or len(choices) < 2:
       raise UsageError(
         f'not choices: {str(choices)[:60]}', where=where, fix="a column of lists, or dataset.choices = ('a', 'b', …)"
@@ -300,7 +296,8 @@ class MultipleChoice(Kind):
     label, names = super().label_of(row, where, needs_label), self.config.choices
     if label is None:
       return None
-    options = [*map(str, range(self.choices))], names if len(names) > 1 else (), _strings(row, names)
+    texts = [str(choice).strip() for choice in _choices(row, names)]
+    options = [*map(str, range(self.choices))], names if len(names) > 1 else (), texts
     for option in options:
       if label in option:
         return list(option).index(label)
@@ -326,9 +323,8 @@ class MultipleChoice(Kind):
     return {'accuracy': accuracy(gold, predicted)}
 
 
-def _strings(row: Row, names: Sequence[str]) -> list[str]:
-  choices = row[names[0]] if len(names) == 1 else [row[name] for name in names]
-  return [str(choice).strip() for choice in choices]
+def _choices(row: Row, names: Sequence[str]) -> Any:
+  return row[names[0]] if len(names) == 1 else [row[name] for name in names]
 
 
 class Tagging(Kind):
@@ -500,10 +496,6 @@ class QuestionAnswering(Kind):
       'answers': [[text for text, _ in example.label or ()] for example in examples],
       'starts': [[start for _, start in example.label or ()] for example in examples],
     }
-
-  def names(self, label: Any) -> Sequence[str]:
-    """None."""
-    return ()
 
   def counts(self, label: Any) -> Mapping[str, float]:
     """Words and characters of the first answer."""

@@ -8,7 +8,7 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,12 @@ import seqio
 
 from rembert.errors import UsageError
 from tasks.registration import add_mixture, add_task, remove_ours, valid_name
-from tasks.rows import LabelVocabulary
 from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.tables.config import SPLITS, DatasetConfig
-from tasks.tables.kinds import KINDS, Kind, MultipleChoice
-from tasks.xtreme import preprocessors
+from tasks.tables.kinds import KINDS
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.registry import as_tensors, target_or_scores
+from tasks.xtreme.preprocessors import choice_rows
+from tasks.xtreme.registry import as_tensors, output_features, preprocessor_of, target_or_scores
 from tasks.xtreme.task import Targets
 
 _EXAMPLES_AT_ONCE = 256
@@ -164,6 +163,8 @@ class _TableSource(seqio.DataSource):
 def add_tables(tables: Tables, *, vocabulary: str | os.PathLike | None = None, name: str | None = None) -> None:
   """Registers a SeqIO task for each language of tables, and their mixture; see `add_table`."""
   name, kind = name or tables.config.name, tables.kind
+  choices, names = getattr(kind, 'choices', 0), kind.labels if kind.has_names else None
+  to_rows = functools.partial(choice_rows, choices=choices) if choices else preprocessor_of(kind.head, kind.xtreme)
   remove_ours(name)
   rates: dict[str, seqio.MixtureRate] = {}
   for language in dict.fromkeys(language for _, language in tables.examples):
@@ -172,8 +173,8 @@ def add_tables(tables: Tables, *, vocabulary: str | os.PathLike | None = None, n
       task_name,
       task_cls=TableTask,
       source=_TableSource(tables, language),
-      preprocessors=[_preprocessor(kind)],
-      output_features=_output_features(kind, RembertVocabulary(vocabulary)),
+      preprocessors=[to_rows],
+      output_features=output_features(kind.head, names, RembertVocabulary(vocabulary), choices=choices),
       postprocess_fn=target_or_scores,
       metric_fns=[_metric(tables, language)],
     )
@@ -205,28 +206,6 @@ def add_table(
   tables = Tables(DatasetConfig(kind=kind, name=name, **files_and_columns), labels=labels)
   add_tables(tables, vocabulary=vocabulary)
   return tables
-
-
-def _preprocessor(kind: Kind) -> Callable[..., tf.data.Dataset]:
-  if isinstance(kind, MultipleChoice):
-    return functools.partial(preprocessors.choice_rows, choices=kind.choices)
-  if kind.head == 'qa':
-    stride, query = kind.xtreme.doc_stride, kind.xtreme.max_query_length
-    return functools.partial(preprocessors.question_rows, doc_stride=stride, max_query_length=query)
-  return preprocessors.word_rows if kind.head == 'tagging' else preprocessors.pair_rows
-
-
-def _output_features(kind: Kind, vocabulary: RembertVocabulary) -> dict[str, seqio.Feature]:
-  rank = 2 if kind.head == 'multiple_choice' else 1
-  size = {'qa': 2, 'multiple_choice': getattr(kind, 'choices', 0)}.get(kind.head, 1)
-  labels = LabelVocabulary(kind.labels) if kind.has_names else seqio.PassThroughVocabulary(size)
-  dtype = tf.float32 if kind.head == 'regression' else tf.int32
-  feature = functools.partial(seqio.Feature, add_eos=False)
-  return {
-    'input_ids': feature(vocabulary, dtype=tf.int32, rank=rank),
-    'token_type_ids': feature(seqio.PassThroughVocabulary(2), dtype=tf.int32, rank=rank),
-    'labels': feature(labels, dtype=dtype),
-  }
 
 
 def _metric(tables: Tables, language: str):

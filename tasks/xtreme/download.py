@@ -57,9 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   flags.add_argument('--check', action='store_true', help='download nothing; report what is there')
   flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
-  options, codes = flags.parse_args(argv), []
-  command = lambda: codes.append(run(options, Console()))
-  return run_command('tasks.xtreme.download', command, show_traceback=options.traceback) or codes[0]
+  options = flags.parse_args(argv)
+  return run_command('tasks.xtreme.download', lambda: run(options, Console()), show_traceback=options.traceback)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

@@ -160,22 +160,16 @@ def leaderboard_row(
   for task, runs in by_task.items():
     if task not in SCORES:
       raise ValueError(f'{task} is no task of XTREME')
-    by_language = mean_over_runs(runs)
-    if not by_language:
+    languages = list(runs[0])
+    if not languages:
       raise ValueError(f'{task} has no languages')
-    means = [statistics.fmean(found[score] for found in by_language.values()) for score in SCORES[task]]
+    means = [
+      statistics.fmean(statistics.fmean(run[language][name] for run in runs) for language in languages)
+      for name in SCORES[task]
+    ]
     exact_match = means[0] if len(means) > 1 else None
-    scores[task] = TaskScore(means[-1], exact_match, len(by_language), NUM_LANGUAGES[task])
+    scores[task] = TaskScore(means[-1], exact_match, len(languages), NUM_LANGUAGES[task])
   return LeaderboardRow(name, scores, dict(missing or {}))
-
-
-def mean_over_runs(runs: Sequence[ByLanguage]) -> dict[str, dict[str, float]]:
-  """Each score of each language, averaged over runs of the same languages."""
-  names = {language: list(scores) for language, scores in runs[0].items()}
-  return {
-    language: {name: statistics.fmean(run[language][name] for run in runs) for name in of_language}
-    for language, of_language in names.items()
-  }
 
 
 def _printed_row(printed: paper.PaperRow) -> LeaderboardRow:
@@ -345,19 +339,19 @@ def cell(row: LeaderboardRow, column: str, missing: str = '–') -> str:
 
 def show_row(console: Console, row: LeaderboardRow, others: Sequence[LeaderboardRow] = FAIR) -> None:
   """Prints a row next to others, and what is missing in it. A terminal has no room for five."""
-  console.table('XTREME', *_table(row, others))
+  rows = [row, *others]
+  titles = {column: f'= {NAMES[column]}' if column in CATEGORIES else NAMES[column] for column in COLUMNS}
+  # Retrieval is in no average.
+  titles |= {task: f'({NAMES[task]})' for task in RETRIEVAL if any(task in each.scores for each in rows)}
+  lines = [[title, *(cell(each, column) for each in rows)] for column, title in titles.items()]
+  console.table('XTREME', ['', *(each.name for each in rows)], lines)
   for line in remarks(row):
     console.say(line)
 
 
 def write_row(row: LeaderboardRow, folder: epath.PathLike) -> None:
-  """Writes `xtreme.json`, see `as_json`."""
-  write_whole(epath.Path(folder) / 'xtreme.json', json.dumps(as_json(row), indent=2, ensure_ascii=False) + '\n')
-
-
-def as_json(row: LeaderboardRow) -> dict[str, Any]:
-  """The same as JSON: `scores`, `averages` with what they are over, `missing` with the reasons."""
-  return {
+  """Writes `xtreme.json`: `scores`, `averages` with what they are over, `missing` with the reasons."""
+  content = {
     'name': row.name,
     'scores': {task: dataclasses.asdict(score) | {'value': row.value(task)} for task, score in row.scores.items()},
     'averages': {
@@ -366,6 +360,7 @@ def as_json(row: LeaderboardRow) -> dict[str, Any]:
     },
     'missing': {task: row.why_missing(task) for task in TASKS if row.why_missing(task)},
   }
+  write_whole(epath.Path(folder) / 'xtreme.json', json.dumps(content, indent=2, ensure_ascii=False) + '\n')
 
 
 def remarks(row: LeaderboardRow) -> list[str]:
@@ -382,12 +377,3 @@ def remarks(row: LeaderboardRow) -> list[str]:
         over = f'over {parts} of which parts are missing'
       lines.append(f'* {NAMES[name]}: {over}, not comparable')
   return lines
-
-
-def _table(row: LeaderboardRow, others: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[str]]]:
-  rows = [row, *others]
-  titles = {column: f'= {NAMES[column]}' if column in CATEGORIES else NAMES[column] for column in COLUMNS}
-  # Retrieval is in no average.
-  titles |= {task: f'({NAMES[task]})' for task in RETRIEVAL if any(task in each.scores for each in rows)}
-  lines = [[title, *(cell(each, column) for each in rows)] for column, title in titles.items()]
-  return ['', *(each.name for each in rows)], lines

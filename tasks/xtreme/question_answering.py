@@ -86,7 +86,8 @@ class QuestionAnswering(XtremeTask):
 
   def predict(self, targets: Targets, scores: Sequence[np.ndarray], config: XtremeConfig) -> dict[int, str]:
     """The most likely part of the context for each question; scores are [S, 2]."""
-    return best_answers(targets, scores, n_best=config.n_best, max_answer_length=config.max_answer_length)
+    limits = {'n_best': config.n_best, 'max_answer_length': config.max_answer_length}
+    return {example: answer for example, (answer, _) in answers_with_probabilities(targets, scores, **limits).items()}
 
   def score(self, targets: Targets, predictions: Mapping[int, str], language: str) -> dict[str, float]:
     """`f1` and `exact_match`, 0 to 100: MLQA's for the language, SQuAD's with English articles for all other tasks."""
@@ -260,14 +261,6 @@ def _answered(question: Question, answers: tuple[Answer, ...]) -> Question:
 
 
 # --- answers from logits ----------------------------------------------------------------------------------------------
-
-
-def best_answers(
-  targets: Sequence[Mapping[str, Any]], scores: Sequence[np.ndarray], *, n_best: int, max_answer_length: int
-) -> dict[int, str]:
-  """The best answer to each question, see `answers_with_probabilities`."""
-  found = answers_with_probabilities(targets, scores, n_best=n_best, max_answer_length=max_answer_length)
-  return {question: answer for question, (answer, _) in found.items()}
 
 
 def answers_with_probabilities(

@@ -61,8 +61,8 @@ def add_xtreme(
         task_name,
         task_cls=_Task,
         source=XtremeSource(task, language, functools.partial(XtremeFolder, data_dir, labels_dir)),
-        preprocessors=[_preprocessor(task, config)],
-        output_features=output_features(task, tokens),
+        preprocessors=[preprocessor_of(task.head, config)],
+        output_features=output_features(task.head, task.labels or None, tokens),
         postprocess_fn=target_or_scores,
         metric_fns=[_metric(task, language, config)],
       )
@@ -147,22 +147,29 @@ def as_tensors(columns: Mapping[str, Any]) -> dict[str, tf.Tensor | tf.RaggedTen
   return found
 
 
-def _preprocessor(task: XtremeTask, config: XtremeConfig):
-  if task.head == 'qa':
-    return functools.partial(
-      preprocessors.question_rows, doc_stride=config.doc_stride, max_query_length=config.max_query_length
-    )
-  return {'classification': preprocessors.pair_rows, 'tagging': preprocessors.word_rows}[task.head]
+def preprocessor_of(head: str, config: XtremeConfig) -> Callable[..., tf.data.Dataset]:
+  """What makes rows of a head of examples."""
+  if head == 'qa':
+    stride, query = config.doc_stride, config.max_query_length
+    return functools.partial(preprocessors.question_rows, doc_stride=stride, max_query_length=query)
+  return preprocessors.word_rows if head == 'tagging' else preprocessors.pair_rows
 
 
-def output_features(task: XtremeTask, vocabulary: RembertVocabulary) -> dict[str, seqio.Feature]:
-  """Output features of a task in any language."""
-  vocabularies = {
-    'input_ids': vocabulary,
-    'token_type_ids': seqio.PassThroughVocabulary(2),
-    'labels': LabelVocabulary(task.labels) if task.labels else seqio.PassThroughVocabulary(2),
+def output_features(
+  head: str, labels: Sequence[str] | None, vocabulary: RembertVocabulary, *, choices: int = 0
+) -> dict[str, seqio.Feature]:
+  """Output features of a task; `labels` are names, if there are any, and `choices` those of multiple choice."""
+  rank = 2 if head == 'multiple_choice' else 1
+  size = {'qa': 2, 'multiple_choice': choices}.get(head, 1)
+  feature = functools.partial(seqio.Feature, add_eos=False)
+  return {
+    'input_ids': feature(vocabulary, dtype=tf.int32, rank=rank),
+    'token_type_ids': feature(seqio.PassThroughVocabulary(2), dtype=tf.int32, rank=rank),
+    'labels': feature(
+      LabelVocabulary(labels) if labels is not None else seqio.PassThroughVocabulary(size),
+      dtype=tf.float32 if head == 'regression' else tf.int32,
+    ),
   }
-  return {name: seqio.Feature(each, add_eos=False, dtype=tf.int32) for name, each in vocabularies.items()}
 
 
 def target_or_scores(output: Any, *, example: Mapping[str, Any], is_target: bool = False) -> Any:

@@ -19,7 +19,7 @@ from rembert.checkpoint.load import open_source, save_model
 from rembert.convert.exporting import export
 from rembert.convert.tensor_names import slots
 from tasks.corpus.documents import CorpusConfig, Document, clean
-from tasks.corpus.sources import find_parts, read_part
+from tasks.corpus.sources import find_parts, read_together
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT = 600.0  # of a command; minutes where the machine has other work to do as well
@@ -169,7 +169,7 @@ def _write_texts(folder: pathlib.Path) -> None:
   rows = [
     json.dumps({'text': found.text, 'lang': found.language}, ensure_ascii=False)
     for part in find_parts('dumps', str(ROOT / 'tasks/wikipedia/sample'))
-    for each in read_part(part)
+    for each in read_together([part])
     if isinstance(found := clean(each, CorpusConfig()), Document)
   ]
   for number in range(2):

@@ -55,7 +55,7 @@ def computed_rows(task: XtremeTask, examples, vocabulary: RembertVocabulary, *, 
     **options: of the preprocessor.
   """
   maker = functools.partial(_MAKERS[task.head], **options)
-  features = {'input_ids': registry.output_features(task, vocabulary)['input_ids']}
+  features = {'input_ids': registry.output_features(task.head, task.labels or None, vocabulary)['input_ids']}
   batch = _OneBatch(registry.example_columns(task, examples))
   found = maker(batch, sequence_length={'input_ids': max_length}, output_features=features).features
   if not found['example'].shape[0]:

@@ -45,12 +45,6 @@ def test_a_task_of_somebody_else_is_not_replaced(names):
   assert seqio.TaskRegistry.get(names[1]) is theirs
 
 
-def test_rates_of_a_mixture_may_be_functions_of_the_task(names):
-  registration.add_task(names[0], **task_arguments('a'))
-  mixture = registration.add_mixture(names[2], {names[0]: lambda task: len(task.name)})
-  assert mixture.get_rate(registration.find(names[0])) == len(names[0])
-
-
 def test_an_unknown_name_is_one_error_with_the_nearest(names):
   registration.add_task(names[0], **task_arguments('a'))
   with pytest.raises(UsageError, match='no SeqIO task or mixture') as error:

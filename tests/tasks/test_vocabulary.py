@@ -12,7 +12,7 @@ from rembert.convert.tokenizer_files import build_tokenizer
 from rembert.errors import UsageError
 from rembert.tokenizer import SPECIAL_PIECES, check_vocabulary, load_vocabulary
 from tasks import vocabulary
-from tasks.corpus.sources import find_parts, read_part
+from tasks.corpus.sources import find_parts, read_together
 
 LANGUAGES = ('de', 'el', 'ja', 'th')
 SIZE = 1500
@@ -86,11 +86,6 @@ def test_a_vocabulary_too_small_for_the_characters_is_told_with_the_size_that_ho
   assert '--size=672' in caught.value.fix[1]
 
 
-def test_budgets_follow_the_rates_and_end_with_the_text():
-  budgets = vocabulary.text_budgets({'a': 100, 'b': 10_000}, {'a': 0.25, 'b': 0.75}, 1000)
-  assert budgets == {'a': 100, 'b': 750}
-
-
 def test_the_command_line_trains_one(tmp_path, capsys):
   file = tmp_path / 'v.model'
   assert vocabulary.main(['--languages=sw', '--size=900', f'--output={file}']) == 0
@@ -152,16 +147,6 @@ def test_the_command_line_reads_a_corpus_and_trains_on_what_is_not_held_out(tmp_
   assert 'no text in xh' in capsys.readouterr().err
 
 
-def test_a_sample_has_a_budget_for_each_language():
-  corpus, budgets = sample_corpus(('el', 'sw')), {'el': 3000, 'sw': 1000}
-  assert list(vocabulary.sample_text(corpus, budgets)) == [
-    line
-    for language, budget in budgets.items()
-    for text in corpus.sample(language, 'train', budget)
-    for line in text.split('\n')
-  ]
-
-
 # --- as large as the released one ------------------------------------------------------------------------------------
 
 
@@ -182,7 +167,7 @@ def test_a_vocabulary_of_the_released_size_is_trained_on_real_text(shared_data, 
 
   counter, texts = TokenCounter(processor), {}
   for part in find_parts('text', str(text), None):
-    texts.setdefault(part.language, []).extend(document.text for document in itertools.islice(read_part(part), 20))
+    texts.setdefault(part.language, []).extend(each.text for each in itertools.islice(read_together([part]), 20))
   del texts['si']  # seven documents: too few for tokens of its own
   for language, of_language in texts.items():
     statistics = counter.statistics(of_language, has_spaces=has_spaces(language))
@@ -202,4 +187,4 @@ def test_a_vocabulary_of_the_released_size_is_trained_on_real_text(shared_data, 
 
 
 def _first_lines(part, count):
-  return list(itertools.islice((line for document in read_part(part) for line in document.text.split('\n')), count))
+  return list(itertools.islice((line for each in read_together([part]) for line in each.text.split('\n')), count))

@@ -9,12 +9,12 @@ from prepared_datasets import prepare_dataset
 
 from rembert.errors import UsageError
 from tasks.corpus import sources
-from tasks.corpus.sources import Lost, RawDocument, find_parts, read_part
+from tasks.corpus.sources import Lost, RawDocument, find_parts, read_together
 
 
 def read(parts):
   """Documents and losses of all parts."""
-  found = [each for part in parts for each in read_part(part)]
+  found = [each for part in parts for each in read_together([part])]
   documents = [each for each in found if isinstance(each, RawDocument)]
   return documents, {each.reason: each.count for each in found if isinstance(each, Lost)}
 

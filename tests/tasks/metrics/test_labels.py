@@ -5,12 +5,14 @@ The file is made by `make golden`; `make parity` compares live.
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval_cases import GOLDEN_FILE, IOB, PARTS_OF_SPEECH, TOLERANCE
+from sklearn import metrics as sklearn_metrics
 
-from tasks.metrics.labels import Chunk, accuracy, chunk_scores, chunks
+from tasks.metrics.labels import Chunk, accuracy, chunk_scores, chunks, correlations, macro_f1
 
 CASES = json.loads(GOLDEN_FILE.read_text())
 
@@ -103,3 +105,19 @@ def test_accuracy_is_that_of_t5_to_the_last_bit(pairs):
 
   gold, predicted = map(list, zip(*pairs, strict=True))
   assert accuracy(gold, predicted) == metrics.accuracy(gold, predicted)['accuracy']
+
+
+# --- labels and numbers -----------------------------------------------------------------------------------------------
+
+
+def test_macro_f1_is_scikit_learns():
+  random = np.random.default_rng(0)
+  gold, predicted = random.integers(0, 5, 60).tolist(), random.integers(0, 4, 60).tolist()
+  assert macro_f1(gold, predicted) == pytest.approx(100 * sklearn_metrics.f1_score(gold, predicted, average='macro'))
+
+
+def test_correlations_are_numpys_and_those_of_ranks_and_of_a_constant_zero():
+  gold, predicted = [1.0, 2.0, 3.0, 5.0], [0.1, 0.7, 0.5, 9.0]
+  pearson, spearman = np.corrcoef(gold, predicted)[0, 1], np.corrcoef([1, 2, 3, 4], [1, 3, 2, 4])[0, 1]
+  assert correlations(gold, predicted) == pytest.approx({'pearson': 100 * pearson, 'spearman': 100 * spearman})
+  assert correlations(gold, [2.0] * 4) == {'pearson': 0.0, 'spearman': 0.0}

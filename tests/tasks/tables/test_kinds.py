@@ -4,10 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from sklearn import metrics as sklearn_metrics
 
 from rembert.errors import UsageError
-from tasks.metrics.labels import correlations, macro_f1
 from tasks.tables.config import DatasetConfig
 from tasks.tables.kinds import KINDS
 
@@ -131,21 +129,6 @@ def test_baselines_predict_without_reading():
   asked = targets(2, context=['Bir iki üç dört'.encode(), '北京很大也很老'.encode()])
   found = kind_of('question_answering').baseline({'words': 4.0, 'characters': 6.0}, 2, asked)
   assert found == {0: 'Bir iki', 1: '北京很'}
-
-
-def test_macro_f1_is_scikit_learns():
-  random = np.random.default_rng(0)
-  gold, predicted = random.integers(0, 5, 60).tolist(), random.integers(0, 4, 60).tolist()
-  expected = 100 * sklearn_metrics.f1_score(gold, predicted, average='macro')
-  assert macro_f1(gold, predicted) == pytest.approx(expected)
-
-
-def test_correlations_are_numpys_and_those_of_ranks_and_of_a_constant_zero():
-  gold, predicted = [1.0, 2.0, 3.0, 5.0], [0.1, 0.7, 0.5, 9.0]
-  found = correlations(gold, predicted)
-  assert found['pearson'] == pytest.approx(100 * np.corrcoef(gold, predicted)[0, 1])
-  assert found['spearman'] == pytest.approx(100 * np.corrcoef([1, 2, 3, 4], [1, 3, 2, 4])[0, 1])
-  assert correlations(gold, [2.0] * 4) == {'pearson': 0.0, 'spearman': 0.0}
 
 
 def test_questions_are_scored_by_the_rules_of_their_language():

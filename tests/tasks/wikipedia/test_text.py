@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from tasks.wikipedia.text import (
   HIDE,
   HIDE_SEPARATORS,
-  NOTHING,
   SHIELD,
-  UNCLOSED,
   UNHIDE,
   UNSHIELD,
   count_sentences,
@@ -50,10 +48,6 @@ def test_a_shield_within_what_is_hidden_is_undone_alone(text):
 def test_stand_ins_that_come_with_a_text_are_dropped(text):
   kept = without_placeholders(text)
   assert kept == kept.translate(UNSHIELD).translate(UNHIDE)
-
-
-def test_marks_leave_nothing():
-  assert f'a{NOTHING}b{UNCLOSED}'.translate(UNHIDE) == 'ab'
 
 
 # --- markup within a line ---------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.question_answering import (
   Answer,
   Question,
-  best_answers,
   read_labelled_questions,
   read_questions,
 )
@@ -423,7 +422,7 @@ def rows_of(*questions: Question, max_length: int = 384, normalization: str = 'r
 
 def best(rows, outputs, config=XtremeConfig()):  # noqa: B008
   """The answer of each question, in their order."""
-  answers = best_answers(rows, outputs, n_best=config.n_best, max_answer_length=config.max_answer_length)
+  answers = SQUAD.predict(rows, outputs, config)
   return [answers[number] for number in sorted(answers)]
 
 
