@@ -94,7 +94,7 @@ def prepare_reading(setting: BatchSetting, store: pathlib.Path) -> Run:
     nonlocal first
     batch, _ = last(itertools.islice(source.batches(first), setting.batches))
     first += setting.batches
-    return {'masked a row': float(batch['weights'].sum()) / setting.rows}
+    return {'masked per sequence': float(batch['weights'].sum()) / setting.rows}
 
   return run
 
@@ -111,7 +111,7 @@ def prepare_trainer(setting: BatchSetting, store: pathlib.Path) -> Run:
 
   def run() -> dict[str, float]:
     batch = last(itertools.islice(epochs, setting.batches))
-    return {'masked a row': int((batch['labels'] != -100).sum()) / setting.rows}
+    return {'masked per sequence': int((batch['labels'] != -100).sum()) / setting.rows}
 
   return run
 
@@ -136,7 +136,7 @@ def prepare_arrays(setting: BatchSetting, store: pathlib.Path) -> Run:
     for some in itertools.islice(indices, setting.batches):
       rows = dataset[some]
       _, labels = collator.numpy_mask_tokens(rows['input_ids'], rows['special_tokens_mask'])
-    return {'masked a row': np.count_nonzero(labels != -100) / setting.rows}
+    return {'masked per sequence': np.count_nonzero(labels != -100) / setting.rows}
 
   return run
 

@@ -45,7 +45,7 @@ class Setting:
     rows = sentences(self)
     tokens = sum(len(row) for row in rows)
     return (
-      f'{len(rows):,} sentences of {tokens / len(rows):.1f} pieces on average, {max(map(len, rows))} at most, '
+      f'{len(rows):,} sentences of {tokens / len(rows):.1f} tokens on average, {max(map(len, rows))} at most, '
       f'{self.dtype} · {encoder_sizes(self.config)}'
     )
 

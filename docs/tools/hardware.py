@@ -176,10 +176,6 @@ def _parts(report: dict) -> str:
   return f'{report["parts"]} × {report["rows_per_part"]}'
 
 
-def _remat(report: dict) -> str:
-  return report['execution']['remat'].replace('_', ' ')
-
-
 def hardware_table(reports: dict[str, dict]) -> str:
   """Every file of gin/hardware that can be compiled ahead of time."""
   rows = []
@@ -192,14 +188,13 @@ def hardware_table(reports: dict[str, dict]) -> str:
           report['topology'],
           _mesh(report),
           _parts(report),
-          _remat(report),
           f'{_gb(memory["peak"])} of {_gb(memory["hbm"])}',
           _gb(report['hbm_traffic_bytes']),
           _gb(_sent(report, 'ICI')),
           *_bound(report),
         ]
       )
-  columns = ['file', 'slice', 'data × fsdp', 'micro-batches × sequences', 'remat', 'GB per chip', 'HBM, GB', 'ICI, GB']
+  columns = ['file', 'slice', 'data × fsdp', 'micro-batches × sequences', 'GB per chip', 'HBM, GB', 'ICI, GB']
   return table([*columns, 'step', 'MFU', 'without overlap'], rows)
 
 

@@ -65,30 +65,40 @@ def benchmark_tables(results: Mapping[str, dict]) -> dict[str, str]:
 
 
 def _comparison(records: Sequence[dict]) -> str:
-  """A row per candidate of each setting, and for each processor its seconds, its relative time and its memory."""
+  """A row per candidate of each setting: for each processor its relative time, or the seconds of this project."""
   processors = list(dict.fromkeys(map(processor, records)))
-  empty = [''] * 3 * len(processors)
+  empty = [''] * len(processors)
   settings: dict[str, dict[str, list[str]]] = {}
+  described = _descriptions({record['setting']: record['description'] for record in records})
   for record in records:
-    rows, place = settings.setdefault(record['setting'], {}), 1 + 3 * processors.index(processor(record))
+    rows, place = settings.setdefault(record['setting'], {}), 1 + processors.index(processor(record))
     for index, each in enumerate(record['contestants']):
-      first = f'**{record["setting"]}**, {each["name"]}: {record["description"]}'
+      first = f'**{record["setting"]}**, {each["name"]}{described[record["setting"]]}'
       row = rows.setdefault(each['name'], [each['name'] if index else first, *empty])
-      row[place : place + 3] = _cells(each) if each['seconds'] else [each['failure'], '', '']
+      row[place] = _cell(each) if each['seconds'] else each['failure']
   for record in records:
     if record.get('conclusion'):
       settings[record['setting']][f'conclusion, {processor(record)}'] = [record['conclusion'], *empty]
   chosen = [row for rows in settings.values() for row in rows.values()]
-  return table(['', *(column for name in processors for column in (f'{name}: s', '×', 'GB'))], chosen)
+  return table(['', *processors], chosen)
 
 
-def _cells(contestant: dict) -> list[str]:
-  ratios = contestant.get('times_this_project') or []
-  return [
-    f'{statistics.median(contestant["seconds"]):.3g}',
-    f'**{statistics.median(ratios):.2f}** ({min(ratios):.2f}–{max(ratios):.2f})' if ratios else '',
-    f'{contestant["peak_bytes"] / 1e9:.1f}',
-  ]
+def _descriptions(settings: Mapping[str, str]) -> dict[str, str]:
+  """`: ` and the parts of each description that differ from the first of its family (`base` of `base_x`) or table."""
+  first, made = next(iter(settings)), {}
+  for name, description in settings.items():
+    family = name.partition('_')[0]
+    other = family if family in settings and family != name else first
+    known = set() if name == first else set(re.split(r', | · ', settings[other]))
+    different = [part for part in re.split(r', | · ', description) if part not in known]
+    made[name] = ': ' * bool(different) + ', '.join(different)
+  return made
+
+
+def _cell(contestant: dict) -> str:
+  if ratios := contestant.get('times_this_project'):
+    return f'**{statistics.median(ratios):.2f}** ({min(ratios):.2f}–{max(ratios):.2f})'
+  return f'{statistics.median(contestant["seconds"]):.3g} s'
 
 
 def _machine(records) -> str:

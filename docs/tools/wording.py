@@ -66,7 +66,6 @@ RULES = (
   Rule(r'\bof old\b', 'earlier'),
   Rule(r'\bwalk(s|ed)? through\b', 'reads, iterates over'),
   Rule(r'\bthrown away\b', 'discarded'),
-  Rule(r'\bdrawn anew\b', 'sampled again, randomly initialised'),
   Rule(r'\bparted by\b', 'separated by'),
   Rule(r'\bletter by letter\b', 'verbatim'),
   Rule(r'\bheld against\b', 'checked against'),

@@ -1,4 +1,4 @@
-# A run on Cloud TPUs, for xpk (docs/guides/google_cloud.md). From the project's folder:
+# A run on Cloud TPUs, for xpk (docs/guides/kubernetes.md). From the project's folder:
 #
 #   docker build --file=launch/docker/tpu.Dockerfile --tag=REGION-docker.pkg.dev/PROJECT/images/rembert .
 #   docker push REGION-docker.pkg.dev/PROJECT/images/rembert

@@ -22,7 +22,7 @@ def test_every_run_goes_on_where_the_last_one_stopped(small_store, monkeypatch):
 
   monkeypatch.setattr(StoredBatches, 'batches', noted)
   run = data_pipeline.prepare_reading(TINY, small_store.folder)
-  facts = [run()['masked a row'] for _ in range(3)]
+  facts = [run()['masked per sequence'] for _ in range(3)]
   assert begun == [0, 3, 6]
   assert all(0 < predictions <= 10 for predictions in facts)
 
@@ -33,7 +33,7 @@ def test_every_run_goes_on_where_the_last_one_stopped(small_store, monkeypatch):
 def test_datasets_has_the_same_rows(small_store, prepare, folder):
   pytest.importorskip('torch', reason='`make bench` installs torch')
   datasets = pytest.importorskip('datasets', reason='`make bench` installs datasets')
-  assert prepare(TINY, small_store.folder)()['masked a row'] > 0
+  assert prepare(TINY, small_store.folder)()['masked per sequence'] > 0
   opened = TokenStore(small_store.folder)
   ids = datasets.load_from_disk(small_store.folder.parent / folder)['input_ids'][:]
   stored = [opened.read(language, 'train', range(opened.rows(language, 'train'))) for language in opened.languages]

@@ -41,11 +41,28 @@ def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
   tables = performance.benchmark_tables({'a': RECORD})
   assert set(tables) == {'some', 'machine'}
   head, _, ours, theirs, absent = tables['some'].splitlines()
-  assert head == '|  | A processor: s | × | GB |'
-  assert ours == '| **small**, this project: two rows | 0.5 |  | 2.0 |'
-  assert theirs == '| theirs | 1 | **2.50** (2.00–4.00) | 1.0 |'
-  assert absent == '| absent | wishful is not installed |  |  |'
+  assert head == '|  | A processor |'
+  assert ours == '| **small**, this project: two rows | 0.5 s |'
+  assert theirs == '| theirs | **2.50** (2.00–4.00) |'
+  assert absent == '| absent | wishful is not installed |'
   assert '| A processor, 2 cores, 8 GB | python 3.11, jax 0.1 | 2026-01-02 |' in tables['machine']
+
+
+def test_a_setting_is_described_by_what_differs_from_the_first_or_from_its_family():
+  settings = {
+    'base': 'batch 2, float32 · L 12',
+    'base_half': 'batch 2, bfloat16 · L 12',
+    'small': 'batch 9, float32 · L 4',
+  }
+  records = {name: RECORD | {'setting': name, 'description': text} for name, text in settings.items()}
+  records['small_half'] = RECORD | {'setting': 'small_half', 'description': 'batch 9, bfloat16 · L 4'}
+  lines = performance.benchmark_tables(records)['some'].splitlines()
+  assert [line.split(' | ')[0] for line in lines if line.startswith('| **')] == [
+    '| **base**, this project: batch 2, float32, L 12',
+    '| **base_half**, this project: bfloat16',
+    '| **small**, this project: batch 9, L 4',
+    '| **small_half**, this project: bfloat16',
+  ]
 
 
 def on(cpu: str) -> dict:
@@ -70,7 +87,7 @@ def test_results_of_another_processor_stand_beside(tmp_path):
   taken = performance.taken(before, tmp_path)
   assert list(taken) == [names[0], 'train_step-base, Maker Fast Chip 7', *names[1:]]
   both = performance.benchmark_tables({name: taken[name] for name in list(taken)[:2]})
-  assert both['some'].startswith('|  | Maker Chip: s | × | GB | Maker Fast Chip 7: s | × | GB |')
+  assert both['some'].startswith('|  | Maker Chip | Maker Fast Chip 7 |')
 
 
 def test_what_is_kept_can_be_rendered_again(tmp_path, monkeypatch):
@@ -82,7 +99,7 @@ def test_what_is_kept_can_be_rendered_again(tmp_path, monkeypatch):
   (tmp_path / 'PAGE').write_text(places)
   performance.main([str(tmp_path / 'new')])
   rendered, drawn = (tmp_path / 'PAGE').read_text(), (tmp_path / 'PICTURE').read_bytes()
-  assert '| theirs | 1 | **2.50**' in rendered
+  assert '| theirs | **2.50**' in rendered
   assert drawn.startswith(b'\x89PNG')
   performance.main([])
   assert (tmp_path / 'PAGE').read_text() == rendered
