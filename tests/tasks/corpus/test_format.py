@@ -52,16 +52,6 @@ def test_tensorflow_datasets_reads_texts_titles_and_ids_and_counts_them(corpus, 
   assert all(example['title'] and example['id'].isdigit() for example in examples)
 
 
-def test_seqio_reads_a_language_by_its_name(corpus):
-  import seqio
-
-  source = seqio.TfdsDataSource('corpus/sw:1.0.0', tfds_data_dir=str(corpus.folder))
-  assert set(source.splits) == {'train', 'validation'}
-  assert source.num_input_examples('train') == corpus.languages['sw'].documents
-  examples = source.get_dataset('train', shuffle=False).as_numpy_iterator()
-  assert [example['text'].decode() for example in examples] == list(corpus.texts('sw', 'train'))
-
-
 def test_counts_are_those_of_the_texts(corpus):
   for language, counts in corpus.languages.items():
     train, validation = (list(corpus.texts(language, split)) for split in ('train', 'validation'))
@@ -138,14 +128,9 @@ def test_the_fingerprint_is_the_checksum_of_the_manifest(corpus):
 
 
 def test_some_languages_of_a_corpus_are_read_alone(corpus):
-  said = []
-  assert list(corpus.of_languages(('sw',), said.append).languages) == ['sw']
-  assert not said
-  assert list(corpus.of_languages(('mbert',), said.append).languages) == ['el', 'sw']
-  assert 'Wikipedias of mbert are not there' in said[0]
-  with pytest.raises(UsageError, match='no text in xh') as caught:
+  assert list(corpus.of_languages(('sw',)).languages) == ['sw']
+  with pytest.raises(UsageError, match='no text in xh'):
     corpus.of_languages(('sw', 'xh'))
-  assert 'el, sw' in caught.value.fix[0]
 
 
 # --- what is not whole ------------------------------------------------------------------------------------------------

@@ -48,12 +48,6 @@ def test_languages_are_named_by_files_and_the_list_chooses_among_them(tmp_path):
   languages = lambda *chosen: [part.language for part in find_parts('text', str(tmp_path), chosen or None)]
   assert languages() == ['bg-Latn', 'de', 'he', 'zh-min-nan']
   assert languages('bg-Latn', 'de') == ['bg-Latn', 'de']
-  said = []
-  assert [part.language for part in find_parts('text', str(tmp_path), ('mbert',), say=said.append)] == ['de', 'he']
-  assert said[0].startswith('101 of the 103 Wikipedias of mbert are not there')
-  with pytest.raises(UsageError, match='no text in sw') as caught:
-    languages('de', 'sw')
-  assert 'bg-Latn, de, he' in caught.value.fix[0]
 
 
 # --- dumps ------------------------------------------------------------------------------------------------------------
@@ -88,19 +82,6 @@ def test_bad_dumps_cost_what_is_bad_in_them_and_are_counted(tmp_path):
 def test_the_sample_corpus_has_twelve_languages():
   assert len(find_parts('dumps', 'sample')) == 12
   assert [part.language for part in find_parts('dumps', 'sample', ('sw', 'en'))] == ['en', 'sw']
-
-
-@pytest.mark.parametrize('name', ['mbert', 'rembert'])
-def test_the_languages_of_a_list_that_are_missing_are_named_in_one_line(tmp_path, name):
-  for code in 'de', 'sw', 'ext':
-    (tmp_path / f'{code}wiki-1-pages-articles.xml').write_bytes(dump_of())
-  said = []
-  assert [part.language for part in find_parts('dumps', str(tmp_path), (name,), say=said.append)] == ['de', 'sw']
-  missing = said[0].partition(': ')[2].split(', ')
-  assert {'he', 'zh', 'tl'} <= set(missing)
-  assert {'de', 'sw', 'ext', 'hmn', 'iw'}.isdisjoint(missing)
-  with pytest.raises(UsageError, match='no text in fr'):
-    find_parts('dumps', str(tmp_path), ('fr', name))
 
 
 def test_a_dump_that_was_taken_away_is_an_error(tmp_path):

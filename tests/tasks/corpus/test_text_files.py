@@ -1,7 +1,6 @@
 """Text as people have it: every format and compression, columns, languages, damage; from a disk and from elsewhere."""
 
 import bz2
-import csv
 import functools
 import gzip
 import http.server
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from made_up_dumps import LAKE, RIVER, TOWN, files_of
+from table_files import csv_of
 
 from rembert.data.config import DataConfig
 from rembert.errors import UsageError
@@ -50,13 +50,9 @@ COMPRESSIONS = {
 }
 
 
-def table_of(rows, delimiter=',', newline='\n'):
+def table_of(rows, *options):
   """The bytes of a CSV file."""
-  text = io.StringIO()
-  writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter, lineterminator=newline)
-  writer.writeheader()
-  writer.writerows(rows)
-  return text.getvalue().encode()
+  return csv_of(rows, *options).encode()
 
 
 def lines_of(rows):

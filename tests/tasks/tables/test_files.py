@@ -1,9 +1,7 @@
 """Rows of files as people have them: quotes, line ends, byte order marks, compression, and lines that are wrong."""
 
 import bz2
-import csv
 import gzip
-import io
 import json
 import tracemalloc
 
@@ -11,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import zstandard
+from table_files import csv_of
 
 from rembert.errors import UsageError
 from tasks.tables.files import read_rows
@@ -23,14 +22,6 @@ CELLS = [
 ]
 
 
-def _written(rows, delimiter=',', newline='\n'):
-  text = io.StringIO()
-  writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter, lineterminator=newline)
-  writer.writeheader()
-  writer.writerows(rows)
-  return text.getvalue()
-
-
 def _content(path):
   return [row for _, row in read_rows(path)]
 
@@ -40,7 +31,7 @@ def _content(path):
 @pytest.mark.parametrize(('name', 'delimiter'), [('a.csv', ','), ('a.tsv', '\t'), ('a.CSV', ',')])
 def test_a_table_is_read_as_a_csv_writer_wrote_it(tmp_path, name, delimiter, mark, newline):
   file = tmp_path / name
-  file.write_bytes((mark + _written(CELLS, delimiter, newline)).encode())
+  file.write_bytes((mark + csv_of(CELLS, delimiter, newline)).encode())
   assert _content(file) == CELLS
   # The first row takes two lines.
   assert [where for where, _ in read_rows(file)] == [f'{file}:{line}' for line in (2, 4, 5, 6)]
@@ -59,7 +50,7 @@ def test_other_formats_keep_numbers_and_lists(tmp_path):
   ('suffix', 'compress'), [('gz', gzip.compress), ('bz2', bz2.compress), ('zst', zstandard.compress)]
 )
 def test_a_compressed_file_is_read_and_a_truncated_one_is_an_error_with_its_line(tmp_path, suffix, compress):
-  content = compress(_written(CELLS * 500).encode())
+  content = compress(csv_of(CELLS * 500).encode())
   (tmp_path / f'a.csv.{suffix}').write_bytes(content)
   assert _content(tmp_path / f'a.csv.{suffix}') == CELLS * 500
   (tmp_path / f'b.csv.{suffix}').write_bytes(content[:-30])
@@ -99,7 +90,7 @@ def test_a_missing_file_is_an_error(tmp_path):
 def test_memory_does_not_grow_with_a_file(tmp_path):
   def peak(rows):
     file = tmp_path / f'{rows}.csv'
-    file.write_text(_written([{'text': 'word ' * 20, 'label': '1'}] * rows))
+    file.write_text(csv_of([{'text': 'word ' * 20, 'label': '1'}] * rows))
     tracemalloc.start()
     assert sum(1 for _ in read_rows(file)) == rows
     _, most = tracemalloc.get_traced_memory()

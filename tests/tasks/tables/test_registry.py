@@ -1,12 +1,12 @@
 """SeqIO tasks of tables: names, labels, rates, rows, and what reading a long file takes."""
 
-import csv
 import json
 import tracemalloc
 
 import numpy as np
 import pytest
 import seqio
+from table_files import csv_of
 
 import tasks
 from rembert.data.indexed_rows import open_rows, write_rows
@@ -16,10 +16,7 @@ from tasks.rows import stream_rows, tasks_and_rates
 
 
 def write(file, rows):
-  with file.open('w', encoding='utf-8', newline='') as lines:
-    writer = csv.DictWriter(lines, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
+  file.write_text(csv_of(rows), encoding='utf-8', newline='')
   return str(file)
 
 

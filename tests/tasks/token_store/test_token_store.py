@@ -134,14 +134,10 @@ def test_a_disk_that_fills_up_leaves_no_store_that_looks_complete_and_a_complete
   assert {path: path.stat().st_mtime_ns for path in store.rglob('*')} == before
 
 
-def test_unknown_flags_and_lengths_out_of_range_are_refused(tmp_path, capsys):
-  for flag, words in (
-    ('--seqence_length=64', 'unknown argument --seqence_length=64: did you mean --sequence_length?'),
-    ('--sequence_length=4', '--sequence_length: must be a whole number in [16, 65,536]'),
-  ):
-    with pytest.raises(SystemExit):
-      main(['--corpus=c', '--vocabulary=v', flag, f'--output={tmp_path / "store"}'])
-    assert words in capsys.readouterr().err
+def test_a_length_out_of_range_is_refused(tmp_path, capsys):
+  with pytest.raises(SystemExit):
+    main(['--corpus=c', '--vocabulary=v', '--sequence_length=4', f'--output={tmp_path / "store"}'])
+  assert '--sequence_length: must be a whole number in [16, 65,536]' in capsys.readouterr().err
 
 
 # --- shown ------------------------------------------------------------------------------------------------------------

@@ -18,32 +18,14 @@ from tasks.wikipedia.languages import (
 )
 
 
-@pytest.mark.parametrize(
-  ('database', 'language'),
-  [
-    ('enwiki', 'en'),
-    ('de-formal', 'de-formal'),
-    ('nowiki', 'no'),
-    ('nbwiki', 'no'),
-    ('iwwiki', 'he'),
-    ('iw', 'he'),
-    ('simplewiki', 'simple'),
-    ('zh_min_nanwiki', 'zh-min-nan'),
-    ('zh-min-nan', 'zh-min-nan'),
-    ('be_x_oldwiki', 'be-tarask'),
-    ('zh_classicalwiki', 'zh-classical'),
-    ('roa_rupwiki', 'roa-rup'),
-    ('srwiki', 'sr'),
-    ('warwiki', 'war'),
-  ],
-)
-def test_database_names_give_wikipedia_codes(database, language):
-  assert language_of_database(database) == language
-
-
-@pytest.mark.parametrize('database', ['commonswiki', 'wikidatawiki', 'metawiki', 'wikimania2013wiki', 'wiki', '', '  '])
-def test_databases_that_are_no_language_edition_have_no_language(database):
-  assert language_of_database(database) is None
+def test_database_names_give_wikipedia_codes_or_none_where_they_are_no_language_edition():
+  expected = {
+    **{'enwiki': 'en', 'de-formal': 'de-formal', 'nowiki': 'no', 'nbwiki': 'no', 'iwwiki': 'he', 'iw': 'he'},
+    **{'simplewiki': 'simple', 'zh_min_nanwiki': 'zh-min-nan', 'zh-min-nan': 'zh-min-nan', 'srwiki': 'sr'},
+    **{'be_x_oldwiki': 'be-tarask', 'zh_classicalwiki': 'zh-classical', 'roa_rupwiki': 'roa-rup', 'warwiki': 'war'},
+    **dict.fromkeys(('commonswiki', 'wikidatawiki', 'metawiki', 'wikimania2013wiki', 'wiki', '', '  ')),
+  }
+  assert {database: language_of_database(database) for database in expected} == expected
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
@@ -72,26 +54,19 @@ def test_rembert_is_what_its_card_names_and_seven_more():
   assert {'tl', 'he', 'nb', 'und'}.isdisjoint(REMBERT)
 
 
-@pytest.mark.parametrize(
-  ('code', 'edition'),
-  [
-    ('iw', 'he'),
-    ('no', 'no'),
-    ('nb', 'no'),
-    ('fil', 'tl'),
-    ('jv', 'jv'),
-    ('zh-Hans', 'zh'),
-    ('zh-Hant', 'zh'),
-    ('hmn', None),
-    *((code, None) for code in ROMANISED),
-    ('haw', 'haw'),
-    ('ceb', 'ceb'),
-    ('sr', 'sr'),
-    ('simple', 'simple'),
-  ],
-)
-def test_codes_of_the_crawl_are_mapped_to_wikipedias(code, edition):
-  assert edition_of(code) == edition
+def test_codes_of_the_crawl_are_mapped_to_wikipedias():
+  expected = {
+    'iw': 'he',
+    'no': 'no',
+    'nb': 'no',
+    'fil': 'tl',
+    'jv': 'jv',
+    'zh-Hans': 'zh',
+    'zh-Hant': 'zh',
+    'hmn': None,
+  }
+  expected |= {**dict.fromkeys(('hmn', *ROMANISED)), 'haw': 'haw', 'ceb': 'ceb', 'sr': 'sr', 'simple': 'simple'}
+  assert {code: edition_of(code) for code in expected} == expected
 
 
 def test_lists_may_stand_among_codes_and_overlap():
