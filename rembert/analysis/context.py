@@ -137,10 +137,8 @@ def read_embeddings(source: Source) -> dict[str, np.ndarray | None]:
   slots = {slot.leaf: slot for slot in source.slots(source.config, 'mlm', has_pooler=False)}
 
   def read(leaf: str) -> np.ndarray | None:
-    name = slots[leaf].name(source.form)
-    if name not in source.tensors:
-      return None
-    return source.tensors[name].read()
+    tensor = source.tensors.get(slots[leaf].name(source.form))
+    return tensor and tensor.read()
 
   word = read('encoder/embeddings/word/embedding')
   if word is None:

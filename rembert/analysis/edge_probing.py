@@ -267,8 +267,7 @@ def train_probe(
       best = dataclasses.replace(probe, dev=score)
     elif epoch - best.epochs >= config.patience:
       break
-  if best is None:
-    raise ValueError('a probe learns for one epoch at least')
+  assert best is not None  # there is one epoch at least
   return best
 
 
@@ -386,18 +385,17 @@ def _probe(
 def _tables(results: dict[str, Any]) -> list[Table]:
   encoders = [encoder for encoder in results['encoders'].values() if encoder]
   names = ['the model', 'random encoder'][: len(encoders)]
-  row = lambda label, value, *more: (label, *(value(encoder) for encoder in encoders), *more)
-  most_frequent = results['most_frequent']
   scores = [
-    row(test, lambda encoder, test=test: format_number(encoder['tests'][test]['micro_f1']), format_number(floor))
-    for test, floor in most_frequent.items()
+    (test, *(format_number(encoder['tests'][test]['micro_f1']) for encoder in encoders), format_number(floor))
+    for test, floor in results['most_frequent'].items()
   ]
-  scores.append(row(f'mean of {len(scores)}', lambda encoder: format_number(encoder['mean']['micro_f1']), ''))
+  means = (format_number(encoder['mean']['micro_f1']) for encoder in encoders)
+  scores.append((f'mean of {len(scores)}', *means, ''))
   weights = [
-    row(f'layer {layer}' if layer else 'embeddings', lambda encoder, layer=layer: f'{encoder["mix"][layer]:.3f}')
+    (f'layer {layer}' if layer else 'embeddings', *(f'{encoder["mix"][layer]:.3f}' for encoder in encoders))
     for layer in results['layers']
   ]
-  weights.append(row('centre of gravity', lambda encoder: f'{encoder["expected_layer"]:.2f}'))
+  weights.append(('centre of gravity', *(f'{encoder["expected_layer"]:.2f}' for encoder in encoders)))
   return [
     Table(f'{results["task"]}: micro-F1', ('', *names, 'most frequent label'), scores),
     Table('Weights of the layers', ('', *names), weights),
@@ -444,7 +442,6 @@ def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
 
 
 def _tagged_words(sentence: Sentence) -> SpanExample:
-  if sentence.tags is None:
-    raise ValueError(f'{sentence.where}: a sentence without tags')
+  assert sentence.tags is not None  # it was read with its labels
   targets = tuple(Target((word, word + 1), None, (tag,)) for word, tag in enumerate(sentence.tags))
   return SpanExample(sentence.words, targets, sentence.where)

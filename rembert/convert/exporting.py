@@ -1,11 +1,11 @@
 """Out of this project: a checkpoint becomes a directory that Hugging Face's libraries load."""
 
-import dataclasses
 import functools
 import json
 import math
 import pathlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
@@ -23,15 +23,10 @@ from rembert.model.heads import POOLED
 _POOLED = (None, *POOLED)
 
 
-@dataclasses.dataclass(frozen=True)
-class Export:
-  """What was written.
+class Export(NamedTuple):
+  """What was written: a model with this head and number of parameters; tokenizer files if there was a vocabulary.
 
-  Attributes:
-    head: of the exported model.
-    parameters: their number.
-    left_out: parameters of the checkpoint that the exported model has no place for.
-    has_tokenizer: whether there was a vocabulary to make tokenizer files of.
+  `left_out` are parameters of the checkpoint that it has no place for.
   """
 
   head: str | None

@@ -1,7 +1,6 @@
 """The command line: `python -m rembert.report DIR…`."""
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -32,17 +31,13 @@ exit codes
 """
 
 
-# Functions (`Results`) → section, and their modules, in the order of the page.
-SECTIONS = {
-  **{'overview': 'runs', 'losses': 'figures', 'languages': 'figures', 'parameters': 'runs'},
-  **{'paper_tables': 'paper_tables', 'figures': 'figures', 'probing_tables': 'paper_tables'},
-  **{'xtreme': 'xtreme', 'every_score': 'xtreme', 'analyses': 'runs', 'configuration': 'runs'},
-}
+def sections() -> Sequence[Callable]:
+  """Functions (`Results`) → section, in the order of the page; imported when needed, so that --help is fast."""
+  from rembert.report import figures, paper_tables, runs, xtreme
 
-
-def section_of(name: str) -> Callable:
-  """The function that makes a section; imported when it is needed, so that --help is fast."""
-  return getattr(importlib.import_module(f'rembert.report.{SECTIONS[name]}'), name)
+  before = (runs.overview, figures.losses, figures.languages, runs.parameters)
+  of_the_paper = (paper_tables.paper_tables, figures.figures, paper_tables.probing_tables)
+  return (*before, *of_the_paper, xtreme.xtreme, xtreme.every_score, runs.analyses, runs.configuration)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,10 +62,10 @@ def make(
   from rembert.report.html import Page
   from rembert.report.runs import scale_in_words
 
-  page = Page()
-  for number, name in enumerate(SECTIONS):
-    on_progress(number / len(SECTIONS), name.replace('_', ' '))
-    page.add(section_of(name)(results))
+  page, functions = Page(), sections()
+  for number, section in enumerate(functions):
+    on_progress(number / len(functions), section.__name__.replace('_', ' '))
+    page.add(section(results))
   names = [source.facts.get('name') or ', '.join(model.name for model in source.models) for source in results.sources]
   facts = [fact for source in results.sources for fact in ((source.kind, source.folder), *source.facts.items())]
   facts.append(('made by', f'rembert {rembert.__version__}'))

@@ -3,7 +3,7 @@
 import made_up_sweep
 
 from rembert.report import load
-from rembert.report.__main__ import SECTIONS, section_of
+from rembert.report.__main__ import sections
 from rembert.report.runs import analyses, overview, scale_in_words
 from rembert.report.scores import Results
 
@@ -12,7 +12,7 @@ def test_where_there_is_nothing_there_is_no_section(tmp_path):
   for name in ('metrics.jsonl', 'config.gin'):
     (tmp_path / name).write_text('')
   nothing = Results(load.read([tmp_path]))
-  assert [name for name in SECTIONS if section_of(name)(nothing).blocks] == ['overview']
+  assert [section for section in sections() if section(nothing).blocks] == [overview]
 
 
 def test_the_overview_says_how_far_everything_is(tmp_path, tables):
