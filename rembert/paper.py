@@ -87,8 +87,9 @@ def _rows(number: int) -> tuple[PaperRow, ...]:
     scores = [tuple(score) if isinstance(score, list) else (score,) for score in row['scores']]
     by_task = dict(zip(table['columns'], scores, strict=True))
     categories = dict(zip(table.get('categories', ()), row.get('categories', ()), strict=True))
-    means = row.get('mean'), row.get('task_mean')
-    rows.append(PaperRow(number, row['name'], row['label'], *row['millions'], by_task, *means, categories))
+    pre_training, fine_tuning = row['millions']
+    of_model = (number, row['name'], row['label'], pre_training, fine_tuning)
+    rows.append(PaperRow(*of_model, by_task, row.get('mean'), row.get('task_mean'), categories))
   return tuple(rows)
 
 

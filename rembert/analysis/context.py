@@ -138,7 +138,7 @@ def read_embeddings(source: Source) -> dict[str, np.ndarray | None]:
 
   def read(leaf: str) -> np.ndarray | None:
     tensor = source.tensors.get(slots[leaf].name(source.form))
-    return tensor and tensor.read()
+    return None if tensor is None else tensor.read()
 
   word = read('encoder/embeddings/word/embedding')
   if word is None:

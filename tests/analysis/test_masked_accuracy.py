@@ -27,34 +27,23 @@ def random_batches(seed=0):
   return batches
 
 
-def test_every_masked_position_counts_once():
+def test_rows_and_positions_count_once_and_the_most_frequent_target_is_a_baseline():
+  """What the logits amount to: tests/jobs/test_analyze.py."""
   batches = random_batches()
-  random = np.random.default_rng(1)
-  positions = collections.defaultdict(list)  # language to (right, loss, target)
+  targets = {number: collections.Counter() for number in range(3)}
   rows = collections.Counter()
   for batch in batches:
-    for row in range(5):
-      rows[batch['language'][row]] += bool(batch['weights'][row].any())
-      for slot in range(4):
-        if batch['weights'][row, slot]:
-          seen = (random.random() < 0.3, random.exponential(), int(batch['targets'][row, slot]))
-          positions[int(batch['language'][row])].append(seen)
-  columns = lambda index: np.array([sum(seen[index] for seen in positions[number]) for number in range(3)], float)
-  sums = LossSums(loss=columns(1), correct=columns(0), weight=np.array([len(positions[n]) for n in range(3)], float))
-
-  found, whole = masked_accuracy(sums, batches, LANGUAGES, VOCAB)
+    for row, slot in np.argwhere(batch['weights'] > 0):
+      targets[int(batch['language'][row])][int(batch['targets'][row, slot])] += 1
+      rows[int(batch['language'][row])] += slot == 0
+  weight = np.array([targets[number].total() for number in range(3)], float)
+  found, whole = masked_accuracy(LossSums(2 * weight, weight / 4, weight), batches, LANGUAGES, VOCAB)
   assert list(found) == ['sw', 'th']
-  for name, number in (('sw', 0), ('th', 2)):
-    seen = positions[number]
-    assert (found[name]['rows'], found[name]['positions']) == (rows[number], len(seen))
-    assert found[name]['accuracy'] == pytest.approx(100 * sum(right for right, _, _ in seen) / len(seen))
-    assert found[name]['loss'] == pytest.approx(sum(loss for _, loss, _ in seen) / len(seen))
-    most = collections.Counter(target for _, _, target in seen).most_common(1)[0][1]
-    assert found[name]['most_frequent'] == pytest.approx(100 * most / len(seen))
-  every = [seen for number in (0, 2) for seen in positions[number]]
-  assert whole['positions'] == len(every)
-  assert whole['accuracy'] == pytest.approx(100 * sum(right for right, _, _ in every) / len(every))
-  assert whole['rows'] == 9
+  for name, number in (('sw', 0), ('th', 2), ('all', None)):
+    counts, score = (targets[number], found[name]) if name != 'all' else (targets[0] + targets[2], whole)
+    assert (score['rows'], score['positions']) == (rows[number] if name != 'all' else 9, counts.total())
+    assert (score['accuracy'], score['loss']) == pytest.approx((25, 2))
+    assert score['most_frequent'] == pytest.approx(100 * counts.most_common(1)[0][1] / counts.total())
 
 
 def test_sums_of_other_batches_are_refused():

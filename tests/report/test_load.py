@@ -136,17 +136,6 @@ def test_settings_over_several_lines_are_one_and_macros_are_their_values(tmp_pat
   }
 
 
-def test_a_run_of_pre_training_knows_its_model_curves_and_languages(tmp_path):
-  run = read_run(made_up_sweep.write_pretraining(tmp_path / 'run', 'in128_out3072', seed=4), 'x')
-  assert run.kind == 'pre-training'
-  assert (run.model.output_embedding_size, run.model.hidden_size) == (384, 96)
-  assert run.parts_of('eval/loss') == sorted(made_up_sweep.LANGUAGES)
-  curve = run.curve('eval/loss/en')
-  assert list(curve.index) == [50, 100, 150, 200]
-  assert curve.iloc[-1] == run.last('eval/loss/en')
-  assert run.paper('kept_layers') is None
-
-
 def test_a_model_or_results_that_cannot_be_are_none(tmp_path):
   workdir = made_up_sweep.write_pretraining(tmp_path / 'run')
   settings = (workdir / 'config.gin').read_text()
