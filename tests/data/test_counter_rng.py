@@ -59,15 +59,11 @@ def test_large_and_negative_seeds_count_modulo_two_to_the_64():
   assert row_states(2**60, 0, 0, 0, 1)[0] != row_states(2**60 + 1, 0, 0, 0, 1)[0]
 
 
-def test_no_two_coordinates_share_a_state():
+def test_no_two_coordinates_share_a_state_nor_two_purposes_a_number():
+  assert min(np.diff([counter_rng.CHOICE, counter_rng.KIND, counter_rng.REPLACEMENT])) >= 2**32
   coordinates = itertools.product(range(8), range(4), range(40))
   states = np.concatenate([row_states(*coordinate, 0, 40) for coordinate in coordinates])
   assert len(np.unique(states)) == 8 * 4 * 40 * 40
-
-
-def test_uniform_numbers_lie_below_one():
-  ends = uniform(np.array([0, UINT64 - 1], np.uint64))
-  assert ends.tolist() == [0.0, 1 - 2.0**-53]
 
 
 @pytest.mark.parametrize('count', [1, 63, 64, 65, 512])
@@ -77,6 +73,10 @@ def test_distinct_bits_are_distinct_and_know_their_column(count):
   plain = bits(row_states(0, 0, 0, 0, 50)[:, None], offsets(7 + np.arange(count)))
   np.testing.assert_array_equal(numbers | np.uint64(column_bits), plain | np.uint64(column_bits))
   assert numbers.max() < UINT64 - 1
+
+
+def test_uniform_numbers_lie_below_one():
+  assert uniform(np.array([0, UINT64 - 1], np.uint64)).tolist() == [0.0, 1 - 2.0**-53]
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------
@@ -93,22 +93,9 @@ def numbers():
 
 @pytest.mark.parametrize('axis', [0, 1, 2], ids=['steps', 'rows', 'positions'])
 def test_neighbours_have_nothing_in_common(numbers, axis):
-  # The generator is the published one; here are its states as training uses them: many small ones, side by side.
-  distance = 1
-  first = np.take(numbers, range(numbers.shape[axis] - distance), axis)
-  second = np.take(numbers, range(distance, numbers.shape[axis]), axis)
+  first, second = numbers.swapaxes(0, axis)[:-1], numbers.swapaxes(0, axis)[1:]
   differing = np.bitwise_count(first ^ second)
   assert abs(differing.mean() - 32) < SIGMAS * 4 / np.sqrt(differing.size)
   assert abs(differing.var() - 16) < SIGMAS * 16 * np.sqrt(2 / differing.size)
   correlation = np.corrcoef(uniform(first).ravel(), uniform(second).ravel())[0, 1]
   assert abs(correlation) < SIGMAS / np.sqrt(first.size)
-
-
-def test_purposes_do_not_overlap():
-  purposes = [
-    counter_rng.CHOICE,
-    counter_rng.KIND,
-    counter_rng.REPLACEMENT,
-  ]
-  assert sorted(purposes) == purposes
-  assert min(np.diff(purposes)) >= 2**32

@@ -30,16 +30,8 @@ def batches(draw):
 
 
 def masked(ids, *, seed=3, stream=MASK_STREAM, step=11, first_row=0, config=MaskingConfig(), vocab_size=VOCAB):
-  return mask_rows(
-    ids,
-    seed=seed,
-    stream=stream,
-    step=step,
-    first_row=first_row,
-    special=SPECIAL,
-    vocab_size=vocab_size,
-    config=config,
-  )
+  where = {'seed': seed, 'stream': stream, 'step': step, 'first_row': first_row}
+  return mask_rows(ids, **where, special=SPECIAL, vocab_size=vocab_size, config=config)
 
 
 def budget(ids_S, config):
@@ -109,15 +101,6 @@ def test_types_and_shapes_are_what_the_model_takes(rows):
   }
 
 
-def test_rows_that_are_read_only_or_lie_column_by_column_are_masked_alike():
-  ids = np.arange(315, 315 + 2 * S, dtype=np.int32).reshape(2, S)
-  columns = np.asfortranarray(ids)
-  columns.flags.writeable = False
-  expected = masked(ids)
-  for name, values in masked(columns).items():
-    np.testing.assert_array_equal(values, expected[name])
-
-
 # --- shares ---------------------------------------------------------------------------------------
 
 # Five standard deviations of a share: a right implementation fails once in two million runs, and the seed is fixed.
@@ -170,13 +153,6 @@ def test_replacements_are_ordinary_pieces_drawn_evenly(many):
   assert abs((uniform**2).mean() - 1 / 3) < SIGMAS * np.sqrt(4 / 45 / uniform.size)
 
 
-def test_every_position_is_chosen_equally_often(many):
-  out, _, _ = many
-  counts = np.bincount(out['masked_positions'].ravel(), minlength=512)[1:-1]
-  share = 77 / 510
-  assert np.abs(counts / 500 - share).max() < SIGMAS * np.sqrt(share * (1 - share) / 500)
-
-
 def test_every_pair_of_positions_is_chosen_together_equally_often():
   # Two neighbours, and two far apart, of 62 candidates: 10/62 · 9/61.
   ids = np.tile(np.array([SPECIAL.cls, *range(315, 315 + S - 2), SPECIAL.sep], np.int32), (20_000, 1))
@@ -213,18 +189,11 @@ def test_a_rows_masks_depend_on_its_number_alone_and_not_on_the_other_rows(ids, 
     np.testing.assert_array_equal(values[: len(ids)], np.concatenate([row[name] for row in alone]))
 
 
-@pytest.mark.parametrize(
-  'other', [{'step': 12}, {'seed': 4}, {'stream': EVALUATION_STREAM}], ids=['step', 'seed', 'stream']
-)
-def test_another_step_seed_or_stream_masks_otherwise(other):
-  one, two = masked(IDS), masked(IDS, **other)
-  for row in range(len(IDS)):
-    assert np.any(one['masked_positions'][row] != two['masked_positions'][row])
-
-
-def test_row_r_of_one_step_is_not_row_r_plus_one_of_another():
+def test_another_step_row_seed_or_stream_masks_otherwise():
   same = np.tile(IDS[:1], (20, 1))
-  assert len({row.tobytes() for step in range(20) for row in masked(same, step=step)['masked_positions']}) == 400
+  others = [{'step': step} for step in range(20)] + [{'seed': 4}, {'stream': EVALUATION_STREAM}]
+  found = {row.tobytes() for other in others for row in masked(same, **other)['masked_positions']}
+  assert len(found) == 20 * len(others)
 
 
 def test_masks_are_those_of_earlier_versions():
@@ -238,12 +207,9 @@ def test_masks_are_those_of_earlier_versions():
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-def test_shares_of_more_than_all_tokens_are_refused():
+def test_shares_of_more_than_all_tokens_and_a_vocabulary_without_ordinary_pieces_are_refused():
   with pytest.raises(UsageError) as error:
     MaskingConfig(mask_share=0.8, random_share=0.3)
   assert 'masking.random_share' in error.value.where
-
-
-def test_a_vocabulary_without_ordinary_pieces_is_refused():
   with pytest.raises(ValueError, match='no ordinary piece among 315'):
     masked(IDS, vocab_size=SPECIAL.first_piece)

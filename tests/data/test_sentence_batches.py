@@ -60,9 +60,6 @@ def test_sentences_of_usual_lengths_leave_little_padding():
 def test_short_sentences_fill_what_long_ones_leave():
   found = batches([[1] * 10, [1] * 100, [1] * 64, [1] * 18], batch_size=2)
   assert [batch.sentences for batch in found] == [[[1, 3, 0]], [[2], []]]
-
-
-def test_short_sentences_fill_the_batch_that_a_long_one_began():
   found = batches([[1] * 60, [1] * 200, [1] * 90], batch_size=8)
   assert [batch.sentences for batch in found] == [[[1], [2, 0]]]
 
@@ -76,10 +73,6 @@ def test_a_row_of_the_shortest_sentences_holds_as_many_as_the_model_makes_means_
   most = most_sentences(64)
   sentences = [[1]] * (2 * most)
   assert [len(row) for batch in batches(sentences, batch_size=2) for row in batch.sentences] == [most, most]
-
-
-def test_no_sentences_are_no_batches():
-  assert batches([]) == []
 
 
 def test_a_sentence_longer_than_the_model_is_refused():

@@ -9,7 +9,6 @@ import pytest
 from batch_checks import assert_same, unmasked
 
 from rembert.data.config import DataConfig, DataRequest
-from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import TokenStore
@@ -18,6 +17,7 @@ from rembert.jobs.pretrain_data import open_data
 from rembert.tracking.console import Console
 
 B = 12
+REQUEST = {'batch_size': B, 'sequence_length': 64, 'vocab_size': 1500, 'evaluation_rows': 7}
 
 
 @pytest.fixture(scope='module')
@@ -99,23 +99,15 @@ def test_held_out_rows_are_the_first_of_each_language_and_padding_weighs_nothing
 
 @pytest.fixture
 def open_it(small_store, tmp_path):
-  def open_it(vocab_size=1500, sequence_length=64, masking=MaskingConfig(), packing=PackingConfig(), **data):
-    request = DataRequest(
-      DataConfig(source='store', store=str(small_store.folder), **data),
-      batch_size=B,
-      sequence_length=sequence_length,
-      vocab_size=vocab_size,
-      evaluation_rows=7,
-      masking=masking,
-      packing=packing,
-    )
-    return open_data(request, workdir=tmp_path, console=Console(is_quiet=True))
+  def open_it(data=None, **request):
+    config = DataConfig(source='store', store=str(small_store.folder), **data or {})
+    return open_data(DataRequest(config, **REQUEST | request), workdir=tmp_path, console=Console(is_quiet=True))
 
   return open_it
 
 
 def test_rates_come_from_the_sentences_of_the_store(open_it, small_store, store):
-  opened = open_it(alpha=0.5)
+  opened = open_it({'alpha': 0.5})
   weights = np.sqrt([store.languages[language].sentences for language in ('el', 'sw', 'th')])
   assert list(opened.batches.rates) == ['el', 'sw', 'th']
   np.testing.assert_allclose(list(opened.batches.rates.values()), weights / weights.sum())
@@ -128,7 +120,7 @@ def test_rates_come_from_the_sentences_of_the_store(open_it, small_store, store)
   [
     ({'sequence_length': 128}, 'sequence length mismatch: 64 in the token store, 128'),
     ({'vocab_size': 1000}, 'vocabulary size mismatch: 1,500 in the token store, 1,000'),
-    ({'languages': ('el', 'de')}, 'no text in de'),
+    ({'data': {'languages': ('el', 'de')}}, 'no text in de'),
     ({'packing': PackingConfig(short_rows=0.1)}, 'packed already'),
   ],
 )
@@ -148,14 +140,8 @@ from rembert.data.config import DataConfig, DataRequest
 from rembert.jobs.pretrain_data import open_data
 from rembert.tracking.console import Console
 
-store, workdir, process, batch_size, spans = json.loads(sys.argv[1])
-request = DataRequest(
-  DataConfig(source='store', store=store),
-  batch_size=batch_size,
-  sequence_length=64,
-  vocab_size=1500,
-  evaluation_rows=7,
-)
+store, workdir, process, request, spans = json.loads(sys.argv[1])
+request = DataRequest(DataConfig(source='store', store=store), **request)
 opened = open_data(request, workdir=epath.Path(workdir), console=Console(is_quiet=True))
 source = dataclasses.replace(opened.batches, process=tuple(process))
 for first, last in spans:
@@ -173,7 +159,7 @@ def test_processes_that_start_at_a_step_read_its_batches_and_import_no_tensorflo
   folders = [tmp_path / f'process_{index}' for index in range(count)]
   readers = []
   for index, folder in enumerate(folders):
-    arguments = json.dumps([str(small_store.folder), str(folder), [index, count], B, spans])
+    arguments = json.dumps([str(small_store.folder), str(folder), [index, count], REQUEST, spans])
     readers.append(subprocess.Popen([sys.executable, '-c', _READER, arguments]))
   assert [reader.wait(timeout=120) for reader in readers] == [0] * count
   source = open_it().batches

@@ -10,6 +10,7 @@ from batch_checks import assert_same, unmasked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rembert.data.masking import batch_shapes
 from rembert.data.packing import pack
 from rembert.data.stream_source import LanguageRows, SourcePlace, StreamedBatches
 from rembert.errors import UsageError
@@ -153,6 +154,12 @@ def test_evaluation_batches_are_always_the_same_and_divided_among_processes_too(
     assert_same({name: np.concatenate([part[name] for part in some]) for name in expected}, expected)
 
 
+def test_a_batch_has_the_names_shapes_and_types_that_the_step_takes_and_other_seeds_give_others(uninterrupted):
+  batch, other = uninterrupted[0][0], next(dataclasses.replace(SOURCE, seed=8).batches())[0]
+  assert {name: (x.shape, x.dtype) for name, x in batch.items()} == batch_shapes(B, S, 3)
+  assert np.any(other['input_ids'] != batch['input_ids'])
+
+
 def test_rows_come_from_the_language_they_are_labelled_with(uninterrupted):
   owner = {}
   for (language, split), documents in CORPUS.items():
@@ -165,24 +172,6 @@ def test_rows_come_from_the_language_they_are_labelled_with(uninterrupted):
       assert owner[ids.tobytes()] == SOURCE.languages[language]
       seen.add(SOURCE.languages[language])
   assert seen == set(RATES)
-
-
-def test_a_batch_has_the_names_shapes_and_types_that_the_step_takes(uninterrupted):
-  slots = 3
-  assert {name: (x.dtype, x.shape) for name, x in uninterrupted[0][0].items()} == {
-    'input_ids': (np.int32, (B, S)),
-    'segment_ids': (np.int32, (B, S)),
-    'position_ids': (np.int32, (B, S)),
-    'masked_positions': (np.int32, (B, slots)),
-    'targets': (np.int32, (B, slots)),
-    'weights': (np.float32, (B, slots)),
-    'language': (np.int32, (B,)),
-  }
-
-
-def test_other_seeds_give_other_batches(uninterrupted):
-  other, _ = next(dataclasses.replace(SOURCE, seed=8).batches())
-  assert np.any(other['input_ids'] != uninterrupted[0][0]['input_ids'])
 
 
 # --- evaluation -----------------------------------------------------------------------------------
@@ -202,6 +191,7 @@ def test_evaluation_takes_the_first_held_out_rows_of_each_language():
   ]
   assert rows == expected
   assert len(expected) % B, 'the corpus of this test should leave a batch to pad'
+  assert list(dataclasses.replace(SOURCE, rates={'sw': 1.0}).evaluation_batches()) == []  # it has none
 
 
 @pytest.mark.parametrize('pad', [0, 1])
@@ -218,10 +208,6 @@ def test_the_last_evaluation_batch_is_padded_with_rows_of_weight_zero(pad):
     assert not np.any(padding[name]), name
   assert np.all(padding['input_ids'] == pad)
   assert sum(np.any(batch['weights'], axis=1).sum() for batch in batches) == rows
-
-
-def test_without_held_out_text_there_is_no_evaluation():
-  assert list(dataclasses.replace(SOURCE, rates={'sw': 1.0}).evaluation_batches()) == []
 
 
 # --- errors ---------------------------------------------------------------------------------------

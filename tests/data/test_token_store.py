@@ -24,11 +24,6 @@ def some_shard(folder):
   return next(folder / shard.file for shard in TokenStore(folder).shards())
 
 
-def test_rows_are_stored_in_the_smallest_type_that_holds_them():
-  assert row_dtype(65_536) == np.uint16
-  assert row_dtype(65_537) == row_dtype(250_300) == np.uint32
-
-
 def test_rows_are_read_by_number_in_any_order(small_store):
   store = TokenStore(small_store.folder)
   assert set(store.languages) == {'el', 'sw', 'th'}
@@ -40,6 +35,8 @@ def test_rows_are_read_by_number_in_any_order(small_store):
   order = np.random.default_rng(0).permutation(count)
   assert np.array_equal(store.read('el', 'train', order), every[order])
   assert len(store.languages['el'].shards['train']) > 1
+  assert row_dtype(65_536) == np.uint16  # the smallest type that holds every id
+  assert row_dtype(65_537) == row_dtype(250_300) == np.uint32
 
 
 def test_tokens_and_documents_are_counted_as_they_are(small_store):
@@ -86,16 +83,13 @@ def test_a_damaged_row_is_a_usage_error(copy):
     store.read('el', 'train', [0, 1])
 
 
-def test_a_store_without_manifest_is_unfinished_or_none_at_all(copy, tmp_path):
-  (copy / 'manifest.json').unlink()
+def test_a_store_of_another_format_is_refused_and_one_without_manifest_is_unfinished_or_none_at_all(copy, tmp_path):
+  manifest = copy / 'manifest.json'
+  manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {'format': 99}))
+  with pytest.raises(UsageError, match='format 99'):
+    TokenStore(copy)
+  manifest.unlink()
   with pytest.raises(UsageError, match='unfinished: 3 languages are done'):
     TokenStore(copy)
   with pytest.raises(UsageError, match='no token store'):
     TokenStore(tmp_path / 'nowhere')
-
-
-def test_a_store_of_another_format_is_refused(copy):
-  manifest = json.loads((copy / 'manifest.json').read_text())
-  (copy / 'manifest.json').write_text(json.dumps(manifest | {'format': 99}))
-  with pytest.raises(UsageError, match='format 99'):
-    TokenStore(copy)

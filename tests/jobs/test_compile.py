@@ -7,7 +7,6 @@ import pytest
 
 from rembert import configuration, main
 from rembert.aot import flops
-from rembert.data.masking import batch_shapes
 from rembert.jobs import compile as compile_ahead
 from rembert.jobs import pretrain
 from rembert.jobs.pretrain import make_step, make_trainable
@@ -54,26 +53,6 @@ def test_the_report_stands_on_the_screen_and_in_the_workdir(tmp_path, capsys):
   assert report['hbm_traffic_bytes'] > report['memory']['arguments']
   assert report['unreadable'] is None
   assert (tmp_path / 'compile' / 'cpu_8.hlo.txt').read_text().startswith('HloModule')
-
-
-def test_the_batch_is_what_training_is_given(tmp_path, packed_rows):
-  rows, length, slots = packed_rows['input_ids'].shape + packed_rows['targets'].shape[1:]
-  shapes = batch_shapes(rows, length, slots)
-  assert shapes == {name: (array.shape, array.dtype) for name, array in packed_rows.items()}
-
-
-@pytest.fixture
-def packed_rows():
-  """A batch as the stream of documents makes it."""
-  import numpy as np
-
-  from rembert.data.stream_source import StreamedBatches
-
-  ids = np.random.default_rng(0).integers(400, 500, (4, 16)).astype(np.int32)
-  source = StreamedBatches(
-    rates={'en': 1.0}, open_documents=lambda *_: iter(()), batch_size=4, sequence_length=16, vocab_size=500, seed=0
-  )
-  return source.masked(ids, np.zeros(4, np.int32), stream=0, step=0)
 
 
 def test_flops_are_the_models_by_hand(tmp_path):

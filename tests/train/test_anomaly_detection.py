@@ -106,15 +106,9 @@ def test_a_loss_that_went_up_for_good_ends_the_run_and_a_leap_does_not():
   for step, loss in enumerate(losses):
     guard.check(step, metrics(loss))
   resumed = LossGuard(config, **json.loads(json.dumps(guard.saved())))
-  worse = [metrics(6.0)] * 100
   with pytest.raises(RunError, match=r'has diverged: by step \d+ the mean loss of 100 steps is 5\.0\d+') as error:
-    _check_all(resumed, 1000, worse)
+    list(map(resumed.check, range(1000, 1100), [metrics(6.0)] * 100))
   assert 'was 4.000 before' in str(error.value)
   unguarded = LossGuard(GuardsConfig())
   for step, loss in enumerate([*losses, *[20.0] * 200]):
     unguarded.check(step, metrics(loss))
-
-
-def _check_all(guard, first_step, of_steps):
-  for step, of_step in enumerate(of_steps, first_step):
-    guard.check(step, of_step)

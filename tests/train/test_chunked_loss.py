@@ -241,19 +241,6 @@ def test_no_step_holds_the_logits_of_all_positions(trainable, tiny, packed_batch
   assert widest(0) >= 64  # the plain way holds them all: this test sees what it looks for
 
 
-def test_temporaries_shrink_by_the_logits():
-  rows, slots, pieces, width, chunk = 16, 64, 4096, 32, 64
-  shapes = [(rows, slots, width), (pieces, width), (pieces,)]
-  floats = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (*shapes, (rows, slots))]
-  arrays = (*floats[:3], jax.ShapeDtypeStruct((rows, slots), jnp.int32), floats[3])
-  temporaries = lambda chunk: (
-    jax.jit(with_gradients(chunk, pieces)).lower(*arrays).compile().memory_analysis().temp_size_in_bytes
-  )
-  logits, table = 4 * rows * slots * pieces, 4 * pieces * width
-  assert temporaries(rows * slots) > logits
-  assert temporaries(chunk) < 4 * logits * chunk / (rows * slots) + 4 * table < logits / 2
-
-
 # --- what devices tell each other -------------------------------------------------------------------------------------
 
 COLLECTIVE = r'= (\S.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\('

@@ -27,14 +27,18 @@ def slots(seed=0, scale=1.0):
   return logits, targets, weights
 
 
+def log_softmax(x):
+  x = np.asarray(x, np.float64)
+  return x - x.max() - np.log(np.exp(x - x.max()).sum())
+
+
 def reference_sums(logits, targets, weights):
   sums = LossSums(np.zeros(B), np.zeros(B), np.zeros(B))
   for row in range(B):
     for slot in range(K):
       if weights[row, slot]:
-        x, target = logits[row, slot].astype(np.float64), targets[row, slot]
-        log_softmax = x - x.max() - np.log(np.exp(x - x.max()).sum())
-        sums.loss[row] -= log_softmax[target]
+        x, target = logits[row, slot], targets[row, slot]
+        sums.loss[row] -= log_softmax(x)[target]
         sums.correct[row] += np.argmax(x) == target
         sums.weight[row] += 1
   return sums
@@ -87,28 +91,15 @@ def test_padding_rows_of_the_vocabulary_are_not_felt_and_get_no_gradient():
 # --- heads that are fine-tuned --------------------------------------------------------------------
 
 
-def log_softmax(x):
-  x = np.asarray(x, np.float64)
-  return x - x.max() - np.log(np.exp(x - x.max()).sum())
-
-
-def test_a_row_is_one_prediction_of_a_classifier():
+@pytest.mark.parametrize('shape', [(6,), (2, 5)], ids=['of a row', 'of a position'])
+def test_a_label_is_one_prediction(shape):
   random = np.random.default_rng(1)
-  logits, labels = random.standard_normal((6, 3)).astype(np.float32), np.array([0, 2, -1, 1, 1, -1], np.int32)
-  sums = label_sums(logits, labels)
-  chosen = [row for row in range(6) if labels[row] >= 0]
-  assert_close(sums.loss, -sum(log_softmax(logits[row])[labels[row]] for row in chosen))
-  assert sums.correct == sum(logits[row].argmax() == labels[row] for row in chosen)
-  assert sums.weight == 4
-
-
-def test_a_position_with_a_label_is_one_prediction_of_a_tagger():
-  random = np.random.default_rng(2)
-  logits, labels = random.standard_normal((2, 5, 4)).astype(np.float32), random.integers(-1, 4, (2, 5)).astype(np.int32)
-  sums, flat = label_sums(logits, labels), label_sums(logits.reshape(10, 4), labels.reshape(10))
-  for one, other in zip(sums, flat, strict=True):
-    assert_close(one, other)
-  assert sums.weight == (labels >= 0).sum()
+  logits, labels = random.standard_normal((*shape, 4)).astype(np.float32), random.integers(-1, 4, shape)
+  labels.flat[0], labels.flat[1] = -1, logits.reshape(-1, 4)[1].argmax()
+  sums, chosen = label_sums(logits, labels), [index for index in np.ndindex(shape) if labels[index] >= 0]
+  assert_close(sums.loss, -sum(log_softmax(logits[index])[labels[index]] for index in chosen))
+  assert sums.correct == sum(logits[index].argmax() == labels[index] for index in chosen)
+  assert sums.weight == len(chosen) < labels.size
 
 
 def test_a_span_is_two_halves_of_a_prediction_and_padding_is_no_candidate():

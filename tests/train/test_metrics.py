@@ -30,14 +30,16 @@ def metrics(loss=10.0, correct=1.0, weight=4.0, tokens=80.0, grad_norm=0.5):
   )
 
 
-def test_an_interval_is_divided_once_by_all_of_its_weight():
+def test_an_interval_is_divided_once_by_all_of_its_weight_and_by_the_steps_that_were_timed():
   meter = Meter()
   meter.add(metrics(loss=30.0, correct=1, weight=10, tokens=100, grad_norm=3.0))
   meter.add(metrics(loss=2.0, correct=2, weight=2, tokens=50, grad_norm=0.25))
   meter.add(metrics(loss=8.0, correct=0, weight=4, tokens=90, grad_norm=0.5))
-  assert meter.interval(**NUMBERS) == pytest.approx(
-    {'loss': 40 / 16, 'accuracy': 3 / 16, 'padding': 1 - 240 / 300, 'grad_norm': 0.5}, rel=TOLERANCE
-  )
+  for seconds, waited in [(1.0, 0.5), (3.0, 0.5)]:
+    meter.add_time(seconds, waited)
+  row = {'loss': 40 / 16, 'accuracy': 3 / 16, 'padding': 1 - 240 / 300, 'grad_norm': 0.5}
+  row |= {'step_seconds': 2.0, 'tokens_per_second': 50.0, 'data_wait_share': 0.25, 'mfu': 6e9 / 2.0 / 1e10}
+  assert meter.interval(**NUMBERS | {'peak_flops': 1e10}) == pytest.approx(row, rel=TOLERANCE)
 
 
 def test_a_new_interval_begins_with_nothing():
@@ -48,28 +50,9 @@ def test_a_new_interval_begins_with_nothing():
   assert set(meter.saved().values()) == {0.0}
   meter.add(metrics(loss=6.0, correct=1, weight=3, tokens=60, grad_norm=2.0))
   meter.add_time(0.5, 0.1)
-  assert meter.interval(**NUMBERS) == pytest.approx(
-    {
-      'loss': 2.0,
-      'accuracy': 1 / 3,
-      'grad_norm': 2.0,
-      'padding': 0.4,
-      'step_seconds': 0.5,
-      'tokens_per_second': 200.0,
-      'data_wait_share': 0.2,
-    },
-    rel=TOLERANCE,
-  )
-
-
-def test_speeds_are_means_over_the_steps_that_were_timed():
-  meter = Meter()
-  for seconds, waited in [(1.0, 0.5), (2.0, 0.0), (3.0, 1.0)]:
-    meter.add(metrics())
-    meter.add_time(seconds, waited)
-  row = meter.interval(positions_per_step=100, flops_per_step=6e9, peak_flops=1e10)
-  assert (row['step_seconds'], row['tokens_per_second'], row['data_wait_share']) == (2.0, 50.0, 0.25)
-  assert row['mfu'] == pytest.approx(6e9 / 2.0 / 1e10)
+  row = {'loss': 2.0, 'accuracy': 1 / 3, 'grad_norm': 2.0, 'padding': 0.4}
+  row |= {'step_seconds': 0.5, 'tokens_per_second': 200.0, 'data_wait_share': 0.2}
+  assert meter.interval(**NUMBERS) == pytest.approx(row, rel=TOLERANCE)
 
 
 def test_steps_without_predictions_do_not_divide_by_zero():
@@ -127,17 +110,9 @@ def eval_step(params, batch):
 
 def test_losses_are_divided_once_by_the_weight_of_all_batches():
   metrics = evaluate(eval_step, 'the parameters', BATCHES, LANGUAGES)
-  assert metrics == pytest.approx(
-    {
-      'eval/loss': 83 / 33,
-      'eval/accuracy': 11 / 33,
-      'eval/loss/de': 31 / 12,
-      'eval/accuracy/de': 3 / 12,
-      'eval/loss/en': 52 / 21,
-      'eval/accuracy/en': 8 / 21,
-    },
-    rel=EVAL_TOLERANCE,
-  )
+  expected = {'eval/loss': 83 / 33, 'eval/accuracy': 11 / 33, 'eval/loss/de': 31 / 12, 'eval/accuracy/de': 3 / 12}
+  expected |= {'eval/loss/en': 52 / 21, 'eval/accuracy/en': 8 / 21}
+  assert metrics == pytest.approx(expected, rel=EVAL_TOLERANCE)
   assert {type(value) for value in metrics.values()} == {float}  # JSON knows no NumPy
 
 

@@ -145,67 +145,22 @@ def test_what_is_clipped_is_the_mean_whatever_the_weight_of_the_sums():
       np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
 
 
-def test_the_first_update_of_a_warm_up_moves_nothing_but_the_moments(by_name):
-  optimizer, params = make_optimizer(CONFIG, TOTAL), random_tree(0)
-  updates, state = jax.jit(optimizer.update)(GRADIENTS[0], optimizer.init(params), params)
-  assert not any(np.any(x) for x in jax.tree.leaves(updates))
-  assert all(np.all(x != 0) for x in jax.tree.leaves((optax.tree.get(state, 'mu'), optax.tree.get(state, 'nu'))))
-
-
-@pytest.mark.parametrize(
-  ('step', 'rate'),
-  [
-    (0, 0.0),
-    (1, 2e-4 / 15_000),
-    (7_500, 1e-4),
-    (14_999, 2e-4 * 14_999 / 15_000),
-    (15_000, 2e-4 * (1 - 15_000 / 1_760_000)),  # from here on the line that began at step 0
-    (880_000, 1e-4),
-    (1_759_999, 2e-4 / 1_760_000),
-    (1_760_000, 0.0),
-    (2_000_000, 0.0),
-  ],
-)
-def test_the_learning_rate_of_the_paper_at(step, rate):
+def test_the_learning_rate_is_that_of_the_paper():
   schedule = learning_rate_schedule(OptimizerConfig(), 1_760_000)
-  for number in step, jnp.asarray(step, jnp.int32):
-    assert float(schedule(number)) == pytest.approx(rate, rel=0, abs=2e-4 * RATE_TOLERANCE)
+  rates = {0: 0.0, 1: 2e-4 / 15_000, 7_500: 1e-4, 14_999: 2e-4 * 14_999 / 15_000}
+  rates[15_000] = 2e-4 * (1 - 15_000 / 1_760_000)  # from here on the line that began at step 0
+  rates |= {880_000: 1e-4, 1_759_999: 2e-4 / 1_760_000, 1_760_000: 0.0, 2_000_000: 0.0}
+  for step, rate in rates.items():
+    for number in step, jnp.asarray(step, jnp.int32):
+      assert float(schedule(number)) == pytest.approx(rate, rel=0, abs=2e-4 * RATE_TOLERANCE), step
 
 
 def test_layer_norms_and_biases_are_spared_and_nothing_else(tiny, by_name):
   model = nnx.eval_shape(lambda: RemBertForMaskedLM(tiny, add_pooler=True, rngs=nnx.Rngs(0)))
   is_decayed = by_name(decays(nnx.to_pure_dict(nnx.state(model, nnx.Param))))
-  assert {name for name, decayed in is_decayed.items() if decayed} == {
-    'encoder/embeddings/position/embedding',
-    'encoder/embeddings/token_type/embedding',
-    'encoder/embeddings/word/embedding',
-    'encoder/layers/attention/output/kernel',
-    'encoder/layers/attention/qkv/kernel',
-    'encoder/layers/feed_forward/down/kernel',
-    'encoder/layers/feed_forward/up/kernel',
-    'encoder/pooler/kernel',
-    'encoder/projection/kernel',
-    'mlm/output_embedding',
-    'mlm/transform/kernel',
-  }
-  assert {name for name, decayed in is_decayed.items() if not decayed} == {
-    'encoder/embeddings/norm/bias',
-    'encoder/embeddings/norm/scale',
-    'encoder/layers/attention/output/bias',
-    'encoder/layers/attention/qkv/bias',
-    'encoder/layers/attention_norm/bias',
-    'encoder/layers/attention_norm/scale',
-    'encoder/layers/feed_forward/down/bias',
-    'encoder/layers/feed_forward/up/bias',
-    'encoder/layers/output_norm/bias',
-    'encoder/layers/output_norm/scale',
-    'encoder/pooler/bias',
-    'encoder/projection/bias',
-    'mlm/bias',
-    'mlm/norm/bias',
-    'mlm/norm/scale',
-    'mlm/transform/bias',
-  }
+  spared = {name for name in is_decayed if name.endswith(('norm/bias', 'norm/scale', '/bias'))}
+  assert {name for name, decayed in is_decayed.items() if not decayed} == spared
+  assert (len(is_decayed), len(spared)) == (27, 16)
 
 
 def test_the_defaults_are_those_of_the_paper():
@@ -275,15 +230,3 @@ def test_the_projection_is_frozen_with_the_first_layer(tiny):
   is_frozen = frozen_parameters(OptimizerConfig(freeze_layers=1), params)
   assert all(jax.tree.leaves(is_frozen['encoder'].pop('projection')))
   assert not any(jax.tree.leaves(is_frozen))
-
-
-def test_a_frozen_table_has_no_moments(by_name):
-  config = dataclasses.replace(CONFIG, freeze_embeddings=True)
-  shapes = lambda config: sorted(
-    leaf.shape for leaf in jax.tree.leaves(make_optimizer(config, TOTAL).init(random_tree(0))) if leaf.ndim
-  )
-  saved = shapes(CONFIG)
-  for leaf in jax.tree.leaves(random_tree(0)['encoder']['embeddings']):
-    for _ in range(2):
-      saved.remove(leaf.shape)
-  assert shapes(config) == saved

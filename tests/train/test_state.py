@@ -3,11 +3,9 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import nnx
 
 from rembert.model.config import RemBertConfig
 
@@ -21,6 +19,7 @@ def on_one_device(step):
 
 def test_it_holds_an_encoder_and_a_head_in_float32_and_has_made_no_step(on_one_device):
   assert on_one_device.params.keys() == {'encoder', 'mlm'}
+  assert on_one_device.params['encoder'].keys() == {'embeddings', 'layers', 'projection'}  # no pooler to train
   assert {x.dtype for x in jax.tree.leaves(on_one_device.params)} == {np.dtype('float32')}
   assert on_one_device.step.dtype == np.int32
   assert on_one_device.step == 0
@@ -28,15 +27,8 @@ def test_it_holds_an_encoder_and_a_head_in_float32_and_has_made_no_step(on_one_d
     assert not any(np.any(x) for x in jax.tree.leaves(optax.tree.get(on_one_device.opt_state, moment)))
 
 
-def test_there_is_no_pooler_to_train(on_one_device):
-  assert on_one_device.params['encoder'].keys() == {'embeddings', 'layers', 'projection'}
-
-
-def test_the_same_seed_gives_the_same_bits(step, on_one_device):
+def test_the_same_seed_gives_the_same_bits_and_another_one_other_kernels_and_tables(step, by_name, on_one_device):
   jax.tree.map(np.testing.assert_array_equal, step().init(0), on_one_device)
-
-
-def test_another_seed_gives_other_kernels_and_tables(step, by_name, on_one_device):
   other, drawn = by_name(jax.device_get(step().init(1).params)), 0
   for name, x in by_name(on_one_device.params).items():
     if name.endswith(('kernel', 'embedding')):
@@ -72,9 +64,3 @@ def test_the_released_model_is_described_without_allocating_anything(trainable):
   pooler = 1152 * 1153
   parameters = sum(x.size for x in jax.tree.leaves(described.abstract_state.params))
   assert parameters == 994_591_804 - pooler + padding
-
-
-def test_graph_and_parameters_make_the_model_again(trainable, on_one_device, packed_batch, tiny):
-  model = nnx.merge(trainable().graphdef, on_one_device.params)
-  assert model.encoder.config == tiny
-  assert jax.eval_shape(model, jnp.asarray(packed_batch(0)['input_ids'])).logits.shape == (16, 12, 64)

@@ -119,16 +119,8 @@ def without_clock(rows):
 
 def test_everything_happens_after_its_step_and_in_order(tmp_path):
   run = Run(tmp_path).run()
-  assert run.events == [
-    'log 3',
-    'evaluation 4',
-    'save 5',
-    'log 6',
-    'evaluation 8',
-    'log 9',
-    'evaluation 10',
-    'save 10',
-  ]
+  events = 'log 3, evaluation 4, save 5, log 6, evaluation 8, log 9, evaluation 10, save 10'
+  assert ', '.join(run.events) == events
   assert run.loop.position.state.params['sum'] == sum(range(1, 11))
   assert run.loop.position.data == {'at': 10}
   assert not run.loop.is_stopping
@@ -209,29 +201,16 @@ def test_checkpoints_to_keep_are_made():
   TrainConfig(temporary_checkpoint_minutes=0.5, keep_every=10_000)
 
 
-@pytest.mark.parametrize(
-  ('config', 'shards', 'text'),
-  [
-    (
-      TrainConfig(batch_size=10),
-      8,
-      'a batch of 10 rows does not divide over 8 device group(s)\n'
-      '  where  train.batch_size, mesh.data × mesh.fsdp, train.accumulation_steps\n'
-      '  fix    --gin.train.batch_size=16',
-    ),
-    (
-      TrainConfig(batch_size=9, accumulation_steps=3),
-      2,
-      'a batch of 9 rows does not divide over 2 device group(s) × 3 accumulation steps\n'
-      '  where  train.batch_size, mesh.data × mesh.fsdp, train.accumulation_steps\n'
-      '  fix    --gin.train.batch_size=12',
-    ),
-  ],
-)
-def test_a_batch_that_does_not_divide_is_a_usage_error(config, shards, text):
+def test_a_batch_that_does_not_divide_is_a_usage_error():
   with pytest.raises(UsageError) as error:
-    config.check_divides(shards)
-  assert str(error.value) == text
+    TrainConfig(batch_size=9, accumulation_steps=3).check_divides(2)
+  assert str(error.value) == (
+    'a batch of 9 rows does not divide over 2 device group(s) × 3 accumulation steps\n'
+    '  where  train.batch_size, mesh.data × mesh.fsdp, train.accumulation_steps\n'
+    '  fix    --gin.train.batch_size=12'
+  )
+  with pytest.raises(UsageError, match='a batch of 30 rows does not divide over 4 accumulation steps'):
+    TrainConfig(batch_size=30, accumulation_steps=4)  # by no number of devices
 
 
 @given(rows=st.integers(1, 500), accumulation_steps=st.integers(1, 12), shards=st.integers(1, 64))
@@ -249,8 +228,3 @@ def test_the_batch_size_that_is_suggested_is_the_next_that_works(rows, accumulat
     suggested = int(re.fullmatch(r'--gin\.train\.batch_size=(\d+)', error.fix[0])[1])
     TrainConfig(batch_size=suggested, accumulation_steps=accumulation_steps).check_divides(shards)
     assert batch_size < suggested < batch_size + shards * accumulation_steps
-
-
-def test_a_batch_that_no_number_of_devices_can_divide_is_no_configuration():
-  with pytest.raises(UsageError, match='a batch of 30 rows does not divide over 4 accumulation steps'):
-    TrainConfig(batch_size=30, accumulation_steps=4)
