@@ -256,23 +256,15 @@ def test_it_does_not_depend_on_how_an_array_is_split():
     assert tree_checksums({'x': [split, array]}) == {'x/0': reference(array), 'x/1': reference(array)}
 
 
-def test_every_change_of_a_single_bit_shows():
+def test_every_change_of_a_single_bit_and_exchanged_rows_show():
   array = random((3, 5))
-  before = array_checksum(array)
-  words = array.view(np.uint32)
+  before, words = array_checksum(array), array.view(np.uint32)
+  assert array_checksum(array[::-1]) != before
   for index in np.ndindex(array.shape):
     for bit in range(32):
       words[index] ^= np.uint32(1 << bit)
       assert array_checksum(array) != before
       words[index] ^= np.uint32(1 << bit)
-
-
-def test_exchanged_rows_and_lost_blocks_show():
-  array = random((64, 64))
-  before = array_checksum(array)
-  assert array_checksum(array[::-1]) != before
-  array[10:20] = 0
-  assert array_checksum(array) != before
 
 
 def test_json_is_summed_by_content():

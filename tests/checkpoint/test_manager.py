@@ -149,46 +149,6 @@ def test_master_weights_in_half_precision_are_refused(opened, small):
     opened().save(1, half, DATA, META)
 
 
-READER = """
-import sys
-import jax, numpy as np, orbax.checkpoint as ocp
-assert len(jax.devices()) == 1
-how = ocp.RestoreArgs(restore_type=np.ndarray)
-reader = ocp.PyTreeCheckpointer()
-tree = reader.metadata(sys.argv[1]).item_metadata.tree
-read = reader.restore(sys.argv[1], args=ocp.args.PyTreeRestore(restore_args=jax.tree.map(lambda _: how, tree)))
-leaves = jax.tree_util.tree_leaves_with_path(read['params'])
-np.savez(sys.argv[2], **{jax.tree_util.keystr(path, simple=True, separator='.'): leaf for path, leaf in leaves})
-"""
-
-
-def test_a_process_with_one_device_reads_what_eight_have_saved(opened, random_state, tmp_path):
-  state, expected = random_state(EIGHT)
-  writing = save(opened(), 2, state)
-  command = [sys.executable, '-c', READER, str(writing.directory / '2' / 'state'), str(tmp_path / 'read.npz')]
-  subprocess.run(command, check=True, env=os.environ | {'JAX_PLATFORMS': 'cpu'}, timeout=120)
-  read = np.load(tmp_path / 'read.npz')
-  leaves = jax.tree_util.tree_leaves_with_path(expected.params)
-  assert len(read.files) == len(leaves)
-  for path, leaf in leaves:
-    np.testing.assert_array_equal(read[jax.tree_util.keystr(path, simple=True, separator='.')], leaf)
-
-
-def test_meta_is_read_without_touching_the_state(opened, small):
-  for file in (save(opened(), 5, small).directory / '5' / 'state').iterdir():
-    file.rmtree() if file.is_dir() else file.unlink()
-  assert opened().newest().meta == META
-
-
-def test_a_relative_folder_will_do(tmp_path, monkeypatch, small):
-  monkeypatch.chdir(tmp_path)
-  checkpoints = Checkpoints('here')
-  assert checkpoints.latest_step() is None
-  checkpoints.save(1, small, DATA, META)
-  checkpoints.close()
-  assert (tmp_path / 'here' / '1').is_dir()
-
-
 # --- interrupted and failing ----------------------------------------------------------------------
 
 
@@ -220,7 +180,9 @@ def test_a_save_that_fails_is_a_run_error_and_leaves_the_one_before_as_the_lates
   assert not left.exists()
 
 
-def test_a_save_that_was_killed_half_way_is_not_the_latest_and_is_removed(opened, small):
+def test_a_save_that_was_killed_half_way_is_not_the_latest_and_is_removed(opened, small, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  assert Checkpoints('checkpoints').latest_step() is None  # a relative folder will do
   writing = save(opened(), 1, small)
   half = pathlib.Path(writing.directory) / f'2{TMP_DIR_SUFFIX}'
   shutil.copytree(writing.directory / '1', half)
@@ -274,23 +236,17 @@ def due(schedule, times):
   return saved
 
 
-def test_without_a_time_only_steps_count():
-  schedule = SaveSchedule(steps=10, every=4, temporary_seconds=0, now=0.0)
-  assert due(schedule, [1e6 * step for step in range(1, 11)]) == [(4, True), (8, True), (10, True)]
-
-
-def test_a_temporary_one_is_due_when_there_has_been_none_for_long_enough():
-  schedule = SaveSchedule(steps=10, every=4, temporary_seconds=25, now=100.0)
-  times = [110, 120, 130, 140, 150, 160, 170, 180, 190, 200]
-  assert due(schedule, times) == [(3, False), (4, True), (7, False), (8, True), (10, True)]
-
-
-def test_slow_steps_are_all_saved_and_none_twice():
-  schedule = SaveSchedule(steps=3, every=2, temporary_seconds=5, now=0.0)
-  assert due(schedule, [10, 20, 30]) == [(1, False), (2, True), (3, True)]
-
-
-def test_which_steps_are_permanent_is_no_matter_of_clocks():
-  hosts = [SaveSchedule(steps=10, every=4, temporary_seconds=1, now=now) for now in (0.0, 1e9)]
-  for step in range(1, 11):
-    assert len({schedule.is_permanent(step) for schedule in hosts}) == 1
+@pytest.mark.parametrize(
+  ('schedule', 'times', 'expected'),
+  [
+    ((10, 4, 0), [1e6 * step for step in range(1, 11)], [(4, True), (8, True), (10, True)]),  # without a time
+    ((10, 4, 25), range(10, 110, 10), [(3, False), (4, True), (7, False), (8, True), (10, True)]),
+    ((3, 2, 5), [10, 20, 30], [(1, False), (2, True), (3, True)]),  # steps so slow that each is saved, and none twice
+  ],
+  ids=['steps alone', 'when there has been none for long enough', 'slow steps'],
+)
+@pytest.mark.parametrize('now', [0.0, 1e9])
+def test_a_temporary_checkpoint_is_due_by_time_and_a_permanent_one_by_steps(schedule, times, expected, now):
+  steps, every, seconds = schedule
+  schedule = SaveSchedule(steps=steps, every=every, temporary_seconds=seconds, now=now)
+  assert due(schedule, [now + time for time in times]) == expected

@@ -1,9 +1,10 @@
 """Two processes of one run: each writes and reads its part, and what one finds damaged is damaged for both."""
 
 import os
-import socket
 import subprocess
 import sys
+
+from launch.local_cluster import free_port
 
 HOST = """
 import pathlib, sys
@@ -62,9 +63,7 @@ assert names() == ['1', '2', 'damaged-2', 'damaged-3'], names()
 
 
 def test_damage_that_one_host_meets_is_put_aside_by_all_and_nobody_waits(tmp_path):
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    port = free.getsockname()[1]
+  port = free_port()
   command = lambda process: [sys.executable, '-c', HOST, str(process), str(port), str(tmp_path / 'checkpoints')]
   hosts = [
     subprocess.Popen(command(process), env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -23,14 +23,8 @@ TOLERANCE = 1e-5  # relative to the largest value of the reference
 # --- how splash is cut ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-  ('sequence_length', 'block'), [(128, 128), (256, 256), (384, 384), (512, 512), (640, 128), (768, 384), (1024, 512)]
-)
-def test_blocks_divide_the_row(sequence_length, block):
-  assert splash.block_size(sequence_length) == block
-
-
-def test_several_blocks_are_put_together_as_one():
+def test_blocks_divide_the_row_and_several_are_put_together_as_one():
+  assert [splash.block_size(length) for length in (128, 384, 512, 640, 768, 1024)] == [128, 384, 512, 128, 384, 512]
   # 640 tokens are five blocks; a document begins in the first and ends in the last.
   random = np.random.default_rng(0)
   *qkv, cotangent = jnp.asarray(random.standard_normal((4, 1, 640, 1, 64)), jnp.float32)

@@ -18,42 +18,43 @@ def initialized(monkeypatch):
   return calls
 
 
-def test_a_process_on_its_own_joins_nobody(initialized):
+@pytest.fixture
+def set_cluster(monkeypatch):
+  """Sets ADDRESS, COUNT and INDEX, as far as they are given."""
+
+  def set_cluster(*values):
+    for name, value in zip((ADDRESS, COUNT, INDEX), values, strict=True):
+      if value:
+        monkeypatch.setenv(name, value)
+
+  return set_cluster
+
+
+def test_three_variables_name_a_cluster_and_a_process_on_its_own_joins_nobody(initialized, set_cluster):
   join(HostsConfig())
   assert initialized == []
-
-
-def test_three_variables_name_a_cluster(initialized, monkeypatch):
-  for name, value in ((ADDRESS, 'alpha:1234'), (COUNT, '4'), (INDEX, '3')):
-    monkeypatch.setenv(name, value)
+  set_cluster('alpha:1234', '4', '3')
   join(HostsConfig(join_seconds=7, lost_after_seconds=9))
-  assert initialized == [
-    {
-      'coordinator_address': 'alpha:1234',
-      'num_processes': 4,
-      'process_id': 3,
-      'initialization_timeout': 7,
-      'heartbeat_timeout_seconds': 9,
-      'shutdown_timeout_seconds': 18,
-    }
-  ]
+  process = {'coordinator_address': 'alpha:1234', 'num_processes': 4, 'process_id': 3}
+  seconds = {'initialization_timeout': 7, 'heartbeat_timeout_seconds': 9, 'shutdown_timeout_seconds': 18}
+  assert initialized == [process | seconds]
 
 
-@pytest.mark.parametrize('given', [{ADDRESS: 'alpha:1'}, {COUNT: '2', INDEX: '0'}, {ADDRESS: 'alpha:1', INDEX: '0'}])
-def test_a_part_of_them_is_a_usage_error(given, initialized, monkeypatch):
-  for name, value in given.items():
-    monkeypatch.setenv(name, value)
-  with pytest.raises(UsageError, match='the description of the cluster is incomplete') as error:
+INCOMPLETE, IMPOSSIBLE = 'the description of the cluster is incomplete', 'cannot be'
+
+
+@pytest.mark.parametrize(
+  ('given', 'message'),
+  [
+    *(((*given,), INCOMPLETE) for given in (('alpha:1', '', ''), ('', '2', '0'), ('alpha:1', '', '0'))),
+    *((('alpha:1', *given), IMPOSSIBLE) for given in (('2', '2'), ('2', '-1'), ('0', '0'), ('two', '0'))),
+  ],
+)
+def test_a_part_of_them_and_numbers_that_cannot_be_are_usage_errors(given, message, initialized, set_cluster):
+  set_cluster(*given)
+  with pytest.raises(UsageError, match=message) as error:
     join(HostsConfig())
-  assert ADDRESS in error.value.fix[0]
-
-
-@pytest.mark.parametrize(('count', 'index'), [('2', '2'), ('2', '-1'), ('0', '0'), ('two', '0')])
-def test_numbers_that_cannot_be_are_a_usage_error(count, index, initialized, monkeypatch):
-  for name, value in ((ADDRESS, 'alpha:1234'), (COUNT, count), (INDEX, index)):
-    monkeypatch.setenv(name, value)
-  with pytest.raises(UsageError, match='cannot be'):
-    join(HostsConfig())
+  assert message == IMPOSSIBLE or ADDRESS in error.value.fix[0]
 
 
 @pytest.mark.parametrize('variable', ['SLURM_NTASKS', 'OMPI_COMM_WORLD_SIZE'])
@@ -66,56 +67,48 @@ def test_a_job_of_several_tasks_is_left_to_jax_to_make_out(variable, initialized
   assert len(initialized) == 1
 
 
-def test_a_tpu_pod_is_one_unless_the_cpu_is_asked_for(initialized, monkeypatch):
-  monkeypatch.setenv('TPU_WORKER_HOSTNAMES', 'alpha,beta')
+@pytest.mark.parametrize('sign', ['environment', 'chips'])
+def test_a_tpu_pod_is_one_unless_the_cpu_is_asked_for(sign, initialized, monkeypatch):
+  hosts = lambda names: monkeypatch.setenv('TPU_WORKER_HOSTNAMES', names)
+  if sign == 'chips':  # their metadata say of which slice they are
+    monkeypatch.setattr(distributed, 'has_tpu', lambda: True)
+  else:
+    hosts('alpha,beta')
   join(HostsConfig())
   assert initialized == []
   jax.config.update('jax_platforms', None)
   try:
     join(HostsConfig())
     assert len(initialized) == 1
-    monkeypatch.setenv('TPU_WORKER_HOSTNAMES', 'localhost')
+    hosts('localhost')
     join(HostsConfig())
-    assert len(initialized) == 1
+    assert len(initialized) == (2 if sign == 'chips' else 1)
   finally:
     jax.config.update('jax_platforms', 'cpu')
 
 
-def test_a_machine_with_tpu_chips_asks_its_metadata_which_slice_it_is_of(initialized, monkeypatch):
-  monkeypatch.setattr(distributed, 'has_tpu', lambda: True)
-  join(HostsConfig())
-  assert initialized == []  # the CPU was asked for
-  jax.config.update('jax_platforms', None)
-  try:
-    join(HostsConfig())
-  finally:
-    jax.config.update('jax_platforms', 'cpu')
-  assert len(initialized) == 1
-
-
-def test_a_cluster_that_jax_cannot_make_out_is_a_usage_error(initialized, monkeypatch):
+@pytest.mark.parametrize(
+  ('raised', 'expected', 'message'),
+  [
+    (ValueError('no address'), UsageError, 'cannot be detected from the environment: no address'),
+    (
+      RuntimeError('DEADLINE_EXCEEDED: late\nmore'),
+      RunError,
+      'not all hosts joined within 300 s: DEADLINE_EXCEEDED: late',
+    ),
+  ],
+  ids=['not detected', 'too late'],
+)
+def test_a_cluster_that_cannot_be_joined_is_one_error(raised, expected, message, initialized, set_cluster, monkeypatch):
   def fail(**_):
-    raise ValueError('coordinator_address should be defined.')
+    raise raised
 
   monkeypatch.setattr(jax.distributed, 'initialize', fail)
-  monkeypatch.setenv('SLURM_NTASKS', '2')
-  with pytest.raises(UsageError, match='cannot be detected from the environment: coordinator_address'):
+  set_cluster('alpha:1234', '4', '3')
+  with pytest.raises(expected, match=message) as error:
     join(HostsConfig())
-
-
-def test_hosts_that_do_not_come_are_said_to_be_missing(initialized, monkeypatch):
-  def fail(**_):
-    raise RuntimeError('DEADLINE_EXCEEDED: Barrier timed out\nmore')
-
-  monkeypatch.setattr(jax.distributed, 'initialize', fail)
-  for name, value in ((ADDRESS, 'alpha:1234'), (COUNT, '4'), (INDEX, '3')):
-    monkeypatch.setenv(name, value)
-  with pytest.raises(
-    RunError, match='not all hosts joined within 300 s: DEADLINE_EXCEEDED: Barrier timed out'
-  ) as error:
-    join(HostsConfig())
-  assert 'alpha:1234' in error.value.where
-  assert error.value.exit_code == 1
+  assert error.value.exit_code == (2 if expected is UsageError else 1)
+  assert expected is UsageError or 'alpha:1234' in error.value.where
 
 
 def test_a_process_alone_leaves_as_any_program_does():

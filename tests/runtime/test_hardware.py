@@ -16,19 +16,13 @@ def plug_in(bus, slot, vendor, device):
 def test_every_generation_is_a_tpu(device, tmp_path):
   plug_in(tmp_path, '0000:00:04.0', '0x8086', device)
   assert not has_tpu(tmp_path)
-  plug_in(tmp_path, '0000:00:05.0', '0x1ae0', device)
+  plug_in(tmp_path, '0000:00:05.0', '0x1ae0', '0x0042')  # Google's network card
+  assert not has_tpu(tmp_path)
+  plug_in(tmp_path, '0000:00:06.0', '0x1ae0', device)
   assert has_tpu(tmp_path)
-
-
-def test_google_s_network_card_is_none(tmp_path):
-  plug_in(tmp_path, '0000:00:05.0', '0x1ae0', '0x0042')
-  assert not has_tpu(tmp_path)
-
-
-def test_a_machine_without_a_bus_has_none(tmp_path):
-  assert not has_tpu(tmp_path / 'devices')
-  (tmp_path / 'half').mkdir()
-  assert not has_tpu(tmp_path)
+  assert not has_tpu(tmp_path / 'no bus')
+  (tmp_path / 'half' / 'device').mkdir(parents=True)
+  assert not has_tpu(tmp_path / 'half')
 
 
 def test_the_ids_are_those_that_jax_looks_for():
@@ -66,15 +60,11 @@ def test_products_of_bfloat16_are_a_flag_of_the_processor(tmp_path, flags, multi
     ('TPU v5p', 'TPU v5p'),
     ('TPU v6 lite', 'TPU v6 lite'),
     ('NVIDIA H100 80GB HBM3', 'NVIDIA H100'),
+    *((kind, None) for kind in ('cpu', 'TPU v9', 'NVIDIA L40S')),
   ],
 )
-def test_a_device_is_found_by_the_longest_name_that_fits(kind, name):
-  assert chip_of(kind) == (name, CHIPS[name])
-
-
-@pytest.mark.parametrize('kind', ['cpu', 'TPU v9', 'NVIDIA L40S'])
-def test_a_device_without_a_data_sheet_is_not_guessed(kind):
-  assert chip_of(kind) is None
+def test_a_device_is_found_by_the_longest_name_that_fits_and_one_without_a_data_sheet_is_not_guessed(kind, name):
+  assert chip_of(kind) == (name and (name, CHIPS[name]))
 
 
 # Bidirectional inter-chip interconnect bandwidth per chip, GB/s, and ports, as Google's pages have them.
@@ -83,9 +73,5 @@ def test_a_device_without_a_data_sheet_is_not_guessed(kind):
 )
 def test_links_add_up_to_what_the_page_states(name, both_ways, ports):
   assert 2 * ports * CHIPS[name].link_bandwidth == both_ways * 1e9
-
-
-def test_devices_that_are_the_same_chip_have_the_same_figures():
-  assert CHIPS['TPU v5 lite'] is CHIPS['TPU v5e']
-  assert CHIPS['TPU v5'] is CHIPS['TPU v5p']
-  assert CHIPS['TPU v6 lite'] is CHIPS['TPU v6e']
+  same_chip = {'TPU v5e': 'TPU v5 lite', 'TPU v5p': 'TPU v5', 'TPU v6e': 'TPU v6 lite'}
+  assert CHIPS[same_chip.get(name, name)] is CHIPS[name]

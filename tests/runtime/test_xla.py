@@ -26,22 +26,13 @@ def test_the_platform_decides_on_the_variable(platform, variable):
   assert environment == {variable: '--xla_a=true --xla_b=2'}
 
 
-def test_what_the_user_has_set_stays_and_wins():
+def test_what_the_user_has_set_stays_and_wins_and_repeating_it_changes_nothing():
   environment = {'LIBTPU_INIT_ARGS': '--xla_b=3 --other=1'}
   assert set_flags(FLAGS, 'tpu', environment) == 'LIBTPU_INIT_ARGS: --xla_a=true'
   assert environment == {'LIBTPU_INIT_ARGS': '--xla_b=3 --other=1 --xla_a=true'}
-
-
-def test_repeating_it_changes_nothing():
-  environment = {}
-  set_flags(FLAGS, 'tpu', environment)
-  assert set_flags(FLAGS, 'tpu', environment) == ''
-
-
-def test_no_flags_leave_the_environment_alone():
-  environment = {}
-  assert set_flags(HardwareConfig(), 'tpu', environment) == ''
-  assert environment == {}
+  for config in FLAGS, HardwareConfig():
+    assert set_flags(config, 'tpu', environment) == ''
+  assert environment == {'LIBTPU_INIT_ARGS': '--xla_b=3 --other=1 --xla_a=true'}
 
 
 @pytest.mark.parametrize('flags', ['xla_a=true', ('xla_a=true',), (1,), 1])
