@@ -1,9 +1,12 @@
 """Small models with nothing left at zero, so that every bias and every LayerNorm scale can be felt."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import random_checkpoints
 from encoder_values import readout, values_and_gradients
 from flax import nnx
 
@@ -11,17 +14,7 @@ from rembert.model.config import Execution, RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
 
 # Hugging Face's tiny test model: I, E, H and F all differ, V is no multiple of 128.
-TINY = RemBertConfig(
-  vocab_size=99,
-  input_embedding_size=18,
-  output_embedding_size=43,
-  hidden_size=32,
-  num_hidden_layers=3,
-  num_attention_heads=4,
-  intermediate_size=37,
-  max_position_embeddings=48,
-  type_vocab_size=3,
-)
+TINY = dataclasses.replace(random_checkpoints.TINY, vocab_size=99, type_vocab_size=3)
 
 
 def _build(config: RemBertConfig, execution: Execution = Execution(), *, add_pooler: bool = True) -> RemBertForMaskedLM:
@@ -38,31 +31,14 @@ def _build(config: RemBertConfig, execution: Execution = Execution(), *, add_poo
 
 
 @pytest.fixture(scope='session')
-def tiny() -> RemBertConfig:
-  """`TINY`."""
-  return TINY
-
-
-@pytest.fixture(scope='session')
-def build():
-  """See `_build`."""
-  return _build
-
-
-@pytest.fixture(scope='session')
 def tiny_model() -> RemBertForMaskedLM:
   """`TINY`, built; not to be changed."""
   return _build(TINY)
 
 
-def _parameters(model: nnx.Module, dtype: type = np.float64) -> dict:
-  return jax.tree.map(lambda x: np.asarray(x, dtype), nnx.to_pure_dict(nnx.state(model, nnx.Param)))
-
-
-@pytest.fixture(scope='session')
-def parameters():
-  """A model's parameters as nested dicts of NumPy arrays, float64 unless told otherwise."""
-  return _parameters
+def _parameters(model: nnx.Module) -> dict:
+  """A model's parameters as nested dicts of NumPy arrays, float64."""
+  return jax.tree.map(lambda x: np.asarray(x, np.float64), nnx.to_pure_dict(nnx.state(model, nnx.Param)))
 
 
 @pytest.fixture(scope='session')
@@ -79,15 +55,15 @@ def batch(tiny):
 
 
 def _run_encoder(encoder: nnx.Module, ids: np.ndarray) -> tuple[jax.Array, dict]:
+  """Hidden states, and the gradients of a fixed random projection of them."""
   ids = jnp.asarray(ids)
   direction = readout((*ids.shape, encoder.config.hidden_size))
   return values_and_gradients(encoder, direction, lambda encoder: encoder(ids).last_hidden_state)
 
 
-@pytest.fixture(scope='session')
-def run_encoder():
-  """An encoder and ids to its hidden states, and the gradients of a fixed random projection of them."""
-  return _run_encoder
+tiny, build, parameters, run_encoder = (
+  pytest.fixture(lambda given=given: given, scope='session') for given in (TINY, _build, _parameters, _run_encoder)
+)
 
 
 @pytest.fixture(scope='session')

@@ -47,13 +47,10 @@ def test_the_vocabulary_is_rounded_up_to_the_multiple(vocab_size, multiple, padd
   assert config.padded_vocab_size == padded
 
 
-def test_embeddings_are_projected_only_where_the_widths_differ():
+def test_embeddings_are_projected_only_where_the_widths_differ_and_tied_only_where_they_do_not():
   assert RemBertConfig().projects_embeddings
   assert not RemBertConfig(input_embedding_size=1152).projects_embeddings
   assert RemBertConfig(input_embedding_size=1152, always_project_embeddings=True).projects_embeddings
-
-
-def test_tied_embeddings_of_two_widths_are_refused():
   with pytest.raises(UsageError, match='tied embeddings need one width'):
     RemBertConfig(tie_word_embeddings=True)
   assert RemBertConfig(input_embedding_size=1664, tie_word_embeddings=True).tie_word_embeddings

@@ -6,24 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-TOLERANCE = 1e-5  # relative to the largest value of the reference
-
-
-def assert_close(actual, reference):
-  assert np.abs(np.asarray(actual, np.float64) - reference).max() <= TOLERANCE * np.abs(reference).max()
+from encoder_values import TOLERANCE, assert_close, layer_norm
 
 
 @pytest.fixture(scope='module')
 def ids(tiny):
   return np.random.default_rng(1).integers(0, tiny.vocab_size, (3, 7)).astype(np.int32)
-
-
-def reference(parameters, ids, types, positions, epsilon):
-  x = parameters['word']['embedding'][ids]
-  x = x + parameters['position']['embedding'][positions] + parameters['token_type']['embedding'][types]
-  x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
-  return x * parameters['norm']['scale'] + parameters['norm']['bias']
 
 
 def test_word_position_and_type_are_summed_and_normalised(tiny, tiny_model, parameters, ids):
@@ -33,13 +21,12 @@ def test_word_position_and_type_are_summed_and_normalised(tiny, tiny_model, para
   embeddings = tiny_model.encoder.embeddings
   x = embeddings(jnp.asarray(ids), jnp.asarray(types), jnp.asarray(positions))
   assert x.shape == (*ids.shape, tiny.input_embedding_size)
-  assert_close(x, reference(parameters(embeddings), ids, types, positions, tiny.layer_norm_eps))
-
-
-def test_by_default_all_is_the_first_text_and_positions_count_from_zero(tiny, tiny_model, parameters, ids):
-  embeddings = tiny_model.encoder.embeddings
-  expected = reference(parameters(embeddings), ids, np.zeros_like(ids), np.arange(7)[None], tiny.layer_norm_eps)
-  assert_close(embeddings(jnp.asarray(ids)), expected)
+  p = parameters(embeddings)
+  word, position, token_type = (p[name]['embedding'] for name in ('word', 'position', 'token_type'))
+  assert_close(x, layer_norm(word[ids] + position[positions] + token_type[types], p['norm'], tiny.layer_norm_eps))
+  # By default all is the first text, and positions count from zero.
+  by_default = layer_norm(word[ids] + position[:7] + token_type[0], p['norm'], tiny.layer_norm_eps)
+  assert_close(embeddings(jnp.asarray(ids)), by_default)
 
 
 def test_dropout_needs_a_key(tiny, build, ids):

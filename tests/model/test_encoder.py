@@ -6,30 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from encoder_values import assert_close, readout
+from encoder_values import assert_close, gelu, gelu_tanh, layer_norm, readout
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import erf
 
 from rembert.model.config import Execution
 from rembert.model.encoder import RemBertEncoder
 
 # --- the reference: Hugging Face's RemBERT, written out for one row at a time ---------------------
-
-
-def gelu(x):
-  return x * 0.5 * (1 + erf(x / np.sqrt(2)))
-
-
-def gelu_tanh(x):
-  return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-
-
-def layer_norm(x, p, epsilon):
-  mean = x.mean(-1, keepdims=True)
-  variance = ((x - mean) ** 2).mean(-1, keepdims=True)
-  return (x - mean) / np.sqrt(variance + epsilon) * p['scale'] + p['bias']
 
 
 def reference_row(config, p, ids, types, positions, sees):
@@ -89,6 +74,8 @@ def test_hidden_states_and_pooler_are_those_of_the_reference(tiny, build, parame
     assert_close(output.pooler_output[row], pooled)
   np.testing.assert_array_equal(output.hidden_states[-1], output.last_hidden_state)
   assert output.hidden_states.shape == (config.num_hidden_layers + 1, 4, 10, config.hidden_size)
+  plain = build(config, add_pooler=False).encoder(jnp.asarray(batch['ids']))
+  assert plain.pooler_output is plain.hidden_states is None  # what is not asked for is not returned
 
 
 def test_by_default_there_is_one_text_without_padding(tiny_model, batch):
@@ -97,12 +84,6 @@ def test_by_default_there_is_one_text_without_padding(tiny_model, batch):
     ids, jnp.zeros_like(ids), jnp.ones_like(ids), position_ids=jnp.tile(jnp.arange(10), (4, 1))
   )
   assert_close(tiny_model.encoder(ids).last_hidden_state, explicit.last_hidden_state)
-
-
-def test_what_is_not_asked_for_is_not_returned(tiny, build, batch):
-  output = build(tiny, add_pooler=False).encoder(jnp.asarray(batch['ids']))
-  assert output.pooler_output is None
-  assert output.hidden_states is None
 
 
 # --- who feels whom -------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from absent_devices import tpu_mesh
 from encoder_values import TOLERANCE, assert_close, readout, values_and_gradients
 from flax import nnx
 
-from rembert.errors import UsageError
 from rembert.model.config import Execution
 from rembert.model.encoder import RemBertEncoder
 
@@ -155,9 +154,3 @@ def test_bfloat16_keeps_float32_parameters_and_stays_close(tiny, build, batch, p
   assert {x.dtype for x in jax.tree.leaves(gradients)} == {jnp.dtype('float32')}
   assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves((states, gradients)))
   assert_close(states.astype(np.float32), plain[0], BFLOAT16_TOLERANCE)
-
-
-def test_a_model_that_drops_attention_weights_is_refused_by_the_kernels(tiny, build):
-  config = dataclasses.replace(tiny, attention_probs_dropout_prob=0.1)
-  with pytest.raises(UsageError, match='cannot drop attention weights'):
-    build(config, Execution(attention='splash'))

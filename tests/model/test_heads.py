@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from encoder_values import TOLERANCE, assert_close, gelu, layer_norm
 from flax import nnx
-from scipy.special import erf
 
 from rembert.errors import UsageError
 from rembert.model.config import Execution
@@ -20,21 +20,13 @@ from rembert.model.heads import (
 )
 from rembert.train.losses import mlm_row_sums
 
-TOLERANCE = 1e-5  # relative to the largest value of the reference
-BFLOAT16_TOLERANCE = 5e-2  # the same, for products of 8-bit mantissas
-
-
-def assert_close(actual, reference, tolerance=TOLERANCE):
-  error = np.abs(np.asarray(actual, np.float64) - np.asarray(reference, np.float64)).max()
-  assert error <= tolerance * np.abs(np.asarray(reference, np.float64)).max()
+BFLOAT16_TOLERANCE = 5e-2  # as `TOLERANCE`, for products of 8-bit mantissas
 
 
 def reference_logits(config, p, states, word_embedding):
   """Hugging Face's `cls.predictions`, float64: [B, S, H] to [B, S, V] without padding rows."""
   x = states @ p['transform']['kernel'] + p['transform']['bias']
-  x = 0.5 * x * (1 + erf(x / np.sqrt(2)))
-  x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + config.layer_norm_eps)
-  x = x * p['norm']['scale'] + p['norm']['bias']
+  x = layer_norm(gelu(x), p['norm'], config.layer_norm_eps)
   table = word_embedding if config.tie_word_embeddings else p['output_embedding']
   return (x @ table.T + p['bias'])[..., : config.vocab_size]
 
@@ -70,6 +62,7 @@ def test_logits_are_those_of_the_reference(tiny, tied, build, parameters, states
   assert logits.shape == (3, 8, config.padded_vocab_size)
   assert logits.dtype == np.float32
   assert_close(logits[..., : config.vocab_size], expected)
+  assert np.all(np.isfinite(run_head(build(dataclasses.replace(config, vocab_size=128)), states)))  # needs no padding
 
 
 def test_the_head_at_masked_positions_gives_the_dense_logits_there(tiny, tiny_model, states):
@@ -80,10 +73,6 @@ def test_the_head_at_masked_positions_gives_the_dense_logits_there(tiny, tiny_mo
     there = dense[row, positions[row, slot]]
     assert_close(sparse[row, slot, : tiny.vocab_size], there[: tiny.vocab_size])
     assert np.all(sparse[row, slot, tiny.vocab_size :] == -np.inf)
-
-
-def test_a_vocabulary_that_needs_no_padding_has_none(tiny, build, states):
-  assert np.all(np.isfinite(run_head(build(dataclasses.replace(tiny, vocab_size=128)), states)))
 
 
 def test_rows_that_pad_the_vocabulary_get_no_gradient(tied, build, ids):
@@ -311,8 +300,5 @@ def test_a_sentence_is_the_mean_of_its_pieces_at_a_layer(tiny, tiny_model, layer
   finally:
     encoder.config = original
   assert_close(embeddings, np.stack(expected))
-
-
-def test_a_layer_that_is_not_there_is_refused(tiny_model, ids):
   with pytest.raises(UsageError, match='no layer 4'):
-    sentence_embeddings(tiny_model.encoder, ids, jnp.ones_like(ids), layer=4)
+    sentence_embeddings(encoder, jnp.asarray(ids), jnp.asarray(mask), layer=4)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from scipy.special import erf
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
 
@@ -29,3 +30,22 @@ def values_and_gradients(encoder, direction, run):
 
   (_, states), gradients = jax.jit(jax.value_and_grad(projected, has_aux=True))(nnx.to_pure_dict(params))
   return states, gradients
+
+
+# --- references in float64 --------------------------------------------------------------------------------------------
+
+
+def gelu(x):
+  """x·Φ(x)."""
+  return 0.5 * x * (1 + erf(x / np.sqrt(2)))
+
+
+def gelu_tanh(x):
+  """The approximation of the original TensorFlow code."""
+  return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def layer_norm(x, p, epsilon):
+  """With the parameters `scale` and `bias`."""
+  normal = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
+  return normal * p['scale'] + p['bias']

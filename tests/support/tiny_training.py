@@ -114,37 +114,11 @@ def _names(tree: dict) -> dict[str, jax.Array]:
   return {'/'.join(key.key for key in path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
-@pytest.fixture(scope='session')
-def tiny() -> RemBertConfig:
-  """`TINY`."""
-  return TINY
+def _given(value):
+  """A fixture that gives `value`."""
+  return pytest.fixture(lambda: value, scope='session')
 
 
-@pytest.fixture(scope='session')
-def packed_batch():
-  """See `_packed_batch`."""
-  return _packed_batch
-
-
-@pytest.fixture(scope='session')
-def trainable():
-  """See `_trainable`."""
-  return _trainable
-
-
-@pytest.fixture(scope='session')
-def step():
-  """See `_step`; each is compiled once."""
-  return _step
-
-
-@pytest.fixture(scope='session')
-def compile_step():
-  """See `_step`; compiles again."""
-  return _step.__wrapped__
-
-
-@pytest.fixture(scope='session')
-def by_name():
-  """See `_names`."""
-  return _names
+tiny, packed_batch, trainable, by_name = map(_given, (TINY, _packed_batch, _trainable, _names))
+step = _given(_step)  # each is compiled once
+compile_step = _given(_step.__wrapped__)  # compiles again
