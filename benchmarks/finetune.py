@@ -67,7 +67,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   mesh = start_jax(setting)
   config, head, num_labels, execution = setting.config, setting.head, setting.num_labels, setting.execution
   build = lambda rngs: build_model(head, config, execution, num_labels=num_labels, rngs=rngs)
-  trainable = state.trainable(build, execution, our_optimizer(LEARNING_RATE), mesh)
+  trainable = state.trainable(build, our_optimizer(LEARNING_RATE), mesh)
   initial = open_initial(folder, 'all', config, head=head, num_labels=num_labels)
   dropout_seed = 0 if config.classifier_dropout_prob else None
   with jax.set_mesh(mesh):

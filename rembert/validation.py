@@ -135,6 +135,12 @@ def number(hint: Any) -> Callable[[str], Any]:
   return parse
 
 
+def comma_separated(hint: Any) -> Callable[[str], list]:
+  """A `type=` of argparse: a list of numbers, `1,2,5`, each of a type with its range."""
+  parse = number(hint)
+  return lambda text: [parse(part) for part in text.split(',')]
+
+
 def _as_tuple(value: Any) -> Any:
   if isinstance(value, str):
     return tuple(part.strip() for part in value.split(','))

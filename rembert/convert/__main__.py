@@ -1,4 +1,4 @@
-"""The command line: `python -m rembert.convert {from_hf,to_hf,from_tf} SRC DST`."""
+"""The command line: `python -m rembert.convert {from_hf,to_hf,from_tf} SRC DST`, and `average SRC… --output=DST`."""
 
 import argparse
 import functools
@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from rembert.command_line import command_parser, run_command
 from rembert.errors import UsageError
 from rembert.model.config import HEAD_NAMES
-from rembert.validation import Count, CountOrZero, Positive, number
+from rembert.validation import Count, CountOrZero, NotNegative, Positive, comma_separated, number
 
 DESCRIPTION = """\
 Carry RemBERT in and out: a Hugging Face model (a directory or Hub id) or the original TensorFlow checkpoint becomes a
-workdir of this project, and a workdir becomes a Hugging Face model. Weights are converted bit-exactly."""
+workdir of this project, and a workdir becomes a Hugging Face model. Weights are converted bit-exactly. The average of
+several checkpoints becomes a workdir, too."""
 
 EPILOG = """\
 examples
@@ -26,6 +27,9 @@ examples
     python -m rembert.convert to_hf runs/pretrain_smoke exported/
   and upload it with its model card (the token is that of `hf auth login`, or HF_TOKEN):
     python -m rembert.convert to_hf runs/pretrain_smoke exported/ --push=ORG/NAME --private
+  average three checkpoints of a run, or the ends of two runs, one of them weighed twice:
+    python -m rembert.convert average runs/pretrain --steps=80000,90000,100000 --output=runs/averaged
+    python -m rembert.convert average runs/one runs/other --weights=2,1 --output=runs/merged
   all options of a direction:
     python -m rembert.convert from_hf --help
 
@@ -38,10 +42,11 @@ exit codes
 def parser() -> argparse.ArgumentParser:
   """The command line."""
   flags = command_parser('rembert.convert', DESCRIPTION, EPILOG)
-  directions = flags.add_subparsers(dest='direction', required=True, metavar='{from_hf,to_hf,from_tf}')
+  directions = flags.add_subparsers(dest='direction', required=True, metavar='{from_hf,to_hf,from_tf,average}')
   from_hf = directions.add_parser('from_hf', help='a Hugging Face model → a workdir', allow_abbrev=False)
   to_hf = directions.add_parser('to_hf', help='a workdir or checkpoint → a Hugging Face model', allow_abbrev=False)
   from_tf = directions.add_parser('from_tf', help='an original TensorFlow checkpoint → a workdir', allow_abbrev=False)
+  average = directions.add_parser('average', help='several checkpoints → a workdir', allow_abbrev=False)
   sources = {
     from_hf: 'folder with config.json and model.safetensors, whole or in shards; or id of the Hub, ORG/NAME[@REVISION]',
     to_hf: 'workdir, or one checkpoint of it (WORKDIR/checkpoints/STEP)',
@@ -54,7 +59,6 @@ def parser() -> argparse.ArgumentParser:
     heads = ('none', *HEAD_NAMES)
     add('--head', choices=heads, help='of the result (default: what the checkpoint has); none: encoder alone')
     add('--vocabulary', metavar='FILE', help='the sentencepiece.model (default: the one next to the checkpoint)')
-    add('--traceback', action='store_true', help='show where in the code an error arose')
   for direction in (from_hf, from_tf):
     add = functools.partial(direction.add_argument, type=number(Count), metavar='N')
     add('--num_hidden_layers', help='keep the bottom N layers and drop the others')
@@ -72,24 +76,26 @@ def parser() -> argparse.ArgumentParser:
   add('--num_attention_heads', type=number(Count), metavar='N', help='default: heads of 64')
   gelu = "GELU: gelu_tanh as in the original code (default), gelu (erf) as in Hugging Face's copy"
   add('--hidden_act', choices=('gelu', 'gelu_tanh'), default='gelu_tanh', help=gelu)
+  add = average.add_argument
+  add('sources', metavar='SRC', nargs='+', help='workdir (its newest checkpoint), or one checkpoint of it')
+  add('--output', metavar='DST', required=True, help='a new folder')
+  add('--steps', type=comma_separated(CountOrZero), metavar='N,N,…', help='which checkpoints, of a single workdir')
+  add('--weights', type=comma_separated(NotNegative), metavar='X,X,…', help='one per checkpoint (default: all equal)')
+  for direction in directions.choices.values():
+    direction.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
   return flags
 
 
 def to_workdir(options: argparse.Namespace) -> None:
   """`from_hf` and `from_tf`."""
-  from etils import epath
-
-  from rembert.checkpoint.load import find_checkpoint, model_folder
+  from rembert.checkpoint.load import model_folder
   from rembert.convert import hub, huggingface, importing, tensorflow
-  from rembert.files import check_folder
   from rembert.tokenizer import check_vocabulary
   from rembert.tracking.console import Console
 
   console = Console()
-  destination = epath.Path(options.destination)
-  if find_checkpoint(destination):
-    raise UsageError('the destination holds checkpoints', where=str(destination), fix='name a new folder')
-  check_folder(destination, 'the destination', fix='name another folder')
+  destination = options.destination
+  _check_destination(destination)
   with console.task('reading') as progress:
     if options.direction == 'from_hf':
       source = huggingface.open_source(model_folder(options.source))
@@ -171,6 +177,41 @@ def to_hugging_face(options: argparse.Namespace) -> None:
   )
 
 
+def average_checkpoints(options: argparse.Namespace) -> None:
+  """`average`."""
+  from rembert.checkpoint.load import open_source
+  from rembert.convert import importing
+  from rembert.convert.averaging import average
+  from rembert.tracking.console import Console
+
+  console = Console()
+  _check_destination(options.output)
+  if options.steps and len(options.sources) > 1:
+    raise UsageError(
+      'steps of several runs',
+      where='--steps',
+      fix='name checkpoints instead: RUN/checkpoints/STEP RUN/checkpoints/STEP',
+    )
+  sources = [open_source(path, step) for path in options.sources for step in options.steps or [None]]
+  averaged = average(sources, options.weights)
+  with console.task('averaging') as progress:
+    imported = importing.import_model(averaged, on_progress=progress)
+    importing.save(imported, options.output, averaged.vocabulary, **averaged.meta)
+  rows = zip(averaged.meta['averaged_from'], averaged.meta['averaged_weights'], strict=True)
+  console.table('Averaged', ('checkpoint', 'weight'), [(name, f'{weight:.4g}') for name, weight in rows])
+  console.facts('Done', {'checkpoint': f'{options.output}/checkpoints/0', 'vocabulary': str(averaged.vocabulary)})
+
+
+def _check_destination(workdir: str) -> None:
+  """Before anything is read."""
+  from rembert.checkpoint.load import find_checkpoint
+  from rembert.files import check_folder
+
+  if find_checkpoint(workdir):
+    raise UsageError('the destination holds checkpoints', where=workdir, fix='name a new folder')
+  check_folder(workdir, 'the destination', fix='name another folder')
+
+
 def _head(options: argparse.Namespace) -> str | None:
   """`--head` as the converters take it: not given is as saved, `none` is the encoder alone."""
   from rembert.convert.importing import AS_SAVED
@@ -185,7 +226,7 @@ def _some(names: Sequence[str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
   """Converts; returns the exit code."""
   options = parser().parse_args(argv)
-  direction = to_hugging_face if options.direction == 'to_hf' else to_workdir
+  direction = {'to_hf': to_hugging_face, 'average': average_checkpoints}.get(options.direction, to_workdir)
   return run_command('rembert.convert', lambda: direction(options), show_traceback=options.traceback)
 
 

@@ -12,6 +12,7 @@ from rembert.paper import PaperFigures
 from rembert.tracking.console import Console, human_bytes, human_duration
 from rembert.tracking.goodput import account, read_sessions
 from rembert.train import sharding
+from rembert.train.optimizer import format_schedule
 from rembert.train.state import Trainable
 
 # The paper rounds, and in its ablation tables the pooler and most of the head do not count: that is 2.7 % at most, of
@@ -108,17 +109,12 @@ def _show_devices(job: JobRun, trainable: Trainable, config: JobConfig) -> None:
 
 def format_training(config: JobConfig) -> dict[str, str]:
   """Batch, number of steps and learning rate, for the schedule of a job."""
-  train, optimizer = config.train, config.optimizer
+  train = config.train
   parts = f', in {train.accumulation_steps} micro-batches' if train.accumulation_steps > 1 else ''
-  rate = f'{optimizer.learning_rate:g}, warmup {optimizer.warmup_steps:,} steps'
-  if optimizer.warmup_steps < train.steps:
-    rate += ', linear decay to 0'
-  else:
-    rate += f', ends at {optimizer.learning_rate * train.steps / optimizer.warmup_steps:.3g}'
   return {
     'batch': f'{train.batch_size} sequences × {train.sequence_length} tokens{parts}',
     'steps': f'{train.steps:,}',
-    'learning rate': rate,
+    'learning rate': format_schedule(config.optimizer, train.steps),
   }
 
 

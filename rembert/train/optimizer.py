@@ -1,4 +1,4 @@
-"""BERT's AdamW: no bias correction, decoupled decay that spares LayerNorm and biases, linear warm-up and decay."""
+"""BERT's AdamW, no bias correction, decoupled decay that spares LayerNorm and biases; schedules of the rate."""
 
 import dataclasses
 from typing import Annotated, NamedTuple
@@ -7,9 +7,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rembert.validation import CountOrZero, FractionBelowOne, NotNegative, OneOf, check_fields
+from rembert.validation import CountOrZero, Fraction, FractionBelowOne, NotNegative, OneOf, check_fields
 
 MU_DTYPES = ('float32', 'bfloat16')
+# Share of the peak that is left when a share x of the decay is over.
+_DECAYS = {
+  'linear': lambda x: 1 - x,
+  'sqrt': lambda x: 1 - jnp.sqrt(x),
+  'cosine': lambda x: (1 + jnp.cos(jnp.pi * x)) / 2,
+}
+SCHEDULES = ('bert', 'wsd', 'cosine', 'constant')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +26,11 @@ class OptimizerConfig:
   Attributes:
     learning_rate: peak, reached at the end of the warm-up.
     warmup_steps: linear from zero.
+    schedule: of the learning rate after the warm-up: `bert`, linear to zero; `wsd` (warm-up, stable, decay; a
+      trapezoid), the peak, then a decay to zero at the end; `cosine`, half a cosine to zero; `constant`, the peak. A
+      `wsd` run that is stopped before its decay may be resumed with more `train.steps`.
+    decay_ratio: share of all steps over which `wsd` decays.
+    decay_shape: of `wsd`'s decay: `linear`, `sqrt` (1 − √x, best in Hägele et al., 2024, arXiv:2405.18392) or `cosine`.
     b1: decay of the first moment.
     b2: decay of the second moment.
     eps: added to the root of the second moment.
@@ -35,6 +47,9 @@ class OptimizerConfig:
 
   learning_rate: NotNegative = 2e-4
   warmup_steps: CountOrZero = 15_000
+  schedule: Annotated[str, OneOf(SCHEDULES)] = 'bert'
+  decay_ratio: Fraction = 0.1
+  decay_shape: Annotated[str, OneOf(tuple(_DECAYS))] = 'sqrt'
   b1: FractionBelowOne = 0.9
   b2: FractionBelowOne = 0.999
   eps: NotNegative = 1e-6
@@ -50,18 +65,47 @@ class OptimizerConfig:
 
 
 def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.Schedule:
-  """BERT's schedule: linear warm-up, then a linear decay to zero that is counted from step 0.
+  """Step to learning rate: a linear warm-up, then `config.schedule`.
 
-  As in BERT, the rate drops to peak · (1 − warmup/total) at the end of the warm-up.
+  BERT's decay is counted from step 0, so the rate drops to peak · (1 − warmup/total) at the end of the warm-up.
   """
+  if config.schedule == 'bert':
+    decay_begin, decay = 0, _DECAYS['linear']
+  elif config.schedule == 'wsd':
+    decay_begin, decay = total_steps - _wsd_decay(config, total_steps), _DECAYS[config.decay_shape]
+  else:
+    decay_begin, decay = min(config.warmup_steps, total_steps), _DECAYS['cosine']
+  decay_steps = total_steps - decay_begin
 
   def schedule(step):
     step = jnp.asarray(step, jnp.float32)
-    decayed = config.learning_rate * (1 - jnp.minimum(step, total_steps) / total_steps)
+    rate = config.learning_rate
+    if config.schedule != 'constant' and decay_steps:
+      rate *= decay(jnp.clip(step - decay_begin, 0, decay_steps) / decay_steps)
     warming_up = config.learning_rate * step / max(config.warmup_steps, 1)
-    return jnp.where(step < config.warmup_steps, warming_up, decayed)
+    return jnp.where(step < config.warmup_steps, warming_up, rate)
 
   return schedule
+
+
+def format_schedule(config: OptimizerConfig, total_steps: int) -> str:
+  """The learning rate in words: `0.0002, warmup 15,000 steps, linear decay to 0`."""
+  words = f'{config.learning_rate:g}, warmup {config.warmup_steps:,} steps'
+  if config.warmup_steps >= total_steps:
+    return f'{words}, ends at {config.learning_rate * total_steps / max(config.warmup_steps, 1):.3g}'
+  return (
+    words
+    + {
+      'bert': ', linear decay to 0',
+      'wsd': f', then constant, {config.decay_shape} decay to 0 over the last {_wsd_decay(config, total_steps):,}',
+      'cosine': ', cosine decay to 0',
+      'constant': ', then constant',
+    }[config.schedule]
+  )
+
+
+def _wsd_decay(config: OptimizerConfig, total_steps: int) -> int:
+  return round(config.decay_ratio * total_steps)
 
 
 def mean_and_clip(clip_norm: float) -> optax.GradientTransformationExtraArgs:

@@ -14,6 +14,7 @@ from rembert.train.optimizer import (
   MU_DTYPES,
   OptimizerConfig,
   decays,
+  format_schedule,
   frozen_parameters,
   learning_rate_schedule,
   make_optimizer,
@@ -153,6 +154,60 @@ def test_the_learning_rate_is_that_of_the_paper():
   for step, rate in rates.items():
     for number in step, jnp.asarray(step, jnp.int32):
       assert float(schedule(number)) == pytest.approx(rate, rel=0, abs=2e-4 * RATE_TOLERANCE), step
+
+
+def rates(total_steps=1_000, **options):
+  """The learning rate at every step, from a peak of 1 after 100 steps."""
+  config = OptimizerConfig(learning_rate=1.0, warmup_steps=100, **options)
+  return np.asarray(jax.vmap(learning_rate_schedule(config, total_steps))(jnp.arange(total_steps + 1)))
+
+
+def test_a_cosine_falls_from_the_peak_to_zero():
+  expected = np.concatenate([np.arange(100) / 100, np.cos(np.pi * np.arange(901) / 900 / 2) ** 2])
+  np.testing.assert_allclose(rates(schedule='cosine'), expected, rtol=0, atol=2 * RATE_TOLERANCE)
+
+
+@pytest.mark.parametrize(
+  ('shape', 'share_left'),
+  [
+    ('linear', lambda x: 1 - x),
+    ('sqrt', lambda x: 1 - np.sqrt(x)),
+    ('cosine', lambda x: np.cos(np.pi * x / 2) ** 2),
+  ],
+  ids=['linear', 'sqrt', 'cosine'],
+)
+def test_wsd_is_a_trapezoid_whose_last_side_has_a_shape(shape, share_left):
+  expected = np.concatenate([np.arange(100) / 100, np.ones(700), share_left(np.arange(201) / 200)])
+  found = rates(schedule='wsd', decay_ratio=0.2, decay_shape=shape)
+  np.testing.assert_allclose(found, expected, rtol=0, atol=2 * RATE_TOLERANCE)
+
+
+def test_a_longer_wsd_run_begins_as_the_shorter_one():
+  short, long = (rates(steps, schedule='wsd', decay_ratio=0.1) for steps in (1_000, 2_000))
+  np.testing.assert_array_equal(short[:901], long[:901])
+  assert short[1_000] == 0
+  assert np.all(long[900:1_801] == 1)
+
+
+def test_a_constant_rate_never_decays():
+  found = rates(schedule='constant')
+  assert np.all(found[100:] == 1)
+  np.testing.assert_array_equal(found, rates(schedule='wsd', decay_ratio=0.0))
+
+
+@pytest.mark.parametrize(
+  ('options', 'words'),
+  [
+    ({}, '0.1, warmup 4 steps, linear decay to 0'),
+    ({'schedule': 'cosine'}, '0.1, warmup 4 steps, cosine decay to 0'),
+    ({'schedule': 'constant'}, '0.1, warmup 4 steps, then constant'),
+    ({'schedule': 'wsd', 'decay_ratio': 0.2}, '0.1, warmup 4 steps, then constant, sqrt decay to 0 over the last 4'),
+    ({'warmup_steps': 40}, '0.1, warmup 40 steps, ends at 0.05'),
+  ],
+  ids=lambda part: '' if isinstance(part, str) else ', '.join(map(str, part.values())) or 'bert',
+)
+def test_a_schedule_in_words(options, words):
+  assert format_schedule(dataclasses.replace(CONFIG, **options), TOTAL) == words
 
 
 def test_layer_norms_and_biases_are_spared_and_nothing_else(tiny, by_name):
