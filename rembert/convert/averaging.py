@@ -54,7 +54,7 @@ def average(sources: Sequence[Source], weights: Sequence[float] | None = None) -
 
 
 def _mean(tensors: Sequence[Tensor], shares: Sequence[float]) -> np.ndarray:
-  """Summed in float64, rounded to float32 once; one tensor is in memory beside the sum."""
+  """Summed in float64, rounded to float32 once; the sum and one tensor are in memory."""
   total = np.zeros(tensors[0].shape, np.float64)
   for tensor, share in zip(tensors, shares, strict=True):
     total += share * tensor.read().astype(np.float64)

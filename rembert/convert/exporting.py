@@ -53,7 +53,8 @@ def export(
     head: that of the checkpoint, or None to leave it out.
     vocabulary: a SentencePiece model; by default that of the checkpoint's run.
     name: in the model card, an id of the Hub; by default that of the folder.
-    shard_bytes, on_progress: see `huggingface.write_weights`.
+    shard_bytes: see `huggingface.write_weights`.
+    on_progress: see there.
 
   Raises:
     UsageError: it is not such a checkpoint, or lacks the head; the directory exists, or is in a bucket.

@@ -69,8 +69,8 @@ def import_model(
     head: one of `HEADS`, None for the encoder alone, or `AS_SAVED`.
     num_hidden_layers: layers to keep, from the bottom (paper, section 6.2); None keeps all.
     num_labels: of a classifier that the checkpoint does not have.
-    allow_missing, allow_unexpected: initialise parameters that the checkpoint lacks; leave out tensors that the model
-      has no place for.
+    allow_missing: initialise parameters that the checkpoint lacks.
+    allow_unexpected: leave out tensors that the model has no place for.
     on_progress: called with the fraction that has been read.
 
   Raises:

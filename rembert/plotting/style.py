@@ -176,7 +176,10 @@ def plot_lines(
 
   Args:
     lines: x, y, and options of Matplotlib's `plot`, or, with deviations as `yerr`, of `errorbar`.
-    ylabel, xlabel, title, ticks: of y, of x, above the picture, and of x.
+    ylabel: of y.
+    xlabel: of x.
+    title: above the picture.
+    ticks: of x.
     starts_at_zero: whether y does.
     baseline: name and height of a line across; None for no line.
     names: of points.

@@ -158,7 +158,7 @@ def metadata(monkeypatch):
 def test_what_the_machine_is_told_about_itself(events, notice, metadata, monkeypatch):
   metadata |= events
   assert maintenance_notice() == notice
-  monkeypatch.setenv('GCE_METADATA_HOST', '127.0.0.1:9')  # nobody answers
+  monkeypatch.setenv('GCE_METADATA_HOST', '127.0.0.1:9')  # no server answers
   assert maintenance_notice() is None
 
 
