@@ -798,10 +798,23 @@ MUTANTS = [
   Mutant(
     'the linear decay of the learning rate is counted from the end of the warm-up instead of from step 0',
     'rembert/train/optimizer.py',
-    'decayed = config.learning_rate * (1 - jnp.minimum(step, total_steps) / total_steps)',
-    'remaining = max(total_steps - config.warmup_steps, 1)\n'
-    '    decayed = config.learning_rate * (total_steps - jnp.minimum(step, total_steps)) / remaining',
+    "decay_begin, decay = 0, _DECAYS['linear']",
+    "decay_begin, decay = min(config.warmup_steps, total_steps - 1), _DECAYS['linear']",
     area='training',
+  ),
+  Mutant(
+    'wsd begins its decay after that share of the steps instead of that share before the end',
+    'rembert/train/optimizer.py',
+    'decay_begin, decay = total_steps - _wsd_decay(config, total_steps),',
+    'decay_begin, decay = _wsd_decay(config, total_steps),',
+    area='training',
+  ),
+  Mutant(
+    'checkpoints are averaged without their weights',
+    'rembert/convert/averaging.py',
+    'shares = [weight / sum(weights) for weight in weights]',
+    'shares = [1 / len(weights) for weight in weights]',
+    area='convert',
   ),
   Mutant(
     'weight decay is applied to the scales of LayerNorm',
