@@ -174,7 +174,9 @@ def test_more_layers_of_hugging_face_are_not_cut_off_in_silence(saved, tmp_path)
 def test_rows_for_other_pieces_are_refused(saved_with_vocabulary, small_vocabulary, tmp_path):
   initial = open_initial(saved_with_vocabulary, 'all', dataclasses.replace(TINY, vocab_size=700))
   initial.check_vocabulary(small_vocabulary)
-  (tmp_path / 'other.model').write_bytes(small_vocabulary.read_bytes() + b' ')
+  content = bytearray(small_vocabulary.read_bytes())
+  content[len(content) // 2] ^= 1
+  (tmp_path / 'other.model').write_bytes(content)  # as long
   with pytest.raises(UsageError, match='another vocabulary') as error:
     initial.check_vocabulary(tmp_path / 'other.model')
   assert f'--gin.vocabulary.path={saved_with_vocabulary}' in error.value.fix[0]

@@ -15,14 +15,20 @@ import time
 from collections.abc import Callable, Iterator
 
 import jax
+import numpy as np
 import pytest
+from flax import nnx
+from flax.traverse_util import flatten_dict
 from jax.experimental.compilation_cache import compilation_cache
 from quick_compilation import QUICK_COMPILATION
 
 from launch.local_cluster import environments, free_port
 from rembert import main
 from rembert.aot import flops
+from rembert.checkpoint.load import save_model
 from rembert.jobs import training_run
+from rembert.model.config import RemBertConfig
+from rembert.model.heads import build_model
 from rembert.tracking.metric_writers import JsonlTracker
 from rembert.train import sharding
 
@@ -209,6 +215,22 @@ def program():
 def succeed_fixture():
   """See `succeed`."""
   return succeed
+
+
+@pytest.fixture(scope='session')
+def untrained(tmp_path_factory, xtreme_vocabulary) -> Callable[[RemBertConfig], pathlib.Path]:
+  """Function (configuration) → a workdir as pre-training leaves it, of a model with random parameters."""
+
+  def write(config: RemBertConfig) -> pathlib.Path:
+    workdir = tmp_path_factory.mktemp('untrained') / 'run'
+    model = build_model('mlm', config, add_pooler=False, rngs=nnx.Rngs(0))
+    leaves = flatten_dict(nnx.to_pure_dict(nnx.state(model, nnx.Param)), sep='/')
+    save_model(workdir, jax.tree.map(np.asarray, leaves), config, 'mlm', ())
+    (workdir / 'vocabulary').mkdir()
+    shutil.copy(xtreme_vocabulary, workdir / 'vocabulary' / 'sentencepiece.model')
+    return workdir
+
+  return write
 
 
 @pytest.fixture(scope='session')

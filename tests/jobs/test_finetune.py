@@ -10,19 +10,16 @@ import jax
 import numpy as np
 import pytest
 from etils import epath
-from final_states import assert_bitwise_equal, final_state
-from flax import nnx
-from flax.traverse_util import flatten_dict
+from final_states import assert_bitwise_equal, assert_same_run, final_state
 from made_up_xtreme import write_examples
 
 import rembert
-from rembert.checkpoint.load import open_source, save_model
+from rembert.checkpoint.load import open_source
 from rembert.convert.exporting import export
 from rembert.jobs import finetune as finetune_job
 from rembert.jobs.evaluate import Results
 from rembert.main import main
 from rembert.model.config import RemBertConfig
-from rembert.model.heads import build_model
 from tasks import registration
 from tasks.xtreme.benchmark import get_task
 
@@ -53,16 +50,10 @@ ONE_EPOCH = {'finetune.epochs': 1, 'finetune.evaluations_per_epoch': 1, 'train.l
 THREE_EPOCHS = ONE_EPOCH | {'finetune.epochs': 3, 'train.checkpoint_every': 7}
 
 
-@pytest.fixture(scope='session')
-def untrained(tmp_path_factory, xtreme_vocabulary) -> pathlib.Path:
-  """A workdir as pre-training leaves it, of a model with random parameters."""
-  workdir = tmp_path_factory.mktemp('untrained') / 'run'
-  model = build_model('mlm', CONFIG, add_pooler=False, rngs=nnx.Rngs(0))
-  leaves = flatten_dict(nnx.to_pure_dict(nnx.state(model, nnx.Param)), sep='/')
-  save_model(workdir, jax.tree.map(np.asarray, leaves), CONFIG, 'mlm', ())
-  (workdir / 'vocabulary').mkdir()
-  shutil.copy(xtreme_vocabulary, workdir / 'vocabulary' / 'sentencepiece.model')
-  return workdir
+@pytest.fixture(scope='module')
+def pretrained(untrained) -> pathlib.Path:
+  """The workdir of a model with random parameters."""
+  return untrained(CONFIG)
 
 
 @pytest.fixture(scope='session')
@@ -74,12 +65,12 @@ def data(tmp_path_factory) -> pathlib.Path:
   return folder
 
 
-@pytest.fixture(scope='session')
-def finetune(program, untrained, data):
+@pytest.fixture(scope='module')
+def finetune(program, pretrained, data):
   """Function (task, workdir, bindings) → the program with gin/finetune_TASK.gin."""
 
   def make(task: str, workdir: pathlib.Path, bindings: dict):
-    values = QUICKLY | {'xtreme.data_dir': data, 'train.init_from': untrained} | bindings
+    values = QUICKLY | {'xtreme.data_dir': data, 'train.init_from': pretrained} | bindings
     return program(workdir, f'gin/finetune_{task}.gin', values)
 
   return make
@@ -127,9 +118,8 @@ def test_fifty_examples_are_learned_by_heart(task, finetune, succeed, tmp_path):
 # --- resumed ----------------------------------------------------------------------------------------------------------
 
 
-def assert_same_run(run, reference, last_step):
-  assert run.metrics() == reference.metrics()
-  assert_bitwise_equal(final_state(run.workdir, last_step), final_state(reference.workdir, last_step))
+def assert_same_results(run, reference, last_step):
+  assert_same_run(run, reference, last_step)
   assert run.results() == reference.results()
   files = [file for file in (reference.workdir / 'predictions').rglob('*') if file.is_file()]
   assert files
@@ -141,7 +131,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(xnli, finetune, succeed, tmp_pa
   shutil.copytree(xnli.copy, tmp_path / 'run')
   resumed = finetune('xnli', tmp_path / 'run', DROPOUT)
   assert 'resuming from step 7' in succeed(resumed).stdout
-  assert_same_run(resumed, xnli, 15)
+  assert_same_results(resumed, xnli, 15)
   step = xnli.results()['step']
   assert_bitwise_equal(final_state(resumed.workdir / 'best', step), final_state(xnli.workdir / 'best', step))
 
@@ -154,7 +144,7 @@ def test_a_run_that_is_killed_by_signals_ends_as_if_it_had_not_been(finetune, tm
   for number, at in ((signal.SIGKILL, 17), (signal.SIGTERM, 33)):
     assert cut.stop_when(lambda at=at: cut.steps_logged() >= at, number) in (75, -number)
   assert cut.run_process().returncode == 0
-  assert_same_run(cut, whole, 60)
+  assert_same_results(cut, whole, 60)
 
 
 def test_the_best_by_dev_is_evaluated_also_if_the_run_was_stopped_in_between(finetune, succeed, tmp_path, monkeypatch):
@@ -288,8 +278,8 @@ def test_a_dry_run_reports_the_number_of_training_examples(finetune, tmp_path, c
 
 
 @pytest.mark.slow
-def test_a_hugging_face_directory_gives_the_same_run(xnli, finetune, untrained, succeed, tmp_path):
-  export(open_source(untrained), tmp_path / 'exported')
+def test_a_hugging_face_directory_gives_the_same_run(xnli, finetune, pretrained, succeed, tmp_path):
+  export(open_source(pretrained), tmp_path / 'exported')
   other = finetune('xnli', tmp_path / 'run', DROPOUT | {'train.init_from': tmp_path / 'exported'})
   succeed(other)
   assert other.metrics() == xnli.metrics()
@@ -323,10 +313,10 @@ registration.add_mixture('both', {{'xtreme.panx.en': 3.0, 'other.panx.en': 1.0}}
 
 
 @pytest.fixture
-def mixture(finetune, untrained, data, tmp_path, monkeypatch):
+def mixture(finetune, pretrained, data, tmp_path, monkeypatch):
   """Function (name, workdir, bindings) → the program on a mixture of the English PAN-X files of two directories."""
   write_examples(tmp_path / 'other', 'panx', count=COUNT, seed=1)
-  vocabulary = untrained / 'vocabulary' / 'sentencepiece.model'
+  vocabulary = pretrained / 'vocabulary' / 'sentencepiece.model'
   module = MIXTURE.format(data=str(data), other=str(tmp_path / 'other'), vocabulary=str(vocabulary))
   (tmp_path / 'my_mixture.py').write_text(module)
   monkeypatch.syspath_prepend(tmp_path)
@@ -374,7 +364,7 @@ def test_a_mixture_that_is_killed_ends_as_if_it_had_not_been(mixture, succeed, t
   succeed(whole, on_log=lambda step, _: step == 9 and whole.copy_workdir(copy, 7))
   cut = mixture('both', copy, THREE_EPOCHS)
   assert 'resuming from step 7' in succeed(cut).stdout
-  assert_same_run(cut, whole, 30)
+  assert_same_results(cut, whole, 30)
 
 
 def test_a_mixture_that_is_not_registered_or_of_another_head_is_one_error(mixture, tmp_path):

@@ -4,21 +4,16 @@ import csv
 import json
 import pathlib
 import random
-import shutil
 
-import jax
 import numpy as np
 import pytest
 from final_states import assert_bitwise_equal, final_state
-from flax import nnx
-from flax.traverse_util import flatten_dict
 
 import rembert
-from rembert.checkpoint.load import open_source, save_model
+from rembert.checkpoint.load import open_source
 from rembert.convert.exporting import export
 from rembert.jobs import predict
 from rembert.model.config import RemBertConfig
-from rembert.model.heads import build_model
 
 CONFIG = RemBertConfig(
   vocab_size=2000,
@@ -42,18 +37,6 @@ VALUES = {
   'optimizer.bias_correction': True,
 }
 COUNT = 48
-
-
-@pytest.fixture(scope='session')
-def tiny_run(tmp_path_factory, xtreme_vocabulary) -> pathlib.Path:
-  """A workdir as pre-training leaves it, of one layer with random parameters."""
-  workdir = tmp_path_factory.mktemp('tiny') / 'run'
-  model = build_model('mlm', CONFIG, add_pooler=False, rngs=nnx.Rngs(0))
-  leaves = flatten_dict(nnx.to_pure_dict(nnx.state(model, nnx.Param)), sep='/')
-  save_model(workdir, jax.tree.map(np.asarray, leaves), CONFIG, 'mlm', ())
-  (workdir / 'vocabulary').mkdir()
-  shutil.copy(xtreme_vocabulary, workdir / 'vocabulary' / 'sentencepiece.model')
-  return workdir
 
 
 # --- data, written here -----------------------------------------------------------------------------------------------
@@ -122,15 +105,8 @@ def dates(file):
 
 def questions(file):
   """SQuAD's JSON in Chinese; ids repeat."""
-  paragraphs = [
-    {
-      'context': f'我在{place}。天气好。',
-      'qas': [
-        {'id': 'q', 'question': '你在哪里？', 'answers': [{'text': place, 'answer_start': 2}]},
-      ],
-    }
-    for place in places()
-  ]
+  question = lambda place: {'id': 'q', 'question': '你在哪里？', 'answers': [{'text': place, 'answer_start': 2}]}
+  paragraphs = [{'context': f'我在{place}。天气好。', 'qas': [question(place)]} for place in places()]
   content = json.dumps({'version': '1.1', 'data': [{'title': '', 'paragraphs': paragraphs}]}, ensure_ascii=False)
   file.with_suffix('.json').write_text(content, encoding='utf-8')
   return file.with_suffix('.json'), {}
@@ -157,13 +133,14 @@ WRITERS = {
 }
 
 
-@pytest.fixture(scope='session')
-def finetune(program, tiny_run, tmp_path_factory):
+@pytest.fixture(scope='module')
+def finetune(program, untrained, tmp_path_factory):
   """Function (kind, workdir, bindings) → the program on a table of that kind, which is train, dev and test."""
+  pretrained = untrained(CONFIG)
 
   def make(kind, workdir, **bindings):
     file, columns = WRITERS[kind](tmp_path_factory.mktemp(kind) / 'table')
-    values = VALUES | {'dataset.kind': kind, 'train.init_from': tiny_run}
+    values = VALUES | {'dataset.kind': kind, 'train.init_from': pretrained}
     values |= {f'dataset.{split}': file for split in ('train', 'dev', 'test')}
     values |= {f'dataset.{name}': value for name, value in columns.items()}
     return program(workdir, 'gin/finetune_own.gin', values | bindings)

@@ -5,7 +5,7 @@ import shutil
 import sys
 
 import pytest
-from final_states import assert_bitwise_equal, final_state
+from final_states import assert_same_run
 from own_tasks import MODULE, write_own_tasks
 
 from tasks.token_store.__main__ import main as make_store
@@ -87,8 +87,7 @@ def test_a_killed_run_resumes_bitwise(law, complete, succeed, tmp_path):
   shutil.copytree(complete.copy, tmp_path / 'run')
   resumed = law(tmp_path / 'run')
   assert 'resuming from step 8' in succeed(resumed).stdout
-  assert resumed.metrics() == complete.metrics()
-  assert_bitwise_equal(final_state(resumed.workdir, 20), final_state(complete.workdir, 20))
+  assert_same_run(resumed, complete, 20)
 
 
 def test_a_store_of_the_mixture_is_trained_on_without_the_module(

@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from final_states import assert_bitwise_equal, final_state
+from final_states import assert_same_run
 
 from rembert.checkpoint.load import open_source
 from rembert.convert.__main__ import main as convert
@@ -42,8 +42,7 @@ def test_saving_all_the_time_changes_nothing_and_allows_exports_meanwhile(from_s
 
   succeed(saving, on_log=export)
   assert sizes == [32, 32]
-  assert saving.metrics() == stored.metrics()
-  assert_bitwise_equal(final_state(saving.workdir, 60), final_state(stored.workdir, 60))
+  assert_same_run(saving, stored, 60)
   assert steps(saving) == [60]
 
 
@@ -55,8 +54,7 @@ def test_a_run_resumes_bitwise_from_the_checkpoint_before_a_damaged_one(copied, 
   lines = [line for line in output.splitlines() if 'damaged' in line]
   assert [line.split(' is corrupt')[0] for line in lines] == ['warning: checkpoint 60', 'warning: checkpoint 45']
   assert 'resuming from step 30' in output
-  assert copied.metrics() == stored.metrics()
-  assert_bitwise_equal(final_state(copied.workdir, 60), final_state(stored.workdir, 60))
+  assert_same_run(copied, stored, 60)
 
 
 def test_a_run_without_a_valid_checkpoint_does_not_start_from_scratch(copied):

@@ -1,16 +1,15 @@
 """Signals: at once before there is anything to save, at the next safe point afterwards, and never lost."""
 
 import contextlib
-import http.server
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from typing import ClassVar
 
 import pytest
+from local_server import Handler, serve
 
 from rembert.runtime import signals
 from rembert.runtime.signals import EXIT_STOPPED, Stopped, StopSignal, maintenance_notice, repeating, watch_maintenance
@@ -118,31 +117,27 @@ with StopSignal():
 # --- notice of maintenance ------------------------------------------------------------------------
 
 
-class MetadataServer(http.server.BaseHTTPRequestHandler):
-  """Answers as Google's does, which wants its header."""
-
-  events: ClassVar[dict] = {}
+class Metadata(Handler):
+  """Answers as Google's server does, which wants its header."""
 
   def do_GET(self):
     assert self.headers['Metadata-Flavor'] == 'Google'
-    event = self.events.get(self.path.removeprefix('/computeMetadata/v1/instance/'))
+    event = self.server.content.get(self.path.removeprefix('/computeMetadata/v1/instance/'))
     self.send_response(200 if event else 404)
     self.end_headers()
     self.wfile.write((event or '').encode())
-
-  def log_message(self, *_):
-    pass
 
 
 @pytest.fixture
 def metadata(monkeypatch):
   """What a metadata server says about this machine; to be changed by the test."""
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), MetadataServer)
-  threading.Thread(target=server.serve_forever, daemon=True).start()
-  monkeypatch.setenv('GCE_METADATA_HOST', f'127.0.0.1:{server.server_port}')
-  MetadataServer.events = {'maintenance-event': 'NONE', 'preempted': 'FALSE'}
-  yield MetadataServer.events
-  server.shutdown()
+
+  def events(url):
+    monkeypatch.setenv('GCE_METADATA_HOST', url.removeprefix('http://'))
+    return {'maintenance-event': 'NONE', 'preempted': 'FALSE'}
+
+  with serve(Metadata, events) as found:
+    yield found
 
 
 @pytest.mark.parametrize(

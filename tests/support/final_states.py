@@ -19,3 +19,9 @@ def final_state(workdir: pathlib.Path, step: int) -> dict:
 def assert_bitwise_equal(left: dict, right: dict) -> None:
   """Every array of two states."""
   jax.tree.map(np.testing.assert_array_equal, left, right)
+
+
+def assert_same_run(run, reference, step: int) -> None:
+  """Two runs of `rembert.main` logged the same, and are in the same state after `step` updates."""
+  assert run.metrics() == reference.metrics()
+  assert_bitwise_equal(final_state(run.workdir, step), final_state(reference.workdir, step))

@@ -6,14 +6,12 @@ Models are downloaded by redirects to a path of storage, as at the Hub; safetens
 import base64
 import contextlib
 import hashlib
-import http.server
 import json
 import re
-import threading
 import urllib.parse
-from collections.abc import Iterator
 
 import pytest
+from local_server import Handler, serve
 
 TOKEN = 'hf_token_of_a_test'
 
@@ -52,12 +50,11 @@ class Hub:
     return [path.split('?name=')[1] for path in self.requests if path.startswith('GET /storage/')]
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(Handler):
   protocol_version = 'HTTP/1.1'
-  server: '_Server'
 
   def handle_request(self) -> None:
-    hub = self.server.hub
+    hub = self.server.content
     length = int(self.headers.get('Content-Length') or 0)
     self.body = self.rfile.read(length)
     hub.requests.append(f'{self.command} {self.path}')
@@ -74,9 +71,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     self.refuse(404, 'NotFound', f'no route for {self.command} {path}')
 
   do_GET = do_HEAD = do_POST = do_PUT = handle_request
-
-  def log_message(self, *_):
-    pass
 
   # --- answers ---------------------------------------------------------------
 
@@ -97,7 +91,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   def found(self, name: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
     """The commit of a revision and its files; without one, the request is refused."""
-    hub = self.server.hub
+    hub = self.server.content
     if name not in hub.models or (name in hub.private and not self.is_logged_in):
       self.refuse(404 if self.is_logged_in else 401, 'RepoNotFound')
       return None
@@ -124,7 +118,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       self.reply_json(entries)
 
   def resolve(self, name: str, revision: str, file: str) -> None:
-    hub = self.server.hub
+    hub = self.server.content
     if name in hub.gated:
       self.refuse(403, 'GatedRepo')
       return
@@ -142,7 +136,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     self.reply(302, Location=place, X_Repo_Commit=commit, X_Linked_ETag=f'"{digest}"', X_Linked_Size=size)
 
   def storage(self, digest: str) -> None:
-    hub = self.server.hub
+    hub = self.server.content
     content = hub.stored[digest]
     start = int(self.headers.get('Range', 'bytes=0-').removeprefix('bytes=').split('-')[0])
     end = start + hub.breaks_after.pop(0) if hub.breaks_after else len(content)
@@ -158,7 +152,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
   # --- uploads ---------------------------------------------------------------
 
   def create(self) -> None:
-    hub, wanted = self.server.hub, json.loads(self.body)
+    hub, wanted = self.server.content, json.loads(self.body)
     name = f'{wanted["organization"]}/{wanted["name"]}'
     if not self.is_logged_in:
       self.refuse(401, 'Unauthorized')
@@ -180,17 +174,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   def lfs_batch(self, _name: str) -> None:
     wanted = json.loads(self.body)['objects']
-    place = lambda oid: {'upload': {'href': f'{self.server.hub.url}/lfs/{oid}'}}
+    place = lambda oid: {'upload': {'href': f'{self.server.content.url}/lfs/{oid}'}}
     objects = [{'oid': each['oid'], 'size': each['size'], 'actions': place(each['oid'])} for each in wanted]
     self.reply_json({'transfer': 'basic', 'objects': objects})
 
   def lfs_upload(self, oid: str) -> None:
     assert hashlib.sha256(self.body).hexdigest() == oid
-    self.server.hub.stored[oid] = self.body
+    self.server.content.stored[oid] = self.body
     self.reply(200)
 
   def commit(self, name: str, _revision: str) -> None:
-    hub, files, deleted = self.server.hub, {}, set()
+    hub, files, deleted = self.server.content, {}, set()
     for line in self.body.splitlines():
       entry = json.loads(line)
       value = entry['value']
@@ -222,26 +216,9 @@ _ROUTES = [
 ]
 
 
-class _Server(http.server.ThreadingHTTPServer):
-  hub: Hub
-
-  def handle_error(self, request, client_address):
-    pass  # a client that has seen enough hangs up
-
-
-@contextlib.contextmanager
-def serve_hub() -> Iterator[Hub]:
+def serve_hub() -> contextlib.AbstractContextManager[Hub]:
   """A Hub at a free port of this machine."""
-  server = _Server(('127.0.0.1', 0), _Handler)
-  server.hub = Hub(f'http://127.0.0.1:{server.server_port}')
-  thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-  thread.start()
-  try:
-    yield server.hub
-  finally:
-    server.shutdown()
-    server.server_close()
-    thread.join()
+  return serve(_Handler, Hub)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import bz2
 import functools
 import gzip
-import http.server
 import io
 import json
 import lzma
@@ -12,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import urllib.parse
 
 import fsspec
@@ -20,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from local_server import Handler, serve
 from made_up_dumps import LAKE, RIVER, TOWN, files_of
 from table_files import csv_of
 
@@ -434,7 +433,7 @@ def hub():
   files: dict[str, bytes] = {}
   commit = 'a' * 40
 
-  class Handler(http.server.BaseHTTPRequestHandler):
+  class DataSets(Handler):
     def answer(self, content, status=200, **headers):
       self.send_response(status)
       for name, value in {'Content-Length': str(len(content)), **headers}.items():
@@ -477,14 +476,8 @@ def hub():
       known += [folders | {'path': path} for path in paths if any(name.startswith(f'{path}/') for name in files)]
       self.answer(json.dumps(known).encode(), Content_Type='application/json')
 
-    def log_message(self, *_):
-      pass
-
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-  threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-  yield f'http://127.0.0.1:{server.server_port}', files
-  server.shutdown()
-  server.server_close()
+  with serve(DataSets, lambda url: (url, files)) as served:
+    yield served
 
 
 def test_data_sets_of_hugging_face_are_read_in_place(hub, use_hub):

@@ -10,7 +10,7 @@ import random
 import pytest
 import rich.console
 import xtreme_archives
-from file_server import serve_files
+from local_server import serve_files
 
 from rembert.errors import RunError, UsageError
 from rembert.tracking.console import Console
