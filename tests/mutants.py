@@ -1079,7 +1079,7 @@ MUTANTS = [
   Mutant(
     'a checkpoint is taken for damaged when a run resumes with another dtype of the first moment',
     'rembert/checkpoint/manager.py',
-    'dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[leaf_path(path)][0])',
+    'dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[integrity.leaf_path(path)][0])',
     'dtype_of = lambda path, leaf: leaf.dtype',
     area='checkpoints',
   ),

@@ -19,13 +19,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from rembert.checkpoint.integrity import (
-  array_checksum,
-  leaves_by_path,
-  read_json_item,
-  with_description,
-  without_description,
-)
+from rembert.checkpoint import integrity
 from rembert.checkpoint.manager import silence_orbax
 from rembert.convert import hub, huggingface
 from rembert.convert.tensor_names import OURS, ROW_PER_PIECE, Source, Tensor
@@ -149,7 +143,7 @@ def _open_checkpoint(folder: epath.Path) -> Source:
 def _read_meta(folder: epath.Path) -> tuple[RemBertConfig, dict, dict[str, list]]:
   """The architecture, all that a checkpoint says of itself, and its arrays: see `without_description`."""
   with _usage_errors(folder):
-    meta, arrays = without_description(read_json_item(folder, 'meta'))
+    meta, arrays = integrity.without_description(integrity.read_json_item(folder, 'meta'))
   names = {f'{_MODEL}.{field.name}': field.name for field in dataclasses.fields(RemBertConfig)}
   return RemBertConfig(**{field: meta[name] for name, field in names.items() if name in meta}), meta, arrays
 
@@ -160,7 +154,7 @@ def _read_parameter(folder: epath.Path, path: str, leaf: Any, described: list | 
   with _usage_errors(folder):
     restored = _read_arrays(folder, item, item=item, partial_restore=True)
     parameter = flatten_dict(restored, sep='/')[f'params/{path}']
-    if described is not None and described[2] != array_checksum(parameter):
+    if described is not None and described[2] != integrity.array_checksum(parameter):
       raise ValueError(f'{path} is not as it was saved')
   return parameter.astype(np.float32, copy=False)
 
@@ -172,11 +166,11 @@ def altered_arrays(folder: epath.Path) -> list[str]:
   """
   folder = absolute(folder)
   silence_orbax()
-  _, described = without_description(read_json_item(folder, 'meta'))
+  _, described = integrity.without_description(integrity.read_json_item(folder, 'meta'))
   if not described:
     return []
-  leaves = leaves_by_path(_read_arrays(folder, _metadata(folder)))
-  is_altered = lambda name, number: name not in leaves or array_checksum(np.asarray(leaves[name])) != number
+  leaves = integrity.leaves_by_path(_read_arrays(folder, _metadata(folder)))
+  is_altered = lambda name, number: name not in leaves or integrity.array_checksum(np.asarray(leaves[name])) != number
   return [name for name, (_, _, number) in described.items() if is_altered(name, number)]
 
 
@@ -237,4 +231,6 @@ def save_model(
   save = ocp.args.PyTreeSave(state, save_args=pieces, ocdbt_target_data_file_size=_FILE_BYTES)
   options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False, cleanup_tmp_directories=True)
   with ocp.CheckpointManager(absolute(epath.Path(workdir) / 'checkpoints'), options=options) as manager:
-    manager.save(0, args=ocp.args.Composite(state=save, meta=ocp.args.JsonSave(with_description(meta, state))))
+    manager.save(
+      0, args=ocp.args.Composite(state=save, meta=ocp.args.JsonSave(integrity.with_description(meta, state)))
+    )

@@ -14,19 +14,8 @@ from etils import epath
 from jax.experimental import multihost_utils
 from orbax.checkpoint import checkpoint_managers as policies
 
-from rembert.checkpoint.integrity import (
-  Corrupt,
-  Description,
-  describe,
-  format_altered,
-  in_one_line,
-  is_corruption,
-  leaf_path,
-  refuse_other_state,
-  shapes,
-  tree_checksums,
-  with_description,
-)
+from rembert.checkpoint import integrity
+from rembert.checkpoint.integrity import Corrupt, Description, describe
 from rembert.errors import RunError, UsageError
 from rembert.files import absolute, write_errors
 from rembert.train.state import TrainState
@@ -145,7 +134,7 @@ class Checkpoints:
 
     def read(step: int) -> tuple[Description, str]:
       folder = self.directory / str(step)
-      return describe(folder), format_altered(altered_arrays(folder))
+      return describe(folder), integrity.format_altered(altered_arrays(folder))
 
     found = self._first_whole(read, lambda found: found[1])
     return found and found[0]
@@ -187,7 +176,7 @@ class Checkpoints:
         error = caught
       verdict = _of_all_processes(_severity(error))
       if error is not None:
-        reason = in_one_line(error)
+        reason = integrity.in_one_line(error)
       elif verdict:
         reason = 'by what another process has found'
       elif not (reason := check(found)):
@@ -247,8 +236,8 @@ class Checkpoints:
     description = describe(folder)
     arrays = description.arrays
     if arrays is not None:
-      refuse_other_state(arrays, shapes(fields), folder)
-    dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[leaf_path(path)][0])
+      integrity.refuse_other_state(arrays, integrity.shapes(fields), folder)
+    dtype_of = lambda path, leaf: leaf.dtype if arrays is None else np.dtype(arrays[integrity.leaf_path(path)][0])
     as_saved = jax.tree_util.tree_map_with_path(
       lambda path, leaf: jax.ShapeDtypeStruct(leaf.shape, dtype_of(path, leaf), sharding=leaf.sharding), fields
     )
@@ -263,7 +252,7 @@ class Checkpoints:
   def save(self, step: int, state: TrainState, data: dict, meta: dict, *, is_temporary: bool = False) -> None:
     """Begins to save; waits only for a save that is still being written. RunError if that one failed."""
     fields = _fields(state)
-    narrow = [name for name, (dtype, _) in shapes(fields['params']).items() if dtype != 'float32']
+    narrow = [name for name, (dtype, _) in integrity.shapes(fields['params']).items() if dtype != 'float32']
     if narrow:
       raise TypeError(f'master weights are float32, and {narrow[0]} is not')
     (self._temporary.add if is_temporary else self._temporary.discard)(step)
@@ -273,7 +262,7 @@ class Checkpoints:
         args=ocp.args.Composite(
           state=ocp.args.StandardSave(fields),
           data=ocp.args.JsonSave(data),
-          meta=ocp.args.JsonSave(with_description(meta, fields, data=data, is_temporary=is_temporary)),
+          meta=ocp.args.JsonSave(integrity.with_description(meta, fields, data=data, is_temporary=is_temporary)),
         ),
         force=True,
       )
@@ -298,8 +287,8 @@ def _what_differs(found: tuple[Description, dict]) -> str:
   description, state = found
   if description.arrays is None:
     return ''
-  sums = tree_checksums(state)
-  return format_altered([name for name, number in sums.items() if description.arrays[name][2] != number])
+  sums = integrity.tree_checksums(state)
+  return integrity.format_altered([name for name, number in sums.items() if description.arrays[name][2] != number])
 
 
 def _fields(state: TrainState) -> dict:
@@ -315,7 +304,7 @@ def _severity(error: Exception | None) -> int:
     return _WELL
   if isinstance(error, UsageError):
     return _MISUSED
-  return _CORRUPT if is_corruption(error) else _UNREACHABLE
+  return _CORRUPT if integrity.is_corruption(error) else _UNREACHABLE
 
 
 def _of_all_processes(verdict: int) -> int:

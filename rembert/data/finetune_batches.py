@@ -97,13 +97,7 @@ class TrainingRows:
 
 
 def eval_batches(
-  rows: Sequence[Features],
-  head: str,
-  *,
-  batch_size: int,
-  longest: int,
-  pad: int,
-  process: tuple[int, int] = (0, 1),
+  rows: Sequence[Features], head: str, *, batch_size: int, longest: int, pad: int, process: tuple[int, int] = (0, 1)
 ) -> Iterator[tuple[np.ndarray, Batch]]:
   """Rows of like length together, each once: which rows a global batch holds, and this process's part of it.
 

@@ -19,11 +19,7 @@ def random_stream(seed: int, stream: int, *counter: int) -> np.random.Generator:
 
 
 def sampling_rates(
-  sentences: Mapping[str, float],
-  alpha: float,
-  *,
-  max_share: float | None = None,
-  max_upsampling: float | None = None,
+  sentences: Mapping[str, float], alpha: float, *, max_share: float | None = None, max_upsampling: float | None = None
 ) -> dict[str, float]:
   """p_l ∝ n_l ** alpha, summing to 1 (paper, A.7), under the limits that are given.
 

@@ -128,12 +128,7 @@ def _report(
 
 
 def _most_rows(
-  config: PretrainConfig,
-  mesh: jax.sharding.Mesh,
-  wanted: topology.Topology,
-  rows: int,
-  fits: bool,
-  console: Console,
+  config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, rows: int, fits: bool, console: Console
 ) -> int:
   """The most rows of a device and part that fit, of those that divide a device's `rows`; 0 if not even one does."""
   sizes = [size for size in range(1, rows + 1) if rows % size == 0]

@@ -288,13 +288,7 @@ class Results:
 
 
 def evaluate_tasks(
-  evaluator: Evaluator,
-  params: dict,
-  tasks: FinetuneTasks,
-  *,
-  train: Sequence[Any],
-  results: Results,
-  console: Console,
+  evaluator: Evaluator, params: dict, tasks: FinetuneTasks, *, train: Sequence[Any], results: Results, console: Console
 ) -> None:
   """Writes predictions and scores after each evaluated task, and prints a table of each group at the end.
 

@@ -8,7 +8,7 @@ import math
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
@@ -99,11 +99,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
   all_dev_rows, train_count = list(itertools.chain(*dev_rows.values())), sum(map(len, train_rows.values()))
   config = config.for_rows(train_count)
   train = config.train
-  identity = config.identity() | {
-    'training rows': digest,
-    'head': tasks.head,
-    'labels': list(tasks.labels),
-  }
+  identity = config.identity() | {'training rows': digest, 'head': tasks.head, 'labels': list(tasks.labels)}
 
   # --- state of the workdir ----------------------------------------------------
   checkpoints = open_checkpoints(job, train)
@@ -155,7 +151,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
       dropout_seed=config.dropout_seed,
     )
     with console.task('compiling'), goodput.activity('compile'):
-      train_step = cast(jax.stages.Wrapped, step).lower(trainable.restore_target(), first[0]).compile()
+      train_step = step.lower(trainable.restore_target(), first[0]).compile()
       if all_dev_rows:  # now, not at the first evaluation: a signal ends a compilation only if nothing can be lost
         evaluator.outputs(position.state.params, all_dev_rows[:1])
 
@@ -339,11 +335,7 @@ def _show_schedule(
   else:
     task = f'{tasks.name}, trained on {xtreme.train_language}'
     task += f', evaluated on {", ".join(xtreme.evaluate_on)}' if xtreme.evaluate_on else ''
-  facts = {
-    'task': task,
-    'examples': f'{train_rows:,} training, {dev_rows:,} dev',
-    **summary.format_training(config),
-  }
+  facts = {'task': task, 'examples': f'{train_rows:,} training, {dev_rows:,} dev', **summary.format_training(config)}
   facts['steps'] += f', {train.steps * train.batch_size / train_rows:.3g} epochs'
   select = f'the best on dev, at every {train.eval_every} steps' if dev_rows else 'the last'
   facts['evaluated'] = f'{select}, in every language that has data'

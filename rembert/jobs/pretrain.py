@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable
-from typing import cast
 
 import jax
 from etils import epath
@@ -38,10 +37,8 @@ def make_trainable(config: PretrainConfig, mesh: jax.sharding.Mesh) -> Trainable
 
 def make_step(config: PretrainConfig, trainable: Trainable) -> jax.stages.Wrapped:
   """The update of pre-training, to be run under `jax.set_mesh`; also the one that `--mode=compile` compiles."""
-  step = make_train_step(
-    trainable, accumulation_steps=config.train.accumulation_steps, dropout_seed=config.dropout_seed
-  )
-  return cast(jax.stages.Wrapped, step)
+  parts = config.train.accumulation_steps
+  return make_train_step(trainable, accumulation_steps=parts, dropout_seed=config.dropout_seed)
 
 
 def configured() -> PretrainConfig:
@@ -130,7 +127,7 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
   job.stack.callback(batches.close)
   first = next(batches)
   train_step = make_step(config, trainable)
-  eval_step = cast(jax.stages.Wrapped, make_eval_step(trainable, len(source.languages)))
+  eval_step = make_eval_step(trainable, len(source.languages))
   with console.task('compiling'), job.goodput.activity('compile'):
     train_step = train_step.lower(trainable.restore_target(), first[0]).compile()
     if held_out:  # now, not at the first evaluation: a signal ends a compilation only if nothing can be lost

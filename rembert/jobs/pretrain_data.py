@@ -66,15 +66,9 @@ def open_data(request: DataRequest, *, workdir: epath.Path, console: Console) ->
 
 def _batch_options(request: DataRequest, rates: Mapping[str, float]) -> dict[str, Any]:
   """The arguments that stored and streamed batches share."""
-  return {
-    'rates': rates,
-    'batch_size': request.batch_size,
-    'vocab_size': request.vocab_size,
-    'seed': request.seed,
-    'masking': request.masking,
-    'evaluation_rows': request.evaluation_rows,
-    'process': (jax.process_index(), jax.process_count()),
-  }
+  shared = ('batch_size', 'vocab_size', 'seed', 'masking', 'evaluation_rows')
+  process = jax.process_index(), jax.process_count()
+  return {'rates': rates, 'process': process, **{name: getattr(request, name) for name in shared}}
 
 
 def _copy_vocabulary(source: epath.PathLike, workdir: epath.Path) -> epath.Path:

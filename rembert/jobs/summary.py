@@ -91,13 +91,14 @@ def bytes_per_device(config: JobConfig, trainable: Trainable) -> dict[str, int]:
 def _show_devices(job: JobRun, trainable: Trainable, config: JobConfig) -> None:
   devices = trainable.mesh.devices.flatten()
   rows, parts = config.train.batch_size // sharding.batch_shards(trainable.mesh), config.train.accumulation_steps
-  held = bytes_per_device(config, trainable)
+  held, slices = bytes_per_device(config, trainable), sharding.slice_count(devices)
+  axes = ' · '.join(f'{axis} {size}' for axis, size in trainable.mesh.shape.items())
   job.console.facts(
     'Devices',
     {
       'devices': f'{len(devices)} × {devices[0].device_kind} ({devices[0].platform}), '
       f'{len({device.process_index for device in devices})} process(es), jax {jax.__version__}',
-      'mesh': sharding.mesh_text(trainable.mesh),
+      'mesh': axes + (f', data over {slices} slices' if slices > 1 else ''),
       'peak': f'{job.peak[0] / 1e12:.3g} TFLOP/s per device ({job.peak[1]})'
       if job.peak
       else 'unknown for this device: no MFU',

@@ -101,12 +101,7 @@ class RemBertEncoder(nnx.Module):
   """
 
   def __init__(
-    self,
-    config: RemBertConfig,
-    execution: Execution = Execution(),
-    *,
-    add_pooler: bool = True,
-    rngs: nnx.Rngs,
+    self, config: RemBertConfig, execution: Execution = Execution(), *, add_pooler: bool = True, rngs: nnx.Rngs
   ):
     execution.check_model(config)
     self.config, self.execution, self.ops = config, execution, operations(execution)

@@ -71,12 +71,7 @@ class RemBertForMaskedLM(nnx.Module):
   """Encoder and MLM head: two parameter trees, `encoder` (kept) and `mlm` (dropped after pre-training)."""
 
   def __init__(
-    self,
-    config: RemBertConfig,
-    execution: Execution = Execution(),
-    *,
-    add_pooler: bool = False,
-    rngs: nnx.Rngs,
+    self, config: RemBertConfig, execution: Execution = Execution(), *, add_pooler: bool = False, rngs: nnx.Rngs
   ):
     self.encoder = RemBertEncoder(config, execution, add_pooler=add_pooler, rngs=rngs)
     self.mlm = MlmHead(config, execution, rngs=rngs)
@@ -152,13 +147,7 @@ class RemBertForTask(nnx.Module):
   """An encoder with one of `TASK_HEADS`."""
 
   def __init__(
-    self,
-    head: TaskHead,
-    config: RemBertConfig,
-    execution: Execution = Execution(),
-    *,
-    num_labels: int,
-    rngs: nnx.Rngs,
+    self, head: TaskHead, config: RemBertConfig, execution: Execution = Execution(), *, num_labels: int, rngs: nnx.Rngs
   ):
     self.head, self.encoder = head, RemBertEncoder(config, execution, add_pooler=head.pools, rngs=rngs)
     self.dropout = nnx.Dropout(config.classifier_dropout_prob)

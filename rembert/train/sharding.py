@@ -86,13 +86,6 @@ def slice_count(devices: Iterable[jax.Device]) -> int:
   return len({getattr(device, 'slice_index', None) if device.platform == 'tpu' else None for device in devices})
 
 
-def mesh_text(mesh: Mesh) -> str:
-  """`data 8 · fsdp 8 · tensor 1`, with the number of slices, if several."""
-  slices = slice_count(mesh.devices.flat)
-  text = ' · '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
-  return text if slices == 1 else f'{text}, data over {slices} slices'
-
-
 def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
   """NamedSharding for every parameter, by the rule table; `axes` are logical names (`nnx.get_partition_spec`).
 

@@ -68,9 +68,7 @@ def masked_lm(
 
 
 def trainable(
-  build: Callable[[nnx.Rngs], nnx.Module],
-  optimizer: optax.GradientTransformationExtraArgs,
-  mesh: Mesh,
+  build: Callable[[nnx.Rngs], nnx.Module], optimizer: optax.GradientTransformationExtraArgs, mesh: Mesh
 ) -> Trainable:
   """A model with its optimizer on a mesh, ready to initialise. Allocates nothing.
 

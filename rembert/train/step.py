@@ -81,8 +81,8 @@ def make_train_step(
   sums_of: Objective = masked_lm_sums,
   accumulation_steps: int = 1,
   dropout_seed: int | None = None,
-) -> Callable[[TrainState, Batch], tuple[TrainState, StepMetrics]]:
-  """The jitted update; the old state is donated.
+) -> jax.stages.Wrapped:
+  """The jitted update: (state, batch) to the next state, which takes the memory of the old one, and `StepMetrics`.
 
   Args:
     trainable: model, optimizer and shardings.
@@ -138,7 +138,7 @@ def make_train_step(
   )
 
 
-def make_eval_step(trainable: Trainable, num_languages: int) -> Callable[[dict, Batch], LossSums]:
+def make_eval_step(trainable: Trainable, num_languages: int) -> jax.stages.Wrapped:
   """The jitted evaluation: (params, batch) to sums per language, each [num_languages]."""
 
   def eval_step(params: dict, batch: Batch) -> LossSums:
@@ -148,7 +148,7 @@ def make_eval_step(trainable: Trainable, num_languages: int) -> Callable[[dict, 
   return jax.jit(eval_step, in_shardings=(trainable.shardings.params, None))
 
 
-def make_logits_step(trainable: Trainable) -> Callable[[dict, Batch], jax.Array]:
+def make_logits_step(trainable: Trainable) -> jax.stages.Wrapped:
   """The jitted forward pass of a head: (params, batch) to logits, replicated, so that every host can read them."""
   return jax.jit(
     lambda params, batch: head_logits(trainable.graphdef, params, batch),
