@@ -25,6 +25,7 @@ from rembert.command_line import MODES
 from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
+from rembert.data.phases import PhasesConfig
 from rembert.errors import UsageError
 from rembert.files import read_text, write_whole
 from rembert.model.config import Execution, RemBertConfig
@@ -129,6 +130,7 @@ CONFIGURABLES: dict[str, type] = {
   'vocabulary': VocabularyConfig,
   'masking': MaskingConfig,
   'packing': PackingConfig,
+  'phases': PhasesConfig,
   'optimizer': OptimizerConfig,
   'mesh': MeshConfig,
   'hardware': HardwareConfig,

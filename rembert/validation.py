@@ -68,13 +68,14 @@ Fraction = Annotated[float, Range(0, 1)]
 FractionBelowOne = Annotated[float, Range(0, below=1)]
 
 _ANY = Range()
+_NOTHING = object()  # what no type allows
 
 
 def check_fields(config: Any, group: str) -> None:
-  """Checks each field of a dataclass by its type: numbers, booleans, strings, and tuples of strings.
+  """Checks each field of a dataclass by its type: numbers, booleans, strings, and tuples of these.
 
-  A list given for a tuple of strings is made one, and a string is split at its commas. Fields of other types are not
-  looked at.
+  A list given for a tuple is made one, and a string given for a tuple of strings is split at its commas. Fields of
+  other types are not looked at.
 
   Args:
     config: the instance; call this in `__post_init__`.
@@ -88,8 +89,8 @@ def check_fields(config: Any, group: str) -> None:
     name = f'{group}.{field.name}' if group else field.name
     value = getattr(config, field.name)
     hint = hints[field.name]
-    if _plain(hint)[0] == tuple[str, ...]:
-      value = _as_tuple(value)
+    if typing.get_origin(kind := _plain(hint)[0]) is tuple:
+      value = _as_tuple(value, splits=kind == tuple[str, ...])
       object.__setattr__(config, field.name, value)
     if rule := broken_rule(value, hint):
       fix = Setting(name, repr(field.default)) if group else f'the default is {field.default!r}'
@@ -116,6 +117,10 @@ def broken_rule(value: Any, hint: Any) -> str:
     rule, is_kept = 'a string', isinstance(value, str)
   elif kind == tuple[str, ...]:
     rule, is_kept = 'a tuple of strings', isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+  elif typing.get_origin(kind) is tuple:
+    each = typing.get_args(kind)[0]
+    rule = f'a tuple, each {broken_rule(_NOTHING, each)}'
+    is_kept = isinstance(value, tuple) and not any(broken_rule(part, each) for part in value)
   return '' if is_kept else rule + (', or None' if may_be_none else '')
 
 
@@ -141,8 +146,8 @@ def comma_separated(hint: Any) -> Callable[[str], list]:
   return lambda text: [parse(part) for part in text.split(',')]
 
 
-def _as_tuple(value: Any) -> Any:
-  if isinstance(value, str):
+def _as_tuple(value: Any, *, splits: bool) -> Any:
+  if isinstance(value, str) and splits:
     return tuple(part.strip() for part in value.split(','))
   return tuple(value) if isinstance(value, list) else value
 

@@ -16,12 +16,16 @@ from rembert.validation import Count, CountOrZero, Fraction, FractionBelowOne, O
 CLASSES = configuration.CONFIGURABLES
 
 
+def hints(cls):
+  return typing.get_type_hints(cls, include_extras=True)
+
+
 def fields(*kinds):
   """(group, class, field, type) of each field of these kinds."""
   return [
     pytest.param(group, cls, field, hint, id=f'{group}.{field}')
     for group, cls in CLASSES.items()
-    for field, hint in typing.get_type_hints(cls, include_extras=True).items()
+    for field, hint in hints(cls).items()
     if validation._plain(hint)[0] in kinds
   ]
 
@@ -64,6 +68,26 @@ def test_numbers_outside_of_their_range_are_refused_by_name_with_the_rule(group,
 def test_numbers_inside_of_their_range_are_taken(group, cls, field, hint):
   for value in inside(hint):
     assert validation.broken_rule(value, hint) == ''
+
+
+def tuples():
+  """As `fields`, of tuples of numbers, with the type of their elements."""
+  kinds = [validation._plain(hint)[0] for cls in CLASSES.values() for hint in hints(cls).values()]
+  of_numbers = [
+    kind for kind in kinds if typing.get_origin(kind) is tuple and validation._plain(typing.get_args(kind)[0])[1]
+  ]
+  return fields(*of_numbers)
+
+
+@pytest.mark.parametrize(('group', 'cls', 'field', 'hint'), tuples())
+def test_tuples_of_numbers_are_refused_for_any_element_outside_of_its_range(group, cls, field, hint):
+  each = typing.get_args(validation._plain(hint)[0])[0]
+  good = next(iter(inside(each)))
+  for value in outside(each):
+    with pytest.raises(UsageError, match=f'{field} must be a tuple, each a .*number') as caught:
+      cls(**{field: (good, value)})
+    assert caught.value.where == f'{group}.{field} = {(good, value)!r}'
+  assert getattr(cls(**{field: [good, good]}), field) == (good, good)
 
 
 @pytest.mark.parametrize(('group', 'cls', 'field', 'hint'), fields(bool, str, tuple[str, ...]))

@@ -4,14 +4,17 @@ Masked rows with their segments and languages are a batch.
 """
 
 import abc
+import bisect
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
-from typing import Annotated
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from rembert.data import counter_rng
+from rembert.data.mixture import MASK_STREAM
 from rembert.data.packing import segments_and_positions
 from rembert.errors import UsageError
 from rembert.tokenizer import SpecialIds
@@ -58,6 +61,7 @@ def mask_rows(
   special: SpecialIds,
   vocab_size: int,
   config: MaskingConfig,
+  slots: int | None = None,
 ) -> dict[str, np.ndarray]:
   """Masks rows `first_row`… of a step, all at once.
 
@@ -72,6 +76,7 @@ def mask_rows(
     step: of training; or number of the batch in evaluation.
     first_row: number of the first row in the global batch.
     vocab_size: random replacements are drawn uniformly from [`special.first_piece`, `vocab_size`).
+    slots: K, if it is not that of `config`, which may have a smaller rate for the moment.
 
   Returns:
     `input_ids` [B, S] int32; `masked_positions` [B, K] int32 in ascending order, `targets` [B, K] int32 and `weights`
@@ -83,7 +88,7 @@ def mask_rows(
   if vocab_size <= special.first_piece:
     raise ValueError(f'no ordinary piece among {vocab_size}: the first is {special.first_piece}')
   rows, sequence_length = ids_BxS.shape
-  slots = config.slots(sequence_length)
+  slots = slots or config.slots(sequence_length)
   states_B = counter_rng.row_states(seed, stream, step, first_row, rows)
 
   is_token_BxS = ids_BxS != special.pad
@@ -163,6 +168,24 @@ def batch_shapes(rows: int, sequence_length: int, slots: int) -> dict[str, tuple
   return shapes | {'weights': (predictions, np.dtype(np.float32)), 'language': ((rows,), np.dtype(np.int32))}
 
 
+class Sampling(NamedTuple):
+  """How the steps from `begin` until `end` are sampled and masked.
+
+  Attributes:
+    begin: first step.
+    end: the step after the last.
+    rates: of each language, in the order of the source's; 0 for those that are not sampled.
+    masking_rate: see `MaskingConfig.rate`.
+    slots: K.
+  """
+
+  begin: int
+  end: int
+  rates: tuple[float, ...]
+  masking_rate: float
+  slots: int | None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchSource(abc.ABC):
   """Where training gets its batches: from text as it streams by, or from a store that is read by index.
@@ -175,6 +198,8 @@ class BatchSource(abc.ABC):
     masking: rate and shares.
     evaluation_rows: held-out rows per language.
     process: index of this process, and how many there are.
+    schedule: rates and mask rates of training by step, in ascending order; empty if they are `rates` and `masking`
+      throughout. Held-out batches are masked by `masking` either way.
   """
 
   rates: Mapping[str, float]
@@ -184,6 +209,7 @@ class BatchSource(abc.ABC):
   masking: MaskingConfig = MaskingConfig()
   evaluation_rows: int = 32
   process: tuple[int, int] = (0, 1)
+  schedule: tuple[Sampling, ...] = ()
 
   @property
   def languages(self) -> tuple[str, ...]:
@@ -196,7 +222,7 @@ class BatchSource(abc.ABC):
     """Ids of special pieces."""
 
   @abc.abstractmethod
-  def batches(self, step: int = 0, state: dict | None = None) -> Iterator[tuple[Batch, dict]]:
+  def batches(self, step: int = 0, state: dict | None = None) -> Generator[tuple[Batch, dict], None, None]:
     """This process's rows of the batches of steps `step`, `step` + 1, …, each with the state to resume after it."""
 
   @abc.abstractmethod
@@ -210,8 +236,17 @@ class BatchSource(abc.ABC):
     share = self.batch_size // count
     return slice(index * share, (index + 1) * share)
 
+  def sampling(self, step: int) -> Sampling:
+    """How a step is sampled; a step after the last of the schedule as that one."""
+    if not self.schedule:
+      return Sampling(0, sys.maxsize, tuple(self.rates.values()), self.masking.rate, None)
+    after = bisect.bisect_right(self.schedule, step, key=lambda sampling: sampling.begin)
+    return self.schedule[max(0, after - 1)]
+
   def masked(self, ids_NxS: np.ndarray, languages: np.ndarray, *, stream: int, step: int) -> Batch:
     """This process's packed rows of a step, int32 [N, S], with their languages [N], as a batch."""
+    sampling = self.sampling(step) if stream == MASK_STREAM else None
+    masking = dataclasses.replace(self.masking, rate=sampling.masking_rate) if sampling else self.masking
     masked = mask_rows(
       ids_NxS,
       seed=self.seed,
@@ -220,7 +255,8 @@ class BatchSource(abc.ABC):
       first_row=self.own_rows.start,
       special=self.special,
       vocab_size=self.vocab_size,
-      config=self.masking,
+      config=masking,
+      slots=sampling and sampling.slots,
     )
     segments, positions = segments_and_positions(ids_NxS, self.special)
     return {**masked, 'segment_ids': segments, 'position_ids': positions, 'language': languages}

@@ -97,13 +97,18 @@ def interleaved(rows: np.ndarray, proportions: np.ndarray) -> tuple[np.ndarray, 
   Returns:
     Language, int32 [N], and number in the language from 0, int64 [N].
   """
-  # Rows k and k + 1 side by side; of each, how many of the rows before it are the language's.
-  left_2xN = np.stack((rows, rows + 1)).astype(np.int64)
-  taken_Lx2xN = np.empty((len(proportions), *left_2xN.shape), np.int64)
-  remaining = int(proportions.sum())
-  for language, share in enumerate(proportions.tolist()):
-    left_after_2xN = left_2xN * (remaining - share) // remaining
-    np.subtract(left_2xN, left_after_2xN, out=taken_Lx2xN[language])
-    left_2xN, remaining = left_after_2xN, remaining - share
+  taken_Lx2xN = rows_by_language(np.stack((rows, rows + 1)), proportions)
   languages = np.argmax(taken_Lx2xN[:, 0] != taken_Lx2xN[:, 1], axis=0)  # the first at which it goes up
   return languages.astype(np.int32), taken_Lx2xN[languages, 0, np.arange(len(rows))]
+
+
+def rows_by_language(rows: np.ndarray | np.int64, proportions: np.ndarray) -> np.ndarray:
+  """How many of the first k rows are each language's, int64 [L, …], for every k of `rows`, int64 […]."""
+  left = rows.astype(np.int64)
+  taken = np.empty((len(proportions), *left.shape), np.int64)
+  remaining = int(proportions.sum())
+  for language, share in enumerate(proportions.tolist()):
+    left_after = left * (remaining - share) // remaining
+    np.subtract(left, left_after, out=taken[language, ...])
+    left, remaining = left_after, remaining - share
+  return taken

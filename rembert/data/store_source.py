@@ -9,13 +9,13 @@ import functools
 import itertools
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import grain
 import numpy as np
 
-from rembert.data.masking import Batch, BatchSource
-from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, interleaved, row_proportions
+from rembert.data.masking import Batch, BatchSource, Sampling
+from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, interleaved, row_proportions, rows_by_language
 from rembert.data.token_store import TokenStore
 from rembert.tokenizer import SpecialIds
 
@@ -28,6 +28,12 @@ _HANDED_OVER = 256  # rows that a thread prepares before it hands them over
 @functools.lru_cache(maxsize=512)
 def _permutation(count: int, seed: int) -> np.ndarray:
   return np.random.Generator(np.random.Philox(seed)).permutation(count).astype(np.int32)
+
+
+def _proportions(rates: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+  """The languages that are sampled, int32, and their proportions (`row_proportions`)."""
+  sampled = np.flatnonzero(rates).astype(np.int32)
+  return sampled, row_proportions([rates[language] for language in sampled])
 
 
 def _by_language(languages: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -58,13 +64,33 @@ class StoredBatches(BatchSource):
 
   def rows_of(self, step: int, steps: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Language, int32, and number in that language's split, int64, of this process's rows of a step, or of several."""
-    first_rows = np.arange(step, step + steps)[:, None] * self.batch_size
-    numbers = (first_rows + np.arange(self.own_rows.start, self.own_rows.stop)).ravel()
-    languages, ordinals = interleaved(numbers, row_proportions(tuple(self.rates.values())))
+    own = np.arange(self.own_rows.start, self.own_rows.stop)
+    drawn = [
+      self._drawn((np.array(list(same))[:, None] * self.batch_size + own).ravel(), sampling)
+      for sampling, same in itertools.groupby(range(step, step + steps), self.sampling)
+    ]
+    languages, ordinals = (np.concatenate(column) for column in zip(*drawn, strict=True))
     indices = np.empty(len(languages), np.int64)
     for language, chosen in _by_language(languages):
       indices[chosen] = self._shuffled(language, ordinals[chosen])
     return languages, indices
+
+  def _drawn(self, numbers: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
+    """Language and number in the language of global rows, all of steps that are sampled alike."""
+    sampled, proportions = _proportions(sampling.rates)
+    indices, ordinals = interleaved(numbers - sampling.begin * self.batch_size, proportions)
+    languages = sampled[indices]
+    return languages, ordinals + self._rows_before[sampling.begin][languages]
+
+  @functools.cached_property
+  def _rows_before(self) -> dict[int, np.ndarray]:
+    """Rows of each language, int64 [L], that this source gives before the step at which a sampling begins."""
+    before, rows = {0: np.zeros(len(self.rates), np.int64)}, np.zeros(len(self.rates), np.int64)
+    for sampling in self.schedule:
+      before[sampling.begin] = rows.copy()
+      sampled, proportions = _proportions(sampling.rates)
+      rows[sampled] += rows_by_language(np.int64((sampling.end - sampling.begin) * self.batch_size), proportions)
+    return before
 
   def batch(self, step: int) -> Batch:
     """This process's rows of one step."""
@@ -79,7 +105,7 @@ class StoredBatches(BatchSource):
       self.masked(*of_step, stream=MASK_STREAM, step=number) for number, of_step in enumerate(of_steps, start=step)
     ]
 
-  def batches(self, step: int = 0, state: dict | None = None) -> Iterator[tuple[Batch, dict]]:
+  def batches(self, step: int = 0, state: dict | None = None) -> Generator[tuple[Batch, dict], None, None]:
     """See `BatchSource`; there is no state but the step."""
     del state
     # Grain's threads prepare some ahead and hand them over in order; small batches several at a time, since the

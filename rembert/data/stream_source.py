@@ -141,6 +141,11 @@ class LanguageRows:
       yield document
 
 
+def begin_window(state: Mapping[str, int]) -> dict[str, int]:
+  """The state of a `LanguageRows` that begins a window where the current one begins: for rows of another length."""
+  return {**state, 'window': state['window'] + 1, 'row': 0}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamedBatches(BatchSource):
   """A `BatchSource` on documents that are read as they come.
@@ -162,7 +167,7 @@ class StreamedBatches(BatchSource):
   packing: PackingConfig = PackingConfig()
   shuffle_rows: int = 64
 
-  def batches(self, step: int = 0, state: dict | None = None) -> Iterator[tuple[Batch, dict]]:
+  def batches(self, step: int = 0, state: dict | None = None) -> Generator[tuple[Batch, dict], None, None]:
     """See `BatchSource`."""
     streams = [
       LanguageRows(
@@ -179,7 +184,7 @@ class StreamedBatches(BatchSource):
     ]
     try:
       while True:
-        languages = languages_of_rows(self.seed, step, self.batch_size, tuple(self.rates.values()))
+        languages = languages_of_rows(self.seed, step, self.batch_size, self.sampling(step).rates)
         rows = [streams[language].next() for language in languages]
         yield (
           self._masked_own(rows, languages, stream=MASK_STREAM, step=step),

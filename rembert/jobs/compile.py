@@ -54,6 +54,10 @@ def run(
     UsageError: an unknown topology, libtpu missing, or a configuration that does not fit these devices.
   """
   console = Console()
+  if config.borders:
+    begin = max((0, *sorted(config.borders)), key=lambda step: config.at(step).train_flops_per_step)
+    console.say(f'of the phases, the step of the one that begins at step {begin:,} is compiled: it has the most FLOPs')
+    config = config.at(begin)
   # --- devices ---------------------------------------------------------------
   if not name:
     raise UsageError('--topology is not set', where='--mode=compile', fix='--topology=v5e:8x8, or cpu:8 to try it')

@@ -15,6 +15,7 @@ from rembert.configuration import EvaluateConfig, FinetuneOptions
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
 from rembert.data.masking import MaskingConfig, batch_shapes
 from rembert.data.packing import PackingConfig
+from rembert.data.phases import Phase, PhasesConfig, phases_of
 from rembert.errors import Setting, UsageError
 from rembert.kernels import check_backend
 from rembert.model.config import Execution, RemBertConfig
@@ -68,13 +69,8 @@ class JobConfig(abc.ABC):
   tracking: TrackingConfig
 
   def __post_init__(self):
-    length, positions = self.train.sequence_length, self.model.max_position_embeddings
-    if self._reads_sequences and length > positions:
-      raise UsageError(
-        f'sequences of {length} tokens, but positions for {positions}',
-        where='train.sequence_length, RemBertConfig.max_position_embeddings',
-        fix=[Setting('train.sequence_length', positions), 'or a model with more positions'],
-      )
+    if self._reads_sequences:
+      self._check_length(self.train.sequence_length, 'train.sequence_length')
     if self.optimizer.freeze_layers > self.model.num_hidden_layers:
       raise UsageError(
         f'{self.optimizer.freeze_layers} layers are to be frozen, and the model has {self.model.num_hidden_layers}',
@@ -83,10 +79,29 @@ class JobConfig(abc.ABC):
       )
     self.execution.check_model(self.model)
 
+  def _check_length(self, length: int, name: str) -> None:
+    positions = self.model.max_position_embeddings
+    if length > positions:
+      raise UsageError(
+        f'sequences of {length} tokens, but positions for {positions}',
+        where=f'{name}, RemBertConfig.max_position_embeddings',
+        fix=[Setting('train.sequence_length', positions), 'or a model with more positions'],
+      )
+
   @property
   def _reads_sequences(self) -> bool:
     """Whether `train.sequence_length` applies."""
     return True
+
+  @property
+  def borders(self) -> frozenset[int]:
+    """Steps at which a phase of pre-training ends and another begins."""
+    return frozenset()
+
+  def at(self: Config, step: int) -> Config:
+    """The configuration of a step, counted from 0, as one without phases."""
+    del step
+    return self
 
   @property
   @abc.abstractmethod
@@ -112,6 +127,43 @@ class PretrainConfig(JobConfig):
   data: DataConfig
   masking: MaskingConfig
   packing: PackingConfig
+  phases: PhasesConfig
+
+  def __post_init__(self):
+    super().__post_init__()
+    for phase in self.schedule():
+      self._check_length(phase.sequence_length, 'phases.sequence_length')
+
+  def schedule(self) -> list[Phase]:
+    """The phases of the run, in order; just one if none are configured."""
+    train = self.train
+    return phases_of(
+      self.phases,
+      steps=train.steps,
+      data=self.data,
+      masking=self.masking,
+      sequence_length=train.sequence_length,
+    )
+
+  @property
+  def borders(self) -> frozenset[int]:
+    """See `JobConfig`; each has one compiled step before it, and another after it."""
+    return frozenset(self.phases.steps(self.train.steps)) - {0, self.train.steps}
+
+  def at(self, step: int) -> 'PretrainConfig':
+    """See `JobConfig`."""
+    phases = self.schedule()
+    return self.in_phase(next((phase for phase in phases if step < phase.end), phases[-1]))
+
+  def in_phase(self, phase: Phase) -> 'PretrainConfig':
+    """The configuration of a run that is this phase alone; the mask rate is the phase's largest."""
+    return dataclasses.replace(
+      self,
+      train=dataclasses.replace(self.train, sequence_length=phase.sequence_length),
+      masking=dataclasses.replace(self.masking, rate=phase.largest_masking_rate),
+      data=dataclasses.replace(self.data, store=phase.store),
+      phases=PhasesConfig(),
+    )
 
   @property
   def data_request(self) -> DataRequest:

@@ -2,20 +2,27 @@
 
 import dataclasses
 import itertools
+import json
 import os
 from collections.abc import Callable
+from typing import Any
 
 import jax
 from etils import epath
 
 from rembert import configuration
 from rembert.checkpoint.initialize import InitialParameters, open_initial
+from rembert.checkpoint.integrity import Description
 from rembert.checkpoint.load import altered_arrays, open_described
+from rembert.data.phases import Phase, PhasesConfig, phases_of, same_until
 from rembert.data.prefetch import prefetch
-from rembert.jobs import summary
+from rembert.data.token_store import TokenStore
+from rembert.errors import UsageError
+from rembert.files import write_whole
+from rembert.jobs import schedule, summary
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.config import PretrainConfig, build_config
-from rembert.jobs.pretrain_data import copied_vocabulary, open_data
+from rembert.jobs.pretrain_data import copied_vocabulary, known_rates, open_data
 from rembert.jobs.training_run import JobRun, open_checkpoints, refuse_other_run, restore_or_init, run_loop, start
 from rembert.runtime.signals import EXIT_STOPPED, StopSignal
 from rembert.tracking.console import Console
@@ -30,7 +37,8 @@ from rembert.train.trainer import TrainConfig
 
 def make_trainable(config: PretrainConfig, mesh: jax.sharding.Mesh) -> Trainable:
   """Model and optimizer on a mesh; UsageError if batch, devices and attention kernel are incompatible."""
-  config.check_mesh(mesh)
+  for step in (0, *config.borders):
+    config.at(step).check_mesh(mesh)
   optimizer = make_optimizer(config.optimizer, config.train.steps)
   return state.masked_lm(config.model, config.execution, optimizer, mesh)
 
@@ -54,6 +62,13 @@ def dry_run(config: PretrainConfig, workdir: epath.Path) -> int:
   summary.show_parameters(console, config.model, config.paper)
   _show_schedule(console, config)
   workdirs.check(workdir)
+  rates_in = known_rates(config.data, workdir)
+  if rates_in is None:
+    console.say('sampling rates are not known before the corpus is made')
+  else:
+    schedule.show_sampling(console, config, rates_in)
+  write_whole(workdir / schedule.PLOT, schedule.draw(config, rates_in))
+  console.say(f'plot of the schedule: {workdir / schedule.PLOT}')
   if config.train.init_from is not None:
     initial = open_initial(open_described(config.train.init_from), config.train.init_from_parts, config.model)
     console.say(f'the parameters of {config.train.init_from} fit')
@@ -105,7 +120,11 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
       path = copied_vocabulary(workdir) if initial is None else initial.source.vocabulary
       of_model = dataclasses.replace(request.vocabulary, path=None if path is None else os.fspath(path))
       request = dataclasses.replace(request, vocabulary=of_model)
-    opened = open_data(request, workdir=workdir, console=console)
+    phases = config.schedule() if config.phases.begins is not None else []
+    opened = open_data(request, workdir=workdir, console=console, phases=phases)
+    if hosts.is_first and phases:
+      schedule.show_sampling(console, config, opened.rates_in)
+      write_whole(workdir / schedule.PLOT, schedule.draw(config, opened.rates_in))
   source = opened.batches
   identity = config.identity() | opened.identity
   with console.task('building the eval set'):
@@ -117,6 +136,9 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
   job.stack.enter_context(jax.set_mesh(mesh))
   if newest is not None:
     refuse_other_run(newest.meta, identity, workdir)
+    identity |= _continued_phases(config, newest, identity, console)
+  elif config.phases.begins is not None:
+    identity['phases'] = _phases_meta(config)
   if initial is not None:
     initial.check_vocabulary(opened.vocabulary)
   position = restore_or_init(config, job, checkpoints, trainable, initial, is_begun=newest is not None)
@@ -129,7 +151,7 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
   train_step = make_step(config, trainable)
   eval_step = make_eval_step(trainable, len(source.languages))
   with console.task('compiling'), job.goodput.activity('compile'):
-    train_step = train_step.lower(trainable.restore_target(), first[0]).compile()
+    train_step = _compile_phases(config, train_step, trainable, first[0], position.step)
     if held_out:  # now, not at the first evaluation: a signal ends a compilation only if nothing can be lost
       eval_batch = sharding.to_device(held_out[0], mesh)
       eval_step = eval_step.lower(trainable.restore_target().params, eval_batch).compile()
@@ -156,6 +178,75 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
   return 0
 
 
+def _compile_phases(
+  config: PretrainConfig, train_step: jax.stages.Wrapped, trainable: Trainable, first: dict[str, jax.Array], step: int
+) -> Callable:
+  """The update, compiled for `first`, the batch of `step`, and for the shapes of all phases after it.
+
+  All at the start, so that memory that does not suffice is found now, and a border costs no time.
+  """
+  state_shape = trainable.restore_target()
+  shapes = lambda batch: (batch['input_ids'].shape, batch['targets'].shape)
+  compiled = {shapes(first): train_step.lower(state_shape, first).compile()}
+  for border in sorted(border for border in config.borders if border > step):
+    batch = config.at(border).abstract_batch(trainable.mesh)
+    if shapes(batch) not in compiled:
+      compiled[shapes(batch)] = train_step.lower(state_shape, batch).compile()
+  return lambda state, batch: compiled[shapes(batch)](state, batch)
+
+
+# --- phases -----------------------------------------------------------------------------------------------------------
+
+
+def _phases_meta(config: PretrainConfig) -> dict[str, Any] | None:
+  """The phases as checkpoints keep them: steps for fractions, and the SHA-256 of a store's manifest for its folder."""
+  phases = config.phases
+  if phases.begins is None:
+    return None
+  begins = tuple(phases.steps(config.train.steps)[:-1])
+  stores = phases.store and tuple(TokenStore(store).manifest_hash for store in phases.store)
+  meta = {'steps': config.train.steps, **dataclasses.asdict(dataclasses.replace(phases, begins=begins, store=stores))}
+  return json.loads(json.dumps(meta))
+
+
+def _continued_phases(config: PretrainConfig, newest: Description, identity: dict, console: Console) -> dict[str, Any]:
+  """What a checkpoint keeps of the phases of a resumed run, with all changes since its beginning.
+
+  Raises:
+    UsageError: they differ from those of the run at a step that is over.
+  """
+  before, now = newest.meta.get('phases'), _phases_meta(config)
+  changes = newest.meta.get('phase_changes', [])
+
+  def schedule_of(meta: dict[str, Any] | None) -> list[Phase]:
+    values = dict(meta or {'steps': config.train.steps})
+    data = dataclasses.replace(config.data, store=identity.get('store'))
+    length = config.train.sequence_length
+    return phases_of(
+      steps=values.pop('steps'),
+      config=PhasesConfig(**values),
+      data=data,
+      masking=config.masking,
+      sequence_length=length,
+    )
+
+  if before != now:
+    if not same_until(schedule_of(before), schedule_of(now), newest.step):
+      old = {name: value for name, value in (before or {'begins': None}).items() if value and name != 'steps'}
+      raise UsageError(
+        f'the phases differ from those that the run has trained {newest.step} steps with',
+        where=f'phases.*; {newest.step} steps are done',
+        fix=[
+          'restore '
+          + (' '.join(f'--gin.phases.{name}={value}' for name, value in old.items()) or 'a run without phases'),
+          f'or change only what begins at step {newest.step} or later',
+        ],
+      )
+    console.say(f'the phases change after step {newest.step}: {before} → {now}')
+    changes = [*changes, {'step': newest.step, 'before': before}]
+  return ({'phases': now} if now else {}) | ({'phase_changes': changes} if changes else {})
+
+
 # --- on the screen ----------------------------------------------------------------------------------------------------
 
 
@@ -163,13 +254,16 @@ def _show_schedule(console: Console, config: PretrainConfig) -> None:
   train, masking, execution = config.train, config.masking, config.execution
   facts = summary.format_training(config)
   facts['batch'] += f', at most {masking.slots(train.sequence_length)} masked positions each'
-  facts['steps'] += f' ({train.steps * train.batch_size * train.sequence_length:.3g} tokens)'
+  tokens = sum((phase.end - phase.begin) * phase.sequence_length for phase in config.schedule()) * train.batch_size
+  facts['steps'] += f' ({tokens:.3g} tokens)'
   facts['masking'] = f'{masking.rate:.0%} of the tokens'
   loss = f'loss in chunks of {execution.loss_chunk:,}' if execution.loss_chunk else 'loss of all logits'
   facts['compute'] = f'{execution.dtype}, remat {execution.remat}, attention {execution.attention}, {loss}'
-  flops = config.train_flops_per_step
-  facts['FLOPs'] = f'{flops:.3g} per step, {flops * train.steps:.3g} in total'
+  total = sum((phase.end - phase.begin) * config.in_phase(phase).train_flops_per_step for phase in config.schedule())
+  at_first = ' at first' if config.borders else ''
+  facts['FLOPs'] = f'{config.at(0).train_flops_per_step:.3g} per step{at_first}, {total:.3g} in total'
   console.facts('Training', facts)
+  schedule.show_phases(console, config)
 
 
 def _show_fresh(console: Console, initial: InitialParameters) -> None:

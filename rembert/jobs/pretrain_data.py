@@ -1,7 +1,9 @@
 """The data of pre-training: a token store, or text that is streamed through SeqIO tasks."""
 
 import dataclasses
+import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,9 +12,10 @@ import jax
 from etils import epath
 
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
-from rembert.data.masking import BatchSource
+from rembert.data.masking import BatchSource, Sampling
 from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
+from rembert.data.phases import Phase, PhasedBatches
 from rembert.data.store_source import StoredBatches
 from rembert.data.stream_source import StreamedBatches
 from rembert.data.token_store import VOCABULARY, TokenStore
@@ -41,27 +44,61 @@ class OpenedData:
     batches: the source of batches.
     vocabulary: file of the SentencePiece model, in the workdir.
     identity: what resuming depends on (sampling rates, vocabulary); JSON, by name.
+    rates_in: sampling rates of a phase.
+    source_in: the source of its batches, which has the phase's sequence length and store, but not its rates.
   """
 
   batches: BatchSource
   vocabulary: epath.Path
   identity: dict
+  rates_in: Callable[[Phase], Mapping[str, float]]
+  source_in: Callable[[Phase], BatchSource]
 
 
-def open_data(request: DataRequest, *, workdir: epath.Path, console: Console) -> OpenedData:
+def open_data(
+  request: DataRequest, *, workdir: epath.Path, console: Console, phases: Sequence[Phase] = ()
+) -> OpenedData:
   """Opens the data of a run, and puts its vocabulary into the workdir.
 
   A token store is opened without TensorFlow. All other text is streamed through SeqIO tasks: those of `data.mixture`,
-  or of a corpus, which is `data.corpus` or made in the workdir.
+  or of a corpus, which is `data.corpus` or made in the workdir. Batches follow `phases`, if there are any.
 
   Raises:
     UsageError: something is missing or does not fit; before any expensive work, as far as possible.
   """
   if request.data.source == 'store':
-    return _open_store(request, workdir, console)
-  if request.data.mixture:
-    return _open_mixture(request.data.mixture, request, workdir, console)
-  return _open_corpus(request, workdir, console)
+    opened = _open_store(request, workdir, console)
+  elif request.data.mixture:
+    opened = _open_mixture(request.data.mixture, request, workdir, console)
+  else:
+    opened = _open_corpus(request, workdir, console)
+  return dataclasses.replace(opened, batches=_in_phases(opened, phases)) if phases else opened
+
+
+def _in_phases(opened: OpenedData, phases: Sequence[Phase]) -> BatchSource:
+  """The batches of a run in phases."""
+  own = opened.batches
+  sources: dict[tuple, BatchSource] = {}
+  schedules: dict[tuple, list[Sampling]] = {}
+  for phase in phases:
+    rates = opened.rates_in(phase)
+    if others := sorted(set(rates) - set(own.rates)):
+      raise UsageError(
+        f'phase {phase.number + 1} samples {", ".join(others)}, which the run leaves out',
+        where='phases.languages, phases.mixture, phases.store',
+        fix='data.languages, data.mixture or data.store with all that any phase samples: held-out rows are of these',
+      )
+    key = phase.sequence_length, phase.store
+    if key not in sources:
+      sources[key], schedules[key] = opened.source_in(phase), []
+    slots = dataclasses.replace(own.masking, rate=phase.largest_masking_rate).slots(phase.sequence_length)
+    in_order = tuple(rates.get(language, 0.0) for language in own.rates)
+    schedules[key].append(Sampling(phase.begin, phase.end, in_order, phase.masking_rate, slots))
+  sources = {
+    key: dataclasses.replace(source, rates=own.rates, schedule=tuple(schedules[key])) for key, source in sources.items()
+  }
+  begins = itertools.groupby(phases, lambda phase: (phase.sequence_length, phase.store))
+  return PhasedBatches.chain([(next(same).begin, sources[key]) for key, same in begins], own)
 
 
 def _batch_options(request: DataRequest, rates: Mapping[str, float]) -> dict[str, Any]:
@@ -107,7 +144,33 @@ def _open_store(request: DataRequest, workdir: epath.Path, console: Console) -> 
   _show_languages(console, statistics, rates, data)
   vocabulary = _copy_vocabulary(store.folder / VOCABULARY, workdir)
   batches = StoredBatches(store=store, read_threads=data.read_threads, **_batch_options(request, rates))
-  return OpenedData(batches, vocabulary, {'store': store.manifest_hash, **_named_rates(rates)})
+
+  return OpenedData(
+    batches,
+    vocabulary,
+    {'store': store.manifest_hash, **_named_rates(rates)},
+    functools.partial(_stored_rates_in, data, functools.cache(TokenStore)),
+    lambda phase: dataclasses.replace(batches, store=_other_store(store, phase, request.vocab_size)),
+  )
+
+
+def _other_store(store: TokenStore, phase: Phase, vocab_size: int) -> TokenStore:
+  """The store of a phase of a run that has `store`; UsageError unless it fits the phase, and its vocabulary the run."""
+  other = TokenStore(phase.store or '')
+  _refuse_other_model(other, phase.sequence_length, vocab_size)
+  if other.vocabulary_hash != store.vocabulary_hash:
+    raise UsageError(
+      'the stores of the phases have different vocabularies',
+      where=f'{store.folder}, {other.folder}',
+      fix='make both with the same --vocabulary',
+    )
+  return other
+
+
+def _stored_rates_in(data: DataConfig, open_store: Callable[..., TokenStore], phase: Phase) -> Mapping[str, float]:
+  store = open_store(phase.store)
+  chosen = chosen_languages(phase.languages, store.languages, where=f'phases.languages, {store.folder}')
+  return _stored_rates(store, chosen, dataclasses.replace(data, alpha=phase.alpha), Console(is_quiet=True))
 
 
 def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int) -> None:
@@ -167,9 +230,9 @@ def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) ->
     raise joined(errors)
 
   corpus = make_corpus()
-  sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
-  limits: dict[str, Any] = {'max_share': data.max_share, 'max_upsampling': data.max_upsampling}
-  rates = sampling_rates(sentences, data.alpha, **limits)
+  limits = _limits(data)
+  rates_in = functools.partial(_corpus_rates_in, data, corpus)
+  rates = sampling_rates(_sentences(corpus), data.alpha, **limits)
   _show_languages(console, corpus.languages, rates, data)
   show_lost(console, corpus.lost)
   file = _prepare_vocabulary(corpus, vocabulary, rates, request.vocab_size, workdir, console)
@@ -179,7 +242,21 @@ def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) ->
 
   add_wikipedia(corpus=corpus, vocabulary=file, alpha=data.alpha, **limits)
   tasks = {language: registration.find(registration.valid_name('wikipedia', language)) for language in rates}
-  return _open_tasks(request, tasks, rates, file, {'corpus': corpus.fingerprint}, console)
+  return _open_tasks(request, tasks, rates, file, {'corpus': corpus.fingerprint}, console, rates_in)
+
+
+def _sentences(corpus: 'Corpus') -> dict[str, int]:
+  return {language: counts.sentences for language, counts in corpus.languages.items()}
+
+
+def _limits(data: DataConfig) -> dict[str, Any]:
+  return {'max_share': data.max_share, 'max_upsampling': data.max_upsampling}
+
+
+def _corpus_rates_in(data: DataConfig, corpus: 'Corpus', phase: Phase) -> Mapping[str, float]:
+  sentences = _sentences(corpus)
+  chosen = chosen_languages(phase.languages, sentences, where='phases.languages')
+  return sampling_rates({language: sentences[language] for language in chosen}, phase.alpha, **_limits(data))
 
 
 def copied_vocabulary(workdir: epath.Path) -> str | None:
@@ -241,7 +318,13 @@ def _open_mixture(name: str, request: DataRequest, workdir: epath.Path, console:
   _show_largest(console, f'SeqIO tasks of {name}', ('', 'sampled'), rates, row)
   if not any('validation' in by_name[task].splits for task in rates):
     console.say("warning: no task has a split 'validation', so no evaluation")
-  return _open_tasks(request, {task: by_name[task] for task in rates}, rates, file, {}, console)
+  return _open_tasks(request, {task: by_name[task] for task in rates}, rates, file, {}, console, _mixture_rates_in)
+
+
+def _mixture_rates_in(phase: Phase) -> Mapping[str, float]:
+  from tasks import pretraining, registration
+
+  return pretraining.normalized_rates(registration.find(phase.mixture or ''))
 
 
 def _open_tasks(
@@ -251,30 +334,55 @@ def _open_tasks(
   vocabulary: epath.Path,
   identity: Mapping[str, str],
   console: Console,
+  rates_in: Callable[[Phase], Mapping[str, float]],
 ) -> OpenedData:
   """The stream of tasks by language, or by name, each with its rate."""
   from tasks.pretraining import TaskDocuments
 
-  length = request.sequence_length
-  documents = TaskDocuments(
-    tasks, special=SpecialIds(), vocab_size=request.vocab_size, sequence_length=length, seed=request.seed
-  )
-  with console.task(f'opening {len(tasks)} SeqIO task(s)') as update:
-    if slow := documents.prepare(update):
-      console.say(
-        f'{", ".join(slow[:_MOST])}: the preprocessors look at several examples, or drop features after a filter; so a '
-        'resumed run preprocesses again what it has read before'
-      )
-  batches = StreamedBatches(
-    open_documents=documents,
-    sequence_length=length,
-    packing=request.packing,
-    shuffle_rows=request.data.shuffle_rows,
-    **_batch_options(request, rates),
-  )
+  @functools.cache
+  def source(sequence_length: int) -> StreamedBatches:
+    documents = TaskDocuments(
+      tasks,
+      special=SpecialIds(),
+      vocab_size=request.vocab_size,
+      sequence_length=sequence_length,
+      seed=request.seed,
+    )
+    with console.task(f'opening {len(tasks)} SeqIO task(s)') as update:
+      if slow := documents.prepare(update):
+        console.say(
+          f'{", ".join(slow[:_MOST])}: the preprocessors look at several examples, or drop features after a filter; so '
+          'a resumed run preprocesses again what it has read before'
+        )
+    return StreamedBatches(
+      open_documents=documents,
+      sequence_length=sequence_length,
+      packing=request.packing,
+      shuffle_rows=request.data.shuffle_rows,
+      **_batch_options(request, rates),
+    )
+
   digest = hashlib.sha256(vocabulary.read_bytes()).hexdigest()
   names = [task.name for task in tasks.values()]
-  return OpenedData(batches, vocabulary, {**identity, 'vocabulary': digest, 'tasks': names, **_named_rates(rates)})
+  identity = {**identity, 'vocabulary': digest, 'tasks': names, **_named_rates(rates)}
+  batches = source(request.sequence_length)
+  return OpenedData(batches, vocabulary, identity, rates_in, lambda phase: source(phase.sequence_length))
+
+
+def known_rates(data: DataConfig, workdir: epath.Path) -> Callable[[Phase], Mapping[str, float]] | None:
+  """A function from phase to sampling rates; None if they follow from a corpus that has not been made."""
+  if data.source == 'store':
+    return functools.partial(_stored_rates_in, data, functools.cache(TokenStore))
+  if data.mixture:
+    import tasks.mixtures  # noqa: F401 - registers those of this project
+
+    return _mixture_rates_in
+  from tasks.corpus.format import MANIFEST, open_corpus
+
+  folder = epath.Path(data.corpus or workdir / 'corpus')
+  if not data.corpus and not (folder / MANIFEST).exists():
+    return None
+  return functools.partial(_corpus_rates_in, data, open_corpus(folder).of_languages(data.languages))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -82,7 +82,8 @@ class JobRun:
 def start(config: JobConfig, workdir: epath.Path, stop: StopSignal) -> Iterator[JobRun]:
   """Sets what must be set before JAX looks for devices, joins the hosts, and creates and locks the workdir."""
   train = config.train
-  tokens = train.batch_size // train.accumulation_steps * train.sequence_length
+  length = max(config.at(step).train.sequence_length for step in (0, *config.borders))
+  tokens = train.batch_size // train.accumulation_steps * length
   keep_freed_memory_if_it_fits(flops.heap_bytes(config.model, tokens))
   flags = xla.set_flags(config.hardware, config.mesh.require_platform)
   not_kept = xla.enable_compilation_cache(config.hardware.compile_cache)
@@ -207,6 +208,15 @@ def run_loop(
   checkpoint. A row of the batch has as many sequences as `choices`. Returns whether the end was reached.
   """
   train, workdir, hosts, console, peak = config.train, job.workdir, job.hosts, job.console, job.peak
+
+  def throughput(step: int) -> dict:
+    now = config.at(step - 1)
+    return {
+      'positions_per_step': choices * train.batch_size * now.train.sequence_length,
+      'flops_per_step': choices * now.train_flops_per_step,
+      'peak_flops': peak[0] * jax.device_count() if peak else None,
+    }
+
   with contextlib.ExitStack() as stack:
     # --- trackers --------------------------------------------------------------
     trackers = Trackers()
@@ -263,13 +273,10 @@ def run_loop(
         hosts.is_first and schedule.is_due(step, time.monotonic()) and not checkpoints.is_saving()
       ),
       learning_rate=learning_rate_schedule(config.optimizer, train.steps),
-      throughput={
-        'positions_per_step': choices * train.batch_size * train.sequence_length,
-        'flops_per_step': choices * config.train_flops_per_step,
-        'peak_flops': peak[0] * jax.device_count() if peak else None,
-      },
+      throughput=throughput,
       stop=job.stop,
       watchers=watchers,
+      borders=config.borders,
     )
     with job.stop.deferred():
       loop.run(batches)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rembert.plotting.style import BLUE, FAINT, SERIES, Canvas, canvas, name_point, plot_lines
+import numpy as np
+
+from rembert.plotting.style import BLUE, FAINT, SERIES, Canvas, canvas, label, name_point, plot_lines, step_axis
 
 # Parts of the bars of parameters, from the left: what they add up, and their place among the colours.
 PARAMETER_PARTS: dict[str, tuple[tuple[str, ...], int]] = {
@@ -15,6 +17,7 @@ PARAMETER_PARTS: dict[str, tuple[tuple[str, ...], int]] = {
   'output embedding': (('output embedding', 'output bias'), 1),
 }
 _BAR = 0.36
+_BESIDE: dict[str, Any] = {'loc': 'center left', 'bbox_to_anchor': (1.01, 0.5), 'fontsize': 8.5}
 
 
 def plot_loss(rows: Sequence[Mapping[str, float]]) -> bytes:
@@ -39,6 +42,39 @@ def plot_loss(rows: Sequence[Mapping[str, float]]) -> bytes:
   names = [(name, (last['step'], loss)) for loss, name in named]
   baseline = ('unigram baseline', last.get('eval/unigram_entropy'))
   return plot_lines(lines, 'loss (nats)', starts_at_zero=True, baseline=baseline, names=names).png()
+
+
+def plot_schedule(
+  steps: np.ndarray,
+  *,
+  rates: Mapping[str, np.ndarray],
+  masking: np.ndarray,
+  learning_rate: np.ndarray,
+) -> bytes:
+  """Sampling rates by language, mask rate and learning rate over steps, all float [steps], one above the other; PNG.
+
+  Languages are areas, the first ones with names.
+  """
+  with canvas(3, height=6.5, sharex=True, gridspec_kw={'height_ratios': [2, 1, 1]}) as picture:
+    of_languages, of_masks, of_learning = picture.axes
+    named = list(rates)[: len(SERIES)]
+    shown = {label(language, 12): rates[language] for language in named}
+    if others := list(rates)[len(named) :]:
+      shown[f'{len(others)} others'] = np.sum([rates[language] for language in others], axis=0)
+    if shown:
+      shares = 100 * np.stack(list(shown.values()))
+      of_languages.stackplot(steps, shares, labels=list(shown), colors=[*SERIES[: len(named)], FAINT], alpha=0.8)
+      of_languages.legend(*(part[::-1] for part in of_languages.get_legend_handles_labels()), **_BESIDE)
+    else:
+      of_languages.text(0.5, 0.5, 'not known before the corpus is made', ha='center', transform=of_languages.transAxes)
+    of_masks.plot(steps, 100 * masking, color=BLUE, linewidth=1.6)
+    of_learning.plot(steps, learning_rate, color=BLUE, linewidth=1.6)
+    ylabels = ('sequences by language (%)', 'masked tokens (%)', 'learning rate')
+    for axes, ylabel in zip(picture.axes, ylabels, strict=True):
+      axes.set_ylabel(ylabel)
+      axes.set_ylim(bottom=0)
+    step_axis(of_learning)
+  return picture.png()
 
 
 def bar_parts(by_part: Mapping[str, int]) -> dict[str, int]:

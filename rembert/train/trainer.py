@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Annotated
 
 import jax
@@ -139,7 +139,8 @@ class Trainer:
     is_save_permanent: (step) to whether all hosts save after it.
     wants_to_save: (step) to whether this host requests a save; all hosts then save one step later.
     learning_rate: (number of updates so far) to the rate of the next.
-    throughput: the arguments of `Meter.interval`.
+    throughput: (step) to the arguments of `Meter.interval` for an interval that ends there.
+    borders: steps at which the shape of batches, or their text, changes; an interval of metrics ends there.
     stop: set when this process is asked to end.
     watchers: see `Watchers`.
     is_stopping: all hosts have agreed to end before the last step.
@@ -155,9 +156,10 @@ class Trainer:
   is_save_permanent: Callable[[int], bool]
   wants_to_save: Callable[[int], bool]
   learning_rate: Callable[[int], jax.Array]
-  throughput: dict
+  throughput: Callable[[int], dict]
   stop: StopSignal
   watchers: Watchers
+  borders: Collection[int] = ()
   is_stopping: bool = dataclasses.field(default=False, init=False)
 
   def __post_init__(self):
@@ -183,7 +185,7 @@ class Trainer:
       position.is_evaluation_due = self.evaluate is not None and (is_last or (every > 0 and step % every == 0))
       self._exchange(self._wanted())
       is_save_due = self.is_save_permanent(step) or HostRequest.SAVE in self._decided
-      is_log_due = step % self.config.log_every == 0
+      is_log_due = step % self.config.log_every == 0 or step in self.borders
       if is_log_due or is_save_due or position.is_evaluation_due or self.is_stopping:
         self._take_metrics()
       seconds = watch.read()
@@ -193,6 +195,8 @@ class Trainer:
       watchers.goodput.reached(step)
       if is_log_due:
         self._log()
+      if step in self.borders:
+        self._step_times = StepTimes(self.guards)
       if position.is_evaluation_due:
         self._run_evaluation()
       if is_save_due:
@@ -235,7 +239,7 @@ class Trainer:
     position, guard = self.position, self.position.guard
     # The schedule does not count skipped updates.
     learning_rate = self.learning_rate(position.step - 1 - guard.skipped)
-    row = position.meter.interval(**self.throughput) | {'learning_rate': float(learning_rate)}
+    row = position.meter.interval(**self.throughput(position.step)) | {'learning_rate': float(learning_rate)}
     row |= {'skipped_updates': guard.skipped, 'loss_spikes': guard.spikes}
     self.watchers.trackers.log(row, step=position.step)
     self.watchers.progress.metrics(position.step, row)

@@ -1,0 +1,234 @@
+"""Schedules over a run: what changes from phase to phase of pre-training, and the settings of every step.
+
+Multilingual encoders since RemBERT are trained in phases: mmBERT (Marone et al., 2025, arXiv:2509.06888) lowers the
+sampling exponent and the mask rate while languages join.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from typing import Annotated, Any
+
+from rembert.data.config import DataConfig
+from rembert.data.masking import Batch, BatchSource, MaskingConfig
+from rembert.data.stream_source import begin_window
+from rembert.errors import Setting, UsageError
+from rembert.tokenizer import SpecialIds
+from rembert.validation import Count, NotNegative, Range, check_fields
+
+_MOST_STAIRS = 100  # of a linear change: sampling rates are constant on each
+
+
+@dataclasses.dataclass(frozen=True)
+class PhasesConfig:
+  """Phases of pre-training: a field has one value per phase, in order; one that is None keeps the run's own setting.
+
+  Held-out rows are those of the run's own settings throughout, so that evaluations can be compared across phases.
+
+  Attributes:
+    begins: where each phase begins, ascending from 0: a whole number is a step, a number with a decimal point is a
+      fraction of `train.steps`. A last phase that begins at 1.0, the end, is where a linear change arrives. None: the
+      run has no phases.
+    alpha: `data.alpha` of each phase.
+    languages: `data.languages` of each phase, from among those of the run: `'de,en'`, or None for all.
+    mixture: `data.mixture` of each phase: a SeqIO mixture with other rates for tasks of the run's.
+    masking_rate: `masking.rate` of each phase.
+    sequence_length: `train.sequence_length` of each phase.
+    store: `data.store` of each phase; a store has one sequence length.
+    linear: `alpha`, `masking_rate` or both: these change linearly from the value of a phase to that of the next, in at
+      most 100 equal steps, instead of all at once.
+  """
+
+  begins: tuple[NotNegative, ...] | None = None
+  alpha: tuple[NotNegative, ...] | None = None
+  languages: tuple[str | None, ...] | None = None
+  mixture: tuple[str, ...] | None = None
+  masking_rate: tuple[Annotated[float, Range(above=0, most=1)], ...] | None = None
+  sequence_length: tuple[Count, ...] | None = None
+  store: tuple[str, ...] | None = None
+  linear: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    check_fields(self, 'phases')
+
+  def check(self) -> None:
+    """UsageError unless every field that is set has a value per phase, and those that are to change linearly can."""
+    columns = {name: getattr(self, name) for name in _COLUMNS if getattr(self, name) is not None}
+    if self.begins is None:
+      if columns or self.linear:
+        name = next(iter(columns), 'linear')
+        raise UsageError(
+          'values of phases, and nothing says where these begin',
+          where=f'phases.{name}',
+          fix='--gin.phases.begins=(0, 0.8)',
+        )
+      return
+    for name, values in columns.items():
+      if len(values) != len(self.begins):
+        raise UsageError(
+          f'{len(values)} values for {len(self.begins)} phases',
+          where=f'phases.{name} = {values!r}, phases.begins = {self.begins!r}',
+          fix='one value per phase',
+        )
+    for name in self.linear:
+      if name not in ('alpha', 'masking_rate') or name not in columns:
+        raise UsageError(
+          f'{name} cannot change linearly',
+          where=f'phases.linear = {self.linear!r}',
+          fix='alpha or masking_rate, with a value per phase each',
+        )
+
+  def steps(self, total: int) -> list[int]:
+    """The first step of each phase of a run of `total` steps, and `total`."""
+    begins = [begin if isinstance(begin, int) else round(begin * total) for begin in self.begins or (0,)]
+    if begins[0] != 0 or any(a >= b for a, b in itertools.pairwise(begins)) or begins[-1] > total:
+      raise UsageError(
+        'phases begin at 0 and ascend up to the end of the run',
+        where=f'phases.begins = {self.begins!r}: steps {", ".join(map(str, begins))} of {total}',
+        fix='fractions have a decimal point, whole numbers are steps: --gin.phases.begins=(0, 0.6, 0.9)',
+      )
+    return [*begins, total]
+
+
+_COLUMNS = ('alpha', 'languages', 'mixture', 'masking_rate', 'sequence_length', 'store')
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+  """Settings of the steps from `begin` until `end`; of a linear change, those of one of its equal steps.
+
+  Attributes:
+    begin: first step.
+    end: the step after the last.
+    number: of the phase it belongs to, from 0.
+    alpha: of these steps; so are `languages`, `mixture`, `masking_rate`, `sequence_length` and `store`.
+    largest_masking_rate: of the phase; the number of masked positions per row, a shape, follows from it.
+  """
+
+  begin: int
+  end: int
+  number: int
+  alpha: float
+  languages: tuple[str, ...] | None
+  mixture: str | None
+  masking_rate: float
+  largest_masking_rate: float
+  sequence_length: int
+  store: str | None
+
+
+def phases_of(
+  config: PhasesConfig, *, steps: int, data: DataConfig, masking: MaskingConfig, sequence_length: int
+) -> list[Phase]:
+  """The phases of a run with these settings of its own, linear changes in small steps; just one if there are none.
+
+  Raises:
+    UsageError: they do not ascend, or contradict the run's own settings.
+  """
+  config.check()
+  _refuse_contradictions(config, data)
+  borders = config.steps(steps)
+  count = len(borders) - 1
+  own: dict[str, Any] = {
+    'alpha': data.alpha,
+    'languages': data.languages,
+    'mixture': data.mixture,
+    'masking_rate': masking.rate,
+    'sequence_length': sequence_length,
+    'store': data.store,
+  }
+  columns: dict[str, tuple] = {name: getattr(config, name) or (value,) * count for name, value in own.items()}
+  columns['languages'] = tuple(
+    tuple(part.strip() for part in each.split(',')) if isinstance(each, str) else each or data.languages
+    for each in columns['languages']
+  )
+  phases = []
+  for number in range(count):
+    values = {name: column[number] for name, column in columns.items()}
+    after = {name: columns[name][number + 1] for name in config.linear if number + 1 < count}
+    after = {name: value for name, value in after.items() if value != values[name]}
+    begin, end = borders[number : number + 2]
+    stairs = min(_MOST_STAIRS, end - begin) if after else min(1, end - begin)
+    largest = max(values['masking_rate'], after.get('masking_rate', 0))
+    edges = [begin + (end - begin) * stair // stairs for stair in range(stairs + 1)] if stairs else []
+    for first, last in itertools.pairwise(edges):
+      at = ((first + last) / 2 - begin) / (end - begin)  # where the change has its mean over these steps
+      changed = {name: values[name] + (value - values[name]) * at for name, value in after.items()}
+      phases.append(Phase(begin=first, end=last, number=number, largest_masking_rate=largest, **values | changed))
+  return phases
+
+
+def _refuse_contradictions(config: PhasesConfig, data: DataConfig) -> None:
+  """UsageError for what the run's source of text cannot change."""
+  by_source = {
+    'store': data.source == 'store',
+    'mixture': data.mixture is not None,
+    'alpha': data.mixture is None,
+    'languages': data.mixture is None,
+    'sequence_length': data.source != 'store' or config.store is not None,
+  }
+  reasons = {
+    'store': ('only a run on token stores can change its store', 'data.source'),
+    'mixture': ('only a run on a SeqIO mixture can change its mixture', 'data.mixture'),
+    'alpha': ('rates and languages of a SeqIO mixture are its own', 'data.mixture; phases.mixture changes them'),
+    'sequence_length': ('a token store has one sequence length', 'phases.store, with a store per phase'),
+  }
+  for name, is_possible in by_source.items():
+    if getattr(config, name) is not None and not is_possible:
+      what, where = reasons.get(name, reasons['alpha'])
+      raise UsageError(what, where=f'phases.{name}, {where}', fix=Setting(f'phases.{name}', None))
+
+
+def same_until(before: list[Phase], now: list[Phase], step: int) -> bool:
+  """Whether two schedules have the same settings at every step before `step`."""
+  settings = lambda phases: [
+    dataclasses.replace(phase, end=min(phase.end, step), number=0) for phase in phases if phase.begin < step
+  ]
+  return settings(before) == settings(now)
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PhasedBatches(BatchSource):
+  """A `BatchSource` whose rows become longer or shorter, or come from another store, at some steps.
+
+  Attributes:
+    parts: sources, each with its first step, in ascending order from 0. Streams of text go on where the source before
+      stopped; the rows of the window that they were in are packed again, at the new length.
+    own: the source of held-out batches.
+  """
+
+  parts: tuple[tuple[int, BatchSource], ...]
+  own: BatchSource
+
+  @classmethod
+  def chain(cls, parts: Sequence[tuple[int, BatchSource]], own: BatchSource) -> 'PhasedBatches':
+    """The source with the seed, the languages and all else of `own`."""
+    shared = {field.name: getattr(own, field.name) for field in dataclasses.fields(BatchSource)}
+    return cls(parts=tuple(parts), own=own, **shared)
+
+  @property
+  def special(self) -> SpecialIds:
+    """See `BatchSource`."""
+    return self.own.special
+
+  def batches(self, step: int = 0, state: dict | None = None) -> Generator[tuple[Batch, dict], None, None]:
+    """See `BatchSource`."""
+    ends = [begin for begin, _ in self.parts[1:]] + [sys.maxsize]
+    for (begin, source), end in zip(self.parts, ends, strict=True):
+      if step >= end:
+        continue
+      if state and step == begin > 0:
+        state = {language: begin_window(place) for language, place in state.items()}
+      with contextlib.closing(source.batches(step, state)) as batches:
+        for batch, state in itertools.islice(batches, end - step):
+          yield batch, state
+      step = end
+
+  def evaluation_batches(self) -> Iterator[Batch]:
+    """See `BatchSource`."""
+    return self.own.evaluation_batches()
