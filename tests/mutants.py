@@ -411,7 +411,7 @@ MUTANTS = [
     tests=('tests/data/test_store_source.py',),
   ),
   Mutant(
-    'a store begins every language anew where a phase begins',
+    'a store begins every language from its first row where a phase begins',
     'rembert/data/store_source.py',
     'ordinals + self._rows_before[sampling.begin][languages]',
     'ordinals',

@@ -197,8 +197,8 @@ class PhasedBatches(BatchSource):
   """A `BatchSource` whose rows become longer or shorter, or come from another store, at some steps.
 
   Attributes:
-    parts: sources, each with its first step, in ascending order from 0. Streams of text go on where the source before
-      stopped; the rows of the window that they were in are packed again, at the new length.
+    parts: sources, each with its first step, in ascending order from 0. Streams continue where the part
+      before stopped; the rows of the window that they were in are packed again, at the new length.
     own: the source of held-out batches.
   """
 

@@ -62,13 +62,16 @@ def dry_run(config: PretrainConfig, workdir: epath.Path) -> int:
   summary.show_parameters(console, config.model, config.paper)
   _show_schedule(console, config)
   workdirs.check(workdir)
-  rates_in = known_rates(config.data, workdir)
-  if rates_in is None:
-    console.say('sampling rates are not known before the corpus is made')
-  else:
-    schedule.show_sampling(console, config, rates_in)
-  write_whole(workdir / schedule.PLOT, schedule.draw(config, rates_in))
-  console.say(f'plot of the schedule: {workdir / schedule.PLOT}')
+  try:
+    rates_in = known_rates(config.data, workdir)
+    if rates_in is not None:
+      schedule.show_sampling(console, config, rates_in)
+  except UsageError as error:  # the run itself checks its data
+    console.say(f'tokens by language are not known: {error.what} ({error.where})')
+    rates_in = None
+  if config.phases.begins is not None:
+    write_whole(workdir / schedule.PLOT, schedule.draw(config, rates_in))
+    console.say(f'plot of the schedule: {workdir / schedule.PLOT}')
   if config.train.init_from is not None:
     initial = open_initial(open_described(config.train.init_from), config.train.init_from_parts, config.model)
     console.say(f'the parameters of {config.train.init_from} fit')

@@ -23,7 +23,7 @@ from rembert.errors import Setting, UsageError, joined
 from rembert.files import write_whole
 from rembert.tokenizer import SpecialIds, check_vocabulary
 from rembert.tracking.console import Console
-from tasks.corpus.format import LanguageStatistics
+from tasks.corpus.format import MANIFEST, LanguageStatistics, open_corpus
 from tasks.vocabulary import origin_of, train_on_corpus
 from tasks.wikipedia.languages import chosen_languages
 
@@ -370,17 +370,14 @@ def _open_tasks(
 
 
 def known_rates(data: DataConfig, workdir: epath.Path) -> Callable[[Phase], Mapping[str, float]] | None:
-  """A function from phase to sampling rates; None if they follow from a corpus that has not been made."""
+  """A function from phase to sampling rates; None if they follow from a mixture, or from a corpus still to be made.
+
+  Imports no TensorFlow. UsageError for a store or corpus that is not there.
+  """
   if data.source == 'store':
     return functools.partial(_stored_rates_in, data, functools.cache(TokenStore))
-  if data.mixture:
-    import tasks.mixtures  # noqa: F401 - registers those of this project
-
-    return _mixture_rates_in
-  from tasks.corpus.format import MANIFEST, open_corpus
-
   folder = epath.Path(data.corpus or workdir / 'corpus')
-  if not data.corpus and not (folder / MANIFEST).exists():
+  if data.mixture or not (data.corpus or (folder / MANIFEST).exists()):
     return None
   return functools.partial(_corpus_rates_in, data, open_corpus(folder).of_languages(data.languages))
 

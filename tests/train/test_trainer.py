@@ -60,7 +60,7 @@ class Run:
       is_save_permanent=lambda step: step % self.config.checkpoint_every == 0 or step == self.config.steps,
       wants_to_save=lambda step: step in wanted_saves,
       learning_rate=lambda updates: jnp.float32(updates),
-      throughput={'positions_per_step': 8, 'flops_per_step': 1, 'peak_flops': None},
+      throughput=lambda step: {'positions_per_step': 8, 'flops_per_step': 1, 'peak_flops': None},
       stop=self.stop,
       watchers=Watchers(
         console=self.console,
