@@ -230,7 +230,7 @@ def heads_table(reports: dict[str, dict]) -> str:
       executed = f'{report["flops_per_chip"]["executed"]:.3g}' if fits else ''
       told = _gb(temporaries) if fits else f'does not fit: {report["out_of_memory"][0]}'
       rows.append([label, told, f'{factor:.2f}' if factor else '', executed])
-  return table(['logits', 'temporaries, GB per chip', 'relative to masked positions', 'FLOPs per chip'], rows)
+  return table(['logits', 'temporaries, GB per chip', 'relative', 'FLOPs per chip'], rows)
 
 
 def compiled_line(report: dict) -> str:

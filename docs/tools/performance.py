@@ -27,6 +27,11 @@ ORDER = (
   *('reading', 'pretraining', 'checkpointing', 'starting'),
 )
 PACKAGES = ('python', 'jax', 'flax', 'torch', 'transformers')
+# Settings that the tables leave out; the plot has them, and docs/performance.json.
+ONLY_DRAWN = {
+  *(('head', 'v120k'), ('head', 'v32k'), ('train_step', 'base_compiled')),
+  *(('reading', 'rows64'), ('checkpointing', 'small')),
+}
 
 
 def processor(record: Mapping) -> str:
@@ -56,10 +61,11 @@ def taken(results: Mapping[str, dict], folder: pathlib.Path) -> dict[str, dict]:
 
 
 def benchmark_tables(results: Mapping[str, dict]) -> dict[str, str]:
-  """A table per benchmark, by its name, with all settings and processors; and the table of test systems."""
+  """A table per benchmark, by its name, with its settings and all processors; and the table of test systems."""
   by_benchmark: dict[str, list[dict]] = {}
   for record in results.values():
-    by_benchmark.setdefault(record['benchmark'], []).append(record)
+    if (record['benchmark'], record['setting']) not in ONLY_DRAWN:
+      by_benchmark.setdefault(record['benchmark'], []).append(record)
   tables = {name: _comparison(records) for name, records in by_benchmark.items()}
   return tables | {'machine': _machine(results.values())}
 
@@ -73,7 +79,8 @@ def _comparison(records: Sequence[dict]) -> str:
   for record in records:
     rows, place = settings.setdefault(record['setting'], {}), 1 + processors.index(processor(record))
     for index, each in enumerate(record['contestants']):
-      first = f'**{record["setting"]}**, {each["name"]}{described[record["setting"]]}'
+      named = each['name'].removeprefix('this project').removeprefix(', ')
+      first = f'**{record["setting"]}**{", " * bool(named)}{named}{described[record["setting"]]}'
       row = rows.setdefault(each['name'], [each['name'] if index else first, *empty])
       row[place] = _cell(each) if each['seconds'] else each['failure']
   for record in records:
@@ -103,13 +110,16 @@ def _cell(contestant: dict) -> str:
 
 def _machine(records) -> str:
   """Processors, with the versions and days on which they were measured."""
-  rows: dict[tuple[str, str], set[str]] = {}
+  rows: dict[str, tuple[dict[str, None], set[str]]] = {}
   for record in records:
     machine, versions = record['machine'], record['versions']
     packages = ', '.join(f'{name} {versions[name]}' for name in PACKAGES if versions.get(name))
     name = f'{processor(record)}, {machine["cores"]} cores, {machine["memory_bytes"] / 1e9:.0f} GB'
-    rows.setdefault((name, packages), set()).add(record['date'][:10])
-  return table(['machine', 'versions', 'on'], [[*cells, ', '.join(sorted(dates))] for cells, dates in rows.items()])
+    names, dates = rows.setdefault(packages, ({}, set()))
+    names[name] = None
+    dates.add(record['date'][:10])
+  cells = [['; '.join(names), packages, ', '.join(sorted(dates))] for packages, (names, dates) in rows.items()]
+  return table(['machines', 'versions', 'on'], cells)
 
 
 # --- picture ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""The tables and the picture of docs/replication, from the report of what docs/replication/run.sh has made.
+"""The tables and the plot of docs/replication, from the report on the runs of docs/replication/run.sh.
 
-python -m docs.tools.replication runs/replication/sweep/report      take its scores and its page, and render
+python -m docs.tools.replication runs/replication/sweep/report      copy its scores, and render
 python -m docs.tools.replication                                    render from docs/replication/scores.csv alone
 """
 
@@ -8,7 +8,6 @@ import argparse
 import csv
 import dataclasses
 import pathlib
-import re
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ from rembert.report.statistics import Comparison, compare, holm
 from tasks.xtreme.leaderboard import value
 
 FOLDER = pathlib.Path(__file__).parents[1] / 'replication'
-SCORES, REPORT, PAGE, PICTURE = (FOLDER / name for name in ('scores.csv', 'report.html', 'index.md', 'differences.png'))
+SCORES, PAGE, PICTURE = (FOLDER / name for name in ('scores.csv', 'index.md', 'differences.png'))
 SCALE = 'gin/scales/micro.gin'
 TASKS = {'udpos': 'UDPOS', 'panx': 'PAN-X', 'xnli': 'XNLI', 'xquad': 'XQuAD'}
 
@@ -207,11 +206,6 @@ def picture(scores: Scores) -> bytes:
   return canvas.png()
 
 
-def without_folders(page: str) -> str:
-  """The page with `…/NAME` for absolute paths: where directories are depends on the machine that made the runs."""
-  return re.sub(r'(?<![\w/:.<…-])(?:/[\w.-]+)+/([\w.-]+)', r'…/\1', page)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
   """The command."""
   flags = argparse.ArgumentParser(
@@ -221,7 +215,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
   options = flags.parse_args(arguments)
   if options.report:
     shutil.copyfile(options.report / 'every-score.csv', SCORES)
-    REPORT.write_text(without_folders((options.report / 'index.html').read_text()))
   scores = read_scores(SCORES.read_text())
   PAGE.write_text(with_tables(PAGE.read_text(), page_tables(scores)))
   PICTURE.write_bytes(picture(scores))

@@ -13,7 +13,7 @@ with open('tests/data/where_to_change.csv', encoding='utf-8', newline='') as lin
 
 def answers():
   section = PAGE.split('## Where to look for what')[1].split('\n## ')[0]
-  return dict(re.findall(r'^\| (.+?) \| `(.+?)` \|$', section, re.MULTILINE))
+  return dict(re.findall(r'^- (.+?) `(.+?)`$', section, re.MULTILINE))
 
 
 def test_every_question_is_answered_with_a_file_that_is_there():

@@ -159,7 +159,6 @@ SMALLER = (
     _LEARNING,
     '--gin.train.batch_size=6 --gin.train.sequence_length=64 --gin.finetune.epochs=1',
   ),
-  (rf'{_LEARNING}.*num_hidden_layers=10', '--gin.RemBertConfig.num_hidden_layers=1'),
   (r'gin/analyze_masked_accuracy', f'--gin.analyze.rows=2 {_SHORT_ROWS}'),
   (
     r'gin/analyze_edge_probing',

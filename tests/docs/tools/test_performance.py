@@ -42,7 +42,7 @@ def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
   assert set(tables) == {'some', 'machine'}
   head, _, ours, theirs, absent = tables['some'].splitlines()
   assert head == '|  | A processor |'
-  assert ours == '| **small**, this project: two rows | 0.5 s |'
+  assert ours == '| **small**: two rows | 0.5 s |'
   assert theirs == '| theirs | **2.50** (2.00–4.00) |'
   assert absent == '| absent | wishful is not installed |'
   assert '| A processor, 2 cores, 8 GB | python 3.11, jax 0.1 | 2026-01-02 |' in tables['machine']
@@ -58,11 +58,20 @@ def test_a_setting_is_described_by_what_differs_from_the_first_or_from_its_famil
   records['small_half'] = RECORD | {'setting': 'small_half', 'description': 'batch 9, bfloat16 · L 4'}
   lines = performance.benchmark_tables(records)['some'].splitlines()
   assert [line.split(' | ')[0] for line in lines if line.startswith('| **')] == [
-    '| **base**, this project: batch 2, float32, L 12',
-    '| **base_half**, this project: bfloat16',
-    '| **small**, this project: batch 9, L 4',
-    '| **small_half**, this project: bfloat16',
+    '| **base**: batch 2, float32, L 12',
+    '| **base_half**: bfloat16',
+    '| **small**: batch 9, L 4',
+    '| **small_half**: bfloat16',
   ]
+
+
+def test_some_settings_are_in_the_plot_alone():
+  head = RECORD | {'benchmark': 'head'}
+  tables = performance.benchmark_tables({name: head | {'setting': name} for name in ('v120k', 'v250k')})
+  assert '**v250k**' in tables['head']
+  assert 'v120k' not in tables['head']
+  assert 'v120k' not in performance.PAGE.read_text()
+  assert {(record['benchmark'], record['setting']) for record in RESULTS.values()} > performance.ONLY_DRAWN
 
 
 def on(cpu: str) -> dict:
