@@ -38,8 +38,9 @@ pytest_plugins = ['hub_server', 'random_checkpoints', 'small_store', 'xtreme_sam
 ROOT = pathlib.Path(__file__).parent.parent
 # The files that take longest; `--dist=loadfile --no-loadscope-reorder` hands out files in the order of their tests.
 LONG = ('tests/jobs/', 'tests/train/', 'tests/launch/', 'tests/model/', 'tests/tasks/', 'tests/docs/')
-# Resident memory of a process above which it forgets what it has compiled: two workers stay below 4 GB.
-MOST_BYTES = 1.2e9
+# Resident memory of a process above which it forgets what it has compiled, and by how much it grows before it does so
+# again: to forget takes a second, and what files share is compiled anew. Two workers stay below 4 GB.
+MOST_BYTES, GROWTH_BYTES = 1.2e9, 0.25e9
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,6 +49,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     return
   rank = lambda item: next((n for n, folder in enumerate(LONG) if item.nodeid.startswith(folder)), len(LONG))
   items.sort(key=rank)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+  """Modules and tests stay to the end: the garbage collector need not look at them while tests trace and compile."""
+  gc.collect()
+  gc.freeze()
+  gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -86,17 +94,28 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.devices()  # reads the flags
 
 
-@pytest.fixture(scope='module', autouse=True)
-def bounded_memory():
-  """Functions that one file has compiled are of no use to the next."""
-  yield
+def resident_bytes() -> int:
+  """Resident memory of this process; 0 where that is not known."""
   statm = pathlib.Path('/proc/self/statm')  # of Linux
-  resident_pages = int(statm.read_text().split()[1]) if statm.exists() else 0
-  if resident_pages * os.sysconf('SC_PAGE_SIZE') > MOST_BYTES:
+  return int(statm.read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE') if statm.exists() else 0
+
+
+@pytest.fixture(scope='session')
+def kept_bytes() -> list[int]:
+  """Resident memory after each time that compiled functions were forgotten."""
+  return [0]
+
+
+@pytest.fixture(scope='module', autouse=True)
+def bounded_memory(kept_bytes):
+  """Functions that one file has compiled are of little use to the next."""
+  yield
+  if resident_bytes() > max(MOST_BYTES, kept_bytes[-1] + GROWTH_BYTES):
     jax.clear_caches()
     gc.collect()
     if trim := getattr(ctypes.CDLL(None), 'malloc_trim', None):  # glibc keeps what is freed
       trim(0)
+    kept_bytes.append(resident_bytes())
 
 
 @pytest.fixture(autouse=True)

@@ -17,35 +17,36 @@ TINY = encode.Setting(
     intermediate_size=32,
     max_position_embeddings=64,
   ),
-  sentences=70,
+  sentences=36,
 )
 
 
-@pytest.fixture
-def folder(tmp_path):
-  write_random_model(tmp_path / 'model', TINY.config)
-  return tmp_path / 'model'
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('encoder') / 'model'
+  write_random_model(folder, TINY.config)
+  return folder
 
 
-def reference_norm(setting, folder) -> float:
+@pytest.fixture(scope='module')
+def reference_norm(folder) -> float:
   """Sentence by sentence, without padding and packing, float32."""
   model = load(folder)
-  states = [model(ids_S[None]).last_hidden_state[0].mean(0) for ids_S in encode.sentences(setting)]
+  states = [model(ids_S[None]).last_hidden_state[0].mean(0) for ids_S in encode.sentences(TINY)]
   return np.linalg.norm(np.mean(states, axis=0))
 
 
 @pytest.mark.parametrize(('dtype', 'tolerance'), [('float32', 1e-5), ('bfloat16', 1e-2)])
-def test_our_embeddings_are_means_of_the_last_layer(folder, dtype, tolerance):
+def test_our_embeddings_are_means_of_the_last_layer(folder, reference_norm, dtype, tolerance):
   run = encode.prepare_ours(dataclasses.replace(TINY, dtype=dtype), folder)
-  assert run()['norm of mean'] == pytest.approx(reference_norm(TINY, folder), rel=tolerance)
+  assert run()['norm of mean'] == pytest.approx(reference_norm, rel=tolerance)
 
 
 @pytest.mark.parametrize(('is_sorted', 'dtype'), [(False, 'float32'), (True, 'float32'), (True, 'bfloat16')])
-def test_torch_has_the_same_embeddings(folder, is_sorted, dtype):
+def test_torch_has_the_same_embeddings(folder, reference_norm, is_sorted, dtype):
   pytest.importorskip('torch', reason='`make bench` installs torch')
   run = encode.prepare_torch(dataclasses.replace(TINY, dtype=dtype), folder, is_sorted)
-  expected = pytest.approx(reference_norm(TINY, folder), rel=1e-2 if dtype == 'bfloat16' else 1e-5)
-  assert run()['norm of mean'] == expected
+  assert run()['norm of mean'] == pytest.approx(reference_norm, rel=1e-2 if dtype == 'bfloat16' else 1e-5)
 
 
 def test_sorted_by_length_is_what_sentence_transformers_does(folder):

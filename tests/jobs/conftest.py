@@ -26,11 +26,11 @@ from launch.local_cluster import environments, free_port
 from rembert import main
 from rembert.aot import flops
 from rembert.checkpoint.load import save_model
-from rembert.jobs import training_run
+from rembert.jobs import evaluate, finetune, pretrain, training_run
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import build_model
 from rembert.tracking.metric_writers import JsonlTracker
-from rembert.train import sharding
+from rembert.train import sharding, state
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -80,6 +80,39 @@ def _compile_once() -> Iterator[None]:
     compilation_cache.reset_cache()
 
 
+def _once(function: Callable, key: Callable = lambda *args, **options: (args, tuple(options.items()))) -> Callable:
+  """`function`, called once for each `key` of its arguments."""
+  kept: dict = {}
+
+  def call(*args, **options):
+    found = key(*args, **options)
+    if found not in kept:
+      kept[found] = function(*args, **options), args  # whose ids stay taken
+    return kept[found][0]
+
+  return call
+
+
+_of_head = lambda config, tasks, *rest: (config.model, config.execution, tasks.head, len(tasks.labels), *rest)
+_of_trainable = lambda trainable, *args, **options: (id(trainable), args, tuple(options.items()))
+_make_optimizer = _once(pretrain.make_optimizer)
+_make_trainable = _once(evaluate.make_trainable, _of_head)
+_make_train_step = _once(pretrain.make_train_step, _of_trainable)
+# What runs of the same settings would trace and compile again, each to the same program.
+_TRACED_ONCE = (
+  (state, 'masked_lm', _once(state.masked_lm)),
+  (pretrain, 'make_optimizer', _make_optimizer),
+  (pretrain, 'make_train_step', _make_train_step),
+  (pretrain, 'make_eval_step', _once(pretrain.make_eval_step, _of_trainable)),
+  (finetune, 'make_optimizer', _make_optimizer),
+  (finetune, 'make_trainable', _make_trainable),
+  (finetune, 'make_train_step', _make_train_step),
+  (finetune, 'head_sums', _once(finetune.head_sums)),
+  (evaluate, 'make_trainable', _make_trainable),
+  (evaluate, 'make_logits_step', _once(evaluate.make_logits_step, _of_trainable)),
+)
+
+
 class Program:
   """`python -m rembert.main` on the smoke configuration, made smaller, or on another gin file."""
 
@@ -106,6 +139,8 @@ class Program:
       on_log(step, metrics)
 
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(self.directory), _compile_once():
+      for traced in _TRACED_ONCE:
+        patch.setattr(*traced)
       patch.setattr(sharding, 'make_mesh', functools.partial(sharding.make_mesh, devices=jax.devices()[:1]))
       patch.setattr(training_run, 'keep_freed_memory_if_it_fits', lambda needed: False)
       patch.setattr(JsonlTracker, 'log', log_and_call)

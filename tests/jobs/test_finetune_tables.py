@@ -1,6 +1,7 @@
 """Tables of one's own, of every kind, fine-tuned, evaluated and predicted by the real programs."""
 
 import csv
+import functools
 import json
 import pathlib
 import random
@@ -160,17 +161,31 @@ LEAST = {
 }
 
 
-SLOW = ('pair_classification', 'question_answering')  # the heads of the others, and of XTREME
+SLOW = ('pair_classification', 'question_answering', 'multiple_choice')  # the heads of the others, and of XTREME
 
 
-@pytest.fixture(
-  scope='module', params=[pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in LEAST]
-)
-def run(request, finetune, succeed, tmp_path_factory):
+def each(*kinds):
+  """Kinds as parameters."""
+  return [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in kinds]
+
+
+@pytest.fixture(scope='module')
+def learned(finetune, succeed, tmp_path_factory):
+  """Kind → a run of it, complete."""
+
+  @functools.cache
+  def learn(kind: str):
+    run = finetune(kind, tmp_path_factory.mktemp('own') / 'run')
+    run.output, run.kind = succeed(run).stdout, kind
+    return run
+
+  return learn
+
+
+@pytest.fixture(params=each(*LEAST))
+def run(request, learned):
   """A run of each kind, complete."""
-  found = finetune(request.param, tmp_path_factory.mktemp('own') / 'run')
-  found.output, found.kind = succeed(found).stdout, request.param
-  return found
+  return learned(request.param)
 
 
 def test_a_table_is_learned_and_scored_next_to_its_baseline(run):
@@ -229,7 +244,9 @@ def test_predictions_for_a_table_are_those_of_the_evaluation(run, tmp_path):
     assert '\n' in found[0]['text']
 
 
-def test_a_model_of_numbers_or_choices_goes_to_hugging_face_and_back(run, tmp_path):
+@pytest.mark.parametrize('kind', each('regression', 'multiple_choice'))
+def test_a_model_of_numbers_or_choices_goes_to_hugging_face_and_back(kind, learned, tmp_path):
+  run = learned(kind)
   export(open_source(run.workdir), tmp_path / 'exported')
   source = open_source(tmp_path / 'exported')
   assert (source.head, source.labels) == (open_source(run.workdir).head, LEAST[run.kind][2])
@@ -283,9 +300,8 @@ def test_languages_have_files_and_results_of_their_own_and_an_unlabelled_test_fi
   assert 'own sw: no score' in output
 
 
-def test_a_model_is_evaluated_on_another_table_with_its_own_labels(run, program, succeed, tmp_path):
-  if run.kind != 'classification':
-    pytest.skip('one kind will do')
+def test_a_model_is_evaluated_on_another_table_with_its_own_labels(learned, program, succeed, tmp_path):
+  run = learned('classification')
   write_csv(tmp_path / 'test.csv', [{'text': 'Good', 'label': 1}])
   values = {'run.mode': 'evaluate', 'dataset.test': tmp_path / 'test.csv', 'evaluate.model': run.workdir / 'best'}
   values |= {'finetune.eval_batch_size': 16, 'train.sequence_length': 32}

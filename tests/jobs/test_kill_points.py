@@ -29,7 +29,10 @@ EARLY_MOMENTS = {
 }
 
 
-def complete(run):
+@pytest.fixture(scope='module')
+def whole(from_store, tmp_path_factory):
+  """The run that is not interrupted, in a process of its own as those that are; how long it takes."""
+  run = from_store(tmp_path_factory.mktemp('whole') / 'run', **LONG)
   start = time.monotonic()
   result = run.run_process()
   assert result.returncode == 0, result.stderr
@@ -38,20 +41,16 @@ def complete(run):
 
 
 @pytest.fixture(scope='module')
-def whole(from_store, tmp_path_factory):
-  """The run that is not interrupted."""
-  return complete(from_store(tmp_path_factory.mktemp('whole') / 'run', **LONG))
-
-
-@pytest.fixture(scope='module')
-def whole_streamed(program, tmp_path_factory):
-  """The same on the sample dumps."""
-  return complete(program(tmp_path_factory.mktemp('whole') / 'run', **LONG))
+def whole_streamed(program, succeed, tmp_path_factory):
+  """The same on the sample dumps, in this process."""
+  run = program(tmp_path_factory.mktemp('whole') / 'run', **LONG)
+  succeed(run)
+  return run
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('point', range(POINTS))
-def test_a_run_cut_off_at_any_point_ends_as_if_it_had_not_been(point, whole, from_store, tmp_path):
+def test_a_run_cut_off_at_any_point_ends_as_if_it_had_not_been(point, whole, from_store, succeed, tmp_path):
   random = np.random.default_rng(point)
   number = (signal.SIGKILL, signal.SIGTERM)[point % 2]
   moment = list(MOMENTS)[point // 4 % len(MOMENTS)]
@@ -70,7 +69,7 @@ def test_a_run_cut_off_at_any_point_ends_as_if_it_had_not_been(point, whole, fro
   except subprocess.TimeoutExpired:
     process.kill()
     raise
-  complete(cut)
+  succeed(cut)
   assert_same_run(cut, whole, 240)
 
 
@@ -78,9 +77,9 @@ def test_a_run_cut_off_at_any_point_ends_as_if_it_had_not_been(point, whole, fro
 @pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize('moment', EARLY_MOMENTS)
 def test_a_run_cut_off_while_it_makes_its_data_ends_as_if_it_had_not_been(
-  moment, number, whole_streamed, program, tmp_path
+  moment, number, whole_streamed, program, succeed, tmp_path
 ):
   cut = program(tmp_path / 'run', **LONG)
   assert cut.stop_when(lambda: EARLY_MOMENTS[moment](cut), number) == (75 if number == signal.SIGTERM else -number)
-  complete(cut)
+  succeed(cut)
   assert_same_run(cut, whole_streamed, 240)

@@ -1,6 +1,7 @@
 """Whole runs on several hosts, which are processes here: they agree with one, stop together, and survive losses."""
 
 import json
+import os
 import signal
 import time
 
@@ -49,22 +50,6 @@ def one_host(from_store, succeed, tmp_path_factory):
   return run
 
 
-@pytest.mark.parametrize(
-  ('hosts', 'devices', 'mesh'),
-  [
-    (2, 1, {}),
-    pytest.param(2, 2, {'mesh__data': 1, 'mesh__fsdp': 2, 'mesh__tensor': 2}, marks=pytest.mark.slow),
-    pytest.param(4, 1, {'mesh__data': 2, 'mesh__fsdp': 2}, marks=pytest.mark.slow),
-  ],
-)
-def test_several_hosts_train_as_one_does(hosts, devices, mesh, from_store, one_host, tmp_path):
-  run = from_store(tmp_path / 'run', **QUICK | mesh)
-  run.run_hosts(hosts, devices)
-  assert_same_training(run, one_host, step=20)
-  assert f'{hosts} hosts: ' in run.host_log(0).read_text()
-  assert 'step 20' not in run.host_log(1).read_text()  # one of them talks
-
-
 def wait_for_step(run, processes, step, seconds=200):
   end = time.monotonic() + seconds
   while run.steps_logged() < step:
@@ -74,32 +59,47 @@ def wait_for_step(run, processes, step, seconds=200):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_another_number_of_hosts(from_store, tmp_path):
-  long = QUICK | {'train__steps': 120, 'train__eval_every': 40, 'train__checkpoint_every': 1000}
+def test_a_run_goes_on_with_another_number_of_hosts(from_store, succeed, tmp_path):
+  long = QUICK | {'train__steps': 90, 'train__eval_every': 30, 'train__checkpoint_every': 1000}
   reference, run = (from_store(tmp_path / name, **long) for name in ('reference', 'run'))
-  assert reference.run_process().returncode == 0
-  for hosts, stop_at in ((2, 20), (1, 60), (4, None)):
-    if stop_at is None:
-      run.run_hosts(hosts)
-      continue
-    processes = run.start_hosts(hosts)
-    wait_for_step(run, processes, stop_at)
-    processes[-1].send_signal(signal.SIGTERM)
-    assert [process.wait(timeout=120) for process in processes] == [75] * hosts, run.host_log(0).read_text()[-2000:]
-    assert run.steps_logged() < 120
-  assert_same_training(run, reference, step=120)
+  succeed(reference)
+  assert run.run(on_log=lambda step, _: step == 20 and os.kill(os.getpid(), signal.SIGTERM)).returncode == 75
+  processes = run.start_hosts(2)
+  wait_for_step(run, processes, 40)
+  processes[-1].send_signal(signal.SIGTERM)
+  assert [process.wait(timeout=120) for process in processes] == [75] * 2, run.host_log(0).read_text()[-2000:]
+  assert 40 <= run.steps_logged() < 90
+  succeed(run)
+  assert_same_training(run, reference, step=90)
 
 
-def test_one_host_that_is_told_to_stop_stops_all_after_the_same_step_and_saved(from_store, tmp_path):
-  run = from_store(tmp_path / 'run', **QUICK | {'train__steps': 100_000})
+def test_two_hosts_train_as_one_does_and_stop_together_after_the_same_step(from_store, tmp_path):
+  endless = QUICK | {'train__steps': 100_000, 'train__checkpoint_every': 1000}
+  run, alone = (from_store(tmp_path / name, **endless) for name in ('run', 'alone'))
   processes = run.start_hosts(2)
   wait_for_step(run, processes, 12)
   processes[1].send_signal(signal.SIGTERM)
   assert [process.wait(timeout=60) for process in processes] == [75, 75]
-  log = run.host_log(0).read_text()
-  assert 'stopped by another host at step' in log
-  stopped_at = int(log.split('stopped by another host at step ')[1].split(',')[0])
-  assert (run.workdir / 'checkpoints' / str(stopped_at)).exists()
+  first, second = (run.host_log(index).read_text() for index in range(2))
+  assert '2 hosts: ' in first
+  stopped_at = int(first.split('stopped by another host at step ')[1].split(',')[0])
+  assert 'at step' not in second  # one of them talks
+  terminate = lambda step, _: step == stopped_at - 1 and os.kill(os.getpid(), signal.SIGTERM)
+  assert alone.run(on_log=terminate).returncode == 75
+  assert_same_training(run, alone, step=stopped_at)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('hosts', 'devices', 'mesh'),
+  [(2, 2, {'mesh__data': 1, 'mesh__fsdp': 2, 'mesh__tensor': 2}), (4, 1, {'mesh__data': 2, 'mesh__fsdp': 2})],
+)
+def test_several_hosts_train_as_one_does(hosts, devices, mesh, from_store, one_host, tmp_path):
+  run = from_store(tmp_path / 'run', **QUICK | mesh)
+  run.run_hosts(hosts, devices)
+  assert_same_training(run, one_host, step=20)
+  assert f'{hosts} hosts: ' in run.host_log(0).read_text()
+  assert 'step 20' not in run.host_log(1).read_text()  # one of them talks
 
 
 @pytest.mark.slow

@@ -76,6 +76,7 @@ def test_the_command_of_the_head_comment_trains_on_local_dumps_to_a_checkpoint(t
   assert 'mesh.fsdp = -1' in effective
 
 
+@pytest.mark.slow  # TensorFlow in a process of its own; test_pretrain_data has the error
 def test_without_a_network_the_file_alone_says_what_is_missing_and_what_to_use_instead(tmp_path):
   result = run(tmp_path / 'run', *without_network(), timeout=120)
   assert result.returncode == 2, result.stdout

@@ -30,12 +30,12 @@ RemBertConfig.output_embedding_size = 48
 RemBertConfig.max_position_embeddings = 64
 data.source = 'store'
 data.languages = None
-train.steps = 600
+train.steps = 300
 train.batch_size = 4
 train.sequence_length = 64
-train.eval_every = 300
+train.eval_every = 150
 train.eval_rows = 4
-train.checkpoint_every = 100
+train.checkpoint_every = 50
 train.log_every = 50
 optimizer.warmup_steps = 4
 """
@@ -338,7 +338,7 @@ def test_a_sweep_is_killed_repeated_and_told_in_a_report(arguments, small_store,
   with open(tmp_path / 'output', 'wb') as output:
     process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
   deadline = time.monotonic() + 300
-  while not (first / 'checkpoints' / '100').exists():  # in the middle of the first pre-training
+  while not (first / 'checkpoints' / '50').exists():  # in the middle of the first pre-training
     assert process.poll() is None, (tmp_path / 'output').read_text()
     assert time.monotonic() < deadline
     time.sleep(0.02)

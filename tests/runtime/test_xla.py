@@ -65,25 +65,15 @@ def run(folder) -> tuple[str, str, bool]:
   return said, number, found == 'True'
 
 
-def test_the_next_process_finds_what_was_compiled(tmp_path):
-  first, second = run(tmp_path / 'new' / 'folder'), run(tmp_path / 'new' / 'folder')
+def test_the_next_process_finds_what_was_compiled_and_compiles_anew_what_was_cut_off(tmp_path):
+  folder = tmp_path / 'new' / 'folder'
+  first, second = run(folder), run(folder)
   assert (first[0], first[2]) == ('', False)
   assert (second[0], second[2]) == ('', True)
   assert first[1] == second[1]
-
-
-def test_a_program_that_was_cut_off_is_compiled_anew(tmp_path):
-  _, number, _ = run(tmp_path)
-  for file in tmp_path.iterdir():
+  for file in folder.iterdir():
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-  assert run(tmp_path) == ('', number, False)
-
-
-def test_a_folder_that_cannot_be_made_is_said(tmp_path):
-  (tmp_path / 'file').write_text('')
-  said, _, found = run(tmp_path / 'file' / 'folder')
-  assert said.startswith(f'compiled programs are not kept: {tmp_path}/file/folder: Not a directory')
-  assert not found
+  assert run(folder) == ('', first[1], False)
 
 
 @pytest.fixture
@@ -93,6 +83,14 @@ def jax_settings():
   yield lambda **settings: [jax.config.update(f'jax_{name}', value) for name, value in settings.items()]
   for name, value in before.items():
     jax.config.update(name, value)
+
+
+def test_a_folder_that_cannot_be_made_is_said(jax_settings, tmp_path):
+  (tmp_path / 'file').write_text('')
+  jax_settings(enable_compilation_cache=True)
+  said = xla.enable_compilation_cache(str(tmp_path / 'file' / 'folder'))
+  assert said.startswith(f'compiled programs are not kept: {tmp_path}/file/folder: Not a directory')
+  assert not jax.config.jax_compilation_cache_dir
 
 
 def test_jax_s_own_settings_go_first(jax_settings, tmp_path):

@@ -67,14 +67,18 @@ def _trainable(
 
 
 class Step:
-  """A training step, compiled for one mesh as the job compiles it."""
+  """A training step and its first state, compiled for one mesh as the job compiles them, when they are asked for."""
 
   def __init__(self, trainable: Trainable, **options):
-    self.trainable = trainable
-    with jax.set_mesh(trainable.mesh):
-      placed = to_device(_packed_batch(0), trainable.mesh)
-      lowered = make_train_step(trainable, **options).lower(trainable.restore_target(), placed)
-      self.compiled = lowered.compile()
+    self.trainable, self.options = trainable, options
+
+  @functools.cached_property
+  def compiled(self):
+    """(state, batch on the devices) to the next state and `StepMetrics`."""
+    with jax.set_mesh(self.trainable.mesh):
+      placed = to_device(_packed_batch(0), self.trainable.mesh)
+      train_step = make_train_step(self.trainable, **self.options)
+      return train_step.lower(self.trainable.restore_target(), placed).compile()
 
   @functools.cached_property
   def init(self):
@@ -121,4 +125,4 @@ def _given(value):
 
 tiny, packed_batch, trainable, by_name = map(_given, (TINY, _packed_batch, _trainable, _names))
 step = _given(_step)  # each is compiled once
-compile_step = _given(_step.__wrapped__)  # compiles again
+new_step = _given(_step.__wrapped__)  # compiles again

@@ -52,20 +52,32 @@ def plain_row_sums(x, table, bias, targets, weights):
   return mlm_row_sums(logits, targets, weights)
 
 
-def on_mesh(sizes, function, arrays):
-  """`function` of arrays that lie where the table of logical axes puts them: its result, and what was compiled."""
+@functools.cache
+def compiled_on(sizes, function, *shapes):
+  """`function` of arrays of such shapes and dtypes that lie where the table of logical axes puts them, compiled."""
   if sizes is None:
-    compiled = jax.jit(function).lower(*arrays).compile()
-    return jax.device_get(compiled(*arrays)), compiled
-  mesh = make_mesh(MeshConfig(*sizes))
-  placed = [
-    jax.device_put(array, NamedSharding(mesh, partition_spec(axes))) for array, axes in zip(arrays, AXES, strict=True)
-  ]
-  with jax.set_mesh(mesh):
-    compiled = jax.jit(function).lower(*placed).compile()
-    return jax.device_get(compiled(*placed)), compiled
+    return jax.jit(function).lower(*(jax.ShapeDtypeStruct(*each) for each in shapes)).compile()
+  with jax.set_mesh(make_mesh(MeshConfig(*sizes))):
+    arrays = [jax.ShapeDtypeStruct(*each, sharding=where) for each, where in zip(shapes, places(sizes), strict=True)]
+    return jax.jit(function).lower(*arrays).compile()
 
 
+def places(sizes):
+  """The sharding of each input."""
+  return [NamedSharding(make_mesh(MeshConfig(*sizes)), partition_spec(axes)) for axes in AXES]
+
+
+def on_mesh(sizes, function, arrays):
+  """The result of `function`, and what was compiled."""
+  compiled = compiled_on(sizes, function, *((array.shape, array.dtype) for array in arrays))
+  placed = arrays if sizes is None else jax.device_put(list(arrays), places(sizes))
+  return jax.device_get(compiled(*placed)), compiled
+
+
+ROW_SUMS = functools.partial(chunked_mlm_row_sums, vocab_size=PIECES, chunk=7)
+
+
+@functools.cache
 def with_gradients(chunk, vocab_size=PIECES):
   """(x, table, bias, targets, weights) to the sums and the gradients of the first three."""
 
@@ -94,8 +106,9 @@ def plain():
 
 
 # 80 positions, or 10 on each of eight devices: 5 divides both and 7 neither.
-@pytest.mark.parametrize('chunk', [5, 7, 1000])
-@each_mesh
+@pytest.mark.parametrize(
+  ('sizes', 'chunk'), [(None, 5), (None, 1000), ((2, 4, 1), 7), ((1, 2, 4), 5), ((1, 2, 4), 7)], ids=str
+)
 def test_loss_and_gradients_are_those_of_all_logits(plain, sizes, chunk):
   rows, expected = plain
   (sums, gradients), _ = on_mesh(sizes, with_gradients(chunk), inputs())
@@ -113,8 +126,7 @@ def test_loss_and_gradients_are_those_of_all_logits(plain, sizes, chunk):
 
 @each_mesh
 def test_rows_are_summed_one_by_one(plain, sizes):
-  run = functools.partial(chunked_mlm_row_sums, vocab_size=PIECES, chunk=7)
-  rows, _ = on_mesh(sizes, run, inputs())
+  rows, _ = on_mesh(sizes, ROW_SUMS, inputs())
   assert_close(rows.loss, plain[0].loss)
   np.testing.assert_array_equal(rows.correct, plain[0].correct)
   np.testing.assert_array_equal(rows.weight, plain[0].weight)
@@ -126,9 +138,7 @@ def test_a_piece_as_good_as_the_target_makes_it_wrong_wherever_it_is(sizes):
   x, table, bias, targets, _ = inputs()
   targets[:], weights = 3, np.ones((B, K), np.float32)
   bias[3] = 1000  # everywhere the best, until another is exactly as good
-  correct = lambda: on_mesh(
-    sizes, functools.partial(chunked_mlm_row_sums, vocab_size=PIECES, chunk=7), (x, table, bias, targets, weights)
-  )[0].correct.sum()
+  correct = lambda: on_mesh(sizes, ROW_SUMS, (x, table, bias, targets, weights))[0].correct.sum()
   assert correct() == B * K
   twin = 45  # on another device where the vocabulary is split
   table[twin], bias[twin] = table[3], bias[3]
@@ -138,7 +148,7 @@ def test_a_piece_as_good_as_the_target_makes_it_wrong_wherever_it_is(sizes):
 def test_a_loss_that_counts_three_times_has_three_times_the_gradients(plain):
   x, table, bias, targets, weights = inputs()
   loss = lambda *p: 3 * chunked_mlm_sums(*p, targets, weights, vocab_size=PIECES, chunk=7).loss
-  for actual, expected in zip(jax.grad(loss, argnums=(0, 1, 2))(x, table, bias), plain[1], strict=True):
+  for actual, expected in zip(jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(x, table, bias), plain[1], strict=True):
     assert_close(actual, 3 * expected)
 
 

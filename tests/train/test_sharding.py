@@ -12,7 +12,7 @@ from rembert.errors import UsageError
 from rembert.train.optimizer import OptimizerConfig, make_optimizer
 from rembert.train.sharding import MeshConfig, batch_shards, bytes_per_device, make_mesh, to_device
 
-MESHES = [(8, 1, 1), (2, 4, 1), (2, 2, 2)]
+MESHES = [(8, 1, 1), (2, 2, 2)]
 each_mesh = pytest.mark.parametrize('sizes', MESHES, ids=lambda sizes: 'x'.join(map(str, sizes)))
 
 # Over which mesh axis each axis of each parameter is split, written out.
@@ -159,8 +159,8 @@ def test_bytes_per_device_are_those_of_the_shards(step, sizes):
   assert set(held.values()) == {bytes_per_device(trainable.abstract_state, trainable.shardings)}
 
 
-def test_no_activation_is_put_together_on_every_device(compile_step, capfd):
-  compile_step((2, 2, 2))
+def test_no_activation_is_put_together_on_every_device(new_step, capfd):
+  assert new_step((2, 2, 2)).compiled
   assert 'rematerialization' not in capfd.readouterr().err  # XLA's words for it, on standard error
 
 

@@ -28,7 +28,7 @@ def test_it_holds_an_encoder_and_a_head_in_float32_and_has_made_no_step(on_one_d
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_one_other_kernels_and_tables(step, by_name, on_one_device):
-  jax.tree.map(np.testing.assert_array_equal, step().init(0), on_one_device)
+  jax.tree.map(np.testing.assert_array_equal, jax.device_get(step().init(0)), on_one_device)
   other, drawn = by_name(jax.device_get(step().init(1).params)), 0
   for name, x in by_name(on_one_device.params).items():
     if name.endswith(('kernel', 'embedding')):
@@ -39,10 +39,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_other_kernels_and_tab
   assert drawn == 10
 
 
-@pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2)], ids=lambda sizes: 'x'.join(map(str, sizes)))
-def test_the_mesh_changes_nothing_but_how_the_last_bit_is_rounded(step, on_one_device, sizes):
+def test_the_mesh_changes_nothing_but_how_the_last_bit_is_rounded(step, on_one_device):
   close = functools.partial(np.testing.assert_allclose, rtol=0, atol=TOLERANCE)
-  jax.tree.map(close, jax.device_get(step(sizes).init(0)), on_one_device)
+  jax.tree.map(close, jax.device_get(step((2, 2, 2)).init(0)), on_one_device)
 
 
 @pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=lambda sizes: 'x'.join(map(str, sizes)))

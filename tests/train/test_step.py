@@ -206,13 +206,13 @@ def on_one_device(step, batches):
 
 
 FACTORISATIONS = [(data, fsdp, 8 // data // fsdp) for data in (1, 2, 4, 8) for fsdp in (1, 2, 4, 8) if data * fsdp <= 8]
-QUICK = [(8, 1, 1), (2, 4, 1), (2, 2, 2)]
+QUICK = (2, 2, 2)
 # Four heads do not divide over eight devices.
-OTHERS = [sizes for sizes in FACTORISATIONS if sizes not in QUICK and sizes[2] <= 4]
+OTHERS = [sizes for sizes in FACTORISATIONS if sizes != QUICK and sizes[2] <= 4]
 
 
 @pytest.mark.parametrize(
-  'sizes', [*QUICK, *(pytest.param(sizes, marks=pytest.mark.slow) for sizes in OTHERS)], ids=name_of
+  'sizes', [QUICK, *(pytest.param(sizes, marks=pytest.mark.slow) for sizes in OTHERS)], ids=name_of
 )
 def test_eight_devices_do_what_one_does(step, batches, on_one_device, sizes):
   params, metrics = step(sizes).run(batches)
