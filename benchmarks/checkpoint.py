@@ -1,10 +1,9 @@
-"""The training state to disk and back: parameters and both moments, random.
+"""Saves and restores a random training state: parameters and both moments.
 
-This project saves as training does: `save` copies the state and returns; threads write it, compressed and with a
-checksum per array; and the directory gets its name when it is complete. `stall s` is the time until `save` returns,
-which is all that training waits for. It is compared with `torch.save` of the same model and its AdamW, for which
-training waits to the end. The kernel is not forced to write to the device. Read back, this project's checksums are
-compared.
+This project saves as in training: `save` copies the state and returns; threads write it, compressed and with a checksum
+per array; the directory gets its name when it is complete. `stall s` is the time until `save` returns, which training
+waits for. The comparison is `torch.save` of the same model and its AdamW, for which training waits until the end. The
+kernel is not forced to write to the device. Restoring in this project includes the verification of checksums.
 """
 
 import dataclasses
@@ -27,7 +26,7 @@ class Setting:
 
   @property
   def megabytes(self) -> float:
-    """Three float32 numbers per parameter."""
+    """Size of the state: three float32 numbers per parameter."""
     return 12 * count_parameters(self.config).pre_training / 1e6
 
   @property
@@ -39,11 +38,11 @@ class Setting:
 SETTINGS = {'small': Setting(SMALL), 'base': Setting(BASE)}
 
 
-# --- candidates: each returns a function that saves, or reads, once ---------------------------------------------------
+# --- candidates: each returns a function that saves, or restores, once ------------------------------------------------
 
 
 def prepare_ours(setting: Setting, folder: pathlib.Path, reads: bool = False) -> Run:
-  """What training calls every `train.checkpoint_every` steps, or when it is resumed."""
+  """The code that training runs every `train.checkpoint_every` steps, or when it resumes."""
   import jax
 
   from rembert.checkpoint.manager import Checkpoints
@@ -73,7 +72,7 @@ def prepare_ours(setting: Setting, folder: pathlib.Path, reads: bool = False) ->
 
 
 def prepare_torch(setting: Setting, folder: pathlib.Path) -> Run:
-  """`state_dict`s of Hugging Face's model and of AdamW after an update, in one file."""
+  """`torch.save` of the `state_dict`s of Hugging Face's model and of AdamW after an update, in one file."""
   import torch
   import transformers
 

@@ -1,11 +1,11 @@
-"""A token store to masked batches on one core, and steps of training with the batches of a store or of a stream.
+"""Reads masked batches from a token store on one core, and trains on batches from a store or from a stream.
 
-`reading`: a run reads some hundred batches. This project opens a token store as pre-training does, with the mixture of
-languages, the order of each epoch, segments, positions and masks. It is compared with the same rows in a
+`reading`: a run reads some hundred batches. This project opens a token store as in pre-training, with the mixture of
+languages, the order of each epoch, segments, positions and masks. The comparison is with the same sequences in a
 `datasets.Dataset` on disk: read as by `Trainer` (a torch `DataLoader` without worker processes, in random order, with
-`DataCollatorForLanguageModeling`), and as fast as possible (a batch's rows as NumPy arrays, passed to the collator's
-masking). Both have the places of special tokens stored with the ids, and neither mixes languages or separates the
-documents of a row.
+`DataCollatorForLanguageModeling`), and as fast as possible (sequences of a batch as NumPy arrays, passed to the
+collator's masking). Both store the positions of special tokens with the ids, and neither mixes languages or separates
+packed documents.
 
 `pretraining`: a run trains gin/pretrain_smoke.gin for 100 steps, with batches read ahead of the step as in a real run:
 from a token store, and streamed from the corpus that the store was made of through SeqIO tasks.
@@ -49,7 +49,7 @@ class BatchSetting:
 
   @property
   def work(self) -> dict[str, float]:
-    """Of a run."""
+    """Work of a run, by unit."""
     rows = self.rows * self.batches
     return {'rows': rows, 'tokens': rows * self.length}
 
@@ -65,7 +65,7 @@ def make_store(setting: BatchSetting, scratch: pathlib.Path) -> pathlib.Path:
 
 
 def open_batches(data: Mapping[str, str], scratch: pathlib.Path, *, rows: int, length: int, vocab_size: int):
-  """The source of a run's batches, with what gin would set of `data` and the vocabulary in `scratch`."""
+  """The source of a run's batches, with the given fields of `data` and the vocabulary in `scratch`."""
   from etils import epath
 
   from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
@@ -85,7 +85,7 @@ def open_batches(data: Mapping[str, str], scratch: pathlib.Path, *, rows: int, l
 
 
 def prepare_reading(setting: BatchSetting, store: pathlib.Path) -> Run:
-  """The batches of pre-training."""
+  """Reads the batches of pre-training."""
   data = {'source': 'store', 'store': str(store)}
   source = open_batches(data, store.parent, rows=setting.rows, length=setting.length, vocab_size=setting.vocab_size)
   first = 0
@@ -100,7 +100,7 @@ def prepare_reading(setting: BatchSetting, store: pathlib.Path) -> Run:
 
 
 def prepare_trainer(setting: BatchSetting, store: pathlib.Path) -> Run:
-  """Lists of ids from disk, padded and made into tensors by the tokenizer, masked by the collator."""
+  """Reads lists of ids; the tokenizer pads and converts them to tensors, the collator masks them."""
   import torch
   from transformers import DataCollatorForLanguageModeling
 
@@ -117,7 +117,7 @@ def prepare_trainer(setting: BatchSetting, store: pathlib.Path) -> Run:
 
 
 def prepare_arrays(setting: BatchSetting, store: pathlib.Path) -> Run:
-  """A permutation per epoch, the rows of a batch in one call, and the collator's masking of their arrays."""
+  """Reads the sequences of a batch in one call, in the order of a permutation per epoch; the collator masks arrays."""
   from transformers import DataCollatorForLanguageModeling
 
   dataset, tokenizer = write_dataset(store, store.parent / 'for-arrays')
@@ -142,12 +142,12 @@ def prepare_arrays(setting: BatchSetting, store: pathlib.Path) -> Run:
 
 
 def last(batches: Iterator):
-  """Reads all, and keeps the last one."""
+  """Reads all batches and returns the last."""
   return collections.deque(batches, maxlen=1).pop()
 
 
 def write_dataset(store: pathlib.Path, folder: pathlib.Path):
-  """All rows of the store as a dataset on disk, memory-mapped; and a tokenizer that knows the special ids."""
+  """All sequences of the store as a memory-mapped dataset on disk; and a tokenizer with the special ids."""
   import datasets
   import tokenizers
   import transformers
@@ -158,7 +158,7 @@ def write_dataset(store: pathlib.Path, folder: pathlib.Path):
   counts = {language: opened.rows(language, 'train') for language in opened.languages}
   ids = np.concatenate([opened.read(language, 'train', range(rows)) for language, rows in counts.items()])
   is_special = np.isin(ids, [opened.special.cls, opened.special.sep, opened.special.pad])
-  # Rows of fixed length are the fastest to get as arrays, and no slower as lists.
+  # Sequences of fixed length are the fastest to read as arrays, and as fast as lists.
   column = lambda dtype: datasets.Sequence(datasets.Value(dtype), length=opened.sequence_length)
   features = datasets.Features({'input_ids': column('int32'), 'special_tokens_mask': column('int8')})
   datasets.disable_progress_bars()
@@ -176,7 +176,7 @@ def write_dataset(store: pathlib.Path, folder: pathlib.Path):
 
 
 def smoke_training() -> settings.Setting:
-  """Model and batch of the smoke run."""
+  """The model and batch of the smoke run."""
   from rembert import configuration
   from rembert.data.masking import MaskingConfig
   from rembert.model.config import RemBertConfig
@@ -189,7 +189,7 @@ def smoke_training() -> settings.Setting:
 
 
 def reading_candidates(setting: BatchSetting, scratch: pathlib.Path) -> list[Candidate]:
-  """This project first."""
+  """The candidates, this project first."""
   candidate = functools.partial(
     Candidate, arguments=(setting, make_store(setting, scratch)), work=setting.work, one_core=True
   )
@@ -206,7 +206,7 @@ READING = Benchmark(
 
 
 def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scratch: pathlib.Path) -> Run:
-  """Steps of pre-training on the batches of a run with such data."""
+  """Pre-training steps on the batches of a run with this data."""
   import jax
 
   from rembert.data.prefetch import prefetch
@@ -232,7 +232,7 @@ def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scra
 
 
 def pretraining_candidates(setting: BatchSetting, scratch: pathlib.Path) -> list[Candidate]:
-  """From a store first."""
+  """The candidates, reading from a store first."""
   store = make_store(setting, scratch)
   training = smoke_training()
   work = {unit: setting.work[unit] for unit in ('tokens', 'rows')}

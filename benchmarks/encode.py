@@ -1,16 +1,16 @@
-"""Sentence embeddings: the mean of the last layer, for sentences of natural lengths.
+"""Computes sentence embeddings, the mean of the last layer, for sentences of natural lengths.
 
-Lengths are drawn from a log-normal distribution (Williams, Biometrika 31, 1940): a median of 22 tokens, a mean of 26,
-one in a hundred beyond 88. The ids are random, since tokenization is a benchmark of its own. There is no [CLS] or [SEP]
-among them: this project leaves these out of the mean, and the others do not. Weights are random and the same for all
-candidates, from one Hugging Face model directory.
+Lengths are sampled from a log-normal distribution (Williams, Biometrika 31, 1940): a median of 22 tokens, a mean of 26,
+1 % above 88. Ids are random, since tokenization is a separate benchmark, and without [CLS] and [SEP], which only this
+project excludes from the mean. Weights are random and the same for all candidates, from one Hugging Face model
+directory.
 
-This project embeds as `python -m rembert.jobs.predict embed` and the retrieval tasks do. It is compared with Hugging
-Face's torch RemBERT on 32 sentences at a time, padded to the longest of the batch: in the order of the sentences, as it
-is commonly written; sorted by length; and by `encode` of sentence-transformers, which sorts by itself (without its
-tokenizer). In bfloat16 torch is sorted, and runs under autocast.
+This project embeds as `python -m rembert.jobs.predict embed` and the retrieval tasks do. The comparison is with Hugging
+Face's torch RemBERT on batches of 32, padded to the longest sentence: in the given order, as is common; sorted by
+length; and by `encode` of sentence-transformers, which sorts internally (without its tokenizer). In bfloat16, torch is
+sorted and runs under autocast.
 
-`positions` are what the model was run on, with padding; `norm of mean` is that of the mean over all embeddings.
+`positions` counts computed positions, with padding; `norm of mean` is the norm of the mean over all embeddings.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ class Setting:
     )
 
 
-# So many that a round takes less than a minute on two cores.
+# Sizes for which a round takes less than a minute on two cores.
 SETTINGS = {
   'small': Setting(SMALL, sentences=1000),
   'base': Setting(BASE, sentences=200),
@@ -60,7 +60,7 @@ SETTINGS = {
 
 
 def sentences(setting: Setting) -> list[np.ndarray]:
-  """Ids of each sentence, none special."""
+  """Ids of each sentence, without special ids."""
   random, config = np.random.default_rng(0), setting.config
   drawn = random.lognormal(np.log(MEDIAN_LENGTH), SPREAD, setting.sentences)
   lengths = np.clip(np.rint(drawn), 1, config.max_position_embeddings).astype(int)
@@ -68,7 +68,7 @@ def sentences(setting: Setting) -> list[np.ndarray]:
 
 
 def facts(embeddings_NxH: np.ndarray, positions: int) -> dict[str, float]:
-  """They show that all candidates embed the same sentences."""
+  """Facts that show that all candidates embed the same sentences."""
   return {'positions': positions, 'norm of mean': float(np.linalg.norm(embeddings_NxH.mean(0)))}
 
 
@@ -76,7 +76,7 @@ def facts(embeddings_NxH: np.ndarray, positions: int) -> dict[str, float]:
 
 
 def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
-  """As `rembert.jobs.predict embed`, once lines are ids."""
+  """As `rembert.jobs.predict embed`, without tokenization."""
   from rembert.data.sentence_batches import BATCH_SIZE, packed_sentences
   from rembert.inference.embed import sentence_vectors
   from rembert.inference.model import load
@@ -115,7 +115,7 @@ def prepare_torch(setting: Setting, folder: pathlib.Path, is_sorted: bool) -> Ru
 
 
 def prepare_sentence_transformers(setting: Setting, folder: pathlib.Path) -> Run:
-  """`SentenceTransformer.encode` with mean pooling, of texts in which each token is one character: its id."""
+  """`SentenceTransformer.encode` with mean pooling, of texts in which the character with code i is token i."""
   import torch
   import transformers
   from sentence_transformers import SentenceTransformer
@@ -124,7 +124,7 @@ def prepare_sentence_transformers(setting: Setting, folder: pathlib.Path) -> Run
   positions = 0
 
   class Encoder(torch.nn.Module):
-    """Its `Transformer` without the tokenizer."""
+    """The `Transformer` of sentence-transformers, without the tokenizer."""
 
     def __init__(self):
       super().__init__()
@@ -153,7 +153,7 @@ def prepare_sentence_transformers(setting: Setting, folder: pathlib.Path) -> Run
 
 
 def padded(rows: Sequence[np.ndarray], pad: int):
-  """Ids and mask, tensors [B, S], S the longest of the rows."""
+  """Ids and mask, tensors [B, S], where S is the maximum length."""
   import torch
 
   sequence = functools.partial(torch.nn.utils.rnn.pad_sequence, batch_first=True)
@@ -162,7 +162,7 @@ def padded(rows: Sequence[np.ndarray], pad: int):
 
 
 def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
-  """This project first."""
+  """The candidates, this project first."""
   folder = scratch / 'model'
   write_random_model(folder, setting.config)
   work = {'sentences': setting.sentences, 'tokens': sum(len(row) for row in sentences(setting))}

@@ -1,15 +1,15 @@
-"""One step of fine-tuning on a CPU: forward, backward, clipping by global norm, AdamW.
+"""Runs one step of fine-tuning on a CPU: forward, backward, clipping by global norm, AdamW.
 
 The tasks are sentence pairs with three labels, as in XNLI, and answer spans, as in SQuAD. The step of
 `rembert.jobs.finetune` is compared with Hugging Face's `RemBertForSequenceClassification` and
 `RemBertForQuestionAnswering` in torch as their users train them, in float32 and under bfloat16 autocast. All candidates
-start from the same random weights, from one directory, and learn the same batch. Dropout is the default of fine-tuning:
-0.1 before the classifier, and none elsewhere.
+start from the same random weights, from one directory, and train on the same batch. Dropout is the default of
+fine-tuning: 0.1 before the classifier, and none elsewhere.
 
-Rows are full. Shorter ones are padded to the same length by both, and take as long. With padding the losses of spans
-would differ: in Hugging Face's, padding takes part in the softmax over positions. This project's AdamW is BERT's,
-without bias correction and with decay that spares LayerNorms and biases; torch's is torch's. Both take one pass over
-the parameters.
+Sequences are full; shorter ones would be padded to the same length by both, and take as long. With padding the losses
+of spans would differ: in Hugging Face, the softmax over positions includes padding. This project's AdamW is BERT's,
+without bias correction and without decay of LayerNorms and biases; torch's is torch's. Both take one pass over the
+parameters.
 """
 
 import functools
@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 def random_batch(setting: Setting) -> dict[str, np.ndarray]:
-  """Full rows of two texts, as in `rembert.data.finetune_batches`; labels [B], or first and last position [B, 2]."""
+  """Sequences of two texts, as in `rembert.data.finetune_batches`; labels [B], or first and last position [B, 2]."""
   random, (rows, length) = np.random.default_rng(0), (setting.rows, setting.length)
   second_text = random.integers(1, length, (rows, 1))  # its first position
   spans = np.sort(random.integers(0, length, (rows, 2)))
@@ -57,7 +57,7 @@ def random_batch(setting: Setting) -> dict[str, np.ndarray]:
 
 
 def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
-  """The step that fine-tuning runs on a CPU."""
+  """The fine-tuning step of this project on a CPU."""
   import jax
 
   from rembert.checkpoint.initialize import open_initial
@@ -95,7 +95,7 @@ def prepare_torch(setting: Setting, folder: pathlib.Path) -> Run:
 
 
 def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
-  """This project first."""
+  """The candidates, this project first."""
   folder = scratch / 'model'
   write_random_model(folder, setting.config, setting.head, num_labels=setting.num_labels)
   candidate = functools.partial(Candidate, arguments=(setting, folder), work=setting.work)

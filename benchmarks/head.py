@@ -1,10 +1,10 @@
-"""The MLM head and its loss alone, forward and backward, from small to very large vocabularies.
+"""Runs only the MLM head and its loss, forward and backward, with small to very large vocabularies.
 
-The inputs are hidden states; the outputs are the loss and the gradients of states and parameters, without an encoder
-and without an update. All candidates have the same states, weights and targets. This project runs in three ways
-(`Execution.loss_chunk`): in chunks of positions, as in training; with all logits of the masked positions; and with
-logits at every position. They are compared with Hugging Face's `RemBertOnlyMLMHead` and torch's cross-entropy: at every
-position, as in `RemBertForMaskedLM`, and at the masked positions, as in a model that was taken apart.
+Inputs are hidden states; outputs are the loss and the gradients of states and parameters, without encoder and update.
+All candidates have the same states, weights and targets. This project runs in three ways (`Execution.loss_chunk`): in
+chunks of positions, as in training; with all logits at masked positions; and with logits at every position. The
+comparison is with Hugging Face's `RemBertOnlyMLMHead` and torch's cross-entropy: at every position, as in
+`RemBertForMaskedLM`, and only at masked positions.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from benchmarks.settings import SMALL, USEFUL, Setting, random_batch, start_jax,
 
 
 def at_vocabulary(vocab_size: int, rows: int = 8, length: int = 128, slots: int = 20) -> Setting:
-  """The widths of the small setting of `train_step`, and no layers."""
+  """The sizes of the small setting of `train_step`, without layers."""
   return Setting(dataclasses.replace(SMALL, vocab_size=vocab_size, num_hidden_layers=0), rows, length, slots)
 
 
@@ -28,13 +28,13 @@ SETTINGS = {
   'v250k': at_vocabulary(250_300),
   'v500k': at_vocabulary(500_000),
 }
-# This project's ways, and the names of their rows.
+# Names of the three ways of this project.
 WAYS = {'chunked': OURS, 'gathered': '… all masked logits', 'dense': '… logits everywhere'}
 TORCH, TORCH_MASKED = 'torch, everywhere', 'torch, masked positions'
 
 
 def problem(setting: Setting) -> dict[str, np.ndarray]:
-  """A random batch with states in the place of tokens, and weights of the head."""
+  """A random batch with hidden states instead of tokens, and weights of the head."""
   random, config = np.random.default_rng(1), setting.config
   normal = lambda *shape: (0.02 * random.standard_normal(shape, np.float32)).astype(np.float32)
   return random_batch(setting) | {
@@ -44,7 +44,7 @@ def problem(setting: Setting) -> dict[str, np.ndarray]:
   }
 
 
-# --- candidates: each returns a function that goes forward and backward once, and returns the loss --------------------
+# --- candidates: each returns a function that runs forward and backward once, and returns the loss --------------------
 
 
 def prepare_ours(setting: Setting, way: str) -> Run:
@@ -118,7 +118,7 @@ def prepare_torch(setting: Setting, only_masked: bool) -> Run:
 
 
 def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
-  """This project first."""
+  """The candidates, this project first."""
   del scratch
   config, predictions = setting.config, setting.rows * setting.slots
   products = config.output_embedding_size * (config.hidden_size + config.vocab_size)

@@ -1,7 +1,7 @@
-"""Candidates in processes of their own, measured interleaved: A B C A B C …, never two at once.
+"""Measures candidates in separate processes, interleaved (A B C A B C …), never two at once.
 
-Two numerical libraries in one process would compete for its threads. A shared machine is faster in one minute than in
-the next, so that each time is compared with its neighbours in time, not with averages.
+Two numerical libraries in one process would compete for threads. The speed of a shared machine changes over minutes, so
+each time is compared with its neighbours in time, not with averages.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ Run = Callable[[], Mapping[str, float] | None]
 
 
 class Unavailable(Exception):
-  """This machine lacks what a setting is measured on; the message says what that is, and how to get it."""
+  """This machine lacks something that a setting requires; the message names it, and how to get it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,15 +29,15 @@ class Candidate:
   """One implementation of a piece of work.
 
   Attributes:
-    name: of its row in the table.
+    name: name of its row in the table.
     prepare: called once, in the candidate's process. Returns a function that does the work once, blocks until it is
       done, and returns facts about the result (a loss, characters kept) or None. Must be importable by name.
       ImportError means that a library is not installed.
-    arguments: of `prepare`; must pickle.
+    arguments: arguments of `prepare`; must pickle.
     work: amount of work per run, by unit: `{'rows': 6400, 'tokens': 409600}` is shown in rows/s and tokens/s.
       Candidates that have the first unit of the first candidate are compared with it, per unit.
-    one_core: whether all of its threads share a single core.
-    environment: additional variables of its process, in which JAX has the CPU alone unless `prepare` says otherwise.
+    one_core: whether all its threads share a single core.
+    environment: additional variables of its process, in which JAX uses the CPU only unless `prepare` changes that.
   """
 
   name: str
@@ -53,12 +53,12 @@ class Measurement:
   """Times of a candidate: one per round, none after a failure. CPU seconds are those of all threads and children.
 
   Attributes:
-    seconds: of each round.
-    cpu_seconds: of each round.
-    facts: of the first run; all do the same work.
-    preparation_seconds: imports, initialisation, compilation, warm-up.
-    peak_bytes: largest resident size of the process or of one of its children.
-    failure: why there is no time, or ''.
+    seconds: seconds of each round.
+    cpu_seconds: CPU seconds of each round.
+    facts: facts about the result of the first run.
+    preparation_seconds: time of imports, initialisation, compilation and warm-up.
+    peak_bytes: maximum resident size of the process or of one of its children.
+    failure: reason why there are no times, or ''.
   """
 
   seconds: list[float] = dataclasses.field(default_factory=list)
@@ -84,12 +84,12 @@ Measurements = Mapping[str, Measurement]  # by the names of candidates
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """A comparison, in several settings; `measure` is for one that is not interleaved.
+  """A comparison, in several settings.
 
   Attributes:
     settings: by name; each has a `description` of one line.
     candidates: (setting, scratch directory) → candidates, this project first; raises Unavailable.
-    warm_up_runs: of each candidate, before the first turn.
+    warm_up_runs: runs of each candidate before the first turn.
     runs_per_turn: see `measure_interleaved`.
     conclusion: (setting, measurements) → a line below the table, or ''.
   """
@@ -109,15 +109,15 @@ def measure_interleaved(
   warm_up_runs: int = 2,
   runs_per_turn: int = 1,
 ) -> dict[str, Measurement]:
-  """Measurements by name. All candidates are prepared first, one after the other; then they take turns.
+  """Measures candidates; returns measurements by name. Prepares all candidates first, one by one; then they take turns.
 
   Args:
-    candidates: the first of them is what others are compared with.
-    rounds: turns of each.
+    candidates: the candidates; others are compared with the first.
+    rounds: number of turns of each.
     log: called with a line per step.
-    warm_up_runs: of each, before the first turn.
-    runs_per_turn: a turn is the mean of so many runs. If more than one, another precedes them, unmeasured: for work
-      that is repeated, as training steps are. Directly after other candidates, a run finds none of its data in caches.
+    warm_up_runs: runs of each candidate before its first turn.
+    runs_per_turn: number of runs that a turn averages. If more than one, an unmeasured run precedes them, for repeated
+      work such as training steps: directly after other candidates, caches contain none of a candidate's data.
   """
   processes = {}
   for candidate in candidates:
@@ -134,7 +134,7 @@ def measure_interleaved(
 
 
 def relative_times(other: Candidate, ours: Candidate, measured: Measurements) -> tuple[list[float], list[float]]:
-  """Other ÷ ours for the same work, round by round, in seconds and in CPU seconds; empty if not comparable."""
+  """Other ÷ ours for the same work, by round, in seconds and in CPU seconds; empty if not comparable."""
   theirs, own, unit = measured[other.name], measured[ours.name], next(iter(ours.work), None)
   if other is ours or unit not in other.work or theirs.failure or own.failure:
     return [], []
@@ -147,16 +147,16 @@ class _Process:
   """A candidate's process, waiting on a pipe between its turns."""
 
   def __init__(self, candidate: Candidate, warm_up_runs: int, runs_per_turn: int):
-    context = multiprocessing.get_context('spawn')  # a fork would inherit locks without the threads that hold them
+    context = multiprocessing.get_context('spawn')  # a fork would inherit locks, but not the threads that hold them
     self._connection, theirs = context.Pipe()
     self._process = context.Process(target=_serve, args=(theirs, candidate, warm_up_runs, runs_per_turn), daemon=True)
     with mock.patch.dict(os.environ, {'JAX_PLATFORMS': 'cpu', **candidate.environment}):
       self._process.start()
-    theirs.close()  # otherwise the end of a dead child would not be noticed
+    theirs.close()  # otherwise the end of the child would not be detected
     self.measurement = self._receive() or Measurement(failure=self._exit())
 
   def take_turn(self) -> None:
-    """One turn, timed in the child, so that the pipe costs nothing."""
+    """Takes a turn, timed in the child, so that the pipe does not count."""
     self._connection.send(True)
     if times := self._receive():
       self.measurement.seconds.append(times[0])
@@ -165,7 +165,7 @@ class _Process:
       self.measurement = Measurement(failure=self._exit())
 
   def finish(self) -> Measurement:
-    """Ends the process."""
+    """Ends the process, and returns its measurement."""
     if not self.measurement.failure:
       self._connection.send(False)
       self.measurement.peak_bytes = self._receive() or 0
@@ -180,7 +180,9 @@ class _Process:
 
   def _exit(self) -> str:
     self._process.join()
-    return f'died with exit code {self._process.exitcode}' + (' (out of memory?)' if self._process.exitcode < 0 else '')
+    return f'ended with exit code {self._process.exitcode}' + (
+      ' (out of memory?)' if self._process.exitcode < 0 else ''
+    )
 
 
 def _serve(connection, candidate: Candidate, warm_up_runs: int, runs_per_turn: int) -> None:
@@ -195,7 +197,7 @@ def _serve(connection, candidate: Candidate, warm_up_runs: int, runs_per_turn: i
     connection.send(Measurement(facts=facts, preparation_seconds=time.perf_counter() - start))
     while connection.recv():
       if runs_per_turn > 1:
-        run()  # the caches still hold the data of others
+        run()  # the caches still contain data of other candidates
       start, cpu_start = time.perf_counter(), _cpu_seconds()
       for _ in range(runs_per_turn):
         run()
@@ -207,23 +209,23 @@ def _serve(connection, candidate: Candidate, warm_up_runs: int, runs_per_turn: i
 
 
 def _cpu_seconds() -> float:
-  """Of this process, all its threads, and its children that have ended."""
+  """CPU seconds of this process, with all threads and its children that have ended."""
   times = os.times()
   return time.process_time() + times.children_user + times.children_system
 
 
 def _peak_bytes() -> int:
-  """Largest resident size of this process, or of one of its children that have ended."""
+  """Maximum resident size of this process, or of one of its children that have ended."""
   own, children = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
   status = pathlib.Path('/proc/self/status')
-  # A process inherits its parent's maximum; Linux also reports its own.
+  # A process inherits its parent's maximum; Linux also reports its own one.
   if status.exists() and (match := re.search(r'^VmHWM:\s+(\d+) kB$', status.read_text(), re.MULTILINE)):
     own = int(match[1])
   return max(own, children) * 1024
 
 
 def _stay_on_one_core() -> None:
-  """Confines all threads, present and future, to one core; only Linux can."""
+  """Restricts all threads, present and future, to one core (Linux only)."""
   if hasattr(os, 'sched_setaffinity'):
     core = {max(os.sched_getaffinity(0))}
     for thread in os.listdir('/proc/self/task'):

@@ -1,4 +1,4 @@
-"""Benchmarks: this project compared with the usual alternatives, on this machine, as relative times."""
+"""Runs benchmarks of this project and the usual alternatives on this machine, and prints relative times."""
 
 import argparse
 import dataclasses
@@ -38,25 +38,25 @@ PACKAGES = (
 )
 
 EXAMPLES = """
-Each candidate runs in a process of its own. After a warm-up they take turns (A B C A B C …), so that all are measured
-on the same machine in the same minutes. The table shows medians, and ratios taken round by round: how many times as
-long as this project, for the same number of tokens, rows or MB (the first rate of the table). A turn is one run; of
-training steps it is three in a row, after one that is not measured. On a shared machine times vary, ratios vary less,
-and ratios of CPU seconds (all threads together) vary least.
+Each candidate runs in its own process. After a warm-up they take turns (A B C A B C …), so that all are measured on
+the same machine in the same minutes. The table has medians, and relative times computed round by round: 2 takes twice
+as long as this project, for the same number of tokens, sequences or MB (the first rate of the table). A turn is one
+run; for training steps it is three in a row, after one that is not measured. On a shared machine times vary, ratios
+vary less, and ratios of CPU seconds (all threads together) vary least.
 
-"useful GFLOP/s" counts the same work for everyone: the products that the model needs with its head at masked positions
-only (rembert/aot/flops.py). Whatever a candidate computes in addition does not count.
+"useful GFLOP/s" counts the same work for all: the matmuls that the model needs with its head at masked positions only
+(rembert/aot/flops.py). Additional computations do not count.
 
   python -m benchmarks.run                                      everything (half an hour, and 25 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
   python -m benchmarks.run --only train_step --setting base --baseline 'torch, float32'     15 GB instead of 25
-  python -m benchmarks.run --only head                          the MLM head alone, V from 32,000 to 500,000
-  python -m benchmarks.run --only finetuning                    a step of XNLI, a step of SQuAD
+  python -m benchmarks.run --only head                          only the MLM head, V from 32,000 to 500,000
+  python -m benchmarks.run --only finetuning                    fine-tuning steps on XNLI and SQuAD
   python -m benchmarks.run --only encoding --setting small      embeddings of 1,000 sentences
-  python -m benchmarks.run --only reading                       a token store to batches on one core, and datasets
-  python -m benchmarks.run --only pretraining                   the smoke run from a store, and streamed through SeqIO
-  python -m benchmarks.run --only checkpointing                 the state to disk and back, and torch.save
-  python -m benchmarks.run --only starting                      commands, and a run to its first step; eight minutes
+  python -m benchmarks.run --only reading                       batches from a token store on one core, and datasets
+  python -m benchmarks.run --only pretraining                   the smoke run, from a store and streamed through SeqIO
+  python -m benchmarks.run --only checkpointing                 saving and restoring the state, and torch.save
+  python -m benchmarks.run --only starting                      commands, and the first step of a run; eight minutes
   python -m benchmarks.run --rounds 15                          less noise
 
 `make bench` installs torch, sentence-transformers and datasets (benchmarks/requirements.txt); the table
@@ -65,7 +65,7 @@ names those that are missing.
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-  """Command-line flags."""
+  """Parses the command line."""
   parser = argparse.ArgumentParser(
     'python -m benchmarks.run',
     description=__doc__,
@@ -73,25 +73,31 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   settings = sorted({name for benchmark in BENCHMARKS.values() for name in benchmark.settings}, reverse=True)
-  parser.add_argument('--only', choices=BENCHMARKS, metavar='NAME', help=f'one benchmark: {", ".join(BENCHMARKS)}')
-  parser.add_argument('--setting', choices=settings, help='one setting; default: all of a benchmark')
   parser.add_argument(
-    '--baseline', action='append', metavar='NAME', help='compare with this candidate only; repeatable (memory!)'
+    '--only', choices=BENCHMARKS, metavar='NAME', help=f'benchmark to run (default: all): {", ".join(BENCHMARKS)}'
+  )
+  parser.add_argument('--setting', choices=settings, help='setting to run (default: all of a benchmark)')
+  parser.add_argument(
+    '--baseline', action='append', metavar='NAME', help='compare only with this candidate, to save memory; repeatable'
   )
   parser.add_argument(
     '--rounds',
     type=number(Annotated[int, Range(5)]),
     default=7,
-    help='turns of each candidate; fewer than 5 are noise; default %(default)s',
+    help='turns of each candidate, at least 5 (default: %(default)s)',
   )
   parser.add_argument(
-    '--output', type=pathlib.Path, default='runs/benchmarks', metavar='DIR', help='JSON files; default %(default)s'
+    '--output',
+    type=pathlib.Path,
+    default='runs/benchmarks',
+    metavar='DIR',
+    help='directory of JSON results (default: %(default)s)',
   )
   return parser.parse_args(arguments)
 
 
 def machine() -> dict:
-  """The machine that is measured on."""
+  """Describes this machine."""
   model = platform.processor() or platform.machine()
   if os.path.exists('/proc/cpuinfo'):
     with open('/proc/cpuinfo') as lines:
@@ -106,19 +112,19 @@ def machine() -> dict:
 
 
 def versions() -> dict[str, str | None]:
-  """Of Python and `PACKAGES`; None if one is not installed."""
+  """Versions of Python and `PACKAGES`; None for a package that is not installed."""
   installed = installed_versions()
   return {'python': platform.python_version()} | {package: installed.get(package) for package in PACKAGES}
 
 
 def table(title: str, candidates: list[Candidate], measured: Measurements) -> rich.table.Table:
-  """Medians, rates, ratios to the first candidate, facts; or why a candidate was not measured."""
+  """A table of medians, rates, relative times and facts, or the reason why a candidate was not measured."""
   units = list(dict.fromkeys(unit for candidate in candidates for unit in candidate.work))
   facts = list(dict.fromkeys(fact for candidate in candidates for fact in measured[candidate.name].facts))
   rates = [f'{unit}/s' for unit in units]
   result = rich.table.Table(title=title, title_justify='left')
   result.add_column('')
-  times = ('seconds', 'CPU seconds', *rates, '× this project', 'min … max', 'in CPU seconds', 'memory')
+  times = ('seconds', 'CPU seconds', *rates, 'relative time', 'min … max', 'in CPU seconds', 'memory')
   for column in (*times, *facts):
     result.add_column(column, justify='right')
   for candidate in candidates:
@@ -150,7 +156,7 @@ def _fact(value: float) -> str:
 
 
 def record(candidates: list[Candidate], measured: Measurements) -> list[dict]:
-  """Raw samples, and the table's figures."""
+  """Raw samples and the figures of the table, for JSON."""
   entries = []
   for candidate in candidates:
     own = measured[candidate.name]
@@ -167,7 +173,7 @@ def record(candidates: list[Candidate], measured: Measurements) -> list[dict]:
 
 
 def measure(name: str, setting_name: str, options: argparse.Namespace, console: rich.console.Console) -> None:
-  """One setting of a benchmark: measures, prints, writes."""
+  """Measures one setting of a benchmark, prints the table and writes JSON."""
   console.rule(f'{name}, {setting_name}')
   benchmark, log = BENCHMARKS[name], functools.partial(console.print, style='dim')
   setting, baselines = benchmark.settings[setting_name], options.baseline or []
@@ -195,7 +201,7 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
     console.print(facts['conclusion'])
   suffix = ''.join(f'-{re.sub("[^a-z0-9]+", "_", other.lower())}' for other in baselines)
   path = options.output / f'{name}-{setting_name}{suffix}.json'
-  # The files of earlier versions, and docs/performance.json, call candidates so.
+  # The name of candidates in files of earlier versions and in docs/performance.json.
   path.write_text(json.dumps(facts | {'contestants': record(candidates, measured)}, indent=2) + '\n')
   console.print(f'{facts["machine"]["cpu"]}, {facts["machine"]["cores"]} cores · raw samples in {path}')
   if missing := [each.name for each in candidates if measured[each.name].failure]:
@@ -203,11 +209,11 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Measures what the flags select."""
+  """Runs the selected benchmarks."""
   options = parse_arguments(arguments)
   console = rich.console.Console(highlight=False)
   if not console.is_terminal:
-    console.width = 200  # a log holds the whole table
+    console.width = 200  # wide enough for the table in a log
   options.output.mkdir(parents=True, exist_ok=True)
   for name, benchmark in BENCHMARKS.items():
     for setting_name in benchmark.settings:

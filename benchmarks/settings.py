@@ -1,4 +1,4 @@
-"""What benchmarks share: sizes, random batches and weights, one update, a vocabulary of the sample text."""
+"""Shared by benchmarks: sizes, random batches and weights, one update, a vocabulary of the sample text."""
 
 import dataclasses
 import functools
@@ -15,12 +15,12 @@ import numpy as np
 from benchmarks.interleaved import Run, Unavailable
 from rembert.model.config import Execution, RemBertConfig
 
-USEFUL = 'useful GFLOP'  # products that the model needs, with its head at masked positions only: the same for everyone
+USEFUL = 'useful GFLOP'  # matmuls that the model needs, with its head at masked positions only; the same for all
 SMOKE = 'gin/pretrain_smoke.gin'
 SAMPLE = str(importlib.resources.files('tasks.wikipedia') / 'sample')  # dumps
 FIRST_TOKEN = 315  # ids below are special
 WEIGHT_DECAY, EPSILON, CLIP_NORM = 0.01, 1e-6, 1.0
-# Of benchmarks of training steps: real runs make many, one after the other. On a CPU, torch's first dozen are slower.
+# For benchmarks of training steps, which real runs repeat. On a CPU, torch's first dozen are slower.
 STEPS = {'warm_up_runs': 8, 'runs_per_turn': 3}
 
 SMALL = RemBertConfig(
@@ -45,7 +45,7 @@ LARGE = RemBertConfig()  # the released model
 
 
 def encoder_sizes(config: RemBertConfig) -> str:
-  """For descriptions."""
+  """Sizes of an encoder, for descriptions."""
   return (
     f'L {config.num_hidden_layers}, H {config.hidden_size}, {config.num_attention_heads} heads, '
     f'V {config.vocab_size:,}, I {config.input_embedding_size}'
@@ -54,18 +54,18 @@ def encoder_sizes(config: RemBertConfig) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """A model, its head, the shape of its batch, and what computes it.
+  """A model, its head, the shape of its batch, and how it is computed.
 
   Attributes:
     config: the model.
-    rows: of the batch, B.
-    length: of a row, S.
-    slots: K, masked positions of a row, of the head 'mlm'.
+    rows: number of sequences in the batch, B.
+    length: sequence length, S.
+    slots: masked positions per sequence, K, for the head 'mlm'.
     head: see `rembert.model.heads.HEADS`.
-    num_labels: of a classifier.
-    dtype: of the computation; in bfloat16 torch runs under autocast.
+    num_labels: number of labels of a classifier.
+    dtype: dtype of the computation; in bfloat16 torch runs under autocast.
     platform: 'cpu' or 'cuda'.
-    baselines: names of the candidates that are compared; all if empty.
+    baselines: names of the candidates to compare; all if empty.
   """
 
   config: RemBertConfig
@@ -88,10 +88,10 @@ class Setting:
 
   @property
   def work(self) -> dict[str, float]:
-    """Of one training step: tokens, and the products that the model needs."""
+    """Work of one training step: tokens, and FLOPs that the model needs."""
     from rembert.aot import flops
 
-    last_queries = self.slots or (1 if self.num_labels else None)  # a classifier reads the first position alone
+    last_queries = self.slots or (1 if self.num_labels else None)  # a classifier only reads the first position
     row_flops = flops.train_flops_per_row(self.config, self.length, self.slots, last_queries=last_queries)
     return {'tokens': self.rows * self.length, USEFUL: self.rows * row_flops / 1e9}
 
@@ -104,7 +104,7 @@ class Setting:
 
 
 def random_batch(setting: Setting) -> dict[str, np.ndarray]:
-  """Full rows for masked language modelling; `labels` are the targets in Hugging Face's form, −100 elsewhere."""
+  """Full sequences for masked language modelling; `labels` are the targets in Hugging Face's form, −100 elsewhere."""
   random = np.random.default_rng(0)
   rows, length, slots, vocabulary = setting.rows, setting.length, setting.slots, setting.config.vocab_size
   positions = np.stack([np.sort(random.choice(length, slots, replace=False)) for _ in range(rows)])
@@ -122,7 +122,7 @@ def random_batch(setting: Setting) -> dict[str, np.ndarray]:
 
 
 def torch_config(config: RemBertConfig):
-  """The same model for transformers."""
+  """The configuration of the same model in transformers."""
   import transformers
 
   fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
@@ -133,7 +133,7 @@ def torch_config(config: RemBertConfig):
 def write_random_model(
   folder: pathlib.Path, config: RemBertConfig, head: str | None = None, *, num_labels: int | None = None
 ) -> None:
-  """A Hugging Face model directory with random weights, from which every candidate computes the same function."""
+  """Writes a Hugging Face model directory with random weights, for all candidates."""
   from rembert.convert import huggingface
   from rembert.convert.tensor_names import ENCODER_PREFIX, Tensor, slots
   from rembert.model.heads import FIXED_LABELS, POOLED
@@ -160,7 +160,7 @@ def write_random_model(
 
 
 def start_jax(setting: Setting):
-  """JAX on the setting's platform: a mesh of its devices. On a CPU, freed memory is kept from step to step."""
+  """Starts JAX on the setting's platform; returns a mesh. On a CPU, freed memory is kept, as in training."""
   import jax
 
   from rembert.aot.flops import heap_bytes
@@ -174,7 +174,7 @@ def start_jax(setting: Setting):
 
 
 def our_optimizer(learning_rate: float):
-  """This project's, an `optax.GradientTransformation`."""
+  """This project's optimizer, an `optax.GradientTransformation`."""
   from rembert.train import optimizer
 
   options = optimizer.OptimizerConfig(learning_rate, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
@@ -182,7 +182,7 @@ def our_optimizer(learning_rate: float):
 
 
 def our_steps(step: Callable, state, batch, mesh) -> Run:
-  """A run is one step, and continues from the state of the one before."""
+  """Returns a run: one step, from the state of the previous one."""
   import jax
 
   def run() -> dict[str, float]:
@@ -195,13 +195,13 @@ def our_steps(step: Callable, state, batch, mesh) -> Run:
 
 
 def torch_steps(model, loss_of: Callable, learning_rate: float, setting: Setting) -> Run:
-  """Likewise, with `AdamW` in its fused form, the default of Hugging Face's Trainer, and `clip_grad_norm_`.
+  """Returns a run of torch, with fused `AdamW` (the default of Hugging Face's Trainer) and `clip_grad_norm_`.
 
   Args:
     model: a `torch.nn.Module` on the setting's platform.
-    loss_of: without arguments; the model's loss on the batch.
-    learning_rate: constant.
-    setting: has dtype and platform.
+    loss_of: returns the model's loss on the batch; no arguments.
+    learning_rate: constant learning rate.
+    setting: the setting, for dtype and platform.
   """
   import torch
 
@@ -225,12 +225,12 @@ def torch_steps(model, loss_of: Callable, learning_rate: float, setting: Setting
 
 
 def make_vocabulary(size: int, file: pathlib.Path) -> None:
-  """Trains one on the sample dumps, as the smoke run does; five seconds."""
+  """Trains a vocabulary on the sample dumps, as the smoke run does (five seconds)."""
   call('tasks.vocabulary', f'--dumps={SAMPLE}', f'--size={size}', f'--output={file}')
 
 
 def call(module: str, *flags: str) -> None:
-  """`python -m module flags`, silently; Unavailable with its output if it fails."""
+  """Runs `python -m module flags` without output; raises Unavailable with its output if it fails."""
   done = subprocess.run([sys.executable, '-m', module, *flags], capture_output=True, text=True)
   if done.returncode:
     raise Unavailable(f'python -m {module} failed: {done.stderr.strip()}')

@@ -1,15 +1,15 @@
-"""Starts of whole processes: a command that prints, and a run up to its first update.
+"""Measures the start of processes: commands that print, and a run up to its first update.
 
-A turn begins with nothing: it starts a process, and ends when that ends or has written a row of metrics. Files are in
-the system's cache, as on a machine that started it before. CPU seconds and memory are those of the process. No other
-project has the same, so that nothing is compared.
+A turn starts a process, and ends when the process ends or has written a row of metrics. Files are in the system's
+cache, as after an earlier start. CPU seconds and memory are those of the process. Other projects have no equivalent, so
+nothing is compared.
 
-- `commands`: what is typed before a run.
+- `commands`: commands that are used before a run.
 - `first_step`: the smoke run from the command to its first row of metrics, in a new directory, its vocabulary given,
-  with an empty and with a complete compilation cache (`hardware.compile_cache`).
+  with an empty and with a filled compilation cache (`hardware.compile_cache`).
 - `resumed`: the same run, stopped and saved once, from the command to the first new update.
 
-A process that has come so far is killed: a checkpoint at its end is no part of a start.
+The process is then killed, so that its final checkpoint does not count.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ MAIN = (sys.executable, '-m', 'rembert.main')
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """What is started: names of candidates with `prepare` and its arguments after the scratch directory."""
+  """Processes to start: `prepare` and its arguments after the scratch directory, by name of the candidate."""
 
   description: str
   candidates: Mapping[str, tuple]
@@ -44,7 +44,7 @@ class Setting:
 
 
 def prepare_command(scratch: pathlib.Path, command: tuple[str, ...]) -> Run:
-  """Until it ends."""
+  """Runs a command until it ends."""
   del scratch
 
   def run() -> None:
@@ -56,7 +56,7 @@ def prepare_command(scratch: pathlib.Path, command: tuple[str, ...]) -> Run:
 
 
 def prepare_first_step(scratch: pathlib.Path, is_cache_empty: bool) -> Run:
-  """A new run, in a directory of its own."""
+  """Starts a new run in its own directory."""
 
   def run() -> None:
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -70,7 +70,7 @@ def prepare_first_step(scratch: pathlib.Path, is_cache_empty: bool) -> Run:
 
 
 def prepare_resumed(scratch: pathlib.Path) -> Run:
-  """A run that was stopped once, resumed, and killed at the same step each time."""
+  """Resumes a run that was stopped once, and kills it at the same step each time."""
   workdir, cache = scratch / 'resumed', scratch / 'cache'
   with start_smoke_run(workdir, scratch, cache) as running:
     running.wait_for_step(1)
@@ -85,7 +85,7 @@ def prepare_resumed(scratch: pathlib.Path) -> Run:
 
 
 class RunningJob:
-  """A training process, followed in `metrics.jsonl`, whose old rows are deleted; killed at the end of the context."""
+  """A training process, observed through `metrics.jsonl` (old rows are deleted); killed at the end of the context."""
 
   def __init__(self, command: Sequence[str], workdir: pathlib.Path, environment: Mapping[str, str]):
     self._metrics = workdir / 'metrics.jsonl'
@@ -100,15 +100,15 @@ class RunningJob:
 
   def __exit__(self, *error) -> None:
     self._process.kill()
-    self._process.wait()  # its CPU seconds are counted only then
+    self._process.wait()  # its CPU seconds count only after this
     self._log.close()
 
   def last_step(self) -> int:
-    """Of the newest row of metrics; 0 if there is none."""
+    """Step of the newest row of metrics; 0 without rows."""
     return max((row['step'] for row in read_jsonl(self._metrics)), default=0)
 
   def wait_for_step(self, step: int) -> int:
-    """Returns the last step once the row of this one is there; RuntimeError if the process ends first."""
+    """Waits for the metrics of a step, and returns the last step; RuntimeError if the process ends first."""
     while True:
       has_ended = self._process.poll() is not None
       if (reached := self.last_step()) >= step:
@@ -119,13 +119,13 @@ class RunningJob:
       time.sleep(_POLL_SECONDS)
 
   def stop(self) -> None:
-    """Lets it save and end."""
+    """Stops the run after it has saved."""
     self._process.terminate()
     self._process.wait()
 
 
 def start_smoke_run(workdir: pathlib.Path, scratch: pathlib.Path, cache: pathlib.Path) -> RunningJob:
-  """With a row of metrics after every step, and its compilation cache, even if the caller has turned that off."""
+  """Starts the smoke run with metrics after every step, and with a compilation cache even if the caller disabled it."""
   bindings = ('train.log_every=1', f'vocabulary.path={scratch / VOCABULARY}')
   command = (*MAIN, f'--gin_file={SMOKE}', f'--workdir={workdir}', *(f'--gin.{binding}' for binding in bindings))
   environment = {'XDG_CACHE_HOME': str(cache), 'JAX_ENABLE_COMPILATION_CACHE': 'true', 'JAX_PLATFORMS': 'cpu'}
@@ -150,7 +150,7 @@ SETTINGS = {
 
 
 def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
-  """All are this project."""
+  """The candidates, all of this project."""
   if setting.needs_vocabulary:
     make_vocabulary(VOCABULARY_SIZE, scratch / VOCABULARY)
   return [
@@ -158,5 +158,5 @@ def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
   ]
 
 
-# One warm-up: a process has nothing of the one before but the system's cache.
+# One warm-up: only the system's cache persists between processes.
 STARTING = Benchmark(SETTINGS, candidates, warm_up_runs=1)

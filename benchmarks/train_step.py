@@ -1,4 +1,4 @@
-"""One masked-LM training step: forward, backward, clipping by global norm, AdamW.
+"""Runs one masked-LM training step: forward, backward, clipping by global norm, AdamW.
 
 All candidates have the same model, random weights and batch. On a CPU in float32 these are this project, Hugging Face's
 torch RemBERT as its users train it, and plain JAX (`examples/minimal_rembert.py`); in bfloat16 this project, and torch
@@ -23,7 +23,7 @@ IN_FLOAT32, SKETCH = '… in float32', 'plain JAX sketch'
 TORCH, TORCH_COMPILED = 'torch, float32', 'torch, float32, compiled'
 TORCH_BF16 = ('torch, bfloat16 autocast', 'torch, bfloat16, compiled')
 
-# Not all candidates of a large model at a time: they would need more than 24 GB, or than the memory of a GPU.
+# Not all candidates of a large model at once, which would need more than 24 GB, or the memory of a GPU.
 SETTINGS = {
   'small': Setting(SMALL, rows=16, length=128, slots=20),
   'base': Setting(BASE, rows=2, length=512, slots=77, baselines=(SKETCH, TORCH)),
@@ -39,7 +39,7 @@ SETTINGS = {
 
 
 def prepare_ours(setting: Setting) -> Run:
-  """The step of pre-training, on packed rows."""
+  """The pre-training step of this project, on packed sequences."""
   import jax
 
   from rembert.runtime.hardware import chip_of
@@ -121,12 +121,12 @@ def prepare_torch(setting: Setting, is_compiled: bool = False) -> Run:
 
 
 def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
-  """This project first."""
+  """The candidates, this project first."""
   del scratch
   if setting.platform == 'cuda' and not pathlib.Path('/dev/nvidia0').exists():
     raise Unavailable('no NVIDIA GPU')
   candidate = functools.partial(Candidate, work=setting.work)
-  # Candidates share one GPU: none may allocate all of its memory at once.
+  # Candidates share one GPU, so none may preallocate all of its memory.
   shared = {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'} if setting.platform == 'cuda' else {}
   if setting.dtype == 'bfloat16':
     others = [
@@ -145,7 +145,7 @@ def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
 
 
 def utilization(setting: Setting, measured: Measurements) -> str:
-  """On a GPU, the share of its peak that goes into useful products (MFU)."""
+  """On a GPU, the MFU: the fraction of its peak FLOP/s in useful matmuls."""
   peak = measured[OURS].facts.get(PEAK)
   if not peak:
     return ''

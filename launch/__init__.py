@@ -1,1 +1,1 @@
-"""Running on machines: TPU VMs, clusters, containers. Guides: docs/guides."""
+"""Launchers: TPU VMs, clusters, sweeps. Guides: docs/guides."""

@@ -1,4 +1,4 @@
-"""The command lines of launchers: verbs, the command after `--`, dry runs."""
+"""Shared by the command lines of launchers: verbs, the command after `--`, dry runs."""
 
 import argparse
 import re
@@ -10,20 +10,20 @@ from rembert.errors import UsageError
 
 EXIT_CODES = """
 exit codes
-  0 done · 2 wrong usage, or refused · 1 a command of gcloud failed: its last lines are shown · 75 run again to resume
+  0 done · 2 wrong usage or rejected · 1 a gcloud command failed (its last lines are shown) · 75 run again to resume
 """
 
 
 def launcher_parser(
   module: str, description: str | None, examples: str
 ) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction]:
-  """The parser of a launcher, and its verbs; see `add_verb` and `run_launcher`."""
+  """Returns the parser of a launcher, and its verbs; see `add_verb` and `run_launcher`."""
   parser = command_parser(module, description, examples + EXIT_CODES)
   return parser, parser.add_subparsers(dest='verb', required=True, metavar='VERB')
 
 
 def matching(pattern: str, what: str, *, where: str, fix: str) -> Callable[[str], str]:
-  """The type of an argument that matches a pattern; UsageError for any other, which replaces `{}` in `what`."""
+  """Returns a `type=` for argparse that accepts a pattern; UsageError for others, which replace `{}` in `what`."""
 
   def check(text: str) -> str:
     if not re.fullmatch(pattern, text):
@@ -41,17 +41,17 @@ def add_verb(
   *,
   takes_command: bool = False,
 ) -> argparse.ArgumentParser:
-  """A verb for one NAME: `run_launcher` calls its action, with the command after `--` as `options.command`."""
+  """Adds a verb with a NAME: `run_launcher` calls its action, with the command after `--` as `options.command`."""
   resource_name = matching(
     # Compute Engine's rule (RFC 1035), the strictest of all.
     r'[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?',
-    '{} cannot be a name',
+    'invalid name {}',
     where='NAME',
-    fix='a small letter, then small letters, digits and dashes, up to 63: rembert-large',
+    fix='use lower-case letters, digits and dashes, at most 63, beginning with a letter: rembert-large',
   )
   parser = verbs.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
-  parser.add_argument('name', type=resource_name, metavar='NAME', help='of the machine or the job')
-  parser.add_argument('--dry_run', action='store_true', help='print the commands, and run nothing')
+  parser.add_argument('name', type=resource_name, metavar='NAME', help='name of the machine or the job')
+  parser.add_argument('--dry_run', action='store_true', help='print the commands without running them')
   parser.set_defaults(action=action, takes_command=takes_command)
   return parser
 
@@ -77,10 +77,10 @@ def run_launcher(parser: argparse.ArgumentParser, argv: Sequence[str] | None) ->
 
 
 def check_command(command: Sequence[str]) -> None:
-  """Checks flags, gin files and settings of `rembert.main`, before anything is launched; other commands pass.
+  """Checks flags, gin files and settings of `rembert.main` before anything is launched; does not check other commands.
 
   Raises:
-    UsageError: a gin file is missing, or a name or value of a setting is wrong.
+    UsageError: a gin file is missing, or the name or value of a setting is invalid.
     SystemExit: a flag is unknown; the usage is printed.
   """
   if 'rembert.main' not in command:
@@ -93,7 +93,7 @@ def check_command(command: Sequence[str]) -> None:
 
 
 def parse_wrapper(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
-  """The options, and the command after `--`, whose `python` is the one that runs this."""
+  """Returns the options, and the command after `--`, in which `python` becomes this interpreter."""
   options, command = parse_flags(parser, sys.argv[1:] if argv is None else argv)
   if not command:
     parser.error('nothing to run: … -- python -m rembert.main --gin_file=gin/pretrain_smoke.gin')

@@ -1,4 +1,4 @@
-"""The runs of an experiment: their commands and records, and the plan that `launch.sweep` and `launch.xtreme` share."""
+"""Runs of an experiment: commands, records and plans, shared by `launch.sweep` and `launch.xtreme`."""
 
 import argparse
 import contextlib
@@ -38,10 +38,10 @@ class Run:
   with `began`, `ended` (ISO 8601, UTC) and `exit_code`; `reason` is the error message of a run that failed.
 
   Attributes:
-    name: short and unique.
-    workdir: its own.
-    arguments: of `python -m rembert.main`.
-    needs: names of the runs that have to be done before.
+    name: short unique name.
+    workdir: its workdir, not shared with other runs.
+    arguments: arguments of `python -m rembert.main`.
+    needs: names of the runs that must be done before.
   """
 
   name: str
@@ -51,11 +51,11 @@ class Run:
 
   @property
   def command(self) -> list[str]:
-    """With this Python."""
+    """The command, with this Python interpreter."""
     return [sys.executable, '-m', 'rembert.main', *self.arguments]
 
   def record(self) -> dict[str, Any]:
-    """The record; without starts if the run was never started."""
+    """The record; it has no starts if the run was never started."""
     file = self.workdir / 'run.json'
     return json.loads(file.read_text()) if file.exists() else {'starts': []}
 
@@ -70,20 +70,20 @@ class Run:
     return sum((moment(ended) - moment(began)).total_seconds() for began, ended in spans)
 
   def check(self) -> None:
-    """UsageError if it was done with other arguments; a run that is not done checks its workdir itself."""
+    """UsageError if it was completed with other arguments; an incomplete run checks its workdir itself."""
     before, now = self.record().get('arguments', []), list(self.arguments)
     if not self.is_done() or before == now:
       return
     changed = [f'- {argument}' for argument in before if argument not in now]
     changed += [f'+ {argument}' for argument in now if argument not in before]
     raise UsageError(
-      f'{self.name} was run with other arguments: ' + ', '.join(changed or ['in another order']),
+      f'{self.name} was run with other arguments: ' + ', '.join(changed or ['another order of arguments']),
       where=str(self.workdir),
       fix=['choose another workdir: --workdir=DIR', 'or delete this one, and the runs that started from it'],
     )
 
   def record_start(self, code: dict[str, Any]) -> None:
-    """Adds a start of this code (`code_version`) to the record."""
+    """Adds a start, with the version of the code (`code_version`), to the record."""
     start = {'began': _now(), 'ended': None, 'exit_code': None}
     content = {'name': self.name, 'arguments': list(self.arguments), 'code': code, 'host': platform.node()}
     write_json(self.workdir / 'run.json', content | {'reason': '', 'starts': [*self.record()['starts'], start]})
@@ -101,7 +101,7 @@ def _now() -> str:
 
 
 def write_json(file: epath.Path, content: Any) -> None:
-  """Writes a file that people read too."""
+  """Writes indented JSON."""
   write_whole(file, json.dumps(content, indent=1, ensure_ascii=False) + '\n')
 
 
@@ -119,25 +119,25 @@ def code_version() -> dict[str, Any]:
 
 
 def show_plan(runs: Sequence[Run], left_out: Mapping[str, str], is_dry: bool, console: Console) -> None:
-  """Checks the commands, and prints which tasks are left out and why; in a dry run also the commands, in two stages.
+  """Checks the commands, and prints skipped tasks with the reason; in a dry run also the commands, in two stages.
 
-  Runs of a stage may be made side by side. The second stage needs runs of the first.
+  Runs of a stage may run in parallel. The second stage needs runs of the first.
 
   Raises:
-    UsageError: a run would refuse its settings.
+    UsageError: the settings of a run are invalid.
   """
-  made = {f'--gin_file={run.workdir / "config.gin"}' for run in runs}  # which others begin with
+  made = {f'--gin_file={run.workdir / "config.gin"}' for run in runs}  # used by other runs
   for run in (run for run in runs if not made & set(run.arguments)):
     try:
       check_command(run.command)
     except UsageError as error:
       raise UsageError(f'{run.name}: {error.what}', where=error.where, fix=error.fix) from error
   for task, reason in left_out.items():
-    console.say(f'left out: {task} ({reason})')
+    console.say(f'skipped: {task} ({reason})')
   if not is_dry:
     return
   stages = [stage for stage in ([run for run in runs if not run.needs], [run for run in runs if run.needs]) if stage]
-  console.say(f'# {len(runs)} run(s), {sum(run.is_done() for run in runs)} of them done')
+  console.say(f'# {len(runs)} run(s), {sum(run.is_done() for run in runs)} already done')
   for count, stage in enumerate(stages, 1):
     if len(stages) > 1:
       console.say(f'# stage {count} of {len(stages)}')
@@ -147,7 +147,7 @@ def show_plan(runs: Sequence[Run], left_out: Mapping[str, str], is_dry: bool, co
 
 # --- evaluation on XTREME ---------------------------------------------------------------------------------------------
 
-# The fine-tuned task, and what the model is then evaluated on.
+# For each fine-tuned task, the tasks that the model is evaluated on.
 FINE_TUNED = {
   'xnli': ('xnli',),
   'pawsx': ('pawsx',),
@@ -163,13 +163,13 @@ GIN_FILES |= {'tatoeba': 'gin/evaluate_tatoeba.gin', 'bucc2018': 'gin/evaluate_b
 
 @dataclasses.dataclass(frozen=True)
 class TaskRun:
-  """A run that ends with scores.
+  """A run that produces scores.
 
   Attributes:
     run: the run.
-    task: that is fine-tuned, or retrieval.
-    seed: None for retrieval.
-    learning_rate: None for that of the gin file.
+    task: the fine-tuned task, or retrieval.
+    seed: seed of fine-tuning; None for retrieval.
+    learning_rate: learning rate; None for that of the gin file.
   """
 
   run: Run
@@ -179,23 +179,23 @@ class TaskRun:
 
   @property
   def evaluated(self) -> tuple[str, ...]:
-    """Tasks that it has scores of."""
+    """Tasks for which it has scores."""
     return FINE_TUNED.get(self.task, (self.task,))
 
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """The tasks that models are evaluated on, and how they are fine-tuned.
+  """The tasks to evaluate, and the settings of fine-tuning.
 
   Attributes:
     data_dir: XTREME's download directory.
     labels_dir: gold labels; None for those in the data.
-    tasks: of ALL_TASKS.
-    seeds: one run each.
+    tasks: tasks, among ALL_TASKS.
+    seeds: seeds, one run each.
     learning_rates: 'table10', or the rates to choose from; None for those of the gin files.
-    gin_files: for all fine-tuning.
-    bindings: likewise, NAME=VALUE.
-    flags: for every run.
+    gin_files: gin files for all fine-tuning.
+    bindings: bindings for all fine-tuning, NAME=VALUE.
+    flags: flags for every run.
   """
 
   data_dir: str
@@ -209,13 +209,13 @@ class Benchmark:
 
   @functools.cached_property
   def missing(self) -> dict[str, str]:
-    """Tasks that cannot be run with this data, and why. UsageError for data that is broken."""
+    """Tasks that cannot be run with this data, with the reason. UsageError for malformed data."""
     folder = XtremeFolder(self.data_dir, self.labels_dir)
     found = {task: _why_missing(task, folder) for task in self.tasks}
     return {task: reason for task, reason in found.items() if reason}
 
   def missing_scores(self) -> dict[str, str]:
-    """The same by the tasks that there will be no scores of."""
+    """The tasks without scores that follow from `missing`, with the reason."""
     return {name: reason for task, reason in self.missing.items() for name in FINE_TUNED.get(task, (task,))}
 
   def runs(
@@ -228,15 +228,15 @@ class Benchmark:
     bindings: Sequence[str] = (),
     tasks: Sequence[str] | None = None,
   ) -> list[TaskRun]:
-    """All runs of a model.
+    """Plans all runs of a model.
 
     Args:
       model: workdir, checkpoint, or Hugging Face model directory.
-      workdir: each run has a directory in it.
-      label: of the model, for the names of the runs.
-      needs: names of the runs that make the model.
-      bindings: more of them.
-      tasks: those that are fine-tuned with them; None for all, with retrieval.
+      workdir: parent directory of the runs.
+      label: label of the model in the names of the runs.
+      needs: names of the runs that produce the model.
+      bindings: additional bindings.
+      tasks: tasks to fine-tune; None for all, with retrieval.
     """
     found = []
     shared = [f'--gin.xtreme.data_dir={self.data_dir}']
@@ -267,7 +267,7 @@ class Benchmark:
 
 
 def _why_missing(task: str, folder: XtremeFolder) -> str:
-  """Why a task cannot be run with this data; '' if it can."""
+  """The reason why a task cannot be run with this data, or ''."""
   if task in RETRIEVAL:
     return '' if (folder.root / task).is_dir() else 'no data'
   if not TASKS[task].has_data(folder, 'train', ('en',)):
@@ -276,12 +276,12 @@ def _why_missing(task: str, folder: XtremeFolder) -> str:
 
 
 def words(text: str) -> tuple[str, ...]:
-  """`A,B` as the value of an option; may be empty."""
+  """Parses `A,B`, possibly empty."""
   return tuple(part for part in text.split(',') if part)
 
 
 def numbers(text: str) -> tuple[int, ...]:
-  """`0,1` as the value of an option."""
+  """Parses `0,1`."""
   return tuple(number(CountOrZero)(each) for each in text.split(','))
 
 
@@ -296,16 +296,28 @@ def _learning_rates(text: str) -> str | tuple[float, ...]:
   try:
     return text if text == 'table10' else tuple(map(float, text.split(',')))
   except ValueError:
-    raise argparse.ArgumentTypeError(f'{text} is not table10, or numbers as in 1e-5,3e-5') from None
+    raise argparse.ArgumentTypeError(f'must be table10 or numbers such as 1e-5,3e-5, not {text}') from None
 
 
 def add_benchmark(parser: argparse._ActionsContainer) -> None:
-  """Adds the options that a benchmark is made of, except those of gin."""
-  parser.add_argument('--data_dir', metavar='DIR', help="XTREME's download directory")
-  parser.add_argument('--labels_dir', metavar='DIR', help='gold labels (default: DIR/labels)')
-  parser.add_argument('--tasks', type=_tasks, default=ALL_TASKS, metavar='A,B', help=f'of {", ".join(ALL_TASKS)}')
-  parser.add_argument('--seeds', type=numbers, default=(0, 1, 2), metavar='0,1,2', help='one run of fine-tuning each')
-  help_text = "table10 for the paper's sweeps, or numbers, of which dev chooses (default: those of the gin files)"
+  """Adds the options of a benchmark, except bindings."""
+  parser.add_argument('--data_dir', metavar='DIR', help='directory of the downloaded XTREME data')
+  parser.add_argument('--labels_dir', metavar='DIR', help='directory of gold labels (default: labels/ in --data_dir)')
+  parser.add_argument(
+    '--tasks',
+    type=_tasks,
+    default=ALL_TASKS,
+    metavar='A,B',
+    help=f'tasks to run (default: all): {", ".join(ALL_TASKS)}',
+  )
+  parser.add_argument(
+    '--seeds',
+    type=numbers,
+    default=(0, 1, 2),
+    metavar='0,1,2',
+    help='seeds of fine-tuning, one run each (default: 0,1,2)',
+  )
+  help_text = "candidates, or table10 for the paper's; the best on dev is used (default: that of the gin file)"
   parser.add_argument('--learning_rates', type=_learning_rates, metavar='A,B', help=help_text)
 
 
@@ -319,6 +331,6 @@ def benchmark_from(
 ) -> Benchmark:
   """The benchmark given by the options of `add_benchmark`; ends the program if there is no data directory."""
   if options.data_dir is None:
-    parser.error("--data_dir=DIR is missing: XTREME's download directory")
+    parser.error('--data_dir=DIR is missing: the directory of the downloaded XTREME data')
   named = {name: getattr(options, name) for name in ('data_dir', 'labels_dir', 'tasks', 'seeds', 'learning_rates')}
   return Benchmark(**named, gin_files=tuple(gin_files), bindings=tuple(bindings), flags=shared_flags(options))

@@ -1,4 +1,4 @@
-"""What launchers on Google Cloud share: names and labels of resources, where they are, which TPUs to ask for."""
+"""Shared by launchers on Google Cloud: names, labels and locations of resources, and types of TPUs."""
 
 import abc
 import argparse
@@ -24,14 +24,14 @@ _BUCKET_PATH = re.compile(r'gs://[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9](?:/.*)?')
 
 _extra_flag = matching(
   r'--(?!labels).*',
-  '{} cannot be passed on',
+  'invalid flag {}',
   where='--gcloud_flag',
   fix='--gcloud_flag=--network=NAME; labels are set here',
 )
 
 
 def owner(name: str) -> str:
-  """The owner of machines as the value of a label; your login if the name is empty."""
+  """The owner of machines as a label value; the user's login if the name is empty."""
   label = re.sub(r'[^a-z0-9_-]+', '-', (name or getpass.getuser()).lower()).strip('-')[:63]
   if not label:
     raise UsageError(f'{name!r} is not a valid label', where='--owner', fix='letters and digits: --owner=anna')
@@ -39,23 +39,23 @@ def owner(name: str) -> str:
 
 
 def check_workdir(command: Sequence[str]) -> None:
-  """UsageError for a workdir on the disk of one machine, where several take part or the machine may vanish."""
+  """UsageError for a workdir on a local disk, which other machines cannot read and which may be deleted."""
   for argument in command:
     key, _, value = argument.partition('=')
     if key == '--workdir' and not _BUCKET_PATH.fullmatch(value):
       raise UsageError(
-        f'the workdir {value!r} is on the disk of a machine that does not last',
+        f'the workdir {value!r} is on the local disk of a temporary machine',
         where='--workdir',
-        fix='a folder in a bucket of the same region: --workdir=gs://BUCKET/large',
+        fix='use a directory in a bucket of the same region: --workdir=gs://BUCKET/large',
       )
 
 
-# --- where, and whose -------------------------------------------------------------------------------------------------
+# --- location and owner -----------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Where machines are (None for gcloud's own setting), and whose."""
+  """Zone, project and owner of machines; None for gcloud's own setting."""
 
   zone: str | None
   project: str | None
@@ -63,41 +63,41 @@ class Place:
 
   @property
   def flags(self) -> list[str]:
-    """For every command of gcloud."""
+    """Flags for every gcloud command."""
     return [f'--{key}={value}' for key, value in (('zone', self.zone), ('project', self.project)) if value]
 
   @property
   def labels(self) -> dict[str, str]:
-    """Put on everything that these launchers create, and checked before they delete anything."""
+    """Labels of everything that these launchers create, checked before they delete anything."""
     return {LABEL: '1', OWNER_LABEL: self.owner}
 
   @property
   def labels_text(self) -> str:
-    """The labels as gcloud takes them."""
+    """The labels in gcloud's format."""
     return ','.join(f'{key}={value}' for key, value in self.labels.items())
 
   def check_labels(self, labels: dict[str, str], resource: str) -> None:
     """UsageError unless this owner created the resource with these launchers."""
     if labels.get(LABEL) != '1':
       raise UsageError(
-        f'{resource} was not created by these launchers, and is not deleted by them',
-        where=f'it has no label {LABEL}=1',
+        f'{resource} was not created by these launchers, so it is not deleted',
+        where=f'the label {LABEL}=1 is missing',
         fix='its owner can delete it with gcloud',
       )
     if labels.get(OWNER_LABEL) != self.owner:
       raise UsageError(
-        f'{resource} belongs to {labels.get(OWNER_LABEL)!r}, and you are {self.owner!r}',
+        f'{resource} belongs to {labels.get(OWNER_LABEL)!r}, not to you ({self.owner!r})',
         where=f'label {OWNER_LABEL}',
-        fix=f'if that is right: --owner={labels.get(OWNER_LABEL)}',
+        fix=f'to delete it anyway: --owner={labels.get(OWNER_LABEL)}',
       )
 
 
 def add_verb(*arguments: Any, **options: Any) -> argparse.ArgumentParser:
-  """As `command_line.add_verb`, with the options of `place`: where machines are, and whose."""
+  """As `command_line.add_verb`, with the options of `place`: zone, project and owner."""
   parser = command_line.add_verb(*arguments, **options)
-  parser.add_argument('--zone', help="such as us-west4-a (default: gcloud's own setting)")
-  parser.add_argument('--project', help="id of the project (default: gcloud's own setting)")
-  help_text = 'label of what is created, looked for before it is deleted (default: your login)'
+  parser.add_argument('--zone', help="zone, for example us-west4-a (default: gcloud's own setting)")
+  parser.add_argument('--project', help="project id (default: gcloud's own setting)")
+  help_text = 'owner label of created resources, checked before deletion (default: your login)'
   parser.add_argument('--owner', type=owner, default='', help=help_text)
   return parser
 
@@ -108,22 +108,22 @@ def place(options: argparse.Namespace) -> Place:
 
 
 class Resource(abc.ABC):
-  """What gcloud creates, describes and deletes under a name: a slice, or a request for one.
+  """A named resource of gcloud, which can be created, described and deleted: a slice, or a request for one.
 
   Attributes:
-    name: of the resource.
-    commands: run gcloud.
+    name: name of the resource.
+    commands: runs gcloud.
   """
 
   KIND = ''  # for messages
-  GROUP = ''  # of commands, `gcloud compute tpus GROUP`
+  GROUP = ''  # command group, `gcloud compute tpus GROUP`
   DELETE_FLAGS: tuple[str, ...] = ('--quiet',)
 
   def __init__(self, name: str, place: Place, commands: Commands):
     self.name, self.commands, self._place = name, commands, place
 
   def describe(self) -> dict | None:
-    """What the API says of it; None if there is none of that name."""
+    """The API's description; None if there is no such resource."""
     command = self._gcloud('describe', self.name, *self._place.flags, '--format=json')
     try:
       return json.loads(self.commands.read(command, json.dumps(self._assumed())))
@@ -137,7 +137,7 @@ class Resource(abc.ABC):
     self.commands.note(f'continues only if the labels are {self._place.labels_text}')
     description = self.describe()
     if description is None:
-      self.commands.log(f'there is no {self.KIND} {self.name}: nothing to delete')
+      self.commands.log(f'no {self.KIND} {self.name}: nothing to delete')
       return
     self._check_before_delete(description)
     self.commands.run(self._gcloud('delete', self.name, *self._place.flags, *self.DELETE_FLAGS))
@@ -154,11 +154,11 @@ class Resource(abc.ABC):
     return ['gcloud', 'compute', 'tpus', self.GROUP, verb, *arguments]
 
 
-# --- which TPUs -------------------------------------------------------------------------------------------------------
+# --- types of TPUs ----------------------------------------------------------------------------------------------------
 
-# By the prefix of the accelerator type: the generation, what the number in the type counts per chip (two TensorCores on
-# v4 and v5p), and the runtime of its machines (docs.cloud.google.com/tpu/docs/runtimes, "PyTorch and JAX"). Google's
-# note of 2026 there: the Cloud TPU API (gcloud compute tpus) gets no new generations; those after v6e are in GKE only.
+# By the prefix of the accelerator type: the generation, the number of units per chip that the type counts (two
+# TensorCores on v4 and v5p), and the runtime of its machines (docs.cloud.google.com/tpu/docs/runtimes, "PyTorch and
+# JAX"). The Cloud TPU API (gcloud compute tpus) gets no new generations (2026); those after v6e are in GKE only.
 _GENERATIONS = {
   'v4': ('v4', 2, 'tpu-ubuntu2204-base'),
   'v5litepod': ('v5e', 1, 'v2-alpha-tpuv5-lite'),
@@ -170,12 +170,12 @@ TYPE_EXAMPLES = 'v4-128, v5litepod-64, v5p-128, v6e-64'
 
 @dataclasses.dataclass(frozen=True)
 class AcceleratorType:
-  """A kind and size of slice.
+  """Type and size of a slice.
 
   Attributes:
-    name: as gcloud takes it: v5litepod-64.
-    generation: of the chips, as gin files are named: v5e.
-    chips: in the slice.
+    name: gcloud's name, v5litepod-64.
+    generation: generation of the chips, as in gin/hardware: v5e.
+    chips: number of chips.
     runtime: software of its machines that JAX needs.
   """
 
@@ -185,13 +185,13 @@ class AcceleratorType:
   runtime: str
 
   def __str__(self) -> str:
-    """What the number means, which differs between generations, and the gin file for so many chips, if there is one."""
+    """The meaning of the number, which differs by generation, and the gin file for this slice, if there is one."""
     text = f'{self.name}: {self.chips} chips of {self.generation}'
     if self.name != f'{self.name.partition("-")[0]}-{self.chips}':
-      text += ' (the number in the type counts TensorCores, two a chip)'
+      text += ' (the number in the type counts TensorCores, two per chip)'
     gin_file = f'gin/hardware/{self.generation}_{self.chips}.gin'
     has_file = (pathlib.Path(rembert.__file__).parent.parent / gin_file).exists()
-    return text + (f'; goes with --gin_file={gin_file}' if has_file else '')
+    return text + (f'; use --gin_file={gin_file}' if has_file else '')
 
 
 def accelerator_type(name: str) -> AcceleratorType:
@@ -199,24 +199,26 @@ def accelerator_type(name: str) -> AcceleratorType:
   prefix, _, number = name.partition('-')
   generation, counted_per_chip, runtime = _GENERATIONS.get(prefix, ('', 1, ''))
   if not generation or not re.fullmatch(r'[1-9]\d*', number) or int(number) % counted_per_chip:
-    hint = ' (v5e is written v5litepod-64)' if name.startswith('v5e') else ''
-    raise UsageError(f'no accelerator type {name!r}{hint}', where='--type', fix=f'such as {TYPE_EXAMPLES}')
+    hint = ' (v5e is called v5litepod-64)' if name.startswith('v5e') else ''
+    raise UsageError(f'unknown accelerator type {name!r}{hint}', where='--type', fix=f'for example {TYPE_EXAMPLES}')
   return AcceleratorType(name, generation, int(number) // counted_per_chip, runtime)
 
 
 @dataclasses.dataclass(frozen=True)
 class TpuRequest:
-  """The kind of slice to request: its type, and gcloud's flags for its creation."""
+  """A slice to request: its type, and gcloud's flags for its creation."""
 
   type: AcceleratorType
   flags: tuple[str, ...] = ()
 
 
 def add_tpu_request(parser: argparse.ArgumentParser) -> None:
-  """Adds what kind of slice to ask for."""
+  """Adds the options of a slice to request."""
   parser.add_argument('--type', type=accelerator_type, required=True, help=f'accelerator type: {TYPE_EXAMPLES}')
-  parser.add_argument('--spot', action='store_true', help='cheap, and taken away at any time')
-  help_text = "another flag of gcloud's create, as it is: --gcloud_flag=--network=NAME; repeatable"
+  parser.add_argument(
+    '--spot', action='store_true', help='request a spot slice, which is cheaper but may be preempted at any time'
+  )
+  help_text = "additional flag of gcloud's create command: --gcloud_flag=--network=NAME; repeatable"
   parser.add_argument('--gcloud_flag', action='append', type=_extra_flag, default=[], metavar='FLAG', help=help_text)
 
 

@@ -1,4 +1,4 @@
-"""Simulates a pod on one machine: N processes of M CPU devices each, connected as the hosts of a pod are."""
+"""Simulates a pod on one machine, with N processes of M CPU devices each."""
 
 import os
 import signal
@@ -17,18 +17,18 @@ from rembert.validation import Count, number
 
 EXAMPLES = """
 examples
-  the smoke run on two hosts of two devices each:
+  the smoke run on two hosts with two devices each:
     python -m launch.local_cluster --processes=2 --devices=2 -- \\
         python -m rembert.main --gin_file=gin/pretrain_smoke.gin --workdir=runs/two_hosts
-  the same run, continued on one host of four devices:
+  the same run, resumed on one host with four devices:
     python -m launch.local_cluster --processes=1 --devices=4 -- \\
         python -m rembert.main --gin_file=gin/pretrain_smoke.gin --workdir=runs/two_hosts
 
-SIGTERM and Ctrl-C are passed on to all processes. `kill -TERM` of a single one stops them all, as the preemption of one
+SIGTERM and Ctrl-C are forwarded to all processes. `kill -TERM` of a single one stops them all, as the preemption of one
 host stops a pod; `kill -KILL` of one shows what the others do when a host is lost.
 
 exit code
-  0 when all ended with 0; otherwise the first of 2, 1 and 75 that any of them ended with; 1 for any other
+  0 if all processes exit with 0; otherwise the first of 2, 1, 75 that occurs; 1 for any other code
 """
 
 _SECONDS_TO_FOLLOW = 150
@@ -41,7 +41,7 @@ def free_port() -> int:
 
 
 def environments(processes: int, devices: int, port: int, *, base: Mapping[str, str] = os.environ) -> list[dict]:
-  """The environment variables of each process."""
+  """Environment variables of each process."""
   return [
     dict(base)
     | {ADDRESS: f'127.0.0.1:{port}', COUNT: str(processes), INDEX: str(index)}
@@ -51,7 +51,7 @@ def environments(processes: int, devices: int, port: int, *, base: Mapping[str, 
 
 
 def run(command: Sequence[str], processes: int, devices: int) -> int:
-  """Runs the cluster to its end; returns its exit code."""
+  """Runs the cluster until all processes end; returns its exit code."""
   with ProcessGroup() as group:
     started = [
       group.start(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors='replace')
@@ -66,7 +66,9 @@ def run(command: Sequence[str], processes: int, devices: int) -> int:
       if first_failure is None and any(process.poll() for process in started):
         first_failure = time.monotonic()
       if first_failure is not None and time.monotonic() - first_failure > _SECONDS_TO_FOLLOW:
-        print(f'local_cluster: some processes outlive a lost one by {_SECONDS_TO_FOLLOW} s; killed', file=sys.stderr)
+        print(
+          f'local_cluster: killed processes that ran for {_SECONDS_TO_FOLLOW} s after another was lost', file=sys.stderr
+        )
         group.send(signal.SIGKILL)
         break
     codes = [process.wait() for process in started]
@@ -85,8 +87,8 @@ def _copy_output(index: int, process: subprocess.Popen) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
   parser = command_parser('launch.local_cluster', __doc__, EXAMPLES)
-  parser.add_argument('--processes', type=number(Count), default=2, help='hosts; default %(default)s')
-  parser.add_argument('--devices', type=number(Count), default=1, help='CPU devices of each; default %(default)s')
+  parser.add_argument('--processes', type=number(Count), default=2, help='number of hosts (default: %(default)s)')
+  parser.add_argument('--devices', type=number(Count), default=1, help='CPU devices per host (default: %(default)s)')
   options, command = parse_wrapper(parser, argv)
   return run(command, options.processes, options.devices)
 

@@ -1,4 +1,4 @@
-"""Processes: external programs and children are started, signalled and restarted in this module alone."""
+"""Starts, signals and restarts external programs and child processes; no other module does."""
 
 import collections
 import ctypes
@@ -39,7 +39,7 @@ class CommandFailed(RunError):
   def __init__(self, command: Sequence[str], code: int, lines: Sequence[str]):
     self.stderr = '\n'.join(lines)
     super().__init__(
-      f'{command[0]} ended with exit code {code}' + ''.join(f'\n  said   {line}' for line in lines),
+      f'{command[0]} ended with exit code {code}' + ''.join(f'\n  output {line}' for line in lines),
       where=shlex.join(command),
     )
 
@@ -47,24 +47,24 @@ class CommandFailed(RunError):
 class Commands:
   """Runs external programs, each given as a list of arguments.
 
-  In a dry run (`is_dry`) they are only printed, and the output that would be read is assumed. `log` prints a line.
+  In a dry run (`is_dry`) they are only printed, and `read` returns an assumed output. `log` prints a line.
   """
 
   def __init__(self, is_dry: bool = False, log: Callable[[str], None] = log):
     self.is_dry, self.log = is_dry, log
 
   def note(self, text: str) -> None:
-    """A comment between the commands of a dry run; nothing otherwise."""
+    """Prints a comment in a dry run; does nothing otherwise."""
     if self.is_dry:
       self.log(f'# {text}')
 
   def run(self, command: Sequence[str]) -> None:
-    """Shows the command and its output, and waits for its end; CommandFailed for an exit code other than 0."""
+    """Runs a command, showing it and its output; CommandFailed for an exit code other than 0."""
     self.log(shlex.join(command) if self.is_dry else f'+ {shlex.join(command)}')
     if self.is_dry:
       return
     last_lines = collections.deque(maxlen=_LAST_LINES)
-    # stdin is ours: gcloud asks before it creates the first ssh key.
+    # Inherits stdin: gcloud asks before it creates the first ssh key.
     with _start(command, stderr=subprocess.PIPE) as process:
       for line in process.stderr or ():
         print(line, end='', file=sys.stderr, flush=True)
@@ -73,7 +73,7 @@ class Commands:
       raise CommandFailed(command, process.returncode, last_lines)
 
   def read(self, command: Sequence[str], assumed: str = '') -> str:
-    """The command's stdout; `assumed` in a dry run. CommandFailed for an exit code other than 0."""
+    """Runs a command and returns its stdout; `assumed` in a dry run. CommandFailed for an exit code other than 0."""
     if self.is_dry:
       self.log(shlex.join(command))
       return assumed
@@ -92,13 +92,13 @@ def _start(command: Sequence[str], **pipes: Any) -> subprocess.Popen:
   except FileNotFoundError as error:
     raise UsageError(
       f'{command[0]} is not installed',
-      where='looked for in PATH',
-      fix=[_INSTALL.get(command[0], ''), '--dry_run prints the commands, to be run elsewhere'],
+      where='PATH',
+      fix=[_INSTALL.get(command[0], ''), '--dry_run prints the commands, for another machine'],
     ) from error
 
 
 def git_output(folder: pathlib.Path, *arguments: str) -> str:
-  """The stdout of git in a folder; OSError or SubprocessError if it fails."""
+  """Runs git in a directory and returns its stdout; OSError or SubprocessError if it fails."""
   return subprocess.run(['git', *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
@@ -106,24 +106,24 @@ def git_output(folder: pathlib.Path, *arguments: str) -> str:
 
 
 def is_retryable(code: int) -> bool:
-  """Whether the same command can be expected to get further: it was stopped and saved, or it was killed."""
+  """Whether running the command again may help: it was stopped after saving, or killed."""
   return code == EXIT_STOPPED or code < 0 or code in (128 + signal.SIGKILL, 128 + signal.SIGABRT)
 
 
 def shell_exit_code(code: int) -> int:
-  """The exit code as a shell has it: 128 + N for a process that signal N killed."""
+  """The exit code in a shell's convention: 128 + N for a process killed by signal N."""
   return code if code >= 0 else 128 - code
 
 
 def joint_exit_code(codes: Sequence[int]) -> int:
-  """One exit code for several processes: what the user can correct comes first."""
+  """One exit code for several processes; errors that the user can fix come first."""
   return next((code for code in (2, 1, EXIT_STOPPED) if code in codes), 1 if any(codes) else 0)
 
 
 def format_exit(code: int) -> str:
   """How a process ended, in words."""
   if code == EXIT_STOPPED:
-    return 'stopped early, to be resumed'
+    return 'stopped early, can be resumed'
   return f'killed by {signal.Signals(-code).name}' if code < 0 else f'ended with {code}'
 
 
@@ -132,13 +132,13 @@ def format_exit(code: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
-  """Limits on restarts. The wait before one is a second, and doubles with every short run.
+  """Limits on restarts. The wait before a restart is one second, and doubles with every short run.
 
   Attributes:
-    max_restarts: in total.
-    max_short_runs: consecutive ones, which restarts do not help.
-    short_seconds: longer than a start and a few steps take.
-    max_wait: seconds.
+    max_restarts: maximum number of restarts.
+    max_short_runs: maximum number of consecutive short runs.
+    short_seconds: duration, in seconds, below which a run is short: more than a start and a few steps take.
+    max_wait: maximum wait in seconds.
   """
 
   max_restarts: int = 1000
@@ -148,14 +148,14 @@ class RetryPolicy:
 
 
 class RetryCounter:
-  """Counts the restarts of one command or machine, and decides about the next."""
+  """Counts the restarts of one command or machine, and decides on the next."""
 
   def __init__(self, policy: RetryPolicy, log: Callable[[str], None]):
     self._policy, self._log = policy, log
     self._count = self._short_runs = 0
 
   def wait_after(self, code: int, lived: float) -> float | None:
-    """Seconds until the next start; None if there is none.
+    """Seconds until the next start; None for no restart.
 
     Args:
       code: exit code; -N for signal N.
@@ -166,12 +166,12 @@ class RetryCounter:
       return None
     self._short_runs = self._short_runs + 1 if lived < policy.short_seconds else 0
     if self._count == policy.max_restarts:
-      self._log(f'{format_exit(code)} after {self._count} restarts; that is enough (--max_restarts)')
+      self._log(f'{format_exit(code)} after {self._count} restarts, the maximum (--max_restarts)')
       return None
     if self._short_runs >= policy.max_short_runs:
       self._log(
-        f'{format_exit(code)}; {self._short_runs} runs in a row lived for less than {policy.short_seconds:g} s: '
-        'find the cause first'
+        f'{format_exit(code)}; {self._short_runs} consecutive runs ended within {policy.short_seconds:g} s: '
+        'no restart, find the cause first'
       )
       return None
     self._count += 1
@@ -184,13 +184,13 @@ class RetryCounter:
 
 
 class ProcessGroup:
-  """The children of a launcher. While it is entered, SIGTERM and Ctrl-C are passed on to all of them.
+  """The child processes of a launcher. As a context, it forwards SIGTERM and Ctrl-C to all of them.
 
   `stop_signal` is the first signal that was received, None before.
   """
 
   def __init__(self, forward_once: signal.Signals | None = None):
-    """`forward_once` is sent once, in place of every signal received: a second one would end children that save."""
+    """`forward_once` is sent once instead of all received signals, since a second one would end children that save."""
     self._forward_once = forward_once
     self.stop_signal: int | None = None
     self._children: list[subprocess.Popen] = []
@@ -208,12 +208,12 @@ class ProcessGroup:
     """Starts a child; the options are those of `subprocess.Popen`."""
     child = subprocess.Popen(list(command), **options)
     self._children = [*(each for each in self._children if each.poll() is None), child]
-    if self.stop_signal is not None:  # received in this very moment
+    if self.stop_signal is not None:  # received meanwhile
       child.send_signal(signal.SIGTERM)
     return child
 
   def send(self, number: int) -> None:
-    """Sends a signal to all children that run."""
+    """Sends a signal to all running children."""
     for child in self._children:
       if child.poll() is None:
         child.send_signal(number)
@@ -234,25 +234,25 @@ def keep_running(
   log: Callable[[str], None],
   on_end: Callable[[int, float | None], None] = lambda code, wait: None,
 ) -> Iterator[int | None]:
-  """Starts a command, and starts it again as long as the policy allows; yields None until it has ended for good.
+  """Starts a command, and restarts it as long as the policy allows; yields None until it has ended finally.
 
-  Nothing waits for the command in a blocking call: Python's signal handlers run between its own instructions, so a
+  It never waits for the command in a blocking call: Python's signal handlers run between its instructions, so a
   signal that arrives right before such a call would be handled only after the command has ended.
 
   Args:
-    group: of the command; once it has received a signal, nothing is started again.
+    group: group of the command; after it has received a signal, nothing is restarted.
     start: starts the command in the group.
     policy: limits on restarts.
-    log: called with a line for each restart, and for the reason why there is none.
+    log: called with a line for each restart, and for the reason of the last end.
     on_end: called after each run with its exit code, and the seconds until the next; None if there is none.
 
   Yields:
-    None while the command runs or is to be started again; at last its exit code, -N for signal N.
+    None while the command runs or will be restarted; finally its exit code, -N for signal N.
   """
   counter = RetryCounter(policy, log)
   while True:
     child, began = start(), time.monotonic()
-    yield None  # also if it has ended already: the first value says that it was started
+    yield None  # even if it has already ended: the first value means that it was started
     while (code := child.poll()) is None:
       yield None
     ended = time.monotonic()
@@ -266,7 +266,7 @@ def keep_running(
 
 
 def bind_to_parent(cores: Collection[int] | None) -> Callable[[], None]:
-  """A `preexec_fn`: the child takes these cores (None: all), and gets SIGTERM when this process ends (on Linux)."""
+  """Returns a `preexec_fn` that restricts the child to `cores` (None: all), and ends it with this process (Linux)."""
   prctl = ctypes.CDLL(None).prctl if sys.platform == 'linux' else None  # looked up before the fork
 
   def prepare() -> None:

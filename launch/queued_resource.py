@@ -1,4 +1,4 @@
-"""A Cloud TPU slice by way of a queue: waited for, used as with launch.tpu_vm, and replaced when it is taken away."""
+"""Requests a Cloud TPU slice from a queue, runs a command on it, and replaces the slice if it is preempted."""
 
 import argparse
 import dataclasses
@@ -16,36 +16,36 @@ from rembert.runtime.signals import EXIT_STOPPED
 PROGRAM = 'launch.queued_resource'
 EXAMPLES = """
 examples
-  a run on spot slices, from the request to its end, over many preemptions; keep it running (in tmux, on a small
+  a run on spot slices, from the request to its end, across preemptions; keep it running (in tmux, on a small
   machine); it can be started again at any time:
     python -m launch.queued_resource watch large --type=v5litepod-64 --spot --zone=us-west4-a --delete_when_done -- \\
         python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/v5e_64.gin --workdir=gs://BUCKET/large
-  its request and its machines, deleted:
+  delete the request and its machines:
     python -m launch.queued_resource delete large --zone=us-west4-a
 
 A queued resource and the TPU VM that it becomes have the same NAME, which the verbs of launch.tpu_vm
-(status, logs, stop) take too. Both cost nothing while they wait; from ACTIVE on
+(status, logs, stop) accept too. Both cost nothing while they wait; from ACTIVE on
 the slice does, until it is deleted or preempted.
 """
 
-# A spot slice that lives for less than ten minutes gets no further than its set-up and first compile.
+# A spot slice that lasts less than ten minutes only gets through set-up and the first compilation.
 RETRY_POLICY = RetryPolicy(max_restarts=200, max_short_runs=8, short_seconds=600.0, max_wait=1800.0)
-# Of the states of the API, v2, those that a request does not leave by itself; MISSING is ours, for no such request.
+# Final states of a request in the API, v2, and MISSING, this module's name for no such request.
 _LOST = ('SUSPENDED', 'FAILED')
-# Consecutive failures of gcloud: a network may be down for an evening, an expired login stays expired.
+# Consecutive failures of gcloud: a network may fail for hours, an expired login stays expired.
 _MAX_FAILURES = 10
 _SAVE_SECONDS = 600
 
 
 class QueuedResource(gcloud.Resource):
-  """A request for a slice that waits in a queue, by its name, which is that of the node that it becomes."""
+  """A queued request for a slice, with the same name as the node that it becomes."""
 
   KIND, GROUP = 'queued resource', 'queued-resources'
-  # --force: the machines too; without it a request that is ACTIVE is not deleted.
+  # --force also deletes the machines; without it an ACTIVE request is not deleted.
   DELETE_FLAGS = ('--force', '--quiet')
 
   def create(self, request: gcloud.TpuRequest) -> None:
-    """Puts the request into the queue, and does not wait."""
+    """Puts the request into the queue, without waiting."""
     flags = [f'--node-id={self.name}', f'--runtime-version={request.type.runtime}', *request.flags]
     flags += [f'--labels={self._place.labels_text}', *self._place.flags, '--async']
     self.commands.run(self._gcloud('create', self.name, *flags))
@@ -60,28 +60,28 @@ class QueuedResource(gcloud.Resource):
 
 
 def state_of(description: dict | None) -> str:
-  """The state of a request, by the API's name."""
+  """The state of a request, as named by the API."""
   return 'MISSING' if description is None else description.get('state', {}).get('state', 'STATE_UNSPECIFIED')
 
 
-# --- a run that outlives its machines ---------------------------------------------------------------------------------
+# --- a run across preemptions -----------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
 class Watch:
-  """Keeps a run alive on spot slices: requests a new slice after a preemption, and starts the run there.
+  """Keeps a run going on spot slices: requests a new slice after a preemption, and starts the run there.
 
   Attributes:
-    resource: the request.
+    resource: the queued request.
     vm: the slice that the request becomes.
-    request: what is asked for.
-    command: runs on all workers.
-    python: version of their environment.
-    every: seconds between two looks.
-    policy: how often a slice may vanish.
+    request: type of the slice.
+    command: command to run on all workers.
+    python: Python version of their environment.
+    every: seconds between polls.
+    policy: limits on lost slices.
     delete_when_done: delete the slice when the run has ended with 0.
-    sleep: waits so many seconds.
-    clock: seconds, monotonic.
+    sleep: waits for a number of seconds.
+    clock: monotonic clock in seconds.
   """
 
   resource: QueuedResource
@@ -103,7 +103,7 @@ class Watch:
     self._last_workers: list[WorkerStatus] = []
 
   def run(self) -> int:
-    """Runs until the command has ended; returns its exit code. RunError if no slice is to be had, or too often lost."""
+    """Runs until the command has ended; returns its exit code. RunError if gcloud or slices fail too often."""
     failures, is_first = 0, True
     while True:
       wait = self.every
@@ -113,35 +113,35 @@ class Watch:
         failures, is_first = 0, False
       except CommandFailed as error:
         failures += 1
-        if is_first or failures == _MAX_FAILURES:  # a first command that fails is a wrong name, or a lack of rights
+        if is_first or failures == _MAX_FAILURES:  # at first, a wrong name or missing permissions
           raise
         self._log(error.what)
         wait = min(wait * 2**failures, self.policy.max_wait)
       self.sleep(wait)
 
   def print_plan(self) -> None:
-    """Prints the commands, in the order of a slice that is taken away once."""
+    """Prints the commands, for a slice that is preempted once."""
     note = self.resource.commands.note
-    note('first, unless it is there already')
+    note('first, unless it already exists')
     self.resource.describe()
     self.resource.create(self.request)
     note('repeated until the state is ACTIVE')
     self.resource.describe()
-    note(f'then on every look, each {self.every:g} s, as long as the run is in progress')
+    note(f'then polls every {self.every:g} s while the run is in progress')
     self.resource.describe()
     self.vm.describe()
     self.vm.status()
-    note('on workers where nothing runs')
+    note('on workers without a run in progress')
     self.vm.setup(self.python)
     self.vm.start(self.command)
-    note('when the slice has been taken away: as follows, and from the beginning')
+    note('after a preemption: as follows, then from the beginning')
     self.resource.delete()
 
   def _log(self, text: str) -> None:
     self.resource.commands.log(f'{self.vm.name}: {text}')
 
   def _step(self) -> int | None:
-    """Looks at the request and does what follows from its state; the exit code of a run that has ended for good."""
+    """Polls the request and acts on its state; returns the exit code of a run that has ended finally, or None."""
     state = state_of(description := self.resource.describe())
     if state != self._last_state:
       self._log(state)
@@ -154,7 +154,7 @@ class Watch:
       raise RunError(
         'the request failed' + (f': {message}' if message else ''),
         where=f'queued resource {self.resource.name}',
-        fix=f'python -m {PROGRAM} delete {self.resource.name}, then another type or zone',
+        fix=f'python -m {PROGRAM} delete {self.resource.name}, then try another type or zone',
       )
     elif state in _LOST:
       self._replace()
@@ -191,13 +191,13 @@ class Watch:
     elif states == {'ended'} and not any(map(_was_stopped, codes)):
       return joint_exit_code(codes)
     elif states == {'running'} or not is_settled:
-      pass  # machines do not stop at the very same moment; and one that stops may be about to go
+      pass  # machines stop at different times, and one that stops may be about to be preempted
     elif states == {'ended'}:
       return joint_exit_code(errors) if errors else EXIT_STOPPED
     elif errors:
       return None if 'running' in states else joint_exit_code(codes)
-    elif 'running' not in states or 0 not in codes:  # where some are done, the others will be
-      # A machine that came back from maintenance lacks its part of the run.
+    elif 'running' not in states or 0 not in codes:  # if some are done, the others will be
+      # A machine that was restarted by maintenance has lost its part of the run.
       self._log('; '.join(map(str, workers)))
       self._wait_for_turn()
       self.vm.stop(_SAVE_SECONDS)
@@ -210,9 +210,11 @@ class Watch:
       self.vm.setup(self.python)
       self.vm.start(self.command)
     except CommandFailed as error:
-      # Either the slice went away meanwhile, or what fails here fails again, on a slice that is paid for.
+      # Either the slice was preempted meanwhile, or the error would occur again, on a slice that costs money.
       if not self._has_started and (self.vm.describe() or {}).get('state') == 'READY':
-        raise RunError(error.what, where=error.where, fix=f'nothing runs; the slice {self.vm.name} is there') from error
+        raise RunError(
+          error.what, where=error.where, fix=f'no run is in progress; the slice {self.vm.name} still exists'
+        ) from error
       raise
     self._has_started = True
 
@@ -225,9 +227,7 @@ class Watch:
     lived = 0.0 if self._active_since is None else self.clock() - self._active_since
     wait = self._restarts.wait_after(EXIT_STOPPED, lived)
     if wait is None:
-      raise RunError(
-        'the slice vanishes too often', where=self.vm.name, fix='another zone or type, or one that is not --spot'
-      )
+      raise RunError('the slice was lost too often', where=self.vm.name, fix='try another zone or type, or omit --spot')
     self.sleep(wait)
 
   def _finish(self, code: int) -> int:
@@ -235,12 +235,14 @@ class Watch:
     if code == 0 and self.delete_when_done:
       self.resource.delete()
     else:
-      self.resource.commands.log(f'the slice still costs money: python -m {PROGRAM} delete {self.resource.name}')
+      self.resource.commands.log(
+        f'the slice still costs money; to delete it: python -m {PROGRAM} delete {self.resource.name}'
+      )
     return code
 
 
 def _was_stopped(code: int) -> bool:
-  """Whether it can be resumed; `launch.supervise` passes on 128 + N for a program that signal N has killed."""
+  """Whether the run can be resumed; `launch.supervise` returns 128 + N for a program killed by signal N."""
   return is_retryable(128 - code if code > 128 else code)
 
 
@@ -270,12 +272,12 @@ def _watch(options: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
   parser, verbs = launcher_parser(PROGRAM, __doc__, EXAMPLES)
-  help_text = 'create, set up, run what follows --, and again whenever the slice is taken away'
+  help_text = 'request and set up a slice and run the command after --; again after every preemption'
   watch = gcloud.add_verb(verbs, 'watch', help_text, _watch, takes_command=True)
   gcloud.add_tpu_request(watch)
   add_python(watch)
   watch.add_argument('--delete_when_done', action='store_true', help='delete the slice when the run has ended with 0')
-  help_text = 'delete a request that `watch` has made, and its machines'
+  help_text = 'delete a request that `watch` has created, and its machines'
   gcloud.add_verb(verbs, 'delete', help_text, lambda options: _resource(options).delete())
   return run_launcher(parser, argv)
 

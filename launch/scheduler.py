@@ -1,4 +1,4 @@
-"""Runs that depend on each other, one after the other or side by side, until all are done or stopped."""
+"""Schedules runs with dependencies, sequentially or in parallel, until all are done or stopped."""
 
 import argparse
 import collections
@@ -28,17 +28,17 @@ from rembert.validation import Count, number
 RETRY_POLICY = RetryPolicy(max_short_runs=3)
 _POLL_SECONDS = 0.1
 
-# --- where runs go ----------------------------------------------------------------------------------------------------
+# --- devices ----------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSlot:
-  """Room for one run at a time: an accelerator, or a share of the cores.
+  """A device for one run at a time: an accelerator, or a part of the cores.
 
   Attributes:
     name: shown with the runs; empty if there is only one slot.
-    environment: keeps the run to its device.
-    cores: that the run may use; None for all.
+    environment: environment variables that restrict the run to its device.
+    cores: cores of the run; None for all.
   """
 
   name: str = ''
@@ -49,8 +49,8 @@ class DeviceSlot:
 def device_slots(devices: Sequence[str]) -> list[DeviceSlot]:
   """A slot for each GPU or TPU chip of this machine, by its number.
 
-  Both kinds of variables are set, for each is read by its own driver alone: `CUDA_VISIBLE_DEVICES` by CUDA, the others
-  by libtpu, which takes a single chip for a slice of its own when the bounds of processes and chips are 1,1,1.
+  Sets the variables of both drivers: `CUDA_VISIBLE_DEVICES` for CUDA, the others for libtpu, which treats a single chip
+  as a slice of its own if the bounds of processes and chips are 1,1,1.
   """
   bounds = {'TPU_CHIPS_PER_PROCESS_BOUNDS': '1,1,1', 'TPU_PROCESS_BOUNDS': '1,1,1'}
   return [
@@ -60,7 +60,7 @@ def device_slots(devices: Sequence[str]) -> list[DeviceSlot]:
 
 
 def core_slots(count: int) -> list[DeviceSlot]:
-  """`count` slots with equal numbers of cores; the rest stays idle. UsageError if there are fewer cores."""
+  """`count` slots with equal numbers of cores; remaining cores are idle. UsageError if there are fewer cores."""
   cores = sorted(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else list(range(os.cpu_count() or 1))
   if count == 1:
     return [DeviceSlot()]
@@ -68,7 +68,7 @@ def core_slots(count: int) -> list[DeviceSlot]:
     raise UsageError(
       f'{count} runs in parallel on {len(cores)} core(s)',
       where=f'--parallel_runs={count}',
-      fix=f'at most {len(cores)}; each would wait for the others',
+      fix=f'use at most {len(cores)}; more would slow each other down',
     )
   each = len(cores) // count
   shares = [cores[index * each : (index + 1) * each] for index in range(count)]
@@ -76,19 +76,19 @@ def core_slots(count: int) -> list[DeviceSlot]:
 
 
 def add_run_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-  """Adds where runs go, and what all of them are given."""
+  """Adds the options for devices, dry runs and modules."""
   where = parser.add_mutually_exclusive_group()
-  help_text = 'GPUs or TPU chips of this machine, a run on each (default: one run on all)'
+  help_text = 'GPUs or TPU chips of this machine, one run on each (default: one run on all)'
   where.add_argument('--devices', metavar='0,1,…', help=help_text)
-  help_text = 'runs in parallel, each on a part of the cores (CPU); --side_by_side is the old name'
+  help_text = 'number of parallel runs, each on a part of the CPU cores (default: 1); --side_by_side is the old name'
   where.add_argument('--parallel_runs', '--side_by_side', type=number(Count), default=1, metavar='N', help=help_text)
-  help_text = 'print the commands, for a cluster or to look at, and run nothing'
+  help_text = 'print the commands without running them'
   parser.add_argument('--dry_run', action='store_true', help=help_text)
   add_modules(parser)
 
 
 def chosen_slots(options: argparse.Namespace) -> list[DeviceSlot]:
-  """The slots given by the options of `add_run_options`."""
+  """Returns the slots chosen by the options of `add_run_options`."""
   return device_slots(options.devices.split(',')) if options.devices else core_slots(options.parallel_runs)
 
 
@@ -104,7 +104,7 @@ class RunState(enum.Enum):
   DONE = 'done'
   STOPPED = 'stopped'
   FAILED = 'failed'
-  LEFT_OUT = 'left out'
+  LEFT_OUT = 'skipped'
 
 
 @dataclasses.dataclass
@@ -114,8 +114,8 @@ class RunProgress:
   Attributes:
     run: the run.
     state: its state.
-    note: why it failed or was left out; how it will be restarted.
-    device: where it runs, or ran last; empty if there is only one place.
+    note: why it failed or was skipped; how it will be restarted.
+    device: its current or last device; empty if there is only one.
   """
 
   run: Run
@@ -125,7 +125,7 @@ class RunProgress:
 
 
 class Scheduler:
-  """Starts each run as soon as what it needs is done and a slot is free, and restarts what was killed.
+  """Starts each run as soon as its dependencies are done and a slot is free; restarts runs that were killed.
 
   `all` has the runs in the order given, with their states.
   """
@@ -139,10 +139,10 @@ class Scheduler:
   ):
     """
     Args:
-      runs: with all that they need.
-      slots: at least one.
-      on_change: called for every run whose state has changed.
-      policy: for runs that are killed, or stop early by themselves.
+      runs: runs, with all their dependencies.
+      slots: slots, at least one.
+      on_change: called with every run whose state has changed.
+      policy: restarts of runs that are killed or stop early.
     """
     for run in runs:
       run.check()
@@ -152,12 +152,12 @@ class Scheduler:
     self._free = list(slots)
     self._active: list[tuple[RunProgress, DeviceSlot, Iterator[int | None]]] = []
     self._code = code_version()
-    # Children are in sessions of their own, so Ctrl-C reaches them only through this process, and as one SIGTERM: a
+    # Children are in their own sessions, so Ctrl-C reaches them only through this process, as one SIGTERM: a
     # second Ctrl-C would end them before they have saved.
     self._group = ProcessGroup(forward_once=signal.SIGTERM)
 
   def run(self) -> bool:
-    """Makes all that is not done. False if SIGTERM or Ctrl-C stopped it, and with it all runs, which save first."""
+    """Runs everything that is not done. Returns False if a signal stopped it and all runs, which save first."""
     with self._group as group:
       while True:
         self._poll()
@@ -171,7 +171,7 @@ class Scheduler:
   def _start_or_leave_out(self, progress: RunProgress) -> None:
     needs = [self._by_name[name] for name in progress.run.needs]
     if lost := [need for need in needs if need.state in (RunState.FAILED, RunState.LEFT_OUT)]:
-      self._change(progress, RunState.LEFT_OUT, f'needs {lost[0].run.name}')
+      self._change(progress, RunState.LEFT_OUT, f'depends on {lost[0].run.name}')
     elif self._free and all(need.state is RunState.DONE for need in needs):
       slot = self._free.pop(0)
       start, end = functools.partial(self._start, progress, slot), functools.partial(self._end, progress)
@@ -223,32 +223,32 @@ class Scheduler:
 
 
 def log_file(run: Run) -> pathlib.Path:
-  """The file for a run's output: in its workdir; for one in a bucket, in `runs/logs` of this machine."""
+  """The log file of a run: in its workdir or, if that is in a bucket, in `runs/logs` of this machine."""
   if is_remote(run.workdir):
     return pathlib.Path('runs/logs') / (re.sub(r'[^\w.=-]+', '_', os.fspath(run.workdir)) + '.txt')
   return pathlib.Path(os.fspath(run.workdir)) / 'log.txt'
 
 
 def why_it_ended(run: Run, code: int) -> str:
-  """How a run ended, and its error message, or else its last line."""
+  """How a run ended, with its error message or last line."""
   lines = [line.strip() for line in log_file(run).read_text(errors='replace').splitlines() if line.strip()]
   errors = [line.removeprefix('rembert: ') for line in lines if line.startswith('rembert: ')]
   message = (errors or lines or [''])[-1] if code > 0 else ''
   return format_exit(code) + (f': {message}' if message else '')
 
 
-# --- a whole experiment -----------------------------------------------------------------------------------------------
+# --- experiments ------------------------------------------------------------------------------------------------------
 
 
 def format_change(progress: RunProgress) -> str:
-  """A line for a change of state."""
+  """Formats a change of state."""
   took = human_duration(progress.run.seconds()) if progress.state is RunState.DONE else ''
   device = progress.device if progress.state is RunState.RUNNING else ''
   return ' · '.join(part for part in (progress.state.value, progress.run.name, took, device, progress.note) if part)
 
 
 def summary(runs: Sequence[RunProgress]) -> str:
-  """Numbers of runs by state."""
+  """Formats the numbers of runs by state."""
   counts = collections.Counter(each.state for each in runs)
   parts = [f'{counts[state]} {state.value}' for state in RunState if counts[state] and state is not RunState.DONE]
   return ' · '.join([f'{counts[RunState.DONE]} of {len(runs)} done', *parts])
@@ -257,15 +257,15 @@ def summary(runs: Sequence[RunProgress]) -> str:
 def run_all(
   runs: Sequence[Run], slots: Sequence[DeviceSlot], workdir: epath.Path, console: Console
 ) -> tuple[list[RunProgress], bool]:
-  """Makes all runs that are not done, prints each change of state, and what failed in the end.
+  """Runs everything that is not done, prints each change of state, and finally the failures.
 
   Returns:
-    the state of each run, and whether the experiment was not stopped.
+    the state of each run, and False if the experiment was stopped.
   """
   workdir.mkdir(parents=True, exist_ok=True)
   with locked(workdir, console.say):
     scheduler = Scheduler(runs, slots, lambda progress: console.say(format_change(progress)))
-    console.say(f'{len(runs)} run(s), {sum(each.state is RunState.DONE for each in scheduler.all)} of them done')
+    console.say(f'{len(runs)} run(s), {sum(each.state is RunState.DONE for each in scheduler.all)} already done')
     is_finished = scheduler.run()
   if not is_finished:
     console.say(f'stopped: {summary(scheduler.all)}. Run the same command again to resume.')
@@ -276,8 +276,8 @@ def run_all(
 
 
 def write_report(workdir: epath.Path, console: Console) -> None:
-  """Writes the report of what is done; an error there is logged, and loses nothing."""
+  """Writes the report of all results; an error is only logged."""
   from rembert.report.__main__ import main
 
   if main([os.fspath(workdir)]):
-    console.say(f'no report was written; repeat it with: python -m rembert.report {shlex.quote(os.fspath(workdir))}')
+    console.say(f'no report was written; to write it: python -m rembert.report {shlex.quote(os.fspath(workdir))}')

@@ -1,4 +1,4 @@
-"""A run on GPUs of a Slurm cluster: a batch script with one process a node, sent to the queue, and back to it at 75."""
+"""Submits a run to a Slurm cluster of GPUs: one process per node, requeued when it stops early (exit code 75)."""
 
 import argparse
 import pathlib
@@ -14,25 +14,25 @@ from rembert.validation import Count, CountOrZero, number
 SCRIPTS = pathlib.Path('runs/launch')
 EXAMPLES = """
 examples
-  four nodes of eight GPUs, a day at a time, until the run is done:
+  four nodes of eight GPUs, one day at a time, until the run is done:
     python -m launch.slurm submit large --nodes=4 --gpus=8 --time=24:00:00 --partition=gpu -- \\
         python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/h200x8.gin \\
         --gin.mesh.data=4 --workdir=/shared/large
-  the script, and nothing done:
+  print the script without submitting it:
     python -m launch.slurm submit large --nodes=4 --gpus=8 --dry_run -- python -m rembert.main …
-  in a container, with whatever else srun and sbatch take:
+  in a container, with other flags of srun and sbatch:
     python -m launch.slurm submit large --nodes=4 --gpus=8 --srun_flag=--container-image=IMAGE \\
         --sbatch_flag=--account=lab --setup='source /shared/venv/bin/activate' -- python -m rembert.main …
 
-The script is runs/launch/NAME.sbatch. It starts in this folder, and what each node prints goes to runs/launch/logs. The
-workdir has to be on a file system that all nodes share. `squeue --me` and `tail` do the rest; to stop, `scancel
---signal=TERM JOB` saves, and the job is back in the queue, from which `scancel JOB` takes it. `scancel JOB` alone gives
-it as long as the cluster's KillWait, often 30 s.
+The script is runs/launch/NAME.sbatch. It starts in this directory; the output of each node is in runs/launch/logs. The
+workdir must be on a file system shared by all nodes. Use `squeue --me` and `tail` to watch it. To stop, `scancel
+--signal=TERM JOB` saves and requeues the job, and `scancel JOB` then removes it from the queue. `scancel JOB` alone
+leaves it only the cluster's KillWait to save, often 30 s.
 """
 
 
 def script(options: argparse.Namespace) -> str:
-  """The batch script. Options are those of the manual pages of sbatch and srun, 22.05 and later."""
+  """The batch script, with options of sbatch and srun 22.05 and later."""
   flags = {
     'job-name': options.name,
     'nodes': options.nodes,
@@ -40,7 +40,7 @@ def script(options: argparse.Namespace) -> str:
     'gpus-per-node': options.gpus,
     'partition': options.partition,
     'time': options.time,
-    # To the processes of the steps, not to this script, which waits for them and then decides.
+    # Sent to the processes of the steps, not to this script, which waits for them.
     'signal': f'TERM@{options.save_seconds}',
     'requeue': '',
     'open-mode': 'append',
@@ -57,8 +57,8 @@ def script(options: argparse.Namespace) -> str:
     .format(
       options='\n'.join(lines),
       name=options.name,
-      # One process for all GPUs of a node. JAX, in a Slurm step, would give it the first one alone (jax/_src/clusters/
-      # cluster.py: one process for each device is what it assumes).
+      # One process for all GPUs of a node. In a Slurm step, JAX would give it only the first one (jax/_src/clusters/
+      # cluster.py assumes one process per device).
       devices=','.join(map(str, range(options.gpus))),
       setup=options.setup or ': # --setup=… goes here',
       srun=shlex.join(srun),
@@ -87,36 +87,43 @@ _TIME = matching(
 )
 _PARTITION = matching(r'[\w.,-]+', 'invalid partition {}', where='--partition', fix='sinfo --summarize')
 _LINE = matching(
-  '.*', '--setup must be a single line, not {}', where='--setup', fix='put the lines into a file, and `source` it'
+  '.*', '--setup must be a single line, not {}', where='--setup', fix='write the lines to a file, and `source` it'
 )
-# #SBATCH lines are no shell: Slurm has rules of its own for quotes there.
+# #SBATCH lines are not shell code: Slurm has its own quoting rules.
 _FLAG = matching(
   r'--[a-z][\w-]*(=[^\s\'"\\#]+)?',
-  '{} cannot be passed on',
+  'invalid flag {}',
   where='--sbatch_flag, --srun_flag',
   fix='--sbatch_flag=--qos=high',
 )
 
 
 def launcher() -> argparse.ArgumentParser:
-  """The command line."""
+  """Returns the parser of the command line."""
   parser, verbs = launcher_parser('launch.slurm', __doc__, EXAMPLES)
-  submit = add_verb(verbs, 'submit', 'write the batch script, and send it to the queue', _submit, takes_command=True)
-  submit.add_argument('--nodes', type=number(Count), required=True)
-  submit.add_argument('--gpus', type=number(Count), required=True, help='of each node')
-  submit.add_argument('--time', type=_TIME, help="limit, as in 24:00:00 (default: the partition's)")
-  submit.add_argument('--partition', type=_PARTITION)
+  submit = add_verb(verbs, 'submit', 'write the batch script and submit it', _submit, takes_command=True)
+  submit.add_argument('--nodes', type=number(Count), required=True, help='number of nodes')
+  submit.add_argument('--gpus', type=number(Count), required=True, help='number of GPUs per node')
+  submit.add_argument('--time', type=_TIME, help="time limit, for example 24:00:00 (default: the partition's)")
+  submit.add_argument('--partition', type=_PARTITION, help="partition (default: the cluster's)")
   submit.add_argument(
-    '--save_seconds', type=number(Count), default=120, help='warning before the limit; default %(default)s'
+    '--save_seconds', type=number(Count), default=120, help='seconds to save before the limit (default: %(default)s)'
   )
   submit.add_argument(
-    '--max_restarts', type=number(CountOrZero), default=100, help='returns to the queue; default %(default)s'
+    '--max_restarts', type=number(CountOrZero), default=100, help='maximum number of requeues (default: %(default)s)'
   )
   submit.add_argument(
-    '--setup', type=_LINE, default='', metavar='LINE', help='of shell, before the program: source venv/bin/activate'
+    '--setup', type=_LINE, default='', metavar='LINE', help='shell code to run first: source venv/bin/activate'
   )
   for name, example in (('--sbatch_flag', '--account=lab'), ('--srun_flag', '--container-image=…')):
-    submit.add_argument(name, action='append', type=_FLAG, default=[], metavar='FLAG', help=f'repeatable: {example}')
+    submit.add_argument(
+      name,
+      action='append',
+      type=_FLAG,
+      default=[],
+      metavar='FLAG',
+      help=f'additional flag, for example {example}; repeatable',
+    )
   return parser
 
 

@@ -41,11 +41,11 @@ SCALES = ('full', 'small', 'mini', 'micro')
 
 EXAMPLES = """
 examples
-  Table 4 of the paper, small enough for a laptop; the commands, and then the runs:
+  Table 4 of the paper at a size for a laptop; prints the commands, then runs them:
     python -m launch.sweep gin/experiments/table4 --scale=mini --data_dir=download --dry_run
     python -m launch.sweep gin/experiments/table4 --scale=mini --data_dir=download --gin.data.source=store \\
         --gin.data.store=store --gin.data.languages=None
-  a grid of your own, two seeds of pre-training, nothing fine-tuned, on four GPUs:
+  a custom grid, two seeds of pre-training, no fine-tuning, on four GPUs:
     python -m launch.sweep gin/pretrain_base.gin --grid=RemBertConfig.output_embedding_size=128,768,3072 \\
         --pretrain_seeds=0,1 --tasks= --devices=0,1,2,3
   layers dropped before fine-tuning (Figure 1), and the input embedding frozen (footnote 4):
@@ -55,16 +55,16 @@ examples
         --finetune_grid=optimizer.freeze_embeddings=False,True
 
 bindings
-  --gin.A.b=V is for pre-training, --finetune_gin.A.b=V for fine-tuning, --analyze_gin.A.b=V for the analyses;
-  --scale=NAME is --gin_file=gin/scales/NAME.gin and --finetune_gin_file=gin/scales/finetuning/NAME.gin
+  --gin.A.b=V applies to pre-training, --finetune_gin.A.b=V to fine-tuning, --analyze_gin.A.b=V to the analyses;
+  --scale=NAME means --gin_file=gin/scales/NAME.gin and --finetune_gin_file=gin/scales/finetuning/NAME.gin
 
 Equal configurations, such as 128 in and 768 out in four tables, are pre-trained once. Every run has its own workdir,
-with its output in log.txt, and command, code version, times and exit code in run.json. Repeating the command resumes
-what is not done, also with more seeds, tasks or files. A run that is killed is started again; if one fails, or its loss
-diverges, only the runs that need it are left out.
+with its output in log.txt, and its command, code version, times and exit code in run.json. Running the command again
+resumes, also with more seeds, tasks or files. A run that is killed is restarted; if one fails, or its loss diverges,
+only the runs that depend on it are skipped.
 
 exit codes
-  0 done · 75 stopped early, run again to resume · 2 wrong usage · 1 a run failed; the report has the others
+  0 done · 75 stopped early, run again to resume · 2 wrong usage · 1 a run failed; the report has the other runs
 """
 
 # --- models: gin files times a grid -----------------------------------------------------------------------------------
@@ -72,15 +72,15 @@ exit codes
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A configuration that is pre-trained once for every seed.
+  """A configuration that is pre-trained once per seed.
 
   Attributes:
-    name: unique; of its folders, and in tables.
-    rows: table and row of the paper's tables.
-    gin_files: of its pre-training.
-    bindings: after the gin files, `NAME=VALUE`.
+    name: unique name, of its directories and in tables.
+    rows: (table, row) of the paper that it reproduces.
+    gin_files: gin files of its pre-training.
+    bindings: bindings after the gin files, `NAME=VALUE`.
     settings: bindings of the grid.
-    kept_layers: that fine-tuning keeps, from the bottom; None for all.
+    kept_layers: number of layers that fine-tuning keeps, from the bottom; None for all.
   """
 
   name: str
@@ -92,7 +92,7 @@ class Model:
 
 
 def find_gin_files(paths: Sequence[str]) -> list[str]:
-  """Files as they are, and the gin files of folders in the order of their names; UsageError for what is neither."""
+  """The given files, and the gin files of given directories, sorted; UsageError for other paths."""
   from rembert import configuration
 
   found = []
@@ -100,20 +100,22 @@ def find_gin_files(paths: Sequence[str]) -> list[str]:
     folders = [folder / path for folder in map(pathlib.Path, configuration.search_paths())]
     folder = next((folder for folder in folders if folder.is_dir()), None)
     if folder is None:
-      configuration.find_gin_file(path)  # UsageError if there is none
+      configuration.find_gin_file(path)  # UsageError if it does not exist
       found.append(path)
       continue
     files = sorted(file.relative_to(folder) for file in folder.rglob('*.gin'))
     if not files:
-      raise UsageError('no gin file in this folder', where=path, fix='for example gin/experiments/table4')
+      raise UsageError(
+        'no gin file in this directory', where=path, fix='name a directory such as gin/experiments/table4'
+      )
     found += [str(pathlib.PurePath(path) / file) for file in files]
-  # The base files of gin/experiments are there to be included.
+  # The base files of gin/experiments are only for inclusion.
   is_base = lambda path: path.stem.endswith('base') and 'experiments' in path.parts
   return [path for path in dict.fromkeys(found) if not is_base(pathlib.PurePath(path))]
 
 
 def grid_points(axes: Sequence[str], flag: str) -> list[dict[str, str]]:
-  """All combinations of the axes, `NAME=A,B` each; one empty one if there are none. UsageError for another form."""
+  """All combinations of axes `NAME=A,B`; a single empty one without axes. UsageError for a malformed axis."""
   parsed = []
   for axis in axes:
     name, sign, values = axis.partition('=')
@@ -126,16 +128,16 @@ def grid_points(axes: Sequence[str], flag: str) -> list[dict[str, str]]:
 def build_models(
   files: Sequence[str], grid: Sequence[Mapping[str, str]], shared_files: Sequence[str], bindings: Sequence[str]
 ) -> list[Model]:
-  """Every file at every point of the grid; equal configurations are one model.
+  """Builds a model for every file at every point of the grid; equal configurations are one model.
 
   Args:
-    files: of `find_gin_files`.
-    grid: of `grid_points`.
-    shared_files: given after each of them: a scale, hardware, data.
-    bindings: `NAME=VALUE`, for all; the grid's go after them.
+    files: gin files, from `find_gin_files`.
+    grid: points, from `grid_points`.
+    shared_files: gin files to add to each of them: scale, hardware, data.
+    bindings: bindings `NAME=VALUE` for all; the grid's follow them.
 
   Raises:
-    UsageError: a configuration is invalid; with the file and the point of the grid.
+    UsageError: a configuration is invalid; names the file and the point of the grid.
   """
   from rembert import configuration
   from rembert.jobs import pretrain
@@ -153,11 +155,11 @@ def build_models(
       at = ', '.join(f'{name}={value}' for name, value in point.items())
       raise UsageError(error.what, where=f'{file} {at}: {error.where}', fix=error.fix) from error
     kept_layers = None if figures.kept_layers == config.model.num_hidden_layers else figures.kept_layers
-    # What the files say of the paper is no part of what is trained.
+    # The fields of `paper` do not affect training.
     parts = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     trained = {key: dataclasses.asdict(part) for key, part in parts.items() if not isinstance(part, PaperFigures)}
     fingerprint = json.dumps([trained, kept_layers], sort_keys=True)
-    # At a point of the grid it is the paper's row no longer.
+    # At a point of the grid it is no longer the paper's row.
     rows = ((figures.table, figures.row),) if figures.table is not None and not point else ()
     if fingerprint in found:
       found[fingerprint] = dataclasses.replace(found[fingerprint], rows=(*found[fingerprint].rows, *rows))
@@ -175,15 +177,15 @@ def build_models(
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """What is done with every model.
+  """The runs of every model.
 
   Attributes:
-    benchmark: for fine-tuning; None for no fine-tuning.
-    pretrain_seeds: a pre-training each.
-    variants: of fine-tuning: bindings, NAME to VALUE; {} is fine-tuning as it is.
-    analyses: NAME stands for gin/analyze_NAME.gin.
-    analysis_bindings: for the analyses, NAME=VALUE.
-    flags: for every run.
+    benchmark: tasks to fine-tune on; None for no fine-tuning.
+    pretrain_seeds: seeds of pre-training.
+    variants: variants of fine-tuning, each with bindings (NAME to VALUE); {} is fine-tuning without changes.
+    analyses: analyses; NAME means gin/analyze_NAME.gin.
+    analysis_bindings: bindings for the analyses, NAME=VALUE.
+    flags: flags for every run.
   """
 
   benchmark: Benchmark | None
@@ -195,11 +197,11 @@ class Recipe:
 
 
 def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> tuple[list[Run], list[dict[str, Any]]]:
-  """All runs of all models; every pre-training is made once, whatever is made of it.
+  """Plans all runs of all models, with one pre-training per model and seed.
 
   Returns:
-    the runs in an order that suits one after the other, a model being finished before the next begins; and the models
-    as `sweep.json` has them (see `rembert.report`).
+    the runs, ordered so that each model is finished before the next begins; and the models as in `sweep.json` (see
+    `rembert.report`).
   """
   runs: list[Run] = []
   entries: list[dict[str, Any]] = []
@@ -236,7 +238,7 @@ def _pretraining(model: Model, seed: int, recipe: Recipe, workdir: epath.Path) -
 def _finetuning(
   model: Model, seed: int, pretraining: Run, recipe: Recipe, workdir: epath.Path
 ) -> list[tuple[str, TaskRun]]:
-  """Variant and run."""
+  """Fine-tuning runs of a pre-training run, each with its variant."""
   if recipe.benchmark is None:
     return []
   kept = {} if model.kept_layers is None else {'RemBertConfig.num_hidden_layers': str(model.kept_layers)}
@@ -257,7 +259,7 @@ def _finetuning(
 
 def _analysis(model: Model, seed: int, what: str, pretraining: Run, recipe: Recipe, workdir: epath.Path) -> Run:
   folder = workdir / 'analyses' / model.name / f'pretrain_seed_{seed}' / what
-  # Held-out text is that of the run: its own configuration names it.
+  # The eval set is that of the run, from its own configuration.
   files = [f'{pretraining.workdir}/config.gin'] if what == 'masked_accuracy' else []
   files.append(f'gin/analyze_{what}.gin')
   arguments = [*recipe.flags, *(f'--gin_file={file}' for file in files)]
@@ -267,10 +269,10 @@ def _analysis(model: Model, seed: int, what: str, pretraining: Run, recipe: Reci
 
 
 def write_plan(models: Sequence[dict], argv: Sequence[str], scale: str, workdir: epath.Path) -> None:
-  """Writes `sweep.json`: what the runs are to each other. What an earlier command asked for in this folder stays.
+  """Writes `sweep.json`, which describes models and their runs; keeps models of earlier commands in this directory.
 
   Raises:
-    UsageError: a model of the same name was another one; nothing is written.
+    UsageError: a model of the same name had another configuration; nothing is written.
   """
   file = workdir / FILE
   before = json.loads(file.read_text()) if file.exists() else {'models': [], 'asked': []}
@@ -291,8 +293,8 @@ def write_plan(models: Sequence[dict], argv: Sequence[str], scale: str, workdir:
 def _merged(old: dict, new: dict, workdir: epath.Path) -> dict:
   if old['settings'] != new['settings'] or old['gin_files'] != new['gin_files']:
     raise UsageError(
-      f'the model {new["name"]} of this sweep was made of other files or settings: {old["gin_files"]}, '
-      f'{old["settings"]}, and now {new["gin_files"]}, {new["settings"]}',
+      f'the model {new["name"]} of this sweep has other files or settings: {old["gin_files"]}, '
+      f'{old["settings"]}; requested: {new["gin_files"]}, {new["settings"]}',
       where=os.fspath(workdir),
       fix='choose another workdir: --workdir=DIR',
     )
@@ -306,30 +308,36 @@ def _merged(old: dict, new: dict, workdir: epath.Path) -> dict:
 
 
 def parser() -> argparse.ArgumentParser:
-  """The command line, except for bindings."""
+  """Returns the parser of the command line, without bindings."""
   flags = command_parser('launch.sweep', __doc__, EXAMPLES)
-  flags.add_argument('files', nargs='+', metavar='FILE', help='gin files of pre-training, or folders of them')
-  flags.add_argument('--workdir', default='runs/sweep', metavar='DIR', help='default %(default)s')
+  flags.add_argument('files', nargs='+', metavar='FILE', help='gin files of pre-training, or directories of them')
+  flags.add_argument(
+    '--workdir', default='runs/sweep', metavar='DIR', help='directory of all runs (default: %(default)s)'
+  )
   models = flags.add_argument_group('models')
   repeatable: dict[str, Any] = {'action': 'append', 'default': []}
-  help_text = 'values of a binding; repeatable: all combinations'
+  help_text = 'axis of a grid: a binding and its values; repeatable, for all combinations'
   models.add_argument('--grid', metavar='A.b=V,W', help=help_text, **repeatable)
-  models.add_argument('--scale', choices=SCALES, help='of the models and of all that is done with them')
-  models.add_argument('--gin_file', metavar='FILE', help='after each FILE; repeatable', **repeatable)
-  help_text = 'one pre-training each; default 0'
+  models.add_argument('--scale', choices=SCALES, help='scale of the models, fine-tuning and analyses')
+  models.add_argument('--gin_file', metavar='FILE', help='gin file to add to each FILE; repeatable', **repeatable)
+  help_text = 'seeds of pre-training (default: 0)'
   models.add_argument('--pretrain_seeds', type=numbers, default=(0,), metavar='0,1', help=help_text)
-  help_text = 'stop a pre-training whose mean loss is so much above its lowest; 0 for never; default %(default)s'
+  help_text = (
+    'stop a pre-training run whose mean loss rises this far above its minimum; 0 disables (default: %(default)s)'
+  )
   models.add_argument('--stop_diverged', type=number(NotNegative), default=1.0, metavar='NATS', help=help_text)
   finetuning = flags.add_argument_group('fine-tuning')
   add_benchmark(finetuning)
   finetuning.add_argument(
-    '--finetune_grid', metavar='A.b=V,W', help='the same for fine-tuning; repeatable', **repeatable
+    '--finetune_grid', metavar='A.b=V,W', help='axis of a grid of fine-tuning; repeatable', **repeatable
   )
-  finetuning.add_argument('--finetune_gin_file', metavar='FILE', help='for all fine-tuning; repeatable', **repeatable)
+  finetuning.add_argument(
+    '--finetune_gin_file', metavar='FILE', help='gin file for all fine-tuning; repeatable', **repeatable
+  )
   analyses = flags.add_argument_group('analyses')
-  help_text = 'files gin/analyze_NAME.gin by their names'
+  help_text = 'analyses to run: A means gin/analyze_A.gin (default: none)'
   analyses.add_argument('--analyses', type=words, default=(), metavar='A,B', help=help_text)
-  add_run_options(flags.add_argument_group('where'))
+  add_run_options(flags.add_argument_group('execution'))
   return flags
 
 
@@ -339,12 +347,12 @@ def run(
   bindings: Mapping[str, Sequence[str]],
   argv: Sequence[str],
 ) -> int:
-  """Plans, makes the runs that are not done, writes the report."""
+  """Plans the runs, runs those that are not done, and writes the report."""
   scale = options.scale
   gin_files = [*([f'gin/scales/{scale}.gin'] if scale else []), *options.gin_file]
   finetune_files = [*([f'gin/scales/finetuning/{scale}.gin'] if scale else []), *options.finetune_gin_file]
   benchmark = benchmark_from(flags, options, finetune_files, bindings['finetune_gin']) if options.tasks else None
-  import_modules(options.module)  # now, so that a module that cannot be imported fails here and not in every run
+  import_modules(options.module)  # now, so that an import error is reported here and not in every run
   console, workdir = Console(), epath.Path(options.workdir)
   guard = f'guards.diverged_nats={options.stop_diverged}'
   grid = grid_points(options.grid, '--grid')

@@ -1,4 +1,4 @@
-"""A Cloud TPU slice, by commands of gcloud: create, set up, run a command, show status and logs, delete."""
+"""Creates a Cloud TPU slice with gcloud, sets it up, runs a command on it, shows status and logs, and deletes it."""
 
 import argparse
 import dataclasses
@@ -20,7 +20,7 @@ from rembert.validation import Count, CountOrZero, number
 PROGRAM = 'launch.tpu_vm'
 EXAMPLES = """
 examples
-  from nothing to a run on 64 chips, and back to nothing:
+  create 64 chips, run on them, and delete them:
     python -m launch.tpu_vm create large --type=v5litepod-64 --zone=us-west4-a --project=my-project
     python -m launch.tpu_vm setup large --zone=us-west4-a --project=my-project
     python -m launch.tpu_vm run large --zone=us-west4-a --project=my-project -- \\
@@ -31,15 +31,15 @@ examples
 
 --dry_run prints the commands of any of these. Without --zone and --project, gcloud's own settings apply (gcloud config
 set compute/zone us-west4-a). A slice costs money from `create` to `delete`, whether or not anything runs on it. Without
-capacity `create` fails; launch.queued_resource waits for it, and replaces spot slices that are preempted.
+capacity `create` fails; launch.queued_resource waits for capacity, and replaces spot slices that are preempted.
 """
 
-# What the machines do themselves is in this script.
+# The script that runs on the machines.
 SCRIPT = pathlib.Path(__file__).with_name('rembert_worker.sh')
 ARCHIVE = pathlib.Path('runs/launch/rembert_code.tar.gz')
 ROOT = pathlib.Path(rembert.__file__).parent.parent
 PYTHON = '3.12'
-# Nodes that will not come back (states of the API, v2): a spot node is never restarted, only created again.
+# States of nodes that will not return (API, v2): a spot node is never restarted, only created again.
 LOST_STATES = ('PREEMPTED', 'TERMINATED')
 _STATUS = re.compile(r'^rembert-launch (\S+) (idle|running|ended|lost) (\d+|-) (\S+)$', re.MULTILINE)
 
@@ -50,9 +50,9 @@ class WorkerStatus:
 
   Attributes:
     host: name of the machine.
-    state: idle (nothing was started yet), running, ended, or lost: the exit code was never written.
-    exit_code: of a run that has ended.
-    since: ISO 8601.
+    state: idle (nothing was started yet), running, ended, or lost (no exit code was written).
+    exit_code: exit code of a run that has ended.
+    since: time of the last change, ISO 8601.
   """
 
   host: str
@@ -73,7 +73,7 @@ class TpuVm(gcloud.Resource):
   # --- the node ---
 
   def create(self, request: gcloud.TpuRequest) -> None:
-    """Asks for the slice, and waits until it is ready; CommandFailed if there is no capacity."""
+    """Requests the slice, and waits until it is ready; CommandFailed if there is no capacity."""
     flags = [f'--version={request.type.runtime}', *request.flags, f'--labels={self._place.labels_text}']
     self.commands.run(self._gcloud('create', self.name, *flags, *self._place.flags))
 
@@ -84,7 +84,7 @@ class TpuVm(gcloud.Resource):
     self._place.check_labels(description.get('labels', {}), f'the TPU VM {self.name}')
     if queued := description.get('queuedResource'):
       raise UsageError(
-        f'{self.name} is held by a queued resource, which would be left behind',
+        f'{self.name} belongs to a queued resource, which would remain',
         where=queued,
         fix=f'python -m launch.queued_resource delete {queued.rpartition("/")[2]}',
       )
@@ -92,8 +92,8 @@ class TpuVm(gcloud.Resource):
   # --- its workers ---
 
   def setup(self, python: str = PYTHON) -> None:
-    """Copies the project to all workers and creates its environment; where that has been done, only the code is new."""
-    self.commands.note(f'{ARCHIVE} holds all files that git tracks, as they lie here')
+    """Copies the project to all workers and creates its environment; later calls only update the code."""
+    self.commands.note(f'{ARCHIVE} contains all files that git tracks, with local changes')
     if not self.commands.is_dry:
       write_archive(ARCHIVE)
     files = [str(ARCHIVE), os.path.relpath(SCRIPT), f'{self.name}:']
@@ -115,37 +115,39 @@ class TpuVm(gcloud.Resource):
     self.commands.run(self._call('all', 'start', *command))
 
   def status(self) -> list[WorkerStatus]:
-    """The run of each worker, by host; empty in a dry run. UsageError if nothing is set up."""
+    """The run of each worker, sorted by host; empty in a dry run. UsageError if the slice is not set up."""
     try:
       text = self.commands.read(self._call('all', 'status'))
     except CommandFailed as error:
       if SCRIPT.name in error.stderr and 'No such file' in error.stderr:
-        raise UsageError(f'nothing is set up on {self.name}', fix=f'python -m {PROGRAM} setup {self.name}') from error
+        raise UsageError(f'{self.name} is not set up', fix=f'python -m {PROGRAM} setup {self.name}') from error
       raise
     found = sorted(_STATUS.findall(text))
     return [WorkerStatus(host, state, None if code == '-' else int(code), since) for host, state, code, since in found]
 
   def logs(self, worker: str, lines: int, is_followed: bool) -> None:
-    """Shows the end of a worker's log, and what is added, if it is followed."""
+    """Shows the last lines of a worker's log; continues to show new lines if `is_followed`."""
     self.commands.run(self._call(worker, 'logs', str(lines), *(['follow'] if is_followed else [])))
 
   def stop(self, seconds: int) -> None:
-    """Stops the run on all workers, and gives it so many seconds to save."""
+    """Stops the run on all workers, with a timeout in seconds for saving."""
     self.commands.run(self._call('all', 'stop', str(seconds)))
 
   def _call(self, worker: str, *arguments: str) -> list[str]:
-    # The only place where a line for a shell is made, and so where quotes are put: once.
+    # The only place that makes a shell command, so arguments are quoted once.
     line = shlex.join(['bash', SCRIPT.name, *arguments])
     return self._gcloud('ssh', self.name, f'--worker={worker}', f'--command={line}', *self._place.flags)
 
 
-# --- the project as one file ------------------------------------------------------------------------------------------
+# --- archive of the project -------------------------------------------------------------------------------------------
 
 
 def write_archive(target: pathlib.Path, root: pathlib.Path = ROOT) -> None:
-  """Writes all files that git tracks as they are now, committed or not; UsageError if this is no checkout."""
+  """Writes an archive of all files that git tracks, with uncommitted changes; UsageError if this is not a checkout."""
   if not (root / '.git').exists():
-    raise UsageError('there is no code to copy to the workers', where=str(root), fix='start from a git checkout')
+    raise UsageError(
+      'cannot copy the code to the workers: not a git checkout', where=str(root), fix='run this from a git checkout'
+    )
   target.parent.mkdir(parents=True, exist_ok=True)
   with tarfile.open(target, 'w:gz') as archive:
     for name in git_output(root, 'ls-files', '-z').split('\0'):
@@ -157,21 +159,25 @@ def write_archive(target: pathlib.Path, root: pathlib.Path = ROOT) -> None:
 
 
 def tpu_vm(options: argparse.Namespace) -> TpuVm:
-  """The slice that the options name."""
+  """The slice of the options."""
   return TpuVm(options.name, gcloud.place(options), Commands(options.dry_run))
 
 
 def add_python(parser: argparse.ArgumentParser) -> None:
-  """Adds which Python is installed on workers."""
-  version = matching(r'3\.1[1-9]', 'rembert needs Python 3.11 or newer, not {}', where='--python', fix='--python=3.12')
-  parser.add_argument('--python', type=version, default=PYTHON, help='3.11 or newer; default %(default)s')
+  """Adds the option for the Python version on workers."""
+  version = matching(
+    r'3\.1[1-9]', 'rembert requires Python 3.11 or newer, not {}', where='--python', fix='--python=3.12'
+  )
+  parser.add_argument(
+    '--python', type=version, default=PYTHON, help='Python version on the workers, 3.11 or newer (default: %(default)s)'
+  )
 
 
 def show_status(vm: TpuVm) -> None:
   """Prints the state of a slice, and the run of each worker."""
   node = vm.describe()
   if node is None:
-    vm.commands.log(f'there is no TPU VM {vm.name}')
+    vm.commands.log(f'no TPU VM {vm.name}')
     return
   if not vm.commands.is_dry:
     state, kind, health = node.get('state'), node.get('acceleratorType'), node.get('health', 'unknown')
@@ -194,23 +200,31 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser, verbs = launcher_parser(PROGRAM, __doc__, EXAMPLES)
   create = gcloud.add_verb(verbs, 'create', 'create a slice, and wait until it is ready', _create)
   gcloud.add_tpu_request(create)
-  help_text = 'copy the project to all workers and make its environment; again for newer code'
+  help_text = 'copy the project to all workers and create its environment; later calls update the code'
   setup = gcloud.add_verb(verbs, 'setup', help_text, lambda options: tpu_vm(options).setup(options.python))
   add_python(setup)
-  help_text = 'start what follows -- on all workers, under launch.supervise; rejected while a run is in progress'
+  help_text = 'start the command after -- on all workers, under launch.supervise; fails while a run is in progress'
   gcloud.add_verb(verbs, 'run', help_text, lambda options: tpu_vm(options).start(options.command), takes_command=True)
   show = lambda options: tpu_vm(options).logs(options.worker, options.lines, options.follow)
-  logs = gcloud.add_verb(verbs, 'logs', 'show what a worker prints', show)
-  logs.add_argument('--worker', default='0', help='its number, or all; default %(default)s')
-  logs.add_argument('--lines', type=number(Count), default=100, metavar='N', help='the last; default %(default)s')
+  logs = gcloud.add_verb(verbs, 'logs', "show a worker's log", show)
+  logs.add_argument('--worker', default='0', help='worker index, or all (default: %(default)s)')
+  logs.add_argument(
+    '--lines', type=number(Count), default=100, metavar='N', help='number of log lines to show (default: %(default)s)'
+  )
   logs.add_argument('--follow', action='store_true', help='follow the log until Ctrl-C, which does not stop the run')
-  help_text = 'tell the run to save and stop (SIGTERM); `run` resumes it'
+  help_text = 'stop the run after saving (SIGTERM); `run` resumes it'
   stop = gcloud.add_verb(verbs, 'stop', help_text, lambda options: tpu_vm(options).stop(options.seconds))
   stop.add_argument(
-    '--seconds', type=number(CountOrZero), default=600, metavar='N', help='time for saving; default %(default)s'
+    '--seconds',
+    type=number(CountOrZero),
+    default=600,
+    metavar='N',
+    help='timeout for saving, in seconds (default: %(default)s)',
   )
-  gcloud.add_verb(verbs, 'status', 'what the slice and its workers do', lambda options: show_status(tpu_vm(options)))
-  help_text = 'delete a slice that `create` has made, with everything on its disks'
+  gcloud.add_verb(
+    verbs, 'status', 'show the state of the slice and its workers', lambda options: show_status(tpu_vm(options))
+  )
+  help_text = 'delete a slice created by `create`, with everything on its disks'
   gcloud.add_verb(verbs, 'delete', help_text, lambda options: tpu_vm(options).delete())
   return run_launcher(parser, argv)
 

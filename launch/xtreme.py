@@ -1,4 +1,4 @@
-"""The whole of XTREME with one command: every task that has data, over seeds and learning rates, to one table."""
+"""Fine-tunes and evaluates a model on all XTREME tasks that have data, over seeds and learning rates."""
 
 import argparse
 import pathlib
@@ -17,24 +17,24 @@ from tasks.xtreme import leaderboard
 
 EXAMPLES = """
 examples
-  all tasks that there is data for, with the hyper-parameters of the paper's Table 15, three seeds, on four GPUs:
+  all tasks with data, with the hyper-parameters of the paper's Table 15, three seeds, on four GPUs:
     python -m launch.xtreme --init=runs/pretrain_large --data_dir=download --devices=0,1,2,3
   the released model as a Hugging Face directory, two tasks, one seed:
     python -m launch.xtreme --init=google/rembert --data_dir=download --tasks=udpos,panx --seeds=0
-  the best of the learning rates of Table 10, batches of 32; the commands alone:
+  the best of the learning rates of Table 10, batches of 32; prints the commands only:
     python -m launch.xtreme --init=MODEL --data_dir=download --learning_rates=table10 --gin.train.batch_size=32 \\
         --dry_run
 
 Bindings (--gin.NAME=VALUE) and further gin files apply to all fine-tuning. Each run has its own workdir, with its
-output in log.txt. Repeating the command resumes what is not done; a run that is killed is started again.
+output in log.txt. Running the command again resumes; a run that is killed is restarted.
 
 exit codes
-  0 done · 75 stopped early, run again to resume · 2 wrong usage · 1 a run failed; the table has the others
+  0 done · 75 stopped early, run again to resume · 2 wrong usage · 1 a run failed; the table has the other runs
 """
 
 
 def collect_scores(runs: Sequence[TaskRun], done: set[str], missing: dict[str, str], console: Console):
-  """Scores by task, one entry per seed, of the best learning rate by dev; and why the others are missing."""
+  """Scores by task, one per seed, of the best learning rate on dev; adds the reasons for missing ones to `missing`."""
   by_task: dict[str, list] = {}
   missing = dict(missing)
   for task in dict.fromkeys(each.task for each in runs):
@@ -49,7 +49,7 @@ def collect_scores(runs: Sequence[TaskRun], done: set[str], missing: dict[str, s
     best = max(by_rate, key=lambda rate: _mean_dev(by_rate[rate]))
     if len(by_rate) > 1:
       rows = [[f'{rate:g}', f'{_mean_dev(of_rate):.2f}'] for rate, of_rate in by_rate.items()]
-      console.table(f'{task}: learning rates, mean score on dev; {best:g} is taken', ('rate', 'dev'), rows)
+      console.table(f'{task}: learning rates, mean score on dev; best {best:g}', ('rate', 'dev'), rows)
     found = [leaderboard.parse_results(leaderboard.read_results(run.workdir)) for run in by_rate[best]]
     for name in task_runs[0].evaluated:
       if of_seeds := [scores[name] for scores in found if name in scores]:
@@ -65,12 +65,12 @@ def _mean_dev(runs: Sequence[Run]) -> float:
 
 
 def run(options: argparse.Namespace, benchmark: Benchmark) -> int:
-  """Makes the runs that are not done, then prints and writes the table."""
+  """Runs everything that is not done, then prints and writes the table."""
   console, workdir = Console(), epath.Path(options.workdir)
   task_runs = benchmark.runs(options.init, workdir)
   if not task_runs:
     raise UsageError(
-      'there is no data for any task',
+      'no data found for any task',
       where=f'--data_dir={options.data_dir}',
       fix='python -m tasks.xtreme.download --help',
     )
@@ -94,12 +94,14 @@ def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
   argv = sys.argv[1:] if argv is None else argv
   parser = command_parser('launch.xtreme', __doc__, EXAMPLES)
-  help_text = 'workdir, checkpoint, or Hugging Face model directory or Hub id'
+  help_text = 'model to fine-tune: workdir, checkpoint, or Hugging Face model directory or Hub id'
   parser.add_argument('--init', required=True, metavar='MODEL', help=help_text)
   add_benchmark(parser)
-  parser.add_argument('--workdir', default='runs/xtreme', metavar='DIR', help='default %(default)s')
-  parser.add_argument('--name', help='of the model in the table (default: the last part of MODEL)')
-  help_text = 'for all fine-tuning; repeatable'
+  parser.add_argument(
+    '--workdir', default='runs/xtreme', metavar='DIR', help='directory of all runs (default: %(default)s)'
+  )
+  parser.add_argument('--name', help='name of the model in the table (default: the last part of MODEL)')
+  help_text = 'gin file for all fine-tuning; repeatable'
   parser.add_argument('--gin_file', action='append', default=[], metavar='FILE', help=help_text)
   add_run_options(parser)
   options, bindings = parse_bindings(parser, argv)

@@ -1,6 +1,6 @@
-"""RemBERT in JAX: pre-training with decoupled embeddings, XTREME fine-tuning, Hugging Face in and out.
+"""RemBERT in JAX: pre-training with decoupled embeddings, XTREME fine-tuning, conversion to and from Hugging Face.
 
-Importing this package alone is light: no JAX, no TensorFlow. What it exports is imported when it is first used.
+Importing this package imports neither JAX nor TensorFlow; each export is imported when it is first used.
 """
 
 import importlib

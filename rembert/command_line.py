@@ -1,4 +1,4 @@
-"""What commands share: one message and exit code for an error that a user can fix, and the nearest name for a typo."""
+"""Shared by all commands: argument parsing, suggestions for typos, and error messages with their exit codes."""
 
 import argparse
 import contextlib
@@ -21,9 +21,9 @@ MODES = ('pretrain', 'finetune', 'evaluate', 'analyze', 'compile')
 
 
 def run_command(program: str, command: Callable[[], int | None], *, show_traceback: bool = False) -> int:
-  """Runs a command and returns its exit code: its own or 0, or that of an error, which goes to standard error.
+  """Runs a command and returns its exit code (0 for None); prints errors that a user can fix to standard error.
 
-  SIGTERM ends it by an exception, so that no file is left half-written: exit code 143; Ctrl-C: 130.
+  SIGTERM raises an exception, so that no file is left half-written (exit code 143); Ctrl-C exits with 130.
   """
   is_main = threading.current_thread() is threading.main_thread()
   before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)) if is_main else None
@@ -39,7 +39,7 @@ def run_command(program: str, command: Callable[[], int | None], *, show_traceba
 
 
 def report_error(program: str, error: UsageError | OSError, *, show_traceback: bool) -> int:
-  """Prints an error that a user can fix and returns its exit code; raises any other, and all to `show_traceback`."""
+  """Prints an error that a user can fix and returns its exit code; raises any other, or all if `show_traceback`."""
   reported = as_usage_error(error)
   if show_traceback or reported is None:
     raise error
@@ -49,7 +49,7 @@ def report_error(program: str, error: UsageError | OSError, *, show_traceback: b
 
 
 def command_parser(module: str, description: str | None, epilog: str) -> argparse.ArgumentParser:
-  """The parser of `python -m MODULE`, whose help shows both texts as they are."""
+  """Returns the parser of `python -m MODULE`, whose help shows both texts verbatim."""
   return argparse.ArgumentParser(
     prog=f'python -m {module}',
     description=description,
@@ -60,7 +60,7 @@ def command_parser(module: str, description: str | None, epilog: str) -> argpars
 
 
 def parse_flags(flags: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-  """The options, and what follows a bare `--`; exits with 2 on an unknown flag and names the nearest one."""
+  """Returns options, and arguments after a bare `--`; exits with 2 on an unknown flag and suggests the nearest."""
   end = list(argv).index('--') if '--' in argv else len(argv)
   for argument in argv[:end]:
     if argument.startswith('--') and argument.partition('=')[0] not in flags._option_string_actions:
@@ -71,7 +71,7 @@ def parse_flags(flags: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[ar
 def parse_bindings(
   flags: argparse.ArgumentParser, argv: Sequence[str], prefixes: Sequence[str] = ('gin',)
 ) -> tuple[argparse.Namespace, dict[str, list[str]]]:
-  """The options, and by prefix the bindings `--PREFIX.NAME=VALUE` without it; exits with 2 on any other argument."""
+  """Returns the options, and bindings `--PREFIX.NAME=VALUE` by prefix; exits with 2 on any other argument."""
   options, rest = flags.parse_known_args(argv)
   bindings: dict[str, list[str]] = {prefix: [] for prefix in prefixes}
   for argument in rest:
@@ -83,7 +83,7 @@ def parse_bindings(
 
 
 def refuse_argument(flags: argparse.ArgumentParser, argument: str) -> NoReturn:
-  """Exits with 2 for an argument that a command does not have, and names the nearest flag."""
+  """Exits with 2 for an unknown argument, and suggests the nearest flag."""
   near = difflib.get_close_matches(argument.partition('=')[0], flags._option_string_actions, n=1, cutoff=0.7)
   if argument.startswith('--gin.'):
     near = ['--gin.NAME.FIELD=VALUE']
@@ -92,7 +92,7 @@ def refuse_argument(flags: argparse.ArgumentParser, argument: str) -> NoReturn:
 
 @contextlib.contextmanager
 def quiet_stderr(*, show_on_error: bool = False) -> Iterator[None]:
-  """Redirects file descriptor 2, to which C++ libraries and child processes log; optionally not if the block raises."""
+  """Hides output to file descriptor 2, where C++ libraries and child processes log; optionally shows it on an error."""
   sys.stderr.flush()
   shown = os.dup(2)
   with tempfile.TemporaryFile() as log:
@@ -121,24 +121,24 @@ def add_modules(flags: argparse.ArgumentParser | argparse._ArgumentGroup) -> Non
 
 
 def import_modules(names: Sequence[str]) -> None:
-  """Imports modules of users, which register SeqIO tasks.
+  """Imports user modules that register SeqIO tasks.
 
-  TensorFlow is imported before them, where the accelerator is hidden from it.
+  TensorFlow is imported first, with the accelerator hidden from it.
 
   Raises:
-    UsageError: a module does not exist, or raises while it is imported; with its own line.
+    UsageError: a module does not exist, or raises an exception when it is imported; names the line.
   """
   if not names:
     return
   from tasks import tensorflow_import  # noqa: F401
 
-  if not {'', os.getcwd()} & set(sys.path):  # `python -m` puts it there, an entry point does not
+  if not {'', os.getcwd()} & set(sys.path):  # `python -m` adds it, an entry point does not
     sys.path.insert(0, os.getcwd())
   for name in names:
     try:
       importlib.import_module(name)
     except Exception as error:
-      fix: str | list[str] = f'python -c "import {name}" shows all of it'
+      fix: str | list[str] = f'for the full traceback: python -c "import {name}"'
       if isinstance(error, ModuleNotFoundError) and f'{name}.'.startswith(f'{error.name}.'):
         what, where = f'there is no module {name!r}', f'searched: {os.getcwd()}, and then the rest of sys.path'
       else:
@@ -150,7 +150,7 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def _line_of(error: Exception, module: str) -> str:
-  """File and line at which a module failed: the last of its own directory, or of a syntax error."""
+  """File and line at which a module failed: the last frame in its own directory, or the syntax error."""
   if isinstance(error, SyntaxError) and error.filename:
     return f'{error.filename}, line {error.lineno}'
   spec = importlib.util.find_spec(module)

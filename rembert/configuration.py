@@ -1,7 +1,7 @@
-"""gin files and bindings in, frozen dataclasses out.
+"""Builds frozen dataclasses from gin files and bindings.
 
 gin builds these objects before anything is compiled; nothing under jit, scan or a data map is configurable. The classes
-know nothing of gin: the table below gives each its name in a gin file.
+do not import gin: the table below gives each its name in a gin file.
 """
 
 import contextlib
@@ -55,11 +55,11 @@ _RENAMED = {
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-  """Which job a gin file is for.
+  """The job of a gin file.
 
   Attributes:
     mode: the job; `--mode` overrides it.
-    workdir: where it writes; `--workdir` overrides it. None is `runs/NAME` for `gin/NAME.gin`.
+    workdir: its output directory; `--workdir` overrides it. None is `runs/NAME` for `gin/NAME.gin`.
   """
 
   mode: Annotated[str, OneOf(MODES)] = 'pretrain'
@@ -71,19 +71,19 @@ class RunConfig:
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneOptions:
-  """What fine-tuning is configured by in addition to `train` and `optimizer`.
+  """Settings of fine-tuning, in addition to `train` and `optimizer`.
 
   Attributes:
-    mixture: a registered SeqIO task or mixture to fine-tune and evaluate on, in the place of `xtreme.task`; see
+    mixture: a registered SeqIO task or mixture to fine-tune and evaluate on, instead of `xtreme.task`; see
       `tasks.rows`. Examples are sampled at the mixture's rates.
-    head: of the model for a mixture: `classification`, `tagging`, `qa`, `multiple_choice` or `regression`.
+    head: head of the model for a mixture: `classification`, `tagging`, `qa`, `multiple_choice` or `regression`.
     epochs: passes over the training examples, of a mixture on average; None takes `train.steps`.
     warmup_ratio: fraction of the steps for learning-rate warmup (BERT's fine-tuning: 0.1); None takes
       `optimizer.warmup_steps`.
-    evaluations_per_epoch: on the dev set in the training language; None takes `train.eval_every`.
-    max_examples: most training examples, the same sample for all seeds and models; None for all, as in the paper.
-    max_dev_examples: most dev examples to choose parameters by, sampled likewise; the final evaluation takes all.
-    select: the parameters of the final evaluation: the `best` by dev score, the first among equals, or the `last`.
+    evaluations_per_epoch: evaluations on the dev set in the training language; None takes `train.eval_every`.
+    max_examples: training examples at most, the same sample for all seeds and models; None for all, as in the paper.
+    max_dev_examples: dev examples at most for checkpoint selection; the final evaluation uses all.
+    select: checkpoint of the final evaluation: `best` (highest dev score, the earliest on ties) or `last`.
     eval_batch_size: examples of an evaluation batch; the number of data-parallel devices must divide it.
   """
 
@@ -101,7 +101,7 @@ class FinetuneOptions:
     check_fields(self, 'finetune')
     if (self.mixture is None) != (self.head is None):
       raise UsageError(
-        'a mixture needs a head, and a head a mixture: that of an XTREME task is fixed',
+        'finetune.mixture and finetune.head must be set together; the head of an XTREME task is fixed',
         where=f'finetune.mixture = {self.mixture!r}, finetune.head = {self.head!r}',
         fix='--gin.finetune.mixture=NAME --gin.finetune.head=classification, or neither',
       )
@@ -149,14 +149,14 @@ CONFIGURABLES: dict[str, type] = {
 for _name, _class in CONFIGURABLES.items():
   gin.register(_name, module='rembert')(_class)
 
-_being_read: list[str] = []  # a gin file, what it includes, what that includes, …
+_being_read: list[str] = []  # a gin file, the file that it includes, and so on
 
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[io.StringIO]:
-  """A gin file as gin reads it: while it is open, what it includes is read."""
+  """Opens a gin file for gin, which reads the files that it includes while it is open."""
   if os.path.realpath(path) in _being_read:
-    raise UsageError('a gin file includes itself, or one that includes it', where=path, fix='leave out the include')
+    raise UsageError('a gin file includes itself, directly or through another', where=path, fix='remove the include')
   text = io.StringIO(_with_new_names(read_text(path, what='a gin file'), path))
   text.name = path
   _being_read.append(os.path.realpath(path))
@@ -167,7 +167,7 @@ def _opened(path: str) -> Iterator[io.StringIO]:
 
 
 def _with_new_names(text: str, where: str) -> str:
-  """Gin text in which fields have the names of `_RENAMED`; a warning for each that had its old one."""
+  """Replaces the old names of fields (`_RENAMED`) in gin text by the new ones, with a warning for each."""
   for old, new in _RENAMED.items():
     text, count = re.subn(rf'^{re.escape(old)}\b', new, text, flags=re.MULTILINE)
     if count:
@@ -175,20 +175,20 @@ def _with_new_names(text: str, where: str) -> str:
   return text
 
 
-# gin would also look for files inside importable packages, and log an error for every folder where it finds none.
+# gin would also search importable packages, and log an error for every directory without such a file.
 gin.config._FILE_READERS[:] = [(_opened, os.path.isfile)]
 
 Config = TypeVar('Config', bound='DataclassInstance')
 
 
 def build(cls: type[Config]) -> Config:
-  """An instance of a class of the table with the values that were bound; UsageError if they do not fit."""
+  """Builds an instance of a class of the table from its bound values; UsageError if one is missing or invalid."""
   name = _name_of(cls)
   if left_open := [f'{name}.{field}' for field, value in bound(cls).items() if value is gin.REQUIRED]:
     raise UsageError(
       'a gin file is incomplete: it is meant to be included by another, which sets the rest',
       where=', '.join(left_open),
-      fix=['take a file that includes it', 'or set the values: ' + ' '.join(f'--gin.{field}=…' for field in left_open)],
+      fix=['use a file that includes it', 'or set the values: ' + ' '.join(f'--gin.{field}=…' for field in left_open)],
     )
   try:
     configured = gin.get_configurable(f'rembert.{name}')()
@@ -200,12 +200,12 @@ def build(cls: type[Config]) -> Config:
 
 
 def bound(cls: type) -> dict[str, Any]:
-  """The values that gin files and bindings set of a class of the table, by field."""
+  """Values that gin files and bindings set for a class of the table, by field."""
   return dict(gin.get_bindings(f'rembert.{_name_of(cls)}'))
 
 
 def check_bound() -> None:
-  """Raises UsageError if any value that gin files or bindings set is wrong, for whichever job."""
+  """Raises UsageError if any value set by gin files or bindings is invalid, whether or not the job uses it."""
   for cls in CONFIGURABLES.values():
     if bound(cls):
       build(cls)
@@ -223,7 +223,7 @@ def search_paths(gin_files: Sequence[str] = ()) -> list[str]:
 
 
 def find_gin_file(name: str) -> str:
-  """Path of a gin file given as typed; files that ship with the project are found from any folder."""
+  """Path of a gin file as named on the command line; the project's own are found from any directory."""
   candidates = [pathlib.Path(folder) / name for folder in search_paths()]
   if os.path.islink(name) and not os.path.exists(name):
     read_text(name, what='a gin file')  # raises an error that names the target of the link
@@ -266,10 +266,10 @@ def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
 
 
 def _check_macros(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
-  """UsageError for a macro that is referred to and not defined, or given on the command line and not referred to.
+  """UsageError for a macro that is used but not defined, or set on the command line but not used.
 
-  A macro is a number with a name, `HIDDEN = 96` (gin/scales); gin takes any name for one. Those of files may be idle,
-  since a scale is for all models and each refers to some of its numbers, but not a whole scale.
+  gin accepts any name as a macro (`HIDDEN = 96`). Macros of a file need not all be used: gin/scales serve all models,
+  each of which uses some of the sizes. A scale of which no macro is used is an error.
   """
   references = gin.config.iterate_references(gin.config._CONFIG)
   referred_to = {'/'.join(each.scopes) for each in references if each.configurable.selector == 'gin.macro'}
@@ -279,29 +279,29 @@ def _check_macros(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
   scales = [name for name in gin_files if pathlib.Path(name).parent.name == 'scales']
   if scales and not referred_to:
     raise UsageError(
-      'nothing refers to the numbers of a scale',
+      'no gin file uses the macros of this scale',
       where=', '.join(scales),
-      fix=['give it after a file of gin/experiments', 'fine-tuning has its own: gin/scales/finetuning'],
+      fix=['put it after a file of gin/experiments', 'fine-tuning has its own: gin/scales/finetuning'],
     )
   for name in (binding.partition('=')[0].strip() for binding in bindings):
     if '.' not in name and name not in referred_to:
       near = difflib.get_close_matches(name, sorted(referred_to), n=1, cutoff=0.5)
-      known = f'the files refer to {", ".join(sorted(referred_to))}' if referred_to else '--gin.NAME.FIELD=VALUE'
+      known = f'the files use {", ".join(sorted(referred_to))}' if referred_to else '--gin.NAME.FIELD=VALUE'
       raise UsageError(
-        f'nothing refers to {name}', where=f'--gin.{name}', fix=f'did you mean {near[0]}?' if near else known
+        f'no gin file uses the macro {name}', where=f'--gin.{name}', fix=f'did you mean {near[0]}?' if near else known
       )
 
 
 @contextlib.contextmanager
 def _without_imports() -> Iterator[None]:
-  """Refuses `import` in gin files: it would run a module, and with dynamic registration call anything in it."""
+  """Rejects `import` in gin files: it would run a module and, with dynamic registration, call any function in it."""
 
   def refuse(context, statement) -> None:
     del context
     raise UsageError(
-      f'a gin file cannot import: {statement.format()}',
+      f'gin files must not import modules: {statement.format()}',
       where=f'{statement.location.filename}:{statement.location.line_num}',
-      fix='leave the line out: values and includes are all that is needed; code belongs into a module',
+      fix='remove the line; code belongs into a module: --module=NAME',
     )
 
   process_import = gin.config.ParseContext.process_import
@@ -313,7 +313,7 @@ def _without_imports() -> Iterator[None]:
 
 
 def quoted_if_bare(binding: str) -> str:
-  """`a.b=dev` as `a.b='dev'`: the shell takes the quotes away that gin wants around a string."""
+  """`a.b=dev` as `a.b='dev'`: the shell removes the quotes that gin requires around a string."""
   key, _, value = (part.strip() for part in binding.partition('='))
   is_literal = re.fullmatch(r"""[-+.\d].*|['"({\[@%].*|True|False|None""", value) and not re.fullmatch(
     r'(\.{0,2}/|\d+-).*', value
@@ -334,7 +334,7 @@ def _parse_error(error: Exception, where: str) -> UsageError:
   if unknown:
     names = [f'{group}.{field.name}' for group, cls in CONFIGURABLES.items() for field in dataclasses.fields(cls)]
     near = difflib.get_close_matches(unknown[1], [*CONFIGURABLES, *names], n=1, cutoff=0.5)
-    fix = f'did you mean {near[0]}?' if near else f'there are {", ".join(CONFIGURABLES)}'
+    fix = f'did you mean {near[0]}?' if near else f'available: {", ".join(CONFIGURABLES)}'
     return UsageError(f'unknown name {unknown[1]}', where=where, fix=fix)
   line = next((line for line in message.splitlines() if line.strip()), type(error).__name__)
   return UsageError(f'the configuration cannot be read: {line}', where=where, fix='gin syntax is NAME.FIELD = VALUE')

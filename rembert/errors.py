@@ -1,4 +1,4 @@
-"""One look for everything that a user can put right: what happened, where, what to do."""
+"""Errors that a user can fix, in one format: what is wrong, where, and how to fix it."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class Setting(str):
-  """A fix that is a setting of gin and its value, as it is pasted: `--gin.train.batch_size=32`."""
+  """A fix that sets a gin field, in the form to paste: `--gin.train.batch_size=32`."""
 
   def __new__(cls, name: str, value: object) -> 'Setting':
     """`name` as in a gin file, `train.batch_size`."""
@@ -19,12 +19,12 @@ class Setting(str):
 
 
 class UsageError(Exception):
-  """Something in the input or the configuration does not fit; the program ends with exit code 2 and no traceback.
+  """An error in the input or the configuration; the program exits with code 2, without a traceback.
 
   Args:
     what: one line saying what is wrong.
-    where: the file, field or folder that it was found in.
-    fix: what to do, best as a command to paste, or a `Setting`.
+    where: the file, field or directory at fault.
+    fix: how to fix it, preferably a command to paste, or a `Setting`.
   """
 
   exit_code = 2
@@ -43,13 +43,13 @@ class UsageError(Exception):
 
 
 class RunError(UsageError):
-  """The run itself went wrong (a loss that is not finite, a full disk); exit code 1."""
+  """A run failed (non-finite loss, full disk); exit code 1."""
 
   exit_code = 1
 
 
 def joined(errors: Sequence[UsageError]) -> UsageError:
-  """One error that says what several do, each thing once; of many, the first."""
+  """Merges several errors into one, without repetitions; of many, only the first."""
   lines = lambda name: list(dict.fromkeys(value for error in errors if (value := getattr(error, name))))
   what, where = lines('what'), lines('where')
   more = [f'and {len(what) - 8} more'] if len(what) > 8 else []
@@ -58,20 +58,20 @@ def joined(errors: Sequence[UsageError]) -> UsageError:
 
 
 def first_line(error: BaseException) -> str:
-  """The message of a foreign exception in one line: the first line that is not blank, or its type."""
+  """First non-blank line of an exception's message, or the name of its type."""
   return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def storage_fix(error: BaseException, where: str | os.PathLike) -> str:
-  """What to do about an error of a storage."""
+  """How to fix an error of a file system or bucket."""
   if not isinstance(error, OSError):
     return 'check that the storage has room and can be written to'
   if error.errno in (errno.ENOSPC, errno.EDQUOT):
-    return f'make room: df -h {os.fspath(where)}; then repeat the command'
+    return f'free some space (df -h {os.fspath(where)}), then run the command again'
   if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-    return f'write permission (ls -ld {os.fspath(where)}), or another place'
+    return f'get write permission (ls -ld {os.fspath(where)}), or write elsewhere'
   if error.errno in (errno.EISDIR, errno.ENOTDIR):
-    return 'another name'
+    return 'choose another name'
   if error.errno == errno.ELOOP:
     return f'remove the circular symbolic link: rm {os.fspath(where)}'
   if error.errno == errno.ENOENT:
@@ -80,7 +80,7 @@ def storage_fix(error: BaseException, where: str | os.PathLike) -> str:
 
 
 def as_usage_error(error: UsageError | OSError) -> UsageError | None:
-  """The error for a user, if it comes from the operating system and names a file, or is one already; else None."""
+  """The error as a UsageError, if it is one or an operating system's error that names a file; else None."""
   if isinstance(error, UsageError):
     return error
   if error.filename is None or not isinstance(error.filename, str | bytes | os.PathLike):

@@ -1,4 +1,4 @@
-"""Local files and files in buckets: whether they can be reached, read and written, and writing them in one piece."""
+"""Local files and files in buckets: access checks, reading, and atomic writing."""
 
 import bz2
 import contextlib
@@ -76,16 +76,16 @@ def why_unreachable(path: str) -> str:
 
 
 def inside(folder: epath.PathLike, name: str, *, where: epath.PathLike) -> epath.Path:
-  """The file that `where` calls `name`, below `folder`; UsageError for a name that leads out of it.
+  """Path of the file `name` in `folder`; UsageError for a name that leads out of it.
 
-  Lists of files come with data and models from outside.
+  Lists of files come with data and models from outside; `where` is the list, for the message.
   """
   parts = name.replace('\\', '/').split('/') if isinstance(name, str) else ['..']
   if '..' in parts or '' in parts or '\0' in name or is_remote(name) or re.match(r'[A-Za-z]:', name):
     raise UsageError(
-      f'it names a file outside of its folder: {str(name)[:80]!r}',
+      f'a file name leads out of its directory: {str(name)[:80]!r}',
       where=os.fspath(where),
-      fix='do not use it: it was damaged, or made to read other files',
+      fix='do not use it: it is corrupt, or made to read other files',
     )
   return epath.Path(folder) / name
 
@@ -104,7 +104,7 @@ def check_bucket_client(path: epath.PathLike) -> None:
 
 @contextlib.contextmanager
 def _renamed_at_the_end(path: epath.Path) -> Iterator[epath.Path]:
-  """Another name for a file to be written; it gets its own if the block ends without an error, else it is removed."""
+  """Yields a temporary name for a file, which is renamed to `path` if the block succeeds, and deleted otherwise."""
   path.parent.mkdir(parents=True, exist_ok=True)
   partial = path.parent / f'{path.name}.partial'
   try:
@@ -117,9 +117,9 @@ def _renamed_at_the_end(path: epath.Path) -> Iterator[epath.Path]:
 
 
 def write_whole(path: epath.PathLike, content: str | bytes) -> None:
-  """Writes a file in one piece, under another name first, and creates its directory.
+  """Writes a file atomically, by renaming a temporary file, and creates its directory.
 
-  A file with the same content is left alone, so that several hosts may write it one after the other.
+  An existing file with the same content is not rewritten, so that several hosts may write it in turn.
   """
   path = epath.Path(path)
   content = content if isinstance(content, bytes) else content.encode()
@@ -131,7 +131,7 @@ def write_whole(path: epath.PathLike, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: epath.PathLike) -> Iterator[IO[str]]:
-  """A UTF-8 file to write to, which appears under its name if the block ends without an error, and else not at all."""
+  """Opens a UTF-8 file for writing, which appears under its name only if the block ends without an error."""
   with (
     _renamed_at_the_end(epath.Path(path)) as partial,
     partial.open('wb') as stream,
@@ -142,7 +142,7 @@ def whole_file(path: epath.PathLike) -> Iterator[IO[str]]:
 
 @contextlib.contextmanager
 def write_errors(what: str, where: epath.PathLike, *, fix: str = '') -> Iterator[None]:
-  """Turns any exception of a storage while `what` is written into a RunError: each storage has its own types."""
+  """Converts any storage exception while `what` is written to a RunError; exception types differ by storage."""
   try:
     yield
   except (UsageError, ArithmeticError, AttributeError, LookupError, NameError, TypeError):  # no storage raises these
@@ -154,7 +154,7 @@ def write_errors(what: str, where: epath.PathLike, *, fix: str = '') -> Iterator
 
 
 def check_folder(folder: epath.PathLike, what: str, *, fix: str) -> None:
-  """UsageError unless a folder can be made and written to. Locally that is tried, and nothing is left."""
+  """UsageError unless a directory can be created and written to. Locally this is tried, then undone."""
   why = why_unreachable if is_remote(folder) else _why_not_writable
   reason = why(os.fspath(folder))
   if reason:
@@ -162,23 +162,25 @@ def check_folder(folder: epath.PathLike, what: str, *, fix: str) -> None:
 
 
 def check_output(path: epath.PathLike, flag: str, *, overwrite: bool | None = None) -> None:
-  """UsageError, before any work is done, unless the file that a flag names can be written; its folder need not exist.
+  """UsageError, before any work is done, unless a flag's output file can be written; its directory need not exist.
 
-  `overwrite` is whether `--overwrite` was given, without which a file is kept that is there; None if there is no such
+  `overwrite` is whether `--overwrite` was given, without which an existing file is an error; None if there is no such
   flag.
   """
   path = epath.Path(path)
   if path.is_dir():
-    raise UsageError('a folder is where a file is to be written', where=str(path), fix=f'{flag}={path}/NAME')
-  check_folder(path.parent, 'the folder of the file', fix=f'another place: {flag}=FILE')
+    raise UsageError('the output file is an existing directory', where=str(path), fix=f'{flag}={path}/NAME')
+  check_folder(path.parent, 'the directory of the output file', fix=f'choose another: {flag}=FILE')
   if overwrite is False and path.exists():
     raise UsageError(
-      'the file is there already', where=str(path), fix=['--overwrite replaces it', f'or another name: {flag}=FILE']
+      'the file already exists',
+      where=str(path),
+      fix=['--overwrite replaces it', f'or choose another name: {flag}=FILE'],
     )
 
 
 def _why_not_writable(folder: str) -> str:
-  """Why nothing can be made in a local folder that may not exist yet, or ''."""
+  """Why no file can be created in a local directory, which need not exist; '' if one can."""
   existing = os.path.abspath(folder)
   while not os.path.lexists(existing):
     existing = os.path.dirname(existing)
@@ -191,25 +193,25 @@ def _why_not_writable(folder: str) -> str:
 
 
 def read_text(path: epath.PathLike, *, what: str = 'the file', fix: str = '') -> str:
-  """The text of a UTF-8 file, without the byte order mark that it may begin with.
+  """The text of a UTF-8 file, without a byte order mark.
 
   Raises:
-    UsageError: it is not there, a folder, a link in a circle, not to be read, compressed, or not UTF-8; with the line.
+    UsageError: it is missing, a directory, a circular link, unreadable, compressed, or not UTF-8 (names the line).
   """
   where = os.fspath(path)
   try:
     content = epath.Path(path).read_bytes()
   except IsADirectoryError:
-    raise UsageError(f'{what} is a folder', where=where, fix=fix or 'name a file in it') from None
+    raise UsageError(f'{what} is a directory', where=where, fix=fix or 'name a file in it') from None
   except PermissionError:
     raise UsageError(f'{what} cannot be read: no permission', where=where, fix=f'chmod u+r {where}') from None
   except FileNotFoundError:
     is_link = os.path.islink(where)
-    reason = f'links to {os.readlink(where)}, which is not there' if is_link else 'is not there'
-    raise UsageError(f'{what} {reason}', where=where, fix=fix or 'correct the path') from None
+    reason = f'links to {os.readlink(where)}, which does not exist' if is_link else 'does not exist'
+    raise UsageError(f'{what} {reason}', where=where, fix=fix or 'check the path') from None
   except Exception as error:  # local, gs:// and s3:// have no exception in common
     reason = getattr(error, 'strerror', None) or first_line(error)
-    raise UsageError(f'{what} cannot be read: {reason}', where=where, fix=fix or 'correct the path') from error
+    raise UsageError(f'{what} cannot be read: {reason}', where=where, fix=fix or 'check the path') from error
   try:
     return content.removeprefix(_BYTE_ORDER_MARK).decode()
   except UnicodeDecodeError as error:
@@ -225,7 +227,7 @@ def read_text(path: epath.PathLike, *, what: str = 'the file', fix: str = '') ->
 
 
 def sha256_of(file: Any) -> str:
-  """SHA-256 of a file's content, read in pieces: of a path, or of what `with` opens for reading bytes."""
+  """SHA-256 (hex) of a file's content, read in chunks; `file` is a path or a context manager that opens it."""
   digest = hashlib.sha256()
   with file.open('rb') if isinstance(file, pathlib.Path | epath.Path) else file as stream:
     while piece := stream.read(1 << 22):
@@ -234,33 +236,33 @@ def sha256_of(file: Any) -> str:
 
 
 def decompressed(file: Any) -> Any:
-  """The content of a file that is open for reading bytes; of an archive (bzip2, xz, gzip, zstd), by its first bytes."""
+  """Decompresses a binary file object if its first bytes are those of bzip2, xz, gzip or zstd; else returns it."""
   first = file.read(max(map(len, _ARCHIVES)))
   file.seek(0)
   return next((opener(file) for magic, opener in _ARCHIVES.items() if first.startswith(magic)), file)
 
 
 def is_archive_damage(error: BaseException) -> bool:
-  """Whether an archive could not be read since it is truncated or corrupt.
+  """Whether an exception means that an archive is truncated or corrupt, rather than that its storage failed.
 
-  An error of its storage is an OSError with a number, or, from a network, of a type derived from OSError.
+  Storage errors are OSErrors with an errno or, from a network, of a derived type.
   """
   is_plain = type(error) in (OSError, gzip.BadGzipFile)
   return isinstance(error, EOFError | lzma.LZMAError | zlib.error) or (is_plain and not getattr(error, 'errno', None))
 
 
 def parsed_json(text: str | bytes, path: os.PathLike | str, *, fix: str = 'fetch the file again') -> Any:
-  """The content of a JSON file that others wrote; bytes are UTF-8. `path` and `fix` are for the error.
+  """Parses a JSON file from outside the project; bytes are UTF-8. `path` and `fix` are for the error.
 
   Raises:
-    UsageError: it is cut off, no JSON, no UTF-8, or nested more deeply than Python can follow (about a thousand).
+    UsageError: it is truncated, not JSON, not UTF-8, or nested too deeply for Python (about a thousand levels).
   """
   try:
     return json.loads(text)
   except json.JSONDecodeError as error:
-    what, where = f'not JSON: {error.msg}', f'{os.fspath(path)}:{error.lineno}'
+    what, where = f'invalid JSON: {error.msg}', f'{os.fspath(path)}:{error.lineno}'
   except UnicodeDecodeError as error:
-    what, where = f'not JSON: not UTF-8: {error.reason}', os.fspath(path)
+    what, where = f'invalid JSON: not UTF-8: {error.reason}', os.fspath(path)
   except RecursionError:
-    what, where = 'not JSON that can be read: nested too deeply', os.fspath(path)
+    what, where = 'invalid JSON: nested too deeply', os.fspath(path)
   raise UsageError(what, where=where, fix=fix)

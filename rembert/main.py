@@ -1,4 +1,4 @@
-"""Flags → gin → job.
+"""The main command: parses flags and gin files, builds the configuration and runs a job.
 
 python -m rembert.main --gin_file=gin/pretrain_smoke.gin
 """
@@ -18,7 +18,7 @@ from rembert.runtime.signals import Stopped, StopSignal, exit_stopped, watch_mai
 _OTHER_MODES = (('pretrain', 'compile'), ('finetune', 'evaluate'))
 
 DESCRIPTION = """\
-Pre-train, fine-tune, evaluate or analyse RemBERT. A gin file says what to run; bindings on the command line
+Pre-train, fine-tune, evaluate or analyse RemBERT. A gin file describes the job; bindings on the command line
 override it. Running the same command again resumes the run in its workdir."""
 
 EPILOG = """\
@@ -28,22 +28,22 @@ examples
   your own MediaWiki dumps, in all the languages found there:
     python -m rembert.main --gin_file=gin/pretrain_smoke.gin --workdir=runs/mine \\
         --gin.data.dumps=/path/to/dumps
-  what a configuration amounts to, without running it:
+  print the model, its parameter counts and the schedule, without running anything:
     python -m rembert.main --gin_file=gin/pretrain_large.gin --dry_run
-  whether it fits a TPU slice that is not here, and how fast it can be there at best (libtpu needed, no TPU):
+  compile for a TPU slice: memory, and a lower bound on the step time (needs libtpu, but no TPU):
     python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/v5e_64.gin \\
         --mode=compile --topology=v5e:8x8
   an XTREME task: fine-tune on English, evaluate in all languages that have data:
     python -m rembert.main --gin_file=gin/finetune_udpos.gin --gin.xtreme.data_dir=download \\
         --gin.train.init_from=runs/pretrain_large
-  what a layer knows of translation (Figure 2), and the other analyses of gin/analyze_*.gin:
+  translation retrieval by layer (Figure 2); other analyses are in gin/analyze_*.gin:
     python -m rembert.main --gin_file=gin/analyze_layer_retrieval.gin --gin.analyze.model=runs/pretrain_large \\
         --gin.analyze.source=newstest.en --gin.analyze.target=newstest.de
   a SeqIO task or mixture of your own, registered by my_tasks.py in this directory:
     python -m rembert.main --module=my_tasks --gin_file=gin/pretrain_smoke.gin --gin.data.mixture=my_mixture
-  another of the paper's models, of which gin/models has a file each:
+  another model of the paper (all are in gin/models):
     python -m rembert.main --gin_file=gin/pretrain_base.gin --gin_file=gin/models/in128_out3072.gin
-  a row of its tables as a run (gin/experiments), small enough for two CPU cores (gin/scales):
+  a row of the paper's tables (gin/experiments), at a size for two CPU cores (gin/scales):
     python -m rembert.main --gin_file=gin/experiments/table4/in128_out3072.gin --gin_file=gin/scales/mini.gin
 
 often changed
@@ -60,36 +60,36 @@ exit codes
 def parser() -> argparse.ArgumentParser:
   """The command line."""
   flags = command_parser('rembert.main', DESCRIPTION, EPILOG)
-  what = flags.add_argument_group('what to run')
+  what = flags.add_argument_group('job')
   what.add_argument(
-    '--gin_file', action='append', default=[], metavar='FILE', help='a gin file; repeatable, later ones win'
+    '--gin_file', action='append', default=[], metavar='FILE', help='gin file; repeatable, later files override'
   )
   what.add_argument(
     '--gin.A.b',
     metavar='VALUE',
-    help='a binding over those of the files: --gin.train.steps=1000',
+    help='set a field, overriding the gin files: --gin.train.steps=1000',
     dest='_',
     default=None,
   )
   what.add_argument(
-    '--gin_bindings', action='append', default=[], metavar='"A.b = 1"', help='the same in gin syntax; repeatable'
+    '--gin_bindings', action='append', default=[], metavar='"A.b = 1"', help='set fields in gin syntax; repeatable'
   )
   add_modules(what)
-  what.add_argument('--mode', choices=MODES, help='the job, if not the one that the gin file names')
-  where = flags.add_argument_group('where to')
-  where.add_argument('--workdir', metavar='DIR', help='where the run lives (default: runs/NAME for gin/NAME.gin)')
-  compiled = flags.add_argument_group('ahead of time, --mode=compile')
-  compiled.add_argument('--topology', metavar='NAME', help='the devices, such as v5e:8x8, 2*v4:4x4x4, cpu:8')
-  compiled.add_argument('--search_batch', action='store_true', help='find the most rows per device that fit')
-  compiled.add_argument('--output', metavar='FILE', help='the report (default: WORKDIR/compile/TOPOLOGY.json)')
-  looking = flags.add_argument_group('to look, and to look closer')
-  looking.add_argument('--dry_run', action='store_true', help='print model, counts and schedule, and exit')
-  looking.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+  what.add_argument('--mode', choices=MODES, help='job to run (default: run.mode of the gin file)')
+  where = flags.add_argument_group('output')
+  where.add_argument('--workdir', metavar='DIR', help='directory of the run (default: runs/NAME for gin/NAME.gin)')
+  compiled = flags.add_argument_group('ahead-of-time compilation (--mode=compile)')
+  compiled.add_argument('--topology', metavar='NAME', help='target devices: v5e:8x8, 2*v4:4x4x4, cpu:8')
+  compiled.add_argument('--search_batch', action='store_true', help='find the largest batch per device that fits')
+  compiled.add_argument('--output', metavar='FILE', help='JSON report (default: WORKDIR/compile/TOPOLOGY.json)')
+  looking = flags.add_argument_group('debugging')
+  looking.add_argument('--dry_run', action='store_true', help='print model, parameter counts and schedule, then exit')
+  looking.add_argument('--traceback', action='store_true', help='print the full traceback of an error')
   return flags
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-  """Flags and gin bindings, in the order given; exits with 2 on any other argument."""
+  """Returns flags and gin bindings, in the order given; exits with 2 on any other argument."""
   flags = parser()
   options, bindings = parse_bindings(flags, argv)
   if not options.gin_file:
@@ -111,9 +111,9 @@ def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) 
   of_files = configuration.bound(configuration.RunConfig).get('mode', mode)
   if mode != of_files and (of_files, mode) not in _OTHER_MODES:
     raise UsageError(
-      f'the gin files are made to {of_files}, not to {mode}',
+      f'the gin files are for --mode={of_files}, not --mode={mode}',
       where=f'--mode={mode}, run.mode = {of_files!r}',
-      fix=['leave --mode out', f'or take a file of that kind: gin/{"pretrain" if mode == "compile" else mode}_….gin'],
+      fix=['omit --mode', f'or use a file for that mode: gin/{"pretrain" if mode == "compile" else mode}_….gin'],
     )
   workdir = epath.Path(options.workdir or settings.workdir or f'runs/{run_name(options.gin_file)}')
   job = importlib.import_module(f'rembert.jobs.{mode}')
@@ -126,7 +126,7 @@ def run(options: argparse.Namespace, bindings: Sequence[str], stop: StopSignal) 
 
 
 def run_name(gin_files: Sequence[str]) -> str:
-  """`NAME` of the last `NAME.gin` that is not of a hardware, data or scales directory, followed by the scale's."""
+  """`NAME` of the last `NAME.gin` outside the hardware, data and scales directories, followed by the scale's."""
   files = [pathlib.Path(name) for name in gin_files]
   is_scale = lambda file: 'scales' in file.parent.parts
   what = [file.stem for file in files if file.parent.name not in ('hardware', 'data') and not is_scale(file)]
@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == '__main__':
   exit_code = main()
-  signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is written: a late signal must not turn it into a failure
+  signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is written: a late signal must not change the exit code
   if 'jax' in sys.modules:
     from rembert.runtime.distributed import leave
 

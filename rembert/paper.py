@@ -1,11 +1,10 @@
-"""The paper's figures, read from paper.json: every number that something here is compared with, by table and row.
+"""The paper's results by table and row, read from paper.json.
 
-"Rethinking Embedding Coupling in Pre-trained Language Models" (arXiv 2010.12821). Scores are percentages. Those of
-questions are (exact match, F1), all others one number: accuracy for pairs of sentences, F1 for words. Scores of
-Tables 2 to 6 are on dev sets, means of three fine-tuning runs and of languages. Parameters are in millions, as printed.
+"Rethinking Embedding Coupling in Pre-trained Language Models" (arXiv 2010.12821). Scores are percentages: (exact match,
+F1) for question answering, accuracy for sentence pairs, F1 for tagging. Scores of Tables 2 to 6 are on dev sets, means
+of three fine-tuning runs and of languages. Parameters are in millions, as printed.
 
-All of it is copied, nothing computed: averages are those that are printed. tests/test_paper.py says which of them
-follow from their rows.
+All numbers are copied from the paper, averages too; tests/test_paper.py lists the averages that follow from their rows.
 """
 
 import dataclasses
@@ -26,15 +25,15 @@ class PaperRow:
   """A row of a table of models.
 
   Attributes:
-    table: its number.
-    name: of the model, the stem of its file in gin/models, and of gin/experiments/table{N} where there is one.
+    table: number of the table.
+    name: name of the model, the stem of its file in gin/models and, if there is one, in gin/experiments/table{N}.
     label: what the paper calls the row.
     pre_training_millions: parameters in pre-training.
     fine_tuning_millions: parameters in fine-tuning, without a task's own head.
-    scores: task to (accuracy or F1,), or to (exact match, F1) of questions.
-    mean: the average that the paper prints; None if it prints none. Of Table 7, over the categories.
-    task_mean: of Table 7, the average over the seven tasks, as Table 16 prints it.
-    categories: of Table 7, sentence_pair, structured and question_answering.
+    scores: by task, (accuracy or F1,), or (exact match, F1) for question answering.
+    mean: the average that the paper prints, or None; in Table 7, over the categories.
+    task_mean: in Table 7, the average over the seven tasks, as Table 16 prints it.
+    categories: in Table 7, scores of sentence_pair, structured and question_answering.
   """
 
   table: int
@@ -55,14 +54,14 @@ class PaperRow:
 
 @dataclasses.dataclass(frozen=True)
 class WordSimilarityRow:
-  """A row of Table 8: correlation, times 100, of dot products of word vectors with human judgements; and MLM accuracy.
+  """A row of Table 8: correlation (× 100) of dot products of word vectors with human judgements, and MLM accuracy.
 
   Attributes:
-    name: of the model, as in `PaperRow`.
+    name: name of the model, as in `PaperRow`.
     label: what the paper calls it.
-    inputs: of the input embedding, by data set.
-    outputs: of the output embedding; those of `inputs` if one table is both.
-    mlm_accuracy: of held-out text, in percent.
+    inputs: correlation for the input embedding, by data set.
+    outputs: the same for the output embedding; equal to `inputs` if embeddings are tied.
+    mlm_accuracy: accuracy on held-out text, in percent.
   """
 
   name: str
@@ -110,13 +109,13 @@ def _curves(number: int) -> dict[str, dict[int, float]]:
   return {name: dict(zip(chart['layers'], curve, strict=True)) for name, curve in chart['curves'].items()}
 
 
-# Where parameters go decides: rows of Tables 2 to 6, 12 and 13, by table.
+# Ablations of where parameters are placed: rows of Tables 2 to 6, 12 and 13, by table.
 TABLES: dict[int, tuple[PaperRow, ...]] = {number: _rows(number) for number in (2, 3, 4, 5, 6, 12, 13)}
 # The leaderboard, with the scores of Table 16. `tasks.xtreme.leaderboard` says which averages do not follow from them.
 TABLE_7 = _rows(7)
 TABLE_8 = tuple(map(_word_similarity, _TABLES[8]['rows']))
 TABLE_9 = _rows(9)
-# By what is learned (SQuAD for XQuAD and MLQA).
+# By training set (SQuAD for XQuAD and MLQA).
 TABLE_10, TABLE_15 = _fine_tuning(10), _fine_tuning(15)
 # Read off the charts, which print no numbers: value by layer, by model, ± the error of reading.
 FIGURE_1, FIGURE_2 = _curves(1), _curves(2)
@@ -130,12 +129,12 @@ def row(table: int, name: str) -> PaperRow:
   """A row of `TABLES`, or of Table 7, by its number and the model's name.
 
   Raises:
-    UsageError: there is none; it lists what there is.
+    UsageError: no such row; the message lists the rows.
   """
   tables = {**TABLES, 7: TABLE_7}
   if table not in tables:
     raise UsageError(
-      f'of Table {table} there are no rows of models',
+      f'Table {table} has no rows of models',
       where=f'paper.table = {table!r}',
       fix=f'one of {", ".join(map(str, sorted(tables)))}',
     )
@@ -145,10 +144,10 @@ def row(table: int, name: str) -> PaperRow:
   return found[name]
 
 
-# --- the row that a configuration stands for --------------------------------------------------------------------------
+# --- the row of a configuration ---------------------------------------------------------------------------------------
 
-# Which parts of `rembert.model.parameter_count` the paper's figures leave out, by rule. Found by fitting its tables: it
-# states no rule but that the head does not count in fine-tuning (A.1).
+# Parts of `rembert.model.parameter_count` that the paper's figures exclude, by rule. Inferred from its tables: it
+# only states that the head does not count in fine-tuning (A.1).
 COUNTING_RULES = {
   'everything': (),  # Table 7
   'ablation': ('pooler', 'MLM transform', 'output bias'),  # Tables 2 to 6, 12 and 13
@@ -157,16 +156,14 @@ COUNTING_RULES = {
 
 @dataclasses.dataclass(frozen=True)
 class PaperFigures:
-  """Which row of the paper a configuration stands for, whose figures are compared with exact counts.
-
-  It says nothing to the model.
+  """The row of the paper that a configuration reproduces, for comparing parameter counts; it does not affect the model.
 
   Attributes:
     table: the number of the row's table; None for a model that is not the paper's.
     row: the row's name in `rembert.paper`, the stem of the model's file.
-    scale: of which sizes the model is (gin/scales). Figures are printed for `full` alone.
-    kept_layers: how many layers, from the bottom, fine-tuning keeps (Tables 5 and 13); None for all.
-    counting: by which of `COUNTING_RULES` the paper counted.
+    scale: the scale of its sizes (gin/scales); the paper's figures are for `full` only.
+    kept_layers: number of layers, from the bottom, that fine-tuning keeps (Tables 5 and 13); None for all.
+    counting: the paper's rule of counting, one of `COUNTING_RULES`.
   """
 
   table: Count | None = None
@@ -179,30 +176,30 @@ class PaperFigures:
     check_fields(self, 'paper')
     if not self.scale:
       raise UsageError(
-        'the scale has no name', where=f'paper.scale = {self.scale!r}', fix="'full', or that of your own"
+        'paper.scale must not be empty', where=f'paper.scale = {self.scale!r}', fix='--gin.paper.scale=full'
       )
     if self.table is not None:
       row(self.table, self.row)
 
   @property
   def printed(self) -> PaperRow | None:
-    """What the paper prints of the row; None for a model that is not the paper's."""
+    """The row in the paper; None for a model that is not the paper's."""
     return None if self.table is None else row(self.table, self.row)
 
   @property
   def uncounted_parts(self) -> tuple[str, ...]:
-    """The parts that its figures leave out, for `ParameterCounts.without`."""
+    """The parts that the paper's figures exclude, for `ParameterCounts.without`."""
     return COUNTING_RULES[self.counting]
 
   @property
   def millions(self) -> tuple[int | None, int | None]:
-    """Parameters in pre-training and in fine-tuning as printed; None where they are not, or are of another scale."""
+    """Parameters in pre-training and in fine-tuning as printed; None if not printed, or at another scale."""
     printed = self.printed
     if printed is None or self.scale != 'full':
       return None, None
     return printed.pre_training_millions, printed.fine_tuning_millions
 
   def deviations(self, pre_training: int, fine_tuning: int) -> tuple[float | None, float | None]:
-    """By how much counts exceed what is printed, as a share of it."""
+    """Relative difference of each count from the printed figure: count / printed − 1; None if not printed."""
     share = lambda count, millions: None if millions is None else count / (millions * 1_000_000) - 1
     return share(pre_training, self.millions[0]), share(fine_tuning, self.millions[1])

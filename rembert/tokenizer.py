@@ -1,6 +1,6 @@
-"""SentencePiece vocabularies with the special ids of the released RemBERT: loaded, checked, and text turned into ids.
+"""Loads and checks SentencePiece vocabularies with the special ids of the released RemBERT, and encodes text.
 
-`tasks.vocabulary` trains them. TensorFlow Text has a tokenizer of its own: `tasks.seqio_vocabulary`.
+`tasks.vocabulary` trains them; `tasks.seqio_vocabulary` is the tokenizer of TensorFlow Text.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _ALTERNATIVE = (
 
 @dataclasses.dataclass(frozen=True)
 class SpecialIds:
-  """Ids that mean something to the model, and where ordinary pieces begin; by default the released vocabulary's."""
+  """Ids of special tokens, and the first ordinary id; defaults are the released vocabulary's."""
 
   pad: int = 0
   unknown: int = 2
@@ -36,16 +36,16 @@ class SpecialIds:
 
   @property
   def first_piece(self) -> int:
-    """Every id below is special or unused; random replacements are drawn from here on."""
+    """The first ordinary id: all below are special or unused. Random replacements are sampled from here on."""
     return self.mask + 1
 
 
-# How vocabularies write them.
+# How vocabularies spell them.
 SPECIAL_PIECES = dict(zip(('[PAD]', '[UNK]', '[CLS]', '[SEP]', MASK), dataclasses.astuple(SpecialIds()), strict=True))
 
 
 def _read(path: epath.Path) -> bytes | Exception:
-  """The file, or why it cannot be read: no file, no network, no permission; each file system has its own exceptions."""
+  """The content of a file, or the exception if it cannot be read; exception types differ by file system."""
   if reason := why_unreachable(str(path)):
     return ConnectionError(reason)
   if is_remote(path):  # through TensorFlow, whose file systems log every attempt
@@ -64,7 +64,7 @@ def find_vocabulary(folder: epath.PathLike) -> epath.Path | None:
 
 
 def load_vocabulary(path: epath.PathLike) -> 'sentencepiece.SentencePieceProcessor':
-  """Loads any SentencePiece model; UsageError if there is no such file, or it is none."""
+  """Loads a SentencePiece model; UsageError if the file does not exist or is not one."""
   import sentencepiece
 
   path = epath.Path(path)
@@ -92,16 +92,14 @@ def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
   """Loads a vocabulary and returns its special ids.
 
   Raises:
-    UsageError: no such file, not a SentencePiece model, special ids missing, or more pieces than `vocab_size`.
+    UsageError: no such file, not a SentencePiece model, special ids missing, or more tokens than `vocab_size`.
   """
   processor = load_vocabulary(path)
   ids = {piece: processor.piece_to_id(piece) for piece in SPECIAL_PIECES}
   if wrong := [
     f'{piece} is {found}, not {SPECIAL_PIECES[piece]}' for piece, found in ids.items() if found != SPECIAL_PIECES[piece]
   ]:
-    raise UsageError(
-      f'the vocabulary has other special ids than RemBERT: {", ".join(wrong)}', where=str(path), fix=_ALTERNATIVE
-    )
+    raise UsageError(f"special ids differ from RemBERT's: {', '.join(wrong)}", where=str(path), fix=_ALTERNATIVE)
   if processor.get_piece_size() > vocab_size:
     raise UsageError(
       f'vocabulary size mismatch: {processor.get_piece_size()} in the file, {vocab_size} in the model',
@@ -114,8 +112,8 @@ def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
 class TextEncoder:
   """Text to ids with a SentencePiece vocabulary of RemBERT, as `[CLS] text [SEP]`.
 
-  `[MASK]` in a text becomes the mask, with the space before it; the parts around it are words of their own. Hugging
-  Face's tokenizer does the same.
+  `[MASK]` in a text becomes the mask token, with the space before it; the text before and after it is encoded
+  separately, as in Hugging Face's tokenizer.
   """
 
   def __init__(self, vocabulary: epath.PathLike):
@@ -133,7 +131,7 @@ class TextEncoder:
     return [*ids, self.special.sep]
 
   def piece(self, index: int) -> str:
-    """The piece, as written in the vocabulary."""
+    """The token of an id, as written in the vocabulary."""
     return self._processor.id_to_piece(int(index)) if index < self._processor.get_piece_size() else f'[{index}]'
 
   def __len__(self) -> int:
@@ -141,5 +139,5 @@ class TextEncoder:
 
 
 def cut(ids: Sequence[int], longest: int) -> list[int]:
-  """At most `longest` ids; [SEP] stays the last."""
+  """Truncates to `longest` ids; [SEP] stays the last."""
   return list(ids) if len(ids) <= longest else [*ids[: longest - 1], ids[-1]]

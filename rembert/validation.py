@@ -75,7 +75,7 @@ def check_fields(config: Any, group: str) -> None:
   """Checks each field of a dataclass by its type: numbers, booleans, strings, and tuples of these.
 
   A list given for a tuple is made one, and a string given for a tuple of strings is split at its commas. Fields of
-  other types are not looked at.
+  other types are not checked.
 
   Args:
     config: the instance; call this in `__post_init__`.
@@ -99,7 +99,7 @@ def check_fields(config: Any, group: str) -> None:
 
 
 def broken_rule(value: Any, hint: Any) -> str:
-  """What a value of this type must be, if it is not: 'a whole number ≥ 1'; else ''."""
+  """The rule that a value of this type breaks, such as 'a whole number ≥ 1'; '' if it breaks none."""
   kind, limits, may_be_none = _plain(hint)
   if value is None and may_be_none:
     return ''
@@ -125,7 +125,7 @@ def broken_rule(value: Any, hint: Any) -> str:
 
 
 def number(hint: Any) -> Callable[[str], Any]:
-  """A `type=` of argparse: numbers of a type with its range, such as `Count`."""
+  """Returns a `type=` for argparse that parses a number of an annotated type, such as `Count`."""
   kind = _plain(hint)[0]
 
   def parse(text: str) -> Any:
@@ -141,7 +141,7 @@ def number(hint: Any) -> Callable[[str], Any]:
 
 
 def comma_separated(hint: Any) -> Callable[[str], list]:
-  """A `type=` of argparse: a list of numbers, `1,2,5`, each of a type with its range."""
+  """Returns a `type=` for argparse that parses numbers of an annotated type separated by commas: `1,2,5`."""
   parse = number(hint)
   return lambda text: [parse(part) for part in text.split(',')]
 
@@ -163,7 +163,7 @@ def _plain(hint: Any) -> tuple[Any, Any, bool]:
   parts = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
   others = [part for part in parts if part is not types.NoneType]
   if len(others) != 1:
-    return None, None, True  # several types: not looked at here
+    return None, None, True  # several types: not checked here
   limits = None
   if typing.get_origin(others[0]) is Annotated:
     others, (limits, *_) = [others[0].__origin__], others[0].__metadata__

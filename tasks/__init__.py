@@ -1,4 +1,4 @@
-"""What an example is: SeqIO sources, preprocessors, vocabularies and metrics. Importing this package alone is light.
+"""SeqIO sources, preprocessors, vocabularies and metrics. Importing this package does not import TensorFlow.
 
 `import tasks.mixtures` registers this project's SeqIO tasks and mixtures; the functions here register them over other
 data.
@@ -20,7 +20,7 @@ def add_xtreme(**arguments) -> None:
 
 
 def add_table(**arguments):
-  """Registers `NAME.{language}` and the mixture NAME over tables of one's own: `tasks.tables.registry.add_table`."""
+  """Registers `NAME.{language}` and the mixture NAME over the user's tables: `tasks.tables.registry.add_table`."""
   from tasks.tables import registry
 
   return registry.add_table(**arguments)

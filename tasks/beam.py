@@ -1,4 +1,4 @@
-"""How corpora and token stores are made with Apache Beam: groups of languages, in a directory with one recipe."""
+"""Runs the Apache Beam pipelines of corpora and token stores, by groups of languages, in a directory with a recipe."""
 
 import contextlib
 import dataclasses
@@ -25,11 +25,11 @@ Tell = Callable[[str], None]  # shows a note on the progress
 
 @dataclasses.dataclass(frozen=True)
 class BeamRunner:
-  """Where a pipeline runs; UsageError if Beam is not installed.
+  """The runner of a pipeline; UsageError if Beam is not installed.
 
   Attributes:
-    name: Beam's: `DirectRunner` (this machine), `DataflowRunner`, `FlinkRunner`, `SparkRunner`, `DaskRunner`.
-    workers: processes of the DirectRunner.
+    name: Beam's name: `DirectRunner` (this machine), `DataflowRunner`, `FlinkRunner`, `SparkRunner`, `DaskRunner`.
+    workers: number of processes of the DirectRunner.
     flags: passed to Beam; `show_traceback` raises Beam's own exception.
   """
 
@@ -45,8 +45,8 @@ class BeamRunner:
       )
 
   def run(self, build: Callable[['beam.Pipeline'], None], where: str) -> None:
-    """Runs what `build` adds to a pipeline; RunError, in plain words, if it fails."""
-    logging.getLogger().setLevel(logging.ERROR)  # Beam logs much, from its import on
+    """Runs a pipeline with the steps that `build` adds; RunError if it fails."""
+    logging.getLogger().setLevel(logging.ERROR)  # Beam logs a lot, starting with its import
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -54,21 +54,21 @@ class BeamRunner:
     if runner == 'DirectRunner':
       from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-      # By name, DirectRunner may be one that is downloaded first.
+      # The name DirectRunner could mean one that is downloaded first.
       runner = FnApiRunner()
       mode = 'multi_processing' if self.workers > 1 else 'in_memory'
       flags += [f'--direct_num_workers={self.workers}', f'--direct_running_mode={mode}']
       if self.workers > 1 and not self.show_traceback:
-        quiet = quiet_stderr()  # its processes log their start there, whatever level they are given
+        quiet = quiet_stderr()  # its processes log their start there at any log level
     elif runner == 'DaskRunner':
-      runner = 'apache_beam.runners.dask.dask_runner.DaskRunner'  # Beam does not know it by its short name
+      runner = 'apache_beam.runners.dask.dask_runner.DaskRunner'  # Beam does not recognise its short name
     pipeline = None
     try:
       with quiet, beam.Pipeline(runner=runner, options=PipelineOptions(flags)) as pipeline:
         build(pipeline)
     except UsageError:
       raise
-    except Exception as error:  # a worker's exception comes wrapped, with its traceback as text
+    except Exception as error:  # exceptions of workers are wrapped, with the traceback as text
       lines = [line for line in str(error).splitlines() if line.strip()]
       if self.show_traceback:
         raise
@@ -76,13 +76,13 @@ class BeamRunner:
         f'the pipeline failed: {lines[-1] if lines else type(error).__name__}',
         where=f'{where}, {self.name}',
         fix=[
-          'fix the cause and repeat the command: languages that are done are kept',
-          'to see where in the code it failed: --traceback',
+          'fix the cause and run the command again: completed languages are kept',
+          'for the full traceback: --traceback',
         ],
       ) from error
     finally:
       if client := getattr(getattr(pipeline, 'result', None), 'client', None):
-        client.close()  # the DaskRunner leaves it open
+        client.close()  # the DaskRunner does not close it
 
 
 def run_in_groups(
@@ -92,7 +92,7 @@ def run_in_groups(
   description: str,
   run: Callable[[list[str], Tell], None],
 ) -> None:
-  """Calls `run` with names of some languages at a time, up to `most_bytes` together; 0 for all at once."""
+  """Calls `run` with groups of languages of up to `most_bytes` together; 0 for all at once."""
   groups: list[list[str]] = []
   filled = 0.0
   for name, size in sizes.items():
@@ -119,13 +119,13 @@ def refuse_other_recipe(folder: epath.Path, recipe: Mapping, what: str) -> None:
   different = [name for name in recipe if before.get(name) != recipe[name]]
   if different:
     raise UsageError(
-      f'the folder holds a {what} built with different options: {", ".join(different)}',
+      f'the directory contains a {what} built with different options: {", ".join(different)}',
       where=str(folder),
-      fix=f'choose another --output or --workdir, delete that {what}, or repeat the old command to continue with it',
+      fix=f'choose another --output or --workdir, delete that {what}, or run the old command to resume it',
     )
 
 
 def write_recipe(folder: epath.Path, recipe: Mapping, what: str) -> None:
-  """Claims a directory for a recipe: the first file of a corpus or store."""
+  """Writes the recipe, the first file in the directory of a corpus or store."""
   with write_errors(f'the {what}', folder):
     write_whole(folder / RECIPE, json.dumps(recipe, indent=1))

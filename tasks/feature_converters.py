@@ -1,16 +1,16 @@
-"""SeqIO feature converters: what this project's models are trained on, for trainers that use `seqio.get_dataset`.
+"""SeqIO feature converters of this project's models, for other trainers that use `seqio.get_dataset`.
 
     converter = PackedMlmFeatureConverter(vocab_size=250300, seed=0)
     seqio.get_dataset('wikipedia.rembert', {'targets': 512}, converter, 'train', shuffle=True, num_epochs=None,
                       batch_size=32, trim_output_features=False)
 
-This project's own trainer uses none of them: its rows and masks are functions of (seed, step, row), for any number of
-readers and interruptions, which a dataset alone cannot give.
+This project's own trainer does not use them: its sequences and masks are functions of (seed, step, index), for any
+number of readers and interruptions, which a dataset cannot provide.
 
-Packing and masks are those of `rembert.data`, called from the dataset: it runs in the process that made it, not on a
-tf.data service.
+Packing and masks are those of `rembert.data`, called from the dataset, so it runs in the process that created it, not
+on a tf.data service.
 
-B rows · S positions · K predictions per row
+B sequences · S positions · K masked positions per sequence
 """
 
 from tasks.tensorflow_import import tensorflow as tf
@@ -27,34 +27,34 @@ from rembert.data.mixture import MASK_STREAM
 from rembert.tokenizer import SpecialIds
 
 _Spec = seqio.FeatureConverter.FeatureSpec
-_MASKED_AT_ONCE = 256  # rows
+_MASKED_AT_ONCE = 256  # sequences
 
 
 class PackedMlmFeatureConverter(seqio.FeatureConverter):
-  """Documents, `targets`, to packed rows of masked language modelling: `[CLS] … [SEP] [CLS] … [SEP]`.
+  """Converts documents, `targets`, to packed sequences for masked language modelling: `[CLS] … [SEP] [CLS] … [SEP]`.
 
-  Features of a row, all int32 but the weights:
+  Features of a sequence, int32 except the weights:
 
-    input_ids [S]         ids, [PAD] at the end; with a seed, as the model is to see them
+    input_ids [S]         ids, [PAD] at the end; with a seed, masked
     token_type_ids [S]    0
-    segment_ids [S]       1 for the first document of the row, 2 for the next, 0 on padding
+    segment_ids [S]       1 for the first document of the sequence, 2 for the next, 0 for padding
     position_ids [S]      0, 1, 2 … from the start of each document
-    masked_positions [K]  with a seed: ascending; 0 in slots without a prediction
+    masked_positions [K]  with a seed: ascending; 0 in unused slots
     targets [K]           with a seed: the ids there; 0
     weights [K]           with a seed: 1; 0; float32
 
-  Rows are those of `rembert.data.packing.pack`, and masks those of `rembert.data.masking.mask_rows` for step 0, where
-  the row's number in the dataset, from 0, is its row; both bit by bit. A document that does not fit is continued in the
-  next row: call `seqio.get_dataset` with `trim_output_features=False`, or SeqIO cuts documents at S tokens before.
+  Sequences equal those of `rembert.data.packing.pack`, and masks those of `rembert.data.masking.mask_rows` for step 0
+  and the sequence's index in the dataset, bit for bit. A document that does not fit is continued in the next sequence:
+  call `seqio.get_dataset` with `trim_output_features=False`, or SeqIO truncates documents to S tokens before.
 
   Args:
-    vocab_size: random replacements are below it.
-    seed: of the masks; None packs only.
-    masking: shares; tokens are chosen one by one.
+    vocab_size: upper bound of random replacements.
+    seed: seed of the masks; None only packs.
+    masking: fractions of masked tokens, which are selected one by one.
     special: ids of [PAD], [CLS], [SEP] and [MASK].
   """
 
-  TASK_FEATURES = {'targets': _Spec(dtype=tf.int32)}  # noqa: RUF012 - SeqIO's name for what is the same for all
+  TASK_FEATURES = {'targets': _Spec(dtype=tf.int32)}  # noqa: RUF012 - SeqIO's class attribute
   MODEL_FEATURES = dict.fromkeys(('input_ids', 'token_type_ids', 'segment_ids', 'position_ids'), _Spec(dtype=tf.int32))
   PACKING_FEATURE_DTYPES = None
 
@@ -70,7 +70,7 @@ class PackedMlmFeatureConverter(seqio.FeatureConverter):
     if seed is not None:
       masked = {'masked_positions': _Spec(tf.int32), 'targets': _Spec(tf.int32), 'weights': _Spec(tf.float32)}
       self.MODEL_FEATURES = self.MODEL_FEATURES | masked
-    # SeqIO's check of lengths would refuse documents of more than S tokens; those of rows are static here.
+    # SeqIO's check of lengths would reject documents of more than S tokens; here, lengths are static.
     super().__init__(pack=False, apply_length_check=False)
 
   def _convert_features(self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]) -> tf.data.Dataset:
@@ -115,14 +115,14 @@ class PackedMlmFeatureConverter(seqio.FeatureConverter):
     return {name: self._masking.slots(length) if name in masked else length for name in self.MODEL_FEATURES}
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- sequences --------------------------------------------------------------------------------------------------------
 
 
 def pack(documents: tf.data.Dataset, sequence_length: int, special: SpecialIds) -> tf.data.Dataset:
-  """`rembert.data.packing.pack` as a dataset: ids of documents, int32 [n], to rows, int32 [S]."""
+  """`rembert.data.packing.pack` as a dataset: ids of documents, int32 [n], to sequences, int32 [S]."""
 
   def of_numpy(open_S: np.ndarray, ids: np.ndarray, is_end: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The row that is still open after a document, and those that are done."""
+    """The incomplete sequence after a document, and the completed ones."""
     used = open_S[open_S != special.pad]
     before = [segment[1:-1] for segment in np.split(used, np.flatnonzero(used == special.cls))[1:]]
     rows = [row for row, _ in packing.pack([*before, ids], sequence_length, special)]

@@ -1,11 +1,11 @@
-"""`import tasks.mixtures` registers the SeqIO tasks and mixtures of this project; it touches no file.
+"""`import tasks.mixtures` registers the SeqIO tasks and mixtures of this project; it opens no file.
 
-    wikipedia.{language}            TFDS's Wikipedia; `tasks.add_wikipedia(corpus=…)` puts a corpus in its place
+    wikipedia.{language}            TFDS's Wikipedia; `tasks.add_wikipedia(corpus=…)` replaces it by a corpus
     wikipedia, wikipedia.mbert, wikipedia.rembert
     mc4.{language}                  Common Crawl, TFDS's c4/multilingual
     rembert.pretraining             Wikipedia and Common Crawl in RemBERT's languages
 
-Vocabularies are those of the environment variable REMBERT_VOCABULARY, data is where TFDS_DATA_DIR says.
+Environment variables: REMBERT_VOCABULARY is the vocabulary, TFDS_DATA_DIR the directory of the data.
 """
 
 from tasks import registration  # TensorFlow first
@@ -31,7 +31,7 @@ def pretraining_tasks() -> dict[str, str]:
 
 
 def pretraining_rates(documents: dict[str, int], language_of: dict[str, str], alpha: float = 0.5) -> dict[str, float]:
-  """Rates of tasks by their numbers of documents: (all of a language) ** alpha, shared out among its tasks."""
+  """Rates of tasks: (documents of the language) ** alpha, divided among its tasks in proportion to documents."""
   by_language: dict[str, int] = {}
   for task, count in documents.items():
     by_language[language_of[task]] = by_language.get(language_of[task], 0) + count
@@ -46,11 +46,11 @@ def pretraining_rates(documents: dict[str, int], language_of: dict[str, str], al
 def add_pretraining() -> None:
   """Registers `rembert.pretraining`: RemBERT was pre-trained on Wikipedia and Common Crawl in 110 languages.
 
-  A language is drawn in proportion to n ** 0.5 (paper, A.7), where n is the number of its documents in both, and each
-  of its documents as often as any other. The paper counts sentences, which TFDS does not.
+  A language is sampled in proportion to n ** 0.5 (paper, A.7), where n is the number of its documents in both, and each
+  of its documents equally often. The paper counts sentences, which TFDS does not.
   """
   language_of = pretraining_tasks()
-  sources = {name: seqio.TaskRegistry.get(name).source for name in language_of}  # of now: tasks may be replaced
+  sources = {name: seqio.TaskRegistry.get(name).source for name in language_of}  # current: tasks may be replaced
 
   @functools.cache
   def rates() -> dict[str, float]:

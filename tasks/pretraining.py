@@ -1,7 +1,7 @@
-"""Pre-training on SeqIO tasks: what a task must give, and its documents from any place of its source.
+"""Pre-training on SeqIO tasks: checks tasks, and reads their documents from any position of the source.
 
 An example of a pre-training task is `{'targets': ids}`, the ids of one document without special ids, as in T5's own
-tasks. Packing and masks come later (`rembert.data`): they depend on a row's place in the run.
+tasks. Packing and masks come later (`rembert.data`), since they depend on a sequence's position in the run.
 """
 
 from tasks.tensorflow_import import tensorflow as tf
@@ -22,14 +22,14 @@ from rembert.errors import UsageError, first_line, joined
 from rembert.tokenizer import SpecialIds
 
 TARGETS = 'targets'
-# Number of the source's example, which the reader gives to examples and looks for in what the preprocessors return.
+# The feature with the number of the source's example, which the reader adds and the preprocessors must keep.
 _EXAMPLE = '_source_example'
-# In its place where an epoch ends.
+# Its value at the end of an epoch.
 _END = -1
-# Documents that an iterator returns at a time, without padding: a call costs as much as packing a hundred tokens.
+# Documents per call of an iterator, without padding: a call costs as much as packing a hundred tokens.
 _READ_TOGETHER = 32
 
-# Operations of tf.data by what they make of one example, in the order of their input and without regard to others.
+# Operations of tf.data that treat each example separately, and keep the order.
 _ONE_FOR_ONE = frozenset({'_MapDataset', '_ParallelMapDataset', '_PrefetchDataset', '_OptionsDataset'})
 _EACH_ALONE = _ONE_FOR_ONE | {
   '_FilterDataset',
@@ -46,7 +46,7 @@ def features(vocabulary: seqio.Vocabulary) -> dict[str, seqio.Feature]:
 
 
 def tokenize(dataset: tf.data.Dataset, output_features: Mapping[str, seqio.Feature]) -> tf.data.Dataset:
-  """The preprocessor of this project's pre-training tasks: `text` to `targets`, its ids; other features are kept."""
+  """Preprocessor of this project's pre-training tasks: adds `targets`, the ids of `text`; keeps other features."""
   vocabulary = output_features[TARGETS].vocabulary
 
   def ids(example: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -56,11 +56,11 @@ def tokenize(dataset: tf.data.Dataset, output_features: Mapping[str, seqio.Featu
   return dataset.map(ids, num_parallel_calls=tf.data.AUTOTUNE)
 
 
-# --- what a task must give --------------------------------------------------------------------------------------------
+# --- checks of tasks --------------------------------------------------------------------------------------------------
 
 
 def lacking(task: seqio.Task) -> list[str]:
-  """What a task lacks to be pre-trained on, in one line each; reads no data."""
+  """The requirements of pre-training that a task does not meet, one line each; reads no data."""
   feature = task.output_features.get(TARGETS)
   lines = []
   if feature is None:
@@ -71,7 +71,7 @@ def lacking(task: seqio.Task) -> list[str]:
     lines.append(f"the vocabulary of 'targets' is a {type(feature.vocabulary).__name__}, not a SentencePieceVocabulary")
   elif feature.vocabulary.extra_ids:
     lines.append(
-      f"the vocabulary of 'targets' has {feature.vocabulary.extra_ids} extra ids: the model has none for them"
+      f"the vocabulary of 'targets' has {feature.vocabulary.extra_ids} extra ids, which the model does not have"
     )
   if 'train' not in task.splits:
     lines.append(f"no split 'train': it has {', '.join(task.splits)}")
@@ -81,14 +81,14 @@ def lacking(task: seqio.Task) -> list[str]:
 
 
 def check_tasks(tasks: Sequence[seqio.Task]) -> seqio.SentencePieceVocabulary:
-  """The common vocabulary of tasks; UsageError, with all that they lack, if some cannot be pre-trained on together."""
+  """The common vocabulary of tasks; UsageError, with all problems, if they cannot be pre-trained on together."""
   by_task = {task.name: lines for task in tasks if (lines := lacking(task))}
   if by_task:
     shown = [f'{name}: {"; ".join(lines)}' for name, lines in list(by_task.items())[:8]]
     raise UsageError(
-      f'{len(by_task)} SeqIO task(s) cannot be pre-trained on',
+      f'{len(by_task)} SeqIO task(s) cannot be used for pre-training',
       where='\n         '.join([*shown, *(['…'] if len(by_task) > 8 else [])]),
-      fix='give each a split train and output_features={"targets": seqio.Feature(vocabulary, add_eos=False, '
+      fix='define for each a train split and output_features={"targets": seqio.Feature(vocabulary, add_eos=False, '
       'dtype=tf.int32)}: docs/guides/seqio.md',
     )
   files = {task.name: task.output_features[TARGETS].vocabulary.sentencepiece_model_file for task in tasks}
@@ -97,15 +97,15 @@ def check_tasks(tasks: Sequence[seqio.Task]) -> seqio.SentencePieceVocabulary:
     raise UsageError(
       'the tasks of the mixture have different vocabularies',
       where='; '.join(f'{name}: {file}' for file, name in by_file.items()),
-      fix='give the feature targets of all of them the same vocabulary',
+      fix='use the same vocabulary for the feature targets of all tasks',
     )
   return tasks[0].output_features[TARGETS].vocabulary
 
 
 def normalized_rates(task_or_mixture: seqio.Task | seqio.Mixture) -> dict[str, float]:
-  """Sampling rates of the tasks of a mixture, by name, which sum to 1; tasks without any are left out.
+  """Sampling rates of the tasks of a mixture by name, which sum to 1; excludes tasks with a rate of 0.
 
-  UsageError if a rate cannot be found or is negative, or all are 0.
+  UsageError if a rate cannot be computed or is negative, or all are 0.
   """
   if isinstance(task_or_mixture, seqio.Task):
     return {task_or_mixture.name: 1.0}
@@ -114,18 +114,18 @@ def normalized_rates(task_or_mixture: seqio.Task | seqio.Mixture) -> dict[str, f
     rates = {task.name: mixture.get_rate(task) for task in mixture.tasks}
   except UsageError:
     raise
-  except Exception as error:  # a user's function
+  except Exception as error:  # from a user's function
     raise UsageError(
-      f'the rates of the mixture {mixture.name!r} cannot be found: {type(error).__name__} {first_line(error)}',
+      f'the rates of the mixture {mixture.name!r} cannot be computed: {type(error).__name__} {first_line(error)}',
       where=mixture.name,
-      fix='correct the function that gives the rate of a task',
+      fix='check the function that returns the rate of a task',
     ) from error
   total = math.fsum(rates.values())
   if min(rates.values()) < 0 or not 0 < total < math.inf:
     raise UsageError(
       f'the rates of the mixture {mixture.name!r} must be ≥ 0, and one of them > 0',
       where=', '.join(f'{name}: {rate}' for name, rate in list(rates.items())[:8]),
-      fix='correct the rates where the mixture is registered',
+      fix='set valid rates where the mixture is registered',
     )
   return {name: rate / total for name, rate in rates.items() if rate}
 
@@ -135,15 +135,15 @@ def normalized_rates(task_or_mixture: seqio.Task | seqio.Mixture) -> dict[str, f
 
 @dataclasses.dataclass(frozen=True)
 class _Pipeline:
-  """A split of a task, to be read from any example of its source on.
+  """A split of a task that can be read from any example of its source on.
 
   Attributes:
-    documents: several documents at a time: numbers of the source's examples, counted from `first` [N], and their ids,
-      ragged [N, (L)]. If it skips at the source, a document numbered `_END` follows the last one, and then the
-      documents from `first` again, without end.
-    first: the example to begin at, as an iterator finds it when it begins an epoch.
+    documents: batches of documents: numbers of the source's examples, counted from `first` [N], and their ids, ragged
+      [N, (L)]. If it skips at the source, a document numbered `_END` follows the last one, and then the documents from
+      `first` again, endlessly.
+    first: the example to start at; an iterator reads it when it starts an epoch.
     skips_at_source: whether `first` may be other than 0.
-    at_end: iterators that have reached `_END`. Reusing one costs a tenth of making a new one.
+    at_end: iterators that have reached `_END`. Reusing one costs a tenth of creating one.
   """
 
   documents: tf.data.Dataset
@@ -155,21 +155,21 @@ class _Pipeline:
 class TaskDocuments:
   """Documents of SeqIO tasks, in the order of their sources: a `rembert.data.stream_source.OpenDocuments`.
 
-  Documents go through the task's own source and preprocessors. Where the preprocessors treat each example alone (map,
-  filter, flat_map, unbatch), reading is resumed by skipping examples of the source; their number goes along as a
-  feature. Preprocessors that look at several examples, or drop that feature after a filter, are run from the beginning
-  again, and the documents that were read before are dropped.
+  Documents go through the task's own source and preprocessors. If the preprocessors treat each example separately (map,
+  filter, flat_map, unbatch), reading resumes by skipping examples of the source; a feature carries their number.
+  Preprocessors that combine several examples, or drop that feature after a filter, run from the beginning again, and
+  documents that were read before are dropped.
 
-  A dataset is built once for each task and split, since iterators differ only in the number of examples to skip. Each
+  A dataset is built once per task and split, since iterators differ only in the number of skipped examples. Each
   iterator has one thread, so that a hundred languages leave the cores to the training step.
 
   Args:
-    tasks: by the name that the caller gives them.
-    special: ids of the vocabulary; no document may have one of them.
-    vocab_size: ids that the model has.
-    sequence_length: S, for preprocessors that ask for it.
-    seed: for preprocessors that draw random numbers.
-    shard: which of how many parts of the sources' files to read.
+    tasks: tasks by the caller's name.
+    special: special ids of the vocabulary; no document may contain one.
+    vocab_size: number of ids of the model.
+    sequence_length: S, for preprocessors that use it.
+    seed: seed for preprocessors that use random numbers.
+    shard: (index, count) of the part of the sources' files to read.
   """
 
   def __init__(
@@ -188,10 +188,10 @@ class TaskDocuments:
     self._pipelines: dict[tuple[str, str], _Pipeline] = {}
 
   def prepare(self, on_progress: Callable[[float, str], None] = lambda fraction, name: None) -> list[str]:
-    """Builds the datasets to train on; returns the names of those that cannot skip at the source.
+    """Builds the training datasets; returns the names of those that cannot skip at the source.
 
     Raises:
-      UsageError: data cannot be opened, or documents are not what a task declares; with all tasks.
+      UsageError: data cannot be opened, or documents differ from a task's declaration; names all such tasks.
     """
     slow, errors = [], []
     for done, name in enumerate(self._tasks):
@@ -206,7 +206,7 @@ class TaskDocuments:
     return slow
 
   def __call__(self, name: str, split: str, place: SourcePlace) -> Iterator[tuple[np.ndarray, SourcePlace]]:
-    """See `OpenDocuments`; a split that the task does not have is empty."""
+    """Implements `OpenDocuments`; a split that the task lacks is empty."""
     if split not in self._tasks[name].splits:
       return
     pipeline = self._pipeline(name, split)
@@ -220,7 +220,7 @@ class TaskDocuments:
       yield ids, place
 
   def _read(self, name: str, pipeline: _Pipeline, first: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Numbers of the source's examples and ids of the documents, from an example on."""
+    """Yields numbers of the source's examples and ids of their documents, from an example on."""
     read_error = tf.errors.OpError  # generators that are still open at exit outlive the module's globals
     try:
       documents = pipeline.at_end.pop() if pipeline.at_end else iter(pipeline.documents)
@@ -249,8 +249,8 @@ class TaskDocuments:
         f'a document has ids that are special or unknown to the model: {", ".join(map(str, found[:8]))}',
         where=f'SeqIO task {self._tasks[name].name}, feature targets',
         fix=[
-          'end the task with the ids of the text alone: seqio.Feature(…, add_eos=False), no append_eos, no padding',
-          f'and give the model the size of its vocabulary: RemBertConfig.vocab_size is {self._vocab_size}',
+          'end the task with the ids of the text only: seqio.Feature(…, add_eos=False), no append_eos, no padding',
+          f'and set RemBertConfig.vocab_size ({self._vocab_size}) to the size of its vocabulary',
         ],
       )
 
@@ -261,7 +261,7 @@ class TaskDocuments:
         self._pipelines[name, split] = self._build(task, split)
       except UsageError:
         raise
-      except Exception as error:  # whatever a user's source or preprocessor raises
+      except Exception as error:  # from a user's source or preprocessor
         raise UsageError(
           f'the split {split!r} of SeqIO task {task.name!r} cannot be opened: {first_line(error)}',
           where=str(task.source),
@@ -272,7 +272,7 @@ class TaskDocuments:
   def _build(self, task: seqio.Task, split: str) -> _Pipeline:
     source = task.source.get_dataset(split, shuffle=False, shard_info=self._shard)
     first = tf.Variable(0, dtype=tf.int64, trainable=False)
-    # The function runs when an iterator makes its first step, and finds `first` as it is then.
+    # The function runs at the first step of an iterator, and reads the value that `first` has then.
     examples = tf.data.Dataset.from_tensors(0).flat_map(lambda _: source.skip(first))
     documents = self._numbered(task, examples)
     skips_at_source = documents is not None
@@ -292,7 +292,7 @@ class TaskDocuments:
     return _Pipeline(documents.with_options(options), first, skips_at_source)
 
   def _numbered(self, task: seqio.Task, dataset: tf.data.Dataset) -> tf.data.Dataset | None:
-    """Documents with the numbers of their examples, or None if these cannot be followed."""
+    """Documents with the numbers of their examples, or None if preprocessors do not keep these."""
     apply, preprocessors = self._apply(task), _preprocessors(task)
     with seqio.map_seed_manager(self._seed):
       while preprocessors and _operations(after := apply(dataset, preprocessors[0]), dataset) <= _ONE_FOR_ONE:
@@ -309,7 +309,7 @@ class TaskDocuments:
       examples = dataset.enumerate().map(with_number)
       try:
         documents = functools.reduce(apply, preprocessors, examples)
-      except Exception:  # a preprocessor that minds the feature; without it, it may do
+      except Exception:  # a preprocessor that rejects the feature; it may work without it
         return None
     if not (_operations(documents, examples) <= _EACH_ALONE and _EXAMPLE in _features_of(documents)):
       return None
@@ -325,7 +325,7 @@ class TaskDocuments:
     if spec is None or spec.dtype != tf.int32 or spec.shape.rank != 1:
       raise UsageError(
         f"the documents of SeqIO task {task.name!r} have no 'targets' of int32 and rank 1",
-        where=f'after its preprocessors there is {", ".join(f"{name}: {spec}" for name, spec in found.items())}',
+        where=f'after its preprocessors: {", ".join(f"{name}: {spec}" for name, spec in found.items())}',
         fix='end the preprocessors with ids: seqio.preprocessors.tokenize, or tasks.pretraining.tokenize',
       )
 
@@ -344,7 +344,7 @@ def _features_of(dataset: tf.data.Dataset) -> dict[str, tf.TypeSpec]:
 
 
 def _operations(dataset: tf.data.Dataset, before: tf.data.Dataset) -> set[str]:
-  """Names of the operations that lead from one dataset to another; another source is an operation without input."""
+  """Names of the operations between two datasets; another source is an operation without input."""
   found, pending = set(), [dataset]
   while pending:
     dataset = pending.pop()

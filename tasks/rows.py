@@ -1,22 +1,22 @@
-"""Rows of a fine-tuning task, from SeqIO to NumPy, and the scores of a model's logits for them.
+"""Reads sequences of a SeqIO fine-tuning task as NumPy arrays, and scores a model's logits for them.
 
 A fine-tuning task is any SeqIO task or mixture with these output features:
 
-  input_ids: int32 [S'], a row with its special tokens, without padding.
-  token_type_ids: int32 [S'], optional; 0 everywhere if there are none.
-  labels: int32 of rank 1, −1 where nothing is to be predicted; by the head
+  input_ids: int32 [S'], a sequence with its special tokens, without padding.
+  token_type_ids: int32 [S'], optional; default 0.
+  labels: int32 of rank 1, −1 for no label; by the head
     classification: [1]
     tagging: [S']
     qa: [2], the first and the last position of the answer
     multiple_choice: [1]; ids and types are [C, S'], where shorter choices end with [PAD]
-    regression: [1], float32, NaN for none
+    regression: [1], float32, NaN for no label
     The size of its vocabulary, a `seqio.PassThroughVocabulary`, is the number of labels; a `LabelVocabulary` names
     them.
 
-Preprocessors get the length of a row as `sequence_length['input_ids']`; what is longer is trimmed as SeqIO trims.
-`postprocess_fn` gets all features of a row as `example`. For a target its first argument is the label (classification)
-or the labels, for a prediction the most likely ones: an int, int [S'] or int [2]. Metrics are functions
-`(targets, predictions)` of the results, or `(targets, scores)`, where scores are each row's logits: float32 [labels],
+Preprocessors get the maximum length as `sequence_length['input_ids']`; SeqIO trims longer sequences. `postprocess_fn`
+gets all features of a sequence as `example`. Its first argument is, for a target, the label (classification) or the
+labels; for a prediction, the most likely ones: an int, int [S'] or int [2]. Metrics are functions `(targets,
+predictions)` of the results, or `(targets, scores)`, where scores are the logits of each sequence: float32 [labels],
 [S', labels] or [S', 2].
 """
 
@@ -41,7 +41,7 @@ _ROWS_AT_ONCE = 1024
 
 
 class LabelVocabulary(seqio.PassThroughVocabulary):
-  """Ids of labels that have names, by id, for the output feature `labels`."""
+  """A vocabulary of label names by id, for the output feature `labels`."""
 
   def __init__(self, names: Sequence[str]):
     super().__init__(len(names))
@@ -49,20 +49,20 @@ class LabelVocabulary(seqio.PassThroughVocabulary):
 
 
 def label_names(task: seqio.Task) -> tuple[str, ...]:
-  """Names of the labels by id, or their numbers."""
+  """Names of the labels by id, or the ids as text."""
   vocabulary = task.output_features['labels'].vocabulary
   return getattr(vocabulary, 'names', tuple(str(label) for label in range(vocabulary.vocab_size)))
 
 
 def tasks_and_rates(name: str) -> list[tuple[seqio.Task, float]]:
-  """The tasks of a registered task or mixture, with the rate of each; UsageError if there is none of that name."""
+  """The tasks of a registered task or mixture, with the rate of each; UsageError if the name is not registered."""
   provider = find(name)
   tasks = seqio.get_subtasks(provider)
   return [(task, provider.get_rate(task) if isinstance(provider, seqio.Mixture) else 1.0) for task in tasks]
 
 
 def missing_parts(task: seqio.Task, *, is_evaluated: bool, head: str = 'classification') -> list[str]:
-  """What a SeqIO task lacks of a fine-tuning task, in words; see the head of this module."""
+  """The requirements of fine-tuning (see the module docstring) that a SeqIO task does not meet."""
   found = []
   for name in ('input_ids', 'labels'):
     feature = task.output_features.get(name)
@@ -91,18 +91,18 @@ def stream_rows(
   max_examples: int | None = None,
   keep_examples: bool = True,
 ) -> Iterator[Features]:
-  """Rows of a split, in the task's order, one after the other.
+  """Yields the sequences of a split, in the task's order.
 
   Args:
     task: a fine-tuning task.
     split: one of its splits.
     head: one of `rembert.model.heads.TASK_HEADS`.
-    max_length: ids in a row at most.
-    max_examples: how many examples of the source to read at most, see `sample_examples`; None for all.
-    keep_examples: whether rows get all their features, which `targets` and `predictions` need.
+    max_length: maximum number of ids in a sequence.
+    max_examples: maximum number of examples of the source, see `sample_examples`; None for all.
+    keep_examples: whether to keep all features, for `targets` and `predictions`.
 
   Raises:
-    UsageError: the task's own; labels that do not fit the ids or the head; no rows.
+    UsageError: raised by the task, or labels do not match the ids or the head, or there are no sequences.
   """
   if max_examples is not None:
     task = task.replace(source=_sampled_source(task.source, max_examples))
@@ -119,22 +119,22 @@ def stream_rows(
         yield row
   except tf.errors.InvalidArgumentError as error:  # an assertion in a preprocessor
     raise UsageError(
-      first_line(error), where=f'task {task.name}, split {split}', fix='see the preprocessors'
+      first_line(error), where=f'task {task.name}, split {split}', fix='check the preprocessors'
     ) from error
   if not found:
-    raise UsageError('a split without rows', where=f'task {task.name}, split {split}', fix='look into its files')
+    raise UsageError('the split is empty', where=f'task {task.name}, split {split}', fix='check its files')
 
 
 def batches(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
-  """Batches whose features of different lengths are ragged."""
-  # Ragged elements, as those of XTREME, become a batch as they are. `ragged_batch` makes elements ragged by a function
-  # that is called for each, which takes several times as long.
+  """Batches a dataset; features of different lengths become ragged."""
+  # Ragged elements, such as XTREME's, are batched directly. `ragged_batch` makes elements ragged by a function
+  # call for each, which takes several times as long.
   is_dense = lambda spec: isinstance(spec, tf.TensorSpec) and not spec.shape.is_fully_defined()
   return (dataset.ragged_batch if any(map(is_dense, dataset.element_spec.values())) else dataset.batch)(size)
 
 
 def elements(column: tf.Tensor | tf.RaggedTensor) -> Sequence[Any]:
-  """A feature of each row of a batch: an array, bytes, a number, or lists if it is ragged itself."""
+  """A feature for each sequence of a batch: an array, bytes, a number, or lists if it is ragged itself."""
   if not isinstance(column, tf.RaggedTensor):
     return column.numpy()
   if column.ragged_rank > 1:
@@ -145,7 +145,7 @@ def elements(column: tf.Tensor | tf.RaggedTensor) -> Sequence[Any]:
 def rows_of(
   columns: Mapping[str, Sequence[Any]], head: str, max_length: int, task: str, keep_examples: bool
 ) -> Iterator[Features]:
-  """Features by name, with an element for each row, to rows; UsageError where labels do not fit ids or the head."""
+  """Converts columns of features to sequences; UsageError if labels do not match the ids or the head."""
   for index, (ids, labels) in enumerate(zip(columns['input_ids'], columns['labels'], strict=True)):
     if head == 'multiple_choice':
       ids = np.asarray(ids, np.int32)
@@ -154,9 +154,9 @@ def rows_of(
     size = {'tagging': len(ids), 'qa': 2}.get(head, 1)
     if not len(ids) or types.shape != ids.shape or labels.shape != (size,):
       raise UsageError(
-        f'a row of {len(ids)} input_ids with {len(types)} token_type_ids and {len(labels)} labels',
+        f'a sequence has {len(ids)} input_ids, {len(types)} token_type_ids and {len(labels)} labels',
         where=f'task {task}, head {head}',
-        fix='as many token_type_ids as input_ids; as many labels as ids (tagging), 2 (qa), or 1 (others)',
+        fix='return as many token_type_ids as input_ids; as many labels as ids (tagging), 2 (qa), or 1 (others)',
       )
     yield Features(
       input_ids=ids[..., :max_length],
@@ -167,7 +167,7 @@ def rows_of(
 
 
 def _sampled_source(source: seqio.DataSource, most: int) -> seqio.DataSource:
-  """Those examples of a source that `sample_examples` chooses; whatever tokenizes them sees no others."""
+  """The examples of a source that `sample_examples` chooses; others are not tokenized."""
 
   def dataset(split: str, shuffle_files: bool) -> tf.data.Dataset:
     del shuffle_files
@@ -185,18 +185,18 @@ def _sampled_source(source: seqio.DataSource, most: int) -> seqio.DataSource:
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
 #
-# What `seqio.Evaluator` does with a task's `postprocess_fn` and `metric_fns`, and not the class itself: it evaluates
-# all tasks at once, where a run here resumes after the last language; it writes no predictions; labels must not be of
-# rank 0, and logits of one shape for all rows, where ours are as long as their row.
+# The same as `seqio.Evaluator` does with `postprocess_fn` and `metric_fns`. That class evaluates all tasks at once, but
+# a run here resumes after the last language; it writes no predictions; and it requires labels of rank > 0, and logits
+# of one shape for all sequences, which here are as long as their sequence.
 
 
 def targets(task: seqio.Task, rows: Sequence[Features]) -> list[Any]:
-  """What `metric_fns` get of each row's labels."""
+  """The targets for `metric_fns`, from each sequence's labels."""
   return [task.postprocess_fn(_scalar(row.labels), example=row.example, is_target=True) for row in rows]
 
 
 def predictions(task: seqio.Task, rows: Sequence[Features], scores: Sequence[np.ndarray], head: str) -> list[Any]:
-  """What `metric_fns` get of each row's most likely labels."""
+  """The predictions for `metric_fns`, from each sequence's most likely labels."""
   most_likely = lambda logits: logits[0] if head == 'regression' else np.argmax(logits, 0 if head == 'qa' else -1)
   return [
     task.postprocess_fn(_scalar(most_likely(logits)), example=row.example, is_target=False)
@@ -209,7 +209,7 @@ def _scalar(labels: np.ndarray) -> Any:
 
 
 def metrics(task: seqio.Task, rows: Sequence[Features], scores: Sequence[np.ndarray], head: str) -> dict[str, float]:
-  """All values of the task's `metric_fns`, in their order; `scores` are the logits of each row, float32."""
+  """All values of the task's `metric_fns`, in order; `scores` are the logits of each sequence, float32."""
   found: dict[str, Any] = {}
   wanted = targets(task, rows)
   if task.predict_metric_fns:
@@ -222,10 +222,10 @@ def metrics(task: seqio.Task, rows: Sequence[Features], scores: Sequence[np.ndar
 
 
 def prediction_lines(task: seqio.Task, rows: Sequence[Features], scores: Sequence[np.ndarray], head: str) -> str:
-  """A JSON object a line for each row: its features that are numbers or texts, and its `prediction`.
+  """A line of JSON per sequence: its features that are numbers or texts, and its `prediction`.
 
-  Without a `postprocess_fn` that is the name of a label, the names for all positions, first and last position, the
-  number of a choice, or a number.
+  Without a `postprocess_fn` the prediction is the name of a label, the names for all positions, the first and last
+  position, the index of a choice, or a number.
   """
   names = label_names(task) if head in ('classification', 'tagging') and task.postprocessor is None else None
   lines = []
@@ -238,7 +238,7 @@ def prediction_lines(task: seqio.Task, rows: Sequence[Features], scores: Sequenc
 
 
 def _plain(value: Any) -> Any:
-  """What JSON has no form for: texts of TensorFlow are bytes, its numbers NumPy's."""
+  """Converts values for JSON: TensorFlow's texts are bytes, its numbers NumPy's."""
   if isinstance(value, bytes):
     return value.decode(errors='replace')
   return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)

@@ -1,4 +1,4 @@
-"""A SentencePiece vocabulary for SeqIO that is found and checked when it is first used."""
+"""A SentencePiece vocabulary for SeqIO that is loaded and checked when it is first used."""
 
 from tasks.tensorflow_import import tensorflow as tf
 
@@ -18,9 +18,9 @@ VARIABLE = 'REMBERT_VOCABULARY'
 class RembertVocabulary(seqio.SentencePieceVocabulary):
   """`seqio.SentencePieceVocabulary` with RemBERT's special ids; constructing one reads no file.
 
-  `encode_tf` gives the ids of TensorFlow Text, `encode` those of the SentencePiece library. They differ only where two
-  segmentations are exactly as likely. Without `path`, a `sentencepiece.model`, local or remote, it is the file that the
-  environment variable `REMBERT_VOCABULARY` names when the vocabulary is first used.
+  `encode_tf` returns the ids of TensorFlow Text, `encode` those of the SentencePiece library. They differ only if two
+  segmentations are equally likely. `path` is a `sentencepiece.model`, local or remote; without it, the file in the
+  environment variable `REMBERT_VOCABULARY` when the vocabulary is first used.
   """
 
   def __init__(self, path: str | os.PathLike | None = None):
@@ -28,7 +28,7 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
 
   @property
   def sentencepiece_model_file(self) -> str:
-    """The file; UsageError if none was given, and `REMBERT_VOCABULARY` is not set."""
+    """The SentencePiece file; UsageError if neither `path` nor `REMBERT_VOCABULARY` is set."""
     path = self._sentencepiece_model_file or os.environ.get(VARIABLE)
     if not path:
       raise UsageError(
@@ -49,24 +49,24 @@ class RembertVocabulary(seqio.SentencePieceVocabulary):
   @functools.cached_property
   def tf_tokenizer(self) -> tf_text.SentencepieceTokenizer:
     """TensorFlow Text's tokenizer; one for all datasets, as parsing 250,000 tokens takes time and memory."""
-    # Outside of the function that is traced: a model created inside belongs to each iterator over it.
+    # Outside of the traced function: a model created inside would exist once per iterator.
     with tf.init_scope():
       return tf_text.SentencepieceTokenizer(model=self.sp_model)
 
   @functools.cached_property
   def space_id(self) -> int:
-    """Id of a lone `▁`: the space before a character that no token with a `▁` of its own begins with."""
+    """Id of a single `▁`, the space before a character with which no `▁` token begins."""
     return self.tokenizer.piece_to_id('▁')
 
   def tokenize_with_offsets(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Ids of a text, and where each token begins and ends in it, in bytes of UTF-8; int32 [n] each."""
+    """Ids of a text, and start and end of each token in it, in UTF-8 bytes; int32 [n] each."""
     ids, begins, ends = self.tf_tokenizer.tokenize_with_offsets(text)
     return ids, tf.cast(begins, tf.int32), tf.cast(ends, tf.int32)
 
   _model: seqio.vocabularies._ModelContext | None
 
   def _model_context(self):
-    # Not SeqIO's own loader: it remembers a file by its name, and a file may be written again.
+    # Not SeqIO's own loader, which caches by file name, although a file may be rewritten.
     if self._model is None:
       self.special  # noqa: B018 - checks the file once, with an error that names it
       processor = load_vocabulary(self.sentencepiece_model_file)

@@ -1,6 +1,6 @@
-"""SeqIO tasks of text: `wikipedia.{language}` over a corpus or TFDS's `wikipedia`, with mixtures; `mc4.{language}`.
+"""SeqIO text tasks: `wikipedia.{language}` over a corpus or TFDS's `wikipedia`, with mixtures; `mc4.{language}`.
 
-Registering reads corpus.json at most. Rates of mixtures are functions: over TFDS, they need its metadata.
+Registering only reads corpus.json. Rates of mixtures are functions, since those over TFDS need its metadata.
 """
 
 from tasks.tensorflow_import import tensorflow as tf
@@ -22,18 +22,19 @@ from tasks.wikipedia.languages import LISTS, MC4, without_lists
 
 WIKIPEDIA = 'wikipedia/20230601.{language}:1.0.0'  # TFDS's names
 COMMON_CRAWL = 'c4/multilingual:3.1.0'
-# Held out where TFDS has no split for it: the documents whose hash falls into the first of so many buckets.
+# Without an eval split in TFDS, documents whose hash is in the first of this many buckets are held out.
 BUCKETS = 200
-_HASH_KEY = (0x72656D62, 0x65727431)  # any; it must not change
+_HASH_KEY = (0x72656D62, 0x65727431)  # arbitrary, but must not change
 
 EDITIONS = {name: without_lists([name])[1] for name in LISTS}
 
 
 class CorpusSource(seqio.DataSource):
-  """Documents of one language of a corpus, in its order: `{'text': string}`.
+  """Documents of one language of a corpus, in order: `{'text': string}`.
 
   `seqio.TfdsDataSource` reads the same files, with titles and ids, but skips a tenth as many examples per second and
-  takes fifty threads. With `shuffle`, files come in random order; the order in a file is that of a hash already.
+  uses fifty threads. With `shuffle`, files come in random order; documents in a file are already in the order of a
+  hash.
   """
 
   def __init__(self, corpus: Corpus, language: str):
@@ -45,7 +46,7 @@ class CorpusSource(seqio.DataSource):
 
   @property
   def supports_arbitrary_sharding(self) -> bool:
-    """False: files are what is shared out."""
+    """False: shards are files."""
     return False
 
   def list_shards(self, split: str) -> Sequence[str]:
@@ -53,13 +54,13 @@ class CorpusSource(seqio.DataSource):
     return [str(shard) for shard in self._corpus.shards(self._language, split)]
 
   def get_dataset(self, split='train', shuffle=True, seed=None, shard_info=None, **_) -> tf.data.Dataset:
-    """See `seqio.DataSource`; raises UsageError if the split is empty."""
+    """Implements `seqio.DataSource`; raises UsageError if the split is empty."""
     shards = self.list_shards(split) if split in self.splits else []
     if not shards:
       raise UsageError(
         f'the corpus has no {split} documents in {self._language!r}',
         where=str(self._corpus.folder),
-        fix=f'take another split of {", ".join(self.splits) or "none"}, or make a corpus with more text, or --held_out',
+        fix=f'use another split ({", ".join(self.splits) or "none"}), or make a corpus with more text, or --held_out',
       )
     files = tf.data.Dataset.from_tensor_slices(shards)
     if shard_info:
@@ -80,15 +81,15 @@ class CorpusSource(seqio.DataSource):
 class PreparedTfdsSource(seqio.TfdsDataSource):
   """`seqio.TfdsDataSource` of a text dataset that never downloads or prepares one; examples have `text`.
 
-  Without `shuffle`, files are read one after the other, by no threads of its own: a hundred languages are read at a
-  time. Constructing one touches no file. `splits` are names of splits, to those of the dataset.
+  Without `shuffle`, files are read one after the other without additional threads, since a hundred languages are read
+  at a time. Constructing one opens no file. `splits` maps names of splits to those of the dataset.
   """
 
   def __init__(self, tfds_name: str, splits: Mapping[str, str]):
     super().__init__(tfds_name, splits=dict(splits), read_only=True)
 
   def get_dataset(self, split='train', shuffle=True, seed=None, shard_info=None, **_) -> tf.data.Dataset:
-    """See `seqio.DataSource`.
+    """Implements `seqio.DataSource`.
 
     Raises:
       UsageError: the dataset is not prepared, or lacks the split.
@@ -108,7 +109,7 @@ class PreparedTfdsSource(seqio.TfdsDataSource):
     return loader.builder.as_dataset(split=loader._map_split(split), read_config=config, decoders=decoders)
 
   def num_input_examples(self, split: str) -> int:
-    """See `seqio.DataSource`; raises as `get_dataset` does."""
+    """Implements `seqio.DataSource`; raises the errors of `get_dataset`."""
     self._refuse_unprepared(split)
     return super().num_input_examples(split)
 
@@ -121,7 +122,7 @@ class PreparedTfdsSource(seqio.TfdsDataSource):
         problem = 'is not prepared'
       elif tfds_split not in splits or not splits[tfds_split].num_examples:
         problem = f'has no examples in its split {tfds_split}'
-    except Exception as error:  # TFDS raises whatever its file systems and parsers raise
+    except Exception as error:  # TFDS passes on exceptions of its file systems and parsers
       problem = f'cannot be read: {first_line(error)}'
     if problem:
       name = loader.name.split(':')[0]
@@ -139,8 +140,8 @@ class PreparedTfdsSource(seqio.TfdsDataSource):
 class WikipediaSource(PreparedTfdsSource):
   """TFDS's `wikipedia` of one language, whose only split is divided by a hash of the text.
 
-  `validation` is one document in `BUCKETS`, whatever order and version they come in; `train` the others. The numbers of
-  examples are what is to be expected of that.
+  `validation` is one document in `BUCKETS`, in any order and version; `train` is the rest. The numbers of examples are
+  expected values.
   """
 
   def __init__(self, language: str):
@@ -148,7 +149,7 @@ class WikipediaSource(PreparedTfdsSource):
     super().__init__(name, splits={'train': 'train', 'validation': 'train'})
 
   def get_dataset(self, split='train', shuffle=True, seed=None, shard_info=None, **_) -> tf.data.Dataset:
-    """See `seqio.DataSource`."""
+    """Implements `seqio.DataSource`."""
     is_validation = split == 'validation'
 
     def is_of_split(example: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -157,7 +158,7 @@ class WikipediaSource(PreparedTfdsSource):
     return super().get_dataset(split, shuffle, seed, shard_info).filter(is_of_split)
 
   def num_input_examples(self, split: str) -> int:
-    """Of both splits together, TFDS's number."""
+    """Expected number of examples, from TFDS's number for both splits."""
     held_out = super().num_input_examples(split) // BUCKETS
     return held_out if split == 'validation' else super().num_input_examples(split) - held_out
 
@@ -171,23 +172,24 @@ def add_wikipedia(
   max_share: float | None = None,
   max_upsampling: float | None = None,
 ) -> None:
-  """Registers a SeqIO task for each language and their mixtures, in place of earlier ones of ours.
+  """Registers a SeqIO task for each language, and mixtures, replacing those registered earlier by this project.
 
-  Tasks are `NAME.{language}`; mixtures are `NAME` of all languages, and `NAME.mbert` and `NAME.rembert` of those of
-  these models. An example is `{'targets': ids}`, a document without special ids. Hyphens in codes become underscores.
+  Tasks are `NAME.{language}`; mixtures are `NAME` of all languages, and `NAME.mbert` and `NAME.rembert` of the
+  languages of these models. An example is `{'targets': ids}`, a document without special ids. Hyphens in codes become
+  underscores.
 
   Args:
-    corpus: a corpus (`python -m tasks.corpus`), open or its folder. None is TFDS's `wikipedia/20230601` in every
+    corpus: a corpus (`python -m tasks.corpus`), open or its directory. None is TFDS's `wikipedia/20230601` in every
       language of the two lists; one document in 200 is held out, by a hash of its text.
-    vocabulary: a `sentencepiece.model`. None is the file that the environment variable `REMBERT_VOCABULARY` names when
+    vocabulary: a `sentencepiece.model`. None is the file in the environment variable `REMBERT_VOCABULARY` when
       it is first needed.
     alpha: rates of the mixtures are proportional to n ** alpha, where n is the number of sentences of a language in a
       corpus; over TFDS, which counts no sentences, the number of documents.
     max_share: see `rembert.data.mixture.sampling_rates`.
-    max_upsampling: likewise.
+    max_upsampling: see there.
 
   Raises:
-    UsageError: no corpus, no text in it, or a name that another module has registered.
+    UsageError: there is no corpus, it has no text, or another module has registered a name.
   """
   if corpus is not None and not isinstance(corpus, Corpus):
     corpus = open_corpus(corpus)
@@ -210,7 +212,7 @@ def add_wikipedia(
   for suffix, languages in {'': tuple(sources), **EDITIONS}.items():
     if chosen := [language for language in languages if language in sources]:
       language_of = {registration.valid_name(name, language): language for language in chosen}
-      # Found when the rate of a task is needed.
+      # Computed when the rate of a task is needed.
       found = functools.cache(lambda chosen=tuple(chosen): rates(counts(chosen)))
       rate = lambda task, found=found, language_of=language_of: found().get(language_of[task.name], 0.0)
       registration.add_mixture(f'{name}.{suffix}' if suffix else name, dict.fromkeys(language_of, rate))
@@ -226,7 +228,7 @@ def add_mc4(*, vocabulary: str | os.PathLike | None = None, name: str = 'mc4') -
 
 
 def numbers_of_documents(sources: Mapping[str, seqio.DataSource], languages: Sequence[str]) -> dict[str, int]:
-  """Documents to train on in each language; UsageError with all languages that are not there."""
+  """Number of training documents per language; UsageError with all languages that are missing."""
   counts, errors = {}, []
   for language in languages:
     try:

@@ -1,9 +1,9 @@
-"""SentencePiece vocabularies with the special ids of the released RemBERT.
+"""Trains SentencePiece vocabularies with the special ids of the released RemBERT.
 
-Layout: [PAD] 0, [UNK] 2, [CLS] 312, [SEP] 313, [MASK] 314 at any size, unused pieces between them, then 256 byte
-pieces (a character without a piece of its own becomes its UTF-8 bytes, never [UNK]), then what the unigram model
-learnt. Text is not normalised but for white space: every kind of it becomes a space, and several become one. Character
-by character, what goes in comes out, and offsets can be trusted.
+Layout: [PAD] 0, [UNK] 2, [CLS] 312, [SEP] 313, [MASK] 314 at any size, unused ids between them, then 256 byte tokens (a
+character without its own token becomes its UTF-8 bytes, never [UNK]), then the tokens of the unigram model. Text is not
+normalised except for whitespace: every kind of it becomes a space, and several become one. Otherwise decoding returns
+the same characters, and offsets are exact.
 """
 
 import argparse
@@ -34,20 +34,20 @@ from tasks.corpus.__main__ import add_sources, corpus_or_temporary, show_lost
 if TYPE_CHECKING:
   from tasks.corpus.format import Corpus
 
-_PROTOS: Any = sentencepiece_model_pb2  # generated: its classes exist only once it is imported
+_PROTOS: Any = sentencepiece_model_pb2  # generated: its classes exist only at run time
 _BYTES = 256
 _SPACES = '\t\n\v\f\r\u0085\u00a0\u2028\u2029\u202f\u3000'
 SMALLEST_SIZE = SPECIAL_PIECES['[MASK]'] + 1 + _BYTES + 1
-_LONGEST_SENTENCE = 4000  # characters; SentencePiece would skip longer lines without a word
+_LONGEST_SENTENCE = 4000  # characters; SentencePiece silently skips longer lines
 
 
 def train_vocabulary(
   texts: Iterable[str], path: epath.PathLike, *, size: int, character_coverage: float = 0.9995, threads: int = 16
 ) -> None:
-  """Trains a unigram vocabulary of exactly `size` pieces on `texts` and writes it to `path` at once.
+  """Trains a unigram vocabulary of exactly `size` tokens on `texts` and writes it to `path` atomically.
 
   Raises:
-    UsageError: the text does not support so many pieces, or `size` does not hold the special ones.
+    UsageError: the text does not support that many tokens, or `size` is too small for the special ones.
   """
   refuse_too_few(size)
   reserved = [piece for piece in range(SPECIAL_PIECES['[MASK]']) if piece not in SPECIAL_PIECES.values()]
@@ -72,25 +72,25 @@ def train_vocabulary(
         max_sentence_length=_LONGEST_SENTENCE * 4,
         num_threads=threads,
         **roles,
-        # Control pieces take the lowest free ids, in order: the gaps, then [MASK]. Text can never produce them.
+        # Control tokens get the lowest free ids, in order: the gaps, then [MASK]. Text can never produce them.
         control_symbols=[f'[unused{index}]' for index in reserved] + ['[MASK]'],
         minloglevel=2,
       )
     except RuntimeError as error:
       raise _training_error(error, size) from error
-  # Without the name of the temporary file of rules: a run is known by the bytes of its vocabulary.
+  # Removes the name of a temporary file: a run is identified by the bytes of its vocabulary.
   proto = _PROTOS.ModelProto.FromString(model.getvalue())
   proto.normalizer_spec.ClearField('normalization_rule_tsv')
   write_whole(path, proto.SerializeToString(deterministic=True))
 
 
 def refuse_too_few(size: int) -> None:
-  """Raises UsageError where `size` pieces do not hold the special ones."""
+  """Raises UsageError if `size` is too small for the special tokens."""
   if size < SMALLEST_SIZE:
     raise UsageError(
-      f'a vocabulary of {size} has no room for the special ids and {_BYTES} bytes',
+      f'a vocabulary of {size} tokens is too small for the special ids and {_BYTES} bytes',
       where='RemBertConfig.vocab_size, or --size',
-      fix=f'at least {SMALLEST_SIZE}',
+      fix=f'use at least {SMALLEST_SIZE}',
     )
 
 
@@ -98,31 +98,31 @@ def _training_error(error: RuntimeError, size: int) -> UsageError:
   message, where = str(error), 'RemBertConfig.vocab_size, vocabulary.character_coverage; or --size, --coverage'
   if most := re.search(r'value <= (\d+)', message):
     what = f'the text supports a vocabulary of at most {int(most[1]):,} tokens, not {size:,}'
-    advice = 'or more text: more of it, or a larger share (vocabulary.sample_characters, or --characters)'
+    advice = 'or use more text, or a larger sample (vocabulary.sample_characters, or --characters)'
     return UsageError(what, where=where, fix=[*_size_fixes(most[1]), advice])
   if least := re.search(r'required_chars\. \d+ vs (\d+)', message):
-    what = f'a vocabulary of {size:,} tokens cannot hold the characters of the text: that takes {int(least[1]):,}'
-    advice = 'or a lower coverage, 0.995; the rest falls back to bytes'
+    what = f'a vocabulary of {size:,} tokens is too small for the characters of the text, which need {int(least[1]):,}'
+    advice = 'or use a lower character coverage, 0.995; the other characters fall back to bytes'
     return UsageError(what, where=where, fix=[*_size_fixes(least[1]), advice])
   what = f'SentencePiece could not train a vocabulary: {message.splitlines()[-1] if message else error!r}'
   if 'sentences_.empty()' in message:
-    what = 'there is no text to train a vocabulary on'
-  return UsageError(what, where='the corpus', fix='check that it holds text')
+    what = 'no text to train a vocabulary on'
+  return UsageError(what, where='the corpus', fix='check that it contains text')
 
 
 def _size_fixes(size: str) -> list[str]:
-  return [Setting('RemBertConfig.vocab_size', int(size)), f'or of this command: --size={size}']
+  return [Setting('RemBertConfig.vocab_size', int(size)), f'or for this command: --size={size}']
 
 
 def sample_text(corpus: 'Corpus', characters: Mapping[str, int]) -> Iterator[str]:
-  """Paragraphs to train a vocabulary on: of each language this many characters of its training documents."""
+  """Yields paragraphs to train a vocabulary on: the given number of characters per language, of training documents."""
   for language, budget in characters.items():
     for text in corpus.sample(language, 'train', budget):
       yield from text.split('\n')
 
 
 def origin_of(corpus: 'Corpus', config: VocabularyConfig, size: int, rates: Mapping[str, float]) -> dict:
-  """What decides the bytes of a vocabulary that `train_on_corpus` trains; JSON, to be kept next to it."""
+  """Everything that determines the bytes of a vocabulary of `train_on_corpus`; JSON, to be stored next to it."""
   origin = {'trained_on': corpus.fingerprint, **dataclasses.asdict(config), 'size': size, 'rates': rates}
   return json.loads(json.dumps(origin))
 
@@ -136,7 +136,7 @@ def train_on_corpus(
   rates: Mapping[str, float],
   console: Console,
 ) -> None:
-  """Trains a vocabulary on text of every language, as much of each as its sampling rate gives and the corpus has."""
+  """Trains a vocabulary on text of all languages, in proportion to their sampling rates if the corpus has enough."""
   total = config.sample_characters
   characters = {language: corpus.languages[language].characters for language in rates}
   budgets = {language: min(characters[language], math.ceil(rate * total)) for language, rate in rates.items()}
@@ -150,44 +150,50 @@ def train_on_corpus(
   short = sum(budgets[language] < math.ceil(rate * total) for language, rate in rates.items())
   console.say(
     f'{taken:,} characters of {len(budgets)} language(s)'
-    + (f' of the requested {total:,} ({short} language(s) have no more)' if short else '')
+    + (f' of the requested {total:,} ({short} language(s) exhausted)' if short else '')
   )
-  if size > 50_000:  # SentencePiece logs nothing meanwhile
+  if size > 50_000:  # SentencePiece logs nothing during this
     console.say(f'training a vocabulary of {size:,} tokens takes minutes')
   with console.task(f'training a vocabulary of {size:,} tokens'):
     train_vocabulary(texts, path, size=size, character_coverage=config.character_coverage)
 
 
 def main(argv: list[str] | None = None) -> int:
-  """The command line: trains one."""
+  """Runs the command, which trains a vocabulary."""
   argv = sys.argv[1:] if argv is None else argv
   parser = command_parser(
     'tasks.vocabulary',
-    'Train a SentencePiece vocabulary on a corpus. Of dumps, plain text or a TFDS dataset, one is made in '
-    'a temporary directory first; python -m tasks.corpus makes one that other commands read as well.',
+    'Train a SentencePiece vocabulary on a corpus. For dumps, plain text or a TFDS dataset, a corpus is made in '
+    'a temporary directory first; python -m tasks.corpus makes one that other commands can read.',
     'examples\n  python -m tasks.vocabulary --corpus=corpus --size=32000 --output=v.model\n'
     '  python -m tasks.vocabulary --dumps=dumps/ --languages=de,el,th --size=32000 --output=v.model\n'
-    '  the fertility of one: python -m rembert.main --gin_file=gin/analyze_fertility.gin\n\n'
-    'what it takes: 250,300 tokens from 44 million characters of 119 languages, two cores: 2 min, 1.8 GB of memory',
+    '  measure its fertility: python -m rembert.main --gin_file=gin/analyze_fertility.gin\n\n'
+    'resources: 250,300 tokens from 44 million characters of 119 languages take 2 min and 1.8 GB on two cores',
   )
   add_sources(parser, default=SAMPLE)
   parser.add_argument(
     '--size',
     type=number(Count),
     required=True,
-    help=f'number of tokens with special ones, at least {SMALLEST_SIZE}',
+    help=f'number of tokens, with special ones; at least {SMALLEST_SIZE}',
   )
-  parser.add_argument('--alpha', type=number(NotNegative), default=0.5, help='smoothing of the languages (default 0.5)')
+  parser.add_argument(
+    '--alpha', type=number(NotNegative), default=0.5, help='exponent of language sampling (default: 0.5)'
+  )
   parser.add_argument(
     '--coverage',
     type=number(Annotated[float, Range(above=0, most=1)]),
     default=0.9995,
-    help='fraction of the characters that get tokens of their own; the others are encoded as bytes',
+    help='character coverage; other characters are encoded as bytes (default: %(default)s)',
   )
-  parser.add_argument('--characters', type=number(Count), default=50_000_000, help='how much text to train on')
-  parser.add_argument('--output', required=True, help='the file to write')
   parser.add_argument(
-    '--overwrite', action='store_true', help='replace a file that was trained on other text or with other settings'
+    '--characters', type=number(Count), default=50_000_000, help='characters of text to train on (default: %(default)s)'
+  )
+  parser.add_argument('--output', required=True, help='output file, a SentencePiece model')
+  parser.add_argument(
+    '--overwrite',
+    action='store_true',
+    help='replace an existing file that was trained on other text or with other settings',
   )
   options, _ = parse_flags(parser, argv)
   return run_command('tasks.vocabulary', lambda: _train(options))
@@ -201,7 +207,7 @@ def _train(options: argparse.Namespace) -> None:
   config = VocabularyConfig(sample_characters=options.characters, character_coverage=options.coverage)
   origin_file = file.parent / f'{file.name}.origin.json'
   before = {} if options.overwrite else _read_origin(file, origin_file)
-  # Now, not after minutes of training: a file that is there and cannot be the one that this command would write.
+  # Checked before minutes of training: an existing file that differs from the one that this command would write.
   is_possible = before.items() >= {**dataclasses.asdict(config), 'size': options.size}.items()
   check_output(file, '--output', overwrite=options.overwrite or is_possible)
   corpus_config = CorpusConfig(held_out=0, min_characters=1 if options.text else 100)
@@ -211,7 +217,7 @@ def _train(options: argparse.Namespace) -> None:
     rates = sampling_rates(sentences, options.alpha)
     origin = origin_of(corpus, config, options.size, rates)
     if before == origin:
-      console.say(f'{file} is there already, trained on the same text with the same settings')
+      console.say(f'{file} already exists, trained on the same text with the same settings')
       return
     check_output(file, '--output', overwrite=options.overwrite)
     train_on_corpus(corpus, file, config, size=options.size, rates=rates, console=console)
@@ -220,7 +226,7 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _read_origin(file: epath.Path, origin_file: epath.Path) -> dict:
-  """What the vocabulary was trained on, as this command has noted next to it; {} for a file of anyone else."""
+  """The origin of the vocabulary, which this command stores next to it; {} for other files."""
   if not (file.exists() and origin_file.exists()):
     return {}
   origin = parsed_json(read_text(origin_file), origin_file, fix=f'delete it; --overwrite replaces {file}')

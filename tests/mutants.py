@@ -1163,7 +1163,7 @@ MUTANTS = [
   Mutant(
     'a checkpoint with more arrays than the optimizer has is not refused as that of another optimizer',
     'rembert/checkpoint/integrity.py',
-    "differing += [f'{name} has no place' for name in arrays if name not in wanted]",
+    "differing += [f'{name} is unexpected' for name in arrays if name not in wanted]",
     '',
     area='checkpoints',
     tests=('tests/checkpoint/test_integrity.py',),

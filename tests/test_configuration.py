@@ -74,9 +74,9 @@ def test_what_a_file_leaves_open_is_told_until_it_is_set(tmp_path):
     ('RemBertConfg.hidden_size=1', 'unknown name RemBertConfg', 'did you mean RemBertConfig?'),
     ('train.steps=[1', 'cannot be read', 'gin syntax'),
     ('train.steps=many', 'must be a whole number', ''),
-    ('RemBertConfig.num_attention_heads=5', '5 attention heads do not divide', '4 or 8'),
+    ('RemBertConfig.num_attention_heads=5', 'not divisible by 5 attention heads', '4 or 8'),
     ('RemBertConfig.hidden_act=relu', 'one of gelu, gelu_tanh', '--gin.RemBertConfig.hidden_act'),
-    ('RemBertConfig.tie_word_embeddings=True', 'tied embeddings need one width', 'output_embedding_size'),
+    ('RemBertConfig.tie_word_embeddings=True', 'tied embeddings must have equal sizes', 'output_embedding_size'),
     ('execution.attention=cudnn', 'computes in bfloat16, not float32', '--gin.execution.dtype=bfloat16'),
   ],
 )

@@ -95,7 +95,7 @@ def test_a_dry_run_of_a_row_shows_its_exact_counts_and_at_full_scale_the_papers(
   figures = f'{printed.pre_training_millions}M {printed.fine_tuning_millions}M'
   assert (f'\n in the paper ({printed.title}) {figures} \n' in shown) == (scale == 'full')
   assert 'another model' not in shown
-  assert (f'{printed.title}, at the scale {scale}' in shown) == (scale != 'full')
+  assert (f'{printed.title}, at scale {scale}' in shown) == (scale != 'full')
 
 
 def test_the_full_run_is_the_papers_as_far_as_it_says():
@@ -219,12 +219,17 @@ def test_one_number_on_the_command_line_changes_all_that_refers_to_it():
 @pytest.mark.parametrize(
   ('gin_files', 'binding', 'message', 'fix'),
   [
-    (files(4, 'in128_out128'), 'HIDEN=96', 'nothing refers to HIDEN', 'did you mean HIDDEN?'),
-    (files(4, 'in128_out128'), 'WIDE=96', 'nothing refers to WIDE', ''),
+    (files(4, 'in128_out128'), 'HIDEN=96', 'uses the macro HIDEN', 'did you mean HIDDEN?'),
+    (files(4, 'in128_out128'), 'WIDE=96', 'uses the macro WIDE', ''),
     (files(4, 'in128_out128'), 'train.steps=%STEP', '%STEP is not defined', '--gin.STEP='),
-    (['gin/pretrain_smoke.gin'], 'HIDDEN=96', 'nothing refers to HIDDEN', '--gin.NAME.FIELD'),
-    (['gin/pretrain_large.gin', 'gin/scales/mini.gin'], 'train.steps=1', 'nothing refers to', 'gin/experiments'),
-    (['gin/finetune_xnli.gin', 'gin/scales/mini.gin'], 'train.steps=1', 'nothing refers to', 'gin/scales/finetuning'),
+    (['gin/pretrain_smoke.gin'], 'HIDDEN=96', 'uses the macro HIDDEN', '--gin.NAME.FIELD'),
+    (['gin/pretrain_large.gin', 'gin/scales/mini.gin'], 'train.steps=1', 'the macros of this scale', 'gin/experiments'),
+    (
+      ['gin/finetune_xnli.gin', 'gin/scales/mini.gin'],
+      'train.steps=1',
+      'the macros of this scale',
+      'gin/scales/finetuning',
+    ),
   ],
 )
 def test_a_number_that_would_change_nothing_is_refused(gin_files, binding, message, fix):

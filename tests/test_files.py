@@ -54,12 +54,12 @@ def test_a_bucket_that_refuses_is_told_at_once_and_asked_once(monkeypatch):
 
 def test_whatever_goes_wrong_in_writing_is_one_error_and_advice_is_left_as_it_is():
   def fail(error):
-    with files.write_errors('the picture', 'runs/x.png', fix='make room'):
+    with files.write_errors('the picture', 'runs/x.png', fix='free some space'):
       raise error
 
   with pytest.raises(RunError, match='the picture could not be written: no space left') as caught:
     fail(OSError('no space left\non the device'))
-  assert (caught.value.where, caught.value.fix, caught.value.exit_code) == ('runs/x.png', ['make room'], 1)
+  assert (caught.value.where, caught.value.fix, caught.value.exit_code) == ('runs/x.png', ['free some space'], 1)
   with pytest.raises(RunError, match='written: ValueError'):  # of TensorStore
     fail(ValueError())
   with pytest.raises(ZeroDivisionError):  # of ours: no storage divides
@@ -80,8 +80,8 @@ def test_a_bucket_without_its_client_is_told_before_anything_is_written(monkeypa
 @pytest.mark.parametrize(
   ('text', 'what', 'where'),
   [
-    ('{"a": [1,\n2', 'not JSON: Expecting', 'f.json:2'),
-    (b'', 'not JSON: Expecting value', 'f.json:1'),
+    ('{"a": [1,\n2', 'invalid JSON: Expecting', 'f.json:2'),
+    (b'', 'invalid JSON: Expecting value', 'f.json:1'),
     (b'\xff{}', 'not UTF-8', 'f.json'),
     ('[' * 200_000 + ']' * 200_000, 'nested too deeply', 'f.json'),
     ('{"a":' * 200_000, 'nested too deeply', 'f.json'),
@@ -120,9 +120,9 @@ def test_text_that_cannot_be_opened_is_told_with_the_reason(tmp_path):
   (tmp_path / 'dangling').symlink_to(tmp_path / 'nowhere')
   (tmp_path / 'circle').symlink_to(tmp_path / 'circle')
   for name, what in {
-    'absent': 'is not there',
-    '.': 'is a folder',
-    'dangling': 'links to .*nowhere, which is not there',
+    'absent': 'does not exist',
+    '.': 'is a directory',
+    'dangling': 'links to .*nowhere, which does not exist',
     'circle': 'Too many levels of symbolic links',
   }.items():
     with pytest.raises(UsageError, match=f'a list {what}|a list cannot be read: {what}') as error:
@@ -147,7 +147,7 @@ def test_a_place_to_write_to_is_tried_before_work_begins_and_nothing_is_left(tmp
     with pytest.raises(UsageError, match='the run cannot be written to') as error:
       check_folder(folder, 'the run', fix='--workdir=DIR')
     assert (error.value.where, error.value.fix) == (str(folder), ['--workdir=DIR'])
-  with pytest.raises(UsageError, match='a folder is where a file is to be written') as error:
+  with pytest.raises(UsageError, match='is an existing directory') as error:
     check_output(tmp_path, '--output')
   assert error.value.fix == [f'--output={tmp_path}/NAME']
 
@@ -157,6 +157,6 @@ def test_a_file_of_somebody_else_is_replaced_on_request_alone(tmp_path):
   file.write_text('of another program')
   check_output(file, '--output')
   check_output(file, '--output', overwrite=True)
-  with pytest.raises(UsageError, match='the file is there already') as error:
+  with pytest.raises(UsageError, match='the file already exists') as error:
     check_output(file, '--output', overwrite=False)
   assert '--overwrite' in error.value.fix[0]

@@ -74,18 +74,18 @@ def test_wrong_usage_exits_with_2(arguments, message, capsys):
   ('gin_file', 'arguments', 'what', 'fix'),
   [
     ('pretrain_smoke', ['--gin.train.stepz=3'], 'rembert: unknown name train.stepz', 'did you mean train.steps?'),
-    ('finetune_panx', ['--mode=pretrain'], 'the gin files are made to finetune, not to pretrain', 'leave --mode out'),
-    ('finetune_panx', ['--mode=compile', '--topology=cpu:8'], 'made to finetune', 'gin/pretrain_….gin'),
+    ('finetune_panx', ['--mode=pretrain'], 'the gin files are for --mode=finetune, not --mode=pretrain', 'omit --mode'),
+    ('finetune_panx', ['--mode=compile', '--topology=cpu:8'], '--mode=finetune, not', 'gin/pretrain_….gin'),
     (
       'pretrain_smoke',
       ['--gin.train.batch_size=30', '--gin.train.accumulation_steps=4'],
-      'a batch of 30 rows does not divide over 4 accumulation steps',
+      'a batch of 30 sequences cannot be divided over 4 accumulation steps',
       '--gin.train.batch_size=32',
     ),
-    ('pretrain_smoke', ['--gin.train.init_from=runs/absent'], 'nothing to load', 'name a workdir'),
+    ('pretrain_smoke', ['--gin.train.init_from=runs/absent'], 'no model found', 'name a workdir'),
     ('pretrain_smoke', ['--workdir=/proc/run'], 'the workdir cannot be written to', '--workdir=DIR'),
     ('finetune_panx', ['--mode=evaluate'], 'evaluate.model is not set', '--gin.evaluate.model=WORKDIR'),
-    ('evaluate_tatoeba', ['--gin.evaluate.model=runs/absent'], 'nothing to load', 'name a workdir'),
+    ('evaluate_tatoeba', ['--gin.evaluate.model=runs/absent'], 'no model found', 'name a workdir'),
     ('analyze_edge_probing', [], 'analyze.model is not set', '--gin.analyze.model=WORKDIR'),
   ],
 )

@@ -16,13 +16,13 @@ def test_files_that_are_no_rembert_vocabulary_are_refused(tmp_path, small_vocabu
   with pytest.raises(UsageError, match='590 in the file, 500 in the model'):
     check_vocabulary(small_vocabulary, 500)
   sentencepiece.SentencePieceTrainer.train(
-    sentence_iterator=iter(['other special ids'] * 10),
+    sentence_iterator=iter(['special ids differ'] * 10),
     model_prefix=str(tmp_path / 'other'),
     vocab_size=40,
     hard_vocab_limit=False,
     minloglevel=2,
   )
-  with pytest.raises(UsageError, match='other special ids'):
+  with pytest.raises(UsageError, match='special ids differ'):
     check_vocabulary(tmp_path / 'other.model', 2000)
 
 

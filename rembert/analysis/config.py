@@ -10,34 +10,34 @@ ANALYSES = (
   *('masked_accuracy', 'layer_retrieval', 'word_similarity', 'edge_probing'),  # of the paper
   'fertility',
 )
-# What needs no model: a vocabulary is enough.
+# These need a vocabulary only, no model.
 WITHOUT_MODEL = ('fertility',)
 
 
 @dataclasses.dataclass(frozen=True)
 class AnalyzeConfig:
-  """Which analysis, of which model, on which files.
+  """The analysis to run, its model and its files.
 
   Attributes:
-    what: one of `ANALYSES`; `rembert/analysis` has a file for each, which says what it measures and what it writes.
-    model: a workdir, a checkpoint or a Hugging Face model directory. `fertility` takes its vocabulary alone.
-    model_name: what tables and pictures call it; None is the name of its folder.
-    seed: of everything random.
-    samples: of every bootstrap.
-    batch_size: rows at a time; `layer_retrieval`: of 64 pieces each, or fewer that are longer.
-    rows: `masked_accuracy`: held-out rows of each language at most. The text is that of `data.*`, as in training.
-    source: `layer_retrieval`: a file, a sentence a line. None takes Tatoeba from `xtreme.data_dir`, in the languages of
-      `xtreme.languages`.
-    target: `layer_retrieval`: its translation, line by line.
-    max_pairs: `layer_retrieval`: of the first lines so many; the paper's M is 5000.
-    words: `word_similarity`: files of two words and a score a line.
-    train: `edge_probing`: a file of JSON lines. None takes UDPOS from `xtreme.data_dir`, learned in
-      `xtreme.train_language`, in the languages of `xtreme.languages`.
-    dev: `edge_probing`: a file to stop by.
-    test: `edge_probing`: files to be scored on.
-    control: `edge_probing`: whether to probe an encoder with random parameters too, for comparison.
-    text: `fertility`: a folder of `LL.txt`, also packed.
-    characters: `fertility`: of each language's text at most.
+    what: one of `ANALYSES`; `rembert/analysis` has a file for each, which documents its measure and its output.
+    model: a workdir, a checkpoint or a Hugging Face model directory. `fertility` uses its vocabulary only.
+    model_name: name of the model in tables and plots; None is the name of its directory.
+    seed: seed of everything random.
+    samples: bootstrap samples per confidence interval.
+    batch_size: sequences per batch; `layer_retrieval`: of 64 tokens each, or fewer that are longer.
+    rows: `masked_accuracy`: maximum number of eval sequences per language, from `data.*` as in training.
+    source: `layer_retrieval`: file with one sentence per line. None reads Tatoeba from `xtreme.data_dir`, in the
+      languages of `xtreme.languages`.
+    target: `layer_retrieval`: file with its translation, line by line.
+    max_pairs: `layer_retrieval`: maximum number of pairs, from the first line on; the paper's M is 5000.
+    words: `word_similarity`: files with two words and a score per line.
+    train: `edge_probing`: training set, JSON lines. None reads UDPOS from `xtreme.data_dir`: training data in
+      `xtreme.train_language`, test data in `xtreme.languages`.
+    dev: `edge_probing`: dev set, for early stopping.
+    test: `edge_probing`: test sets.
+    control: `edge_probing`: also probe an encoder with random parameters, for comparison.
+    text: `fertility`: directory of `LL.txt`, compressed or not.
+    characters: `fertility`: maximum number of characters per language.
     task: `edge_probing`: name of the task of `train`; None is the name of the file.
   """
 
@@ -63,7 +63,11 @@ class AnalyzeConfig:
   def __post_init__(self):
     check_fields(self, 'analyze')
     if (self.source is None) != (self.target is None):
-      raise UsageError('two files are needed', where='analyze.source, analyze.target', fix='give both, or neither')
+      raise UsageError(
+        'analyze.source and analyze.target must be set together',
+        where='analyze.source, analyze.target',
+        fix='set both, or neither',
+      )
 
   def require(self, *names: str) -> None:
     """UsageError unless all of these fields are set."""
@@ -74,18 +78,18 @@ class AnalyzeConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ProbeConfig:
-  """The probe of `edge_probing` and how it learns.
+  """The probe of `edge_probing` and its training.
 
   Attributes:
-    projection: width that states are projected to before spans are pooled.
-    hidden: width of the net's inner layer.
-    learning_rate: Adam's.
-    batch_size: sentences of a batch.
-    epochs: passes over the training set at most.
-    patience: epochs without a better dev score until it stops.
-    max_train: training sentences at most, drawn by `seed`; None takes all.
-    cache_gb: hidden states are kept in memory where all of a set take no more, and computed again otherwise.
-    seed: of parameters, order and the random encoder.
+    projection: size that hidden states are projected to before spans are pooled.
+    hidden: size of the MLP's inner layer.
+    learning_rate: Adam's learning rate.
+    batch_size: sentences per batch.
+    epochs: maximum number of passes over the training set.
+    patience: epochs without a better dev score before training stops.
+    max_train: maximum number of training sentences, sampled by `seed`; None for all.
+    cache_gb: hidden states of a set that fits into this memory (GB) are kept; those of larger sets are recomputed.
+    seed: seed of the parameters, the order of examples and the random encoder.
   """
 
   projection: Count = 256

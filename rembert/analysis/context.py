@@ -1,4 +1,4 @@
-"""What every analysis works with, and what it returns."""
+"""Shared by all analyses: their configuration, the context that they run in, and their result."""
 
 import contextlib
 import dataclasses
@@ -28,7 +28,7 @@ from tasks.xtreme.config import XtremeConfig
 
 @dataclasses.dataclass(frozen=True)
 class AnalysisConfig:
-  """The configuration of an analysis. Of `train` it reads the length of sequences and the seed of their masks."""
+  """Configuration of an analysis job. From `train` it uses the sequence length and the seed of the masks."""
 
   analyze: AnalyzeConfig
   probe: ProbeConfig
@@ -53,12 +53,12 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class AnalysisResult:
-  """What an analysis returns.
+  """Results of an analysis, and how to show them.
 
   Attributes:
-    results: JSON, described at the head of the analysis' file.
-    facts: JSON: the inputs.
-    tables: for the console.
+    results: JSON, documented at the top of the analysis' module.
+    facts: JSON that describes the inputs.
+    tables: tables for the console.
     remarks: lines below the tables.
   """
 
@@ -70,13 +70,13 @@ class AnalysisResult:
 
 @dataclasses.dataclass(frozen=True)
 class AnalysisContext:
-  """What an analysis works with. Jobs stand above analyses, so functions of theirs are passed in.
+  """Configuration, output directory and console of an analysis; and functions of `rembert.jobs`, a higher layer.
 
   Attributes:
-    config: of the analysis.
-    workdir: where it may write.
-    console: where it reports progress.
-    stop: set when the program is asked to end.
+    config: configuration of the analysis.
+    workdir: output directory.
+    console: progress output.
+    stop: set when a stop was requested.
     open_data: `rembert.jobs.pretrain_data.open_data`.
     text_encoder: `rembert.jobs.predict.text_encoder`.
   """
@@ -90,7 +90,7 @@ class AnalysisContext:
 
   @contextlib.contextmanager
   def task(self, description: str) -> Iterator[Progress]:
-    """`Console.task` whose updates raise Stopped when the program is asked to end."""
+    """`Console.task` whose updates raise Stopped after a stop request."""
     with self.console.task(description) as update:
 
       def update_or_stop(fraction: float, note: str = '') -> None:
@@ -101,7 +101,7 @@ class AnalysisContext:
       yield update_or_stop
 
   def texts(self, description: str) -> Iterator[tuple[str, list[str]]]:
-    """Each language of `analyze.text`, and its training documents, `analyze.characters` at most."""
+    """Each language of `analyze.text`, and its training documents, up to `analyze.characters` characters."""
     analyze = self.config.analyze
     with (
       corpus_or_text(analyze.text, self.config.data.languages, self.console) as corpus,
@@ -116,7 +116,7 @@ class AnalysisContext:
     return open_source(self.config.analyze.model)
 
   def vocabulary(self, source: Source) -> sentencepiece.SentencePieceProcessor:
-    """The one that is configured, or the model's; UsageError if there is none, or it is another model's."""
+    """`vocabulary.path`, or the model's vocabulary; UsageError if there is none, or it is another model's."""
     file = self.config.vocabulary.path or source.vocabulary
     if file is None:
       raise UsageError(

@@ -1,29 +1,29 @@
 """Edge probing with scalar mixing (Tenney et al. 2019, "What do you learn from context?"; paper, section 6.2, Table 9).
 
 The encoder is frozen. A probe mixes the outputs of its layers with learned weights, γ · Σ softmax(s)_l · h_l, projects
-them, pools each span by learned self-attention over its pieces (a span of one piece is that piece), and a net of two
-layers gives each label a probability of its own (sigmoid, binary cross-entropy). What is above one half is predicted.
+them, pools each span by learned self-attention over its tokens, and a two-layer MLP gives the probability of each label
+(sigmoid, binary cross-entropy). Labels above 0.5 are predicted.
 
-As there: micro-F1 over all labels, for every task. Not as there: no dropout in the probe, and the layer weights begin
-with the embeddings as layer 0 of L + 1 (theirs too have it; the paper's "12 layers" leaves open whether it has).
+As there, the score is micro-F1 over all labels, for every task. Differences: the probe has no dropout, and the mix
+includes the embeddings as layer 0 of L + 1 (as in their code; the paper's "12 layers" leaves it open).
 
 `results` of `analysis.json`:
 
     task            name
     labels          how many
-    spans           1 or 2
+    labels          number of labels
     layers          [0, 1, …, L]
     targets         {"train": n, "dev": n}
     encoders        `model`, and `random` (the same probe on an encoder with random parameters) or null:
       mix           weight of each layer, sum 1
       scale         γ
-      expected_layer     Σ l · weight_l: the centre of gravity
+      expected_layer     Σ l · weight_l, the centre of gravity
       epochs        passes over the training targets until the best dev score
       dev           {"targets", "micro_f1"}, 0 to 100
       tests         by name: the same
       mean          {"micro_f1"}: unweighted over tests
     most_frequent   by name of the test: micro-F1 of always predicting the most frequent label of the training set
-    dropped         targets that lay beyond the model's positions, by name of the set
+    dropped         targets beyond the model's positions, by name of the set
 """
 
 import collections
@@ -58,7 +58,7 @@ Array = TypeVar('Array', np.ndarray, jax.Array)  # on the host, or under jit
 
 
 class ScalarMix(nnx.Module):
-  """γ · Σ softmax(s)_l · h_l over layers; at the beginning their mean."""
+  """γ · Σ softmax(s)_l · h_l over layers; initialised as their mean."""
 
   def __init__(self, num_states: int):
     self.logits = nnx.Param(jnp.zeros(num_states))
@@ -69,19 +69,19 @@ class ScalarMix(nnx.Module):
     return self.scale[...] * jnp.einsum('l,bplh->bph', self.weights(), x_BxPxLxH)
 
   def weights(self) -> jax.Array:
-    """[L + 1], sum 1."""
+    """Weights of the layers, [L + 1], sum 1."""
     return jax.nn.softmax(self.logits[...])
 
 
 class SpanPooling(nnx.Module):
-  """H → D, then the mean of a span's pieces by attention weights that the pieces themselves give."""
+  """Projects H to D, then averages the tokens of a span, weighted by self-attention."""
 
   def __init__(self, hidden: int, width: int, *, rngs: nnx.Rngs):
     self.projection = nnx.Linear(hidden, width, rngs=rngs)
     self.attention = nnx.Linear(width, 1, rngs=rngs)
 
   def __call__(self, x_BxPxH: jax.Array, sentence_T: jax.Array, span_Tx2: jax.Array, window: int) -> jax.Array:
-    """Spans of sentences to [T, D]; `sentence_T` are rows of B, and no span is longer than `window`.
+    """Pools spans to [T, D]; `sentence_T` are indices into B, and no span is longer than `window`.
 
     An empty span gives its first token.
     """
@@ -96,7 +96,7 @@ class SpanPooling(nnx.Module):
 
 
 class EdgeProbe(nnx.Module):
-  """Mixed layers → one or two pooled spans → tanh, LayerNorm → a logit for each label."""
+  """Mixes layers, pools one or two spans, and computes a logit for each label by a two-layer MLP."""
 
   def __init__(self, num_states: int, hidden: int, num_labels: int, spans: int, config: ProbeConfig):
     rngs = nnx.Rngs(config.seed)
@@ -123,10 +123,10 @@ class ProbeBatch(NamedTuple, Generic[Array]):
   """Targets of some sentences, padded to a power of two with targets of weight 0.
 
   Attributes:
-    sentence_T: int32, the row of each target's sentence.
+    sentence_T: int32, the index of each target's sentence.
     spans_Tx2x2: int32.
     labels_TxN: float32, 1 for a label of the target.
-    golds_T: float32, the number of its labels, those that training has never seen included.
+    golds_T: float32, the number of its gold labels, including those that are not in the training set.
     weight_T: float32, 0 for padding.
   """
 
@@ -140,7 +140,7 @@ class ProbeBatch(NamedTuple, Generic[Array]):
 def probe_batch(
   examples: Sequence[EncodedSpans], chosen: Sequence[int] | np.ndarray, labels: Mapping[str, int]
 ) -> tuple[ProbeBatch[np.ndarray], int]:
-  """The targets of the chosen sentences, and their window: no span is longer; a power of two."""
+  """The targets of the chosen sentences, and their window: the longest span, rounded up to a power of two."""
   counts = [len(examples[index].labels) for index in chosen]
   total = sum(counts)
   size = power_of_two(total, 64)
@@ -171,7 +171,7 @@ def _batches(
 def batch_counts(
   logits_TxN: jax.Array, labels_TxN: jax.Array, golds_T: jax.Array, weight_T: jax.Array
 ) -> dict[str, jax.Array]:
-  """Sums for `score_of`: labels right, predicted and gold, and targets."""
+  """Sums for `score_of`: numbers of correct, predicted and gold labels, and of targets."""
   predicted = (logits_TxN >= 0) * weight_T[:, None]
   return {
     'right': (predicted * labels_TxN).sum(),
@@ -182,7 +182,7 @@ def batch_counts(
 
 
 def score_of(counts: Mapping[str, float]) -> dict[str, float]:
-  """The number of targets, and micro-F1, 0 to 100, of sums of `batch_counts`."""
+  """Number of targets, and micro-F1 (0 to 100), from sums of `batch_counts`."""
   named = counts['predicted'] + counts['gold']
   return {'targets': int(counts['targets']), 'micro_f1': 200 * float(counts['right']) / float(named) if named else 0.0}
 
@@ -205,9 +205,9 @@ class TrainedProbe:
 
   Attributes:
     graphdef: static half of the `EdgeProbe`.
-    parameters: the other.
-    labels: by name, their numbers.
-    epochs: passes over the training set until here.
+    parameters: its parameters.
+    labels: index of each label, by name.
+    epochs: passes over the training set up to this score.
     dev: the score on the dev set.
   """
 
@@ -233,8 +233,8 @@ def train_probe(
 ) -> TrainedProbe:
   """Trains a probe with Adam until the dev score has not risen for `config.patience` epochs.
 
-  The labels are those of the training sentences. Of all epochs that with the best micro-F1 on dev is taken, the first
-  among equals. Equal configs give equal probes. `spans` of a target are 1 or 2.
+  The labels are those of the training sentences. The probe with the best micro-F1 on dev is returned, the earliest on
+  ties. Equal configs give equal probes. `spans` is the number of spans per target, 1 or 2.
   """
   names = sorted({name for example in train.examples for of_target in example.labels for name in of_target})
   labels = {name: number for number, name in enumerate(names)}
@@ -291,7 +291,7 @@ def _counts(graphdef, parameters, x_BxPxLxH, batch: ProbeBatch[jax.Array], windo
 
 
 def run(context: AnalysisContext) -> AnalysisResult:
-  """Probes the model, and an encoder with random parameters; see the head of this file."""
+  """Probes the model, and an encoder with random parameters; the module docstring has the results."""
   config, source = context.config, context.source()
   probe = config.probe
   task, sets = _read(context)
@@ -302,7 +302,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   # --- sentences ---------------------------------------------------------------
   encoded: dict[str, list[EncodedSpans]] = {}  # train, dev and tests
   dropped = {}
-  with context.task('cutting words'):
+  with context.task('tokenizing'):
     for part in sets:
       examples = part.examples
       if part.name == 'train' and probe.max_train is not None and probe.max_train < len(examples):
@@ -313,7 +313,11 @@ def run(context: AnalysisContext) -> AnalysisResult:
       dropped[part.name] = sum(example.dropped for example in of_set)
       encoded[part.name] = [example for example in of_set if example.labels]
       if not encoded[part.name]:
-        raise UsageError(f'no target of {part.name} fits the model', where=source.path, fix='shorter sentences')
+        raise UsageError(
+          f"no target of {part.name} is within the model's maximum length",
+          where=source.path,
+          fix='use shorter sentences',
+        )
   tests = list(encoded)[2:]
   spans = 1 if sets[0].examples[0].targets[0].span2 is None else 2
 
@@ -341,8 +345,8 @@ def run(context: AnalysisContext) -> AnalysisResult:
   remarks = []
   if beyond := {name: count for name, count in dropped.items() if count}:
     remarks.append(
-      f'{sum(beyond.values()):,} target(s) are beyond {longest} tokens, which is what the model reads, and are left '
-      f'out: {", ".join(f"{name} {count:,}" for name, count in beyond.items())}'
+      f"{sum(beyond.values()):,} target(s) beyond the model's maximum length of {longest} tokens were "
+      f'skipped: {", ".join(f"{name} {count:,}" for name, count in beyond.items())}'
     )
   return AnalysisResult(results, {**model_facts(source), 'probe': dataclasses.asdict(probe)}, _tables(results), remarks)
 
@@ -360,7 +364,7 @@ def _probe(
   probe, tests = context.config.probe, list(encoded)[2:]
   states = functools.partial(FrozenStates, encoder, pad=pad, batch_size=probe.batch_size)
   cache_bytes = int(probe.cache_gb * 1e9)
-  with context.task(f'reading with {name}') as progress:
+  with context.task(f'encoding with {name}') as progress:
     train, dev = (states(encoded[part], cache_bytes=cache_bytes, on_progress=progress) for part in ('train', 'dev'))
   with context.task(f'probing {name}') as progress:
     trained = train_probe(train, dev, probe, spans=spans, on_progress=progress)
@@ -369,7 +373,7 @@ def _probe(
   with context.task(f'evaluating the probe of {name}') as progress:
     for test in tests:
       progress(len(scores) / len(tests), test)
-      scores[test] = probe_score(trained, states(encoded[test], cache_bytes=0))  # read once: nothing to keep
+      scores[test] = probe_score(trained, states(encoded[test], cache_bytes=0))  # read once, so not cached
   weights = np.asarray(trained.mix.weights(), np.float64)
   return {
     'mix': weights.tolist(),
@@ -390,7 +394,7 @@ def _tables(results: dict[str, Any]) -> list[Table]:
     for test, floor in results['most_frequent'].items()
   ]
   means = (format_number(encoder['mean']['micro_f1']) for encoder in encoders)
-  scores.append((f'mean of {len(scores)}', *means, ''))
+  scores.append((f'average ({len(scores)} test sets)', *means, ''))
   weights = [
     (f'layer {layer}' if layer else 'embeddings', *(f'{encoder["mix"][layer]:.3f}' for encoder in encoders))
     for layer in results['layers']
@@ -398,12 +402,12 @@ def _tables(results: dict[str, Any]) -> list[Table]:
   weights.append(('centre of gravity', *(f'{encoder["expected_layer"]:.2f}' for encoder in encoders)))
   return [
     Table(f'{results["task"]}: micro-F1', ('', *names, 'most frequent label'), scores),
-    Table('Weights of the layers', ('', *names), weights),
+    Table('Layer weights', ('', *names), weights),
   ]
 
 
 def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
-  """The task, and its sets: `train`, `dev`, and tests by their names."""
+  """The name of the task, and its sets: `train`, `dev`, and tests by name."""
   analyze, xtreme = context.config.analyze, context.config.xtreme
   if analyze.train is not None:
     analyze.require('dev', 'test')
@@ -414,7 +418,9 @@ def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
     train, dev = read_spans(analyze.train), read_spans(analyze.dev)
     if len({part.examples[0].targets[0].span2 is None for part in (train, dev, *tests)}) > 1:
       raise UsageError(
-        'some files have one span, some two', where='analyze.train, analyze.dev, analyze.test', fix='files of one task'
+        'files mix targets of one span and of two',
+        where='analyze.train, analyze.dev, analyze.test',
+        fix='use files of one task',
       )
     task = analyze.task or train.name
     return task, [dataclasses.replace(train, name='train'), dataclasses.replace(dev, name='dev'), *tests]
@@ -430,7 +436,7 @@ def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
   languages = xtreme.languages or tuple(filter(has_tests, udpos.languages))
   if not languages:
     raise UsageError(
-      'there is no test file of udpos', where=str(folder.root), fix='python -m tasks.xtreme.download --help'
+      'no test file of udpos found', where=str(folder.root), fix='python -m tasks.xtreme.download --help'
     )
   parts = [(split, split, xtreme.train_language) for split in ('train', 'dev')]
   parts += [(language, xtreme.split, language) for language in languages]

@@ -1,13 +1,13 @@
 """Fertility: how many tokens a vocabulary needs for the words and characters of each language.
 
-If a script puts no spaces between words, there is a count by character only; those of different scripts do not compare.
+Scripts without spaces between words have a count per character only; counts of different scripts are not comparable.
 
 `results` of `analysis.json`:
 
     languages       by code:
       pieces_per_word        null where the script has no spaces
       pieces_per_character
-      coverage      fraction of the characters that are in tokens of the vocabulary's own, neither bytes nor [UNK]
+      coverage      fraction of the characters that are in regular tokens, neither bytes nor [UNK]
       byte_fallback, unknown       fractions of the tokens that are single bytes, and [UNK]
 """
 
@@ -26,7 +26,7 @@ _SPACE = '\N{LOWER ONE EIGHTH BLOCK}'  # in tokens
 
 
 def has_spaces(language: str) -> bool:
-  """Whether a language puts spaces between its words; by its code, whatever script or region comes after."""
+  """Whether a language puts spaces between words, by its code; a script or region in the code is ignored."""
   return language.removeprefix('zh-min-').split('-')[0] not in _WITHOUT_SPACES or language.endswith('-Latn')
 
 
@@ -39,7 +39,7 @@ class TokenCounter:
     tokens = [processor.id_to_piece(token) for token in ids]
     self._is_byte = np.array([processor.is_byte(token) for token in ids])
     is_special = [processor.is_control(id_) or processor.is_unknown(id_) or processor.is_unused(id_) for id_ in ids]
-    # Characters of each token. One in bytes is counted at its first byte: the others look like 10xxxxxx.
+    # Characters of each token. A character in bytes counts at its first byte: the others have the form 10xxxxxx.
     self._own_characters = np.array([len(token.replace(_SPACE, '')) for token in tokens])
     self._own_characters[self._is_byte | np.array(is_special)] = 0
     self._byte_characters = np.array(
@@ -53,7 +53,7 @@ class TokenCounter:
     """
     counts, unknown, unknown_characters = np.zeros(len(self._is_byte), np.int64), self._processor.unk_id(), 0
     for text, ids in zip(texts, self._processor.encode(list(texts)), strict=True):
-      if unknown in ids:  # one [UNK] may stand for several characters: only its surface tells
+      if unknown in ids:  # one [UNK] may stand for several characters, which only its surface shows
         surfaces = zip(self._processor.encode(text, out_type=str), ids, strict=True)
         unknown_characters += sum(len(surface.replace(_SPACE, '')) for surface, id_ in surfaces if id_ == unknown)
       counts += np.bincount(np.asarray(ids, np.int64), minlength=len(counts))
@@ -73,13 +73,13 @@ class TokenCounter:
 
 
 def run(context: AnalysisContext) -> AnalysisResult:
-  """Text of each language tokenized by a vocabulary; see the head of this file."""
+  """Measures a vocabulary on text of each language; the module docstring has the results."""
   config, analyze = context.config, context.config.analyze
   analyze.require('text')
   vocabulary = config.vocabulary.path or (context.source().vocabulary if analyze.model else None)
   if vocabulary is None:
     raise UsageError(
-      'no vocabulary to measure',
+      'neither a vocabulary nor a model is set',
       where='vocabulary.path, analyze.model',
       fix=['--gin.vocabulary.path=sentencepiece.model', '--gin.analyze.model=WORKDIR with a vocabulary'],
     )
@@ -91,7 +91,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
     if texts
   }
   if not languages:
-    raise UsageError('there is no text', where=str(analyze.text), fix='a directory of LL.txt with text in them')
+    raise UsageError('no text found', where=str(analyze.text), fix='name a directory of LL.txt that contain text')
   rows = [
     (
       language,

@@ -1,6 +1,6 @@
-"""Files that analyses read. Errors name the file and the line.
+"""Input files of analyses; errors name the file and the line.
 
-translations    two files of sentences, line i of one translates line i of the other: FLORES, WMT's newstest
+translations    two files of sentences; line i of one is the translation of line i of the other: FLORES, WMT newstest
 word pairs      two words and a similarity score per line
 labelled spans  JSON lines: Tenney et al. (2019), jiant
 """
@@ -45,23 +45,23 @@ class AlignedLines:
 
 
 def read_aligned(source: epath.PathLike, target: epath.PathLike, max_pairs: int | None = None) -> AlignedLines:
-  """The first `max_pairs` pairs of two files in UTF-8, or all; pairs with a blank side are skipped.
+  """Reads the first `max_pairs` pairs, or all, of two files in UTF-8; skips pairs with a blank side.
 
   Raises:
     UsageError: a file cannot be read, the files differ in length, or there is no pair.
   """
-  sides = [list(read_lines(_existing(path, 'a text file, one sentence a line'))) for path in (source, target)]
+  sides = [list(read_lines(_existing(path, 'a text file with one sentence per line'))) for path in (source, target)]
   if len(sides[0]) != len(sides[1]):
     longer = max(sides, key=len)
     raise UsageError(
       f'{len(sides[0]):,} lines and {len(sides[1]):,} translations',
-      where=f'{source}, {target}; {longer[min(map(len, sides))].where} has no partner',
-      fix='give files of which line i translates line i; for Tatoeba --gin.xtreme.data_dir=FOLDER reads its labels too',
+      where=f'{source}, {target}; {longer[min(map(len, sides))].where} has no counterpart',
+      fix='line i must translate line i; for Tatoeba, --gin.xtreme.data_dir=FOLDER also reads the labels',
     )
   pairs = [(a.text.strip(), b.text.strip()) for a, b in zip(*sides, strict=True)]
   kept = [pair for pair in pairs if all(pair)]
   if not kept:
-    raise UsageError('there is no pair of sentences', where=f'{source}, {target}', fix='a sentence a line')
+    raise UsageError('no pair of sentences found', where=f'{source}, {target}', fix='write one sentence per line')
   texts, translations = zip(*kept[:max_pairs], strict=True)
   return AlignedLines(texts, translations, blank=len(pairs) - len(kept))
 
@@ -81,10 +81,10 @@ class WordPair:
 
 
 def read_word_pairs(path: epath.PathLike) -> list[WordPair]:
-  """The pairs of a file in UTF-8: `tiger cat 7.35`, separated by tabs or spaces. Lines that begin with # are skipped.
+  """Reads the pairs of a file in UTF-8: `tiger cat 7.35`, separated by tabs or spaces. Skips lines that begin with #.
 
   Raises:
-    UsageError: no such file, no pair in it, or a line that is not two words and a score.
+    UsageError: the file does not exist or is empty, or a line is not two words and a score.
   """
   form = 'two words and a score per line, separated by tabs or spaces'
   pairs = []
@@ -97,7 +97,7 @@ def read_word_pairs(path: epath.PathLike) -> list[WordPair]:
     first, second, score = match.groups()
     pairs.append(WordPair(first, second, float(score)))
   if not pairs:
-    raise UsageError('there is no word pair in the file', where=str(path), fix=form)
+    raise UsageError('the file has no word pairs', where=str(path), fix=form)
   return pairs
 
 
@@ -108,7 +108,7 @@ Span = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-  """One or two spans, begin and end in words, and their labels."""
+  """One or two spans, begin and end counted in words, and their labels."""
 
   span1: Span
   span2: Span | None
@@ -117,7 +117,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class SpanExample:
-  """A sentence, its labelled spans, and `FILE:LINE`."""
+  """A sentence, its labelled spans, and its origin, `FILE:LINE`."""
 
   words: tuple[str, ...]
   targets: tuple[Target, ...]
@@ -133,7 +133,7 @@ class SpanSet:
 
 
 def read_spans(path: epath.PathLike) -> SpanSet:
-  """The examples of a file of JSON lines.
+  """Reads the examples of a file of JSON lines.
 
       {"text": "The dog barks .", "targets": [{"span1": [1, 2], "label": "NOUN"}, …]}
       {"text": "The dog barks .", "targets": [{"span1": [0, 2], "span2": [2, 3], "label": ["a", "b"]}, …]}
@@ -142,16 +142,16 @@ def read_spans(path: epath.PathLike) -> SpanSet:
   any number of labels).
 
   Raises:
-    UsageError: no such file, another form, no target, or targets of one span and of two.
+    UsageError: the file does not exist, a line is malformed, or targets are missing or mix one and two spans.
   """
   form = 'JSON lines: {"text": …, "targets": […]}'
   path = _existing(path, form)
   examples = [_span_example(line) for line in read_lines(path) if line.text.strip()]
   kept = tuple(example for example in examples if example.targets)
   if not kept:
-    raise UsageError('there is no target in the file', where=str(path), fix=form)
+    raise UsageError('the file has no targets', where=str(path), fix=form)
   if len({target.span2 is None for example in kept for target in example.targets}) > 1:
-    raise UsageError('targets of one span and of two', where=str(path), fix='a file for each task')
+    raise UsageError('the file mixes targets of one span and of two', where=str(path), fix='write a file for each task')
   return SpanSet(path.name.partition('.')[0], kept)
 
 
@@ -163,28 +163,28 @@ def _span_example(line: Line) -> SpanExample:
     span = target[key]
     is_pair = isinstance(span, list) and len(span) == 2 and all(type(end) is int for end in span)
     if not is_pair or not 0 <= span[0] < span[1] <= len(words):
-      refuse(f'{key} {span} is no span of {len(words)} words')
+      refuse(f'{key} {span} is not a span of {len(words)} words')
     begin, end = span
     return begin, end
 
   try:
     content = json.loads(line.text)
   except json.JSONDecodeError as error:
-    refuse(f'not JSON: {error.msg}')
+    refuse(f'invalid JSON: {error.msg}')
   except RecursionError:
-    refuse('not JSON that can be read: nested too deeply')
+    refuse('invalid JSON: nested too deeply')
   if not isinstance(content, dict) or not isinstance(content.get('text'), str):
-    refuse('no text')
+    refuse('`text` is missing')
   if not isinstance(content.get('targets', []), list):
-    refuse('targets are a list')
+    refuse('`targets` must be a list')
   words, targets = tuple(content['text'].split()), []
   for target in content.get('targets', []):
     if not isinstance(target, dict) or 'label' not in target or target.get('span1') is None:
-      refuse('a target without span1 or label')
+      refuse('a target lacks `span1` or `label`')
     span1 = span_of(target, 'span1')
     span2 = None if target.get('span2') is None else span_of(target, 'span2')
     labels = target['label'] if isinstance(target['label'], list) else [target['label']]
     if not all(isinstance(label, str) for label in labels):
-      refuse('a label is a string, or a list of them')
+      refuse('`label` must be a string or a list of strings')
     targets.append(Target(span1, span2, tuple(labels)))
   return SpanExample(words, tuple(targets), line.where)

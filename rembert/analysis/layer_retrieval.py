@@ -1,19 +1,19 @@
-"""Translations found by mean hidden states, layer by layer (paper, sections 6.3 and A.9, Figure 2; Pires et al. 2019).
+"""Translation retrieval with mean hidden states, by layer (paper, sections 6.3 and A.9, Figure 2; Pires et al. 2019).
 
-A sentence is the mean of a layer's output over its pieces, without [CLS], [SEP] and padding. The translation vector is
-the mean, over all pairs, of target − source. A source sentence plus that vector is the query; the target nearest to it
-by L2 distance, among all of them, is right if it is the translation.
+A sentence vector is the mean of a layer's output over its tokens, without [CLS], [SEP] and padding. The translation
+vector is the mean of target − source over all pairs. A query is a source sentence plus that vector, and is correct if
+its translation is the nearest of all targets by L2 distance.
 
 `results` of `analysis.json`:
 
-    layers          [0, 1, …, L]; 0 is the projected embeddings, which the paper's figure leaves out
+    layers          [0, 1, …, L]; 0 is the projected embeddings, which the paper's figure excludes
     pairs           by name (`de-en`):
-      pairs         how many source sentences ask
-      candidates    among how many target sentences each looks
+      pairs         number of source sentences
+      candidates    number of target sentences
       accuracy      by layer, 0 to 100
-      chance        of a guess, 0 to 100
-      cut           sentences of both sides that were longer than the model has positions
-    mean            by layer, over the pairs: the unweighted mean of `accuracy`
+      chance        chance level, 0 to 100
+      cut           sentences of both sides that were truncated to the model's positions
+    mean            by layer: the unweighted mean of `accuracy` over the pairs
 """
 
 import statistics
@@ -32,22 +32,22 @@ from rembert.tokenizer import TextEncoder, cut
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.retrieval import Tatoeba, chosen_languages
 
-_BLOCK_BYTES = 1 << 26  # of one block of distances; a few of this size are alive at a time
-# Distances come from products first, whose rounding is far below this share of the squared lengths.
+_BLOCK_BYTES = 1 << 26  # of one block of distances; a few of this size are in memory at a time
+# Distances come from matmuls first, whose rounding errors are far below this fraction of the squared lengths.
 _DOUBT = 1e-10
 
 
 def nearest(queries_NxH: np.ndarray, targets_MxH: np.ndarray) -> np.ndarray:
-  """The target nearest to each query by L2 distance, [N] int64; of equally near ones that with the lowest index.
+  """The target nearest to each query by L2 distance, [N] int64; the lowest index on ties.
 
-  Exact: what float64 gives for Σ (q − t)², row by row. Products of matrices find the few targets that can be nearest;
-  those are then compared by the sum itself. Memory is that of a block of queries times the targets.
+  Exact: equal to float64 Σ (q − t)², row by row. A matmul selects the few targets that can be nearest, which are then
+  compared by the sum itself. Memory is that of a block of queries times the targets.
   """
   queries = np.ascontiguousarray(queries_NxH, np.float64)
   targets = np.ascontiguousarray(targets_MxH, np.float64)
   if not len(targets):
-    raise ValueError('no targets to look through')
-  # Around their centre vectors are shorter, and products are rounded less.
+    raise ValueError('there are no targets')
+  # Centred vectors are shorter, so that matmuls have smaller rounding errors.
   centre = targets.mean(0)
   centred, centred_targets = queries - centre, targets - centre
   squares = np.einsum('mh,mh->m', centred_targets, centred_targets)
@@ -56,7 +56,7 @@ def nearest(queries_NxH: np.ndarray, targets_MxH: np.ndarray) -> np.ndarray:
   rows = max(1, _BLOCK_BYTES // (8 * len(targets)))
   for start in range(0, len(queries), rows):
     block = slice(start, start + rows)
-    # Without the query's own square, which is the same for all targets.
+    # Without the query's squared length, which is the same for all targets.
     distance = squares - 2 * (centred[block] @ centred_targets.T)
     found[block] = distance.argmin(1)
     can_be = distance <= distance.min(1, keepdims=True) + doubt[block, None]
@@ -67,7 +67,7 @@ def nearest(queries_NxH: np.ndarray, targets_MxH: np.ndarray) -> np.ndarray:
 
 
 def translation_accuracy(source_NxH: np.ndarray, target_MxH: np.ndarray, gold_N: np.ndarray | None = None) -> float:
-  """Percentage of the sources whose translation is the nearest target, of all, after the mean shift.
+  """Percentage of sources whose translation is the nearest of all targets, after the mean shift.
 
   `gold_N` is the index of each source's translation; None if they are in the same order.
   """
@@ -87,7 +87,7 @@ def layer_means(
 ) -> tuple[np.ndarray, int]:
   """The mean of each layer over each line's tokens, without [CLS] and [SEP]: float32 [L + 1, N, H], embeddings first.
 
-  The second value is the number of lines that were truncated to the model's positions.
+  Returns these and the number of lines that were truncated to the model's positions.
   """
   longest = model.config.max_position_embeddings
   encoded = [encoder.encode(line) for line in lines]
@@ -100,7 +100,7 @@ def layer_means(
 
 
 def run(context: AnalysisContext) -> AnalysisResult:
-  """Sentences of two files, or of Tatoeba, as vectors of every layer; see the head of this file."""
+  """Retrieves translations of two files, or of Tatoeba, with every layer; the module docstring has the results."""
   config, source = context.config, context.source()
   analyze = config.analyze
   pairs = _pairs(context)
@@ -129,7 +129,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
     }
   mean = [statistics.fmean(of_pair['accuracy'][layer] for of_pair in found.values()) for layer in layers]
   blank, cut_off = (sum(of_pair[name] for of_pair in found.values()) for name in ('blank', 'cut'))
-  remarks = [f'{blank:,} pair(s) with a blank side left out'] if blank else []
+  remarks = [f'{blank:,} pair(s) with a blank side were skipped'] if blank else []
   remarks += [f'{cut_off:,} sentence(s) truncated to {model.config.max_position_embeddings} tokens'] if cut_off else []
   return AnalysisResult(
     {'layers': layers, 'pairs': found, 'mean': mean},
@@ -145,9 +145,9 @@ def _table(pairs: dict[str, dict[str, Any]], layers: Sequence[int], mean: Sequen
     for name, found in pairs.items()
   ]
   if len(pairs) > 1:
-    rows.append((f'mean of {len(pairs)}', '', *map(format_number, mean), ''))
+    rows.append((f'average ({len(pairs)} pairs)', '', *map(format_number, mean), ''))
   names = (f'layer {layer}' if layer else 'embeddings' for layer in layers)
-  return Table('Translations found by layer (%)', ('pair', 'pairs', *names, 'chance'), rows)
+  return Table('Translation retrieval accuracy by layer (%)', ('pair', 'pairs', *names, 'chance'), rows)
 
 
 def _pairs(context: AnalysisContext) -> dict[str, AlignedLines]:
@@ -168,10 +168,10 @@ def _pairs(context: AnalysisContext) -> dict[str, AlignedLines]:
     examples = task.examples(folder, language)
     if examples.gold is None:
       raise UsageError(
-        'no gold labels: translations of the sentences are not known',
+        'no gold labels: the translations of the sentences are unknown',
         where=str(folder.labels_file('tatoeba', language, 'tsv')),
-        fix='--gin.xtreme.labels_dir=FOLDER, or --gin.xtreme.languages="(…)" with those that have some',
+        fix='--gin.xtreme.labels_dir=FOLDER, or --gin.xtreme.languages="(…)" with languages that have labels',
       )
-    kept = slice(analyze.max_pairs)  # sources ask; all English sentences are candidates
+    kept = slice(analyze.max_pairs)  # limits the sources; all English sentences are candidates
     pairs[f'{language}-en'] = AlignedLines(examples.source[kept], examples.english, examples.gold[kept])
   return pairs

@@ -1,18 +1,17 @@
-"""How much masked text a model restores, language by language (paper, Table 8, last column; section 6.1).
+"""Masked-token accuracy by language (paper, Table 8, last column; section 6.1).
 
-Rows are held out of training and masked as in training: of every 100 chosen pieces 80 are shown as [MASK], 10 as
-another piece, 10 as they are, and all count. Accuracy is the share whose piece has the highest logit, loss the mean
-cross-entropy in nats.
+Sequences of the eval set are masked as in training: of every 100 selected tokens 80 become [MASK], 10 another token, 10
+stay, and all count. Accuracy is the fraction whose token has the highest logit, loss the mean cross-entropy in nats.
 
 `results` of `analysis.json`:
 
     languages       by code, sorted:
-      rows          held-out rows
+      rows          eval sequences
       positions     masked positions in them
       accuracy      0 to 100
       loss          nats
-      most_frequent 0 to 100: the accuracy of who always says the piece that is masked most often
-    all             the same over all positions: languages count by how many they have
+      most_frequent 0 to 100: accuracy of always predicting the token that is masked most often
+    all             the same over all positions, so languages are weighted by their number
     mean            {"accuracy", "loss"}: the unweighted mean over languages
 """
 
@@ -38,9 +37,9 @@ from rembert.train.step import make_eval_step
 def masked_accuracy(
   sums: LossSums, batches: Iterable[Mapping[str, np.ndarray]], languages: Sequence[str], vocab_size: int
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-  """`languages` and `all` of `results`, from sums by language (`rembert.train.metrics`) and their batches.
+  """Computes `languages` and `all` of `results`, from sums by language (`rembert.train.metrics`) and their batches.
 
-  Sequences that only pad the last batch do not count. Languages are in the order of the sums, [languages] each.
+  Sequences that pad the last batch do not count. Languages are in the order of the sums, [languages] each.
 
   Raises:
     ValueError: the sums are of other batches.
@@ -73,25 +72,25 @@ def masked_accuracy(
 
 
 def run(context: AnalysisContext) -> AnalysisResult:
-  """Held-out rows, opened as for training, through the model on all devices; see the head of this file."""
+  """Evaluates the model on the eval set of training, on all devices; the module docstring has the results."""
   config, source = context.config, context.source()
   analyze, model = config.analyze, source.config
   if source.head != 'mlm':
     raise UsageError(
       'the model has no MLM head',
       where=source.path,
-      fix='name a pre-training run; what Hugging Face publishes lacks the head, the original checkpoint has it',
+      fix="name a pre-training run; Hugging Face's google/rembert lacks the head, the original checkpoint has it",
     )
   initial = open_initial(analyze.model, 'all', model)
 
-  # --- held-out rows -----------------------------------------------------------
+  # --- eval set ----------------------------------------------------------------
   vocabulary = config.vocabulary
   if vocabulary.path is None and source.vocabulary is not None:
     vocabulary = dataclasses.replace(vocabulary, path=str(source.vocabulary))
   length = config.train.sequence_length
   if length > model.max_position_embeddings:
     raise UsageError(
-      f'rows of {length} tokens, but positions for {model.max_position_embeddings}',
+      f"sequences of {length} tokens exceed the model's {model.max_position_embeddings} positions",
       where='train.sequence_length',
       fix=Setting('train.sequence_length', model.max_position_embeddings),
     )
@@ -110,7 +109,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   shards = sharding.batch_shards(mesh)
   if analyze.batch_size % shards:
     raise UsageError(
-      f'a batch of {analyze.batch_size} rows does not divide over {shards} device group(s)',
+      f'a batch of {analyze.batch_size} sequences cannot be divided over {shards} device group(s)',
       where='analyze.batch_size, mesh.data × mesh.fsdp',
       fix=Setting('analyze.batch_size', -(-analyze.batch_size // shards) * shards),
     )
@@ -120,12 +119,12 @@ def run(context: AnalysisContext) -> AnalysisResult:
   with context.task('building the eval set'):
     batches = list(opened.batches.evaluation_batches())
   if not batches:
-    raise UsageError('no text is held out', where='data.held_out', fix='the data.* of the training run')
+    raise UsageError('the eval set is empty', where='data.held_out', fix='use the data.* of the training run')
 
   # --- model -------------------------------------------------------------------
   trainable = state.masked_lm(model, config.execution, optax.identity(), mesh)
   with jax.set_mesh(mesh):
-    with context.task('reading parameters') as progress:
+    with context.task('loading parameters') as progress:
       params = initial.put_into(trainable.init(0), progress).params
     eval_step = make_eval_step(trainable, len(languages))
     with context.task('predicting masked tokens') as progress:
@@ -149,8 +148,8 @@ def run(context: AnalysisContext) -> AnalysisResult:
     (name, f'{found["rows"]:,}', f'{found["positions"]:,}', *scores(found))
     for name, found in [*by_language.items(), ('all', whole)]
   ]
-  cells.append((f'mean of {len(by_language)}', '', '', *scores(mean)))
-  columns = ('language', 'rows', 'masked', 'accuracy', 'loss (nats)', 'most frequent')
+  cells.append((f'average ({len(by_language)} languages)', '', '', *scores(mean)))
+  columns = ('language', 'sequences', 'masked', 'accuracy', 'loss (nats)', 'most frequent')
   left_out = [name for name in languages if name not in by_language]
   return AnalysisResult(
     {'languages': by_language, 'all': whole, 'mean': mean},
@@ -161,5 +160,5 @@ def run(context: AnalysisContext) -> AnalysisResult:
       'masking': dataclasses.asdict(config.masking),
     },
     [Table('Masked-token accuracy', columns, cells)],
-    [f'no held-out rows: {", ".join(left_out)}'] if left_out else [],
+    [f'skipped, no eval sequences: {", ".join(left_out)}'] if left_out else [],
   )

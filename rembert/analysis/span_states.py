@@ -1,4 +1,4 @@
-"""Sentences with labelled spans as a frozen encoder reads them, and its hidden states at the positions of the spans.
+"""Encodes sentences with labelled spans, and computes a frozen encoder's hidden states at the tokens of the spans.
 
 T targets of a sentence · S positions · P needed positions · L layers · H hidden · B sentences of a batch
 """
@@ -21,15 +21,15 @@ _ROUND_TO = 16  # positions are rounded up to this, so that few shapes are compi
 
 @dataclasses.dataclass(frozen=True)
 class EncodedSpans:
-  """A sentence as a model reads it. Positions that no span has are not needed, and spans count the needed ones.
+  """A tokenized sentence with labelled spans. Only positions in spans are needed; spans are ranges of needed positions.
 
   Attributes:
     input_ids: [S] int32, with [CLS] and [SEP].
     needed: [P] int32, ascending positions in `input_ids` that are in a span.
     spans: [T, 2, 2] int32: target, first or second span, begin and end in `needed`; the second is empty if there is
       none.
-    labels: of each target, the labels' names.
-    dropped: targets beyond the model's positions.
+    labels: names of the labels of each target.
+    dropped: number of targets beyond the model's positions.
   """
 
   input_ids: np.ndarray
@@ -42,7 +42,7 @@ class EncodedSpans:
 def encode_spans(
   example: SpanExample, tokens_of: Callable[[str], Sequence[int]], *, longest: int, special: SpecialIds
 ) -> EncodedSpans:
-  """`[CLS] words [SEP]`, truncated to `longest`; targets that do not fit wholly are dropped.
+  """`[CLS] words [SEP]`, truncated to `longest` ids; targets that do not fit completely are dropped.
 
   Words are tokenized one by one, to at least one id each: a span of words is a span of tokens.
   """
@@ -59,7 +59,7 @@ def encode_spans(
       kept.append((spans, target.labels))
   needed = sorted({position for spans, _ in kept for begin, end in spans for position in range(begin, end)})
   place = {position: index for index, position in enumerate(needed)}
-  # All tokens of a span are needed, so they are neighbours still.
+  # All tokens of a span are needed, so they stay contiguous.
   among_needed = lambda begin, end: (place[begin], place[end - 1] + 1) if end > begin else (0, 0)
   return EncodedSpans(
     input_ids=np.array(ids, np.int32),
@@ -73,8 +73,8 @@ def encode_spans(
 class FrozenStates:
   """Hidden states of all layers, float32.
 
-  If all of them take at most `cache_bytes`, they are computed now and kept in memory, else whenever they are asked for:
-  both give the same numbers. Sentences are no longer than the encoder has positions.
+  If all of them take at most `cache_bytes`, they are computed once and kept, else at every call; both give the
+  same numbers. Sentences are no longer than the encoder has positions.
   """
 
   def __init__(
@@ -98,7 +98,7 @@ class FrozenStates:
       self._fill(on_progress)
 
   def at(self, chosen: Sequence[int] | np.ndarray) -> jax.Array:
-    """States of some sentences, at most a batch: [batch_size, P, L + 1, H]; beyond their needed positions anything.
+    """States of some sentences, at most a batch: [batch_size, P, L + 1, H]; undefined beyond their needed positions.
 
     P is a power of two.
     """
@@ -137,7 +137,7 @@ class FrozenStates:
       on_progress(done / len(by_length), f'{done:,} of {len(by_length):,} sentences read')
 
 
-# At the top of the module: many sets of sentences with one model are compiled once.
+# At module level, so that many sets of sentences with one model are compiled once.
 @functools.partial(jax.jit, static_argnums=0)
 def _states(graphdef, parameters, ids_BxS, mask_BxS, needed_BxP) -> jax.Array:
   encoder = nnx.merge(graphdef, parameters)
@@ -147,5 +147,5 @@ def _states(graphdef, parameters, ids_BxS, mask_BxS, needed_BxP) -> jax.Array:
 
 
 def power_of_two(count: int, least: int) -> int:
-  """The power of two at or above a count, `least` at least: few shapes are compiled."""
+  """Rounds a count up to a power of two, at least `least`, so that few shapes are compiled."""
   return max(least, 1 << (max(count, 1) - 1).bit_length())

@@ -1,18 +1,18 @@
 """Word similarity of the input and the output embedding (paper, section 6.1, Table 8).
 
-A word is the mean of the rows of its pieces, as the vocabulary cuts the word standing alone. The similarity of two
-words is their dot product; the score of a table is Spearman's ρ × 100 between that and human judgements.
+A word vector is the mean of the embeddings of the tokens of the word alone. The similarity of two words is the dot
+product of their vectors; the score is Spearman's ρ × 100 between similarities and human judgements.
 
 `results` of `analysis.json`:
 
     tables          {"input": width, "output": width or null}; null: the model has no output embedding
     sets            by name of the file:
-      pairs         of words in the file
-      covered       of which every word is cut into known pieces; the others do not count
-      not_covered   some of the words that are not
+      pairs         number of pairs in the file
+      covered       pairs whose words consist of known tokens; the others do not count
+      not_covered   some of the words that do not
       input         {"rho", "low", "high"}: × 100, with a 95 % interval (bootstrap over the pairs)
       output        the same, or null
-      difference    input less output, the same, of the same samples; or null
+      difference    input − output, the same, on the same samples; or null
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,13 +27,13 @@ from rembert.analysis.files import WordPair, read_word_pairs
 from rembert.tokenizer import SpecialIds
 
 _SHOWN_WORDS = 20
-_SAMPLES_AT_ONCE = 1 << 22  # numbers of resampled data that are alive at a time
+_SAMPLES_AT_ONCE = 1 << 22  # resampled numbers that are in memory at a time
 
 
 class Correlation(TypedDict):
-  """A rank correlation × 100; `rho` is None where one side is constant, or there are fewer than two points.
+  """A rank correlation × 100; `rho` is None if one side is constant, or there are fewer than two points.
 
-  `low` and `high` are the ends of its interval; None where there is none.
+  `low` and `high` are the ends of its interval, or None.
   """
 
   rho: float | None
@@ -45,19 +45,19 @@ NO_CORRELATION = Correlation(rho=None, low=None, high=None)
 
 
 def spearman(x_N: np.ndarray, y_N: np.ndarray) -> float | None:
-  """Spearman's ρ × 100, equal values having the mean of their ranks; None where a side does not vary."""
+  """Spearman's ρ × 100; ties have the mean of their ranks. None if a side is constant."""
   if len(x_N) < 2 or np.ptp(x_N) == 0 or np.ptp(y_N) == 0:
     return None
   return 100 * float(stats.spearmanr(x_N, y_N).statistic)
 
 
 def resampled(count: int, samples: int, seed: int) -> np.ndarray:
-  """Indices of bootstrap samples, [samples, count]: drawn with replacement."""
+  """Indices of bootstrap samples, [samples, count], sampled with replacement."""
   return np.random.default_rng(seed).integers(count, size=(samples, count))
 
 
 def bootstrap_spearman(x_N: np.ndarray, y_N: np.ndarray, indices_SxN: np.ndarray) -> np.ndarray:
-  """Spearman's ρ × 100 of each sample, [S]; NaN where a side does not vary in it."""
+  """Spearman's ρ × 100 of each sample, [S]; NaN if a side is constant in it."""
   found = []
   rows = max(1, _SAMPLES_AT_ONCE // max(1, len(x_N)))
   for start in range(0, len(indices_SxN), rows):
@@ -70,7 +70,7 @@ def bootstrap_spearman(x_N: np.ndarray, y_N: np.ndarray, indices_SxN: np.ndarray
 
 
 def interval(values_S: np.ndarray, confidence: float = 0.95) -> tuple[float | None, float | None]:
-  """The middle `confidence` of some values, NaN left out; None, None if nothing is left."""
+  """Interval that holds the middle `confidence` of values, ignoring NaN; None, None without values."""
   finite = np.asarray(values_S)[np.isfinite(values_S)]
   if not len(finite):
     return None, None
@@ -79,7 +79,7 @@ def interval(values_S: np.ndarray, confidence: float = 0.95) -> tuple[float | No
 
 
 def dot_products(table_VxW: np.ndarray, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> np.ndarray:
-  """The dot product of the two words of each pair, float64 [pairs]. A word is the mean of its tokens' rows."""
+  """Dot products of the words of each pair, float64 [pairs]. A word vector is the mean of its tokens' embeddings."""
   mean = lambda tokens: np.asarray(table_VxW[list(tokens)], np.float64).mean(0)
   first, second = (np.stack([mean(tokens) for tokens in words]) for words in zip(*pairs, strict=True))
   return np.einsum('pw,pw->p', first, second)
@@ -94,10 +94,10 @@ def word_similarity(
   samples: int = 1000,
   seed: int = 0,
 ) -> dict[str, Any]:
-  """How embeddings [V, W] rank pairs of words, compared with human similarity judgements: a set of `results`.
+  """Rank correlation of embeddings [V, W] with human similarity judgements: a set of `results`.
 
-  Correlations have the names of the tables; that of a table that is None is None, and so is `difference` unless there
-  are two tables. A word without tokens, or with the `unknown` one, is not covered.
+  Correlations have the names of the tables; a table of None gives None, and so does `difference` unless there are two
+  tables. A word without tokens, or with the `unknown` one, is not covered.
   """
   cut = {word: tuple(tokens_of(word)) for pair in pairs for word in (pair.first, pair.second)}
   is_known = {word: bool(tokens) and unknown not in tokens for word, tokens in cut.items()}
@@ -107,7 +107,7 @@ def word_similarity(
   resampled_rho = {}
   if covered:
     scores = np.array([pair.score for pair in covered])
-    indices = resampled(len(covered), samples, seed)  # the same for all tables: differences are of one sample
+    indices = resampled(len(covered), samples, seed)  # the same for all tables, so that differences are paired
     for name, table in given.items():
       similarity = dot_products(table, [(cut[pair.first], cut[pair.second]) for pair in covered])
       resampled_rho[name] = bootstrap_spearman(similarity, scores, indices)
@@ -135,12 +135,12 @@ def word_similarity(
 
 
 def run(context: AnalysisContext) -> AnalysisResult:
-  """Files of word pairs against both embeddings of a model; see the head of this file."""
+  """Compares both embeddings of a model with files of word pairs; the module docstring has the results."""
   analyze = context.config.analyze
   analyze.require('words')
   source = context.source()
   files = {epath.Path(path).name.rsplit('.', 1)[0]: read_word_pairs(path) for path in analyze.words}
-  with context.task('reading tables'):
+  with context.task('loading embeddings'):
     tables = read_embeddings(source)
   encode, unknown = context.vocabulary(source).encode, SpecialIds().unknown
   sets: dict[str, dict[str, Any]] = {}
@@ -155,12 +155,12 @@ def run(context: AnalysisContext) -> AnalysisResult:
     words, found['not_covered'] = found['not_covered'], found['not_covered'][:_SHOWN_WORDS]
     if words:
       remarks.append(
-        f'{name}: {found["pairs"] - found["covered"]} pair(s) are not covered; no known tokens in '
+        f'{name}: {found["pairs"] - found["covered"]} pair(s) are not covered; words with unknown tokens: '
         f'{", ".join(found["not_covered"])}{" …" if len(words) > _SHOWN_WORDS else ""}'
       )
   if tables['output'] is None:
     why = 'its embeddings are tied' if source.config.tie_word_embeddings else 'the checkpoint lacks it'
-    remarks.append(f'there is no output embedding: {why}')
+    remarks.append(f'the model has no output embedding: {why}')
   widths = {which: None if table is None else table.shape[1] for which, table in tables.items()}
   title = "Word similarity: Spearman's ρ × 100 (95 % interval)"
   table = Table(title, ('set', 'pairs', 'input', 'output', 'input − output'), rows)

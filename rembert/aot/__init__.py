@@ -1,1 +1,1 @@
-"""The cost of a step before it runs: operations, memory traffic, collectives, on devices that need not be here."""
+"""Cost of a step, from ahead-of-time compilation for a target topology: FLOPs, memory traffic, collectives."""

@@ -1,4 +1,4 @@
-"""A step compiled ahead of time, for devices that need not be here: the memory, FLOPs and traffic of a chip."""
+"""Compiles a step ahead of time for a target topology, and measures memory, FLOPs and traffic per chip."""
 
 import dataclasses
 import re
@@ -17,7 +17,7 @@ from rembert.runtime.signals import repeating
 
 
 class DoesNotFitError(Exception):
-  """The compiler found no room for a program; `sizes` are its lines about that."""
+  """A program does not fit in memory; `sizes` are the lines of the compiler's message about that."""
 
   def __init__(self, sizes: list[str]):
     super().__init__('; '.join(sizes))
@@ -25,13 +25,13 @@ class DoesNotFitError(Exception):
 
 
 def compile_lowered(lowered: jax.stages.Lowered, on_progress: Callable[[float, str], None]) -> jax.stages.Compiled:
-  """Compiles. That takes minutes without any output of the compiler: `on_progress` shows that it is not hung.
+  """Compiles, which takes minutes without output of the compiler; `on_progress` is called meanwhile.
 
   Raises:
-    DoesNotFitError: the compiler found no room for the program.
+    DoesNotFitError: the program does not fit in memory.
   """
   start = time.monotonic()
-  show = lambda: on_progress(0, f'· the compiler has been at work for {time.monotonic() - start:.0f} s')
+  show = lambda: on_progress(0, f'· compiling for {time.monotonic() - start:.0f} s')
   try:
     with repeating(show, every_seconds=5, name='signs-of-life'):
       return lowered.compile()
@@ -44,9 +44,9 @@ def compile_lowered(lowered: jax.stages.Lowered, on_progress: Callable[[float, s
 def measure(
   traced: jax.stages.Traced, compiled: jax.stages.Compiled, mesh: jax.sharding.Mesh, *, slices: int, model_flops: float
 ) -> tuple[dict, str | None]:
-  """What a compiled step costs a chip, JSON, and the program as text; None where the compiler cannot print it.
+  """Cost of a compiled step per chip, JSON, and the program's text, or None if the compiler cannot print it.
 
-  `slices` of the topology are joined by the slower network; `model_flops` are those of the step on all chips, without
+  `slices` is the number of slices, joined by the DCN; `model_flops` are those of the step on all chips, without
   recomputation.
   """
   devices, found = mesh.devices.size, chip_of(mesh.devices.flat[0].device_kind)
@@ -75,17 +75,19 @@ def measure(
 
 
 def _memory(compiled: jax.stages.Compiled) -> dict[str, int | None]:
-  """Bytes of one chip's memory that the compiled program takes, by what they are for."""
+  """Memory of the compiled program on one chip, in bytes, by purpose."""
   stats = compiled.memory_analysis()
   if stats is None:
-    raise RunError('this compiler does not say how much memory a program takes', where='--topology', fix='another one')
+    raise RunError(
+      'the compiler of this topology does not report memory', where='--topology', fix='choose another topology'
+    )
   lasting = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
-  # The compiler's own peak: the sum of all temporaries is more than there is at any one time.
+  # The compiler's own peak: not all temporaries are in memory at the same time.
   peak = stats.peak_memory_in_bytes or lasting + stats.temp_size_in_bytes
   return {
     'arguments': stats.argument_size_in_bytes,  # state and batch
     'outputs': stats.output_size_in_bytes,  # the new state and the metrics
-    'aliased': stats.alias_size_in_bytes,  # of the new state, what takes the place of the old
+    'aliased': stats.alias_size_in_bytes,  # the part of the new state that reuses the memory of the old
     'temporaries': max(peak - lasting, 0),  # activations, gradients, logits, at the peak
     'code': stats.generated_code_size_in_bytes,
     'peak': peak,
@@ -95,7 +97,7 @@ def _memory(compiled: jax.stages.Compiled) -> dict[str, int | None]:
 def _read(
   compiled: jax.stages.Compiled, devices: int, slices: int
 ) -> tuple[str | None, list[Collective] | None, float | None, str | None]:
-  """The compiled text, collectives and memory traffic from it, and why they could not be read if so."""
+  """The compiled text, its collectives and memory traffic, and an error message if they could not be read."""
   text = None
   try:
     text = compiled.as_text() or ''

@@ -1,4 +1,4 @@
-"""FLOPs of a step, counted by hand and in the traced program; the device's peak, for MFU; the heap of a CPU's step.
+"""FLOPs of a step, by formula and from the traced program; peak FLOP/s of the device; heap size of a step on a CPU.
 
 XLA's own `cost_analysis` counts the body of the layer loop once, whatever the depth; hence the counts here.
 """
@@ -14,14 +14,14 @@ from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.runtime.hardware import chip_of
 
-# With the gaps of a heap. Seen of 194 million parameters, 12 layers of 768 and 1,024 tokens: 6.7 to 12 GB, by this rule
-# 10 GB, and 5.6 GB without a heap.
+# Upper bound including fragmentation. Observed with 194M parameters, 12 layers of 768 and 1,024 tokens: 6.7 to 12 GB;
+# this rule gives 10 GB. 5.6 GB if the heap returns memory to the OS.
 _HEAP_BYTES_PER_PARAMETER = 32
 _HEAP_BYTES_PER_ACTIVATION = 400  # token × layer × H
 
 
 def heap_bytes(config: RemBertConfig, tokens: int) -> int:
-  """Bytes of a heap that keeps the memory of training steps on a CPU, with so many tokens at a time."""
+  """Size in bytes of a heap that keeps the memory of training steps on a CPU; `tokens` per micro-batch."""
   activations = tokens * config.num_hidden_layers * config.hidden_size
   return _HEAP_BYTES_PER_PARAMETER * count_parameters(config).pre_training + _HEAP_BYTES_PER_ACTIVATION * activations
 
@@ -29,10 +29,10 @@ def heap_bytes(config: RemBertConfig, tokens: int) -> int:
 def forward_flops_per_row(
   config: RemBertConfig, sequence_length: int, masked_positions: int, *, last_queries: int | None = None
 ) -> int:
-  """Multiply-adds of all matrix products in one row's forward pass, counted as 2 operations each.
+  """FLOPs of all matmuls in the forward pass of one sequence; a multiply-add counts as 2.
 
-  Where the last layer is trimmed (see `Execution`) it has `last_queries`, and of what is made of them as much; what is
-  not computed is not counted. None is as many as everywhere.
+  If the last layer is trimmed (see `Execution`), it computes `last_queries` positions, and the others do not count;
+  None counts all positions.
   """
   hidden, ffn = config.hidden_size, config.intermediate_size
 
@@ -51,18 +51,18 @@ def forward_flops_per_row(
 def train_flops_per_row(
   config: RemBertConfig, sequence_length: int, masked_positions: int, *, last_queries: int | None = None
 ) -> int:
-  """Forward and backward: the backward pass does each product twice. Recomputation (remat) is not counted."""
+  """FLOPs of forward and backward pass, 3 × forward; recomputation (remat) is not counted."""
   return 3 * forward_flops_per_row(config, sequence_length, masked_positions, last_queries=last_queries)
 
 
 def traced_flops(jaxpr: core.Jaxpr) -> int:
-  """Multiply-adds of all matrix products over all devices, 2 operations each, recomputation and padding included.
+  """FLOPs of all matmuls over all devices, recomputation and padding included; a multiply-add counts as 2.
 
-  What a step costs beyond its model (`train_flops_per_row`) depends on what the backward pass computes again. The
-  traced program has it written out, whatever the policy is called; a loop's body counts as often as it runs.
+  Unlike `train_flops_per_row` this includes what the backward pass recomputes, which the traced program contains under
+  any remat policy. A loop's body counts as often as it runs.
 
-  Of several branches the dearest counts. A kernel's body counts once for each cell of its grid. A product with a vector
-  is no matrix product: the gradient of a bias is a sum, written as one.
+  Of several branches the most expensive counts; the body of a kernel counts once per cell of its grid. Matrix-vector
+  products do not count: the gradient of a bias is a sum, written as one.
   """
   total = 0
   for equation in jaxpr.eqns:
@@ -95,13 +95,13 @@ def _inner(params: dict):
 
 
 def peak_flops_per_device() -> tuple[float, str] | None:
-  """Peak FLOP/s of one device and where the figure comes from; None for an accelerator that the table lacks.
+  """Peak FLOP/s of one device and the source of the figure; None for an unknown accelerator.
 
-  A CPU has no data sheet worth quoting, so a large float32 product is timed there (under a second).
+  On a CPU a large float32 matmul is timed (under a second).
   """
   device = jax.devices()[0]
   if device.platform == 'cpu':
-    return _measured_matmul_flops() / jax.local_device_count(), 'measured float32 product'
+    return _measured_matmul_flops() / jax.local_device_count(), 'measured float32 matmul'
   found = chip_of(device.device_kind)
   return found and (found[1].bf16_flops, f'{found[0]}, bfloat16')
 

@@ -1,7 +1,7 @@
-"""What a compiled program says of itself: collectives and memory traffic, with loop bodies as often as they run.
+"""Collectives and memory traffic of a compiled program, read from its HLO text; loop bodies count as often as they run.
 
-XLA's own `cost_analysis` counts the body of a loop once, and does not tell one kind of collective from another. The
-text of the optimised program has both: every computation, who calls it, and how long the loops are.
+XLA's own `cost_analysis` counts the body of a loop once, and does not distinguish kinds of collectives. The text of the
+optimised program has every computation, its callers, and the number of iterations of each loop.
 """
 
 import dataclasses
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'collective-permute')
-# They name what is there already, or run computations that are counted by themselves.
+# They refer to existing values, or run computations that are counted separately.
 _FREE = {'parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast', 'after-all', 'partition-id', 'replica-id'}
 _FREE |= {'while', 'conditional', 'call', 'iota', 'domain', 'opt-barrier', 'add-dependency', 'send', 'recv'}
-# Inside a fusion: it computes while a collective's buffers wait for the others; the network writes them.
+# Inside a fusion that overlaps with a collective: the network, not the fusion, writes these buffers.
 _IN_FLIGHT = {'tuple', 'custom-call', *COLLECTIVES}
 _BITS = {'pred': 8, 'token': 0, 'opaque': 0, 'u4': 4, 's4': 4, 'bf16': 16}
 _SHAPE = re.compile(r'\b([a-z]\w*)\[([\d,]*)\](?:\{([^}]*)\})?')
@@ -28,13 +28,13 @@ class Instruction:
 
   Attributes:
     name: without the percent sign.
-    hbm_bytes: of each array that it yields; 0 for one that is kept on the chip.
-    all_bytes: the same, wherever it lies.
-    opcode: as XLA spells it.
-    operands: names.
+    hbm_bytes: size of each result; 0 if it stays on the chip.
+    all_bytes: size of each result, in any memory.
+    opcode: XLA's name of the operation.
+    operands: names of the operands.
     attributes: the rest of the line.
-    literal: what stands in the parentheses: a constant's value, a parameter's number.
-    is_root: whether it is what its computation yields.
+    literal: text in the parentheses: the value of a constant, the number of a parameter.
+    is_root: whether it is the result of its computation.
   """
 
   name: str
@@ -56,10 +56,10 @@ class Collective:
 
   Attributes:
     kind: one of `COLLECTIVES`.
-    operand_bytes: what the device puts in.
-    groups: positions of devices in the mesh, one row a group; or numbers of slices.
+    operand_bytes: input of one device.
+    groups: positions of devices in the mesh, one row per group; or numbers of slices.
     times: runs per step.
-    is_between_slices: each device exchanges its part with its peers in the other slices, by the hosts' network.
+    is_between_slices: each device exchanges its part with its peers in the other slices, over the DCN.
   """
 
   kind: str
@@ -70,7 +70,7 @@ class Collective:
 
   @property
   def wire_bytes(self) -> float:
-    """Bytes that one device sends in a run, by the ring algorithms, which send the least."""
+    """Bytes that one device sends per run, with ring algorithms, which send the least."""
     size = self.groups.shape[1]
     share = (size - 1) / size
     times = {'all-gather': size - 1, 'all-reduce': 2 * share, 'collective-permute': 1}
@@ -78,7 +78,7 @@ class Collective:
 
 
 class Program:
-  """A parsed program, from the text of `compiled.as_text()`, on so many devices in so many slices.
+  """A parsed program, from `compiled.as_text()`, for a number of devices and slices.
 
   Raises:
     ValueError: no entry computation, a loop of unknown length, or groups written in an unknown way.
@@ -91,7 +91,7 @@ class Program:
       raise ValueError('no ENTRY computation')
 
   def collectives(self) -> list[Collective]:
-    """Every collective, as often as it runs. One that the compiler spreads over several fusions counts once."""
+    """All collectives with their runs per step. One that the compiler splits over several fusions counts once."""
     found, spread = [], set()
     for name, times, is_fused in self._runs(self.entry, 1, fused=False):
       computation = self.computations[name]
@@ -107,7 +107,7 @@ class Program:
         if kind not in COLLECTIVES:
           continue
         if is_fused and kind == 'all-reduce' and name.startswith('all-reduce-scatter'):
-          kind = 'reduce-scatter'  # how a TPU's compiler writes it: a fusion in which each keeps its slice of the sum
+          kind = 'reduce-scatter'  # the TPU compiler's form: a fusion in which each device keeps its slice of the sum
         channel = re.search(r'channel_id=(\d+)', instruction.attributes)
         if is_fused and channel:
           if channel[1] in spread:
@@ -117,9 +117,9 @@ class Program:
     return found
 
   def hbm_bytes(self) -> float:
-    """Bytes that one device reads from and writes to its memory in a step.
+    """Bytes that one device reads from and writes to its memory per step.
 
-    Without what the network reads and writes for collectives that run during arithmetic (`collectives` has it).
+    Traffic of collectives that overlap with computation is excluded (see `collectives`).
     """
     total = 0.0
     for name, times, is_fused in self._runs(self.entry, 1, fused=False):
@@ -129,7 +129,7 @@ class Program:
     return total
 
   def _runs(self, name: str, times: int, *, fused: bool) -> Iterator[tuple[str, int, bool]]:
-    """Names of computations, how often they run, and whether they are the inside of a fusion."""
+    """Names of computations, how often they run, and whether they are inside a fusion."""
     yield name, times, fused
     for instruction in self.computations[name].values():
       if instruction.opcode == 'while':
@@ -137,7 +137,7 @@ class Program:
         yield from self._runs(body, times * self._trip_count(instruction), fused=fused)
       elif instruction.opcode == 'fusion':
         yield from self._runs(_called(instruction, 'calls')[0], times, fused=True)
-      elif instruction.opcode in ('call', 'conditional', 'async-start'):  # every branch of a conditional: at most
+      elif instruction.opcode in ('call', 'conditional', 'async-start'):  # all branches: an upper bound
         for called in _called(instruction, 'to_apply', 'calls', 'branch_computations', 'called_computations'):
           yield from self._runs(called, times, fused=fused)
 
@@ -151,7 +151,7 @@ class Program:
     bounds = [operand.literal for operand in operands if operand.opcode == 'constant']
     if len(bounds) == 1 and ('direction=LT' in root.attributes or root.opcode == 'fusion'):
       return int(bounds[0])
-    raise ValueError(f'loop {loop.name} does not say how often it runs')
+    raise ValueError(f'cannot determine how often loop {loop.name} runs')
 
   def _groups(self, instruction: Instruction) -> np.ndarray:
     if instruction.opcode.startswith('collective-permute'):
@@ -174,12 +174,12 @@ class Program:
       return 2 * sum(operands[1].hbm_bytes)
     if opcode == 'scatter':
       return 3 * sum(operands[-1].hbm_bytes)
-    if opcode.endswith('-start'):  # it yields its operands as well as its results
+    if opcode.endswith('-start'):  # its result includes its operands
       return written
     return written + sum(sum(operand.hbm_bytes) for operand in operands)
 
   def _fusion_traffic(self, fusion: Instruction, operands: Sequence[Instruction]) -> float:
-    """A stack of which a fusion reads or replaces one layer is not read or written as a whole."""
+    """Bytes that a fusion reads and writes; of a stack of layers that it slices or updates, one layer only."""
     inner = self.computations[_called(fusion, 'calls')[0]]
     read = 0.0
     for number, operand in enumerate(operands):
@@ -193,7 +193,7 @@ class Program:
     )
 
   def _parts_read(self, inner: Computation, number: int) -> float:
-    """Bytes of the slices through which alone a fusion looks at its parameter; infinite where it sees all of it."""
+    """Bytes of the slices that a fusion reads of a parameter; infinite if it reads all of it."""
     parameter = next((i for i in inner.values() if i.opcode == 'parameter' and int(i.literal) == number), None)
     return math.inf if parameter is None else self._parts_used(inner, parameter.name)
 
@@ -214,12 +214,12 @@ class Program:
     return total
 
   def _part_written(self, inner: Computation, result: Instruction | None) -> float:
-    """Bytes of what a fusion writes as one of its results: of a stack, the layer that it replaces."""
+    """Bytes that a fusion writes for one of its results; of a stack, those of the layer that it updates."""
     while result is not None and result.opcode == 'bitcast':
       result = inner.get(result.operands[0])
     if result is None:
       return math.inf
-    if result.opcode in ('parameter', *_IN_FLIGHT):  # handed through
+    if result.opcode in ('parameter', *_IN_FLIGHT):  # passed through
       return 0
     if result.opcode == 'dynamic-update-slice':
       return sum(inner[result.operands[1]].all_bytes)
@@ -234,10 +234,10 @@ def _root(computation: Computation) -> Instruction:
 
 
 def replica_groups(attributes: str, devices: int) -> np.ndarray:
-  """Positions of devices, one row a group, from any of the ways in which XLA writes them.
+  """Positions of devices, one row per group, from any of XLA's notations.
 
   `{{0,1},{2,3}}`; `[2,4]<=[4,2]T(1,0)`, a transposed iota; `mesh['a'=2,'b'=4] {'b'}`, the axes to run over, where
-  `device_ids=([4,2]T(1,0))` may say in which order the devices fill the mesh.
+  `device_ids=([4,2]T(1,0))` gives the order of the devices in the mesh.
   """
   if listed := re.search(r'replica_groups=\{((?:\{[\d,]*\},?)*)\}', attributes):
     groups = [_numbers(group) for group in re.findall(r'\{([\d,]+)\}', listed[1])]
@@ -259,7 +259,7 @@ def replica_groups(attributes: str, devices: int) -> np.ndarray:
 
 
 def _device_ids(written: str | None, devices: int) -> np.ndarray | None:
-  """The devices of a mesh in its order: 0, 1, 2, … by default; None for an unknown notation."""
+  """The devices of a mesh in its order, by default 0, 1, 2, …; None for an unknown notation."""
   if not written:
     return np.arange(devices)
   if re.fullmatch(r'[\d,]+', written):
@@ -330,7 +330,7 @@ def _parse(text: str) -> tuple[dict[str, Computation], str]:
 
 
 def _closing(text: str, start: int) -> int:
-  """Where the parenthesis closes that was opened before `start`."""
+  """Index of the parenthesis that closes the one opened before `start`."""
   depth = 1
   for index in range(start, len(text)):
     depth += {'(': 1, ')': -1}.get(text[index], 0)

@@ -1,4 +1,4 @@
-"""How fast a step could be at best: operations, memory traffic and collectives against what the data sheets allow."""
+"""Lower bound of the step time (roofline), from FLOPs, memory traffic, collectives and the chips' data sheets."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,20 +10,20 @@ from rembert.aot.hlo import Collective
 from rembert.runtime.hardware import Chip
 
 ASSUMPTIONS = (
-  'the longest of arithmetic, memory and links, each at its data-sheet rate, the rest hidden behind it; '
-  'links in turn, never two collectives at once; rings over every axis of the slice that a group spans'
+  'the longest of arithmetic, memory and links, each at its data-sheet rate, the others fully overlapped; '
+  'collectives one after another, as rings over every axis of the slice that a group spans'
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Roofline:
-  """Seconds of a step by what they are spent on, for one chip.
+  """Seconds of a step on one chip, by resource.
 
   Attributes:
-    compute: matrix products, recomputation included.
-    memory: bytes read and written; None where the compiled text cannot be read.
+    compute: matmuls, recomputation included.
+    memory: HBM reads and writes; None if the compiled text cannot be read.
     ici: collectives within a slice; None as above.
-    dcn: collectives between slices; None as above, or where the rate is not known.
+    dcn: collectives between slices; None as above, or if the bandwidth is unknown.
   """
 
   compute: float
@@ -38,12 +38,12 @@ class Roofline:
 
   @property
   def unhidden_seconds(self) -> float:
-    """The same, should no collective be hidden behind arithmetic."""
+    """The step time if no collective overlaps with computation."""
     return max(self.compute, self.memory or 0) + (self.ici or 0) + (self.dcn or 0)
 
   @property
   def bound_by(self) -> str:
-    """What takes longest."""
+    """The resource that takes longest."""
     times = {'compute': self.compute, 'memory': self.memory, 'ICI': self.ici, 'DCN': self.dcn}
     return max(times, key=lambda name: times[name] or 0)
 
@@ -56,9 +56,9 @@ def roofline(
   hbm_bytes: float | None,
   collectives: Sequence[Collective] | None,
 ) -> Roofline:
-  """The bound for a program on the devices of a mesh: of one chip, FLOPs executed, bytes read and written, collectives.
+  """The bound for a program on the devices of a mesh, from FLOPs, HBM bytes and collectives of one chip.
 
-  None stands for what is not known.
+  None means unknown.
   """
   ici = dcn = None
   if collectives is not None:
@@ -82,9 +82,9 @@ def crosses_slices(collective: Collective, devices: Sequence[jax.Device]) -> boo
 
 
 def ring_bandwidth(chip: Chip, group: Sequence[jax.Device], slice_shape: Sequence[int]) -> float:
-  """Bytes/s that each member can send to the others: one link a way for every axis that the group spans.
+  """Bytes/s that each member can send to the others: one link per direction for every axis that the group spans.
 
-  An axis that closes to a ring (all of it taken, and long enough) is used in both directions, any other in one.
+  An axis that forms a ring (spanned completely, and long enough) is used in both directions, any other in one.
   """
   bandwidth = 0.0
   for axis, length in enumerate(slice_shape):
@@ -109,7 +109,7 @@ def _seconds(collective: Collective, chip: Chip, devices: list[jax.Device]) -> t
   if len(own) > 1:
     ici = collective.times * collective.wire_bytes / ring_bandwidth(chip, own, shape)
   if len(by_slice) > 1 and chip.dcn_bandwidth:
-    # In two stages: within the slice first, then each member exchanges its share with its peers in other slices.
+    # In two stages: within the slice first, then each member exchanges its part with its peers in other slices.
     share = dataclasses.replace(
       collective,
       operand_bytes=collective.operand_bytes / (len(own) if collective.kind != 'all-gather' else 1),

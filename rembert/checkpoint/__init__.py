@@ -1,1 +1,1 @@
-"""Checkpoints: saved, checked and restored; models read from them."""
+"""Saving, verifying and restoring checkpoints, and loading models from them."""

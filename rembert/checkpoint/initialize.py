@@ -1,4 +1,4 @@
-"""Parameters that a run begins with: those of another run, or of a directory of Hugging Face."""
+"""Initialises the parameters of a run from another run or a Hugging Face model directory (`train.init_from`)."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from rembert.model.config import RemBertConfig
 from rembert.model.heads import POOLED
 from rembert.train.state import TrainState
 
-# With other values the same parameters are another function, though every shape fits.
+# With other values the same parameters compute another function, although all shapes match.
 _FUNCTION_FIELDS = ('num_attention_heads', 'hidden_act', 'layer_norm_eps')
 _SHAPE_FIELDS = ['vocab_size', 'input_embedding_size', 'hidden_size', 'num_hidden_layers', 'num_attention_heads']
 _SHAPE_FIELDS += ['intermediate_size', 'max_position_embeddings', 'type_vocab_size']
@@ -25,27 +25,27 @@ _SHAPE_FIELDS_OF_MLM = ['output_embedding_size', 'tie_word_embeddings']
 
 @dataclasses.dataclass(frozen=True)
 class InitialParameters:
-  """Parameters that fit a run's model, not yet read; `fresh` are paths of those that the run initialises itself."""
+  """Parameters that match a run's model, not yet read; `fresh` are paths of those that stay randomly initialised."""
 
   source: Source
   slots: tuple[Slot, ...]
   fresh: tuple[str, ...] = ()
 
   def check_vocabulary(self, vocabulary: epath.PathLike) -> None:
-    """Raises UsageError if the parameters are rows for other pieces than those of `vocabulary`."""
+    """Raises UsageError if the parameters were trained with another vocabulary than `vocabulary`."""
     theirs = self.source.vocabulary
     if theirs is not None and epath.Path(theirs).read_bytes() != epath.Path(vocabulary).read_bytes():
       raise UsageError(
-        'the parameters to begin with were trained with another vocabulary',
+        'the initial parameters were trained with another vocabulary',
         where=f'{theirs}, {vocabulary}',
         fix=[Setting('vocabulary.path', theirs), 'and a token store made with it if there is one'],
       )
 
   def put_into(self, state: TrainState, on_progress: Callable[[float], None] = lambda fraction: None) -> TrainState:
-    """`state` with these parameters instead of its own, which are freed one by one.
+    """Replaces the parameters of `state`, freeing the old ones one by one.
 
-    All hosts read each parameter and keep their shards. One at a time is in a host's memory; the devices hold one more
-    than the state does.
+    Every host reads each parameter and keeps its shards. At most one parameter is in a host's memory; the devices hold
+    one more than the state does.
     """
     params = flatten_dict(state.params, sep='/')
     shapes = {leaf: fresh.shape for leaf, fresh in params.items()}
@@ -70,19 +70,19 @@ def open_initial(
   num_labels: int | None = None,
   drops_layers: bool = False,
 ) -> InitialParameters:
-  """The parameters of the model at `path` (see `open_source`), for a model to be trained or evaluated.
+  """Finds the parameters of the model at `path` (see `open_source`), for a model to be trained or evaluated.
 
   Args:
-    path: where they are, or the source that was opened there.
-    parts: `all`; `encoder`, with the pooler then, if the head has one and there is one; or `available`, the encoder and
-      what the model has of the head.
-    config: of the model.
-    head: of the model, see `rembert.model.heads.HEADS`.
-    num_labels: of a classifier.
-    drops_layers: a model with fewer layers gets the bottom ones (paper, section 6.2); otherwise that is an error.
+    path: the location, or the source that was opened there.
+    parts: `all`; `encoder`, including the pooler if the head has one and it exists; or `available`, the encoder and
+      what exists of the head.
+    config: configuration of the model.
+    head: head of the model, see `rembert.model.heads.HEADS`.
+    num_labels: number of labels of a classifier.
+    drops_layers: initialise a model of fewer layers from the bottom ones (paper, section 6.2); otherwise an error.
 
   Raises:
-    UsageError: nothing is there, or parameters are missing, of another shape, or of another architecture.
+    UsageError: there is no model, or parameters are missing, of another shape, or of another architecture.
   """
   source = path if isinstance(path, Source) else open_source(path)
   if drops_layers and config.num_hidden_layers < source.config.num_hidden_layers:
@@ -104,13 +104,13 @@ def open_initial(
   except UsageError as error:
     fixes = theirs(_SHAPE_FIELDS + _SHAPE_FIELDS_OF_MLM * is_mlm)
     if is_mlm:
-      fixes.append('--gin.train.init_from_parts=encoder begins with a fresh head')
+      fixes.append('--gin.train.init_from_parts=encoder initialises the head randomly')
     raise UsageError(error.what, where=source.path, fix=fixes or error.fix) from error
   if differing := theirs((*_FUNCTION_FIELDS, 'num_hidden_layers')):
     raise UsageError(
-      'the parameters to begin with are of another architecture',
+      'the initial parameters are of another architecture',
       where=source.path,
-      fix='take theirs: ' + ' '.join(differing),
+      fix='use its settings: ' + ' '.join(differing),
     )
   fresh = {slot.leaf for slot in model} - {slot.leaf for slot in wanted}
   return InitialParameters(source, tuple(wanted), tuple(sorted(fresh)))

@@ -1,8 +1,8 @@
-"""What a checkpoint states about itself in its item `meta`, with checksums, and whether that is still true.
+"""Descriptions of checkpoints (their item `meta`), with checksums that detect silent corruption.
 
-Storage by itself notices no altered byte. Checksums are of the bits of arrays, equal on every device, mesh and host.
-Arrays are summed where they are when a checkpoint is saved, and again where they arrive. No file is read twice, the way
-over the network is covered too, and all hosts of a pod come to one verdict.
+Checksums are of the bits of arrays, equal on every device, mesh and host. Arrays are summed on their devices when a
+checkpoint is saved, and again after restoring. So no file is read twice, network transfers are covered too, and all
+hosts obtain the same result.
 """
 
 import dataclasses
@@ -26,19 +26,19 @@ _OWN = 'checkpoint'  # ours in `meta`, next to the caller's
 
 
 class Corrupt(Exception):
-  """Something in a checkpoint is not as it was written."""
+  """A checkpoint is corrupt: its content differs from what was saved."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-  """What a checkpoint states about itself; small.
+  """The description of a checkpoint, which is small.
 
   Attributes:
-    step: updates made when it was saved.
-    data: where the batch source stood; JSON.
-    meta: what the state is a state of (model, data), and what the loop carries from step to step; JSON.
+    step: number of updates when it was saved.
+    data: position in the input stream; JSON.
+    meta: identity of the state (model, data), and values that the loop carries from step to step; JSON.
     is_temporary: to be deleted as soon as there is a newer one.
-    arrays: dtype, shape and checksum of every array by path; None in a checkpoint that does not say.
+    arrays: dtype, shape and checksum of every array by path; None in a checkpoint without them.
   """
 
   step: int
@@ -51,9 +51,9 @@ class Description:
 def with_description(
   meta: Mapping, fields: Mapping, *, data: Mapping | None = None, is_temporary: bool = False
 ) -> dict:
-  """`meta` with what `describe` reads and what is checked on restoring, of the items `state` (`fields`) and `data`.
+  """Adds to `meta` what `describe` reads and restoring verifies, of the items `state` (`fields`) and `data`.
 
-  All processes call this; one writes what it gives.
+  All processes call this; one writes the result.
   """
   sums = tree_checksums(fields)
   items = {'meta': meta} if data is None else {'meta': meta, 'data': data}
@@ -66,46 +66,46 @@ def with_description(
 
 
 def without_description(meta: Mapping) -> tuple[dict, dict[str, list]]:
-  """`meta` as it was given, and dtype, shape and checksum of every array as far as it states them."""
+  """Splits `meta` into the part that was given, and dtype, shape and checksum of every array, if known."""
   return {name: value for name, value in meta.items() if name != _OWN}, meta.get(_OWN, {}).get('arrays', {})
 
 
 def describe(folder: epath.Path) -> Description:
-  """Reads the description of the checkpoint in `folder`, whose name is its step; `Corrupt` if it is not as written."""
+  """Reads the description of the checkpoint in `folder`, whose name is its step; raises `Corrupt` if it was altered."""
   meta = read_json_item(folder, 'meta')
   own = meta.pop(_OWN, {})
   items = {'meta': meta, 'data': {}}
-  # What was converted from elsewhere has no `data`, and states that it has none; what is older states nothing.
+  # A converted checkpoint has no `data` and records that; older checkpoints record nothing.
   if 'data' in own.get('json', {}) or (folder / 'data').exists():
     items['data'] = read_json_item(folder, 'data')
   for name, number in own.get('json', {}).items():
     if json_checksum(items[name]) != number:
-      raise Corrupt(f'the item `{name}` is not as it was written')
+      raise Corrupt(f'the item `{name}` was altered')
   if not (folder / 'state').is_dir():
     raise Corrupt('the item `state` is missing')
   return Description(int(folder.name), items['data'], meta, own.get('is_temporary', False), own.get('arrays'))
 
 
 def read_json_item(folder: epath.Path, item: str) -> dict:
-  """An item that Orbax wrote as JSON; `Corrupt` if it is not one.
+  """Reads an item that Orbax wrote as JSON; raises `Corrupt` if it is missing or malformed.
 
-  Without Orbax, whose handler starts JAX: a run looks at its checkpoints before its hosts have joined.
+  Does not use Orbax, whose handler starts JAX: a run reads this before its hosts have joined.
   """
   try:
     content = json.loads((folder / item / 'metadata').read_text())
   except FileNotFoundError:
     raise Corrupt(f'the item `{item}` is missing') from None
   except (json.JSONDecodeError, UnicodeDecodeError):
-    raise Corrupt(f'the item `{item}` is no JSON') from None
+    raise Corrupt(f'the item `{item}` is not JSON') from None
   if not isinstance(content, dict):
-    raise Corrupt(f'the item `{item}` is no JSON object')
+    raise Corrupt(f'the item `{item}` is not a JSON object')
   return content
 
 
 def refuse_other_state(arrays: dict[str, list], wanted: dict[str, tuple], folder: epath.Path) -> None:
-  """Raises UsageError where the state has other arrays than the wanted one: not corrupt, but of another optimizer."""
+  """Raises UsageError if the state has other arrays than the wanted one: it is of another model or optimizer."""
   differing = [f'{name} is missing' for name in wanted if name not in arrays]
-  differing += [f'{name} has no place' for name in arrays if name not in wanted]
+  differing += [f'{name} is unexpected' for name in arrays if name not in wanted]
   differing += [
     f'{name} is {arrays[name][1]}, not {shape}'
     for name, (_, shape) in wanted.items()
@@ -114,34 +114,34 @@ def refuse_other_state(arrays: dict[str, list], wanted: dict[str, tuple], folder
   if differing:
     more = f' and {len(differing) - 3} more' if len(differing) > 3 else ''
     raise UsageError(
-      'the checkpoint holds the state of another model or optimizer',
+      'the checkpoint has the state of another model or optimizer',
       where=f'{folder}: ' + '; '.join(differing[:3]) + more,
       fix=[
-        'take the settings of optimizer.* that it was saved with',
-        f'or begin a new run from its parameters: --workdir=DIR --gin.train.init_from={folder}',
+        'use the settings of optimizer.* that it was saved with',
+        f'or start a new run from its parameters: --workdir=DIR --gin.train.init_from={folder}',
       ],
     )
 
 
-# What TensorStore, JAX and the clients of buckets say when nothing is wrong with the files.
+# Messages of TensorStore, JAX and bucket clients that do not mean that files are corrupt.
 _UNREACHABLE = re.compile(
   r'PERMISSION_DENIED|UNAVAILABLE|UNAUTHENTICATED|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|ABORTED|CANCELLED|Forbidden'
 )
 
 
 def format_altered(names: Sequence[str]) -> str:
-  """What is wrong where these arrays are not as they were saved; '' if there are none."""
-  return f'{len(names)} array(s) are not as they were saved, for example {names[0]}' if names else ''
+  """Message about arrays that differ from their checksums; '' if there are none."""
+  return f'{len(names)} array(s) differ from their checksums, for example {names[0]}' if names else ''
 
 
 def is_corruption(error: Exception) -> bool:
-  """Whether files are wrong, rather than out of reach or too large for the memory."""
+  """Whether an error means corrupt files, rather than unreachable storage or too little memory."""
   elsewhere = (PermissionError, MemoryError, TimeoutError, ConnectionError, RunError)
   return not isinstance(error, elsewhere) and not _UNREACHABLE.search(str(error))
 
 
 def in_one_line(error: Exception) -> str:
-  """The first line of an exception's message, cut after 160 characters."""
+  """The first line of an exception's message, truncated to 160 characters."""
   line = first_line(error)
   return line if len(line) <= 160 else f'{line[:160]}…'
 
@@ -169,7 +169,7 @@ def shapes(tree: Any) -> dict[str, tuple[str, list[int]]]:
 
 def json_checksum(content: Mapping) -> int:
   """The checksum of a dict as JSON, whatever the order of its keys."""
-  normal = json.loads(json.dumps(content))  # tuples are lists by then, and all keys are text
+  normal = json.loads(json.dumps(content))  # turns tuples into lists and keys into strings
   return zlib.crc32(json.dumps(normal, sort_keys=True).encode())
 
 
@@ -188,7 +188,7 @@ def array_checksum(array: np.ndarray) -> int:
 def tree_checksums(tree: Any) -> dict[str, int]:
   """Checksums of all leaves by path. All processes call it; all get the same."""
   leaves = leaves_by_path(tree)
-  if all(_is_in_host_memory(leaf) for leaf in leaves.values()):  # without a minute of compilation for a small model
+  if all(_is_in_host_memory(leaf) for leaf in leaves.values()):  # saves a minute of compilation for a small model
     return {name: array_checksum(np.asarray(leaf)) for name, leaf in leaves.items()}
   mesh = next((leaf.sharding.mesh for leaf in leaves.values() if isinstance(leaf.sharding, NamedSharding)), None)
   replicated = None if mesh is None else NamedSharding(mesh, PartitionSpec())
@@ -197,14 +197,14 @@ def tree_checksums(tree: Any) -> dict[str, int]:
 
 
 def _weighted(words, weights):
-  """One to one in each word, since weights are odd: a change of a single word always shows, others nearly always."""
+  """Injective in each word, since weights are odd: detects every change of one word, and nearly every other."""
   return (words ^ (words >> np.uint32(15))) * weights
 
 
 def _device_checksum(array: jax.Array) -> jax.Array:
   words = jax.lax.bitcast_convert_type(array, _UNSIGNED[array.dtype.itemsize]).astype(jnp.uint32)
   weights = jnp.ones(array.shape, jnp.uint32)
-  for axis in range(array.ndim):  # flattening would gather what is sharded
+  for axis in range(array.ndim):  # flattening would gather sharded arrays
     stride = 2 * math.prod(array.shape[axis + 1 :]) % (1 << 32)
     weights += jax.lax.broadcasted_iota(jnp.uint32, array.shape, axis) * np.uint32(stride)
   return _weighted(words, weights).sum(dtype=jnp.uint32)
@@ -218,5 +218,5 @@ def _is_in_host_memory(leaf: jax.Array | np.ndarray) -> bool:
 
 @functools.cache
 def _compiled_checksums(sharding: NamedSharding | None):
-  """One function for each mesh, kept: it is called at every save."""
+  """The compiled checksum function of a mesh, cached, since every save calls it."""
   return jax.jit(lambda leaves: jnp.stack([_device_checksum(leaf) for leaf in leaves]), out_shardings=sharding)

@@ -1,7 +1,7 @@
-"""The model at a path: a workdir, a checkpoint of one, a Hugging Face directory or Hub id; read tensor by tensor.
+"""Loads the model at a path: a workdir, a checkpoint of one, a Hugging Face directory or Hub id; tensor by tensor.
 
-`open_source` is the one answer, for jobs, `rembert.load`, analyses and converters. What is left of the original
-TensorFlow checkpoint has a command, `rembert.convert from_tf`.
+Jobs, `rembert.load`, analyses and converters all use `open_source`. The original TensorFlow checkpoint is converted by
+`rembert.convert from_tf`.
 """
 
 import contextlib
@@ -28,26 +28,26 @@ from rembert.files import absolute, is_remote
 from rembert.model.config import RemBertConfig
 from rembert.tokenizer import find_vocabulary
 
-_MODEL = 'RemBertConfig'  # as gin calls it
+_MODEL = 'RemBertConfig'  # its name in gin files
 _CHUNK_BYTES = 16 << 20
 _FILE_BYTES = 64 << 20
-_TRIES = 20  # of a run that saves faster than it is read; each opens a newer checkpoint than the last
+_TRIES = 20  # for a run that saves faster than this reads; each try opens a newer checkpoint
 
 Read = TypeVar('Read')
 
 
-# --- what is at a path ------------------------------------------------------------------------------------------------
+# --- paths ------------------------------------------------------------------------------------------------------------
 
 
 def open_source(path: epath.PathLike, step: int | None = None) -> Source:
-  """The model at a path, its tensors unread.
+  """Opens the model at a path, without reading its tensors.
 
   Args:
-    path: a workdir, a checkpoint of one, a directory of Hugging Face, or an id of its Hub, see `rembert.convert.hub`.
+    path: a workdir, a checkpoint of one, a Hugging Face model directory or Hub id, see `rembert.convert.hub`.
     step: which checkpoint of a workdir; the newest by default.
 
   Raises:
-    UsageError: there is none, not one of that step, or it is damaged.
+    UsageError: there is no model, no checkpoint of that step, or it is corrupt.
   """
   if checkpoint := find_checkpoint(path, step):
     return _open_checkpoint(checkpoint)
@@ -55,13 +55,13 @@ def open_source(path: epath.PathLike, step: int | None = None) -> Source:
 
 
 def open_described(path: epath.PathLike) -> Source:
-  """As `open_source`, but of a model of the Hub only `config.json` is fetched, if that is enough: no tensor is read."""
+  """As `open_source`, for reading no tensors: of a model of the Hub only `config.json` is downloaded, if possible."""
   described = huggingface.describe_source(model_folder(path, config_only=True)) if hub.is_at_hub(path) else None
   return described or open_source(path)
 
 
 def architecture(path: epath.PathLike) -> RemBertConfig:
-  """Of the model at a path, see `open_described`; does not start JAX."""
+  """The architecture of the model at a path, see `open_described`; does not start JAX."""
   if checkpoint := find_checkpoint(path):
     return _read_meta(absolute(checkpoint))[0]
   return open_described(path).config
@@ -76,17 +76,17 @@ def find_checkpoint(path: epath.PathLike, step: int | None = None) -> epath.Path
   if not folder.is_dir():
     return None
   found = [child for child in folder.iterdir() if re.fullmatch(r'\d+', child.name)]
-  # An unfinished save has no such name on a disk; in a bucket, where nothing can be renamed, it has.
+  # An unfinished save has another name on a disk, but not in a bucket, which cannot rename.
   steps = sorted(int(child.name) for child in found if ocp.utils.is_checkpoint_finalized(child))
   if step is not None and step not in steps:
-    raise UsageError(f'there is no checkpoint of step {step}', where=str(folder), fix=f'there are {steps}')
+    raise UsageError(f'there is no checkpoint of step {step}', where=str(folder), fix=f'available: {steps}')
   return folder / str(steps[-1] if step is None else step) if steps else None
 
 
 def read_newest(path: epath.PathLike, step: int | None, read: Callable[[Source], Read]) -> Read:
-  """`read(open_source(path, step))` of a run that may be in progress, and delete the checkpoint while it is read.
+  """Returns `read(open_source(path, step))`, also if a run in progress deletes the checkpoint meanwhile.
 
-  The newest is then read instead. A `read` that raises UsageError must leave nothing behind.
+  It then reads the newest instead. A `read` that raises UsageError must leave nothing behind.
   """
   for _ in range(_TRIES):
     folder = find_checkpoint(path, step)
@@ -100,12 +100,12 @@ def read_newest(path: epath.PathLike, step: int | None, read: Callable[[Source],
 
 
 def model_folder(path: epath.PathLike, *, config_only: bool = False) -> pathlib.Path:
-  """A local directory of Hugging Face, that of the cache for an id of the Hub; UsageError if there is none."""
+  """The local Hugging Face model directory of a path or, from the cache, of a Hub id; UsageError if there is none."""
   if hub.is_at_hub(path):
     return hub.download(os.fspath(path), config_only=config_only)
   if is_remote(path) or not (pathlib.Path(path) / 'config.json').is_file():
     raise UsageError(
-      'nothing to load',
+      'no model found',
       where=str(path),
       fix='name a workdir with checkpoints/, one checkpoint in it, or a Hugging Face model directory with config.json',
     )
@@ -132,7 +132,7 @@ def _open_checkpoint(folder: epath.Path) -> Source:
     OURS,
     tensors,
     config,
-    head=meta.get('head', 'mlm'),  # a run of pre-training does not say
+    head=meta.get('head', 'mlm'),  # pre-training runs have no such field
     labels=tuple(meta.get('labels') or ()),
     vocabulary=find_vocabulary(folder.parent.parent / 'vocabulary'),
     step=int(folder.name) if folder.name.isdigit() else 0,
@@ -141,7 +141,7 @@ def _open_checkpoint(folder: epath.Path) -> Source:
 
 
 def _read_meta(folder: epath.Path) -> tuple[RemBertConfig, dict, dict[str, list]]:
-  """The architecture, all that a checkpoint says of itself, and its arrays: see `without_description`."""
+  """The architecture, the `meta` of a checkpoint, and its arrays: see `without_description`."""
   with _usage_errors(folder):
     meta, arrays = integrity.without_description(integrity.read_json_item(folder, 'meta'))
   names = {f'{_MODEL}.{field.name}': field.name for field in dataclasses.fields(RemBertConfig)}
@@ -149,20 +149,20 @@ def _read_meta(folder: epath.Path) -> tuple[RemBertConfig, dict, dict[str, list]
 
 
 def _read_parameter(folder: epath.Path, path: str, leaf: Any, described: list | None) -> np.ndarray:
-  """One parameter, float32, whole, whatever devices it was saved from; UsageError if it is not what was saved."""
+  """One parameter, float32, unsharded, whichever devices saved it; UsageError if its checksum differs."""
   item = unflatten_dict({f'params/{path}': jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)}, sep='/')
   with _usage_errors(folder):
     restored = _read_arrays(folder, item, item=item, partial_restore=True)
     parameter = flatten_dict(restored, sep='/')[f'params/{path}']
     if described is not None and described[2] != integrity.array_checksum(parameter):
-      raise ValueError(f'{path} is not as it was saved')
+      raise ValueError(f'{path} differs from its checksum')
   return parameter.astype(np.float32, copy=False)
 
 
 def altered_arrays(folder: epath.Path) -> list[str]:
-  """Paths of the arrays of a checkpoint that are not as they were saved; [] where it does not say. Reads it whole.
+  """Paths of arrays of a checkpoint that differ from their checksums; [] if it has no checksums. Reads all arrays.
 
-  Whatever Orbax and TensorStore raise for a file that is not theirs is passed on.
+  Exceptions of Orbax and TensorStore for corrupt files are passed on.
   """
   folder = absolute(folder)
   silence_orbax()
@@ -175,13 +175,13 @@ def altered_arrays(folder: epath.Path) -> list[str]:
 
 
 def _metadata(folder: epath.Path) -> Any:
-  """The state as a tree of what Orbax knows of each array."""
+  """The state as a tree of Orbax's metadata of each array."""
   metadata = ocp.PyTreeCheckpointer().metadata(folder / 'state')
   return metadata.item_metadata.tree if hasattr(metadata, 'item_metadata') else metadata
 
 
 def _read_arrays(folder: epath.Path, tree: Any, **options) -> Any:
-  """The arrays of a state that stand in `tree`, as NumPy."""
+  """Reads the arrays of a state that are in `tree`, as NumPy."""
   as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
   return ocp.PyTreeCheckpointer().restore(
     folder / 'state', args=ocp.args.PyTreeRestore(restore_args=as_numpy, **options)
@@ -190,27 +190,27 @@ def _read_arrays(folder: epath.Path, tree: Any, **options) -> Any:
 
 @contextlib.contextmanager
 def _usage_errors(folder: epath.Path) -> Iterator[None]:
-  """Orbax and TensorStore raise types of their own."""
+  """Converts exceptions of Orbax and TensorStore, which have their own types, to UsageErrors."""
   silence_orbax()
   try:
     yield
   except Exception as error:
     raise UsageError(
-      f'a checkpoint cannot be read: {first_line(error)}', where=str(folder), fix='try an earlier step'
+      f'the checkpoint cannot be read: {first_line(error)}', where=str(folder), fix='try an earlier step'
     ) from error
 
 
-# --- what is written --------------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def config_meta(name: str, config: Any, fields: Sequence[str] | None = None) -> dict:
-  """Fields of a dataclass, all by default, as a checkpoint's `meta` holds them; `name` is gin's of the class."""
+  """Fields of a dataclass (all by default) in the form of a checkpoint's `meta`; `name` is its name in gin files."""
   values = dataclasses.asdict(config)
   return {f'{name}.{field}': values[field] for field in (values if fields is None else fields)}
 
 
 def config_gin(config: RemBertConfig) -> str:
-  """The configuration as a gin file: `--gin_file=WORKDIR/config.gin` gives the same model."""
+  """The configuration as the text of a gin file: `--gin_file=WORKDIR/config.gin` builds the same model."""
   return ''.join(f'{name} = {value!r}\n' for name, value in config_meta(_MODEL, config).items())
 
 
@@ -226,7 +226,7 @@ def save_model(
   silence_orbax()
   meta = {**config_meta(_MODEL, config), 'head': head, 'labels': list(labels), **facts}
   state = {'step': np.zeros((), np.int32), 'params': unflatten_dict(dict(leaves), sep='/')}
-  # In small pieces: written whole, arrays and their compressed copies would be in memory three times.
+  # In small chunks: otherwise memory would hold three copies of each array, with the compressed ones.
   pieces = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=_CHUNK_BYTES), state)
   save = ocp.args.PyTreeSave(state, save_args=pieces, ocdbt_target_data_file_size=_FILE_BYTES)
   options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False, cleanup_tmp_directories=True)

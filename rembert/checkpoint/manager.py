@@ -1,4 +1,4 @@
-"""Checkpoints with Orbax: when they are due, written in the background, visible only when whole, checked when read."""
+"""Orbax checkpoints of a run: their schedule, asynchronous atomic saves, and verified restores."""
 
 import contextlib
 import dataclasses
@@ -31,22 +31,22 @@ Read = TypeVar('Read')
 
 @dataclasses.dataclass(frozen=True)
 class Restored(Description):
-  """A checkpoint in memory; `state` is sharded as the target said."""
+  """A restored checkpoint; `state` is sharded like the target."""
 
   state: TrainState
 
 
 class SaveSchedule:
-  """Permanent checkpoints by steps, temporary ones by time. No I/O, and no clock of its own.
+  """Schedule of checkpoints: permanent ones by steps, temporary ones by time. Performs no I/O and reads no clock.
 
-  Which steps are permanent is known to every host. Whether the time has come for a temporary one is asked of process 0
-  alone and sent to the others: clocks differ between hosts, and a save that only some of them begin never ends.
+  All hosts know which steps are permanent. Process 0 alone decides on temporary ones and sends its decision to the
+  others: clocks differ between hosts, and a save that only some hosts begin never ends.
 
   Args:
-    steps: updates in all; the last is permanent.
+    steps: total number of updates; the last checkpoint is permanent.
     every: steps between permanent checkpoints.
     temporary_seconds: time without a checkpoint after which a temporary one is due; 0 for none.
-    now: seconds of a clock that does not go back, as in all methods.
+    now: time of a monotonic clock in seconds, as in all methods.
   """
 
   def __init__(self, *, steps: int, every: int, temporary_seconds: float, now: float):
@@ -54,7 +54,7 @@ class SaveSchedule:
     self._last = now
 
   def is_permanent(self, step: int) -> bool:
-    """Whether the checkpoint of this step is one to keep; all others are temporary."""
+    """Whether the checkpoint of this step is permanent; all others are temporary."""
     return step == self._steps or step % self._every == 0
 
   def is_due(self, step: int, now: float) -> bool:
@@ -62,20 +62,20 @@ class SaveSchedule:
     return self.is_permanent(step) or 0 < self._temporary_seconds <= now - self._last
 
   def saved(self, now: float) -> None:
-    """A checkpoint has been begun: the time to the next temporary one starts again."""
+    """Records that a save has started, which restarts the time to the next temporary one."""
     self._last = now
 
 
 @dataclasses.dataclass
 class _Preservation(policies.PreservationPolicy):
-  """The newest checkpoint of all; of the permanent ones the newest `keep`, and those at multiples of `keep_every`."""
+  """Keeps the newest checkpoint, the newest `keep` permanent ones, and those at multiples of `keep_every`."""
 
   keep: int
   keep_every: int
   temporary: set[int]
 
   def should_preserve(self, checkpoints: Sequence, *, context) -> list[bool]:
-    """See Orbax."""
+    """Implements Orbax's `PreservationPolicy`."""
     permanent = [checkpoint for checkpoint in checkpoints if checkpoint.step not in self.temporary]
     rules = [policies.LatestN(self.keep)] + ([policies.EveryNSteps(self.keep_every)] if self.keep_every else [])
     is_kept = policies.AnyPreservationPolicy(rules).should_preserve(permanent, context=context)
@@ -86,13 +86,13 @@ class _Preservation(policies.PreservationPolicy):
 class Checkpoints:
   """The checkpoints of one workdir: items `state`, `data` and `meta` per step.
 
-  A save is copied off the device at once and written by threads. Orbax writes to a temporary folder and renames it, so
-  a process that is killed meanwhile leaves the checkpoint before it as the latest. Older checkpoints are deleted only
-  after that. All processes call every method.
+  A save copies the state off the device at once, and threads write it. Orbax writes to a temporary directory and
+  renames it, so if the process is killed meanwhile, the previous checkpoint stays the latest. Older checkpoints are
+  deleted only after that. All processes must call every method.
 
   Args:
-    directory: of the checkpoints, local or in a bucket.
-    keep: how many of the newest permanent ones stay.
+    directory: directory of the checkpoints, local or in a bucket.
+    keep: number of the newest permanent ones to keep.
     keep_every: permanent ones at multiples of this step are never deleted; 0 for none.
     say: called with a line about each corrupt checkpoint.
   """
@@ -108,29 +108,29 @@ class Checkpoints:
       preservation_policy=_Preservation(keep, keep_every, self._temporary),
       enable_async_checkpointing=True,
       cleanup_tmp_directories=True,
-      # Made in the background, a folder that cannot be made leaves threads waiting for it, and with them the process,
-      # for five minutes.
+      # Created here: if Orbax fails to create it in the background, its threads, and with them the process, hang for
+      # five minutes.
       async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
     )
     self._manager = ocp.CheckpointManager(self.directory, options=options)
     self._temporary |= {step for step in self._manager.all_steps() if self._is_temporary(step)}
 
-  # --- what there is ---------------------------------------------------------
+  # --- listing ---------------------------------------------------------------
 
   def latest_step(self) -> int | None:
     """Step of the newest checkpoint, corrupt or not, or None."""
     return self._manager.latest_step()
 
   def newest(self) -> Description | None:
-    """The newest checkpoint that can describe itself, or None if there never was one; corrupt ones are quarantined.
+    """Description of the newest checkpoint, or None if there never was one; quarantines corrupt ones.
 
     Raises:
-      RunError: there were checkpoints, and none is whole; or they cannot be reached.
+      RunError: there were checkpoints, but none is valid; or they cannot be reached.
     """
     return self._first_whole(lambda step: describe(self.directory / str(step)), lambda found: '')
 
   def newest_whole(self, altered_arrays: Callable[[epath.Path], list[str]]) -> Description | None:
-    """As `newest`, but its arrays are compared with their checksums, by `rembert.checkpoint.load.altered_arrays`."""
+    """As `newest`, but also verifies checksums of arrays, with `rembert.checkpoint.load.altered_arrays`."""
 
     def read(step: int) -> tuple[Description, str]:
       folder = self.directory / str(step)
@@ -149,24 +149,24 @@ class Checkpoints:
         self._quarantine(step, str(error))
     try:
       left = sorted(path.name for path in self.directory.iterdir() if path.name.startswith(_DAMAGED))
-    except FileNotFoundError:  # a bucket knows no empty folders
+    except FileNotFoundError:  # buckets have no empty directories
       left = []
-    if left:  # never a silent start from scratch, not when the command is repeated either
+    if left:  # never start from scratch silently, not even when the command is run again
       raise RunError(
         'there is no valid checkpoint',
         where=f'{self.directory}: ' + ', '.join(corrupt or left),
         fix=[
           f'repair one of {", ".join(left)} and rename it back to its step',
-          'or begin a new run in another folder: --workdir=DIR',
+          'or start a new run in another directory: --workdir=DIR',
         ],
       )
     return None
 
   def _agreed(self, step: int, read: Callable[[int], Read], check: Callable[[Read], str]) -> Read:
-    """What was read of a checkpoint; `Corrupt` on all hosts if it is corrupt for one of them.
+    """Reads a checkpoint; raises `Corrupt` on all hosts if it is corrupt for one of them.
 
-    Hosts read by themselves and exchange how it went; then all run `check`, which returns what is wrong. Both is tried
-    twice: a transient error of the storage is no corruption.
+    Hosts read independently and exchange the outcome; then all call `check`, which returns what is wrong. Both are
+    tried twice, since a transient storage error is not corruption.
     """
     for _ in range(2):
       error: Exception | None = None
@@ -178,7 +178,7 @@ class Checkpoints:
       if error is not None:
         reason = integrity.in_one_line(error)
       elif verdict:
-        reason = 'by what another process has found'
+        reason = 'as reported by another process'
       elif not (reason := check(found)):
         return found
       if verdict == _MISUSED:
@@ -196,33 +196,33 @@ class Checkpoints:
   def _quarantine(self, step: int, reason: str) -> None:
     names = (f'{_DAMAGED}{step}', *(f'{_DAMAGED}{step}-{number}' for number in range(2, 1000)))
     name = next(name for name in names if not (self.directory / name).exists())
-    _of_all_processes(0)  # all have looked, and found the same name
+    _of_all_processes(0)  # all processes have chosen the same name
     if jax.process_index() == 0:
       with write_errors(
-        'a damaged checkpoint', self.directory, fix='restore access to the storage, then run the command again'
+        'the quarantined checkpoint', self.directory, fix='restore access to the storage, then run the command again'
       ):
         (self.directory / str(step)).rename(self.directory / name)
     _of_all_processes(0)
     self._manager.reload()
     before = self.latest_step()
-    instead = 'there is none before it' if before is None else f'{before} is used instead'
+    instead = 'there is no earlier one' if before is None else f'falling back to {before}'
     self._say(f'warning: checkpoint {step} is corrupt: {reason}; renamed to {self.directory.name}/{name}; {instead}')
 
   def _is_temporary(self, step: int) -> bool:
-    with contextlib.suppress(Exception):  # corrupt: told when it is restored, not when it is counted
+    with contextlib.suppress(Exception):  # corrupt: reported when restored, not here
       return describe(self.directory / str(step)).is_temporary
     return False
 
   # --- restoring -------------------------------------------------------------
 
   def restore_newest(self, target: TrainState) -> Restored | None:
-    """The newest whole checkpoint in the shapes, dtypes and shardings of `target`, whatever mesh it was saved from.
+    """Restores the newest valid checkpoint with the shapes, dtypes and shardings of `target`, from any mesh.
 
-    Corrupt ones are quarantined under another name and the one before is restored, with a line that says so.
+    Corrupt ones are renamed, with a warning, and the previous one is restored.
 
     Raises:
-      RunError: there were checkpoints, and none is whole; or they cannot be reached.
-      UsageError: the checkpoint holds the state of another model or optimizer.
+      RunError: there were checkpoints, but none is valid; or they cannot be reached.
+      UsageError: the checkpoint has the state of another model or optimizer.
     """
     if (found := self._first_whole(lambda step: self._read(step, target), _what_differs)) is None:
       return None
@@ -231,7 +231,7 @@ class Checkpoints:
     return Restored(**vars(description), state=TrainState(**jax.tree.map(cast, state, _fields(target))))
 
   def _read(self, step: int, target: TrainState) -> tuple[Description, dict]:
-    """The state in the dtypes that it was saved in: checksums are of those bits."""
+    """Reads the state with the dtypes that it was saved in, of whose bits the checksums are."""
     folder, fields = self.directory / str(step), _fields(target)
     description = describe(folder)
     arrays = description.arrays
@@ -241,7 +241,7 @@ class Checkpoints:
     as_saved = jax.tree_util.tree_map_with_path(
       lambda path, leaf: jax.ShapeDtypeStruct(leaf.shape, dtype_of(path, leaf), sharding=leaf.sharding), fields
     )
-    # Not by way of the manager: it ends with a barrier that a host which meets corruption would never reach.
+    # Not with the manager, which ends with a barrier that a host with a corrupt file would never reach.
     handler = ocp.StandardCheckpointHandler()
     state = handler.restore(folder / 'state', args=ocp.args.StandardRestore(as_saved))
     handler.close()
@@ -250,11 +250,11 @@ class Checkpoints:
   # --- saving ----------------------------------------------------------------
 
   def save(self, step: int, state: TrainState, data: dict, meta: dict, *, is_temporary: bool = False) -> None:
-    """Begins to save; waits only for a save that is still being written. RunError if that one failed."""
+    """Starts a save; waits only for a previous one that is still being written, with RunError if that failed."""
     fields = _fields(state)
     narrow = [name for name, (dtype, _) in integrity.shapes(fields['params']).items() if dtype != 'float32']
     if narrow:
-      raise TypeError(f'master weights are float32, and {narrow[0]} is not')
+      raise TypeError(f'master weights must be float32; {narrow[0]} is not')
     (self._temporary.add if is_temporary else self._temporary.discard)(step)
     with write_errors('a checkpoint', self.directory, fix=_FIX):
       self._manager.save(
@@ -277,13 +277,13 @@ class Checkpoints:
       self._manager.wait_until_finished()
 
   def close(self) -> None:
-    """Waits, then lets go of the threads."""
+    """Waits, then ends the threads."""
     with contextlib.closing(self._manager):
       self.wait()
 
 
 def _what_differs(found: tuple[Description, dict]) -> str:
-  """What is not as it was saved; all processes call this together, and get one answer."""
+  """Message about arrays that differ from their checksums; a collective: all processes get the same."""
   description, state = found
   if description.arrays is None:
     return ''
@@ -292,7 +292,7 @@ def _what_differs(found: tuple[Description, dict]) -> str:
 
 
 def _fields(state: TrainState) -> dict:
-  """A plain dict, so that a checkpoint can be read without this project."""
+  """The state as a plain dict, so that a checkpoint can be read without this project."""
   return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
 
 
@@ -308,18 +308,18 @@ def _severity(error: Exception | None) -> int:
 
 
 def _of_all_processes(verdict: int) -> int:
-  """The worst verdict of all; every process waits for every other."""
+  """The worst verdict of all processes; a barrier."""
   if jax.process_count() == 1:
     return verdict
   return int(np.max(multihost_utils.process_allgather(np.int32(verdict))))
 
 
-# When one array fails to be read or written, all others in progress log an exception that is never retrieved.
+# If reading or writing one array fails, all others in progress log an exception that is never retrieved.
 _REPEATED = ('Event loop is closed', 'Encountered error while reading array index')
 
 
 def silence_orbax() -> None:
-  """Lets only exceptions of Orbax and TensorStore through: they narrate every file, and repeat a failure per array."""
+  """Silences logs of Orbax and TensorStore, which report every file, and repeat an error for each array."""
   for name in ('absl', 'asyncio'):
     logging.getLogger(name).setLevel(logging.CRITICAL)
   sys.unraisablehook = lambda unraisable: (

@@ -46,7 +46,7 @@ def download(name: str, *, config_only: bool = False) -> pathlib.Path:
   """
   repository, revision = _parsed(name)
   patterns = _FILES[:1] if config_only else _FILES
-  with _usage_errors('nothing to load: no local directory has this name, and', name, _NAME_A_PATH):
+  with _usage_errors('no model found: no local directory has this name, and', name, _NAME_A_PATH):
     from huggingface_hub import snapshot_download
 
     folder = pathlib.Path(snapshot_download(repository, revision=revision, allow_patterns=patterns))

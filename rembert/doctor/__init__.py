@@ -1,1 +1,1 @@
-"""What is wrong here, and what to do: `python -m rembert.doctor --help`."""
+"""Checks of the machine, the installation and a workdir: `python -m rembert.doctor --help`."""

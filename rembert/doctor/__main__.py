@@ -1,4 +1,4 @@
-"""Looks for what is wrong before a run does: `python -m rembert.doctor`."""
+"""Checks the machine, the installation and a workdir before a run: `python -m rembert.doctor`."""
 
 import argparse
 import importlib
@@ -10,24 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from rembert.command_line import command_parser, parse_bindings
 
 DESCRIPTION = """\
-Look for what is wrong before a run finds it: packages, devices, memory, disk, workdir. Nothing is changed."""
+Check packages, devices, memory, disk and a workdir before a run. Nothing is changed."""
 
 EPILOG = """\
 examples
-  this machine and what is installed on it:
+  check this machine and its packages:
     python -m rembert.doctor
-  before a long run:
+  check a run before it starts:
     python -m rembert.doctor --gin_file=gin/pretrain_large.gin --workdir=runs/large
-  why does it not resume? (reads the newest checkpoint completely)
+  check why a run does not resume (reads the newest checkpoint completely):
     python -m rembert.doctor --workdir=runs/large --only=workdir,checkpoints
-  TensorFlow really imported (ten seconds):
+  also import TensorFlow (ten seconds):
     python -m rembert.doctor --tensorflow
 
 exit codes
-  0 nothing that would keep a run from working (warnings may be there) · 1 a problem was found · 2 wrong usage
+  0 no problems (possibly warnings) · 1 at least one problem · 2 wrong usage
 """
 
-# By name, the module of `check_NAME`; those of `checks_workdir` are made if there is a --workdir.
+# The module of `check_NAME`, by name; those of `checks_workdir` need --workdir.
 CHECKS: Mapping[str, str] = {
   'packages': 'checks_system',
   'tensorflow': 'checks_system',
@@ -41,24 +41,24 @@ CHECKS: Mapping[str, str] = {
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-  """Flags and gin bindings; exits with 2 on anything else."""
+  """Returns flags and gin bindings; exits with 2 on any other argument."""
   flags = command_parser('rembert.doctor', DESCRIPTION, EPILOG)
-  run = flags.add_argument_group('the run that is meant')
-  run.add_argument('--gin_file', action='append', default=[], metavar='FILE', help='what is to run; repeatable')
-  run.add_argument('--gin.A.b', metavar='VALUE', help='a binding, as for rembert.main', dest='_', default=None)
-  run.add_argument('--workdir', metavar='DIR', help='of a run, there or to be')
+  run = flags.add_argument_group('run to check')
+  run.add_argument('--gin_file', action='append', default=[], metavar='FILE', help='gin file of the run; repeatable')
+  run.add_argument('--gin.A.b', metavar='VALUE', help='set a field: --gin.train.steps=1000', dest='_', default=None)
+  run.add_argument('--workdir', metavar='DIR', help='directory of the run, which need not exist')
   how = flags.add_argument_group('how')
-  how.add_argument('--only', metavar='A,B', help=f'these checks alone, of {" ".join(CHECKS)}')
-  how.add_argument('--tensorflow', action='store_true', help='import TensorFlow, SeqIO and t5, to see if they can be')
-  how.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+  how.add_argument('--only', metavar='A,B', help=f'run only these checks: {", ".join(CHECKS)}')
+  how.add_argument('--tensorflow', action='store_true', help='also import TensorFlow, SeqIO and t5 (ten seconds)')
+  how.add_argument('--traceback', action='store_true', help='print the full traceback of an error')
   options, bindings = parse_bindings(flags, argv)
   if bindings['gin'] and not options.gin_file:
-    flags.error('a binding is of no use without --gin_file=FILE')
+    flags.error('bindings require --gin_file=FILE')
   for name in options.only.split(',') if options.only else ():
     if name not in CHECKS:
-      flags.error(f'--only={name}: there is no such check; there are {", ".join(CHECKS)}')
+      flags.error(f'--only={name}: no such check; available: {", ".join(CHECKS)}')
     if not _is_possible(name, options):
-      flags.error(f'--only={name} needs --workdir')
+      flags.error(f'--only={name} requires --workdir=DIR')
   return options, bindings['gin']
 
 
@@ -74,9 +74,9 @@ def chosen_checks(options: argparse.Namespace) -> Mapping[str, Callable]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Examines, prints the table, returns the exit code."""
+  """Runs the checks, prints the table and returns the exit code."""
   options, bindings = parse(sys.argv[1:] if argv is None else argv)
-  # Before anything imports JAX: counting parameters and reading checkpoints must not take an accelerator.
+  # Before JAX is imported: counting parameters and reading checkpoints must not claim an accelerator.
   variables = dict(os.environ)
   os.environ['JAX_PLATFORMS'] = 'cpu'
   from rembert.doctor.environment import Environment, Level, examine
@@ -89,14 +89,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def show(findings: Sequence) -> None:
-  """Prints the table of findings and their number by level; to a log file, in wide columns."""
+  """Prints the table of findings and their number by level; wide columns if the output is not a terminal."""
   import rich.box
   import rich.console
   import rich.table
 
   console = rich.console.Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False, emoji=False)
   table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
-  for column in ('check', '', 'finding', 'what to do'):
+  for column in ('check', '', 'result', 'fix'):
     table.add_column(column, overflow='fold')
   styles = {'ok': 'green', 'warning': 'yellow', 'problem': 'red'}
   name = None

@@ -1,4 +1,4 @@
-"""Devices: those plugged in, those that JAX finds, and whether their memory holds the model of a gin file."""
+"""Checks of devices: those of the machine, those that JAX finds, and whether a gin file's model fits in memory."""
 
 import json
 
@@ -8,7 +8,7 @@ from rembert.tracking.console import human_bytes
 
 _SECONDS = 120
 _FLOAT32 = 4
-# In a process of its own: asking JAX for a TPU takes it, and there may never be an answer.
+# Run in a subprocess: initialising JAX claims the TPU, and may hang.
 _DEVICES = """
 import json, jax
 devices = jax.devices()
@@ -19,7 +19,7 @@ print(json.dumps({
 
 
 def check_devices(environment: Environment) -> Findings:
-  """Which devices JAX finds, and whether a GPU or TPU is not used."""
+  """Reports the devices that JAX finds, and a GPU or TPU that it does not use."""
   installed, variables = environment.versions(), environment.variables
   jax = installed.get('jax')
   if jax is None:
@@ -28,16 +28,16 @@ def check_devices(environment: Environment) -> Findings:
   there = plugged_in(environment)
   is_libtpu_there = 'libtpu' in installed or bool(variables.get('TPU_LIBRARY_PATH'))
   if there == 'tpu' and not is_libtpu_there:
-    yield problem('a TPU is plugged in, and libtpu is not installed', f'pip install "jax[tpu]=={jax}"')
+    yield problem('this machine has a TPU, but libtpu is not installed', f'pip install "jax[tpu]=={jax}"')
   if there != 'tpu' and is_libtpu_there and not variables.get('JAX_PLATFORMS'):
     yield warning(
-      'libtpu is installed, and there is no TPU: every start of JAX looks for one first',
+      'libtpu is installed, but there is no TPU: JAX searches for one at every start',
       'pip uninstall libtpu, or export JAX_PLATFORMS=cpu',
     )
-  # A GPU's memory is not to be allocated for it.
+  # Do not preallocate GPU memory for this.
   output, error = run_python(_DEVICES, environment, seconds=_SECONDS, XLA_PYTHON_CLIENT_PREALLOCATE='false')
   if error:
-    yield problem(f'JAX finds no devices: {error}', 'end the process that holds them, or export JAX_PLATFORMS=cpu')
+    yield problem(f'JAX finds no devices: {error}', 'end the process that uses them, or export JAX_PLATFORMS=cpu')
     return None
   found = json.loads(output.splitlines()[-1])
   platform = found['platform']
@@ -46,23 +46,23 @@ def check_devices(environment: Environment) -> Findings:
     chosen = variables.get('JAX_PLATFORMS', '')
     name, extra = ('TPU', 'tpu') if there == 'tpu' else ('GPU', 'cuda12')
     if chosen:
-      yield warning(f'a {name} is plugged in, and JAX_PLATFORMS={chosen} keeps JAX from it', 'unset JAX_PLATFORMS')
+      yield warning(f'this machine has a {name}, but JAX_PLATFORMS={chosen} excludes it', 'unset JAX_PLATFORMS')
     elif there == 'gpu' or is_libtpu_there:
-      yield problem(f'a {name} is plugged in, and JAX uses the CPU: {text}', f'pip install "jax[{extra}]=={jax}"')
+      yield problem(f'this machine has a {name}, but JAX uses the CPU: {text}', f'pip install "jax[{extra}]=={jax}"')
   elif platform == 'cpu' and multiplies_bfloat16(environment.cpuinfo):
-    text += ', good at bfloat16: --gin.execution.dtype=bfloat16 takes half to two thirds of the time'
+    text += ', fast in bfloat16: --gin.execution.dtype=bfloat16 takes half to two thirds of the time'
   return text
 
 
 def plugged_in(environment: Environment) -> str | None:
-  """`tpu` or `gpu`, whether JAX can use it or not; None if there is neither."""
+  """`tpu` or `gpu` if the machine has one, whether or not JAX can use it; None if it has neither."""
   if has_tpu(environment.pci_devices):
     return 'tpu'
   return 'gpu' if list(environment.devices.glob('nvidia[0-9]*')) else None
 
 
 def check_memory(environment: Environment) -> Findings:
-  """Parameters, gradients and Adam's two moments, compared with the free memory; activations come in addition."""
+  """Compares the size of parameters, gradients and Adam's two moments (without activations) with the free memory."""
   from rembert import configuration
   from rembert.model.config import RemBertConfig
   from rembert.model.parameter_count import count_parameters
@@ -80,17 +80,17 @@ def check_memory(environment: Environment) -> Findings:
   needed = parameters * per_parameter
   text = f'{parameters:,} parameters take {human_bytes(needed)} with gradients and optimizer'
   if plugged_in(environment):
-    return f'{text}, over all devices (--mode=compile --topology=… has the exact figure)'
+    return f'{text}, over all devices (exact figures: --mode=compile --topology=…)'
   if available is None:
-    return f'{text}; how much memory is free is unknown'
+    return f'{text}; free memory is unknown'
   if needed > available:
     yield problem(
-      f'{text}, and {human_bytes(available)} are available',
-      'a smaller model (gin/pretrain_base.gin, gin/pretrain_smoke.gin), more memory, or several hosts with mesh.fsdp',
+      f'{text}, but only {human_bytes(available)} are available',
+      'use a smaller model (gin/pretrain_base.gin, gin/pretrain_smoke.gin), more memory, or more hosts with mesh.fsdp',
     )
   elif needed > available / 2:
     yield warning(
       f'{text}, of {human_bytes(available)}: activations may not fit',
-      'fewer rows at a time: --gin.train.accumulation_steps=4 --gin.execution.remat=full',
+      'use smaller micro-batches: --gin.train.accumulation_steps=4 --gin.execution.remat=full',
     )
   return f'{text}, of {human_bytes(available)} available'

@@ -1,4 +1,4 @@
-"""Packages, names that hide ours, and the disk."""
+"""Checks of packages, of module names that shadow ours, and of the disk."""
 
 import ast
 import importlib.machinery
@@ -12,9 +12,9 @@ from rembert.doctor.environment import Environment, Findings, problem, run_pytho
 from rembert.files import is_remote
 from rembert.tracking.console import human_bytes
 
-# For text and XTREME. A run from a token store needs none of them.
+# For text and XTREME; training on a token store needs none of them.
 _TEXT_PACKAGES = ('seqio', 't5', 'tensorflow', 'tensorflow-datasets', 'tensorflow-text')
-# Each installs over the files of the other; the last one installed wins.
+# Each overwrites the files of the other when it is installed.
 _SAME_FILES = {
   'seqio-nightly': 'seqio',
   'tfds-nightly': 'tensorflow-datasets',
@@ -32,7 +32,7 @@ _DISK_PROBLEM, _DISK_WARNING = 1e9, 5e9
 
 
 def check_packages(environment: Environment) -> Findings:
-  """Installed versions, compared with the bounds of setup.py and with the lock file."""
+  """Compares installed versions with the bounds of setup.py and with the lock file."""
   installed, locked = environment.versions(), locked_versions(environment.project)
   wrong, missing_text = set(), []
   for requirement in _requirements(environment.project):
@@ -47,7 +47,9 @@ def check_packages(environment: Environment) -> Findings:
       yield problem(found if version else f'{name} is not installed', f'pip install --no-deps {pinned}')
   if missing_text:
     names = ', '.join(missing_text)
-    yield warning(f'{names} not installed: a token store can be trained on, text and XTREME cannot be read', _FROM_LOCK)
+    yield warning(
+      f'{names} not installed: training on a token store works, reading text and XTREME does not', _FROM_LOCK
+    )
   differing = [
     f'{name} {installed[name]} ({version})'
     for name, version in locked.items()
@@ -55,39 +57,39 @@ def check_packages(environment: Environment) -> Findings:
   ]
   if differing:
     some = ', '.join(differing[:4]) + (' …' if differing[4:] else '')
-    yield warning(f'{len(differing)} not as in the lock: {some}', _FROM_LOCK)
-  return f'{len(installed)} installed, all ' + ('as in the lock' if locked else 'within the bounds')
+    yield warning(f'{len(differing)} version(s) differ from the lock file: {some}', _FROM_LOCK)
+  return f'{len(installed)} installed, all ' + ('as in the lock file' if locked else 'within the bounds')
 
 
 def check_tensorflow(environment: Environment) -> Findings:
-  """TensorFlow, SeqIO, t5: one of each, made for each other."""
+  """Checks that TensorFlow, SeqIO and t5 are installed once each, in matching versions."""
   installed, locked = environment.versions(), locked_versions(environment.project)
   for other, name in _SAME_FILES.items():
     if other in installed and name in installed:
       pinned = f'{name}=={locked.get(name, installed[name])}'
       yield problem(
-        f'{other} and {name} are both installed, and overwrite each other’s files',
+        f'{other} and {name} are both installed and overwrite each other’s files',
         f'pip uninstall --yes {other} {name} && pip install --no-deps {pinned}',
       )
     elif other in installed:
-      yield warning(f'{other} stands in for {name}', f'pip uninstall --yes {other}, then make .venv from the lock')
+      yield warning(f'{other} is installed instead of {name}', f'pip uninstall --yes {other}, then {_FROM_LOCK}')
   for first, second in (('tensorflow', 'tensorflow-text'), ('jax', 'jaxlib')):
     versions = [installed.get(name, '') for name in (first, second)]
     if all(versions) and versions[0].split('.')[:2] != versions[1].split('.')[:2]:
       yield problem(
-        f'{first} {versions[0]} and {second} {versions[1]} were not made for each other',
+        f'{first} {versions[0]} and {second} {versions[1]} do not match',
         f'pip install --no-deps {second}=={locked.get(second, versions[0])}',
       )
   if environment.tensorflow:
     _, error = run_python(_IMPORT_TENSORFLOW, environment, seconds=300)
     if error:
-      yield problem(f'they cannot be imported: {error}', _FROM_LOCK)
+      yield problem(f'import failed: {error}', _FROM_LOCK)
   there = [f'{name} {installed[name]}' for name in ('tensorflow', 'seqio', 't5') if name in installed]
   return ', '.join(there) + (', imported' if environment.tensorflow else '') if there else 'none installed'
 
 
 def locked_versions(project: pathlib.Path) -> dict[str, str]:
-  """Versions of the lock file for this interpreter and system; none in an installed copy."""
+  """Versions in the lock file for this interpreter and system; empty in an installed copy."""
   file = project / 'requirements.txt'
   lines = file.read_text().splitlines() if file.is_file() else ()
   pins = [Requirement(line) for line in lines if line and not line.startswith('#')]
@@ -95,9 +97,9 @@ def locked_versions(project: pathlib.Path) -> dict[str, str]:
 
 
 def _requirements(project: pathlib.Path) -> list[Requirement]:
-  """Bounds: of setup.py in a checkout, which need not be installed and then has no metadata; else of the metadata."""
+  """Version bounds from setup.py in a checkout, which may not be installed; else from the metadata."""
   if (project / 'setup.py').is_file():
-    # Parsed, not run: it would start to build.
+    # Parsed, not executed, which would start a build.
     tree = ast.parse((project / 'setup.py').read_text())
     assigned = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
     texts = ast.literal_eval(assigned['REQUIREMENTS'])
@@ -111,8 +113,8 @@ def _applies(requirement: Requirement) -> bool:
 
 
 def check_imports(environment: Environment) -> Findings:
-  """Whether `gin` is gin-config, and `tasks` and `launch` are those of this project: directories have such names."""
-  # The current directory of `python -m …` comes first, unless an installation says otherwise.
+  """Checks that no directory shadows the modules `gin` (gin-config), `tasks` and `launch`."""
+  # `python -m …` searches the current directory first, unless an installation configures otherwise.
   path = [str(environment.folder), *(entry or str(environment.folder) for entry in environment.path)]
   for name in ('gin', 'tasks', 'launch'):
     spec = importlib.machinery.PathFinder.find_spec(name, path)
@@ -121,21 +123,21 @@ def check_imports(environment: Environment) -> Findings:
     if name == 'gin' and found is None:
       yield problem('gin-config cannot be imported', 'pip install --no-deps gin-config==0.5.0')
     elif found is not None and name == 'gin' and not (found.parent / 'config.py').is_file():
-      yield problem(f'{found} hides gin-config', f'rm {found} (a folder of gin files needs none)')
+      yield problem(f'{found} shadows gin-config', f'rm {found} (a directory of gin files does not need it)')
     elif name != 'gin' and ours.is_file() and (found is None or not ours.samefile(found)):
       hiding = found or environment.folder
       hiding = hiding.parent if hiding.name == '__init__.py' else hiding
-      yield problem(f'{hiding} hides the package `{name}`', f'rename {hiding}, or start from another folder')
-  return 'gin, tasks and launch are the right packages'
+      yield problem(f'{hiding} shadows the package `{name}`', f'rename {hiding}, or start from another directory')
+  return 'gin, tasks and launch are not shadowed'
 
 
 def check_disk(environment: Environment) -> Findings:
-  """Free space where a run writes."""
+  """Checks free space at the places where a run writes."""
   workdir = environment.workdir
   place = environment.folder if workdir is None or is_remote(workdir) else pathlib.Path(workdir).absolute()
   folder = next(each for each in (place, *place.parents) if each.exists())
   free = environment.free_bytes(folder)
-  text, fix = f'{human_bytes(free)} free for {place}', f'make room on the disk of {folder}, or choose another'
+  text, fix = f'{human_bytes(free)} free for {place}', f'free some space on the disk of {folder}, or choose another'
   if free < _DISK_PROBLEM:
     yield problem(text, fix)
   elif free < _DISK_WARNING:

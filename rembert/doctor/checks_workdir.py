@@ -1,4 +1,4 @@
-"""Access, lock and newest checkpoint of a workdir."""
+"""Checks of a workdir: write access, lock and checkpoints."""
 
 import os
 
@@ -11,7 +11,7 @@ from rembert.tracking.console import human_bytes
 
 
 def check_workdir(environment: Environment) -> Findings:
-  """Access and lock; nothing is written."""
+  """Checks write access and the lock without modifying the workdir."""
   from rembert.jobs.workdir import holder
 
   named = environment.workdir or '.'
@@ -19,7 +19,7 @@ def check_workdir(environment: Environment) -> Findings:
   if is_remote(named):
     check_bucket_client(workdir)
     if reason := why_unreachable(named):
-      yield problem(reason, 'repair the network, or name a local folder: --workdir=DIR')
+      yield problem(reason, 'check the network, or use a local directory: --workdir=DIR')
       return None
   else:
     try:
@@ -32,35 +32,35 @@ def check_workdir(environment: Environment) -> Findings:
       f'the workdir is locked by process {owner.get("process", "?")} on {owner.get("host", "?")}',
       'wait for it, or stop it: kill -TERM lets it save first',
     )
-  return 'can be written to, and no process holds it' if workdir.exists() else 'does not exist, and can be made'
+  return 'writable and not locked' if workdir.exists() else 'does not exist, but can be created'
 
 
 def check_checkpoints(environment: Environment) -> Findings:
-  """The newest checkpoint, read completely and compared with its checksums; and those that runs quarantined."""
+  """Reads the newest checkpoint completely and verifies its checksums; reports quarantined ones."""
   folder = epath.Path(environment.workdir or '.') / 'checkpoints'
   names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
   steps = sorted((int(name) for name in names if name.isdigit()), reverse=True)
   if quarantined := [name for name in names if name.startswith('damaged-')]:
     yield warning(
-      f'quarantined as damaged: {", ".join(quarantined)}', f'look for failing storage; rm -r {folder}/damaged-*'
+      f'quarantined checkpoints: {", ".join(quarantined)}', f'check the storage, then rm -r {folder}/damaged-*'
     )
   if not steps:
     if quarantined:
-      yield problem('there is no valid checkpoint', 'begin a new run in another folder: --workdir=DIR')
+      yield problem('there is no valid checkpoint', 'start a new run in another directory: --workdir=DIR')
     return 'none yet'
   newest = folder / str(steps[0])
   available = environment.available_bytes()
   size = sum((parent / name).stat().length for parent, _, names in (newest / 'state').walk() for name in names)
-  if available is not None and 3 * size > available:  # it is read into memory, and was compressed
+  if available is not None and 3 * size > available:  # it is read into memory and uncompressed
     yield warning(
-      f'step {steps[0]} takes {human_bytes(size)}, too much to be read whole here',
+      f'step {steps[0]} takes {human_bytes(size)}, too large to read on this machine',
       f'on a machine with more memory: python -m rembert.doctor --workdir={environment.workdir} --only=checkpoints',
     )
   elif reason := _damage(newest):
-    before = f'a run will resume from {steps[1]}' if len(steps) > 1 else 'there is none before it'
+    before = f'a run will resume from {steps[1]}' if len(steps) > 1 else 'there is no earlier one'
     yield problem(
-      f'the newest checkpoint, {newest}, is damaged: {reason}; {before}',
-      'check the storage; copy it back from elsewhere' + (', or repeat the command of the run' if steps[1:] else ''),
+      f'the newest checkpoint, {newest}, is corrupt: {reason}; {before}',
+      'check the storage; restore a copy' + (', or run the same command again' if steps[1:] else ''),
     )
   else:
     return f'step {steps[0]} is valid, {len(steps)} in total'
@@ -69,7 +69,7 @@ def check_checkpoints(environment: Environment) -> Findings:
 
 def _damage(folder: epath.Path) -> str:
   """Why a checkpoint is corrupt, or ''."""
-  # This process only reads: the accelerator is for training.
+  # This process only reads, and must not claim the accelerator.
   os.environ['JAX_PLATFORMS'] = 'cpu'
   from rembert.checkpoint.integrity import describe, format_altered, in_one_line
   from rembert.checkpoint.load import altered_arrays
@@ -77,5 +77,5 @@ def _damage(folder: epath.Path) -> str:
   try:
     describe(folder)
     return format_altered(altered_arrays(folder))
-  except Exception as error:  # Orbax and TensorStore raise types of their own
+  except Exception as error:  # Orbax and TensorStore have their own exception types
     return in_one_line(error)

@@ -1,4 +1,4 @@
-"""What the checks examine, and what they find. Checks know the machine only from here, so that a test can plant it."""
+"""Input and output of checks. They see the machine through `Environment` only, so that tests can simulate it."""
 
 import dataclasses
 import enum
@@ -25,25 +25,25 @@ def installed_versions() -> dict[str, str]:
   """Version of every distribution that can be imported, by normalized name; the first on the path counts."""
   versions: dict[str, str] = {}
   for distribution in importlib.metadata.distributions():
-    if name := distribution.metadata['Name']:  # a half-deleted one has none
+    if name := distribution.metadata['Name']:  # a partly deleted distribution has none
       versions.setdefault(canonicalize_name(name), distribution.version)
   return versions
 
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-  """What the command line names (as `--help` has it), the installation, and the machine.
+  """Command line, installation and machine, as the checks see them.
 
   Attributes:
     workdir, gin_files, bindings, tensorflow, traceback: the flags.
     folder: current directory of commands.
-    project: folder of the package's code.
-    path: where modules are looked for.
-    versions: those of installed packages, by name.
-    variables: of the environment.
+    project: directory of the package's code.
+    path: search path of modules.
+    versions: versions of installed packages, by name.
+    variables: environment variables.
     devices, pci_devices, cpuinfo: files in which Linux lists hardware.
-    available_bytes: of memory; None if unknown.
-    free_bytes: of the disk that holds a folder.
+    available_bytes: free memory; None if unknown.
+    free_bytes: free space on the disk of a directory.
   """
 
   workdir: str | None = None
@@ -73,7 +73,7 @@ class Level(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-  """One row of the table: what was found, how to fix it (empty if all is well), and the check, named by `examine`."""
+  """One row of the table: the result, how to fix it (empty if nothing is wrong), and the check, set by `examine`."""
 
   level: Level
   text: str
@@ -81,21 +81,21 @@ class Finding:
   check: str = ''
 
 
-# What a check yields. If it yields nothing and returns a text, that is its finding: all is well.
+# A check yields findings. If it yields none, the text that it returns is its finding, at level OK.
 Findings = Generator[Finding, None, Any]
 
-warning = functools.partial(Finding, Level.WARNING)  # (text, fix): runs may work all the same
-problem = functools.partial(Finding, Level.PROBLEM)  # (text, fix): a run would fail, or be wrong
+warning = functools.partial(Finding, Level.WARNING)  # (text, fix): a run may still work
+problem = functools.partial(Finding, Level.PROBLEM)  # (text, fix): a run would fail, or give wrong results
 
 
 def usage_problem(error: UsageError) -> Finding:
-  """The message that a run would print."""
+  """The error as a finding, with the message that a run would print."""
   return problem(f'{error.what} ({error.where})' if error.where else error.what, ' · '.join(error.fix))
 
 
 def run_python(code: str, environment: Environment, *, seconds: int, **variables: str) -> tuple[str, str]:
-  """Runs code in a process of its own: what it prints, and why it failed, or ''."""
-  variables = {**environment.variables, **variables}  # not those of this process, which hides the accelerator
+  """Runs code in a subprocess; returns its output, and why it failed, or ''."""
+  variables = {**environment.variables, **variables}  # not those of this process, in which the accelerator is hidden
   command, folder = [sys.executable, '-c', code], environment.project
   try:
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=seconds, cwd=folder)
@@ -106,13 +106,13 @@ def run_python(code: str, environment: Environment, *, seconds: int, **variables
 
 
 def examine(checks: Mapping[str, Callable[[Environment], Findings]], environment: Environment) -> Iterator[Finding]:
-  """The findings of all checks, in order. A check that fails is itself a finding, and does not stop the others."""
+  """Findings of all checks, in order. A check that raises an exception becomes one, and does not stop the others."""
   for name, check in checks.items():
     found: list[Finding] = []
     try:
       findings = check(environment)
       while True:
-        found.append(next(findings))  # one by one: findings before a failure are kept
+        found.append(next(findings))  # one by one, to keep findings before a failure
     except StopIteration as end:
       if end.value and not found:
         found.append(Finding(Level.WELL, end.value))
@@ -120,7 +120,7 @@ def examine(checks: Mapping[str, Callable[[Environment], Findings]], environment
       found.append(usage_problem(error))
     except Exception as error:
       reason = f'{type(error).__name__}: {first_line(error)}'
-      found.append(problem(f'this check itself failed: {reason}', f'--only={name} --traceback shows where'))
+      found.append(problem(f'the check failed with {reason}', f'--only={name} --traceback prints the traceback'))
       if environment.traceback:
         raise
     for finding in found:

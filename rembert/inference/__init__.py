@@ -1,1 +1,1 @@
-"""Trained models to call."""
+"""Inference with trained models: `rembert.load`, sentence embeddings, mask filling."""

@@ -1,4 +1,4 @@
-"""Sentences as vectors: of one layer, or of all of them."""
+"""Sentence embeddings: mean hidden states of one layer, or of all layers."""
 
 import collections
 import concurrent.futures
@@ -17,7 +17,7 @@ from rembert.kernels import platform
 from rembert.model.heads import chosen_layer, means_of_segments
 from rembert.tokenizer import TextEncoder, cut
 
-# Batches. One leaves cores idle between its products, and the device while results are fetched; so do two, a little.
+# Batches in flight. With one, cores are idle between matmuls, and the device while results are fetched.
 _AT_A_TIME = 3
 
 Progress = Callable[[float, str], None]
@@ -31,20 +31,20 @@ def sentence_vectors(
   batch_size: int = BATCH_SIZE,
   on_progress: Progress = lambda fraction, note: None,
 ) -> np.ndarray:
-  """The mean of a layer over each sentence's pieces, without [CLS] and [SEP] (paper, A.9): float32 [N, H].
+  """The mean of a layer over each sentence's tokens, without [CLS] and [SEP] (paper, A.9): float32 [N, H].
 
-  Sentences lie side by side in the model's rows, and do not see each other; `LoadedModel.embed` gives the same vectors
-  for rows of one sentence each.
+  Sentences are packed, and do not attend to each other; `LoadedModel.embed` gives the same vectors for batches with one
+  sentence per sequence.
 
   Args:
-    model: its encoder is run.
-    sentences: ids with [CLS] and [SEP], at most as many as the model has positions.
+    model: the model, of which the encoder runs.
+    sentences: ids with [CLS] and [SEP], no more than the model's positions.
     layer: 0 is the projected embeddings, L the last layer; None is the last.
-    batch_size: rows of 64 positions at a time; of longer rows fewer.
-    on_progress: told the share that is done, and a note.
+    batch_size: sequences of 64 positions per batch; fewer if they are longer.
+    on_progress: called with the fraction that is done, and a note.
 
   Raises:
-    UsageError: no such layer, ids outside the vocabulary, a sentence that is empty or too long.
+    UsageError: no such layer, ids outside the vocabulary, or a sentence is empty or too long.
   """
   vectors_NxH = np.zeros((len(sentences), model.config.hidden_size), np.float32)
   return _fill(vectors_NxH, model, sentences, chosen_layer(model.config, layer), batch_size, on_progress)
@@ -59,14 +59,14 @@ def embed_lines(
   batch_size: int = BATCH_SIZE,
   on_progress: Progress = lambda fraction, note: None,
 ) -> np.ndarray:
-  """One vector a line, [lines, H] float32, in their order; lines beyond the model's positions are cut, with a warning.
+  """One vector per line, float32 [lines, H], in order; lines beyond the model's positions are truncated with a warning.
 
   See `sentence_vectors`.
   """
   longest = model.config.max_position_embeddings
   encoded = [encoder.encode(line) for line in lines]
   if too_long := sum(len(ids) > longest for ids in encoded):
-    warnings.warn(f'{too_long:,} of {len(lines):,} lines have more than {longest} tokens and are cut', stacklevel=2)
+    warnings.warn(f'{too_long:,} of {len(lines):,} lines are truncated to {longest} tokens', stacklevel=2)
   sentences = [cut(ids, longest) for ids in encoded]
   return sentence_vectors(model, sentences, layer=layer, batch_size=batch_size, on_progress=on_progress)
 
@@ -78,7 +78,7 @@ def vectors_of_all_layers(
   batch_size: int = BATCH_SIZE,
   on_progress: Progress = lambda fraction, note: None,
 ) -> np.ndarray:
-  """The same of every layer, the projected embeddings first: float32 [L + 1, N, H]."""
+  """As `sentence_vectors`, for every layer, projected embeddings first: float32 [L + 1, N, H]."""
   config = model.config
   vectors_LxNxH = np.zeros((config.num_hidden_layers + 1, len(sentences), config.hidden_size), np.float32)
   return _fill(vectors_LxNxH, model, sentences, None, batch_size, on_progress)
@@ -119,16 +119,16 @@ def _check_lengths(sentences: Sequence[Sequence[int]], longest: int) -> None:
   if lengths and not 0 < min(lengths) <= max(lengths) <= longest:
     number = next(number for number, length in enumerate(lengths) if not 0 < length <= longest)
     raise UsageError(
-      f'sentence {number} has {lengths[number]} ids, and the model takes 1 to {longest}',
+      f'sentence {number} has {lengths[number]} ids; the model accepts 1 to {longest}',
       where='sentences',
-      fix='leave out what is empty, and cut what is longer',
+      fix='remove empty sentences, and truncate longer ones',
     )
 
 
 def _with_kernels_in(dtype: str, parameters: nnx.State) -> dict:
-  """The parameters, kernels as products take them: cast once, not for every batch. On a CPU as they are.
+  """Casts kernels to the dtype of matmuls once instead of for every batch; on a CPU, not at all.
 
-  There XLA would turn a stack of bfloat16 into float32 for every batch, to cut layers out of that.
+  There XLA would convert a bfloat16 stack to float32 for every batch, to slice layers from it.
   """
   if platform() == 'cpu':
     return nnx.to_pure_dict(parameters)
@@ -139,7 +139,7 @@ def _with_kernels_in(dtype: str, parameters: nnx.State) -> dict:
 def _computed(
   batches: Iterator[SentenceBatch], compute: Callable[[SentenceBatch], np.ndarray]
 ) -> Iterator[tuple[SentenceBatch, np.ndarray]]:
-  """Each batch with what is computed of it, in order, some at a time."""
+  """Yields each batch with its result, in order, with several in flight."""
   under_way: collections.deque = collections.deque()
   with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME, 'sentences') as pool:
     for batch in batches:
@@ -151,7 +151,7 @@ def _computed(
       yield batch, result.result()
 
 
-# At the top of the module: many calls with one model are compiled once, by one of the threads; the others wait for it.
+# At module level, so that many calls with one model are compiled once, by one of the threads.
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _means(graphdef, layer, parameters, input_ids_BxS, segment_ids_BxS, position_ids_BxS) -> jax.Array:
   encoder = nnx.merge(graphdef, parameters)

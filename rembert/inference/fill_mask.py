@@ -1,4 +1,4 @@
-"""The most likely pieces for the masks of a text."""
+"""Mask filling: the most probable tokens for each mask of a text."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FilledMask(NamedTuple):
-  """One candidate for a mask: its piece, id and probability."""
+  """One candidate for a mask: its token, id and probability."""
 
   piece: str
   id: int
@@ -20,17 +20,17 @@ class FilledMask(NamedTuple):
 
 
 def fill_masks(model: 'LoadedModel', encoder: TextEncoder, text: str, top_k: int = 5) -> list[list[FilledMask]]:
-  """The `top_k` best pieces for every `[MASK]` of a text, in their order.
+  """The `top_k` most probable tokens for each `[MASK]` of a text, in order.
 
   Probabilities are over the whole vocabulary, as in Hugging Face's pipeline.
 
   Raises:
-    UsageError: the text has no mask, or is longer than the model.
+    UsageError: the text has no mask, or exceeds the model's positions.
   """
   ids = np.asarray([encoder.encode(text)])
   masks = np.flatnonzero(ids[0] == encoder.special.mask)
   if not masks.size:
-    raise UsageError(f'no {MASK} in the text', where=repr(text), fix=f'put {MASK} where a piece is to be found')
+    raise UsageError(f'no {MASK} in the text', where=repr(text), fix=f'write {MASK} where a token is to be predicted')
   logits_BxSxV = model(ids).logits
   assert logits_BxSxV is not None  # the head is `mlm`
   logits_MxV = np.asarray(logits_BxSxV[0, masks], np.float64)

@@ -1,4 +1,4 @@
-"""`rembert.load`: a trained model to call, from a workdir, a checkpoint, or a Hugging Face directory or Hub id."""
+"""`rembert.load`: loads a trained model from a workdir, a checkpoint, or a Hugging Face directory or Hub id."""
 
 import dataclasses
 import functools
@@ -33,13 +33,13 @@ Model = RemBertEncoder | RemBertForMaskedLM | RemBertForTask
 
 
 class LoadedModel:
-  """A model with its parameters; calls are compiled once per shape of the input.
+  """A model with its parameters; calls are compiled once per input shape.
 
   Attributes:
     config: the architecture.
-    head: see `rembert.model.heads.HEADS`; None is an encoder alone.
-    labels: of a classifier, by index.
-    vocabulary: path of the SentencePiece model that came with the parameters, or None.
+    head: see `rembert.model.heads.HEADS`; None for the encoder only.
+    labels: names of a classifier's labels, by index.
+    vocabulary: path of the SentencePiece model next to the parameters, or None.
     module: the Flax NNX module, with parameters; for fine-tuning or a custom forward pass.
     encoder: the encoder inside.
   """
@@ -75,13 +75,13 @@ class LoadedModel:
       input_ids: int ids [B, S] ([B, C, S] for multiple choice).
       token_type_ids: 0 for the first text, 1 for the second; default 0.
       attention_mask: 1 for tokens, 0 for padding; default all tokens.
-      output_hidden_states: return the output of every layer too, [L + 1, B, S, H].
+      output_hidden_states: also return the output of every layer, [L + 1, B, S, H].
 
     Returns:
       A `ModelOutput`; the logits of `mlm` are [B, S, V].
 
     Raises:
-      UsageError: inputs of other shapes, not of whole numbers, empty or outside what the model has.
+      UsageError: inputs have other shapes, are not integers, are empty or outside the model's ranges.
     """
     given = {'input_ids': input_ids, 'token_type_ids': token_type_ids, 'attention_mask': attention_mask}
     return self._run(self._parameters, *self._checked(given), output_hidden_states)
@@ -104,12 +104,12 @@ class LoadedModel:
     return self._embed(self._parameters, *inputs, layer)
 
   def push_to_hub(self, name: str, *, private: bool = False) -> str:
-    """Uploads the model, with the parameters that `module` has now, tokenizer and model card; returns its URL.
+    """Uploads the model, with the current parameters of `module`, its tokenizer and a model card; returns its URL.
 
-    `name` is `org/name` at the Hugging Face Hub; if it is created, others cannot see it if it is `private`.
+    `name` is `org/name` on the Hugging Face Hub; a new repository is private if `private`.
 
     Raises:
-      UsageError: not an id, no token, or one that may not; or the Hub cannot be reached.
+      UsageError: not an id, no token, no permission, or the Hub cannot be reached.
     """
     from rembert.convert import hub
     from rembert.convert.exporting import export
@@ -141,11 +141,11 @@ class LoadedModel:
       try:
         array = np.asarray(value)
       except ValueError:
-        raise UsageError('rows of different lengths', where=name, fix=f'pad them to one length: {axes}') from None
+        raise UsageError('sequences of different lengths', where=name, fix=f'pad them to one length: {axes}') from None
       shape = shape or array.shape
       what, fix = '', ''
       if array.ndim != rank or not array.size:
-        what, fix = f'of shape {list(array.shape)}', f'give {axes}, with at least one token'
+        what, fix = f'of shape {list(array.shape)}', f'pass {axes}, with at least one token'
       elif array.shape != shape:
         what, fix = f'of shape {list(array.shape)} but input_ids of {list(shape)}', f'the same shape: {axes}'
       elif array.dtype.kind not in 'iub' and not (name == 'attention_mask' and array.dtype.kind == 'f'):
@@ -163,15 +163,15 @@ class LoadedModel:
     """UsageError for ids [..., S] that are outside the vocabulary, or at more positions than the model has."""
     if ids.shape[-1] > self.config.max_position_embeddings:
       raise UsageError(
-        f'{ids.shape[-1]} positions, and the model has {self.config.max_position_embeddings}',
+        f"{ids.shape[-1]} positions exceed the model's {self.config.max_position_embeddings}",
         where='input_ids',
-        fix='cut or split the text',
+        fix='truncate or split the text',
       )
     if ids.size and not 0 <= ids.min() <= ids.max() < self.config.vocab_size:
       raise UsageError(
-        f'ids from {ids.min()} to {ids.max()}, and the model has tokens 0 to {self.config.vocab_size - 1}',
+        f"ids from {ids.min()} to {ids.max()} exceed the model's 0 to {self.config.vocab_size - 1}",
         where='input_ids',
-        fix='take the vocabulary that the model was trained with',
+        fix='use the vocabulary that the model was trained with',
       )
 
   @functools.cached_property
@@ -179,7 +179,7 @@ class LoadedModel:
     def run(parameters, input_ids, token_type_ids, attention_mask, output_hidden_states):
       module = nnx.merge(self._graphdef, parameters)
       output = module(input_ids, token_type_ids, attention_mask, output_hidden_states=output_hidden_states)
-      if self.head == 'mlm' and output.logits is not None:  # without the rows that only pad the vocabulary
+      if self.head == 'mlm' and output.logits is not None:  # without the padding of the vocabulary
         output.logits = output.logits[..., : self.config.vocab_size]
       return output
 
@@ -208,19 +208,19 @@ def load(
   new_head: bool = False,
   execution: Execution = Execution(),
 ) -> LoadedModel:
-  """A model from a workdir, a checkpoint of one, a directory of Hugging Face, or its Hub.
+  """Loads a model from a workdir, a checkpoint of one, a Hugging Face model directory or the Hub.
 
   Args:
     path: see `rembert.checkpoint.load.open_source`.
-    head: None for the encoder alone, `mlm`, `classification`, `tagging`, `qa` or `multiple_choice`.
+    head: None for the encoder only, `mlm`, `classification`, `tagging`, `qa` or `multiple_choice`.
     step: which checkpoint of a workdir; the newest by default.
     num_hidden_layers: keep this many layers, from the bottom (paper, section 6.2).
-    num_labels: of a new classifier.
-    new_head: initialise a head that the checkpoint lacks, to be fine-tuned. Without it, that is an error.
-    execution: how the model is computed.
+    num_labels: number of labels of a new classifier.
+    new_head: randomly initialise a head that the checkpoint lacks, for fine-tuning; otherwise that is an error.
+    execution: dtype, kernels and other choices of the computation.
 
   Raises:
-    UsageError: nothing to load there, or it lacks the head.
+    UsageError: there is no model, or it lacks the head.
   """
   check_head(head)
   read = lambda source: import_model(

@@ -1,1 +1,1 @@
-"""The jobs, each a script that reads from top to bottom."""
+"""Jobs of `rembert.main`, each a script that reads from top to bottom."""

@@ -1,7 +1,7 @@
-"""Analysis of a trained model: one of the analyses of `rembert/analysis`, on one host.
+"""Runs one of the analyses of `rembert/analysis` on a trained model, on one host.
 
-The workdir gets `analysis.json` ({"analysis", "model", "model_name", "facts", "results"}; the docstring of each
-analysis describes its `results`) and a picture named after the analysis.
+Writes to the workdir `analysis.json` ({"analysis", "model", "model_name", "facts", "results"}; the docstring of each
+analysis documents its `results`) and a plot named after the analysis.
 """
 
 import importlib
@@ -29,17 +29,17 @@ RESULT = 'analysis.json'
 
 
 def configured() -> AnalysisConfig:
-  """The configuration from gin."""
+  """Builds the configuration from gin."""
   return build_config(AnalysisConfig)
 
 
 def dry_run(config: AnalysisConfig, workdir: epath.Path) -> int:
-  """Prints the options of the analysis; opens neither model nor files."""
+  """Prints the options of the analysis, without opening the model or files."""
   _check_model(config.analyze)
   workdirs.check(workdir)
   console = Console()
   console.facts(config.analyze.what, {field: str(value) for field, value in configuration.bound(AnalyzeConfig).items()})
-  console.say('Not checked: the model and the files that are named.')
+  console.say('Not checked: the model and the files.')
   return 0
 
 
@@ -53,7 +53,7 @@ def _check_model(analyze: AnalyzeConfig) -> None:
 
 
 def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal) -> int:
-  """Analyses, prints tables, and writes the results. A repeated command starts from scratch: it takes minutes."""
+  """Analyses, prints tables, and writes the results. Running it again starts from scratch (minutes)."""
   analyze, console = config.analyze, Console()
   _check_model(analyze)
   with workdirs.locked(workdir, console.say):
@@ -83,7 +83,7 @@ def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal) -> int:
 
 
 def model_name(path: str | None) -> str:
-  """The name of the model's directory; of a checkpoint, that of its workdir. Without a model, `vocabulary`."""
+  """Name of the model's directory, or of the workdir of a checkpoint; `vocabulary` without a model."""
   if path is None:
     return 'vocabulary'
   folder = epath.Path(path)
@@ -93,7 +93,7 @@ def model_name(path: str | None) -> str:
 
 
 def plain(content: Any) -> Any:
-  """As JSON: tuples as lists, NumPy numbers as Python's, and non-finite numbers as null."""
+  """Converts values to JSON: tuples to lists, NumPy numbers to Python's, non-finite numbers to null."""
   if isinstance(content, dict):
     return {str(key): plain(value) for key, value in content.items()}
   if isinstance(content, list | tuple):

@@ -1,4 +1,4 @@
-"""The step of pre-training, compiled ahead of time for devices that are not here: memory, FLOPs, lower bound on time.
+"""Compiles the pre-training step ahead of time for a target topology: memory, FLOPs, lower bound of the step time.
 
 python -m rembert.main --gin_file=gin/pretrain_large.gin --gin_file=gin/hardware/v5e_64.gin \\
     --mode=compile --topology=v5e:8x8
@@ -41,17 +41,17 @@ def run(
   """Compiles, prints the report, and writes it as JSON, with the text of the compiled program next to it.
 
   Args:
-    config: of the run.
-    workdir: gets the report as `compile/TOPOLOGY.json`, unless `output` names another file.
-    name: of the topology (`rembert.aot.topology`).
-    search_batch: find the most rows per device and part that fit; compiles several times.
+    config: configuration of the run.
+    workdir: directory of the report, `compile/TOPOLOGY.json`, unless `output` is set.
+    name: name of the topology (`rembert.aot.topology`).
+    search_batch: find the largest micro-batch per device that fits; compiles several times.
     output: file of the report.
 
   Returns:
     0 if the step fits, 1 if it does not.
 
   Raises:
-    UsageError: an unknown topology, libtpu missing, or a configuration that does not fit these devices.
+    UsageError: unknown topology, libtpu is missing, or the configuration does not match the devices.
   """
   console = Console()
   if config.borders:
@@ -128,13 +128,13 @@ def _report(
   return report | costs, text
 
 
-# --- the most rows that fit -------------------------------------------------------------------------------------------
+# --- the largest batch that fits --------------------------------------------------------------------------------------
 
 
 def _most_rows(
   config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, rows: int, fits: bool, console: Console
 ) -> int:
-  """The most rows of a device and part that fit, of those that divide a device's `rows`; 0 if not even one does."""
+  """The largest micro-batch per device that fits, among the divisors of a device's `rows`; 0 if 1 does not fit."""
   sizes = [size for size in range(1, rows + 1) if rows % size == 0]
   own = sizes.index(rows // config.train.accumulation_steps)
 
@@ -146,7 +146,7 @@ def _most_rows(
   count = bisect.bisect_left(sizes, True, low, high, key=does_not_fit)
   most = sizes[count - 1] if count else 0
   console.say(
-    f'most rows of a device and part that fit: {most}'
+    f'largest micro-batch per device that fits: {most}'
     + (f' (--gin.train.accumulation_steps={rows // most})' if most else '')
     + (', the whole batch' if most == rows else '')
   )
@@ -158,12 +158,12 @@ def _what_to_change(config: PretrainConfig, rows: int, was_searched: bool) -> st
   smaller = next((rows // size for size in range(rows // parts - 1, 0, -1) if rows % size == 0), None)
   fixes: list[str] = [Setting('train.accumulation_steps', smaller)] if smaller else []
   fixes += ['--gin.execution.remat=full'] if config.execution.remat != 'full' else []
-  fixes += ['a larger --gin.mesh.fsdp, if state takes much of it']
-  fixes += [] if was_searched else ['--search_batch finds the most rows that fit']
+  fixes += ['a larger --gin.mesh.fsdp, if the state takes much of the memory']
+  fixes += [] if was_searched else ['--search_batch finds the largest batch that fits']
   return 'It does not fit.\n' + '\n'.join(f'  fix    {fix}' for fix in fixes)
 
 
-# --- on the screen ----------------------------------------------------------------------------------------------------
+# --- console output ---------------------------------------------------------------------------------------------------
 
 
 def _show(console: Console, report: dict) -> None:
@@ -171,9 +171,9 @@ def _show(console: Console, report: dict) -> None:
     'devices': f'{report["devices"]} × {report["device_kind"]}'
     + (f' in {report["slices"]} slices' if report['slices'] > 1 else ''),
     'mesh': ' · '.join(f'{axis} {size}' for axis, size in report['mesh'].items()),
-    'batch': f'{report["batch_size"]} rows, {report["rows_per_device"]} a device in {report["parts"]} part(s) of '
-    f'{report["rows_per_part"]}',
-    'held per chip': ', '.join(f'{name} {human_bytes(count)}' for name, count in report['held_bytes'].items()),
+    'batch': f'{report["batch_size"]} sequences, {report["rows_per_device"]} per device, '
+    f'{report["parts"]} micro-batch(es) of {report["rows_per_part"]}',
+    'state per chip': ', '.join(f'{name} {human_bytes(count)}' for name, count in report['held_bytes'].items()),
   }
   if not report['fits']:
     console.facts('Does not fit', facts | {'compiler': '\n'.join(report['out_of_memory'])})
@@ -187,27 +187,27 @@ def _show(console: Console, report: dict) -> None:
   size = memory['hbm']
   names = ('arguments', 'outputs', 'aliased', 'temporaries', 'code', 'peak')
   rows = [(name, human_bytes(memory[name]), f'{memory[name] / size:.1%}' if size else '') for name in names]
-  rows += [('the chip has', human_bytes(size), '')] if size else []
+  rows += [('HBM capacity', human_bytes(size), '')] if size else []
   console.table('Memory per chip', ('', 'bytes', 'of HBM'), rows)
 
   if report['collectives'] is None:
-    console.say(f'Collectives and memory traffic are not known; the compiled text: {report["unreadable"]}\n')
+    console.say(f'Collectives and memory traffic are unknown; cannot read the compiled text: {report["unreadable"]}\n')
   else:
     name = lambda row: f'{row["kind"]} of {row["group"]} {"slices" if row["network"] == "DCN" else "chips"}'
     rows = [(name(row), f'{row["count"]:,}', human_bytes(row['bytes'])) for row in report['collectives']]
-    console.table('Collectives per chip and step', ('', 'runs', 'sent'), rows or [('none', '', '')])
+    console.table('Collectives per chip and step', ('', 'executions', 'bytes sent'), rows or [('none', '', '')])
 
   bound = report['roofline']
   if bound is None:
-    console.say('No roofline: the table of chips has no data sheet for this device.\n')
+    console.say('No roofline: no data sheet for this device.\n')
     return
   networks = ('compute', 'memory', 'ici', 'dcn') if report['slices'] > 1 else ('compute', 'memory', 'ici')
-  facts = {name: 'not known' if bound[name] is None else f'{bound[name]:.3f} s' for name in networks}
+  facts = {name: 'unknown' if bound[name] is None else f'{bound[name]:.3f} s' for name in networks}
   is_partial = bound['memory'] is None
   facts['step'] = f'{"more than" if is_partial else "at least"} {bound["step_seconds"]:.3f} s ({bound["bound_by"]})'
   facts['MFU'] = f'at most {bound["mfu"]:.1%}'
   if not is_partial:
-    facts['no collective hidden'] = f'{bound["unhidden_seconds"]:.3f} s, MFU {bound["unhidden_mfu"]:.1%}'
-  facts['rows'] = f'at most {report["batch_size"] / bound["step_seconds"]:,.0f} a second'
-  facts['assumed'] = bound['assumptions']
+    facts['without overlap'] = f'{bound["unhidden_seconds"]:.3f} s, MFU {bound["unhidden_mfu"]:.1%}'
+  facts['throughput'] = f'at most {report["batch_size"] / bound["step_seconds"]:,.0f} sequences/s'
+  facts['assumptions'] = bound['assumptions']
   console.facts('Roofline', facts)

@@ -1,6 +1,6 @@
-"""Evaluation of a trained model on XTREME, in every language that has data, or on a mixture, without training.
+"""Evaluates a trained model on XTREME, in every language that has data, or on a mixture, without training.
 
-Fine-tuning ends with the same evaluation: logits for rows, predictions as files, and `results.json` with all scores.
+Fine-tuning ends with the same evaluation, which writes predictions and `results.json` with all scores.
 """
 
 import json
@@ -50,12 +50,12 @@ RESULTS = 'results.json'
 
 
 def configured() -> FinetuneConfig:
-  """The configuration from gin, with the architecture of the evaluated model."""
+  """Builds the configuration from gin, with the architecture of the evaluated model."""
   return build_config(FinetuneConfig, model_path=configuration.build(configuration.EvaluateConfig).model)
 
 
 def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
-  """Opens the model and the data as `run` does, and prints what would be evaluated."""
+  """Opens the model and the data as `run` does, and prints the tasks and languages."""
   path, console = _model_path(config), Console()
   show_model(console, config.model)
   workdirs.check(workdir)
@@ -70,7 +70,7 @@ def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
 
 
 def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
-  """Evaluates, and writes the results after each language; a repeated command resumes with the next one."""
+  """Evaluates, and writes the results after each language; the same command resumes with the next language."""
   _model_path(config)
   if _is_retrieval(config):
     return _retrieve(config, workdir, stop)
@@ -88,7 +88,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
   trainable = make_trainable(config, tasks, optax.identity(), mesh)
   show_start(job, f'evaluating {config.evaluate.model}', config)
   job.stack.enter_context(jax.set_mesh(mesh))
-  with console.task('reading parameters') as progress:
+  with console.task('loading parameters') as progress:
     params = initial.put_into(trainable.init(0), progress).params
   if job.hosts.is_first:
     configuration.save(workdir)
@@ -121,14 +121,14 @@ def _is_retrieval(config: FinetuneConfig) -> bool:
 
 
 def _open(config: FinetuneConfig) -> tuple[FinetuneTasks, InitialParameters]:
-  """The tasks that the model is evaluated on, and its parameters; UsageError if they do not fit together."""
+  """The tasks to evaluate, and the model's parameters; UsageError if its head does not match the task."""
   source = open_source(_model_path(config))
   is_mixture = config.finetune.mixture is not None
   tasks = open_tasks(config, is_trained=False, labels=source.labels) if is_mixture else None
   for task in (tasks,) if tasks else map(get_task, config.xtreme.evaluated):
     if (source.head, tuple(source.labels)) != (task.head, task.labels):
       raise UsageError(
-        f'the model has {_format_head(source.head, source.labels)}, and {task.name} needs '
+        f'the model has {_format_head(source.head, source.labels)}; {task.name} requires '
         f'{_format_head(task.head, task.labels)}',
         where=f'evaluate.model = {config.evaluate.model}',
         fix='name a model that was fine-tuned for the task: gin/finetune_*.gin',
@@ -149,7 +149,7 @@ def _format_head(head: str | None, labels: Sequence[str]) -> str:
 
 
 def _retrieve(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
-  """Retrieves translations of sentences by the model's embeddings, on one device."""
+  """Evaluates a retrieval task with the model's sentence embeddings, on one device."""
   console = Console()
   with workdirs.locked(workdir, console.say):
     folder, model = open_folder(config), load(config.evaluate.model)
@@ -173,7 +173,7 @@ def make_trainable(
 
 
 class Evaluator:
-  """Computes a model's logits in batches, on all devices and hosts.
+  """Computes logits of a model in batches, on all devices and hosts.
 
   UsageError if the mesh does not divide `finetune.eval_batch_size`.
   """
@@ -184,7 +184,7 @@ class Evaluator:
     batch_size, shards = config.finetune.eval_batch_size, sharding.batch_shards(self._mesh)
     if batch_size % shards:
       raise UsageError(
-        f'a batch of {batch_size} rows does not divide over {shards} device group(s)',
+        f'a batch of {batch_size} examples cannot be divided over {shards} device group(s)',
         where='finetune.eval_batch_size, mesh.data × mesh.fsdp',
         fix=Setting('finetune.eval_batch_size', -(-batch_size // shards) * shards),
       )
@@ -205,7 +205,7 @@ class Evaluator:
         length = len(rows[number].input_ids)
         outputs[number] = logits_of_row if self.head in POOLED else logits_of_row[:length]
       done += len(chosen)
-      on_progress(done / len(rows), f'{done} rows')
+      on_progress(done / len(rows), f'{done:,} of {len(rows):,}')
     return outputs if done == len(rows) else None
 
   def _logits(self, params, rows, is_stopped) -> Iterator[tuple[np.ndarray, jax.Array]]:
@@ -231,7 +231,7 @@ class Evaluator:
 
 
 def mean_loss(head: str, rows: Sequence[Features], outputs: Sequence[np.ndarray]) -> float:
-  """The mean over all labels of the loss of training; NaN if there are none."""
+  """The mean training loss over all labels; NaN if there are none."""
   if head == 'regression':
     errors = [logits[0] - np.float64(row.labels) for row, logits in zip(rows, outputs, strict=True)]
     return float(np.nanmean(np.square(errors)))
@@ -252,12 +252,12 @@ def mean_loss(head: str, rows: Sequence[Features], outputs: Sequence[np.ndarray]
 class Results:
   """`results.json` of a workdir, rewritten after every language, and read when the job resumes.
 
-  `content['tasks'][task][language]` has the number of `examples` (rows, of a mixture's task), `scores` by name (None if
-  there are no labels, with a `note` why), the scores of the `baseline` (or None), and the path of its `predictions`.
+  `content['tasks'][task][language]` has the number of `examples` (sequences, for a mixture), `scores` by name
+  (None without labels, with a `note` why), the scores of the `baseline` (or None), and the path of its `predictions`.
 
   Args:
-    workdir: of the run.
-    facts: the evaluated model and data, JSON; results of other facts are discarded.
+    workdir: directory of the run.
+    facts: description of the evaluated model and data, JSON; results with other facts are discarded.
     is_writer: whether this host writes.
   """
 
@@ -270,7 +270,7 @@ class Results:
         self.content = before
 
   def has(self, task: str, language: str) -> bool:
-    """Whether the language has been evaluated, and its predictions are there."""
+    """Whether the language has been evaluated, and its predictions exist."""
     entry = self.content['tasks'].get(task, {}).get(language)
     return entry is not None and (self._workdir / entry['predictions']).exists()
 
@@ -292,8 +292,8 @@ def evaluate_tasks(
 ) -> None:
   """Writes predictions and scores after each evaluated task, and prints a table of each group at the end.
 
-  A signal may end the program anywhere: the next start resumes with the task that was interrupted. XTREME's baseline
-  takes its frequencies from the examples `train`; without any there is no baseline.
+  If a signal ends the program, the next start resumes with the interrupted task. XTREME's baseline
+  uses the label frequencies of `train`; without examples there is no baseline.
   """
   for group, reasons in tasks.skipped.items():
     results.content['skipped'][group] = dict(reasons)
@@ -312,7 +312,7 @@ def evaluate_tasks(
 def _evaluate(
   evaluated: EvaluatedTask, evaluator: Evaluator, params: dict, train: Sequence[Any], progress: Progress
 ) -> tuple[dict[str, Any], str]:
-  """An entry of `Results`, and the text of the file of predictions."""
+  """Evaluates a task; returns an entry of `Results`, and the text of the predictions file."""
   from tasks import rows as task_rows
   from tasks.registration import find
   from tasks.tables.registry import TableTask
@@ -320,7 +320,7 @@ def _evaluate(
   task, xtreme, head, config = find(evaluated.seqio_name), evaluated.xtreme, evaluator.head, evaluator.config
   rows = list(task_rows.stream_rows(task, evaluated.split, head, max_length=config.train.sequence_length))
   outputs = evaluator.outputs(params, rows, on_progress=progress)
-  assert outputs is not None  # nothing stops it midway
+  assert outputs is not None  # it is never stopped midway
   result: dict[str, Any] = {'examples': evaluated.examples or len(rows), 'scores': None, 'baseline': None}
   result |= {'predictions': evaluated.predictions, 'note': ''}
   try:
@@ -341,20 +341,20 @@ def _evaluate(
 
 
 def format_scores(scores: dict[str, float], baseline: dict[str, float] | None = None) -> str:
-  """`f1 71.2 (baseline 33.3) · exact_match 60.1 (baseline 5.0)`."""
+  """Scores in the form `f1 71.2 (baseline 33.3) · exact_match 60.1 (baseline 5.0)`."""
   of_baseline = lambda name: f' (baseline {baseline[name]:.1f})' if baseline else ''
   return ' · '.join(f'{name} {value:.1f}{of_baseline(name)}' for name, value in scores.items())
 
 
 def show_results(console: Console, content: dict) -> None:
-  """A table for every task: language by language, the average, the transfer gap, and the skipped languages."""
+  """Prints a table per task with each language, the average and the transfer gap; and the skipped languages."""
   for task, skipped in content['skipped'].items():
     if skipped:
       console.say(f'{task}: no data for {", ".join(skipped)}')
   for task, by_language in content['tasks'].items():
     scores = {language: entry['scores'] for language, entry in by_language.items() if entry['scores']}
     if not scores:
-      console.say(f'{task}: predictions for {len(by_language)} language(s), and no gold labels to score them by')
+      console.say(f'{task}: no gold labels; predictions for {len(by_language)} language(s) written, not scored')
       continue
     names = list(next(iter(scores.values())))
     lines = {language: scores[language] for language in scores} | {

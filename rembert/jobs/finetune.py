@@ -1,4 +1,4 @@
-"""Fine-tuning: parameters of a pre-trained encoder, SeqIO tasks → updates → scores by task and language."""
+"""Fine-tunes a pre-trained encoder on SeqIO tasks, and evaluates it by task and language."""
 
 import dataclasses
 import functools
@@ -48,12 +48,12 @@ from tasks.tables.config import SPLITS
 
 
 def configured() -> FinetuneConfig:
-  """The configuration from gin, with the architecture of `train.init_from`."""
+  """Builds the configuration from gin, with the architecture of `train.init_from`."""
   return build_config(FinetuneConfig, model_path=configuration.build(TrainConfig).init_from)
 
 
 def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
-  """Prints the model, and reads the training and evaluation data; does not look at devices."""
+  """Prints the model, and reads the training and evaluation data; does not use devices."""
   console = Console()
   summary.show_model(console, config.model)
   workdirs.check(workdir)
@@ -69,7 +69,7 @@ def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
 
 
 def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
-  """Trains, or resumes the run of the workdir, and evaluates. Exit code: 0 done, 75 stopped and to be repeated."""
+  """Trains or resumes the run of the workdir, then evaluates. Returns 0 if done, 75 if stopped early."""
   with start(config, workdir, stop) as job:
     return _run(config, job)
 
@@ -77,7 +77,7 @@ def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
 def _run(config: FinetuneConfig, job: JobRun) -> int:
   workdir, hosts, console, goodput = job.workdir, job.hosts, job.console, job.goodput
   # --- data: all of it is read before training ---------------------------------
-  with console.task('reading examples'):
+  with console.task('loading examples'):
     tasks = open_tasks(config)
   initial = None
   if config.train.init_from is not None:
@@ -152,7 +152,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
     )
     with console.task('compiling'), goodput.activity('compile'):
       train_step = step.lower(trainable.restore_target(), first[0]).compile()
-      if all_dev_rows:  # now, not at the first evaluation: a signal ends a compilation only if nothing can be lost
+      if all_dev_rows:  # now, not at the first evaluation, when a signal could not interrupt the compilation
         evaluator.outputs(position.state.params, all_dev_rows[:1])
 
     # --- loop ------------------------------------------------------------------
@@ -165,10 +165,10 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
       if outputs is None:
         return None
       scores = _dev_scores(tasks, dev_rows, outputs)
-      if _first(scores) > best_score:  # the first among equals, also if a run resumes before it
+      if _first(scores) > best_score:  # the earliest on ties, also if a run resumes before it
         best_score = _first(scores)
         best.save(position.step, position.state, {}, identity | {'dev': scores})
-        best.wait()  # before any checkpoint says that this evaluation is done
+        best.wait()  # before any checkpoint records this evaluation as done
       return {'eval/loss': mean_loss(tasks.head, all_dev_rows, outputs)} | {
         f'eval/dev/{name}': value for name, value in scores.items()
       }
@@ -226,11 +226,11 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
 def _copy_vocabulary(
   config: FinetuneConfig, tasks: FinetuneTasks, initial: InitialParameters | None, workdir: epath.Path, is_writer: bool
 ) -> epath.Path:
-  """The workdir's copy of the vocabulary: `vocabulary.path`, else that of `train.init_from` or of the tasks."""
+  """Copies the vocabulary to the workdir: `vocabulary.path`, else that of `train.init_from` or of the tasks."""
   path = config.vocabulary.path or (initial and initial.source.vocabulary) or vocabulary_of_tasks(tasks)
   if path is None:
     raise UsageError(
-      'no vocabulary: neither the model nor a setting has one',
+      'no vocabulary: the model has none and vocabulary.path is not set',
       where='vocabulary.path, train.init_from',
       fix=['--gin.train.init_from=MODEL with its vocabulary next to it', '--gin.vocabulary.path=sentencepiece.model'],
     )
@@ -249,7 +249,7 @@ def _copy_vocabulary(
 def _read_rows(
   config: FinetuneConfig, tasks: FinetuneTasks, splits: Mapping[str, str], most: int | None, *, keep_examples: bool
 ) -> dict[str, Sequence[Features]]:
-  """Rows of a split of each SeqIO task, of `most` examples at most."""
+  """Sequences of a split of each SeqIO task, from at most `most` examples."""
   from tasks.registration import find
   from tasks.rows import stream_rows
 
@@ -266,16 +266,16 @@ def _read_rows(
 def _check_ids(config: FinetuneConfig, largest: int, where: str) -> None:
   if largest >= config.model.vocab_size:
     raise UsageError(
-      f'id {largest} is beyond the {config.model.vocab_size} tokens of the model',
+      f"id {largest} exceeds the model's {config.model.vocab_size} tokens",
       where=where,
-      fix='tasks with the vocabulary of the model',
+      fix='use tasks with the vocabulary of the model',
     )
 
 
 def _indexed_rows(
   config: FinetuneConfig, tasks: FinetuneTasks, job: JobRun, vocabulary: epath.Path, progress: Progress
 ) -> tuple[dict[str, Sequence[Features]], str]:
-  """Training rows of tables, converted once into files of the workdir that are read by index, and their digest."""
+  """Training sequences of tables, converted once into files of the workdir that are read by index; and their digest."""
   import fsspec
 
   from tasks.registration import find
@@ -303,13 +303,13 @@ def _indexed_rows(
 
 def _show_rows(progress: Progress, examples: int, rows: int) -> None:
   if rows % 1000 == 0:
-    progress(min(rows / examples, 1), f'{rows:,} rows')
+    progress(min(rows / examples, 1), f'{rows:,} sequences')
 
 
 def _dev_scores(
   tasks: FinetuneTasks, dev_rows: Mapping[str, Sequence[Features]], outputs: Sequence[np.ndarray]
 ) -> dict[str, float]:
-  """Scores of all dev splits, each the mean over the tasks that have it."""
+  """Scores on all dev splits, each the mean over the tasks that have it."""
   from tasks.registration import find
   from tasks.rows import metrics
 
@@ -322,7 +322,7 @@ def _dev_scores(
 
 
 def _first(scores: Mapping[str, float]) -> float:
-  """The score by which parameters are chosen."""
+  """The score for checkpoint selection."""
   return next(iter(scores.values()))
 
 
@@ -337,7 +337,7 @@ def _show_schedule(
     task += f', evaluated on {", ".join(xtreme.evaluate_on)}' if xtreme.evaluate_on else ''
   facts = {'task': task, 'examples': f'{train_rows:,} training, {dev_rows:,} dev', **summary.format_training(config)}
   facts['steps'] += f', {train.steps * train.batch_size / train_rows:.3g} epochs'
-  select = f'the best on dev, at every {train.eval_every} steps' if dev_rows else 'the last'
-  facts['evaluated'] = f'{select}, in every language that has data'
+  select = f'best dev score, every {train.eval_every} steps' if dev_rows else 'last step'
+  facts['checkpoint selection'] = select
   facts['initialised from'] = train.init_from or 'random parameters'
   console.facts('Fine-tuning', facts)

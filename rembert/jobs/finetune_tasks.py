@@ -24,12 +24,12 @@ class EvaluatedTask:
   """A split of a SeqIO task that is evaluated.
 
   Attributes:
-    group: of its results: XTREME's task, or the mixture.
-    name: of its results in the group: XTREME's language, or the SeqIO task.
+    group: group of its results: XTREME's task, or the mixture.
+    name: name of its results in the group: XTREME's language, or the SeqIO task.
     seqio_name: name of the SeqIO task in the registry.
-    split: of the SeqIO task.
+    split: split of the SeqIO task.
     xtreme: XTREME's task; None for tasks of `finetune.mixture`.
-    examples: their number; None if it is unknown before the rows are read.
+    examples: number of examples; None if it is unknown before they are read.
   """
 
   group: str
@@ -52,13 +52,13 @@ class FinetuneTasks:
 
   Attributes:
     name: XTREME's task, or the mixture.
-    head: of the model.
-    labels: names of the head's labels by index; () for heads that have none.
+    head: head of the model.
+    labels: names of the head's labels by index; () for heads without labels.
     train: SeqIO tasks that have a training split, and their rates.
-    dev: SeqIO tasks by which checkpoints are chosen, each with its split.
-    evaluated: in this order.
+    dev: SeqIO tasks for checkpoint selection, each with its split.
+    evaluated: splits to evaluate, in order.
     skipped: by group, the languages or tasks that are not evaluated, and why.
-    tables: of `dataset`; None for other data.
+    tables: tables of `dataset`; None for other data.
   """
 
   name: str
@@ -77,7 +77,7 @@ class FinetuneTasks:
 
 
 def show_evaluated(console: Console, tasks: FinetuneTasks) -> None:
-  """Prints the labels of tables, what is evaluated, by group, and what has no data."""
+  """Prints the labels of tables, and by group the evaluated tasks and those without data."""
   if tasks.tables is not None:
     console.say(f'{tasks.name}: {tasks.tables.describe()}')
   for group, missing in tasks.skipped.items():
@@ -92,15 +92,15 @@ def show_evaluated(console: Console, tasks: FinetuneTasks) -> None:
 def open_tasks(
   config: FinetuneConfig, *, is_trained: bool = True, labels: Sequence[str] | None = None
 ) -> FinetuneTasks:
-  """The tasks that a configuration names. Reads what is evaluated, so that errors come before a model is trained.
+  """Opens the tasks of a configuration. Also reads the evaluation data, so that errors appear before training.
 
   Args:
     config: of the job.
-    is_trained: whether there must be a training split.
-    labels: of a model that is evaluated on tables; by default those of the training file.
+    is_trained: whether a training split is required.
+    labels: labels of a model that is evaluated on tables; by default those of the training file.
 
   Raises:
-    UsageError: missing or broken data; SeqIO tasks that are not registered, or lack what fine-tuning needs.
+    UsageError: data are missing or malformed; SeqIO tasks are not registered, or lack required features.
   """
   if config.dataset.kind is not None:
     from tasks.tables.registry import Tables, add_tables
@@ -108,9 +108,9 @@ def open_tasks(
     needed = ('train', 'dev')[: 2 if config.finetune.select == 'best' else 1] if is_trained else ()
     if missing := [f'dataset.{split}' for split in needed if not config.dataset.files(split)]:
       raise UsageError(
-        f'there is no file for {" and ".join(missing)}',
+        f'{" and ".join(missing)} must be set',
         where=', '.join(missing),
-        fix=[f'--gin.{missing[0]}=FILE', 'without dev, --gin.finetune.select=last takes the last parameters'],
+        fix=[f'--gin.{missing[0]}=FILE', 'without dev data: --gin.finetune.select=last'],
       )
     tables = Tables(config.dataset, xtreme=config.xtreme, labels=labels)
     add_tables(tables)
@@ -121,7 +121,7 @@ def open_tasks(
 
 
 def _of_tables(tasks: FinetuneTasks, tables: 'Tables') -> FinetuneTasks:
-  """The tasks of a mixture of tables: results are called by language."""
+  """The tasks of a mixture of tables; results are named by language."""
   from tasks.tables.registry import task_language
 
   language = {each.seqio_name: task_language(each.seqio_name) for each in tasks.evaluated}
@@ -135,7 +135,7 @@ def _of_tables(tasks: FinetuneTasks, tables: 'Tables') -> FinetuneTasks:
 
 
 def register(config: FinetuneConfig, tasks: FinetuneTasks, vocabulary: epath.PathLike) -> None:
-  """Registers tasks with the model's vocabulary; those of a mixture are registered by the module that defines them."""
+  """Registers tasks with the model's vocabulary, except those of a mixture, which the user's module registers."""
   if tasks.tables is not None:
     from tasks.tables.registry import add_tables
 
@@ -148,7 +148,7 @@ def register(config: FinetuneConfig, tasks: FinetuneTasks, vocabulary: epath.Pat
 
 
 def vocabulary_of_tasks(tasks: FinetuneTasks) -> str | None:
-  """The SentencePiece model of a mixture's tasks; None for other vocabularies, and for data that take the model's.
+  """The SentencePiece model of a mixture's tasks; None for other vocabularies, and for data that use the model's.
 
   Raises:
     UsageError: a `RembertVocabulary` of a task has no file.
@@ -166,7 +166,7 @@ def check_vocabulary_of_tasks(tasks: FinetuneTasks, path: epath.PathLike) -> Non
   of_tasks = vocabulary_of_tasks(tasks)
   if of_tasks is not None and epath.Path(of_tasks).read_bytes() != epath.Path(path).read_bytes():
     raise UsageError(
-      'the tasks tokenize with another vocabulary than the model has',
+      "the tasks' vocabulary differs from the model's",
       where=f'finetune.mixture = {tasks.name!r}: {of_tasks}; {path}',
       fix=f'register the tasks with the vocabulary of the model: export REMBERT_VOCABULARY={path}',
     )
@@ -176,17 +176,17 @@ def check_vocabulary_of_tasks(tasks: FinetuneTasks, path: epath.PathLike) -> Non
 
 
 def open_folder(config: FinetuneConfig) -> XtremeFolder:
-  """XTREME's data."""
+  """Opens the directory of XTREME data."""
   return XtremeFolder(config.xtreme.data_dir, config.xtreme.labels_dir)
 
 
 def baseline_examples(config: FinetuneConfig, *, is_required: bool = True, is_chosen: bool = True) -> Sequence[Any]:
-  """XTREME's training examples, from whose label frequencies the baseline predicts; () for a mixture.
+  """XTREME's training examples, for the label frequencies of the baseline; () for a mixture.
 
   Args:
     config: of the job.
-    is_required: whether a missing file is an error; otherwise () as well.
-    is_chosen: whether to take only the sample of `finetune.max_examples`.
+    is_required: whether a missing file is an error; otherwise it gives ().
+    is_chosen: whether to use only the sample of `finetune.max_examples`.
   """
   if config.finetune.mixture is not None:
     return ()
@@ -209,7 +209,9 @@ def _xtreme_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
   for name in xtreme.evaluated:
     if (get_task(name).head, get_task(name).labels) != (task.head, task.labels):
       raise UsageError(
-        f'{task.name} and {name} differ in head or labels', where='xtreme.task, xtreme.evaluate_on', fix='one at a time'
+        f'{task.name} and {name} differ in head or labels',
+        where='xtreme.task, xtreme.evaluate_on',
+        fix='run one at a time',
       )
     counts, skipped[name] = _languages_with_data(get_task(name), folder, xtreme.split, xtreme.languages)
     evaluated += [
@@ -218,7 +220,7 @@ def _xtreme_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
     ]
   if not evaluated:
     raise UsageError(
-      f'there is no {xtreme.split} file of {" or ".join(xtreme.evaluated)} in any language',
+      f'no {xtreme.split} file of {" or ".join(xtreme.evaluated)} found in any language',
       where=f'xtreme.data_dir = {folder.root}',
       fix='python -m tasks.xtreme.download --help',
     )
@@ -243,7 +245,7 @@ def _languages_with_data(
   """Numbers of examples by language, and why the other languages are skipped.
 
   Raises:
-    UsageError: a chosen language that the task or the data lack, or a broken file.
+    UsageError: the task or the data lack a chosen language, or a file is malformed.
   """
   if unknown := sorted(set(chosen or ()) - set(task.languages)):
     raise UsageError(
@@ -275,7 +277,7 @@ def _mixture_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
   tasks = [task for task, _ in rates]
 
   def first_splits(names: Sequence[str]) -> dict[str, str]:
-    """For each task that has any of some splits, the first of them."""
+    """For each task with any of the splits, the first of these."""
     found = {task.name: [name for name in names if name in task.splits] for task in tasks}
     return {task: splits[0] for task, splits in found.items() if splits}
 
@@ -285,27 +287,27 @@ def _mixture_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
   dev = first_splits(DEV_SPLITS) if has_dev else {}
   evaluated = first_splits(evaluated_splits)
 
-  # --- everything that is missing, in one error --------------------------------
+  # --- report everything that is missing in one error --------------------------
   missing = [
     part for task in tasks for part in missing_parts(task, is_evaluated=task.name in {*dev, *evaluated}, head=head)
   ]
   missing += [
-    f'{task.name} has no split that is read, only {", ".join(task.splits)}'
+    f'{task.name} has none of the required splits, only {", ".join(task.splits)}'
     for task in tasks
-    if task.name not in {*train, *dev, *evaluated} and task.splits  # without any it has no data: it is skipped
+    if task.name not in {*train, *dev, *evaluated} and task.splits  # a task without splits has no data, and is skipped
   ]
   if is_trained and not train:
-    missing.append('no task has a split train')
+    missing.append('no task has a train split')
   if has_dev and not dev:
-    missing.append("no task has a split dev or validation, which finetune.select='best' needs")
+    missing.append("no task has a dev or validation split, which finetune.select='best' requires")
   if not evaluated:
-    missing.append(f'no task has a split {" or ".join(evaluated_splits)}, see xtreme.split')
+    missing.append(f'no task has a {" or ".join(evaluated_splits)} split (xtreme.split)')
   labels = [] if missing or head in FIXED_LABELS else list(dict.fromkeys(label_names(task) for task in tasks))
   if len(labels) > 1:
     missing.append('the labels of the tasks differ: ' + ' | '.join(', '.join(names) for names in labels))
   if missing:
     raise UsageError(
-      'not a mixture for fine-tuning: ' + '; '.join(missing),
+      'the mixture cannot be used for fine-tuning: ' + '; '.join(missing),
       where=f'finetune.mixture = {mixture!r}',
       fix='docs/guides/own_task.md lists what a task must have',
     )
@@ -316,5 +318,5 @@ def _mixture_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
     train=train,
     dev=dev,
     evaluated=tuple(EvaluatedTask(mixture, task, task, split) for task, split in evaluated.items()),
-    skipped={mixture: {task.name: f'no split {split}' for task in tasks if task.name not in evaluated}},
+    skipped={mixture: {task.name: f'no {split} split' for task in tasks if task.name not in evaluated}},
   )

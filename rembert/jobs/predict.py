@@ -1,4 +1,4 @@
-"""Predictions of a model for text: tokens for `[MASK]`, embeddings of lines, or labels of a fine-tuned model.
+"""Predicts with a trained model: tokens for `[MASK]`, embeddings of lines, or labels of a fine-tuned model.
 
 python -m rembert.jobs.predict fill_mask runs/pretrain_smoke 'Die Donau ist ein [MASK] in Europa.'
 python -m rembert.jobs.predict embed exported/ sentences.txt embeddings.npz
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
   from rembert.inference.model import LoadedModel
   from tasks.tables.registry import Tables
 
-# Commands for tables, and their kind; each command has options for the columns of its kind.
+# Commands for tables, with their kind of dataset; each command has options for its columns.
 KIND_OF_COMMAND = {
   'classify': 'classification',
   'regress': 'regression',
@@ -50,19 +50,19 @@ _COLUMNS = {
 _ROWS_AT_ONCE = 1024
 EPILOG = """\
 examples
-  the five best pieces for each mask, in any language of the model:
+  the five most probable tokens for each mask, in any language of the model:
     python -m rembert.jobs.predict fill_mask runs/pretrain_smoke 'Die Donau ist ein [MASK] in Europa.'
-  lines from a file or a pipe:
+  read lines from a file or a pipe:
     cat lines.txt | python -m rembert.jobs.predict fill_mask runs/pretrain_smoke
-  one vector a line, from layer 8 (the layers at two thirds of the depth tell translations best):
+  one vector per line, from layer 8 (layers at two thirds of the depth retrieve translations best):
     python -m rembert.jobs.predict embed runs/pretrain_smoke sentences.txt embeddings.npz --layer=8
-  labels with their probabilities for a table (CSV, TSV, JSONL or Parquet), as TSV or JSONL with all of its columns:
+  labels with probabilities for a table (CSV, TSV, JSONL or Parquet), as TSV or JSONL with all of its columns:
     python -m rembert.jobs.predict classify runs/finetune_own/best reviews.csv labels.tsv --text_column=review
-  answers from the context of each row:
+  answers to questions, from the context in each row:
     python -m rembert.jobs.predict answer runs/finetune_own/best faq.jsonl answers.jsonl
 
-MODEL is a workdir, one checkpoint in it, or a Hugging Face model with its weights and sentencepiece.model: a directory,
-or the id of a model at the Hub, ORG/NAME[@REVISION].
+MODEL is a workdir, a checkpoint, or a Hugging Face model with its weights and sentencepiece.model: a directory,
+or a Hub id, ORG/NAME[@REVISION].
 """
 
 
@@ -71,9 +71,9 @@ def text_encoder(
   vocabulary: str | None = None,
   say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> TextEncoder:
-  """The vocabulary of a model; UsageError if there is none, or it is another model's.
+  """The tokenizer of a model; UsageError if it has none, or it does not match the model.
 
-  A vocabulary with fewer tokens than the model has embeddings is reported: it may be another one.
+  A vocabulary with fewer tokens than the model has embeddings is reported, since it may be a wrong one.
   """
   file = vocabulary or model.vocabulary
   if file is None:
@@ -81,7 +81,7 @@ def text_encoder(
   check_vocabulary(file, model.config.vocab_size)
   encoder = TextEncoder(file)
   if len(encoder) < model.config.vocab_size:
-    say(f'{file} has {len(encoder):,} tokens, and the model {model.config.vocab_size:,}')
+    say(f'{file} has {len(encoder):,} tokens, the model {model.config.vocab_size:,}')
   return encoder
 
 
@@ -89,57 +89,70 @@ def text_encoder(
 
 
 def _parser() -> argparse.ArgumentParser:
-  flags = command_parser('rembert.jobs.predict', 'Ask a trained model.', EPILOG)
+  flags = command_parser(
+    'rembert.jobs.predict',
+    'Predict with a trained model: fill masks, embed sentences, or label the rows of a table.',
+    EPILOG,
+  )
   commands = flags.add_subparsers(
     dest='command', required=True, metavar=f'{{{",".join(["fill_mask", "embed", *KIND_OF_COMMAND])}}}'
   )
-  fill = commands.add_parser('fill_mask', help='the most probable tokens for every [MASK]', allow_abbrev=False)
-  embed = commands.add_parser('embed', help='one vector a line of text, to an .npz', allow_abbrev=False)
+  fill = commands.add_parser('fill_mask', help='print the most probable tokens for every [MASK]', allow_abbrev=False)
+  embed = commands.add_parser('embed', help='write one vector per line of text to an .npz file', allow_abbrev=False)
   tables = [_add_table_command(commands, name) for name in KIND_OF_COMMAND]
   for command in (fill, embed, *tables):
     command.add_argument(
       'model', metavar='MODEL', help='workdir, checkpoint, or Hugging Face model directory or Hub id'
     )
-  fill.add_argument('text', nargs='*', metavar='TEXT', help='with [MASK] in it (default: lines of standard input)')
-  fill.add_argument('--top_k', type=number(Count), default=5, metavar='K', help='candidates for each mask (default 5)')
-  embed.add_argument('lines', metavar='LINES', help='a text file, one sentence a line; - is standard input')
-  embed.add_argument('output', metavar='NPZ', help='the file to write: `embeddings` [lines, H], `layer`')
-  embed.add_argument('--layer', type=number(CountOrZero), metavar='L', help='0 is the embeddings (default: the last)')
-  batch_help = 'sequences of 64 tokens in a batch (default %(default)s)'
+  fill.add_argument('text', nargs='*', metavar='TEXT', help='text with [MASK] (default: lines of standard input)')
+  fill.add_argument(
+    '--top_k', type=number(Count), default=5, metavar='K', help='number of candidates per mask (default: 5)'
+  )
+  embed.add_argument('lines', metavar='LINES', help='text file with one sentence per line; - is standard input')
+  embed.add_argument('output', metavar='NPZ', help='output file: `embeddings` [lines, H], `layer`')
+  embed.add_argument(
+    '--layer', type=number(CountOrZero), metavar='L', help='layer to average; 0 is the embeddings (default: the last)'
+  )
+  batch_help = 'sequences of 64 tokens per batch (default: %(default)s)'
   for command in tables:
-    command.add_argument('table', metavar='TABLE', help='a file: .csv, .tsv, .jsonl or .parquet')
-    command.add_argument('output', metavar='PREDICTIONS', help='the file to write: .jsonl, or .tsv')
+    command.add_argument('table', metavar='TABLE', help='input file: .csv, .tsv, .jsonl or .parquet')
+    command.add_argument('output', metavar='PREDICTIONS', help='output file: .jsonl or .tsv')
   for command in (embed, *tables):
     command.add_argument('--batch_size', type=number(Count), default=BATCH_SIZE, metavar='B', help=batch_help)
   dtype_help = (
-    'of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX or AVX512_BF16, and leaves two to three '
-    'exact digits (default %(default)s)'
+    'dtype of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX or AVX512_BF16, with two to three '
+    'significant digits (default: %(default)s)'
   )
   for command in (embed, *tables):
     command.add_argument('--dtype', choices=DTYPES, default=DTYPES[0], help=dtype_help)
   for command in (fill, embed, *tables):
-    command.add_argument('--vocabulary', metavar='FILE', help='sentencepiece.model (default: next to the model)')
-    command.add_argument('--step', type=number(CountOrZero), help='which checkpoint of a workdir (default: the newest)')
-    command.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+    command.add_argument('--vocabulary', metavar='FILE', help='SentencePiece model (default: next to the model)')
+    command.add_argument(
+      '--step', type=number(CountOrZero), help='step of the checkpoint in a workdir (default: the newest)'
+    )
+    command.add_argument('--traceback', action='store_true', help='print the full traceback of an error')
   return flags
 
 
 def _add_table_command(commands: Any, name: str) -> argparse.ArgumentParser:
   """The parser of `classify`, `regress`, `tag`, `answer` or `choose`, with the columns of its kind."""
   helps = {
-    'classify': 'the label of each text or pair of a table, with probabilities',
-    'regress': 'a number for each text or pair of a table',
-    'tag': 'a tag for each word of CoNLL columns, or of a column of lists',
-    'answer': 'the answer to each question in its context',
-    'choose': 'which of its choices each row of a table takes',
+    'classify': 'predict a label for each text or pair of a table, with probabilities',
+    'regress': 'predict a number for each text or pair of a table',
+    'tag': 'predict a tag for each word of CoNLL columns, or of a column of lists',
+    'answer': 'extract the answer to each question from its context',
+    'choose': 'predict which of its choices is right for each row of a table',
   }
   command = commands.add_parser(name, help=helps[name], allow_abbrev=False)
   for column in _COLUMNS[name]:
     default = getattr(DatasetConfig, column)
-    text = f'column of the {column.replace("_", " ")}'
+    text = f'name of the {column.replace("_", " ")} column'
     if column == 'choices':
-      default, text = ','.join(default), 'column of lists of choices, or a column for each, with commas between them'
-    shown = ' (default %(default)s)' if default else ' of pairs'
+      default, text = (
+        ','.join(default),
+        'name of a column of lists of choices, or of one column for each, with commas',
+      )
+    shown = ' (default: %(default)s)' if default else ', for pairs'
     command.add_argument(f'--{column}_column', default=default, metavar='COLUMN', help=text + shown)
   return command
 
@@ -157,7 +170,7 @@ def _fill_mask(options: argparse.Namespace, console: Console) -> None:
 
 
 def _filled(text: str, number: int, piece: str) -> str:
-  """The text with its mask of this number, from 1, filled in; `▁` begins a word."""
+  """The text with its n-th mask filled in, counted from 1; `▁` begins a word."""
   parts = text.split(MASK)
   before, after = MASK.join(parts[:number]), MASK.join(parts[number:])
   return before.rstrip() + piece.replace('▁', ' ') + after
@@ -167,7 +180,7 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
   check_output(options.output, 'NPZ')
   lines = _read_lines(options.lines)
   if not lines:
-    raise UsageError('no lines to embed', where=options.lines, fix='one sentence a line')
+    raise UsageError('no lines to embed', where=options.lines, fix='write one sentence per line')
   from rembert.inference.embed import embed_lines
   from rembert.inference.model import load
 
@@ -183,29 +196,32 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
   np.savez(content, embeddings=vectors, layer=layer)
   write_whole(options.output, content.getvalue())
   console.facts(
-    'Done', {'lines': f'{len(lines):,}', 'vectors': f'{vectors.shape[1]} wide, layer {layer}', 'file': options.output}
+    'Done',
+    {'lines': f'{len(lines):,}', 'vectors': f'{vectors.shape[1]} dimensions, layer {layer}', 'file': options.output},
   )
 
 
 def _read_lines(path: str) -> list[str]:
   try:
-    text = sys.stdin.read() if path == '-' else read_text(path, fix='a UTF-8 file, one sentence a line')
+    text = sys.stdin.read() if path == '-' else read_text(path, fix='name a UTF-8 file with one sentence per line')
   except UnicodeDecodeError as error:
     raise UsageError(f'standard input is not UTF-8: {error.reason}', where='-', fix='iconv -f … -t UTF-8 |') from error
-  return text.removesuffix('\n').split('\n') if text else []  # not at the other line ends of Unicode
+  return text.removesuffix('\n').split('\n') if text else []  # not at Unicode's other line ends
 
 
 def _predict_table(options: argparse.Namespace, console: Console) -> None:
-  """Writes each row of a table with its prediction. Memory holds some thousand rows, however long the table is."""
+  """Writes each row of a table with its prediction; holds some thousand rows in memory, for tables of any length."""
   check_output(options.output, 'PREDICTIONS')
   is_json = str(options.output).endswith('.jsonl')
   if not is_json and not str(options.output).endswith('.tsv'):
-    raise UsageError('unknown format of predictions', where=options.output, fix='PREDICTIONS.jsonl or PREDICTIONS.tsv')
+    raise UsageError(
+      'unknown output format', where=options.output, fix='name a file PREDICTIONS.jsonl or PREDICTIONS.tsv'
+    )
   from rembert.inference.model import load
 
   kind, name = KIND_OF_COMMAND[options.command], options.command
   model = load(options.model, HEAD_OF_KIND[kind], step=options.step, execution=Execution(options.dtype))
-  text_encoder(model, options.vocabulary)  # an error for another model's vocabulary
+  text_encoder(model, options.vocabulary)  # raises an error for another model's vocabulary
   from tasks.tables.registry import Tables, add_tables
 
   columns = {column: getattr(options, f'{column}_column') for column in _COLUMNS[name]}
@@ -218,7 +234,7 @@ def _predict_table(options: argparse.Namespace, console: Console) -> None:
     writer = None
     for row, prediction in _predicted_rows(model, tables, options.batch_size):
       if clash := row.keys() & prediction.keys():
-        raise UsageError(f'the table has a column {min(clash)!r}', where=options.table, fix='rename it')
+        raise UsageError(f'the table already has a column {min(clash)!r}', where=options.table, fix='rename it')
       line = {**row, **prediction}
       if is_json:
         file.write(json.dumps(line, ensure_ascii=False, default=str) + '\n')
@@ -240,7 +256,7 @@ def _as_json(value: Any) -> str:
 def _predicted_rows(
   model: 'LoadedModel', tables: 'Tables', batch_size: int
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-  """Rows of the table, each with its prediction, in their order."""
+  """Yields each row of the table with its prediction, in order."""
   from rembert.data.finetune_batches import eval_batches
   from rembert.model.heads import POOLED
   from tasks.registration import find
@@ -260,7 +276,7 @@ def _predicted_rows(
       for place, of_row in zip(chosen.tolist(), logits, strict=False):  # the rest of the batch is padding
         outputs[place] = of_row if kind.head in POOLED else of_row[: len(chunk[place].input_ids)]
     predictions = kind.predict([row.example for row in chunk], outputs)
-    for index, example in examples:  # a sentence without words has no rows
+    for index, example in examples:  # a sentence without words has no sequences
       yield example.row, predictions.get(index, {'prediction': [], 'probability': []})
       if index == of_examples[-1][0]:
         break

@@ -1,9 +1,9 @@
-"""Tatoeba or BUCC 2018 with a trained encoder: embed sentences, find translations, write predictions and scores.
+"""Evaluates a trained encoder on Tatoeba or BUCC 2018: embeds sentences, retrieves translations and scores them.
 
 A sentence's embedding is the mean over its tokens of one layer's output, without [CLS] and [SEP] (paper, A.9, and
 `rembert.model.heads.sentence_embeddings`). XTREME's scripts differ: they include the special tokens in the mean for
-Tatoeba, and take [CLS] alone for BUCC; and they count layers from 0 without the embeddings, so that their 7 is the
-eighth. Neither changes what is compared with what; `xtreme.layer` chooses another layer.
+Tatoeba, and use [CLS] for BUCC; and they count layers from 0 without the embeddings: their 7 is the eighth.
+The comparison is not affected; `xtreme.layer` chooses another layer.
 """
 
 import json
@@ -64,7 +64,7 @@ def run(
     None if there are none), and `missing`, XTREME's languages that are not in the mean, with the reason.
 
   Raises:
-    UsageError: missing or broken data, or a layer that the model does not have.
+    UsageError: data are missing or malformed, or the model does not have the layer.
     RunError: the workdir cannot be written to.
     Stopped: the run was asked to stop.
   """
@@ -118,7 +118,7 @@ def _evaluate(
 
     def on_sentences(fraction: float, note: str, before: int = before, count: int = len(side)) -> None:
       done = before + round(fraction * count)
-      on_progress(0.9 * done / lines, f'{done:,} of {lines:,} sentences')  # comparing is about a tenth of the work
+      on_progress(0.9 * done / lines, f'{done:,} of {lines:,} sentences')  # retrieval is about a tenth of the work
 
     embeddings[name] = embed_lines(model, encoder, side, layer=layer, batch_size=batch_size, on_progress=on_sentences)
   found = task.find(examples, embeddings, lambda fraction: on_progress(0.9 + 0.1 * fraction, 'comparing'))
@@ -162,7 +162,7 @@ def _show(console: Console, task: RetrievalTask, results: dict[str, Any]) -> Non
   ]
   if results['mean_over']:
     over = len(results['mean_over'])
-    label = 'mean' if over == len(task.languages) else f'mean of {over} of {len(task.languages)}'
+    label = f'average ({over} of {len(task.languages)} languages)'
     means = [sum(results['languages'][name][score] for name in results['mean_over']) / over for score in task.scores]
     rows.append((label, *(number(value, 1) for value in means), number(results['chance'], 3)))
   console.table(f'{task.name}, layer {results["layer"]}', ('language', *task.scores, 'chance'), rows)

@@ -1,4 +1,4 @@
-"""The tables that a run prints: model, parameters, devices, and at the end the time spent."""
+"""Tables that a run prints: model, parameters and devices at the start, time breakdown at the end."""
 
 import jax
 from etils import epath
@@ -15,13 +15,13 @@ from rembert.train import sharding
 from rembert.train.optimizer import format_schedule
 from rembert.train.state import Trainable
 
-# The paper rounds, and in its ablation tables the pooler and most of the head do not count: that is 2.7 % at most, of
-# Table 13, 3072 out. A larger deviation is that of another model than the row's.
+# Tolerance for the paper's rounding, and for the pooler and most of the head, which its ablation tables do not count:
+# 2.7 % at most (Table 13, 3072 out). A larger deviation means another model than the row's.
 _MOST_DEVIATION = 0.03
 
 
 def show_start(job: JobRun, title: str, config: JobConfig, trainable: Trainable | None = None) -> None:
-  """Version, title, model, and, of a job that trains, parameters and devices; JAX names hosts by number alone."""
+  """Prints version, title and model; of a job that trains also parameters, devices and the names of hosts."""
   job.console.say(f'rembert {rembert.__version__} · {title}')
   show_model(job.console, config.model)
   if isinstance(config, PretrainConfig):
@@ -33,13 +33,13 @@ def show_start(job: JobRun, title: str, config: JobConfig, trainable: Trainable 
 
 
 def show_model(console: Console, config: RemBertConfig) -> None:
-  """Shapes in one line each."""
+  """Prints the sizes of the model."""
   is_padded = config.padded_vocab_size != config.vocab_size
   console.facts(
     'Model',
     {
       'vocabulary': f'{config.vocab_size:,}' + f', padded to {config.padded_vocab_size:,}' * is_padded,
-      'embeddings': f'{config.input_embedding_size} in, {config.output_embedding_size} out'
+      'embeddings': f'input {config.input_embedding_size} · output {config.output_embedding_size}'
       + ' (tied)' * config.tie_word_embeddings,
       'layers': f'{config.num_hidden_layers} × (hidden {config.hidden_size}, {config.num_attention_heads} heads of '
       f'{config.head_dim}, feed-forward {config.intermediate_size}, {config.hidden_act})',
@@ -48,7 +48,7 @@ def show_model(console: Console, config: RemBertConfig) -> None:
 
 
 def show_parameters(console: Console, config: RemBertConfig, paper: PaperFigures) -> None:
-  """Counts by part of the model, in pre-training and in fine-tuning, compared with the paper's if it prints any."""
+  """Prints parameter counts by part, in pre-training and in fine-tuning, and the paper's if it has the model."""
   counts = count_parameters(config, kept_layers=paper.kept_layers)
   rows: list[tuple[str, ...]] = []
   for part, count in counts.by_part.items():
@@ -63,7 +63,7 @@ def show_parameters(console: Console, config: RemBertConfig, paper: PaperFigures
     counted = counts.without(paper.uncounted_parts)
     rows.append(("by the paper's counting rule", f'{counted.pre_training:,}', f'{counted.fine_tuning:,}'))
   if paper.printed is not None and paper.scale != 'full':
-    remark = f"{paper.printed.title}, at the scale {paper.scale}: the paper's figures are those of the full one.\n"
+    remark = f"{paper.printed.title}, at scale {paper.scale}; the paper's figures are for the full scale.\n"
   elif paper.printed is not None:
     millions = ['' if count is None else f'{count}M' for count in paper.millions]
     rows.append((f'in the paper ({paper.printed.title})', *millions))
@@ -77,7 +77,7 @@ def show_parameters(console: Console, config: RemBertConfig, paper: PaperFigures
 
 
 def bytes_per_device(config: JobConfig, trainable: Trainable) -> dict[str, int]:
-  """Bytes that a device holds throughout a step: parameters, optimizer state, gradients, its part of the batch."""
+  """Bytes per device during a whole step: parameters, optimizer state, gradients, its part of the batch."""
   params = sharding.bytes_per_device(trainable.abstract_state.params, trainable.shardings.params)
   batch = config.abstract_batch(trainable.mesh)
   return {
@@ -102,7 +102,7 @@ def _show_devices(job: JobRun, trainable: Trainable, config: JobConfig) -> None:
       'peak': f'{job.peak[0] / 1e12:.3g} TFLOP/s per device ({job.peak[1]})'
       if job.peak
       else 'unknown for this device: no MFU',
-      'bytes per device': ', '.join(f'{name} {human_bytes(count)}' for name, count in held.items()),
+      'memory per device': ', '.join(f'{name} {human_bytes(count)}' for name, count in held.items()),
       'sequences per device': f'{rows}' + (f', {parts} micro-batches of {rows // parts}' if parts > 1 else ''),
     },
   )
@@ -120,7 +120,7 @@ def format_training(config: JobConfig) -> dict[str, str]:
 
 
 def show_account(console: Console, workdir: epath.Path) -> None:
-  """How the time of the whole run was spent, restarts included."""
+  """Prints the time breakdown of the whole run, restarts included."""
   sessions = read_sessions(workdir / 'goodput.json')
   if not sessions:
     return
@@ -131,6 +131,6 @@ def show_account(console: Console, workdir: epath.Path) -> None:
     for name, seconds in parts.items()
     if seconds >= 0.5
   ]
-  rows.append((f'total, {spent.starts} start(s)', human_duration(spent.total), ''))
-  console.table('Time', ('', 'time', 'fraction'), rows)
+  rows.append((f'total ({spent.starts} launch(es))', human_duration(spent.total), ''))
+  console.table('Time breakdown', ('', 'time', 'fraction'), rows)
   console.say(f'Goodput: {spent.productive_share:.1%} of the time went into training steps that were kept.')

@@ -1,4 +1,4 @@
-"""The workdir: created, and locked by one process, or one set of hosts, at a time. Light to import, for launchers."""
+"""Creates a workdir and locks it for one process, or the hosts of one run. Fast to import, for launchers."""
 
 import contextlib
 import fcntl
@@ -15,24 +15,24 @@ from rembert.files import check_bucket_client, check_folder, is_remote
 from rembert.runtime.signals import repeating
 
 _NAME = '.lock'
-# In a bucket, an owner that has ended can only be recognised by a claim that is no longer renewed.
+# In a bucket, an owner has ended if its claim is no longer renewed.
 _RENEW_SECONDS = 20.0
 _EXPIRE_SECONDS = 90.0
 _FIX = 'choose another: --workdir=DIR'
 
 
 def check(workdir: epath.Path) -> None:
-  """Raises UsageError unless the workdir can be created and written to, as far as that leaves no trace."""
+  """Raises UsageError unless the workdir can be created and written to; leaves no trace."""
   check_bucket_client(workdir)
   check_folder(workdir, 'the workdir', fix=_FIX)
 
 
 @contextlib.contextmanager
 def locked(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
-  """Creates the workdir and holds it; UsageError if it cannot be written to, or another process holds it.
+  """Creates and locks the workdir; UsageError if it cannot be written to, or is locked by another process.
 
-  On a file system the kernel holds the lock until the process ends, in whatever way. In a bucket the lock is a file
-  that is rewritten again and again; a claim that has not been renewed for 90 seconds is void.
+  On a file system the kernel releases the lock when the process ends, for any reason. In a bucket the lock is a file
+  that is rewritten periodically; a claim that has not been renewed for 90 seconds is void.
   """
   check_bucket_client(workdir)
   try:
@@ -47,9 +47,9 @@ def locked(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def holder(workdir: epath.Path) -> dict | None:
-  """The owner of the lock (`host`, `process`, `time`, as far as known); None if the workdir is free.
+  """The owner of the lock (`host`, `process`, `time`, as far as known); None if the workdir is not locked.
 
-  On a file system this takes the lock for a moment, in which a run that starts would be refused.
+  On a file system this takes the lock for a moment, in which a run could not start.
   """
   file = workdir / _NAME
   if not file.exists():
@@ -83,7 +83,7 @@ def _refusal(workdir: epath.Path, owner: dict) -> UsageError:
   return UsageError(
     f'the workdir is locked by process {owner.get("process", "?")} on {owner.get("host", "?")}',
     where=str(workdir),
-    fix=['wait for it, or stop it: kill -TERM lets it save first', 'or take another folder: --workdir=DIR'],
+    fix=['wait for it, or stop it: kill -TERM lets it save first', 'or use another directory: --workdir=DIR'],
   )
 
 
@@ -106,7 +106,7 @@ def _leased(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
   file, me = workdir / _NAME, _owner()
 
   def read_claim() -> dict:
-    """The claim of another process, if there is a valid one."""
+    """The claim of another process, if it is valid."""
     with contextlib.suppress(OSError):
       owner = _parsed(file.read_text())
       is_mine = all(owner.get(name) == me[name] for name in ('host', 'process'))
@@ -116,8 +116,8 @@ def _leased(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
   owner, end = read_claim(), time.monotonic() + _EXPIRE_SECONDS
   if owner:
     seconds = time.time() - owner['time']
-    say(f'{owner.get("host")} held {workdir} {seconds:.0f} s ago: waiting to see if it still does')
-  while owner and time.monotonic() < end:  # by our own clock, since the other's may be ahead
+    say(f'{owner.get("host")} held the lock of {workdir} {seconds:.0f} s ago; waiting to see if it renews it')
+  while owner and time.monotonic() < end:  # by this host's clock, since the other's may be ahead
     time.sleep(_RENEW_SECONDS / 4)
     before, owner = owner, read_claim()
     if owner and owner['time'] != before['time']:
@@ -125,7 +125,7 @@ def _leased(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
   file.write_text(json.dumps(_owner()))
 
   def renew() -> None:
-    with contextlib.suppress(Exception):  # a failing storage ends the run when it saves
+    with contextlib.suppress(Exception):  # if the storage fails, the next save ends the run
       file.write_text(json.dumps(_owner()))
 
   try:

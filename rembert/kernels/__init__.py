@@ -1,7 +1,7 @@
-"""Faster versions of what `rembert.model` computes, and the choice among them: by platform and by `Execution`.
+"""Faster versions of the operations of `rembert.model`, and their choice by platform and `Execution`.
 
 `cpu` has the operations with hand-written gradients; `cudnn` and `splash` are fused attention kernels. Each has the
-signature of the plain function in `rembert.model`, and one test compares it with that function.
+signature of the reference in `rembert.model`, and one test compares it with that.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from rembert.model.operations import Operations
 
 __all__ = ['AUTO', 'CPU', 'TABLES', 'check_backend', 'operations', 'platform', 'product', 'sum_of_rows']
 
-# Each function takes its fast form where the code being traced will run on a CPU.
+# Each function uses its fast form if the traced code will run on a CPU.
 AUTO = Operations(
   affine=cpu.affine,
   layer_norm=cpu.layer_norm,
@@ -36,17 +36,17 @@ CPU = dataclasses.replace(
 )
 TABLES = {'auto': AUTO, 'reference': Operations(), 'cpu': CPU}  # by `Execution.kernels`
 
-# Fused kernels by `Execution.attention`: the function, its platform, and what the length of a row is a multiple of
+# Fused kernels by `Execution.attention`: the function, its platform, and the divisor of the sequence length
 # (for cuDNN's backward pass with a mask; the lanes of a TPU's registers).
 FUSED = {'cudnn': (cudnn.attention, 'gpu', 2), 'splash': (splash.attention, 'tpu', 128)}
 
 
 def operations(execution: Execution) -> Operations:
-  """The table of `Execution.kernels`, with the attention of `Execution.attention`."""
+  """The operations for `Execution.kernels`, with the attention for `Execution.attention`."""
   return _operations(execution.kernels, execution.attention)
 
 
-@functools.cache  # equal choices give equal tables, so that models compare equal
+@functools.cache  # so that equal choices give equal tables, and models compare equal
 def _operations(kernels: str, backend: str) -> Operations:
   ops = TABLES[kernels]
   if backend not in FUSED:
@@ -57,39 +57,39 @@ def _operations(kernels: str, backend: str) -> Operations:
 
 
 def _attend_fused(backend, unfused, query, key, value, visibility=Visibility(), positions=None, **dropout):
-  """Attention of whole rows by a fused kernel. At positions it is `unfused`: K queries have few weights to keep.
+  """Attention of whole sequences by a fused kernel. At given positions it is `unfused`: K queries have few weights.
 
   Kernels mask by segments alone: every position sees its own segment, padding (segment 0) included. So no position sees
-  nothing, and what a kernel returns for an empty row does not matter. Padding gets other values than from
-  `rembert.model.attention.attention`, which nothing reads; tokens get the same.
+  nothing, and the result of a kernel for an empty sequence does not matter. Padding gets other values than from
+  `rembert.model.attention.attention`, which are never read; tokens get the same.
 
   Raises:
-    UsageError: the kernel does not run on these devices, or not for rows of this length.
-    ValueError: for dropout, which kernels do not support (`Execution.check_model` refuses it before).
+    UsageError: the kernel does not run on these devices, or not for this sequence length.
+    ValueError: dropout is set, which kernels do not support (`Execution.check_model` rejects it before).
   """
   if positions is not None:
     return unfused(query, key, value, visibility, positions, **dropout)
   if dropout.get('dropout_rate') and dropout.get('dropout_key') is not None:
-    raise ValueError(f'{backend} attention drops no weights')
+    raise ValueError(f'{backend} attention does not support dropout')
   check_backend(backend, platform=platform(), sequence_length=query.shape[1])
   return FUSED[backend][0](query, key, value, visibility.segment_ids_BxS)
 
 
 def check_backend(backend: str, *, platform: str, sequence_length: int) -> None:
-  """UsageError if a backend of `Execution.attention` has no kernel for these devices, or for rows of this length."""
+  """UsageError if a backend of `Execution.attention` does not support these devices or this sequence length."""
   if backend not in FUSED:
     return
   _, needed, multiple = FUSED[backend]
   if platform != needed:
     raise UsageError(
-      f'{backend} attention is a kernel for the {needed.upper()}, and these devices are {platform}',
+      f'{backend} attention is a kernel for the {needed.upper()}; these devices are {platform}',
       where=f'execution.attention = {backend!r}',
       fix='--gin.execution.attention=einsum, which runs everywhere',
     )
   if sequence_length % multiple:
     longer = sequence_length + -sequence_length % multiple
     raise UsageError(
-      f'{backend} attention needs rows of a multiple of {multiple} tokens, not {sequence_length}',
+      f'{backend} attention requires a sequence length that is a multiple of {multiple}, not {sequence_length}',
       where=f'execution.attention = {backend!r}',
-      fix=f'rows of {longer} tokens, or --gin.execution.attention=einsum',
+      fix=f'use a sequence length of {longer}, or --gin.execution.attention=einsum',
     )

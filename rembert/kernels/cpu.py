@@ -1,12 +1,12 @@
 """The operations of a model with hand-written gradients, in the forms that XLA's CPU backend computes fastest.
 
-What JAX derives keeps more for the backward pass, or computes it in slower forms. GPUs and TPUs run the same functions,
-except for the form of products (`fast`).
+The gradients that JAX derives save more activations, or compute in slower forms. GPUs and TPUs run the same functions,
+except for the form of matmuls (`fast`).
 
-XLA's CPU backend uses the bfloat16 instructions of a processor (AMX, AVX512_BF16) for one form of product alone: two
+XLA's CPU backend uses the bfloat16 instructions of a processor (AMX, AVX512_BF16) for one form of matmul only: two
 row-major bfloat16 arrays, the first summed over its last axis, with a float32 result. It converts all others to float32
-first, which takes up to five times as long. The gradients that JAX derives have other forms (products of float32 and
-bfloat16, sums over the first axis); here they are written in the fast one.
+first, which takes up to five times as long. The gradients that JAX derives have other forms (float32 times bfloat16,
+sums over the first axis); here they have the fast one.
 """
 
 import functools
@@ -28,13 +28,13 @@ from rembert.model.partitioning import is_split
 
 
 def platform() -> str:
-  """`cpu`, `gpu` or `tpu`: where the code being traced will run. A mesh decides; its devices need not be here."""
+  """`cpu`, `gpu` or `tpu`: where the traced code will run. A mesh decides, also one of a target topology."""
   device = jax.sharding.get_abstract_mesh().abstract_device
   return jax.default_backend() if device is None else device.platform
 
 
 def _is_fast(fast: bool | None) -> bool:
-  """Whether to use the forms for a CPU: as given, or for None if the code being traced will run on one."""
+  """Whether to use the forms for a CPU: as given, or for None if the traced code will run on one."""
   return platform() == 'cpu' if fast is None else fast
 
 
@@ -44,15 +44,15 @@ def _is_fast(fast: bool | None) -> bool:
 def product(
   formula: str, lhs: jax.Array, rhs: jax.Array, dtype: jax.typing.DTypeLike, *, fast: bool | None = None
 ) -> jax.Array:
-  """`jnp.einsum` of two arrays of one dtype, accumulated in float32. In bfloat16, so are its gradients.
+  """`jnp.einsum` of two arrays of one dtype, accumulated in float32; in bfloat16, its gradients too.
 
   Args:
-    formula: such as `bqd,bkd->bqk`: one axis is summed over, in both arrays the last or the last but one. The result
+    formula: such as `bqd,bkd->bqk`: one axis is summed over, the last or last but one in both arrays. The result
       has first the axes that both have, then one of `lhs`, then one of `rhs`.
     lhs: the first array.
     rhs: the second.
     dtype: of the result.
-    fast: compute bfloat16 products and their gradients in the form that is fast on a CPU; False is `jnp.einsum` itself.
+    fast: use the form for a CPU for bfloat16 products and their gradients; False is `jnp.einsum` itself.
   """
   if _is_fast(fast) and lhs.dtype == jnp.bfloat16:
     return _bfloat16_product(formula, lhs, rhs).astype(dtype)
@@ -83,15 +83,15 @@ def _axes(formula):
 
 
 def _fast_product(of_result, lhs, rhs):
-  """The product, float32 with the axes `of_result`, of two factors (axes, array) in the fast form.
+  """Product in the fast form, float32 with the axes `of_result`, of two factors (axes, array).
 
-  Either factor may come first. It is transposed unless the axis that is summed over is its last, and the result is
-  unless it begins with the other axes of that factor. Of both orders, the one that moves fewer numbers is taken.
+  Either factor may come first. It is transposed unless the summed axis is its last, and the result is transposed unless
+  it begins with that factor's other axes. Of both orders, the one that moves fewer numbers is used.
   """
   sizes = dict(zip(lhs[0] + rhs[0], lhs[1].shape + rhs[1].shape, strict=True))
 
   def plan(first, second):
-    of_first = ''.join(sorted(first[0], key=lambda axis: axis not in of_result))  # what is summed over goes last
+    of_first = ''.join(sorted(first[0], key=lambda axis: axis not in of_result))  # the summed axis goes last
     comes_out = ''.join(axis for axis in dict.fromkeys(of_first + second[0]) if axis in of_result)
     moved = 0 if of_first == first[0] else first[1].size
     moved += 0 if comes_out == of_result else math.prod(sizes[axis] for axis in of_result)
@@ -104,21 +104,21 @@ def _fast_product(of_result, lhs, rhs):
 
 
 def _row_major(x):
-  """Moves `x` if its memory layout is not that of its axes; the compiler would rather call its columns rows."""
+  """Forces a row-major memory layout of `x`; the compiler would relabel its axes instead."""
   return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
 
 
 def _product_of_rows(x, kernel, axes, *, fast, dtype=None):
   """`jax.lax.dot_general` over the trailing axes of `x`, with all axes before them (batch, sequence) merged.
 
-  The product is the same, and its gradient is then one plain product too. Over two axes at once, XLA's CPU backend
-  first transposes activations, recomputing whatever produced them, and takes twice as long for a feed-forward layer. It
-  would also transpose kernels of many axes (query, key and value of all heads) back and forth, so there they are
-  reshaped to two; unless heads are split over devices, since a merged axis could not be.
+  The result is the same, and its gradient is then a single matmul too. Over two axes at once, XLA's CPU backend first
+  transposes activations, recomputing the operations before, and takes twice as long for a feed-forward layer. It would
+  also transpose kernels of many axes (query, key and value of all heads) back and forth, so these are reshaped to two
+  axes, unless heads are sharded, since a merged axis could not be.
   """
   rows, outputs = x.shape[: x.ndim - len(axes)], tuple(np.delete(kernel.shape, axes))
   if fast and kernel.ndim > 2 and not is_split('heads'):
-    kernel, axes = kernel.reshape(-1, math.prod(outputs)), (0,)  # it begins with the axes that are summed over
+    kernel, axes = kernel.reshape(-1, math.prod(outputs)), (0,)  # the summed axes come first
   flat = x.reshape(math.prod(rows), *(kernel.shape[axis] for axis in axes))
   if fast and flat.dtype == jnp.bfloat16 and flat.ndim == kernel.ndim == 2:
     formula = 'rk,km->rm' if axes[0] == 0 else 'rk,mk->rm'
@@ -133,7 +133,7 @@ def _product_of_rows(x, kernel, axes, *, fast, dtype=None):
 
 
 def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array, *, fast: bool | None = None) -> jax.Array:
-  """`rembert.model.layers.affine` by products of rows."""
+  """`rembert.model.layers.affine`, with batch and sequence axes merged."""
   axes = tuple(range(kernel.ndim - bias.ndim))
   y = checkpoint_name(_product_of_rows(x, kernel.astype(x.dtype), axes, fast=_is_fast(fast)), PRODUCT)
   return _plus_bias(y, bias)
@@ -151,15 +151,15 @@ _plus_bias.defvjp(
 
 
 def _sum_over_rows(gradient: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  """The float32 sum over all but the trailing axes, which have that shape.
+  """The float32 sum over all but the trailing axes, of the given shape.
 
-  The axes are merged: XLA's CPU backend takes longer to sum bfloat16 over two axes than for the product before.
+  The axes are merged: for XLA's CPU backend a bfloat16 sum over two axes takes longer than the matmul before it.
   """
   return gradient.reshape(-1, *shape).sum(0, dtype=jnp.float32)
 
 
 def logits(x_BxKxE: jax.Array, table_VxE: jax.Array, bias_V: jax.Array, *, fast: bool | None = None) -> jax.Array:
-  """`rembert.model.layers.logits` by a product of rows."""
+  """`rembert.model.layers.logits`, with batch and sequence axes merged."""
   products = _product_of_rows(x_BxKxE, table_VxE.astype(x_BxKxE.dtype), (1,), fast=_is_fast(fast), dtype=jnp.float32)
   return _plus_bias_of_columns(products, bias_V)
 
@@ -179,10 +179,10 @@ _plus_bias_of_columns.defvjp(
 def sum_of_rows(x_RxC: jax.Array, *, fast: bool | None = None) -> jax.Array:
   """Float32 sums of very many columns, as a product with ones.
 
-  XLA's CPU backend sums column by column, which for the logits of a vocabulary takes as long as their product.
+  XLA's CPU backend sums column by column, which for the logits of a vocabulary takes as long as their matmul.
   """
   sums = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32)
-  if _is_fast(fast) and x_RxC.dtype == jnp.bfloat16:  # one row times a matrix is slow in the fast form, two are not
+  if _is_fast(fast) and x_RxC.dtype == jnp.bfloat16:  # the fast form is slow for one row times a matrix, not for two
     return sums(jnp.ones((2, len(x_RxC)), x_RxC.dtype), x_RxC)[0]
   return sums(jnp.ones(len(x_RxC), x_RxC.dtype), x_RxC)
 
@@ -192,9 +192,9 @@ def sum_of_rows(x_RxC: jax.Array, *, fast: bool | None = None) -> jax.Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: float) -> jax.Array:
-  """`rembert.model.layers.layer_norm`, whose backward pass keeps `x` and two numbers per row.
+  """`rembert.model.layers.layer_norm`, which saves `x` and two numbers per position for the backward pass.
 
-  What JAX derives also keeps the scale, which XLA's CPU backend writes to memory for every row.
+  The derived gradient also saves the scale, which XLA's CPU backend writes to memory for every position.
   """
   return _layer_norm_forward(x, scale_H, bias_H, epsilon)[0]
 
@@ -223,7 +223,7 @@ layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def gelu(x: jax.Array, approximate: bool) -> jax.Array:
-  """`rembert.model.layers.gelu`, whose backward pass keeps `x` alone: a third of the derived one's time."""
+  """`rembert.model.layers.gelu`, which saves only `x`; its backward pass takes a third of the derived one's time."""
   y = x.astype(jnp.float32)
   return (y * _normal_cdf_and_slope(y, approximate)[0]).astype(x.dtype)
 
@@ -231,7 +231,7 @@ def gelu(x: jax.Array, approximate: bool) -> jax.Array:
 def _normal_cdf_and_slope(y, approximate):
   if not approximate:
     return 0.5 * (1 + jax.lax.erf(math.sqrt(0.5) * y)), jnp.exp(-0.5 * y**2) / math.sqrt(2 * math.pi)
-  # ½(1 + tanh u), as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits.
+  # ½(1 + tanh u) as a logistic function of 2u: for large −u, 1 + tanh u would lose all digits.
   share = jax.nn.sigmoid(2 * math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))
   slope_of_u = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * y**2)
   return share, 2 * share * (1 - share) * slope_of_u
@@ -263,7 +263,7 @@ def attention(
   dropout_key: jax.Array | None = None,
   fast: bool | None = None,
 ) -> jax.Array:
-  """`rembert.model.attention.attention`, which keeps one array of weights for the backward pass."""
+  """`rembert.model.attention.attention`, which saves one array of weights for the backward pass."""
   mask, kept = visibility.mask_at(positions_BxK), None
   query, key, value = query_BxKxNxD * query_BxKxNxD.shape[-1] ** -0.5, key_BxSxNxD, value_BxSxNxD
   if dropout_rate and dropout_key is not None:
@@ -276,9 +276,9 @@ def attention(
 def _attend(fast, query_BxKxNxD, key_BxSxNxD, value_BxSxNxD, mask, kept_BxNxKxS):
   """Attention with scaled queries. `kept` is a factor for each weight: 0, or 1 / (1 - rate); None is 1.
 
-  The backward pass is that of Dao et al. (FlashAttention, 2022, appendix B.2): what the softmax subtracts from every
-  gradient of a score, Σ over keys of weight · gradient, is Σ over D of x · its gradient. That saves a pass over all
-  pairs, and one array of weights is kept, in the dtype of the values; JAX would keep them in float32 too.
+  The backward pass is that of Dao et al. (FlashAttention, 2022, appendix B.2): the term that the softmax subtracts from
+  each gradient of a score, Σ over keys of weight · gradient, equals Σ over D of x · its gradient. That saves a pass
+  over all pairs. One array of weights is saved, in the dtype of the values; JAX would save them in float32 too.
   """
   return _attend_forward(fast, query_BxKxNxD, key_BxSxNxD, value_BxSxNxD, mask, kept_BxNxKxS)[0]
 
@@ -304,10 +304,10 @@ def _attend_backward(fast, residuals, gradient_BxKxNxD):
   mean_slope_BxKxN = (x_BxKxNxD.astype(jnp.float32) * gradient_BxKxNxD.astype(jnp.float32)).sum(-1)
   slopes_BxNxKxS = _dropped(multiply('bnqd,bnkd->bnqk', gradient, value, jnp.float32), kept_BxNxKxS)
   slopes_BxNxKxS = weights_BxNxKxS * (slopes_BxNxKxS - _swapped(mean_slope_BxKxN)[..., None])
-  if mask is not None:  # not all hidden keys have weights of zero: a query that sees nothing has the same for each
+  if mask is not None:  # masked keys may have nonzero weights: a query that sees no key weights all equally
     slopes_BxNxKxS = jnp.where(mask, slopes_BxNxKxS, 0)
   slopes_BxNxKxS = slopes_BxNxKxS.astype(dtype)
-  # The narrower factor first, for XLA's CPU backend: it is the one that is turned around.
+  # The narrower factor first: XLA's CPU backend transposes that one.
   over_queries = lambda x, y: jnp.swapaxes(multiply('bnqd,bnqk->bndk', x, y, dtype), -1, -2)
   query_gradient = multiply('bnqk,bnkd->bnqd', slopes_BxNxKxS, key, dtype)
   key_gradient = over_queries(query, slopes_BxNxKxS)
@@ -327,7 +327,7 @@ def _dropped(x, kept):
 
 
 def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_step: Callable | None = None):
-  """`rembert.model.layers.run_layers`, but with `unroll` of all layers there is no loop."""
+  """`rembert.model.layers.run_layers`, but without a loop if `unroll` is the number of layers."""
   count = len(jax.tree.leaves(layers)[0])
   if not 0 < count <= unroll:
     return plain.run_layers(step, x, layers, unroll=unroll, last_step=last_step)
@@ -340,7 +340,7 @@ def run_layers(step: Callable, x: jax.Array, layers, *, unroll: int = 1, last_st
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _unstack(stacked, count: int) -> list:
-  """The parameters of each layer. Their gradients are stacked at once; JAX would pad each part and add it."""
+  """The parameters of each layer. Their gradients are stacked at once; JAX would pad each and add."""
   return [jax.tree.map(operator.itemgetter(number), stacked) for number in range(count)]
 
 
@@ -351,8 +351,8 @@ _unstack.defvjp(
 
 
 def choose_unroll(unroll: int, count: int, recomputes: bool, *, fast: bool | None = None) -> int:
-  """Layers per iteration of the loop: on a CPU, one if without a loop they would not be recomputed.
+  """Layers per iteration of the loop; on a CPU, 1 if unrolled layers would not be recomputed.
 
-  XLA's CPU backend drops the barriers before it looks for what is computed twice, and keeps that.
+  XLA's CPU backend drops the barriers before it eliminates common subexpressions.
   """
   return 1 if _is_fast(fast) and recomputes and unroll >= count else unroll

@@ -11,7 +11,7 @@ def attention(
   """softmax(q·k/√D)·v, [B, S, N, D], bfloat16 or float16; S even, D a multiple of 8.
 
   Every position sees its own segment, padding (segment 0) included. The compiler cannot split a kernel over a mesh, so
-  `on_shards` gives each device its rows and heads.
+  `on_shards` gives each device its sequences and heads.
   """
 
   def on_one_device(query_BxSxNxD, key_BxSxNxD, value_BxSxNxD, segment_ids_BxS):

@@ -1,7 +1,7 @@
 """Attention by JAX's Splash kernel, for TPUs: the [S, S] weights stay on the chip.
 
 Every position sees its own segment, padding (segment 0) included. The compiler cannot split a kernel over a mesh, so
-`on_shards` gives each device its rows and heads.
+`on_shards` gives each device its sequences and heads.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from rembert.model.attention import Visibility
 from rembert.model.layers import ATTENTION, PRODUCT, Linear
 from rembert.model.partitioning import constrain, on_shards
 
-_LARGEST_BLOCK = 512  # in float32, blocks of 1024 no longer fit into the 16 MiB that a kernel has on a TPU v4
+_LARGEST_BLOCK = 512  # float32 blocks of 1024 exceed the 16 MiB of a kernel on a TPU v4
 
 
 def attention(
@@ -52,11 +52,11 @@ def self_attention(
   attend: Callable[..., jax.Array],
   **dropout: Any,
 ) -> jax.Array:
-  """All of `SelfAttention`, with arrays in the memory layout of the kernel from product to product.
+  """Computes `SelfAttention` with all arrays in the memory layout of the kernel, heads before positions.
 
-  That is heads before positions. One product for query, key and value would have to be split, and its gradient
-  assembled, by copies: a third of what a layer moves. So would products of merged rows. The backward pass keeps what
-  the kernel was given. `attend` has the signature of `rembert.model.attention.attention`, with options `dropout`.
+  A joint projection of query, key and value would have to be split, and its gradient assembled, by copies: a third of
+  the memory traffic of a layer. So would matmuls over merged axes. The backward pass saves the inputs of the kernel.
+  `attend` has the signature of `rembert.model.attention.attention`, with options `dropout`.
   """
   heads_first = lambda x_BxSxNxD: jnp.swapaxes(x_BxSxNxD, 1, 2)
   parts = []
@@ -72,22 +72,21 @@ def self_attention(
 
 
 def block_size(sequence_length: int) -> int:
-  """Rows of a block, queries as well as keys: the largest multiple of 128 up to 512 that divides the row."""
+  """Block size of queries and keys: the largest multiple of 128 up to 512 that divides the sequence length."""
   return max(size for size in range(128, _LARGEST_BLOCK + 1, 128) if sequence_length % size == 0)
 
 
 def _make_kernel(heads, sequence_length, interpret):
-  """(q, k, v, segment ids) of one row, heads first, to the output of that row."""
-  # Imported here, since it is in jax.experimental: if it moves, only its users notice.
+  """Returns a kernel: (q, k, v, segment ids) of one sequence, heads first, to its output."""
+  # Imported here since it is in jax.experimental: if it moves, only this kernel breaks.
   from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
   from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
   block = block_size(sequence_length)
   kernel = splash.make_splash_mha_single_device(
     masks.MultiHeadMask([masks.FullMask((sequence_length, sequence_length))] * heads),
-    # The fused backward kernel computes the scores once for all three gradients, not once for the queries' and once
-    # for the other two. It leaves one part of the queries' gradient per block of keys to be added up; up to 512
-    # tokens there is one block.
+    # The fused backward kernel computes the scores once for all three gradients, rather than twice. It returns one part
+    # of the queries' gradient per block of keys, to be added up; up to 512 tokens there is one block.
     block_sizes=splash.BlockSizes(
       block_q=block, block_kv=block, block_q_dkv=block, block_kv_dkv=block, use_fused_bwd_kernel=True
     ),

@@ -2,6 +2,6 @@
 
 Shapes are part of a tensor's name. One legend for the whole package:
 
-B batch · S sequence · K masked positions per row · H hidden · N heads · D head dimension · F feed-forward ·
+B batch · S sequence · K masked positions per sequence · H hidden · N heads · D head dimension · F feed-forward ·
 I input embedding · E output embedding · V vocabulary · L layers
 """

@@ -16,20 +16,20 @@ from rembert.model.partitioning import constrain
 if TYPE_CHECKING:
   from rembert.model.operations import Operations
 
-# The score of a hidden key, half of the smallest float32: subtracting the row's maximum stays finite.
+# The score of a masked key, half of the smallest float32: subtracting the maximum stays finite.
 HIDDEN = -0.5 * jnp.finfo(jnp.float32).max.item()
 
 
 @functools.partial(jax.tree_util.register_dataclass)
 @dataclasses.dataclass(frozen=True)
 class Visibility:
-  """The attention mask in two forms, for products and for fused kernels; None where every position sees every other.
+  """The attention mask in two forms, for matmuls and for fused kernels; None if every position sees every other.
 
-  Both agree on what tokens see. They differ on what padding sees, which nothing reads: the mask of a padded batch lets
-  it see the tokens, as Hugging Face's does, and that of packed rows nothing; by segments it sees padding.
+  Both agree on what tokens see. They differ on what padding sees, which is never read: the mask of a padded batch lets
+  it see the tokens, as in Hugging Face, and that of packed sequences nothing; by segments it sees padding.
 
   Attributes:
-    mask: bool, broadcasts to [B, N, S, S], True where a key is seen.
+    mask: bool, broadcasts to [B, N, S, S], True if a key is seen.
     segment_ids_BxS: int32, equal where two positions see each other; 0 is padding.
   """
 
@@ -38,7 +38,7 @@ class Visibility:
 
   @classmethod
   def of(cls, attention_mask_BxS: jax.Array | None, segment_ids_BxS: jax.Array | None) -> 'Visibility':
-    """From the segments of packed rows, where given, or Hugging Face's mask (1 token, 0 padding)."""
+    """From the segments of packed sequences, if given, or Hugging Face's mask (1 token, 0 padding)."""
     if segment_ids_BxS is not None:
       same_BxSxS = segment_ids_BxS[:, :, None] == segment_ids_BxS[:, None, :]
       return cls((same_BxSxS & (segment_ids_BxS > 0)[:, None, :])[:, None], segment_ids_BxS)
@@ -66,7 +66,7 @@ def attention(
 ) -> jax.Array:
   """softmax(q·k/√D)·v, [B, K, N, D], the softmax in float32, for K queries and S keys.
 
-  A hidden key gets a weight of exactly zero, so its value does not change a bit of the result. A query that sees
+  A masked key gets a weight of exactly zero, so its value does not change a bit of the result. A query that sees
   nothing (padding) gets the mean of the values rather than NaN.
 
   Args:
@@ -74,9 +74,9 @@ def attention(
     key_BxSxNxD: the keys.
     value_BxSxNxD: the values.
     visibility: the mask.
-    positions_BxK: of the queries; None if there is one at each position.
+    positions_BxK: positions of the queries; None for all.
     dropout_rate: fraction of the weights that are dropped, if there is a key.
-    dropout_key: of `jax.random`.
+    dropout_key: a key of `jax.random`.
   """
   query_BxKxNxD = query_BxKxNxD * query_BxKxNxD.shape[-1] ** -0.5
   scores_BxNxKxS = jnp.einsum('bknd,bsnd->bnks', query_BxKxNxD, key_BxSxNxD, preferred_element_type=jnp.float32)
@@ -89,7 +89,7 @@ def attention(
 
 
 class SelfAttention(nnx.Module):
-  """Query, key and value from one product with a [H, 3, N, D] kernel; attention; output projection [N, D, H]."""
+  """Query, key and value from one [H, 3, N, D] kernel; attention; output projection [N, D, H]."""
 
   def __init__(self, config: RemBertConfig, dtype: jnp.dtype, ops: 'Operations', *, rngs: nnx.Rngs):
     heads, head_dim, hidden = config.num_attention_heads, config.head_dim, config.hidden_size
@@ -106,7 +106,7 @@ class SelfAttention(nnx.Module):
     positions_BxK: jax.Array | None = None,
     dropout_key: jax.Array | None = None,
   ) -> jax.Array:
-    """x_BxSxH to x_BxSxH, or to x_BxKxH at some positions: the other queries are not computed."""
+    """x_BxSxH to x_BxSxH, or to x_BxKxH at given positions, without computing the other queries."""
     dropout = {'dropout_rate': self.dropout_rate, 'dropout_key': dropout_key}
     if positions_BxK is None and self.ops.self_attention is not None:
       return self.ops.self_attention(x_BxSxH, self.qkv, self.output, visibility, **dropout)
@@ -124,6 +124,6 @@ class SelfAttention(nnx.Module):
 
 
 def _parts(x_BxSxPxNxD: jax.Array) -> list[jax.Array]:
-  """Each of P, as [B, S, N, D]. Their gradients are concatenated at once; those of slices would be padded and added."""
+  """Each of P, as [B, S, N, D]. Gradients are concatenated at once; those of slices would be padded and added."""
   count = x_BxSxPxNxD.shape[2]
   return [part[:, :, 0] for part in jax.lax.split(x_BxSxPxNxD, (1,) * count, axis=2)]

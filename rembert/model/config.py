@@ -7,10 +7,10 @@ from typing import Annotated
 from rembert.errors import UsageError
 from rembert.validation import Count, CountOrZero, FractionBelowOne, NotNegative, OneOf, Positive, Range, check_fields
 
-# `rembert.model.heads.HEADS`; here for command lines, which do not import JAX.
+# As `rembert.model.heads.HEADS`, without importing JAX, for command lines.
 HEAD_NAMES = ('mlm', 'classification', 'tagging', 'qa', 'multiple_choice', 'regression')
 ACTIVATIONS = ('gelu', 'gelu_tanh')
-# Beyond any model: a larger value is a mistake, which would otherwise show after minutes, or as a lack of memory.
+# Limits beyond any real model, to report mistakes before memory runs out.
 Size = Annotated[int, Range(1, 1 << 24)]
 Few = Annotated[int, Range(1, 1 << 12)]
 
@@ -22,14 +22,14 @@ class RemBertConfig:
   The paper's text gives `output_embedding_size` as 1536; only 1664, the released value, yields its 995M parameters.
 
   Attributes:
-    vocab_size: V, rows of the word embedding and of the output embedding.
-    input_embedding_size: I, width of the input embeddings; projected to `hidden_size` if the two differ.
-    output_embedding_size: E, width of the output embedding, used in pre-training only.
-    hidden_size: H.
-    num_hidden_layers: L.
-    num_attention_heads: N; must divide `hidden_size`.
-    intermediate_size: F, width of the feed-forward layer.
-    max_position_embeddings: longest sequence.
+    vocab_size: V, number of tokens of the word embedding and of the output embedding.
+    input_embedding_size: I, size of the input embeddings; projected to `hidden_size` if the two differ.
+    output_embedding_size: E, size of the output embedding, used in pre-training only.
+    hidden_size: H, size of the hidden states.
+    num_hidden_layers: L, number of layers.
+    num_attention_heads: N, number of heads; must divide `hidden_size`.
+    intermediate_size: F, size of the feed-forward layer.
+    max_position_embeddings: maximum sequence length.
     type_vocab_size: number of token types (sentence A, sentence B).
     hidden_act: `gelu` (erf; Hugging Face) or `gelu_tanh` (the approximation of the original TensorFlow code).
     hidden_dropout_prob: dropout after the embeddings, the attention output and the feed-forward output.
@@ -37,9 +37,9 @@ class RemBertConfig:
     classifier_dropout_prob: dropout before a fine-tuning head.
     initializer_range: standard deviation of the truncated normal (cut at two) of kernels and embedding matrices.
     layer_norm_eps: epsilon of every LayerNorm.
-    tie_word_embeddings: share one matrix between input and output, as BERT and ALBERT do; needs I = E.
-    always_project_embeddings: have an I → H projection even if the two are equal, as Hugging Face's RemBERT does;
-      ALBERT and this project's own models have one only if they differ.
+    tie_word_embeddings: share one matrix between input and output, as BERT and ALBERT do; requires I = E.
+    always_project_embeddings: have an I → H projection even if I = H, as Hugging Face's RemBERT does;
+      ALBERT and this project's models have it only if they differ.
     pad_token_id: id of [PAD].
     bos_token_id: id of [CLS].
     eos_token_id: id of [SEP].
@@ -73,13 +73,13 @@ class RemBertConfig:
     check_fields(self, 'RemBertConfig')
     if self.hidden_size % self.num_attention_heads:
       raise UsageError(
-        f'{self.num_attention_heads} attention heads do not divide a hidden size of {self.hidden_size}',
+        f'hidden_size {self.hidden_size} is not divisible by {self.num_attention_heads} attention heads',
         where='RemBertConfig.num_attention_heads, RemBertConfig.hidden_size',
-        fix=f'take {self._head_counts()} heads, or a hidden size that is a multiple of {self.num_attention_heads}',
+        fix=f'use {self._head_counts()} heads, or a hidden size that is a multiple of {self.num_attention_heads}',
       )
     if self.tie_word_embeddings and self.input_embedding_size != self.output_embedding_size:
       raise UsageError(
-        f'tied embeddings need one width, not {self.input_embedding_size} in and {self.output_embedding_size} out',
+        f'tied embeddings must have equal sizes, not {self.input_embedding_size} and {self.output_embedding_size}',
         where='RemBertConfig.tie_word_embeddings = True',
         fix='set output_embedding_size = input_embedding_size, or tie_word_embeddings = False',
       )
@@ -90,12 +90,12 @@ class RemBertConfig:
 
   @property
   def head_dim(self) -> int:
-    """D, the width of one attention head."""
+    """D, the size of one attention head."""
     return self.hidden_size // self.num_attention_heads
 
   @property
   def padded_vocab_size(self) -> int:
-    """V rounded up to a multiple of `pad_vocab_to_multiple_of`: the rows that are stored."""
+    """V rounded up to a multiple of `pad_vocab_to_multiple_of`, as stored."""
     return math.ceil(self.vocab_size / self.pad_vocab_to_multiple_of) * self.pad_vocab_to_multiple_of
 
   @property
@@ -120,28 +120,28 @@ class Execution:
   """How the model is computed. Results do not depend on it, so a run may be resumed with other values.
 
   Attributes:
-    dtype: of the activations and matrix products, `float32` or `bfloat16`. Parameters, LayerNorm statistics, softmax,
-      loss, and the sums within a product are float32 in either case. On a CPU, bfloat16 is faster if the processor has
-      instructions for it (AMX, AVX512_BF16).
-    remat: what each layer saves for the backward pass; the rest is recomputed, with the same result. From the most
-      memory to the least: `none` saves everything; `dots` all matrix products, including the [S, S] scores;
-      `dots_and_attention` products with parameters and the output of attention, so that scores are not saved and a
-      fused kernel does not run twice; `full` the layer's input alone.
+    dtype: dtype of activations and matmuls, `float32` or `bfloat16`. Parameters, LayerNorm statistics, softmax, loss,
+      and accumulation within matmuls are always float32. On a CPU, bfloat16 is faster if the processor has instructions
+      for it (AMX, AVX512_BF16).
+    remat: activations that each layer saves for the backward pass; the rest is recomputed, with the same result. From
+      the most memory to the least: `none` saves everything; `dots` all matmuls, including the [S, S] scores;
+      `dots_and_attention` matmuls with parameters and the output of attention, so that scores are not saved and a
+      fused kernel does not run twice; `full` the layer's input only.
     unroll: number of layers per iteration of the layer loop. 1 compiles fastest; more can run faster. All of them (no
-      loop) is taken for 1 on a CPU if `remat` is not `none`: XLA's CPU backend recomputes in loops alone.
-    trim_last_layer: the last layer computes queries and feed-forward only where the head reads: at masked positions in
-      pre-training (not with `loss_chunk` 0), at the first position of heads that pool. The same result for less work; a
-      loop (`unroll` below the number of layers) costs a copy of the other layers.
-    attention: `einsum` (plain products, everywhere), or a fused kernel that never writes the [S, S] weights to memory:
-      `cudnn` (NVIDIA GPUs; bfloat16) or `splash` (TPUs; rows of a multiple of 128 tokens). The kernels have no dropout
-      of attention weights.
-    loss_chunk: number of masked positions per device whose logits the pre-training loss holds at a time, 4 · V bytes
-      each (V over `mesh.tensor`): 1 GB for 1024 of RemBERT's. More positions are processed in several chunks, with the
-      same result and no more work. Smaller chunks save memory and make products less tall. 0 computes all logits and
-      leaves the gradients to JAX, which keeps several times their size: the reference.
-    kernels: the functions that compute everything but a fused attention: `auto`, the fastest for the devices
-      (`rembert.kernels`); `reference`, the equations of `rembert.model`, differentiated by JAX; `cpu`, those that
-      `auto` takes on a CPU, on any device.
+      loop) means 1 on a CPU if `remat` is not `none`, since XLA's CPU backend recomputes in loops only.
+    trim_last_layer: compute the last layer's queries and feed-forward only at the positions that the head uses: masked
+      positions in pre-training (not with `loss_chunk` 0), the first position for heads that pool. The result is the
+      same; a loop (`unroll` below the number of layers) costs a copy of the other layers.
+    attention: `einsum` (plain matmuls, everywhere), or a fused kernel that never writes the [S, S] weights to memory:
+      `cudnn` (NVIDIA GPUs; bfloat16) or `splash` (TPUs; sequences of a multiple of 128 tokens). The kernels do not
+      support attention dropout.
+    loss_chunk: maximum number of masked positions per device whose logits are in memory at a time, 4 · V bytes each (V
+      over `mesh.tensor`): 1 GB for 1024 of RemBERT's. More positions are processed in several chunks, with the same
+      result and no more work. Smaller chunks save memory but make matmuls smaller. 0 computes all logits and derives
+      the gradients with JAX, which needs several times their size: the reference.
+    kernels: implementation of everything but fused attention: `auto`, the fastest for the devices (`rembert.kernels`);
+      `reference`, the equations of `rembert.model`, differentiated by JAX; `cpu`, the functions that `auto` uses on a
+      CPU, on any device.
   """
 
   dtype: Annotated[str, OneOf(DTYPES)] = 'float32'
@@ -163,20 +163,20 @@ class Execution:
 
   @property
   def trims_last_layer(self) -> bool:
-    """Whether pre-training trims it."""
+    """Whether pre-training trims the last layer."""
     return self.trim_last_layer and self.loss_chunk > 0
 
   def check_model(self, model: RemBertConfig) -> None:
-    """UsageError if `attention` cannot compute the model."""
+    """UsageError if `attention` does not support the model."""
     if self.attention != 'einsum' and model.attention_probs_dropout_prob:
       raise UsageError(
-        f'{self.attention} attention cannot drop attention weights',
+        f'{self.attention} attention does not support attention dropout',
         where=f'RemBertConfig.attention_probs_dropout_prob = {model.attention_probs_dropout_prob}',
         fix='--gin.execution.attention=einsum, or --gin.RemBertConfig.attention_probs_dropout_prob=0.0',
       )
     if self.attention == 'cudnn' and model.head_dim % 8:
       raise UsageError(
-        f'cudnn attention needs heads of a multiple of 8 units, not {model.head_dim}',
+        f'cudnn attention requires a head size that is a multiple of 8, not {model.head_dim}',
         where='RemBertConfig.hidden_size, RemBertConfig.num_attention_heads',
-        fix='--gin.execution.attention=einsum, or another number of heads',
+        fix='--gin.execution.attention=einsum, or use another number of heads',
       )

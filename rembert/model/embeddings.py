@@ -11,18 +11,18 @@ from rembert.model.partitioning import constrain, with_axes
 
 
 def _look_up(table: nnx.Embed, ids_BxS: jax.Array, row_axis: str | None = None) -> jax.Array:
-  """x_BxSxI from the rows of a table.
+  """Looks up ids in an embedding matrix, to x_BxSxI.
 
-  A table that is split along I is gathered first, and each device looks up whole rows for its part of the batch. By
-  itself, the partitioner would gather the far larger x_BxSxI.
+  A matrix that is sharded along I is all-gathered first; otherwise the SPMD partitioner would gather the much larger
+  x_BxSxI.
   """
   return jnp.take(constrain(table.embedding[...].astype(table.dtype), row_axis, None), ids_BxS, axis=0)
 
 
 class RemBertEmbeddings(nnx.Module):
-  """Word, absolute position and token-type embeddings, all of width I; summed, normalised, dropped out.
+  """Word, absolute position and token-type embeddings, all of size I; summed, then LayerNorm and dropout.
 
-  Width I is the paper's small input side (section 3); the projection to H belongs to the encoder.
+  I is the paper's small input embedding size (section 3); the encoder projects it to H.
   """
 
   def __init__(self, config: RemBertConfig, dtype: jnp.dtype, ops: Operations, *, rngs: nnx.Rngs):

@@ -19,13 +19,13 @@ from rembert.model.partitioning import constrain
 @functools.partial(jax.tree_util.register_dataclass)
 @dataclasses.dataclass
 class ModelOutput:
-  """What the encoder and every model on top of it return.
+  """Output of the encoder and of every model on top of it.
 
   Attributes:
     last_hidden_state: [B, S, H], or [B, K, H] at `positions`; [B, 1, H] of a pooling head with a trimmed last layer.
     pooler_output: [B, H], from the first position (of `positions`, if given); None without a pooler.
     hidden_states: [L + 1, B, S, H], the projected embeddings first, as in Hugging Face; None unless requested.
-    logits: float32, of the head's shape; None of an encoder alone.
+    logits: float32, of the head's shape; None for the encoder only.
   """
 
   last_hidden_state: jax.Array
@@ -81,9 +81,9 @@ class TransformerLayer(nnx.Module):
 
 
 def _keep_products_and_attention(primitive, *_, **parameters):
-  """A policy of `jax.checkpoint`: products and attention outputs are kept, the rest is recomputed."""
+  """A policy of `jax.checkpoint`: saves matmuls and attention outputs, recomputes the rest."""
   is_named = primitive.name == 'name' and parameters['name'] in (PRODUCT, ATTENTION)
-  # JAX's wrapper of cuDNN's kernel names nothing.
+  # The outputs of JAX's wrapper of cuDNN's kernel have no names.
   return Saveable if is_named or primitive.name == 'dot_product_attention_fwd_wrapper' else Recompute
 
 
@@ -95,7 +95,7 @@ _REMAT = {
 
 
 class RemBertEncoder(nnx.Module):
-  """Everything that fine-tuning keeps (paper, section 3): embeddings, projection, layers, optional pooler.
+  """The part that fine-tuning keeps (paper, section 3): embeddings, projection, layers, optional pooler.
 
   The layers' parameters are stacked along a leading axis, for one loop over them.
   """
@@ -142,14 +142,14 @@ class RemBertEncoder(nnx.Module):
       input_ids: token ids.
       token_type_ids: 0 for the first text and 1 for the second; default 0.
       attention_mask: 1 for tokens, 0 for padding; default all tokens.
-      segment_ids: for packed rows instead of `attention_mask`: the document of a token, from 1; 0 is padding. Attention
-        never crosses documents.
-      position_ids: default 0…S−1; packed rows restart them with each document.
+      segment_ids: for packed sequences instead of `attention_mask`: the document of a token, from 1; 0 is padding.
+        Attention never crosses documents.
+      position_ids: default 0…S−1; packed sequences restart them with each document.
       positions: [B, K], where to return the last hidden state; default everywhere. A trimmed last layer runs for these
-        alone: with 15 % of the positions and F = 4 H that saves seven tenths of it.
+        only: with 15 % of the positions and F = 4 H that saves seven tenths of it.
       num_layers: run this many layers, from the bottom.
-      output_hidden_states: return the output of every layer too.
-      dropout_key: of dropout; without one nothing is dropped.
+      output_hidden_states: also return the output of every layer.
+      dropout_key: random key of dropout; None disables dropout.
     """
     visibility = Visibility.of(attention_mask, segment_ids)
     embedding_key, layers_key = (None, None) if dropout_key is None else jax.random.split(dropout_key)
@@ -188,7 +188,7 @@ class RemBertEncoder(nnx.Module):
     )
 
   def trims(self, num_layers: int | None = None, output_hidden_states: bool = False, **_) -> bool:
-    """Whether the last layer runs at `positions` alone: not if other layers are requested, or all of them."""
+    """Whether the last layer runs at `positions` only: not if hidden states or fewer layers are requested."""
     is_last = num_layers is None and not output_hidden_states
     return self.execution.trim_last_layer and is_last and self.config.num_hidden_layers > 0
 
@@ -196,6 +196,6 @@ class RemBertEncoder(nnx.Module):
     """`run_layer`, recomputed in the backward pass as `Execution.remat` says."""
     if self.execution.remat not in _REMAT:
       return run_layer
-    # Forward and backward loops are separate programs to a compiler; without loops it might keep what is to be
-    # recomputed. The last layer, run by itself, goes backward at once: what is kept of it costs nothing.
+    # Compilers see forward and backward loops as separate programs; without loops they might keep activations that are
+    # to be recomputed. The last layer, run separately, starts the backward pass: saving its activations costs nothing.
     return jax.checkpoint(run_layer, policy=_REMAT[self.execution.remat], prevent_cse=not is_loop)

@@ -1,6 +1,6 @@
 """Models on top of the encoder: the MLM head with its own output embedding, and the heads of fine-tuning.
 
-B batch · S positions · K masked positions per row · C choices · H hidden · E output embedding · V vocabulary · n labels
+B batch · S sequence · K masked positions · C choices · H hidden · E output embedding · V vocabulary · n labels
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ from rembert.model.partitioning import constrain, with_axes
 
 
 class MlmHead(nnx.Module):
-  """H → E, GELU, LayerNorm, then a product with the output embedding [V, E] and a bias.
+  """H → E, GELU, LayerNorm, then logits with the output embedding [V, E] and a bias.
 
   Fine-tuning discards the output embedding, so it can be as large as pre-training affords (paper, section 3). With
-  `tie_word_embeddings` there is none, and the word embedding takes its place.
+  `tie_word_embeddings` the word embedding is used instead.
   """
 
   def __init__(self, config: RemBertConfig, execution: Execution, *, rngs: nnx.Rngs):
@@ -44,7 +44,7 @@ class MlmHead(nnx.Module):
   def __call__(
     self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None, *, word_embedding_VxI: jax.Array
   ) -> jax.Array:
-    """Logits, float32, [B, K, V] at `positions_BxK` or [B, S, V] everywhere; V includes the padding rows, at −∞."""
+    """Logits, float32, [B, K, V] at `positions_BxK` or [B, S, V] everywhere; the padding of V is −∞."""
     table_VxE = self.table(word_embedding_VxI)
     logits_BxKxV = self.ops.logits(self.hidden_for_logits(x_BxSxH, positions_BxK), table_VxE, self.bias[...])
     logits_BxKxV = constrain(logits_BxKxV, 'batch', None, 'vocab')
@@ -56,7 +56,7 @@ class MlmHead(nnx.Module):
   def hidden_for_logits(self, x_BxSxH: jax.Array, positions_BxK: jax.Array | None = None) -> jax.Array:
     """The factor of the output embedding, [B, K, E] at `positions_BxK` or [B, S, E] everywhere.
 
-    The head is most of a small encoder's work: at masked positions alone it takes 15 % of that.
+    The head is most of a small encoder's work; at masked positions only it takes 15 % of that.
     """
     if positions_BxK is not None:
       x_BxSxH = gather_positions(x_BxSxH, positions_BxK)
@@ -95,9 +95,9 @@ class RemBertForMaskedLM(nnx.Module):
   def hidden_for_logits(
     self, input_ids: jax.Array, *, masked_positions: jax.Array, **encoder_options
   ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """x_BxKxE, table_VxE and bias_V, for a loss that never holds all `logits` x · tableᵀ + bias.
+    """x_BxKxE, table_VxE and bias_V, for a loss that never computes all `logits` x · tableᵀ + bias at once.
 
-    Table and bias are float32, and include the rows that pad the vocabulary.
+    Table and bias are float32, and include the padding of the vocabulary.
     """
     states_BxKxH = self.encoder(input_ids, positions=masked_positions, **encoder_options).last_hidden_state
     table_VxE = self.mlm.table(self.encoder.embeddings.word.embedding[...])
@@ -109,13 +109,13 @@ class RemBertForMaskedLM(nnx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class TaskHead:
-  """A head of fine-tuning: dropout and one linear map.
+  """A fine-tuning head: dropout and one linear map.
 
   Attributes:
-    map_name: name of the linear map, Hugging Face's.
+    map_name: name of the linear map, as in Hugging Face.
     pools: whether its input is the pooler's output, rather than every position.
-    drops_out: whether it has dropout of its own.
-    num_labels: a fixed number of labels; None is up to the task.
+    drops_out: whether it has its own dropout.
+    num_labels: a fixed number of labels; None if it depends on the task.
     has_choices: whether ids are [B, C, S], with one logit per choice.
   """
 
@@ -131,13 +131,13 @@ TASK_HEADS = {
   'classification': TaskHead(pools=True),
   # Named entities, parts of speech.
   'tagging': TaskHead(),
-  # Logits of a span's beginning and end at each position.
+  # Logits of start and end of a span at each position.
   'qa': TaskHead('qa_outputs', num_labels=2, drops_out=False),
   'multiple_choice': TaskHead(pools=True, num_labels=1, has_choices=True),
   # A number per text or pair: the logit itself.
   'regression': TaskHead(pools=True, num_labels=1),
 }
-# Names of heads in `rembert.load`, `rembert.convert` and checkpoints; None is the encoder alone.
+# Names of heads in `rembert.load`, `rembert.convert` and checkpoints; None is the encoder only.
 HEADS = ('mlm', *TASK_HEADS)
 POOLED = tuple(name for name, head in TASK_HEADS.items() if head.pools)
 FIXED_LABELS = {name: head.num_labels for name, head in TASK_HEADS.items() if head.num_labels}
@@ -158,9 +158,9 @@ class RemBertForTask(nnx.Module):
   def __call__(
     self, input_ids, token_type_ids=None, attention_mask=None, *, dropout_key=None, **encoder_options
   ) -> ModelOutput:
-    """The encoder's output with float32 `logits`: [B, n] of a head that pools, else [B, S, n].
+    """The encoder's output with float32 `logits`: [B, n] for a head that pools, else [B, S, n].
 
-    The arguments are the encoder's. Choices [B, C, S] have logits [B, C], and B·C rows in the encoder and its output.
+    The arguments are the encoder's. Choices [B, C, S] have logits [B, C], and the encoder's output has B·C sequences.
     """
     encoder_key, head_key = (None, None) if dropout_key is None else jax.random.split(dropout_key)
     in_rows = lambda x: None if x is None else x.reshape(-1, input_ids.shape[-1])
@@ -195,9 +195,9 @@ def build_model(
   add_pooler: bool = True,
   rngs: nnx.Rngs,
 ) -> nnx.Module:
-  """A randomly initialised model with one of `HEADS`, or None for the encoder alone.
+  """Builds a randomly initialised model with one of `HEADS`, or None for the encoder only.
 
-  `classification` and `tagging` need `num_labels` (UsageError without). `add_pooler` is for the encoder alone and for
+  `classification` and `tagging` need `num_labels` (UsageError without). `add_pooler` is for the encoder only and for
   `mlm`; the other heads have a pooler if they need one.
   """
   if head is None:
@@ -207,21 +207,21 @@ def build_model(
     return RemBertForMaskedLM(config, execution, add_pooler=add_pooler, rngs=rngs)
   num_labels = FIXED_LABELS.get(head, num_labels)
   if not num_labels:
-    raise UsageError(f'the head {head!r} needs a number of labels', where='num_labels', fix='num_labels=3')
+    raise UsageError(f'the head {head!r} requires num_labels', where='num_labels', fix='num_labels=3')
   return RemBertForTask(TASK_HEADS[head], config, execution, num_labels=num_labels, rngs=rngs)
 
 
 def parameter_shapes(
   head: str | None, config: RemBertConfig, *, num_labels: int | None = None, add_pooler: bool
 ) -> dict[str, tuple[int, ...]]:
-  """Shape of every parameter by its path, `encoder/layers/…`, also for the encoder alone."""
+  """Shape of every parameter by its path, `encoder/layers/…`, also for the encoder only."""
   build = lambda: build_model(head, config, num_labels=num_labels, add_pooler=add_pooler, rngs=nnx.Rngs(0))
   tree = nnx.to_pure_dict(nnx.state(nnx.eval_shape(build), nnx.Param))
   paths = flatten_dict(tree if head else {'encoder': tree}, sep='/')
   return {path: leaf.shape for path, leaf in paths.items()}
 
 
-# --- without training -------------------------------------------------------------------------------------------------
+# --- sentence embeddings ----------------------------------------------------------------------------------------------
 
 
 def sentence_embeddings(
@@ -240,7 +240,7 @@ def sentence_embeddings(
 
 
 def chosen_layer(config: RemBertConfig, layer: int | None) -> int:
-  """The number of a layer: 0 for the projected embeddings, None for the last. UsageError if there is none."""
+  """The number of a layer: 0 for the projected embeddings, None for the last. UsageError if it does not exist."""
   if layer is None:
     return config.num_hidden_layers
   if not 0 <= layer <= config.num_hidden_layers:
@@ -253,9 +253,9 @@ def chosen_layer(config: RemBertConfig, layer: int | None) -> int:
 def means_of_segments(
   states_BxSxH: jax.Array, input_ids: jax.Array, segment_ids: jax.Array, count: int, config: RemBertConfig
 ) -> jax.Array:
-  """Means of hidden states over the tokens of each text in a row, without [CLS], [SEP] and padding, float32 [B, M, H].
+  """Means of hidden states over the tokens of each packed text, without [CLS], [SEP] and padding: float32 [B, M, H].
 
-  `segment_ids` are 1 to M = `count` for the texts of a row, 0 for padding; with one text per row, the attention mask.
+  `segment_ids` are 1 to M = `count` for the texts of a sequence, 0 for padding; for a single text, the attention mask.
   States of several layers, [L, B, S, H], give [L, B, M, H]. A text without tokens gives zero.
   """
   is_text_BxS = (input_ids != config.bos_token_id) & (input_ids != config.eos_token_id)

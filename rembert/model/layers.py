@@ -1,7 +1,7 @@
 """The building blocks of all modules: initialisers, a linear map, LayerNorm, GELU, logits, a stack of layers.
 
 The functions are the equations, differentiated by JAX. Modules call them through a table (`rembert.model.operations`),
-in which `rembert.kernels` may put faster functions of the same signature.
+which `rembert.kernels` may replace by faster functions of the same signature.
 """
 
 import math
@@ -19,8 +19,8 @@ from rembert.model.partitioning import with_axes
 if TYPE_CHECKING:
   from rembert.model.operations import Operations
 
-# Names of what a layer may save for its backward pass (`Execution.remat`): products of activations and a parameter; the
-# output of attention, and what the backward pass of a fused kernel also needs.
+# Names of activations that a layer may save (`Execution.remat`): matmuls of activations and a parameter; the
+# output of attention, and the other residuals of a fused kernel.
 PRODUCT = 'product'
 ATTENTION = 'attention'
 
@@ -28,12 +28,12 @@ ATTENTION = 'attention'
 
 
 def kernel_initializer(config: RemBertConfig) -> nnx.Initializer:
-  """Truncated normal, cut at two standard deviations, as in the original TensorFlow code."""
+  """Normal distribution truncated at two standard deviations, as in the original TensorFlow code."""
   return nnx.initializers.truncated_normal(config.initializer_range)
 
 
 def vocabulary_initializer(config: RemBertConfig) -> nnx.Initializer:
-  """`kernel_initializer` for a table of V rows; the rows that only pad it are zero."""
+  """`kernel_initializer` for an embedding matrix; the padding of V is zero."""
   fill = kernel_initializer(config)
 
   def initialize(key, shape, dtype=jnp.float32):
@@ -47,13 +47,13 @@ def vocabulary_initializer(config: RemBertConfig) -> nnx.Initializer:
 
 
 def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
-  """x · kernel + bias in the dtype of `x`, whose trailing axes are those of the kernel that the bias lacks."""
+  """x · kernel + bias in the dtype of `x`, contracted over the kernel's axes that the bias lacks."""
   product = jnp.tensordot(x, kernel.astype(x.dtype), kernel.ndim - bias.ndim)
   return checkpoint_name(product, PRODUCT) + bias.astype(x.dtype)
 
 
 def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: float) -> jax.Array:
-  """(x − mean) / √(variance + ε) · scale + bias along the last axis, in float32 but for `x` and the result.
+  """(x − mean) / √(variance + ε) · scale + bias along the last axis, computed in float32.
 
   The variance is the mean square of the centred values: E[x²] − E[x]² is too coarse for an ε of 1e-12.
   """
@@ -67,36 +67,36 @@ def gelu(x: jax.Array, approximate: bool) -> jax.Array:
   """x·Φ(x) in float32, exact or with the tanh approximation of Φ (Hendrycks and Gimpel, 2016)."""
   y = x.astype(jnp.float32)
   if approximate:
-    # Φ ≈ ½(1 + tanh u), as a logistic function of 2u: far from zero, 1 + tanh u would lose all its digits.
+    # Φ ≈ ½(1 + tanh u) as a logistic function of 2u: for large −u, 1 + tanh u would lose all digits.
     return (y * jax.nn.sigmoid(math.sqrt(8 / math.pi) * (y + 0.044715 * y**3))).astype(x.dtype)
   return jax.nn.gelu(y, approximate=False).astype(x.dtype)
 
 
 def logits(x_BxKxE: jax.Array, table_VxE: jax.Array, bias_V: jax.Array) -> jax.Array:
-  """x · tableᵀ + bias, [B, K, V] float32, of factors in the dtype of `x`."""
+  """x · tableᵀ + bias, float32 [B, K, V], with a matmul in the dtype of `x`."""
   table_VxE = table_VxE.astype(x_BxKxE.dtype)
   return jnp.einsum('bke,ve->bkv', x_BxKxE, table_VxE, preferred_element_type=jnp.float32) + bias_V
 
 
 def gather_positions(x_BxSxH: jax.Array, positions_BxK: jax.Array) -> jax.Array:
-  """x_BxKxH, the rows of x_BxSxH at some positions of each sequence."""
+  """x_BxKxH, the vectors of x_BxSxH at given positions of each sequence."""
   return jnp.take_along_axis(x_BxSxH, positions_BxK[..., None], axis=1)
 
 
 def run_layers(
   step: Callable, x: jax.Array, layers: Any, *, unroll: int = 1, last_step: Callable | None = None
 ) -> tuple[jax.Array, Any]:
-  """`x` through layers with stacked parameters, by one loop: program size and compile time do not grow with depth.
+  """Runs layers with stacked parameters in a loop, so that program size and compile time do not grow with depth.
 
   Args:
-    step: as that of `jax.lax.scan`: (x, a layer's parameters) to its output, and what is stacked.
+    step: as in `jax.lax.scan`, (x, a layer's parameters) to (output, a result to stack).
     x: the input of the first layer.
     layers: a tree of parameters, stacked along a leading axis.
     unroll: number of layers per iteration of the loop.
     last_step: runs the last layer instead of `step`.
 
   Returns:
-    The output of the last layer, and what all steps stacked; with `last_step` its result.
+    The output of the last layer, and the stacked results; with `last_step`, its result.
   """
   if last_step is None:
     return jax.lax.scan(step, x, layers, unroll=unroll)
@@ -132,7 +132,7 @@ class Linear(nnx.Module):
     self.dtype, self.ops = dtype, ops
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Axes in front of the inputs stay."""
+    """[…, *inputs] to […, *outputs]."""
     return self.ops.affine(x.astype(self.dtype), self.kernel[...], self.bias[...])
 
 
@@ -145,5 +145,5 @@ class LayerNorm(nnx.Module):
     self.epsilon, self.dtype, self.ops = config.layer_norm_eps, dtype, ops
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    """The shape stays."""
+    """Normalises `x`, of unchanged shape."""
     return self.ops.layer_norm(x, self.scale[...], self.bias[...], self.epsilon).astype(self.dtype)

@@ -1,4 +1,4 @@
-"""The table of functions that modules compute with: the equations, or faster ones of `rembert.kernels`."""
+"""The table of functions that modules call: the equations, or faster implementations of `rembert.kernels`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from rembert.model.config import Execution
 class Operations:
   """The functions that modules call; by default the equations of `layers` and `attention`, differentiated by JAX.
 
-  `self_attention` computes all of `SelfAttention` for whole rows, by a kernel with a memory layout of its own; None is
-  products around `attention`. `choose_unroll` maps (`Execution.unroll`, number of layers, whether they are recomputed)
-  to the `unroll` of `run_layers`.
+  `self_attention` computes all of `SelfAttention` for whole sequences, with a kernel's own memory layout; None uses
+  `attention`. `choose_unroll` maps (`Execution.unroll`, number of layers, whether they are recomputed) to the `unroll`
+  of `run_layers`.
   """
 
   affine: Callable[..., jax.Array] = layers.affine
@@ -29,7 +29,7 @@ class Operations:
 
 
 def operations(execution: Execution) -> Operations:
-  """The table that `Execution.kernels` and `Execution.attention` choose."""
+  """The table chosen by `Execution.kernels` and `Execution.attention`."""
   if execution.kernels == 'reference' and execution.attention == 'einsum':
     return Operations()
   # Imported here, since kernels import the equations.

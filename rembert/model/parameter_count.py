@@ -13,7 +13,7 @@ HEAD_PARTS = ('MLM transform', 'output embedding', 'output bias')
 
 @dataclasses.dataclass(frozen=True)
 class ParameterCounts:
-  """Numbers of parameters by part of the model, in the order of the computation; padding rows do not count.
+  """Numbers of parameters by part of the model, in the order of the computation, without padding of the vocabulary.
 
   Attributes:
     by_part: in pre-training: encoder, pooler, and the MLM head with its transform, LayerNorm and bias.
@@ -39,7 +39,7 @@ class ParameterCounts:
     return ParameterCounts(by_part=rest(self.by_part), kept_by_part=rest(self.kept_by_part))
 
 
-@functools.cache  # traces the modules; a run asks several times
+@functools.cache  # tracing the modules takes a while
 def _count_parts(config: RemBertConfig) -> Mapping[str, int]:
   shapes = parameter_shapes('mlm', config, add_pooler=True)
   size = lambda *prefixes: sum(math.prod(shape) for path, shape in shapes.items() if path.startswith(prefixes))
@@ -57,7 +57,7 @@ def _count_parts(config: RemBertConfig) -> Mapping[str, int]:
 
 
 def count_parameters(config: RemBertConfig, *, kept_layers: int | None = None) -> ParameterCounts:
-  """Counts of a model that is pre-trained; fine-tuning keeps its bottom `kept_layers` (None, or too many: all)."""
+  """Parameter counts of a model; fine-tuning keeps its bottom `kept_layers` (all if None, or too many)."""
   by_part = _count_parts(config)
   kept_by_part = {part: count for part, count in by_part.items() if part not in HEAD_PARTS}
   if kept_layers is not None and kept_layers < config.num_hidden_layers:

@@ -18,13 +18,13 @@ LOGICAL_AXIS_RULES = {
   'vocab': 'tensor',  # rows of the word and output embeddings, and the logits
   'heads': 'tensor',
   'mlp': 'tensor',
-  'embed': 'fsdp',  # the wide side of a kernel; no parameter names it twice
-  'layers': None,  # the stacked axis that the layer loop walks
+  'embed': 'fsdp',  # one side of a kernel; no parameter has it twice
+  'layers': None,  # the stacked axis of the layer loop
 }
 
 
 def partition_spec(axes: tuple[str | None, ...]) -> PartitionSpec:
-  """Mesh axes for logical `axes`; None is not split. Raises KeyError for a name that the table lacks."""
+  """Mesh axes for logical `axes`; None is not split. Raises KeyError for an unknown name."""
   return PartitionSpec(*(None if axis is None else LOGICAL_AXIS_RULES[axis] for axis in axes))
 
 
@@ -50,7 +50,7 @@ def on_shards(function: Callable, *, inputs: tuple[tuple[str | None, ...], ...],
     function,
     in_specs=tuple(partition_spec(axes) for axes in inputs),
     out_specs=jax.tree.map(partition_spec, output, is_leaf=are_axes),
-    check_vma=False,  # Pallas kernels do not state over which mesh axes their outputs vary
+    check_vma=False,  # Pallas kernels do not declare over which mesh axes their outputs vary
   )
 
 
@@ -66,7 +66,7 @@ def is_split(axis: str) -> bool:
   return bool(_mesh_axes(axis))
 
 
-# --- between the shards of `on_shards`; without a mesh there is one ---------------------------------------------------
+# --- collectives of the shards of `on_shards`; without a mesh there is one shard --------------------------------------
 
 
 def shard_number(axis: str) -> jax.Array | int:

@@ -1,1 +1,1 @@
-"""Pictures: numbers in, PNG out. Imports nothing else of this project; callers write the files."""
+"""Plots, from numbers to PNG. Imports nothing else of this project; callers write the files."""

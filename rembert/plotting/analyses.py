@@ -1,4 +1,4 @@
-"""Pictures of analyses. Each function takes a model's name and `results` of its `analysis.json`, and returns a PNG."""
+"""Plots of analyses. Each function takes a model's name and the `results` of `analysis.json`, and returns a PNG."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,13 +20,13 @@ def _every(layers: Sequence[int], most: int) -> Sequence[int]:
 
 
 def plot_masked_accuracy(model: str, results: Results) -> bytes:
-  """Accuracy by language, the highest first; a dash marks the score of the most frequent token."""
+  """Accuracy by language, highest first; a dash marks the score of the most frequent token."""
   languages = sorted(results['languages'].items(), key=lambda item: -item[1]['accuracy'])
   with canvas(width=max(6.0, 2 + 0.3 * len(languages)), height=4.5, dpi=_DPI) as picture:
     axes, places = picture.axes, range(len(languages))
     accuracies, floor = ([found[name] for _, found in languages] for name in ('accuracy', 'most_frequent'))
-    axes.bar(places, accuracies, color=BLUE, label=f'{model}: {results["all"]["accuracy"]:.1f} in all')
-    axes.scatter(places, floor, marker='_', s=150, color=RED, zorder=3, label='most frequent piece')
+    axes.bar(places, accuracies, color=BLUE, label=f'{model}: {results["all"]["accuracy"]:.1f} overall')
+    axes.scatter(places, floor, marker='_', s=150, color=RED, zorder=3, label='most frequent token')
     axes.set_ylabel('masked-token accuracy (%)')
     _name_bars(axes, [name for name, _ in languages])
     axes.legend(loc='upper right')
@@ -35,7 +35,7 @@ def plot_masked_accuracy(model: str, results: Results) -> bytes:
 
 
 def plot_layer_retrieval(model: str, results: Results) -> bytes:
-  """Figure 2: accuracy by layer, of one pair of languages, or of several and their mean."""
+  """Figure 2: accuracy by layer, for one pair of languages, or for several and their average."""
   layers, pairs, mean = results['layers'], results['pairs'], results['mean']
   with canvas(width=8, height=5, dpi=_DPI) as picture:
     axes = picture.axes
@@ -45,7 +45,7 @@ def plot_layer_retrieval(model: str, results: Results) -> bytes:
     else:
       for pair in pairs.values():
         axes.plot(layers, pair['accuracy'], color=BLUE, linewidth=1, alpha=0.35)
-      label = f'{model}: mean of {len(pairs)} pairs'
+      label = f'{model}: average ({len(pairs)} pairs)'
       axes.plot(layers, mean, color=BLUE, linewidth=2.5, marker='o', markersize=5, label=label)
       best = mean.index(max(mean))
       worst_pair, *_, best_pair = sorted(pairs, key=lambda name: pairs[name]['accuracy'][best])
@@ -53,7 +53,7 @@ def plot_layer_retrieval(model: str, results: Results) -> bytes:
         name_point(axes, name, (layers[-1], pairs[name]['accuracy'][-1]))
     chance = sum(pair['chance'] for pair in pairs.values()) / len(pairs)
     axes.axhline(chance, color=RED, linestyle='--', linewidth=1.2, label='chance')
-    axes.set(xlabel='layer (0: embeddings)', ylabel='translations found (%)', ylim=(0, None))
+    axes.set(xlabel='layer (0: embeddings)', ylabel='retrieval accuracy (%)', ylim=(0, None))
     axes.set_xticks(_every(layers, 16))
     axes.set_xlim(-0.03 * len(layers), layers[-1] + 0.09 * len(layers))  # room for names of pairs
     axes.legend()
@@ -84,7 +84,7 @@ def plot_word_similarity(model: str, results: Results) -> bytes:
 
 
 def plot_edge_probing(model: str, results: Results) -> bytes:
-  """The weight of each layer in the mix, and the scores, with those of a random encoder."""
+  """The weight of each layer in the mix, and the scores, with those of a randomly initialised encoder."""
   encoder, control = results['encoders']['model'], results['encoders']['random']
   names = sorted(encoder['tests'], key=lambda name: -encoder['tests'][name]['micro_f1'])
   with canvas(1, 2, width=11, height=4.5, dpi=_DPI, width_ratios=[1, 1.4]) as picture:

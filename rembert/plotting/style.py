@@ -1,4 +1,4 @@
-"""One look for all pictures: Matplotlib's settings, colours of series, names and axes, PNG and SVG as bytes."""
+"""Shared style of all plots: Matplotlib's settings, colours and markers, labels and axes; PNG and SVG as bytes."""
 
 import contextlib
 import io
@@ -20,7 +20,7 @@ SERIES = (BLUE, RED, GREEN, OCHRE, PURPLE, '#bf3989', '#1b7c83', '#953800')
 MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X', '*')
 DASHES = ('-', '--', '-.', ':')
 
-# In inches of 72 points: half as wide as a page, so that a phone shrinks it little.
+# In inches of 72 points: half as wide as a page, so that it stays legible on a phone.
 WIDTH, HEIGHT = 5.2, 3.5
 _LEGEND_SIZE = 9.5
 _STYLE: 'dict[RcKeyType, Any]' = {
@@ -28,7 +28,7 @@ _STYLE: 'dict[RcKeyType, Any]' = {
   'axes.titlesize': 11,
   'legend.fontsize': _LEGEND_SIZE,
   'svg.fonttype': 'none',  # text stays text: small, searchable, and in the reader's own fonts
-  'text.parse_math': False,  # a run may be called $\alpha
+  'text.parse_math': False,  # names of runs may contain $\alpha
   'text.color': INK,
   'axes.labelcolor': INK,
   'axes.edgecolor': INK,
@@ -45,18 +45,18 @@ _STYLE: 'dict[RcKeyType, Any]' = {
   'axes.facecolor': 'none',
 }
 _MOST_POINTS = 300
-# What neither XML nor UTF-8 can hold.
+# Characters that neither XML nor UTF-8 can represent.
 _CONTROL = re.compile('[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]')
 
 
 class Canvas:
-  """A figure to draw on; `axes` is one, or an array of them. PNG and SVG are there when `canvas` has closed."""
+  """A figure to draw on; `axes` is one, or an array of them. PNG and SVG are available after `canvas` has closed."""
 
   def __init__(self, figure: 'Figure', axes: Any, dpi: int):
     self.figure, self.axes, self._dpi = figure, axes, dpi
 
   def legend(self, columns: int | None = None, order: Sequence[str] | None = None) -> None:
-    """Puts the legend below the picture, in as many columns as there is room for, labels in `order` or as drawn."""
+    """Puts the legend below the plot, in as many columns as fit, with labels in `order` or as drawn."""
     handles, labels = self.axes.get_legend_handles_labels()
     if order is not None:
       by_label = dict(zip(labels, handles, strict=True))
@@ -68,16 +68,16 @@ class Canvas:
       width = _LEGEND_SIZE * (0.6 * longest + 5.5)
       columns = columns or min(len(labels), max(1, int(72 * self.figure.get_figwidth() / width)))
       rows = math.ceil(len(labels) / columns)
-      # There is room for one line; further ones must not be taken from the axes.
+      # The figure has room for one line; further lines make it higher, not the axes smaller.
       self.figure.set_figheight(self.figure.get_figheight() + (rows - 1) * 1.3 * _LEGEND_SIZE / 72)
       self.figure.legend(handles, labels, loc='outside lower center', ncols=columns, handlelength=2.4)
 
   def png(self) -> bytes:
-    """The picture on white."""
+    """The plot as PNG, on white."""
     return self._written('png', dpi=self._dpi, facecolor='white', metadata={'Software': None})
 
   def svg(self, name: str) -> bytes:
-    """The picture without a background; equal names give equal files."""
+    """The plot as SVG, without a background; equal names give equal files."""
     return self._written('svg', name, metadata=dict.fromkeys(('Date', 'Creator', 'Format', 'Type')))
 
   def _written(self, file_format: str, name: str = '', **options) -> bytes:
@@ -92,7 +92,7 @@ def _style(name: str = '') -> Iterator[None]:
   import matplotlib
 
   with matplotlib.rc_context({**_STYLE, 'svg.hashsalt': name}), warnings.catch_warnings():
-    # A letter that the font of the PNG lacks becomes a box there; in a page the reader's font has it.
+    # A character that the PNG's font lacks becomes a box; the SVG uses the reader's fonts.
     warnings.filterwarnings('ignore', message='Glyph .* missing from')
     yield
 
@@ -101,7 +101,7 @@ def _style(name: str = '') -> Iterator[None]:
 def canvas(
   rows: int = 1, columns: int = 1, *, width: float = WIDTH, height: float = HEIGHT, dpi: int = 150, **options: Any
 ) -> Iterator[Canvas]:
-  """A figure in this look, inches wide and high, without a window and without global state.
+  """Yields a figure in this style, `width` × `height` inches, without a window and without global state.
 
   `dpi` is that of the PNG, `options` are those of `matplotlib.figure.Figure.subplots`.
   """
@@ -116,7 +116,7 @@ def canvas(
 
 
 def line_style(index: int) -> dict[str, Any]:
-  """Colour, marker and dashes of a series: they tell series apart without colours, too."""
+  """Colour, marker and dashes of a series, which differ without colours, too."""
   return {
     'color': SERIES[index % len(SERIES)],
     'marker': MARKERS[index % len(MARKERS)],
@@ -127,12 +127,12 @@ def line_style(index: int) -> dict[str, Any]:
 
 
 def clean(text: object) -> str:
-  """Text without the characters that neither XML nor UTF-8 can hold; they become �."""
+  """Replaces characters that neither XML nor UTF-8 can represent by �."""
   return _CONTROL.sub('�', str(text))
 
 
 def label(text: object, most: int = 34) -> str:
-  """A name in one line, cut if it is long. Matplotlib would hide a label that begins with _."""
+  """A name in one line, truncated to `most` characters. A leading _ is escaped: Matplotlib would hide the label."""
   text = ' '.join(clean(text).split())
   text = text if len(text) <= most else f'{text[: most - 1]}…'
   return f'\u200a{text}' if text.startswith('_') else text
@@ -145,7 +145,7 @@ def name_point(axes: Any, text: str, point: tuple[float, float], **options) -> N
 
 
 def thinned(x: Sequence[float], y: Sequence[float], most: int = _MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
-  """Means of runs of neighbouring points, so that at most `most` are left; fewer points stay as they are."""
+  """Averages neighbouring points, so that at most `most` are left; fewer points are unchanged."""
   x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
   if len(x) <= most:
     return x, y
@@ -155,7 +155,7 @@ def thinned(x: Sequence[float], y: Sequence[float], most: int = _MOST_POINTS) ->
 
 
 def step_axis(axes: Any) -> None:
-  """Steps along the bottom: 20k rather than 20000."""
+  """Formats the x axis as steps: 20k rather than 20000."""
   axes.set_xlabel('step')
   axes.xaxis.set_major_formatter(lambda value, _: f'{value / 1000:g}k' if abs(value) >= 1000 else f'{value:g}')
   axes.locator_params(axis='x', nbins=6)
@@ -172,17 +172,17 @@ def plot_lines(
   baseline: tuple[str, float | None] = ('', None),
   names: Iterable[tuple[str, tuple[float, float]]] = (),
 ) -> Canvas:
-  """Lines in one picture, with the legend below; without `ticks`, x are steps of training.
+  """Draws lines in one plot, with the legend below; without `ticks`, x are training steps.
 
   Args:
     lines: x, y, and options of Matplotlib's `plot`, or, with deviations as `yerr`, of `errorbar`.
-    ylabel: of y.
-    xlabel: of x.
-    title: above the picture.
-    ticks: of x.
+    ylabel: label of y.
+    xlabel: label of x.
+    title: title of the plot.
+    ticks: ticks of x.
     starts_at_zero: whether y does.
-    baseline: name and height of a line across; None for no line.
-    names: of points.
+    baseline: name and height of a horizontal line; None for no line.
+    names: labels of points.
   """
   with canvas() as picture:
     axes = picture.axes

@@ -7,7 +7,7 @@ import numpy as np
 
 from rembert.plotting.style import BLUE, FAINT, SERIES, Canvas, canvas, label, name_point, plot_lines, step_axis
 
-# Parts of the bars of parameters, from the left: what they add up, and their place among the colours.
+# Parts of the parameter bars, from the left: the counts that they add up, and their index among the colours.
 PARAMETER_PARTS: dict[str, tuple[tuple[str, ...], int]] = {
   'input embedding': (('word embedding', 'position and type embeddings'), 0),
   'input projection': (('embedding projection',), 6),
@@ -21,14 +21,14 @@ _BESIDE: dict[str, Any] = {'loc': 'center left', 'bbox_to_anchor': (1.01, 0.5), 
 
 
 def plot_loss(rows: Sequence[Mapping[str, float]]) -> bytes:
-  """Training loss, held-out loss and the unigram baseline over steps, from rows of metrics.jsonl.
+  """Plots training loss, eval loss and the unigram baseline over steps, from rows of metrics.jsonl.
 
-  Held-out losses of languages are thin lines in the background; the best and the worst are named.
+  Eval losses of languages are thin lines in the background; the best and the worst are labelled.
   """
   evaluations = [row for row in rows if 'eval/loss' in row]
   last = evaluations[-1] if evaluations else {}
   languages = sorted({name for row in evaluations for name in row if name.startswith('eval/loss/')})
-  of_all = f'held out, {len(languages)} languages' if languages else 'dev'
+  of_all = f'eval, {len(languages)} languages' if languages else 'dev'
   looks: dict[str, dict[str, Any]] = {
     'loss': {'color': FAINT, 'linewidth': 1, 'label': 'training'},
     **{key: {'color': BLUE, 'linewidth': 0.6, 'alpha': 0.25} for key in languages},
@@ -78,18 +78,18 @@ def plot_schedule(
 
 
 def bar_parts(by_part: Mapping[str, int]) -> dict[str, int]:
-  """Parameters by the parts of a bar, in their order; empty parts too."""
+  """Parameters by part of a bar, in order, including empty parts."""
   return {name: sum(by_part.get(part, 0) for part in parts) for name, (parts, _) in PARAMETER_PARTS.items()}
 
 
 def millions(count: float) -> str:
-  """1234567 as `1.23M`; from a hundred on without decimals, as the paper prints them."""
+  """Formats 1234567 as `1.23M`; from 100M on without decimals, as in the paper."""
   count /= 1_000_000
   return f'{count:,.0f}M' if count >= 99.5 else f'{count:#.3g}M'
 
 
 def plot_parameters(models: Sequence[tuple[str, Mapping[str, int], Mapping[str, int]]]) -> Canvas:
-  """Two bars per model (name, parameters by part in pre-training and in fine-tuning): above all, below those kept."""
+  """Plots two bars per model (name, parameters by part in pre-training, and in fine-tuning): pre-training above."""
   with canvas(height=1.5 + 0.55 * len(models)) as picture:
     axes, seen = picture.axes, set()
     for index, (_, *bars) in enumerate(models):

@@ -1,1 +1,1 @@
-"""Tables and pictures from what runs leave behind."""
+"""Reports: tables and plots from the results of runs."""

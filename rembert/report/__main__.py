@@ -1,4 +1,4 @@
-"""The command line: `python -m rembert.report DIR…`."""
+"""Command line of reports: `python -m rembert.report DIR…`."""
 
 import argparse
 import sys
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
   from rembert.report.scores import Results
 
 DESCRIPTION = """\
-One page from the results of runs: loss and languages, parameters, the paper's tables and figures compared with ours,
-XTREME task by task, analyses and settings. The page is one HTML file that needs no other file and prints well; next to
-it are every plot as PNG and every table as CSV."""
+Make one page of the results of runs: loss and languages, parameters, the paper's tables and figures compared with ours,
+XTREME by task, analyses and settings. The page is one self-contained HTML file; next to
+it are all plots as PNG and all tables as CSV."""
 
 EPILOG = """\
 DIR is one of
@@ -41,19 +41,19 @@ def sections() -> Sequence[Callable]:
 
 
 def parser() -> argparse.ArgumentParser:
-  """The command line."""
+  """Returns the parser of the command line."""
   flags = command_parser('rembert.report', DESCRIPTION, EPILOG)
-  flags.add_argument('folders', nargs='+', metavar='DIR', help='of a run, a benchmark or a sweep; see below')
+  flags.add_argument('folders', nargs='+', metavar='DIR', help='directory of a run, a benchmark or a sweep; see below')
   flags.add_argument('--output', metavar='DIR', help='directory of the page (default: report/ in the first DIR)')
   flags.add_argument('--title', metavar='TEXT', help='heading of the page (default: the names of the models)')
-  flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+  flags.add_argument('--traceback', action='store_true', help='print the full traceback of an error')
   return flags
 
 
 def make(
   results: 'Results', title: str | None = None, on_progress: Callable[[float, str], None] = lambda share, note: None
 ) -> tuple[str, dict[str, bytes]]:
-  """The page, and the files next to it by name.
+  """Makes the page, and the files next to it by name.
 
   The title is by default the names of the sweeps and models; `on_progress` receives the fraction done and the name of
   the next section.
@@ -74,10 +74,10 @@ def make(
 
 
 def report(folders: Sequence[str], output: str | None, title: str | None) -> None:
-  """Reads, draws and writes, and shows the progress."""
+  """Reads results and writes a report, showing the progress."""
   import jax
 
-  jax.config.update('jax_platforms', 'cpu')  # only counts parameters: a run may use the accelerator
+  jax.config.update('jax_platforms', 'cpu')  # JAX only counts parameters here; a run may be using the accelerator
   from etils import epath
 
   from rembert.files import check_folder, write_errors, write_whole
@@ -86,24 +86,24 @@ def report(folders: Sequence[str], output: str | None, title: str | None) -> Non
   from rembert.tracking.console import Console, human_bytes
 
   console, folder = Console(), epath.Path(output or epath.Path(folders[0]) / 'report')
-  check_folder(folder, 'the report', fix='choose another folder: --output=DIR')
+  check_folder(folder, 'the report', fix='choose another directory: --output=DIR')
   with console.task('reading'):
     results = Results(load.read(folders))
   with console.task('drawing') as progress:
     html, files = make(results, title, progress)
-  with write_errors('the report', folder, fix='choose another folder: --output=DIR'):
+  with write_errors('the report', folder, fix='choose another directory: --output=DIR'):
     for name, content in files.items():
       write_whole(folder / name, content)
     write_whole(folder / 'index.html', html)
   pictures = sum(name.endswith('.png') for name in files)
   console.say(
-    f'report: {folder / "index.html"} ({human_bytes(len(html.encode()))}; {pictures} picture(s) as PNG, '
+    f'report: {folder / "index.html"} ({human_bytes(len(html.encode()))}; {pictures} plot(s) as PNG, '
     f'{len(files) - pictures} table(s) as CSV)'
   )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """The program; returns its exit code."""
+  """Runs the command; returns its exit code."""
   options = parser().parse_args(argv)
   return run_command(
     'rembert',

@@ -1,4 +1,4 @@
-"""Pictures: pre-training over steps, held-out text by language, and the paper's two figures with our models."""
+"""Plots of a report: pre-training over steps, eval loss by language, and the paper's two figures with our models."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ _LABELS = {row.name: row.label for row in paper.TABLES[4]}
 
 
 def losses(results: Results) -> Section:
-  """Curves of pre-training: of several models together; of a single one, training and eval loss."""
+  """Pre-training curves: one plot of all models, or training and eval loss of a single one."""
   models = [
     (index, model) for index, model in enumerate(results.models) if any(len(run.metrics) for run in model.pretrained)
   ]
@@ -37,16 +37,14 @@ def losses(results: Results) -> Section:
     *_overlay(models, 'loss', 'training loss (nats)', 'Training loss'),
   ]
   sizes = {run.model.vocab_size for _, model in models for run in model.pretrained if run.model is not None}
-  warning = (
-    'The vocabularies differ, and loss is counted per token: curves of different vocabularies cannot be compared.'
-  )
+  warning = 'The vocabularies differ. Loss is per token, so curves of different vocabularies cannot be compared.'
   return Section('Loss', [*([warning] if len(sizes) > 1 else []), *pictures])
 
 
 def _overlay(
   models: Sequence[tuple[int, Model]], key: str, ylabel: str, title: str, factor: float = 1.0
 ) -> Iterator[Picture]:
-  """One picture of all models, if any has the metric."""
+  """One plot of all models, if any has the metric."""
   lines, last = [], []
   for index, model in models:
     curves = [factor * curve for run in model.pretrained if len(curve := run.curve(key))]
@@ -57,7 +55,7 @@ def _overlay(
       lines.append((curve.index, curve, style.line_style(index) | {'marker': '', 'alpha': 0.9, 'label': label}))
   if last:
     (best, best_name), *others = sorted(last, reverse=factor != 1.0)
-    caption = f'{title}; a line for each seed. Best at the end: {best_name} ({best:.2f})'
+    caption = f'{title}; one line per seed. Best at the end: {best_name} ({best:.2f})'
     caption += f'; last: {others[-1][1]} ({others[-1][0]:.2f})' if others else ''
     alt = f'{title} of {len(last)} models over steps'
     yield Picture(title, f'{caption}.', alt, style.plot_lines(lines, ylabel))
@@ -143,12 +141,12 @@ def _last_losses(results: Results) -> Table:
 
 
 def figures(results: Results) -> Section:
-  """Both figures, as far as there are numbers."""
+  """The paper's two figures, if there are results for them."""
   return Section('Figures 1 and 2', [*_figure_1(results), *_figure_2(results.models)])
 
 
 def _plot(values: pd.DataFrame, by: str, models: Sequence[Model], ylabel: str, **options: Any) -> style.Canvas:
-  """A line per model: the mean over seeds, and its deviation."""
+  """Plots a line per model: mean and standard deviation over seeds."""
   lines = []
   for index, model in enumerate(models):
     points = of(values, model=model.name).groupby(by)['value'].agg(['mean', 'std'])
@@ -170,7 +168,7 @@ def _paper_figure(number: int, models: Sequence[Model], words: str, ylabel: str,
 
 
 def in_our_colours(curves: Mapping[str, Any], models: Sequence[Model]) -> Iterator[tuple[int, str, Any]]:
-  """Curves of the paper with the colour of our model of the same row, or else with one that no model has."""
+  """The paper's curves, in the colour of our model of the same row, or else in a colour of no model."""
   ours = {row: index for index, model in reversed(list(enumerate(models))) for table, row in model.rows if table == 4}
   free = itertools.count(len(models))
   for name, points in curves.items():
@@ -178,16 +176,16 @@ def in_our_colours(curves: Mapping[str, Any], models: Sequence[Model]) -> Iterat
 
 
 def _numbers(caption: str, values: pd.DataFrame, by: str, column: str) -> Table:
-  """A row per model, a column per number of layers: mean and deviation over seeds as text."""
+  """A table with a row per model and a column per number of layers: mean and standard deviation over seeds."""
   text = lambda of_seeds: str(spread(of_seeds.tolist()))
   frame = values.groupby(['model', by], sort=False)['value'].agg(text).unstack(by, fill_value=MISSING, sort=False)
   return Table(caption, frame.sort_index(axis='columns').rename(columns=column.format))
 
 
 def by_kept_layers(results: Results) -> pd.DataFrame:
-  """`model`, `task`, `layers` that fine-tuning kept, and `value`: the mean over languages of each seed.
+  """`model`, `task`, number of `layers` that fine-tuning kept, and `value`: the mean over languages, per seed.
 
-  Models are left out whose layers are cut for another reason (Table 5), and tasks with one number of layers alone.
+  Excludes models that drop layers for another reason (Table 5), and tasks with a single number of layers.
   """
   depths = {model.name: model.config and model.config.num_hidden_layers for model in results.models}
   cut = [model.name for model in results.models if model.kept_layers is not None]
@@ -210,8 +208,8 @@ def _figure_1(results: Results) -> list[Block]:
     ylabel = f'{name}, mean over languages'
     picture = Picture(
       f'Figure 1 {name}',
-      f'Figure 1 with ours: {name} when fine-tuning keeps the bottom layers alone; bars are ± sd over seeds.',
-      f'{name} by the number of layers kept, {of_task["model"].nunique()} models of ours',
+      f'Figure 1, our models: {name} if fine-tuning keeps only the bottom layers; bars are ± sd over seeds.',
+      f'{name} by the number of layers kept, {of_task["model"].nunique()} of our models',
       _plot(of_task, 'layers', results.models, ylabel, xlabel='layers kept', ticks=layers),
     )
     pictures.insert(0 if task == 'xnli' else len(pictures), picture)
@@ -223,9 +221,9 @@ def _figure_1(results: Results) -> list[Block]:
 
 
 def by_layer(models: Sequence[Model]) -> pd.DataFrame:
-  """`model`, `layer` and `value`: accuracy of nearest-neighbour translation, mean over pairs, of each seed.
+  """`model`, `layer` and `value`: translation retrieval accuracy, mean over pairs, per seed.
 
-  The embeddings, layer 0, are left out, and so are layers that not every seed of a model has.
+  Excludes the embeddings (layer 0), and layers that some seed of a model lacks.
   """
   rows = []
   for model in models:
@@ -249,15 +247,15 @@ def _figure_2(models: Sequence[Model]) -> list[Block]:
     return []
   layers = sorted(found['layer'].unique())
   ticks = layers if len(layers) <= 16 else layers[:: -(-len(layers) // 16)]
-  ours = _plot(found, 'layer', models, 'translations found (%)', xlabel='layer', ticks=ticks, starts_at_zero=True)
-  words, ylabel = 'translations found after each layer', 'translations found, EN → DE (%)'
+  ours = _plot(found, 'layer', models, 'retrieval accuracy (%)', xlabel='layer', ticks=ticks, starts_at_zero=True)
+  words, ylabel = 'translation retrieval by layer', 'retrieval accuracy, EN → DE (%)'
   theirs = _paper_figure(2, models, words, ylabel, xlabel='layer', ticks=range(1, 13), starts_at_zero=True)
   caption = (
-    'Figure 2 with ours: sentences whose nearest neighbour in the other language, after a shift that is the same for '
-    'all, is their translation; mean over pairs of languages, bars are ± sd over seeds.'
+    'Figure 2, our models: fraction of sentences whose nearest neighbour in the other language, after a shift common '
+    'to all sentences, is their translation; mean over language pairs, bars are ± sd over seeds.'
   )
   return [
-    Picture('Figure 2', caption, f'Translations found after each layer, {found["model"].nunique()} models', ours),
+    Picture('Figure 2', caption, f'Translation retrieval by layer, {found["model"].nunique()} models', ours),
     theirs,
     _numbers('Figure 2 in numbers', found, 'layer', 'layer {}'),
   ]

@@ -1,4 +1,4 @@
-"""The page: sections of text, tables and pictures as one HTML file that needs nothing else and runs no script."""
+"""The page of a report: text, tables and plots as one self-contained HTML file without scripts."""
 
 import base64
 import csv
@@ -20,14 +20,14 @@ MISSING = '—'
 
 
 def table_frame(rows: Iterable[tuple[Any, Mapping[str, Any]]], *names: str) -> pd.DataFrame:
-  """Cells by column, and rows by name; if `names` are two, by group and name."""
+  """A data frame of rows (cells by column), indexed by name or, for two `names`, by group and name."""
   keys, cells = map(list, zip(*rows, strict=True))
   index = pd.MultiIndex.from_tuples(keys, names=names) if len(names) > 1 else pd.Index(keys, object, name=names[0])
   return pd.DataFrame(cells, index, dtype=object)
 
 
 class TableRow(NamedTuple):
-  """A row as the page shows it: its group, its name, and its cells, each with its class."""
+  """A row of a table on the page: its group, its name, and its cells, each with its CSS class."""
 
   group: str
   name: str
@@ -37,15 +37,15 @@ class TableRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-  """A table, and a CSV file.
+  """A table on the page, and in a CSV file.
 
   Attributes:
-    caption: what it shows; the part before a colon names the file.
-    frame: the cells as text. The index has the names of the rows; of two levels the first is that of groups of rows.
-    notes: below it.
-    look: row and column to a class of style.css: `paper` for numbers that are not ours, `best`, `text`, or ''.
-    footer: how many of the last rows sum up the others.
-    is_shown: whether it is on the page; if not, the page has its notes and a link to the file.
+    caption: what it shows; the part before a colon is the name of the file.
+    frame: the cells as text. The index has the names of the rows; of two levels the first groups them.
+    notes: lines below the table.
+    look: (row, column) to a class of style.css: `paper` for numbers of the paper, `best`, `text`, or ''.
+    footer: number of rows at the end that summarise the others.
+    is_shown: whether the table is on the page; if not, the page has its notes and a link to the file.
   """
 
   caption: str
@@ -56,7 +56,7 @@ class Table:
   is_shown: bool = True
 
   def bodies(self) -> list[list[TableRow]]:
-    """Rows, by their groups."""
+    """The rows by group."""
     rows = itertools.groupby(self._rows(), key=lambda row: (row.group, row.is_footer))
     return [list(of_group) for _, of_group in rows]
 
@@ -67,8 +67,8 @@ class Table:
       yield TableRow(''.join(group), name, shown, number >= len(self.frame) - self.footer)
 
   def csv(self) -> bytes:
-    """As CSV in UTF-8 with a byte order mark, without which spreadsheets assume another encoding."""
-    # Not by pandas, whose index cannot hold a lone surrogate, as names of files may have.
+    """CSV in UTF-8 with a byte order mark, without which spreadsheets assume another encoding."""
+    # Not with pandas, whose index cannot hold lone surrogates, which file names may contain.
     names = self.frame.index if self.frame.index.nlevels > 1 else [(name,) for name in self.frame.index]
     head = [*(name or '' for name in self.frame.index.names), *self.frame.columns]
     rows = [head, *([*name, *cells] for name, cells in zip(names, self.frame.to_numpy(), strict=True))]
@@ -79,12 +79,12 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Picture:
-  """A picture, and a PNG file.
+  """A plot on the page, and in a PNG file.
 
   Attributes:
-    name: of the file.
+    name: name of the file.
     caption: what it shows and how to read it.
-    alt: what it shows, for those who do not see it.
+    alt: alternative text, for readers who do not see it.
     drawing: a figure that follows the page's colours, or the content of a PNG file, which does not.
   """
 
@@ -99,28 +99,28 @@ Block = str | Table | Picture
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-  """A part of the page; text is a paragraph, successive pictures stand next to each other if there is room."""
+  """A section of the page; text is a paragraph, consecutive plots are next to each other if they fit."""
 
   title: str
   blocks: Sequence[Block]
 
 
 class Page:
-  """Collects sections. `files` are PNG and CSV by name, to lie next to the page."""
+  """Collects sections. `files` are the PNG and CSV files next to the page, by name."""
 
   def __init__(self):
     self.files: dict[str, bytes] = {}
     self._sections: list[dict[str, Any]] = []
 
   def add(self, section: Section) -> None:
-    """Adds a section with its files; one without blocks is left out."""
+    """Adds a section with its files; skips one without blocks."""
     if section.blocks:
       parts = itertools.groupby(map(self._placed, section.blocks), key=lambda block: block['kind'])
       parts = [(kind, list(blocks)) for kind, blocks in parts]
       self._sections.append({'title': section.title, 'anchor': slug(section.title), 'parts': parts})
 
   def html(self, title: str, introduction: Sequence[str], facts: Sequence[tuple[str, str]]) -> str:
-    """The page: its heading, paragraphs below it, and below these `facts`, names and values."""
+    """Renders the page: heading, introduction, `facts` (names and values), and the sections."""
     environment = jinja2.Environment(
       loader=jinja2.PackageLoader('rembert.report', '.'), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -128,7 +128,7 @@ class Page:
     return clean(template.render(title=title, introduction=introduction, facts=facts, sections=self._sections))
 
   def _placed(self, block: Block) -> dict[str, Any]:
-    """What the template is given for a block; its file is put among the files."""
+    """The template's arguments for a block; adds its file to `files`."""
     if isinstance(block, str):
       return {'kind': 'text', 'text': block}
     if isinstance(block, Table):
@@ -159,7 +159,7 @@ def slug(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-  """A text that a spreadsheet does not take for a formula; numbers keep their sign."""
+  """Escapes text that a spreadsheet would interpret as a formula; numbers keep their sign."""
   text = clean(text)
   if text.startswith(('=', '@', '\t', '\r')) or (text.startswith(('+', '-')) and not _is_number(text)):
     return f"'{text}"
@@ -174,15 +174,15 @@ def _is_number(text: str) -> bool:
   return True
 
 
-# --- pictures ---------------------------------------------------------------------------------------------------------
+# --- plots ------------------------------------------------------------------------------------------------------------
 
 
 def inline_svg(svg: bytes, name: str, alt: str) -> Markup:
-  """Matplotlib's SVG as a part of the page: in its colours and fonts, its ids beginning with `name`, unique there."""
+  """Matplotlib's SVG for embedding in the page: in its colours and fonts, with ids that begin with `name`."""
   root = ElementTree.fromstring(svg)
   for parent in list(root.iter()):
     for child in list(parent):
-      if child.tag.endswith(('}metadata', '}style')):  # a style would be that of the whole page
+      if child.tag.endswith(('}metadata', '}style')):  # a style element would apply to the whole page
         parent.remove(child)
   for each in root.iter():
     each.tag = each.tag.rpartition('}')[2]
@@ -190,7 +190,7 @@ def inline_svg(svg: bytes, name: str, alt: str) -> Markup:
     each.attrib = {
       key: _page_attribute(key, value, name)
       for key, value in attributes.items()
-      if (key, each.tag) != ('id', 'g')  # nothing refers to them
+      if (key, each.tag) != ('id', 'g')  # these are not referenced
     }
   _, _, width, _ = map(float, root.attrib['viewBox'].split())
   look = {'class': 'picture', 'role': 'img', 'aria-label': clean(alt), 'style': f'max-width: {4 / 3 * width:.0f}px'}
@@ -208,6 +208,6 @@ def _page_attribute(key: str, value: str, name: str) -> str:
     value = value.replace(INK, 'currentColor').replace(FAINT, 'var(--faint)').replace(GRID, 'var(--grid)')
     for number, colour in enumerate(SERIES, 1):
       value = value.replace(colour, f'var(--series-{number})')
-    # Matplotlib's fonts are seldom installed; the page's always are.
+    # Matplotlib's fonts are rarely installed; the page's always are.
     value = re.sub(r'font:\s*(\S+)\s+[^;]*', r'font-size: \1', value)
   return value

@@ -1,4 +1,4 @@
-"""Folders of runs, of whole benchmarks and of sweeps as models with their runs. Unfinished ones are read too."""
+"""Reads directories of runs, benchmarks and sweeps, finished or not, as models with their runs."""
 
 import ast
 import dataclasses
@@ -20,7 +20,7 @@ from tasks.xtreme.leaderboard import NAMES
 
 PRE_TRAINING, FINE_TUNING, ANALYSIS = 'pre-training', 'fine-tuning', 'analysis'
 _SWEEP, _BENCHMARK, _ANALYSIS = 'sweep.json', 'xtreme.json', 'analysis.json'
-# Any of them makes a folder the workdir of a run.
+# A directory with any of these is the workdir of a run.
 _SIGNS = ('metrics.jsonl', 'results.json', 'config.gin')
 _SEED = re.compile(r'seed_(\d+)')
 _RATE = re.compile(r'rate_(\d+(?:\.\d*)?(?:e[+-]?\d+)?)')
@@ -30,23 +30,23 @@ _MODEL = 'RemBertConfig.'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-  """A run of a model, or a planned one. What its workdir lacks is empty.
+  """A run of a model, possibly only planned; fields that its workdir lacks are empty.
 
   Attributes:
-    name: on the page.
-    workdir: the folder.
-    kind: pre-training, fine-tuning (or evaluation alone), or analysis.
-    is_started: whether it has a workdir.
-    pretrain_seed: of the pre-training run that it is or started from.
-    seed: of fine-tuning; -1 for others.
+    name: name on the page.
+    workdir: the directory.
+    kind: pre-training, fine-tuning (or evaluation only), or analysis.
+    is_started: whether the workdir exists.
+    pretrain_seed: seed of the pre-training run that it is or started from.
+    seed: seed of fine-tuning; -1 for others.
     task: the training task, or that of retrieval; the name of an analysis.
     evaluated: tasks that it is evaluated on.
     variant: the binding that was changed for it; '' for none.
-    learning_rate: None for that of the gin file.
+    learning_rate: learning rate; None for that of the gin file.
     metrics: `metrics.jsonl`, a column per metric, by step.
-    broken_lines: lines of it that could not be read.
-    settings: `config.gin`, gin name to value as gin writes it.
-    results: of `results.json` or `analysis.json`; None if there are none, or they cannot be read.
+    broken_lines: number of its lines that could not be read.
+    settings: values in `config.gin` by gin name, as text.
+    results: content of `results.json` or `analysis.json`; None if missing or unreadable.
   """
 
   name: str
@@ -66,7 +66,7 @@ class Run:
 
   @functools.cached_property
   def model(self) -> RemBertConfig | None:
-    """The architecture that the settings describe; None if they do not."""
+    """The architecture of the settings; None if they do not define one."""
     values = {
       name.removeprefix(_MODEL): _literal(text) for name, text in self.settings.items() if name.startswith(_MODEL)
     }
@@ -76,12 +76,12 @@ class Run:
       return None
 
   def paper(self, field: str) -> Any:
-    """A binding `paper.FIELD`: the row of the paper that the run reproduces, and how; None if there is none."""
+    """The binding of `paper.FIELD` (the row of the paper that the run reproduces, and how), or None."""
     return _literal(self.settings.get(f'paper.{field}', 'None'))
 
   @property
   def row(self) -> tuple[int, str] | None:
-    """Table and row of the paper that the run reproduces; None if it names none."""
+    """Table and row of the paper that the run reproduces, or None."""
     table, name = self.paper('table'), self.paper('row')
     return (table, name) if isinstance(table, int) and isinstance(name, str) else None
 
@@ -95,18 +95,18 @@ class Run:
     return None if curve.empty else float(curve.iloc[-1])
 
   def parts_of(self, key: str) -> list[str]:
-    """Names that follow `key/` in the metrics: languages of `eval/loss`, scores of `eval/dev`."""
+    """Names after `key/` in the metrics: languages of `eval/loss`, scores of `eval/dev`."""
     return sorted(name.removeprefix(f'{key}/') for name in self.metrics.columns if name.startswith(f'{key}/'))
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A model and all runs of it.
+  """A model and all its runs.
 
   Attributes:
     name: unique in a report.
     rows: (table, row name) of the paper that it reproduces.
-    plan: runs of pre-training, of fine-tuning, and analyses, in this order; planned ones too.
+    plan: runs of pre-training, fine-tuning and analyses, in this order, including planned ones.
   """
 
   name: str
@@ -114,7 +114,7 @@ class Model:
   plan: tuple[Run, ...] = ()
 
   def runs(self, kind: str) -> list[Run]:
-    """Runs of one kind, planned ones too."""
+    """Runs of one kind, including planned ones."""
     return [run for run in self.plan if run.kind == kind]
 
   def results(self, analysis: str) -> list[dict[str, Any]]:
@@ -128,30 +128,30 @@ class Model:
 
   @property
   def trained(self) -> list[Run]:
-    """Pre-training, then fine-tuning runs that have started."""
+    """Pre-training runs, then fine-tuning runs, that have started."""
     return [run for run in self.plan if run.is_started and run.kind != ANALYSIS]
 
   @property
   def config(self) -> RemBertConfig | None:
-    """The architecture; None if it is not known."""
+    """The architecture; None if it is unknown."""
     return next((run.model for run in self.pretrained if run.model is not None), None)
 
   @property
   def kept_layers(self) -> int | None:
-    """How many layers fine-tuning keeps, if the paper's row keeps fewer (Tables 5 and 13); None for all."""
+    """Number of layers that fine-tuning keeps, if the paper's row keeps fewer (Tables 5 and 13); None for all."""
     return next((kept for run in self.pretrained if isinstance(kept := run.paper('kept_layers'), int)), None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """A folder that the report was asked for.
+  """A directory of a report.
 
   Attributes:
-    folder: as given.
-    kind: of the folder, in a word or two.
-    models: in it.
-    facts: about it, name to text.
-    scale: name of its model sizes (gin/scales); '' if it has none.
+    folder: the directory, as given.
+    kind: what the directory is, in a word or two.
+    models: the models in it.
+    facts: facts about it, text by name.
+    scale: name of its model sizes (gin/scales), or ''.
   """
 
   folder: str
@@ -162,15 +162,14 @@ class Source:
 
 
 def read(folders: Sequence[epath.PathLike]) -> list[Source]:
-  """Reads each folder; models get names that tell them apart.
+  """Reads each directory; models get distinct names.
 
   Raises:
-    UsageError: a folder that does not exist, that holds nothing known, or that is given twice, or a `sweep.json` that
-      is none.
+    UsageError: a directory does not exist, has no known results, or is given twice, or a `sweep.json` is malformed.
   """
   places = [os.fspath(absolute(folder)) for folder in folders]
   if twice := sorted({place for place in places if places.count(place) > 1}):
-    raise UsageError('a folder is given twice', where=', '.join(twice), fix='name each once')
+    raise UsageError('a directory is given twice', where=', '.join(twice), fix='name each once')
   sources = [_read_folder(epath.Path(folder)) for folder in folders]
   names = [model.name for source in sources for model in source.models]
   unique = iter(_unique(names, [source.folder for source in sources for _ in source.models]))
@@ -182,7 +181,7 @@ def read(folders: Sequence[epath.PathLike]) -> list[Source]:
 
 def _read_folder(folder: epath.Path) -> Source:
   if not folder.is_dir():
-    raise UsageError('there is no such folder', where=str(folder), fix='name the --workdir of a run, or a sweep')
+    raise UsageError('no such directory', where=str(folder), fix='name the --workdir of a run, or a sweep')
   name = _name_of(folder)
   if (folder / _SWEEP).exists():
     return _sweep(folder)
@@ -197,9 +196,9 @@ def _read_folder(folder: epath.Path) -> Source:
     model = Model(name, (run.row,) if run.row else (), (run,))
     return Source(str(folder), kind, (model,), scale=scale if isinstance(scale, str) else '')
   raise UsageError(
-    'there are no results of a run, sweep or benchmark here',
+    'no results of a run, sweep or benchmark found',
     where=f'{folder}: none of {", ".join((_SWEEP, _BENCHMARK, _ANALYSIS, *_SIGNS))}',
-    fix='name the --workdir of a run, of launch.xtreme, or the folder of a sweep; several are compared',
+    fix='name the --workdir of a run, of launch.xtreme, or the directory of a sweep; several are compared',
   )
 
 
@@ -208,7 +207,7 @@ def _name_of(folder: epath.Path) -> str:
 
 
 def _unique(names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
-  """Names; equal ones get the folder before them, and a number if that does not help."""
+  """Makes names unique: equal ones get the directory as a prefix, then a number if necessary."""
   full = [
     name if names.count(name) == 1 else f'{epath.Path(folder).parent.name}/{name}'.lstrip('/')
     for name, folder in zip(names, folders, strict=True)
@@ -222,12 +221,12 @@ def _unique(names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
 
 
 def is_workdir(folder: epath.Path) -> bool:
-  """Whether a run has written something into a folder."""
+  """Whether a directory has files of a run."""
   return any((folder / sign).exists() for sign in _SIGNS)
 
 
 def read_run(workdir: epath.PathLike, name: str, **plan: Any) -> Run:
-  """Reads a workdir; broken parts of it are left out, and never stop the reading. `plan` has other fields of `Run`."""
+  """Reads a workdir, skipping malformed parts without an error. `plan` has other fields of `Run`."""
   folder = epath.Path(workdir)
   metrics, broken = read_metrics(folder / 'metrics.jsonl')
   return Run(
@@ -242,7 +241,7 @@ def read_run(workdir: epath.PathLike, name: str, **plan: Any) -> Run:
 
 
 def _run_without_plan(folder: epath.Path, name: str) -> Run:
-  """A run of which only the workdir tells what it is."""
+  """A run that is described by its workdir only."""
   run = read_run(folder, name)
   seed = _int(run.settings.get('train.seed', 0))
   if run.results is None and _literal(run.settings.get('run.mode', "'pretrain'")) == 'pretrain':
@@ -266,9 +265,9 @@ def _analysis(folder: epath.Path, what: str, pretrain_seed: int) -> Run:
 
 
 def read_metrics(file: epath.Path) -> tuple[pd.DataFrame, int]:
-  """Finite numbers by step, a column per metric, and how many lines could not be read.
+  """Finite numbers by step, a column per metric, and the number of lines that could not be read.
 
-  A resuming run distrusts all that follows a broken line; a report loses that line alone.
+  A resuming run ignores everything after a malformed line; a report skips that line only.
   """
   rows, broken = [], 0
   for line in filter(str.strip, _text_of(file).splitlines()):
@@ -282,9 +281,9 @@ def read_metrics(file: epath.Path) -> tuple[pd.DataFrame, int]:
 
 
 def read_settings(file: epath.Path) -> dict[str, str]:
-  """Bindings of a file that gin wrote, name to value as text; a value over several lines becomes one line.
+  """Bindings of a file written by gin, values as text by name; multi-line values become one line.
 
-  A reference to a macro (`%HIDDEN`, of gin/scales) is replaced by the macro's value; macros themselves are left out.
+  References to macros (`%HIDDEN`, of gin/scales) are replaced by their values; macros themselves are skipped.
   """
   found = {
     name: ' '.join(line.strip(' \\') for line in value.splitlines()).strip()
@@ -295,16 +294,16 @@ def read_settings(file: epath.Path) -> dict[str, str]:
   def resolved(value: str) -> str:
     return macros.get(value.removeprefix('%'), value) if value.startswith('%') else value
 
-  # A macro may refer to another one, and no further.
+  # A macro may refer to another one, but not further.
   return {name: resolved(resolved(value)) for name, value in found.items() if name not in macros}
 
 
 def read_object(file: epath.Path) -> dict[str, Any]:
-  """A JSON object; an empty one if the file has none."""
+  """Reads a JSON object; {} if the file does not have one."""
   return _json_object(_text_of(file))
 
 
-# --- the folder of launch.xtreme --------------------------------------------------------------------------------------
+# --- the directory of launch.xtreme -----------------------------------------------------------------------------------
 
 
 def _benchmark_workdirs(folder: epath.Path) -> Iterator[epath.Path]:
@@ -316,7 +315,7 @@ def _benchmark_workdirs(folder: epath.Path) -> Iterator[epath.Path]:
 def _benchmark(folder: epath.Path) -> Source:
   runs = []
   for workdir in _benchmark_workdirs(folder):
-    # The path below the folder: above it, anything may be called seed_7.
+    # Only the path below the directory; one above it may be called seed_7.
     parts = workdir.parts[len(folder.parts) :]
     found = _run_without_plan(workdir, '/'.join(parts))
     seed, rate = _SEED.fullmatch(parts[-1]), _RATE.fullmatch(parts[1]) if len(parts) > 1 else None
@@ -344,14 +343,14 @@ def _sweep(folder: epath.Path) -> Source:
     code, asked = content.get('code') or {}, content.get('asked') or []
     facts = {
       'name': str(content.get('name', '')),
-      # One entry for each time that the sweep was extended.
+      # One entry each time the sweep was extended.
       'asked for': ' · '.join(' '.join(map(str, line)) if isinstance(line, list) else str(line) for line in asked),
       'code': ' '.join(str(code[name]) for name in ('version', 'commit') if code.get(name))
-      + (', with changes that are not committed' if code.get('dirty') else ''),
+      + (', with uncommitted changes' if code.get('dirty') else ''),
     }
   except (KeyError, TypeError, ValueError, AttributeError) as error:
     raise UsageError(
-      f'this does not describe a sweep: {type(error).__name__}: {error}',
+      f'malformed description of a sweep: {type(error).__name__}: {error}',
       where=str(folder / _SWEEP),
       fix='run the sweep again with this version: it replaces the file',
     ) from error
@@ -388,7 +387,7 @@ def _sweep_model(folder: epath.Path, content: Mapping[str, Any]) -> Model:
   return Model(name, tuple((int(table), str(row)) for table, row in content.get('rows', ())), tuple(plan))
 
 
-# --- values from outside ----------------------------------------------------------------------------------------------
+# --- validation -------------------------------------------------------------------------------------------------------
 
 
 def _text_of(file: epath.Path) -> str:
@@ -407,7 +406,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-  """Whether a value of a JSON file is a number; true and false are none."""
+  """Whether a value of a JSON file is a number; true and false are not."""
   return isinstance(value, int | float) and not isinstance(value, bool)
 
 

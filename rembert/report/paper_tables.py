@@ -1,4 +1,4 @@
-"""The paper's Tables 2 to 6, 8, 9, 12 and 13: each row as the paper prints it, and above it what was measured here."""
+"""The paper's Tables 2 to 6, 8, 9, 12 and 13, each row with our scores above the paper's."""
 
 import dataclasses
 import re
@@ -18,24 +18,24 @@ from rembert.report.statistics import LEVEL, Comparison, compare, holm, sign_fli
 from tasks.xtreme.leaderboard import NAMES, NUM_LANGUAGES, Spread, spread
 
 TITLES = {
-  2: 'Table 2: one embedding table for input and output, or two',
-  3: 'Table 3: a wide input embedding, or a wide output embedding',
-  4: 'Table 4: the width of the output embedding',
-  5: 'Table 5: capacity for pre-training in layers instead',
-  6: 'Table 6: what the input embedding saves, spent on width or depth',
-  12: 'Table 12: a narrow table that input and output share',
+  2: 'Table 2: one embedding matrix for input and output, or two',
+  3: 'Table 3: a large input or a large output embedding',
+  4: 'Table 4: size of the output embedding',
+  5: 'Table 5: additional layers in pre-training instead',
+  6: 'Table 6: parameters saved in the input embedding, used for width or depth',
+  12: 'Table 12: a small embedding matrix for input and output',
   13: 'Table 13: English models',
 }
 _NAMES = NAMES | {'mnli': 'MNLI'}
 _BETTER, _WORSE = '▲', '▼'
 _INTRODUCTION = (
   "Each table has the paper's form, with our scores above the paper's. Ours are means over "
-  'languages and seeds, ± the standard deviation of the sample over seeds; questions are exact match/F1, and count '
+  'languages and seeds, ± the sample standard deviation over seeds; question answering has exact match/F1, and counts '
   "their mean. The paper's scores are on dev sets, ours on the split that the runs evaluate (by default test).",
   f'{_BETTER} and {_WORSE} mark scores that are significantly better or worse than the first row of the table: p < '
   f'{LEVEL} in a paired sign-flip permutation test over languages (seeds averaged), with Holm’s correction over the '
-  'table. This is evidence that the order holds in other languages, for these models. Whether it holds for models '
-  'trained again is a test over seeds; with three seeds its smallest p is 0.25.',
+  'table. This tests whether the order holds in other languages, for these models. Whether it holds for models '
+  'that are trained again is a test over seeds; with three seeds its smallest p is 0.25.',
 )
 
 
@@ -45,10 +45,10 @@ class MeasuredRow:
 
   Attributes:
     printed: the paper's row.
-    model: None if none of the models reproduces it.
-    by_seed: task to what each language counts: a row per seed, a column per language; tasks that have scores.
-    by_metric: task to the mean of each metric: (exact match, F1) of questions.
-    progress: task to how far it is.
+    model: the model that reproduces it, or None.
+    by_seed: for each task with scores, the scores: a row per seed, a column per language.
+    by_metric: for each task, the mean of each metric; (exact match, F1) for question answering.
+    progress: progress of each task.
   """
 
   printed: paper.PaperRow
@@ -66,7 +66,7 @@ class MeasuredRow:
 
 
 def paper_tables(results: Results) -> Section:
-  """Every table with a row that one of the models reproduces, and was fine-tuned for."""
+  """All tables with a row that one of the models reproduces and was fine-tuned for."""
   blocks = []
   for table in paper.TABLES:
     rows = measure(results, table)
@@ -76,8 +76,8 @@ def paper_tables(results: Results) -> Section:
 
 
 def measure(results: Results, table: int) -> list[MeasuredRow]:
-  """The rows of a table, each with the model that reproduces it: with the layers that the row keeps, if it was
-  fine-tuned like that, else with all."""
+  """The rows of a table with the models that reproduce them; fine-tuned with as many layers as the row keeps if
+  available, else with all."""
   rows = []
   for printed in paper.TABLES[table]:
     row = MeasuredRow(printed)
@@ -102,7 +102,7 @@ def table_blocks(table: int, rows: Sequence[MeasuredRow]) -> list[Table]:
 
 
 def compare_rows(rows: Sequence[MeasuredRow]) -> dict[tuple[int, str], Comparison]:
-  """(number of a row, task) to its comparison with the first row, p over languages after Holm's correction too."""
+  """Comparison with the first row by (row number, task), including p over languages after Holm's correction."""
   first = rows[0].by_seed
   found = {
     (number, task): comparison
@@ -141,7 +141,7 @@ def _scores_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping)
 def _beside_paper(
   caption: str, cells: Mapping[tuple[str, str], Mapping[str, str | None]], notes: Sequence[str]
 ) -> Table:
-  """A table whose rows are (model, ours or paper)."""
+  """A table with rows (model, ours or paper)."""
   frame = table_frame(cells.items(), 'model', 'from').map(lambda text: text or MISSING)
   return Table(caption, frame, notes, lambda row, column: 'paper' if row[1] == 'paper' else '')
 
@@ -155,7 +155,7 @@ def _scores_cell(metrics: Sequence[Spread], comparison: Comparison | None) -> st
 
 def _progress_note(row: MeasuredRow) -> str:
   if row.model is None:
-    return f'{row.printed.label}: not part of this.'
+    return f'{row.printed.label}: not among these models.'
   if not row.progress:
     return f'{row.printed.label}: no scores yet.'
   seeds = {
@@ -195,16 +195,16 @@ def _significance_table(table: int, rows: Sequence[MeasuredRow], differences: Ma
       texts = {'difference': f'{difference:+.2f}', 'languages': f'{tasks} tasks', 'p, languages': _p(p)}
       cells[row.printed.label, 'Avg'] = texts
   frame = table_frame(cells.items(), 'model', 'task').fillna(MISSING)
-  caption = f'Table {table}, differences to “{rows[0].printed.label}”: points, and how sure they are'
+  caption = f'Table {table}, differences to “{rows[0].printed.label}”: points and significance'
   notes = [
-    'p is two-sided, of flipping signs: all ways up to 16 pairs, 65,536 drawn ones beyond. The interval draws '
-    'languages and seeds again, both at once. Avg flips the signs of the tasks.'
+    'p is two-sided, from a paired sign-flip test: all flips up to 16 pairs, 65,536 random ones beyond. The interval '
+    'resamples languages and seeds together. Avg flips the signs of the tasks.'
   ]
   return Table(caption, frame, notes)
 
 
 def compare_averages(row: MeasuredRow, first: MeasuredRow) -> tuple[float, int, float] | None:
-  """Mean difference of the average, number of tasks, and p of flipping their signs; None without common tasks."""
+  """Mean difference of the averages, number of tasks, and p of their sign-flip test; None without common tasks."""
   ours, theirs = row.task_means(), first.task_means()
   if ours.empty or theirs.empty or len(ours.columns) < 2:
     return None
@@ -251,11 +251,11 @@ def _table_8(models: Mapping[str, Model]) -> Iterator[Table]:
     theirs['MLM'] = f'{row.mlm_accuracy:.1f}'
     cells |= {(row.label, 'ours'): ours, (row.label, 'paper'): theirs}
   notes = [
-    'Correlation, times 100, of dot products of word vectors with human judgements: input/output embedding. Data sets '
-    'are known by the names of their files. MLM accuracy in percent.'
+    'Correlation (× 100) of dot products of word vectors with human judgements: input/output embedding. Data sets '
+    'are recognised by their file names. MLM accuracy in percent.'
   ]
   if is_analysed:
-    yield _beside_paper('Table 8: word similarity, and masked pieces predicted', cells, notes)
+    yield _beside_paper('Table 8: word similarity, and masked-token accuracy', cells, notes)
 
 
 def _table_9(models: Mapping[str, Model]) -> Iterator[Table]:
@@ -273,13 +273,13 @@ def _table_9(models: Mapping[str, Model]) -> Iterator[Table]:
     ours['Avg'] = f'{statistics.fmean(map(statistics.fmean, scores.values())):.1f}' if all(scores.values()) else MISSING
     theirs = {title: f'{row.scores[task][0]:.1f}' for task, title in _PROBES.items()}
     cells |= {(row.label, 'ours'): ours, (row.label, 'paper'): theirs | {'Avg': f'{row.mean:.1f}'}}
-  notes = ['Micro-F1 on the test sets of each task, mean over them. Tasks are known by their names.']
+  notes = ['Micro-F1, mean over the test sets of each task. Tasks are recognised by their names.']
   if is_analysed:
     yield _beside_paper('Table 9: edge probing of frozen layers', cells, notes)
 
 
 def _mean(values: Sequence[float | None]) -> str:
-  """Mean and deviation of those that are known."""
+  """Mean and standard deviation of the known values."""
   known = [value for value in values if value is not None]
   return str(spread(known)) if known else MISSING
 
@@ -296,7 +296,7 @@ def _bare(text: str) -> str:
 
 
 def _number_at(content: Any, *names: str) -> float | None:
-  """A number deep in an object; None if anything on the way is missing."""
+  """A number nested in an object; None if it is missing."""
   for name in names:
     content = content.get(name) if isinstance(content, Mapping) else None
   return float(content) if is_number(content) else None

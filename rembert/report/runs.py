@@ -1,4 +1,4 @@
-"""Models and their runs: progress, parameters, analyses, and settings."""
+"""Sections of a report about models and their runs: progress, parameters, analyses and settings."""
 
 from collections.abc import Sequence
 
@@ -13,16 +13,16 @@ from rembert.report.html import MISSING, Picture, Section, Table, table_frame
 from rembert.report.load import ANALYSIS, FINE_TUNING, PRE_TRAINING, Model
 from rembert.report.scores import ALL_LANGUAGES, HELD_OUT, Results, of
 
-# The paper's ablation models (A.2), those of all its tables but 7, 13, 14 and 16.
+# The paper's ablation models (A.2), of all its tables except 7, 13, 14 and 16.
 _PAPER_WIDTH, _PAPER_LAYERS = 768, 12
 _PRINTED = {(row.table, row.name): row for rows in paper.TABLES.values() for row in rows}
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- overview ---------------------------------------------------------------------------------------------------------
 
 
 def overview(results: Results) -> Section:
-  """A row per model: how much of the plan is done, and the last evaluation."""
+  """A table with a row per model: its progress and its last evaluation."""
   if not results.models:
     return Section('Models', [])
   held_out = of(results.scores, task=HELD_OUT, language=ALL_LANGUAGES)
@@ -38,17 +38,17 @@ def overview(results: Results) -> Section:
       'MLM accuracy': MISSING if accuracy is None else f'{accuracy:.1f} %',
       'fine-tuned': _done([run.results is not None for run in model.runs(FINE_TUNING)]),
       'analysed': _done([run.results is not None for run in model.runs(ANALYSIS)]),
-      'stands for': ', '.join(f'Table {table}' for table in dict.fromkeys(table for table, _ in model.rows)) or MISSING,
+      'reproduces': ', '.join(f'Table {table}' for table in dict.fromkeys(table for table, _ in model.rows)) or MISSING,
     }
   frame = table_frame(rows.items(), 'model')
-  notes = ['Runs done, of those planned. Loss (nats) and accuracy are means over seeds, at the last evaluation.']
+  notes = ['Completed and planned runs. Loss (nats) and accuracy are means over seeds at the last evaluation.']
   notes += [
     f'{run.name}: {run.broken_lines} line(s) of metrics.jsonl cannot be read'
     for model in results.models
     for run in model.trained
     if run.broken_lines
   ]
-  return Section('Models', [Table('What there is', frame.loc[:, (frame != MISSING).any()], notes)])
+  return Section('Models', [Table('Overview', frame.loc[:, (frame != MISSING).any()], notes)])
 
 
 def _done(runs: Sequence[bool]) -> str:
@@ -56,22 +56,22 @@ def _done(runs: Sequence[bool]) -> str:
 
 
 def scale_in_words(results: Results) -> str:
-  """Model sizes, and whether scores compare with the paper's; '' if no size is known."""
+  """Model sizes, and whether scores are comparable with the paper's; '' if no size is known."""
   configs = [run.model for model in results.models for run in model.pretrained if run.model is not None]
   if not configs:
     return ''
   span = lambda values: f'{min(values):,}' if min(values) == max(values) else f'{min(values):,} to {max(values):,}'
   words = (
-    f'{span([config.hidden_size for config in configs])} wide, '
+    f'hidden size {span([config.hidden_size for config in configs])}, '
     f'{span([config.num_hidden_layers for config in configs])} layers, '
-    f'vocabulary of {span([config.vocab_size for config in configs])}'
+    f'vocabulary size {span([config.vocab_size for config in configs])}'
   )
   names = ', '.join(dict.fromkeys(source.scale for source in results.sources if source.scale)) or 'Models'
   words = f'{names}: {words}.'
   if any(config.hidden_size < _PAPER_WIDTH or config.num_hidden_layers < _PAPER_LAYERS for config in configs):
     words += (
-      f" The paper's figures are of the full size ({_PAPER_WIDTH} wide, {_PAPER_LAYERS} layers, 26 billion "
-      'tokens): compare the order of models, not the level of their scores.'
+      f" The paper's models have hidden size {_PAPER_WIDTH}, {_PAPER_LAYERS} layers and 26 billion training tokens: "
+      'compare the order of models, not the level of their scores.'
     )
   return words
 
@@ -79,13 +79,13 @@ def scale_in_words(results: Results) -> str:
 # --- parameters -------------------------------------------------------------------------------------------------------
 
 _PARAMETERS = (
-  'The output embedding is used in pre-training only: its parameters cost nothing in fine-tuning. The upper bar of '
+  'The output embedding is used in pre-training only and costs nothing in fine-tuning. The upper bar of '
   'each model is pre-training, the lower one fine-tuning without the head of a task.'
 )
 
 
 def parameters(results: Results) -> Section:
-  """Bars and a table of all models whose architecture is known."""
+  """A bar plot and a table of the parameters of all models with a known architecture."""
   counted = [(model, counts) for model in results.models if (counts := counts_of(model)) is not None]
   if not counted:
     return Section('Parameters', [])
@@ -96,7 +96,7 @@ def parameters(results: Results) -> Section:
 
 
 def counts_of(model: Model) -> ParameterCounts | None:
-  """Parameters of a model by part; None if its architecture is not known."""
+  """Parameters of a model by part; None if its architecture is unknown."""
   return None if model.config is None else count_parameters(model.config, kept_layers=model.kept_layers)
 
 
@@ -117,21 +117,21 @@ def _parameters_table(counted: Sequence[tuple[Model, ParameterCounts]]) -> Table
         'the paper': f'{stated}M' if stated else MISSING,
       }
   notes = [
-    'Counted from the shapes of the modules that train; padding rows do not count. The output bias is counted with the '
-    'output embedding, positions and types with the input embedding.',
-    "The paper's figures are of its full-size models, and leave out the pooler and most of the MLM head.",
+    'Counted from the shapes of the modules that train, without vocabulary padding. The output bias is counted with '
+    'the output embedding, positions and types with the input embedding.',
+    "The paper's figures are for its full-size models, and exclude the pooler and most of the MLM head.",
   ]
   return Table('Parameters by part', table_frame(rows.items(), 'model', 'in'), notes)
 
 
 # --- analyses ---------------------------------------------------------------------------------------------------------
 
-# The largest picture that is put into the page.
+# The largest image that is embedded in the page.
 _MOST_BYTES = 4 << 20
 
 
 def analyses(results: Results) -> Section:
-  """The pictures of each analysis; its numbers are in `analysis.json`, those of the paper in Tables 8 and 9."""
+  """The plots of each analysis; its numbers are in `analysis.json`, the paper's in Tables 8 and 9."""
   runs = [(model, run) for model in results.models for run in model.runs(ANALYSIS)]
   by_analysis = dict.fromkeys(run.task for _, run in runs)
   pictures = [
@@ -146,7 +146,7 @@ def analyses(results: Results) -> Section:
 
 
 def _picture(file: epath.Path, words: str) -> Picture | None:
-  """The picture, if it is a PNG of a size that fits into the page."""
+  """The image, if it is a PNG and not too large for the page."""
   try:
     content = file.read_bytes()
   except OSError:
@@ -159,11 +159,11 @@ def _picture(file: epath.Path, words: str) -> Picture | None:
 
 
 def configuration(results: Results) -> Section:
-  """Settings of pre-training, or if there is none, of a fine-tuning run, that are not the same for all models."""
+  """Settings that differ between models, of pre-training or, without it, of a fine-tuning run."""
   first = {model.name: model.trained[0].settings for model in results.models if model.trained}
   frame = pd.DataFrame({name: of_run for name, of_run in first.items() if of_run}, dtype=object).rename_axis('setting')
   different = frame[frame.nunique(axis='columns', dropna=False) > 1].sort_index().fillna(MISSING)
   if different.empty:
     return Section('Configuration', [])
   shown = different.map(lambda value: value if len(value) <= 200 else f'{value[:199]}…')
-  return Section('Configuration', [Table('What differs', shown, look=lambda row, column: 'text')])
+  return Section('Configuration', [Table('Differing settings', shown, look=lambda row, column: 'text')])

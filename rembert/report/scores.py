@@ -1,9 +1,9 @@
-"""All scores as one tidy table, and the selection from it that the tables of a report are made of.
+"""All scores as one tidy table, and the selection that a report shows.
 
-A row of the table is one score: `model`, `pretrain_seed`, `seed` (of fine-tuning; -1 for held-out text), `variant` of
-the fine-tuning, `learning_rate` ('' for that of the gin file), `dev` (the score on the dev set by which parameters were
-selected), `task`, `language`, `metric`, `value` and `baseline` (that of the trivial baseline). `counts` marks the
-metrics that are averaged. A planned run without a score of a task has one row there, without a value.
+A row of the table is one score: `model`, `pretrain_seed`, `seed` (of fine-tuning; -1 for the eval set), `variant` of
+the fine-tuning, `learning_rate` ('' for that of the gin file), `dev` (dev score of the selected checkpoint), `task`,
+`language`, `metric`, `value` and `baseline` (the score of the trivial baseline). `counts` marks the metrics that are
+averaged. A planned run without a score of a task has one row there, without a value.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ import pandas as pd
 from rembert.report.load import FINE_TUNING, Model, Run, Source
 from tasks.xtreme.leaderboard import QUESTIONS, SCORES, Spread, parse_dev_score, parse_results, spread
 
-HELD_OUT = 'held-out text'  # in the place of a task
+HELD_OUT = 'held-out text'  # used as the name of a task
 ALL_LANGUAGES = 'all'
 SEEDS = ['pretrain_seed', 'seed']
 COLUMNS = ['model', *SEEDS, 'variant', 'learning_rate', 'dev']
@@ -26,13 +26,13 @@ COLUMNS += ['task', 'language', 'metric', 'value', 'baseline', 'counts']
 
 @dataclasses.dataclass(frozen=True)
 class TaskProgress:
-  """How far a model is on a task.
+  """Progress of a model on a task.
 
   Attributes:
-    done: seeds with scores.
-    planned: seeds that there will be.
+    done: number of seeds with scores.
+    planned: number of seeds when all runs are done.
     learning_rate: the best on dev; '' if there was no choice.
-    left_out: languages that not every seed has.
+    left_out: languages that some seed lacks.
   """
 
   done: int
@@ -42,13 +42,13 @@ class TaskProgress:
 
 
 class Results:
-  """What a report is made of.
+  """The data of a report.
 
   Attributes:
-    sources: the folders.
-    models: of all folders, in their order: the place of a model is its colour on the whole page.
-    scores: the tidy table, of the best learning rate and of the languages that all seeds have.
-    progress: (model, variant, task) to how far it is; tasks that have scores.
+    sources: the directories.
+    models: models of all directories, in order; the index of a model is its colour on the whole page.
+    scores: the tidy table, for the best learning rate and the languages that all seeds have.
+    progress: progress by (model, variant, task), for tasks with scores.
   """
 
   def __init__(self, sources: Sequence[Source]):
@@ -58,39 +58,39 @@ class Results:
 
   @functools.cached_property
   def worths(self) -> pd.DataFrame:
-    """What each language counts: the mean of the metrics that count, as `value` and `baseline`."""
+    """The score of each language: the mean of the metrics that count, as `value` and `baseline`."""
     keys = ['model', 'variant', 'task', *SEEDS, 'language']
     return self.scores[self.scores['counts']].groupby(keys, sort=False)[['value', 'baseline']].mean().reset_index()
 
   def tasks(self, model: Model, variant: str = '') -> list[str]:
-    """Tasks that a model has scores of, in the order of its runs."""
+    """Tasks for which a model has scores, in the order of its runs."""
     return [task for name, of_variant, task in self.progress if (name, of_variant) == (model.name, variant)]
 
   def variants(self, model: Model) -> list[str]:
-    """Variants of a model's fine-tuning that have scores; first '', none."""
+    """Variants of a model's fine-tuning that have scores; first '', without changes."""
     return list(dict.fromkeys(variant for name, variant, _ in self.progress if name == model.name))
 
   def by_seed(self, model: Model, task: str, variant: str = '') -> pd.DataFrame:
-    """What each language counts: a row per seed, a column per language."""
+    """The score of each language: a row per seed, a column per language."""
     found = of(self.worths, model=model.name, variant=variant, task=task)
     return found.pivot_table(index=SEEDS, columns='language', values='value', sort=False)
 
   def by_metric(self, model: Model, task: str, variant: str = '') -> list[Spread]:
-    """The mean over languages of each metric that counts: (exact match, F1) of questions."""
+    """The mean over languages of each metric that counts; (exact match, F1) for question answering."""
     found = of(self.scores, model=model.name, variant=variant, task=task, counts=True)
     means = found.groupby(['metric', *SEEDS], sort=False)['value'].mean()
     return [spread(means[metric].tolist()) for metric in counting_metrics(task, found['metric'].unique())]
 
 
 def of(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
-  """Rows that have these values in these columns."""
+  """The rows with the given values in the given columns."""
   for column, value in values.items():
     frame = frame[frame[column] == value]
   return frame
 
 
 def counting_metrics(task: str, metrics: Sequence[str]) -> tuple[str, ...]:
-  """Which metrics of a task are averaged, in the order of print; of an unknown task the first."""
+  """The metrics of a task that are averaged, in the order of print; of an unknown task, the first."""
   wanted = SCORES['xquad'] if task in (*QUESTIONS, 'squad') else SCORES.get(task, ())
   return tuple(name for name in wanted if name in metrics) or tuple(metrics)[:1]
 
@@ -99,7 +99,7 @@ def counting_metrics(task: str, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def tidy(models: Sequence[Model]) -> pd.DataFrame:
-  """Every score of every run."""
+  """All scores of all runs."""
   rows = [row for model in models for row in (*_held_out_rows(model), *_task_rows(model))]
   frame = pd.DataFrame(rows, columns=COLUMNS, dtype=object)
   return frame.astype(dict.fromkeys(SEEDS, int) | dict.fromkeys(('value', 'baseline', 'dev'), float) | {'counts': bool})
@@ -118,7 +118,7 @@ def _held_out_rows(model: Model) -> Iterator[tuple]:
 
 def _task_rows(model: Model) -> Iterator[tuple]:
   finetuned = model.runs(FINE_TUNING)
-  taken: dict[tuple[str, str], str] = {}  # a variant's task is that of the first training task with scores of it
+  taken: dict[tuple[str, str], str] = {}  # a variant's task belongs to the first training task with scores for it
   for variant, trained in sorted(dict.fromkeys((run.variant, run.task) for run in finetuned), key=lambda key: key[0]):
     runs = [run for run in finetuned if (run.variant, run.task) == (variant, trained)]
     for task in dict.fromkeys(name for run in runs for name in run.evaluated):
@@ -132,7 +132,7 @@ def _task_rows(model: Model) -> Iterator[tuple]:
 
 
 def _scores(run: Run, task: str) -> Iterator[tuple]:
-  """Language, metric, value, baseline and whether the metric counts; as far as `results.json` has numbers."""
+  """Language, metric, value, baseline, and whether the metric counts, for all numbers in `results.json`."""
   for language, (scores, baseline) in parse_results(run.results).get(task, {}).items():
     counting = counting_metrics(task, list(scores))
     for metric, value in scores.items():
@@ -143,7 +143,7 @@ def _scores(run: Run, task: str) -> Iterator[tuple]:
 
 
 def select(scores: pd.DataFrame) -> tuple[pd.DataFrame, dict[tuple[str, str, str], TaskProgress]]:
-  """Scores of the best learning rate in the languages that all seeds have, and how far each model is on each task."""
+  """Scores of the best learning rate in the languages that all seeds have, and progress by model and task."""
   kept, progress = [], {}
   for key, of_task in scores.groupby(['model', 'variant', 'task'], sort=False):
     if key[-1] == HELD_OUT:
@@ -163,6 +163,6 @@ def select(scores: pd.DataFrame) -> tuple[pd.DataFrame, dict[tuple[str, str, str
 
 
 def _mean_dev(scores: pd.DataFrame, rate: str) -> float:
-  """Over seeds; where nothing was selected on dev, a learning rate is never the best."""
+  """Mean dev score over seeds; a learning rate without dev scores is never the best."""
   found = of(scores, learning_rate=rate).drop_duplicates(SEEDS)['dev'].dropna()
   return statistics.fmean(found) if len(found) else float('-inf')

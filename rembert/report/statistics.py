@@ -1,9 +1,9 @@
-"""Whether one model is better than another: paired sign-flip tests over languages and over seeds.
+"""Significance of differences between models: paired sign-flip tests over languages and over seeds.
 
-There are two questions. Over **languages**, with each language's scores averaged over the seeds: would the difference
-hold in other languages, for these very models? Over **seeds**, with each seed's scores averaged over the languages:
-would it hold if the models were trained again? With three seeds the second test cannot be significant: of the 2³ ways
-to flip signs, two are as extreme as the most extreme one, so p ≥ 0.25.
+There are two questions. Over **languages**, with scores averaged over seeds: would the difference hold in other
+languages, for these models? Over **seeds**, with scores averaged over languages: would it hold if the models were
+trained again? With three seeds the second test cannot be significant: of the 2³ sign flips, two are as extreme as the
+most extreme one, so p ≥ 0.25.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-# Up to this many sign flips are all tried; of more, this many are drawn.
+# Up to this many sign flips, all are tried; otherwise this many random ones.
 _FLIPS = 1 << 16
 _RESAMPLES = 10_000
 LEVEL = 0.05
@@ -25,12 +25,12 @@ class Comparison:
 
   Attributes:
     difference: the mean over seeds and languages.
-    low, high: its 95 % interval, by a bootstrap over languages and seeds.
-    p_languages: two-sided p of flipping the signs of the languages' differences; None for fewer than two.
-    p_seeds: likewise of the seeds' differences.
-    languages: number of pairs.
-    seeds: number of pairs.
-    p_holm: `p_languages` after the correction for several comparisons, where there were several.
+    low, high: its 95 % interval, from a bootstrap over languages and seeds.
+    p_languages: two-sided p of the sign-flip test over languages; None for fewer than two.
+    p_seeds: the same over seeds.
+    languages: number of paired languages.
+    seeds: number of paired seeds.
+    p_holm: `p_languages` after Holm's correction for several comparisons.
   """
 
   difference: float
@@ -44,9 +44,9 @@ class Comparison:
 
 
 def sign_flip_p(differences: Sequence[float], seed: int = 0) -> float:
-  """Two-sided p of the mean of paired differences, if the sign of each is as likely to be the other.
+  """Two-sided p of the mean of paired differences, from a paired sign-flip permutation test.
 
-  Exact, from all 2ⁿ flips, for up to 16 differences; from 65,536 flips drawn by `seed` for more. It is 1 if all are
+  Exact, from all 2ⁿ flips, for up to 16 differences; from 65,536 random flips (`seed`) for more. It is 1 if all are
   zero.
 
   Raises:
@@ -56,9 +56,9 @@ def sign_flip_p(differences: Sequence[float], seed: int = 0) -> float:
 
   values = np.asarray(differences, np.float64)
   if not values.size or not np.isfinite(values).all():
-    raise ValueError('a test needs finite differences, and at least one')
+    raise ValueError('the test requires at least one difference, all finite')
   if values.size == 1 or not values.any():
-    return 1.0  # one flip of one value is as extreme as the other
+    return 1.0  # both flips of a single value are equally extreme
   mean = lambda sample, axis: np.mean(sample, axis=axis)
   found = stats.permutation_test(
     (values,), mean, permutation_type='samples', vectorized=True, n_resamples=_FLIPS, batch=4096, rng=seed
@@ -67,7 +67,7 @@ def sign_flip_p(differences: Sequence[float], seed: int = 0) -> float:
 
 
 def bootstrap_interval(differences: np.ndarray, seed: int = 0) -> tuple[float, float]:
-  """The 95 % interval of the mean of differences [seeds, languages], rows and columns drawn with replacement."""
+  """95 % bootstrap interval of the mean of differences [seeds, languages], resampling both axes."""
   differences = np.asarray(differences, np.float64)
   random = np.random.default_rng(seed)
   rows, columns = differences.shape
@@ -83,8 +83,8 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> Comparison | None:
 
   Args:
     ours: a row per seed, a column per language, 0 to 100.
-    theirs: likewise. Seeds and languages that the other lacks are left out. If no seed is common to both, runs are
-      paired in the order of their seeds: seeds are exchangeable.
+    theirs: the same. Seeds and languages that the other lacks are excluded. If no seed is common to both, runs are
+      paired in the order of their seeds, since seeds are exchangeable.
   """
   common = [seed for seed in ours.index if seed in theirs.index]
   if common:
@@ -106,7 +106,7 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> Comparison | None:
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
   """Holm's correction for several tests: the corrected p values in the same order; None stays None.
 
-  If the corrected values are compared with a level, the chance of any false positive is at most that level.
+  If the corrected values are compared with a level, the probability of any false positive is at most that level.
   """
   there = sorted((p, index) for index, p in enumerate(p_values) if p is not None and not math.isnan(p))
   corrected: list[float | None] = [None] * len(p_values)

@@ -1,4 +1,4 @@
-"""XTREME: the leaderboard row, a table per task and language, changes in fine-tuning, and every score."""
+"""XTREME sections of a report: leaderboard row, table per task and language, variants of fine-tuning, all scores."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from tasks.xtreme.leaderboard import (
 
 
 def xtreme(results: Results) -> Section:
-  """Everything that was fine-tuned and evaluated."""
+  """All results of fine-tuning and evaluation."""
   models = [model for model in results.models if results.tasks(model)]
   tasks = in_order(task for model in models for task in results.tasks(model))
   blocks: list[Block] = [_leaderboard(results, models)] if any(task in TASKS for task in tasks) else []
@@ -36,7 +36,7 @@ def xtreme(results: Results) -> Section:
 
 
 def in_order(tasks: Iterable[str]) -> list[str]:
-  """Tasks in the order of the leaderboard; then retrieval, then others."""
+  """Sorts tasks: those of the leaderboard in its order, then retrieval, then others."""
   return sorted(dict.fromkeys(tasks), key=lambda task: (*TASKS, *RETRIEVAL, task).index(task))
 
 
@@ -47,7 +47,7 @@ def _leaderboard(results: Results, models: Sequence[Model]) -> Table:
   ours = [row_of(results, model) for model in models]
   rows = {row.name: row for row in ours} | {f'{row.name} (paper)': row for row in FAIR}
   cells = {name: {NAMES[column]: cell(row, column, MISSING) for column in COLUMNS} for name, row in rows.items()}
-  notes = ['A star marks what is over fewer languages or tasks than the benchmark has: it cannot be compared.']
+  notes = ['A star marks averages over fewer languages or tasks than the benchmark has, which are not comparable.']
   if len(ours) == 1:
     notes += remarks(ours[0])
   look = lambda row, column: 'paper' if rows[row] in FAIR else ''
@@ -55,7 +55,7 @@ def _leaderboard(results: Results, models: Sequence[Model]) -> Table:
 
 
 def row_of(results: Results, model: Model) -> LeaderboardRow:
-  """Means over seeds, of tasks of XTREME whose scores are complete."""
+  """Means over seeds, for XTREME tasks with complete scores."""
   by_task = {}
   for task in results.tasks(model):
     found = of(results.scores, model=model.name, variant='', task=task)
@@ -101,9 +101,9 @@ _GAP, _BASELINE = 'transfer gap', 'baseline'
 
 def _task_notes(task: str, progress: Mapping[str, TaskProgress], has_baseline: bool) -> list[str]:
   what = 'mean of exact match and F1' if task in (*QUESTIONS, 'squad') else ' '.join(SCORES.get(task, ('score',)))
-  notes = [f'{what}, 0 to 100; mean ± standard deviation over seeds. The gap is English minus the mean of the others.']
+  notes = [f'{what}, 0 to 100; mean ± standard deviation over seeds. Transfer gap: English − mean of the others.']
   if has_baseline:
-    notes.append('Baseline: the majority label; of questions, the first words of the context.')
+    notes.append('Baseline: the majority label; for question answering, the first words of the context.')
   counts = {(each.done, each.planned) for each in progress.values()}
   if len(counts) == 1:
     ((done, planned),) = counts
@@ -120,7 +120,7 @@ def _task_notes(task: str, progress: Mapping[str, TaskProgress], has_baseline: b
 
 
 def _variants_table(results: Results) -> list[Table]:
-  """Fine-tuning in which something was changed (layers dropped, embeddings frozen), next to that without changes."""
+  """Fine-tuning with a variant (layers dropped, embeddings frozen), next to fine-tuning without changes."""
   changed = {model for model, variant, _ in results.progress if variant}
   found = results.worths[results.worths['model'].isin(changed)]
   if found.empty:
@@ -130,7 +130,7 @@ def _variants_table(results: Results) -> list[Table]:
   frame = spreads.unstack('task', fill_value=MISSING).loc[spreads.index.droplevel('task').unique()]
   frame = frame[in_order(frame)].rename(columns=lambda task: NAMES.get(task, task))
   frame = frame.rename(index={'': 'as it is'}, level='variant').rename_axis(['model', 'fine-tuning with'])
-  notes = ['Means over languages, ± standard deviation over seeds; questions count the mean of exact match and F1.']
+  notes = ['Means over languages, ± standard deviation over seeds; QA counts the mean of exact match and F1.']
   return [Table('Changes in fine-tuning', frame, notes)]
 
 
@@ -138,7 +138,7 @@ def _variants_table(results: Results) -> list[Table]:
 
 
 def every_score(results: Results) -> Section:
-  """A file of the tidy table, for readers who want to compute something else."""
+  """A file of the tidy table, for further computations."""
   scores = results.scores
   number = lambda value: '' if pd.isna(value) else f'{value:.4f}'
   frame = pd.DataFrame(
@@ -152,8 +152,8 @@ def every_score(results: Results) -> Section:
     }
   ).set_index(pd.Index(scores['model'], name='model'))
   caption = (
-    f'{len(frame):,} scores, nothing averaged: of each model and seed (with the learning rate that did best on dev), '
-    'in each language, by each measure; and what is scored without reading the text. First the last evaluation of each '
-    'pre-training on held-out text: loss in nats, accuracy in per cent.'
+    f'{len(frame):,} scores without averaging: by model and seed (with the best learning rate on dev), language and '
+    'metric, with the trivial baseline. The first rows are the last evaluation of each pre-training run: loss in nats, '
+    'accuracy in percent.'
   )
   return Section('Every score', [Table('every score', frame, [caption], is_shown=False)] if len(frame) else [])

@@ -1,4 +1,4 @@
-"""What surrounds a run: signals, other hosts, XLA, memory, hardware."""
+"""The environment of a run: signals, other hosts, XLA settings, memory, hardware."""
 
-# The environment variables that name the processes of a run; here, since setting them needs no JAX.
+# Environment variables that identify the processes of a run; defined here, where importing needs no JAX.
 ADDRESS, COUNT, INDEX = 'JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES', 'JAX_PROCESS_ID'

@@ -16,7 +16,7 @@ from rembert.runtime.distributed import HostsConfig, join, leave
 from rembert.runtime.peers import Peers
 from rembert.runtime.signals import EXIT_STOPPED, Stopped
 
-# In errors of connections between hosts (Gloo, NCCL, gRPC, JAX's coordination service), which may be the first sign of
+# Parts of connection errors between hosts (Gloo, NCCL, gRPC, JAX's coordination service), often the first sign of
 # a lost host.
 _ACROSS_HOSTS = re.compile(r'gloo|nccl|coordination|heartbeat|connection|socket|UNAVAILABLE|ABORTED', re.IGNORECASE)
 
@@ -31,7 +31,7 @@ class HostRequest(enum.IntFlag):
 
 
 class HostConsensus:
-  """Exchanges requests, one call late, so that no host waits for the answer while the device works.
+  """Exchanges requests of hosts with a latency of one call, so that no host waits for the answer.
 
   If one host stopped alone, the others would wait in a collective forever. So no host acts on its own request, only on
   the combined ones. All hosts must call `exchange` equally often, in the same order as all other collectives.
@@ -48,7 +48,7 @@ class HostConsensus:
     self._max = jax.jit(lambda flags: flags.max(axis=0), in_shardings=self._rows, out_shardings=replicated)
 
   def exchange(self, wanted: HostRequest) -> HostRequest:
-    """Sends the requests of this host; returns those of all hosts in the call before."""
+    """Sends the requests of this host; returns those of all hosts from the previous call."""
     if jax.process_count() == 1:
       return wanted
     rows = np.tile(np.array([wanted & flag for flag in HostRequest], np.int32), (jax.local_device_count(), 1))
@@ -57,12 +57,12 @@ class HostConsensus:
 
 
 class Hosts:
-  """All processes of the run, often just one.
+  """The processes of the run; often only one.
 
   Attributes:
-    names: of all.
-    name: of this one; '' for a single process.
-    is_first: whether this one prepares, prints and writes metrics for all.
+    names: names of all hosts.
+    name: name of this host; '' for a single process.
+    is_first: whether this host prepares data, prints and writes metrics for all.
   """
 
   def __init__(self, names: list[str]):
@@ -71,13 +71,13 @@ class Hosts:
     self.is_first = jax.process_index() == 0
 
   def wait_for_all(self, what: str) -> None:
-    """A barrier."""
+    """A barrier, with a name for messages."""
     if len(self.names) > 1:
       multihost_utils.sync_global_devices(what)
 
   @contextlib.contextmanager
   def first_goes_first(self, what: str) -> Iterator[None]:
-    """The first host runs the body alone, then all others do, and find its results."""
+    """The first host runs the body first, then the others, which find its results."""
     if not self.is_first:
       self.wait_for_all(what)
     yield
@@ -85,7 +85,7 @@ class Hosts:
       self.wait_for_all(what)
 
   def total(self, counts: np.ndarray) -> np.ndarray:
-    """The sum over all hosts; whole numbers below 2³¹."""
+    """The sum over all hosts, of integers below 2³¹."""
     if len(self.names) == 1:
       return counts
     return multihost_utils.process_allgather(counts.astype(np.int32)).astype(np.int64).sum(axis=0)
@@ -93,7 +93,7 @@ class Hosts:
 
 @contextlib.contextmanager
 def joined(config: HostsConfig) -> Iterator[Hosts]:
-  """Joins the hosts; inside, if one of them is lost or fails, the others end with a message that names it."""
+  """Joins the hosts. If one of them is lost or fails inside the block, the others end with a message that names it."""
   join(config)
   peers = Peers(lost_after_seconds=config.lost_after_seconds)
   try:

@@ -1,4 +1,4 @@
-"""Memory of a run on a CPU: freed memory stays with the process, in large pages."""
+"""Configures glibc malloc on a CPU so that freed memory stays in the process, in huge pages."""
 
 import ctypes
 
@@ -18,12 +18,12 @@ _MADV_HUGEPAGE = 14  # <sys/mman.h>
 
 
 def keep_freed_memory_if_it_fits(needed: int, available: int | None = None) -> bool:
-  """Makes glibc keep freed memory in a heap of `needed` bytes, on a CPU with enough; returns whether it does.
+  """Makes glibc keep freed memory in a heap of `needed` bytes if memory suffices; returns whether it does.
 
   XLA allocates the temporaries of a step in large blocks and frees them afterwards. glibc maps a large block again each
-  time, and the kernel zeroes every page: a quarter of a step. A heap needs room for the gaps that large blocks leave.
+  time, and the kernel zeroes every page: a quarter of a step. A heap needs more room, because of fragmentation.
 
-  To be called before JAX has started its threads. `available` are bytes of memory; None asks the machine.
+  Call this before JAX starts its threads. `available` is the free memory in bytes; None detects it.
   """
   available = available_bytes() if available is None else available
   if not is_cpu_machine() or needed > _SHARE * (available or 0):
@@ -39,16 +39,16 @@ def keep_freed_memory_if_it_fits(needed: int, available: int | None = None) -> b
 
 
 def _ask_for_huge_pages(libc: ctypes.CDLL, size: int) -> None:
-  """Grows the heap once to `size` bytes of addresses, in pages of 2 MB if the kernel has them; none is allocated yet.
+  """Grows the heap once to `size` bytes of address space, in 2 MB pages if the kernel supports them; allocates nothing.
 
-  A step reads parameters, moments and temporaries several times, and spends a part of its time looking up pages of
-  4 KB. Returned to the kernel and fetched again, pages of 2 MB can cost more than they gain (on a virtual machine whose
-  host reclaims free ones, a quarter of a larger model's step), so only memory that is kept uses them.
+  A step reads parameters, moments and temporaries several times, and spends part of its time on TLB misses with 4 KB
+  pages. If 2 MB pages are returned to the kernel and fetched again, they can cost more than they gain (on a virtual
+  machine whose host reclaims free pages, a quarter of a larger model's step), so only memory that is kept uses them.
   """
   libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
   libc.free.restype, libc.free.argtypes = None, (ctypes.c_void_p,)
   libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
   if block := libc.malloc(size):
     begin = -(-block // _HUGE_PAGE) * _HUGE_PAGE
-    libc.madvise(begin, block + size - begin, _MADV_HUGEPAGE)  # ignored if there are no such pages
+    libc.madvise(begin, block + size - begin, _MADV_HUGEPAGE)  # ignored if the kernel does not support them
     libc.free(block)

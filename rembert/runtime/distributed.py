@@ -1,4 +1,4 @@
-"""Joining the processes of a run: a TPU pod, a Slurm job, or anything that sets three environment variables."""
+"""Joins the processes of a run: of a TPU pod, a Slurm job, or anything that sets three environment variables."""
 
 import dataclasses
 import os
@@ -13,17 +13,17 @@ from rembert.runtime import ADDRESS, COUNT, INDEX
 from rembert.runtime.hardware import has_tpu
 from rembert.validation import Range, check_fields
 
-_FIX = f'set {ADDRESS}=HOST:PORT, {COUNT} and {INDEX} on every host, or none of them for a run on this one alone'
+_FIX = f'set {ADDRESS}=HOST:PORT, {COUNT} and {INDEX} on every host, or none of them to run on this host only'
 
 
 @dataclasses.dataclass(frozen=True)
 class HostsConfig:
-  """How long the hosts of a run wait for each other.
+  """Timeouts of the hosts of a run.
 
   Attributes:
-    join_seconds: at the start, the first for the last.
-    lost_after_seconds: silence after which a host counts as lost, and the others end with exit code 75. A process that
-      ends is noticed at once.
+    join_seconds: timeout, in seconds, for all hosts to join at the start.
+    lost_after_seconds: timeout, in seconds, after which a silent host counts as lost, and the others end with exit code
+      75. The end of a process is noticed at once.
   """
 
   join_seconds: Annotated[int, Range(5)] = 300
@@ -34,10 +34,10 @@ class HostsConfig:
 
 
 def join(config: HostsConfig) -> None:
-  """Joins the other processes, if there are any. To be called before any use of a device.
+  """Joins the other processes, if there are any. Call this before any use of a device.
 
   Raises:
-    UsageError: the environment names only a part of the cluster.
+    UsageError: the environment describes the cluster incompletely.
     RunError: not all processes joined in time.
   """
   # JAX's own service would take over SIGTERM from `rembert.runtime.signals`.
@@ -50,7 +50,7 @@ def join(config: HostsConfig) -> None:
       **(explicit or {}),
       initialization_timeout=config.join_seconds,
       heartbeat_timeout_seconds=config.lost_after_seconds,
-      # A host that is done waits for the others as long as it takes to notice a lost one.
+      # A host that is done waits for the others until a lost one would be noticed.
       shutdown_timeout_seconds=2 * config.lost_after_seconds,
     )
   except ValueError as error:
@@ -72,7 +72,7 @@ def _explicit() -> dict | None:
   if len(given) < 3:
     # With Slurm and Open MPI, an address alone is enough.
     if given and not _is_part_of_a_cluster():
-      raise UsageError('the description of the cluster is incomplete', where=', '.join(given), fix=_FIX)
+      raise UsageError('incomplete cluster configuration', where=', '.join(given), fix=_FIX)
     return None
   try:
     count, index = int(given[COUNT]), int(given[INDEX])
@@ -80,7 +80,9 @@ def _explicit() -> dict | None:
     count, index = 0, 0
   if not 0 <= index < count:
     raise UsageError(
-      f'process {given[INDEX]} of {given[COUNT]} cannot be', where=f'{INDEX}, {COUNT}', fix='count from 0'
+      f'{INDEX}={given[INDEX]} is out of range for {COUNT}={given[COUNT]}',
+      where=f'{INDEX}, {COUNT}',
+      fix='count from 0',
     )
   return {'coordinator_address': given[ADDRESS], 'num_processes': count, 'process_id': index}
 
@@ -97,7 +99,7 @@ def _is_part_of_a_cluster() -> bool:
 
 
 def leave(exit_code: int) -> None:
-  """Ends the process; after an error without waiting for the other hosts, which end too."""
+  """Ends the process; after an error, without waiting for the other hosts, which end too."""
   if jax.distributed.is_initialized() and exit_code not in (0, 75):
     sys.stdout.flush()
     sys.stderr.flush()

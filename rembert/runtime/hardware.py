@@ -7,12 +7,12 @@ import pathlib
 import re
 
 _GOOGLE = '0x1ae0'
-# v2 and v3, an unnamed one, v4, v5p, v5e, v6e, v7: device ids as JAX and libtpu know them (jax/_src/hardware_utils.py).
+# v2 and v3, an unnamed one, v4, v5p, v5e, v6e, v7: device ids as in jax/_src/hardware_utils.py.
 _TPUS = ('0x0027', '0x0056', '0x005e', '0x0062', '0x0063', '0x006f', '0x0076')
 
 
 def has_tpu(pci_devices: pathlib.Path = pathlib.Path('/sys/bus/pci/devices')) -> bool:
-  """Whether there are TPU chips, by the PCI bus: from v5 on, their files under /dev are those of any device."""
+  """Whether the PCI bus has TPU chips; from v5 on, their files under /dev do not identify them."""
   return any(
     _read(device / 'vendor') == _GOOGLE and _read(device / 'device') in _TPUS for device in pci_devices.glob('*')
   )
@@ -66,7 +66,7 @@ class Chip:
     hbm_bytes: memory; what a program can use is a little less.
     hbm_bandwidth: of that memory, bytes/s.
     link_bandwidth: of one inter-chip link in one direction, bytes/s; on GPUs of NVLink in one direction. 0 if unused.
-    wraps: the least length of a slice's axis that closes to a ring; None without such links.
+    wraps: the shortest axis of a slice that forms a ring; None without such links.
     dcn_bandwidth: between slices, bytes/s per chip in one direction; 0 if not published.
   """
 
@@ -78,7 +78,7 @@ class Chip:
   dcn_bandwidth: float = 0
 
 
-# Keys are the first words of `device_kind` (an `NVIDIA L40S` is no `NVIDIA L4`).
+# Keys are the first words of `device_kind` (`NVIDIA L40S` is not an `NVIDIA L4`).
 _V4 = Chip(275e12, 32 * _GIB, 1200e9, 50e9, wraps=4)
 _V5E = Chip(197e12, 16 * _GIB, 819e9, 50e9, wraps=16, dcn_bandwidth=3.125e9)  # 6.4 Tbit/s for the 256 chips of a pod
 _V5P = Chip(459e12, 95 * _GIB, 2765e9, 100e9, wraps=4, dcn_bandwidth=6.25e9)  # a NIC of 200 Gbit/s for four chips
@@ -101,7 +101,7 @@ CHIPS = {
 
 
 def chip_of(device_kind: str) -> tuple[str, Chip] | None:
-  """Name and data sheet of a `jax.Device.device_kind`; None if the table lacks it."""
+  """Name and data sheet of a `jax.Device.device_kind`; None if it is unknown."""
   for name in sorted(CHIPS, key=len, reverse=True):
     if re.match(rf'{name}\b', device_kind):
       return name, CHIPS[name]

@@ -1,8 +1,8 @@
 """Immediate detection of a lost host, with its name and the reason.
 
-JAX notices a lost process too, after a time-out, and ends the others with a stack trace and a number. Here each process
-holds a connection to the first one. The kernel closes it when a process ends for whatever reason, and gives up on a
-machine that no longer answers; no Python thread of that process needs to be alive.
+JAX notices a lost process too, but after a timeout, and ends the others with a stack trace and a number. Here each
+process holds a connection to the first one. The kernel closes it when the process ends for any reason, or after a
+timeout when its machine no longer answers; this does not depend on Python threads of that process.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _HEARD_WITHIN_SECONDS = 5
 
 
 def _all_gather_text(text: str) -> list[str]:
-  """The texts of all processes, in their order. Collective."""
+  """The texts of all processes, in order. A collective."""
   room = np.zeros(_MESSAGE_BYTES, np.uint8)
   data = text.encode()[:_MESSAGE_BYTES]
   room[: len(data)] = np.frombuffer(data, np.uint8)
@@ -39,7 +39,7 @@ def _all_gather_text(text: str) -> list[str]:
 
 
 class Peers:
-  """The processes of this run, watching each other; all of them create it together.
+  """Watches the other processes of this run. A collective: all processes create it together.
 
   A machine that is silent for `lost_after_seconds` counts as lost. `names` are `host (process 3)`, by index.
   """
@@ -89,7 +89,7 @@ class Peers:
     except OSError as error:
       print(
         f'rembert: {self.names[jax.process_index()]} cannot reach {self.names[0]} at {server["host"]}:{server["port"]} '
-        f'({error}): a lost host will be noticed by JAX alone, after {self._lost_after} s and without its name',
+        f'({error}): a lost host will only be detected by JAX, after {self._lost_after} s and without its name',
         file=sys.stderr,
       )
       return
@@ -134,7 +134,7 @@ class Peers:
         connection.sendall(json.dumps(message).encode() + b'\n')
 
   def depart(self) -> None:
-    """This process ends normally; the others continue."""
+    """Tells the others that this process ends normally, so that they continue."""
     self._was_over()
     self._send({'departed': True})
 
@@ -144,15 +144,15 @@ class Peers:
     return was_over
 
   def await_loss(self) -> None:
-    """After a failed operation across hosts: waits for the threads that watch to end this process with the lost host.
+    """After a failed collective: waits for the monitor threads to end this process and name the lost host.
 
-    The operation may fail before they notice the loss.
+    The collective may fail before they detect the loss.
     """
     if self._connections:
       time.sleep(_HEARD_WITHIN_SECONDS)
 
   def fail(self, message: str, exit_code: int) -> None:
-    """This process ends on an error of its own; the others end with the same exit code."""
+    """Tells the others that this process ends with an error; they end with the same exit code."""
     if not self._was_over():
       self._send({'lost': f'{self.names[jax.process_index()]} ended: {message}', 'exit_code': exit_code})
 
@@ -165,10 +165,10 @@ def _exit_at_once(message: str, exit_code: int) -> NoReturn:
 
 
 def _delay_aborts() -> None:
-  """Delays an abort by six seconds.
+  """Delays SIGABRT by six seconds.
 
-  JAX aborts when the coordinating process is gone, before a Python thread could report which one that was. A handler is
-  called with the number of its signal: `sleep`, which signal handlers may call, gets a 6.
+  JAX aborts when the coordinator process disappears, before a Python thread could report which host failed. The handler
+  is libc's `sleep`, which is async-signal-safe; it receives the number of the signal, 6, as its argument.
   """
   libc = ctypes.CDLL(None)
   libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)

@@ -1,4 +1,4 @@
-"""Requests to stop: SIGTERM, Ctrl-C or notice of maintenance end the run at the next safe point, all saved."""
+"""Stop requests: SIGTERM, Ctrl-C and maintenance notices end a run at the next safe point, after saving."""
 
 import contextlib
 import os
@@ -15,13 +15,13 @@ from rembert.runtime.hardware import has_tpu
 
 EXIT_STOPPED = 75  # sysexits.h EX_TEMPFAIL: stopped early, run the same command again to resume
 
-# Time for Python code to stop by an exception and to clean up. A main thread that has not handled the signal by then is
-# in a compiler or waits for a network, perhaps for minutes.
+# Time for Python code to raise an exception and clean up. A main thread that has not handled the signal by then is
+# in a compiler or waits for a network, possibly for minutes.
 _GRACE_SECONDS = 2
 
 
 class Stopped(BaseException):
-  """Raised if a signal arrives while there is nothing to save. Not an Exception: nothing should swallow it."""
+  """Raised if a signal arrives while there is nothing to save. Not an Exception, so that no handler swallows it."""
 
 
 class StopSignal:
@@ -49,14 +49,14 @@ class StopSignal:
       self._is_deferred = False
 
   def request(self, reason: str) -> None:
-    """Stops this process as a signal would, from any thread."""
+    """Requests a stop like a signal, from any thread."""
     self._reason = reason
     os.kill(os.getpid(), signal.SIGTERM)
 
   def __enter__(self) -> 'StopSignal':
     for number in (signal.SIGTERM, signal.SIGINT):
       self._previous[number] = signal.signal(number, self._on_signal)
-    # Python's handlers wait for the main thread; bytes in this pipe do not.
+    # Python runs signal handlers in the main thread only; this pipe can be read in any thread.
     arrivals, self._wakeup = socket.socketpair()
     self._wakeup.setblocking(False)
     self._previous_wakeup = signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
@@ -67,7 +67,7 @@ class StopSignal:
     signal.set_wakeup_fd(self._previous_wakeup)
     self._wakeup.close()  # ends the thread
     for number, handler in self._previous.items():
-      if handler is not None:  # None: not set by Python, and cannot be restored
+      if handler is not None:  # None: not set by Python, so it cannot be restored
         signal.signal(number, handler)
 
   def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -104,7 +104,7 @@ def exit_stopped(reason: str) -> NoReturn:
 
 @contextlib.contextmanager
 def repeating(action: Callable[[], object], *, every_seconds: float, name: str) -> Iterator[None]:
-  """Calls `action` in a thread every so many seconds, until it returns something true or the context ends.
+  """Calls `action` periodically in a thread, until it returns something true or the context ends.
 
   The end waits for a running action, for at most five seconds.
   """
@@ -123,12 +123,12 @@ def repeating(action: Callable[[], object], *, every_seconds: float, name: str) 
     thread.join(timeout=5)
 
 
-# --- notice of maintenance, on Google Cloud ---------------------------------------------------------------------------
+# --- maintenance notices of Google Cloud ------------------------------------------------------------------------------
 
 _METADATA_HOST = 'GCE_METADATA_HOST'  # Google's own libraries read it too
 _NOTICES = {
-  'instance/maintenance-event': ('TERMINATE_ON_HOST_MAINTENANCE', 'notice of maintenance'),
-  'instance/preempted': ('TRUE', 'notice of preemption'),
+  'instance/maintenance-event': ('TERMINATE_ON_HOST_MAINTENANCE', 'maintenance notice'),
+  'instance/preempted': ('TRUE', 'preemption notice'),
 }
 
 
@@ -153,7 +153,7 @@ def watch_maintenance(stop: StopSignal, *, every_seconds: float = 5.0) -> Iterat
 
 
 def maintenance_notice() -> str | None:
-  """The notice of the metadata server for this machine; None if there is none, or no such server."""
+  """The notice of the metadata server for this machine; None without a notice or server."""
   host = os.environ.get(_METADATA_HOST) or 'metadata.google.internal'
   for path, (alarm, notice) in _NOTICES.items():
     request = urllib.request.Request(f'http://{host}/computeMetadata/v1/{path}', headers={'Metadata-Flavor': 'Google'})

@@ -1,4 +1,4 @@
-"""XLA's flags, set in the environment before JAX starts, and the cache of compiled programs. Imports no JAX."""
+"""XLA flags, set in the environment before JAX starts, and the compilation cache. Does not import JAX."""
 
 import contextlib
 import dataclasses
@@ -18,14 +18,14 @@ AUTO = 'auto'
 
 @dataclasses.dataclass(frozen=True)
 class HardwareConfig:
-  """What a hardware file sets in addition to mesh, batch and execution.
+  """Settings of a hardware file in addition to mesh, batch and execution.
 
   Attributes:
     xla_flags: `('--xla_tpu_…=true', …)`, passed by LIBTPU_INIT_ARGS if `mesh.require_platform` is `tpu`, else by
       XLA_FLAGS.
-    compile_cache: directory of compiled programs for the next start; `auto` is `~/.cache/rembert/compiled`, None keeps
-      nothing. A pod needs one that all hosts can read, such as `gs://BUCKET/compiled`: the first host alone writes.
-      JAX's own settings (JAX_COMPILATION_CACHE_DIR) take precedence.
+    compile_cache: directory of compiled programs for the next start; `auto` is `~/.cache/rembert/compiled`, None
+      disables the cache. A pod needs one that all hosts can read, such as `gs://BUCKET/compiled`; only the first host
+      writes. JAX's own settings (JAX_COMPILATION_CACHE_DIR) take precedence.
   """
 
   xla_flags: tuple[str, ...] = ()
@@ -35,20 +35,20 @@ class HardwareConfig:
     check_fields(self, 'hardware')
     if self.compile_cache == '':
       raise UsageError(
-        'the cache of compiled programs is a folder, auto, or None',
+        'hardware.compile_cache must be a directory, auto or None',
         where=f'hardware.compile_cache = {self.compile_cache!r}',
         fix='--gin.hardware.compile_cache=None',
       )
     if any(not flag.startswith('--xla') for flag in self.xla_flags):
       raise UsageError(
-        'flags of XLA are a tuple of strings that begin with --xla',
+        'hardware.xla_flags must be a tuple of strings that begin with --xla',
         where=f'hardware.xla_flags = {self.xla_flags!r}',
         fix="hardware.xla_flags = ('--xla_…=true',)",
       )
 
 
 def set_flags(config: HardwareConfig, platform: str | None, environment: MutableMapping[str, str] = os.environ) -> str:
-  """Adds flags to the environment, except those that the user has set there; JAX must not have started.
+  """Adds flags to the environment, except those that the user has set; call this before JAX starts.
 
   `platform` is `mesh.require_platform`. Returns a line for the log, or '' if nothing was added.
   """
@@ -64,7 +64,7 @@ def set_flags(config: HardwareConfig, platform: str | None, environment: Mutable
 
 # --- compilation cache ------------------------------------------------------------------------------------------------
 
-# The least compile time of a program that is kept. JAX's default, 1 s, excludes most of a small model's programs.
+# Minimum compile time of cached programs. JAX's default, 1 s, excludes most programs of a small model.
 _LEAST_SECONDS = 0.5
 _MOST_BYTES = 4 * 2**30
 
@@ -86,28 +86,26 @@ def enable_compilation_cache(folder: str | None) -> str:
       os.makedirs(path, exist_ok=True)
       delete_oldest(pathlib.Path(path))
     except OSError as error:
-      return (
-        f'compiled programs are not kept: {path}: {error.strerror or error} (hardware.compile_cache names a folder)'
-      )
+      return f'compilation cache disabled: {path}: {error.strerror or error} (hardware.compile_cache)'
   jax.config.update('jax_compilation_cache_dir', path)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', _LEAST_SECONDS)
   return ''
 
 
 def default_cache_folder() -> pathlib.Path:
-  """The directory for this user and this kind of processor: different machines may share a home directory."""
+  """The cache directory of this user and kind of processor, since machines may share a home directory."""
   home = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
-  features = [platform.machine(), platform.processor()]  # what XLA compiles for on a CPU
+  features = [platform.machine(), platform.processor()]  # XLA compiles for these on a CPU
   with contextlib.suppress(OSError), open('/proc/cpuinfo', encoding='utf-8', errors='replace') as lines:
     features += [line for line in lines if line.startswith(('flags', 'Features', 'model name'))][:2]
   return pathlib.Path(home) / 'rembert' / 'compiled' / hashlib.sha256('\n'.join(features).encode()).hexdigest()[:12]
 
 
 def delete_oldest(folder: pathlib.Path, most_bytes: int = _MOST_BYTES) -> None:
-  """Deletes the oldest files until at most `most_bytes` are left; other processes may do so at the same time.
+  """Deletes the oldest files until at most `most_bytes` are left; safe if other processes do so at the same time.
 
-  With JAX's `jax_compilation_cache_max_size`, one program without its access time (from an older version, or truncated
-  by a kill) stops all further writing.
+  Not JAX's `jax_compilation_cache_max_size`, which stops writing if one program lacks its access time (from an older
+  version, or truncated by a kill).
   """
   entries = []
   for file in folder.iterdir():

@@ -1,1 +1,1 @@
-"""How a run is watched: console, metrics, goodput, profiles, watchdog. Nothing here changes what is computed."""
+"""Observers of a run: console, metrics, goodput, profiles, watchdog. None of them affects the computation."""

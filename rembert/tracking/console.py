@@ -18,16 +18,16 @@ _PLAIN_EVERY_SECONDS = 15
 
 
 def human_bytes(count: float) -> str:
-  """1234567 as `1.23 MB`."""
+  """Formats 1234567 as `1.23 MB`."""
   for unit in ('B', 'kB', 'MB', 'GB'):
-    if abs(count) < 999.5:  # what is more is rounded to 1000
+    if abs(count) < 999.5:  # larger numbers would be rounded to 1000
       return f'{count:.3g} {unit}'
     count /= 1000
   return f'{count:.3g} TB'
 
 
 def human_duration(seconds: float) -> str:
-  """3725 as `1:02:05`."""
+  """Formats 3725 as `1:02:05`."""
   minutes, seconds = divmod(round(seconds), 60)
   hours, minutes = divmod(minutes, 60)
   return f'{hours}:{minutes:02d}:{seconds:02d}' if hours else f'{minutes}:{seconds:02d}'
@@ -37,25 +37,25 @@ class Progress(Protocol):
   """Shows the progress of a task: a fraction from 0 to 1, and a note."""
 
   def __call__(self, fraction: float, note: str = '') -> None:
-    """Updates it."""
+    """Sets the fraction and the note."""
 
 
 class Console:
-  """Prints, except in processes that are not the first (`is_quiet`)."""
+  """Console output of the first process; the others are quiet (`is_quiet`)."""
 
   def __init__(self, *, is_quiet: bool = False, console: rich.console.Console | None = None):
-    # Neither markup nor emoji codes: a folder may be called `[base]` or `:de:`.
+    # Neither markup nor emoji codes: a directory may be named `[base]` or `:de:`.
     self.rich = console or rich.console.Console(
       quiet=is_quiet, highlight=False, soft_wrap=False, markup=False, emoji=False
     )
     self.is_live = self.rich.is_terminal and not is_quiet
 
   def say(self, text: str) -> None:
-    """One line."""
+    """Prints one line."""
     self.rich.print(text, markup=False, soft_wrap=True)
 
   def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table; the first column to the left, the others to the right."""
+    """Prints a table; the first column is left-aligned, the others right-aligned."""
     table = rich.table.Table(title=title, title_justify='left', box=rich.box.SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
       table.add_column(column, justify='left' if index == 0 else 'right', overflow='fold')
@@ -64,7 +64,7 @@ class Console:
     self.rich.print(table)
 
   def facts(self, title: str, facts: Mapping[str, str]) -> None:
-    """Names and values, one pair per line."""
+    """Prints names and values, one pair per line."""
     table = rich.table.Table(title=title, title_justify='left', box=rich.box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style='bold', no_wrap=True)
     table.add_column(overflow='fold')
@@ -74,7 +74,7 @@ class Console:
 
   @contextlib.contextmanager
   def task(self, description: str) -> Iterator[Progress]:
-    """Progress of one task; yields update(fraction, note)."""
+    """Shows the progress of a task; yields update(fraction, note)."""
     start = said = time.monotonic()
     if self.is_live:
       with _progress(self.rich) as progress:
@@ -99,7 +99,7 @@ class Console:
 
   @contextlib.contextmanager
   def training(self, start: int, steps: int) -> Iterator['TrainingProgress']:
-    """Progress of the training loop from step `start` to `steps`."""
+    """Shows the progress of the training loop from step `start` to `steps`."""
     if not self.is_live:
       yield TrainingProgress(self, start, steps, None)
       return
@@ -122,7 +122,7 @@ def _progress(console: rich.console.Console) -> rich.progress.Progress:
 
 
 class TrainingProgress:
-  """The bar, or the lines, of the training loop."""
+  """The progress bar, or lines, of the training loop."""
 
   def __init__(self, console: Console, start: int, steps: int, progress: rich.progress.Progress | None):
     self._console, self._start, self._steps, self._progress = console, start, steps, progress
@@ -132,12 +132,12 @@ class TrainingProgress:
     )
 
   def step(self, step: int) -> None:
-    """Update number `step` has been made."""
+    """Moves the bar after update number `step`."""
     if self._progress:
       self._progress.update(self._bar, completed=step)
 
   def metrics(self, step: int, metrics: Mapping[str, float]) -> None:
-    """A row of training metrics."""
+    """Shows a row of training metrics."""
     note = f'loss {metrics["loss"]:.3f}'
     if 'accuracy' in metrics:
       note += f' · accuracy {metrics["accuracy"]:.1%}'
@@ -152,7 +152,7 @@ class TrainingProgress:
     self._console.say(f'step {step}/{self._steps} · {note} · {human_duration(left)} left')
 
   def evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
-    """A row of evaluation metrics; scores of a task, 0 to 100, are called `eval/dev/…`."""
+    """Prints a row of evaluation metrics; scores of a task, 0 to 100, have keys `eval/dev/…`."""
     parts = [f'step {step}', f'eval loss {metrics["eval/loss"]:.3f}']
     if 'eval/unigram_entropy' in metrics:
       parts[-1] += f' (unigram baseline {metrics["eval/unigram_entropy"]:.3f})'

@@ -1,4 +1,4 @@
-"""Where the time of a run goes, over all its restarts, and the fraction of it that made progress (goodput)."""
+"""Time breakdown of a run over all its restarts, and its goodput, the fraction of time in steps that were kept."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,7 @@ from etils import epath
 
 from rembert.files import write_whole
 
-# Seconds of a process by what it does; `start` is everything before the first compilation.
+# Activities of a process; `start` is everything before the first compilation.
 ACTIVITIES = ('start', 'compile', 'step', 'data wait', 'evaluation', 'checkpoint')
 _WRITE_EVERY_SECONDS = 30
 
@@ -21,11 +21,11 @@ class Session:
   """One process of the run.
 
   Attributes:
-    began: seconds since 1970.
-    last_seen: when this was last written.
+    began: time of the start, seconds since 1970.
+    last_seen: time when this was last written, seconds since 1970.
     first_step: the step that it started or resumed from; None before.
     last_step: number of updates when it was last written.
-    seconds: by activity.
+    seconds: time by activity.
   """
 
   began: float
@@ -36,7 +36,7 @@ class Session:
 
 
 class Goodput:
-  """Measures this process and adds it to `goodput.json`, after those before it; on one host, `is_writer`."""
+  """Measures this process and appends it to `goodput.json`; only one host writes, `is_writer`."""
 
   def __init__(self, file: epath.Path, *, is_writer: bool = True):
     self._file, self._is_writer = file, is_writer
@@ -47,7 +47,7 @@ class Goodput:
 
   @contextlib.contextmanager
   def activity(self, name: str) -> Iterator[None]:
-    """Counts the time inside as `name`, and not as the activity around it."""
+    """Counts the time inside as `name` instead of the surrounding activity."""
     outer = self._switch(name)
     try:
       yield
@@ -55,12 +55,12 @@ class Goodput:
       self._switch(outer)
 
   def begin(self, step: int) -> None:
-    """Training starts or resumes at `step`; from here on, time counts as `step` unless in another activity."""
+    """Marks the start of training at `step`; from here on, time counts as `step` unless in another activity."""
     self.session.first_step = self.session.last_step = step
     self._switch('step')
 
   def reached(self, step: int) -> None:
-    """`step` updates are made."""
+    """Records that `step` updates are done."""
     self.session.last_step = step
     if time.perf_counter() - self._written > _WRITE_EVERY_SECONDS:
       self.write()
@@ -86,7 +86,7 @@ class Goodput:
 
 
 def read_sessions(file: epath.Path) -> list[Session]:
-  """The sessions of a `goodput.json`; none if it cannot be read, which loses only times."""
+  """The sessions of a `goodput.json`; none if it cannot be read, which loses only timings."""
   try:
     return [Session(**session) for session in json.loads(file.read_text())]
   except (OSError, ValueError, TypeError):
@@ -95,13 +95,13 @@ def read_sessions(file: epath.Path) -> list[Session]:
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-  """Where the wall-clock time went, in seconds.
+  """Time breakdown of a run, wall-clock seconds.
 
   Attributes:
-    total: from the first start to the end.
-    by_activity: of all processes; `step` without `lost`.
-    restart: between processes.
-    lost: steps that were recomputed because a process ended before it had saved them.
+    total: time from the first start to the end.
+    by_activity: time of all processes; `step` excludes `lost`.
+    restart: time between processes.
+    lost: time of steps that were recomputed because a process ended before saving them.
     productive_share: the fraction of `total` in steps that were kept.
     starts: number of processes.
   """
@@ -115,7 +115,7 @@ class Account:
 
 
 def account(sessions: list[Session]) -> Account:
-  """Adds up a run."""
+  """Adds up the sessions of a run."""
   seconds = {name: sum(session.seconds.get(name, 0.0) for session in sessions) for name in ACTIVITIES}
   lost = 0.0
   trained = [

@@ -57,7 +57,7 @@ def read_jsonl(path: epath.PathLike) -> list[dict]:
 
 
 class JsonlTracker:
-  """`metrics.jsonl`: one object per line, appended; in a bucket, the whole file each time.
+  """Writes `metrics.jsonl`: appends one object per line; in a bucket, rewrites the whole file.
 
   On resume, rows that will be logged again are dropped: those after the restored step, and the evaluation at that step
   if it `is_evaluation_due`.
@@ -101,7 +101,7 @@ class TensorBoardTracker:
     self._local = tempfile.TemporaryDirectory() if is_remote(directory) else None
     self._copied = time.monotonic()
     folder = self._local.name if self._local else os.fspath(directory)
-    # TensorBoard drops what an earlier process wrote after this step.
+    # TensorBoard drops events of earlier processes after this step.
     self._writer = tensorboardX.SummaryWriter(folder, purge_step=resume_step + 1)
 
   def log(self, metrics: Metrics, *, step: int) -> None:
@@ -129,7 +129,7 @@ class TensorBoardTracker:
 # --- Weights & Biases: --gin.tracking.wandb_project=NAME --------------------------------------------------------------
 
 _MODES = ('online', 'offline', 'disabled')
-_FINISH_SECONDS = 20  # a preempted machine may end in half a minute
+_FINISH_SECONDS = 20  # a preempted machine may shut down within half a minute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +139,7 @@ class TrackingConfig:
   Attributes:
     wandb_project: the project; None for no W&B.
     wandb_entity: user or team; None for W&B's default.
-    wandb_name: of the run; None for the workdir's name.
+    wandb_name: name of the run; None for the workdir's name.
     wandb_group: a group of runs; None for none.
     wandb_mode: `online`; `offline`, into `WORKDIR/wandb`, for `wandb sync` later; or `disabled`.
   """
@@ -180,14 +180,14 @@ class WandbTracker:
         'Weights & Biases is not installed',
         where='tracking.wandb_project',
         fix=[
-          'pip install wandb, which is the extra rembert[wandb]',
-          'or do without: --gin.tracking.wandb_project=None',
+          'pip install wandb (the extra rembert[wandb])',
+          'or disable it: --gin.tracking.wandb_project=None',
         ],
       ) from error
     self._say, self._workdir = say, epath.Path(workdir)
     if is_remote(workdir) and config.wandb_mode == 'offline':
       raise UsageError(
-        'an offline run of W&B is written to a local folder, and the workdir is in a bucket',
+        'offline runs of W&B require a local workdir',
         where='tracking.wandb_mode',
         fix='--gin.tracking.wandb_mode=online, or a local --workdir',
       )
@@ -208,17 +208,17 @@ class WandbTracker:
         resume='allow',
         config=dict(facts),
         dir=tempfile.mkdtemp() if is_remote(workdir) else os.fspath(workdir),
-        # Nothing that may hold a secret: no command line, environment, output or code.
+        # Nothing that may contain a secret: no command line, environment, output or code.
         settings=wandb.Settings(
           console='off', disable_code=True, disable_git=True, x_disable_meta=True, silent=True, init_timeout=60
         ),
       )
-    except Exception as error:  # W&B has a type for each kind of failure, and changes them
+    except Exception as error:  # W&B has many exception types, and changes them
       is_refused = any(word in str(error).lower() for word in ('api key', 'api_key', 'login', 'permission'))
       raise (UsageError if is_refused else RunError)(
-        f'Weights & Biases cannot be used: {first_line(error)}',
+        f'Weights & Biases failed to start: {first_line(error)}',
         where=f'tracking.wandb_project = {config.wandb_project!r}',
-        fix=['wandb login, with a network', 'or send the numbers later: --gin.tracking.wandb_mode=offline'],
+        fix=['check the network, then wandb login', 'or upload later: --gin.tracking.wandb_mode=offline'],
       ) from error
     self._run.define_metric('step', hidden=True)
     self._run.define_metric('*', step_metric='step')
@@ -229,14 +229,14 @@ class WandbTracker:
     if self._run is None or step <= self._known['told'].get(kind, -1):
       return
     try:
-      # W&B's own step allows one row per step only, and an evaluation comes after its training row.
+      # W&B's own step allows only one row per step; an evaluation comes after its training row.
       self._run.log(_tagged(metrics) | {'step': step})
     except Exception as error:
       self._run = None
-      self._say(f'Weights & Biases is given up: {first_line(error)}. metrics.jsonl has all numbers.')
+      self._say(f'warning: Weights & Biases disabled: {first_line(error)}; metrics.jsonl has all metrics')
       return
     self._known['told'][kind] = step
-    with contextlib.suppress(OSError):  # a full disk shows in the run's own files
+    with contextlib.suppress(OSError):  # other files of the run report a full disk
       write_whole(self._file, json.dumps(self._known))
 
   def close(self) -> None:
@@ -247,4 +247,4 @@ class WandbTracker:
     finishing.start()
     finishing.join(_FINISH_SECONDS)
     if finishing.is_alive():
-      self._say(f'Weights & Biases does not answer; later: wandb sync {self._workdir}/wandb/*run-*')
+      self._say(f'warning: Weights & Biases does not answer; upload later: wandb sync {self._workdir}/wandb/*run-*')

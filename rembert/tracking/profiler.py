@@ -1,4 +1,4 @@
-"""Profiles of a few steps, planned or on demand."""
+"""Profiles a few steps, planned or on demand."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ REQUEST_FILE = 'profile_now'
 
 @dataclasses.dataclass(frozen=True)
 class ProfileConfig:
-  """Which steps to profile, into `WORKDIR/profiles`, for TensorBoard's or XProf's trace viewer.
+  """Steps to profile. Profiles are in `WORKDIR/profiles`, for the trace viewer of TensorBoard or XProf.
 
   `touch WORKDIR/profile_now` profiles the next steps of a running job.
 
@@ -43,7 +43,7 @@ class Profiler:
     self._left = 0
 
   def is_wanted(self) -> bool:
-    """Whether a profile was requested from this process since the last call."""
+    """Whether this process received a request for a profile since the last call."""
     if time.monotonic() - self._looked < self._look_every_seconds:
       return False
     self._looked = time.monotonic()
@@ -53,7 +53,7 @@ class Profiler:
     return is_requested
 
   def before_step(self, step: int, *, is_wanted: bool) -> str | None:
-    """To be called before every update, with its number; returns a line for the log."""
+    """Call this before every update, with its number; returns a line for the log."""
     self._updates += 1
     if self._left or not (is_wanted or self._updates == self._config.first_step):
       return None
@@ -61,10 +61,10 @@ class Profiler:
     folder.mkdir(parents=True, exist_ok=True)
     jax.profiler.start_trace(str(folder))
     self._left = self._config.steps
-    return f'profiling {self._left} steps from step {step} on'
+    return f'profiling {self._left} steps, starting with step {step}'
 
   def after_step(self, last_result: jax.Array) -> str | None:
-    """To be called after every update, with one of its results; returns a line for the log."""
+    """Call this after every update, with one of its results; returns a line for the log."""
     if not self._left:
       return None
     self._left -= 1

@@ -1,4 +1,4 @@
-"""The stacks of all threads of a run that hangs, in the log and in a file."""
+"""Prints the stacks of all threads of a run that hangs, to the log and to a file."""
 
 import faulthandler
 import queue
@@ -12,31 +12,31 @@ from rembert.files import is_remote
 
 
 class Watchdog:
-  """A thread that expects progress, and otherwise writes down what every thread is doing.
+  """A thread that expects regular progress, and otherwise reports the stacks of all threads.
 
-  It changes nothing: a run that was only slow continues. The stacks show which collective, file or compiler is being
-  waited for; on a pod, the host whose stacks differ from the others' is the one to look at.
+  It changes nothing: a run that was only slow continues. The stacks show the collective, file or compiler that it waits
+  for; on a pod, the host whose stacks differ from the others' is usually the cause.
 
   Args:
-    after_seconds: without a `beat`; 0 for never. Doubled after each report, until there is progress again.
-    folder: of the reports, one file each; none in a bucket, where the log has them.
-    name: of this process, in the report.
+    after_seconds: timeout since the last `beat`; 0 for never. Doubled after each report, until there is progress again.
+    folder: directory of the reports, one file each; None in a bucket, where only the log has them.
+    name: name of this process, for the report.
   """
 
   def __init__(self, after_seconds: float, folder: epath.PathLike, *, name: str = ''):
     self._after, self._folder, self._name = after_seconds, epath.Path(folder), name
-    # What begins; '' for nothing that could hang; None ends the thread.
+    # The activity that begins; '' for none that could hang; None ends the thread.
     self._beats: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     if after_seconds:
       threading.Thread(target=self._watch, name='watchdog', daemon=True).start()
 
   def beat(self, doing: str) -> None:
-    """Progress: `doing` begins now."""
+    """Reports progress: the activity `doing` begins now."""
     if self._after:
       self._beats.put(doing)
 
   def rest(self) -> None:
-    """Nothing is expected until the next `beat`."""
+    """Suspends the timeout until the next `beat`."""
     self.beat('')
 
   def close(self) -> None:
@@ -62,7 +62,7 @@ class Watchdog:
     print(
       f'rembert: {self._name} {doing} has not finished after {seconds:.0f} s; stacks of its threads:', file=sys.stderr
     )
-    if sys.__stderr__ is not None:  # a process may have been started without one
+    if sys.__stderr__ is not None:  # a process may have no standard error
       faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
     if not is_remote(self._folder):
       self._folder.mkdir(parents=True, exist_ok=True)

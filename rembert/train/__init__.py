@@ -1,1 +1,1 @@
-"""From batches to a trained state: losses, optimizer, sharding, the update, and the loop around it."""
+"""Training: losses, optimizer, sharding, the update step and the training loop."""

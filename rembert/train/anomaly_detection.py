@@ -16,17 +16,17 @@ _LEAST = 20  # the fewest steps to compare with
 
 @dataclasses.dataclass(frozen=True)
 class GuardsConfig:
-  """When to skip, warn and stop.
+  """Limits for skipping an update, warning and stopping.
 
   Attributes:
-    max_skipped_updates: an update whose loss or gradient is not finite is skipped; the run stops at the first that
-      follows this many in a row.
-    spike_deviations: a loss this many standard deviations above the mean of the last 100 steps is a spike, which is
-      logged and counted. 0 for never.
-    diverged_nats: the run stops if the mean loss of 100 steps is this much above the lowest such mean. 0 for never.
-    slow_step_factor: a step that takes this many times the median is logged, with its wait for data. 0 for never.
-    stuck_after_seconds: the stacks of all threads are printed and kept if a step, or a batch of an evaluation, takes
-      longer. 0 for never.
+    max_skipped_updates: maximum number of consecutive updates that are skipped because their loss or gradient is not
+      finite; the run stops at the next one.
+    spike_deviations: warn, and count a spike, if the loss exceeds the mean of the last 100 steps by this many standard
+      deviations. 0 disables.
+    diverged_nats: stop if the mean loss of 100 steps exceeds the lowest such mean by this many nats. 0 disables.
+    slow_step_factor: warn if a step takes this many times the median. 0 disables.
+    stuck_after_seconds: timeout in seconds of a step, or of a batch of an evaluation, after which the stacks of all
+      threads are logged. 0 disables.
   """
 
   max_skipped_updates: CountOrZero = 10
@@ -44,12 +44,12 @@ class LossGuard:
   """Checks the loss and gradient of every step; the same on all hosts, and after a restart.
 
   Attributes:
-    config: when to skip, warn and stop.
+    config: the limits.
     skipped: total number of skipped updates.
     spikes: total number of loss spikes.
-    skipped_in_a_row: of the last updates.
-    losses: the last 100.
-    lowest_mean: of 100 losses.
+    skipped_in_a_row: number of consecutive skipped updates up to now.
+    losses: the last 100 losses.
+    lowest_mean: lowest mean of 100 losses so far.
   """
 
   config: GuardsConfig
@@ -60,7 +60,7 @@ class LossGuard:
   lowest_mean: float | None = None
 
   def saved(self) -> dict:
-    """JSON, whose items are arguments of the same guard."""
+    """JSON whose items are arguments that recreate the guard."""
     return {name: value for name, value in dataclasses.asdict(self).items() if name != 'config'}
 
   def check(self, step: int, metrics: StepMetrics) -> str | None:
@@ -78,18 +78,18 @@ class LossGuard:
     self.skipped_in_a_row += 1
     what = 'loss' if not math.isfinite(loss) else 'gradient'
     if self.skipped_in_a_row > self.config.max_skipped_updates:
-      in_a_row = f', after {self.skipped_in_a_row - 1} skipped updates in a row' if self.skipped_in_a_row > 1 else ''
+      in_a_row = f', after {self.skipped_in_a_row - 1} consecutive skipped updates' if self.skipped_in_a_row > 1 else ''
       raise RunError(
         f'the {what} of step {step} is not finite{in_a_row}',
         where=f'loss sum {loss}, gradient norm {grad_norm}',
         fix=[
-          'the checkpoints before it are good: repeat the command with a lower optimizer.learning_rate',
-          'a longer optimizer.warmup_steps or optimizer.clip_norm = 1.0 steadies the start',
+          'the earlier checkpoints are valid: run the command again with a lower optimizer.learning_rate',
+          'or with a longer optimizer.warmup_steps or optimizer.clip_norm = 1.0',
         ],
       )
     return (
-      f'the {what} of step {step} is not finite (loss sum {loss}, gradient norm {grad_norm}): the update is skipped, '
-      f'{self.skipped_in_a_row} of at most {self.config.max_skipped_updates} in a row'
+      f'warning: the {what} of step {step} is not finite (loss sum {loss}, gradient norm {grad_norm}); update skipped '
+      f'({self.skipped_in_a_row} of at most {self.config.max_skipped_updates} consecutive)'
     )
 
   def _look_for_spike(self, step: int, loss: float) -> str | None:
@@ -101,7 +101,7 @@ class LossGuard:
     if loss <= mean + self.config.spike_deviations * deviation:
       return None
     self.spikes += 1
-    return f'warning: loss spike at step {step}: {loss:.3f}, after {mean:.3f} ± {deviation:.3f} over {len(usual)} steps'
+    return f'warning: loss spike at step {step}: {loss:.3f} (mean {mean:.3f} ± {deviation:.3f} of {len(usual)} steps)'
 
   def _look_for_divergence(self, step: int) -> None:
     if not self.config.diverged_nats or len(self.losses) < _WINDOW:
@@ -111,10 +111,10 @@ class LossGuard:
       self.lowest_mean = mean
     if mean > self.lowest_mean + self.config.diverged_nats:
       raise RunError(
-        f'the run has diverged: by step {step} the mean loss of {_WINDOW} steps is {mean:.3f}, and was '
-        f'{self.lowest_mean:.3f} before',
+        f'the run has diverged: the mean loss of {_WINDOW} steps is {mean:.3f} at step {step}, its minimum was '
+        f'{self.lowest_mean:.3f}',
         where=f'guards.diverged_nats = {self.config.diverged_nats:g}',
-        fix='repeat it in another workdir with a lower optimizer.learning_rate or a longer optimizer.warmup_steps',
+        fix='train in another workdir with a lower optimizer.learning_rate or a longer optimizer.warmup_steps',
       )
 
 
@@ -136,6 +136,4 @@ class StepTimes:
     if not is_slow or time.monotonic() - self._said < self._SAY_EVERY_SECONDS:
       return None
     self._said = time.monotonic()
-    return (
-      f'step {step} took {seconds:.2f} s, {seconds_waiting:.2f} s of it waiting for data; the median is {usual:.2f} s'
-    )
+    return f'warning: step {step} took {seconds:.2f} s ({seconds_waiting:.2f} s waiting for data), median {usual:.2f} s'

@@ -1,10 +1,10 @@
-"""The masked-language-model loss without all of its logits: one chunk of positions at a time, on each device.
+"""The masked-language-model loss, computed in chunks of positions, so that not all logits are in memory.
 
-Logits would be the largest arrays of a step: RemBERT's, of 32 rows of 512 tokens at masked positions only, take 2.5 GB,
-and their gradient as much again. Here they exist for one chunk, at no cost:
+Logits would be the largest arrays of a step: for RemBERT, 32 sequences of 512 tokens need 2.5 GB at masked positions
+alone, and their gradient as much again. Here they exist for one chunk at a time, at no cost:
 
-- A device chunks its B·K positions, rather than K of each row. Products stay as tall as the chunk however few rows a
-  device has, logits take the same memory however many, and hardly any padding is multiplied.
+- A device chunks its B·K positions, rather than K of each sequence. So matmuls stay as large as the chunk with any
+  number of sequences per device, memory for logits is constant, and hardly any padding is multiplied.
 - The forward pass computes a chunk's contribution to all gradients while its logits exist, and the backward pass only
   scales it, so nothing is computed twice. (Chunks of the vocabulary would need a first pass for the normaliser.)
 
@@ -12,7 +12,7 @@ Over a mesh, the table is gathered over `fsdp` once, before the chunks, and its 
 after them. Over `tensor` it stays split: each device computes the logits of its vocabulary entries, and the devices
 exchange three numbers per position: the target's logit, the largest of the others, and the sum of exponentials.
 
-B rows · K masked positions per row · C positions of a chunk · E output embedding · V vocabulary, or a device's shard
+B sequences · K masked positions · C positions of a chunk · E output embedding · V vocabulary, or a device's shard
 """
 
 import functools
@@ -30,7 +30,7 @@ _ROW_SUMS_AXES = LossSums(('batch',), ('batch',), ('batch',))
 
 
 def chunked_mlm_row_sums(*arrays: jax.Array, vocab_size: int, chunk: int) -> LossSums:
-  """Sums per row, each [B], of the arguments of `chunked_mlm_sums`, without gradients; equal to `mlm_row_sums`."""
+  """Sums per sequence, each [B], from the arguments of `chunked_mlm_sums`, without gradients; equals `mlm_row_sums`."""
   return _on_shards(False, vocab_size, chunk, _ROW_SUMS_AXES)(*arrays)
 
 
@@ -46,17 +46,17 @@ def chunked_mlm_sums(
 ) -> LossSums:
   """Sums over the whole batch, float32 scalars; `loss` is differentiable.
 
-  There is one weight for the sum, not one per row, since gradients are computed in the forward pass; weight rows by
-  `weights_BxK`. Gradients of table and bias are accumulated in float32 for any dtype of the products.
+  The sum has one weight, not one per sequence, since gradients are computed in the forward pass; weight sequences by
+  `weights_BxK`. Gradients of table and bias are accumulated in float32 for any dtype of the matmuls.
 
   Args:
-    x_BxKxE: inputs of the output embedding, in the dtype of the products.
-    table_VxE: float32 output embedding, padding rows included.
+    x_BxKxE: inputs of the output embedding, in the dtype of the matmuls.
+    table_VxE: float32 output embedding, with the padding of the vocabulary.
     bias_V: float32.
     targets_BxK: int32 original ids at the masked positions.
     weights_BxK: 1 for a real masked position, 0 for one that pads K. A constant: it gets no gradient.
-    vocab_size: number of rows of the table that are not padding; the logits of the rest are −∞.
-    chunk: the most positions per device whose logits exist at a time; chunks are of equal size, with little padding.
+    vocab_size: size of the vocabulary without padding; the logits of padding are −∞.
+    chunk: maximum number of positions per device whose logits are in memory; chunks are of equal size.
   """
   return _differentiable_sums(vocab_size, chunk, x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK)
 
@@ -89,7 +89,7 @@ _differentiable_sums.defvjp(_forward, _backward)
 
 
 def _sums_of_shard(x_BxKxE, table_VxE, bias_V, targets_BxK, weights_BxK, *, vocab_size, chunk, has_gradients):
-  """Sums of a device's rows; with `has_gradients` also the gradients of its shards of `x`, table and bias."""
+  """Sums of a device's sequences; with `has_gradients` also the gradients of its shards of `x`, table and bias."""
   rows, slots, width = x_BxKxE.shape
   number_of_chunks = max(1, math.ceil(rows * slots / chunk))
   chunk = math.ceil(rows * slots / number_of_chunks)
@@ -155,8 +155,8 @@ def _own_target_logits(products_CxV, bias_V, own_targets_C):
 def _score(own_target_logits_C, others_CxV):
   """Loss and correctness of each position, and its log-normaliser, [C] each, over the vocabulary of all devices.
 
-  The target's logit is separate from all others, so that one array is read for everything. A target is correct if it is
-  larger than all others, which is a rank of 1 as in `mlm_row_sums`.
+  The target's logit is separate from all others, so that one array is read for everything. A prediction is correct if
+  its target's logit is larger than all others, a rank of 1 as in `mlm_row_sums`.
   """
   target_logit_C = partitioning.psum(own_target_logits_C, 'vocab')
   largest_other_C = partitioning.all_max(others_CxV.max(axis=-1), 'vocab')

@@ -1,6 +1,6 @@
 """Losses of all heads, as sums and counts, divided once, by the weight of the whole batch.
 
-A mean of means (over micro-batches, hosts or languages) would weight a token by its neighbours.
+Averaging averages (over micro-batches, hosts or languages) would weight tokens unequally.
 """
 
 from typing import Generic, NamedTuple, TypeVar
@@ -12,11 +12,11 @@ T = TypeVar('T')
 
 
 class LossSums(NamedTuple, Generic[T]):
-  """Sums over predictions, float32, of one shape (per row, or over a batch).
+  """Sums over predictions, float32, of one shape (per sequence, or over a batch).
 
   Attributes:
-    loss: cross-entropy in nats; squared error of numbers.
-    correct: predictions whose target has the one highest logit; NaN of numbers.
+    loss: cross-entropy in nats; for regression, squared error.
+    correct: predictions whose target has the highest logit, without ties; for regression, NaN.
     weight: number of predictions.
   """
 
@@ -26,10 +26,10 @@ class LossSums(NamedTuple, Generic[T]):
 
 
 def mlm_row_sums(logits_BxKxV: jax.Array, targets_BxK: jax.Array, weights_BxK: jax.Array) -> LossSums:
-  """Sums per row, each [B].
+  """Sums per sequence, each [B].
 
   Args:
-    logits_BxKxV: float32; padding rows of the vocabulary at −∞.
+    logits_BxKxV: float32; −∞ for the padding of the vocabulary.
     targets_BxK: int32 original ids at the masked positions.
     weights_BxK: 1 for a real masked position, 0 for one that pads K.
   """
@@ -39,30 +39,30 @@ def mlm_row_sums(logits_BxKxV: jax.Array, targets_BxK: jax.Array, weights_BxK: j
 def label_sums(logits: jax.Array, labels: jax.Array) -> LossSums:
   """Scalar sums over a batch: one prediction per label that is not −1, of logits [..., n] and labels [...].
 
-  Labels are [B] in classification and [B, S] in tagging; rows that pad a batch have −1.
+  Labels are [B] in classification and [B, S] in tagging; −1 in examples that pad a batch.
   """
   weights = (labels >= 0).astype(jnp.float32)
   return jax.tree.map(jnp.sum, _weighted(logits, jnp.maximum(labels, 0), weights))
 
 
 def value_sums(values_Bx1: jax.Array, targets_B: jax.Array) -> LossSums:
-  """Scalar sums over a batch: one number per row, float32, whose target is not NaN."""
+  """Scalar sums over a batch of numbers, float32; targets of NaN do not count."""
   is_given_B = ~jnp.isnan(targets_B)
-  errors_B = jnp.where(is_given_B, values_Bx1[:, 0] - targets_B, 0)  # not the gradient of 0 · NaN, which is NaN
+  errors_B = jnp.where(is_given_B, values_Bx1[:, 0] - targets_B, 0)  # avoids 0 · NaN, whose gradient is NaN
   return LossSums(jnp.sum(errors_B**2), jnp.full((), jnp.nan), jnp.sum(is_given_B, dtype=jnp.float32))
 
 
 def span_sums(logits_BxSx2: jax.Array, spans_Bx2: jax.Array, is_text_BxS: jax.Array) -> LossSums:
-  """Scalar sums over a batch: beginning and end of a span, each half a prediction (google-research/bert, run_squad).
+  """Scalar sums over a batch: start and end of a span, each half a prediction (google-research/bert, run_squad).
 
   Args:
-    logits_BxSx2: float32, of beginning and end at each position. Padding is left out of the softmax.
+    logits_BxSx2: float32, of start and end at each position. The softmax excludes padding.
     spans_Bx2: int32, first and last position; −1 for none.
     is_text_BxS: bool, False for padding.
   """
   logits_Bx2xS = jnp.where(is_text_BxS[:, None], jnp.swapaxes(logits_BxSx2, 1, 2), -jnp.inf)
   is_row_Bx2 = jnp.broadcast_to(jnp.any(is_text_BxS, axis=1)[:, None], spans_Bx2.shape)
-  logits_Bx2xS = jnp.where(is_row_Bx2[..., None], logits_Bx2xS, 0)  # a row without text has no gradient, nor a NaN
+  logits_Bx2xS = jnp.where(is_row_Bx2[..., None], logits_Bx2xS, 0)  # without text, neither gradient nor NaN
   weights_Bx2 = 0.5 * ((spans_Bx2 >= 0) & is_row_Bx2)
   return jax.tree.map(jnp.sum, _weighted(logits_Bx2xS, jnp.maximum(spans_Bx2, 0), weights_Bx2))
 

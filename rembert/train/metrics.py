@@ -1,4 +1,4 @@
-"""Metrics of training, by interval, and of evaluation, by language; the unigram baseline."""
+"""Training metrics by interval, evaluation metrics by language, and the unigram baseline."""
 
 import math
 import time
@@ -12,7 +12,7 @@ from rembert.train.step import StepMetrics
 
 
 class Meter:
-  """Adds up the metrics of steps, for the means of an interval.
+  """Accumulates the metrics of steps, for means over an interval.
 
   The sums of an unfinished interval are part of a checkpoint, so a resumed run logs the same as an uninterrupted one.
   """
@@ -36,7 +36,7 @@ class Meter:
     self._grad_norm = float(metrics.grad_norm)
 
   def add_time(self, seconds: float, seconds_waiting: float) -> None:
-    """Adds the duration of a step, and the time of it that was spent waiting for data."""
+    """Adds the duration of a step, and the part of it spent waiting for data."""
     self._steps_timed += 1
     self._seconds += seconds
     self._seconds_waiting += seconds_waiting
@@ -46,9 +46,9 @@ class Meter:
     return dict(self._sums)
 
   def interval(self, *, positions_per_step: int, flops_per_step: float, peak_flops: float | None) -> dict[str, float]:
-    """Metrics since the last call; begins a new interval.
+    """Returns metrics since the last call, and starts a new interval.
 
-    `tokens_per_second` counts all positions, `padding` included, as is usual. `mfu` is FLOP/s over the peak.
+    `tokens_per_second` counts all positions, including padding, as is usual. `mfu` is FLOP/s over the peak.
     """
     sums, weight = self._sums, max(self._sums['weight'], 1.0)
     metrics = {
@@ -77,7 +77,7 @@ class Stopwatch:
     self._start = time.perf_counter()
 
   def read(self) -> float:
-    """Seconds since the last reading, or the start."""
+    """Seconds since the last reading or the start."""
     now = time.perf_counter()
     seconds, self._start = now - self._start, now
     return seconds

@@ -1,4 +1,4 @@
-"""BERT's AdamW, no bias correction, decoupled decay that spares LayerNorm and biases; schedules of the rate."""
+"""BERT's AdamW (no bias correction, no decay of LayerNorm and biases) and learning-rate schedules."""
 
 import dataclasses
 from typing import Annotated, NamedTuple
@@ -10,7 +10,7 @@ import optax
 from rembert.validation import CountOrZero, Fraction, FractionBelowOne, NotNegative, OneOf, check_fields
 
 MU_DTYPES = ('float32', 'bfloat16')
-# Share of the peak that is left when a share x of the decay is over.
+# Fraction of the peak that is left after a fraction x of the decay.
 _DECAYS = {
   'linear': lambda x: 1 - x,
   'sqrt': lambda x: 1 - jnp.sqrt(x),
@@ -21,28 +21,28 @@ SCHEDULES = ('bert', 'wsd', 'cosine', 'constant')
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-  """AdamW as RemBERT was trained with (paper, Table 14; google-research/bert, optimization.py).
+  """AdamW as in RemBERT's pre-training (paper, Table 14; google-research/bert, optimization.py).
 
   Attributes:
-    learning_rate: peak, reached at the end of the warm-up.
-    warmup_steps: linear from zero.
-    schedule: of the learning rate after the warm-up: `bert`, linear to zero; `wsd` (warm-up, stable, decay; a
+    learning_rate: peak learning rate, reached at the end of the warmup.
+    warmup_steps: steps of the linear warmup from zero.
+    schedule: learning rate after the warmup: `bert`, linear to zero; `wsd` (warmup, stable, decay; a
       trapezoid), the peak, then a decay to zero at the end; `cosine`, half a cosine to zero; `constant`, the peak. A
       `wsd` run that is stopped before its decay may be resumed with more `train.steps`.
-    decay_ratio: share of all steps over which `wsd` decays.
-    decay_shape: of `wsd`'s decay: `linear`, `sqrt` (1 − √x, best in Hägele et al., 2024, arXiv:2405.18392) or `cosine`.
+    decay_ratio: fraction of all steps over which `wsd` decays.
+    decay_shape: `wsd`'s decay: `linear`, `sqrt` (1 − √x, best in Hägele et al., 2024, arXiv:2405.18392) or `cosine`.
     b1: decay of the first moment.
     b2: decay of the second moment.
-    eps: added to the root of the second moment.
-    weight_decay: decoupled, scaled by the learning rate; not on LayerNorm and biases. Embeddings do decay.
-    clip_norm: gradients are scaled to at most this global norm; 0 switches it off.
-    bias_correction: Adam's; BERT's optimizer has none.
-    mu_dtype: of the first moment between steps, `float32` or `bfloat16`, which saves 2 of the 12 bytes that a parameter
-      takes with its moments. It is computed in float32 either way. The second moment stays float32, as in Optax: with
-      b2 = 0.999 a step reduces it by at most 0.1 %, which bfloat16, with steps of 0.4 to 0.8 %, rounds away; a large
-      value would never shrink. A run may be resumed with the other value.
+    eps: epsilon, added to the root of the second moment.
+    weight_decay: decoupled weight decay, scaled by the learning rate; not for LayerNorm and biases.
+    clip_norm: maximum global norm of the gradient, to which it is scaled; 0 disables clipping.
+    bias_correction: use Adam's bias correction, which BERT's optimizer lacks.
+    mu_dtype: dtype of the first moment between steps, `float32` or `bfloat16`, which saves 2 of the 12 bytes per
+      parameter. It is computed in float32 either way. The second moment stays float32, as in Optax: with b2 = 0.999 it
+      changes by at most 0.1 % per step, below the resolution of bfloat16 (0.4 to 0.8 %), so it would never decay. A run
+      may be resumed with the other value.
     freeze_embeddings: do not train the input embeddings and their LayerNorm (paper, footnote 4).
-    freeze_layers: do not train this many layers, from the bottom, and, if any, the projection.
+    freeze_layers: do not train this many layers, from the bottom, nor (unless 0) the projection.
   """
 
   learning_rate: NotNegative = 2e-4
@@ -65,9 +65,9 @@ class OptimizerConfig:
 
 
 def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.Schedule:
-  """Step to learning rate: a linear warm-up, then `config.schedule`.
+  """Learning rate by step: a linear warmup, then `config.schedule`.
 
-  BERT's decay is counted from step 0, so the rate drops to peak · (1 − warmup/total) at the end of the warm-up.
+  BERT's decay starts at step 0, so the rate drops to peak · (1 − warmup/total) at the end of the warmup.
   """
   if config.schedule == 'bert':
     decay_begin, decay = 0, _DECAYS['linear']
@@ -89,7 +89,7 @@ def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.S
 
 
 def format_schedule(config: OptimizerConfig, total_steps: int) -> str:
-  """The learning rate in words: `0.0002, warmup 15,000 steps, linear decay to 0`."""
+  """Formats the schedule: `0.0002, warmup 15,000 steps, linear decay to 0`."""
   words = f'{config.learning_rate:g}, warmup {config.warmup_steps:,} steps'
   if config.warmup_steps >= total_steps:
     return f'{words}, ends at {config.learning_rate * total_steps / max(config.warmup_steps, 1):.3g}'
@@ -109,10 +109,10 @@ def _wsd_decay(config: OptimizerConfig, total_steps: int) -> int:
 
 
 def mean_and_clip(clip_norm: float) -> optax.GradientTransformationExtraArgs:
-  """Divides sums over predictions by their number, `weight=`, and clips the mean to a global norm (0: any).
+  """Divides sums over predictions by their number, `weight=`, and clips the mean to a global norm (0: no clipping).
 
-  By one factor: `optax.clip_by_global_norm` after a division would write every gradient twice more on a CPU, where XLA
-  fuses none of it.
+  Uses one factor: `optax.clip_by_global_norm` after a division would write every gradient twice more on a CPU, where
+  XLA does not fuse these operations.
   """
 
   def update(sums, state, params=None, *, weight=1.0, **_):
@@ -136,9 +136,9 @@ def scale_by_adam(
 ) -> optax.GradientTransformationExtraArgs:
   """m / (√v + ε) of moving averages, raw as in BERT, or corrected for bias as `optax.scale_by_adam`.
 
-  If `is_finite=` is false they keep their values. They are selected before the update is computed from them: with the
-  selection after it, XLA copies both moments first, on a CPU in every step. The first moment is in `mu_dtype` between
-  steps and float32 within them.
+  If `is_finite=` is false they keep their values. They are selected before the update is computed from them; if they
+  were selected after it, XLA would copy both moments first, on a CPU in every step. The first moment is in `mu_dtype`
+  between steps and float32 within them.
   """
   mu_in = lambda dtype, state: state._replace(mu=optax.tree.cast(state.mu, jnp.dtype(dtype)))
 
@@ -158,7 +158,7 @@ def scale_by_adam(
     state = _chosen(is_finite, new, state)
     mu, nu = state.mu, state.nu
     if bias_correction:
-      # If the first step is skipped, the count stays at zero, and nothing reads the update.
+      # If the first step is skipped, the count stays zero, and the update is not used.
       mu, nu = (optax.tree.bias_correction(moment, b, state.count) for moment, b in ((mu, b1), (nu, b2)))
     return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu), mu_in(mu_dtype, state)
 
@@ -166,7 +166,7 @@ def scale_by_adam(
 
 
 def only_if_finite(optimizer: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-  """`optimizer`, whose state does not change if `is_finite=` is false. For small states: the selection costs a copy."""
+  """Wraps an optimizer to keep its state if `is_finite=` is false. For small states, since this costs a copy."""
 
   def update(updates, state, params=None, *, is_finite=True, **_):
     updates, new = optimizer.update(updates, state, params)
@@ -185,7 +185,7 @@ def _names(path: tuple) -> list[str]:
 
 
 def decays(params: optax.Params) -> optax.Params:
-  """Tree of bools: which parameters decay. All but LayerNorms and biases (including the output bias), as in BERT."""
+  """Tree of bools: parameters with weight decay, all but LayerNorms and biases (also the output bias), as in BERT."""
 
   def is_decayed(path, _):
     names = _names(path)
@@ -195,7 +195,7 @@ def decays(params: optax.Params) -> optax.Params:
 
 
 def frozen_parameters(config: OptimizerConfig, params: optax.Params) -> optax.Params:
-  """Tree of bools: which parameters are entirely frozen. Layers are stacked: see `freeze` for the bottom ones."""
+  """Tree of bools: parameters that are completely frozen; see `freeze` for the bottom layers, which are slices."""
 
   def is_frozen(path, leaf):
     part = '/'.join(_names(path)[:2])
@@ -209,9 +209,9 @@ def frozen_parameters(config: OptimizerConfig, params: optax.Params) -> optax.Pa
 
 
 def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> optax.GradientTransformation:
-  """`optimizer` for the parameters that are not frozen; the rest has no update, and does not count in the clipping.
+  """Applies an optimizer to parameters that are not frozen; the rest has no update, and does not count in clipping.
 
-  Entirely frozen parameters have no moments. The bottom layers are slices of stacked arrays: their gradients are zeroed
+  Completely frozen parameters have no moments. Bottom layers are slices of stacked arrays: their gradients are zeroed
   before the optimizer, and their decay after it.
   """
   if not config.freeze_embeddings and not config.freeze_layers:
@@ -220,7 +220,7 @@ def freeze(optimizer: optax.GradientTransformation, config: OptimizerConfig) -> 
   def zeroed(path, leaf):
     return leaf.at[: config.freeze_layers].set(0) if _names(path)[:2] == ['encoder', 'layers'] else leaf
 
-  # Leaves of the other part of the partition are not arrays, and not leaves, here.
+  # Leaves of the other part of the partition are not arrays here, and not leaves.
   bottom = optax.stateless(lambda updates, params: jax.tree_util.tree_map_with_path(zeroed, updates))
   label = lambda is_frozen: 'frozen' if is_frozen else 'trained'
   trained = optax.chain(bottom, optimizer, bottom)

@@ -1,4 +1,4 @@
-"""The device mesh, and where parameters, optimizer state and batches live on it."""
+"""The device mesh, and the sharding of parameters, optimizer state and batches."""
 
 import dataclasses
 import math
@@ -20,13 +20,13 @@ AxisSize = Annotated[int, Range(-1)]
 
 @dataclasses.dataclass(frozen=True)
 class MeshConfig:
-  """Number of devices per mesh axis; one of them may be −1, for all devices that the others leave.
+  """Number of devices per mesh axis; one of them may be −1, for all remaining devices.
 
   Attributes:
-    data: replicas of the model, each with its part of the batch; over slices first, if there are several.
-    fsdp: batch and parameters split.
-    tensor: attention heads, feed-forward width and vocabulary split.
-    require_platform: `tpu`, `gpu` or `cpu`; training refuses to start elsewhere. None accepts any.
+    data: number of replicas of the model, each with its part of the batch; over slices first, if there are several.
+    fsdp: number of devices over which batch and parameters are sharded.
+    tensor: number of devices over which attention heads, feed-forward layers and vocabulary are sharded.
+    require_platform: `tpu`, `gpu` or `cpu`; training fails on another platform. None accepts any.
   """
 
   data: AxisSize = -1
@@ -39,15 +39,15 @@ class MeshConfig:
 
 
 def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Mesh:
-  """A mesh over all devices, or UsageError: a smaller one would silently leave devices idle.
+  """Makes a mesh of all devices; UsageError if the sizes do not use all of them.
 
-  With several slices, `data` is split over the slices first, so that the network between them carries only the sum of
+  With several slices, `data` is split over the slices first, so that the DCN carries only the sum of
   the replicas' gradients.
   """
   devices = jax.devices() if devices is None else devices
   if config.require_platform not in (None, devices[0].platform):
     raise UsageError(
-      f'these devices are {devices[0].platform}, not {config.require_platform}',
+      f'the devices are {devices[0].platform}, not {config.require_platform}',
       where=f'mesh.require_platform = {config.require_platform!r}',
       fix='check the installation of jax (extras `tpu`, `cuda`), or --gin.mesh.require_platform=None',
     )
@@ -63,16 +63,16 @@ def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Me
     raise UsageError(
       f'a mesh of {text} does not cover {len(devices)} device(s)',
       where='mesh.data, mesh.fsdp, mesh.tensor',
-      fix='make their product the number of devices, or one of them -1: it takes what the others leave',
+      fix='set sizes whose product is the number of devices, or one of them to -1 for the remaining devices',
     )
   slices = slice_count(devices)
   if sizes['data'] % slices:
     raise UsageError(
-      f'{sizes["data"]} replicas do not divide over {slices} slices',
+      f'{sizes["data"]} replicas cannot be divided over {slices} slices',
       where=f'mesh.data = {config.data}',
-      fix=f"a multiple of {slices}: the links between slices are too slow for anything but replicas' gradients",
+      fix=f"use a multiple of {slices}: the DCN is too slow for anything but replicas' gradients",
     )
-  # A slice of 4 × 4 × 4 has no axis of 8: then a mesh axis takes a part of a physical axis.
+  # A slice of 4 × 4 × 4 has no axis of 8, so a mesh axis may use a part of a physical axis.
   within = (sizes['data'] // slices, sizes['fsdp'], sizes['tensor'])
   if slices == 1:
     arranged = mesh_utils.create_device_mesh(within, devices, allow_split_physical_axes=True)
@@ -82,7 +82,7 @@ def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Me
 
 
 def slice_count(devices: Iterable[jax.Device]) -> int:
-  """The number of TPU slices of these devices; 1 on GPUs, where JAX calls every machine a slice."""
+  """The number of TPU slices of these devices; 1 on GPUs, for which JAX reports each machine as a slice."""
   return len({getattr(device, 'slice_index', None) if device.platform == 'tpu' else None for device in devices})
 
 
@@ -90,18 +90,18 @@ def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
   """NamedSharding for every parameter, by the rule table; `axes` are logical names (`nnx.get_partition_spec`).
 
   Raises:
-    UsageError: an axis of a parameter does not divide by the mesh axis that it is split over.
+    UsageError: an axis of a parameter is not divisible by the mesh axis that it is sharded over.
   """
 
   def sharding(path, leaf, names):
     spec = partition_spec(tuple(names))
     for dimension, name, mesh_axis in zip(leaf.shape, names, spec, strict=False):
       if mesh_axis is not None and dimension % mesh.shape[mesh_axis]:
-        fix = f'choose another mesh.{mesh_axis}, or sizes that divide'
+        fix = f'choose another mesh.{mesh_axis}, or divisible sizes'
         if name == 'vocab':
           fix = f'RemBertConfig.pad_vocab_to_multiple_of = {128 * mesh.shape[mesh_axis]}'
         raise UsageError(
-          f'{dimension} ({name}) does not divide over {mesh.shape[mesh_axis]} devices of the `{mesh_axis}` axis',
+          f'{dimension} ({name}) is not divisible by the {mesh.shape[mesh_axis]} devices of the `{mesh_axis}` axis',
           where=f'parameter {jax.tree_util.keystr(path, simple=True, separator="/")}, mesh.{mesh_axis}',
           fix=fix,
         )
@@ -113,7 +113,7 @@ def parameter_shardings(axes: dict, abstract_params: dict, mesh: Mesh) -> dict:
 def optimizer_shardings(
   optimizer: optax.GradientTransformation, abstract_opt_state: optax.OptState, shardings: dict, mesh: Mesh
 ) -> optax.OptState:
-  """Moments have the shardings of their parameters; counters are replicated. Frozen parameters have no moments."""
+  """Shardings of the optimizer state: moments like their parameters, counters replicated."""
   is_absent = lambda leaf: isinstance(leaf, optax.MaskedNode)
   return optax.tree.map_params(
     optimizer,
@@ -126,7 +126,7 @@ def optimizer_shardings(
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-  """Rows are split over `data` and `fsdp`; other axes of a batch are not split."""
+  """Sharding of a batch: sequences over `data` and `fsdp`; other axes are not sharded."""
   return NamedSharding(mesh, partition_spec(('batch',)))
 
 
@@ -136,7 +136,7 @@ def batch_shards(mesh: Mesh) -> int:
 
 
 def to_device(local_batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-  """This process's rows of a batch as its part of the global, sharded arrays."""
+  """Makes global sharded arrays of a batch from this process's sequences."""
   sharding = batch_sharding(mesh)
   return {name: jax.make_array_from_process_local_data(sharding, rows) for name, rows in local_batch.items()}
 

@@ -1,4 +1,4 @@
-"""The state of a run: step, parameters, optimizer state; born sharded."""
+"""The training state (step, parameters, optimizer state), initialised sharded."""
 
 import dataclasses
 import functools
@@ -21,12 +21,12 @@ Leaf = TypeVar('Leaf')
 @functools.partial(jax.tree_util.register_dataclass)
 @dataclasses.dataclass(frozen=True)
 class TrainState(Generic[Leaf]):
-  """A pytree of what training changes: arrays, or their shapes or shardings.
+  """A pytree of everything that training updates: arrays, or their shapes or shardings.
 
   Attributes:
-    step: int32 scalar, updates made so far.
+    step: int32 scalar, number of updates.
     params: nested dict of float32 arrays; for pre-training the two trees `encoder` and `mlm`.
-    opt_state: Optax's.
+    opt_state: state of the Optax optimizer.
   """
 
   step: Leaf
@@ -36,7 +36,7 @@ class TrainState(Generic[Leaf]):
 
 @dataclasses.dataclass(frozen=True)
 class Trainable:
-  """A model split at the jit boundary, with its optimizer, and how to initialise and place its `TrainState`.
+  """A model and its optimizer on a mesh, split for jit, with shapes, shardings and initialisation of its `TrainState`.
 
   Attributes:
     graphdef: the static half of the model; `nnx.merge(graphdef, params)` is the model.
@@ -44,7 +44,7 @@ class Trainable:
     mesh: the device mesh.
     abstract_state: `TrainState` of shapes.
     shardings: `TrainState` of shardings.
-    init: seed → sharded `TrainState`; jitted, so that no device holds more than its shard.
+    init: jitted function (seed) → sharded `TrainState`; no device holds more than its shard.
   """
 
   graphdef: nnx.GraphDef
@@ -55,7 +55,7 @@ class Trainable:
   init: 'jax.stages.Wrapped'
 
   def restore_target(self) -> TrainState[jax.ShapeDtypeStruct]:
-    """Shapes with their shardings, into which a checkpoint is restored."""
+    """Shapes with shardings, the target for restoring a checkpoint."""
     place = lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
     return jax.tree.map(place, self.abstract_state, self.shardings)
 
@@ -73,7 +73,7 @@ def trainable(
   """A model with its optimizer on a mesh, ready to initialise. Allocates nothing.
 
   Raises:
-    UsageError: sizes that do not divide over the mesh.
+    UsageError: sizes are not divisible over the mesh.
   """
   construct = lambda seed: build(nnx.Rngs(jax.random.key(seed)))
   graphdef, variables = nnx.split(nnx.eval_shape(lambda: construct(0)))

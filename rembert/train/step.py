@@ -1,4 +1,4 @@
-"""One update, and one evaluation, as pure functions of pytrees."""
+"""Training and evaluation steps, as pure functions of pytrees."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from rembert.train.losses import LossSums, label_sums, mlm_row_sums, span_sums, 
 from rembert.train.state import Trainable, TrainState
 
 Batch = dict[str, jax.Array]
-# (static half of the model, parameters, batch, key of dropout or None) to sums over the batch.
+# (graphdef, parameters, batch, dropout key or None) to sums over the batch.
 Objective = Callable[[nnx.GraphDef, dict, Batch, jax.Array | None], LossSums]
 
 
@@ -45,13 +45,13 @@ def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -
 
 
 def masked_lm_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch, dropout_key=None) -> LossSums:
-  """Sums over a batch of packed, masked rows (`rembert.data.masking`), with a differentiable loss."""
+  """Sums over a batch of packed, masked sequences (`rembert.data.masking`), with a differentiable loss."""
   of_logits = lambda *slots: jax.tree.map(jnp.sum, mlm_row_sums(*slots))
   return _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, chunked_mlm_sums)
 
 
 def masked_lm_row_sums(graphdef: nnx.GraphDef, params: dict, batch: Batch) -> LossSums:
-  """Sums per row, [B], without dropout, for evaluation."""
+  """Sums per sequence, [B], without dropout, for evaluation."""
   return _run_masked_lm(graphdef, params, batch, None, mlm_row_sums, chunked_mlm_row_sums)
 
 
@@ -82,14 +82,14 @@ def make_train_step(
   accumulation_steps: int = 1,
   dropout_seed: int | None = None,
 ) -> jax.stages.Wrapped:
-  """The jitted update: (state, batch) to the next state, which takes the memory of the old one, and `StepMetrics`.
+  """Returns the jitted update: (state, batch) to the next state, in the memory of the old one, and `StepMetrics`.
 
   Args:
     trainable: model, optimizer and shardings.
     sums_of: the objective.
     accumulation_steps: number of micro-batches. Gradients are added as sums and divided once by the weight of the whole
       batch, so the result is that of one large batch.
-    dropout_seed: None for no dropout.
+    dropout_seed: seed of dropout; None disables it.
   """
 
   def microbatch_gradients(params, microbatch, key):
@@ -102,7 +102,7 @@ def make_train_step(
   def all_gradients(params, batch, key):
     if accumulation_steps == 1:
       return microbatch_gradients(params, batch, key)
-    # Row r goes to micro-batch r mod A, so that each of them stays spread over all devices.
+    # Sequence r goes to micro-batch r mod A, so that each micro-batch stays sharded over all devices.
     deal = lambda rows: jnp.swapaxes(rows.reshape(-1, accumulation_steps, *rows.shape[1:]), 0, 1)
     parts = jax.tree.map(deal, batch)
     keys = None if key is None else jax.random.split(key, accumulation_steps)
@@ -128,7 +128,7 @@ def make_train_step(
       grad_norm=grad_norm,
       is_finite=is_finite,
     )
-    # Selected elementwise, where the update is written anyway: a branch would cost a second copy of the state.
+    # Selected elementwise, where the update is written; a branch would cost a second copy of the state.
     keep_if_finite = lambda new, old: jnp.where(is_finite, new, old)
     params = jax.tree.map(keep_if_finite, optax.apply_updates(state.params, updates), state.params)
     return TrainState(state.step + 1, params, opt_state), metrics
@@ -139,7 +139,7 @@ def make_train_step(
 
 
 def make_eval_step(trainable: Trainable, num_languages: int) -> jax.stages.Wrapped:
-  """The jitted evaluation: (params, batch) to sums per language, each [num_languages]."""
+  """Returns the jitted evaluation: (params, batch) to sums per language, each [num_languages]."""
 
   def eval_step(params: dict, batch: Batch) -> LossSums:
     rows = masked_lm_row_sums(trainable.graphdef, params, batch)
@@ -149,7 +149,7 @@ def make_eval_step(trainable: Trainable, num_languages: int) -> jax.stages.Wrapp
 
 
 def make_logits_step(trainable: Trainable) -> jax.stages.Wrapped:
-  """The jitted forward pass of a head: (params, batch) to logits, replicated, so that every host can read them."""
+  """Returns the jitted forward pass of a head: (params, batch) to logits, replicated for all hosts."""
   return jax.jit(
     lambda params, batch: head_logits(trainable.graphdef, params, batch),
     in_shardings=(trainable.shardings.params, None),

@@ -24,26 +24,26 @@ from rembert.validation import Count, CountOrZero, NotNegative, OneOf, check_fie
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
-  """How long, how large, how often. The defaults are RemBERT's (paper, Table 14).
+  """Length, batch size, evaluations and checkpoints of training. Defaults are RemBERT's (paper, Table 14).
 
   Attributes:
     steps: total number of updates; the learning rate reaches zero there.
-    batch_size: sequences of the global batch.
+    batch_size: number of sequences in the global batch.
     sequence_length: tokens per sequence.
-    seed: of initialisation, sampling, masks and dropout.
-    accumulation_steps: number of micro-batches per step, to save memory.
+    seed: seed of initialisation, sampling, masks and dropout.
+    accumulation_steps: number of micro-batches per step (gradient accumulation), to save memory.
     log_every: steps between logged metrics.
     eval_every: steps between evaluations; the last step always has one. 0 for none.
-    eval_rows: held-out sequences per language.
+    eval_rows: number of eval sequences per language.
     checkpoint_every: steps between permanent checkpoints; the last step always has one.
-    keep_checkpoints: number of the newest permanent checkpoints that are kept.
-    keep_every: permanent checkpoints at multiples of this step are never deleted; 0 for none.
-    temporary_checkpoint_minutes: time without a checkpoint after which a temporary one is saved; 0 for none. It is
+    keep_checkpoints: number of permanent checkpoints to keep, the newest (Orbax's `max_to_keep`).
+    keep_every: never delete permanent checkpoints at multiples of this step (Orbax's `keep_period`); 0 disables.
+    temporary_checkpoint_minutes: minutes without a checkpoint after which a temporary one is saved; 0 disables. It is
       deleted when there is a newer checkpoint, and so is the one that is saved when the run is stopped.
     init_from: a workdir, a checkpoint, or a Hugging Face model directory or Hub id with the initial parameters of a new
       run. A resumed run ignores its parameters.
-    init_from_parts: `all` parameters; the `encoder` alone, with a randomly initialised head; or, in pre-training, those
-      `available`: the encoder, and of the head what the model has. The architecture is then the model's, except for
+    init_from_parts: `all` parameters; the `encoder` only, with a randomly initialised head; or, in pre-training, those
+      `available`: the encoder, and the existing parts of the head. The architecture is then the model's, except for
       fields of `RemBertConfig` that are set.
   """
 
@@ -66,19 +66,19 @@ class TrainConfig:
     check_fields(self, 'train')
     if self.keep_every % self.checkpoint_every:
       raise UsageError(
-        f'there are no checkpoints at every {self.keep_every} steps to be kept',
+        'train.keep_every must be a multiple of train.checkpoint_every',
         where=f'train.keep_every = {self.keep_every}, train.checkpoint_every = {self.checkpoint_every}',
         fix=Setting('train.keep_every', 10 * self.checkpoint_every),
       )
     self.check_divides(1)
 
   def check_divides(self, batch_shards: int) -> None:
-    """UsageError unless every device gets the same number of rows of every micro-batch."""
+    """UsageError unless every device gets the same number of sequences of every micro-batch."""
     parts = batch_shards * self.accumulation_steps
     if self.batch_size % parts:
       up = math.ceil(self.batch_size / parts) * parts
       raise UsageError(
-        f'a batch of {self.batch_size} rows does not divide over '
+        f'a batch of {self.batch_size} sequences cannot be divided over '
         + ' × '.join(
           f'{count} {unit}'
           for count, unit in ((batch_shards, 'device group(s)'), (self.accumulation_steps, 'accumulation steps'))
@@ -112,7 +112,7 @@ class Position:
 
 @dataclasses.dataclass
 class Watchers:
-  """What observes a run without changing its results."""
+  """Observers of a run. None of them affects the computation."""
 
   console: Console
   progress: TrainingProgress
@@ -124,24 +124,24 @@ class Watchers:
 
 @dataclasses.dataclass
 class Trainer:
-  """Steps, and between them metrics, evaluations, checkpoints, and a check for requests to stop.
+  """The training loop: steps, metrics, evaluations, checkpoints and checks for stop requests.
 
-  Every host runs the same loop. What they do together (steps, evaluations, saves, the end) depends on the step number
+  Every host runs the same loop. Their common actions (steps, evaluations, saves, the end) depend on the step number
   or on their `HostConsensus`, never on a clock or a signal of one host.
 
   Attributes:
-    config: of the job.
-    guards: when to skip, warn and stop.
-    position: the progress of the run; every step replaces its state and donates the old one.
+    config: configuration of the training.
+    guards: limits for skipping, warning and stopping.
+    position: progress of the run; every step replaces its state and donates the old one.
     train_step: the compiled update.
     evaluate: (params, is_stopped) to metrics, or None if stopped midway; None for no evaluations.
     save: starts a checkpoint.
-    is_save_permanent: (step) to whether all hosts save after it.
+    is_save_permanent: (step) to whether all hosts save a permanent checkpoint after it.
     wants_to_save: (step) to whether this host requests a save; all hosts then save one step later.
-    learning_rate: (number of updates so far) to the rate of the next.
+    learning_rate: (number of updates so far) to the learning rate of the next.
     throughput: (step) to the arguments of `Meter.interval` for an interval that ends there.
     borders: steps at which the shape of batches, or their text, changes; an interval of metrics ends there.
-    stop: set when this process is asked to end.
+    stop: set when a stop was requested from this process.
     watchers: see `Watchers`.
     is_stopping: all hosts have agreed to end before the last step.
   """
@@ -169,7 +169,7 @@ class Trainer:
     self._saved_step: int | None = self.position.step or None
 
   def run(self, batches: Iterator[tuple[dict, dict]]) -> None:
-    """Trains on batches, each with the position of its source, until the last step or an agreed stop, and saves."""
+    """Trains on (batch, position of its source) until the last step or an agreed stop, and saves."""
     position, watchers = self.position, self.watchers
     begun = position.step
     position.is_evaluation_due &= self.evaluate is not None
@@ -219,7 +219,7 @@ class Trainer:
     seconds_waiting = waiting.read()
     position.state, metrics = self.train_step(position.state, batch)
     position.step = upcoming
-    # Those of the previous step, which has finished by now: the device never waits for the host.
+    # Reads metrics of the previous step, which has finished, so that the device never waits for the host.
     self._take_metrics()
     self._pending = (upcoming, metrics)
     self._say(watchers.profiler.after_step(metrics.grad_norm))
@@ -268,7 +268,7 @@ class Trainer:
     self._consume(HostRequest.SAVE)
     self._saved_step = self.position.step
 
-  # --- what hosts agree on -------------------------------------------------------
+  # --- agreement of hosts --------------------------------------------------------
 
   def _stop_request(self) -> HostRequest:
     return HostRequest.STOP if self.stop.requested else HostRequest.NOTHING

@@ -1,1 +1,1 @@
-"""Metrics of fine-tuned tasks, as their official scorers define them."""
+"""Metrics of fine-tuning tasks, as defined by their official scorers."""

@@ -16,7 +16,7 @@ from tasks.metrics.question_answering import mlqa, squad
 from tasks.xtreme.files import read_json, read_lines
 
 DESCRIPTION = """\
-Score predictions that were made anywhere, by the metrics of XTREME's evaluate.py. Both directories have its layout:
+Score predictions of any model with the metrics of XTREME's evaluate.py. Both directories have its layout:
 
   DIR/xnli/test-de.tsv, pawsx           one label per line
   DIR/panx/test-de.tsv, udpos           one tag per line, a blank line between sentences
@@ -24,17 +24,17 @@ Score predictions that were made anywhere, by the metrics of XTREME's evaluate.p
   DIR/tatoeba/test-de.tsv               0-based line number of the translation
   DIR/bucc2018/test-de.tsv              pairs of ids, separated by a tab
 
-Languages are those that have a prediction file. A question without a prediction scores 0, and is counted."""
+All languages with a prediction file are scored. A question without a prediction scores 0, and is reported."""
 
 EPILOG = """\
 examples
   all tasks of a run, with the labels next to the data:
     python -m tasks.metrics --predictions=runs/finetune_xnli/predictions --labels=download/labels
-  two tasks, and the figures as JSON:
+  two tasks, with the scores also as JSON:
     python -m tasks.metrics --predictions=predictions --labels=labels --task=xnli --task=panx --output=scores.json
 
 exit codes
-  0 all found predictions were scored · 2 a file is missing or is not in XTREME's format
+  0 all predictions were scored · 2 a file is missing or not in XTREME's format
 """
 
 QUESTIONS = ('xquad', 'mlqa', 'tydiqa')
@@ -45,12 +45,12 @@ Scores = dict[str, dict[str, dict[str, float]]]
 
 
 def parser() -> argparse.ArgumentParser:
-  """The command line."""
+  """Returns the parser of the command line."""
   flags = command_parser('tasks.metrics', DESCRIPTION, EPILOG)
   flags.add_argument('--predictions', required=True, metavar='DIR', help='directory of predictions')
   flags.add_argument('--labels', required=True, metavar='DIR', help='directory of gold labels')
   flags.add_argument('--task', action='append', choices=TASKS, help='score this task only; repeatable (default: all)')
-  flags.add_argument('--output', metavar='FILE', help='also write the scores, as JSON')
+  flags.add_argument('--output', metavar='FILE', help='JSON file for the scores (default: none)')
   return flags
 
 
@@ -81,11 +81,11 @@ def _answers(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
   unknown = sorted(found.keys() - {question.id for question in questions})
   if unknown:
     raise UsageError(
-      f'{len(unknown)} predicted ids are not among the gold questions, the first is {unknown[0]!r}',
+      f'{len(unknown)} predicted ids are not in the gold questions, for example {unknown[0]!r}',
       where=str(predictions),
-      fix=f'predictions for the questions of {labels}',
+      fix=f'use predictions for the questions of {labels}',
     )
-  # The official scripts give a question without a prediction 0 for both; an empty answer gets that, too.
+  # The official scripts give a question without a prediction 0 for both metrics, like an empty answer.
   answers = [found.get(question.id, '') for question in questions]
   gold = [[answer.text for answer in question.answers] for question in questions]
   language = labels.stem.removeprefix('test-')
@@ -131,7 +131,7 @@ def _lines(file: epath.Path) -> list[str]:
 
 
 def _sentences(file: epath.Path) -> list[list[str]]:
-  """Tags of each sentence. A blank line ends one, so two in succession enclose an empty one (XTREME's evaluate.py)."""
+  """Tags of each sentence. A blank line ends a sentence, so two enclose an empty one, as in XTREME's evaluate.py."""
   sentences: list[list[str]] = [[]]
   for line in _lines(file):
     if line:
@@ -144,20 +144,20 @@ def _sentences(file: epath.Path) -> list[list[str]]:
 def _refuse_other_length(gold: Sequence, predicted: Sequence, of_what: str, predictions, labels) -> None:
   if len(gold) != len(predicted):
     raise UsageError(
-      f'{len(predicted):,} {of_what} are predicted, and there are {len(gold):,}',
+      f'{len(predicted):,} {of_what} are predicted, but there are {len(gold):,}',
       where=f'{predictions}, {labels}',
-      fix='predictions and labels of the same test file, in its order',
+      fix='use predictions and labels of the same test file, in its order',
     )
 
 
-# --- all --------------------------------------------------------------------------------------------------------------
+# --- all tasks and languages ------------------------------------------------------------------------------------------
 
 
 def score(predictions: epath.PathLike, labels: epath.PathLike, tasks: Sequence[str] = TASKS) -> Scores:
-  """Scores of every file of predictions, `TASK/test-LANGUAGE.tsv` (or `.json`), against labels of the same name.
+  """Scores all prediction files, `TASK/test-LANGUAGE.tsv` (or `.json`), against labels of the same name.
 
-  `unanswered`, if there are any, counts questions without a prediction. UsageError if there are no predictions at all,
-  if labels are missing, or for a file in another format.
+  `unanswered`, if any, counts questions without a prediction. UsageError if there are no predictions, labels are
+  missing, or a file has another format.
   """
   found: Scores = collections.defaultdict(dict)
   for task in tasks:
@@ -168,12 +168,12 @@ def score(predictions: epath.PathLike, labels: epath.PathLike, tasks: Sequence[s
         raise UsageError(
           'gold labels are missing',
           where=str(gold),
-          fix=[f'put them there, for {file}', 'or leave the task out: --task'],
+          fix=[f'add the labels for {file}', 'or choose other tasks: --task'],
         )
       found[task][file.stem.removeprefix('test-')] = _SCORERS[task](file, gold)
   if not found:
     raise UsageError(
-      f'no predictions of {", ".join(tasks)}',
+      f'no predictions found for {", ".join(tasks)}',
       where=f'--predictions={predictions}',
       fix='files are named TASK/test-LANGUAGE.tsv (or .json): python -m tasks.metrics --help',
     )
@@ -181,7 +181,7 @@ def score(predictions: epath.PathLike, labels: epath.PathLike, tasks: Sequence[s
 
 
 def averages(scores: Scores) -> dict[str, dict[str, float]]:
-  """By task, the mean of each score over languages; counts are added up."""
+  """The mean of each score over languages, by task; counts are summed."""
   means: dict[str, dict[str, float]] = {}
   for task, by_language in scores.items():
     names = dict.fromkeys(name for values in by_language.values() for name in values)
@@ -214,7 +214,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command."""
+  """Runs the command."""
   options = parser().parse_args(argv)
   return run_command('tasks.metrics', lambda: run(options))
 

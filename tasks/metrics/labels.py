@@ -1,19 +1,16 @@
-"""Scores of labels and numbers: accuracy, F1 by label, correlations, and F1 over chunks of a sequence of tags.
+"""Scores of labels and numbers: accuracy, F1 by label, correlations, and chunk F1 of tag sequences.
 
-XTREME's `evaluate.py` gets the last from seqeval.
+XTREME's `evaluate.py` uses seqeval for chunk F1. A chunk is a span of words with one type; it is correct if type, first
+and last word match. Counts are summed over the whole corpus before division (micro average). seqeval splits a tag into
+a prefix, its first letter, and a type, the part after its last hyphen: `B-LOC` begins or continues a `LOC`. Tags that
+are not IOB follow the same rules, and this is how XTREME scores parts of speech: a tag without a hyphen is its own
+type, so that equal neighbours are one chunk (`NOUN NOUN`), unless the tag begins with S, which is always a separate
+chunk (`SYM SYM` are two). Accuracy per word would be another number.
 
-A chunk is a stretch of words with one type; it is right if type, first and last word are. Counts are summed over the
-whole corpus before anything is divided (micro average). seqeval reads a tag as a prefix, which is its first letter, and
-a type, which is what stands behind its last hyphen: `B-LOC` begins or continues a `LOC`. Tags that are no IOB follow
-the same two rules, and this is how XTREME scores parts of speech: a tag without a hyphen is its own type, so that equal
-neighbours are one chunk (`NOUN NOUN`), unless the tag begins with S, which is always a chunk by itself (`SYM SYM` are
-two). Accuracy per word would be another number.
-
-The rules here are seqeval 0.0.12's, of 2019, which XTREME's evaluation was written for. seqeval 1.2.2, its last
-release (2020), cuts the first letter off a tag without a hyphen, so that SCONJ and CCONJ are one type, and gives other
-scores for UDPOS. Neither is a dependency: both are published as source only, and pip builds them with the newest
-setuptools_scm, which fails. `make parity` builds 0.0.12 with an older one and compares; tests/golden has what it
-computed.
+The rules here are those of seqeval 0.0.12 (2019), for which XTREME's evaluation was written. seqeval 1.2.2, the last
+release (2020), drops the first letter of a tag without a hyphen, so that SCONJ and CCONJ are one type, and gives other
+scores for UDPOS. Neither is a dependency: both are published as source only, and building them with the newest
+setuptools_scm fails. `make parity` builds 0.0.12 with an older one and compares; tests/golden has its results.
 """
 
 import collections
@@ -26,7 +23,7 @@ _OUTSIDE = 'O'
 
 
 class Chunk(NamedTuple):
-  """Type, and the first and the last place of a stretch of tags."""
+  """Type, first and last position of a span of tags."""
 
   type: str
   first: int
@@ -34,9 +31,9 @@ class Chunk(NamedTuple):
 
 
 def accuracy(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
-  """Percent of the places where both are equal, 0 to 100; ValueError if the two differ in length, or are empty."""
+  """Percentage of equal labels, 0 to 100; ValueError if lengths differ or there are no labels."""
   if not gold:
-    raise ValueError('accuracy of nothing')
+    raise ValueError('no labels')
   if len(gold) != len(predicted):
     raise ValueError(f'{len(predicted)} predictions for {len(gold)} labels')
   return 100 * (sum(map(operator.eq, gold, predicted)) / len(gold))
@@ -51,7 +48,7 @@ def macro_f1(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
 
 
 def correlations(gold: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
-  """Pearson's and Spearman's coefficients × 100, `pearson` and `spearman`; 0 where one of the two is constant."""
+  """Pearson's and Spearman's coefficients × 100, `pearson` and `spearman`; 0 if one of the two is constant."""
   from scipy import stats
 
   if len(set(gold)) < 2 or len(set(predicted)) < 2:
@@ -61,18 +58,18 @@ def correlations(gold: Sequence[float], predicted: Sequence[float]) -> dict[str,
 
 
 def chunks(sentences: Sequence[Sequence[str]]) -> set[Chunk]:
-  """Chunks of a corpus of tags, each of at least one letter.
+  """The chunks of a corpus of tags; tags have at least one letter.
 
-  Places count on through the sentences, with one between any two; no chunk crosses it.
+  Positions are counted through all sentences, with a gap between sentences that no chunk crosses.
   """
   return set(_chunks(sentences))
 
 
 def chunk_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-  """`f1`, `precision` and `recall`, 0 to 100; 0 where there is nothing to divide by.
+  """`f1`, `precision` and `recall`, 0 to 100; 0 for 0 / 0.
 
   Raises:
-    ValueError: not the same number of sentences, or of tags in one.
+    ValueError: the numbers of sentences, or of tags in one, differ.
   """
   for left, right in zip(gold, predicted, strict=True):
     if len(left) != len(right):
@@ -100,7 +97,7 @@ def _chunks(sentences: Sequence[Sequence[str]]) -> Iterator[Chunk]:
 
 
 def _ends(prefix: str, next_prefix: str, is_other_kind: bool) -> bool:
-  """Whether a chunk ends between two tags: E and S close theirs whatever follows, a new type closes any."""
+  """Whether a chunk ends between two tags: after E and S, and before a new type."""
   return (
     prefix in ('E', 'S')
     or (prefix in ('B', 'I') and next_prefix in ('B', 'S', 'O'))
@@ -109,7 +106,7 @@ def _ends(prefix: str, next_prefix: str, is_other_kind: bool) -> bool:
 
 
 def _begins(prefix: str, next_prefix: str, is_other_kind: bool) -> bool:
-  """Whether a chunk begins between two tags: also with I or E, if no chunk is open that they could continue."""
+  """Whether a chunk begins between two tags: also with I or E, if there is no chunk to continue."""
   return (
     next_prefix in ('B', 'S')
     or (prefix in ('E', 'S', 'O') and next_prefix in ('E', 'I'))

@@ -1,15 +1,15 @@
-"""Exact match and F1 of answers: SQuAD v1.1's, and MLQA's, which know the language.
+"""Exact match and F1 of answers, for SQuAD v1.1 and, by language, for MLQA.
 
 SQuAD's are t5's implementation of the official script (`evaluate-v1.1.py`). Answers are compared in lower case, without
-ASCII punctuation, without a, an and the, and with single spaces. F1 is of words as a bag, and 0 where no word is
-shared. So an empty answer (or one of articles only) that meets another exactly has an exact match of 1 and an F1 of 0,
-here as in the script; SQuAD v2.0's gives 1 for both. Nothing else segments words: a Chinese answer is one word, right
-or wrong.
+ASCII punctuation, without a, an and the, and with single spaces. F1 is over bags of words, and 0 if no word is shared.
+So an empty answer (or one of articles only) that matches another exactly has an exact match of 1 and an F1 of 0, as in
+the script; SQuAD v2.0 gives 1 for both. Words are not segmented otherwise: a Chinese answer is one word, right or
+wrong.
 
-MLQA's follow its script (`mlqa_evaluation_v1.py`). Punctuation is that of Unicode; articles are those of the language;
-Chinese text is cut into characters. What looks odd is the script's own: Arabic loses every ال, in the middle of a word
-too, with a space in its place; Vietnamese loses words that are no articles; characters of Chinese are U+4E00 to U+9FA5,
-and other characters are split at spaces.
+MLQA's follow its script (`mlqa_evaluation_v1.py`). Punctuation is Unicode's; articles are those of the language;
+Chinese text is split into characters. Peculiarities are the script's: Arabic loses every ال, even inside a word,
+replaced by a space; Vietnamese loses words that are not articles; Chinese characters are U+4E00 to U+9FA5, and other
+characters are split at spaces.
 """
 
 import collections
@@ -38,14 +38,14 @@ _WORDS = {
 
 
 def squad(answers: Sequence[Sequence[str]], predictions: Sequence[str]) -> dict[str, float]:
-  """`f1` and `exact_match`, 0 to 100: means over questions of the best among the gold answers of each.
+  """`f1` and `exact_match`, 0 to 100: the maximum over gold answers, averaged over questions.
 
   Raises:
     UsageError: no questions.
-    ValueError: not as many predictions as questions, or a question without answers.
+    ValueError: the numbers of predictions and questions differ, or a question has no answers.
   """
   _check(answers, predictions)
-  from tasks.tensorflow_import import tensorflow  # noqa: F401 - before t5 imports it in its own way
+  from tasks.tensorflow_import import tensorflow  # noqa: F401 - before t5 imports it directly
 
   # isort: split
   from t5.evaluation import metrics
@@ -55,7 +55,7 @@ def squad(answers: Sequence[Sequence[str]], predictions: Sequence[str]) -> dict[
 
 
 def mlqa(answers: Sequence[Sequence[str]], predictions: Sequence[str], language: str) -> dict[str, float]:
-  """The same by the rules for a language: en, es, de, ar, hi, vi or zh; UsageError for another."""
+  """As `squad`, with MLQA's rules for a language: en, es, de, ar, hi, vi or zh; UsageError for another."""
   _check(answers, predictions)
   f1 = exact = 0.0
   for gold, prediction in zip(answers, predictions, strict=True):
@@ -67,9 +67,9 @@ def mlqa(answers: Sequence[Sequence[str]], predictions: Sequence[str], language:
 
 
 def words(answer: str, language: str) -> list[str]:
-  """What of an answer is compared: lower case, no punctuation, no articles; in Chinese its characters."""
+  """Words of an answer for comparison: lower case, no punctuation, no articles; Chinese characters separately."""
   if language not in _ARTICLES:
-    raise UsageError(f'MLQA is not in {language!r}', where='xtreme.languages', fix=f'one of {", ".join(_ARTICLES)}')
+    raise UsageError(f'MLQA does not have {language!r}', where='xtreme.languages', fix=f'one of {", ".join(_ARTICLES)}')
   text = ''.join(character for character in answer.lower() if not _is_punctuation(character))
   if language in _WORDS:
     text = _WORDS[language].sub(' ', text)
@@ -81,19 +81,19 @@ def words(answer: str, language: str) -> list[str]:
 
 
 def _is_punctuation(character: str) -> bool:
-  # ASCII's signs among the symbols ($ + < = > ^ ` | ~) count, as in SQuAD; those of the rest of Unicode do not.
+  # ASCII symbols ($ + < = > ^ ` | ~) count as punctuation, as in SQuAD; other symbols of Unicode do not.
   return unicodedata.category(character).startswith('P') or character in string.punctuation
 
 
 def _f1(predicted: list[str], wanted: list[str]) -> float:
-  """Of two bags of words; 0 where they share none, even if both are empty."""
+  """F1 of two bags of words; 0 if they share none, even if both are empty."""
   shared = (collections.Counter(predicted) & collections.Counter(wanted)).total()
   return 2 * shared / (len(predicted) + len(wanted)) if shared else 0.0
 
 
 def _check(answers: Sequence[Sequence[str]], predictions: Sequence[str]) -> None:
   if not answers:
-    raise UsageError('no questions to evaluate', where='the file of questions', fix='check that it holds some')
+    raise UsageError('no questions to evaluate', where='the file of questions', fix='check that it contains questions')
   if len(answers) != len(predictions):
     raise ValueError(f'{len(predictions)} predictions for {len(answers)} questions')
   if not all(answers):

@@ -1,10 +1,11 @@
-"""Translations found by their embeddings: nearest neighbours, pairs mined by margin, and how good they are.
+"""Retrieval of translations by embeddings: nearest neighbours, margin-based mining of pairs, and their scores.
 
-Tatoeba asks for the nearest neighbour (cosine). BUCC 2018 asks for the pairs in two heaps of sentences, most of which
-have no partner. XTREME mines them as LASER does (Artetxe & Schwenk 2019, "Margin-based parallel corpus mining"): a
-pair's score is its cosine, divided by the mean cosine of both its sentences with their four nearest neighbours.
+Tatoeba requires the nearest neighbour (cosine). BUCC 2018 requires the pairs of translations in two sets of sentences,
+most of which have none. XTREME mines them as LASER does (Artetxe & Schwenk 2019, "Margin-based parallel corpus
+mining"): the score of a pair is its cosine, divided by the mean cosine of both sentences with their four nearest
+neighbours.
 
-N source sentences · M target sentences · H width of an embedding · K neighbours
+N source sentences · M target sentences · H size of an embedding · K neighbours
 """
 
 from collections.abc import Callable, Set
@@ -13,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 NEIGHBOURS = 4  # XTREME's `neighborhood`
-_BLOCK_BYTES = 1 << 26  # of one block of similarities; a few of this size are alive at a time
+_BLOCK_BYTES = 1 << 26  # of one block of similarities; a few of this size are in memory at a time
 _SOURCES_AT_ONCE = 1024
 
 
 class Neighbours(NamedTuple):
-  """The K most similar of the other side, best first; of equal ones the one with the lower index.
+  """The K most similar vectors of the other side, best first; the lower index first on ties.
 
   [rows, K] each: `indices` int64, `similarity` float32 cosines.
   """
@@ -28,7 +29,7 @@ class Neighbours(NamedTuple):
 
 
 class Candidates(NamedTuple):
-  """Pairs by falling score; each source and each target is in one at most: int64, int64 and float64, [pairs] each."""
+  """Pairs by decreasing score, each source and target in at most one: int64, int64 and float64, [pairs] each."""
 
   source: np.ndarray
   target: np.ndarray
@@ -36,7 +37,7 @@ class Candidates(NamedTuple):
 
 
 def unit_length(embeddings: np.ndarray) -> np.ndarray:
-  """Rows of length 1, float32; what is zero stays zero, and is similar to nothing."""
+  """Normalises rows to length 1, float32; zero vectors stay zero, with similarity 0 to all."""
   embeddings = np.asarray(embeddings, np.float32)
   length = np.linalg.norm(embeddings, axis=-1, keepdims=True)
   return embeddings / np.where(length > 0, length, 1)
@@ -50,7 +51,7 @@ def nearest_neighbours(
   block_bytes: int = _BLOCK_BYTES,
   on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[Neighbours, Neighbours]:
-  """Neighbours of every source among the targets, and of every target among the sources, by cosine.
+  """Nearest neighbours by cosine of every source among the targets, and of every target among the sources.
 
   The N × M similarities are computed once, for both directions, a block of at most `block_bytes` at a time. ValueError
   if a side is empty, or an embedding is not finite.
@@ -58,15 +59,15 @@ def nearest_neighbours(
   Args:
     source: [N, H].
     target: [M, H].
-    neighbours: K; all, where a side has fewer.
+    neighbours: K; all if a side has fewer.
     block_bytes: memory for a block of similarities.
     on_progress: called with the fraction that is done.
   """
   if not len(source) or not len(target):
-    raise ValueError('there is nothing to search in')
+    raise ValueError('one side has no embeddings')
   x_NxH, y_MxH = unit_length(source), unit_length(target)
   if not (np.isfinite(x_NxH).all() and np.isfinite(y_MxH).all()):
-    raise ValueError('embeddings that are not finite')
+    raise ValueError('embeddings must be finite')
   nothing = lambda rows, k: Neighbours(np.full((rows, k), -1, np.int64), np.full((rows, k), -np.inf, np.float32))
   of_sources = nothing(len(x_NxH), min(neighbours, len(y_MxH)))
   of_targets = nothing(len(y_MxH), min(neighbours, len(x_NxH)))
@@ -82,14 +83,14 @@ def nearest_neighbours(
 
 
 def _keep_best(best: Neighbours, block: np.ndarray, first_row: int, first_column: int) -> None:
-  """Takes a block of similarities into account; columns come in rising order for each row."""
+  """Merges a block of similarities into `best`; blocks of a row must come in the order of columns."""
   index, similarity = (part[first_row : first_row + len(block)] for part in best)
   k = index.shape[1]
   worst = similarity[:, -1]
-  if block.shape[1] > k and np.isneginf(worst).any():  # nothing to compare with yet: what is surely not among them
+  if block.shape[1] > k and np.isneginf(worst).any():  # nothing to compare with yet: preselects K candidates
     worst = np.maximum(worst, np.partition(block, -k, axis=1)[:, -k])
     row, column = np.nonzero(block >= worst[:, None])
-  else:  # what is only as good came later, and stays out
+  else:  # equal values came later, and are not included
     row, column = np.nonzero(block > worst[:, None])
   if not row.size:
     return
@@ -105,7 +106,7 @@ def _keep_best(best: Neighbours, block: np.ndarray, first_row: int, first_column
 
 
 def nearest(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-  """Index of the key [M, H] with the greatest cosine for each query [N, H], [N] int64; of equal ones the first."""
+  """Index of the key [M, H] with the largest cosine for each query [N, H], int64 [N]; the first on ties."""
   return nearest_neighbours(queries, keys, 1)[0].indices[:, 0]
 
 
@@ -120,13 +121,13 @@ def mine(
   block_bytes: int = _BLOCK_BYTES,
   on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Candidates:
-  """Pairs that may be translations, with scores: XTREME's mining (`max` retrieval, `ratio` margin, above 0).
+  """Mines candidate pairs with scores, as XTREME does (`max` retrieval, `ratio` margin, above 0).
 
-  Each sentence of either side proposes the one of its K nearest that it has the greatest margin with. The proposals of
-  both sides are then taken by falling score, and a sentence that is taken already is not taken again. Of proposals with
-  equal scores those of sources come first, in their order, and then those of targets.
+  Each sentence of either side proposes the one of its K nearest neighbours with the largest margin. Proposals of both
+  sides are then accepted by decreasing score, unless one of their sentences is already in a pair. On ties, proposals of
+  sources come first, in order, then those of targets.
 
-  Arguments are those of `nearest_neighbours`; sentences of a side are all different.
+  Arguments are those of `nearest_neighbours`; the sentences of a side are distinct.
   """
   forward, backward = nearest_neighbours(source, target, neighbours, block_bytes=block_bytes, on_progress=on_progress)
   mean_N, mean_M = (side.similarity.astype(np.float64).mean(1) for side in (forward, backward))
@@ -149,25 +150,25 @@ def mine(
 
 
 def _best_margin(found: Neighbours, own_mean: np.ndarray, other_mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """For each row the neighbour with the greatest margin, and that margin."""
+  """The neighbour with the largest margin for each row, and that margin."""
   scale = (own_mean[:, None] + other_mean[found.indices]) / 2
   margin = np.divide(found.similarity, scale, out=np.zeros(scale.shape), where=scale != 0)
-  best = margin.argmax(1)  # of equal ones the more similar
+  best = margin.argmax(1)  # the more similar on ties
   rows = np.arange(len(best))
   return found.indices[rows, best], margin[rows, best]
 
 
 def best_threshold(scores: np.ndarray, is_gold: np.ndarray, num_gold: int) -> float:
-  """The score from which on pairs should be taken, for the best F1: half-way between the last pair taken and the next.
+  """The score threshold for pairs with the best F1, half-way between the last accepted pair and the next.
 
-  As `bucc_optimize` of LASER and XTREME, but that a place between two equal scores, which no threshold can cut at, is
-  not considered, and that the last pair may be the last one taken. Of equally good places the highest score wins. 0
-  where no candidate is right, as there.
+  As `bucc_optimize` of LASER and XTREME, except that positions between equal scores, which no threshold can separate,
+  are not considered, and that all pairs may be accepted. On ties the highest score wins. 0 if no candidate is correct,
+  as there.
 
   Args:
     scores: [pairs], in any order.
-    is_gold: [pairs] bool, whether a pair is right.
-    num_gold: all pairs that there are to be found.
+    is_gold: [pairs] bool, whether a pair is correct.
+    num_gold: total number of gold pairs.
   """
   order = np.argsort(-np.asarray(scores, np.float64), kind='stable')
   falling, right = np.asarray(scores, np.float64)[order], np.asarray(is_gold, bool)[order].cumsum()
@@ -178,12 +179,12 @@ def best_threshold(scores: np.ndarray, is_gold: np.ndarray, num_gold: int) -> fl
   last = int(f1.argmax())
   following = falling[last + 1] if last + 1 < falling.size else falling[last]
   threshold = (falling[last] + following) / 2
-  # Between two neighbouring numbers there is no half-way.
+  # Two adjacent floats have no number half-way between them.
   return float(threshold if threshold > following or last + 1 == falling.size else falling[last])
 
 
 def score_pairs(predicted: Set, gold: Set) -> dict[str, float]:
-  """`precision`, `recall` and `f1` of mined pairs, 0 to 100 (XTREME's `bucc_f1`); all 0 if none is right."""
+  """`precision`, `recall` and `f1` of mined pairs, 0 to 100 (XTREME's `bucc_f1`); all 0 if none is correct."""
   right = len(predicted & gold)
   return {
     'precision': 100 * right / max(len(predicted), 1),

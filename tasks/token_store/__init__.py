@@ -1,1 +1,1 @@
-"""Token stores: text prepared once by Apache Beam, to be read by index. `python -m tasks.token_store --help`."""
+"""Token stores: pre-tokenized, packed text, made by Apache Beam and read by index (`python -m tasks.token_store`)."""

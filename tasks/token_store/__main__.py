@@ -1,4 +1,4 @@
-"""The command line: `python -m tasks.token_store --corpus=CORPUS --vocabulary=FILE --output=STORE`."""
+"""Command line of token stores: `python -m tasks.token_store --corpus=CORPUS --vocabulary=FILE --output=STORE`."""
 
 import argparse
 import sys
@@ -21,21 +21,21 @@ from tasks.corpus.format import LanguageStatistics, open_corpus, total_lost
 from tasks.token_store import build
 
 DESCRIPTION = """\
-Make a token store: the text of a corpus is tokenized and packed into rows once, by Apache Beam, and then read by row
-number. Of dumps, plain text or a TFDS dataset, a corpus is made first, in STORE/corpus. Repeating the command resumes
-it where it stopped: languages that are done are not made again."""
+Make a token store, pre-tokenized text for training: Apache Beam tokenizes a corpus and packs it into sequences once,
+which are then read by index. For dumps, plain text or a TFDS dataset, a corpus is made first, in STORE/corpus.
+Running the same command again resumes it, without the languages that are complete."""
 
 EPILOG = """\
 examples
-  a corpus made by python -m tasks.corpus, with two processes of this machine:
+  a corpus made by python -m tasks.corpus, with two processes on this machine:
     python -m tasks.token_store --corpus=corpus --vocabulary=sentencepiece.model --output=store --workers=2
-  dumps, plain text, or a dataset that TensorFlow Datasets has prepared:
+  dumps, plain text, or a prepared dataset of TensorFlow Datasets:
     python -m tasks.token_store --dumps=dumps/ --vocabulary=sentencepiece.model --output=store
     python -m tasks.token_store --text=text/ --vocabulary=sentencepiece.model --output=store
     python -m tasks.token_store --tfds='wikipedia/20230601.{language}' --languages=de,sw --vocabulary=… --output=store
-  a SeqIO task or mixture, of tasks.mixtures or registered by my_tasks.py in this directory:
+  a SeqIO task or mixture, from tasks.mixtures or registered by my_tasks.py in this directory:
     python -m tasks.token_store --module=my_tasks --mixture=my_mixture --output=store
-  on a cluster (python -m tasks.corpus --help has a line for each); the flags after -- go to Beam:
+  on a cluster (see python -m tasks.corpus --help); flags after -- go to Beam:
     python -m tasks.token_store --corpus=gs://… --vocabulary=… --output=gs://… --runner=DataflowRunner -- --project=…
   compare every shard of a store with its checksum:
     python -m tasks.token_store verify store
@@ -49,28 +49,37 @@ _SequenceLength = Annotated[int, Range(16, 1 << 16)]
 
 
 def parser() -> argparse.ArgumentParser:
-  """The command line."""
+  """Returns the parser of the command line."""
   flags = command_parser('tasks.token_store', DESCRIPTION, EPILOG)
   corpus_command.add_sources(flags, mixture=True)
   add_modules(flags)
   flags.add_argument(
-    '--vocabulary', metavar='FILE', help='sentencepiece.model of RemBERT’s layout; a mixture has its own'
+    '--vocabulary',
+    metavar='FILE',
+    help='SentencePiece model with RemBERT’s special ids; not for a mixture, which has its own',
   )
-  flags.add_argument('--output', required=True, metavar='STORE', help='folder of the store')
+  flags.add_argument('--output', required=True, metavar='STORE', help='directory of the store')
   flags.add_argument(
-    '--sequence_length', type=number(_SequenceLength), default=512, metavar='S', help='tokens in a row (default 512)'
+    '--sequence_length',
+    type=number(_SequenceLength),
+    default=512,
+    metavar='S',
+    help='tokens per sequence (default: 512)',
   )
-  flags.add_argument('--one_document_a_row', action='store_true', help='do not fill rows up with the next documents')
+  flags.add_argument('--one_document_a_row', action='store_true', help='do not pack several documents into a sequence')
   flags.add_argument(
-    '--short_rows', type=number(Fraction), default=0.0, help='share of rows that end early (BERT has 0.1)'
+    '--short_rows',
+    type=number(Fraction),
+    default=0.0,
+    help='fraction of sequences truncated to a random length (default: 0; BERT: 0.1)',
   )
   corpus_command.add_making(flags)
   return flags
 
 
 def make_store(options: argparse.Namespace, beam_flags: Sequence[str]) -> None:
-  """Makes the store of a mixture, or of a corpus, and shows it."""
-  check_folder(options.output, 'the store', fix='another folder: --output=STORE')
+  """Makes the store of a mixture or corpus, and prints its statistics."""
+  check_folder(options.output, 'the store', fix='choose another directory: --output=STORE')
   console, runner = Console(), corpus_command.runner_of(options, beam_flags)
   show(console, (_make_of_mixture if options.mixture else _make_of_corpus)(options, runner, console))
 
@@ -86,14 +95,14 @@ def _config_of(options: argparse.Namespace, vocabulary: str) -> build.StoreConfi
 
 
 def _make_of_corpus(options: argparse.Namespace, runner: BeamRunner, console: Console) -> TokenStore:
-  """The corpus is made first unless it is named."""
+  """Makes the store of a corpus, after making the corpus unless it exists."""
   if not options.vocabulary:
     raise UsageError(
-      'no vocabulary is named', where='--vocabulary', fix='--vocabulary=FILE; python -m tasks.vocabulary'
+      '--vocabulary is not set', where='--vocabulary', fix='--vocabulary=FILE; python -m tasks.vocabulary trains one'
     )
   config = _config_of(options, options.vocabulary)
   if options.corpus:
-    corpus_command.refuse_making_flags(options, f'--corpus={options.corpus}', 'the corpus, which is made already')
+    corpus_command.refuse_making_flags(options, f'--corpus={options.corpus}', 'the corpus, which already exists')
     corpus = open_corpus(options.corpus).of_languages(corpus_command.languages_of(options), console.say)
   else:
     corpus = corpus_command.make_with_beam(options, f'{options.output}/corpus', runner, console)
@@ -105,7 +114,7 @@ def _make_of_corpus(options: argparse.Namespace, runner: BeamRunner, console: Co
 
 
 def _make_of_mixture(options: argparse.Namespace, runner: BeamRunner, console: Console) -> TokenStore:
-  """The languages of the store are the tasks, and their rates go into the manifest."""
+  """Makes the store of a mixture: its tasks are the languages of the store, their rates are in the manifest."""
   build.register(options.module)
   from tasks import pretraining, registration
 
@@ -113,19 +122,19 @@ def _make_of_mixture(options: argparse.Namespace, runner: BeamRunner, console: C
   import seqio
 
   refuse = corpus_command.refuse_making_flags
-  refuse(options, f'--mixture={options.mixture}', 'a corpus, and the tasks read their own')
+  refuse(options, f'--mixture={options.mixture}', 'a corpus; the tasks have their own data')
   if options.languages:
     raise UsageError(
-      'a mixture has tasks of its own', where=f'--languages={options.languages}', fix='leave --languages out'
+      '--languages does not apply to a mixture', where=f'--languages={options.languages}', fix='omit --languages'
     )
   mixture = registration.find(options.mixture)
   tasks_by_name = {task.name: task for task in seqio.get_subtasks(mixture)}
   file = pretraining.check_tasks(list(tasks_by_name.values())).sentencepiece_model_file
   if options.vocabulary and epath.Path(options.vocabulary).read_bytes() != epath.Path(file).read_bytes():
     raise UsageError(
-      'the tasks have another vocabulary',
+      "--vocabulary differs from the tasks' vocabulary",
       where=f'--vocabulary={options.vocabulary}; {file}',
-      fix='leave --vocabulary out: a store has that of its tasks',
+      fix='omit --vocabulary: the store has the vocabulary of its tasks',
     )
   config, rates = _config_of(options, file), pretraining.normalized_rates(mixture)
   shards = {name: build.task_shards(tasks_by_name[name], options.module, config) for name in rates}
@@ -135,7 +144,7 @@ def _make_of_mixture(options: argparse.Namespace, runner: BeamRunner, console: C
 
 
 def show(console: Console, store: TokenStore) -> None:
-  """A table of the languages, what was left out, and totals."""
+  """Prints a table of the languages, skipped documents, and totals."""
   languages = sorted(store.languages.items(), key=lambda item: -item[1].tokens['train'])
   tokens = {name: part.tokens['train'] for name, part in languages}
   rows = {name: part.rows('train') for name, part in languages}
@@ -160,18 +169,18 @@ def show(console: Console, store: TokenStore) -> None:
 
 
 def verify(argv: Sequence[str]) -> None:
-  """`verify STORE`."""
+  """Runs `verify STORE`."""
   if len(argv) != 1:
-    raise UsageError('one store is to be verified', fix='python -m tasks.token_store verify STORE')
+    raise UsageError('verify requires exactly one store', fix='python -m tasks.token_store verify STORE')
   store = TokenStore(argv[0])
   altered = altered_shards(store)
   if altered:
     raise UsageError(
-      f'{len(altered)} shards are not what the manifest says',
+      f'{len(altered)} shards differ from their checksums in the manifest',
       where=', '.join(altered[:8]) + (' …' if len(altered) > 8 else ''),
-      fix='fetch them again; or delete the manifest and these languages, and make the store again',
+      fix='copy them again; or delete the manifest and these languages, and make the store again',
     )
-  print(f'{len(store.shards())} shards are whole: {argv[0]}')
+  print(f'{len(store.shards())} shards are valid: {argv[0]}')
 
 
 def main(argv: Sequence[str] | None = None) -> int:

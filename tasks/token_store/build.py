@@ -1,4 +1,4 @@
-"""A token store is built: documents as ids, in a fixed order → packed rows → ArrayRecord shards, by Apache Beam.
+"""Builds a token store with Apache Beam: tokenizes documents, packs them, and writes ArrayRecord shards.
 
 One worker makes a shard from documents in a fixed order, so the bytes do not depend on the workers.
 """
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
   import apache_beam as beam
   import seqio
 
-# group_size 1: rows are read one by one. More would make every read decompress its neighbours.
+# group_size 1, since sequences are read one by one; with more, every read would decompress neighbours.
 _WRITER_OPTIONS = 'group_size:1,max_parallelism:1'
 
 
 @dataclasses.dataclass(frozen=True)
 class StoreConfig:
-  """Everything but the documents that decides the bytes of a store.
+  """Everything but the documents that determines the bytes of a store.
 
-  The folder is where it is written; vocabulary size and special ids are those of the vocabulary.
+  `folder` is the directory of the store; vocabulary size and special ids are those of the vocabulary.
   """
 
   folder: str
@@ -62,9 +62,9 @@ class DocumentShard:
   """Documents that become one shard of a store. Workers receive it pickled.
 
   Attributes:
-    name: of the language or task, the directory in the store.
-    index: of the shard in its split, which has `total`.
-    size: bytes, about, to balance the work by.
+    name: name of the language or task, and of its directory in the store.
+    index: index of the shard among the `total` shards of its split.
+    size: approximate size in bytes, to balance the work.
     documents: returns the ids of each document without special tokens, int [n], in a fixed order.
   """
 
@@ -77,7 +77,7 @@ class DocumentShard:
 
 
 def corpus_shards(corpus: Corpus, vocabulary: str) -> dict[str, list[DocumentShard]]:
-  """A shard for each one of a corpus, by language; `vocabulary` is a file that every worker can read."""
+  """A shard for each shard of a corpus, by language; all workers must be able to read the file `vocabulary`."""
   return {
     language: [
       DocumentShard(
@@ -93,10 +93,10 @@ def corpus_shards(corpus: Corpus, vocabulary: str) -> dict[str, list[DocumentSha
 
 
 def _corpus_documents(path: str, vocabulary: str) -> Iterator[np.ndarray]:
-  """The texts of a shard, tokenized by the SentencePiece library.
+  """Tokenizes the texts of a shard with the SentencePiece library.
 
-  The SentencePiece of TensorFlow Text takes three times as long. Its ids differ where two segmentations are exactly as
-  likely, so that pre-training would see other ids than fine-tuning and predictions, which call the library.
+  TensorFlow Text's SentencePiece takes three times as long. Its ids differ if two segmentations are equally likely, so
+  that pre-training would see other ids than fine-tuning and predictions, which use the library.
   """
   processor = _vocabulary(vocabulary)
   for text in read_texts(epath.Path(path)):
@@ -107,7 +107,7 @@ _vocabulary = functools.lru_cache(maxsize=1)(load_vocabulary)
 
 
 def task_shards(task: 'seqio.Task', modules: Sequence[str], config: StoreConfig) -> list[DocumentShard]:
-  """A shard for each file of the source of a SeqIO task, which `modules` register and which tokenizes it."""
+  """A shard for each file of the source of a SeqIO task, which `modules` register and which tokenizes the text."""
   shards = []
   for split in SPLITS:
     files = [epath.Path(path) for path in task.source.list_shards(split)] if split in task.splits else []
@@ -121,7 +121,7 @@ def task_shards(task: 'seqio.Task', modules: Sequence[str], config: StoreConfig)
 def _task_documents(
   name: str, split: str, shard: tuple[int, int], modules: Sequence[str], config: StoreConfig
 ) -> Iterator[np.ndarray]:
-  """The documents of one of several shards of a task's source."""
+  """The documents of one shard of a task's source."""
   register(modules)
   from tasks import registration
   from tasks.pretraining import TaskDocuments
@@ -138,13 +138,13 @@ def _task_documents(
 
 
 def register(modules: Sequence[str]) -> None:
-  """Registers this project's tasks, and those of modules."""
+  """Registers the tasks of this project and of `modules`."""
   import_modules(modules)
   import tasks.mixtures  # noqa: F401
 
 
 class WrittenShard(NamedTuple):
-  """A finished shard and what is in it."""
+  """A finished shard and its counts."""
 
   split: str
   shard: Shard
@@ -153,7 +153,7 @@ class WrittenShard(NamedTuple):
 
 
 def write_shard(source: DocumentShard, config: StoreConfig) -> tuple[str, WrittenShard | None]:
-  """Packs and writes the documents of a shard; the name, and what was written, None without documents."""
+  """Packs and writes the documents of a shard; returns its name and the written shard, None without documents."""
   file = f'{source.name}/{source.split}-{source.index:05}-of-{source.total:05}.array_record'
   documents = tokens = 0
 
@@ -174,12 +174,12 @@ def write_shard(source: DocumentShard, config: StoreConfig) -> tuple[str, Writte
 
 
 def write_rows(rows: Iterable[np.ndarray], path: epath.Path, dtype: np.dtype) -> int:
-  """Writes rows as an ArrayRecord file, which appears under its name when it is complete; returns their number."""
+  """Writes sequences to an ArrayRecord file, atomically; returns their number."""
   from array_record.python import array_record_module
 
   path.parent.mkdir(parents=True, exist_ok=True)
   with tempfile.TemporaryDirectory() as folder:
-    local = os.path.join(folder, 'shard')  # ArrayRecord writes to local disks only
+    local = os.path.join(folder, 'shard')  # ArrayRecord only writes to local disks
     writer = array_record_module.ArrayRecordWriter(local, _WRITER_OPTIONS)
     count = 0
     for row in rows:
@@ -193,7 +193,7 @@ def write_rows(rows: Iterable[np.ndarray], path: epath.Path, dtype: np.dtype) ->
 
 
 def _finish(element, counts: Mapping[str, LanguageStatistics], folder: str) -> None:
-  """Writes the part of the manifest of a language or task, when all its shards are there."""
+  """Writes the manifest entry of a language or task, after all its shards."""
   name, found = element
   written = sorted((each for each in found if each is not None), key=lambda part: part.shard.file)
   of_split = {split: [part for part in written if part.split == split] for split in SPLITS}
@@ -214,7 +214,7 @@ def _add_names(
   counts: Mapping[str, LanguageStatistics],
   config: StoreConfig,
 ) -> None:
-  """Adds everything that makes the languages or tasks of `counts`; all their shards have to be in `shards`."""
+  """Adds the steps that make the languages or tasks of `counts`, all of whose shards must be in `shards`."""
   import apache_beam as beam
 
   names = pipeline | 'names' >> beam.Create([(name, None) for name in counts])
@@ -243,18 +243,18 @@ def make_store(
   *,
   group_mb: float,
 ) -> TokenStore:
-  """Makes the store of some documents; what is done already is not made again.
+  """Makes a store; skips languages or tasks that are complete.
 
   Args:
-    shards: the documents of each language or task.
-    counts: what was counted of them before they are ids; sentences, characters and losses are kept.
-    config: how they become rows.
-    recipe: what decides the documents; JSON. The same folder takes no store of another one. Its `rates`, if there are
-      any, go into the manifest.
-    group_mb: languages are made together up to so many MB of documents; 0 for all at once.
+    shards: documents of each language or task.
+    counts: statistics of the documents before tokenization; sentences, characters and losses are kept.
+    config: packing and vocabulary.
+    recipe: everything that determines the documents, JSON. A directory accepts only one recipe. Its `rates`, if any, go
+      into the manifest.
+    group_mb: languages are made in groups of up to this many MB of documents; 0 for all at once.
 
   Raises:
-    UsageError: the folder holds another store.
+    UsageError: the directory contains another store.
     RunError: the pipeline failed; the same call resumes it.
   """
   output, content = epath.Path(config.folder), epath.Path(vocabulary).read_bytes()

@@ -35,8 +35,8 @@ def test_pairs_are_those_of_the_same_line_and_blank_ones_are_left_out(written):
 @pytest.mark.parametrize(
   ('source', 'target', 'what', 'where'),
   [
-    ('a\nb\n', 'a\nb\nc\n', '2 lines and 3 translations', 'a.de:3 has no partner'),
-    ('\n \n', 'a\nb\n', 'there is no pair', 'a.en'),
+    ('a\nb\n', 'a\nb\nc\n', '2 lines and 3 translations', 'a.de:3 has no counterpart'),
+    ('\n \n', 'a\nb\n', 'no pair of sentences found', 'a.en'),
     (None, 'a\n', 'no such file', 'a.en'),
   ],
 )
@@ -104,14 +104,14 @@ def test_lines_in_the_form_of_jiant_are_read(written):
 @pytest.mark.parametrize(
   ('line', 'what'),
   [
-    ({'targets': []}, 'no text'),
-    ({'text': 'a b', 'targets': None}, 'targets are a list'),
-    ({'text': 'a b', 'targets': [{'label': 'x'}]}, 'without span1 or label'),
-    ({'text': 'a b', 'targets': [{'span1': None, 'label': 'x'}]}, 'without span1 or label'),
-    ({'text': 'a b', 'targets': [{'span1': [1, 3], 'label': 'x'}]}, r'span1 \[1, 3\] is no span of 2 words'),
-    ({'text': 'a b', 'targets': [{'span1': [1, 1], 'label': 'x'}]}, 'is no span'),
-    ({'text': 'a b', 'targets': [{'span1': [0, 1], 'label': 3}]}, 'a label is a string'),
-    ({'text': 'a b', 'targets': []}, 'no target in the file'),
+    ({'targets': []}, '`text` is missing'),
+    ({'text': 'a b', 'targets': None}, '`targets` must be a list'),
+    ({'text': 'a b', 'targets': [{'label': 'x'}]}, 'lacks `span1` or `label`'),
+    ({'text': 'a b', 'targets': [{'span1': None, 'label': 'x'}]}, 'lacks `span1` or `label`'),
+    ({'text': 'a b', 'targets': [{'span1': [1, 3], 'label': 'x'}]}, r'span1 \[1, 3\] is not a span of 2 words'),
+    ({'text': 'a b', 'targets': [{'span1': [1, 1], 'label': 'x'}]}, 'is not a span'),
+    ({'text': 'a b', 'targets': [{'span1': [0, 1], 'label': 3}]}, '`label` must be a string'),
+    ({'text': 'a b', 'targets': []}, 'the file has no targets'),
     ({'text': 'a', 'targets': [ONE, ONE | {'span2': [0, 1]}]}, 'targets of one span and of two'),
   ],
 )
@@ -119,5 +119,5 @@ def test_a_line_that_is_no_example_is_told(written, line, what):
   first = {'text': 'a', 'targets': []}
   with pytest.raises(UsageError, match=what) as caught:
     read_spans(written('spans.train.json', json_lines(first, line)))
-  of_the_file = ('no target in the file', 'targets of one span and of two')
+  of_the_file = ('the file has no targets', 'targets of one span and of two')
   assert caught.value.where.endswith('.json' if what in of_the_file else ':2')

@@ -130,7 +130,7 @@ def test_the_peak_of_a_cpu_is_measured_and_shared_by_its_devices(monkeypatch):
   measured = flops._measured_matmul_flops(size=256, repeats=2)
   assert 1e8 < measured < 1e14
   monkeypatch.setattr(flops, '_measured_matmul_flops', lambda: 8e9)
-  assert flops.peak_flops_per_device() == (1e9, 'measured float32 product')
+  assert flops.peak_flops_per_device() == (1e9, 'measured float32 matmul')
 
 
 # --- traced programs --------------------------------------------------------------------------------------------------

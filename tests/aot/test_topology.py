@@ -33,7 +33,7 @@ def test_cpu_devices_are_as_many_as_asked_for():
 
 
 def test_more_cpu_devices_than_a_running_jax_has_are_refused():
-  with pytest.raises(UsageError, match='JAX runs already, with 8 devices'):
+  with pytest.raises(UsageError, match='JAX has already started, with 8 devices'):
     devices(parse('cpu:9'))
 
 

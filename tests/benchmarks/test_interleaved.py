@@ -70,7 +70,7 @@ def test_what_is_missing_or_dies_is_said_and_the_others_go_on():
   ]
   measured = measure_interleaved(candidates, 1, lambda text: None, warm_up_runs=1)
   assert measured['missing'].failure == 'wishful is not installed'
-  assert measured['dead'].failure == 'died with exit code 3'
+  assert measured['dead'].failure == 'ended with exit code 3'
   assert len(measured['there'].seconds) == 1
 
 

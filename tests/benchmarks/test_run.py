@@ -38,7 +38,7 @@ def test_the_table_has_a_column_for_every_unit_and_every_fact():
 def test_ratios_are_for_the_same_work_and_only_where_there_is_some():
   table = run.table('title', CANDIDATES, MEASURED)
   columns = {str(column.header): cells for column, cells in zip(table.columns, rows_of(table), strict=True)}
-  assert columns['× this project'][:3] == ['', '5.00', '']
+  assert columns['relative time'][:3] == ['', '5.00', '']
   assert columns['min … max'][:3] == ['', '4.00 … 5.00', '']
   assert columns['in CPU seconds'][:3] == ['', '2.50', '']
 

@@ -117,7 +117,7 @@ def test_the_one_before_is_used_and_one_line_says_so(damage, folder, restored, s
   jax.tree.map(np.testing.assert_array_equal, found.state, states[1][1])
   [line] = said
   assert line.startswith('warning: checkpoint 2 is corrupt: ')
-  assert line.endswith('renamed to checkpoints/damaged-2; 1 is used instead')
+  assert line.endswith('renamed to checkpoints/damaged-2; falling back to 1')
   assert '\n' not in line
   assert (folder / 'damaged-2').is_dir()
   assert not (folder / '2').exists()
@@ -202,7 +202,7 @@ def test_a_state_with_an_array_too_many_is_that_of_another_optimizer(tmp_path):
   refuse_other_state(arrays, {name: tuple(value) for name, value in arrays.items()}, tmp_path)
   with pytest.raises(UsageError, match='another model or optimizer') as error:
     refuse_other_state(arrays, {'mu/a': ('float32', [2])}, tmp_path)
-  assert 'nu/a has no place' in str(error.value)
+  assert 'nu/a is unexpected' in str(error.value)
 
 
 def test_another_optimizer_is_no_damage(folder, trainable):

@@ -46,7 +46,7 @@ def test_parameters_are_read_as_they_were_written_without_padding_rows(written_r
 def test_a_workdir_without_a_checkpoint_is_refused(tmp_path):
   assert find_checkpoint(tmp_path) is None
   (tmp_path / 'checkpoints').mkdir()
-  with pytest.raises(UsageError, match='nothing to load'):
+  with pytest.raises(UsageError, match='no model found'):
     open_source(tmp_path)
 
 
@@ -69,7 +69,7 @@ def test_a_damaged_parameter_is_a_usage_error(saved, damage):
   files = pathlib.Path(model.path, 'state').rglob('d/*')
   largest = max(files, key=lambda file: file.stat().st_size)
   largest.write_bytes(damage(largest.read_bytes()))
-  with pytest.raises(UsageError, match='a checkpoint cannot be read'):
+  with pytest.raises(UsageError, match='the checkpoint cannot be read'):
     read_all(open_source(model.path))
 
 

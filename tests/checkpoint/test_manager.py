@@ -145,7 +145,7 @@ def test_multiples_are_never_deleted(opened, small):
 
 def test_master_weights_in_half_precision_are_refused(opened, small):
   half = dataclasses.replace(small, params=jax.tree.map(lambda leaf: leaf.astype('bfloat16'), small.params))
-  with pytest.raises(TypeError, match='master weights are float32'):
+  with pytest.raises(TypeError, match='master weights must be float32'):
     opened().save(1, half, DATA, META)
 
 

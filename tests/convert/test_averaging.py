@@ -72,7 +72,7 @@ def test_checkpoints_of_one_run_are_named_by_their_steps(runs, tmp_path):
     (['first', 'second', '--weights=0,0'], 'the weights are all 0'),
     (['first', 'second', '--steps=0'], 'steps of several runs'),
     (['first', '--steps=0,9'], 'no checkpoint of step 9'),
-    (['first', 'nowhere'], 'nothing to load'),
+    (['first', 'nowhere'], 'no model found'),
     (['first', 'second', '--output=third'], 'the destination holds checkpoints'),
   ],
   ids=lambda part: ' '.join(part) if isinstance(part, list) else '',

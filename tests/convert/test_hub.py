@@ -128,7 +128,7 @@ def test_the_cache_serves_without_a_network_and_is_all_that_there_is_then(use_hu
     for name in 'some-lab/never-seen', 'some-lab/other':  # of which the weights are missing
       with pytest.raises(UsageError, match=reason) as caught:
         open_source(name)
-      assert 'nothing to load: no local directory has this name' in caught.value.what
+      assert 'no model found: no local directory has this name' in caught.value.what
       assert name in caught.value.where
 
 
@@ -182,14 +182,14 @@ def test_a_local_folder_wins_and_is_logged_once(server, folder, files, tmp_path,
   assert server.requests == []
   shutil.rmtree(NAME)
   pathlib.Path(NAME).mkdir()
-  with pytest.raises(UsageError, match='nothing to load'):
+  with pytest.raises(UsageError, match='no model found'):
     open_source(NAME)
   assert server.requests == []
 
 
 @pytest.mark.parametrize('path', ['runs', '../runs/a', './runs', '/runs/a', 'a/b/c', 'a/b@', 'a/', '~/a'])
 def test_paths_that_are_no_ids_are_not_looked_up(server, path):
-  with pytest.raises(UsageError, match='nothing to load'):
+  with pytest.raises(UsageError, match='no model found'):
     open_source(path)
   assert server.requests == []
 

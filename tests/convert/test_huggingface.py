@@ -298,7 +298,7 @@ def test_shards_that_do_not_go_with_their_index_are_refused(sharded):
     ({'model_type': 'bert'}, "the model is 'bert', not a rembert"),
     ({'is_decoder': True}, 'a decoder'),
     ({'hidden_act': 'relu'}, "unknown activation 'relu'"),
-    ({'num_attention_heads': 5}, 'heads do not divide'),
+    ({'num_attention_heads': 5}, 'is not divisible by'),
     ({'hidden_size': 36}, 'another shape'),
   ],
   ids=['type', 'decoder', 'activation', 'heads', 'width'],

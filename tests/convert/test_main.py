@@ -63,12 +63,12 @@ def test_the_model_card_holds_the_facts_and_no_path(run, exported):
 @pytest.mark.parametrize(
   ('arguments', 'words'),
   [
-    (['to_hf', 'nowhere', 'new'], 'nothing to load'),
+    (['to_hf', 'nowhere', 'new'], 'no model found'),
     (['to_hf', 'run', 'new', '--step=7'], 'no checkpoint of step 7'),
     (['to_hf', 'run', 'new', '--head=qa'], 'not for qa'),
     (['to_hf', 'run', 'gs://bucket/new'], 'local disks'),
     (['to_hf', 'run', 'run'], 'the destination exists'),
-    (['from_hf', 'run', 'new'], 'nothing to load'),
+    (['from_hf', 'run', 'new'], 'no model found'),
     (['from_hf', 'there', 'run'], 'the destination holds checkpoints'),
     (['from_hf', 'there', 'new', '--head=tagging'], 'no head for tagging'),
     (['from_hf', 'there', 'new', '--vocabulary=there/config.json'], 'not a SentencePiece model'),

@@ -52,7 +52,7 @@ def test_tokens_and_documents_are_counted_as_they_are(small_store):
 
 def test_a_whole_store_is_verified_and_an_altered_one_named(copy, capsys):
   assert main(['verify', str(copy)]) == 0
-  assert 'are whole' in capsys.readouterr().out
+  assert 'are valid' in capsys.readouterr().out
   shard = some_shard(copy)
   content = bytearray(shard.read_bytes())
   content[len(content) // 2] ^= 1

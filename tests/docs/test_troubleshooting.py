@@ -90,7 +90,7 @@ def test_no_message_is_explained_twice():
 
 
 def test_the_example_of_a_whole_message_is_one():
-  shown = 'a batch of 32 rows does not divide over 3 device group(s)'
+  shown = 'a batch of 32 sequences cannot be divided over 3 device group(s)'
   with pytest.raises(UsageError) as error:
     TrainConfig(batch_size=32).check_divides(3)
   text = PAGE.read_text(encoding='utf-8')

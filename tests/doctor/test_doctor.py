@@ -125,23 +125,23 @@ PLANTED = {
   'a package out of bounds': ('packages', with_versions(sentencepiece='0.2.1'), '0.2.1', 'sentencepiece==0.2.2'),
   'a package missing': ('packages', with_versions(optax=None), 'optax is not', f'optax=={PINNED["optax"]}'),
   'nightly SeqIO': ('tensorflow', with_versions(seqio_nightly='0.0.18'), 'both', '--no-deps seqio==0.0.20'),
-  'another TensorFlow': ('tensorflow', with_versions(tensorflow_text='2.19.0'), 'made for', 'tensorflow-text=='),
-  'gin as a package': ('imports', a_package('gin'), 'hides gin-config', 'rm '),
-  'another tasks': ('imports', a_package('tasks'), 'hides the package `tasks`', 'rename '),
+  'another TensorFlow': ('tensorflow', with_versions(tensorflow_text='2.19.0'), 'do not match', 'tensorflow-text=='),
+  'gin as a package': ('imports', a_package('gin'), 'shadows gin-config', 'rm '),
+  'another tasks': ('imports', a_package('tasks'), 'shadows the package `tasks`', 'rename '),
   'an unused GPU': ('devices', a_graphics_card, 'JAX uses the CPU', 'jax[cuda12]=='),
   'a TPU without libtpu': ('devices', a_tpu, 'libtpu is not installed', 'jax[tpu]=='),
   'no devices': ('devices', with_environment(JAX_PLATFORMS='abacus'), 'finds no devices', 'JAX_PLATFORMS=cpu'),
-  'a full disk': ('disk', with_fields(free_bytes=lambda folder: 2e8), '200 MB free', 'make room'),
+  'a full disk': ('disk', with_fields(free_bytes=lambda folder: 2e8), '200 MB free', 'free some space'),
   'a model larger than memory': ('memory', a_large_model, '994,591,804', 'gin/pretrain_base.gin'),
   'a misspelt binding': ('memory', with_fields(bindings=('train.stepz=3',)), 'train.stepz', 'train.steps'),
   'a workdir that cannot be': ('workdir', with_fields(workdir='/proc/run'), 'cannot be written to', '--workdir=DIR'),
-  'an altered checkpoint': ('checkpoints', an_altered_checkpoint, 'damaged', 'none before it'),
+  'an altered checkpoint': ('checkpoints', an_altered_checkpoint, 'corrupt', 'no earlier one'),
   'a checkpoint without its description': ('checkpoints', a_checkpoint_without_meta, '`meta` is missing', 'storage'),
 }  # fmt: skip
 WARNED = {
   'another version than the lock': ('packages', with_versions(numpy='2.0.9'), 'numpy 2.0.9', 'requirements.txt'),
   'no TensorFlow': ('packages', with_versions(seqio=None, t5=None), 'seqio, t5 not', 'requirements.txt'),
-  'libtpu and no TPU': ('devices', with_versions(libtpu='0.0.40'), 'looks for one', 'pip uninstall libtpu'),
+  'libtpu and no TPU': ('devices', with_versions(libtpu='0.0.40'), 'searches for one', 'pip uninstall libtpu'),
 }
 
 
@@ -219,11 +219,11 @@ def test_the_command_ends_with_1_for_a_problem_and_with_0_otherwise(tmp_path, ca
 
 def test_wrong_usage_exits_with_2(capsys):
   usages = {
-    '--only=stars': 'there is no such check',
-    '--only=workdir': 'needs --workdir',
+    '--only=stars': 'no such check',
+    '--only=workdir': 'requires --workdir',
     '--workdi=a': 'unknown argument',
   }
-  for argument, message in (usages | {'--gin.train.steps=3': 'without --gin_file'}).items():
+  for argument, message in (usages | {'--gin.train.steps=3': 'require --gin_file'}).items():
     with pytest.raises(SystemExit) as end:
       main([argument])
     assert end.value.code == 2

@@ -72,7 +72,7 @@ def test_no_sentences_have_no_vectors(model):
 
 
 def test_what_goes_wrong_is_told_and_nothing_goes_on(model, sentences):
-  with pytest.raises(UsageError, match='the model has tokens'):
+  with pytest.raises(UsageError, match="exceed the model's 0 to"):
     sentence_vectors(model, [*sentences, [CLS, 10**6, SEP]], batch_size=1)
   with pytest.raises(UsageError, match='no layer 9'):
     sentence_vectors(model, sentences, layer=9)

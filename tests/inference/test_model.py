@@ -93,9 +93,9 @@ def test_a_new_head_is_initialised_on_request_alone(workdir):
 
 def test_ids_that_the_model_does_not_know_are_refused(headed):
   for ids in [[331]], [[-1]]:
-    with pytest.raises(UsageError, match='tokens 0 to 330'):
+    with pytest.raises(UsageError, match="exceed the model's 0 to 330"):
       headed(ids)
-  with pytest.raises(UsageError, match='49 positions, and the model has 48'):
+  with pytest.raises(UsageError, match="49 positions exceed the model's 48"):
     headed(np.zeros((1, 49), int))
 
 
@@ -106,13 +106,13 @@ def test_ids_that_the_model_does_not_know_are_refused(headed):
     ({'input_ids': [[[5, 7]]]}, r'input_ids of shape \[1, 1, 2\]', '[B, S]'),
     ({'input_ids': []}, r'input_ids of shape \[0\]', 'at least one token'),
     ({'input_ids': [[]]}, r'input_ids of shape \[1, 0\]', 'at least one token'),
-    ({'input_ids': [[5, 7], [5]]}, 'rows of different lengths', 'pad them'),
+    ({'input_ids': [[5, 7], [5]]}, 'sequences of different lengths', 'pad them'),
     ({'input_ids': [[5.5, 7.0]]}, 'input_ids of float64', 'astype(numpy.int32)'),
     ({'input_ids': [['a']]}, 'input_ids of <U1', 'whole numbers'),
     ({'input_ids': IDS, 'attention_mask': MASK[:1]}, r'attention_mask of shape \[1, 5\] but .*\[2, 5\]', 'same'),
     ({'input_ids': IDS, 'attention_mask': MASK * 2}, 'attention_mask from 0 to 2', '0 to 1'),
     ({'input_ids': IDS, 'token_type_ids': MASK * 7}, 'token_type_ids from 0 to 7', '0 to 1'),
-    ({'input_ids': [[1 << 40]]}, 'tokens 0 to 330', 'vocabulary'),
+    ({'input_ids': [[1 << 40]]}, "exceed the model's 0 to 330", 'vocabulary'),
   ],
 )
 def test_bad_inputs_are_refused_with_their_shape(headed, given, what, fix):
@@ -130,7 +130,7 @@ def test_embeddings_of_a_layer_that_is_not_there_are_refused(encoder):
 
 
 def test_where_nothing_is_that_is_said(tmp_path):
-  with pytest.raises(UsageError, match='nothing to load'):
+  with pytest.raises(UsageError, match='no model found'):
     rembert.load(tmp_path)
   with pytest.raises(UsageError, match="unknown head 'ner'"):
     rembert.load(tmp_path, 'ner')

@@ -148,7 +148,7 @@ def test_fertility_is_of_each_language_of_the_text(analyze, tmp_path):
   ('name', 'bindings', 'what'),
   [
     ('layer_retrieval', [], 'no parallel text'),
-    ('layer_retrieval', ['analyze.source=a'], 'two files are needed'),
+    ('layer_retrieval', ['analyze.source=a'], 'must be set together'),
     ('word_similarity', [], 'word_similarity needs analyze.words'),
     ('edge_probing', [], 'no probing data'),
     ('edge_probing', ['analyze.train=missing.json'], 'needs analyze.dev'),

@@ -36,7 +36,7 @@ def test_the_report_stands_on_the_screen_and_in_the_workdir(tmp_path, capsys):
   sizes = ['mesh.data=2', 'mesh.fsdp=4', 'train.accumulation_steps=2']
   assert command(tmp_path, '--topology=cpu:8', gin=sizes) == 0
   shown = capsys.readouterr().out
-  for words in ('Memory per chip', 'temporaries', 'all-gather of 4 chips', 'held per chip', 'batch', 'No roofline'):
+  for words in ('Memory per chip', 'temporaries', 'all-gather of 4 chips', 'state per chip', 'batch', 'No roofline'):
     assert words in shown
   report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
   assert report['fits']
@@ -132,7 +132,9 @@ def test_a_program_that_cannot_be_printed_is_said_to_be_so(tmp_path, capsys, mon
 
   monkeypatch.setattr(jax.stages.Compiled, 'as_text', fail)
   assert command(tmp_path, '--topology=cpu:8') == 0
-  assert 'are not known; the compiled text: INTERNAL: RET_CHECK failure in some pass' in capsys.readouterr().out
+  assert (
+    'are unknown; cannot read the compiled text: INTERNAL: RET_CHECK failure in some pass' in capsys.readouterr().out
+  )
   report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
   assert report['collectives'] is None
   assert report['hbm_traffic_bytes'] is None
@@ -154,7 +156,7 @@ def test_the_step_is_that_of_training():
   [
     ([], [], '--topology=v5e:8x8'),
     (['--topology=cpu:2x2'], [], '--topology=cpu:8'),
-    (['--topology=cpu:8'], ['mesh.require_platform=tpu'], 'these devices are cpu, not tpu'),
+    (['--topology=cpu:8'], ['mesh.require_platform=tpu'], 'the devices are cpu, not tpu'),
     (['--topology=cpu:8'], ['train.batch_size=30'], '--gin.train.batch_size=32'),
     (['--topology=cpu:8'], ['execution.attention=splash'], 'is a kernel for the TPU'),
     (['--topology=cpu:8'], ['execution.attention=splash'], 'execution.attention=einsum'),

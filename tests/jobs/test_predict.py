@@ -85,9 +85,9 @@ def test_embeddings_in_bfloat16_are_those_of_float32_but_for_rounding(run, tmp_p
   [
     (['fill_mask', 'RUN', 'kein Loch'], 'no [MASK] in the text'),
     (['fill_mask', 'RUN', '[MASK] ' * 60], 'positions'),
-    (['fill_mask', 'nowhere', '[MASK]'], 'nothing to load'),
+    (['fill_mask', 'nowhere', '[MASK]'], 'no model found'),
     (['fill_mask', 'RUN', '[MASK]', '--vocabulary=nothing'], 'the vocabulary cannot be read'),
-    (['embed', 'RUN', 'nothing.txt', 'out.npz'], 'the file is not there'),
+    (['embed', 'RUN', 'nothing.txt', 'out.npz'], 'the file does not exist'),
     (['embed', 'RUN', 'EMPTY', 'out.npz'], 'no lines to embed'),
     (['embed', 'RUN', 'LINES', 'out.npz', '--layer=4'], 'no layer 4'),
   ],

@@ -148,7 +148,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
   exploding = from_store(tmp_path / 'run', **optimizer, guards__max_skipped_updates=3)
   result = exploding.run()
   assert result.returncode == 1
-  assert 'is not finite, after 3 skipped updates in a row' in result.stderr
+  assert 'is not finite, after 3 consecutive skipped updates' in result.stderr
   assert 'the update is skipped, 3 of at most 3' in result.stdout
   assert not list((exploding.workdir / 'checkpoints').glob('[0-9]*'))
 

@@ -356,7 +356,7 @@ def test_a_vocabulary_without_the_special_ids_is_one_error(registered, first, tm
   content = first.stream.vocabulary.read_bytes()
   first.stream.vocabulary.write_bytes(plain.read_bytes())
   try:
-    with pytest.raises(UsageError, match='other special ids than RemBERT') as error:
+    with pytest.raises(UsageError, match='special ids differ from RemBERT') as error:
       opened(tmp_path / 'run', data, VocabularyConfig())
   finally:
     first.stream.vocabulary.write_bytes(content)

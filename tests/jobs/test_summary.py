@@ -75,4 +75,4 @@ def test_a_model_of_another_scale_is_not_set_beside_the_papers_figures():
   lines = shown(DEEP, dataclasses.replace(TABLE_5, scale='mini'))
   assert row(lines, "by the paper's counting rule") == ['193,906,176', '100,579,584']
   assert not [line for line in lines if line.startswith(('in the paper', 'total compared'))]
-  assert lines[-1].startswith('Table 5, 11 additional layers, at the scale mini')
+  assert lines[-1].startswith('Table 5, 11 additional layers, at scale mini')

@@ -39,7 +39,7 @@ def test_a_workdir_of_other_arguments_is_refused_with_what_has_changed(tmp_path)
   run.check()
   with pytest.raises(UsageError, match=r'with other arguments: - --gin.train.seed=0, \+ --gin.train.seed=1'):
     other.check()
-  with pytest.raises(UsageError, match='in another order'):  # of gin files the later one wins
+  with pytest.raises(UsageError, match='another order of arguments'):  # of gin files the later one wins
     Run('xnli', epath.Path(tmp_path), run.arguments[::-1]).check()
 
 

@@ -55,7 +55,7 @@ def test_those_who_outlive_a_lost_one_are_killed_in_the_end(monkeypatch, capfd):
   monkeypatch.setattr('launch.local_cluster._SECONDS_TO_FOLLOW', 0.5)
   assert main(['--', 'sh', '-c', 'test $JAX_PROCESS_ID = 0 && exec sleep 600; exit 1']) == 1
   output = capfd.readouterr()
-  assert 'outlive a lost one' in output.err
+  assert 'after another was lost' in output.err
   assert 'exit codes -9, 1' in output.out
 
 

@@ -81,7 +81,7 @@ def test_wrong_usage(arguments, capsys):
 
 IDLE, RUNNING, LOST, DONE, STOPPED, KILLED, TOLD = 'idle', 'running', 'lost', 0, 75, 137, 143
 NETWORK = CommandFailed(['gcloud'], 1, ['ERROR: network is unreachable'])
-NOT_SET_UP = UsageError('nothing is set up')
+NOT_SET_UP = UsageError('is not set up')
 
 
 class World:
@@ -202,7 +202,7 @@ def test_what_was_lost_is_replaced_and_an_end_is_passed_on(seen):
 
 def test_a_slice_that_vanishes_too_often_is_given_up():
   world = World([A, 'SUSPENDED', None] * 9, [[RUNNING]])
-  with pytest.raises(RunError, match='vanishes too often'):
+  with pytest.raises(RunError, match='was lost too often'):
     world.watch(RetryPolicy(9, 3, 10000.0, 60.0)).run()
   assert world.done.count('create') == 2
 

@@ -34,10 +34,10 @@ def test_a_command_that_was_stopped_or_killed_is_repeated_until_it_is_done(tmp_p
   assert supervise(counting(tmp_path, 75, -9, -6, 75, 0), QUICK, logged.append) == 0
   assert runs(tmp_path) == 5
   assert [line.split(' after')[0] for line in logged] == [
-    'supervise: stopped early, to be resumed',
+    'supervise: stopped early, can be resumed',
     'supervise: killed by SIGKILL',
     'supervise: killed by SIGABRT',
-    'supervise: stopped early, to be resumed',
+    'supervise: stopped early, can be resumed',
   ]
 
 

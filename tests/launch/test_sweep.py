@@ -138,7 +138,7 @@ def test_folders_stand_for_their_files(gin_file, tmp_path):
   files = [gin_file('rows/b.gin'), gin_file('rows/deep/a.gin')]
   assert find_gin_files([str(tmp_path / 'rows'), files[0]]) == files
   (tmp_path / 'empty').mkdir()
-  with pytest.raises(UsageError, match='no gin file in this folder'):
+  with pytest.raises(UsageError, match='no gin file in this directory'):
     find_gin_files([str(tmp_path / 'empty')])
   with pytest.raises(UsageError, match='no gin file'):
     find_gin_files(['gin/pretrain_smokes.gin'])
@@ -239,7 +239,7 @@ def test_another_model_of_the_same_name_is_refused(tmp_path):
   workdir, recipe = epath.Path(tmp_path), Recipe(None, (0,))
   write_plan(plan_sweep([model('wide')], recipe, workdir)[1], [], 'mini', workdir)
   before = (tmp_path / 'sweep.json').read_text()
-  with pytest.raises(UsageError, match='was made of other files or settings'):
+  with pytest.raises(UsageError, match='has other files or settings'):
     write_plan(plan_sweep([model('wide', settings={'a': '1'})], recipe, workdir)[1], [], 'mini', workdir)
   assert (tmp_path / 'sweep.json').read_text() == before
 
@@ -268,7 +268,7 @@ def test_a_dry_run_prints_the_commands_in_stages_and_writes_nothing(arguments, t
   assert main([*arguments, '--dry_run', '--finetune_gin.train.log_every=5', '--gin.train.log_every=7']) == 0
   lines = capsys.readouterr().out.splitlines()
   assert [line for line in lines if line.startswith('#')] == [
-    '# 4 run(s), 0 of them done',
+    '# 4 run(s), 0 already done',
     '# stage 1 of 2',
     '# stage 2 of 2',
   ]
@@ -303,7 +303,7 @@ def test_a_scale_is_a_file_for_each_kind_of_run(arguments, capsys):
     (['--tasks=glue'], 2, 'unknown task glue'),
     (['--gin.train.nothing=1'], 2, 'unknown name'),
     (['--grid=x'], 2, "invalid grid axis 'x'"),
-    (['--learning_rates=fast'], 2, 'table10, or numbers'),
+    (['--learning_rates=fast'], 2, 'table10 or numbers'),
     (['--seed=0'], 2, 'unknown argument --seed=0'),
     (['--side_by_side=100000'], 2, 'runs in parallel on'),
     (['gin/no_such.gin'], 2, 'no gin file gin/no_such.gin'),
@@ -347,7 +347,7 @@ def test_a_sweep_is_killed_repeated_and_told_in_a_report(arguments, small_store,
 
   result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
   assert result.returncode == 0, result.stdout + result.stderr
-  assert '4 run(s), 0 of them done' in result.stdout
+  assert '4 run(s), 0 already done' in result.stdout
   assert 'resuming from step' in (first / 'log.txt').read_text()
   starts = json.loads((first / 'run.json').read_text())['starts']
   assert starts[-1]['exit_code'] == 0
@@ -362,5 +362,5 @@ def test_a_sweep_is_killed_repeated_and_told_in_a_report(arguments, small_store,
 
   again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
   assert again.returncode == 0, again.stdout + again.stderr
-  assert '4 run(s), 4 of them done' in again.stdout
+  assert '4 run(s), 4 already done' in again.stdout
   assert len(json.loads((first / 'run.json').read_text())['starts']) == 2

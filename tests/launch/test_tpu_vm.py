@@ -39,7 +39,7 @@ def test_what_is_created_bears_a_label_and_the_software_that_its_type_wants(gclo
   [
     ({'labels': {}}, 'was not created by these launchers'),
     ({}, 'was not created by these launchers'),
-    ({'labels': OWN | {'rembert-owner': 'bert'}}, "belongs to 'bert', and you are 'anna'"),
+    ({'labels': OWN | {'rembert-owner': 'bert'}}, "belongs to 'bert', not to you ('anna')"),
     ({'labels': OWN, 'queuedResource': 'projects/p/queuedResources/large'}, 'launch.queued_resource delete large'),
   ],
 )
@@ -68,7 +68,7 @@ def wait_for(condition):
 
 def test_a_run_on_all_workers_from_set_up_to_stop(gcloud, capfd):
   assert main(['run', 'large', '--', 'true']) == 2
-  assert 'nothing is set up on large' in capfd.readouterr().err
+  assert 'large is not set up' in capfd.readouterr().err
 
   assert main(['setup', 'large']) == 0
   assert 'making the environment' in capfd.readouterr().out
@@ -143,7 +143,7 @@ def test_a_command_of_gcloud_that_fails_is_shown_with_its_last_words(gcloud, cap
   assert main(['create', 'large', '--type=v6e-64']) == 1
   error = capsys.readouterr().err
   assert 'gcloud ended with exit code 1' in error
-  assert 'said   ERROR: RESOURCE_EXHAUSTED' in error
+  assert 'output ERROR: RESOURCE_EXHAUSTED' in error
   assert 'where  gcloud compute tpus tpu-vm create large' in error
 
 
@@ -176,7 +176,7 @@ def test_a_command_where_it_belongs(arguments, capsys):
 
 
 def test_an_installed_copy_has_no_code_to_send(tmp_path):
-  with pytest.raises(UsageError, match='no code to copy'):
+  with pytest.raises(UsageError, match='cannot copy the code'):
     write_archive(tmp_path / 'one.tar.gz', tmp_path)
 
 

@@ -31,7 +31,7 @@ def test_every_task_with_data_is_run_for_every_seed(planned_commands):
   for task in ('xnli', 'pawsx', 'udpos', 'panx', 'squad', 'tydiqa'):
     assert sum(f'gin/finetune_{task}.gin' in command for command in commands) == 3
   assert sum('gin/evaluate_tatoeba.gin' in command for command in commands) == 1
-  assert f'{len(commands)} run(s), 0 of them done' in printed
+  assert f'{len(commands)} run(s), 0 already done' in printed
   assert len({command.split('--workdir=')[1].split()[0] for command in commands}) == len(commands)
 
 
@@ -65,12 +65,12 @@ def test_what_there_is_no_data_for_is_left_out_with_the_reason(tmp_path, xtreme_
   shutil.copytree(xtreme_samples.root / 'tatoeba', data / 'tatoeba')
   assert main(['--init=MODEL', f'--data_dir={data}', f'--workdir={tmp_path}', '--dry_run']) == 0
   printed = capsys.readouterr().out
-  assert 'left out: udpos (no training data)' in printed
-  assert 'left out: bucc2018 (no data)' in printed
+  assert 'skipped: udpos (no training data)' in printed
+  assert 'skipped: bucc2018 (no data)' in printed
   assert 'gin/evaluate_tatoeba.gin' in printed
   shutil.rmtree(data / 'tatoeba')
   assert main(['--init=MODEL', f'--data_dir={data}', f'--workdir={tmp_path}', '--dry_run']) == 2
-  assert 'there is no data for any task' in capsys.readouterr().err
+  assert 'no data found for any task' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('arguments', [['--tasks=glue'], ['--seed=0'], ['--gim.train.seed=1'], ['--gin.train.seed']])

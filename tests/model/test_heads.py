@@ -269,7 +269,7 @@ def test_only_some_heads_drop_out_before_their_map(tiny, head):
 def test_heads_that_cannot_be_built_say_why(tiny):
   with pytest.raises(UsageError, match="unknown head 'ner'"):
     build_model('ner', tiny, rngs=nnx.Rngs(0))
-  with pytest.raises(UsageError, match='needs a number of labels'):
+  with pytest.raises(UsageError, match='requires num_labels'):
     build_model('tagging', tiny, rngs=nnx.Rngs(0))
 
 

@@ -55,7 +55,7 @@ def test_training_and_held_out_losses_are_drawn_at_their_steps_and_named(draw):
   assert languages == [([50, 100], [6.5, 5.5]), ([50, 100], [6.1, 5.1]), ([50, 100], [6.9, 5.9])]
   assert names_of(axes) == {'en': (100, 5.1), 'sw': (100, 5.9), '5.50': (100, EVALUATIONS[1]['eval/loss'])}
   legend = [text.get_text() for text in axes.figure.legends[0].get_texts()]
-  assert legend == ['training', 'held out, 3 languages', 'unigram baseline']
+  assert legend == ['training', 'eval, 3 languages', 'unigram baseline']
 
 
 def test_the_baseline_is_seen_even_if_every_loss_is_below(draw):

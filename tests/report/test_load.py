@@ -97,9 +97,9 @@ def test_a_folder_with_nothing_known_says_what_was_looked_for(tmp_path):
     load.read([tmp_path])
   for name in ('sweep.json', 'xtreme.json', 'metrics.jsonl', 'results.json', 'analysis.json'):
     assert name in str(error.value)
-  with pytest.raises(UsageError, match='a folder is given twice'):
+  with pytest.raises(UsageError, match='a directory is given twice'):
     load.read([tmp_path, f'{tmp_path}/../{tmp_path.name}'])
-  with pytest.raises(UsageError, match='no such folder'):
+  with pytest.raises(UsageError, match='no such directory'):
     load.read([tmp_path / 'nowhere'])
 
 

@@ -79,7 +79,7 @@ def test_the_same_folders_make_the_same_report_and_others_replace_it(tmp_path):
 def test_what_cannot_be_shown_or_written_ends_with_two_and_one_message(tmp_path, capsys):
   assert main([str(tmp_path)]) == 2
   error = capsys.readouterr().err
-  assert error.startswith('rembert: there are no results of a run, sweep or benchmark here')
+  assert error.startswith('rembert: no results of a run, sweep or benchmark found')
   assert 'sweep.json' in error
   assert main([str(tmp_path / 'nowhere')]) == 2
   folder = made_up_sweep.write_pretraining(tmp_path / 'run')

@@ -36,7 +36,7 @@ def test_tables_without_a_model_are_not_there_and_missing_rows_are_dashes(sweep,
   assert TITLES[13] not in found
   table = found[TITLES[4]]
   assert set(table.frame.loc['E_out = 3072', 'ours']) == {MISSING}  # it is not in the sweep
-  assert 'E_out = 3072: not part of this.' in table.notes
+  assert 'E_out = 3072: not among these models.' in table.notes
 
 
 @pytest.mark.parametrize(('shift', 'mark'), [(3.0, '▲'), (-3.0, '▼'), (0.0, '')])

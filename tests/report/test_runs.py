@@ -18,7 +18,7 @@ def test_where_there_is_nothing_there_is_no_section(tmp_path):
 def test_the_overview_says_how_far_everything_is(tmp_path, tables):
   folder = made_up_sweep.write_sweep(tmp_path, ['in128_out128'], seeds=2, is_there=lambda workdir: 'seed_0' in workdir)
   (folder / 'pretrain/in128_out128/seed_0/metrics.jsonl').open('a').write('{"step": \n')
-  table = tables(overview(Results(load.read([folder]))))['What there is']
+  table = tables(overview(Results(load.read([folder]))))['Overview']
   row = table.frame.loc['in128_out128']
   assert (row['pre-trained'], row['fine-tuned'], row['analysed']) == ('1 of 1', '7 of 14', '0 of 2')
   assert any('1 line(s) of metrics.jsonl cannot be read' in note for note in table.notes)
@@ -26,7 +26,7 @@ def test_the_overview_says_how_far_everything_is(tmp_path, tables):
 
 def test_the_scale_is_said_and_what_follows_from_it(sweep, tmp_path):
   words = scale_in_words(sweep)
-  assert words.startswith('mini: 96 wide, 4 to 8 layers, vocabulary of 2,000.')
+  assert words.startswith('mini: hidden size 96, 4 to 8 layers, vocabulary size 2,000.')
   assert 'not the level' in words
   large = made_up_sweep.write_pretraining(tmp_path / 'large')
   settings = (large / 'config.gin').read_text()

@@ -40,7 +40,7 @@ def test_three_variables_name_a_cluster_and_a_process_on_its_own_joins_nobody(in
   assert initialized == [process | seconds]
 
 
-INCOMPLETE, IMPOSSIBLE = 'the description of the cluster is incomplete', 'cannot be'
+INCOMPLETE, IMPOSSIBLE = 'incomplete cluster configuration', 'is out of range'
 
 
 @pytest.mark.parametrize(

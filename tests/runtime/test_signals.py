@@ -75,9 +75,9 @@ def test_the_handlers_of_before_are_back_afterwards(error):
 
 def test_any_thread_may_ask_and_its_reason_is_kept():
   with StopSignal() as stop, stop.deferred():
-    threading.Thread(target=stop.request, args=('notice of maintenance',)).start()
+    threading.Thread(target=stop.request, args=('maintenance notice',)).start()
     wait_for(lambda: stop.requested)
-    assert stop.requested == 'notice of maintenance'
+    assert stop.requested == 'maintenance notice'
 
 
 @pytest.mark.parametrize('is_deferred', [False, True])
@@ -114,7 +114,7 @@ with StopSignal():
   assert 'Run the same command again' in errors
 
 
-# --- notice of maintenance ------------------------------------------------------------------------
+# --- maintenance notice ------------------------------------------------------------------------
 
 
 class Metadata(Handler):
@@ -145,8 +145,8 @@ def metadata(monkeypatch):
   [
     ({}, None),
     ({'maintenance-event': 'MIGRATE_ON_HOST_MAINTENANCE'}, None),
-    ({'maintenance-event': 'TERMINATE_ON_HOST_MAINTENANCE'}, 'notice of maintenance'),
-    ({'preempted': 'TRUE'}, 'notice of preemption'),
+    ({'maintenance-event': 'TERMINATE_ON_HOST_MAINTENANCE'}, 'maintenance notice'),
+    ({'preempted': 'TRUE'}, 'preemption notice'),
     ({'maintenance-event': ''}, None),
   ],
 )
@@ -163,7 +163,7 @@ def test_a_notice_stops_a_run_as_a_signal_does(metadata):
     assert stop.requested is None
     metadata['maintenance-event'] = 'TERMINATE_ON_HOST_MAINTENANCE'
     wait_for(lambda: stop.requested)
-  assert stop.requested == 'notice of maintenance'
+  assert stop.requested == 'maintenance notice'
 
 
 @pytest.mark.parametrize('has_chips', [True, False])

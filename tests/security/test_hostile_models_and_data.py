@@ -53,7 +53,7 @@ def exploded(tmp_path):
 
 @pytest.mark.parametrize('name', [*OUTSIDE, None, 3, 'a\0b'])
 def test_a_name_that_leads_out_of_its_folder_is_refused(tmp_path, name):
-  with pytest.raises(UsageError, match='outside of its folder'):
+  with pytest.raises(UsageError, match='leads out of its directory'):
     inside(tmp_path, name, where='manifest')
 
 
@@ -65,7 +65,7 @@ def test_a_name_below_its_folder_is_taken(tmp_path):
 def test_an_index_of_shards_reads_no_file_elsewhere(tmp_path):
   index = {'weight_map': {'rembert.embeddings.word_embeddings.weight': OUTSIDE[0]}}
   (tmp_path / 'model.safetensors.index.json').write_text(json.dumps(index))
-  with pytest.raises(UsageError, match='outside of its folder'):
+  with pytest.raises(UsageError, match='leads out of its directory'):
     open_weights(tmp_path)
 
 
@@ -86,7 +86,7 @@ def store(small_store, tmp_path):
 
 def test_a_manifest_reads_no_file_elsewhere(store):
   folder = store(lambda manifest: manifest['languages']['sw']['shards']['train'][0].update(file=OUTSIDE[0]))
-  with pytest.raises(UsageError, match='outside of its folder'):
+  with pytest.raises(UsageError, match='leads out of its directory'):
     TokenStore(folder)
 
 
@@ -148,7 +148,7 @@ def test_a_checkpoint_with_a_pickle_in_it_runs_no_code(saved, exploded):
   for name in ('meta/metadata', 'state/manifest.ocdbt'):
     pathlib.Path(model.path, name).write_bytes(pickle.dumps(Bomb(exploded)))
   for read in (model.tensors['mlm/bias'].read, lambda: open_source(model.path)):
-    with pytest.raises(UsageError, match='a checkpoint cannot be read'):
+    with pytest.raises(UsageError, match='the checkpoint cannot be read'):
       read()
 
 

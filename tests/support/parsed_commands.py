@@ -105,7 +105,7 @@ def _dry_run(module: str, arguments: list[str]) -> None:
   except UsageError as error:
     raise Refused(str(error)) from None
   # A model that another command of the page makes is not there, and the command is written as it should be.
-  if code and not ('nothing to load' in errors.getvalue() and '  where  runs/' in errors.getvalue()):
+  if code and not ('no model found' in errors.getvalue() and '  where  runs/' in errors.getvalue()):
     raise Refused(errors.getvalue() or f'exit code {code}')
 
 

@@ -114,7 +114,7 @@ def test_labels_that_do_not_fit_are_one_error_that_names_the_task(example, head,
 
 def test_a_split_without_rows_is_an_error():
   task = make_task(CLASSIFICATION).replace(preprocessors=[lambda dataset: dataset.take(0)])
-  with pytest.raises(UsageError, match='without rows'):
+  with pytest.raises(UsageError, match='the split is empty'):
     read(task)
 
 

@@ -94,7 +94,7 @@ def test_the_command_line_trains_one(tmp_path, capsys):
   for words in (
     'making the corpus',
     'sampling text',
-    'of the requested 50,000,000 (1 language(s) have no more)',
+    'of the requested 50,000,000 (1 language(s) exhausted)',
     '900 tokens',
   ):
     assert words in said
@@ -109,7 +109,7 @@ def test_a_vocabulary_that_is_there_is_kept_if_it_is_the_same_and_else_only_repl
   content, before = file.read_bytes(), [file.stat().st_mtime_ns, origin.stat().st_mtime_ns]
   capsys.readouterr()
   assert vocabulary.main(command) == 0
-  assert 'is there already' in capsys.readouterr().out
+  assert 'already exists' in capsys.readouterr().out
   assert [file.stat().st_mtime_ns, origin.stat().st_mtime_ns] == before
   for changed in ('--size=901', '--languages=el', '--alpha=0.3', '--coverage=0.99', '--characters=20000'):
     is_same = changed == '--alpha=0.3'  # the rates of a single language
@@ -131,7 +131,7 @@ def test_what_cannot_end_well_is_told_before_anything_is_read(tmp_path, capsys, 
   assert 'at least 572' in capsys.readouterr().err
   (tmp_path / 'file').write_text('')
   assert vocabulary.main(['--size=900', f'--output={tmp_path / "file" / "v.model"}']) != 0
-  assert 'the folder of the file cannot be written to' in capsys.readouterr().err
+  assert 'the directory of the output file cannot be written to' in capsys.readouterr().err
   assert [path.name for path in tmp_path.iterdir()] == ['file']
 
 

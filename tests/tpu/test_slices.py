@@ -80,7 +80,7 @@ def test_the_step_compiles_for_every_generation(tmp_path, topology, kind, gib):
     assert any(group in (2, 8) for kind, group in kinds if kind == 'all-reduce')
     assert report['roofline']['memory'] > 0
   else:
-    assert 'are not known' in result.stdout
+    assert 'traffic are unknown' in result.stdout
 
 
 def test_between_slices_goes_nothing_but_the_sum_of_replicas(tmp_path):

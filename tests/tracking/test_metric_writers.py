@@ -288,7 +288,7 @@ def test_where_it_is_not_installed_the_error_says_how_to_install_it(tmp_path, mo
 
 def test_an_offline_run_needs_a_local_workdir(wandb, tmp_path, monkeypatch):
   monkeypatch.setattr(metric_writers, 'is_remote', lambda path: True)
-  with pytest.raises(UsageError, match='local folder'):
+  with pytest.raises(UsageError, match='require a local workdir'):
     WandbTracker(CONFIG, tmp_path, {})
 
 

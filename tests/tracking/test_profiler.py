@@ -44,7 +44,7 @@ def test_nobody_asked(make_profiler, tmp_path):
 def test_planned_steps_of_this_process_are_profiled_wherever_the_run_stands(make_profiler, tmp_path):
   said = run(make_profiler(first_step=3, steps=2), 6, first=101)
   assert said.keys() == {103, 104}
-  assert 'profiling 2 steps from step 103 on' in said[103]
+  assert 'profiling 2 steps, starting with step 103' in said[103]
   assert 'tensorboard --logdir' in said[104]
   assert traces(tmp_path) == ['step-103']
 

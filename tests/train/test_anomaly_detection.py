@@ -32,7 +32,7 @@ def test_a_number_that_is_not_finite_is_named_with_its_step_and_skipped(name, sa
   broken = metrics(**{'loss': 1.0} | {name: value})
   assert f'the {said} of step 17 is not finite' in guard.check(17, broken)
   assert guard.skipped == 1
-  with pytest.raises(RunError, match=f'the {said} of step 18 is not finite, after 1 skipped') as error:
+  with pytest.raises(RunError, match=f'the {said} of step 18 is not finite, after 1 consecutive skipped') as error:
     guard.check(18, broken)
   assert error.value.exit_code == 1
   assert 'optimizer.learning_rate' in error.value.fix[0]
@@ -54,7 +54,7 @@ def test_a_leap_is_said_and_counted_once_and_ordinary_noise_is_not():
   guard, random = LossGuard(GuardsConfig()), np.random.default_rng(0)
   said = [guard.check(step, metrics(4 + 0.1 * random.standard_normal())) for step in range(200)]
   assert said == [None] * 200
-  assert 'loss spike at step 200: 9.000, after 3.995 ±' in guard.check(200, metrics(9.0))
+  assert 'loss spike at step 200: 9.000 (mean 3.995 ±' in guard.check(200, metrics(9.0))
   assert guard.check(201, metrics(4.0)) is None
   assert guard.spikes == 1
 
@@ -87,7 +87,7 @@ def test_a_slow_step_is_said_with_what_it_waited_for_and_not_again_at_once(monke
   times = StepTimes(GuardsConfig(slow_step_factor=3))
   assert [times.check(step, 1.0, 0.0) for step in range(30)] == [None] * 30
   assert times.check(30, 2.9, 0.0) is None
-  assert times.check(31, 8.0, 7.0) == 'step 31 took 8.00 s, 7.00 s of it waiting for data; the median is 1.00 s'
+  assert times.check(31, 8.0, 7.0) == 'warning: step 31 took 8.00 s (7.00 s waiting for data), median 1.00 s'
   assert times.check(32, 8.0, 0.0) is None
   now[0] += 61
   assert 'step 33' in times.check(33, 8.0, 0.0)
@@ -106,9 +106,9 @@ def test_a_loss_that_went_up_for_good_ends_the_run_and_a_leap_does_not():
   for step, loss in enumerate(losses):
     guard.check(step, metrics(loss))
   resumed = LossGuard(config, **json.loads(json.dumps(guard.saved())))
-  with pytest.raises(RunError, match=r'has diverged: by step \d+ the mean loss of 100 steps is 5\.0\d+') as error:
+  with pytest.raises(RunError, match=r'has diverged: the mean loss of 100 steps is 5\.0\d+ at step \d+') as error:
     list(map(resumed.check, range(1000, 1100), [metrics(6.0)] * 100))
-  assert 'was 4.000 before' in str(error.value)
+  assert 'its minimum was 4.000' in str(error.value)
   unguarded = LossGuard(GuardsConfig())
   for step, loss in enumerate([*losses, *[20.0] * 200]):
     unguarded.check(step, metrics(loss))

@@ -69,7 +69,7 @@ def test_minus_one_takes_the_devices_that_the_others_leave(config, sizes):
 NOT_COVERED = (
   'a mesh of {} does not cover 8 device(s)\n'
   '  where  mesh.data, mesh.fsdp, mesh.tensor\n'
-  '  fix    make their product the number of devices, or one of them -1: it takes what the others leave'
+  '  fix    set sizes whose product is the number of devices, or one of them to -1 for the remaining devices'
 )
 NOT_POSITIVE = 'mesh sizes must be positive, not {}\n  where  mesh.*\n  fix    one of them may be -1'
 
@@ -91,7 +91,7 @@ def test_a_mesh_that_does_not_fit_the_machine_is_a_usage_error(config, sizes, te
 
 
 def test_another_platform_than_required_is_a_usage_error():
-  with pytest.raises(UsageError, match='these devices are cpu, not tpu') as error:
+  with pytest.raises(UsageError, match='the devices are cpu, not tpu') as error:
     make_mesh(MeshConfig(require_platform='tpu'))
   assert error.value.where == "mesh.require_platform = 'tpu'"
   assert '--gin.mesh.require_platform=None' in error.value.fix[0]
@@ -194,7 +194,7 @@ def test_a_vocabulary_that_does_not_divide_is_a_usage_error_whose_fix_works(trai
   with pytest.raises(UsageError) as error:
     trainable((1, 1, 8), config=config)
   assert str(error.value) == (
-    '60 (vocab) does not divide over 8 devices of the `tensor` axis\n'
+    '60 (vocab) is not divisible by the 8 devices of the `tensor` axis\n'
     '  where  parameter encoder/embeddings/word/embedding, mesh.tensor\n'
     '  fix    RemBertConfig.pad_vocab_to_multiple_of = 1024'
   )
@@ -213,9 +213,9 @@ def test_a_width_that_does_not_divide_is_a_usage_error_that_names_it(trainable, 
   with pytest.raises(UsageError) as error:
     trainable(sizes, config=dataclasses.replace(tiny, **fields))
   assert str(error.value) == (
-    f'{what} does not divide over {max(sizes)} devices of the `{axis}` axis\n'
+    f'{what} is not divisible by the {max(sizes)} devices of the `{axis}` axis\n'
     f'  where  {where}\n'
-    f'  fix    choose another mesh.{axis}, or sizes that divide'
+    f'  fix    choose another mesh.{axis}, or divisible sizes'
   )
 
 

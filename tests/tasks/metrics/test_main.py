@@ -97,17 +97,17 @@ def test_an_empty_sentence_keeps_its_place(folders):
   write(folders[1], 'panx', 'O\n\n\nB-PER\n')
   assert score(*folders, ['panx'])['panx']['de']['f1'] == 100
   write(folders[0], 'panx', 'O\n\nB-PER\n')
-  with pytest.raises(UsageError, match='2 sentences are predicted, and there are 3'):
+  with pytest.raises(UsageError, match='2 sentences are predicted, but there are 3'):
     score(*folders, ['panx'])
 
 
 @pytest.mark.parametrize(
   ('task', 'content', 'message'),
   [
-    ('xnli', 'neutral\n', '1 lines are predicted, and there are 2'),
-    ('panx', 'B-LOC\n\nO\nB-PER\n', '1 tags in sentence 1 are predicted, and there are 2'),
+    ('xnli', 'neutral\n', '1 lines are predicted, but there are 2'),
+    ('panx', 'B-LOC\n\nO\nB-PER\n', '1 tags in sentence 1 are predicted, but there are 2'),
     ('xquad', ['vier'], 'must be one JSON object'),
-    ('mlqa', {'zzz': 'vier'}, 'not among the gold questions'),
+    ('mlqa', {'zzz': 'vier'}, 'not in the gold questions'),
     ('tatoeba', '0\nx\n1\n', "'x' is not a line number"),
     ('bucc2018', 'a\n', 'is not a pair of ids'),
     ('udpos', '', 'the file is empty'),
@@ -124,7 +124,7 @@ def test_missing_labels_and_missing_predictions_are_errors(folders, tmp_path):
   shutil.rmtree(folders[1] / 'xnli')
   with pytest.raises(UsageError, match='gold labels are missing'):
     score(*folders, ['xnli'])
-  with pytest.raises(UsageError, match='no predictions of panx'):
+  with pytest.raises(UsageError, match='no predictions found for panx'):
     score(tmp_path / 'nothing', folders[1], ['panx'])
 
 

@@ -140,5 +140,5 @@ def test_an_answer_meets_itself(language, answer):
 
 
 def test_another_language_has_no_rules():
-  with pytest.raises(UsageError, match="MLQA is not in 'fr'"):
+  with pytest.raises(UsageError, match="MLQA does not have 'fr'"):
     mlqa([['x']], ['x'], 'fr')

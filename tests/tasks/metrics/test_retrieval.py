@@ -117,7 +117,7 @@ def test_embeddings_that_are_not_finite_are_refused(broken):
 
 
 def test_there_must_be_something_to_search_in():
-  with pytest.raises(ValueError, match='nothing to search in'):
+  with pytest.raises(ValueError, match='one side has no embeddings'):
     retrieval.nearest(np.ones((2, 3)), np.ones((0, 3)))
 
 

@@ -119,7 +119,7 @@ def test_a_single_task_is_a_store_too(tmp_path):
   ('flags', 'message'),
   [
     (['--mixture=lew'], "no SeqIO task or mixture called 'lew'"),
-    (['--mixture=law', '--languages=de'], 'a mixture has tasks of its own'),
+    (['--mixture=law', '--languages=de'], 'does not apply to a mixture'),
     (['--mixture=law', '--held_out=0.1'], 'these options belong to a corpus'),
     (['--mixture=law', '--module=no_such_module'], "there is no module 'no_such_module'"),
   ],
@@ -131,4 +131,4 @@ def test_what_does_not_fit_is_one_error(flags, message, tmp_path, capsys):
 
 def test_without_a_mixture_a_vocabulary_has_to_be_named(tmp_path, capsys):
   assert main(['--dumps=sample', f'--output={tmp_path / "store"}']) == 2
-  assert 'no vocabulary is named' in capsys.readouterr().err
+  assert '--vocabulary is not set' in capsys.readouterr().err
