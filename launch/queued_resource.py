@@ -69,7 +69,7 @@ def state_of(description: dict | None) -> str:
 
 @dataclasses.dataclass
 class Watch:
-  """Keeps a run going on spot slices: requests a new slice after a preemption, and starts the run there.
+  """Keeps a run in progress on spot slices: requests a new slice after a preemption, and starts the run there.
 
   Attributes:
     resource: the queued request.

@@ -163,8 +163,8 @@ def main(argv: list[str] | None = None) -> int:
   argv = sys.argv[1:] if argv is None else argv
   parser = command_parser(
     'tasks.vocabulary',
-    'Train a SentencePiece vocabulary on a corpus. For dumps, plain text or a TFDS dataset, a corpus is made in '
-    'a temporary directory first; python -m tasks.corpus makes one that other commands can read.',
+    'Train a SentencePiece vocabulary on a corpus. For dumps, plain text or a TFDS dataset, a corpus is made\n'
+    'in a temporary directory first; python -m tasks.corpus makes one that other commands can read.',
     'examples\n  python -m tasks.vocabulary --corpus=corpus --size=32000 --output=v.model\n'
     '  python -m tasks.vocabulary --dumps=dumps/ --languages=de,el,th --size=32000 --output=v.model\n'
     '  measure its fertility: python -m rembert.main --gin_file=gin/analyze_fertility.gin\n\n'

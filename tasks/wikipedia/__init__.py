@@ -1,1 +1,1 @@
-"""Multilingual Wikipedia: dumps parsed, wikitext cleaned, documents by language."""
+"""Multilingual Wikipedia: parses dumps, cleans wikitext, and yields documents by language."""

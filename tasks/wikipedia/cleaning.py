@@ -1,19 +1,18 @@
-"""Wikitext to paragraphs of clean prose.
+"""Converts wikitext to paragraphs of clean prose.
 
-The work is shared. Scanners that pass over the text once take out what a reader of the article's prose does not see:
-comments, references, tables, infoboxes, pictures, categories. Their cost is linear whatever the input, and they leave
-little. `mwparserfromhell`, a full parser and far slower, reads the arguments of the templates that stand in the middle
-of a sentence and carry a part of it (`templates`). Patterns undo the rest: marks of bold and italic, links, tags,
-entities (`text`).
+Scanners that pass over the text once remove everything that is not prose: comments, references, tables, infoboxes,
+images, categories. Their cost is linear for any input, and they leave little. `mwparserfromhell`, a full parser and
+much slower, reads the arguments of templates that are part of a sentence (`templates`). Patterns undo the rest: bold
+and italic marks, links, tags, entities (`text`).
 
 Decisions:
-- Formulas: `<math>` is dropped with the blank before the punctuation after it, except where it is as plain as `x` or
+- Formulas: `<math>` is dropped with the space before the punctuation after it, unless it is as simple as `x` or
   `n + 1`. Code blocks are dropped, inline `<code>` is kept.
 - Sections of notes, sources and links are dropped with their subsections (`boilerplate_headings`); so are headings.
-- A list item is a paragraph. A paragraph has at least three words, or eight characters of a script without blanks.
-- Text is NFC with single blanks; soft hyphens, zero-width spaces and direction marks go, joiners stay: they change
-  how Persian, Hindi and emoji are written.
-- Cleaning a paragraph again leaves it as it is. What does not come to rest after a few rounds is dropped.
+- A list item is a paragraph. A paragraph has at least three words, or eight characters of a script without spaces.
+- Text is NFC with single spaces; soft hyphens, zero-width spaces and direction marks are dropped, joiners are kept,
+  since they change how Persian, Hindi and emoji are written.
+- Cleaning a paragraph again does not change it. Paragraphs that are still changing after a few rounds are dropped.
 """
 
 import dataclasses
@@ -38,11 +37,11 @@ from tasks.wikipedia.text import (
   without_placeholders,
 )
 
-LARGEST_ARTICLE = 4_000_000  # characters; MediaWiki stores at most 2 MiB of wikitext, so more is damage
+LARGEST_ARTICLE = 4_000_000  # characters; MediaWiki stores at most 2 MiB of wikitext, so a larger one is corrupt
 _MOST_ROUNDS = 4
 _MIN_WORDS = 3
 _MIN_UNSPACED = 8
-# What cleaning might take for markup, and so might not leave alone.
+# Characters that cleaning could interpret as markup.
 _SUSPECT = re.compile(r"[\[\]{}<>|&~='_/](?:(?<=[\[\]{}<>|&~=])|(?<=''|__|//))|^[*#:;!\-]")
 _UNSPACED = re.compile(
   '[\u0e01-\u0e4e\u0e81-\u0ecd\u0f40-\u0fbc\u1000-\u109f\u1780-\u17d3\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]'
@@ -50,10 +49,10 @@ _UNSPACED = re.compile(
 
 
 def clean_wikitext(text: str, *, language: str, namespaces: Mapping[int, str] | None = None) -> list[str]:
-  """Returns the paragraphs of an article in reading order; never fails, whatever the text.
+  """Returns the paragraphs of an article in reading order; accepts any text.
 
   Args:
-    text: wikitext. If it is larger than an article can be, templates are removed by pattern, without the parser.
+    text: wikitext. If it exceeds the size of an article, templates are removed by pattern, without the parser.
     language: Wikipedia's code; chooses the boilerplate headings and the variant of `-{…}-`.
     namespaces: the wiki's own names (`dumps.Dump.namespaces`), used in addition to those of all editions.
   """
@@ -74,7 +73,7 @@ class _Cleaner:
         yield stable
 
   def _at_rest(self, paragraph: str) -> str:
-    """The paragraph as cleaning leaves it alone; empty where there is none."""
+    """Cleans a paragraph until it no longer changes; '' if it does not become stable."""
     for _ in range(_MOST_ROUNDS):
       if not _SUSPECT.search(paragraph):
         return paragraph
@@ -85,14 +84,14 @@ class _Cleaner:
     return ''
 
   def _rendered(self, text: str) -> Iterator[str]:
-    """Paragraphs of any length."""
+    """Yields paragraphs of any length."""
     text = without_placeholders(text).replace('\r\n', '\n').replace('\r', '\n')
     text = templates.with_parameters_read(with_plain_links_read(without_elements(text)))
     text = with_one_variant(without_nesting(text, self.namespaces), self.language)
     return filter(None, map(self._shown, prose_lines(text, self.language, self._shown)))
 
   def _shown(self, line: str) -> str:
-    """What a reader sees of a line."""
+    """The visible text of a line."""
     line = without_unclosed(line)
     if '{{' in line:
       read = templates.with_templates_read(line) if self.may_parse else None
@@ -109,9 +108,9 @@ def _is_long_enough(paragraph: str) -> bool:
   return len(_UNSPACED.findall(paragraph, 0, 400)) >= _MIN_UNSPACED
 
 
-# --- elements: they go with what stands between their tags ------------------------------------------------------------
+# --- elements, dropped with their content -----------------------------------------------------------------------------
 
-# Dropped with what they hold.
+# Dropped with their content.
 _DROPPED_ELEMENTS = (
   'ref|references|gallery|timeline|score|imagemap|source|syntaxhighlight|pre|graph|mapframe|maplink|templatestyles|'
   'templatedata|categorytree|inputbox|hiero|includeonly|indicator|style|script|chem|ce|rt|rp|rtc|math|nowiki|table'
@@ -125,9 +124,9 @@ _PLAIN_FORMULA = re.compile(r"[^\W_](?:[\w\s+\-=.,()/*!'][^\W_]?){0,20}")
 
 
 def without_elements(text: str) -> str:
-  """Drops comments and elements without prose, with what they hold; a tag without its end is dropped alone.
+  """Drops comments and elements without prose, with their content; of an unclosed element only the tag.
 
-  Elements that are paragraphs of their own become blank lines, `<nowiki>` becomes text, plain formulas stay.
+  Elements that are separate paragraphs become blank lines, `<nowiki>` becomes text, simple formulas stay.
   """
   if '<' not in text:
     return text
@@ -142,7 +141,7 @@ def without_elements(text: str) -> str:
       position = len(text) if end < 0 else end + 3
       is_own_line = match.start() == 0 or text[match.start() - 1] == '\n'
       if is_own_line and text[position : position + 1] == '\n':
-        position += 1  # as MediaWiki does: a comment on a line of its own does not part paragraphs
+        position += 1  # as in MediaWiki, a comment on its own line does not separate paragraphs
       continue
     name = match[2].lower()
     if match[3].endswith('/'):
@@ -154,7 +153,7 @@ def without_elements(text: str) -> str:
     if end is None:
       never_closed.add(name)
     if name == 'ref' and (end is None or end.group()[1] != '/'):
-      # Its end was forgotten, or another opens before: the rest of the line is lost, the article is not.
+      # Unclosed, or another one opens before its end: drops the rest of the line, not of the article.
       stop = len(text) if end is None else end.start()
       newline = text.find('\n', position, stop)
       position = newline if newline >= 0 else stop
@@ -192,11 +191,11 @@ def _element_end(text: str, position: int, name: str) -> re.Match[str] | None:
   return None
 
 
-# --- what nests: tables, templates and links, read in one pass with a stack -------------------------------------------
+# --- nested markup: tables, templates and links, read in one pass with a stack ----------------------------------------
 
 _CLOSING = {'{{': '}}', '[[': ']]', '{|': '|}'}
 _OPENING = {closing: opening for opening, closing in _CLOSING.items()}
-# Tables begin and end at the start of a line. Of `|}}}` the first brace ends a table, of `|}}` none does: there the bar
+# Tables begin and end at the start of a line. In `|}}}` the first brace ends a table; in `|}}` none does, and the bar
 # is an empty last argument of a template.
 _BRACKET = re.compile(r'\{\{|\}\}|\[\[|\]\]|\n[ \t:]*\{\||\n[ \t]*\|\}(?!\}(?!\}))')
 
@@ -204,9 +203,9 @@ _Open = tuple[str, list[str]]  # a bracket, and the text since
 
 
 def without_nesting(text: str, namespaces: LinkNamespaces) -> str:
-  """Drops tables, templates that are not part of a sentence, and links to files; puts labels for other links.
+  """Drops tables, templates that are not part of a sentence, and links to files; replaces other links by labels.
 
-  The text is without comments and elements. What is never closed is taken as text; a template that is never closed
+  The text must not contain comments and elements. Unclosed markup is treated as text; an unclosed template
   leaves a mark for `without_unclosed`.
   """
   if not any(bracket in text for bracket in ('{', '[[', '}}', ']]')):
@@ -226,7 +225,7 @@ def without_nesting(text: str, namespaces: LinkNamespaces) -> str:
       continue
     opening = _OPENING[bracket]
     if bracket == '|}' and next((kind for kind, _ in reversed(stack) if kind != '[['), '') != '{|':
-      # No table is open: a bar before the end of a template.
+      # Without an open table, this is a bar before the end of a template.
       pieces.append('\n|')
       pieces.append('}' if text[position : position + 1] == '}' else '')
       continue
@@ -254,13 +253,13 @@ def without_nesting(text: str, namespaces: LinkNamespaces) -> str:
 
 
 def _give_up(stack: list[_Open], out: list[str], namespaces: LinkNamespaces) -> None:
-  """Takes the innermost open bracket as text."""
+  """Treats the innermost open bracket as text."""
   kind, inside = stack.pop()
   pieces = stack[-1][1] if stack else out
   if kind == '[[':
     head = ''.join(inside[:1])
     if is_embedded(head.partition('|')[0], namespaces):
-      # A picture that was never closed: its line is lost, the article is not.
+      # An unclosed image: drops its line, not the article.
       inside = [''.join(inside).partition('\n')[2]]
     else:
       pieces.append(kind)
@@ -270,17 +269,17 @@ def _give_up(stack: list[_Open], out: list[str], namespaces: LinkNamespaces) -> 
 
 
 def without_unclosed(line: str) -> str:
-  """Drops what a template that was never closed leaves on a line."""
+  """Drops the remains of an unclosed template on a line."""
   if UNCLOSED not in line:
     return line
   head, _, rest = line.partition(UNCLOSED)
-  # At the start of a line it opens an infobox, whose name and first fields follow; elsewhere a word may.
+  # At the start of a line it opens an infobox, followed by its name and fields; elsewhere a word may follow.
   return head + (rest.replace(UNCLOSED, '') if head.strip() else '')
 
 
 # --- language converters, `-{zh-hans:…;zh-hant:…}-` -------------------------------------------------------------------
 
-# Editions written in several scripts or standards, and the one to read, best first.
+# Editions in several scripts or standards, with the preferred variants, best first.
 _CONVERTED = {
   **dict.fromkeys(('zh', 'wuu', 'gan', 'zh-classical', 'zh-yue'), ('zh-hans', 'zh-cn', 'zh')),
   **dict.fromkeys(('sr', 'sh'), ('sr-ec', 'sr-cyrl')),
@@ -291,9 +290,9 @@ _VARIANT = re.compile(r'[a-z]{2,3}(?:-[a-z]{2,6})?', re.IGNORECASE)
 
 
 def with_one_variant(text: str, language: str) -> str:
-  """Puts one reading for each `-{…}-`: the language's first choice if it is there, else the first that is given.
+  """Replaces each `-{…}-` by one variant: the language's preferred one that exists, else the first.
 
-  Where the edition of the language has no converter, the text is returned as it is.
+  For editions without a converter, the text is unchanged.
   """
   if '-{' not in text or language not in _CONVERTED:
     return text
@@ -302,7 +301,7 @@ def with_one_variant(text: str, language: str) -> str:
   def reading(match: re.Match[str]) -> str:
     flags, bar, rules = match[1].rpartition('|')
     if bar and set(flags.replace(';', '').strip()) & set('HTD-'):
-      return ''  # a rule for the rest of the article, or a title: nothing is shown
+      return ''  # a rule for the rest of the article, or a title, which is not shown
     if 'R' in flags:
       return rules
     variants = {}
@@ -321,7 +320,7 @@ def with_one_variant(text: str, language: str) -> str:
   return text
 
 
-# --- lines into paragraphs, as MediaWiki joins them; sections without prose -------------------------------------------
+# --- paragraphs, joined from lines as in MediaWiki; sections without prose --------------------------------------------
 
 _HEADING = re.compile(r'(={1,6})([^\n]+?)(={1,6})')
 _FEWEST_BARS = 2  # in a row of links to the neighbours of the article
@@ -331,7 +330,7 @@ _ITALIC_LINE = re.compile(r"''(?!').{1,300}''\.?")
 _SENTENCE_END = re.compile(r'[.!?…。！？।॥؟۔։።။។»”")]\s*$')
 
 
-# The usual titles of sections without prose, not all, by language: the communities agreed on them.
+# The usual titles of sections without prose, by language, by convention of each community.
 _HEADINGS = json.loads((pathlib.Path(__file__).parent / 'headings.json').read_text('utf-8'))
 
 
@@ -339,8 +338,8 @@ _HEADINGS = json.loads((pathlib.Path(__file__).parent / 'headings.json').read_te
 def boilerplate_headings(language: str) -> frozenset[str]:
   """Titles, case folded, of the sections without prose: English and the language's own.
 
-  For a language without a table, those of all tables: an edition that small writes its last sections after the model
-  of a larger neighbour.
+  For a language without a table, the titles of all tables: small editions follow the model of a larger one in their
+  last sections.
   """
   chosen = [_HEADINGS['en'], _HEADINGS[language]] if language in _HEADINGS else _HEADINGS.values()
   return frozenset(title.casefold() for titles in chosen for title in titles)
@@ -349,18 +348,18 @@ def boilerplate_headings(language: str) -> frozenset[str]:
 def prose_lines(text: str, language: str, title_of: Callable[[str], str]) -> Iterator[str]:
   """Yields the paragraphs of an article in reading order.
 
-  The lines of a paragraph are joined by blanks, a list item is a paragraph. Sections without prose are left out with
+  The lines of a paragraph are joined by spaces, a list item is a paragraph. Sections without prose are dropped with
   their subsections.
 
   Args:
-    text: wikitext without blocks; markup within a line may be left.
-    language: Wikipedia's code; chooses the titles of the sections that are left out.
-    title_of: makes the title that a reader sees of the wikitext of a heading.
+    text: wikitext without blocks; it may have inline markup.
+    language: Wikipedia's code; chooses the titles of the sections that are dropped.
+    title_of: converts the wikitext of a heading to its visible title.
   """
   boilerplate = boilerplate_headings(language)
   skipped_level = 0
   paragraph: list[str] = []
-  is_at_top = True  # of a section, where notes on other articles stand
+  is_at_top = True  # of a section, where hatnotes are
   for line in text.split('\n'):
     stripped = line.strip()
     first = stripped[:1]
@@ -392,7 +391,7 @@ def prose_lines(text: str, language: str, title_of: Callable[[str], str]) -> Ite
     if first in '*#:;':
       item = stripped.lstrip('*#:; \t')
       if first == ':' and is_at_top and _ITALIC_LINE.fullmatch(item):
-        continue  # a hatnote, from the time before there were templates for them
+        continue  # a hatnote without a template, as in old articles
       yield item
     elif line[:1] in (' ', '\t') and not _SENTENCE_END.search(stripped):
       continue  # MediaWiki shows such a line as code

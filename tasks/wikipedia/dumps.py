@@ -1,8 +1,8 @@
-"""MediaWiki XML exports, read as a stream: find the dumps of each language, then their pages one at a time.
+"""Reads MediaWiki XML exports as a stream: finds the dumps of each language, then yields their pages one at a time.
 
-A dump is never held in memory. The decompressed bytes are cut at `<page>` … `</page>` and every page is parsed by
-itself, so that a broken page costs that page only, and a truncated dump gives all the pages before the cut. What was
-lost is counted in `Dump`.
+A dump is never in memory as a whole. The decompressed bytes are split at `<page>` … `</page>`, and every page is parsed
+separately, so that a malformed page affects only itself, and a truncated dump yields all pages before its end. `Dump`
+counts the losses.
 
 The language of a dump is that of its file name: extracts are often made with the header of another wiki.
 """
@@ -24,8 +24,8 @@ from rembert.files import decompressed, is_archive_damage
 from tasks.wikipedia.languages import language_of_database
 
 _CHUNK = 1 << 20  # bytes, decompressed, that are read at a time
-_LARGEST_PAGE = 64 << 20  # MediaWiki refuses articles above 2 MiB; with a history a page can be longer, up to a point
-_LARGEST_HEADER = 1 << 20  # a real one is a few KiB; beyond this the file is something else
+_LARGEST_PAGE = 64 << 20  # MediaWiki rejects articles above 2 MiB; a page with its history can be longer
+_LARGEST_HEADER = 1 << 20  # a real one has a few KiB; otherwise the file is not a dump
 
 _ENDING = r'\.xml(?:-p\d+p\d+)?(?:\.(?:bz2|gz|xz))?'
 _DUMP_NAME = re.compile(rf'(?P<database>[a-z][a-z0-9_-]*?wiki)(?:[-_.].*)?{_ENDING}', re.ASCII)
@@ -39,12 +39,12 @@ _NAMESPACE = re.compile(rb'<namespace\s[^>]*key="(-?\d+)"[^>]*>([^<]+)</namespac
 
 @functools.cache
 def warn_once(message: str, *arguments) -> None:
-  """Logs a warning, the first time: a dump is read in every epoch. Not through absl, whose logger a run silences."""
+  """Logs a warning once, since a dump is read in every epoch. Does not use absl, whose logger a run silences."""
   logging.getLogger(__name__).warning(message, *arguments)
 
 
 class DamagedDump(UsageError):
-  """A file that can be opened and gives no page: no export, or damaged before its first page. It stays that way."""
+  """A file that can be opened but has no page: not an export, or corrupt before its first page. Permanent."""
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def find_dumps(pattern: str | Sequence[str]) -> dict[str, list[epath.Path]]:
   """Returns the dumps of each Wikipedia, languages and files in sorted order.
 
   Args:
-    pattern: a directory (searched with everything below it), a file, a glob, or several of these in a list or separated
+    pattern: a directory (searched recursively), a file, a glob, or several of these in a list or separated
       by commas; local, or on any storage that `etils.epath` supports (`gs://…`).
 
   Raises:
@@ -71,9 +71,9 @@ def find_dumps(pattern: str | Sequence[str]) -> dict[str, list[epath.Path]]:
     language = language_of_database(name['database']) if name else None
     if language is None:
       raise UsageError(
-        f'the file name {path.name} does not tell a Wikipedia language',
+        f'the file name {path.name} does not name a Wikipedia language',
         where=str(path),
-        fix='name it like enwiki-20230501-pages-articles.xml.bz2, or choose the files with a glob: */*wiki-*.xml.bz2',
+        fix='rename it like enwiki-20230501-pages-articles.xml.bz2, or choose files with a glob: */*wiki-*.xml.bz2',
       )
     found.setdefault(language, []).append(path)
   return dict(sorted(found.items()))
@@ -104,7 +104,7 @@ def _matches(pattern: str) -> Iterable[epath.Path]:
   root, rest = _split_glob(str(path))
   if not rest or not root.exists():
     return []
-  if '**' in rest:  # epath refuses it; the walk is the same work on a local disk
+  if '**' in rest:  # epath rejects it; walking costs the same on a local disk
     glob = rest.replace('**/', '*')
     return [file for file, inside in _files_below(root) if fnmatch.fnmatchcase(inside, glob)]
   found = list(root.glob(rest))
@@ -113,7 +113,7 @@ def _matches(pattern: str) -> Iterable[epath.Path]:
 
 
 def _files_below(root: epath.Path) -> Iterator[tuple[epath.Path, str]]:
-  """Files with the suffix of dumps, none of them hidden, and their paths relative to a directory."""
+  """Files with the suffix of dumps, except hidden ones, and their paths relative to a directory."""
   for folder, _, names in root.walk():
     for name in names:
       if _DUMP_SUFFIX.fullmatch(name) and not name.startswith('.'):
@@ -125,8 +125,8 @@ def _what_is_there(pattern: str) -> str:
   while not root.is_dir() and root.parent != root:
     root = root.parent
   names = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
-  shown = ', '.join(names[:12]) + (f', … ({len(names)} in all)' if len(names) > 12 else '')
-  return f'looked for *.xml, *.xml.bz2, *.xml.gz and *.xml.xz; {root} holds {shown or "nothing"}'
+  shown = ', '.join(names[:12]) + (f', … ({len(names)} in total)' if len(names) > 12 else '')
+  return f'searched for *.xml, *.xml.bz2, *.xml.gz and *.xml.xz; {root} contains {shown or "nothing"}'
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _what_is_there(pattern: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """The newest revision of one page. Articles are in namespace 0; `page_id` is 0 where the export has none."""
+  """The newest revision of a page. Articles are in namespace 0; `page_id` is 0 if the export has none."""
 
   title: str
   namespace: int
@@ -144,12 +144,12 @@ class Page:
 
 
 class Dump:
-  """One export: plain, gzip, bzip2 or xz; UTF-8, as Wikimedia publishes them.
+  """An export in UTF-8, plain or compressed with gzip, bzip2 or xz, as published by Wikimedia.
 
   Attributes:
-    namespaces: names by number, `{6: 'Datei', 14: 'Kategorie', …}`, of the header; known from the first page on.
-    broken_pages: pages lost so far because they are not well-formed, not closed, or larger than 64 MiB.
-    is_truncated: whether the file ended before its closing tag, or its archive before its end; known at the end.
+    namespaces: names by number, `{6: 'Datei', 14: 'Kategorie', …}`, from the header; available from the first page on.
+    broken_pages: number of pages so far that are malformed, unclosed, or larger than 64 MiB.
+    is_truncated: whether the file or its archive is truncated; known at the end.
   """
 
   def __init__(self, path: epath.PathLike):
@@ -159,17 +159,17 @@ class Dump:
     self._archive_damage, self._is_closed = '', False
 
   def articles(self) -> Iterator[Page]:
-    """The pages of namespace 0 that are no redirects; otherwise as `pages`."""
+    """The pages of namespace 0 that are not redirects; otherwise as `pages`."""
     for page in self.pages():
       if page.namespace == 0 and not page.is_redirect:
         yield page
 
   def pages(self) -> Iterator[Page]:
-    """The pages in file order, in constant memory. Of a page with a history, the last revision in the file.
+    """Yields the pages in file order, in constant memory; of a page with a history, the last revision in the file.
 
     Raises:
       UsageError: the file cannot be opened.
-      DamagedDump: it is not a MediaWiki export, or is damaged before its first complete page.
+      DamagedDump: it is not a MediaWiki export, or is corrupt before its first complete page.
     """
     pages = 0
     for fragment in self._fragments(self._chunks()):
@@ -183,24 +183,24 @@ class Dump:
     self.is_truncated = bool(damage)
     if damage and not pages:
       raise DamagedDump(
-        f'no whole page in {self.path.name}', where=f'{self.path}: {damage}', fix='fetch the file again'
+        f'no complete page in {self.path.name}', where=f'{self.path}: {damage}', fix='fetch the file again'
       )
     if damage:
-      warn_once('%s: %s; it gave %d whole pages.', self.path, damage, pages)
+      warn_once('%s: %s; read %d complete pages.', self.path, damage, pages)
 
   def _chunks(self) -> Iterator[bytes]:
-    """The decompressed bytes. Damage to the archive ends them."""
+    """Yields the decompressed bytes, up to the first corruption of the archive."""
     try:
       file = self.path.open('rb')
     except (OSError, ValueError) as error:
       raise UsageError(
         f'cannot open the dump {self.path.name}',
         where=f'{self.path}: {error}',
-        fix='check that the file is there and that you may read it',
+        fix='check that the file exists and is readable',
       ) from error
     with file:
       stream = decompressed(file)
-      # At most one read of the file: what was decompressed before the damage is not lost.
+      # At most one read of the file, so that everything decompressed before the corruption is kept.
       read = getattr(stream, 'read1', stream.read)
       try:
         while chunk := read(_CHUNK):
@@ -208,10 +208,10 @@ class Dump:
       except Exception as error:
         if not is_archive_damage(error):
           raise
-        self._archive_damage = f'the archive is damaged ({error})'
+        self._archive_damage = f'the archive is corrupt ({error})'
 
   def _fragments(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Cuts a byte stream at `<page>` … `</page>`. Pages that are not closed or too large are counted as broken."""
+    """Splits a byte stream at `<page>` … `</page>`. Counts pages that are unclosed or too large as broken."""
     buffer, searched, is_in_header, is_skipping = bytearray(), 0, True, False
     for chunk in chunks:
       buffer += chunk
@@ -224,7 +224,7 @@ class Dump:
       begin = 0
       while (end := buffer.find(b'</page>', max(begin, searched))) >= 0:
         end += len(b'</page>')
-        # A page that was never closed is followed by the next one's opening: only the last opening counts.
+        # An unclosed page is followed by the next opening tag, so only the last one counts.
         start = buffer.rfind(b'<page>', begin, end)
         self.broken_pages += buffer.count(b'<page>', begin, max(start, begin))
         if start >= 0:
@@ -246,7 +246,7 @@ class Dump:
 
   def _read_header(self, buffer: bytearray, first_page: int) -> None:
     header = bytes(buffer if first_page < 0 else buffer[:first_page])
-    # By pattern: a parser would reject a header that is cut off. Pages without a root element are a part of a dump.
+    # By pattern, since a parser would reject a truncated header. Pages without a root element are part of a dump.
     if first_page < 0 and b'<mediawiki' not in header and not self._archive_damage:
       raise DamagedDump(
         f'{self.path.name} is not a MediaWiki export',
@@ -257,7 +257,7 @@ class Dump:
     self.namespaces = {int(key): html.unescape(name.decode('utf-8', 'replace')) for key, name in found}
 
   def _parse(self, fragment: bytes) -> Page | None:
-    """The page, None if it is broken. A document type is not allowed inside an element, so none declares entities."""
+    """Parses a page; None if it is malformed. Inside an element no document type can declare entities."""
     try:
       page = ElementTree.fromstring(fragment)
       title = page.findtext('title')

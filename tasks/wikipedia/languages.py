@@ -1,4 +1,4 @@
-"""Wikipedia's codes for its editions, the names of their databases, and the language lists of published models."""
+"""Codes of Wikipedia editions, the names of their databases, and the language lists of published models."""
 
 import difflib
 import json
@@ -12,41 +12,40 @@ _TABLES = json.loads((pathlib.Path(__file__).parent / 'languages.json').read_tex
 
 # The languages of multilingual BERT, cased: the 104 entries of google-research/bert's multilingual.md, in its order. It
 # names languages, not codes; the codes are Wikipedia's. "Norwegian (Bokmal)" is `no`. Chinese is two of the entries and
-# one Wikipedia, so that 104 languages are 103 editions. The last two are those that only the cased model has.
+# one Wikipedia, so 104 languages are 103 editions. The last two are only in the cased model.
 MBERT = tuple(_TABLES['mbert'])
 
 # RemBERT's 110 are not published. Its README says "mC4 and Wikipedia corpus over 110 languages"; the model card at
 # Hugging Face names the 103 codes of `rembert_card`: the 101 languages of mC4, with bs and hr, which mC4 lacks.
-# Inferred: mC4 also has these six, the same languages in Latin letters, which no Wikipedia is written in.
+# Inferred: mC4 also has these six, in Latin script, for which there is no Wikipedia.
 ROMANISED = tuple(_TABLES['romanised'])
 _CHINESE_SCRIPTS = ('zh-Hans', 'zh-Hant')
-# Inferred: what makes them 110. The rule here counts Chinese by its scripts, as multilingual BERT's list does. The
-# other sum that comes out right is mC4's `und`, text of no known language. The Wikipedias are the same by either.
+# Inferred, to obtain 110: this counts Chinese by its scripts, as multilingual BERT's list does. The
+# alternative is to count mC4's `und`, text of unknown language. The Wikipedias are the same in both cases.
 REMBERT = tuple(sorted({*_TABLES['rembert_card'], *ROMANISED, *_CHINESE_SCRIPTS} - {'zh'}))
 
-# The languages of mC4 (T5's multilingual crawl), with those in Latin letters and without `und`, text of no known one.
+# The languages of mC4 (T5's multilingual crawl), with those in Latin script and without `und`, unknown language.
 MC4 = tuple(sorted({*_TABLES['rembert_card'], *ROMANISED} - {'bs', 'hr'}))
 
 LISTS = {'mbert': MBERT, 'rembert': REMBERT}
 
-# Codes of the lists that have no Wikipedia: Hmong is in the crawl alone.
+# Codes of the lists without a Wikipedia: Hmong is only in the crawl.
 WITHOUT_EDITION = frozenset({'hmn', *ROMANISED})
 
-# Codes of the lists whose Wikipedia has another one. `fil`, standardised Tagalog, has none but the Tagalog one.
+# Codes of the lists whose Wikipedia has another code; `fil`, standardised Tagalog, has the Tagalog one.
 _EDITIONS = {'fil': 'tl', **dict.fromkeys(_CHINESE_SCRIPTS, 'zh')}
 
-# A code as it names files of text and stands in a column: de, zh-min-nan, bg-Latn, es-419; not `english` or `train`.
+# A language code in a file name or a column: de, zh-min-nan, bg-Latn, es-419; not `english` or `train`.
 _CODE = re.compile(r'(?:[A-Za-z]{2,3}(?:[-_](?:[A-Za-z]{2,8}|419))*|simple)', re.ASCII)
 
-# `renamed` has databases that were named before the code of their edition was settled, and codes that were given up
-# since. `nb`, Bokmål, was never a database: it is what nowiki is written in. `no_edition` has databases in -wiki that
-# are no Wikipedia in a language.
+# `renamed` has databases with a name older than the code of their edition, and former codes. `nb`, Bokmål, was never a
+# database: nowiki is written in it. `no_edition` has databases in -wiki that are not Wikipedias in a language.
 
 
 def language_of_database(database: str) -> str | None:
-  """Wikipedia's code for the language of a database, with or without its ending, or of a code that was given up.
+  """Wikipedia's code for the language of a database, with or without its suffix, or of a former code.
 
-  None where it is no language edition.
+  None if it is not a language edition.
 
   >>> language_of_database('nowiki'), language_of_database('be_x_oldwiki'), language_of_database('zh_min_nan')
   ('no', 'be-tarask', 'zh-min-nan')
@@ -58,7 +57,7 @@ def language_of_database(database: str) -> str | None:
 
 
 def language_code(name: str) -> str | None:
-  """Wikipedia's code for what names a language in a file's name or in a column; None if it is no code.
+  """Wikipedia's code for a language code in a file name or a column; None if it is not a code.
 
   >>> language_code('iw'), language_code('zh_min_nan'), language_code('DE'), language_code('bg-Latn')
   ('he', 'zh-min-nan', 'de', 'bg-Latn')
@@ -73,7 +72,7 @@ def language_code(name: str) -> str | None:
 
 
 def edition_of(code: str) -> str | None:
-  """The code of the Wikipedia that a code stands for, None where it has none; unknown codes are kept.
+  """The code of the Wikipedia for a language code, None without one; unknown codes are unchanged.
 
   >>> edition_of('iw'), edition_of('zh-Hant'), edition_of('fil'), edition_of('hmn')
   ('he', 'zh', 'tl', None)
@@ -82,7 +81,7 @@ def edition_of(code: str) -> str | None:
 
 
 def without_lists(languages: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-  """Parts what was asked for into codes, as they were given, and the editions of the lists that were named, sorted.
+  """Splits requested languages into the given codes, and the sorted editions of the named lists.
 
   >>> codes, editions = without_lists(['ext', 'mbert'])
   >>> codes, len(editions)
@@ -100,15 +99,15 @@ def chosen_languages(
   where: str,
   say: Callable[[str], None] = lambda line: None,
 ) -> list[str]:
-  """The languages to take of those that are `there`, sorted; `where` is what contains them.
+  """The requested languages among those that are available (`there`), sorted; `where` is their location.
 
   Args:
-    languages: codes, and lists by name, of which the editions that are there are taken; None for all. A code that is
-      not there stands for the edition of that language: `iw` for `he`.
-    say: is called with one line that names the editions of the lists that are missing, if there are any.
+    languages: codes, and names of lists, of which the available editions are used; None for all. A missing code means
+      the edition of that language: `iw` for `he`.
+    say: called with a line about editions of the lists that are missing, if any.
 
   Raises:
-    UsageError: a code is missing, or none of a list is there; with the nearest codes.
+    UsageError: a code is missing, or all of a list; suggests the nearest codes.
   """
   codes, listed = (tuple(there), ()) if languages is None else without_lists(languages)
   codes = tuple(code if code in there else edition_of(code) or code for code in codes)
@@ -117,7 +116,7 @@ def chosen_languages(
   if missing or not chosen:
     near = {code: difflib.get_close_matches(code, there, n=1, cutoff=0.5) for code in missing}
     raise UsageError(
-      f'there is no text in {", ".join(missing or languages or ["any language"])}',
+      f'no text in {", ".join(missing or languages or ["any language"])}',
       where=where,
       fix=[
         *(f'did you mean {close[0]!r} for {code!r}?' for code, close in near.items() if close),
@@ -126,5 +125,5 @@ def chosen_languages(
     )
   if not_there := [edition for edition in listed if edition not in there]:
     lists = ' and '.join(name for name in languages or () if name in LISTS)
-    say(f'{len(not_there)} of the {len(listed)} Wikipedias of {lists} are not there: {", ".join(not_there)}')
+    say(f'{len(not_there)} of the {len(listed)} Wikipedias of {lists} are missing: {", ".join(not_there)}')
   return chosen

@@ -1,10 +1,10 @@
-"""Templates that carry a part of the sentence they stand in, and how each of them reads.
+"""Templates that are part of a sentence, and the text that they stand for.
 
-To add one, put its name, in small letters, into the first table of `templates.json` that fits. The tables:
-`first_argument` and `second_argument`, which is what is read there, by what the templates are for; `constant`, the
-text that is read; `pattern`, a text with `{1}` and `{2}` for arguments, and `trimmed_pattern`, the same without blanks
-at its end; `computed`, by function below. All other templates are dropped: notes, pronunciations, icons, and whatever
-is next to the text.
+To add one, add its name, in lower case, to the first table of `templates.json` that fits. The tables are
+`first_argument` and `second_argument`, the argument to read, grouped by purpose; `constant`, a fixed text; `pattern`, a
+text with `{1}` and `{2}` for arguments, and `trimmed_pattern`, the same without spaces at its end; `computed`, a
+function below. All other templates are dropped: notes, pronunciations, icons, and everything that is not part of the
+text.
 """
 
 import functools
@@ -19,11 +19,11 @@ from mwparserfromhell.parser import ParserError
 
 from tasks.wikipedia.text import SHIELD, UNSHIELD
 
-_LARGEST_PARSED = 20_000  # characters of a line that the parser is given
+_LARGEST_PARSED = 20_000  # maximum number of characters of a line for the parser
 _MOST_BARS = 100  # in a template that is part of a sentence
-DEEPEST = 60  # templates, tables and links open within each other; MediaWiki itself stops at 40 templates
+DEEPEST = 60  # depth of nested templates, tables and links; MediaWiki allows 40 templates
 
-# The name of the argument that holds the text, where it is not given by number.
+# Names of the argument with the text, if it is not given by number.
 _NAMED_TEXT = ('text', 'quote', 'content', 'texte', 'trad', 'lt', 'текст', 'testo', 'texto')
 
 _Arguments = Mapping[str, str]
@@ -89,7 +89,7 @@ def _read_argument(number: str, otherwise: str | None, arguments: _Arguments) ->
 
 @functools.cache
 def _rules() -> dict[str, _Rule]:
-  """How the templates of the tables read, by name in small letters."""
+  """Rules of the templates in the tables, by name in lower case."""
   tables = json.loads((pathlib.Path(__file__).parent / 'templates.json').read_text('utf-8'))
   constants = {name: text for text, names in tables['constant'].items() for name in names}
   rules: dict[str, _Rule] = {}
@@ -109,15 +109,15 @@ def _rules() -> dict[str, _Rule]:
 
 _PARSER_FUNCTION = re.compile(r'\s*(formatnum|lc|uc|lcfirst|ucfirst|nowrap)\s*:', re.IGNORECASE)
 # Families of templates with the text first: `{{lang-la|…}}`, `{{k-de|…}}` (Finnish), `{{link-de|…}}` (Chinese),
-# `{{script/Arabic|…}}`; German ones bear a code and a capital S, `{{laS|…}}`.
+# `{{script/Arabic|…}}`; German ones have a code and a capital S, `{{laS|…}}`.
 _TEXT_FIRST = re.compile(r'lang-[a-z-]{2,14}\d?( short)?|(?:k|link)-[a-z]{2,3}|script/[a-z]+')
-_CENTURY = re.compile(r'[ivxlc]+er? siècle')  # French: `{{XIXe siècle}}` reads as it is called
+_CENTURY = re.compile(r'[ivxlc]+er? siècle')  # French: `{{XIXe siècle}}` reads like its name
 _CODE_S = re.compile(r'[a-z]{2,3}S')
 
 
 @functools.lru_cache(maxsize=65536)
 def _template_rule(name: str) -> _Rule | None:
-  """How a template reads in a sentence; None for those that are no part of one."""
+  """The rule of a template; None if it is not part of a sentence."""
   lower = ' '.join(name.replace('_', ' ').split()).lower()
   if _CODE_S.fullmatch(name) or _TEXT_FIRST.fullmatch(lower):
     return lambda arguments: arguments.get('1', '')
@@ -127,17 +127,17 @@ def _template_rule(name: str) -> _Rule | None:
 
 
 _INNERMOST = re.compile(r'\{\{([^{}]*+)\}\}')
-# `{{{name|default}}}` stands in the text of templates, and in articles that were copied from one.
+# `{{{name|default}}}` occurs in templates, and in articles copied from one.
 _PARAMETER = re.compile(r'\{\{\{[^{}|]{0,100}(?:\|([^{}|]{0,1000}))?\}\}\}')
 
 
 def with_parameters_read(text: str) -> str:
-  """Puts its default for each parameter `{{{name|default}}}`."""
+  """Replaces each parameter `{{{name|default}}}` by its default."""
   return _PARAMETER.sub(r'\1', text) if '{{{' in text else text
 
 
 def kept_for_reading(content: str) -> str:
-  """The template `{{content}}` on one line where it is part of a sentence, for `with_templates_read`; else nothing."""
+  """The template `{{content}}` on one line if it is part of a sentence, for `with_templates_read`; else ''."""
   is_small = len(content) <= _LARGEST_PARSED and content.count('|') <= _MOST_BARS
   if is_small and _template_rule(_template_name(content)) is not None:
     return '{{' + content.replace('\n', ' ') + '}}'
@@ -145,12 +145,12 @@ def kept_for_reading(content: str) -> str:
 
 
 def with_templates_read(line: str) -> str | None:
-  """Puts what a reader sees for each template; None where the line is too long for the parser, or it fails."""
+  """Replaces each template by its visible text; None if the line is too long for the parser, or the parser fails."""
   if len(line) > _LARGEST_PARSED:
     return None
   try:
-    # Of all markup the parser is shown templates only: it tries every reading of a bracket or a tag that is never
-    # closed, which on a few kilobytes of them takes it minutes.
+    # The parser gets templates only, without other markup: it tries every interpretation of an unclosed bracket or tag,
+    # which takes minutes for a few kilobytes of them.
     parsed = mwparserfromhell.parse(line.translate(SHIELD), skip_style_tags=True)
     return _read_nodes(parsed).translate(UNSHIELD)
   except (ParserError, RecursionError, ValueError, OverflowError):
@@ -158,7 +158,7 @@ def with_templates_read(line: str) -> str | None:
 
 
 def without_templates(line: str) -> str:
-  """Puts the last argument for each template, by pattern: a guess for where the parser is no help."""
+  """Replaces each template by its last argument, by pattern: a guess if the parser cannot be used."""
   for _ in range(DEEPEST):
     line, changed = _INNERMOST.subn(lambda match: match[1].rpartition('|')[2], line)
     if not changed:
@@ -173,7 +173,7 @@ def _template_name(content: str) -> str:
 
 
 def _read_nodes(wikicode: mwparserfromhell.wikicode.Wikicode) -> str:
-  """The text with its templates read; all other markup as it stands."""
+  """The text with templates replaced by their visible text; other markup is unchanged."""
   out = []
   for node in wikicode.nodes:
     if isinstance(node, Template):

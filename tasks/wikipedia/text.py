@@ -1,4 +1,4 @@
-"""Text within a line: links and other markup undone by patterns, stand-ins, the last tidying, counting sentences."""
+"""Inline text: removes links and other markup by patterns, tidies paragraphs, and counts sentences."""
 
 import dataclasses
 import functools
@@ -9,15 +9,15 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-# --- stand-ins --------------------------------------------------------------------------------------------------------
+# --- placeholders -----------------------------------------------------------------------------------------------------
 
-# For signs that are text, so that no later step reads them as markup: noncharacters, which no text may hold. Tables for
-# `str.translate`. `HIDE` is for the rest of the way, until `UNHIDE` at its end, which drops the other marks too;
-# `HIDE_SEPARATORS` is for the signs that would part the arguments of a template around the text; `SHIELD` is for all
-# markup but templates, around their parser alone. They use different stand-ins, so neither undoes the other.
+# Placeholders for signs that are text, so that later steps do not read them as markup: noncharacters, which text must
+# not contain. Tables for `str.translate`: `HIDE` lasts until `UNHIDE` at the end, which also drops the other marks;
+# `HIDE_SEPARATORS` is for signs that would separate the arguments of a template around the text; `SHIELD` is for all
+# markup except templates, while the parser runs. They use different placeholders, so neither undoes the other.
 _RESERVED = re.compile('[\ufdd0-\ufdef]')
-UNCLOSED = '\ufdd0'  # a template that was opened and never closed
-NOTHING = '\ufdd1'  # `<nowiki/>`: parts two quotes that would else be one mark
+UNCLOSED = '\ufdd0'  # an unclosed template
+NOTHING = '\ufdd1'  # `<nowiki/>` separates two quotes that would otherwise be one mark
 _HIDDEN = "[]{}<>|'=*#:;_!-"
 _SHIELDED = "[]<>'&:/"
 HIDE = {ord(c): chr(0xFDD2 + i) for i, c in enumerate(_HIDDEN)}
@@ -28,30 +28,29 @@ UNSHIELD = {0xFDE4 + i: c for i, c in enumerate(_SHIELDED)}
 
 
 def without_placeholders(text: str) -> str:
-  """Drops stand-ins that came with the text, so that those that follow are ours."""
+  """Drops placeholder characters of the original text, so that later ones are ours."""
   return _RESERVED.sub('', text)
 
 
-# --- links within the wiki: a label is read, a link to a picture or a category as nothing ----------------------------
+# --- internal links: replaced by their label; links to images and categories are dropped -----------------------------
 
-# `namespaces.json` has the names under which links embed a picture or file the article, by edition: the current one
-# first, then those that older text still uses. MediaWiki and its translators fixed them. A name missing there costs
-# little: a dump's own header names its namespaces (`dumps.Dump.namespaces`), and a picture is known by the ending of
-# its name.
+# `namespaces.json` has the names with which links embed an image or categorise the article, by edition: the current one
+# first, then older ones. MediaWiki and its translators define them. A missing name matters little: the header of a dump
+# names its namespaces (`dumps.Dump.namespaces`), and images are recognised by the suffix of their name.
 _NAMESPACES = json.loads((pathlib.Path(__file__).parent / 'namespaces.json').read_text('utf-8'))
 _MEDIA, _FILE, _CATEGORY = -2, 6, 14  # MediaWiki's numbers
 
 
 @dataclasses.dataclass(frozen=True)
 class LinkNamespaces:
-  """Case-folded names under which a link embeds a picture or sound (`files`), or files the article (`categories`)."""
+  """Case-folded namespaces of links that embed an image or sound (`files`) or categorise the article (`categories`)."""
 
   files: frozenset[str]
   categories: frozenset[str]
 
 
 def link_namespaces(own: Mapping[int, str] | None = None) -> LinkNamespaces:
-  """The names of all editions, and a wiki's own by MediaWiki's number, as `dumps.Dump.namespaces` has them."""
+  """The names of all editions, and a wiki's own by MediaWiki's number, as in `dumps.Dump.namespaces`."""
   return _link_namespaces(tuple((number, (own or {}).get(number, '')) for number in (_MEDIA, _FILE, _CATEGORY)))
 
 
@@ -78,13 +77,13 @@ _PROJECT_PREFIXES = frozenset(_NAMESPACES['projects'])
 
 
 def with_plain_links_read(text: str) -> str:
-  """Reads the links that hold no other markup: nine in ten, at the speed of the pattern matcher."""
+  """Replaces links without other markup, nine in ten of all, by a fast pattern."""
   text = _SIMPLE_LINK.sub(r'\1', text)
   return _HALF_LINK.sub(lambda match: match[1] or match[2], text)
 
 
 def is_embedded(target: str, namespaces: LinkNamespaces) -> bool:
-  """Whether a link to `target` shows a picture or offers a sound."""
+  """Whether a link to `target` embeds an image or sound."""
   prefix, colon, rest = target.partition(':')
   if not colon:
     return False
@@ -92,9 +91,9 @@ def is_embedded(target: str, namespaces: LinkNamespaces) -> bool:
 
 
 def link_text(content: str, namespaces: LinkNamespaces) -> str:
-  """What a reader sees of the link `[[content]]`; empty for pictures, categories, and the same article elsewhere.
+  """The visible text of the link `[[content]]`; '' for images, categories, and the same article in other languages.
 
-  The content is a target, and a label after a bar; links and templates within it have been read.
+  The content is a target and, after a bar, a label; links and templates within it are already replaced.
   """
   target, bar, label = content.partition('|')
   prefix, colon, rest = target.partition(':')
@@ -104,12 +103,12 @@ def link_text(content: str, namespaces: LinkNamespaces) -> str:
       return ''
     if _LANGUAGE_PREFIX.fullmatch(name) and name not in _PROJECT_PREFIXES:
       return ''
-    if not name:  # `[[:de:Fluss]]`, `[[:Category:Rivers]]`: a link that is shown as any other
+    if not name:  # `[[:de:Fluss]]`, `[[:Category:Rivers]]`: an ordinary visible link
       target = re.sub(r'[a-z-]{1,12}:', '', rest, count=1) if re.match(r'\s*[a-z-]{1,12}:', rest) else rest
     elif name in _PROJECT_PREFIXES:
       target = rest
   if '\n\n' in content:
-    return content  # no link reaches over paragraphs: the brackets were not one
+    return content  # a link cannot span paragraphs, so this is not one
   shown = label if label.strip() else target
   if bar and not label.strip():
     shown = re.sub(r'\s*\([^()]*\)\s*$', '', shown)  # `[[Mercury (planet)|]]`
@@ -117,9 +116,9 @@ def link_text(content: str, namespaces: LinkNamespaces) -> str:
 
 
 def _as_argument(shown: str) -> str:
-  """The label with stand-ins for bars and equals signs: were it inside a template, they would part its arguments.
+  """The label with placeholders for bars and equals signs, which would separate arguments inside a template.
 
-  Those of templates in the label itself stay as they are, for they do part arguments.
+  Those of templates in the label itself stay, since they do separate arguments.
   """
   if '{{' not in shown:
     return shown.translate(HIDE_SEPARATORS)
@@ -130,10 +129,10 @@ def _as_argument(shown: str) -> str:
   return ''.join(pieces)
 
 
-# --- external links, tags, marks of bold and italic, entities ---------------------------------------------------------
+# --- external links, tags, bold and italic marks, entities ------------------------------------------------------------
 
-# Quantifiers that give nothing back (`++`), and a bound: an unclosed bracket must not cost a search of the whole line
-# for every other one.
+# Possessive quantifiers (`++`) and a bound, so that an unclosed bracket does not cost a search of the whole line
+# for each other one.
 _EXTERNAL_LINK = re.compile(
   r'\[(?:(?:https?|ftps?|ircs?|gopher|git|svn)://|//|mailto:|news:|tel:)[^\s\[\]]*+[ \t]*+([^\]\n]{0,2000}+)\]',
   re.IGNORECASE,
@@ -148,14 +147,14 @@ _QUOTES = re.compile("'{2,}")
 
 
 def without_inline_markup(line: str) -> str:
-  """Drops marks, tags and addresses and keeps the words between them; reads entities.
+  """Drops marks, tags and addresses but keeps the words between them; decodes entities.
 
-  The line is wikitext of one paragraph, its templates read.
+  The line is wikitext of one paragraph, without templates.
   """
   if '|' in line:
     line = _BROKEN_LINK.sub(r'\1', line)
     if 'px|' in line:
-      line = line.rpartition('|')[2]  # what is left of a picture that lost its brackets
+      line = line.rpartition('|')[2]  # the rest of an image without brackets
   if '[' in line:
     line = _EXTERNAL_LINK.sub(r'\1', line)
   if '<' in line:
@@ -173,14 +172,14 @@ def without_inline_markup(line: str) -> str:
 
 
 def _without_quotes(line: str) -> str:
-  """Undoes the marks of bold and italic, by MediaWiki's rules for apostrophes next to them."""
+  """Removes bold and italic marks, by MediaWiki's rules for apostrophes next to them."""
   parts = _QUOTES.split(line)
   marks = [len(match) for match in _QUOTES.findall(line)]
   kept = [1 if mark == 4 else int(mark > 5) for mark in marks]
   bold = sum(mark in (3, 4, 5) or mark > 5 for mark in marks)
   italic = sum(mark == 2 or mark >= 5 for mark in marks)
   if bold % 2 and italic % 2:
-    # `L'''Unità''` is an apostrophe and italic: best after a word of one letter, else after any word.
+    # `L'''Unità''` is an apostrophe and italic: preferably after a word of one letter, else after any word.
     candidates = [i for i, mark in enumerate(marks) if mark == 3 and parts[i] and not parts[i][-1].isspace()]
     one_letter = [i for i in candidates if len(parts[i]) == 1 or parts[i][-2].isspace()]
     for i in (one_letter or candidates)[:1]:
@@ -196,23 +195,23 @@ def _without_entities(line: str) -> str:
   return line
 
 
-# --- blanks, characters that cannot be seen, and the parentheses and commas around what is gone -----------------------
+# --- spaces, invisible characters, and the parentheses and commas around removed text ---------------------------------
 
 _INVISIBLE = re.compile('[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\ufff9-\uffff]')
-# Putting combining marks in order takes the square of their number; no writing stacks more than a few (Unicode's
+# Sorting combining marks takes quadratic time in their number; no script stacks more than a few (Unicode's
 # stream-safe format allows 30).
 _MARKS = re.compile(r'([^\w\s\x00-\x7f]{30})[^\w\s\x00-\x7f]+')
 _LONGEST_UNCHECKED = 3000
 _CONTROL = re.compile('[\x00-\x1f\x7f-\x9f]')
 _RESIDUE = re.compile(r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|''+|<!--|-->|</?ref\b[^<>]*>?|&nbsp;?")
 _SEPARATORS = r',;:،؛，；：、|'
-# One cheap look decides whether the patterns below are tried: few paragraphs need them. It finds a sign that has
-# nothing before it to part or to close, and an opening one with nothing after it.
+# A cheap check decides whether to try the patterns below, which few paragraphs need. It finds a sign that has
+# nothing before it to separate or close, and an opening one with nothing after it.
 _UNTIDY = re.compile(
   rf'[{_SEPARATORS}.。！？।)）\](（«“„「『《\["](?:'
   rf'(?<=[\s(（{_SEPARATORS}—–-][{_SEPARATORS}.。！？।)）\]])|(?<=[(（«“„「『《\["])(?=[\s{_SEPARATORS})）»”“」』》\]"/.–—-]))'
 )
-# What templates leave behind in parentheses: separators without a part, a language or `IPA:` without a word.
+# Remains of templates in parentheses: separators without a part, a language or `IPA:` without a word.
 _AFTER_OPENING = re.compile(rf'(?<=[(（])[\s{_SEPARATORS}]++')
 _BEFORE_CLOSING = re.compile(rf'(?<![\s{_SEPARATORS}])(?:[\s{_SEPARATORS}]|(?<=\s)[—–-](?=\s?[)）]))++(?=[)）])')
 _LABEL_ALONE = re.compile(r'(?<=[(（])[^\W\d_][\w\s.-]{1,30}:\s?[,;)]\s?|\b(?:IPA|AFI|API|МФА|ՄՀԱ):\s?(?=[,;)])')
@@ -223,13 +222,13 @@ _REPEATED = re.compile(r'([,;،؛，；、])(?:\s?[,;،؛，；、])+')
 _BEFORE_STOP = re.compile(r'[,;:،؛]\s?(?=\.(?:\s|$))')
 _BLANK_BEFORE = re.compile(r'\s(?=[,.،](?:[\s)»”"\]]|$)|[,،](?=\w)|[)\]，。、；：！？）।])')
 _ORPHANS = ' ,;:،؛，；：、。|·•●▪■◦‣►*#=)）]}'
-_LEADING = re.compile(r'\.(?![.\w])|[-–—]\s')  # a dash is what a flag or an icon before it leaves
+_LEADING = re.compile(r'\.(?![.\w])|[-–—]\s')  # a dash remains after a flag or an icon
 
 
 def tidy(paragraph: str) -> str:
-  """Brings text to NFC and single blanks; drops invisible characters, empty parentheses and stray separators.
+  """Normalises text to NFC and single spaces; drops invisible characters, empty parentheses and stray separators.
 
-  Placeholders become the signs that they stand for.
+  Placeholders become the original signs.
   """
   for _ in range(6):
     tidied = _tidied_once(paragraph)
@@ -263,10 +262,10 @@ def _tidied_once(paragraph: str) -> str:
 
 # --- sentences --------------------------------------------------------------------------------------------------------
 
-# Terminators of scripts where they end a sentence wherever they stand.
+# Terminators of scripts in which they always end a sentence.
 _FULL_STOP = re.compile('[。！？｡︒।॥؟۔։፧።፨၊။។៕᙮᠃᠉⸮꓿꘎꘏꛳꛷꣎꣏꩝꩞꩟꯫܀܁܂՜՞།༎‼⁇⁈⁉]+')
-# The Latin ones also stand in numbers, names and abbreviations: they need a blank or the end after them, no small
-# letter after that, and no single letter before.
+# The Latin ones also occur in numbers, names and abbreviations: they require a space or the end after them, no
+# lower-case letter after that, and no single letter before.
 _LATIN_STOP = re.compile(r'(?<![^\W\d_]\b\.)(?<!\b[^\W\d_])[.!?…]+["\'”’»)\]]*(?=\s+[^\sa-zà-öø-ÿа-яёα-ω]|\s*$)')
 _GREEK_QUESTION = re.compile(r';(?=\s+[Α-ΩΆ-Ώ]|\s*$)')
 _ARMENIAN_COLON = re.compile(r':(?=\s+[Ա-Ֆ]|\s*$)')
@@ -274,9 +273,9 @@ _THAI_CLAUSE = 12  # letters
 
 
 def count_sentences(paragraphs: list[str], language: str) -> int:
-  """Returns the number of sentences, at least one a paragraph: a cheap estimate, good enough to weigh languages by.
+  """Estimates the number of sentences, at least one per paragraph; accurate enough for language sampling.
 
-  Thai and Lao end no sentence with a sign but part clauses and sentences by a blank: spaced pieces of at least 12
+  Thai and Lao do not end sentences with a sign, but separate clauses and sentences by spaces: the parts of at least 12
   letters are counted instead.
   """
   return sum(_sentences(paragraph, language) for paragraph in paragraphs)

@@ -233,7 +233,7 @@ def test_a_missing_vocabulary_and_a_missing_corpus_are_told_in_one_error(tmp_pat
   assert 'no.model' in error.where
   assert 'no_dumps' in error.where
   assert any('--gin.vocabulary.path=None' in fix for fix in error.fix)
-  assert any('looked for' in fix for fix in error.fix)
+  assert any('searched for' in fix for fix in error.fix)
   assert not (tmp_path / 'run').exists()
 
 

@@ -308,7 +308,7 @@ def test_a_column_names_the_language_of_each_row(tmp_path, kind):
   )
   # What is not chosen is no loss; what has no language is.
   assert read(tmp_path, ('de',), **COLUMNS) == ({'de': [RIVER, LAKE]}, {('und', 'no language code'): 3})
-  with pytest.raises(UsageError, match='there is no text in fr'):
+  with pytest.raises(UsageError, match='no text in fr'):
     find_parts('text', str(tmp_path), ('fr',), **COLUMNS)
 
 

@@ -134,7 +134,7 @@ def test_if_nothing_is_found_the_error_lists_what_is_there(folder):
 @pytest.mark.parametrize('name', ['articles.xml.bz2', 'commonswiki-1.xml', 'enwiktionary-1.xml.gz'])
 def test_a_file_name_without_a_language_is_refused(tmp_path, name):
   (tmp_path / name).write_bytes(b'')
-  with pytest.raises(UsageError, match='does not tell'):
+  with pytest.raises(UsageError, match='does not name'):
     find_dumps(str(tmp_path / name))
 
 

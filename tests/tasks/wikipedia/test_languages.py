@@ -82,8 +82,8 @@ def test_languages_are_chosen_by_code_edition_or_list_of_what_is_there():
   assert choose('zh_min_nan', 'iw', 'bg-Latn') == ['bg-Latn', 'he', 'zh-min-nan']
   assert not said
   assert choose('mbert', 'bg-Latn') == ['bg-Latn', 'de', 'he']
-  assert said[0].startswith('101 of the 103 Wikipedias of mbert are not there: af, ')
-  with pytest.raises(UsageError, match='there is no text in zh-min-na') as caught:
+  assert said[0].startswith('101 of the 103 Wikipedias of mbert are missing: af, ')
+  with pytest.raises(UsageError, match='no text in zh-min-na') as caught:
     choose('de', 'zh-min-na')
   assert caught.value.fix == ["did you mean 'zh-min-nan' for 'zh-min-na'?", 'choose among bg-Latn, de, he, zh-min-nan']
   with pytest.raises(UsageError, match='no text in mbert'):
