@@ -180,9 +180,7 @@ class _Process:
 
   def _exit(self) -> str:
     self._process.join()
-    return f'ended with exit code {self._process.exitcode}' + (
-      ' (out of memory?)' if self._process.exitcode < 0 else ''
-    )
+    return f'exited with {self._process.exitcode}' + (' (out of memory?)' if self._process.exitcode < 0 else '')
 
 
 def _serve(connection, candidate: Candidate, warm_up_runs: int, runs_per_turn: int) -> None:

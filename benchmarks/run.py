@@ -73,12 +73,10 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   settings = sorted({name for benchmark in BENCHMARKS.values() for name in benchmark.settings}, reverse=True)
-  parser.add_argument(
-    '--only', choices=BENCHMARKS, metavar='NAME', help=f'benchmark to run (default: all): {", ".join(BENCHMARKS)}'
-  )
+  parser.add_argument('--only', choices=BENCHMARKS, metavar='NAME', help=f'one of {", ".join(BENCHMARKS)}')
   parser.add_argument('--setting', choices=settings, help='setting to run (default: all of a benchmark)')
   parser.add_argument(
-    '--baseline', action='append', metavar='NAME', help='compare only with this candidate, to save memory; repeatable'
+    '--baseline', action='append', metavar='NAME', help='compare only with this candidate; repeatable'
   )
   parser.add_argument(
     '--rounds',
@@ -91,7 +89,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     type=pathlib.Path,
     default='runs/benchmarks',
     metavar='DIR',
-    help='directory of JSON results (default: %(default)s)',
+    help='JSON results (default: %(default)s)',
   )
   return parser.parse_args(arguments)
 

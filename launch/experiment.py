@@ -303,20 +303,8 @@ def add_benchmark(parser: argparse._ActionsContainer) -> None:
   """Adds the options of a benchmark, except bindings."""
   parser.add_argument('--data_dir', metavar='DIR', help='directory of the downloaded XTREME data')
   parser.add_argument('--labels_dir', metavar='DIR', help='directory of gold labels (default: labels/ in --data_dir)')
-  parser.add_argument(
-    '--tasks',
-    type=_tasks,
-    default=ALL_TASKS,
-    metavar='A,B',
-    help=f'tasks to run (default: all): {", ".join(ALL_TASKS)}',
-  )
-  parser.add_argument(
-    '--seeds',
-    type=numbers,
-    default=(0, 1, 2),
-    metavar='0,1,2',
-    help='seeds of fine-tuning, one run each (default: 0,1,2)',
-  )
+  parser.add_argument('--tasks', type=_tasks, default=ALL_TASKS, metavar='A,B', help=f'default: {", ".join(ALL_TASKS)}')
+  parser.add_argument('--seeds', type=numbers, default=(0, 1, 2), metavar='0,1,2', help='seeds (default: 0,1,2)')
   help_text = "candidates, or table10 for the paper's; the best on dev is used (default: that of the gin file)"
   parser.add_argument('--learning_rates', type=_learning_rates, metavar='A,B', help=help_text)
 

@@ -215,9 +215,7 @@ class TpuRequest:
 def add_tpu_request(parser: argparse.ArgumentParser) -> None:
   """Adds the options of a slice to request."""
   parser.add_argument('--type', type=accelerator_type, required=True, help=f'accelerator type: {TYPE_EXAMPLES}')
-  parser.add_argument(
-    '--spot', action='store_true', help='request a spot slice, which is cheaper but may be preempted at any time'
-  )
+  parser.add_argument('--spot', action='store_true', help='request a spot slice: cheap, preemptible')
   help_text = "additional flag of gcloud's create command: --gcloud_flag=--network=NAME; repeatable"
   parser.add_argument('--gcloud_flag', action='append', type=_extra_flag, default=[], metavar='FLAG', help=help_text)
 

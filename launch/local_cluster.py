@@ -66,9 +66,7 @@ def run(command: Sequence[str], processes: int, devices: int) -> int:
       if first_failure is None and any(process.poll() for process in started):
         first_failure = time.monotonic()
       if first_failure is not None and time.monotonic() - first_failure > _SECONDS_TO_FOLLOW:
-        print(
-          f'local_cluster: killed processes that ran for {_SECONDS_TO_FOLLOW} s after another was lost', file=sys.stderr
-        )
+        print(f'local_cluster: killed the others {_SECONDS_TO_FOLLOW} s after a process was lost', file=sys.stderr)
         group.send(signal.SIGKILL)
         break
     codes = [process.wait() for process in started]

@@ -212,9 +212,7 @@ class Watch:
     except CommandFailed as error:
       # Either the slice was preempted meanwhile, or the error would occur again, on a slice that costs money.
       if not self._has_started and (self.vm.describe() or {}).get('state') == 'READY':
-        raise RunError(
-          error.what, where=error.where, fix=f'no run is in progress; the slice {self.vm.name} still exists'
-        ) from error
+        raise RunError(error.what, where=error.where, fix=f'no run; the slice {self.vm.name} still exists') from error
       raise
     self._has_started = True
 
@@ -235,9 +233,7 @@ class Watch:
     if code == 0 and self.delete_when_done:
       self.resource.delete()
     else:
-      self.resource.commands.log(
-        f'the slice still costs money; to delete it: python -m {PROGRAM} delete {self.resource.name}'
-      )
+      self.resource.commands.log(f'the slice still costs money: python -m {PROGRAM} delete {self.resource.name}')
     return code
 
 

@@ -116,14 +116,7 @@ def launcher() -> argparse.ArgumentParser:
     '--setup', type=_LINE, default='', metavar='LINE', help='shell code to run first: source venv/bin/activate'
   )
   for name, example in (('--sbatch_flag', '--account=lab'), ('--srun_flag', '--container-image=…')):
-    submit.add_argument(
-      name,
-      action='append',
-      type=_FLAG,
-      default=[],
-      metavar='FLAG',
-      help=f'additional flag, for example {example}; repeatable',
-    )
+    submit.add_argument(name, action='append', type=_FLAG, default=[], metavar='FLAG', help=f'repeatable: {example}')
   return parser
 
 

@@ -105,9 +105,7 @@ def find_gin_files(paths: Sequence[str]) -> list[str]:
       continue
     files = sorted(file.relative_to(folder) for file in folder.rglob('*.gin'))
     if not files:
-      raise UsageError(
-        'no gin file in this directory', where=path, fix='name a directory such as gin/experiments/table4'
-      )
+      raise UsageError('no gin file in this directory', where=path, fix='for example gin/experiments/table4')
     found += [str(pathlib.PurePath(path) / file) for file in files]
   # The base files of gin/experiments are only for inclusion.
   is_base = lambda path: path.stem.endswith('base') and 'experiments' in path.parts
@@ -311,9 +309,7 @@ def parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line, without bindings."""
   flags = command_parser('launch.sweep', __doc__, EXAMPLES)
   flags.add_argument('files', nargs='+', metavar='FILE', help='gin files of pre-training, or directories of them')
-  flags.add_argument(
-    '--workdir', default='runs/sweep', metavar='DIR', help='directory of all runs (default: %(default)s)'
-  )
+  flags.add_argument('--workdir', default='runs/sweep', metavar='DIR', help='directory of runs (default: %(default)s)')
   models = flags.add_argument_group('models')
   repeatable: dict[str, Any] = {'action': 'append', 'default': []}
   help_text = 'axis of a grid: a binding and its values; repeatable, for all combinations'
@@ -322,18 +318,14 @@ def parser() -> argparse.ArgumentParser:
   models.add_argument('--gin_file', metavar='FILE', help='gin file to add to each FILE; repeatable', **repeatable)
   help_text = 'seeds of pre-training (default: 0)'
   models.add_argument('--pretrain_seeds', type=numbers, default=(0,), metavar='0,1', help=help_text)
-  help_text = (
-    'stop a pre-training run whose mean loss rises this far above its minimum; 0 disables (default: %(default)s)'
-  )
+  help_text = 'stop pre-training if the mean loss rises this far above its minimum; 0 disables (default: %(default)s)'
   models.add_argument('--stop_diverged', type=number(NotNegative), default=1.0, metavar='NATS', help=help_text)
   finetuning = flags.add_argument_group('fine-tuning')
   add_benchmark(finetuning)
   finetuning.add_argument(
     '--finetune_grid', metavar='A.b=V,W', help='axis of a grid of fine-tuning; repeatable', **repeatable
   )
-  finetuning.add_argument(
-    '--finetune_gin_file', metavar='FILE', help='gin file for all fine-tuning; repeatable', **repeatable
-  )
+  finetuning.add_argument('--finetune_gin_file', metavar='FILE', help='of fine-tuning; repeatable', **repeatable)
   analyses = flags.add_argument_group('analyses')
   help_text = 'analyses to run: A means gin/analyze_A.gin (default: none)'
   analyses.add_argument('--analyses', type=words, default=(), metavar='A,B', help=help_text)

@@ -145,9 +145,7 @@ class TpuVm(gcloud.Resource):
 def write_archive(target: pathlib.Path, root: pathlib.Path = ROOT) -> None:
   """Writes an archive of all files that git tracks, with uncommitted changes; UsageError if this is not a checkout."""
   if not (root / '.git').exists():
-    raise UsageError(
-      'cannot copy the code to the workers: not a git checkout', where=str(root), fix='run this from a git checkout'
-    )
+    raise UsageError('no code to copy: not a git checkout', where=str(root), fix='run this from a git checkout')
   target.parent.mkdir(parents=True, exist_ok=True)
   with tarfile.open(target, 'w:gz') as archive:
     for name in git_output(root, 'ls-files', '-z').split('\0'):
@@ -165,12 +163,8 @@ def tpu_vm(options: argparse.Namespace) -> TpuVm:
 
 def add_python(parser: argparse.ArgumentParser) -> None:
   """Adds the option for the Python version on workers."""
-  version = matching(
-    r'3\.1[1-9]', 'rembert requires Python 3.11 or newer, not {}', where='--python', fix='--python=3.12'
-  )
-  parser.add_argument(
-    '--python', type=version, default=PYTHON, help='Python version on the workers, 3.11 or newer (default: %(default)s)'
-  )
+  version = matching(r'3\.1[1-9]', 'Python 3.11 or newer is required, not {}', where='--python', fix='--python=3.12')
+  parser.add_argument('--python', type=version, default=PYTHON, help='3.11 or newer (default: %(default)s)')
 
 
 def show_status(vm: TpuVm) -> None:
@@ -208,9 +202,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   show = lambda options: tpu_vm(options).logs(options.worker, options.lines, options.follow)
   logs = gcloud.add_verb(verbs, 'logs', "show a worker's log", show)
   logs.add_argument('--worker', default='0', help='worker index, or all (default: %(default)s)')
-  logs.add_argument(
-    '--lines', type=number(Count), default=100, metavar='N', help='number of log lines to show (default: %(default)s)'
-  )
+  logs.add_argument('--lines', type=number(Count), default=100, metavar='N', help='log lines (default: %(default)s)')
   logs.add_argument('--follow', action='store_true', help='follow the log until Ctrl-C, which does not stop the run')
   help_text = 'stop the run after saving (SIGTERM); `run` resumes it'
   stop = gcloud.add_verb(verbs, 'stop', help_text, lambda options: tpu_vm(options).stop(options.seconds))
@@ -219,11 +211,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     type=number(CountOrZero),
     default=600,
     metavar='N',
-    help='timeout for saving, in seconds (default: %(default)s)',
+    help='seconds to save (default: %(default)s)',
   )
-  gcloud.add_verb(
-    verbs, 'status', 'show the state of the slice and its workers', lambda options: show_status(tpu_vm(options))
-  )
+  gcloud.add_verb(verbs, 'status', 'show the state of slice and workers', lambda options: show_status(tpu_vm(options)))
   help_text = 'delete a slice created by `create`, with everything on its disks'
   gcloud.add_verb(verbs, 'delete', help_text, lambda options: tpu_vm(options).delete())
   return run_launcher(parser, argv)

@@ -97,9 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   help_text = 'model to fine-tune: workdir, checkpoint, or Hugging Face model directory or Hub id'
   parser.add_argument('--init', required=True, metavar='MODEL', help=help_text)
   add_benchmark(parser)
-  parser.add_argument(
-    '--workdir', default='runs/xtreme', metavar='DIR', help='directory of all runs (default: %(default)s)'
-  )
+  parser.add_argument('--workdir', default='runs/xtreme', metavar='DIR', help='default: %(default)s')
   parser.add_argument('--name', help='name of the model in the table (default: the last part of MODEL)')
   help_text = 'gin file for all fine-tuning; repeatable'
   parser.add_argument('--gin_file', action='append', default=[], metavar='FILE', help=help_text)

@@ -177,23 +177,19 @@ def main(argv: list[str] | None = None) -> int:
     required=True,
     help=f'number of tokens, with special ones; at least {SMALLEST_SIZE}',
   )
-  parser.add_argument(
-    '--alpha', type=number(NotNegative), default=0.5, help='exponent of language sampling (default: 0.5)'
-  )
+  parser.add_argument('--alpha', type=number(NotNegative), default=0.5, help='sampling exponent (default: 0.5)')
   parser.add_argument(
     '--coverage',
     type=number(Annotated[float, Range(above=0, most=1)]),
     default=0.9995,
     help='character coverage; other characters are encoded as bytes (default: %(default)s)',
   )
-  parser.add_argument(
-    '--characters', type=number(Count), default=50_000_000, help='characters of text to train on (default: %(default)s)'
-  )
+  parser.add_argument('--characters', type=number(Count), default=50_000_000, help='size of the training text')
   parser.add_argument('--output', required=True, help='output file, a SentencePiece model')
   parser.add_argument(
     '--overwrite',
     action='store_true',
-    help='replace an existing file that was trained on other text or with other settings',
+    help='replace a file that was trained on other text or with other settings',
   )
   options, _ = parse_flags(parser, argv)
   return run_command('tasks.vocabulary', lambda: _train(options))

@@ -1874,7 +1874,7 @@ MUTANTS = [
   ),
   # --- launch -------------------------------------------------------------------------------------------------------
   Mutant(
-    'short runs are counted in all instead of in a row, so that a long run is given up in the end',
+    'short runs are counted in all instead of in a row, so that a long run is stopped in the end',
     'launch/processes.py',
     'if lived < policy.short_seconds else 0',
     'if lived < policy.short_seconds else self._short_runs',
@@ -1948,7 +1948,7 @@ MUTANTS = [
     area='launch',
   ),
   Mutant(
-    'a watch gives up after ten failed commands in all instead of ten in a row',
+    'a watch ends after ten failed commands in total instead of ten in a row',
     'launch/queued_resource.py',
     'failures, is_first = 0, False',
     'is_first = False',

@@ -43,7 +43,7 @@ def test_a_command_ends_at_signals_with_their_exit_codes():
     try:
       os.kill(os.getpid(), signal.SIGTERM)
     finally:
-      left.append('what was half-written is taken away')
+      left.append('half-written files are removed')
 
   with pytest.raises(SystemExit) as end:
     run_command('program', work)

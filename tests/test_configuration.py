@@ -55,7 +55,7 @@ def test_files_and_includes_of_includes_are_found_in_an_installed_copy(tmp_path,
   assert caught.value.fix == ['did you mean gin/pretrain_smoke.gin?']
 
 
-def test_what_a_file_leaves_open_is_told_until_it_is_set(tmp_path):
+def test_a_required_field_is_an_error_until_it_is_set(tmp_path):
   (tmp_path / 'base.gin').write_text(
     'RemBertConfig.hidden_size = %gin.REQUIRED\nRemBertConfig.num_attention_heads = 2\n'
   )
@@ -80,7 +80,7 @@ def test_what_a_file_leaves_open_is_told_until_it_is_set(tmp_path):
     ('execution.attention=cudnn', 'computes in bfloat16, not float32', '--gin.execution.dtype=bfloat16'),
   ],
 )
-def test_what_is_wrong_in_a_binding_is_told_with_what_to_do(binding, message, fix):
+def test_an_invalid_binding_is_an_error_with_a_fix(binding, message, fix):
   def configure():
     configuration.load(['gin/pretrain_smoke.gin'], [binding])
     pretrain.configured()
@@ -92,7 +92,7 @@ def test_what_is_wrong_in_a_binding_is_told_with_what_to_do(binding, message, fi
   assert 'configurable' not in str(caught.value)
 
 
-def test_a_missing_include_is_told_with_the_file_that_wants_it(tmp_path):
+def test_a_missing_include_is_an_error_with_the_including_file(tmp_path):
   (tmp_path / 'mine.gin').write_text("include 'nowhere.gin'\n")
   with pytest.raises(UsageError, match=r'nowhere\.gin') as caught:
     configuration.load([str(tmp_path / 'mine.gin')], [])

@@ -31,7 +31,7 @@ def test_a_file_is_written_in_place_of_the_old_one_or_not_at_all(tmp_path, monke
   assert file.read_bytes() == b'after'
 
 
-def test_a_bucket_that_refuses_is_told_at_once_and_asked_once(monkeypatch):
+def test_an_unreachable_bucket_is_an_error_at_once_after_one_attempt(monkeypatch):
   asked = []
 
   def refuse(address, timeout):
@@ -68,7 +68,7 @@ def test_whatever_goes_wrong_in_writing_is_one_error_and_advice_is_left_as_it_is
     fail(UsageError('the folder exists'))
 
 
-def test_a_bucket_without_its_client_is_told_before_anything_is_written(monkeypatch):
+def test_a_bucket_without_its_client_is_an_error_before_anything_is_written(monkeypatch):
   files.check_bucket_client('/runs/mine')
   monkeypatch.setattr(files.importlib.util, 'find_spec', lambda name: None)
   files.check_bucket_client('/runs/mine')
@@ -87,7 +87,7 @@ def test_a_bucket_without_its_client_is_told_before_anything_is_written(monkeypa
     ('{"a":' * 200_000, 'nested too deeply', 'f.json'),
   ],
 )
-def test_what_is_no_json_is_told_with_file_and_line(text, what, where):
+def test_invalid_json_is_an_error_with_file_and_line(text, what, where):
   with pytest.raises(UsageError, match=what) as error:
     parsed_json(text, 'f.json', fix='fix it')
   assert (error.value.where, error.value.fix) == (where, ['fix it'])
@@ -107,7 +107,7 @@ def test_what_is_no_json_is_told_with_file_and_line(text, what, where):
   ],
   ids=['utf-16', 'gzip', 'bzip2', 'xz', 'latin-1'],  # gzip writes the time: without names, workers collect two tests
 )
-def test_text_that_is_not_utf8_is_told_with_what_it_is(tmp_path, content, what, line, fix):
+def test_text_that_is_not_utf8_is_an_error_with_its_format(tmp_path, content, what, line, fix):
   file = tmp_path / 'text'
   file.write_bytes(content)
   with pytest.raises(UsageError, match=what) as error:
@@ -116,7 +116,7 @@ def test_text_that_is_not_utf8_is_told_with_what_it_is(tmp_path, content, what, 
   assert fix in error.value.fix[0]
 
 
-def test_text_that_cannot_be_opened_is_told_with_the_reason(tmp_path):
+def test_text_that_cannot_be_opened_is_an_error_with_the_reason(tmp_path):
   (tmp_path / 'dangling').symlink_to(tmp_path / 'nowhere')
   (tmp_path / 'circle').symlink_to(tmp_path / 'circle')
   for name, what in {
@@ -152,7 +152,7 @@ def test_a_place_to_write_to_is_tried_before_work_begins_and_nothing_is_left(tmp
   assert error.value.fix == [f'--output={tmp_path}/NAME']
 
 
-def test_a_file_of_somebody_else_is_replaced_on_request_alone(tmp_path):
+def test_an_existing_file_is_replaced_only_on_request(tmp_path):
   file = tmp_path / 'file'
   file.write_text('of another program')
   check_output(file, '--output')

@@ -1,4 +1,4 @@
-"""Every number that can be configured has a range: what lies outside is refused by name, what lies inside is taken."""
+"""Every number that can be configured has a range: values outside are rejected by name, values inside accepted."""
 
 import argparse
 import importlib
@@ -119,7 +119,7 @@ def test_a_string_where_a_tuple_is_meant_is_split_at_its_commas(group, cls, fiel
     (float, 'a finite number'),
   ],
 )
-def test_rules_are_told_in_words(hint, rule):
+def test_rules_are_formatted_in_words(hint, rule):
   assert validation.broken_rule(math.nan, hint) == rule
 
 

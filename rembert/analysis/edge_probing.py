@@ -313,11 +313,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
       dropped[part.name] = sum(example.dropped for example in of_set)
       encoded[part.name] = [example for example in of_set if example.labels]
       if not encoded[part.name]:
-        raise UsageError(
-          f"no target of {part.name} is within the model's maximum length",
-          where=source.path,
-          fix='use shorter sentences',
-        )
+        raise UsageError(f'all targets of {part.name} exceed the model', where=source.path, fix='use shorter sentences')
   tests = list(encoded)[2:]
   spans = 1 if sets[0].examples[0].targets[0].span2 is None else 2
 
@@ -420,7 +416,7 @@ def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
       raise UsageError(
         'files mix targets of one span and of two',
         where='analyze.train, analyze.dev, analyze.test',
-        fix='use files of one task',
+        fix='files of one task',
       )
     task = analyze.task or train.name
     return task, [dataclasses.replace(train, name='train'), dataclasses.replace(dev, name='dev'), *tests]

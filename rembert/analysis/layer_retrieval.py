@@ -128,9 +128,9 @@ def run(context: AnalysisContext) -> AnalysisResult:
       'blank': lines.blank,
     }
   mean = [statistics.fmean(of_pair['accuracy'][layer] for of_pair in found.values()) for layer in layers]
-  blank, cut_off = (sum(of_pair[name] for of_pair in found.values()) for name in ('blank', 'cut'))
+  blank, longer = (sum(of_pair[name] for of_pair in found.values()) for name in ('blank', 'cut'))
   remarks = [f'{blank:,} pair(s) with a blank side were skipped'] if blank else []
-  remarks += [f'{cut_off:,} sentence(s) truncated to {model.config.max_position_embeddings} tokens'] if cut_off else []
+  remarks += [f'{longer:,} sentence(s) truncated to {model.config.max_position_embeddings} tokens'] if longer else []
   return AnalysisResult(
     {'layers': layers, 'pairs': found, 'mean': mean},
     {**model_facts(source), 'max_pairs': analyze.max_pairs},

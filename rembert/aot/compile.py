@@ -78,9 +78,7 @@ def _memory(compiled: jax.stages.Compiled) -> dict[str, int | None]:
   """Memory of the compiled program on one chip, in bytes, by purpose."""
   stats = compiled.memory_analysis()
   if stats is None:
-    raise RunError(
-      'the compiler of this topology does not report memory', where='--topology', fix='choose another topology'
-    )
+    raise RunError('this compiler does not report memory', where='--topology', fix='choose another topology')
   lasting = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
   # The compiler's own peak: not all temporaries are in memory at the same time.
   peak = stats.peak_memory_in_bytes or lasting + stats.temp_size_in_bytes

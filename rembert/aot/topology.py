@@ -14,7 +14,7 @@ from rembert.errors import UsageError, first_line
 EXAMPLES = 'v4:4x4x4, v5e:8x8, v5p:4x4x4, v6e:8x8, 2*v5e:16x16 (two slices), cpu:8'
 
 # libtpu is used as a compiler only: it need not ask the metadata server about this machine, lock chips that another
-# process may hold, or report that there are none.
+# process may hold, or report missing chips.
 _ENVIRONMENT = {
   'TPU_SKIP_MDS_QUERY': '1',
   'ALLOW_MULTIPLE_LIBTPU_LOAD': '1',

@@ -95,7 +95,7 @@ def import_model(
     source = source.bottom_layers(num_hidden_layers)
     config = source.config
 
-  # --- what there is, and what is wanted -------------------------------------
+  # --- existing and expected tensors -----------------------------------------
   tensors = source.tensors
   pooler = source.names(_all_slots(config, None), 'encoder/pooler/')
   has_pooler = head in POOLED or (head in (None, 'mlm') and pooler <= tensors.keys())

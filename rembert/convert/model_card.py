@@ -133,7 +133,7 @@ def _training(source: Source, rates: dict[str, float]) -> str:
 
 def _evaluation(source: Source) -> str:
   if _TASKS & source.meta.keys():
-    return _judged(source)
+    return _task_scores(source)
   if not source.meta:  # a model from elsewhere
     return ''
   rows = read_jsonl(source.workdir / 'metrics.jsonl')
@@ -164,7 +164,7 @@ def _results(source: Source) -> dict:
   return found[0] if found and found[0].get('step') == source.step else {}
 
 
-def _judged(source: Source) -> str:
+def _task_scores(source: Source) -> str:
   """Scores by language."""
   results = _results(source)
   sections = []

@@ -4,7 +4,7 @@ The same pieces for the same text, piece by piece: white space, byte fall-back a
 RemBERT builds a tokenizer of its own from the vocabulary, without byte fall-back and with quotes rewritten; the files
 therefore ask for the general class.) What remains:
 - Text that spells a special piece, `[MASK]`, becomes it, as everywhere in Hugging Face. Text that spells a byte piece,
-  `<0x41>`, or contains SentencePiece's own `▁`, is no text.
+  `<0x41>`, or contains SentencePiece's own `▁`, is not text.
 - SentencePiece adds up scores in float32 from the beginning of a text. In a paragraph of a thousand characters two ways
   to cut a word whose scores agree to four digits may change places: one line in some thousands.
 - A normaliser that replaces several characters at once (NFKC: half-width kana with a voiced mark) is applied by the

@@ -105,7 +105,7 @@ class VocabularyConfig:
     path: a `sentencepiece.model`, local or `gs://`. None: that of `train.init_from` in pre-training, else one of
       `RemBertConfig.vocab_size` pieces that is trained on the corpus, in the workdir.
     sample_characters: how much text, over all languages, a vocabulary is trained on.
-    character_coverage: share of the characters that get pieces of their own; the rest falls back to bytes.
+    character_coverage: fraction of the characters that have a token; the rest falls back to bytes.
   """
 
   path: str | None = None

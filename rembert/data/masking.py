@@ -161,7 +161,7 @@ Batch = dict[str, np.ndarray]
 
 
 def batch_shapes(rows: int, sequence_length: int, slots: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-  """Shape and type of every array of a batch: S = `sequence_length` positions, K = `slots` predictions a row."""
+  """Shape and type of every array of a batch: S = `sequence_length` positions, K = `slots` masked positions."""
   positions, predictions = (rows, sequence_length), (rows, slots)
   shapes = dict.fromkeys(('input_ids', 'segment_ids', 'position_ids'), (positions, np.dtype(np.int32)))
   shapes |= dict.fromkeys(('masked_positions', 'targets'), (predictions, np.dtype(np.int32)))

@@ -79,7 +79,7 @@ _PROPORTION_BITS = 30  # times 2³² rows still fits into 64 bits
 
 
 def row_proportions(rates: Sequence[float]) -> np.ndarray:
-  """Rates as whole numbers, int64, at least 1 each: of so many rows in all, so many are a language's."""
+  """Rates as integers, int64, at least 1 each: the number of each language's sequences in a total of their sum."""
   return np.maximum(1, np.round(np.asarray(rates, np.float64) * 2**_PROPORTION_BITS)).astype(np.int64)
 
 

@@ -15,7 +15,7 @@ SHORTEST_SEGMENT = 8
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Where in a stream of documents a row begins: so many tokens of document number `document` are already used."""
+  """Where in a stream of documents a sequence begins: the document, and the number of its tokens already used."""
 
   document: int = 0
   offset: int = 0

@@ -65,7 +65,7 @@ def packed_sentences(
 def _rows(
   sentences: Sequence[Sequence[int]], longest: int, rows_a_batch: Callable[[int], int]
 ) -> dict[int, list[list[int]]]:
-  """Which sentences lie in which row, by the length of rows, the longest first; whole batches of rows."""
+  """Assigns sentences to sequences, by sequence length, the longest first, in full batches."""
   rows: dict[int, list[list[int]]] = {}
   with_room: list[list[tuple[int, list[int]]]] = [[] for _ in range(longest + 1)]  # by what is left of a row
   for sentence in sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True):

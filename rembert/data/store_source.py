@@ -76,7 +76,7 @@ class StoredBatches(BatchSource):
     return languages, indices
 
   def _drawn(self, numbers: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
-    """Language and number in the language of global rows, all of steps that are sampled alike."""
+    """Language and number in the language of global rows, all of steps with the same sampling."""
     sampled, proportions = _proportions(sampling.rates)
     indices, ordinals = interleaved(numbers - sampling.begin * self.batch_size, proportions)
     languages = sampled[indices]

@@ -96,7 +96,7 @@ class TokenStore:
   Attributes:
     sequence_length: S of every row.
     vocabulary_hash: SHA-256 of the SentencePiece model, which has `vocab_size` pieces.
-    languages: what there is of each.
+    languages: contents by language.
     rates: sampling rates of its languages, if it was made of a SeqIO mixture; else None.
     manifest_hash: SHA-256 of the manifest: two stores with the same are the same.
   """
@@ -152,7 +152,7 @@ class TokenStore:
       raise UsageError(
         f'the store is unfinished: {len(done)} languages are done, and there is no manifest',
         where=str(self.folder),
-        fix='repeat the command that makes it: python -m tasks.token_store resumes where it stopped',
+        fix='run the command that makes it again: python -m tasks.token_store resumes',
       )
     raise UsageError('no token store', where=str(file), fix='make one: python -m tasks.token_store --help')
 

@@ -47,9 +47,7 @@ def check_packages(environment: Environment) -> Findings:
       yield problem(found if version else f'{name} is not installed', f'pip install --no-deps {pinned}')
   if missing_text:
     names = ', '.join(missing_text)
-    yield warning(
-      f'{names} not installed: training on a token store works, reading text and XTREME does not', _FROM_LOCK
-    )
+    yield warning(f'{names} not installed: a token store can be used, text and XTREME cannot', _FROM_LOCK)
   differing = [
     f'{name} {installed[name]} ({version})'
     for name, version in locked.items()

@@ -89,11 +89,7 @@ def text_encoder(
 
 
 def _parser() -> argparse.ArgumentParser:
-  flags = command_parser(
-    'rembert.jobs.predict',
-    'Predict with a trained model: fill masks, embed sentences, or label the rows of a table.',
-    EPILOG,
-  )
+  flags = command_parser('rembert.jobs.predict', 'Predict tokens, embeddings or labels with a trained model.', EPILOG)
   commands = flags.add_subparsers(
     dest='command', required=True, metavar=f'{{{",".join(["fill_mask", "embed", *KIND_OF_COMMAND])}}}'
   )
@@ -105,14 +101,10 @@ def _parser() -> argparse.ArgumentParser:
       'model', metavar='MODEL', help='workdir, checkpoint, or Hugging Face model directory or Hub id'
     )
   fill.add_argument('text', nargs='*', metavar='TEXT', help='text with [MASK] (default: lines of standard input)')
-  fill.add_argument(
-    '--top_k', type=number(Count), default=5, metavar='K', help='number of candidates per mask (default: 5)'
-  )
+  fill.add_argument('--top_k', type=number(Count), default=5, metavar='K', help='candidates per mask (default: 5)')
   embed.add_argument('lines', metavar='LINES', help='text file with one sentence per line; - is standard input')
   embed.add_argument('output', metavar='NPZ', help='output file: `embeddings` [lines, H], `layer`')
-  embed.add_argument(
-    '--layer', type=number(CountOrZero), metavar='L', help='layer to average; 0 is the embeddings (default: the last)'
-  )
+  embed.add_argument('--layer', type=number(CountOrZero), metavar='L', help='0 is the embeddings (default: the last)')
   batch_help = 'sequences of 64 tokens per batch (default: %(default)s)'
   for command in tables:
     command.add_argument('table', metavar='TABLE', help='input file: .csv, .tsv, .jsonl or .parquet')
@@ -127,9 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument('--dtype', choices=DTYPES, default=DTYPES[0], help=dtype_help)
   for command in (fill, embed, *tables):
     command.add_argument('--vocabulary', metavar='FILE', help='SentencePiece model (default: next to the model)')
-    command.add_argument(
-      '--step', type=number(CountOrZero), help='step of the checkpoint in a workdir (default: the newest)'
-    )
+    command.add_argument('--step', type=number(CountOrZero), help='checkpoint of a workdir (default: the newest)')
     command.add_argument('--traceback', action='store_true', help='print the full traceback of an error')
   return flags
 
@@ -148,10 +138,7 @@ def _add_table_command(commands: Any, name: str) -> argparse.ArgumentParser:
     default = getattr(DatasetConfig, column)
     text = f'name of the {column.replace("_", " ")} column'
     if column == 'choices':
-      default, text = (
-        ','.join(default),
-        'name of a column of lists of choices, or of one column for each, with commas',
-      )
+      default, text = (','.join(default), 'column of lists of choices, or one column for each, with commas')
     shown = ' (default: %(default)s)' if default else ', for pairs'
     command.add_argument(f'--{column}_column', default=default, metavar='COLUMN', help=text + shown)
   return command
@@ -197,7 +184,7 @@ def _embed(options: argparse.Namespace, console: Console) -> None:
   write_whole(options.output, content.getvalue())
   console.facts(
     'Done',
-    {'lines': f'{len(lines):,}', 'vectors': f'{vectors.shape[1]} dimensions, layer {layer}', 'file': options.output},
+    {'lines': f'{len(lines):,}', 'vectors': f'{vectors.shape[1]}-dimensional, layer {layer}', 'file': options.output},
   )
 
 
@@ -214,9 +201,7 @@ def _predict_table(options: argparse.Namespace, console: Console) -> None:
   check_output(options.output, 'PREDICTIONS')
   is_json = str(options.output).endswith('.jsonl')
   if not is_json and not str(options.output).endswith('.tsv'):
-    raise UsageError(
-      'unknown output format', where=options.output, fix='name a file PREDICTIONS.jsonl or PREDICTIONS.tsv'
-    )
+    raise UsageError('unknown output format', where=options.output, fix='PREDICTIONS.jsonl or PREDICTIONS.tsv')
   from rembert.inference.model import load
 
   kind, name = KIND_OF_COMMAND[options.command], options.command

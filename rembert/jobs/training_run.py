@@ -179,7 +179,7 @@ class RunTrackers(Trackers):
       raise RunError(
         f'the workdir was deleted while the run was at step {step}',
         where=str(self._workdir),
-        fix='repeat the command to start from scratch; or choose another directory: --workdir=DIR',
+        fix='run the command again to start from scratch, or choose another directory: --workdir=DIR',
       )
     super().log(metrics, step=step)
     if 'eval/loss' in metrics:

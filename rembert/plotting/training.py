@@ -17,7 +17,7 @@ PARAMETER_PARTS: dict[str, tuple[tuple[str, ...], int]] = {
   'output embedding': (('output embedding', 'output bias'), 1),
 }
 _BAR = 0.36
-_BESIDE: dict[str, Any] = {'loc': 'center left', 'bbox_to_anchor': (1.01, 0.5), 'fontsize': 8.5}
+_LEGEND_RIGHT: dict[str, Any] = {'loc': 'center left', 'bbox_to_anchor': (1.01, 0.5), 'fontsize': 8.5}
 
 
 def plot_loss(rows: Sequence[Mapping[str, float]]) -> bytes:
@@ -64,7 +64,7 @@ def plot_schedule(
     if shown:
       shares = 100 * np.stack(list(shown.values()))
       of_languages.stackplot(steps, shares, labels=list(shown), colors=[*SERIES[: len(named)], FAINT], alpha=0.8)
-      of_languages.legend(*(part[::-1] for part in of_languages.get_legend_handles_labels()), **_BESIDE)
+      of_languages.legend(*(part[::-1] for part in of_languages.get_legend_handles_labels()), **_LEGEND_RIGHT)
     else:
       of_languages.text(0.5, 0.5, 'not known before the corpus is made', ha='center', transform=of_languages.transAxes)
     of_masks.plot(steps, 100 * masking, color=BLUE, linewidth=1.6)

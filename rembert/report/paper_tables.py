@@ -135,12 +135,10 @@ def _scores_table(table: int, rows: Sequence[MeasuredRow], differences: Mapping)
   notes += _partial_notes(rows, tasks)
   if has_mean and any(row.task_means().empty for row in rows):
     notes.append('Avg is given where a seed has all tasks of the table.')
-  return _beside_paper(TITLES.get(table, f'Table {table}'), cells, notes)
+  return _with_paper(TITLES.get(table, f'Table {table}'), cells, notes)
 
 
-def _beside_paper(
-  caption: str, cells: Mapping[tuple[str, str], Mapping[str, str | None]], notes: Sequence[str]
-) -> Table:
+def _with_paper(caption: str, cells: Mapping[tuple[str, str], Mapping[str, str | None]], notes: Sequence[str]) -> Table:
   """A table with rows (model, ours or paper)."""
   frame = table_frame(cells.items(), 'model', 'from').map(lambda text: text or MISSING)
   return Table(caption, frame, notes, lambda row, column: 'paper' if row[1] == 'paper' else '')
@@ -255,7 +253,7 @@ def _table_8(models: Mapping[str, Model]) -> Iterator[Table]:
     'are recognised by their file names. MLM accuracy in percent.'
   ]
   if is_analysed:
-    yield _beside_paper('Table 8: word similarity, and masked-token accuracy', cells, notes)
+    yield _with_paper('Table 8: word similarity, and masked-token accuracy', cells, notes)
 
 
 def _table_9(models: Mapping[str, Model]) -> Iterator[Table]:
@@ -275,7 +273,7 @@ def _table_9(models: Mapping[str, Model]) -> Iterator[Table]:
     cells |= {(row.label, 'ours'): ours, (row.label, 'paper'): theirs | {'Avg': f'{row.mean:.1f}'}}
   notes = ['Micro-F1, mean over the test sets of each task. Tasks are recognised by their names.']
   if is_analysed:
-    yield _beside_paper('Table 9: edge probing of frozen layers', cells, notes)
+    yield _with_paper('Table 9: edge probing of frozen layers', cells, notes)
 
 
 def _mean(values: Sequence[float | None]) -> str:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Make a corpus: text is cleaned and deduplicated once by Apache Beam, and kept as a prepared dataset of TensorFlow
-Datasets. Vocabularies, token stores and streamed runs read it. Repeating the command resumes it where it stopped:
-languages that are done are not made again."""
+Datasets. Vocabularies, token stores and streamed runs read it. Running the same command again resumes it, without the
+languages that are complete."""
 
 EPILOG = """\
 examples

@@ -1,6 +1,6 @@
 """A corpus is built in this process, or by Apache Beam on any of its runners; both write the same bytes.
 
-A directory has one recipe. Languages that are done stay, and the manifest comes last.
+A directory has one recipe. Completed languages are kept; the manifest is written last.
 """
 
 import collections

@@ -57,7 +57,7 @@ class Corpus:
   """An open corpus.
 
   Attributes:
-    languages: what there is of each, ordered by code.
+    languages: contents of each, ordered by code.
     fingerprint: SHA-256 of corpus.json: two corpora with the same are the same.
     recipe: options and sources that it was made with.
     checksums: SHA-256 of every shard, by language and split.
@@ -111,7 +111,7 @@ def open_corpus(folder: epath.PathLike) -> Corpus:
       raise UsageError(
         f'the corpus is unfinished: {len(finished_languages(folder))} languages are done',
         where=str(folder),
-        fix='repeat the command that makes it; it resumes where it stopped',
+        fix='run the command that makes it again, which resumes it',
       )
     raise UsageError(f'no corpus: there is no {MANIFEST}', where=str(folder), fix='python -m tasks.corpus --help')
   content = file.read_bytes()
@@ -126,7 +126,7 @@ def open_corpus(folder: epath.PathLike) -> Corpus:
     raise UsageError(
       f'the corpus cannot be read: {type(error).__name__} {first_line(error)}',
       where=str(file),
-      fix='copy it again, or delete it and repeat the command that makes the corpus',
+      fix='copy it again, or delete it and make the corpus again',
     ) from error
   return Corpus(folder, statistics, hashlib.sha256(content).hexdigest(), manifest['recipe'], checksums)
 

@@ -169,7 +169,7 @@ class TextFile:
       yield from self._rows()
 
   def check_columns(self) -> None:
-    """Raises UsageError, with the columns that there are, if a column is missing or does not hold text.
+    """Raises UsageError, with the existing columns, if a column is missing or does not contain text.
 
     Of JSON lines the first hundred are read.
     """

@@ -440,7 +440,7 @@ def _conll_sentences(path: str) -> Iterator[tuple[str, list[tuple[list[str], str
       raise UsageError(
         f'a line of {len(cells)} columns, and {width} before' if len(cells) != width else 'an empty cell',
         where=where,
-        fix='all lines alike: a word, a tab, its tag',
+        fix='write each line as a word, a tab, its tag',
       )
     sentence.append((cells, where))
   if sentence:

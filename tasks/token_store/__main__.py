@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
   flags.add_argument(
     '--vocabulary',
     metavar='FILE',
-    help='SentencePiece model with RemBERT’s special ids; not for a mixture, which has its own',
+    help='SentencePiece model; a mixture has its own',
   )
   flags.add_argument('--output', required=True, metavar='STORE', help='directory of the store')
   flags.add_argument(
@@ -64,14 +64,14 @@ def parser() -> argparse.ArgumentParser:
     type=number(_SequenceLength),
     default=512,
     metavar='S',
-    help='tokens per sequence (default: 512)',
+    help='sequence length (default: 512)',
   )
   flags.add_argument('--one_document_a_row', action='store_true', help='do not pack several documents into a sequence')
   flags.add_argument(
     '--short_rows',
     type=number(Fraction),
     default=0.0,
-    help='fraction of sequences truncated to a random length (default: 0; BERT: 0.1)',
+    help='fraction of truncated sequences (default: 0; BERT: 0.1)',
   )
   corpus_command.add_making(flags)
   return flags

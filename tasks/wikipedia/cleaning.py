@@ -236,7 +236,7 @@ def without_nesting(text: str, namespaces: LinkNamespaces) -> str:
       if not any(kind == opening for kind, _ in stack):
         continue
       while stack[-1][0] != opening:
-        _give_up(stack, out, namespaces)
+        _close_as_text(stack, out, namespaces)
     _, inside = stack.pop()
     pieces = stack[-1][1] if stack else out
     content = ''.join(inside)
@@ -248,11 +248,11 @@ def without_nesting(text: str, namespaces: LinkNamespaces) -> str:
       pieces.append('\n')
   (stack[-1][1] if stack else out).append(text[position:])
   while stack:
-    _give_up(stack, out, namespaces)
+    _close_as_text(stack, out, namespaces)
   return ''.join(out)
 
 
-def _give_up(stack: list[_Open], out: list[str], namespaces: LinkNamespaces) -> None:
+def _close_as_text(stack: list[_Open], out: list[str], namespaces: LinkNamespaces) -> None:
   """Treats the innermost open bracket as text."""
   kind, inside = stack.pop()
   pieces = stack[-1][1] if stack else out

@@ -37,7 +37,7 @@ PUBLISHED_NAMES: dict[str, dict[str, str]] = {
 
 
 def _plain_file(archives: Archives, name: str) -> tuple[bytes, str]:
-  """Content and place of a file that is no archive."""
+  """Content and place of a file that is not an archive."""
   return archives[name].read_bytes(), str(archives[name])
 
 

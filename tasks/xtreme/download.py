@@ -215,7 +215,7 @@ def fetch(
         return partial.replace(path)
       except (OSError, http.client.HTTPException) as error:
         partial.unlink(missing_ok=True)
-        # There is no such file, or no such server: another attempt would end alike.
+        # There is no such file or server, so another attempt would also fail.
         is_gone = isinstance(error, _OtherFileError | urllib.error.URLError)
         if isinstance(error, urllib.error.HTTPError):
           is_gone = error.code in _GONE

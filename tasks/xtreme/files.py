@@ -137,7 +137,7 @@ def same_columns(table: Sequence[tuple[Sequence[str], str]], allowed: Sequence[i
     if len(row) not in allowed:
       raise UsageError(what, where=where, fix=meaning)
     if len(row) != columns:
-      raise UsageError(f'{what}, and of {columns} before', where=where, fix=f'all lines alike: {meaning}')
+      raise UsageError(f'{what}, and of {columns} before', where=where, fix=f'each line: {meaning}')
   return columns
 
 

@@ -159,7 +159,7 @@ def leaderboard_row(
   scores = {}
   for task, runs in by_task.items():
     if task not in SCORES:
-      raise ValueError(f'{task} is no task of XTREME')
+      raise ValueError(f'{task} is not a task of XTREME')
     languages = list(runs[0])
     if not languages:
       raise ValueError(f'{task} has no languages')
@@ -303,7 +303,7 @@ def parse_dev_score(results: Any) -> float | None:
 def read_results(workdir: epath.PathLike) -> Any:
   """The content of `results.json`; UsageError if there is none."""
   file = epath.Path(workdir) / 'results.json'
-  fix = 'repeat the command of the run'
+  fix = 'run the same command again'
   return parsed_json(read_text(file, what='the results', fix=fix), file, fix=fix)
 
 
@@ -321,7 +321,7 @@ def cell(row: LeaderboardRow, column: str, missing: str = '–') -> str:
   Args:
     row: of a model.
     column: of `COLUMNS`, or a task of retrieval.
-    missing: what stands for a score that there is not.
+    missing: text for a missing score.
   """
   if column in row.stated:
     return f'{row.stated[column]:.1f}'

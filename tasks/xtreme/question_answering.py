@@ -214,13 +214,13 @@ def _typed(value: Any, kind: type[T], what: str, where: str) -> T:
 
 def _items(parent: dict, key: str, prefix: str) -> Iterator[tuple[dict, str]]:
   """Objects of the list `parent[key]`, each with its place."""
-  for index, item in enumerate(_typed(parent.get(key), list, f'{key!r} is no list', f'{prefix}{key}')):
+  for index, item in enumerate(_typed(parent.get(key), list, f'{key!r} is not a list', f'{prefix}{key}')):
     place = f'{prefix}{key}[{index}]'
     yield _typed(item, dict, 'no object', place), place
 
 
 def _text(parent: dict, key: str, where: str) -> str:
-  text = _typed(parent.get(key), str, f'{key!r} is no text', where)
+  text = _typed(parent.get(key), str, f'{key!r} is not text', where)
   try:
     text.encode()
   except UnicodeEncodeError:  # JSON may say \ud83c, half of a character, which no vocabulary and no file can take
@@ -233,7 +233,7 @@ def _answers(value: Any, where: str) -> tuple[Answer, ...]:
     raise UsageError('a question without an answer', where=where, fix='SQuAD v1.1, where every question has one')
   answers = []
   for entry, place in _items({'answers': value}, 'answers', f'{where}.'):
-    start = _typed(entry.get('answer_start'), int, "'answer_start' is no whole number", place)
+    start = _typed(entry.get('answer_start'), int, "'answer_start' is not a whole number", place)
     text = _text(entry, 'text', place)
     if not text.strip():
       raise UsageError('an answer that is empty', where=place, fix=_FETCH)

@@ -112,7 +112,7 @@ class XtremeSource(seqio.DataSource):
   ) -> tf.data.Dataset:
     """Examples in the order of the file, with their number `example` and `where` they stand, `FILE:LINE`.
 
-    A training file must have labels, others have those that there are; UsageError as `XtremeTask.examples`.
+    A training file must have labels, others have those that exist; UsageError as `XtremeTask.examples`.
     """
     del shuffle, seed, shard_info, unused  # there is one file
     needs_labels = True if split == 'train' else None

@@ -67,7 +67,7 @@ class XtremeTask(abc.ABC):
       folder: of the data.
       split: `train`, `dev` or `test`.
       language: XTREME's code.
-      needs_labels: whether it is an error if there are no gold labels; None reads those that there are.
+      needs_labels: whether it is an error if there are no gold labels; None reads those that exist.
 
     Raises:
       UsageError: no such file, a wrong entry (with file and line), or no labels where they are needed.

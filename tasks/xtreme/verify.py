@@ -14,7 +14,7 @@ from tasks.xtreme.files import MissingFileError, XtremeFolder
 #
 # From the paper's Table 11 (XTREME's Table 2) and from the splits' own publications: XNLI, PAWS-X, WikiANN by Rahimi et
 # al. 2019, SQuAD v1.1, XQuAD, MLQA, TyDi QA GoldP v1.1, Tatoeba v1 of LASER, BUCC 2018 (pairs). Of Universal
-# Dependencies, the languages whose treebanks all publications count alike.
+# Dependencies, the languages whose treebanks all publications count in the same way.
 #
 # Table 11 itself is not always what the files are: its 34,726 for SQuAD's dev set are answers, of 10,570 questions; its
 # 634 and 323–2,719 for TyDi QA fit no file of GoldP v1.1; PAN-X has 100 test sentences in jv, my and yo, not 1,000; and

@@ -1,4 +1,4 @@
-"""The two tables, wherever a model lies."""
+"""The two embedding matrices, for any kind of path."""
 
 import numpy as np
 from random_checkpoints import leaves_of
@@ -8,7 +8,7 @@ from rembert.checkpoint.load import open_source
 from rembert.convert.exporting import export
 
 
-def test_tables_are_the_parameters_without_padding_rows_wherever_the_model_lies(saved, tmp_path):
+def test_embeddings_are_the_parameters_without_padding_for_any_kind_of_path(saved, tmp_path):
   checkpoint = saved('mlm')
   export(checkpoint, tmp_path / 'exported')
   parameters = leaves_of(checkpoint)

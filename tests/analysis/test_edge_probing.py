@@ -187,7 +187,7 @@ def test_a_probe_learns_what_the_states_tell_and_is_the_same_again(model):
     on_progress=lambda fraction, note: told.append(fraction),
   )
   trained = learn(True)
-  assert trained.dev['micro_f1'] > 75  # guessing gives 50
+  assert trained.dev['micro_f1'] > 75  # chance is 50
   assert np.argmax(trained.mix.weights()) == 0  # which word it is the embeddings say best
   assert trained.labels == {'even': 0, 'odd': 1}
   assert edge_probing.probe_score(trained, dev) == trained.dev

@@ -40,7 +40,7 @@ def test_pairs_are_those_of_the_same_line_and_blank_ones_are_left_out(written):
     (None, 'a\n', 'no such file', 'a.en'),
   ],
 )
-def test_files_that_do_not_fit_together_are_told(tmp_path, written, source, target, what, where):
+def test_files_of_different_lengths_are_an_error(tmp_path, written, source, target, what, where):
   for name, text in (('a.en', source), ('a.de', target)):
     if text is not None:
       written(name, text)
@@ -115,7 +115,7 @@ def test_lines_in_the_form_of_jiant_are_read(written):
     ({'text': 'a', 'targets': [ONE, ONE | {'span2': [0, 1]}]}, 'targets of one span and of two'),
   ],
 )
-def test_a_line_that_is_no_example_is_told(written, line, what):
+def test_a_malformed_line_is_an_error(written, line, what):
   first = {'text': 'a', 'targets': []}
   with pytest.raises(UsageError, match=what) as caught:
     read_spans(written('spans.train.json', json_lines(first, line)))

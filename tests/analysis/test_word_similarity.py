@@ -86,7 +86,7 @@ def test_a_word_is_the_mean_of_its_pieces_and_similarity_the_dot_product():
   np.testing.assert_allclose(dot_products(table, pairs), expected, rtol=1e-12)
 
 
-def test_tables_are_ranked_beside_people_and_what_is_not_covered_is_told():
+def test_embeddings_are_compared_with_human_judgements_and_uncovered_words_are_reported():
   tables = random_tables()
   found = word_similarity(tables, PAIRS, PIECES.__getitem__, unknown=UNKNOWN, samples=50)
   assert (found['pairs'], found['covered'], found['not_covered']) == (7, 5, ['Ω', 'x'])
@@ -99,7 +99,7 @@ def test_tables_are_ranked_beside_people_and_what_is_not_covered_is_told():
   assert found['difference']['low'] <= found['difference']['rho'] <= found['difference']['high']
 
 
-def test_tables_that_rank_alike_differ_by_nothing_in_every_sample():
+def test_equal_rankings_differ_by_zero_in_every_sample():
   table = random_tables()['input']
   found = word_similarity({'a': table, 'b': 2 * table}, PAIRS, PIECES.__getitem__, unknown=UNKNOWN, samples=50)
   assert found['a']['low'] < found['a']['high']

@@ -137,7 +137,7 @@ def test_a_tpus_spread_gathers_and_fused_scatters_are_understood():
   program = Program(TPU_TEXT, 4)
   found = [(item.kind, item.operand_bytes, item.times, item.wire_bytes) for item in program.collectives()]
   assert found == [('all-gather', 32, 6, 96), ('reduce-scatter', 128, 6, 96)]
-  # Each turn writes the slice; what lies on the chip, S(1), is no traffic, nor is what the network reads and writes.
+  # Each turn writes the slice; memory on the chip, S(1), and network buffers are not HBM traffic.
   assert program.hbm_bytes() == 6 * 32
 
 

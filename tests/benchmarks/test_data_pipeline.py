@@ -13,7 +13,7 @@ def test_the_store_has_the_shape_of_the_setting(tmp_path):
   assert (opened.sequence_length, opened.vocab_size, len(opened.languages)) == (64, 5000, 12)
 
 
-def test_every_run_goes_on_where_the_last_one_stopped(small_store, monkeypatch):
+def test_every_run_continues_after_the_previous_one(small_store, monkeypatch):
   begun, batches = [], StoredBatches.batches
 
   def noted(self, step):

@@ -62,7 +62,7 @@ def test_runs_per_turn_are_averaged_after_one_that_is_not_measured():
   assert 0.2 <= measured.seconds[1] < 0.4  # neither with the first run, nor the sum of two
 
 
-def test_what_is_missing_or_dies_is_said_and_the_others_go_on():
+def test_missing_and_failed_candidates_are_reported_and_the_others_continue():
   candidates = [
     Candidate('missing', prepare_missing, (), {'rows': 1}),
     Candidate('dead', prepare_death, (), {'rows': 1}),
@@ -70,7 +70,7 @@ def test_what_is_missing_or_dies_is_said_and_the_others_go_on():
   ]
   measured = measure_interleaved(candidates, 1, lambda text: None, warm_up_runs=1)
   assert measured['missing'].failure == 'wishful is not installed'
-  assert measured['dead'].failure == 'ended with exit code 3'
+  assert measured['dead'].failure == 'exited with 3'
   assert len(measured['there'].seconds) == 1
 
 

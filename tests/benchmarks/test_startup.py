@@ -68,7 +68,7 @@ def test_the_commands_can_be_started(tmp_path, monkeypatch, root):
   first.prepare(*first.arguments)()
 
 
-def test_the_smoke_run_keeps_what_it_compiles_where_it_is_told_to(tmp_path, monkeypatch):
+def test_the_smoke_run_uses_the_configured_compilation_cache(tmp_path, monkeypatch):
   monkeypatch.setenv('JAX_ENABLE_COMPILATION_CACHE', 'false')
   started = []
   monkeypatch.setattr(startup.subprocess, 'Popen', lambda command, env, **_: started.append((command, env)))

@@ -8,7 +8,7 @@ from benchmarks.interleaved import Measurement, Unavailable
 from benchmarks.settings import SMALL, Setting, random_batch
 from rembert.aot import flops
 
-# Of the first loss: before anything is learned all pieces are alike, but for logits of 0.14 (a row of E = 48 numbers of
+# Of the first loss: before training all tokens are equally likely, but for logits of 0.14 (a row of E = 48 numbers of
 # 0.02 times one of length √48); over 24 positions that makes 0.03.
 EXPECTED = pytest.approx(math.log(500), abs=0.1)
 TINY = Setting(

@@ -164,7 +164,7 @@ def test_what_does_not_fit_is_named(fields, message, fix, saved):
   assert fix in ' '.join(error.value.fix)
 
 
-def test_more_layers_of_hugging_face_are_not_cut_off_in_silence(saved, tmp_path):
+def test_more_layers_of_hugging_face_are_not_dropped_silently(saved, tmp_path):
   export(saved('mlm', **FITTING, num_hidden_layers=4), tmp_path / 'exported')
   with pytest.raises(UsageError, match='another architecture') as error:
     open_initial(tmp_path / 'exported', 'all', CONFIG)

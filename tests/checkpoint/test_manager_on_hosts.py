@@ -62,7 +62,7 @@ assert names() == ['1', '2', 'damaged-2', 'damaged-3'], names()
 """
 
 
-def test_damage_that_one_host_meets_is_put_aside_by_all_and_nobody_waits(tmp_path):
+def test_corruption_on_one_host_is_quarantined_by_all_without_waiting(tmp_path):
   port = free_port()
   command = lambda process: [sys.executable, '-c', HOST, str(process), str(port), str(tmp_path / 'checkpoints')]
   hosts = [

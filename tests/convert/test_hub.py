@@ -115,7 +115,7 @@ def test_a_download_that_breaks_off_is_resumed(server, folder, files, assert_sam
   assert len(server.downloads()) > len(set(server.downloads()))
 
 
-def test_the_cache_serves_without_a_network_and_is_all_that_there_is_then(use_hub, folder, files, assert_same):
+def test_without_a_network_only_the_cache_is_used(use_hub, folder, files, assert_same):
   with serve_hub() as served:
     use_hub(served.url)
     served.add(NAME, files)
@@ -243,7 +243,7 @@ def test_a_loaded_model_is_pushed_as_it_is_now(server, use_hub, saved, assert_sa
     (['--private'], TOKEN, '--push=ORG/NAME'),
   ],
 )
-def test_what_cannot_be_pushed_is_told(server, use_hub, random_run, tmp_path, capsys, arguments, token, words):
+def test_a_push_that_is_impossible_is_an_error(server, use_hub, random_run, tmp_path, capsys, arguments, token, words):
   use_hub(server.url, token)
   assert main(['to_hf', str(random_run), str(tmp_path / 'out'), *arguments]) == 2
   assert words in capsys.readouterr().err

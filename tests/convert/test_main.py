@@ -75,7 +75,7 @@ def test_the_model_card_holds_the_facts_and_no_path(run, exported):
   ],
   ids=lambda part: ' '.join(part) if isinstance(part, list) else None,
 )
-def test_what_cannot_be_done_is_told_and_nothing_is_written(
+def test_impossible_conversions_are_errors_and_write_nothing(
   saved_with_vocabulary, exported, tmp_path, monkeypatch, capsys, arguments, words
 ):
   monkeypatch.chdir(tmp_path)

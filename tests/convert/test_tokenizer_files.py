@@ -35,7 +35,7 @@ def lines():
 @pytest.fixture(scope='module')
 def vocabulary(lines, tmp_path_factory):
   file = tmp_path_factory.mktemp('vocabulary') / 'sentencepiece.model'
-  # Trained on a part: the rest has characters without pieces of their own.
+  # Trained on a part: the rest has characters without tokens.
   train_vocabulary(lines[::3], file, size=2500, character_coverage=0.99)
   return file
 

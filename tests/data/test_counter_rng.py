@@ -1,4 +1,4 @@
-"""Random numbers by coordinates: those of the published generator, and alike in nothing, however close they lie."""
+"""Random numbers by coordinates: equal to the published generator, and independent for close coordinates."""
 
 import itertools
 
@@ -75,7 +75,7 @@ def test_distinct_bits_are_distinct_and_know_their_column(count):
   assert numbers.max() < UINT64 - 1
 
 
-def test_uniform_numbers_lie_below_one():
+def test_uniform_numbers_are_below_one():
   assert uniform(np.array([0, UINT64 - 1], np.uint64)).tolist() == [0.0, 1 - 2.0**-53]
 
 

@@ -76,7 +76,7 @@ def test_limited_rates_are_a_scaled_part_of_the_smoothed_ones_and_sum_to_one(sen
 
 
 @given(sentences=counts, alpha=st.floats(0, 1))
-def test_limits_that_nobody_passes_change_no_bit(sentences, alpha):
+def test_limits_that_no_rate_exceeds_change_no_bit(sentences, alpha):
   assert sampling_rates(sentences, alpha, max_share=1.0, max_upsampling=1e300) == sampling_rates(sentences, alpha)
 
 
@@ -89,7 +89,7 @@ def test_a_tiny_language_is_not_repeated_beyond_the_limit():
   assert rates['en'] == pytest.approx(1 - 5 * 0.01)
 
 
-def test_the_least_share_is_possible_and_less_is_told():
+def test_the_smallest_possible_share_is_accepted_and_a_smaller_one_is_an_error():
   languages = {f'{n:02}': n + 1 for n in range(10)}
   assert sampling_rates(languages, 0.5, max_share=0.1) == pytest.approx(dict.fromkeys(languages, 0.1), abs=TOLERANCE)
   with pytest.raises(UsageError, match=r'10 language\(s\)') as caught:

@@ -85,7 +85,7 @@ def test_places_only_move_forward_and_end_behind_the_last_document_with_text(doc
     assert not any(len(document) for document in rest)
 
 
-def test_a_long_document_goes_on_in_the_next_row_and_no_further_one_is_read_before():
+def test_a_long_document_continues_in_the_next_sequence_before_another_is_read():
   documents = iter([np.arange(1000, 1025, dtype=np.int32), np.arange(400, 500, dtype=np.int32)])
   (first, place), (second, end) = itertools.islice(pack(documents, 20, SPECIAL, config=PackingConfig(True)), 2)
   assert first.tolist() == [SPECIAL.cls, *range(1000, 1018), SPECIAL.sep]

@@ -1,4 +1,4 @@
-"""Every sentence lies whole in one place, rows are well filled, and few shapes come out."""
+"""Every sentence is in one sequence, complete; sequences are well filled, and have few shapes."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_short_sentences_fill_what_long_ones_leave():
   assert [batch.sentences for batch in found] == [[[1], [2, 0]]]
 
 
-def test_a_model_of_few_positions_has_rows_of_so_many():
+def test_a_model_of_few_positions_has_sequences_of_that_length():
   assert [batch.input_ids.shape for batch in batches([[1] * 5] * 20, batch_size=2, longest=40)] == [(2, 40), (2, 40)]
   assert [batch.input_ids.shape for batch in batches([[1] * 90], batch_size=4, longest=100)] == [(2, 100)]
 

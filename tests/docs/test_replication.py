@@ -56,7 +56,7 @@ def test_each_sweep_is_planned_with_all_rows_of_the_tables(calls, number, capsys
   assert all('--gin_file=gin/scales/micro.gin' in words for words in printed if models & set(words))
 
 
-def test_what_is_judged_was_trained_in_and_belongs_to_the_task(calls):
+def test_evaluated_languages_were_trained_on_and_belong_to_the_task(calls):
   [store] = of(calls, 'tasks.token_store')
   trained = next(word for word in store if word.startswith('--languages=')).partition('=')[2].split(',')
   assert len(trained) == 20

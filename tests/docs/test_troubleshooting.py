@@ -58,7 +58,7 @@ def said() -> list[Parts]:
   return found
 
 
-def is_said_by(message: str, parts: Parts) -> bool:
+def is_printed_by(message: str, parts: Parts) -> bool:
   """Whether a message is `parts` with something put into it."""
   at, is_free, letters = 0, False, 0
   for part in parts:
@@ -72,17 +72,17 @@ def is_said_by(message: str, parts: Parts) -> bool:
   return (is_free or at == len(message)) and letters >= LEAST_SHARE * len(message)
 
 
-def test_a_message_is_told_by_its_fixed_parts():
+def test_a_message_is_recognised_by_its_fixed_parts():
   parts = ('the store has rows of ', None, ' tokens, and training has ', None)
-  assert is_said_by('the store has rows of 128 tokens, and training has 512', parts)
-  assert not is_said_by('the store has rows of 128 pieces, and training has 512', parts)
-  assert not is_said_by('a long name of something that is nowhere to be found is missing', (None, ' is missing'))
-  assert not is_said_by('no token store here', ('no token store',))
+  assert is_printed_by('the store has rows of 128 tokens, and training has 512', parts)
+  assert not is_printed_by('the store has rows of 128 pieces, and training has 512', parts)
+  assert not is_printed_by('a long name of something that is nowhere to be found is missing', (None, ' is missing'))
+  assert not is_printed_by('no token store here', ('no token store',))
 
 
 @pytest.mark.parametrize('message', quoted())
 def test_quoted_messages_are_in_the_code(message):
-  assert any(is_said_by(text, parts) for parts in said() for text in (message, f'rembert: {message}'))
+  assert any(is_printed_by(text, parts) for parts in said() for text in (message, f'rembert: {message}'))
 
 
 def test_no_message_is_explained_twice():

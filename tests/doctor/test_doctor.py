@@ -175,7 +175,7 @@ def test_what_may_go_well_is_warned_of(name, healthy, tmp_path):
 # --- the workdir, held by a user ------------------------------------------------------------------------------------
 
 
-def test_whoever_holds_the_workdir_is_named(healthy):
+def test_the_owner_of_the_lock_is_named(healthy):
   code = (
     'import sys; from etils import epath; from rembert.jobs.workdir import locked\n'
     'with locked(epath.Path(sys.argv[1]), print): print("held", flush=True); sys.stdin.read()'

@@ -71,7 +71,7 @@ def test_no_sentences_have_no_vectors(model):
   assert sentence_vectors(model, []).shape == (0, 32)
 
 
-def test_what_goes_wrong_is_told_and_nothing_goes_on(model, sentences):
+def test_invalid_sentences_are_errors_and_no_thread_continues(model, sentences):
   with pytest.raises(UsageError, match="exceed the model's 0 to"):
     sentence_vectors(model, [*sentences, [CLS, 10**6, SEP]], batch_size=1)
   with pytest.raises(UsageError, match='no layer 9'):

@@ -129,7 +129,7 @@ def test_embeddings_of_a_layer_that_is_not_there_are_refused(encoder):
     encoder.embed(IDS, MASK, layer=9)
 
 
-def test_where_nothing_is_that_is_said(tmp_path):
+def test_a_path_without_a_model_is_an_error(tmp_path):
   with pytest.raises(UsageError, match='no model found'):
     rembert.load(tmp_path)
   with pytest.raises(UsageError, match="unknown head 'ner'"):

@@ -157,7 +157,7 @@ def test_fertility_is_of_each_language_of_the_text(analyze, tmp_path):
     ('fertility', ['analyze.wht=fertility'], 'unknown name analyze.wht'),
   ],
 )
-def test_what_is_missing_is_told_in_a_line(root, model, tmp_path, capsys, name, bindings, what):
+def test_a_missing_setting_is_one_error_without_a_traceback(root, model, tmp_path, capsys, name, bindings, what):
   arguments = [f'--gin_file={root}/gin/analyze_{name}.gin', f'--workdir={tmp_path}/out']
   bindings = [f'--gin.analyze.model={model}', *(f'--gin.{binding}' for binding in bindings)]
   assert main.main([*arguments, *bindings]) == 2

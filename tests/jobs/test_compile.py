@@ -126,7 +126,7 @@ def test_an_error_of_another_kind_is_not_taken_for_a_lack_of_memory(tmp_path, mo
     command(tmp_path, '--topology=cpu:8')
 
 
-def test_a_program_that_cannot_be_printed_is_said_to_be_so(tmp_path, capsys, monkeypatch):
+def test_a_program_that_cannot_be_printed_is_reported(tmp_path, capsys, monkeypatch):
   def fail(compiled):
     raise jax.errors.JaxRuntimeError('INTERNAL: RET_CHECK failure in some pass\nand a stack')
 

@@ -50,7 +50,7 @@ def whole_streamed(program, succeed, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('point', range(POINTS))
-def test_a_run_cut_off_at_any_point_ends_as_if_it_had_not_been(point, whole, from_store, succeed, tmp_path):
+def test_a_run_killed_at_any_point_ends_like_an_uninterrupted_one(point, whole, from_store, succeed, tmp_path):
   random = np.random.default_rng(point)
   number = (signal.SIGKILL, signal.SIGTERM)[point % 2]
   moment = list(MOMENTS)[point // 4 % len(MOMENTS)]
@@ -76,7 +76,7 @@ def test_a_run_cut_off_at_any_point_ends_as_if_it_had_not_been(point, whole, fro
 @pytest.mark.slow
 @pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize('moment', EARLY_MOMENTS)
-def test_a_run_cut_off_while_it_makes_its_data_ends_as_if_it_had_not_been(
+def test_a_run_killed_while_it_makes_its_data_ends_like_an_uninterrupted_one(
   moment, number, whole_streamed, program, succeed, tmp_path
 ):
   cut = program(tmp_path / 'run', **LONG)

@@ -93,7 +93,7 @@ def test_embeddings_in_bfloat16_are_those_of_float32_but_for_rounding(run, tmp_p
   ],
   ids=lambda part: part if isinstance(part, str) else None,
 )
-def test_what_cannot_be_done_is_told(run, tmp_path, monkeypatch, capsys, arguments, words):
+def test_impossible_predictions_are_errors(run, tmp_path, monkeypatch, capsys, arguments, words):
   monkeypatch.chdir(tmp_path)
   pathlib.Path('LINES').write_text('eine Zeile')
   pathlib.Path('EMPTY').write_text('')

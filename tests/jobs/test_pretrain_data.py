@@ -190,10 +190,10 @@ def test_limits_of_the_rates_are_shown_and_are_another_identity(first, tmp_path)
   assert 'sampling capped at 0.' in limited.said
   assert max(limited.stream.batches.rates.values()) == pytest.approx(max(before.values()) - 0.001)
   assert limited.stream.identity != first.stream.identity
-  alike = opened(tmp_path / 'run', dataclasses.replace(DATA, max_upsampling=1.0), given).stream.batches.rates
+  uniform = opened(tmp_path / 'run', dataclasses.replace(DATA, max_upsampling=1.0), given).stream.batches.rates
   counts = open_corpus(tmp_path / 'run' / 'corpus').languages
-  sentences = {language: counts[language].sentences for language in alike}
-  assert alike == pytest.approx({name: count / sum(sentences.values()) for name, count in sentences.items()})
+  sentences = {language: counts[language].sentences for language in uniform}
+  assert uniform == pytest.approx({name: count / sum(sentences.values()) for name, count in sentences.items()})
   with pytest.raises(UsageError, match='sum to less than 1'):
     opened(tmp_path / 'run', dataclasses.replace(DATA, max_share=0.3), given)
 
@@ -223,7 +223,7 @@ def test_a_given_vocabulary_is_copied_followed_when_it_changes_and_replaced_when
 # --- what is missing -------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_vocabulary_and_a_missing_corpus_are_told_in_one_error(tmp_path):
+def test_a_missing_vocabulary_and_a_missing_corpus_are_one_error(tmp_path):
   data = DataConfig(dumps=str(tmp_path / 'no_dumps'))
   with pytest.raises(UsageError) as caught:
     opened(tmp_path / 'run', data, VocabularyConfig(path=str(tmp_path / 'no.model')))
@@ -237,7 +237,7 @@ def test_a_missing_vocabulary_and_a_missing_corpus_are_told_in_one_error(tmp_pat
   assert not (tmp_path / 'run').exists()
 
 
-def test_a_vocabulary_of_another_size_is_told_before_the_corpus_is_made(first, tmp_path):
+def test_a_vocabulary_of_another_size_is_an_error_before_the_corpus_is_made(first, tmp_path):
   given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))
   with pytest.raises(UsageError, match='1500 in the file, 1400 in the model'):
     opened(tmp_path / 'run', vocabulary=given, size=1400)
@@ -328,7 +328,7 @@ def test_tasks_that_are_read_from_the_beginning_are_named(registered, tmp_path):
   assert 'opened.b: the preprocessors look at several examples' in run.said
 
 
-def test_tasks_without_a_validation_split_are_not_evaluated_and_that_is_said(registered, tmp_path):
+def test_tasks_without_a_validation_split_are_not_evaluated_with_a_warning(registered, tmp_path):
   run = opened(tmp_path / 'run', registered(splits=('train',), a=[as_text]), VocabularyConfig())
   assert "warning: no task has a split 'validation', so no evaluation" in run.said
   assert not list(run.stream.batches.evaluation_batches())

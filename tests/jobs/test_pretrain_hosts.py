@@ -59,7 +59,7 @@ def wait_for_step(run, processes, step, seconds=200):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_another_number_of_hosts(from_store, succeed, tmp_path):
+def test_a_run_resumes_with_another_number_of_hosts(from_store, succeed, tmp_path):
   long = QUICK | {'train__steps': 90, 'train__eval_every': 30, 'train__checkpoint_every': 1000}
   reference, run = (from_store(tmp_path / name, **long) for name in ('reference', 'run'))
   succeed(reference)

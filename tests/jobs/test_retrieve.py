@@ -134,6 +134,6 @@ def test_a_workdir_that_cannot_be_written_to_is_one_error(evaluate, tmp_path):
     evaluate('tatoeba')
 
 
-def test_a_file_that_was_asked_for_and_is_not_there_is_told(evaluate):
+def test_a_missing_file_of_a_requested_language_is_an_error(evaluate):
   with pytest.raises(UsageError, match='a file of the data is missing'):
     evaluate('tatoeba', languages=('fr',))

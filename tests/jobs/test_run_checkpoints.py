@@ -75,7 +75,7 @@ def test_a_run_whose_workdir_is_deleted_ends_with_an_error(from_store, tmp_path)
   assert 'the workdir was deleted while the run was at step 14' in result.stderr
 
 
-def test_a_run_begins_with_the_parameters_of_another(from_store, stored, succeed, tmp_path):
+def test_a_run_is_initialised_from_another(from_store, stored, succeed, tmp_path):
   bindings = {'train__steps': 14, 'train__eval_every': 14, 'optimizer__learning_rate': 1e-5}
   given = from_store(tmp_path / 'run', **bindings, train__init_from=f"'{stored.workdir}'")
   succeed(given)

@@ -51,7 +51,7 @@ def test_layers_that_fine_tuning_drops_are_missing_in_its_column():
   assert row(shown(DEEP, TABLE_5), 'Transformer layers, 12 of 23 kept') == ['163,021,056', '85,054,464']
 
 
-def test_without_a_row_of_the_paper_nothing_is_said_of_it():
+def test_without_a_row_of_the_paper_it_is_not_mentioned():
   lines = shown(DEEP, PaperFigures())
   assert lines[-1].startswith('total ')
   assert row(lines, 'Transformer layers') == ['163,021,056', '163,021,056']
@@ -71,7 +71,7 @@ def test_a_shallower_model_keeps_all_the_layers_that_it_has():
   assert lines[-1].startswith('warning: the counts differ')
 
 
-def test_a_model_of_another_scale_is_not_set_beside_the_papers_figures():
+def test_a_model_of_another_scale_is_not_compared_with_the_papers_figures():
   lines = shown(DEEP, dataclasses.replace(TABLE_5, scale='mini'))
   assert row(lines, "by the paper's counting rule") == ['193,906,176', '100,579,584']
   assert not [line for line in lines if line.startswith(('in the paper', 'total compared'))]

@@ -82,7 +82,7 @@ def test_an_owner_that_renews_its_claim_is_respected(bucket):
   assert 'beta held' in said[0]
 
 
-def test_a_claim_that_nobody_renews_is_waited_for_and_then_taken(bucket):
+def test_a_claim_that_is_not_renewed_expires_and_is_taken(bucket):
   claim(bucket)
   start = time.monotonic()
   with locked(bucket, lambda _: None):

@@ -29,7 +29,7 @@ def test_every_choice_of_a_configuration_has_a_table():
   assert set(kernels.TABLES) == set(KERNELS)
   assert operations(Execution(kernels='reference')) == Operations()
   assert operations(Execution(kernels='cpu')) == kernels.CPU
-  assert operations(Execution(unroll=3)) == operations(Execution())  # what computes alike is equal
+  assert operations(Execution(unroll=3)) == operations(Execution())  # equal computations are equal tables
 
 
 def test_auto_is_chosen_when_a_program_is_traced():

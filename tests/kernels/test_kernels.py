@@ -280,7 +280,7 @@ def test_in_bfloat16_values_and_gradients_are_those_of_float32_rounded_once(oper
         np.testing.assert_array_equal(actual, exact.astype(actual.dtype))
 
 
-def test_cudnn_is_told_of_segments(monkeypatch):
+def test_cudnn_gets_the_segments(monkeypatch):
   in_plain_words = functools.partial(jax.nn.dot_product_attention, implementation='xla')
   of_xla = lambda *arrays, mask, implementation: in_plain_words(*arrays, mask=mask)
   monkeypatch.setattr(jax.nn, 'dot_product_attention', of_xla)

@@ -1,4 +1,4 @@
-"""What the tests of launchers share: a stand-in for gcloud, and a small project to send to its machines."""
+"""What the tests of launchers share: a mock gcloud, and a small project to send to its machines."""
 
 import functools
 import pathlib

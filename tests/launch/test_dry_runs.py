@@ -57,8 +57,8 @@ def test_scripts_are_bash(tmp_path, monkeypatch):
 
 def test_shellcheck_finds_nothing(tmp_path, monkeypatch):
   monkeypatch.undo()
-  beside_python = pathlib.Path(sys.executable).parent
-  shellcheck = shutil.which('shellcheck') or shutil.which('shellcheck', path=beside_python)
+  next_to_python = pathlib.Path(sys.executable).parent
+  shellcheck = shutil.which('shellcheck') or shutil.which('shellcheck', path=next_to_python)
   if shellcheck is None:
     pytest.skip('no shellcheck in PATH: make launchers adds it')
   for script in scripts(tmp_path):

@@ -33,7 +33,7 @@ def test_each_process_knows_the_cluster_and_its_place_in_it():
   assert second == first | {'JAX_PROCESS_ID': '1'}
 
 
-def test_lines_bear_the_number_of_their_process():
+def test_lines_begin_with_the_number_of_their_process():
   process = cluster('python', '-c', 'import os; print("I am", os.environ["JAX_PROCESS_ID"])')
   output, _ = process.communicate(timeout=60)
   assert sorted(output.splitlines()[:2]) == ['[0] I am 0', '[1] I am 1']
@@ -55,7 +55,7 @@ def test_those_who_outlive_a_lost_one_are_killed_in_the_end(monkeypatch, capfd):
   monkeypatch.setattr('launch.local_cluster._SECONDS_TO_FOLLOW', 0.5)
   assert main(['--', 'sh', '-c', 'test $JAX_PROCESS_ID = 0 && exec sleep 600; exit 1']) == 1
   output = capfd.readouterr()
-  assert 'after another was lost' in output.err
+  assert 'a process was lost' in output.err
   assert 'exit codes -9, 1' in output.out
 
 

@@ -1,4 +1,4 @@
-"""Requests that wait in a queue, and runs that outlive their machines, by a stand-in for gcloud."""
+"""Requests that wait in a queue, and runs that outlive their machines, with a mock gcloud."""
 
 import sys
 import time
@@ -50,7 +50,7 @@ def test_what_others_asked_for_is_not_deleted(gcloud, capsys):
   assert 'nothing to delete' in capsys.readouterr().out
 
 
-def test_a_slice_that_is_taken_away_is_asked_for_again_and_the_run_goes_on(gcloud, watch, tmp_path):
+def test_a_preempted_slice_is_requested_again_and_the_run_resumes(gcloud, watch, tmp_path):
   said, bucket = [], tmp_path / 'bucket'
   gcloud.update(plans=[['WAITING_FOR_RESOURCES', f'ACTIVE until {bucket}', 'SUSPENDING', 'SUSPENDED'], ['ACTIVE']])
   assert watch('python', '-c', RESUMES, str(bucket), said=said, deletes=True).run() == 0
@@ -200,7 +200,7 @@ def test_what_was_lost_is_replaced_and_an_end_is_passed_on(seen):
     assert len(world.slept) == 2  # it is looked at twice
 
 
-def test_a_slice_that_vanishes_too_often_is_given_up():
+def test_a_slice_that_is_lost_too_often_ends_the_watch():
   world = World([A, 'SUSPENDED', None] * 9, [[RUNNING]])
   with pytest.raises(RunError, match='was lost too often'):
     world.watch(RetryPolicy(9, 3, 10000.0, 60.0)).run()

@@ -126,7 +126,7 @@ def test_a_grid_names_its_models_and_wins_over_all_other_bindings(gin_file):
   assert models[1].rows == ()
 
 
-def test_what_does_not_fit_is_told_with_its_file_and_its_place_in_the_grid(gin_file):
+def test_an_invalid_model_is_an_error_with_its_file_and_point_of_the_grid(gin_file):
   grid = grid_points(['RemBertConfig.num_attention_heads=4,5'], '--grid')
   file = gin_file('a.gin')
   with pytest.raises(UsageError) as error:

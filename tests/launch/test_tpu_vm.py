@@ -1,4 +1,4 @@
-"""A slice from its creation to its deletion, by a stand-in for gcloud: what is asked, what runs, what is refused."""
+"""A slice from its creation to its deletion, with a mock gcloud: requests, commands and rejections."""
 
 import json
 import os
@@ -25,7 +25,7 @@ time.sleep(60)
 HOSTILE = ['--gin.a.b="it\'s"', '$(touch broken)', '`touch broken`', '; touch broken', 'a  b', '*', '', 'ü\\n']
 
 
-def test_what_is_created_bears_a_label_and_the_software_that_its_type_wants(gcloud, capsys):
+def test_a_created_slice_has_labels_and_the_runtime_of_its_type(gcloud, capsys):
   assert main(['create', 'large', '--type=v4-128', '--spot', '--zone=us-central2-b', '--owner=Anna']) == 0
   [call] = gcloud.calls('create')
   assert '--version=tpu-ubuntu2204-base' in call

@@ -58,7 +58,7 @@ def test_bindings_and_files_reach_what_is_learned_and_not_retrieval(planned_comm
   assert 'small.gin' not in retrieved
 
 
-def test_what_there_is_no_data_for_is_left_out_with_the_reason(tmp_path, xtreme_samples, capsys):
+def test_tasks_without_data_are_skipped_with_the_reason(tmp_path, xtreme_samples, capsys):
   data = tmp_path / 'data'
   shutil.copytree(xtreme_samples.root / 'udpos', data / 'udpos')
   (data / 'udpos' / 'train-en.tsv').unlink()

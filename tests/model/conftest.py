@@ -68,7 +68,7 @@ tiny, build, parameters, run_encoder = (
 
 @pytest.fixture(scope='session')
 def plain(tiny_model, batch):
-  """`run_encoder` of `TINY`, computed in the plain way."""
+  """`run_encoder` of `TINY`, with the reference implementation."""
   return _run_encoder(tiny_model.encoder, batch['ids'])
 
 

@@ -103,7 +103,7 @@ def test_the_bottom_layers_alone_give_their_own_hidden_state_and_what_is_above_i
   assert_close(bottom.last_hidden_state, every[kept])
 
 
-def test_padding_is_not_felt_to_the_bit(tiny, tiny_model, batch):
+def test_padding_does_not_change_a_bit(tiny, tiny_model, batch):
   run = nnx.jit(lambda model, ids: model(ids, None, jnp.asarray(batch['mask'])))
   other = np.where(batch['mask'], batch['ids'], (batch['ids'] + 1) % tiny.vocab_size)
   before, after = (run(tiny_model.encoder, jnp.asarray(ids)) for ids in (batch['ids'], other))
@@ -143,7 +143,7 @@ def run_packed(tiny_model):
 
 @given(packed=packed_rows())
 @settings(deadline=None, max_examples=10)
-def test_packed_documents_do_not_see_each_other_to_the_bit(tiny, run_packed, packed):
+def test_packed_documents_do_not_affect_each_other_bitwise(tiny, run_packed, packed):
   lengths, seed = packed
   ids, segments, positions = _packed(lengths, seed, tiny.vocab_size)
   # Row 0 as it is; in row k all documents but the k-th, and the padding, hold other tokens.
@@ -293,7 +293,7 @@ def test_biases_begin_at_zero_and_scales_at_one(fresh):
       assert np.all(x == (path[-1].key == 'scale')), path
 
 
-def test_no_two_layers_and_no_two_kernels_begin_alike(fresh):
+def test_all_layers_and_kernels_are_initialised_differently(fresh):
   kernels = [x for path, x in jax.tree_util.tree_leaves_with_path(fresh['layers']) if path[-1].key == 'kernel']
   heads = [layer.reshape(-1)[:1000] for kernel in kernels for layer in kernel]
   correlations = np.corrcoef(heads) - np.eye(len(heads))

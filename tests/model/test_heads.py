@@ -164,7 +164,7 @@ def task(request, tiny):
   return request.param, nnx.merge(graphdef, jax.tree.map(fill, nnx.to_pure_dict(shapes)))
 
 
-def test_a_task_head_is_a_linear_map_of_what_it_is_said_to_see(task, tiny, parameters):
+def test_a_task_head_is_a_linear_map_of_its_documented_input(task, tiny, parameters):
   head, model = task
   random = np.random.default_rng(3)
   shape = (2, 3, 8) if head == 'multiple_choice' else (4, 8)
@@ -251,7 +251,7 @@ def test_who_asks_for_other_layers_gets_them_whole(tiny):
 
 @pytest.mark.parametrize('head', ['tagging', 'qa'])
 def test_only_some_heads_drop_out_before_their_map(tiny, head):
-  # The encoder of this configuration drops nothing: only the head needs a key.
+  # The encoder of this configuration has no dropout: only the head needs a key.
   model = build_model(head, dataclasses.replace(tiny, num_hidden_layers=0), num_labels=5, rngs=nnx.Rngs(0))
   ids = np.random.default_rng(0).integers(0, tiny.vocab_size, (4, 8))
   run = jax.jit(lambda seed: model(ids, dropout_key=jax.random.key(seed)).logits)

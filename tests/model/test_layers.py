@@ -82,7 +82,7 @@ def test_a_bias_stays_whole_where_its_kernel_is_split_over_fsdp(tiny):
 
 
 @either_way
-def test_layer_norm_does_not_lose_a_small_variance_beside_a_large_mean(tiny, ops):
+def test_layer_norm_keeps_a_small_variance_around_a_large_mean(tiny, ops):
   # E[x²] − E[x]² in float32 would be off by whole per cents here; the input's own rounding is 3e-5 of the spread.
   x = (1000 + np.random.default_rng(3).standard_normal((4, 64))).astype(np.float32)
   norm = LayerNorm(tiny, 64, dtype=jnp.float32, ops=ops, rngs=nnx.Rngs(0))

@@ -112,7 +112,7 @@ def all_weights(folder):
 
 @pytest.mark.parametrize('head', HEADS[1:])
 @pytest.mark.parametrize('name', ['odd sizes', 'I = H, projected', 'odd sizes, tanh'])
-def test_their_weights_come_back_to_them_to_the_bit(their_folder, tmp_path, head, name):
+def test_hugging_faces_weights_return_bitwise_equal(their_folder, tmp_path, head, name):
   folder, _ = their_folder(head, name)
   importing.save(import_model(open_source(folder)), tmp_path / 'ours', None)
   export(open_source(tmp_path / 'ours'), tmp_path / 'again')

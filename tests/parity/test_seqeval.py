@@ -30,13 +30,13 @@ def test_seqeval_is_the_version_of_xtreme_s_time():
 
 @settings(max_examples=1000, deadline=None)
 @given(drawn_corpora())
-def test_drawn_tags_score_alike(corpus):
+def test_random_tags_have_equal_scores(corpus):
   _compare(corpus)
 
 
 @settings(max_examples=1000, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_tags_with_few_errors_score_alike(rng):
+def test_tags_with_few_errors_have_equal_scores(rng):
   _compare(random_corpus(rng))
 
 

@@ -41,7 +41,7 @@ def test_thinned_points_are_few_and_keep_the_mean_of_whole_runs(count, most):
   assert y[-1] == pytest.approx(values[(len(y) - 1) * run :].mean())
 
 
-def test_many_series_are_told_apart_without_colour():
+def test_many_series_are_distinct_without_colour():
   looks = [style.line_style(index) for index in range(len(style.SERIES) * len(style.DASHES))]
   assert len({(look['color'], look['linestyle']) for look in looks}) == len(looks)
   assert len({(look['marker'], look['linestyle']) for look in looks}) == len(looks)

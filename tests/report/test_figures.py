@@ -34,7 +34,7 @@ def test_the_best_model_of_each_is_marked(run, sweep, tables):
 # --- the paper's figures ----------------------------------------------------------------------------------------------
 
 
-def test_retrieval_that_is_none_is_no_curve():
+def test_malformed_retrieval_results_give_no_curve():
   for results in ({}, {'layers': 3}, {'layers': [1], 'mean': 'x'}, {'layers': ['a'], 'mean': [1.0]}):
     run = Run('x', pathlib.Path('x'), ANALYSIS, task='layer_retrieval', results=results)
     assert by_layer([Model('m', plan=(run,))]).empty

@@ -113,7 +113,7 @@ def test_any_text_comes_back_as_it_went_in(text):
   assert rows_of(files['t.csv'])[1][0].removeprefix("'") in (style.clean(text), style.clean(text).removeprefix("'"))
 
 
-def test_pictures_in_a_row_stand_beside_each_other_and_files_come_once(picture):
+def test_consecutive_plots_share_a_row_and_files_are_unique(picture):
   html, files = made(picture, picture, 'between', picture)
   assert html.count('class="pictures"') == 2
   assert sorted(files) == ['a-line-2.png', 'a-line-3.png', 'a-line.png']

@@ -68,7 +68,7 @@ def opened(request, browser, report):
   context.close()
 
 
-def test_nothing_is_said_and_nothing_fetched(opened, report):
+def test_there_are_no_console_messages_and_no_requests(opened, report):
   page, said, asked = opened
   page.mouse.wheel(0, 100_000)
   assert said == []

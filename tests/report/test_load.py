@@ -103,7 +103,7 @@ def test_a_folder_with_nothing_known_says_what_was_looked_for(tmp_path):
     load.read([tmp_path / 'nowhere'])
 
 
-def test_models_of_one_name_are_told_apart(tmp_path):
+def test_models_of_one_name_get_distinct_names(tmp_path):
   for path in ('a/run', 'b/run', 'c/other'):
     made_up_sweep.write_pretraining(tmp_path / path)
   sources = load.read([tmp_path / 'a/run', tmp_path / 'b/run', tmp_path / 'c/other'])

@@ -90,7 +90,7 @@ def analysed(tmp_path, tables):
   return analysed
 
 
-def test_table_8_has_both_embeddings_beside_the_papers(analysed):
+def test_table_8_has_both_embeddings_and_the_papers(analysed):
   rho = lambda value: {'rho': value, 'low': None, 'high': None}
   sets = {'rare-word': {'input': rho(20.0), 'output': None}, 'SimLex-999': {'input': rho(None), 'output': rho(1.0)}}
   runs = [{'sets': sets | {'MEN_dataset': {'input': rho(men), 'output': rho(30.0)}}} for men in (40.0, 42.0)]

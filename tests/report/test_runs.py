@@ -24,7 +24,7 @@ def test_the_overview_says_how_far_everything_is(tmp_path, tables):
   assert any('1 line(s) of metrics.jsonl cannot be read' in note for note in table.notes)
 
 
-def test_the_scale_is_said_and_what_follows_from_it(sweep, tmp_path):
+def test_the_scale_is_reported_with_its_consequence(sweep, tmp_path):
   words = scale_in_words(sweep)
   assert words.startswith('mini: hidden size 96, 4 to 8 layers, vocabulary size 2,000.')
   assert 'not the level' in words

@@ -30,7 +30,7 @@ def values(results, task='panx', variant=''):
   return results.by_seed(results.models[0], task, variant).to_dict('index')
 
 
-def test_seeds_are_side_by_side():
+def test_seeds_are_rows_of_one_table():
   runs = [
     finetuned('panx', {'en': 70.0 + seed, 'de': 50.0}, seed=seed % 2, pretrain_seed=seed // 2) for seed in range(4)
   ]

@@ -47,7 +47,7 @@ def test_what_cannot_be_tested_is_refused(differences):
     sign_flip_p(differences)
 
 
-def test_many_differences_are_flipped_at_random_and_always_alike():
+def test_many_differences_are_flipped_at_random_and_reproducibly():
   random = np.random.default_rng(3)
   differences = random.normal(0.35, 1.0, 40)
   p = sign_flip_p(differences)

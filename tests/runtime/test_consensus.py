@@ -148,7 +148,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize('end', ENDS)
-def test_the_others_are_told_how_a_host_ended(end, monkeypatch, capsys):
+def test_the_others_report_how_a_host_ended(end, monkeypatch, capsys):
   error, calls = ENDS[end]
   left = []
   for name, replacement in {'join': lambda config: None, 'Peers': FakePeers, 'leave': left.append}.items():

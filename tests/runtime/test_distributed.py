@@ -30,7 +30,7 @@ def set_cluster(monkeypatch):
   return set_cluster
 
 
-def test_three_variables_name_a_cluster_and_a_process_on_its_own_joins_nobody(initialized, set_cluster):
+def test_three_variables_define_a_cluster_and_a_single_process_does_not_join(initialized, set_cluster):
   join(HostsConfig())
   assert initialized == []
   set_cluster('alpha:1234', '4', '3')

@@ -150,7 +150,7 @@ def metadata(monkeypatch):
     ({'maintenance-event': ''}, None),
   ],
 )
-def test_what_the_machine_is_told_about_itself(events, notice, metadata, monkeypatch):
+def test_maintenance_notices_of_the_metadata_server(events, notice, metadata, monkeypatch):
   metadata |= events
   assert maintenance_notice() == notice
   monkeypatch.setenv('GCE_METADATA_HOST', '127.0.0.1:9')  # no server answers

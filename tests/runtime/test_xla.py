@@ -85,11 +85,11 @@ def jax_settings():
     jax.config.update(name, value)
 
 
-def test_a_folder_that_cannot_be_made_is_said(jax_settings, tmp_path):
+def test_a_cache_directory_that_cannot_be_created_is_reported(jax_settings, tmp_path):
   (tmp_path / 'file').write_text('')
   jax_settings(enable_compilation_cache=True)
   said = xla.enable_compilation_cache(str(tmp_path / 'file' / 'folder'))
-  assert said.startswith(f'compiled programs are not kept: {tmp_path}/file/folder: Not a directory')
+  assert said.startswith(f'compilation cache disabled: {tmp_path}/file/folder: Not a directory')
   assert not jax.config.jax_compilation_cache_dir
 
 

@@ -27,7 +27,7 @@ UNKNOWN = {'name': 'private', 'skip_reason': 'not found'}
     ('', 0, 'AUDIT SKIPPED, nothing was audited: no route to host'),
   ],
 )
-def test_what_was_not_audited_is_said(output, code, words):
+def test_packages_that_were_not_audited_are_reported(output, code, words):
   assert audit.verdict(1, output, 'trace\nno route to host\n')[0] == code
   assert words in audit.verdict(1, output, 'trace\nno route to host\n')[1]
 

@@ -101,13 +101,13 @@ def test_a_manifest_reads_no_file_elsewhere(store):
     lambda manifest: manifest.pop('special'),
   ],
 )
-def test_a_manifest_of_nonsense_is_told_and_no_traceback(store, alter):
+def test_a_malformed_manifest_is_an_error_without_a_traceback(store, alter):
   with pytest.raises(UsageError, match='damaged'):
     TokenStore(store(alter))
 
 
 @pytest.mark.parametrize('content', [b'\xff\xfe', b'[' * 100_000, b'3', pickle.dumps({'format': 1})])
-def test_a_manifest_that_is_no_json_is_told_and_no_traceback(tmp_path, content):
+def test_a_manifest_that_is_not_json_is_an_error_without_a_traceback(tmp_path, content):
   (tmp_path / MANIFEST).write_bytes(content)
   with pytest.raises(UsageError):
     TokenStore(tmp_path)

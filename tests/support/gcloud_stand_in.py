@@ -1,4 +1,4 @@
-"""A stand-in for gcloud: machines are folders, and what is sent to them by ssh is run by this machine's shell.
+"""A mock gcloud: machines are directories, and commands sent to them by ssh run in this machine's shell.
 
 As a program it plays `gcloud compute tpus …`: it notes what it was called with, knows nodes and queued resources from a
 JSON file, and answers as gcloud does where launchers look: NOT_FOUND, states, labels, exit codes of remote commands.
@@ -64,7 +64,7 @@ class GcloudStandIn:
     return [call for call in found if not verbs or call[1] in verbs]
 
   def take_away(self) -> None:
-    """All machines, with what runs and lies on them."""
+    """All machines, with their processes and files."""
     for index in range(self.read()['workers']):
       folder = self.home(index) / 'rembert-launch'
       with contextlib.suppress(OSError):

@@ -50,7 +50,7 @@ HEADS = ('mlm', 'classification', 'tagging', 'qa', 'multiple_choice', 'regressio
 # Every head on the plain configuration, on I = H as Hugging Face has it, and at the released widths.
 CASES = [(name, 'mlm') for name in CONFIGURATIONS]
 CASES += [(name, head) for name in ('odd sizes', 'I = H, projected', 'released widths') for head in HEADS[1:]]
-# Those that lie next to the tests as files, for machines without torch.
+# Stored as files next to the tests, for machines without torch.
 GOLDEN_CASES = [('odd sizes', head) for head in HEADS if head != 'regression'] + [
   ('odd sizes, tanh', 'mlm'),
   ('I = H, projected', 'mlm'),
@@ -59,7 +59,7 @@ GOLDEN = pathlib.Path(__file__).parent.parent / 'golden'
 
 
 def golden_file(name: str, head: str) -> pathlib.Path:
-  """Where a case lies."""
+  """The file of a case."""
   return GOLDEN / f'{re.sub("[^a-z]+", "_", name.lower())}.{head}.npz'
 
 

@@ -21,7 +21,7 @@ def assert_killed_command_resumes(
     output: does not exist yet.
     parts: pattern of the files in it that say that a part is done.
     marker: the file that says that all of it is done.
-    expected: a folder with the files that there are in the end.
+    expected: a directory with the final files.
   """
   process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
   while not list(output.glob(parts)):

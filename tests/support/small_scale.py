@@ -139,7 +139,7 @@ SMALLER = (
     '--gin.data.source=dumps --gin.data.dumps=dumps --gin.data.languages=None '
     '--gin.vocabulary.path=runs/pretrain_smoke/vocabulary/sentencepiece.model --gin.RemBertConfig.vocab_size=8000',
   ),
-  # So are the Wikipedias of TFDS, and a vocabulary of 120,000 pieces wants more text than the samples are.
+  # So are the Wikipedias of TFDS, and a vocabulary of 120,000 tokens requires more text than the samples.
   (
     r'rembert\.main .*gin/(pretrain_base|experiments/)(?!.*data\.source=)(?!.*--dry_run)',
     '--gin.data.source=dumps --gin.data.dumps=dumps --gin.data.languages=None',

@@ -15,7 +15,7 @@ LANGUAGES = ('el', 'sw', 'th')
 
 @dataclasses.dataclass(frozen=True)
 class SmallStore:
-  """Where it lies, and the command that made it, but for the output."""
+  """Its directory, and the command that made it, without the output."""
 
   folder: pathlib.Path
   vocabulary: pathlib.Path

@@ -149,7 +149,7 @@ def word_rows(
 ) -> list[WordsRow]:
   """`[CLS] words [SEP]`; as many words as fit make a row, and the rest of the sentence the next."""
   room = max_length - 2
-  encoded: dict[str, list[int]] = {}  # the same words come again and again
+  encoded: dict[str, list[int]] = {}  # words are repeated often
   rows = []
   for index, sentence in enumerate(examples):
     for word in sentence.words:
@@ -262,7 +262,7 @@ def most_context(starts: Sequence[int], length: int, room: int) -> np.ndarray:
 def answer_pieces(context: PiecesOfText, begin: int, end: int, *, space: int) -> tuple[int, int]:
   """First and last of the pieces that stand, wholly or in part, for characters `begin` to `end` of a text.
 
-  No fewer pieces cover them. Those that bear no character of their own belong to the one they stand before: the answer
+  No fewer pieces cover them. Those without a character belong to the next one: the answer
   🌊, taken to four bytes, is all four. The lone `▁` (its id is `space`) that is put before a text belongs to none.
   """
   first = int(np.searchsorted(context.end, begin, side='right'))  # ends never fall

@@ -21,7 +21,7 @@ def xtreme_samples() -> XtremeFolder:
 
 @pytest.fixture(scope='session')
 def xtreme_vocabulary(tmp_path_factory) -> pathlib.Path:
-  """File of a vocabulary of 2,000 pieces, learned from the sample corpus."""
+  """File of a vocabulary of 2,000 tokens, trained on the sample corpus."""
   file = tmp_path_factory.mktemp('xtreme') / 'sentencepiece.model'
   text = sample_text(sample_corpus(LANGUAGES), dict.fromkeys(LANGUAGES, 40_000))
   train_vocabulary(text, file, size=2000, character_coverage=0.98)

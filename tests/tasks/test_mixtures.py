@@ -92,7 +92,7 @@ def test_pretraining_joins_both_texts_of_each_language():
   assert len(set(language_of.values())) == len(REMBERT) - 1  # Chinese is two of its codes
 
 
-def test_pretraining_draws_languages_by_the_root_of_their_documents_and_documents_alike():
+def test_pretraining_samples_languages_by_the_root_of_their_documents_and_documents_equally():
   language_of = {'wikipedia.he': 'he', 'mc4.iw': 'he', 'wikipedia.de': 'de', 'mc4.hmn': 'hmn'}
   rates = mixtures.pretraining_rates({'wikipedia.he': 1, 'mc4.iw': 3, 'wikipedia.de': 16, 'mc4.hmn': 0}, language_of)
   assert rates == pytest.approx({'wikipedia.he': 2 / 6 / 4, 'mc4.iw': 2 / 6 * 3 / 4, 'wikipedia.de': 4 / 6})

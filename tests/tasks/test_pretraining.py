@@ -290,7 +290,7 @@ def test_rates_of_a_mixture_are_normalized_and_tasks_without_any_left_out(vocabu
 
 
 @pytest.mark.parametrize('rate', [0, -1, float('nan'), lambda task: 1 / 0])
-def test_rates_that_are_none_are_an_error(rate, vocabulary, files):
+def test_invalid_rates_are_an_error(rate, vocabulary, files):
   mixture = seqio.Mixture('odd', [(task_of(vocabulary, files, []), rate)])
   with pytest.raises(UsageError, match='rates of the mixture'):
     pretraining.normalized_rates(mixture)

@@ -34,7 +34,7 @@ def test_a_task_of_ours_is_replaced(names):
   assert registration.find(names[0]) is second
 
 
-def test_a_task_of_somebody_else_is_not_replaced(names):
+def test_a_task_of_another_module_is_not_replaced(names):
   theirs = seqio.TaskRegistry.add(names[1], **task_arguments('a'))
   for add in (
     lambda: registration.add_task(names[1], **task_arguments('b')),

@@ -64,21 +64,21 @@ def test_all_white_space_is_one_space(processor):
   assert processor.encode('eins\n\tzwei\u00a0\u3000drei') == processor.encode('eins zwei drei')
 
 
-def test_text_too_small_for_the_vocabulary_is_told_with_the_size_that_it_supports(tmp_path):
+def test_text_too_small_for_the_vocabulary_is_an_error_with_the_supported_size(tmp_path):
   file, texts = tmp_path / 'v.model', ['ein kleiner Text', 'noch einer'] * 20
   with pytest.raises(UsageError, match='supports a vocabulary of') as caught:
     vocabulary.train_vocabulary(texts, file, size=250_300)
   assert 'not 250,300' in caught.value.what
   assert not list(tmp_path.iterdir())
   most = caught.value.fix[0].value
-  assert caught.value.fix[:2] == [f'--gin.RemBertConfig.vocab_size={most}', f'or of this command: --size={most}']
+  assert caught.value.fix[:2] == [f'--gin.RemBertConfig.vocab_size={most}', f'or for this command: --size={most}']
   with pytest.raises(UsageError, match=f'at most {most:,} tokens, not {most + 1:,}'):
     vocabulary.train_vocabulary(texts, file, size=most + 1)
   vocabulary.train_vocabulary(texts, file, size=most)
   check_vocabulary(file, most)
 
 
-def test_a_vocabulary_too_small_for_the_characters_is_told_with_the_size_that_holds_them(tmp_path):
+def test_a_vocabulary_too_small_for_the_characters_is_an_error_with_the_required_size(tmp_path):
   file, texts = tmp_path / 'v.model', [''.join(map(chr, range(0x4E00, 0x4E00 + 100)))] * 3
   with pytest.raises(UsageError, match='cannot hold the characters of the text: that takes 672') as caught:
     vocabulary.train_vocabulary(texts, file, size=600)
@@ -125,7 +125,7 @@ def test_a_vocabulary_that_is_there_is_kept_if_it_is_the_same_and_else_only_repl
   assert vocabulary.main(command) == 0
 
 
-def test_what_cannot_end_well_is_told_before_anything_is_read(tmp_path, capsys, monkeypatch):
+def test_invalid_options_are_errors_before_anything_is_read(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr('tasks.corpus.__main__.parts_of', lambda *_: pytest.fail('the corpus was opened'))
   assert vocabulary.main(['--size=500', f'--output={tmp_path / "v.model"}']) == 2
   assert 'at least 572' in capsys.readouterr().err

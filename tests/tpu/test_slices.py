@@ -110,7 +110,7 @@ def test_what_is_too_large_exits_with_1_the_sizes_and_what_to_change(tmp_path):
   assert '--gin.train.accumulation_steps=' in result.stdout
 
 
-def test_a_slice_that_does_not_exist_is_told_in_libtpus_words(tmp_path):
+def test_a_slice_that_does_not_exist_is_an_error_with_libtpus_message(tmp_path):
   result, _ = compile_for('v5e:3x3', tmp_path, **SMALL)
   assert result.returncode == 2
   assert 'v5e:3x3' in result.stderr

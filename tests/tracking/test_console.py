@@ -91,7 +91,7 @@ def test_the_first_row_after_a_resume_at_its_own_step_is_no_division_by_zero(pla
   assert written() == 'step 100/100 · loss 1.000 · accuracy 0.0% · 0.0k tokens/s · 0:00 left\n'
 
 
-def test_an_evaluation_is_set_beside_what_frequency_alone_would_give(plain):
+def test_an_evaluation_is_printed_with_the_unigram_baseline(plain):
   console, written = plain
   with console.training(0, 300) as progress:
     progress.evaluation(80, EVALUATION)

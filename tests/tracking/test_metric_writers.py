@@ -80,7 +80,7 @@ LAST = json.dumps(EARLIER[-1])
 
 
 @pytest.mark.parametrize('cut', [0, 1, 2, len(LAST) // 2, len(LAST) - 1])
-def test_a_last_line_that_was_cut_off_is_dropped_unless_it_lacks_only_its_end(metrics_file, cut):
+def test_a_truncated_last_line_is_dropped_unless_it_lacks_only_its_end(metrics_file, cut):
   metrics_file.write_text(metrics_file.read_text()[: -1 - cut])
   kept = EARLIER[:-1] if cut else EARLIER
   assert read_jsonl(metrics_file) == kept
@@ -123,7 +123,7 @@ def test_tensorboard_finds_every_scalar_at_its_step_under_its_tag(tmp_path):
   ]
 
 
-def test_tensorboard_is_told_to_forget_what_comes_after_the_resumed_step(tmp_path):
+def test_tensorboard_drops_events_after_the_resumed_step(tmp_path):
   tracker = TensorBoardTracker(tmp_path, resume_step=40)
   tracker.log({'loss': 1.0}, step=50)
   tracker.close()
@@ -207,7 +207,7 @@ def test_rows_go_under_the_names_of_tensorboard_with_their_step(wandb, tmp_path)
   wandb.run.finish.assert_called_once_with()
 
 
-def test_a_resumed_run_goes_on_in_the_same_one_and_no_step_is_there_twice(wandb, tmp_path):
+def test_a_resumed_run_continues_the_same_one_without_repeated_steps(wandb, tmp_path):
   def session(*rows):
     tracker = WandbTracker(CONFIG, tmp_path, {})
     for step, name in rows:
@@ -243,7 +243,7 @@ def test_nothing_that_may_hold_a_secret_is_handed_over(wandb, tmp_path, monkeypa
   assert 'key-of-a-user' not in (tmp_path / 'wandb.json').read_text()
 
 
-def test_training_goes_on_where_it_fails_and_that_is_said_once(wandb, tmp_path):
+def test_training_continues_if_it_fails_with_one_warning(wandb, tmp_path):
   said = []
   tracker = WandbTracker(CONFIG, tmp_path, {}, said.append)
   wandb.run.log.side_effect = [None, OSError('the service has died')]
@@ -254,7 +254,7 @@ def test_training_goes_on_where_it_fails_and_that_is_said_once(wandb, tmp_path):
   assert 'the service has died' in line
 
 
-def test_the_end_of_a_run_does_not_wait_for_it_for_ever(wandb, tmp_path, monkeypatch):
+def test_the_end_of_a_run_waits_for_it_for_a_limited_time(wandb, tmp_path, monkeypatch):
   monkeypatch.setattr(metric_writers, '_FINISH_SECONDS', 0.1)
   finishing, said = threading.Event(), []
   wandb.run.finish.side_effect = finishing.wait
@@ -270,7 +270,7 @@ def test_the_end_of_a_run_does_not_wait_for_it_for_ever(wandb, tmp_path, monkeyp
     (RuntimeError('Run initialization has timed out'), RunError, 'wandb_mode=offline'),
   ],
 )
-def test_what_keeps_it_from_starting_is_told_before_training(wandb, tmp_path, error, kind, fix):
+def test_a_failure_to_start_is_an_error_before_training(wandb, tmp_path, error, kind, fix):
   wandb.init.side_effect = error
   with pytest.raises(UsageError) as caught:
     WandbTracker(CONFIG, tmp_path, {})

@@ -36,7 +36,7 @@ def traces(tmp_path):
   return sorted(file.relative_to(tmp_path / 'profiles').parts[0] for file in tmp_path.rglob('*.xplane.pb'))
 
 
-def test_nobody_asked(make_profiler, tmp_path):
+def test_nothing_is_profiled_without_a_request(make_profiler, tmp_path):
   assert run(make_profiler(), 10) == {}
   assert not (tmp_path / 'profiles').exists()
 
@@ -58,7 +58,7 @@ def test_asked_for_in_the_middle_of_a_run(make_profiler, tmp_path):
   assert not (tmp_path / 'profile_now').exists()
 
 
-def test_in_a_bucket_nobody_looks_at_every_step(make_profiler, tmp_path, monkeypatch):
+def test_a_bucket_is_not_polled_at_every_step(make_profiler, tmp_path, monkeypatch):
   now = [1000.0]
   monkeypatch.setattr(module.time, 'monotonic', lambda: now[0])
   monkeypatch.setattr(module, 'is_remote', lambda path: True)
@@ -72,7 +72,7 @@ def test_in_a_bucket_nobody_looks_at_every_step(make_profiler, tmp_path, monkeyp
   assert not (tmp_path / 'profile_now').exists()
 
 
-def test_a_run_that_ends_meanwhile_keeps_what_there_is(make_profiler, tmp_path):
+def test_a_run_that_ends_during_a_profile_keeps_it(make_profiler, tmp_path):
   profiler = make_profiler(first_step=1, steps=100)
   run(profiler, 2)
   profiler.close()

@@ -43,14 +43,14 @@ def test_without_patience_the_first_one_ends_the_run():
     LossGuard(GuardsConfig(max_skipped_updates=0)).check(3, metrics(math.nan))
 
 
-def test_a_good_step_in_between_begins_the_count_anew():
+def test_a_finite_step_in_between_resets_the_count():
   guard = LossGuard(GuardsConfig(max_skipped_updates=2))
   for step, loss in enumerate([math.nan, math.nan, 1.0, math.nan, math.nan, 1.0]):
     guard.check(step, metrics(loss))
   assert guard.skipped == 4
 
 
-def test_a_leap_is_said_and_counted_once_and_ordinary_noise_is_not():
+def test_a_spike_is_logged_and_counted_once_and_ordinary_noise_is_not():
   guard, random = LossGuard(GuardsConfig()), np.random.default_rng(0)
   said = [guard.check(step, metrics(4 + 0.1 * random.standard_normal())) for step in range(200)]
   assert said == [None] * 200
@@ -81,7 +81,7 @@ def test_a_guard_saved_and_made_again_says_what_it_would_have_said(losses, stop)
   assert (after.skipped, after.spikes) == (whole.skipped, whole.spikes)
 
 
-def test_a_slow_step_is_said_with_what_it_waited_for_and_not_again_at_once(monkeypatch):
+def test_a_slow_step_is_logged_with_its_wait_for_data_at_most_once_a_minute(monkeypatch):
   now = [1000.0]
   monkeypatch.setattr(anomaly_detection.time, 'monotonic', lambda: now[0])
   times = StepTimes(GuardsConfig(slow_step_factor=3))
@@ -99,7 +99,7 @@ def test_the_first_steps_of_a_process_are_never_slow():
   assert times.check(2, 1.0, 0.0) is None
 
 
-def test_a_loss_that_went_up_for_good_ends_the_run_and_a_leap_does_not():
+def test_a_permanently_higher_loss_ends_the_run_and_a_spike_does_not():
   config = GuardsConfig(diverged_nats=1.0)
   guard = LossGuard(config)
   losses = [*np.linspace(8, 4, 300), *[9.0] * 15, *[4.0] * 200]

@@ -152,7 +152,7 @@ def test_a_loss_that_counts_three_times_has_three_times_the_gradients(plain):
     assert_close(actual, 3 * expected)
 
 
-def test_what_does_not_count_is_not_felt_to_the_bit():
+def test_padding_of_weight_zero_does_not_change_a_bit():
   x, table, bias, targets, weights = inputs()
   counts = weights.astype(bool)
   others = inputs(seed=1)
@@ -220,7 +220,7 @@ def test_every_parameter_of_the_model_has_the_gradient_of_the_plain_loss(trainab
 # --- what is never made -----------------------------------------------------------------------------------------------
 
 
-def tensors_beside_the_vocabulary(text, sizes):
+def tensors_with_vocabulary_axis(text, sizes):
   """For every tensor of a lowered program that has an axis of one of `sizes`: the number of its elements but for it."""
   found = set()
   for shape in re.findall(r'tensor<((?:\d+x)+)[a-z]', text):
@@ -245,10 +245,10 @@ def test_no_step_holds_the_logits_of_all_positions(trainable, tiny, packed_batch
         lowered = make_train_step(described).lower(described.restore_target(), batch)
       else:
         lowered = make_eval_step(described, 3).lower(described.restore_target().params, batch)
-    return max(tensors_beside_the_vocabulary(lowered.as_text(), (1104, 552)))
+    return max(tensors_with_vocabulary_axis(lowered.as_text(), (1104, 552)))
 
   assert widest(5) == 12
-  assert widest(0) >= 64  # the plain way holds them all: this test sees what it looks for
+  assert widest(0) >= 64  # the reference holds all logits, so this test detects them
 
 
 # --- what devices tell each other -------------------------------------------------------------------------------------

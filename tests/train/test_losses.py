@@ -59,7 +59,7 @@ def test_sums_are_those_of_numpy(scale):
   assert 0 < expected.correct.sum() < expected.weight.sum()
 
 
-def test_slots_of_weight_zero_are_not_felt_to_the_bit():
+def test_slots_of_weight_zero_do_not_change_a_bit():
   logits, targets, weights = slots()
   others = slots(seed=1, scale=50.0)
   counts = weights.astype(bool)

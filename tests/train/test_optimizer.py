@@ -138,7 +138,7 @@ def test_what_is_clipped_is_the_mean_whatever_the_weight_of_the_sums():
   of_means, _ = clip.update(gradients, clip.init(gradients))
   norm = np.sqrt(sum((np.asarray(x, np.float64) ** 2).sum() for x in jax.tree.leaves(of_means)))
   assert norm == pytest.approx(1, rel=TOLERANCE)
-  for weight in 0.25, 48.0:  # a power of two and a multiple of three: sums of so many predictions
+  for weight in 0.25, 48.0:  # a power of two and a multiple of three: the numbers of summed predictions
     of_sums, _ = clip.update(
       jax.tree.map(lambda x, w=weight: x * np.float32(w), gradients), clip.init(gradients), weight=weight
     )
@@ -258,7 +258,7 @@ FROZEN = {
 
 
 @pytest.mark.parametrize('parts', FROZEN)
-def test_what_is_frozen_stays_to_the_bit_and_the_rest_is_trained_as_if_it_were_alone(parts, by_name):
+def test_frozen_parameters_stay_bitwise_equal_and_the_rest_is_trained_as_if_alone(parts, by_name):
   bindings, is_frozen = FROZEN[parts]
   config = dataclasses.replace(CONFIG, **bindings)
   layers = config.freeze_layers

@@ -1,4 +1,4 @@
-"""Meshes, and where parameters, moments and batches really lie on eight devices."""
+"""Meshes, and the shardings of parameters, moments and batches on eight devices."""
 
 import dataclasses
 import re
@@ -116,7 +116,7 @@ def test_parameters_and_moments_are_born_where_the_table_says(step, by_name, siz
       parts = [1 if axis is None else width[axis] for axis in SPLIT[name]]
       shape = tuple(size // part for size, part in zip(array.shape, parts, strict=True))
       assert [shard.data.shape for shard in array.addressable_shards] == [shape] * 8, (tree_name, name)
-      # So many different pieces, each on equally many devices; together they are the whole.
+      # This many distinct shards, each on the same number of devices; together they are the array.
       assert len({str(shard.index) for shard in array.addressable_shards}) == np.prod(parts), (tree_name, name)
       whole = np.full(array.shape, np.nan, np.float32)
       for shard in array.addressable_shards:
@@ -124,7 +124,7 @@ def test_parameters_and_moments_are_born_where_the_table_says(step, by_name, siz
       np.testing.assert_array_equal(whole, array)
 
 
-def test_frozen_parameters_have_no_moments_and_those_of_the_others_lie_as_ever(trainable, by_name):
+def test_frozen_parameters_have_no_moments_and_other_moments_keep_their_shardings(trainable, by_name):
   freezing = make_optimizer(OptimizerConfig(freeze_embeddings=True, freeze_layers=1), 10)
   plain, frozen = trainable((2, 2, 2)), trainable((2, 2, 2), optimizer=freezing)
   place = lambda state: by_name(optax.tree.get(state.opt_state, 'mu'))
@@ -140,7 +140,7 @@ def test_frozen_parameters_have_no_moments_and_those_of_the_others_lie_as_ever(t
 
 
 @each_mesh
-def test_after_an_update_everything_lies_where_it_was(step, packed_batch, sizes):
+def test_an_update_keeps_all_shardings(step, packed_batch, sizes):
   compiled = step(sizes)
   state, _ = compiled(compiled.init(0), packed_batch(0))
   target = compiled.trainable.restore_target()

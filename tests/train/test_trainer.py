@@ -138,7 +138,7 @@ def test_a_row_of_metrics_is_that_of_the_steps_since_the_row_before(tmp_path):
 
 
 @pytest.mark.parametrize('at', [1, 3, 4, 5, 9])
-def test_stopped_anywhere_it_saves_and_goes_on_as_if_it_had_not_been(tmp_path, at):
+def test_a_run_stopped_at_any_step_resumes_like_an_uninterrupted_one(tmp_path, at):
   whole, cut = Run(tmp_path / 'whole').run(), Run(tmp_path / 'cut')
 
   def batches():

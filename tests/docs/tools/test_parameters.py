@@ -19,7 +19,7 @@ def test_the_readme_s_is_of_the_models_of_the_paper():
   assert 'output embedding' not in {part for part, count in rembert.kept_by_part.items() if count}
 
 
-def test_they_can_be_drawn_anew_as_large_as_they_are(tmp_path, monkeypatch):
+def test_they_can_be_drawn_again_at_the_same_size(tmp_path, monkeypatch):
   stored = {file: PIL.Image.open(parameters.IMAGES / file).size for file in parameters.PICTURES}
   monkeypatch.setattr(parameters, 'IMAGES', tmp_path)
   parameters.main()

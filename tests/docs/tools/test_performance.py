@@ -89,7 +89,7 @@ def test_new_results_take_the_place_of_older_ones_and_keep_their_samples(tmp_pat
   assert 'preparation_seconds' not in ours
 
 
-def test_results_of_another_processor_stand_beside(tmp_path):
+def test_results_of_another_processor_are_in_the_next_column(tmp_path):
   names = [f'{name}, Maker Chip' for name in ('train_step-base', 'train_step-base_bfloat16', 'head-v32k')]
   before = {name: on('Maker Chip') for name in names}
   (tmp_path / 'train_step-base.json').write_text(json.dumps(on('Maker(R) Fast(TM) Chip 7 Processor')))

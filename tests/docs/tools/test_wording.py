@@ -18,6 +18,14 @@ def test_words_with_another_meaning_are_left():
   assert words('a prejudice, besides, None that is None, a lesson, a folder, goes one by one') == []
 
 
+def test_comments_strings_and_names_of_python_are_distinguished():
+  rules = [wording.Rule('first', 'a', [wording.PROSE]), wording.Rule('second', 'b', [wording.MESSAGES])]
+  rules.append(wording.Rule('third part', 'c', [wording.NAMES]))
+  text = '"""First, second."""\nx = f"first {y} second"  # first third part\nthird_part = theThirdPart = third_part\n'
+  found = wording.find_words(text, rules, is_python=True)
+  assert [(number, instead) for number, _, _, instead in found] == [(1, 'a'), (2, 'b'), (2, 'a'), (3, 'c'), (3, 'c')]
+
+
 def test_each_word_has_a_better_one():
   assert all(rule.instead for rule in wording.RULES)
 

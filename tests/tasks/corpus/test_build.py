@@ -257,7 +257,7 @@ def test_a_corpus_that_is_named_is_opened_whatever_the_source(tmp_path):
   assert not files_of(tmp_path)
 
 
-def test_text_in_another_encoding_is_counted_and_told_with_the_way_to_mend_it(tmp_path, capsys):
+def test_text_in_another_encoding_is_counted_and_reported_with_a_fix(tmp_path, capsys):
   folder = tmp_path / 'text'
   folder.mkdir()
   (folder / 'de.txt').write_bytes('Die Wörter dieses Satzes sind groß und schön.\n\n'.encode('latin-1') * 5)

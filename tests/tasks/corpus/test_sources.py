@@ -84,7 +84,7 @@ def test_the_sample_corpus_has_twelve_languages():
   assert [part.language for part in find_parts('dumps', 'sample', ('sw', 'en'))] == ['en', 'sw']
 
 
-def test_a_dump_that_was_taken_away_is_an_error(tmp_path):
+def test_a_dump_that_was_removed_is_an_error(tmp_path):
   (tmp_path / 'dewiki-1-pages-articles.xml').write_bytes(dump_of(page('Donau', RIVER)))
   parts = find_parts('dumps', str(tmp_path))
   (tmp_path / 'dewiki-1-pages-articles.xml').unlink()

@@ -332,9 +332,7 @@ def test_a_file_with_many_languages_is_read_once_for_those_made_together(tmp_pat
 @pytest.mark.parametrize(
   ('columns', 'missing'), [({}, "'text'"), (COLUMNS | {'language_column': 'language'}, "'language'")]
 )
-def test_a_missing_column_is_one_error_with_those_that_there_are_before_any_work(
-  tmp_path, capsys, kind, columns, missing
-):
+def test_a_missing_column_is_one_error_with_the_existing_ones_before_any_work(tmp_path, capsys, kind, columns, missing):
   for name in 'de', 'sw':
     (tmp_path / f'{name}.{kind}').write_bytes(FORMATS[kind](ROWS))
   flags = [f'--{name}={value}' for name, value in columns.items()]

@@ -51,7 +51,7 @@ def test_chunks_of_a_sentence(tags, expected):
   assert chunks([tags.split()]) == {Chunk(*chunk) for chunk in expected}
 
 
-def test_no_chunk_goes_on_into_the_next_sentence():
+def test_no_chunk_continues_into_the_next_sentence():
   assert chunks([['B-PER'], ['I-PER']]) == {Chunk('PER', 0, 0), Chunk('PER', 2, 2)}
   assert chunks([['NOUN'], [], ['NOUN']]) == {Chunk('NOUN', 0, 0), Chunk('NOUN', 3, 3)}
 
@@ -67,7 +67,7 @@ def plain_chunks(tags):
 
 
 @given(st.lists(st.sampled_from(PARTS_OF_SPEECH), max_size=20))
-def test_equal_parts_of_speech_side_by_side_are_one_chunk(tags):
+def test_adjacent_equal_parts_of_speech_are_one_chunk(tags):
   assert chunks([tags]) == plain_chunks(tags)
 
 

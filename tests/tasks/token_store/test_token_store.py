@@ -93,7 +93,7 @@ def test_a_language_of_a_corpus_has_the_bytes_that_it_has_in_the_store_of_the_du
     (['--dumps=sample', '--vocabulary=EMPTY'], 'the vocabulary cannot be read'),
   ],
 )
-def test_what_cannot_be_made_is_told_and_nothing_is_written(small_store, tmp_path, capsys, flags, words):
+def test_invalid_stores_are_errors_and_write_nothing(small_store, tmp_path, capsys, flags, words):
   (tmp_path / 'empty').mkdir()
   flags = [flag.replace('EMPTY', str(tmp_path / 'empty')) for flag in flags]
   base = [] if any('--vocabulary' in flag for flag in flags) else [f'--vocabulary={small_store.vocabulary}']

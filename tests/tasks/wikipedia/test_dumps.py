@@ -174,7 +174,7 @@ def test_a_page_has_its_namespace_number_and_redirect_and_articles_are_those_of_
   assert [each.title for each in Dump(dump.path).articles()] == ['E']
 
 
-def test_old_exports_without_namespace_numbers_are_told_by_the_title(tmp_path):
+def test_namespaces_in_old_exports_are_recognised_by_the_title(tmp_path):
   old = page('Datei:Fluss.jpg').replace('<ns>0</ns>', ''), page('Fluss').replace('<ns>0</ns>', '')
   assert [p.namespace for p in read(written(tmp_path, export(*old)))[0]] == [6, 0]
 
@@ -317,7 +317,7 @@ def real(shared_data):
   return shared_data / 'dumps'
 
 
-def test_the_language_is_that_of_the_file_name_where_headers_lie(real):
+def test_the_language_is_that_of_the_file_name_if_headers_differ(real):
   found = find_dumps(str(real))
   assert len(found) == 99
   assert {'no', 'zh', 'simple', 'als'} <= set(found)

@@ -85,7 +85,7 @@ def test_markup_within_a_line_leaves_the_words(wikitext, text):
     ("L'acqua e l'''isola''.", "L'acqua e l'isola."),
   ],
 )
-def test_apostrophes_beside_marks_of_bold_and_italic_survive(wikitext, text):
+def test_apostrophes_next_to_bold_and_italic_marks_are_kept(wikitext, text):
   assert without_inline_markup(wikitext) == text
 
 
@@ -164,7 +164,7 @@ def test_namespace_names_are_case_folded_and_files_are_no_categories():
   assert {'category', 'kategorie', 'категория', 'หมวดหมู่', 'تصنيف', 'श्रेणी', 'jamii'} <= categories
 
 
-def test_a_wikis_own_names_stand_beside_those_of_all_editions():
+def test_a_wikis_own_names_are_added_to_those_of_all_editions():
   own = link_namespaces({-2: 'Ton', 6: 'Ablage', 14: 'Sachgruppe', 0: '', 10: 'Vorlage'})
   assert own.files == NAMESPACES.files | {'ton', 'ablage'}
   assert own.categories == NAMESPACES.categories | {'sachgruppe'}

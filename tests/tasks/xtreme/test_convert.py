@@ -271,7 +271,7 @@ def test_xquad_has_an_article_for_each_question_without_its_answer(convert):
   assert json.loads(files['labels/xquad/test-th.json']) == QUESTIONS
 
 
-def test_mlqa_is_judged_where_question_and_context_are_in_one_language(convert):
+def test_mlqa_is_evaluated_if_question_and_context_are_in_one_language(convert):
   files = convert('mlqa')
   assert set(files) == {
     *(
@@ -297,7 +297,7 @@ def test_tydiqa_is_split_by_language_and_named_as_xtreme_names_it(convert):
   assert asked(files['labels/tydiqa/test-ko.json']) == [('korean-77-0', MILL, ['1720'])]
 
 
-def test_a_file_of_another_form_is_told(convert):
+def test_a_malformed_file_is_an_error(convert):
   with pytest.raises(UsageError, match=r'not the form of SQuAD v1\.1: no object') as error:
     convert('xquad', {'xquad.de.json': b'[1]'})
   assert 'xquad.de.json' in error.value.where

@@ -200,7 +200,7 @@ def cells(text, name):
   return line.replace(name, '', 1).split()
 
 
-def test_scores_stand_beside_the_papers(shown):
+def test_scores_are_next_to_the_papers(shown):
   text = shown(leaderboard.show_row, PARTIAL)
   assert cells(text, 'XNLI ') == ['70.0*', '80.8', '79.2']
   assert cells(text, 'XQuAD') == ['40.0/60.0', '64.0/79.6', '60.8/76.6']
@@ -213,7 +213,7 @@ def test_scores_stand_beside_the_papers(shown):
   assert cells(text, 'Avg_task ') == ['66.7*', '74.4', '70.1']
 
 
-def test_what_is_missing_is_told_with_its_reason(shown):
+def test_missing_scores_are_reported_with_the_reason(shown):
   lines = shown(leaderboard.show_row, PARTIAL).splitlines()
   assert 'MLQA is missing: no gold labels' in lines
   assert 'POS is missing: not evaluated' in lines

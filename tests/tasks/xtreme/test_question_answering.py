@@ -78,7 +78,7 @@ def test_a_split_is_read_with_its_answers(folder, task, split, language, questio
     (TYDIQA, 'dev', 'TyDiQA has no development set'),
   ],
 )
-def test_a_split_that_there_is_not_says_what_to_do(folder, task, split, what):
+def test_a_missing_split_is_an_error_with_a_fix(folder, task, split, what):
   with pytest.raises(UsageError, match=what) as error:
     task.examples(folder, split, 'en', needs_labels=True)
   assert error.value.fix
@@ -308,14 +308,14 @@ def _with(key, value):
 @pytest.mark.parametrize(
   ('damage', 'what', 'where'),
   [
-    (lambda paragraph: paragraph.pop('context'), "'context' is no text", ''),
-    (lambda paragraph: paragraph.update(qas={}), "'qas' is no list", '.qas'),
+    (lambda paragraph: paragraph.pop('context'), "'context' is not text", ''),
+    (lambda paragraph: paragraph.update(qas={}), "'qas' is not a list", '.qas'),
     (lambda paragraph: paragraph['qas'].append(3), 'no object', '.qas[2]'),
-    (_without('id'), "'id' is no text", '.qas[1]'),
-    (_without('question'), "'question' is no text", '.qas[1]'),
+    (_without('id'), "'id' is not text", '.qas[1]'),
+    (_without('question'), "'question' is not text", '.qas[1]'),
     (_with('question', 'Wo \ud83d?'), 'half a character', '.qas[1]'),
-    (_with('answers', 'vier'), "'answers' is no list", '.qas[1].answers'),
-    (_with('answers', [{'text': 'vier'}]), "'answer_start' is no whole", '.qas[1].answers[0]'),
+    (_with('answers', 'vier'), "'answers' is not a list", '.qas[1].answers'),
+    (_with('answers', [{'text': 'vier'}]), "'answer_start' is not a whole", '.qas[1].answers[0]'),
     (_with('answers', [{'text': ' ', 'answer_start': 3}]), 'answer that is empty', '.qas[1].answers[0]'),
   ],
 )

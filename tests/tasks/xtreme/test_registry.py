@@ -43,7 +43,7 @@ def equal(row, other, head) -> bool:
 
 
 def is_tie(example, vocabulary) -> bool:
-  """Whether TensorFlow Text and the library differ in a text, and wherever they do, in segmentations alike likely."""
+  """Whether TensorFlow Text and the library differ in a text, and wherever they do, in equally likely segmentations."""
   names = ('question', 'context') if 'question' in example else ('first', 'second')
   texts = [example[name] for name in names if name in example]
   texts = [text.decode() for text in texts or example['words']]

@@ -74,7 +74,7 @@ def test_without_labels_there_are_predictions_and_no_score(tatoeba):
   assert found.scores is None
 
 
-def test_who_guesses_finds_one_in_n(sample):
+def test_chance_is_one_in_n(sample):
   assert TATOEBA.chance(TATOEBA.examples(sample, 'sw')) == pytest.approx(100 / 12)
 
 
@@ -95,7 +95,7 @@ def test_other_line_ends_of_unicode_are_within_a_sentence(tatoeba):
     (('a\nb\n', 'x\ny\n', '0\n'), '1 labels for 2 sentences', 'test-de.tsv'),
   ],
 )
-def test_what_does_not_fit_in_tatoeba_is_told_with_its_line(tatoeba, files, what, where):
+def test_malformed_tatoeba_files_are_errors_with_the_line(tatoeba, files, what, where):
   with pytest.raises(UsageError) as error:
     TATOEBA.examples(tatoeba(*files), 'de')
   assert what in str(error.value)
@@ -105,7 +105,7 @@ def test_what_does_not_fit_in_tatoeba_is_told_with_its_line(tatoeba, files, what
 # --- which languages ----------------------------------------------------------
 
 
-def test_all_languages_with_data_are_judged_in_order(sample):
+def test_all_languages_with_data_are_evaluated_in_order(sample):
   assert chosen_languages(TATOEBA, sample, XtremeConfig(task='tatoeba')) == ('de', 'sw', 'zh')
   asked = XtremeConfig(task='tatoeba', languages=('zh', 'fr'))
   assert chosen_languages(TATOEBA, sample, asked) == ('fr', 'zh')
@@ -248,7 +248,7 @@ def test_without_labels_there_are_pairs_and_no_score(bucc, tmp_path):
   assert BUCC.chance(examples) == 0
 
 
-def test_who_guesses_finds_next_to_nothing(sample):
+def test_random_embeddings_find_almost_nothing(sample):
   examples = BUCC.examples(sample, 'zh')
   sources, english, gold = (
     len(part) for part in (examples.test.source.ids, examples.test.english.ids, examples.test.gold)
@@ -287,7 +287,7 @@ def test_a_language_without_its_dev_split_is_not_there(bucc, tmp_path):
     ({'dev_gold': ''}, 'the file is empty', 'de-en.dev.gold'),
   ],
 )
-def test_what_does_not_fit_in_bucc_is_told_with_its_line(bucc, files, what, where):
+def test_malformed_bucc_files_are_errors_with_the_line(bucc, files, what, where):
   with pytest.raises(UsageError, match=what) as error:
     BUCC.examples(bucc(**files), 'de')
   assert error.value.where.endswith(where)
