@@ -39,7 +39,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 # The files that take longest; `--dist=loadfile --no-loadscope-reorder` hands out files in the order of their tests.
 LONG = ('tests/jobs/', 'tests/train/', 'tests/launch/', 'tests/model/', 'tests/tasks/', 'tests/docs/')
 # Resident memory of a process above which it forgets what it has compiled, and by how much it grows before it does so
-# again: to forget takes a second, and what files share is compiled anew. Two workers stay below 4 GB.
+# again: to forget takes a second, and what files share is compiled again. Two workers stay below 4 GB.
 MOST_BYTES, GROWTH_BYTES = 1.2e9, 0.25e9
 
 

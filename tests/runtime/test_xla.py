@@ -65,7 +65,7 @@ def run(folder) -> tuple[str, str, bool]:
   return said, number, found == 'True'
 
 
-def test_the_next_process_finds_what_was_compiled_and_compiles_anew_what_was_cut_off(tmp_path):
+def test_the_next_process_finds_compiled_programs_and_compiles_truncated_ones_again(tmp_path):
   folder = tmp_path / 'new' / 'folder'
   first, second = run(folder), run(folder)
   assert (first[0], first[2]) == ('', False)

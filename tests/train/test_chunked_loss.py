@@ -54,7 +54,7 @@ def plain_row_sums(x, table, bias, targets, weights):
 
 @functools.cache
 def compiled_on(sizes, function, *shapes):
-  """`function` of arrays of such shapes and dtypes that lie where the table of logical axes puts them, compiled."""
+  """`function` of arrays compiled for arrays of these shapes and dtypes, sharded by the table of logical axes."""
   if sizes is None:
     return jax.jit(function).lower(*(jax.ShapeDtypeStruct(*each) for each in shapes)).compile()
   with jax.set_mesh(make_mesh(MeshConfig(*sizes))):
