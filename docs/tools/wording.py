@@ -69,7 +69,7 @@ RULES = (
   Rule(r'\bpieces of their own\b|\bcut into pieces\b|\bvocabulary of [\d,]+ pieces\b', 'tokens, character coverage'),
   Rule(r'\b(\d+|many|most) rows of \d+ (tokens|pieces)\b|\btokens in a row\b', 'sequences, tokens per sequence', TEXT),
   Rule(r'\bpredictions a row\b|\bmanner of masking\b', 'masked positions per sequence, masking strategy'),
-  Rule(r'\bdrawn anew\b|\banew\b', 'again, from scratch, randomly initialised'),
+  Rule(r'\banew\b', 'again, from scratch'),
   Rule(r'\bparted by\b|\bapart by (tabs|spaces|blanks)\b', 'separated by'),
   Rule(r'\blanguages that are done\b', 'completed languages'),
   Rule(r'\bbroken pages? left out\b', 'skipped malformed pages'),

@@ -11,7 +11,7 @@ def words(text):
 
 def test_words_are_found_with_their_line_whatever_their_case():
   text = f'fine\nThe model is {"jud" + "ged"}.\n{"Be" + "side"} it: 3 GB {"a chip"}, logged\n'
-  assert words(text) == [(2, 'jud' + 'ged'), (3, 'Be' + 'side'), (3, 'GB ' + 'a chip')]
+  assert words(text) == [(2, 'jud' + 'ged'), (3, 'GB ' + 'a chip'), (3, 'Be' + 'side')]
 
 
 def test_words_with_another_meaning_are_left():
@@ -19,8 +19,8 @@ def test_words_with_another_meaning_are_left():
 
 
 def test_comments_strings_and_names_of_python_are_distinguished():
-  rules = [wording.Rule('first', 'a', [wording.PROSE]), wording.Rule('second', 'b', [wording.MESSAGES])]
-  rules.append(wording.Rule('third part', 'c', [wording.NAMES]))
+  scopes = ((wording.PROSE,), (wording.MESSAGES,), (wording.NAMES,))
+  rules = [wording.Rule(*each) for each in zip(('first', 'second', 'third part'), 'abc', scopes, strict=True)]
   text = '"""First, second."""\nx = f"first {y} second"  # first third part\nthird_part = theThirdPart = third_part\n'
   found = wording.find_words(text, rules, is_python=True)
   assert [(number, instead) for number, _, _, instead in found] == [(1, 'a'), (2, 'b'), (2, 'a'), (3, 'c'), (3, 'c')]
