@@ -37,6 +37,25 @@ def test_the_page_and_its_picture_are_of_the_results_that_are_kept():
   assert text == with_tables(text, performance.benchmark_tables(RESULTS))
 
 
+@pytest.mark.parametrize(
+  ('words', 'benchmark', 'setting', 'unit'),
+  [
+    ('base', 'train_step', 'base', ' GB'),
+    ('fine-tuning', 'finetuning', '', ''),
+    ('sentence embeddings', 'encoding', '', ''),
+  ],
+)
+def test_peaks_of_memory_on_the_page_are_those_of_the_results(words, benchmark, setting, unit):
+  peaks: dict[bool, list[float]] = {True: [], False: []}
+  for record in RESULTS.values():
+    if record['benchmark'] == benchmark and record['setting'].startswith(setting):
+      for each in record['contestants']:
+        if each['name'] != 'plain JAX sketch':
+          peaks[each['name'].startswith(('this project', '…'))].append(each['peak_bytes'] / 1e9)
+  ours, others = (f'{min(found):.1f} to {max(found):.1f}' for found in (peaks[True], peaks[False]))
+  assert f'{words} {ours}{unit} ({others})' in ' '.join(performance.PAGE.read_text().split())
+
+
 def test_a_table_has_medians_and_ratios_and_says_who_is_missing():
   tables = performance.benchmark_tables({'a': RECORD})
   assert set(tables) == {'some', 'machine'}
