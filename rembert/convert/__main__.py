@@ -1,4 +1,4 @@
-"""The command line: `python -m rembert.convert {from_hf,to_hf,from_tf} SRC DST`, and `average SRC… --output=DST`."""
+"""Command line: `python -m rembert.convert {from_hf,to_hf,from_tf} SRC DST`, and `average SRC… --output=DST`."""
 
 import argparse
 import functools
@@ -13,34 +13,34 @@ from rembert.model.config import HEAD_NAMES
 from rembert.validation import Count, CountOrZero, NotNegative, Positive, comma_separated, number
 
 DESCRIPTION = """\
-Carry RemBERT in and out: a Hugging Face model (a directory or Hub id) or the original TensorFlow checkpoint becomes a
+Convert checkpoints: a Hugging Face model (a directory or Hub id) or the original TensorFlow checkpoint becomes a
 workdir of this project, and a workdir becomes a Hugging Face model. Weights are converted bit-exactly. The average of
 several checkpoints becomes a workdir, too."""
 
 EPILOG = """\
 examples
-  bring the released model here, from the Hub or from a folder:
+  import the released model, from the Hub or a directory:
     python -m rembert.convert from_hf google/rembert runs/released
-  the original checkpoint, which alone has the MLM head and the output embeddings:
+  import the original checkpoint, the only one with the MLM head and the output embeddings:
     python -m rembert.convert from_tf original/rembert.ckpt-1780000 runs/original
-  take a trained model home:
+  export a trained model:
     python -m rembert.convert to_hf runs/pretrain_smoke exported/
-  and upload it with its model card (the token is that of `hf auth login`, or HF_TOKEN):
+  export and upload it with its model card (token: `hf auth login`, or HF_TOKEN):
     python -m rembert.convert to_hf runs/pretrain_smoke exported/ --push=ORG/NAME --private
-  average three checkpoints of a run, or the ends of two runs, one of them weighed twice:
+  average three checkpoints of a run, or the last ones of two runs, one with double weight:
     python -m rembert.convert average runs/pretrain --steps=80000,90000,100000 --output=runs/averaged
     python -m rembert.convert average runs/one runs/other --weights=2,1 --output=runs/merged
   all options of a direction:
     python -m rembert.convert from_hf --help
 
-Nothing is written unless everything fits: missing, unexpected and mis-shaped tensors are listed first.
+Nothing is written unless all tensors match: missing, unexpected and mismatched ones are listed first.
 exit codes
-  0 done · 2 wrong usage, or a checkpoint that does not fit · 1 anything else
+  0 done · 2 wrong usage, or a checkpoint that does not match · 1 anything else
 """
 
 
 def parser() -> argparse.ArgumentParser:
-  """The command line."""
+  """Returns the parser of the command line."""
   flags = command_parser('rembert.convert', DESCRIPTION, EPILOG)
   directions = flags.add_subparsers(dest='direction', required=True, metavar='{from_hf,to_hf,from_tf,average}')
   from_hf = directions.add_parser('from_hf', help='a Hugging Face model → a workdir', allow_abbrev=False)
@@ -48,41 +48,41 @@ def parser() -> argparse.ArgumentParser:
   from_tf = directions.add_parser('from_tf', help='an original TensorFlow checkpoint → a workdir', allow_abbrev=False)
   average = directions.add_parser('average', help='several checkpoints → a workdir', allow_abbrev=False)
   sources = {
-    from_hf: 'folder with config.json and model.safetensors, whole or in shards; or id of the Hub, ORG/NAME[@REVISION]',
-    to_hf: 'workdir, or one checkpoint of it (WORKDIR/checkpoints/STEP)',
-    from_tf: 'prefix of the .index and .data files, or their folder',
+    from_hf: 'directory with config.json and model.safetensors, possibly sharded; or Hub id, ORG/NAME[@REVISION]',
+    to_hf: 'workdir, or a checkpoint (WORKDIR/checkpoints/STEP)',
+    from_tf: 'prefix of the .index and .data files, or their directory',
   }
   for direction, source in sources.items():
     add = direction.add_argument
     add('source', metavar='SRC', help=source)
-    add('destination', metavar='DST', help='a new folder')
+    add('destination', metavar='DST', help='new directory')
     heads = ('none', *HEAD_NAMES)
-    add('--head', choices=heads, help='of the result (default: what the checkpoint has); none: encoder alone')
-    add('--vocabulary', metavar='FILE', help='the sentencepiece.model (default: the one next to the checkpoint)')
+    add('--head', choices=heads, help='head of the result (default: that of the checkpoint); none: encoder only')
+    add('--vocabulary', metavar='FILE', help='SentencePiece model (default: the one next to the checkpoint)')
   for direction in (from_hf, from_tf):
     add = functools.partial(direction.add_argument, type=number(Count), metavar='N')
-    add('--num_hidden_layers', help='keep the bottom N layers and drop the others')
-    add('--num_labels', help='of a classifier that the checkpoint lacks')
+    add('--num_hidden_layers', help='keep only the bottom N layers')
+    add('--num_labels', help='number of labels of a classifier that the checkpoint lacks')
     add = functools.partial(direction.add_argument, action='store_true')
-    add('--allow_missing', help='initialise parameters that the checkpoint lacks')
-    add('--allow_unexpected', help='leave out what the model has no place for')
+    add('--allow_missing', help='randomly initialise parameters that the checkpoint lacks')
+    add('--allow_unexpected', help='ignore tensors that the model lacks')
   add = to_hf.add_argument
-  add('--step', type=number(CountOrZero), help='which checkpoint of the workdir (default: the newest)')
-  add('--shard_gb', type=number(Positive), default=5.0, metavar='GB', help='split larger weights (default 5)')
-  add('--push', metavar='ORG/NAME', help='upload the folder to the Hugging Face Hub')
-  add('--private', action='store_true', help='if --push creates a model there, others cannot see it')
+  add('--step', type=number(CountOrZero), help='checkpoint of the workdir (default: the newest)')
+  add('--shard_gb', type=number(Positive), default=5.0, metavar='GB', help='maximum size of a file (default: 5)')
+  add('--push', metavar='ORG/NAME', help='upload the directory to the Hugging Face Hub')
+  add('--private', action='store_true', help='create a private repository if --push creates one')
   add = from_tf.add_argument
-  add('--config', metavar='FILE', type=pathlib.Path, help="BERT's JSON, for what shapes do not tell")
-  add('--num_attention_heads', type=number(Count), metavar='N', help='default: heads of 64')
+  add('--config', metavar='FILE', type=pathlib.Path, help="BERT's JSON, for settings that shapes do not show")
+  add('--num_attention_heads', type=number(Count), metavar='N', help='attention heads (default: of size 64)')
   gelu = "GELU: gelu_tanh as in the original code (default), gelu (erf) as in Hugging Face's copy"
   add('--hidden_act', choices=('gelu', 'gelu_tanh'), default='gelu_tanh', help=gelu)
   add = average.add_argument
-  add('sources', metavar='SRC', nargs='+', help='workdir (its newest checkpoint), or one checkpoint of it')
-  add('--output', metavar='DST', required=True, help='a new folder')
-  add('--steps', type=comma_separated(CountOrZero), metavar='N,N,…', help='which checkpoints, of a single workdir')
-  add('--weights', type=comma_separated(NotNegative), metavar='X,X,…', help='one per checkpoint (default: all equal)')
+  add('sources', metavar='SRC', nargs='+', help='workdir (its newest checkpoint), or a checkpoint')
+  add('--output', metavar='DST', required=True, help='new directory')
+  add('--steps', type=comma_separated(CountOrZero), metavar='N,N,…', help='checkpoints of a single workdir')
+  add('--weights', type=comma_separated(NotNegative), metavar='X,X,…', help='weight per checkpoint (default: equal)')
   for direction in directions.choices.values():
-    direction.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+    direction.add_argument('--traceback', action='store_true', help='print the full traceback of an error')
   return flags
 
 

@@ -1,4 +1,4 @@
-"""From packed rows of ids to sharded batches: mixture, packing, masking, prefetch. NumPy only; no TensorFlow.
+"""The data pipeline after tokenization: mixture, packing, masking, prefetch. Uses NumPy, not TensorFlow.
 
-B rows of a batch · S sequence · K masked positions per row
+B sequences of a batch · S sequence length · K masked positions per sequence
 """

@@ -1,9 +1,9 @@
-"""Random numbers by their coordinates: number n of row r of step s is the same in whatever company it is asked for.
+"""Counter-based random numbers: number n of row r of step s depends only on (seed, stream, s, r, n).
 
 A tree of SplitMix64 generators (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014;
 the finaliser is Stafford's variant 13, as in Java's SplittableRandom). Its output number n is `mix(state + γ(n + 1))`,
-so any of them can be had without those before it, and for a whole array at once; NumPy's own counter-based generator
-costs a Python object a row. An output is the state of a generator one level down:
+so each can be computed without those before it, and for a whole array at once; NumPy's own counter-based generator
+costs a Python object per row. An output is the state of a generator one level down:
 
     seed → stream → step → row → number
 
@@ -17,7 +17,7 @@ GAMMA = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, odd
 MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 LAST_SHIFT = 31
 
-# Which of a row's random numbers are for what in masking: number purpose + position. No row is 2**32 tokens long.
+# Purposes of a row's random numbers in masking: number purpose + position. No row has 2**32 tokens.
 CHOICE, KIND, REPLACEMENT = (purpose << 32 for purpose in (0, 2, 3))
 
 
@@ -28,7 +28,7 @@ def _mixed(word: int) -> int:
 
 
 def _mix(words: np.ndarray) -> np.ndarray:
-  """As `_mixed`, in place, for each of an array of uint64."""
+  """As `_mixed`, in place, for an array of uint64."""
   shifted = np.empty_like(words)
   for shift, factor in MIX:
     np.right_shift(words, np.uint64(shift), out=shifted)
@@ -39,7 +39,7 @@ def _mix(words: np.ndarray) -> np.ndarray:
 
 
 def offsets(numbers: np.ndarray) -> np.ndarray:
-  """What takes a state to each of its outputs, uint64; for `bits`."""
+  """Offsets from a state to each of its outputs, uint64; for `bits`."""
   return (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(GAMMA)
 
 
@@ -65,7 +65,7 @@ def row_states(seed: int, stream: int, step: int, first_row: int, rows: int) -> 
 def distinct_bits(states_B: np.ndarray, first_number: int, count: int) -> np.ndarray:
   """Numbers `first_number` to `first_number` + `count` of the rows with these states, uint64 [B, S], distinct per row.
 
-  They put the members of a row into random order. The lowest bits are the column, the rest is random: 47 bits for
+  They sort the members of a row randomly. The lowest bits are the column, the rest is random: 47 bits for
   65,536 columns. No number is all ones.
   """
   columns_S = np.arange(count, dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""Rows of tasks for fine-tuning or evaluation, to batches.
+"""Batches of sequences for fine-tuning and evaluation.
 
 A batch is a dict of int32 arrays. `input_ids`, `token_type_ids` and `segment_ids` (1 for text, 0 for padding) are
 [B, S], of multiple choice [B, C, S]; `labels` are [B], [B, S] or [B, 2] as the head expects them, −1 where nothing is
@@ -15,7 +15,7 @@ from rembert.data.masking import Batch
 from rembert.data.mixture import EPOCH_STREAM, interleaved, random_stream, row_proportions
 from rembert.errors import UsageError
 
-_ROUND_TO = 32  # lengths of rows in evaluation are rounded up to this, so that few shapes are compiled
+_ROUND_TO = 32  # sequence lengths in evaluation are rounded up to this, so that few shapes are compiled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Features:
 
   Attributes:
     input_ids: int32 [S]; of multiple choice [C, S], where shorter choices end with [PAD].
-    token_type_ids: int32, as many.
-    labels: int32, of classification and multiple choice [], of tagging [S], of questions [2]; float32 [] of regression.
-    example: all features of the row; empty if they were not asked for.
+    token_type_ids: int32, of the same shape.
+    labels: int32; classification and multiple choice [], tagging [S], questions [2]; regression: float32 [].
+    example: all features of the sequence; empty if not requested.
   """
 
   input_ids: np.ndarray
@@ -36,7 +36,7 @@ class Features:
 
 
 def sample_examples(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
-  """At most so many of the examples, in their order: the same ones in every run, so that seeds and models compare."""
+  """At most `most` of the examples, in order; the same ones in every run, so that seeds and models are comparable."""
   if most is None or most >= len(examples):
     return examples
   chosen = np.random.default_rng(0).permutation(len(examples))[:most]
@@ -45,13 +45,13 @@ def sample_examples(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingRows:
-  """Rows of tasks at their rates, each task's in random order, epoch after epoch without a gap between two.
+  """Sequences of tasks, sampled at their rates; each task in random order, epoch after epoch without a gap.
 
   Row r of batch n is a function of (seed, n, r).
 
   Attributes:
-    tasks: all rows of each task, none longer than `sequence_length`.
-    rates: of the tasks, in proportion.
+    tasks: all sequences of each task, none longer than `sequence_length`.
+    rates: rates of the tasks, not normalised.
     head: see `pad_batch`; `pad` is the id of [PAD].
     batch_size: of the global batch.
     sequence_length: S.
@@ -70,9 +70,9 @@ class TrainingRows:
   def __post_init__(self):
     if not self.tasks or not all(self.tasks):
       raise UsageError(
-        'there is nothing to train on',
+        'there are no training examples',
         where='xtreme.data_dir, finetune.mixture, dataset.train',
-        fix='look into the training file',
+        fix='check the training file',
       )
 
   def batches(self, step: int) -> Iterator[Batch]:
@@ -99,12 +99,12 @@ class TrainingRows:
 def eval_batches(
   rows: Sequence[Features], head: str, *, batch_size: int, longest: int, pad: int, process: tuple[int, int] = (0, 1)
 ) -> Iterator[tuple[np.ndarray, Batch]]:
-  """Rows of like length together, each once: which rows a global batch holds, and this process's part of it.
+  """Batches of sequences of similar length, each once: indices of a global batch, and this process's part of it.
 
-  The last batch is filled up with empty rows, which no index stands for.
+  The last batch is padded with empty sequences, which have no index.
 
   Args:
-    rows: at most `longest` ids of each, to which S is rounded up.
+    rows: sequences of at most `longest` ids, to which S is rounded up.
     head: see `pad_batch`; `pad` is the id of [PAD].
     batch_size: of the global batch.
     process: index of this process, and how many there are.
@@ -123,13 +123,13 @@ def eval_batches(
 def pad_batch(
   rows: Sequence[Features], head: str, *, size: int, length: int, pad: int, choices: tuple[int, ...] = ()
 ) -> Batch:
-  """A batch of rows.
+  """Pads sequences to a batch.
 
   Args:
-    rows: at most `size`; what is left is filled up with empty rows, whose labels are −1.
+    rows: at most `size` sequences; the rest is padded with empty ones, whose labels are −1.
     head: see `rembert.model.heads.TASK_HEADS`; `pad` is the id of [PAD].
-    size: B; `length` is S, which no row exceeds.
-    choices: (C,) of multiple choice.
+    size: B; `length` is S, which no sequence exceeds.
+    choices: (C,) for multiple choice.
   """
   shape = (size, *choices, length)
   batch = {name: np.zeros(shape, np.int32) for name in ('token_type_ids', 'segment_ids')}

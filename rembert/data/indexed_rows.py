@@ -1,7 +1,7 @@
-"""Rows of a fine-tuning task in a file that is read by index, so that a million of them take no memory.
+"""Sequences of a fine-tuning task in a file that is read by index, so that a million of them need no memory.
 
 FOLDER/rows.array_record      a record per row: [C, S, labels] int32, 0 where there is no such axis; ids, types, labels
-FOLDER/rows.json              written last: of what the rows were made, their number, digest and largest id
+FOLDER/rows.json              written last: origin of the rows, their number, digest and largest id
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from etils import epath
 from rembert.data.finetune_batches import Features
 from rembert.files import write_whole
 
-_WRITER_OPTIONS = 'group_size:1'  # rows are read one here, one there
+_WRITER_OPTIONS = 'group_size:1'  # rows are read in random order
 _READER_OPTIONS = 'readahead_buffer_size:0'
 
 
 class IndexedRows(Sequence[Features]):
-  """Rows of `write_rows`; without their examples.
+  """Sequences written by `write_rows`, without their examples.
 
   Attributes:
     facts: `rows`, `digest` and `largest_id`.
@@ -55,7 +55,7 @@ def _record(row: Features) -> bytes:
 
 
 def digest_of(rows: Iterable[Features]) -> Any:
-  """SHA-256 of rows: another file, or another vocabulary, is another run."""
+  """SHA-256 of sequences, which identifies data and vocabulary of a run."""
   digest = hashlib.sha256()
   for row in rows:
     digest.update(row.input_ids.tobytes() + b'|' + row.labels.tobytes() + b'\n')
@@ -68,7 +68,7 @@ def write_rows(
   origin: Mapping[str, Any],
   on_progress: Callable[[int], None] = lambda rows: None,
 ) -> None:
-  """Writes rows once: again only if `origin`, JSON that says what they are made of, is not that of the last time."""
+  """Writes sequences, unless they exist and have the same `origin`, JSON that describes how they are made."""
   manifest = folder / 'rows.json'
   if manifest.exists() and json.loads(manifest.read_text())['origin'] == json.loads(json.dumps(origin)):
     return
@@ -97,6 +97,6 @@ def write_rows(
 
 
 def open_rows(folder: epath.Path, head: str) -> IndexedRows:
-  """The rows of a folder that `write_rows` has written."""
+  """Opens the sequences in a directory of `write_rows`."""
   dtype = np.dtype(np.float32 if head == 'regression' else np.int32)
   return IndexedRows(folder, json.loads((folder / 'rows.json').read_text()), dtype)

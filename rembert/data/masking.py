@@ -1,6 +1,6 @@
-"""BERT's masking, sampled again at every step: which tokens to predict, and what the model sees in their place.
+"""BERT's masking, sampled again at every step (dynamic masking): the tokens to predict, and their replacements.
 
-Masked rows with their segments and languages are a batch.
+Masked sequences with their segments and languages are a batch.
 """
 
 import abc
@@ -20,7 +20,7 @@ from rembert.errors import UsageError
 from rembert.tokenizer import SpecialIds
 from rembert.validation import Fraction, Range, check_fields
 
-_NEVER = np.uint64(2**64 - 1)  # sorts behind every number that is drawn
+_NEVER = np.uint64(2**64 - 1)  # sorts after all random numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +28,9 @@ class MaskingConfig:
   """Masked language modelling as in BERT (google-research/bert, create_pretraining_data.py).
 
   Attributes:
-    rate: share of a row's tokens to predict, [CLS] and [SEP] counted in the row's length but never chosen.
-    mask_share: share of the chosen tokens shown as [MASK].
-    random_share: share shown as a random piece; the rest is shown as it is. All of them are predicted.
+    rate: fraction of a sequence's tokens to predict; [CLS] and [SEP] count in its length but are never chosen.
+    mask_share: fraction of the chosen tokens replaced by [MASK].
+    random_share: fraction replaced by a random token; the rest is unchanged. All of them are predicted.
   """
 
   rate: Annotated[float, Range(above=0, most=1)] = 0.15
@@ -41,13 +41,13 @@ class MaskingConfig:
     check_fields(self, 'masking')
     if self.mask_share + self.random_share > 1 + 1e-9:
       raise UsageError(
-        'the shares shown as [MASK] and as a random piece are more than the chosen tokens',
+        'masking.mask_share and masking.random_share sum to more than 1',
         where=f'masking.mask_share = {self.mask_share!r}, masking.random_share = {self.random_share!r}',
-        fix='together at most 1; 0.8 and 0.1 are BERT',
+        fix='BERT: 0.8 and 0.1',
       )
 
   def slots(self, sequence_length: int) -> int:
-    """K, the fixed number of predictions per row: enough for a full row."""
+    """K, the fixed number of masked positions per sequence, enough for a full one."""
     return max(1, math.ceil(sequence_length * self.rate))
 
 
@@ -63,19 +63,19 @@ def mask_rows(
   config: MaskingConfig,
   slots: int | None = None,
 ) -> dict[str, np.ndarray]:
-  """Masks rows `first_row`… of a step, all at once.
+  """Masks the sequences of a step from `first_row` on, all at once.
 
-  Row r's masks depend on its ids and (seed, stream, step, r) alone, not on who reads it with whom.
+  The masks of sequence r depend only on its ids and (seed, stream, step, r), not on the batch or host.
 
   A row of n tokens, padding not counted, has max(1, round(n · `rate`)) predictions, but no more than K and no more than
   there are candidates: everything but [PAD], [CLS] and [SEP]. A row without candidates has none.
 
   Args:
     ids_BxS: int32, packed and padded.
-    stream: what the masks are for (`rembert.data.mixture`).
-    step: of training; or number of the batch in evaluation.
-    first_row: number of the first row in the global batch.
-    vocab_size: random replacements are drawn uniformly from [`special.first_piece`, `vocab_size`).
+    stream: random stream (`rembert.data.mixture`).
+    step: training step, or number of the batch in evaluation.
+    first_row: index of the first sequence in the global batch.
+    vocab_size: random replacements are sampled uniformly from [`special.first_piece`, `vocab_size`).
     slots: K, if it is not that of `config`, which may have a smaller rate for the moment.
 
   Returns:
@@ -83,10 +83,10 @@ def mask_rows(
     [B, K] float32, of which the slots beyond a row's number of predictions have position, target and weight 0.
 
   Raises:
-    ValueError: no piece to replace a token with.
+    ValueError: there is no token for random replacements.
   """
   if vocab_size <= special.first_piece:
-    raise ValueError(f'no ordinary piece among {vocab_size}: the first is {special.first_piece}')
+    raise ValueError(f'no ordinary token among {vocab_size}: the first is {special.first_piece}')
   rows, sequence_length = ids_BxS.shape
   slots = slots or config.slots(sequence_length)
   states_B = counter_rng.row_states(seed, stream, step, first_row, rows)
@@ -94,11 +94,11 @@ def mask_rows(
   is_token_BxS = ids_BxS != special.pad
   is_candidate_BxS = is_token_BxS & (ids_BxS != special.cls) & (ids_BxS != special.sep)
   lengths_B = np.count_nonzero(is_token_BxS, axis=1)
-  budget_B = np.clip(np.rint(lengths_B * config.rate), 1, slots).astype(np.int64)  # rint rounds as round does
+  budget_B = np.clip(np.rint(lengths_B * config.rate), 1, slots).astype(np.int64)  # rint rounds like round
   budget_B = np.minimum(budget_B, np.count_nonzero(is_candidate_BxS, axis=1))
   is_chosen_BxS = chosen_tokens(states_B, is_candidate_BxS, budget_B)
 
-  # From here on the N chosen tokens of all rows stand in one line, row by row and in ascending order.
+  # From here on the N chosen tokens of all sequences are in one array, by sequence and in ascending order.
   chosen_N = np.flatnonzero(is_chosen_BxS)
   row_N, position_N = np.divmod(chosen_N, sequence_length)
   targets_N = ids_BxS.reshape(-1)[chosen_N]
@@ -127,7 +127,7 @@ def _shown(
   vocab_size: int,
   config: MaskingConfig,
 ) -> np.ndarray:
-  """What the model sees instead of each chosen token, drawn for each on its own."""
+  """The input of the model for each chosen token, sampled independently."""
   purposes = np.array([[counter_rng.KIND], [counter_rng.REPLACEMENT]], np.uint64)
   offsets_2xN = counter_rng.offsets(position_N.astype(np.uint64) + purposes)
   kind_N, replacement_N = counter_rng.uniform(counter_rng.bits(states_N, offsets_2xN))
@@ -138,18 +138,18 @@ def _shown(
 
 
 def chosen_tokens(states_B: np.ndarray, is_candidate_BxS: np.ndarray, budget_B: np.ndarray) -> np.ndarray:
-  """Chooses `budget_B` of each row's candidates, of which there are at least as many; each is as likely as any other.
+  """Chooses `budget_B` of each sequence's candidates uniformly; there are at least that many.
 
-  `states_B` are those of the rows' random numbers (`counter_rng.row_states`). Returns what is chosen, bool [B, S].
+  `states_B` are those of the rows' random numbers (`counter_rng.row_states`). Returns the choice, bool [B, S].
   """
   most = int(budget_B.max(initial=0))
   if most == 0:
     return np.zeros_like(is_candidate_BxS)
-  # Those with the smallest random numbers: the largest of these is where to cut.
+  # Those with the smallest random numbers, up to a threshold.
   order_BxS = counter_rng.distinct_bits(states_B, counter_rng.CHOICE, is_candidate_BxS.shape[1])
   np.copyto(order_BxS, _NEVER, where=~is_candidate_BxS)
   smallest_BxM = np.partition(order_BxS, most - 1, axis=1)[:, :most]
-  if budget_B.min() < most:  # else the partition has already put the right one last
+  if budget_B.min() < most:  # else the partition has already put the threshold last
     smallest_BxM.sort(axis=1)
   largest_B = smallest_BxM[np.arange(len(budget_B)), np.maximum(budget_B, 1) - 1]
   return (order_BxS <= largest_B[:, None]) & (budget_B > 0)[:, None]
@@ -188,15 +188,15 @@ class Sampling(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchSource(abc.ABC):
-  """Where training gets its batches: from text as it streams by, or from a store that is read by index.
+  """Source of training batches: streamed text, or a store that is read by index.
 
   Attributes:
-    rates: sampling rate of each language; its order numbers the languages.
-    batch_size: rows of the global batch.
+    rates: sampling rate of each language; its order defines their indices.
+    batch_size: sequences of the global batch.
     vocab_size: upper bound of random replacements.
-    seed: of everything random here.
-    masking: rate and shares.
-    evaluation_rows: held-out rows per language.
+    seed: seed of sampling and masks.
+    masking: configuration of masks.
+    evaluation_rows: number of eval sequences per language.
     process: index of this process, and how many there are.
     schedule: rates and mask rates of training by step, in ascending order; empty if they are `rates` and `masking`
       throughout. Held-out batches are masked by `masking` either way.
@@ -213,25 +213,25 @@ class BatchSource(abc.ABC):
 
   @property
   def languages(self) -> tuple[str, ...]:
-    """Codes in the order that `language` in a batch counts."""
+    """Codes, in the order of the indices `language` in a batch."""
     return tuple(self.rates)
 
   @property
   @abc.abstractmethod
   def special(self) -> SpecialIds:
-    """Ids of special pieces."""
+    """Ids of special tokens."""
 
   @abc.abstractmethod
   def batches(self, step: int = 0, state: dict | None = None) -> Generator[tuple[Batch, dict], None, None]:
-    """This process's rows of the batches of steps `step`, `step` + 1, …, each with the state to resume after it."""
+    """This process's part of the batches of steps `step`, `step` + 1, …, each with the state to resume after it."""
 
   @abc.abstractmethod
   def evaluation_batches(self) -> Iterator[Batch]:
-    """This process's rows of a fixed set of held-out batches; the last is padded with rows of weight 0."""
+    """This process's part of a fixed set of eval batches; the last is padded with sequences of weight 0."""
 
   @property
   def own_rows(self) -> slice:
-    """This process's rows of a global batch."""
+    """This process's part of a global batch."""
     index, count = self.process
     share = self.batch_size // count
     return slice(index * share, (index + 1) * share)
@@ -244,7 +244,7 @@ class BatchSource(abc.ABC):
     return self.schedule[max(0, after - 1)]
 
   def masked(self, ids_NxS: np.ndarray, languages: np.ndarray, *, stream: int, step: int) -> Batch:
-    """This process's packed rows of a step, int32 [N, S], with their languages [N], as a batch."""
+    """A batch of this process's packed sequences of a step, int32 [N, S], and their languages [N]."""
     sampling = self.sampling(step) if stream == MASK_STREAM else None
     masking = dataclasses.replace(self.masking, rate=sampling.masking_rate) if sampling else self.masking
     masked = mask_rows(

@@ -1,4 +1,4 @@
-"""Which language a row comes from: smoothed sampling rates, and a draw that depends on (seed, step, row) alone."""
+"""Language sampling: smoothed rates, and the language of each sequence as a function of (seed, step, row)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from rembert.errors import UsageError
 
-# Every random draw of the data path has a stream of its own, so that none disturbs another.
+# Every use of random numbers in the data pipeline has its own stream, so that they are independent.
 MIXTURE_STREAM, MASK_STREAM, SHUFFLE_STREAM, EVALUATION_STREAM, LENGTH_STREAM, EPOCH_STREAM = range(6)
 
 
 def random_stream(seed: int, stream: int, *counter: int) -> np.random.Generator:
   """A generator that is a pure function of its arguments: Philox with (seed, stream) as key and up to 3 counters."""
-  words = (0, *counter, *(0,) * (3 - len(counter)))  # the lowest word is left for the draws themselves
-  # As uint64: a tuple with a large number in it would go through float64, and neighbouring seeds would be one.
+  words = (0, *counter, *(0,) * (3 - len(counter)))  # the lowest word counts the draws
+  # As uint64: a tuple with a large number would be converted to float64, and adjacent seeds would coincide.
   key, words = np.array((seed % 2**64, stream), np.uint64), np.array(words, np.uint64)
   return np.random.Generator(np.random.Philox(key=key, counter=words))
 
@@ -21,14 +21,14 @@ def random_stream(seed: int, stream: int, *counter: int) -> np.random.Generator:
 def sampling_rates(
   sentences: Mapping[str, float], alpha: float, *, max_share: float | None = None, max_upsampling: float | None = None
 ) -> dict[str, float]:
-  """p_l ∝ n_l ** alpha, summing to 1 (paper, A.7), under the limits that are given.
+  """p_l ∝ n_l ** alpha, summing to 1 (paper, A.7), within the given limits.
 
   With them p_l = min(limit_l, c · n_l ** alpha), where limit_l = min(max_share, max_upsampling · n_l / Σ n) and c is
-  the one number that makes the sum 1: what a limit takes from a language goes to the others in proportion.
+  chosen so that the sum is 1: the excess over a limit is redistributed proportionally.
 
   Args:
-    sentences: n_l of each language; those without are left out.
-    max_upsampling: a sentence is drawn at most this many times as often as the average sentence of the corpus.
+    sentences: n_l of each language; languages without sentences are excluded.
+    max_upsampling: a sentence is sampled at most this many times as often as the corpus average.
 
   Raises:
     UsageError: the limits sum to less than 1.
@@ -44,9 +44,9 @@ def sampling_rates(
     given = {'data.max_share': max_share, 'data.max_upsampling': max_upsampling}
     given = {name: value for name, value in given.items() if value is not None}
     least = {'data.max_share': f'1/{len(counts)} = {1 / len(counts):.4g}', 'data.max_upsampling': '1'}
-    together = ', more if both are given' if len(given) > 1 else ''
+    together = ', more if both are set' if len(given) > 1 else ''
     raise UsageError(
-      f'{len(counts)} language(s) within their limits have probabilities that sum to less than 1',
+      f'the limits are too strict: the sampling rates of {len(counts)} language(s) sum to less than 1',
       where=', '.join(f'{name} = {value}' for name, value in given.items()),
       fix=[f'{name} of at least {least[name]}{together}, or None' for name in given],
     )
@@ -59,7 +59,7 @@ _ROUNDING = 1e-12  # ten limits of 0.1 sum to a little less than 1
 def _limited(rates: np.ndarray, limits: np.ndarray) -> np.ndarray:
   """min(limits, c · rates) with the sum of 1; the rates themselves, bit-exactly, if no limit is exceeded."""
   is_held, scale = np.zeros(rates.shape, bool), 1.0
-  # A scale that has grown only holds more: at most one round for each language.
+  # The scale only grows, so there is at most one round per language.
   while (passing := ~is_held & (scale * rates > limits)).any():
     is_held |= passing
     if is_held.all():
@@ -69,7 +69,7 @@ def _limited(rates: np.ndarray, limits: np.ndarray) -> np.ndarray:
 
 
 def languages_of_rows(seed: int, step: int, rows: int, rates: Sequence[float]) -> np.ndarray:
-  """The language index of each of a step's rows, int32 [rows]; a pure function of the arguments."""
+  """The language index of each sequence of a step, int32 [rows]; a pure function of the arguments."""
   uniform = random_stream(seed, MIXTURE_STREAM, step).random(rows)
   bounds = np.cumsum(rates)
   return np.minimum(np.searchsorted(bounds / bounds[-1], uniform, side='right'), len(rates) - 1).astype(np.int32)
@@ -84,11 +84,10 @@ def row_proportions(rates: Sequence[float]) -> np.ndarray:
 
 
 def interleaved(rows: np.ndarray, proportions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """The language of global row numbers, and which row of that language each is, without counting from the start.
+  """The language of global row numbers, and the index of each row in its language, without counting from the start.
 
-  Of the first k rows, languages before the last take theirs one after the other: language l gets what a share of
-  p_l / (p_l + … + p_L) of the rows that the languages before it left comes to, rounded up. A row belongs to the
-  language whose number goes up at it (the closed form that Grain's mixtures use).
+  Among the first k rows, language l gets ceil(r · p_l / (p_l + … + p_L)), where r is the number left by the languages
+  before it. Row k belongs to the language whose count increases at k (closed form of Grain's mixtures).
 
   Args:
     rows: int64 [N], numbers below 2³².
@@ -98,12 +97,12 @@ def interleaved(rows: np.ndarray, proportions: np.ndarray) -> tuple[np.ndarray, 
     Language, int32 [N], and number in the language from 0, int64 [N].
   """
   taken_Lx2xN = rows_by_language(np.stack((rows, rows + 1)), proportions)
-  languages = np.argmax(taken_Lx2xN[:, 0] != taken_Lx2xN[:, 1], axis=0)  # the first at which it goes up
+  languages = np.argmax(taken_Lx2xN[:, 0] != taken_Lx2xN[:, 1], axis=0)  # the first whose count increases
   return languages.astype(np.int32), taken_Lx2xN[languages, 0, np.arange(len(rows))]
 
 
 def rows_by_language(rows: np.ndarray | np.int64, proportions: np.ndarray) -> np.ndarray:
-  """How many of the first k rows are each language's, int64 [L, …], for every k of `rows`, int64 […]."""
+  """The number of each language's rows among the first k, int64 [L, …], for every k of `rows`, int64 […]."""
   left = rows.astype(np.int64)
   taken = np.empty((len(proportions), *left.shape), np.int64)
   remaining = int(proportions.sum())

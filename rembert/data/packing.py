@@ -1,4 +1,4 @@
-"""Documents into rows of fixed length: `[CLS] … [SEP] [CLS] … [SEP]`, each document a segment of its own."""
+"""Packs documents into sequences of fixed length, `[CLS] … [SEP] [CLS] … [SEP]`, each document a segment."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from rembert.data.mixture import LENGTH_STREAM, random_stream
 from rembert.tokenizer import SpecialIds
 from rembert.validation import Fraction, check_fields
 
-# A gap at the end of a row that is too short to hold this many tokens stays padding: scraps teach little.
+# A gap at the end of a sequence that is too short for this many tokens stays padding.
 SHORTEST_SEGMENT = 8
 
 
@@ -23,13 +23,13 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class PackingConfig:
-  """How documents fill rows.
+  """Packing of documents into sequences.
 
   Attributes:
-    one_document_a_row: begin every row with a new document or the rest of one, and leave what it does not fill empty,
-      as BERT's data was made; by default rows are filled up with the documents that follow.
-    short_rows: share of rows that end early, at a length drawn uniformly: BERT's `short_seq_prob`, 0.1 there, so that
-      short inputs are not strange to the model. The rest of the document continues in the next.
+    one_document_a_row: begin every sequence with a new document or the rest of one, and pad it (as BERT's data was
+      made); by default sequences are filled with the following documents.
+    short_rows: fraction of sequences that are truncated to a uniform random length, as BERT's `short_seq_prob` (0.1
+      there), so that the model sees short inputs. The rest of the document continues in the next sequence.
   """
 
   one_document_a_row: bool = False
@@ -39,7 +39,7 @@ class PackingConfig:
     check_fields(self, 'packing')
 
   def capacity(self, sequence_length: int, start: Place) -> int:
-    """Tokens of the row that begins at a place, [CLS] and [SEP] included: a function of the place alone."""
+    """Number of tokens of the sequence that begins at a place, with [CLS] and [SEP]; depends only on the place."""
     if not self.short_rows:
       return sequence_length
     random = random_stream(0, LENGTH_STREAM, start.document, start.offset)
@@ -56,14 +56,14 @@ def pack(
   start: Place = Place(),
   config: PackingConfig = PackingConfig(),
 ) -> Iterator[tuple[np.ndarray, Place]]:
-  """Packs documents in order; a document that does not fit continues in the next row, with [CLS] and [SEP] again.
+  """Packs documents in order; a document that does not fit continues in the next sequence, with [CLS] and [SEP] again.
 
   Args:
-    documents: ids of each document, beginning with number `start.document`.
-    start: where to begin; packing from a place that was yielded gives the very rows that followed it.
+    documents: ids of each document, starting with number `start.document`.
+    start: where to begin; packing from a yielded place gives the sequences that followed it.
 
   Yields:
-    Ids of a row, int32 [S], and the place at which the next one begins. The last row may be short.
+    Ids of a sequence, int32 [S], and the place where the next one begins. The last may be short.
   """
   segments: list[np.ndarray] = []
   room = config.capacity(sequence_length, start)
@@ -94,10 +94,10 @@ def pack(
 
 
 def segments_and_positions(ids_NxS: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray]:
-  """Segments and positions of packed rows, int32 [N, S] each.
+  """Returns segment ids and positions of packed sequences, int32 [N, S] each.
 
-  Segments are 1 for the first document of a row, 2 for the next …, and 0 on padding. Positions are 0, 1, 2 … from the
-  start of each segment.
+  Segments are 1 for the first document of a sequence, 2 for the next …, and 0 for padding. Positions are 0, 1, 2 … from
+  the start of each segment.
   """
   is_token = ids_NxS != special.pad
   starts = ids_NxS == special.cls

@@ -1,4 +1,4 @@
-"""Batches made and moved to the device ahead of the step that needs them."""
+"""Prepares batches, and moves them to the device, ahead of the step that needs them."""
 
 import queue
 import threading
@@ -12,7 +12,7 @@ Out = TypeVar('Out')
 def prefetch(items: Iterator[In], place: Callable[[In], Out], *, ahead: int = 2) -> Generator[Out, None, None]:
   """Yields `place(item)` for each item, prepared by a thread up to `ahead` items early.
 
-  An exception in the thread is raised where the item would have come. Closing the iterator ends the thread.
+  An exception in the thread is raised in place of the item. Closing the iterator ends the thread.
   """
   ready: queue.Queue = queue.Queue(maxsize=ahead)
   is_closed = threading.Event()
@@ -32,7 +32,7 @@ def prefetch(items: Iterator[In], place: Callable[[In], Out], *, ahead: int = 2)
         if not put((place(item), None)):
           return
       put((None, StopIteration()))
-    except BaseException as error:  # handed to the consumer
+    except BaseException as error:  # raised in the consumer
       put((None, error))
     finally:
       if hasattr(items, 'close'):

@@ -1,6 +1,6 @@
-"""Text for a trained model: ids of sentences, side by side in rows of few lengths.
+"""Packs sentences for a trained model into sequences of few lengths.
 
-There is little padding, and there are few shapes to compile.
+This gives little padding, and few shapes to compile.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,17 +11,17 @@ import numpy as np
 from rembert.errors import UsageError
 
 SHORTEST_ROW = 64  # a power of two
-BATCH_SIZE = 16  # rows of that length at a time, by default
-_POSITIONS_A_SENTENCE = 4  # a row has no more sentences than it has room for with so many positions each
+BATCH_SIZE = 16  # sequences of that length per batch, by default
+_POSITIONS_A_SENTENCE = 4  # limits the number of sentences in a sequence
 
 
 class SentenceBatch(NamedTuple):
-  """Packed rows, int32 [B, S] each; what no sentence takes is padding.
+  """Packed sequences, int32 [B, S] each, with padding.
 
   Attributes:
-    sentences: which sentences each row holds, in order; at most `most_sentences(S)`. The last rows may be empty.
+    sentences: indices of the sentences in each sequence, in order, at most `most_sentences(S)`; the last may be empty.
     input_ids: ids of tokens.
-    segment_ids: 1 for a row's first sentence, 2 for the next …; 0 on padding.
+    segment_ids: 1 for the first sentence, 2 for the next …; 0 for padding.
     position_ids: 0, 1, 2 … from the start of each sentence.
   """
 
@@ -32,29 +32,29 @@ class SentenceBatch(NamedTuple):
 
 
 def most_sentences(row_length: int) -> int:
-  """How many sentences a row has at most."""
+  """Maximum number of sentences in a sequence."""
   return max(1, row_length // _POSITIONS_A_SENTENCE)
 
 
 def packed_sentences(
   sentences: Sequence[Sequence[int]], *, pad: int, batch_size: int, longest: int
 ) -> Iterator[SentenceBatch]:
-  """Batches of rows that hold every sentence once, whole.
+  """Packs each sentence exactly once, without truncation.
 
-  Rows have 64 positions, or twice as many until the sentence fits that began them. The longest come first, so that
-  what takes the most memory is known at once, and all batches have the same number of positions, or nearly. Sentences
-  that come later, which are shorter, go where they leave the least room (best fit decreasing).
+  Sequences have 64 positions, doubled until their first sentence fits. The longest come first, so that maximum memory
+  is known at once, and all batches have nearly the same number of positions. Later sentences, which are shorter, go
+  where they leave the least room (best fit decreasing).
 
   Args:
-    sentences: ids, at most `longest` of each, the positions of the model.
+    sentences: ids of each sentence, at most `longest`, the positions of the model.
     pad: id of [PAD].
-    batch_size: rows of 64 positions in a batch; of longer rows fewer.
+    batch_size: sequences of 64 positions per batch; fewer if they are longer.
 
   Raises:
     UsageError: a sentence is too long.
   """
   if any(len(ids) > longest for ids in sentences):
-    raise UsageError('a row is longer than the model has positions', where='packed_sentences', fix='cut it')
+    raise UsageError("a sentence exceeds the model's positions", where='packed_sentences', fix='truncate it')
   rows_a_batch = lambda row_length: max(1, batch_size * min(SHORTEST_ROW, longest) // row_length)
   for row_length, rows in _rows(sentences, longest, rows_a_batch).items():
     for start in range(0, len(rows), rows_a_batch(row_length)):
@@ -67,7 +67,7 @@ def _rows(
 ) -> dict[int, list[list[int]]]:
   """Assigns sentences to sequences, by sequence length, the longest first, in full batches."""
   rows: dict[int, list[list[int]]] = {}
-  with_room: list[list[tuple[int, list[int]]]] = [[] for _ in range(longest + 1)]  # by what is left of a row
+  with_room: list[list[tuple[int, list[int]]]] = [[] for _ in range(longest + 1)]  # by the remaining room of a sequence
   for sentence in sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True):
     length = len(sentences[sentence])
     left = next((left for left in range(length, longest + 1) if with_room[left]), None)

@@ -1,7 +1,7 @@
-"""Batches from a token store: row r of step n is a pure function of (seed, n, r), for any reader at any time.
+"""Batches from a token store: row r of step n is a pure function of (seed, n, r), for any reader.
 
-The language of every row, the number of the row in its language and its masks all follow from numbers alone. Nothing is
-counted on the way: step 1,000,000 costs what step 0 costs, resuming is exact, and hosts need not agree on anything.
+The language of every row, its index in that language and its masks are computed from these numbers. Nothing is counted
+from the start: step 1,000,000 costs as much as step 0, resuming is exact, and hosts need no agreement.
 """
 
 import dataclasses
@@ -19,10 +19,10 @@ from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, interleaved, ro
 from rembert.data.token_store import TokenStore
 from rembert.tokenizer import SpecialIds
 
-_ROUNDS = 4  # of the block cipher that permutes row numbers; Grain's own default
-# Up to here a permutation is kept as a table: the cipher is slow where there are far fewer rows than it has blocks.
+_ROUNDS = 4  # of the block cipher that permutes row indices; Grain's default
+# Smaller permutations are stored as a table, since the cipher is slow for far fewer rows than its blocks.
 _LARGEST_TABLE = 1 << 16
-_HANDED_OVER = 256  # rows that a thread prepares before it hands them over
+_HANDED_OVER = 256  # rows per call of a thread
 
 
 @functools.lru_cache(maxsize=512)
@@ -31,13 +31,13 @@ def _permutation(count: int, seed: int) -> np.ndarray:
 
 
 def _proportions(rates: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-  """The languages that are sampled, int32, and their proportions (`row_proportions`)."""
+  """The sampled languages, int32, and their proportions (`row_proportions`)."""
   sampled = np.flatnonzero(rates).astype(np.int32)
   return sampled, row_proportions([rates[language] for language in sampled])
 
 
 def _by_language(languages: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-  """Each number that occurs, and where, in ascending order."""
+  """Each distinct number, with its positions, in ascending order."""
   order = np.argsort(languages, kind='stable')
   of_language = languages[order]
   begins = np.flatnonzero(np.diff(of_language, prepend=of_language[:1] - 1)).tolist()
@@ -49,9 +49,9 @@ def _by_language(languages: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 class StoredBatches(BatchSource):
   """A `BatchSource` on a token store.
 
-  Languages are interleaved in exact proportion: of the first n rows, every language has its share to less than the
-  number of languages. Each epoch of a language shows every row once, in an order of its own. `read_threads` prepare
-  batches ahead.
+  Languages are interleaved in exact proportion: among the first n rows, each language's count differs from its share by
+  less than the number of languages. Each epoch of a language has every row once, in its own order. `read_threads`
+  prepare batches ahead.
   """
 
   store: TokenStore
@@ -63,7 +63,7 @@ class StoredBatches(BatchSource):
     return self.store.special
 
   def rows_of(self, step: int, steps: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Language, int32, and number in that language's split, int64, of this process's rows of a step, or of several."""
+    """Language, int32, and index in its split, int64, of this process's rows of one or several steps."""
     own = np.arange(self.own_rows.start, self.own_rows.stop)
     drawn = [
       self._drawn((np.array(list(same))[:, None] * self.batch_size + own).ravel(), sampling)
@@ -106,7 +106,7 @@ class StoredBatches(BatchSource):
     ]
 
   def batches(self, step: int = 0, state: dict | None = None) -> Generator[tuple[Batch, dict], None, None]:
-    """See `BatchSource`; there is no state but the step."""
+    """See `BatchSource`; the state is only the step."""
     del state
     # Grain's threads prepare some ahead and hand them over in order; small batches several at a time, since the
     # handing over of one takes as long as reading ten rows.
@@ -126,7 +126,7 @@ class StoredBatches(BatchSource):
     ]
     for step, start in enumerate(range(0, len(rows), self.batch_size)):
       some = rows[start : start + self.batch_size]
-      # Padding rows: number −1 of the first language stands for no row.
+      # Padding rows are number −1 of the first language.
       some += [(0, -1)] * (self.batch_size - len(some))
       languages, indices = (np.array(column) for column in zip(*some[self.own_rows], strict=True))
       languages = languages.astype(np.int32)
@@ -134,11 +134,11 @@ class StoredBatches(BatchSource):
       yield self.masked(ids, languages, stream=EVALUATION_STREAM, step=step)
 
   def _shuffled(self, language: int, ordinals: np.ndarray) -> np.ndarray:
-    """The rows shown as numbers `ordinals`, ascending, of a language: each epoch is a permutation of its own."""
+    """Row indices for ascending `ordinals` of a language: each epoch is a separate permutation."""
     name = self.languages[language]
     count = self.store.rows(name, 'train')
     rows = np.empty(len(ordinals), np.int64)
-    first, last = int(ordinals[0]) // count, int(ordinals[-1]) // count  # epochs; the numbers ascend
+    first, last = int(ordinals[0]) // count, int(ordinals[-1]) // count  # epochs; `ordinals` ascend
     begin = 0
     for epoch in range(first, last + 1):
       end = len(ordinals) if epoch == last else int(np.searchsorted(ordinals, (epoch + 1) * count))

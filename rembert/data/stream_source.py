@@ -1,8 +1,8 @@
-"""Batches of masked rows from streams of documents, resumable at any step.
+"""Masked batches from streams of documents, resumable at any step.
 
-The order of things is fixed by numbers alone: the language of row r of step n by (seed, n, r), its masks by the same;
-its text is the next row of that language. So a language's place in its documents, saved with each checkpoint, is all
-the state there is, and it does not depend on how many hosts read.
+The order is determined by numbers: the language of row r of step n by (seed, n, r), as are its masks; its text is the
+next row of that language. So the state consists of each language's position in its documents, saved with each
+checkpoint, and does not depend on the number of hosts.
 """
 
 import collections
@@ -22,24 +22,24 @@ from rembert.tokenizer import SpecialIds
 
 
 class SourcePlace(NamedTuple):
-  """Where the source of a language may be opened again, without reading it from its beginning.
+  """Where a language's source can be reopened, without reading it from the start.
 
   Attributes:
-    example: number of the source's example to begin at.
-    document: number of the first document that this example, or one after it, gives.
+    example: index of the source's example to begin at.
+    document: index of the first document of this example or a later one.
   """
 
   example: int = 0
   document: int = 0
 
 
-# (language, split, where to open the source) → ids of the documents from number `place.document` to the end of the
-# split, each with the latest place from which it can be read again.
+# (language, split, where to open the source) → ids of the documents from `place.document` to the end of the
+# split, each with the latest place from which it can be read.
 OpenDocuments = Callable[[str, str, SourcePlace], Iterator[tuple[np.ndarray, SourcePlace]]]
 
 
 class _Start(NamedTuple):
-  """Where a row begins: in which epoch and document, and where to open the source for that."""
+  """Where a row begins: its epoch and document, and where to open the source for it."""
 
   epoch: int
   place: Place
@@ -47,10 +47,10 @@ class _Start(NamedTuple):
 
 
 class LanguageRows:
-  """Packed rows of one language without end, shuffled in windows.
+  """Endless packed sequences of one language, shuffled in windows.
 
-  A window is filled from the documents in their order, then shuffled by (seed, language, window). To resume, the window
-  is filled again from where it began: cheap, exact, and the state is seven integers.
+  A window is filled from the documents in order, then shuffled by (seed, language, window). To resume, the window
+  is filled again from its start, which is cheap and exact; the state is seven integers.
   """
 
   def __init__(
@@ -90,7 +90,7 @@ class LanguageRows:
     }
 
   def next(self) -> np.ndarray:
-    """Ids of the next row, int32 [S]."""
+    """Ids of the next sequence, int32 [S]."""
     if not self._window:
       self._fill_window()
     if self._row == self._window_size:
@@ -100,7 +100,7 @@ class LanguageRows:
     return self._window[self._row - 1]
 
   def close(self) -> None:
-    """Lets go of the documents."""
+    """Closes the documents."""
     if self._source is not None:
       self._source.close()
 
@@ -129,12 +129,12 @@ class LanguageRows:
         raise UsageError(
           f'no text to train on in {self._language!r}',
           where='data.languages, data.mixture',
-          fix='leave it out; or lower data.held_out and data.min_characters',
+          fix='exclude it, or lower data.held_out and data.min_characters',
         )
       epoch, place, source, is_whole_epoch = epoch + 1, Place(), SourcePlace(), True
 
   def _documents(self, source: SourcePlace) -> Iterator[np.ndarray]:
-    """Documents from a place on; `_read_from` is where the last of them can be read again."""
+    """Documents from a place on; `_read_from` is where the last one can be read again."""
     self._read_from = source
     for document, place in self._open(self._language, 'train', source):
       self._read_from = place
@@ -148,16 +148,16 @@ def begin_window(state: Mapping[str, int]) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamedBatches(BatchSource):
-  """A `BatchSource` on documents that are read as they come.
+  """A `BatchSource` on streamed documents.
 
-  With several processes each of them reads all rows and keeps its own: exact for any number of hosts, and affordable
-  for trying things; a token store is for the rest.
+  Each of several processes reads all rows and keeps its own: exact for any number of hosts, and fast enough for
+  experiments; use a token store for everything else.
 
   Attributes:
     open_documents: see `OpenDocuments`.
     sequence_length: S.
-    special: ids of special pieces.
-    packing: how documents fill rows.
+    special: ids of special tokens.
+    packing: packing of documents.
     shuffle_rows: rows per shuffled window and language.
   """
 

@@ -1,13 +1,13 @@
-"""A token store, read by index: packed rows of ids in ArrayRecord shards, a folder per language, and a manifest.
+"""A token store: packed sequences of ids in ArrayRecord shards, read by index, with a manifest.
 
     STORE/manifest.json                                written last: a store without it is unfinished
     STORE/vocabulary/sentencepiece.model
-    STORE/de/train-00000-of-00004.array_record         rows of `sequence_length` ids, one record each
+    STORE/de/train-00000-of-00004.array_record         sequences of `sequence_length` ids, one record each
     STORE/de/validation-00000-of-00001.array_record
-    STORE/de/language.json                             the language's part of the manifest, written when it is done
+    STORE/de/language.json                             the language's part of the manifest, written at its end
 
-A record is the ids of a row, little-endian, of the manifest's `dtype`. Segments and positions follow from them: every
-document begins with [CLS], and [PAD] is in no text.
+A record is the ids of a sequence, little-endian, of the manifest's `dtype`. Segments and positions follow from them:
+every document begins with [CLS], and text has no [PAD].
 """
 
 import dataclasses
@@ -29,12 +29,12 @@ FORMAT = 1
 MANIFEST = 'manifest.json'
 VOCABULARY = 'vocabulary/sentencepiece.model'
 SPLITS = ('train', 'validation')
-_READER_OPTIONS = 'readahead_buffer_size:0'  # rows are read one here, one there
+_READER_OPTIONS = 'readahead_buffer_size:0'  # rows are read in random order
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-  """One file of rows; its path is below the store."""
+  """A file of sequences; its path is relative to the store."""
 
   file: str
   rows: int
@@ -47,13 +47,13 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class StoredLanguage:
-  """What a store holds of a language.
+  """The contents of a store in one language.
 
   Attributes:
-    shards: of each split; so are `documents`.
-    tokens: pieces of text in the rows of each split, without [CLS], [SEP] and [PAD].
-    sentences: in the training documents; so are `characters`.
-    lost: what was left out, and why, in counts.
+    shards: shards of each split; `documents` are their numbers of documents.
+    tokens: number of tokens in each split, without [CLS], [SEP] and [PAD].
+    sentences: number in the training documents; likewise `characters`.
+    lost: counts of skipped items, by reason.
   """
 
   shards: Mapping[str, tuple[Shard, ...]]
@@ -69,7 +69,7 @@ class StoredLanguage:
       _check_counts(getattr(self, name))
 
   def rows(self, split: str) -> int:
-    """Rows of a split."""
+    """Number of sequences of a split."""
     return sum(shard.rows for shard in self.shards[split])
 
   @classmethod
@@ -86,19 +86,19 @@ def _check_counts(counts: Mapping[str, Any]) -> None:
 
 
 def row_dtype(vocab_size: int) -> np.dtype:
-  """The smallest type that holds every id."""
+  """The smallest dtype for all ids."""
   return np.dtype('<u2' if vocab_size <= 1 << 16 else '<u4')
 
 
 class TokenStore:
-  """An open store.
+  """An open token store.
 
   Attributes:
-    sequence_length: S of every row.
-    vocabulary_hash: SHA-256 of the SentencePiece model, which has `vocab_size` pieces.
+    sequence_length: S of every sequence.
+    vocabulary_hash: SHA-256 of the SentencePiece model, which has `vocab_size` tokens.
     languages: contents by language.
     rates: sampling rates of its languages, if it was made of a SeqIO mixture; else None.
-    manifest_hash: SHA-256 of the manifest: two stores with the same are the same.
+    manifest_hash: SHA-256 of the manifest, which identifies the store.
   """
 
   def __init__(self, folder: epath.PathLike):
@@ -110,7 +110,7 @@ class TokenStore:
       self._take(manifest)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
       raise UsageError(
-        f'the manifest of the store is damaged: {type(error).__name__} {first_line(error)}',
+        f'the manifest of the store is malformed: {type(error).__name__} {first_line(error)}',
         where=str(self.folder / MANIFEST),
         fix='fetch it again, or make the store again: python -m tasks.token_store --help',
       ) from error
@@ -119,7 +119,7 @@ class TokenStore:
   def _take(self, manifest: dict) -> None:
     if manifest.get('format') != FORMAT:
       raise UsageError(
-        f'a store of format {manifest.get("format")!r}, and this program reads {FORMAT}',
+        f'the store has format {manifest.get("format")!r}; this version reads {FORMAT}',
         where=str(self.folder / MANIFEST),
         fix='make the store again: python -m tasks.token_store --help',
       )
@@ -150,11 +150,11 @@ class TokenStore:
     done = [path.parent.name for path in self.folder.glob('*/language.json')] if self.folder.is_dir() else []
     if done:
       raise UsageError(
-        f'the store is unfinished: {len(done)} languages are done, and there is no manifest',
+        f'the store is incomplete: {len(done)} languages are complete, the manifest is missing',
         where=str(self.folder),
         fix='run the command that makes it again: python -m tasks.token_store resumes',
       )
-    raise UsageError('no token store', where=str(file), fix='make one: python -m tasks.token_store --help')
+    raise UsageError('no token store found', where=str(file), fix='make one: python -m tasks.token_store --help')
 
   def _refuse_missing_shards(self) -> None:
     files = [(shard, self.file(shard)) for shard in self.shards()]
@@ -168,20 +168,20 @@ class TokenStore:
       raise UsageError(
         f'{len(wrong)} shards of the store are missing or altered',
         where=f'{self.folder}: ' + '; '.join(wrong[:5]) + (' …' if len(wrong) > 5 else ''),
-        fix='fetch them again; or delete the manifest and these languages, and repeat python -m tasks.token_store',
+        fix='copy them again; or delete the manifest and these languages, and run python -m tasks.token_store again',
       )
 
   def shards(self) -> list[Shard]:
-    """All of them."""
+    """All shards."""
     return [shard for part in self.languages.values() for split in SPLITS for shard in part.shards[split]]
 
   def rows(self, language: str, split: str) -> int:
-    """Number of rows of a split."""
+    """Number of sequences of a language's split."""
     return self.languages[language].rows(split)
 
   @functools.cache  # noqa: B019 - a store lives as long as the run
   def _readers(self, language: str, split: str) -> tuple[list, np.ndarray]:
-    """The shards of a split, open, and the number of the first row of each."""
+    """The open shards of a split, and the index of the first row of each."""
     from array_record.python import array_record_module
 
     shards = self.languages[language].shards[split]
@@ -190,18 +190,18 @@ class TokenStore:
     return [open_shard(shard) for shard in shards], first_rows
 
   def read(self, language: str, split: str, indices: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Rows by their numbers in a split, ids [len(indices), S] int32; UsageError if a shard is damaged."""
+    """Sequences by index in a split, ids int32 [len(indices), S]; UsageError if a shard is corrupt."""
     indices = np.asarray(indices, np.int64)
     try:
       readers, first_rows = self._readers(language, split)
       shards = np.searchsorted(first_rows, indices, side='right') - 1
       numbers = zip(shards.tolist(), (indices - first_rows[shards]).tolist(), strict=True)
-      # A call for each: several records at a time go through a pool of threads, and handing them over takes up to ten
-      # times as long as reading them. Where it is the disk that is slow, `data.read_threads` hides it. A range of one,
-      # since a list of one makes ArrayRecord read the index of the whole shard, of 30,000 rows at times.
+      # One call each: several records at a time go through a thread pool, whose overhead is up to ten times the
+      # reading. `data.read_threads` hides slow disks. A range of one, since for a list of one ArrayRecord reads the
+      # index of the whole shard, of up to 30,000 rows.
       records = [readers[shard].read(record, record + 1)[0] for shard, record in numbers]
       ids = np.frombuffer(b''.join(records), self._dtype).reshape(len(indices), self.sequence_length)
-    except Exception as error:  # ArrayRecord raises types of its own
+    except Exception as error:  # ArrayRecord has its own exception types
       reason = first_line(error)
       raise UsageError(
         f'a shard of {language!r} cannot be read: {reason}',
@@ -212,5 +212,5 @@ class TokenStore:
 
 
 def altered_shards(store: TokenStore) -> list[str]:
-  """Files whose content is not what the manifest says; reads the whole store."""
+  """Files that differ from their checksums in the manifest; reads the whole store."""
   return [shard.file for shard in store.shards() if sha256_of(store.file(shard)) != shard.sha256]

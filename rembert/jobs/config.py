@@ -1,4 +1,4 @@
-"""Configurations of the jobs that train or evaluate, with what follows from them: FLOPs, batch shapes, identity."""
+"""Configurations of training and evaluation jobs, and derived values: FLOPs, batch shapes, identity."""
 
 import abc
 import dataclasses
@@ -33,7 +33,7 @@ from rembert.train.trainer import TrainConfig
 from tasks.tables.config import DatasetConfig
 from tasks.xtreme.config import PAIRS, RETRIEVAL, XtremeConfig
 
-# The fields that decide which numbers a run produces, besides model, masking and packing.
+# The fields that determine the results of a run, in addition to model, masking and packing.
 _DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')
 _TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')
 _OPTIMIZER_FIELDS = ('freeze_embeddings', 'freeze_layers')
@@ -42,7 +42,7 @@ Config = TypeVar('Config')
 
 
 def build_config(cls: type[Config], *, model_path: str | None = None) -> Config:
-  """A job's configuration from the gin files and bindings that were loaded.
+  """Builds a job's configuration from the loaded gin files and bindings.
 
   The architecture is that of the model at `model_path`, if one is given, except for fields that are bound.
   """
@@ -73,7 +73,7 @@ class JobConfig(abc.ABC):
       self._check_length(self.train.sequence_length, 'train.sequence_length')
     if self.optimizer.freeze_layers > self.model.num_hidden_layers:
       raise UsageError(
-        f'{self.optimizer.freeze_layers} layers are to be frozen, and the model has {self.model.num_hidden_layers}',
+        f'cannot freeze {self.optimizer.freeze_layers} of {self.model.num_hidden_layers} layers',
         where='optimizer.freeze_layers, RemBertConfig.num_hidden_layers',
         fix=Setting('optimizer.freeze_layers', self.model.num_hidden_layers),
       )
@@ -83,9 +83,9 @@ class JobConfig(abc.ABC):
     positions = self.model.max_position_embeddings
     if length > positions:
       raise UsageError(
-        f'sequences of {length} tokens, but positions for {positions}',
+        f"sequences of {length} tokens exceed the model's {positions} positions",
         where=f'{name}, RemBertConfig.max_position_embeddings',
-        fix=[Setting('train.sequence_length', positions), 'or a model with more positions'],
+        fix=[Setting('train.sequence_length', positions), 'or use a model with more positions'],
       )
 
   @property
@@ -113,7 +113,7 @@ class JobConfig(abc.ABC):
     """Shapes and shardings of the global batch of a step, without the labels of fine-tuning."""
 
   def check_mesh(self, mesh: jax.sharding.Mesh) -> None:
-    """Raises UsageError if the batch does not divide over the devices, or they do not support the attention kernel."""
+    """UsageError if the batch cannot be divided over the devices, or they do not support the attention kernel."""
     self.train.check_divides(sharding.batch_shards(mesh))
     platform = mesh.devices.flat[0].platform
     check_backend(self.execution.attention, platform=platform, sequence_length=self.train.sequence_length)
@@ -167,7 +167,7 @@ class PretrainConfig(JobConfig):
 
   @property
   def data_request(self) -> DataRequest:
-    """The part of the configuration that `open_data` takes."""
+    """The argument of `open_data`."""
     return DataRequest(
       data=self.data,
       batch_size=self.train.batch_size,
@@ -223,9 +223,7 @@ class FinetuneConfig(JobConfig):
   def __post_init__(self):
     if self.dataset.kind is not None:  # tables are a mixture that the job registers itself
       if self.finetune.mixture not in (None, self.dataset.name):
-        raise UsageError(
-          'tables and a mixture are two datasets', where='dataset.kind, finetune.mixture', fix='set one of them'
-        )
+        raise UsageError('two datasets are set', where='dataset.kind, finetune.mixture', fix='set one of them')
       options = dataclasses.replace(self.finetune, mixture=self.dataset.name, head=self.dataset.head)
       object.__setattr__(self, 'finetune', options)
     super().__post_init__()
@@ -236,7 +234,7 @@ class FinetuneConfig(JobConfig):
     return self.finetune.mixture is not None or self.xtreme.task not in RETRIEVAL
 
   def for_rows(self, rows: int) -> 'FinetuneConfig':
-    """The configuration with steps, warmup and evaluation interval for this number of training rows."""
+    """The configuration with steps, warmup and evaluation interval for this number of training sequences."""
     train, optimizer, options = self.train, self.optimizer, self.finetune
     steps_per_epoch = rows / train.batch_size
     if options.epochs is not None:
@@ -250,7 +248,7 @@ class FinetuneConfig(JobConfig):
 
   @property
   def train_flops_per_step(self) -> int:
-    """FLOPs of the whole batch, without the head's few."""
+    """FLOPs of the whole batch, without the head."""
     is_pooled = self.finetune.head in POOLED if self.finetune.mixture else self.xtreme.task in PAIRS
     last_queries = 1 if self.execution.trim_last_layer and is_pooled else None
     per_row = flops.train_flops_per_row(self.model, self.train.sequence_length, 0, last_queries=last_queries)

@@ -1,4 +1,4 @@
-"""Pre-training: dumps or TFDS → vocabulary → SeqIO tasks → masked batches → updates → checkpoints."""
+"""Pre-trains a model on a token store, dumps, text or SeqIO tasks."""
 
 import dataclasses
 import itertools
@@ -44,13 +44,13 @@ def make_trainable(config: PretrainConfig, mesh: jax.sharding.Mesh) -> Trainable
 
 
 def make_step(config: PretrainConfig, trainable: Trainable) -> jax.stages.Wrapped:
-  """The update of pre-training, to be run under `jax.set_mesh`; also the one that `--mode=compile` compiles."""
+  """The pre-training update, to be run under `jax.set_mesh`; `--mode=compile` compiles the same."""
   parts = config.train.accumulation_steps
   return make_train_step(trainable, accumulation_steps=parts, dropout_seed=config.dropout_seed)
 
 
 def configured() -> PretrainConfig:
-  """The configuration from gin; with `available` parameters of a model, the architecture is that model's too."""
+  """Builds the configuration from gin; for `available` parameters of a model, with that model's architecture."""
   train = configuration.build(TrainConfig)
   return build_config(PretrainConfig, model_path=train.init_from if train.init_from_parts == 'available' else None)
 
@@ -67,7 +67,7 @@ def dry_run(config: PretrainConfig, workdir: epath.Path) -> int:
     if rates_in is not None:
       schedule.show_sampling(console, config, rates_in)
   except UsageError as error:  # the run itself checks its data
-    console.say(f'tokens by language are not known: {error.what} ({error.where})')
+    console.say(f'tokens by language are unknown: {error.what} ({error.where})')
     rates_in = None
   if config.phases.begins is not None:
     write_whole(workdir / schedule.PLOT, schedule.draw(config, rates_in))
@@ -81,7 +81,7 @@ def dry_run(config: PretrainConfig, workdir: epath.Path) -> int:
 
 
 def run(config: PretrainConfig, workdir: epath.Path, stop: StopSignal) -> int:
-  """Trains, or resumes the run of the workdir. Returns the exit code: 0 done, 75 stopped and to be repeated."""
+  """Trains, or resumes the run of the workdir. Returns 0 if done, 75 if stopped early."""
   with start(config, workdir, stop) as job:
     return _run(config, job)
 
@@ -95,7 +95,7 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
     refuse_other_run(newest.meta, config.identity(), workdir)
     is_complete = lambda found: found.step >= train.steps and not found.meta['is_evaluation_due']
     if is_complete(newest):
-      with console.task('checking the last checkpoint'):  # the one that others will load
+      with console.task('checking the last checkpoint'):  # since others will load it
         newest = checkpoints.newest_whole(altered_arrays)
     if newest is not None and is_complete(newest):
       console.say(f'{workdir} is complete: {newest.step} steps')
@@ -155,7 +155,7 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
   eval_step = make_eval_step(trainable, len(source.languages))
   with console.task('compiling'), job.goodput.activity('compile'):
     train_step = _compile_phases(config, train_step, trainable, first[0], position.step)
-    if held_out:  # now, not at the first evaluation: a signal ends a compilation only if nothing can be lost
+    if held_out:  # now, not at the first evaluation, when a signal could not interrupt the compilation
       eval_batch = sharding.to_device(held_out[0], mesh)
       eval_step = eval_step.lower(trainable.restore_target().params, eval_batch).compile()
 
@@ -270,13 +270,13 @@ def _show_schedule(console: Console, config: PretrainConfig) -> None:
 
 
 def _show_fresh(console: Console, initial: InitialParameters) -> None:
-  """One line with the parameters that the model to begin with does not have."""
+  """Prints the parameters that the initial model lacks."""
   if initial.fresh:
     console.say(f'{initial.source.path} lacks {", ".join(initial.fresh)}: randomly initialised')
 
 
 def _show_result(console: Console, workdir: epath.Path, step: int) -> None:
-  """The last evaluation by language, the step time, and the files of the workdir."""
+  """Prints the last evaluation by language, the step time, and the files of the workdir."""
   rows = read_jsonl(workdir / 'metrics.jsonl')
   evaluation = next((row for row in reversed(rows) if 'eval/loss' in row), None)
   if evaluation:

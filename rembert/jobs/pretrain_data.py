@@ -1,4 +1,4 @@
-"""The data of pre-training: a token store, or text that is streamed through SeqIO tasks."""
+"""Opens the data of pre-training: a token store, or text that is streamed through SeqIO tasks."""
 
 import dataclasses
 import functools
@@ -38,12 +38,12 @@ _MOST = 24  # languages or tasks of a table; smaller ones share the last row
 
 @dataclasses.dataclass(frozen=True)
 class OpenedData:
-  """Text that is ready for training.
+  """Opened training data.
 
   Attributes:
     batches: the source of batches.
     vocabulary: file of the SentencePiece model, in the workdir.
-    identity: what resuming depends on (sampling rates, vocabulary); JSON, by name.
+    identity: values that must be the same on resuming (sampling rates, vocabulary); JSON, by name.
     rates_in: sampling rates of a phase.
     source_in: the source of its batches, which has the phase's sequence length and store, but not its rates.
   """
@@ -64,7 +64,7 @@ def open_data(
   or of a corpus, which is `data.corpus` or made in the workdir. Batches follow `phases`, if there are any.
 
   Raises:
-    UsageError: something is missing or does not fit; before any expensive work, as far as possible.
+    UsageError: something is missing or inconsistent; before any expensive work, if possible.
   """
   if request.data.source == 'store':
     opened = _open_store(request, workdir, console)
@@ -124,9 +124,9 @@ def _named_rates(rates: Mapping[str, float]) -> dict[str, float]:
 def _open_store(request: DataRequest, workdir: epath.Path, console: Console) -> OpenedData:
   if request.packing != PackingConfig():
     raise UsageError(
-      'the rows of a store are packed already',
+      'packing does not apply to a token store, which is already packed',
       where='packing.*, data.source',
-      fix='leave packing as it is; a store is packed otherwise by python -m tasks.token_store --help',
+      fix='omit packing; python -m tasks.token_store has flags for it',
     )
   data = request.data
   store = TokenStore(data.store)
@@ -180,7 +180,7 @@ def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int
       where=f'{store.folder}, train.sequence_length',
       fix=[
         Setting('train.sequence_length', store.sequence_length),
-        f'or a store with --sequence_length={sequence_length}',
+        f'or make a store with --sequence_length={sequence_length}',
       ],
     )
   if store.vocab_size > vocab_size:
@@ -200,10 +200,10 @@ def _stored_rates(store: TokenStore, languages: Sequence[str], data: DataConfig,
     if store.rows(language, 'train')
   }
   if not any(numbers.values()):
-    raise UsageError('the store holds no rows to train on', where=str(store.folder), fix='choose other languages')
+    raise UsageError('the store has no training sequences', where=str(store.folder), fix='choose other languages')
   if of_mixture is None:
     return sampling_rates(numbers, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
-  console.say('rates are those of the mixture that the store was made of; data.alpha and its limits do not apply')
+  console.say('sampling rates are those of the mixture of the store; data.alpha and its limits do not apply')
   return sampling_rates(numbers, alpha=1.0)
 
 
@@ -273,7 +273,7 @@ def _prepare_vocabulary(
   workdir: epath.Path,
   console: Console,
 ) -> epath.Path:
-  """The vocabulary as a file of the workdir: copied there, or trained there unless that is already done."""
+  """Copies the vocabulary to the workdir, or trains it there unless it exists; returns its path."""
   file, origin_file = workdir / _VOCABULARY, workdir / _ORIGIN
   if vocabulary.path is not None:
     write_whole(origin_file, json.dumps({'copied_from': vocabulary.path}))
@@ -308,7 +308,7 @@ def _open_mixture(name: str, request: DataRequest, workdir: epath.Path, console:
   path = request.vocabulary.path
   if path is not None and epath.Path(path).read_bytes() != epath.Path(vocabulary).read_bytes():
     raise UsageError(
-      f'the tasks of {name!r} have another vocabulary than vocabulary.path',
+      f'the vocabulary of the tasks of {name!r} differs from vocabulary.path',
       where=f'{vocabulary}; vocabulary.path = {path}',
       fix=['--gin.vocabulary.path=None', f'or, for tasks of this project, export REMBERT_VOCABULARY={path}'],
     )
@@ -317,7 +317,7 @@ def _open_mixture(name: str, request: DataRequest, workdir: epath.Path, console:
   row = lambda label, names: (label, f'{sum(rates[name] for name in names):.2%}')
   _show_largest(console, f'SeqIO tasks of {name}', ('', 'sampled'), rates, row)
   if not any('validation' in by_name[task].splits for task in rates):
-    console.say("warning: no task has a split 'validation', so no evaluation")
+    console.say('warning: no task has a validation split; evaluation is disabled')
   return _open_tasks(request, {task: by_name[task] for task in rates}, rates, file, {}, console, _mixture_rates_in)
 
 
@@ -351,8 +351,8 @@ def _open_tasks(
     with console.task(f'opening {len(tasks)} SeqIO task(s)') as update:
       if slow := documents.prepare(update):
         console.say(
-          f'{", ".join(slow[:_MOST])}: the preprocessors look at several examples, or drop features after a filter; so '
-          'a resumed run preprocesses again what it has read before'
+          f'{", ".join(slow[:_MOST])}: preprocessors combine several examples, or drop features after a filter, so '
+          'a resumed run preprocesses earlier text again'
         )
     return StreamedBatches(
       open_documents=documents,
@@ -388,21 +388,21 @@ def known_rates(data: DataConfig, workdir: epath.Path) -> Callable[[Phase], Mapp
 def _show_languages(
   console: Console, statistics: Mapping[str, LanguageStatistics], rates: Mapping[str, float], data: DataConfig
 ) -> None:
-  """Documents, sentences and sampling rates by language, and which languages are not trained on."""
+  """Prints documents, sentences and sampling rates by language, and the skipped languages."""
   total = sum(counts.sentences for counts in statistics.values())
 
   def row(label: str, languages: Sequence[str]) -> tuple[str, ...]:
     count = lambda name: sum(getattr(statistics[language], name) for language in languages)
     rate, sentences = sum(rates.get(language, 0.0) for language in languages), count('sentences')
     counts = tuple(f'{count(name):,}' for name in ('documents', 'held_out', 'sentences'))
-    # Upsampled: how much more often than an average sentence of the corpus a sentence of the language is sampled.
+    # Upsampling: how often a sentence of the language is sampled, relative to the corpus average.
     upsampled = f'× {rate * total / sentences:.3g}' if rate * sentences else ''
     return (label, *counts, f'{rate:.2%}' if rate else 'skipped: no text', upsampled)
 
   columns = ('', 'documents', 'held out', 'sentences', 'sampled', 'upsampled')
   sizes = {language: counts.sentences for language, counts in statistics.items()}
   _show_largest(console, 'Languages', columns, sizes, row)
-  limits = [f'{data.max_share:.4g} of all rows'] if data.max_share is not None else []
+  limits = [f'{data.max_share:.4g} of all sequences'] if data.max_share is not None else []
   if data.max_upsampling is not None:
     limits.append(f'{data.max_upsampling:.4g} times its share of the sentences')
   if limits:
@@ -412,7 +412,7 @@ def _show_languages(
   if left_out := [language for language in statistics if language not in rates]:
     console.say(f'skipped, no text to train on: {", ".join(left_out)}')
   if not any(statistics[language].held_out for language in rates):
-    console.say('warning: no held-out documents, so no evaluation (data.held_out)')
+    console.say('warning: no held-out documents; evaluation is disabled (data.held_out)')
 
 
 def _show_largest(
@@ -422,7 +422,7 @@ def _show_largest(
   sizes: Mapping[str, float],
   row: Callable[[str, Sequence[str]], tuple[str, ...]],
 ) -> None:
-  """A table with a row for each of the largest `_MOST`, and one row for the rest."""
+  """Prints a table with a row for each of the largest `_MOST`, and one for the rest."""
   names = sorted(sizes, key=lambda name: -sizes[name])
   rows, rest = [row(name, [name]) for name in names[:_MOST]], names[_MOST:]
   console.table(title, columns, rows + ([row(f'{len(rest)} more', rest)] if rest else []))

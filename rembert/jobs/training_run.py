@@ -1,4 +1,4 @@
-"""What pre-training and fine-tuning share: the start of a job, its checkpoints, and the training loop."""
+"""Shared by pre-training and fine-tuning: the start of a job, its checkpoints, and the training loop."""
 
 import contextlib
 import dataclasses
@@ -57,11 +57,11 @@ class JobRun:
   """One start of a job, on all of its hosts.
 
   Attributes:
-    workdir: of the run, locked.
-    hosts: of the run.
-    console: of the first host; those of the others are quiet.
-    stop: set when this process is asked to end.
-    goodput: of the run.
+    workdir: the locked workdir of the run.
+    hosts: hosts of the run.
+    console: console of the first host; those of the others are quiet.
+    stop: set when a stop was requested from this process.
+    goodput: goodput of the run.
     stack: closed at the end of the job.
   """
 
@@ -80,7 +80,7 @@ class JobRun:
 
 @contextlib.contextmanager
 def start(config: JobConfig, workdir: epath.Path, stop: StopSignal) -> Iterator[JobRun]:
-  """Sets what must be set before JAX looks for devices, joins the hosts, and creates and locks the workdir."""
+  """Sets up JAX before it starts, joins the hosts, and creates and locks the workdir."""
   train = config.train
   length = max(config.at(step).train.sequence_length for step in (0, *config.borders))
   tokens = train.batch_size // train.accumulation_steps * length
@@ -110,12 +110,12 @@ def refuse_other_run(before: dict, now: dict, workdir: epath.Path) -> None:
   ]
   if differing:
     raise UsageError(
-      'the workdir belongs to a run with other settings',
+      'the workdir belongs to a run with different settings',
       where=f'{workdir}; ' + '; '.join(differing),
       fix=[
         'restore the old values to resume that run',
-        'or another folder for a new one: --workdir=DIR',
-        f'which can begin with these parameters, if they fit: --gin.train.init_from={workdir}',
+        'or use another directory for a new one: --workdir=DIR',
+        f'which can be initialised from this one: --gin.train.init_from={workdir}',
       ],
     )
 
@@ -148,9 +148,9 @@ def restore_or_init(
         position.state = initial.put_into(position.state, progress)
     return position
   restored = checkpoints.restore_newest(trainable.restore_target())
-  if restored is None:  # they were there at the start of the job
+  if restored is None:  # they existed at the start of the job
     raise RunError(
-      'the checkpoints have gone', where=str(checkpoints.directory), fix='check whether another program deletes them'
+      'the checkpoints were deleted', where=str(checkpoints.directory), fix='check whether another program deletes them'
     )
   job.console.say(f'resuming from step {restored.step}')
   return Position(
@@ -202,7 +202,7 @@ def run_loop(
   checkpoints: Checkpoints,
   choices: int = 1,
 ) -> bool:
-  """Trains from `position`, which is updated, to the last step or until the run is stopped; all is saved on return.
+  """Trains from `position`, which is updated, to the last step or until the run is stopped; saves before it returns.
 
   `batches`, `train_step` and `evaluate` are those of `Trainer`; `identity` becomes part of the metadata of every
   checkpoint. A row of the batch has as many sequences as `choices`. Returns whether the end was reached.
@@ -268,7 +268,7 @@ def run_loop(
       evaluate=evaluate,
       save=save,
       is_save_permanent=schedule.is_permanent,
-      # The first host's clock decides for all; and no save starts while another is being written.
+      # The first host's clock decides for all, and no save starts while another is being written.
       wants_to_save=lambda step: (
         hosts.is_first and schedule.is_due(step, time.monotonic()) and not checkpoints.is_saving()
       ),

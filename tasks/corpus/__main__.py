@@ -1,4 +1,4 @@
-"""The command line: `python -m tasks.corpus --dumps=FOLDER --output=CORPUS`; and flags that other commands share."""
+"""Command line: `python -m tasks.corpus --dumps=FOLDER --output=CORPUS`; and flags shared by other commands."""
 
 import argparse
 import contextlib
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
   from tasks.corpus.sources import Part
 
 DESCRIPTION = """\
-Make a corpus: text is cleaned and deduplicated once by Apache Beam, and kept as a prepared dataset of TensorFlow
+Make a corpus: Apache Beam cleans and deduplicates text once, and stores it as a prepared dataset of TensorFlow
 Datasets. Vocabularies, token stores and streamed runs read it. Running the same command again resumes it, without the
 languages that are complete."""
 
 EPILOG = """\
 examples
-  dumps of dumps.wikimedia.org, with two processes of this machine:
+  dumps of dumps.wikimedia.org, with two processes on this machine:
     python -m tasks.corpus --dumps=dumps/ --output=corpus --workers=2
   text: plain, JSON lines, CSV, TSV or Parquet (also .gz, .bz2, .xz, .zst); a file per language, de.txt, sw.jsonl.gz:
     python -m tasks.corpus --text=text/ --output=corpus
-  a column that names the language of each row; or one language, and a place that fsspec reads:
+  a column with the language of each row; or one language, and a URL that fsspec reads:
     python -m tasks.corpus --text='crawl/*.jsonl' --text_column=text --language_column=lang --output=corpus
     python -m tasks.corpus --text='hf://datasets/wikimedia/wikipedia/20231101.de/*.parquet' --language=de --output=…
-  datasets that TensorFlow Datasets has prepared (wikipedia, wiki40b, c4):
+  prepared datasets of TensorFlow Datasets (wikipedia, wiki40b, c4):
     python -m tasks.corpus --tfds='wikipedia/20230601.{language}' --languages=de,sw --output=corpus
     python -m tasks.corpus --tfds='c4/multilingual[{language}]' --languages=de,sw --output=corpus
-  on a cluster; the flags after -- go to Beam:
+  on a cluster; flags after -- go to Beam:
     python -m tasks.corpus --dumps=gs://… --output=gs://… --runner=DataflowRunner -- --project=… --region=…
     python -m tasks.corpus --dumps=… --output=… --runner=FlinkRunner -- --flink_master=HOST:8081
     python -m tasks.corpus --dumps=… --output=… --runner=SparkRunner -- --spark_master_url=spark://HOST:7077
@@ -55,54 +55,54 @@ _MAKING = ('held_out', 'min_characters', 'dedupe', 'shard_mb')
 def add_sources(
   flags: argparse.ArgumentParser, *, corpus: bool = True, mixture: bool = False, default: str | None = None
 ) -> None:
-  """`--dumps`, `--text`, `--tfds`, and `--corpus`, `--mixture` if they are to be: one of them; and the languages."""
+  """Adds `--dumps`, `--text`, `--tfds` and optionally `--corpus`, `--mixture`, of which one is used; and languages."""
   source = flags.add_mutually_exclusive_group(required=default is None)
   if corpus:
-    source.add_argument('--corpus', metavar='CORPUS', help='a corpus made by python -m tasks.corpus')
+    source.add_argument('--corpus', metavar='CORPUS', help='corpus made by python -m tasks.corpus')
   if mixture:
-    source.add_argument('--mixture', metavar='NAME', help='a SeqIO task or mixture; its documents, rates, vocabulary')
+    source.add_argument('--mixture', metavar='NAME', help='SeqIO task or mixture, with its rates and vocabulary')
   more = f' (default: the {default} corpus)' if default else ''
   source.add_argument(
-    '--dumps', metavar='FOLDER', default=default, help=f'MediaWiki dumps: a folder or glob, local or gs://{more}'
+    '--dumps', metavar='FOLDER', default=default, help=f'MediaWiki dumps: directory or glob, local or gs://{more}'
   )
   source.add_argument(
     '--text',
     metavar='PLACE',
-    help='text, JSON lines, CSV, TSV, Parquet: a file, folder or glob, local or gs://, hf://, …',
+    help='text, JSON lines, CSV, TSV, Parquet: file, directory or glob, local or gs://, hf://, …',
   )
-  source.add_argument('--tfds', metavar='NAME', help='a prepared dataset, {language} in its name or [split]')
-  flags.add_argument('--text_column', metavar='NAME', help='the column of the text (default: text)')
-  flags.add_argument(
-    '--language_column', metavar='NAME', help='the column of its language (default: files are LL.jsonl)'
-  )
-  flags.add_argument('--language', metavar='CODE', help='the language of all files of --text')
-  flags.add_argument('--tfds_data_dir', metavar='DIR', help='where prepared datasets are')
-  flags.add_argument('--languages', metavar='CODES', help='codes, or mbert, rembert (default: all that are there)')
+  source.add_argument('--tfds', metavar='NAME', help='prepared dataset, with {language} in its name or [split]')
+  flags.add_argument('--text_column', metavar='NAME', help='column of the text (default: text)')
+  flags.add_argument('--language_column', metavar='NAME', help='column of the language (default: files are LL.jsonl)')
+  flags.add_argument('--language', metavar='CODE', help='language of all files of --text')
+  flags.add_argument('--tfds_data_dir', metavar='DIR', help="directory of prepared datasets (default: TFDS's)")
+  flags.add_argument('--languages', metavar='CODES', help='language codes, or mbert, rembert (default: all)')
 
 
 def add_making(flags: argparse.ArgumentParser) -> None:
-  """How a corpus is made, None where a flag is not given; and how Apache Beam runs."""
+  """Adds the options of a corpus, None if not given, and of Apache Beam."""
   flags.add_argument(
-    '--held_out', type=number(FractionBelowOne), help='share of documents for validation (default 0.005)'
+    '--held_out', type=number(FractionBelowOne), help='fraction of held-out documents (default: 0.005)'
   )
-  flags.add_argument('--min_characters', type=number(Count), help='shorter documents are left out (default 100)')
+  flags.add_argument('--min_characters', type=number(Count), help='minimum length of documents (default: 100)')
   flags.add_argument(
-    '--dedupe', choices=('paragraphs', 'documents', 'none'), help='what occurs once (default paragraphs, and documents)'
+    '--dedupe',
+    choices=('paragraphs', 'documents', 'none'),
+    help='duplicates to remove (default: paragraphs and documents)',
   )
-  flags.add_argument('--shard_mb', type=number(Positive), help='input per shard, MB (default 64)')
+  flags.add_argument('--shard_mb', type=number(Positive), help='input per shard, MB (default: 64)')
   flags.add_argument(
     '--group_mb',
     type=number(NotNegative),
     default=256,
-    help='languages done together, MB of input; 0: all at once (default 256)',
+    help='input per group of languages, MB; 0: all at once (default: 256)',
   )
   flags.add_argument(
     '--runner', default='DirectRunner', help='DirectRunner (default), DataflowRunner, FlinkRunner, DaskRunner, …'
   )
   flags.add_argument(
-    '--workers', type=number(Count), default=1, metavar='N', help='processes of the DirectRunner (default 1)'
+    '--workers', type=number(Count), default=1, metavar='N', help='processes of the DirectRunner (default: 1)'
   )
-  flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
+  flags.add_argument('--traceback', action='store_true', help='print the full traceback of an error')
 
 
 def _given(options: argparse.Namespace, names: Iterable[str]) -> dict:

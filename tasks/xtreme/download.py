@@ -30,11 +30,11 @@ from tasks.xtreme.verify import Inventory, take_inventory
 
 EPILOG = """\
 examples
-  everything, 1.4 GB to fetch:
+  all tasks (downloads 1.4 GB):
     python -m tasks.xtreme.download --data_dir=xtreme
   two tasks:
     python -m tasks.xtreme.download --data_dir=xtreme --tasks=xnli,tatoeba
-  what is there, by task, split and language; the exit code is 1 if something is missing:
+  list existing data by task, split and language; the exit code is 1 if something is missing:
     python -m tasks.xtreme.download --data_dir=xtreme --check
 
 Files are downloaded to DIR/downloads, where they can also be saved by hand, and may be deleted once all is done. Each
@@ -49,13 +49,13 @@ Dependencies by treebank, SQuAD, XQuAD and MLQA CC BY-SA, TyDi QA Apache 2.0, Ta
 
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; errors that a user can fix are printed without a traceback."""
-  description = 'Fetch the data of XTREME, and lay it out as XTREME does.'
+  description = 'Download the data of XTREME, and lay it out as XTREME does.'
   flags = command_parser('tasks.xtreme.download', description, EPILOG)
   flags.add_argument('--data_dir', required=True, metavar='DIR', help='root of the data, a local directory')
   flags.add_argument(
     '--tasks', default=','.join(TASKS), metavar='A,B', help=f'some of {" ".join(TASKS)} (default: all)'
   )
-  flags.add_argument('--check', action='store_true', help='download nothing; report what is there')
+  flags.add_argument('--check', action='store_true', help='download nothing; list existing data')
   flags.add_argument('--traceback', action='store_true', help='show where in the code an error arose')
   options = flags.parse_args(argv)
   return run_command('tasks.xtreme.download', lambda: run(options, Console()), show_traceback=options.traceback)

@@ -19,7 +19,7 @@ def test_languages_may_be_a_list_or_a_string_with_commas_and_a_pattern_of_dumps_
   assert DataConfig(dumps=['a', 'b']).dumps == ('a', 'b')
 
 
-@pytest.mark.parametrize(('source', 'what'), [('store', 'no token store is named'), ('text', 'no text is named')])
+@pytest.mark.parametrize(('source', 'what'), [('store', r'data\.store is not set'), ('text', r'data\.text is not set')])
 def test_a_store_and_text_have_to_be_named(source, what):
   with pytest.raises(UsageError, match=what):
     DataConfig(source=source)

@@ -54,7 +54,7 @@ def test_epochs_and_seeds_differ_in_their_order():
   assert (order()[:40] != order()[40:]).any()
   assert (order(seed=3) != order(seed=4)).any()
   np.testing.assert_array_equal(order(), order())
-  with pytest.raises(UsageError, match='nothing to train on'):
+  with pytest.raises(UsageError, match='no training examples'):
     training([])
 
 

@@ -211,5 +211,5 @@ def test_shares_of_more_than_all_tokens_and_a_vocabulary_without_ordinary_pieces
   with pytest.raises(UsageError) as error:
     MaskingConfig(mask_share=0.8, random_share=0.3)
   assert 'masking.random_share' in error.value.where
-  with pytest.raises(ValueError, match='no ordinary piece among 315'):
+  with pytest.raises(ValueError, match='no ordinary token among 315'):
     masked(IDS, vocab_size=SPECIAL.first_piece)

@@ -121,7 +121,7 @@ def test_rates_come_from_the_sentences_of_the_store(open_it, small_store, store)
     ({'sequence_length': 128}, 'sequence length mismatch: 64 in the token store, 128'),
     ({'vocab_size': 1000}, 'vocabulary size mismatch: 1,500 in the token store, 1,000'),
     ({'data': {'languages': ('el', 'de')}}, 'no text in de'),
-    ({'packing': PackingConfig(short_rows=0.1)}, 'packed already'),
+    ({'packing': PackingConfig(short_rows=0.1)}, 'already packed'),
   ],
 )
 def test_a_store_of_another_model_is_refused(open_it, options, words):

@@ -89,7 +89,7 @@ def test_a_store_of_another_format_is_refused_and_one_without_manifest_is_unfini
   with pytest.raises(UsageError, match='format 99'):
     TokenStore(copy)
   manifest.unlink()
-  with pytest.raises(UsageError, match='unfinished: 3 languages are done'):
+  with pytest.raises(UsageError, match='incomplete: 3 languages are complete'):
     TokenStore(copy)
   with pytest.raises(UsageError, match='no token store'):
     TokenStore(tmp_path / 'nowhere')

@@ -318,7 +318,7 @@ def test_a_mixture_is_streamed_by_its_own_rates_and_with_its_vocabulary(register
   }
   assert len(list(run.stream.batches.evaluation_batches())) > 0
   assert next(run.stream.batches.batches(0, None))[0]['input_ids'].shape == (4, 64)
-  assert 'preprocesses again' not in run.said
+  assert 'preprocesses earlier text again' not in run.said
   single = opened(tmp_path / 'single', DataConfig(mixture='opened.b'), VocabularyConfig())
   assert single.stream.batches.rates == {'opened.b': 1.0}
 
@@ -330,7 +330,7 @@ def test_tasks_that_are_read_from_the_beginning_are_named(registered, tmp_path):
 
 def test_tasks_without_a_validation_split_are_not_evaluated_with_a_warning(registered, tmp_path):
   run = opened(tmp_path / 'run', registered(splits=('train',), a=[as_text]), VocabularyConfig())
-  assert "warning: no task has a split 'validation', so no evaluation" in run.said
+  assert 'warning: no task has a validation split; evaluation is disabled' in run.said
   assert not list(run.stream.batches.evaluation_batches())
 
 
@@ -341,7 +341,7 @@ def test_another_vocabulary_than_that_of_the_tasks_is_refused(registered, first,
   opened(tmp_path / 'run', data, VocabularyConfig(path=str(same)))
   other = tmp_path / 'other.model'
   other.write_bytes(b'another')
-  with pytest.raises(UsageError, match=r'another vocabulary than vocabulary\.path'):
+  with pytest.raises(UsageError, match=r'differs from vocabulary\.path'):
     opened(tmp_path / 'run', data, VocabularyConfig(path=str(other)))
 
 

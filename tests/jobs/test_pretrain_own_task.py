@@ -74,7 +74,7 @@ def complete(law, trained, succeed, tmp_path_factory):
 
 
 def test_a_mixture_of_ones_own_tasks_is_pre_trained_on_with_its_rates_and_its_vocabulary(complete, own_tasks):
-  assert 'preprocesses again' not in complete.output
+  assert 'preprocesses earlier text again' not in complete.output
   assert re.search(r'law\.high +75\.00%', complete.output)
   assert re.search(r'law\.low +25\.00%', complete.output)
   copied = complete.workdir / 'vocabulary/sentencepiece.model'
@@ -111,7 +111,7 @@ def test_other_rates_are_another_run(law, complete, tmp_path, own_tasks):
   module.write_text(module.read_text().replace("('law.high', 3)", "('law.high', 4)"))
   result = law(workdir, folder, train__steps=30).run()
   assert result.returncode == 2
-  assert 'belongs to a run with other settings' in result.stderr
+  assert 'belongs to a run with different settings' in result.stderr
   assert 'rate of law.high: 0.75 → 0.8' in result.stderr
 
 
@@ -119,7 +119,7 @@ def test_other_rates_are_another_run(law, complete, tmp_path, own_tasks):
   ('bindings', 'message'),
   [
     ({'data__mixture': 'low'}, 'did you mean law, law.low'),
-    ({'data__alpha': 0.7}, 'data.mixture has tasks and rates of its own'),
+    ({'data__alpha': 0.7}, 'data.mixture has its own tasks and rates'),
     ({'RemBertConfig__vocab_size': 1400}, "vocabulary of 'law'"),
   ],
 )

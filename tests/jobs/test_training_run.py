@@ -35,7 +35,7 @@ def identity(*bindings):
   ],
 )
 def test_other_numbers_are_those_of_another_run(binding, difference):
-  with pytest.raises(UsageError, match='a run with other settings') as error:
+  with pytest.raises(UsageError, match='a run with different settings') as error:
     refuse_other_run(identity(), identity(binding), WORKDIR)
   assert difference in error.value.where
   refuse_other_run(identity(binding), identity(binding), WORKDIR)
@@ -44,7 +44,7 @@ def test_other_numbers_are_those_of_another_run(binding, difference):
 def test_a_checkpoint_from_before_a_field_had_its_default():
   before = {name: value for name, value in identity().items() if name != 'packing.short_rows'}
   refuse_other_run(before, identity(), WORKDIR)
-  with pytest.raises(UsageError, match='a run with other settings'):
+  with pytest.raises(UsageError, match='a run with different settings'):
     refuse_other_run(before, identity('packing.short_rows = 0.1'), WORKDIR)
 
 
