@@ -181,6 +181,14 @@ MUTANTS = [
   ),
   # --- kernels ------------------------------------------------------------------------------------------------------
   Mutant(
+    'the dtype `auto` is bfloat16 only where a CPU has instructions for it, not on a GPU or TPU',
+    'rembert/kernels/__init__.py',
+    "is_fast = platform != 'cpu' or multiplies_bfloat16()",
+    'is_fast = multiplies_bfloat16()',
+    area='kernels',
+    tests=('tests/kernels/test_kernels.py',),
+  ),
+  Mutant(
     'the gradient of LayerNorm leaves out the derivative of the standard deviation',
     'rembert/kernels/cpu.py',
     'of_normal.mean(-1, keepdims=True) + normal * (of_normal * normal).mean(-1, keepdims=True)',

@@ -321,7 +321,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   encoders = {'model': model.encoder, 'random': None}
   if config.analyze.control:
     rngs = nnx.Rngs(probe.seed)
-    encoders['random'] = RemBertEncoder(model.config, config.execution, add_pooler=False, rngs=rngs)
+    encoders['random'] = RemBertEncoder(model.config, model.encoder.execution, add_pooler=False, rngs=rngs)
   names = {'model': 'the model', 'random': 'a random encoder'}
   found = {
     name: encoder and _probe(context, encoder, encoded, names[name], pad=special.pad, spans=spans)

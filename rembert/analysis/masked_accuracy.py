@@ -27,6 +27,7 @@ from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, mod
 from rembert.checkpoint.initialize import open_initial
 from rembert.data.config import DataRequest
 from rembert.errors import Setting, UsageError
+from rembert.kernels import resolve_dtype
 from rembert.runtime.signals import Stopped
 from rembert.train import sharding, state
 from rembert.train.losses import LossSums
@@ -122,7 +123,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
     raise UsageError('the eval set is empty', where='data.held_out', fix='use the data.* of the training run')
 
   # --- model -------------------------------------------------------------------
-  trainable = state.masked_lm(model, config.execution, optax.identity(), mesh)
+  trainable = state.masked_lm(model, resolve_dtype(config.execution, jax.default_backend()), optax.identity(), mesh)
   with jax.set_mesh(mesh):
     with context.task('loading parameters') as progress:
       params = initial.put_into(trainable.init(0), progress).params

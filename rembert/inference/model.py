@@ -18,6 +18,7 @@ from rembert.checkpoint.load import read_newest
 from rembert.convert.importing import ImportedModel, import_model
 from rembert.convert.tensor_names import OURS, ROW_PER_PIECE, Tensor
 from rembert.errors import UsageError
+from rembert.kernels import resolve_dtype
 from rembert.model.config import Execution
 from rembert.model.encoder import ModelOutput, RemBertEncoder
 from rembert.model.heads import (
@@ -47,6 +48,7 @@ class LoadedModel:
   def __init__(self, imported: ImportedModel, execution: Execution):
     self.config, self.head, self.labels = imported.config, imported.head, imported.labels
     self.vocabulary, self._source = imported.source.vocabulary, imported.source
+    execution = resolve_dtype(execution, jax.default_backend())
     build = lambda: build_model(
       imported.head,
       imported.config,

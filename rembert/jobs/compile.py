@@ -66,6 +66,7 @@ def run(
   check_output(file, '--output')
   flags = xla.set_flags(config.hardware, config.mesh.require_platform)  # before libtpu is loaded
   mesh = sharding.make_mesh(config.mesh, list(topology.devices(wanted)))
+  config = config.on(mesh)
   if flags:
     console.say(flags)
   show_model(console, config.model)

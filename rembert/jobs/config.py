@@ -17,7 +17,7 @@ from rembert.data.masking import MaskingConfig, batch_shapes
 from rembert.data.packing import PackingConfig
 from rembert.data.phases import Phase, PhasesConfig, phases_of
 from rembert.errors import Setting, UsageError
-from rembert.kernels import check_backend
+from rembert.kernels import check_backend, resolve_dtype
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.heads import POOLED
 from rembert.paper import PaperFigures
@@ -39,6 +39,7 @@ _TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')
 _OPTIMIZER_FIELDS = ('freeze_embeddings', 'freeze_layers')
 
 Config = TypeVar('Config')
+Job = TypeVar('Job', bound='JobConfig')
 
 
 def build_config(cls: type[Config], *, model_path: str | None = None) -> Config:
@@ -98,7 +99,7 @@ class JobConfig(abc.ABC):
     """Steps at which a phase of pre-training ends and another begins."""
     return frozenset()
 
-  def at(self: Config, step: int) -> Config:
+  def at(self: Job, step: int) -> Job:
     """The configuration of a step, counted from 0, as one without phases."""
     del step
     return self
@@ -111,6 +112,11 @@ class JobConfig(abc.ABC):
   @abc.abstractmethod
   def abstract_batch(self, mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and shardings of the global batch of a step, without the labels of fine-tuning."""
+
+  def on(self: Job, mesh: jax.sharding.Mesh) -> Job:
+    """The configuration with the dtype that these devices compute fastest in for `auto`."""
+    platform = mesh.devices.flat[0].platform
+    return dataclasses.replace(self, execution=resolve_dtype(self.execution, platform))
 
   def check_mesh(self, mesh: jax.sharding.Mesh) -> None:
     """UsageError if the batch cannot be divided over the devices, or they do not support the attention kernel."""

@@ -85,6 +85,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
+  config = config.on(mesh)
   trainable = make_trainable(config, tasks, optax.identity(), mesh)
   show_start(job, f'evaluating {config.evaluate.model}', config)
   job.stack.enter_context(jax.set_mesh(mesh))

@@ -115,6 +115,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
+  config = config.on(mesh)
   config.check_mesh(mesh)
   trainable = make_trainable(config, tasks, make_optimizer(config.optimizer, train.steps), mesh)
   summary.show_start(job, f'fine-tuning on {tasks.name} in {workdir}', config, trainable)

@@ -109,6 +109,7 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
+  config = config.on(mesh)
   trainable = make_trainable(config, mesh)
   summary.show_start(job, f'pre-training in {workdir}', config, trainable)
   _show_schedule(console, config)
@@ -261,7 +262,8 @@ def _show_schedule(console: Console, config: PretrainConfig) -> None:
   facts['steps'] += f' ({tokens:.3g} tokens)'
   facts['masking'] = f'{masking.rate:.0%} of the tokens'
   loss = f'loss in chunks of {execution.loss_chunk:,}' if execution.loss_chunk else 'loss of all logits'
-  facts['compute'] = f'{execution.dtype}, remat {execution.remat}, attention {execution.attention}, {loss}'
+  layers = f'remat {execution.remat}, attention {execution.attention}'
+  facts['compute'] = f'{execution.dtype} (execution.dtype), {layers}, {loss}'
   total = sum((phase.end - phase.begin) * config.in_phase(phase).train_flops_per_step for phase in config.schedule())
   at_first = ' at first' if config.borders else ''
   facts['FLOPs'] = f'{config.at(0).train_flops_per_step:.3g} per step{at_first}, {total:.3g} in total'

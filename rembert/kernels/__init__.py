@@ -13,6 +13,7 @@ from rembert.kernels.cpu import platform, product, sum_of_rows
 from rembert.model.attention import Visibility
 from rembert.model.config import Execution
 from rembert.model.operations import Operations
+from rembert.runtime.hardware import multiplies_bfloat16
 
 __all__ = ['AUTO', 'CPU', 'TABLES', 'check_backend', 'operations', 'platform', 'product', 'sum_of_rows']
 
@@ -46,7 +47,19 @@ def operations(execution: Execution) -> Operations:
   return _operations(execution.kernels, execution.attention)
 
 
+<<<<<<< HEAD
 @functools.cache  # so that equal choices give equal tables, and models compare equal
+=======
+def resolve_dtype(execution: Execution, platform: str) -> Execution:
+  """`execution` with the type that devices of this platform multiply fastest in for the dtype `auto`."""
+  if execution.dtype != 'auto':
+    return execution
+  is_fast = platform != 'cpu' or multiplies_bfloat16()
+  return dataclasses.replace(execution, dtype='bfloat16' if is_fast else 'float32')
+
+
+@functools.cache  # equal choices give equal tables, so that models compare equal
+>>>>>>> 3b50628 (execution.dtype 'auto': bfloat16 where the devices multiply it fast, shown at the start with its key)
 def _operations(kernels: str, backend: str) -> Operations:
   ops = TABLES[kernels]
   if backend not in FUSED:

@@ -22,7 +22,7 @@ from rembert import kernels
 from rembert.kernels import cpu, cudnn, splash
 from rembert.model import attention, layers
 from rembert.model.attention import SelfAttention, Visibility
-from rembert.model.config import RemBertConfig
+from rembert.model.config import Execution, RemBertConfig
 from rembert.model.operations import Operations
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
@@ -311,3 +311,14 @@ def test_cudnn_gives_the_values_and_gradients_of_the_plain_operation(name, root,
 if __name__ == '__main__':  # what the test of cuDNN runs on the GPU
   computed = rows_case(sys.argv[1]).run(on_rows(cudnn.attention), 'bfloat16')
   np.savez(sys.argv[2], *(x.astype(jnp.float32) for x in computed))
+
+
+@pytest.mark.parametrize(
+  ('platform', 'multiplies', 'dtype'),
+  [('cpu', False, 'float32'), ('cpu', True, 'bfloat16'), ('gpu', False, 'bfloat16'), ('tpu', False, 'bfloat16')],
+)
+def test_auto_is_the_dtype_that_the_devices_multiply_fastest_in(platform, multiplies, dtype, monkeypatch):
+  monkeypatch.setattr(kernels, 'multiplies_bfloat16', lambda: multiplies)
+  assert kernels.resolve_dtype(Execution('auto'), platform).dtype == dtype
+  for given in 'float32', 'bfloat16':
+    assert kernels.resolve_dtype(Execution(given), platform).dtype == given
