@@ -50,11 +50,7 @@ def check_devices(environment: Environment) -> Findings:
     elif there == 'gpu' or is_libtpu_there:
       yield problem(f'this machine has a {name}, but JAX uses the CPU: {text}', f'pip install "jax[{extra}]=={jax}"')
   elif platform == 'cpu' and multiplies_bfloat16(environment.cpuinfo):
-<<<<<<< HEAD
-    text += ', fast in bfloat16: --gin.execution.dtype=bfloat16 takes half to two thirds of the time'
-=======
-    text += ', good at bfloat16: --gin.execution.dtype=auto takes half to two thirds of the time'
->>>>>>> 3b50628 (execution.dtype 'auto': bfloat16 where the devices multiply it fast, shown at the start with its key)
+    text += ', fast in bfloat16: --gin.execution.dtype=auto takes half to two thirds of the time'
   return text
 
 

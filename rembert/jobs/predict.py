@@ -112,13 +112,8 @@ def _parser() -> argparse.ArgumentParser:
   for command in (embed, *tables):
     command.add_argument('--batch_size', type=number(Count), default=BATCH_SIZE, metavar='B', help=batch_help)
   dtype_help = (
-<<<<<<< HEAD
-    'dtype of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX or AVX512_BF16, with two to three '
-    'significant digits (default: %(default)s)'
-=======
-    'of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX or AVX512_BF16 (auto: only there), and '
-    'leaves two to three exact digits (default %(default)s)'
->>>>>>> 3b50628 (execution.dtype 'auto': bfloat16 where the devices multiply it fast, shown at the start with its key)
+    'dtype of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX or AVX512_BF16, where auto takes it, '
+    'with two to three significant digits (default: %(default)s)'
   )
   for command in (embed, *tables):
     command.add_argument('--dtype', choices=DTYPES, default=DTYPES[0], help=dtype_help)

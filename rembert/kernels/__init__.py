@@ -47,19 +47,15 @@ def operations(execution: Execution) -> Operations:
   return _operations(execution.kernels, execution.attention)
 
 
-<<<<<<< HEAD
-@functools.cache  # so that equal choices give equal tables, and models compare equal
-=======
 def resolve_dtype(execution: Execution, platform: str) -> Execution:
-  """`execution` with the type that devices of this platform multiply fastest in for the dtype `auto`."""
+  """`execution` with `auto` replaced by the dtype in which devices of this platform multiply fastest."""
   if execution.dtype != 'auto':
     return execution
   is_fast = platform != 'cpu' or multiplies_bfloat16()
   return dataclasses.replace(execution, dtype='bfloat16' if is_fast else 'float32')
 
 
-@functools.cache  # equal choices give equal tables, so that models compare equal
->>>>>>> 3b50628 (execution.dtype 'auto': bfloat16 where the devices multiply it fast, shown at the start with its key)
+@functools.cache  # so that equal choices give equal tables, and models compare equal
 def _operations(kernels: str, backend: str) -> Operations:
   ops = TABLES[kernels]
   if backend not in FUSED:

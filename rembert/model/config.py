@@ -120,23 +120,13 @@ class Execution:
   """How the model is computed. Results do not depend on it, so a run may be resumed with other values.
 
   Attributes:
-<<<<<<< HEAD
-    dtype: dtype of activations and matmuls, `float32` or `bfloat16`. Parameters, LayerNorm statistics, softmax, loss,
-      and accumulation within matmuls are always float32. On a CPU, bfloat16 is faster if the processor has instructions
-      for it (AMX, AVX512_BF16).
+    dtype: dtype of activations and matmuls: `float32`; `bfloat16`; or `auto`, which is bfloat16 on TPUs, GPUs and CPUs
+      with instructions for it (AMX, AVX512_BF16), float32 elsewhere. Parameters, LayerNorm statistics, softmax,
+      loss, and accumulation within matmuls are always float32.
     remat: activations that each layer saves for the backward pass; the rest is recomputed, with the same result. From
       the most memory to the least: `none` saves everything; `dots` all matmuls, including the [S, S] scores;
       `dots_and_attention` matmuls with parameters and the output of attention, so that scores are not saved and a
       fused kernel does not run twice; `full` the layer's input only.
-=======
-    dtype: of the activations and matrix products: `float32`; `bfloat16`; or `auto`, `bfloat16` on TPUs, GPUs and CPUs
-      that have instructions for it (AMX, AVX512_BF16), else `float32`. Parameters, LayerNorm statistics, softmax, loss,
-      and the sums within a product are float32 in either case.
-    remat: what each layer saves for the backward pass; the rest is recomputed, with the same result. From the most
-      memory to the least: `none` saves everything; `dots` all matrix products, including the [S, S] scores;
-      `dots_and_attention` products with parameters and the output of attention, so that scores are not saved and a
-      fused kernel does not run twice; `full` the layer's input alone.
->>>>>>> 3b50628 (execution.dtype 'auto': bfloat16 where the devices multiply it fast, shown at the start with its key)
     unroll: number of layers per iteration of the layer loop. 1 compiles fastest; more can run faster. All of them (no
       loop) means 1 on a CPU if `remat` is not `none`, since XLA's CPU backend recomputes in loops only.
     trim_last_layer: compute the last layer's queries and feed-forward only at the positions that the head uses: masked
