@@ -56,7 +56,7 @@ def test_devices_are_looked_for_with_the_variables_of_the_user(healthy, monkeypa
   healthy.cpuinfo.write_text('flags : fpu amx_bf16\n')
   [finding] = found(healthy, 'devices')
   assert finding.level is Level.WELL
-  assert '--gin.execution.dtype=bfloat16' in finding.text
+  assert '--gin.execution.dtype=auto' in finding.text
 
 
 # --- planted ----------------------------------------------------------------------------------------------------------
