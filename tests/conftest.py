@@ -30,6 +30,10 @@ import jax
 import pytest
 from quick_compilation import QUICK_COMPILATION  # tests/support
 
+with pytest.MonkeyPatch.context() as without_torch:  # where there is one: seconds and 300 MB, for nothing that is used
+  without_torch.setitem(sys.modules, 'torch', None)
+  import tensorboardX  # noqa: F401
+
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
 
@@ -38,6 +42,8 @@ pytest_plugins = ['hub_server', 'random_checkpoints', 'small_store', 'xtreme_sam
 ROOT = pathlib.Path(__file__).parent.parent
 # The files that take longest; `--dist=loadfile --no-loadscope-reorder` hands out files in the order of their tests.
 LONG = ('tests/jobs/', 'tests/train/', 'tests/launch/', 'tests/model/', 'tests/tasks/', 'tests/docs/')
+# Files that begin like this share runs, or what is compiled: one worker takes them all.
+FAMILIES = ('tests/jobs/test_finetune', 'tests/jobs/', 'tests/train/', 'tests/model/')
 # Resident memory of a process above which it forgets what it has compiled, and by how much it grows before it does so
 # again: to forget takes a second, and what files share is compiled again. Two workers stay below 4 GB.
 MOST_BYTES, GROWTH_BYTES = 1.2e9, 0.25e9
@@ -49,6 +55,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     return
   rank = lambda item: next((n for n, folder in enumerate(LONG) if item.nodeid.startswith(folder)), len(LONG))
   items.sort(key=rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+  """With `--dist=loadfile`, a family of files goes to one worker as if it were one file."""
+  from xdist.scheduler import LoadFileScheduling
+
+  class ByFamily(LoadFileScheduling):
+    """Whole families, and of the others whole files."""
+
+    def _split_scope(self, nodeid: str) -> str:
+      return next((family for family in FAMILIES if nodeid.startswith(family)), super()._split_scope(nodeid))
+
+  return ByFamily(config, log) if config.getvalue('dist') == 'loadfile' else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -23,6 +23,11 @@ def states(seed=0, shape=(3, 10, 4, 5)):
   return jnp.asarray(np.random.default_rng(seed).standard_normal(shape, np.float32))
 
 
+def built(construct):
+  """What `construct` makes, compiled as one program."""
+  return nnx.jit(construct)()
+
+
 # --- the parts of the probe ---------------------------------------------------
 
 
@@ -48,22 +53,24 @@ def plain_pooling(pooling, x, begin, end):
 
 def test_spans_are_pooled_by_attention_over_their_own_pieces():
   x = np.asarray(states(shape=(3, 10, 5)), np.float64)
-  pooling = SpanPooling(5, 6, rngs=nnx.Rngs(1))
+  pooling = built(lambda: SpanPooling(5, 6, rngs=nnx.Rngs(1)))
+  pool = nnx.jit(lambda pooling, *arrays, window: pooling(*arrays, window=window), static_argnames='window')
   sentence, spans = np.array([0, 2, 1, 2]), np.array([[0, 3], [7, 10], [4, 5], [2, 10]])
-  found = pooling(jnp.asarray(x), jnp.asarray(sentence), jnp.asarray(spans), window=8)
+  found = pool(pooling, jnp.asarray(x), jnp.asarray(sentence), jnp.asarray(spans), window=8)
   expected = [plain_pooling(pooling, x[s], *span) for s, span in zip(sentence, spans, strict=True)]
   np.testing.assert_allclose(found, expected, atol=TOLERANCE)
   # What is outside of a span does not count, and a span of one piece is that piece.
   x[:, 5:7] = 99
-  again = pooling(jnp.asarray(x), jnp.asarray(sentence), jnp.asarray(spans), window=16)
+  again = np.asarray(pool(pooling, jnp.asarray(x), jnp.asarray(sentence), jnp.asarray(spans), window=16))
   np.testing.assert_allclose(again[:3], expected[:3], atol=TOLERANCE)
   np.testing.assert_allclose(again[2], pooling.projection(jnp.asarray(x)[1, 4]), atol=TOLERANCE)
 
 
 def test_two_spans_have_parameters_of_their_own_and_the_net_two_layers():
-  probe, x = EdgeProbe(4, 5, 3, 2, CONFIG), states()
+  probe, x = built(lambda: EdgeProbe(4, 5, 3, 2, CONFIG)), states()
   spans = np.array([[[0, 2], [5, 6]], [[3, 7], [0, 1]]])
-  logits = probe(x, jnp.array([1, 2]), jnp.asarray(spans), 4)
+  run = nnx.jit(lambda probe, *arrays: probe(*arrays, 4))
+  logits = np.asarray(run(probe, x, jnp.array([1, 2]), jnp.asarray(spans)))
   mixed = np.asarray(x, np.float64).mean(2)
   for number, sentence in enumerate([1, 2]):
     pooled = [
@@ -73,7 +80,7 @@ def test_two_spans_have_parameters_of_their_own_and_the_net_two_layers():
     inner = np.tanh(np.concatenate(pooled) @ np.asarray(probe.hidden.kernel[...]) + np.asarray(probe.hidden.bias[...]))
     normed = (inner - inner.mean()) / np.sqrt(inner.var() + 1e-6)
     np.testing.assert_allclose(logits[number], normed @ np.asarray(probe.output.kernel[...]), atol=1e-4)
-  assert EdgeProbe(4, 5, 3, 1, CONFIG).pooling2 is None
+  assert nnx.eval_shape(lambda: EdgeProbe(4, 5, 3, 1, CONFIG)).pooling2 is None
 
 
 # --- scores ---------------------------------------------------------------------

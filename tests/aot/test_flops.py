@@ -86,8 +86,9 @@ def test_the_traced_program_holds_these_products_and_no_others(trainable, tiny, 
 
 @pytest.mark.parametrize('trim', [False, True], ids=['whole layers', 'trimmed'])
 def test_a_classifier_looks_at_the_first_position_alone(tiny, trim):
-  model = build_model('classification', tiny, Execution(trim_last_layer=trim), num_labels=3, rngs=nnx.Rngs(0))
-  found = counted(lambda ids: model(ids).logits, jnp.zeros((16, 12), jnp.int32))
+  execution = Execution(trim_last_layer=trim)
+  build = lambda: build_model('classification', tiny, execution, num_labels=3, rngs=nnx.Rngs(0))
+  found = counted(lambda ids: build()(ids).logits, jnp.zeros((16, 12), jnp.int32))
   encoder = flops.forward_flops_per_row(tiny, 12, 0, last_queries=1 if trim else None)
   assert found == 16 * (encoder + 2 * 16 * 16 + 2 * 16 * 3)  # pooler, labels
 

@@ -29,6 +29,7 @@ def test_what_is_read_back_was_written_before(tmp_path):
     run()
 
 
+@pytest.mark.slow
 def test_torch_writes_parameters_and_two_moments(tmp_path):
   pytest.importorskip('torch', reason='`make bench` installs torch')
   checkpoint.prepare_torch(TINY, tmp_path)()

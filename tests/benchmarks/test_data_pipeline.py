@@ -27,6 +27,7 @@ def test_every_run_continues_after_the_previous_one(small_store, monkeypatch):
   assert all(0 < predictions <= 10 for predictions in facts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('prepare', 'folder'), [(data_pipeline.prepare_trainer, 'for-trainer'), (data_pipeline.prepare_arrays, 'for-arrays')]
 )

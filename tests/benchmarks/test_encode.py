@@ -42,6 +42,7 @@ def test_our_embeddings_are_means_of_the_last_layer(folder, reference_norm, dtyp
   assert run()['norm of mean'] == pytest.approx(reference_norm, rel=tolerance)
 
 
+@pytest.mark.slow  # imports torch
 @pytest.mark.parametrize(('is_sorted', 'dtype'), [(False, 'float32'), (True, 'float32'), (True, 'bfloat16')])
 def test_torch_has_the_same_embeddings(folder, reference_norm, is_sorted, dtype):
   pytest.importorskip('torch', reason='`make bench` installs torch')
@@ -49,6 +50,7 @@ def test_torch_has_the_same_embeddings(folder, reference_norm, is_sorted, dtype)
   assert run()['norm of mean'] == pytest.approx(reference_norm, rel=1e-2 if dtype == 'bfloat16' else 1e-5)
 
 
+@pytest.mark.slow
 def test_sorted_by_length_is_what_sentence_transformers_does(folder):
   pytest.importorskip('torch', reason='`make bench` installs torch')
   pytest.importorskip('sentence_transformers', reason='`make bench` installs sentence-transformers')

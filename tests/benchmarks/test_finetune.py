@@ -37,7 +37,7 @@ def reference_loss(setting, folder) -> float:
   ('name', 'prepare'),
   [
     *((name, finetune.prepare_ours) for name in ('xnli', 'squad')),
-    *((name, finetune.prepare_torch) for name in SETTINGS),
+    *(pytest.param(name, finetune.prepare_torch, marks=pytest.mark.slow) for name in SETTINGS),
   ],
 )
 def test_the_first_loss_is_that_of_the_model_and_the_next_is_smaller(name, prepare, tmp_path):

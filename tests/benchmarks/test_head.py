@@ -25,6 +25,7 @@ def test_all_ways_have_the_same_loss(way):
   assert run()['loss'] == pytest.approx(reference_loss(TINY), rel=1e-5)
 
 
+@pytest.mark.slow  # imports torch
 @pytest.mark.parametrize('only_masked', [False, True])
 def test_torch_has_the_same_problem(only_masked):
   pytest.importorskip('torch', reason='`make bench` installs torch')

@@ -23,7 +23,12 @@ TINY = Setting(
 
 @pytest.mark.parametrize(
   ('way', 'dtype'),
-  [('ours', 'float32'), ('sketch', 'float32'), ('torch', 'float32'), ('torch', 'bfloat16')],
+  [
+    ('ours', 'float32'),
+    ('sketch', 'float32'),
+    pytest.param('torch', 'float32', marks=pytest.mark.slow),
+    pytest.param('torch', 'bfloat16', marks=pytest.mark.slow),
+  ],
 )
 def test_a_step_is_made_and_the_next_one_starts_from_it(way, dtype):
   if way == 'torch':

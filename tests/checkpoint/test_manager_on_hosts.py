@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from launch.local_cluster import free_port
 
 HOST = """
@@ -62,6 +64,7 @@ assert names() == ['1', '2', 'damaged-2', 'damaged-3'], names()
 """
 
 
+@pytest.mark.slow
 def test_corruption_on_one_host_is_quarantined_by_all_without_waiting(tmp_path):
   port = free_port()
   command = lambda process: [sys.executable, '-c', HOST, str(process), str(port), str(tmp_path / 'checkpoints')]

@@ -240,6 +240,13 @@ def succeed(run: Program, **options) -> subprocess.CompletedProcess:
   return result
 
 
+@pytest.fixture
+def traced_once(monkeypatch):
+  """Jobs trace the same step once, as in `Program.run`."""
+  for traced in _TRACED_ONCE:
+    monkeypatch.setattr(*traced)
+
+
 @pytest.fixture(scope='session')
 def program():
   """The class `Program`."""
@@ -258,8 +265,8 @@ def untrained(tmp_path_factory, xtreme_vocabulary) -> Callable[[RemBertConfig], 
 
   def write(config: RemBertConfig) -> pathlib.Path:
     workdir = tmp_path_factory.mktemp('untrained') / 'run'
-    model = build_model('mlm', config, add_pooler=False, rngs=nnx.Rngs(0))
-    leaves = flatten_dict(nnx.to_pure_dict(nnx.state(model, nnx.Param)), sep='/')
+    build = lambda: build_model('mlm', config, add_pooler=False, rngs=nnx.Rngs(0))
+    leaves = flatten_dict(jax.jit(lambda: nnx.to_pure_dict(nnx.state(build(), nnx.Param)))(), sep='/')
     save_model(workdir, jax.tree.map(np.asarray, leaves), config, 'mlm', ())
     (workdir / 'vocabulary').mkdir()
     shutil.copy(xtreme_vocabulary, workdir / 'vocabulary' / 'sentencepiece.model')

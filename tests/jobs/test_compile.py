@@ -12,6 +12,8 @@ from rembert.jobs import pretrain
 from rembert.jobs.pretrain import make_step, make_trainable
 from rembert.train.sharding import MeshConfig, make_mesh
 
+pytestmark = pytest.mark.usefixtures('traced_once')
+
 SMALL = [
   'RemBertConfig.num_hidden_layers=1',
   'execution.unroll=1',

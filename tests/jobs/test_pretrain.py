@@ -38,7 +38,15 @@ def test_a_run_learns_and_leaves_what_the_documentation_says(streamed):
 # --- interrupted ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('moment', ['at step 7', 'in a save', 'after an evaluation', 'before the last save'])
+@pytest.mark.parametrize(
+  'moment',
+  [
+    'in a save',
+    'before the last save',
+    pytest.param('at step 7', marks=pytest.mark.slow),
+    pytest.param('after an evaluation', marks=pytest.mark.slow),
+  ],
+)
 def test_a_killed_run_resumes_bitwise(moment, stored, from_store, succeed, tmp_path):
   shutil.copytree(stored.copies[moment], tmp_path / 'run')
   resumed = from_store(tmp_path / 'run')

@@ -83,6 +83,7 @@ def test_a_mixture_of_ones_own_tasks_is_pre_trained_on_with_its_rates_and_its_vo
   assert {'eval/loss/law.high', 'eval/loss/law.low'} <= evaluation.keys()
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_bitwise(law, complete, succeed, tmp_path):
   shutil.copytree(complete.copy, tmp_path / 'run')
   resumed = law(tmp_path / 'run')

@@ -1,6 +1,7 @@
 """Small models with nothing left at zero, so that every bias and every LayerNorm scale can be felt."""
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +12,14 @@ from encoder_values import readout, values_and_gradients
 from flax import nnx
 
 from rembert.model.config import Execution, RemBertConfig
-from rembert.model.heads import RemBertForMaskedLM
+from rembert.model.heads import RemBertForMaskedLM, build_model
 
 # Hugging Face's tiny test model: I, E, H and F all differ, V is no multiple of 128.
 TINY = dataclasses.replace(random_checkpoints.TINY, vocab_size=99, type_vocab_size=3)
 
 
-def _build(config: RemBertConfig, execution: Execution = Execution(), *, add_pooler: bool = True) -> RemBertForMaskedLM:
-  """A model with every parameter drawn from N(0, 0.1²), LayerNorm scales about 1; the same for every `execution`."""
-  construct = lambda: RemBertForMaskedLM(config, execution, add_pooler=add_pooler, rngs=nnx.Rngs(0))
+def _filled(construct: Callable[[], nnx.Module]) -> nnx.Module:
+  """A model with every parameter drawn from N(0, 0.1²), LayerNorm scales about 1; the same for every `Execution`."""
   graphdef, shapes = nnx.split(nnx.eval_shape(construct))
   random = np.random.default_rng(0)
 
@@ -28,6 +28,16 @@ def _build(config: RemBertConfig, execution: Execution = Execution(), *, add_poo
     return jnp.asarray(value, jnp.float32)
 
   return nnx.merge(graphdef, jax.tree_util.tree_map_with_path(fill, nnx.to_pure_dict(shapes)))
+
+
+def _build(config: RemBertConfig, execution: Execution = Execution(), *, add_pooler: bool = True) -> RemBertForMaskedLM:
+  """A masked-language model, `_filled`."""
+  return _filled(lambda: RemBertForMaskedLM(config, execution, add_pooler=add_pooler, rngs=nnx.Rngs(0)))
+
+
+def _build_head(head: str, config: RemBertConfig, execution: Execution = Execution()) -> nnx.Module:
+  """A model for fine-tuning with three labels, `_filled`."""
+  return _filled(lambda: build_model(head, config, execution, num_labels=3, rngs=nnx.Rngs(0)))
 
 
 @pytest.fixture(scope='session')
@@ -61,8 +71,9 @@ def _run_encoder(encoder: nnx.Module, ids: np.ndarray) -> tuple[jax.Array, dict]
   return values_and_gradients(encoder, direction, lambda encoder: encoder(ids).last_hidden_state)
 
 
-tiny, build, parameters, run_encoder = (
-  pytest.fixture(lambda given=given: given, scope='session') for given in (TINY, _build, _parameters, _run_encoder)
+tiny, build, build_head, parameters, run_encoder = (
+  pytest.fixture(lambda given=given: given, scope='session')
+  for given in (TINY, _build, _build_head, _parameters, _run_encoder)
 )
 
 

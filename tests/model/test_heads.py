@@ -188,11 +188,11 @@ def test_a_task_head_is_a_linear_map_of_its_documented_input(task, tiny, paramet
   assert output.last_hidden_state.shape == (6 if head == 'multiple_choice' else 4, 8, tiny.hidden_size)
 
 
-def test_segments_of_choices_are_the_mask_of_choices(tiny):
+def test_segments_of_choices_are_the_mask_of_choices(tiny, build_head):
   random = np.random.default_rng(5)
   ids, mask = random.integers(0, tiny.vocab_size, (2, 3, 8)), np.ones((2, 3, 8), int)
   mask[1, 2, 5:] = 0
-  model = build_model('multiple_choice', tiny, rngs=nnx.Rngs(0))
+  model = build_head('multiple_choice', tiny)
   run = jax.jit(lambda **masks: model(ids, **masks).logits)
   masked, in_segments = run(attention_mask=mask), run(segment_ids=mask)
   assert_close(in_segments, masked)
@@ -203,7 +203,9 @@ def test_segments_of_choices_are_the_mask_of_choices(tiny):
   [('classification', {'unroll': 8}), ('multiple_choice', {'remat': 'full'})],
   ids=str,
 )
-def test_a_pooling_head_on_a_trimmed_last_layer_has_the_logits_and_gradients_of_the_whole(tiny, head, execution):
+def test_a_pooling_head_on_a_trimmed_last_layer_has_the_logits_and_gradients_of_the_whole(
+  tiny, build_head, head, execution
+):
   tiny = dataclasses.replace(tiny, num_hidden_layers=2)
   random = np.random.default_rng(4)
   ids = random.integers(0, tiny.vocab_size, (4, 3, 8) if head == 'multiple_choice' else (4, 8))
@@ -212,7 +214,7 @@ def test_a_pooling_head_on_a_trimmed_last_layer_has_the_logits_and_gradients_of_
   direction = random.standard_normal((4, 3)).astype(np.float32)  # labels, or choices
 
   def logits_and_gradients(execution):
-    graphdef, params = nnx.split(build_model(head, tiny, execution, num_labels=3, rngs=nnx.Rngs(0)))
+    graphdef, params = nnx.split(build_head(head, tiny, execution))
 
     def loss(params):
       output = nnx.merge(graphdef, params)(ids, types, mask)
@@ -234,25 +236,22 @@ def test_a_pooling_head_on_a_trimmed_last_layer_has_the_logits_and_gradients_of_
     np.testing.assert_allclose(actual, reference, rtol=0, atol=TOLERANCE * scale)
 
 
-def test_who_asks_for_other_layers_gets_them_whole(tiny):
+def test_who_asks_for_other_layers_gets_them_whole(tiny, build_head):
   ids = np.random.default_rng(5).integers(0, tiny.vocab_size, (4, 8))
-  plain, trimming = (
-    build_model('classification', tiny, Execution(trim_last_layer=trim), num_labels=3, rngs=nnx.Rngs(0))
-    for trim in (False, True)
-  )
+  plain, trimming = (build_head('classification', tiny, Execution(trim_last_layer=trim)) for trim in (False, True))
   for options in ({'output_hidden_states': True}, {'num_layers': 1}, {'num_layers': 0}):
     expected, actual = plain(ids, **options), trimming(ids, **options)
     assert_close(actual.last_hidden_state, expected.last_hidden_state)
     assert_close(actual.logits, expected.logits)
   assert trimming(ids, output_hidden_states=True).hidden_states.shape[2] == 8
-  tagging = build_model('tagging', tiny, Execution(trim_last_layer=True), num_labels=3, rngs=nnx.Rngs(0))
+  tagging = build_head('tagging', tiny, Execution(trim_last_layer=True))
   assert tagging(ids).logits.shape == (4, 8, 3)
 
 
 @pytest.mark.parametrize('head', ['tagging', 'qa'])
-def test_only_some_heads_drop_out_before_their_map(tiny, head):
+def test_only_some_heads_drop_out_before_their_map(tiny, build_head, head):
   # The encoder of this configuration has no dropout: only the head needs a key.
-  model = build_model(head, dataclasses.replace(tiny, num_hidden_layers=0), num_labels=5, rngs=nnx.Rngs(0))
+  model = build_head(head, dataclasses.replace(tiny, num_hidden_layers=0))
   ids = np.random.default_rng(0).integers(0, tiny.vocab_size, (4, 8))
   run = jax.jit(lambda seed: model(ids, dropout_key=jax.random.key(seed)).logits)
   plain = model(ids).logits

@@ -50,10 +50,12 @@ def test_a_heap_is_as_large_as_what_was_seen_of_a_base_step():
   assert heap_bytes(BASE, 4096) - heap_bytes(BASE, 1024) == 3 * (heap_bytes(BASE, 2048) - heap_bytes(BASE, 1024))
 
 
+@pytest.mark.slow
 def test_temporaries_with_enough_memory_are_not_mapped_again():
   assert measured(fits=True)[0] < 0.1 * measured(fits=False)[0]
 
 
+@pytest.mark.slow
 def test_kept_memory_is_in_huge_pages_and_other_memory_is_not():
   if not KERNEL.exists() or '[madvise]' not in KERNEL.read_text():
     pytest.skip('this kernel has no large pages for those who ask')

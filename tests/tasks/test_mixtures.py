@@ -34,6 +34,7 @@ def test_importing_tasks_alone_is_light(tmp_path):
   assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow  # TensorFlow in a process of its own
 def test_importing_mixtures_registers_without_data_and_replaces_nothing_of_the_user(tmp_path, xtreme_vocabulary):
   code = (
     'import os, tasks\n'

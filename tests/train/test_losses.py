@@ -96,7 +96,7 @@ def test_a_label_is_one_prediction(shape):
   random = np.random.default_rng(1)
   logits, labels = random.standard_normal((*shape, 4)).astype(np.float32), random.integers(-1, 4, shape)
   labels.flat[0], labels.flat[1] = -1, logits.reshape(-1, 4)[1].argmax()
-  sums, chosen = label_sums(logits, labels), [index for index in np.ndindex(shape) if labels[index] >= 0]
+  sums, chosen = jax.jit(label_sums)(logits, labels), [index for index in np.ndindex(shape) if labels[index] >= 0]
   assert_close(sums.loss, -sum(log_softmax(logits[index])[labels[index]] for index in chosen))
   assert sums.correct == sum(logits[index].argmax() == labels[index] for index in chosen)
   assert sums.weight == len(chosen) < labels.size
@@ -109,7 +109,7 @@ def test_a_span_is_two_halves_of_a_prediction_and_padding_is_no_candidate():
   is_text = np.arange(6) < lengths[:, None]
   logits[~is_text] = 100  # would take all probability
   spans = np.array([[1, 3], [0, 0], [-1, -1], [-1, -1]], np.int32)
-  sums = span_sums(logits, spans, is_text)
+  sums = jax.jit(span_sums)(logits, spans, is_text)
   loss = correct = 0.0
   for row in (0, 1):
     for side in (0, 1):
@@ -118,7 +118,7 @@ def test_a_span_is_two_halves_of_a_prediction_and_padding_is_no_candidate():
       correct += (scores.argmax() == spans[row, side]) / 2
   assert_close(sums.loss, loss)
   assert (sums.correct, sums.weight) == (correct, 2)
-  gradient = jax.grad(lambda logits: span_sums(logits, spans, is_text).loss)(logits)
+  gradient = np.asarray(jax.jit(jax.grad(lambda logits: span_sums(logits, spans, is_text).loss))(logits))
   assert np.isfinite(gradient).all()
   assert not gradient[~is_text].any()
   assert gradient[0].any()
@@ -129,7 +129,7 @@ def test_a_span_is_two_halves_of_a_prediction_and_padding_is_no_candidate():
 
 def test_squared_errors_are_summed_over_the_rows_that_have_a_number():
   values, targets = np.array([[1.5], [-2.0], [7.0]], np.float32), np.array([1.0, 2.0, np.nan], np.float32)
-  sums, gradient = jax.value_and_grad(lambda x: value_sums(x, targets).loss)(values)
+  sums, gradient = jax.jit(jax.value_and_grad(lambda x: value_sums(x, targets).loss))(values)
   assert sums == 0.25 + 16
   np.testing.assert_array_equal(gradient, [[1.0], [-8.0], [0.0]])
   assert value_sums(values, targets).weight == 2
