@@ -116,7 +116,7 @@ def test_the_most_rows_that_fit_are_found(tmp_path, capsys, room_for, room, most
   assert command(tmp_path, '--topology=cpu:8', '--search_batch') == (0 if fits else 1)
   report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
   assert report['most_rows_per_part'] == most
-  assert f'fit: {most}' in capsys.readouterr().out
+  assert f'fits: {most}' in capsys.readouterr().out
 
 
 def test_an_error_of_another_kind_is_not_taken_for_a_lack_of_memory(tmp_path, monkeypatch):
