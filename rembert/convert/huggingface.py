@@ -33,10 +33,10 @@ _ARCHITECTURES = {
 _ACTIVATIONS = {'gelu': 'gelu', 'gelu_pytorch_tanh': 'gelu_tanh', 'gelu_new': 'gelu_tanh', 'gelu_fast': 'gelu_tanh'}
 _OURS_ALONE = ('pad_vocab_to_multiple_of', 'always_project_embeddings', 'hidden_act')
 _SHARED_FIELDS = [field.name for field in dataclasses.fields(RemBertConfig) if field.name not in _OURS_ALONE]
-_SAFE_TORCH = (2, 6)  # before, `weights_only` could be got round (CVE-2025-32434)
+_SAFE_TORCH = (2, 6)  # earlier, `weights_only` can be bypassed (CVE-2025-32434)
 _BUFFER = 'embeddings.position_ids'  # no parameter, but older versions of transformers saved it
 _DECODER = 'cls.predictions.decoder.weight'
-_FETCH = 'fetch the file again, or correct it'
+_FETCH = 'fetch the file again, or fix it'
 
 
 def open_source(folder: pathlib.Path) -> Source:
@@ -204,13 +204,13 @@ def _open_torch(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
     raise UsageError(
       'only torch can read pytorch_model.bin, and it is not installed',
       where=str(files[0]),
-      fix=['take the model.safetensors of the same model', 'or pip install torch'],
+      fix=['use the model.safetensors of the same model', 'or pip install torch'],
     ) from error
   if tuple(int(part) for part in torch.__version__.split('.')[:2]) < _SAFE_TORCH:
     raise UsageError(
-      f'torch {torch.__version__} can be made to run what a file of weights holds',
+      f'torch {torch.__version__} can execute code in a weights file (CVE-2025-32434)',
       where=str(files[0]),
-      fix=['pip install torch==2.13.0', 'or take the model.safetensors of the same model'],
+      fix=['pip install torch==2.13.0', 'or use the model.safetensors of the same model'],
     )
   loaded = {}
   for file in files:

@@ -138,7 +138,7 @@ def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.Pat
       write_whole(workdir / 'vocabulary' / 'sentencepiece.model', epath.Path(vocabulary).read_bytes())
     write_whole(workdir / 'config.gin', config_gin(imported.config))
     save_model(workdir, imported.leaves, imported.config, imported.head, imported.labels, **facts)
-    on_failure.pop_all()  # all is well: nothing to take away
+    on_failure.pop_all()  # success: nothing to remove
 
 
 def _all_slots(config: RemBertConfig, head: str | None) -> list[Slot]:
@@ -199,9 +199,9 @@ def check(
     fixes.append('--allow_missing initialises them randomly')
   if unexpected and not allow_unexpected:
     complaints.append(_listed('unexpected', unexpected))
-    fixes.append('--allow_unexpected leaves them out')
+    fixes.append('--allow_unexpected ignores them')
   if complaints:
-    what = 'the checkpoint and the model do not fit\n  ' + '\n  '.join(complaints)
+    what = 'the checkpoint does not match the model\n  ' + '\n  '.join(complaints)
     raise UsageError(what, where=source.path, fix=fixes)
   return missing, unexpected
 

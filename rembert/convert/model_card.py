@@ -111,7 +111,7 @@ def _training(source: Source, rates: dict[str, float]) -> str:
     rows['converted from'] = f'`{meta["converted_from"]}`'
   if 'train.batch_size' in meta:
     tokens = source.step * meta['train.batch_size'] * meta['train.sequence_length']
-    rows['steps'] = f'{source.step:,} of {meta["train.batch_size"]} rows × {meta["train.sequence_length"]} tokens'
+    rows['steps'] = f'{source.step:,} of {meta["train.batch_size"]} sequences × {meta["train.sequence_length"]} tokens'
     rows['tokens'] = f'{tokens:.3g}'
     rows['seed'] = f'{meta["train.seed"]}'
     if 'masking.rate' in meta:
@@ -120,13 +120,13 @@ def _training(source: Source, rates: dict[str, float]) -> str:
     rows['task'] = meta.get('finetune.mixture') or f'{meta["xtreme.task"]}, trained on {meta["xtreme.train_language"]}'
     if source.labels:
       rows['labels'] = ', '.join(f'`{label}`' for label in source.labels)
-    rows['began with'] = f'`{meta["train.init_from"]}`' if meta['train.init_from'] else 'nothing: untrained'
+    rows['initialised from'] = f'`{meta["train.init_from"]}`' if meta['train.init_from'] else 'random parameters'
     rows['learning rate'] = f'{meta["optimizer.learning_rate"]:g}'
     rows |= {f'{name} on dev': f'{score:.1f}' for name, score in meta.get('dev', {}).items()}
   text = '## Training\n\n' + _table(('', ''), rows.items()) if rows else ''
   if rates:
     drawn = sorted(rates.items(), key=lambda pair: -pair[1])
-    text += '\n\nShare of each language in the draw:\n\n'
+    text += '\n\nSampling rates of languages:\n\n'
     text += ' · '.join(f'{language} {rate:.2%}' for language, rate in drawn)
   return text
 
@@ -150,7 +150,7 @@ def _evaluation(source: Source) -> str:
   if 'eval/unigram_entropy' in last:
     lines.append(('unigram baseline', f'{last["eval/unigram_entropy"]:.3f}', ''))
   return (
-    f'## Held-out text\n\nMasked pieces after {last["step"]:,} steps; perplexity {math.exp(last["eval/loss"]):.1f}.\n\n'
+    f'## Eval set\n\nMasked tokens after {last["step"]:,} steps; perplexity {math.exp(last["eval/loss"]):.1f}.\n\n'
     + _table(('', 'loss (nats)', 'accuracy'), lines)
   )
 

@@ -176,7 +176,7 @@ def test_a_command_where_it_belongs(arguments, capsys):
 
 
 def test_an_installed_copy_has_no_code_to_send(tmp_path):
-  with pytest.raises(UsageError, match='cannot copy the code'):
+  with pytest.raises(UsageError, match='no code to copy'):
     write_archive(tmp_path / 'one.tar.gz', tmp_path)
 
 
