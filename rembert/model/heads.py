@@ -4,7 +4,9 @@ B batch · S sequence · K masked positions · C choices · H hidden · E output
 """
 
 import dataclasses
+import functools
 import math
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -215,6 +217,13 @@ def parameter_shapes(
   head: str | None, config: RemBertConfig, *, num_labels: int | None = None, add_pooler: bool
 ) -> dict[str, tuple[int, ...]]:
   """Shape of every parameter by its path, `encoder/layers/…`, also for the encoder only."""
+  return dict(_parameter_shapes(head, config, num_labels, add_pooler))
+
+
+@functools.cache  # tracing the modules takes a while
+def _parameter_shapes(
+  head: str | None, config: RemBertConfig, num_labels: int | None, add_pooler: bool
+) -> Mapping[str, tuple[int, ...]]:
   build = lambda: build_model(head, config, num_labels=num_labels, add_pooler=add_pooler, rngs=nnx.Rngs(0))
   tree = nnx.to_pure_dict(nnx.state(nnx.eval_shape(build), nnx.Param))
   paths = flatten_dict(tree if head else {'encoder': tree}, sep='/')

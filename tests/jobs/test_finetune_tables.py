@@ -279,15 +279,34 @@ def test_a_run_resumes_bitwise_and_a_changed_table_is_another_run(finetune, succ
   assert 'training rows' in refused.stderr
 
 
+# --- evaluated on other tables ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def evaluate(learned, program):
+  """Function (workdir, test files) → the program that evaluates the classifier."""
+
+  def make(workdir, test, **bindings):
+    values = {
+      'run.mode': 'evaluate',
+      'dataset.test': test,
+      'evaluate.model': learned('classification').workdir / 'best',
+    }
+    values |= {'finetune.eval_batch_size': 16, 'train.sequence_length': 32}
+    return program(workdir, 'gin/finetune_own.gin', values | bindings)
+
+  return make
+
+
 def test_languages_have_files_and_results_of_their_own_and_an_unlabelled_test_file_is_predicted(
-  finetune, succeed, tmp_path
+  evaluate, succeed, tmp_path
 ):
   file, _ = reviews(tmp_path / 'train')
   with file.open(encoding='utf-8-sig', newline='') as lines:
     rows = [{'text': row['text']} for row in csv.DictReader(lines)][:5]
   write_jsonl(tmp_path / 'sw.jsonl', rows)
   test = {'de': str(file), 'sw': str(tmp_path / 'sw.jsonl')}
-  run = finetune('classification', tmp_path / 'run', **ONE_EPOCH, **{'dataset.test': test, 'dataset.language': 'de'})
+  run = evaluate(tmp_path / 'run', test)
   output = succeed(run).stdout
   found = run.results()['tasks']['own']
   assert found['de']['scores']
@@ -297,16 +316,13 @@ def test_languages_have_files_and_results_of_their_own_and_an_unlabelled_test_fi
   assert 'own sw: no score' in output
 
 
-def test_a_model_is_evaluated_on_another_table_with_its_own_labels(learned, program, succeed, tmp_path):
-  run = learned('classification')
+def test_a_model_is_evaluated_on_another_table_with_its_own_labels(evaluate, succeed, tmp_path):
   write_csv(tmp_path / 'test.csv', [{'text': 'Good', 'label': 1}])
-  values = {'run.mode': 'evaluate', 'dataset.test': tmp_path / 'test.csv', 'evaluate.model': run.workdir / 'best'}
-  values |= {'finetune.eval_batch_size': 16, 'train.sequence_length': 32}
-  evaluated = program(tmp_path / 'evaluated', 'gin/finetune_own.gin', values)
+  evaluated = evaluate(tmp_path / 'evaluated', tmp_path / 'test.csv')
   succeed(evaluated)
   assert evaluated.results()['tasks']['own']['all']['scores']['accuracy'] == 100
   write_csv(tmp_path / 'test.csv', [{'text': 'Good', 'label': 1}, {'text': 'So so', 'label': 2}])
-  refused = program(tmp_path / 'refused', 'gin/finetune_own.gin', values).run()
+  refused = evaluate(tmp_path / 'refused', tmp_path / 'test.csv').run()
   assert refused.returncode == 2
   assert "unknown label '2'" in refused.stderr
   assert 'test.csv:3' in refused.stderr
