@@ -141,6 +141,8 @@ class TrainingProgress:
     note = f'loss {metrics["loss"]:.3f}'
     if 'accuracy' in metrics:
       note += f' · accuracy {metrics["accuracy"]:.1%}'
+    if 'learning_rate' in metrics:
+      note += f' · lr {metrics["learning_rate"]:.3g}'
     note += f' · {metrics.get("tokens_per_second", 0) / 1000:.1f}k tokens/s'
     if 'mfu' in metrics:
       note += f' · MFU {metrics["mfu"]:.0%}'

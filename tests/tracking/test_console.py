@@ -10,7 +10,7 @@ import rich.console
 from rembert.tracking import console as console_module
 from rembert.tracking.console import Console, human_bytes, human_duration
 
-METRICS = {'loss': 4.3219, 'accuracy': 0.2567, 'tokens_per_second': 12_345.0, 'mfu': 0.417}
+METRICS = {'learning_rate': 0.0015, 'loss': 4.3219, 'accuracy': 0.2567, 'tokens_per_second': 12_345.0, 'mfu': 0.417}
 EVALUATION = {'eval/loss': 3.5, 'eval/accuracy': 0.301, 'eval/unigram_entropy': 6.25}
 
 
@@ -81,7 +81,7 @@ def test_without_a_terminal_a_line_has_loss_rate_and_time_left(plain, clock):
     assert written() == ''
     progress.metrics(150, METRICS)
   # 50 steps in 10 s: the 150 that are left take 30 s. What was done before the resume does not count.
-  assert written() == 'step 150/300 · loss 4.322 · accuracy 25.7% · 12.3k tokens/s · MFU 42% · 0:30 left\n'
+  assert written() == 'step 150/300 · loss 4.322 · accuracy 25.7% · lr 0.0015 · 12.3k tokens/s · MFU 42% · 0:30 left\n'
 
 
 def test_the_first_row_after_a_resume_at_its_own_step_is_no_division_by_zero(plain, clock):
@@ -163,7 +163,7 @@ def test_in_a_terminal_a_bar_has_loss_rate_and_time_left(terminal, clock):
   assert last[0] == 'training '
   # 20 seconds went by; 5 steps a second, and 100 to go.
   assert ' '.join(last[-1].split()) == (
-    '67% loss 4.322 · accuracy 25.7% · 12.3k tokens/s · MFU 42% 0:00:20 left 0:00:20'
+    '67% loss 4.322 · accuracy 25.7% · lr 0.0015 · 12.3k tokens/s · MFU 42% 0:00:20 left 0:00:20'
   )
 
 
