@@ -4,10 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from-lock
-# Torch and seqeval, absent where nobody wants them; `make parity`, `make golden` and `make bench` make it.
+# Torch and seqeval are optional; `make parity`, `make golden` and `make bench` install them.
 TORCH_STAMP := $(VENV)/.torch-added
-# libtpu is the compiler of TPUs; no TPU is needed. It lies beside the environment, not in it: wherever JAX finds it, it
-# first looks for a TPU, at length.
+# libtpu is the compiler of TPUs; no TPU is needed. It is next to the environment, not in it: if JAX finds it, it first
+# searches for a TPU, which takes long.
 LIBTPU := $(VENV)/libtpu
 LIBTPU_STAMP := $(VENV)/.libtpu-added
 # Tools that look at the project from outside have an environment of their own: they are no part of what is locked.

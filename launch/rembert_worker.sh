@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# On every worker of a TPU slice: makes the environment; starts, shows and stops the one run that a machine has.
-# launch.tpu_vm and launch.queued_resource copy it to the home folder and call it there, over ssh:
+# Runs on every worker of a TPU slice: creates the environment; starts, shows and stops the run of the machine.
+# launch.tpu_vm and launch.queued_resource copy it to the home directory and call it over ssh:
 #
-#   rembert_worker.sh setup PYTHON          code and environment, from ~/rembert_code.tar.gz; again costs nothing
-#   rembert_worker.sh start COMMAND …       under launch.supervise, detached; refused while there is a run
+#   rembert_worker.sh setup PYTHON          code and environment, from ~/rembert_code.tar.gz; can be repeated
+#   rembert_worker.sh start COMMAND …       under launch.supervise, detached; rejected during a run
 #   rembert_worker.sh status                one line: rembert-launch HOST idle|running|ended|lost CODE MOMENT
 #   rembert_worker.sh logs LINES [follow]
-#   rembert_worker.sh stop SECONDS          SIGTERM, and so long for saving
+#   rembert_worker.sh stop SECONDS          SIGTERM, with a timeout for saving
 set -euo pipefail
 
 readonly folder="$HOME/rembert-launch"
@@ -20,15 +20,15 @@ fail() {
   exit "${2:-1}"
 }
 
-# The lock is held by everything that the run has started, and by nothing else: it is free when the last of it is gone,
-# however that ended, which a number in a file would not tell.
+# All processes of the run hold the lock, and no others: it is free when the last one has ended,
+# in any way, which a process id in a file could not show.
 is_running() { ! flock --nonblock "$run/lock" true; }
 
 setup() {
   local python=$1 recipe
   exec 8> "$folder/setup.lock"
   flock 8
-  is_running && fail 'a run is going on with the code that is here; stop it first' "$refused"
+  is_running && fail 'a run is in progress with this code; stop it first' "$refused"
 
   rm -rf "$code.new" "$code.old"
   mkdir "$code.new"
@@ -39,17 +39,17 @@ setup() {
 
   recipe=$(cat "$code/requirements.txt" "$HOME/rembert_worker.sh" <(echo "$python") | sha256sum)
   if [[ -e $venv/.made-from && $(< "$venv/.made-from") == "$recipe" ]]; then
-    say 'code is new, environment as it was'
+    say 'code updated, environment unchanged'
     return
   fi
-  # Ubuntu 22.04 of the TPU runtimes has Python 3.10: uv fetches a newer one. A pip that does not know the variable, as
-  # that of 22.04, does not need it either.
-  say "making the environment, Python $python: some minutes"
+  # Ubuntu 22.04 of the TPU runtimes has Python 3.10, so uv downloads a newer one. A pip that ignores the variable, as
+  # in 22.04, does not need it.
+  say "creating the environment with Python $python (takes minutes)"
   PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --quiet --user --disable-pip-version-check uv
   rm -rf "$venv"
   python3 -m uv venv --quiet --python "$python" "$venv"
-  # The lock as it is; then what it lacks on a TPU: libtpu, at the version that the locked JAX asks for, and what Orbax
-  # asks before it deletes in a bucket.
+  # The lock file, then additional packages for TPUs: libtpu, at the version that the locked JAX requires, and the
+  # client with which Orbax deletes in a bucket.
   python3 -m uv pip install --quiet --python "$venv/bin/python" --no-deps --requirement "$code/requirements.txt"
   python3 -m uv pip install --quiet --python "$venv/bin/python" --constraint "$code/requirements.txt" \
     'jax[tpu]' 'google-cloud-storage>=2.18'
@@ -58,19 +58,19 @@ setup() {
 }
 
 start() {
-  [[ -e $venv/.made-from ]] || fail 'there is no environment; run setup first'
+  [[ -e $venv/.made-from ]] || fail 'no environment; run setup first'
   exec 9> "$run/lock"
-  flock --nonblock 9 || fail 'there is a run already' "$refused"
+  flock --nonblock 9 || fail 'a run is already in progress' "$refused"
   rm -f "$run/pid" "$run/exit_code"
-  # A session of its own outlives the ssh connection, and needs neither root (systemd-run), nor a user's systemd with
-  # lingering, nor a terminal that somebody could type into (tmux). It does not outlive a reboot: what notices that is
-  # `launch.queued_resource watch`.
+  # A separate session outlives the ssh connection, and requires neither root (systemd-run), nor a user's systemd with
+  # lingering, nor a terminal (tmux). It does not outlive a reboot, which
+  # `launch.queued_resource watch` detects.
   setsid bash "$HOME/rembert_worker.sh" supervise "$@" >> "$run/log" 2>&1 < /dev/null &
   for _ in {1..100}; do
     [[ ! -e $run/pid ]] || break
     sleep 0.1
   done
-  [[ -e $run/pid ]] || fail 'did not start within ten seconds: see the log'
+  [[ -e $run/pid ]] || fail 'the run did not start within ten seconds: see the log'
   say 'started'
 }
 
@@ -84,7 +84,7 @@ supervise() {
   mv "$run/pid.new" "$run/pid"
   wait $! || ended=$?
   echo "$ended" > "$run/exit_code.new"
-  mv "$run/exit_code.new" "$run/exit_code" # whole or not there: an empty one would read as an end without a code
+  mv "$run/exit_code.new" "$run/exit_code" # atomically: an empty file would mean an end without a code
   echo "$(date --utc --iso-8601=seconds) $(hostname): ended with $ended"
 }
 
@@ -95,7 +95,7 @@ status() {
   elif [[ -e $run/exit_code ]]; then
     state=ended ended=$(< "$run/exit_code") file=$run/exit_code
   elif [[ -e $run/pid ]]; then
-    state=lost file=$run/pid # nobody was left to write a code: a reboot, or SIGKILL for all of it
+    state=lost file=$run/pid # no process could write a code: a reboot, or SIGKILL for all
   fi
   echo "rembert-launch $(hostname) $state $ended $(date --utc --iso-8601=seconds --reference="$file")"
 }
@@ -105,15 +105,15 @@ logs() { tail --lines="$1" ${2:+--follow=name} "$run/log"; }
 stop() {
   local left=$1
   is_running || {
-    say 'nothing runs here'
+    say 'no run in progress'
     return
   }
   kill -TERM "$(< "$run/pid")"
   while is_running; do
-    ((left-- > 0)) || fail "has not stopped within $1 s; it may still be saving"
+    ((left-- > 0)) || fail "the run has not stopped within $1 s; it may still be saving"
     sleep 1
   done
-  say "stopped, with $(cat "$run/exit_code" 2> /dev/null || echo 'no exit code')"
+  say "stopped with $(cat "$run/exit_code" 2> /dev/null || echo 'no exit code')"
 }
 
 main() {
@@ -129,5 +129,5 @@ main() {
   esac
 }
 
-# On one line: a shell reads its script as it goes, and a setup may replace this file meanwhile.
+# On one line, since a shell reads its script while it runs, and setup may replace this file meanwhile.
 main "$@"; exit

@@ -26,6 +26,8 @@ FILES = (
   'docs/**/*.md',
   'notebooks/*.ipynb',
   'gin/**/*.gin',
+  'Makefile',
+  *(f'launch/**/*{suffix}' for suffix in ('.sh', '.sbatch', '.Dockerfile')),
   *(f'{folder}/**/*.py' for folder in ('rembert', 'tasks', 'launch', 'benchmarks', 'docs', 'examples', 'tests')),
 )
 # Where a rule applies. Prose: Markdown, notebooks, gin files, comments and docstrings. Messages: other strings (errors,

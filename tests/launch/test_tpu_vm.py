@@ -71,12 +71,12 @@ def test_a_run_on_all_workers_from_set_up_to_stop(gcloud, capfd):
   assert 'large is not set up' in capfd.readouterr().err
 
   assert main(['setup', 'large']) == 0
-  assert 'making the environment' in capfd.readouterr().out
+  assert 'creating the environment' in capfd.readouterr().out
   calls = (gcloud.home(1) / 'python3_calls').read_text()
   assert '--no-deps --requirement' in calls
   assert 'jax[tpu] google-cloud-storage>=2.18' in calls
   assert main(['setup', 'large']) == 0
-  assert 'environment as it was' in capfd.readouterr().out
+  assert 'environment unchanged' in capfd.readouterr().out
   assert (gcloud.home(1) / 'python3_calls').read_text() == calls
 
   assert main(['run', 'large', '--', 'python', '-c', WAIT, *HOSTILE]) == 0
@@ -100,7 +100,7 @@ def test_a_run_on_all_workers_from_set_up_to_stop(gcloud, capfd):
   assert 'running\nsaved\n' in log
   assert 'ended with 75' in log
   assert main(['stop', 'large']) == 0
-  assert 'nothing runs here' in capfd.readouterr().out
+  assert 'no run in progress' in capfd.readouterr().out
 
 
 def test_a_run_that_is_killed_with_all_that_guards_it_can_be_started_again(gcloud, capfd):
