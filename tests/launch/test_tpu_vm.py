@@ -94,7 +94,7 @@ def test_a_run_on_all_workers_from_set_up_to_stop(gcloud, capfd):
   assert capfd.readouterr().out.count('running') == 2
 
   assert main(['stop', 'large', '--seconds=20']) == 0
-  assert 'worker1: stopped, with 75' in capfd.readouterr().out
+  assert 'worker1: stopped with 75' in capfd.readouterr().out
   assert main(['logs', 'large', '--worker=1']) == 0
   log = capfd.readouterr().out
   assert 'running\nsaved\n' in log
