@@ -88,7 +88,7 @@ def check_tasks(tasks: Sequence[seqio.Task]) -> seqio.SentencePieceVocabulary:
     raise UsageError(
       f'{len(by_task)} SeqIO task(s) cannot be used for pre-training',
       where='\n         '.join([*shown, *(['…'] if len(by_task) > 8 else [])]),
-      fix='define for each a train split and output_features={"targets": seqio.Feature(vocabulary, add_eos=False, '
+      fix='give each a train split and output_features={"targets": seqio.Feature(vocabulary, add_eos=False, '
       'dtype=tf.int32)}: docs/guides/seqio.md',
     )
   files = {task.name: task.output_features[TARGETS].vocabulary.sentencepiece_model_file for task in tasks}

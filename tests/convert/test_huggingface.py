@@ -316,7 +316,7 @@ def test_directories_without_a_model_say_what_they_lack(exported, tmp_path):
   with pytest.raises(UsageError, match='no weights'):
     read_hugging_face(exported)
   (exported / 'config.json').write_text('{')
-  with pytest.raises(UsageError, match='not JSON'):
+  with pytest.raises(UsageError, match='invalid JSON'):
     read_hugging_face(exported)
 
 

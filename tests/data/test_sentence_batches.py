@@ -76,5 +76,5 @@ def test_a_row_of_the_shortest_sentences_holds_as_many_as_the_model_makes_means_
 
 
 def test_a_sentence_longer_than_the_model_is_refused():
-  with pytest.raises(UsageError, match='longer'):
+  with pytest.raises(UsageError, match="exceeds the model's positions"):
     batches([[1] * 5], longest=4)

@@ -376,4 +376,4 @@ def test_a_mixture_that_is_not_registered_or_of_another_head_is_one_error(mixtur
   missing = mixture('neither', tmp_path / 'missing', THREE_EPOCHS).run()
   assert (missing.returncode, 'no SeqIO task or mixture called' in missing.stderr) == (2, True)
   wrong = mixture('both', tmp_path / 'wrong', THREE_EPOCHS | {'finetune.head': 'qa'}).run()
-  assert (wrong.returncode, 'a row of' in wrong.stderr) == (2, True)
+  assert (wrong.returncode, 'a sequence has' in wrong.stderr) == (2, True)

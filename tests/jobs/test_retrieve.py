@@ -85,7 +85,7 @@ def test_tatoeba_predictions_are_the_nearest_of_that_layer(evaluate, model, fold
   assert results['missing']['fr'] == 'not evaluated'
   assert len(results['missing']) == 33
   assert json.loads((tmp_path / 'evaluated' / 'results.json').read_text()) == results
-  assert 'mean of 3 of 36' in shown
+  assert 'average (3 of 36 languages)' in shown
   assert f'tatoeba sw · accuracy {scores[1]:.1f} (chance 8.3) · 2 of 3' in shown
 
 
@@ -97,7 +97,7 @@ def test_bucc_predictions_are_pairs_of_ids(evaluate, tmp_path):
     assert english.startswith('en-')
   assert set(results['languages']['fr']) >= {'f1', 'precision', 'recall', 'threshold', 'chance'}
   assert results['mean'] == results['languages']['fr']['f1']
-  assert 'mean of 1 of 4' in shown
+  assert 'average (1 of 4 languages)' in shown
 
 
 def test_without_labels_there_is_no_score_and_no_mean(evaluate, folder, tmp_path):

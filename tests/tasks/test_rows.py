@@ -107,7 +107,7 @@ def test_the_same_few_examples_are_drawn_at_the_source():
   ],
 )
 def test_labels_that_do_not_fit_are_one_error_that_names_the_task(example, head, features):
-  with pytest.raises(UsageError, match='a row of') as error:
+  with pytest.raises(UsageError, match='a sequence has') as error:
     read(make_task(example, features=features), head)
   assert 'rows_test.task' in error.value.where
 

@@ -80,7 +80,7 @@ def test_text_too_small_for_the_vocabulary_is_an_error_with_the_supported_size(t
 
 def test_a_vocabulary_too_small_for_the_characters_is_an_error_with_the_required_size(tmp_path):
   file, texts = tmp_path / 'v.model', [''.join(map(chr, range(0x4E00, 0x4E00 + 100)))] * 3
-  with pytest.raises(UsageError, match='cannot hold the characters of the text: that takes 672') as caught:
+  with pytest.raises(UsageError, match='too small for the characters of the text, which need 672') as caught:
     vocabulary.train_vocabulary(texts, file, size=600)
   assert caught.value.fix[0] == '--gin.RemBertConfig.vocab_size=672'
   assert '--size=672' in caught.value.fix[1]

@@ -92,7 +92,7 @@ def test_accuracy_is_percent_of_equal_places():
 
 
 def test_accuracy_of_nothing_or_of_unlike_lengths_is_an_error():
-  with pytest.raises(ValueError, match='nothing'):
+  with pytest.raises(ValueError, match='no labels'):
     accuracy([], [])
   with pytest.raises(ValueError, match='1 predictions for 2'):
     accuracy(['a', 'b'], ['a'])

@@ -110,7 +110,7 @@ def test_embeddings_that_are_not_finite_are_refused(broken):
   x, y = random_sides()
   y[5, 0] = broken
   with (
-    pytest.raises(ValueError, match='not finite'),
+    pytest.raises(ValueError, match='must be finite'),
     np.errstate(invalid='ignore'),
   ):
     retrieval.nearest(x, y)

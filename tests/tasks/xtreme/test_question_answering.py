@@ -333,7 +333,7 @@ def test_what_is_not_squad_is_named_with_its_place(write, damage, what, where):
   [
     ('[]', 'not the form of SQuAD', ''),
     ({'data': [{}]}, 'not the form of SQuAD', ':data[0].paragraphs'),
-    ('{"data": [\n\n  {]', 'not JSON', ':3'),
+    ('{"data": [\n\n  {]', 'invalid JSON', ':3'),
     ({'data': []}, 'without questions', ''),
   ],
 )
