@@ -74,7 +74,7 @@ def test_a_run_resumes_with_another_number_of_hosts(from_store, succeed, tmp_pat
 
 
 def test_two_hosts_train_as_one_does_and_stop_together_after_the_same_step(from_store, tmp_path):
-  endless = QUICK | {'train__steps': 100_000, 'train__checkpoint_every': 1000}
+  endless = QUICK | {'train__steps': 100_000, 'train__checkpoint_every': 1000, 'train__eval_every': 0}
   run, alone = (from_store(tmp_path / name, **endless) for name in ('run', 'alone'))
   processes = run.start_hosts(2)
   wait_for_step(run, processes, 12)
