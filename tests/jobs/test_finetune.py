@@ -205,7 +205,7 @@ def test_a_trained_model_is_evaluated_again_as_its_run_evaluated_it(xnli, evalua
   assert again.results()['tasks'] == xnli.results()['tasks']
   wrong = evaluate(tmp_path / 'wrong', data, 'gin/evaluate_xquad.gin', **{'xtreme.evaluate_on': "('panx',)"}).run()
   assert wrong.returncode == 2
-  assert 'a head for classification of 3 labels, and panx needs a head for tagging of 7 labels' in wrong.stderr
+  assert 'a head for classification of 3 labels; panx requires a head for tagging of 7 labels' in wrong.stderr
 
 
 def test_a_language_without_labels_does_not_count_in_the_mean(tmp_path):

@@ -325,7 +325,7 @@ def test_a_mixture_is_streamed_by_its_own_rates_and_with_its_vocabulary(register
 
 def test_tasks_that_are_read_from_the_beginning_are_named(registered, tmp_path):
   run = opened(tmp_path / 'run', registered(a=[as_text], b=[as_text, shuffle]), VocabularyConfig())
-  assert 'opened.b: the preprocessors look at several examples' in run.said
+  assert 'opened.b: preprocessors combine several examples' in run.said
 
 
 def test_tasks_without_a_validation_split_are_not_evaluated_with_a_warning(registered, tmp_path):

@@ -102,7 +102,7 @@ def test_a_manifest_reads_no_file_elsewhere(store):
   ],
 )
 def test_a_malformed_manifest_is_an_error_without_a_traceback(store, alter):
-  with pytest.raises(UsageError, match='damaged'):
+  with pytest.raises(UsageError, match='malformed'):
     TokenStore(store(alter))
 
 

@@ -120,7 +120,7 @@ def test_a_row_is_made_of_the_scores_of_languages_averaged_over_runs():
 
 
 def test_what_is_no_task_or_has_no_languages_is_refused():
-  with pytest.raises(ValueError, match='no task'):
+  with pytest.raises(ValueError, match='not a task'):
     leaderboard_row('x', {'squad': [{'en': {'f1': 1.0}}]})
   with pytest.raises(ValueError, match='no languages'):
     leaderboard_row('x', {'xnli': [{}]})
