@@ -157,7 +157,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
   result = exploding.run()
   assert result.returncode == 1
   assert 'is not finite, after 3 consecutive skipped updates' in result.stderr
-  assert 'the update is skipped, 3 of at most 3' in result.stdout
+  assert 'update skipped (3 of at most 3 consecutive)' in result.stdout
   assert not list((exploding.workdir / 'checkpoints').glob('[0-9]*'))
 
 
