@@ -19,7 +19,7 @@ REQUIREMENTS = [
   'grain>=0.2.12,<0.3',
   'huggingface_hub>=2.4,<3',  # models by id; the metadata of model cards; transformers 5 wants <3
   'jax>=0.10.2,<0.13',
-  'jinja2>=3.1,<4',  # the page of reports
+  'jinja2>=3.1,<4',  # the page of reports, model cards
   'matplotlib>=3.9,<4',
   'mwparserfromhell>=0.7,<0.8',  # wikitext parser
   'numpy>=2.0,<3',
@@ -81,6 +81,7 @@ setup(
   package_data={
     'rembert.gin_files.gin': ['**/*.gin'],
     'rembert': ['paper.json'],
+    'rembert.convert': ['model_card.md.j2'],
     'rembert.report': ['page.html.j2', 'style.css'],
     'tasks.wikipedia': ['*.json', 'sample/*'],
     'tasks.xtreme': ['*.json'],

@@ -1485,10 +1485,8 @@ MUTANTS = [
   Mutant(
     'the key kernel and the value kernel are exchanged in both directions of a conversion',
     'rembert/convert/tensor_names.py',
-    """'attention/self/key', 'HH', part=1),
-  *_dense('attention/qkv', 'attention.self.value', 'attention/self/value', 'HH', part=2)""",
-    """'attention/self/key', 'HH', part=2),
-  *_dense('attention/qkv', 'attention.self.value', 'attention/self/value', 'HH', part=1)""",
+    "enumerate(('query', 'key', 'value'))",
+    "enumerate(('query', 'value', 'key'))",
     area='convert',
     tests=(
       'tests/convert/test_tensor_names.py',
@@ -1499,8 +1497,8 @@ MUTANTS = [
   Mutant(
     'square kernels are not transposed between this project and Hugging Face',
     'rembert/convert/tensor_names.py',
-    "shape, part, transposed=('hugging_face',)",
-    "shape, part, transposed=('hugging_face',) if shape != 'HH' else ()",
+    "shape, of_kernel, ('hugging_face',))",
+    "shape, of_kernel, ('hugging_face',) if shape[0] != shape[1] else ())",
     area='convert',
     tests=(
       'tests/convert/test_tensor_names.py',

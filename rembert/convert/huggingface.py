@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import math
 import pathlib
@@ -221,8 +220,8 @@ def _open_torch(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
       raise UsageError(
         f'torch cannot read the weights: {reason}', where=str(file), fix='fetch the file again'
       ) from error
-  read = lambda tensor: tensor.float().numpy()
-  return {name: Tensor(tuple(tensor.shape), functools.partial(read, tensor)) for name, tensor in loaded.items()}
+  read = lambda tensor: lambda: tensor.float().numpy()
+  return {name: Tensor(tuple(tensor.shape), read(tensor)) for name, tensor in loaded.items()}
 
 
 _WEIGHTS = {'model.safetensors': _open_safetensors, 'pytorch_model.bin': _open_torch}

@@ -6,7 +6,6 @@ What is missing, unexpected or of another shape is listed before anything is rea
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,6 +105,9 @@ def import_model(
   missing, unexpected = check(found, model, allow_missing=allow_missing, allow_unexpected=allow_unexpected)
 
   # --- parameters ------------------------------------------------------------
+  labels = tuple(f'LABEL_{index}' for index in range(num_labels or 0)) if head in _CLASSIFIERS else ()
+  if len(source.labels) == len(labels):
+    labels = source.labels
   initial = {slot.name(form): _initial(slot, form, config) for slot in model if slot.name(form) in missing}
   found = dataclasses.replace(source, tensors=kept | initial)
   shapes = parameter_shapes(head, config, num_labels=num_labels, add_pooler=has_pooler)
@@ -113,7 +115,7 @@ def import_model(
     leaves=dict(read_parameters(found, model, shapes, on_progress)),
     config=config,
     head=head,
-    labels=_labels(source, head, num_labels),
+    labels=labels,
     num_labels=num_labels,
     missing=tuple(missing),
     left_out=(*unexpected, *sorted(not_wanted & tensors.keys())),
@@ -161,14 +163,6 @@ def _num_labels(source: Source, head: str | None, asked_for: int | None) -> int 
   return num_labels
 
 
-def _labels(source: Source, head: str | None, num_labels: int | None) -> tuple[str, ...]:
-  if num_labels is None or head not in _CLASSIFIERS:
-    return ()
-  if len(source.labels) == num_labels:
-    return source.labels
-  return tuple(f'LABEL_{index}' for index in range(num_labels))
-
-
 # --- from tensors to parameters ---------------------------------------------------------------------------------------
 
 
@@ -191,24 +185,19 @@ def check(
     if name in found and found[name] != slot.shape_in(form)
   ]
   complaints, fixes = [], []
-  if misshaped:
-    complaints.append(_listed('of another shape', misshaped))
-    fixes.append('check the configuration next to the checkpoint')
-  if missing and not allow_missing:
-    complaints.append(_listed('missing', missing))
-    fixes.append('--allow_missing initialises them randomly')
-  if unexpected and not allow_unexpected:
-    complaints.append(_listed('unexpected', unexpected))
-    fixes.append('--allow_unexpected ignores them')
+  for what, names, is_allowed, fix in (
+    ('of another shape', misshaped, False, 'check the configuration next to the checkpoint'),
+    ('missing', missing, allow_missing, '--allow_missing initialises them randomly'),
+    ('unexpected', unexpected, allow_unexpected, '--allow_unexpected ignores them'),
+  ):
+    if names and not is_allowed:
+      rest = [f'… and {len(names) - _LISTED} more'] if len(names) > _LISTED else []
+      complaints.append('\n    '.join([f'{what} ({len(names)})', *names[:_LISTED], *rest]))
+      fixes.append(fix)
   if complaints:
     what = 'the checkpoint does not match the model\n  ' + '\n  '.join(complaints)
     raise UsageError(what, where=source.path, fix=fixes)
   return missing, unexpected
-
-
-def _listed(what: str, names: Sequence[str]) -> str:
-  rest = f'\n    … and {len(names) - _LISTED} more' if len(names) > _LISTED else ''
-  return f'{what} ({len(names)})\n    ' + '\n    '.join(names[:_LISTED]) + rest
 
 
 def read_parameters(
@@ -233,19 +222,20 @@ def read_parameters(
 
 
 def _initial(slot: Slot, form: str, config: RemBertConfig) -> Tensor:
-  """A tensor that the checkpoint lacks: LayerNorm scales 1, biases 0, kernels and tables from the initialiser."""
+  """A tensor that the checkpoint lacks: LayerNorm scales 1, biases 0, kernels and tables from the initialiser.
+
+  That is cut at two standard deviations, and the same for the same part of a parameter.
+  """
   shape = slot.shape_in(form)
   if slot.leaf.endswith('/scale'):
     return Tensor(shape, lambda: np.ones(shape, np.float32))
   if slot.leaf.endswith('/bias'):
     return Tensor(shape, lambda: np.zeros(shape, np.float32))
-  name = slot.leaf + str(slot.index)
-  return Tensor(shape, functools.partial(_truncated_normal, name, shape, config.initializer_range))
 
+  def truncated_normal() -> np.ndarray:
+    import jax
 
-def _truncated_normal(name: str, shape: tuple[int, ...], deviation: float) -> np.ndarray:
-  """Cut at two standard deviations; the same for the same name."""
-  import jax
+    key = jax.random.fold_in(jax.random.key(0), zlib.crc32((slot.leaf + str(slot.index)).encode()))
+    return np.array(jax.random.truncated_normal(key, -2, 2, shape)) * np.float32(config.initializer_range)
 
-  key = jax.random.fold_in(jax.random.key(0), zlib.crc32(name.encode()))
-  return np.array(jax.random.truncated_normal(key, -2, 2, shape)) * np.float32(deviation)
+  return Tensor(shape, truncated_normal)

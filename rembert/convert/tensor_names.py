@@ -3,8 +3,6 @@
 Torch keeps a kernel as [out, in]; here and in TensorFlow it is [in, out]. Here heads have axes of their own, query, key
 and value are one kernel, layers are stacked, and tables with a row per piece are stored with padding rows of zeros.
 A `Slot` is the part of one of this project's parameters (a leaf) that holds a tensor of theirs.
-
-V vocabulary · I input embedding · E output embedding · H hidden · F feed-forward · P positions · T types · n labels
 """
 
 import dataclasses
@@ -22,75 +20,6 @@ ENCODER_PREFIX = 'rembert.'
 OURS = 'leaf'
 
 
-@dataclasses.dataclass(frozen=True)
-class _Row:
-  """One line of the table.
-
-  Attributes:
-    leaf: path of this project's parameter.
-    hugging_face: their name, without `ENCODER_PREFIX`.
-    tensorflow: the original name.
-    shape: in the letters above, as here; two letters of a kernel are [in, out].
-    part: which of query, key and value, where the leaf holds all three.
-    transposed: forms in which the tensor is the other way round.
-  """
-
-  leaf: str
-  hugging_face: str
-  tensorflow: str
-  shape: str
-  part: int | None = None
-  transposed: tuple[str, ...] = ()
-
-
-def _dense(leaf: str, hugging_face: str, tensorflow: str, shape: str, part: int | None = None) -> list[_Row]:
-  return [
-    _Row(f'{leaf}/kernel', f'{hugging_face}.weight', f'{tensorflow}/kernel', shape, part, transposed=('hugging_face',)),
-    _Row(f'{leaf}/bias', f'{hugging_face}.bias', f'{tensorflow}/bias', shape[-1], part),
-  ]
-
-
-def _norm(leaf: str, hugging_face: str, tensorflow: str, width: str) -> list[_Row]:
-  return [
-    _Row(f'{leaf}/scale', f'{hugging_face}.weight', f'{tensorflow}/gamma', width),
-    _Row(f'{leaf}/bias', f'{hugging_face}.bias', f'{tensorflow}/beta', width),
-  ]
-
-
-def _classifier(name: str, tensorflow: str) -> list[_Row]:
-  both = ('hugging_face', 'tensorflow')  # BERT's classifiers are the exception, [out, in] in TensorFlow too
-  return [
-    _Row(f'{name}/kernel', f'{name}.weight', f'{tensorflow}output_weights', 'Hn', transposed=both),
-    _Row(f'{name}/bias', f'{name}.bias', f'{tensorflow}output_bias', 'n'),
-  ]
-
-
-_EMBEDDINGS = [
-  _Row('word/embedding', 'word_embeddings.weight', 'word_embeddings', 'VI'),
-  _Row('position/embedding', 'position_embeddings.weight', 'position_embeddings', 'PI'),
-  _Row('token_type/embedding', 'token_type_embeddings.weight', 'token_type_embeddings', 'TI'),
-  *_norm('norm', 'LayerNorm', 'LayerNorm', 'I'),
-]
-_PROJECTION = _dense('projection', 'encoder.embedding_hidden_mapping_in', 'encoder/embedding_hidden_mapping_in', 'IH')
-_LAYER = [
-  *_dense('attention/qkv', 'attention.self.query', 'attention/self/query', 'HH', part=0),
-  *_dense('attention/qkv', 'attention.self.key', 'attention/self/key', 'HH', part=1),
-  *_dense('attention/qkv', 'attention.self.value', 'attention/self/value', 'HH', part=2),
-  *_dense('attention/output', 'attention.output.dense', 'attention/output/dense', 'HH'),
-  *_norm('attention_norm', 'attention.output.LayerNorm', 'attention/output/LayerNorm', 'H'),
-  *_dense('feed_forward/up', 'intermediate.dense', 'intermediate/dense', 'HF'),
-  *_dense('feed_forward/down', 'output.dense', 'output/dense', 'FH'),
-  *_norm('output_norm', 'output.LayerNorm', 'output/LayerNorm', 'H'),
-]
-_POOLER = _dense('pooler', 'pooler.dense', 'pooler/dense', 'HH')
-_MLM = [
-  *_dense('transform', 'dense', 'transform/dense', 'HE'),
-  *_norm('norm', 'LayerNorm', 'transform/LayerNorm', 'E'),
-  _Row('output_embedding', 'decoder.weight', 'output_embedding', 'VE'),
-  _Row('bias', 'decoder.bias', 'output_bias', 'V'),
-]
-_CLASSIFIER = _classifier('classifier', '')
-_QA = _classifier('qa_outputs', 'cls/squad/')
 # Parameters of which the vocabulary is the first axis, stored with padding rows.
 ROW_PER_PIECE = {'encoder/embeddings/word/embedding', 'mlm/output_embedding', 'mlm/bias'}
 
@@ -136,41 +65,63 @@ class Slot:
 
 def slots(config: RemBertConfig, head: str | None, *, num_labels: int | None = None, has_pooler: bool) -> list[Slot]:
   """Every tensor of a model, in the order of the computation; heads are those of `rembert.model.heads.HEADS`."""
-  sizes = {
-    'V': config.vocab_size,
-    'I': config.input_embedding_size,
-    'E': config.output_embedding_size,
-    'H': config.hidden_size,
-    'F': config.intermediate_size,
-    'P': config.max_position_embeddings,
-    'T': config.type_vocab_size,
-    'n': FIXED_LABELS.get(head or '', num_labels) or 0,
-  }
+  pieces, width = config.vocab_size, config.input_embedding_size
+  hidden, inner = config.hidden_size, config.intermediate_size
   found: list[Slot] = []
 
-  def add(rows: list[_Row], ours: str, hugging_face: str, tensorflow: str, layer: int | None = None) -> None:
-    for row in rows:
-      index: tuple[int | slice, ...] = () if layer is None else (layer,)
-      if row.part is not None:
-        index += (slice(None), row.part) if len(row.shape) == 2 else (row.part,)
-      if row.shape[0] == 'V':
-        index += (slice(config.vocab_size),)
-      shape = tuple(sizes[letter] for letter in row.shape)
-      names = (hugging_face + row.hugging_face, tensorflow + row.tensorflow)
-      found.append(Slot(ours + row.leaf, index, shape, *names, row.transposed))
+  def add(leaf: str, names: tuple[str, str], shape: tuple[int, ...], index: tuple = (), transposed=()) -> None:
+    index += (slice(pieces),) if leaf in ROW_PER_PIECE else ()
+    found.append(Slot(leaf, index, shape, *names, transposed))
 
-  add(_EMBEDDINGS, 'encoder/embeddings/', 'embeddings.', 'bert/embeddings/')
+  # Modules by their names here and in Hugging Face's model; those of the encoder are spelt alike in the original code.
+  original = lambda name: 'bert/' + name.replace('.layer.', '.layer_').replace('.', '/')
+
+  def dense(leaf, name, shape, layer=(), part=None, tensorflow='') -> None:
+    tensorflow = tensorflow or original(name)
+    of_kernel, of_bias = (layer, layer) if part is None else ((*layer, slice(None), part), (*layer, part))
+    add(f'{leaf}/kernel', (f'{name}.weight', f'{tensorflow}/kernel'), shape, of_kernel, ('hugging_face',))
+    add(f'{leaf}/bias', (f'{name}.bias', f'{tensorflow}/bias'), shape[1:], of_bias)
+
+  def norm(leaf, name, size, layer=(), tensorflow='') -> None:
+    tensorflow = tensorflow or original(name)
+    add(f'{leaf}/scale', (f'{name}.weight', f'{tensorflow}/gamma'), (size,), layer)
+    add(f'{leaf}/bias', (f'{name}.bias', f'{tensorflow}/beta'), (size,), layer)
+
+  # --- encoder ---------------------------------------------------------------
+  rows = {'word': pieces, 'position': config.max_position_embeddings, 'token_type': config.type_vocab_size}
+  for kind, count in rows.items():
+    name = f'embeddings.{kind}_embeddings'
+    add(f'encoder/embeddings/{kind}/embedding', (f'{name}.weight', original(name)), (count, width))
+  norm('encoder/embeddings/norm', 'embeddings.LayerNorm', width)
   if config.projects_embeddings:
-    add(_PROJECTION, 'encoder/', '', 'bert/')
+    dense('encoder/projection', 'encoder.embedding_hidden_mapping_in', (width, hidden))
   for layer in range(config.num_hidden_layers):
-    add(_LAYER, 'encoder/layers/', f'encoder.layer.{layer}.', f'bert/encoder/layer_{layer}/', layer)
+    ours, theirs, at = 'encoder/layers', f'encoder.layer.{layer}', (layer,)
+    for part, name in enumerate(('query', 'key', 'value')):
+      dense(f'{ours}/attention/qkv', f'{theirs}.attention.self.{name}', (hidden, hidden), at, part)
+    dense(f'{ours}/attention/output', f'{theirs}.attention.output.dense', (hidden, hidden), at)
+    norm(f'{ours}/attention_norm', f'{theirs}.attention.output.LayerNorm', hidden, at)
+    dense(f'{ours}/feed_forward/up', f'{theirs}.intermediate.dense', (hidden, inner), at)
+    dense(f'{ours}/feed_forward/down', f'{theirs}.output.dense', (inner, hidden), at)
+    norm(f'{ours}/output_norm', f'{theirs}.output.LayerNorm', hidden, at)
   if has_pooler:
-    add(_POOLER, 'encoder/', '', 'bert/')
+    dense('encoder/pooler', 'pooler.dense', (hidden, hidden))
+
+  # --- head ------------------------------------------------------------------
   if head == 'mlm':
-    rows = [row for row in _MLM if row.leaf != 'output_embedding' or not config.tie_word_embeddings]
-    add(rows, 'mlm/', 'cls.predictions.', 'cls/predictions/')
+    output, transform = config.output_embedding_size, 'cls/predictions/transform'
+    dense('mlm/transform', 'cls.predictions.dense', (hidden, output), tensorflow=f'{transform}/dense')
+    norm('mlm/norm', 'cls.predictions.LayerNorm', output, tensorflow=f'{transform}/LayerNorm')
+    if not config.tie_word_embeddings:
+      names = ('cls.predictions.decoder.weight', 'cls/predictions/output_embedding')
+      add('mlm/output_embedding', names, (pieces, output))
+    add('mlm/bias', ('cls.predictions.decoder.bias', 'cls/predictions/output_bias'), (pieces,))
   elif head is not None:
-    add(_QA if head == 'qa' else _CLASSIFIER, '', '', '')
+    name, tensorflow = ('qa_outputs', 'cls/squad/') if head == 'qa' else ('classifier', '')
+    labels = FIXED_LABELS.get(head, num_labels) or 0
+    both = ('hugging_face', 'tensorflow')  # BERT's classifiers are the exception, [out, in] in TensorFlow too
+    add(f'{name}/kernel', (f'{name}.weight', f'{tensorflow}output_weights'), (hidden, labels), transposed=both)
+    add(f'{name}/bias', (f'{name}.bias', f'{tensorflow}output_bias'), (labels,))
   return found
 
 
