@@ -1,7 +1,8 @@
 """Sources of a corpus: where text comes from, in parts for many workers, and how each kind of part is read.
 
-`READERS` is the list of them. A reader finds parts, by language, and reads documents of a part; what it cannot read it
-counts as `Lost`. Cleaning comes after (`documents`).
+Each kind has a function that finds parts, by language, and one that reads documents of a part; what that cannot read it
+counts as `Lost`. Cleaning comes after (`documents`). Another source is two functions here, and a flag in
+`__main__.add_sources`.
 """
 
 import collections
@@ -11,12 +12,12 @@ import functools
 import importlib.resources
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from rembert.data.config import SAMPLE
 from rembert.errors import UsageError, first_line, joined
 from rembert.files import why_unreachable
-from tasks.corpus.text_files import DAMAGED, Item, Range, TextFile, find_files
+from tasks.corpus.text_files import DAMAGED, Item, TextFile, find_files
 from tasks.wikipedia.dumps import DamagedDump, Dump, find_dumps
 from tasks.wikipedia.languages import LISTS, chosen_languages, language_code, without_lists
 
@@ -35,7 +36,7 @@ class Part:
   """What one worker reads at a time. Small, since it is pickled; its fields are part of a corpus's recipe.
 
   Attributes:
-    kind: of `READERS`.
+    kind: `dump`, `text` or `tfds`.
     path: of the file; for `tfds` the name of the dataset, which is in `data_dir`.
     start: for `tfds`, the first example; `stop` is the example after the last. For Parquet, in row groups.
     size: bytes, to balance the work by.
@@ -56,23 +57,6 @@ class Part:
     """The fields as JSON, without the place of the source: a corpus does not depend on it."""
     *fields, columns = dataclasses.astuple(dataclasses.replace(self, path=self.path.rsplit('/', 1)[-1], data_dir=None))
     return [*fields, *(columns or ())]  # parts without columns had as many fields before there were any
-
-
-@dataclasses.dataclass(frozen=True)
-class SourceOptions:
-  """How a source is read, besides its name and languages.
-
-  Attributes:
-    data_dir: where prepared TFDS datasets are; None is TFDS's own directory, then its public bucket.
-    text_column: of JSON lines, CSV, TSV and Parquet.
-    language_column: of the same; None if the name of each file is its language.
-    language: of all files of text; None as above.
-  """
-
-  data_dir: str | None = None
-  text_column: str = 'text'
-  language_column: str | None = None
-  language: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +92,10 @@ def find_parts(
   languages: Sequence[str] | None = None,
   *,
   say: Callable[[str], None] = lambda line: None,
-  **options: Any,
+  data_dir: str | None = None,
+  text_column: str = 'text',
+  language_column: str | None = None,
+  language: str | None = None,
 ) -> list[Part]:
   """The parts of a source, ordered by language.
 
@@ -118,13 +105,20 @@ def find_parts(
       directory or glob of text; or the TFDS dataset with `{language}` in it.
     languages: codes, which must exist, or lists by name, of which those that exist are taken; None for all.
     say: is called with one line that names the languages of a list that are missing.
-    options: of `SourceOptions`.
+    data_dir: where prepared TFDS datasets are; None is TFDS's own directory, then its public bucket.
+    text_column: of JSON lines, CSV, TSV and Parquet.
+    language_column: of the same; None if the name of each file is its language.
+    language: of all files of text; None as above.
 
   Raises:
     UsageError: nothing is found, a column is missing, or a language given by its code is.
   """
+  if source == 'text':
+    found = _find_text(str(name), text_column, language_column or '', language)
+  else:
+    found = _find_dumps(name) if source == 'dumps' else _find_tfds(str(name), languages, data_dir)
   parts: dict[str, list[Part]] = {}
-  for part in READERS[_KINDS.get(source, source)].find(name, languages, SourceOptions(**options)):
+  for part in found:
     parts.setdefault(part.language, []).append(part)
   chosen = chosen_languages(languages, parts, where=str(name), say=say)
   # What a file lost is counted, whichever languages are chosen.
@@ -144,7 +138,8 @@ def parts_to_read_together(parts: Iterable[Part]) -> list[list[Part]]:
 def read_together(parts: Sequence[Part]) -> Iterator[RawDocument | Lost]:
   """Documents of parts that differ in language only; a broken page or truncated file costs itself, and is counted."""
   languages = {part.language for part in parts}
-  for each in READERS[parts[0].kind].read(parts[0]):
+  read = {'dump': _read_dump, 'text': _read_text, 'tfds': _read_tfds}[parts[0].kind]
+  for each in read(parts[0]):
     if isinstance(each, Lost) and each.language == EACH:
       yield from (Lost(language, each.reason) for language in sorted(languages - {UNKNOWN} or languages))
     elif each.language in languages:
@@ -162,9 +157,7 @@ def bytes_by_language(parts: Iterable[Part]) -> dict[str, int]:
 # --- dumps ------------------------------------------------------------------------------------------------------------
 
 
-def _find_dumps(
-  pattern: str | Sequence[str], languages: Sequence[str] | None, options: SourceOptions
-) -> Iterator[Part]:
+def _find_dumps(pattern: str | Sequence[str]) -> Iterator[Part]:
   if pattern == SAMPLE:
     pattern = str(importlib.resources.files('tasks.wikipedia') / 'sample')
   for language, files in find_dumps(pattern).items():
@@ -188,29 +181,27 @@ def _read_dump(part: Part) -> Iterator[RawDocument | Lost]:
 # --- files of text ----------------------------------------------------------------------------------------------------
 
 
-def _find_text(pattern: str | Sequence[str], languages: Sequence[str] | None, options: SourceOptions) -> Iterator[Part]:
+def _find_text(pattern: str, text_column: str, language_column: str, language: str | None) -> Iterator[Part]:
   """A part per file, of Parquet per range of row groups; and per language, if a column names the languages."""
-  if options.language and options.language_column:
+  if language and language_column:
     raise UsageError(
       'text has one language, or a column of them',
-      where=f'language = {options.language}, language_column = {options.language_column}',
+      where=f'language = {language}, language_column = {language_column}',
       fix='leave one of them out',
     )
-  if options.language and language_code(options.language) is None:
-    raise UsageError(f'not a language code: {options.language!r}', where='--language', fix='--language=de')
-  files = [
-    (TextFile(url, options.text_column, options.language_column or ''), size) for url, size in find_files(str(pattern))
-  ]
+  if language and language_code(language) is None:
+    raise UsageError(f'not a language code: {language!r}', where='--language', fix='--language=de')
+  parts_of = lambda found: _parts_of_file(TextFile(found[0], text_column, language_column), found[1], language)
   with concurrent.futures.ThreadPoolExecutor(_FILES_AT_A_TIME) as threads:
-    found = list(threads.map(lambda file: _parts_of_file(file[0], file[1], options.language), files))
+    found = list(threads.map(parts_of, find_files(pattern)))
   if errors := [each for each in found if isinstance(each, UsageError)]:
     raise joined(errors)
   parts = list(itertools.chain.from_iterable(cast(list[list[Part]], found)))
-  if parts and options.language_column and all(part.language == UNKNOWN for part in parts):
-    first = TextFile(parts[0].path, options.text_column, options.language_column).items(parts[0].start, parts[0].stop)
+  if parts and language_column and all(part.language == UNKNOWN for part in parts):
+    first = TextFile(parts[0].path, text_column, language_column).items(parts[0].start, parts[0].stop)
     values = {repr(item.language): None for item in itertools.islice(first, 100) if isinstance(item, Item)}
     raise UsageError(
-      f'no value of the column {options.language_column!r} is the code of a language: {", ".join(list(values)[:6])}',
+      f'no value of the column {language_column!r} is the code of a language: {", ".join(list(values)[:6])}',
       where=parts[0].path,
       fix='write codes into it, de, sw, zh; or name one language, --language=de',
     )
@@ -225,25 +216,21 @@ def _parts_of_file(file: TextFile, size: int, language: str | None) -> list[Part
     if file.format == 'txt' or not file.language_column:
       shares = [{_language_of_file(file, language): 1} for _ in ranges]
     else:
-      shares = _languages_of_items(file, ranges)
+      # How many items of each range have each language. Of Parquet, the column of languages is read alone.
+      labels = dataclasses.replace(file, text_column=file.language_column)
+      code_of = lambda item: UNKNOWN if isinstance(item, str) else _language_of(item)
+      shares = [collections.Counter(map(code_of, labels.items(start, stop))) for start, stop, _ in ranges]
   except UsageError as error:
     return error
   except OSError as error:
     return UsageError(f'a file of text cannot be read: {error.strerror or first_line(error)}', where=file.url)
   columns = None if file.format == 'txt' else (file.text_column, file.language_column)
-  return [
-    Part(
-      code,
-      'text',
-      file.url,
-      start=start,
-      stop=stop,
-      size=of_range * items // sum(of_languages.values()),
-      columns=columns,
-    )
-    for (start, stop, of_range), of_languages in zip(ranges, shares, strict=True)
-    for code, items in of_languages.items()
-  ]
+  parts = []
+  for (start, stop, of_range), of_languages in zip(ranges, shares, strict=True):
+    for code, items in of_languages.items():
+      share = of_range * items // sum(of_languages.values())
+      parts.append(Part(code, 'text', file.url, start=start, stop=stop, size=share, columns=columns))
+  return parts
 
 
 def _language_of_file(file: TextFile, language: str | None) -> str:
@@ -258,13 +245,6 @@ def _language_of_file(file: TextFile, language: str | None) -> str:
       ],
     )
   return code
-
-
-def _languages_of_items(file: TextFile, ranges: Sequence[Range]) -> list[Mapping[str, int]]:
-  """How many items of each range have each language; `UNKNOWN` are those without a code. The file is read once."""
-  labels = dataclasses.replace(file, text_column=file.language_column)  # of Parquet, the column of languages alone
-  code_of = lambda item: UNKNOWN if isinstance(item, str) else _language_of(item)
-  return [collections.Counter(map(code_of, labels.items(start, stop))) for start, stop, _ in ranges]
 
 
 def _language_of(item: Item) -> str:
@@ -292,9 +272,8 @@ def _read_text(part: Part) -> Iterator[RawDocument | Lost]:
 # --- TensorFlow Datasets ----------------------------------------------------------------------------------------------
 
 
-def _find_tfds(name: str | Sequence[str], languages: Sequence[str] | None, options: SourceOptions) -> Iterator[Part]:
+def _find_tfds(dataset: str, languages: Sequence[str] | None, data_dir: str | None) -> Iterator[Part]:
   """Ranges of examples. Split names are in brackets, `c4/multilingual[{language}]`; without, it is `train`."""
-  dataset, data_dir = str(name), options.data_dir
   if languages is None or '{language}' not in dataset:
     raise UsageError(
       'a TFDS dataset needs {language} in its name, and a list of languages',
@@ -319,7 +298,20 @@ def _find_tfds(name: str | Sequence[str], languages: Sequence[str] | None, optio
       prepared.append((Part(language, 'tfds', of_language, of_split, data_dir=folder), info))
   missing = [code for code in reasons if code in codes or not prepared]
   if missing:
-    raise _unreadable(dataset, data_dir, {code: reasons[code] for code in missing})
+    first, more = dataset.format(language=missing[0]), f' and {len(missing) - 1} more' if len(missing) > 1 else ''
+    raise UsageError(
+      f'TensorFlow Datasets cannot read {first}{more}: {reasons[missing[0]]}',
+      where=f'{dataset}, tfds_data_dir = {data_dir}; languages: '
+      + ', '.join(missing[:12])
+      + (', …' if len(missing) > 12 else ''),
+      fix=[
+        # TFDS's extra does not name all that its command line imports.
+        'prepare it in an environment of its own:  pip install tensorflow "tensorflow-datasets[wikipedia]" mlcroissant '
+        f'importlib_resources; tfds build {first} --data_dir=DIR;  then here --tfds_data_dir=DIR, or '
+        '--gin.data.tfds_data_dir=DIR',
+        'or read dumps from dumps.wikimedia.org:  --dumps=FOLDER, or --gin.data.source=dumps --gin.data.dumps=FOLDER',
+      ],
+    )
   if not prepared:
     raise UsageError('the TFDS datasets hold no examples', where=f'{dataset}, tfds_data_dir = {data_dir}')
   for part, info in prepared:
@@ -328,24 +320,6 @@ def _find_tfds(name: str | Sequence[str], languages: Sequence[str] | None, optio
       stop = min(total, start + _EXAMPLES_PER_PART)
       size = int(info.num_bytes * (stop - start) / total)
       yield dataclasses.replace(part, start=start, stop=stop, size=size)
-
-
-def _unreadable(name: str, data_dir: str | None, reasons: Mapping[str, str]) -> UsageError:
-  """All datasets that cannot be read, in one error."""
-  language = next(iter(reasons))
-  first, more = name.format(language=language), f' and {len(reasons) - 1} more' if len(reasons) > 1 else ''
-  shown = ', '.join(list(reasons)[:12]) + (', …' if len(reasons) > 12 else '')
-  return UsageError(
-    f'TensorFlow Datasets cannot read {first}{more}: {reasons[language]}',
-    where=f'{name}, tfds_data_dir = {data_dir}; languages: {shown}',
-    fix=[
-      # TFDS's extra does not name all that its command line imports.
-      'prepare it in an environment of its own:  pip install tensorflow "tensorflow-datasets[wikipedia]" mlcroissant '
-      f'importlib_resources; tfds build {first} --data_dir=DIR;  then here --tfds_data_dir=DIR, or '
-      '--gin.data.tfds_data_dir=DIR',
-      'or read dumps from dumps.wikimedia.org:  --dumps=FOLDER, or --gin.data.source=dumps --gin.data.dumps=FOLDER',
-    ],
-  )
 
 
 @functools.cache
@@ -387,27 +361,3 @@ def _read_tfds(part: Part) -> Iterator[RawDocument | Lost]:
       name.decode('utf-8', 'replace') if isinstance(name, bytes) else str(name),
       example['text'].decode('utf-8', 'surrogateescape'),
     )
-
-
-# --- the table --------------------------------------------------------------------------------------------------------
-
-
-class Reader(NamedTuple):
-  """How a kind of source is read.
-
-  Attributes:
-    find: (name, languages or None, options) → parts; UsageError if there are none.
-    read: part → its documents, and what was left out.
-  """
-
-  find: Callable[[str | Sequence[str], Sequence[str] | None, SourceOptions], Iterator[Part]]
-  read: Callable[[Part], Iterator[RawDocument | Lost]]
-
-
-# By `Part.kind`. Another source is another reader here, and a flag in `__main__.add_sources`.
-READERS = {
-  'dump': Reader(_find_dumps, _read_dump),
-  'text': Reader(_find_text, _read_text),
-  'tfds': Reader(_find_tfds, _read_tfds),
-}
-_KINDS = {'dumps': 'dump'}  # of a source that has another name on the command line

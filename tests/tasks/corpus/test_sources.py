@@ -33,14 +33,6 @@ def test_blank_lines_separate_documents_and_the_id_is_file_and_line(tmp_path):
   assert not lost
 
 
-def test_a_byte_order_mark_is_no_text_and_a_file_in_utf_16_is_counted(tmp_path):
-  (tmp_path / 'de.txt').write_text('eins\n', encoding='utf-8-sig')
-  (tmp_path / 'fr.txt').write_text('un\n\ndeux\n', encoding='utf-16')
-  documents, lost = read(find_parts('text', str(tmp_path)))
-  assert [document.text for document in documents] == ['eins']
-  assert lost == {'files in UTF-16': 1}
-
-
 def test_languages_are_named_by_files_and_the_list_chooses_among_them(tmp_path):
   for name in 'de', 'iw', 'bg-Latn', 'zh_min_nan':
     (tmp_path / f'{name}.txt').write_text('x')

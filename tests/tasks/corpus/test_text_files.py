@@ -6,10 +6,8 @@ import gzip
 import io
 import json
 import lzma
-import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import urllib.parse
 
@@ -31,7 +29,6 @@ from tasks.corpus.documents import CorpusConfig
 from tasks.corpus.format import open_corpus
 from tasks.corpus.sources import RawDocument, find_parts, parts_to_read_together, read_together
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 TEXTS = [
   'Sie sagte: „Ja, gern.“\nDann ging sie.',
   'He said "no", twice;\tand left.',
@@ -554,10 +551,3 @@ def test_plain_text_has_the_recipe_that_it_had_before_there_were_columns(tmp_pat
   (tmp_path / 'de.txt').write_text(RIVER)
   [part] = find_parts('text', str(tmp_path))
   assert part.recipe() == ['de', 'text', 'de.txt', '', 0, 0, None, len(RIVER.encode())]
-
-
-@pytest.mark.slow
-def test_two_processes_make_the_same_bytes(crawl, in_process, tmp_path):
-  command = [sys.executable, '-m', 'tasks.corpus', *command_of(crawl, tmp_path / 'two', '--workers=2')]
-  subprocess.run(command, cwd=ROOT, check=True, timeout=300, capture_output=True)
-  assert files_of(tmp_path / 'two') == files_of(in_process)
