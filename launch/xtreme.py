@@ -53,7 +53,7 @@ def collect_scores(runs: Sequence[TaskRun], done: set[str], missing: dict[str, s
     found = [leaderboard.parse_results(leaderboard.read_results(run.workdir)) for run in by_rate[best]]
     for name in task_runs[0].evaluated:
       if of_seeds := [scores[name] for scores in found if name in scores]:
-        by_task[name] = [{language: each.scores for language, each in of_seed.items()} for of_seed in of_seeds]
+        by_task[name] = [{language: scores for language, (scores, _) in of_seed.items()} for of_seed in of_seeds]
       else:
         missing[name] = 'no data, or no gold labels'
   return by_task, missing

@@ -752,14 +752,14 @@ MUTANTS = [
   ),
   Mutant(
     'predicted answers may be one piece longer than the maximum answer length',
-    'tasks/xtreme/question_answering.py',
+    'tasks/tables/question_answering.py',
     'np.arange(min(max_length, length))',
     'np.arange(min(max_length + 1, length))',
     area='tasks',
   ),
   Mutant(
     'gold answers are accepted that are not in the context at their offset',
-    'tasks/xtreme/question_answering.py',
+    'tasks/tables/question_answering.py',
     'if answer.start < 0 or there != answer.text:',
     'if answer.start < 0:',
     area='tasks',
@@ -773,7 +773,7 @@ MUTANTS = [
   ),
   Mutant(
     'sentences of pairs keep the quotes and doubled quotes of the csv file',
-    'tasks/xtreme/sentence_pairs.py',
+    'tasks/xtreme/files.py',
     "delimiter='\\t', strict=True)",
     "delimiter='\\t', strict=True, quoting=csv.QUOTE_NONE)",
     area='tasks',
@@ -791,7 +791,6 @@ MUTANTS = [
     'if label not in labels:',
     'if not label:',
     area='tasks',
-    tests=('tests/tasks/xtreme/test_tagging.py', 'tests/tasks/xtreme/test_sentence_pairs.py'),
   ),
   Mutant(
     'Tatoeba looks for the nearest sentence of each English sentence, not the other way round',

@@ -48,9 +48,9 @@ from rembert.inference.model import load
 from rembert.model.encoder import RemBertEncoder
 from rembert.tokenizer import SpecialIds
 from rembert.tracking.console import Progress
+from tasks.tables.files import Example
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.files import XtremeFolder
-from tasks.xtreme.tagging import Sentence, word_tokens
 
 Array = TypeVar('Array', np.ndarray, jax.Array)  # on the host, or under jit
 
@@ -308,7 +308,8 @@ def run(context: AnalysisContext) -> AnalysisResult:
       if part.name == 'train' and probe.max_train is not None and probe.max_train < len(examples):
         drawn = np.random.default_rng(probe.seed).permutation(len(examples))[: probe.max_train]
         examples = tuple(examples[index] for index in sorted(drawn))
-      tokens_of = lambda word: word_tokens(word, encode, special.unknown)
+      # As `tasks.xtreme.preprocessors.word_rows` has it: a word by itself, and [UNK] for one without tokens.
+      tokens_of = lambda word: (list(encode(word)) if word.strip() else []) or [special.unknown]
       of_set = [encode_spans(example, tokens_of, longest=longest, special=special) for example in examples]
       dropped[part.name] = sum(example.dropped for example in of_set)
       encoded[part.name] = [example for example in of_set if example.labels]
@@ -439,11 +440,10 @@ def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
   sets = []
   for name, split, language in parts:
     sentences = udpos.examples(folder, split, language, needs_labels=True)
-    sets.append(SpanSet(name, tuple(_tagged_words(sentence) for sentence in sentences if sentence.words)))
+    sets.append(SpanSet(name, tuple(_tagged_words(sentence) for sentence in sentences if sentence.features['words'])))
   return 'udpos', sets
 
 
-def _tagged_words(sentence: Sentence) -> SpanExample:
-  assert sentence.tags is not None  # it was read with its labels
-  targets = tuple(Target((word, word + 1), None, (tag,)) for word, tag in enumerate(sentence.tags))
-  return SpanExample(sentence.words, targets, sentence.where)
+def _tagged_words(sentence: Example) -> SpanExample:
+  targets = tuple(Target((word, word + 1), None, (tag,)) for word, tag in enumerate(sentence.label))
+  return SpanExample(sentence.features['words'], targets, sentence.where)

@@ -73,7 +73,7 @@ def slots(config: RemBertConfig, head: str | None, *, num_labels: int | None = N
     index += (slice(pieces),) if leaf in ROW_PER_PIECE else ()
     found.append(Slot(leaf, index, shape, *names, transposed))
 
-  # Modules by their names here and in Hugging Face's model; those of the encoder are spelt alike in the original code.
+  # Modules by their names here and in Hugging Face's model; the original code spells those of the encoder the same.
   original = lambda name: 'bert/' + name.replace('.layer.', '.layer_').replace('.', '/')
 
   def dense(leaf, name, shape, layer=(), part=None, tensorflow='') -> None:

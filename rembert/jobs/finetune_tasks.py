@@ -11,9 +11,8 @@ from rembert.errors import UsageError
 from rembert.jobs.config import FinetuneConfig
 from rembert.model.heads import FIXED_LABELS
 from rembert.tracking.console import Console
-from tasks.xtreme.benchmark import get_task
+from tasks.xtreme.benchmark import XtremeTask, get_task
 from tasks.xtreme.files import MissingFileError, XtremeFolder
-from tasks.xtreme.task import XtremeTask
 
 if TYPE_CHECKING:
   from tasks.tables.registry import Tables
@@ -122,9 +121,9 @@ def open_tasks(
 
 def _of_tables(tasks: FinetuneTasks, tables: 'Tables') -> FinetuneTasks:
   """The tasks of a mixture of tables; results are named by language."""
-  from tasks.tables.registry import task_language
+  from tasks.registration import find
 
-  language = {each.seqio_name: task_language(each.seqio_name) for each in tasks.evaluated}
+  language = {each.seqio_name: find(each.seqio_name).language for each in tasks.evaluated}
   evaluated = [
     dataclasses.replace(
       each, name=language[each.seqio_name], examples=tables.examples[each.split, language[each.seqio_name]]

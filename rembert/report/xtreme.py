@@ -71,9 +71,7 @@ def row_of(results: Results, model: Model) -> LeaderboardRow:
 
 def _task_table(results: Results, task: str, models: Sequence[Model]) -> Table:
   summaries = {model.name: summarise(results.by_seed(model, task).to_dict('records')) for model in models}
-  spreads = pd.DataFrame(
-    {name: {**each.languages, 'mean': each.mean, _GAP: each.gap} for name, each in summaries.items()}, dtype=object
-  )
+  spreads = pd.DataFrame({name: {_GAP: None, **each} for name, each in summaries.items()}, dtype=object)
   values = spreads.map(lambda each: each.mean if isinstance(each, Spread) else math.nan).astype(float)
   by_mean = values.drop(index=['mean', _GAP]).mean(axis='columns')
   languages = sorted(by_mean.index, key=lambda language: (language != 'en', -by_mean[language], language))

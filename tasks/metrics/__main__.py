@@ -13,7 +13,7 @@ from rembert.command_line import command_parser, run_command
 from rembert.errors import UsageError
 from tasks.metrics.labels import accuracy, chunk_scores
 from tasks.metrics.question_answering import mlqa, squad
-from tasks.xtreme.files import read_json, read_lines
+from tasks.xtreme.files import read_json, read_lines, read_questions
 
 DESCRIPTION = """\
 Score predictions of any model with the metrics of XTREME's evaluate.py. Both directories have its layout:
@@ -72,13 +72,11 @@ def _tags(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
 
 
 def _answers(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
-  from tasks.xtreme.question_answering import read_questions
-
   questions = read_questions(labels, needs_answers=True, unique_ids=True)
   found = read_json(predictions)
   if not isinstance(found, dict) or not all(isinstance(answer, str) for answer in found.values()):
     raise UsageError('predictions must be one JSON object {"id": "answer"}', where=str(predictions), fix=_FORMATS)
-  unknown = sorted(found.keys() - {question.id for question in questions})
+  unknown = sorted(found.keys() - {question.features['id'] for question in questions})
   if unknown:
     raise UsageError(
       f'{len(unknown)} predicted ids are not in the gold questions, for example {unknown[0]!r}',
@@ -86,11 +84,11 @@ def _answers(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
       fix=f'use predictions for the questions of {labels}',
     )
   # The official scripts give a question without a prediction 0 for both metrics, like an empty answer.
-  answers = [found.get(question.id, '') for question in questions]
-  gold = [[answer.text for answer in question.answers] for question in questions]
+  answers = [found.get(question.features['id'], '') for question in questions]
+  gold = [[answer.text for answer in question.label] for question in questions]
   language = labels.stem.removeprefix('test-')
   scores = mlqa(gold, answers, language) if labels.parent.name == 'mlqa' else squad(gold, answers)
-  missing = sum(question.id not in found for question in questions)
+  missing = sum(question.features['id'] not in found for question in questions)
   return scores | ({'unanswered': missing} if missing else {})
 
 

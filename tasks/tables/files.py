@@ -8,10 +8,8 @@ import csv
 import json
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import IO, Any
-
-import fsspec
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
 
 from rembert.errors import UsageError, first_line
 from rembert.files import decompressed, is_archive_damage
@@ -22,6 +20,15 @@ _DELIMITERS = {'.csv': ',', '.tsv': '\t'}
 _COMPRESSIONS = ('.gz', '.bz2', '.xz', '.zst')
 _LONGEST_CELL = 1 << 24  # characters; a quote that is not closed would take the rest of the file
 _ROWS_AT_ONCE = 1024
+
+
+class Example(NamedTuple):
+  """An example: where it stands, its text by feature, its label or None, and the row of the file."""
+
+  where: str
+  features: Mapping[str, Any]
+  label: Any
+  row: Row = {}  # noqa: RUF012 - never changed
 
 
 def format_of(path: str | os.PathLike) -> str:
@@ -76,6 +83,8 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
 
 def open_file(path: str | os.PathLike) -> IO[bytes]:
   """A file, decompressed; UsageError if it cannot be opened."""
+  import fsspec  # what plans runs imports this module
+
   try:
     return decompressed(fsspec.open(os.fspath(path), 'rb').open())
   except Exception as error:  # local files and each storage have their own

@@ -1,4 +1,6 @@
-"""What an example of each kind of table is: its columns, labels, predictions, scores and baseline.
+"""What an example of each kind of task is: its columns, labels, predictions, scores and baseline.
+
+Tables of one's own are read by their kind. XTREME's tasks have files of their own form (`tasks.xtreme.files`).
 
 Tagging also reads CoNLL columns (any file that is not JSONL or Parquet): a word and its tag a line, with tabs or with
 spaces between columns, a blank line after each sentence. With tabs, cells may hold spaces, and lines without a tab that
@@ -11,8 +13,8 @@ import collections
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,34 +22,25 @@ from rembert.errors import UsageError
 from tasks.metrics.labels import accuracy, chunk_scores, correlations, macro_f1
 from tasks.metrics.question_answering import LANGUAGES, mlqa, squad
 from tasks.tables.config import DatasetConfig
-from tasks.tables.files import Row, format_of, open_file, read_lines, read_rows
-from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.files import most_frequent
-from tasks.xtreme.question_answering import (
+from tasks.tables.files import Example, Row, format_of, open_file, read_lines, read_rows
+from tasks.tables.question_answering import (
+  Answer,
   answers_with_probabilities,
   beginning,
   entries,
   is_blank,
   parse_questions,
 )
-from tasks.xtreme.tagging import of_sentences
-from tasks.xtreme.task import IGNORED, Targets
+from tasks.xtreme.config import XtremeConfig
 
+IGNORED = -1  # the label where nothing is to be predicted
+
+Targets = Sequence[Mapping[str, Any]]  # rows of a split as dicts of features, with the number of their `example`
 Prediction = dict[str, Any]  # `prediction`, its `probability`, and for labels the `probabilities` of all
-_LISTED = 20
-
-
-class Example(NamedTuple):
-  """An example: where it stands, its text by feature, its label or None, and the row of the file."""
-
-  where: str
-  features: Mapping[str, Any]
-  label: Any
-  row: Row
 
 
 class Kind(abc.ABC):
-  """A kind of table.
+  """A kind of task.
 
   Args:
     config: names of columns; without `label` and `answers`, labels are not read.
@@ -104,21 +97,16 @@ class Kind(abc.ABC):
     """The names in a label, of kinds whose labels have or are some."""
     return (label,)
 
-  def check_known(self, example: Example) -> None:
-    """Raises UsageError for a name that is not among `labels`."""
-    for name in self.names(example.label) if self.labels and example.label is not None else ():
-      if name not in self._index:
-        known = ', '.join(self.labels[:_LISTED]) + (' …' if len(self.labels) > _LISTED else '')
-        raise UsageError(
-          f'unknown label {name!r}', where=example.where, fix=f'the labels of the training file are {known}'
-        )
-
   def columns(self, examples: Sequence[Example]) -> dict[str, Any]:
     """Columns of the SeqIO source."""
     features = {name: [example.features[name] for example in examples] for name in examples[0].features}
-    return features | {'labels': np.array([[self.number(example.label)] for example in examples], self.dtype)}
+    return features | self.label_columns(examples)
 
   dtype: ClassVar[type] = np.int32
+
+  def label_columns(self, examples: Sequence[Example]) -> dict[str, Any]:
+    """Those of `columns` that hold labels, IGNORED where there are none."""
+    return {'labels': np.array([[self.number(example.label)] for example in examples], self.dtype)}
 
   def number(self, label: Any) -> Any:
     """The label of a row of ids."""
@@ -132,8 +120,7 @@ class Kind(abc.ABC):
 
   def baseline(self, counts: Mapping[str, float], examples: int, targets: Targets) -> dict[int, Any]:
     """Predictions without reading, from the sums of `counts` over so many training examples."""
-    label = most_frequent(counts, self.labels)
-    return {int(target['example']): label for target in targets}
+    return dict.fromkeys((int(target['example']) for target in targets), most_frequent(counts, self.labels))
 
   # --- predictions and scores --------------------------------------------------
 
@@ -166,6 +153,11 @@ def no_score(target: Mapping[str, Any]) -> UsageError:
   return UsageError(
     'there are no scores without labels', where=target['where'].decode(), fix='a label in every row of the file'
   )
+
+
+def most_frequent(counts: Mapping[str, float], labels: Sequence[str]) -> str:
+  """The most frequent of the labels that were counted; of several, the first in the order of `labels`."""
+  return max(labels, key=lambda label: counts.get(label, 0))
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
@@ -248,7 +240,7 @@ class Regression(Classification):
 
   def baseline(self, counts: Mapping[str, float], examples: int, targets: Targets) -> dict[int, float]:
     """The mean."""
-    return {int(target['example']): counts['sum'] / examples for target in targets}
+    return dict.fromkeys((int(target['example']) for target in targets), counts['sum'] / examples)
 
   def predict(self, targets: Targets, scores: Sequence[np.ndarray]) -> dict[int, Prediction]:
     """The numbers."""
@@ -315,8 +307,7 @@ class MultipleChoice(Kind):
 
   def baseline(self, counts: Mapping[str, float], examples: int, targets: Targets) -> dict[int, int]:
     """The number that is most frequent."""
-    best = int(most_frequent(counts, sorted(counts)))
-    return {int(target['example']): best for target in targets}
+    return dict.fromkeys((int(target['example']) for target in targets), int(most_frequent(counts, sorted(counts))))
 
   def score(self, gold: Sequence[Any], predicted: Sequence[Any], language: str) -> dict[str, float]:
     """`accuracy`."""
@@ -377,21 +368,20 @@ class Tagging(Kind):
     """The tags."""
     return label
 
-  def columns(self, examples: Sequence[Example]) -> dict[str, Any]:
-    """`words` and `tags`, of which each example has as many as there are words."""
+  def label_columns(self, examples: Sequence[Example]) -> dict[str, Any]:
+    """`tags`, of which each example has as many as there are words."""
     tags = lambda example: example.label and [self._index[tag] for tag in example.label]
-    words = [example.features['words'] for example in examples]
-    return {'words': words, 'tags': [tags(each) or [IGNORED] * len(each.features['words']) for each in examples]}
+    return {'tags': [tags(each) or [IGNORED] * len(each.features['words']) for each in examples]}
 
   def baseline(self, counts: Mapping[str, float], examples: int, targets: Targets) -> dict[int, Any]:
     """The most frequent tag for every word."""
     tag = self.labels.index(most_frequent(counts, self.labels))
-    return of_sentences(targets, [[tag] * len(target['first_tokens']) for target in targets], self.labels)
+    return self._sentences(targets, [[tag] * len(target['first_tokens']) for target in targets])
 
   def predict(self, targets: Targets, scores: Sequence[np.ndarray]) -> dict[int, Prediction]:
     """A tag for each word, by the logits at its first token, with its probability."""
     probabilities = [_softmax(logits[target['first_tokens']]) for target, logits in zip(targets, scores, strict=True)]
-    tags = of_sentences(targets, [np.argmax(each, axis=-1) for each in probabilities], self.labels)
+    tags = self._sentences(targets, [np.argmax(each, axis=-1) for each in probabilities])
     found = {example: {'prediction': list(of_example), 'probability': []} for example, of_example in tags.items()}
     for target, of_words in zip(targets, probabilities, strict=True):
       found[int(target['example'])]['probability'] += of_words.max(axis=-1).tolist()
@@ -403,7 +393,14 @@ class Tagging(Kind):
     for target, found in zip(targets, tags, strict=True):
       if IGNORED in found:
         raise no_score(target)
-    return of_sentences(targets, tags, self.labels)
+    return self._sentences(targets, tags)
+
+  def _sentences(self, targets: Targets, tags_of_rows: Iterable[Sequence[int]]) -> dict[int, tuple[str, ...]]:
+    """Names of the tags of rows, by example: a long sentence has several rows, one after the other."""
+    found = collections.defaultdict(tuple)
+    for target, tags in zip(targets, tags_of_rows, strict=True):
+      found[int(target['example'])] += tuple(self.labels[tag] for tag in tags)
+    return dict(found)
 
   def score(self, gold: Sequence[Any], predicted: Sequence[Any], language: str) -> dict[str, float]:
     """`f1`, `precision` and `recall` over spans, as seqeval defines them."""
@@ -464,9 +461,9 @@ class QuestionAnswering(Kind):
     if has_answers and self.config.label is not None:
       _, questions = parse_questions(content, os.fspath(path), needs_answers=True)
     for question in questions:
-      texts = {'question': question.question, 'context': question.context}
-      answers = [(answer.text, answer.start) for answer in question.answers]
-      yield Example(question.where, texts, answers or None, {'id': question.id, 'question': question.question})
+      texts = {name: question.features[name] for name in ('id', 'question', 'context')}
+      row = {'id': texts.pop('id'), 'question': texts['question']}
+      yield question._replace(features=texts, row=row)
 
   def features(self, row: Row, where: str) -> dict[str, Any]:
     """`question` and `context`."""
@@ -489,10 +486,9 @@ class QuestionAnswering(Kind):
       raise UsageError('a question without an answer', where=where, fix='delete the row, or give it an answer')
     return answers or None
 
-  def columns(self, examples: Sequence[Example]) -> dict[str, Any]:
-    """`question`, `context`, `answers` and `starts`, of which a question has as many as answers."""
+  def label_columns(self, examples: Sequence[Example]) -> dict[str, Any]:
+    """`answers` and `starts`, of which a question has as many as answers."""
     return {
-      **{name: [example.features[name] for example in examples] for name in ('question', 'context')},
       'answers': [[text for text, _ in example.label or ()] for example in examples],
       'starts': [[start for _, start in example.label or ()] for example in examples],
     }
@@ -529,7 +525,7 @@ class QuestionAnswering(Kind):
     return squad(gold, predicted)
 
 
-def _answer(value: Any, context: str, where: str) -> tuple[str, int]:
+def _answer(value: Any, context: str, where: str) -> Answer:
   """An answer and its first character; without a place, its first occurrence."""
   text, start = (value.get('text'), value.get('answer_start')) if isinstance(value, dict) else (value, None)
   text = checked_text(text, 'answers', where)
@@ -543,7 +539,7 @@ def _answer(value: Any, context: str, where: str) -> tuple[str, int]:
       where=where,
       fix='answer_start counts characters (code points) of the context, from 0',
     )
-  return text, start
+  return Answer(text, start)
 
 
 KINDS: dict[str, type[Kind]] = {

@@ -1,4 +1,8 @@
-"""SeqIO tasks `NAME.{language}` of tables, and their mixture NAME."""
+"""SeqIO tasks `NAME.{language}` of tables, and their mixture NAME; and what XTREME's tasks share with them.
+
+An example is a row of a fine-tuning task (`tasks.rows`): what the preprocessors make of it, and the other features of
+the example that it comes from.
+"""
 
 from tasks.tensorflow_import import tensorflow as tf
 
@@ -8,7 +12,7 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,15 +20,97 @@ import seqio
 
 from rembert.errors import UsageError
 from tasks.registration import add_mixture, add_task, remove_ours, valid_name
+from tasks.rows import LabelVocabulary
 from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.tables.config import SPLITS, DatasetConfig
-from tasks.tables.kinds import KINDS
+from tasks.tables.files import Example
+from tasks.tables.kinds import KINDS, Kind, Targets
+from tasks.xtreme import preprocessors
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.preprocessors import choice_rows
-from tasks.xtreme.registry import as_tensors, output_features, preprocessor_of, target_or_scores
-from tasks.xtreme.task import Targets
 
 _EXAMPLES_AT_ONCE = 256
+_LISTED = 20  # of labels
+# Columns that hold a list for each example.
+_LISTS = {'words': tf.string, 'tags': tf.int32, 'answers': tf.string, 'starts': tf.int32, 'choices': tf.string}
+
+
+# --- what tasks of all kinds have in common ---------------------------------------------------------------------------
+
+
+class FilesSource(seqio.DataSource):
+  """Files that are read in Python; a split is one file.
+
+  tf.data's own readers cannot do it: an error names file and line, and quoted fields go over several lines.
+  """
+
+  @property
+  def supports_arbitrary_sharding(self) -> bool:
+    """False: a split is one file."""
+    return False
+
+  def list_shards(self, split: str) -> Sequence[str]:
+    """The split itself."""
+    return [split]
+
+
+def example_columns(kind: Kind, examples: Sequence[Example], first: int = 0) -> dict[str, Any]:
+  """Examples, the first of which has the number `first`, as the features that their preprocessor takes."""
+  columns = kind.columns(examples)
+  columns['example'] = np.arange(first, first + len(examples), dtype=np.int32)
+  columns['where'] = [example.where for example in examples]
+  for name, values in columns.items():
+    if name in _LISTS:
+      flat = tf.constant(list(itertools.chain.from_iterable(values)), _LISTS[name])
+      columns[name] = tf.RaggedTensor.from_row_lengths(flat, [len(each) for each in values])
+    else:
+      columns[name] = tf.constant(values)
+  return columns
+
+
+def add_language_task(
+  name: str,
+  kind: Kind,
+  source: seqio.DataSource,
+  vocabulary: RembertVocabulary,
+  metric: Callable[[Targets, Sequence[np.ndarray]], Mapping[str, float]],
+  task_cls: type[seqio.Task] = seqio.Task,
+) -> seqio.Task:
+  """Registers a task whose targets are all features of a row, and whose `metric` takes these and logits."""
+  choices, config = getattr(kind, 'choices', 0), kind.xtreme
+  if choices:
+    to_rows = functools.partial(preprocessors.choice_rows, choices=choices)
+  elif kind.head == 'qa':
+    stride, query = config.doc_stride, config.max_query_length
+    to_rows = functools.partial(preprocessors.question_rows, doc_stride=stride, max_query_length=query)
+  else:
+    to_rows = preprocessors.word_rows if kind.head == 'tagging' else preprocessors.pair_rows
+  rank = 2 if choices else 1
+  labels: seqio.Vocabulary = seqio.PassThroughVocabulary({'qa': 2, 'multiple_choice': choices}.get(kind.head, 1))
+  feature = functools.partial(seqio.Feature, add_eos=False)
+  return add_task(
+    name,
+    task_cls=task_cls,
+    source=source,
+    preprocessors=[to_rows],
+    output_features={
+      'input_ids': feature(vocabulary, dtype=tf.int32, rank=rank),
+      'token_type_ids': feature(seqio.PassThroughVocabulary(2), dtype=tf.int32, rank=rank),
+      'labels': feature(
+        LabelVocabulary(kind.labels) if kind.has_names else labels,
+        dtype=tf.float32 if kind.head == 'regression' else tf.int32,
+      ),
+    },
+    postprocess_fn=_target_or_scores,
+    metric_fns=[metric],
+  )
+
+
+def _target_or_scores(output: Any, *, example: Mapping[str, Any], is_target: bool = False) -> Any:
+  """All features of a row as its target, logits as they are; a postprocessor of SeqIO's."""
+  return example if is_target else np.asarray(output, np.float32)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 
 class Tables:
@@ -58,9 +144,13 @@ class Tables:
 
   def _check(self, file: str, split: str) -> int:
     """The number of examples of a file, whose labels are counted for training."""
-    count = 0
+    count, labels = 0, frozenset(self.kind.labels)
     for example in self.kind.read(file, needs_labels=self.needs_labels(split)):
-      self.kind.check_known(example)
+      names = self.kind.names(example.label) if labels and example.label is not None else ()
+      if unknown := [name for name in names if name not in labels]:
+        known = ', '.join(self.kind.labels[:_LISTED]) + (' …' if len(self.kind.labels) > _LISTED else '')
+        what, fix = f'unknown label {unknown[0]!r}', f'the labels of the training file are {known}'
+        raise UsageError(what, where=example.where, fix=fix)
       if split == 'train' and example.label is not None:
         for name, value in self.kind.counts(example.label).items():
           self.label_counts[name] += value
@@ -122,18 +212,13 @@ class TableTask(seqio.Task):
     return ''.join(lines)
 
 
-class _TableSource(seqio.DataSource):
+class _TableSource(FilesSource):
   """The files of a language, which are read as they are needed: a million examples take no more memory than a few."""
 
   def __init__(self, tables: Tables, language: str):
     self._tables = tables
     self._files = {split: files[language] for split in SPLITS if language in (files := tables.config.files(split))}
     super().__init__(tuple(self._files), num_input_examples={s: tables.examples[s, language] for s in self._files})
-
-  @property
-  def supports_arbitrary_sharding(self) -> bool:
-    """False: a split is one file."""
-    return False
 
   def list_shards(self, split: str) -> Sequence[str]:
     """The file."""
@@ -151,33 +236,22 @@ class _TableSource(seqio.DataSource):
     return tf.data.Dataset.from_generator(chunks, output_signature=spec).unbatch()
 
   def _chunks(self, split: str) -> Iterator[dict[str, Any]]:
-    kind = self._tables.kind
+    kind, first = self._tables.kind, 0
     examples = kind.read(self._files[split], needs_labels=self._tables.needs_labels(split))
-    first = 0
     while chunk := list(itertools.islice(examples, _EXAMPLES_AT_ONCE)):
-      numbers = np.arange(first, first + len(chunk), dtype=np.int32)
-      yield as_tensors({**kind.columns(chunk), 'example': numbers, 'where': [each.where for each in chunk]})
+      yield example_columns(kind, chunk, first)
       first += len(chunk)
 
 
 def add_tables(tables: Tables, *, vocabulary: str | os.PathLike | None = None, name: str | None = None) -> None:
   """Registers a SeqIO task for each language of tables, and their mixture; see `add_table`."""
-  name, kind = name or tables.config.name, tables.kind
-  choices, names = getattr(kind, 'choices', 0), kind.labels if kind.has_names else None
-  to_rows = functools.partial(choice_rows, choices=choices) if choices else preprocessor_of(kind.head, kind.xtreme)
+  name = name or tables.config.name
   remove_ours(name)
   rates: dict[str, seqio.MixtureRate] = {}
   for language in dict.fromkeys(language for _, language in tables.examples):
-    task_name = valid_name(name, language)
-    task = add_task(
-      task_name,
-      task_cls=TableTask,
-      source=_TableSource(tables, language),
-      preprocessors=[to_rows],
-      output_features=output_features(kind.head, names, RembertVocabulary(vocabulary), choices=choices),
-      postprocess_fn=target_or_scores,
-      metric_fns=[_metric(tables, language)],
-    )
+    task_name, source = valid_name(name, language), _TableSource(tables, language)
+    metric = _metric(tables, language)
+    task = add_language_task(task_name, tables.kind, source, RembertVocabulary(vocabulary), metric, TableTask)
     task.tables, task.language = tables, language
     rates[task_name] = tables.examples.get(('train', language), 1)
   add_mixture(name, rates)
@@ -215,8 +289,3 @@ def _metric(tables: Tables, language: str):
     return tables.scores(targets, {example: found['prediction'] for example, found in predictions.items()}, language)
 
   return scores_of_table
-
-
-def task_language(name: str) -> str:
-  """The language of a registered task of tables."""
-  return seqio.TaskRegistry.get(name).language

@@ -1,23 +1,204 @@
 """XTREME's tasks with training examples, from `benchmark.json`; `tasks.xtreme.retrieval` has the other two."""
 
-from collections.abc import Callable
+import collections
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from etils import epath
 
 from rembert.errors import UsageError
-from tasks.xtreme.config import BENCHMARK, LANGUAGES
-from tasks.xtreme.question_answering import QuestionAnswering
-from tasks.xtreme.sentence_pairs import SentencePairs
-from tasks.xtreme.tagging import Tagging
-from tasks.xtreme.task import XtremeTask
+from tasks.metrics.question_answering import mlqa
+from tasks.tables.config import HEAD_OF_KIND, DatasetConfig
+from tasks.tables.files import Example
+from tasks.tables.kinds import KINDS, Kind, Targets
+from tasks.xtreme.config import BENCHMARK, LANGUAGES, XtremeConfig
+from tasks.xtreme.files import (
+  MissingFileError,
+  MissingLabelsError,
+  XtremeFolder,
+  read_pairs,
+  read_sentences,
+  read_task_questions,
+)
 
-_KINDS: dict[str, Callable[..., XtremeTask]] = {
-  'pairs': SentencePairs,
-  'tagging': Tagging,
-  'questions': QuestionAnswering,
+
+class _Format(NamedTuple):
+  """What the tasks of one kind of `benchmark.json` have in common.
+
+  Attributes:
+    kind: of `tasks.tables.kinds`, by which examples become rows, and logits predictions and scores.
+    scores: names of XTREME's scores, in their order.
+    read: of a file, see `tasks.xtreme.files.read_pairs`.
+    suffix: of files of predictions and gold labels.
+  """
+
+  kind: str
+  scores: tuple[str, ...]
+  read: Callable[[epath.Path, str, epath.Path, Sequence[str], bool], list[Example]]
+  suffix: str = 'tsv'
+
+
+_FORMATS = {
+  'pairs': _Format('pair_classification', ('accuracy',), read_pairs),
+  'tagging': _Format('tagging', ('f1', 'precision', 'recall'), read_sentences),
+  'questions': _Format('question_answering', ('f1', 'exact_match'), read_task_questions, 'json'),
 }
 
+
+@dataclasses.dataclass(frozen=True)
+class XtremeTask:
+  """A task of XTREME.
+
+  Methods take `targets`, the rows of a split and language as dicts of features with the number of their `example`, and
+  predictions by that number.
+
+  Attributes:
+    name: also the folder of its data.
+    format: of its files.
+    languages: in which XTREME evaluates it.
+    labels: of the head, by index; () for `qa`.
+    files: path of each split under the root of the data, with `{language}`.
+    absent: why the task does not have a split, and what to do.
+    trained_on: the task whose English training examples are its own; None if it has a training set.
+  """
+
+  name: str
+  format: _Format
+  languages: tuple[str, ...]
+  labels: tuple[str, ...]
+  files: Mapping[str, str]
+  absent: Mapping[str, tuple[str, str]]
+  trained_on: str | None
+
+  @property
+  def head(self) -> str:
+    """Of the model."""
+    return HEAD_OF_KIND[self.format.kind]
+
+  @property
+  def scores(self) -> tuple[str, ...]:
+    """Names of the scores; checkpoints are chosen by the first."""
+    return self.format.scores
+
+  @property
+  def suffix(self) -> str:
+    """Of its files of predictions and gold labels."""
+    return self.format.suffix
+
+  def kind(self, config: XtremeConfig | None = None) -> Kind:
+    """What makes rows of its examples, and predictions of logits; `config` has the limits of answers."""
+    return KINDS[self.format.kind](DatasetConfig(), self.labels, config)
+
+  # --- reading -----------------------------------------------------------------
+
+  def file(self, split: str, language: str) -> str:
+    """Path of a file under the root of the data; UsageError if the task does not have that split or language."""
+    if split not in self.files:
+      what, fix = self.absent[split]
+      raise UsageError(what, where=f'xtreme.split, task {self.name}', fix=fix)
+    if language not in self.languages:
+      raise UsageError(
+        f'{self.name} is not in {language!r}',
+        where='xtreme.languages, xtreme.train_language',
+        fix=f'one of {", ".join(self.languages)}',
+      )
+    return self.files[split].format(language=language)
+
+  def examples(self, folder: XtremeFolder, split: str, language: str, *, needs_labels: bool | None) -> list[Example]:
+    """Reads a split of a language.
+
+    Args:
+      folder: of the data.
+      split: `train`, `dev` or `test`.
+      language: XTREME's code.
+      needs_labels: whether it is an error if there are no gold labels; None reads those that exist.
+
+    Raises:
+      UsageError: no such file, a wrong entry (with file and line), or no labels where they are needed.
+    """
+    path, gold_file = folder.file(self.file(split, language)), folder.labels_file(self.name, language, self.suffix)
+    try:
+      return self.format.read(path, split, gold_file, self.labels, needs_labels is not False)
+    except MissingLabelsError:
+      if needs_labels:
+        raise
+      return self.format.read(path, split, gold_file, self.labels, False)
+
+  def count(self, folder: XtremeFolder, split: str, language: str) -> tuple[int, int | None]:
+    """Examples of a file, and gold labels of a test file, None if there are none; raises as `examples`."""
+    examples = self.examples(folder, split, language, needs_labels=None if split == 'test' else True)
+    return len(examples), len(examples) if split == 'test' and examples[0].label is not None else None
+
+  def has_data(self, folder: XtremeFolder, split: str, languages: Sequence[str] | None = None) -> bool:
+    """Whether there are files of a split in any of the languages, by default in any of the task's, that can be read."""
+    for language in languages or self.languages:
+      try:
+        return bool(self.examples(folder, split, language, needs_labels=False))
+      except MissingFileError:
+        continue
+    return False
+
+  # --- predictions and scores --------------------------------------------------
+
+  def predict(self, targets: Targets, scores: Sequence[np.ndarray], config: XtremeConfig) -> dict[int, Any]:
+    """Predictions from the logits of each row: a label, the tags of a sentence that has words, or an answer."""
+    found = self.kind(config).predict(targets, scores)
+    return {example: prediction['prediction'] for example, prediction in found.items()}
+
+  def score(self, targets: Targets, predictions: Mapping[int, Any], language: str) -> dict[str, float]:
+    """Scores as XTREME's `evaluate.py` defines them, 0 to 100; UsageError for an example without gold labels.
+
+    MLQA has rules for each language; all other questions are scored by SQuAD's, with English articles.
+    """
+    kind = self.kind()
+    try:
+      by_example = kind.gold(targets)
+    except UsageError as error:
+      raise UsageError(
+        'there is no score without gold labels',
+        where=error.where,
+        fix='put them into labels/TASK/test-LANGUAGE, see tasks.xtreme.files',
+      ) from None
+    gold, predicted = [*by_example.values()], [predictions[example] for example in by_example]
+    found = mlqa(gold, predicted, language) if self.name == 'mlqa' else kind.score(gold, predicted, 'en')
+    return {name: found[name] for name in self.scores}
+
+  def baseline(self, train: Sequence[Example], targets: Targets) -> dict[int, Any]:
+    """Predictions from the labels of training examples alone, see `tasks.tables.kinds`."""
+    kind, counts = self.kind(), collections.Counter[str]()
+    for example in train:
+      counts.update(kind.counts(example.label))
+    return kind.baseline(counts, len(train), targets)
+
+  def file_text(self, predictions: Mapping[int, Any], targets: Targets, count: int) -> str:
+    """The file of predictions for `count` examples that `evaluate.py` expects, in their order.
+
+    A label a line; a tag a line and a blank line between sentences; or one JSON object, `{id: answer}`.
+    """
+    if self.head == 'classification':
+      return ''.join(f'{predictions[example]}\n' for example in range(count))
+    if self.head == 'tagging':
+      blocks = [''.join(f'{tag}\n' for tag in predictions.get(example, ())) for example in range(count)]
+      # A last sentence of no words is there only by the blank line behind it.
+      return '\n'.join(blocks) + ('\n' if blocks[-1:] == [''] else '')
+    ids = {int(target['example']): target['id'].decode() for target in targets}
+    answers = {ids[example]: predictions[example] for example in range(count)}
+    if len(answers) < count:
+      raise UsageError(
+        'questions with the same id cannot be told apart in a file of predictions',
+        where=targets[0]['where'].decode(),
+        fix='ids of their own',
+      )
+    return json.dumps(answers, ensure_ascii=False, indent=1) + '\n'
+
+
 TASKS: dict[str, XtremeTask] = {
-  name: _KINDS[entry['kind']](
+  name: XtremeTask(
     name=name,
+    format=_FORMATS[entry['kind']],
     languages=LANGUAGES[name],
     labels=tuple(entry.get('labels', '').split()),
     files=entry['files'],
@@ -25,7 +206,7 @@ TASKS: dict[str, XtremeTask] = {
     trained_on=entry.get('trained_on'),
   )
   for name, entry in BENCHMARK.items()
-  if entry['kind'] in _KINDS
+  if entry['kind'] in _FORMATS
 }
 
 

@@ -5,9 +5,7 @@ written here. The archives are those of `sources.json`, of which the SHA-256 was
 """
 
 import collections
-import contextlib
 import csv
-import functools
 import io
 import itertools
 import json
@@ -19,10 +17,11 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from tasks.tables.files import Example
+from tasks.tables.question_answering import parse_questions
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.config import BENCHMARK, LANGUAGES
 from tasks.xtreme.files import split_lines
-from tasks.xtreme.question_answering import Question, parse_questions
 
 T = TypeVar('T')
 _SPLITS = ('train', 'dev', 'test')
@@ -45,23 +44,19 @@ def _members(
   archive: pathlib.Path | io.BytesIO, find: Callable[[str], T | None], place: str = ''
 ) -> Iterator[tuple[T, bytes, str]]:
   """Of the members of a zip or tar archive for whose path `find` has something: that, the content and its place."""
-  read: Iterator[tuple[str, Callable[[], bytes]]]
-  with contextlib.ExitStack() as stack:
-    if isinstance(archive, pathlib.Path) and zipfile.is_zipfile(archive):
-      zipped = stack.enter_context(zipfile.ZipFile(archive))
-      read = ((name, functools.partial(zipped.read, name)) for name in zipped.namelist())
-    else:
-      path, file = (archive, None) if isinstance(archive, pathlib.Path) else (None, archive)
-      tar = stack.enter_context(tarfile.open(path, fileobj=file))
-      read = ((info.name, functools.partial(_content, tar, info)) for info in tar if info.isreg())
-    for name, content in read:
-      if (found := find(name)) is not None:
-        yield found, content(), f'{place or archive}:{name}'
-
-
-def _content(tar: tarfile.TarFile, info: tarfile.TarInfo) -> bytes:
-  file = tar.extractfile(info)
-  return file.read() if file else b''
+  place = place or str(archive)
+  if isinstance(archive, pathlib.Path) and zipfile.is_zipfile(archive):
+    with zipfile.ZipFile(archive) as zipped:
+      for name in zipped.namelist():
+        if (found := find(name)) is not None:
+          yield found, zipped.read(name), f'{place}:{name}'
+    return
+  path, opened = (archive, None) if isinstance(archive, pathlib.Path) else (None, archive)
+  with tarfile.open(path, fileobj=opened) as tar:
+    for info in tar:
+      if info.isreg() and (found := find(info.name)) is not None:
+        file = tar.extractfile(info)
+        yield found, file.read() if file else b'', f'{place}:{info.name}'
 
 
 def _by_ending(wanted: Mapping[str, T]) -> Callable[[str], T | None]:
@@ -258,13 +253,12 @@ def _json(content: Any) -> str:
   return json.dumps(content, ensure_ascii=False)
 
 
-def _article(question: Question, answers: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
-  """An article for one question, as XTREME's preprocessing writes it."""
-  asked = {'answers': answers, 'question': question.question, 'id': name}
-  return {'paragraphs': [{'context': question.context, 'qas': [asked]}]}
-
-
-def _squad_text(articles: Sequence[dict], published: Any) -> str:
+def _squad_text(questions: Iterable[tuple[str, Example, Sequence[Mapping[str, Any]]]], published: Any) -> str:
+  """A file with an article for each question, of its id, itself and answers, as XTREME's preprocessing writes it."""
+  articles = []
+  for name, question, answers in questions:
+    asked = {'answers': answers, 'question': question.features['question'], 'id': name}
+    articles.append({'paragraphs': [{'context': question.features['context'], 'qas': [asked]}]})
   return _json({'data': articles, 'version': published.get('version', '1.1')})
 
 
@@ -272,8 +266,8 @@ def blanked_test_files(content: bytes, where: str, task: str, language: str) -> 
   """A test file without answers, and the file itself as its labels."""
   published, questions = parse_questions(content, where)
   blank = [{'answer_start': 0, 'text': ''}]
-  articles = [_article(question, blank, question.id) for question in questions]
-  yield TASKS[task].file('test', language), _squad_text(articles, published)
+  blanked = [(question.features['id'], question, blank) for question in questions]
+  yield TASKS[task].file('test', language), _squad_text(blanked, published)
   yield f'labels/{task}/test-{language}.json', _json(published)
 
 
@@ -315,11 +309,11 @@ def _tydiqa(archives: Archives) -> Converted:
   content, where = _plain_file(archives, 'tydiqa-goldp-v1.1-train.json')
   train, questions = parse_questions(content, where)
   for question in questions:
-    name, _, rest = question.id.partition('-')
-    answers = [{'text': answer.text, 'answer_start': answer.start} for answer in question.answers]
-    by_language[names[name]].append(_article(question, answers, rest.rpartition('-')[2]))
-  for language, articles in by_language.items():
-    yield task.file('train', language), _squad_text(articles, train)
+    name, _, rest = question.features['id'].partition('-')
+    answers = [{'text': answer.text, 'answer_start': answer.start} for answer in question.label]
+    by_language[names[name]].append((rest.rpartition('-')[2], question, answers))
+  for language, of_language in by_language.items():
+    yield task.file('train', language), _squad_text(of_language, train)
   files = {f'tydiqa-goldp-dev-{name}.json': language for name, language in names.items()}
   for language, content, where in _members(archives['tydiqa-goldp-v1.1-dev.tgz'], _by_ending(files)):
     yield from blanked_test_files(content, where, 'tydiqa', language)

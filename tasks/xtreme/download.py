@@ -11,23 +11,27 @@ import argparse
 import dataclasses
 import errno
 import http.client
+import itertools
 import json
 import pathlib
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rembert.command_line import command_parser, run_command
 from rembert.errors import RunError, UsageError, first_line
 from rembert.files import is_remote, sha256_of, write_errors, write_whole
 from rembert.tracking.console import Console, human_bytes
+from tasks.tables.config import SPLITS
+from tasks.xtreme import retrieval
+from tasks.xtreme.benchmark import TASKS as FINE_TUNED
 from tasks.xtreme.config import FILES, LANGUAGES, TASKS
 from tasks.xtreme.convert import CONVERSIONS
-from tasks.xtreme.files import XtremeFolder
-from tasks.xtreme.verify import Inventory, take_inventory
+from tasks.xtreme.files import MissingFileError, XtremeFolder
 
+_DIRECTORY = pathlib.Path(__file__).parent
 EPILOG = """\
 examples
   all tasks (downloads 1.4 GB):
@@ -78,10 +82,11 @@ def run(options: argparse.Namespace, console: Console) -> int:
     with write_errors('the folder of the data', root):
       root.mkdir(parents=True, exist_ok=True)
   folder = XtremeFolder(root)
-  inventories, failed = [], []
+  inventories: dict[str, list[File]] = {}
+  failed = []
   for task in tasks:
-    inventory = take_inventory(folder, task)
-    if not options.check and inventory.is_complete:
+    inventories[task] = take_inventory(folder, task)
+    if not options.check and is_complete(inventories[task]):
       console.say(f'{task}: complete already')
     elif not options.check:
       try:
@@ -92,12 +97,11 @@ def run(options: argparse.Namespace, console: Console) -> int:
           raise
         failed.append(error)
         console.say(f'{task}: {error}')
-      inventory = take_inventory(folder, task)
-    inventories.append(inventory)
+      inventories[task] = take_inventory(folder, task)
   _show(console, folder, inventories)
   if failed:
     return max(error.exit_code for error in failed)
-  return 0 if all(each.is_complete for each in inventories) else 1
+  return 0 if all(map(is_complete, inventories.values())) else 1
 
 
 def _fetch_and_convert(task: str, root: pathlib.Path, console: Console) -> None:
@@ -114,31 +118,107 @@ def _fetch_and_convert(task: str, root: pathlib.Path, console: Console) -> None:
   console.say(f'{task}: {len(files)} files written')
 
 
-def _show(console: Console, folder: XtremeFolder, inventories: Sequence[Inventory]) -> None:
-  """A table with a row for each task, and below it what is wrong."""
+# --- what is there ----------------------------------------------------------------------------------------------------
+
+# How many examples files of XTREME have, as far as it is known for certain, by task, split and language.
+#
+# From the paper's Table 11 (XTREME's Table 2) and from the splits' own publications: XNLI, PAWS-X, WikiANN by Rahimi et
+# al. 2019, SQuAD v1.1, XQuAD, MLQA, TyDi QA GoldP v1.1, Tatoeba v1 of LASER, BUCC 2018 (pairs). Of Universal
+# Dependencies, the languages whose treebanks all publications count in the same way.
+#
+# Table 11 itself is not always what the files are: its 34,726 for SQuAD's dev set are answers, of 10,570 questions; its
+# 634 and 323–2,719 for TyDi QA fit no file of GoldP v1.1; PAN-X has 100 test sentences in jv, my and yo, not 1,000; and
+# BUCC's 1,896–14,330 pairs are some fewer than the 1,899–14,435 of the published training sets.
+COUNTS: dict[str, dict[str, dict[str, int]]] = json.loads((_DIRECTORY / 'counts.json').read_text('utf-8'))
+
+_FAULTS = {
+  'missing': 'missing',
+  'count': 'not as many examples as XTREME has',
+  'unlabelled': 'no gold labels',
+  'broken': 'cannot be read',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+  """One file of the data, and how many examples and, of a test file, gold labels it has; None if there are none.
+
+  What is wrong with it, if anything, is one of `_FAULTS`, and a detail in few words.
+  """
+
+  split: str
+  language: str
+  count: int | None = None
+  labels: int | None = None
+  fault: str = ''
+  detail: str = ''
+
+
+def take_inventory(folder: XtremeFolder, task: str) -> list[File]:
+  """The files of a task, read as a run reads them, with their numbers of examples.
+
+  XTREME's protocol requires English for training and selection, and all test languages. `dev` and `train` of other
+  languages are counted if they are there.
+  """
+  files = []
+  for split in FILES[task]:
+    for language in LANGUAGES[task]:
+      is_required = split == 'test' or language == 'en' or task == 'bucc2018'
+      file = _count(folder, task, split, language, is_required)
+      if is_required or file.count is not None:
+        files.append(file)
+  return files
+
+
+def _count(folder: XtremeFolder, task: str, split: str, language: str, is_required: bool) -> File:
+  reader = FINE_TUNED.get(task) or retrieval.TASKS[task]
+  try:
+    count, labels = reader.count(folder, split, language)
+  except MissingFileError:
+    return File(split, language, fault='missing' if is_required else '')
+  except UsageError as error:
+    return File(split, language, fault='broken', detail=f'({error.where}: {error.what})')
+  # BUCC's sentences are many more than the pairs among them, which are what XTREME counts.
+  counted = labels if (task, split) == ('bucc2018', 'test') else count
+  expected = COUNTS[task].get(split, {}).get(language)
+  if None not in (expected, counted) and counted != expected:
+    return File(split, language, count, labels, 'count', f'({counted:,}, not {expected:,})')
+  return File(split, language, count, labels, 'unlabelled' if split == 'test' and labels is None else '')
+
+
+def is_complete(files: Sequence[File]) -> bool:
+  """Whether everything is there, with labels, and as much as it should be."""
+  return not any(file.fault for file in files)
+
+
+def _show(console: Console, folder: XtremeFolder, inventories: Mapping[str, Sequence[File]]) -> None:
+  """A table with a row for each task, and below it what is wrong, a line for each fault of each split."""
   rows = [
     (
-      inventory.task,
-      *(_format_split(inventory, split) for split in ('train', 'dev', 'test')),
-      'complete' if inventory.is_complete else 'incomplete',
+      task,
+      *(_format_split(task, split, files) for split in SPLITS),
+      'complete' if is_complete(files) else 'incomplete',
     )
-    for inventory in inventories
+    for task, files in inventories.items()
   ]
   console.table(f'XTREME in {folder.root}', ('task', 'train', 'dev', 'test (labels)', ''), rows)
-  for inventory in inventories:
-    for problem in inventory.problems:
-      console.say(f'{inventory.task} {problem}')
+  for task, files in inventories.items():
+    for split, (fault, words) in itertools.product(SPLITS, _FAULTS.items()):
+      wrong = [file for file in files if (file.split, file.fault) == (split, fault)]
+      if wrong:
+        languages = ', '.join(f'{file.language} {file.detail}'.strip() for file in wrong)
+        console.say(f'{task} {split}: {words}: {languages}')
 
 
-def _format_split(inventory: Inventory, split: str) -> str:
-  if split not in FILES[inventory.task]:
+def _format_split(task: str, split: str, files: Sequence[File]) -> str:
+  if split not in FILES[task]:
     return ''
-  found = [file for file in inventory.files if file.split == split and file.count is not None]
+  found = [file for file in files if file.split == split and file.count is not None]
   if not found:
     return '–'
   counts = sorted(file.count or 0 for file in found)
   span = f'{counts[0]:,}' if counts[0] == counts[-1] else f'{counts[0]:,}–{counts[-1]:,}'
-  languages = f'{len(counts)} of {len(LANGUAGES[inventory.task])}: ' if len(LANGUAGES[inventory.task]) > 1 else ''
+  languages = f'{len(counts)} of {len(LANGUAGES[task])}: ' if len(LANGUAGES[task]) > 1 else ''
   labelled = sum(file.labels is not None for file in found)
   return f'{languages}{span}' + (f' ({labelled})' if split == 'test' else '')
 
@@ -171,16 +251,19 @@ class Source:
   by_hand: str = ''
 
 
-def _sources(home: dict) -> tuple[Source, ...]:
-  urls = lambda name: tuple(f'{address}/{name}' for address in home['addresses'])
-  return tuple(
-    Source(name, urls(name), file['bytes'], file['sha256'], home.get('by_hand', ''))
+SOURCES = {
+  task: tuple(
+    Source(
+      name,
+      tuple(f'{address}/{name}' for address in home['addresses']),
+      file['bytes'],
+      file['sha256'],
+      home.get('by_hand', ''),
+    )
     for name, file in home['files'].items()
   )
-
-
-_TABLE = json.loads(pathlib.Path(__file__).with_name('sources.json').read_text('utf-8'))
-SOURCES = {task: _sources(home) for task, home in _TABLE.items()}
+  for task, home in json.loads((_DIRECTORY / 'sources.json').read_text('utf-8')).items()
+}
 
 
 class _OtherFileError(OSError):

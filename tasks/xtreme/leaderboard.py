@@ -11,7 +11,7 @@ import dataclasses
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from etils import epath
 
@@ -99,16 +99,12 @@ class LeaderboardRow:
     name: of the model.
     scores: by task, of those that have any.
     missing: why a task has none.
-    pre_training: parameters in pre-training, in millions.
-    fine_tuning: parameters in fine-tuning, in millions.
     stated: averages as printed in the source of the row.
   """
 
   name: str
   scores: Mapping[str, TaskScore]
   missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  pre_training: int | None = None
-  fine_tuning: int | None = None
   stated: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
   def value(self, task: str) -> float | None:
@@ -179,7 +175,7 @@ def _printed_row(printed: paper.PaperRow) -> LeaderboardRow:
   }
   averages = {**printed.categories, 'task_mean': printed.task_mean, 'average': printed.mean}
   stated = {name: value for name, value in averages.items() if value is not None}
-  return LeaderboardRow(printed.label, scores, {}, printed.pre_training_millions, printed.fine_tuning_millions, stated)
+  return LeaderboardRow(printed.label, scores, stated=stated)
 
 
 # RemBERT, XLM-R, VECO, FILTER, STiLTs.
@@ -214,25 +210,10 @@ def spread(values: Sequence[float]) -> Spread:
   return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
 
 
-@dataclasses.dataclass(frozen=True)
-class TaskSummary:
-  """One task by language.
+def summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
+  """One task by language; then `mean` over languages and `transfer gap`: English minus the mean of the others.
 
-  Attributes:
-    languages: each language's score.
-    mean: over languages.
-    english: the training language; None if it was not evaluated.
-    gap: English minus the mean of the other languages, the transfer gap; None without both.
-  """
-
-  languages: Mapping[str, Spread]
-  mean: Spread
-  english: Spread | None
-  gap: Spread | None
-
-
-def summarise(runs: Sequence[Mapping[str, float]]) -> TaskSummary:
-  """A task over several seeds; means and gaps are taken in each run, and then over runs.
+  Means and gaps are taken in each run, and then over runs. Without English, or without others, there is no gap.
 
   Args:
     runs: of each seed, the score of every language, 0 to 100.
@@ -246,44 +227,37 @@ def summarise(runs: Sequence[Mapping[str, float]]) -> TaskSummary:
   if any(set(run) != set(languages) for run in runs):
     raise ValueError('the runs are not of the same languages')
   others = [language for language in languages if language != 'en']
-  has_gap = 'en' in languages and others
-  gaps = [run['en'] - statistics.fmean(run[language] for language in others) for run in runs] if has_gap else []
-  return TaskSummary(
-    {language: spread([run[language] for run in runs]) for language in languages},
-    spread([statistics.fmean(run.values()) for run in runs]),
-    spread([run['en'] for run in runs]) if 'en' in languages else None,
-    spread(gaps) if gaps else None,
-  )
+  found = {language: spread([run[language] for run in runs]) for language in languages}
+  found['mean'] = spread([statistics.fmean(run.values()) for run in runs])
+  if 'en' in languages and others:
+    gaps = [run['en'] - statistics.fmean(run[language] for language in others) for run in runs]
+    found['transfer gap'] = spread(gaps)
+  return found
 
 
 # --- results.json -----------------------------------------------------------------------------------------------------
 
 
-class LanguageScores(NamedTuple):
-  """Scores of a language by metric, and those of the trivial baseline."""
+def parse_results(results: Any) -> dict[str, dict[str, tuple[dict[str, float], dict[str, float]]]]:
+  """Task to language to scores by metric, and those of the trivial baseline, of the content of `results.json`.
 
-  scores: dict[str, float]
-  baseline: dict[str, float]
-
-
-def parse_results(results: Any) -> dict[str, dict[str, LanguageScores]]:
-  """Task to language to scores, of the content of `results.json`; what has no scores, or no numbers, is left out."""
+  What has no scores, or no numbers, is left out.
+  """
   results = _object(results)
   by_task = _object(results.get('tasks'))
   if 'tasks' not in results:  # retrieval: languages at the top, metrics among other numbers, no baseline but chance
     task, over = str(results.get('task')), results.get('mean_over')
     over, languages = over if isinstance(over, list) else [], _object(results.get('languages'))
-    by_task = {task: {name: {'scores': _counting(task, of)} for name, of in languages.items() if name in over}}
-  found: dict[str, dict[str, LanguageScores]] = {}
+    counting = lambda scores: {
+      name: score for name, score in _object(scores).items() if name in SCORES.get(task, (name,))
+    }
+    by_task = {task: {name: {'scores': counting(of)} for name, of in languages.items() if name in over}}
+  found: dict[str, dict[str, tuple[dict[str, float], dict[str, float]]]] = {}
   for task, languages in by_task.items():
     for name, entry in _object(languages).items():
       if scores := _numbers(_object(entry).get('scores')):
-        found.setdefault(task, {})[name] = LanguageScores(scores, _numbers(_object(entry).get('baseline')))
+        found.setdefault(task, {})[name] = scores, _numbers(_object(entry).get('baseline'))
   return found
-
-
-def _counting(task: str, scores: Any) -> dict[str, Any]:
-  return {name: score for name, score in _object(scores).items() if name in SCORES.get(task, (name,))}
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import tensorflow_text as tf_text
 
 from rembert.errors import UsageError
 from tasks.rows import batches
-from tasks.xtreme.task import IGNORED
+from tasks.tables.kinds import IGNORED
 
 _PAIRS_AT_ONCE = 256
 _SENTENCES_AT_ONCE = 256

@@ -18,11 +18,10 @@ script embeds these sentences by their [CLS] (`--pool_type cls`, an encoder's ou
 project takes the mean over tokens, as for Tatoeba.
 """
 
-import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
@@ -33,6 +32,8 @@ from tasks.xtreme.config import FILES, LANGUAGES, XtremeConfig
 from tasks.xtreme.files import Line, XtremeFolder, read_lines
 
 Progress = Callable[[float], None]  # called with the fraction that is done
+Texts = Mapping[str, Sequence[str]]  # sentences to embed, by a name
+Embeddings = Mapping[str, np.ndarray]  # [sentences, H] for each name of `Texts`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,73 +51,6 @@ class RetrievalResult:
   notes: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
-class RetrievalTask(abc.ABC):
-  """One task; its examples, of one language, are of a type of their own."""
-
-  name: ClassVar[str]  # also of the folder of its data
-  scores: ClassVar[tuple[str, ...]]  # names; the first is the task's
-
-  @property
-  def languages(self) -> tuple[str, ...]:
-    """In which XTREME evaluates the task, each with English."""
-    return LANGUAGES[self.name]
-
-  def files(self, language: str) -> tuple[str, ...]:
-    """Paths of the files with the sentences of a language, under the root of the data."""
-    paths = [path.format(language=language) for split in FILES[self.name].values() for path in split]
-    return tuple(path for path in paths if not path.endswith('.gold'))
-
-  @abc.abstractmethod
-  def examples(self, folder: XtremeFolder, language: str) -> Any:
-    """Reads a language; UsageError for a missing file, a wrong line, or files that do not fit together."""
-
-  @abc.abstractmethod
-  def count(self, folder: XtremeFolder, split: str, language: str) -> tuple[int, int | None]:
-    """Examples and gold labels of a split (of BUCC's dev, pairs); raises as `examples`."""
-
-  @abc.abstractmethod
-  def texts(self, examples: Any) -> Mapping[str, Sequence[str]]:
-    """Sentences to embed, by a name."""
-
-  @abc.abstractmethod
-  def find(
-    self, examples: Any, embeddings: Mapping[str, np.ndarray], on_progress: Progress = lambda fraction: None
-  ) -> RetrievalResult:
-    """Translations, from embeddings [sentences, H] for each name of `texts`."""
-
-  @abc.abstractmethod
-  def chance(self, examples: Any) -> float:
-    """The expected first score of random guesses."""
-
-
-def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeConfig) -> tuple[str, ...]:
-  """Languages to evaluate, in XTREME's order: those asked for, or all that have data.
-
-  UsageError for another split than `test`, for a language that the task does not have, or if none has data.
-  """
-  if config.split != 'test':
-    raise UsageError(
-      f'{task.name} has no {config.split} split to evaluate', where='xtreme.split', fix="xtreme.split = 'test'"
-    )
-  unknown = sorted(set(config.languages or ()) - set(task.languages))
-  if unknown:
-    raise UsageError(
-      f'{task.name} has no language {", ".join(unknown)}',
-      where='xtreme.languages',
-      fix=f'some of {" ".join(task.languages)}',
-    )
-  languages = tuple(language for language in task.languages if language in (config.languages or task.languages))
-  if config.languages is None:  # reading reports a missing file of a language that was asked for
-    languages = tuple(language for language in languages if all(map(folder.has, task.files(language))))
-  if not languages:
-    raise UsageError(
-      f'there is nothing of {task.name}',
-      where=str(folder.root / task.name),
-      fix=f'python -m tasks.xtreme.download --data_dir={folder.root} --tasks={task.name}',
-    )
-  return languages
-
-
 # --- Tatoeba ----------------------------------------------------------------------------------------------------------
 
 
@@ -128,15 +62,14 @@ class Translations(NamedTuple):
   gold: np.ndarray | None
 
 
-class Tatoeba(RetrievalTask):
+class Tatoeba:
   """The nearest English sentence of each sentence, by cosine; the chance is one in N."""
 
-  name = 'tatoeba'
-  scores = ('accuracy',)
+  name, scores, languages = 'tatoeba', ('accuracy',), LANGUAGES['tatoeba']
 
   def examples(self, folder: XtremeFolder, language: str) -> Translations:
-    """Both sides, and labels if there are any."""
-    paths = [folder.file(name) for name in self.files(language)]
+    """Both sides, and labels if there are any; UsageError for a missing file, a wrong line, or sides of two lengths."""
+    paths = [folder.file(name) for name in files_of_sentences(self.name, language)]
     source, english = (tuple(_sentence(*line) for line in _lines(path)) for path in paths)
     if len(source) != len(english):
       raise UsageError(
@@ -148,16 +81,16 @@ class Tatoeba(RetrievalTask):
     return Translations(source, english, _read_gold(labels, len(source)) if labels.is_file() else None)
 
   def count(self, folder: XtremeFolder, split: str, language: str) -> tuple[int, int | None]:
-    """Sentences and labels."""
+    """Sentences and labels; raises as `examples`."""
     examples = self.examples(folder, language)
     return len(examples.source), None if examples.gold is None else len(examples.gold)
 
-  def texts(self, examples: Translations) -> Mapping[str, Sequence[str]]:
+  def texts(self, examples: Translations) -> Texts:
     """Both sides."""
     return {'source': examples.source, 'english': examples.english}
 
   def find(
-    self, examples: Translations, embeddings: Mapping[str, np.ndarray], on_progress: Progress = lambda fraction: None
+    self, examples: Translations, embeddings: Embeddings, on_progress: Progress = lambda fraction: None
   ) -> RetrievalResult:
     """The nearest English sentence of each, by cosine."""
     predicted = retrieval.nearest(embeddings['source'], embeddings['english'])
@@ -167,7 +100,7 @@ class Tatoeba(RetrievalTask):
     return RetrievalResult(tuple(map(str, predicted.tolist())), scores)
 
   def chance(self, examples: Translations) -> float:
-    """One in N."""
+    """The expected accuracy of random guesses."""
     return 100 / len(examples.english)
 
 
@@ -224,14 +157,13 @@ class DevAndTest(NamedTuple):
   test: Split
 
 
-class Bucc2018(RetrievalTask):
+class Bucc2018:
   """The pairs of translations in two heaps of sentences, most of which have no partner."""
 
-  name = 'bucc2018'
-  scores = ('f1', 'precision', 'recall')
+  name, scores, languages = 'bucc2018', ('f1', 'precision', 'recall'), LANGUAGES['bucc2018']
 
   def examples(self, folder: XtremeFolder, language: str) -> DevAndTest:
-    """Both splits, and the pairs of `test` if they are known."""
+    """Both splits, and the pairs of `test` if they are known; UsageError as that of `Tatoeba.examples`."""
     return DevAndTest(*(self._split(folder, split, language) for split in DevAndTest._fields))
 
   def count(self, folder: XtremeFolder, split: str, language: str) -> tuple[int, int | None]:
@@ -248,7 +180,7 @@ class Bucc2018(RetrievalTask):
     labels = folder.labels_file(self.name, language, 'tsv')
     return Split(source, english, _read_pairs(labels, source, english) if labels.is_file() else None)
 
-  def texts(self, examples: DevAndTest) -> Mapping[str, Sequence[str]]:
+  def texts(self, examples: DevAndTest) -> Texts:
     """Both sides of both splits, each sentence once: `dev.source`, `dev.english`, `test.source`, `test.english`."""
     return {
       f'{name}.{side}': tuple(heap.distinct)
@@ -257,7 +189,7 @@ class Bucc2018(RetrievalTask):
     }
 
   def find(
-    self, examples: DevAndTest, embeddings: Mapping[str, np.ndarray], on_progress: Progress = lambda fraction: None
+    self, examples: DevAndTest, embeddings: Embeddings, on_progress: Progress = lambda fraction: None
   ) -> RetrievalResult:
     """Pairs of `test`, from the score on that is best on `dev`."""
     of_dev, of_test = (
@@ -285,9 +217,6 @@ class Bucc2018(RetrievalTask):
       return 0.0
     sources, english = len(examples.test.source.ids), len(examples.test.english.ids)
     return 200 * (len(gold) / english) / (sources + len(gold))
-
-
-TASKS: dict[str, RetrievalTask] = {task.name: task for task in (Tatoeba(), Bucc2018())}
 
 
 def _mine(name: str, split: Split, embeddings: Mapping[str, np.ndarray], on_progress) -> dict[tuple[str, str], float]:
@@ -325,6 +254,45 @@ def _read_pairs(path: epath.Path, source: Heap, english: Heap) -> Pairs:
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
+
+RetrievalTask = Tatoeba | Bucc2018
+TASKS: dict[str, RetrievalTask] = {task.name: task for task in (Tatoeba(), Bucc2018())}
+
+
+def files_of_sentences(task: str, language: str) -> tuple[str, ...]:
+  """Paths of the files with the sentences of a language, under the root of the data."""
+  paths = [path.format(language=language) for split in FILES[task].values() for path in split]
+  return tuple(path for path in paths if not path.endswith('.gold'))
+
+
+def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeConfig) -> tuple[str, ...]:
+  """Languages to evaluate, in XTREME's order: those asked for, or all that have data.
+
+  UsageError for another split than `test`, for a language that the task does not have, or if none has data.
+  """
+  if config.split != 'test':
+    raise UsageError(
+      f'{task.name} has no {config.split} split to evaluate', where='xtreme.split', fix="xtreme.split = 'test'"
+    )
+  unknown = sorted(set(config.languages or ()) - set(task.languages))
+  if unknown:
+    raise UsageError(
+      f'{task.name} has no language {", ".join(unknown)}',
+      where='xtreme.languages',
+      fix=f'some of {" ".join(task.languages)}',
+    )
+  languages = tuple(language for language in task.languages if language in (config.languages or task.languages))
+  if config.languages is None:  # reading reports a missing file of a language that was asked for
+    languages = tuple(
+      language for language in languages if all(map(folder.has, files_of_sentences(task.name, language)))
+    )
+  if not languages:
+    raise UsageError(
+      f'there is nothing of {task.name}',
+      where=str(folder.root / task.name),
+      fix=f'python -m tasks.xtreme.download --data_dir={folder.root} --tasks={task.name}',
+    )
+  return languages
 
 
 def _lines(path: epath.Path) -> list[Line]:

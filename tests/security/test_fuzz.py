@@ -18,7 +18,7 @@ from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
 from tasks.wikipedia.dumps import Dump
 from tasks.xtreme.benchmark import get_task
-from tasks.xtreme.question_answering import read_questions
+from tasks.xtreme.files import read_questions
 
 pytestmark = pytest.mark.slow
 
@@ -153,10 +153,14 @@ def test_tables(tmp_path, data, task):
   content = altered_bytes(data.draw, {'xnli': XNLI, 'panx': PANX}[task])
   file.write_bytes(content)
   with told(file):
-    examples = get_task(task).read(epath.Path(file), 'dev', epath.Path(tmp_path / 'labels'), False)
+    examples = get_task(task).format.read(
+      epath.Path(file), 'dev', epath.Path(tmp_path / 'labels'), get_task(task).labels, False
+    )
     lines = content.removesuffix(b'\n').split(b'\n')
     if task == 'panx':
-      assert sum(len(sentence.words) for sentence in examples) == sum(bool(line.strip(b' \t\r')) for line in lines)
+      assert sum(len(sentence.features['words']) for sentence in examples) == sum(
+        bool(line.strip(b' \t\r')) for line in lines
+      )
     elif b'"' not in content:
       assert len(examples) == len(lines)
 

@@ -2,17 +2,37 @@
 
 import functools
 
+import seqio
+
 from rembert.tokenizer import SpecialIds
 from tasks import registration, rows
 from tasks.seqio_vocabulary import RembertVocabulary
+from tasks.tables.files import Example
+from tasks.tables.registry import example_columns
 from tasks.xtreme import preprocessors, registry
-from tasks.xtreme.task import XtremeTask
+from tasks.xtreme.benchmark import XtremeTask
 
 _MAKERS = {
   'classification': preprocessors.pair_rows,
   'tagging': preprocessors.word_rows,
   'qa': functools.partial(preprocessors.question_rows, doc_stride=128, max_query_length=64),
 }
+
+
+def pair(first, second, label, where='test-de.tsv:1') -> Example:
+  """Two texts and their label."""
+  return Example(where, {'first': first, 'second': second}, label)
+
+
+def sentence(*words, tags=None, where='test-de.tsv:1') -> Example:
+  """Words and their tags."""
+  return Example(where, {'words': words}, tags)
+
+
+def ask(context, *answers, question='?', name='q', where='file.json:data[0]') -> Example:
+  """A question with answers, texts in the context or pairs of text and place."""
+  found = [(each, context.index(each)) if isinstance(each, str) else each for each in answers]
+  return Example(where, {'id': name, 'question': question, 'context': context}, found or None)
 
 
 class AnyVocabulary(RembertVocabulary):
@@ -55,8 +75,8 @@ def computed_rows(task: XtremeTask, examples, vocabulary: RembertVocabulary, *, 
     **options: of the preprocessor.
   """
   maker = functools.partial(_MAKERS[task.head], **options)
-  features = {'input_ids': registry.output_features(task.head, task.labels or None, vocabulary)['input_ids']}
-  batch = _OneBatch(registry.example_columns(task, examples))
+  features = {'input_ids': seqio.Feature(vocabulary, add_eos=False)}
+  batch = _OneBatch(example_columns(task.kind(), examples))
   found = maker(batch, sequence_length={'input_ids': max_length}, output_features=features).features
   if not found['example'].shape[0]:
     return []

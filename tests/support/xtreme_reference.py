@@ -6,34 +6,20 @@ counted by loops, and places are counted in Python's characters.
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
 from etils import epath
 
 from rembert.tokenizer import SpecialIds
-from tasks.xtreme.question_answering import Question
-from tasks.xtreme.sentence_pairs import PairExample
-from tasks.xtreme.tagging import Sentence
+from tasks.tables.files import Example
 
 IGNORED = -1  # the label of a position, or of a span, that is not predicted
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """A row, not yet padded: S ids.
-
-  Attributes:
-    example: index of the example it belongs to.
-    input_ids: [S] int32, with [CLS] and [SEP].
-    token_type_ids: [S] int32.
-    labels: int32; of pairs [], of words [S], of questions [2].
-  """
-
-  example: int
-  input_ids: np.ndarray
-  token_type_ids: np.ndarray
-  labels: np.ndarray
+# A row by the names of `tasks.rows` and of the preprocessors, not yet padded, with the index of its `example`.
+Row = dict[str, Any]
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------------
@@ -100,22 +86,22 @@ def _characters_before(text: str) -> np.ndarray:
 # --- pairs of texts --------------------------------------------------------------------------------------------------
 
 
-def pair_rows(examples: Sequence[PairExample], labels: Sequence[str], pieces: Pieces, *, max_length: int) -> list[Row]:
+def pair_rows(examples: Sequence[Example], labels: Sequence[str], pieces: Pieces, *, max_length: int) -> list[Row]:
   """One row a pair, `[CLS] first [SEP] second [SEP]`; one that is too long loses pieces at the ends of its texts."""
   rows = []
   special = pieces.special
   for index, example in enumerate(examples):
-    first, second = pieces.ids(example.first), pieces.ids(example.second)
+    first, second = (pieces.ids(example.features[name]) for name in ('first', 'second'))
     kept_first, kept_second = kept_pieces(len(first), len(second), max_length - 3)
     ids = [special.cls, *first[:kept_first], special.sep, *second[:kept_second], special.sep]
     label = IGNORED if example.label is None else labels.index(example.label)
     rows.append(
-      Row(
-        example=index,
-        input_ids=np.array(ids, np.int32),
-        token_type_ids=np.repeat(np.array([0, 1], np.int32), (kept_first + 2, kept_second + 1)),
-        labels=np.array(label, np.int32),
-      )
+      {
+        'example': index,
+        'input_ids': np.array(ids, np.int32),
+        'token_type_ids': np.repeat(np.array([0, 1], np.int32), (kept_first + 2, kept_second + 1)),
+        'labels': np.array(label, np.int32),
+      }
     )
   return rows
 
@@ -133,32 +119,20 @@ def kept_pieces(first: int, second: int, room: int) -> tuple[int, int]:
 # --- words with tags -------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class WordsRow(Row):
-  """A row of some words of a sentence, in their order.
-
-  Attributes:
-    first_pieces: [W] int32, the position of each word's first piece, which tags are read from.
-  """
-
-  first_pieces: np.ndarray
-
-
-def word_rows(
-  examples: Sequence[Sentence], labels: Sequence[str], pieces: Pieces, *, max_length: int
-) -> list[WordsRow]:
+def word_rows(examples: Sequence[Example], labels: Sequence[str], pieces: Pieces, *, max_length: int) -> list[Row]:
   """`[CLS] words [SEP]`; as many words as fit make a row, and the rest of the sentence the next."""
   room = max_length - 2
   encoded: dict[str, list[int]] = {}  # words are repeated often
   rows = []
   for index, sentence in enumerate(examples):
-    for word in sentence.words:
+    of_sentence = sentence.features['words']
+    for word in of_sentence:
       if word not in encoded:
         encoded[word] = word_pieces(word, pieces)[:room]
-    indices = [labels.index(tag) for tag in sentence.tags] if sentence.tags else [IGNORED] * len(sentence.words)
-    lengths = [len(encoded[word]) for word in sentence.words]
+    indices = [labels.index(tag) for tag in sentence.label] if sentence.label else [IGNORED] * len(of_sentence)
+    lengths = [len(encoded[word]) for word in of_sentence]
     for begin, end in spans_that_fit(lengths, room):
-      words = [encoded[word] for word in sentence.words[begin:end]]
+      words = [encoded[word] for word in of_sentence[begin:end]]
       rows.append(_row(index, words, indices[begin:end], pieces))
   return rows
 
@@ -180,54 +154,34 @@ def spans_that_fit(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int
     yield begin, len(lengths)
 
 
-def _row(example: int, words: Sequence[Sequence[int]], labels: Sequence[int], pieces: Pieces) -> WordsRow:
+def _row(example: int, words: Sequence[Sequence[int]], labels: Sequence[int], pieces: Pieces) -> Row:
   ids = [pieces.special.cls, *(piece for word in words for piece in word), pieces.special.sep]
   first_pieces = np.cumsum([1, *(len(word) for word in words)], dtype=np.int32)[:-1]
   row_labels = np.full(len(ids), IGNORED, np.int32)
   row_labels[first_pieces] = labels
-  return WordsRow(
-    example=example,
-    input_ids=np.array(ids, np.int32),
-    token_type_ids=np.zeros(len(ids), np.int32),
-    labels=row_labels,
-    first_pieces=first_pieces,
-  )
+  return {
+    'example': example,
+    'input_ids': np.array(ids, np.int32),
+    'token_type_ids': np.zeros(len(ids), np.int32),
+    'labels': row_labels,
+    'first_tokens': first_pieces,
+  }
 
 
 # --- windows over contexts -------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Window(Row):
-  """A row, and what is needed to cut an answer from its context. W pieces of the context are in it.
-
-  Attributes:
-    offset: position in the row of the first of them; they fill W positions.
-    first: index of that piece among those of the context.
-    begin: [W] int32, the character of the context that an answer which begins with the piece begins with.
-    end: [W] int32, the character behind an answer that ends with the piece. Of a character that is several pieces each
-      stands for all of it.
-    has_most_context: [W] bool, whether no other window shows more on both sides of the piece. One window has each.
-  """
-
-  offset: int
-  first: int
-  begin: np.ndarray
-  end: np.ndarray
-  has_most_context: np.ndarray
-
-
 def windows(
-  questions: Sequence[Question], pieces: Pieces, *, max_length: int, doc_stride: int = 128, max_query_length: int = 64
-) -> list[Window]:
+  questions: Sequence[Example], pieces: Pieces, *, max_length: int, doc_stride: int = 128, max_query_length: int = 64
+) -> list[Row]:
   """All windows of each question, in order. Labels are of the first answer, (0, 0) in windows that it is not all in.
 
   Where a question has no answers its labels are `IGNORED`. A context without pieces makes one window that is empty.
   """
   rows = []
   for example, question in enumerate(questions):
-    context = pieces.with_places(question.context)
-    asked = pieces.ids(question.question)[:max_query_length]
+    context = pieces.with_places(question.features['context'])
+    asked = pieces.ids(question.features['question'])[:max_query_length]
     room = max_length - 3 - len(asked)  # [CLS], [SEP], [SEP]
     assert room >= 1, question.where
     rows += _windows_of(example, question, asked, context, pieces, room, doc_stride)
@@ -274,14 +228,14 @@ def answer_pieces(context: PiecesOfText, begin: int, end: int, *, space: int) ->
   return min(first, behind), min(last, behind)
 
 
-def _windows_of(example, question, asked, context, pieces: Pieces, room: int, stride: int) -> list[Window]:
+def _windows_of(example, question, asked, context, pieces: Pieces, room: int, stride: int) -> list[Row]:
   special = pieces.special
   length = len(context.ids)
   starts = window_starts(length, room, stride)
   shown_most = most_context(starts, length, room)
   answer = _answer_span(question, context, pieces.space)
   # An answer that ends within a character takes all of it.
-  ends = np.minimum(np.maximum(context.end, context.begin + 1), len(question.context)).astype(np.int32)
+  ends = np.minimum(np.maximum(context.end, context.begin + 1), len(question.features['context'])).astype(np.int32)
   offset = len(asked) + 2
   rows = []
   for window, start in enumerate(starts):
@@ -296,26 +250,26 @@ def _windows_of(example, question, asked, context, pieces: Pieces, room: int, st
     else:
       labels = (0, 0)
     rows.append(
-      Window(
-        example=example,
-        input_ids=np.array(ids, np.int32),
-        token_type_ids=types,
-        labels=np.array(labels, np.int32),
-        offset=offset,
-        first=start,
-        begin=context.begin[shown],
-        end=ends[shown],
-        has_most_context=shown_most[shown] == window,
-      )
+      {
+        'example': example,
+        'input_ids': np.array(ids, np.int32),
+        'token_type_ids': types,
+        'labels': np.array(labels, np.int32),
+        'offset': offset,
+        'first': start,
+        'begin': context.begin[shown],
+        'end': ends[shown],
+        'has_most_context': shown_most[shown] == window,
+      }
     )
   return rows
 
 
-def _answer_span(question: Question, context: PiecesOfText, space: int) -> tuple[int, int] | None:
-  if not question.answers:
+def _answer_span(question: Example, context: PiecesOfText, space: int) -> tuple[int, int] | None:
+  if not question.label:
     return None
   if not len(context.ids):  # all of it was normalised away: no window shows the answer
     return -1, -1
-  answer = question.answers[0]
-  begin = answer.start + len(answer.text) - len(answer.text.lstrip())
-  return answer_pieces(context, begin, begin + len(answer.text.strip()), space=space)
+  text, start = question.label[0]
+  begin = start + len(text) - len(text.lstrip())
+  return answer_pieces(context, begin, begin + len(text.strip()), space=space)

@@ -1,15 +1,24 @@
-"""The table of XTREME's tasks: languages, labels and scores of each."""
+"""The table of XTREME's tasks: languages, labels and scores of each; predictions, their files, and scores."""
 
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from computed_rows import any_vocabulary, computed_rows, pair, sentence
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rembert.errors import UsageError
 from rembert.model.heads import HEADS
+from tasks.tables.kinds import IGNORED
 from tasks.xtreme import leaderboard
 from tasks.xtreme.benchmark import TASKS, get_task
+from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
+
+XNLI, PAWSX, PANX, UDPOS = (TASKS[name] for name in ('xnli', 'pawsx', 'panx', 'udpos'))
+CONFIG = XtremeConfig()
 
 # From XTREME's evaluate.py, which lists them in this order.
 LANGUAGES = {
@@ -71,8 +80,8 @@ def test_the_table_is_read_without_tensorflow():
 
 def test_gold_labels_are_read_where_there_are_any(xtreme_samples, tmp_path):
   task, bare = TASKS['panx'], XtremeFolder(xtreme_samples.root, tmp_path)
-  assert task.examples(xtreme_samples, 'test', 'de', needs_labels=None)[0].tags is not None
-  assert task.examples(bare, 'test', 'de', needs_labels=None)[0].tags is None
+  assert task.examples(xtreme_samples, 'test', 'de', needs_labels=None)[0].label is not None
+  assert task.examples(bare, 'test', 'de', needs_labels=None)[0].label is None
   with pytest.raises(UsageError, match='no gold labels'):
     task.examples(bare, 'test', 'de', needs_labels=True)
 
@@ -81,3 +90,114 @@ def test_data_are_there_if_a_file_of_any_language_is(xtreme_samples):
   assert TASKS['xnli'].has_data(xtreme_samples, 'test')
   assert TASKS['xnli'].has_data(xtreme_samples, 'train', ('en',))
   assert not TASKS['xnli'].has_data(xtreme_samples, 'train', ('de', 'zh'))
+
+
+# --- predictions, files of predictions, scores; of questions see tests/tasks/tables/test_question_answering.py --------
+
+
+def targets(task, *labels):
+  """Rows as `metric_fns` get them, with labels by name; None is unknown.
+
+  Of tagging every word is one token, and a sentence without words has no row.
+  """
+  index = lambda label: IGNORED if label is None else task.labels.index(label)
+  rows = []
+  for number, label in enumerate(labels):
+    row = {'example': np.int32(number), 'where': b'test-de.tsv:1'}
+    if task.head == 'classification':
+      rows.append(row | {'labels': np.array([index(label)], np.int32)})
+    elif label:
+      of_words = np.array([IGNORED, *map(index, label), IGNORED], np.int32)
+      rows.append(row | {'labels': of_words, 'first_tokens': np.arange(1, len(label) + 1, dtype=np.int32)})
+  return rows
+
+
+def test_the_highest_logit_is_predicted():
+  scores = [np.array([0, 2, 1], np.float32), np.array([-1, -3, -0.5], np.float32)]
+  rows = targets(XNLI, None, None)
+  predictions = XNLI.predict(rows, scores, CONFIG)
+  assert predictions == {0: 'entailment', 1: 'neutral'}
+  assert XNLI.file_text(predictions, rows, 2) == 'entailment\nneutral\n'
+  with pytest.raises(ValueError, match='argument 2'):
+    XNLI.predict(rows, scores[:1], CONFIG)
+
+
+def test_the_score_of_pairs_is_accuracy_alone():
+  rows = targets(PAWSX, '0', '1', '1', '0')
+  assert PAWSX.score(rows, dict(enumerate(['0', '1', '0', '0'])), 'de') == {'accuracy': 75.0}
+
+
+def test_rows_of_one_sentence_are_scored_as_one():
+  first, second = targets(UDPOS, ('VERB', 'NOUN'), ('NOUN', 'VERB'))
+  second['example'] = first['example']
+  scores = UDPOS.score([first, second], {0: ('VERB', 'NOUN', 'NOUN', 'VERB')}, 'de')
+  assert scores == {'f1': 100.0, 'precision': 100.0, 'recall': 100.0}
+  wrong = UDPOS.score([first, second], {0: ('VERB', 'NOUN', 'VERB', 'VERB')}, 'de')
+  assert wrong['recall'] == pytest.approx(100 / 3)  # VERB, NOUN NOUN, VERB
+
+
+@pytest.mark.parametrize(('task', 'labels'), [(PAWSX, ('0', None)), (PANX, (('O', None),))])
+def test_there_is_no_score_without_labels(task, labels):
+  with pytest.raises(UsageError, match='no score without gold labels') as error:
+    task.score(targets(task, *labels), {0: ('O', 'O'), 1: '0'}, 'de')
+  assert error.value.where == 'test-de.tsv:1'
+
+
+def test_the_baseline_is_the_most_frequent_label_of_train():
+  train = [pair('', '', label) for label in ('neutral', 'entailment', 'neutral', 'contradiction', 'contradiction')]
+  # Of equally frequent ones it is the first in XTREME's order.
+  assert XNLI.baseline(train, targets(XNLI, None, None)) == {0: 'contradiction', 1: 'contradiction'}
+  assert XNLI.baseline(train[:3], targets(XNLI, None)) == {0: 'neutral'}
+  tagged, rows = [sentence('a', 'b', 'c', tags=('B-LOC', 'O', 'O'))], targets(PANX, ('O', 'B-PER'), ())
+  assert PANX.baseline(tagged, rows) == {0: ('O', 'O')}
+
+
+# Words that are hard on a tokenizer: empty, white space, what SentencePiece writes spaces with, unknown characters.
+ODD_WORDS = ('', ' ', '\N{NO-BREAK SPACE}', '\N{IDEOGRAPHIC SPACE}', '▁', '▁▁', '𒀀', 'x' * 500, '图' * 90)
+_WORDS = st.text(max_size=12) | st.sampled_from(ODD_WORDS)
+
+
+def predictions_of_a_perfect_model(task, rows, *, elsewhere):
+  """Of one that has learned the rows' labels, and predicts `elsewhere` where there is none."""
+  eye = np.eye(len(task.labels), dtype=np.float32)
+  scores = [eye[np.where(row['labels'] == IGNORED, elsewhere, row['labels'])] for row in rows]
+  return {number: tuple(tags) for number, tags in task.predict(rows, scores, CONFIG).items()}
+
+
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=20)
+@given(st.lists(st.lists(st.tuples(_WORDS, st.sampled_from(PANX.labels)), max_size=12), min_size=1), st.integers(3, 40))
+def test_a_perfect_model_predicts_every_words_tag(xtreme_vocabulary, sentences, length):
+  examples = [sentence(*(word for word, _ in some), tags=tuple(tag for _, tag in some)) for some in sentences]
+  found = computed_rows(PANX, examples, any_vocabulary(xtreme_vocabulary), max_length=length)
+  rows = [row.example for row in found]
+  predictions = predictions_of_a_perfect_model(PANX, rows, elsewhere=3)
+  assert predictions == {number: example.label for number, example in enumerate(examples) if example.label}
+  if rows:
+    assert set(PANX.score(rows, predictions, 'de').values()) <= {0.0, 100.0}
+
+
+def lines_as_evaluate_py_reads_them(text):
+  """XTREME's reader of tags: a blank line ends a sentence, and so does the end of the file behind a tag."""
+  found, current = [], []
+  for line in text.splitlines():
+    if line.strip():
+      current.append(line.strip())
+    else:
+      found.append(tuple(current))
+      current = []
+  return found + ([tuple(current)] if current else [])
+
+
+@given(st.lists(st.lists(st.sampled_from(PANX.labels), max_size=3).map(tuple), max_size=5))
+def test_the_file_has_for_evaluate_py_what_was_predicted(predictions):
+  by_example = {number: tags for number, tags in enumerate(predictions) if tags}
+  assert lines_as_evaluate_py_reads_them(PANX.file_text(by_example, [], len(predictions))) == predictions
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.sampled_from(['a\tO', 'b\tB-LOC', '']), min_size=1).filter(any))
+def test_sentences_are_those_that_evaluate_py_sees_in_the_gold_tags(write, read, lines):
+  write('panx/test-de.tsv', ''.join(f'{line.split(chr(9))[0]}\n' for line in lines))
+  gold = ''.join(f'{line.split(chr(9))[-1]}\n' for line in lines)
+  write('labels/panx/test-de.tsv', gold)
+  assert [found.label for found in read(PANX, 'test')] == lines_as_evaluate_py_reads_them(gold)

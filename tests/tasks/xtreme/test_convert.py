@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from xtreme_archives import CONLLU, QUESTIONS, tar_of
 
 from rembert.errors import UsageError
-from tasks.xtreme.config import LANGUAGES
 from tasks.xtreme.convert import (
   CONVERSIONS,
-  PUBLISHED_NAMES,
   blanked_test_files,
   pairs_files,
   panx_sentences,
@@ -70,37 +68,70 @@ def test_real_files_are_written_as_they_are(shared_data):
   assert dict(tagging_files('panx', 'test', 'sw', sentences)) == {name: read(name) for name in names}
 
 
+# --- every task -------------------------------------------------------------------------------------------------------
+
+
+def asked(content: str) -> list[tuple[str, str, list]]:
+  """Ids, contexts and answers of a file."""
+  return [
+    (question['id'], paragraph['context'], [answer['text'] for answer in question['answers']])
+    for article in json.loads(content)['data']
+    for paragraph in article['paragraphs']
+    for question in paragraph['qas']
+  ]
+
+
+MILL, SNOW = 'Die Mühle steht seit 1720 am Bach.', 'Im Mai fiel Schnee.'
+ENGLISH_TRAIN = 'It rains.\tIt is dry.\tcontradiction\r\nHe sleeps.\tHe rests.\tentailment\r\n'
+XNLI_SW = (
+  'Ein Satz (sw).\t"Ein ""anderer"" Satz."\tneutral\r\n'
+  'Es regnet.\tEs ist trocken.\tcontradiction\r\n'
+  'Es regnet.\tEs ist nass.\tentailment\r\n'
+)
+MLQA = 'mlqa/MLQA_V1/{0}/{0}-context-hi-question-hi.json'
+TYDIQA = 'tydiqa/tydiqa-goldp-v1.1-{0}/tydiqa.goldp.ko.{0}.json'
+FILES = {  # how many there are, and what is in some of them; of questions as `asked` has it
+  'xnli': (1 + 15 * 3, {'xnli/train-en.tsv': ENGLISH_TRAIN, 'xnli/dev-sw.tsv': XNLI_SW}),
+  'pawsx': (1 + 7 * 3, {'pawsx/dev-ja.tsv': '"""Ja"", sagte er ."\tEr sagte ja .\t1\r\nA vor B\tB vor A\t0\r\n'}),
+  'panx': (
+    40 * 4,
+    {'panx/train-jv.tsv': 'Anna\tB-PER\na:b\tO\n\nRom\tB-LOC\n', 'panx/test-jv.tsv': 'Anna\na:b\n\nRom\n'},
+  ),
+  'squad': (2, {'squad/train-v1.1.json': asked(json.dumps(QUESTIONS))}),
+  # An article for each question, without its answer.
+  'xquad': (2 * 11, {'xquad/xquad.th.json': [('q1', MILL, ['']), ('q2', MILL, ['']), ('q3', SNOW, [''])]}),
+  'mlqa': (7 * 3, {MLQA.format('dev'): asked(json.dumps(QUESTIONS))}),
+  'tydiqa': (
+    9 * 3,
+    {TYDIQA.format('train'): [('0', MILL, ['1720'])], TYDIQA.format('dev'): [('korean-77-0', MILL, [''])]},
+  ),
+  'tatoeba': (3 * 36, {'tatoeba/sw-en.sw': 'drei (sw)\neins\nzwei\n', 'tatoeba/sw-en.en': 'one\nthree\ntwo\n'}),
+  # The sample is dev, and the training set is test.
+  'bucc2018': (6 * 4, {'bucc2018/ru-en.dev.ru': 'ru-1\teins\nru-2\tzwei\n', 'bucc2018/ru-en.dev.gold': 'ru-1\ten-2\n'}),
+}
+LABELS = {
+  'xnli': ('sw.tsv', 'neutral\ncontradiction\nentailment\n'),
+  'pawsx': ('ja.tsv', '1\n0\n'),
+  'panx': ('jv.tsv', 'B-PER\nO\n\nB-LOC\n'),
+  'xquad': ('th.json', asked(json.dumps(QUESTIONS))),
+  'mlqa': ('hi.json', asked(json.dumps(QUESTIONS))),
+  'tydiqa': ('ko.json', [('korean-77-0', MILL, ['1720'])]),
+  'tatoeba': ('sw.tsv', '1\n0\n2\n'),
+  'bucc2018': ('ru.tsv', 'ru-1\ten-2\n'),
+}
+
+
+@pytest.mark.parametrize('task', FILES)
+def test_every_archive_becomes_files_of_all_languages_and_labels_of_test(convert, task):
+  files, (count, expected) = convert(task), FILES[task]
+  if task in LABELS:
+    name, content = LABELS[task]
+    expected = expected | {f'labels/{task}/test-{name}': content}
+  assert len(files) == count
+  assert {path: asked(files[path]) if path.endswith('json') else files[path] for path in expected} == expected
+
+
 # --- pairs of sentences -----------------------------------------------------------------------------------------------
-
-
-def test_xnli_is_split_by_language(convert):
-  files = convert('xnli')
-  languages = LANGUAGES['xnli']
-  assert set(files) == {
-    'xnli/train-en.tsv',
-    *(f'xnli/{split}-{language}.tsv' for split in ('dev', 'test') for language in languages),
-    *(f'labels/xnli/test-{language}.tsv' for language in languages),
-  }
-  assert files['xnli/dev-sw.tsv'] == (
-    'Ein Satz (sw).\t"Ein ""anderer"" Satz."\tneutral\r\n'
-    'Es regnet.\tEs ist trocken.\tcontradiction\r\n'
-    'Es regnet.\tEs ist nass.\tentailment\r\n'
-  )
-  assert files['xnli/test-sw.tsv'].splitlines()[1] == 'Es regnet.\tEs ist trocken.'
-  assert files['labels/xnli/test-sw.tsv'] == 'neutral\ncontradiction\nentailment\n'
-  assert files['xnli/train-en.tsv'] == 'It rains.\tIt is dry.\tcontradiction\r\nHe sleeps.\tHe rests.\tentailment\r\n'
-
-
-def test_pawsx_is_trained_on_in_english_alone(convert):
-  files = convert('pawsx')
-  languages = LANGUAGES['pawsx']
-  assert set(files) == {
-    'pawsx/train-en.tsv',
-    *(f'pawsx/{split}-{language}.tsv' for split in ('dev', 'test') for language in languages),
-    *(f'labels/pawsx/test-{language}.tsv' for language in languages),
-  }
-  assert files['pawsx/dev-ja.tsv'] == '"""Ja"", sagte er ."\tEr sagte ja .\t1\r\nA vor B\tB vor A\t0\r\n'
-  assert files['labels/pawsx/test-ja.tsv'] == '1\n0\n'
 
 
 def test_an_empty_sentence_of_pawsx_stays(convert):
@@ -110,15 +141,6 @@ def test_an_empty_sentence_of_pawsx_stays(convert):
 
 
 # --- tagging: PAN-X ---------------------------------------------------------------------------------------------------
-
-
-def test_forty_languages_come_out(convert):
-  files = convert('panx')
-  assert len(files) == 40 * 4
-  assert {path.split('-')[-1] for path in files} == {f'{language}.tsv' for language in LANGUAGES['panx']}
-  assert files['panx/train-jv.tsv'] == 'Anna\tB-PER\na:b\tO\n\nRom\tB-LOC\n'
-  assert files['panx/test-jv.tsv'] == 'Anna\na:b\n\nRom\n'
-  assert files['labels/panx/test-jv.tsv'] == 'B-PER\nO\n\nB-LOC\n'
 
 
 def test_sentences_end_at_empty_lines_and_at_the_end():
@@ -244,59 +266,6 @@ def test_real_tokens_are_written_as_they_are(convert, shared_data):
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
-def asked(content: str) -> list[tuple[str, str, list]]:
-  """Ids, contexts and answers of a file."""
-  return [
-    (question['id'], paragraph['context'], [answer['text'] for answer in question['answers']])
-    for article in json.loads(content)['data']
-    for paragraph in article['paragraphs']
-    for question in paragraph['qas']
-  ]
-
-
-MILL, SNOW = 'Die Mühle steht seit 1720 am Bach.', 'Im Mai fiel Schnee.'
-
-
-def test_squad_stays_as_it_is(convert):
-  files = convert('squad')
-  assert set(files) == {'squad/train-v1.1.json', 'squad/dev-v1.1.json'}
-  assert json.loads(files['squad/train-v1.1.json']) == QUESTIONS
-
-
-def test_xquad_has_an_article_for_each_question_without_its_answer(convert):
-  files = convert('xquad')
-  assert len(files) == 2 * 11
-  assert asked(files['xquad/xquad.th.json']) == [('q1', MILL, ['']), ('q2', MILL, ['']), ('q3', SNOW, [''])]
-  assert len(json.loads(files['xquad/xquad.th.json'])['data']) == 3
-  assert json.loads(files['labels/xquad/test-th.json']) == QUESTIONS
-
-
-def test_mlqa_is_evaluated_if_question_and_context_are_in_one_language(convert):
-  files = convert('mlqa')
-  assert set(files) == {
-    *(
-      f'mlqa/MLQA_V1/{s}/{s}-context-{code}-question-{code}.json' for s in ('dev', 'test') for code in LANGUAGES['mlqa']
-    ),
-    *(f'labels/mlqa/test-{code}.json' for code in LANGUAGES['mlqa']),
-  }
-  assert asked(files['mlqa/MLQA_V1/test/test-context-hi-question-hi.json'])[0] == ('q1', MILL, [''])
-  assert asked(files['mlqa/MLQA_V1/dev/dev-context-hi-question-hi.json'])[0] == ('q1', MILL, ['1720'])
-  assert asked(files['labels/mlqa/test-hi.json'])[0] == ('q1', MILL, ['1720'])
-
-
-def test_tydiqa_is_split_by_language_and_named_as_xtreme_names_it(convert):
-  files = convert('tydiqa')
-  assert set(files) == {
-    *(f'tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{code}.train.json' for code in LANGUAGES['tydiqa']),
-    *(f'tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{code}.dev.json' for code in LANGUAGES['tydiqa']),
-    *(f'labels/tydiqa/test-{code}.json' for code in LANGUAGES['tydiqa']),
-  }
-  assert sorted(PUBLISHED_NAMES['tydiqa'].values()) == sorted(LANGUAGES['tydiqa'])
-  assert asked(files['tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.ko.train.json']) == [('0', MILL, ['1720'])]
-  assert asked(files['tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.ko.dev.json']) == [('korean-77-0', MILL, [''])]
-  assert asked(files['labels/tydiqa/test-ko.json']) == [('korean-77-0', MILL, ['1720'])]
-
-
 def test_a_malformed_file_is_an_error(convert):
   with pytest.raises(UsageError, match=r'not the form of SQuAD v1\.1: no object') as error:
     convert('xquad', {'xquad.de.json': b'[1]'})
@@ -319,14 +288,6 @@ def test_real_test_files_are_made_from_their_labels(shared_data, task, name):
 LINE = st.text(st.characters(categories=['L', 'N', 'P', 'Zs']), min_size=1).map(str.strip).filter(bool)
 
 
-def test_translations_are_sorted_and_labels_find_them(convert):
-  files = convert('tatoeba')
-  assert len(files) == 3 * 36
-  assert files['tatoeba/sw-en.sw'] == 'drei (sw)\neins\nzwei\n'
-  assert files['tatoeba/sw-en.en'] == 'one\nthree\ntwo\n'
-  assert files['labels/tatoeba/test-sw.tsv'] == '1\n0\n2\n'
-
-
 @given(st.lists(LINE, min_size=1))
 def test_a_label_is_the_line_of_the_translation(english):
   _, texts, labels = dict(tatoeba_files('de', english, english)).values()
@@ -335,14 +296,6 @@ def test_a_label_is_the_line_of_the_translation(english):
   places = [int(label) for label in labels.split()]
   assert sorted(places) == list(range(len(english)))
   assert [lines[place] for place in places] == english
-
-
-def test_the_sample_is_dev_and_the_training_set_is_test(convert):
-  files = convert('bucc2018')
-  assert len(files) == 6 * 4
-  assert files['bucc2018/ru-en.dev.ru'] == 'ru-1\teins\nru-2\tzwei\n'
-  assert files['bucc2018/ru-en.dev.gold'] == files['labels/bucc2018/test-ru.tsv'] == 'ru-1\ten-2\n'
-  assert 'bucc2018/ru-en.test.gold' not in files
 
 
 @pytest.mark.parametrize('language', ['de', 'jv', 'zh'])

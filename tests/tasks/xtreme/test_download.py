@@ -14,7 +14,7 @@ from local_server import serve_files
 
 from rembert.errors import RunError, UsageError
 from rembert.tracking.console import Console
-from tasks.xtreme import download, verify
+from tasks.xtreme import download
 from tasks.xtreme.config import LANGUAGES, TASKS
 from tasks.xtreme.download import SOURCES, Source, fetch
 
@@ -151,7 +151,7 @@ def counts(monkeypatch):
     task: {split: dict.fromkeys(LANGUAGES[task], count) for split, count in splits.items()}
     for task, splits in COUNTS.items()
   }
-  monkeypatch.setattr(verify, 'COUNTS', known)
+  monkeypatch.setattr(download, 'COUNTS', known)
   return known
 
 

@@ -3,17 +3,13 @@
 import numpy as np
 import pytest
 import xtreme_reference as reference
-from computed_rows import any_vocabulary, computed_rows
+from computed_rows import any_vocabulary, ask, computed_rows, pair, sentence
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from small_vocabularies import NORMALIZATIONS, small_vocabulary, vocabulary_file, written
 
 from rembert.errors import UsageError
 from tasks.xtreme.benchmark import TASKS
-from tasks.xtreme.preprocessors import context_tokens
-from tasks.xtreme.question_answering import Answer, Question
-from tasks.xtreme.sentence_pairs import PairExample
-from tasks.xtreme.tagging import Sentence, word_tokens
 
 XNLI, PANX, SQUAD = TASKS['xnli'], TASKS['panx'], TASKS['squad']
 UNKNOWN, CLS, SEP = 2, 312, 313
@@ -34,16 +30,13 @@ slowly = settings(deadline=None, max_examples=30, suppress_health_check=list(Hea
 normalizations = st.sampled_from(NORMALIZATIONS)
 
 
-def assert_same(found, expected, more=()):
-  """Rows that equal those of the reference; `more` are pairs of a feature and the reference's name for it."""
+def assert_same(found, expected):
+  """Rows that equal those of the reference."""
   assert len(found) == len(expected)
   for row, other in zip(found, expected, strict=True):
-    assert row.example['example'] == other.example
-    for name in FEATURES:
-      np.testing.assert_array_equal(getattr(row, name), getattr(other, name), strict=True)
-    for name, theirs in more:
-      value = getattr(other, theirs)
-      np.testing.assert_array_equal(row.example[name], value, strict=isinstance(value, np.ndarray))
+    for name, value in other.items():
+      ours = getattr(row, name) if name in FEATURES else row.example[name]
+      np.testing.assert_array_equal(ours, value, strict=isinstance(value, np.ndarray))
 
 
 def skip_ties(texts, normalization='rembert'):
@@ -72,7 +65,7 @@ def pieces():
 
 
 def pair_rows(vocabulary, *pairs, max_length=128):
-  return computed_rows(XNLI, [PairExample(*pair, 'x:1') for pair in pairs], vocabulary, max_length=max_length)
+  return computed_rows(XNLI, [pair(*each) for each in pairs], vocabulary, max_length=max_length)
 
 
 @slowly
@@ -80,19 +73,10 @@ def pair_rows(vocabulary, *pairs, max_length=128):
   st.lists(st.tuples(TEXTS, TEXTS, st.sampled_from((None, *XNLI.labels))), min_size=1, max_size=8), st.integers(5, 40)
 )
 def test_pairs_equal_the_reference_at_any_length(vocabulary, pieces, pairs, max_length):
-  skip_ties(text for pair in pairs for text in pair[:2])
-  examples = [PairExample(*pair, 'x:1') for pair in pairs]
+  skip_ties(text for each in pairs for text in each[:2])
+  examples = [pair(*each) for each in pairs]
   found = computed_rows(XNLI, examples, vocabulary, max_length=max_length)
   assert_same(found, reference.pair_rows(examples, XNLI.labels, pieces, max_length=max_length))
-
-
-def test_a_pair_is_both_texts_between_special_tokens_with_types(vocabulary, pieces):
-  (row,) = pair_rows(vocabulary, ('Es regnet heute.', 'Es ist nass.', 'entailment'))
-  first, second = pieces.ids('Es regnet heute.'), pieces.ids('Es ist nass.')
-  assert row.input_ids.tolist() == [CLS, *first, SEP, *second, SEP]
-  assert row.token_type_ids.tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1)
-  assert XNLI.labels[row.labels] == 'entailment'
-  assert row.example['first'].decode() == 'Es regnet heute.'
 
 
 def test_a_row_too_short_for_a_pair_is_an_error(vocabulary):
@@ -102,10 +86,6 @@ def test_a_row_too_short_for_a_pair_is_an_error(vocabulary):
 
 
 # --- words with tags --------------------------------------------------------------------------------------------------
-
-
-def sentence(*words, tags=None):
-  return Sentence(words, tags, 'test-de.tsv:1')
 
 
 def word_rows(vocabulary, *sentences, max_length=128):
@@ -121,19 +101,15 @@ def test_words_equal_the_reference_at_any_length(vocabulary, pieces, sentences, 
     sentence(*words, tags=data.draw(st.none() | st.tuples(*[tags] * len(words)).map(tuple))) for words in sentences
   ]
   found = computed_rows(PANX, examples, vocabulary, max_length=max_length)
-  expected = reference.word_rows(examples, PANX.labels, pieces, max_length=max_length)
-  assert_same(found, expected, [('first_tokens', 'first_pieces')])
+  assert_same(found, reference.word_rows(examples, PANX.labels, pieces, max_length=max_length))
   shown = [word.decode() for row in found for word in row.example['words']]
   assert shown == [word for words in sentences for word in words]
 
 
-def test_a_word_without_tokens_becomes_unknown(vocabulary, pieces):
+def test_a_word_without_tokens_becomes_unknown(vocabulary):
   for word in ('', ' ', '\t', '\N{NO-BREAK SPACE}', '\N{IDEOGRAPHIC SPACE}', '▁'):
     (row,) = word_rows(vocabulary, sentence(word))
     assert row.input_ids.tolist() == [CLS, UNKNOWN, SEP]
-    assert word_tokens(word, pieces.ids, UNKNOWN) == [UNKNOWN]
-  for word in ('a', ',', '图', '𒀀'):
-    assert word_tokens(word, pieces.ids, UNKNOWN) == pieces.ids(word)
 
 
 def test_a_row_too_short_for_a_word_is_an_error(vocabulary):
@@ -144,13 +120,6 @@ def test_a_row_too_short_for_a_word_is_an_error(vocabulary):
 # --- questions on contexts --------------------------------------------------------------------------------------------
 
 CONTEXT = 'Lake Merrow is 112 metres deep. It was surveyed in 1874 by the brothers Rask, who rowed across it in winter.'
-WINDOW = tuple((name, name) for name in ('offset', 'first', 'begin', 'end', 'has_most_context'))
-
-
-def ask(context=CONTEXT, *texts, question='How deep is the lake?'):
-  return Question(
-    'q', question, context, tuple(Answer(text, context.index(text)) for text in texts), 'file.json:data[0]'
-  )
 
 
 def question_rows(*questions, normalization='rembert', max_length=384, **options):
@@ -169,7 +138,7 @@ def questions_on(draw, contexts):
   end = draw(st.sampled_from([at for at in visible if at >= begin])) + 1
   end += draw(st.booleans()) and context[end : end + 1].isspace()
   begin -= draw(st.booleans()) and begin > 0 and context[begin - 1].isspace()
-  return Question('q', draw(TEXTS), context, (Answer(context[begin:end], begin),), 'file.json:data[0]')
+  return ask(context, (context[begin:end], begin), question=draw(TEXTS))
 
 
 CONTEXTS = TEXTS | st.text('abc üß½🌊北 ', max_size=120) | st.just(CONTEXT)
@@ -185,13 +154,15 @@ CONTEXTS = TEXTS | st.text('abc üß½🌊北 ', max_size=120) | st.just(CONTEXT
   st.booleans(),
 )
 def test_windows_equal_the_reference(normalization, questions, max_length, stride, longest, are_on_one_context):
-  skip_ties((text for each in questions for text in (each.context, each.question)), normalization)
+  skip_ties(
+    (text for each in questions for text in (each.features['context'], each.features['question'])), normalization
+  )
   if are_on_one_context:  # which is tokenized once
     questions = [questions[0], *questions, questions[0]]
   options = {'doc_stride': stride, 'max_query_length': longest}
   found = question_rows(*questions, normalization=normalization, max_length=max_length, **options)
   pieces = small_vocabulary(normalization)
-  assert_same(found, reference.windows(questions, pieces, max_length=max_length, **options), WINDOW)
+  assert_same(found, reference.windows(questions, pieces, max_length=max_length, **options))
 
 
 def test_the_first_of_several_answers_is_labelled():
@@ -209,7 +180,7 @@ def test_an_answer_is_the_fewest_tokens_that_cover_it(normalization, text, data)
     return
   begin = data.draw(st.sampled_from(visible))
   end = data.draw(st.sampled_from([at for at in visible if at >= begin])) + 1
-  question = Question('q', '', text, (Answer(text[begin:end], begin),), '')
+  question = ask(text, (text[begin:end], begin), question='')
   (row,) = question_rows(question, normalization=normalization)
   begins, ends = row.example['begin'], row.example['end']
   touched = [token for token, own in enumerate(map(range, begins, ends)) if set(own) & set(range(begin, end))]
@@ -221,31 +192,15 @@ def test_an_answer_is_the_fewest_tokens_that_cover_it(normalization, text, data)
 
 @pytest.mark.parametrize('context', ['\u200b\u200b', 'one two \u200b'])
 def test_an_answer_that_is_normalised_away_is_where_the_text_ends_or_nowhere(context):
-  question = Question('q', 'Why?', context, (Answer('\u200b', len(context) - 1),), '')
+  question = ask(context, ('\u200b', len(context) - 1))
   (row,) = question_rows(question, normalization='nmt_nfkc')
   shown = len(row.example['begin'])
   assert (row.labels == (row.example['offset'] + shown - 1 if shown else 0)).all()
 
 
 def test_no_room_for_the_context_is_an_error_that_names_the_question(pieces):
-  asked = len(pieces.ids('How deep is the lake?'))
-  assert question_rows(ask(), max_length=asked + 4)
+  question = 'How deep is the lake?'
+  asked = len(pieces.ids(question))
+  assert question_rows(ask(CONTEXT, question=question), max_length=asked + 4)
   with pytest.raises(Exception, match=r'no room next to the question.*\n*.*file.json:data\[0\]'):
-    question_rows(ask(), max_length=asked + 3)
-
-
-# --- places in the text -----------------------------------------------------------------------------------------------
-
-
-@slowly
-@given(normalizations, st.lists(TEXTS, min_size=1, max_size=6))
-def test_the_places_of_tokens_equal_the_librarys(normalization, texts):
-  skip_ties(texts, normalization)
-  found = context_tokens(texts, any_vocabulary(vocabulary_file(normalization)))
-  begins, ends = (edges.numpy() for edges in found.edges)
-  for index, text in enumerate(texts):
-    expected = small_vocabulary(normalization).with_places(text)
-    own = slice(int(found.base[index]), int(found.base[index] + found.lengths[index]))
-    np.testing.assert_array_equal(found.ids.numpy()[own], expected.ids)
-    np.testing.assert_array_equal(begins[own] - found.character_base[index], expected.begin)
-    np.testing.assert_array_equal(ends[own] - found.character_base[index], expected.end)
+    question_rows(ask(CONTEXT, question=question), max_length=asked + 3)

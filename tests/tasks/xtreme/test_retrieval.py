@@ -9,9 +9,6 @@ from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.retrieval import Bucc2018, Heap, Tatoeba, chosen_languages
 
-# --- Tatoeba ----------------------------------------------------------------------------------------------------------
-
-
 TATOEBA, BUCC = Tatoeba(), Bucc2018()
 
 
@@ -21,19 +18,33 @@ def sample(root):
 
 
 @pytest.fixture
-def tatoeba(tmp_path):
-  """Function (source, english, labels=None) → a folder with one language, de."""
+def write(tmp_path):
+  """Function (**files, None for none) → a folder with one language, de; of BUCC two pairs in each split."""
 
-  def write(source: str, english: str, labels: str | None = None) -> XtremeFolder:
-    (tmp_path / 'tatoeba').mkdir()
-    (tmp_path / 'labels' / 'tatoeba').mkdir(parents=True)
-    (tmp_path / 'tatoeba' / 'de-en.de').write_text(source, encoding='utf-8')
-    (tmp_path / 'tatoeba' / 'de-en.en').write_text(english, encoding='utf-8')
-    if labels is not None:
-      (tmp_path / 'labels' / 'tatoeba' / 'test-de.tsv').write_text(labels)
+  def written(**changed: str | None) -> XtremeFolder:
+    heap = lambda code: f'{code}-1\terster {code}\n{code}-2\tzweiter {code}\n'
+    files: dict[str, str | None] = {
+      'tatoeba/de-en.de': 'eins\nzwei\n',
+      'tatoeba/de-en.en': 'one\ntwo\n',
+      'labels/tatoeba/test-de.tsv': '0\n1\n',
+      **{f'bucc2018/de-en.{split}.{code}': heap(code) for split in ('dev', 'test') for code in ('de', 'en')},
+      'bucc2018/de-en.dev.gold': 'de-1\ten-1\nde-2\ten-2\n',
+      'labels/bucc2018/test-de.tsv': 'de-1\ten-1\n',
+    }
+    for name, content in changed.items():
+      [path] = [path for path in files if path.replace('-', '_').replace('.', '_').replace('/', '_').endswith(name)]
+      files[path] = content
+    for name, content in files.items():
+      if content is not None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding='utf-8')
     return XtremeFolder(tmp_path)
 
-  return write
+  return written
+
+
+# --- Tatoeba ----------------------------------------------------------------------------------------------------------
 
 
 def test_labels_point_at_translations(sample):
@@ -66,8 +77,8 @@ def test_the_score_is_the_share_of_sentences_whose_nearest_is_the_translation(sa
   assert found.scores['accuracy'] == pytest.approx(100 * right / 12)
 
 
-def test_without_labels_there_are_predictions_and_no_score(tatoeba):
-  examples = TATOEBA.examples(tatoeba('eins\nzwei\n', 'one\ntwo\n'), 'de')
+def test_without_labels_there_are_predictions_and_no_score(write):
+  examples = TATOEBA.examples(write(tatoeba_test_de_tsv=None), 'de')
   assert examples.gold is None
   found = TATOEBA.find(examples, {'source': np.eye(2), 'english': np.eye(2)})
   assert found.lines == ('0', '1')
@@ -78,28 +89,9 @@ def test_chance_is_one_in_n(sample):
   assert TATOEBA.chance(TATOEBA.examples(sample, 'sw')) == pytest.approx(100 / 12)
 
 
-def test_other_line_ends_of_unicode_are_within_a_sentence(tatoeba):
-  examples = TATOEBA.examples(tatoeba('a\u2028b\r\nc\n', 'x\ny'), 'de')
+def test_other_line_ends_of_unicode_are_within_a_sentence(write):
+  examples = TATOEBA.examples(write(tatoeba_de_en_de='a\u2028b\r\nc\n', tatoeba_de_en_en='x\ny'), 'de')
   assert examples.source == ('a\u2028b', 'c')
-
-
-@pytest.mark.parametrize(
-  ('files', 'what', 'where'),
-  [
-    (('a\nb\n', 'x\n'), '2 sentences and 1 translations', 'de-en.en'),
-    (('a\n \n', 'x\ny\n'), 'a sentence is empty', 'de-en.de:2'),
-    (('', 'x\n'), 'the file is empty', 'de-en.de'),
-    (('a\nb\n', 'x\ny\n', '0\n2\n'), "'2' is not the number of a line, 0 to 1", 'test-de.tsv:2'),
-    (('a\nb\n', 'x\ny\n', '0\n-1\n'), "'-1' is not the number of a line", 'test-de.tsv:2'),
-    (('a\nb\n', 'x\ny\n', '0\n²\n'), "'²' is not the number of a line", 'test-de.tsv:2'),
-    (('a\nb\n', 'x\ny\n', '0\n'), '1 labels for 2 sentences', 'test-de.tsv'),
-  ],
-)
-def test_malformed_tatoeba_files_are_errors_with_the_line(tatoeba, files, what, where):
-  with pytest.raises(UsageError) as error:
-    TATOEBA.examples(tatoeba(*files), 'de')
-  assert what in str(error.value)
-  assert error.value.where.endswith(where)
 
 
 # --- which languages ----------------------------------------------------------
@@ -141,29 +133,6 @@ def test_real_files_are_read(shared_data):
 
 
 # --- BUCC 2018 --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def bucc(tmp_path):
-  """Function (**files) → a folder with one language, de: two pairs in each split, unless a file says otherwise."""
-
-  def write(**files: str) -> XtremeFolder:
-    heap = lambda code: f'{code}-1\terster {code}\n{code}-2\tzweiter {code}\n'
-    content = {
-      'bucc2018/de-en.dev.de': heap('de'),
-      'bucc2018/de-en.dev.en': heap('en'),
-      'bucc2018/de-en.dev.gold': 'de-1\ten-1\nde-2\ten-2\n',
-      'bucc2018/de-en.test.de': heap('de'),
-      'bucc2018/de-en.test.en': heap('en'),
-      'labels/bucc2018/test-de.tsv': 'de-1\ten-1\n',
-    } | {f'bucc2018/de-en.{name.replace("_", ".")}': text for name, text in files.items()}
-    for name, text in content.items():
-      path = tmp_path / name
-      path.parent.mkdir(parents=True, exist_ok=True)
-      path.write_text(text, encoding='utf-8')
-    return XtremeFolder(tmp_path)
-
-  return write
 
 
 def by_translation(split):
@@ -227,9 +196,9 @@ def test_pairs_of_test_are_those_from_the_best_score_of_dev_on(sample, seed):
   assert found.scores['f1'] == pytest.approx(200 * right / (len(taken) + len(examples.test.gold)))
 
 
-def test_a_repeated_sentence_is_searched_once_and_is_in_no_pair(bucc):
+def test_a_repeated_sentence_is_searched_once_and_is_in_no_pair(write):
   heap = 'de-1\tzweimal\nde-2\teinmal\nde-3\tzweimal\n'
-  examples = BUCC.examples(bucc(test_de=heap), 'de')
+  examples = BUCC.examples(write(de_en_test_de=heap), 'de')
   assert examples.test.source == Heap(('de-1', 'de-2', 'de-3'), ('zweimal', 'einmal', 'zweimal'))
   assert BUCC.texts(examples)['test.source'] == ('zweimal', 'einmal')
   embeddings = dict.fromkeys(BUCC.texts(examples), np.eye(2))
@@ -238,10 +207,8 @@ def test_a_repeated_sentence_is_searched_once_and_is_in_no_pair(bucc):
   assert found.scores == {'f1': 0, 'precision': 0, 'recall': 0}
 
 
-def test_without_labels_there_are_pairs_and_no_score(bucc, tmp_path):
-  here = bucc()
-  (tmp_path / 'labels' / 'bucc2018' / 'test-de.tsv').unlink()
-  examples = BUCC.examples(here, 'de')
+def test_without_labels_there_are_pairs_and_no_score(write):
+  examples = BUCC.examples(write(bucc2018_test_de_tsv=None), 'de')
   found = BUCC.find(examples, dict.fromkeys(BUCC.texts(examples), np.eye(2)))
   assert set(found.lines) == {'de-1\ten-1', 'de-2\ten-2'}
   assert found.scores is None
@@ -266,28 +233,39 @@ def test_progress_goes_over_both_splits(sample):
   assert told[-1] == 1
 
 
-def test_a_language_without_its_dev_split_is_not_there(bucc, tmp_path):
-  here = bucc()
+def test_a_language_without_its_dev_split_is_not_there(write, tmp_path):
+  here = write()
   assert chosen_languages(BUCC, here, XtremeConfig(task='bucc2018')) == ('de',)
   (tmp_path / 'bucc2018' / 'de-en.dev.en').unlink()
   with pytest.raises(UsageError, match='there is nothing of bucc2018'):
     chosen_languages(BUCC, here, XtremeConfig(task='bucc2018'))
 
 
+# --- what does not fit ------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
-  ('files', 'what', 'where'),
+  ('task', 'file', 'content', 'what', 'where'),
   [
-    ({'dev_de': 'de-1 ohne\n'}, 'an id, a tab and a sentence', 'de-en.dev.de:1'),
-    ({'dev_de': '\tohne\n'}, 'an id, a tab and a sentence', 'de-en.dev.de:1'),
-    ({'test_en': 'en-1\ta\nen-1\tb\n'}, 'the id en-1 occurs twice', 'de-en.test.en:2'),
-    ({'test_en': 'en-1\ta\nen-2\t \n'}, 'a sentence is empty', 'de-en.test.en:2'),
-    ({'dev_gold': 'de-1\ten-1\nde-9\ten-2\n'}, 'there is no sentence de-9', 'de-en.dev.gold:2'),
-    ({'dev_gold': 'en-1\tde-1\n'}, 'there is no sentence en-1', 'de-en.dev.gold:1'),
-    ({'dev_gold': 'de-1 en-1\n'}, 'two ids with a tab', 'de-en.dev.gold:1'),
-    ({'dev_gold': ''}, 'the file is empty', 'de-en.dev.gold'),
+    (TATOEBA, 'tatoeba_de_en_en', 'x\n', '2 sentences and 1 translations', 'de-en.en'),
+    (TATOEBA, 'tatoeba_de_en_de', 'a\n \n', 'a sentence is empty', 'de-en.de:2'),
+    (TATOEBA, 'tatoeba_de_en_de', '', 'the file is empty', 'de-en.de'),
+    (TATOEBA, 'tatoeba_test_de_tsv', '0\n2\n', "'2' is not the number of a line, 0 to 1", 'test-de.tsv:2'),
+    (TATOEBA, 'tatoeba_test_de_tsv', '0\n-1\n', "'-1' is not the number of a line", 'test-de.tsv:2'),
+    (TATOEBA, 'tatoeba_test_de_tsv', '0\n²\n', "'²' is not the number of a line", 'test-de.tsv:2'),
+    (TATOEBA, 'tatoeba_test_de_tsv', '0\n', '1 labels for 2 sentences', 'test-de.tsv'),
+    (BUCC, 'de_en_dev_de', 'de-1 ohne\n', 'an id, a tab and a sentence', 'de-en.dev.de:1'),
+    (BUCC, 'de_en_dev_de', '\tohne\n', 'an id, a tab and a sentence', 'de-en.dev.de:1'),
+    (BUCC, 'de_en_test_en', 'en-1\ta\nen-1\tb\n', 'the id en-1 occurs twice', 'de-en.test.en:2'),
+    (BUCC, 'de_en_test_en', 'en-1\ta\nen-2\t \n', 'a sentence is empty', 'de-en.test.en:2'),
+    (BUCC, 'dev_gold', 'de-1\ten-1\nde-9\ten-2\n', 'there is no sentence de-9', 'de-en.dev.gold:2'),
+    (BUCC, 'dev_gold', 'en-1\tde-1\n', 'there is no sentence en-1', 'de-en.dev.gold:1'),
+    (BUCC, 'dev_gold', 'de-1 en-1\n', 'two ids with a tab', 'de-en.dev.gold:1'),
+    (BUCC, 'dev_gold', '', 'the file is empty', 'de-en.dev.gold'),
   ],
 )
-def test_malformed_bucc_files_are_errors_with_the_line(bucc, files, what, where):
-  with pytest.raises(UsageError, match=what) as error:
-    BUCC.examples(bucc(**files), 'de')
+def test_malformed_files_are_errors_with_the_line(write, task, file, content, what, where):
+  with pytest.raises(UsageError) as error:
+    task.examples(write(**{file: content}), 'de')
+  assert what in str(error.value)
   assert error.value.where.endswith(where)

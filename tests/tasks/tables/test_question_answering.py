@@ -7,22 +7,16 @@ import shutil
 
 import numpy as np
 import pytest
-from computed_rows import any_vocabulary, computed_rows
+from computed_rows import any_vocabulary, ask, computed_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_vocabularies import NORMALIZATIONS, small_vocabulary, vocabulary_file
 
 from rembert.errors import UsageError
 from tasks.xtreme import benchmark
+from tasks.xtreme.benchmark import XtremeTask
 from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.files import XtremeFolder
-from tasks.xtreme.question_answering import (
-  Answer,
-  Question,
-  read_labelled_questions,
-  read_questions,
-)
-from tasks.xtreme.task import XtremeTask
+from tasks.xtreme.files import XtremeFolder, read_questions, read_task_questions
 
 TASKS = SQUAD, XQUAD, MLQA, TYDIQA = tuple(benchmark.TASKS[name] for name in ('squad', 'xquad', 'mlqa', 'tydiqa'))
 
@@ -30,13 +24,6 @@ TASKS = SQUAD, XQUAD, MLQA, TYDIQA = tuple(benchmark.TASKS[name] for name in ('s
 @pytest.fixture
 def folder(root) -> XtremeFolder:
   return XtremeFolder(root / 'tests' / 'data' / 'xtreme')
-
-
-@pytest.fixture
-def real_folder(shared_data) -> XtremeFolder:
-  if not (shared_data / 'xtreme').is_dir():
-    pytest.skip(f'no XTREME data at {shared_data}')
-  return XtremeFolder(shared_data / 'xtreme')
 
 
 def files_of(task: XtremeTask, folder: XtremeFolder) -> list[tuple[str, str]]:
@@ -61,11 +48,10 @@ def test_a_split_is_read_with_its_answers(folder, task, split, language, questio
   examples = task.examples(folder, split, language, needs_labels=True)
   assert len(examples) == questions
   for question in examples:
-    for answer in question.answers:
-      assert question.context[answer.start :].startswith(answer.text)
+    for answer in question.label:
+      assert question.features['context'][answer.start :].startswith(answer.text)
   unlabelled = task.examples(folder, split, language, needs_labels=False)
-  assert [question.id for question in unlabelled] == [question.id for question in examples]
-  assert {question.answers for question in unlabelled} == {()}
+  assert unlabelled == [question._replace(label=None) for question in examples]
 
 
 @pytest.mark.parametrize(
@@ -114,63 +100,31 @@ def targets(questions) -> list[dict]:
   return [
     {
       'example': np.int32(number),
-      'id': question.id.encode(),
-      'context': question.context.encode(),
-      'answers': [answer.text.encode() for answer in question.answers],
+      'id': question.features['id'].encode(),
+      'context': question.features['context'].encode(),
+      'answers': [text.encode() for text, _ in question.label or ()],
       'where': question.where.encode(),
     }
     for number, question in enumerate(questions)
   ]
 
 
-def answers_of_perfect_logits(task, questions, normalization, config) -> tuple[dict[int, str], set[int], list[dict]]:
-  """What is answered where the model is sure of the labels; the questions whose answer can be given at all; the rows.
-
-  It cannot where it has more tokens than `max_answer_length`, or than the window shows that has most context around its
-  beginning.
-  """
-  vocabulary = any_vocabulary(vocabulary_file(normalization))
-  rows = [row.example for row in computed_rows(task, questions, vocabulary, max_length=384)]
-  scores, possible = [], set()
-  for row in rows:
-    logits = np.zeros((len(row['input_ids']), 2), np.float32)
-    logits[row['labels'], [0, 1]] = 1
-    scores.append(logits)
-    first, last = row['labels']
-    if first and last - first < config.max_answer_length and row['has_most_context'][first - row['offset']]:
-      possible.add(int(row['example']))
-  return task.predict(rows, scores, config), possible, rows
-
-
 @pytest.mark.parametrize('task', TASKS, ids=lambda task: task.name)
 def test_perfect_logits_give_the_gold_answers(folder, task):
+  vocabulary = any_vocabulary(vocabulary_file('rembert'))
   for split, language in files_of(task, folder):
     questions = task.examples(folder, split, language, needs_labels=True)
-    answers, _, rows = answers_of_perfect_logits(task, questions, 'rembert', XtremeConfig(max_answer_length=100))
+    rows = [row.example for row in computed_rows(task, questions, vocabulary, max_length=384)]
+    scores = [flat_logits(row) for row in rows]
+    for row, logits in zip(rows, scores, strict=True):
+      logits[row['labels'], [0, 1]] = 1
+    answers = task.predict(rows, scores, XtremeConfig(max_answer_length=100))
+    gold = {number: question.label[0].text for number, question in enumerate(questions)}
     # Inside a token no answer can end: the vocabulary may have "2006," or "年的" as one.
-    for number, question in enumerate(questions):
-      gold = question.answers[0].text
-      assert gold in answers[number]
-      assert len(answers[number]) <= len(gold) + 2
-    gold = {number: question.answers[0].text for number, question in enumerate(questions)}
+    for number, text in gold.items():
+      assert text in answers[number]
+      assert len(answers[number]) <= len(text) + 2
     assert task.score(rows, gold, language) == {'f1': 100, 'exact_match': 100}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('task', TASKS, ids=lambda task: task.name)
-def test_perfect_logits_give_the_gold_answers_of_real_questions(real_folder, task):
-  """All but a few that begin or end inside a token; and those that are too long for tokens as small as these."""
-  files = files_of(task, real_folder)
-  if not files:
-    pytest.skip(f'no {task.name} at {real_folder.root}')
-  for split, language in files:
-    questions = task.examples(real_folder, split, language, needs_labels=True)[::5]
-    config = XtremeConfig(max_answer_length=100)
-    answers, possible, _ = answers_of_perfect_logits(task, questions, 'nfkc', config)
-    assert len(possible) >= 0.8 * len(questions)
-    pairs = [(answers[number], questions[number].answers[0].text.strip()) for number in possible]
-    assert all(gold in answer for answer, gold in pairs)
-    assert sum(gold != answer for answer, gold in pairs) <= 0.05 * len(questions)
 
 
 # --- predictions ------------------------------------------------------------------------------------------------------
@@ -194,16 +148,12 @@ def test_ids_that_repeat_cannot_be_written(folder):
 
 def test_each_language_of_mlqa_has_its_own_articles(folder):
   questions = MLQA.examples(folder, 'test', 'de', needs_labels=True)
-  predictions = {number: f'die {question.answers[0].text}' for number, question in enumerate(questions)}
+  predictions = {number: f'die {question.label[0][0]}' for number, question in enumerate(questions)}
   assert MLQA.score(targets(questions), predictions, 'de')['exact_match'] == 100
   assert MLQA.score(targets(questions), predictions, 'en')['exact_match'] == 0
 
 
 # --- the baseline -----------------------------------------------------------------------------------------------------
-
-
-def ask(context: str, *answers: str) -> Question:
-  return Question('q', '?', context, tuple(Answer(answer, context.index(answer)) for answer in answers), 'file.json')
 
 
 TRAIN = [ask('one two three four', 'two three', 'four'), ask('five six seven eight', 'five six seven eight')]
@@ -261,15 +211,15 @@ def test_questions_of_all_paragraphs_are_read_in_order(write):
   file = write(content)
   first, second = (f'{file}:data[{article}].paragraphs[0].qas' for article in (0, 1))
   assert read(file) == [
-    Question('a', 'Wie viele?', CONTEXT, (Answer('vier', 23),), f'{first}[0]'),
-    Question('b', 'Wie viele?', CONTEXT, (Answer('96', 42), Answer('96 Stufen', 42)), f'{first}[1]'),
-    Question('c', 'Wie viele?', 'y x', (Answer('x', 2),), f'{second}[0]'),
+    ask(CONTEXT, ('vier', 23), question='Wie viele?', name='a', where=f'{first}[0]'),
+    ask(CONTEXT, ('96', 42), ('96 Stufen', 42), question='Wie viele?', name='b', where=f'{first}[1]'),
+    ask('y x', ('x', 2), question='Wie viele?', name='c', where=f'{second}[0]'),
   ]
 
 
 def test_answers_are_not_looked_at_unless_they_are_needed(write):
   file = write(squad(entry('a', ('fünf', 3)), {'id': 'b', 'question': 'Wo?'}))
-  assert [question.answers for question in read(file, needs_answers=False)] == [(), ()]
+  assert [question.label for question in read(file, needs_answers=False)] == [None, None]
 
 
 @pytest.mark.parametrize(('text', 'at'), [('vier', 22), ('fünf', 23), ('Stufen.', 44), ('vier', -30), ('vier', 4000)])
@@ -350,9 +300,13 @@ GOLD = squad(entry('a', ('vier', 23)), entry('b', ('96', 42), ('96 Stufen', 42))
 ASKED = squad(entry('b', BLANK), entry('a', BLANK))
 
 
+def read_labelled(file, gold):
+  return read_task_questions(file, 'test', gold, (), True)
+
+
 def test_gold_answers_are_matched_by_id(write):
-  questions = read_labelled_questions(write(ASKED), write(GOLD, 'gold.json'))
-  assert [(question.id, [answer.text for answer in question.answers]) for question in questions] == [
+  questions = read_labelled(write(ASKED), write(GOLD, 'gold.json'))
+  assert [(question.features['id'], [answer.text for answer in question.label]) for question in questions] == [
     ('b', ['96', '96 Stufen']),
     ('a', ['vier']),
   ]
@@ -360,8 +314,8 @@ def test_gold_answers_are_matched_by_id(write):
 
 
 def test_a_test_file_that_was_never_blanked_is_its_own_gold(write, tmp_path):
-  questions = read_labelled_questions(write(GOLD), tmp_path / 'test-de.json')
-  assert [len(question.answers) for question in questions] == [1, 2]
+  questions = read_labelled(write(GOLD), tmp_path / 'test-de.json')
+  assert [len(question.label) for question in questions] == [1, 2]
 
 
 def _drop_first(entries):
@@ -389,14 +343,14 @@ def test_gold_answers_that_do_not_fit_are_named_with_their_place(write, change, 
   gold = copy.deepcopy(GOLD)
   change(gold['data'][0]['paragraphs'][0]['qas'])
   with pytest.raises(UsageError, match=what) as error:
-    read_labelled_questions(write(ASKED), write(gold, 'gold.json'))
+    read_labelled(write(ASKED), write(gold, 'gold.json'))
   assert f'{file}:data[0].paragraphs[0].qas[{place}]' in error.value.where
 
 
 def test_gold_answers_of_another_text_are_refused(write):
   asked = squad(entry('b', BLANK), entry('a', BLANK), context='x' + CONTEXT)
   with pytest.raises(UsageError, match='is not at') as error:
-    read_labelled_questions(write(asked), write(GOLD, 'gold.json'))
+    read_labelled(write(asked), write(GOLD, 'gold.json'))
   assert 'file.json' in error.value.where
 
 
@@ -409,11 +363,7 @@ TEXTS = st.lists(st.sampled_from([*WORDS, 'ﬁndet', '3½', '北京大学。', '
 )
 
 
-def how_deep(context: str, *answers: Answer) -> Question:
-  return Question('q', 'How deep?', context, answers, 'file.json:data[0]')
-
-
-def rows_of(*questions: Question, max_length: int = 384, normalization: str = 'rembert', config=XtremeConfig()):  # noqa: B008
+def rows_of(*questions, max_length: int = 384, normalization: str = 'rembert', config=XtremeConfig()):  # noqa: B008
   vocabulary = any_vocabulary(vocabulary_file(normalization))
   options = {'doc_stride': config.doc_stride, 'max_query_length': config.max_query_length}
   rows = computed_rows(SQUAD, questions, vocabulary, max_length=max_length, **options)
@@ -447,7 +397,7 @@ def _answer_by_loops(question, rows, outputs, config) -> str:
         for last in likeliest(row, logits[:, 1])[:n_best]:
           if first <= last < first + config.max_answer_length:
             total = float(logits[row['offset'] + first, 0]) + float(logits[row['offset'] + last, 1])
-            text = question.context[row['begin'][first] : row['end'][last]].strip()
+            text = question.features['context'][row['begin'][first] : row['end'][last]].strip()
             found.append((-total, row['first'] + first, row['first'] + last, text))
     found = [answer for *_, answer in sorted(found) if answer]
     if found:
@@ -467,7 +417,7 @@ def _answer_by_loops(question, rows, outputs, config) -> str:
 )
 def test_the_best_pair_of_all_windows_is_cut_out(text, max_length, stride, n_best, longest, seed, has_ties):
   config = XtremeConfig(doc_stride=stride, n_best=n_best, max_answer_length=longest)
-  question = how_deep(text)
+  question = ask(text)
   rows = rows_of(question, max_length=max_length, config=config)
   random = np.random.default_rng(seed)
   outputs = [random.normal(size=(len(row['input_ids']), 2)).astype(np.float32) for row in rows]
@@ -493,7 +443,7 @@ def test_the_gold_span_gives_the_gold_answer(normalization, text, max_length, st
   gold = text[boundaries[first][0] : boundaries[last][1]]
   if not gold.strip():
     return
-  question = how_deep(text, Answer(gold, int(boundaries[first][0])))
+  question = ask(text, (gold, int(boundaries[first][0])))
   rows = rows_of(question, max_length=max_length, normalization=normalization, config=config)
   if any(row['labels'][1] - row['labels'][0] >= 10 for row in rows):  # a word of many bytes
     return
@@ -509,21 +459,21 @@ def test_the_gold_span_gives_the_gold_answer(normalization, text, max_length, st
 
 
 def _row_and_logits(text: str = 'one two three four five six', **config: int):
-  question, config = how_deep(text), XtremeConfig(**config)
+  question, config = ask(text), XtremeConfig(**config)
   (row,) = rows_of(question, config=config)
   return question, config, row, flat_logits(row)
 
 
 @pytest.mark.parametrize('context', ['', ' \n'])
 def test_white_space_has_the_empty_answer(context):
-  question = how_deep(context)
+  question = ask(context)
   (row,) = rows_of(question)
   assert best([row], [flat_logits(row)], XtremeConfig()) == ['']
 
 
 def test_a_space_alone_is_no_answer():
   text = 'a 🌊'
-  question = how_deep(text)
+  question = ask(text)
   (row,) = rows_of(question)
   (space,) = np.flatnonzero((row['begin'] == 1) & (row['end'] == 2))  # a ▁ of its own, before bytes
   logits = flat_logits(row)
@@ -562,7 +512,7 @@ def test_outputs_that_do_not_fit_the_rows_are_refused():
 
 
 def test_answers_come_in_the_order_of_the_questions():
-  questions = [how_deep('one'), how_deep(''), how_deep('two')]
+  questions = [ask('one'), ask(''), ask('two')]
   rows = rows_of(*questions, max_length=64)
   outputs = [flat_logits(row) for row in rows]
   for row, logits in zip(rows, outputs, strict=True):
