@@ -10,7 +10,7 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from rembert.model.config import RemBertConfig
-from rembert.model.layers import ATTENTION, Linear, gather_positions
+from rembert.model.layers import ATTENTION, Linear, gather_positions, wide
 from rembert.model.partitioning import constrain
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def attention(
     dropout_key: a key of `jax.random`.
   """
   query_BxKxNxD = query_BxKxNxD * query_BxKxNxD.shape[-1] ** -0.5
-  scores_BxNxKxS = jnp.einsum('bknd,bsnd->bnks', query_BxKxNxD, key_BxSxNxD, preferred_element_type=jnp.float32)
+  dtype = wide(query_BxKxNxD.dtype)
+  scores_BxNxKxS = jnp.einsum('bknd,bsnd->bnks', query_BxKxNxD, key_BxSxNxD, preferred_element_type=dtype)
   if (mask := visibility.mask_at(positions_BxK)) is not None:
     scores_BxNxKxS = jnp.where(mask, scores_BxNxKxS, HIDDEN)
   weights_BxNxKxS = jax.nn.softmax(scores_BxNxKxS).astype(value_BxSxNxD.dtype)

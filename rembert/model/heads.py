@@ -16,7 +16,7 @@ from flax.traverse_util import flatten_dict
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import ModelOutput, RemBertEncoder
-from rembert.model.layers import LayerNorm, Linear, gather_positions, vocabulary_initializer
+from rembert.model.layers import LayerNorm, Linear, gather_positions, vocabulary_initializer, wide
 from rembert.model.operations import operations
 from rembert.model.partitioning import constrain, with_axes
 
@@ -175,7 +175,8 @@ class RemBertForTask(nnx.Module):
     seen = output.pooler_output if self.head.pools else output.last_hidden_state
     if self.head.drops_out:
       seen = self.dropout(seen, deterministic=head_key is None, rngs=head_key)
-    logits = getattr(self, self.head.map_name)(seen).astype(jnp.float32)
+    logits = getattr(self, self.head.map_name)(seen)
+    logits = logits.astype(wide(logits.dtype))
     return dataclasses.replace(output, logits=logits.reshape(input_ids.shape[:-1]) if self.head.has_choices else logits)
 
 

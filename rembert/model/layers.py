@@ -46,6 +46,11 @@ def vocabulary_initializer(config: RemBertConfig) -> nnx.Initializer:
 # --- equations --------------------------------------------------------------------------------------------------------
 
 
+def wide(dtype: jnp.dtype) -> jnp.dtype:
+  """The dtype of sums over values of `dtype`: float32, or float64 of float64, which only comparisons compute in."""
+  return jnp.promote_types(dtype, jnp.float32)
+
+
 def affine(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
   """x · kernel + bias in the dtype of `x`, contracted over the kernel's axes that the bias lacks."""
   product = jnp.tensordot(x, kernel.astype(x.dtype), kernel.ndim - bias.ndim)
@@ -57,7 +62,7 @@ def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: flo
 
   The variance is the mean square of the centred values: E[x²] − E[x]² is too coarse for an ε of 1e-12.
   """
-  y = x.astype(jnp.float32)
+  y = x.astype(wide(x.dtype))
   centred = y - y.mean(-1, keepdims=True)
   normal = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + epsilon)
   return (normal * scale_H + bias_H).astype(x.dtype)
@@ -65,7 +70,7 @@ def layer_norm(x: jax.Array, scale_H: jax.Array, bias_H: jax.Array, epsilon: flo
 
 def gelu(x: jax.Array, approximate: bool) -> jax.Array:
   """x·Φ(x) in float32, exact or with the tanh approximation of Φ (Hendrycks and Gimpel, 2016)."""
-  y = x.astype(jnp.float32)
+  y = x.astype(wide(x.dtype))
   if approximate:
     # Φ ≈ ½(1 + tanh u) as a logistic function of 2u: for large −u, 1 + tanh u would lose all digits.
     return (y * jax.nn.sigmoid(math.sqrt(8 / math.pi) * (y + 0.044715 * y**3))).astype(x.dtype)
@@ -75,7 +80,7 @@ def gelu(x: jax.Array, approximate: bool) -> jax.Array:
 def logits(x_BxKxE: jax.Array, table_VxE: jax.Array, bias_V: jax.Array) -> jax.Array:
   """x · tableᵀ + bias, float32 [B, K, V], with a matmul in the dtype of `x`."""
   table_VxE = table_VxE.astype(x_BxKxE.dtype)
-  return jnp.einsum('bke,ve->bkv', x_BxKxE, table_VxE, preferred_element_type=jnp.float32) + bias_V
+  return jnp.einsum('bke,ve->bkv', x_BxKxE, table_VxE, preferred_element_type=wide(x_BxKxE.dtype)) + bias_V
 
 
 def gather_positions(x_BxSxH: jax.Array, positions_BxK: jax.Array) -> jax.Array:

@@ -78,7 +78,7 @@ def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.S
   decay_steps = total_steps - decay_begin
 
   def schedule(step):
-    step = jnp.asarray(step, jnp.float32)
+    step = jnp.asarray(step, float)  # JAX's default, float32
     rate = config.learning_rate
     if config.schedule != 'constant' and decay_steps:
       rate *= decay(jnp.clip(step - decay_begin, 0, decay_steps) / decay_steps)
@@ -140,7 +140,8 @@ def scale_by_adam(
   were selected after it, XLA would copy both moments first, on a CPU in every step. The first moment is in `mu_dtype`
   between steps and float32 within them.
   """
-  mu_in = lambda dtype, state: state._replace(mu=optax.tree.cast(state.mu, jnp.dtype(dtype)))
+  cast_mu = lambda dtype, state: state._replace(mu=optax.tree.cast(state.mu, jnp.dtype(dtype)))
+  mu_in = cast_mu if mu_dtype == 'bfloat16' else lambda dtype, state: state
 
   def init(params):
     zeros = optax.tree.zeros_like(params)
