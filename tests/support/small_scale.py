@@ -33,6 +33,7 @@ PLACEHOLDERS = (
   (r'analyze_NAME\.gin', 'analyze_masked_accuracy.gin'),
   (r'runs/mine_NAME', 'runs/mine_masked_accuracy'),
   (r'^--grid=NAME=A,B$', '--grid=train.batch_size=8,16'),
+  (r'^--steps=1200,1400,1600$', '--steps=2'),  # the checkpoint of a run of two steps
   (r'^--analyze_gin\.analyze\.NAME=VALUE$', '--analyze_gin.analyze.rows=8'),
   (r'\bWORKDIR\b', 'runs/pretrain_smoke'),
 )
