@@ -103,7 +103,7 @@ def test_a_failure_costs_what_needs_it_and_nothing_else(script):
   }
   assert scheduler.all[0].note == 'ended with 1: the run has diverged'
   assert runs[0].record()['reason'] == 'ended with 1: the run has diverged'
-  assert scheduler.all[2].note == 'needs next'
+  assert scheduler.all[2].note == 'depends on next'
   assert told.count(('bad', RunState.FAILED)) == 1
 
 
