@@ -1,7 +1,8 @@
 """Initialises the parameters of a run from another run or a Hugging Face model directory (`train.init_from`)."""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -9,8 +10,9 @@ from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from rembert.checkpoint.load import open_source
+from rembert.checkpoint.vocabulary_transfer import VocabularyTransfer, plan_transfer
 from rembert.convert.importing import check, read_parameters
-from rembert.convert.tensor_names import Slot, Source
+from rembert.convert.tensor_names import ROW_PER_PIECE, Slot, Source, Tensor
 from rembert.errors import Setting, UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import POOLED
@@ -25,11 +27,15 @@ _SHAPE_FIELDS_OF_MLM = ['output_embedding_size', 'tie_word_embeddings']
 
 @dataclasses.dataclass(frozen=True)
 class InitialParameters:
-  """Parameters that match a run's model, not yet read; `fresh` are paths of those that stay randomly initialised."""
+  """Parameters that match a run's model, not yet read; `fresh` are paths of those that stay randomly initialised.
+
+  `transfer` says how embeddings are made of those of another vocabulary; None leaves them as they are.
+  """
 
   source: Source
   slots: tuple[Slot, ...]
   fresh: tuple[str, ...] = ()
+  transfer: VocabularyTransfer | None = None
 
   def check_vocabulary(self, vocabulary: epath.PathLike) -> None:
     """Raises UsageError if the parameters were trained with another vocabulary than `vocabulary`."""
@@ -41,6 +47,20 @@ class InitialParameters:
         fix=[Setting('vocabulary.path', theirs), 'and a token store made with it if there is one'],
       )
 
+  def for_vocabulary(self, vocabulary: epath.PathLike) -> 'InitialParameters':
+    """These parameters with embeddings for the tokens of `vocabulary`; the same if it is theirs, or they have none."""
+    theirs, slots = self.source.vocabulary, _embedding_slots(self.slots)
+    if theirs is None:
+      return self
+    rows = slots[0].shape[0]
+    is_same = epath.Path(theirs).read_bytes() == epath.Path(vocabulary).read_bytes()
+    if is_same and rows == self.source.config.vocab_size:
+      return self
+    transfer, tensors = plan_transfer(theirs, vocabulary, rows), dict(self.source.tensors)
+    for name in self.source.names(slots):
+      tensors[name] = Tensor(tensors[name].shape, functools.partial(_transferred, tensors[name], transfer))
+    return dataclasses.replace(self, source=dataclasses.replace(self.source, tensors=tensors), transfer=transfer)
+
   def put_into(self, state: TrainState, on_progress: Callable[[float], None] = lambda fraction: None) -> TrainState:
     """Replaces the parameters of `state`, freeing the old ones one by one.
 
@@ -48,12 +68,36 @@ class InitialParameters:
     one more than the state does.
     """
     params = flatten_dict(state.params, sep='/')
+    averages = None if state.ema is None else flatten_dict(state.ema, sep='/')
     shapes = {leaf: fresh.shape for leaf, fresh in params.items()}
     for leaf, whole in read_parameters(self.source, self.slots, shapes, on_progress):
       sharding = params[leaf].sharding
+      if self.transfer is not None and leaf in ROW_PER_PIECE:
+        _keep_rows(whole, params[leaf], self.transfer.is_new)
       params[leaf].delete()
       params[leaf] = _in_shards(whole, sharding)
-    return dataclasses.replace(state, params=unflatten_dict(params, sep='/'))
+      if averages is not None:
+        averages[leaf].delete()
+        averages[leaf] = _in_shards(whole, sharding)
+    ema = None if averages is None else unflatten_dict(averages, sep='/')
+    return dataclasses.replace(state, params=unflatten_dict(params, sep='/'), ema=ema)
+
+
+def _embedding_slots(slots: Sequence[Slot]) -> list[Slot]:
+  return [slot for slot in slots if slot.leaf in ROW_PER_PIECE]
+
+
+def _transferred(tensor: Tensor, transfer: VocabularyTransfer) -> np.ndarray:
+  return transfer.rows(tensor.read())
+
+
+def _keep_rows(whole: np.ndarray, fresh: jax.Array, is_new: np.ndarray) -> None:
+  """Writes those rows of `fresh` that are new into `whole`: this host's shards, which are all that it keeps."""
+  is_kept = np.zeros(len(whole), bool)  # padding rows stay zero
+  is_kept[: len(is_new)] = is_new
+  for shard in fresh.addressable_shards:
+    rows = is_kept[shard.index[0]]
+    whole[shard.index][rows] = np.asarray(shard.data)[rows]
 
 
 def _in_shards(whole: np.ndarray, sharding: jax.sharding.Sharding) -> jax.Array:
@@ -69,6 +113,7 @@ def open_initial(
   head: str = 'mlm',
   num_labels: int | None = None,
   drops_layers: bool = False,
+  any_vocabulary: bool = False,
 ) -> InitialParameters:
   """Finds the parameters of the model at `path` (see `open_source`), for a model to be trained or evaluated.
 
@@ -80,14 +125,18 @@ def open_initial(
     head: head of the model, see `rembert.model.heads.HEADS`.
     num_labels: number of labels of a classifier.
     drops_layers: initialise a model of fewer layers from the bottom ones (paper, section 6.2); otherwise an error.
+    any_vocabulary: accept another `vocab_size`; `InitialParameters.for_vocabulary` must be called then.
 
   Raises:
-    UsageError: there is no model, or parameters are missing, of another shape, or of another architecture.
+    UsageError: there is no model, or parameters are missing, of another shape, or of another architecture; or the
+      model has another `vocab_size`, and the source has no vocabulary.
   """
   source = path if isinstance(path, Source) else open_source(path)
   if drops_layers and config.num_hidden_layers < source.config.num_hidden_layers:
     source = source.bottom_layers(config.num_hidden_layers)
   model = source.slots(config, head, num_labels, has_pooler=head in POOLED)
+  if any_vocabulary and config.vocab_size != source.config.vocab_size:
+    source = _with_rows(source, _embedding_slots(model), config.vocab_size)
   pooler = source.names(model, 'encoder/pooler/')
   is_given = lambda slot: slot.name(source.form) not in pooler or pooler <= source.tensors.keys()
   is_there = lambda slot: parts == 'available' and slot.name(source.form) in source.tensors
@@ -114,3 +163,21 @@ def open_initial(
     )
   fresh = {slot.leaf for slot in model} - {slot.leaf for slot in wanted}
   return InitialParameters(source, tuple(wanted), tuple(sorted(fresh)))
+
+
+def _with_rows(source: Source, slots: Sequence[Slot], rows: int) -> Source:
+  """`source`, whose embeddings have the shapes of a vocabulary of `rows`; UsageError if it has none."""
+  if source.vocabulary is None:
+    size = source.config.vocab_size
+    raise UsageError(
+      f'the model has {rows:,} tokens and the parameters to begin with {size:,}, whose vocabulary is not there',
+      where=f'RemBertConfig.vocab_size, train.init_from: {source.path}',
+      fix=[
+        'put its sentencepiece.model into vocabulary/ of the workdir, or into the Hugging Face model directory',
+        Setting('RemBertConfig.vocab_size', size),
+      ],
+    )
+  tensors = dict(source.tensors)
+  for name in source.names(slots) & tensors.keys():
+    tensors[name] = Tensor((rows, *tensors[name].shape[1:]), tensors[name].read)
+  return dataclasses.replace(source, tensors=tensors)

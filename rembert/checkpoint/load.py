@@ -39,18 +39,19 @@ Read = TypeVar('Read')
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 
-def open_source(path: epath.PathLike, step: int | None = None) -> Source:
+def open_source(path: epath.PathLike, step: int | None = None, *, ema: bool = True) -> Source:
   """Opens the model at a path, without reading its tensors.
 
   Args:
     path: a workdir, a checkpoint of one, a Hugging Face model directory or Hub id, see `rembert.convert.hub`.
     step: which checkpoint of a workdir; the newest by default.
+    ema: read the moving average of the parameters, if the checkpoint has one (`train.ema_decay`).
 
   Raises:
     UsageError: there is no model, no checkpoint of that step, or it is corrupt.
   """
   if checkpoint := find_checkpoint(path, step):
-    return _open_checkpoint(checkpoint)
+    return _open_checkpoint(checkpoint, ema)
   return huggingface.open_source(model_folder(path))
 
 
@@ -83,20 +84,20 @@ def find_checkpoint(path: epath.PathLike, step: int | None = None) -> epath.Path
   return folder / str(steps[-1] if step is None else step) if steps else None
 
 
-def read_newest(path: epath.PathLike, step: int | None, read: Callable[[Source], Read]) -> Read:
-  """Returns `read(open_source(path, step))`, also if a run in progress deletes the checkpoint meanwhile.
+def read_newest(path: epath.PathLike, step: int | None, read: Callable[[Source], Read], *, ema: bool = True) -> Read:
+  """Returns `read(open_source(path, step, ema=ema))`, also if a run in progress deletes the checkpoint meanwhile.
 
   It then reads the newest instead. A `read` that raises UsageError must leave nothing behind.
   """
   for _ in range(_TRIES):
     folder = find_checkpoint(path, step)
     try:
-      return read(open_source(path, step))
+      return read(open_source(path, step, ema=ema))
     except UsageError:
       newest = find_checkpoint(path)
       if step is not None or newest is None or newest == folder:
         raise
-  return read(open_source(path, step))
+  return read(open_source(path, step, ema=ema))
 
 
 def model_folder(path: epath.PathLike, *, config_only: bool = False) -> pathlib.Path:
@@ -117,14 +118,16 @@ def model_folder(path: epath.PathLike, *, config_only: bool = False) -> pathlib.
 # --- checkpoints of this project --------------------------------------------------------------------------------------
 
 
-def _open_checkpoint(folder: epath.Path) -> Source:
+def _open_checkpoint(folder: epath.Path, ema: bool) -> Source:
   folder = absolute(folder)
   config, meta, described = _read_meta(folder)
   with _usage_errors(folder):
-    parameters = flatten_dict(_metadata(folder)['params'], sep='/')
+    state = _metadata(folder)
+    tree = 'ema' if ema and 'ema' in state else 'params'
+    parameters = flatten_dict(state[tree], sep='/')
   tensors = {}
   for path, leaf in parameters.items():
-    read = functools.partial(_read_parameter, folder, path, leaf, described.get(f'params/{path}'))
+    read = functools.partial(_read_parameter, folder, tree, path, leaf, described.get(f'{tree}/{path}'))
     tensor = Tensor(tuple(leaf.shape), read)
     tensors[path] = tensor.rows(config.vocab_size) if path in ROW_PER_PIECE else tensor
   return Source(
@@ -148,12 +151,12 @@ def _read_meta(folder: epath.Path) -> tuple[RemBertConfig, dict, dict[str, list]
   return RemBertConfig(**{field: meta[name] for name, field in names.items() if name in meta}), meta, arrays
 
 
-def _read_parameter(folder: epath.Path, path: str, leaf: Any, described: list | None) -> np.ndarray:
-  """One parameter, float32, unsharded, whichever devices saved it; UsageError if its checksum differs."""
-  item = unflatten_dict({f'params/{path}': jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)}, sep='/')
+def _read_parameter(folder: epath.Path, tree: str, path: str, leaf: Any, described: list | None) -> np.ndarray:
+  """One parameter of the `tree`, float32, unsharded, whichever devices saved it; UsageError if its checksum differs."""
+  item = unflatten_dict({f'{tree}/{path}': jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)}, sep='/')
   with _usage_errors(folder):
     restored = _read_arrays(folder, item, item=item, partial_restore=True)
-    parameter = flatten_dict(restored, sep='/')[f'params/{path}']
+    parameter = flatten_dict(restored, sep='/')[f'{tree}/{path}']
     if described is not None and described[2] != integrity.array_checksum(parameter):
       raise ValueError(f'{path} differs from its checksum')
   return parameter.astype(np.float32, copy=False)

@@ -293,7 +293,7 @@ def _what_differs(found: tuple[Description, dict]) -> str:
 
 def _fields(state: TrainState) -> dict:
   """The state as a plain dict, so that a checkpoint can be read without this project."""
-  return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+  return {name: value for name, value in vars(state).items() if value is not None}
 
 
 _WELL, _CORRUPT, _UNREACHABLE, _MISUSED = range(4)

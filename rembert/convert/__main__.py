@@ -68,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     add('--allow_unexpected', help='ignore tensors that the model lacks')
   add = to_hf.add_argument
   add('--step', type=number(CountOrZero), help='checkpoint of the workdir (default: the newest)')
+  add('--no_ema', action='store_true', help='export the trained parameters, not their moving average')
   add('--shard_gb', type=number(Positive), default=5.0, metavar='GB', help='maximum size of a file (default: 5)')
   add('--push', metavar='ORG/NAME', help='upload the directory to the Hugging Face Hub')
   add('--private', action='store_true', help='create a private repository if --push creates one')
@@ -153,7 +154,7 @@ def to_hugging_face(options: argparse.Namespace) -> None:
   written['name'] = options.push
   with console.task('writing') as progress:
     write = lambda source: (source, export(source, options.destination, on_progress=progress, **written))
-    source, exported = read_newest(options.source, options.step, write)
+    source, exported = read_newest(options.source, options.step, write, ema=not options.no_ema)
   url = ''
   if options.push:
     with console.task(f'uploading to {options.push}'):

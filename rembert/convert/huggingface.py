@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import safetensors
 import safetensors.numpy
+from etils import epath
 
 from rembert.convert.tensor_names import ENCODER_PREFIX, Source, Tensor, Tensors, slots
 from rembert.errors import UsageError, first_line
@@ -68,7 +69,9 @@ def describe_source(folder: pathlib.Path) -> Source | None:
   model = slots(config, described.head, num_labels=len(described.labels), has_pooler=True)
   tensors = {slot.name(FORM): Tensor(slot.shape_in(FORM), read) for slot in model}
   labels = () if described.head in FIXED_LABELS else described.labels
-  return dataclasses.replace(described, tensors=tensors, labels=labels)
+  # The tokenizer is fetched with the weights.
+  vocabulary = epath.Path(folder / 'sentencepiece.model')
+  return dataclasses.replace(described, tensors=tensors, labels=labels, vocabulary=vocabulary)
 
 
 def _without_redundant(tensors: dict[str, Tensor], config: RemBertConfig) -> tuple[dict[str, Tensor], RemBertConfig]:

@@ -208,6 +208,7 @@ def load(
   num_hidden_layers: int | None = None,
   num_labels: int | None = None,
   new_head: bool = False,
+  ema: bool = True,
   execution: Execution = Execution(),
 ) -> LoadedModel:
   """Loads a model from a workdir, a checkpoint of one, a Hugging Face model directory or the Hub.
@@ -219,6 +220,7 @@ def load(
     num_hidden_layers: keep this many layers, from the bottom (paper, section 6.2).
     num_labels: number of labels of a new classifier.
     new_head: randomly initialise a head that the checkpoint lacks, for fine-tuning; otherwise that is an error.
+    ema: load the moving average of the parameters if the checkpoint has one; False loads the trained parameters.
     execution: dtype, kernels and other choices of the computation.
 
   Raises:
@@ -228,4 +230,4 @@ def load(
   read = lambda source: import_model(
     source, head=head, num_hidden_layers=num_hidden_layers, num_labels=num_labels, allow_missing=new_head
   )
-  return LoadedModel(read_newest(path, step, read), execution)
+  return LoadedModel(read_newest(path, step, read, ema=ema), execution)

@@ -35,7 +35,7 @@ from tasks.xtreme.config import PAIRS, RETRIEVAL, XtremeConfig
 
 # The fields that determine the results of a run, in addition to model, masking and packing.
 _DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')
-_TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length')
+_TRAIN_FIELDS = ('seed', 'batch_size', 'sequence_length', 'ema_decay')
 _OPTIMIZER_FIELDS = ('freeze_embeddings', 'freeze_layers')
 
 Config = TypeVar('Config')

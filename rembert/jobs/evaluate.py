@@ -170,7 +170,7 @@ def make_trainable(
   build = lambda rngs: build_model(
     tasks.head, config.model, config.execution, num_labels=len(tasks.labels) or None, rngs=rngs
   )
-  return state.trainable(build, optimizer, mesh)
+  return state.trainable(build, optimizer, mesh, ema_decay=config.train.ema_decay)
 
 
 class Evaluator:

@@ -189,11 +189,11 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
       return EXIT_STOPPED
 
   # --- evaluation: the best parameters, or the last, on every task and language --
-  params, evaluated_step, dev = position.state.params, position.step, None
+  params, evaluated_step, dev = position.state.model, position.step, None
   if all_dev_rows:
     chosen = best.restore_newest(trainable.restore_target())
     assert chosen is not None  # the loop has evaluated at least once
-    params, evaluated_step, dev = chosen.state.params, chosen.step, chosen.meta['dev']
+    params, evaluated_step, dev = chosen.state.model, chosen.step, chosen.meta['dev']
     console.say(f'evaluating the parameters of step {evaluated_step}: {format_scores(dev)} on dev')
   facts = {
     'task': tasks.name,

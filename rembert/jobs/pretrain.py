@@ -40,7 +40,7 @@ def make_trainable(config: PretrainConfig, mesh: jax.sharding.Mesh) -> Trainable
   for step in (0, *config.borders):
     config.at(step).check_mesh(mesh)
   optimizer = make_optimizer(config.optimizer, config.train.steps)
-  return state.masked_lm(config.model, config.execution, optimizer, mesh)
+  return state.masked_lm(config.model, config.execution, optimizer, mesh, ema_decay=config.train.ema_decay)
 
 
 def make_step(config: PretrainConfig, trainable: Trainable) -> jax.stages.Wrapped:
@@ -73,7 +73,8 @@ def dry_run(config: PretrainConfig, workdir: epath.Path) -> int:
     write_whole(workdir / schedule.PLOT, schedule.draw(config, rates_in))
     console.say(f'plot of the schedule: {workdir / schedule.PLOT}')
   if config.train.init_from is not None:
-    initial = open_initial(open_described(config.train.init_from), config.train.init_from_parts, config.model)
+    described = open_described(config.train.init_from)
+    initial = open_initial(described, config.train.init_from_parts, config.model, any_vocabulary=True)
     console.say(f'the parameters of {config.train.init_from} fit')
     _show_fresh(console, initial)
   console.say('Not checked: data and devices (python -m rembert.doctor), memory (--mode=compile).')
@@ -103,7 +104,7 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
       return 0
   initial = None
   if newest is None and train.init_from is not None:
-    initial = open_initial(train.init_from, train.init_from_parts, config.model)
+    initial = open_initial(train.init_from, train.init_from_parts, config.model, any_vocabulary=True)
   if hosts.is_first:
     configuration.save(workdir)
 
@@ -144,7 +145,8 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
   elif config.phases.begins is not None:
     identity['phases'] = _phases_meta(config)
   if initial is not None:
-    initial.check_vocabulary(opened.vocabulary)
+    initial = initial.for_vocabulary(opened.vocabulary)
+    summary.show_transfer(console, initial, opened.vocabulary, held_out, source.languages)
   position = restore_or_init(config, job, checkpoints, trainable, initial, is_begun=newest is not None)
 
   # --- compile ---------------------------------------------------------------

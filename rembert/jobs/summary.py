@@ -1,14 +1,20 @@
 """Tables that a run prints: model, parameters and devices at the start, time breakdown at the end."""
 
+from collections.abc import Mapping, Sequence
+
 import jax
+import numpy as np
 from etils import epath
 
 import rembert
+from rembert.analysis.fertility import TokenCounter, has_spaces
+from rembert.checkpoint.initialize import InitialParameters
 from rembert.jobs.config import JobConfig, PretrainConfig
 from rembert.jobs.training_run import JobRun
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.paper import PaperFigures
+from rembert.tokenizer import SpecialIds, load_vocabulary
 from rembert.tracking.console import Console, human_bytes, human_duration
 from rembert.tracking.goodput import account, read_sessions
 from rembert.train import sharding
@@ -18,6 +24,7 @@ from rembert.train.state import Trainable
 # Tolerance for the paper's rounding, and for the pooler and most of the head, which its ablation tables do not count:
 # 2.7 % at most (Table 13, 3072 out). A larger deviation means another model than the row's.
 _MOST_DEVIATION = 0.03
+_MOST_TEXTS, _MOST_LANGUAGES = 16, 24  # of the table of fertility; texts of one language
 
 
 def show_start(job: JobRun, title: str, config: JobConfig, trainable: Trainable | None = None) -> None:
@@ -77,11 +84,12 @@ def show_parameters(console: Console, config: RemBertConfig, paper: PaperFigures
 
 
 def bytes_per_device(config: JobConfig, trainable: Trainable) -> dict[str, int]:
-  """Bytes per device during a whole step: parameters, optimizer state, gradients, its part of the batch."""
+  """Bytes per device during a step: parameters, their average, optimizer state, gradients, its part of the batch."""
   params = sharding.bytes_per_device(trainable.abstract_state.params, trainable.shardings.params)
   batch = config.abstract_batch(trainable.mesh)
   return {
     'parameters': params,
+    **({'moving average': params} if trainable.ema_decay else {}),
     'optimizer': sharding.bytes_per_device(trainable.abstract_state.opt_state, trainable.shardings.opt_state),
     'gradients': params,
     'batch': sharding.bytes_per_device(batch, {name: array.sharding for name, array in batch.items()}),
@@ -117,6 +125,44 @@ def format_training(config: JobConfig) -> dict[str, str]:
     'steps': f'{train.steps:,}',
     'learning rate': format_schedule(config.optimizer, train.steps),
   }
+
+
+def show_transfer(
+  console: Console,
+  initial: InitialParameters,
+  vocabulary: epath.Path,
+  held_out: Sequence[Mapping[str, np.ndarray]],
+  languages: Sequence[str],
+) -> None:
+  """How the rows of a new vocabulary are initialised, and its fertility on `held_out` batches of this host.
+
+  The table has the languages that gain most, with tokens per word, or per character in scripts without spaces.
+  """
+  transfer, old = initial.transfer, initial.source.vocabulary
+  if transfer is None or old is None:
+    return
+  console.say(
+    f'{vocabulary} is not the vocabulary of {initial.source.path}: the embeddings of {transfer.copied:,} tokens are '
+    f'copied, {transfer.averaged:,} are means of their old subwords, {transfer.initialised:,} are randomly initialised'
+  )
+  before, after = load_vocabulary(old), load_vocabulary(vocabulary)
+  texts: dict[str, list[str]] = {}
+  for batch in held_out:
+    ids = batch['input_ids'].copy()
+    rows, slots = np.nonzero(batch['weights'])
+    ids[rows, batch['masked_positions'][rows, slots]] = batch['targets'][rows, slots]
+    for row, language in zip(ids, batch['language'], strict=True):
+      of_language = texts.setdefault(languages[language], [])
+      if row.any() and len(of_language) < _MOST_TEXTS:  # not of padding
+        of_language.append(after.decode(row[row >= SpecialIds().first_piece].tolist()))
+  counters, changes = (TokenCounter(before), TokenCounter(after)), []
+  for language, of_language in texts.items():
+    unit = 'word' if has_spaces(language) else 'character'
+    old_rate, new_rate = (counter.statistics(of_language)[f'pieces_per_{unit}'] or 0.0 for counter in counters)
+    changes.append((new_rate - old_rate, (language, f'{old_rate:.2f}', f'{new_rate:.2f}', unit)))
+  if changes:
+    columns = ('', 'old vocabulary', 'new vocabulary', 'per')
+    console.table('Fertility (tokens)', columns, [row for _, row in sorted(changes)[:_MOST_LANGUAGES]])
 
 
 def show_account(console: Console, workdir: epath.Path) -> None:

@@ -49,6 +49,7 @@ _DEFAULTS = {
   **config_meta('masking', MaskingConfig()),
   **config_meta('packing', PackingConfig()),
   **config_meta('optimizer', OptimizerConfig()),
+  **config_meta('train', TrainConfig(), ('ema_decay',)),
 }
 
 

@@ -27,11 +27,18 @@ class TrainState(Generic[Leaf]):
     step: int32 scalar, number of updates.
     params: nested dict of float32 arrays; for pre-training the two trees `encoder` and `mlm`.
     opt_state: state of the Optax optimizer.
+    ema: exponential moving average of `params`, a tree of the same shapes; None if there is none.
   """
 
   step: Leaf
   params: dict
   opt_state: optax.OptState
+  ema: dict | None = None
+
+  @property
+  def model(self) -> dict:
+    """The parameters that are evaluated, exported and loaded: the average if there is one."""
+    return self.params if self.ema is None else self.ema
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +52,7 @@ class Trainable:
     abstract_state: `TrainState` of shapes.
     shardings: `TrainState` of shardings.
     init: jitted function (seed) → sharded `TrainState`; no device holds more than its shard.
+    ema_decay: see `rembert.train.trainer.TrainConfig`.
   """
 
   graphdef: nnx.GraphDef
@@ -53,6 +61,7 @@ class Trainable:
   abstract_state: TrainState[jax.ShapeDtypeStruct]
   shardings: TrainState[NamedSharding]
   init: 'jax.stages.Wrapped'
+  ema_decay: float = 0.0
 
   def restore_target(self) -> TrainState[jax.ShapeDtypeStruct]:
     """Shapes with shardings, the target for restoring a checkpoint."""
@@ -61,16 +70,28 @@ class Trainable:
 
 
 def masked_lm(
-  config: RemBertConfig, execution: Execution, optimizer: optax.GradientTransformationExtraArgs, mesh: Mesh
+  config: RemBertConfig,
+  execution: Execution,
+  optimizer: optax.GradientTransformationExtraArgs,
+  mesh: Mesh,
+  *,
+  ema_decay: float = 0.0,
 ) -> Trainable:
   """`trainable` of the pre-training model."""
-  return trainable(lambda rngs: RemBertForMaskedLM(config, execution, rngs=rngs), optimizer, mesh)
+  build = lambda rngs: RemBertForMaskedLM(config, execution, rngs=rngs)
+  return trainable(build, optimizer, mesh, ema_decay=ema_decay)
 
 
 def trainable(
-  build: Callable[[nnx.Rngs], nnx.Module], optimizer: optax.GradientTransformationExtraArgs, mesh: Mesh
+  build: Callable[[nnx.Rngs], nnx.Module],
+  optimizer: optax.GradientTransformationExtraArgs,
+  mesh: Mesh,
+  *,
+  ema_decay: float = 0.0,
 ) -> Trainable:
   """A model with its optimizer on a mesh, ready to initialise. Allocates nothing.
+
+  If `ema_decay` is above 0, its state has a moving average, which begins as the initial parameters.
 
   Raises:
     UsageError: sizes are not divisible over the mesh.
@@ -82,7 +103,8 @@ def trainable(
 
   def init(seed) -> TrainState:
     params = nnx.to_pure_dict(nnx.state(construct(seed)))
-    return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=optimizer.init(params))
+    ema = params if ema_decay else None
+    return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=optimizer.init(params), ema=ema)
 
   abstract_state = jax.eval_shape(init, 0)
   param_shardings = sharding.parameter_shardings(axes, abstract_params, mesh)
@@ -90,6 +112,7 @@ def trainable(
     step=NamedSharding(mesh, PartitionSpec()),
     params=param_shardings,
     opt_state=sharding.optimizer_shardings(optimizer, abstract_state.opt_state, param_shardings, mesh),
+    ema=param_shardings if ema_decay else None,
   )
   return Trainable(
     graphdef=graphdef,
@@ -98,4 +121,5 @@ def trainable(
     abstract_state=abstract_state,
     shardings=shardings,
     init=jax.jit(init, out_shardings=shardings),
+    ema_decay=ema_decay,
   )

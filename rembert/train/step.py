@@ -131,7 +131,12 @@ def make_train_step(
     # Selected elementwise, where the update is written; a branch would cost a second copy of the state.
     keep_if_finite = lambda new, old: jnp.where(is_finite, new, old)
     params = jax.tree.map(keep_if_finite, optax.apply_updates(state.params, updates), state.params)
-    return TrainState(state.step + 1, params, opt_state), metrics
+    ema = state.ema
+    if ema is not None:
+      # Less at first, as `tf.train.ExponentialMovingAverage` with `num_updates`: 1 − min(decay, (1 + t) / (10 + t)).
+      share = jnp.maximum(1 - trainable.ema_decay, 9 / (10 + state.step))
+      ema = jax.tree.map(keep_if_finite, optax.incremental_update(params, ema, share), ema)
+    return TrainState(state.step + 1, params, opt_state, ema), metrics
 
   return jax.jit(
     train_step, donate_argnums=0, in_shardings=(trainable.shardings, None), out_shardings=(trainable.shardings, None)

@@ -19,7 +19,7 @@ from rembert.train.anomaly_detection import GuardsConfig, LossGuard, StepTimes
 from rembert.train.metrics import Meter, Stopwatch
 from rembert.train.state import TrainState
 from rembert.train.step import StepMetrics
-from rembert.validation import Count, CountOrZero, NotNegative, OneOf, check_fields
+from rembert.validation import Count, CountOrZero, FractionBelowOne, NotNegative, OneOf, check_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +32,8 @@ class TrainConfig:
     sequence_length: tokens per sequence.
     seed: seed of initialisation, sampling, masks and dropout.
     accumulation_steps: number of micro-batches per step (gradient accumulation), to save memory.
+    ema_decay: decay of an exponential moving average of the parameters, for example 0.9999; in step t, from 0, at most
+      (1 + t) / (10 + t). 0 for no average. Evaluations, exports and `rembert.load` use the average if there is one.
     log_every: steps between logged metrics.
     eval_every: steps between evaluations; the last step always has one. 0 for none.
     eval_rows: number of eval sequences per language.
@@ -52,6 +54,7 @@ class TrainConfig:
   sequence_length: Count = 512
   seed: CountOrZero = 0
   accumulation_steps: Count = 1
+  ema_decay: FractionBelowOne = 0.0
   log_every: Count = 100
   eval_every: CountOrZero = 10_000
   eval_rows: Count = 64
@@ -255,7 +258,7 @@ class Trainer:
       return self.is_stopping
 
     with watchers.goodput.activity('evaluation'):
-      metrics = self.evaluate(position.state.params, is_stopped)
+      metrics = self.evaluate(position.state.model, is_stopped)
       if metrics is not None:
         watchers.trackers.log(metrics, step=position.step)
         watchers.progress.evaluation(position.step, metrics)

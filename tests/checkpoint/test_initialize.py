@@ -17,6 +17,7 @@ from rembert.data.finetune_batches import Features, pad_batch
 from rembert.errors import UsageError
 from rembert.model.config import Execution
 from rembert.model.heads import build_model
+from rembert.tokenizer import load_vocabulary, parse_model
 from rembert.train import state as states
 from rembert.train.optimizer import OptimizerConfig, make_optimizer
 from rembert.train.sharding import MeshConfig, make_mesh, to_device
@@ -37,12 +38,14 @@ def fresh():
   """Mesh sizes to a new state; its initialisation is compiled once."""
 
   @functools.cache
-  def trainable(sizes):
-    return states.masked_lm(CONFIG, Execution(), make_optimizer(OptimizerConfig(), 10), mesh_of(*sizes))
+  def trainable(sizes, config, ema_decay):
+    optimizer = make_optimizer(OptimizerConfig(), 10)
+    return states.masked_lm(config, Execution(), optimizer, mesh_of(*sizes), ema_decay=ema_decay)
 
-  def init(sizes):
-    with jax.set_mesh(trainable(sizes).mesh):
-      return trainable(sizes).init(3)
+  def init(sizes, config=CONFIG, ema_decay=0.0):
+    described = trainable(sizes, config, ema_decay)
+    with jax.set_mesh(described.mesh):
+      return described.init(3)
 
   return init
 
@@ -169,6 +172,60 @@ def test_more_layers_of_hugging_face_are_not_dropped_silently(saved, tmp_path):
   with pytest.raises(UsageError, match='another architecture') as error:
     open_initial(tmp_path / 'exported', 'all', CONFIG)
   assert 'num_hidden_layers=4' in error.value.fix[0]
+
+
+@pytest.fixture
+def larger_vocabulary(small_vocabulary, tmp_path):
+  """That of 590 tokens with two of them exchanged, 'Stadt' as the beginning of a word, and a special token."""
+  proto = parse_model(small_vocabulary.read_bytes())
+  proto.pieces[580].piece, proto.pieces[581].piece = proto.pieces[581].piece, proto.pieces[580].piece
+  proto.pieces.add(piece='\N{LOWER ONE EIGHTH BLOCK}Stadtmeer', score=-5)
+  proto.pieces.add(piece='[NEW]', type=proto.pieces[0].type)
+  (tmp_path / 'larger.model').write_bytes(proto.SerializeToString())
+  return tmp_path / 'larger.model'
+
+
+def test_rows_go_to_their_tokens_in_another_vocabulary_and_new_ones_are_means_or_as_initialised(
+  saved, small_vocabulary, larger_vocabulary, fresh
+):
+  model, config = saved('mlm', vocab_size=600, **FITTING), dataclasses.replace(CONFIG, vocab_size=594)
+  (model.workdir / 'vocabulary').mkdir()
+  (model.workdir / 'vocabulary' / 'sentencepiece.model').write_bytes(small_vocabulary.read_bytes())
+  state, old = fresh(EIGHT, config, 0.9), leaves_of(model)
+  first, places = leaves(state.params), jax.tree.map(lambda leaf: leaf.sharding, state.params)
+  initial = open_initial(model.workdir, 'all', config, any_vocabulary=True).for_vocabulary(larger_vocabulary)
+  state = initial.put_into(state)
+  assert jax.tree.map(lambda leaf: leaf.sharding, state.params) == places
+  found = leaves(state.params)
+  jax.tree.map(np.testing.assert_array_equal, state.ema, state.params)
+  parts = load_vocabulary(small_vocabulary).encode('Stadtmeer')
+  assert len(parts) > 1
+  tables = {'encoder/embeddings/word/embedding', 'mlm/output_embedding', 'mlm/bias'}
+  for path, leaf in found.items():
+    if path not in tables:
+      np.testing.assert_array_equal(leaf, old[path], err_msg=path)
+      continue
+    expected = np.zeros_like(leaf)  # as the padding is
+    expected[:590] = old[path][[*range(580), 581, 580, *range(582, 590)]]
+    expected[590] = old[path][parts].astype(np.float64).mean(axis=0)
+    expected[591:594] = first[path][591:594]  # the special token, and rows without a token
+    np.testing.assert_array_equal(leaf, expected, err_msg=path)
+  assert (initial.transfer.copied, initial.transfer.averaged, initial.transfer.initialised) == (590, 1, 1)
+
+
+def test_their_own_vocabulary_changes_nothing_and_without_one_another_size_is_refused(
+  saved, saved_with_vocabulary, small_vocabulary
+):
+  config = dataclasses.replace(TINY, vocab_size=700)
+  initial = open_initial(saved_with_vocabulary, 'all', config, any_vocabulary=True)
+  assert initial.for_vocabulary(small_vocabulary) is initial
+  with pytest.raises(UsageError, match='has 800 tokens and the parameters to begin with 331') as error:
+    open_initial(
+      saved('mlm', name='without').workdir, 'all', dataclasses.replace(TINY, vocab_size=800), any_vocabulary=True
+    )
+  assert 'RemBertConfig.vocab_size, train.init_from' in error.value.where
+  assert 'sentencepiece.model' in error.value.fix[0]
+  assert error.value.fix[1] == '--gin.RemBertConfig.vocab_size=331'
 
 
 def test_rows_for_other_pieces_are_refused(saved_with_vocabulary, small_vocabulary, tmp_path):

@@ -3,13 +3,18 @@
 import pathlib
 import shutil
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from random_checkpoints import TINY, leaves_of
+from flax.traverse_util import unflatten_dict
+from random_checkpoints import TINY, leaves_of, random_leaves
 
-from rembert.checkpoint.load import find_checkpoint, open_source, read_newest, save_model
+from rembert.checkpoint.load import config_meta, find_checkpoint, open_source, read_newest, save_model
+from rembert.checkpoint.manager import Checkpoints
 from rembert.errors import UsageError
+from rembert.train.state import TrainState
 
 
 def read_all(model):
@@ -48,6 +53,20 @@ def test_a_workdir_without_a_checkpoint_is_refused(tmp_path):
   (tmp_path / 'checkpoints').mkdir()
   with pytest.raises(UsageError, match='no model found'):
     open_source(tmp_path)
+
+
+def test_the_moving_average_is_read_unless_the_trained_parameters_are_requested(tmp_path):
+  trained = random_leaves(TINY, 'mlm', has_pooler=False)
+  average = {path: leaf + 1 for path, leaf in trained.items()}
+  state = TrainState(jnp.int32(1), *(unflatten_dict(tree, sep='/') for tree in (trained, {}, average)))
+  checkpoints = Checkpoints(tmp_path / 'checkpoints')
+  checkpoints.save(1, jax.tree.map(jnp.asarray, state), {}, config_meta('RemBertConfig', TINY))
+  checkpoints.close()
+  for options, expected in ({}, average), ({'ema': True}, average), ({'ema': False}, trained):
+    found = read_all(open_source(tmp_path, **options))
+    assert found.keys() == expected.keys()
+    for path, leaf in found.items():
+      np.testing.assert_array_equal(leaf, expected[path][: len(leaf)], err_msg=path)
 
 
 def test_a_checkpoint_in_half_precision_is_read_as_float32(tmp_path):

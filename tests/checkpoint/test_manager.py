@@ -18,7 +18,7 @@ import pytest
 from orbax.checkpoint._src.path.atomicity import TMP_DIR_SUFFIX, AtomicRenameTemporaryPath
 
 from rembert.checkpoint.manager import Checkpoints, SaveSchedule
-from rembert.errors import RunError
+from rembert.errors import RunError, UsageError
 from rembert.train.optimizer import OptimizerConfig, make_optimizer
 
 ONE, EIGHT, FLAT = (1, 1, 1), (2, 2, 2), (4, 2, 1)
@@ -82,6 +82,16 @@ def test_a_state_comes_back_bit_exactly_and_to_its_place(opened, random_state, t
   assert tree.keys() == {'step', 'params', 'opt_state'}
   jax.tree.map(np.testing.assert_array_equal, tree['params'], expected.params)
   assert json.loads((writing.directory / '2' / 'data' / 'metadata').read_text()) == DATA
+
+
+def test_a_moving_average_comes_back_too_and_a_run_without_one_cannot_take_it(opened, random_state, trainable):
+  with_average = lambda state, other: dataclasses.replace(state, ema=other.params)
+  state, expected = map(with_average, random_state(EIGHT), random_state(EIGHT, 1))
+  checkpoints = save(opened(), 2, state)
+  restored = checkpoints.restore_newest(trainable(ONE, ema_decay=0.9).restore_target())
+  jax.tree.map(np.testing.assert_array_equal, restored.state, expected)
+  with pytest.raises(UsageError, match='another model or optimizer'):
+    checkpoints.restore_newest(trainable(ONE).restore_target())
 
 
 @pytest.mark.parametrize('sizes', [ONE, EIGHT], ids=['one device', 'eight'])

@@ -35,7 +35,7 @@ def command(tmp_path, *arguments, gin=()):
 
 
 def test_the_report_stands_on_the_screen_and_in_the_workdir(tmp_path, capsys):
-  sizes = ['mesh.data=2', 'mesh.fsdp=4', 'train.accumulation_steps=2']
+  sizes = ['mesh.data=2', 'mesh.fsdp=4', 'train.accumulation_steps=2', 'train.ema_decay=0.9']
   assert command(tmp_path, '--topology=cpu:8', gin=sizes) == 0
   shown = capsys.readouterr().out
   for words in ('Memory per chip', 'temporaries', 'all-gather of 4 chips', 'state per chip', 'batch', 'No roofline'):
@@ -44,9 +44,9 @@ def test_the_report_stands_on_the_screen_and_in_the_workdir(tmp_path, capsys):
   assert report['fits']
   assert (report['rows_per_device'], report['parts'], report['rows_per_part']) == (4, 2, 2)
   assert report['mesh'] == {'data': 2, 'fsdp': 4, 'tensor': 1}
-  # Parameters and moments are arguments, and the new ones take their place.
+  # Parameters, their average and moments are arguments, and the new ones take their place.
   held = report['held_bytes']
-  state = held['parameters'] + held['optimizer']
+  state = held['parameters'] + held['moving average'] + held['optimizer']
   assert report['memory']['arguments'] == pytest.approx(state + held['batch'], rel=0.01)
   assert report['memory']['aliased'] == pytest.approx(state, rel=0.01)
   per_part = [row for row in report['collectives'] if row['kind'] == 'all-gather' and row['group'] == 4]

@@ -9,6 +9,7 @@ from final_states import assert_same_run
 
 from rembert.checkpoint.load import architecture, open_source
 from rembert.convert.__main__ import main as convert
+from tasks import vocabulary
 
 SMALL = {
   'train.steps': 6,
@@ -83,6 +84,28 @@ def test_what_the_released_weights_lack_is_named_in_one_line_and_the_run_resumes
 
   assert half.run(on_log=stop).returncode == 75
   assert 'randomly initialised' not in succeed(half).stdout
+  assert_same_run(half, whole, 6)
+
+
+def test_a_larger_vocabulary_takes_rows_and_means_of_the_old_and_the_run_resumes(
+  continued, stored, text, succeed, tmp_path
+):
+  old, larger = stored.workdir / 'vocabulary' / 'sentencepiece.model', tmp_path / 'larger.model'
+  of_text = [f'--text={text}', '--text_column=body', '--language_column=lang', '--languages=de']
+  assert vocabulary.main([*of_text, f'--extend={old}', '--size=1540', f'--output={larger}']) == 0
+  settings = {'vocabulary.path': f"'{larger}'", 'RemBertConfig.vocab_size': 1540}
+  whole, half = (continued(stored.workdir, **settings) for _ in range(2))
+  half.workdir = tmp_path / 'half'
+  half.arguments[1] = f'--workdir={half.workdir}'
+  output = succeed(whole).stdout
+  assert 'the embeddings of 1,500 tokens are copied, 40 are means of their old subwords, 0 are random' in output
+  table = output[output.index('Fertility') :].splitlines()
+  row = next(line.split() for line in table if line.split()[:1] == ['de'])
+  assert float(row[2]) < 0.7 * float(row[1])  # tokens per word
+  assert open_source(whole.workdir).vocabulary.read_bytes() == larger.read_bytes()
+  assert whole.metrics()[0]['loss'] < stored.metrics()[0]['loss'] - 0.5  # of a trained model
+  assert half.run(on_log=lambda step, _: step == 3 and os.kill(os.getpid(), signal.SIGTERM)).returncode == 75
+  assert 'are copied' not in succeed(half).stdout
   assert_same_run(half, whole, 6)
 
 

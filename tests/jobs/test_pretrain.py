@@ -11,6 +11,9 @@ import pytest
 from etils import epath
 from final_states import assert_bitwise_equal, assert_same_run, final_state
 
+import rembert
+from rembert.checkpoint.load import open_source
+from rembert.convert.__main__ import main as convert
 from rembert.jobs import pretrain
 from rembert.jobs.workdir import locked
 
@@ -72,6 +75,31 @@ def test_a_terminated_run_saves_and_resumes_bitwise(stored, from_store, succeed,
   assert 'stopped by SIGTERM at step 36, checkpoint saved. Run the same command again to resume.' in result.stdout
   assert 'resuming from step 36' in succeed(stopped).stdout
   assert_same_run(stopped, stored, STEPS)
+
+
+def test_a_run_with_a_moving_average_resumes_bitwise_and_evaluates_saves_and_exports_it(
+  stored, from_store, succeed, tmp_path
+):
+  whole, cut = (from_store(tmp_path / name, train__ema_decay=0.9) for name in ('whole', 'cut'))
+  assert 'moving average' in succeed(whole).stdout  # with its bytes per device
+  assert cut.run(on_log=lambda step, _: step == 35 and terminate()).returncode == 75
+  succeed(cut)
+  assert_same_run(cut, whole, STEPS)
+  # Training is the same; what is evaluated, loaded and exported is not.
+  state, plain = final_state(whole.workdir, STEPS), final_state(stored.workdir, STEPS)
+  assert_bitwise_equal(state['params'], plain['params'])
+  losses = lambda run: [row['eval/loss'] for row in run.metrics() if 'eval/loss' in row]
+  assert len(losses(whole)) == len(losses(stored)) == 3
+  assert not set(losses(whole)) & set(losses(stored))
+  for ema, tree in (True, 'ema'), (False, 'params'):
+    bias = state[tree]['mlm']['norm']['bias']
+    np.testing.assert_array_equal(rembert.load(whole.workdir, 'mlm', ema=ema).module.mlm.norm.bias[...], bias)
+    folder = tmp_path / f'exported {tree}'
+    assert convert(['to_hf', str(whole.workdir), str(folder), *(() if ema else ('--no_ema',))]) == 0
+    np.testing.assert_array_equal(open_source(folder).tensors['cls.predictions.LayerNorm.bias'].read(), bias)
+  refused = from_store(whole.workdir).run()
+  assert refused.returncode == 2
+  assert 'train.ema_decay: 0.9 → 0.0' in refused.stderr
 
 
 def test_a_run_terminated_in_its_last_evaluation_evaluates_when_it_resumes(

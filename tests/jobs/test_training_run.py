@@ -30,6 +30,7 @@ def identity(*bindings):
     ('masking.random_share = 0.2', 'masking.random_share'),
     ('train.seed = 1', 'train.seed'),
     ('train.batch_size = 1024', 'train.batch_size'),
+    ('train.ema_decay = 0.9', 'train.ema_decay'),
     ('data.alpha = 0.3', 'data.alpha'),
     ('optimizer.freeze_layers = 1', 'optimizer.freeze_layers'),
   ],
@@ -42,7 +43,8 @@ def test_other_numbers_are_those_of_another_run(binding, difference):
 
 
 def test_a_checkpoint_from_before_a_field_had_its_default():
-  before = {name: value for name, value in identity().items() if name != 'packing.short_rows'}
+  later = ('packing.short_rows', 'train.ema_decay')
+  before = {name: value for name, value in identity().items() if name not in later}
   refuse_other_run(before, identity(), WORKDIR)
   with pytest.raises(UsageError, match='a run with different settings'):
     refuse_other_run(before, identity('packing.short_rows = 0.1'), WORKDIR)

@@ -26,6 +26,7 @@ PLACEHOLDERS = (
   (r'^--gin\.train\.init_from=(PATH|MODEL)$', '--gin.train.init_from=runs/pretrain_smoke'),
   (r'^--init=MODEL$', '--init=runs/pretrain_smoke'),
   (r'^--gin\.train\.init_from=google/rembert$', '--gin.train.init_from=runs/pretrain_smoke'),
+  (r'^(--gin\.train\.init_from|--extend)=runs/rembert_original', r'\1=runs/pretrain_smoke'),
   (r'^--gin\.analyze\.model=runs/rembert_original$', '--gin.analyze.model=runs/pretrain_smoke'),  # it has a vocabulary
   (r'^--output=FILE$', '--output=report.json'),
   (r'^--gin\.xtreme\.data_dir=FOLDER$', '--gin.xtreme.data_dir=download'),
@@ -122,7 +123,7 @@ _FEW_STEPS = (
 _SHORT_ROWS = '--gin.train.sequence_length=64'
 _LITTLE_TEXT = '--gin.vocabulary.sample_characters=300000'
 _PRETRAINING = r'rembert\.main .*gin/(pretrain_|experiments/)'
-_CONTINUING = r'rembert\.main .*gin/continue_'
+_CONTINUING = r'rembert\.main .*gin/(continue_|recipes/continued)'
 _LEARNING = r'rembert\.main .*gin/finetune_'
 # Pattern found in a command, placeholders filled in → arguments that are added; all that match count, in this order.
 SMALLER = (
@@ -134,6 +135,8 @@ SMALLER = (
   (rf'{_PRETRAINING}(?!smoke)(?!.*--dry_run)', _SMALL_MODEL),
   (r'rembert\.main .*gin/pretrain_smoke', _LITTLE_TEXT),
   (rf'{_CONTINUING}(?!.*--dry_run)', f'{_FEW_STEPS} {_SHORT_ROWS} --gin.train.accumulation_steps=1'),
+  (r'tasks\.vocabulary .*--extend=', '--size=5200'),
+  (r'rembert\.main .*gin/recipes/continued', '--gin.RemBertConfig.vocab_size=5200'),
   # The released model's text and vocabulary are far away.
   (
     r'rembert\.main .*gin/pretrain_large(?!.*--dry_run)',
@@ -176,7 +179,7 @@ SMALLER = (
 )
 # What may be set otherwise than the page does: sizes, lengths, and the machine.
 OVERRIDDEN = {
-  *('--topology', '--seeds', '--tasks', '--setting', '--gin.mesh.data', '--gin.analyze.rows'),
+  *('--topology', '--seeds', '--tasks', '--setting', '--size', '--gin.mesh.data', '--gin.analyze.rows'),
   '--gin.tracking.wandb_project',
   *('--gin.train.steps', '--gin.train.batch_size', '--gin.train.accumulation_steps'),
   *('--gin.RemBertConfig.num_hidden_layers', '--gin.RemBertConfig.vocab_size'),

@@ -60,10 +60,11 @@ def _trainable(
   config: RemBertConfig = TINY,
   execution: Execution = Execution(),
   optimizer: optax.GradientTransformation = ADAMW,
+  ema_decay: float = 0.0,
 ) -> Trainable:
   """`masked_lm` on a mesh of `sizes` (data, fsdp, tensor), over as many of the devices as it takes."""
   mesh = make_mesh(MeshConfig(*sizes), jax.devices()[: math.prod(sizes)])
-  return masked_lm(config, execution, optimizer, mesh)
+  return masked_lm(config, execution, optimizer, mesh, ema_decay=ema_decay)
 
 
 class Step:
@@ -107,10 +108,12 @@ def _step(
   config: RemBertConfig = TINY,
   execution: Execution = Execution(),
   optimizer: optax.GradientTransformation = ADAMW,
+  ema_decay: float = 0.0,
   **options,
 ) -> Step:
   """A `Step`; `options` are those of `make_train_step`."""
-  return Step(_trainable(sizes, config=config, execution=execution, optimizer=optimizer), **options)
+  described = _trainable(sizes, config=config, execution=execution, optimizer=optimizer, ema_decay=ema_decay)
+  return Step(described, **options)
 
 
 def _names(tree: dict) -> dict[str, jax.Array]:

@@ -10,7 +10,7 @@ from small_corpora import sample_corpus
 from rembert.analysis.fertility import TokenCounter, has_spaces
 from rembert.convert.tokenizer_files import build_tokenizer
 from rembert.errors import UsageError
-from rembert.tokenizer import SPECIAL_PIECES, check_vocabulary, load_vocabulary
+from rembert.tokenizer import SPECIAL_PIECES, check_vocabulary, load_vocabulary, parse_model
 from tasks import vocabulary
 from tasks.corpus.sources import find_parts, read_together
 
@@ -145,6 +145,63 @@ def test_the_command_line_reads_a_corpus_and_trains_on_what_is_not_held_out(tmp_
   assert 'making the corpus' not in capsys.readouterr().out
   assert vocabulary.main([*command, '--languages=xh']) == 2
   assert 'no text in xh' in capsys.readouterr().err
+
+
+# --- extended ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope='module')
+def extended(tmp_path_factory, model_file):
+  """The vocabulary of German, Greek and Thai with tokens for Japanese and Swahili."""
+  file, more = tmp_path_factory.mktemp('extended') / 'larger.model', sample_corpus(('ja', 'sw'))
+  texts = vocabulary.sample_text(more, dict.fromkeys(('ja', 'sw'), 100_000))
+  assert vocabulary.extend_vocabulary(model_file, texts, file, size=2400, character_coverage=0.99) == 2400
+  return file
+
+
+def test_old_tokens_keep_ids_scores_and_normalisation_and_new_ones_follow(model_file, extended):
+  old, new = (parse_model(file.read_bytes()) for file in (model_file, extended))
+  assert new.pieces[:SIZE] == old.pieces[:]
+  assert new.normalizer_spec == old.normalizer_spec
+  assert len({piece.piece for piece in new.pieces}) == len(new.pieces) == 2400
+  assert check_vocabulary(extended, 2400)
+  processor, text = load_vocabulary(extended), 'Fluß 東京都\tna mto wa ไทย 𓀀'
+  assert processor.decode(processor.encode(text)) == text.replace('\t', ' ')
+  ids = build_tokenizer(extended.read_bytes()).encode(text.replace('\t', ' '), add_special_tokens=False).ids
+  assert ids == processor.encode(text)
+
+
+def test_new_languages_gain_fertility_and_the_old_segmentations_stay(corpus, model_file, extended):
+  old, new = load_vocabulary(model_file), load_vocabulary(extended)
+  lines = lambda corpus, language: [line for text in corpus.texts(language, 'validation') for line in text.split('\n')]
+  fertility = lambda processor, texts: sum(map(len, processor.encode(texts)))
+  held_out = sample_corpus(('ja', 'sw'), 0.2)
+  for language, most in ('ja', 0.6), ('sw', 0.85):
+    texts = lines(held_out, language)
+    assert fertility(new, texts) < most * fertility(old, texts), language
+  for language, least in ('de', 0.93), ('el', 0.99):
+    words = [word for text in lines(corpus, language) for word in text.split()]
+    same = sum(before == after for before, after in zip(old.encode(words), new.encode(words), strict=True))
+    assert same > least * len(words), language
+
+
+def test_no_more_tokens_are_added_than_the_text_has(model_file, tmp_path):
+  file = tmp_path / 'v.model'
+  count = vocabulary.extend_vocabulary(model_file, ['mto wa kijiji na mji'] * 20, file, size=9000)
+  assert SIZE < count < 2000
+  assert load_vocabulary(file).get_piece_size() == count
+
+
+def test_the_command_line_extends_one(model_file, tmp_path, capsys):
+  file = tmp_path / 'v.model'
+  command = ['--languages=sw', f'--extend={model_file}', f'--output={file}']
+  assert vocabulary.main([*command, '--size=1500']) == 2
+  assert 'has 1,500 tokens already' in capsys.readouterr().err
+  assert vocabulary.main([*command, '--size=1700']) == 0
+  assert '1,700 tokens from 1 language(s)' in capsys.readouterr().out
+  assert vocabulary.main([*command, '--size=1700']) == 0
+  assert 'is there already' in capsys.readouterr().out
+  assert load_vocabulary(file).get_piece_size() == 1700
 
 
 # --- a large one ------------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_an_update_that_is_not_finite_changes_nothing_but_the_step(trainable, op
     return LossSums(loss=loss, correct=jnp.zeros(()), weight=jnp.ones(()))
 
   config = OptimizerConfig(learning_rate=1e-2, warmup_steps=1, **options)
-  described = trainable(optimizer=make_optimizer(config, total_steps=8))
+  described = trainable(optimizer=make_optimizer(config, total_steps=8), ema_decay=0.5)
   step = make_train_step(described, sums_of=norms)
   batch = lambda scale, root: {'segment_ids': np.ones((1, 1), np.int32), 'scale': np.float32(scale), 'root': root}
   state = described.init(0)
@@ -180,9 +180,29 @@ def test_an_update_that_is_not_finite_changes_nothing_but_the_step(trainable, op
       jax.tree.map(np.testing.assert_array_equal, dataclasses.replace(after, step=before.step), before)
 
 
-def test_nothing_of_the_state_is_copied(step):
+@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=name_of)
+def test_the_moving_average_is_the_recurrence_in_float64_and_changes_nothing_else(step, batches, sizes):
+  averaging, plain = step(sizes, ema_decay=0.2), step(sizes)
+  state, other = averaging.init(0), plain.init(0)
+  expected = jax.tree.map(np.float64, jax.device_get(state.params))
+  jax.tree.map(np.testing.assert_array_equal, state.ema, state.params)
+  for number, batch in enumerate(batches):
+    (state, _), (other, _) = averaging(state, batch), plain(other, batch)
+    decay = min(0.2, (1 + number) / (10 + number))  # 0.1, 0.18, and 0.2 from then on
+    mixed = lambda old, new, decay=decay: decay * old + (1 - decay) * np.float64(new)
+    expected = jax.tree.map(mixed, expected, state.params)
+    assert_trees_close(state.ema, expected)
+  jax.tree.map(np.testing.assert_array_equal, state.params, other.params)
+  assert (state.model, other.model) == (state.ema, other.params)
+  for average, leaf in zip(jax.tree.leaves(state.ema), jax.tree.leaves(state.params), strict=True):
+    assert average.sharding == leaf.sharding
+    assert np.any(np.asarray(average) != np.asarray(leaf))
+
+
+@pytest.mark.parametrize('ema_decay', [0.0, 0.2])
+def test_nothing_of_the_state_is_copied(step, ema_decay):
   # On a CPU XLA does so where new moments are chosen after the update was made of them; a tenth of a step's memory.
-  text = step().compiled.as_text()
+  text = step(ema_decay=ema_decay).compiled.as_text()
   assert '%state_opt_state_' in text
   assert not [line for line in text.splitlines() if re.search(r'= f32\[\d.* copy\(%state_', line)]
 

@@ -88,7 +88,7 @@ class Run:
     is_finite = math.isfinite(loss)
     numbers = LossSums(*(np.float32(x) for x in (loss, 1, 2)))
     metrics = StepMetrics(sums=numbers, tokens=np.float32(8), grad_norm=np.float32(1), is_finite=np.bool_(is_finite))
-    return TrainState(step, {'sum': state.params['sum'] + batch['add']}, ()), metrics
+    return TrainState(step, {'sum': state.params['sum'] + batch['add']}, (), state.ema), metrics
 
   def _evaluate(self, params, is_stopped):
     for _ in range(3):
@@ -115,6 +115,13 @@ CLOCKED = ('step_seconds', 'tokens_per_second', 'data_wait_share')
 
 def without_clock(rows):
   return [{name: value for name, value in row.items() if name not in CLOCKED} for row in rows]
+
+
+def test_evaluations_are_of_the_moving_average_if_there_is_one(tmp_path):
+  run = Run(tmp_path)
+  run.loop.position.state = dataclasses.replace(run.loop.position.state, ema={'sum': -1})
+  run.run()
+  assert [row['eval/sum'] for row in run.tracker.rows if 'eval/sum' in row] == [-1, -1, -1]
 
 
 def test_everything_happens_after_its_step_and_in_order(tmp_path):
