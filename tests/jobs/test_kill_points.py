@@ -29,10 +29,7 @@ EARLY_MOMENTS = {
 }
 
 
-@pytest.fixture(scope='module')
-def whole(from_store, tmp_path_factory):
-  """The run that is not interrupted, in a process of its own as those that are; how long it takes."""
-  run = from_store(tmp_path_factory.mktemp('whole') / 'run', **LONG)
+def complete(run):
   start = time.monotonic()
   result = run.run_process()
   assert result.returncode == 0, result.stderr
@@ -41,16 +38,20 @@ def whole(from_store, tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def whole_streamed(program, succeed, tmp_path_factory):
-  """The same on the sample dumps, in this process."""
-  run = program(tmp_path_factory.mktemp('whole') / 'run', **LONG)
-  succeed(run)
-  return run
+def whole(from_store, tmp_path_factory):
+  """The run that is not interrupted."""
+  return complete(from_store(tmp_path_factory.mktemp('whole') / 'run', **LONG))
+
+
+@pytest.fixture(scope='module')
+def whole_streamed(program, tmp_path_factory):
+  """The same on the sample dumps."""
+  return complete(program(tmp_path_factory.mktemp('whole') / 'run', **LONG))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('point', range(POINTS))
-def test_a_run_killed_at_any_point_ends_like_an_uninterrupted_one(point, whole, from_store, succeed, tmp_path):
+def test_a_run_killed_at_any_point_ends_like_an_uninterrupted_one(point, whole, from_store, tmp_path):
   random = np.random.default_rng(point)
   number = (signal.SIGKILL, signal.SIGTERM)[point % 2]
   moment = list(MOMENTS)[point // 4 % len(MOMENTS)]
@@ -69,7 +70,7 @@ def test_a_run_killed_at_any_point_ends_like_an_uninterrupted_one(point, whole, 
   except subprocess.TimeoutExpired:
     process.kill()
     raise
-  succeed(cut)
+  complete(cut)
   assert_same_run(cut, whole, 240)
 
 
@@ -77,9 +78,9 @@ def test_a_run_killed_at_any_point_ends_like_an_uninterrupted_one(point, whole, 
 @pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize('moment', EARLY_MOMENTS)
 def test_a_run_killed_while_it_makes_its_data_ends_like_an_uninterrupted_one(
-  moment, number, whole_streamed, program, succeed, tmp_path
+  moment, number, whole_streamed, program, tmp_path
 ):
   cut = program(tmp_path / 'run', **LONG)
   assert cut.stop_when(lambda: EARLY_MOMENTS[moment](cut), number) == (75 if number == signal.SIGTERM else -number)
-  succeed(cut)
+  complete(cut)
   assert_same_run(cut, whole_streamed, 240)

@@ -59,18 +59,20 @@ def wait_for_step(run, processes, step, seconds=200):
 
 
 @pytest.mark.slow
-def test_a_run_resumes_with_another_number_of_hosts(from_store, succeed, tmp_path):
-  long = QUICK | {'train__steps': 90, 'train__eval_every': 30, 'train__checkpoint_every': 1000}
+def test_a_run_resumes_with_another_number_of_hosts(from_store, tmp_path):
+  long = QUICK | {'train__steps': 120, 'train__eval_every': 40, 'train__checkpoint_every': 1000}
   reference, run = (from_store(tmp_path / name, **long) for name in ('reference', 'run'))
-  succeed(reference)
-  assert run.run(on_log=lambda step, _: step == 20 and os.kill(os.getpid(), signal.SIGTERM)).returncode == 75
-  processes = run.start_hosts(2)
-  wait_for_step(run, processes, 40)
-  processes[-1].send_signal(signal.SIGTERM)
-  assert [process.wait(timeout=120) for process in processes] == [75] * 2, run.host_log(0).read_text()[-2000:]
-  assert 40 <= run.steps_logged() < 90
-  succeed(run)
-  assert_same_training(run, reference, step=90)
+  assert reference.run_process().returncode == 0
+  for hosts, stop_at in ((2, 20), (1, 60), (4, None)):
+    if stop_at is None:
+      run.run_hosts(hosts)
+      continue
+    processes = run.start_hosts(hosts)
+    wait_for_step(run, processes, stop_at)
+    processes[-1].send_signal(signal.SIGTERM)
+    assert [process.wait(timeout=120) for process in processes] == [75] * hosts, run.host_log(0).read_text()[-2000:]
+    assert run.steps_logged() < 120
+  assert_same_training(run, reference, step=120)
 
 
 def test_two_hosts_train_as_one_does_and_stop_together_after_the_same_step(from_store, tmp_path):

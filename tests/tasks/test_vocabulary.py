@@ -204,18 +204,13 @@ def test_the_command_line_extends_one(model_file, tmp_path, capsys):
   assert load_vocabulary(file).get_piece_size() == 1700
 
 
-# --- a large one ------------------------------------------------------------------------------------------------------
-
-# Of many scripts, with and without spaces between words.
-REAL = ('am', 'ar', 'de', 'el', 'en', 'fi', 'he', 'hi', 'ja', 'ko', 'ru', 'sw', 'ta', 'th', 'tr', 'zh')
+# --- as large as the released one ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_a_large_vocabulary_is_trained_on_real_text(shared_data, tmp_path, capsys):
-  text, file, size = tmp_path / 'text', tmp_path / 'v.model', 60_000
-  text.mkdir()
-  for language in REAL:
-    (text / f'{language}.txt.xz').symlink_to(shared_data / 'text' / f'{language}.txt.xz')
+def test_a_vocabulary_of_the_released_size_is_trained_on_real_text(shared_data, tmp_path, capsys):
+  # Three minutes and 1.8 GB on two cores that have nothing else to do.
+  text, file, size = shared_data / 'text', tmp_path / 'v.model', 250_300
   assert vocabulary.main([f'--text={text}', f'--size={size}', f'--output={file}']) == 0
   special = check_vocabulary(file, size)
   assert (special.pad, special.unknown, special.cls, special.sep, special.mask) == (0, 2, 312, 313, 314)
@@ -230,7 +225,7 @@ def test_a_large_vocabulary_is_trained_on_real_text(shared_data, tmp_path, capsy
   counter, texts = TokenCounter(processor), {}
   for part in find_parts('text', str(text), None):
     texts.setdefault(part.language, []).extend(each.text for each in itertools.islice(read_together([part]), 20))
-  assert set(texts) == set(REAL)
+  del texts['si']  # seven documents: too few for tokens of its own
   for language, of_language in texts.items():
     statistics = counter.statistics(of_language, has_spaces=has_spaces(language))
     assert statistics['coverage'] > 0.97, language
