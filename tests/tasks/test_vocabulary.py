@@ -200,7 +200,7 @@ def test_the_command_line_extends_one(model_file, tmp_path, capsys):
   assert vocabulary.main([*command, '--size=1700']) == 0
   assert '1,700 tokens from 1 language(s)' in capsys.readouterr().out
   assert vocabulary.main([*command, '--size=1700']) == 0
-  assert 'is there already' in capsys.readouterr().out
+  assert 'already exists' in capsys.readouterr().out
   assert load_vocabulary(file).get_piece_size() == 1700
 
 
