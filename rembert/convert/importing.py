@@ -123,7 +123,7 @@ def import_model(
   )
 
 
-def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.PathLike | None, **facts: Any) -> None:
+def save(imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.PathLike | None, /, **facts: Any) -> None:
   """Writes a workdir: checkpoint of step 0 with `facts` (JSON), `config.gin`, and the vocabulary if there is one.
 
   Raises:

@@ -21,7 +21,7 @@ def runs(random_run, tmp_path_factory):
   folder = tmp_path_factory.mktemp('runs')
   for number, name in enumerate(('first', 'second', 'third')):
     leaves = {path: leaf + number for path, leaf in random_leaves(CONFIG, 'mlm', has_pooler=False).items()}
-    save_model(folder / name, leaves, CONFIG, 'mlm', seed=number, kind='test')
+    save_model(folder / name, leaves, CONFIG, 'mlm', seed=number, kind='test', vocabulary='its SHA-256')
     shutil.copytree(random_run / 'vocabulary', folder / name / 'vocabulary')
   return epath.Path(folder)
 

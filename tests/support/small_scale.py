@@ -135,8 +135,8 @@ SMALLER = (
   (rf'{_PRETRAINING}(?!smoke)(?!.*--dry_run)', _SMALL_MODEL),
   (r'rembert\.main .*gin/pretrain_smoke', _LITTLE_TEXT),
   (rf'{_CONTINUING}(?!.*--dry_run)', f'{_FEW_STEPS} {_SHORT_ROWS} --gin.train.accumulation_steps=1'),
-  (r'tasks\.vocabulary .*--extend=', '--size=5200'),
-  (r'rembert\.main .*gin/recipes/continued', '--gin.RemBertConfig.vocab_size=5200'),
+  (r'tasks\.vocabulary .*--extend=', '--size=9000'),
+  (r'rembert\.main .*gin/recipes/continued', '--gin.RemBertConfig.vocab_size=9000'),
   # The released model's text and vocabulary are far away.
   (
     r'rembert\.main .*gin/pretrain_large(?!.*--dry_run)',
