@@ -162,22 +162,22 @@ def phases_of(
 
 def _refuse_contradictions(config: PhasesConfig, data: DataConfig) -> None:
   """UsageError for what the run's source of text cannot change."""
-  by_source = {
-    'store': data.source == 'store',
-    'mixture': data.mixture is not None,
-    'alpha': data.mixture is None,
-    'languages': data.mixture is None,
-    'sequence_length': data.source != 'store' or config.store is not None,
-  }
-  reasons = {
-    'store': ('only a run on token stores can change its store', 'data.source'),
-    'mixture': ('only a run on a SeqIO mixture can change its mixture', 'data.mixture'),
-    'alpha': ('rates and languages of a SeqIO mixture are its own', 'data.mixture; phases.mixture changes them'),
-    'sequence_length': ('a token store has one sequence length', 'phases.store, with a store per phase'),
-  }
-  for name, is_possible in by_source.items():
+  has_mixture, is_stored = data.mixture is not None, data.source == 'store'
+  own = ('rates and languages of a SeqIO mixture are its own', 'data.mixture; phases.mixture changes them')
+  rules = (
+    ('store', is_stored, 'only a run on token stores can change its store', 'data.source'),
+    ('mixture', has_mixture, 'only a run on a SeqIO mixture can change its mixture', 'data.mixture'),
+    ('alpha', not has_mixture, *own),
+    ('languages', not has_mixture, *own),
+    (
+      'sequence_length',
+      not is_stored or config.store is not None,
+      'a token store has one sequence length',
+      'phases.store, with a store per phase',
+    ),
+  )
+  for name, is_possible, what, where in rules:
     if getattr(config, name) is not None and not is_possible:
-      what, where = reasons.get(name, reasons['alpha'])
       raise UsageError(what, where=f'phases.{name}, {where}', fix=Setting(f'phases.{name}', None))
 
 

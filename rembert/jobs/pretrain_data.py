@@ -315,7 +315,7 @@ def _open_mixture(name: str, request: DataRequest, workdir: epath.Path, console:
   file = _copy_vocabulary(vocabulary, workdir)
   rates = pretraining.normalized_rates(mixture)
   row = lambda label, names: (label, f'{sum(rates[name] for name in names):.2%}')
-  _show_largest(console, f'SeqIO tasks of {name}', ('', 'sampled'), rates, row)
+  show_largest(console, f'SeqIO tasks of {name}', ('', 'sampled'), rates, row)
   if not any('validation' in by_name[task].splits for task in rates):
     console.say('warning: no task has a validation split; evaluation is disabled')
   return _open_tasks(request, {task: by_name[task] for task in rates}, rates, file, {}, console, _mixture_rates_in)
@@ -401,7 +401,7 @@ def _show_languages(
 
   columns = ('', 'documents', 'held out', 'sentences', 'sampled', 'upsampled')
   sizes = {language: counts.sentences for language, counts in statistics.items()}
-  _show_largest(console, 'Languages', columns, sizes, row)
+  show_largest(console, 'Languages', columns, sizes, row)
   limits = [f'{data.max_share:.4g} of all sequences'] if data.max_share is not None else []
   if data.max_upsampling is not None:
     limits.append(f'{data.max_upsampling:.4g} times its share of the sentences')
@@ -415,7 +415,7 @@ def _show_languages(
     console.say('warning: no held-out documents; evaluation is disabled (data.held_out)')
 
 
-def _show_largest(
+def show_largest(
   console: Console,
   title: str,
   columns: Sequence[str],

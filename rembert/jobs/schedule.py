@@ -2,20 +2,20 @@
 
 import collections
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from rembert.data.phases import Phase
 from rembert.data.token_store import TokenStore
 from rembert.jobs.config import PretrainConfig
+from rembert.jobs.pretrain_data import show_largest
 from rembert.plotting.training import plot_schedule
 from rembert.tracking.console import Console
 from rembert.train.optimizer import learning_rate_schedule
 
 PLOT = 'schedule.png'  # in the workdir
 _POINTS = 400
-_MOST = 24  # languages of the table; the smaller ones share the last row
 
 Rates = Callable[[Phase], Mapping[str, float]]
 
@@ -70,17 +70,14 @@ def show_sampling(console: Console, config: PretrainConfig, rates_in: Rates) -> 
         rows = rate * (phase.end - phase.begin) * config.train.batch_size
         epochs[language] += rows / store.rows(language, 'train')
   total = sum(tokens.values())
-  names = sorted(tokens, key=lambda name: -tokens[name])
 
-  def row(label: str, languages: list[str]) -> tuple[str, ...]:
+  def row(label: str, languages: Sequence[str]) -> tuple[str, ...]:
     count = sum(tokens[language] for language in languages)
     passes = [epochs[language] for language in languages if language in epochs]
     span = dict.fromkeys(f'{passes:.3g}' for passes in (min(passes), max(passes))) if passes else {}
     return label, f'{count:.3g}', f'{count / total:.2%}', ' to '.join(span)
 
-  rows = [row(name, [name]) for name in names[:_MOST]]
-  rows += [row(f'{len(names) - _MOST} more', names[_MOST:])] if names[_MOST:] else []
-  console.table('Tokens by language', ('', 'tokens', 'share', 'epochs'), rows)
+  show_largest(console, 'Tokens by language', ('', 'tokens', 'share', 'epochs'), tokens, row)
   if epochs:
     most = max(epochs, key=lambda language: epochs[language])
     console.say(f'most repeated: {most}, {epochs[most]:.3g} epochs')
@@ -97,8 +94,11 @@ def draw(config: PretrainConfig, rates_in: Rates | None) -> bytes:
   )
   of_step = np.searchsorted(begins, steps, side='right') - 1
   rates = [{} if rates_in is None else rates_in(phase) for phase in phases]
-  languages = {language: max(of_phase.get(language, 0) for of_phase in rates) for each in rates for language in each}
-  by_size = sorted(languages, key=lambda language: -languages[language])
+  largest: dict[str, float] = {}
+  for of_phase in rates:
+    for language, rate in of_phase.items():
+      largest[language] = max(rate, largest.get(language, 0.0))
+  by_size = sorted(largest, key=lambda language: -largest[language])
   values = {language: np.array([rates[index].get(language, 0) for index in of_step]) for language in by_size}
   learning_rate = learning_rate_schedule(config.optimizer, config.train.steps)
   return plot_schedule(
