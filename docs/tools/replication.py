@@ -1,208 +1,470 @@
-"""The tables and the plot of docs/replication, from the report on the runs of docs/replication/run.sh.
+"""The scores, tables and plots of docs/replication, from the runs of docs/replication/run.sh.
 
-python -m docs.tools.replication runs/replication/sweep/report      copy its scores, and render
-python -m docs.tools.replication                                    render from docs/replication/scores.csv alone
+python -m docs.tools.replication                     draw the page again from docs/replication/scores.csv
+python -m docs.tools.replication --collect=SWEEP     first add what a sweep has finished
+python -m docs.tools.replication --tuned=SWEEP       add a sweep over learning rates to learning_rates.csv
+python -m docs.tools.replication --missing=WHAT      print what run.sh has to run: learning_rates, first or later
+
+A model and a seed of pre-training enter scores.csv together, when all their runs are done. So a study can be continued
+on another machine, which has no checkpoints of the runs before.
 """
 
 import argparse
-import csv
 import dataclasses
+import io
+import math
 import pathlib
-import shutil
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy import stats
 
 from docs.tools.parameters import counted
 from docs.tools.rendering import table, with_tables
 from rembert import paper
 from rembert.plotting import style
-from rembert.report.scores import HELD_OUT
-from rembert.report.statistics import Comparison, compare, holm
-from tasks.xtreme.leaderboard import value
+from rembert.report import load, scores
 
 FOLDER = pathlib.Path(__file__).parents[1] / 'replication'
-SCORES, PAGE, PICTURE = (FOLDER / name for name in ('scores.csv', 'index.md', 'differences.png'))
-SCALE = 'gin/scales/micro.gin'
-TASKS = {'udpos': 'UDPOS', 'panx': 'PAN-X', 'xnli': 'XNLI', 'xquad': 'XQuAD'}
+SCORES, LEARNING_RATES, PAGE, CLAIMS_PLOT, LAYERS_PLOT = (
+  FOLDER / name for name in ('scores.csv', 'learning_rates.csv', 'index.md', 'claims.png', 'layers.png')
+)
+SCALE = ('gin/scales/micro.gin', 'docs/replication/pretraining.gin')
+LANGUAGES = ('af', 'ar', 'bg', 'de', 'el', 'en', 'es', 'et', 'fa', 'fr', 'id', 'it', 'nl', 'pt', 'ru', 'sw')
+ALL = 'all'
+KEYS = ['model', 'pretrain_seed', 'finetune_seed', 'task', 'metric']
+FINETUNE_SEEDS = (0, 1, 2)
+# Every claim has these first; then those of claims that are not decided are trained with LATER_SEEDS.
+SEEDS, LATER_SEEDS = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
+NO_SEED = -1  # of fine-tuning, in lines of pre-training and analyses
 
-# (seed of pre-training, seed of fine-tuning) to language to what it is worth.
-Runs = dict[tuple[int, int], dict[str, float]]
+# Gin file of each model, and the layers that its analyses have besides the embeddings.
+MODELS = {
+  'coupled768': 'table2',
+  'in768_out768': 'table2',
+  'in128_out768': 'table3',
+  'in768_out128': 'table3',
+  'in128_out128': 'table4',
+  'in128_out3072': 'table4',
+  'layers23to12': 'table5',
+  'hidden1024': 'table6',
+  'layers23': 'table6',
+}
+# Measures: points, 0 to 100, except the loss (nats).
+MEASURES = {
+  'loss': 'eval loss',
+  'udpos': 'UDPOS',
+  'panx': 'PAN-X',
+  'probing': 'edge probing',
+  'retrieval': 'retrieval, best layer',
+  'decline': 'retrieval, last − best layer',
+}
+TRANSFER = ('udpos', 'panx')
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Contrast:
+  """Two models of one of the paper's tables.
+
+  Attributes:
+    better: the model that the paper has ahead.
+    worse: the other.
+    source: table or figure.
+    printed: difference of the paper's averages over tasks, points.
+  """
+
+  better: str
+  worse: str
+  source: str
+  printed: float
+
+  @property
+  def name(self) -> str:
+    """For tables and plots."""
+    return f'{self.better} − {self.worse}'
+
+
+def _of_table(number: int, better: str, worse: str) -> Contrast:
+  printed = paper.row(number, better).mean - paper.row(number, worse).mean
+  return Contrast(better, worse, f'Table {number}', round(printed, 1))
+
+
+def _decline(model: str) -> float:
+  curve = paper.FIGURE_2[model]
+  return curve[max(curve)] - max(curve.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-  """That one model transfers better than another.
+  """A claim of the paper, and what decides it.
+
+  It is confirmed if each contrast is significantly positive in one of the measures and significantly negative in none;
+  contradicted if a contrast is significantly negative in one and significantly positive in none. With a `margin`, a
+  contrast is confirmed if it is above −margin in all measures, and contradicted if it is below −margin in one. The 95 %
+  of the intervals are of all measures of a contrast together (Bonferroni).
 
   Attributes:
-    table: of the paper.
-    better: the model that is to be ahead, a row of the table.
-    worse: likewise.
+    text: the claim.
+    contrasts: all of them decide.
+    measures: of MEASURES.
+    margin: points that count as no loss; None if the contrast has to be positive.
   """
 
-  table: int
-  better: str
-  worse: str
+  text: str
+  contrasts: tuple[Contrast, ...]
+  measures: tuple[str, ...] = TRANSFER
+  margin: float | None = None
+
+  @property
+  def level(self) -> float:
+    """Of each interval."""
+    return 1 - 0.05 / len(self.measures)
 
 
 CLAIMS = (
-  Claim(2, 'in768_out768', 'coupled768'),
-  Claim(3, 'in128_out768', 'in768_out128'),
-  Claim(4, 'in128_out768', 'in128_out128'),
-  Claim(4, 'in128_out3072', 'in128_out768'),
-  Claim(6, 'hidden1024', 'coupled768'),
-  Claim(6, 'layers23', 'coupled768'),
-  Claim(6, 'layers23', 'in128_out768'),
+  Claim(
+    'Decoupling lets the input embedding shrink without loss',
+    (_of_table(2, 'in768_out768', 'coupled768'), _of_table(3, 'in128_out768', 'in768_out128')),
+    margin=1.0,
+  ),
+  Claim(
+    'A larger output embedding helps transfer, although fine-tuning discards it',
+    (_of_table(4, 'in128_out768', 'in128_out128'), _of_table(4, 'in128_out3072', 'in128_out128')),
+  ),
+  Claim(
+    'Saved parameters are better spent on layers, depth before width',
+    (
+      _of_table(5, 'in128_out768', 'layers23to12'),
+      _of_table(6, 'layers23', 'in128_out768'),
+      _of_table(6, 'layers23', 'hidden1024'),
+    ),
+  ),
+  Claim(
+    'With a larger output embedding the last layers stay more general',
+    (Contrast('in128_out3072', 'in128_out128', 'Figure 2', _decline('in128_out3072') - _decline('in128_out128')),),
+    measures=('decline',),
+  ),
+  Claim(
+    'The rebalanced model beats the coupled one of the same fine-tuning size',
+    (_of_table(6, 'layers23', 'coupled768'),),
+  ),
 )
 
 
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+def read_scores(text: str) -> pd.DataFrame:
+  """scores.csv: a line per run and metric, a column per language, and `all` for what has no language."""
+  return pd.read_csv(io.StringIO(text)).set_index(KEYS).astype(float)
+
+
+def write_scores(frame: pd.DataFrame) -> str:
+  """The reverse, sorted, with four decimals."""
+  return frame.sort_index()[[ALL, *LANGUAGES]].to_csv(float_format='%.4f', lineterminator='\n')
+
+
+def collect(sweep: pathlib.Path) -> pd.DataFrame:
+  """Lines of all models and seeds of a sweep whose runs are all done."""
+  lines: dict[tuple, Mapping[str, float]] = {}
+  for model in load.read([sweep])[0].models:
+    for seed in dict.fromkeys(run.pretrain_seed for run in model.pretrained):
+      found = dict(_lines(model, seed))
+      tasks = {(task, finetune_seed) for _, _, finetune_seed, task, _ in found}
+      if tasks >= {('eval', NO_SEED), ('probing', NO_SEED), ('retrieval', NO_SEED)} | {
+        (task, each) for task in TRANSFER for each in FINETUNE_SEEDS
+      }:
+        lines |= found
+  index = pd.MultiIndex.from_tuples(lines, names=KEYS)
+  return pd.DataFrame(list(lines.values()), index=index, columns=[ALL, *LANGUAGES], dtype=float)
+
+
+def _lines(model: load.Model, seed: int) -> Iterator[tuple[tuple, Mapping[str, float]]]:
+  frame = scores.of(scores.tidy([model]), pretrain_seed=seed)
+  kept = frame[frame['task'].isin([scores.HELD_OUT, *TRANSFER]) & frame['metric'].isin(['loss', 'accuracy', 'f1'])]
+  kept = kept[~(kept['task'].isin(TRANSFER) & (kept['metric'] != 'f1'))]
+  for (task, finetune_seed, metric), of_run in kept.groupby(['task', 'seed', 'metric']):
+    task = 'eval' if task == scores.HELD_OUT else task
+    yield (model.name, seed, finetune_seed, task, metric), dict(zip(of_run['language'], of_run['value'], strict=True))
+  for run in model.runs(load.ANALYSIS):
+    if run.pretrain_seed == seed and run.results:
+      for task, metric, values in _analysis_lines(run.task, run.results):
+        yield (model.name, seed, NO_SEED, task, metric), values
+
+
+def _analysis_lines(analysis: str, results: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, float]]]:
+  if analysis == 'edge_probing':
+    encoder = results['encoders']['model']
+    yield 'probing', 'f1', {name: test['micro_f1'] for name, test in encoder['tests'].items()}
+    yield 'probing', 'expected layer', {ALL: encoder['expected_layer']}
+  if analysis == 'layer_retrieval':
+    for index, layer in enumerate(results['layers']):
+      accuracies = {pair.removesuffix('-en'): found['accuracy'][index] for pair, found in results['pairs'].items()}
+      yield 'retrieval', f'layer {layer}', accuracies
+
+
+def with_new(old: Any, new: Any, levels: int) -> Any:
+  """The lines of two tables; `new` replaces those of `old` that are equal in the first levels of the index."""
+  key = lambda frame: [index[:levels] if isinstance(index, tuple) else index for index in frame.index]
+  is_replaced = pd.Series(key(old), dtype=object).isin(key(new)).to_numpy(bool)
+  return pd.concat([old[~is_replaced], new]).sort_index()
+
+
+def tuned(sweep: pathlib.Path) -> pd.Series:
+  """The eval loss of each learning rate of a sweep over `LEARNING_RATE`, by model and learning rate."""
+  found = {}
+  for model in load.read([sweep])[0].models:
+    name, _, rate = model.name.partition('-LEARNING_RATE=')
+    for run in model.pretrained:
+      found[name, float(rate)] = run.last('eval/loss')
+  return pd.Series(found, name='eval_loss', dtype=float).rename_axis(['model', 'learning_rate'])
+
+
+def read_learning_rates() -> pd.Series:
+  """learning_rates.csv, as `tuned`."""
+  return pd.read_csv(LEARNING_RATES).set_index(['model', 'learning_rate'])['eval_loss']
+
+
+def best_learning_rates(losses: pd.Series) -> dict[str, float]:
+  """The learning rate of each model with the lowest eval loss."""
+  return {model: of_model.droplevel('model').idxmin() for model, of_model in losses.groupby('model')}
+
+
+def missing(what: str, frame: pd.DataFrame, losses: pd.Series) -> list[str]:
+  """What has no results yet, as arguments of a function of run.sh: gin file, learning rate, seed; or gin file.
+
+  `later` is empty until all `first` are there; then it has the models of claims that are not decided.
+  """
+  files = {name: f'gin/experiments/{folder}/{name}.gin' for name, folder in MODELS.items()}
+  rates, done = best_learning_rates(losses), set(frame.index.droplevel([2, 3, 4]))
+  if what == 'learning_rates':
+    return [files[name] for name in MODELS if name not in rates]
+  needed, seeds = set(MODELS), SEEDS
+  if what == 'later':
+    open_claims = [claim for claim in CLAIMS if verdict(frame, claim, SEEDS) == NOT_DECIDED]
+    needed = {name for claim in open_claims for each in claim.contrasts for name in (each.better, each.worse)}
+    seeds = LATER_SEEDS if done >= {(name, seed) for name in MODELS for seed in SEEDS} else ()
+  units = [(name, seed) for seed in seeds for name in MODELS if name in needed and (name, seed) not in done]
+  return [f'{files[name]} {rates[name]:g} {seed}' for name, seed in units]
+
+
+# --- measures ---------------------------------------------------------------------------------------------------------
+
+
+def measured(frame: pd.DataFrame, model: str, measure: str) -> pd.DataFrame:
+  """A row per seed of pre-training, a column per language; fine-tuning is averaged over its seeds."""
+  task, metric = {'loss': ('eval', 'loss'), 'probing': ('probing', 'f1')}.get(measure, (measure, 'f1'))
+  of_model = frame[frame.index.get_level_values('model') == model].droplevel('model')[[*LANGUAGES]]
+  if measure in ('retrieval', 'decline'):
+    best, last = zip(
+      *(_best_and_last(of_seed) for _, of_seed in layers(of_model).groupby('pretrain_seed')), strict=True
+    )
+    found = pd.concat(best if measure == 'retrieval' else [a - b for a, b in zip(last, best, strict=True)], axis=1).T
+    found.index = of_model.index.unique('pretrain_seed').sort_values()
+    return found.dropna(axis='columns', how='all')
+  chosen = of_model.xs((task, metric), level=('task', 'metric'))
+  return chosen.groupby('pretrain_seed').mean().dropna(axis='columns', how='all')
+
+
+def layers(of_model: pd.DataFrame) -> pd.DataFrame:
+  """Accuracy of retrieval without the embeddings, a row per seed and layer, a column per language."""
+  found = of_model.xs('retrieval', level='task').droplevel('finetune_seed')
+  numbers = found.index.get_level_values('metric').str.removeprefix('layer ').astype(int)
+  found.index = pd.MultiIndex.from_arrays([found.index.get_level_values(0), numbers], names=['pretrain_seed', 'layer'])
+  return found[numbers > 0].sort_index()
+
+
+def _best_and_last(of_seed: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+  """The layer with the highest mean over languages (the first of equal ones), and the last."""
+  by_layer = of_seed.droplevel('pretrain_seed')
+  return by_layer.loc[by_layer.mean(axis='columns').idxmax()], by_layer.iloc[-1]
+
+
+# --- intervals --------------------------------------------------------------------------------------------------------
+
+
 @dataclasses.dataclass(frozen=True)
-class Scores:
-  """What is in the CSV.
+class Interval:
+  """A mean difference.
 
   Attributes:
-    models: in its order.
-    losses: model to seed of pre-training to the loss on held-out text, nats.
-    tasks: model to task to its runs.
-    measures: model to task to measure to the mean over languages and runs.
+    mean: over seeds and languages.
+    low, high: confidence limits.
+    seeds, languages: how many.
+    seeds_needed: seeds with which a difference as large as the paper's is found with a probability of 80 %; infinite if
+      languages differ too much, NaN without an effect.
   """
 
-  models: tuple[str, ...]
-  losses: Mapping[str, Mapping[int, float]]
-  tasks: Mapping[str, Mapping[str, Runs]]
-  measures: Mapping[str, Mapping[str, Mapping[str, float]]]
+  mean: float
+  low: float
+  high: float
+  seeds: int
+  languages: int
+  seeds_needed: float
 
 
-def read_scores(text: str) -> Scores:
-  """Of `every-score.csv` (`rembert.report.xtreme.every_score`)."""
-  losses: dict[str, dict[int, float]] = {}
-  raw: dict[str, dict[str, dict[tuple[int, int], dict[str, dict[str, float]]]]] = {}
-  for row in csv.DictReader(text.removeprefix('\ufeff').splitlines()):
-    model, task, language, score = row['model'], row['task'], row['language'], float(row['score'])
-    raw.setdefault(model, {})
-    if task == HELD_OUT:
-      if (language, row['measure']) == ('all', 'loss'):
-        losses.setdefault(model, {})[int(row['pre-training'])] = score
-      continue
-    seeds = int(row['pre-training']), int(row['fine-tuning'])
-    raw[model].setdefault(task, {}).setdefault(seeds, {}).setdefault(language, {})[row['measure']] = score
-  tasks, measures = {}, {}
-  for model, by_task in raw.items():
-    tasks[model] = {
-      task: {seeds: {code: value(task, each) for code, each in run.items()} for seeds, run in runs.items()}
-      for task, runs in by_task.items()
-    }
-    measures[model] = {task: _means(runs) for task, runs in by_task.items()}
-  return Scores(tuple(raw), losses, tasks, measures)
+def interval(differences: np.ndarray, level: float, effect: float = math.nan) -> Interval:
+  """Mean of paired differences [seeds, languages], at least 2 of each, with both as crossed random effects.
+
+  So the interval is for other seeds and other languages than these. Mean squares of the two-way table without
+  replication; the variance of the mean is (MS_seeds + MS_languages − MS_residual) / (seeds · languages), with
+  Satterthwaite's degrees of freedom (Searle, Casella and McCulloch 1992, chapter 4). A negative component of variance
+  counts as zero.
+  """
+  s, n = differences.shape
+  mean = differences.mean()
+  by_seed, by_language = differences.mean(1), differences.mean(0)
+  residual = ((differences - by_seed[:, None] - by_language + mean) ** 2).sum() / ((s - 1) * (n - 1))
+  of_seeds, of_languages = n * by_seed.var(ddof=1), s * by_language.var(ddof=1)
+  of_seeds, of_languages = max(of_seeds, residual), max(of_languages, residual)
+  total = of_seeds + of_languages - residual
+  half = 0.0
+  if total:
+    freedom = total**2 / (of_seeds**2 / (s - 1) + of_languages**2 / (n - 1) + residual**2 / ((s - 1) * (n - 1)))
+    half = stats.t.ppf((1 + level) / 2, freedom) * math.sqrt(total / (s * n))
+  components = (of_seeds - residual) / n, (of_languages - residual) / s, residual
+  needed = math.nan if math.isnan(effect) else _seeds_needed(abs(effect), level, n, *components)
+  return Interval(mean, mean - half, mean + half, s, n, needed)
 
 
-def _means(runs: Mapping[tuple[int, int], Mapping[str, Mapping[str, float]]]) -> dict[str, float]:
-  each = [measures for run in runs.values() for measures in run.values()]
-  return {measure: statistics.fmean(measures[measure] for measures in each) for measure in each[0]}
+def _seeds_needed(
+  effect: float, level: float, languages: int, of_seeds: float, of_languages: float, residual: float
+) -> float:
+  seeds = np.arange(2, 1001)
+  error = np.sqrt(of_seeds / seeds + of_languages / languages + residual / (seeds * languages))
+  detectable = (stats.t.ppf((1 + level) / 2, seeds - 1) + stats.t.ppf(0.8, seeds - 1)) * error
+  enough = np.flatnonzero(detectable <= effect)
+  return float(seeds[enough[0]]) if len(enough) else math.inf
+
+
+def compare(
+  frame: pd.DataFrame, contrast: Contrast, measure: str, level: float, seeds: Sequence[int] | None = None
+) -> Interval | None:
+  """The difference of two models over the seeds that both have; None for fewer than two."""
+  models = set(frame.index.get_level_values('model'))
+  if not {contrast.better, contrast.worse} <= models:
+    return None
+  difference = measured(frame, contrast.better, measure) - measured(frame, contrast.worse, measure)
+  difference = difference.dropna()
+  if seeds is not None:
+    difference = difference[difference.index.isin(seeds)]
+  return interval(difference.to_numpy(), level, contrast.printed) if len(difference) > 1 else None
+
+
+CONFIRMED, CONTRADICTED, NOT_DECIDED = 'confirmed', 'contradicted', 'not decided'
+
+
+def verdict(frame: pd.DataFrame, claim: Claim, seeds: Sequence[int] | None = None) -> str:
+  """What the rule of `Claim` says; not decided before all SEEDS are there."""
+  verdicts = []
+  for contrast in claim.contrasts:
+    found = [compare(frame, contrast, measure, claim.level, seeds) for measure in claim.measures]
+    if any(each is None or each.seeds < len(SEEDS) for each in found):
+      return NOT_DECIDED
+    verdicts.append(_decide(found, claim.margin))
+  if CONTRADICTED in verdicts:
+    return CONTRADICTED
+  return NOT_DECIDED if NOT_DECIDED in verdicts else CONFIRMED
+
+
+def _decide(found: Sequence[Interval], margin: float | None) -> str:
+  if margin is not None:
+    if any(each.high < -margin for each in found):
+      return CONTRADICTED
+    return CONFIRMED if all(each.low > -margin for each in found) else NOT_DECIDED
+  is_better, is_worse = any(each.low > 0 for each in found), any(each.high < 0 for each in found)
+  return NOT_DECIDED if is_better == is_worse else CONFIRMED if is_better else CONTRADICTED
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def models_table(scores: Scores) -> str:
-  """Every model: its size, its loss by seed, and its mean over languages and seeds on each task."""
+def claims_table(frame: pd.DataFrame) -> str:
+  """Each claim and contrast: the paper's difference, ours with intervals, the verdict, and what would decide it."""
   rows = []
-  for model, count in zip(scores.models, counted(scores.models, SCALE), strict=True):
-    losses = ' · '.join(f'{loss:.3f}' for _, loss in sorted(scores.losses[model].items()))
+  for number, claim in enumerate(CLAIMS, 1):
+    for index, contrast in enumerate(claim.contrasts):
+      cells, needed = [], []
+      for measure in claim.measures:
+        if found := compare(frame, contrast, measure, claim.level):
+          cells.append(f'{MEASURES[measure]} {found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})')
+          needed.append(f'{found.seeds_needed:.0f}' if math.isfinite(found.seeds_needed) else '> 1,000')
+      text = f'**{number}. {claim.text}**: {verdict(frame, claim)}' if index == 0 else ''
+      what = f'`{contrast.better}` − `{contrast.worse}` ({contrast.source})'
+      rows.append([text, what, f'{contrast.printed:+.1f}', '<br>'.join(cells) or '—', '<br>'.join(needed) or '—'])
+  return table(['claim', 'difference', 'paper', 'here (95 %)', 'seeds for 80 % power'], rows)
+
+
+def models_table(frame: pd.DataFrame) -> str:
+  """Each model: its size, its seeds, and mean ± standard deviation over seeds of each measure."""
+  there = [model for model in MODELS if model in frame.index.get_level_values('model')]
+  rows = []
+  for model, count in zip(there, counted(there, *SCALE), strict=True):
     sizes = [f'{number / 1e6:.2f}M' for number in (count.pre_training, count.fine_tuning)]
-    rows.append([f'`{model}`', *sizes, losses, *(_score(scores, model, task) for task in TASKS)])
-  return table(['model', 'pre-training', 'fine-tuning', 'eval loss, by seed', *TASKS.values()], rows)
+    by_seed = [measured(frame, model, measure).mean(axis='columns') for measure in MEASURES]
+    rows.append([f'`{model}`', *sizes, str(len(by_seed[0])), *map(_spread, MEASURES, by_seed)])
+  return table(['model', 'pre-training', 'fine-tuning', 'seeds', *MEASURES.values()], rows)
 
 
-def _score(scores: Scores, model: str, task: str) -> str:
-  measures = scores.measures[model].get(task)
-  if measures is None:
-    return '—'
-  by_run = [statistics.fmean(run.values()) for run in scores.tasks[model][task].values()]
-  names = ('exact_match', 'f1') if task == 'xquad' else ('accuracy',) if task == 'xnli' else ('f1',)
-  mean = '/'.join(f'{measures[name]:.1f}' for name in names)
-  return mean if len(by_run) == 1 else f'{mean} ({" · ".join(f"{each:.1f}" for each in by_run)})'
+def _spread(measure: str, values: pd.Series) -> str:
+  digits = 3 if measure == 'loss' else 2
+  return f'{values.mean():.{digits}f}' + (f' ± {values.std():.{digits}f}' if len(values) > 1 else '')
 
 
-def asked(scores: Scores) -> list[Claim]:
-  """Claims whose two models are there."""
-  return [claim for claim in CLAIMS if {claim.better, claim.worse} <= set(scores.models)]
-
-
-def comparisons(scores: Scores) -> dict[tuple[Claim, str], tuple[Comparison, float | None]]:
-  """Each claim on each task, and its p over languages after Holm's correction over all of them."""
-  found = {}
-  for claim in asked(scores):
-    for task in TASKS:
-      ours, theirs = (scores.tasks[model].get(task) for model in (claim.better, claim.worse))
-      if ours and theirs and (comparison := compare(*(pd.DataFrame(runs).T for runs in (ours, theirs)))):
-        found[claim, task] = comparison
-  corrected = holm([comparison.p_languages for comparison in found.values()])
-  return {key: (comparison, p) for (key, comparison), p in zip(found.items(), corrected, strict=True)}
-
-
-def claims_table(scores: Scores) -> str:
-  """Each claim: what the paper has, and the differences here, task by task."""
-  found, rows = comparisons(scores), []
-  for claim in asked(scores):
-    printed = paper.row(claim.table, claim.better).mean - paper.row(claim.table, claim.worse).mean
-    seeds = sorted(scores.losses[claim.better].keys() & scores.losses[claim.worse].keys())
-    losses = [scores.losses[claim.better][seed] - scores.losses[claim.worse][seed] for seed in seeds]
-    cells = [_difference(*found[claim, task]) if (claim, task) in found else '—' for task in TASKS]
-    rows.append(
-      [
-        f'`{claim.better}` − `{claim.worse}` (Table {claim.table})',
-        f'{printed:+.1f}',
-        ' · '.join(f'{loss:+.3f}' for loss in losses),
-        *cells,
-      ]
-    )
-  return table(['claim', 'paper, average', 'eval loss, by seed', *TASKS.values()], rows)
-
-
-def _difference(comparison: Comparison, p: float | None) -> str:
-  difference = f'{comparison.difference:+.2f}'
-  if p is not None and p < 0.05:
-    difference = f'**{difference}**'
-  return difference + ('' if p is None else f' ({p:.2g})')
-
-
-def page_tables(scores: Scores) -> dict[str, str]:
+def page_tables(frame: pd.DataFrame) -> dict[str, str]:
   """By their names on the page."""
-  return {'models': models_table(scores), 'claims': claims_table(scores)}
+  return {'claims': claims_table(frame), 'models': models_table(frame)}
 
 
-# --- picture ----------------------------------------------------------------------------------------------------------
+# --- plots ------------------------------------------------------------------------------------------------------------
 
 
-def picture(scores: Scores) -> bytes:
-  """Differences in points with what is drawn again of languages and seeds, a group of lines for each claim."""
-  found, claims = comparisons(scores), asked(scores)
-  with style.canvas(width=8, height=1 + 0.72 * len(claims)) as canvas:
+def plot_claims(frame: pd.DataFrame) -> bytes:
+  """Differences with their intervals, and the paper's averages."""
+  rows = [(claim, contrast) for claim in CLAIMS for contrast in claim.contrasts]
+  with style.canvas(width=8, height=1.2 + 0.62 * len(rows)) as canvas:
     axes = canvas.axes
-    for place, claim in enumerate(claims):
-      for index, (task, name) in enumerate(TASKS.items()):
-        if (claim, task) not in found:
-          continue
-        comparison, _ = found[claim, task]
-        y = place + 0.17 * (index - 1.5)
-        axes.plot([comparison.low, comparison.high], [y, y], color=style.SERIES[index], linewidth=1.6)
-        axes.plot(
-          comparison.difference,
-          y,
-          color=style.SERIES[index],
-          marker=style.MARKERS[index],
-          linestyle='',
-          markersize=5,
-          label=name if place == 0 else None,
-        )
+    for place, (claim, contrast) in enumerate(rows):
+      axes.plot(contrast.printed, place, marker='|', markersize=18, color=style.INK, linestyle='')
+      for index, measure in enumerate(claim.measures):
+        if found := compare(frame, contrast, measure, claim.level):
+          look = style.line_style([*MEASURES].index(measure)) | {'linestyle': '-'}
+          y = place + 0.24 * (index - (len(claim.measures) - 1) / 2)
+          axes.plot([found.low, found.high], [y, y], **(look | {'marker': ''}))
+          axes.plot(found.mean, y, **look, label=MEASURES[measure])
     axes.axvline(0, color=style.INK, linewidth=1)
-    axes.set_yticks(range(len(claims)), [f'{each.better}\n− {each.worse}' for each in claims], fontsize=9)
+    numbers = [CLAIMS.index(claim) + 1 for claim, _ in rows]
+    names = [f'{number}: {each.better}\n− {each.worse}' for number, (_, each) in zip(numbers, rows, strict=True)]
+    axes.set_yticks(range(len(rows)), names, fontsize=9)
     axes.invert_yaxis()
     axes.grid(False, axis='y')
-    axes.set_xlabel('points; right of 0, the first model is better')
-    axes.legend(loc='upper center', bbox_to_anchor=(0.4, 1.1), ncols=len(TASKS))
+    axes.set_xlabel('points; right of 0, the first model is better; black: the paper')
+    legend = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    axes.legend(legend.values(), legend.keys(), loc='upper center', bbox_to_anchor=(0.4, 1.12), ncols=len(legend))
+  return canvas.png()
+
+
+def plot_layers(frame: pd.DataFrame) -> bytes:
+  """Accuracy of retrieval by layer (Figure 2): mean over languages, with the range over seeds."""
+  with style.canvas(width=7, height=4) as canvas:
+    for index, model in enumerate(('in128_out128', 'in128_out768', 'in128_out3072')):
+      of_model = frame[frame.index.get_level_values('model') == model].droplevel('model')
+      if len(of_model):
+        by_seed = layers(of_model).mean(axis='columns').unstack('layer')
+        canvas.axes.plot(by_seed.columns, by_seed.mean(), **style.line_style(index), label=model)
+        canvas.axes.fill_between(
+          by_seed.columns, by_seed.min(), by_seed.max(), color=style.SERIES[index], alpha=0.2, linewidth=0
+        )
+        canvas.axes.set_xticks(by_seed.columns)
+    canvas.axes.set_xlabel('layer')
+    canvas.axes.set_ylabel('translations found, %')
+    if canvas.axes.lines:
+      canvas.axes.legend()
   return canvas.png()
 
 
@@ -211,13 +473,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
   flags = argparse.ArgumentParser(
     prog='python -m docs.tools.replication', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  flags.add_argument('report', nargs='?', type=pathlib.Path, help='folder of a report; default: none')
+  what = flags.add_mutually_exclusive_group()
+  what.add_argument('--collect', type=pathlib.Path, metavar='SWEEP', help='directory of a sweep')
+  what.add_argument('--tuned', type=pathlib.Path, metavar='SWEEP', help='directory of a sweep over LEARNING_RATE')
+  what.add_argument('--missing', choices=('learning_rates', 'first', 'later'))
   options = flags.parse_args(arguments)
-  if options.report:
-    shutil.copyfile(options.report / 'every-score.csv', SCORES)
-  scores = read_scores(SCORES.read_text())
-  PAGE.write_text(with_tables(PAGE.read_text(), page_tables(scores)))
-  PICTURE.write_bytes(picture(scores))
+  frame, losses = read_scores(SCORES.read_text()), read_learning_rates()
+  if options.missing:
+    print('\n'.join(missing(options.missing, frame, losses)))
+    return
+  if options.tuned:
+    LEARNING_RATES.write_text(with_new(losses, tuned(options.tuned), 1).to_csv(float_format='%.5g'))
+    return
+  if options.collect:
+    frame = with_new(frame, collect(options.collect), 2)
+    SCORES.write_text(write_scores(frame))
+  PAGE.write_text(with_tables(PAGE.read_text(), page_tables(frame)))
+  CLAIMS_PLOT.write_bytes(plot_claims(frame))
+  LAYERS_PLOT.write_bytes(plot_layers(frame))
 
 
 if __name__ == '__main__':
