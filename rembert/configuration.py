@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import gin
@@ -26,7 +26,7 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.data.phases import PhasesConfig
-from rembert.errors import UsageError
+from rembert.errors import UsageError, first_line
 from rembert.files import read_text, write_whole
 from rembert.model.config import Execution, RemBertConfig
 from rembert.paper import PaperFigures
@@ -196,7 +196,7 @@ def build(cls: type[Config]) -> Config:
   except UsageError as error:  # without the lines that gin adds
     raise UsageError(error.what, where=error.where, fix=error.fix) from None
   except (TypeError, ValueError) as error:
-    raise UsageError(f'{name} cannot be built: {str(error).splitlines()[0]}', where=f'{name}.*') from error
+    raise UsageError(f'{name} cannot be built: {first_line(error)}', where=f'{name}.*') from error
 
 
 def bound(cls: type) -> dict[str, Any]:
@@ -232,12 +232,17 @@ def find_gin_file(name: str) -> str:
       return str(candidate)
   shipped = [pathlib.Path(folder) for folder in search_paths()[1:]]
   known = sorted(str(file.relative_to(folder)) for folder in shipped for file in folder.glob('gin/**/*.gin'))
-  near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
   raise UsageError(
     f'no gin file {name}',
     where=', '.join(str(candidate) for candidate in candidates),
-    fix=[f'did you mean {near[0]}?'] if near else [f'the project has {", ".join(known)}'],
+    fix=_nearest(name, known, cutoff=0.4) or f'the project has {", ".join(known)}',
   )
+
+
+def _nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5, prefix: str = '') -> str:
+  """A question that names the nearest of the known names; '' if none is near."""
+  near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
+  return f'did you mean {prefix}{near[0]}?' if near else ''
 
 
 def load(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
@@ -285,11 +290,9 @@ def _check_macros(gin_files: Sequence[str], bindings: Sequence[str]) -> None:
     )
   for name in (binding.partition('=')[0].strip() for binding in bindings):
     if '.' not in name and name not in referred_to:
-      near = difflib.get_close_matches(name, sorted(referred_to), n=1, cutoff=0.5)
       known = f'the files use {", ".join(sorted(referred_to))}' if referred_to else '--gin.NAME.FIELD=VALUE'
-      raise UsageError(
-        f'no gin file uses the macro {name}', where=f'--gin.{name}', fix=f'did you mean {near[0]}?' if near else known
-      )
+      fix = _nearest(name, referred_to) or known
+      raise UsageError(f'no gin file uses the macro {name}', where=f'--gin.{name}', fix=fix)
 
 
 @contextlib.contextmanager
@@ -328,16 +331,14 @@ def _parse_error(error: Exception, where: str) -> UsageError:
   if parameter:
     group, name = parameter.groups()
     fields = [field.name for field in dataclasses.fields(CONFIGURABLES[group])]
-    near = difflib.get_close_matches(name, fields, n=1, cutoff=0.5)
-    fix = f'did you mean {group}.{near[0]}?' if near else f'{group} has {", ".join(fields)}'
+    fix = _nearest(name, fields, prefix=f'{group}.') or f'{group} has {", ".join(fields)}'
     return UsageError(f'unknown name {group}.{name}', where=where, fix=fix)
   if unknown:
     names = [f'{group}.{field.name}' for group, cls in CONFIGURABLES.items() for field in dataclasses.fields(cls)]
-    near = difflib.get_close_matches(unknown[1], [*CONFIGURABLES, *names], n=1, cutoff=0.5)
-    fix = f'did you mean {near[0]}?' if near else f'available: {", ".join(CONFIGURABLES)}'
+    fix = _nearest(unknown[1], [*CONFIGURABLES, *names]) or f'available: {", ".join(CONFIGURABLES)}'
     return UsageError(f'unknown name {unknown[1]}', where=where, fix=fix)
-  line = next((line for line in message.splitlines() if line.strip()), type(error).__name__)
-  return UsageError(f'the configuration cannot be read: {line}', where=where, fix='gin syntax is NAME.FIELD = VALUE')
+  what = f'the configuration cannot be read: {first_line(error)}'
+  return UsageError(what, where=where, fix='gin syntax is NAME.FIELD = VALUE')
 
 
 def save(workdir: epath.Path) -> None:

@@ -239,10 +239,19 @@ def test_a_number_that_would_change_nothing_is_refused(gin_files, binding, messa
   assert fix in str(error.value)
 
 
-def test_a_run_is_named_after_its_row_and_its_scale():
-  assert main.run_name(files(4, 'in128_out3072')) == 'in128_out3072'
-  assert main.run_name([*files(4, 'in128_out3072', 'mini'), 'gin/hardware/cpu.gin']) == 'in128_out3072_mini'
-  assert main.run_name(['gin/finetune_xnli.gin', 'gin/scales/finetuning/small.gin']) == 'finetune_xnli_small'
+@pytest.mark.parametrize(
+  ('gin_files', 'name'),
+  [
+    (files(4, 'in128_out3072'), 'in128_out3072'),
+    ([*files(4, 'in128_out3072', 'mini'), 'gin/hardware/cpu.gin'], 'in128_out3072_mini'),
+    (['gin/finetune_xnli.gin', 'gin/scales/finetuning/small.gin'], 'finetune_xnli_small'),
+    (['gin/pretrain_large.gin', 'gin/hardware/v4_64.gin'], 'pretrain_large'),
+    (['gin/pretrain_base.gin', 'gin/models/in128_out3072.gin'], 'in128_out3072'),
+    (['gin/hardware/cpu.gin'], 'cpu'),
+  ],
+)
+def test_a_run_is_named_after_what_it_runs_and_its_scale_and_not_on_what(gin_files, name):
+  assert main.run_name(gin_files) == name
 
 
 # --- fine-tuning -------------------------------------------------------------

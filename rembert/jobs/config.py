@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import math
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_origin, get_type_hints
 
 import jax
 import numpy as np
@@ -47,10 +47,13 @@ def build_config(cls: type[Config], *, model_path: str | None = None) -> Config:
 
   The architecture is that of the model at `model_path`, if one is given, except for fields that are bound.
   """
-  hints, fields = get_type_hints(cls), {}
+  fields: dict[str, Any] = {}
   if model_path is not None:
     fields['model'] = dataclasses.replace(architecture(model_path), **configuration.bound(RemBertConfig))
-  return cls(**fields, **{name: configuration.build(hint) for name, hint in hints.items() if name not in fields})
+  for name, hint in get_type_hints(cls).items():
+    if name not in fields and get_origin(hint) is not ClassVar:
+      fields[name] = configuration.build(hint)
+  return cls(**fields)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +72,9 @@ class JobConfig(abc.ABC):
   profile: ProfileConfig
   tracking: TrackingConfig
 
+  _dropouts: ClassVar[tuple[str, ...]] = ('hidden_dropout_prob', 'attention_probs_dropout_prob')
+
   def __post_init__(self):
-    if self._reads_sequences:
-      self._check_length(self.train.sequence_length, 'train.sequence_length')
     if self.optimizer.freeze_layers > self.model.num_hidden_layers:
       raise UsageError(
         f'cannot freeze {self.optimizer.freeze_layers} of {self.model.num_hidden_layers} layers',
@@ -90,11 +93,6 @@ class JobConfig(abc.ABC):
       )
 
   @property
-  def _reads_sequences(self) -> bool:
-    """Whether `train.sequence_length` applies."""
-    return True
-
-  @property
   def borders(self) -> frozenset[int]:
     """Steps at which a phase of pre-training ends and another begins."""
     return frozenset()
@@ -108,6 +106,11 @@ class JobConfig(abc.ABC):
   @abc.abstractmethod
   def train_flops_per_step(self) -> int:
     """FLOPs of the whole batch."""
+
+  @property
+  def dropout_seed(self) -> int | None:
+    """None if dropout is disabled."""
+    return self.train.seed if any(getattr(self.model, name) for name in self._dropouts) else None
 
   @abc.abstractmethod
   def abstract_batch(self, mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct]:
@@ -137,6 +140,7 @@ class PretrainConfig(JobConfig):
 
   def __post_init__(self):
     super().__post_init__()
+    self._check_length(self.train.sequence_length, 'train.sequence_length')
     for phase in self.schedule():
       self._check_length(phase.sequence_length, 'phases.sequence_length')
 
@@ -194,11 +198,6 @@ class PretrainConfig(JobConfig):
     per_row = flops.train_flops_per_row(self.model, self.train.sequence_length, slots, last_queries=last_queries)
     return self.train.batch_size * per_row
 
-  @property
-  def dropout_seed(self) -> int | None:
-    """None if dropout is disabled."""
-    return self.train.seed if self.model.hidden_dropout_prob or self.model.attention_probs_dropout_prob else None
-
   def abstract_batch(self, mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and shardings of the global batch of a step."""
     train, where = self.train, sharding.batch_sharding(mesh)
@@ -226,6 +225,8 @@ class FinetuneConfig(JobConfig):
   finetune: FinetuneOptions
   evaluate: EvaluateConfig
 
+  _dropouts: ClassVar[tuple[str, ...]] = (*JobConfig._dropouts, 'classifier_dropout_prob')
+
   def __post_init__(self):
     if self.dataset.kind is not None:  # tables are a mixture that the job registers itself
       if self.finetune.mixture not in (None, self.dataset.name):
@@ -233,11 +234,13 @@ class FinetuneConfig(JobConfig):
       options = dataclasses.replace(self.finetune, mixture=self.dataset.name, head=self.dataset.head)
       object.__setattr__(self, 'finetune', options)
     super().__post_init__()
+    if not self.is_retrieval:  # whose sentences are as long as the model allows
+      self._check_length(self.train.sequence_length, 'train.sequence_length')
 
   @property
-  def _reads_sequences(self) -> bool:
-    # Sentences for retrieval are as long as the model allows.
-    return self.finetune.mixture is not None or self.xtreme.task not in RETRIEVAL
+  def is_retrieval(self) -> bool:
+    """Whether sentence embeddings are evaluated, without a head."""
+    return self.finetune.mixture is None and self.xtreme.task in RETRIEVAL
 
   def for_rows(self, rows: int) -> 'FinetuneConfig':
     """The configuration with steps, warmup and evaluation interval for this number of training sequences."""
@@ -259,13 +262,6 @@ class FinetuneConfig(JobConfig):
     last_queries = 1 if self.execution.trim_last_layer and is_pooled else None
     per_row = flops.train_flops_per_row(self.model, self.train.sequence_length, 0, last_queries=last_queries)
     return self.train.batch_size * per_row
-
-  @property
-  def dropout_seed(self) -> int | None:
-    """None if dropout is disabled."""
-    model = self.model
-    rates = model.hidden_dropout_prob, model.attention_probs_dropout_prob, model.classifier_dropout_prob
-    return self.train.seed if any(rates) else None
 
   def abstract_batch(self, mesh: jax.sharding.Mesh) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and shardings of the global batch of a step, without its labels."""

@@ -3,9 +3,10 @@
 Fine-tuning ends with the same evaluation, which writes predictions and `results.json` with all scores.
 """
 
+import itertools
 import json
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -26,12 +27,12 @@ from rembert.jobs.config import FinetuneConfig, build_config
 from rembert.jobs.finetune_tasks import (
   EvaluatedTask,
   FinetuneTasks,
-  baseline_examples,
   check_vocabulary_of_tasks,
   open_folder,
   open_tasks,
   register,
   show_evaluated,
+  training_examples,
 )
 from rembert.jobs.predict import text_encoder
 from rembert.jobs.summary import show_model, show_start
@@ -44,7 +45,7 @@ from rembert.train import sharding, state
 from rembert.train.state import Trainable
 from rembert.train.step import make_logits_step
 from tasks.xtreme.benchmark import get_task
-from tasks.xtreme.config import RETRIEVAL
+from tasks.xtreme.files import MissingFileError
 
 RESULTS = 'results.json'
 
@@ -59,7 +60,7 @@ def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
   path, console = _model_path(config), Console()
   show_model(console, config.model)
   workdirs.check(workdir)
-  if _is_retrieval(config):
+  if config.is_retrieval:
     open_folder(config)
     console.say(f'{path} on {config.xtreme.task}')
   else:
@@ -72,16 +73,19 @@ def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
 def run(config: FinetuneConfig, workdir: epath.Path, stop: StopSignal) -> int:
   """Evaluates, and writes the results after each language; the same command resumes with the next language."""
   _model_path(config)
-  if _is_retrieval(config):
+  if config.is_retrieval:
     return _retrieve(config, workdir, stop)
   with start(config, workdir, stop) as job:
     return _run(config, job)
 
 
 def _run(config: FinetuneConfig, job: JobRun) -> int:
-  workdir, console = job.workdir, job.console
   # --- model and data ----------------------------------------------------------
   tasks, initial = _open(config)
+  try:
+    examples = training_examples(config)
+  except MissingFileError:
+    examples = ()  # there is no baseline
 
   # --- devices ---------------------------------------------------------------
   mesh = sharding.make_mesh(config.mesh)
@@ -89,21 +93,16 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
   trainable = make_trainable(config, tasks, optax.identity(), mesh)
   show_start(job, f'evaluating {config.evaluate.model}', config)
   job.stack.enter_context(jax.set_mesh(mesh))
-  with console.task('loading parameters') as progress:
+  with job.console.task('loading parameters') as progress:
     params = initial.put_into(trainable.init(0), progress).params
   if job.hosts.is_first:
-    configuration.save(workdir)
+    configuration.save(job.workdir)
 
   # --- evaluation --------------------------------------------------------------
-  evaluate_tasks(
-    Evaluator(trainable, tasks.head, config),
-    params,
-    tasks,
-    train=baseline_examples(config, is_required=False, is_chosen=False),  # without a file there is no baseline
-    results=Results(workdir, {'model': initial.source.path, 'split': config.xtreme.split}, job.hosts.is_first),
-    console=console,
-  )
-  console.facts('Done', {'results': f'{workdir}/{RESULTS}', 'predictions': f'{workdir}/predictions'})
+  evaluator = Evaluator(trainable, tasks.head, config)
+  results = Results(job.workdir, {'model': initial.source.path, 'split': config.xtreme.split}, job.hosts.is_first)
+  evaluate_tasks(evaluator, params, tasks, train=examples, results=results, console=job.console)
+  job.console.facts('Done', {'results': f'{job.workdir}/{RESULTS}', 'predictions': f'{job.workdir}/predictions'})
   return 0
 
 
@@ -115,10 +114,6 @@ def _model_path(config: FinetuneConfig) -> str:
       fix='--gin.evaluate.model=WORKDIR, or a Hugging Face model directory or Hub id',
     )
   return config.evaluate.model
-
-
-def _is_retrieval(config: FinetuneConfig) -> bool:
-  return config.finetune.mixture is None and config.xtreme.task in RETRIEVAL
 
 
 def _open(config: FinetuneConfig) -> tuple[FinetuneTasks, InitialParameters]:
@@ -199,19 +194,6 @@ class Evaluator:
     on_progress: Callable[[float, str], None] = lambda fraction, note: None,
   ) -> list[np.ndarray] | None:
     """Logits of each row, float32, [labels], [S, labels] or [S, 2]; None if stopped midway. Under `jax.set_mesh`."""
-    outputs: list[np.ndarray] = [np.empty(0)] * len(rows)
-    done = 0
-    for chosen, logits in self._logits(params, rows, is_stopped):
-      for logits_of_row, number in zip(np.asarray(logits), chosen, strict=False):  # the rest of the batch is padding
-        length = len(rows[number].input_ids)
-        outputs[number] = logits_of_row if self.head in POOLED else logits_of_row[:length]
-      done += len(chosen)
-      on_progress(done / len(rows), f'{done:,} of {len(rows):,}')
-    return outputs if done == len(rows) else None
-
-  def _logits(self, params, rows, is_stopped) -> Iterator[tuple[np.ndarray, jax.Array]]:
-    """Numbers of rows and their logits, batch by batch; each is yielded while the devices compute the next."""
-    pending = None
     batches = eval_batches(
       rows,
       self.head,
@@ -220,15 +202,22 @@ class Evaluator:
       pad=SpecialIds().pad,
       process=(jax.process_index(), jax.process_count()),
     )
-    for chosen, batch in batches:
-      if is_stopped():
-        return
-      logits = self._step(params, sharding.to_device(batch, self._mesh))
-      if pending is not None:
-        yield pending
-      pending = (chosen, logits)
-    if pending is not None:
-      yield pending
+
+    def computed() -> Iterator[tuple[np.ndarray, jax.Array]]:
+      for chosen, batch in batches:
+        if is_stopped():
+          return
+        yield chosen, self._step(params, sharding.to_device(batch, self._mesh))
+
+    outputs: list[np.ndarray] = [np.empty(0)] * len(rows)
+    done = 0
+    # Logits are fetched while the devices compute the next batch.
+    for (chosen, logits), _ in itertools.pairwise(itertools.chain(computed(), [(np.empty(0), None)])):
+      for logits_of_row, number in zip(np.asarray(logits), chosen, strict=False):  # the rest of the batch is padding
+        outputs[number] = logits_of_row if self.head in POOLED else logits_of_row[: len(rows[number].input_ids)]
+      done += len(chosen)
+      on_progress(done / len(rows), f'{done:,} of {len(rows):,}')
+    return outputs if done == len(rows) else None
 
 
 def mean_loss(head: str, rows: Sequence[Features], outputs: Sequence[np.ndarray]) -> float:
@@ -353,26 +342,26 @@ def show_results(console: Console, content: dict) -> None:
     if skipped:
       console.say(f'{task}: no data for {", ".join(skipped)}')
   for task, by_language in content['tasks'].items():
-    scores = {language: entry['scores'] for language, entry in by_language.items() if entry['scores']}
-    if not scores:
+    if any(entry['scores'] for entry in by_language.values()):
+      _show_scores(console, task, by_language, content['mean'][task])
+    else:
       console.say(f'{task}: no gold labels; predictions for {len(by_language)} language(s) written, not scored')
-      continue
-    names = list(next(iter(scores.values())))
-    lines = {language: scores[language] for language in scores} | {
-      f'average ({len(scores)} languages)': content['mean'][task]
-    }
-    others = [scores[language] for language in scores if language != 'en']
-    if 'en' in scores and others:
-      gap = {name: scores['en'][name] - statistics.fmean(other[name] for other in others) for name in names}
-      lines['transfer gap (en − others)'] = gap
-    main = 'f1' if 'f1' in names else names[0]
-    baselines = {language: by_language[language]['baseline'] for language in scores}
-    columns = ['', 'examples', *names] + [f'{main} baseline'] * all(baselines.values())
-    rows = []
-    for label, values in lines.items():
-      count = f'{by_language[label]["examples"]:,}' if label in scores else ''
-      row = [label, count, *(f'{values[name]:.1f}' if name in values else '–' for name in names)]
-      if label in scores and all(baselines.values()):
-        row.append(f'{baselines[label][main]:.1f}')
-      rows.append(row)
-    console.table(task, columns, rows)
+
+
+def _show_scores(console: Console, task: str, by_language: Mapping[str, dict], mean: Mapping[str, float]) -> None:
+  scored = {language: entry for language, entry in by_language.items() if entry['scores']}
+  scores = {language: entry['scores'] for language, entry in scored.items()}
+  names = list(next(iter(scores.values())))
+  main = 'f1' if 'f1' in names else names[0]
+  has_baselines = all(entry['baseline'] for entry in scored.values())
+  numbers = lambda values: [f'{values[name]:.1f}' if name in values else '–' for name in names]
+  rows = []
+  for language, entry in scored.items():
+    baseline = [f'{entry["baseline"][main]:.1f}'] if has_baselines else []
+    rows.append([language, f'{entry["examples"]:,}', *numbers(entry['scores']), *baseline])
+  rows.append([f'average ({len(scores)} languages)', '', *numbers(mean)])
+  others = [values for language, values in scores.items() if language != 'en']
+  if 'en' in scores and others:
+    gap = {name: scores['en'][name] - statistics.fmean(other[name] for other in others) for name in names}
+    rows.append(['transfer gap (en − others)', '', *numbers(gap)])
+  console.table(task, ['', 'examples', *names, *[f'{main} baseline'] * has_baselines], rows)

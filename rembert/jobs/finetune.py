@@ -18,7 +18,7 @@ from rembert import configuration
 from rembert.checkpoint.initialize import InitialParameters, open_initial
 from rembert.checkpoint.load import config_gin
 from rembert.checkpoint.manager import Checkpoints
-from rembert.data.finetune_batches import Features, TrainingRows
+from rembert.data.finetune_batches import Features, TrainingRows, sample_examples
 from rembert.data.indexed_rows import digest_of, open_rows, write_rows
 from rembert.data.prefetch import prefetch
 from rembert.errors import UsageError
@@ -29,11 +29,11 @@ from rembert.jobs.config import FinetuneConfig, build_config
 from rembert.jobs.evaluate import Evaluator, Results, evaluate_tasks, format_scores, make_trainable, mean_loss
 from rembert.jobs.finetune_tasks import (
   FinetuneTasks,
-  baseline_examples,
   check_vocabulary_of_tasks,
   open_tasks,
   register,
   show_evaluated,
+  training_examples,
   vocabulary_of_tasks,
 )
 from rembert.jobs.training_run import JobRun, open_checkpoints, refuse_other_run, restore_or_init, run_loop, start
@@ -59,7 +59,7 @@ def dry_run(config: FinetuneConfig, workdir: epath.Path) -> int:
   workdirs.check(workdir)
   tasks = open_tasks(config)
   if config.finetune.mixture is None:
-    count = len(baseline_examples(config, is_chosen=False))
+    count = len(training_examples(config))
     most = min(count, config.finetune.max_examples or count)
     console.say(f'{tasks.name}: {most:,} training examples' + (f' of {count:,}' if most < count else ''))
   else:
@@ -119,7 +119,7 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
   config.check_mesh(mesh)
   trainable = make_trainable(config, tasks, make_optimizer(config.optimizer, train.steps), mesh)
   summary.show_start(job, f'fine-tuning on {tasks.name} in {workdir}', config, trainable)
-  _show_schedule(console, config, tasks, train_count, len(all_dev_rows))
+  _show_training(console, config, tasks, train_count, len(all_dev_rows))
   if tasks.tables is not None:
     console.say(f'{tasks.name}: {tasks.tables.describe()}')
 
@@ -206,9 +206,10 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
     'dev': dev,
     'training rows': identity['training rows'],
   }
+  examples = sample_examples(training_examples(config), config.finetune.max_examples)
   results = Results(workdir, facts, hosts.is_first)
   with goodput.activity('evaluation'):
-    evaluate_tasks(evaluator, params, tasks, train=baseline_examples(config), results=results, console=console)
+    evaluate_tasks(evaluator, params, tasks, train=examples, results=results, console=console)
   goodput.write()
   is_best = (workdir / 'best' / 'checkpoints' / str(evaluated_step)).exists()
   console.facts(
@@ -327,7 +328,7 @@ def _first(scores: Mapping[str, float]) -> float:
   return next(iter(scores.values()))
 
 
-def _show_schedule(
+def _show_training(
   console: Console, config: FinetuneConfig, tasks: FinetuneTasks, train_rows: int, dev_rows: int
 ) -> None:
   train, xtreme = config.train, config.xtreme
@@ -338,7 +339,6 @@ def _show_schedule(
     task += f', evaluated on {", ".join(xtreme.evaluate_on)}' if xtreme.evaluate_on else ''
   facts = {'task': task, 'examples': f'{train_rows:,} training, {dev_rows:,} dev', **summary.format_training(config)}
   facts['steps'] += f', {train.steps * train.batch_size / train_rows:.3g} epochs'
-  select = f'best dev score, every {train.eval_every} steps' if dev_rows else 'last step'
-  facts['checkpoint selection'] = select
+  facts['checkpoint selection'] = f'best dev score, every {train.eval_every} steps' if dev_rows else 'last step'
   facts['initialised from'] = train.init_from or 'random parameters'
   console.facts('Fine-tuning', facts)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
-from rembert.data.finetune_batches import sample_examples
 from rembert.errors import UsageError
 from rembert.jobs.config import FinetuneConfig
 from rembert.model.heads import FIXED_LABELS
@@ -102,35 +101,10 @@ def open_tasks(
     UsageError: data are missing or malformed; SeqIO tasks are not registered, or lack required features.
   """
   if config.dataset.kind is not None:
-    from tasks.tables.registry import Tables, add_tables
-
-    needed = ('train', 'dev')[: 2 if config.finetune.select == 'best' else 1] if is_trained else ()
-    if missing := [f'dataset.{split}' for split in needed if not config.dataset.files(split)]:
-      raise UsageError(
-        f'{" and ".join(missing)} must be set',
-        where=', '.join(missing),
-        fix=[f'--gin.{missing[0]}=FILE', 'without dev data: --gin.finetune.select=last'],
-      )
-    tables = Tables(config.dataset, xtreme=config.xtreme, labels=labels)
-    add_tables(tables)
-    return _of_tables(_mixture_tasks(config, is_trained), tables)
+    return _table_tasks(config, is_trained, labels)
   if config.finetune.mixture is not None:
     return _mixture_tasks(config, is_trained)
   return _xtreme_tasks(config, is_trained)
-
-
-def _of_tables(tasks: FinetuneTasks, tables: 'Tables') -> FinetuneTasks:
-  """The tasks of a mixture of tables; results are named by language."""
-  from tasks.registration import find
-
-  language = {each.seqio_name: find(each.seqio_name).language for each in tasks.evaluated}
-  evaluated = [
-    dataclasses.replace(
-      each, name=language[each.seqio_name], examples=tables.examples[each.split, language[each.seqio_name]]
-    )
-    for each in tasks.evaluated
-  ]
-  return dataclasses.replace(tasks, evaluated=tuple(evaluated), skipped={tasks.name: {}}, tables=tables)
 
 
 def register(config: FinetuneConfig, tasks: FinetuneTasks, vocabulary: epath.PathLike) -> None:
@@ -147,11 +121,7 @@ def register(config: FinetuneConfig, tasks: FinetuneTasks, vocabulary: epath.Pat
 
 
 def vocabulary_of_tasks(tasks: FinetuneTasks) -> str | None:
-  """The SentencePiece model of a mixture's tasks; None for other vocabularies, and for data that use the model's.
-
-  Raises:
-    UsageError: a `RembertVocabulary` of a task has no file.
-  """
+  """The SentencePiece model of a mixture's tasks; None for other vocabularies, and for data that use the model's."""
   if tasks.is_xtreme or tasks.tables is not None:
     return None
   from tasks.registration import find
@@ -179,25 +149,17 @@ def open_folder(config: FinetuneConfig) -> XtremeFolder:
   return XtremeFolder(config.xtreme.data_dir, config.xtreme.labels_dir)
 
 
-def baseline_examples(config: FinetuneConfig, *, is_required: bool = True, is_chosen: bool = True) -> Sequence[Any]:
-  """XTREME's training examples, for the label frequencies of the baseline; () for a mixture.
+def training_examples(config: FinetuneConfig) -> Sequence[Any]:
+  """XTREME's training examples, whose label frequencies are the baseline's; () for a mixture.
 
-  Args:
-    config: of the job.
-    is_required: whether a missing file is an error; otherwise it gives ().
-    is_chosen: whether to use only the sample of `finetune.max_examples`.
+  Raises:
+    MissingFileError: there is no training file.
   """
   if config.finetune.mixture is not None:
     return ()
   xtreme = config.xtreme
   task = get_task(get_task(xtreme.task).trained_on or xtreme.task)
-  try:
-    examples = task.examples(open_folder(config), 'train', xtreme.train_language, needs_labels=True)
-  except MissingFileError:
-    if is_required:
-      raise
-    return ()
-  return sample_examples(examples, config.finetune.max_examples if is_chosen else None)
+  return task.examples(open_folder(config), 'train', xtreme.train_language, needs_labels=True)
 
 
 def _xtreme_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
@@ -261,7 +223,7 @@ def _languages_with_data(
   return found, missing
 
 
-# --- a mixture --------------------------------------------------------------------------------------------------------
+# --- mixtures and tables ---------------------------------------------------------------------------------------------
 
 
 def _mixture_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
@@ -319,3 +281,24 @@ def _mixture_tasks(config: FinetuneConfig, is_trained: bool) -> FinetuneTasks:
     evaluated=tuple(EvaluatedTask(mixture, task, task, split) for task, split in evaluated.items()),
     skipped={mixture: {task.name: f'no {split} split' for task in tasks if task.name not in evaluated}},
   )
+
+
+def _table_tasks(config: FinetuneConfig, is_trained: bool, labels: Sequence[str] | None) -> FinetuneTasks:
+  """The tasks of the mixture that is made of `dataset`; results are named by language."""
+  from tasks.registration import find
+  from tasks.tables.registry import Tables, add_tables
+
+  needed = ('train', 'dev')[: 2 if config.finetune.select == 'best' else 1] if is_trained else ()
+  if missing := [f'dataset.{split}' for split in needed if not config.dataset.files(split)]:
+    raise UsageError(
+      f'{" and ".join(missing)} must be set',
+      where=', '.join(missing),
+      fix=[f'--gin.{missing[0]}=FILE', 'without dev data: --gin.finetune.select=last'],
+    )
+  tables = Tables(config.dataset, xtreme=config.xtreme, labels=labels)
+  add_tables(tables)
+  tasks, evaluated = _mixture_tasks(config, is_trained), []
+  for each in tasks.evaluated:
+    language = find(each.seqio_name).language
+    evaluated.append(dataclasses.replace(each, name=language, examples=tables.examples[each.split, language]))
+  return dataclasses.replace(tasks, evaluated=tuple(evaluated), skipped={tasks.name: {}}, tables=tables)

@@ -32,20 +32,14 @@ if TYPE_CHECKING:
   from rembert.inference.model import LoadedModel
   from tasks.tables.registry import Tables
 
-# Commands for tables, with their kind of dataset; each command has options for its columns.
-KIND_OF_COMMAND = {
-  'classify': 'classification',
-  'regress': 'regression',
-  'tag': 'tagging',
-  'answer': 'question_answering',
-  'choose': 'multiple_choice',
-}
-_COLUMNS = {
-  'classify': ('text', 'second_text'),
-  'regress': ('text', 'second_text'),
-  'tag': ('text',),
-  'answer': ('question', 'context'),
-  'choose': ('text', 'second_text', 'choices'),
+_PAIR = ('text', 'second_text')
+# Commands for tables: the kind of dataset, the columns that have an option, and the help.
+_TABLE_COMMANDS = {
+  'classify': ('classification', _PAIR, 'predict a label for each text or pair of a table, with probabilities'),
+  'regress': ('regression', _PAIR, 'predict a number for each text or pair of a table'),
+  'tag': ('tagging', ('text',), 'predict a tag for each word of CoNLL columns, or of a column of lists'),
+  'answer': ('question_answering', ('question', 'context'), 'extract the answer to each question from its context'),
+  'choose': ('multiple_choice', (*_PAIR, 'choices'), 'predict which of its choices is right for each row of a table'),
 }
 _ROWS_AT_ONCE = 1024
 EPILOG = """\
@@ -91,11 +85,11 @@ def text_encoder(
 def _parser() -> argparse.ArgumentParser:
   flags = command_parser('rembert.jobs.predict', 'Predict tokens, embeddings or labels with a trained model.', EPILOG)
   commands = flags.add_subparsers(
-    dest='command', required=True, metavar=f'{{{",".join(["fill_mask", "embed", *KIND_OF_COMMAND])}}}'
+    dest='command', required=True, metavar=f'{{{",".join(["fill_mask", "embed", *_TABLE_COMMANDS])}}}'
   )
   fill = commands.add_parser('fill_mask', help='print the most probable tokens for every [MASK]', allow_abbrev=False)
   embed = commands.add_parser('embed', help='write one vector per line of text to an .npz file', allow_abbrev=False)
-  tables = [_add_table_command(commands, name) for name in KIND_OF_COMMAND]
+  tables = [_add_table_command(commands, name) for name in _TABLE_COMMANDS]
   for command in (fill, embed, *tables):
     command.add_argument(
       'model', metavar='MODEL', help='workdir, checkpoint, or Hugging Face model directory or Hub id'
@@ -105,17 +99,16 @@ def _parser() -> argparse.ArgumentParser:
   embed.add_argument('lines', metavar='LINES', help='text file with one sentence per line; - is standard input')
   embed.add_argument('output', metavar='NPZ', help='output file: `embeddings` [lines, H], `layer`')
   embed.add_argument('--layer', type=number(CountOrZero), metavar='L', help='0 is the embeddings (default: the last)')
-  batch_help = 'sequences of 64 tokens per batch (default: %(default)s)'
   for command in tables:
     command.add_argument('table', metavar='TABLE', help='input file: .csv, .tsv, .jsonl or .parquet')
     command.add_argument('output', metavar='PREDICTIONS', help='output file: .jsonl or .tsv')
-  for command in (embed, *tables):
-    command.add_argument('--batch_size', type=number(Count), default=BATCH_SIZE, metavar='B', help=batch_help)
+  batch_help = 'sequences of 64 tokens per batch (default: %(default)s)'
   dtype_help = (
     'dtype of the computation; bfloat16 is faster on GPUs, TPUs and CPUs with AMX or AVX512_BF16, where auto takes it, '
     'with two to three significant digits (default: %(default)s)'
   )
   for command in (embed, *tables):
+    command.add_argument('--batch_size', type=number(Count), default=BATCH_SIZE, metavar='B', help=batch_help)
     command.add_argument('--dtype', choices=DTYPES, default=DTYPES[0], help=dtype_help)
   for command in (fill, embed, *tables):
     command.add_argument('--vocabulary', metavar='FILE', help='SentencePiece model (default: next to the model)')
@@ -126,15 +119,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_table_command(commands: Any, name: str) -> argparse.ArgumentParser:
   """The parser of `classify`, `regress`, `tag`, `answer` or `choose`, with the columns of its kind."""
-  helps = {
-    'classify': 'predict a label for each text or pair of a table, with probabilities',
-    'regress': 'predict a number for each text or pair of a table',
-    'tag': 'predict a tag for each word of CoNLL columns, or of a column of lists',
-    'answer': 'extract the answer to each question from its context',
-    'choose': 'predict which of its choices is right for each row of a table',
-  }
-  command = commands.add_parser(name, help=helps[name], allow_abbrev=False)
-  for column in _COLUMNS[name]:
+  _, columns, text = _TABLE_COMMANDS[name]
+  command = commands.add_parser(name, help=text, allow_abbrev=False)
+  for column in columns:
     default = getattr(DatasetConfig, column)
     text = f'name of the {column.replace("_", " ")} column'
     if column == 'choices':
@@ -204,12 +191,12 @@ def _predict_table(options: argparse.Namespace, console: Console) -> None:
     raise UsageError('unknown output format', where=options.output, fix='PREDICTIONS.jsonl or PREDICTIONS.tsv')
   from rembert.inference.model import load
 
-  kind, name = KIND_OF_COMMAND[options.command], options.command
+  kind, names, _ = _TABLE_COMMANDS[options.command]
   model = load(options.model, HEAD_OF_KIND[kind], step=options.step, execution=Execution(options.dtype))
   text_encoder(model, options.vocabulary)  # raises an error for another model's vocabulary
   from tasks.tables.registry import Tables, add_tables
 
-  columns = {column: getattr(options, f'{column}_column') for column in _COLUMNS[name]}
+  columns = {column: getattr(options, f'{column}_column') for column in names}
   config = DatasetConfig(kind=kind, test=options.table, name='predict', label=None, **columns)
   with console.task('reading the table'):
     tables = Tables(config, labels=model.labels)

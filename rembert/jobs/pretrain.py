@@ -14,12 +14,11 @@ from rembert import configuration
 from rembert.checkpoint.initialize import InitialParameters, open_initial
 from rembert.checkpoint.integrity import Description
 from rembert.checkpoint.load import altered_arrays, open_described
-from rembert.data.phases import Phase, PhasesConfig, phases_of, same_until
+from rembert.data.phases import Phase, PhasesConfig, same_until
 from rembert.data.prefetch import prefetch
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
-from rembert.files import write_whole
-from rembert.jobs import schedule, summary
+from rembert.jobs import summary
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.config import PretrainConfig, build_config
 from rembert.jobs.pretrain_data import copied_vocabulary, known_rates, open_data
@@ -60,18 +59,13 @@ def dry_run(config: PretrainConfig, workdir: epath.Path) -> int:
   console = Console()
   summary.show_model(console, config.model)
   summary.show_parameters(console, config.model, config.paper)
-  _show_schedule(console, config)
+  _show_training(console, config)
   workdirs.check(workdir)
   try:
-    rates_in = known_rates(config.data, workdir)
-    if rates_in is not None:
-      schedule.show_sampling(console, config, rates_in)
+    summary.show_schedule(console, config, known_rates(config.data, workdir), workdir)
   except UsageError as error:  # the run itself checks its data
     console.say(f'tokens by language are unknown: {error.what} ({error.where})')
-    rates_in = None
-  if config.phases.begins is not None:
-    write_whole(workdir / schedule.PLOT, schedule.draw(config, rates_in))
-    console.say(f'plot of the schedule: {workdir / schedule.PLOT}')
+    summary.show_schedule(console, config, None, workdir)
   if config.train.init_from is not None:
     described = open_described(config.train.init_from)
     initial = open_initial(described, config.train.init_from_parts, config.model, any_vocabulary=True)
@@ -113,8 +107,7 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
   config = config.on(mesh)
   trainable = make_trainable(config, mesh)
   summary.show_start(job, f'pre-training in {workdir}', config, trainable)
-  _show_schedule(console, config)
-
+  _show_training(console, config)
   if initial is not None:
     _show_fresh(console, initial)
 
@@ -128,8 +121,7 @@ def _run(config: PretrainConfig, job: JobRun) -> int:
     phases = config.schedule() if config.phases.begins is not None else []
     opened = open_data(request, workdir=workdir, console=console, phases=phases)
     if hosts.is_first and phases:
-      schedule.show_sampling(console, config, opened.rates_in)
-      write_whole(workdir / schedule.PLOT, schedule.draw(config, opened.rates_in))
+      summary.show_schedule(console, config, opened.rates_in, workdir)
   source = opened.batches
   identity = config.identity() | opened.identity
   with console.task('building the eval set'):
@@ -226,15 +218,9 @@ def _continued_phases(config: PretrainConfig, newest: Description, identity: dic
 
   def schedule_of(meta: dict[str, Any] | None) -> list[Phase]:
     values = dict(meta or {'steps': config.train.steps})
-    data = dataclasses.replace(config.data, store=identity.get('store'))
-    length = config.train.sequence_length
-    return phases_of(
-      steps=values.pop('steps'),
-      config=PhasesConfig(**values),
-      data=data,
-      masking=config.masking,
-      sequence_length=length,
-    )
+    train = dataclasses.replace(config.train, steps=values.pop('steps'))
+    data = dataclasses.replace(config.data, store=identity.get('store'))  # as in `_phases_meta`
+    return dataclasses.replace(config, train=train, data=data, phases=PhasesConfig(**values)).schedule()
 
   if before != now:
     if not same_until(schedule_of(before), schedule_of(now), newest.step):
@@ -256,7 +242,7 @@ def _continued_phases(config: PretrainConfig, newest: Description, identity: dic
 # --- on the screen ----------------------------------------------------------------------------------------------------
 
 
-def _show_schedule(console: Console, config: PretrainConfig) -> None:
+def _show_training(console: Console, config: PretrainConfig) -> None:
   train, masking, execution = config.train, config.masking, config.execution
   facts = summary.format_training(config)
   facts['batch'] += f', at most {masking.slots(train.sequence_length)} masked positions each'
@@ -270,7 +256,7 @@ def _show_schedule(console: Console, config: PretrainConfig) -> None:
   at_first = ' at first' if config.borders else ''
   facts['FLOPs'] = f'{config.at(0).train_flops_per_step:.3g} per step{at_first}, {total:.3g} in total'
   console.facts('Training', facts)
-  schedule.show_phases(console, config)
+  summary.show_phases(console, config)
 
 
 def _show_fresh(console: Console, initial: InitialParameters) -> None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import jax
 from etils import epath
 
-from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
+from rembert.data.config import DataConfig, DataRequest
 from rembert.data.masking import BatchSource, Sampling
 from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
-from rembert.data.phases import Phase, PhasedBatches
+from rembert.data.phases import Phase, PhasedBatches, PhasesConfig, phases_of
 from rembert.data.store_source import StoredBatches
 from rembert.data.stream_source import StreamedBatches
-from rembert.data.token_store import VOCABULARY, TokenStore
+from rembert.data.token_store import SPLITS, VOCABULARY, TokenStore
 from rembert.errors import Setting, UsageError, joined
 from rembert.files import write_whole
 from rembert.tokenizer import SpecialIds, check_vocabulary
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _VOCABULARY, _ORIGIN = 'vocabulary/sentencepiece.model', 'vocabulary/origin.json'  # in every workdir
 _MOST = 24  # languages or tasks of a table; smaller ones share the last row
+
+Rates = Callable[[Phase], Mapping[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +53,7 @@ class OpenedData:
   batches: BatchSource
   vocabulary: epath.Path
   identity: dict
-  rates_in: Callable[[Phase], Mapping[str, float]]
+  rates_in: Rates
   source_in: Callable[[Phase], BatchSource]
 
 
@@ -66,13 +68,16 @@ def open_data(
   Raises:
     UsageError: something is missing or inconsistent; before any expensive work, if possible.
   """
-  if request.data.source == 'store':
-    opened = _open_store(request, workdir, console)
-  elif request.data.mixture:
-    opened = _open_mixture(request.data.mixture, request, workdir, console)
-  else:
-    opened = _open_corpus(request, workdir, console)
-  return dataclasses.replace(opened, batches=_in_phases(opened, phases)) if phases else opened
+  is_stored, has_mixture = request.data.source == 'store', request.data.mixture is not None
+  open_text = _open_store if is_stored else _open_mixture if has_mixture else _open_corpus
+  # The run's own settings are those of a run with one phase.
+  [own] = phases_of(
+    PhasesConfig(), steps=1, data=request.data, masking=request.masking, sequence_length=request.sequence_length
+  )
+  opened = open_text(request, own, workdir, console)
+  rates = {f'rate of {name}': rate for name, rate in opened.batches.rates.items()}
+  batches = _in_phases(opened, phases) if phases else opened.batches
+  return dataclasses.replace(opened, batches=batches, identity=opened.identity | rates)
 
 
 def _in_phases(opened: OpenedData, phases: Sequence[Phase]) -> BatchSource:
@@ -114,63 +119,86 @@ def _copy_vocabulary(source: epath.PathLike, workdir: epath.Path) -> epath.Path:
   return file
 
 
-def _named_rates(rates: Mapping[str, float]) -> dict[str, float]:
-  return {f'rate of {name}': rate for name, rate in rates.items()}
+def _limits(data: DataConfig) -> dict[str, Any]:
+  return {'max_share': data.max_share, 'max_upsampling': data.max_upsampling}
+
+
+def known_rates(data: DataConfig, workdir: epath.Path) -> Rates | None:
+  """A function from phase to sampling rates; None if they follow from a mixture, or from a corpus still to be made.
+
+  Imports no TensorFlow. UsageError for a store or corpus that is not there.
+  """
+  if data.source == 'store':
+    return _StoredText(data).rates
+  folder = epath.Path(data.corpus or workdir / 'corpus')
+  if data.mixture or not (data.corpus or (folder / MANIFEST).exists()):
+    return None
+  return functools.partial(_corpus_rates, data, open_corpus(folder).of_languages(data.languages))
 
 
 # --- a token store ----------------------------------------------------------------------------------------------------
 
 
-def _open_store(request: DataRequest, workdir: epath.Path, console: Console) -> OpenedData:
+class _StoredText:
+  """Languages and sampling rates of the token store of a phase."""
+
+  def __init__(self, data: DataConfig):
+    self._data, self.open_store = data, functools.cache(TokenStore)
+
+  def statistics(self, phase: Phase, say: Callable[[str], None] = lambda text: None) -> dict[str, LanguageStatistics]:
+    """Counts of the languages of a phase; UsageError for one that is not in the store."""
+    store = self.open_store(phase.store)
+    where = f'data.languages, phases.languages, {store.folder}'
+    found = {}
+    for language in chosen_languages(phase.languages, store.languages, where=where, say=say):
+      part = store.languages[language]
+      documents, held_out = (part.documents[split] for split in SPLITS)
+      found[language] = LanguageStatistics(documents, held_out, part.sentences, part.characters, part.lost)
+    return found
+
+  def rates(self, phase: Phase) -> dict[str, float]:
+    """Rates of the languages with training rows: the mixture's that the store was made of, or by sentences."""
+    store = self.open_store(phase.store)
+    sizes = {language: part.sentences for language, part in self.statistics(phase).items()}
+    if store.rates is not None:
+      sizes = {language: store.rates.get(language, 0.0) for language in sizes}
+    sizes = {language: size for language, size in sizes.items() if store.rows(language, 'train')}
+    if not any(sizes.values()):
+      raise UsageError('the store has no training sequences', where=str(store.folder), fix='choose other languages')
+    if store.rates is not None:
+      return sampling_rates(sizes, alpha=1.0)
+    return sampling_rates(sizes, phase.alpha, **_limits(self._data))
+
+
+def _open_store(request: DataRequest, own: Phase, workdir: epath.Path, console: Console) -> OpenedData:
   if request.packing != PackingConfig():
     raise UsageError(
       'packing does not apply to a token store, which is already packed',
       where='packing.*, data.source',
       fix='omit packing; python -m tasks.token_store has flags for it',
     )
-  data = request.data
-  store = TokenStore(data.store)
+  text = _StoredText(request.data)
+  store = text.open_store(own.store)
   _refuse_other_model(store, request.sequence_length, request.vocab_size)
-  where = f'data.languages, {store.folder}'
-  languages = chosen_languages(data.languages, store.languages, where=where, say=console.say)
-  statistics = {}
-  for language in languages:
-    part = store.languages[language]
-    documents, held_out = (part.documents[split] for split in ('train', 'validation'))
-    statistics[language] = LanguageStatistics(
-      documents=documents, held_out=held_out, sentences=part.sentences, characters=part.characters, lost=part.lost
-    )
-  rates = _stored_rates(store, languages, data, console)
-  _show_languages(console, statistics, rates, data)
+  statistics, rates = text.statistics(own, console.say), text.rates(own)
+  if store.rates is not None:
+    console.say('sampling rates are those of the mixture of the store; data.alpha and its limits do not apply')
+  _show_languages(console, statistics, rates, request.data)
+  batches = StoredBatches(store=store, read_threads=request.data.read_threads, **_batch_options(request, rates))
+
+  def source_in(phase: Phase) -> BatchSource:
+    other = text.open_store(phase.store)
+    _refuse_other_model(other, phase.sequence_length, request.vocab_size)
+    if other.vocabulary_hash != store.vocabulary_hash:
+      raise UsageError(
+        'the stores of the phases have different vocabularies',
+        where=f'{store.folder}, {other.folder}',
+        fix='make both with the same --vocabulary',
+      )
+    return dataclasses.replace(batches, store=other)
+
   vocabulary = _copy_vocabulary(store.folder / VOCABULARY, workdir)
-  batches = StoredBatches(store=store, read_threads=data.read_threads, **_batch_options(request, rates))
-
-  return OpenedData(
-    batches,
-    vocabulary,
-    {'store': store.manifest_hash, **_named_rates(rates)},
-    functools.partial(_stored_rates_in, data, functools.cache(TokenStore)),
-    lambda phase: dataclasses.replace(batches, store=_other_store(store, phase, request.vocab_size)),
-  )
-
-
-def _other_store(store: TokenStore, phase: Phase, vocab_size: int) -> TokenStore:
-  """The store of a phase of a run that has `store`; UsageError unless it fits the phase, and its vocabulary the run."""
-  other = TokenStore(phase.store or '')
-  _refuse_other_model(other, phase.sequence_length, vocab_size)
-  if other.vocabulary_hash != store.vocabulary_hash:
-    raise UsageError(
-      'the stores of the phases have different vocabularies',
-      where=f'{store.folder}, {other.folder}',
-      fix='make both with the same --vocabulary',
-    )
-  return other
-
-
-def _stored_rates_in(data: DataConfig, open_store: Callable[..., TokenStore], phase: Phase) -> Mapping[str, float]:
-  store = open_store(phase.store)
-  chosen = chosen_languages(phase.languages, store.languages, where=f'phases.languages, {store.folder}')
-  return _stored_rates(store, chosen, dataclasses.replace(data, alpha=phase.alpha), Console(is_quiet=True))
+  return OpenedData(batches, vocabulary, {'store': store.manifest_hash}, text.rates, source_in)
 
 
 def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int) -> None:
@@ -191,27 +219,16 @@ def _refuse_other_model(store: TokenStore, sequence_length: int, vocab_size: int
     )
 
 
-def _stored_rates(store: TokenStore, languages: Sequence[str], data: DataConfig, console: Console) -> dict[str, float]:
-  """Sampling rates of the languages with training rows: the mixture's that the store was made of, or by sentences."""
-  of_mixture = store.rates
-  numbers = {
-    language: store.languages[language].sentences if of_mixture is None else of_mixture.get(language, 0.0)
-    for language in languages
-    if store.rows(language, 'train')
-  }
-  if not any(numbers.values()):
-    raise UsageError('the store has no training sequences', where=str(store.folder), fix='choose other languages')
-  if of_mixture is None:
-    return sampling_rates(numbers, data.alpha, max_share=data.max_share, max_upsampling=data.max_upsampling)
-  console.say('sampling rates are those of the mixture of the store; data.alpha and its limits do not apply')
-  return sampling_rates(numbers, alpha=1.0)
+# --- a corpus ---------------------------------------------------------------------------------------------------------
 
 
-# --- SeqIO tasks ------------------------------------------------------------------------------------------------------
+def _corpus_rates(data: DataConfig, corpus: 'Corpus', phase: Phase) -> dict[str, float]:
+  chosen = chosen_languages(phase.languages, corpus.languages, where='data.languages, phases.languages')
+  sizes = {language: corpus.languages[language].sentences for language in chosen}
+  return sampling_rates(sizes, phase.alpha, **_limits(data))
 
 
-def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) -> OpenedData:
-  # TensorFlow takes seconds to import: only streaming needs it.
+def _open_corpus(request: DataRequest, own: Phase, workdir: epath.Path, console: Console) -> OpenedData:
   from tasks.corpus.__main__ import show_lost
   from tasks.corpus.build import find_corpus
 
@@ -230,33 +247,36 @@ def _open_corpus(request: DataRequest, workdir: epath.Path, console: Console) ->
     raise joined(errors)
 
   corpus = make_corpus()
-  limits = _limits(data)
-  rates_in = functools.partial(_corpus_rates_in, data, corpus)
-  rates = sampling_rates(_sentences(corpus), data.alpha, **limits)
+  rates = _corpus_rates(data, corpus, own)
   _show_languages(console, corpus.languages, rates, data)
   show_lost(console, corpus.lost)
-  file = _prepare_vocabulary(corpus, vocabulary, rates, request.vocab_size, workdir, console)
+  file = _prepare_vocabulary(corpus, request, rates, workdir, console)
 
+  # TensorFlow takes seconds to import: only streaming needs it.
   from tasks import registration
   from tasks.text_tasks import add_wikipedia
 
-  add_wikipedia(corpus=corpus, vocabulary=file, alpha=data.alpha, **limits)
+  add_wikipedia(corpus=corpus, vocabulary=file, alpha=data.alpha, **_limits(data))
   tasks = {language: registration.find(registration.valid_name('wikipedia', language)) for language in rates}
+  rates_in = functools.partial(_corpus_rates, data, corpus)
   return _open_tasks(request, tasks, rates, file, {'corpus': corpus.fingerprint}, console, rates_in)
 
 
-def _sentences(corpus: 'Corpus') -> dict[str, int]:
-  return {language: counts.sentences for language, counts in corpus.languages.items()}
-
-
-def _limits(data: DataConfig) -> dict[str, Any]:
-  return {'max_share': data.max_share, 'max_upsampling': data.max_upsampling}
-
-
-def _corpus_rates_in(data: DataConfig, corpus: 'Corpus', phase: Phase) -> Mapping[str, float]:
-  sentences = _sentences(corpus)
-  chosen = chosen_languages(phase.languages, sentences, where='phases.languages')
-  return sampling_rates({language: sentences[language] for language in chosen}, phase.alpha, **_limits(data))
+def _prepare_vocabulary(
+  corpus: 'Corpus', request: DataRequest, rates: Mapping[str, float], workdir: epath.Path, console: Console
+) -> epath.Path:
+  """Copies the vocabulary to the workdir, or trains it there unless it exists; returns its path."""
+  file, origin_file = workdir / _VOCABULARY, workdir / _ORIGIN
+  vocabulary, size = request.vocabulary, request.vocab_size
+  if vocabulary.path is not None:
+    write_whole(origin_file, json.dumps({'copied_from': vocabulary.path}))
+    return _copy_vocabulary(vocabulary.path, workdir)
+  origin = origin_of(corpus, vocabulary, size, rates)
+  if not (file.exists() and origin_file.exists() and json.loads(origin_file.read_text()) == origin):
+    train_on_corpus(corpus, file, vocabulary, size=size, rates=rates, console=console)
+    write_whole(origin_file, json.dumps(origin, indent=1))
+  check_vocabulary(file, size)
+  return file
 
 
 def copied_vocabulary(workdir: epath.Path) -> str | None:
@@ -265,36 +285,18 @@ def copied_vocabulary(workdir: epath.Path) -> str | None:
   return json.loads(origin.read_text()).get('copied_from') if origin.exists() else None
 
 
-def _prepare_vocabulary(
-  corpus: 'Corpus',
-  vocabulary: VocabularyConfig,
-  rates: Mapping[str, float],
-  vocab_size: int,
-  workdir: epath.Path,
-  console: Console,
-) -> epath.Path:
-  """Copies the vocabulary to the workdir, or trains it there unless it exists; returns its path."""
-  file, origin_file = workdir / _VOCABULARY, workdir / _ORIGIN
-  if vocabulary.path is not None:
-    write_whole(origin_file, json.dumps({'copied_from': vocabulary.path}))
-    return _copy_vocabulary(vocabulary.path, workdir)
-  origin = origin_of(corpus, vocabulary, vocab_size, rates)
-  if not (file.exists() and origin_file.exists() and json.loads(origin_file.read_text()) == origin):
-    train_on_corpus(corpus, file, vocabulary, size=vocab_size, rates=rates, console=console)
-    write_whole(origin_file, json.dumps(origin, indent=1))
-  check_vocabulary(file, vocab_size)
-  return file
+# --- SeqIO tasks ------------------------------------------------------------------------------------------------------
 
 
-def _open_mixture(name: str, request: DataRequest, workdir: epath.Path, console: Console) -> OpenedData:
+def _open_mixture(request: DataRequest, own: Phase, workdir: epath.Path, console: Console) -> OpenedData:
   import tasks.mixtures  # noqa: F401 - registers those of this project
   from tasks import pretraining, registration
 
   # isort: split
   import seqio
 
-  mixture = registration.find(name)
-  by_name = {task.name: task for task in seqio.get_subtasks(mixture)}
+  name = request.data.mixture or ''
+  by_name = {task.name: task for task in seqio.get_subtasks(registration.find(name))}
   vocabulary = pretraining.check_tasks(list(by_name.values())).sentencepiece_model_file
   try:
     check_vocabulary(vocabulary, request.vocab_size)
@@ -313,18 +315,13 @@ def _open_mixture(name: str, request: DataRequest, workdir: epath.Path, console:
       fix=['--gin.vocabulary.path=None', f'or, for tasks of this project, export REMBERT_VOCABULARY={path}'],
     )
   file = _copy_vocabulary(vocabulary, workdir)
-  rates = pretraining.normalized_rates(mixture)
+  rates_in = lambda phase: pretraining.normalized_rates(registration.find(phase.mixture or ''))
+  rates = rates_in(own)
   row = lambda label, names: (label, f'{sum(rates[name] for name in names):.2%}')
   show_largest(console, f'SeqIO tasks of {name}', ('', 'sampled'), rates, row)
   if not any('validation' in by_name[task].splits for task in rates):
     console.say('warning: no task has a validation split; evaluation is disabled')
-  return _open_tasks(request, {task: by_name[task] for task in rates}, rates, file, {}, console, _mixture_rates_in)
-
-
-def _mixture_rates_in(phase: Phase) -> Mapping[str, float]:
-  from tasks import pretraining, registration
-
-  return pretraining.normalized_rates(registration.find(phase.mixture or ''))
+  return _open_tasks(request, {task: by_name[task] for task in rates}, rates, file, {}, console, rates_in)
 
 
 def _open_tasks(
@@ -334,7 +331,7 @@ def _open_tasks(
   vocabulary: epath.Path,
   identity: Mapping[str, str],
   console: Console,
-  rates_in: Callable[[Phase], Mapping[str, float]],
+  rates_in: Rates,
 ) -> OpenedData:
   """The stream of tasks by language, or by name, each with its rate."""
   from tasks.pretraining import TaskDocuments
@@ -364,22 +361,9 @@ def _open_tasks(
 
   digest = hashlib.sha256(vocabulary.read_bytes()).hexdigest()
   names = [task.name for task in tasks.values()]
-  identity = {**identity, 'vocabulary': digest, 'tasks': names, **_named_rates(rates)}
+  identity = {**identity, 'vocabulary': digest, 'tasks': names}
   batches = source(request.sequence_length)
   return OpenedData(batches, vocabulary, identity, rates_in, lambda phase: source(phase.sequence_length))
-
-
-def known_rates(data: DataConfig, workdir: epath.Path) -> Callable[[Phase], Mapping[str, float]] | None:
-  """A function from phase to sampling rates; None if they follow from a mixture, or from a corpus still to be made.
-
-  Imports no TensorFlow. UsageError for a store or corpus that is not there.
-  """
-  if data.source == 'store':
-    return functools.partial(_stored_rates_in, data, functools.cache(TokenStore))
-  folder = epath.Path(data.corpus or workdir / 'corpus')
-  if data.mixture or not (data.corpus or (folder / MANIFEST).exists()):
-    return None
-  return functools.partial(_corpus_rates_in, data, open_corpus(folder).of_languages(data.languages))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,9 @@
-"""Tables that a run prints: model, parameters and devices at the start, time breakdown at the end."""
+"""Tables and plots of a run: model, parameters, devices and schedule at the start, time breakdown at the end."""
 
-from collections.abc import Mapping, Sequence
+import collections
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -9,22 +12,28 @@ from etils import epath
 import rembert
 from rembert.analysis.fertility import TokenCounter, has_spaces
 from rembert.checkpoint.initialize import InitialParameters
+from rembert.data.phases import Phase
+from rembert.data.token_store import TokenStore
+from rembert.files import write_whole
 from rembert.jobs.config import JobConfig, PretrainConfig
+from rembert.jobs.pretrain_data import Rates, show_largest
 from rembert.jobs.training_run import JobRun
 from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.paper import PaperFigures
+from rembert.plotting.training import plot_schedule
 from rembert.tokenizer import SpecialIds, load_vocabulary
 from rembert.tracking.console import Console, human_bytes, human_duration
 from rembert.tracking.goodput import account, read_sessions
 from rembert.train import sharding
-from rembert.train.optimizer import format_schedule
+from rembert.train.optimizer import format_schedule, learning_rate_schedule
 from rembert.train.state import Trainable
 
 # Tolerance for the paper's rounding, and for the pooler and most of the head, which its ablation tables do not count:
 # 2.7 % at most (Table 13, 3072 out). A larger deviation means another model than the row's.
 _MOST_DEVIATION = 0.03
 _MOST_TEXTS, _MOST_LANGUAGES = 16, 24  # of the table of fertility; texts of one language
+_PLOTTED_STEPS = 400
 
 
 def show_start(job: JobRun, title: str, config: JobConfig, trainable: Trainable | None = None) -> None:
@@ -180,3 +189,101 @@ def show_account(console: Console, workdir: epath.Path) -> None:
   rows.append((f'total ({spent.starts} launch(es))', human_duration(spent.total), ''))
   console.table('Time breakdown', ('', 'time', 'fraction'), rows)
   console.say(f'Goodput: {spent.productive_share:.1%} of the time went into training steps that were kept.')
+
+
+# --- the schedule of pre-training -------------------------------------------------------------------------------------
+
+
+def show_phases(console: Console, config: PretrainConfig) -> None:
+  """A row per phase with the settings that any phase changes; nothing for a run without phases."""
+  if config.phases.begins is None:
+    return
+  by_number: dict[int, list[Phase]] = collections.defaultdict(list)
+  for phase in config.schedule():
+    by_number[phase.number].append(phase)
+  names = [name for name in _COLUMNS if getattr(config.phases, name) is not None]
+  rows = []
+  for number, phases in by_number.items():
+    first, last = phases[0], phases[-1]
+    tokens = sum(_tokens(config, phase) for phase in phases)
+    change = lambda name, first=first, last=last: list(dict.fromkeys(_COLUMNS[name](p) for p in (first, last)))
+    values = (' → '.join(change(name)) for name in names)
+    rows.append((str(number + 1), f'{first.begin:,} to {last.end:,}', *values, f'{tokens:.3g}'))
+  console.table('Phases', ('', 'steps', *(name.replace('_', ' ') for name in names), 'tokens'), rows)
+
+
+_COLUMNS: dict[str, Callable[[Phase], str]] = {
+  'alpha': lambda phase: f'{phase.alpha:.3g}',
+  'languages': lambda phase: _format_languages(phase.languages),
+  'mixture': lambda phase: str(phase.mixture),
+  'masking_rate': lambda phase: f'{phase.masking_rate:.1%}',
+  'sequence_length': lambda phase: str(phase.sequence_length),
+  'store': lambda phase: str(phase.store),
+}
+
+
+def _format_languages(languages: tuple[str, ...] | None) -> str:
+  codes = ', '.join(languages or ())
+  return 'all' if languages is None else codes if len(codes) <= 30 else f'{len(languages)} codes'
+
+
+def _tokens(config: PretrainConfig, phase: Phase) -> int:
+  return (phase.end - phase.begin) * config.train.batch_size * phase.sequence_length
+
+
+def show_schedule(console: Console, config: PretrainConfig, rates_in: Rates | None, workdir: epath.Path) -> None:
+  """Prints tokens by language if sampling rates are known, and of a run in phases plots its schedule in the workdir."""
+  if rates_in is not None:
+    _show_sampling(console, config, rates_in)
+  if config.phases.begins is not None:
+    write_whole(workdir / 'schedule.png', _draw_schedule(config, rates_in))
+    console.say(f'plot of the schedule: {workdir}/schedule.png')
+
+
+def _show_sampling(console: Console, config: PretrainConfig, rates_in: Rates) -> None:
+  """Prints tokens of the whole run by language, padding included, and from token stores the epochs of each."""
+  tokens: dict[str, float] = collections.defaultdict(float)
+  epochs: dict[str, float] = collections.defaultdict(float)
+  open_store = functools.cache(TokenStore)
+  for phase in config.schedule():
+    store = open_store(phase.store) if phase.store else None
+    for language, rate in rates_in(phase).items():
+      tokens[language] += rate * _tokens(config, phase)
+      if store is not None:
+        rows = rate * (phase.end - phase.begin) * config.train.batch_size
+        epochs[language] += rows / store.rows(language, 'train')
+  total = sum(tokens.values())
+
+  def row(label: str, languages: Sequence[str]) -> tuple[str, ...]:
+    count = sum(tokens[language] for language in languages)
+    passes = [epochs[language] for language in languages if language in epochs]
+    span = dict.fromkeys(f'{passes:.3g}' for passes in (min(passes), max(passes))) if passes else {}
+    return label, f'{count:.3g}', f'{count / total:.2%}', ' to '.join(span)
+
+  show_largest(console, 'Tokens by language', ('', 'tokens', 'share', 'epochs'), tokens, row)
+  if epochs:
+    most = max(epochs, key=lambda language: epochs[language])
+    console.say(f'most repeated: {most}, {epochs[most]:.3g} epochs')
+  else:
+    console.say('epochs are known of token stores only: python -m tasks.token_store --help')
+
+
+def _draw_schedule(config: PretrainConfig, rates_in: Rates | None) -> bytes:
+  """Sampling rates by language, if they are known, mask rate and learning rate over the steps of the run, as PNG."""
+  phases = config.schedule()
+  begins = [phase.begin for phase in phases]
+  steps = np.unique(
+    [*np.linspace(0, config.train.steps - 1, _PLOTTED_STEPS).astype(int), *begins, *(b - 1 for b in begins[1:])]
+  )
+  of_step = np.searchsorted(begins, steps, side='right') - 1
+  in_phases = [{} if rates_in is None else rates_in(phase) for phase in phases]
+  rates = {
+    language: np.array([rates.get(language, 0.0) for rates in in_phases])
+    for language in dict.fromkeys(itertools.chain(*in_phases))
+  }
+  return plot_schedule(
+    steps,
+    rates={language: rates[language][of_step] for language in sorted(rates, key=lambda name: -rates[name].max())},
+    masking=np.array([phase.masking_rate for phase in phases])[of_step],
+    learning_rate=np.asarray(learning_rate_schedule(config.optimizer, config.train.steps)(steps)),
+  )

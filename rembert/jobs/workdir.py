@@ -65,14 +65,15 @@ def holder(workdir: epath.Path) -> dict | None:
   return None
 
 
-def _owner() -> dict:
-  return {'host': socket.gethostname(), 'process': os.getpid(), 'time': time.time()}
+def _claim() -> str:
+  return json.dumps({'host': socket.gethostname(), 'process': os.getpid(), 'time': time.time()})
 
 
 def _parsed(text: str) -> dict:
-  with contextlib.suppress(ValueError):
+  try:
     return json.loads(text)
-  return {}
+  except ValueError:
+    return {}
 
 
 def _is_valid(owner: dict) -> bool:
@@ -96,37 +97,37 @@ def _file_locked(workdir: epath.Path) -> Iterator[None]:
       file.seek(0)
       raise _refusal(workdir, _parsed(file.read())) from None
     file.truncate(0)
-    file.write(json.dumps(_owner()))
+    file.write(_claim())
     file.flush()
     yield
 
 
 @contextlib.contextmanager
 def _leased(workdir: epath.Path, say: Callable[[str], None]) -> Iterator[None]:
-  file, me = workdir / _NAME, _owner()
+  file = workdir / _NAME
 
-  def read_claim() -> dict:
+  def other_owner() -> dict:
     """The claim of another process, if it is valid."""
     with contextlib.suppress(OSError):
       owner = _parsed(file.read_text())
-      is_mine = all(owner.get(name) == me[name] for name in ('host', 'process'))
+      is_mine = (owner.get('host'), owner.get('process')) == (socket.gethostname(), os.getpid())
       return owner if _is_valid(owner) and not is_mine else {}
     return {}
 
-  owner, end = read_claim(), time.monotonic() + _EXPIRE_SECONDS
+  owner, end = other_owner(), time.monotonic() + _EXPIRE_SECONDS
   if owner:
     seconds = time.time() - owner['time']
     say(f'{owner.get("host")} held the lock of {workdir} {seconds:.0f} s ago; waiting to see if it renews it')
   while owner and time.monotonic() < end:  # by this host's clock, since the other's may be ahead
     time.sleep(_RENEW_SECONDS / 4)
-    before, owner = owner, read_claim()
+    before, owner = owner, other_owner()
     if owner and owner['time'] != before['time']:
       raise _refusal(workdir, owner)
-  file.write_text(json.dumps(_owner()))
+  file.write_text(_claim())
 
   def renew() -> None:
     with contextlib.suppress(Exception):  # if the storage fails, the next save ends the run
-      file.write_text(json.dumps(_owner()))
+      file.write_text(_claim())
 
   try:
     with repeating(renew, every_seconds=_RENEW_SECONDS, name='workdir-lock'):

@@ -166,15 +166,11 @@ def test_a_missing_setting_is_one_error_without_a_traceback(root, model, tmp_pat
   assert what in capsys.readouterr().err
 
 
-def test_without_a_model_nothing_is_begun(root, tmp_path, capsys):
-  assert main.main([f'--gin_file={root}/gin/analyze_edge_probing.gin', f'--workdir={tmp_path}/out']) == 2
+def test_a_dry_run_says_what_it_would_do_and_without_a_model_nothing_is_begun(root, tmp_path, capsys):
+  flags = [f'--gin_file={root}/gin/analyze_edge_probing.gin', f'--workdir={tmp_path}/out']
+  assert main.main(flags) == 2
   assert 'analyze.model is not set' in capsys.readouterr().err
-  assert not (tmp_path / 'out').exists()
-
-
-def test_a_dry_run_says_what_it_would_do(root, tmp_path, capsys):
-  flags = [f'--gin_file={root}/gin/analyze_edge_probing.gin', f'--workdir={tmp_path}/out', '--dry_run']
-  assert main.main([*flags, '--gin.analyze.model=nowhere']) == 0
+  assert main.main([*flags, '--dry_run', '--gin.analyze.model=nowhere']) == 0
   assert 'nowhere' in capsys.readouterr().out
   assert not (tmp_path / 'out').exists()
 

@@ -9,7 +9,6 @@ from rembert import configuration, main
 from rembert.aot import flops
 from rembert.jobs import compile as compile_ahead
 from rembert.jobs import pretrain
-from rembert.jobs.pretrain import make_step, make_trainable
 from rembert.train.sharding import MeshConfig, make_mesh
 
 pytestmark = pytest.mark.usefixtures('traced_once')
@@ -97,25 +96,21 @@ def room_for(monkeypatch):
 
 
 def test_what_does_not_fit_exits_with_1_the_sizes_and_what_to_change(tmp_path, capsys, room_for):
-  room_for(2)
-  assert command(tmp_path, '--topology=cpu:8') == 1
+  room_for(3)
+  assert command(tmp_path, '--topology=cpu:8', '--search_batch') == 1
   shown = ' '.join(capsys.readouterr().out.split())
-  assert 'Does not fit' in shown
-  assert '38.04G' in shown
-  assert '--gin.train.accumulation_steps=2' in shown
-  assert '--gin.execution.remat=full' in shown
+  for words in ('Does not fit', '38.04G', 'fits: 2', '--gin.train.accumulation_steps=2', '--gin.execution.remat=full'):
+    assert words in shown
   report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
-  assert not report['fits']
+  assert (report['fits'], report['most_rows_per_part']) == (False, 2)
   assert '15.75G' in report['out_of_memory'][0]
 
 
-@pytest.mark.parametrize(('room', 'most'), [(3, 2), (4, 4), (0, 0)])
+@pytest.mark.parametrize(('room', 'most'), [(4, 4), (0, 0)])
 def test_the_most_rows_that_fit_are_found(tmp_path, capsys, room_for, room, most):
   room_for(room)
-  fits = room >= 4
-  assert command(tmp_path, '--topology=cpu:8', '--search_batch') == (0 if fits else 1)
-  report = json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())
-  assert report['most_rows_per_part'] == most
+  assert command(tmp_path, '--topology=cpu:8', '--search_batch') == (0 if room else 1)
+  assert json.loads((tmp_path / 'compile' / 'cpu_8.json').read_text())['most_rows_per_part'] == most
   assert f'fits: {most}' in capsys.readouterr().out
 
 
@@ -142,14 +137,13 @@ def test_a_program_that_cannot_be_printed_is_reported(tmp_path, capsys, monkeypa
   assert report['hbm_traffic_bytes'] is None
 
 
-def test_the_step_is_that_of_training():
+def test_the_step_is_that_of_training_and_donates_its_state():
   configuration.load(['gin/pretrain_smoke.gin'], SMALL)
-  config = pretrain.configured()
-  mesh = make_mesh(MeshConfig())
-  assert pretrain.make_step is make_step is compile_ahead.make_step
-  trainable = make_trainable(config, mesh)
+  config, mesh = pretrain.configured(), make_mesh(MeshConfig())
+  assert pretrain.make_step is compile_ahead.make_step
+  trainable = pretrain.make_trainable(config, mesh)
   with jax.set_mesh(mesh):
-    lowered = make_step(config, trainable).lower(trainable.restore_target(), config.abstract_batch(mesh))
+    lowered = pretrain.make_step(config, trainable).lower(trainable.restore_target(), config.abstract_batch(mesh))
   assert all(argument.donated for argument in jax.tree.leaves(lowered.args_info[0][0]))
 
 
@@ -161,21 +155,8 @@ def test_the_step_is_that_of_training():
     (['--topology=cpu:8'], ['mesh.require_platform=tpu'], 'the devices are cpu, not tpu'),
     (['--topology=cpu:8'], ['train.batch_size=30'], '--gin.train.batch_size=32'),
     (['--topology=cpu:8'], ['execution.attention=splash'], 'is a kernel for the TPU'),
-    (['--topology=cpu:8'], ['execution.attention=splash'], 'execution.attention=einsum'),
   ],
 )
 def test_wrong_usage_exits_with_2(tmp_path, capsys, arguments, gin, words):
   assert command(tmp_path, *arguments, gin=gin) == 2
   assert words in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-  ('files', 'name'),
-  [
-    (['gin/pretrain_large.gin', 'gin/hardware/v4_64.gin'], 'pretrain_large'),
-    (['gin/pretrain_base.gin', 'gin/models/in128_out3072.gin'], 'in128_out3072'),
-    (['gin/hardware/cpu.gin'], 'cpu'),
-  ],
-)
-def test_a_run_is_named_after_what_it_runs_and_not_on_what(files, name):
-  assert main.run_name(files) == name

@@ -34,17 +34,6 @@ def test_candidates_are_the_best_of_the_softmax_over_all_pieces(run):
     )
 
 
-def test_lines_keep_their_order_and_long_ones_are_cut(random_encoder):
-  model = random_encoder
-  encoder = text_encoder(model)
-  lines = ['die Stadt', '', 'das Meer ' * 40, 'der Fluss fließt']
-  together = embed_lines(model, encoder, lines, layer=2, batch_size=3)
-  for line, vector in zip(lines, together, strict=True):
-    alone = embed_lines(model, encoder, [line], layer=2, batch_size=1)[0]
-    np.testing.assert_allclose(vector, alone, rtol=0, atol=1e-5 * max(1, np.abs(alone).max()))
-  assert not np.any(together[1])
-
-
 def test_the_table_shows_pieces_and_the_text_with_them(run, tmp_path, capsys, monkeypatch):
   assert convert(['to_hf', str(run), str(tmp_path / 'exported')]) == 0
   capsys.readouterr()
@@ -59,25 +48,23 @@ def test_the_table_shows_pieces_and_the_text_with_them(run, tmp_path, capsys, mo
   assert capsys.readouterr().out.count('%') == 10
 
 
-def test_embeddings_are_written_with_their_layer(run, tmp_path, capsys):
-  (tmp_path / 'lines.txt').write_text('die Stadt\ndas Meer\u2028und mehr\n', encoding='utf-8')
-  assert main(['embed', str(run), str(tmp_path / 'lines.txt'), str(tmp_path / 'out.npz'), '--layer=1']) == 0
-  with np.load(tmp_path / 'out.npz') as arrays:
-    assert arrays['embeddings'].shape == (2, 32)
-    assert arrays['layer'] == 1
-  assert '2' in capsys.readouterr().out
-
-
-def test_embeddings_in_bfloat16_are_those_of_float32_but_for_rounding(run, tmp_path):
-  (tmp_path / 'lines.txt').write_text('die Stadt\ndas Meer\n', encoding='utf-8')
+def test_embeddings_are_written_in_the_order_of_the_lines_and_long_ones_are_cut(run, tmp_path):
+  lines = ['die Stadt', 'das Meer\u2028und mehr', '', 'das Meer ' * 40, 'der Fluss fließt']
+  (tmp_path / 'lines.txt').write_text('\n'.join(lines) + '\n', encoding='utf-8')
   vectors = {}
   for dtype in 'float32', 'bfloat16':
-    assert main(['embed', str(run), str(tmp_path / 'lines.txt'), str(tmp_path / 'out.npz'), f'--dtype={dtype}']) == 0
+    arguments = ['embed', str(run), str(tmp_path / 'lines.txt'), str(tmp_path / 'out.npz')]
+    assert main([*arguments, '--layer=1', f'--dtype={dtype}', '--batch_size=3']) == 0
     with np.load(tmp_path / 'out.npz') as arrays:
-      vectors[dtype] = arrays['embeddings']
-  assert vectors['bfloat16'].dtype == np.float32
+      vectors[dtype], layer = arrays['embeddings'], arrays['layer']
+    assert (vectors[dtype].shape, vectors[dtype].dtype, layer) == ((5, 32), np.float32, 1)
+  model = rembert.load(run)
+  for line, vector in zip(lines, vectors['float32'], strict=True):
+    alone = embed_lines(model, text_encoder(model), [line], layer=1, batch_size=1)[0]
+    np.testing.assert_allclose(vector, alone, rtol=0, atol=1e-5 * max(1, np.abs(alone).max()))
+  assert not np.any(vectors['float32'][2])
   distance = np.linalg.norm(vectors['bfloat16'] - vectors['float32']) / np.linalg.norm(vectors['float32'])
-  assert 0 < distance < 2**-6
+  assert 0 < distance < 2**-6  # rounding
 
 
 @pytest.mark.parametrize(
