@@ -247,6 +247,30 @@ def traced_once(monkeypatch):
     monkeypatch.setattr(*traced)
 
 
+@pytest.fixture(scope='module')
+def rows_once():
+  """TensorFlow's graph of a fine-tuning task is built once for each content of its files."""
+  from tasks import rows
+  from tasks.xtreme.registry import XtremeSource
+
+  def files(source, split):
+    if not isinstance(source, XtremeSource):
+      return source.list_shards(split)
+    folder, task, language = source._open_folder(), source._task_of(split), source._language
+    return folder.file(task.file(split, language)), folder.labels_file(task.name, language, task.suffix)
+
+  def key(task, split, head, **options):
+    paths = [*files(task.source, split), task.output_features['input_ids'].vocabulary.sentencepiece_model_file]
+    contents = [path.read_bytes() if path.exists() else b'' for path in map(pathlib.Path, paths)]
+    tables = getattr(task, 'tables', None)
+    return task.name, split, head, *contents, repr(tables and (tables.config, tables.kind.labels)), repr(options)
+
+  stream_rows = rows.stream_rows
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(rows, 'stream_rows', _once(lambda *args, **options: list(stream_rows(*args, **options)), key))
+    yield
+
+
 @pytest.fixture(scope='session')
 def program():
   """The class `Program`."""

@@ -33,7 +33,8 @@ VALUES = {
   'finetune.eval_batch_size': 16,
   'train.batch_size': 8,
   'train.sequence_length': 32,
-  'train.log_every': 20,
+  'train.log_every': 11,
+  'train.checkpoint_every': 60,
   'optimizer.learning_rate': 4e-3,
   'optimizer.bias_correction': True,
 }
@@ -135,7 +136,7 @@ WRITERS = {
 
 
 @pytest.fixture(scope='module')
-def finetune(program, untrained, tmp_path_factory):
+def finetune(program, untrained, tmp_path_factory, rows_once):
   """Function (kind, workdir, bindings) → the program on a table of that kind, which is train, dev and test."""
   pretrained = untrained(CONFIG)
 
@@ -162,18 +163,19 @@ LEAST = {
 
 
 def each(*kinds):
-  """Kinds as parameters: one of them is learned quickly, and regression where a run is interrupted."""
+  """Kinds as parameters; one of them is learned quickly."""
   return [pytest.param(kind, marks=() if kind == 'classification' else pytest.mark.slow) for kind in kinds]
 
 
 @pytest.fixture(scope='module')
 def learned(finetune, succeed, tmp_path_factory):
-  """Kind → a run of it, complete."""
+  """Kind → a run of it, complete; `copy` is its workdir as SIGKILL would have left it at step 66 of 72."""
 
   @functools.cache
   def learn(kind: str):
     run = finetune(kind, tmp_path_factory.mktemp('own') / 'run')
-    run.output, run.kind = succeed(run).stdout, kind
+    run.kind, run.copy = kind, run.workdir.parent / 'copy'
+    run.output = succeed(run, on_log=lambda step, _: step == 66 and run.copy_workdir(run.copy, 60)).stdout
     return run
 
   return learn
@@ -255,26 +257,23 @@ def test_a_model_of_numbers_or_choices_goes_to_hugging_face_and_back(kind, learn
 
 # --- what may happen to a run -----------------------------------------------------------------------------------------
 
-ONE_EPOCH = {'finetune.epochs': 2, 'finetune.evaluations_per_epoch': 1, 'train.checkpoint_every': 5}
 
-
-def test_a_run_resumes_bitwise_and_a_changed_table_is_another_run(finetune, succeed, tmp_path):
-  values = ONE_EPOCH | {'train.log_every': 1}
-  whole = finetune('regression', tmp_path / 'whole', **values)
-  copy = tmp_path / 'copy'
-  succeed(whole, on_log=lambda step, _: step == 7 and whole.copy_workdir(copy, 5))
-  resumed = finetune('regression', copy, **values)
-  table = next(value for value in whole.arguments if 'dataset.train' in value).partition('=')[2]
-  resumed.arguments = [argument.replace(str(whole.workdir), str(copy)) for argument in whole.arguments]
-  before = (copy / 'rows' / 'own.all' / 'rows.array_record').stat().st_mtime_ns
-  output = succeed(resumed).stdout
-  assert 'resuming from step 5' in output
-  assert (copy / 'rows' / 'own.all' / 'rows.array_record').stat().st_mtime_ns == before
-  assert_bitwise_equal(final_state(resumed.workdir, 12), final_state(whole.workdir, 12))
+@pytest.mark.parametrize('kind', each('classification', 'regression'))
+def test_a_run_resumes_bitwise_and_a_changed_table_is_another_run(kind, learned, program, succeed):
+  whole = learned(kind)
+  resumed = program(whole.copy)
+  resumed.arguments = [argument.replace(str(whole.workdir), str(whole.copy)) for argument in whole.arguments]
+  rows = whole.copy / 'rows' / 'own.all' / 'rows.array_record'
+  before = rows.stat().st_mtime_ns
+  assert 'resuming from step 60' in succeed(resumed).stdout
+  assert rows.stat().st_mtime_ns == before
+  assert_bitwise_equal(final_state(resumed.workdir, 72), final_state(whole.workdir, 72))
   assert resumed.results()['tasks'] == whole.results()['tasks']
-  lines = pathlib.Path(table).read_text('utf-8').splitlines()
-  pathlib.Path(table).write_text('\n'.join(lines[::-1]) + '\n', 'utf-8')
+  table = pathlib.Path(next(value for value in whole.arguments if 'dataset.train' in value).partition('=')[2])
+  text = table.read_text('utf-8')
+  table.write_text(text.replace('Good', 'Fine').replace('nie', 'kaum'), 'utf-8')
   refused = resumed.run()
+  table.write_text(text, 'utf-8')
   assert refused.returncode == 2
   assert 'training rows' in refused.stderr
 

@@ -68,12 +68,28 @@ def terminate(*_) -> None:
   os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_terminated_run_saves_and_resumes_bitwise(stored, from_store, succeed, tmp_path):
+def test_a_run_that_is_terminated_in_a_step_and_in_its_last_evaluation_resumes_bitwise(
+  stored, from_store, succeed, tmp_path, monkeypatch
+):
   stopped = from_store(tmp_path / 'run')
   result = stopped.run(on_log=lambda step, _: step == 35 and terminate())
   assert result.returncode == 75
   assert 'stopped by SIGTERM at step 36, checkpoint saved. Run the same command again to resume.' in result.stdout
-  assert 'resuming from step 36' in succeed(stopped).stdout
+  evaluate, calls = pretrain.evaluate, []
+
+  def terminate_the_last(*args, **options):
+    calls.append(args)
+    if len(calls) == 2:
+      terminate()
+    return evaluate(*args, **options)
+
+  monkeypatch.setattr(pretrain, 'evaluate', terminate_the_last)
+  result = stopped.run()
+  assert result.returncode == 75
+  assert 'resuming from step 36' in result.stdout
+  assert [row['step'] for row in stopped.metrics() if 'eval/loss' in row] == [20, 40]
+  succeed(stopped)
+  assert len(calls) == 3
   assert_same_run(stopped, stored, STEPS)
 
 
@@ -81,9 +97,9 @@ def test_a_run_with_a_moving_average_resumes_bitwise_and_evaluates_saves_and_exp
   stored, from_store, succeed, tmp_path
 ):
   whole, cut = (from_store(tmp_path / name, train__ema_decay=0.9) for name in ('whole', 'cut'))
-  assert 'moving average' in succeed(whole).stdout  # with its bytes per device
-  assert cut.run(on_log=lambda step, _: step == 35 and terminate()).returncode == 75
-  succeed(cut)
+  result = succeed(whole, on_log=lambda step, _: step == 49 and whole.copy_workdir(cut.workdir, 45))
+  assert 'moving average' in result.stdout  # with its bytes per device
+  assert 'resuming from step 45' in succeed(cut).stdout
   assert_same_run(cut, whole, STEPS)
   # Training is the same; what is evaluated, loaded and exported is not.
   state, plain = final_state(whole.workdir, STEPS), final_state(stored.workdir, STEPS)
@@ -100,26 +116,6 @@ def test_a_run_with_a_moving_average_resumes_bitwise_and_evaluates_saves_and_exp
   refused = from_store(whole.workdir).run()
   assert refused.returncode == 2
   assert 'train.ema_decay: 0.9 → 0.0' in refused.stderr
-
-
-def test_a_run_terminated_in_its_last_evaluation_evaluates_when_it_resumes(
-  stored, from_store, succeed, tmp_path, monkeypatch
-):
-  evaluate, calls = pretrain.evaluate, []
-
-  def terminate_the_last(*args, **options):
-    calls.append(args)
-    if len(calls) == 3:
-      terminate()
-    return evaluate(*args, **options)
-
-  monkeypatch.setattr(pretrain, 'evaluate', terminate_the_last)
-  stopped = from_store(tmp_path / 'run')
-  assert stopped.run().returncode == 75
-  assert [row['step'] for row in stopped.metrics() if 'eval/loss' in row] == [20, 40]
-  succeed(stopped)
-  assert len(calls) == 4
-  assert_same_run(stopped, stored, STEPS)
 
 
 @pytest.mark.slow
