@@ -4,10 +4,9 @@ import json
 import re
 
 import pytest
-from gin_files import configured, head_commands, head_comment, statements
+from gin_files import configured, statements
 
 from docs.tools import hardware
-from rembert import main
 
 NAMES = sorted(path.stem for path in (hardware.ROOT / 'gin' / 'hardware').glob('*.gin'))
 CHIPS = {'cpu': 8, 'h200': 1, 'h200x8': 8, 'v4_64': 64, 'v4_128': 128, 'v5e_64': 64, 'v5e_256': 256}
@@ -36,18 +35,6 @@ def test_a_file_changes_how_the_large_model_is_trained_and_not_what_is_trained(n
   config.train.check_divides(CHIPS[name])
   for statement in statements(gin_file(name)):
     assert re.match(r'(mesh|execution|hardware)\.\w+ = |train\.accumulation_steps = ', statement), statement
-
-
-@pytest.mark.parametrize('name', NAMES)
-def test_commands_of_the_head_comment_are_configurations(name):
-  commands = [command for command in head_commands(gin_file(name)) if command[2] == 'rembert.main']
-  assert commands
-  for command in commands:
-    options, bindings = main.parse(command[3:])
-    configured(*options.gin_file, bindings=tuple(bindings))
-    assert gin_file(name) in options.gin_file
-  for words in ('\nRequired: ', '\nOften changed: '):
-    assert words in head_comment(gin_file(name))
 
 
 # --- what was compiled ----------------------------------------------------------------------------

@@ -45,14 +45,6 @@ def test_a_dry_run_needs_neither_data_nor_tensorflow_nor_arrays(tmp_path):
   assert '575,920,384' in result.stdout
 
 
-@pytest.mark.parametrize('gin_file', GIN_FILES)
-def test_gin_files_open_with_what_they_are_and_how_to_run_them(gin_file):
-  header = (ROOT / gin_file).read_text().split('\nrun.mode')[0]
-  assert f'python -m rembert.main --gin_file={gin_file}' in header
-  assert 'Required:' in header
-  assert 'Often changed:' in header
-
-
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [

@@ -15,7 +15,6 @@ from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.jobs.analyze import model_name, plain
 from rembert.jobs.predict import text_encoder
-from rembert.plotting.analyses import PLOTS
 
 PNG = b'\x89PNG\r\n\x1a\n'
 
@@ -184,13 +183,3 @@ def test_a_model_is_called_by_its_workdir():
 def test_what_json_has_not_becomes_what_it_has():
   content = {'a': np.float32(1.5), 'b': (np.int64(2), float('nan')), 3: [float('inf'), None, 'x', True]}
   assert plain(content) == {'a': 1.5, 'b': [2, None], '3': [None, None, 'x', True]}
-
-
-@pytest.mark.parametrize('name', sorted(PLOTS))
-def test_gin_files_open_with_what_they_are_and_how_to_run_them(root, name):
-  text = (root / 'gin' / f'analyze_{name}.gin').read_text()
-  header, _, statements = text.partition("\nrun.mode = 'analyze'")
-  assert f"analyze.what = '{name}'" in statements
-  assert f'--gin_file=gin/analyze_{name}.gin' in header
-  for word in ('Paper:', 'Required:', 'Often changed:'):
-    assert word in header

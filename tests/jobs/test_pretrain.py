@@ -1,15 +1,20 @@
 """Whole runs: from the sample dumps to a picture; interrupted at any moment, repeated, and misused."""
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
+import socket
+import subprocess
 import time
 
 import numpy as np
 import pytest
 from etils import epath
 from final_states import assert_bitwise_equal, assert_same_run, final_state
+from gin_files import head_commands
 
 import rembert
 from rembert.checkpoint.load import open_source
@@ -116,6 +121,49 @@ def test_a_run_with_a_moving_average_resumes_bitwise_and_evaluates_saves_and_exp
   refused = from_store(whole.workdir).run()
   assert refused.returncode == 2
   assert 'train.ema_decay: 0.9 → 0.0' in refused.stderr
+
+
+@pytest.mark.slow
+def test_the_command_in_the_head_of_the_large_run_trains_a_small_model_on_local_dumps(program, root, tmp_path):
+  [command] = [words for words in head_commands('gin/pretrain_large.gin') if '--gin.data.source=dumps' in words]
+  run = program(tmp_path / 'run', 'gin/pretrain_large.gin', {})
+  run.arguments += [word for word in command if word.startswith('--gin.')]
+  run.arguments += [f'--gin.data.dumps={root}/tasks/wikipedia/sample', '--gin.train.steps=3', '--gin.train.log_every=1']
+  result = run.run_process()
+  assert result.returncode == 0, result.stderr
+  assert (run.workdir / 'checkpoints' / '3').is_dir()
+  assert [row['step'] for row in run.metrics() if 'loss' in row] == [1, 2, 3]
+  effective = (run.workdir / 'operative_config.gin').read_text()
+  assert "execution.remat = 'full'" in effective
+  assert 'mesh.fsdp = -1' in effective
+
+
+def without_network() -> list[str]:
+  """What to put before a command so that it finds no network; the test is skipped where that takes rights."""
+  with contextlib.suppress(OSError):
+    socket.getaddrinfo('storage.googleapis.com', 443)
+    prefix = ['unshare', '--map-root-user', '--net']
+    if shutil.which('unshare') and subprocess.run([*prefix, 'true'], capture_output=True, check=False).returncode == 0:
+      return prefix
+    pytest.skip('there is a network, and it cannot be taken away here')
+  return []
+
+
+@pytest.mark.slow
+def test_without_a_network_the_large_run_says_what_is_missing_and_what_to_use_instead(program, tmp_path):
+  run = program(tmp_path / 'run', 'gin/pretrain_large.gin', {})
+  command = [*without_network(), *run.command]
+  result = subprocess.run(command, cwd=run.directory, env=run.environment, capture_output=True, text=True, check=False)
+  assert result.returncode == 2, result.stdout
+  assert re.search(r'TensorFlow Datasets cannot read wikipedia/20230601\.af and \d+ more', result.stderr)
+  for words in (
+    'the vocabulary cannot be read',
+    'gs://gresearch/rembert/sentencepiece.model',
+    '--gin.vocabulary.path=None',
+    '--gin.data.source=dumps --gin.data.dumps=FOLDER',
+  ):
+    assert words in result.stderr
+  assert 'Traceback' not in result.stderr
 
 
 @pytest.mark.slow

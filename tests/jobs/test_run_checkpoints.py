@@ -2,7 +2,9 @@
 
 import concurrent.futures
 import json
+import os
 import shutil
+import signal
 
 import pytest
 from final_states import assert_same_run
@@ -76,16 +78,16 @@ def test_a_run_whose_workdir_is_deleted_ends_with_an_error(from_store, tmp_path)
   assert 'the workdir was deleted while the run was at step 14' in result.stderr
 
 
-def test_a_run_is_initialised_from_another(from_store, stored, succeed, tmp_path):
-  bindings = {'train__steps': 14, 'train__eval_every': 14, 'optimizer__learning_rate': 1e-5}
-  given = from_store(tmp_path / 'run', **bindings, train__init_from=f"'{stored.workdir}'")
-  succeed(given)
-  last_of_the_other = [row['loss'] for row in stored.metrics() if 'loss' in row][-1]
-  first = given.metrics()[0]['loss']
-  assert abs(first - last_of_the_other) < 0.5 * (stored.metrics()[0]['loss'] - last_of_the_other)
-  # It is not read again when the run is repeated.
-  succeed(from_store(given.workdir, **bindings, train__init_from="'/no/such/folder'"))
-  assert open_source(given.workdir).step == 14
+def test_a_run_is_initialised_from_another_and_when_it_resumes_no_longer(from_store, stored, tmp_path):
+  stop = lambda step, _: step == 7 and os.kill(os.getpid(), signal.SIGTERM)
+  given = from_store(tmp_path / 'run', train__init_from=f"'{stored.workdir}'")
+  assert given.run(on_log=stop).returncode == 75
+  first, *_, last = [row['loss'] for row in stored.metrics() if 'loss' in row]
+  assert abs(given.metrics()[0]['loss'] - last) < 0.5 * (first - last)
+  again = from_store(given.workdir, train__init_from="'/no/such/folder'")
+  result = again.run(on_log=lambda step, _: step == 14 and os.kill(os.getpid(), signal.SIGTERM))
+  assert (result.returncode, 'resuming from step 8' in result.stdout) == (75, True)
+  assert open_source(given.workdir).step == 15
 
 
 def test_given_parameters_that_do_not_fit_are_refused_before_anything_is_done(from_store, stored, tmp_path):
