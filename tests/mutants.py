@@ -1940,8 +1940,8 @@ MUTANTS = [
   Mutant(
     'every host writes the metrics, so that each row is there several times',
     'rembert/jobs/training_run.py',
-    'if hosts.is_first:\n      metrics_file =',
-    'if hosts.names:\n      metrics_file =',
+    'if hosts.is_first:\n      trackers =',
+    'if hosts.names:\n      trackers =',
     area='hosts',
     tests=('tests/jobs/test_pretrain_hosts.py',),
   ),

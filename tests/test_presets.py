@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from gin_files import configured, head_commands, head_comment, printed_table, statements
+from gin_files import configured, head_commands, head_comment, statements
 
 from rembert import configuration, main
 from rembert.errors import UsageError
@@ -116,8 +116,8 @@ def test_the_head_comment_has_the_counts_the_papers_figures_and_what_to_do(name)
   assert re.match(r'(RemBERT .*\(Tables?|Table) \d+', head)
   assert '{:,} parameters to pre-train, {:,} to fine-tune.'.format(*counted(name)) in head
   assert 'The paper says {}M and {}M'.format(*paper.millions) in head
-  for words in ('\nPaper: ', f'--gin_file={gin_file(name)} --dry_run', '\nRequired: ', '\nOften changed: '):
-    assert words in head
+  assert '\nPaper: ' in head
+  assert f'--gin_file={gin_file(name)} --dry_run' in head
   printed, names = paper.printed, {'panx': 'NER', 'pawsx': 'PAWS-X', 'udpos': 'POS', 'tydiqa': 'TyDi QA'}
   names |= {'xquad': 'XQuAD', 'squad': 'SQuAD'}
   words = ' '.join(head.split())
@@ -170,26 +170,3 @@ def test_training_takes_the_model_from_its_file(run, name, root):
   assert config.paper == paper
   for count in counted(name):
     assert f'{count:,} ' in (root / run).read_text()
-
-
-# --- dry run -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize('name', ['in128_out768', 'english_layers24to12', *REMBERT])
-def test_a_dry_run_shows_exact_counts_and_the_papers_in_80_columns(name, capsys, monkeypatch):
-  monkeypatch.setenv('COLUMNS', '80')
-  assert main.main([f'--gin_file={gin_file(name)}', '--dry_run']) == 0
-  table = printed_table(capsys.readouterr().out)
-  paper = loaded(name)[1]
-  assert '\n total {:,} {:,} \n'.format(*counted(name)) in table
-  assert f'\n in the paper ({paper.printed.title}) {paper.millions[0]}M {paper.millions[1]}M \n' in table
-  assert ("differ from the paper's" in table) == (name == 'rembert_paper_text')
-
-
-def test_a_dry_run_tells_an_overridden_preset_from_the_papers(capsys):
-  bindings = ['--gin.RemBertConfig.output_embedding_size=1024', '--dry_run']
-  assert main.main([f'--gin_file={gin_file("in128_out768")}', *bindings]) == 0
-  table = printed_table(capsys.readouterr().out)
-  assert '\n in the paper (Table 4, E_out = 768) 192M 100M \n' in table
-  assert '\n total compared with the paper +17.17% +1.17% \n' in table
-  assert "differ from the paper's" in table

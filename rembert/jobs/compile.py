@@ -42,16 +42,13 @@ def run(
 
   Args:
     config: configuration of the run.
-    workdir: directory of the report, `compile/TOPOLOGY.json`, unless `output` is set.
+    workdir: directory of the report, `compile/TOPOLOGY.json`, unless `output` names its file.
     name: name of the topology (`rembert.aot.topology`).
     search_batch: find the largest micro-batch per device that fits; compiles several times.
-    output: file of the report.
+    output: see `workdir`.
 
   Returns:
     0 if the step fits, 1 if it does not.
-
-  Raises:
-    UsageError: unknown topology, libtpu is missing, or the configuration does not match the devices.
   """
   console = Console()
   if config.borders:

@@ -31,6 +31,7 @@ from rembert.tracking.metric_writers import (
   JsonlTracker,
   Metrics,
   TensorBoardTracker,
+  Tracker,
   Trackers,
   WandbTracker,
   read_jsonl,
@@ -141,13 +142,11 @@ def restore_or_init(
 ) -> Position:
   """The position of the newest valid checkpoint if the run `is_begun`; else step 0, with `initial` parameters."""
   if not is_begun:
-    position = Position(
-      step=0, state=trainable.init(config.train.seed), data={}, meter=Meter(), guard=LossGuard(config.guards)
-    )
+    state = trainable.init(config.train.seed)
     if initial is not None:
       with job.console.task(f'parameters from {config.train.init_from}') as progress:
-        position.state = initial.put_into(position.state, progress)
-    return position
+        state = initial.put_into(state, progress)
+    return Position(step=0, state=state, data={}, meter=Meter(), guard=LossGuard(config.guards))
   restored = checkpoints.restore_newest(trainable.restore_target())
   if restored is None:  # they existed at the start of the job
     raise RunError(
@@ -170,9 +169,9 @@ def restore_or_init(
 class RunTrackers(Trackers):
   """The trackers of a run. They end it if its workdir has been deleted, and draw loss.png after every evaluation."""
 
-  def __init__(self, workdir: epath.Path, metrics_file: epath.Path, *trackers):
+  def __init__(self, workdir: epath.Path, *trackers: Tracker):
     super().__init__(*trackers)
-    self._workdir, self._metrics_file = workdir, metrics_file
+    self._workdir = workdir
 
   def log(self, metrics: Metrics, *, step: int) -> None:
     """See `rembert.tracking.metric_writers.Tracker`."""
@@ -188,7 +187,7 @@ class RunTrackers(Trackers):
 
   def draw(self) -> None:
     """Writes loss.png."""
-    write_whole(self._workdir / 'loss.png', plot_loss(read_jsonl(self._metrics_file)))
+    write_whole(self._workdir / 'loss.png', plot_loss(read_jsonl(self._workdir / 'metrics.jsonl')))
 
 
 def run_loop(
@@ -222,11 +221,11 @@ def run_loop(
     # --- trackers --------------------------------------------------------------
     trackers = Trackers()
     if hosts.is_first:
-      metrics_file = workdir / 'metrics.jsonl'
       trackers = RunTrackers(
         workdir,
-        metrics_file,
-        JsonlTracker(metrics_file, resume_step=position.step, is_evaluation_due=position.is_evaluation_due),
+        JsonlTracker(
+          workdir / 'metrics.jsonl', resume_step=position.step, is_evaluation_due=position.is_evaluation_due
+        ),
         TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
         *([WandbTracker(config.tracking, workdir, identity, console.say)] if config.tracking.uses_wandb else []),
       )

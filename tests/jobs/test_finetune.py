@@ -359,15 +359,6 @@ def test_a_mixture_is_trained_at_its_rates_and_each_task_is_evaluated(mixture, s
   assert "finetune.mixture: 'both'" in other.stderr
 
 
-@pytest.mark.slow
-def test_a_mixture_that_is_killed_ends_as_if_it_had_not_been(mixture, succeed, tmp_path):
-  whole, copy = mixture('both', tmp_path / 'whole', THREE_EPOCHS), tmp_path / 'cut'
-  succeed(whole, on_log=lambda step, _: step == 9 and whole.copy_workdir(copy, 7))
-  cut = mixture('both', copy, THREE_EPOCHS)
-  assert 'resuming from step 7' in succeed(cut).stdout
-  assert_same_results(cut, whole, 30)
-
-
 def test_a_mixture_that_is_not_registered_or_of_another_head_is_one_error(mixture, tmp_path):
   missing = mixture('neither', tmp_path / 'missing', THREE_EPOCHS).run()
   assert (missing.returncode, 'no SeqIO task or mixture called' in missing.stderr) == (2, True)

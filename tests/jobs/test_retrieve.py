@@ -100,21 +100,16 @@ def test_bucc_predictions_are_pairs_of_ids(evaluate, tmp_path):
   assert 'average (1 of 4 languages)' in shown
 
 
-def test_without_labels_there_is_no_score_and_no_mean(evaluate, folder, tmp_path):
-  shutil.rmtree(folder.root / 'labels')
-  results, shown = evaluate('tatoeba')
-  assert results['mean'] is None
-  assert results['mean_over'] == []
-  assert results['missing']['de'] == 'no gold labels'
-  assert 'no gold labels, predictions only' in shown
-  assert len(predictions(tmp_path, 'tatoeba', 'de')) == 12
-
-
-def test_a_language_without_labels_is_not_in_the_mean(evaluate, folder):
+def test_without_labels_there_is_no_score_and_a_language_is_not_in_the_mean(evaluate, folder, tmp_path):
   (folder.root / 'labels' / 'tatoeba' / 'test-sw.tsv').unlink()
   results, _ = evaluate('tatoeba')
   assert results['mean_over'] == ['de', 'zh']
   assert results['mean'] == pytest.approx(np.mean([results['languages'][name]['accuracy'] for name in ('de', 'zh')]))
+  shutil.rmtree(folder.root / 'labels')
+  results, shown = evaluate('tatoeba')
+  assert (results['mean'], results['mean_over'], results['missing']['de']) == (None, [], 'no gold labels')
+  assert 'no gold labels, predictions only' in shown
+  assert len(predictions(tmp_path, 'tatoeba', 'de')) == 12
 
 
 def test_a_stopped_run_has_no_results(evaluate, tmp_path):

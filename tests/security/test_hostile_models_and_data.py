@@ -160,23 +160,22 @@ def test_a_vocabulary_with_a_pickle_in_it_runs_no_code(tmp_path, exploded):
     load_vocabulary(str(tmp_path / 'sentencepiece.model'))
 
 
-@pytest.mark.parametrize(
-  'line',
-  [
-    'eval(text)',
-    'pickle.loads(content)',
-    'subprocess.run(text, shell=True)',
-    'archive.extractall(folder)',
-    'yaml.load(text)',
-  ],
-)
-def test_the_linter_finds_code_that_would_run_text(line, root):
+def test_the_linter_finds_code_that_would_run_text(root):
   """`make lint` refuses it in rembert, tasks and launch; `allow_pickle` it does not know."""
-  code = f'import pickle, subprocess, tarfile, yaml\n\n\ndef plot(text, content, archive, folder):\n  {line}\n'
+  lines = [
+    'eval(text)',
+    'pickle.loads(text)',
+    'subprocess.run(text, shell=True)',
+    'tar.extractall(text)',
+    'yaml.load(text)',
+  ]
+  code = 'import pickle, subprocess, tarfile, yaml\n\n\ndef plot(text, tar):\n' + ''.join(
+    f'  {line}\n' for line in lines
+  )
   ruff = [sys.executable, '-m', 'ruff', 'check', '--no-cache', '--output-format=concise', '-']
   ruff.append('--stdin-filename=rembert/plot.py')
   checked = subprocess.run(ruff, input=code, cwd=root, capture_output=True, text=True, check=False, timeout=60)
-  assert re.search(r'plot\.py:5:\d+: S\d{3} ', checked.stdout), checked
+  assert set(re.findall(r'plot\.py:(\d):\d+: S\d{3} ', checked.stdout)) >= set('56789'), checked
 
 
 def test_nothing_in_the_project_reads_arrays_with_pickles(root):
