@@ -25,8 +25,8 @@ from rembert.files import write_whole
 from rembert.paper import TABLE_10
 from rembert.tracking.console import Console
 from rembert.validation import CountOrZero, number
+from tasks.xtreme import RETRIEVAL
 from tasks.xtreme.benchmark import TASKS
-from tasks.xtreme.config import RETRIEVAL
 from tasks.xtreme.files import XtremeFolder
 
 

@@ -34,7 +34,7 @@ from rembert.errors import UsageError
 from rembert.runtime.signals import EXIT_STOPPED
 from rembert.tracking.console import Console
 from rembert.validation import NotNegative, number
-from tasks.xtreme.config import RETRIEVAL
+from tasks.xtreme import RETRIEVAL
 
 FILE = 'sweep.json'
 SCALES = ('full', 'small', 'mini', 'micro')

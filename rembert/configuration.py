@@ -39,8 +39,8 @@ from rembert.train.optimizer import OptimizerConfig
 from rembert.train.sharding import MeshConfig
 from rembert.train.trainer import TrainConfig
 from rembert.validation import Count, FractionBelowOne, OneOf, Positive, check_fields
-from tasks.tables.config import DatasetConfig
-from tasks.xtreme.config import XtremeConfig
+from tasks.tables import DatasetConfig
+from tasks.xtreme import XtremeConfig
 
 if TYPE_CHECKING:
   from _typeshed import DataclassInstance

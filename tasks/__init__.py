@@ -6,7 +6,7 @@ data.
 
 
 def add_wikipedia(**arguments) -> None:
-  """Registers `wikipedia.{language}` and mixtures over a corpus or TFDS: `tasks.text_tasks.add_wikipedia`."""
+  """Registers `wikipedia.{language}` and mixtures over a corpus or TFDS: `tasks.mixtures.add_wikipedia`."""
   from tasks import mixtures  # first, as it registers under the same names
 
   mixtures.add_wikipedia(**arguments)

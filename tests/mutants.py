@@ -759,16 +759,16 @@ MUTANTS = [
   ),
   Mutant(
     'predicted answers may be one piece longer than the maximum answer length',
-    'tasks/tables/question_answering.py',
+    'tasks/tables/kinds.py',
     'np.arange(min(max_length, length))',
     'np.arange(min(max_length + 1, length))',
     area='tasks',
   ),
   Mutant(
     'gold answers are accepted that are not in the context at their offset',
-    'tasks/tables/question_answering.py',
-    'if answer.start < 0 or there != answer.text:',
-    'if answer.start < 0:',
+    'tasks/tables/files.py',
+    'if not is_place or not text.strip() or context[start : start + len(text)] != text:',
+    'if not is_place or not text.strip():',
     area='tasks',
   ),
   Mutant(
@@ -780,10 +780,11 @@ MUTANTS = [
   ),
   Mutant(
     'sentences of pairs keep the quotes and doubled quotes of the csv file',
-    'tasks/xtreme/files.py',
-    "delimiter='\\t', strict=True)",
-    "delimiter='\\t', strict=True, quoting=csv.QUOTE_NONE)",
+    'tasks/tables/files.py',
+    'delimiter=delimiter, strict=True)',
+    'delimiter=delimiter, strict=True, quoting=csv.QUOTE_NONE)',
     area='tasks',
+    tests=('tests/tasks/xtreme/test_files.py',),
   ),
   Mutant(
     'places of pieces in a text are counted in bytes instead of characters',
@@ -1059,7 +1060,7 @@ MUTANTS = [
   ),
   Mutant(
     'ranges and empty words of CoNLL-U are words of the sentence',
-    'tasks/tables/kinds.py',
+    'tasks/tables/files.py',
     'if is_comment or is_no_word:',
     'if is_comment:',
     area='tasks',

@@ -14,7 +14,7 @@ from rembert.model.config import RemBertConfig
 from rembert.model.parameter_count import count_parameters
 from rembert.train.optimizer import OptimizerConfig
 from rembert.train.trainer import TrainConfig
-from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme import XtremeConfig
 
 SCALES = ('full', 'small', 'mini', 'micro')
 ROWS = [(row.table, row.name) for rows in paper.TABLES.values() for row in rows]

@@ -23,7 +23,7 @@ from rembert.tracking.console import Console, Progress
 from rembert.train.sharding import MeshConfig
 from rembert.train.trainer import TrainConfig
 from tasks.corpus.build import corpus_or_text
-from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme import XtremeConfig
 
 
 @dataclasses.dataclass(frozen=True)

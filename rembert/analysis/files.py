@@ -14,7 +14,7 @@ import numpy as np
 from etils import epath
 
 from rembert.errors import UsageError
-from tasks.xtreme.files import Line, read_lines
+from tasks.tables.files import Line, read_lines
 
 
 def _existing(path: epath.PathLike, fix: str) -> epath.Path:

@@ -30,8 +30,8 @@ from rembert.train.anomaly_detection import GuardsConfig
 from rembert.train.optimizer import OptimizerConfig
 from rembert.train.sharding import MeshConfig
 from rembert.train.trainer import TrainConfig
-from tasks.tables.config import DatasetConfig
-from tasks.xtreme.config import PAIRS, RETRIEVAL, XtremeConfig
+from tasks.tables import DatasetConfig
+from tasks.xtreme import PAIRS, RETRIEVAL, XtremeConfig
 
 # The fields that determine the results of a run, in addition to model, masking and packing.
 _DATA_FIELDS = ('source', 'languages', 'alpha', 'held_out', 'min_characters', 'shuffle_rows')

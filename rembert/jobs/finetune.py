@@ -44,7 +44,7 @@ from rembert.train import sharding
 from rembert.train.optimizer import make_optimizer
 from rembert.train.step import head_sums, make_train_step
 from rembert.train.trainer import TrainConfig
-from tasks.tables.config import SPLITS
+from tasks.tables import SPLITS
 
 
 def configured() -> FinetuneConfig:

@@ -215,7 +215,7 @@ def _languages_with_data(
   found, missing = {}, {}
   for language in chosen or task.languages:
     try:
-      found[language] = len(task.examples(folder, split, language, needs_labels=None))
+      found[language] = len(task.examples(folder, split, language, needs_labels=False))
     except MissingFileError as error:
       if chosen:
         raise

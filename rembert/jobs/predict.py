@@ -26,7 +26,7 @@ from rembert.model.config import DTYPES, Execution
 from rembert.tokenizer import MASK, TextEncoder, check_vocabulary
 from rembert.tracking.console import Console
 from rembert.validation import Count, CountOrZero, number
-from tasks.tables.config import HEAD_OF_KIND, DatasetConfig
+from tasks.tables import HEAD_OF_KIND, DatasetConfig
 
 if TYPE_CHECKING:
   from rembert.inference.model import LoadedModel

@@ -254,7 +254,7 @@ def _open_corpus(request: DataRequest, own: Phase, workdir: epath.Path, console:
 
   # TensorFlow takes seconds to import: only streaming needs it.
   from tasks import registration
-  from tasks.text_tasks import add_wikipedia
+  from tasks.mixtures import add_wikipedia
 
   add_wikipedia(corpus=corpus, vocabulary=file, alpha=data.alpha, **_limits(data))
   tasks = {language: registration.find(registration.valid_name('wikipedia', language)) for language in rates}

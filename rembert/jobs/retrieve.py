@@ -19,7 +19,7 @@ from rembert.inference.model import LoadedModel
 from rembert.runtime.signals import Stopped, StopSignal
 from rembert.tokenizer import TextEncoder
 from rembert.tracking.console import Console, Progress
-from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.retrieval import TASKS, RetrievalTask, chosen_languages
 

@@ -13,7 +13,9 @@ from rembert.command_line import command_parser, run_command
 from rembert.errors import UsageError
 from tasks.metrics.labels import accuracy, chunk_scores
 from tasks.metrics.question_answering import mlqa, squad
-from tasks.xtreme.files import read_json, read_lines, read_questions
+from tasks.tables.files import read_json, read_questions, some_lines
+from tasks.xtreme import BENCHMARK
+from tasks.xtreme.files import read_blocks
 
 DESCRIPTION = """\
 Score predictions of any model with the metrics of XTREME's evaluate.py. Both directories have its layout:
@@ -37,8 +39,8 @@ exit codes
   0 all predictions were scored · 2 a file is missing or not in XTREME's format
 """
 
-QUESTIONS = ('xquad', 'mlqa', 'tydiqa')
 _FORMATS = 'the formats are listed by python -m tasks.metrics --help'
+TASKS = tuple(task for task in BENCHMARK if task != 'squad')  # which is for training alone
 
 # By task and language: scores by name, 0 to 100.
 Scores = dict[str, dict[str, dict[str, float]]]
@@ -57,50 +59,53 @@ def parser() -> argparse.ArgumentParser:
 # --- one task and language --------------------------------------------------------------------------------------------
 
 
-def _labels(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
+def _score_labels(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
   gold, predicted = _lines(labels), _lines(predictions)
   _refuse_other_length(gold, predicted, 'lines', predictions, labels)
   return {'accuracy': accuracy(gold, predicted)}
 
 
-def _tags(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
-  gold, predicted = _sentences(labels), _sentences(predictions)
+def _score_tags(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
+  gold, predicted = (
+    [[tag.text.strip() for tag in tags] for tags, _ in read_blocks(file)] for file in (labels, predictions)
+  )
   _refuse_other_length(gold, predicted, 'sentences', predictions, labels)
   for number, (left, right) in enumerate(zip(gold, predicted, strict=True), 1):
     _refuse_other_length(left, right, f'tags in sentence {number}', predictions, labels)
   return chunk_scores(gold, predicted)
 
 
-def _answers(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
-  questions = read_questions(labels, needs_answers=True, unique_ids=True)
-  found = read_json(predictions)
+def _score_answers(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
+  questions, found = read_questions(labels), read_json(predictions)
+  if questions[0].label is None:
+    raise UsageError('the questions have no gold answers', where=str(labels), fix='the file before XTREME blanked it')
   if not isinstance(found, dict) or not all(isinstance(answer, str) for answer in found.values()):
     raise UsageError('predictions must be one JSON object {"id": "answer"}', where=str(predictions), fix=_FORMATS)
-  unknown = sorted(found.keys() - {question.features['id'] for question in questions})
-  if unknown:
+  ids = [question.features['id'] for question in questions]
+  if unknown := sorted(found.keys() - set(ids)):
     raise UsageError(
       f'{len(unknown)} predicted ids are not in the gold questions, for example {unknown[0]!r}',
       where=str(predictions),
       fix=f'use predictions for the questions of {labels}',
     )
   # The official scripts give a question without a prediction 0 for both metrics, like an empty answer.
-  answers = [found.get(question.features['id'], '') for question in questions]
+  answers = [found.get(name, '') for name in ids]
   gold = [[answer.text for answer in question.label] for question in questions]
   language = labels.stem.removeprefix('test-')
   scores = mlqa(gold, answers, language) if labels.parent.name == 'mlqa' else squad(gold, answers)
-  missing = sum(question.features['id'] not in found for question in questions)
+  missing = sum(name not in found for name in ids)
   return scores | ({'unanswered': missing} if missing else {})
 
 
-def _translations(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
+def _score_translations(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
   for file in (predictions, labels):
     for number, line in enumerate(_lines(file), 1):
       if not (line.isascii() and line.isdigit()):
         raise UsageError(f'{line!r} is not a line number', where=f'{file}:{number}', fix=_FORMATS)
-  return _labels(predictions, labels)
+  return _score_labels(predictions, labels)
 
 
-def _pairs(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
+def _score_pairs(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
   from tasks.metrics.retrieval import score_pairs
 
   pairs = {}
@@ -111,32 +116,18 @@ def _pairs(predictions: epath.Path, labels: epath.Path) -> dict[str, float]:
   return score_pairs(pairs[predictions], pairs[labels])
 
 
+# By kind of `benchmark.json`, or by task.
 _SCORERS: Mapping[str, Callable[[epath.Path, epath.Path], dict[str, float]]] = {
-  **dict.fromkeys(('xnli', 'pawsx'), _labels),
-  **dict.fromkeys(('panx', 'udpos'), _tags),
-  **dict.fromkeys(QUESTIONS, _answers),
-  'tatoeba': _translations,
-  'bucc2018': _pairs,
+  'pairs': _score_labels,
+  'tagging': _score_tags,
+  'questions': _score_answers,
+  'tatoeba': _score_translations,
+  'bucc2018': _score_pairs,
 }
-TASKS = tuple(_SCORERS)
 
 
 def _lines(file: epath.Path) -> list[str]:
-  lines = [line.text.strip() for line in read_lines(file)]
-  if not lines:
-    raise UsageError('the file is empty', where=str(file), fix=_FORMATS)
-  return lines
-
-
-def _sentences(file: epath.Path) -> list[list[str]]:
-  """Tags of each sentence. A blank line ends a sentence, so two enclose an empty one, as in XTREME's evaluate.py."""
-  sentences: list[list[str]] = [[]]
-  for line in _lines(file):
-    if line:
-      sentences[-1].append(line)
-    else:
-      sentences.append([])
-  return sentences if sentences[-1] else sentences[:-1]
+  return [line.text.strip() for line in some_lines(file)]
 
 
 def _refuse_other_length(gold: Sequence, predicted: Sequence, of_what: str, predictions, labels) -> None:
@@ -159,7 +150,8 @@ def score(predictions: epath.PathLike, labels: epath.PathLike, tasks: Sequence[s
   """
   found: Scores = collections.defaultdict(dict)
   for task in tasks:
-    suffix = 'json' if task in QUESTIONS else 'tsv'
+    kind = BENCHMARK[task]['kind']
+    scorer, suffix = _SCORERS[kind if kind in _SCORERS else task], 'json' if kind == 'questions' else 'tsv'
     for file in sorted((epath.Path(predictions) / task).glob(f'test-*.{suffix}')):
       gold = epath.Path(labels) / task / file.name
       if not gold.is_file():
@@ -168,7 +160,7 @@ def score(predictions: epath.PathLike, labels: epath.PathLike, tasks: Sequence[s
           where=str(gold),
           fix=[f'add the labels for {file}', 'or choose other tasks: --task'],
         )
-      found[task][file.stem.removeprefix('test-')] = _SCORERS[task](file, gold)
+      found[task][file.stem.removeprefix('test-')] = scorer(file, gold)
   if not found:
     raise UsageError(
       f'no predictions found for {", ".join(tasks)}',

@@ -1,17 +1,13 @@
 """What an example of each kind of task is: its columns, labels, predictions, scores and baseline.
 
-Tables of one's own are read by their kind. XTREME's tasks have files of their own form (`tasks.xtreme.files`).
-
-Tagging also reads CoNLL columns (any file that is not JSONL or Parquet): a word and its tag a line, with tabs or with
-spaces between columns, a blank line after each sentence. With tabs, cells may hold spaces, and lines without a tab that
-begin with # are comments. `-DOCSTART-` lines, and the ranges and empty words of CoNLL-U (`3-4`, `3.1`), are skipped.
-Questions also come in SQuAD's JSON; in tables, answers are texts, or objects or lists with `text` and `answer_start`.
+Tables of one's own are read by their kind. XTREME's tasks have files of their own form (`tasks.xtreme.files`). Tagging
+also reads CoNLL columns (any file that is not JSONL or Parquet). Questions also come in SQuAD's JSON; in tables,
+answers are texts, or objects or lists with `text` and `answer_start`.
 """
 
 import abc
 import collections
 import math
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -21,17 +17,18 @@ import numpy as np
 from rembert.errors import UsageError
 from tasks.metrics.labels import accuracy, chunk_scores, correlations, macro_f1
 from tasks.metrics.question_answering import LANGUAGES, mlqa, squad
-from tasks.tables.config import DatasetConfig
-from tasks.tables.files import Example, Row, format_of, open_file, read_lines, read_rows
-from tasks.tables.question_answering import (
-  Answer,
-  answers_with_probabilities,
-  beginning,
-  entries,
-  is_blank,
-  parse_questions,
+from tasks.tables import DatasetConfig
+from tasks.tables.files import (
+  Example,
+  Row,
+  answer_in,
+  checked_text,
+  format_of,
+  read_columns,
+  read_questions,
+  read_rows,
 )
-from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme import XtremeConfig
 
 IGNORED = -1  # the label where nothing is to be predicted
 
@@ -50,10 +47,12 @@ class Kind(abc.ABC):
   Attributes:
     head: of the model.
     has_names: whether labels are names that are found in the training file.
+    dtype: of labels.
   """
 
   head: ClassVar[str]
   has_names: ClassVar[bool] = False
+  dtype: ClassVar[type] = np.int32
 
   def __init__(self, config: DatasetConfig, labels: Sequence[str] = (), xtreme: XtremeConfig | None = None):
     self.config, self.labels, self.xtreme = config, tuple(labels), xtreme or XtremeConfig()
@@ -64,27 +63,26 @@ class Kind(abc.ABC):
   def read(self, path: str, *, needs_labels: bool) -> Iterator[Example]:
     """Examples of a file, one after the other; UsageError with the line of the first that breaks a rule."""
     for where, row in read_rows(path):
-      yield Example(where, self.features(row, where), self.label_of(row, where, needs_labels), row)
+      yield Example(where, self._features(row, where), self._label_of(row, where, needs_labels), row)
 
   @abc.abstractmethod
-  def features(self, row: Row, where: str) -> dict[str, Any]:
+  def _features(self, row: Row, where: str) -> dict[str, Any]:
     """The texts of a row."""
 
-  def label_of(self, row: Row, where: str, needs_label: bool) -> Any:
+  def _label_of(self, row: Row, where: str, needs_label: bool) -> Any:
     """The label of a row; None if it has none and needs none."""
     column = self.config.label
     value = None if column is None else row.get(column)
     if column is not None and column not in row and needs_label:
       raise _no_column(column, 'label', row, where)
-    if (
-      value is None or (isinstance(value, float) and math.isnan(value)) or (isinstance(value, str | list) and not value)
-    ):
+    is_nan = isinstance(value, float) and math.isnan(value)
+    if value is None or is_nan or (isinstance(value, str | list) and not value):
       if needs_label:
         raise UsageError('a row without a label', where=where, fix='delete the row, or give it a label')
       return None
-    return self.label(value, where)
+    return self._label(value, where)
 
-  def label(self, value: Any, where: str) -> Any:
+  def _label(self, value: Any, where: str) -> Any:
     """A label as it is counted; UsageError if it is none."""
     if isinstance(value, float) and value.is_integer():
       value = int(value)
@@ -100,15 +98,13 @@ class Kind(abc.ABC):
   def columns(self, examples: Sequence[Example]) -> dict[str, Any]:
     """Columns of the SeqIO source."""
     features = {name: [example.features[name] for example in examples] for name in examples[0].features}
-    return features | self.label_columns(examples)
+    return features | self._label_columns(examples)
 
-  dtype: ClassVar[type] = np.int32
-
-  def label_columns(self, examples: Sequence[Example]) -> dict[str, Any]:
+  def _label_columns(self, examples: Sequence[Example]) -> dict[str, Any]:
     """Those of `columns` that hold labels, IGNORED where there are none."""
-    return {'labels': np.array([[self.number(example.label)] for example in examples], self.dtype)}
+    return {'labels': np.array([[self._number(example.label)] for example in examples], self.dtype)}
 
-  def number(self, label: Any) -> Any:
+  def _number(self, label: Any) -> Any:
     """The label of a row of ids."""
     return IGNORED if label is None else self._index[label]
 
@@ -120,42 +116,53 @@ class Kind(abc.ABC):
 
   def baseline(self, counts: Mapping[str, float], examples: int, targets: Targets) -> dict[int, Any]:
     """Predictions without reading, from the sums of `counts` over so many training examples."""
-    return dict.fromkeys((int(target['example']) for target in targets), most_frequent(counts, self.labels))
+    return _by_example(targets, [self._guess(counts, examples, target) for target in targets])
+
+  def _guess(self, counts: Mapping[str, float], examples: int, target: Mapping[str, Any]) -> Any:
+    """The prediction of `baseline` for a row: the most frequent label."""
+    return _most_frequent(counts, self.labels)
 
   # --- predictions and scores --------------------------------------------------
 
   def predict(self, targets: Targets, scores: Sequence[np.ndarray]) -> dict[int, Prediction]:
     """The prediction for each example, from the logits of its rows."""
-    found = {}
-    for target, logits in zip(targets, scores, strict=True):
+
+    def prediction(logits: np.ndarray) -> Prediction:
       best, probabilities = int(np.argmax(logits)), _softmax(logits)
       names: Sequence[Any] = self.labels or range(len(logits))
       of_names = {str(name): float(probability) for name, probability in zip(names, probabilities, strict=True)}
-      prediction = {'prediction': names[best], 'probability': float(probabilities[best]), 'probabilities': of_names}
-      found[int(target['example'])] = prediction
-    return found
+      return {'prediction': names[best], 'probability': float(probabilities[best]), 'probabilities': of_names}
+
+    return _by_example(targets, map(prediction, scores))
 
   def gold(self, targets: Targets) -> dict[int, Any]:
     """The gold label of each example; UsageError if one has none."""
-    found = {int(target['example']): target['labels'][0] for target in targets}
-    for target in targets:
-      if target['labels'][0] == IGNORED:
-        raise no_score(target)
-    return {example: self.labels[label] if self.labels else int(label) for example, label in found.items()}
+    labels = [self._gold_of(target) for target in targets]
+    if None in labels:
+      where = targets[labels.index(None)]['where'].decode()
+      raise UsageError('there are no scores without labels', where=where, fix='a label in every row of the file')
+    return _by_example(targets, labels)
+
+  def _gold_of(self, target: Mapping[str, Any]) -> Any:
+    """The gold label of a row; None if it has none."""
+    label = int(target['labels'][0])
+    return None if label == IGNORED else self.labels[label] if self.labels else label
 
   @abc.abstractmethod
   def score(self, gold: Sequence[Any], predicted: Sequence[Any], language: str) -> dict[str, float]:
     """Scores, 0 to 100; checkpoints are chosen by the first."""
 
 
-def no_score(target: Mapping[str, Any]) -> UsageError:
-  """For a row without a label in a file that is to be scored."""
-  return UsageError(
-    'there are no scores without labels', where=target['where'].decode(), fix='a label in every row of the file'
-  )
+def _by_example(targets: Targets, values: Iterable[Any]) -> dict[int, Any]:
+  """Values of rows by the number of their example; tuples of several rows of a sentence are joined."""
+  found: dict[int, Any] = {}
+  for target, value in zip(targets, values, strict=True):
+    example = int(target['example'])
+    found[example] = found[example] + value if isinstance(value, tuple) and example in found else value
+  return found
 
 
-def most_frequent(counts: Mapping[str, float], labels: Sequence[str]) -> str:
+def _most_frequent(counts: Mapping[str, float], labels: Sequence[str]) -> str:
   """The most frequent of the labels that were counted; of several, the first in the order of `labels`."""
   return max(labels, key=lambda label: counts.get(label, 0))
 
@@ -176,24 +183,11 @@ def _no_column(column: str, setting: str, row: Row, where: str) -> UsageError:
   )
 
 
-def text_of(row: Row, column: str, setting: str, where: str) -> str:
+def _text_of(row: Row, column: str, setting: str, where: str) -> str:
   """The text in a column, '' for an empty cell; UsageError if there is no such column, or no text in it."""
   if column not in row:
     raise _no_column(column, setting, row, where)
   return checked_text('' if row[column] is None else row[column], column, where)
-
-
-def checked_text(value: Any, column: str, where: str) -> str:
-  """A text or a number as text; UsageError for anything else."""
-  if isinstance(value, list | dict):
-    raise UsageError(f'{column!r} has no text: {str(value)[:60]}', where=where, fix='a text')
-  try:
-    str(value).encode()
-  except UnicodeEncodeError:
-    raise UsageError(
-      f'{column!r} has half a character, a lone surrogate', where=where, fix='write the file again'
-    ) from None
-  return str(value)
 
 
 class Classification(Kind):
@@ -202,11 +196,10 @@ class Classification(Kind):
   head = 'classification'
   has_names = True
 
-  def features(self, row: Row, where: str) -> dict[str, Any]:
-    """`first`, and of pairs `second`."""
+  def _features(self, row: Row, where: str) -> dict[str, Any]:
     second = self.config.second_text
-    texts = {'first': text_of(row, self.config.text, 'text', where)}
-    return texts if second is None else texts | {'second': text_of(row, second, 'second_text', where)}
+    texts = {'first': _text_of(row, self.config.text, 'text', where)}
+    return texts if second is None else texts | {'second': _text_of(row, second, 'second_text', where)}
 
   def score(self, gold: Sequence[Any], predicted: Sequence[Any], language: str) -> dict[str, float]:
     """`accuracy`, and `macro_f1`: the mean over the labels that occur."""
@@ -214,14 +207,13 @@ class Classification(Kind):
 
 
 class Regression(Classification):
-  """A text, or two, and a number."""
+  """A text, or two, and a number; NaN in a row of ids for none."""
 
   head = 'regression'
   has_names = False
   dtype = np.float32
 
-  def label(self, value: Any, where: str) -> float:
-    """A number."""
+  def _label(self, value: Any, where: str) -> float:
     try:
       number = float(value)
     except (TypeError, ValueError):
@@ -230,29 +222,23 @@ class Regression(Classification):
       raise UsageError(f'not a number: {value!r}', where=where, fix='a finite number, with a point: 3.5')
     return number
 
-  def number(self, label: Any) -> float:
-    """NaN for none."""
+  def _number(self, label: Any) -> float:
     return math.nan if label is None else label
 
   def counts(self, label: Any) -> Mapping[str, float]:
     """Their sum."""
     return {'sum': label}
 
-  def baseline(self, counts: Mapping[str, float], examples: int, targets: Targets) -> dict[int, float]:
-    """The mean."""
-    return dict.fromkeys((int(target['example']) for target in targets), counts['sum'] / examples)
+  def _guess(self, counts: Mapping[str, float], examples: int, target: Mapping[str, Any]) -> float:
+    return counts['sum'] / examples
 
   def predict(self, targets: Targets, scores: Sequence[np.ndarray]) -> dict[int, Prediction]:
     """The numbers."""
-    rows = zip(targets, scores, strict=True)
-    return {int(target['example']): {'prediction': float(logits[0])} for target, logits in rows}
+    return _by_example(targets, [{'prediction': float(logits[0])} for logits in scores])
 
-  def gold(self, targets: Targets) -> dict[int, float]:
-    """The number of each example; UsageError if one has none."""
-    for target in targets:
-      if np.isnan(target['labels'][0]):
-        raise no_score(target)
-    return {int(target['example']): float(target['labels'][0]) for target in targets}
+  def _gold_of(self, target: Mapping[str, Any]) -> float | None:
+    number = float(target['labels'][0])
+    return None if math.isnan(number) else number
 
   def score(self, gold: Sequence[float], predicted: Sequence[float], language: str) -> dict[str, float]:
     """`pearson` and `spearman`, × 100; 0 for a constant, which has none."""
@@ -265,13 +251,10 @@ class MultipleChoice(Kind):
   head = 'multiple_choice'
   choices = 0  # of the examples that were read so far
 
-  def features(self, row: Row, where: str) -> dict[str, Any]:
+  def _features(self, row: Row, where: str) -> dict[str, Any]:
     """`first`, and `choices`, all behind the second text if there is one."""
-    names, second = self.config.choices, self.config.second_text
-    for name in names:
-      if name not in row:
-        raise _no_column(name, 'choices', row, where)
-    choices = _choices(row, names)
+    second = self.config.second_text
+    choices = self._choices(row, where)
     if not isinstance(choices, list) or len(choices) < 2:
       raise UsageError(
         f'not choices: {str(choices)[:60]}', where=where, fix="a column of lists, or dataset.choices = ('a', 'b', …)"
@@ -279,47 +262,46 @@ class MultipleChoice(Kind):
     self.choices = self.choices or len(choices)
     if len(choices) != self.choices:
       raise UsageError(f'{len(choices)} choices, and {self.choices} before', where=where, fix='as many in every row')
-    before = '' if second is None else text_of(row, second, 'second_text', where) + ' '
+    before = '' if second is None else _text_of(row, second, 'second_text', where) + ' '
     choices = [before + checked_text(choice, 'choices', where) for choice in choices]
-    return {'first': text_of(row, self.config.text, 'text', where), 'choices': choices}
+    return {'first': _text_of(row, self.config.text, 'text', where), 'choices': choices}
 
-  def label_of(self, row: Row, where: str, needs_label: bool) -> int | None:
-    """The number of the right choice."""
-    label, names = super().label_of(row, where, needs_label), self.config.choices
+  def _label_of(self, row: Row, where: str, needs_label: bool) -> int | None:
+    label, names = super()._label_of(row, where, needs_label), self.config.choices
     if label is None:
       return None
-    texts = [str(choice).strip() for choice in _choices(row, names)]
-    options = [*map(str, range(self.choices))], names if len(names) > 1 else (), texts
-    for option in options:
-      if label in option:
-        return list(option).index(label)
+    texts = [str(choice).strip() for choice in self._choices(row, where)]
+    for options in ([*map(str, range(self.choices))], names if len(names) > 1 else (), texts):
+      if label in options:
+        return list(options).index(label)
     raise UsageError(
       f'not one of the {self.choices} choices: {label!r}', where=where, fix=f'0 to {self.choices - 1}, or its text'
     )
+
+  def _choices(self, row: Row, where: str) -> Any:
+    """What the row has for choices, of several columns a list."""
+    names = self.config.choices
+    if missing := [name for name in names if name not in row]:
+      raise _no_column(missing[0], 'choices', row, where)
+    return row[names[0]] if len(names) == 1 else [row[name] for name in names]
 
   def names(self, label: Any) -> Sequence[str]:
     """Its number."""
     return (str(label),)
 
-  def number(self, label: Any) -> int:
-    """The number itself."""
+  def _number(self, label: Any) -> int:
     return IGNORED if label is None else label
 
-  def baseline(self, counts: Mapping[str, float], examples: int, targets: Targets) -> dict[int, int]:
-    """The number that is most frequent."""
-    return dict.fromkeys((int(target['example']) for target in targets), int(most_frequent(counts, sorted(counts))))
+  def _guess(self, counts: Mapping[str, float], examples: int, target: Mapping[str, Any]) -> int:
+    return int(_most_frequent(counts, sorted(counts)))
 
   def score(self, gold: Sequence[Any], predicted: Sequence[Any], language: str) -> dict[str, float]:
     """`accuracy`."""
     return {'accuracy': accuracy(gold, predicted)}
 
 
-def _choices(row: Row, names: Sequence[str]) -> Any:
-  return row[names[0]] if len(names) == 1 else [row[name] for name in names]
-
-
 class Tagging(Kind):
-  """Words with a tag each."""
+  """Words with a tag each. A long sentence has several rows, one after the other."""
 
   head = 'tagging'
   has_names = True
@@ -329,19 +311,17 @@ class Tagging(Kind):
     if format_of(path) in ('.jsonl', '.ndjson', '.parquet'):
       yield from super().read(path, needs_labels=needs_labels)
       return
-    for where, lines in _conll_sentences(path):
-      words = [cells[_column(self.config.text, cells, 0, where)] for cells, where in lines]
-      # A single column of words alone has no tags.
-      has_tags = self.config.label is not None and (needs_labels or len(lines[0][0]) > 1)
-      if needs_labels and len(lines[0][0]) == 1:
+    for lines in read_columns(path):
+      (cells, where), label = lines[0], self.config.label
+      if needs_labels and len(cells) == 1:
         raise UsageError('a word without a tag', where=where, fix='a word and its tag a line, with a tab between them')
-      tags = (
-        [cells[_column(self.config.label, cells, -1, where)].strip() for cells, where in lines] if has_tags else None
-      )
+      words = [_cell(self.config.text, cells, 0, where) for cells, where in lines]
+      # A single column of words alone has no tags.
+      has_tags = label is not None and (needs_labels or len(cells) > 1)
+      tags = [_cell(label, cells, -1, where).strip() for cells, where in lines] if has_tags else None
       yield Example(where, {'words': words}, tags, {'words': words})
 
-  def features(self, row: Row, where: str) -> dict[str, Any]:
-    """`words`."""
+  def _features(self, row: Row, where: str) -> dict[str, Any]:
     column = self.config.text
     if column not in row:
       raise _no_column(column, 'text', row, where)
@@ -350,102 +330,67 @@ class Tagging(Kind):
       raise UsageError(f'{column!r} has no list of words', where=where, fix='["a", "list", "of", "words"]')
     return {'words': [checked_text(word, column, where) for word in words]}
 
-  def label_of(self, row: Row, where: str, needs_label: bool) -> Any:
-    """A tag for each word."""
-    tags = super().label_of(row, where, needs_label and bool(row.get(self.config.text)))
+  def _label_of(self, row: Row, where: str, needs_label: bool) -> Any:
     words = row[self.config.text]
+    tags = super()._label_of(row, where, needs_label and bool(words))
     if tags is not None and len(tags) != len(words):
       raise UsageError(f'{len(tags)} tags for {len(words)} words', where=where, fix='a tag for each word')
     return tags
 
-  def label(self, value: Any, where: str) -> list[str]:
-    """Names of tags."""
+  def _label(self, value: Any, where: str) -> list[str]:
     if not isinstance(value, list):
       raise UsageError(f'not a list of tags: {value!r}', where=where, fix='["O", "B-DATE", …]')
-    return [super(Tagging, self).label(tag, where) for tag in value]
+    return [super(Tagging, self)._label(tag, where) for tag in value]
 
   def names(self, label: Any) -> Sequence[str]:
     """The tags."""
     return label
 
-  def label_columns(self, examples: Sequence[Example]) -> dict[str, Any]:
+  def _label_columns(self, examples: Sequence[Example]) -> dict[str, Any]:
     """`tags`, of which each example has as many as there are words."""
     tags = lambda example: example.label and [self._index[tag] for tag in example.label]
     return {'tags': [tags(each) or [IGNORED] * len(each.features['words']) for each in examples]}
 
-  def baseline(self, counts: Mapping[str, float], examples: int, targets: Targets) -> dict[int, Any]:
-    """The most frequent tag for every word."""
-    tag = self.labels.index(most_frequent(counts, self.labels))
-    return self._sentences(targets, [[tag] * len(target['first_tokens']) for target in targets])
+  def _guess(self, counts: Mapping[str, float], examples: int, target: Mapping[str, Any]) -> tuple[str, ...]:
+    return (_most_frequent(counts, self.labels),) * len(target['first_tokens'])
 
   def predict(self, targets: Targets, scores: Sequence[np.ndarray]) -> dict[int, Prediction]:
     """A tag for each word, by the logits at its first token, with its probability."""
     probabilities = [_softmax(logits[target['first_tokens']]) for target, logits in zip(targets, scores, strict=True)]
-    tags = self._sentences(targets, [np.argmax(each, axis=-1) for each in probabilities])
-    found = {example: {'prediction': list(of_example), 'probability': []} for example, of_example in tags.items()}
-    for target, of_words in zip(targets, probabilities, strict=True):
-      found[int(target['example'])]['probability'] += of_words.max(axis=-1).tolist()
-    return found
+    tags = _by_example(targets, [self._tags(np.argmax(each, axis=-1)) for each in probabilities])
+    chances = _by_example(targets, [tuple(each.max(axis=-1).tolist()) for each in probabilities])
+    return {example: {'prediction': list(tags[example]), 'probability': list(chances[example])} for example in tags}
 
-  def gold(self, targets: Targets) -> dict[int, Any]:
-    """The tags of each sentence that has words; UsageError if one has none."""
-    tags = [target['labels'][target['first_tokens']] for target in targets]
-    for target, found in zip(targets, tags, strict=True):
-      if IGNORED in found:
-        raise no_score(target)
-    return self._sentences(targets, tags)
+  def _gold_of(self, target: Mapping[str, Any]) -> tuple[str, ...] | None:
+    tags = target['labels'][target['first_tokens']]
+    return None if IGNORED in tags else self._tags(tags)
 
-  def _sentences(self, targets: Targets, tags_of_rows: Iterable[Sequence[int]]) -> dict[int, tuple[str, ...]]:
-    """Names of the tags of rows, by example: a long sentence has several rows, one after the other."""
-    found = collections.defaultdict(tuple)
-    for target, tags in zip(targets, tags_of_rows, strict=True):
-      found[int(target['example'])] += tuple(self.labels[tag] for tag in tags)
-    return dict(found)
+  def _tags(self, numbers: Iterable[int]) -> tuple[str, ...]:
+    return tuple(self.labels[number] for number in numbers)
 
   def score(self, gold: Sequence[Any], predicted: Sequence[Any], language: str) -> dict[str, float]:
     """`f1`, `precision` and `recall` over spans, as seqeval defines them."""
     return chunk_scores(gold, predicted)
 
 
-def _column(name: str | None, cells: Sequence[str], default: int, where: str) -> int:
-  """Index of a column that is named by its number, from 1; otherwise the default."""
+def _cell(name: str | None, cells: Sequence[str], default: int, where: str) -> str:
+  """The cell of a column that is named by its number, from 1; otherwise that of the default index."""
   number = int(name) if name and name.isdecimal() else None
   if number is not None and not 0 < number <= len(cells):
     raise UsageError(f'no column {number}', where=where, fix=f'the line has {len(cells)}')
-  return default if number is None else number - 1
-
-
-def _conll_sentences(path: str) -> Iterator[tuple[str, list[tuple[list[str], str]]]]:
-  """Sentences of a file of columns: where each begins, and the cells of its lines with their places."""
-  sentence: list[tuple[list[str], str]] = []
-  texts = (line for _, line in read_lines(path) if line.strip() and not line.startswith('#'))
-  has_tabs, width = '\t' in next(texts, ''), 0
-  for where, line in read_lines(path):
-    line = line.rstrip('\r\n')
-    if not line.strip(' \t'):
-      if sentence:
-        yield sentence[0][1], sentence
-      sentence = []
-      continue
-    cells = line.split('\t') if has_tabs else line.split()
-    is_comment = has_tabs and len(cells) == 1 and line.startswith('#')
-    is_no_word = cells[0] == '-DOCSTART-' or (len(cells) == 10 and re.fullmatch(r'\d+[-.]\d+', cells[0]))
-    if is_comment or is_no_word:
-      continue
-    width = width or len(cells)
-    if len(cells) != width or not cells[-1].strip():
-      raise UsageError(
-        f'a line of {len(cells)} columns, and {width} before' if len(cells) != width else 'an empty cell',
-        where=where,
-        fix='write each line as a word, a tab, its tag',
-      )
-    sentence.append((cells, where))
-  if sentence:
-    yield sentence[0][1], sentence
+  return cells[default if number is None else number - 1]
 
 
 class QuestionAnswering(Kind):
-  """A question, a context, and answers that stand in it."""
+  """A question, a context, and answers that stand in it.
+
+  An answer is chosen as BERT's `run_squad.py` does with SQuAD v1.1: in each window the `n_best` likeliest first and
+  last positions are paired, and the pair with the greatest sum of logits over all windows is the answer. A question
+  always has one: v1.1 knows no unanswerable ones, so [CLS] is no candidate. Two things are different: positions outside
+  the context take no places among the `n_best`, and where no pair is possible all positions are tried, where BERT
+  answers `empty`. The text is cut from the context by the places of characters; nothing is put together from tokens,
+  whose normalised text may differ.
+  """
 
   head = 'qa'
 
@@ -454,23 +399,17 @@ class QuestionAnswering(Kind):
     if format_of(path) != '.json':
       yield from super().read(path, needs_labels=needs_labels)
       return
-    with open_file(path) as file:
-      content = file.read()
-    published, questions = parse_questions(content, os.fspath(path), needs_answers=False)
-    has_answers = needs_labels or not all(is_blank(answers) for _, answers in entries(published, os.fspath(path)))
-    if has_answers and self.config.label is not None:
-      _, questions = parse_questions(content, os.fspath(path), needs_answers=True)
-    for question in questions:
-      texts = {name: question.features[name] for name in ('id', 'question', 'context')}
-      row = {'id': texts.pop('id'), 'question': texts['question']}
-      yield question._replace(features=texts, row=row)
+    for question in read_questions(path):
+      if needs_labels and question.label is None:
+        raise UsageError('a question without an answer', where=question.where, fix='a file with answers')
+      texts = {name: question.features[name] for name in ('question', 'context')}
+      row = {'id': question.features['id'], 'question': texts['question']}
+      yield Example(question.where, texts, None if self.config.label is None else question.label, row)
 
-  def features(self, row: Row, where: str) -> dict[str, Any]:
-    """`question` and `context`."""
-    return {name: text_of(row, getattr(self.config, name), name, where) for name in ('question', 'context')}
+  def _features(self, row: Row, where: str) -> dict[str, Any]:
+    return {name: _text_of(row, getattr(self.config, name), name, where) for name in ('question', 'context')}
 
-  def label_of(self, row: Row, where: str, needs_label: bool) -> Any:
-    """Answers, each with its first character."""
+  def _label_of(self, row: Row, where: str, needs_label: bool) -> Any:
     column = self.config.answers
     if self.config.label is None:
       return None
@@ -481,12 +420,12 @@ class QuestionAnswering(Kind):
       starts = value.get('answer_start') or [None] * len(value['text'])
       value = [{'text': text, 'answer_start': start} for text, start in zip(value['text'], starts, strict=False)]
     found = value if isinstance(value, list) else [value]
-    answers = [_answer(each, row[self.config.context] or '', where) for each in found if each not in (None, '')]
+    answers = [answer_in(row[self.config.context] or '', each, where) for each in found if each not in (None, '')]
     if not answers and needs_label:
       raise UsageError('a question without an answer', where=where, fix='delete the row, or give it an answer')
     return answers or None
 
-  def label_columns(self, examples: Sequence[Example]) -> dict[str, Any]:
+  def _label_columns(self, examples: Sequence[Example]) -> dict[str, Any]:
     """`answers` and `starts`, of which a question has as many as answers."""
     return {
       'answers': [[text for text, _ in example.label or ()] for example in examples],
@@ -498,25 +437,37 @@ class QuestionAnswering(Kind):
     text, _ = label[0]
     return {'words': len(text.split()), 'characters': len(text.strip())}
 
-  def baseline(self, counts: Mapping[str, float], examples: int, targets: Targets) -> dict[int, str]:
-    """The first words of each context, as many as answers have on average; characters in scripts without spaces."""
+  def _guess(self, counts: Mapping[str, float], examples: int, target: Mapping[str, Any]) -> str:
+    """The first words of the context, as many as answers have on average; characters in scripts without spaces."""
+    context = target['context'].decode().strip()
     words, characters = (max(1, round(counts[name] / examples)) for name in ('words', 'characters'))
-    return {
-      int(target['example']): beginning(target['context'].decode().strip(), words, characters) for target in targets
-    }
+    if 2 * len(_WITHOUT_SPACES.findall(context)) > sum(character.isalnum() for character in context):
+      return context[:characters].strip()
+    return ''.join(re.findall(r'\s*\S+', context)[:words])
 
   def predict(self, targets: Targets, scores: Sequence[np.ndarray]) -> dict[int, Prediction]:
-    """The most likely part of each context."""
-    limits = {'n_best': self.xtreme.n_best, 'max_answer_length': self.xtreme.max_answer_length}
-    found = answers_with_probabilities(targets, scores, **limits)
-    return {example: {'prediction': text, 'probability': chance} for example, (text, chance) in found.items()}
+    """The best answer to each question, without white space around it; '' only for white space.
 
-  def gold(self, targets: Targets) -> dict[int, Any]:
-    """The answers to each question; UsageError if one has none."""
-    for target in targets:
-      if not len(target['answers']):
-        raise no_score(target)
-    return {int(target['example']): [answer.decode() for answer in target['answers']] for target in targets}
+    Its probability is among the spans that were looked at, in all windows. ValueError if rows and scores do not fit
+    together, or if a logit is not a number.
+
+    Args:
+      targets: all windows of the questions, rows of `tasks.xtreme.preprocessors.question_rows`.
+      scores: of each row float32 logits [S, 2], of the first position and of the last. Padding may follow.
+    """
+    windows = collections.defaultdict(list)
+    for row, logits_Sx2 in zip(targets, scores, strict=True):
+      if logits_Sx2.ndim != 2 or logits_Sx2.shape[1] != 2 or len(logits_Sx2) < len(row['input_ids']):
+        raise ValueError(f'logits of {logits_Sx2.shape} for a row of {len(row["input_ids"])} ids')
+      logits_Wx2 = logits_Sx2[row['offset'] : row['offset'] + len(row['begin'])]
+      if np.isnan(logits_Wx2).any():
+        raise ValueError(f'logits are not numbers: row of {row["where"].decode()}')
+      windows[int(row['example'])].append((row, logits_Wx2))
+    limits = self.xtreme.n_best, self.xtreme.max_answer_length
+    return {example: _best_answer(of_example, *limits) for example, of_example in windows.items()}
+
+  def _gold_of(self, target: Mapping[str, Any]) -> list[str] | None:
+    return [answer.decode() for answer in target['answers']] or None
 
   def score(self, gold: Sequence[Any], predicted: Sequence[Any], language: str) -> dict[str, float]:
     """`f1` and `exact_match`: MLQA's rules for its languages but English, SQuAD's for all others."""
@@ -525,21 +476,52 @@ class QuestionAnswering(Kind):
     return squad(gold, predicted)
 
 
-def _answer(value: Any, context: str, where: str) -> Answer:
-  """An answer and its first character; without a place, its first occurrence."""
-  text, start = (value.get('text'), value.get('answer_start')) if isinstance(value, dict) else (value, None)
-  text = checked_text(text, 'answers', where)
-  if start is None:
-    start = context.find(text)
-  if not text.strip() or isinstance(start, bool) or not isinstance(start, int) or start < 0:
-    raise UsageError(f'the answer {text!r} is not in the context', where=where, fix='a part of the context, as it is')
-  if context[start : start + len(text)] != text:
-    raise UsageError(
-      f'the answer {text!r} is not at {start:,} of the context',
-      where=where,
-      fix='answer_start counts characters (code points) of the context, from 0',
-    )
-  return Answer(text, start)
+# Scripts that put no space between words: Thai to Tibetan, Burmese, Khmer, kana and Han with their extensions.
+_WITHOUT_SPACES = re.compile(
+  '[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]'
+)
+
+
+def _best_answer(
+  windows: Sequence[tuple[Mapping[str, Any], np.ndarray]], n_best: int, max_length: int
+) -> dict[str, Any]:
+  context = windows[0][0]['context'].decode()
+  everything = max(len(logits) for _, logits in windows)
+  for most in (n_best, everything):
+    candidates = [np.zeros((5, 0))]
+    for row, logits in windows:
+      first, last, sums = _spans(logits, row['has_most_context'], n_best=most, max_length=max_length)
+      # Where windows overlap, the same span is at other positions of each: tokens are counted in the context.
+      candidates.append(
+        np.stack([sums, row['first'] + first, row['first'] + last, row['begin'][first], row['end'][last]])
+      )
+    sums, first, last, begin, end = np.concatenate(candidates, axis=1)
+    for best in np.lexsort((last, first, -sums)):  # of equal ones the first in the text, then the shortest
+      if text := context[int(begin[best]) : int(end[best])].strip():
+        return {'prediction': text, 'probability': float(np.exp(sums[best] - np.logaddexp.reduce(sums)))}
+  return {'prediction': '', 'probability': 0.0}
+
+
+def _spans(
+  logits_Wx2: np.ndarray, may_begin: np.ndarray, *, n_best: int, max_length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Spans of a window that could be an answer: first and last index, int, and sum of logits, float64.
+
+  Args:
+    logits_Wx2: of the first and of the last position.
+    may_begin: [W] bool, where a span may begin.
+    n_best: of the first, and of the last positions, so many are looked at; the earlier where logits are equal.
+    max_length: of a span.
+  """
+  length = len(logits_Wx2)
+  by_start, by_end = np.argsort(-logits_Wx2, axis=0, kind='stable').T
+  first_Kx1 = by_start[may_begin[by_start]][:n_best, None]
+  is_last = np.zeros(length + 1, bool)  # one more, for what is behind the window
+  is_last[by_end[:n_best]] = True
+  last_KxL = np.minimum(first_Kx1 + np.arange(min(max_length, length)), length)
+  start, steps = np.nonzero(is_last[last_KxL])
+  first, last = first_Kx1[start, 0], last_KxL[start, steps]
+  return first, last, logits_Wx2[first, 0].astype(np.float64) + logits_Wx2[last, 1]
 
 
 KINDS: dict[str, type[Kind]] = {

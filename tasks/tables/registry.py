@@ -22,11 +22,10 @@ from rembert.errors import UsageError
 from tasks.registration import add_mixture, add_task, remove_ours, valid_name
 from tasks.rows import LabelVocabulary
 from tasks.seqio_vocabulary import RembertVocabulary
-from tasks.tables.config import SPLITS, DatasetConfig
+from tasks.tables import SPLITS, DatasetConfig
 from tasks.tables.files import Example
 from tasks.tables.kinds import KINDS, Kind, Targets
-from tasks.xtreme import preprocessors
-from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme import XtremeConfig, preprocessors
 
 _EXAMPLES_AT_ONCE = 256
 _LISTED = 20  # of labels

@@ -11,18 +11,11 @@ from etils import epath
 
 from rembert.errors import UsageError
 from tasks.metrics.question_answering import mlqa
-from tasks.tables.config import HEAD_OF_KIND, DatasetConfig
+from tasks.tables import HEAD_OF_KIND, DatasetConfig
 from tasks.tables.files import Example
 from tasks.tables.kinds import KINDS, Kind, Targets
-from tasks.xtreme.config import BENCHMARK, LANGUAGES, XtremeConfig
-from tasks.xtreme.files import (
-  MissingFileError,
-  MissingLabelsError,
-  XtremeFolder,
-  read_pairs,
-  read_sentences,
-  read_task_questions,
-)
+from tasks.xtreme import BENCHMARK, LANGUAGES, XtremeConfig, files
+from tasks.xtreme.files import MissingFileError, XtremeFolder
 
 
 class _Format(NamedTuple):
@@ -31,20 +24,24 @@ class _Format(NamedTuple):
   Attributes:
     kind: of `tasks.tables.kinds`, by which examples become rows, and logits predictions and scores.
     scores: names of XTREME's scores, in their order.
-    read: of a file, see `tasks.xtreme.files.read_pairs`.
+    read: reads a file, see `tasks.xtreme.files`.
+    label: reads the gold labels of a test file.
     suffix: of files of predictions and gold labels.
   """
 
   kind: str
   scores: tuple[str, ...]
-  read: Callable[[epath.Path, str, epath.Path, Sequence[str], bool], list[Example]]
+  read: Callable[[epath.Path, Sequence[str]], list[Example]]
+  label: Callable[[Sequence[Example], epath.Path, Sequence[str]], list[Example]]
   suffix: str = 'tsv'
 
 
 _FORMATS = {
-  'pairs': _Format('pair_classification', ('accuracy',), read_pairs),
-  'tagging': _Format('tagging', ('f1', 'precision', 'recall'), read_sentences),
-  'questions': _Format('question_answering', ('f1', 'exact_match'), read_task_questions, 'json'),
+  'pairs': _Format('pair_classification', ('accuracy',), files.read_pairs, files.label_pairs),
+  'tagging': _Format('tagging', ('f1', 'precision', 'recall'), files.read_sentences, files.label_sentences),
+  'questions': _Format(
+    'question_answering', ('f1', 'exact_match'), files.read_task_questions, files.label_questions, 'json'
+  ),
 }
 
 
@@ -107,29 +104,25 @@ class XtremeTask:
       )
     return self.files[split].format(language=language)
 
-  def examples(self, folder: XtremeFolder, split: str, language: str, *, needs_labels: bool | None) -> list[Example]:
-    """Reads a split of a language.
+  def examples(self, folder: XtremeFolder, split: str, language: str, *, needs_labels: bool) -> list[Example]:
+    """Reads a split of a language, with its gold labels if there are any.
 
-    Args:
-      folder: of the data.
-      split: `train`, `dev` or `test`.
-      language: XTREME's code.
-      needs_labels: whether it is an error if there are no gold labels; None reads those that exist.
-
-    Raises:
-      UsageError: no such file, a wrong entry (with file and line), or no labels where they are needed.
+    UsageError for a missing file, a wrong entry (with file and line), or no labels where they are needed.
     """
     path, gold_file = folder.file(self.file(split, language)), folder.labels_file(self.name, language, self.suffix)
-    try:
-      return self.format.read(path, split, gold_file, self.labels, needs_labels is not False)
-    except MissingLabelsError:
-      if needs_labels:
-        raise
-      return self.format.read(path, split, gold_file, self.labels, False)
+    examples = self.format.read(path, self.labels)
+    if examples[0].label is None and split == 'test' and gold_file.is_file():
+      examples = self.format.label(examples, gold_file, self.labels)
+    if examples[0].label is None and needs_labels:
+      fix = [f'put them into {gold_file}', "or take the dev split: --gin.xtreme.split='dev'"]
+      raise UsageError(
+        'there are no gold labels', where=str(path), fix=fix if split == 'test' else 'fetch the file again'
+      )
+    return examples
 
   def count(self, folder: XtremeFolder, split: str, language: str) -> tuple[int, int | None]:
     """Examples of a file, and gold labels of a test file, None if there are none; raises as `examples`."""
-    examples = self.examples(folder, split, language, needs_labels=None if split == 'test' else True)
+    examples = self.examples(folder, split, language, needs_labels=split != 'test')
     return len(examples), len(examples) if split == 'test' and examples[0].label is not None else None
 
   def has_data(self, folder: XtremeFolder, split: str, languages: Sequence[str] | None = None) -> bool:
@@ -214,10 +207,7 @@ def get_task(name: str) -> XtremeTask:
   """The task of that name; UsageError for another name, and for a retrieval task, which has no head."""
   if name in TASKS:
     return TASKS[name]
+  what = f'unknown task {name!r}'
   if name in LANGUAGES:
-    raise UsageError(
-      f'{name} is retrieval: it has no training, the embeddings of a trained model are evaluated',
-      where=f'task {name!r}',
-      fix=f'for fine-tuning: one of {", ".join(TASKS)}',
-    )
-  raise UsageError(f'unknown task {name!r}', where='xtreme.task', fix=f'one of {", ".join(TASKS)}')
+    what = f'{name} is retrieval: it has no training, the embeddings of a trained model are evaluated'
+  raise UsageError(what, where='xtreme.task', fix=f'for fine-tuning: one of {", ".join(TASKS)}')

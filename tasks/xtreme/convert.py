@@ -9,22 +9,18 @@ import csv
 import io
 import itertools
 import json
-import operator
 import pathlib
-import posixpath
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tasks.tables.files import Example
-from tasks.tables.question_answering import parse_questions
+from tasks.tables import SPLITS
+from tasks.tables.files import Example, parse_questions
+from tasks.xtreme import BENCHMARK, LANGUAGES
 from tasks.xtreme.benchmark import TASKS
-from tasks.xtreme.config import BENCHMARK, LANGUAGES
-from tasks.xtreme.files import split_lines
 
 T = TypeVar('T')
-_SPLITS = ('train', 'dev', 'test')
 Archives = Mapping[str, pathlib.Path]
 Converted = Iterator[tuple[str, str]]  # path in the root of the data, as `xnli/dev-de.tsv`, and content
 Sentence = Sequence[tuple[str, str]]  # tokens with their tags
@@ -35,33 +31,31 @@ PUBLISHED_NAMES: dict[str, dict[str, str]] = {
 }
 
 
-def _plain_file(archives: Archives, name: str) -> tuple[bytes, str]:
-  """Content and place of a file that is not an archive."""
-  return archives[name].read_bytes(), str(archives[name])
-
-
-def _members(
-  archive: pathlib.Path | io.BytesIO, find: Callable[[str], T | None], place: str = ''
-) -> Iterator[tuple[T, bytes, str]]:
-  """Of the members of a zip or tar archive for whose path `find` has something: that, the content and its place."""
-  place = place or str(archive)
-  if isinstance(archive, pathlib.Path) and zipfile.is_zipfile(archive):
-    with zipfile.ZipFile(archive) as zipped:
-      for name in zipped.namelist():
-        if (found := find(name)) is not None:
-          yield found, zipped.read(name), f'{place}:{name}'
-    return
-  path, opened = (archive, None) if isinstance(archive, pathlib.Path) else (None, archive)
-  with tarfile.open(path, fileobj=opened) as tar:
-    for info in tar:
-      if info.isreg() and (found := find(info.name)) is not None:
-        file = tar.extractfile(info)
-        yield found, file.read() if file else b'', f'{place}:{info.name}'
+def _members(archive: pathlib.Path | bytes, find: Callable[[str], T | None]) -> Iterator[tuple[T, bytes]]:
+  """Of the members of a zip or tar archive for whose path `find` has something: that, and the content."""
+  with io.BytesIO(archive) if isinstance(archive, bytes) else archive.open('rb') as file:
+    if zipfile.is_zipfile(file):
+      with zipfile.ZipFile(file) as zipped:
+        for name in zipped.namelist():
+          if (found := find(name)) is not None:
+            yield found, zipped.read(name)
+      return
+    file.seek(0)
+    with tarfile.open(fileobj=file) as tar:
+      for info in tar:
+        if info.isreg() and (found := find(info.name)) is not None:
+          member = tar.extractfile(info)
+          yield found, member.read() if member else b''
 
 
 def _by_ending(wanted: Mapping[str, T]) -> Callable[[str], T | None]:
   """A function from paths to what `wanted` has for their last components."""
   return lambda path: next((found for end, found in wanted.items() if f'/{path}'.endswith(f'/{end}')), None)
+
+
+def _lines(content: bytes) -> list[str]:
+  """Lines, which end at LF or CRLF and nowhere else."""
+  return [line.removesuffix('\r') for line in content.decode().removesuffix('\n').split('\n')]
 
 
 def _text(lines: Iterable[object]) -> str:
@@ -88,9 +82,9 @@ def _pairs(
   task: str, archive: pathlib.Path, wanted: Mapping[str, tuple[str, str | None]], texts: slice, label: int
 ) -> Converted:
   """Files of tables whose `texts` columns are the pair; `wanted` has split and language, None if it is column 0."""
-  for (split, language), content, place in _members(archive, _by_ending(wanted)):
+  for (split, language), content in _members(archive, _by_ending(wanted)):
     by_language = collections.defaultdict(list)
-    for line, _ in itertools.islice(split_lines(content, place), 1, None):  # without quotes, after the header
+    for line in _lines(content)[1:]:  # without quotes, after the header
       row = [column.strip() for column in line.strip().split('\t')]
       name = 'contradiction' if row[label] == 'contradictory' else row[label]  # XNLI's files have both
       by_language[language or row[0]].append((*row[texts], name))
@@ -139,18 +133,19 @@ def tagging_files(task: str, split: str, language: str, sentences: Iterable[Sent
 def _panx(archives: Archives) -> Converted:
   """PAN-X, WikiANN in the balanced splits of Rahimi et al. 2019: a zip with `LL.tar.gz`, in it the splits."""
   names = {f'{language}.tar.gz': language for language in LANGUAGES['panx']}
-  for language, content, place in _members(archives['panx_dataset.zip'], _by_ending(names)):
-    for split, text, where in _members(io.BytesIO(content), _by_ending({split: split for split in _SPLITS}), place):
-      yield from tagging_files('panx', split, language, panx_sentences(text, where))
+  splits = {split: split for split in SPLITS}
+  for language, of_language in _members(archives['panx_dataset.zip'], _by_ending(names)):
+    for split, content in _members(of_language, _by_ending(splits)):
+      yield from tagging_files('panx', split, language, panx_sentences(content))
 
 
-def panx_sentences(content: bytes, where: str) -> list[Sentence]:
+def panx_sentences(content: bytes) -> list[Sentence]:
   """Sentences of one split, whose lines are `LL:token TAB tag`.
 
   The few empty tokens are left out: in a file of tokens they would end a sentence.
   """
   sentences: list[list[tuple[str, str]]] = [[]]
-  for line, _ in split_lines(content, where):
+  for line in _lines(content):
     token, tab, tag = line.strip().rpartition('\t')
     if not tab:
       sentences.append([])
@@ -161,44 +156,35 @@ def panx_sentences(content: bytes, where: str) -> list[Sentence]:
 
 def _udpos(archives: Archives) -> Converted:
   """Universal Dependencies 2.5: parts of speech in all treebanks of a language, in the order of their file names."""
-  treebanks = []
-  for (language, split), content, place in _members(archives['ud-treebanks-v2.5.tgz'], _treebank):
-    sentences = udpos_sentences(content, place, language)
-    treebanks.append((language, split, posixpath.basename(place), sentences))
-  for (language, split), files in itertools.groupby(sorted(treebanks), operator.itemgetter(0, 1)):
-    joined = [sentence for *_, sentences in files for sentence in sentences]
-    if joined:
-      yield from tagging_files('udpos', split, language, joined)
+  treebanks = sorted(_members(archives['ud-treebanks-v2.5.tgz'], _treebank))
+  for (language, split), files in itertools.groupby(treebanks, lambda treebank: treebank[0][:2]):
+    if sentences := [sentence for _, content in files for sentence in udpos_sentences(content, language)]:
+      yield from tagging_files('udpos', split, language, sentences)
 
 
-def _treebank(name: str) -> tuple[str, str] | None:
-  """`de`, `train` for `…/de_gsd-ud-train.conllu`; None for other languages and files."""
-  file = pathlib.PurePosixPath(name)
+def _treebank(path: str) -> tuple[str, str, str] | None:
+  """`de`, `train` and the name of the file for `…/de_gsd-ud-train.conllu`; None for other languages and files."""
+  file = pathlib.PurePosixPath(path)
   language = file.name.partition('_')[0]
   if file.suffix != '.conllu' or language not in LANGUAGES['udpos']:
     return None
-  return next(((language, split) for split in _SPLITS if split in file.stem), None)
+  return next(((language, split, file.name) for split in SPLITS if split in file.stem), None)
 
 
-def udpos_sentences(content: bytes, where: str, language: str) -> list[Sentence]:
+def udpos_sentences(content: bytes, language: str) -> list[Sentence]:
   """Sentences of one treebank's file, in CoNLL-U, that have words.
 
   Words lose zero-width non-joiners and spaces. Sentences without words (`_`, as some treebanks are published without
   their texts) are left out.
   """
   found: list[Sentence] = []
-  rows: list[list[str]] = []
-  for line, _ in (*split_lines(content, where), ('', where)):
-    if line.startswith('#'):
-      continue
-    if line:
-      rows.append(line.split('\t'))
-    elif rows:
-      sentence = _words(rows, language)
+  lines = (line for line in _lines(content) if not line.startswith('#'))
+  for is_row, rows in itertools.groupby(lines, bool):
+    if is_row:
+      sentence = _words([row.split('\t') for row in rows], language)
       blank = sum(form == '_' for form, _ in sentence)
       if blank == 0 or blank < len(sentence) - 1:
         found.append([(form.replace(_NON_JOINER, '').replace(' ', ''), tag) for form, tag in sentence])
-      rows = []
   return found
 
 
@@ -262,11 +248,10 @@ def _squad_text(questions: Iterable[tuple[str, Example, Sequence[Mapping[str, An
   return _json({'data': articles, 'version': published.get('version', '1.1')})
 
 
-def blanked_test_files(content: bytes, where: str, task: str, language: str) -> Converted:
+def blanked_test_files(content: bytes, task: str, language: str) -> Converted:
   """A test file without answers, and the file itself as its labels."""
-  published, questions = parse_questions(content, where)
-  blank = [{'answer_start': 0, 'text': ''}]
-  blanked = [(question.features['id'], question, blank) for question in questions]
+  published, blank = json.loads(content), [{'answer_start': 0, 'text': ''}]
+  blanked = [(question.features['id'], question, blank) for question in parse_questions(published, task)]
   yield TASKS[task].file('test', language), _squad_text(blanked, published)
   yield f'labels/{task}/test-{language}.json', _json(published)
 
@@ -274,15 +259,13 @@ def blanked_test_files(content: bytes, where: str, task: str, language: str) -> 
 def _squad(archives: Archives) -> Converted:
   """SQuAD v1.1, for training of XQuAD and MLQA. Its files are taken as they are."""
   for split in ('train', 'dev'):
-    content, where = _plain_file(archives, f'{split}-v1.1.json')
-    parse_questions(content, where)
-    yield f'squad/{split}-v1.1.json', content.decode()
+    yield f'squad/{split}-v1.1.json', archives[f'{split}-v1.1.json'].read_text('utf-8')
 
 
 def _xquad(archives: Archives) -> Converted:
   """XQuAD: SQuAD's paragraphs in eleven languages, for evaluation."""
   for language in LANGUAGES['xquad']:
-    yield from blanked_test_files(*_plain_file(archives, f'xquad.{language}.json'), 'xquad', language)
+    yield from blanked_test_files(archives[f'xquad.{language}.json'].read_bytes(), 'xquad', language)
 
 
 def _mlqa(archives: Archives) -> Converted:
@@ -293,11 +276,11 @@ def _mlqa(archives: Archives) -> Converted:
     for split in ('dev', 'test')
     for language in task.languages
   }
-  for (split, language), content, where in _members(archives['MLQA_V1.zip'], _by_ending(files)):
+  for (split, language), content in _members(archives['MLQA_V1.zip'], _by_ending(files)):
     if split == 'test':
-      yield from blanked_test_files(content, where, 'mlqa', language)
+      yield from blanked_test_files(content, 'mlqa', language)
     else:
-      yield task.file(split, language), _json(parse_questions(content, where)[0])
+      yield task.file(split, language), _json(json.loads(content))
 
 
 def _tydiqa(archives: Archives) -> Converted:
@@ -306,17 +289,16 @@ def _tydiqa(archives: Archives) -> Converted:
   As in XTREME, an id of training keeps only what is behind its last dash, and is no longer unique.
   """
   task, names, by_language = TASKS['tydiqa'], PUBLISHED_NAMES['tydiqa'], collections.defaultdict(list)
-  content, where = _plain_file(archives, 'tydiqa-goldp-v1.1-train.json')
-  train, questions = parse_questions(content, where)
-  for question in questions:
+  train = json.loads(archives['tydiqa-goldp-v1.1-train.json'].read_bytes())
+  for question in parse_questions(train, 'tydiqa'):
     name, _, rest = question.features['id'].partition('-')
     answers = [{'text': answer.text, 'answer_start': answer.start} for answer in question.label]
     by_language[names[name]].append((rest.rpartition('-')[2], question, answers))
   for language, of_language in by_language.items():
     yield task.file('train', language), _squad_text(of_language, train)
   files = {f'tydiqa-goldp-dev-{name}.json': language for name, language in names.items()}
-  for language, content, where in _members(archives['tydiqa-goldp-v1.1-dev.tgz'], _by_ending(files)):
-    yield from blanked_test_files(content, where, 'tydiqa', language)
+  for language, content in _members(archives['tydiqa-goldp-v1.1-dev.tgz'], _by_ending(files)):
+    yield from blanked_test_files(content, 'tydiqa', language)
 
 
 # --- retrieval --------------------------------------------------------------------------------------------------------
@@ -325,8 +307,8 @@ def _tydiqa(archives: Archives) -> Converted:
 def _tatoeba(archives: Archives) -> Converted:
   """Tatoeba v1 of LASER: sentences as they are, translations sorted so that line numbers tell nothing."""
   for code, language in PUBLISHED_NAMES['tatoeba'].items():
-    sides = [_plain_file(archives, f'tatoeba.{code}-eng.{side}') for side in (code, 'eng')]
-    source, english = ([line.strip() for line, _ in split_lines(*side)] for side in sides)
+    sides = [archives[f'tatoeba.{code}-eng.{side}'].read_bytes() for side in (code, 'eng')]
+    source, english = ([line.strip() for line in _lines(side)] for side in sides)
     yield from tatoeba_files(language, source, english)
 
 
@@ -345,10 +327,10 @@ def _bucc2018(archives: Archives) -> Converted:
     for published, split in (('sample', 'dev'), ('training', 'test')):
       archive = archives[f'bucc2018-{language}-en.{published}-gold.tar.bz2']
       files = {f'{language}-en.{published}.{side}': side for side in (language, 'en', 'gold')}
-      for side, content, place in _members(archive, _by_ending(files)):
+      for side, content in _members(archive, _by_ending(files)):
         is_label = split == 'test' and side == 'gold'
         path = f'labels/bucc2018/test-{language}.tsv' if is_label else f'bucc2018/{language}-en.{split}.{side}'
-        yield path, _text(line for line, _ in split_lines(content, place))
+        yield path, _text(_lines(content))
 
 
 # By task.

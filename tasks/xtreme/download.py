@@ -8,6 +8,7 @@ a shared folder of Amazon Drive, which went with Amazon Drive; its splits are th
 """
 
 import argparse
+import collections
 import dataclasses
 import errno
 import http.client
@@ -24,10 +25,9 @@ from rembert.command_line import command_parser, run_command
 from rembert.errors import RunError, UsageError, first_line
 from rembert.files import is_remote, sha256_of, write_errors, write_whole
 from rembert.tracking.console import Console, human_bytes
-from tasks.tables.config import SPLITS
-from tasks.xtreme import retrieval
+from tasks.tables import SPLITS
+from tasks.xtreme import FILES, LANGUAGES, TASKS, retrieval
 from tasks.xtreme.benchmark import TASKS as FINE_TUNED
-from tasks.xtreme.config import FILES, LANGUAGES, TASKS
 from tasks.xtreme.convert import CONVERSIONS
 from tasks.xtreme.files import MissingFileError, XtremeFolder
 
@@ -68,9 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(options: argparse.Namespace, console: Console) -> int:
   """Runs the command, and returns the exit code: 0 if all the tasks asked for are complete, 1 if not."""
   tasks = list(dict.fromkeys(name.strip() for name in options.tasks.split(',') if name.strip()))
-  for name in tasks:
-    if name not in TASKS:
-      raise UsageError(f'unknown task {name!r}', where='--tasks', fix=f'one of {", ".join(TASKS)}')
+  if unknown := [name for name in tasks if name not in TASKS]:
+    raise UsageError(f'unknown task {unknown[0]!r}', where='--tasks', fix=f'one of {", ".join(TASKS)}')
   if is_remote(options.data_dir):
     raise UsageError(
       'archives are fetched and unpacked on a local disk',
@@ -86,18 +85,20 @@ def run(options: argparse.Namespace, console: Console) -> int:
   failed = []
   for task in tasks:
     inventories[task] = take_inventory(folder, task)
-    if not options.check and is_complete(inventories[task]):
+    if options.check:
+      continue
+    if is_complete(inventories[task]):
       console.say(f'{task}: complete already')
-    elif not options.check:
-      try:
-        _fetch_and_convert(task, root, console)
-      except UsageError as error:  # the other tasks do not depend on it
-        cause = error.__cause__
-        if options.traceback or (isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)):
-          raise
-        failed.append(error)
-        console.say(f'{task}: {error}')
-      inventories[task] = take_inventory(folder, task)
+      continue
+    try:
+      _fetch_and_convert(task, root, console)
+    except UsageError as error:  # the other tasks do not depend on it
+      cause = error.__cause__
+      if options.traceback or (isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)):
+        raise
+      failed.append(error)
+      console.say(f'{task}: {error}')
+    inventories[task] = take_inventory(folder, task)
   _show(console, folder, inventories)
   if failed:
     return max(error.exit_code for error in failed)
@@ -131,19 +132,12 @@ def _fetch_and_convert(task: str, root: pathlib.Path, console: Console) -> None:
 # BUCC's 1,896–14,330 pairs are some fewer than the 1,899–14,435 of the published training sets.
 COUNTS: dict[str, dict[str, dict[str, int]]] = json.loads((_DIRECTORY / 'counts.json').read_text('utf-8'))
 
-_FAULTS = {
-  'missing': 'missing',
-  'count': 'not as many examples as XTREME has',
-  'unlabelled': 'no gold labels',
-  'broken': 'cannot be read',
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class File:
   """One file of the data, and how many examples and, of a test file, gold labels it has; None if there are none.
 
-  What is wrong with it, if anything, is one of `_FAULTS`, and a detail in few words.
+  `fault` is what is wrong with it, '' for nothing, and `detail` more of it in few words.
   """
 
   split: str
@@ -161,29 +155,28 @@ def take_inventory(folder: XtremeFolder, task: str) -> list[File]:
   languages are counted if they are there.
   """
   files = []
-  for split in FILES[task]:
-    for language in LANGUAGES[task]:
-      is_required = split == 'test' or language == 'en' or task == 'bucc2018'
-      file = _count(folder, task, split, language, is_required)
-      if is_required or file.count is not None:
-        files.append(file)
+  for split, language in itertools.product(FILES[task], LANGUAGES[task]):
+    try:
+      files.append(_count(folder, task, split, language))
+    except MissingFileError:
+      if split == 'test' or language == 'en' or task == 'bucc2018':
+        files.append(File(split, language, fault='missing'))
+    except UsageError as error:
+      files.append(File(split, language, fault='cannot be read', detail=f'({error.where}: {error.what})'))
   return files
 
 
-def _count(folder: XtremeFolder, task: str, split: str, language: str, is_required: bool) -> File:
+def _count(folder: XtremeFolder, task: str, split: str, language: str) -> File:
   reader = FINE_TUNED.get(task) or retrieval.TASKS[task]
-  try:
-    count, labels = reader.count(folder, split, language)
-  except MissingFileError:
-    return File(split, language, fault='missing' if is_required else '')
-  except UsageError as error:
-    return File(split, language, fault='broken', detail=f'({error.where}: {error.what})')
+  count, labels = reader.count(folder, split, language)
   # BUCC's sentences are many more than the pairs among them, which are what XTREME counts.
   counted = labels if (task, split) == ('bucc2018', 'test') else count
-  expected = COUNTS[task].get(split, {}).get(language)
+  expected, fault, detail = COUNTS[task].get(split, {}).get(language), '', ''
   if None not in (expected, counted) and counted != expected:
-    return File(split, language, count, labels, 'count', f'({counted:,}, not {expected:,})')
-  return File(split, language, count, labels, 'unlabelled' if split == 'test' and labels is None else '')
+    fault, detail = 'not as many examples as XTREME has', f'({counted:,}, not {expected:,})'
+  elif split == 'test' and labels is None:
+    fault = 'no gold labels'
+  return File(split, language, count, labels, fault, detail)
 
 
 def is_complete(files: Sequence[File]) -> bool:
@@ -194,20 +187,17 @@ def is_complete(files: Sequence[File]) -> bool:
 def _show(console: Console, folder: XtremeFolder, inventories: Mapping[str, Sequence[File]]) -> None:
   """A table with a row for each task, and below it what is wrong, a line for each fault of each split."""
   rows = [
-    (
-      task,
-      *(_format_split(task, split, files) for split in SPLITS),
-      'complete' if is_complete(files) else 'incomplete',
-    )
+    (task, *(_format_split(task, split, files) for split in SPLITS), 'complete' if is_complete(files) else 'incomplete')
     for task, files in inventories.items()
   ]
   console.table(f'XTREME in {folder.root}', ('task', 'train', 'dev', 'test (labels)', ''), rows)
+  wrong = collections.defaultdict(list)
   for task, files in inventories.items():
-    for split, (fault, words) in itertools.product(SPLITS, _FAULTS.items()):
-      wrong = [file for file in files if (file.split, file.fault) == (split, fault)]
-      if wrong:
-        languages = ', '.join(f'{file.language} {file.detail}'.strip() for file in wrong)
-        console.say(f'{task} {split}: {words}: {languages}')
+    for file in files:
+      if file.fault:
+        wrong[f'{task} {file.split}: {file.fault}'].append(f'{file.language} {file.detail}'.strip())
+  for fault, languages in wrong.items():
+    console.say(f'{fault}: {", ".join(languages)}')
 
 
 def _format_split(task: str, split: str, files: Sequence[File]) -> str:
@@ -227,8 +217,7 @@ def _format_split(task: str, split: str, files: Sequence[File]) -> str:
 
 _CHUNK = 1 << 20
 _GONE = (401, 403, 404, 410)
-_ATTEMPTS = 4
-_PAUSE = 2.0  # seconds before the second attempt; twice as long before each further one
+_PAUSES = (0.0, 2.0, 4.0, 8.0)  # seconds before each attempt
 _TIMEOUT = 60.0  # seconds that a server may be silent
 
 
@@ -290,29 +279,30 @@ def fetch(
     return path
   with write_errors('the folder of downloads', folder):
     folder.mkdir(parents=True, exist_ok=True)
-  partial, reasons, is_interrupted = path.with_name(f'{path.name}.partial'), [], False
-  for url in source.urls:
-    for attempt in range(1, _ATTEMPTS + 1):
-      try:
-        _download(url, source, partial, on_progress)
-        return partial.replace(path)
-      except (OSError, http.client.HTTPException) as error:
-        partial.unlink(missing_ok=True)
-        # There is no such file or server, so another attempt would also fail.
-        is_gone = isinstance(error, _OtherFileError | urllib.error.URLError)
-        if isinstance(error, urllib.error.HTTPError):
-          is_gone = error.code in _GONE
-        if is_gone or attempt == _ATTEMPTS:
-          is_interrupted |= not is_gone
-          reasons.append(f'{url}: {first_line(error)}')
-          break
-        time.sleep(_PAUSE * 2 ** (attempt - 1))
+  partial, errors = path.with_name(f'{path.name}.partial'), {}
+  for url, pause in itertools.product(source.urls, _PAUSES):
+    if url in errors and _is_final(errors[url]):
+      continue
+    time.sleep(pause)
+    try:
+      _download(url, source, partial, on_progress)
+      return partial.replace(path)
+    except (OSError, http.client.HTTPException) as error:
+      partial.unlink(missing_ok=True)
+      errors[url] = error
   by_hand = source.by_hand.format(path=path) if source.by_hand else f'save it by hand as {path}, and run this again'
-  where = '; '.join(reasons)
-  if is_interrupted:
-    fix = ['run the same command again: files that are complete are not downloaded again', by_hand]
-    raise RunError(f'the download of {source.name} is interrupted', where=where, fix=fix)
-  raise UsageError(f'{source.name} cannot be fetched', where=where, fix=by_hand)
+  where = '; '.join(f'{url}: {first_line(error)}' for url, error in errors.items())
+  if all(map(_is_final, errors.values())):
+    raise UsageError(f'{source.name} cannot be fetched', where=where, fix=by_hand)
+  fix = ['run the same command again: files that are complete are not downloaded again', by_hand]
+  raise RunError(f'the download of {source.name} is interrupted', where=where, fix=fix)
+
+
+def _is_final(error: BaseException) -> bool:
+  """Whether there is no such file or server, so that another attempt would also fail."""
+  if isinstance(error, urllib.error.HTTPError):
+    return error.code in _GONE
+  return isinstance(error, _OtherFileError | urllib.error.URLError)
 
 
 def _download(url: str, source: Source, partial: pathlib.Path, on_progress: Callable[[float], None]) -> None:

@@ -11,14 +11,14 @@ import dataclasses
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from etils import epath
 
 from rembert import paper
 from rembert.files import parsed_json, read_text, write_whole
 from rembert.tracking.console import Console
-from tasks.xtreme.config import LANGUAGES, RETRIEVAL
+from tasks.xtreme import LANGUAGES, RETRIEVAL
 
 CATEGORIES: dict[str, tuple[str, ...]] = {
   'sentence_pair': ('xnli', 'pawsx'),
@@ -74,15 +74,10 @@ class TaskScore:
     return self.languages is not None and self.of is not None and self.languages < self.of
 
 
-@dataclasses.dataclass(frozen=True)
-class Average:
-  """A mean of tasks, or of categories.
+class Average(NamedTuple):
+  """A mean of the tasks or categories `over`, those of `of` that have a value; None if none has.
 
-  Attributes:
-    value: the mean over those that have a value; None if none has.
-    over: which those are.
-    of: all that belong to it.
-    is_partial: whether something is missing, here or in what it is a mean of, so that it cannot be compared.
+  It is partial, and cannot be compared, if something is missing, here or in what it is a mean of.
   """
 
   value: float | None
@@ -131,34 +126,19 @@ class LeaderboardRow:
     is_partial = len(values) < len(tasks) or any(self.scores[task].is_partial for task in values)
     return Average(statistics.fmean(values.values()) if values else None, tuple(values), tuple(tasks), is_partial)
 
-  def why_missing(self, task: str) -> str:
-    """Why a task does not count, in few words; '' if it does."""
-    if self.value(task) is not None:
-      return ''
-    return 'only F1 is known' if task in self.scores else self.missing.get(task, 'not evaluated')
+  def reasons(self) -> dict[str, str]:
+    """Why tasks do not count, in few words."""
+    reason = lambda task: 'only F1 is known' if task in self.scores else self.missing.get(task, 'not evaluated')
+    return {task: reason(task) for task in TASKS if self.value(task) is None}
 
 
 def leaderboard_row(
   name: str, by_task: Mapping[str, Sequence[ByLanguage]], missing: Mapping[str, str] | None = None
 ) -> LeaderboardRow:
-  """The row of a model from the scores of its runs.
-
-  Args:
-    name: of the model.
-    by_task: task to its runs, one per seed.
-    missing: why tasks that are not in `by_task` have no scores.
-
-  Raises:
-    KeyError: a language lacks a score of its task.
-    ValueError: a task that XTREME does not have, or one without languages.
-  """
+  """The row of a model from the scores of its runs, of each task one per seed, and why other tasks have none."""
   scores = {}
   for task, runs in by_task.items():
-    if task not in SCORES:
-      raise ValueError(f'{task} is not a task of XTREME')
     languages = list(runs[0])
-    if not languages:
-      raise ValueError(f'{task} has no languages')
     means = [
       statistics.fmean(statistics.fmean(run[language][name] for run in runs) for language in languages)
       for name in SCORES[task]
@@ -189,13 +169,7 @@ FAIR = PAPER[:2]
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-  """A number over runs that differ in their seed alone. As text: `70.1 ± 0.2`.
-
-  Attributes:
-    mean: over runs.
-    deviation: standard deviation of the sample (n - 1); None for a single run.
-    runs: how many.
-  """
+  """Mean and sample deviation (n - 1; None for a single run) over runs that differ in their seed: `70.1 ± 0.2`."""
 
   mean: float
   deviation: float | None
@@ -213,19 +187,10 @@ def spread(values: Sequence[float]) -> Spread:
 def summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
   """One task by language; then `mean` over languages and `transfer gap`: English minus the mean of the others.
 
-  Means and gaps are taken in each run, and then over runs. Without English, or without others, there is no gap.
-
-  Args:
-    runs: of each seed, the score of every language, 0 to 100.
-
-  Raises:
-    ValueError: no runs, or runs of different languages.
+  Means and gaps are taken in each run, of each of which every language has a score, and then over runs. Without
+  English, or without others, there is no gap.
   """
-  if not runs or not runs[0]:
-    raise ValueError('there are no scores')
   languages = list(runs[0])
-  if any(set(run) != set(languages) for run in runs):
-    raise ValueError('the runs are not of the same languages')
   others = [language for language in languages if language != 'en']
   found = {language: spread([run[language] for run in runs]) for language in languages}
   found['mean'] = spread([statistics.fmean(run.values()) for run in runs])
@@ -244,14 +209,14 @@ def parse_results(results: Any) -> dict[str, dict[str, tuple[dict[str, float], d
   What has no scores, or no numbers, is left out.
   """
   results = _object(results)
-  by_task = _object(results.get('tasks'))
-  if 'tasks' not in results:  # retrieval: languages at the top, metrics among other numbers, no baseline but chance
+  if 'tasks' in results:
+    by_task = _object(results['tasks'])
+  else:  # retrieval: languages at the top, metrics among other numbers, no baseline but chance
     task, over = str(results.get('task')), results.get('mean_over')
-    over, languages = over if isinstance(over, list) else [], _object(results.get('languages'))
-    counting = lambda scores: {
-      name: score for name, score in _object(scores).items() if name in SCORES.get(task, (name,))
-    }
-    by_task = {task: {name: {'scores': counting(of)} for name, of in languages.items() if name in over}}
+    of_language = lambda name: _object(_object(results.get('languages')).get(name))
+    counting = lambda scores: {name: score for name, score in scores.items() if name in SCORES.get(task, (name,))}
+    names = over if isinstance(over, list) else []
+    by_task = {task: {name: {'scores': counting(of_language(name))} for name in names}}
   found: dict[str, dict[str, tuple[dict[str, float], dict[str, float]]]] = {}
   for task, languages in by_task.items():
     for name, entry in _object(languages).items():
@@ -290,25 +255,18 @@ def value(task: str, scores: Mapping[str, float]) -> float:
 
 
 def cell(row: LeaderboardRow, column: str, missing: str = '–') -> str:
-  """The score of a task, or an average; questions as exact match/F1.
-
-  Args:
-    row: of a model.
-    column: of `COLUMNS`, or a task of retrieval.
-    missing: text for a missing score.
-  """
+  """The score of a task, questions as exact match/F1, or an average; `missing` is the text for a missing score."""
   if column in row.stated:
     return f'{row.stated[column]:.1f}'
-  if column in (*CATEGORIES, 'average', 'task_mean'):
-    average = row.averages()[column]
-    return missing if average.value is None else f'{average.value:.1f}' + '*' * average.is_partial
-  found = row.scores.get(column)
+  number = lambda value: missing if value is None else f'{value:.1f}'
+  averages = row.averages()
+  found = averages.get(column) or row.scores.get(column)
   if found is None:
     return missing
-  text = f'{found.score:.1f}' + '*' * found.is_partial
-  if column in QUESTIONS:
-    text = f'{missing if found.exact_match is None else f"{found.exact_match:.1f}"}/{text}'
-  return text
+  if isinstance(found, Average):
+    return number(found.value) + '*' * (found.is_partial and found.value is not None)
+  text = number(found.score) + '*' * found.is_partial
+  return f'{number(found.exact_match)}/{text}' if column in QUESTIONS else text
 
 
 def show_row(console: Console, row: LeaderboardRow, others: Sequence[LeaderboardRow] = FAIR) -> None:
@@ -332,22 +290,20 @@ def write_row(row: LeaderboardRow, folder: epath.PathLike) -> None:
       name: {'value': average.value, 'over': list(average.over), 'is_partial': average.is_partial}
       for name, average in row.averages().items()
     },
-    'missing': {task: row.why_missing(task) for task in TASKS if row.why_missing(task)},
+    'missing': row.reasons(),
   }
   write_whole(epath.Path(folder) / 'xtreme.json', json.dumps(content, indent=2, ensure_ascii=False) + '\n')
 
 
 def remarks(row: LeaderboardRow) -> list[str]:
   """What limits a comparison: missing tasks, missing languages, averages that lack them."""
-  lines = [f'{NAMES[task]} is missing: {row.why_missing(task)}' for task in TASKS if row.why_missing(task)]
+  lines = [f'{NAMES[task]} is missing: {reason}' for task, reason in row.reasons().items()]
   for task, score in row.scores.items():
     if score.is_partial:
       lines.append(f'* {NAMES[task]}: {score.languages} of {score.of} languages, not comparable')
-  for name, average in row.averages().items():
-    if average.is_partial and average.value is not None:
-      parts = 'categories' if name == 'average' else 'tasks'
-      over = f'over {len(average.over)} of {len(average.of)} {parts}'
-      if len(average.over) == len(average.of):
-        over = f'over {parts} of which parts are missing'
-      lines.append(f'* {NAMES[name]}: {over}, not comparable')
+  for name, (value, parts, of, is_partial) in row.averages().items():
+    if is_partial and value is not None:
+      plural = 'categories' if name == 'average' else 'tasks'
+      over = f'{len(parts)} of {len(of)} {plural}' if len(parts) < len(of) else f'{plural} of which parts are missing'
+      lines.append(f'* {NAMES[name]}: over {over}, not comparable')
   return lines

@@ -17,10 +17,10 @@ import seqio
 from rembert.errors import UsageError
 from tasks.registration import add_mixture, valid_name
 from tasks.seqio_vocabulary import RembertVocabulary
-from tasks.tables.config import SPLITS
+from tasks.tables import SPLITS
 from tasks.tables.registry import FilesSource, add_language_task, example_columns
+from tasks.xtreme import XtremeConfig
 from tasks.xtreme.benchmark import TASKS, XtremeTask
-from tasks.xtreme.config import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
 
 
@@ -87,8 +87,7 @@ class XtremeSource(FilesSource):
     A training file must have labels, others have those that exist; UsageError as `XtremeTask.examples`.
     """
     del shuffle, seed, shard_info, unused  # there is one file
-    needs_labels = True if split == 'train' else None
-    examples = self._task_of(split).examples(self._open_folder(), split, self._language, needs_labels=needs_labels)
+    examples = self._task_of(split).examples(self._open_folder(), split, self._language, needs_labels=split == 'train')
     return tf.data.Dataset.from_tensor_slices(example_columns(self._task.kind(), examples))
 
   def _task_of(self, split: str) -> XtremeTask:

@@ -19,7 +19,6 @@ project takes the mean over tokens, as for Tatoeba.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -28,8 +27,9 @@ from etils import epath
 
 from rembert.errors import UsageError
 from tasks.metrics import retrieval
-from tasks.xtreme.config import FILES, LANGUAGES, XtremeConfig
-from tasks.xtreme.files import Line, XtremeFolder, read_lines
+from tasks.tables.files import FETCH, some_lines
+from tasks.xtreme import FILES, LANGUAGES, XtremeConfig
+from tasks.xtreme.files import XtremeFolder
 
 Progress = Callable[[float], None]  # called with the fraction that is done
 Texts = Mapping[str, Sequence[str]]  # sentences to embed, by a name
@@ -70,13 +70,10 @@ class Tatoeba:
   def examples(self, folder: XtremeFolder, language: str) -> Translations:
     """Both sides, and labels if there are any; UsageError for a missing file, a wrong line, or sides of two lengths."""
     paths = [folder.file(name) for name in files_of_sentences(self.name, language)]
-    source, english = (tuple(_sentence(*line) for line in _lines(path)) for path in paths)
+    source, english = (tuple(_sentence(*line) for line in some_lines(path)) for path in paths)
     if len(source) != len(english):
-      raise UsageError(
-        f'{len(source)} sentences and {len(english)} translations',
-        where=f'{paths[0]}; {paths[1]}',
-        fix='fetch both files again',
-      )
+      what = f'{len(source)} sentences and {len(english)} translations'
+      raise UsageError(what, where=f'{paths[0]}; {paths[1]}', fix='fetch both files again')
     labels = folder.labels_file(self.name, language, 'tsv')
     return Translations(source, english, _read_gold(labels, len(source)) if labels.is_file() else None)
 
@@ -105,41 +102,25 @@ class Tatoeba:
 
 
 def _read_gold(path: epath.Path, count: int) -> np.ndarray:
-  gold = []
-  for line in _lines(path):
-    if not (line.text.isascii() and line.text.isdigit() and int(line.text) < count):
+  lines = some_lines(path)
+  for text, where in lines:
+    if not (text.isascii() and text.isdigit() and int(text) < count):
       raise UsageError(
-        f'{line.text!r} is not the number of a line, 0 to {count - 1}',
-        where=line.where,
+        f'{text!r} is not the number of a line, 0 to {count - 1}',
+        where=where,
         fix='each line of the labels is the 0-based line number of a translation',
       )
-    gold.append(int(line.text))
-  if len(gold) != count:
-    raise UsageError(f'{len(gold)} labels for {count} sentences', where=str(path), fix='labels of the same data')
-  return np.asarray(gold, np.int64)
+  if len(lines) != count:
+    raise UsageError(f'{len(lines)} labels for {count} sentences', where=str(path), fix='labels of the same data')
+  return np.array([int(line.text) for line in lines], np.int64)
 
 
 # --- BUCC 2018 --------------------------------------------------------------------------------------------------------
 
 _SIDES = ('source', 'english')
 
+Heap = dict[str, str]  # id to sentence
 Pairs = frozenset[tuple[str, str]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Heap:
-  """Sentences of one language, and their ids, which are all different."""
-
-  ids: tuple[str, ...]
-  sentences: tuple[str, ...]
-
-  @functools.cached_property
-  def distinct(self) -> dict[str, str | None]:
-    """Each sentence once, with its id, or None if it has several; in the order of their first occurrence."""
-    found: dict[str, str | None] = {}
-    for identifier, sentence in zip(self.ids, self.sentences, strict=True):
-      found[sentence] = None if sentence in found else identifier
-    return found
 
 
 class Split(NamedTuple):
@@ -170,20 +151,18 @@ class Bucc2018:
     """Pairs of `dev`; source sentences of `test`, and the pairs among them."""
     source, _, gold = self._split(folder, split, language)
     labels = None if gold is None else len(gold)
-    return (labels or 0, labels) if split == 'dev' else (len(source.ids), labels)
+    return (labels or 0, labels) if split == 'dev' else (len(source), labels)
 
   def _split(self, folder: XtremeFolder, split: str, language: str) -> Split:
     stem = f'bucc2018/{language}-en.{split}'
     source, english = (_read_heap(folder.file(f'{stem}.{side}')) for side in (language, 'en'))
-    if split == 'dev':
-      return Split(source, english, _read_pairs(folder.file(f'{stem}.gold'), source, english))
-    labels = folder.labels_file(self.name, language, 'tsv')
-    return Split(source, english, _read_pairs(labels, source, english) if labels.is_file() else None)
+    gold = folder.file(f'{stem}.gold') if split == 'dev' else folder.labels_file(self.name, language, 'tsv')
+    return Split(source, english, _read_pairs(gold, source, english) if gold.is_file() else None)
 
   def texts(self, examples: DevAndTest) -> Texts:
     """Both sides of both splits, each sentence once: `dev.source`, `dev.english`, `test.source`, `test.english`."""
     return {
-      f'{name}.{side}': tuple(heap.distinct)
+      f'{name}.{side}': tuple(_distinct(heap))
       for name, split in examples._asdict().items()
       for side, heap in zip(_SIDES, split[:2], strict=True)
     }
@@ -212,43 +191,47 @@ class Bucc2018:
 
   def chance(self, examples: DevAndTest) -> float:
     """F1 of a random English sentence for every source sentence; 0 if the pairs are not known."""
-    gold = examples.test.gold
-    if gold is None:
-      return 0.0
-    sources, english = len(examples.test.source.ids), len(examples.test.english.ids)
-    return 200 * (len(gold) / english) / (sources + len(gold))
+    source, english, gold = examples.test
+    return 200 * (len(gold) / len(english)) / (len(source) + len(gold)) if gold else 0.0
 
 
-def _mine(name: str, split: Split, embeddings: Mapping[str, np.ndarray], on_progress) -> dict[tuple[str, str], float]:
+def _distinct(heap: Heap) -> dict[str, str | None]:
+  """Each sentence once, with its id, or None if it has several; in the order of their first occurrence."""
+  found: dict[str, str | None] = {}
+  for identifier, sentence in heap.items():
+    found[sentence] = None if sentence in found else identifier
+  return found
+
+
+def _mine(name: str, split: Split, embeddings: Embeddings, on_progress: Progress) -> dict[tuple[str, str], float]:
   """Pairs of ids with their scores, by falling score."""
-  source, english = (list(heap.distinct.values()) for heap in (split.source, split.english))
+  source, english = (list(_distinct(heap).values()) for heap in split[:2])
   found = retrieval.mine(*(embeddings[f'{name}.{side}'] for side in _SIDES), on_progress=on_progress)
   pairs = zip(found.source.tolist(), found.target.tolist(), found.score.tolist(), strict=True)
   return {(source[i], english[j]): score for i, j, score in pairs if source[i] is not None and english[j] is not None}
 
 
 def _read_heap(path: epath.Path) -> Heap:
-  sentences: dict[str, str] = {}
-  for line in _lines(path):
-    identifier, tab, text = line.text.partition('\t')
+  heap: Heap = {}
+  for line, where in some_lines(path):
+    identifier, tab, text = line.partition('\t')
     if not tab or not identifier:
-      raise UsageError('a line is an id, a tab and a sentence', where=line.where, fix='fetch the file again')
-    if identifier in sentences:
-      raise UsageError(f'the id {identifier} occurs twice', where=line.where, fix='fetch the file again')
-    sentences[identifier] = _sentence(text, line.where)
-  return Heap(tuple(sentences), tuple(sentences.values()))
+      raise UsageError('a line is an id, a tab and a sentence', where=where, fix=FETCH)
+    if identifier in heap:
+      raise UsageError(f'the id {identifier} occurs twice', where=where, fix=FETCH)
+    heap[identifier] = _sentence(text, where)
+  return heap
 
 
 def _read_pairs(path: epath.Path, source: Heap, english: Heap) -> Pairs:
-  known = set(source.ids), set(english.ids)
   pairs = set()
-  for line in _lines(path):
-    pair = tuple(line.text.split('\t'))
+  for line, where in some_lines(path):
+    pair = tuple(line.split('\t'))
     if len(pair) != 2:
-      raise UsageError('a line is two ids with a tab between them', where=line.where, fix='fetch the file again')
-    for identifier, ids in zip(pair, known, strict=True):
-      if identifier not in ids:
-        raise UsageError(f'there is no sentence {identifier}', where=line.where, fix='pairs of the same data')
+      raise UsageError('a line is two ids with a tab between them', where=where, fix=FETCH)
+    for identifier, heap in zip(pair, (source, english), strict=True):
+      if identifier not in heap:
+        raise UsageError(f'there is no sentence {identifier}', where=where, fix='pairs of the same data')
     pairs.add(pair)
   return frozenset(pairs)
 
@@ -271,39 +254,24 @@ def chosen_languages(task: RetrievalTask, folder: XtremeFolder, config: XtremeCo
   UsageError for another split than `test`, for a language that the task does not have, or if none has data.
   """
   if config.split != 'test':
-    raise UsageError(
-      f'{task.name} has no {config.split} split to evaluate', where='xtreme.split', fix="xtreme.split = 'test'"
-    )
-  unknown = sorted(set(config.languages or ()) - set(task.languages))
-  if unknown:
-    raise UsageError(
-      f'{task.name} has no language {", ".join(unknown)}',
-      where='xtreme.languages',
-      fix=f'some of {" ".join(task.languages)}',
-    )
-  languages = tuple(language for language in task.languages if language in (config.languages or task.languages))
-  if config.languages is None:  # reading reports a missing file of a language that was asked for
-    languages = tuple(
-      language for language in languages if all(map(folder.has, files_of_sentences(task.name, language)))
-    )
-  if not languages:
-    raise UsageError(
-      f'there is nothing of {task.name}',
-      where=str(folder.root / task.name),
-      fix=f'python -m tasks.xtreme.download --data_dir={folder.root} --tasks={task.name}',
-    )
-  return languages
-
-
-def _lines(path: epath.Path) -> list[Line]:
-  lines = list(read_lines(path))
-  if not lines:
-    raise UsageError('the file is empty', where=str(path), fix='fetch the file again')
-  return lines
+    what = f'{task.name} has no {config.split} split to evaluate'
+    raise UsageError(what, where='xtreme.split', fix="xtreme.split = 'test'")
+  if unknown := sorted(set(config.languages or ()) - set(task.languages)):
+    what = f'{task.name} has no language {", ".join(unknown)}'
+    raise UsageError(what, where='xtreme.languages', fix=f'some of {" ".join(task.languages)}')
+  has_data = lambda language: all(map(folder.has, files_of_sentences(task.name, language)))
+  # Reading reports a missing file of a language that was asked for.
+  is_chosen = config.languages.__contains__ if config.languages else has_data
+  if languages := tuple(filter(is_chosen, task.languages)):
+    return languages
+  raise UsageError(
+    f'there is nothing of {task.name}',
+    where=str(folder.root / task.name),
+    fix=f'python -m tasks.xtreme.download --data_dir={folder.root} --tasks={task.name}',
+  )
 
 
 def _sentence(text: str, where: str) -> str:
-  sentence = text.strip()
-  if not sentence:
-    raise UsageError('a sentence is empty', where=where, fix='fetch the file again')
-  return sentence
+  if sentence := text.strip():
+    return sentence
+  raise UsageError('a sentence is empty', where=where, fix=FETCH)

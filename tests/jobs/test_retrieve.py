@@ -14,7 +14,7 @@ from rembert.jobs import retrieve
 from rembert.jobs.predict import text_encoder
 from rembert.runtime.signals import Stopped, StopSignal
 from rembert.tracking.console import Console
-from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
 
 

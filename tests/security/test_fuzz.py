@@ -16,9 +16,9 @@ from rembert.convert.huggingface import config_json, read_description
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.model.config import RemBertConfig
+from tasks.tables.files import read_questions
 from tasks.wikipedia.dumps import Dump
 from tasks.xtreme.benchmark import get_task
-from tasks.xtreme.files import read_questions
 
 pytestmark = pytest.mark.slow
 
@@ -153,9 +153,7 @@ def test_tables(tmp_path, data, task):
   content = altered_bytes(data.draw, {'xnli': XNLI, 'panx': PANX}[task])
   file.write_bytes(content)
   with told(file):
-    examples = get_task(task).format.read(
-      epath.Path(file), 'dev', epath.Path(tmp_path / 'labels'), get_task(task).labels, False
-    )
+    examples = get_task(task).format.read(epath.Path(file), get_task(task).labels)
     lines = content.removesuffix(b'\n').split(b'\n')
     if task == 'panx':
       assert sum(len(sentence.features['words']) for sentence in examples) == sum(
@@ -181,12 +179,12 @@ SQUAD = {
 
 
 @fuzzed
-@given(data=st.data(), needs_answers=st.booleans())
-def test_questions(tmp_path, data, needs_answers):
+@given(data=st.data())
+def test_questions(tmp_path, data):
   file, content = tmp_path / 'xquad.de.json', altered(data.draw, SQUAD)
   file.write_text(json.dumps(content))
   with told(file):
-    questions = read_questions(epath.Path(file), needs_answers=needs_answers, unique_ids=True)
+    questions = read_questions(epath.Path(file))
     assert len(questions) == sum(len(each['qas']) for article in content['data'] for each in article['paragraphs'])
 
 

@@ -6,7 +6,7 @@ import tarfile
 import zipfile
 from collections.abc import Mapping
 
-from tasks.xtreme.config import LANGUAGES
+from tasks.xtreme import LANGUAGES
 from tasks.xtreme.convert import PUBLISHED_NAMES
 
 NLI_HEADER = '\t'.join(['language', 'gold_label', 'b1', 'b2', 'b3', 'b4', 'sentence1', 'sentence2', 'promptID'])

@@ -10,7 +10,7 @@ from small_corpora import sample_corpus
 
 import tasks
 from tasks import mixtures
-from tasks.text_tasks import add_wikipedia
+from tasks.mixtures import add_wikipedia
 from tasks.wikipedia.languages import MC4, REMBERT
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

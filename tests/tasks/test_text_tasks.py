@@ -7,9 +7,9 @@ from small_corpora import corpus_of_dumps, sample_corpus
 from rembert.data.mixture import sampling_rates
 from rembert.errors import UsageError
 from tasks import registration
+from tasks.mixtures import BUCKETS, EDITIONS, CorpusSource, WikipediaSource, add_wikipedia
 from tasks.seqio_vocabulary import RembertVocabulary
 from tasks.tensorflow_import import tensorflow as tf
-from tasks.text_tasks import BUCKETS, EDITIONS, CorpusSource, WikipediaSource, add_wikipedia
 
 # isort: split
 import seqio
@@ -157,7 +157,7 @@ def test_wikipedia_over_tfds_is_registered_without_touching_a_file(monkeypatch):
 
 
 def test_rates_over_tfds_follow_the_documents(prepared, monkeypatch, xtreme_vocabulary):
-  monkeypatch.setattr('tasks.text_tasks.EDITIONS', {'mbert': ('de', 'sw'), 'rembert': ('sw',)})
+  monkeypatch.setattr('tasks.mixtures.EDITIONS', {'mbert': ('de', 'sw'), 'rembert': ('sw',)})
   add_wikipedia(name=NAME, vocabulary=xtreme_vocabulary)
   mixture = seqio.get_mixture_or_task(NAME)
   expected = sampling_rates({'de': 900 - 4, 'sw': 400 - 2}, 0.5)

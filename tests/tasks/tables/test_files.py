@@ -1,6 +1,7 @@
 """Rows of files as people have them: quotes, line ends, byte order marks, compression, and lines that are wrong."""
 
 import bz2
+import copy
 import gzip
 import json
 import tracemalloc
@@ -9,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import zstandard
+from computed_rows import ask
 from table_files import csv_of
 
 from rembert.errors import UsageError
-from tasks.tables.files import read_rows
+from tasks.tables.files import read_lines, read_questions, read_rows
 
 CELLS = [
   {'id': '1', 'text': 'Sie sagte: „Ja, gern.“\nDann ging sie.', 'label': 'gut'},
@@ -98,3 +100,110 @@ def test_memory_does_not_grow_with_a_file(tmp_path):
     return most
 
   assert peak(20_000) < peak(2_000) + 200_000  # the file grows by 1.9 MB
+
+
+def test_lines_end_at_line_feeds_with_or_without_a_carriage_return(tmp_path):
+  (path := tmp_path / 'a.tsv').write_bytes('\ufeffeins\r\nzwei\N{LINE SEPARATOR}drei\x85\n\nvier'.encode())
+  assert [line.text for line in read_lines(path)] == ['eins', 'zwei\N{LINE SEPARATOR}drei\x85', '', 'vier']
+  assert [line.where for line in read_lines(path)] == [f'{path}:{number}' for number in (1, 2, 3, 4)]
+
+
+# --- the JSON of SQuAD ------------------------------------------------------------------------------------------------
+
+CONTEXT = 'Der Turm in Halden hat vier Glocken 🔔 und 96 Stufen.'
+ANSWERS = [[('vier', 23)], [('96', 42), ('96 Stufen', 42)]]
+SQUAD = {
+  'version': '1.1',
+  'data': [
+    {
+      'paragraphs': [
+        {
+          'context': CONTEXT,
+          'qas': [
+            {'id': name, 'question': '?', 'answers': [{'text': text, 'answer_start': at} for text, at in answers]}
+            for name, answers in zip('ab', ANSWERS, strict=True)
+          ],
+        }
+      ]
+    }
+  ],
+}
+
+
+def _questions(tmp_path, content):
+  (file := tmp_path / 'file.json').write_text(content if isinstance(content, str) else json.dumps(content))
+  return file, lambda: read_questions(file)
+
+
+def test_questions_of_all_paragraphs_are_read_in_order(tmp_path):
+  content = copy.deepcopy(SQUAD)
+  content['data'] *= 2
+  file, read = _questions(tmp_path, content)
+  assert read() == [
+    ask(CONTEXT, *answers, name=name, where=f'{file}:data[{article}].paragraphs[0].qas[{index}]')
+    for article in (0, 1)
+    for index, (name, answers) in enumerate(zip('ab', ANSWERS, strict=True))
+  ]
+
+
+@pytest.mark.parametrize('answers', [[], None, [{'text': '', 'answer_start': 0}]])
+def test_answers_are_blank_in_all_questions_or_in_none(tmp_path, answers):
+  content = copy.deepcopy(SQUAD)
+  first, second = content['data'][0]['paragraphs'][0]['qas']
+  second['answers'] = answers
+  file, read = _questions(tmp_path, content)
+  with pytest.raises(UsageError, match='without an answer') as error:
+    read()
+  assert error.value.where == f'{file}:data[0].paragraphs[0].qas[1]'
+  first['answers'] = answers
+  assert [question.label for question in _questions(tmp_path, content)[1]()] == [None, None]
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'what', 'where'),
+  [
+    ((), [], 'not the form of SQuAD', ''),
+    (('data', 0, 'paragraphs'), None, 'not the form of SQuAD', ''),
+    (('data', 0, 'paragraphs', 0, 'context'), None, "'context' has no text", ':data[0].paragraphs[0]'),
+    (('data', 0, 'paragraphs', 0, 'qas'), {'a': 3}, 'not the form', ':data[0].paragraphs[0].qas[0]'),
+    (('data', 0, 'paragraphs', 0, 'qas', 1), 3, 'not the form', ':data[0].paragraphs[0].qas[1]'),
+    (('data', 0, 'paragraphs', 0, 'qas', 1), {'id': 'b'}, "form of SQuAD v1.1: 'question'", '…qas[1]'),
+    (('data', 0, 'paragraphs', 0, 'qas', 1, 'question'), 'Wo \ud83d?', 'half a character', '…qas[1]'),
+    (('data', 0, 'paragraphs', 0, 'qas', 1, 'answers'), 'vier', 'not the form', '…qas[1]'),
+    (('data', 0, 'paragraphs', 0, 'qas', 1, 'answers', 1), {'text': 'vier'}, "'answer_start'", '…qas[1]'),
+    *(
+      (
+        ('data', 0, 'paragraphs', 0, 'qas', 1, 'answers', 1),
+        {'text': text, 'answer_start': at},
+        'not at',
+        '…qas[1].answers[1]',
+      )
+      for text, at in [
+        ('vier', 22),
+        ('fünf', 23),
+        ('Stufen.', 44),
+        ('vier', -30),
+        ('vier', 4000),
+        (' ', 3),
+        ('vier', 2.5),
+      ]
+    ),
+    (('data',), [], 'without questions', ''),
+  ],
+)
+def test_what_is_not_squad_is_named_with_its_place(tmp_path, path, value, what, where):
+  content = root = {'root': copy.deepcopy(SQUAD)}
+  for key in ('root', *path)[:-1]:
+    content = content[key]
+  content[('root', *path)[-1]] = value
+  file, read = _questions(tmp_path, root['root'])
+  with pytest.raises(UsageError, match=what) as error:
+    read()
+  assert error.value.where == f'{file}{where.replace("…", ":data[0].paragraphs[0].")}'
+
+
+def test_invalid_json_is_named_with_its_line(tmp_path):
+  file, read = _questions(tmp_path, '{"data": [\n\n  {]')
+  with pytest.raises(UsageError, match='invalid JSON') as error:
+    read()
+  assert error.value.where == f'{file}:3'

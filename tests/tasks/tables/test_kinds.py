@@ -4,10 +4,16 @@ import json
 
 import numpy as np
 import pytest
+from computed_rows import any_vocabulary, ask, computed_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_vocabularies import NORMALIZATIONS, small_vocabulary, vocabulary_file
 
 from rembert.errors import UsageError
-from tasks.tables.config import DatasetConfig
+from tasks.tables import DatasetConfig
 from tasks.tables.kinds import KINDS
+from tasks.xtreme import XtremeConfig
+from tasks.xtreme.benchmark import TASKS
 
 
 def kind_of(name, labels=(), **columns):
@@ -159,3 +165,130 @@ def test_a_file_that_lacks_a_label_is_not_scored():
   }.items():
     with pytest.raises(UsageError, match='no scores without labels'):
       kind_of(name, ('a',)).gold(targets(2, **features))
+
+
+# --- answers from logits ----------------------------------------------------------------------------------------------
+
+SQUAD = TASKS['squad']
+WORDS = ['Lake', 'Merrow', 'is', '112', 'metres', 'deep', 'surveyed', 'by', 'the', 'brothers', 'Rask', 'in', '1874']
+TEXTS = st.lists(st.sampled_from([*WORDS, 'ﬁndet', '3½', '北京大学。', '🌊', 'ﷺ']), min_size=1, max_size=40).map(
+  ' '.join
+)
+
+
+def rows_of(*questions, config=XtremeConfig(), max_length: int = 384, normalization: str = 'rembert'):  # noqa: B008
+  """Windows of questions, and logits of 0 for each."""
+  vocabulary = any_vocabulary(vocabulary_file(normalization))
+  options = {'doc_stride': config.doc_stride, 'max_query_length': config.max_query_length}
+  rows = [row.example for row in computed_rows(SQUAD, questions, vocabulary, max_length=max_length, **options)]
+  return rows, [np.zeros((len(row['input_ids']), 2), np.float32) for row in rows]
+
+
+def best(rows, outputs, config=XtremeConfig()):  # noqa: B008
+  """The answer of each question, in their order."""
+  return [answer for _, answer in sorted(SQUAD.predict(rows, outputs, config).items())]
+
+
+def _answer_by_loops(question, rows, outputs, config) -> str:
+  """As run_squad.py has it, but for candidates: only positions of the context are."""
+
+  def likeliest(row, logits):
+    return sorted(range(len(row['begin'])), key=lambda piece: -logits[row['offset'] + piece])
+
+  for n_best in (config.n_best, 10**9):
+    found = []
+    for row, logits in zip(rows, outputs, strict=True):
+      starts = [piece for piece in likeliest(row, logits[:, 0]) if row['has_most_context'][piece]][:n_best]
+      for first in starts:
+        for last in likeliest(row, logits[:, 1])[:n_best]:
+          if first <= last < first + config.max_answer_length:
+            total = float(logits[row['offset'] + first, 0]) + float(logits[row['offset'] + last, 1])
+            text = question.features['context'][row['begin'][first] : row['end'][last]].strip()
+            found.append((-total, row['first'] + first, row['first'] + last, text))
+    found = [answer for *_, answer in sorted(found) if answer]
+    if found:
+      return found[0]
+  return ''
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+  TEXTS,
+  st.integers(20, 60),
+  st.integers(3, 30),
+  st.sampled_from([1, 2, 20]),
+  st.sampled_from([1, 5, 30]),
+  st.integers(0, 2**32 - 1),
+  st.booleans(),
+)
+def test_the_best_pair_of_all_windows_is_cut_out(text, max_length, stride, n_best, longest, seed, has_ties):
+  config, question = XtremeConfig(doc_stride=stride, n_best=n_best, max_answer_length=longest), ask(text)
+  rows, outputs = rows_of(question, max_length=max_length, config=config)
+  random = np.random.default_rng(seed)
+  outputs = [random.normal(size=logits.shape).astype(np.float32) for logits in outputs]
+  if has_ties:
+    outputs = [np.rint(logits) for logits in outputs]
+  (answer,) = best(rows, outputs, config)
+  assert answer == _answer_by_loops(question, rows, outputs, config)
+  assert answer
+  assert answer in text
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.sampled_from(NORMALIZATIONS), TEXTS, st.integers(50, 70), st.integers(3, 12), st.data())
+def test_the_gold_span_gives_the_gold_answer(normalization, text, max_length, stride, data):
+  config = XtremeConfig(doc_stride=stride, max_answer_length=10)
+  places = small_vocabulary(normalization).with_places(text)
+  boundaries = [(b, e) for b, e in zip(places.begin, places.end, strict=True) if b < e]
+  first = data.draw(st.integers(0, len(boundaries) - 1))
+  last = data.draw(st.integers(first, min(first + 2, len(boundaries) - 1)))
+  gold = text[boundaries[first][0] : boundaries[last][1]]
+  question = ask(text, (gold, int(boundaries[first][0])))
+  rows, outputs = rows_of(question, max_length=max_length, normalization=normalization, config=config)
+  if not gold.strip() or any(row['labels'][1] - row['labels'][0] >= 10 for row in rows):  # a word of many bytes
+    return
+  for row, logits in zip(rows, outputs, strict=True):
+    logits[row['labels'], [0, 1]] = 1
+  assert best(rows, outputs, config) == [gold.strip()]
+
+
+@pytest.mark.parametrize('context', ['', ' \n'])
+def test_white_space_has_the_empty_answer(context):
+  assert best(*rows_of(ask(context))) == ['']
+
+
+def test_a_space_alone_is_no_answer():
+  (row,), (logits,) = rows_of(ask('a 🌊'))
+  (space,) = np.flatnonzero((row['begin'] == 1) & (row['end'] == 2))  # a ▁ of its own, before bytes
+  logits[row['offset'] + space] = 9
+  logits[row['offset'] + space + 1, 1] = 1
+  assert best([row], [logits]) == ['🌊']
+
+
+def test_logits_are_numbers_or_minus_infinity_and_fit_the_rows_but_for_padding():
+  (row,), (logits,) = rows_of(ask('one two three four five six'))
+  logits[row['offset'] + 2] = 3
+  padded = np.concatenate([logits, np.full((40, 2), 99, np.float32)])
+  assert best([row], [padded]) == best([row], [logits])
+  for wrong in (logits[:-1], logits[:, :1]):
+    with pytest.raises(ValueError, match='logits of'):
+      best([row], [wrong])
+  with pytest.raises(ValueError, match='zip'):
+    best([row], [])
+  logits[row['offset']] = -np.inf
+  assert best([row], [logits]) != ['']
+  logits[row['offset']] = np.nan
+  with pytest.raises(ValueError, match='not numbers'):
+    best([row], [logits])
+
+
+def test_answers_come_in_the_order_of_the_questions():
+  rows, outputs = rows_of(ask('one'), ask(''), ask('two'), max_length=64)
+  for row, logits in zip(rows, outputs, strict=True):  # the last pieces are likeliest
+    logits[row['offset'] : row['offset'] + len(row['begin'])] = np.arange(len(row['begin']))[:, None]
+  first, second, third = best(rows[::-1], outputs[::-1], XtremeConfig(max_answer_length=20))
+  assert second == ''
+  assert first
+  assert 'one'.endswith(first)
+  assert third
+  assert 'two'.endswith(third)

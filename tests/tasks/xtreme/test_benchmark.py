@@ -1,23 +1,25 @@
 """The table of XTREME's tasks: languages, labels and scores of each; predictions, their files, and scores."""
 
+import itertools
+import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from computed_rows import any_vocabulary, computed_rows, pair, sentence
+from computed_rows import any_vocabulary, ask, computed_rows, pair, sentence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from small_vocabularies import vocabulary_file
 
 from rembert.errors import UsageError
 from rembert.model.heads import HEADS
 from tasks.tables.kinds import IGNORED
-from tasks.xtreme import leaderboard
+from tasks.xtreme import XtremeConfig, leaderboard
 from tasks.xtreme.benchmark import TASKS, get_task
-from tasks.xtreme.config import XtremeConfig
-from tasks.xtreme.files import XtremeFolder
 
 XNLI, PAWSX, PANX, UDPOS = (TASKS[name] for name in ('xnli', 'pawsx', 'panx', 'udpos'))
+SQUAD, XQUAD, MLQA, TYDIQA = QUESTIONS = [TASKS[name] for name in ('squad', 'xquad', 'mlqa', 'tydiqa')]
 CONFIG = XtremeConfig()
 
 # From XTREME's evaluate.py, which lists them in this order.
@@ -78,12 +80,22 @@ def test_the_table_is_read_without_tensorflow():
   subprocess.run([sys.executable, '-c', code], check=True, timeout=60)
 
 
-def test_gold_labels_are_read_where_there_are_any(xtreme_samples, tmp_path):
-  task, bare = TASKS['panx'], XtremeFolder(xtreme_samples.root, tmp_path)
-  assert task.examples(xtreme_samples, 'test', 'de', needs_labels=None)[0].label is not None
-  assert task.examples(bare, 'test', 'de', needs_labels=None)[0].label is None
-  with pytest.raises(UsageError, match='no gold labels'):
-    task.examples(bare, 'test', 'de', needs_labels=True)
+@pytest.mark.parametrize(
+  ('task', 'split', 'language', 'what'),
+  [
+    (SQUAD, 'test', 'en', "SQuAD's test set is not public"),
+    (XQUAD, 'train', 'en', 'XQuAD has no training set'),
+    (XQUAD, 'dev', 'en', 'XQuAD has no development set'),
+    (MLQA, 'train', 'en', 'MLQA has no training set'),
+    (TYDIQA, 'dev', 'en', 'TyDiQA has no development set'),
+    (MLQA, 'test', 'fr', "mlqa is not in 'fr'"),
+    (XQUAD, 'test', 'hi', 'a file of the data is missing'),
+  ],
+)
+def test_a_missing_split_language_or_file_is_an_error_with_a_fix(xtreme_samples, task, split, language, what):
+  with pytest.raises(UsageError, match=what) as error:
+    task.examples(xtreme_samples, split, language, needs_labels=False)
+  assert error.value.fix
 
 
 def test_data_are_there_if_a_file_of_any_language_is(xtreme_samples):
@@ -92,7 +104,7 @@ def test_data_are_there_if_a_file_of_any_language_is(xtreme_samples):
   assert not TASKS['xnli'].has_data(xtreme_samples, 'train', ('de', 'zh'))
 
 
-# --- predictions, files of predictions, scores; of questions see tests/tasks/tables/test_question_answering.py --------
+# --- predictions, files of predictions, scores ------------------------------------------------------------------------
 
 
 def targets(task, *labels):
@@ -201,3 +213,75 @@ def test_sentences_are_those_that_evaluate_py_sees_in_the_gold_tags(write, read,
   gold = ''.join(f'{line.split(chr(9))[-1]}\n' for line in lines)
   write('labels/panx/test-de.tsv', gold)
   assert [found.label for found in read(PANX, 'test')] == lines_as_evaluate_py_reads_them(gold)
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def rows_of_questions(questions):
+  """One row of each question, as far as scores, files and baselines look at it."""
+  return [
+    {
+      'example': np.int32(number),
+      'id': question.features['id'].encode(),
+      'context': question.features['context'].encode(),
+      'answers': [text.encode() for text, _ in question.label or ()],
+      'where': question.where.encode(),
+    }
+    for number, question in enumerate(questions)
+  ]
+
+
+@pytest.mark.parametrize('task', QUESTIONS, ids=lambda task: task.name)
+def test_perfect_logits_give_the_gold_answers(xtreme_samples, task):
+  vocabulary, splits = any_vocabulary(vocabulary_file('rembert')), itertools.product(task.files, task.languages)
+  for split, language in [each for each in splits if xtreme_samples.has(task.file(*each))]:
+    questions = task.examples(xtreme_samples, split, language, needs_labels=True)
+    rows = [row.example for row in computed_rows(task, questions, vocabulary, max_length=384)]
+    scores = [np.zeros((len(row['input_ids']), 2), np.float32) for row in rows]
+    for row, logits in zip(rows, scores, strict=True):
+      logits[row['labels'], [0, 1]] = 1
+    answers = task.predict(rows, scores, XtremeConfig(max_answer_length=100))
+    gold = {number: question.label[0].text for number, question in enumerate(questions)}
+    # Inside a token no answer can end: the vocabulary may have "2006," or "年的" as one.
+    for number, text in gold.items():
+      assert text in answers[number]
+      assert len(answers[number]) <= len(text) + 2
+    assert task.score(rows, gold, language) == {'f1': 100, 'exact_match': 100}
+
+
+def test_predictions_are_written_as_ids_and_answers(xtreme_samples):
+  questions = XQUAD.examples(xtreme_samples, 'test', 'zh', needs_labels=False)
+  answers = ['1936年', '', 'x "y"', '艾达·索恩']
+  text = XQUAD.file_text(dict(enumerate(answers)), rows_of_questions(questions), 4)
+  assert json.loads(text) == dict(zip(['7x01', '7x02', '7x03', '7x04'], answers, strict=True))
+  assert '艾达·索恩' in text
+  assert text.endswith('}\n')
+  repeated = rows_of_questions(TYDIQA.examples(xtreme_samples, 'train', 'en', needs_labels=True))
+  with pytest.raises(UsageError, match='same id'):
+    TYDIQA.file_text(dict.fromkeys(range(len(repeated)), 'x'), repeated, len(repeated))
+
+
+def test_each_language_of_mlqa_has_its_own_articles(xtreme_samples):
+  questions = MLQA.examples(xtreme_samples, 'test', 'de', needs_labels=True)
+  predictions = {number: f'die {question.label[0][0]}' for number, question in enumerate(questions)}
+  assert MLQA.score(rows_of_questions(questions), predictions, 'de')['exact_match'] == 100
+  assert MLQA.score(rows_of_questions(questions), predictions, 'en')['exact_match'] == 0
+
+
+TRAIN = [ask('one two three four', 'two three', 'four'), ask('five six seven eight', 'five six seven eight')]
+
+
+@pytest.mark.parametrize(
+  ('context', 'answer'),
+  [
+    ('  The  tower of Halden was built.', 'The  tower of'),  # 3 words on average
+    ('Turm', 'Turm'),
+    ('', ''),
+    ('萨恩岛自1936年起被列为自然保护区。', '萨恩岛自1936年起被列为自'),  # 14 characters
+    ('หอคอยแห่งเมืองฮาลเดน', 'หอคอยแห่งเมือง'),
+    ('은파산은 해발 812미터의 산이다.', '은파산은 해발 812미터의'),
+  ],
+)
+def test_the_baseline_answers_with_the_beginning_of_the_context(context, answer):
+  assert SQUAD.baseline(TRAIN, rows_of_questions([ask(context)])) == {0: answer}

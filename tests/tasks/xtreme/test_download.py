@@ -14,8 +14,7 @@ from local_server import serve_files
 
 from rembert.errors import RunError, UsageError
 from rembert.tracking.console import Console
-from tasks.xtreme import download
-from tasks.xtreme.config import LANGUAGES, TASKS
+from tasks.xtreme import LANGUAGES, TASKS, download
 from tasks.xtreme.download import SOURCES, Source, fetch
 
 # --- one file ---------------------------------------------------------------------------------------------------------
@@ -26,8 +25,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture
 def server(monkeypatch):
-  monkeypatch.setattr(download, '_PAUSE', 0)
-  monkeypatch.setattr(download, '_ATTEMPTS', 3)
+  monkeypatch.setattr(download, '_PAUSES', (0, 0, 0))
   with serve_files() as files:
     files.files['/data.zip'] = CONTENT
     yield files

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 
 import pytest
 from computed_rows import pair, sentence
@@ -10,9 +11,18 @@ from hypothesis import strategies as st
 
 from rembert.errors import UsageError
 from tasks.xtreme.benchmark import TASKS
-from tasks.xtreme.files import XtremeFolder, text_lines
+from tasks.xtreme.files import XtremeFolder
 
-XNLI, PAWSX, PANX, UDPOS = (TASKS[name] for name in ('xnli', 'pawsx', 'panx', 'udpos'))
+XNLI, PAWSX, PANX, UDPOS, XQUAD = (TASKS[name] for name in ('xnli', 'pawsx', 'panx', 'udpos', 'xquad'))
+CONTEXT = 'vier 96 Stufen'
+
+
+def asked(context=CONTEXT, **answers):
+  """A file of questions, from their answers by id."""
+  entry = lambda name, texts: {'id': name, 'question': '?', 'answers': [_answer(text) for text in texts]}
+  _answer = lambda text: {'text': text, 'answer_start': CONTEXT.index(text) + len(context) - len(CONTEXT)}
+  questions = [entry(name.rstrip('_'), texts) for name, texts in answers.items()]
+  return json.dumps({'data': [{'paragraphs': [{'context': context, 'qas': questions}]}]})
 
 
 def table(rows):
@@ -23,12 +33,6 @@ def table(rows):
 
 
 # --- what is read -----------------------------------------------------------------------------------------------------
-
-
-def test_lines_end_at_line_feeds_with_or_without_a_carriage_return(write):
-  path = write('a.tsv', 'eins\r\nzwei\N{LINE SEPARATOR}drei\x85\n\nvier'.encode())
-  assert [line.text for line in text_lines(path)] == ['eins', 'zwei\N{LINE SEPARATOR}drei\x85', '', 'vier']
-  assert [line.where for line in text_lines(path)] == [f'{path}:{number}' for number in (1, 2, 3, 4)]
 
 
 def test_a_line_is_two_sentences_and_a_label(write, read):
@@ -74,20 +78,22 @@ def test_a_word_may_be_empty_or_hold_any_space(write, read):
 # --- gold labels ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize('needs_labels', [True, False])
 @pytest.mark.parametrize(
-  ('task', 'content', 'gold', 'needs_labels', 'labels'),
+  ('task', 'content', 'gold', 'labels'),
   [
-    (XNLI, 'a\tb\r\nc\td\r\n', 'neutral\nentailment\n', True, ['neutral', 'entailment']),
-    (XNLI, 'a\tb\tneutral\n', 'entailment\n', True, ['neutral']),  # a column in the file counts
-    (XNLI, 'a\tb\n', 'nonsense\n', False, [None]),
-    (PANX, 'Bad\nEllern\n\n.\n', 'B-LOC\nI-LOC\n\nO\n', True, [('B-LOC', 'I-LOC'), ('O',)]),
-    (PANX, 'Bad\tB-ORG\n', 'B-LOC\n', True, [('B-ORG',)]),
-    (PANX, 'Bad\n', 'nonsense\n', False, [None]),
+    (XNLI, 'a\tb\r\nc\td\r\n', 'neutral\nentailment\n', ['neutral', 'entailment']),
+    (XNLI, 'a\tb\tneutral\n', 'entailment\n', ['neutral']),  # a column in the file counts
+    (PANX, 'Bad\nEllern\n\n.\n', 'B-LOC\nI-LOC\n\nO\n', [('B-LOC', 'I-LOC'), ('O',)]),
+    (PANX, 'Bad\tB-ORG\n', 'B-LOC\n', [('B-ORG',)]),
+    # Matched by id.
+    (XQUAD, asked(b=[''], a=['']), asked(a=['96'], b=['vier', 'ie']), [[('vier', 0), ('ie', 1)], [('96', 5)]]),
+    (XQUAD, asked(a=['96']), asked(a=['vier']), [[('96', 5)]]),
   ],
 )
-def test_gold_labels_of_a_test_file_are_read_if_they_are_needed(write, read, task, content, gold, needs_labels, labels):
-  write(f'{task.name}/test-de.tsv', content)
-  write(f'labels/{task.name}/test-de.tsv', gold)
+def test_gold_labels_of_a_test_file_are_read(write, read, task, content, gold, needs_labels, labels):
+  write(task.file('test', 'de'), content)
+  write(f'labels/{task.name}/test-de.{task.suffix}', gold)
   assert [example.label for example in read(task, 'test', needs_labels=needs_labels)] == labels
 
 
@@ -105,12 +111,10 @@ def test_gold_labels_may_be_in_another_directory(write, tmp_path):
   ('task', 'content', 'line', 'what'),
   [
     (XNLI, '', 1, 'empty'),
-    (XNLI, '\ufeffa\tb\tneutral\n', 1, 'byte order mark'),
     (XNLI, 'a\tb\tneutral\na\n', 2, 'a line of 1 column'),
     (XNLI, 'a\tb\tneutral\n\na\tb\tneutral\n', 2, 'a line of 0 columns'),
     (XNLI, 'a\tb\tneutral\nc\td\n', 2, 'a line of 2 columns, and of 3 before'),
     (XNLI, '"a\n\nb"\tb\tneutral\na\tb\tcontradictory\n', 4, "unknown label 'contradictory'"),
-    (XNLI, 'a\tb\n', 1, 'no gold labels; it takes three columns'),
     (XNLI, 'a\tb\tneutral\n"No," he said.\tb\tneutral\n', 2, 'not as a csv writer writes it'),
     (XNLI, 'a\tb\tneutral\n"No.\tb\tneutral\na\tb\tneutral\n', 2, 'not as a csv writer writes it'),
     (XNLI, 'a\rb\tb\tneutral\n', 1, 'not as a csv writer writes it'),
@@ -122,7 +126,6 @@ def test_gold_labels_may_be_in_another_directory(write, tmp_path):
     (PANX, 'a\tO\n\nb\tO\tO\n', 3, 'a line of 3 columns'),
     (PANX, 'a\tO\n\nb\n', 3, 'a line of 1 column, and of 2 before'),
     (PANX, 'a\tO\nb\t\n', 2, "unknown label ''"),
-    (PANX, '\na\n', 2, 'no gold labels; it takes two columns'),
   ],
 )
 def test_a_broken_file_is_one_error_with_file_and_line(write, read, task, content, line, what):
@@ -133,13 +136,17 @@ def test_a_broken_file_is_one_error_with_file_and_line(write, read, task, conten
   assert all(error.value.fix)
 
 
-def test_a_test_file_without_gold_labels_is_an_error_where_they_are_needed(write, read, tmp_path):
-  path = write('xnli/test-de.tsv', 'a\tb\n')
-  with pytest.raises(UsageError, match='no gold labels') as error:
-    read(XNLI, 'test')
-  assert error.value.where == str(path)
-  assert str(tmp_path / 'labels' / 'xnli' / 'test-de.tsv') in str(error.value)
-  assert '--gin.xtreme.split' in str(error.value)
+@pytest.mark.parametrize(
+  ('task', 'content'), [(XNLI, 'a\tb\n'), (PANX, '\na\n'), (XQUAD, asked(a=[''])), (UDPOS, 'a\n')]
+)
+def test_files_without_labels_are_an_error_where_these_are_needed(write, read, tmp_path, task, content):
+  for split in set(task.files) & {'dev', 'test'}:
+    path = write(task.file(split, 'de'), content)
+    assert {example.label for example in read(task, split, needs_labels=False)} == {None}
+    with pytest.raises(UsageError, match='no gold labels') as error:
+      read(task, split)
+    assert error.value.where == str(path)
+  assert str(tmp_path / 'labels' / task.name / f'test-de.{task.suffix}') in str(error.value) or split == 'dev'
 
 
 @pytest.mark.parametrize(
@@ -163,6 +170,24 @@ def test_gold_labels_that_do_not_fit_are_an_error_with_both_files(write, read, t
   assert f'{gold_path}:{line}' in error.value.where
   if 'unknown' not in what:
     assert str(path) in error.value.where
+
+
+@pytest.mark.parametrize(
+  ('gold', 'what', 'place'),
+  [
+    (asked(b=['96']), "no gold answer for the question 'a'", 'xquad.de.json:…qas[1]'),
+    (asked(a=['']), "no gold answer for the question 'b'", 'xquad.de.json:…qas[0]'),
+    (asked(a=['vier'], b=['96'], c=['96']), "'c', which is not a question of the file", 'test-de.json:…qas[2]'),
+    (asked(a=['vier'], b=['96'], a_=['96']), "two questions have the id 'a'", 'test-de.json:…qas[2]'),
+    (asked('x' + CONTEXT, a=['vier'], b=['96']), 'is not at', 'xquad.de.json:…qas[0]'),
+  ],
+)
+def test_gold_answers_that_do_not_fit_are_named_with_their_place(write, read, gold, what, place):
+  write('xquad/xquad.de.json', asked(b=[''], a=['']))
+  write('labels/xquad/test-de.json', gold)
+  with pytest.raises(UsageError, match=what) as error:
+    read(XQUAD, 'test')
+  assert place.replace('…', 'data[0].paragraphs[0].') in error.value.where
 
 
 # --- real data --------------------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ import pytest
 
 from rembert.errors import UsageError
 from tasks.metrics import retrieval
-from tasks.xtreme.config import XtremeConfig
+from tasks.xtreme import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
-from tasks.xtreme.retrieval import Bucc2018, Heap, Tatoeba, chosen_languages
+from tasks.xtreme.retrieval import Bucc2018, Tatoeba, chosen_languages
 
 TATOEBA, BUCC = Tatoeba(), Bucc2018()
 
@@ -138,12 +138,10 @@ def test_real_files_are_read(shared_data):
 def by_translation(split):
   """Embeddings of a split's sentences: translations are the same, everything else is at right angles."""
   partner = dict(split.gold)
-  axes = {name: axis for axis, name in enumerate(dict.fromkeys(partner.get(i, i) for i in split.source.ids))}
-  axes |= {name: axis for axis, name in enumerate((n for n in split.english.ids if n not in axes), len(axes))}
+  axes = {name: axis for axis, name in enumerate(dict.fromkeys(partner.get(i, i) for i in split.source))}
+  axes |= {name: axis for axis, name in enumerate((n for n in split.english if n not in axes), len(axes))}
   directions = np.eye(len(axes))
-  return directions[[axes[partner.get(i, i)] for i in split.source.ids]], directions[
-    [axes[i] for i in split.english.ids]
-  ]
+  return directions[[axes[partner.get(i, i)] for i in split.source]], directions[[axes[i] for i in split.english]]
 
 
 def embedded(examples):
@@ -155,11 +153,9 @@ def embedded(examples):
 
 def test_ids_sentences_and_pairs_are_read(sample):
   examples = BUCC.examples(sample, 'fr')
-  assert (len(examples.dev.source.ids), len(examples.test.source.ids)) == (7, 9)
+  assert (len(examples.dev.source), len(examples.test.source)) == (7, 9)
   assert (len(examples.dev.gold), len(examples.test.gold)) == (5, 7)
-  sentence = dict(zip(examples.dev.source.ids, examples.dev.source.sentences, strict=True))
-  english = dict(zip(examples.dev.english.ids, examples.dev.english.sentences, strict=True))
-  pairs = {sentence[left]: english[right] for left, right in examples.dev.gold}
+  pairs = {examples.dev.source[left]: examples.dev.english[right] for left, right in examples.dev.gold}
   assert pairs['Le chien dort sous la table.'] == 'The dog is asleep under the table.'
 
 
@@ -181,7 +177,8 @@ def test_pairs_of_test_are_those_from_the_best_score_of_dev_on(sample, seed):
   for name in ('dev', 'test'):
     split = getattr(examples, name)
     mined = retrieval.mine(embeddings[f'{name}.source'], embeddings[f'{name}.english'])
-    ids = [(split.source.ids[i], split.english.ids[j]) for i, j in zip(mined.source, mined.target, strict=True)]
+    source, english = list(split.source), list(split.english)
+    ids = [(source[i], english[j]) for i, j in zip(mined.source, mined.target, strict=True)]
     scored[name] = dict(zip(ids, mined.score, strict=True))
   f1 = {}
   for threshold in scored['dev'].values():
@@ -199,7 +196,7 @@ def test_pairs_of_test_are_those_from_the_best_score_of_dev_on(sample, seed):
 def test_a_repeated_sentence_is_searched_once_and_is_in_no_pair(write):
   heap = 'de-1\tzweimal\nde-2\teinmal\nde-3\tzweimal\n'
   examples = BUCC.examples(write(de_en_test_de=heap), 'de')
-  assert examples.test.source == Heap(('de-1', 'de-2', 'de-3'), ('zweimal', 'einmal', 'zweimal'))
+  assert examples.test.source == {'de-1': 'zweimal', 'de-2': 'einmal', 'de-3': 'zweimal'}
   assert BUCC.texts(examples)['test.source'] == ('zweimal', 'einmal')
   embeddings = dict.fromkeys(BUCC.texts(examples), np.eye(2))
   found = BUCC.find(examples, embeddings)
@@ -217,9 +214,7 @@ def test_without_labels_there_are_pairs_and_no_score(write):
 
 def test_random_embeddings_find_almost_nothing(sample):
   examples = BUCC.examples(sample, 'zh')
-  sources, english, gold = (
-    len(part) for part in (examples.test.source.ids, examples.test.english.ids, examples.test.gold)
-  )
+  sources, english, gold = (len(part) for part in (examples.test.source, examples.test.english, examples.test.gold))
   expected_right = gold / english
   precision, recall = expected_right / sources, expected_right / gold
   assert BUCC.chance(examples) == pytest.approx(100 * 2 * precision * recall / (precision + recall))
@@ -249,7 +244,7 @@ def test_a_language_without_its_dev_split_is_not_there(write, tmp_path):
   [
     (TATOEBA, 'tatoeba_de_en_en', 'x\n', '2 sentences and 1 translations', 'de-en.en'),
     (TATOEBA, 'tatoeba_de_en_de', 'a\n \n', 'a sentence is empty', 'de-en.de:2'),
-    (TATOEBA, 'tatoeba_de_en_de', '', 'the file is empty', 'de-en.de'),
+    (TATOEBA, 'tatoeba_de_en_de', '', 'the file is empty', 'de-en.de:1'),
     (TATOEBA, 'tatoeba_test_de_tsv', '0\n2\n', "'2' is not the number of a line, 0 to 1", 'test-de.tsv:2'),
     (TATOEBA, 'tatoeba_test_de_tsv', '0\n-1\n', "'-1' is not the number of a line", 'test-de.tsv:2'),
     (TATOEBA, 'tatoeba_test_de_tsv', '0\n²\n', "'²' is not the number of a line", 'test-de.tsv:2'),
@@ -261,7 +256,7 @@ def test_a_language_without_its_dev_split_is_not_there(write, tmp_path):
     (BUCC, 'dev_gold', 'de-1\ten-1\nde-9\ten-2\n', 'there is no sentence de-9', 'de-en.dev.gold:2'),
     (BUCC, 'dev_gold', 'en-1\tde-1\n', 'there is no sentence en-1', 'de-en.dev.gold:1'),
     (BUCC, 'dev_gold', 'de-1 en-1\n', 'two ids with a tab', 'de-en.dev.gold:1'),
-    (BUCC, 'dev_gold', '', 'the file is empty', 'de-en.dev.gold'),
+    (BUCC, 'dev_gold', '', 'the file is empty', 'de-en.dev.gold:1'),
   ],
 )
 def test_malformed_files_are_errors_with_the_line(write, task, file, content, what, where):
