@@ -209,7 +209,7 @@ def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scra
   """Pre-training steps on the batches of a run with this data."""
   import jax
 
-  from rembert.data.prefetch import prefetch
+  from rembert.data.batches import prefetch
   from rembert.train import sharding, state, step
 
   mesh = settings.start_jax(setting)

@@ -77,7 +77,7 @@ def facts(embeddings_NxH: np.ndarray, positions: int) -> dict[str, float]:
 
 def prepare_ours(setting: Setting, folder: pathlib.Path) -> Run:
   """As `rembert.jobs.predict embed`, without tokenization."""
-  from rembert.data.sentence_batches import BATCH_SIZE, packed_sentences
+  from rembert.data.packing import BATCH_SIZE, packed_sentences
   from rembert.inference.embed import sentence_vectors
   from rembert.inference.model import load
 

@@ -405,14 +405,14 @@ MUTANTS = [
   ),
   Mutant(
     'a packed row takes one sentence more than the model makes embeddings for',
-    'rembert/data/sentence_batches.py',
+    'rembert/data/packing.py',
     'if len(row) < most_sentences(row_length):',
     'if len(row) <= most_sentences(row_length):',
     area='data',
   ),
   Mutant(
     'the masks of a row depend on which process reads it',
-    'rembert/data/masking.py',
+    'rembert/data/batches.py',
     'first_row=self.own_rows.start',
     'first_row=0',
     area='data',
@@ -428,7 +428,7 @@ MUTANTS = [
   ),
   Mutant(
     'the first step of a phase is sampled as the phase before it',
-    'rembert/data/masking.py',
+    'rembert/data/batches.py',
     'bisect.bisect_right(self.schedule, step, key',
     'bisect.bisect_left(self.schedule, step, key',
     area='data',
@@ -436,7 +436,7 @@ MUTANTS = [
   ),
   Mutant(
     'every phase is masked at the rate of the run',
-    'rembert/data/masking.py',
+    'rembert/data/batches.py',
     'rate=sampling.masking_rate) if sampling else self.masking',
     'rate=self.masking.rate) if sampling else self.masking',
     area='data',
@@ -459,7 +459,7 @@ MUTANTS = [
   ),
   Mutant(
     'held-out rows are masked as the phase is',
-    'rembert/data/masking.py',
+    'rembert/data/batches.py',
     'self.sampling(step) if stream == MASK_STREAM else None',
     'self.sampling(step)',
     area='data',
@@ -532,8 +532,8 @@ MUTANTS = [
   Mutant(
     'a resumed language begins the document again in which its window of rows began',
     'rembert/data/stream_source.py',
-    "'offset': place.offset,",
-    "'offset': 0,",
+    '_Position(epoch, after.document, after.offset, *source)',
+    '_Position(epoch, after.document, 0, *source)',
     area='data',
   ),
   Mutant(
@@ -545,9 +545,9 @@ MUTANTS = [
   ),
   Mutant(
     'an error in the thread that prepares batches ends training as if the data were exhausted',
-    'rembert/data/prefetch.py',
-    'put((None, error))',
-    'put((None, StopIteration()))',
+    'rembert/data/batches.py',
+    'put(None, error)',
+    'put(None, StopIteration())',
     area='data',
   ),
   # --- tasks --------------------------------------------------------------------------------------------------------
@@ -1068,7 +1068,7 @@ MUTANTS = [
   ),
   Mutant(
     'rows of a table that has changed are taken from the last conversion',
-    'rembert/data/indexed_rows.py',
+    'rembert/data/finetune_batches.py',
     "json.loads(manifest.read_text())['origin'] == json.loads(json.dumps(origin))",
     'True',
     area='data',
@@ -1893,7 +1893,7 @@ MUTANTS = [
   ),
   Mutant(
     'with a token store each host draws masks as if its rows were the first rows of the batch',
-    'rembert/data/masking.py',
+    'rembert/data/batches.py',
     'first_row=self.own_rows.start,',
     'first_row=0,',
     area='hosts',
@@ -1901,7 +1901,7 @@ MUTANTS = [
   ),
   Mutant(
     'with a token store all hosts train on the same rows, those of the first host',
-    'rembert/data/masking.py',
+    'rembert/data/batches.py',
     'return slice(index * share, (index + 1) * share)',
     'return slice(0, share)',
     area='hosts',

@@ -21,8 +21,8 @@ from flax.traverse_util import flatten_dict
 from rembert import configuration
 from rembert.convert import huggingface
 from rembert.convert.tensor_names import ENCODER_PREFIX, slots
+from rembert.data.batches import Batch
 from rembert.data.finetune_batches import TrainingRows
-from rembert.data.masking import Batch
 from rembert.jobs import evaluate, finetune_tasks, pretrain
 from rembert.jobs.config import FinetuneConfig, PretrainConfig, build_config
 from rembert.jobs.pretrain_data import open_data

@@ -1,4 +1,4 @@
-"""Batches of sequences for fine-tuning and evaluation.
+"""Sequences for fine-tuning and evaluation, in memory or in a file that is read by index, and their batches.
 
 A batch is a dict of int32 arrays. `input_ids`, `token_type_ids` and `segment_ids` (1 for text, 0 for padding) are
 [B, S], of multiple choice [B, C, S]; `labels` are [B], [B, S] or [B, 2] as the head expects them, −1 where nothing is
@@ -6,14 +6,19 @@ to be predicted. The labels of regression are float32 [B], NaN where nothing is 
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from etils import epath
 
-from rembert.data.masking import Batch
+from rembert.data.batches import Batch
 from rembert.data.mixture import EPOCH_STREAM, interleaved, random_stream, row_proportions
+from rembert.data.token_store import open_records, write_records
 from rembert.errors import UsageError
+from rembert.files import write_whole
 
 _ROUND_TO = 32  # sequence lengths in evaluation are rounded up to this, so that few shapes are compiled
 
@@ -41,6 +46,9 @@ def sample_examples(examples: Sequence[Any], most: int | None) -> Sequence[Any]:
     return examples
   chosen = np.random.default_rng(0).permutation(len(examples))[:most]
   return [examples[index] for index in sorted(chosen.tolist())]
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,3 +152,79 @@ def pad_batch(
     batch['segment_ids'][place, ..., :end] = row.input_ids != pad if choices else 1
     batch['labels'][(place, slice(end)) if head == 'tagging' else place] = row.labels
   return batch
+
+
+# --- sequences in a file, so that a million of them need no memory ----------------------------------------------------
+#
+# FOLDER/rows.array_record    a record per row: [C, S, labels] int32, 0 where there is no such axis; ids, types, labels
+# FOLDER/rows.json            written last: origin of the rows, their number, digest and largest id
+
+
+class IndexedRows(Sequence[Features]):
+  """Sequences in a directory of `write_rows`, without their examples.
+
+  Attributes:
+    facts: `rows`, `digest` and `largest_id`.
+  """
+
+  def __init__(self, folder: epath.Path, head: str):
+    self.facts = json.loads((folder / 'rows.json').read_text())
+    self._dtype = np.dtype(np.float32 if head == 'regression' else np.int32)
+    self._reader = open_records(folder / 'rows.array_record')
+
+  def __len__(self) -> int:
+    return self.facts['rows']
+
+  def __getitem__(self, index):
+    record = np.frombuffer(self._reader.read(int(index), int(index) + 1)[0], np.int32)
+    choices, length, labels = record[:3]
+    shape = (choices, length) if choices else (length,)
+    ids, types, of_row = np.split(record[3:], [size := int(np.prod(shape)), 2 * size])
+    of_row = of_row.view(self._dtype)
+    return Features(ids.reshape(shape), types.reshape(shape), of_row if labels else of_row[0], {})
+
+
+def _record(row: Features) -> bytes:
+  labels = np.asarray(row.labels)
+  choices = row.input_ids.shape[0] if row.input_ids.ndim == 2 else 0
+  header = np.array([choices, row.input_ids.shape[-1], labels.size if labels.ndim else 0], np.int32)
+  arrays = header, np.asarray(row.input_ids, np.int32), np.asarray(row.token_type_ids, np.int32), labels
+  return b''.join(array.tobytes() for array in arrays)
+
+
+def _digested(row: Features) -> bytes:
+  return row.input_ids.tobytes() + b'|' + row.labels.tobytes() + b'\n'
+
+
+def digest_of(rows: Iterable[Features]) -> str:
+  """SHA-256 of sequences, which identifies data and vocabulary of a run."""
+  digest = hashlib.sha256()
+  for row in rows:
+    digest.update(_digested(row))
+  return digest.hexdigest()
+
+
+def write_rows(
+  folder: epath.Path,
+  rows: Callable[[], Iterable[Features]],
+  origin: Mapping[str, Any],
+  on_progress: Callable[[int], None] = lambda rows: None,
+) -> None:
+  """Writes sequences, unless they exist and have the same `origin`, JSON that describes how they are made."""
+  manifest = folder / 'rows.json'
+  if manifest.exists() and json.loads(manifest.read_text())['origin'] == json.loads(json.dumps(origin)):
+    return
+  manifest.unlink(missing_ok=True)
+  digest, largest = hashlib.sha256(), -1
+
+  def records() -> Iterator[bytes]:
+    nonlocal largest
+    for count, row in enumerate(rows(), start=1):
+      digest.update(_digested(row))
+      largest = max(largest, int(row.input_ids.max()))
+      on_progress(count)
+      yield _record(row)
+
+  count = write_records(folder / 'rows.array_record', records())
+  facts = {'rows': count, 'digest': digest.hexdigest(), 'largest_id': largest}
+  write_whole(manifest, json.dumps({**facts, 'origin': origin}, indent=1))

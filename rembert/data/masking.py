@@ -1,21 +1,12 @@
-"""BERT's masking, sampled again at every step (dynamic masking): the tokens to predict, and their replacements.
+"""BERT's masking, sampled again at every step (dynamic masking): the tokens to predict, and their replacements."""
 
-Masked sequences with their segments and languages are a batch.
-"""
-
-import abc
-import bisect
 import dataclasses
 import math
-import sys
-from collections.abc import Generator, Iterator, Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 
 from rembert.data import counter_rng
-from rembert.data.mixture import MASK_STREAM
-from rembert.data.packing import segments_and_positions
 from rembert.errors import UsageError
 from rembert.tokenizer import SpecialIds
 from rembert.validation import Fraction, Range, check_fields
@@ -153,110 +144,3 @@ def chosen_tokens(states_B: np.ndarray, is_candidate_BxS: np.ndarray, budget_B: 
     smallest_BxM.sort(axis=1)
   largest_B = smallest_BxM[np.arange(len(budget_B)), np.maximum(budget_B, 1) - 1]
   return (order_BxS <= largest_B[:, None]) & (budget_B > 0)[:, None]
-
-
-# --- batches ----------------------------------------------------------------------------------------------------------
-
-Batch = dict[str, np.ndarray]
-
-
-def batch_shapes(rows: int, sequence_length: int, slots: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-  """Shape and type of every array of a batch: S = `sequence_length` positions, K = `slots` masked positions."""
-  positions, predictions = (rows, sequence_length), (rows, slots)
-  shapes = dict.fromkeys(('input_ids', 'segment_ids', 'position_ids'), (positions, np.dtype(np.int32)))
-  shapes |= dict.fromkeys(('masked_positions', 'targets'), (predictions, np.dtype(np.int32)))
-  return shapes | {'weights': (predictions, np.dtype(np.float32)), 'language': ((rows,), np.dtype(np.int32))}
-
-
-class Sampling(NamedTuple):
-  """How the steps from `begin` until `end` are sampled and masked.
-
-  Attributes:
-    begin: first step.
-    end: the step after the last.
-    rates: of each language, in the order of the source's; 0 for those that are not sampled.
-    masking_rate: see `MaskingConfig.rate`.
-    slots: K.
-  """
-
-  begin: int
-  end: int
-  rates: tuple[float, ...]
-  masking_rate: float
-  slots: int | None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BatchSource(abc.ABC):
-  """Source of training batches: streamed text, or a store that is read by index.
-
-  Attributes:
-    rates: sampling rate of each language; its order defines their indices.
-    batch_size: sequences of the global batch.
-    vocab_size: upper bound of random replacements.
-    seed: seed of sampling and masks.
-    masking: configuration of masks.
-    evaluation_rows: number of eval sequences per language.
-    process: index of this process, and how many there are.
-    schedule: rates and mask rates of training by step, in ascending order; empty if they are `rates` and `masking`
-      throughout. Held-out batches are masked by `masking` either way.
-  """
-
-  rates: Mapping[str, float]
-  batch_size: int
-  vocab_size: int
-  seed: int
-  masking: MaskingConfig = MaskingConfig()
-  evaluation_rows: int = 32
-  process: tuple[int, int] = (0, 1)
-  schedule: tuple[Sampling, ...] = ()
-
-  @property
-  def languages(self) -> tuple[str, ...]:
-    """Codes, in the order of the indices `language` in a batch."""
-    return tuple(self.rates)
-
-  @property
-  @abc.abstractmethod
-  def special(self) -> SpecialIds:
-    """Ids of special tokens."""
-
-  @abc.abstractmethod
-  def batches(self, step: int = 0, state: dict | None = None) -> Generator[tuple[Batch, dict], None, None]:
-    """This process's part of the batches of steps `step`, `step` + 1, …, each with the state to resume after it."""
-
-  @abc.abstractmethod
-  def evaluation_batches(self) -> Iterator[Batch]:
-    """This process's part of a fixed set of eval batches; the last is padded with sequences of weight 0."""
-
-  @property
-  def own_rows(self) -> slice:
-    """This process's part of a global batch."""
-    index, count = self.process
-    share = self.batch_size // count
-    return slice(index * share, (index + 1) * share)
-
-  def sampling(self, step: int) -> Sampling:
-    """How a step is sampled; a step after the last of the schedule as that one."""
-    if not self.schedule:
-      return Sampling(0, sys.maxsize, tuple(self.rates.values()), self.masking.rate, None)
-    after = bisect.bisect_right(self.schedule, step, key=lambda sampling: sampling.begin)
-    return self.schedule[max(0, after - 1)]
-
-  def masked(self, ids_NxS: np.ndarray, languages: np.ndarray, *, stream: int, step: int) -> Batch:
-    """A batch of this process's packed sequences of a step, int32 [N, S], and their languages [N]."""
-    sampling = self.sampling(step) if stream == MASK_STREAM else None
-    masking = dataclasses.replace(self.masking, rate=sampling.masking_rate) if sampling else self.masking
-    masked = mask_rows(
-      ids_NxS,
-      seed=self.seed,
-      stream=stream,
-      step=step,
-      first_row=self.own_rows.start,
-      special=self.special,
-      vocab_size=self.vocab_size,
-      config=masking,
-      slots=sampling and sampling.slots,
-    )
-    segments, positions = segments_and_positions(ids_NxS, self.special)
-    return {**masked, 'segment_ids': segments, 'position_ids': positions, 'language': languages}

@@ -8,11 +8,12 @@ import contextlib
 import dataclasses
 import itertools
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
+from rembert.data.batches import Batch, BatchSource
 from rembert.data.config import DataConfig
-from rembert.data.masking import Batch, BatchSource, MaskingConfig
+from rembert.data.masking import MaskingConfig
 from rembert.data.stream_source import begin_window
 from rembert.errors import Setting, UsageError
 from rembert.tokenizer import SpecialIds
@@ -53,33 +54,6 @@ class PhasesConfig:
   def __post_init__(self):
     check_fields(self, 'phases')
 
-  def check(self) -> None:
-    """UsageError unless every field that is set has a value per phase, and those that are to change linearly can."""
-    columns = {name: getattr(self, name) for name in _COLUMNS if getattr(self, name) is not None}
-    if self.begins is None:
-      if columns or self.linear:
-        name = next(iter(columns), 'linear')
-        raise UsageError(
-          'values of phases, and nothing says where these begin',
-          where=f'phases.{name}',
-          fix='--gin.phases.begins=(0, 0.8)',
-        )
-      return
-    for name, values in columns.items():
-      if len(values) != len(self.begins):
-        raise UsageError(
-          f'{len(values)} values for {len(self.begins)} phases',
-          where=f'phases.{name} = {values!r}, phases.begins = {self.begins!r}',
-          fix='one value per phase',
-        )
-    for name in self.linear:
-      if name not in ('alpha', 'masking_rate') or name not in columns:
-        raise UsageError(
-          f'{name} cannot change linearly',
-          where=f'phases.linear = {self.linear!r}',
-          fix='alpha or masking_rate, with a value per phase each',
-        )
-
   def steps(self, total: int) -> list[int]:
     """The first step of each phase of a run of `total` steps, and `total`."""
     begins = [begin if isinstance(begin, int) else round(begin * total) for begin in self.begins or (0,)]
@@ -90,9 +64,6 @@ class PhasesConfig:
         fix='fractions have a decimal point, whole numbers are steps: --gin.phases.begins=(0, 0.6, 0.9)',
       )
     return [*begins, total]
-
-
-_COLUMNS = ('alpha', 'languages', 'mixture', 'masking_rate', 'sequence_length', 'store')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,10 +98,6 @@ def phases_of(
   Raises:
     UsageError: they do not ascend, or contradict the run's own settings.
   """
-  config.check()
-  _refuse_contradictions(config, data)
-  borders = config.steps(steps)
-  count = len(borders) - 1
   own: dict[str, Any] = {
     'alpha': data.alpha,
     'languages': data.languages,
@@ -139,17 +106,21 @@ def phases_of(
     'sequence_length': sequence_length,
     'store': data.store,
   }
-  columns: dict[str, tuple] = {name: getattr(config, name) or (value,) * count for name, value in own.items()}
+  given = {name: values for name in own if (values := getattr(config, name)) is not None}
+  _check_values(config, given)
+  _refuse_contradictions(given, data)
+  borders = config.steps(steps)
+  count = len(borders) - 1
+  columns: dict[str, tuple] = {name: given.get(name) or (value,) * count for name, value in own.items()}
   columns['languages'] = tuple(
     tuple(part.strip() for part in each.split(',')) if isinstance(each, str) else each or data.languages
     for each in columns['languages']
   )
   phases = []
-  for number in range(count):
+  for number, (begin, end) in enumerate(itertools.pairwise(borders)):
     values = {name: column[number] for name, column in columns.items()}
     after = {name: columns[name][number + 1] for name in config.linear if number + 1 < count}
     after = {name: value for name, value in after.items() if value != values[name]}
-    begin, end = borders[number : number + 2]
     stairs = min(_MOST_STAIRS, end - begin) if after else min(1, end - begin)
     largest = max(values['masking_rate'], after.get('masking_rate', 0))
     edges = [begin + (end - begin) * stair // stairs for stair in range(stairs + 1)] if stairs else []
@@ -160,24 +131,43 @@ def phases_of(
   return phases
 
 
-def _refuse_contradictions(config: PhasesConfig, data: DataConfig) -> None:
+def _check_values(config: PhasesConfig, given: Mapping[str, tuple]) -> None:
+  """UsageError unless every field that is set has a value per phase, and those that are to change linearly can."""
+  begins = config.begins
+  if begins is None and (given or config.linear):
+    name = next(iter(given), 'linear')
+    what = 'values of phases, and nothing says where these begin'
+    raise UsageError(what, where=f'phases.{name}', fix='--gin.phases.begins=(0, 0.8)')
+  for name, values in given.items():
+    if len(values) != len(begins or ()):
+      raise UsageError(
+        f'{len(values)} values for {len(begins or ())} phases',
+        where=f'phases.{name} = {values!r}, phases.begins = {begins!r}',
+        fix='one value per phase',
+      )
+  for name in config.linear:
+    if name not in ('alpha', 'masking_rate') or name not in given:
+      raise UsageError(
+        f'{name} cannot change linearly',
+        where=f'phases.linear = {config.linear!r}',
+        fix='alpha or masking_rate, with a value per phase each',
+      )
+
+
+def _refuse_contradictions(given: Mapping[str, tuple], data: DataConfig) -> None:
   """UsageError for what the run's source of text cannot change."""
   has_mixture, is_stored = data.mixture is not None, data.source == 'store'
   own = ('rates and languages of a SeqIO mixture are its own', 'data.mixture; phases.mixture changes them')
+  one_length = ('a token store has one sequence length', 'phases.store, with a store per phase')
   rules = (
     ('store', is_stored, 'only a run on token stores can change its store', 'data.source'),
     ('mixture', has_mixture, 'only a run on a SeqIO mixture can change its mixture', 'data.mixture'),
     ('alpha', not has_mixture, *own),
     ('languages', not has_mixture, *own),
-    (
-      'sequence_length',
-      not is_stored or config.store is not None,
-      'a token store has one sequence length',
-      'phases.store, with a store per phase',
-    ),
+    ('sequence_length', not is_stored or 'store' in given, *one_length),
   )
   for name, is_possible, what, where in rules:
-    if getattr(config, name) is not None and not is_possible:
+    if name in given and not is_possible:
       raise UsageError(what, where=f'phases.{name}, {where}', fix=Setting(f'phases.{name}', None))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 import grain
 import numpy as np
 
-from rembert.data.masking import Batch, BatchSource, Sampling
+from rembert.data.batches import Batch, BatchSource, Sampling
 from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, interleaved, row_proportions, rows_by_language
 from rembert.data.token_store import TokenStore
 from rembert.tokenizer import SpecialIds
@@ -94,7 +94,8 @@ class StoredBatches(BatchSource):
 
   def batch(self, step: int) -> Batch:
     """This process's rows of one step."""
-    return self._several(step, 1)[0]
+    [batch] = self._several(step, 1)
+    return batch
 
   def _several(self, step: int, steps: int) -> list[Batch]:
     """This process's rows of several steps, read together."""

@@ -5,7 +5,6 @@ next row of that language. So the state consists of each language's position in 
 checkpoint, and does not depend on the number of hosts.
 """
 
-import collections
 import dataclasses
 import itertools
 import zlib
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rembert.data.masking import Batch, BatchSource
+from rembert.data.batches import Batch, BatchSource
 from rembert.data.mixture import EVALUATION_STREAM, MASK_STREAM, SHUFFLE_STREAM, languages_of_rows, random_stream
 from rembert.data.packing import PackingConfig, Place, pack
 from rembert.errors import UsageError
@@ -38,111 +37,84 @@ class SourcePlace(NamedTuple):
 OpenDocuments = Callable[[str, str, SourcePlace], Iterator[tuple[np.ndarray, SourcePlace]]]
 
 
-class _Start(NamedTuple):
-  """Where a row begins: its epoch and document, and where to open the source for it."""
+class _Position(NamedTuple):
+  """Where a row begins in the documents of a language, and where to open the source for it."""
 
-  epoch: int
-  place: Place
-  source: SourcePlace
+  epoch: int = 0
+  document: int = 0
+  offset: int = 0
+  source_example: int = 0
+  source_document: int = 0
 
 
-class LanguageRows:
+START = {**_Position()._asdict(), 'window': 0, 'row': 0}
+
+
+def language_rows(
+  language: str,
+  open_documents: OpenDocuments,
+  *,
+  sequence_length: int,
+  special: SpecialIds,
+  seed: int,
+  window: int,
+  packing: PackingConfig = PackingConfig(),
+  state: Mapping[str, int] = START,
+) -> Generator[tuple[np.ndarray, dict[str, int]], None, None]:
   """Endless packed sequences of one language, shuffled in windows.
 
   A window is filled from the documents in order, then shuffled by (seed, language, window). To resume, the window
   is filled again from its start, which is cheap and exact; the state is seven integers.
+
+  Yields:
+    Ids of a sequence, int32 [S], and the state after it: with it as `state`, the sequences that follow are yielded.
   """
+  begin = _Position(*(state[name] for name in _Position._fields))
+  number, first = state['window'], state['row']
+  packed = _rows_from(begin, language, open_documents, sequence_length, special, packing)
+  while True:
+    rows, ends = zip(*itertools.islice(packed, window), strict=True)
+    order = random_stream(seed, SHUFFLE_STREAM, zlib.crc32(language.encode()), number).permutation(window)
+    for row in range(first, window):
+      yield rows[order[row]], {**begin._asdict(), 'window': number, 'row': row + 1}
+    begin, number, first = ends[-1], number + 1, 0
 
-  def __init__(
-    self,
-    language: str,
-    open_documents: OpenDocuments,
-    *,
-    sequence_length: int,
-    special: SpecialIds,
-    seed: int,
-    window: int,
-    packing: PackingConfig = PackingConfig(),
-    state: Mapping[str, int] | None = None,
-  ):
-    self._language, self._open = language, open_documents
-    self._sequence_length, self._special, self._seed, self._window_size = sequence_length, special, seed, window
-    self._packing = packing
-    at = collections.defaultdict(int, state or {})
-    place, source = Place(at['document'], at['offset']), SourcePlace(at['source_example'], at['source_document'])
-    # Where the current window begins, its number, and the row in it; where the next begins.
-    self._start, self._window_number, self._row = _Start(at['epoch'], place, source), at['window'], at['row']
-    self._next_start, self._read_from = self._start, source
-    self._source: Generator[tuple[np.ndarray, _Start], None, None] | None = None
-    self._window: list[np.ndarray] = []
 
-  def state(self) -> dict[str, int]:
-    """The position of the next row; pass it to a new `LanguageRows` to continue from here."""
-    epoch, place, source = self._start
-    return {
-      'epoch': epoch,
-      'document': place.document,
-      'offset': place.offset,
-      'window': self._window_number,
-      'row': self._row,
-      'source_example': source.example,
-      'source_document': source.document,
-    }
+def _rows_from(
+  position: _Position,
+  language: str,
+  open_documents: OpenDocuments,
+  sequence_length: int,
+  special: SpecialIds,
+  packing: PackingConfig,
+) -> Generator[tuple[np.ndarray, _Position], None, None]:
+  """Sequences in the order of the documents, epoch after epoch, each with the position of the next."""
+  epoch, place = position.epoch, Place(position.document, position.offset)
+  source = SourcePlace(position.source_example, position.source_document)
 
-  def next(self) -> np.ndarray:
-    """Ids of the next sequence, int32 [S]."""
-    if not self._window:
-      self._fill_window()
-    if self._row == self._window_size:
-      self._start, self._window_number, self._row = self._next_start, self._window_number + 1, 0
-      self._fill_window()
-    self._row += 1
-    return self._window[self._row - 1]
-
-  def close(self) -> None:
-    """Closes the documents."""
-    if self._source is not None:
-      self._source.close()
-
-  def _fill_window(self) -> None:
-    if self._source is None:
-      self._source = self._rows_from(self._next_start)
-    rows = []
-    while len(rows) < self._window_size:
-      row, self._next_start = next(self._source)
-      rows.append(row)
-    language = zlib.crc32(self._language.encode())
-    shuffle = random_stream(self._seed, SHUFFLE_STREAM, language, self._window_number).permutation(self._window_size)
-    self._window = [rows[i] for i in shuffle]
-
-  def _rows_from(self, start: _Start) -> Generator[tuple[np.ndarray, _Start], None, None]:
-    epoch, place, source = start
-    is_whole_epoch = place == Place()
-    while True:
-      found = False
-      documents = itertools.islice(self._documents(source), place.document - source.document, None)
-      for row, next_place in pack(documents, self._sequence_length, self._special, start=place, config=self._packing):
-        found = True
-        # The next row begins in the document that was read last, or in the one after it.
-        yield row, _Start(epoch, next_place, self._read_from)
-      if is_whole_epoch and not found:
-        raise UsageError(
-          f'no text to train on in {self._language!r}',
-          where='data.languages, data.mixture',
-          fix='exclude it, or lower data.held_out and data.min_characters',
-        )
-      epoch, place, source, is_whole_epoch = epoch + 1, Place(), SourcePlace(), True
-
-  def _documents(self, source: SourcePlace) -> Iterator[np.ndarray]:
-    """Documents from a place on; `_read_from` is where the last one can be read again."""
-    self._read_from = source
-    for document, place in self._open(self._language, 'train', source):
-      self._read_from = place
+  def documents() -> Iterator[np.ndarray]:
+    nonlocal source  # where the document that was read last can be read again
+    for document, again in open_documents(language, 'train', source):
+      source = again
       yield document
+
+  while True:
+    row, is_whole_epoch = None, place == Place()
+    rest = itertools.islice(documents(), place.document - source.document, None)
+    for row, after in pack(rest, sequence_length, special, start=place, config=packing):
+      # The next row begins in the document that was read last, or in the one after it.
+      yield row, _Position(epoch, after.document, after.offset, *source)
+    if is_whole_epoch and row is None:
+      raise UsageError(
+        f'no text to train on in {language!r}',
+        where='data.languages, data.mixture',
+        fix='exclude it, or lower data.held_out and data.min_characters',
+      )
+    epoch, place, source = epoch + 1, Place(), SourcePlace()
 
 
 def begin_window(state: Mapping[str, int]) -> dict[str, int]:
-  """The state of a `LanguageRows` that begins a window where the current one begins: for rows of another length."""
+  """The state of `language_rows` that begin a window where the current one begins: for rows of another length."""
   return {**state, 'window': state['window'] + 1, 'row': 0}
 
 
@@ -169,8 +141,9 @@ class StreamedBatches(BatchSource):
 
   def batches(self, step: int = 0, state: dict | None = None) -> Generator[tuple[Batch, dict], None, None]:
     """See `BatchSource`."""
+    names, states = self.languages, {language: START | (state or {}).get(language, {}) for language in self.rates}
     streams = [
-      LanguageRows(
+      language_rows(
         language,
         self.open_documents,
         sequence_length=self.sequence_length,
@@ -178,22 +151,18 @@ class StreamedBatches(BatchSource):
         seed=self.seed,
         window=self.shuffle_rows,
         packing=self.packing,
-        state=(state or {}).get(language),
+        state=states[language],
       )
-      for language in self.rates
+      for language in names
     ]
-    try:
-      while True:
-        languages = languages_of_rows(self.seed, step, self.batch_size, self.sampling(step).rates)
-        rows = [streams[language].next() for language in languages]
-        yield (
-          self._masked_own(rows, languages, stream=MASK_STREAM, step=step),
-          {language: stream.state() for language, stream in zip(self.rates, streams, strict=True)},
-        )
-        step += 1
-    finally:
-      for stream in streams:
-        stream.close()
+    while True:
+      languages = languages_of_rows(self.seed, step, self.batch_size, self.sampling(step).rates)
+      rows = []
+      for language in languages:
+        row, states[names[language]] = next(streams[language])
+        rows.append(row)
+      yield self._masked_own(rows, languages, stream=MASK_STREAM, step=step), dict(states)
+      step += 1
 
   def evaluation_batches(self) -> Iterator[Batch]:
     """See `BatchSource`."""

@@ -14,14 +14,16 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from etils import epath
 
 from rembert.errors import UsageError, first_line
-from rembert.files import inside, sha256_of
+from rembert.files import inside, is_remote
 from rembert.tokenizer import SpecialIds
 from rembert.validation import CountOrZero, broken_rule
 
@@ -29,7 +31,6 @@ FORMAT = 1
 MANIFEST = 'manifest.json'
 VOCABULARY = 'vocabulary/sentencepiece.model'
 SPLITS = ('train', 'validation')
-_READER_OPTIONS = 'readahead_buffer_size:0'  # rows are read in random order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +41,6 @@ class Shard:
   rows: int
   bytes: int
   sha256: str
-
-  def __post_init__(self):
-    _check_counts({'rows': self.rows, 'bytes': self.bytes})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +61,6 @@ class StoredLanguage:
   characters: int
   lost: Mapping[str, int]
 
-  def __post_init__(self):
-    _check_counts({'sentences': self.sentences, 'characters': self.characters})
-    for name in ('documents', 'tokens', 'lost'):
-      _check_counts(getattr(self, name))
-
   def rows(self, split: str) -> int:
     """Number of sequences of a split."""
     return sum(shard.rows for shard in self.shards[split])
@@ -79,15 +72,36 @@ class StoredLanguage:
     return cls(**(content | {'shards': shards}))
 
 
-def _check_counts(counts: Mapping[str, Any]) -> None:
-  for name, count in counts.items():
-    if rule := broken_rule(count, CountOrZero):
-      raise ValueError(f'{name} must be {rule}, not {count!r}')
-
-
 def row_dtype(vocab_size: int) -> np.dtype:
   """The smallest dtype for all ids."""
   return np.dtype('<u2' if vocab_size <= 1 << 16 else '<u4')
+
+
+def write_records(path: epath.Path, records: Iterable[bytes]) -> int:
+  """Writes an ArrayRecord file atomically; returns the number of records."""
+  from array_record.python import array_record_module
+
+  path.parent.mkdir(parents=True, exist_ok=True)
+  partial = path.parent / f'{path.name}.partial'
+  count = 0
+  with tempfile.TemporaryDirectory(dir=None if is_remote(path) else path.parent) as folder:
+    local = os.path.join(folder, 'records')  # ArrayRecord writes to local disks only
+    # Records are read one by one: in larger groups, every read would decompress neighbours.
+    writer = array_record_module.ArrayRecordWriter(local, 'group_size:1,max_parallelism:1')
+    for record in records:
+      writer.write(record)
+      count += 1
+    writer.close()
+    epath.Path(local).copy(partial, overwrite=True)
+  partial.replace(path)
+  return count
+
+
+def open_records(path: epath.Path) -> Any:
+  """A reader of an ArrayRecord file in random order."""
+  from array_record.python import array_record_module
+
+  return array_record_module.ArrayRecordReader(str(path), 'readahead_buffer_size:0')
 
 
 class TokenStore:
@@ -102,63 +116,27 @@ class TokenStore:
   """
 
   def __init__(self, folder: epath.PathLike):
+    """Opens a store.
+
+    Raises:
+      UsageError: there is none; its manifest is malformed, of another format, or names files outside of the store; or
+        shards are missing or of another size.
+    """
     self.folder = epath.Path(folder)
-    content = self._read_manifest()
+    file = self.folder / MANIFEST
+    if not file.exists():
+      raise self._unfinished()
+    content = file.read_bytes()
     self.manifest_hash = hashlib.sha256(content).hexdigest()
     try:
-      manifest = json.loads(content)
-      self._take(manifest)
+      self._read(json.loads(content))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
       raise UsageError(
         f'the manifest of the store is malformed: {type(error).__name__} {first_line(error)}',
-        where=str(self.folder / MANIFEST),
+        where=str(file),
         fix='fetch it again, or make the store again: python -m tasks.token_store --help',
       ) from error
-    self._refuse_missing_shards()
-
-  def _take(self, manifest: dict) -> None:
-    if manifest.get('format') != FORMAT:
-      raise UsageError(
-        f'the store has format {manifest.get("format")!r}; this version reads {FORMAT}',
-        where=str(self.folder / MANIFEST),
-        fix='make the store again: python -m tasks.token_store --help',
-      )
-    self.sequence_length: int = manifest['sequence_length']
-    self.vocab_size: int = manifest['vocabulary']['pieces']
-    self.vocabulary_hash: str = manifest['vocabulary']['sha256']
-    self.special = SpecialIds(**manifest['special'])
-    self._dtype = np.dtype(manifest['dtype'])
-    rates = manifest.get('rates')
-    self.rates = None if rates is None else {language: float(rate) for language, rate in rates.items()}
-    self.languages = {code: StoredLanguage.of_json(part) for code, part in manifest['languages'].items()}
-    _check_counts(
-      dataclasses.asdict(self.special) | {'pieces': self.vocab_size, 'sequence_length': self.sequence_length}
-    )
-    if not self.sequence_length or self._dtype.kind != 'u':
-      raise ValueError(f'rows of {self.sequence_length!r} ids of type {self._dtype}')
-    for shard in self.shards():
-      self.file(shard)
-
-  def file(self, shard: Shard) -> epath.Path:
-    """The file of a shard; UsageError for one that is not below the store."""
-    return inside(self.folder, shard.file, where=self.folder / MANIFEST)
-
-  def _read_manifest(self) -> bytes:
-    file = self.folder / MANIFEST
-    if file.exists():
-      return file.read_bytes()
-    done = [path.parent.name for path in self.folder.glob('*/language.json')] if self.folder.is_dir() else []
-    if done:
-      raise UsageError(
-        f'the store is incomplete: {len(done)} languages are complete, the manifest is missing',
-        where=str(self.folder),
-        fix='run the command that makes it again: python -m tasks.token_store resumes',
-      )
-    raise UsageError('no token store found', where=str(file), fix='make one: python -m tasks.token_store --help')
-
-  def _refuse_missing_shards(self) -> None:
-    files = [(shard, self.file(shard)) for shard in self.shards()]
-    sizes = [(shard, file.stat().length if file.exists() else None) for shard, file in files]
+    sizes = [(shard, path.stat().length if (path := self.file(shard)).exists() else None) for shard in self.shards()]
     wrong = [
       f'{shard.file} is missing' if size is None else f'{shard.file} has {size} bytes, not {shard.bytes}'
       for shard, size in sizes
@@ -171,6 +149,43 @@ class TokenStore:
         fix='copy them again; or delete the manifest and these languages, and run python -m tasks.token_store again',
       )
 
+  def _unfinished(self) -> UsageError:
+    done = [path.parent.name for path in self.folder.glob('*/language.json')] if self.folder.is_dir() else []
+    if done:
+      return UsageError(
+        f'the store is incomplete: {len(done)} languages are complete, the manifest is missing',
+        where=str(self.folder),
+        fix='run the command that makes it again: python -m tasks.token_store resumes',
+      )
+    where = str(self.folder / MANIFEST)
+    return UsageError('no token store found', where=where, fix='make one: python -m tasks.token_store --help')
+
+  def _read(self, manifest: dict) -> None:
+    if manifest.get('format') != FORMAT:
+      raise ValueError(f'format {manifest.get("format")!r}; this version reads {FORMAT}')
+    self.sequence_length: int = manifest['sequence_length']
+    self.vocab_size: int = manifest['vocabulary']['pieces']
+    self.vocabulary_hash: str = manifest['vocabulary']['sha256']
+    self.special = SpecialIds(**manifest['special'])
+    self._dtype = np.dtype(manifest['dtype'])
+    rates = manifest.get('rates')
+    self.rates = None if rates is None else {language: float(rate) for language, rate in rates.items()}
+    self.languages = {code: StoredLanguage.of_json(part) for code, part in manifest['languages'].items()}
+    counts = [self.sequence_length, self.vocab_size, *dataclasses.astuple(self.special)]
+    counts += [count for shard in self.shards() for count in (shard.rows, shard.bytes)]
+    for part in self.languages.values():
+      of_splits = (part.documents, part.tokens, part.lost)
+      counts += [part.sentences, part.characters, *(count for each in of_splits for count in each.values())]
+    for count in counts:
+      if rule := broken_rule(count, CountOrZero):
+        raise ValueError(f'a count must be {rule}, not {count!r}')
+    if not self.sequence_length or self._dtype.kind != 'u':
+      raise ValueError(f'rows of {self.sequence_length!r} ids of type {self._dtype}')
+
+  def file(self, shard: Shard) -> epath.Path:
+    """The file of a shard; UsageError for one that is not below the store."""
+    return inside(self.folder, shard.file, where=self.folder / MANIFEST)
+
   def shards(self) -> list[Shard]:
     """All shards."""
     return [shard for part in self.languages.values() for split in SPLITS for shard in part.shards[split]]
@@ -182,12 +197,9 @@ class TokenStore:
   @functools.cache  # noqa: B019 - a store lives as long as the run
   def _readers(self, language: str, split: str) -> tuple[list, np.ndarray]:
     """The open shards of a split, and the index of the first row of each."""
-    from array_record.python import array_record_module
-
     shards = self.languages[language].shards[split]
-    open_shard = lambda shard: array_record_module.ArrayRecordReader(str(self.file(shard)), _READER_OPTIONS)
     first_rows = np.cumsum([0, *(shard.rows for shard in shards)])
-    return [open_shard(shard) for shard in shards], first_rows
+    return [open_records(self.file(shard)) for shard in shards], first_rows
 
   def read(self, language: str, split: str, indices: Sequence[int] | np.ndarray) -> np.ndarray:
     """Sequences by index in a split, ids int32 [len(indices), S]; UsageError if a shard is corrupt."""
@@ -202,15 +214,9 @@ class TokenStore:
       records = [readers[shard].read(record, record + 1)[0] for shard, record in numbers]
       ids = np.frombuffer(b''.join(records), self._dtype).reshape(len(indices), self.sequence_length)
     except Exception as error:  # ArrayRecord has its own exception types
-      reason = first_line(error)
       raise UsageError(
-        f'a shard of {language!r} cannot be read: {reason}',
+        f'a shard of {language!r} cannot be read: {first_line(error)}',
         where=str(self.folder / language),
         fix=f'python -m tasks.token_store verify {self.folder} names the file',
       ) from error
     return ids.astype(np.int32)
-
-
-def altered_shards(store: TokenStore) -> list[str]:
-  """Files that differ from their checksums in the manifest; reads the whole store."""
-  return [shard.file for shard in store.shards() if sha256_of(store.file(shard)) != shard.sha256]

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from rembert.data.sentence_batches import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
+from rembert.data.packing import BATCH_SIZE, SentenceBatch, most_sentences, packed_sentences
 from rembert.errors import UsageError
 from rembert.inference.model import LoadedModel
 from rembert.kernels import platform

@@ -12,8 +12,9 @@ from rembert import configuration
 from rembert.aot import flops
 from rembert.checkpoint.load import architecture, config_meta
 from rembert.configuration import EvaluateConfig, FinetuneOptions
+from rembert.data.batches import batch_shapes
 from rembert.data.config import DataConfig, DataRequest, VocabularyConfig
-from rembert.data.masking import MaskingConfig, batch_shapes
+from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.data.phases import Phase, PhasesConfig, phases_of
 from rembert.errors import Setting, UsageError

@@ -44,7 +44,6 @@ from rembert.tracking.console import Console, Progress
 from rembert.train import sharding, state
 from rembert.train.state import Trainable
 from rembert.train.step import make_logits_step
-from tasks.xtreme import RETRIEVAL
 from tasks.xtreme.benchmark import get_task
 from tasks.xtreme.files import MissingFileError
 

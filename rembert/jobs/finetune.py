@@ -18,9 +18,8 @@ from rembert import configuration
 from rembert.checkpoint.initialize import InitialParameters, open_initial
 from rembert.checkpoint.load import config_gin
 from rembert.checkpoint.manager import Checkpoints
-from rembert.data.finetune_batches import Features, TrainingRows, sample_examples
-from rembert.data.indexed_rows import digest_of, open_rows, write_rows
-from rembert.data.prefetch import prefetch
+from rembert.data.batches import prefetch
+from rembert.data.finetune_batches import Features, IndexedRows, TrainingRows, digest_of, sample_examples, write_rows
 from rembert.errors import UsageError
 from rembert.files import sha256_of, write_whole
 from rembert.jobs import summary
@@ -297,7 +296,7 @@ def _indexed_rows(
       show = functools.partial(_show_rows, progress, examples)
       write_rows(folder, functools.partial(stream_rows, task, 'train', tasks.head, **options), origin | files, show)
     job.hosts.wait_for_all(f'rows {name}')
-    found[name] = indexed = open_rows(folder, tasks.head)
+    found[name] = indexed = IndexedRows(folder, tasks.head)
     _check_ids(config, indexed.facts['largest_id'], f'task {name}, split train')
     digests.append(indexed.facts['digest'])
   return found, digests[0] if len(digests) == 1 else hashlib.sha256(''.join(digests).encode()).hexdigest()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rembert.command_line import command_parser, run_command
-from rembert.data.sentence_batches import BATCH_SIZE
+from rembert.data.packing import BATCH_SIZE
 from rembert.errors import UsageError
 from rembert.files import check_output, read_text, whole_file, write_whole
 from rembert.inference.fill_mask import fill_masks

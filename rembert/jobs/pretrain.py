@@ -14,8 +14,8 @@ from rembert import configuration
 from rembert.checkpoint.initialize import InitialParameters, open_initial
 from rembert.checkpoint.integrity import Description
 from rembert.checkpoint.load import altered_arrays, open_described
+from rembert.data.batches import prefetch
 from rembert.data.phases import Phase, PhasesConfig, same_until
-from rembert.data.prefetch import prefetch
 from rembert.data.token_store import TokenStore
 from rembert.errors import UsageError
 from rembert.jobs import summary

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 from etils import epath
 
+from rembert.data.batches import BatchSource, Sampling
 from rembert.data.config import DataConfig, DataRequest
-from rembert.data.masking import BatchSource, Sampling
 from rembert.data.mixture import sampling_rates
 from rembert.data.packing import PackingConfig
 from rembert.data.phases import Phase, PhasedBatches, PhasesConfig, phases_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from etils import epath
 
-from rembert.data.sentence_batches import BATCH_SIZE
+from rembert.data.packing import BATCH_SIZE
 from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.inference.embed import embed_lines

@@ -9,9 +9,9 @@ from etils import epath
 
 from rembert.command_line import add_modules, command_parser, parse_flags, run_command
 from rembert.data.packing import PackingConfig
-from rembert.data.token_store import VOCABULARY, TokenStore, altered_shards
+from rembert.data.token_store import VOCABULARY, TokenStore
 from rembert.errors import UsageError
-from rembert.files import check_folder
+from rembert.files import check_folder, sha256_of
 from rembert.tokenizer import check_vocabulary, load_vocabulary
 from rembert.tracking.console import Console, human_bytes
 from rembert.validation import Fraction, Range, number
@@ -173,7 +173,7 @@ def verify(argv: Sequence[str]) -> None:
   if len(argv) != 1:
     raise UsageError('verify requires exactly one store', fix='python -m tasks.token_store verify STORE')
   store = TokenStore(argv[0])
-  altered = altered_shards(store)
+  altered = [shard.file for shard in store.shards() if sha256_of(store.file(shard)) != shard.sha256]
   if altered:
     raise UsageError(
       f'{len(altered)} shards differ from their checksums in the manifest',

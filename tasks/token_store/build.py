@@ -8,9 +8,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,6 +26,7 @@ from rembert.data.token_store import (
   StoredLanguage,
   TokenStore,
   row_dtype,
+  write_records,
 )
 from rembert.files import sha256_of, write_errors, write_whole
 from rembert.tokenizer import SpecialIds, load_vocabulary
@@ -38,9 +37,6 @@ from tasks.corpus.format import Corpus, LanguageStatistics, read_texts
 if TYPE_CHECKING:
   import apache_beam as beam
   import seqio
-
-# group_size 1, since sequences are read one by one; with more, every read would decompress neighbours.
-_WRITER_OPTIONS = 'group_size:1,max_parallelism:1'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,31 +161,13 @@ def write_shard(source: DocumentShard, config: StoreConfig) -> tuple[str, Writte
 
   packed = pack(counted(), config.sequence_length, config.special, config=config.packing)
   path = epath.Path(config.folder) / file
-  rows = write_rows((row for row, _ in packed), path, row_dtype(config.vocab_size))
+  dtype = row_dtype(config.vocab_size)
+  rows = write_records(path, (row.astype(dtype).tobytes() for row, _ in packed))
   if not rows:
     path.unlink()
     return source.name, None
   shard = Shard(file=file, rows=rows, bytes=path.stat().length, sha256=sha256_of(path))
   return source.name, WrittenShard(source.split, shard, documents, tokens)
-
-
-def write_rows(rows: Iterable[np.ndarray], path: epath.Path, dtype: np.dtype) -> int:
-  """Writes sequences to an ArrayRecord file, atomically; returns their number."""
-  from array_record.python import array_record_module
-
-  path.parent.mkdir(parents=True, exist_ok=True)
-  with tempfile.TemporaryDirectory() as folder:
-    local = os.path.join(folder, 'shard')  # ArrayRecord only writes to local disks
-    writer = array_record_module.ArrayRecordWriter(local, _WRITER_OPTIONS)
-    count = 0
-    for row in rows:
-      writer.write(row.astype(dtype).tobytes())
-      count += 1
-    writer.close()
-    partial = path.parent / f'{path.name}.partial'
-    epath.Path(local).copy(partial, overwrite=True)
-  partial.replace(path)
-  return count
 
 
 def _finish(element, counts: Mapping[str, LanguageStatistics], folder: str) -> None:

@@ -10,8 +10,9 @@ import pytest
 from batch_checks import assert_same, unmasked
 from text_streams import SOURCE, open_documents
 
+from rembert.data.batches import Sampling
 from rembert.data.config import DataConfig
-from rembert.data.masking import MaskingConfig, Sampling
+from rembert.data.masking import MaskingConfig
 from rembert.data.packing import Place, pack
 from rembert.data.phases import PhasedBatches, PhasesConfig, phases_of, same_until
 from rembert.data.store_source import StoredBatches

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_streams import CORPUS, RATES, SOURCE, SPECIAL, B, S, open_documents
 
-from rembert.data.masking import batch_shapes
+from rembert.data.batches import batch_shapes
 from rembert.data.packing import pack
-from rembert.data.stream_source import LanguageRows, SourcePlace
+from rembert.data.stream_source import START, SourcePlace, language_rows
 from rembert.errors import UsageError
 from rembert.tokenizer import SpecialIds
 
@@ -36,22 +36,21 @@ def test_resuming_after_any_step_is_bitwise_the_uninterrupted_run(uninterrupted,
     assert next_state == expected_state
 
 
+def stream(language, documents=open_documents, *, window=4, state=START):
+  return language_rows(language, documents, sequence_length=S, special=SPECIAL, seed=1, window=window, state=state)
+
+
 @pytest.mark.parametrize('language', RATES)
 @pytest.mark.parametrize('window', [1, 3, 64])
 def test_a_language_resumes_at_window_edges_and_epoch_wraps(language, window):
-  fresh = lambda state=None: LanguageRows(
-    language, open_documents, sequence_length=S, special=SPECIAL, seed=1, window=window, state=state
-  )
-  rows, states, stream = [], [], fresh()
-  for _ in range(3 * 64 + 5):
-    states.append(stream.state())
-    rows.append(stream.next())
+  rows, states = zip(*itertools.islice(stream(language, window=window), 3 * 64 + 5), strict=True)
   assert states[-1]['epoch'] >= 1
-  starts = [n for n, state in enumerate(states[:-5]) if state['row'] in (0, 1, window - 1, window)]
+  starts = [n for n, state in enumerate(states[:-5]) if state['row'] in (1, window - 1, window)]
   for start in starts[:: max(1, len(starts) // 12)] + starts[-2:]:
-    again = fresh(states[start])
-    for expected in rows[start : start + 5]:
-      np.testing.assert_array_equal(again.next(), expected)
+    again = itertools.islice(stream(language, window=window, state=states[start]), 5)
+    for (row, state), *expected in zip(again, rows[start + 1 : start + 6], states[start + 1 : start + 6], strict=True):
+      np.testing.assert_array_equal(row, expected[0])
+      assert state == expected[1]
 
 
 def test_resuming_opens_the_source_where_the_window_began():
@@ -61,24 +60,21 @@ def test_resuming_opens_the_source_where_the_window_began():
     opened_at.append(source)
     return open_documents(language, split, source)
 
-  stream = LanguageRows('en', reading, sequence_length=S, special=SPECIAL, seed=1, window=4)
-  for _ in range(14):
-    stream.next()
-  state = stream.state()
-  LanguageRows('en', reading, sequence_length=S, special=SPECIAL, seed=1, window=4, state=state).next()
+  *_, (_, state) = itertools.islice(stream('en', reading), 14)
+  next(stream('en', reading, state=state))
   assert opened_at[0] == SourcePlace()
   assert opened_at[-1] == (state['source_example'], state['source_document'])
   assert 0 < state['source_document'] <= state['document'] < state['source_document'] + 4
 
 
 def test_windows_are_shuffles_of_the_documents_in_order_epoch_after_epoch():
-  stream = LanguageRows('de', open_documents, sequence_length=S, special=SPECIAL, seed=1, window=4)
+  rows = (row.tobytes() for row, _ in stream('de'))
   epoch = [row.tobytes() for row, _ in pack(CORPUS['de', 'train'], S, SPECIAL)]
   in_order = itertools.cycle(epoch)
   moved = 0
   for _ in range(10):
     window = list(itertools.islice(in_order, 4))
-    drawn = [stream.next().tobytes() for _ in range(4)]
+    drawn = list(itertools.islice(rows, 4))
     assert sorted(drawn) == sorted(window)
     moved += drawn != window
   # A window stays as it is once in 24 times.

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from rembert.data.token_store import TokenStore, altered_shards, row_dtype
+from rembert.data.token_store import TokenStore, row_dtype
 from rembert.errors import UsageError
 from rembert.tokenizer import SpecialIds
 from tasks.token_store.__main__ import main
@@ -57,9 +57,10 @@ def test_a_whole_store_is_verified_and_an_altered_one_named(copy, capsys):
   content = bytearray(shard.read_bytes())
   content[len(content) // 2] ^= 1
   shard.write_bytes(content)
-  assert altered_shards(TokenStore(copy)) == [str(shard.relative_to(copy))]
   assert main(['verify', str(copy)]) == 2
-  assert shard.name in capsys.readouterr().err
+  error = capsys.readouterr().err
+  assert '1 shards differ' in error
+  assert shard.name in error
 
 
 def test_shards_that_are_missing_or_cut_are_named_at_once(copy):

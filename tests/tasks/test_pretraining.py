@@ -1,11 +1,12 @@
 """Any SeqIO task can be pre-trained on: its documents are those of `get_dataset`, from any place of its source."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
 
-from rembert.data.stream_source import LanguageRows, SourcePlace
+from rembert.data.stream_source import SourcePlace, language_rows
 from rembert.errors import UsageError
 from rembert.tokenizer import SpecialIds
 from tasks import pretraining
@@ -171,17 +172,13 @@ def test_two_readers_of_a_task_do_not_disturb_each_other(vocabulary, files):
 @pytest.mark.parametrize('kind', ['filter', 'joined'])
 def test_rows_resume_bitwise_in_the_middle_of_an_epoch_and_after_it(kind, vocabulary, files):
   documents = documents_of(task_of(vocabulary, files, ALL[kind]))
-  fresh = lambda state=None: LanguageRows(
-    'law', documents, sequence_length=32, special=SpecialIds(), seed=1, window=3, state=state
+  rows = lambda **state: language_rows(
+    'law', documents, sequence_length=32, special=SpecialIds(), seed=1, window=3, **state
   )
-  stream, states, rows = fresh(), [], []
-  while not states or states[-1]['epoch'] < 2:
-    states.append(stream.state())
-    rows.append(stream.next())
-  for start in (1, 7, len(rows) // 2, len(rows) - 3):
-    resumed = fresh(states[start])
-    for expected in rows[start : start + 5]:
-      np.testing.assert_array_equal(resumed.next(), expected)
+  found = list(itertools.takewhile(lambda row: row[1]['epoch'] < 2, rows()))
+  for start in (1, 7, len(found) // 2, len(found) - 3):
+    for (row, _), (expected, _) in zip(rows(state=found[start][1]), found[start + 1 : start + 6], strict=False):
+      np.testing.assert_array_equal(row, expected)
 
 
 def test_a_split_that_a_task_lacks_is_empty(vocabulary, files):

@@ -9,7 +9,7 @@ import seqio
 from table_files import csv_of
 
 import tasks
-from rembert.data.indexed_rows import open_rows, write_rows
+from rembert.data.finetune_batches import IndexedRows, write_rows
 from rembert.errors import UsageError
 from tasks.registration import find
 from tasks.rows import stream_rows, tasks_and_rates
@@ -83,7 +83,7 @@ def test_indexed_rows_are_the_rows_and_are_written_once(reviews, tmp_path):
   for origin in ({'of': 1}, {'of': 1}, {'of': 2}):
     write_rows(tmp_path / 'rows', source, origin)
   assert len(calls) == 2
-  indexed = open_rows(tmp_path / 'rows', 'classification')
+  indexed = IndexedRows(tmp_path / 'rows', 'classification')
   assert len(indexed) == 4
   for row, expected in zip(indexed, rows, strict=True):
     np.testing.assert_array_equal(row.input_ids, expected.input_ids)
@@ -102,7 +102,7 @@ def test_memory_does_not_grow_with_a_table(tmp_path, xtreme_vocabulary):
     tracemalloc.start()
     rows = lambda: stream_rows(find(f'{name}.all'), 'train', 'regression', max_length=32, keep_examples=False)
     write_rows(tmp_path / name, rows, {})
-    assert len(open_rows(tmp_path / name, 'regression')) == count
+    assert len(IndexedRows(tmp_path / name, 'regression')) == count
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return most

@@ -115,14 +115,14 @@ def test_a_disk_that_fills_up_leaves_no_store_that_looks_complete_and_a_complete
 ):
   written, store = [], tmp_path / 'store'
 
-  def full(rows, path, dtype, write=build.write_rows):
+  def full(path, records, write=build.write_records):
     written.append(path)
     if len(written) > 3:
       raise OSError('No space left on device')
-    return write(rows, path, dtype)
+    return write(path, records)
 
   with monkeypatch.context() as patched:
-    patched.setattr(build, 'write_rows', full)
+    patched.setattr(build, 'write_records', full)
     assert main([*small_store.command, '--group_mb=0.0001', f'--output={store}']) == 1
   assert 'No space left on device' in capsys.readouterr().err
   assert not (store / 'manifest.json').exists()

@@ -1,11 +1,11 @@
-"""Prefetching changes when things happen, never what comes out."""
+"""Batches are prepared by a thread, a few ahead, and whatever goes wrong there reaches the step."""
 
 import itertools
 import threading
 
 import pytest
 
-from rembert.data.prefetch import prefetch
+from rembert.data.batches import prefetch
 
 
 @pytest.fixture(autouse=True)
@@ -15,19 +15,22 @@ def no_thread_is_left():
   assert [thread for thread in threading.enumerate() if thread not in before] == []
 
 
-@pytest.mark.parametrize('ahead', [1, 2, 5])
-def test_items_come_placed_and_in_order(ahead):
-  assert list(prefetch(iter(range(50)), lambda n: 10 * n, ahead=ahead)) == [10 * n for n in range(50)]
+def test_items_come_in_order_made_and_placed_by_another_thread_never_further_ahead_than_told():
+  made = []
 
+  def items():
+    for number in range(50):
+      made.append(number)
+      yield number, threading.current_thread()
 
-def test_items_are_made_and_placed_by_another_thread():
-  def names():
-    for _ in range(3):
-      yield threading.current_thread()
-
-  threads = [thread for pair in prefetch(names(), lambda made: (made, threading.current_thread())) for thread in pair]
-  assert len(set(threads)) == 1
-  assert threads[0] is not threading.current_thread()
+  batches = prefetch(items(), lambda item: (*item, threading.current_thread()), ahead=2)
+  for number, (item, *threads) in enumerate(batches):
+    assert item == number
+    assert len({*threads}) == 1
+    assert threads[0] is not threading.current_thread()
+    # Two that are ready, and one in the thread's hand.
+    assert len(made) <= number + 1 + 2 + 1
+  assert number == 49
 
 
 @pytest.mark.parametrize('error', [ValueError('broken'), KeyboardInterrupt(), SystemExit(3)], ids=repr)
@@ -57,20 +60,3 @@ def test_closing_early_ends_the_thread_though_the_source_has_no_end():
   batches.close()
   assert not thread.is_alive()
   assert list(batches) == []
-
-
-def test_it_never_runs_further_ahead_than_told():
-  made = 0
-
-  def count():
-    nonlocal made
-    while True:
-      made += 1
-      yield made
-
-  batches = prefetch(count(), lambda n: n, ahead=2)
-  for taken in range(1, 30):
-    next(batches)
-    # Two that are ready, and one in the thread's hand.
-    assert made <= taken + 2 + 1
-  batches.close()
