@@ -69,11 +69,11 @@ class BeamRunner:
     except UsageError:
       raise
     except Exception as error:  # exceptions of workers are wrapped, with the traceback as text
-      lines = [line for line in str(error).splitlines() if line.strip()]
       if self.show_traceback:
         raise
+      lines = [type(error).__name__, *filter(str.strip, str(error).splitlines())]
       raise RunError(
-        f'the pipeline failed: {lines[-1] if lines else type(error).__name__}',
+        f'the pipeline failed: {lines[-1]}',
         where=f'{where}, {self.name}',
         fix=[
           'fix the cause and run the command again: completed languages are kept',
@@ -110,10 +110,12 @@ def run_in_groups(
       run(group, tell)
 
 
-def refuse_other_recipe(folder: epath.Path, recipe: Mapping, what: str) -> None:
-  """Raises UsageError with the differences if a directory holds a corpus or store of another recipe."""
+def check_recipe(folder: epath.Path, recipe: Mapping, what: str) -> None:
+  """Writes the recipe of a corpus or store, its first file; UsageError with the differences if it has another."""
   file = folder / RECIPE
   if not file.exists():
+    with write_errors(f'the {what}', folder):
+      write_whole(file, json.dumps(recipe, indent=1))
     return
   before = json.loads(file.read_text())
   different = [name for name in recipe if before.get(name) != recipe[name]]
@@ -123,9 +125,3 @@ def refuse_other_recipe(folder: epath.Path, recipe: Mapping, what: str) -> None:
       where=str(folder),
       fix=f'choose another --output or --workdir, delete that {what}, or run the old command to resume it',
     )
-
-
-def write_recipe(folder: epath.Path, recipe: Mapping, what: str) -> None:
-  """Writes the recipe, the first file in the directory of a corpus or store."""
-  with write_errors(f'the {what}', folder):
-    write_whole(folder / RECIPE, json.dumps(recipe, indent=1))

@@ -277,7 +277,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _train(options: argparse.Namespace) -> None:
-  from tasks.corpus.documents import CorpusConfig
+  from tasks.corpus.build import CorpusConfig
 
   console, file = Console(), epath.Path(options.output)
   refuse_too_few(options.size)

@@ -553,11 +553,11 @@ MUTANTS = [
   # --- tasks --------------------------------------------------------------------------------------------------------
   Mutant(
     'articles with the same text under different titles are all kept',
-    'tasks/corpus/documents.py',
+    'tasks/corpus/build.py',
     'digest_of(text), held_out',
     'digest_of(found.title + text), held_out',
     area='tasks',
-    tests=('tests/tasks/corpus/test_documents.py', 'tests/tasks/corpus/test_build.py'),
+    tests=('tests/tasks/corpus/test_build.py',),
   ),
   Mutant(
     'a dump that is damaged gives no documents, and is not counted among what was lost',
@@ -569,11 +569,11 @@ MUTANTS = [
   ),
   Mutant(
     'the training split of a corpus includes the held-out documents',
-    'tasks/corpus/documents.py',
+    'tasks/corpus/build.py',
     'split = SPLITS[document.is_held_out]',
     'split = SPLITS[0]',
     area='tasks',
-    tests=('tests/tasks/corpus/test_documents.py', 'tests/tasks/corpus/test_build.py'),
+    tests=('tests/tasks/corpus/test_build.py',),
   ),
   Mutant(
     'reading that resumes at a document begins with the first one again',
@@ -645,11 +645,11 @@ MUTANTS = [
   ),
   Mutant(
     'documents that removing repeated paragraphs leaves too short are kept',
-    'tasks/corpus/documents.py',
+    'tasks/corpus/build.py',
     'if len(document.text) >= config.min_characters',
     'if document.paragraphs',
     area='tasks',
-    tests=('tests/tasks/corpus/test_documents.py', 'tests/tasks/corpus/test_build.py'),
+    tests=('tests/tasks/corpus/test_build.py',),
   ),
   Mutant(
     'held-out sentences count among those that sampling rates are computed from',

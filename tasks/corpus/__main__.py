@@ -13,7 +13,7 @@ from rembert.validation import Count, FractionBelowOne, NotNegative, Positive, n
 if TYPE_CHECKING:
   from rembert.tracking.console import Console
   from tasks.beam import BeamRunner
-  from tasks.corpus.documents import CorpusConfig
+  from tasks.corpus.build import CorpusConfig
   from tasks.corpus.format import Corpus
   from tasks.corpus.sources import Part
 
@@ -46,8 +46,6 @@ then
     python -m rembert.main --gin_file=gin/pretrain_smoke.gin --gin.data.corpus=corpus
 """
 
-
-_KINDS = ('text', 'tfds', 'dumps')  # where --dumps has a default, the others come before it
 _COLUMNS = ('text_column', 'language_column', 'language')
 _MAKING = ('held_out', 'min_characters', 'dedupe', 'shard_mb')
 
@@ -65,58 +63,48 @@ def add_sources(
   source.add_argument(
     '--dumps', metavar='FOLDER', default=default, help=f'MediaWiki dumps: directory or glob, local or gs://{more}'
   )
-  source.add_argument(
-    '--text',
-    metavar='PLACE',
-    help='text, JSON lines, CSV, TSV, Parquet: file, directory or glob, local or gs://, hf://, …',
-  )
+  text = 'text, JSON lines, CSV, TSV, Parquet: file, directory or glob, local or gs://, hf://, …'
+  source.add_argument('--text', metavar='PLACE', help=text)
   source.add_argument('--tfds', metavar='NAME', help='prepared dataset, with {language} in its name or [split]')
   flags.add_argument('--text_column', metavar='NAME', help='column of the text (default: text)')
   flags.add_argument('--language_column', metavar='NAME', help='column of the language (default: files are LL.jsonl)')
   flags.add_argument('--language', metavar='CODE', help='language of all files of --text')
   flags.add_argument('--tfds_data_dir', metavar='DIR', help="directory of prepared datasets (default: TFDS's)")
-  flags.add_argument('--languages', metavar='CODES', help='language codes, or mbert, rembert (default: all)')
+  flags.add_argument(
+    '--languages',
+    metavar='CODES',
+    type=lambda text: tuple(code.strip() for code in text.split(',')) if text else None,
+    help='language codes, or mbert, rembert (default: all)',
+  )
 
 
 def add_making(flags: argparse.ArgumentParser) -> None:
   """Adds the options of a corpus, None if not given, and of Apache Beam."""
-  flags.add_argument(
-    '--held_out', type=number(FractionBelowOne), help='fraction of held-out documents (default: 0.005)'
-  )
-  flags.add_argument('--min_characters', type=number(Count), help='minimum length of documents (default: 100)')
-  flags.add_argument(
-    '--dedupe',
-    choices=('paragraphs', 'documents', 'none'),
-    help='duplicates to remove (default: paragraphs and documents)',
-  )
-  flags.add_argument('--shard_mb', type=number(Positive), help='input per shard, MB (default: 64)')
-  flags.add_argument(
-    '--group_mb',
-    type=number(NotNegative),
-    default=256,
-    help='input per group of languages, MB; 0: all at once (default: 256)',
-  )
-  flags.add_argument(
-    '--runner', default='DirectRunner', help='DirectRunner (default), DataflowRunner, FlinkRunner, DaskRunner, …'
-  )
-  flags.add_argument(
-    '--workers', type=number(Count), default=1, metavar='N', help='processes of the DirectRunner (default: 1)'
-  )
-  flags.add_argument('--traceback', action='store_true', help='print the full traceback of an error')
+  add = flags.add_argument
+  add('--held_out', type=number(FractionBelowOne), help='fraction of held-out documents (default: 0.005)')
+  add('--min_characters', type=number(Count), help='minimum length of documents (default: 100)')
+  duplicates = 'duplicates to remove (default: paragraphs and documents)'
+  add('--dedupe', choices=('paragraphs', 'documents', 'none'), help=duplicates)
+  add('--shard_mb', type=number(Positive), help='input per shard, MB (default: 64)')
+  group = 'input per group of languages, MB; 0: all at once (default: 256)'
+  add('--group_mb', type=number(NotNegative), default=256, help=group)
+  runners = 'DirectRunner (default), DataflowRunner, FlinkRunner, DaskRunner, …'
+  add('--runner', default='DirectRunner', help=runners)
+  add('--workers', type=number(Count), default=1, metavar='N', help='processes of the DirectRunner (default: 1)')
+  add('--traceback', action='store_true', help='print the full traceback of an error')
 
 
 def _given(options: argparse.Namespace, names: Iterable[str]) -> dict:
   return {name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
 
 
+def _flags(values: Mapping) -> str:
+  return ' '.join(f'--{name}={value}' for name, value in values.items())
+
+
 def _source(options: argparse.Namespace) -> tuple[str, str]:
-  """The kind of the source that the options name, and its name."""
-  return next((kind, name) for kind in _KINDS if (name := getattr(options, kind)))
-
-
-def languages_of(options: argparse.Namespace) -> tuple[str, ...] | None:
-  """What `--languages` names, or None."""
-  return tuple(code.strip() for code in options.languages.split(',')) if options.languages else None
+  """The kind of the source that the options name, and its name; where --dumps has a default, the others come first."""
+  return next((kind, name) for kind in ('text', 'tfds', 'dumps') if (name := getattr(options, kind)))
 
 
 def parts_of(options: argparse.Namespace, console: 'Console') -> 'list[Part]':
@@ -127,11 +115,11 @@ def parts_of(options: argparse.Namespace, console: 'Console') -> 'list[Part]':
   if columns and not options.text:
     raise UsageError(
       'columns and language are those of --text',
-      where=' '.join(f'--{name}={value}' for name, value in columns.items()),
+      where=_flags(columns),
       fix='leave them out, or name the text: --text=PLACE',
     )
-  source, languages = _source(options), languages_of(options)
-  return find_parts(*source, languages, data_dir=options.tfds_data_dir, say=console.say, **columns)
+  data_dir = options.tfds_data_dir
+  return find_parts(*_source(options), options.languages, data_dir=data_dir, say=console.say, **columns)
 
 
 def refuse_making_flags(options: argparse.Namespace, source: str, owner: str) -> None:
@@ -139,7 +127,7 @@ def refuse_making_flags(options: argparse.Namespace, source: str, owner: str) ->
   if given := _given(options, _MAKING):
     raise UsageError(
       f'these options belong to {owner}',
-      where=f'{" ".join(f"--{name}={value}" for name, value in given.items())} with {source}',
+      where=f'{_flags(given)} with {source}',
       fix='leave them out, or make another corpus: python -m tasks.corpus --help',
     )
 
@@ -153,8 +141,7 @@ def runner_of(options: argparse.Namespace, beam_flags: Sequence[str]) -> 'BeamRu
 
 def make_with_beam(options: argparse.Namespace, folder: str, runner: 'BeamRunner', console: 'Console') -> 'Corpus':
   """The corpus of the source that the options name."""
-  from tasks.corpus.build import make_corpus
-  from tasks.corpus.documents import CorpusConfig
+  from tasks.corpus.build import CorpusConfig, make_corpus
 
   given = _given(options, _MAKING)
   if 'shard_mb' in given:
@@ -171,11 +158,10 @@ def corpus_or_temporary(
   from tasks.corpus.format import open_corpus
 
   if options.corpus:
-    return contextlib.nullcontext(open_corpus(options.corpus).of_languages(languages_of(options), console.say))
+    return contextlib.nullcontext(open_corpus(options.corpus).of_languages(options.languages, console.say))
   kind, name = _source(options)
-  command = beam_command(
-    {kind: name, **_given(options, (*_COLUMNS, 'tfds_data_dir', 'languages', *_MAKING))}, '--corpus'
-  )
+  same = _given(options, (*_COLUMNS, 'tfds_data_dir', 'languages', *_MAKING))
+  command = beam_command({kind: name, **same}, '--corpus')
   return temporary_corpus(parts_of(options, console), config, console, command=command)
 
 
@@ -203,11 +189,11 @@ def show(console: 'Console', corpus: 'Corpus') -> None:
   languages = sorted(corpus.languages.items(), key=lambda item: -item[1].characters)
   names = ('documents', 'held_out', 'sentences', 'characters')
   rows = [(language, *(f'{getattr(counts, name):,}' for name in names)) for language, counts in languages]
-  console.table('Languages', ('', 'documents', 'held out', 'sentences', 'characters'), rows)
+  console.table('Languages', ('', *(name.replace('_', ' ') for name in names)), rows)
   show_lost(console, corpus.lost)
   total = lambda name: f'{sum(getattr(counts, name) for _, counts in languages):,}'
-  facts = {'languages': f'{len(languages)}', **{name: total(name) for name in ('documents', 'characters')}}
-  console.facts('Corpus', {**facts, 'folder': str(corpus.folder)})
+  totals = {name: total(name) for name in ('documents', 'characters')}
+  console.facts('Corpus', {'languages': f'{len(languages)}', **totals, 'folder': str(corpus.folder)})
 
 
 def show_lost(console: 'Console', lost: Mapping[str, int]) -> None:

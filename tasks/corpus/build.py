@@ -1,38 +1,36 @@
-"""A corpus is built in this process, or by Apache Beam on any of its runners; both write the same bytes.
+"""Builds a corpus: text is cleaned, deduplicated, split and written, in this process or by Apache Beam.
 
-A directory has one recipe. Completed languages are kept; the manifest is written last.
+Every step is a pure function: a document is identified by the hash of its text, which decides its split and its shard,
+and orders the shard. Nothing depends on the order of work, so that both ways write the same bytes. A directory has one
+recipe; completed languages are kept; the manifest is written last.
 """
 
 import collections
 import contextlib
 import dataclasses
+import hashlib
 import itertools
 import os
+import re
 import shlex
 import tempfile
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from etils import epath
 
 from rembert.data.config import DataConfig
+from rembert.data.token_store import SPLITS
 from rembert.errors import UsageError
 from rembert.files import write_errors
 from rembert.tracking.console import Console, human_bytes
-from tasks.beam import BeamRunner, Tell, refuse_other_recipe, run_in_groups, write_recipe
-from tasks.corpus.documents import (
-  CorpusConfig,
-  Document,
-  clean,
-  first_of,
-  keep_paragraphs,
-  numbers_of_shards,
-  paragraph_places,
-  shard_of,
-)
+from rembert.validation import Count, FractionBelowOne, OneOf, check_fields
+from tasks.beam import BeamRunner, Tell, check_recipe, run_in_groups
 from tasks.corpus.format import (
   MANIFEST,
   Corpus,
+  Document,
   finish_corpus,
   finish_language,
   finished_languages,
@@ -42,11 +40,13 @@ from tasks.corpus.format import (
 from tasks.corpus.sources import (
   Lost,
   Part,
+  RawDocument,
   bytes_by_language,
   find_parts,
   parts_to_read_together,
   read_together,
 )
+from tasks.wikipedia.cleaning import clean_wikitext
 
 if TYPE_CHECKING:
   import apache_beam as beam
@@ -54,6 +54,29 @@ if TYPE_CHECKING:
 LARGEST = 1 << 30  # bytes of input of a language, compressed or not, that one process takes
 _TELL_EVERY = 1000  # documents
 _HELP = 'python -m tasks.corpus --help'
+# Marks that TFDS's `wiki40b` puts between the parts of an article.
+_WIKI40B_MARK = re.compile(r'\n?_(START_ARTICLE|START_SECTION|START_PARAGRAPH)_\n')
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusConfig:
+  """Everything but the sources that decides the bytes of a corpus.
+
+  Attributes:
+    held_out: share of the documents that are `validation`, chosen by a hash of their text.
+    min_characters: shorter documents are left out.
+    dedupe: `paragraphs` (each once in a language, and each document), `documents` or `none`.
+    shard_bytes: bytes of input per shard.
+  """
+
+  held_out: FractionBelowOne = 0.005
+  min_characters: Count = 100
+  dedupe: Annotated[str, OneOf(('paragraphs', 'documents', 'none'))] = 'paragraphs'
+  shard_bytes: Count = 64 << 20
+
+  def __post_init__(self):
+    check_fields(self, '')
+    object.__setattr__(self, 'held_out', float(self.held_out))  # 0 and 0.0 are one recipe
 
 
 def make_corpus(
@@ -90,9 +113,8 @@ def make_corpus(
       fix=command,
     )
   recipe = dataclasses.asdict(config) | {'sources': [part.recipe() for part in parts]}
-  refuse_other_recipe(folder, recipe, 'corpus')
+  check_recipe(folder, recipe, 'corpus')
   if not is_complete:
-    write_recipe(folder, recipe, 'corpus')
 
     def run(languages: list[str], tell: Tell) -> None:
       some = [part for part in parts if part.language in languages]
@@ -109,13 +131,15 @@ def make_corpus(
       finish_corpus(folder, sizes, recipe)
   corpus = open_corpus(folder)
   if not any(counts.documents for counts in corpus.languages.values()):
-    lost = ', '.join(f'{reason}: {count:,}' for reason, count in corpus.lost.items())
+    lost = corpus.lost
+    fix = 'check that dumps are of articles (pages-articles), or lower min_characters and held_out'
+    if {'not UTF-8', 'files in UTF-16'} & lost.keys():
+      fix = f'write the files as UTF-8: iconv -f {"UTF-16" if "files in UTF-16" in lost else "LATIN1"} -t UTF-8'
+    counts = ', '.join(f'{reason}: {count:,}' for reason, count in lost.items())
     raise UsageError(
-      'the corpus holds no text to train on' + (f'; left out are {lost}' if lost else ''),
+      'the corpus holds no text to train on' + (f'; left out are {counts}' if counts else ''),
       where=f'{folder}; languages: {", ".join(corpus.languages)}',
-      fix=f'write the files as UTF-8: iconv -f {"UTF-16" if corpus.lost.get("files in UTF-16") else "LATIN1"} -t UTF-8'
-      if {'not UTF-8', 'files in UTF-16'} & set(corpus.lost)
-      else 'check that dumps are of articles (pages-articles), or lower min_characters and held_out',
+      fix=fix,
     )
   return corpus
 
@@ -136,8 +160,7 @@ def find_corpus(data: DataConfig, workdir: epath.PathLike, console: Console) -> 
   parts = find_parts(kind, name, data.languages, data_dir=data.tfds_data_dir, say=console.say, **columns)
   config = CorpusConfig(held_out=data.held_out, min_characters=data.min_characters)
   same = {field: getattr(data, field) for field in ('tfds_data_dir', 'languages', 'held_out', 'min_characters')}
-  columns = columns if kind == 'text' else {}
-  command = beam_command({kind: name, **columns, **same}, '--gin.data.corpus')
+  command = beam_command({kind: name, **(columns if kind == 'text' else {}), **same}, '--gin.data.corpus')
   return lambda: make_corpus(parts, epath.Path(workdir) / 'corpus', config, console, command=command)
 
 
@@ -170,6 +193,80 @@ def corpus_or_text(
   return temporary_corpus(parts, CorpusConfig(held_out=0, min_characters=1), console)
 
 
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def digest_of(text: str) -> bytes:
+  """128 bits that stand for a text."""
+  return hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).digest()
+
+
+def is_held_out(text: str, held_out: float) -> bool:
+  """Whether a document is of the share `held_out`, 0 to 1, for validation: a function of its text alone."""
+  digest = hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=8).digest()
+  return int.from_bytes(digest, 'big') < held_out * 2**64
+
+
+def clean(found: RawDocument | Lost, config: CorpusConfig) -> Document | Lost:
+  """The document with clean NFC paragraphs, or the reason why it is left out; losses pass through."""
+  if isinstance(found, Lost):
+    return found
+  if found.namespaces is not None:
+    paragraphs = clean_wikitext(found.text, language=found.language, namespaces=found.namespaces)
+  else:
+    text = _WIKI40B_MARK.sub('\n', found.text).replace('_NEWLINE_', '\n')
+    lines = (' '.join(unicodedata.normalize('NFC', line).split()) for line in text.split('\n'))
+    paragraphs = [line for line in lines if line]
+  text = '\n'.join(paragraphs)
+  if len(text) < config.min_characters:
+    return Lost(found.language, 'too short')
+  if re.search('[\ud800-\udfff]', text):  # bytes that are no character, or half of one
+    return Lost(found.language, 'not UTF-8')
+  held_out = is_held_out(text, config.held_out)
+  return Document(found.language, digest_of(text), held_out, found.title, found.id, tuple(paragraphs))
+
+
+def first_of(same: Iterable[Document]) -> Iterator[Document | Lost]:
+  """Of documents with the same text, the one with the smallest id and title, whatever their order; and the loss."""
+  documents = iter(same)
+  first, repeated = next(documents), 0
+  for document in documents:
+    first, repeated = min(first, document, key=lambda each: (each.id, each.title)), repeated + 1
+  yield first
+  if repeated:
+    yield Lost(first.language, 'repeated documents', repeated)
+
+
+def paragraph_places(document: Document) -> Iterator[tuple[tuple[str, bytes], tuple[bytes, int]]]:
+  """Each paragraph, by language and hash, and its place (document, index). It is kept at its least place."""
+  for index, paragraph in enumerate(document.paragraphs):
+    yield (document.language, digest_of(paragraph)), (document.digest, index)
+
+
+def keep_paragraphs(found: Iterable[Document | int], config: CorpusConfig) -> Iterator[Document | Lost]:
+  """A document with the paragraphs at the indices that come with it only, and the losses."""
+  found = list(found)
+  [document] = [each for each in found if isinstance(each, Document)]
+  paragraphs = tuple(document.paragraphs[index] for index in sorted(each for each in found if isinstance(each, int)))
+  if len(paragraphs) < len(document.paragraphs):
+    yield Lost(document.language, 'repeated paragraphs', len(document.paragraphs) - len(paragraphs))
+  document = dataclasses.replace(document, paragraphs=paragraphs)
+  yield document if len(document.text) >= config.min_characters else Lost(document.language, 'too short')
+
+
+def numbers_of_shards(parts: Iterable[Part], config: CorpusConfig) -> dict[str, dict[str, int]]:
+  """Shards of each language and split, by bytes of input."""
+  sizes = {language: max(1, -(-size // config.shard_bytes)) for language, size in bytes_by_language(parts).items()}
+  of_held_out = lambda train: max(1, round(train * config.held_out))
+  return {language: {'train': train, 'validation': of_held_out(train)} for language, train in sizes.items()}
+
+
+def shard_of(document: Document, numbers: Mapping[str, Mapping[str, int]]) -> tuple[str, int]:
+  """Split and number of the shard that a document belongs to."""
+  split = SPLITS[document.is_held_out]
+  return split, int.from_bytes(document.digest[:8], 'big') % numbers[document.language][split]
+
+
 # --- the steps, the same in this process and for Apache Beam ----------------------------------------------------------
 
 
@@ -193,9 +290,9 @@ class _LocalSteps:
       if isinstance(each, Lost):
         losses.append(each)
         continue
-      if label == 'clean' and len(documents) % _TELL_EVERY == 0:
-        self._tell(f'{each.language} · {len(documents):,} documents')
       documents.append(each)
+      if label == 'clean' and len(documents) % _TELL_EVERY == 1:
+        self._tell(f'{each.language} · {len(documents) - 1:,} documents')
     return documents, losses
 
   def regroup(self, label: str, items: Iterable, pairs_of: Callable[[Any], Iterable], reduce: Callable) -> list:
@@ -256,7 +353,9 @@ def _add_languages(steps: _LocalSteps | _BeamSteps, parts: Sequence[Part], folde
 
   # --- each paragraph once --------------------------------------------------------------
   if config.dedupe == 'paragraphs':
-    first = steps.regroup('first place of each paragraph', documents, paragraph_places, _first_place)
+    # The first place of each paragraph, by document.
+    first_place = lambda key, places: [((key[0], digest), index) for digest, index in [min(places)]]
+    first = steps.regroup('first place of each paragraph', documents, paragraph_places, first_place)
     both = steps.flatten('documents and places', documents, first)
     by_document = lambda each: by_text(each) if isinstance(each, Document) else [each]
     found = steps.regroup('each paragraph once', both, by_document, lambda _, found: keep_paragraphs(found, config))
@@ -267,22 +366,13 @@ def _add_languages(steps: _LocalSteps | _BeamSteps, parts: Sequence[Part], folde
   to_shard = lambda document: [((document.language, *shard_of(document, numbers)), document)]
   written = steps.regroup('write', documents, to_shard, lambda shard, some: _write(folder, numbers, shard, some))
   by_reason = lambda lost: [((lost.language, lost.reason), lost.count)]
-  counted = steps.regroup('count losses', steps.flatten('all losses', *losses), by_reason, _sum_of_losses)
+  total = lambda key, counts: [(key[0], Lost(key[0], key[1], sum(counts)))]
+  counted = steps.regroup('count losses', steps.flatten('all losses', *losses), by_reason, total)
   languages = steps.create('languages', [(language, None) for language in numbers])
   finish = lambda language, found: finish_language(folder, language, numbers[language], found)
   steps.regroup('finish', steps.flatten('all of it', languages, written, counted), lambda pair: [pair], finish)
 
 
-def _first_place(key: tuple[str, bytes], places: Iterable[tuple[bytes, int]]) -> list:
-  """The paragraph's place, by document."""
-  digest, index = min(places)
-  return [((key[0], digest), index)]
-
-
 def _write(folder: str, numbers: Mapping, shard: tuple[str, str, int], documents: Iterable[Document]) -> list:
   language, split, index = shard
   return [(language, write_shard(folder, language, split, index, numbers[language][split], documents))]
-
-
-def _sum_of_losses(key: tuple[str, str], counts: Iterable[int]) -> list[tuple[str, Lost]]:
-  return [(key[0], Lost(*key, sum(counts)))]

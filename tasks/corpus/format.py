@@ -23,7 +23,6 @@ from rembert.data.token_store import SPLITS
 from rembert.errors import UsageError, first_line
 from rembert.files import sha256_of, write_whole
 from tasks.beam import RECIPE
-from tasks.corpus.documents import Document
 from tasks.corpus.sources import Lost
 from tasks.wikipedia.languages import chosen_languages
 from tasks.wikipedia.text import count_sentences
@@ -31,6 +30,29 @@ from tasks.wikipedia.text import count_sentences
 FORMAT = 1
 MANIFEST, NAME, VERSION = 'corpus.json', 'corpus', '1.0.0'
 FEATURES = ('text', 'title', 'id')
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+  """A clean document, with the title and id of its `RawDocument`.
+
+  Attributes:
+    digest: of the whole clean text, before paragraphs that also occur elsewhere were taken out.
+    is_held_out: its split.
+    paragraphs: in order.
+  """
+
+  language: str
+  digest: bytes
+  is_held_out: bool
+  title: str
+  id: str
+  paragraphs: tuple[str, ...]
+
+  @property
+  def text(self) -> str:
+    """The paragraphs, joined by newlines."""
+    return '\n'.join(self.paragraphs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +99,7 @@ class Corpus:
   def shards(self, language: str, split: str) -> list[epath.Path]:
     """Files of a split, in order; none if the split is empty."""
     total = len(self.checksums[language][split])
-    return [shard_path(self.folder, language, split, index, total) for index in range(total)]
+    return [_shard_path(self.folder, language, split, index, total) for index in range(total)]
 
   def texts(self, language: str, split: str) -> Iterator[str]:
     """The documents of a split, in order; UsageError if a shard is missing or damaged."""
@@ -131,13 +153,12 @@ def open_corpus(folder: epath.PathLike) -> Corpus:
   return Corpus(folder, statistics, hashlib.sha256(content).hexdigest(), manifest['recipe'], checksums)
 
 
-def shard_path(folder: epath.Path, language: str, split: str, index: int, total: int) -> epath.Path:
-  """The file of a shard."""
-  return _dataset_path(folder, language) / f'{NAME}-{split}.tfrecord-{index:05}-of-{total:05}'
-
-
-def _dataset_path(folder: epath.Path, language: str) -> epath.Path:
+def _dataset_path(folder: epath.PathLike, language: str) -> epath.Path:
   return epath.Path(folder) / NAME / language / VERSION
+
+
+def _shard_path(folder: epath.PathLike, language: str, split: str, index: int, total: int) -> epath.Path:
+  return _dataset_path(folder, language) / f'{NAME}-{split}.tfrecord-{index:05}-of-{total:05}'
 
 
 def read_texts(shard: epath.Path) -> Iterator[str]:
@@ -169,12 +190,12 @@ class WrittenShard:
 
 
 def write_shard(
-  folder: epath.Path, language: str, split: str, index: int, total: int, documents: Iterable[Document]
+  folder: epath.PathLike, language: str, split: str, index: int, total: int, documents: Iterable[Document]
 ) -> WrittenShard:
   """Writes the documents of a shard in the corpus's order; the file appears under its name when it is complete."""
   from tasks.tensorflow_import import tensorflow as tf
 
-  path = shard_path(folder, language, split, index, total)
+  path = _shard_path(folder, language, split, index, total)
   path.parent.mkdir(parents=True, exist_ok=True)
   partial = path.parent / f'{path.name}.partial'
   documents = sorted(documents, key=lambda document: (document.digest, document.id, document.title))

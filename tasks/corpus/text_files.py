@@ -19,6 +19,7 @@ from rembert.files import decompressed, is_archive_damage, is_remote
 
 if TYPE_CHECKING:
   import fsspec
+  import pyarrow as pa
   import pyarrow.parquet as pq
 
 ENDINGS = 'txt, jsonl, csv, tsv, parquet; also .gz, .bz2, .xz, .zst of all but Parquet'
@@ -70,17 +71,18 @@ def find_files(pattern: str) -> list[tuple[str, int]]:
     raise UsageError(
       f'files of text cannot be listed: {first_line(error)}', where=pattern, fix='check the path, access and network'
     ) from error
-  name_of = lambda info: system.unstrip_protocol(info['name']) if is_remote(pattern) else info['name']
-  files = [(name_of(info), info.get('size') or 0) for info in found if info['type'] != 'directory']
-  match_of = lambda name: _NAME.fullmatch(name.rsplit('/', 1)[-1])
-  # A .json of a folder may be anything; as JSON lines it is named.
-  is_text = lambda match: match is not None and not (is_folder and match['format'] == 'json')
-  files = sorted((name, size) for name, size in files if is_text(match_of(name)))
+  files = []
+  for info in found:
+    name = system.unstrip_protocol(info['name']) if is_remote(pattern) else info['name']
+    match = _NAME.fullmatch(name.rsplit('/', 1)[-1])
+    # A .json of a folder may be anything; as JSON lines it is named.
+    if info['type'] != 'directory' and match and not (is_folder and match['format'] == 'json'):
+      files.append((name, info.get('size') or 0))
   if not files:
     raise UsageError(
       'no text files', where=pattern, fix=f'name a file, a glob, or a folder with de.txt, en.jsonl.gz, …: {ENDINGS}'
     )
-  return files
+  return sorted(files)
 
 
 def _file_system(url: str) -> 'tuple[fsspec.AbstractFileSystem, str]':
@@ -160,49 +162,37 @@ class TextFile:
   def items(self, start: int = 0, stop: int = 0) -> Iterator[Item | str]:
     """The documents, of Parquet those of a range of row groups, and in place of each that is lost the reason."""
     if self.format == 'parquet':
-      yield from self._rows_of_groups(start, stop)
-    elif self.format == 'jsonl':
-      yield from self._objects()
-    elif self.format == 'txt':
-      yield from self._paragraphs()
-    else:
-      yield from self._rows()
+      return self._rows_of_groups(start, stop)
+    return {'jsonl': self._objects, 'txt': self._paragraphs}.get(self.format, self._rows)()
 
   def check_columns(self) -> None:
     """Raises UsageError, with the existing columns, if a column is missing or does not contain text.
 
     Of JSON lines the first hundred are read.
     """
-    if self.format == 'txt':
+    columns = None if self.format == 'txt' else self._columns()
+    if columns is None:
       return
-    columns = self._columns()
     asked = {name: flag for flag in ('text_column', 'language_column') if (name := getattr(self, flag))}
-    missing = [f'{name!r}' for name in asked if columns is not None and name not in columns]
-    if missing:
+    if missing := [name for name in asked if name not in columns]:
       raise UsageError(
-        f'there is no column {" or ".join(missing)}',
+        f'there is no column {" or ".join(map(repr, missing))}',
         where=self.url,
-        fix=f'the columns are {", ".join(columns or ())}: '
-        + ' '.join(f'--{flag}=NAME (data.{flag})' for name, flag in asked.items() if f'{name!r}' in missing),
+        fix=f'the columns are {", ".join(columns)}: '
+        + ' '.join(f'--{asked[name]}=NAME (data.{asked[name]})' for name in missing),
       )
-    other = {name: kind for name in asked if columns and (kind := columns[name])}
-    if other:
+    if other := [f'{name} is {columns[name]}' for name in asked if columns[name]]:
       raise UsageError(
-        f'a column does not hold text: {", ".join(f"{name} is {kind}" for name, kind in other.items())}',
+        f'a column does not hold text: {", ".join(other)}',
         where=self.url,
-        fix=f'columns of text: {", ".join(name for name, kind in (columns or {}).items() if not kind) or "none"}',
+        fix=f'columns of text: {", ".join(name for name, kind in columns.items() if not kind) or "none"}',
       )
 
   def _columns(self) -> dict[str, str] | None:
     """The columns, and the types of those that cannot hold text; None if there are no items to tell."""
     if self.format == 'parquet':
-      import pyarrow as pa
-
       with self._parquet() as table:
-        kinds = {field.name: field.type for field in table.schema_arrow}
-      value_type = lambda kind: kind.value_type if pa.types.is_dictionary(kind) else kind
-      is_text = lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-      return {name: '' if is_text(value_type(kind)) else str(kind) for name, kind in kinds.items()}
+        return {field.name: '' if _is_text(field.type) else str(field.type) for field in table.schema_arrow}
     if self.format == 'jsonl':
       objects = list(itertools.islice((each for each in self._json() if each[1] not in _UNREADABLE), _INSPECTED_LINES))
       names = dict.fromkeys((name for _, each in objects if isinstance(each, dict) for name in each), '')
@@ -212,7 +202,7 @@ class TextFile:
           where=self.url,
           fix='one JSON object in each line: {"text": "…"}; of an array: jq -c ".[]" FILE > FILE.jsonl',
         )
-      return names if objects else None
+      return names or None
     header = next((row for row in self._csv_rows() if not isinstance(row, str)), None)
     return None if header is None else dict.fromkeys(header, '')
 
@@ -273,7 +263,7 @@ class TextFile:
   def _csv_rows(self) -> Iterator[list[str] | str]:
     """Rows, the header first. Cells in quotes may contain line breaks; a row with an unclosed quote is broken."""
     csv.field_size_limit(_LARGEST_CELL)
-    ended = []
+    ended: list[str] = []
 
     def text() -> Iterator[str]:
       for line in self._lines():
@@ -283,34 +273,31 @@ class TextFile:
           yield line.decode('utf-8', 'surrogateescape')
 
     reader = csv.reader(text(), delimiter='\t' if self.format == 'tsv' else ',', strict=True)
-    while True:
+    row: list[str] | str | None = []
+    while row is not None:
+      if row:
+        yield row
       try:
         row = next(reader, None)
       except csv.Error:
-        yield 'broken rows'
-        continue
-      if row is None:
-        break
-      if row:
-        yield row
+        row = 'broken rows'
     yield from ended
 
   def _rows(self) -> Iterator[Item | str]:
-    rows = self._csv_rows()
-    header, number = None, 0
-    for row in rows:
+    header: list[str] | None = None
+    number = 0
+    for row in self._csv_rows():
       if isinstance(row, str):
         yield row
       elif header is None:
         header = row
-        cell = {name: index for index, name in enumerate(header)}
       else:
         number += 1
         if len(row) != len(header):
           yield 'broken rows'
           continue
-        language = row[cell[self.language_column]] if self.language_column else None
-        yield Item(number, row[cell[self.text_column]], language)
+        cells = dict(zip(header, row, strict=True))
+        yield Item(number, cells[self.text_column], cells[self.language_column] if self.language_column else None)
 
   # --- Parquet ------------------------------------------------------------------------------------------------------
 
@@ -325,7 +312,7 @@ class TextFile:
       try:
         table = pq.ParquetFile(file, buffer_size=1 << 20)
       except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and not is_archive_damage(error):
+        if not _is_damage(error):
           raise
         raise UsageError(
           f'not a Parquet file, or truncated: {first_line(error)}', where=self.url, fix='fetch the file again'
@@ -348,6 +335,18 @@ class TextFile:
               number += 1
               yield Item(number, *(cell and cell.decode('utf-8', 'surrogateescape') for cell in cells))
         except (pa.ArrowException, OSError) as error:
-          if isinstance(error, OSError) and not is_archive_damage(error):
+          if not _is_damage(error):
             raise
           yield DAMAGED
+
+
+def _is_text(kind: 'pa.DataType') -> bool:
+  import pyarrow as pa
+
+  kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+  return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _is_damage(error: Exception) -> bool:
+  """Whether an exception of Arrow means that a file is corrupt, rather than that its storage failed."""
+  return not isinstance(error, OSError) or is_archive_damage(error)

@@ -103,7 +103,7 @@ def _make_of_corpus(options: argparse.Namespace, runner: BeamRunner, console: Co
   config = _config_of(options, options.vocabulary)
   if options.corpus:
     corpus_command.refuse_making_flags(options, f'--corpus={options.corpus}', 'the corpus, which already exists')
-    corpus = open_corpus(options.corpus).of_languages(corpus_command.languages_of(options), console.say)
+    corpus = open_corpus(options.corpus).of_languages(options.languages, console.say)
   else:
     corpus = corpus_command.make_with_beam(options, f'{options.output}/corpus', runner, console)
   shards = build.corpus_shards(corpus, f'{options.output}/{VOCABULARY}')  # workers read the copy

@@ -31,7 +31,7 @@ from rembert.data.token_store import (
 from rembert.files import sha256_of, write_errors, write_whole
 from rembert.tokenizer import SpecialIds, load_vocabulary
 from rembert.tracking.console import Console
-from tasks.beam import BeamRunner, refuse_other_recipe, run_in_groups, write_recipe
+from tasks.beam import BeamRunner, check_recipe, run_in_groups
 from tasks.corpus.format import Corpus, LanguageStatistics, read_texts
 
 if TYPE_CHECKING:
@@ -242,11 +242,10 @@ def make_store(
     **{name: how[name] for name in ('vocab_size', 'sequence_length', 'packing')},
     'vocabulary': hashlib.sha256(content).hexdigest(),
   }
-  refuse_other_recipe(output, recipe, 'store')
+  check_recipe(output, recipe, 'store')
   if (output / MANIFEST).exists():
     console.say(f'{output} is complete')
     return TokenStore(output)
-  write_recipe(output, recipe, 'store')
   with write_errors('the store', output):
     write_whole(output / VOCABULARY, content)
 

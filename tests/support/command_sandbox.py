@@ -18,7 +18,8 @@ from small_scale import Planned
 from rembert.checkpoint.load import open_source, save_model
 from rembert.convert.exporting import export
 from rembert.convert.tensor_names import slots
-from tasks.corpus.documents import CorpusConfig, Document, clean
+from tasks.corpus.build import CorpusConfig, clean
+from tasks.corpus.format import Document
 from tasks.corpus.sources import find_parts, read_together
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -6,8 +6,7 @@ import tempfile
 from collections.abc import Sequence
 
 from rembert.tracking.console import Console
-from tasks.corpus.build import make_corpus
-from tasks.corpus.documents import CorpusConfig
+from tasks.corpus.build import CorpusConfig, make_corpus
 from tasks.corpus.format import Corpus
 from tasks.corpus.sources import find_parts
 

@@ -3,8 +3,7 @@
 import pytest
 
 from rembert.tracking.console import Console
-from tasks.corpus.build import make_corpus
-from tasks.corpus.documents import CorpusConfig
+from tasks.corpus.build import CorpusConfig, make_corpus
 from tasks.corpus.sources import find_parts
 
 

@@ -10,7 +10,7 @@ from made_up_dumps import LAKE, RIVER, TOWN
 from small_corpora import sample_corpus
 
 from rembert.errors import UsageError
-from tasks.corpus.documents import digest_of, is_held_out
+from tasks.corpus.build import digest_of, is_held_out
 from tasks.corpus.format import open_corpus
 from tasks.wikipedia.text import count_sentences
 

@@ -24,8 +24,7 @@ from rembert.data.config import DataConfig
 from rembert.errors import UsageError
 from rembert.tracking.console import Console
 from tasks.corpus.__main__ import main
-from tasks.corpus.build import find_corpus
-from tasks.corpus.documents import CorpusConfig
+from tasks.corpus.build import CorpusConfig, find_corpus
 from tasks.corpus.format import open_corpus
 from tasks.corpus.sources import RawDocument, find_parts, parts_to_read_together, read_together
 
