@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import sentencepiece
 from etils import epath
-from sentencepiece import sentencepiece_model_pb2
 
 from rembert.command_line import command_parser, parse_flags, run_command
 from rembert.data.config import SAMPLE, VocabularyConfig
@@ -35,7 +34,6 @@ from tasks.corpus.__main__ import add_sources, corpus_or_temporary, show_lost
 if TYPE_CHECKING:
   from tasks.corpus.format import Corpus
 
-_PROTOS: Any = sentencepiece_model_pb2  # generated: its classes exist only at run time
 _BYTES = 256
 _SPACES = '\t\n\v\f\r\u0085\u00a0\u2028\u2029\u202f\u3000'
 SMALLEST_SIZE = SPECIAL_PIECES['[MASK]'] + 1 + _BYTES + 1
@@ -51,7 +49,7 @@ def train_vocabulary(
     UsageError: the text does not support that many tokens, or `size` is too small for the special ones.
   """
   refuse_too_few(size)
-  model = _train_model(texts, size=size, character_coverage=character_coverage, threads=threads)
+  model = _train_model(texts, vocab_size=size, character_coverage=character_coverage, num_threads=threads)
   write_whole(path, model.SerializeToString(deterministic=True))
 
 
@@ -81,16 +79,15 @@ def extend_vocabulary(
   model = _open_extended(old, size)
   missing = size - len(model.pieces)
   normalizer = sentencepiece.SentencePieceNormalizer(model_proto=model)
-  # Twice as many as are needed: the old vocabulary has some of them.
   trained = _train_model(
     map(normalizer.normalize, texts),
-    size=SMALLEST_SIZE + 2 * missing,
+    vocab_size=SMALLEST_SIZE + 2 * missing,  # twice as many as are needed: the old vocabulary has some of them
+    hard_vocab_limit=False,
     character_coverage=character_coverage,
-    threads=threads,
-    is_limit=False,
+    num_threads=threads,
   )
-  scores = {piece.piece: piece.score for piece in model.pieces if piece.type == piece.NORMAL}
   known = {piece.piece for piece in model.pieces}
+  scores = {piece.piece: piece.score for piece in model.pieces if piece.type == piece.NORMAL}
   candidates = [piece for piece in trained.pieces if piece.type == piece.NORMAL]
   shift = statistics.median([scores[piece.piece] - piece.score for piece in candidates if piece.piece in scores] or [0])
   new = sorted((piece for piece in candidates if piece.piece not in known), key=lambda p: (len(p.piece) > 1, -p.score))
@@ -114,14 +111,11 @@ def _open_extended(old: epath.PathLike, size: int) -> Any:
   return model
 
 
-def _train_model(
-  texts: Iterable[str], *, size: int, character_coverage: float, threads: int, is_limit: bool = True
-) -> Any:
-  """A unigram model of `size` tokens, or, if that is no limit, of as many as the text supports up to it."""
+def _train_model(texts: Iterable[str], *, vocab_size: int, **options: Any) -> Any:
+  """A unigram model of that many tokens; `options` are SentencePiece's."""
   reserved = [piece for piece in range(SPECIAL_PIECES['[MASK]']) if piece not in SPECIAL_PIECES.values()]
-  roles: dict[str, Any] = {} if is_limit else {'hard_vocab_limit': False}
   for role, piece in (('pad', '[PAD]'), ('unk', '[UNK]'), ('bos', '[CLS]'), ('eos', '[SEP]')):
-    roles |= {f'{role}_id': SPECIAL_PIECES[piece], f'{role}_piece': piece}
+    options |= {f'{role}_id': SPECIAL_PIECES[piece], f'{role}_piece': piece}
   model = io.BytesIO()
   with tempfile.NamedTemporaryFile('w', suffix='.tsv') as rules:
     rules.writelines(f'{ord(character):X}\t20\n' for character in _SPACES)
@@ -133,21 +127,19 @@ def _train_model(
         ),
         model_writer=model,
         model_type='unigram',
-        vocab_size=size,
-        character_coverage=character_coverage,
+        vocab_size=vocab_size,
         byte_fallback=True,
         normalization_rule_tsv=rules.name,
         max_sentence_length=_LONGEST_SENTENCE * 4,
-        num_threads=threads,
-        **roles,
         # Control tokens get the lowest free ids, in order: the gaps, then [MASK]. Text can never produce them.
         control_symbols=[f'[unused{index}]' for index in reserved] + ['[MASK]'],
         minloglevel=2,
+        **options,
       )
     except RuntimeError as error:
-      raise _training_error(error, size) from error
+      raise _training_error(error, vocab_size) from error
   # Removes the name of a temporary file: a run is identified by the bytes of its vocabulary.
-  proto = _PROTOS.ModelProto.FromString(model.getvalue())
+  proto = parse_model(model.getvalue())
   proto.normalizer_spec.ClearField('normalization_rule_tsv')
   return proto
 
@@ -164,22 +156,19 @@ def refuse_too_few(size: int) -> None:
 
 def _training_error(error: RuntimeError, size: int) -> UsageError:
   message, where = str(error), 'RemBertConfig.vocab_size, vocabulary.character_coverage; or --size, --coverage'
-  if most := re.search(r'value <= (\d+)', message):
-    what = f'the text supports a vocabulary of at most {int(most[1]):,} tokens, not {size:,}'
+  if found := re.search(r'value <= (\d+)', message):
+    what = f'the text supports a vocabulary of at most {int(found[1]):,} tokens, not {size:,}'
     advice = 'or use more text, or a larger sample (vocabulary.sample_characters, or --characters)'
-    return UsageError(what, where=where, fix=[*_size_fixes(most[1]), advice])
-  if least := re.search(r'required_chars\. \d+ vs (\d+)', message):
-    what = f'a vocabulary of {size:,} tokens is too small for the characters of the text, which need {int(least[1]):,}'
+  elif found := re.search(r'required_chars\. \d+ vs (\d+)', message):
+    what = f'a vocabulary of {size:,} tokens is too small for the characters of the text, which need {int(found[1]):,}'
     advice = 'or use a lower character coverage, 0.995; the other characters fall back to bytes'
-    return UsageError(what, where=where, fix=[*_size_fixes(least[1]), advice])
-  what = f'SentencePiece could not train a vocabulary: {message.splitlines()[-1] if message else error!r}'
-  if 'sentences_.empty()' in message:
-    what = 'no text to train a vocabulary on'
-  return UsageError(what, where='the corpus', fix='check that it contains text')
-
-
-def _size_fixes(size: str) -> list[str]:
-  return [Setting('RemBertConfig.vocab_size', int(size)), f'or for this command: --size={size}']
+  elif 'sentences_.empty()' in message:
+    return UsageError('no text to train a vocabulary on', where='the corpus', fix='check that it contains text')
+  else:
+    what = f'SentencePiece could not train a vocabulary: {message.splitlines()[-1] if message else error!r}'
+    return UsageError(what, where='the corpus', fix='check that it contains text')
+  fixes = [Setting('RemBertConfig.vocab_size', int(found[1])), f'or for this command: --size={found[1]}', advice]
+  return UsageError(what, where=where, fix=fixes)
 
 
 def sample_text(corpus: 'Corpus', characters: Mapping[str, int]) -> Iterator[str]:
@@ -209,20 +198,19 @@ def train_on_corpus(
 
   It has the tokens of the vocabulary `extended`, if one is given, see `extend_vocabulary`. Returns its size.
   """
-  total = config.sample_characters
-  characters = {language: corpus.languages[language].characters for language in rates}
-  budgets = {language: min(characters[language], math.ceil(rate * total)) for language, rate in rates.items()}
-  texts, taken, of_all = [], 0, max(1, sum(budgets.values()))
+  requested = {language: math.ceil(rate * config.sample_characters) for language, rate in rates.items()}
+  budgets = {language: min(corpus.languages[language].characters, count) for language, count in requested.items()}
+  texts, taken = [], 0
   with console.task('sampling text for a vocabulary') as update:
     for language, budget in budgets.items():
-      update(taken / of_all, f'{language} · {taken / 1e6:.1f}M characters')
+      update(taken / max(1, sum(budgets.values())), f'{language} · {taken / 1e6:.1f}M characters')
       of_language = list(sample_text(corpus, {language: budget}))
       texts += of_language
       taken += sum(map(len, of_language))
-  short = sum(budgets[language] < math.ceil(rate * total) for language, rate in rates.items())
+  short = sum(budgets[language] < count for language, count in requested.items())
   console.say(
     f'{taken:,} characters of {len(budgets)} language(s)'
-    + (f' of the requested {total:,} ({short} language(s) exhausted)' if short else '')
+    + (f' of the requested {config.sample_characters:,} ({short} language(s) exhausted)' if short else '')
   )
   if size > 50_000:  # SentencePiece logs nothing during this
     console.say(f'training a vocabulary of {size:,} tokens takes minutes')
@@ -247,31 +235,18 @@ def main(argv: list[str] | None = None) -> int:
     'resources: 250,300 tokens from 44 million characters of 119 languages take 2 min and 1.8 GB on two cores',
   )
   add_sources(parser, default=SAMPLE)
-  parser.add_argument(
-    '--size',
-    type=number(Count),
-    required=True,
-    help=f'number of tokens, with special ones; at least {SMALLEST_SIZE}',
-  )
-  parser.add_argument(
-    '--extend',
-    metavar='FILE',
-    help='keep the tokens of this vocabulary, with their ids, and add new ones of the corpus up to --size',
-  )
-  parser.add_argument('--alpha', type=number(NotNegative), default=0.5, help='sampling exponent (default: 0.5)')
-  parser.add_argument(
-    '--coverage',
-    type=number(Annotated[float, Range(above=0, most=1)]),
-    default=0.9995,
-    help='character coverage; other characters are encoded as bytes (default: %(default)s)',
-  )
-  parser.add_argument('--characters', type=number(Count), default=50_000_000, help='size of the training text')
-  parser.add_argument('--output', required=True, help='output file, a SentencePiece model')
-  parser.add_argument(
-    '--overwrite',
-    action='store_true',
-    help='replace a file that was trained on other text or with other settings',
-  )
+  add = parser.add_argument
+  size = f'number of tokens, with special ones; at least {SMALLEST_SIZE}'
+  add('--size', type=number(Count), required=True, help=size)
+  extend = 'keep the tokens of this vocabulary, with their ids, and add new ones of the corpus up to --size'
+  add('--extend', metavar='FILE', help=extend)
+  add('--alpha', type=number(NotNegative), default=0.5, help='sampling exponent (default: 0.5)')
+  coverage = 'character coverage; other characters are encoded as bytes (default: %(default)s)'
+  add('--coverage', type=number(Annotated[float, Range(above=0, most=1)]), default=0.9995, help=coverage)
+  add('--characters', type=number(Count), default=50_000_000, help='size of the training text')
+  add('--output', required=True, help='output file, a SentencePiece model')
+  overwrite = 'replace a file that was trained on other text or with other settings'
+  add('--overwrite', action='store_true', help=overwrite)
   options, _ = parse_flags(parser, argv)
   return run_command('tasks.vocabulary', lambda: _train(options))
 

@@ -68,10 +68,7 @@ class LanguageStatistics:
 
 def total_lost(losses: Iterable[Mapping[str, int]]) -> dict[str, int]:
   """The sum of counts by reason."""
-  total: collections.Counter[str] = collections.Counter()
-  for lost in losses:
-    total.update(lost)
-  return dict(sorted(total.items()))
+  return dict(sorted(sum(map(collections.Counter, losses), collections.Counter()).items()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,12 +196,10 @@ def write_shard(
   path.parent.mkdir(parents=True, exist_ok=True)
   partial = path.parent / f'{path.name}.partial'
   documents = sorted(documents, key=lambda document: (document.digest, document.id, document.title))
+  bytes_of = lambda text: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
   with tf.io.TFRecordWriter(str(partial)) as writer:
     for document in documents:
-      feature = {
-        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[getattr(document, name).encode()]))
-        for name in FEATURES
-      }
+      feature = {name: bytes_of(getattr(document, name)) for name in FEATURES}
       example = tf.train.Example(features=tf.train.Features(feature=feature))
       writer.write(example.SerializeToString(deterministic=True))
   partial.replace(path)
@@ -227,31 +222,24 @@ def finish_language(
   `numbers` has the shards of each split, and `found` those that were written, and what was left out; returns no
   items: it is the last step of a pipeline.
   """
-  written: dict[str, dict[int, WrittenShard]] = {split: {} for split in SPLITS}
-  lost = {}
-  for each in found:
-    if isinstance(each, WrittenShard):
-      written[each.split][each.index] = each
-    elif each is not None:
-      lost[each.reason] = each.count
-  shards = {
-    split: [
-      of_split.get(index) or write_shard(folder, language, split, index, numbers[split], ())
-      for index in (range(numbers[split]) if of_split else ())
-    ]
-    for split, of_split in written.items()
-  }
-  count = lambda split, name: sum(getattr(shard, name) for shard in shards[split])
-  if any(shards.values()):
+  found = list(found)
+  written = {(each.split, each.index): each for each in found if isinstance(each, WrittenShard)}
+  shards: dict[str, list[WrittenShard]] = {split: [] for split in SPLITS}
+  for split in {split for split, _ in written}:
+    for index in range(numbers[split]):
+      shard = written.get((split, index)) or write_shard(folder, language, split, index, numbers[split], ())
+      shards[split].append(shard)
+  if written:
     _write_metadata(_dataset_path(folder, language), language, shards)
+  count = lambda split, name: sum(getattr(shard, name) for shard in shards[split])
   statistics = LanguageStatistics(
     documents=count('train', 'documents'),
     held_out=count('validation', 'documents'),
     sentences=count('train', 'sentences'),
     characters=count('train', 'characters'),
-    lost=dict(sorted(lost.items())),
+    lost=dict(sorted((each.reason, each.count) for each in found if isinstance(each, Lost))),
   )
-  checksums = {split: [shard.sha256 for shard in shards[split]] for split in SPLITS}
+  checksums = {split: [shard.sha256 for shard in of_split] for split, of_split in shards.items()}
   content = dataclasses.asdict(statistics) | {'shards': checksums}
   write_whole(epath.Path(folder) / 'statistics' / f'{language}.json', json.dumps(content, indent=1))
   return ()

@@ -117,9 +117,9 @@ def find_parts(
     found = _find_text(str(name), text_column, language_column or '', language)
   else:
     found = _find_dumps(name) if source == 'dumps' else _find_tfds(str(name), languages, data_dir)
-  parts: dict[str, list[Part]] = {}
+  parts: dict[str, list[Part]] = collections.defaultdict(list)
   for part in found:
-    parts.setdefault(part.language, []).append(part)
+    parts[part.language].append(part)
   chosen = chosen_languages(languages, parts, where=str(name), say=say)
   # What a file lost is counted, whichever languages are chosen.
   lost = [part for part in parts.get(UNKNOWN, ()) if part.columns and part.columns[1] and UNKNOWN not in chosen]
@@ -128,10 +128,10 @@ def find_parts(
 
 def parts_to_read_together(parts: Iterable[Part]) -> list[list[Part]]:
   """The same parts; those that differ in language only are in one list: the file is read once for all of them."""
-  together: dict[tuple[str, int, str], list[Part]] = {}
+  together: dict[tuple[str, int, str], list[Part]] = collections.defaultdict(list)
   for part in parts:
     language = '' if part.columns and part.columns[1] else part.language
-    together.setdefault((part.path, part.start, language), []).append(part)
+    together[part.path, part.start, language].append(part)
   return list(together.values())
 
 
@@ -148,10 +148,10 @@ def read_together(parts: Sequence[Part]) -> Iterator[RawDocument | Lost]:
 
 def bytes_by_language(parts: Iterable[Part]) -> dict[str, int]:
   """Bytes of input of each language."""
-  sizes: dict[str, int] = {}
+  sizes: dict[str, int] = collections.defaultdict(int)
   for part in parts:
-    sizes[part.language] = sizes.get(part.language, 0) + part.size
-  return sizes
+    sizes[part.language] += part.size
+  return dict(sizes)
 
 
 # --- dumps ------------------------------------------------------------------------------------------------------------
@@ -234,17 +234,16 @@ def _parts_of_file(file: TextFile, size: int, language: str | None) -> list[Part
 
 
 def _language_of_file(file: TextFile, language: str | None) -> str:
-  code = language_code(language or file.stem)
-  if code is None:
-    raise UsageError(
-      f'the file name {file.name} does not begin with the code of a language',
-      where=file.url,
-      fix=[
-        'rename it, de.jsonl; or --language=de for all files; or a column of codes, --language_column=NAME',
-        "or choose files with a glob, --text='FOLDER/*.txt'",
-      ],
-    )
-  return code
+  if code := language_code(language or file.stem):
+    return code
+  raise UsageError(
+    f'the file name {file.name} does not begin with the code of a language',
+    where=file.url,
+    fix=[
+      'rename it, de.jsonl; or --language=de for all files; or a column of codes, --language_column=NAME',
+      "or choose files with a glob, --text='FOLDER/*.txt'",
+    ],
+  )
 
 
 def _language_of(item: Item) -> str:
@@ -296,14 +295,13 @@ def _find_tfds(dataset: str, languages: Sequence[str] | None, data_dir: str | No
       continue
     if info.num_examples:
       prepared.append((Part(language, 'tfds', of_language, of_split, data_dir=folder), info))
+  where = f'{dataset}, tfds_data_dir = {data_dir}'
   missing = [code for code in reasons if code in codes or not prepared]
   if missing:
     first, more = dataset.format(language=missing[0]), f' and {len(missing) - 1} more' if len(missing) > 1 else ''
     raise UsageError(
       f'TensorFlow Datasets cannot read {first}{more}: {reasons[missing[0]]}',
-      where=f'{dataset}, tfds_data_dir = {data_dir}; languages: '
-      + ', '.join(missing[:12])
-      + (', …' if len(missing) > 12 else ''),
+      where=f'{where}; languages: {", ".join(missing[:12])}{", …" if len(missing) > 12 else ""}',
       fix=[
         # TFDS's extra does not name all that its command line imports.
         'prepare it in an environment of its own:  pip install tensorflow "tensorflow-datasets[wikipedia]" mlcroissant '
@@ -313,7 +311,7 @@ def _find_tfds(dataset: str, languages: Sequence[str] | None, data_dir: str | No
       ],
     )
   if not prepared:
-    raise UsageError('the TFDS datasets hold no examples', where=f'{dataset}, tfds_data_dir = {data_dir}')
+    raise UsageError('the TFDS datasets hold no examples', where=where)
   for part, info in prepared:
     total = info.num_examples
     for start in range(0, total, _EXAMPLES_PER_PART):

@@ -45,34 +45,18 @@ then
 """
 
 
-_SequenceLength = Annotated[int, Range(16, 1 << 16)]
-
-
 def parser() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
   flags = command_parser('tasks.token_store', DESCRIPTION, EPILOG)
   corpus_command.add_sources(flags, mixture=True)
   add_modules(flags)
-  flags.add_argument(
-    '--vocabulary',
-    metavar='FILE',
-    help='SentencePiece model; a mixture has its own',
-  )
+  flags.add_argument('--vocabulary', metavar='FILE', help='SentencePiece model; a mixture has its own')
   flags.add_argument('--output', required=True, metavar='STORE', help='directory of the store')
-  flags.add_argument(
-    '--sequence_length',
-    type=number(_SequenceLength),
-    default=512,
-    metavar='S',
-    help='sequence length (default: 512)',
-  )
+  length = number(Annotated[int, Range(16, 1 << 16)])
+  flags.add_argument('--sequence_length', type=length, default=512, metavar='S', help='sequence length (default: 512)')
   flags.add_argument('--one_document_a_row', action='store_true', help='do not pack several documents into a sequence')
-  flags.add_argument(
-    '--short_rows',
-    type=number(Fraction),
-    default=0.0,
-    help='fraction of truncated sequences (default: 0; BERT: 0.1)',
-  )
+  short = 'fraction of truncated sequences (default: 0; BERT: 0.1)'
+  flags.add_argument('--short_rows', type=number(Fraction), default=0.0, help=short)
   corpus_command.add_making(flags)
   return flags
 
@@ -121,12 +105,10 @@ def _make_of_mixture(options: argparse.Namespace, runner: BeamRunner, console: C
   # isort: split
   import seqio
 
-  refuse = corpus_command.refuse_making_flags
-  refuse(options, f'--mixture={options.mixture}', 'a corpus; the tasks have their own data')
+  where = f'--mixture={options.mixture}'
+  corpus_command.refuse_making_flags(options, where, 'a corpus; the tasks have their own data')
   if options.languages:
-    raise UsageError(
-      '--languages does not apply to a mixture', where=f'--languages={options.languages}', fix='omit --languages'
-    )
+    raise UsageError('--languages does not apply to a mixture', where=where, fix='omit --languages')
   mixture = registration.find(options.mixture)
   tasks_by_name = {task.name: task for task in seqio.get_subtasks(mixture)}
   file = pretraining.check_tasks(list(tasks_by_name.values())).sentencepiece_model_file
@@ -146,22 +128,20 @@ def _make_of_mixture(options: argparse.Namespace, runner: BeamRunner, console: C
 def show(console: Console, store: TokenStore) -> None:
   """Prints a table of the languages, skipped documents, and totals."""
   languages = sorted(store.languages.items(), key=lambda item: -item[1].tokens['train'])
-  tokens = {name: part.tokens['train'] for name, part in languages}
-  rows = {name: part.rows('train') for name, part in languages}
-  table = []
+  table, all_tokens, all_rows = [], 0, 0
   for name, part in languages:
-    documents = part.documents
-    counts = (documents['train'], documents['validation'], part.sentences, tokens[name], rows[name])
-    filled = tokens[name] / max(1, rows[name] * store.sequence_length)
-    table.append((name, *(f'{count:,}' for count in counts), f'{filled:.0%}'))
+    documents, tokens, rows = part.documents, part.tokens['train'], part.rows('train')
+    counts = (documents['train'], documents['validation'], part.sentences, tokens, rows)
+    table.append((name, *(f'{count:,}' for count in counts), f'{tokens / max(1, rows * store.sequence_length):.0%}'))
+    all_tokens, all_rows = all_tokens + tokens, all_rows + rows
   console.table('Languages', ('', 'documents', 'held out', 'sentences', 'tokens', 'rows', 'filled'), table)
   corpus_command.show_lost(console, total_lost(part.lost for part in store.languages.values()))
   console.facts(
     'Store',
     {
       'languages': f'{len(languages)}',
-      'tokens': f'{sum(tokens.values()):,}',
-      'rows': f'{sum(rows.values()):,} of {store.sequence_length}',
+      'tokens': f'{all_tokens:,}',
+      'rows': f'{all_rows:,} of {store.sequence_length}',
       'bytes': human_bytes(sum(shard.bytes for shard in store.shards())),
       'folder': str(store.folder),
     },

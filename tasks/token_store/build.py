@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -74,18 +75,13 @@ class DocumentShard:
 
 def corpus_shards(corpus: Corpus, vocabulary: str) -> dict[str, list[DocumentShard]]:
   """A shard for each shard of a corpus, by language; all workers must be able to read the file `vocabulary`."""
-  return {
-    language: [
-      DocumentShard(
-        *(language, split, index, len(files), file.stat().length),
-        functools.partial(_corpus_documents, str(file), vocabulary),
-      )
-      for split in SPLITS
-      for files in [corpus.shards(language, split)]
-      for index, file in enumerate(files)
-    ]
-    for language in corpus.languages
-  }
+  shards: dict[str, list[DocumentShard]] = {language: [] for language in corpus.languages}
+  for language, split in itertools.product(corpus.languages, SPLITS):
+    files = corpus.shards(language, split)
+    for index, file in enumerate(files):
+      documents = functools.partial(_corpus_documents, str(file), vocabulary)
+      shards[language].append(DocumentShard(language, split, index, len(files), file.stat().length, documents))
+  return shards
 
 
 def _corpus_documents(path: str, vocabulary: str) -> Iterator[np.ndarray]:
@@ -151,15 +147,14 @@ class WrittenShard(NamedTuple):
 def write_shard(source: DocumentShard, config: StoreConfig) -> tuple[str, WrittenShard | None]:
   """Packs and writes the documents of a shard; returns its name and the written shard, None without documents."""
   file = f'{source.name}/{source.split}-{source.index:05}-of-{source.total:05}.array_record'
-  documents = tokens = 0
+  lengths = []
 
-  def counted() -> Iterator[np.ndarray]:
-    nonlocal documents, tokens
+  def documents() -> Iterator[np.ndarray]:
     for ids in source.documents():
-      documents, tokens = documents + 1, tokens + len(ids)
+      lengths.append(len(ids))
       yield ids
 
-  packed = pack(counted(), config.sequence_length, config.special, config=config.packing)
+  packed = pack(documents(), config.sequence_length, config.special, config=config.packing)
   path = epath.Path(config.folder) / file
   dtype = row_dtype(config.vocab_size)
   rows = write_records(path, (row.astype(dtype).tobytes() for row, _ in packed))
@@ -167,18 +162,19 @@ def write_shard(source: DocumentShard, config: StoreConfig) -> tuple[str, Writte
     path.unlink()
     return source.name, None
   shard = Shard(file=file, rows=rows, bytes=path.stat().length, sha256=sha256_of(path))
-  return source.name, WrittenShard(source.split, shard, documents, tokens)
+  return source.name, WrittenShard(source.split, shard, len(lengths), sum(lengths))
 
 
 def _finish(element, counts: Mapping[str, LanguageStatistics], folder: str) -> None:
   """Writes the manifest entry of a language or task, after all its shards."""
   name, found = element
   written = sorted((each for each in found if each is not None), key=lambda part: part.shard.file)
-  of_split = {split: [part for part in written if part.split == split] for split in SPLITS}
+  parts = {split: [each for each in written if each.split == split] for split in SPLITS}
+  total = lambda field: {split: sum(getattr(each, field) for each in some) for split, some in parts.items()}
   part = StoredLanguage(
-    shards={split: tuple(each.shard for each in parts) for split, parts in of_split.items()},
-    documents={split: sum(each.documents for each in parts) for split, parts in of_split.items()},
-    tokens={split: sum(each.tokens for each in parts) for split, parts in of_split.items()},
+    shards={split: tuple(each.shard for each in some) for split, some in parts.items()},
+    documents=total('documents'),
+    tokens=total('tokens'),
     sentences=counts[name].sentences,
     characters=counts[name].characters,
     lost=dict(counts[name].lost),
@@ -226,9 +222,7 @@ def make_store(
   Args:
     shards: documents of each language or task.
     counts: statistics of the documents before tokenization; sentences, characters and losses are kept.
-    config: packing and vocabulary.
-    recipe: everything that determines the documents, JSON. A directory accepts only one recipe. Its `rates`, if any, go
-      into the manifest.
+    recipe: everything that determines the documents, JSON; its `rates`, if any, go into the manifest.
     group_mb: languages are made in groups of up to this many MB of documents; 0 for all at once.
 
   Raises:
