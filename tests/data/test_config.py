@@ -2,14 +2,8 @@
 
 import pytest
 
-from rembert.data.config import SAMPLE, DataConfig, VocabularyConfig
+from rembert.data.config import DataConfig
 from rembert.errors import UsageError
-
-
-def test_nothing_asked_for_is_the_sample_corpus_in_all_its_languages():
-  config = DataConfig()
-  assert (config.source, config.dumps, config.languages) == ('dumps', SAMPLE, None)
-  assert VocabularyConfig().path is None
 
 
 def test_languages_may_be_a_list_or_a_string_with_commas_and_a_pattern_of_dumps_stays_a_string():

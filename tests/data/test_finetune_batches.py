@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rembert.data.finetune_batches import Features, TrainingRows, eval_batches, pad_batch
@@ -41,14 +41,6 @@ def numbers(batches, count):
   return [batch['input_ids'][:, 0] - 100 for batch in itertools.islice(batches, count)]
 
 
-@given(count=st.integers(1, 23), batch_size=st.integers(1, 9), seed=st.integers(0, 2**63))
-def test_every_row_comes_once_an_epoch(count, batch_size, seed):
-  source = training(make_rows(count), batch_size=batch_size, seed=seed)
-  seen = np.concatenate(numbers(source.batches(0), -(-3 * count // batch_size)))
-  for epoch in range(3):
-    assert sorted(seen[epoch * count : (epoch + 1) * count]) == list(range(count))
-
-
 def test_epochs_and_seeds_differ_in_their_order():
   order = lambda **options: np.concatenate(numbers(training(make_rows(40), **options).batches(0), 20))
   assert (order()[:40] != order()[40:]).any()
@@ -59,6 +51,7 @@ def test_epochs_and_seeds_differ_in_their_order():
 
 
 @given(step=st.integers(0, 10**7), hosts=st.sampled_from([1, 2, 4]))
+@settings(deadline=None, max_examples=30)
 def test_a_batch_is_a_function_of_its_step_and_hosts_share_it(step, hosts):
   rows = make_rows(11)
   whole = training(rows, batch_size=8)
@@ -75,7 +68,8 @@ def test_one_task_is_drawn_as_it_always_was():
   assert seen.tolist() == np.concatenate(expected).tolist()
 
 
-@given(sizes=st.lists(st.integers(1, 9), min_size=2, max_size=4), step=st.integers(0, 59), data=st.data())
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4), step=st.integers(0, 59), data=st.data())
+@settings(deadline=None, max_examples=30)
 def test_rows_of_several_tasks_come_at_their_rates_and_each_once_an_epoch(sizes, step, data):
   rows = make_rows(sum(sizes))
   tasks = [rows[end - size : end] for end, size in zip(np.cumsum(sizes), sizes, strict=True)]

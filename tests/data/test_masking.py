@@ -43,15 +43,16 @@ def budget(ids_S, config):
   return min(num_to_predict, len(candidates))
 
 
-@given(ids=batches(), seed=st.integers(0, 2**64 - 1), rate=st.floats(0.01, 0.9))
-@settings(deadline=None, max_examples=30)
-def test_only_ordinary_tokens_are_chosen_and_the_rest_is_untouched(ids, seed, rate):
+@given(ids=batches(), seed=st.integers(0, 2**64 - 1), rate=st.floats(0.01, 1.0))
+@settings(deadline=None, max_examples=50)
+def test_as_many_ordinary_tokens_are_chosen_as_bert_chooses_and_the_rest_is_untouched(ids, seed, rate):
   config = MaskingConfig(rate=rate)
   before = ids.copy()
   out = masked(ids, seed=seed, config=config)
   np.testing.assert_array_equal(ids, before)
   for row in range(len(ids)):
     count = int(out['weights'][row].sum())
+    assert count == budget(before[row], config)
     positions = out['masked_positions'][row, :count]
     assert not set(before[row, positions]) & {SPECIAL.pad, SPECIAL.cls, SPECIAL.sep}
     assert np.all(np.diff(positions) > 0)
@@ -66,23 +67,6 @@ def test_only_ordinary_tokens_are_chosen_and_the_rest_is_untouched(ids, seed, ra
     np.testing.assert_array_equal(out['weights'][row], np.arange(config.slots(S)) < count)
     assert not np.any(out['masked_positions'][row, count:])
     assert not np.any(out['targets'][row, count:])
-
-
-@given(ids=batches(), seed=st.integers(0, 2**32), rate=st.floats(0.01, 1.0))
-@settings(deadline=None)
-def test_the_number_of_predictions_is_berts(ids, seed, rate):
-  config = MaskingConfig(rate=rate)
-  counts = masked(ids, seed=seed, config=config)['weights'].sum(axis=1)
-  assert counts.tolist() == [budget(row, config) for row in ids]
-
-
-def test_rows_of_padding_and_special_tokens_have_nothing_to_predict():
-  ids = np.tile(np.array([SPECIAL.cls, *[315] * (S - 2), SPECIAL.sep], np.int32), (4, 1))
-  ids[1:3] = SPECIAL.pad
-  ids[1, :4] = SPECIAL.cls, SPECIAL.sep, SPECIAL.cls, SPECIAL.sep
-  out = masked(ids)
-  assert out['weights'].sum(axis=1).tolist() == [10, 0, 0, 10]
-  np.testing.assert_array_equal(out['input_ids'][1:3], ids[1:3])
 
 
 @pytest.mark.parametrize(('sequence_length', 'slots'), [(512, 77), (128, 20), (20, 3), (7, 2), (1, 1)])

@@ -180,13 +180,9 @@ def test_sentences_of_usual_lengths_leave_little_padding():
 def test_short_sentences_fill_what_long_ones_leave():
   found = batches_of([[1] * 10, [1] * 100, [1] * 64, [1] * 18], batch_size=2)
   assert [batch.sentences for batch in found] == [[[1, 3, 0]], [[2], []]]
+  assert [batch.input_ids.shape for batch in batches_of([[1] * 5] * 20, batch_size=2, longest=40)] == [(2, 40), (2, 40)]
   found = batches_of([[1] * 60, [1] * 200, [1] * 90], batch_size=8)
   assert [batch.sentences for batch in found] == [[[1], [2, 0]]]
-
-
-def test_a_model_of_few_positions_has_sequences_of_that_length():
-  assert [batch.input_ids.shape for batch in batches_of([[1] * 5] * 20, batch_size=2, longest=40)] == [(2, 40), (2, 40)]
-  assert [batch.input_ids.shape for batch in batches_of([[1] * 90], batch_size=4, longest=100)] == [(2, 100)]
 
 
 def test_a_row_of_the_shortest_sentences_holds_as_many_as_the_model_makes_means_for():
