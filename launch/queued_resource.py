@@ -6,10 +6,20 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from launch import gcloud
 from launch.command_line import launcher_parser, run_launcher
-from launch.processes import CommandFailed, Commands, RetryCounter, RetryPolicy, is_retryable, joint_exit_code
-from launch.tpu_vm import LOST_STATES, TpuVm, WorkerStatus, add_python, tpu_vm
+from launch.processes import CommandFailed, RetryCounter, RetryPolicy, is_retryable, joint_exit_code
+from launch.tpu_vm import (
+  LOST_STATES,
+  Resource,
+  TpuRequest,
+  TpuVm,
+  WorkerStatus,
+  add_python,
+  add_request,
+  add_verb,
+  check_workdir,
+  requested,
+)
 from rembert.errors import RunError, UsageError
 from rembert.runtime.signals import EXIT_STOPPED
 
@@ -30,38 +40,29 @@ the slice does, until it is deleted or preempted.
 
 # A spot slice that lasts less than ten minutes only gets through set-up and the first compilation.
 RETRY_POLICY = RetryPolicy(max_restarts=200, max_short_runs=8, short_seconds=600.0, max_wait=1800.0)
-# Final states of a request in the API, v2, and MISSING, this module's name for no such request.
+# Final states of a request in the API, v2.
 _LOST = ('SUSPENDED', 'FAILED')
 # Consecutive failures of gcloud: a network may fail for hours, an expired login stays expired.
 _MAX_FAILURES = 10
 _SAVE_SECONDS = 600
 
 
-class QueuedResource(gcloud.Resource):
+class QueuedResource(Resource):
   """A queued request for a slice, with the same name as the node that it becomes."""
 
   KIND, GROUP = 'queued resource', 'queued-resources'
   # --force also deletes the machines; without it an ACTIVE request is not deleted.
   DELETE_FLAGS = ('--force', '--quiet')
 
-  def create(self, request: gcloud.TpuRequest) -> None:
+  def create(self, request: TpuRequest) -> None:
     """Puts the request into the queue, without waiting."""
-    flags = [f'--node-id={self.name}', f'--runtime-version={request.type.runtime}', *request.flags]
-    flags += [f'--labels={self._place.labels_text}', *self._place.flags, '--async']
-    self.commands.run(self._gcloud('create', self.name, *flags))
+    flags = [f'--node-id={self.name}', f'--runtime-version={request.runtime}', *request.flags]
+    self.commands.run(self._gcloud('create', self.name, *flags, f'--labels={self._labels}', *self._place, '--async'))
 
-  def _assumed(self) -> dict:
-    node = {'nodeId': self.name, 'node': {'labels': self._place.labels}}
-    return {'state': {'state': 'ACTIVE'}, 'tpu': {'nodeSpec': [node]}}
-
-  def _check_before_delete(self, description: dict) -> None:
+  def check_before_delete(self, description: dict) -> None:
+    """UsageError if it must not be deleted: the labels are those of the future nodes."""
     for spec in description.get('tpu', {}).get('nodeSpec', []) or [{}]:
-      self._place.check_labels(spec.get('node', {}).get('labels', {}), f'the queued resource {self.name}')
-
-
-def state_of(description: dict | None) -> str:
-  """The state of a request, as named by the API."""
-  return 'MISSING' if description is None else description.get('state', {}).get('state', 'STATE_UNSPECIFIED')
+      super().check_before_delete(spec.get('node', {}))
 
 
 # --- a run across preemptions -----------------------------------------------------------------------------------------
@@ -69,29 +70,16 @@ def state_of(description: dict | None) -> str:
 
 @dataclasses.dataclass
 class Watch:
-  """Keeps a run in progress on spot slices: requests a new slice after a preemption, and starts the run there.
-
-  Attributes:
-    resource: the queued request.
-    vm: the slice that the request becomes.
-    request: type of the slice.
-    command: command to run on all workers.
-    python: Python version of their environment.
-    every: seconds between polls.
-    policy: limits on lost slices.
-    delete_when_done: delete the slice when the run has ended with 0.
-    sleep: waits for a number of seconds.
-    clock: monotonic clock in seconds.
-  """
+  """Keeps a run in progress on spot slices: requests a new slice after a preemption, and starts the run there."""
 
   resource: QueuedResource
-  vm: TpuVm
-  request: gcloud.TpuRequest
+  vm: TpuVm  # the slice that the request becomes
+  request: TpuRequest
   command: Sequence[str]
-  python: str
-  every: float = 60.0
-  policy: RetryPolicy = RETRY_POLICY
-  delete_when_done: bool = False
+  python: str  # version of the workers' environment
+  every: float = 60.0  # seconds between polls
+  policy: RetryPolicy = RETRY_POLICY  # limits on lost slices
+  delete_when_done: bool = False  # only after exit code 0
   sleep: Callable[[float], None] = time.sleep
   clock: Callable[[], float] = time.monotonic
 
@@ -142,7 +130,9 @@ class Watch:
 
   def _step(self) -> int | None:
     """Polls the request and acts on its state; returns the exit code of a run that has ended finally, or None."""
-    state = state_of(description := self.resource.describe())
+    description = self.resource.describe()
+    # As named by the API, except MISSING.
+    state = 'MISSING' if description is None else description.get('state', {}).get('state', 'STATE_UNSPECIFIED')
     if state != self._last_state:
       self._log(state)
     self._last_state = state
@@ -245,20 +235,11 @@ def _was_stopped(code: int) -> bool:
 # --- the command line -------------------------------------------------------------------------------------------------
 
 
-def _resource(options: argparse.Namespace) -> QueuedResource:
-  return QueuedResource(options.name, gcloud.place(options), Commands(options.dry_run))
-
-
 def _watch(options: argparse.Namespace) -> int:
-  gcloud.check_workdir(options.command)
-  watch = Watch(
-    _resource(options),
-    tpu_vm(options),
-    gcloud.tpu_request(options),
-    options.command,
-    options.python,
-    delete_when_done=options.delete_when_done,
-  )
+  check_workdir(options.command)
+  resource, vm = QueuedResource.of(options), TpuVm.of(options)
+  watch = Watch(resource, vm, requested(options), options.command, options.python)
+  watch.delete_when_done = options.delete_when_done
   if options.dry_run:
     watch.print_plan()
     return 0
@@ -269,12 +250,12 @@ def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
   parser, verbs = launcher_parser(PROGRAM, __doc__, EXAMPLES)
   help_text = 'request and set up a slice and run the command after --; again after every preemption'
-  watch = gcloud.add_verb(verbs, 'watch', help_text, _watch, takes_command=True)
-  gcloud.add_tpu_request(watch)
+  watch = add_verb(verbs, 'watch', help_text, _watch, takes_command=True)
+  add_request(watch)
   add_python(watch)
   watch.add_argument('--delete_when_done', action='store_true', help='delete the slice when the run has ended with 0')
   help_text = 'delete a request that `watch` has created, and its machines'
-  gcloud.add_verb(verbs, 'delete', help_text, lambda options: _resource(options).delete())
+  add_verb(verbs, 'delete', help_text, lambda options: QueuedResource.of(options).delete())
   return run_launcher(parser, argv)
 
 

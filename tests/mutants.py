@@ -2061,7 +2061,7 @@ MUTANTS = [
   ),
   Mutant(
     'a slice that belongs to another user is deleted',
-    'launch/gcloud.py',
+    'launch/tpu_vm.py',
     'if labels.get(OWNER_LABEL) != self.owner:',
     'if OWNER_LABEL not in labels:',
     area='launch',
@@ -2069,7 +2069,7 @@ MUTANTS = [
   ),
   Mutant(
     'any failure of gcloud reads as if there were no such slice, which is then not deleted or asked for twice',
-    'launch/gcloud.py',
+    'launch/tpu_vm.py',
     "if 'NOT_FOUND' in error.stderr:",
     'if error.stderr:',
     area='launch',
@@ -2078,8 +2078,8 @@ MUTANTS = [
   Mutant(
     'a watched run on spot slices may keep its workdir on the disk of a machine that vanishes',
     'launch/queued_resource.py',
-    'gcloud.check_workdir(options.command)',
-    'gcloud.check_workdir([])',
+    'check_workdir(options.command)',
+    'check_workdir([])',
     area='launch',
   ),
   Mutant(

@@ -5,13 +5,12 @@ import time
 
 import pytest
 
-from launch.gcloud import Place, TpuRequest, accelerator_type
 from launch.processes import CommandFailed, Commands, RetryPolicy
 from launch.queued_resource import QueuedResource, Watch, main
-from launch.tpu_vm import TpuVm, WorkerStatus
+from launch.tpu_vm import TpuVm, WorkerStatus, tpu_request
 from rembert.errors import RunError, UsageError
 
-REQUEST = TpuRequest(accelerator_type('v5litepod-8'), ('--spot',))
+REQUEST = tpu_request('v5litepod-8')
 PATIENT = RetryPolicy(max_restarts=9, max_short_runs=9, short_seconds=600.0, max_wait=1800.0)
 POLICY = RetryPolicy(max_restarts=3, max_short_runs=10, short_seconds=0.0, max_wait=0.0)
 # Continues from what the bucket holds, and is done with the second start.
@@ -30,9 +29,8 @@ def watch(gcloud):
   gcloud.update(workers=1)
 
   def make(*command, said, deletes=False):
-    commands, place = Commands(log=said.append), Place(None, None, 'anna')
     sleep = lambda seconds: time.sleep(0.1)
-    resource, vm = QueuedResource('large', place, commands), TpuVm('large', place, commands)
+    resource, vm = (of('large', Commands(log=said.append), owner='anna') for of in (QueuedResource, TpuVm))
     return Watch(resource, vm, REQUEST, command, '3.12', 0.1, POLICY, deletes, sleep)
 
   return make
@@ -132,7 +130,7 @@ class World:
         ]
 
     commands = Commands(log=world.said.append)
-    resource, vm = Resource('large', None, commands), Vm('large', None, commands)
+    resource, vm = Resource('large', commands), Vm('large', commands)
     clock = iter(range(0, 10**9, 1000)).__next__
     options = {'policy': policy, 'sleep': world.slept.append, 'clock': clock} | options
     return Watch(resource, vm, REQUEST, ('true',), '3.12', **options)
