@@ -17,7 +17,7 @@ exit codes
 def launcher_parser(
   module: str, description: str | None, examples: str
 ) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction]:
-  """Returns the parser of a launcher, and its verbs; see `add_verb` and `run_launcher`."""
+  """Returns the parser of a launcher, and its verbs."""
   parser = command_parser(module, description, examples + EXIT_CODES)
   return parser, parser.add_subparsers(dest='verb', required=True, metavar='VERB')
 

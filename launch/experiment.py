@@ -24,7 +24,7 @@ from rembert.errors import UsageError
 from rembert.files import write_whole
 from rembert.paper import TABLE_10
 from rembert.tracking.console import Console
-from rembert.validation import CountOrZero, number
+from rembert.validation import CountOrZero, comma_separated
 from tasks.xtreme import RETRIEVAL
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.files import XtremeFolder
@@ -36,18 +36,12 @@ class Run:
 
   Its record, `run.json` in the workdir, has `name`, `arguments`, `code` and `host` of the last start; `starts`, each
   with `began`, `ended` (ISO 8601, UTC) and `exit_code`; `reason` is the error message of a run that failed.
-
-  Attributes:
-    name: short unique name.
-    workdir: its workdir, not shared with other runs.
-    arguments: arguments of `python -m rembert.main`.
-    needs: names of the runs that must be done before.
   """
 
-  name: str
-  workdir: epath.Path
+  name: str  # unique
+  workdir: epath.Path  # not shared with other runs
   arguments: tuple[str, ...]
-  needs: tuple[str, ...] = ()
+  needs: tuple[str, ...] = ()  # names of the runs that must be done before
 
   @property
   def command(self) -> list[str]:
@@ -119,12 +113,9 @@ def code_version() -> dict[str, Any]:
 
 
 def show_plan(runs: Sequence[Run], left_out: Mapping[str, str], is_dry: bool, console: Console) -> None:
-  """Checks the commands, and prints skipped tasks with the reason; in a dry run also the commands, in two stages.
+  """Checks the commands, and prints skipped tasks with the reason; UsageError if the settings of a run are invalid.
 
-  Runs of a stage may run in parallel. The second stage needs runs of the first.
-
-  Raises:
-    UsageError: the settings of a run are invalid.
+  In a dry run it also prints the commands in two stages, of which the second needs runs of the first.
   """
   made = {f'--gin_file={run.workdir / "config.gin"}' for run in runs}  # used by other runs
   for run in (run for run in runs if not made & set(run.arguments)):
@@ -163,19 +154,12 @@ GIN_FILES |= {'tatoeba': 'gin/evaluate_tatoeba.gin', 'bucc2018': 'gin/evaluate_b
 
 @dataclasses.dataclass(frozen=True)
 class TaskRun:
-  """A run that produces scores.
-
-  Attributes:
-    run: the run.
-    task: the fine-tuned task, or retrieval.
-    seed: seed of fine-tuning; None for retrieval.
-    learning_rate: learning rate; None for that of the gin file.
-  """
+  """A run that produces scores, by fine-tuning or retrieval."""
 
   run: Run
   task: str
-  seed: int | None = None
-  learning_rate: float | None = None
+  seed: int | None = None  # None for retrieval
+  learning_rate: float | None = None  # None for that of the gin file
 
   @property
   def evaluated(self) -> tuple[str, ...]:
@@ -185,32 +169,21 @@ class TaskRun:
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """The tasks to evaluate, and the settings of fine-tuning.
+  """The tasks to evaluate, and the settings of fine-tuning."""
 
-  Attributes:
-    data_dir: XTREME's download directory.
-    labels_dir: gold labels; None for those in the data.
-    tasks: tasks, among ALL_TASKS.
-    seeds: seeds, one run each.
-    learning_rates: 'table10', or the rates to choose from; None for those of the gin files.
-    gin_files: gin files for all fine-tuning.
-    bindings: bindings for all fine-tuning, NAME=VALUE.
-    flags: flags for every run.
-  """
-
-  data_dir: str
-  labels_dir: str | None
-  tasks: tuple[str, ...]
+  data_dir: str | None  # XTREME's download directory; None without tasks
+  labels_dir: str | None  # gold labels; None for those in the data
+  tasks: tuple[str, ...]  # among ALL_TASKS
   seeds: tuple[int, ...]
-  learning_rates: str | tuple[float, ...] | None
-  gin_files: tuple[str, ...]
+  learning_rates: str | tuple[float, ...] | None  # 'table10', or rates to choose from; None for those of the gin files
+  gin_files: tuple[str, ...]  # for all fine-tuning, as are the bindings, NAME=VALUE
   bindings: tuple[str, ...]
-  flags: tuple[str, ...] = ()
+  flags: tuple[str, ...] = ()  # for every run
 
   @functools.cached_property
   def missing(self) -> dict[str, str]:
     """Tasks that cannot be run with this data, with the reason. UsageError for malformed data."""
-    folder = XtremeFolder(self.data_dir, self.labels_dir)
+    folder = XtremeFolder(self.data_dir or '', self.labels_dir)
     found = {task: _why_missing(task, folder) for task in self.tasks}
     return {task: reason for task, reason in found.items() if reason}
 
@@ -228,15 +201,10 @@ class Benchmark:
     bindings: Sequence[str] = (),
     tasks: Sequence[str] | None = None,
   ) -> list[TaskRun]:
-    """Plans all runs of a model.
+    """Plans all runs of a model (a workdir, checkpoint, or Hugging Face model directory), in directories of `workdir`.
 
-    Args:
-      model: workdir, checkpoint, or Hugging Face model directory.
-      workdir: parent directory of the runs.
-      label: label of the model in the names of the runs.
-      needs: names of the runs that produce the model.
-      bindings: additional bindings.
-      tasks: tasks to fine-tune; None for all, with retrieval.
+    `label` is added to the names of the runs; `needs` are the runs that produce the model, `bindings` further ones.
+    `tasks` are by default all.
     """
     found = []
     shared = [f'--gin.xtreme.data_dir={self.data_dir}']
@@ -280,11 +248,6 @@ def words(text: str) -> tuple[str, ...]:
   return tuple(part for part in text.split(',') if part)
 
 
-def numbers(text: str) -> tuple[int, ...]:
-  """Parses `0,1`."""
-  return tuple(number(CountOrZero)(each) for each in text.split(','))
-
-
 def _tasks(text: str) -> tuple[str, ...]:
   for task in words(text):
     if task not in ALL_TASKS:
@@ -304,12 +267,13 @@ def add_benchmark(parser: argparse._ActionsContainer) -> None:
   parser.add_argument('--data_dir', metavar='DIR', help='directory of the downloaded XTREME data')
   parser.add_argument('--labels_dir', metavar='DIR', help='directory of gold labels (default: labels/ in --data_dir)')
   parser.add_argument('--tasks', type=_tasks, default=ALL_TASKS, metavar='A,B', help=f'default: {", ".join(ALL_TASKS)}')
-  parser.add_argument('--seeds', type=numbers, default=(0, 1, 2), metavar='0,1,2', help='seeds (default: 0,1,2)')
+  seeds = comma_separated(CountOrZero)
+  parser.add_argument('--seeds', type=seeds, default=(0, 1, 2), metavar='0,1,2', help='seeds (default: 0,1,2)')
   help_text = "candidates, or table10 for the paper's; the best on dev is used (default: that of the gin file)"
   parser.add_argument('--learning_rates', type=_learning_rates, metavar='A,B', help=help_text)
 
 
-def shared_flags(options: argparse.Namespace) -> tuple[str, ...]:
+def module_flags(options: argparse.Namespace) -> tuple[str, ...]:
   """Flags of `rembert.main` for every run."""
   return tuple(f'--module={name}' for name in options.module)
 
@@ -317,8 +281,8 @@ def shared_flags(options: argparse.Namespace) -> tuple[str, ...]:
 def benchmark_from(
   parser: argparse.ArgumentParser, options: argparse.Namespace, gin_files: Sequence[str], bindings: Sequence[str]
 ) -> Benchmark:
-  """The benchmark given by the options of `add_benchmark`; ends the program if there is no data directory."""
-  if options.data_dir is None:
+  """The benchmark that the options ask for; ends the program if there are tasks and no data directory."""
+  if options.tasks and options.data_dir is None:
     parser.error('--data_dir=DIR is missing: the directory of the downloaded XTREME data')
   named = {name: getattr(options, name) for name in ('data_dir', 'labels_dir', 'tasks', 'seeds', 'learning_rates')}
-  return Benchmark(**named, gin_files=tuple(gin_files), bindings=tuple(bindings), flags=shared_flags(options))
+  return Benchmark(**named, gin_files=tuple(gin_files), bindings=tuple(bindings), flags=module_flags(options))

@@ -45,10 +45,7 @@ class CommandFailed(RunError):
 
 
 class Commands:
-  """Runs external programs, each given as a list of arguments.
-
-  In a dry run (`is_dry`) they are only printed, and `read` returns an assumed output. `log` prints a line.
-  """
+  """Runs external programs, each given as a list of arguments; in a dry run they are only printed."""
 
   def __init__(self, is_dry: bool = False, log: Callable[[str], None] = log):
     self.is_dry, self.log = is_dry, log
@@ -72,11 +69,11 @@ class Commands:
     if process.returncode:
       raise CommandFailed(command, process.returncode, last_lines)
 
-  def read(self, command: Sequence[str], assumed: str = '') -> str:
-    """Runs a command and returns its stdout; `assumed` in a dry run. CommandFailed for an exit code other than 0."""
+  def read(self, command: Sequence[str]) -> str:
+    """Runs a command and returns its stdout; '' in a dry run. CommandFailed for an exit code other than 0."""
     if self.is_dry:
       self.log(shlex.join(command))
-      return assumed
+      return ''
     with _start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
       output, errors = process.communicate()
     if process.returncode:
@@ -132,18 +129,11 @@ def format_exit(code: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
-  """Limits on restarts. The wait before a restart is one second, and doubles with every short run.
-
-  Attributes:
-    max_restarts: maximum number of restarts.
-    max_short_runs: maximum number of consecutive short runs.
-    short_seconds: duration, in seconds, below which a run is short: more than a start and a few steps take.
-    max_wait: maximum wait in seconds.
-  """
+  """Limits on restarts. The wait before a restart is one second, and doubles with every consecutive short run."""
 
   max_restarts: int = 1000
-  max_short_runs: int = 10
-  short_seconds: float = 120.0
+  max_short_runs: int = 10  # consecutive
+  short_seconds: float = 120.0  # a run is short below this: more than a start and a few steps take
   max_wait: float = 300.0
 
 
@@ -155,12 +145,7 @@ class RetryCounter:
     self._count = self._short_runs = 0
 
   def wait_after(self, code: int, lived: float) -> float | None:
-    """Seconds until the next start; None for no restart.
-
-    Args:
-      code: exit code; -N for signal N.
-      lived: seconds from the start to the end.
-    """
+    """Seconds until the next start, after a run of `lived` seconds; None for no restart."""
     policy = self._policy
     if not is_retryable(code):
       return None
@@ -186,13 +171,12 @@ class RetryCounter:
 class ProcessGroup:
   """The child processes of a launcher. As a context, it forwards SIGTERM and Ctrl-C to all of them.
 
-  `stop_signal` is the first signal that was received, None before.
+  `forward_once` is sent once instead of all received signals, since a second one would end children that save.
   """
 
   def __init__(self, forward_once: signal.Signals | None = None):
-    """`forward_once` is sent once instead of all received signals, since a second one would end children that save."""
     self._forward_once = forward_once
-    self.stop_signal: int | None = None
+    self.stop_signal: int | None = None  # the first that was received
     self._children: list[subprocess.Popen] = []
     self._previous: dict[int, Any] = {}
 
@@ -244,10 +228,10 @@ def keep_running(
     start: starts the command in the group.
     policy: limits on restarts.
     log: called with a line for each restart, and for the reason of the last end.
-    on_end: called after each run with its exit code, and the seconds until the next; None if there is none.
+    on_end: called after each run with its exit code (-N for signal N), and the seconds until the next, or None.
 
   Yields:
-    None while the command runs or will be restarted; finally its exit code, -N for signal N.
+    None while the command runs or will be restarted; finally its exit code.
   """
   counter = RetryCounter(policy, log)
   while True:
@@ -261,8 +245,8 @@ def keep_running(
     while wait is not None and group.stop_signal is None and time.monotonic() < ended + wait:
       yield None
     if wait is None or group.stop_signal is not None:
-      yield code
-      return
+      break
+  yield code
 
 
 def bind_to_parent(cores: Collection[int] | None) -> Callable[[], None]:

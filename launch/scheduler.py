@@ -33,17 +33,11 @@ _POLL_SECONDS = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSlot:
-  """A device for one run at a time: an accelerator, or a part of the cores.
+  """A device for one run at a time: an accelerator, or a part of the cores."""
 
-  Attributes:
-    name: shown with the runs; empty if there is only one slot.
-    environment: environment variables that restrict the run to its device.
-    cores: cores of the run; None for all.
-  """
-
-  name: str = ''
-  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  cores: frozenset[int] | None = None
+  name: str = ''  # empty if there is only one slot
+  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)  # restricts the run to its device
+  cores: frozenset[int] | None = None  # None for all
 
 
 def device_slots(devices: Sequence[str]) -> list[DeviceSlot]:
@@ -76,7 +70,7 @@ def core_slots(count: int) -> list[DeviceSlot]:
 
 
 def add_run_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-  """Adds the options for devices, dry runs and modules."""
+  """Adds the options for devices (`chosen_slots`), dry runs and modules."""
   where = parser.add_mutually_exclusive_group()
   help_text = 'GPUs or TPU chips of this machine, one run on each (default: one run on all)'
   where.add_argument('--devices', metavar='0,1,…', help=help_text)
@@ -88,7 +82,7 @@ def add_run_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -
 
 
 def chosen_slots(options: argparse.Namespace) -> list[DeviceSlot]:
-  """Returns the slots chosen by the options of `add_run_options`."""
+  """The slots that the options choose."""
   return device_slots(options.devices.split(',')) if options.devices else core_slots(options.parallel_runs)
 
 
@@ -96,7 +90,7 @@ def chosen_slots(options: argparse.Namespace) -> list[DeviceSlot]:
 
 
 class RunState(enum.Enum):
-  """State of a run."""
+  """How far a run is."""
 
   WAITING = 'waiting'
   RUNNING = 'running'
@@ -109,25 +103,19 @@ class RunState(enum.Enum):
 
 @dataclasses.dataclass
 class RunProgress:
-  """A run and its state.
-
-  Attributes:
-    run: the run.
-    state: its state.
-    note: why it failed or was skipped; how it will be restarted.
-    device: its current or last device; empty if there is only one.
-  """
+  """A run and its state."""
 
   run: Run
   state: RunState = RunState.WAITING
-  note: str = ''
-  device: str = ''
+  note: str = ''  # why it failed or was skipped; how it will be restarted
+  device: str = ''  # current or last
 
 
 class Scheduler:
   """Starts each run as soon as its dependencies are done and a slot is free; restarts runs that were killed.
 
-  `all` has the runs in the order given, with their states.
+  `runs` have all their dependencies; `all` has them in the same order, with their states, each change of which is
+  reported to `on_change`.
   """
 
   def __init__(
@@ -137,13 +125,6 @@ class Scheduler:
     on_change: Callable[[RunProgress], None] = lambda progress: None,
     policy: RetryPolicy = RETRY_POLICY,
   ):
-    """
-    Args:
-      runs: runs, with all their dependencies.
-      slots: slots, at least one.
-      on_change: called with every run whose state has changed.
-      policy: restarts of runs that are killed or stop early.
-    """
     for run in runs:
       run.check()
     self.all = [RunProgress(run, RunState.DONE if run.is_done() else RunState.WAITING) for run in runs]
@@ -257,10 +238,9 @@ def summary(runs: Sequence[RunProgress]) -> str:
 def run_all(
   runs: Sequence[Run], slots: Sequence[DeviceSlot], workdir: epath.Path, console: Console
 ) -> tuple[list[RunProgress], bool]:
-  """Runs everything that is not done, prints each change of state, and finally the failures.
+  """Runs everything that is not done; returns the state of each run, and False if the experiment was stopped.
 
-  Returns:
-    the state of each run, and False if the experiment was stopped.
+  Prints each change of state, and finally the failures.
   """
   workdir.mkdir(parents=True, exist_ok=True)
   with locked(workdir, console.say):

@@ -18,12 +18,10 @@ from etils import epath
 from launch.experiment import (
   Benchmark,
   Run,
-  TaskRun,
   add_benchmark,
   benchmark_from,
   code_version,
-  numbers,
-  shared_flags,
+  module_flags,
   show_plan,
   words,
   write_json,
@@ -33,7 +31,7 @@ from rembert.command_line import command_parser, import_modules, parse_bindings,
 from rembert.errors import UsageError
 from rembert.runtime.signals import EXIT_STOPPED
 from rembert.tracking.console import Console
-from rembert.validation import NotNegative, number
+from rembert.validation import CountOrZero, NotNegative, comma_separated, number
 from tasks.xtreme import RETRIEVAL
 
 FILE = 'sweep.json'
@@ -72,23 +70,14 @@ exit codes
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A configuration that is pre-trained once per seed.
+  """A configuration that is pre-trained once per seed."""
 
-  Attributes:
-    name: unique name, of its directories and in tables.
-    rows: (table, row) of the paper that it reproduces.
-    gin_files: gin files of its pre-training.
-    bindings: bindings after the gin files, `NAME=VALUE`.
-    settings: bindings of the grid.
-    kept_layers: number of layers that fine-tuning keeps, from the bottom; None for all.
-  """
-
-  name: str
-  rows: tuple[tuple[int, str], ...]
-  gin_files: tuple[str, ...]
-  bindings: tuple[str, ...]
-  settings: Mapping[str, str]
-  kept_layers: int | None
+  name: str  # unique, of its directories and in tables
+  rows: tuple[tuple[int, str], ...]  # (table, row) of the paper that it reproduces
+  gin_files: tuple[str, ...]  # of its pre-training
+  bindings: tuple[str, ...]  # NAME=VALUE, after the gin files
+  settings: Mapping[str, str]  # bindings of the grid
+  kept_layers: int | None  # that fine-tuning keeps, from the bottom; None for all
 
 
 def find_gin_files(paths: Sequence[str]) -> list[str]:
@@ -128,14 +117,8 @@ def build_models(
 ) -> list[Model]:
   """Builds a model for every file at every point of the grid; equal configurations are one model.
 
-  Args:
-    files: gin files, from `find_gin_files`.
-    grid: points, from `grid_points`.
-    shared_files: gin files to add to each of them: scale, hardware, data.
-    bindings: bindings `NAME=VALUE` for all; the grid's follow them.
-
-  Raises:
-    UsageError: a configuration is invalid; names the file and the point of the grid.
+  `shared_files` (scale, hardware, data) follow each file, then `bindings`, then those of the grid. An invalid
+  configuration is a UsageError with its file and point of the grid.
   """
   from rembert import configuration
   from rembert.jobs import pretrain
@@ -154,8 +137,8 @@ def build_models(
       raise UsageError(error.what, where=f'{file} {at}: {error.where}', fix=error.fix) from error
     kept_layers = None if figures.kept_layers == config.model.num_hidden_layers else figures.kept_layers
     # The fields of `paper` do not affect training.
-    parts = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    trained = {key: dataclasses.asdict(part) for key, part in parts.items() if not isinstance(part, PaperFigures)}
+    parts = [getattr(config, field.name) for field in dataclasses.fields(config)]
+    trained = [dataclasses.asdict(part) for part in parts if not isinstance(part, PaperFigures)]
     fingerprint = json.dumps([trained, kept_layers], sort_keys=True)
     # At a point of the grid it is no longer the paper's row.
     rows = ((figures.table, figures.row),) if figures.table is not None and not point else ()
@@ -173,29 +156,28 @@ def build_models(
 # --- the plan: all runs of all models ---------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-  """The runs of every model.
+def plan_sweep(
+  models: Sequence[Model],
+  benchmark: Benchmark,
+  workdir: epath.Path,
+  *,
+  pretrain_seeds: Sequence[int] = (0,),
+  variants: Sequence[Mapping[str, str]] = ({},),
+  analyses: Sequence[str] = (),
+  analysis_bindings: Sequence[str] = (),
+  flags: Sequence[str] = (),
+) -> tuple[list[Run], list[dict[str, Any]]]:
+  """Plans all runs of all models, with one pre-training per model and seed.
 
-  Attributes:
-    benchmark: tasks to fine-tune on; None for no fine-tuning.
+  Args:
+    models: models, from `build_models`.
+    benchmark: tasks to fine-tune on.
+    workdir: directory of the sweep.
     pretrain_seeds: seeds of pre-training.
     variants: variants of fine-tuning, each with bindings (NAME to VALUE); {} is fine-tuning without changes.
     analyses: analyses; NAME means gin/analyze_NAME.gin.
     analysis_bindings: bindings for the analyses, NAME=VALUE.
-    flags: flags for every run.
-  """
-
-  benchmark: Benchmark | None
-  pretrain_seeds: tuple[int, ...]
-  variants: tuple[Mapping[str, str], ...] = ({},)
-  analyses: tuple[str, ...] = ()
-  analysis_bindings: tuple[str, ...] = ()
-  flags: tuple[str, ...] = ()
-
-
-def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> tuple[list[Run], list[dict[str, Any]]]:
-  """Plans all runs of all models, with one pre-training per model and seed.
+    flags: flags for pre-training and analyses.
 
   Returns:
     the runs, ordered so that each model is finished before the next begins; and the models as in `sweep.json` (see
@@ -204,73 +186,54 @@ def plan_sweep(models: Sequence[Model], recipe: Recipe, workdir: epath.Path) -> 
   runs: list[Run] = []
   entries: list[dict[str, Any]] = []
 
-  def add(entries: list[dict], run: Run, **facts: Any) -> None:
+  def add(part: str, run: Run, **facts: Any) -> None:
     runs.append(run)
-    entries.append({**facts, 'workdir': os.fspath(run.workdir.relative_to(workdir))})
+    entries[-1][part].append({**facts, 'workdir': os.fspath(run.workdir.relative_to(workdir))})
 
   for model in models:
     entry: dict[str, Any] = {'name': model.name, 'rows': [list(row) for row in model.rows]}
     entry |= {'settings': dict(model.settings), 'gin_files': list(model.gin_files)}
-    entry |= {'pretrained': [], 'learned': [], 'analyses': []}
-    entries.append(entry)
-    for seed in recipe.pretrain_seeds:
-      pretraining = _pretraining(model, seed, recipe, workdir)
-      add(entry['pretrained'], pretraining, seed=seed)
-      for variant, each in _finetuning(model, seed, pretraining, recipe, workdir):
-        made = {'pretrain_seed': seed, 'seed': each.seed, 'task': each.task, 'evaluated': list(each.evaluated)}
-        add(entry['learned'], each.run, **made, variant=variant, learning_rate=each.learning_rate)
-      for what in recipe.analyses:
-        analysis = _analysis(model, seed, what, pretraining, recipe, workdir)
-        add(entry['analyses'], analysis, pretrain_seed=seed, what=what)
+    entries.append(entry | {'pretrained': [], 'learned': [], 'analyses': []})
+    kept = {} if model.kept_layers is None else {'RemBertConfig.num_hidden_layers': str(model.kept_layers)}
+    for seed in pretrain_seeds:
+      folder = workdir / 'pretrained' / model.name / f'seed_{seed}'
+      arguments = [*flags, *(f'--gin_file={file}' for file in model.gin_files)]
+      arguments += [f'--gin.{binding}' for binding in (*model.bindings, f'train.seed={seed}')]
+      pretraining = Run(f'pretrain {model.name} · seed {seed}', folder, (*arguments, f'--workdir={folder}'))
+      add('pretrained', pretraining, seed=seed)
+      needs, of_model = (pretraining.name,), f'{model.name} · pre-training {seed}'
+
+      for variant in variants:
+        name = ','.join(f'{setting}={value}' for setting, value in variant.items())
+        finetuning = benchmark.runs(
+          os.fspath(pretraining.workdir),
+          workdir / 'learned' / model.name / f'pretrain_seed_{seed}' / (name or 'as_it_is'),
+          label=of_model + (f' · {name}' if name else ''),
+          needs=needs,
+          bindings=[f'{setting}={value}' for setting, value in (kept | dict(variant)).items()],
+          tasks=[task for task in benchmark.tasks if variant == variants[0] or task not in RETRIEVAL],
+        )
+        for each in finetuning:
+          made = {'pretrain_seed': seed, 'seed': each.seed, 'task': each.task, 'evaluated': list(each.evaluated)}
+          add('learned', each.run, **made, variant=name, learning_rate=each.learning_rate)
+
+      for what in analyses:
+        folder = workdir / 'analyses' / model.name / f'pretrain_seed_{seed}' / what
+        # The eval set is that of the run, from its own configuration.
+        files = [f'{pretraining.workdir}/config.gin'] if what == 'masked_accuracy' else []
+        arguments = [*flags, *(f'--gin_file={file}' for file in (*files, f'gin/analyze_{what}.gin'))]
+        arguments += [f'--gin.analyze.model={pretraining.workdir}', f'--gin.analyze.model_name={model.name}']
+        arguments += [*(f'--gin.{binding}' for binding in analysis_bindings), f'--workdir={folder}']
+        add(
+          'analyses', Run(f'analyze {what} {of_model}', folder, tuple(arguments), needs), pretrain_seed=seed, what=what
+        )
   return runs, entries
-
-
-def _pretraining(model: Model, seed: int, recipe: Recipe, workdir: epath.Path) -> Run:
-  folder = workdir / 'pretrained' / model.name / f'seed_{seed}'
-  files = [f'--gin_file={file}' for file in model.gin_files]
-  bindings = [f'--gin.{binding}' for binding in (*model.bindings, f'train.seed={seed}')]
-  arguments = (*recipe.flags, *files, *bindings, f'--workdir={folder}')
-  return Run(f'pretrain {model.name} · seed {seed}', folder, arguments)
-
-
-def _finetuning(
-  model: Model, seed: int, pretraining: Run, recipe: Recipe, workdir: epath.Path
-) -> list[tuple[str, TaskRun]]:
-  """Fine-tuning runs of a pre-training run, each with its variant."""
-  if recipe.benchmark is None:
-    return []
-  kept = {} if model.kept_layers is None else {'RemBertConfig.num_hidden_layers': str(model.kept_layers)}
-  found: list[tuple[str, TaskRun]] = []
-  for variant in recipe.variants:
-    name = ','.join(f'{name}={value}' for name, value in variant.items())
-    task_runs = recipe.benchmark.runs(
-      os.fspath(pretraining.workdir),
-      workdir / 'learned' / model.name / f'pretrain_seed_{seed}' / (name or 'as_it_is'),
-      label=f'{model.name} · pre-training {seed}' + (f' · {name}' if name else ''),
-      needs=(pretraining.name,),
-      bindings=[f'{name}={value}' for name, value in (kept | dict(variant)).items()],
-      tasks=[task for task in recipe.benchmark.tasks if variant == recipe.variants[0] or task not in RETRIEVAL],
-    )
-    found += [(name, task_run) for task_run in task_runs]
-  return found
-
-
-def _analysis(model: Model, seed: int, what: str, pretraining: Run, recipe: Recipe, workdir: epath.Path) -> Run:
-  folder = workdir / 'analyses' / model.name / f'pretrain_seed_{seed}' / what
-  # The eval set is that of the run, from its own configuration.
-  files = [f'{pretraining.workdir}/config.gin'] if what == 'masked_accuracy' else []
-  files.append(f'gin/analyze_{what}.gin')
-  arguments = [*recipe.flags, *(f'--gin_file={file}' for file in files)]
-  arguments += [f'--gin.analyze.model={pretraining.workdir}', f'--gin.analyze.model_name={model.name}']
-  arguments += [*(f'--gin.{binding}' for binding in recipe.analysis_bindings), f'--workdir={folder}']
-  return Run(f'analyze {what} {model.name} · pre-training {seed}', folder, tuple(arguments), (pretraining.name,))
 
 
 def write_plan(models: Sequence[dict], argv: Sequence[str], scale: str, workdir: epath.Path) -> None:
   """Writes `sweep.json`, which describes models and their runs; keeps models of earlier commands in this directory.
 
-  Raises:
-    UsageError: a model of the same name had another configuration; nothing is written.
+  A model of the same name with another configuration is a UsageError, and nothing is written.
   """
   file = workdir / FILE
   before = json.loads(file.read_text()) if file.exists() else {'models': [], 'asked': []}
@@ -317,7 +280,9 @@ def parser() -> argparse.ArgumentParser:
   models.add_argument('--scale', choices=SCALES, help='scale of the models, fine-tuning and analyses')
   models.add_argument('--gin_file', metavar='FILE', help='gin file to add to each FILE; repeatable', **repeatable)
   help_text = 'seeds of pre-training (default: 0)'
-  models.add_argument('--pretrain_seeds', type=numbers, default=(0,), metavar='0,1', help=help_text)
+  models.add_argument(
+    '--pretrain_seeds', type=comma_separated(CountOrZero), default=(0,), metavar='0,1', help=help_text
+  )
   help_text = 'stop pre-training if the mean loss rises this far above its minimum; 0 disables (default: %(default)s)'
   models.add_argument('--stop_diverged', type=number(NotNegative), default=1.0, metavar='NATS', help=help_text)
   finetuning = flags.add_argument_group('fine-tuning')
@@ -343,22 +308,23 @@ def run(
   scale = options.scale
   gin_files = [*([f'gin/scales/{scale}.gin'] if scale else []), *options.gin_file]
   finetune_files = [*([f'gin/scales/finetuning/{scale}.gin'] if scale else []), *options.finetune_gin_file]
-  benchmark = benchmark_from(flags, options, finetune_files, bindings['finetune_gin']) if options.tasks else None
+  benchmark = benchmark_from(flags, options, finetune_files, bindings['finetune_gin'])
   import_modules(options.module)  # now, so that an import error is reported here and not in every run
   console, workdir = Console(), epath.Path(options.workdir)
   guard = f'guards.diverged_nats={options.stop_diverged}'
   grid = grid_points(options.grid, '--grid')
   models = build_models(find_gin_files(options.files), grid, gin_files, [guard, *bindings['gin']])
-  recipe = Recipe(
+  runs, entries = plan_sweep(
+    models,
     benchmark,
-    options.pretrain_seeds,
-    tuple(grid_points(options.finetune_grid, '--finetune_grid')),
-    options.analyses,
-    tuple(bindings['analyze_gin']),
-    shared_flags(options),
+    workdir,
+    pretrain_seeds=options.pretrain_seeds,
+    variants=grid_points(options.finetune_grid, '--finetune_grid'),
+    analyses=options.analyses,
+    analysis_bindings=bindings['analyze_gin'],
+    flags=module_flags(options),
   )
-  runs, entries = plan_sweep(models, recipe, workdir)
-  show_plan(runs, benchmark.missing_scores() if benchmark else {}, options.dry_run, console)
+  show_plan(runs, benchmark.missing_scores(), options.dry_run, console)
   if options.dry_run:
     return 0
   slots = chosen_slots(options)

@@ -14,7 +14,7 @@ from etils import epath
 
 from launch import sweep
 from launch.experiment import Benchmark
-from launch.sweep import Model, Recipe, build_models, find_gin_files, grid_points, main, plan_sweep, write_plan
+from launch.sweep import Model, build_models, find_gin_files, grid_points, main, plan_sweep, write_plan
 from rembert.errors import UsageError
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -161,14 +161,15 @@ def model(name, kept_layers=None, settings=None):
 
 def test_a_model_is_pre_trained_once_and_all_else_needs_it(benchmark_of, tmp_path):
   workdir = epath.Path(tmp_path)
-  recipe = Recipe(
+  runs, _ = plan_sweep(
+    [model('wide')],
     benchmark_of('panx', 'tatoeba', seeds=(0, 1)),
+    workdir,
     pretrain_seeds=(0, 7),
     variants=({}, {'optimizer.freeze_embeddings': 'True'}),
     analyses=('edge_probing',),
     analysis_bindings=('analyze.seed=3',),
   )
-  runs, _ = plan_sweep([model('wide')], recipe, workdir)
   first, second = ([run for run in runs if bool(run.needs) == is_second] for is_second in (False, True))
   assert [run.name for run in first] == ['pretrain wide · seed 0', 'pretrain wide · seed 7']
   # Two seeds of fine-tuning in two variants, retrieval once, one analysis: for each pre-training.
@@ -193,8 +194,8 @@ def test_a_model_is_pre_trained_once_and_all_else_needs_it(benchmark_of, tmp_pat
 
 
 def test_layers_that_fine_tuning_drops_are_dropped_in_every_run_unless_a_variant_says_otherwise(benchmark_of, tmp_path):
-  recipe = Recipe(benchmark_of('panx'), (0,), ({}, {'RemBertConfig.num_hidden_layers': '3'}))
-  runs, _ = plan_sweep([model('deep', kept_layers=2)], recipe, epath.Path(tmp_path))
+  variants = ({}, {'RemBertConfig.num_hidden_layers': '3'})
+  runs, _ = plan_sweep([model('deep', kept_layers=2)], benchmark_of('panx'), epath.Path(tmp_path), variants=variants)
   layers = lambda run: [argument for argument in run.arguments if argument.startswith('--gin.RemBert')]
   assert [layers(run) for run in runs] == [
     [],
@@ -205,12 +206,11 @@ def test_layers_that_fine_tuning_drops_are_dropped_in_every_run_unless_a_variant
 
 def test_the_file_says_which_run_is_what_and_keeps_what_was_asked_before(benchmark_of, tmp_path):
   workdir = epath.Path(tmp_path)
-  first = Recipe(benchmark_of('squad'), (0,))
-  write_plan(plan_sweep([model('wide')], first, workdir)[1], ['wide', '--tasks=squad'], 'mini', workdir)
-  second = Recipe(benchmark_of('panx'), (1,), analyses=('edge_probing',))
-  write_plan(
-    plan_sweep([model('wide'), model('narrow')], second, workdir)[1], ['both', '--tasks=panx'], 'mini', workdir
-  )
+  _, first = plan_sweep([model('wide')], benchmark_of('squad'), workdir)
+  write_plan(first, ['wide', '--tasks=squad'], 'mini', workdir)
+  more = {'pretrain_seeds': (1,), 'analyses': ('edge_probing',)}
+  _, second = plan_sweep([model('wide'), model('narrow')], benchmark_of('panx'), workdir, **more)
+  write_plan(second, ['both', '--tasks=panx'], 'mini', workdir)
   content = json.loads((tmp_path / 'sweep.json').read_text())
   assert content['asked'] == [['wide', '--tasks=squad'], ['both', '--tasks=panx']]
   assert content['scale'] == 'mini'
@@ -235,12 +235,13 @@ def test_the_file_says_which_run_is_what_and_keeps_what_was_asked_before(benchma
   ]
 
 
-def test_another_model_of_the_same_name_is_refused(tmp_path):
-  workdir, recipe = epath.Path(tmp_path), Recipe(None, (0,))
-  write_plan(plan_sweep([model('wide')], recipe, workdir)[1], [], 'mini', workdir)
+def test_another_model_of_the_same_name_is_refused(benchmark_of, tmp_path):
+  workdir = epath.Path(tmp_path)
+  write_plan(plan_sweep([model('wide')], benchmark_of(), workdir)[1], [], 'mini', workdir)
   before = (tmp_path / 'sweep.json').read_text()
+  _, other = plan_sweep([model('wide', settings={'a': '1'})], benchmark_of(), workdir)
   with pytest.raises(UsageError, match='has other files or settings'):
-    write_plan(plan_sweep([model('wide', settings={'a': '1'})], recipe, workdir)[1], [], 'mini', workdir)
+    write_plan(other, [], 'mini', workdir)
   assert (tmp_path / 'sweep.json').read_text() == before
 
 
