@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from benchmarks import settings, train_step
+from benchmarks import settings
 from benchmarks.interleaved import OURS, Benchmark, Candidate, Run
 
 PRETRAINING_STEPS = 100
@@ -215,7 +215,7 @@ def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scra
   mesh = settings.start_jax(setting)
   vocab_size = setting.config.vocab_size
   source = open_batches(data, scratch, rows=setting.rows, length=setting.length, vocab_size=vocab_size)
-  trainable = state.masked_lm(setting.config, setting.execution, settings.our_optimizer(train_step.LEARNING_RATE), mesh)
+  trainable = state.masked_lm(setting.config, setting.execution, settings.our_optimizer(setting.learning_rate), mesh)
   with jax.set_mesh(mesh):
     train, trained = step.make_train_step(trainable), trainable.init(0)
   batches = prefetch(source.batches(0, None), lambda item: sharding.to_device(item[0], mesh))

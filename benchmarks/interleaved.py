@@ -28,45 +28,32 @@ class Unavailable(Exception):
 class Candidate:
   """One implementation of a piece of work.
 
-  Attributes:
-    name: name of its row in the table.
-    prepare: called once, in the candidate's process. Returns a function that does the work once, blocks until it is
-      done, and returns facts about the result (a loss, characters kept) or None. Must be importable by name.
-      ImportError means that a library is not installed.
-    arguments: arguments of `prepare`; must pickle.
-    work: amount of work per run, by unit: `{'rows': 6400, 'tokens': 409600}` is shown in rows/s and tokens/s.
-      Candidates that have the first unit of the first candidate are compared with it, per unit.
-    one_core: whether all its threads share a single core.
-    environment: additional variables of its process, in which JAX uses the CPU only unless `prepare` changes that.
+  `prepare` is called with `arguments` (which pickle) in a process of the candidate, in which JAX uses the CPU only
+  unless `prepare` changes that. It returns a function that does the work once, blocks until it is done, and returns
+  facts about the result (a loss, characters kept) or None. Its ImportError means that a library is not installed.
+
+  `work` is the amount of work per run, by unit: `{'rows': 6400, 'tokens': 409600}` is shown in rows/s and tokens/s.
+  Candidates that have the first unit of the first candidate are compared with it, per unit.
   """
 
   name: str
-  prepare: Callable[..., Run]
+  prepare: Callable[..., Run]  # importable by name
   arguments: tuple
   work: Mapping[str, float]
-  one_core: bool = False
+  one_core: bool = False  # all its threads share one
   environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
 class Measurement:
-  """Times of a candidate: one per round, none after a failure. CPU seconds are those of all threads and children.
-
-  Attributes:
-    seconds: seconds of each round.
-    cpu_seconds: CPU seconds of each round.
-    facts: facts about the result of the first run.
-    preparation_seconds: time of imports, initialisation, compilation and warm-up.
-    peak_bytes: maximum resident size of the process or of one of its children.
-    failure: reason why there are no times, or ''.
-  """
+  """Times of a candidate, one per round. CPU seconds are those of all threads and children."""
 
   seconds: list[float] = dataclasses.field(default_factory=list)
   cpu_seconds: list[float] = dataclasses.field(default_factory=list)
-  facts: dict[str, float] = dataclasses.field(default_factory=dict)
-  preparation_seconds: float = 0.0
-  peak_bytes: int = 0
-  failure: str = ''
+  facts: dict[str, float] = dataclasses.field(default_factory=dict)  # about the result of the first run
+  preparation_seconds: float = 0.0  # imports, initialisation, compilation and warm-up
+  peak_bytes: int = 0  # resident size of the process or of one of its children
+  failure: str = ''  # why there are no times
 
   @property
   def median(self) -> float:
@@ -84,21 +71,13 @@ Measurements = Mapping[str, Measurement]  # by the names of candidates
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """A comparison, in several settings.
-
-  Attributes:
-    settings: by name; each has a `description` of one line.
-    candidates: (setting, scratch directory) → candidates, this project first; raises Unavailable.
-    warm_up_runs: runs of each candidate before the first turn.
-    runs_per_turn: see `measure_interleaved`.
-    conclusion: (setting, measurements) → a line below the table, or ''.
-  """
+  """A comparison, in several settings by name, each with a `description` of one line."""
 
   settings: Mapping[str, Any]
-  candidates: Callable[[Any, pathlib.Path], list[Candidate]]
-  warm_up_runs: int = 2
+  candidates: Callable[[Any, pathlib.Path], list[Candidate]]  # (setting, scratch directory), this project first
+  warm_up_runs: int = 2  # of each candidate before the first turn
   runs_per_turn: int = 1
-  conclusion: Callable[[Any, Measurements], str] = lambda setting, measured: ''
+  conclusion: Callable[[Any, Measurements], str] = lambda setting, measured: ''  # a line below the table
 
 
 def measure_interleaved(
@@ -111,13 +90,9 @@ def measure_interleaved(
 ) -> dict[str, Measurement]:
   """Measures candidates; returns measurements by name. Prepares all candidates first, one by one; then they take turns.
 
-  Args:
-    candidates: the candidates; others are compared with the first.
-    rounds: number of turns of each.
-    log: called with a line per step.
-    warm_up_runs: runs of each candidate before its first turn.
-    runs_per_turn: number of runs that a turn averages. If more than one, an unmeasured run precedes them, for repeated
-      work such as training steps: directly after other candidates, caches contain none of a candidate's data.
+  A turn averages `runs_per_turn` runs. If more than one, an unmeasured run precedes them, for repeated work such as
+  training steps: directly after other candidates, caches contain none of a candidate's data. `log` receives a line per
+  step.
   """
   processes = {}
   for candidate in candidates:

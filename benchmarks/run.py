@@ -16,15 +16,15 @@ from typing import Annotated
 import rich.console
 import rich.table
 
-from benchmarks import checkpoint, data_pipeline, encode, finetune, head, startup, train_step
+from benchmarks import checkpoint, data_pipeline, encode, startup, train_step
 from benchmarks.interleaved import Benchmark, Candidate, Measurements, Unavailable, measure_interleaved, relative_times
 from rembert.doctor.environment import installed_versions
 from rembert.validation import Range, number
 
 BENCHMARKS: dict[str, Benchmark] = {
   'train_step': train_step.TRAIN_STEP,
-  'head': head.HEAD,
-  'finetuning': finetune.FINETUNING,
+  'head': train_step.HEAD,
+  'finetuning': train_step.FINETUNING_STEP,
   'encoding': encode.ENCODING,
   'reading': data_pipeline.READING,
   'pretraining': data_pipeline.PRETRAINING,
@@ -32,7 +32,7 @@ BENCHMARKS: dict[str, Benchmark] = {
   'starting': startup.STARTING,
 }
 PACKAGES = (
-  *('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell', 'sentencepiece'),
+  *('python', 'jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell', 'sentencepiece'),
   *('torch', 'transformers', 'tokenizers', 'sentence-transformers', 'datasets', 'pyarrow'),
   'seqio',
 )
@@ -50,13 +50,6 @@ vary less, and ratios of CPU seconds (all threads together) vary least.
   python -m benchmarks.run                                      everything (half an hour, and 25 GB for base)
   python -m benchmarks.run --only train_step --setting small    one table
   python -m benchmarks.run --only train_step --setting base --baseline 'torch, float32'     15 GB instead of 25
-  python -m benchmarks.run --only head                          only the MLM head, V from 32,000 to 500,000
-  python -m benchmarks.run --only finetuning                    fine-tuning steps on XNLI and SQuAD
-  python -m benchmarks.run --only encoding --setting small      embeddings of 1,000 sentences
-  python -m benchmarks.run --only reading                       batches from a token store on one core, and datasets
-  python -m benchmarks.run --only pretraining                   the smoke run, from a store and streamed through SeqIO
-  python -m benchmarks.run --only checkpointing                 saving and restoring the state, and torch.save
-  python -m benchmarks.run --only starting                      commands, and the first step of a run; eight minutes
   python -m benchmarks.run --rounds 15                          less noise
 
 `make bench` installs torch, sentence-transformers and datasets (benchmarks/requirements.txt); the table
@@ -109,12 +102,6 @@ def machine() -> dict:
   }
 
 
-def versions() -> dict[str, str | None]:
-  """Versions of Python and `PACKAGES`; None for a package that is not installed."""
-  installed = installed_versions()
-  return {'python': platform.python_version()} | {package: installed.get(package) for package in PACKAGES}
-
-
 def table(title: str, candidates: list[Candidate], measured: Measurements) -> rich.table.Table:
   """A table of medians, rates, relative times and facts, or the reason why a candidate was not measured."""
   units = list(dict.fromkeys(unit for candidate in candidates for unit in candidate.work))
@@ -154,18 +141,15 @@ def _fact(value: float) -> str:
 
 
 def record(candidates: list[Candidate], measured: Measurements) -> list[dict]:
-  """Raw samples and the figures of the table, for JSON."""
+  """Raw samples and ratios, for JSON."""
   entries = []
   for candidate in candidates:
     own = measured[candidate.name]
     entry = {'name': candidate.name, **dataclasses.asdict(own)}
     entry |= {'work': dict(candidate.work), 'one_core': candidate.one_core}
-    if own.seconds:
-      entry['median_seconds'] = own.median
-      entry['median_rates'] = {f'{unit}/s': amount / own.median for unit, amount in candidate.work.items()}
-      ratio, cpu_ratio = relative_times(candidate, candidates[0], measured)
-      if ratio:
-        entry |= {'times_this_project': ratio, 'times_this_project_in_cpu_seconds': cpu_ratio}
+    ratio, cpu_ratio = relative_times(candidate, candidates[0], measured)
+    if ratio:
+      entry |= {'times_this_project': ratio, 'times_this_project_in_cpu_seconds': cpu_ratio}
     entries.append(entry)
   return entries
 
@@ -175,11 +159,12 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
   console.rule(f'{name}, {setting_name}')
   benchmark, log = BENCHMARKS[name], functools.partial(console.print, style='dim')
   setting, baselines = benchmark.settings[setting_name], options.baseline or []
+  installed = installed_versions() | {'python': platform.python_version()}
   facts = {
     'benchmark': name,
     'setting': setting_name,
     'date': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
-    'versions': versions(),
+    'versions': {package: installed.get(package) for package in PACKAGES},
     'machine': machine(),
   }
   with tempfile.TemporaryDirectory(prefix='rembert-benchmark-') as scratch:

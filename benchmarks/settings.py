@@ -1,4 +1,4 @@
-"""Shared by benchmarks: sizes, random batches and weights, one update, a vocabulary of the sample text."""
+"""Shared by benchmarks: sizes of models, random weights, the start of JAX, a vocabulary of the sample text."""
 
 import dataclasses
 import functools
@@ -8,20 +8,17 @@ import math
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.interleaved import Run, Unavailable
+from benchmarks.interleaved import Unavailable
 from rembert.model.config import Execution, RemBertConfig
 
 USEFUL = 'useful GFLOP'  # matmuls that the model needs, with its head at masked positions only; the same for all
 SMOKE = 'gin/pretrain_smoke.gin'
 SAMPLE = str(importlib.resources.files('tasks.wikipedia') / 'sample')  # dumps
 FIRST_TOKEN = 315  # ids below are special
-WEIGHT_DECAY, EPSILON, CLIP_NORM = 0.01, 1e-6, 1.0
-# For benchmarks of training steps, which real runs repeat. On a CPU, torch's first dozen are slower.
-STEPS = {'warm_up_runs': 8, 'runs_per_turn': 3}
+ADAMW, CLIP_NORM = {'eps': 1e-6, 'weight_decay': 0.01}, 1.0
 
 SMALL = RemBertConfig(
   vocab_size=32_000,
@@ -54,29 +51,17 @@ def encoder_sizes(config: RemBertConfig) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """A model, its head, the shape of its batch, and how it is computed.
-
-  Attributes:
-    config: the model.
-    rows: number of sequences in the batch, B.
-    length: sequence length, S.
-    slots: masked positions per sequence, K, for the head 'mlm'.
-    head: see `rembert.model.heads.HEADS`.
-    num_labels: number of labels of a classifier.
-    dtype: dtype of the computation; in bfloat16 torch runs under autocast.
-    platform: 'cpu' or 'cuda'.
-    baselines: names of the candidates to compare; all if empty.
-  """
+  """A model, its head, the shape of its batch, and how it is computed."""
 
   config: RemBertConfig
-  rows: int
-  length: int
-  slots: int = 0
-  head: str = 'mlm'
-  num_labels: int | None = None
-  dtype: str = 'float32'
-  platform: str = 'cpu'
-  baselines: tuple[str, ...] = ()
+  rows: int  # B
+  length: int  # S
+  slots: int = 0  # masked positions per sequence, K, for the head 'mlm'
+  head: str = 'mlm'  # of `rembert.model.heads.HEADS`
+  num_labels: int | None = None  # of a classifier
+  dtype: str = 'float32'  # in bfloat16 torch runs under autocast
+  platform: str = 'cpu'  # or 'cuda'
+  baselines: tuple[str, ...] = ()  # names of the candidates to compare; all if empty
 
   @property
   def description(self) -> str:
@@ -96,29 +81,16 @@ class Setting:
     return {'tokens': self.rows * self.length, USEFUL: self.rows * row_flops / 1e9}
 
   @property
+  def learning_rate(self) -> float:
+    """Constant learning rate."""
+    return 2e-4 if self.head == 'mlm' else 1e-5
+
+  @property
   def execution(self) -> Execution:
     """As in `gin/hardware/cpu.gin` and `gin/hardware/h200.gin`."""
     if self.platform == 'cpu':
       return Execution(self.dtype, unroll=self.config.num_hidden_layers, trim_last_layer=True)
     return Execution(self.dtype, attention='cudnn', remat='dots_and_attention', trim_last_layer=True)
-
-
-def random_batch(setting: Setting) -> dict[str, np.ndarray]:
-  """Full sequences for masked language modelling; `labels` are the targets in Hugging Face's form, −100 elsewhere."""
-  random = np.random.default_rng(0)
-  rows, length, slots, vocabulary = setting.rows, setting.length, setting.slots, setting.config.vocab_size
-  positions = np.stack([np.sort(random.choice(length, slots, replace=False)) for _ in range(rows)])
-  targets = random.integers(FIRST_TOKEN, vocabulary, (rows, slots))
-  labels = np.full((rows, length), -100)
-  np.put_along_axis(labels, positions, targets, axis=1)
-  return {
-    'input_ids': random.integers(FIRST_TOKEN, vocabulary, (rows, length)).astype(np.int32),
-    'attention_mask': np.ones((rows, length), np.int32),
-    'masked_positions': positions.astype(np.int32),
-    'targets': targets.astype(np.int32),
-    'weights': np.ones((rows, slots), np.float32),
-    'labels': labels,
-  }
 
 
 def torch_config(config: RemBertConfig):
@@ -156,9 +128,6 @@ def write_random_model(
   huggingface.write_weights(folder, tensors, shard_bytes=sum(4 * math.prod(shape) for shape in shapes.values()))
 
 
-# --- one update: BERT's AdamW at a constant learning rate, after clipping by global norm ------------------------------
-
-
 def start_jax(setting: Setting):
   """Starts JAX on the setting's platform; returns a mesh. On a CPU, freed memory is kept, as in training."""
   import jax
@@ -174,51 +143,11 @@ def start_jax(setting: Setting):
 
 
 def our_optimizer(learning_rate: float):
-  """This project's optimizer, an `optax.GradientTransformation`."""
+  """This project's optimizer at a constant learning rate, an `optax.GradientTransformation`."""
   from rembert.train import optimizer
 
-  options = optimizer.OptimizerConfig(learning_rate, 0, eps=EPSILON, weight_decay=WEIGHT_DECAY, clip_norm=CLIP_NORM)
+  options = optimizer.OptimizerConfig(learning_rate, warmup_steps=0, clip_norm=CLIP_NORM, **ADAMW)
   return optimizer.make_optimizer(options, total_steps=1_000_000)
-
-
-def our_steps(step: Callable, state, batch, mesh) -> Run:
-  """Returns a run: one step, from the state of the previous one."""
-  import jax
-
-  def run() -> dict[str, float]:
-    nonlocal state
-    with jax.set_mesh(mesh):
-      state, metrics = jax.block_until_ready(step(state, batch))
-    return {'loss': float(metrics.sums.loss / metrics.sums.weight)}
-
-  return run
-
-
-def torch_steps(model, loss_of: Callable, learning_rate: float, setting: Setting) -> Run:
-  """Returns a run of torch, with fused `AdamW` (the default of Hugging Face's Trainer) and `clip_grad_norm_`.
-
-  Args:
-    model: a `torch.nn.Module` on the setting's platform.
-    loss_of: returns the model's loss on the batch; no arguments.
-    learning_rate: constant learning rate.
-    setting: the setting, for dtype and platform.
-  """
-  import torch
-
-  parameters = list(model.parameters())
-  options = {'lr': learning_rate, 'eps': EPSILON, 'weight_decay': WEIGHT_DECAY, 'fused': True}
-  optimizer = torch.optim.AdamW(parameters, **options)
-
-  def run() -> dict[str, float]:
-    optimizer.zero_grad()
-    with torch.autocast(setting.platform, torch.bfloat16, enabled=setting.dtype == 'bfloat16'):
-      loss = loss_of()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(parameters, CLIP_NORM)
-    optimizer.step()
-    return {'loss': loss.item()}  # waits for the device
-
-  return run
 
 
 # --- the sample text --------------------------------------------------------------------------------------------------

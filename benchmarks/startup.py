@@ -12,6 +12,7 @@ nothing is compared.
 The process is then killed, so that its final checkpoint does not count.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from benchmarks.interleaved import Benchmark, Candidate, Run
 from benchmarks.settings import SMOKE, make_vocabulary
@@ -43,16 +44,10 @@ class Setting:
 # --- candidates: each returns a function that starts a process and waits for it ---------------------------------------
 
 
-def prepare_command(scratch: pathlib.Path, command: tuple[str, ...]) -> Run:
+def prepare_command(scratch: pathlib.Path, *command: str) -> Run:
   """Runs a command until it ends."""
   del scratch
-
-  def run() -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-      raise RuntimeError(f'{" ".join(command)}: {done.stderr.strip()}')
-
-  return run
+  return lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True) and None
 
 
 def prepare_first_step(scratch: pathlib.Path, is_cache_empty: bool) -> Run:
@@ -60,9 +55,9 @@ def prepare_first_step(scratch: pathlib.Path, is_cache_empty: bool) -> Run:
 
   def run() -> None:
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
-      cache = pathlib.Path(folder, 'cache') if is_cache_empty else scratch / 'cache'
-      with start_smoke_run(pathlib.Path(folder, 'run'), scratch, cache) as running:
-        running.wait_for_step(1)
+      workdir = pathlib.Path(folder, 'run')
+      with smoke_run(workdir, scratch, pathlib.Path(folder if is_cache_empty else scratch, 'cache')) as process:
+        wait_for_step(process, workdir, 1)
 
   if not is_cache_empty:
     run()
@@ -72,72 +67,54 @@ def prepare_first_step(scratch: pathlib.Path, is_cache_empty: bool) -> Run:
 def prepare_resumed(scratch: pathlib.Path) -> Run:
   """Resumes a run that was stopped once, and kills it at the same step each time."""
   workdir, cache = scratch / 'resumed', scratch / 'cache'
-  with start_smoke_run(workdir, scratch, cache) as running:
-    running.wait_for_step(1)
-    running.stop()
-    saved = running.last_step()
+  with smoke_run(workdir, scratch, cache) as process:
+    wait_for_step(process, workdir, 1)
+    process.terminate()
+    process.wait()  # it has saved
+    saved = wait_for_step(process, workdir, 1)
 
   def run() -> dict[str, float]:
-    with start_smoke_run(workdir, scratch, cache) as running:
-      return {'new step': running.wait_for_step(saved + 1)}
+    with smoke_run(workdir, scratch, cache) as process:
+      return {'new step': wait_for_step(process, workdir, saved + 1)}
 
   return run
 
 
-class RunningJob:
-  """A training process, observed through `metrics.jsonl` (old rows are deleted); killed at the end of the context."""
+@contextlib.contextmanager
+def smoke_run(workdir: pathlib.Path, scratch: pathlib.Path, cache: pathlib.Path) -> Iterator[subprocess.Popen]:
+  """Starts the smoke run with metrics after every step, without rows of an earlier process; kills it in the end.
 
-  def __init__(self, command: Sequence[str], workdir: pathlib.Path, environment: Mapping[str, str]):
-    self._metrics = workdir / 'metrics.jsonl'
-    self._metrics.unlink(missing_ok=True)
-    self._log = tempfile.TemporaryFile('w+')  # noqa: SIM115 - lives as long as the process
-    self._process = subprocess.Popen(
-      command, stdout=self._log, stderr=subprocess.STDOUT, env={**os.environ, **environment}
-    )
-
-  def __enter__(self) -> 'RunningJob':
-    return self
-
-  def __exit__(self, *error) -> None:
-    self._process.kill()
-    self._process.wait()  # its CPU seconds count only after this
-    self._log.close()
-
-  def last_step(self) -> int:
-    """Step of the newest row of metrics; 0 without rows."""
-    return max((row['step'] for row in read_jsonl(self._metrics)), default=0)
-
-  def wait_for_step(self, step: int) -> int:
-    """Waits for the metrics of a step, and returns the last step; RuntimeError if the process ends first."""
-    while True:
-      has_ended = self._process.poll() is not None
-      if (reached := self.last_step()) >= step:
-        return reached
-      if has_ended:
-        self._log.seek(0)
-        raise RuntimeError(f'ended before step {step}, with exit code {self._process.returncode}: {self._log.read()}')
-      time.sleep(_POLL_SECONDS)
-
-  def stop(self) -> None:
-    """Stops the run after it has saved."""
-    self._process.terminate()
-    self._process.wait()
-
-
-def start_smoke_run(workdir: pathlib.Path, scratch: pathlib.Path, cache: pathlib.Path) -> RunningJob:
-  """Starts the smoke run with metrics after every step, and with a compilation cache even if the caller disabled it."""
+  It has a compilation cache even if the caller disabled it.
+  """
+  (workdir / 'metrics.jsonl').unlink(missing_ok=True)
   bindings = ('train.log_every=1', f'vocabulary.path={scratch / VOCABULARY}')
   command = (*MAIN, f'--gin_file={SMOKE}', f'--workdir={workdir}', *(f'--gin.{binding}' for binding in bindings))
-  environment = {'XDG_CACHE_HOME': str(cache), 'JAX_ENABLE_COMPILATION_CACHE': 'true', 'JAX_PLATFORMS': 'cpu'}
-  return RunningJob(command, workdir, environment)
+  cached = {'XDG_CACHE_HOME': str(cache), 'JAX_ENABLE_COMPILATION_CACHE': 'true', 'JAX_PLATFORMS': 'cpu'}
+  with subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **cached}) as process:
+    try:
+      yield process
+    finally:
+      process.kill()  # its CPU seconds count when it has ended
+
+
+def wait_for_step(process: subprocess.Popen, workdir: pathlib.Path, step: int) -> int:
+  """Waits for the metrics of a step, and returns the last step; RuntimeError if the process ends first."""
+  while True:
+    has_ended = process.poll() is not None
+    reached = max((row['step'] for row in read_jsonl(workdir / 'metrics.jsonl')), default=0)
+    if reached >= step:
+      return reached
+    if has_ended:
+      raise RuntimeError(f'ended before step {step}, with exit code {process.returncode}')
+    time.sleep(_POLL_SECONDS)
 
 
 SETTINGS = {
   'commands': Setting(
     'python -m rembert.main',
     {
-      '--help': (prepare_command, (*MAIN, '--help')),
-      '--dry_run (pretrain_large)': (prepare_command, (*MAIN, '--gin_file=gin/pretrain_large.gin', '--dry_run')),
+      '--help': (prepare_command, *MAIN, '--help'),
+      '--dry_run (pretrain_large)': (prepare_command, *MAIN, '--gin_file=gin/pretrain_large.gin', '--dry_run'),
     },
     needs_vocabulary=False,
   ),

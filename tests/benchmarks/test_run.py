@@ -50,7 +50,7 @@ def test_who_did_not_run_takes_a_row_that_says_why():
 def test_the_record_has_raw_samples_and_what_was_derived_from_them():
   ours, theirs, product, absent = json.loads(json.dumps(run.record(CANDIDATES, MEASURED)))
   assert (theirs['seconds'], theirs['times_this_project']) == ([1.0, 2.0, 0.8], [5.0, 5.0, 4.0])
-  assert ours['median_rates'] == {'rows/s': 50.0, 'MB/s': 0.25}
+  assert ours['work'] == {'rows': 100, 'MB': 0.5}
   assert 'times_this_project' not in ours
   assert 'times_this_project' not in product
   assert (absent['failure'], absent['seconds']) == ('wishful is not installed', [])

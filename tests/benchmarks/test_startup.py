@@ -1,65 +1,72 @@
+import contextlib
 import json
 import os
+import subprocess
 import sys
+import types
 
 import pytest
 
 from benchmarks import startup
 
-# Writes a row of metrics for each of some steps, and ends when it is asked to.
+# In the place of rembert.main: writes a row of metrics for each of some steps, and ends when it is asked to.
 TRAINS = """
-import json, signal, sys, time
-def stop(*_):
-  print('saved')
-  sys.exit(75)
-signal.signal(signal.SIGTERM, stop)
-first, last = map(int, sys.argv[2:])
-with open(sys.argv[1], 'a', buffering=1) as file:
+import json, pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+workdir = pathlib.Path(next(each.partition('=')[2] for each in sys.argv if each.startswith('--workdir=')))
+workdir.mkdir(exist_ok=True)
+first, last = map(int, sys.argv[1:3])
+with open(workdir / 'metrics.jsonl', 'a', buffering=1) as file:
   for step in range(first, last + 1):
     file.write(json.dumps({'step': step, 'loss': 1.0}) + '\\n')
   file.write('{"step": 10')
   while last < 9:
     time.sleep(0.01)
-print('it went wrong')
 sys.exit(3)
 """
 
 
-def running(workdir, first, last):
-  metrics = workdir / 'metrics.jsonl'
-  return startup.RunningJob([sys.executable, '-c', TRAINS, str(metrics), str(first), str(last)], workdir, {})
+@pytest.fixture
+def running(tmp_path, monkeypatch):
+  """Function (first step, last step) → a run."""
+  smoke_run = startup.smoke_run
+
+  def start(first, last):
+    monkeypatch.setattr(startup, 'MAIN', (sys.executable, '-c', TRAINS, str(first), str(last)))
+    return smoke_run(tmp_path, tmp_path, tmp_path / 'cache')
+
+  return start
 
 
-def test_a_step_is_there_when_its_row_is_whole(tmp_path):
-  with running(tmp_path, 1, 3) as job:
-    assert 1 <= job.wait_for_step(1) <= 3
-    assert job.wait_for_step(3) == job.last_step() == 3
+def test_a_step_is_there_when_its_row_is_whole(running, tmp_path):
+  with running(1, 3) as process:
+    assert 1 <= startup.wait_for_step(process, tmp_path, 1) <= 3
+    assert startup.wait_for_step(process, tmp_path, 3) == 3
+  assert process.returncode == -9  # killed where it is
 
 
-def test_rows_of_an_earlier_process_do_not_count(tmp_path):
+def test_rows_of_an_earlier_process_do_not_count(running, tmp_path):
   (tmp_path / 'metrics.jsonl').write_text(json.dumps({'step': 8}) + '\n')
-  with running(tmp_path, 4, 5) as job:
-    assert 4 <= job.wait_for_step(4) <= 5
+  with running(4, 5) as process:
+    assert 4 <= startup.wait_for_step(process, tmp_path, 4) <= 5
 
 
-def test_a_process_that_ends_too_early_says_what_it_said(tmp_path):
-  with running(tmp_path, 1, 9) as job, pytest.raises(RuntimeError, match=r'before step 10.* 3: it went wrong'):
-    job.wait_for_step(10)
+def test_a_process_that_ends_too_early_is_an_error(running, tmp_path):
+  with running(1, 9) as process, pytest.raises(RuntimeError, match=r'before step 10, with exit code 3'):
+    startup.wait_for_step(process, tmp_path, 10)
 
 
-def test_it_is_asked_to_stop_and_may_save_or_killed_where_it_is(tmp_path):
-  with running(tmp_path, 1, 2) as job:
-    job.wait_for_step(1)
-    job.stop()
-    assert job._process.returncode == 75
-  with running(tmp_path, 1, 2) as job:
-    job.wait_for_step(1)
-  assert job._process.returncode == -9
+def test_a_run_that_is_resumed_is_stopped_once_and_continues_each_time(running, monkeypatch, tmp_path):
+  steps = iter([(1, 2), (3, 4), (3, 4)])
+  monkeypatch.setattr(startup, 'smoke_run', lambda *_: running(*next(steps)))
+  (tmp_path / 'resumed').symlink_to(tmp_path)
+  run = startup.prepare_resumed(tmp_path)
+  assert [3 <= run()['new step'] <= 4 for _ in range(2)] == [True, True]
 
 
 def test_a_command_that_fails_is_no_start(tmp_path):
-  with pytest.raises(RuntimeError, match='it went wrong'):
-    startup.prepare_command(tmp_path, (sys.executable, '-c', 'raise SystemExit("it went wrong")'))()
+  with pytest.raises(subprocess.CalledProcessError):
+    startup.prepare_command(tmp_path, sys.executable, '-c', 'raise SystemExit(1)')()
 
 
 def test_the_commands_can_be_started(tmp_path, monkeypatch, root):
@@ -71,8 +78,11 @@ def test_the_commands_can_be_started(tmp_path, monkeypatch, root):
 def test_the_smoke_run_uses_the_configured_compilation_cache(tmp_path, monkeypatch):
   monkeypatch.setenv('JAX_ENABLE_COMPILATION_CACHE', 'false')
   started = []
-  monkeypatch.setattr(startup.subprocess, 'Popen', lambda command, env, **_: started.append((command, env)))
-  startup.start_smoke_run(tmp_path / 'run', tmp_path, tmp_path / 'cache')
+  process = contextlib.nullcontext(types.SimpleNamespace(kill=print))
+  start = lambda command, env, **_: started.append((command, env)) or process
+  monkeypatch.setattr(startup.subprocess, 'Popen', start)
+  with startup.smoke_run(tmp_path / 'run', tmp_path, tmp_path / 'cache'):
+    pass
   [(command, environment)] = started
   assert f'--workdir={tmp_path / "run"}' in command
   assert (environment['XDG_CACHE_HOME'], environment['JAX_ENABLE_COMPILATION_CACHE']) == (
