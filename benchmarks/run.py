@@ -18,7 +18,7 @@ import rich.table
 
 from benchmarks import checkpoint, data_pipeline, encode, startup, train_step
 from benchmarks.interleaved import Benchmark, Candidate, Measurements, Unavailable, measure_interleaved, relative_times
-from rembert.doctor.environment import installed_versions
+from rembert.doctor.checks import installed_versions
 from rembert.validation import Range, number
 
 BENCHMARKS: dict[str, Benchmark] = {

@@ -1,7 +1,6 @@
 """Checks the machine, the installation and a workdir before a run: `python -m rembert.doctor`."""
 
 import argparse
-import importlib
 import os
 import sys
 from collections import Counter
@@ -27,17 +26,9 @@ exit codes
   0 no problems (possibly warnings) · 1 at least one problem · 2 wrong usage
 """
 
-# The module of `check_NAME`, by name; those of `checks_workdir` need --workdir.
-CHECKS: Mapping[str, str] = {
-  'packages': 'checks_system',
-  'tensorflow': 'checks_system',
-  'imports': 'checks_system',
-  'devices': 'checks_devices',
-  'disk': 'checks_system',
-  'memory': 'checks_devices',
-  'workdir': 'checks_workdir',
-  'checkpoints': 'checks_workdir',
-}
+# Functions `check_NAME` of `rembert.doctor.checks`, here for --help, which imports nothing heavy.
+CHECKS = ('packages', 'tensorflow', 'imports', 'devices', 'disk', 'memory', 'workdir', 'checkpoints')
+_OF_A_WORKDIR = ('workdir', 'checkpoints')
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -57,20 +48,18 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   for name in options.only.split(',') if options.only else ():
     if name not in CHECKS:
       flags.error(f'--only={name}: no such check; available: {", ".join(CHECKS)}')
-    if not _is_possible(name, options):
+    if name in _OF_A_WORKDIR and options.workdir is None:
       flags.error(f'--only={name} requires --workdir=DIR')
   return options, bindings['gin']
 
 
-def _is_possible(name: str, options: argparse.Namespace) -> bool:
-  return CHECKS[name] != 'checks_workdir' or options.workdir is not None
-
-
 def chosen_checks(options: argparse.Namespace) -> Mapping[str, Callable]:
   """The checks that the flags ask for, by name."""
-  names = options.only.split(',') if options.only else [name for name in CHECKS if _is_possible(name, options)]
-  modules = {name: importlib.import_module(f'rembert.doctor.{CHECKS[name]}') for name in names}
-  return {name: getattr(module, f'check_{name}') for name, module in modules.items()}
+  from rembert.doctor import checks
+
+  possible = [name for name in CHECKS if name not in _OF_A_WORKDIR or options.workdir is not None]
+  names = options.only.split(',') if options.only else possible
+  return {name: getattr(checks, f'check_{name}') for name in names}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   # Before JAX is imported: counting parameters and reading checkpoints must not claim an accelerator.
   variables = dict(os.environ)
   os.environ['JAX_PLATFORMS'] = 'cpu'
-  from rembert.doctor.environment import Environment, Level, examine
+  from rembert.doctor.checks import Environment, Level, examine
 
   named = {name: value for name, value in vars(options).items() if name not in ('only', 'gin_file', '_')}
   environment = Environment(**named, gin_files=tuple(options.gin_file), bindings=tuple(bindings), variables=variables)

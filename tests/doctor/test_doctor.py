@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from rembert.checkpoint.load import find_checkpoint
+from rembert.doctor import checks
 from rembert.doctor.__main__ import CHECKS, chosen_checks, main, parse
-from rembert.doctor.checks_system import locked_versions
-from rembert.doctor.environment import PROJECT, Environment, Finding, Level, examine, problem
+from rembert.doctor.checks import PROJECT, Environment, Finding, Level, examine, locked_versions, problem
 
 GIB = 2**30
 PINNED = locked_versions(PROJECT)
@@ -152,8 +152,16 @@ def found(environment: Environment, check: str) -> list:
 ALL = chosen_checks(parse(['--workdir=a'])[0])
 
 
+@pytest.fixture
+def only_a_cpu(monkeypatch):
+  """JAX finds a CPU, without the seconds that it takes to start."""
+  monkeypatch.setattr(checks, 'run_python', lambda *_, **__: ('{"platform": "cpu", "kind": "cpu", "count": 1}', ''))
+
+
 @pytest.mark.parametrize('name', PLANTED)
-def test_a_planted_problem_is_found_with_its_fix(name, healthy, tmp_path, monkeypatch):
+def test_a_planted_problem_is_found_with_its_fix(name, healthy, tmp_path, monkeypatch, request):
+  if name != 'no devices':
+    request.getfixturevalue('only_a_cpu')
   monkeypatch.chdir(PROJECT)
   check, plant, text, fix = PLANTED[name]
   problems = [each for each in found(plant(healthy, tmp_path), check) if each.level is Level.PROBLEM]
@@ -162,7 +170,7 @@ def test_a_planted_problem_is_found_with_its_fix(name, healthy, tmp_path, monkey
 
 
 @pytest.mark.parametrize('name', WARNED)
-def test_what_may_go_well_is_warned_of(name, healthy, tmp_path):
+def test_what_may_go_well_is_warned_of(name, healthy, tmp_path, only_a_cpu):
   check, plant, text, fix = WARNED[name]
   environment = plant(healthy, tmp_path)
   if name == 'libtpu and no TPU':
