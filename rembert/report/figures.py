@@ -12,7 +12,7 @@ import pandas as pd
 from rembert import paper
 from rembert.plotting import style
 from rembert.report.html import MISSING, Block, Picture, Section, Table
-from rembert.report.load import Model, Run, is_number
+from rembert.report.load import Model, Run
 from rembert.report.scores import ALL_LANGUAGES, HELD_OUT, SEEDS, Results, of
 from tasks.xtreme.leaderboard import NAMES, spread
 
@@ -62,22 +62,19 @@ def _overlay(
 
 
 def _single_model(model: Model) -> Iterator[Picture]:
-  entropy = next((value for run in model.pretrained if (value := run.last('eval/unigram_entropy')) is not None), None)
-  caption = 'Training and eval loss'
-  if (last := model.pretrained[0].last(_LOSS)) is not None:
-    caption += f', {last:.3f} nats at the end'
-  if entropy is not None:
-    caption += f'; the unigram baseline has {entropy:.3f}'
-  alt = f'Training and eval loss of {model.name} over steps'
+  """Training and eval curves of the loss, with the unigram baseline, and of the accuracy."""
+  loss, accuracy, entropy = (
+    next((value for run in model.pretrained if (value := run.last(key)) is not None), None)
+    for key in (_LOSS, _ACCURACY, 'eval/unigram_entropy')
+  )
+  caption = 'Training and eval loss' + (f', {loss:.3f} nats at the end' if loss is not None else '')
+  caption += f'; the unigram baseline has {entropy:.3f}.' if entropy is not None else '.'
   drawing = style.plot_lines(_both_curves(model, 'loss'), 'loss (nats)', baseline=('unigram baseline', entropy))
-  yield Picture('Loss', f'{caption}.', alt, drawing)
-  if any(len(run.curve(_ACCURACY)) for run in model.pretrained):
-    caption = 'MLM accuracy'
-    if (last := model.pretrained[0].last(_ACCURACY)) is not None:
-      caption += f', {100 * last:.1f} % at the end'
-    alt = f'MLM accuracy of {model.name} over steps'
+  yield Picture('Loss', caption, f'Training and eval loss of {model.name} over steps', drawing)
+  if accuracy is not None:
     drawing = style.plot_lines(_both_curves(model, 'accuracy', 100.0), 'MLM accuracy (%)')
-    yield Picture('MLM accuracy', f'{caption}.', alt, drawing)
+    caption = f'MLM accuracy, {100 * accuracy:.1f} % at the end.'
+    yield Picture('MLM accuracy', caption, f'MLM accuracy of {model.name} over steps', drawing)
 
 
 def _both_curves(model: Model, key: str, factor: float = 1.0) -> Iterator[tuple[pd.Index, pd.Series, dict]]:
@@ -227,18 +224,10 @@ def by_layer(models: Sequence[Model]) -> pd.DataFrame:
   """
   rows = []
   for model in models:
-    curves = [curve for found in model.results('layer_retrieval') if (curve := _retrieval_curve(found))]
-    for layer in sorted(set.intersection(*map(set, curves))) if curves else ():
+    curves = [dict(zip(found['layers'], found['mean'], strict=True)) for found in model.results('layer_retrieval')]
+    for layer in sorted(set.intersection(*map(set, curves)) - {0}) if curves else ():
       rows += [(model.name, layer, curve[layer]) for curve in curves]
   return pd.DataFrame(rows, columns=['model', 'layer', 'value'])
-
-
-def _retrieval_curve(results: Mapping[str, Any]) -> dict[int, float]:
-  layers, mean = results.get('layers'), results.get('mean')
-  if not isinstance(layers, list) or not isinstance(mean, list):
-    return {}
-  pairs = zip(layers, mean, strict=False)
-  return {int(layer): float(value) for layer, value in pairs if is_number(layer) and is_number(value) and layer > 0}
 
 
 def _figure_2(models: Sequence[Model]) -> list[Block]:

@@ -6,11 +6,12 @@ import dataclasses
 import io
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 import jinja2
+import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
@@ -26,52 +27,38 @@ def table_frame(rows: Iterable[tuple[Any, Mapping[str, Any]]], *names: str) -> p
   return pd.DataFrame(cells, index, dtype=object)
 
 
-class TableRow(NamedTuple):
-  """A row of a table on the page: its group, its name, and its cells, each with its CSS class."""
-
-  group: str
-  name: str
-  cells: Sequence[tuple[str, str]]
-  is_footer: bool
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-  """A table on the page, and in a CSV file.
+  """A table on the page, and in a CSV file."""
 
-  Attributes:
-    caption: what it shows; the part before a colon is the name of the file.
-    frame: the cells as text. The index has the names of the rows; of two levels the first groups them.
-    notes: lines below the table.
-    look: (row, column) to a class of style.css: `paper` for numbers of the paper, `best`, `text`, or ''.
-    footer: number of rows at the end that summarise the others.
-    is_shown: whether the table is on the page; if not, the page has its notes and a link to the file.
-  """
+  caption: str  # the part before a colon is the name of the file
+  frame: pd.DataFrame  # cells as text; the index has the names of the rows; of two levels the first groups them
+  notes: Sequence[str] = ()  # lines below the table
+  look: Callable[[Any, str], str] = lambda row, column: (
+    ''
+  )  # class of style.css: `paper` for its numbers, `best`, `text`
+  footer: int = 0  # number of rows at the end that summarise the others
+  is_shown: bool = True  # if not, the page has its notes and a link to the file
 
-  caption: str
-  frame: pd.DataFrame
-  notes: Sequence[str] = ()
-  look: Callable[[Any, str], str] = lambda row, column: ''
-  footer: int = 0
-  is_shown: bool = True
+  def _rows(self) -> list[tuple[tuple[str, ...], np.ndarray]]:
+    """Names (a group and a name, or only a name) and cells of each row."""
+    names = self.frame.index if self.frame.index.nlevels > 1 else [(name,) for name in self.frame.index]
+    return list(zip(names, self.frame.to_numpy(), strict=True))
 
-  def bodies(self) -> list[list[TableRow]]:
-    """The rows by group."""
-    rows = itertools.groupby(self._rows(), key=lambda row: (row.group, row.is_footer))
-    return [list(of_group) for _, of_group in rows]
-
-  def _rows(self) -> Iterator[TableRow]:
-    for number, (key, texts) in enumerate(zip(self.frame.index, self.frame.to_numpy(), strict=True)):
-      shown = [(text, self.look(key, column)) for column, text in zip(self.frame, texts, strict=True)]
-      *group, name = key if self.frame.index.nlevels > 1 else [key]
-      yield TableRow(''.join(group), name, shown, number >= len(self.frame) - self.footer)
+  def bodies(self) -> list[list[dict[str, Any]]]:
+    """The rows by group: `group`, `name`, and `cells`, each with its CSS class."""
+    rows = []
+    for number, ((*group, name), texts) in enumerate(self._rows()):
+      looks = [self.look((*group, name) if group else name, column) for column in self.frame]
+      row = {'group': ''.join(group), 'name': name, 'cells': list(zip(texts, looks, strict=True))}
+      rows.append(row | {'is_footer': number >= len(self.frame) - self.footer})
+    return [list(of_group) for _, of_group in itertools.groupby(rows, lambda row: (row['group'], row['is_footer']))]
 
   def csv(self) -> bytes:
     """CSV in UTF-8 with a byte order mark, without which spreadsheets assume another encoding."""
     # Not with pandas, whose index cannot hold lone surrogates, which file names may contain.
-    names = self.frame.index if self.frame.index.nlevels > 1 else [(name,) for name in self.frame.index]
     head = [*(name or '' for name in self.frame.index.names), *self.frame.columns]
-    rows = [head, *([*name, *cells] for name, cells in zip(names, self.frame.to_numpy(), strict=True))]
+    rows = [head, *([*names, *cells] for names, cells in self._rows())]
     text = io.StringIO()
     csv.writer(text, lineterminator='\n').writerows(map(_plain, row) for row in rows)
     return b'\xef\xbb\xbf' + text.getvalue().encode()
@@ -79,19 +66,12 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Picture:
-  """A plot on the page, and in a PNG file.
+  """A plot on the page, and in a PNG file."""
 
-  Attributes:
-    name: name of the file.
-    caption: what it shows and how to read it.
-    alt: alternative text, for readers who do not see it.
-    drawing: a figure that follows the page's colours, or the content of a PNG file, which does not.
-  """
-
-  name: str
+  name: str  # of the file
   caption: str
-  alt: str
-  drawing: Canvas | bytes
+  alt: str  # for readers who do not see it
+  drawing: Canvas | bytes  # a figure that follows the page's colours, or the content of a PNG file, which does not
 
 
 Block = str | Table | Picture

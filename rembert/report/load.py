@@ -25,51 +25,31 @@ _SIGNS = ('metrics.jsonl', 'results.json', 'config.gin')
 _SEED = re.compile(r'seed_(\d+)')
 _RATE = re.compile(r'rate_(\d+(?:\.\d*)?(?:e[+-]?\d+)?)')
 _BINDING = re.compile(r'^([\w./]+)[ \t]*=(.*(?:\n[ \t]+.*)*)', re.MULTILINE)
-_MODEL = 'RemBertConfig.'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-  """A run of a model, possibly only planned; fields that its workdir lacks are empty.
+  """A run of a model, possibly only planned; fields that its workdir lacks are empty."""
 
-  Attributes:
-    name: name on the page.
-    workdir: the directory.
-    kind: pre-training, fine-tuning (or evaluation only), or analysis.
-    is_started: whether the workdir exists.
-    pretrain_seed: seed of the pre-training run that it is or started from.
-    seed: seed of fine-tuning; -1 for others.
-    task: the training task, or that of retrieval; the name of an analysis.
-    evaluated: tasks that it is evaluated on.
-    variant: the binding that was changed for it; '' for none.
-    learning_rate: learning rate; None for that of the gin file.
-    metrics: `metrics.jsonl`, a column per metric, by step.
-    broken_lines: number of its lines that could not be read.
-    settings: values in `config.gin` by gin name, as text.
-    results: content of `results.json` or `analysis.json`; None if missing or unreadable.
-  """
-
-  name: str
+  name: str  # on the page
   workdir: epath.Path
-  kind: str = PRE_TRAINING
+  kind: str = PRE_TRAINING  # FINE_TUNING includes evaluation only
   is_started: bool = True
-  pretrain_seed: int = 0
-  seed: int = -1
-  task: str = ''
-  evaluated: tuple[str, ...] = ()
-  variant: str = ''
-  learning_rate: float | None = None
-  metrics: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)
-  broken_lines: int = 0
-  settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  results: dict[str, Any] | None = None
+  pretrain_seed: int = 0  # of the pre-training run that it is or started from
+  seed: int = -1  # of fine-tuning; -1 for others
+  task: str = ''  # the training task, or that of retrieval; the name of an analysis
+  evaluated: tuple[str, ...] = ()  # tasks
+  variant: str = ''  # the binding that was changed for it
+  learning_rate: float | None = None  # None for that of the gin file
+  metrics: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)  # a column per metric, by step
+  settings: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of `config.gin`, as text
+  results: dict[str, Any] | None = None  # of `results.json` or `analysis.json`; None if missing or unreadable
 
   @functools.cached_property
   def model(self) -> RemBertConfig | None:
     """The architecture of the settings; None if they do not define one."""
-    values = {
-      name.removeprefix(_MODEL): _literal(text) for name, text in self.settings.items() if name.startswith(_MODEL)
-    }
+    prefix = 'RemBertConfig.'
+    values = {name.removeprefix(prefix): _literal(text) for name, text in self.settings.items() if prefix in name}
     try:
       return RemBertConfig(**values) if values else None
     except (UsageError, TypeError, ValueError):
@@ -101,17 +81,11 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A model and all its runs.
+  """A model and all its runs."""
 
-  Attributes:
-    name: unique in a report.
-    rows: (table, row name) of the paper that it reproduces.
-    plan: runs of pre-training, fine-tuning and analyses, in this order, including planned ones.
-  """
-
-  name: str
-  rows: tuple[tuple[int, str], ...] = ()
-  plan: tuple[Run, ...] = ()
+  name: str  # unique in a report
+  rows: tuple[tuple[int, str], ...] = ()  # (table, row name) of the paper that it reproduces
+  plan: tuple[Run, ...] = ()  # pre-training, then fine-tuning, then analyses, including planned runs
 
   def runs(self, kind: str) -> list[Run]:
     """Runs of one kind, including planned ones."""
@@ -144,21 +118,13 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """A directory of a report.
-
-  Attributes:
-    folder: the directory, as given.
-    kind: what the directory is, in a word or two.
-    models: the models in it.
-    facts: facts about it, text by name.
-    scale: name of its model sizes (gin/scales), or ''.
-  """
+  """A directory of a report, as given, and what it is in a word or two."""
 
   folder: str
   kind: str
   models: tuple[Model, ...]
   facts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  scale: str = ''
+  scale: str = ''  # of its models (gin/scales)
 
 
 def read(folders: Sequence[epath.PathLike]) -> list[Source]:
@@ -228,12 +194,10 @@ def is_workdir(folder: epath.Path) -> bool:
 def read_run(workdir: epath.PathLike, name: str, **plan: Any) -> Run:
   """Reads a workdir, skipping malformed parts without an error. `plan` has other fields of `Run`."""
   folder = epath.Path(workdir)
-  metrics, broken = read_metrics(folder / 'metrics.jsonl')
   return Run(
     name=name,
     workdir=folder,
-    metrics=metrics,
-    broken_lines=broken,
+    metrics=read_metrics(folder / 'metrics.jsonl'),
     settings=read_settings(folder / 'config.gin'),
     results=read_object(folder / 'results.json') or None,
     **plan,
@@ -243,7 +207,7 @@ def read_run(workdir: epath.PathLike, name: str, **plan: Any) -> Run:
 def _run_without_plan(folder: epath.Path, name: str) -> Run:
   """A run that is described by its workdir only."""
   run = read_run(folder, name)
-  seed = _int(run.settings.get('train.seed', 0))
+  seed = int(run.settings.get('train.seed', 0))
   if run.results is None and _literal(run.settings.get('run.mode', "'pretrain'")) == 'pretrain':
     return dataclasses.replace(run, pretrain_seed=seed)
   results = run.results or {}
@@ -264,20 +228,17 @@ def _analysis(folder: epath.Path, what: str, pretrain_seed: int) -> Run:
   return Run(task, folder, ANALYSIS, pretrain_seed=pretrain_seed, task=task, results=results)
 
 
-def read_metrics(file: epath.Path) -> tuple[pd.DataFrame, int]:
-  """Finite numbers by step, a column per metric, and the number of lines that could not be read.
+def read_metrics(file: epath.Path) -> pd.DataFrame:
+  """Finite numbers by step, a column per metric.
 
   A resuming run ignores everything after a malformed line; a report skips that line only.
   """
-  rows, broken = [], 0
-  for line in filter(str.strip, _text_of(file).splitlines()):
-    row = {name: value for name, value in _json_object(line).items() if is_number(value) and math.isfinite(value)}
-    if 'step' in row:
-      rows.append(row)
-    else:
-      broken += 1
-  metrics = pd.DataFrame(rows)
-  return (metrics.set_index('step').sort_index(kind='stable') if rows else metrics), broken
+  rows = [
+    {name: value for name, value in _json_object(line).items() if is_number(value) and math.isfinite(value)}
+    for line in _text_of(file).splitlines()
+  ]
+  metrics = pd.DataFrame([row for row in rows if 'step' in row])
+  return metrics.set_index('step').sort_index(kind='stable') if len(metrics) else metrics
 
 
 def read_settings(file: epath.Path) -> dict[str, str]:
@@ -289,13 +250,13 @@ def read_settings(file: epath.Path) -> dict[str, str]:
     name: ' '.join(line.strip(' \\') for line in value.splitlines()).strip()
     for name, value in _BINDING.findall(_text_of(file))
   }
-  macros = {name: value for name, value in found.items() if '.' not in name}
+  macros = {f'%{name}': value for name, value in found.items() if '.' not in name}
 
   def resolved(value: str) -> str:
-    return macros.get(value.removeprefix('%'), value) if value.startswith('%') else value
+    return macros.get(value, value)
 
   # A macro may refer to another one, but not further.
-  return {name: resolved(resolved(value)) for name, value in found.items() if name not in macros}
+  return {name: resolved(resolved(value)) for name, value in found.items() if f'%{name}' not in macros}
 
 
 def read_object(file: epath.Path) -> dict[str, Any]:
@@ -340,54 +301,42 @@ def _sweep(folder: epath.Path) -> Source:
   content = read_object(folder / _SWEEP)
   try:
     models = tuple(_sweep_model(folder, each) for each in content['models'])
-    code, asked = content.get('code') or {}, content.get('asked') or []
+    code = content['code']
     facts = {
-      'name': str(content.get('name', '')),
+      'name': content['name'],
       # One entry each time the sweep was extended.
-      'asked for': ' · '.join(' '.join(map(str, line)) if isinstance(line, list) else str(line) for line in asked),
-      'code': ' '.join(str(code[name]) for name in ('version', 'commit') if code.get(name))
-      + (', with uncommitted changes' if code.get('dirty') else ''),
+      'asked for': ' · '.join(map(' '.join, content['asked'])),
+      'code': ' '.join(code[name] for name in ('version', 'commit') if code[name])
+      + (', with uncommitted changes' if code['dirty'] else ''),
     }
+    return Source(str(folder), 'sweep', models, facts, content['scale'])
   except (KeyError, TypeError, ValueError, AttributeError) as error:
     raise UsageError(
       f'malformed description of a sweep: {type(error).__name__}: {error}',
       where=str(folder / _SWEEP),
       fix='run the sweep again with this version: it replaces the file',
     ) from error
-  facts = {name: text for name, text in facts.items() if text}
-  return Source(str(folder), 'sweep', models, facts, str(content.get('scale', '')))
 
 
 def _sweep_model(folder: epath.Path, content: Mapping[str, Any]) -> Model:
-  name, plan = str(content['name']), []
+  name, plan = content['name'], []
 
   def add(entry: Mapping[str, Any], run_name: str, **fields: Any) -> None:
-    workdir = folder / str(entry['workdir'])
+    workdir = folder / entry['workdir']
     is_started = is_workdir(workdir)
     plan.append((read_run if is_started else Run)(workdir=workdir, name=run_name, is_started=is_started, **fields))
 
-  for entry in content.get('pretrained', ()):
-    seed = _int(entry['seed'])
-    add(entry, name if len(content['pretrained']) == 1 else f'{name}, seed {seed}', pretrain_seed=seed)
-  for number, entry in enumerate(content.get('learned', ()), 1):
-    rate = entry.get('learning_rate')
-    add(
-      entry,
-      f'{name} {number}',
-      kind=FINE_TUNING,
-      pretrain_seed=_int(entry.get('pretrain_seed', 0)),
-      seed=_int(entry.get('seed', 0)),
-      task=str(entry['task']),
-      evaluated=tuple(map(str, entry.get('evaluated') or (entry['task'],))),
-      variant=str(entry.get('variant') or ''),
-      learning_rate=None if rate is None else float(rate),
-    )
-  for entry in content.get('analyses', ()):
-    plan.append(_analysis(folder / str(entry['workdir']), str(entry['what']), _int(entry.get('pretrain_seed', 0))))
-  return Model(name, tuple((int(table), str(row)) for table, row in content.get('rows', ())), tuple(plan))
+  for entry in content['pretrained']:
+    is_only = len(content['pretrained']) == 1
+    add(entry, name if is_only else f'{name}, seed {entry["seed"]}', pretrain_seed=entry['seed'])
+  for number, entry in enumerate(content['learned'], 1):
+    fields = {field: entry[field] for field in ('pretrain_seed', 'task', 'evaluated', 'variant', 'learning_rate')}
+    add(entry, f'{name} {number}', kind=FINE_TUNING, seed=entry['seed'] or 0, **fields)  # of retrieval it is None
+  plan += [_analysis(folder / each['workdir'], each['what'], each['pretrain_seed']) for each in content['analyses']]
+  return Model(name, tuple((table, row) for table, row in content['rows']), tuple(plan))
 
 
-# --- validation -------------------------------------------------------------------------------------------------------
+# --- text and JSON ----------------------------------------------------------------------------------------------------
 
 
 def _text_of(file: epath.Path) -> str:
@@ -415,10 +364,3 @@ def _literal(text: str) -> Any:
     return ast.literal_eval(text)
   except (ValueError, SyntaxError):
     return text
-
-
-def _int(value: Any) -> int:
-  try:
-    return int(value)
-  except (TypeError, ValueError):
-    return 0

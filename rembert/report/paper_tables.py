@@ -41,20 +41,12 @@ _INTRODUCTION = (
 
 @dataclasses.dataclass(frozen=True)
 class MeasuredRow:
-  """A row of the paper and the model that reproduces it.
-
-  Attributes:
-    printed: the paper's row.
-    model: the model that reproduces it, or None.
-    by_seed: for each task with scores, the scores: a row per seed, a column per language.
-    by_metric: for each task, the mean of each metric; (exact match, F1) for question answering.
-    progress: progress of each task.
-  """
+  """A row of the paper and the model that reproduces it, with its results by task."""
 
   printed: paper.PaperRow
   model: Model | None = None
-  by_seed: Mapping[str, pd.DataFrame] = dataclasses.field(default_factory=dict)
-  by_metric: Mapping[str, Sequence[Spread]] = dataclasses.field(default_factory=dict)
+  by_seed: Mapping[str, pd.DataFrame] = dataclasses.field(default_factory=dict)  # a row per seed, a column per language
+  by_metric: Mapping[str, Sequence[Spread]] = dataclasses.field(default_factory=dict)  # (exact match, F1) for questions
   progress: Mapping[str, TaskProgress] = dataclasses.field(default_factory=dict)
 
   def task_means(self) -> pd.DataFrame:

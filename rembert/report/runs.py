@@ -42,12 +42,6 @@ def overview(results: Results) -> Section:
     }
   frame = table_frame(rows.items(), 'model')
   notes = ['Completed and planned runs. Loss (nats) and accuracy are means over seeds at the last evaluation.']
-  notes += [
-    f'{run.name}: {run.broken_lines} line(s) of metrics.jsonl cannot be read'
-    for model in results.models
-    for run in model.trained
-    if run.broken_lines
-  ]
   return Section('Models', [Table('Overview', frame.loc[:, (frame != MISSING).any()], notes)])
 
 

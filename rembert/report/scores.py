@@ -26,29 +26,19 @@ COLUMNS += ['task', 'language', 'metric', 'value', 'baseline', 'counts']
 
 @dataclasses.dataclass(frozen=True)
 class TaskProgress:
-  """Progress of a model on a task.
-
-  Attributes:
-    done: number of seeds with scores.
-    planned: number of seeds when all runs are done.
-    learning_rate: the best on dev; '' if there was no choice.
-    left_out: languages that some seed lacks.
-  """
+  """Progress of a model on a task: the number of seeds with scores, and when all runs are done."""
 
   done: int
   planned: int
-  learning_rate: str
-  left_out: tuple[str, ...]
+  learning_rate: str  # the best on dev; '' if there was no choice
+  left_out: tuple[str, ...]  # languages that some seed lacks
 
 
 class Results:
-  """The data of a report.
+  """The data of a report: `scores`, the tidy table, for the best learning rate and the languages that all seeds have.
 
-  Attributes:
-    sources: the directories.
-    models: models of all directories, in order; the index of a model is its colour on the whole page.
-    scores: the tidy table, for the best learning rate and the languages that all seeds have.
-    progress: progress by (model, variant, task), for tasks with scores.
+  `models` are those of all directories, in order; the index of a model is its colour on the whole page. `progress` is
+  by (model, variant, task), for tasks with scores.
   """
 
   def __init__(self, sources: Sequence[Source]):

@@ -21,26 +21,16 @@ LEVEL = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """The difference between two models on one task, in points.
+  """The difference between two models on one task, in points."""
 
-  Attributes:
-    difference: the mean over seeds and languages.
-    low, high: its 95 % interval, from a bootstrap over languages and seeds.
-    p_languages: two-sided p of the sign-flip test over languages; None for fewer than two.
-    p_seeds: the same over seeds.
-    languages: number of paired languages.
-    seeds: number of paired seeds.
-    p_holm: `p_languages` after Holm's correction for several comparisons.
-  """
-
-  difference: float
-  low: float
+  difference: float  # mean over seeds and languages
+  low: float  # of its 95 % interval, from a bootstrap over languages and seeds
   high: float
-  p_languages: float | None
+  p_languages: float | None  # two-sided, of the sign-flip test over languages; None for fewer than two
   p_seeds: float | None
-  languages: int
+  languages: int  # paired ones, as are the seeds
   seeds: int
-  p_holm: float | None = None
+  p_holm: float | None = None  # `p_languages` after Holm's correction for several comparisons
 
 
 def sign_flip_p(differences: Sequence[float], seed: int = 0) -> float:

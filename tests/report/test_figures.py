@@ -1,13 +1,10 @@
 """Curves and the paper's figures: warnings, marks and colours (what is drawn: test_golden.py)."""
 
-import pathlib
-
 import made_up_sweep
 
 from rembert import paper
 from rembert.report import load
-from rembert.report.figures import by_layer, in_our_colours, languages, losses
-from rembert.report.load import ANALYSIS, Model, Run
+from rembert.report.figures import in_our_colours, languages, losses
 from rembert.report.scores import Results
 
 
@@ -32,12 +29,6 @@ def test_the_best_model_of_each_is_marked(run, sweep, tables):
 
 
 # --- the paper's figures ----------------------------------------------------------------------------------------------
-
-
-def test_malformed_retrieval_results_give_no_curve():
-  for results in ({}, {'layers': 3}, {'layers': [1], 'mean': 'x'}, {'layers': ['a'], 'mean': [1.0]}):
-    run = Run('x', pathlib.Path('x'), ANALYSIS, task='layer_retrieval', results=results)
-    assert by_layer([Model('m', plan=(run,))]).empty
 
 
 def test_the_papers_curves_have_the_colours_of_our_models(sweep):

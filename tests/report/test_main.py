@@ -44,7 +44,7 @@ def test_half_a_sweep_is_shown_as_far_as_it_is(tmp_path, capsys):
 def test_names_and_texts_of_runs_are_never_markup(tmp_path):
   folder = made_up_sweep.write_sweep(tmp_path / 'sweep', ['in128_out768'], seeds=1, languages=('en', EVIL))
   content = json.loads((folder / 'sweep.json').read_text())
-  content |= {'name': EVIL, 'scale': EVIL, 'asked': [EVIL], 'code': {'version': EVIL, 'commit': EVIL}}
+  content |= {'name': EVIL, 'scale': EVIL, 'asked': [[EVIL]], 'code': {'version': EVIL, 'commit': EVIL, 'dirty': True}}
   (model,) = content['models']
   model |= {'name': EVIL, 'settings': {EVIL: EVIL}}
   model['rows'].append([4, EVIL])
