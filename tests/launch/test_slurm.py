@@ -80,13 +80,6 @@ def test_arguments_arrive_as_they_were_given(cluster, tmp_path):
   assert not (tmp_path / 'broken').exists()
 
 
-def test_the_only_process_of_a_node_gets_all_its_devices():
-  text = script_of(['true'], '--nodes=4', '--gpus=8')
-  assert 'export JAX_LOCAL_DEVICE_IDS=0,1,2,3,4,5,6,7' in text
-  assert '#SBATCH --ntasks-per-node=1' in text
-  assert '#SBATCH --signal=TERM@120' in text
-
-
 @pytest.mark.parametrize(
   'arguments',
   [

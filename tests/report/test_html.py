@@ -163,13 +163,3 @@ def test_pictures_of_one_page_share_no_id_and_refer_to_their_own(picture):
   for text, own in zip(texts, ids, strict=True):
     assert len(own) == len(set(own))
     assert set(re.findall(r'(?:href="#|url\(#)([^")]*)', text)) <= set(own)
-
-
-@pytest.mark.parametrize('text', ['<script>alert(1)</script>', '"\'&', 'id="x" href="#y" url(#z)', style.INK])
-def test_a_label_is_text_in_the_page_too(text):
-  with style.canvas() as canvas:
-    canvas.axes.plot([0, 1], label=style.label(text))
-    canvas.legend()
-  read = Reader(str(inline_svg(canvas.svg('one'), 'one', text)))
-  assert set(read.tags) <= {'svg', 'defs', 'g', 'path', 'text', 'use', 'clippath', 'rect', 'tspan'}
-  assert text in read.text

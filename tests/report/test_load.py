@@ -1,7 +1,5 @@
 """Folders of every kind become models with their runs; a broken workdir is read as far as it can be."""
 
-import json
-
 import gin
 import made_up_sweep
 import pytest
@@ -29,58 +27,6 @@ train/optimizer.rate = 1e-3
 paper.kept_layers = %KEPT
 data.of = %UNKNOWN
 """
-
-
-def test_a_single_workdir_is_what_its_files_say(tmp_path):
-  folders = [
-    made_up_sweep.write_pretraining(tmp_path / 'mine', seed=3),
-    made_up_sweep.write_results(tmp_path / 'qa', 'squad', {'xquad': {'en': 70.0}, 'mlqa': {'en': 60.0}}),
-    made_up_sweep.write_analysis(tmp_path / 'a', 'something_new', {'rank': 3.0}),
-  ]
-  sources = load.read(folders)
-  pretraining, finetuning, analysis = (run for source in sources for model in source.models for run in model.plan)
-  assert [source.kind for source in sources] == ['pre-training', 'XTREME', 'analysis']
-  assert sources[0].models[0].name == 'mine'
-  assert (pretraining.kind, pretraining.pretrain_seed) == ('pre-training', 3)
-  assert (finetuning.kind, finetuning.task, finetuning.evaluated) == ('fine-tuning', 'squad', ('xquad', 'mlqa'))
-  assert (analysis.kind, analysis.task, analysis.results) == ('analysis', 'something_new', {'rank': 3.0})
-
-
-def test_the_folder_of_a_benchmark(tmp_path):
-  folder = tmp_path / 'seed_9' / 'bench'  # nothing above it counts
-  for rate in ('1e-05', '2e-05'):
-    for seed in (0, 1):
-      made_up_sweep.write_results(folder / 'panx' / f'rate_{rate}' / f'seed_{seed}', 'panx', {'panx': {'en': 50.0}})
-  made_up_sweep.write_results(folder / 'xnli' / 'as_in_table_15' / 'seed_2', 'xnli', {'xnli': {'en': 50.0}})
-  retrieval = {'task': 'tatoeba', 'languages': {'de': {'accuracy': 40.0, 'chance': 0.1}}, 'mean_over': ['de']}
-  (folder / 'tatoeba').mkdir()
-  (folder / 'tatoeba' / 'results.json').write_text(json.dumps(retrieval))
-  (folder / 'xtreme.json').write_text('{"name": "the model"}')
-  (source,) = load.read([folder])
-  (model,) = source.models
-  assert model.name == 'the model'
-  assert {(run.task, run.seed, run.learning_rate) for run in model.runs('fine-tuning')} == {
-    *(('panx', seed, rate) for seed in (0, 1) for rate in (1e-5, 2e-5)),
-    ('xnli', 2, None),
-    ('tatoeba', 0, None),
-  }
-
-
-def test_a_sweep_has_its_models_and_what_is_still_missing(tmp_path):
-  folder = made_up_sweep.write_sweep(
-    tmp_path / 'sweep', ['in128_out128', 'in128_out768'], is_there=lambda workdir: 'in128_out768' in workdir
-  )
-  (source,) = load.read([folder])
-  missing, there = source.models
-  assert (source.kind, source.scale) == ('sweep', 'mini')
-  assert source.facts == {'name': 'a made-up sweep', 'asked for': '--models=all --seeds=3', 'code': '0.1 abc123'}
-  assert missing.trained == []
-  assert [len(model.runs('fine-tuning')) for model in source.models] == [21, 21]
-  assert [sum(run.kind == 'fine-tuning' for run in model.trained) for model in source.models] == [0, 21]
-  assert all(run.results for run in there.runs('fine-tuning'))
-  assert there.rows == ((3, 'in128_out768'), (4, 'in128_out768'), (5, 'in128_out768'), (6, 'in128_out768'))
-  analyses = [*missing.runs('analysis'), *there.runs('analysis')]
-  assert [run.results is None for run in analyses] == [True, True, False, False]
 
 
 def test_a_sweep_that_is_described_otherwise_is_refused_with_its_file(tmp_path):

@@ -1,16 +1,13 @@
-"""The paper's tables: its numbers, ours, and what is marked."""
+"""The paper's tables: what is marked, and what is missing (numbers: test_golden.py)."""
 
-import json
 import pathlib
 
-import made_up_sweep
 import pytest
 
 from rembert import paper
-from rembert.report import load
 from rembert.report.html import MISSING
 from rembert.report.load import FINE_TUNING, Model, Run, Source
-from rembert.report.paper_tables import TITLES, measure, paper_tables, probing_tables, table_blocks
+from rembert.report.paper_tables import TITLES, measure, paper_tables, table_blocks
 from rembert.report.scores import Results
 
 
@@ -68,48 +65,3 @@ def test_the_average_needs_every_task_in_a_seed():
   assert first.mean(axis='columns').to_list() == [60.0, 62.0]
   assert len(second) == 1
   assert rows_of(2, model('coupled768', 2, {'xnli': [1.0]}))[0].task_means().empty
-
-
-# --- Tables 8 and 9 ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def analysed(tmp_path, tables):
-  """Function (model, what, results of runs) → the table of a sweep in which nothing else was done."""
-
-  def analysed(name, what, runs):
-    folder = made_up_sweep.write_sweep(tmp_path, [name], is_there=lambda workdir: False)
-    content = json.loads((folder / 'sweep.json').read_text())
-    for number, results in enumerate(runs):
-      made_up_sweep.write_analysis(folder / f'{number}', what, results)
-      content['models'][0]['analyses'].append({'pretrain_seed': number, 'what': what, 'workdir': f'{number}'})
-    (folder / 'sweep.json').write_text(json.dumps(content))
-    (table,) = tables(probing_tables(Results(load.read([folder])))).values()
-    return table.frame
-
-  return analysed
-
-
-def test_table_8_has_both_embeddings_and_the_papers(analysed):
-  rho = lambda value: {'rho': value, 'low': None, 'high': None}
-  sets = {'rare-word': {'input': rho(20.0), 'output': None}, 'SimLex-999': {'input': rho(None), 'output': rho(1.0)}}
-  runs = [{'sets': sets | {'MEN_dataset': {'input': rho(men), 'output': rho(30.0)}}} for men in (40.0, 42.0)]
-  frame = analysed('in128_out128', 'word_similarity', runs)
-  ours, printed = frame.loc['E_out = 128'].to_numpy().tolist()
-  assert ours == ['41.0 ± 1.4/30.0 ± 0.0', MISSING, '20.0 ± 0.0', f'{MISSING}/1.0 ± 0.0', MISSING, MISSING]
-  assert printed == ['40.7/36.6', '37.7/32.8', '23.6/16.4', '17.5/17.3', '48.9/46.4', '59.0']
-  assert frame.loc[('coupled', 'paper'), 'MEN'] == '40.8'  # one table is both
-
-
-def test_table_9_takes_each_probe_by_its_name(analysed):
-  probes = (('spr2', 80.0), ('coref-ontonotes', 90.0))
-  runs = [
-    {'task': task, 'encoders': {'model': {'mean': {'micro_f1': score}}, 'random': None}} for task, score in probes
-  ]
-  frame = analysed('in128_out768', 'edge_probing', runs)
-  assert frame.loc['E_out = 768', 'ours'].to_dict() == {
-    **dict.fromkeys(('POS', 'Const.', 'Deps.', 'Entities', 'SRL', 'Coref W.', 'SPR1', 'Rel.', 'Avg'), MISSING),
-    'SPR2': '80.0',
-    'Coref O.': '90.0',
-  }
-  assert frame.loc[('E_out = 768', 'paper'), 'Avg'] == '87.1'

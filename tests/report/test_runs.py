@@ -15,13 +15,6 @@ def test_where_there_is_nothing_there_is_no_section(tmp_path):
   assert [section for section in sections() if section(nothing).blocks] == [overview]
 
 
-def test_the_overview_says_how_far_everything_is(tmp_path, tables):
-  folder = made_up_sweep.write_sweep(tmp_path, ['in128_out128'], seeds=2, is_there=lambda workdir: 'seed_0' in workdir)
-  table = tables(overview(Results(load.read([folder]))))['Overview']
-  row = table.frame.loc['in128_out128']
-  assert (row['pre-trained'], row['fine-tuned'], row['analysed']) == ('1 of 1', '7 of 14', '0 of 2')
-
-
 def test_the_scale_is_reported_with_its_consequence(sweep, tmp_path):
   words = scale_in_words(sweep)
   assert words.startswith('mini: hidden size 96, 4 to 8 layers, vocabulary size 2,000.')

@@ -2,11 +2,10 @@
 
 import pathlib
 
-import pandas as pd
 import pytest
 
 from rembert.report.load import FINE_TUNING, Model, Run, Source
-from rembert.report.scores import Results, counting_metrics
+from rembert.report.scores import Results
 
 
 def finetuned(task, languages, *, seed=0, pretrain_seed=0, rate=None, dev=None, variant='', results=None):
@@ -71,13 +70,6 @@ def test_languages_that_not_every_seed_has_yet_are_left_out_and_named():
   assert values(results) == {(0, 0): {'en': 70.0}, (0, 1): {'en': 72.0}}
 
 
-def test_variants_are_apart():
-  results = results_of(finetuned('panx', {'en': 70.0}), finetuned('panx', {'en': 30.0}, variant='a.b=1'))
-  assert results.variants(results.models[0]) == ['', 'a.b=1']
-  assert values(results) == {(0, 0): {'en': 70.0}}
-  assert values(results, variant='a.b=1') == {(0, 0): {'en': 30.0}}
-
-
 @pytest.mark.parametrize('task', ['xquad', 'squad'])
 def test_questions_are_worth_the_mean_of_both_scores(task):
   scores = {'f1': 60.0, 'exact_match': 40.0, 'seconds': 3.0}
@@ -86,27 +78,9 @@ def test_questions_are_worth_the_mean_of_both_scores(task):
   assert [each.mean for each in results.by_metric(results.models[0], task)] == [40.0, 60.0]
 
 
-def test_other_tasks_have_one_metric_that_counts():
-  assert counting_metrics('pawsx', ['seconds', 'accuracy']) == ('accuracy',)
-  assert counting_metrics('something new', ['score', 'other']) == ('score',)
-
-
-def test_retrieval_counts_over_the_languages_with_labels():
-  languages = {'de': {'accuracy': 40.0, 'chance': 0.1}, 'fr': {'chance': 0.1}}
-  content = {'task': 'tatoeba', 'languages': languages, 'mean_over': ['de']}
-  results = results_of(finetuned('tatoeba', {}, results=content))
-  assert values(results, 'tatoeba') == {(0, 0): {'de': 40.0}}
-  assert list(results.scores['metric']) == ['accuracy']
-
-
 def test_results_without_scores_are_no_scores():
   entries = [None, {'panx': None}, {'panx': {'en': None}}, {'panx': {'en': {'scores': None}}}]
   entries += [{'panx': {'en': {'scores': {'f1': value}}}} for value in ('<b>', float('nan'), True)]
   for content in ({}, {'task': 'panx', 'languages': [1], 'mean_over': 'en'}, *({'tasks': each} for each in entries)):
     results = results_of(finetuned('panx', {}, results=content))
     assert (results.progress, results.worths.empty) == ({}, True)
-
-
-def test_a_report_of_nothing_has_an_empty_table():
-  assert isinstance(Results([]).scores, pd.DataFrame)
-  assert Results([]).scores.empty
