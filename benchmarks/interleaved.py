@@ -4,6 +4,8 @@ Two numerical libraries in one process would compete for threads. The speed of a
 each time is compared with its neighbours in time, not with averages.
 """
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import multiprocessing
 import os
@@ -94,18 +96,22 @@ def measure_interleaved(
   training steps: directly after other candidates, caches contain none of a candidate's data. `log` receives a line per
   step.
   """
-  processes = {}
-  for candidate in candidates:
-    process = processes[candidate.name] = _Process(candidate, warm_up_runs, runs_per_turn)
-    measurement = process.measurement
-    log(f'{candidate.name}: {measurement.failure or f"ready after {measurement.preparation_seconds:.1f} s"}')
-  for turn in range(rounds):
-    for process in processes.values():
-      if not process.measurement.failure:
-        process.take_turn()
-    times = [f'{process.measurement.seconds[-1]:.3f}' for process in processes.values() if process.measurement.seconds]
-    log(f'round {turn + 1} of {rounds}: {" · ".join(times)} s')
-  return {name: process.finish() for name, process in processes.items()}
+  measured, executors = {}, {}
+  with contextlib.ExitStack() as stack:
+    context = multiprocessing.get_context('spawn')  # a fork would inherit locks, but not the threads that hold them
+    for candidate in candidates:
+      executor = stack.enter_context(concurrent.futures.ProcessPoolExecutor(1, context))
+      with mock.patch.dict(os.environ, {'JAX_PLATFORMS': 'cpu', **candidate.environment}):
+        found = measured[candidate.name] = _call(executor, _prepare, candidate, warm_up_runs)
+      executors[candidate.name] = executor
+      log(f'{candidate.name}: {found.failure or f"ready after {found.preparation_seconds:.1f} s"}')
+    for turn in range(rounds):
+      for name, executor in executors.items():
+        if not measured[name].failure:
+          measured[name] = _call(executor, _take_turn, measured[name], runs_per_turn)
+      times = [f'{found.seconds[-1]:.3f}' for found in measured.values() if found.seconds]
+      log(f'round {turn + 1} of {rounds}: {" · ".join(times)} s')
+  return measured
 
 
 def relative_times(other: Candidate, ours: Candidate, measured: Measurements) -> tuple[list[float], list[float]]:
@@ -118,67 +124,45 @@ def relative_times(other: Candidate, ours: Candidate, measured: Measurements) ->
   return ratios(theirs.seconds, own.seconds), ratios(theirs.cpu_seconds, own.cpu_seconds)
 
 
-class _Process:
-  """A candidate's process, waiting on a pipe between its turns."""
+# --- a candidate's process --------------------------------------------------------------------------------------------
 
-  def __init__(self, candidate: Candidate, warm_up_runs: int, runs_per_turn: int):
-    context = multiprocessing.get_context('spawn')  # a fork would inherit locks, but not the threads that hold them
-    self._connection, theirs = context.Pipe()
-    self._process = context.Process(target=_serve, args=(theirs, candidate, warm_up_runs, runs_per_turn), daemon=True)
-    with mock.patch.dict(os.environ, {'JAX_PLATFORMS': 'cpu', **candidate.environment}):
-      self._process.start()
-    theirs.close()  # otherwise the end of the child would not be detected
-    self.measurement = self._receive() or Measurement(failure=self._exit())
-
-  def take_turn(self) -> None:
-    """Takes a turn, timed in the child, so that the pipe does not count."""
-    self._connection.send(True)
-    if times := self._receive():
-      self.measurement.seconds.append(times[0])
-      self.measurement.cpu_seconds.append(times[1])
-    else:
-      self.measurement = Measurement(failure=self._exit())
-
-  def finish(self) -> Measurement:
-    """Ends the process, and returns its measurement."""
-    if not self.measurement.failure:
-      self._connection.send(False)
-      self.measurement.peak_bytes = self._receive() or 0
-    self._process.join(timeout=30)
-    return self.measurement
-
-  def _receive(self):
-    try:
-      return self._connection.recv()
-    except EOFError:
-      return None
-
-  def _exit(self) -> str:
-    self._process.join()
-    return f'exited with {self._process.exitcode}' + (' (out of memory?)' if self._process.exitcode < 0 else '')
+_run: Run  # of the candidate of this process
 
 
-def _serve(connection, candidate: Candidate, warm_up_runs: int, runs_per_turn: int) -> None:
+def _call(executor: concurrent.futures.Executor, function: Callable[..., Measurement], *arguments) -> Measurement:
   try:
-    if candidate.one_core:
-      _stay_on_one_core()
-    start = time.perf_counter()
-    run = candidate.prepare(*candidate.arguments)
-    facts = dict(run() or {})
-    for _ in range(warm_up_runs - 1):
-      run()
-    connection.send(Measurement(facts=facts, preparation_seconds=time.perf_counter() - start))
-    while connection.recv():
-      if runs_per_turn > 1:
-        run()  # the caches still contain data of other candidates
-      start, cpu_start = time.perf_counter(), _cpu_seconds()
-      for _ in range(runs_per_turn):
-        run()
-      seconds, cpu_seconds = time.perf_counter() - start, _cpu_seconds() - cpu_start
-      connection.send((seconds / runs_per_turn, cpu_seconds / runs_per_turn))
-    connection.send(_peak_bytes())
+    return executor.submit(function, *arguments).result()
   except ImportError as error:
-    connection.send(Measurement(failure=f'{error.name or error} is not installed'))
+    return Measurement(failure=f'{error.name or error} is not installed')
+  except concurrent.futures.BrokenExecutor:
+    return Measurement(failure='its process has ended (out of memory?)')
+  except Exception as error:
+    return Measurement(failure=repr(error))
+
+
+def _prepare(candidate: Candidate, warm_up_runs: int) -> Measurement:
+  global _run
+  if candidate.one_core:
+    _stay_on_one_core()
+  start = time.perf_counter()
+  _run = candidate.prepare(*candidate.arguments)
+  facts = dict(_run() or {})
+  for _ in range(warm_up_runs - 1):
+    _run()
+  return Measurement(facts=facts, preparation_seconds=time.perf_counter() - start)
+
+
+def _take_turn(measurement: Measurement, runs: int) -> Measurement:
+  """The measurement with the mean of some runs, timed in this process."""
+  if runs > 1:
+    _run()  # the caches still contain data of other candidates
+  start, cpu_start = time.perf_counter(), _cpu_seconds()
+  for _ in range(runs):
+    _run()
+  measurement.seconds.append((time.perf_counter() - start) / runs)
+  measurement.cpu_seconds.append((_cpu_seconds() - cpu_start) / runs)
+  measurement.peak_bytes = _peak_bytes()
+  return measurement
 
 
 def _cpu_seconds() -> float:

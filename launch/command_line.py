@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Sequence
 
 from rembert.command_line import command_parser, parse_flags, run_command
-from rembert.errors import UsageError
 
 EXIT_CODES = """
 exit codes
@@ -22,12 +21,12 @@ def launcher_parser(
   return parser, parser.add_subparsers(dest='verb', required=True, metavar='VERB')
 
 
-def matching(pattern: str, what: str, *, where: str, fix: str) -> Callable[[str], str]:
-  """Returns a `type=` for argparse that accepts a pattern; UsageError for others, which replace `{}` in `what`."""
+def matching(pattern: str, example: str) -> Callable[[str], str]:
+  """Returns a `type=` for argparse that accepts a pattern; the message for other values has the example."""
 
   def check(text: str) -> str:
     if not re.fullmatch(pattern, text):
-      raise UsageError(what.format(repr(text)), where=where, fix=fix)
+      raise argparse.ArgumentTypeError(f'invalid: {text!r}; for example {example}')
     return text
 
   return check
@@ -42,13 +41,8 @@ def add_verb(
   takes_command: bool = False,
 ) -> argparse.ArgumentParser:
   """Adds a verb with a NAME: `run_launcher` calls its action, with the command after `--` as `options.command`."""
-  resource_name = matching(
-    # Compute Engine's rule (RFC 1035), the strictest of all.
-    r'[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?',
-    'invalid name {}',
-    where='NAME',
-    fix='use lower-case letters, digits and dashes, at most 63, beginning with a letter: rembert-large',
-  )
+  # Compute Engine's rule (RFC 1035), the strictest of all.
+  resource_name = matching(r'[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?', 'rembert-large, of a-z, 0-9 and -, at most 63')
   parser = verbs.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
   parser.add_argument('name', type=resource_name, metavar='NAME', help='name of the machine or the job')
   parser.add_argument('--dry_run', action='store_true', help='print the commands without running them')
@@ -79,9 +73,7 @@ def run_launcher(parser: argparse.ArgumentParser, argv: Sequence[str] | None) ->
 def check_command(command: Sequence[str]) -> None:
   """Checks flags, gin files and settings of `rembert.main` before anything is launched; does not check other commands.
 
-  Raises:
-    UsageError: a gin file is missing, or the name or value of a setting is invalid.
-    SystemExit: a flag is unknown; the usage is printed.
+  A missing gin file and an invalid setting are UsageErrors; an unknown flag ends the program, after its usage.
   """
   if 'rembert.main' not in command:
     return

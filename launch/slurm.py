@@ -82,30 +82,19 @@ def _submit(options: argparse.Namespace) -> None:
   commands.run(['sbatch', str(file)])
 
 
-_TIME = matching(
-  r'(\d+-)?\d+(:\d\d){0,2}', 'invalid time {}', where='--time', fix='--time=24:00:00 or --time=2-00:00:00'
-)
-_PARTITION = matching(r'[\w.,-]+', 'invalid partition {}', where='--partition', fix='sinfo --summarize')
-_LINE = matching(
-  '.*', '--setup must be a single line, not {}', where='--setup', fix='write the lines to a file, and `source` it'
-)
-# #SBATCH lines are not shell code: Slurm has its own quoting rules.
-_FLAG = matching(
-  r'--[a-z][\w-]*(=[^\s\'"\\#]+)?',
-  'invalid flag {}',
-  where='--sbatch_flag, --srun_flag',
-  fix='--sbatch_flag=--qos=high',
-)
-
-
 def launcher() -> argparse.ArgumentParser:
   """Returns the parser of the command line."""
+  time = matching(r'(\d+-)?\d+(:\d\d){0,2}', '24:00:00 or 2-00:00:00')
+  partition = matching(r'[\w.,-]+', 'gpu (sinfo --summarize)')
+  line = matching('.*', 'source setup.sh, a single line')
+  # #SBATCH lines are not shell code: Slurm has its own quoting rules.
+  flag = matching(r'--[a-z][\w-]*(=[^\s\'"\\#]+)?', '--qos=high')
   parser, verbs = launcher_parser('launch.slurm', __doc__, EXAMPLES)
   submit = add_verb(verbs, 'submit', 'write the batch script and submit it', _submit, takes_command=True)
   submit.add_argument('--nodes', type=number(Count), required=True, help='number of nodes')
   submit.add_argument('--gpus', type=number(Count), required=True, help='number of GPUs per node')
-  submit.add_argument('--time', type=_TIME, help="time limit, for example 24:00:00 (default: the partition's)")
-  submit.add_argument('--partition', type=_PARTITION, help="partition (default: the cluster's)")
+  submit.add_argument('--time', type=time, help="time limit, for example 24:00:00 (default: the partition's)")
+  submit.add_argument('--partition', type=partition, help="partition (default: the cluster's)")
   submit.add_argument(
     '--save_seconds', type=number(Count), default=120, help='seconds to save before the limit (default: %(default)s)'
   )
@@ -113,10 +102,10 @@ def launcher() -> argparse.ArgumentParser:
     '--max_restarts', type=number(CountOrZero), default=100, help='maximum number of requeues (default: %(default)s)'
   )
   submit.add_argument(
-    '--setup', type=_LINE, default='', metavar='LINE', help='shell code to run first: source venv/bin/activate'
+    '--setup', type=line, default='', metavar='LINE', help='shell code to run first: source venv/bin/activate'
   )
   for name, example in (('--sbatch_flag', '--account=lab'), ('--srun_flag', '--container-image=…')):
-    submit.add_argument(name, action='append', type=_FLAG, default=[], metavar='FLAG', help=f'repeatable: {example}')
+    submit.add_argument(name, action='append', type=flag, default=[], metavar='FLAG', help=f'repeatable: {example}')
   return parser
 
 

@@ -287,12 +287,7 @@ def add_verb(*arguments: Any, **options: Any) -> argparse.ArgumentParser:
 
 def add_request(parser: argparse.ArgumentParser) -> None:
   """Adds the options of `requested`."""
-  extra_flag = matching(
-    r'--(?!labels).*',
-    'invalid flag {}',
-    where='--gcloud_flag',
-    fix='--gcloud_flag=--network=NAME; labels are set here',
-  )
+  extra_flag = matching(r'--(?!labels).*', '--network=NAME; labels are set here')
   parser.add_argument('--type', type=tpu_request, required=True, help=f'accelerator type: {TYPE_EXAMPLES}')
   parser.add_argument('--spot', action='store_true', help='request a spot slice: cheap, preemptible')
   help_text = "additional flag of gcloud's create command: --gcloud_flag=--network=NAME; repeatable"
@@ -307,7 +302,7 @@ def requested(options: argparse.Namespace) -> TpuRequest:
 
 def add_python(parser: argparse.ArgumentParser) -> None:
   """Adds the option for the Python version on workers."""
-  version = matching(r'3\.1[1-9]', 'Python 3.11 or newer is required, not {}', where='--python', fix='--python=3.12')
+  version = matching(r'3\.1[1-9]', PYTHON)
   parser.add_argument('--python', type=version, default=PYTHON, help='3.11 or newer (default: %(default)s)')
 
 

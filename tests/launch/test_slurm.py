@@ -108,4 +108,7 @@ def test_the_script_is_written_and_sent(tmp_path, monkeypatch):
   command = ['python', '-m', 'rembert.main', '--gin_file=gin/pretrain_smoke.gin']
   assert main(['submit', 'large', '--nodes=1', '--gpus=8', '--', *command]) == 0
   assert pathlib.Path('sent').read_text() == 'runs/launch/large.sbatch\n'
-  assert pathlib.Path('runs/launch/large.sbatch').read_text().startswith('#!/usr/bin/env bash\n#SBATCH')
+  text = pathlib.Path('runs/launch/large.sbatch').read_text()
+  assert text.startswith('#!/usr/bin/env bash\n#SBATCH')
+  assert '#SBATCH --signal=TERM@120\n' in text
+  assert 'export JAX_LOCAL_DEVICE_IDS=0,1,2,3,4,5,6,7\n' in text
