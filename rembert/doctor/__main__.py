@@ -68,13 +68,13 @@ def main(argv: Sequence[str] | None = None) -> int:
   # Before JAX is imported: counting parameters and reading checkpoints must not claim an accelerator.
   variables = dict(os.environ)
   os.environ['JAX_PLATFORMS'] = 'cpu'
-  from rembert.doctor.checks import Environment, Level, examine
+  from rembert.doctor.checks import Environment, examine
 
   named = {name: value for name, value in vars(options).items() if name not in ('only', 'gin_file', '_')}
   environment = Environment(**named, gin_files=tuple(options.gin_file), bindings=tuple(bindings), variables=variables)
   findings = list(examine(chosen_checks(options), environment))
   show(findings)
-  return 1 if any(finding.level is Level.PROBLEM for finding in findings) else 0
+  return 1 if any(finding.level == 'problem' for finding in findings) else 0
 
 
 def show(findings: Sequence) -> None:
@@ -90,11 +90,11 @@ def show(findings: Sequence) -> None:
   styles = {'ok': 'green', 'warning': 'yellow', 'problem': 'red'}
   name = None
   for finding in findings:
-    label, level = finding.check if finding.check != name else '', finding.level.value
-    table.add_row(label, level, finding.text, finding.fix, style=styles[level])
+    label = finding.check if finding.check != name else ''
+    table.add_row(label, finding.level, finding.text, finding.fix, style=styles[finding.level])
     name = finding.check
   console.print(table)
-  counts = Counter(finding.level.value for finding in findings)
+  counts = Counter(finding.level for finding in findings)
   console.print(f'{counts["problem"]} problem(s), {counts["warning"]} warning(s), {counts["ok"]} ok')
 
 

@@ -2,7 +2,6 @@
 
 import ast
 import dataclasses
-import enum
 import functools
 import importlib.machinery
 import importlib.metadata
@@ -13,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any
 
 from etils import epath
 from packaging.requirements import Requirement
@@ -59,34 +57,22 @@ class Environment:
   free_bytes: Callable[[pathlib.Path], int] = lambda folder: shutil.disk_usage(folder).free
 
 
-class Level(enum.Enum):
-  """Severity of a finding."""
-
-  WELL = 'ok'
-  WARNING = 'warning'
-  PROBLEM = 'problem'
-
-
 @dataclasses.dataclass(frozen=True)
 class Finding:
-  """One row of the table: the result, how to fix it (empty if nothing is wrong), and the check, set by `examine`."""
+  """One row of the table."""
 
-  level: Level
+  level: str  # ok, warning or problem
   text: str
-  fix: str = ''
-  check: str = ''
+  fix: str = ''  # empty if nothing is wrong
+  check: str = ''  # set by `examine`
 
 
-# A check yields findings. If it yields none, the text that it returns is its finding, at level OK.
-Findings = Generator[Finding, None, Any]
+# A check yields findings. If it yields none, the text that it returns is its finding, at level `ok`. A UsageError, with
+# the message that a run would print, is a problem, after which the check cannot continue.
+Findings = Generator[Finding, None, str]
 
-warning = functools.partial(Finding, Level.WARNING)  # (text, fix): a run may still work
-problem = functools.partial(Finding, Level.PROBLEM)  # (text, fix): a run would fail, or give wrong results
-
-
-def usage_problem(error: UsageError) -> Finding:
-  """The error as a finding, with the message that a run would print."""
-  return problem(f'{error.what} ({error.where})' if error.where else error.what, ' · '.join(error.fix))
+warning = functools.partial(Finding, 'warning')  # (text, fix): a run may still work
+problem = functools.partial(Finding, 'problem')  # (text, fix): a run would fail, or give wrong results
 
 
 def run_python(code: str, environment: Environment, *, seconds: int, **variables: str) -> tuple[str, str]:
@@ -110,10 +96,11 @@ def examine(checks: Mapping[str, Callable[[Environment], Findings]], environment
       while True:
         found.append(next(findings))  # one by one, to keep findings before a failure
     except StopIteration as end:
-      if end.value and not found:
-        found.append(Finding(Level.WELL, end.value))
+      if not found:
+        found.append(Finding('ok', end.value))
     except UsageError as error:
-      found.append(usage_problem(error))
+      text = f'{error.what} ({error.where})' if error.where else error.what
+      found.append(problem(text, ' · '.join(error.fix)))
     except Exception as error:
       reason = f'{type(error).__name__}: {first_line(error)}'
       found.append(problem(f'the check failed with {reason}', f'--only={name} --traceback prints the traceback'))
@@ -275,8 +262,7 @@ def check_devices(environment: Environment) -> Findings:
   installed, variables = environment.versions(), environment.variables
   jax = installed.get('jax')
   if jax is None:
-    yield problem('JAX is not installed', 'pip install --no-deps -r requirements.txt')
-    return None
+    raise UsageError('JAX is not installed', fix=_FROM_LOCK)
   there = plugged_in(environment)
   is_libtpu_there = 'libtpu' in installed or bool(variables.get('TPU_LIBRARY_PATH'))
   if there == 'tpu' and not is_libtpu_there:
@@ -289,8 +275,8 @@ def check_devices(environment: Environment) -> Findings:
   # Do not preallocate GPU memory for this.
   output, error = run_python(_DEVICES, environment, seconds=_SECONDS, XLA_PYTHON_CLIENT_PREALLOCATE='false')
   if error:
-    yield problem(f'JAX finds no devices: {error}', 'end the process that uses them, or export JAX_PLATFORMS=cpu')
-    return None
+    fix = 'end the process that uses them, or export JAX_PLATFORMS=cpu'
+    raise UsageError(f'JAX finds no devices: {error}', fix=fix)
   found = json.loads(output.splitlines()[-1])
   platform = found['platform']
   text = f'{found["count"]} × {found["kind"]} ({platform}), jax {jax}'
@@ -360,14 +346,9 @@ def check_workdir(environment: Environment) -> Findings:
   if is_remote(named):
     check_bucket_client(workdir)
     if reason := why_unreachable(named):
-      yield problem(reason, 'check the network, or use a local directory: --workdir=DIR')
-      return None
+      raise UsageError(reason, fix='check the network, or use a local directory: --workdir=DIR')
   else:
-    try:
-      check_folder(workdir, 'the workdir', fix='choose another: --workdir=DIR')
-    except UsageError as error:
-      yield usage_problem(error)
-      return None
+    check_folder(workdir, 'the workdir', fix='choose another: --workdir=DIR')
   if (owner := holder(workdir)) is not None:
     yield problem(
       f'the workdir is locked by process {owner.get("process", "?")} on {owner.get("host", "?")}',
@@ -403,9 +384,7 @@ def check_checkpoints(environment: Environment) -> Findings:
       f'the newest checkpoint, {newest}, is corrupt: {reason}; {before}',
       'check the storage; restore a copy' + (', or run the same command again' if steps[1:] else ''),
     )
-  else:
-    return f'step {steps[0]} is valid, {len(steps)} in total'
-  return None
+  return f'step {steps[0]} is valid, {len(steps)} in total'
 
 
 def _damage(folder: epath.Path) -> str:
