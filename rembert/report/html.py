@@ -18,6 +18,7 @@ from markupsafe import Markup
 from rembert.plotting.style import FAINT, GRID, INK, SERIES, Canvas, clean
 
 MISSING = '—'
+_FORMULA = re.compile(r'[=@\t\r]|[+-](?!\d[\d.e-]*%? ?(?:[±/]|$))')
 
 
 def table_frame(rows: Iterable[tuple[Any, Mapping[str, Any]]], *names: str) -> pd.DataFrame:
@@ -141,17 +142,7 @@ def slug(text: str) -> str:
 def _plain(text: str) -> str:
   """Escapes text that a spreadsheet would interpret as a formula; numbers keep their sign."""
   text = clean(text)
-  if text.startswith(('=', '@', '\t', '\r')) or (text.startswith(('+', '-')) and not _is_number(text)):
-    return f"'{text}"
-  return text
-
-
-def _is_number(text: str) -> bool:
-  try:
-    float(text.rstrip('%†‡*').split('±')[0].split('/')[0])
-  except ValueError:
-    return False
-  return True
+  return f"'{text}" if _FORMULA.match(text) else text
 
 
 # --- plots ------------------------------------------------------------------------------------------------------------
