@@ -18,6 +18,7 @@ import rich.table
 
 from benchmarks import checkpoint, data_pipeline, encode, startup, train_step
 from benchmarks.interleaved import Benchmark, Candidate, Measurements, Unavailable, measure_interleaved, relative_times
+from rembert.command_line import command_parser
 from rembert.doctor.checks import installed_versions
 from rembert.validation import Range, number
 
@@ -59,31 +60,16 @@ names those that are missing.
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
   """Parses the command line."""
-  parser = argparse.ArgumentParser(
-    'python -m benchmarks.run',
-    description=__doc__,
-    epilog=EXAMPLES,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = command_parser('benchmarks.run', __doc__, EXAMPLES)
   settings = sorted({name for benchmark in BENCHMARKS.values() for name in benchmark.settings}, reverse=True)
   parser.add_argument('--only', choices=BENCHMARKS, metavar='NAME', help=f'one of {", ".join(BENCHMARKS)}')
   parser.add_argument('--setting', choices=settings, help='setting to run (default: all of a benchmark)')
-  parser.add_argument(
-    '--baseline', action='append', metavar='NAME', help='compare only with this candidate; repeatable'
-  )
-  parser.add_argument(
-    '--rounds',
-    type=number(Annotated[int, Range(5)]),
-    default=7,
-    help='turns of each candidate, at least 5 (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--output',
-    type=pathlib.Path,
-    default='runs/benchmarks',
-    metavar='DIR',
-    help='JSON results (default: %(default)s)',
-  )
+  help_text = 'compare only with this candidate; repeatable'
+  parser.add_argument('--baseline', action='append', default=[], metavar='NAME', help=help_text)
+  help_text = 'turns of each candidate, at least 5 (default: %(default)s)'
+  parser.add_argument('--rounds', type=number(Annotated[int, Range(5)]), default=7, help=help_text)
+  help_text = 'JSON results (default: %(default)s)'
+  parser.add_argument('--output', type=pathlib.Path, default='runs/benchmarks', metavar='DIR', help=help_text)
   return parser.parse_args(arguments)
 
 
@@ -158,7 +144,7 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
   """Measures one setting of a benchmark, prints the table and writes JSON."""
   console.rule(f'{name}, {setting_name}')
   benchmark, log = BENCHMARKS[name], functools.partial(console.print, style='dim')
-  setting, baselines = benchmark.settings[setting_name], options.baseline or []
+  setting, baselines = benchmark.settings[setting_name], options.baseline
   installed = installed_versions() | {'python': platform.python_version()}
   facts = {
     'benchmark': name,
