@@ -993,7 +993,7 @@ MUTANTS = [
   ),
   Mutant(
     'a group that spans a part of an axis is given the bandwidth of a closed ring',
-    'rembert/aot/roofline.py',
+    'rembert/aot/compile.py',
     'closes = extent == length and chip.wraps is not None',
     'closes = chip.wraps is not None',
     area='training',

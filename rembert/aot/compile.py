@@ -1,18 +1,18 @@
-"""Compiles a step ahead of time for a target topology, and measures memory, FLOPs and traffic per chip."""
+"""Compiles a step ahead of time for a target topology: memory, FLOPs and traffic per chip, and the roofline."""
 
 import dataclasses
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from rembert.aot.flops import traced_flops
 from rembert.aot.hlo import Collective, Program
-from rembert.aot.roofline import ASSUMPTIONS, crosses_slices, roofline
 from rembert.errors import RunError, first_line
-from rembert.runtime.hardware import chip_of
+from rembert.runtime.hardware import Chip, chip_of
 from rembert.runtime.signals import repeating
 
 
@@ -41,6 +41,13 @@ def compile_lowered(lowered: jax.stages.Lowered, on_progress: Callable[[float, s
     raise DoesNotFitError(_sizes(str(error))) from error
 
 
+def _sizes(message: str) -> list[str]:
+  """The lines of a compiler's message that name sizes, without its stack."""
+  lines = [line.strip() for line in message.splitlines() if line.strip()]
+  sizes = [line for line in lines[:40] if re.search(r'\d(?:\.\d+)?[KMGT]i?B?\b|RESOURCE_EXHAUSTED', line)]
+  return sizes[:8] or lines[:3]
+
+
 def measure(
   traced: jax.stages.Traced, compiled: jax.stages.Compiled, mesh: jax.sharding.Mesh, *, slices: int, model_flops: float
 ) -> tuple[dict, str | None]:
@@ -49,28 +56,31 @@ def measure(
   `slices` is the number of slices, joined by the DCN; `model_flops` are those of the step on all chips, without
   recomputation.
   """
-  devices, found = mesh.devices.size, chip_of(mesh.devices.flat[0].device_kind)
-  flops = traced_flops(traced.jaxpr.jaxpr) / devices
-  costs: dict[str, Any] = {
+  devices = list(mesh.devices.flat)
+  found = chip_of(devices[0].device_kind)
+  chip = found[1] if found else None
+  flops = {'model': model_flops / len(devices), 'executed': traced_flops(traced.jaxpr.jaxpr) / len(devices)}
+  text = collectives = hbm_bytes = unreadable = None
+  try:
+    text = compiled.as_text() or ''
+    program = Program(text, len(devices), slices)
+    collectives, hbm_bytes = program.collectives(), program.hbm_bytes()
+  except (jax.errors.JaxRuntimeError, ValueError) as error:  # libtpu cannot print every program that it makes
+    unreadable = first_line(error)
+  costs = {
     'fits': True,
-    'memory': _memory(compiled) | {'hbm': found and found[1].hbm_bytes},
-    'flops_per_chip': {'model': model_flops / devices, 'executed': flops},
+    'memory': _memory(compiled) | {'hbm': chip and chip.hbm_bytes},
+    'flops_per_chip': flops,
+    'hbm_traffic_bytes': hbm_bytes,
+    'unreadable': unreadable,
+    'collectives': collectives and _by_kind(collectives, devices),
+    'roofline': None,
   }
-  text, collectives, hbm_bytes, unreadable = _read(compiled, devices, slices)
-  costs |= {'hbm_traffic_bytes': hbm_bytes, 'unreadable': unreadable}
-  costs['collectives'] = collectives and _by_kind(collectives, list(mesh.devices.flat))
-  costs['roofline'] = None
-  if found and found[1].hbm_bandwidth:
-    bound = roofline(found[1], mesh.devices, flops_per_chip=flops, hbm_bytes=hbm_bytes, collectives=collectives)
-    useful = model_flops / devices / found[1].bf16_flops
-    costs['roofline'] = dataclasses.asdict(bound) | {
-      'step_seconds': bound.step_seconds,
-      'unhidden_seconds': bound.unhidden_seconds,
-      'bound_by': bound.bound_by,
-      'mfu': useful / bound.step_seconds,
-      'unhidden_mfu': useful / bound.unhidden_seconds,
-      'assumptions': ASSUMPTIONS,
-    }
+  if chip and chip.hbm_bandwidth:
+    bound = roofline(chip, devices, flops=flops['executed'], hbm_bytes=hbm_bytes, collectives=collectives)
+    seconds = {'mfu': bound['step_seconds'], 'unhidden_mfu': bound['unhidden_seconds']}
+    mfu = {name: flops['model'] / chip.bf16_flops / value for name, value in seconds.items()}
+    costs['roofline'] = bound | mfu | {'assumptions': ASSUMPTIONS}
   return costs, text
 
 
@@ -92,19 +102,6 @@ def _memory(compiled: jax.stages.Compiled) -> dict[str, int | None]:
   }
 
 
-def _read(
-  compiled: jax.stages.Compiled, devices: int, slices: int
-) -> tuple[str | None, list[Collective] | None, float | None, str | None]:
-  """The compiled text, its collectives and memory traffic, and an error message if they could not be read."""
-  text = None
-  try:
-    text = compiled.as_text() or ''
-    program = Program(text, devices, slices)
-    return text, program.collectives(), program.hbm_bytes(), None
-  except (jax.errors.JaxRuntimeError, ValueError) as error:  # libtpu cannot print every program that it makes
-    return text, None, None, first_line(error)
-
-
 def _by_kind(collectives: list[Collective], devices: list[jax.Device]) -> list[dict]:
   rows: dict[tuple, dict] = {}
   for collective in collectives:
@@ -116,8 +113,88 @@ def _by_kind(collectives: list[Collective], devices: list[jax.Device]) -> list[d
   return sorted(rows.values(), key=lambda row: -row['bytes'])
 
 
-def _sizes(message: str) -> list[str]:
-  """The lines of a compiler's message that name sizes, without its stack."""
-  lines = [line.strip() for line in message.splitlines() if line.strip()]
-  sizes = [line for line in lines[:40] if re.search(r'\d(?:\.\d+)?[KMGT]i?B?\b|RESOURCE_EXHAUSTED', line)]
-  return sizes[:8] or lines[:3]
+# --- the roofline, from the chips' data sheets ------------------------------------------------------------------------
+
+ASSUMPTIONS = (
+  'the longest of arithmetic, memory and links, each at its data-sheet rate, the others fully overlapped; '
+  'collectives one after another, as rings over every axis of the slice that a group spans'
+)
+
+
+def roofline(
+  chip: Chip,
+  devices: Sequence[jax.Device],
+  *,
+  flops: float,
+  hbm_bytes: float | None,
+  collectives: Sequence[Collective] | None,
+) -> dict[str, Any]:
+  """Lower bound of the step time on one chip, JSON; None means unknown.
+
+  Returns:
+    Seconds by resource: `compute`, recomputation included; `memory`; `ici`, collectives within a slice, and `dcn`,
+    between slices. `step_seconds`, the longest of them, and `bound_by`, its name; `unhidden_seconds` if no collective
+    overlaps with computation.
+  """
+  ici = dcn = None
+  if collectives is not None:
+    seconds = [_seconds(collective, chip, devices) for collective in collectives]
+    ici, dcn = (float(sum(on_network)) for on_network in zip((0, 0), *seconds, strict=True))
+  resources = {
+    'compute': flops / chip.bf16_flops,
+    'memory': None if hbm_bytes is None else hbm_bytes / chip.hbm_bandwidth,
+    'ici': ici,
+    'dcn': dcn if chip.dcn_bandwidth else None,
+  }
+  times = {name: seconds or 0 for name, seconds in resources.items()}
+  longest = max(times, key=lambda name: times[name])
+  return resources | {
+    'step_seconds': times[longest],
+    'unhidden_seconds': max(times['compute'], times['memory']) + times['ici'] + times['dcn'],
+    'bound_by': {'ici': 'ICI', 'dcn': 'DCN'}.get(longest, longest),
+  }
+
+
+def crosses_slices(collective: Collective, devices: Sequence[jax.Device]) -> bool:
+  """Whether a group has members in more than one slice."""
+  if collective.is_between_slices:
+    return True
+  slices = lambda group: {getattr(devices[i], 'slice_index', None) for i in group}
+  return any(len(slices(group)) > 1 for group in collective.groups[:1])
+
+
+def ring_bandwidth(chip: Chip, group: Sequence[jax.Device], slice_shape: Sequence[int]) -> float:
+  """Bytes/s that each member can send to the others: one link per direction for every axis that the group spans.
+
+  An axis that forms a ring (spanned completely, and long enough) is used in both directions, any other in one.
+  """
+  bandwidth = 0.0
+  for axis, length in enumerate(slice_shape):
+    extent = len({device.coords[axis] for device in group})
+    if extent > 1:
+      closes = extent == length and chip.wraps is not None and length % chip.wraps == 0
+      bandwidth += chip.link_bandwidth * (2 if closes else 1)
+  return bandwidth
+
+
+def _seconds(collective: Collective, chip: Chip, devices: Sequence[jax.Device]) -> tuple[float, float]:
+  if collective.is_between_slices:
+    bandwidth = chip.dcn_bandwidth
+    return 0.0, collective.times * collective.wire_bytes / bandwidth if bandwidth else 0.0
+  by_slice: dict[int | None, list[jax.Device]] = {}
+  for device in (devices[i] for i in collective.groups[0]):
+    by_slice.setdefault(getattr(device, 'slice_index', None), []).append(device)
+  own = next(iter(by_slice.values()))
+  shape = [1 + max(device.coords[axis] for device in devices) for axis in range(3)]
+  ici = dcn = 0.0
+  if len(own) > 1:
+    ici = collective.times * collective.wire_bytes / ring_bandwidth(chip, own, shape)
+  if len(by_slice) > 1 and chip.dcn_bandwidth:
+    # In two stages: within the slice first, then each member exchanges its part with its peers in other slices.
+    share = dataclasses.replace(
+      collective,
+      operand_bytes=collective.operand_bytes / (len(own) if collective.kind != 'all-gather' else 1),
+      groups=np.zeros((1, len(by_slice)), int),
+    )
+    dcn = collective.times * share.wire_bytes / chip.dcn_bandwidth
+  return ici, dcn

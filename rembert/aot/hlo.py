@@ -5,6 +5,8 @@ optimised program has every computation, its callers, and the number of iteratio
 """
 
 import dataclasses
+import functools
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -19,32 +21,35 @@ _FREE |= {'while', 'conditional', 'call', 'iota', 'domain', 'opt-barrier', 'add-
 _IN_FLIGHT = {'tuple', 'custom-call', *COLLECTIVES}
 _BITS = {'pred': 8, 'token': 0, 'opaque': 0, 'u4': 4, 's4': 4, 'bf16': 16}
 _SHAPE = re.compile(r'\b([a-z]\w*)\[([\d,]*)\](?:\{([^}]*)\})?')
-_OPCODE = re.compile(r' ([a-z][\w\-]*)\(')
+# `%name = shapes opcode(operands), attributes`
+_INSTRUCTION = re.compile(r'\s+(ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\((.*)')
 
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-  """One line: `%name = shapes opcode(operands), attributes`.
-
-  Attributes:
-    name: without the percent sign.
-    hbm_bytes: size of each result; 0 if it stays on the chip.
-    all_bytes: size of each result, in any memory.
-    opcode: XLA's name of the operation.
-    operands: names of the operands.
-    attributes: the rest of the line.
-    literal: text in the parentheses: the value of a constant, the number of a parameter.
-    is_root: whether it is the result of its computation.
-  """
+  """One line of a computation, of which `is_root` is the result; `literal` is the text in the parentheses."""
 
   name: str
-  hbm_bytes: tuple[float, ...]
-  all_bytes: tuple[float, ...]
+  shapes: str
   opcode: str
-  operands: tuple[str, ...]
-  attributes: str
   literal: str
+  attributes: str
   is_root: bool
+
+  @functools.cached_property
+  def operands(self) -> tuple[str, ...]:
+    """The names of the operands."""
+    return tuple(re.findall(r'%([\w.\-]+)', self.literal))
+
+  @functools.cached_property
+  def all_bytes(self) -> tuple[float, ...]:
+    """The size of each result, in any memory."""
+    return _bytes(self.shapes, hbm_only=False)
+
+  @functools.cached_property
+  def hbm_bytes(self) -> tuple[float, ...]:
+    """The size of each result; 0 if it stays on the chip."""
+    return _bytes(self.shapes, hbm_only=True)
 
 
 Computation = dict[str, Instruction]
@@ -243,36 +248,27 @@ def replica_groups(attributes: str, devices: int) -> np.ndarray:
     groups = [_numbers(group) for group in re.findall(r'\{([\d,]+)\}', listed[1])]
     return np.array(groups) if groups else np.arange(devices)[None]
   if iota := re.search(r'replica_groups=\[([\d,]+)\]<=(\[[\d,]+\](?:T\([\d,]+\))?)', attributes):
-    return _iota(iota[2]).reshape(_numbers(iota[1]))
+    return _ids(iota[2]).reshape(_numbers(iota[1]))
   notation = r'replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(([^()]*(?:\([\d,]*\))?[^()]*)\))? ?\{([^}]*)\}'
   if (mesh := re.search(notation, attributes)) and ':(' not in mesh[3]:
     sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", mesh[1])}
     over = re.findall(r"'(\w+)'", mesh[3])
-    numbers = _device_ids(mesh[2], math.prod(sizes.values()))
-    if numbers is not None:
-      names = list(sizes)
-      order = [names.index(name) for name in (*(name for name in names if name not in over), *over)]
-      by_axes = numbers.reshape(tuple(sizes.values())).transpose(order)
-      return by_axes.reshape(-1, math.prod(sizes[name] for name in over))
+    ids = _ids(mesh[2]) if mesh[2] else np.arange(math.prod(sizes.values()))
+    names = sorted(sizes, key=lambda name: over.index(name) if name in over else -1)  # those to run over come last
+    by_axes = ids.reshape(tuple(sizes.values())).transpose([list(sizes).index(name) for name in names])
+    return by_axes.reshape(-1, math.prod(sizes[name] for name in over))
   found = re.search(r'replica_groups=.{0,80}', attributes)
   raise ValueError(f'groups of devices in an unknown notation: {found[0] if found else attributes[:80]}')
 
 
-def _device_ids(written: str | None, devices: int) -> np.ndarray | None:
-  """The devices of a mesh in its order, by default 0, 1, 2, …; None for an unknown notation."""
-  if not written:
-    return np.arange(devices)
-  if re.fullmatch(r'[\d,]+', written):
+def _ids(written: str) -> np.ndarray:
+  """`0,2,1,3`; or `[4,2]T(1,0)`: 0, 1, 2, … in that shape, transposed. ValueError for another notation."""
+  iota = re.fullmatch(r'\[([\d,]+)\](?:T\(([\d,]+)\))?', written)
+  if iota is None:
     return np.array(_numbers(written))
-  return _iota(written) if re.fullmatch(r'\[[\d,]+\](?:T\([\d,]+\))?', written) else None
-
-
-def _iota(written: str) -> np.ndarray:
-  """`[4,2]T(1,0)`: 0, 1, 2, … in that shape, transposed."""
-  sizes, _, order = written.rstrip(')').partition('T(')
-  shape = _numbers(sizes.strip('[]'))
+  shape = _numbers(iota[1])
   numbers = np.arange(math.prod(shape)).reshape(shape)
-  return numbers.transpose(_numbers(order)) if order else numbers
+  return numbers.transpose(_numbers(iota[2])) if iota[2] else numbers
 
 
 def _numbers(written: str) -> tuple[int, ...]:
@@ -298,42 +294,21 @@ def _bytes(shapes: str, *, hbm_only: bool) -> tuple[float, ...]:
 
 
 def _parse(text: str) -> tuple[dict[str, Computation], str]:
-  computations, entry, current = {}, '', None
+  computations: dict[str, Computation] = {}
+  entry, current = '', {}
   for line in text.splitlines():
     if line.endswith('{') and not line.startswith((' ', 'HloModule')):
       name = line.removeprefix('ENTRY ').split(' ')[0].split('(')[0].lstrip('%')
       current = computations[name] = {}
-      if line.startswith('ENTRY'):
-        entry = name
-      continue
-    if current is None or ' = ' not in line or not line.startswith(' '):
-      continue
-    left, right = line.strip().split(' = ', 1)
-    right = f' {right}' if right.startswith('(') else right
-    opcode = _OPCODE.search(right)
-    if opcode is None:
-      continue
-    shapes, end = right[: opcode.start()], _closing(right, opcode.end())
-    inside = right[opcode.end() : end]
-    name = left.removeprefix('ROOT ').lstrip('%')
-    current[name] = Instruction(
-      name=name,
-      hbm_bytes=_bytes(shapes, hbm_only=True),
-      all_bytes=_bytes(shapes, hbm_only=False),
-      opcode=opcode[1],
-      operands=tuple(re.findall(r'%([\w.\-]+)', inside)),
-      attributes=right[end:],
-      literal=inside,
-      is_root=left.startswith('ROOT '),
-    )
+      entry = name if line.startswith('ENTRY') else entry
+    elif match := _INSTRUCTION.match(line):
+      root, name, shapes, opcode, rest = match.groups()
+      end = _closing(rest)
+      current[name] = Instruction(name, shapes, opcode, rest[:end], rest[end:], root is not None)
   return computations, entry
 
 
-def _closing(text: str, start: int) -> int:
-  """Index of the parenthesis that closes the one opened before `start`."""
-  depth = 1
-  for index in range(start, len(text)):
-    depth += {'(': 1, ')': -1}.get(text[index], 0)
-    if depth == 0:
-      return index
-  return len(text)
+def _closing(text: str) -> int:
+  """Index of the first closing parenthesis without an opening one."""
+  depths = itertools.accumulate({'(': 1, ')': -1}.get(character, 0) for character in text)
+  return next((index for index, depth in enumerate(depths) if depth < 0), len(text))

@@ -43,13 +43,11 @@ class Topology:
 
 def parse(name: str) -> Topology:
   """Parses `v4:4x4x4`, `2*v5e:8x8` or `cpu:8`; UsageError for anything else."""
-  match = re.fullmatch(r'(?:([1-9]\d*)\*)?(v\d+[a-z]?|cpu):([1-9]\d*(?:x[1-9]\d*)*)', name)
+  match = re.fullmatch(r'(?:([1-9]\d*)\*)?(v\d+[a-z]?):([1-9]\d*(?:x[1-9]\d*)*)|cpu:([1-9]\d*)', name)
   if match is None:
     raise UsageError(f'invalid topology {name!r}', where='--topology', fix=f'for example {EXAMPLES}')
-  slices, family, shape = int(match[1] or 1), match[2], tuple(map(int, match[3].split('x')))
-  if family == 'cpu' and (slices > 1 or len(shape) > 1):
-    raise UsageError('CPU devices have neither slices nor a shape', where=f'--topology={name}', fix='--topology=cpu:8')
-  return Topology(name, family, shape, slices)
+  shape = tuple(map(int, (match[3] or match[4]).split('x')))
+  return Topology(name, match[2] or 'cpu', shape, slices=int(match[1] or 1))
 
 
 def devices(topology: Topology) -> Sequence[jax.Device]:
@@ -78,12 +76,10 @@ def _tpu_devices(topology: Topology) -> Sequence[jax.Device]:
 
   for name, value in _ENVIRONMENT.items():
     os.environ.setdefault(name, value)
-  options = {'chips_per_host_bounds': (2, 2, 1), 'num_slices': topology.slices}
+  is_one_chip = set(topology.shape) == {1}
+  options = {'chips_per_host_bounds': (1, 1, 1) if is_one_chip else (2, 2, 1), 'num_slices': topology.slices}
   if topology.family == 'v4':  # otherwise a chip would be two devices, each with half the memory
     options['chip_config_name'] = 'megacore'
-  shape = 'x'.join(map(str, topology.shape))
-  if topology.shape == (1,) * len(topology.shape):
-    options['chips_per_host_bounds'] = (1, 1, 1)
   try:
     import libtpu  # noqa: F401  # imported first: JAX's own error names a shared library only
   except ImportError as error:
@@ -95,13 +91,11 @@ def _tpu_devices(topology: Topology) -> Sequence[jax.Device]:
   try:
     with warnings.catch_warnings():
       warnings.simplefilter('ignore')
-      found = topologies.get_topology_desc(
-        platform='tpu', topology_name=f'{topology.family}:{shape}', **options
-      ).devices
+      one_slice = f'{topology.family}:{"x".join(map(str, topology.shape))}'
+      return topologies.get_topology_desc(platform='tpu', topology_name=one_slice, **options).devices
   except Exception as error:  # only libtpu knows which slices exist
     raise UsageError(
       f'libtpu does not know this slice: {first_line(error)}',
       where=f'--topology={topology.name}',
       fix=f'for example {EXAMPLES}',
     ) from error
-  return found

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rembert.aot.hlo import Collective
-from rembert.aot.roofline import crosses_slices, ring_bandwidth, roofline
+from rembert.aot.compile import crosses_slices, ring_bandwidth, roofline
 from rembert.runtime.hardware import Chip
 
 CHIP = Chip(bf16_flops=100, hbm_bytes=1, hbm_bandwidth=50, link_bandwidth=10, wraps=4, dcn_bandwidth=2)
@@ -38,41 +38,38 @@ def test_every_axis_that_a_group_spans_lends_its_links(shape, members, links):
 
 
 def bound(devices, collectives, **changes):
-  figures = {'flops_per_chip': 1000, 'hbm_bytes': 200, 'collectives': collectives} | changes
-  return roofline(CHIP, np.array(devices), **figures)
+  figures = {'flops': 1000, 'hbm_bytes': 200, 'collectives': collectives} | changes
+  return roofline(CHIP, devices, **figures)
 
 
 def test_the_longest_of_the_parts_is_the_bound():
   gather = Collective('all-gather', 30, np.arange(4)[None], times=2)
-  times = bound(slice_of(4), [gather])
-  assert (times.compute, times.memory, times.ici, times.dcn) == (10, 4, 2 * 3 * 30 / 20, 0)
-  assert (times.step_seconds, times.bound_by) == (10, 'compute')
-  assert times.unhidden_seconds == 10 + 9
-  assert bound(slice_of(4), [gather], hbm_bytes=5000).bound_by == 'memory'
-  assert bound(slice_of(4), [gather] * 2).bound_by == 'ICI'
+  resources = {'compute': 10, 'memory': 4, 'ici': 2 * 3 * 30 / 20, 'dcn': 0}
+  assert bound(slice_of(4), [gather]) == resources | {
+    'step_seconds': 10,
+    'unhidden_seconds': 10 + 9,
+    'bound_by': 'compute',
+  }
+  assert bound(slice_of(4), [gather], hbm_bytes=5000)['bound_by'] == 'memory'
+  assert bound(slice_of(4), [gather] * 2)['bound_by'] == 'ICI'
 
 
-def test_between_slices_each_chip_exchanges_its_share_alone():
+def test_between_slices_each_chip_exchanges_its_share_over_the_slow_network():
   devices = [*slice_of(4), *slice_of(4, index=1)]
   reduce = Collective('all-reduce', 80, np.arange(8)[None], times=1)
-  assert crosses_slices(reduce, devices)
-  times = bound(devices, [reduce])
-  assert times.ici == 2 * 80 * 7 / 8 / 20
-  assert times.dcn == 2 * (80 / 4) * (1 / 2) / 2
   within = Collective('all-reduce', 80, np.arange(8).reshape(2, 4), times=1)
-  assert not crosses_slices(within, devices)
-  assert bound(devices, [within]).dcn == 0
-
-
-def test_an_exchange_between_slices_takes_the_slow_network_alone():
-  devices = [*slice_of(4), *slice_of(4, index=1)]
   exchange = Collective('all-reduce', 80, np.arange(2)[None], times=3, is_between_slices=True)
-  assert crosses_slices(exchange, devices)
-  times = bound(devices, [exchange])
-  assert (times.ici, times.dcn) == (0, 3 * 80 / 2)
+  for collective, crosses, ici, dcn in (
+    (reduce, True, 2 * 80 * 7 / 8 / 20, 2 * (80 / 4) * (1 / 2) / 2),
+    (within, False, 2 * 80 * 3 / 4 / 20, 0),
+    (exchange, True, 0, 3 * 80 / 2),
+  ):
+    assert crosses_slices(collective, devices) == crosses
+    times = bound(devices, [collective])
+    assert (times['ici'], times['dcn']) == (ici, dcn)
 
 
 def test_what_is_not_known_is_not_made_up():
   times = bound(slice_of(4), None, hbm_bytes=None)
-  assert (times.memory, times.ici, times.dcn) == (None, None, None)
-  assert times.step_seconds == times.compute
+  assert (times['memory'], times['ici'], times['dcn']) == (None, None, None)
+  assert times['step_seconds'] == times['compute']
