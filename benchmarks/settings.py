@@ -133,7 +133,7 @@ def start_jax(setting: Setting):
   import jax
 
   from rembert.aot.flops import heap_bytes
-  from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
+  from rembert.runtime.xla import keep_freed_memory_if_it_fits
   from rembert.train import sharding
 
   if setting.platform == 'cpu':

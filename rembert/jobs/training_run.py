@@ -23,7 +23,6 @@ from rembert.model.config import RemBertConfig
 from rembert.plotting.training import plot_loss
 from rembert.runtime import xla
 from rembert.runtime.consensus import Hosts, joined
-from rembert.runtime.cpu_memory import keep_freed_memory_if_it_fits
 from rembert.runtime.signals import StopSignal
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import Goodput
@@ -86,7 +85,7 @@ def start(config: JobConfig, workdir: epath.Path, stop: StopSignal) -> Iterator[
   train = config.train
   length = max(config.at(step).train.sequence_length for step in (0, *config.borders))
   tokens = train.batch_size // train.accumulation_steps * length
-  keep_freed_memory_if_it_fits(flops.heap_bytes(config.model, tokens))
+  xla.keep_freed_memory_if_it_fits(flops.heap_bytes(config.model, tokens))
   flags = xla.set_flags(config.hardware, config.mesh.require_platform)
   not_kept = xla.enable_compilation_cache(config.hardware.compile_cache)
   with joined(config.hosts) as hosts, contextlib.ExitStack() as stack:

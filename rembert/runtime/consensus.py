@@ -12,8 +12,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from rembert.errors import UsageError
-from rembert.runtime.distributed import HostsConfig, join, leave
-from rembert.runtime.peers import Peers
+from rembert.runtime.distributed import HostsConfig, Peers, join, leave
 from rembert.runtime.signals import EXIT_STOPPED, Stopped
 
 # Parts of connection errors between hosts (Gloo, NCCL, gRPC, JAX's coordination service), often the first sign of

@@ -6,8 +6,8 @@ import types
 import numpy as np
 import pytest
 
-from rembert.aot.hlo import Collective
 from rembert.aot.compile import crosses_slices, ring_bandwidth, roofline
+from rembert.aot.hlo import Collective
 from rembert.runtime.hardware import Chip
 
 CHIP = Chip(bf16_flops=100, hbm_bytes=1, hbm_bandwidth=50, link_bandwidth=10, wraps=4, dcn_bandwidth=2)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from benchmarks.settings import BASE
 from rembert.aot import flops
 from rembert.kernels import splash
 from rembert.model.config import Execution, RemBertConfig
@@ -19,7 +20,7 @@ from rembert.train.state import masked_lm
 from rembert.train.step import make_train_step, masked_lm_sums
 
 XLA_TOLERANCE = 0.05  # XLA counts additions, LayerNorm and softmax too
-BASE = RemBertConfig(
+ONE_LAYER = RemBertConfig(
   vocab_size=512,
   input_embedding_size=64,
   output_embedding_size=192,
@@ -95,13 +96,13 @@ def test_a_classifier_looks_at_the_first_position_alone(tiny, trim):
 
 def test_xla_counts_the_same_within_what_is_no_matrix_product(trainable):
   # One layer: XLA counts the body of a loop once.
-  described = trainable(config=BASE)
+  described = trainable(config=ONE_LAYER)
   rows, length, slots = 2, 128, 32
   batch = {name: np.zeros((rows, length), np.int32) for name in ('input_ids', 'segment_ids', 'position_ids')}
   batch |= {name: np.zeros((rows, slots), np.int32) for name in ('masked_positions', 'targets', 'weights')}
   forward = jax.jit(lambda params: masked_lm_sums(described.graphdef, params, batch))
   by_xla = forward.lower(described.abstract_state.params).compile().cost_analysis()['flops']
-  assert by_xla == pytest.approx(rows * flops.forward_flops_per_row(BASE, length, slots), rel=XLA_TOLERANCE)
+  assert by_xla == pytest.approx(rows * flops.forward_flops_per_row(ONE_LAYER, length, slots), rel=XLA_TOLERANCE)
 
 
 # --- peaks ----------------------------------------------------------------------------------------
@@ -178,3 +179,10 @@ def test_a_kernel_counts_once_for_each_cell_of_its_grid():
   rows = jnp.ones((2, 256, 3, 64))
   attend = lambda x: splash.attention(x, x, x, jnp.ones((2, 256), jnp.int32), interpret=True)
   assert counted(attend, rows) == 2 * 3 * (2 * 2 * 256 * 256 * 64)
+
+
+def test_a_heap_is_as_large_as_what_was_seen_of_a_base_step():
+  assert 6.7e9 < flops.heap_bytes(BASE, 1024) < 12e9
+  assert flops.heap_bytes(BASE, 4096) - flops.heap_bytes(BASE, 1024) == 3 * (
+    flops.heap_bytes(BASE, 2048) - flops.heap_bytes(BASE, 1024)
+  )

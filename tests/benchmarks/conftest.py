@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from rembert.runtime import cpu_memory
+from rembert.runtime import xla
 from rembert.train import sharding
 
 
@@ -12,4 +12,4 @@ def one_device(monkeypatch):
   """One of the devices of the tests; memory is given back as before."""
   make_mesh = sharding.make_mesh
   monkeypatch.setattr(sharding, 'make_mesh', lambda config: make_mesh(config, jax.devices()[:1]))
-  monkeypatch.setattr(cpu_memory, 'keep_freed_memory_if_it_fits', lambda size: None)
+  monkeypatch.setattr(xla, 'keep_freed_memory_if_it_fits', lambda size: None)
