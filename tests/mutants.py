@@ -246,7 +246,7 @@ MUTANTS = [
   ),
   Mutant(
     'splash attention ignores segments, so packed documents see each other and padding',
-    'rembert/kernels/splash.py',
+    'rembert/kernels/fused_attention.py',
     'None if segment_ids_S is None else splash.SegmentIds(q=segment_ids_S, kv=segment_ids_S)',
     'None',
     area='kernels',
@@ -254,7 +254,7 @@ MUTANTS = [
   ),
   Mutant(
     'cudnn attention only tells tokens from padding, so packed documents see each other',
-    'rembert/kernels/cudnn.py',
+    'rembert/kernels/fused_attention.py',
     'segment_ids_BxS[:, None, :, None] == segment_ids_BxS[:, None, None, :]',
     '(segment_ids_BxS[:, None, :, None] > 0) == (segment_ids_BxS[:, None, None, :] > 0)',
     area='kernels',

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,8 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from rembert.model.config import RemBertConfig
-from rembert.model.layers import ATTENTION, Linear, gather_positions, wide
+from rembert.model.layers import ATTENTION, Linear, Operations, gather_positions, wide
 from rembert.model.partitioning import constrain
-
-if TYPE_CHECKING:
-  from rembert.model.operations import Operations
 
 # The score of a masked key, half of the smallest float32: subtracting the maximum stays finite.
 HIDDEN = -0.5 * jnp.finfo(jnp.float32).max.item()
@@ -92,7 +89,7 @@ def attention(
 class SelfAttention(nnx.Module):
   """Query, key and value from one [H, 3, N, D] kernel; attention; output projection [N, D, H]."""
 
-  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, ops: 'Operations', *, rngs: nnx.Rngs):
+  def __init__(self, config: RemBertConfig, dtype: jnp.dtype, ops: Operations, *, rngs: nnx.Rngs):
     heads, head_dim, hidden = config.num_attention_heads, config.head_dim, config.hidden_size
     linear = functools.partial(Linear, config, dtype=dtype, ops=ops, rngs=rngs)
     self.qkv = linear(hidden, (3, heads, head_dim), axes=('embed', None, 'heads', None))
@@ -116,7 +113,8 @@ class SelfAttention(nnx.Module):
     else:
       query = self._part(gather_positions(x_BxSxH, positions_BxK), slice(0, 1))[:, :, 0]
       key, value = _parts(self._part(x_BxSxH, slice(1, 3)))
-    return self.output(self.ops.attention(query, key, value, visibility, positions_BxK, **dropout))
+    attend: Callable[..., jax.Array] = self.ops.attention or attention
+    return self.output(attend(query, key, value, visibility, positions_BxK, **dropout))
 
   def _part(self, x_BxSxH: jax.Array, part: slice) -> jax.Array:
     """`self.qkv` for some of query, key and value."""

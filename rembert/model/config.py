@@ -112,7 +112,7 @@ class RemBertConfig:
 REMAT_POLICIES = ('none', 'dots', 'dots_and_attention', 'full')
 DTYPES = ('float32', 'bfloat16', 'auto')
 ATTENTION_BACKENDS = ('einsum', 'cudnn', 'splash')
-KERNELS = ('auto', 'reference', 'cpu')
+KERNELS = ('auto', 'reference')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,8 +140,7 @@ class Execution:
       result and no more work. Smaller chunks save memory but make matmuls smaller. 0 computes all logits and derives
       the gradients with JAX, which needs several times their size: the reference.
     kernels: implementation of everything but fused attention: `auto`, the fastest for the devices (`rembert.kernels`);
-      `reference`, the equations of `rembert.model`, differentiated by JAX; `cpu`, the functions that `auto` uses on a
-      CPU, on any device.
+      `reference`, the equations of `rembert.model`, differentiated by JAX.
   """
 
   dtype: Annotated[str, OneOf(DTYPES)] = 'float32'

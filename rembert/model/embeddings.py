@@ -5,8 +5,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from rembert.model.config import RemBertConfig
-from rembert.model.layers import LayerNorm, kernel_initializer, vocabulary_initializer
-from rembert.model.operations import Operations
+from rembert.model.layers import LayerNorm, Operations, kernel_initializer, vocabulary_initializer
 from rembert.model.partitioning import constrain, with_axes
 
 

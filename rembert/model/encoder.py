@@ -11,8 +11,7 @@ from jax.ad_checkpoint import Recompute, Saveable
 from rembert.model.attention import SelfAttention, Visibility
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.embeddings import RemBertEmbeddings
-from rembert.model.layers import ATTENTION, PRODUCT, LayerNorm, Linear, gather_positions
-from rembert.model.operations import Operations, operations
+from rembert.model.layers import ATTENTION, PRODUCT, LayerNorm, Linear, Operations, gather_positions, operations
 from rembert.model.partitioning import constrain
 
 

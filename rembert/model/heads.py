@@ -6,6 +6,7 @@ B batch · S sequence · K masked positions · C choices · H hidden · E output
 import dataclasses
 import functools
 import math
+import types
 from collections.abc import Mapping
 
 import jax
@@ -16,8 +17,7 @@ from flax.traverse_util import flatten_dict
 from rembert.errors import UsageError
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.encoder import ModelOutput, RemBertEncoder
-from rembert.model.layers import LayerNorm, Linear, gather_positions, vocabulary_initializer, wide
-from rembert.model.operations import operations
+from rembert.model.layers import LayerNorm, Linear, gather_positions, operations, vocabulary_initializer, wide
 from rembert.model.partitioning import constrain, with_axes
 
 # --- pre-training -----------------------------------------------------------------------------------------------------
@@ -214,21 +214,15 @@ def build_model(
   return RemBertForTask(TASK_HEADS[head], config, execution, num_labels=num_labels, rngs=rngs)
 
 
+@functools.cache  # tracing the modules takes a while
 def parameter_shapes(
   head: str | None, config: RemBertConfig, *, num_labels: int | None = None, add_pooler: bool
-) -> dict[str, tuple[int, ...]]:
-  """Shape of every parameter by its path, `encoder/layers/…`, also for the encoder only."""
-  return dict(_parameter_shapes(head, config, num_labels, add_pooler))
-
-
-@functools.cache  # tracing the modules takes a while
-def _parameter_shapes(
-  head: str | None, config: RemBertConfig, num_labels: int | None, add_pooler: bool
 ) -> Mapping[str, tuple[int, ...]]:
+  """Shape of every parameter by its path, `encoder/layers/…`, also for the encoder only."""
   build = lambda: build_model(head, config, num_labels=num_labels, add_pooler=add_pooler, rngs=nnx.Rngs(0))
   tree = nnx.to_pure_dict(nnx.state(nnx.eval_shape(build), nnx.Param))
   paths = flatten_dict(tree if head else {'encoder': tree}, sep='/')
-  return {path: leaf.shape for path, leaf in paths.items()}
+  return types.MappingProxyType({path: leaf.shape for path, leaf in paths.items()})
 
 
 # --- sentence embeddings ----------------------------------------------------------------------------------------------

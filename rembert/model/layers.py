@@ -1,23 +1,21 @@
 """The building blocks of all modules: initialisers, a linear map, LayerNorm, GELU, logits, a stack of layers.
 
-The functions are the equations, differentiated by JAX. Modules call them through a table (`rembert.model.operations`),
-which `rembert.kernels` may replace by faster functions of the same signature.
+The functions are the equations, differentiated by JAX. Modules call them through a table, `Operations`, in which
+`rembert.kernels` may put faster functions of the same signature.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from rembert.model.config import RemBertConfig
+from rembert.model.config import Execution, RemBertConfig
 from rembert.model.partitioning import with_axes
-
-if TYPE_CHECKING:
-  from rembert.model.operations import Operations
 
 # Names of activations that a layer may save (`Execution.remat`): matmuls of activations and a parameter; the
 # output of attention, and the other residuals of a fused kernel.
@@ -109,6 +107,37 @@ def run_layers(
   return last_step(x, jax.tree.map(lambda leaf: leaf[-1], layers))
 
 
+# --- their table ------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Operations:
+  """The functions that modules call; by default the equations, differentiated by JAX.
+
+  `attention` is that of `rembert.model.attention` if None. `self_attention` computes all of `SelfAttention` for whole
+  sequences, with a kernel's own memory layout; None uses `attention`. `choose_unroll` maps (`Execution.unroll`, number
+  of layers, whether they are recomputed) to the `unroll` of `run_layers`.
+  """
+
+  affine: Callable[..., jax.Array] = affine
+  layer_norm: Callable[..., jax.Array] = layer_norm
+  gelu: Callable[..., jax.Array] = gelu
+  logits: Callable[..., jax.Array] = logits
+  attention: Callable[..., jax.Array] | None = None
+  self_attention: Callable[..., jax.Array] | None = None
+  run_layers: Callable[..., tuple] = run_layers
+  choose_unroll: Callable[[int, int, bool], int] = lambda unroll, count, recomputes: unroll
+
+
+def operations(execution: Execution) -> Operations:
+  """The table chosen by `Execution.kernels` and `Execution.attention`."""
+  if execution.kernels == 'reference' and execution.attention == 'einsum':
+    return Operations()
+  from rembert import kernels  # here, since kernels import the equations
+
+  return kernels.operations(execution.kernels, execution.attention)
+
+
 # --- modules ----------------------------------------------------------------------------------------------------------
 
 
@@ -126,7 +155,7 @@ class Linear(nnx.Module):
     *,
     axes: tuple[str | None, ...],
     dtype: jnp.dtype,
-    ops: 'Operations',
+    ops: Operations,
     rngs: nnx.Rngs,
   ):
     inputs, outputs = (size if isinstance(size, tuple) else (size,) for size in (inputs, outputs))
@@ -144,7 +173,7 @@ class Linear(nnx.Module):
 class LayerNorm(nnx.Module):
   """`layer_norm` along the last axis, of `features`, with float32 statistics and parameters; returns `dtype`."""
 
-  def __init__(self, config: RemBertConfig, features: int, *, dtype: jnp.dtype, ops: 'Operations', rngs: nnx.Rngs):
+  def __init__(self, config: RemBertConfig, features: int, *, dtype: jnp.dtype, ops: Operations, rngs: nnx.Rngs):
     self.scale = nnx.Param(nnx.initializers.ones(rngs.params(), (features,), jnp.float32))
     self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (features,), jnp.float32))
     self.epsilon, self.dtype, self.ops = config.layer_norm_eps, dtype, ops

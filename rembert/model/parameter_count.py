@@ -1,7 +1,6 @@
 """Exact parameter counts of a configuration, from the shapes of the modules that train; nothing is allocated."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Collection, Mapping
 
@@ -39,8 +38,7 @@ class ParameterCounts:
     return ParameterCounts(by_part=rest(self.by_part), kept_by_part=rest(self.kept_by_part))
 
 
-@functools.cache  # tracing the modules takes a while
-def _count_parts(config: RemBertConfig) -> Mapping[str, int]:
+def _count_parts(config: RemBertConfig) -> dict[str, int]:
   shapes = parameter_shapes('mlm', config, add_pooler=True)
   size = lambda *prefixes: sum(math.prod(shape) for path, shape in shapes.items() if path.startswith(prefixes))
   padding, word = config.padded_vocab_size - config.vocab_size, size('encoder/embeddings/word')

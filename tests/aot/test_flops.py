@@ -11,7 +11,7 @@ from flax import nnx
 
 from benchmarks.settings import BASE
 from rembert.aot import flops
-from rembert.kernels import splash
+from rembert.kernels.fused_attention import splash_attention
 from rembert.model.config import Execution, RemBertConfig
 from rembert.model.heads import build_model
 from rembert.train.optimizer import OptimizerConfig, make_optimizer
@@ -177,7 +177,7 @@ def step_flops(config, remat, packed_batch, accumulation_steps=1) -> int:
 
 def test_a_kernel_counts_once_for_each_cell_of_its_grid():
   rows = jnp.ones((2, 256, 3, 64))
-  attend = lambda x: splash.attention(x, x, x, jnp.ones((2, 256), jnp.int32), interpret=True)
+  attend = lambda x: splash_attention(x, x, x, jnp.ones((2, 256), jnp.int32), interpret=True)
   assert counted(attend, rows) == 2 * 3 * (2 * 2 * 256 * 256 * 64)
 
 

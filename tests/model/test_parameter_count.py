@@ -69,15 +69,6 @@ def test_layers_that_fine_tuning_drops_count_in_pre_training_alone():
     assert count_parameters(deep, kept_layers=kept_layers).fine_tuning == counts.fine_tuning + 11 * LAYER
 
 
-def test_modules_are_traced_once_for_all_counts_of_a_run(monkeypatch):
-  config, traced = dataclasses.replace(MBERT, vocab_size=1_234), []
-  trace = lambda head, config, **options: traced.append(config) or parameter_shapes(head, config, **options)
-  monkeypatch.setattr('rembert.model.parameter_count.parameter_shapes', trace)
-  count_parameters(config)
-  count_parameters(config, kept_layers=3)
-  assert traced == [config]
-
-
 def test_rembert_without_its_pooler_has_the_published_counts():
   shapes = parameter_shapes('mlm', dataclasses.replace(REMBERT, pad_vocab_to_multiple_of=1), add_pooler=False)
   sizes = {path: math.prod(shape) for path, shape in shapes.items()}

@@ -1,4 +1,4 @@
-"""How Splash is cut, and that a mesh and a TPU's compiler take it. Values are compared in test_kernels.py."""
+"""Where fused kernels are refused; how Splash is cut, over a mesh and for a TPU. Values: see test_kernels.py."""
 
 import re
 
@@ -10,21 +10,53 @@ from absent_devices import tpu_mesh
 from flax import nnx
 from jax.sharding import NamedSharding
 
-from rembert.kernels import splash
+from rembert.errors import UsageError
+from rembert.kernels import check_backend
+from rembert.kernels.fused_attention import block_size, splash_attention
 from rembert.model.attention import Visibility, attention
-from rembert.model.config import REMAT_POLICIES, Execution, RemBertConfig
+from rembert.model.config import KERNELS, REMAT_POLICIES, Execution, RemBertConfig
 from rembert.model.heads import RemBertForMaskedLM
+from rembert.model.layers import operations
 from rembert.model.partitioning import partition_spec
 from rembert.train.sharding import MeshConfig, make_mesh
 
 TOLERANCE = 1e-5  # relative to the largest value of the reference
+QKV = (jnp.zeros((1, 128, 2, 64), jnp.bfloat16),) * 3
+
+
+@pytest.mark.parametrize('backend', ['cudnn', 'splash'])
+def test_a_kernel_is_refused_on_the_cpu_before_anything_is_compiled_and_with_dropout_anywhere(backend):
+  for kernels in KERNELS:
+    attend = operations(Execution(dtype='bfloat16', attention=backend, kernels=kernels)).attention
+    with pytest.raises(UsageError, match='these devices are cpu') as error:
+      jax.eval_shape(lambda attend=attend: attend(*QKV))
+    assert 'execution.attention=einsum' in error.value.fix[0]
+    with pytest.raises(ValueError, match='does not support dropout'):
+      attend(*QKV, dropout_rate=0.1, dropout_key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+  ('backend', 'platform', 'sequence_length', 'message'),
+  [
+    ('cudnn', 'tpu', 512, 'kernel for the GPU'),
+    ('splash', 'gpu', 512, 'kernel for the TPU'),
+    ('splash', 'tpu', 500, 'multiple of 128, not 500\n.*\n.*sequence length of 512'),
+    ('cudnn', 'gpu', 511, 'multiple of 2, not 511\n.*\n.*sequence length of 512'),
+  ],
+)
+def test_other_devices_and_other_lengths_are_refused(backend, platform, sequence_length, message):
+  check_backend('einsum', platform=platform, sequence_length=sequence_length)  # runs everywhere
+  check_backend(backend, platform={'cudnn': 'gpu', 'splash': 'tpu'}[backend], sequence_length=512)
+  with pytest.raises(UsageError, match=message) as error:
+    check_backend(backend, platform=platform, sequence_length=sequence_length)
+  assert 'execution.attention=einsum' in error.value.fix[0]
 
 
 # --- how splash is cut ----------------------------------------------------------------------------
 
 
 def test_blocks_divide_the_row_and_several_are_put_together_as_one():
-  assert [splash.block_size(length) for length in (128, 384, 512, 640, 768, 1024)] == [128, 384, 512, 128, 384, 512]
+  assert [block_size(length) for length in (128, 384, 512, 640, 768, 1024)] == [128, 384, 512, 128, 384, 512]
   # 640 tokens are five blocks; a document begins in the first and ends in the last.
   random = np.random.default_rng(0)
   *qkv, cotangent = jnp.asarray(random.standard_normal((4, 1, 640, 1, 64)), jnp.float32)
@@ -65,7 +97,7 @@ def assert_equal_to_plain(qkv, cotangent, segments):
     return compiled, compiled(qkv, cotangent, segments)
 
   plain = lambda q, k, v, segments: attention(q, k, v, Visibility.of(None, segments))
-  compiled, outputs = output_and_gradients(lambda *arrays: splash.attention(*arrays, interpret=True))
+  compiled, outputs = output_and_gradients(lambda *arrays: splash_attention(*arrays, interpret=True))
   _, references = output_and_gradients(plain)
   is_token = np.asarray(segments) > 0
   for actual, reference in zip(outputs, references, strict=True):

@@ -1,7 +1,8 @@
-"""Attention by JAX's Splash kernel, for TPUs: the [S, S] weights stay on the chip.
+"""Fused attention, which keeps the [S, S] weights on the chip: cuDNN's kernel on NVIDIA GPUs, JAX's Splash on TPUs.
 
-Every position sees its own segment, padding (segment 0) included. The compiler cannot split a kernel over a mesh, so
-`on_shards` gives each device its sequences and heads.
+Every position sees its own segment, padding (segment 0) included, so no position sees nothing. Padding gets other
+values than from `rembert.model.attention.attention`, which are never read; tokens get the same. The compiler cannot
+split a kernel over a mesh, so `on_shards` gives each device its sequences and heads.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from rembert.errors import UsageError
+from rembert.kernels.cpu import platform
 from rembert.model.attention import Visibility
 from rembert.model.layers import ATTENTION, PRODUCT, Linear
 from rembert.model.partitioning import constrain, on_shards
@@ -18,7 +21,23 @@ from rembert.model.partitioning import constrain, on_shards
 _LARGEST_BLOCK = 512  # float32 blocks of 1024 exceed the 16 MiB of a kernel on a TPU v4
 
 
-def attention(
+def cudnn_attention(
+  query_BxSxNxD: jax.Array, key_BxSxNxD: jax.Array, value_BxSxNxD: jax.Array, segment_ids_BxS: jax.Array | None = None
+) -> jax.Array:
+  """softmax(q·k/√D)·v, [B, S, N, D], bfloat16 or float16; S even, D a multiple of 8."""
+
+  def on_one_device(query_BxSxNxD, key_BxSxNxD, value_BxSxNxD, segment_ids_BxS):
+    mask = None
+    if segment_ids_BxS is not None:  # cuDNN has no segments, and accepts no mask smaller than [B, 1, S, S]
+      mask = segment_ids_BxS[:, None, :, None] == segment_ids_BxS[:, None, None, :]
+    return jax.nn.dot_product_attention(query_BxSxNxD, key_BxSxNxD, value_BxSxNxD, mask=mask, implementation='cudnn')
+
+  rows_and_heads = ('batch', None, 'heads', None)
+  attend = on_shards(on_one_device, inputs=(*[rows_and_heads] * 3, ('batch', None)), output=rows_and_heads)
+  return attend(query_BxSxNxD, key_BxSxNxD, value_BxSxNxD, segment_ids_BxS)
+
+
+def splash_attention(
   query_BxSxNxD: jax.Array,
   key_BxSxNxD: jax.Array,
   value_BxSxNxD: jax.Array,
@@ -43,7 +62,7 @@ def attention(
   return attend(query, key, value, segment_ids_BxS).swapaxes(1, 2)
 
 
-def self_attention(
+def splash_self_attention(
   x_BxSxH: jax.Array,
   qkv: Linear,
   output: Linear,
@@ -99,3 +118,47 @@ def _make_kernel(heads, sequence_length, interpret):
     return kernel(query_NxSxD, key_NxSxD, value_NxSxD, segments)
 
   return attend
+
+
+# --- the choice -------------------------------------------------------------------------------------------------------
+
+# By `Execution.attention`: the function, its platform, and the divisor of the sequence length
+# (for cuDNN's backward pass with a mask; the lanes of a TPU's registers).
+_FUSED = {'cudnn': (cudnn_attention, 'gpu', 2), 'splash': (splash_attention, 'tpu', 128)}
+
+
+def fused_attention(
+  backend: str, unfused: Callable[..., jax.Array], query, key, value, visibility=Visibility(), positions=None, **dropout
+) -> jax.Array:
+  """Attention of whole sequences by a fused kernel. At given positions it is `unfused`: K queries have few weights.
+
+  Raises:
+    UsageError: the kernel does not run on these devices, or not for this sequence length.
+    ValueError: dropout is set, which kernels do not support (`Execution.check_model` rejects it before).
+  """
+  if positions is not None:
+    return unfused(query, key, value, visibility, positions, **dropout)
+  if dropout.get('dropout_rate') and dropout.get('dropout_key') is not None:
+    raise ValueError(f'{backend} attention does not support dropout')
+  check_backend(backend, platform=platform(), sequence_length=query.shape[1])
+  return _FUSED[backend][0](query, key, value, visibility.segment_ids_BxS)
+
+
+def check_backend(backend: str, *, platform: str, sequence_length: int) -> None:
+  """UsageError if a backend of `Execution.attention` does not support these devices or this sequence length."""
+  if backend not in _FUSED:
+    return
+  _, needed, multiple = _FUSED[backend]
+  if platform != needed:
+    raise UsageError(
+      f'{backend} attention is a kernel for the {needed.upper()}; these devices are {platform}',
+      where=f'execution.attention = {backend!r}',
+      fix='--gin.execution.attention=einsum, which runs everywhere',
+    )
+  if sequence_length % multiple:
+    longer = sequence_length + -sequence_length % multiple
+    raise UsageError(
+      f'{backend} attention requires a sequence length that is a multiple of {multiple}, not {sequence_length}',
+      where=f'execution.attention = {backend!r}',
+      fix=f'use a sequence length of {longer}, or --gin.execution.attention=einsum',
+    )
