@@ -1014,7 +1014,7 @@ MUTANTS = [
   ),
   Mutant(
     'after one report the watchdog keeps its longer patience for good although there is progress again',
-    'rembert/tracking/watchdog.py',
+    'rembert/train/anomaly_detection.py',
     'elapsed, patience = 0.0, self._after',
     'elapsed = 0.0',
     area='training',

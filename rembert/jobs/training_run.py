@@ -36,8 +36,7 @@ from rembert.tracking.metric_writers import (
   read_jsonl,
 )
 from rembert.tracking.profiler import Profiler
-from rembert.tracking.watchdog import Watchdog
-from rembert.train.anomaly_detection import LossGuard
+from rembert.train.anomaly_detection import LossGuard, Watchdog
 from rembert.train.metrics import Meter
 from rembert.train.optimizer import OptimizerConfig, learning_rate_schedule
 from rembert.train.state import Trainable

@@ -1,1 +1,1 @@
-"""Observers of a run: console, metrics, goodput, profiles, watchdog. None of them affects the computation."""
+"""Observers of a run: console, metrics, goodput, profiles. None of them affects the computation."""

@@ -54,12 +54,9 @@ def make_mesh(config: MeshConfig, devices: list[jax.Device] | None = None) -> Me
   sizes = {axis: getattr(config, axis) for axis in MESH_AXES}
   text = ' · '.join(f'{axis} {size}' for axis, size in sizes.items())
   free = [axis for axis, size in sizes.items() if size == -1]
-  if len(free) > 1 or any(size < 1 for axis, size in sizes.items() if axis not in free):
-    raise UsageError(f'mesh sizes must be positive, not {text}', where='mesh.*', fix='one of them may be -1')
-  for axis in free:
-    taken = math.prod(size for other, size in sizes.items() if other != axis)
-    sizes[axis] = max(1, len(devices) // taken)
-  if math.prod(sizes.values()) != len(devices):
+  if len(free) == 1:
+    sizes[free[0]] = len(devices) // max(1, -math.prod(sizes.values()))
+  if min(sizes.values()) < 1 or math.prod(sizes.values()) != len(devices):
     raise UsageError(
       f'a mesh of {text} does not cover {len(devices)} device(s)',
       where='mesh.data, mesh.fsdp, mesh.tensor',

@@ -14,8 +14,7 @@ from rembert.tracking.console import Console, TrainingProgress
 from rembert.tracking.goodput import Goodput
 from rembert.tracking.metric_writers import Metrics, Tracker
 from rembert.tracking.profiler import Profiler
-from rembert.tracking.watchdog import Watchdog
-from rembert.train.anomaly_detection import GuardsConfig, LossGuard, StepTimes
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard, StepTimes, Watchdog
 from rembert.train.metrics import Meter, Stopwatch
 from rembert.train.state import TrainState
 from rembert.train.step import StepMetrics

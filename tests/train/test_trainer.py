@@ -16,8 +16,7 @@ from rembert.errors import RunError, UsageError
 from rembert.tracking.console import Console
 from rembert.tracking.goodput import Goodput
 from rembert.tracking.profiler import ProfileConfig, Profiler
-from rembert.tracking.watchdog import Watchdog
-from rembert.train.anomaly_detection import GuardsConfig, LossGuard
+from rembert.train.anomaly_detection import GuardsConfig, LossGuard, Watchdog
 from rembert.train.losses import LossSums
 from rembert.train.metrics import Meter
 from rembert.train.state import TrainState
