@@ -1,7 +1,10 @@
 """Fixtures: a model of two layers, random packed rows, and training steps compiled once for every mesh."""
 
+import contextlib
 import functools
 import math
+import os
+import tempfile
 
 import jax
 import numpy as np
@@ -67,16 +70,34 @@ def _trainable(
   return masked_lm(config, execution, optimizer, mesh, ema_decay=ema_decay)
 
 
+@contextlib.contextmanager
+def _standard_error(said: list[str]):
+  """Collects what a compiler writes there."""
+  kept = os.dup(2)
+  with tempfile.TemporaryFile() as file:
+    os.dup2(file.fileno(), 2)
+    try:
+      yield
+    finally:
+      os.dup2(kept, 2)
+      os.close(kept)
+      file.seek(0)
+      said.append(file.read().decode(errors='replace'))
+
+
 class Step:
-  """A training step and its first state, compiled for one mesh as the job compiles them, when they are asked for."""
+  """A training step and its first state, compiled for one mesh as the job compiles them, when they are asked for.
+
+  `said` is what the compiler has written to standard error.
+  """
 
   def __init__(self, trainable: Trainable, **options):
-    self.trainable, self.options = trainable, options
+    self.trainable, self.options, self.said = trainable, options, []
 
   @functools.cached_property
   def compiled(self):
     """(state, batch on the devices) to the next state and `StepMetrics`."""
-    with jax.set_mesh(self.trainable.mesh):
+    with jax.set_mesh(self.trainable.mesh), _standard_error(self.said):
       placed = to_device(_packed_batch(0), self.trainable.mesh)
       train_step = make_train_step(self.trainable, **self.options)
       return train_step.lower(self.trainable.restore_target(), placed).compile()
@@ -128,4 +149,3 @@ def _given(value):
 
 tiny, packed_batch, trainable, by_name = map(_given, (TINY, _packed_batch, _trainable, _names))
 step = _given(_step)  # each is compiled once
-new_step = _given(_step.__wrapped__)  # compiles again

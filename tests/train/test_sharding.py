@@ -12,9 +12,6 @@ from rembert.errors import UsageError
 from rembert.train.optimizer import OptimizerConfig, make_optimizer
 from rembert.train.sharding import MeshConfig, batch_shards, bytes_per_device, make_mesh, to_device
 
-MESHES = [(8, 1, 1), (2, 2, 2)]
-each_mesh = pytest.mark.parametrize('sizes', MESHES, ids=lambda sizes: 'x'.join(map(str, sizes)))
-
 # Over which mesh axis each axis of each parameter is split, written out.
 SPLIT = {
   'encoder/embeddings/norm/bias': (None,),
@@ -43,6 +40,12 @@ SPLIT = {
   'mlm/transform/bias': (None,),
   'mlm/transform/kernel': ('fsdp', None),
 }
+
+
+@pytest.fixture(scope='module')
+def eight(step):
+  """The step on a mesh of 2 × 2 × 2, with a moving average."""
+  return step((2, 2, 2), ema_decay=0.2)
 
 
 # --- the mesh -------------------------------------------------------------------------------------
@@ -99,20 +102,15 @@ def test_another_platform_than_required_is_a_usage_error():
 # --- parameters and moments -----------------------------------------------------------------------
 
 
-@each_mesh
-def test_parameters_and_moments_are_born_where_the_table_says(step, by_name, sizes):
-  state = step(sizes).init(0)
-  width = dict(zip(('data', 'fsdp', 'tensor'), sizes, strict=True))
-  trees = {
-    'params': state.params,
-    'mu': optax.tree.get(state.opt_state, 'mu'),
-    'nu': optax.tree.get(state.opt_state, 'nu'),
-  }
+def test_parameters_moments_and_their_average_are_born_where_the_table_says(eight, by_name):
+  state = eight.init(0)
+  trees = {'params': state.params, 'ema': state.ema}
+  trees |= {name: optax.tree.get(state.opt_state, name) for name in ('mu', 'nu')}
   for tree_name, tree in trees.items():
     arrays = by_name(tree)
     assert arrays.keys() == SPLIT.keys()
     for name, array in arrays.items():
-      parts = [1 if axis is None else width[axis] for axis in SPLIT[name]]
+      parts = [1 if axis is None else 2 for axis in SPLIT[name]]
       shape = tuple(size // part for size, part in zip(array.shape, parts, strict=True))
       assert [shard.data.shape for shard in array.addressable_shards] == [shape] * 8, (tree_name, name)
       # This many distinct shards, each on the same number of devices; together they are the array.
@@ -138,19 +136,15 @@ def test_frozen_parameters_have_no_moments_and_other_moments_keep_their_sharding
   }
 
 
-@each_mesh
-def test_an_update_keeps_all_shardings(step, packed_batch, sizes):
-  compiled = step(sizes)
-  state, _ = compiled(compiled.init(0), packed_batch(0))
-  target = compiled.trainable.restore_target()
+def test_an_update_keeps_all_shardings(eight, packed_batch):
+  state, _ = eight(eight.init(0), packed_batch(0))
+  target = eight.trainable.restore_target()
   for array, expected in zip(jax.tree.leaves(state), jax.tree.leaves(target), strict=True):
     assert array.sharding.is_equivalent_to(expected.sharding, array.ndim)
 
 
-@each_mesh
-def test_bytes_per_device_are_those_of_the_shards(step, sizes):
-  compiled = step(sizes)
-  state, trainable = compiled.init(0), compiled.trainable
+def test_bytes_per_device_are_those_of_the_shards(eight):
+  state, trainable = eight.init(0), eight.trainable
   held = dict.fromkeys(range(8), 0)
   for array in jax.tree.leaves(state):
     for shard in array.addressable_shards:
@@ -158,28 +152,23 @@ def test_bytes_per_device_are_those_of_the_shards(step, sizes):
   assert set(held.values()) == {bytes_per_device(trainable.abstract_state, trainable.shardings)}
 
 
-def test_no_activation_is_put_together_on_every_device(new_step, capfd):
-  assert new_step((2, 2, 2)).compiled
-  assert 'rematerialization' not in capfd.readouterr().err  # XLA's words for it, on standard error
+def test_no_activation_is_put_together_on_every_device(eight):
+  assert eight.compiled
+  assert 'rematerialization' not in eight.said[0]  # XLA's words for it
 
 
-@pytest.mark.parametrize('sizes', [(1, 1, 1), *MESHES], ids=lambda sizes: 'x'.join(map(str, sizes)))
-def test_the_compiled_step_talks_as_its_mesh_demands(step, sizes):
+def test_the_compiled_step_talks_as_its_mesh_demands(step, eight):
   pattern = r' (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\('
-  spoken = set(re.findall(pattern, step(sizes).compiled.as_text()))
-  data, fsdp, tensor = sizes
-  if data * fsdp * tensor == 1:
-    assert not spoken
-  elif fsdp * tensor == 1:
-    assert spoken == {'all-reduce'}  # gradients are added up, parameters are there already
-  else:
-    assert 'all-gather' in spoken  # parameters before use
-    assert spoken & {'all-reduce', 'reduce-scatter'}  # gradients afterwards
+  spoken = lambda step: set(re.findall(pattern, step.compiled.as_text()))
+  assert not spoken(step())
+  assert spoken(step((8, 1, 1))) == {'all-reduce'}  # gradients are added up, parameters are there already
+  assert 'all-gather' in spoken(eight)  # parameters before use
+  assert spoken(eight) & {'all-reduce', 'reduce-scatter'}  # gradients afterwards
 
 
-def test_no_table_is_put_together_over_the_vocabulary(step):
+def test_no_table_is_put_together_over_the_vocabulary(eight):
   # 64 rows of both tables, 32 on each half of `tensor`: gathered over `fsdp` alone.
-  gathered = re.findall(r'= \w+\[([\d,]*)\]\S* all-gather(?:-start)?\(', step((2, 2, 2)).compiled.as_text())
+  gathered = re.findall(r'= \w+\[([\d,]*)\]\S* all-gather(?:-start)?\(', eight.compiled.as_text())
   assert {'32,8', '32,24'} <= set(gathered)  # the word embedding and the output embedding
   assert gathered.count('32,24') == 1
   assert not [shape for shape in gathered if '64' in shape.split(',')]
@@ -221,7 +210,7 @@ def test_a_width_that_does_not_divide_is_a_usage_error_that_names_it(trainable, 
 # --- batches --------------------------------------------------------------------------------------
 
 
-@each_mesh
+@pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2)], ids=lambda sizes: 'x'.join(map(str, sizes)))
 def test_rows_go_to_their_data_and_fsdp_position_and_are_whole_there(packed_batch, sizes):
   mesh, batch = make_mesh(MeshConfig(*sizes)), packed_batch(0)
   placed = to_device(batch, mesh)

@@ -1,5 +1,6 @@
 """The state at birth: decided by the seed alone, wherever it is born; and nothing is allocated before."""
 
+import dataclasses
 import functools
 
 import jax
@@ -39,14 +40,19 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_other_kernels_and_tab
   assert drawn == 10
 
 
-def test_the_mesh_changes_nothing_but_how_the_last_bit_is_rounded(step, on_one_device):
+@pytest.fixture(scope='module')
+def averaging(step):
+  """On eight devices, with a moving average."""
+  return step((2, 2, 2), ema_decay=0.2)
+
+
+def test_the_mesh_changes_nothing_but_how_the_last_bit_is_rounded(averaging, on_one_device):
   close = functools.partial(np.testing.assert_allclose, rtol=0, atol=TOLERANCE)
-  jax.tree.map(close, jax.device_get(step((2, 2, 2)).init(0)), on_one_device)
+  jax.tree.map(close, jax.device_get(dataclasses.replace(averaging.init(0), ema=None)), on_one_device)
 
 
-@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=lambda sizes: 'x'.join(map(str, sizes)))
-def test_the_restore_target_is_the_shape_type_and_place_of_what_init_makes(step, sizes):
-  born, target = step(sizes).init(0), step(sizes).trainable.restore_target()
+def test_the_restore_target_is_the_shape_type_and_place_of_what_init_makes(averaging):
+  born, target = averaging.init(0), averaging.trainable.restore_target()
   assert jax.tree.structure(born) == jax.tree.structure(target)
   for array, expected in zip(jax.tree.leaves(born), jax.tree.leaves(target), strict=True):
     assert isinstance(expected, jax.ShapeDtypeStruct)

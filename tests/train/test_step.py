@@ -20,7 +20,8 @@ from rembert.train.step import make_eval_step, make_train_step
 TOLERANCE = 1e-5  # relative to the largest value of the reference; float32, summed in another order
 BFLOAT16_TOLERANCE = 2**-5  # of a gradient's norm: it went through a product in each layer, rounded to 2^-9 each time
 SGD = optax.chain(mean_and_clip(0.0), optax.sgd(1.0))  # the gradient is then what an update takes away
-TRIMMED = Execution(trim_last_layer=True)
+TRIMMED = Execution(trim_last_layer=True, loss_chunk=5)  # with several chunks
+EIGHT = (2, 2, 2)
 name_of = lambda value: 'x'.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -86,9 +87,16 @@ def params(step):
 
 
 @pytest.fixture(scope='module')
-def at_params(step):
+def averaging(step):
+  """The step on eight devices, with a moving average."""
+  return step(EIGHT, ema_decay=0.2)
+
+
+@pytest.fixture(scope='module')
+def at_params(step, averaging):
   """Mesh sizes to a state at `params` for `SGD`, which remembers nothing."""
-  return lambda sizes: dataclasses.replace(step(sizes).init(0), opt_state=SGD.init({}))
+  started = {(1, 1, 1): step(), EIGHT: averaging}
+  return lambda sizes: dataclasses.replace(started[sizes].init(0), opt_state=SGD.init({}), ema=None)
 
 
 @pytest.fixture(scope='module')
@@ -110,12 +118,11 @@ def uneven(packed_batch):
 
 
 @pytest.mark.parametrize(
-  ('sizes', 'accumulation_steps', 'trims'), [((1, 1, 1), 1, True), ((1, 1, 1), 4, False), ((2, 2, 2), 4, True)]
+  ('sizes', 'accumulation_steps', 'execution'), [((1, 1, 1), 1, Execution()), (EIGHT, 4, TRIMMED)], ids=['one', 'eight']
 )
 def test_an_update_is_that_of_the_plain_loss_over_all_positions(
-  step, at_params, dense, params, uneven, sizes, accumulation_steps, trims
+  step, at_params, dense, params, uneven, sizes, accumulation_steps, execution
 ):
-  execution = TRIMMED if trims else Execution()
   loss, gradient, log_softmax, targets, weights = dense(params, uneven)
   sgd = step(sizes, optimizer=SGD, accumulation_steps=accumulation_steps, execution=execution)
   state, metrics = sgd(at_params(sizes), uneven)
@@ -133,7 +140,7 @@ def test_an_update_is_that_of_the_plain_loss_over_all_positions(
 def test_an_update_in_bfloat16_is_that_of_float32_but_for_rounding(step, at_params, dense, params, uneven):
   loss, gradient, *_ = dense(params, uneven)
   execution = Execution('bfloat16', remat='dots', unroll=8, trim_last_layer=True)
-  state, metrics = step((2, 2, 2), optimizer=SGD, execution=execution)(at_params((2, 2, 2)), uneven)
+  state, metrics = step(EIGHT, optimizer=SGD, execution=execution)(at_params(EIGHT), uneven)
   assert abs(metrics.sums.loss / metrics.sums.weight - loss) < BFLOAT16_TOLERANCE * loss
 
   def assert_near(before, after, expected):
@@ -145,55 +152,59 @@ def test_an_update_in_bfloat16_is_that_of_float32_but_for_rounding(step, at_para
 
 def test_a_batch_without_predictions_moves_nothing_and_is_finite(step, at_params, params, packed_batch):
   batch = packed_batch(0)
-  sgd = step((1, 1, 1), optimizer=SGD, accumulation_steps=1, execution=TRIMMED)
+  sgd = step((1, 1, 1), optimizer=SGD, accumulation_steps=1, execution=Execution())
   state, metrics = sgd(at_params((1, 1, 1)), batch | {'weights': np.zeros_like(batch['weights'])})
   assert metrics.sums == (0, 0, 0)
   assert metrics.grad_norm == 0
   jax.tree.map(np.testing.assert_array_equal, jax.device_get(state.params), params)
 
 
-OTHER = {'bias_correction': True, 'mu_dtype': 'bfloat16', 'freeze_embeddings': True, 'freeze_layers': 1}
-
-
-@pytest.mark.parametrize('options', [{}, OTHER], ids=lambda options: ', '.join(options) or 'default')
-def test_an_update_that_is_not_finite_changes_nothing_but_the_step(trainable, options):
+def test_an_update_that_is_not_finite_changes_nothing_but_the_step(step, trainable):
   def norms(graphdef, params, batch, key):
     total = optax.tree.norm(params, squared=True)
     loss = batch['scale'] * total + jnp.sqrt(batch['root'] * total)  # the gradient of a root of 0 is not finite
     return LossSums(loss=loss, correct=jnp.zeros(()), weight=jnp.ones(()))
 
-  config = OptimizerConfig(learning_rate=1e-2, warmup_steps=1, **options)
-  described = trainable(optimizer=make_optimizer(config, total_steps=8), ema_decay=0.5)
-  step = make_train_step(described, sums_of=norms)
+  config = OptimizerConfig(learning_rate=1e-2, warmup_steps=1, freeze_embeddings=True, freeze_layers=1)
+  optimizer = make_optimizer(config, total_steps=8)
+  update = make_train_step(trainable(optimizer=optimizer, ema_decay=0.5), sums_of=norms)
   batch = lambda scale, root: {'segment_ids': np.ones((1, 1), np.int32), 'scale': np.float32(scale), 'root': root}
-  state = described.init(0)
+  state = step().init(0)
+  state = dataclasses.replace(state, opt_state=optimizer.init(state.params), ema=state.params)
+  state = jax.tree.map(jnp.copy, state)  # no two leaves share memory, which is given away
   for scale, root in (1.0, 0.0), (np.inf, 1.0), (1.0, 1.0), (1.0, 0.0), (1.0, 1.0):
     before = jax.device_get(state)
-    state, metrics = step(state, batch(scale, np.float32(root)))
+    state, metrics = update(state, batch(scale, np.float32(root)))
     after = jax.device_get(state)
     assert after.step == before.step + 1
     assert metrics.is_finite == (np.isfinite(scale) and root > 0)
     assert np.isfinite(metrics.sums.loss) == np.isfinite(scale)
     if metrics.is_finite:
-      assert all(np.all(np.isfinite(np.float32(leaf))) for leaf in jax.tree.leaves(after))
+      assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(after))
     else:
       jax.tree.map(np.testing.assert_array_equal, dataclasses.replace(after, step=before.step), before)
 
 
-@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=name_of)
-def test_the_moving_average_is_the_recurrence_in_float64_and_changes_nothing_else(step, batches, sizes):
-  averaging, plain = step(sizes, ema_decay=0.2), step(sizes)
-  state, other = averaging.init(0), plain.init(0)
+def assert_averages(step, batches):
+  """The recurrence in float64; returns the last state."""
+  state = step.init(0)
   expected = jax.tree.map(np.float64, jax.device_get(state.params))
   jax.tree.map(np.testing.assert_array_equal, state.ema, state.params)
   for number, batch in enumerate(batches):
-    (state, _), (other, _) = averaging(state, batch), plain(other, batch)
+    state, _ = step(state, batch)
     decay = min(0.2, (1 + number) / (10 + number))  # 0.1, 0.18, and 0.2 from then on
     mixed = lambda old, new, decay=decay: decay * old + (1 - decay) * np.float64(new)
     expected = jax.tree.map(mixed, expected, state.params)
     assert_trees_close(state.ema, expected)
-  jax.tree.map(np.testing.assert_array_equal, state.params, other.params)
-  assert (state.model, other.model) == (state.ema, other.params)
+  return state
+
+
+def test_the_moving_average_is_the_recurrence_and_changes_nothing_else(step, averaging, batches, on_one_device):
+  state = assert_averages(step(ema_decay=0.2), batches)
+  jax.tree.map(np.testing.assert_array_equal, jax.device_get(state.params), on_one_device[0])
+  assert state.model is state.ema
+  assert dataclasses.replace(state, ema=None).model is state.params
+  state = assert_averages(averaging, batches[:3])
   for average, leaf in zip(jax.tree.leaves(state.ema), jax.tree.leaves(state.params), strict=True):
     assert average.sharding == leaf.sharding
     assert np.any(np.asarray(average) != np.asarray(leaf))
@@ -221,16 +232,15 @@ def on_one_device(step, batches):
 
 
 FACTORISATIONS = [(data, fsdp, 8 // data // fsdp) for data in (1, 2, 4, 8) for fsdp in (1, 2, 4, 8) if data * fsdp <= 8]
-QUICK = (2, 2, 2)
 # Four heads do not divide over eight devices.
-OTHERS = [sizes for sizes in FACTORISATIONS if sizes != QUICK and sizes[2] <= 4]
+OTHERS = [sizes for sizes in FACTORISATIONS if sizes != EIGHT and sizes[2] <= 4]
 
 
 @pytest.mark.parametrize(
-  'sizes', [QUICK, *(pytest.param(sizes, marks=pytest.mark.slow) for sizes in OTHERS)], ids=name_of
+  'sizes', [EIGHT, *(pytest.param(sizes, marks=pytest.mark.slow) for sizes in OTHERS)], ids=name_of
 )
-def test_eight_devices_do_what_one_does(step, batches, on_one_device, sizes):
-  params, metrics = step(sizes).run(batches)
+def test_eight_devices_do_what_one_does(step, averaging, batches, on_one_device, sizes):
+  params, metrics = (averaging if sizes == EIGHT else step(sizes)).run(batches)
   assert_trees_close(without_key_biases(params), without_key_biases(on_one_device[0]))
   for ours, expected, batch in zip(metrics, on_one_device[1], batches, strict=True):
     assert_close(ours.sums.loss, expected.sums.loss)
@@ -240,11 +250,9 @@ def test_eight_devices_do_what_one_does(step, batches, on_one_device, sizes):
     assert ours.tokens == (batch['segment_ids'] > 0).sum()
 
 
-@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=name_of)
-def test_the_old_state_is_given_away_and_the_batch_is_not(step, packed_batch, sizes):
-  adamw = step(sizes)
-  old, batch = adamw.init(0), to_device(packed_batch(0), adamw.trainable.mesh)
-  new, _ = adamw.compiled(old, batch)
+def test_the_old_state_is_given_away_and_the_batch_is_not(averaging, packed_batch):
+  old, batch = averaging.init(0), to_device(packed_batch(0), averaging.trainable.mesh)
+  new, _ = averaging.compiled(old, batch)
   assert all(x.is_deleted() for x in jax.tree.leaves(old))
   assert not any(x.is_deleted() for x in jax.tree.leaves((new, batch)))
 
@@ -253,12 +261,7 @@ def test_the_old_state_is_given_away_and_the_batch_is_not(step, packed_batch, si
 
 
 @pytest.fixture(scope='module')
-def with_dropout(tiny):
-  return dataclasses.replace(tiny, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
-
-
-@pytest.fixture(scope='module')
-def draws(trainable, packed_batch):
+def draws(trainable, at_params, packed_batch):
   """(dropout seed, step number, micro-batches) to the sum and the sum of squares of a number drawn from each key."""
   described = trainable(optimizer=SGD)
 
@@ -272,31 +275,27 @@ def draws(trainable, packed_batch):
 
   def run(seed, number, accumulation_steps=1):
     step = step_of(seed, accumulation_steps)
-    state = dataclasses.replace(described.init(0), step=jnp.asarray(number, jnp.int32))
+    state = dataclasses.replace(at_params((1, 1, 1)), step=jnp.asarray(number, jnp.int32))
     sums = step(state, packed_batch(0))[1].sums
     return float(sums.loss), float(sums.correct)
 
   return run
 
 
-def test_every_step_has_its_own_dropout_key_and_the_same_when_repeated(draws):
+def test_every_step_and_micro_batch_has_its_own_dropout_key_and_the_same_when_repeated(draws):
   where = [(0, 0), (0, 1), (0, 2), (1, 1)]
   numbers = [draws(*each) for each in where]
   assert len(set(numbers)) == 4
   assert [draws(*each) for each in where[1:2]] == numbers[1:2]
-
-
-def test_each_micro_batch_has_its_own_dropout_key(draws):
   total, squares = draws(0, 0, accumulation_steps=4)
   assert squares - total**2 / 4 > 0.01  # the variance of four equal numbers is 0
 
 
-@pytest.mark.parametrize('accumulation_steps', [1, 2])
-def test_random_numbers_are_drawn_only_with_a_seed(trainable, with_dropout, packed_batch, accumulation_steps):
-  dropping = trainable(config=with_dropout)
+def test_random_numbers_are_drawn_only_with_a_seed(trainable, tiny, packed_batch):
+  dropping = trainable(config=dataclasses.replace(tiny, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1))
 
   def draws(seed):
-    step = make_train_step(dropping, dropout_seed=seed, accumulation_steps=accumulation_steps)
+    step = make_train_step(dropping, dropout_seed=seed, accumulation_steps=2)
     return 'random_bits' in str(step.trace(dropping.restore_target(), packed_batch(0)).jaxpr)
 
   assert draws(0)
@@ -306,17 +305,16 @@ def test_random_numbers_are_drawn_only_with_a_seed(trainable, with_dropout, pack
 # --- evaluation -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('sizes', [(1, 1, 1), (2, 2, 2)], ids=name_of)
-def test_evaluation_sums_are_those_of_each_language(trainable, step, dense, params, packed_batch, sizes):
+def test_evaluation_sums_are_those_of_each_language(trainable, at_params, dense, params, packed_batch):
   batch = packed_batch(2) | {'language': np.array([0, 2] * 7 + [3, 0], np.int32)}
   _, _, log_softmax, _, _ = dense(params, batch)
   expected = np.zeros((3, 4))
   for row, slot in zip(*np.nonzero(batch['weights']), strict=True):
     scores, target = log_softmax[row, batch['masked_positions'][row, slot]], batch['targets'][row, slot]
     expected[:, batch['language'][row]] += -scores[target], scores.argmax() == target, 1
-  mesh, at = trainable(sizes).mesh, step(sizes).init(0).params
+  mesh = trainable(EIGHT).mesh
   with jax.set_mesh(mesh):
-    sums = make_eval_step(trainable(sizes), 4)(at, to_device(batch, mesh))
+    sums = make_eval_step(trainable(EIGHT), 4)(at_params(EIGHT).params, to_device(batch, mesh))
   assert_close(sums.loss, expected[0])
   np.testing.assert_array_equal(sums.correct, expected[1])
   np.testing.assert_array_equal(sums.weight, expected[2])
