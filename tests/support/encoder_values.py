@@ -20,6 +20,11 @@ def readout(shape, seed=5):
   return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
+def run(module, *inputs, **options):
+  """`module(*inputs, **options)`, as one compiled program."""
+  return nnx.jit(lambda module, inputs: module(*inputs, **options))(module, inputs)
+
+
 def values_and_gradients(encoder, direction, run):
   """What `run(encoder)` gives, and the gradients of its projection on `direction`, by parameter."""
   graphdef, params = nnx.split(encoder)

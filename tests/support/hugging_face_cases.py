@@ -145,23 +145,18 @@ def run_ours(config: RemBertConfig, head: str, batch: dict[str, np.ndarray], par
   assert expected == given
   inputs = [batch[name] for name in ('input_ids', 'token_type_ids', 'attention_mask')]
 
-  @jax.jit
-  def run(parameters):
-    return nnx.merge(graphdef, parameters)(*inputs, output_hidden_states=True)
-
-  @jax.jit
-  @jax.value_and_grad
-  def loss_of(parameters):
+  def loss_and_output(parameters):
     model = nnx.merge(graphdef, parameters)
+    output = model(*inputs, output_hidden_states=True)
     if head != 'mlm':
-      return _loss(head, model(*inputs).logits, batch)
+      return _loss(head, output.logits, batch), output
     targets = np.take_along_axis(batch['labels'], batch['masked_positions'], axis=1)
-    logits_BxKxV = model(*inputs, masked_positions=batch['masked_positions']).logits
+    word_embedding = model.encoder.embeddings.word.embedding[...]
+    logits_BxKxV = model.mlm(output.last_hidden_state, batch['masked_positions'], word_embedding_VxI=word_embedding)
     sums = jax.tree.map(jnp.sum, mlm_row_sums(logits_BxKxV, np.maximum(targets, 0), batch['weights']))
-    return sums.loss / sums.weight
+    return sums.loss / sums.weight, output
 
-  output = run(parameters)
-  loss, gradients = loss_of(parameters)
+  (loss, output), gradients = jax.jit(jax.value_and_grad(loss_and_output, has_aux=True))(parameters)
   return Outputs(
     hidden_states=np.asarray(output.hidden_states),
     pooled=None if output.pooler_output is None else np.asarray(output.pooler_output),
