@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from rembert.errors import UsageError
-from rembert.model.config import ATTENTION_BACKENDS, Execution, RemBertConfig
+from rembert.model.config import Execution, RemBertConfig
 
 
 def test_the_default_is_the_released_rembert():
@@ -38,13 +38,10 @@ def test_the_default_is_the_released_rembert():
   assert RemBertConfig().head_dim == 64  # the paper's
 
 
-@pytest.mark.parametrize(
-  ('vocab_size', 'multiple', 'padded'),
-  [(250_300, 128, 250_368), (250_000, 128, 250_112), (256, 128, 256), (257, 128, 384), (99, 1, 99), (1, 128, 128)],
-)
-def test_the_vocabulary_is_rounded_up_to_the_multiple(vocab_size, multiple, padded):
-  config = RemBertConfig(vocab_size=vocab_size, pad_vocab_to_multiple_of=multiple)
-  assert config.padded_vocab_size == padded
+def test_the_vocabulary_is_rounded_up_to_the_multiple():
+  for vocab_size, multiple, padded in ((250_300, 128, 250_368), (256, 128, 256), (257, 128, 384), (99, 1, 99)):
+    config = RemBertConfig(vocab_size=vocab_size, pad_vocab_to_multiple_of=multiple)
+    assert config.padded_vocab_size == padded
 
 
 def test_embeddings_are_projected_only_where_the_widths_differ_and_tied_only_where_they_do_not():
@@ -65,23 +62,17 @@ def test_wrong_heads_are_answered_with_heads_that_divide():
   assert all(1152 % heads == 0 for heads in suggested)
 
 
-@pytest.mark.parametrize('attention', ATTENTION_BACKENDS)
-def test_attention_weights_are_dropped_by_einsum_alone(attention):
-  execution = Execution(dtype='bfloat16', attention=attention)
-  execution.check_model(RemBertConfig())
-  dropping = RemBertConfig(attention_probs_dropout_prob=0.1)
-  if attention == 'einsum':
-    execution.check_model(dropping)
-  else:
+def test_fused_attention_has_no_dropout_and_cudnn_needs_bfloat16_and_heads_of_a_multiple_of_8_units():
+  dropping, narrow = RemBertConfig(attention_probs_dropout_prob=0.1), RemBertConfig(num_attention_heads=96)
+  Execution().check_model(dropping)
+  with pytest.raises(UsageError, match='computes in bfloat16, not float32'):
+    Execution(attention='cudnn')
+  for attention in 'cudnn', 'splash':
+    execution = Execution(dtype='bfloat16', attention=attention)
+    execution.check_model(RemBertConfig())
     with pytest.raises(UsageError, match='does not support attention dropout') as error:
       execution.check_model(dropping)
     assert 'execution.attention=einsum' in error.value.fix[0]
-
-
-def test_cudnn_needs_bfloat16_and_heads_of_a_multiple_of_8_units():
-  with pytest.raises(UsageError, match='computes in bfloat16, not float32'):
-    Execution(attention='cudnn')
-  narrow = RemBertConfig(hidden_size=120, num_attention_heads=10)
+  execution.check_model(narrow)
   with pytest.raises(UsageError, match='multiple of 8, not 12'):
     Execution(dtype='bfloat16', attention='cudnn').check_model(narrow)
-  Execution(dtype='bfloat16', attention='splash').check_model(narrow)

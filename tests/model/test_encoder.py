@@ -114,86 +114,56 @@ def test_padding_does_not_change_a_bit(tiny, tiny_model, batch):
 PACKED = 24  # positions in a packed row
 
 
-@st.composite
-def packed_rows(draw):
-  """Lengths of up to four documents that fit into a row, and a seed for their ids."""
-  lengths = draw(st.lists(st.integers(1, 8), min_size=2, max_size=4).filter(lambda lengths: sum(lengths) <= PACKED))
-  return lengths, draw(st.integers(0, 2**32 - 1))
-
-
-def _packed(lengths, seed, vocab_size):
-  ids = np.zeros(PACKED, np.int32)
-  segments, positions = np.zeros(PACKED, np.int32), np.zeros(PACKED, np.int32)
-  random, at = np.random.default_rng(seed), 0
-  for number, length in enumerate(lengths, start=1):
-    ids[at : at + length] = random.integers(0, vocab_size, length)
-    segments[at : at + length], positions[at : at + length] = number, np.arange(length)
-    at += length
-  return ids, segments, positions
-
-
 @pytest.fixture(scope='module')
 def run_packed(tiny_model):
   """ids, segments, positions, each [4, PACKED], to last hidden states; compiled once."""
-  run = nnx.jit(lambda model, ids, segments, positions: model(ids, segment_ids=segments, position_ids=positions))
-  return lambda *arrays: np.asarray(run(tiny_model.encoder, *map(jnp.asarray, arrays)).last_hidden_state)
+  forward = nnx.jit(lambda model, ids, segments, positions: model(ids, segment_ids=segments, position_ids=positions))
+  return lambda *arrays: np.asarray(forward(tiny_model.encoder, *map(jnp.asarray, arrays)).last_hidden_state)
 
 
-@given(packed=packed_rows())
+@given(
+  lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4).filter(lambda lengths: sum(lengths) <= PACKED),
+  seed=st.integers(0, 2**32 - 1),
+)
 @settings(deadline=None, max_examples=10)
-def test_packed_documents_do_not_affect_each_other_bitwise(tiny, run_packed, packed):
-  lengths, seed = packed
-  ids, segments, positions = _packed(lengths, seed, tiny.vocab_size)
+def test_a_packed_document_is_encoded_as_if_alone_and_bitwise_the_same_whatever_is_beside_it(
+  tiny, run_packed, lengths, seed
+):
+  random, count = np.random.default_rng(seed), len(lengths)
+  segments = np.pad(np.repeat(np.arange(count) + 1, lengths), (0, PACKED - sum(lengths)))
+  positions = np.pad(np.concatenate([np.arange(length) for length in lengths]), (0, PACKED - sum(lengths)))
+  ids = np.where(segments > 0, random.integers(0, tiny.vocab_size, PACKED), 0)
   # Row 0 as it is; in row k all documents but the k-th, and the padding, hold other tokens.
-  rows = np.tile(ids, (4, 1))
-  others = np.random.default_rng(seed + 1).integers(0, tiny.vocab_size, (4, PACKED))
+  rows, alone = random.integers(0, tiny.vocab_size, (4, PACKED)), np.zeros((3, 4, PACKED), np.int32)
+  rows[0] = ids
   for row in range(1, 4):
-    rows[row] = np.where(segments == row, ids, others[row])
-  states = run_packed(rows, np.tile(segments, (4, 1)), np.tile(positions, (4, 1)))
-  for row in range(1, min(4, len(lengths) + 1)):
-    np.testing.assert_array_equal(states[row, segments == row], states[0, segments == row])
-
-
-@given(packed=packed_rows())
-@settings(deadline=None, max_examples=10)
-def test_a_packed_document_is_encoded_as_if_it_were_alone(tiny, run_packed, packed):
-  lengths, seed = packed
-  ids, segments, positions = _packed(lengths, seed, tiny.vocab_size)
-  together = run_packed(*(np.tile(x, (4, 1)) for x in (ids, segments, positions)))[0]
-  alone = np.zeros((3, 4, PACKED), np.int32)
+    rows[row] = np.where(segments == row, ids, rows[row])
   for row, length in enumerate(lengths):
-    alone[0, row, :length] = ids[segments == row + 1]
-    alone[1, row, :length] = 1
-    alone[2, row] = np.arange(PACKED)
-  states = run_packed(*alone)
+    alone[0, row, :length], alone[1, row, :length] = ids[segments == row + 1], 1
+    alone[2, row, :length] = np.arange(length)
+  packed, unpacked = run_packed(rows, *(np.tile(x, (4, 1)) for x in (segments, positions))), run_packed(*alone)
+  for row in range(1, min(4, count + 1)):
+    np.testing.assert_array_equal(packed[row, segments == row], packed[0, segments == row])
   for row, length in enumerate(lengths):
-    assert_close(together[segments == row + 1], states[row, :length])
+    assert_close(packed[0, segments == row + 1], unpacked[row, :length])
 
 
 # --- gradients ------------------------------------------------------------------------------------
 
 
-def test_the_gradient_of_every_parameter_is_felt(plain):
+def test_the_gradient_is_the_slope_and_felt_by_every_parameter(tiny, tiny_model, parameters, batch, plain):
   for path, gradient in jax.tree_util.tree_leaves_with_path(plain[1]):
     names = [key.key for key in path]
     assert names[0] == 'pooler' or np.any(gradient), names
-
-
-def test_the_gradient_is_the_slope(tiny, build, batch, plain):
   # Central differences of the NumPy reference in float64, along one random direction through all parameters at once.
-  encoder = build(tiny).encoder
-  p = jax.tree.map(lambda x: np.asarray(x, np.float64), nnx.to_pure_dict(nnx.state(encoder, nnx.Param)))
-  random = np.random.default_rng(6)
+  p, random = parameters(tiny_model.encoder), np.random.default_rng(6)
   direction = jax.tree.map(lambda x: random.standard_normal(x.shape), p)
-  direction_of_states = readout((4, 10, tiny.hidden_size))
 
   def projected(scale):
     moved = jax.tree.map(lambda x, d: x + scale * d, p, direction)
-    rows = [
-      reference_row(tiny, moved, ids, np.zeros(10, int), np.arange(10), np.ones((10, 10), bool))[0][-1]
-      for ids in batch['ids']
-    ]
-    return np.vdot(np.stack(rows), direction_of_states)
+    options = np.zeros(10, int), np.arange(10), np.ones((10, 10), bool)
+    rows = [reference_row(tiny, moved, ids, *options)[0][-1] for ids in batch['ids']]
+    return np.vdot(np.stack(rows), readout((4, 10, tiny.hidden_size)))
 
   slope = (projected(1e-6) - projected(-1e-6)) / 2e-6
   ours = sum(np.vdot(g, d) for g, d in zip(jax.tree.leaves(plain[1]), jax.tree.leaves(direction), strict=True))
@@ -235,28 +205,19 @@ def states_of_a_bias(dropout_run, branch, linear):
   return np.asarray(run(params | {'layers': layers}, jax.random.key(0)))[1:]
 
 
-def test_every_layer_drops_other_units(dropout_run):
+def test_every_layer_and_both_branches_of_one_drop_other_units(dropout_run):
   states = states_of_a_bias(dropout_run, 'feed_forward', 'down')
-  kept = (states > 0).reshape(len(states), -1)
+  attention = states_of_a_bias(dropout_run, 'attention', 'output')
+  kept = np.concatenate([states, attention[:1]]).reshape(len(states) + 1, -1) > 0
   # 1,280 units: independent masks agree on half of them, within five standard deviations.
   slack = 5 * 0.5 / np.sqrt(kept.shape[1])
   for one in range(len(kept)):
     assert abs(kept[one].mean() - 0.5) < slack
     for other in range(one):
       assert abs((kept[one] == kept[other]).mean() - 0.5) < slack
-
-
-def test_both_branches_of_a_layer_drop_other_units(dropout_run):
-  branches = ('attention', 'output'), ('feed_forward', 'down')
-  attention, feed_forward = (states_of_a_bias(dropout_run, *branch)[0] > 0 for branch in branches)
-  assert abs((attention == feed_forward).mean() - 0.5) < 5 * 0.5 / np.sqrt(attention.size)
-
-
-def test_what_attention_adds_is_dropped_too(dropout_run):
   # Of each token the units that are dropped have one value, those that are kept another. If none were dropped, the norm
   # would take the bias away.
-  first_layer = states_of_a_bias(dropout_run, 'attention', 'output')[0]
-  for units in first_layer.reshape(-1, first_layer.shape[-1]):
+  for units in attention[0].reshape(-1, attention.shape[-1]):
     assert np.ptp(units[units > 0]) < 0.05
     assert np.ptp(units[units < 0]) < 0.05
 
@@ -264,35 +225,22 @@ def test_what_attention_adds_is_dropped_too(dropout_run):
 # --- initialisation -------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope='module')
-def fresh(tiny):
+def test_kernels_and_tables_begin_as_different_normals_cut_at_two_sigma_biases_at_zero_and_scales_at_one(tiny):
   config = dataclasses.replace(tiny, hidden_size=128, intermediate_size=512, vocab_size=3000, input_embedding_size=64)
   construct = lambda: nnx.to_pure_dict(nnx.state(RemBertEncoder(config, rngs=nnx.Rngs(0))))
-  return jax.tree.map(np.asarray, jax.jit(construct)())
-
-
-def test_kernels_and_tables_begin_as_a_normal_cut_at_two_sigma(fresh):
-  filled = 0
+  fresh, filled = jax.tree.map(np.asarray, jax.jit(construct)()), 0
   for path, x in jax.tree_util.tree_leaves_with_path(fresh):
     name = '/'.join(key.key for key in path)
-    if name.endswith(('kernel', 'embedding')):
-      x = x[:3000] if 'word' in name else x
-      assert np.abs(x).max() <= 2 * 0.02, name
-      assert abs(x.mean()) < 5 * 0.0176 / np.sqrt(x.size), name
-      # The cut leaves 0.87962566 of σ; the estimate's own standard error is below 0.6 / √n of it.
-      assert x.std() == pytest.approx(0.87962566 * 0.02, rel=5 * 0.6 / np.sqrt(x.size)), name
-      filled += 1
+    if name.endswith(('bias', 'scale')):
+      assert np.all(x == name.endswith('scale')), name
+      continue
+    x = x[:3000] if 'word' in name else x
+    assert np.abs(x).max() <= 2 * 0.02, name
+    assert abs(x.mean()) < 5 * 0.0176 / np.sqrt(x.size), name
+    # The cut leaves 0.87962566 of σ; the estimate's own standard error is below 0.6 / √n of it.
+    assert x.std() == pytest.approx(0.87962566 * 0.02, rel=5 * 0.6 / np.sqrt(x.size)), name
+    filled += 1
   assert filled == 3 + 1 + 4 + 1
-
-
-def test_biases_begin_at_zero_and_scales_at_one(fresh):
-  for path, x in jax.tree_util.tree_leaves_with_path(fresh):
-    if path[-1].key in ('bias', 'scale'):
-      assert np.all(x == (path[-1].key == 'scale')), path
-
-
-def test_all_layers_and_kernels_are_initialised_differently(fresh):
   kernels = [x for path, x in jax.tree_util.tree_leaves_with_path(fresh['layers']) if path[-1].key == 'kernel']
   heads = [layer.reshape(-1)[:1000] for kernel in kernels for layer in kernel]
-  correlations = np.corrcoef(heads) - np.eye(len(heads))
-  assert np.abs(correlations).max() < 0.2
+  assert np.abs(np.corrcoef(heads) - np.eye(len(heads))).max() < 0.2

@@ -19,13 +19,10 @@ from rembert.model.partitioning import (
 from rembert.train.sharding import MeshConfig, make_mesh
 
 
-def test_logical_names_become_mesh_axes():
+def test_logical_names_become_axes_of_the_mesh():
   assert partition_spec(('batch', None, 'vocab')) == PartitionSpec(('data', 'fsdp'), None, 'tensor')
   assert partition_spec(('layers', 'embed', 'mlp')) == PartitionSpec(None, 'fsdp', 'tensor')
   assert partition_spec(()) == PartitionSpec()
-
-
-def test_every_rule_names_axes_of_the_mesh():
   named = {axis for rule in LOGICAL_AXIS_RULES.values() if rule for axis in ([rule] if isinstance(rule, str) else rule)}
   assert named == set(MESH_AXES)
 
@@ -48,14 +45,10 @@ def test_every_parameter_names_its_axes_and_no_mesh_axis_twice(tied):
   assert large >= 6
 
 
-def test_without_a_mesh_nothing_is_constrained():
-  x = jnp.arange(6.0).reshape(2, 3)
-  assert constrain(x, 'batch', 'mlp') is x
-
-
-def test_with_a_mesh_an_activation_is_laid_out_by_the_table():
+def test_an_activation_is_laid_out_by_the_table_if_there_is_a_mesh():
   mesh = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2))
   x = np.arange(32.0, dtype=np.float32).reshape(4, 8)
+  assert constrain(x, 'batch', 'mlp') is x
   with jax.set_mesh(mesh):
     y = jax.jit(lambda x: constrain(x, 'batch', 'mlp') * 2)(x)
   expected = NamedSharding(mesh, PartitionSpec(('data', 'fsdp'), 'tensor'))
