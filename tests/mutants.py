@@ -186,7 +186,7 @@ MUTANTS = [
     "is_fast = platform != 'cpu' or multiplies_bfloat16()",
     'is_fast = multiplies_bfloat16()',
     area='kernels',
-    tests=('tests/kernels/test_kernels.py',),
+    tests=('tests/kernels/test_choice.py',),
   ),
   Mutant(
     'the gradient of LayerNorm leaves out the derivative of the standard deviation',

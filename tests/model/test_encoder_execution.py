@@ -41,9 +41,9 @@ TRIMMED = Execution(trim_last_layer=True)
 @pytest.mark.parametrize(
   ('layers', 'visibility', 'executions'),
   [
-    (0, 'all', [TRIMMED]),
+    (0, 'all', [TRIMMED]),  # nothing to trim
     (1, 'padded', [TRIMMED]),
-    (2, 'packed', [Execution(), dataclasses.replace(TRIMMED, unroll=2), dataclasses.replace(TRIMMED, remat='full')]),
+    (2, 'packed', [dataclasses.replace(TRIMMED, unroll=2), dataclasses.replace(TRIMMED, remat='full')]),
   ],
   ids=['no layer', 'one layer', 'two layers'],
 )

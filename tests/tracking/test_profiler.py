@@ -36,11 +36,6 @@ def traces(tmp_path):
   return sorted(file.relative_to(tmp_path / 'profiles').parts[0] for file in tmp_path.rglob('*.xplane.pb'))
 
 
-def test_nothing_is_profiled_without_a_request(make_profiler, tmp_path):
-  assert run(make_profiler(), 10) == {}
-  assert not (tmp_path / 'profiles').exists()
-
-
 def test_planned_steps_of_this_process_are_profiled_wherever_the_run_stands(make_profiler, tmp_path):
   said = run(make_profiler(first_step=3, steps=2), 6, first=101)
   assert said.keys() == {103, 104}
@@ -49,13 +44,15 @@ def test_planned_steps_of_this_process_are_profiled_wherever_the_run_stands(make
   assert traces(tmp_path) == ['step-103']
 
 
-def test_asked_for_in_the_middle_of_a_run(make_profiler, tmp_path):
-  profiler = make_profiler(steps=1)
-  assert run(profiler, 2) == {}
+def test_nothing_is_profiled_until_it_is_asked_for_and_kept_if_the_run_ends(make_profiler, tmp_path):
+  profiler = make_profiler(steps=100)
+  assert run(profiler, 5) == {}
+  assert not (tmp_path / 'profiles').exists()
   (tmp_path / 'profile_now').touch()
-  assert run(profiler, 3, first=3).keys() == {3}
-  assert traces(tmp_path) == ['step-3']
+  assert run(profiler, 3, first=6).keys() == {6}
   assert not (tmp_path / 'profile_now').exists()
+  profiler.close()
+  assert traces(tmp_path) == ['step-6']
 
 
 def test_a_bucket_is_not_polled_at_every_step(make_profiler, tmp_path, monkeypatch):
@@ -70,10 +67,3 @@ def test_a_bucket_is_not_polled_at_every_step(make_profiler, tmp_path, monkeypat
   now[0] += 2
   assert profiler.is_wanted()
   assert not (tmp_path / 'profile_now').exists()
-
-
-def test_a_run_that_ends_during_a_profile_keeps_it(make_profiler, tmp_path):
-  profiler = make_profiler(first_step=1, steps=100)
-  run(profiler, 2)
-  profiler.close()
-  assert traces(tmp_path) == ['step-1']
