@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import sentencepiece
 from etils import epath
 
@@ -16,6 +15,7 @@ from rembert.data.config import DataConfig, VocabularyConfig
 from rembert.data.masking import MaskingConfig
 from rembert.data.packing import PackingConfig
 from rembert.errors import UsageError
+from rembert.files import read_text
 from rembert.model.config import Execution
 from rembert.runtime.signals import Stopped, StopSignal
 from rembert.tokenizer import check_vocabulary, load_vocabulary
@@ -126,24 +126,16 @@ class AnalysisContext:
     return load_vocabulary(file)
 
 
-def read_embeddings(source: Source) -> dict[str, np.ndarray | None]:
-  """The `input` and the `output` embedding of a model, float32 [V, width], without padding rows; reads nothing else.
+def read_lines(path: epath.PathLike, *, fix: str) -> list[tuple[str, str]]:
+  """The lines of a UTF-8 file, without surrounding white space, and where each is: `FILE:NUMBER`.
 
-  `output` is None if the model has none of its own: models for fine-tuning lack it, and tied models have one for both.
+  Lines end at `\\n` or `\\r\\n` and nowhere else: texts hold the other line ends of Unicode.
 
   Raises:
-    UsageError: there is no input embedding.
+    UsageError: the file cannot be read, or is not UTF-8; `fix` is for this error.
   """
-  slots = {slot.leaf: slot for slot in source.slots(source.config, 'mlm', has_pooler=False)}
-
-  def read(leaf: str) -> np.ndarray | None:
-    tensor = source.tensors.get(slots[leaf].name(source.form))
-    return None if tensor is None else tensor.read()
-
-  word = read('encoder/embeddings/word/embedding')
-  if word is None:
-    raise UsageError('the model has no word embedding', where=source.path, fix='name another checkpoint')
-  return {'input': word, 'output': None if source.config.tie_word_embeddings else read('mlm/output_embedding')}
+  lines = read_text(path, fix=fix).removesuffix('\n').split('\n')
+  return [(line.strip(), f'{path}:{number}') for number, line in enumerate(lines, 1)]
 
 
 def model_facts(source: Source) -> dict[str, Any]:

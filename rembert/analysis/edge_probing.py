@@ -10,8 +10,8 @@ includes the embeddings as layer 0 of L + 1 (as in their code; the paper's "12 l
 `results` of `analysis.json`:
 
     task            name
-    labels          how many
     labels          number of labels
+    spans           spans per target, 1 or 2
     layers          [0, 1, …, L]
     targets         {"train": n, "dev": n}
     encoders        `model`, and `random` (the same probe on an encoder with random parameters) or null:
@@ -29,20 +29,30 @@ includes the embeddings as layer 0 of L + 1 (as in their code; the paper's "12 l
 import collections
 import dataclasses
 import functools
+import itertools
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from etils import epath
 from flax import nnx
 
 from rembert.analysis.config import ProbeConfig
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number, model_facts
-from rembert.analysis.files import SpanExample, SpanSet, Target, read_spans
-from rembert.analysis.span_states import EncodedSpans, FrozenStates, encode_spans, power_of_two
+from rembert.analysis.spans import (
+  EncodedSpans,
+  FrozenStates,
+  SpanExample,
+  Target,
+  encode_spans,
+  power_of_two,
+  read_spans,
+  spans_per_target,
+)
 from rembert.errors import UsageError
 from rembert.inference.model import load
 from rembert.model.encoder import RemBertEncoder
@@ -52,7 +62,7 @@ from tasks.tables.files import Example
 from tasks.xtreme.benchmark import TASKS
 from tasks.xtreme.files import XtremeFolder
 
-Array = TypeVar('Array', np.ndarray, jax.Array)  # on the host, or under jit
+Array = np.ndarray | jax.Array  # on the host, or under jit
 
 # --- the probe --------------------------------------------------------------------------------------------------------
 
@@ -80,7 +90,7 @@ class SpanPooling(nnx.Module):
     self.projection = nnx.Linear(hidden, width, rngs=rngs)
     self.attention = nnx.Linear(width, 1, rngs=rngs)
 
-  def __call__(self, x_BxPxH: jax.Array, sentence_T: jax.Array, span_Tx2: jax.Array, window: int) -> jax.Array:
+  def __call__(self, x_BxPxH: jax.Array, sentence_T: Array, span_Tx2: Array, window: int) -> jax.Array:
     """Pools spans to [T, D]; `sentence_T` are indices into B, and no span is longer than `window`.
 
     An empty span gives its first token.
@@ -107,7 +117,7 @@ class EdgeProbe(nnx.Module):
     self.norm = nnx.LayerNorm(config.hidden, rngs=rngs)
     self.output = nnx.Linear(config.hidden, num_labels, rngs=rngs)
 
-  def __call__(self, x_BxPxLxH: jax.Array, sentence_T: jax.Array, spans_Tx2x2: jax.Array, window: int) -> jax.Array:
+  def __call__(self, x_BxPxLxH: jax.Array, sentence_T: Array, spans_Tx2x2: Array, window: int) -> jax.Array:
     """Logits [T, labels]; see `SpanPooling`."""
     x_BxPxH = self.mix(x_BxPxLxH)
     pooled = [self.pooling1(x_BxPxH, sentence_T, spans_Tx2x2[:, 0], window)]
@@ -119,7 +129,7 @@ class EdgeProbe(nnx.Module):
 # --- batches ----------------------------------------------------------------------------------------------------------
 
 
-class ProbeBatch(NamedTuple, Generic[Array]):
+class ProbeBatch(NamedTuple):
   """Targets of some sentences, padded to a power of two with targets of weight 0.
 
   Attributes:
@@ -139,7 +149,7 @@ class ProbeBatch(NamedTuple, Generic[Array]):
 
 def probe_batch(
   examples: Sequence[EncodedSpans], chosen: Sequence[int] | np.ndarray, labels: Mapping[str, int]
-) -> tuple[ProbeBatch[np.ndarray], int]:
+) -> tuple[ProbeBatch, int]:
   """The targets of the chosen sentences, and their window: the longest span, rounded up to a power of two."""
   counts = [len(examples[index].labels) for index in chosen]
   total = sum(counts)
@@ -158,7 +168,7 @@ def probe_batch(
 
 def _batches(
   states: FrozenStates, order: np.ndarray, batch_size: int, labels: Mapping[str, int]
-) -> Iterator[tuple[jax.Array, ProbeBatch[np.ndarray], int]]:
+) -> Iterator[tuple[jax.Array, ProbeBatch, int]]:
   """Hidden states, targets and window of each batch."""
   for start in range(0, len(order), batch_size):
     chosen = order[start : start + batch_size]
@@ -168,9 +178,7 @@ def _batches(
 # --- scores -----------------------------------------------------------------------------------------------------------
 
 
-def batch_counts(
-  logits_TxN: jax.Array, labels_TxN: jax.Array, golds_T: jax.Array, weight_T: jax.Array
-) -> dict[str, jax.Array]:
+def batch_counts(logits_TxN: jax.Array, labels_TxN: Array, golds_T: Array, weight_T: Array) -> dict[str, jax.Array]:
   """Sums for `score_of`: numbers of correct, predicted and gold labels, and of targets."""
   predicted = (logits_TxN >= 0) * weight_T[:, None]
   return {
@@ -244,7 +252,7 @@ def train_probe(
   state = optimizer.init(parameters)
 
   @functools.partial(jax.jit, static_argnums=4)
-  def step(parameters, state, x_BxPxLxH, batch: ProbeBatch[jax.Array], window: int):
+  def step(parameters, state, x_BxPxLxH, batch: ProbeBatch, window: int):
     def loss(parameters):
       logits = nnx.merge(graphdef, parameters)(x_BxPxLxH, batch.sentence_T, batch.spans_Tx2x2, window)
       entropy_T = optax.sigmoid_binary_cross_entropy(logits, batch.labels_TxN).sum(-1)
@@ -282,7 +290,7 @@ def probe_score(probe: TrainedProbe, states: FrozenStates) -> dict[str, float]:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
-def _counts(graphdef, parameters, x_BxPxLxH, batch: ProbeBatch[jax.Array], window: int) -> dict[str, jax.Array]:
+def _counts(graphdef, parameters, x_BxPxLxH, batch: ProbeBatch, window: int) -> dict[str, jax.Array]:
   logits = nnx.merge(graphdef, parameters)(x_BxPxLxH, batch.sentence_T, batch.spans_Tx2x2, window)
   return batch_counts(logits, batch.labels_TxN, batch.golds_T, batch.weight_T)
 
@@ -298,25 +306,24 @@ def run(context: AnalysisContext) -> AnalysisResult:
   model = load(config.analyze.model, execution=config.execution)
   encode, special = context.vocabulary(source).encode, SpecialIds()
   longest = model.config.max_position_embeddings
+  spans = spans_per_target(itertools.chain(*sets.values()), 'analyze.train, analyze.dev, analyze.test')
 
   # --- sentences ---------------------------------------------------------------
   encoded: dict[str, list[EncodedSpans]] = {}  # train, dev and tests
   dropped = {}
   with context.task('tokenizing'):
-    for part in sets:
-      examples = part.examples
-      if part.name == 'train' and probe.max_train is not None and probe.max_train < len(examples):
+    for name, examples in sets.items():
+      if name == 'train' and probe.max_train is not None and probe.max_train < len(examples):
         drawn = np.random.default_rng(probe.seed).permutation(len(examples))[: probe.max_train]
-        examples = tuple(examples[index] for index in sorted(drawn))
+        examples = [examples[index] for index in sorted(drawn)]
       # As `tasks.xtreme.preprocessors.word_rows` has it: a word by itself, and [UNK] for one without tokens.
       tokens_of = lambda word: (list(encode(word)) if word.strip() else []) or [special.unknown]
       of_set = [encode_spans(example, tokens_of, longest=longest, special=special) for example in examples]
-      dropped[part.name] = sum(example.dropped for example in of_set)
-      encoded[part.name] = [example for example in of_set if example.labels]
-      if not encoded[part.name]:
-        raise UsageError(f'all targets of {part.name} exceed the model', where=source.path, fix='use shorter sentences')
+      dropped[name] = sum(example.dropped for example in of_set)
+      encoded[name] = [example for example in of_set if example.labels]
+      if not encoded[name]:
+        raise UsageError(f'all targets of {name} exceed the model', where=source.path, fix='use shorter sentences')
   tests = list(encoded)[2:]
-  spans = 1 if sets[0].examples[0].targets[0].span2 is None else 2
 
   # --- probes ------------------------------------------------------------------
   encoders = {'model': model.encoder, 'random': None}
@@ -403,24 +410,16 @@ def _tables(results: dict[str, Any]) -> list[Table]:
   ]
 
 
-def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
-  """The name of the task, and its sets: `train`, `dev`, and tests by name."""
+def _read(context: AnalysisContext) -> tuple[str, dict[str, list[SpanExample]]]:
+  """The name of the task, and the examples of its sets by name: `train`, `dev`, and tests."""
   analyze, xtreme = context.config.analyze, context.config.xtreme
   if analyze.train is not None:
     analyze.require('dev', 'test')
-    tests = [read_spans(path) for path in analyze.test]
-    names = [test.name for test in tests]
+    names = [_name(path) for path in analyze.test]
     if len({*names, 'train', 'dev'}) < len(names) + 2:  # results are kept by name
-      tests = [dataclasses.replace(test, name=str(path)) for test, path in zip(tests, analyze.test, strict=True)]
-    train, dev = read_spans(analyze.train), read_spans(analyze.dev)
-    if len({part.examples[0].targets[0].span2 is None for part in (train, dev, *tests)}) > 1:
-      raise UsageError(
-        'files mix targets of one span and of two',
-        where='analyze.train, analyze.dev, analyze.test',
-        fix='files of one task',
-      )
-    task = analyze.task or train.name
-    return task, [dataclasses.replace(train, name='train'), dataclasses.replace(dev, name='dev'), *tests]
+      names = list(analyze.test)
+    paths = {'train': analyze.train, 'dev': analyze.dev, **dict(zip(names, analyze.test, strict=True))}
+    return analyze.task or _name(analyze.train), {name: read_spans(path) for name, path in paths.items()}
   if xtreme.data_dir is None:
     raise UsageError(
       'no probing data',
@@ -437,13 +436,21 @@ def _read(context: AnalysisContext) -> tuple[str, list[SpanSet]]:
     )
   parts = [(split, split, xtreme.train_language) for split in ('train', 'dev')]
   parts += [(language, xtreme.split, language) for language in languages]
-  sets = []
-  for name, split, language in parts:
-    sentences = udpos.examples(folder, split, language, needs_labels=True)
-    sets.append(SpanSet(name, tuple(_tagged_words(sentence) for sentence in sentences if sentence.features['words'])))
+  sets = {
+    name: [
+      _tagged_words(sentence)
+      for sentence in udpos.examples(folder, split, language, needs_labels=True)
+      if sentence.features['words']
+    ]
+    for name, split, language in parts
+  }
   return 'udpos', sets
+
+
+def _name(path: str) -> str:
+  return epath.Path(path).name.partition('.')[0]
 
 
 def _tagged_words(sentence: Example) -> SpanExample:
   targets = tuple(Target((word, word + 1), None, (tag,)) for word, tag in enumerate(sentence.label))
-  return SpanExample(sentence.features['words'], targets, sentence.where)
+  return SpanExample(sentence.features['words'], targets)

@@ -16,25 +16,62 @@ its translation is the nearest of all targets by L2 distance.
     mean            by layer: the unweighted mean of `accuracy` over the pairs
 """
 
+import dataclasses
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from etils import epath
 
-from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number, model_facts
-from rembert.analysis.files import AlignedLines, read_aligned
+from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, format_number, model_facts, read_lines
 from rembert.errors import UsageError
-from rembert.inference.embed import vectors_of_all_layers
-from rembert.inference.model import LoadedModel, load
-from rembert.tokenizer import TextEncoder, cut
+from rembert.inference.embed import encode_lines, sentence_vectors
+from rembert.inference.model import load
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.retrieval import Tatoeba, chosen_languages
 
 _BLOCK_BYTES = 1 << 26  # of one block of distances; a few of this size are in memory at a time
 # Distances come from matmuls first, whose rounding errors are far below this fraction of the squared lengths.
 _DOUBT = 1e-10
+
+
+@dataclasses.dataclass(frozen=True)
+class AlignedLines:
+  """Sentences and their translations.
+
+  Attributes:
+    source: N sentences.
+    target: M sentences.
+    gold: [N] int64, the index of each source's translation; None if both are in the same order.
+    blank: pairs that were skipped because a side has no text.
+  """
+
+  source: Sequence[str]
+  target: Sequence[str]
+  gold: np.ndarray | None = None
+  blank: int = 0
+
+
+def read_aligned(source: epath.PathLike, target: epath.PathLike, max_pairs: int | None = None) -> AlignedLines:
+  """Reads the first `max_pairs` pairs, or all, of two files in UTF-8; skips pairs with a blank side.
+
+  Raises:
+    UsageError: a file cannot be read, the files differ in length, or there is no pair.
+  """
+  sources, targets = (read_lines(path, fix='a text file with one sentence per line') for path in (source, target))
+  if len(sources) != len(targets):
+    _, where = max(sources, targets, key=len)[min(len(sources), len(targets))]
+    raise UsageError(
+      f'{len(sources):,} lines and {len(targets):,} translations',
+      where=f'{source}, {target}; {where} has no counterpart',
+      fix='line i must translate line i; for Tatoeba, --gin.xtreme.data_dir=FOLDER also reads the labels',
+    )
+  kept = [(a, b) for (a, _), (b, _) in zip(sources, targets, strict=True) if a and b]
+  if not kept:
+    raise UsageError('no pair of sentences found', where=f'{source}, {target}', fix='write one sentence per line')
+  texts, translations = zip(*kept[:max_pairs], strict=True)
+  return AlignedLines(texts, translations, blank=len(sources) - len(kept))
 
 
 def nearest(queries_NxH: np.ndarray, targets_MxH: np.ndarray) -> np.ndarray:
@@ -77,25 +114,6 @@ def translation_accuracy(source_NxH: np.ndarray, target_MxH: np.ndarray, gold_N:
   return 100 * float((nearest(sources_NxH + shift_H, target_MxH) == gold).mean())
 
 
-def layer_means(
-  model: LoadedModel,
-  encoder: TextEncoder,
-  lines: Sequence[str],
-  *,
-  batch_size: int = 64,
-  on_progress: Callable[[float, str], None] = lambda fraction, note: None,
-) -> tuple[np.ndarray, int]:
-  """The mean of each layer over each line's tokens, without [CLS] and [SEP]: float32 [L + 1, N, H], embeddings first.
-
-  Returns these and the number of lines that were truncated to the model's positions.
-  """
-  longest = model.config.max_position_embeddings
-  encoded = [encoder.encode(line) for line in lines]
-  sentences = [cut(ids, longest) for ids in encoded]
-  vectors_LxNxH = vectors_of_all_layers(model, sentences, batch_size=batch_size, on_progress=on_progress)
-  return vectors_LxNxH, sum(len(ids) > longest for ids in encoded)
-
-
 # --- the analysis -----------------------------------------------------------------------------------------------------
 
 
@@ -110,21 +128,24 @@ def run(context: AnalysisContext) -> AnalysisResult:
   found: dict[str, dict[str, Any]] = {}
   for name, lines in pairs.items():
     with context.task(f'{name}, {len(lines.source):,} pairs') as progress:
-      sides = []
+      vectors, truncated = [], 0
       for begun, side in enumerate((lines.source, lines.target)):
+        sentences, longer = encode_lines(model, encoder, side)
         within = lambda fraction, note, begun=begun: progress(0.45 * (begun + fraction), note)
-        sides.append(layer_means(model, encoder, side, batch_size=analyze.batch_size, on_progress=within))
-      (sources, sources_cut), (targets, targets_cut) = sides
+        vectors.append(
+          sentence_vectors(model, sentences, all_layers=True, batch_size=analyze.batch_size, on_progress=within)
+        )
+        truncated += longer
       accuracy = []
       for layer in layers:
         progress(0.9 + 0.1 * layer / len(layers), 'comparing')
-        accuracy.append(translation_accuracy(sources[layer], targets[layer], lines.gold))
+        accuracy.append(translation_accuracy(vectors[0][layer], vectors[1][layer], lines.gold))
     found[name] = {
       'pairs': len(lines.source),
       'candidates': len(lines.target),
       'accuracy': accuracy,
       'chance': 100 / len(lines.target),
-      'cut': sources_cut + targets_cut,
+      'cut': truncated,
       'blank': lines.blank,
     }
   mean = [statistics.fmean(of_pair['accuracy'][layer] for of_pair in found.values()) for layer in layers]

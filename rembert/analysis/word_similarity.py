@@ -15,19 +15,70 @@ product of their vectors; the score is Spearman's ρ × 100 between similarities
       difference    input − output, the same, on the same samples; or null
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from etils import epath
 from scipy import stats
 
-from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts, read_embeddings
-from rembert.analysis.files import WordPair, read_word_pairs
+from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts, read_lines
+from rembert.convert.tensor_names import Source
+from rembert.errors import UsageError
 from rembert.tokenizer import SpecialIds
 
+_WORD_PAIR = re.compile(r'(\S+)\s+(\S+)\s+(-?\d*\.?\d+)')
+_FORM = 'two words and a score per line, separated by tabs or spaces'
 _SHOWN_WORDS = 20
 _SAMPLES_AT_ONCE = 1 << 22  # resampled numbers that are in memory at a time
+
+
+class WordPair(NamedTuple):
+  """Two words, and the human similarity judgement."""
+
+  first: str
+  second: str
+  score: float
+
+
+def read_word_pairs(path: epath.PathLike) -> list[WordPair]:
+  """Reads the pairs of a file in UTF-8: `tiger cat 7.35`, separated by tabs or spaces. Skips lines that begin with #.
+
+  Raises:
+    UsageError: the file does not exist or is empty, or a line is not two words and a score.
+  """
+  pairs = []
+  for text, where in read_lines(path, fix=_FORM):
+    if not text or text.startswith('#'):
+      continue
+    if (match := _WORD_PAIR.fullmatch(text)) is None:
+      raise UsageError(f'{text!r} is not two words and a score', where=where, fix=_FORM)
+    first, second, score = match.groups()
+    pairs.append(WordPair(first, second, float(score)))
+  if not pairs:
+    raise UsageError('the file has no word pairs', where=str(path), fix=_FORM)
+  return pairs
+
+
+def read_embeddings(source: Source) -> dict[str, np.ndarray | None]:
+  """The `input` and the `output` embedding of a model, float32 [V, width], without padding rows; reads nothing else.
+
+  `output` is None if the model has none of its own: models for fine-tuning lack it, and tied models have one for both.
+
+  Raises:
+    UsageError: there is no input embedding.
+  """
+  slots = {slot.leaf: slot for slot in source.slots(source.config, 'mlm', has_pooler=False)}
+
+  def read(leaf: str) -> np.ndarray | None:
+    tensor = source.tensors.get(slots[leaf].name(source.form))
+    return None if tensor is None else tensor.read()
+
+  word = read('encoder/embeddings/word/embedding')
+  if word is None:
+    raise UsageError('the model has no word embedding', where=source.path, fix='name another checkpoint')
+  return {'input': word, 'output': None if source.config.tie_word_embeddings else read('mlm/output_embedding')}
 
 
 class Correlation(TypedDict):

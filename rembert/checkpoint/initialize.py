@@ -1,4 +1,9 @@
-"""Initialises the parameters of a run from another run or a Hugging Face model directory (`train.init_from`)."""
+"""Initialises the parameters of a run from another run or a Hugging Face model directory (`train.init_from`).
+
+With another vocabulary, tokens of both keep their rows and new ones get the mean of their old subwords: fast vocabulary
+transfer (Gee et al., 2022, EMNLP Industry Track, arXiv:2402.09977), here for the input embedding, the output embedding
+and the output bias.
+"""
 
 import dataclasses
 import functools
@@ -6,16 +11,16 @@ from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
+import sentencepiece
 from etils import epath
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from rembert.checkpoint.load import open_source
-from rembert.checkpoint.vocabulary_transfer import VocabularyTransfer, plan_transfer
-from rembert.convert.importing import check, read_parameters
+from rembert.checkpoint.load import check, open_source, read_parameters
 from rembert.convert.tensor_names import ROW_PER_PIECE, Slot, Source, Tensor
 from rembert.errors import Setting, UsageError
 from rembert.model.config import RemBertConfig
 from rembert.model.heads import POOLED
+from rembert.tokenizer import load_vocabulary, parse_model
 from rembert.train.state import TrainState
 
 # With other values the same parameters compute another function, although all shapes match.
@@ -23,6 +28,79 @@ _FUNCTION_FIELDS = ('num_attention_heads', 'hidden_act', 'layer_norm_eps')
 _SHAPE_FIELDS = ['vocab_size', 'input_embedding_size', 'hidden_size', 'num_hidden_layers', 'num_attention_heads']
 _SHAPE_FIELDS += ['intermediate_size', 'max_position_embeddings', 'type_vocab_size']
 _SHAPE_FIELDS_OF_MLM = ['output_embedding_size', 'tie_word_embeddings']
+_SPACE = '\N{LOWER ONE EIGHTH BLOCK}'  # in tokens, at the beginning of a word
+
+
+# --- another vocabulary ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyTransfer:
+  """Which old rows each new row is the mean of.
+
+  Attributes:
+    subwords: old ids by new id: one for a token that both vocabularies have; () for a row to be initialised randomly,
+      of a token that the old vocabulary has only [UNK] for, of a special one, or beyond the vocabulary.
+    copied: tokens that both vocabularies have.
+    averaged: tokens whose rows are means.
+    initialised: tokens whose rows are initialised randomly.
+  """
+
+  subwords: tuple[tuple[int, ...], ...]
+  copied: int
+  averaged: int
+  initialised: int
+
+  @functools.cached_property
+  def is_new(self) -> np.ndarray:
+    """Bool, [V]: which rows are initialised randomly."""
+    return np.array([not ids for ids in self.subwords])
+
+  def rows(self, old: np.ndarray) -> np.ndarray:
+    """The new tensor, float32 [V, …], of the old one; rows that `is_new` are 0. Means are summed in float64."""
+    new = np.zeros((len(self.subwords), *old.shape[1:]), np.float32)
+    for row, ids in enumerate(self.subwords):
+      if ids:
+        new[row] = old[ids[0]] if len(ids) == 1 else old[list(ids)].mean(axis=0, dtype=np.float64)
+    return new
+
+
+def plan_transfer(old: epath.PathLike, new: epath.PathLike, rows: int) -> VocabularyTransfer:
+  """The transfer from one SentencePiece model to another, whose embeddings have `rows`."""
+  before, after = load_vocabulary(old), load_vocabulary(new)
+  continued = _without_word_start(before)
+  ids = {before.id_to_piece(index): index for index in range(before.get_piece_size())}
+  subwords: list[tuple[int, ...]] = []
+  copied = 0
+  for index in range(after.get_piece_size()):
+    token = after.id_to_piece(index)
+    is_text = not (after.is_control(index) or after.is_unknown(index) or after.is_unused(index) or after.is_byte(index))
+    if token in ids:
+      subwords.append((ids[token],))
+      copied += 1
+    elif is_text:
+      parts = continued.encode(token.replace(_SPACE, ' '))
+      subwords.append(tuple(part for part in parts if part != before.unk_id()))
+    else:
+      subwords.append(())
+  initialised = subwords.count(())
+  averaged = len(subwords) - copied - initialised
+  subwords += [()] * (rows - len(subwords))
+  return VocabularyTransfer(tuple(subwords), copied, averaged, initialised)
+
+
+def _without_word_start(processor: sentencepiece.SentencePieceProcessor) -> sentencepiece.SentencePieceProcessor:
+  """A processor that puts no space before a text and keeps the one that is there: 'ing' and ' ing' stay different."""
+  proto = parse_model(processor.serialized_model_proto())
+  proto.normalizer_spec.add_dummy_prefix = False
+  proto.normalizer_spec.remove_extra_whitespaces = False
+  proto.ClearField('self_test_data')  # expects the other settings
+  changed = sentencepiece.SentencePieceProcessor()
+  changed.LoadFromSerializedProto(proto.SerializeToString())
+  return changed
+
+
+# --- another run ----------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +136,8 @@ class InitialParameters:
       return self
     transfer, tensors = plan_transfer(theirs, vocabulary, rows), dict(self.source.tensors)
     for name in self.source.names(slots):
-      tensors[name] = Tensor(tensors[name].shape, functools.partial(_transferred, tensors[name], transfer))
+      read = lambda old=tensors[name]: transfer.rows(old.read())
+      tensors[name] = Tensor(tensors[name].shape, read)
     return dataclasses.replace(self, source=dataclasses.replace(self.source, tensors=tensors), transfer=transfer)
 
   def put_into(self, state: TrainState, on_progress: Callable[[float], None] = lambda fraction: None) -> TrainState:
@@ -85,10 +164,6 @@ class InitialParameters:
 
 def _embedding_slots(slots: Sequence[Slot]) -> list[Slot]:
   return [slot for slot in slots if slot.leaf in ROW_PER_PIECE]
-
-
-def _transferred(tensor: Tensor, transfer: VocabularyTransfer) -> np.ndarray:
-  return transfer.rows(tensor.read())
 
 
 def _keep_rows(whole: np.ndarray, fresh: jax.Array, is_new: np.ndarray) -> None:
@@ -138,24 +213,29 @@ def open_initial(
   if any_vocabulary and config.vocab_size != source.config.vocab_size:
     source = _with_rows(source, _embedding_slots(model), config.vocab_size)
   pooler = source.names(model, 'encoder/pooler/')
-  is_given = lambda slot: slot.name(source.form) not in pooler or pooler <= source.tensors.keys()
-  is_there = lambda slot: parts == 'available' and slot.name(source.form) in source.tensors
-  is_wanted = lambda slot: (slot.leaf.startswith('encoder/') and is_given(slot)) or is_there(slot)
-  wanted = [slot for slot in model if parts == 'all' or is_wanted(slot)]
+  has_pooler = pooler <= source.tensors.keys()
+
+  def is_wanted(slot: Slot) -> bool:
+    name = slot.name(source.form)
+    if slot.leaf.startswith('encoder/'):
+      return parts == 'all' or name not in pooler or has_pooler
+    return parts == 'all' or (parts == 'available' and name in source.tensors)
+
+  def settings(names: Sequence[str]) -> list[str]:
+    """Those of the source's that the configuration sets otherwise."""
+    values = {name: getattr(source.config, name) for name in names}
+    return [f'--gin.RemBertConfig.{name}={value}' for name, value in values.items() if value != getattr(config, name)]
+
+  wanted = [slot for slot in model if is_wanted(slot)]
   is_mlm = parts != 'encoder' and head == 'mlm'
-  theirs = lambda names: [
-    f'--gin.RemBertConfig.{name}={getattr(source.config, name)}'
-    for name in names
-    if getattr(source.config, name) != getattr(config, name)
-  ]
   try:
     check(source, wanted, allow_unexpected=True)
   except UsageError as error:
-    fixes = theirs(_SHAPE_FIELDS + _SHAPE_FIELDS_OF_MLM * is_mlm)
+    fixes = settings(_SHAPE_FIELDS + _SHAPE_FIELDS_OF_MLM * is_mlm)
     if is_mlm:
       fixes.append('--gin.train.init_from_parts=encoder initialises the head randomly')
     raise UsageError(error.what, where=source.path, fix=fixes or error.fix) from error
-  if differing := theirs((*_FUNCTION_FIELDS, 'num_hidden_layers')):
+  if differing := settings((*_FUNCTION_FIELDS, 'num_hidden_layers')):
     raise UsageError(
       'the initial parameters are of another architecture',
       where=source.path,

@@ -1,15 +1,18 @@
-"""Loads the model at a path: a workdir, a checkpoint of one, a Hugging Face directory or Hub id; tensor by tensor.
+"""The model at a path, tensor by tensor: a workdir, a checkpoint of one, a Hugging Face directory or a Hub id.
 
-Jobs, `rembert.load`, analyses and converters all use `open_source`. The original TensorFlow checkpoint is converted by
-`rembert.convert from_tf`.
+`open_source` answers what is at a path, for jobs, `rembert.load`, analyses and converters. `import_model` reads the
+parameters, also with another head or fewer layers; `rembert.checkpoint.initialize` takes them into the state of a run.
+The original TensorFlow checkpoint is converted by `rembert.convert from_tf`.
 """
 
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -22,13 +25,16 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from rembert.checkpoint import integrity
 from rembert.checkpoint.manager import silence_orbax
 from rembert.convert import hub, huggingface
-from rembert.convert.tensor_names import OURS, ROW_PER_PIECE, Source, Tensor
+from rembert.convert.tensor_names import AS_SAVED, OURS, ROW_PER_PIECE, Slot, Source, Tensor, slots
 from rembert.errors import UsageError, first_line
-from rembert.files import absolute, is_remote
+from rembert.files import absolute, is_remote, write_errors, write_whole
 from rembert.model.config import RemBertConfig
+from rembert.model.heads import FIXED_LABELS, HEADS, POOLED, parameter_shapes
 from rembert.tokenizer import find_vocabulary
 
 _MODEL = 'RemBertConfig'  # its name in gin files
+_CLASSIFIERS = ('classification', 'tagging')
+_LISTED = 12  # tensors in an error message
 _CHUNK_BYTES = 16 << 20
 _FILE_BYTES = 64 << 20
 _TRIES = 20  # for a run that saves faster than this reads; each try opens a newer checkpoint
@@ -36,7 +42,7 @@ _TRIES = 20  # for a run that saves faster than this reads; each try opens a new
 Read = TypeVar('Read')
 
 
-# --- paths ------------------------------------------------------------------------------------------------------------
+# --- what is at a path ------------------------------------------------------------------------------------------------
 
 
 def open_source(path: epath.PathLike, step: int | None = None, *, ema: bool = True) -> Source:
@@ -51,13 +57,29 @@ def open_source(path: epath.PathLike, step: int | None = None, *, ema: bool = Tr
     UsageError: there is no model, no checkpoint of that step, or it is corrupt.
   """
   if checkpoint := find_checkpoint(path, step):
-    return _open_checkpoint(checkpoint, ema)
-  return huggingface.open_source(model_folder(path))
+    return _open_checkpoint(absolute(checkpoint), ema)
+  return open_hugging_face(path)
+
+
+def open_hugging_face(path: epath.PathLike) -> Source:
+  """As `open_source`, of a Hugging Face model directory or, downloaded into the cache, a Hub id."""
+  if hub.is_at_hub(path):
+    return huggingface.open_source(hub.download(os.fspath(path)))
+  if is_remote(path) or not (pathlib.Path(path) / 'config.json').is_file():
+    raise UsageError(
+      'no model found',
+      where=str(path),
+      fix='name a workdir with checkpoints/, one checkpoint in it, or a Hugging Face model directory with config.json',
+    )
+  if hub.is_id(path):
+    hub.log_local(os.fspath(path))
+  return huggingface.open_source(pathlib.Path(path))
 
 
 def open_described(path: epath.PathLike) -> Source:
   """As `open_source`, for reading no tensors: of a model of the Hub only `config.json` is downloaded, if possible."""
-  described = huggingface.describe_source(model_folder(path, config_only=True)) if hub.is_at_hub(path) else None
+  is_at_hub = hub.is_at_hub(path)
+  described = huggingface.describe_source(hub.download(os.fspath(path), config_only=True)) if is_at_hub else None
   return described or open_source(path)
 
 
@@ -100,26 +122,10 @@ def read_newest(path: epath.PathLike, step: int | None, read: Callable[[Source],
   return read(open_source(path, step, ema=ema))
 
 
-def model_folder(path: epath.PathLike, *, config_only: bool = False) -> pathlib.Path:
-  """The local Hugging Face model directory of a path or, from the cache, of a Hub id; UsageError if there is none."""
-  if hub.is_at_hub(path):
-    return hub.download(os.fspath(path), config_only=config_only)
-  if is_remote(path) or not (pathlib.Path(path) / 'config.json').is_file():
-    raise UsageError(
-      'no model found',
-      where=str(path),
-      fix='name a workdir with checkpoints/, one checkpoint in it, or a Hugging Face model directory with config.json',
-    )
-  if hub.is_id(path):
-    hub.log_local(os.fspath(path))
-  return pathlib.Path(path)
-
-
 # --- checkpoints of this project --------------------------------------------------------------------------------------
 
 
 def _open_checkpoint(folder: epath.Path, ema: bool) -> Source:
-  folder = absolute(folder)
   config, meta, described = _read_meta(folder)
   with _usage_errors(folder):
     state = _metadata(folder)
@@ -203,6 +209,191 @@ def _usage_errors(folder: epath.Path) -> Iterator[None]:
     ) from error
 
 
+# --- from tensors to parameters ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportedModel:
+  """Parameters by path, float32, and the model that they belong to.
+
+  Attributes:
+    leaves: parameters by path.
+    config: the architecture.
+    head: see `HEADS`.
+    labels: labels of a classifier, by index.
+    num_labels: number of labels of any head but `mlm`.
+    missing: names of tensors that the checkpoint lacked, randomly initialised.
+    left_out: names of tensors that the model has no place for.
+    source: the checkpoint.
+  """
+
+  leaves: Mapping[str, np.ndarray]
+  config: RemBertConfig
+  head: str | None
+  labels: tuple[str, ...]
+  num_labels: int | None
+  missing: tuple[str, ...]
+  left_out: tuple[str, ...]
+  source: Source
+
+
+def import_model(
+  source: Source,
+  *,
+  head: str | None = AS_SAVED,
+  num_hidden_layers: int | None = None,
+  num_labels: int | None = None,
+  allow_missing: bool = False,
+  allow_unexpected: bool = False,
+  on_progress: Callable[[float], None] = lambda fraction: None,
+) -> ImportedModel:
+  """Reads the parameters of a model.
+
+  Args:
+    source: the checkpoint.
+    head: one of `HEADS`, None for the encoder alone, or `AS_SAVED`.
+    num_hidden_layers: layers to keep, from the bottom (paper, section 6.2); None keeps all.
+    num_labels: number of labels of a classifier that the checkpoint does not have.
+    allow_missing: initialise parameters that the checkpoint lacks.
+    allow_unexpected: ignore tensors that the model has no place for.
+    on_progress: called with the fraction that has been read.
+
+  Raises:
+    UsageError: tensors are missing, unexpected or of another shape, or corrupt.
+  """
+  is_as_saved, head = head == AS_SAVED, source.head if head == AS_SAVED else head
+  num_labels = _num_labels(source, head, num_labels)
+  # A request for one head, or for fewer layers, leaves out the rest; other heads have no use for a pooler.
+  everything = [slot for any_head in HEADS for slot in _all_slots(source.config, any_head)]
+  not_wanted = source.names(everything, 'encoder/pooler/' if is_as_saved else '')
+  if num_hidden_layers is not None:
+    if not 0 < num_hidden_layers <= source.config.num_hidden_layers:
+      raise UsageError(
+        f'{num_hidden_layers} layers cannot be kept of {source.config.num_hidden_layers}',
+        where='num_hidden_layers',
+        fix=f'1 to {source.config.num_hidden_layers}',
+      )
+    not_wanted |= source.names(everything, 'encoder/layers/')
+    source = source.bottom_layers(num_hidden_layers)
+
+  # --- existing and expected tensors -----------------------------------------
+  tensors, config = source.tensors, source.config
+  pooler = source.names(_all_slots(config, None), 'encoder/pooler/')
+  has_pooler = head in POOLED or (head in (None, 'mlm') and pooler <= tensors.keys())
+  model = source.slots(config, head, num_labels, has_pooler=has_pooler)
+  not_wanted -= source.names(model)
+  kept = {name: tensor for name, tensor in tensors.items() if name not in not_wanted}
+  found = dataclasses.replace(source, tensors=kept)
+  missing, unexpected = check(found, model, allow_missing=allow_missing, allow_unexpected=allow_unexpected)
+
+  # --- parameters ------------------------------------------------------------
+  labels = tuple(f'LABEL_{index}' for index in range(num_labels or 0)) if head in _CLASSIFIERS else ()
+  initial = {slot.name(source.form): _initial(slot, source) for slot in model if slot.name(source.form) in missing}
+  found = dataclasses.replace(source, tensors=kept | initial)
+  shapes = parameter_shapes(head, config, num_labels=num_labels, add_pooler=has_pooler)
+  return ImportedModel(
+    leaves=dict(read_parameters(found, model, shapes, on_progress)),
+    config=config,
+    head=head,
+    labels=source.labels if len(source.labels) == len(labels) else labels,
+    num_labels=num_labels,
+    missing=tuple(missing),
+    left_out=(*unexpected, *sorted(not_wanted & tensors.keys())),
+    source=source,
+  )
+
+
+def _all_slots(config: RemBertConfig, head: str | None) -> list[Slot]:
+  """Every tensor that there can be, for their names: their shapes may be others."""
+  return slots(dataclasses.replace(config, tie_word_embeddings=False), head, num_labels=1, has_pooler=True)
+
+
+def _num_labels(source: Source, head: str | None, requested: int | None) -> int | None:
+  if head not in _CLASSIFIERS:
+    return None if head is None else FIXED_LABELS.get(head)
+  [name] = source.names(_all_slots(source.config, head), 'classifier/bias')
+  bias = source.tensors.get(name)
+  num_labels = requested or (bias.shape[0] if bias and bias.shape else None)
+  if num_labels is None:
+    raise UsageError(
+      f'the checkpoint has no head for {head} to take the number of labels from',
+      where=source.path,
+      fix=['--num_labels=N --allow_missing', 'in Python: num_labels=N, new_head=True'],
+    )
+  return num_labels
+
+
+def check(
+  source: Source, slots: Sequence[Slot], *, allow_missing: bool = False, allow_unexpected: bool = False
+) -> tuple[list[str], list[str]]:
+  """Names of the tensors that the checkpoint lacks, and of those that the model has no place for.
+
+  Raises:
+    UsageError: anything missing or unexpected that is not allowed, or of another shape.
+  """
+  form = source.form
+  wanted = {slot.name(form): slot.shape_in(form) for slot in slots}
+  found = {name: tensor.shape for name, tensor in source.tensors.items()}
+  missing = [name for name in wanted if name not in found]
+  unexpected = [name for name in found if name not in wanted]
+  misshaped = [
+    f'{name} is {list(found[name])}, not {list(shape)}'
+    for name, shape in wanted.items()
+    if name in found and found[name] != shape
+  ]
+  complaints, fixes = [], []
+  for what, names, is_allowed, fix in (
+    ('of another shape', misshaped, False, 'check the configuration next to the checkpoint'),
+    ('missing', missing, allow_missing, '--allow_missing initialises them randomly'),
+    ('unexpected', unexpected, allow_unexpected, '--allow_unexpected ignores them'),
+  ):
+    if names and not is_allowed:
+      rest = [f'… and {len(names) - _LISTED} more'] if len(names) > _LISTED else []
+      complaints.append('\n    '.join([f'{what} ({len(names)})', *names[:_LISTED], *rest]))
+      fixes.append(fix)
+  if complaints:
+    what = 'the checkpoint does not match the model\n  ' + '\n  '.join(complaints)
+    raise UsageError(what, where=source.path, fix=fixes)
+  return missing, unexpected
+
+
+def read_parameters(
+  source: Source,
+  slots: Sequence[Slot],
+  shapes: Mapping[str, tuple[int, ...]],
+  on_progress: Callable[[float], None],
+) -> Iterator[tuple[str, np.ndarray]]:
+  """Each parameter's path and value, float32, with padding rows of zeros; one of them and one tensor are in memory.
+
+  The source is checked; `shapes` are those of the parameters, by path. A parameter has several slots if it holds all
+  layers, or query, key and value.
+  """
+  done = 0
+  for leaf, parts in itertools.groupby(sorted(slots, key=lambda slot: slot.leaf), key=lambda slot: slot.leaf):
+    parameter = np.zeros(shapes[leaf], np.float32)
+    for slot in parts:
+      slot.put(parameter, source.tensors[slot.name(source.form)].read(), source.form)
+      done += 1
+    yield leaf, parameter
+    on_progress(done / len(slots))
+
+
+def _initial(slot: Slot, source: Source) -> Tensor:
+  """A tensor that the checkpoint lacks: LayerNorm scales 1, biases 0, others a normal distribution cut at 2 σ.
+
+  Equal for the same part of a parameter.
+  """
+  shape = slot.shape_in(source.form)
+
+  def read() -> np.ndarray:
+    if slot.leaf.endswith(('/scale', '/bias')):
+      return np.full(shape, slot.leaf.endswith('/scale'), np.float32)
+    key = jax.random.fold_in(jax.random.key(0), zlib.crc32((slot.leaf + str(slot.index)).encode()))
+    return np.array(jax.random.truncated_normal(key, -2, 2, shape)) * np.float32(source.config.initializer_range)
+
+  return Tensor(shape, read)
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -215,6 +406,22 @@ def config_meta(name: str, config: Any, fields: Sequence[str] | None = None) -> 
 def config_gin(config: RemBertConfig) -> str:
   """The configuration as the text of a gin file: `--gin_file=WORKDIR/config.gin` builds the same model."""
   return ''.join(f'{name} = {value!r}\n' for name, value in config_meta(_MODEL, config).items())
+
+
+def save_workdir(
+  imported: ImportedModel, workdir: epath.PathLike, vocabulary: epath.PathLike | None, /, **facts: Any
+) -> None:
+  """Writes a workdir: checkpoint of step 0 with `facts` (JSON), `config.gin`, and the vocabulary if there is one."""
+  workdir = epath.Path(workdir)
+  is_new = not workdir.exists()
+  with write_errors('the workdir', workdir), contextlib.ExitStack() as on_failure:
+    if is_new:
+      on_failure.callback(lambda: workdir.exists() and workdir.rmtree())
+    if vocabulary is not None:
+      write_whole(workdir / 'vocabulary' / 'sentencepiece.model', epath.Path(vocabulary).read_bytes())
+    write_whole(workdir / 'config.gin', config_gin(imported.config))
+    save_model(workdir, imported.leaves, imported.config, imported.head, imported.labels, **facts)
+    on_failure.pop_all()  # success: nothing to remove
 
 
 def save_model(
@@ -230,8 +437,8 @@ def save_model(
   meta = {**config_meta(_MODEL, config), 'head': head, 'labels': list(labels), **facts}
   state = {'step': np.zeros((), np.int32), 'params': unflatten_dict(dict(leaves), sep='/')}
   # In small chunks: otherwise memory would hold three copies of each array, with the compressed ones.
-  pieces = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=_CHUNK_BYTES), state)
-  save = ocp.args.PyTreeSave(state, save_args=pieces, ocdbt_target_data_file_size=_FILE_BYTES)
+  chunks = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=_CHUNK_BYTES), state)
+  save = ocp.args.PyTreeSave(state, save_args=chunks, ocdbt_target_data_file_size=_FILE_BYTES)
   options = ocp.CheckpointManagerOptions(enable_async_checkpointing=False, cleanup_tmp_directories=True)
   with ocp.CheckpointManager(absolute(epath.Path(workdir) / 'checkpoints'), options=options) as manager:
     manager.save(

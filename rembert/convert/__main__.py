@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import math
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -37,6 +36,7 @@ Nothing is written unless all tensors match: missing, unexpected and mismatched 
 exit codes
   0 done · 2 wrong usage, or a checkpoint that does not match · 1 anything else
 """
+_IMPORT_OPTIONS = ('num_hidden_layers', 'num_labels', 'allow_missing', 'allow_unexpected')
 
 
 def parser() -> argparse.ArgumentParser:
@@ -89,40 +89,28 @@ def parser() -> argparse.ArgumentParser:
 
 def to_workdir(options: argparse.Namespace) -> None:
   """`from_hf` and `from_tf`."""
-  from rembert.checkpoint.load import model_folder
-  from rembert.convert import hub, huggingface, importing, tensorflow
+  from rembert.checkpoint.load import import_model, open_hugging_face, save_workdir
+  from rembert.convert import hub, tensorflow
   from rembert.tokenizer import check_vocabulary
   from rembert.tracking.console import Console
 
   console = Console()
-  destination = options.destination
-  _check_destination(destination)
+  _check_destination(options.destination)
   with console.task('reading') as progress:
     if options.direction == 'from_hf':
-      source = huggingface.open_source(model_folder(options.source))
+      source = open_hugging_face(options.source)
     else:
-      source = tensorflow.open_source(
-        options.source,
-        config_file=options.config,
-        num_attention_heads=options.num_attention_heads,
-        hidden_act=options.hidden_act,
-      )
-    imported = importing.import_model(
-      source,
-      head=_head(options),
-      num_hidden_layers=options.num_hidden_layers,
-      num_labels=options.num_labels,
-      allow_missing=options.allow_missing,
-      allow_unexpected=options.allow_unexpected,
-      on_progress=progress,
-    )
-  vocabulary = options.vocabulary or imported.source.vocabulary
+      given = {name: getattr(options, name) for name in ('num_attention_heads', 'hidden_act')}
+      source = tensorflow.open_source(options.source, config_file=options.config, **given)
+    given = {name: getattr(options, name) for name in _IMPORT_OPTIONS}
+    imported = import_model(source, head=_head(options), **given, on_progress=progress)
+  vocabulary = options.vocabulary or source.vocabulary
   if vocabulary is not None:
     check_vocabulary(vocabulary, imported.config.vocab_size)
   with console.task('writing'):
     name = options.source if hub.is_at_hub(options.source) else pathlib.Path(options.source).name
-    importing.save(imported, destination, vocabulary, converted_from=name, format=options.direction)
-  parameters = sum(math.prod(leaf.shape) for leaf in imported.leaves.values())
+    save_workdir(imported, options.destination, vocabulary, converted_from=name, format=options.direction)
+  parameters = sum(leaf.size for leaf in imported.leaves.values())
   padding = imported.config.padded_vocab_size - imported.config.vocab_size
   console.facts(
     'Done',
@@ -132,8 +120,8 @@ def to_workdir(options: argparse.Namespace) -> None:
       'initialised': _some(imported.missing),
       'left out': _some(imported.left_out),
       'vocabulary': str(vocabulary or 'none found: add it with --vocabulary=FILE'),
-      'checkpoint': f'{destination}/checkpoints/0',
-      'configuration': f'{destination}/config.gin',
+      'checkpoint': f'{options.destination}/checkpoints/0',
+      'configuration': f'{options.destination}/config.gin',
     },
   )
 
@@ -142,7 +130,7 @@ def to_hugging_face(options: argparse.Namespace) -> None:
   """`to_hf`."""
   from rembert.checkpoint.load import read_newest
   from rembert.convert import hub
-  from rembert.convert.exporting import export
+  from rembert.convert.huggingface import export
   from rembert.tracking.console import Console
 
   console = Console()
@@ -150,10 +138,10 @@ def to_hugging_face(options: argparse.Namespace) -> None:
     hub.check_upload(options.push)
   elif options.private:
     raise UsageError('--private is for models that are uploaded', where='--private', fix='--push=ORG/NAME')
-  written = {'head': _head(options), 'vocabulary': options.vocabulary, 'shard_bytes': int(options.shard_gb * 1e9)}
-  written['name'] = options.push
+  given = {'head': _head(options), 'vocabulary': options.vocabulary, 'name': options.push}
+  given['shard_bytes'] = int(options.shard_gb * 1e9)
   with console.task('writing') as progress:
-    write = lambda source: (source, export(source, options.destination, on_progress=progress, **written))
+    write = lambda source: (source, export(source, options.destination, on_progress=progress, **given))
     source, exported = read_newest(options.source, options.step, write, ema=not options.no_ema)
   url = ''
   if options.push:
@@ -163,12 +151,11 @@ def to_hugging_face(options: argparse.Namespace) -> None:
       except UsageError as error:
         error.fix.append(f'then upload the directory that was written: hf upload {options.push} {options.destination}')
         raise
-  config = source.config
+  size = f'{source.config.num_hidden_layers} × {source.config.hidden_size}'
   console.facts(
     'Done',
     {
-      'model': f'{config.num_hidden_layers} × {config.hidden_size}, head {exported.head or "none"}, '
-      f'step {source.step:,}',
+      'model': f'{size}, head {exported.head or "none"}, step {source.step:,}',
       'parameters': f'{exported.parameters:,}',
       'left out': _some(exported.left_out),
       'tokenizer': 'written' if exported.has_tokenizer else 'none: no vocabulary found, add it with --vocabulary=FILE',
@@ -180,8 +167,7 @@ def to_hugging_face(options: argparse.Namespace) -> None:
 
 def average_checkpoints(options: argparse.Namespace) -> None:
   """`average`."""
-  from rembert.checkpoint.load import open_source
-  from rembert.convert import importing
+  from rembert.checkpoint.load import import_model, open_source, save_workdir
   from rembert.convert.averaging import average
   from rembert.tracking.console import Console
 
@@ -196,15 +182,15 @@ def average_checkpoints(options: argparse.Namespace) -> None:
   sources = [open_source(path, step) for path in options.sources for step in options.steps or [None]]
   averaged = average(sources, options.weights)
   with console.task('averaging') as progress:
-    imported = importing.import_model(averaged, on_progress=progress)
-    importing.save(imported, options.output, averaged.vocabulary, **averaged.meta)
+    imported = import_model(averaged, on_progress=progress)
+    save_workdir(imported, options.output, averaged.vocabulary, **averaged.meta)
   rows = zip(averaged.meta['averaged_from'], averaged.meta['averaged_weights'], strict=True)
   console.table('Averaged', ('checkpoint', 'weight'), [(name, f'{weight:.4g}') for name, weight in rows])
   console.facts('Done', {'checkpoint': f'{options.output}/checkpoints/0', 'vocabulary': str(averaged.vocabulary)})
 
 
 def _check_destination(workdir: str) -> None:
-  """Before anything is read."""
+  """UsageError, before anything is read, if the new workdir holds checkpoints or cannot be written to."""
   from rembert.checkpoint.load import find_checkpoint
   from rembert.files import check_folder
 
@@ -214,14 +200,14 @@ def _check_destination(workdir: str) -> None:
 
 
 def _head(options: argparse.Namespace) -> str | None:
-  """`--head` as the converters take it: not given is as saved, `none` is the encoder alone."""
-  from rembert.convert.importing import AS_SAVED
+  """`--head` for the converters: without the flag it is the checkpoint's, and None is the encoder alone."""
+  from rembert.convert.tensor_names import AS_SAVED
 
   return {None: AS_SAVED, 'none': None}.get(options.head, options.head)
 
 
 def _some(names: Sequence[str]) -> str:
-  return 'nothing' if not names else ', '.join(names[:4]) + (f' and {len(names) - 4} more' if len(names) > 4 else '')
+  return ', '.join(names[:4]) + (f' and {len(names) - 4} more' if len(names) > 4 else '') or 'nothing'
 
 
 def main(argv: Sequence[str] | None = None) -> int:

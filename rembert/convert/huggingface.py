@@ -1,23 +1,25 @@
-"""A Hugging Face model directory: its configuration and weights, read and written."""
+"""A Hugging Face model directory: `config.json`, weights and, in an export, tokenizer files and a model card."""
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import pathlib
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 from etils import epath
 
-from rembert.convert.tensor_names import ENCODER_PREFIX, Source, Tensor, Tensors, slots
+from rembert.convert.tensor_names import AS_SAVED, ENCODER_PREFIX, OURS, Source, Tensor, Tensors, slots
 from rembert.errors import UsageError, first_line
-from rembert.files import inside, parsed_json
+from rembert.files import inside, is_remote, parsed_json, read_text, write_errors
 from rembert.model.config import RemBertConfig
-from rembert.model.heads import FIXED_LABELS
+from rembert.model.heads import FIXED_LABELS, POOLED
 from rembert.tokenizer import find_vocabulary
 
 FORM = 'hugging_face'
@@ -30,24 +32,27 @@ _ARCHITECTURES = {
   'qa': 'RemBertForQuestionAnswering',
   'multiple_choice': 'RemBertForMultipleChoice',
 }
+# Hugging Face's models with other heads have no pooler, and loading one would fail.
+_POOLED = (None, *POOLED)
 _ACTIVATIONS = {'gelu': 'gelu', 'gelu_pytorch_tanh': 'gelu_tanh', 'gelu_new': 'gelu_tanh', 'gelu_fast': 'gelu_tanh'}
 _OURS_ALONE = ('pad_vocab_to_multiple_of', 'always_project_embeddings', 'hidden_act')
 _SHARED_FIELDS = [field.name for field in dataclasses.fields(RemBertConfig) if field.name not in _OURS_ALONE]
 _SAFE_TORCH = (2, 6)  # earlier, `weights_only` can be bypassed (CVE-2025-32434)
 _BUFFER = 'embeddings.position_ids'  # no parameter, but older versions of transformers saved it
-_DECODER = 'cls.predictions.decoder.weight'
-_FETCH = 'fetch the file again, or fix it'
+_PROJECTION = 'encoder.embedding_hidden_mapping_in'
+_WORD, _DECODER = 'embeddings.word_embeddings.weight', 'cls.predictions.decoder.weight'
+_FETCH = 'fetch the file again'
 
 
 def open_source(folder: pathlib.Path) -> Source:
-  """The model of a directory, of any head; UsageError where it is damaged or not RemBERT."""
+  """The model of a directory, with any head, its tensors unread; UsageError if it is corrupt or not RemBERT."""
   description = read_description(folder)
   tensors = {
     name.removeprefix(ENCODER_PREFIX): tensor
     for name, tensor in open_weights(folder).items()
     if not name.endswith(_BUFFER)
   }
-  head = head_of(tensors, description.head)
+  head = _head_of(tensors, description.head)
   tensors, config = _without_redundant(tensors, description.config)
   labels = () if head in FIXED_LABELS else description.labels
   return dataclasses.replace(description, tensors=tensors, config=config, head=head, labels=labels)
@@ -56,7 +61,7 @@ def open_source(folder: pathlib.Path) -> Source:
 def describe_source(folder: pathlib.Path) -> Source | None:
   """The model that `config.json` describes; its tensors have shapes and no values.
 
-  None where the weights decide about the architecture: see `_without_redundant`.
+  None if the weights decide about the architecture: see `_without_redundant`.
   """
   described = read_description(folder)
   config = described.config
@@ -74,16 +79,28 @@ def describe_source(folder: pathlib.Path) -> Source | None:
   return dataclasses.replace(described, tensors=tensors, labels=labels, vocabulary=vocabulary)
 
 
+def _head_of(names: Iterable[str], described: str | None) -> str | None:
+  """The head of the weights: names of tensors decide, the described head only between those with the same names."""
+  modules = {name.partition('.')[0] for name in names}
+  if 'cls' in modules:
+    return 'mlm'
+  if 'qa_outputs' in modules:
+    return 'qa'
+  if 'classifier' in modules:
+    return described if described in ('tagging', 'multiple_choice', 'regression') else 'classification'
+  return None
+
+
 def _without_redundant(tensors: dict[str, Tensor], config: RemBertConfig) -> tuple[dict[str, Tensor], RemBertConfig]:
-  """Without what Hugging Face's model has in any case: a projection that changes nothing, a copy of a tied table."""
-  projection, width = 'encoder.embedding_hidden_mapping_in.', config.hidden_size
-  kernel, bias = (tensors.get(projection + name) for name in ('weight', 'bias'))
-  word, decoder = (tensors.get(name) for name in ('embeddings.word_embeddings.weight', _DECODER))
+  """Without what Hugging Face's model always has: a projection that changes nothing, a copy of a tied embedding."""
+  width = config.hidden_size
+  kernel, bias = (tensors.get(f'{_PROJECTION}.{name}') for name in ('weight', 'bias'))
+  word, decoder = tensors.get(_WORD), tensors.get(_DECODER)
   if config.always_project_embeddings and kernel and bias and kernel.shape == (width, width):
     is_identity = np.array_equal(kernel.read(), np.eye(width, dtype=np.float32))
     if is_identity and not np.any(bias.read()):
       config = dataclasses.replace(config, always_project_embeddings=False)
-      tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(projection)}
+      tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(_PROJECTION)}
   if config.tie_word_embeddings and word and decoder:
     if decoder.shape == word.shape and np.array_equal(decoder.read(), word.read()):
       tensors = {name: tensor for name, tensor in tensors.items() if name != _DECODER}
@@ -96,17 +113,12 @@ def _without_redundant(tensors: dict[str, Tensor], config: RemBertConfig) -> tup
 
 
 def read_description(folder: pathlib.Path) -> Source:
-  """The model of `config.json`, without tensors; UsageError if it is not that of a RemBERT encoder.
+  """The model of `config.json`, without tensors; UsageError if it is not a RemBERT encoder.
 
-  It has a projection in any case, as Hugging Face's model has even if I = H; the head is that of the architecture.
+  It always has a projection, as Hugging Face's model has even if I = H; the head is that of the architecture.
   """
   file = folder / 'config.json'
-  try:
-    content = parsed_json(file.read_bytes(), file)
-  except OSError as error:
-    raise UsageError(
-      f'no model: {error.strerror or error}', where=str(file), fix='name a folder with config.json and the weights'
-    ) from error
+  content = parsed_json(read_text(file, what='the configuration', fix='name a Hugging Face model directory'), file)
   if not isinstance(content, dict) or content.get('model_type') != 'rembert':
     found = content.get('model_type') if isinstance(content, dict) else None
     raise UsageError(f'the model is {found!r}, not a rembert', where=str(file), fix='only RemBERT can be converted')
@@ -118,27 +130,26 @@ def read_description(folder: pathlib.Path) -> Source:
   fields = {name: content[name] for name in _SHARED_FIELDS if content.get(name) is not None}
   try:
     config = RemBertConfig(**fields, hidden_act=_ACTIVATIONS[activation], always_project_embeddings=True)
-  except UsageError as error:  # which speaks of gin, and this is a file
+  except UsageError as error:  # names gin's fields, and this is a file
     where = error.where.replace('RemBertConfig.', '')
-    raise UsageError(error.what, where=f'{file}: {where}', fix=_FETCH) from error
+    raise UsageError(error.what, where=f'{file}: {where}', fix=f'{_FETCH}, or fix it') from error
   for name in ('pad_token_id', 'bos_token_id', 'eos_token_id'):
-    if name in fields and fields[name] >= config.vocab_size:
+    if fields.get(name, 0) >= config.vocab_size:
       raise UsageError(
         f'{name} must be below vocab_size, {config.vocab_size}',
         where=f'{file}: {name} = {fields[name]}',
-        fix=_FETCH,
+        fix=f'{_FETCH}, or fix it',
       )
-  heads = {architecture: head for head, architecture in _ARCHITECTURES.items()}
-  architectures = content.get('architectures') or [None]
-  architecture = architectures[0] if isinstance(architectures, list) else None
   labels = content.get('id2label') or {}
   if not (isinstance(labels, dict) and all(index.isdecimal() for index in labels)):
     raise UsageError(
       'id2label must map numbers to names', where=f'{file}: id2label', fix='"id2label": {"0": "no", "1": "yes"}'
     )
-  # Where I ≠ H there is one anyway: two ways to say the same would be two models to a checkpoint.
+  # If I ≠ H there is one anyway, and two ways to say the same would be two models to a checkpoint.
   config = dataclasses.replace(config, always_project_embeddings=config.input_embedding_size == config.hidden_size)
-  head = heads.get(architecture) if isinstance(architecture, str) else None
+  architectures = content.get('architectures')
+  named = architectures[0] if isinstance(architectures, list) and architectures else None
+  head = next((head for head, name in reversed(_ARCHITECTURES.items()) if name == named), None)
   if head == 'classification' and len(labels) == 1 and content.get('problem_type') in (None, 'regression'):
     head = 'regression'  # as transformers decides
   names = tuple(str(labels[index]) for index in sorted(labels, key=int))
@@ -166,19 +177,7 @@ def config_json(config: RemBertConfig, head: str | None, labels: Sequence[str]) 
   return content
 
 
-def head_of(names: Iterable[str], described: str | None) -> str | None:
-  """Which head the weights hold: their names decide, the described head only between those with the same names."""
-  names = list(names)
-  if any(name.startswith('cls.predictions.') for name in names):
-    return 'mlm'
-  if any(name.startswith('qa_outputs.') for name in names):
-    return 'qa'
-  if any(name.startswith('classifier.') for name in names):
-    return described if described in ('tagging', 'multiple_choice', 'regression') else 'classification'
-  return None
-
-
-# --- reading weights --------------------------------------------------------------------------------------------------
+# --- weights ----------------------------------------------------------------------------------------------------------
 
 
 def _open_safetensors(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
@@ -192,9 +191,7 @@ def _open_safetensors(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
         read = lambda handle=handle, name=name: handle.get_tensor(name).astype(np.float32, copy=False)
         tensors[name] = Tensor(shape, read)
     except (safetensors.SafetensorError, OSError, ValueError) as error:
-      raise UsageError(
-        f'a damaged safetensors file: {error}', where=str(file), fix='fetch or export the file again'
-      ) from error
+      raise UsageError(f'a damaged safetensors file: {error}', where=str(file), fix=_FETCH) from error
   return tensors
 
 
@@ -219,10 +216,7 @@ def _open_torch(files: Sequence[pathlib.Path]) -> dict[str, Tensor]:
     try:
       loaded |= torch.load(file, map_location='cpu', weights_only=True, mmap=True)
     except Exception as error:  # torch has no exception of its own for it
-      reason = first_line(error)
-      raise UsageError(
-        f'torch cannot read the weights: {reason}', where=str(file), fix='fetch the file again'
-      ) from error
+      raise UsageError(f'torch cannot read the weights: {first_line(error)}', where=str(file), fix=_FETCH) from error
   read = lambda tensor: lambda: tensor.float().numpy()
   return {name: Tensor(tuple(tensor.shape), read(tensor)) for name, tensor in loaded.items()}
 
@@ -231,7 +225,7 @@ _WEIGHTS = {'model.safetensors': _open_safetensors, 'pytorch_model.bin': _open_t
 
 
 def open_weights(folder: pathlib.Path) -> dict[str, Tensor]:
-  """The weights of a folder, in one file or in shards; UsageError where one is missing or damaged."""
+  """The weights of a directory, in one file or in shards; UsageError if a file is missing or corrupt."""
   for name, open_files in _WEIGHTS.items():
     if (folder / name).is_file():
       return open_files([folder / name])
@@ -241,31 +235,26 @@ def open_weights(folder: pathlib.Path) -> dict[str, Tensor]:
         weight_map = parsed_json(index_file.read_bytes(), index_file)['weight_map']
         files = sorted({pathlib.Path(inside(folder, shard, where=index_file)) for shard in weight_map.values()})
       except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise UsageError(
-          f'not an index of shards: {error!r}', where=str(index_file), fix='fetch the file again'
-        ) from error
+        raise UsageError(f'not an index of shards: {error!r}', where=str(index_file), fix=_FETCH) from error
       absent = [file.name for file in files if not file.is_file()]
       if absent:
         raise UsageError(
           f'{len(absent)} of {len(files)} shards are missing: {", ".join(absent)}',
           where=str(folder),
-          fix='fetch them into the same folder',
+          fix='fetch them into the same directory',
         )
       tensors = open_files(files)
       lost = [tensor for tensor in weight_map if tensor not in tensors] if open_files is _open_safetensors else []
       if lost:
         raise UsageError(
           f'the index names {len(lost)} tensors that no shard has, for example {lost[0]}',
-          where=str(files[0].parent),
+          where=str(folder),
           fix='fetch the shards again',
         )
       return tensors
   raise UsageError(
     'no weights', where=f'{folder}: none of {", ".join(_WEIGHTS)}, nor an index of shards', fix='fetch the weights'
   )
-
-
-# --- writing weights --------------------------------------------------------------------------------------------------
 
 
 def write_weights(
@@ -275,10 +264,10 @@ def write_weights(
   shard_bytes: int,
   on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> None:
-  """Writes `model.safetensors`, or shards with their index where it would be larger than `shard_bytes`.
+  """Writes `model.safetensors`, or shards with their index if it would be larger than `shard_bytes`.
 
-  One shard is in memory at a time; one is larger only if it is a single tensor. `on_progress` receives the fraction
-  written.
+  One shard is in memory at a time; a shard is larger only if it is a single tensor. `on_progress` receives the
+  fraction written.
   """
   import huggingface_hub
 
@@ -298,11 +287,104 @@ def write_weights(
     (folder / 'model.safetensors.index.json').write_text(json.dumps(index, indent=2))
 
 
-@contextlib.contextmanager
-def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
-  """A folder that appears under its name when all is in it, or not at all."""
-  import shutil
+# --- export -----------------------------------------------------------------------------------------------------------
 
+
+class Export(NamedTuple):
+  """What was written: a model with this head and number of parameters; tokenizer files if there was a vocabulary.
+
+  `left_out` are parameters of the checkpoint that the model has no place for.
+  """
+
+  head: str | None
+  parameters: int
+  left_out: tuple[str, ...]
+  has_tokenizer: bool
+
+
+def export(
+  source: Source,
+  folder: epath.PathLike,
+  *,
+  head: str | None = AS_SAVED,
+  vocabulary: epath.PathLike | None = None,
+  name: str | None = None,
+  shard_bytes: int = 5_000_000_000,
+  on_progress: Callable[[float], None] = lambda fraction: None,
+) -> Export:
+  """Writes `config.json`, weights, tokenizer files and a model card; all of them, or nothing.
+
+  Args:
+    source: a checkpoint of this project.
+    folder: a new local directory.
+    head: that of the checkpoint, or None to leave it out.
+    vocabulary: a SentencePiece model; by default that of the checkpoint's run.
+    name: an id of the Hub, for the model card; by default the name of the directory.
+    shard_bytes: see `write_weights`.
+    on_progress: see `write_weights`.
+
+  Raises:
+    UsageError: it is not such a checkpoint, or lacks the head or parameters; the directory exists, or is in a bucket.
+  """
+  from rembert.convert.model_card import model_card
+  from rembert.convert.tokenizer_files import write_tokenizer
+
+  if is_remote(folder):
+    raise UsageError('safetensors are written to local disks', where=str(folder), fix='export here, then copy')
+  if source.form != OURS:
+    raise UsageError(
+      'the model is not a checkpoint of this project', where=source.path, fix='name a workdir, or a checkpoint of one'
+    )
+  folder, head = pathlib.Path(folder), source.head if head == AS_SAVED else head
+  if head not in (None, source.head):
+    raise UsageError(
+      f'the checkpoint has {"no head" if source.head is None else f"a head for {source.head}"}, not for {head}',
+      where=source.path,
+      fix='leave --head out, or --head=none for the encoder alone',
+    )
+  bias = source.tensors.get('classifier/bias')
+  has_pooler = head in _POOLED and 'encoder/pooler/kernel' in source.tensors
+  model = slots(source.config, head, num_labels=bias.shape[0] if bias else None, has_pooler=has_pooler)
+  leaves = {slot.leaf for slot in model}
+  if lacking := sorted(leaves - source.tensors.keys()):
+    raise UsageError(
+      f'the checkpoint lacks {len(lacking)} parameters, for example {lacking[0]}',
+      where=source.path,
+      fix='it was written by another version, or is corrupt: try an earlier step',
+    )
+
+  # --- tensors, in the order in which each parameter is read once ---------------
+  config, width = source.config, source.config.hidden_size
+  prefix = '' if head is None else ENCODER_PREFIX
+  read = functools.lru_cache(maxsize=1)(lambda leaf: source.tensors[leaf].read())  # often the next tensor's too
+  their_name = lambda slot: (prefix if slot.leaf.startswith('encoder/') else '') + slot.hugging_face
+  take = lambda slot: slot.take(read(slot.leaf), FORM)
+  tensors = {
+    their_name(slot): Tensor(slot.shape_in(FORM), functools.partial(take, slot))
+    for slot in sorted(model, key=lambda slot: slot.leaf)
+  }
+  if not config.projects_embeddings:
+    # Hugging Face's model always projects: here by the identity, which changes no bit.
+    tensors[f'{prefix}{_PROJECTION}.weight'] = Tensor((width, width), lambda: np.eye(width, dtype=np.float32))
+    tensors[f'{prefix}{_PROJECTION}.bias'] = Tensor((width,), lambda: np.zeros(width, np.float32))
+  if head == 'mlm' and config.tie_word_embeddings:
+    tensors[_DECODER] = tensors[prefix + _WORD]
+
+  # --- files -----------------------------------------------------------------
+  vocabulary = source.vocabulary if vocabulary is None else epath.Path(vocabulary)
+  with write_errors('the export', folder), _new_folder(folder) as partial:
+    (partial / 'config.json').write_text(json.dumps(config_json(config, head, source.labels), indent=2))
+    if vocabulary is not None:
+      write_tokenizer(vocabulary, partial, longest=config.max_position_embeddings)
+    (partial / 'README.md').write_text(model_card(source, head, name=name or folder.name))
+    write_weights(partial, tensors, shard_bytes=shard_bytes, on_progress=on_progress)
+  parameters = sum(math.prod(slot.shape) for slot in model)
+  return Export(head, parameters, tuple(sorted(source.tensors.keys() - leaves)), vocabulary is not None)
+
+
+@contextlib.contextmanager
+def _new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
+  """A directory that appears under its name if the block succeeds, and is deleted otherwise."""
   if path.exists() and (not path.is_dir() or any(path.iterdir())):
     raise UsageError('the destination exists', where=str(path), fix='name a new folder')
   partial = path.with_name(f'{path.name}.partial')

@@ -18,7 +18,8 @@ from rembert.model.heads import FIXED_LABELS, parameter_shapes
 ENCODER_PREFIX = 'rembert.'
 # The form of this project's own checkpoints: a tensor is a parameter, by its path.
 OURS = 'leaf'
-
+# The head of a model: whichever its checkpoint has.
+AS_SAVED = 'as saved'
 
 # Parameters of which the vocabulary is the first axis, stored with padding rows.
 ROW_PER_PIECE = {'encoder/embeddings/word/embedding', 'mlm/output_embedding', 'mlm/bias'}

@@ -28,6 +28,7 @@ def sentence_vectors(
   sentences: Sequence[Sequence[int]],
   *,
   layer: int | None = None,
+  all_layers: bool = False,
   batch_size: int = BATCH_SIZE,
   on_progress: Progress = lambda fraction, note: None,
 ) -> np.ndarray:
@@ -40,14 +41,46 @@ def sentence_vectors(
     model: the model, of which the encoder runs.
     sentences: ids with [CLS] and [SEP], no more than the model's positions.
     layer: 0 is the projected embeddings, L the last layer; None is the last.
+    all_layers: of every layer instead, projected embeddings first: [L + 1, N, H].
     batch_size: sequences of 64 positions per batch; fewer if they are longer.
     on_progress: called with the fraction that is done, and a note.
 
   Raises:
     UsageError: no such layer, ids outside the vocabulary, or a sentence is empty or too long.
   """
-  vectors_NxH = np.zeros((len(sentences), model.config.hidden_size), np.float32)
-  return _fill(vectors_NxH, model, sentences, chosen_layer(model.config, layer), batch_size, on_progress)
+  config = model.config
+  pad, longest = config.pad_token_id, config.max_position_embeddings
+  chosen = None if all_layers else chosen_layer(config, layer)
+  for number, ids in enumerate(sentences):
+    if not 0 < len(ids) <= longest:
+      raise UsageError(
+        f'sentence {number} has {len(ids)} ids; the model accepts 1 to {longest}',
+        where='sentences',
+        fix='remove empty sentences, and truncate longer ones',
+      )
+  graphdef, parameters = nnx.split(model.encoder)
+  parameters = _with_kernels_in(model.encoder.execution.dtype, parameters)
+  layers = (config.num_hidden_layers + 1,) if all_layers else ()
+  vectors = np.zeros((*layers, len(sentences), config.hidden_size), np.float32)
+
+  def compute(batch: SentenceBatch) -> np.ndarray:
+    model.check_ids(batch.input_ids)
+    return np.asarray(_means(graphdef, chosen, parameters, *batch[1:]))
+
+  done = 0
+  for batch, means in _computed(packed_sentences(sentences, pad=pad, batch_size=batch_size, longest=longest), compute):
+    for place, row in enumerate(batch.sentences):
+      vectors[..., row, :] = means[..., place, : len(row), :]
+      done += len(row)
+    on_progress(done / len(sentences), f'{done:,} of {len(sentences):,} sentences')
+  return vectors
+
+
+def encode_lines(model: LoadedModel, encoder: TextEncoder, lines: Sequence[str]) -> tuple[list[list[int]], int]:
+  """The ids of each line, truncated to the model's positions, and how many lines were truncated."""
+  longest = model.config.max_position_embeddings
+  encoded = [encoder.encode(line) for line in lines]
+  return [cut(ids, longest) for ids in encoded], sum(len(ids) > longest for ids in encoded)
 
 
 def embed_lines(
@@ -59,70 +92,12 @@ def embed_lines(
   batch_size: int = BATCH_SIZE,
   on_progress: Progress = lambda fraction, note: None,
 ) -> np.ndarray:
-  """One vector per line, float32 [lines, H], in order; lines beyond the model's positions are truncated with a warning.
-
-  See `sentence_vectors`.
-  """
-  longest = model.config.max_position_embeddings
-  encoded = [encoder.encode(line) for line in lines]
-  if too_long := sum(len(ids) > longest for ids in encoded):
-    warnings.warn(f'{too_long:,} of {len(lines):,} lines are truncated to {longest} tokens', stacklevel=2)
-  sentences = [cut(ids, longest) for ids in encoded]
+  """One vector per line, float32 [lines, H], in order; truncates long lines with a warning. See `sentence_vectors`."""
+  sentences, truncated = encode_lines(model, encoder, lines)
+  if truncated:
+    longest = model.config.max_position_embeddings
+    warnings.warn(f'{truncated:,} of {len(lines):,} lines are truncated to {longest} tokens', stacklevel=2)
   return sentence_vectors(model, sentences, layer=layer, batch_size=batch_size, on_progress=on_progress)
-
-
-def vectors_of_all_layers(
-  model: LoadedModel,
-  sentences: Sequence[Sequence[int]],
-  *,
-  batch_size: int = BATCH_SIZE,
-  on_progress: Progress = lambda fraction, note: None,
-) -> np.ndarray:
-  """As `sentence_vectors`, for every layer, projected embeddings first: float32 [L + 1, N, H]."""
-  config = model.config
-  vectors_LxNxH = np.zeros((config.num_hidden_layers + 1, len(sentences), config.hidden_size), np.float32)
-  return _fill(vectors_LxNxH, model, sentences, None, batch_size, on_progress)
-
-
-def _fill(
-  vectors: np.ndarray,
-  model: LoadedModel,
-  sentences: Sequence[Sequence[int]],
-  layer: int | None,
-  batch_size: int,
-  on_progress: Progress,
-) -> np.ndarray:
-  """Computes `vectors`, [N, H] or, without a layer, [L + 1, N, H], in place; returns them."""
-  _check_lengths(sentences, model.config.max_position_embeddings)
-  graphdef, parameters = nnx.split(model.encoder)
-  parameters = _with_kernels_in(model.encoder.execution.dtype, parameters)
-  pad, longest = model.config.pad_token_id, model.config.max_position_embeddings
-
-  def compute(batch: SentenceBatch) -> np.ndarray:
-    model.check_ids(batch.input_ids)
-    return np.asarray(_means(graphdef, layer, parameters, *batch[1:]))
-
-  done = 0
-  for batch, means in _computed(packed_sentences(sentences, pad=pad, batch_size=batch_size, longest=longest), compute):
-    for place, row in enumerate(batch.sentences):
-      vectors[..., row, :] = means[..., place, : len(row), :]
-      done += len(row)
-    on_progress(done / len(sentences), f'{done:,} of {len(sentences):,} sentences')
-  return vectors
-
-
-def _check_lengths(sentences: Sequence[Sequence[int]], longest: int) -> None:
-  try:
-    lengths = [len(ids) for ids in sentences]
-  except TypeError:
-    raise UsageError('sentences must be sequences of ids', where='sentences', fix='[[312, 5, 313]]') from None
-  if lengths and not 0 < min(lengths) <= max(lengths) <= longest:
-    number = next(number for number, length in enumerate(lengths) if not 0 < length <= longest)
-    raise UsageError(
-      f'sentence {number} has {lengths[number]} ids; the model accepts 1 to {longest}',
-      where='sentences',
-      fix='remove empty sentences, and truncate longer ones',
-    )
 
 
 def _with_kernels_in(dtype: str, parameters: nnx.State) -> dict:

@@ -14,8 +14,7 @@ from etils import epath
 from flax import nnx
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from rembert.checkpoint.load import read_newest
-from rembert.convert.importing import ImportedModel, import_model
+from rembert.checkpoint.load import ImportedModel, import_model, read_newest
 from rembert.convert.tensor_names import OURS, ROW_PER_PIECE, Tensor
 from rembert.errors import UsageError
 from rembert.kernels import resolve_dtype
@@ -114,7 +113,7 @@ class LoadedModel:
       UsageError: not an id, no token, no permission, or the Hub cannot be reached.
     """
     from rembert.convert import hub
-    from rembert.convert.exporting import export
+    from rembert.convert.huggingface import export
 
     hub.check_upload(name)
     leaves = flatten_dict(nnx.to_pure_dict(nnx.state(self.module)), sep='/')

@@ -13,7 +13,7 @@ import rembert
 from rembert.analysis import edge_probing
 from rembert.analysis.config import ProbeConfig
 from rembert.analysis.edge_probing import EdgeProbe, ScalarMix, SpanPooling, batch_counts, probe_batch, score_of
-from rembert.analysis.span_states import EncodedSpans, FrozenStates
+from rembert.analysis.spans import EncodedSpans, FrozenStates
 
 TOLERANCE = 1e-5
 CONFIG = ProbeConfig(projection=6, hidden=9, learning_rate=1e-2, batch_size=8, epochs=12, patience=12)

@@ -1,12 +1,13 @@
-"""Translations by layer, compared with loops over all pairs in float64; means of layers."""
+"""Translations by layer, compared with loops over all pairs in float64; files of translations."""
 
 import numpy as np
 import pytest
 
-import rembert
 from rembert.analysis import layer_retrieval
-from rembert.analysis.layer_retrieval import layer_means
-from rembert.jobs.predict import text_encoder
+from rembert.analysis.layer_retrieval import read_aligned
+from rembert.errors import UsageError
+from rembert.inference.embed import encode_lines
+from rembert.tokenizer import TextEncoder
 
 
 def plain_nearest(queries, targets):
@@ -63,11 +64,42 @@ def test_far_from_the_origin_nothing_is_lost_to_rounding():
   assert layer_retrieval.nearest(queries, targets).tolist() == plain_nearest(queries, targets)
 
 
-# --- vectors of all layers --------------------------------------------------
+# --- files ------------------------------------------------------------------
 
 
-def test_long_sentences_are_truncated_and_counted(random_run):
-  model = rembert.load(random_run)
-  vectors, cut = layer_means(model, text_encoder(model), ['Fluss ' * 60, 'Fluss'])
-  assert (cut, vectors.shape) == (1, (4, 2, 32))
-  assert np.isfinite(vectors).all()
+def write_sides(folder, source, target):
+  for name, text in (('a.en', source), ('a.de', target)):
+    if text is not None:
+      (folder / name).write_text(text, encoding='utf-8')
+  return folder / 'a.en', folder / 'a.de'
+
+
+def test_pairs_are_those_of_the_same_line_and_blank_ones_are_left_out(tmp_path):
+  source, target = 'one\n\ntwo\nthree\u2028still three\nfour\n', 'eins\nnichts\nzwei\ndrei\n  \n'
+  files = write_sides(tmp_path, source, target)
+  lines = read_aligned(*files)
+  assert lines.source == ('one', 'two', 'three\u2028still three')
+  assert lines.target == ('eins', 'zwei', 'drei')
+  assert lines.blank == 2
+  assert read_aligned(*files, 2).source == ('one', 'two')
+
+
+@pytest.mark.parametrize(
+  ('source', 'target', 'what', 'where'),
+  [
+    ('a\nb\n', 'a\nb\nc\n', '2 lines and 3 translations', 'a.de:3 has no counterpart'),
+    ('\n \n', 'a\nb\n', 'no pair of sentences found', 'a.en'),
+    (None, 'a\n', 'does not exist', 'a.en'),
+  ],
+)
+def test_files_of_different_lengths_are_an_error(tmp_path, source, target, what, where):
+  with pytest.raises(UsageError, match=what) as caught:
+    read_aligned(*write_sides(tmp_path, source, target))
+  assert where in caught.value.where
+
+
+def test_long_sentences_are_truncated_and_counted(random_encoder):
+  encoder = TextEncoder(random_encoder.vocabulary)
+  sentences, truncated = encode_lines(random_encoder, encoder, ['Fluss ' * 60, 'Fluss'])
+  assert ([len(ids) for ids in sentences], truncated) == ([48, len(encoder.encode('Fluss'))], 1)
+  assert [ids[-1] for ids in sentences] == [encoder.special.sep] * 2

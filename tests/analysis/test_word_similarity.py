@@ -4,16 +4,22 @@ import math
 
 import numpy as np
 import pytest
+from random_checkpoints import leaves_of
 
-from rembert.analysis.files import WordPair
 from rembert.analysis.word_similarity import (
+  WordPair,
   bootstrap_spearman,
   dot_products,
   interval,
+  read_embeddings,
+  read_word_pairs,
   resampled,
   spearman,
   word_similarity,
 )
+from rembert.checkpoint.load import open_source
+from rembert.convert.huggingface import export
+from rembert.errors import UsageError
 
 TOLERANCE = 1e-9
 UNKNOWN = 2
@@ -112,3 +118,45 @@ def test_without_an_output_embedding_there_is_no_difference_and_without_pairs_no
   assert (found['output'], found['difference']) == (None, None)
   nothing = word_similarity(random_tables(), PAIRS[5:], PIECES.__getitem__, unknown=UNKNOWN)
   assert (nothing['covered'], nothing['input']['rho'], nothing['difference']['rho']) == (0, None, None)
+
+
+@pytest.mark.parametrize(
+  'text',
+  ['# by hand\ntiger\tcat\t7.35\n\nbook\tpaper\t-1\n', 'tiger cat 7.35\r\nbook   paper  -1 \r\n'],
+  ids=['tabs', 'spaces'],
+)
+def test_word_pairs_are_separated_by_tabs_or_spaces(tmp_path, text):
+  (tmp_path / 'words.txt').write_bytes(text.encode())
+  assert read_word_pairs(tmp_path / 'words.txt') == [('tiger', 'cat', 7.35), ('book', 'paper', -1)]
+
+
+@pytest.mark.parametrize('line', ['c d', 'c d many', 'c d N 2', 'c d nan', 'c,d,2'])
+def test_a_line_that_is_no_word_pair_is_refused(tmp_path, line):
+  file = tmp_path / 'words.txt'
+  file.write_text(f'a b 1\n{line}\n')
+  with pytest.raises(UsageError, match='is not two words and a score') as caught:
+    read_word_pairs(file)
+  assert caught.value.where.endswith('words.txt:2')
+  file.write_text('\n# a b 1\n')
+  with pytest.raises(UsageError, match='no word pair'):
+    read_word_pairs(file)
+
+
+# --- embeddings of a model --------------------------------------------------
+
+
+def test_embeddings_are_the_parameters_without_padding_for_any_kind_of_path(saved, tmp_path):
+  checkpoint = saved('mlm')
+  export(checkpoint, tmp_path / 'exported')
+  parameters = leaves_of(checkpoint)
+  for path in (checkpoint.workdir, tmp_path / 'exported'):
+    tables = read_embeddings(open_source(path))
+    assert {name: table.shape for name, table in tables.items()} == {'input': (331, 18), 'output': (331, 43)}
+    np.testing.assert_array_equal(tables['input'], parameters['encoder/embeddings/word/embedding'][:331])
+    np.testing.assert_array_equal(tables['output'], parameters['mlm/output_embedding'][:331])
+
+
+def test_without_an_output_embedding_there_is_one_table(written_run):
+  for run in written_run(None), written_run(input_embedding_size=43, tie_word_embeddings=True):
+    tables = read_embeddings(open_source(run))
+    assert (tables['input'] is None, tables['output']) == (False, None)

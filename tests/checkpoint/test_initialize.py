@@ -12,7 +12,7 @@ from random_checkpoints import TINY, leaves_of
 
 from rembert.checkpoint.initialize import open_initial
 from rembert.checkpoint.load import open_source
-from rembert.convert.exporting import export
+from rembert.convert.huggingface import export
 from rembert.data.finetune_batches import Features, pad_batch
 from rembert.errors import UsageError
 from rembert.model.config import Execution

@@ -7,7 +7,7 @@ import pytest
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from rembert.checkpoint.vocabulary_transfer import plan_transfer
+from rembert.checkpoint.initialize import plan_transfer
 
 SPACE = '\N{LOWER ONE EIGHTH BLOCK}'
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6

@@ -8,9 +8,8 @@ import pytest
 from etils import epath
 from random_checkpoints import TINY, random_leaves
 
-from rembert.checkpoint.load import open_source, save_model
+from rembert.checkpoint.load import import_model, open_source, save_model
 from rembert.convert.__main__ import main
-from rembert.convert.importing import import_model
 
 CONFIG = dataclasses.replace(TINY, vocab_size=700)
 

@@ -14,11 +14,10 @@ from hub_server import TOKEN, serve_hub
 from random_checkpoints import LABELS, leaves_of
 
 import rembert
-from rembert.checkpoint.load import architecture, open_described, open_source
+from rembert.checkpoint.load import architecture, import_model, open_described, open_source
 from rembert.convert import hub
 from rembert.convert.__main__ import main
-from rembert.convert.exporting import export
-from rembert.convert.importing import import_model
+from rembert.convert.huggingface import export
 from rembert.errors import UsageError
 from rembert.main import main as rembert_main
 

@@ -12,11 +12,9 @@ import safetensors.numpy
 from hugging_face_cases import golden_file, load_golden
 from random_checkpoints import leaves_of
 
-from rembert.checkpoint.load import open_source
+from rembert.checkpoint.load import import_model, open_source
 from rembert.convert import huggingface
-from rembert.convert.exporting import export
-from rembert.convert.huggingface import read_description
-from rembert.convert.importing import import_model
+from rembert.convert.huggingface import export, read_description
 from rembert.errors import RunError, UsageError
 from rembert.model.heads import HEADS, POOLED
 
@@ -310,7 +308,7 @@ def test_another_model_is_refused(exported, fields, words):
 
 
 def test_directories_without_a_model_say_what_they_lack(exported, tmp_path):
-  with pytest.raises(UsageError, match='no model'):
+  with pytest.raises(UsageError, match='the configuration does not exist'):
     read_hugging_face(tmp_path / 'nowhere')
   (exported / 'model.safetensors').unlink()
   with pytest.raises(UsageError, match='no weights'):

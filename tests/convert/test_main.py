@@ -9,9 +9,8 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from rembert import configuration
-from rembert.checkpoint.load import open_source
+from rembert.checkpoint.load import import_model, open_source
 from rembert.convert.__main__ import main, parser
-from rembert.convert.importing import import_model
 from rembert.model.config import RemBertConfig
 
 
@@ -118,7 +117,7 @@ def test_help_teaches_every_direction(capsys):
 
 
 def test_a_disk_that_fills_up_costs_nothing(exported, tmp_path, monkeypatch, capsys):
-  from rembert.convert import importing
+  from rembert.checkpoint import load
 
   def fail(*_, **__):
     raise OSError('no space left on device')
@@ -126,7 +125,7 @@ def test_a_disk_that_fills_up_costs_nothing(exported, tmp_path, monkeypatch, cap
   (tmp_path / 'mine').mkdir()
   (tmp_path / 'mine' / 'notes').write_text('precious')
   with monkeypatch.context() as full:
-    full.setattr(importing, 'save_model', fail)
+    full.setattr(load, 'save_model', fail)
     for destination in 'new', 'mine':
       assert main(['from_hf', str(exported), str(tmp_path / destination)]) == 1
       assert 'the workdir could not be written: no space left on device' in capsys.readouterr().err

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from random_checkpoints import TINY, leaves_of, random_leaves
 
-from rembert.checkpoint.load import open_source
+from rembert.checkpoint.load import import_model, open_source, save_workdir
 from rembert.convert import tensorflow as original
-from rembert.convert.exporting import export
-from rembert.convert.importing import import_model, save
+from rembert.convert.huggingface import export
 from rembert.convert.tensor_names import slots
 from rembert.errors import UsageError
 
@@ -77,7 +76,7 @@ def test_the_original_is_imported_and_exported_to_hugging_face_bit_exactly(
   assert imported.config == model.config
   assert_same(imported.leaves, leaves_of(model))
   assert (imported.missing, imported.left_out) == ((), ())
-  save(imported, tmp_path / 'ours', None)
+  save_workdir(imported, tmp_path / 'ours', None)
   export(open_source(tmp_path / 'ours'), tmp_path / 'theirs')
   back = import_model(open_source(tmp_path / 'theirs')).leaves
   assert_same(back, {path: leaf for path, leaf in imported.leaves.items() if 'pooler' not in path})

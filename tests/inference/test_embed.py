@@ -9,7 +9,7 @@ import pytest
 import rembert
 from rembert.errors import UsageError
 from rembert.inference import embed as module
-from rembert.inference.embed import sentence_vectors, vectors_of_all_layers
+from rembert.inference.embed import sentence_vectors
 from rembert.model.config import Execution
 
 TOLERANCE = 1e-5
@@ -57,7 +57,7 @@ def test_vectors_of_packed_sentences_are_those_of_rows_of_one_sentence(model, se
 
 
 def test_vectors_of_all_layers_are_those_of_each(model, sentences, means_LxNxH):
-  assert_close(vectors_of_all_layers(model, sentences, batch_size=3), means_LxNxH)
+  assert_close(sentence_vectors(model, sentences, all_layers=True, batch_size=3), means_LxNxH)
 
 
 def test_kernels_that_are_cast_once_give_the_same_vectors(random_run, sentences, monkeypatch):

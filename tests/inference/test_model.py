@@ -10,7 +10,7 @@ from flax import nnx
 
 import rembert
 from rembert.checkpoint.load import open_source
-from rembert.convert.exporting import export
+from rembert.convert.huggingface import export
 from rembert.errors import UsageError
 from rembert.model.heads import POOLED
 

@@ -10,7 +10,7 @@ import pytest
 
 import rembert
 from rembert import main
-from rembert.analysis.files import read_word_pairs
+from rembert.analysis.word_similarity import read_word_pairs
 from rembert.data.store_source import StoredBatches
 from rembert.data.token_store import TokenStore
 from rembert.jobs.analyze import model_name, plain

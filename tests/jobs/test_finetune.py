@@ -14,7 +14,7 @@ from made_up_xtreme import write_examples
 
 import rembert
 from rembert.checkpoint.load import open_source
-from rembert.convert.exporting import export
+from rembert.convert.huggingface import export
 from rembert.jobs import finetune as finetune_job
 from rembert.jobs.evaluate import Results
 from rembert.main import main

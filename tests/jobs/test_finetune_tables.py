@@ -12,7 +12,7 @@ from final_states import assert_bitwise_equal, final_state
 
 import rembert
 from rembert.checkpoint.load import open_source
-from rembert.convert.exporting import export
+from rembert.convert.huggingface import export
 from rembert.jobs import predict
 from rembert.model.config import RemBertConfig
 

@@ -12,10 +12,9 @@ import safetensors.numpy
 from hugging_face_cases import CONFIGURATIONS, NUM_LABELS, TOLERANCE
 
 import rembert
-from rembert.checkpoint.load import open_source
-from rembert.convert import importing, tensorflow
-from rembert.convert.exporting import export
-from rembert.convert.importing import import_model
+from rembert.checkpoint.load import import_model, open_source, save_workdir
+from rembert.convert import tensorflow
+from rembert.convert.huggingface import export
 from rembert.errors import UsageError
 from rembert.inference.fill_mask import fill_masks
 from rembert.jobs.predict import text_encoder
@@ -114,7 +113,7 @@ def all_weights(folder):
 @pytest.mark.parametrize('name', ['odd sizes', 'I = H, projected', 'odd sizes, tanh'])
 def test_hugging_faces_weights_return_bitwise_equal(their_folder, tmp_path, head, name):
   folder, _ = their_folder(head, name)
-  importing.save(import_model(open_source(folder)), tmp_path / 'ours', None)
+  save_workdir(import_model(open_source(folder)), tmp_path / 'ours', None)
   export(open_source(tmp_path / 'ours'), tmp_path / 'again')
   before, after = all_weights(folder), all_weights(tmp_path / 'again')
   assert before.keys() == after.keys()
@@ -173,7 +172,7 @@ def test_labels_go_there_and_come_back(their_folder, tmp_path):
   model.config.id2label = {index: f'B-{index}' for index in range(NUM_LABELS)}
   model.config.label2id = {label: index for index, label in model.config.id2label.items()}
   model.save_pretrained(folder)
-  importing.save(import_model(open_source(folder)), tmp_path / 'ours', None)
+  save_workdir(import_model(open_source(folder)), tmp_path / 'ours', None)
   saved = open_source(tmp_path / 'ours')
   assert saved.labels == tuple(f'B-{index}' for index in range(NUM_LABELS))
   export(saved, tmp_path / 'again')

@@ -16,7 +16,7 @@ from random_checkpoints import TINY, random_leaves
 from small_scale import Planned
 
 from rembert.checkpoint.load import open_source, save_model
-from rembert.convert.exporting import export
+from rembert.convert.huggingface import export
 from rembert.convert.tensor_names import slots
 from tasks.corpus.build import CorpusConfig, clean
 from tasks.corpus.format import Document

@@ -1,22 +1,103 @@
-"""Encodes sentences with labelled spans, and computes a frozen encoder's hidden states at the tokens of the spans.
+"""Sentences with labelled spans: read from files, tokenized, and a frozen encoder's hidden states at their tokens.
 
 T targets of a sentence · S positions · P needed positions · L layers · H hidden · B sentences of a batch
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from etils import epath
 from flax import nnx
 
-from rembert.analysis.files import SpanExample
+from rembert.analysis.context import read_lines
+from rembert.errors import UsageError
+from rembert.files import parsed_json
 from rembert.model.encoder import RemBertEncoder
 from rembert.tokenizer import SpecialIds
 
+_FORM = '{"text": "The dog barks .", "targets": [{"span1": [1, 2], "label": "NOUN"}]}'
 _ROUND_TO = 16  # positions are rounded up to this, so that few shapes are compiled
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+Span = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+  """One or two spans, begin and end counted in words, and their labels."""
+
+  span1: Span
+  span2: Span | None
+  labels: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanExample:
+  """A sentence and its labelled spans."""
+
+  words: tuple[str, ...]
+  targets: tuple[Target, ...]
+
+
+def read_spans(path: epath.PathLike) -> list[SpanExample]:
+  """Reads the examples that have targets of a file of JSON lines, the format of jiant (Tenney et al., 2019).
+
+      {"text": "The dog barks .", "targets": [{"span1": [1, 2], "label": "NOUN"}, …]}
+      {"text": "The dog barks .", "targets": [{"span1": [0, 2], "span2": [2, 3], "label": ["a", "b"]}, …]}
+
+  Spans count words, separated by white space; their end is exclusive. A label may be a list (semantic proto-roles have
+  any number of labels).
+
+  Raises:
+    UsageError: the file does not exist, has no targets, or a line is malformed.
+  """
+  examples = []
+  for text, where in read_lines(path, fix=_FORM):
+    if not text:
+      continue
+    content = parsed_json(text, where, fix=_FORM)
+    try:
+      words = tuple(content['text'].split())
+      targets = tuple(_target(target, len(words)) for target in content.get('targets', ()))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+      reason = f'{error} is missing' if isinstance(error, KeyError) else str(error)
+      raise UsageError(f'not a sentence with labelled spans: {reason}', where=where, fix=_FORM) from error
+    if targets:
+      examples.append(SpanExample(words, targets))
+  if not examples:
+    raise UsageError('the file has no targets', where=str(path), fix=_FORM)
+  return examples
+
+
+def _target(target: dict[str, Any], words: int) -> Target:
+  def span_of(span: Any) -> Span:
+    is_pair = isinstance(span, list) and len(span) == 2 and all(type(end) is int for end in span)
+    if not is_pair or not 0 <= span[0] < span[1] <= words:
+      raise ValueError(f'{span} is not a span of {words} words')
+    return span[0], span[1]
+
+  labels = target['label'] if isinstance(target['label'], list) else [target['label']]
+  if not all(isinstance(label, str) for label in labels):
+    raise ValueError(f'the label {target["label"]} is not text')
+  second = target.get('span2')
+  return Target(span_of(target['span1']), None if second is None else span_of(second), tuple(labels))
+
+
+def spans_per_target(examples: Iterable[SpanExample], where: str) -> int:
+  """1 or 2; UsageError if some targets have one span and others two. `where` names the files, for the error."""
+  counts = {1 if target.span2 is None else 2 for example in examples for target in example.targets}
+  if len(counts) > 1:
+    raise UsageError('targets of one span and of two are mixed', where=where, fix='write files for each task')
+  return counts.pop()
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +149,9 @@ def encode_spans(
     labels=tuple(labels for _, labels in kept),
     dropped=len(example.targets) - len(kept),
   )
+
+
+# --- hidden states ----------------------------------------------------------------------------------------------------
 
 
 class FrozenStates:
