@@ -65,7 +65,7 @@ def full_disk(monkeypatch):
     yield
 
 
-@pytest.mark.parametrize(('saved_on', 'restored_on'), [(ONE, EIGHT), (EIGHT, FLAT), (EIGHT, ONE)])
+@pytest.mark.parametrize(('saved_on', 'restored_on'), [(ONE, FLAT), (EIGHT, ONE)])
 def test_a_state_comes_back_bit_exactly_and_to_its_place(opened, random_state, trainable, saved_on, restored_on):
   state, expected = random_state(saved_on)
   writing, target = save(opened(), 2, state), trainable(restored_on).restore_target()
@@ -94,9 +94,8 @@ def test_a_moving_average_comes_back_too_and_a_run_without_one_cannot_take_it(op
     checkpoints.restore_newest(trainable(ONE).restore_target())
 
 
-@pytest.mark.parametrize('sizes', [ONE, EIGHT], ids=['one device', 'eight'])
-def test_the_state_of_that_moment_is_saved_although_its_buffers_are_donated(opened, random_state, trainable, sizes):
-  state, expected = random_state(sizes)
+def test_the_state_of_that_moment_is_saved_although_its_buffers_are_donated(opened, random_state, trainable):
+  state, expected = random_state(EIGHT)
   state = jax.tree.map(jnp.copy, state)
   step = jax.jit(lambda state: jax.tree.map(lambda leaf: leaf + 1, state), donate_argnums=0)
   checkpoints = opened()
@@ -105,7 +104,7 @@ def test_the_state_of_that_moment_is_saved_although_its_buffers_are_donated(open
     state = step(state)
   checkpoints.wait()
   assert np.any(np.asarray(state.params['mlm']['bias']) != expected.params['mlm']['bias'])
-  restored = checkpoints.restore_newest(trainable(sizes).restore_target())
+  restored = checkpoints.restore_newest(trainable(EIGHT).restore_target())
   jax.tree.map(np.testing.assert_array_equal, jax.device_get(restored.state), expected)
 
 
