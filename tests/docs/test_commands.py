@@ -13,7 +13,7 @@ import parsed_commands
 import pytest
 import small_scale
 from command_sandbox import CommandServer, copy_sandbox, make_sandbox
-from documented_commands import ROOT, Command, Options, pages, shown, shown_on
+from documented_commands import ROOT, Command, Options, Shown, pages, shown, shown_on
 from small_scale import NoRule, Way, planned, tried_with
 
 # Played first: the other pages use what they make.
@@ -27,10 +27,6 @@ _INCOMPLETE = re.compile(
 
 def commands_of(page: str) -> list[Command]:
   return [each for each in shown_on(page) if isinstance(each, Command)]
-
-
-def options_of(page: str) -> list[Options]:
-  return [each for each in shown_on(page) if isinstance(each, Options)]
 
 
 # --- what is a command ------------------------------------------------------------------------------------------------
@@ -90,99 +86,75 @@ def desk(tmp_path_factory):
   return folder
 
 
-def refusals(commands: Sequence[Command]) -> list[str]:
-  found = []
-  for command in commands:
-    try:
-      plan = planned(command)
-    except NoRule as error:
-      found.append(str(error))
-      continue
-    # As the page shows it: with what is added there would be less to refuse.
-    words = list(dataclasses.replace(plan, added=()).arguments)
-    if '-m' not in words or words[words.index('-m') + 1] in ('venv', 'pip'):
-      continue
-    # The program, and what it hands on: a command behind -- is held to the same.
-    for part in (words, words[words.index('--') + 1 :] if '--' in words else []):
-      if 'rembert.main' in part or part is words:
-        try:
-          parsed_commands.check(part)
-        except parsed_commands.Refused as refused:
-          if not (command.is_inline and _INCOMPLETE.search(str(refused))):
-            found.append(f'{command}\n  {refused}')
-  return found
-
-
-@pytest.mark.parametrize('page', PAGES)
-def test_programs_accept_the_commands_of_a_page(page, desk, monkeypatch):
-  monkeypatch.chdir(desk)
-  assert not (found := refusals(commands_of(page))), '\n'.join(found)
-
-
 @pytest.fixture(scope='module')
 def known_options():
   return parsed_commands.known_options() | small_scale.OF_OTHERS.keys()
 
 
-def refused_options(shown_options: Sequence[Options], known: Set[str]) -> list[str]:
-  found = []
-  for options in shown_options:
-    words = tried_with(options.words)
-    names = {word.partition('=')[0] for word in options.words if word.startswith('--')}
-    if words is None or (names & known and '=' not in options.text):  # `--data_dir`: what it takes is not said
-      found += [
-        f'{options}: no program has {name}'
-        for name in names - known
-        if not name.startswith(('--gin.', '--finetune_gin.'))
-      ]
-      continue
-    try:
-      parsed_commands.check(words, dry_run=True)
-    except parsed_commands.Refused as refused:
-      found.append(f'{options}\n  {refused}')
-  return found
+def refusal(words: Sequence[str], *, dry_run: bool = False) -> str:
+  """Why a program would refuse a command, or ''."""
+  try:
+    parsed_commands.check(words, dry_run=dry_run)
+  except parsed_commands.Refused as refused:
+    return str(refused)
+  return ''
+
+
+def wrong_with_command(command: Command) -> list[str]:
+  try:
+    plan = planned(command)
+  except NoRule as error:
+    return [str(error)]
+  # As the page shows it: with what is added there would be less to refuse.
+  words, found = list(dataclasses.replace(plan, added=()).arguments), []
+  if '-m' in words and words[words.index('-m') + 1] not in ('venv', 'pip'):
+    # The program, and what it hands on: a command behind -- is held to the same.
+    for part in (words, words[words.index('--') + 1 :] if '--' in words else []):
+      if 'rembert.main' in part or part is words:
+        reason = refusal(part)
+        found += [reason] if reason and not (command.is_inline and _INCOMPLETE.search(reason)) else []
+  if 'make' in words:
+    targets = set(re.findall(r'^([a-z-]+):', (ROOT / 'Makefile').read_text(), re.MULTILINE))
+    named = (word for word in command.words[command.words.index('make') + 1 :] if '=' not in word)
+    found += [f'make has no target {word}' for word in named if word not in targets]
+  names = lambda options: {word.partition('=')[0] for word in options if word.startswith('--')}
+  set_otherwise = names(plan.added) & names(plan.words) - {'--gin_file'} - small_scale.OVERRIDDEN
+  return found + [f'{name} would be set otherwise than the page does' for name in set_otherwise]
+
+
+def wrong_with_options(options: Options, known: Set[str]) -> list[str]:
+  words = tried_with(options.words)
+  names = {word.partition('=')[0] for word in options.words if word.startswith('--')}
+  if words is None or (names & known and '=' not in options.text):  # `--data_dir`: what it takes is not said
+    unknown = (name for name in names - known if not name.startswith(('--gin.', '--finetune_gin.')))
+    return [f'no program has {name}' for name in unknown]
+  return list(filter(None, [refusal(words, dry_run=True)]))
+
+
+def wrong(each: Shown, known: Set[str]) -> list[str]:
+  """What is wrong with a command or with options of a page."""
+  found = wrong_with_command(each) if isinstance(each, Command) else wrong_with_options(each, known)
+  for word in small_scale.filled_in(each.words):
+    for file in re.findall(r'(?:^|=|/code/)((?:gin|launch|tests|docs|benchmarks|tasks)/[\w./-]+)', word):
+      found += [] if (ROOT / file).exists() else [f'there is no {file}']
+  return [f'{each}\n  {reason}' for reason in found]
 
 
 @pytest.mark.parametrize('page', PAGES)
-def test_programs_accept_the_options_of_a_page(page, desk, known_options, monkeypatch):
+def test_programs_accept_what_a_page_shows(page, desk, known_options, monkeypatch):
+  """Commands, their files and targets of make, options that stand alone; and the small scale changes nothing else."""
   monkeypatch.chdir(desk)
-  assert not (found := refused_options(options_of(page), known_options)), '\n'.join(found)
-
-
-@pytest.mark.parametrize('wrong', ['--gin.train.stepz=3', '--mesh', '--gin.train.batch_size=-3', '--learning_rates=x'])
-def test_what_no_program_knows_is_found(wrong, desk, known_options, monkeypatch):
-  monkeypatch.chdir(desk)
-  assert len(refused_options(list(shown(f'\n    {wrong}\n', 'page.md')), known_options)) == 1
-
-
-@pytest.mark.parametrize('page', PAGES)
-def test_files_of_the_project_that_commands_name_are_there(page):
-  named = [
-    (command, file)
-    for command in shown_on(page)
-    for word in small_scale.filled_in(command.words)
-    for file in re.findall(r'(?:^|=|/code/)((?:gin|launch|tests|docs|benchmarks|tasks)/[\w./-]+)', word)
-  ]
-  assert not [f'{command}: there is no {file}' for command, file in named if not (ROOT / file).exists()]
-
-
-@pytest.mark.parametrize('page', PAGES)
-def test_targets_of_make_are_there(page):
-  makefile = (ROOT / 'Makefile').read_text()
-  targets = set(re.findall(r'^([a-z-]+):', makefile, re.MULTILINE))
-  named = [
-    (command, word)
-    for command in commands_of(page)
-    if 'make' in command.words
-    for word in command.words[command.words.index('make') + 1 :]
-    if '=' not in word
-  ]
-  assert not [f'{command}: make has no target {word}' for command, word in named if word not in targets]
+  found = [reason for each in shown_on(page) for reason in wrong(each, known_options)]
+  assert not found, '\n'.join(found)
 
 
 @pytest.mark.parametrize(
-  'wrong',
+  'line',
   [
+    '--gin.train.stepz=3',
+    '--mesh',
+    '--gin.train.batch_size=-3',
+    '--learning_rates=x',
     'python -m rembert.main --gin_file=gin/pretrain_smoke.gin --gin.train.stepz=3',
     'python -m rembert.main --gin_file=gin/pretrain_smok.gin',
     'python -m rembert.main --gin_file=gin/pretrain_smoke.gin --work_dir=x',
@@ -193,26 +165,13 @@ def test_targets_of_make_are_there(page):
     'python -m launch.xtreme --init=x --data_dir=download --tasks=nope',
     'python -m launch.sweep gin/experiments/table99 --scale=mini --data_dir=download',
     'curl https://example.org',
+    'make cofee',
   ],
 )
-def test_what_a_program_would_refuse_is_found(wrong, desk, monkeypatch):
+def test_what_a_program_would_refuse_is_found(line, desk, known_options, monkeypatch):
   monkeypatch.chdir(desk)
-  [command] = shown(f'\n    {wrong}\n', 'page.md')
-  assert len(refusals([command])) == 1
-
-
-# --- the small scale changes nothing else -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize('page', PAGES)
-def test_what_a_page_shows_reaches_the_program(page):
-  for command in commands_of(page):
-    plan = planned(command)
-    words = iter(plan.arguments)
-    assert all(word in words for word in plan.words), f'{command}: {shlex.join(plan.arguments)}'
-    shown_names = {word.partition('=')[0] for word in plan.words if word.startswith('--')}
-    overridden = {word.partition('=')[0] for word in plan.added} & shown_names - {'--gin_file'}
-    assert overridden <= small_scale.OVERRIDDEN, f'{command}: {overridden} would be set otherwise than the page does'
+  [each] = shown(f'\n    {line}\n', 'page.md')
+  assert wrong(each, known_options)
 
 
 def test_every_rule_is_of_use():
@@ -264,14 +223,7 @@ def played(page: str, server: CommandServer, folder: pathlib.Path, done: set[tup
 
 def is_complete(plan: small_scale.Planned) -> bool:
   """Whether a command within a sentence says all that its program needs."""
-  words = list(plan.arguments)
-  if '-m' not in words:
-    return True
-  try:
-    parsed_commands.check(words)
-  except parsed_commands.Refused:
-    return False
-  return True
+  return '-m' not in plan.arguments or not refusal(plan.arguments)
 
 
 @pytest.mark.slow

@@ -2,24 +2,18 @@
 
 import argparse
 import contextlib
-import functools
 import importlib
 import io
 import pathlib
 from collections.abc import Iterator, Sequence
+from unittest import mock
 
 from rembert import configuration, main
 from rembert.command_line import parse_flags
 from rembert.errors import UsageError
 
 # With --dry_run these say what they would do, and check more than their flags.
-DRY = (
-  'launch.tpu_vm',
-  'launch.queued_resource',
-  'launch.slurm',
-  'launch.sweep',
-  'launch.xtreme',
-)
+DRY = ('launch.tpu_vm', 'launch.queued_resource', 'launch.slurm', 'launch.sweep', 'launch.xtreme')
 
 PROGRAMS = (
   *('rembert.main', 'rembert.convert', 'rembert.doctor', 'rembert.report', 'rembert.jobs.predict'),
@@ -63,18 +57,14 @@ def known_options() -> frozenset[str]:
   found = set()
   add_argument = argparse._ActionsContainer.add_argument
 
-  @functools.wraps(add_argument)
   def noted(self, *names, **arguments):
     found.update(name for name in names if name.startswith('--'))
     return add_argument(self, *names, **arguments)
 
-  argparse._ActionsContainer.add_argument = noted
-  try:
+  with mock.patch.object(argparse._ActionsContainer, 'add_argument', noted):
     for module in PROGRAMS:
       with _errors_as_exceptions(), contextlib.suppress(Refused):
         _program(module).main(['--help'])
-  finally:
-    argparse._ActionsContainer.add_argument = add_argument
   return frozenset(found)
 
 
@@ -130,21 +120,15 @@ def _parse(module: str, arguments: list[str]) -> None:
     found.main(arguments)
 
 
-@contextlib.contextmanager
-def _stopped_after_parsing() -> Iterator[None]:
+def _stopped_after_parsing() -> contextlib.AbstractContextManager:
   """`parse_args` raises _Parsed where it would return."""
   parse_args = argparse.ArgumentParser.parse_args
 
-  @functools.wraps(parse_args)
   def parse_and_stop(self, args=None, namespace=None):
     parse_args(self, args, namespace)
     raise _Parsed
 
-  argparse.ArgumentParser.parse_args = parse_and_stop
-  try:
-    yield
-  finally:
-    argparse.ArgumentParser.parse_args = parse_args
+  return mock.patch.object(argparse.ArgumentParser, 'parse_args', parse_and_stop)
 
 
 @contextlib.contextmanager
@@ -153,14 +137,11 @@ def _errors_as_exceptions() -> Iterator[None]:
     raise Refused(f'{self.prog}: {message}')
 
   def leave(self, status=0, message=None):
-    if status:
-      raise Refused(message)
-    raise _Parsed
+    raise Refused(message) if status else _Parsed
 
-  taken = argparse.ArgumentParser.error, argparse.ArgumentParser.exit
-  argparse.ArgumentParser.error, argparse.ArgumentParser.exit = error, leave
-  try:
-    with contextlib.suppress(_Parsed), contextlib.redirect_stdout(io.StringIO()):
-      yield
-  finally:
-    argparse.ArgumentParser.error, argparse.ArgumentParser.exit = taken
+  with (
+    mock.patch.multiple(argparse.ArgumentParser, error=error, exit=leave),
+    contextlib.suppress(_Parsed),
+    contextlib.redirect_stdout(io.StringIO()),
+  ):
+    yield
