@@ -1765,8 +1765,8 @@ MUTANTS = [
   Mutant(
     'a model of the Hub is downloaded although a local folder has its name',
     'rembert/convert/hub.py',
-    'return is_id(path) and not os.path.lexists(path)',
-    'return is_id(path)',
+    'return _ID.fullmatch(os.fspath(path)) is not None and not os.path.lexists(path)',
+    'return _ID.fullmatch(os.fspath(path)) is not None',
     area='convert',
   ),
   Mutant(

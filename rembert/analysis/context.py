@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import sentencepiece
 from etils import epath
 
 from rembert.analysis.config import AnalyzeConfig, ProbeConfig
@@ -18,7 +17,7 @@ from rembert.errors import UsageError
 from rembert.files import read_text
 from rembert.model.config import Execution
 from rembert.runtime.signals import Stopped, StopSignal
-from rembert.tokenizer import check_vocabulary, load_vocabulary
+from rembert.tokenizer import check_vocabulary
 from rembert.tracking.console import Console, Progress
 from rembert.train.sharding import MeshConfig
 from rembert.train.trainer import TrainConfig
@@ -70,7 +69,7 @@ class AnalysisResult:
 
 @dataclasses.dataclass(frozen=True)
 class AnalysisContext:
-  """Configuration, output directory and console of an analysis; and functions of `rembert.jobs`, a higher layer.
+  """Configuration, output directory and console of an analysis; and a function of `rembert.jobs`, a higher layer.
 
   Attributes:
     config: configuration of the analysis.
@@ -78,7 +77,6 @@ class AnalysisContext:
     console: progress output.
     stop: set when a stop was requested.
     open_data: `rembert.jobs.pretrain_data.open_data`.
-    text_encoder: `rembert.jobs.predict.text_encoder`.
   """
 
   config: AnalysisConfig
@@ -86,7 +84,6 @@ class AnalysisContext:
   console: Console
   stop: StopSignal
   open_data: Callable[..., Any]
-  text_encoder: Callable[..., Any]
 
   @contextlib.contextmanager
   def task(self, description: str) -> Iterator[Progress]:
@@ -115,15 +112,15 @@ class AnalysisContext:
     """The model's tensors, unread."""
     return open_source(self.config.analyze.model)
 
-  def vocabulary(self, source: Source) -> sentencepiece.SentencePieceProcessor:
-    """`vocabulary.path`, or the model's vocabulary; UsageError if there is none, or it is another model's."""
+  def vocabulary(self, source: Source) -> epath.PathLike:
+    """The file of `vocabulary.path`, or of the model; UsageError if there is none, or it is another model's."""
     file = self.config.vocabulary.path or source.vocabulary
     if file is None:
       raise UsageError(
         'the model has no vocabulary', where=source.path, fix='--gin.vocabulary.path=sentencepiece.model'
       )
     check_vocabulary(file, source.config.vocab_size)
-    return load_vocabulary(file)
+    return file
 
 
 def read_lines(path: epath.PathLike, *, fix: str) -> list[tuple[str, str]]:

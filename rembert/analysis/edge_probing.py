@@ -56,7 +56,7 @@ from rembert.analysis.spans import (
 from rembert.errors import UsageError
 from rembert.inference.model import load
 from rembert.model.encoder import RemBertEncoder
-from rembert.tokenizer import SpecialIds
+from rembert.tokenizer import SpecialIds, load_vocabulary
 from rembert.tracking.console import Progress
 from tasks.tables.files import Example
 from tasks.xtreme.benchmark import TASKS
@@ -304,7 +304,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   probe = config.probe
   task, sets = _read(context)
   model = load(config.analyze.model, execution=config.execution)
-  encode, special = context.vocabulary(source).encode, SpecialIds()
+  encode, special = load_vocabulary(context.vocabulary(source)).encode, SpecialIds()
   longest = model.config.max_position_embeddings
   spans = spans_per_target(itertools.chain(*sets.values()), 'analyze.train, analyze.dev, analyze.test')
 

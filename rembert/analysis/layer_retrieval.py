@@ -28,6 +28,7 @@ from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, for
 from rembert.errors import UsageError
 from rembert.inference.embed import encode_lines, sentence_vectors
 from rembert.inference.model import load
+from rembert.tokenizer import TextEncoder
 from tasks.xtreme.files import XtremeFolder
 from tasks.xtreme.retrieval import Tatoeba, chosen_languages
 
@@ -123,7 +124,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   analyze = config.analyze
   pairs = _pairs(context)
   model = load(analyze.model, execution=config.execution)
-  encoder = context.text_encoder(model, config.vocabulary.path)
+  encoder = TextEncoder(context.vocabulary(source))
   layers = list(range(model.config.num_hidden_layers + 1))
   found: dict[str, dict[str, Any]] = {}
   for name, lines in pairs.items():

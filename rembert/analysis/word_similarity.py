@@ -26,7 +26,7 @@ from scipy import stats
 from rembert.analysis.context import AnalysisContext, AnalysisResult, Table, model_facts, read_lines
 from rembert.convert.tensor_names import Source
 from rembert.errors import UsageError
-from rembert.tokenizer import SpecialIds
+from rembert.tokenizer import SpecialIds, load_vocabulary
 
 _WORD_PAIR = re.compile(r'(\S+)\s+(\S+)\s+(-?\d*\.?\d+)')
 _FORM = 'two words and a score per line, separated by tabs or spaces'
@@ -193,7 +193,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
   files = {epath.Path(path).name.rsplit('.', 1)[0]: read_word_pairs(path) for path in analyze.words}
   with context.task('loading embeddings'):
     tables = read_embeddings(source)
-  encode, unknown = context.vocabulary(source).encode, SpecialIds().unknown
+  encode, unknown = load_vocabulary(context.vocabulary(source)).encode, SpecialIds().unknown
   sets: dict[str, dict[str, Any]] = {}
   with context.task('comparing words') as progress:
     for name, pairs in files.items():

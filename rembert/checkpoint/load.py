@@ -71,8 +71,6 @@ def open_hugging_face(path: epath.PathLike) -> Source:
       where=str(path),
       fix='name a workdir with checkpoints/, one checkpoint in it, or a Hugging Face model directory with config.json',
     )
-  if hub.is_id(path):
-    hub.log_local(os.fspath(path))
   return huggingface.open_source(pathlib.Path(path))
 
 

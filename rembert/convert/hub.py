@@ -1,12 +1,10 @@
 """Models of the Hugging Face Hub by id, `org/name` or `org/name@revision`: downloaded, and uploaded.
 
-`huggingface_hub` does the transfers. Its cache, its tokens and its environment variables (`HF_HOME`, `HF_TOKEN`,
-`HF_ENDPOINT`, `HF_HUB_OFFLINE`) are in force; each host of a run downloads into a cache of its own.
+`huggingface_hub` does the transfers, with its cache, tokens and environment variables (`HF_HOME`, `HF_TOKEN`,
+`HF_ENDPOINT`, `HF_HUB_OFFLINE`); each host of a run downloads into a cache of its own.
 """
 
 import contextlib
-import functools
-import logging
 import os
 import pathlib
 import re
@@ -22,20 +20,9 @@ _NAME_A_PATH = 'or name a workdir with checkpoints/, one checkpoint in it, or a 
 _LOG_IN = 'hf auth login, or HF_TOKEN=TOKEN'
 
 
-def is_id(path: str | os.PathLike) -> bool:
-  """Whether a path could be an id."""
-  return _ID.fullmatch(os.fspath(path)) is not None
-
-
 def is_at_hub(path: str | os.PathLike) -> bool:
   """Whether a path is an id, and nothing local has this name."""
-  return is_id(path) and not os.path.lexists(path)
-
-
-@functools.cache
-def log_local(path: str) -> None:
-  """Logs, once, that a local folder is used although its path could be an id."""
-  logging.getLogger(__name__).warning('%s is the local folder of this name, not a model of the Hugging Face Hub', path)
+  return _ID.fullmatch(os.fspath(path)) is not None and not os.path.lexists(path)
 
 
 def download(name: str, *, config_only: bool = False) -> pathlib.Path:

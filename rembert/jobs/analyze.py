@@ -19,7 +19,6 @@ from rembert.errors import UsageError
 from rembert.files import write_errors, write_whole
 from rembert.jobs import workdir as workdirs
 from rembert.jobs.config import build_config
-from rembert.jobs.predict import text_encoder
 from rembert.jobs.pretrain_data import open_data
 from rembert.plotting.analyses import PLOTS
 from rembert.runtime.signals import StopSignal
@@ -59,7 +58,7 @@ def run(config: AnalysisConfig, workdir: epath.Path, stop: StopSignal) -> int:
   with workdirs.locked(workdir, console.say):
     configuration.save(workdir)
     console.say(f'rembert {rembert.__version__} · {analyze.what} of {analyze.model or analyze.text}')
-    context = AnalysisContext(config, workdir, console, stop, open_data=open_data, text_encoder=text_encoder)
+    context = AnalysisContext(config, workdir, console, stop, open_data=open_data)
     result: AnalysisResult = importlib.import_module(f'rembert.analysis.{analyze.what}').run(context)
     content = plain(
       {

@@ -15,7 +15,6 @@ from random_checkpoints import LABELS, leaves_of
 
 import rembert
 from rembert.checkpoint.load import architecture, import_model, open_described, open_source
-from rembert.convert import hub
 from rembert.convert.__main__ import main
 from rembert.convert.huggingface import export
 from rembert.errors import UsageError
@@ -95,8 +94,6 @@ def test_a_dry_run_fetches_the_configuration_alone(server, files, tmp_path, caps
   assert rembert_main([*flags, *bindings, '--dry_run']) == 0
   assert f'the parameters of {NAME} fit' in capsys.readouterr().out
   assert server.downloads() == ['config.json']
-  assert rembert_main([*flags, *bindings, '--gin.RemBertConfig.hidden_size=64', '--dry_run']) == 2
-  assert '--gin.RemBertConfig.hidden_size=32' in capsys.readouterr().err
 
 
 def test_weights_are_asked_where_the_configuration_does_not_tell_the_architecture(server, saved, tmp_path):
@@ -167,18 +164,11 @@ def test_a_private_model_is_downloaded_with_the_token_which_the_storage_does_not
   assert open_source(NAME).head == 'mlm'
 
 
-def test_a_local_folder_wins_and_is_logged_once(server, folder, files, tmp_path, monkeypatch, caplog):
+def test_a_local_folder_wins(server, folder, files, tmp_path, monkeypatch):
   server.add(NAME, files)
   monkeypatch.chdir(tmp_path)
   shutil.copytree(folder, NAME)
-  hub.log_local.cache_clear()
-  caplog.set_level('WARNING', logger=hub.__name__)  # Beam, where it was imported, has raised that of the root
   assert open_source(NAME).path == NAME
-  open_source(NAME)
-  assert [record.getMessage() for record in caplog.records] == [
-    f'{NAME} is the local folder of this name, not a model of the Hugging Face Hub'
-  ]
-  assert server.requests == []
   shutil.rmtree(NAME)
   pathlib.Path(NAME).mkdir()
   with pytest.raises(UsageError, match='no model found'):
