@@ -173,7 +173,7 @@ def test_states_are_those_of_each_sentence_alone_kept_or_computed_again(model):
 
 
 def test_targets_that_fill_up_a_batch_teach_nothing(model, monkeypatch):
-  train = frozen(model, sentences(16))
+  train = frozen(model, sentences(8))
   learn = lambda: edge_probing.train_probe(train, train, dataclasses.replace(CONFIG, epochs=1), spans=1)
   filled_up = learn()
   monkeypatch.setattr(edge_probing, 'power_of_two', lambda count, least: count)

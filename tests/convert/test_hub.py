@@ -203,7 +203,7 @@ def test_a_run_is_pushed_and_loaded_back_bit_exactly(server, use_hub, random_run
   assert_same(parameters(back), parameters(open_source(random_run)))
 
 
-@pytest.mark.parametrize('head', [None, 'mlm', 'tagging'])
+@pytest.mark.parametrize('head', [None, 'tagging'])
 def test_a_loaded_model_is_pushed_as_it_is_now(server, use_hub, saved, assert_same, head):
   use_hub(server.url, TOKEN)
   source = saved(head)

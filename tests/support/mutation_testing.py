@@ -18,19 +18,19 @@ Exit code 0 if every mutant was killed or its survival is explained (`survives_b
 """
 
 import argparse
+import collections
 import concurrent.futures
 import contextlib
 import csv
 import dataclasses
 import os
 import pathlib
+import queue
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -40,14 +40,13 @@ sys.path.insert(0, str(ROOT / 'tests'))  # of this process alone: in it, folders
 
 from mutants import MUTANTS, Mutant  # noqa: E402
 
-COLUMNS = ('area', 'mutant', 'outcome', 'seconds', 'test', 'error')
 # What no assertion raises, and a mistake in the mutant itself does.
 _MISTAKES = ('NameError', 'ImportError', 'ModuleNotFoundError', 'SyntaxError', 'IndentationError', 'UnboundLocalError')
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """What became of a mutant: see `COLUMNS`; `test` and `error` are of the first test that failed."""
+  """What became of a mutant, a line of the table; `test` and `error` are of the first test that failed."""
 
   area: str
   mutant: str
@@ -64,11 +63,6 @@ def mirrored_tests(mutant: Mutant) -> tuple[str, ...]:
   parts = pathlib.PurePath(mutant.file).parts
   parts = parts[1:] if parts[0] == 'rembert' else parts
   return (str(pathlib.PurePath('tests', *parts[:-1], f'test_{parts[-1]}')),)
-
-
-def is_slow(mutant: Mutant) -> bool:
-  """Whether its tests compile models or start whole runs, which takes minutes."""
-  return any(file.startswith(('tests/jobs/', 'tests/model/', 'tests/train/test_s')) for file in mirrored_tests(mutant))
 
 
 def chosen_mutants(
@@ -189,18 +183,17 @@ def trees(commit: str, number: int, parent: pathlib.Path) -> list[pathlib.Path]:
 
 def run_all(mutants: Sequence[Mutant], commit: str, *, jobs: int, seconds: float) -> Iterator[Result]:
   """Runs mutants side by side, each in a tree of its own; yields results as they come."""
-  parent = pathlib.Path(tempfile.mkdtemp(prefix='mutants-'))
-  try:
-    free, lock = trees(commit, jobs, parent), threading.Lock()
+  with tempfile.TemporaryDirectory(prefix='mutants-', ignore_cleanup_errors=True) as parent:
+    free: queue.SimpleQueue = queue.SimpleQueue()
+    for tree in trees(commit, jobs, pathlib.Path(parent)):
+      free.put(tree)
 
     def run_one(mutant: Mutant) -> Result:
-      with lock:
-        tree = free.pop()
+      tree = free.get()
       try:
         return run(mutant, tree, seconds=seconds)
       finally:
-        with lock:
-          free.append(tree)
+        free.put(tree)
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
       pending = [pool.submit(run_one, mutant) for mutant in mutants]
@@ -210,8 +203,6 @@ def run_all(mutants: Sequence[Mutant], commit: str, *, jobs: int, seconds: float
       finally:
         for future in pending:
           future.cancel()
-  finally:
-    shutil.rmtree(parent, ignore_errors=True)
 
 
 def read_results(file: pathlib.Path) -> dict[str, Result]:
@@ -234,20 +225,17 @@ def append(file: pathlib.Path, result: Result) -> None:
   with file.open('a', encoding='utf-8', newline='') as lines:
     writer = csv.writer(lines, lineterminator='\n')
     if is_new:
-      writer.writerow(COLUMNS)
+      writer.writerow(field.name for field in dataclasses.fields(Result))
     writer.writerow(dataclasses.astuple(result))
 
 
 def summary(results: Sequence[Result]) -> str:
   """A table of outcomes by area."""
   outcomes = ('killed', 'timeout', 'survived', 'invalid')
-  areas = sorted({result.area for result in results})
-  count = lambda area, outcome: sum(
-    result.outcome == outcome and (area is None or result.area == area) for result in results
-  )
+  counts = collections.Counter((area, result.outcome) for result in results for area in (result.area, 'all'))
+  areas = [*sorted({result.area for result in results}), 'all']
   lines = [f'{"area":14}' + ''.join(f'{outcome:>10}' for outcome in outcomes)]
-  lines += [f'{area:14}' + ''.join(f'{count(area, outcome):10}' for outcome in outcomes) for area in areas]
-  lines += [f'{"all":14}' + ''.join(f'{count(None, outcome):10}' for outcome in outcomes)]
+  lines += [f'{area:14}' + ''.join(f'{counts[area, outcome]:10}' for outcome in outcomes) for area in areas]
   return '\n'.join(lines)
 
 
@@ -280,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.error('no mutant is chosen')
   if options.again:
     known = {sentence: result for sentence, result in known.items() if sentence not in survivors(known)}
-  waiting = sorted((m for m in chosen if m.sentence not in known), key=is_slow)  # most results early
+  waiting = [mutant for mutant in chosen if mutant.sentence not in known]
   print(f'{len(waiting)} of {len(chosen)} mutants to run on {commit}, {options.jobs} side by side: {file}', flush=True)
   began = time.monotonic()
   for number, result in enumerate(run_all(waiting, commit, jobs=options.jobs, seconds=options.seconds), 1):
