@@ -201,17 +201,17 @@ def read_text(path: epath.PathLike, *, what: str = 'the file', fix: str = '') ->
   where = os.fspath(path)
   try:
     content = epath.Path(path).read_bytes()
-  except IsADirectoryError:
-    raise UsageError(f'{what} is a directory', where=where, fix=fix or 'name a file in it') from None
-  except PermissionError:
-    raise UsageError(f'{what} cannot be read: no permission', where=where, fix=f'chmod u+r {where}') from None
-  except FileNotFoundError:
-    is_link = os.path.islink(where)
-    reason = f'links to {os.readlink(where)}, which does not exist' if is_link else 'does not exist'
-    raise UsageError(f'{what} {reason}', where=where, fix=fix or 'check the path') from None
   except Exception as error:  # local, gs:// and s3:// have no exception in common
-    reason = getattr(error, 'strerror', None) or first_line(error)
-    raise UsageError(f'{what} cannot be read: {reason}', where=where, fix=fix or 'check the path') from error
+    reason, advice = f'cannot be read: {getattr(error, "strerror", None) or first_line(error)}', 'check the path'
+    match error:
+      case IsADirectoryError():
+        reason, advice = 'is a directory', 'name a file in it'
+      case PermissionError():
+        advice = f'chmod u+r {where}'
+      case FileNotFoundError():
+        is_link = os.path.islink(where)
+        reason = f'links to {os.readlink(where)}, which does not exist' if is_link else 'does not exist'
+    raise UsageError(f'{what} {reason}', where=where, fix=fix or advice) from error
   try:
     return content.removeprefix(_BYTE_ORDER_MARK).decode()
   except UnicodeDecodeError as error:

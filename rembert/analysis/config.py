@@ -24,7 +24,8 @@ class AnalyzeConfig:
     model_name: name of the model in tables and plots; None is the name of its directory.
     seed: seed of everything random.
     samples: bootstrap samples per confidence interval.
-    batch_size: sequences per batch; `layer_retrieval`: of 64 tokens each, or fewer that are longer.
+    batch_size: sequences per batch, rounded up to a multiple of the devices; `layer_retrieval`: of 64 tokens each, or
+      fewer that are longer.
     rows: `masked_accuracy`: maximum number of eval sequences per language, from `data.*` as in training.
     source: `layer_retrieval`: file with one sentence per line. None reads Tatoeba from `xtreme.data_dir`, in the
       languages of `xtreme.languages`.

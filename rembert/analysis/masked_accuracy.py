@@ -95,9 +95,11 @@ def run(context: AnalysisContext) -> AnalysisResult:
       where='train.sequence_length',
       fix=Setting('train.sequence_length', model.max_position_embeddings),
     )
+  mesh = sharding.make_mesh(config.mesh)
+  shards = sharding.batch_shards(mesh)
   request = DataRequest(
     data=config.data,
-    batch_size=analyze.batch_size,
+    batch_size=-(-analyze.batch_size // shards) * shards,  # rows that only fill a batch do not count
     sequence_length=length,
     vocab_size=model.vocab_size,
     evaluation_rows=analyze.rows,
@@ -106,14 +108,6 @@ def run(context: AnalysisContext) -> AnalysisResult:
     masking=config.masking,
     packing=config.packing,
   )
-  mesh = sharding.make_mesh(config.mesh)
-  shards = sharding.batch_shards(mesh)
-  if analyze.batch_size % shards:
-    raise UsageError(
-      f'a batch of {analyze.batch_size} sequences cannot be divided over {shards} device group(s)',
-      where='analyze.batch_size, mesh.data × mesh.fsdp',
-      fix=Setting('analyze.batch_size', -(-analyze.batch_size // shards) * shards),
-    )
   opened = context.open_data(request, workdir=context.workdir, console=context.console)
   initial.check_vocabulary(opened.vocabulary)
   languages = opened.batches.languages

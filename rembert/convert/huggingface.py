@@ -8,7 +8,7 @@ import math
 import pathlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import safetensors
@@ -118,33 +118,30 @@ def read_description(folder: pathlib.Path) -> Source:
   It always has a projection, as Hugging Face's model has even if I = H; the head is that of the architecture.
   """
   file = folder / 'config.json'
+
+  def refuse(what: str, field: str, fix: str = f'{_FETCH}, or fix it') -> NoReturn:
+    raise UsageError(what, where=f'{file}: {field}', fix=fix)
+
   content = parsed_json(read_text(file, what='the configuration', fix='name a Hugging Face model directory'), file)
-  if not isinstance(content, dict) or content.get('model_type') != 'rembert':
-    found = content.get('model_type') if isinstance(content, dict) else None
-    raise UsageError(f'the model is {found!r}, not a rembert', where=str(file), fix='only RemBERT can be converted')
+  kind = content.get('model_type') if isinstance(content, dict) else None
+  if kind != 'rembert':
+    refuse(f'the model is {kind!r}, not a rembert', 'model_type', 'only RemBERT can be converted')
   if content.get('is_decoder'):
-    raise UsageError('the model is a decoder', where=f'{file}: is_decoder', fix='only encoders can be converted')
+    refuse('the model is a decoder', 'is_decoder', 'only encoders can be converted')
   activation = content.get('hidden_act', 'gelu')
   if not isinstance(activation, str) or activation not in _ACTIVATIONS:
-    raise UsageError(f'unknown activation {activation!r}', where=str(file), fix=f'one of {", ".join(_ACTIVATIONS)}')
+    refuse(f'unknown activation {activation!r}', 'hidden_act', f'one of {", ".join(_ACTIVATIONS)}')
   fields = {name: content[name] for name in _SHARED_FIELDS if content.get(name) is not None}
   try:
     config = RemBertConfig(**fields, hidden_act=_ACTIVATIONS[activation], always_project_embeddings=True)
   except UsageError as error:  # names gin's fields, and this is a file
-    where = error.where.replace('RemBertConfig.', '')
-    raise UsageError(error.what, where=f'{file}: {where}', fix=f'{_FETCH}, or fix it') from error
+    refuse(error.what, error.where.replace('RemBertConfig.', ''))
   for name in ('pad_token_id', 'bos_token_id', 'eos_token_id'):
     if fields.get(name, 0) >= config.vocab_size:
-      raise UsageError(
-        f'{name} must be below vocab_size, {config.vocab_size}',
-        where=f'{file}: {name} = {fields[name]}',
-        fix=f'{_FETCH}, or fix it',
-      )
+      refuse(f'{name} must be below vocab_size, {config.vocab_size}', f'{name} = {fields[name]}')
   labels = content.get('id2label') or {}
   if not (isinstance(labels, dict) and all(index.isdecimal() for index in labels)):
-    raise UsageError(
-      'id2label must map numbers to names', where=f'{file}: id2label', fix='"id2label": {"0": "no", "1": "yes"}'
-    )
+    refuse('id2label must map numbers to names', 'id2label', '"id2label": {"0": "no", "1": "yes"}')
   # If I ≠ H there is one anyway, and two ways to say the same would be two models to a checkpoint.
   config = dataclasses.replace(config, always_project_embeddings=config.input_embedding_size == config.hidden_size)
   architectures = content.get('architectures')
@@ -243,15 +240,7 @@ def open_weights(folder: pathlib.Path) -> dict[str, Tensor]:
           where=str(folder),
           fix='fetch them into the same directory',
         )
-      tensors = open_files(files)
-      lost = [tensor for tensor in weight_map if tensor not in tensors] if open_files is _open_safetensors else []
-      if lost:
-        raise UsageError(
-          f'the index names {len(lost)} tensors that no shard has, for example {lost[0]}',
-          where=str(folder),
-          fix='fetch the shards again',
-        )
-      return tensors
+      return open_files(files)
   raise UsageError(
     'no weights', where=f'{folder}: none of {", ".join(_WEIGHTS)}, nor an index of shards', fix='fetch the weights'
   )

@@ -276,11 +276,6 @@ def test_a_damaged_file_of_weights_is_named(exported, keep):
 
 def test_shards_that_do_not_go_with_their_index_are_refused(sharded):
   file = sharded / 'model.safetensors.index.json'
-  index = json.loads(file.read_text())
-  index['weight_map']['lost'] = next(iter(index['weight_map'].values()))
-  file.write_text(json.dumps(index))
-  with pytest.raises(UsageError, match='names 1 tensors that no shard has, for example lost'):
-    read_hugging_face(sharded)
   victim = sorted(sharded.glob('model-*'))[1]
   victim.unlink()
   with pytest.raises(UsageError, match=f'shards are missing: {victim.name}'):
