@@ -1,8 +1,7 @@
-"""What each tensor is called here, in Hugging Face's RemBERT and in the original TensorFlow checkpoint: one table.
+"""Names of tensors here, in Hugging Face's RemBERT and in the original TensorFlow checkpoint: one table.
 
-Torch keeps a kernel as [out, in]; here and in TensorFlow it is [in, out]. Here heads have axes of their own, query, key
-and value are one kernel, layers are stacked, and tables with a row per piece are stored with padding rows of zeros.
-A `Slot` is the part of one of this project's parameters (a leaf) that holds a tensor of theirs.
+Torch stores a kernel as [out, in], this project and TensorFlow as [in, out]. Here heads have axes of their own, query,
+key and value are one kernel, layers are stacked, and embeddings are stored with padding rows of zeros.
 """
 
 import dataclasses
@@ -16,7 +15,7 @@ from rembert.model.heads import FIXED_LABELS, parameter_shapes
 
 # Hugging Face's models with a head put this before the names of their encoder's tensors.
 ENCODER_PREFIX = 'rembert.'
-# The form of this project's own checkpoints: a tensor is a parameter, by its path.
+# The form of this project's checkpoints: each tensor is a parameter, named by its path.
 OURS = 'leaf'
 # The head of a model: whichever its checkpoint has.
 AS_SAVED = 'as saved'
@@ -27,15 +26,15 @@ ROW_PER_PIECE = {'encoder/embeddings/word/embedding', 'mlm/output_embedding', 'm
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-  """A tensor of theirs as a part of a parameter of ours.
+  """The part of one of this project's parameters (a leaf) that holds one tensor of another form.
 
   Attributes:
     leaf: path of the parameter, by `/`, from the root of a model with a head.
     index: the part of the leaf, without padding rows.
-    shape: of the tensor, as here.
-    hugging_face: its name there, without `ENCODER_PREFIX`.
-    tensorflow: its name there.
-    transposed: forms in which it is the other way round.
+    shape: shape of the tensor in this project.
+    hugging_face: name at Hugging Face, without `ENCODER_PREFIX`.
+    tensorflow: name in the original checkpoint.
+    transposed: forms that store it transposed.
   """
 
   leaf: str
@@ -54,18 +53,18 @@ class Slot:
     return self.shape[::-1] if form in self.transposed else self.shape
 
   def take(self, leaf: np.ndarray, form: str) -> np.ndarray:
-    """Their tensor out of our parameter, contiguous."""
+    """The tensor in `form`, taken out of the parameter; contiguous."""
     tensor = leaf[self.index].reshape(self.shape)
     return np.ascontiguousarray(tensor.T if form in self.transposed else tensor)
 
   def put(self, leaf: np.ndarray, tensor: np.ndarray, form: str) -> None:
-    """Their tensor into our parameter, in place."""
+    """Writes a tensor in `form` into the parameter."""
     part = leaf[self.index]
     leaf[self.index] = (tensor.T if form in self.transposed else tensor).reshape(part.shape)
 
 
 def slots(config: RemBertConfig, head: str | None, *, num_labels: int | None = None, has_pooler: bool) -> list[Slot]:
-  """Every tensor of a model, in the order of the computation; heads are those of `rembert.model.heads.HEADS`."""
+  """All tensors of a model, in the order of the computation; heads are those of `rembert.model.heads.HEADS`."""
   pieces, width = config.vocab_size, config.input_embedding_size
   hidden, inner = config.hidden_size, config.intermediate_size
   found: list[Slot] = []
@@ -129,7 +128,7 @@ def slots(config: RemBertConfig, head: str | None, *, num_labels: int | None = N
 def own_slots(
   config: RemBertConfig, head: str | None, *, num_labels: int | None = None, has_pooler: bool
 ) -> list[Slot]:
-  """`slots` in the form `OURS`: each parameter as a whole, but for padding rows."""
+  """`slots` in the form `OURS`: whole parameters without padding rows."""
   shapes, rows = parameter_shapes(head, config, num_labels=num_labels, add_pooler=has_pooler), config.vocab_size
   return [
     Slot(leaf, (slice(rows),), (rows, *shape[1:])) if leaf in ROW_PER_PIECE else Slot(leaf, (), shape)
@@ -142,12 +141,7 @@ def own_slots(
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-  """A tensor of a checkpoint, not yet read.
-
-  Attributes:
-    shape: as the checkpoint has it.
-    read: returns it, float32.
-  """
+  """A tensor of a checkpoint with its shape; `read` returns it, float32."""
 
   shape: tuple[int, ...]
   read: Callable[[], np.ndarray]
@@ -157,24 +151,23 @@ class Tensor:
     return Tensor((count, *self.shape[1:]), lambda: self.read()[:count])
 
 
-# A checkpoint, by name.
-Tensors = Mapping[str, Tensor]
+Tensors = Mapping[str, Tensor]  # by name
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """A model in any format: what it is, and its tensors, not yet read.
+  """A model in any form: its description, and its tensors, not yet read.
 
   Attributes:
-    path: the checkpoint, the directory of Hugging Face, or the prefix of the original checkpoint.
-    form: in which the tensors are named: `OURS`, `hugging_face` or `tensorflow`.
-    tensors: by name; those of this project are whole parameters without padding rows.
+    path: the checkpoint, the Hugging Face model directory, or the prefix of the original checkpoint.
+    form: `OURS`, `hugging_face` or `tensorflow`: how tensors are named and stored.
+    tensors: tensors by name; those of this project are whole parameters without padding rows.
     config: the architecture.
     head: see `rembert.model.heads.HEADS`; None is an encoder alone.
-    labels: of a classifier, by index.
-    vocabulary: the SentencePiece model that comes with it, if there is one.
-    step: updates made when it was saved; 0 for a model from elsewhere.
-    meta: everything that a checkpoint of this project states about itself.
+    labels: labels of a classifier, by index.
+    vocabulary: the SentencePiece model next to it, if there is one.
+    step: number of updates when it was saved; 0 for a model from elsewhere.
+    meta: the item `meta` of a checkpoint of this project.
   """
 
   path: str
@@ -195,16 +188,16 @@ class Source:
   def slots(
     self, config: RemBertConfig, head: str | None, num_labels: int | None = None, *, has_pooler: bool
   ) -> list[Slot]:
-    """The tensors of a model; those of our own checkpoints are its very parameters."""
+    """The tensors of a model of this form."""
     find = own_slots if self.form == OURS else slots
     return find(config, head, num_labels=num_labels, has_pooler=has_pooler)
 
   def names(self, model: Iterable[Slot], prefix: str = '') -> set[str]:
-    """What the tensors of a model, or of a part of it, are called here."""
+    """Names in this form of a model's tensors, or of those below a path."""
     return {slot.name(self.form) for slot in model if slot.leaf.startswith(prefix)}
 
   def bottom_layers(self, count: int) -> 'Source':
-    """The model without the layers above. Where each layer has tensors of its own, all tensors are still listed."""
+    """The model of the first `count` layers; if each layer has its own tensors, those of the others stay listed."""
     config = dataclasses.replace(self.config, num_hidden_layers=count)
     if self.form != OURS:
       return dataclasses.replace(self, config=config)

@@ -2,16 +2,16 @@
 
 import dataclasses
 import functools
-import json
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import numpy as np
 from etils import epath
 
 from rembert.convert.tensor_names import Source, Tensor, Tensors
 from rembert.errors import UsageError, first_line
+from rembert.files import parsed_json, read_text
 from rembert.model.config import RemBertConfig
 from rembert.tokenizer import find_vocabulary
 
@@ -35,10 +35,10 @@ def open_source(
   """The model in an original checkpoint, its tensors unread.
 
   Args:
-    path: the prefix (`model.ckpt-1760000`), its `.index` file, or a folder with a `checkpoint` file.
-    config_file: BERT's JSON, for what shapes do not tell: heads, dropout.
-    num_attention_heads: wins over that of `config_file`; without either, heads of 64 as the paper has them.
-    hidden_act: the original code has the tanh approximation; Hugging Face's copy says erf.
+    path: the prefix (`model.ckpt-1760000`), its `.index` file, or a directory with a `checkpoint` file.
+    config_file: BERT's JSON, for settings that shapes do not show: heads, dropout.
+    num_attention_heads: has priority over `config_file`; without either, heads of size 64 as in the paper.
+    hidden_act: the original code has the tanh approximation, Hugging Face's copy erf.
 
   Raises:
     UsageError: it cannot be read, or is not RemBERT.
@@ -101,14 +101,7 @@ def _config(
       where=prefix,
       fix='the variables of the original checkpoint begin bert/embeddings/ and bert/encoder/layer_0/',
     ) from error
-  given = {}
-  if config_file is not None:
-    try:
-      given = json.loads(config_file.read_text())
-    except (OSError, ValueError) as error:
-      raise UsageError(
-        f'the configuration cannot be read: {error}', where=str(config_file), fix='BERT’s JSON'
-      ) from error
+  given = {} if config_file is None else parsed_json(read_text(config_file, what='the configuration'), config_file)
   output = shapes.get('cls/predictions/transform/dense/bias')
   has_projection = 'bert/encoder/embedding_hidden_mapping_in/kernel' in shapes
   known = {field.name for field in dataclasses.fields(RemBertConfig)}
@@ -130,9 +123,8 @@ def _config(
   return RemBertConfig(**fields)
 
 
-def _head_of(names: Iterable[str]) -> str | None:
+def _head_of(names: Collection[str]) -> str | None:
   """Which head the variables belong to; BERT's classifiers share one name."""
-  names = set(names)
   if any(name.startswith('cls/predictions/') for name in names):
     return 'mlm'
   if 'cls/squad/output_weights' in names:

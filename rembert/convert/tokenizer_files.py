@@ -1,14 +1,14 @@
-"""A SentencePiece vocabulary as tokenizer files of Hugging Face, which `AutoTokenizer` loads as they are.
+"""A SentencePiece vocabulary as tokenizer files of Hugging Face, which `AutoTokenizer` loads.
 
-The same pieces for the same text, piece by piece: white space, byte fall-back and all. (transformers' own class for
-RemBERT builds a tokenizer of its own from the vocabulary, without byte fall-back and with quotes rewritten; the files
-therefore ask for the general class.) What remains:
-- Text that spells a special piece, `[MASK]`, becomes it, as everywhere in Hugging Face. Text that spells a byte piece,
-  `<0x41>`, or contains SentencePiece's own `▁`, is not text.
-- SentencePiece adds up scores in float32 from the beginning of a text. In a paragraph of a thousand characters two ways
-  to cut a word whose scores agree to four digits may change places: one line in some thousands.
+They give the same tokens for the same text, with white space and byte fallback. (transformers' class for RemBERT would
+build another tokenizer, without byte fallback and with quotes rewritten, so the files name the general class.) What
+differs:
+- Text that spells a special token, `[MASK]`, becomes it, as everywhere in Hugging Face. Text that spells a byte token,
+  `<0x41>`, or contains SentencePiece's `▁`, is not supported.
+- SentencePiece sums scores in float32 from the beginning of a text. In a paragraph of a thousand characters, two
+  segmentations of a word whose scores agree to four digits may be exchanged: one line in some thousands.
 - A normaliser that replaces several characters at once (NFKC: half-width kana with a voiced mark) is applied by the
-  tokenizers library to one at a time.
+  tokenizers library to one character at a time.
 """
 
 import json
@@ -37,7 +37,7 @@ _SPECIAL = {
 def write_tokenizer(vocabulary: epath.PathLike, folder: pathlib.Path, *, longest: int) -> None:
   """Writes `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json` and the vocabulary itself.
 
-  `longest` are the positions of the model, beyond which a tokenizer is to cut.
+  `longest` is the number of the model's positions, to which the tokenizer truncates.
   """
   content = epath.Path(vocabulary).read_bytes()
   (folder / 'sentencepiece.model').write_bytes(content)
@@ -54,7 +54,7 @@ def write_tokenizer(vocabulary: epath.PathLike, folder: pathlib.Path, *, longest
 
 
 def build_tokenizer(model: bytes) -> tokenizers.Tokenizer:
-  """The tokenizer that does what a serialised SentencePiece unigram model does."""
+  """The tokenizer equivalent to a serialised SentencePiece unigram model."""
   proto = parse_model(model)
   pieces = [(piece.piece, piece.score) for piece in proto.pieces]
   has_bytes = proto.trainer_spec.byte_fallback
@@ -62,7 +62,7 @@ def build_tokenizer(model: bytes) -> tokenizers.Tokenizer:
   spec = proto.normalizer_spec
   steps = _character_rules(model, spec)
   if spec.remove_extra_whitespaces:
-    # Spaces alone: other white space is a character like any other, unless a rule has made it one.
+    # Only spaces: other white space is an ordinary character, unless a rule has replaced it by a space.
     steps += [
       normalizers.Replace(tokenizers.Regex(r'\A +| +\z'), ''),
       normalizers.Replace(tokenizers.Regex(' {2,}'), ' '),
@@ -79,7 +79,7 @@ def build_tokenizer(model: bytes) -> tokenizers.Tokenizer:
     ]
   )
   tokenizer.add_special_tokens(
-    # A mask takes the space before it, as in transformers' RemBERT: `the [MASK]` has no empty word between.
+    # A mask takes the space before it, as in transformers' RemBERT: `the [MASK]` has no token for the space.
     [
       tokenizers.AddedToken(piece, normalized=False, lstrip=piece == '[MASK]')
       for piece in dict.fromkeys(_SPECIAL.values())
@@ -94,10 +94,10 @@ def build_tokenizer(model: bytes) -> tokenizers.Tokenizer:
 
 
 def _character_rules(model: bytes, spec: Any) -> list[normalizers.Normalizer]:
-  """What happens to single characters.
+  """Normalisation of single characters.
 
-  The tokenizers library applies a compiled map grapheme by grapheme, and loses an accent that stands on a replaced
-  space. Where all that the map does is to make spaces, as in vocabularies of this project, plain rules say the same.
+  The tokenizers library applies a compiled map grapheme by grapheme, and loses an accent on a replaced space. A map
+  that only makes spaces, as in vocabularies of this project, becomes plain rules.
   """
   compiled = spec.precompiled_charsmap
   if not compiled:

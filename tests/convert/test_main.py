@@ -10,7 +10,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from rembert import configuration
 from rembert.checkpoint.load import import_model, open_source
-from rembert.convert.__main__ import main, parser
+from rembert.convert.__main__ import main
 from rembert.model.config import RemBertConfig
 
 
@@ -106,14 +106,6 @@ def test_the_card_has_the_evaluation_of_its_own_step(run, tmp_path):
   card = (tmp_path / 'there' / 'README.md').read_text()
   assert '2.125' in card
   assert '1.125' not in card
-
-
-def test_help_teaches_every_direction(capsys):
-  for arguments in ['--help'], *([direction, '--help'] for direction in ('to_hf', 'from_tf', 'from_hf')):
-    with pytest.raises(SystemExit) as stopped:
-      parser().parse_args(arguments)
-    assert stopped.value.code == 0
-  assert '--allow_missing' in capsys.readouterr().out
 
 
 def test_a_disk_that_fills_up_costs_nothing(exported, tmp_path, monkeypatch, capsys):

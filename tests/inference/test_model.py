@@ -90,14 +90,6 @@ def test_a_new_head_is_initialised_on_request_alone(workdir):
   assert jax.eval_shape(model.module, IDS).logits.shape == (2, 3)
 
 
-def test_ids_that_the_model_does_not_know_are_refused(headed):
-  for ids in [[331]], [[-1]]:
-    with pytest.raises(UsageError, match="exceed the model's 0 to 330"):
-      headed(ids)
-  with pytest.raises(UsageError, match="49 positions exceed the model's 48"):
-    headed(np.zeros((1, 49), int))
-
-
 @pytest.mark.parametrize(
   ('given', 'what', 'fix'),
   [
@@ -111,7 +103,8 @@ def test_ids_that_the_model_does_not_know_are_refused(headed):
     ({'input_ids': IDS, 'attention_mask': MASK[:1]}, r'attention_mask of shape \[1, 5\] but .*\[2, 5\]', 'same'),
     ({'input_ids': IDS, 'attention_mask': MASK * 2}, 'attention_mask from 0 to 2', '0 to 1'),
     ({'input_ids': IDS, 'token_type_ids': MASK * 7}, 'token_type_ids from 0 to 7', '0 to 1'),
-    ({'input_ids': [[1 << 40]]}, "exceed the model's 0 to 330", 'vocabulary'),
+    *(({'input_ids': [[number]]}, "exceed the model's 0 to 330", 'vocabulary') for number in (331, -1, 1 << 40)),
+    ({'input_ids': np.zeros((1, 49), int)}, "49 positions exceed the model's 48", 'truncate'),
   ],
 )
 def test_bad_inputs_are_refused_with_their_shape(headed, given, what, fix):
