@@ -7,11 +7,11 @@ import shlex
 import subprocess
 
 import pytest
-from tasks.xtreme.config import LANGUAGES
 
 from docs.tools import replication
 from launch import sweep
 from tasks.token_store import __main__ as token_store
+from tasks.xtreme import LANGUAGES
 
 SCRIPT = 'docs/replication/run.sh'
 # Notes what it is called with, and has one model without results.

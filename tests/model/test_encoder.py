@@ -126,7 +126,7 @@ def run_packed(tiny_model):
   seed=st.integers(0, 2**32 - 1),
 )
 @settings(deadline=None, max_examples=10)
-def test_a_packed_document_is_encoded_as_if_alone_and_bitwise_the_same_whatever_is_beside_it(
+def test_a_packed_document_is_encoded_as_if_alone_and_bitwise_the_same_whatever_is_next_to_it(
   tiny, run_packed, lengths, seed
 ):
   random, count = np.random.default_rng(seed), len(lengths)
