@@ -27,7 +27,6 @@ from rembert.jobs.config import FinetuneConfig, build_config
 from rembert.jobs.finetune_tasks import (
   EvaluatedTask,
   FinetuneTasks,
-  check_vocabulary_of_tasks,
   open_folder,
   open_tasks,
   register,
@@ -134,7 +133,6 @@ def _open(config: FinetuneConfig) -> tuple[FinetuneTasks, InitialParameters]:
   if vocabulary is None:
     what = 'no vocabulary next to the model'
     raise UsageError(what, where=str(config.evaluate.model), fix='--gin.vocabulary.path=sentencepiece.model')
-  check_vocabulary_of_tasks(tasks, vocabulary)
   register(config, tasks, vocabulary)
   return tasks, open_initial(source, 'all', config.model, head=tasks.head, num_labels=len(tasks.labels) or None)
 

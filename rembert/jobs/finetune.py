@@ -28,7 +28,6 @@ from rembert.jobs.config import FinetuneConfig, build_config
 from rembert.jobs.evaluate import Evaluator, Results, evaluate_tasks, format_scores, make_trainable, mean_loss
 from rembert.jobs.finetune_tasks import (
   FinetuneTasks,
-  check_vocabulary_of_tasks,
   open_tasks,
   register,
   show_evaluated,
@@ -83,9 +82,13 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
     initial = open_initial(
       config.train.init_from, 'encoder', config.model, head=tasks.head, num_labels=len(tasks.labels), drops_layers=True
     )
-  vocabulary = _copy_vocabulary(config, tasks, initial, workdir, hosts.is_first)
-  hosts.wait_for_all('vocabulary')
+  vocabulary = _find_vocabulary(config, tasks, initial)
   register(config, tasks, vocabulary)
+  if hosts.is_first:
+    # `best` is loaded and exported as any workdir.
+    for folder in [workdir, workdir / 'best'] if config.finetune.select == 'best' else [workdir]:
+      write_whole(folder / 'vocabulary/sentencepiece.model', vocabulary.read_bytes())
+  hosts.wait_for_all('vocabulary')
   with console.task('tokenizing examples') as progress:
     if tasks.tables is not None:
       train_rows, digest = _indexed_rows(config, tasks, job, vocabulary, progress)
@@ -224,10 +227,8 @@ def _run(config: FinetuneConfig, job: JobRun) -> int:
   return 0
 
 
-def _copy_vocabulary(
-  config: FinetuneConfig, tasks: FinetuneTasks, initial: InitialParameters | None, workdir: epath.Path, is_writer: bool
-) -> epath.Path:
-  """Copies the vocabulary to the workdir: `vocabulary.path`, else that of `train.init_from` or of the tasks."""
+def _find_vocabulary(config: FinetuneConfig, tasks: FinetuneTasks, initial: InitialParameters | None) -> epath.Path:
+  """`vocabulary.path`, else that of `train.init_from` or of the tasks; UsageError if it does not fit the model."""
   path = config.vocabulary.path or (initial and initial.source.vocabulary) or vocabulary_of_tasks(tasks)
   if path is None:
     raise UsageError(
@@ -236,15 +237,9 @@ def _copy_vocabulary(
       fix=['--gin.train.init_from=MODEL with its vocabulary next to it', '--gin.vocabulary.path=sentencepiece.model'],
     )
   check_vocabulary(path, config.model.vocab_size)
-  check_vocabulary_of_tasks(tasks, path)
   if initial is not None:
     initial.check_vocabulary(path)
-  name = 'vocabulary/sentencepiece.model'
-  if is_writer:
-    # `best` is loaded and exported as any workdir.
-    for folder in [workdir, workdir / 'best'] if config.finetune.select == 'best' else [workdir]:
-      write_whole(folder / name, epath.Path(path).read_bytes())
-  return workdir / name
+  return epath.Path(path)
 
 
 def _read_rows(

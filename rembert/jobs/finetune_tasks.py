@@ -107,19 +107,6 @@ def open_tasks(
   return _xtreme_tasks(config, is_trained)
 
 
-def register(config: FinetuneConfig, tasks: FinetuneTasks, vocabulary: epath.PathLike) -> None:
-  """Registers tasks with the model's vocabulary, except those of a mixture, which the user's module registers."""
-  if tasks.tables is not None:
-    from tasks.tables.registry import add_tables
-
-    add_tables(tasks.tables, vocabulary=vocabulary)
-  elif config.finetune.mixture is None:
-    from tasks.xtreme.registry import add_xtreme
-
-    names = ('data_dir', 'labels_dir', 'doc_stride', 'max_query_length', 'n_best', 'max_answer_length')
-    add_xtreme(vocabulary=vocabulary, **{name: getattr(config.xtreme, name) for name in names})
-
-
 def vocabulary_of_tasks(tasks: FinetuneTasks) -> str | None:
   """The SentencePiece model of a mixture's tasks; None for other vocabularies, and for data that use the model's."""
   if tasks.is_xtreme or tasks.tables is not None:
@@ -130,14 +117,22 @@ def vocabulary_of_tasks(tasks: FinetuneTasks) -> str | None:
   return getattr(vocabulary, 'sentencepiece_model_file', None)
 
 
-def check_vocabulary_of_tasks(tasks: FinetuneTasks, path: epath.PathLike) -> None:
-  """Raises UsageError if a mixture's tasks have another vocabulary than the model, whose file is at `path`."""
-  of_tasks = vocabulary_of_tasks(tasks)
-  if of_tasks is not None and epath.Path(of_tasks).read_bytes() != epath.Path(path).read_bytes():
+def register(config: FinetuneConfig, tasks: FinetuneTasks, vocabulary: epath.PathLike) -> None:
+  """Registers tasks with the model's vocabulary; a mixture's are registered, and UsageError if they have another."""
+  if tasks.tables is not None:
+    from tasks.tables.registry import add_tables
+
+    add_tables(tasks.tables, vocabulary=vocabulary)
+  elif tasks.is_xtreme:
+    from tasks.xtreme.registry import add_xtreme
+
+    names = ('data_dir', 'labels_dir', 'doc_stride', 'max_query_length', 'n_best', 'max_answer_length')
+    add_xtreme(vocabulary=vocabulary, **{name: getattr(config.xtreme, name) for name in names})
+  elif (own := vocabulary_of_tasks(tasks)) and epath.Path(own).read_bytes() != epath.Path(vocabulary).read_bytes():
     raise UsageError(
       "the tasks' vocabulary differs from the model's",
-      where=f'finetune.mixture = {tasks.name!r}: {of_tasks}; {path}',
-      fix=f'register the tasks with the vocabulary of the model: export REMBERT_VOCABULARY={path}',
+      where=f'finetune.mixture = {tasks.name!r}: {own}; {vocabulary}',
+      fix=f'register the tasks with the vocabulary of the model: export REMBERT_VOCABULARY={vocabulary}',
     )
 
 
