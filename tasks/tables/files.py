@@ -96,7 +96,8 @@ def some_lines(path: str | os.PathLike) -> list[Line]:
 
 def _raw_lines(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
   """Lines as they are, each after its `FILE:LINE`."""
-  where, name = '', os.fspath(path)
+  name = os.fspath(path)
+  where = f'{name}:1'
   with open_file(path) as file:
     try:
       for number, line in enumerate(file, 1):
@@ -112,7 +113,7 @@ def _raw_lines(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     except Exception as error:  # each compression has its own
       if isinstance(error, UsageError) or not is_archive_damage(error):
         raise
-      raise _unreadable(error, where or name) from error
+      raise _unreadable(error, where) from error
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

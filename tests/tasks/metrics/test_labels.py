@@ -56,27 +56,6 @@ def test_no_chunk_continues_into_the_next_sentence():
   assert chunks([['NOUN'], [], ['NOUN']]) == {Chunk('NOUN', 0, 0), Chunk('NOUN', 3, 3)}
 
 
-def plain_chunks(tags):
-  """Of tags without prefixes, by hand: equal neighbours, but S… alone."""
-  found, first = set(), 0
-  for place, tag in enumerate(tags):
-    if place + 1 == len(tags) or tags[place + 1] != tag or tag.startswith('S'):
-      found.add((tag, first, place))
-      first = place + 1
-  return found
-
-
-@given(st.lists(st.sampled_from(PARTS_OF_SPEECH), max_size=20))
-def test_adjacent_equal_parts_of_speech_are_one_chunk(tags):
-  assert chunks([tags]) == plain_chunks(tags)
-
-
-@given(st.lists(st.lists(st.sampled_from(IOB), max_size=10), max_size=4))
-def test_what_is_predicted_as_it_is_gets_everything_right(gold):
-  expected = 100.0 if any(tag != 'O' for sentence in gold for tag in sentence) else 0.0
-  assert chunk_scores(gold, gold) == {'f1': expected, 'precision': expected, 'recall': expected}
-
-
 def test_predictions_of_another_shape_are_an_error():
   with pytest.raises(ValueError, match='2 tags are predicted for 1 words'):
     chunk_scores([['O']], [['O', 'O']])

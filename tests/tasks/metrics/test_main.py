@@ -145,6 +145,8 @@ def test_the_command_prints_a_table_and_writes_json(folders, tmp_path, capsys):
 def test_labels_are_scored_without_tensorflow(folders):
   flags = [f'--predictions={folders[0]}', f'--labels={folders[1]}']
   tasks = [f'--task={task}' for task in ('xnli', 'pawsx', 'panx', 'udpos', 'mlqa', 'tatoeba', 'bucc2018')]
-  code = f'import sys; from tasks.metrics.__main__ import main; assert main({flags + tasks}) == 0; '
+  code = (
+    f'import sys, tasks.xtreme.benchmark; from tasks.metrics.__main__ import main; assert main({flags + tasks}) == 0; '
+  )
   code += 'assert not {"tensorflow", "jax", "seqio", "t5"} & set(sys.modules)'
   subprocess.run([sys.executable, '-c', code], check=True, timeout=60)

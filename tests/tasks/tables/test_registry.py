@@ -5,7 +5,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import seqio
 from table_files import csv_of
 
 import tasks
@@ -31,7 +30,7 @@ def reviews(tmp_path, xtreme_vocabulary):
   )
 
 
-def test_tables_are_tasks_by_language_in_a_mixture_by_their_numbers_of_examples(reviews):
+def test_tables_are_tasks_by_language_in_a_mixture_by_their_numbers_of_examples(reviews, tmp_path):
   assert reviews.kind.labels == ('2', '10', 'gut')
   assert reviews.describe() == '3 labels: 2 2, 10 2, gut 1'
   assert [(task.name, rate) for task, rate in tasks_and_rates('reviews')] == [('reviews.de', 4), ('reviews.sw', 1)]
@@ -39,16 +38,31 @@ def test_tables_are_tasks_by_language_in_a_mixture_by_their_numbers_of_examples(
   rows = list(stream_rows(find('reviews.de'), 'train', 'classification', max_length=16))
   assert [int(row.labels) for row in rows] == [1, 0, 2, 0]
   assert rows[1].example['where'].decode().endswith('de.csv:3')
+  special = find('reviews.de').output_features['input_ids'].vocabulary.special
+  for row in rows:  # a single text is between [CLS] and [SEP], as transformers has it
+    assert (row.input_ids[0], row.input_ids[-1], (row.input_ids == special.sep).sum()) == (special.cls, special.sep, 1)
+    assert not row.token_type_ids.any()
   [unlabelled] = stream_rows(find('reviews.de'), 'test', 'classification', max_length=16)
   assert unlabelled.labels == -1
+  assert_indexed_rows_are_the_rows_and_written_once(rows, tmp_path)
 
 
-def test_a_single_text_is_between_cls_and_sep_as_transformers_has_it(reviews, xtreme_pieces):
-  row = next(stream_rows(find('reviews.sw'), 'train', 'classification', max_length=16))
-  special = seqio.get_mixture_or_task('reviews.sw').output_features['input_ids'].vocabulary.special
-  assert (row.input_ids[0], row.input_ids[-1]) == (special.cls, special.sep)
-  assert (row.input_ids == special.sep).sum() == 1
-  assert not row.token_type_ids.any()
+def assert_indexed_rows_are_the_rows_and_written_once(rows, tmp_path):
+  calls = []
+
+  def source():
+    calls.append(1)
+    return iter(rows)
+
+  for origin in ({'of': 1}, {'of': 1}, {'of': 2}):
+    write_rows(tmp_path / 'rows', source, origin)
+  assert len(calls) == 2
+  indexed = open_rows(tmp_path / 'rows', 'classification')
+  assert len(indexed) == 4
+  for row, expected in zip(indexed, rows, strict=True):
+    np.testing.assert_array_equal(row.input_ids, expected.input_ids)
+    np.testing.assert_array_equal(row.token_type_ids, expected.token_type_ids)
+    assert (row.labels, row.labels.dtype) == (expected.labels, expected.labels.dtype)
 
 
 def test_an_unknown_label_names_its_line_before_anything_is_read(tmp_path, xtreme_vocabulary):
@@ -70,25 +84,6 @@ def test_choices_are_rows_of_their_own_behind_the_same_text(tmp_path, xtreme_voc
   assert row.labels == 1
   assert (row.input_ids[0] == 0).any()  # padded to the longer one
   assert not (row.input_ids[1] == 0).any()
-
-
-def test_indexed_rows_are_the_rows_and_are_written_once(reviews, tmp_path):
-  rows = list(stream_rows(find('reviews.de'), 'train', 'classification', max_length=16))
-  calls = []
-
-  def source():
-    calls.append(1)
-    return iter(rows)
-
-  for origin in ({'of': 1}, {'of': 1}, {'of': 2}):
-    write_rows(tmp_path / 'rows', source, origin)
-  assert len(calls) == 2
-  indexed = IndexedRows(tmp_path / 'rows', 'classification')
-  assert len(indexed) == 4
-  for row, expected in zip(indexed, rows, strict=True):
-    np.testing.assert_array_equal(row.input_ids, expected.input_ids)
-    np.testing.assert_array_equal(row.token_type_ids, expected.token_type_ids)
-    assert (row.labels, row.labels.dtype) == (expected.labels, expected.labels.dtype)
 
 
 @pytest.mark.slow

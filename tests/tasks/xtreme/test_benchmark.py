@@ -1,9 +1,6 @@
 """The table of XTREME's tasks: languages, labels and scores of each; predictions, their files, and scores."""
 
-import itertools
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ from tasks.xtreme import XtremeConfig, leaderboard
 from tasks.xtreme.benchmark import TASKS, get_task
 
 XNLI, PAWSX, PANX, UDPOS = (TASKS[name] for name in ('xnli', 'pawsx', 'panx', 'udpos'))
-SQUAD, XQUAD, MLQA, TYDIQA = QUESTIONS = [TASKS[name] for name in ('squad', 'xquad', 'mlqa', 'tydiqa')]
+SQUAD, XQUAD, MLQA, TYDIQA = (TASKS[name] for name in ('squad', 'xquad', 'mlqa', 'tydiqa'))
 CONFIG = XtremeConfig()
 
 # From XTREME's evaluate.py, which lists them in this order.
@@ -62,22 +59,18 @@ def test_labels_are_those_of_xtreme_in_its_order():
   assert len(set(get_task('udpos').labels)) == 17
 
 
-@pytest.mark.parametrize('name', ['tatoeba', 'bucc2018'])
-def test_retrieval_is_no_task(name):
-  with pytest.raises(UsageError, match=f'{name} is retrieval: it has no training') as error:
+@pytest.mark.parametrize(
+  ('name', 'what'), [('tatoeba', 'tatoeba is retrieval: it has no training'), ('mnli', "unknown task 'mnli'")]
+)
+def test_retrieval_and_unknown_names_are_no_tasks(name, what):
+  with pytest.raises(UsageError, match=what) as error:
     get_task(name)
-  assert 'xnli' in error.value.fix[0]
-
-
-def test_an_unknown_task_is_an_error_that_names_the_known_ones():
-  with pytest.raises(UsageError, match="unknown task 'mnli'") as error:
-    get_task('mnli')
   assert 'xnli, pawsx, panx, udpos, squad, xquad, mlqa, tydiqa' in error.value.fix[0]
 
 
-def test_the_table_is_read_without_tensorflow():
-  code = 'import sys, tasks.xtreme.benchmark; assert not {"tensorflow", "jax", "seqio", "t5"} & set(sys.modules)'
-  subprocess.run([sys.executable, '-c', code], check=True, timeout=60)
+def test_data_are_there_if_a_file_of_any_language_is(xtreme_samples):
+  assert XNLI.has_data(xtreme_samples, 'test')
+  assert not XNLI.has_data(xtreme_samples, 'train', ('de', 'zh'))
 
 
 @pytest.mark.parametrize(
@@ -96,12 +89,6 @@ def test_a_missing_split_language_or_file_is_an_error_with_a_fix(xtreme_samples,
   with pytest.raises(UsageError, match=what) as error:
     task.examples(xtreme_samples, split, language, needs_labels=False)
   assert error.value.fix
-
-
-def test_data_are_there_if_a_file_of_any_language_is(xtreme_samples):
-  assert TASKS['xnli'].has_data(xtreme_samples, 'test')
-  assert TASKS['xnli'].has_data(xtreme_samples, 'train', ('en',))
-  assert not TASKS['xnli'].has_data(xtreme_samples, 'train', ('de', 'zh'))
 
 
 # --- predictions, files of predictions, scores ------------------------------------------------------------------------
@@ -132,11 +119,8 @@ def test_the_highest_logit_is_predicted():
   assert XNLI.file_text(predictions, rows, 2) == 'entailment\nneutral\n'
   with pytest.raises(ValueError, match='argument 2'):
     XNLI.predict(rows, scores[:1], CONFIG)
-
-
-def test_the_score_of_pairs_is_accuracy_alone():
-  rows = targets(PAWSX, '0', '1', '1', '0')
-  assert PAWSX.score(rows, dict(enumerate(['0', '1', '0', '0'])), 'de') == {'accuracy': 75.0}
+  labelled = targets(XNLI, 'entailment', 'contradiction')
+  assert XNLI.score(labelled, predictions, 'de') == {'accuracy': 50.0}
 
 
 def test_rows_of_one_sentence_are_scored_as_one():
@@ -176,7 +160,7 @@ def predictions_of_a_perfect_model(task, rows, *, elsewhere):
   return {number: tuple(tags) for number, tags in task.predict(rows, scores, CONFIG).items()}
 
 
-@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=20)
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=8)
 @given(st.lists(st.lists(st.tuples(_WORDS, st.sampled_from(PANX.labels)), max_size=12), min_size=1), st.integers(3, 40))
 def test_a_perfect_model_predicts_every_words_tag(xtreme_vocabulary, sentences, length):
   examples = [sentence(*(word for word, _ in some), tags=tuple(tag for _, tag in some)) for some in sentences]
@@ -232,22 +216,24 @@ def rows_of_questions(questions):
   ]
 
 
-@pytest.mark.parametrize('task', QUESTIONS, ids=lambda task: task.name)
-def test_perfect_logits_give_the_gold_answers(xtreme_samples, task):
-  vocabulary, splits = any_vocabulary(vocabulary_file('rembert')), itertools.product(task.files, task.languages)
-  for split, language in [each for each in splits if xtreme_samples.has(task.file(*each))]:
-    questions = task.examples(xtreme_samples, split, language, needs_labels=True)
-    rows = [row.example for row in computed_rows(task, questions, vocabulary, max_length=384)]
-    scores = [np.zeros((len(row['input_ids']), 2), np.float32) for row in rows]
-    for row, logits in zip(rows, scores, strict=True):
-      logits[row['labels'], [0, 1]] = 1
-    answers = task.predict(rows, scores, XtremeConfig(max_answer_length=100))
-    gold = {number: question.label[0].text for number, question in enumerate(questions)}
-    # Inside a token no answer can end: the vocabulary may have "2006," or "年的" as one.
-    for number, text in gold.items():
-      assert text in answers[number]
-      assert len(answers[number]) <= len(text) + 2
-    assert task.score(rows, gold, language) == {'f1': 100, 'exact_match': 100}
+@pytest.mark.parametrize(
+  ('task', 'split', 'language'),
+  [(SQUAD, 'train', 'en'), (XQUAD, 'test', 'zh'), (MLQA, 'test', 'zh'), (TYDIQA, 'test', 'ko')],
+)
+def test_perfect_logits_give_the_gold_answers(xtreme_samples, task, split, language):
+  questions = task.examples(xtreme_samples, split, language, needs_labels=True)
+  vocabulary = any_vocabulary(vocabulary_file('rembert'))
+  rows = [row.example for row in computed_rows(task, questions, vocabulary, max_length=384)]
+  scores = [np.zeros((len(row['input_ids']), 2), np.float32) for row in rows]
+  for row, logits in zip(rows, scores, strict=True):
+    logits[row['labels'], [0, 1]] = 1
+  answers = task.predict(rows, scores, XtremeConfig(max_answer_length=100))
+  gold = {number: question.label[0].text for number, question in enumerate(questions)}
+  # Inside a token no answer can end: the vocabulary may have "2006," or "年的" as one.
+  for number, text in gold.items():
+    assert text in answers[number]
+    assert len(answers[number]) <= len(text) + 2
+  assert task.score(rows, gold, language) == {'f1': 100, 'exact_match': 100}
 
 
 def test_predictions_are_written_as_ids_and_answers(xtreme_samples):

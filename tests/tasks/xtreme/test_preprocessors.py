@@ -26,7 +26,7 @@ TEXTS = (
   ANY_TEXT | st.text('aé ü½ﬁＡｶﾞﷺกำक़가北㎏🌊🇩🇪e\u0301\u200b\u00ad\u3000\n▁,.', max_size=40) | st.sampled_from(ODD_WORDS)
 )
 
-slowly = settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
+slowly = settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
 normalizations = st.sampled_from(NORMALIZATIONS)
 
 

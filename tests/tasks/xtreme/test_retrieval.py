@@ -75,6 +75,7 @@ def test_the_score_is_the_share_of_sentences_whose_nearest_is_the_translation(sa
   assert found.lines == tuple(map(str, nearest))
   right = sum(prediction == gold for prediction, gold in zip(nearest, examples.gold, strict=True))
   assert found.scores['accuracy'] == pytest.approx(100 * right / 12)
+  assert TATOEBA.chance(examples) == pytest.approx(100 / 12)
 
 
 def test_without_labels_there_are_predictions_and_no_score(write):
@@ -83,10 +84,6 @@ def test_without_labels_there_are_predictions_and_no_score(write):
   found = TATOEBA.find(examples, {'source': np.eye(2), 'english': np.eye(2)})
   assert found.lines == ('0', '1')
   assert found.scores is None
-
-
-def test_chance_is_one_in_n(sample):
-  assert TATOEBA.chance(TATOEBA.examples(sample, 'sw')) == pytest.approx(100 / 12)
 
 
 def test_other_line_ends_of_unicode_are_within_a_sentence(write):
