@@ -121,12 +121,8 @@ def documents_of(task, vocab_size=2000):
 @pytest.mark.parametrize('kind', ALL)
 def test_documents_are_those_of_get_dataset_from_any_place(kind, vocabulary, files):
   task = task_of(vocabulary, files, ALL[kind])
-  expected = [
-    example['targets']
-    for example in task.get_dataset(
-      {'targets': 64}, shuffle=False, seed=3, trim_output_features=False
-    ).as_numpy_iterator()
-  ]
+  dataset = task.get_dataset({'targets': 64}, shuffle=False, seed=3, trim_output_features=False)
+  expected = [example['targets'] for example in dataset.as_numpy_iterator()]
   documents = documents_of(task)
   assert documents.prepare() == ([] if kind in AT_SOURCE else ['law'])
   read = list(documents('law', 'train', SourcePlace()))
@@ -135,7 +131,7 @@ def test_documents_are_those_of_get_dataset_from_any_place(kind, vocabulary, fil
     np.testing.assert_array_equal(ids, ours)
   places = sorted({place for _, place in read})
   assert (len(places) > 1) == (kind in AT_SOURCE)
-  for place in [*places[:2], *places[len(places) // 2 :: 9], places[-1]]:
+  for place in {*places[:2], places[len(places) // 2], places[-1]}:
     again = list(documents('law', 'train', place))
     assert len(again) == len(read) - place.document
     for (ids, at), (ours, ours_at) in zip(again, read[place.document :], strict=True):
@@ -244,12 +240,9 @@ def test_tasks_of_a_mixture_have_one_vocabulary(vocabulary, files, xtreme_vocabu
 def test_documents_that_are_not_what_a_task_declares_are_an_error_at_opening(preprocessors, words, vocabulary, files):
   with pytest.raises(UsageError, match=words):
     documents_of(task_of(vocabulary, files, preprocessors)).prepare()
-
-
-def test_files_that_are_missing_are_an_error_at_opening(vocabulary, tmp_path):
   with pytest.raises(UsageError, match=r'pretraining_test.* cannot be opened') as error:
-    documents_of(task_of(vocabulary, {'train': str(tmp_path / '*.txt')}, AT_SOURCE['map'])).prepare()
-  assert str(tmp_path) in str(error.value)
+    documents_of(task_of(vocabulary, {'train': '/nowhere/*.txt'}, AT_SOURCE['map'])).prepare()
+  assert '/nowhere' in str(error.value)
 
 
 def test_special_ids_in_a_document_are_an_error(vocabulary, files):

@@ -99,7 +99,7 @@ def test_beam_deduplicates_and_counts_as_this_process_does(dumps, tmp_path, dedu
   assert corpus.languages['de'].lost == lost
 
 
-def test_the_order_and_number_of_files_do_not_matter(tmp_path):
+def test_the_order_and_number_of_files_and_where_they_are_do_not_matter(tmp_path):
   pages = [page(f'{index}', f'{text} {index % 11}.', index) for index, text in enumerate([RIVER, TOWN, LAKE] * 9)]
   one, many = tmp_path / 'one', tmp_path / 'many'
   one.mkdir()
@@ -111,12 +111,9 @@ def test_the_order_and_number_of_files_do_not_matter(tmp_path):
   shards = [files_of(corpus.folder / 'corpus') for corpus in corpora]
   assert shards[0]
   assert shards[0] == shards[1]
-
-
-def test_a_moved_source_is_the_same_corpus(dumps, tmp_path):
-  moved = shutil.copytree(dumps, tmp_path / 'elsewhere')
-  corpora = [local(dumps, tmp_path / 'corpus'), local(moved, tmp_path / 'corpus'), local(moved, tmp_path / 'other')]
-  assert len({corpus.fingerprint for corpus in corpora}) == 1
+  moved = shutil.copytree(one, tmp_path / 'elsewhere')
+  again = [local(moved, tmp_path / folder, held_out=0.2) for folder in ('one-corpus', 'other')]
+  assert {corpus.fingerprint for corpus in again} == {corpora[0].fingerprint}
 
 
 @pytest.mark.slow
@@ -145,7 +142,9 @@ def test_a_disk_that_fills_up_leaves_no_corpus_that_looks_complete(in_process, t
   with monkeypatch.context() as patched:
     patched.setattr('tasks.corpus.build.write_shard', full)
     assert main([*COMMAND, '--group_mb=0.0001', f'--output={tmp_path / "corpus"}']) == 1
-  assert 'No space left on device' in capsys.readouterr().err
+    assert 'No space left on device' in capsys.readouterr().err
+    with pytest.raises(RunError, match='the corpus could not be written: No space left on device'):
+      corpus_of_dumps('sample', tmp_path / 'local', LANGUAGES)
   with pytest.raises(UsageError, match='unfinished: 1 languages'):
     open_corpus(tmp_path / 'corpus')
   assert main([*COMMAND, f'--output={tmp_path / "corpus"}']) == 0
@@ -156,11 +155,7 @@ def test_a_disk_that_fills_up_leaves_no_corpus_that_looks_complete(in_process, t
 
 
 @pytest.mark.parametrize(
-  ('flags', 'words'),
-  [
-    (['--dumps=EMPTY'], 'no dump found'),
-    (['--dumps=sample', '--languages=xx'], 'xx'),
-  ],
+  ('flags', 'words'), [(['--dumps=EMPTY'], 'no dump found'), (['--dumps=sample', '--languages=xx'], 'xx')]
 )
 def test_what_cannot_be_made_is_one_error_and_nothing_is_written(tmp_path, capsys, flags, words):
   (tmp_path / 'empty').mkdir()
@@ -214,15 +209,6 @@ def test_a_corpus_without_text_is_an_error_that_says_what_to_do(tmp_path, pages,
     assert 'pages-articles' in caught.value.fix[0]
 
 
-def test_a_disk_that_fills_up_in_this_process_is_one_error(dumps, tmp_path, monkeypatch):
-  def full(*_):
-    raise OSError('No space left on device')
-
-  monkeypatch.setattr('tasks.corpus.build.write_shard', full)
-  with pytest.raises(RunError, match='the corpus could not be written: No space left on device'):
-    local(dumps, tmp_path / 'corpus')
-
-
 def test_without_beam_there_is_one_error_with_the_command_that_installs_it(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr('tasks.beam.importlib.util.find_spec', lambda name: None)
   assert main(['--dumps=sample', f'--output={tmp_path / "corpus"}']) == 2
@@ -233,20 +219,11 @@ def test_without_beam_there_is_one_error_with_the_command_that_installs_it(tmp_p
 # --- the corpus of a streamed run: named, or made in the workdir once -------------------------------------------------
 
 
-@pytest.fixture
-def rivers(tmp_path):
-  """A folder with a dump of twenty documents."""
-  folder = tmp_path / 'dumps'
-  folder.mkdir()
-  (folder / 'dewiki-1-pages-articles.xml').write_bytes(dump_of(*(page(f'{n}', f'{RIVER} {n}', n) for n in range(20))))
-  return folder
-
-
-def test_dumps_become_a_corpus_in_the_workdir_once(rivers, tmp_path):
-  data = DataConfig(dumps=str(rivers), held_out=0.2, min_characters=20)
+def test_dumps_become_a_corpus_in_the_workdir_once(dumps, tmp_path):
+  data = DataConfig(dumps=str(dumps), held_out=0, min_characters=20)
   corpus = find_corpus(data, tmp_path / 'run', CONSOLE)()
   assert corpus.folder == tmp_path / 'run' / 'corpus'
-  assert corpus.languages['de'].documents + corpus.languages['de'].held_out == 20
+  assert corpus.languages == local(dumps, tmp_path / 'corpus').languages
   before = {path: path.stat().st_mtime_ns for path in (tmp_path / 'run').rglob('*')}
   assert find_corpus(data, tmp_path / 'run', CONSOLE)() == corpus
   assert {path: path.stat().st_mtime_ns for path in (tmp_path / 'run').rglob('*')} == before

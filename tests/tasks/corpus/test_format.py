@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from made_up_dumps import LAKE, RIVER, TOWN
+from made_up_dumps import RIVER, TOWN
 from small_corpora import sample_corpus
 
 from rembert.errors import UsageError
@@ -74,22 +74,21 @@ def test_documents_of_a_shard_are_in_the_order_of_their_hashes(of_text):
   builder, examples = texts_of_tfds(corpus, 'de', 'train')
   assert builder.info.splits['train'].num_shards == 4
   assert len(examples) == 60
+  few = of_text(RIVER, TOWN, shard_bytes=10, folder='few')  # most shards are empty files, which are read over
+  assert len(few.shards('de', 'train')) > 2
+  assert sorted(few.texts('de', 'train')) == sorted([RIVER, TOWN])
+  assert texts_of_tfds(few, 'de', 'train')[0].info.splits['train'].num_examples == 2
 
 
-def test_a_shard_without_documents_is_an_empty_file_that_is_read_over(of_text):
-  corpus = of_text(RIVER, TOWN, shard_bytes=10)
-  sizes = [shard.stat().length for shard in corpus.shards('de', 'train')]
-  assert len(sizes) > 2
-  assert sum(size > 0 for size in sizes) <= 2
-  assert sorted(corpus.texts('de', 'train')) == sorted([RIVER, TOWN])
-  builder, examples = texts_of_tfds(corpus, 'de', 'train')
-  assert builder.info.splits['train'].num_examples == len(examples) == 2
-
-
-def test_a_split_without_documents_is_absent_and_tensorflow_datasets_says_so(of_text):
+def test_a_language_or_split_without_documents_is_absent_and_tensorflow_datasets_says_so(of_text, tmp_path):
   import seqio
 
+  (tmp_path / 'text').mkdir()
+  (tmp_path / 'text' / 'sw.txt').write_text('fupi', encoding='utf-8')
   corpus = of_text(RIVER)
+  assert (corpus.languages['sw'].documents, corpus.languages['sw'].lost) == (0, {'too short': 1})
+  assert not (corpus.folder / 'corpus' / 'sw').exists()
+  assert not list(corpus.texts('sw', 'train'))
   assert corpus.languages['de'].held_out == 0
   assert not corpus.shards('de', 'validation')
   assert not list(corpus.texts('de', 'validation'))
@@ -98,16 +97,6 @@ def test_a_split_without_documents_is_absent_and_tensorflow_datasets_says_so(of_
   source = seqio.TfdsDataSource('corpus/de:1.0.0', tfds_data_dir=str(corpus.folder))
   with pytest.raises(ValueError, match=r"Unknown split 'validation'. Should be one of \['train'\]"):
     source.get_dataset('validation', shuffle=False)
-
-
-def test_a_language_without_documents_is_counted_and_has_no_dataset(of_text, tmp_path):
-  (tmp_path / 'text').mkdir()
-  (tmp_path / 'text' / 'sw.txt').write_text('fupi', encoding='utf-8')
-  corpus = of_text(LAKE)
-  assert corpus.languages['sw'].documents == 0
-  assert corpus.languages['sw'].lost == {'too short': 1}
-  assert not (corpus.folder / 'corpus' / 'sw').exists()
-  assert not list(corpus.texts('sw', 'train'))
 
 
 def test_a_sample_is_the_first_texts_that_hold_enough(corpus):
@@ -136,19 +125,15 @@ def test_some_languages_of_a_corpus_are_read_alone(corpus):
 # --- what is not whole ------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_is_no_corpus_is_an_error_with_the_command(tmp_path):
-  for folder in tmp_path, tmp_path / 'nowhere':
-    with pytest.raises(UsageError, match='no corpus') as caught:
-      open_corpus(folder)
-    assert 'python -m tasks.corpus' in caught.value.fix[0]
-
-
 def test_an_unfinished_corpus_is_an_error_that_says_how_far_it_is(corpus, tmp_path):
   (tmp_path / 'statistics').mkdir()
   for name in 'recipe.json', 'statistics/sw.json':
     (tmp_path / name).write_bytes((corpus.folder / name).read_bytes())
   with pytest.raises(UsageError, match='unfinished: 1 languages are done'):
     open_corpus(tmp_path)
+  with pytest.raises(UsageError, match='no corpus') as caught:
+    open_corpus(tmp_path / 'nowhere')
+  assert 'python -m tasks.corpus' in caught.value.fix[0]
 
 
 @pytest.mark.parametrize('content', ['', '{}', '[]', '{"format": 2, "languages": {}}', '{"format": 1, "languages": 3}'])

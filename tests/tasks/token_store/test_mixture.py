@@ -1,15 +1,11 @@
 """A store of a SeqIO mixture holds the rows of its tasks, and is read with its rates."""
 
 import json
-import os
-import pathlib
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 from etils import epath
-from made_up_dumps import files_of
 from own_tasks import MODULE, write_own_tasks
 
 from rembert.data.config import DataConfig, DataRequest
@@ -21,7 +17,6 @@ from rembert.tokenizer import SpecialIds
 from rembert.tracking.console import Console
 from tasks.token_store.__main__ import main
 
-ENVIRONMENT = os.environ | {'PYTHONPATH': str(pathlib.Path(__file__).resolve().parents[3])}
 FLAGS = (f'--module={MODULE}', '--mixture=law', '--sequence_length=64')
 
 
@@ -99,13 +94,6 @@ def test_it_is_read_with_the_rates_of_the_mixture(store, tmp_path, capsys):
   assert 'rates are those of the mixture' in capsys.readouterr().out
   assert opened(languages=('law.low',)).batches.rates == {'law.low': 1.0}
   assert next(opened().batches.batches(0))[0]['input_ids'].shape == (4, 64)
-
-
-@pytest.mark.slow
-def test_two_processes_make_the_same_bytes(store, directory, tmp_path):
-  command = [sys.executable, '-m', 'tasks.token_store', *FLAGS, f'--output={tmp_path / "two"}', '--workers=2']
-  subprocess.run(command, cwd=directory, env=ENVIRONMENT, check=True, timeout=400, capture_output=True)
-  assert files_of(tmp_path / 'two') == files_of(store.folder)
 
 
 def test_a_single_task_is_a_store_too(tmp_path):

@@ -172,11 +172,9 @@ def test_a_page_has_its_namespace_number_and_redirect_and_articles_are_those_of_
   assert b.is_redirect
   assert c.is_redirect
   assert [each.title for each in Dump(dump.path).articles()] == ['E']
-
-
-def test_namespaces_in_old_exports_are_recognised_by_the_title(tmp_path):
   old = page('Datei:Fluss.jpg').replace('<ns>0</ns>', ''), page('Fluss').replace('<ns>0</ns>', '')
-  assert [p.namespace for p in read(written(tmp_path, export(*old)))[0]] == [6, 0]
+  assert [each.namespace for each in read(written(tmp_path, export(*old)))[0]] == [6, 0]  # by the title
+  assert read(written(tmp_path, export()))[0] == []
 
 
 def test_the_text_is_that_of_the_last_revision_and_empty_if_it_was_deleted(tmp_path):
@@ -298,15 +296,6 @@ def test_an_error_of_the_storage_is_raised_and_not_taken_for_the_end_of_the_dump
   monkeypatch.setattr(dumps, 'decompressed', lambda opened: Failing())
   with pytest.raises(OSError, match='Input/output error'):
     titles(written(tmp_path, EXPORT))
-
-
-def test_a_missing_file_is_refused(tmp_path):
-  with pytest.raises(UsageError, match='cannot open'):
-    titles(tmp_path / 'dewiki-1.xml')
-
-
-def test_an_export_without_pages_is_empty(tmp_path):
-  assert titles(written(tmp_path, export()))[0] == []
 
 
 # --- real dumps ------------------------------------------------------------------------------------------------------

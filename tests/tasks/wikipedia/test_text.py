@@ -24,7 +24,8 @@ from tasks.wikipedia.text import (
 # --- stand-ins --------------------------------------------------------------------------------------------------------
 
 
-_TEXT = st.text().map(without_placeholders)
+# Stand-ins that come with a text are dropped.
+_TEXT = (st.text() | st.text(st.characters(min_codepoint=0xFDC0, max_codepoint=0xFDFF))).map(without_placeholders)
 _MARKUP = set("[]{}<>|'=*#:;_!-")
 
 
@@ -34,20 +35,10 @@ def test_what_is_hidden_holds_no_markup_and_comes_back(text):
   assert not set(hidden) & _MARKUP
   assert len(hidden) == len(text)
   assert hidden.translate(UNHIDE) == text
-  assert text.translate(HIDE_SEPARATORS).translate(UNHIDE) == text
-
-
-@given(_TEXT)
-def test_a_shield_within_what_is_hidden_is_undone_alone(text):
   hidden = text.translate(HIDE_SEPARATORS)
-  assert hidden.translate(SHIELD).translate(UNSHIELD) == hidden
+  assert hidden.translate(UNHIDE) == text
+  assert hidden.translate(SHIELD).translate(UNSHIELD) == hidden  # a shield within what is hidden is undone alone
   assert not set(text.translate(SHIELD)) & set("[]<>'&:/")
-
-
-@given(st.text(st.characters(min_codepoint=0xFDC0, max_codepoint=0xFDFF)))
-def test_stand_ins_that_come_with_a_text_are_dropped(text):
-  kept = without_placeholders(text)
-  assert kept == kept.translate(UNSHIELD).translate(UNHIDE)
 
 
 # --- markup within a line ---------------------------------------------------------------------------------------------
@@ -70,22 +61,14 @@ def test_stand_ins_that_come_with_a_text_are_dropped(text):
     ('links|120px|The old harbour at night', 'The old harbour at night'),
     ('Where a < b and c > d.', 'Where a < b and c > d.'),
     ('A [short] note.', 'A [short] note.'),
-  ],
-)
-def test_markup_within_a_line_leaves_the_words(wikitext, text):
-  assert without_inline_markup(wikitext) == text
-
-
-@pytest.mark.parametrize(
-  ('wikitext', 'text'),
-  [
+    # Apostrophes next to bold and italic marks are kept.
     ("L''''armonium''' suona bene.", "L'armonium suona bene."),
     ("L'''Unità'' è un giornale italiano.", "L'Unità è un giornale italiano."),
     ("Un '''''misto''' di'' segni diversi.", 'Un misto di segni diversi.'),
     ("L'acqua e l'''isola''.", "L'acqua e l'isola."),
   ],
 )
-def test_apostrophes_next_to_bold_and_italic_marks_are_kept(wikitext, text):
+def test_markup_within_a_line_leaves_the_words(wikitext, text):
   assert without_inline_markup(wikitext) == text
 
 
@@ -115,31 +98,16 @@ def test_entities_read_as_the_characters_that_they_name(text):
     ('A « » river “” flows on.', 'A river flows on.'),
     ('Un fleuve\u00a0; une rivière\u00a0: deux mots\u00a0!', 'Un fleuve ; une rivière : deux mots !'),
     ('-5 degrees, .NET and 3, 4', '-5 degrees, .NET and 3, 4'),
+    # NFC, single spaces, no invisible characters; joiners that change how a word is written are kept.
+    ('A river\u00ad bed\u200b of\u200e  white\u00a0\u3000stone.', 'A river bed of white stone.'),
+    ('Cafe\u0301 by the river.', 'Café by the river.'),
+    ('A\x00river\x85\x1fflows\ton.', 'A river flows on.'),
+    *((text, text) for text in ('کتاب\u200cها روی میز هستند.', 'क्\u200dष एक अक्षर है।', '👩\u200d🚀 im All')),
+    ("A [[river]] {{flows ''on --> &nbsp;</ref>.", 'A river flows on.'),
   ],
 )
 def test_what_is_left_around_a_gap_is_tidied(left, text):
   assert tidy(left) == text
-
-
-@pytest.mark.parametrize(
-  ('raw', 'text'),
-  [
-    ('A river\u00ad bed\u200b of\u200e  white\u00a0\u3000stone.', 'A river bed of white stone.'),
-    ('Cafe\u0301 by the river.', 'Café by the river.'),
-    ('A\x00river\x85\x1fflows\ton.', 'A river flows on.'),
-  ],
-)
-def test_text_is_nfc_with_single_blanks_and_without_invisible_characters(raw, text):
-  assert tidy(raw) == text
-
-
-@pytest.mark.parametrize('text', ['کتاب‌ها روی میز هستند.', 'क्\u200dष एक अक्षर है।', '👩\u200d🚀 im All'])
-def test_joiners_that_change_how_a_word_is_written_are_kept(text):
-  assert tidy(text) == text
-
-
-def test_residue_of_markup_is_dropped():
-  assert tidy("A [[river]] {{flows ''on --> &nbsp;</ref>.") == 'A river flows on.'
 
 
 @given(st.text(st.characters(exclude_categories=('Cs',)) | st.sampled_from(' ,;.()[]«»–-\u0301\u200b'), max_size=60))
@@ -162,12 +130,9 @@ def test_namespace_names_are_case_folded_and_files_are_no_categories():
   assert not files & categories
   assert {'file', 'image', 'datei', 'файл', 'ไฟล์', 'ملف', 'चित्र', 'ファイル', 'picha'} <= files
   assert {'category', 'kategorie', 'категория', 'หมวดหมู่', 'تصنيف', 'श्रेणी', 'jamii'} <= categories
-
-
-def test_a_wikis_own_names_are_added_to_those_of_all_editions():
   own = link_namespaces({-2: 'Ton', 6: 'Ablage', 14: 'Sachgruppe', 0: '', 10: 'Vorlage'})
-  assert own.files == NAMESPACES.files | {'ton', 'ablage'}
-  assert own.categories == NAMESPACES.categories | {'sachgruppe'}
+  assert own.files == files | {'ton', 'ablage'}
+  assert own.categories == categories | {'sachgruppe'}
 
 
 # --- links ------------------------------------------------------------------------------------------------------------
@@ -255,8 +220,6 @@ def test_plain_links_read_by_pattern_as_they_read_by_the_scanner(target, label):
 )
 def test_sentences_are_counted_in_every_script(text, language, count):
   assert count_sentences([text], language) == count
-
-
-def test_every_paragraph_counts_at_least_one_sentence():
+  # Every paragraph counts at least one.
   assert count_sentences(['a river', 'A river. A sea.', 'the end'], 'en') == 4
   assert count_sentences([], 'en') == 0
