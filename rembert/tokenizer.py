@@ -3,7 +3,6 @@
 `tasks.vocabulary` trains them; `tasks.seqio_vocabulary` is the tokenizer of TensorFlow Text.
 """
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from etils import epath
 
 from rembert.command_line import quiet_stderr
-from rembert.errors import Setting, UsageError
+from rembert.errors import Setting, UsageError, first_line
 from rembert.files import is_remote, why_unreachable
 
 if TYPE_CHECKING:
@@ -44,17 +43,16 @@ class SpecialIds:
 SPECIAL_PIECES = dict(zip(('[PAD]', '[UNK]', '[CLS]', '[SEP]', MASK), dataclasses.astuple(SpecialIds()), strict=True))
 
 
-def _read(path: epath.Path) -> bytes | Exception:
-  """The content of a file, or the exception if it cannot be read; exception types differ by file system."""
+def _read(path: epath.Path) -> bytes:
+  """The content of a file; exception types differ by file system."""
   if reason := why_unreachable(str(path)):
-    return ConnectionError(reason)
-  if is_remote(path):  # through TensorFlow, whose file systems log every attempt
-    from tasks import tensorflow_import  # noqa: F401
-  with quiet_stderr() if is_remote(path) else contextlib.nullcontext():
-    try:
-      return path.read_bytes()
-    except Exception as error:
-      return error
+    raise ConnectionError(reason)
+  if not is_remote(path):
+    return path.read_bytes()
+  from tasks import tensorflow_import  # noqa: F401 - which reads remote files, and logs every attempt
+
+  with quiet_stderr():
+    return path.read_bytes()
 
 
 def find_vocabulary(folder: epath.PathLike) -> epath.Path | None:
@@ -67,12 +65,12 @@ def load_vocabulary(path: epath.PathLike) -> 'sentencepiece.SentencePieceProcess
   """Loads a SentencePiece model; UsageError if the file does not exist or is not one."""
   import sentencepiece
 
-  path = epath.Path(path)
-  content = _read(path)
-  if isinstance(content, Exception):
-    reason = type(content).__name__ if not str(content) else str(content).splitlines()[0]
-    raise UsageError(f'the vocabulary cannot be read: {reason}', where=str(path), fix=_ALTERNATIVE) from content
-  processor = sentencepiece.SentencePieceProcessor()
+  path, processor = epath.Path(path), sentencepiece.SentencePieceProcessor()
+  try:
+    content = _read(path)
+  except Exception as error:
+    what = f'the vocabulary cannot be read: {first_line(error)}'
+    raise UsageError(what, where=str(path), fix=_ALTERNATIVE) from error
   try:
     processor.LoadFromSerializedProto(content)
   except RuntimeError as error:
@@ -95,10 +93,8 @@ def check_vocabulary(path: epath.PathLike, vocab_size: int) -> SpecialIds:
     UsageError: no such file, not a SentencePiece model, special ids missing, or more tokens than `vocab_size`.
   """
   processor = load_vocabulary(path)
-  ids = {piece: processor.piece_to_id(piece) for piece in SPECIAL_PIECES}
-  if wrong := [
-    f'{piece} is {found}, not {SPECIAL_PIECES[piece]}' for piece, found in ids.items() if found != SPECIAL_PIECES[piece]
-  ]:
+  ids = {piece: (processor.piece_to_id(piece), expected) for piece, expected in SPECIAL_PIECES.items()}
+  if wrong := [f'{piece} is {found}, not {expected}' for piece, (found, expected) in ids.items() if found != expected]:
     raise UsageError(f"special ids differ from RemBERT's: {', '.join(wrong)}", where=str(path), fix=_ALTERNATIVE)
   if processor.get_piece_size() > vocab_size:
     raise UsageError(
@@ -122,13 +118,11 @@ class TextEncoder:
 
   def encode(self, text: str) -> list[int]:
     """Ids of one text with [CLS] and [SEP]."""
-    parts = text.split(MASK)
+    *before_masks, last = text.split(MASK)
     ids = [self.special.cls]
-    for index, part in enumerate(parts):
-      is_before_mask = index < len(parts) - 1
-      ids += self._processor.encode(part.rstrip() if is_before_mask else part)
-      ids += [self.special.mask] if is_before_mask else []
-    return [*ids, self.special.sep]
+    for part in before_masks:
+      ids += [*self._processor.encode(part.rstrip()), self.special.mask]
+    return [*ids, *self._processor.encode(last), self.special.sep]
 
   def piece(self, index: int) -> str:
     """The token of an id, as written in the vocabulary."""

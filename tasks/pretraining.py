@@ -22,21 +22,14 @@ from rembert.errors import UsageError, first_line, joined
 from rembert.tokenizer import SpecialIds
 
 TARGETS = 'targets'
-# The feature with the number of the source's example, which the reader adds and the preprocessors must keep.
-_EXAMPLE = '_source_example'
-# Its value at the end of an epoch.
-_END = -1
-# Documents per call of an iterator, without padding: a call costs as much as packing a hundred tokens.
-_READ_TOGETHER = 32
+_EXAMPLE = '_source_example'  # the number of the source's example: the reader adds it, preprocessors must keep it
+_END = -1  # its value at the end of an epoch
+_READ_TOGETHER = 32  # documents per call of an iterator, which costs as much as packing a hundred tokens
 
 # Operations of tf.data that treat each example separately, and keep the order.
-_ONE_FOR_ONE = frozenset({'_MapDataset', '_ParallelMapDataset', '_PrefetchDataset', '_OptionsDataset'})
+_ONE_FOR_ONE = {f'_{name}Dataset' for name in ('Map', 'ParallelMap', 'Prefetch', 'Options')}
 _EACH_ALONE = _ONE_FOR_ONE | {
-  '_FilterDataset',
-  '_FlatMapDataset',
-  '_UnbatchDataset',
-  '_RestructuredDataset',
-  '_IgnoreErrorsDataset',
+  f'_{name}Dataset' for name in ('Filter', 'FlatMap', 'Unbatch', 'Restructured', 'IgnoreErrors')
 }
 
 
@@ -59,40 +52,34 @@ def tokenize(dataset: tf.data.Dataset, output_features: Mapping[str, seqio.Featu
 # --- checks of tasks --------------------------------------------------------------------------------------------------
 
 
-def lacking(task: seqio.Task) -> list[str]:
+def _requirements(task: seqio.Task) -> Iterator[str]:
   """The requirements of pre-training that a task does not meet, one line each; reads no data."""
   feature = task.output_features.get(TARGETS)
-  lines = []
   if feature is None:
-    lines.append(f"no output feature 'targets': it has {', '.join(task.output_features) or 'none'}")
+    yield f"no output feature 'targets': it has {', '.join(task.output_features) or 'none'}"
   elif feature.dtype != tf.int32 or feature.rank != 1:
-    lines.append(f"'targets' is {feature.dtype.name} of rank {feature.rank}, not int32 of rank 1")
+    yield f"'targets' is {feature.dtype.name} of rank {feature.rank}, not int32 of rank 1"
   elif not isinstance(feature.vocabulary, seqio.SentencePieceVocabulary):
-    lines.append(f"the vocabulary of 'targets' is a {type(feature.vocabulary).__name__}, not a SentencePieceVocabulary")
-  elif feature.vocabulary.extra_ids:
-    lines.append(
-      f"the vocabulary of 'targets' has {feature.vocabulary.extra_ids} extra ids, which the model does not have"
-    )
+    yield f"the vocabulary of 'targets' is a {type(feature.vocabulary).__name__}, not a SentencePieceVocabulary"
+  elif extra := feature.vocabulary.extra_ids:
+    yield f"the vocabulary of 'targets' has {extra} extra ids, which the model does not have"
   if 'train' not in task.splits:
-    lines.append(f"no split 'train': it has {', '.join(task.splits)}")
+    yield f"no split 'train': it has {', '.join(task.splits)}"
   if task.requires_caching:
-    lines.append('it requires caching (CacheDatasetPlaceholder(required=True))')
-  return lines
+    yield 'it requires caching (CacheDatasetPlaceholder(required=True))'
 
 
 def check_tasks(tasks: Sequence[seqio.Task]) -> seqio.SentencePieceVocabulary:
   """The common vocabulary of tasks; UsageError, with all problems, if they cannot be pre-trained on together."""
-  by_task = {task.name: lines for task in tasks if (lines := lacking(task))}
-  if by_task:
-    shown = [f'{name}: {"; ".join(lines)}' for name, lines in list(by_task.items())[:8]]
+  problems = [f'{task.name}: {"; ".join(lines)}' for task in tasks if (lines := list(_requirements(task)))]
+  if problems:
     raise UsageError(
-      f'{len(by_task)} SeqIO task(s) cannot be used for pre-training',
-      where='\n         '.join([*shown, *(['…'] if len(by_task) > 8 else [])]),
+      f'{len(problems)} SeqIO task(s) cannot be used for pre-training',
+      where='\n         '.join(problems[:8] + ['…'] * (len(problems) > 8)),
       fix='give each a train split and output_features={"targets": seqio.Feature(vocabulary, add_eos=False, '
       'dtype=tf.int32)}: docs/guides/seqio.md',
     )
-  files = {task.name: task.output_features[TARGETS].vocabulary.sentencepiece_model_file for task in tasks}
-  by_file = {file: name for name, file in files.items()}
+  by_file = {task.output_features[TARGETS].vocabulary.sentencepiece_model_file: task.name for task in tasks}
   if len(by_file) > 1 and len({epath.Path(file).read_bytes() for file in by_file}) > 1:
     raise UsageError(
       'the tasks of the mixture have different vocabularies',
@@ -109,24 +96,20 @@ def normalized_rates(task_or_mixture: seqio.Task | seqio.Mixture) -> dict[str, f
   """
   if isinstance(task_or_mixture, seqio.Task):
     return {task_or_mixture.name: 1.0}
-  mixture = task_or_mixture
+  mixture, rates = task_or_mixture, {}
   try:
     rates = {task.name: mixture.get_rate(task) for task in mixture.tasks}
+    total = math.fsum(rates.values())
+    if min(rates.values()) < 0 or not 0 < total < math.inf:
+      raise ValueError('rates must be ≥ 0, and one of them > 0')
   except UsageError:
     raise
-  except Exception as error:  # from a user's function
+  except Exception as error:  # also from a user's function
     raise UsageError(
-      f'the rates of the mixture {mixture.name!r} cannot be computed: {type(error).__name__} {first_line(error)}',
-      where=mixture.name,
-      fix='check the function that returns the rate of a task',
+      f'the rates of the mixture {mixture.name!r} cannot be used: {type(error).__name__} {first_line(error)}',
+      where=', '.join(f'{name}: {rate}' for name, rate in list(rates.items())[:8]) or mixture.name,
+      fix='set valid rates where the mixture is registered, or check the function that returns them',
     ) from error
-  total = math.fsum(rates.values())
-  if min(rates.values()) < 0 or not 0 < total < math.inf:
-    raise UsageError(
-      f'the rates of the mixture {mixture.name!r} must be ≥ 0, and one of them > 0',
-      where=', '.join(f'{name}: {rate}' for name, rate in list(rates.items())[:8]),
-      fix='set valid rates where the mixture is registered',
-    )
   return {name: rate / total for name, rate in rates.items() if rate}
 
 
@@ -227,8 +210,7 @@ class TaskDocuments:
       pipeline.first.assign(first)
       for examples, ragged_ids in documents:
         ids = ragged_ids.flat_values.numpy()
-        if len(ids) and (ids.min() < self._special.first_piece or ids.max() >= self._vocab_size):
-          self._refuse_ids(name, ids)
+        self._check_ids(name, ids)
         several = np.split(ids, ragged_ids.row_splits.numpy()[1:-1])
         for example, document in zip(examples.numpy().tolist(), several, strict=True):
           if example == _END:
@@ -242,7 +224,9 @@ class TaskDocuments:
         fix='check the files of its source, and its preprocessors',
       ) from error
 
-  def _refuse_ids(self, name: str, ids: np.ndarray) -> None:
+  def _check_ids(self, name: str, ids: np.ndarray) -> None:
+    if not len(ids) or (ids.min() >= self._special.first_piece and ids.max() < self._vocab_size):
+      return
     outside = (ids < self._special.first_piece) | (ids >= self._vocab_size)
     if found := sorted(set(ids[outside].tolist()) - {self._special.unknown}):
       raise UsageError(
@@ -255,18 +239,18 @@ class TaskDocuments:
       )
 
   def _pipeline(self, name: str, split: str) -> _Pipeline:
-    if (name, split) not in self._pipelines:
-      task = self._tasks[name]
-      try:
+    task = self._tasks[name]
+    try:
+      if (name, split) not in self._pipelines:
         self._pipelines[name, split] = self._build(task, split)
-      except UsageError:
-        raise
-      except Exception as error:  # from a user's source or preprocessor
-        raise UsageError(
-          f'the split {split!r} of SeqIO task {task.name!r} cannot be opened: {first_line(error)}',
-          where=str(task.source),
-          fix='check the files of its source, and its preprocessors',
-        ) from error
+    except UsageError:
+      raise
+    except Exception as error:  # from a user's source or preprocessor
+      raise UsageError(
+        f'the split {split!r} of SeqIO task {task.name!r} cannot be opened: {first_line(error)}',
+        where=str(task.source),
+        fix='check the files of its source, and its preprocessors',
+      ) from error
     return self._pipelines[name, split]
 
   def _build(self, task: seqio.Task, split: str) -> _Pipeline:

@@ -94,8 +94,6 @@ def stream_rows(
   """Yields the sequences of a split, in the task's order.
 
   Args:
-    task: a fine-tuning task.
-    split: one of its splits.
     head: one of `rembert.model.heads.TASK_HEADS`.
     max_length: maximum number of ids in a sequence.
     max_examples: maximum number of examples of the source, see `sample_examples`; None for all.
@@ -108,20 +106,18 @@ def stream_rows(
     task = task.replace(source=_sampled_source(task.source, max_examples))
   lengths = dict.fromkeys(task.output_features, max_length)
   dataset = task.get_dataset(lengths, split=split, shuffle=False, trim_output_features=False, try_in_mem_cache=False)
-  found = False
+  found = None
   try:
     for batch in batches(dataset, _ROWS_AT_ONCE):
-      columns = {
-        name: elements(column) for name, column in batch.items() if keep_examples or name in task.output_features
-      }
-      for row in rows_of(columns, head, max_length, task.name, keep_examples):
-        found = True
-        yield row
+      kept = [name for name in batch if keep_examples or name in task.output_features]
+      columns = {name: elements(batch[name]) for name in kept}
+      for found in rows_of(columns, head, max_length, task.name, keep_examples):
+        yield found
   except tf.errors.InvalidArgumentError as error:  # an assertion in a preprocessor
     raise UsageError(
       first_line(error), where=f'task {task.name}, split {split}', fix='check the preprocessors'
     ) from error
-  if not found:
+  if found is None:
     raise UsageError('the split is empty', where=f'task {task.name}, split {split}', fix='check its files')
 
 

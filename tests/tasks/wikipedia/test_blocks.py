@@ -1,6 +1,4 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tasks.wikipedia.cleaning import (
   boilerplate_headings,
@@ -10,7 +8,7 @@ from tasks.wikipedia.cleaning import (
   without_nesting,
   without_unclosed,
 )
-from tasks.wikipedia.text import UNHIDE, link_namespaces
+from tasks.wikipedia.text import link_namespaces
 
 # --- elements ---------------------------------------------------------------------------------------------------------
 
@@ -40,12 +38,6 @@ def test_elements_without_prose_go_with_what_they_hold(wikitext, text):
   assert without_elements(wikitext) == text
 
 
-def test_what_nowiki_holds_is_text_and_is_not_read_as_markup():
-  hidden = without_elements("A <nowiki>'''[[x]]'''</nowiki> river.")
-  assert not set("'[]") & set(hidden)
-  assert hidden.translate(UNHIDE) == "A '''[[x]]''' river."
-
-
 # --- what nests -------------------------------------------------------------------------------------------------------
 
 
@@ -69,12 +61,6 @@ def test_tables_boxes_and_pictures_go_and_what_is_read_in_a_sentence_stays(wikit
   assert scanned(wikitext) == text
 
 
-def test_a_bar_in_a_label_does_not_part_the_arguments_of_the_template_around_it():
-  [line] = without_nesting('{{nowrap|[[A|E=mc]]}}', link_namespaces()).strip().split('\n')
-  assert '=' not in line
-  assert line.translate(UNHIDE) == '{{nowrap|E=mc}}'
-
-
 @pytest.mark.parametrize(
   ('wikitext', 'text'),
   [
@@ -88,19 +74,6 @@ def test_a_bar_in_a_label_does_not_part_the_arguments_of_the_template_around_it(
 )
 def test_a_bracket_without_its_other_half_costs_its_line_and_not_the_article(wikitext, text):
   assert scanned(wikitext) == text
-
-
-_PIECES = st.sampled_from(
-  ['{{lang|la|', '{{x|', '}}', '[[', '[[a|', '[[File:x|', ']]', '\n{|', '\n|}', 'word ', '\n', '|']
-)
-
-
-@given(st.lists(_PIECES, max_size=30).map(''.join))
-def test_what_is_scanned_holds_no_table_and_no_closed_link(text):
-  found = without_nesting(text, link_namespaces())
-  assert '\n{|' not in found
-  assert found.count('word') <= text.count('word')
-  assert found.count('{{') == found.count('{{lang|la|')
 
 
 # --- language converters ----------------------------------------------------------------------------------------------
@@ -166,11 +139,6 @@ def test_sections_without_prose_are_left_out_with_their_subsections():
   # The title that decides is the one that a reader sees.
   shown = prose_lines('One.\n== <b>See also:</b> ==\nx', 'en', lambda title: title.strip('<b>/ '))
   assert list(shown) == ['One.']
-
-
-@given(st.lists(st.sampled_from(['word', '* item', '== A ==', '', ' code', 'a | b | c', '=', '| x']), max_size=20))
-def test_paragraphs_are_single_lines_with_nothing_before_or_after(lines):
-  assert all(p == p.strip() and '\n' not in p for p in paragraphs('\n'.join(lines)))
 
 
 def test_closing_sections_are_known_in_their_own_language_and_english_ones_everywhere():

@@ -251,13 +251,6 @@ def test_a_dump_cut_at_any_byte_gives_a_prefix_of_its_pages(tmp_path_factory, pa
     assert len(found) == packed[:cut].count(b'</page>')
 
 
-def test_every_complete_page_before_a_cut_is_kept_and_the_loss_counted(tmp_path):
-  raw = EXPORT.encode()
-  found, dump = titles(written(tmp_path, raw[: raw.rindex(b'</text>')]))
-  assert found == list(TEXTS)[:-1]
-  assert (dump.broken_pages, dump.is_truncated) == (1, True)
-
-
 @pytest.mark.parametrize('pack', [bz2.compress, gzip.compress, lzma.compress], ids=['bz2', 'gz', 'xz'])
 def test_what_precedes_the_damage_of_an_archive_is_read(tmp_path, monkeypatch, pack):
   monkeypatch.setattr(dumps, '_CHUNK', 1 << 20)

@@ -12,7 +12,6 @@ from tasks.wikipedia.text import (
   UNHIDE,
   UNSHIELD,
   count_sentences,
-  is_embedded,
   link_namespaces,
   link_text,
   tidy,
@@ -163,24 +162,11 @@ def test_a_link_reads_as_its_label_or_else_as_its_target(content, shown):
   [
     *('de:Fluss', 'fr:Fleuve', 'zh-min-nan:Hô', 'simple:River', 'Category:Rivers|*', 'Kategorie:Flüsse'),
     *("File:X.jpg|thumb|A [[bank]] and ''mud''.", 'Datei:X.jpg|mini|hoch=1', 'ไฟล์:X.jpg|thumb', 'media:X.ogg|listen'),
-    'Xyz:Unknown.svg|20px',
+    *('Xyz:Unknown.svg|20px', 'Datei:Karte'),  # a picture by the ending of its name, or by its namespace
   ],
 )
 def test_links_to_pictures_categories_and_other_editions_show_nothing(content):
   assert link_text(content, NAMESPACES) == ''
-
-
-def test_a_picture_is_known_by_its_namespace_or_by_the_ending_of_its_name():
-  assert is_embedded('Datei:Karte', NAMESPACES)
-  assert is_embedded('Ablage:Karte.svg', NAMESPACES)
-  assert not is_embedded('Ablage:Karte', NAMESPACES)
-  assert is_embedded('Ablage:Karte', link_namespaces({6: 'Ablage'}))
-  assert not is_embedded('Karte.svg', NAMESPACES)
-
-
-def test_links_that_lack_a_bracket_are_read_all_the_same():
-  half = 'A [[Danube|blue river] flows [Rhine|Rhenish]] on.'
-  assert with_plain_links_read(half) == 'A blue river flows Rhenish on.'
 
 
 _WORDS = st.text('abc dé川 (),.-', min_size=1, max_size=12).filter(str.strip)
@@ -189,6 +175,8 @@ _WORDS = st.text('abc dé川 (),.-', min_size=1, max_size=12).filter(str.strip)
 @given(_WORDS, st.none() | _WORDS)
 def test_plain_links_read_by_pattern_as_they_read_by_the_scanner(target, label):
   content = target if label is None else f'{target}|{label}'
+  half = 'A [[Danube|blue river] flows [Rhine|Rhenish]] on.'  # links that lack a bracket are read all the same
+  assert with_plain_links_read(half) == 'A blue river flows Rhenish on.'
   by_pattern = with_plain_links_read(f'x [[{content}]] y')
   assert by_pattern.split() == f'x {link_text(content, NAMESPACES)} y'.split()
 
