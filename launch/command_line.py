@@ -9,7 +9,7 @@ from rembert.command_line import command_parser, parse_flags, run_command
 
 EXIT_CODES = """
 exit codes
-  0 done · 2 wrong usage or rejected · 1 a gcloud command failed (its last lines are shown) · 75 run again to resume
+  0 done · 2 wrong usage or rejected · 1 a gcloud command failed (its output is shown) · 75 run again to resume
 """
 
 

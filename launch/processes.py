@@ -1,6 +1,5 @@
 """Starts, signals and restarts external programs and child processes; no other module does."""
 
-import collections
 import ctypes
 import dataclasses
 import os
@@ -34,14 +33,13 @@ def log(text: str) -> None:
 
 
 class CommandFailed(RunError):
-  """An external program ended with an error; its last lines are `stderr`."""
+  """An external program ended with an error; `stderr` is its error output, if it was read."""
 
-  def __init__(self, command: Sequence[str], code: int, lines: Sequence[str]):
-    self.stderr = '\n'.join(lines)
-    super().__init__(
-      f'{command[0]} ended with exit code {code}' + ''.join(f'\n  output {line}' for line in lines),
-      where=shlex.join(command),
-    )
+  def __init__(self, command: Sequence[str], code: int, stderr: str = ''):
+    self.stderr = stderr
+    lines = [line for line in stderr.splitlines() if line.strip()][-_LAST_LINES:]
+    what = f'{command[0]} ended with exit code {code}' + ''.join(f'\n  output {line}' for line in lines)
+    super().__init__(what, where=shlex.join(command))
 
 
 class Commands:
@@ -58,40 +56,27 @@ class Commands:
   def run(self, command: Sequence[str]) -> None:
     """Runs a command, showing it and its output; CommandFailed for an exit code other than 0."""
     self.log(shlex.join(command) if self.is_dry else f'+ {shlex.join(command)}')
-    if self.is_dry:
-      return
-    last_lines = collections.deque(maxlen=_LAST_LINES)
-    # Inherits stdin: gcloud asks before it creates the first ssh key.
-    with _start(command, stderr=subprocess.PIPE) as process:
-      for line in process.stderr or ():
-        print(line, end='', file=sys.stderr, flush=True)
-        last_lines.extend([line.rstrip()] if line.strip() else [])
-    if process.returncode:
-      raise CommandFailed(command, process.returncode, last_lines)
+    if not self.is_dry:
+      _run(command)  # inherits stdin: gcloud asks before it creates the first ssh key
 
   def read(self, command: Sequence[str]) -> str:
     """Runs a command and returns its stdout; '' in a dry run. CommandFailed for an exit code other than 0."""
     if self.is_dry:
       self.log(shlex.join(command))
       return ''
-    with _start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-      output, errors = process.communicate()
-    if process.returncode:
-      lines = [line for line in errors.splitlines() if line.strip()]
-      raise CommandFailed(command, process.returncode, lines[-_LAST_LINES:])
-    return output
+    return _run(command, stdin=subprocess.DEVNULL, capture_output=True)
 
 
-def _start(command: Sequence[str], **pipes: Any) -> subprocess.Popen:
+def _run(command: Sequence[str], **pipes: Any) -> str:
   sys.stdout.flush()
   try:
-    return subprocess.Popen(command, text=True, errors='replace', **pipes)
+    done = subprocess.run(command, text=True, errors='replace', **pipes)
   except FileNotFoundError as error:
-    raise UsageError(
-      f'{command[0]} is not installed',
-      where='PATH',
-      fix=[_INSTALL.get(command[0], ''), '--dry_run prints the commands, for another machine'],
-    ) from error
+    fix = [_INSTALL.get(command[0], ''), '--dry_run prints the commands, for another machine']
+    raise UsageError(f'{command[0]} is not installed', where='PATH', fix=fix) from error
+  if done.returncode:
+    raise CommandFailed(command, done.returncode, done.stderr or '')
+  return done.stdout or ''
 
 
 def git_output(folder: pathlib.Path, *arguments: str) -> str:

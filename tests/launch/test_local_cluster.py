@@ -65,10 +65,3 @@ def test_those_who_outlive_a_lost_one_are_killed_in_the_end(monkeypatch, capfd):
 )
 def test_the_worst_code_that_a_user_can_correct_is_that_of_the_cluster(codes, joint):
   assert joint_exit_code(codes) == joint
-
-
-@pytest.mark.parametrize('arguments', [[], ['--'], ['--processes=0', '--', 'true']])
-def test_wrong_usage(arguments, capsys):
-  with pytest.raises(SystemExit) as error:
-    main(arguments)
-  assert error.value.code == 2

@@ -78,7 +78,7 @@ def test_wrong_usage(arguments, capsys):
 # --- a watch of requests, nodes and workers that only say what a test has written down --------------------------------
 
 IDLE, RUNNING, LOST, DONE, STOPPED, KILLED, TOLD = 'idle', 'running', 'lost', 0, 75, 137, 143
-NETWORK = CommandFailed(['gcloud'], 1, ['ERROR: network is unreachable'])
+NETWORK = CommandFailed(['gcloud'], 1, 'ERROR: network is unreachable')
 NOT_SET_UP = UsageError('is not set up')
 
 

@@ -106,12 +106,6 @@ def test_the_rows_of_the_paper_are_ten_models(root):
   assert models['layers23'].kept_layers is None
 
 
-def test_layers_that_are_dropped_after_pre_training_make_another_model(gin_file):
-  files = [gin_file('table5/a.gin'), gin_file('table5/b.gin', 'paper.kept_layers = 2')]
-  whole, dropped = build_models(files, [{}], [], TINY)
-  assert (whole.kept_layers, dropped.kept_layers) == (None, 2)
-
-
 def test_files_of_one_name_have_their_folder_in_theirs(gin_file):
   files = [gin_file('one/a.gin'), gin_file('two/a.gin', 'train.steps = 7')]
   assert [model.name for model in build_models(files, [{}], [], TINY)] == ['a', 'two-a']

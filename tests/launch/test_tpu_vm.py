@@ -138,12 +138,12 @@ def test_a_description_that_fails_is_not_taken_for_a_slice_that_does_not_exist(g
   assert 'nothing to delete' not in output.out
 
 
-def test_a_command_of_gcloud_that_fails_is_shown_with_its_last_words(gcloud, capsys):
+def test_a_command_of_gcloud_that_fails_is_shown_with_its_last_words(gcloud, capfd):
   gcloud.update(failures={'create': 'ERROR: RESOURCE_EXHAUSTED: no capacity in this zone'})
   assert main(['create', 'large', '--type=v6e-64']) == 1
-  error = capsys.readouterr().err
+  error = capfd.readouterr().err
   assert 'gcloud ended with exit code 1' in error
-  assert 'output ERROR: RESOURCE_EXHAUSTED' in error
+  assert 'ERROR: RESOURCE_EXHAUSTED' in error
   assert 'where  gcloud compute tpus tpu-vm create large' in error
 
 

@@ -73,14 +73,6 @@ def test_tasks_without_data_are_skipped_with_the_reason(tmp_path, xtreme_samples
   assert 'no data found for any task' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('arguments', [['--tasks=glue'], ['--seed=0'], ['--gim.train.seed=1'], ['--gin.train.seed']])
-def test_what_is_misspelt_is_refused(arguments, xtreme_samples, capsys):
-  with pytest.raises(SystemExit) as refusal:
-    main(['--init=MODEL', f'--data_dir={xtreme_samples.root}', *arguments])
-  assert refusal.value.code == 2
-  assert 'unknown' in capsys.readouterr().err
-
-
 def results_of(folder, dev, accuracy):
   folder.mkdir(parents=True)
   by_language = {language: {'scores': {'accuracy': score}} for language, score in accuracy.items()}
