@@ -13,6 +13,7 @@ def test_the_store_has_the_shape_of_the_setting(tmp_path):
   assert (opened.sequence_length, opened.vocab_size, len(opened.languages)) == (64, 5000, 12)
 
 
+@pytest.mark.slow  # makes a store
 def test_every_run_continues_after_the_previous_one(small_store, monkeypatch):
   begun, batches = [], StoredBatches.batches
 

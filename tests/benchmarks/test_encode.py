@@ -17,7 +17,7 @@ TINY = encode.Setting(
     intermediate_size=32,
     max_position_embeddings=64,
   ),
-  sentences=10,
+  sentences=6,
 )
 
 
