@@ -108,7 +108,8 @@ class RunProgress:
   run: Run
   state: RunState = RunState.WAITING
   note: str = ''  # why it failed or was skipped; how it will be restarted
-  device: str = ''  # current or last
+  slot: DeviceSlot = DeviceSlot()  # current or last
+  process: Iterator[int | None] | None = None  # of `keep_running`, until the run has ended finally
 
 
 class Scheduler:
@@ -131,7 +132,6 @@ class Scheduler:
     self._by_name = {progress.run.name: progress for progress in self.all}
     self._on_change, self._policy = on_change, policy
     self._free = list(slots)
-    self._active: list[tuple[RunProgress, DeviceSlot, Iterator[int | None]]] = []
     self._code = code_version()
     # Children are in their own sessions, so Ctrl-C reaches them only through this process, as one SIGTERM: a
     # second Ctrl-C would end them before they have saved.
@@ -145,7 +145,7 @@ class Scheduler:
         for progress in self.all:
           if progress.state is RunState.WAITING and group.stop_signal is None:
             self._start_or_leave_out(progress)
-        if not self._active:
+        if all(progress.process is None for progress in self.all):
           return group.stop_signal is None
         time.sleep(_POLL_SECONDS)
 
@@ -154,14 +154,13 @@ class Scheduler:
     if lost := [need for need in needs if need.state in (RunState.FAILED, RunState.LEFT_OUT)]:
       self._change(progress, RunState.LEFT_OUT, f'depends on {lost[0].run.name}')
     elif self._free and all(need.state is RunState.DONE for need in needs):
-      slot = self._free.pop(0)
-      start, end = functools.partial(self._start, progress, slot), functools.partial(self._end, progress)
+      progress.slot = self._free.pop(0)
+      start, end = functools.partial(self._start, progress), functools.partial(self._end, progress)
       log = functools.partial(setattr, progress, 'note')
-      process = keep_running(self._group, start, self._policy, log, end)
-      self._active.append((progress, slot, process))
-      next(process)  # starts it
+      progress.process = keep_running(self._group, start, self._policy, log, end)
+      next(progress.process)  # starts it
 
-  def _start(self, progress: RunProgress, slot: DeviceSlot) -> subprocess.Popen:
+  def _start(self, progress: RunProgress) -> subprocess.Popen:
     file = log_file(progress.run)
     file.parent.mkdir(parents=True, exist_ok=True)
     progress.run.record_start(self._code)
@@ -171,11 +170,10 @@ class Scheduler:
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
-        env={**os.environ, **slot.environment},
+        env={**os.environ, **progress.slot.environment},
         start_new_session=True,
-        preexec_fn=bind_to_parent(slot.cores),
+        preexec_fn=bind_to_parent(progress.slot.cores),
       )
-    progress.device = slot.name
     self._change(progress, RunState.RUNNING)
     return child
 
@@ -188,15 +186,13 @@ class Scheduler:
       progress.note = reason
 
   def _poll(self) -> None:
-    for active in list(self._active):
-      progress, slot, process = active
-      if (code := next(process)) is None:
-        continue
-      self._active.remove(active)
-      self._free.append(slot)
-      is_stopped = self._group.stop_signal is not None
-      state = RunState.DONE if code == 0 else RunState.STOPPED if is_stopped else RunState.FAILED
-      self._change(progress, state, progress.note if state is RunState.FAILED else '')
+    for progress in self.all:
+      if progress.process is not None and (code := next(progress.process)) is not None:
+        progress.process = None
+        self._free.append(progress.slot)
+        is_stopped = self._group.stop_signal is not None
+        state = RunState.DONE if code == 0 else RunState.STOPPED if is_stopped else RunState.FAILED
+        self._change(progress, state, progress.note if state is RunState.FAILED else '')
 
   def _change(self, progress: RunProgress, state: RunState, note: str = '') -> None:
     progress.state, progress.note = state, note
@@ -224,7 +220,7 @@ def why_it_ended(run: Run, code: int) -> str:
 def format_change(progress: RunProgress) -> str:
   """Formats a change of state."""
   took = human_duration(progress.run.seconds()) if progress.state is RunState.DONE else ''
-  device = progress.device if progress.state is RunState.RUNNING else ''
+  device = progress.slot.name if progress.state is RunState.RUNNING else ''
   return ' · '.join(part for part in (progress.state.value, progress.run.name, took, device, progress.note) if part)
 
 

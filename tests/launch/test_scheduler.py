@@ -211,7 +211,9 @@ def test_runs_do_not_outlive_what_started_them(program, tmp_path):
 
 def test_a_change_of_state_is_one_line(tmp_path):
   of = lambda name, state, **options: RunProgress(Run(name, epath.Path(tmp_path / name), ()), state, **options)
-  assert format_change(of('pretrain a', RunState.RUNNING, device='device 3')) == 'running · pretrain a · device 3'
+  assert (
+    format_change(of('pretrain a', RunState.RUNNING, slot=DeviceSlot('device 3'))) == 'running · pretrain a · device 3'
+  )
   starts = [{'began': '2030-01-01T00:00:00+00:00', 'ended': '2030-01-01T00:01:01+00:00', 'exit_code': 0}]
   (tmp_path / 'xnli a').mkdir()
   (tmp_path / 'xnli a' / 'run.json').write_text(json.dumps({'starts': starts}))
