@@ -136,25 +136,14 @@ def test_frozen_parameters_have_no_moments_and_other_moments_keep_their_sharding
   }
 
 
-def test_an_update_keeps_all_shardings(eight, packed_batch):
-  state, _ = eight(eight.init(0), packed_batch(0))
-  target = eight.trainable.restore_target()
-  for array, expected in zip(jax.tree.leaves(state), jax.tree.leaves(target), strict=True):
-    assert array.sharding.is_equivalent_to(expected.sharding, array.ndim)
-
-
-def test_bytes_per_device_are_those_of_the_shards(eight):
-  state, trainable = eight.init(0), eight.trainable
+def test_an_update_keeps_all_shardings_and_bytes_per_device_are_those_of_the_shards(eight, packed_batch):
+  (state, _), trainable = eight(eight.init(0), packed_batch(0)), eight.trainable
   held = dict.fromkeys(range(8), 0)
-  for array in jax.tree.leaves(state):
+  for array, expected in zip(jax.tree.leaves(state), jax.tree.leaves(trainable.restore_target()), strict=True):
+    assert array.sharding.is_equivalent_to(expected.sharding, array.ndim)
     for shard in array.addressable_shards:
       held[shard.device.id] += shard.data.nbytes
   assert set(held.values()) == {bytes_per_device(trainable.abstract_state, trainable.shardings)}
-
-
-def test_no_activation_is_put_together_on_every_device(eight):
-  assert eight.compiled
-  assert 'rematerialization' not in eight.said[0]  # XLA's words for it
 
 
 def test_the_compiled_step_talks_as_its_mesh_demands(step, eight):
@@ -166,12 +155,13 @@ def test_the_compiled_step_talks_as_its_mesh_demands(step, eight):
   assert spoken(eight) & {'all-reduce', 'reduce-scatter'}  # gradients afterwards
 
 
-def test_no_table_is_put_together_over_the_vocabulary(eight):
+def test_neither_an_activation_nor_a_table_over_the_vocabulary_is_put_together(eight):
   # 64 rows of both tables, 32 on each half of `tensor`: gathered over `fsdp` alone.
   gathered = re.findall(r'= \w+\[([\d,]*)\]\S* all-gather(?:-start)?\(', eight.compiled.as_text())
   assert {'32,8', '32,24'} <= set(gathered)  # the word embedding and the output embedding
   assert gathered.count('32,24') == 1
   assert not [shape for shape in gathered if '64' in shape.split(',')]
+  assert 'rematerialization' not in eight.said[0]  # XLA's words, of an activation on every device
 
 
 # --- sizes that do not divide ---------------------------------------------------------------------
@@ -190,19 +180,15 @@ def test_a_vocabulary_that_does_not_divide_is_a_usage_error_whose_fix_works(trai
 
 
 @pytest.mark.parametrize(
-  ('sizes', 'fields', 'what', 'where'),
-  [
-    ((1, 1, 8), {}, '4 (heads)', 'parameter encoder/layers/attention/output/kernel, mesh.tensor'),
-    ((1, 8, 1), {'hidden_size': 20}, '20 (embed)', 'parameter encoder/layers/attention/output/kernel, mesh.fsdp'),
-  ],
+  ('axis', 'sizes', 'fields', 'what'),
+  [('tensor', (1, 1, 8), {}, '4 (heads)'), ('fsdp', (1, 8, 1), {'hidden_size': 20}, '20 (embed)')],
 )
-def test_a_width_that_does_not_divide_is_a_usage_error_that_names_it(trainable, tiny, sizes, fields, what, where):
-  axis = where.rsplit('.')[-1]
+def test_a_width_that_does_not_divide_is_a_usage_error_that_names_it(trainable, tiny, axis, sizes, fields, what):
   with pytest.raises(UsageError) as error:
     trainable(sizes, config=dataclasses.replace(tiny, **fields))
   assert str(error.value) == (
-    f'{what} is not divisible by the {max(sizes)} devices of the `{axis}` axis\n'
-    f'  where  {where}\n'
+    f'{what} is not divisible by the 8 devices of the `{axis}` axis\n'
+    f'  where  parameter encoder/layers/attention/output/kernel, mesh.{axis}\n'
     f'  fix    choose another mesh.{axis}, or divisible sizes'
   )
 
