@@ -40,7 +40,7 @@ from rembert.train.anomaly_detection import LossGuard, Watchdog
 from rembert.train.metrics import Meter
 from rembert.train.optimizer import OptimizerConfig, learning_rate_schedule
 from rembert.train.state import Trainable
-from rembert.train.trainer import Position, TrainConfig, Trainer, Watchers
+from rembert.train.trainer import Position, TrainConfig, Trainer
 
 # A field that did not exist when a checkpoint was written had the effect of its default.
 _DEFAULTS = {
@@ -227,15 +227,10 @@ def run_loop(
         TensorBoardTracker(workdir / 'tensorboard', resume_step=position.step),
         *([WandbTracker(config.tracking, workdir, identity, console.say)] if config.tracking.uses_wandb else []),
       )
-    watchers = Watchers(
-      console=console,
-      progress=stack.enter_context(console.training(position.step, train.steps)),
-      trackers=trackers,
-      goodput=job.goodput,
-      watchdog=Watchdog(config.guards.stuck_after_seconds, workdir / 'stacks', name=hosts.name),
-      profiler=Profiler(config.profile, workdir),
-    )
-    for closes in (trackers, watchers.watchdog, watchers.profiler):
+    progress = stack.enter_context(console.training(position.step, train.steps))
+    watchdog = Watchdog(config.guards.stuck_after_seconds, workdir / 'stacks', name=hosts.name)
+    profiler = Profiler(config.profile, workdir)
+    for closes in (trackers, watchdog, profiler):
       stack.callback(closes.close)
 
     # --- saves -----------------------------------------------------------------
@@ -273,7 +268,12 @@ def run_loop(
       learning_rate=learning_rate_schedule(config.optimizer, train.steps),
       throughput=throughput,
       stop=job.stop,
-      watchers=watchers,
+      console=console,
+      progress=progress,
+      trackers=trackers,
+      goodput=job.goodput,
+      watchdog=watchdog,
+      profiler=profiler,
       borders=config.borders,
     )
     with job.stop.deferred():

@@ -17,7 +17,7 @@ from rembert.model.partitioning import constrain
 HIDDEN = -0.5 * jnp.finfo(jnp.float32).max.item()
 
 
-@functools.partial(jax.tree_util.register_dataclass)
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Visibility:
   """The attention mask in two forms, for matmuls and for fused kernels; None if every position sees every other.

@@ -15,7 +15,7 @@ from rembert.model.layers import ATTENTION, PRODUCT, LayerNorm, Linear, Operatio
 from rembert.model.partitioning import constrain
 
 
-@functools.partial(jax.tree_util.register_dataclass)
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class ModelOutput:
   """Output of the encoder and of every model on top of it.

@@ -5,14 +5,15 @@ In a terminal Rich draws a live bar; elsewhere (a log file, CI) the same informa
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import rich.box
 import rich.console
 import rich.progress
 import rich.table
 
+# Shows the progress of a task: a fraction from 0 to 1, and optionally a note.
+Progress = Callable[..., None]
 # Seconds between progress lines of a plain log.
 _PLAIN_EVERY_SECONDS = 15
 
@@ -31,13 +32,6 @@ def human_duration(seconds: float) -> str:
   minutes, seconds = divmod(round(seconds), 60)
   hours, minutes = divmod(minutes, 60)
   return f'{hours}:{minutes:02d}:{seconds:02d}' if hours else f'{minutes}:{seconds:02d}'
-
-
-class Progress(Protocol):
-  """Shows the progress of a task: a fraction from 0 to 1, and a note."""
-
-  def __call__(self, fraction: float, note: str = '') -> None:
-    """Sets the fraction and the note."""
 
 
 class Console:

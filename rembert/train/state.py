@@ -1,7 +1,6 @@
 """The training state (step, parameters, optimizer state), initialised sharded."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -18,7 +17,7 @@ from rembert.train import sharding
 Leaf = TypeVar('Leaf')
 
 
-@functools.partial(jax.tree_util.register_dataclass)
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TrainState(Generic[Leaf]):
   """A pytree of everything that training updates: arrays, or their shapes or shardings.

@@ -113,23 +113,12 @@ class Position:
 
 
 @dataclasses.dataclass
-class Watchers:
-  """Observers of a run. None of them affects the computation."""
-
-  console: Console
-  progress: TrainingProgress
-  trackers: Tracker
-  goodput: Goodput
-  watchdog: Watchdog
-  profiler: Profiler
-
-
-@dataclasses.dataclass
 class Trainer:
   """The training loop: steps, metrics, evaluations, checkpoints and checks for stop requests.
 
   Every host runs the same loop. Their common actions (steps, evaluations, saves, the end) depend on the step number
-  or on their `HostConsensus`, never on a clock or a signal of one host.
+  or on their `HostConsensus`, never on a clock or a signal of one host. Console, trackers, goodput, watchdog and
+  profiler observe it; none of them affects the computation.
 
   Attributes:
     config: configuration of the training.
@@ -142,9 +131,9 @@ class Trainer:
     wants_to_save: (step) to whether this host requests a save; all hosts then save one step later.
     learning_rate: (number of updates so far) to the learning rate of the next.
     throughput: (step) to the arguments of `Meter.interval` for an interval that ends there.
-    borders: steps at which the shape of batches, or their text, changes; an interval of metrics ends there.
     stop: set when a stop was requested from this process.
-    watchers: see `Watchers`.
+    progress: shows steps, metrics and evaluations on the console.
+    borders: steps at which the shape of batches, or their text, changes; an interval of metrics ends there.
     is_stopping: all hosts have agreed to end before the last step.
   """
 
@@ -160,7 +149,12 @@ class Trainer:
   learning_rate: Callable[[int], jax.Array]
   throughput: Callable[[int], dict]
   stop: StopSignal
-  watchers: Watchers
+  console: Console
+  progress: TrainingProgress
+  trackers: Tracker
+  goodput: Goodput
+  watchdog: Watchdog
+  profiler: Profiler
   borders: Collection[int] = ()
   is_stopping: bool = dataclasses.field(default=False, init=False)
 
@@ -172,10 +166,10 @@ class Trainer:
 
   def run(self, batches: Iterator[tuple[dict, dict]]) -> None:
     """Trains on (batch, position of its source) until the last step or an agreed stop, and saves."""
-    position, watchers = self.position, self.watchers
+    position = self.position
     begun = position.step
     position.is_evaluation_due &= self.evaluate is not None
-    watchers.goodput.begin(begun)
+    self.goodput.begin(begun)
     watch = Stopwatch()
     if position.is_evaluation_due:
       self._run_evaluation()
@@ -193,8 +187,8 @@ class Trainer:
       seconds = watch.read()
       position.meter.add_time(seconds, seconds_waiting)
       self._say(self._step_times.check(step, seconds, seconds_waiting))
-      watchers.progress.step(step)
-      watchers.goodput.reached(step)
+      self.progress.step(step)
+      self.goodput.reached(step)
       if is_log_due:
         self._log()
       if step in self.borders:
@@ -207,16 +201,16 @@ class Trainer:
     self._take_metrics()
     if position.step != self._saved_step and position.step > begun:
       self._begin_save()
-    watchers.watchdog.rest()
+    self.watchdog.rest()
 
   def _make_step(self, batches: Iterator[tuple[dict, dict]]) -> float:
     """One update; returns the seconds of waiting for its batch."""
-    position, watchers = self.position, self.watchers
+    position = self.position
     upcoming = position.step + 1
-    watchers.watchdog.beat(f'step {upcoming}')
-    self._say(watchers.profiler.before_step(upcoming, is_wanted=self._consume(HostRequest.PROFILE)))
+    self.watchdog.beat(f'step {upcoming}')
+    self._say(self.profiler.before_step(upcoming, is_wanted=self._consume(HostRequest.PROFILE)))
     waiting = Stopwatch()
-    with watchers.goodput.activity('data wait'):
+    with self.goodput.activity('data wait'):
       batch, position.data = next(batches)
     seconds_waiting = waiting.read()
     position.state, metrics = self.train_step(position.state, batch)
@@ -224,7 +218,7 @@ class Trainer:
     # Reads metrics of the previous step, which has finished, so that the device never waits for the host.
     self._take_metrics()
     self._pending = (upcoming, metrics)
-    self._say(watchers.profiler.after_step(metrics.grad_norm))
+    self._say(self.profiler.after_step(metrics.grad_norm))
     return seconds_waiting
 
   def _take_metrics(self) -> None:
@@ -243,29 +237,29 @@ class Trainer:
     learning_rate = self.learning_rate(position.step - 1 - guard.skipped)
     row = position.meter.interval(**self.throughput(position.step)) | {'learning_rate': float(learning_rate)}
     row |= {'skipped_updates': guard.skipped, 'loss_spikes': guard.spikes}
-    self.watchers.trackers.log(row, step=position.step)
-    self.watchers.progress.metrics(position.step, row)
+    self.trackers.log(row, step=position.step)
+    self.progress.metrics(position.step, row)
 
   def _run_evaluation(self) -> None:
     """Evaluates; if stopped midway, the evaluation stays due."""
-    position, watchers = self.position, self.watchers
+    position = self.position
     assert self.evaluate is not None
 
     def is_stopped() -> bool:
-      watchers.watchdog.beat(f'the evaluation at step {position.step}')
+      self.watchdog.beat(f'the evaluation at step {position.step}')
       self._exchange(self._stop_request())
       return self.is_stopping
 
-    with watchers.goodput.activity('evaluation'):
+    with self.goodput.activity('evaluation'):
       metrics = self.evaluate(position.state.model, is_stopped)
       if metrics is not None:
-        watchers.trackers.log(metrics, step=position.step)
-        watchers.progress.evaluation(position.step, metrics)
+        self.trackers.log(metrics, step=position.step)
+        self.progress.evaluation(position.step, metrics)
         position.is_evaluation_due = False
 
   def _begin_save(self) -> None:
-    self.watchers.watchdog.beat(f'the checkpoint of step {self.position.step}')
-    with self.watchers.goodput.activity('checkpoint'):
+    self.watchdog.beat(f'the checkpoint of step {self.position.step}')
+    with self.goodput.activity('checkpoint'):
       self.save(self.position)
     self._consume(HostRequest.SAVE)
     self._saved_step = self.position.step
@@ -279,7 +273,7 @@ class Trainer:
     wanted = self._stop_request()
     if self.wants_to_save(self.position.step):
       wanted |= HostRequest.SAVE
-    if self.watchers.profiler.is_wanted():
+    if self.profiler.is_wanted():
       wanted |= HostRequest.PROFILE
     return wanted
 
@@ -294,4 +288,4 @@ class Trainer:
 
   def _say(self, text: str | None) -> None:
     if text:
-      self.watchers.console.say(text)
+      self.console.say(text)

@@ -15,9 +15,8 @@ PREAMBLE = """
 import os, sys, time
 import numpy as np
 from rembert.errors import UsageError
-from rembert.runtime.consensus import HostConsensus, HostRequest
+from rembert.runtime.consensus import HostConsensus, HostRequest, joined
 from rembert.runtime.distributed import HostsConfig, leave
-from rembert.runtime.consensus import joined
 import jax
 say = lambda *text: print(*text, flush=True)
 """

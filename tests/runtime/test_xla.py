@@ -18,21 +18,19 @@ from rembert.runtime.xla import HardwareConfig, set_flags
 FLAGS = HardwareConfig(xla_flags=('--xla_a=true', '--xla_b=2'))
 
 
-@pytest.mark.parametrize(
-  ('platform', 'variable'),
-  [('tpu', 'LIBTPU_INIT_ARGS'), ('gpu', 'XLA_FLAGS'), ('cpu', 'XLA_FLAGS'), (None, 'XLA_FLAGS')],
-)
-def test_the_platform_decides_on_the_variable(platform, variable):
-  environment = {}
-  assert set_flags(FLAGS, platform, environment) == f'{variable}: --xla_a=true --xla_b=2'
-  assert environment == {variable: '--xla_a=true --xla_b=2'}
-
-
-def test_what_the_user_has_set_stays_and_wins_and_repeating_it_changes_nothing():
+def test_the_platform_decides_on_the_variable_and_what_the_user_has_set_stays_and_wins():
+  for platform, variable in (
+    ('tpu', 'LIBTPU_INIT_ARGS'),
+    ('gpu', 'XLA_FLAGS'),
+    ('cpu', 'XLA_FLAGS'),
+    (None, 'XLA_FLAGS'),
+  ):
+    environment = {}
+    assert set_flags(FLAGS, platform, environment) == f'{variable}: --xla_a=true --xla_b=2'
+    assert environment == {variable: '--xla_a=true --xla_b=2'}
   environment = {'LIBTPU_INIT_ARGS': '--xla_b=3 --other=1'}
   assert set_flags(FLAGS, 'tpu', environment) == 'LIBTPU_INIT_ARGS: --xla_a=true'
-  assert environment == {'LIBTPU_INIT_ARGS': '--xla_b=3 --other=1 --xla_a=true'}
-  for config in FLAGS, HardwareConfig():
+  for config in FLAGS, HardwareConfig():  # repeating it changes nothing
     assert set_flags(config, 'tpu', environment) == ''
   assert environment == {'LIBTPU_INIT_ARGS': '--xla_b=3 --other=1 --xla_a=true'}
 
@@ -87,23 +85,20 @@ def jax_settings():
     jax.config.update(name, value)
 
 
-def test_a_cache_directory_that_cannot_be_created_is_reported(jax_settings, tmp_path):
+def test_a_cache_directory_that_cannot_be_created_is_reported_and_jax_s_own_settings_go_first(jax_settings, tmp_path):
   (tmp_path / 'file').write_text('')
   jax_settings(enable_compilation_cache=True)
   said = xla.enable_compilation_cache(str(tmp_path / 'file' / 'folder'))
   assert said.startswith(f'compilation cache disabled: {tmp_path}/file/folder: Not a directory')
-  assert not jax.config.jax_compilation_cache_dir
-
-
-def test_jax_s_own_settings_go_first(jax_settings, tmp_path):
-  jax_settings(enable_compilation_cache=False)
-  assert xla.enable_compilation_cache(str(tmp_path / 'a')) == ''
-  jax_settings(enable_compilation_cache=True, compilation_cache_dir=str(tmp_path / 'theirs'))
-  assert xla.enable_compilation_cache(str(tmp_path / 'a')) == ''
-  assert jax.config.jax_compilation_cache_dir == str(tmp_path / 'theirs')
-  jax_settings(compilation_cache_dir=None)
-  assert xla.enable_compilation_cache(None) == ''
-  assert jax.config.jax_compilation_cache_dir is None
+  theirs = str(tmp_path / 'theirs')
+  for folder, settings, expected in (
+    (None, {}, None),
+    ('a', {'enable_compilation_cache': False}, None),
+    ('a', {'enable_compilation_cache': True, 'compilation_cache_dir': theirs}, theirs),
+  ):
+    jax_settings(**settings)
+    assert xla.enable_compilation_cache(folder and str(tmp_path / folder)) == ''
+    assert jax.config.jax_compilation_cache_dir == expected
   assert not (tmp_path / 'a').exists()
 
 

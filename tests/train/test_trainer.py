@@ -21,7 +21,7 @@ from rembert.train.losses import LossSums
 from rembert.train.metrics import Meter
 from rembert.train.state import TrainState
 from rembert.train.step import StepMetrics
-from rembert.train.trainer import Position, TrainConfig, Trainer, Watchers
+from rembert.train.trainer import Position, TrainConfig, Trainer
 
 # --- the loop -------------------------------------------------------------------------------------
 
@@ -38,7 +38,7 @@ class Run:
   def __init__(self, folder, *, position=None, losses=None, guards=None, wanted_saves=(), **config):
     self.events, self.saved, self.losses = [], {}, losses or {}
     self.config = TrainConfig(**{'steps': 10, 'log_every': 3, 'eval_every': 4, 'checkpoint_every': 5} | config)
-    self.stop, self.tracker, self.console = Stop(), MemoryTracker(), Console(is_quiet=True)
+    self.stop, self.tracker = Stop(), MemoryTracker()
     position = position or Position(
       step=0,
       state=TrainState(step=0, params={'sum': 0}, opt_state=()),
@@ -46,9 +46,6 @@ class Run:
       meter=Meter(),
       guard=LossGuard(guards or GuardsConfig()),
     )
-    self.watchdog = Watchdog(0, folder)
-    with self.console.training(position.step, self.config.steps) as progress:
-      self.progress = progress
     self.loop = Trainer(
       self.config,
       guards or GuardsConfig(),
@@ -61,14 +58,12 @@ class Run:
       learning_rate=lambda updates: jnp.float32(updates),
       throughput=lambda step: {'positions_per_step': 8, 'flops_per_step': 1, 'peak_flops': None},
       stop=self.stop,
-      watchers=Watchers(
-        console=self.console,
-        progress=self,
-        trackers=self.tracker,
-        goodput=Goodput(epath.Path(folder) / 'goodput.json'),
-        watchdog=self.watchdog,
-        profiler=Profiler(ProfileConfig(), epath.Path(folder)),
-      ),
+      console=Console(is_quiet=True),
+      progress=self,
+      trackers=self.tracker,
+      goodput=Goodput(epath.Path(folder) / 'goodput.json'),
+      watchdog=Watchdog(0, folder),
+      profiler=Profiler(ProfileConfig(), epath.Path(folder)),
     )
 
   # Calls of the console's progress.
