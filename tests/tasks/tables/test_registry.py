@@ -57,7 +57,7 @@ def assert_indexed_rows_are_the_rows_and_written_once(rows, tmp_path):
   for origin in ({'of': 1}, {'of': 1}, {'of': 2}):
     write_rows(tmp_path / 'rows', source, origin)
   assert len(calls) == 2
-  indexed = open_rows(tmp_path / 'rows', 'classification')
+  indexed = IndexedRows(tmp_path / 'rows', 'classification')
   assert len(indexed) == 4
   for row, expected in zip(indexed, rows, strict=True):
     np.testing.assert_array_equal(row.input_ids, expected.input_ids)
