@@ -124,6 +124,9 @@ def test_a_decline_is_the_last_layer_less_the_best_without_the_embeddings():
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
+SWEEP = {'name': 'sweep', 'scale': 'micro', 'asked': [], 'code': {'version': '0.1', 'commit': None, 'dirty': None}}
+
+
 def write(file, content):
   file.parent.mkdir(parents=True, exist_ok=True)
   file.write_text(json.dumps(content) + '\n')
@@ -141,15 +144,15 @@ def sweep(tmp_path):
         workdir = f'{task}_{seed}_{finetune_seed}'
         languages = {'de': {'scores': {'f1': 20 + finetune_seed, 'precision': 99.0}}}
         write(tmp_path / workdir / 'results.json', {'task': task, 'tasks': {task: languages}})
-        made = {'pretrain_seed': seed, 'seed': finetune_seed, 'task': task, 'workdir': workdir}
-        entry['learned'].append(made)
+        made = {'pretrain_seed': seed, 'seed': finetune_seed, 'task': task, 'evaluated': [task]}
+        entry['learned'].append(made | {'variant': '', 'learning_rate': None, 'workdir': workdir})
     retrieval = {'layers': [0, 1], 'pairs': {'de-en': {'accuracy': [1.0, 2.0]}}}
     probing = {'encoders': {'model': {'tests': {'de': {'micro_f1': 60.0}}, 'expected_layer': 1.5}}}
     for what, results in {'layer_retrieval': retrieval, 'edge_probing': probing if seed == 0 else None}.items():
       entry['analyses'].append({'pretrain_seed': seed, 'what': what, 'workdir': f'{what}_{seed}'})
       if results:
         write(tmp_path / f'{what}_{seed}' / 'analysis.json', {'analysis': what, 'results': results})
-  write(tmp_path / 'sweep.json', {'models': [entry]})
+  write(tmp_path / 'sweep.json', SWEEP | {'models': [entry]})
   return tmp_path
 
 
@@ -179,8 +182,9 @@ def test_a_model_is_trained_with_the_learning_rate_of_its_lowest_eval_loss(tmp_p
   for rate, loss in {'1e-3': 6.0, '2e-3': 5.5, '4e-3': 7.0}.items():
     write(tmp_path / rate / 'metrics.jsonl', {'step': 8, 'eval/loss': loss})
     pretrained = [{'seed': 1000, 'workdir': rate}]
-    entries.append({'name': f'layers23-LEARNING_RATE={rate}', 'rows': [], 'pretrained': pretrained})
-  write(tmp_path / 'sweep.json', {'models': entries})
+    entry = {'name': f'layers23-LEARNING_RATE={rate}', 'rows': [], 'pretrained': pretrained}
+    entries.append(entry | {'learned': [], 'analyses': []})
+  write(tmp_path / 'sweep.json', SWEEP | {'models': entries})
   losses = replication.tuned(tmp_path)
   assert replication.best_learning_rates(losses) == {'layers23': 2e-3}
   assert len(replication.missing('learning_rates', table_of(lines('layers23', [0], 20.0)), losses)) == 8
