@@ -212,9 +212,8 @@ def add_wikipedia(
     of_corpus = {language: CorpusSource(corpus, language) for language in corpus.languages}
     sources = {language: source for language, source in of_corpus.items() if 'train' in source.splits}
     if not sources:
-      raise UsageError(
-        'the corpus has no text to train on', where=str(corpus.folder), fix='python -m tasks.corpus --help'
-      )
+      what = 'the corpus has no text to train on'
+      raise UsageError(what, where=str(corpus.folder), fix='python -m tasks.corpus --help')
     counts = lambda languages: {language: corpus.languages[language].sentences for language in languages}
   registration.remove_ours(name)
   _add_language_tasks(name, sources, RembertVocabulary(vocabulary))

@@ -16,7 +16,7 @@ setuptools_scm fails. `make parity` builds 0.0.12 with an older one and compares
 import collections
 import operator
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 _OUTSIDE = 'O'
@@ -62,27 +62,7 @@ def chunks(sentences: Sequence[Sequence[str]]) -> set[Chunk]:
 
   Positions are counted through all sentences, with a gap between sentences that no chunk crosses.
   """
-  return set(_chunks(sentences))
-
-
-def chunk_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-  """`f1`, `precision` and `recall`, 0 to 100; 0 for 0 / 0.
-
-  Raises:
-    ValueError: the numbers of sentences, or of tags in one, differ.
-  """
-  for left, right in zip(gold, predicted, strict=True):
-    if len(left) != len(right):
-      raise ValueError(f'{len(right)} tags are predicted for {len(left)} words')
-  gold_chunks, predicted_chunks = chunks(gold), chunks(predicted)
-  right = len(gold_chunks & predicted_chunks)
-  precision = right / len(predicted_chunks) if predicted_chunks else 0.0
-  recall = right / len(gold_chunks) if gold_chunks else 0.0
-  f1 = 2 * precision * recall / (precision + recall) if right else 0.0
-  return {'f1': 100 * f1, 'precision': 100 * precision, 'recall': 100 * recall}
-
-
-def _chunks(sentences: Sequence[Sequence[str]]) -> Iterator[Chunk]:
+  found: set[Chunk] = set()
   first = place = 0
   prefix, kind = _OUTSIDE, ''
   for sentence in sentences:
@@ -90,10 +70,11 @@ def _chunks(sentences: Sequence[Sequence[str]]) -> Iterator[Chunk]:
       next_prefix, next_kind = tag[0], tag.rsplit('-', 1)[-1]
       is_other_kind = kind != next_kind
       if _ends(prefix, next_prefix, is_other_kind):
-        yield Chunk(kind, first, place - 1)
+        found.add(Chunk(kind, first, place - 1))
       if _begins(prefix, next_prefix, is_other_kind):
         first = place
       prefix, kind, place = next_prefix, next_kind, place + 1
+  return found
 
 
 def _ends(prefix: str, next_prefix: str, is_other_kind: bool) -> bool:
@@ -112,3 +93,20 @@ def _begins(prefix: str, next_prefix: str, is_other_kind: bool) -> bool:
     or (prefix in ('E', 'S', 'O') and next_prefix in ('E', 'I'))
     or (next_prefix not in ('O', '.') and is_other_kind)
   )
+
+
+def chunk_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+  """`f1`, `precision` and `recall`, 0 to 100; 0 for 0 / 0.
+
+  Raises:
+    ValueError: the numbers of sentences, or of tags in one, differ.
+  """
+  for left, right in zip(gold, predicted, strict=True):
+    if len(left) != len(right):
+      raise ValueError(f'{len(right)} tags are predicted for {len(left)} words')
+  gold_chunks, predicted_chunks = chunks(gold), chunks(predicted)
+  right = len(gold_chunks & predicted_chunks)
+  precision = right / len(predicted_chunks) if predicted_chunks else 0.0
+  recall = right / len(gold_chunks) if gold_chunks else 0.0
+  f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+  return {'f1': 100 * f1, 'precision': 100 * precision, 'recall': 100 * recall}

@@ -69,9 +69,7 @@ class DatasetConfig:
         fix=[f'--gin.dataset.kind={"|".join(HEAD_OF_KIND)}', '--gin.dataset.train=FILE --gin.dataset.dev=FILE'],
       )
     if self.kind == 'pair_classification' and self.second_text is None:
-      raise UsageError(
-        'a pair has two texts', where='dataset.second_text', fix='the column of the second: --gin.dataset.second_text=…'
-      )
+      raise UsageError('a pair has two texts', where='dataset.second_text', fix='--gin.dataset.second_text=COLUMN')
 
   @property
   def head(self) -> str:

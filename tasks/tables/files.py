@@ -105,11 +105,8 @@ def _raw_lines(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
         try:
           yield where, line.decode('utf-8-sig' if number == 1 else 'utf-8')
         except UnicodeDecodeError as error:
-          raise UsageError(
-            f'not UTF-8: {error.reason}',
-            where=where,
-            fix='iconv -f UTF-16 -t UTF-8, or -f LATIN1, or another encoding',
-          ) from None
+          fix = 'iconv -f UTF-16 -t UTF-8, or -f LATIN1, or another encoding'
+          raise UsageError(f'not UTF-8: {error.reason}', where=where, fix=fix) from None
     except Exception as error:  # each compression has its own
       if isinstance(error, UsageError) or not is_archive_damage(error):
         raise
@@ -156,11 +153,8 @@ def read_cells(path: str | os.PathLike, delimiter: str) -> Iterator[tuple[str, l
       where, following = following, f'{os.fspath(path)}:{reader.line_num + 1}'
       yield where, cells
   except csv.Error as error:
-    raise UsageError(
-      f'not as a csv writer writes it: {error}',
-      where=following,
-      fix='a cell that begins with a quote ends with one, and quotes in it are doubled: "He said ""no""."',
-    ) from None
+    fix = 'a cell that begins with a quote ends with one, and quotes in it are doubled: "He said ""no""."'
+    raise UsageError(f'not as a csv writer writes it: {error}', where=following, fix=fix) from None
 
 
 def _csv_rows(path: str | os.PathLike, delimiter: str) -> Iterator[tuple[str, Row]]:
@@ -173,11 +167,8 @@ def _csv_rows(path: str | os.PathLike, delimiter: str) -> Iterator[tuple[str, Ro
     elif len(cells) == len(header):
       yield where, dict(zip(header, cells, strict=True))
     elif cells:
-      raise UsageError(
-        f'a row of {len(cells)} cells under {len(header)} columns',
-        where=where,
-        fix=f'the columns are {", ".join(header)}; a cell with {delimiter!r} or a line break stands in quotes',
-      )
+      fix = f'the columns are {", ".join(header)}; a cell with {delimiter!r} or a line break stands in quotes'
+      raise UsageError(f'a row of {len(cells)} cells under {len(header)} columns', where=where, fix=fix)
   if not header:
     raise UsageError('an empty file', where=f'{os.fspath(path)}:1', fix='the first line has the names of the columns')
 
@@ -238,11 +229,8 @@ def read_columns(path: str) -> Iterator[list[tuple[list[str], str]]]:
       continue
     width = width or len(cells)
     if len(cells) != width or not cells[-1].strip():
-      raise UsageError(
-        f'a line of {len(cells)} columns, and {width} before' if len(cells) != width else 'an empty cell',
-        where=where,
-        fix='write each line as a word, a tab, its tag',
-      )
+      what = f'a line of {len(cells)} columns, and {width} before' if len(cells) != width else 'an empty cell'
+      raise UsageError(what, where=where, fix='write each line as a word, a tab, its tag')
     sentence.append((cells, where))
   if sentence:
     yield sentence
@@ -258,9 +246,7 @@ def checked_text(value: Any, name: str, where: str) -> str:
   try:
     str(value).encode()
   except UnicodeEncodeError:  # JSON may say \ud83c, half of a character, which no vocabulary and no file can take
-    raise UsageError(
-      f'{name!r} has half a character, a lone surrogate', where=where, fix='write the file again'
-    ) from None
+    raise UsageError(f'{name!r} has half a character', where=where, fix='write the file again') from None
   return str(value)
 
 
@@ -277,11 +263,8 @@ def answer_in(context: str, value: Any, where: str) -> Answer:
       raise UsageError(f'the answer {text!r} is not in the context', where=where, fix='a part of the context, as it is')
   is_place = isinstance(start, int) and not isinstance(start, bool) and start >= 0
   if not is_place or not text.strip() or context[start : start + len(text)] != text:
-    raise UsageError(
-      f'the answer {text!r} is not at {start} of the context',
-      where=where,
-      fix='answer_start counts characters (code points) of the context, from 0',
-    )
+    fix = 'answer_start counts characters (code points) of the context, from 0'
+    raise UsageError(f'the answer {text!r} is not at {start} of the context', where=where, fix=fix)
   return Answer(text, start)
 
 
@@ -328,9 +311,7 @@ def _is_blank(answers: Any) -> bool:
 
 def _answers(question: Example) -> list[Answer]:
   if _is_blank(question.label):
-    raise UsageError(
-      'a question without an answer', where=question.where, fix='SQuAD v1.1, where every question has one'
-    )
+    raise UsageError('a question without an answer', where=question.where, fix='SQuAD v1.1: each has one')
   context, where = question.features['context'], f'{question.where}.answers'
   return [
     answer_in(context, {name: answer[name] for name in ('text', 'answer_start')}, f'{where}[{index}]')

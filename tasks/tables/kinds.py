@@ -256,9 +256,8 @@ class MultipleChoice(Kind):
     second = self.config.second_text
     choices = self._choices(row, where)
     if not isinstance(choices, list) or len(choices) < 2:
-      raise UsageError(
-        f'not choices: {str(choices)[:60]}', where=where, fix="a column of lists, or dataset.choices = ('a', 'b', …)"
-      )
+      fix = "a column of lists, or dataset.choices = ('a', 'b', …)"
+      raise UsageError(f'not choices: {str(choices)[:60]}', where=where, fix=fix)
     self.choices = self.choices or len(choices)
     if len(choices) != self.choices:
       raise UsageError(f'{len(choices)} choices, and {self.choices} before', where=where, fix='as many in every row')
@@ -274,9 +273,8 @@ class MultipleChoice(Kind):
     for options in ([*map(str, range(self.choices))], names if len(names) > 1 else (), texts):
       if label in options:
         return list(options).index(label)
-    raise UsageError(
-      f'not one of the {self.choices} choices: {label!r}', where=where, fix=f'0 to {self.choices - 1}, or its text'
-    )
+    fix = f'0 to {self.choices - 1}, or its text'
+    raise UsageError(f'not one of the {self.choices} choices: {label!r}', where=where, fix=fix)
 
   def _choices(self, row: Row, where: str) -> Any:
     """What the row has for choices, of several columns a list."""

@@ -75,16 +75,17 @@ def add_language_task(
   task_cls: type[seqio.Task] = seqio.Task,
 ) -> seqio.Task:
   """Registers a task whose targets are all features of a row, and whose `metric` takes these and logits."""
-  choices, config = getattr(kind, 'choices', 0), kind.xtreme
+  choices = getattr(kind, 'choices', 0)
+  to_rows: Callable = preprocessors.word_rows if kind.head == 'tagging' else preprocessors.pair_rows
   if choices:
     to_rows = functools.partial(preprocessors.choice_rows, choices=choices)
   elif kind.head == 'qa':
-    stride, query = config.doc_stride, config.max_query_length
+    stride, query = kind.xtreme.doc_stride, kind.xtreme.max_query_length
     to_rows = functools.partial(preprocessors.question_rows, doc_stride=stride, max_query_length=query)
-  else:
-    to_rows = preprocessors.word_rows if kind.head == 'tagging' else preprocessors.pair_rows
-  rank = 2 if choices else 1
+  rank, dtype = 2 if choices else 1, tf.float32 if kind.head == 'regression' else tf.int32
   labels: seqio.Vocabulary = seqio.PassThroughVocabulary({'qa': 2, 'multiple_choice': choices}.get(kind.head, 1))
+  if kind.has_names:
+    labels = LabelVocabulary(kind.labels)
   feature = functools.partial(seqio.Feature, add_eos=False)
   return add_task(
     name,
@@ -94,10 +95,7 @@ def add_language_task(
     output_features={
       'input_ids': feature(vocabulary, dtype=tf.int32, rank=rank),
       'token_type_ids': feature(seqio.PassThroughVocabulary(2), dtype=tf.int32, rank=rank),
-      'labels': feature(
-        LabelVocabulary(kind.labels) if kind.has_names else labels,
-        dtype=tf.float32 if kind.head == 'regression' else tf.int32,
-      ),
+      'labels': feature(labels, dtype=dtype),
     },
     postprocess_fn=_target_or_scores,
     metric_fns=[metric],
@@ -148,8 +146,8 @@ class Tables:
       names = self.kind.names(example.label) if labels and example.label is not None else ()
       if unknown := [name for name in names if name not in labels]:
         known = ', '.join(self.kind.labels[:_LISTED]) + (' …' if len(self.kind.labels) > _LISTED else '')
-        what, fix = f'unknown label {unknown[0]!r}', f'the labels of the training file are {known}'
-        raise UsageError(what, where=example.where, fix=fix)
+        what = f'unknown label {unknown[0]!r}'
+        raise UsageError(what, where=example.where, fix=f'the labels of the training file are {known}')
       if split == 'train' and example.label is not None:
         for name, value in self.kind.counts(example.label).items():
           self.label_counts[name] += value
@@ -198,17 +196,12 @@ class TableTask(seqio.Task):
 
   def prediction_lines(self, targets: Targets, scores: Sequence[np.ndarray]) -> str:
     """A JSON object a line for each example: where it stands, its texts, and its prediction."""
-    lines, written = [], set()
-    predictions = self.tables.kind.predict(targets, scores)
+    predictions, lines = self.tables.kind.predict(targets, scores), {}
     for target in targets:
-      example = int(target['example'])
-      if example not in written:
-        texts = {
-          name: value.decode() for name, value in target.items() if isinstance(value, bytes) and name != 'context'
-        }
-        lines.append(json.dumps({**texts, **predictions[example]}, ensure_ascii=False) + '\n')
-        written.add(example)
-    return ''.join(lines)
+      if (example := int(target['example'])) not in lines:
+        texts = {name: text.decode() for name, text in target.items() if isinstance(text, bytes) and name != 'context'}
+        lines[example] = json.dumps({**texts, **predictions[example]}, ensure_ascii=False) + '\n'
+    return ''.join(lines.values())
 
 
 class _TableSource(FilesSource):

@@ -97,11 +97,8 @@ class XtremeTask:
       what, fix = self.absent[split]
       raise UsageError(what, where=f'xtreme.split, task {self.name}', fix=fix)
     if language not in self.languages:
-      raise UsageError(
-        f'{self.name} is not in {language!r}',
-        where='xtreme.languages, xtreme.train_language',
-        fix=f'one of {", ".join(self.languages)}',
-      )
+      where, fix = 'xtreme.languages, xtreme.train_language', f'one of {", ".join(self.languages)}'
+      raise UsageError(f'{self.name} is not in {language!r}', where=where, fix=fix)
     return self.files[split].format(language=language)
 
   def examples(self, folder: XtremeFolder, split: str, language: str, *, needs_labels: bool) -> list[Example]:
@@ -115,9 +112,7 @@ class XtremeTask:
       examples = self.format.label(examples, gold_file, self.labels)
     if examples[0].label is None and needs_labels:
       fix = [f'put them into {gold_file}', "or take the dev split: --gin.xtreme.split='dev'"]
-      raise UsageError(
-        'there are no gold labels', where=str(path), fix=fix if split == 'test' else 'fetch the file again'
-      )
+      raise UsageError('there are no gold labels', where=str(path), fix=fix if split == 'test' else files.FETCH)
     return examples
 
   def count(self, folder: XtremeFolder, split: str, language: str) -> tuple[int, int | None]:
@@ -150,11 +145,8 @@ class XtremeTask:
     try:
       by_example = kind.gold(targets)
     except UsageError as error:
-      raise UsageError(
-        'there is no score without gold labels',
-        where=error.where,
-        fix='put them into labels/TASK/test-LANGUAGE, see tasks.xtreme.files',
-      ) from None
+      fix = 'put them into labels/TASK/test-LANGUAGE, see tasks.xtreme.files'
+      raise UsageError('there is no score without gold labels', where=error.where, fix=fix) from None
     gold, predicted = [*by_example.values()], [predictions[example] for example in by_example]
     found = mlqa(gold, predicted, language) if self.name == 'mlqa' else kind.score(gold, predicted, 'en')
     return {name: found[name] for name in self.scores}
@@ -180,11 +172,8 @@ class XtremeTask:
     ids = {int(target['example']): target['id'].decode() for target in targets}
     answers = {ids[example]: predictions[example] for example in range(count)}
     if len(answers) < count:
-      raise UsageError(
-        'questions with the same id cannot be told apart in a file of predictions',
-        where=targets[0]['where'].decode(),
-        fix='ids of their own',
-      )
+      what = 'questions with the same id cannot be told apart in a file of predictions'
+      raise UsageError(what, where=targets[0]['where'].decode(), fix='ids of their own')
     return json.dumps(answers, ensure_ascii=False, indent=1) + '\n'
 
 

@@ -223,19 +223,11 @@ _TIMEOUT = 60.0  # seconds that a server may be silent
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """A file to be downloaded.
-
-  Attributes:
-    name: of the file, in the folder of downloads.
-    urls: where it is; the second is tried if the first does not have it.
-    size: in bytes.
-    sha256: of its content.
-    by_hand: what a person can do if all addresses fail.
-  """
+  """A file to be downloaded from the first of the `urls` that has it, or, as `by_hand` says, by a person."""
 
   name: str
   urls: tuple[str, ...]
-  size: int
+  size: int  # bytes
   sha256: str
   by_hand: str = ''
 

@@ -114,11 +114,8 @@ def label_pairs(examples: Sequence[Example], gold_file: epath.Path, labels: Sequ
   """Pairs with the labels of a file."""
   gold = some_lines(gold_file)
   if len(gold) != len(examples):
-    raise UsageError(
-      f'{len(gold)} gold labels for {len(examples)} pairs',
-      where=f'{gold[-1].where} and {examples[-1].where}, where they end',
-      fix='a label for each pair',
-    )
+    where = f'{gold[-1].where} and {examples[-1].where}, where they end'
+    raise UsageError(f'{len(gold)} gold labels for {len(examples)} pairs', where=where, fix='a label for each pair')
   return [
     example._replace(label=_known(line.text, labels, line.where)) for example, line in zip(examples, gold, strict=True)
   ]
@@ -161,9 +158,7 @@ def read_blocks(path: epath.Path) -> list[tuple[list[Line], str]]:
   blocks, block = [], []
   for line in some_lines(path):
     if '\r' in line.text:
-      raise UsageError(
-        'a carriage return within a line', where=line.where, fix='lines end with \\n or \\r\\n; rewrite the file so'
-      )
+      raise UsageError('a carriage return within a line', where=line.where, fix='end lines with \\n or \\r\\n')
     if line.text.strip(' \t'):
       block.append(line)
     else:

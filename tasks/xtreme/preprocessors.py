@@ -20,8 +20,7 @@ from rembert.errors import UsageError
 from tasks.rows import batches
 from tasks.tables.kinds import IGNORED
 
-_PAIRS_AT_ONCE = 256
-_SENTENCES_AT_ONCE = 256
+_EXAMPLES_AT_ONCE = 256
 _QUESTIONS_AT_ONCE = 128
 # White space of Python's `str.strip`: RE2's \s is ASCII's.
 _SPACES = '[' + ''.join(character for character in map(chr, range(0x3001)) if character.isspace()) + ']*'
@@ -30,7 +29,7 @@ Features = dict[str, tf.Tensor | tf.RaggedTensor]
 
 
 def _map_batches(
-  dataset: tf.data.Dataset, to_rows: Callable[[Features], Features], examples_at_once: int
+  dataset: tf.data.Dataset, to_rows: Callable[[Features], Features], examples_at_once: int = _EXAMPLES_AT_ONCE
 ) -> tf.data.Dataset:
   # All is in TensorFlow's operations already: AutoGraph would look at every line, half a second for each split.
   to_rows = tf.autograph.experimental.do_not_convert(to_rows)
@@ -41,11 +40,8 @@ def _room(sequence_length: Mapping[str, int], special: int, least: int, content:
   """Positions of a row that are left next to `special` special tokens."""
   length = sequence_length['input_ids']
   if length - special < least:
-    raise UsageError(
-      f'a row of {length} tokens has no room for {content}',
-      where='train.sequence_length',
-      fix=f'at least {special + least}',
-    )
+    what = f'a row of {length} tokens has no room for {content}'
+    raise UsageError(what, where='train.sequence_length', fix=f'at least {special + least}')
   return length - special
 
 
@@ -70,7 +66,7 @@ def pair_rows(
     ids, types = in_rows([pairs[name] for name in names])
     return {**pairs, 'input_ids': ids, 'token_type_ids': types}
 
-  return _map_batches(dataset, to_rows, _PAIRS_AT_ONCE)
+  return _map_batches(dataset, to_rows)
 
 
 def choice_rows(
@@ -95,7 +91,7 @@ def choice_rows(
     dense = lambda values, fill: tf.reshape(values.to_tensor(fill), [count, choices, -1])
     return {**questions, 'input_ids': dense(ids, pad), 'token_type_ids': dense(types, 0)}
 
-  return _map_batches(dataset, to_rows, _PAIRS_AT_ONCE)
+  return _map_batches(dataset, to_rows)
 
 
 def _rows_of_texts(
@@ -158,7 +154,7 @@ def word_rows(
       'labels': tf.concat([edge, labels, edge], axis=1),
     }
 
-  return _map_batches(dataset, to_rows, _SENTENCES_AT_ONCE)
+  return _map_batches(dataset, to_rows)
 
 
 def _word_tokens(words: tf.Tensor, vocabulary: seqio.Vocabulary) -> tf.RaggedTensor:

@@ -105,11 +105,8 @@ def _read_gold(path: epath.Path, count: int) -> np.ndarray:
   lines = some_lines(path)
   for text, where in lines:
     if not (text.isascii() and text.isdigit() and int(text) < count):
-      raise UsageError(
-        f'{text!r} is not the number of a line, 0 to {count - 1}',
-        where=where,
-        fix='each line of the labels is the 0-based line number of a translation',
-      )
+      what = f'{text!r} is not the number of a line, 0 to {count - 1}'
+      raise UsageError(what, where=where, fix='each line of the labels is the line number of a translation')
   if len(lines) != count:
     raise UsageError(f'{len(lines)} labels for {count} sentences', where=str(path), fix='labels of the same data')
   return np.array([int(line.text) for line in lines], np.int64)

@@ -50,19 +50,19 @@ def rows_of(task, length, converter, **options):
 
 
 @given(length=st.integers(3, 70), seed=st.integers(0, 2**32), special=st.sampled_from([SPECIAL, OTHER]))
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=4)
 def test_rows_are_those_of_pack(length, seed, special):
-  documents = documents_of(seed, longest=length)
-  expected = [row for row, _ in pack(documents, length, special)]
-  rows = list(feature_converters.pack(dataset_of(documents), length, special).as_numpy_iterator())
-  np.testing.assert_array_equal(rows, expected)
+  assert_packed(documents_of(seed, longest=length), length, special)
 
 
-@pytest.mark.parametrize('documents', [[], [[]], [[], []], [list(range(400, 500))], [[400], [], [401]]])
+@pytest.mark.parametrize('documents', [[], [[]], [[400], [], [401]]])
 def test_few_or_empty_documents_are_packed(documents):
-  documents = [np.array(ids, np.int32) for ids in documents]
-  expected = [row.tolist() for row, _ in pack(documents, 16, SPECIAL)]
-  rows = list(feature_converters.pack(dataset_of(documents), 16, SPECIAL).as_numpy_iterator())
+  assert_packed([np.array(ids, np.int32) for ids in documents], 16, SPECIAL)
+
+
+def assert_packed(documents, length, special):
+  expected = [row.tolist() for row, _ in pack(documents, length, special)]
+  rows = feature_converters.pack(dataset_of(documents), length, special).as_numpy_iterator()
   assert [row.tolist() for row in rows] == expected
 
 
@@ -105,12 +105,6 @@ def test_batches_have_static_shapes_and_another_epoch_has_other_masks():
   }
   unmasked = np.concatenate([batch['masked_positions'] for batch in batches])
   assert not np.array_equal(unmasked[: len(unmasked) // 2], unmasked[len(unmasked) // 2 : len(unmasked) // 2 * 2])
-
-
-def test_a_mixture_is_converted_too():
-  mixture = seqio.Mixture('both', [(task_of(documents_of(seed), f'task_{seed}'), 1) for seed in (1, 2)])
-  rows = rows_of(mixture, 32, PackedMlmFeatureConverter(vocab_size=VOCAB, seed=0))
-  assert len(rows) > 20
 
 
 def test_the_tokens_of_a_document_beyond_s_are_kept_only_without_seqio_s_trimming():

@@ -45,12 +45,6 @@ def convert(tmp_path):
 TEXT = st.text(st.characters(exclude_characters='\r\n\t', codec='utf-8'), min_size=1)
 
 
-@given(st.lists(st.tuples(TEXT, TEXT, st.sampled_from('01'))))
-def test_pairs_come_back_as_they_were(rows):
-  ((_, content),) = pairs_files('pawsx', 'dev', 'de', rows)
-  assert [tuple(row) for row in csv.reader(io.StringIO(content, newline=''), delimiter='\t')] == rows
-
-
 def test_real_files_are_written_as_they_are(shared_data):
   root = shared_data / 'xtreme'
   read = lambda name: (root / name).read_bytes().decode()
@@ -280,9 +274,8 @@ def test_a_label_is_the_line_of_the_translation(english):
   assert [lines[place] for place in places] == english
 
 
-@pytest.mark.parametrize('language', ['de', 'jv', 'zh'])
-def test_real_files_are_made_from_pairs_in_their_order(shared_data, language):
-  folder = XtremeFolder(shared_data / 'xtreme')
+def test_real_files_are_made_from_pairs_in_their_order(shared_data):
+  language, folder = 'zh', XtremeFolder(shared_data / 'xtreme')
   examples = Tatoeba().examples(folder, language)
   english = [examples.english[line] for line in examples.gold]
   for path, content in tatoeba_files(language, examples.source, english):

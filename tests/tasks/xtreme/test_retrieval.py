@@ -86,11 +86,6 @@ def test_without_labels_there_are_predictions_and_no_score(write):
   assert found.scores is None
 
 
-def test_other_line_ends_of_unicode_are_within_a_sentence(write):
-  examples = TATOEBA.examples(write(tatoeba_de_en_de='a\u2028b\r\nc\n', tatoeba_de_en_en='x\ny'), 'de')
-  assert examples.source == ('a\u2028b', 'c')
-
-
 # --- which languages ----------------------------------------------------------
 
 
