@@ -678,8 +678,8 @@ MUTANTS = [
   Mutant(
     'a row of a table with too many cells is read, and its text is the part of it before a comma',
     'tasks/corpus/text_files.py',
-    'if len(row) != len(header):',
-    'if len(row) < len(header):',
+    'dict(zip(header, row, strict=True)) if len(row) == len(header)',
+    'dict(zip(header, row, strict=False)) if len(row) >= len(header)',
     area='tasks',
     tests=('tests/tasks/corpus/test_text_files.py',),
   ),

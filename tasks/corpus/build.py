@@ -92,8 +92,6 @@ def make_corpus(
   """Makes the languages that are not done yet, and writes the manifest; opens what is complete.
 
   Args:
-    parts: what to read into the directory of the corpus.
-    config: how documents are chosen.
     runner: of Apache Beam. None: in this process, a language at a time, all of it in memory.
     group_mb: Beam makes languages together up to this many MB of input; 0 for all at once.
     command: does the same with Apache Beam; for the message.

@@ -100,15 +100,9 @@ def find_parts(
   """The parts of a source, ordered by language.
 
   Args:
-    source: `dumps`, `text` or `tfds`.
-    name: the directory or glob of dumps (`sample` for the small corpus that comes with the project); the file,
-      directory or glob of text; or the TFDS dataset with `{language}` in it.
+    source: `dumps`, `text` or `tfds`; `name` and the fields after it are those of `DataConfig`.
     languages: codes, which must exist, or lists by name, of which those that exist are taken; None for all.
     say: is called with one line that names the languages of a list that are missing.
-    data_dir: where prepared TFDS datasets are; None is TFDS's own directory, then its public bucket.
-    text_column: of JSON lines, CSV, TSV and Parquet.
-    language_column: of the same; None if the name of each file is its language.
-    language: of all files of text; None as above.
 
   Raises:
     UsageError: nothing is found, a column is missing, or a language given by its code is.
@@ -127,7 +121,7 @@ def find_parts(
 
 
 def parts_to_read_together(parts: Iterable[Part]) -> list[list[Part]]:
-  """The same parts; those that differ in language only are in one list: the file is read once for all of them."""
+  """The same parts; those that differ in language only are in one list, as the file is read once for all of them."""
   together: dict[tuple[str, int, str], list[Part]] = collections.defaultdict(list)
   for part in parts:
     language = '' if part.columns and part.columns[1] else part.language

@@ -55,6 +55,9 @@ class Item(NamedTuple):
   language: Any = None
 
 
+_Record = tuple[int, dict[str, Any] | str]
+
+
 def find_files(pattern: str) -> list[tuple[str, int]]:
   """Files of text and their sizes, sorted by name: one file, those directly in a directory, or those of a glob.
 
@@ -162,8 +165,14 @@ class TextFile:
   def items(self, start: int = 0, stop: int = 0) -> Iterator[Item | str]:
     """The documents, of Parquet those of a range of row groups, and in place of each that is lost the reason."""
     if self.format == 'parquet':
-      return self._rows_of_groups(start, stop)
-    return {'jsonl': self._objects, 'txt': self._paragraphs}.get(self.format, self._rows)()
+      records = self._rows_of_groups(start, stop)
+    else:
+      records = {'jsonl': self._objects, 'txt': self._paragraphs}.get(self.format, self._rows)()
+    for number, record in records:
+      if isinstance(record, str):
+        yield record
+      else:
+        yield Item(number, record.get(self.text_column), record.get(self.language_column))
 
   def check_columns(self) -> None:
     """Raises UsageError, with the existing columns, if a column is missing or does not contain text.
@@ -194,11 +203,12 @@ class TextFile:
       with self._parquet() as table:
         return {field.name: '' if _is_text(field.type) else str(field.type) for field in table.schema_arrow}
     if self.format == 'jsonl':
-      objects = list(itertools.islice((each for each in self._json() if each[1] not in _UNREADABLE), _INSPECTED_LINES))
-      names = dict.fromkeys((name for _, each in objects if isinstance(each, dict) for name in each), '')
-      if objects and not names:
+      records = (record for _, record in self._objects() if record not in _UNREADABLE)
+      inspected = list(itertools.islice(records, _INSPECTED_LINES))
+      names = dict.fromkeys((name for record in inspected if isinstance(record, dict) for name in record), '')
+      if inspected and not names:
         raise UsageError(
-          f'not JSON lines: none of the first {len(objects)} is an object',
+          f'not JSON lines: none of the first {len(inspected)} is an object',
           where=self.url,
           fix='one JSON object in each line: {"text": "…"}; of an array: jq -c ".[]" FILE > FILE.jsonl',
         )
@@ -206,7 +216,7 @@ class TextFile:
     header = next((row for row in self._csv_rows() if not isinstance(row, str)), None)
     return None if header is None else dict.fromkeys(header, '')
 
-  # --- formats of lines ---------------------------------------------------------------------------------------------
+  # --- formats of lines: records by number, from 1, and in place of each that is lost the reason ----------------------
 
   def _lines(self) -> Iterator[bytes | str]:
     """The lines, decompressed, without a byte order mark; the last may be the reason why there are no more."""
@@ -227,22 +237,21 @@ class TextFile:
           raise
         yield 'truncated files'
 
-  def _paragraphs(self) -> Iterator[Item | str]:
+  def _paragraphs(self) -> Iterator[_Record]:
     """Paragraphs are lines; blank lines separate documents."""
     first, paragraphs = 0, []
     for number, line in enumerate(itertools.chain(self._lines(), [b'']), 1):
       if isinstance(line, str):
-        yield line
-        continue
-      if paragraph := line.decode('utf-8', 'surrogateescape').strip():
+        yield number, line
+      elif paragraph := line.decode('utf-8', 'surrogateescape').strip():
         first = first or number
         paragraphs.append(paragraph)
       elif paragraphs:
-        yield Item(first, '\n'.join(paragraphs))
+        yield first, {self.text_column: '\n'.join(paragraphs)}
         first, paragraphs = 0, []
 
-  def _json(self) -> Iterator[tuple[int, Any]]:
-    """Lines with content, by number: what they hold, or the reason, a string, why it is lost."""
+  def _objects(self) -> Iterator[_Record]:
+    """Lines with content."""
     for number, line in enumerate(self._lines(), 1):
       if isinstance(line, str):
         yield number, line
@@ -252,13 +261,6 @@ class TextFile:
         except (ValueError, RecursionError):
           found = None
         yield number, found if isinstance(found, dict) else 'broken lines'
-
-  def _objects(self) -> Iterator[Item | str]:
-    for number, found in self._json():
-      if isinstance(found, str):
-        yield found
-      else:
-        yield Item(number, found.get(self.text_column), found.get(self.language_column))
 
   def _csv_rows(self) -> Iterator[list[str] | str]:
     """Rows, the header first. Cells in quotes may contain line breaks; a row with an unclosed quote is broken."""
@@ -283,21 +285,17 @@ class TextFile:
         row = 'broken rows'
     yield from ended
 
-  def _rows(self) -> Iterator[Item | str]:
+  def _rows(self) -> Iterator[_Record]:
     header: list[str] | None = None
     number = 0
     for row in self._csv_rows():
       if isinstance(row, str):
-        yield row
+        yield number, row
       elif header is None:
         header = row
       else:
         number += 1
-        if len(row) != len(header):
-          yield 'broken rows'
-          continue
-        cells = dict(zip(header, row, strict=True))
-        yield Item(number, cells[self.text_column], cells[self.language_column] if self.language_column else None)
+        yield number, dict(zip(header, row, strict=True)) if len(row) == len(header) else 'broken rows'
 
   # --- Parquet ------------------------------------------------------------------------------------------------------
 
@@ -319,25 +317,26 @@ class TextFile:
         ) from error
       yield table
 
-  def _rows_of_groups(self, start: int, stop: int) -> Iterator[Item | str]:
+  def _rows_of_groups(self, start: int, stop: int) -> Iterator[_Record]:
     """A few rows are in memory at a time."""
     import pyarrow as pa
 
-    names = [self.text_column, *([self.language_column] if self.language_column else [])]
+    names = list(dict.fromkeys(filter(None, (self.text_column, self.language_column))))
     with self._parquet() as table:
       rows = [table.metadata.row_group(index).num_rows for index in range(stop)]
       for group in range(start, stop):
         number = sum(rows[:group])
         try:
-          for batch in table.iter_batches(_ROWS_AT_A_TIME, row_groups=[group], columns=list(dict.fromkeys(names))):
+          for batch in table.iter_batches(_ROWS_AT_A_TIME, row_groups=[group], columns=names):
             columns = [batch.column(name).cast(pa.large_binary()).to_pylist() for name in names]
             for cells in zip(*columns, strict=True):
               number += 1
-              yield Item(number, *(cell and cell.decode('utf-8', 'surrogateescape') for cell in cells))
+              texts = (cell and cell.decode('utf-8', 'surrogateescape') for cell in cells)
+              yield number, dict(zip(names, texts, strict=True))
         except (pa.ArrowException, OSError) as error:
           if not _is_damage(error):
             raise
-          yield DAMAGED
+          yield number, DAMAGED
 
 
 def _is_text(kind: 'pa.DataType') -> bool:

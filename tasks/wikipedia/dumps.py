@@ -9,7 +9,6 @@ The language of a dump is that of its file name: extracts are often made with th
 
 import dataclasses
 import fnmatch
-import functools
 import html
 import itertools
 import logging
@@ -35,12 +34,6 @@ _WITHOUT_TEXT = re.compile(r'-(abstract|stub|pages-logging|pages-meta-history|si
 # `#REDIRECT [[…]]` in any language: one word right after the sign, while a list item has a space there.
 _REDIRECT = re.compile(r'\s*#[^\W\d][^\[\]\n]{0,40}\[\[')
 _NAMESPACE = re.compile(rb'<namespace\s[^>]*key="(-?\d+)"[^>]*>([^<]+)</namespace>')
-
-
-@functools.cache
-def warn_once(message: str, *arguments) -> None:
-  """Logs a warning once, since a dump is read in every epoch. Does not use absl, whose logger a run silences."""
-  logging.getLogger(__name__).warning(message, *arguments)
 
 
 class DamagedDump(UsageError):
@@ -87,21 +80,16 @@ def _patterns(pattern: str | Sequence[str]) -> list[str]:
   return [pattern.strip()] if pattern.strip() else []
 
 
-def _split_glob(pattern: str) -> tuple[epath.Path, str]:
-  """The directory above the first component with a wildcard, and the rest."""
-  parts = pattern.split('/')
-  first = next((i for i, part in enumerate(parts) if re.search(r'[*?\[]', part)), len(parts))
-  root = '/'.join(parts[:first]) or ('/' if pattern.startswith('/') else '.')
-  return epath.Path(root), '/'.join(parts[first:])
-
-
 def _matches(pattern: str) -> Iterable[epath.Path]:
   path = epath.Path(pattern).expanduser()
   if path.is_dir():
     return [file for file, _ in _files_below(path) if not _WITHOUT_TEXT.search(file.name)]
   if path.exists():
     return [path]
-  root, rest = _split_glob(str(path))
+  root = path  # the directory above the first component with a wildcard
+  while re.search(r'[*?\[]', str(root)):
+    root = root.parent
+  rest = str(path).removeprefix(str(root)).lstrip('/')
   if not rest or not root.exists():
     return []
   if '**' in rest:  # epath rejects it; walking costs the same on a local disk
@@ -121,7 +109,7 @@ def _files_below(root: epath.Path) -> Iterator[tuple[epath.Path, str]]:
 
 
 def _what_is_there(pattern: str) -> str:
-  root, _ = _split_glob(str(epath.Path(pattern).expanduser()))
+  root = epath.Path(pattern).expanduser()
   while not root.is_dir() and root.parent != root:
     root = root.parent
   names = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
@@ -186,7 +174,8 @@ class Dump:
         f'no complete page in {self.path.name}', where=f'{self.path}: {damage}', fix='fetch the file again'
       )
     if damage:
-      warn_once('%s: %s; read %d complete pages.', self.path, damage, pages)
+      # Not by absl, whose logger a run silences.
+      logging.getLogger(__name__).warning('%s: %s; read %d complete pages.', self.path, damage, pages)
 
   def _chunks(self) -> Iterator[bytes]:
     """Yields the decompressed bytes, up to the first corruption of the archive."""

@@ -51,16 +51,14 @@ class LinkNamespaces:
 
 def link_namespaces(own: Mapping[int, str] | None = None) -> LinkNamespaces:
   """The names of all editions, and a wiki's own by MediaWiki's number, as in `dumps.Dump.namespaces`."""
-  return _link_namespaces(tuple((number, (own or {}).get(number, '')) for number in (_MEDIA, _FILE, _CATEGORY)))
+  return _link_namespaces(*((own or {}).get(number, '') for number in (_MEDIA, _FILE, _CATEGORY)))
 
 
 @functools.lru_cache(maxsize=256)
-def _link_namespaces(own: tuple[tuple[int, str], ...]) -> LinkNamespaces:
-  files, categories = [*_NAMESPACES['files'].values(), _NAMESPACES['media']], [*_NAMESPACES['categories'].values()]
-  for number, name in own:
-    (categories if number == _CATEGORY else files).append([name] if name else [])
-  fold = lambda editions: frozenset(name.casefold() for names in editions for name in names)
-  return LinkNamespaces(fold(files), fold(categories))
+def _link_namespaces(media: str, file: str, category: str) -> LinkNamespaces:
+  fold = lambda *editions: frozenset(name.casefold() for names in editions for name in names if name)
+  files = fold(*_NAMESPACES['files'].values(), _NAMESPACES['media'], [media, file])
+  return LinkNamespaces(files, fold(*_NAMESPACES['categories'].values(), [category]))
 
 
 _SIMPLE_LINK = re.compile(r'\[\[(?:[^\[\]{}|:\n]*+\|)?+([^\[\]{}|:=\n]++)\]\]')
