@@ -21,14 +21,8 @@ LAST_SHIFT = 31
 CHOICE, KIND, REPLACEMENT = (purpose << 32 for purpose in (0, 2, 3))
 
 
-def _mixed(word: int) -> int:
-  for shift, factor in MIX:
-    word = (word ^ word >> shift) * factor & _WORD
-  return word ^ word >> LAST_SHIFT
-
-
 def _mix(words: np.ndarray) -> np.ndarray:
-  """As `_mixed`, in place, for an array of uint64."""
+  """The finaliser, in place, of an array of uint64."""
   shifted = np.empty_like(words)
   for shift, factor in MIX:
     np.right_shift(words, np.uint64(shift), out=shifted)
@@ -48,18 +42,12 @@ def bits(states: np.ndarray, offsets: np.ndarray) -> np.ndarray:
   return _mix(np.add(states, offsets))
 
 
-def step_state(seed: int, stream: int, step: int) -> int:
-  """The state whose outputs are those of a step's rows. Integers count modulo 2**64."""
-  state = 0
-  for coordinate in (seed, stream, step):
-    state = _mixed(state + (coordinate + 1) * GAMMA & _WORD)
-  return state
-
-
 def row_states(seed: int, stream: int, step: int, first_row: int, rows: int) -> np.ndarray:
   """The states of rows `first_row`, `first_row` + 1, … of a step, uint64 [rows]. Integers count modulo 2**64."""
-  states = np.array([step_state(seed, stream, step)], np.uint64)
-  return bits(states, offsets(np.arange(first_row, first_row + rows)))
+  state = np.zeros(1, np.uint64)
+  for coordinate in (seed, stream, step):
+    state = bits(state, offsets(np.array([coordinate & _WORD], np.uint64)))
+  return bits(state, offsets(np.arange(first_row, first_row + rows)))
 
 
 def distinct_bits(states_B: np.ndarray, first_number: int, count: int) -> np.ndarray:

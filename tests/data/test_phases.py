@@ -37,13 +37,10 @@ def phases(steps=1000, **config):
 # --- what is configured -----------------------------------------------------------------------------------------------
 
 
-def test_a_run_without_phases_is_one_phase_of_its_own_settings():
+def test_phases_begin_at_steps_or_fractions_and_keep_what_they_do_not_set():
   [phase] = phases()
   assert (phase.begin, phase.end, phase.number) == (0, 1000, 0)
   assert (phase.alpha, phase.masking_rate, phase.sequence_length, phase.languages) == (0.5, 0.15, 128, None)
-
-
-def test_phases_begin_at_steps_or_fractions_and_keep_what_they_do_not_set():
   first, second, third = phases(begins=(0, 0.6, 900), alpha=(0.7, 0.5, 0.3), languages=('de, en', 'de,en,sw', None))
   assert [(phase.begin, phase.end) for phase in (first, second, third)] == [(0, 600), (600, 900), (900, 1000)]
   assert [phase.alpha for phase in (first, second, third)] == [0.7, 0.5, 0.3]
@@ -153,7 +150,7 @@ def test_every_row_of_a_language_comes_once_an_epoch_whatever_the_phases(stored,
       assert np.array_equal(np.sort(drawn[begin : begin + count]), np.arange(count))
 
 
-@pytest.mark.parametrize('step', [0, 39, 40, 69, 70, 99, 100])
+@pytest.mark.parametrize('step', [0, 39, 40, 100])
 def test_any_number_of_hosts_reads_the_same_rows_read_together_or_alone(stored, step):
   whole = stored().batch(step)
   parts = [stored(process=(index, 3)).batch(step) for index in range(3)]

@@ -93,15 +93,6 @@ def test_processes_read_disjoint_rows_and_another_number_of_them_may_resume(unin
   check(4, 9, 15, check(2, 0, 9))
 
 
-@pytest.mark.parametrize('count', [1, 2])
-def test_evaluation_batches_are_always_the_same_and_divided_among_processes_too(count):
-  whole = list(SOURCE.evaluation_batches())
-  parts = [list(dataclasses.replace(SOURCE, process=(index, count)).evaluation_batches()) for index in range(count)]
-  assert len(whole) > 1
-  for expected, *some in zip(whole, *parts, strict=True):
-    assert_same({name: np.concatenate([part[name] for part in some]) for name in expected}, expected)
-
-
 def test_a_batch_has_the_names_shapes_and_types_that_the_step_takes_and_other_seeds_give_others(uninterrupted):
   batch, other = uninterrupted[0][0], next(dataclasses.replace(SOURCE, seed=8).batches())[0]
   assert {name: (x.shape, x.dtype) for name, x in batch.items()} == batch_shapes(B, S, 3)
@@ -125,37 +116,32 @@ def test_rows_come_from_the_language_they_are_labelled_with(uninterrupted):
 # --- evaluation -----------------------------------------------------------------------------------
 
 
-def test_evaluation_takes_the_first_held_out_rows_of_each_language():
+@pytest.mark.parametrize(('pad', 'count'), [(0, 1), (1, 2)])
+def test_evaluation_takes_the_first_held_out_rows_of_each_language_and_pads_with_rows_of_weight_zero(pad, count):
+  special = SpecialIds(pad=pad)
+  source = dataclasses.replace(SOURCE, special=special)
   expected = []
   for index, language in enumerate(RATES):
-    held_out = [row for row, _ in pack(CORPUS[language, 'validation'], S, SPECIAL)][:5]
+    held_out = [row for row, _ in pack(CORPUS[language, 'validation'], S, special)][:5]
     expected += [(index, ids.tobytes()) for ids in held_out]
-  batches = list(SOURCE.evaluation_batches())
+  batches = list(source.evaluation_batches())
+  assert len(batches) == -(-len(expected) // B) > 1
+  assert all(batch['input_ids'].shape == (B, S) for batch in batches)
   rows = [
     (int(language), ids.tobytes())
     for batch in batches
-    for language, ids, weights in zip(batch['language'], unmasked(batch), batch['weights'], strict=True)
-    if weights.any()
+    for language, ids in zip(batch['language'], unmasked(batch), strict=True)
   ]
-  assert rows == expected
-  assert len(expected) % B, 'the corpus of this test should leave a batch to pad'
-  assert list(dataclasses.replace(SOURCE, rates={'sw': 1.0}).evaluation_batches()) == []  # it has none
-
-
-@pytest.mark.parametrize('pad', [0, 1])
-def test_the_last_evaluation_batch_is_padded_with_rows_of_weight_zero(pad):
-  special = SpecialIds(pad=pad)
-  source = dataclasses.replace(SOURCE, special=special)
-  rows = sum(min(5, len(list(pack(CORPUS[language, 'validation'], S, special)))) for language in RATES)
-  batches = list(source.evaluation_batches())
-  assert all(batch['input_ids'].shape == (B, S) for batch in batches)
-  assert len(batches) == -(-rows // B)
-  padding = {name: x[rows % B :] for name, x in batches[-1].items()}
-  assert len(padding['language']) > 0
-  for name in 'weights', 'targets', 'masked_positions', 'segment_ids', 'language':
-    assert not np.any(padding[name]), name
+  assert rows[: len(expected)] == expected
+  padding = {name: x[len(expected) % B :] for name, x in batches[-1].items()}
+  assert len(padding['language']) > 0, 'the corpus of this test should leave a batch to pad'
+  assert not any(np.any(padding[name]) for name in padding.keys() - {'input_ids', 'position_ids'})
   assert np.all(padding['input_ids'] == pad)
-  assert sum(np.any(batch['weights'], axis=1).sum() for batch in batches) == rows
+  assert sum(np.any(batch['weights'], axis=1).sum() for batch in batches) == len(expected)
+  parts = [dataclasses.replace(source, process=(index, count)).evaluation_batches() for index in range(count)]
+  for whole, *some in zip(batches, *parts, strict=True):
+    assert_same({name: np.concatenate([part[name] for part in some]) for name in whole}, whole)
+  assert list(dataclasses.replace(SOURCE, rates={'sw': 1.0}).evaluation_batches()) == []  # it has none
 
 
 # --- errors ---------------------------------------------------------------------------------------
