@@ -25,12 +25,9 @@ Tell = Callable[[str], None]  # shows a note on the progress
 
 @dataclasses.dataclass(frozen=True)
 class BeamRunner:
-  """The runner of a pipeline; UsageError if Beam is not installed.
+  """A runner by Beam's name, with flags for Beam; UsageError if Beam is not installed.
 
-  Attributes:
-    name: Beam's name: `DirectRunner` (this machine), `DataflowRunner`, `FlinkRunner`, `SparkRunner`, `DaskRunner`.
-    workers: number of processes of the DirectRunner.
-    flags: passed to Beam; `show_traceback` raises Beam's own exception.
+  `workers` are processes of the DirectRunner, on this machine. `show_traceback` raises Beam's own exceptions.
   """
 
   name: str

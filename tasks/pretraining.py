@@ -148,10 +148,8 @@ class TaskDocuments:
 
   Args:
     tasks: tasks by the caller's name.
-    special: special ids of the vocabulary; no document may contain one.
-    vocab_size: number of ids of the model.
-    sequence_length: S, for preprocessors that use it.
-    seed: seed for preprocessors that use random numbers.
+    special: special ids of the vocabulary; no document may contain one, nor an id from `vocab_size` on.
+    sequence_length: for preprocessors that use it, as is `seed`.
     shard: (index, count) of the part of the sources' files to read.
   """
 

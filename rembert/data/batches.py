@@ -32,14 +32,9 @@ def batch_shapes(rows: int, sequence_length: int, slots: int) -> dict[str, tuple
 
 
 class Sampling(NamedTuple):
-  """How the steps from `begin` until `end` are sampled and masked.
+  """How the steps from `begin` until before `end` are sampled and masked, with K `slots`.
 
-  Attributes:
-    begin: first step.
-    end: the step after the last.
-    rates: of each language, in the order of the source's; 0 for those that are not sampled.
-    masking_rate: see `MaskingConfig.rate`.
-    slots: K.
+  `rates` are in the order of the source's languages, 0 for those that are not sampled.
   """
 
   begin: int
@@ -57,8 +52,6 @@ class BatchSource(abc.ABC):
     rates: sampling rate of each language; its order defines their indices.
     batch_size: sequences of the global batch.
     vocab_size: upper bound of random replacements.
-    seed: seed of sampling and masks.
-    masking: configuration of masks.
     evaluation_rows: number of eval sequences per language.
     process: index of this process, and how many there are.
     schedule: rates and mask rates of training by step, in ascending order; empty if they are `rates` and `masking`

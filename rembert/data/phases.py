@@ -68,13 +68,10 @@ class PhasesConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-  """Settings of the steps from `begin` until `end`; of a linear change, those of one of its equal steps.
+  """Settings of the steps from `begin` until before `end`; of a linear change, those of one of its equal steps.
 
   Attributes:
-    begin: first step.
-    end: the step after the last.
     number: of the phase it belongs to, from 0.
-    alpha: of these steps; so are `languages`, `mixture`, `masking_rate`, `sequence_length` and `store`.
     largest_masking_rate: of the phase; the number of masked positions per row, a shape, follows from it.
   """
 

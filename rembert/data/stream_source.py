@@ -123,14 +123,7 @@ class StreamedBatches(BatchSource):
   """A `BatchSource` on streamed documents.
 
   Each of several processes reads all rows and keeps its own: exact for any number of hosts, and fast enough for
-  experiments; use a token store for everything else.
-
-  Attributes:
-    open_documents: see `OpenDocuments`.
-    sequence_length: S.
-    special: ids of special tokens.
-    packing: packing of documents.
-    shuffle_rows: rows per shuffled window and language.
+  experiments; use a token store for everything else. A window of a language has `shuffle_rows` rows.
   """
 
   open_documents: OpenDocuments

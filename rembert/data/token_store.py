@@ -45,13 +45,9 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class StoredLanguage:
-  """The contents of a store in one language.
+  """The contents of a store in one language, by split; tokens are counted without [CLS], [SEP] and [PAD].
 
-  Attributes:
-    shards: shards of each split; `documents` are their numbers of documents.
-    tokens: number of tokens in each split, without [CLS], [SEP] and [PAD].
-    sentences: number in the training documents; likewise `characters`.
-    lost: counts of skipped items, by reason.
+  Sentences and characters are those of the training documents, `lost` are counts of skipped items by reason.
   """
 
   shards: Mapping[str, tuple[Shard, ...]]

@@ -36,10 +36,7 @@ FEATURES = ('text', 'title', 'id')
 class Document:
   """A clean document, with the title and id of its `RawDocument`.
 
-  Attributes:
-    digest: of the whole clean text, before paragraphs that also occur elsewhere were taken out.
-    is_held_out: its split.
-    paragraphs: in order.
+  `digest` is that of the whole clean text, before paragraphs that also occur elsewhere were taken out.
   """
 
   language: str

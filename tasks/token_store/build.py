@@ -42,10 +42,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class StoreConfig:
-  """Everything but the documents that determines the bytes of a store.
-
-  `folder` is the directory of the store; vocabulary size and special ids are those of the vocabulary.
-  """
+  """The directory of a store, and everything but the documents that determines its bytes."""
 
   folder: str
   vocab_size: int
@@ -56,11 +53,10 @@ class StoreConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DocumentShard:
-  """Documents that become one shard of a store. Workers receive it pickled.
+  """Documents that become shard number `index` of the `total` of a split. Workers receive it pickled.
 
   Attributes:
     name: name of the language or task, and of its directory in the store.
-    index: index of the shard among the `total` shards of its split.
     size: approximate size in bytes, to balance the work.
     documents: returns the ids of each document without special tokens, int [n], in a fixed order.
   """

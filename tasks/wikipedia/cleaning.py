@@ -346,15 +346,10 @@ def boilerplate_headings(language: str) -> frozenset[str]:
 
 
 def prose_lines(text: str, language: str, title_of: Callable[[str], str]) -> Iterator[str]:
-  """Yields the paragraphs of an article in reading order.
+  """Yields the paragraphs of wikitext without blocks in reading order, with their inline markup.
 
   The lines of a paragraph are joined by spaces, a list item is a paragraph. Sections without prose are dropped with
-  their subsections.
-
-  Args:
-    text: wikitext without blocks; it may have inline markup.
-    language: Wikipedia's code; chooses the titles of the sections that are dropped.
-    title_of: converts the wikitext of a heading to its visible title.
+  their subsections; `title_of` converts the wikitext of a heading to its visible title.
   """
   boilerplate = boilerplate_headings(language)
   skipped_level = 0

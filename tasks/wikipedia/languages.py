@@ -101,10 +101,8 @@ def chosen_languages(
 ) -> list[str]:
   """The requested languages among those that are available (`there`), sorted; `where` is their location.
 
-  Args:
-    languages: codes, and names of lists, of which the available editions are used; None for all. A missing code means
-      the edition of that language: `iw` for `he`.
-    say: called with a line about editions of the lists that are missing, if any.
+  `languages` are codes, and names of lists, of which the available editions are used; None for all. A missing code
+  means the edition of that language: `iw` for `he`. `say` gets a line about missing editions of the lists, if any.
 
   Raises:
     UsageError: a code is missing, or all of a list; suggests the nearest codes.
