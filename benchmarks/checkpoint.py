@@ -31,7 +31,6 @@ class Setting:
 
   @property
   def description(self) -> str:
-    """One line."""
     return f'{self.megabytes / 1e3:.2f} GB · {encoder_sizes(self.config)}, E {self.config.output_embedding_size}'
 
 

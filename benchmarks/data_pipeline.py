@@ -44,7 +44,6 @@ class BatchSetting:
 
   @property
   def description(self) -> str:
-    """One line."""
     return f'{self.batches} batches of {self.rows} × {self.length}, {self.detail}'
 
   @property
@@ -189,7 +188,6 @@ def smoke_training() -> settings.Setting:
 
 
 def reading_candidates(setting: BatchSetting, scratch: pathlib.Path) -> list[Candidate]:
-  """The candidates, this project first."""
   candidate = functools.partial(
     Candidate, arguments=(setting, make_store(setting, scratch)), work=setting.work, one_core=True
   )
@@ -232,7 +230,6 @@ def prepare_pretraining(setting: settings.Setting, data: Mapping[str, str], scra
 
 
 def pretraining_candidates(setting: BatchSetting, scratch: pathlib.Path) -> list[Candidate]:
-  """The candidates, reading from a store first."""
   store = make_store(setting, scratch)
   training = smoke_training()
   work = {unit: setting.work[unit] for unit in ('tokens', 'rows')}

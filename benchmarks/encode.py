@@ -41,7 +41,6 @@ class Setting:
 
   @property
   def description(self) -> str:
-    """One line."""
     rows = sentences(self)
     tokens = sum(len(row) for row in rows)
     return (
@@ -162,7 +161,6 @@ def padded(rows: Sequence[np.ndarray], pad: int):
 
 
 def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
-  """The candidates, this project first."""
   folder = scratch / 'model'
   write_random_model(folder, setting.config)
   work = {'sentences': setting.sentences, 'tokens': sum(len(row) for row in sentences(setting))}

@@ -59,7 +59,6 @@ names those that are missing.
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-  """Parses the command line."""
   parser = command_parser('benchmarks.run', __doc__, EXAMPLES)
   settings = sorted({name for benchmark in BENCHMARKS.values() for name in benchmark.settings}, reverse=True)
   parser.add_argument('--only', choices=BENCHMARKS, metavar='NAME', help=f'one of {", ".join(BENCHMARKS)}')
@@ -178,7 +177,6 @@ def measure(name: str, setting_name: str, options: argparse.Namespace, console: 
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Runs the selected benchmarks."""
   options = parse_arguments(arguments)
   console = rich.console.Console(highlight=False)
   if not console.is_terminal:

@@ -65,7 +65,6 @@ class Setting:
 
   @property
   def description(self) -> str:
-    """One line."""
     labels = f'{self.num_labels} labels' if self.num_labels else 'spans'
     targets, sizes = f'{self.slots} masked per sequence' if self.slots else labels, encoder_sizes(self.config)
     output = f', E {self.config.output_embedding_size}' if self.head == 'mlm' else ''

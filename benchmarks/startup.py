@@ -127,7 +127,6 @@ SETTINGS = {
 
 
 def candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
-  """The candidates, all of this project."""
   if setting.needs_vocabulary:
     make_vocabulary(VOCABULARY_SIZE, scratch / VOCABULARY)
   return [

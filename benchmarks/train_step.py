@@ -238,7 +238,6 @@ def prepare_torch(setting: Setting, folder: pathlib.Path | None = None, is_compi
 
 
 def pretraining_candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
-  """The candidates, this project first."""
   del scratch
   if setting.platform == 'cuda' and not pathlib.Path('/dev/nvidia0').exists():
     raise Unavailable('no NVIDIA GPU')
@@ -369,7 +368,6 @@ def prepare_torch_head(setting: Setting, only_masked: bool) -> Run:
 
 
 def head_candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
-  """The candidates, this project first."""
   del scratch
   config, predictions = setting.config, setting.rows * setting.slots
   products = config.output_embedding_size * (config.hidden_size + config.vocab_size)

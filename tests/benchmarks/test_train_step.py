@@ -138,7 +138,8 @@ def mean_label_loss(setting, folder) -> float:
 @pytest.mark.parametrize(
   ('name', 'prepare'),
   [
-    *((name, train_step.prepare_finetuning) for name in ('xnli', 'squad')),
+    pytest.param('xnli', train_step.prepare_finetuning, marks=pytest.mark.slow),
+    ('squad', train_step.prepare_finetuning),
     *(pytest.param(name, train_step.prepare_torch, marks=pytest.mark.slow) for name in LABELLED),
   ],
 )

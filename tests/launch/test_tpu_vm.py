@@ -102,6 +102,12 @@ def test_a_run_on_all_workers_from_set_up_to_stop(gcloud, capfd):
   assert main(['stop', 'large']) == 0
   assert 'no run in progress' in capfd.readouterr().out
 
+  local = ['run', 'large', '--', 'echo', '--workdir=runs/large']
+  assert main(local) == 2
+  assert 'gs://BUCKET/large' in capfd.readouterr().err
+  gcloud.update(workers=1)  # a local workdir is refused only where several machines write to it
+  assert main(local) == 0
+
 
 def test_a_run_that_is_killed_with_all_that_guards_it_can_be_started_again(gcloud, capfd):
   assert main(['setup', 'large']) == 0
@@ -111,15 +117,6 @@ def test_a_run_that_is_killed_with_all_that_guards_it_can_be_started_again(gclou
     os.killpg(os.getpgid(pid), signal.SIGKILL)
   wait_for(lambda: main(['run', 'large', '--', 'true']) == 0)
   wait_for(lambda: (gcloud.home(0) / 'rembert-launch/run/exit_code').exists())
-
-
-def test_a_local_workdir_is_refused_where_several_machines_write_to_it(gcloud, capfd):
-  assert main(['setup', 'large']) == 0
-  command = ['python', '-m', 'rembert.main', '--gin_file=gin/pretrain_smoke.gin', '--workdir=runs/large']
-  assert main(['run', 'large', '--', *command]) == 2
-  assert 'gs://BUCKET/large' in capfd.readouterr().err
-  gcloud.update(workers=1)
-  assert main(['run', 'large', '--', 'echo', '--workdir=runs/large']) == 0
 
 
 def test_without_gcloud_one_message_says_what_to_install(monkeypatch, capsys):
