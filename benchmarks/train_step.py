@@ -28,21 +28,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks import settings
 from benchmarks.interleaved import OURS, Benchmark, Candidate, Measurements, Run, Unavailable
-from benchmarks.settings import (
-  ADAMW,
-  BASE,
-  CLIP_NORM,
-  FIRST_TOKEN,
-  LARGE,
-  SMALL,
-  USEFUL,
-  Setting,
-  our_optimizer,
-  start_jax,
-  torch_config,
-  write_random_model,
-)
+from benchmarks.settings import BASE, LARGE, SMALL, USEFUL, Setting
 
 # Real runs repeat training steps. On a CPU, torch's first dozen are slower.
 STEPS = {'warm_up_runs': 8, 'runs_per_turn': 3}
@@ -75,11 +63,11 @@ def masked_batch(setting: Setting) -> dict[str, np.ndarray]:
   random = np.random.default_rng(0)
   rows, length, slots, vocabulary = setting.rows, setting.length, setting.slots, setting.config.vocab_size
   positions = np.stack([np.sort(random.choice(length, slots, replace=False)) for _ in range(rows)])
-  targets = random.integers(FIRST_TOKEN, vocabulary, (rows, slots))
+  targets = random.integers(settings.FIRST_TOKEN, vocabulary, (rows, slots))
   labels = np.full((rows, length), -100)
   np.put_along_axis(labels, positions, targets, axis=1)
   return {
-    'input_ids': random.integers(FIRST_TOKEN, vocabulary, (rows, length)).astype(np.int32),
+    'input_ids': random.integers(settings.FIRST_TOKEN, vocabulary, (rows, length)).astype(np.int32),
     'attention_mask': np.ones((rows, length), np.int32),
     'masked_positions': positions.astype(np.int32),
     'targets': targets.astype(np.int32),
@@ -94,7 +82,7 @@ def labelled_batch(setting: Setting) -> dict[str, np.ndarray]:
   second_text = random.integers(1, length, (rows, 1))  # its first position
   spans = np.sort(random.integers(0, length, (rows, 2)))
   return {
-    'input_ids': random.integers(FIRST_TOKEN, setting.config.vocab_size, (rows, length)).astype(np.int32),
+    'input_ids': random.integers(settings.FIRST_TOKEN, setting.config.vocab_size, (rows, length)).astype(np.int32),
     'token_type_ids': (np.arange(length) >= second_text).astype(np.int32),
     'segment_ids': np.ones((rows, length), np.int32),
     'labels': (random.integers(0, setting.num_labels, rows) if setting.num_labels else spans).astype(np.int32),
@@ -111,8 +99,8 @@ def prepare_pretraining(setting: Setting) -> Run:
   from rembert.runtime.hardware import chip_of
   from rembert.train import sharding, state, step
 
-  mesh = start_jax(setting)
-  trainable = state.masked_lm(setting.config, setting.execution, our_optimizer(setting.learning_rate), mesh)
+  mesh = settings.start_jax(setting)
+  trainable = state.masked_lm(setting.config, setting.execution, settings.our_optimizer(setting.learning_rate), mesh)
   drawn = masked_batch(setting)
   packed = {name: drawn[name] for name in ('input_ids', 'masked_positions', 'targets', 'weights')} | {
     'segment_ids': drawn['attention_mask'],
@@ -143,10 +131,10 @@ def prepare_finetuning(setting: Setting, folder: pathlib.Path) -> Run:
   from rembert.model.heads import build_model
   from rembert.train import sharding, state, step
 
-  mesh = start_jax(setting)
+  mesh = settings.start_jax(setting)
   config, head, num_labels, execution = setting.config, setting.head, setting.num_labels, setting.execution
   build = lambda rngs: build_model(head, config, execution, num_labels=num_labels, rngs=rngs)
-  trainable = state.trainable(build, our_optimizer(setting.learning_rate), mesh)
+  trainable = state.trainable(build, settings.our_optimizer(setting.learning_rate), mesh)
   initial = open_initial(folder, 'all', config, head=head, num_labels=num_labels)
   dropout_seed = 0 if config.classifier_dropout_prob else None
   with jax.set_mesh(mesh):
@@ -207,7 +195,7 @@ def prepare_torch(setting: Setting, folder: pathlib.Path | None = None, is_compi
   batch = {name: torch.tensor(array, dtype=torch.long, device=setting.platform) for name, array in arrays.items()}
   labels = batch['labels']
   if setting.head == 'mlm':
-    model = transformers.RemBertForMaskedLM(torch_config(setting.config))
+    model = transformers.RemBertForMaskedLM(settings.torch_config(setting.config))
     inputs = {name: batch[name] for name in ('input_ids', 'attention_mask', 'labels')}
   else:
     inputs = {'input_ids': batch['input_ids'], 'token_type_ids': batch['token_type_ids']}
@@ -220,14 +208,14 @@ def prepare_torch(setting: Setting, folder: pathlib.Path | None = None, is_compi
       inputs |= {'start_positions': labels[:, 0], 'end_positions': labels[:, 1]}
   model = model.to(setting.platform).train()
   forward, parameters = torch.compile(model) if is_compiled else model, list(model.parameters())
-  optimizer = torch.optim.AdamW(parameters, setting.learning_rate, fused=True, **ADAMW)
+  optimizer = torch.optim.AdamW(parameters, setting.learning_rate, fused=True, **settings.ADAMW)
 
   def run() -> dict[str, float]:
     optimizer.zero_grad()
     with torch.autocast(setting.platform, torch.bfloat16, enabled=setting.dtype == 'bfloat16'):
       loss = forward(**inputs).loss
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(parameters, CLIP_NORM)
+    torch.nn.utils.clip_grad_norm_(parameters, settings.CLIP_NORM)
     optimizer.step()
     facts = {'loss': loss.item()}  # waits for the device
     if setting.platform == 'cuda':
@@ -258,7 +246,7 @@ def pretraining_candidates(setting: Setting, scratch: pathlib.Path) -> list[Cand
 def finetuning_candidates(setting: Setting, scratch: pathlib.Path) -> list[Candidate]:
   """The candidates, this project first; all start from the same weights."""
   folder = scratch / 'model'
-  write_random_model(folder, setting.config, setting.head, num_labels=setting.num_labels)
+  settings.write_random_model(folder, setting.config, setting.head, num_labels=setting.num_labels)
   candidate = functools.partial(Candidate, arguments=(setting, folder), work=setting.work)
   torch = TORCH if setting.dtype == 'float32' else TORCH_BF16[0]
   return [candidate(OURS, prepare_finetuning), candidate(torch, prepare_torch)]
@@ -308,7 +296,7 @@ def prepare_head(setting: Setting, way: str) -> Run:
   from rembert.train.chunked_loss import chunked_mlm_sums
   from rembert.train.losses import mlm_row_sums
 
-  start_jax(setting)
+  settings.start_jax(setting)
   given = head_problem(setting)
   graphdef, state = nnx.split(MlmHead(setting.config, Execution(), rngs=nnx.Rngs(0)))
   params = nnx.to_pure_dict(state)
@@ -346,7 +334,7 @@ def prepare_torch_head(setting: Setting, only_masked: bool) -> Run:
   import torch
   from transformers.models.rembert.modeling_rembert import RemBertOnlyMLMHead
 
-  head, given = RemBertOnlyMLMHead(torch_config(setting.config)), head_problem(setting)
+  head, given = RemBertOnlyMLMHead(settings.torch_config(setting.config)), head_problem(setting)
   parts = head.predictions
   with torch.no_grad():
     parts.dense.weight.copy_(torch.from_numpy(given['transform'].T))

@@ -6,20 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from launch import tpu_vm
 from launch.command_line import launcher_parser, run_launcher
 from launch.processes import CommandFailed, RetryCounter, RetryPolicy, is_retryable, joint_exit_code
-from launch.tpu_vm import (
-  LOST_STATES,
-  Resource,
-  TpuRequest,
-  TpuVm,
-  WorkerStatus,
-  add_python,
-  add_request,
-  add_verb,
-  check_workdir,
-  requested,
-)
 from rembert.errors import RunError, UsageError
 from rembert.runtime.signals import EXIT_STOPPED
 
@@ -47,14 +36,14 @@ _MAX_FAILURES = 10
 _SAVE_SECONDS = 600
 
 
-class QueuedResource(Resource):
+class QueuedResource(tpu_vm.Resource):
   """A queued request for a slice, with the same name as the node that it becomes."""
 
   KIND, GROUP = 'queued resource', 'queued-resources'
   # --force also deletes the machines; without it an ACTIVE request is not deleted.
   DELETE_FLAGS = ('--force', '--quiet')
 
-  def create(self, request: TpuRequest) -> None:
+  def create(self, request: tpu_vm.TpuRequest) -> None:
     """Puts the request into the queue, without waiting."""
     flags = [f'--node-id={self.name}', f'--runtime-version={request.runtime}', *request.flags]
     self.commands.run(self._gcloud('create', self.name, *flags, f'--labels={self._labels}', *self._place, '--async'))
@@ -73,8 +62,8 @@ class Watch:
   """Keeps a run in progress on spot slices: requests a new slice after a preemption, and starts the run there."""
 
   resource: QueuedResource
-  vm: TpuVm  # the slice that the request becomes
-  request: TpuRequest
+  vm: tpu_vm.TpuVm  # the slice that the request becomes
+  request: tpu_vm.TpuRequest
   command: Sequence[str]
   python: str  # version of the workers' environment
   every: float = 60.0  # seconds between polls
@@ -88,7 +77,7 @@ class Watch:
     self._active_since: float | None = None
     self._was_ever_active = self._has_started = False
     self._last_state = ''
-    self._last_workers: list[WorkerStatus] = []
+    self._last_workers: list[tpu_vm.WorkerStatus] = []
 
   def run(self) -> int:
     """Runs until the command has ended; returns its exit code. RunError if gcloud or slices fail too often."""
@@ -156,7 +145,7 @@ class Watch:
     self._was_ever_active = True
     self._active_since = self.clock() if self._active_since is None else self._active_since
     state = (self.vm.describe() or {}).get('state', 'MISSING')
-    if state in (*LOST_STATES, 'MISSING'):
+    if state in (*tpu_vm.LOST_STATES, 'MISSING'):
       self._log(f'the node is {state}')
       self._replace()
       return None
@@ -236,9 +225,9 @@ def _was_stopped(code: int) -> bool:
 
 
 def _watch(options: argparse.Namespace) -> int:
-  check_workdir(options.command)
-  resource, vm = QueuedResource.of(options), TpuVm.of(options)
-  watch = Watch(resource, vm, requested(options), options.command, options.python)
+  tpu_vm.check_workdir(options.command)
+  resource, vm = QueuedResource.of(options), tpu_vm.TpuVm.of(options)
+  watch = Watch(resource, vm, tpu_vm.requested(options), options.command, options.python)
   watch.delete_when_done = options.delete_when_done
   if options.dry_run:
     watch.print_plan()
@@ -250,12 +239,12 @@ def main(argv: Sequence[str] | None = None) -> int:
   """The command line."""
   parser, verbs = launcher_parser(PROGRAM, __doc__, EXAMPLES)
   help_text = 'request and set up a slice and run the command after --; again after every preemption'
-  watch = add_verb(verbs, 'watch', help_text, _watch, takes_command=True)
-  add_request(watch)
-  add_python(watch)
+  watch = tpu_vm.add_verb(verbs, 'watch', help_text, _watch, takes_command=True)
+  tpu_vm.add_request(watch)
+  tpu_vm.add_python(watch)
   watch.add_argument('--delete_when_done', action='store_true', help='delete the slice when the run has ended with 0')
   help_text = 'delete a request that `watch` has created, and its machines'
-  add_verb(verbs, 'delete', help_text, lambda options: QueuedResource.of(options).delete())
+  tpu_vm.add_verb(verbs, 'delete', help_text, lambda options: QueuedResource.of(options).delete())
   return run_launcher(parser, argv)
 
 
