@@ -147,6 +147,7 @@ MUTANTS = [
     'if position_ids_BxS is None:\n      position_ids_BxS = jnp.arange(input_ids_BxS.shape[1])[None]',
     'position_ids_BxS = jnp.arange(input_ids_BxS.shape[1])[None]',
     area='model',
+    tests=('tests/model/test_encoder.py',),
   ),
   Mutant(
     'LayerNorm ignores the configured epsilon and takes the default of Flax',
@@ -154,7 +155,7 @@ MUTANTS = [
     'self.ops = config.layer_norm_eps, dtype, ops',
     'self.ops = 1e-6, dtype, ops',
     area='model',
-    tests=('tests/model/test_layers.py', 'tests/model/test_embeddings.py'),
+    tests=('tests/model/test_layers.py',),
   ),
   Mutant(
     'always_project_embeddings is ignored where both widths are equal',

@@ -57,21 +57,13 @@ Computation = dict[str, Instruction]
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-  """A collective of one device.
+  """A collective of one device."""
 
-  Attributes:
-    kind: one of `COLLECTIVES`.
-    operand_bytes: input of one device.
-    groups: positions of devices in the mesh, one row per group; or numbers of slices.
-    times: runs per step.
-    is_between_slices: each device exchanges its part with its peers in the other slices, over the DCN.
-  """
-
-  kind: str
+  kind: str  # one of `COLLECTIVES`
   operand_bytes: float
-  groups: np.ndarray
-  times: int
-  is_between_slices: bool = False
+  groups: np.ndarray  # positions of devices in the mesh, one row per group; or numbers of slices
+  times: int  # runs per step
+  is_between_slices: bool = False  # each device exchanges its part with its peers in the other slices, over the DCN
 
   @property
   def wire_bytes(self) -> float:

@@ -26,18 +26,11 @@ _ENVIRONMENT = {
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-  """One or more equal slices.
+  """One or more equal slices, joined by the DCN."""
 
-  Attributes:
-    name: as the user wrote it.
-    family: `v4`, `v5e`, `v5p`, `v6e` or `cpu`.
-    shape: chips along each axis of one slice.
-    slices: their number; the DCN joins them.
-  """
-
-  name: str
-  family: str
-  shape: tuple[int, ...]
+  name: str  # as the user wrote it
+  family: str  # `v4`, `v5e`, `v5p`, `v6e` or `cpu`
+  shape: tuple[int, ...]  # chips along each axis of one slice
   slices: int = 1
 
 

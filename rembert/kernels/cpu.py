@@ -44,15 +44,11 @@ def _is_fast(fast: bool | None) -> bool:
 def product(
   formula: str, lhs: jax.Array, rhs: jax.Array, dtype: jax.typing.DTypeLike, *, fast: bool | None = None
 ) -> jax.Array:
-  """`jnp.einsum` of two arrays of one dtype, accumulated in float32; in bfloat16, its gradients too.
+  """`jnp.einsum` of two arrays of one dtype, accumulated in float32, with a result in `dtype`.
 
-  Args:
-    formula: such as `bqd,bkd->bqk`: one axis is summed over, the last or last but one in both arrays. The result
-      has first the axes that both have, then one of `lhs`, then one of `rhs`.
-    lhs: the first array.
-    rhs: the second.
-    dtype: of the result.
-    fast: use the form for a CPU for bfloat16 products and their gradients; False is `jnp.einsum` itself.
+  `formula` is such as `bqd,bkd->bqk`: one axis is summed over, the last or last but one in both arrays. The result has
+  first the axes that both have, then one of `lhs`, then one of `rhs`. Bfloat16 products and their gradients have the
+  form for a CPU if `fast`.
   """
   if _is_fast(fast) and lhs.dtype == jnp.bfloat16:
     return _bfloat16_product(formula, lhs, rhs).astype(dtype)

@@ -64,16 +64,8 @@ def attention(
   """softmax(q·k/√D)·v, [B, K, N, D], the softmax in float32, for K queries and S keys.
 
   A masked key gets a weight of exactly zero, so its value does not change a bit of the result. A query that sees
-  nothing (padding) gets the mean of the values rather than NaN.
-
-  Args:
-    query_BxKxNxD: float32 or bfloat16, as are the next two.
-    key_BxSxNxD: the keys.
-    value_BxSxNxD: the values.
-    visibility: the mask.
-    positions_BxK: positions of the queries; None for all.
-    dropout_rate: fraction of the weights that are dropped, if there is a key.
-    dropout_key: a key of `jax.random`.
+  nothing (padding) gets the mean of the values rather than NaN. `positions_BxK` are those of the queries; None for all.
+  Weights are dropped if there is a key.
   """
   query_BxKxNxD = query_BxKxNxD * query_BxKxNxD.shape[-1] ** -0.5
   dtype = wide(query_BxKxNxD.dtype)

@@ -111,21 +111,13 @@ class RemBertForMaskedLM(nnx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class TaskHead:
-  """A fine-tuning head: dropout and one linear map.
+  """A fine-tuning head: dropout and one linear map."""
 
-  Attributes:
-    map_name: name of the linear map, as in Hugging Face.
-    pools: whether its input is the pooler's output, rather than every position.
-    drops_out: whether it has its own dropout.
-    num_labels: a fixed number of labels; None if it depends on the task.
-    has_choices: whether ids are [B, C, S], with one logit per choice.
-  """
-
-  map_name: str = 'classifier'
-  pools: bool = False
+  map_name: str = 'classifier'  # of the linear map, as in Hugging Face
+  pools: bool = False  # its input is the pooler's output, rather than every position
   drops_out: bool = True
-  num_labels: int | None = None
-  has_choices: bool = False
+  num_labels: int | None = None  # None if it depends on the task
+  has_choices: bool = False  # ids are [B, C, S], with one logit per choice
 
 
 TASK_HEADS = {

@@ -91,15 +91,8 @@ def run_layers(
 ) -> tuple[jax.Array, Any]:
   """Runs layers with stacked parameters in a loop, so that program size and compile time do not grow with depth.
 
-  Args:
-    step: as in `jax.lax.scan`, (x, a layer's parameters) to (output, a result to stack).
-    x: the input of the first layer.
-    layers: a tree of parameters, stacked along a leading axis.
-    unroll: number of layers per iteration of the loop.
-    last_step: runs the last layer instead of `step`.
-
-  Returns:
-    The output of the last layer, and the stacked results; with `last_step`, its result.
+  `step` is as in `jax.lax.scan`: (x, a layer's parameters) to (output, a result to stack). `last_step` runs the last
+  layer instead. Returns the output of the last layer, and the stacked results; with `last_step`, its result.
   """
   if last_step is None:
     return jax.lax.scan(step, x, layers, unroll=unroll)

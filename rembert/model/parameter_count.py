@@ -12,15 +12,10 @@ HEAD_PARTS = ('MLM transform', 'output embedding', 'output bias')
 
 @dataclasses.dataclass(frozen=True)
 class ParameterCounts:
-  """Numbers of parameters by part of the model, in the order of the computation, without padding of the vocabulary.
+  """Numbers of parameters by part of the model, in the order of the computation, without padding of the vocabulary."""
 
-  Attributes:
-    by_part: in pre-training: encoder, pooler, and the MLM head with its transform, LayerNorm and bias.
-    kept_by_part: in fine-tuning, without a task's own head.
-  """
-
-  by_part: Mapping[str, int]
-  kept_by_part: Mapping[str, int]
+  by_part: Mapping[str, int]  # in pre-training: encoder, pooler, and the MLM head with its transform and bias
+  kept_by_part: Mapping[str, int]  # in fine-tuning, without a task's own head
 
   @property
   def pre_training(self) -> int:

@@ -38,10 +38,8 @@ def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
 def on_shards(function: Callable, *, inputs: tuple[tuple[str | None, ...], ...], output: Any) -> Callable:
   """`function`, run by every device on its own shard of the inputs; without a mesh, on all of them.
 
-  Args:
-    function: of arrays (or None) to a tree of arrays; shards communicate by `psum`, `all_max` and `all_gather`.
-    inputs: logical axes of each input.
-    output: logical axes of the result, or a tree of them.
+  It maps arrays (or None), with logical axes `inputs`, to a tree of arrays with a tree `output` of logical axes. Shards
+  communicate by `psum`, `all_max` and `all_gather`.
   """
   if jax.sharding.get_abstract_mesh().empty:
     return function

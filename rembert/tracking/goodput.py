@@ -18,20 +18,12 @@ _WRITE_EVERY_SECONDS = 30
 
 @dataclasses.dataclass
 class Session:
-  """One process of the run.
-
-  Attributes:
-    began: time of the start, seconds since 1970.
-    last_seen: time when this was last written, seconds since 1970.
-    first_step: the step that it started or resumed from; None before.
-    last_step: number of updates when it was last written.
-    seconds: time by activity.
-  """
+  """One process of the run; times of day are seconds since 1970."""
 
   began: float
-  last_seen: float
-  first_step: int | None = None
-  last_step: int | None = None
+  last_seen: float  # when this was last written
+  first_step: int | None = None  # the step that it started or resumed from; None before
+  last_step: int | None = None  # number of updates when it was last written
   seconds: dict[str, float] = dataclasses.field(default_factory=lambda: dict.fromkeys(ACTIVITIES, 0.0))
 
 
@@ -95,23 +87,14 @@ def read_sessions(file: epath.Path) -> list[Session]:
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-  """Time breakdown of a run, wall-clock seconds.
+  """Time breakdown of a run, wall-clock seconds."""
 
-  Attributes:
-    total: time from the first start to the end.
-    by_activity: time of all processes; `step` excludes `lost`.
-    restart: time between processes.
-    lost: time of steps that were recomputed because a process ended before saving them.
-    productive_share: the fraction of `total` in steps that were kept.
-    starts: number of processes.
-  """
-
-  total: float
-  by_activity: dict[str, float]
-  restart: float
-  lost: float
-  productive_share: float
-  starts: int
+  total: float  # from the first start to the end
+  by_activity: dict[str, float]  # of all processes; `step` excludes `lost`
+  restart: float  # between processes
+  lost: float  # in steps that were recomputed because a process ended before saving them
+  productive_share: float  # the fraction of `total` in steps that were kept
+  starts: int  # number of processes
 
 
 def account(sessions: list[Session]) -> Account:

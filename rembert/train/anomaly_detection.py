@@ -48,23 +48,14 @@ class GuardsConfig:
 
 @dataclasses.dataclass
 class LossGuard:
-  """Checks the loss and gradient of every step; the same on all hosts, and after a restart.
-
-  Attributes:
-    config: the limits.
-    skipped: total number of skipped updates.
-    spikes: total number of loss spikes.
-    skipped_in_a_row: number of consecutive skipped updates up to now.
-    losses: the last 100 losses.
-    lowest_mean: lowest mean of 100 losses so far.
-  """
+  """Checks the loss and gradient of every step; the same on all hosts, and after a restart."""
 
   config: GuardsConfig
-  skipped: int = 0
+  skipped: int = 0  # updates in total, as are spikes
   spikes: int = 0
   skipped_in_a_row: int = 0
-  losses: list[float] = dataclasses.field(default_factory=list)
-  lowest_mean: float | None = None
+  losses: list[float] = dataclasses.field(default_factory=list)  # the last 100
+  lowest_mean: float | None = None  # of 100 losses
 
   def saved(self) -> dict:
     """JSON whose items are arguments that recreate the guard."""
@@ -150,12 +141,9 @@ class Watchdog:
   """A thread that expects regular progress, and otherwise reports the stacks of all threads.
 
   It changes nothing: a run that was only slow continues. The stacks show the collective, file or compiler that it waits
-  for; on a pod, the host whose stacks differ from the others' is usually the cause.
-
-  Args:
-    after_seconds: timeout since the last `beat`; 0 for never. Doubled after each report, until there is progress again.
-    folder: directory of the reports, one file each; None in a bucket, where only the log has them.
-    name: name of this process, for the report.
+  for; on a pod, the host whose stacks differ from the others' is usually the cause. The timeout since the last `beat`,
+  `after_seconds` (0 for never), is doubled after each report, until there is progress again. Reports go to the log and,
+  unless it is in a bucket, to a file of `folder` each.
   """
 
   def __init__(self, after_seconds: float, folder: epath.PathLike, *, name: str = ''):

@@ -47,9 +47,6 @@ class Trainable:
   Attributes:
     graphdef: the static half of the model; `nnx.merge(graphdef, params)` is the model.
     optimizer: takes sums of gradients, with the extra arguments of `rembert.train.optimizer.make_optimizer`.
-    mesh: the device mesh.
-    abstract_state: `TrainState` of shapes.
-    shardings: `TrainState` of shardings.
     init: jitted function (seed) → sharded `TrainState`; no device holds more than its shard.
     ema_decay: see `rembert.train.trainer.TrainConfig`.
   """

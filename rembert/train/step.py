@@ -84,12 +84,8 @@ def make_train_step(
 ) -> jax.stages.Wrapped:
   """Returns the jitted update: (state, batch) to the next state, in the memory of the old one, and `StepMetrics`.
 
-  Args:
-    trainable: model, optimizer and shardings.
-    sums_of: the objective.
-    accumulation_steps: number of micro-batches. Gradients are added as sums and divided once by the weight of the whole
-      batch, so the result is that of one large batch.
-    dropout_seed: seed of dropout; None disables it.
+  The gradients of `accumulation_steps` micro-batches are added as sums and divided once by the weight of the whole
+  batch, so the result is that of one large batch. `dropout_seed` None disables dropout.
   """
 
   def microbatch_gradients(params, microbatch, key):

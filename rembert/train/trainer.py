@@ -93,23 +93,14 @@ class TrainConfig:
 
 @dataclasses.dataclass
 class Position:
-  """The progress of a run after `step` updates, as checkpoints save it.
-
-  Attributes:
-    step: number of updates.
-    state: the trained arrays.
-    data: position of the batch source; JSON.
-    meter: sums of the current interval.
-    guard: losses and skipped updates so far.
-    is_evaluation_due: this step has an evaluation, which has not finished.
-  """
+  """The progress of a run after `step` updates, as checkpoints save it."""
 
   step: int
   state: TrainState
-  data: dict
-  meter: Meter
+  data: dict  # position of the batch source; JSON
+  meter: Meter  # sums of the current interval
   guard: LossGuard
-  is_evaluation_due: bool = False
+  is_evaluation_due: bool = False  # this step has an evaluation, which has not finished
 
 
 @dataclasses.dataclass
@@ -121,8 +112,6 @@ class Trainer:
   profiler observe it; none of them affects the computation.
 
   Attributes:
-    config: configuration of the training.
-    guards: limits for skipping, warning and stopping.
     position: progress of the run; every step replaces its state and donates the old one.
     train_step: the compiled update.
     evaluate: (params, is_stopped) to metrics, or None if stopped midway; None for no evaluations.

@@ -33,27 +33,16 @@ SEVERAL_PRODUCTS = 2e-2  # the same, for products of 8-bit mantissas, one after 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Case:
-  """What an operation is given.
+  """What an operation is given."""
 
-  Attributes:
-    operation: its name in `KERNELS`.
-    label: what is particular.
-    plain: (*arrays, **options) to an array, float32.
-    activations: shapes of the arrays that have the dtype of the computation.
-    parameters: shapes of those that are float32; they come after.
-    options: that plain operation and kernel both take.
-    tolerance: in bfloat16, of the value and of all gradients.
-    is_token: bool, where the value is compared; elsewhere the value is not read, and has no gradient.
-  """
-
-  operation: str
+  operation: str  # its name in `KERNELS`
   label: str
-  plain: Callable
-  activations: tuple[tuple[int, ...], ...]
-  parameters: tuple[tuple[int, ...], ...] = ()
+  plain: Callable  # (*arrays, **options) to an array, float32
+  activations: tuple[tuple[int, ...], ...]  # shapes of the arrays that have the dtype of the computation
+  parameters: tuple[tuple[int, ...], ...] = ()  # of those that are float32; they come after
   options: dict = dataclasses.field(default_factory=dict)
-  tolerance: float = ROUNDED_ONCE
-  is_token: np.ndarray | None = None
+  tolerance: float = ROUNDED_ONCE  # in bfloat16, of the value and of all gradients
+  is_token: np.ndarray | None = None  # where the value is compared; elsewhere it is not read, and has no gradient
 
   def arrays(self, dtype: str) -> list[jax.Array]:
     random = np.random.default_rng(0)
@@ -185,8 +174,6 @@ CASES = [
   ),
   Case('logits', '', layers.logits, ((2, 3, 16),), ((50, 16), (50,))),
   *(product_case(formula, SIZES) for formula in FORMULAS),
-  product_case('rk,km->rm', {'r': 1, 'k': 1, 'm': 2}),
-  product_case('bnqd,bnkd->bnqk', {'b': 1, 'n': 1, 'q': 2, 'd': 64, 'k': 1}),
   *(Case('sum_of_rows', f'{rows} rows', lambda x: x.sum(0, dtype=jnp.float32), ((rows, 50),)) for rows in (1, 77)),
   *(
     Case('run_layers', f'{trims=}', stacked_layers, ((4, 5),), ((3, 5, 5), (3, 5)), {'trims': trims}, SEVERAL_PRODUCTS)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from encoder_values import assert_close, gelu, gelu_tanh, layer_norm, readout, run
+from encoder_values import TOLERANCE, assert_close, gelu, gelu_tanh, layer_norm, readout, run
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -126,7 +126,7 @@ def run_packed(tiny_model):
   seed=st.integers(0, 2**32 - 1),
 )
 @settings(deadline=None, max_examples=10)
-def test_a_packed_document_is_encoded_as_if_alone_and_bitwise_the_same_whatever_is_next_to_it(
+def test_a_packed_document_is_encoded_as_if_alone_and_bitwise_the_same_next_to_any_other(
   tiny, run_packed, lengths, seed
 ):
   random, count = np.random.default_rng(seed), len(lengths)
@@ -171,6 +171,16 @@ def test_the_gradient_is_the_slope_and_felt_by_every_parameter(tiny, tiny_model,
 
 
 # --- dropout --------------------------------------------------------------------------------------
+
+
+def test_half_of_the_embeddings_are_dropped_with_a_key_and_the_rest_is_doubled(tiny, build, batch):
+  embeddings = build(dataclasses.replace(tiny, hidden_dropout_prob=0.5, num_hidden_layers=0)).encoder.embeddings
+  without = np.asarray(run(embeddings, batch['ids']))
+  dropped, again = (np.asarray(run(embeddings, batch['ids'], dropout_key=jax.random.key(0))) for _ in range(2))
+  np.testing.assert_array_equal(dropped, again)
+  kept = dropped != 0
+  assert 0.4 < kept.mean() < 0.6
+  np.testing.assert_allclose(dropped[kept], 2 * without[kept], rtol=TOLERANCE)
 
 
 @pytest.fixture(scope='module')

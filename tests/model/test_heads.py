@@ -153,11 +153,10 @@ def test_a_task_head_is_a_linear_map_of_its_documented_input(task, tiny, paramet
   types = random.integers(0, 2, shape)
   output = jax.jit(lambda *inputs: model(*inputs))(ids, types, mask)
   p = parameters(model)
-  kernel, bias = (p['qa_outputs'] if head == 'qa' else p['classifier']).values()
-  kernel, bias = (kernel, bias) if kernel.ndim == 2 else (bias, kernel)
+  linear = p['qa_outputs'] if head == 'qa' else p['classifier']
   is_pooled = head in ('classification', 'multiple_choice', 'regression')
   seen = output.pooler_output if is_pooled else output.last_hidden_state
-  expected = np.asarray(seen, np.float64) @ kernel + bias
+  expected = np.asarray(seen, np.float64) @ linear['kernel'] + linear['bias']
   wanted = {'classification': (4, 5), 'tagging': (4, 8, 5), 'qa': (4, 8, 2), 'multiple_choice': (2, 3)}
   wanted = (wanted | {'regression': (4, 1)})[head]
   assert_close(output.logits, expected.reshape(wanted))
@@ -165,14 +164,6 @@ def test_a_task_head_is_a_linear_map_of_its_documented_input(task, tiny, paramet
   assert output.logits.dtype == jnp.float32
   assert (output.pooler_output is None) == (head in ('tagging', 'qa'))
   assert output.last_hidden_state.shape == (6 if head == 'multiple_choice' else 4, 8, tiny.hidden_size)
-
-
-def test_segments_of_choices_are_the_mask_of_choices(tiny, build_head):
-  random = np.random.default_rng(5)
-  ids, mask = random.integers(0, tiny.vocab_size, (2, 3, 8)), np.ones((2, 3, 8), int)
-  mask[1, 2, 5:] = 0
-  model = build_head('multiple_choice', tiny)
-  assert_close(run(model, ids, segment_ids=mask).logits, run(model, ids, attention_mask=mask).logits)
 
 
 def test_a_pooling_head_on_a_trimmed_last_layer_has_the_logits_and_gradients_of_the_whole(tiny, build_head):
@@ -194,6 +185,8 @@ def test_a_pooling_head_on_a_trimmed_last_layer_has_the_logits_and_gradients_of_
     return output, gradients
 
   whole, gradients = logits_and_gradients(Execution())
+  segments = run(build_head('multiple_choice', tiny), ids, types, segment_ids=mask)  # of choices, too
+  assert_close(segments.logits, whole.logits)
   trimmed, trimmed_gradients = logits_and_gradients(Execution(trim_last_layer=True, remat='full'))
   rows = ids.size // 8
   assert whole.last_hidden_state.shape == (rows, 8, tiny.hidden_size)
@@ -234,19 +227,15 @@ def test_only_some_heads_drop_out_before_their_map(tiny, build_head, head):
   assert np.abs(draws.mean(0) - plain).max() < 5 * draws.std(0).max() / np.sqrt(len(draws))
 
 
-def test_heads_that_cannot_be_built_say_why(tiny):
-  with pytest.raises(UsageError, match="unknown head 'ner'"):
-    build_model('ner', tiny, rngs=nnx.Rngs(0))
-  with pytest.raises(UsageError, match='requires num_labels'):
-    build_model('tagging', tiny, rngs=nnx.Rngs(0))
-
-
-def test_shapes_have_the_encoder_under_one_name_whatever_stands_on_it(tiny):
+def test_shapes_have_the_encoder_under_one_name_and_heads_that_cannot_be_built_say_why(tiny):
   alone = parameter_shapes(None, tiny, add_pooler=True)
   for head in ('mlm', 'classification'):
     shapes = parameter_shapes(head, tiny, num_labels=3, add_pooler=True)
     assert {path: shape for path, shape in shapes.items() if path.startswith('encoder/')} == alone
   assert 'encoder/pooler/kernel' not in parameter_shapes('tagging', tiny, num_labels=3, add_pooler=True)
+  for head, message in ('ner', "unknown head 'ner'"), ('tagging', 'requires num_labels'):
+    with pytest.raises(UsageError, match=message):
+      build_model(head, tiny, rngs=nnx.Rngs(0))
 
 
 # --- sentence embeddings ----------------------------------------------------------------------------------------------

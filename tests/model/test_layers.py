@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rembert import kernels
-from rembert.model.layers import LayerNorm, Linear, Operations
+from rembert.model.layers import LayerNorm, Linear, Operations, layer_norm
 
 RTOL, ATOL = 1e-5, 1e-6
 PLAIN, CPU = Operations(), kernels.TABLES['auto']
@@ -102,13 +102,12 @@ def textbook_layer_norm(x, scale, bias, epsilon, direction):
   return normal * scale + bias, derivatives_HxH @ (direction * scale), direction * normal, direction
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def layer_norm_with_gradients(layer_norm, epsilon, x, scale, bias, direction):
+@functools.partial(jax.jit, static_argnums=0)
+def layer_norm_with_gradients(epsilon, x, scale, bias, direction):
   y, backward = jax.vjp(lambda *arrays: layer_norm(*arrays, epsilon), x, scale, bias)
   return y, *backward(direction)
 
 
-@either_way
 @settings(deadline=None, max_examples=20)
 @given(
   shape=st.sampled_from([(1, 2), (5, 40), (5, 7)]),  # each is compiled
@@ -117,13 +116,13 @@ def layer_norm_with_gradients(layer_norm, epsilon, x, scale, bias, direction):
   epsilon=st.sampled_from([1e-12, 1e-5]),
   seed=st.integers(0, 2**32 - 1),
 )
-def test_layer_norm_and_its_gradients_are_the_textbook_s(ops, shape, magnitude, offset, epsilon, seed):
+def test_layer_norm_and_its_gradients_are_the_textbook_s(shape, magnitude, offset, epsilon, seed):
   rows, features = shape
   random = np.random.default_rng(seed)
   x = (magnitude * (random.standard_normal((2, rows, features)) + offset)).astype(np.float32)
   scale, bias = random.standard_normal((2, features)).astype(np.float32)
   direction = random.standard_normal(x.shape).astype(np.float32)
-  y, of_x, of_scale, of_bias = layer_norm_with_gradients(ops.layer_norm, epsilon, x, scale, bias, direction)
+  y, of_x, of_scale, of_bias = layer_norm_with_gradients(epsilon, x, scale, bias, direction)
 
   def of_row(x, direction):
     return textbook_layer_norm(*(each.astype(np.float64) for each in (x, scale, bias)), epsilon, np.float64(direction))
