@@ -192,14 +192,12 @@ class PaperFigures:
     return COUNTING_RULES[self.counting]
 
   @property
-  def millions(self) -> tuple[int | None, int | None]:
-    """Parameters in pre-training and in fine-tuning as printed; None if not printed, or at another scale."""
-    printed = self.printed
-    if printed is None or self.scale != 'full':
-      return None, None
-    return printed.pre_training_millions, printed.fine_tuning_millions
+  def millions(self) -> tuple[int, int]:
+    """Parameters in pre-training and in fine-tuning as printed, for a model of the paper."""
+    assert self.printed is not None
+    return self.printed.pre_training_millions, self.printed.fine_tuning_millions
 
-  def deviations(self, pre_training: int, fine_tuning: int) -> tuple[float | None, float | None]:
-    """Relative difference of each count from the printed figure: count / printed − 1; None if not printed."""
-    share = lambda count, millions: None if millions is None else count / (millions * 1_000_000) - 1
-    return share(pre_training, self.millions[0]), share(fine_tuning, self.millions[1])
+  def deviations(self, pre_training: int, fine_tuning: int) -> tuple[float, float]:
+    """Relative difference of each count from the printed figure: count / printed − 1."""
+    printed = [millions * 1_000_000 for millions in self.millions]
+    return pre_training / printed[0] - 1, fine_tuning / printed[1] - 1

@@ -92,11 +92,6 @@ def test_deviations_are_shares_of_what_is_printed():
   assert figures.millions == (100, 100)
 
 
-@pytest.mark.parametrize('figures', [PaperFigures(), PaperFigures(table=12, row='coupled128', scale='mini')])
-def test_what_is_not_the_papers_model_or_not_of_its_size_has_no_figures(figures):
-  assert figures.millions == figures.deviations(90_000_000, 45_000_000) == (None, None)
-
-
 @pytest.mark.parametrize(
   ('fields', 'where'),
   [({'scale': ''}, 'paper.scale'), ({'table': 4, 'row': 'coupled768'}, 'paper.row'), ({'table': 1}, 'paper.table')],

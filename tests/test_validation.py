@@ -134,14 +134,7 @@ def test_a_flag_takes_numbers_of_its_range_alone():
     validation.number(float)('nan')
 
 
-@pytest.mark.parametrize(
-  'binding',
-  [
-    *('optimizer.learning_rate=nan', 'optimizer.b1=1.0', 'RemBertConfig.hidden_dropout_prob=1.5', 'train.steps=0'),
-    *('data.alpha=-1', 'masking.rate=2', 'mesh.fsdp=x', 'guards.spike_deviations=inf', 'hosts.join_seconds=1'),
-    'execution.unroll=1.5',
-  ],
-)
+@pytest.mark.parametrize('binding', ['optimizer.learning_rate=nan', 'mesh.fsdp=x', 'execution.unroll=1.5'])
 def test_a_run_is_not_begun_with_a_number_out_of_its_range(binding, tmp_path, capsys):
   workdir = tmp_path / 'workdir'
   assert main(['--gin_file=gin/pretrain_smoke.gin', f'--workdir={workdir}', f'--gin.{binding}']) == 2

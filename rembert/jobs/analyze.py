@@ -6,7 +6,6 @@ analysis documents its `results`) and a plot named after the analysis.
 
 import importlib
 import json
-import math
 from typing import Any
 
 from etils import epath
@@ -93,12 +92,5 @@ def model_name(path: str | None) -> str:
 
 def plain(content: Any) -> Any:
   """Converts values to JSON: tuples to lists, NumPy numbers to Python's, non-finite numbers to null."""
-  if isinstance(content, dict):
-    return {str(key): plain(value) for key, value in content.items()}
-  if isinstance(content, list | tuple):
-    return [plain(value) for value in content]
-  if hasattr(content, 'item') and not isinstance(content, str):
-    content = content.item()
-  if isinstance(content, float) and not math.isfinite(content):
-    return None
-  return str(content) if isinstance(content, epath.Path) else content
+  text = json.dumps(content, default=lambda value: value.item() if hasattr(value, 'item') else str(value))
+  return json.loads(text, parse_constant=lambda name: None)

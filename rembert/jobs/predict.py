@@ -1,12 +1,8 @@
-"""Predicts with a trained model: tokens for `[MASK]`, embeddings of lines, or labels of a fine-tuned model.
-
-python -m rembert.jobs.predict fill_mask runs/pretrain_smoke 'Die Donau ist ein [MASK] in Europa.'
-python -m rembert.jobs.predict embed exported/ sentences.txt embeddings.npz
-python -m rembert.jobs.predict classify runs/finetune_own reviews.csv predictions.jsonl --text_column=review
-"""
+"""Predicts with a trained model: tokens for `[MASK]`, embeddings of lines, or labels of a fine-tuned model."""
 
 import argparse
 import csv
+import functools
 import io
 import itertools
 import json
@@ -202,6 +198,7 @@ def _predict_table(options: argparse.Namespace, console: Console) -> None:
     tables = Tables(config, labels=model.labels)
   add_tables(tables, vocabulary=options.vocabulary or model.vocabulary)
   total, done = tables.examples['test', config.language], 0
+  as_json = functools.partial(json.dumps, ensure_ascii=False, default=str)
   with console.task('predicting') as progress, whole_file(options.output) as file:
     writer = None
     for row, prediction in _predicted_rows(model, tables, options.batch_size):
@@ -209,9 +206,9 @@ def _predict_table(options: argparse.Namespace, console: Console) -> None:
         raise UsageError(f'the table already has a column {min(clash)!r}', where=options.table, fix='rename it')
       line = {**row, **prediction}
       if is_json:
-        file.write(json.dumps(line, ensure_ascii=False, default=str) + '\n')
+        file.write(as_json(line) + '\n')
       else:
-        cells = {key: value if isinstance(value, str) else _as_json(value) for key, value in line.items()}
+        cells = {key: value if isinstance(value, str) else as_json(value) for key, value in line.items()}
         if writer is None:
           writer = csv.DictWriter(file, list(cells), delimiter='\t', lineterminator='\n')
           writer.writeheader()
@@ -219,10 +216,6 @@ def _predict_table(options: argparse.Namespace, console: Console) -> None:
       done += 1
       progress(done / total, f'{done:,} rows')
   console.facts('Done', {'rows': f'{done:,}', 'predictions': options.output})
-
-
-def _as_json(value: Any) -> str:
-  return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _predicted_rows(

@@ -74,19 +74,18 @@ def show_parameters(console: Console, config: RemBertConfig, paper: PaperFigures
     if count:
       rows.append((label, f'{count:,}', '' if kept is None else f'{kept:,}'))
   rows.append(('total', f'{counts.pre_training:,}', f'{counts.fine_tuning:,}'))
-  remark = ''
-  if paper.printed is not None:
+  printed, remark = paper.printed, ''
+  if printed is not None:
     counted = counts.without(paper.uncounted_parts)
     rows.append(("by the paper's counting rule", f'{counted.pre_training:,}', f'{counted.fine_tuning:,}'))
-  if paper.printed is not None and paper.scale != 'full':
-    remark = f"{paper.printed.title}, at scale {paper.scale}; the paper's figures are for the full scale.\n"
-  elif paper.printed is not None:
-    millions = ['' if count is None else f'{count}M' for count in paper.millions]
-    rows.append((f'in the paper ({paper.printed.title})', *millions))
-    deviations = paper.deviations(counts.pre_training, counts.fine_tuning)
-    rows.append(('total compared with the paper', *('' if each is None else f'{each:+.2%}' for each in deviations)))
-    if any(abs(deviation or 0) > _MOST_DEVIATION for deviation in deviations):
-      remark = f"warning: the counts differ from the paper's by more than {_MOST_DEVIATION:.0%}\n"
+    if paper.scale != 'full':
+      remark = f"{printed.title}, at scale {paper.scale}; the paper's figures are for the full scale.\n"
+    else:
+      deviations = paper.deviations(counts.pre_training, counts.fine_tuning)
+      rows.append((f'in the paper ({printed.title})', *(f'{count}M' for count in paper.millions)))
+      rows.append(('total compared with the paper', *(f'{each:+.2%}' for each in deviations)))
+      if any(abs(deviation) > _MOST_DEVIATION for deviation in deviations):
+        remark = f"warning: the counts differ from the paper's by more than {_MOST_DEVIATION:.0%}\n"
   console.table('Parameters', ('', 'pre-training', 'fine-tuning'), rows)
   if remark:
     console.say(remark)

@@ -46,59 +46,56 @@ COUNT = 48
 PLACES = ('Ankara', 'Zürich', 'القاهرة', '北京', 'Kisumu', 'ירושלים')
 
 
-def write_csv(path, rows, delimiter=',', mark=''):
+def write(path, rows, mark=''):
+  """Writes CSV with CRLF, TSV or JSONL; returns the path."""
   with path.open('w', encoding='utf-8', newline='') as file:
     file.write(mark)
-    writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+    if path.suffix == '.jsonl':
+      file.writelines(json.dumps(row, ensure_ascii=False) + '\n' for row in rows)
+      return path
+    writer = csv.DictWriter(file, list(rows[0]), delimiter='\t' if path.suffix == '.tsv' else ',')
     writer.writeheader()
     writer.writerows(rows)
+  return path
 
 
-def write_jsonl(path, rows):
-  path.write_text(''.join(json.dumps(row, ensure_ascii=False) + '\n' for row in rows), encoding='utf-8')
-
-
-def places(count=COUNT, seed=0):
+def places(seed=0):
+  """Pairs of a place and a source of random choices."""
   draw = random.Random(seed)
-  return [draw.choice(PLACES) for _ in range(count)]
+  return [(draw.choice(PLACES), draw) for _ in range(COUNT)]
 
 
 def reviews(file):
-  """Two labels that are numbers, in CSV with CRLF, a byte order mark, and line breaks in quotes."""
-  texts = [(place, number % 3 != 0) for number, place in enumerate(places())]
+  """Two labels that are numbers, in CSV with a byte order mark, and line breaks in quotes."""
   rows = [
-    {'id': 7, 'text': f'{"Good" if good else "Bad"}, "{place}"\nand, well', 'label': int(good)} for place, good in texts
+    {'id': 7, 'text': f'{"Good" if number % 3 else "Bad"}, "{place}"\nand, well', 'label': int(number % 3 != 0)}
+    for number, (place, _) in enumerate(places())
   ]
-  write_csv(file.with_suffix('.csv'), rows, mark='\ufeff')
-  return file.with_suffix('.csv'), {}
+  return write(file.with_suffix('.csv'), rows, mark='\ufeff'), {}
 
 
 def premises(file):
-  """Pairs in Turkish, in TSV: whether both name the same place."""
-  draw, rows = random.Random(1), []
-  for place in places():
+  """Pairs in Turkish, in TSV: the label follows from the second place."""
+  rows = []
+  for place, draw in places(1):
     other = draw.choice(PLACES[:2])
     label = 'aynı' if other == 'Ankara' else 'başka'
     rows.append({'premise': f'Dün {place}.', 'hypothesis': f'Bugün {other}?', 'gold label': label})
-  write_csv(file.with_suffix('.tsv'), rows, delimiter='\t')
-  return file.with_suffix('.tsv'), {'text': 'premise', 'second_text': 'hypothesis', 'label': 'gold label'}
+  return write(file.with_suffix('.tsv'), rows), {'text': 'premise', 'second_text': 'hypothesis', 'label': 'gold label'}
 
 
 def stars(file):
   """Numbers, in JSONL."""
-  draw = random.Random(2)
-  rows = []
-  for place in places():
-    score = draw.choice([0.0, 0.5, 1.0])
-    rows.append({'text': {0.0: 'nie', 0.5: 'oft', 1.0: 'immer'}[score] + f' {place}', 'label': score})
-  write_jsonl(file.with_suffix('.jsonl'), rows)
-  return file.with_suffix('.jsonl'), {}
+  words = {0.0: 'nie', 0.5: 'oft', 1.0: 'immer'}
+  scored = [(place, draw.choice([*words])) for place, draw in places(2)]
+  rows = [{'text': f'{words[score]} {place}', 'label': score} for place, score in scored]
+  return write(file.with_suffix('.jsonl'), rows), {}
 
 
 def dates(file):
   """Dates in CoNLL columns, whose words and tags have spaces."""
   lines = []
-  for number, place in enumerate(places()):
+  for number, (place, _) in enumerate(places()):
     lines += [f'{place}\tB-place name', 'am\tO', f'{number % 28 + 1}. Mai\tB-DATE', '2024\tI-DATE', '']
   lines[3:3] = ['sehr lange ' * 30 + '\tO']
   file.with_suffix('.conll').write_text('\n'.join(lines) + '\n', encoding='utf-8')
@@ -108,7 +105,7 @@ def dates(file):
 def questions(file):
   """SQuAD's JSON in Chinese; ids repeat."""
   question = lambda place: {'id': 'q', 'question': '你在哪里？', 'answers': [{'text': place, 'answer_start': 2}]}
-  paragraphs = [{'context': f'我在{place}。天气好。', 'qas': [question(place)]} for place in places()]
+  paragraphs = [{'context': f'我在{place}。天气好。', 'qas': [question(place)]} for place, _ in places()]
   content = json.dumps({'version': '1.1', 'data': [{'title': '', 'paragraphs': paragraphs}]}, ensure_ascii=False)
   file.with_suffix('.json').write_text(content, encoding='utf-8')
   return file.with_suffix('.json'), {}
@@ -116,22 +113,24 @@ def questions(file):
 
 def choices(file):
   """Three columns of choices; the label is the column's name."""
-  draw, rows = random.Random(3), []
-  for place in places():
+  rows = []
+  for place, draw in places(3):
     right = draw.choice('ABC')
     words = {letter: 'evet' if letter == right else 'hayır, hiçbir zaman' for letter in 'ABC'}
     rows.append({'text': place, 'start': 'Bence', **words, 'label': right})
-  write_csv(file.with_suffix('.csv'), rows)
-  return file.with_suffix('.csv'), {'second_text': 'start', 'choices': "('A', 'B', 'C')"}
+  return write(file.with_suffix('.csv'), rows), {'second_text': 'start', 'choices': "('A', 'B', 'C')"}
 
 
-WRITERS = {
-  'classification': reviews,
-  'pair_classification': premises,
-  'regression': stars,
-  'tagging': dates,
-  'question_answering': questions,
-  'multiple_choice': choices,
+PAIR = 'classify --text_column=premise --second_text_column=hypothesis'
+CHOICES = 'choose --second_text_column=start --choices_column=A,B,C'
+# The table, the score and its least value, the labels, and the command that predicts.
+KINDS = {
+  'classification': (reviews, 'accuracy', 90, ('0', '1'), 'classify'),
+  'pair_classification': (premises, 'accuracy', 90, ('aynı', 'başka'), PAIR),
+  'regression': (stars, 'pearson', 90, (), 'regress'),
+  'tagging': (dates, 'f1', 80, ('B-DATE', 'B-place name', 'I-DATE', 'O'), 'tag'),
+  'question_answering': (questions, 'f1', 30, (), 'answer'),
+  'multiple_choice': (choices, 'accuracy', 80, (), CHOICES),
 }
 
 
@@ -141,7 +140,7 @@ def finetune(program, untrained, tmp_path_factory, rows_once):
   pretrained = untrained(CONFIG)
 
   def make(kind, workdir, **bindings):
-    file, columns = WRITERS[kind](tmp_path_factory.mktemp(kind) / 'table')
+    file, columns = KINDS[kind][0](tmp_path_factory.mktemp(kind) / 'table')
     values = VALUES | {'dataset.kind': kind, 'train.init_from': pretrained}
     values |= {f'dataset.{split}': file for split in ('train', 'dev', 'test')}
     values |= {f'dataset.{name}': value for name, value in columns.items()}
@@ -151,15 +150,6 @@ def finetune(program, untrained, tmp_path_factory, rows_once):
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
-
-LEAST = {
-  'classification': ('accuracy', 90, ('0', '1')),
-  'pair_classification': ('accuracy', 90, ('aynı', 'başka')),
-  'regression': ('pearson', 90, ()),
-  'tagging': ('f1', 80, ('B-DATE', 'B-place name', 'I-DATE', 'O')),
-  'question_answering': ('f1', 30, ()),
-  'multiple_choice': ('accuracy', 80, ()),
-}
 
 
 def each(*kinds):
@@ -181,14 +171,14 @@ def learned(finetune, succeed, tmp_path_factory):
   return learn
 
 
-@pytest.fixture(params=each(*LEAST))
+@pytest.fixture(params=each(*KINDS))
 def run(request, learned):
   """A run of each kind, complete."""
   return learned(request.param)
 
 
 def test_a_table_is_learned_and_scored_next_to_its_baseline(run):
-  score, least, labels = LEAST[run.kind]
+  _, score, least, labels, _ = KINDS[run.kind]
   [result] = run.results()['tasks']['own'].values()
   assert result['scores'][score] > least, run.output
   assert result['baseline'].keys() == result['scores'].keys()
@@ -211,19 +201,10 @@ def rows_of(file):
     return list(csv.DictReader(lines, delimiter='\t'))
 
 
-COMMANDS = {
-  'classification': ('classify', []),
-  'pair_classification': ('classify', ['--text_column=premise', '--second_text_column=hypothesis']),
-  'regression': ('regress', []),
-  'tagging': ('tag', []),
-  'question_answering': ('answer', []),
-  'multiple_choice': ('choose', ['--second_text_column=start', '--choices_column=A,B,C']),
-}
-
-
 def test_predictions_for_a_table_are_those_of_the_evaluation(run, tmp_path):
-  file, _ = WRITERS[run.kind](tmp_path / 'table')
-  command, columns = COMMANDS[run.kind]
+  write_table, *_, command = KINDS[run.kind]
+  file, _ = write_table(tmp_path / 'table')
+  command, *columns = command.split()
   output = tmp_path / ('out.tsv' if run.kind == 'classification' else 'out.jsonl')
   assert predict.main([command, str(run.workdir / 'best'), str(file), str(output), *columns]) == 0
   found = rows_of(output)
@@ -248,7 +229,7 @@ def test_a_model_of_numbers_or_choices_goes_to_hugging_face_and_back(kind, learn
   run = learned(kind)
   export(open_source(run.workdir), tmp_path / 'exported')
   source = open_source(tmp_path / 'exported')
-  assert (source.head, source.labels) == (open_source(run.workdir).head, LEAST[run.kind][2])
+  assert (source.head, source.labels) == (open_source(run.workdir).head, KINDS[run.kind][3])
   model = rembert.load(tmp_path / 'exported', source.head)
   ids = np.arange(5, 11)[None] if run.kind != 'multiple_choice' else np.arange(5, 11).reshape(1, 2, 3)
   ours = rembert.load(run.workdir, source.head)
@@ -303,7 +284,7 @@ def test_languages_have_files_and_results_of_their_own_and_an_unlabelled_test_fi
   file, _ = reviews(tmp_path / 'train')
   with file.open(encoding='utf-8-sig', newline='') as lines:
     rows = [{'text': row['text']} for row in csv.DictReader(lines)][:5]
-  write_jsonl(tmp_path / 'sw.jsonl', rows)
+  write(tmp_path / 'sw.jsonl', rows)
   test = {'de': str(file), 'sw': str(tmp_path / 'sw.jsonl')}
   run = evaluate(tmp_path / 'run', test)
   output = succeed(run).stdout
@@ -316,11 +297,11 @@ def test_languages_have_files_and_results_of_their_own_and_an_unlabelled_test_fi
 
 
 def test_a_model_is_evaluated_on_another_table_with_its_own_labels(evaluate, succeed, tmp_path):
-  write_csv(tmp_path / 'test.csv', [{'text': 'Good', 'label': 1}])
+  write(tmp_path / 'test.csv', [{'text': 'Good', 'label': 1}])
   evaluated = evaluate(tmp_path / 'evaluated', tmp_path / 'test.csv')
   succeed(evaluated)
   assert evaluated.results()['tasks']['own']['all']['scores']['accuracy'] == 100
-  write_csv(tmp_path / 'test.csv', [{'text': 'Good', 'label': 1}, {'text': 'So so', 'label': 2}])
+  write(tmp_path / 'test.csv', [{'text': 'Good', 'label': 1}, {'text': 'So so', 'label': 2}])
   refused = evaluate(tmp_path / 'refused', tmp_path / 'test.csv').run()
   assert refused.returncode == 2
   assert "unknown label '2'" in refused.stderr

@@ -39,10 +39,9 @@ def forget_module():
       registry.remove(name)
 
 
-@pytest.fixture
-def law(own_tasks, program, monkeypatch):
+@pytest.fixture(scope='module')
+def law(own_tasks, program):
   """Function (workdir, directory, bindings) → a run of the module's mixture, to be started in that directory."""
-  monkeypatch.setattr(sys, 'path', list(sys.path))
 
   def law(workdir, directory=own_tasks, **bindings):
     run = program(workdir, **SHORT | bindings)
@@ -52,25 +51,19 @@ def law(own_tasks, program, monkeypatch):
     forget_module()
     return run
 
-  yield law
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(sys, 'path', list(sys.path))
+    yield law
   forget_module()
 
 
 @pytest.fixture(scope='module')
-def trained():
-  """The workdir and the output of a complete run, made by the first test that asks for it."""
-  return {}
-
-
-@pytest.fixture
-def complete(law, trained, succeed, tmp_path_factory):
+def complete(law, succeed, tmp_path_factory):
   """A complete run; `copy` is its workdir as it was at step 11."""
-  if not trained:
-    run = law(tmp_path_factory.mktemp('law') / 'run')
-    run.copy = run.workdir.parent / 'copy'
-    run.output = succeed(run, on_log=lambda step, _: step == 11 and run.copy_workdir(run.copy, 8)).stdout
-    trained['run'] = run
-  return trained['run']
+  run = law(tmp_path_factory.mktemp('law') / 'run')
+  run.copy = run.workdir.parent / 'copy'
+  run.output = succeed(run, on_log=lambda step, _: step == 11 and run.copy_workdir(run.copy, 8)).stdout
+  return run
 
 
 def test_a_mixture_of_ones_own_tasks_is_pre_trained_on_with_its_rates_and_its_vocabulary(complete, own_tasks):
