@@ -39,6 +39,7 @@ QUICKLY = {
   'finetune.epochs': 40,
   'finetune.evaluations_per_epoch': 0.2,
   'finetune.eval_batch_size': 16,
+  'execution.unroll': 1,
   'train.batch_size': 10,
   'train.sequence_length': 96,
   'train.log_every': 20,

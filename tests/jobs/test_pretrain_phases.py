@@ -15,7 +15,7 @@ PHASES = {
   'phases__begins': '(0, 20, 40)',
   'phases__alpha': '(0.7, 0.5, 0.3)',
   'phases__languages': "('el,sw', 'el,sw', None)",
-  'phases__masking_rate': '(0.3, 0.15, 0.05)',
+  'phases__masking_rate': '(0.3, 0.3, 0.15)',
   'phases__linear': "('alpha',)",
   'train__checkpoint_every': 10,
 }
@@ -73,7 +73,7 @@ def test_streams_of_other_lengths_resume_at_the_border(program, succeed, tmp_pat
 
 def test_a_constant_run_may_get_phases_that_lie_ahead_and_is_recorded(from_store, stored, succeed, tmp_path):
   shutil.copytree(stored.copies['before the last save'], tmp_path / 'run')
-  late = {'phases__begins': '(0, 50)', 'phases__masking_rate': '(0.15, 0.05)'}
+  late = {'phases__begins': '(0, 50)', 'phases__masking_rate': '(0.15, 0.3)'}
   early = from_store(tmp_path / 'run', **late | {'phases__begins': '(0, 10)'}).run()
   assert early.returncode == 2
   [step] = re.findall(r'the phases differ from those that the run has trained (\d+) steps with', early.stderr)
@@ -81,7 +81,7 @@ def test_a_constant_run_may_get_phases_that_lie_ahead_and_is_recorded(from_store
   run = from_store(tmp_path / 'run', **late)
   assert f'the phases change after step {step}' in succeed(run).stdout
   assert final_meta(run)['phase_changes'] == [{'step': int(step), 'before': None}]
-  assert final_meta(run)['phases']['masking_rate'] == [0.15, 0.05]
+  assert final_meta(run)['phases']['masking_rate'] == [0.15, 0.3]
   unchanged = [row for row in stored.metrics() if row['step'] < 50]
   assert [row for row in run.metrics() if row['step'] < 50] == unchanged
 
