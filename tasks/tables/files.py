@@ -10,7 +10,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
 from etils import epath
@@ -122,23 +122,18 @@ def format_of(path: str | os.PathLike) -> str:
   return (name.with_suffix('') if name.suffix in _COMPRESSIONS else name).suffix
 
 
-def read_rows(path: str | os.PathLike, columns: Sequence[str] | None = None) -> Iterator[tuple[str, Row]]:
+def read_rows(path: str | os.PathLike) -> Iterator[tuple[str, Row]]:
   """Rows by column, each after the place where it begins: `FILE:LINE`, in Parquet `FILE:ROW`, both from 1.
 
   Cells of CSV and TSV are strings; those of JSONL and Parquet are as they are. Blank lines are skipped.
 
-  Args:
-    path: of the file.
-    columns: the only ones to read of a Parquet file, of those that it has; None for all.
-
-  Raises:
-    UsageError: the file cannot be read, is not UTF-8, or a line breaks the rules of its format; with the line.
+  UsageError, with the line, if the file cannot be read, is not UTF-8, or a line breaks the rules of its format.
   """
   kind = format_of(path)
   if kind not in FORMATS:
     raise UsageError(f'unknown format {kind!r}', where=os.fspath(path), fix=f'a file of {", ".join(FORMATS)}')
   if kind == '.parquet':
-    return _parquet_rows(path, columns)
+    return _parquet_rows(path)
   return _csv_rows(path, _DELIMITERS[kind]) if kind in _DELIMITERS else _json_rows(path)
 
 
@@ -186,16 +181,14 @@ def _json_rows(path: str | os.PathLike) -> Iterator[tuple[str, Row]]:
     yield where, row
 
 
-def _parquet_rows(path: str | os.PathLike, columns: Sequence[str] | None) -> Iterator[tuple[str, Row]]:
+def _parquet_rows(path: str | os.PathLike) -> Iterator[tuple[str, Row]]:
   import pyarrow as pa
   import pyarrow.parquet
 
   number = 0
   with open_file(path) as file:
     try:
-      table = pa.parquet.ParquetFile(file)
-      chosen = None if columns is None else [name for name in table.schema_arrow.names if name in columns]
-      for batch in table.iter_batches(_ROWS_AT_ONCE, columns=chosen):
+      for batch in pa.parquet.ParquetFile(file).iter_batches(_ROWS_AT_ONCE):
         for row in batch.to_pylist():
           number += 1
           yield f'{os.fspath(path)}:{number}', row

@@ -12,7 +12,7 @@ from etils import epath
 from rembert.errors import UsageError
 from tasks.metrics.question_answering import mlqa
 from tasks.tables import HEAD_OF_KIND, DatasetConfig
-from tasks.tables.files import Example
+from tasks.tables.files import Example, read_questions
 from tasks.tables.kinds import KINDS, Kind, Targets
 from tasks.xtreme import BENCHMARK, LANGUAGES, XtremeConfig, files
 from tasks.xtreme.files import MissingFileError, XtremeFolder
@@ -40,7 +40,11 @@ _FORMATS = {
   'pairs': _Format('pair_classification', ('accuracy',), files.read_pairs, files.label_pairs),
   'tagging': _Format('tagging', ('f1', 'precision', 'recall'), files.read_sentences, files.label_sentences),
   'questions': _Format(
-    'question_answering', ('f1', 'exact_match'), files.read_task_questions, files.label_questions, 'json'
+    'question_answering',
+    ('f1', 'exact_match'),
+    lambda path, labels: read_questions(path),
+    files.label_questions,
+    'json',
   ),
 }
 

@@ -170,13 +170,11 @@ def read_blocks(path: epath.Path) -> list[tuple[list[Line], str]]:
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
-def read_task_questions(path: epath.Path, labels: Sequence[str]) -> list[Example]:
-  """Questions. Ids may repeat: XTREME's training files of TyDiQA give many questions the same."""
-  return read_questions(path)
-
-
 def label_questions(examples: Sequence[Example], gold_file: epath.Path, labels: Sequence[str]) -> list[Example]:
-  """Questions with the answers of a file, which are matched by id."""
+  """Questions with the answers of a file, which are matched by id.
+
+  Only here may no id repeat: XTREME's training files of TyDiQA give many questions the same.
+  """
   asked, gold = _by_id(examples), _by_id(read_questions(gold_file))
   for name, question in (*asked.items(), *gold.items()):
     if name not in gold or gold[name].label is None:
