@@ -29,7 +29,7 @@ from rembert.files import check_output, parsed_json, read_text, sha256_of, write
 from rembert.tokenizer import SPECIAL_PIECES, load_vocabulary, parse_model
 from rembert.tracking.console import Console
 from rembert.validation import Count, NotNegative, Range, number
-from tasks.corpus.__main__ import add_sources, corpus_or_temporary, show_lost
+from tasks.corpus.__main__ import add_sources, data_of, show_lost
 
 if TYPE_CHECKING:
   from tasks.corpus.format import Corpus
@@ -252,7 +252,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _train(options: argparse.Namespace) -> None:
-  from tasks.corpus.build import CorpusConfig
+  from tasks.corpus.build import find_corpus
 
   console, file = Console(), epath.Path(options.output)
   refuse_too_few(options.size)
@@ -264,8 +264,9 @@ def _train(options: argparse.Namespace) -> None:
   # Checked before minutes of training: an existing file that differs from the one that this command would write.
   is_possible = before.items() >= {**dataclasses.asdict(config), 'size': options.size}.items()
   check_output(file, '--output', overwrite=options.overwrite or is_possible)
-  corpus_config = CorpusConfig(held_out=0, min_characters=1 if options.text else 100)
-  with corpus_or_temporary(options, corpus_config, console) as corpus:
+  data = data_of(options, corpus=options.corpus, held_out=0, min_characters=1 if options.text else 100)
+  with tempfile.TemporaryDirectory() as folder:
+    corpus = find_corpus(data, folder, console, flag='--corpus')()
     show_lost(console, corpus.lost)
     sentences = {language: counts.sentences for language, counts in corpus.languages.items()}
     rates = sampling_rates(sentences, options.alpha)

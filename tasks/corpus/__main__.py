@@ -1,21 +1,19 @@
 """Command line: `python -m tasks.corpus --dumps=FOLDER --output=CORPUS`; and flags shared by other commands."""
 
 import argparse
-import contextlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rembert.command_line import command_parser, parse_flags, run_command
 from rembert.errors import UsageError
 from rembert.validation import Count, FractionBelowOne, NotNegative, Positive, number
 
 if TYPE_CHECKING:
+  from rembert.data.config import DataConfig
   from rembert.tracking.console import Console
   from tasks.beam import BeamRunner
-  from tasks.corpus.build import CorpusConfig
   from tasks.corpus.format import Corpus
-  from tasks.corpus.sources import Part
 
 DESCRIPTION = """\
 Make a corpus: Apache Beam cleans and deduplicates text once, and stores it as a prepared dataset of TensorFlow
@@ -102,14 +100,9 @@ def _flags(values: Mapping) -> str:
   return ' '.join(f'--{name}={value}' for name, value in values.items())
 
 
-def _source(options: argparse.Namespace) -> tuple[str, str]:
-  """The kind of the source that the options name, and its name; where --dumps has a default, the others come first."""
-  return next((kind, name) for kind in ('text', 'tfds', 'dumps') if (name := getattr(options, kind)))
-
-
-def parts_of(options: argparse.Namespace, console: 'Console') -> 'list[Part]':
-  """The parts of the source that the options name."""
-  from tasks.corpus.sources import find_parts
+def data_of(options: argparse.Namespace, **fields: Any) -> 'DataConfig':
+  """The text that the options name, with these fields besides."""
+  from rembert.data.config import DataConfig
 
   columns = _given(options, _COLUMNS)
   if columns and not options.text:
@@ -118,8 +111,9 @@ def parts_of(options: argparse.Namespace, console: 'Console') -> 'list[Part]':
       where=_flags(columns),
       fix='leave them out, or name the text: --text=PLACE',
     )
-  data_dir = options.tfds_data_dir
-  return find_parts(*_source(options), options.languages, data_dir=data_dir, say=console.say, **columns)
+  # Where --dumps has a default, the others come before it.
+  source = next(kind for kind in ('text', 'tfds', 'dumps') if getattr(options, kind))
+  return DataConfig(source=source, **columns, **_given(options, (source, 'tfds_data_dir', 'languages')), **fields)
 
 
 def refuse_making_flags(options: argparse.Namespace, source: str, owner: str) -> None:
@@ -141,28 +135,13 @@ def runner_of(options: argparse.Namespace, beam_flags: Sequence[str]) -> 'BeamRu
 
 def make_with_beam(options: argparse.Namespace, folder: str, runner: 'BeamRunner', console: 'Console') -> 'Corpus':
   """The corpus of the source that the options name."""
-  from tasks.corpus.build import CorpusConfig, make_corpus
+  from tasks.corpus.build import CorpusConfig, make_corpus, parts_of
 
   given = _given(options, _MAKING)
   if 'shard_mb' in given:
     given['shard_bytes'] = max(1, int(given.pop('shard_mb') * (1 << 20)))
-  parts = parts_of(options, console)
+  parts = parts_of(data_of(options), console)
   return make_corpus(parts, folder, CorpusConfig(**given), console, runner=runner, group_mb=options.group_mb)
-
-
-def corpus_or_temporary(
-  options: argparse.Namespace, config: 'CorpusConfig', console: 'Console'
-) -> 'contextlib.AbstractContextManager[Corpus]':
-  """The corpus that the options name, or one that is made in a temporary directory of the source that they name."""
-  from tasks.corpus.build import beam_command, temporary_corpus
-  from tasks.corpus.format import open_corpus
-
-  if options.corpus:
-    return contextlib.nullcontext(open_corpus(options.corpus).of_languages(options.languages, console.say))
-  kind, name = _source(options)
-  same = _given(options, (*_COLUMNS, 'tfds_data_dir', 'languages', *_MAKING))
-  command = beam_command({kind: name, **same}, '--corpus')
-  return temporary_corpus(parts_of(options, console), config, console, command=command)
 
 
 def parser() -> argparse.ArgumentParser:

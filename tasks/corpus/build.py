@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 30  # bytes of input of a language, compressed or not, that one process takes
 _TELL_EVERY = 1000  # documents
-_HELP = 'python -m tasks.corpus --help'
+_COLUMNS = ('text_column', 'language_column', 'language')
 # Marks that TFDS's `wiki40b` puts between the parts of an article.
 _WIKI40B_MARK = re.compile(r'\n?_(START_ARTICLE|START_SECTION|START_PARAGRAPH)_\n')
 
@@ -87,7 +87,7 @@ def make_corpus(
   *,
   runner: BeamRunner | None = None,
   group_mb: float = 0,
-  command: str = _HELP,
+  command: str = 'python -m tasks.corpus --help',
 ) -> Corpus:
   """Makes the languages that are not done yet, and writes the manifest; opens what is complete.
 
@@ -145,50 +145,46 @@ def make_corpus(
 # --- where a corpus is needed -----------------------------------------------------------------------------------------
 
 
-def find_corpus(data: DataConfig, workdir: epath.PathLike, console: Console) -> Callable[[], Corpus]:
-  """A function that opens the corpus of a streamed run, `data.corpus`, or makes `WORKDIR/corpus` unless it is there.
+def parts_of(data: DataConfig, console: Console) -> list[Part]:
+  """The parts of the text that `data` names."""
+  columns = {field: getattr(data, field) for field in _COLUMNS}
+  name, data_dir = getattr(data, data.source), data.tfds_data_dir
+  return find_parts(data.source, name, data.languages, data_dir=data_dir, say=console.say, **columns)
 
-  What is missing is a UsageError now, before any work; the function raises as `make_corpus` does.
+
+def find_corpus(
+  data: DataConfig, workdir: epath.PathLike, console: Console, *, flag: str = '--gin.data.corpus'
+) -> Callable[[], Corpus]:
+  """A function that opens the corpus `data.corpus`, or makes `WORKDIR/corpus` in this process unless it is there.
+
+  What is missing is a UsageError now, before any work; the function raises as `make_corpus` does. Text that is too much
+  for this process is an error with the command that makes the corpus, and the flag that names it.
   """
   if data.corpus:
     opened = open_corpus(data.corpus).of_languages(data.languages, console.say)
     return lambda: opened
-  kind, name = data.source, getattr(data, data.source)
-  columns = {field: getattr(data, field) for field in ('text_column', 'language_column', 'language')}
-  parts = find_parts(kind, name, data.languages, data_dir=data.tfds_data_dir, say=console.say, **columns)
+  parts, fields = parts_of(data, console), ('tfds_data_dir', 'languages', 'held_out', 'min_characters')
   config = CorpusConfig(held_out=data.held_out, min_characters=data.min_characters)
-  same = {field: getattr(data, field) for field in ('tfds_data_dir', 'languages', 'held_out', 'min_characters')}
-  command = beam_command({kind: name, **(columns if kind == 'text' else {}), **same}, '--gin.data.corpus')
+  values = {name: getattr(data, name) for name in (data.source, *(_COLUMNS if data.source == 'text' else ()), *fields)}
+  given = shlex.join(
+    f'--{name}={",".join(value) if isinstance(value, tuple) else value}'
+    for name, value in values.items()
+    if value is not None
+  )
+  command = f'python -m tasks.corpus {given} --output=CORPUS; then {flag}=CORPUS'
   return lambda: make_corpus(parts, epath.Path(workdir) / 'corpus', config, console, command=command)
 
 
-def beam_command(options: Mapping[str, Any], flag: str) -> str:
-  """The command that makes a corpus with Apache Beam, and the flag that names it; without options that are None."""
-  given = shlex.join(
-    f'--{name}={",".join(value) if isinstance(value, tuple) else value}'
-    for name, value in options.items()
-    if value is not None
-  )
-  return f'python -m tasks.corpus {given} --output=CORPUS; then {flag}=CORPUS'
-
-
 @contextlib.contextmanager
-def temporary_corpus(
-  parts: Sequence[Part], config: CorpusConfig, console: Console, *, command: str = _HELP
-) -> Iterator[Corpus]:
-  """As `make_corpus` in this process, in a directory that is deleted at the end."""
-  with tempfile.TemporaryDirectory() as folder:
-    yield make_corpus(parts, folder, config, console, command=command)
-
-
-def corpus_or_text(
-  folder: epath.PathLike, languages: Sequence[str] | None, console: Console
-) -> contextlib.AbstractContextManager[Corpus]:
-  """The corpus in a folder; or its plain text, all of it, as a temporary corpus."""
+def corpus_or_text(folder: epath.PathLike, languages: Sequence[str] | None, console: Console) -> Iterator[Corpus]:
+  """The corpus in a folder; or its plain text, all of it, as a corpus in a directory that is deleted at the end."""
+  chosen: dict[str, Any] = {'languages': languages and tuple(languages)}
   if (epath.Path(folder) / MANIFEST).exists():
-    return contextlib.nullcontext(open_corpus(folder).of_languages(languages, console.say))
-  parts = find_parts('text', os.fspath(folder), languages, say=console.say)
-  return temporary_corpus(parts, CorpusConfig(held_out=0, min_characters=1), console)
+    data = DataConfig(corpus=os.fspath(folder), **chosen)
+  else:
+    data = DataConfig(source='text', text=os.fspath(folder), held_out=0, min_characters=1, **chosen)
+  with tempfile.TemporaryDirectory() as workdir:
+    yield find_corpus(data, workdir, console)()
 
 
 # --- documents --------------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_a_vocabulary_that_is_there_is_kept_if_it_is_the_same_and_else_only_repl
 
 
 def test_invalid_options_are_errors_before_anything_is_read(tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr('tasks.corpus.__main__.parts_of', lambda *_: pytest.fail('the corpus was opened'))
+  monkeypatch.setattr('tasks.corpus.build.find_parts', lambda *_: pytest.fail('the corpus was opened'))
   assert vocabulary.main(['--size=500', f'--output={tmp_path / "v.model"}']) == 2
   assert 'at least 572' in capsys.readouterr().err
   (tmp_path / 'file').write_text('')
