@@ -135,12 +135,13 @@ def runner_of(options: argparse.Namespace, beam_flags: Sequence[str]) -> 'BeamRu
 
 def make_with_beam(options: argparse.Namespace, folder: str, runner: 'BeamRunner', console: 'Console') -> 'Corpus':
   """The corpus of the source that the options name."""
-  from tasks.corpus.build import CorpusConfig, make_corpus, parts_of
+  from tasks.corpus.build import CorpusConfig, make_corpus
+  from tasks.corpus.sources import find_parts
 
   given = _given(options, _MAKING)
   if 'shard_mb' in given:
     given['shard_bytes'] = max(1, int(given.pop('shard_mb') * (1 << 20)))
-  parts = parts_of(data_of(options), console)
+  parts = find_parts(data_of(options), console.say)
   return make_corpus(parts, folder, CorpusConfig(**given), console, runner=runner, group_mb=options.group_mb)
 
 

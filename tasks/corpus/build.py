@@ -145,13 +145,6 @@ def make_corpus(
 # --- where a corpus is needed -----------------------------------------------------------------------------------------
 
 
-def parts_of(data: DataConfig, console: Console) -> list[Part]:
-  """The parts of the text that `data` names."""
-  columns = {field: getattr(data, field) for field in _COLUMNS}
-  name, data_dir = getattr(data, data.source), data.tfds_data_dir
-  return find_parts(data.source, name, data.languages, data_dir=data_dir, say=console.say, **columns)
-
-
 def find_corpus(
   data: DataConfig, workdir: epath.PathLike, console: Console, *, flag: str = '--gin.data.corpus'
 ) -> Callable[[], Corpus]:
@@ -163,7 +156,7 @@ def find_corpus(
   if data.corpus:
     opened = open_corpus(data.corpus).of_languages(data.languages, console.say)
     return lambda: opened
-  parts, fields = parts_of(data, console), ('tfds_data_dir', 'languages', 'held_out', 'min_characters')
+  parts, fields = find_parts(data, console.say), ('tfds_data_dir', 'languages', 'held_out', 'min_characters')
   config = CorpusConfig(held_out=data.held_out, min_characters=data.min_characters)
   values = {name: getattr(data, name) for name in (data.source, *(_COLUMNS if data.source == 'text' else ()), *fields)}
   given = shlex.join(

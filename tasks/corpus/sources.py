@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from rembert.data.config import SAMPLE
+from rembert.data.config import SAMPLE, DataConfig
 from rembert.errors import UsageError, first_line, joined
 from rembert.files import why_unreachable
 from tasks.corpus.text_files import DAMAGED, Item, TextFile, find_files
@@ -86,35 +86,19 @@ class Lost:
   count: int = 1
 
 
-def find_parts(
-  source: str,
-  name: str | Sequence[str],
-  languages: Sequence[str] | None = None,
-  *,
-  say: Callable[[str], None] = lambda line: None,
-  data_dir: str | None = None,
-  text_column: str = 'text',
-  language_column: str | None = None,
-  language: str | None = None,
-) -> list[Part]:
-  """The parts of a source, ordered by language.
+def find_parts(data: DataConfig, say: Callable[[str], None] = lambda line: None) -> list[Part]:
+  """The parts of the text that `data` names, ordered by language.
 
-  Args:
-    source: `dumps`, `text` or `tfds`; `name` and the fields after it are those of `DataConfig`.
-    languages: codes, which must exist, or lists by name, of which those that exist are taken; None for all.
-    say: is called with one line that names the languages of a list that are missing.
+  `say` is called with one line that names the languages of a list that are missing, if any are.
 
   Raises:
     UsageError: nothing is found, a column is missing, or a language given by its code is.
   """
-  if source == 'text':
-    found = _find_text(str(name), text_column, language_column or '', language)
-  else:
-    found = _find_dumps(name) if source == 'dumps' else _find_tfds(str(name), languages, data_dir)
+  found = {'text': _find_text, 'dumps': _find_dumps, 'tfds': _find_tfds}[data.source](data)
   parts: dict[str, list[Part]] = collections.defaultdict(list)
   for part in found:
     parts[part.language].append(part)
-  chosen = chosen_languages(languages, parts, where=str(name), say=say)
+  chosen = chosen_languages(data.languages, parts, where=str(getattr(data, data.source)), say=say)
   # What a file lost is counted, whichever languages are chosen.
   lost = [part for part in parts.get(UNKNOWN, ()) if part.columns and part.columns[1] and UNKNOWN not in chosen]
   return [part for language in chosen for part in parts[language]] + lost
@@ -151,9 +135,9 @@ def bytes_by_language(parts: Iterable[Part]) -> dict[str, int]:
 # --- dumps ------------------------------------------------------------------------------------------------------------
 
 
-def _find_dumps(pattern: str | Sequence[str]) -> Iterator[Part]:
-  if pattern == SAMPLE:
-    pattern = str(importlib.resources.files('tasks.wikipedia') / 'sample')
+def _find_dumps(data: DataConfig) -> Iterator[Part]:
+  is_sample = data.dumps == SAMPLE
+  pattern = str(importlib.resources.files('tasks.wikipedia') / 'sample') if is_sample else data.dumps
   for language, files in find_dumps(pattern).items():
     for file in files:
       yield Part(language, 'dump', str(file), size=file.stat().length)
@@ -175,8 +159,9 @@ def _read_dump(part: Part) -> Iterator[RawDocument | Lost]:
 # --- files of text ----------------------------------------------------------------------------------------------------
 
 
-def _find_text(pattern: str, text_column: str, language_column: str, language: str | None) -> Iterator[Part]:
+def _find_text(data: DataConfig) -> Iterator[Part]:
   """A part per file, of Parquet per range of row groups; and per language, if a column names the languages."""
+  language, language_column = data.language, data.language_column or ''
   if language and language_column:
     raise UsageError(
       'text has one language, or a column of them',
@@ -185,14 +170,15 @@ def _find_text(pattern: str, text_column: str, language_column: str, language: s
     )
   if language and language_code(language) is None:
     raise UsageError(f'not a language code: {language!r}', where='--language', fix='--language=de')
-  parts_of = lambda found: _parts_of_file(TextFile(found[0], text_column, language_column), found[1], language)
+  file_of = lambda url: TextFile(url, data.text_column, language_column)
+  parts_of = lambda found: _parts_of_file(file_of(found[0]), found[1], language)
   with concurrent.futures.ThreadPoolExecutor(_FILES_AT_A_TIME) as threads:
-    found = list(threads.map(parts_of, find_files(pattern)))
+    found = list(threads.map(parts_of, find_files(str(data.text))))
   if errors := [each for each in found if isinstance(each, UsageError)]:
     raise joined(errors)
   parts = list(itertools.chain.from_iterable(cast(list[list[Part]], found)))
   if parts and language_column and all(part.language == UNKNOWN for part in parts):
-    first = TextFile(parts[0].path, text_column, language_column).items(parts[0].start, parts[0].stop)
+    first = file_of(parts[0].path).items(parts[0].start, parts[0].stop)
     values = {repr(item.language): None for item in itertools.islice(first, 100) if isinstance(item, Item)}
     raise UsageError(
       f'no value of the column {language_column!r} is the code of a language: {", ".join(list(values)[:6])}',
@@ -265,8 +251,9 @@ def _read_text(part: Part) -> Iterator[RawDocument | Lost]:
 # --- TensorFlow Datasets ----------------------------------------------------------------------------------------------
 
 
-def _find_tfds(dataset: str, languages: Sequence[str] | None, data_dir: str | None) -> Iterator[Part]:
+def _find_tfds(data: DataConfig) -> Iterator[Part]:
   """Ranges of examples. Split names are in brackets, `c4/multilingual[{language}]`; without, it is `train`."""
+  dataset, languages, data_dir = data.tfds, data.languages, data.tfds_data_dir
   if languages is None or '{language}' not in dataset:
     raise UsageError(
       'a TFDS dataset needs {language} in its name, and a list of languages',

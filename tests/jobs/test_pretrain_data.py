@@ -244,7 +244,7 @@ def test_a_vocabulary_of_another_size_is_an_error_before_the_corpus_is_made(firs
 def test_a_language_without_text_is_left_out_and_said_to_be(first, tmp_path):
   folder = tmp_path / 'dumps'
   folder.mkdir()
-  for part in find_parts('dumps', DATA.dumps, DATA.languages):
+  for part in find_parts(DATA):
     shutil.copy(part.path, folder)
   (folder / 'xhwiki-1-pages-articles.xml').write_text('<mediawiki></mediawiki>')
   given = VocabularyConfig(path=str(first.file('vocabulary/sentencepiece.model')))

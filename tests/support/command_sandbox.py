@@ -18,6 +18,7 @@ from small_scale import Planned
 from rembert.checkpoint.load import open_source, save_model
 from rembert.convert.huggingface import export
 from rembert.convert.tensor_names import slots
+from rembert.data.config import DataConfig
 from tasks.corpus.build import CorpusConfig, clean
 from tasks.corpus.format import Document
 from tasks.corpus.sources import find_parts, read_together
@@ -169,7 +170,7 @@ def _write_texts(folder: pathlib.Path) -> None:
   write('text/de.txt', _TRANSLATIONS * 5)
   rows = [
     json.dumps({'text': found.text, 'lang': found.language}, ensure_ascii=False)
-    for part in find_parts('dumps', str(ROOT / 'tasks/wikipedia/sample'))
+    for part in find_parts(DataConfig())
     for each in read_together([part])
     if isinstance(found := clean(each, CorpusConfig()), Document)
   ]

@@ -5,10 +5,17 @@ import pathlib
 import tempfile
 from collections.abc import Sequence
 
+from rembert.data.config import DataConfig
 from rembert.tracking.console import Console
+from tasks.corpus import sources
 from tasks.corpus.build import CorpusConfig, make_corpus
 from tasks.corpus.format import Corpus
-from tasks.corpus.sources import find_parts
+
+
+def find_parts(kind: str, name, languages: Sequence[str] | None = None, *, say=lambda line: None, **fields):
+  """The parts of a source; `fields` are those of `DataConfig`."""
+  chosen = languages and tuple(languages)
+  return sources.find_parts(DataConfig(source=kind, languages=chosen, **{kind: name}, **fields), say)
 
 
 def corpus_of_dumps(pattern, folder: pathlib.Path, languages: Sequence[str] | None = None, **options) -> Corpus:

@@ -5,14 +5,14 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_corpora import sample_corpus
+from small_corpora import find_parts, sample_corpus
 
 from rembert.analysis.fertility import TokenCounter, has_spaces
 from rembert.convert.tokenizer_files import build_tokenizer
 from rembert.errors import UsageError
 from rembert.tokenizer import SPECIAL_PIECES, check_vocabulary, load_vocabulary, parse_model
 from tasks import vocabulary
-from tasks.corpus.sources import find_parts, read_together
+from tasks.corpus.sources import read_together
 
 LANGUAGES = ('de', 'el', 'ja', 'th')
 SIZE = 1500

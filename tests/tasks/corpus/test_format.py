@@ -7,10 +7,11 @@ import sys
 
 import pytest
 from made_up_dumps import RIVER, TOWN
-from small_corpora import sample_corpus
+from small_corpora import find_parts, sample_corpus
 
 from rembert.errors import UsageError
-from tasks.corpus.build import digest_of, is_held_out
+from rembert.tracking.console import Console
+from tasks.corpus.build import CorpusConfig, digest_of, is_held_out, make_corpus
 from tasks.corpus.format import open_corpus
 from tasks.wikipedia.text import count_sentences
 
@@ -21,14 +22,15 @@ def corpus():
 
 
 @pytest.fixture
-def of_text(make, tmp_path):
+def of_text(tmp_path):
   """Function (German documents, **options) → their corpus, with that of other text files that are there."""
 
-  def of_text(*documents, **options):
+  def of_text(*documents, folder='corpus', **options):
     file = tmp_path / 'text' / 'de.txt'
     file.parent.mkdir(exist_ok=True)
     file.write_text('\n\n'.join(documents), encoding='utf-8')
-    return make('text', file.parent, **options)
+    config = CorpusConfig(**{'held_out': 0, 'min_characters': 20} | options)
+    return make_corpus(find_parts('text', str(file.parent)), tmp_path / folder, config, Console(is_quiet=True))
 
   return of_text
 

@@ -6,10 +6,11 @@ import gzip
 import pytest
 from made_up_dumps import LAKE, RIVER, TOWN, dump_of, page
 from prepared_datasets import prepare_dataset
+from small_corpora import find_parts
 
 from rembert.errors import UsageError
 from tasks.corpus import sources
-from tasks.corpus.sources import Lost, RawDocument, find_parts, read_together
+from tasks.corpus.sources import Lost, RawDocument, read_together
 
 
 def read(parts):
@@ -93,7 +94,7 @@ def test_datasets_are_read_in_ranges_of_examples(tmp_path, monkeypatch, name, co
   monkeypatch.setattr(sources, '_EXAMPLES_PER_PART', 7)
   documents = [{'title': f'T{index}', 'text': f'{RIVER} {index}.', 'id': f'{index}'} for index in range(20)]
   prepare_dataset(name.split('/')[0], {config: documents}, tmp_path, split=split)
-  parts = find_parts('tfds', name, ('de',), data_dir=str(tmp_path))
+  parts = find_parts('tfds', name, ('de',), tfds_data_dir=str(tmp_path))
   assert [(part.path, part.split, part.start, part.stop) for part in parts] == [
     (folder, split, start, min(20, start + 7)) for start in (0, 7, 14)
   ]
@@ -117,7 +118,7 @@ NAME = 'wikipedia/20230601.{language}'
 
 def test_all_datasets_that_are_missing_are_in_one_error_with_the_alternatives(prepared):
   with pytest.raises(UsageError, match=r'cannot read wikipedia/20230601\.fr and 1 more') as caught:
-    find_parts('tfds', NAME, ('sw', 'fr', 'ja'), data_dir=prepared)
+    find_parts('tfds', NAME, ('sw', 'fr', 'ja'), tfds_data_dir=prepared)
   assert 'fr, ja' in caught.value.where
   assert 'tfds build wikipedia/20230601.fr' in caught.value.fix[0]
   assert '--gin.data.source=dumps --gin.data.dumps=FOLDER' in caught.value.fix[-1]
@@ -125,7 +126,7 @@ def test_all_datasets_that_are_missing_are_in_one_error_with_the_alternatives(pr
 
 def test_of_a_list_those_datasets_are_read_that_are_prepared(prepared):
   said = []
-  parts = find_parts('tfds', NAME, ('rembert',), data_dir=prepared, say=said.append)
+  parts = find_parts('tfds', NAME, ('rembert',), tfds_data_dir=prepared, say=said.append)
   assert [part.language for part in parts] == ['de', 'sw']
   assert said[0].startswith('100 of the 102 Wikipedias of rembert')
 

@@ -17,6 +17,7 @@ import pytest
 import zstandard
 from local_server import Handler, serve
 from made_up_dumps import LAKE, RIVER, TOWN, files_of
+from small_corpora import find_parts
 from table_files import csv_of
 
 from rembert.data.config import DataConfig
@@ -25,7 +26,7 @@ from rembert.tracking.console import Console
 from tasks.corpus.__main__ import main
 from tasks.corpus.build import CorpusConfig, find_corpus
 from tasks.corpus.format import open_corpus
-from tasks.corpus.sources import RawDocument, find_parts, parts_to_read_together, read_together
+from tasks.corpus.sources import RawDocument, parts_to_read_together, read_together
 
 TEXTS = [
   'Sie sagte: „Ja, gern.“\nDann ging sie.',
