@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from killed_commands import assert_killed_command_resumes
 from made_up_dumps import LAKE, RIVER, TOWN, dump_of, files_of, page
-from prepared_datasets import prepare_dataset
 from small_corpora import corpus_of_dumps, sample_corpus
 
 from rembert.data.config import DataConfig
@@ -229,16 +228,6 @@ def test_dumps_become_a_corpus_in_the_workdir_once(dumps, tmp_path):
   assert {path: path.stat().st_mtime_ns for path in (tmp_path / 'run').rglob('*')} == before
 
 
-def test_a_prepared_dataset_becomes_the_corpus_that_its_text_gives(tmp_path):
-  documents = [{'title': f'T{n}', 'text': f'{RIVER} {n}'} for n in range(20)]
-  prepare_dataset('wikipedia', {'20230601.de': documents}, tmp_path / 'tfds')
-  options = {'tfds_data_dir': str(tmp_path / 'tfds'), 'languages': ('de',), 'held_out': 0.2, 'min_characters': 20}
-  corpus = find_corpus(DataConfig(source='tfds', **options), tmp_path / 'run', CONSOLE)()
-  texts = [text for split in ('train', 'validation') for text in corpus.texts('de', split)]
-  assert sorted(texts) == sorted(document['text'] for document in documents)
-  assert corpus.languages['de'].held_out > 0
-
-
 def test_a_corpus_that_is_named_is_opened_whatever_the_source(tmp_path):
   named = sample_corpus(('el', 'sw'))
   for source in 'dumps', 'tfds':
@@ -318,14 +307,6 @@ def test_shards_follow_from_the_bytes_of_input():
     'de': {'train': 5, 'validation': 2},
     'sw': {'train': 1, 'validation': 1},
   }
-
-
-@pytest.mark.parametrize(
-  'options', [{'held_out': 1.0}, {'held_out': float('nan')}, {'min_characters': 0}, {'shard_bytes': 0}]
-)
-def test_options_out_of_range_are_refused_by_name(options):
-  with pytest.raises(UsageError, match=next(iter(options))):
-    CorpusConfig(**options)
 
 
 # --- deduplication ----------------------------------------------------------------------------------------------------

@@ -256,16 +256,6 @@ def test_real_articles_keep_their_prose_and_no_markup(real, script):
   assert all(any(paragraphs for _, paragraphs in real[language]) for language in _SCRIPTS[script])
 
 
-def test_the_parser_alone_finds_the_same_words(real):
-  """Of the words in the prose, nearly all are in what `mwparserfromhell` alone leaves of the article."""
-  for language in ('es', 'ru', 'hi', 'ar'):
-    page, paragraphs = real[language][0]
-    expected = set(re.findall(r'\w+', mwparserfromhell.parse(page.text).strip_code(keep_template_params=True)))
-    words = re.findall(r'\w+', ' '.join(paragraphs))
-    assert sum(word in expected for word in words) > 0.99 * len(words), language
-    assert len(words) > 300
-
-
 def test_nothing_real_needs_the_fallback_or_is_dropped_because_it_does_not_come_to_rest(real, monkeypatch):
   monkeypatch.setattr(cleaning.templates, 'without_templates', lambda line: pytest.fail(f'not parsed: {line}'))
   for language, articles in real.items():

@@ -2,8 +2,6 @@
 
 import pytest
 
-from rembert import configuration
-from rembert.data.config import DataConfig
 from rembert.errors import UsageError
 from tasks.wikipedia.languages import (
   LISTS,
@@ -75,12 +73,6 @@ def test_languages_are_chosen_by_code_edition_or_list_of_what_is_there():
   assert caught.value.fix == ["did you mean 'zh-min-nan' for 'zh-min-na'?", 'choose among bg-Latn, de, he, zh-min-nan']
   with pytest.raises(UsageError, match='no text in mbert'):
     chosen_languages(('mbert',), ('ext',), where='here')
-
-
-@pytest.mark.parametrize(('gin_file', 'name'), [('pretrain_large', 'rembert'), ('pretrain_base', 'mbert')])
-def test_the_gin_files_take_the_lists_by_their_names(gin_file, name):
-  configuration.load([f'gin/{gin_file}.gin'], [])
-  assert configuration.build(DataConfig).languages == (name,)
 
 
 def test_every_edition_of_the_real_dumps_is_understood(shared_data):

@@ -1,4 +1,3 @@
-import html
 import unicodedata
 
 import pytest
@@ -69,12 +68,6 @@ def test_what_is_hidden_holds_no_markup_and_comes_back(text):
 )
 def test_markup_within_a_line_leaves_the_words(wikitext, text):
   assert without_inline_markup(wikitext) == text
-
-
-@given(st.text(st.characters(categories=('Lu', 'Ll', 'Lo')), min_size=1, max_size=20))
-def test_entities_read_as_the_characters_that_they_name(text):
-  escaped = ''.join(f'&#{ord(c)};' for c in text)
-  assert without_inline_markup(escaped) == html.unescape(escaped) == text
 
 
 # --- tidying ----------------------------------------------------------------------------------------------------------
