@@ -80,15 +80,17 @@ def write_records(path: epath.Path, records: Iterable[bytes]) -> int:
   path.parent.mkdir(parents=True, exist_ok=True)
   partial = path.parent / f'{path.name}.partial'
   count = 0
-  with tempfile.TemporaryDirectory(dir=None if is_remote(path) else path.parent) as folder:
-    local = os.path.join(folder, 'records')  # ArrayRecord writes to local disks only
+  with tempfile.TemporaryDirectory() as folder:
+    # ArrayRecord writes to local disks only.
+    local = os.path.join(folder, 'records') if is_remote(path) else os.fspath(partial)
     # Records are read one by one: in larger groups, every read would decompress neighbours.
     writer = array_record_module.ArrayRecordWriter(local, 'group_size:1,max_parallelism:1')
     for record in records:
       writer.write(record)
       count += 1
     writer.close()
-    epath.Path(local).copy(partial, overwrite=True)
+    if is_remote(path):
+      epath.Path(local).copy(partial, overwrite=True)
   partial.replace(path)
   return count
 
