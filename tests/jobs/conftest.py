@@ -142,7 +142,7 @@ class Program:
       for traced in _TRACED_ONCE:
         patch.setattr(*traced)
       patch.setattr(sharding, 'make_mesh', functools.partial(sharding.make_mesh, devices=jax.devices()[:1]))
-      patch.setattr(training_run, 'keep_freed_memory_if_it_fits', lambda needed: False)
+      patch.setattr(training_run.xla, 'keep_freed_memory_if_it_fits', lambda needed: False)
       patch.setattr(JsonlTracker, 'log', log_and_call)
       patch.setattr(flops, '_measured_matmul_flops', functools.partial(flops._measured_matmul_flops, size=64))
       if not self.draws:

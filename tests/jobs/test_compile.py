@@ -145,7 +145,7 @@ def test_the_step_is_that_of_training_and_donates_its_state():
   ('arguments', 'gin', 'words'),
   [
     ([], [], '--topology=v5e:8x8'),
-    (['--topology=cpu:2x2'], [], '--topology=cpu:8'),
+    (['--topology=cpu:2x2'], [], "invalid topology 'cpu:2x2'"),
     (['--topology=cpu:8'], ['mesh.require_platform=tpu'], 'the devices are cpu, not tpu'),
     (['--topology=cpu:8'], ['train.batch_size=30'], '--gin.train.batch_size=32'),
     (['--topology=cpu:8'], ['execution.attention=splash'], 'is a kernel for the TPU'),
