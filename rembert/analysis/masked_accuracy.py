@@ -82,7 +82,7 @@ def run(context: AnalysisContext) -> AnalysisResult:
       where=source.path,
       fix="name a pre-training run; Hugging Face's google/rembert lacks the head, the original checkpoint has it",
     )
-  initial = open_initial(analyze.model, 'all', model)
+  initial = open_initial(source, 'all', model)
 
   # --- eval set ----------------------------------------------------------------
   vocabulary = config.vocabulary

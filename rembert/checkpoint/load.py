@@ -76,9 +76,11 @@ def open_hugging_face(path: epath.PathLike) -> Source:
 
 def open_described(path: epath.PathLike) -> Source:
   """As `open_source`, for reading no tensors: of a model of the Hub only `config.json` is downloaded, if possible."""
-  is_at_hub = hub.is_at_hub(path)
-  described = huggingface.describe_source(hub.download(os.fspath(path), config_only=True)) if is_at_hub else None
-  return described or open_source(path)
+  if hub.is_at_hub(path):
+    folder = hub.download(os.fspath(path), config_only=True)
+    if described := huggingface.describe_source(folder):
+      return described
+  return open_source(path)
 
 
 def architecture(path: epath.PathLike) -> RemBertConfig:

@@ -23,6 +23,8 @@ PROGRAMS = {
   *('gcloud', 'gsutil', 'kubectl', 'docker', 'xpk', 'sbatch', 'srun', 'scancel', 'squeue', 'tensorboard', 'wandb'),
   *('mkdocs', 'touch', 'time', 'env', 'hf', 'huggingface-cli', 'jupyter', 'nvidia-smi'),
 }
+_WORD = r"""(?!\#)(?:"[^"]*"|'[^']*'|[^\s"'])+"""
+_LINE = re.compile(f'{_WORD}(?: {_WORD})*')  # words with one space between them
 _PROGRAM = re.compile(r'(?:[A-Z_]+=\S* )*(?:\$ )?(?:\S*/bin/)?(\S+)')
 
 
@@ -109,22 +111,10 @@ def is_command(line: str) -> bool:
 
 def _words(line: str) -> tuple[str, ...]:
   """The words of a line up to a remark."""
-  lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
-  lexer.whitespace_split, lexer.commenters = True, ''
-  words, end = [], 0
-  while True:
-    rest = line[end:]
-    if re.match(r'\s{2,}|\s+#', rest) and words:
-      break
-    try:
-      word = lexer.get_token()
-    except ValueError:  # a quotation mark that is no quotation mark: text
-      return tuple(line.split('  ')[0].split())
-    if word is None:
-      break
-    words.append(word)
-    end = lexer.instream.tell() if lexer.instream.tell() >= len(line) else lexer.instream.tell() - 1
-  return tuple(words)
+  command = _LINE.match(line)
+  if command is None or line[command.end() :][:1] in ('"', "'"):  # a quotation mark that is no quotation mark: text
+    return tuple(line.split('  ')[0].split())
+  return tuple(shlex.split(command[0]))
 
 
 def _split(words: Sequence[str], at: str) -> Iterator[tuple[str, ...]]:
