@@ -1,7 +1,6 @@
 """A new run begins with the very parameters it was given, in shards; what does not fit is named."""
 
 import dataclasses
-import functools
 import re
 
 import jax
@@ -22,23 +21,19 @@ from rembert.train.optimizer import OptimizerConfig, make_optimizer
 from rembert.train.sharding import MeshConfig, make_mesh
 
 # Widths that divide over a mesh of 2·2·2.
-FITTING = {'input_embedding_size': 16, 'output_embedding_size': 44, 'intermediate_size': 36}
+FITTING = {'input_embedding_size': 16, 'output_embedding_size': 44, 'intermediate_size': 36, 'vocab_size': 594}
 CONFIG = dataclasses.replace(TINY, **FITTING)
 
 
 @pytest.fixture(scope='module')
 def fresh():
-  """A new state on eight devices; its initialisation is compiled once."""
+  """Makes a new state on eight devices; its initialisation is compiled once."""
+  optimizer, mesh = make_optimizer(OptimizerConfig(), 10), make_mesh(MeshConfig(2, 2, 2), jax.devices())
+  trainable = states.masked_lm(CONFIG, Execution(), optimizer, mesh, ema_decay=0.9)
 
-  @functools.cache
-  def trainable(config, ema_decay):
-    optimizer, mesh = make_optimizer(OptimizerConfig(), 10), make_mesh(MeshConfig(2, 2, 2), jax.devices())
-    return states.masked_lm(config, Execution(), optimizer, mesh, ema_decay=ema_decay)
-
-  def init(config=CONFIG, ema_decay=0.0):
-    described = trainable(config, ema_decay)
-    with jax.set_mesh(described.mesh):
-      return described.init(3)
+  def init():
+    with jax.set_mesh(mesh):
+      return trainable.init(3)
 
   return init
 
@@ -123,7 +118,7 @@ def test_fine_tuning_begins_with_the_bottom_layers(saved):
 @pytest.mark.parametrize(
   ('fields', 'message', 'fix'),
   [
-    ({'vocab_size': 300}, r'word/embedding is \[300, 16\], not \[331, 16\]', 'vocab_size=300'),
+    ({'vocab_size': 300}, r'word/embedding is \[300, 16\], not \[594, 16\]', 'vocab_size=300'),
     ({'num_hidden_layers': 2}, 'encoder/layers/', 'num_hidden_layers=2'),
     ({'num_attention_heads': 2}, 'encoder/layers/attention', 'num_attention_heads=2'),
     ({'output_embedding_size': 12}, 'mlm/output_embedding', 'output_embedding_size=12 .*init_from_parts=encoder'),
@@ -162,12 +157,12 @@ def larger_vocabulary(small_vocabulary, tmp_path):
 def test_rows_go_to_their_tokens_in_another_vocabulary_and_new_ones_are_means_or_as_initialised(
   saved, small_vocabulary, larger_vocabulary, fresh
 ):
-  model, config = saved('mlm', vocab_size=600, **FITTING), dataclasses.replace(CONFIG, vocab_size=594)
+  model = saved('mlm', **{**FITTING, 'vocab_size': 600})
   (model.workdir / 'vocabulary').mkdir()
   (model.workdir / 'vocabulary' / 'sentencepiece.model').write_bytes(small_vocabulary.read_bytes())
-  state, old = fresh(config, 0.9), leaves_of(model)
+  state, old = fresh(), leaves_of(model)
   first, places = leaves(state.params), jax.tree.map(lambda leaf: leaf.sharding, state.params)
-  initial = open_initial(model.workdir, 'all', config, any_vocabulary=True).for_vocabulary(larger_vocabulary)
+  initial = open_initial(model.workdir, 'all', CONFIG, any_vocabulary=True).for_vocabulary(larger_vocabulary)
   state = initial.put_into(state)
   assert jax.tree.map(lambda leaf: leaf.sharding, state.params) == places
   found = leaves(state.params)
