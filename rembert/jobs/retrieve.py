@@ -7,6 +7,7 @@ The comparison is not affected; `xtreme.layer` chooses another layer.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -21,7 +22,7 @@ from rembert.tokenizer import TextEncoder
 from rembert.tracking.console import Console, Progress
 from tasks.xtreme import XtremeConfig
 from tasks.xtreme.files import XtremeFolder
-from tasks.xtreme.retrieval import TASKS, RetrievalTask, chosen_languages
+from tasks.xtreme.retrieval import TASKS, RetrievalResult, RetrievalTask, chosen_languages
 
 _LAYER_OF_XTREME = {12: 7, 24: 13}
 
@@ -69,49 +70,72 @@ def run(
     Stopped: the run was asked to stop.
   """
   task, workdir = TASKS[config.task], epath.Path(workdir)
-  layer = layer_of(config, model.config.num_hidden_layers)
+  layer, score = layer_of(config, model.config.num_hidden_layers), task.scores[0]
   languages = chosen_languages(task, folder, config)
-  records: dict[str, dict] = {}
+  entries: dict[str, dict[str, Any]] = {}
+  scored = []
   with console.task(f'{task.name}, layer {layer}') as progress:
 
     def on_progress(fraction: float, note: str = '') -> None:
       if stop.requested:
         raise Stopped(stop.requested)
-      progress((len(records) + fraction) / len(languages), f'{languages[len(records)]} · {note}')
+      progress((len(entries) + fraction) / len(languages), f'{languages[len(entries)]} · {note}')
 
     for language in languages:
-      examples = task.examples(folder, language)
+      examples: Any = task.examples(folder, language)
+      texts = task.texts(examples)
+      found = _translations(task, examples, texts, model, encoder, layer, batch_size, on_progress)
+      chance, sentences = task.chance(examples), sum(map(len, texts.values()))
+      entries[language] = (found.scores or {}) | {'chance': chance, 'sentences': sentences} | found.notes
       predictions = workdir / 'predictions' / task.name / f'test-{language}.tsv'
-      records[language] = record = _evaluate(task, examples, model, encoder, layer, batch_size, on_progress)
       with write_errors('the predictions', predictions):
-        write_whole(predictions, ''.join(f'{line}\n' for line in record['lines']))
-      score = task.scores[0]
+        write_whole(predictions, ''.join(f'{line}\n' for line in found.lines))
       shown = 'no gold labels, predictions only'
-      if record['scores'] is not None:
-        shown = f'{score} {record["scores"][score]:.1f} (chance {record["chance"]:.2g})'
-      console.say(f'{task.name} {language} · {shown} · {len(records)} of {len(languages)}')
-  results = _results(task, config, layer, records)
+      if found.scores is not None:
+        scored.append(language)
+        shown = f'{score} {found.scores[score]:.1f} (chance {chance:.2g})'
+      console.say(f'{task.name} {language} · {shown} · {len(entries)} of {len(languages)}')
+  mean = lambda name: sum(entries[language][name] for language in scored) / len(scored) if scored else None
+  reason = lambda name: 'no gold labels' if name in entries else 'not evaluated'
+  results = {
+    'task': task.name,
+    'split': config.split,
+    'layer': layer,
+    'score': score,
+    'languages': entries,
+    'mean': mean(score),
+    'chance': mean('chance'),
+    'mean_over': scored,
+    'missing': {name: reason(name) for name in task.languages if name not in scored},
+  }
   with write_errors('the results', workdir / 'results.json'):
     write_whole(workdir / 'results.json', json.dumps(results, indent=2, ensure_ascii=False) + '\n')
-  _show(console, task, results)
+  number = lambda value, digits: '–' if value is None else f'{value:.{digits}f}'
+  row = lambda label, values: (
+    label,
+    *(number(values.get(name), 1) for name in task.scores),
+    number(values['chance'], 3),
+  )
+  rows = [row(language, values) for language, values in entries.items()]
+  if scored:
+    label = f'average ({len(scored)} of {len(task.languages)} languages)'
+    rows.append(row(label, {name: mean(name) for name in (*task.scores, 'chance')}))
+  console.table(f'{task.name}, layer {layer}', ('language', *task.scores, 'chance'), rows)
   return results
 
 
-# --- one language -----------------------------------------------------------------------------------------------------
-
-
-def _evaluate(
+def _translations(
   task: RetrievalTask,
   examples: Any,
+  texts: Mapping[str, Sequence[str]],
   model: LoadedModel,
   encoder: TextEncoder,
   layer: int,
   batch_size: int,
   on_progress: Progress,
-) -> dict[str, Any]:
-  """Embeds all sentences, finds translations and scores them."""
-  texts = task.texts(examples)
-  lines = sum(len(side) for side in texts.values())
+) -> RetrievalResult:
+  """Embeds the sentences of both languages, finds translations and scores them."""
+  lines = sum(map(len, texts.values()))
   embeddings: dict[str, Any] = {}
   for name, side in texts.items():
     before = sum(map(len, embeddings.values()))
@@ -121,48 +145,4 @@ def _evaluate(
       on_progress(0.9 * done / lines, f'{done:,} of {lines:,} sentences')  # retrieval is about a tenth of the work
 
     embeddings[name] = embed_lines(model, encoder, side, layer=layer, batch_size=batch_size, on_progress=on_sentences)
-  found = task.find(examples, embeddings, lambda fraction: on_progress(0.9 + 0.1 * fraction, 'comparing'))
-  return {
-    'lines': found.lines,
-    'scores': found.scores,
-    'chance': task.chance(examples),
-    'sentences': lines,
-    'notes': found.notes,
-  }
-
-
-# --- all languages ----------------------------------------------------------------------------------------------------
-
-
-def _results(task: RetrievalTask, config: XtremeConfig, layer: int, records: dict[str, dict]) -> dict[str, Any]:
-  scored = [name for name, record in records.items() if record['scores'] is not None]
-  mean = lambda values: sum(values) / len(values) if values else None
-  reason = lambda name: 'no gold labels' if name in records else 'not evaluated'
-  return {
-    'task': task.name,
-    'split': config.split,
-    'layer': layer,
-    'score': task.scores[0],
-    'languages': {
-      name: (record['scores'] or {}) | {'chance': record['chance'], 'sentences': record['sentences']} | record['notes']
-      for name, record in records.items()
-    },
-    'mean': mean([records[name]['scores'][task.scores[0]] for name in scored]),
-    'chance': mean([records[name]['chance'] for name in scored]),
-    'mean_over': scored,
-    'missing': {name: reason(name) for name in task.languages if name not in scored},
-  }
-
-
-def _show(console: Console, task: RetrievalTask, results: dict[str, Any]) -> None:
-  number = lambda value, digits: '–' if value is None else f'{value:.{digits}f}'
-  rows = [
-    (name, *(number(found.get(score), 1) for score in task.scores), number(found['chance'], 3))
-    for name, found in results['languages'].items()
-  ]
-  if results['mean_over']:
-    over = len(results['mean_over'])
-    label = f'average ({over} of {len(task.languages)} languages)'
-    means = [sum(results['languages'][name][score] for name in results['mean_over']) / over for score in task.scores]
-    rows.append((label, *(number(value, 1) for value in means), number(results['chance'], 3)))
-  console.table(f'{task.name}, layer {results["layer"]}', ('language', *task.scores, 'chance'), rows)
+  return task.find(examples, embeddings, lambda fraction: on_progress(0.9 + 0.1 * fraction, 'comparing'))
