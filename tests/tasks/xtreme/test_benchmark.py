@@ -148,30 +148,6 @@ def test_the_baseline_is_the_most_frequent_label_of_train():
   assert PANX.baseline(tagged, rows) == {0: ('O', 'O')}
 
 
-# Words that are hard on a tokenizer: empty, white space, what SentencePiece writes spaces with, unknown characters.
-ODD_WORDS = ('', ' ', '\N{NO-BREAK SPACE}', '\N{IDEOGRAPHIC SPACE}', '▁', '▁▁', '𒀀', 'x' * 500, '图' * 90)
-_WORDS = st.text(max_size=12) | st.sampled_from(ODD_WORDS)
-
-
-def predictions_of_a_perfect_model(task, rows, *, elsewhere):
-  """Of one that has learned the rows' labels, and predicts `elsewhere` where there is none."""
-  eye = np.eye(len(task.labels), dtype=np.float32)
-  scores = [eye[np.where(row['labels'] == IGNORED, elsewhere, row['labels'])] for row in rows]
-  return {number: tuple(tags) for number, tags in task.predict(rows, scores, CONFIG).items()}
-
-
-@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=8)
-@given(st.lists(st.lists(st.tuples(_WORDS, st.sampled_from(PANX.labels)), max_size=12), min_size=1), st.integers(3, 40))
-def test_a_perfect_model_predicts_every_words_tag(xtreme_vocabulary, sentences, length):
-  examples = [sentence(*(word for word, _ in some), tags=tuple(tag for _, tag in some)) for some in sentences]
-  found = computed_rows(PANX, examples, any_vocabulary(xtreme_vocabulary), max_length=length)
-  rows = [row.example for row in found]
-  predictions = predictions_of_a_perfect_model(PANX, rows, elsewhere=3)
-  assert predictions == {number: example.label for number, example in enumerate(examples) if example.label}
-  if rows:
-    assert set(PANX.score(rows, predictions, 'de').values()) <= {0.0, 100.0}
-
-
 def lines_as_evaluate_py_reads_them(text):
   """XTREME's reader of tags: a blank line ends a sentence, and so does the end of the file behind a tag."""
   found, current = [], []
