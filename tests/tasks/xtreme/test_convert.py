@@ -41,9 +41,6 @@ def convert(tmp_path):
 
 # --- what is written --------------------------------------------------------------------------------------------------
 
-# What a line of a published file can hold: anything but the ends of lines and columns.
-TEXT = st.text(st.characters(exclude_characters='\r\n\t', codec='utf-8'), min_size=1)
-
 
 def test_real_files_are_written_as_they_are(shared_data):
   root = shared_data / 'xtreme'
@@ -119,18 +116,12 @@ def test_every_archive_becomes_files_of_all_languages_and_labels_of_test(convert
   assert {path: asked(files[path]) if path.endswith('json') else files[path] for path in expected} == expected
 
 
-# --- pairs of sentences -----------------------------------------------------------------------------------------------
-
-
-# --- tagging: PAN-X ---------------------------------------------------------------------------------------------------
+# --- tagging ----------------------------------------------------------------------------------------------------------
 
 
 def test_sentences_end_at_empty_lines_and_at_the_end():
   content = b'de:a\tO\n\n\nde:b\tO\nde:\xc2\xa0\tO\n\nde: \tO\n\nde:c\tB-ORG'
   assert panx_sentences(content) == [[('a', 'O')], [('b', 'O')], [('c', 'B-ORG')]]
-
-
-# --- tagging: Universal Dependencies ----------------------------------------------------------------------------------
 
 
 def conllu(*rows: tuple[str, str, str, int | str], enhanced: dict[str, str] | None = None) -> bytes:
@@ -146,11 +137,6 @@ def test_a_multiword_token_is_one_token():
     [('Im', 'ADP'), ('Haus', 'NOUN'), ('wohnt', 'VERB'), ('niemand', 'PRON'), ('.', 'PUNCT')],
     [('Ja', 'INTJ')],
   ]
-
-
-def test_the_word_nearest_to_the_root_gives_the_tag():
-  rows = [('1-2', 'dámelo', '_', '_'), ('1', 'da', 'PRON', 2), ('2', 'me', 'X', 0)]
-  assert udpos_sentences(conllu(*rows), 'de') == [[('dámelo', 'X')]]
 
 
 @pytest.mark.parametrize(

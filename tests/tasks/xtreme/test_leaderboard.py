@@ -161,16 +161,11 @@ PARTIAL = LeaderboardRow(
 )
 
 
-@pytest.fixture
-def shown():
-  """Function (show, *arguments) → what it prints into 80 columns."""
-
-  def run(show, *arguments):
-    console = Console(console=rich.console.Console(file=io.StringIO(), width=80, highlight=False))
-    show(console, *arguments)
-    return console.rich.file.getvalue()
-
-  return run
+def shown(*arguments):
+  """What `show_row` prints into 80 columns."""
+  console = Console(console=rich.console.Console(file=io.StringIO(), width=80, highlight=False))
+  leaderboard.show_row(console, *arguments)
+  return console.rich.file.getvalue()
 
 
 def cells(text, name):
@@ -179,8 +174,8 @@ def cells(text, name):
   return line.replace(name, '', 1).split()
 
 
-def test_scores_are_next_to_the_papers(shown):
-  text = shown(leaderboard.show_row, PARTIAL)
+def test_scores_are_next_to_the_papers_and_missing_ones_reported_with_the_reason():
+  text = shown(PARTIAL)
   assert cells(text, 'XNLI ') == ['70.0*', '80.8', '79.2']
   assert cells(text, 'XQuAD') == ['40.0/60.0', '64.0/79.6', '60.8/76.6']
   assert cells(text, 'TyDi QA ') == ['–', '63.0/77.0', '45.0/65.1']
@@ -190,10 +185,7 @@ def test_scores_are_next_to_the_papers(shown):
   assert cells(text, '(Tatoeba)') == ['41.3', '–', '–']
   assert cells(text, 'Avg ') == ['62.5*', '75.4', '71.4']
   assert cells(text, 'Avg_task ') == ['66.7*', '74.4', '70.1']
-
-
-def test_missing_scores_are_reported_with_the_reason(shown):
-  lines = shown(leaderboard.show_row, PARTIAL).splitlines()
+  lines = text.splitlines()
   assert 'MLQA is missing: no gold labels' in lines
   assert 'POS is missing: not evaluated' in lines
   assert '* XNLI: 3 of 15 languages, not comparable' in lines
@@ -203,10 +195,10 @@ def test_missing_scores_are_reported_with_the_reason(shown):
   assert '* Avg_task: over 3 of 7 tasks, not comparable' in lines
 
 
-def test_of_a_whole_row_nothing_is_to_be_told(shown):
+def test_of_a_whole_row_nothing_is_to_be_told():
   whole = LeaderboardRow('mine', REMBERT.scores)
   assert leaderboard.remarks(whole) == []
-  text = shown(leaderboard.show_row, whole, ())
+  text = shown(whole, ())
   assert '*' not in text
   assert 'missing' not in text
   assert cells(text, 'Avg ') == ['75.4']
