@@ -42,12 +42,6 @@ SPLIT = {
 }
 
 
-@pytest.fixture(scope='module')
-def eight(step):
-  """The step on a mesh of 2 × 2 × 2, with a moving average."""
-  return step((2, 2, 2), ema_decay=0.2)
-
-
 # --- the mesh -------------------------------------------------------------------------------------
 
 

@@ -36,19 +36,13 @@ def test_it_is_decided_by_the_seed_and_has_made_no_step(step, by_name, on_one_de
   assert drawn == 10
 
 
-@pytest.fixture(scope='module')
-def averaging(step):
-  """On eight devices, with a moving average."""
-  return step((2, 2, 2), ema_decay=0.2)
-
-
-def test_the_mesh_changes_nothing_but_how_the_last_bit_is_rounded(averaging, on_one_device):
+def test_the_mesh_changes_nothing_but_how_the_last_bit_is_rounded(eight, on_one_device):
   close = functools.partial(np.testing.assert_allclose, rtol=0, atol=TOLERANCE)
-  jax.tree.map(close, jax.device_get(dataclasses.replace(averaging.init(0), ema=None)), on_one_device)
+  jax.tree.map(close, jax.device_get(dataclasses.replace(eight.init(0), ema=None)), on_one_device)
 
 
-def test_the_restore_target_is_the_shape_type_and_place_of_what_init_makes(averaging):
-  born, target = averaging.init(0), averaging.trainable.restore_target()
+def test_the_restore_target_is_the_shape_type_and_place_of_what_init_makes(eight):
+  born, target = eight.init(0), eight.trainable.restore_target()
   assert jax.tree.structure(born) == jax.tree.structure(target)
   for array, expected in zip(jax.tree.leaves(born), jax.tree.leaves(target), strict=True):
     assert isinstance(expected, jax.ShapeDtypeStruct)

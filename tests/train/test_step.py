@@ -22,7 +22,6 @@ BFLOAT16_TOLERANCE = 2**-5  # of a gradient's norm: it went through a product in
 SGD = optax.chain(mean_and_clip(0.0), optax.sgd(1.0))  # the gradient is then what an update takes away
 TRIMMED = Execution(trim_last_layer=True, loss_chunk=5)  # with several chunks
 EIGHT = (2, 2, 2)
-name_of = lambda value: 'x'.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def assert_close(actual, reference, scale=None):
@@ -87,15 +86,9 @@ def params(step):
 
 
 @pytest.fixture(scope='module')
-def averaging(step):
-  """The step on eight devices, with a moving average."""
-  return step(EIGHT, ema_decay=0.2)
-
-
-@pytest.fixture(scope='module')
-def at_params(step, averaging):
+def at_params(step, eight):
   """Mesh sizes to a state at `params` for `SGD`, which remembers nothing."""
-  started = {(1, 1, 1): step(), EIGHT: averaging}
+  started = {(1, 1, 1): step(), EIGHT: eight}
   return lambda sizes: dataclasses.replace(started[sizes].init(0), opt_state=SGD.init({}), ema=None)
 
 
@@ -199,12 +192,12 @@ def assert_averages(step, batches):
   return state
 
 
-def test_the_moving_average_is_the_recurrence_and_changes_nothing_else(step, averaging, batches, on_one_device):
+def test_the_moving_average_is_the_recurrence_and_changes_nothing_else(step, eight, batches, on_one_device):
   state = assert_averages(step(ema_decay=0.2), batches)
   jax.tree.map(np.testing.assert_array_equal, jax.device_get(state.params), on_one_device[0])
   assert state.model is state.ema
   assert dataclasses.replace(state, ema=None).model is state.params
-  state = assert_averages(averaging, batches[:3])
+  state = assert_averages(eight, batches[:3])
   for average, leaf in zip(jax.tree.leaves(state.ema), jax.tree.leaves(state.params), strict=True):
     assert average.sharding == leaf.sharding
     assert np.any(np.asarray(average) != np.asarray(leaf))
@@ -237,10 +230,12 @@ OTHERS = [sizes for sizes in FACTORISATIONS if sizes != EIGHT and sizes[2] <= 4]
 
 
 @pytest.mark.parametrize(
-  'sizes', [EIGHT, *(pytest.param(sizes, marks=pytest.mark.slow) for sizes in OTHERS)], ids=name_of
+  'sizes',
+  [EIGHT, *(pytest.param(sizes, marks=pytest.mark.slow) for sizes in OTHERS)],
+  ids=lambda sizes: 'x'.join(map(str, sizes)),
 )
-def test_eight_devices_do_what_one_does(step, averaging, batches, on_one_device, sizes):
-  params, metrics = (averaging if sizes == EIGHT else step(sizes)).run(batches)
+def test_eight_devices_do_what_one_does(step, eight, batches, on_one_device, sizes):
+  params, metrics = (eight if sizes == EIGHT else step(sizes)).run(batches)
   assert_trees_close(without_key_biases(params), without_key_biases(on_one_device[0]))
   for ours, expected, batch in zip(metrics, on_one_device[1], batches, strict=True):
     assert_close(ours.sums.loss, expected.sums.loss)
@@ -250,9 +245,9 @@ def test_eight_devices_do_what_one_does(step, averaging, batches, on_one_device,
     assert ours.tokens == (batch['segment_ids'] > 0).sum()
 
 
-def test_the_old_state_is_given_away_and_the_batch_is_not(averaging, packed_batch):
-  old, batch = averaging.init(0), to_device(packed_batch(0), averaging.trainable.mesh)
-  new, _ = averaging.compiled(old, batch)
+def test_the_old_state_is_given_away_and_the_batch_is_not(eight, packed_batch):
+  old, batch = eight.init(0), to_device(packed_batch(0), eight.trainable.mesh)
+  new, _ = eight.compiled(old, batch)
   assert all(x.is_deleted() for x in jax.tree.leaves(old))
   assert not any(x.is_deleted() for x in jax.tree.leaves((new, batch)))
 
