@@ -42,7 +42,7 @@ def test_anything_but_a_tuple_of_flags_is_refused(flags):
 
 
 CODE = """
-import sys
+import pathlib, sys
 import jax
 import jax.numpy as jnp
 from rembert.runtime import xla
@@ -51,29 +51,30 @@ xla._LEAST_SECONDS = 0
 print(xla.enable_compilation_cache(sys.argv[1]))
 hits = []
 jax.monitoring.register_event_listener(lambda event, **_: hits.append(event) if event.endswith('cache_hits') else None)
-print(jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones((3, 3)))[0, 0])
-print(bool(hits))
+for damage in sys.argv[2:]:
+  if damage == 'truncated':
+    for file in pathlib.Path(sys.argv[1]).iterdir():
+      file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+  jax.clear_caches()
+  hits.clear()
+  print(jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones((3, 3)))[0, 0], bool(hits))
 """
 
 
-def run(folder) -> tuple[str, str, bool]:
-  """The message about the folder, a number that a compiled program gives, and whether the program was found there."""
+def run(folder, *damages) -> list[str]:
+  """The message about the folder; then a number that a compiled program gives, and whether it was found there."""
   environment = os.environ | {'JAX_PLATFORMS': 'cpu', 'JAX_ENABLE_COMPILATION_CACHE': 'true'}
-  command = [sys.executable, '-c', CODE, str(folder)]
+  command = [sys.executable, '-c', CODE, str(folder), *damages]
   done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)
-  said, number, found = done.stdout.splitlines()
-  return said, number, found == 'True'
+  return done.stdout.splitlines()
 
 
 def test_the_next_process_finds_compiled_programs_and_compiles_truncated_ones_again(tmp_path):
   folder = tmp_path / 'new' / 'folder'
-  first, second = run(folder), run(folder)
-  assert (first[0], first[2]) == ('', False)
-  assert (second[0], second[2]) == ('', True)
-  assert first[1] == second[1]
-  for file in folder.iterdir():
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-  assert run(folder) == ('', first[1], False)
+  [message, first], after = run(folder, 'none'), run(folder, 'none', 'truncated')
+  number, found = first.split()
+  assert (message, found) == ('', 'False')
+  assert after == ['', f'{number} True', f'{number} False']
 
 
 @pytest.fixture
