@@ -92,9 +92,8 @@ def _report(
   config: PretrainConfig, mesh: jax.sharding.Mesh, wanted: topology.Topology, console: Console
 ) -> tuple[dict, str | None]:
   """The report as JSON, and the text of the compiled program if there is one."""
-  devices = mesh.devices.size
+  devices, kind = mesh.devices.size, mesh.devices.flat[0].device_kind
   rows = config.train.batch_size // sharding.batch_shards(mesh)
-  kind = mesh.devices.flat[0].device_kind
   trainable = make_trainable(config, mesh)
   report = {
     'topology': wanted.name,

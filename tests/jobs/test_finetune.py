@@ -48,6 +48,11 @@ QUICKLY = {
 }
 ONE_EPOCH = {'finetune.epochs': 1, 'finetune.evaluations_per_epoch': 1, 'train.log_every': 1}
 THREE_EPOCHS = ONE_EPOCH | {'finetune.epochs': 3, 'train.checkpoint_every': 7}
+DROPOUT = THREE_EPOCHS | {
+  'RemBertConfig.classifier_dropout_prob': 0.1,
+  'optimizer.learning_rate': 4e-3,
+  'train.sequence_length': 32,  # one shape in evaluations
+}
 
 
 @pytest.fixture(scope='module')
@@ -58,9 +63,9 @@ def pretrained(untrained) -> pathlib.Path:
 
 @pytest.fixture(scope='session')
 def data(tmp_path_factory) -> pathlib.Path:
-  """Fifty English examples of XNLI, PAN-X and SQuAD."""
+  """Fifty English examples of XNLI and PAN-X."""
   folder = tmp_path_factory.mktemp('data')
-  for task in ('xnli', 'panx', 'squad'):
+  for task in ('xnli', 'panx'):
     write_examples(folder, task, count=COUNT)
   return folder
 
@@ -83,10 +88,6 @@ def xnli(finetune, succeed, tmp_path_factory):
   run.copy = run.workdir.parent / 'copy'
   run.output = succeed(run, on_log=lambda step, _: step == 9 and run.copy_workdir(run.copy, 7)).stdout
   return run
-
-
-DROPOUT = THREE_EPOCHS | {'RemBertConfig.classifier_dropout_prob': 0.1, 'optimizer.learning_rate': 4e-3}
-DROPOUT |= {'train.sequence_length': 32}  # one shape in evaluations
 
 
 @pytest.mark.slow  # test_finetune_tables learns of each head by heart
