@@ -6,6 +6,7 @@ mark at the beginning is no part of the text; lines end with LF or CRLF.
 """
 
 import csv
+import io
 import json
 import os
 import pathlib
@@ -51,13 +52,13 @@ class Answer(NamedTuple):
 
 
 def open_file(path: str | os.PathLike) -> IO[bytes]:
-  """A file, decompressed; UsageError if it cannot be opened."""
+  """A file, decompressed; a path is read as a whole, a name piece by piece. UsageError if it cannot be opened."""
   import fsspec  # what plans runs imports this module
 
   try:
-    # Paths of XTREME's files are of `epath`, which reads buckets through TensorFlow if there is no gcsfs.
+    # Paths are XTREME's, of `epath`: without gcsfs, TensorFlow reads those in buckets, whose lines lack all `\r`.
     is_path = isinstance(path, os.PathLike)
-    return decompressed(epath.Path(path).open('rb') if is_path else fsspec.open(path, 'rb').open())
+    return decompressed(io.BytesIO(epath.Path(path).read_bytes()) if is_path else fsspec.open(path, 'rb').open())
   except Exception as error:  # local files and each storage have their own
     raise _unreadable(error, os.fspath(path)) from error
 

@@ -93,7 +93,7 @@ def test_memory_does_not_grow_with_a_file(tmp_path):
     file = tmp_path / f'{rows}.csv'
     file.write_text(csv_of([{'text': 'word ' * 20, 'label': '1'}] * rows))
     tracemalloc.start()
-    assert sum(1 for _ in read_rows(file)) == rows
+    assert sum(1 for _ in read_rows(str(file))) == rows
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return most
