@@ -227,7 +227,7 @@ _SCRIPTS = {
 
 @pytest.fixture(scope='module')
 def real(shared_data):
-  """Paragraphs and wikitext of articles of real dumps, by language: at most a million characters of each dump."""
+  """Paragraphs and wikitext of articles of real dumps, by language: at most half a million characters of each dump."""
   cleaned = {}
   found = find_dumps(str(shared_data / 'dumps'))
   for language in itertools.chain(*_SCRIPTS.values()):
@@ -237,7 +237,7 @@ def real(shared_data):
         paragraphs = clean_wikitext(page.text, language=language, namespaces=dump.namespaces)
         cleaned.setdefault(language, []).append((page, paragraphs))
         size += len(page.text)
-        if size > 1_000_000:
+        if size > 500_000:
           break
   return cleaned
 
