@@ -2,6 +2,7 @@
 
 import sys
 import time
+import types
 
 import pytest
 
@@ -96,43 +97,32 @@ class World:
       raise found
     return found
 
+  def request(self):
+    state = self.next('requests')
+    failed = {'failedData': {'error': {'message': 'no such type in this zone'}}} if state == 'FAILED' else {}
+    return None if state is None else {'state': {'state': state, **failed}}
+
+  def workers(self):
+    ended = lambda state: ('ended', state) if isinstance(state, int) else (state, None)
+    return [WorkerStatus(f'worker{index}', *ended(state), '') for index, state in enumerate(self.next('workers'))]
+
+  def act(self, name):
+    self.done.append(name)
+    if name in self.failing:
+      raise self.failing[name]
+
   def watch(self, policy=PATIENT, **options):
-    world = self
-
-    def act(name):
-      def do(*arguments):
-        world.done.append(name)
-        if name in world.failing:
-          raise world.failing[name]
-
-      return do
-
-    class Resource(QueuedResource):
-      create, delete = (staticmethod(act(name)) for name in ('create', 'delete'))
-
-      def describe(self):
-        state = world.next('requests')
-        failed = {'failedData': {'error': {'message': 'no such type in this zone'}}} if state == 'FAILED' else {}
-        return None if state is None else {'state': {'state': state, **failed}}
-
-    class Vm(TpuVm):
-      setup, start, stop = (staticmethod(act(name)) for name in ('setup', 'start', 'stop'))
-
-      def describe(self):
-        return {'state': world.next('nodes')}
-
-      def status(self):
-        return [
-          WorkerStatus(f'worker{index}', 'ended', state, '')
-          if isinstance(state, int)
-          else WorkerStatus(f'worker{index}', state, None, '')
-          for index, state in enumerate(world.next('workers'))
-        ]
-
-    commands = Commands(log=world.said.append)
-    resource, vm = Resource('large', commands), Vm('large', commands)
+    fake = lambda describe, *acts: types.SimpleNamespace(
+      name='large',
+      commands=Commands(log=self.said.append),
+      describe=describe,
+      status=self.workers,
+      **{name: lambda *_, name=name: self.act(name) for name in acts},
+    )
+    resource = fake(self.request, 'create', 'delete')
+    vm = fake(lambda: {'state': self.next('nodes')}, 'setup', 'start', 'stop')
     clock = iter(range(0, 10**9, 1000)).__next__
-    options = {'policy': policy, 'sleep': world.slept.append, 'clock': clock} | options
+    options = {'policy': policy, 'sleep': self.slept.append, 'clock': clock} | options
     return Watch(resource, vm, REQUEST, ('true',), '3.12', **options)
 
 
