@@ -56,13 +56,7 @@ class HostConsensus:
 
 
 class Hosts:
-  """The processes of the run; often only one.
-
-  Attributes:
-    names: names of all hosts.
-    name: name of this host; '' for a single process.
-    is_first: whether this host prepares data, prints and writes metrics for all.
-  """
+  """The processes of the run, by name; often only one. The first prepares data, prints and writes metrics for all."""
 
   def __init__(self, names: list[str]):
     self.names = names

@@ -12,17 +12,11 @@ T = TypeVar('T')
 
 
 class LossSums(NamedTuple, Generic[T]):
-  """Sums over predictions, float32, of one shape (per sequence, or over a batch).
+  """Sums over predictions, float32, of one shape (per sequence, or over a batch)."""
 
-  Attributes:
-    loss: cross-entropy in nats; for regression, squared error.
-    correct: predictions whose target has the highest logit, without ties; for regression, NaN.
-    weight: number of predictions.
-  """
-
-  loss: T
-  correct: T
-  weight: T
+  loss: T  # cross-entropy in nats; for regression, squared error
+  correct: T  # predictions whose target has the highest logit, without ties; for regression, NaN
+  weight: T  # number of predictions
 
 
 def mlm_row_sums(logits_BxKxV: jax.Array, targets_BxK: jax.Array, weights_BxK: jax.Array) -> LossSums:

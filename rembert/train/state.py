@@ -20,19 +20,12 @@ Leaf = TypeVar('Leaf')
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TrainState(Generic[Leaf]):
-  """A pytree of everything that training updates: arrays, or their shapes or shardings.
+  """A pytree of everything that training updates: arrays, or their shapes or shardings."""
 
-  Attributes:
-    step: int32 scalar, number of updates.
-    params: nested dict of float32 arrays; for pre-training the two trees `encoder` and `mlm`.
-    opt_state: state of the Optax optimizer.
-    ema: exponential moving average of `params`, a tree of the same shapes; None if there is none.
-  """
-
-  step: Leaf
-  params: dict
+  step: Leaf  # int32 scalar, number of updates
+  params: dict  # nested, of float32 arrays; for pre-training the two trees `encoder` and `mlm`
   opt_state: optax.OptState
-  ema: dict | None = None
+  ema: dict | None = None  # exponential moving average of `params`, a tree of the same shapes
 
   @property
   def model(self) -> dict:

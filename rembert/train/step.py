@@ -19,19 +19,12 @@ Objective = Callable[[nnx.GraphDef, dict, Batch, jax.Array | None], LossSums]
 
 
 class StepMetrics(NamedTuple):
-  """Scalars of a training step over the global batch, float32.
+  """Scalars of a training step over the global batch, float32."""
 
-  Attributes:
-    sums: loss, correct predictions and weight over all predictions.
-    tokens: positions that are not padding.
-    grad_norm: global norm of the mean gradient, before clipping.
-    is_finite: bool; an update whose loss or gradient is not finite is skipped.
-  """
-
-  sums: LossSums
-  tokens: jax.Array
-  grad_norm: jax.Array
-  is_finite: jax.Array
+  sums: LossSums  # over all predictions
+  tokens: jax.Array  # positions that are not padding
+  grad_norm: jax.Array  # global norm of the mean gradient, before clipping
+  is_finite: jax.Array  # bool; an update whose loss or gradient is not finite is skipped
 
 
 def _run_masked_lm(graphdef, params, batch, dropout_key, of_logits, in_chunks) -> LossSums:
