@@ -52,7 +52,7 @@ def tokenize(dataset: tf.data.Dataset, output_features: Mapping[str, seqio.Featu
 # --- checks of tasks --------------------------------------------------------------------------------------------------
 
 
-def _requirements(task: seqio.Task) -> Iterator[str]:
+def _unmet_requirements(task: seqio.Task) -> Iterator[str]:
   """The requirements of pre-training that a task does not meet, one line each; reads no data."""
   feature = task.output_features.get(TARGETS)
   if feature is None:
@@ -71,7 +71,7 @@ def _requirements(task: seqio.Task) -> Iterator[str]:
 
 def check_tasks(tasks: Sequence[seqio.Task]) -> seqio.SentencePieceVocabulary:
   """The common vocabulary of tasks; UsageError, with all problems, if they cannot be pre-trained on together."""
-  problems = [f'{task.name}: {"; ".join(lines)}' for task in tasks if (lines := list(_requirements(task)))]
+  problems = [f'{task.name}: {"; ".join(lines)}' for task in tasks if (lines := list(_unmet_requirements(task)))]
   if problems:
     raise UsageError(
       f'{len(problems)} SeqIO task(s) cannot be used for pre-training',
