@@ -21,11 +21,33 @@ import jax
 say = lambda *text: print(*text, flush=True)
 """
 
-AGREE = (
+TRAIN = (
   PREAMBLE
   + """
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 with joined(HostsConfig()) as hosts:
   own = jax.process_index()
+  BEFORE
+  mesh = jax.make_mesh((jax.device_count(),), ('rows',), axis_types=(AxisType.Auto,))
+  rows = NamedSharding(mesh, PartitionSpec('rows'))
+  total = jax.jit(lambda x: x.sum())
+  for step in range(10_000):
+    total(jax.make_array_from_process_local_data(rows, np.ones(1, np.float32))).block_until_ready()
+    if step == 5:
+      say('training')
+    FAILURE
+    time.sleep(0.01)
+leave(0)
+"""
+)
+
+
+def train(*, before='pass', failure='pass'):
+  """A program that sums over the hosts, step by step, after what is done `before`."""
+  return TRAIN.replace('BEFORE', before.strip()).replace('FAILURE', failure)
+
+
+AGREE = """
   agreement = HostConsensus()
   # Step by step: no host; host 1 alone; no host; host 0 and host 2 different things.
   steps = [(), (1,), (), (0, 2)]
@@ -43,18 +65,21 @@ with joined(HostsConfig()) as hosts:
       time.sleep(1.5)
       say('ready at', time.time())
   say('name', hosts.name)
-leave(0)
 """
-)
 
 
 def times(text, word):
   return [float(line.rsplit(' ', 1)[1]) for line in text.splitlines() if line.startswith(word)]
 
 
-def test_what_one_host_wants_reaches_all_of_them_in_the_same_turn(cluster):
-  hosts = cluster(AGREE, processes=3)
-  assert hosts.wait() == [0, 0, 0], hosts.said(0)
+def test_what_one_host_wants_reaches_all_in_the_same_turn_and_a_killed_one_ends_all_who_say_its_name(cluster):
+  hosts = cluster(train(before=AGREE), processes=3)
+  end = time.monotonic() + 120
+  while not all('training' in hosts.said(index) for index in range(3)):
+    assert time.monotonic() < end, [hosts.said(index) for index in range(3)]
+    time.sleep(0.05)
+  hosts.processes[1].kill()
+  assert hosts.wait(seconds=30) == [75, -signal.SIGKILL, 75], [hosts.said(index) for index in range(3)]
   for index in range(3):
     lines = hosts.said(index).splitlines()
     assert [line for line in lines if line.startswith('turn')] == ['turn 0', 'turn 0', 'turn 1', 'turn 0']
@@ -63,41 +88,6 @@ def test_what_one_host_wants_reaches_all_of_them_in_the_same_turn(cluster):
     assert any(line.startswith('name ') and line.endswith(f'(process {index})') for line in lines)
   ready = times(hosts.said(0), 'ready')[0]
   assert all(times(hosts.said(index), 'works')[0] >= ready for index in (1, 2))
-
-
-TRAIN = (
-  PREAMBLE
-  + """
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
-with joined(HostsConfig()) as hosts:
-  own = jax.process_index()
-  mesh = jax.make_mesh((jax.device_count(),), ('rows',), axis_types=(AxisType.Auto,))
-  rows = NamedSharding(mesh, PartitionSpec('rows'))
-  total = jax.jit(lambda x: x.sum())
-  for step in range(10_000):
-    total(jax.make_array_from_process_local_data(rows, np.ones(1, np.float32))).block_until_ready()
-    if step == 5:
-      say('training')
-    FAILURE
-    time.sleep(0.01)
-leave(0)
-"""
-)
-
-
-def wait_until_all_train(hosts, processes):
-  end = time.monotonic() + 120
-  while not all('training' in hosts.said(index) for index in range(processes)):
-    assert time.monotonic() < end, [hosts.said(index) for index in range(processes)]
-    time.sleep(0.05)
-
-
-def test_when_a_host_is_killed_the_others_end_at_once_and_say_its_name(cluster):
-  hosts = cluster(TRAIN.replace('FAILURE', 'pass'), processes=3)
-  wait_until_all_train(hosts, 3)
-  hosts.processes[1].kill()
-  codes = hosts.wait(seconds=30)
-  assert codes == [75, -signal.SIGKILL, 75], [hosts.said(index) for index in range(3)]
   for index in (0, 2):
     assert '(process 1) has failed' in hosts.said(index)
     assert 'run the same command again on all hosts' in hosts.said(index)
@@ -106,7 +96,7 @@ def test_when_a_host_is_killed_the_others_end_at_once_and_say_its_name(cluster):
 def test_an_operation_that_fails_before_the_loss_is_noticed_is_not_taken_for_the_cause(cluster):
   failing = "if step == 20 and own == 1: raise ValueError('Gloo all-reduce failed: Connection reset by peer')"
   dying = 'if step == 20 and own == 0: time.sleep(1); os.kill(os.getpid(), 9)'
-  hosts = cluster(TRAIN.replace('FAILURE', f'{failing}\n    {dying}'), processes=2)
+  hosts = cluster(train(failure=f'{failing}\n    {dying}'), processes=2)
   codes = hosts.wait(seconds=60)
   assert codes == [-signal.SIGKILL, 75], [hosts.said(index) for index in range(2)]
   assert '(process 0) has failed' in hosts.said(1)
@@ -114,7 +104,7 @@ def test_an_operation_that_fails_before_the_loss_is_noticed_is_not_taken_for_the
 
 
 def test_when_a_host_fails_the_others_end_with_its_message_and_its_exit_code(cluster):
-  text = TRAIN.replace('FAILURE', "if step == 20 and own == 1: raise UsageError('this host lacks a file')")
+  text = train(failure="if step == 20 and own == 1: raise UsageError('this host lacks a file')")
   text = text.replace('leave(0)', '').replace('with joined', 'try:\n with joined').replace('\n  ', '\n    ')
   text += '\nexcept UsageError as error:\n  say(error)\n  leave(error.exit_code)\n'
   hosts = cluster(text, processes=2)
