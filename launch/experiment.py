@@ -183,7 +183,9 @@ class Benchmark:
   @functools.cached_property
   def missing(self) -> dict[str, str]:
     """Tasks that cannot be run with this data, with the reason. UsageError for malformed data."""
-    folder = XtremeFolder(self.data_dir or '', self.labels_dir)
+    if not self.tasks:
+      return {}  # a sweep without fine-tuning has no data
+    folder = XtremeFolder(self.data_dir, self.labels_dir)
     found = {task: _why_missing(task, folder) for task in self.tasks}
     return {task: reason for task, reason in found.items() if reason}
 

@@ -81,8 +81,9 @@ def test_a_run_on_all_workers_from_set_up_to_stop(gcloud, capfd):
 
   assert main(['run', 'large', '--', 'python', '-c', WAIT, *HOSTILE]) == 0
   for worker in (0, 1):
-    wait_for(lambda worker=worker: (gcloud.home(worker) / 'rembert-launch/code/given').exists())
-    assert json.loads((gcloud.home(worker) / 'rembert-launch/code/given').read_text()) == HOSTILE
+    given = gcloud.home(worker) / 'rembert-launch/code/given'
+    wait_for(lambda given=given: given.exists() and given.read_text())
+    assert json.loads(given.read_text()) == HOSTILE
   assert not list(gcloud.folder.rglob('broken'))
 
   assert main(['run', 'large', '--', 'true']) == 2
