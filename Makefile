@@ -63,7 +63,7 @@ $(DOCS_STAMP): tests/docs/requirements.txt
 smoke: $(STAMP)  ## pre-train a small model on the sample corpus, on a CPU (add ARGS='--gin.…' for more)
 	$(BIN)/python -m rembert.main --gin_file=gin/pretrain_smoke.gin $(ARGS)
 
-test: $(STAMP)  ## the test suite, five minutes on two cores
+test: $(STAMP)  ## the test suite, three minutes on two cores
 	$(PYTEST) -m 'not slow and not parity and not gcs and not tpu' $(ARGS)
 
 fast: $(STAMP)  ## the tests closest to the changes since the last commit, for a minute (ARGS='--since=main')
