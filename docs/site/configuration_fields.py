@@ -27,8 +27,8 @@ class Field(NamedTuple):
 def fields(path: str) -> list[Field]:
   """Fields of a class, `package.module.Class`, in their order; LookupError for one that the docstring leaves out."""
   module, _, name = path.rpartition('.')
-  path = REPOSITORY / module.replace('.', '/')
-  source = (path / '__init__.py' if path.is_dir() else path.with_suffix('.py')).read_text(encoding='utf-8')
+  place = REPOSITORY / module.replace('.', '/')
+  source = (place / '__init__.py' if place.is_dir() else place.with_suffix('.py')).read_text(encoding='utf-8')
   found = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == name]
   if not found:
     raise LookupError(f'there is no class {path}')

@@ -40,7 +40,7 @@ FINETUNE_SEEDS = (0, 1, 2)
 SEEDS, LATER_SEEDS = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
 NO_SEED = -1  # of fine-tuning, in lines of pre-training and analyses
 
-# Gin file of each model, and the layers that its analyses have besides the embeddings.
+# The directory of gin/experiments that has the gin file of each model.
 MODELS = {
   'coupled768': 'table2',
   'in768_out768': 'table2',
@@ -186,8 +186,7 @@ def collect(sweep: pathlib.Path) -> pd.DataFrame:
 
 def _lines(model: load.Model, seed: int) -> Iterator[tuple[tuple, Mapping[str, float]]]:
   frame = scores.of(scores.tidy([model]), pretrain_seed=seed)
-  kept = frame[frame['task'].isin([scores.HELD_OUT, *TRANSFER]) & frame['metric'].isin(['loss', 'accuracy', 'f1'])]
-  kept = kept[~(kept['task'].isin(TRANSFER) & (kept['metric'] != 'f1'))]
+  kept = frame[(frame['task'] == scores.HELD_OUT) | (frame['task'].isin(TRANSFER) & (frame['metric'] == 'f1'))]
   for (task, finetune_seed, metric), of_run in kept.groupby(['task', 'seed', 'metric']):
     task = 'eval' if task == scores.HELD_OUT else task
     yield (model.name, seed, finetune_seed, task, metric), dict(zip(of_run['language'], of_run['value'], strict=True))
@@ -210,8 +209,8 @@ def _analysis_lines(analysis: str, results: Mapping[str, Any]) -> Iterator[tuple
 
 def with_new(old: Any, new: Any, levels: int) -> Any:
   """The lines of two tables; `new` replaces those of `old` that are equal in the first levels of the index."""
-  key = lambda frame: [index[:levels] if isinstance(index, tuple) else index for index in frame.index]
-  is_replaced = pd.Series(key(old), dtype=object).isin(key(new)).to_numpy(bool)
+  key = lambda frame: frame.index.droplevel([*range(levels, frame.index.nlevels)])
+  is_replaced = key(old).isin(key(new))
   return pd.concat([old[~is_replaced], new]).sort_index()
 
 
