@@ -72,10 +72,11 @@ fast: $(STAMP)  ## the tests closest to the changes since the last commit, for a
 test-slow: $(STAMP)  ## the tests marked slow, except `make notebooks`: under 15 minutes on two cores
 	$(PYTEST) --ignore=tests/notebooks -m 'slow and not parity and not gcs and not tpu' $(ARGS)
 
-coverage: $(STAMP)  ## lines and branches that `make test` runs, by package (installs coverage)
+coverage: $(BENCH_STAMP)  ## lines and branches by package: `make test`, slow tests of benchmarks (installs coverage, torch)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/coverage/requirements.txt
 	rm -rf build/coverage
 	$(BIN)/python -m coverage run $(PYTEST:$(BIN)/python=) -m 'not slow and not parity and not gcs and not tpu' $(ARGS)
+	$(BIN)/python -m coverage run -m pytest tests/benchmarks -m slow $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage json --quiet -o build/coverage/report.json
 	$(BIN)/python tests/support/coverage_table.py build/coverage/report.json

@@ -19,6 +19,9 @@ if 'PYTEST_XDIST_WORKER' not in os.environ:
   # A child that was forked ends here too.
   atexit.register(lambda: os.getpid() == OWNER and shutil.rmtree(SCRATCH, ignore_errors=True))
 
+# Each of a worker's many threads would have a heap of its own, which keeps what is freed: a tenth of the memory.
+os.environ['MALLOC_ARENA_MAX'] = '2'
+
 # No test asks the Hugging Face Hub; those of it start one.
 os.environ['HF_HUB_OFFLINE'] = '1'
 
@@ -28,6 +31,7 @@ os.environ['JAX_ENABLE_COMPILATION_CACHE'] = 'false'
 
 import jax
 import pytest
+from jax._src.interpreters import partial_eval
 from quick_compilation import QUICK_COMPILATION  # tests/support
 
 with pytest.MonkeyPatch.context() as without_torch:  # where there is one: seconds and 300 MB, for nothing that is used
@@ -36,6 +40,10 @@ with pytest.MonkeyPatch.context() as without_torch:  # where there is one: secon
 
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_num_cpu_devices', 8)
+
+# While a module is traced, Flax asks each count of random keys for its sharding, and swallows the error, whose text takes
+# a twelfth of the time of all tracing. Errors of this kind lack the origin of their tracer.
+partial_eval.DynamicJaxprTracer._origin_msg = lambda self: ''
 
 pytest_plugins = ['hub_server', 'random_checkpoints', 'small_store', 'xtreme_samples']  # tests/support
 

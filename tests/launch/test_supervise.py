@@ -91,7 +91,7 @@ def test_a_signal_reaches_the_command_and_ends_the_supervision(number):
 
 def test_a_signal_between_two_runs_ends_it_too():
   process = started('sh', '-c', 'kill -9 $$')
-  for _ in range(3):  # the next restart is four seconds away
+  for _ in range(2):  # the next restart is two seconds away
     assert 'restart' in process.stdout.readline()
   process.terminate()
   output, _ = process.communicate(timeout=60)

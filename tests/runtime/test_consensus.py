@@ -62,7 +62,7 @@ AGREE = """
   with hosts.first_goes_first('work'):
     say('works at', time.time())
     if hosts.is_first:
-      time.sleep(1.5)
+      time.sleep(0.5)
       say('ready at', time.time())
   say('name', hosts.name)
 """
@@ -95,7 +95,7 @@ def test_what_one_host_wants_reaches_all_in_the_same_turn_and_a_killed_one_ends_
 
 def test_an_operation_that_fails_before_the_loss_is_noticed_is_not_taken_for_the_cause(cluster):
   failing = "if step == 20 and own == 1: raise ValueError('Gloo all-reduce failed: Connection reset by peer')"
-  dying = 'if step == 20 and own == 0: time.sleep(1); os.kill(os.getpid(), 9)'
+  dying = 'if step == 20 and own == 0: time.sleep(0.5); os.kill(os.getpid(), 9)'
   hosts = cluster(train(failure=f'{failing}\n    {dying}'), processes=2)
   codes = hosts.wait(seconds=60)
   assert codes == [-signal.SIGKILL, 75], [hosts.said(index) for index in range(2)]

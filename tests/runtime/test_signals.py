@@ -79,7 +79,9 @@ def test_a_main_thread_that_is_away_in_native_code_does_not_keep_the_program():
   # XLA compiles without the interpreter's lock, and restarts system calls: Python's handler waits until it returns.
   text = """
 import ctypes
+from rembert.runtime import signals
 from rembert.runtime.signals import StopSignal
+signals._GRACE_SECONDS = 0.3
 libc = ctypes.CDLL(None)
 with StopSignal():
   lock = (ctypes.c_char * 64)()
