@@ -53,13 +53,13 @@ class BatchSetting:
     return {'rows': rows, 'tokens': rows * self.length}
 
 
-def make_store(setting: BatchSetting, scratch: pathlib.Path) -> pathlib.Path:
+def make_store(setting: BatchSetting, scratch: pathlib.Path, *options: str) -> pathlib.Path:
   """A token store of the sample corpus, with `corpus` and `sentencepiece.model` next to it; half a minute."""
   corpus, vocabulary, store = scratch / 'corpus', scratch / 'sentencepiece.model', scratch / 'store'
   settings.make_vocabulary(setting.vocab_size, vocabulary)
   settings.call('tasks.corpus', f'--dumps={settings.SAMPLE}', f'--output={corpus}')
   flags = (f'--corpus={corpus}', f'--vocabulary={vocabulary}', f'--output={store}')
-  settings.call('tasks.token_store', *flags, f'--sequence_length={setting.length}')
+  settings.call('tasks.token_store', *flags, f'--sequence_length={setting.length}', *options)
   return store
 
 

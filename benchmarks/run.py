@@ -16,7 +16,7 @@ from typing import Annotated
 import rich.console
 import rich.table
 
-from benchmarks import checkpoint, data_pipeline, encode, startup, train_step
+from benchmarks import checkpoint, data_pipeline, encode, growth, startup, train_step
 from benchmarks.interleaved import Benchmark, Candidate, Measurements, Unavailable, measure_interleaved, relative_times
 from rembert.command_line import command_parser
 from rembert.doctor.checks import installed_versions
@@ -31,6 +31,7 @@ BENCHMARKS: dict[str, Benchmark] = {
   'pretraining': data_pipeline.PRETRAINING,
   'checkpointing': checkpoint.CHECKPOINTING,
   'starting': startup.STARTING,
+  'growth': growth.GROWTH,
 }
 PACKAGES = (
   *('python', 'jax', 'jaxlib', 'flax', 'optax', 'numpy', 'array-record', 'grain', 'mwparserfromhell', 'sentencepiece'),

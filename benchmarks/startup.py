@@ -81,13 +81,15 @@ def prepare_resumed(scratch: pathlib.Path) -> Run:
 
 
 @contextlib.contextmanager
-def smoke_run(workdir: pathlib.Path, scratch: pathlib.Path, cache: pathlib.Path) -> Iterator[subprocess.Popen]:
-  """Starts the smoke run with metrics after every step, without rows of an earlier process; kills it in the end.
+def smoke_run(
+  workdir: pathlib.Path, scratch: pathlib.Path, cache: pathlib.Path, *bindings: str
+) -> Iterator[subprocess.Popen]:
+  """Starts the smoke run, with `bindings` and metrics after every step, without rows of an earlier process; kills it.
 
   It has a compilation cache even if the caller disabled it.
   """
   (workdir / 'metrics.jsonl').unlink(missing_ok=True)
-  bindings = ('train.log_every=1', f'vocabulary.path={scratch / VOCABULARY}')
+  bindings = ('train.log_every=1', f'vocabulary.path={scratch / VOCABULARY}', *bindings)
   command = (*MAIN, f'--gin_file={SMOKE}', f'--workdir={workdir}', *(f'--gin.{binding}' for binding in bindings))
   cached = {'XDG_CACHE_HOME': str(cache), 'JAX_ENABLE_COMPILATION_CACHE': 'true', 'JAX_PLATFORMS': 'cpu'}
   with subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **cached}) as process:

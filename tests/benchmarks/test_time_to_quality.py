@@ -43,6 +43,7 @@ def candidate(monkeypatch):
   return add
 
 
+@pytest.mark.slow  # waits
 def test_a_run_is_killed_after_its_time_and_its_whole_checkpoints_are_evaluated(candidate, problem):
   rows = train(candidate(TRAINS), problem, 7, 1.6, Console(is_quiet=True))
   assert [(row['step'], row['tokens'], row['seed'], row['loss']) for row in rows] == [
@@ -53,6 +54,7 @@ def test_a_run_is_killed_after_its_time_and_its_whole_checkpoints_are_evaluated(
   assert not (problem.folder / 'run').exists()
 
 
+@pytest.mark.slow  # waits
 @pytest.mark.parametrize(
   ('program', 'message'), [('raise SystemExit(3)', 'by itself with exit code 3'), ('input()', 'exit code'),
                            ('import time; time.sleep(60)', 'saved no checkpoint')]

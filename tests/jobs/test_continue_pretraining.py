@@ -45,6 +45,7 @@ def continued(program, text, tmp_path):
   return build
 
 
+@pytest.mark.slow
 def test_a_run_takes_what_the_released_weights_have_names_what_they_lack_and_resumes(
   continued, stored, succeed, tmp_path
 ):
