@@ -6,7 +6,7 @@ proportional, 0 independent, −1 halves the time when the size doubles.
 - `layers`, `vocabulary`, `length`: a step of pre-training. The batch has as many sequences for each length.
 - `hosts`: one host's part of 300 global batches of 512 sequences, from a token store, on one core.
 - `shards`: the same batches on one host, from stores of more and smaller files.
-- `languages`: from the command to the first step of the smoke run, from a store of so many languages.
+- `languages`: from the command to the first step of the smoke run, from a store of N languages.
 """
 
 import dataclasses
